@@ -1,0 +1,218 @@
+//! Pages, lines and the masks that name them.
+//!
+//! * A page is 64 lines, so a set of its lines is one `u64`.
+//! * A line is the smallest piece a scheme keeps apart: 64 bytes on memory, 4096 on a disk.
+//! * A [`PageId`] is a place in the page space, not an address: whoever owns the space decides what
+//!   a page means.
+
+use crate::error::{Error, Result};
+use std::fmt;
+use std::ops::{BitAnd, BitOr, BitXor, BitXorAssign, Not, Range};
+
+/// Lines in a page, and bits in a [`LineMask`].
+pub const LINES_PER_PAGE: usize = 64;
+
+/// A page of the page space. Dense numbers from zero keep the table small.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct PageId(pub u64);
+
+/// A set of the lines of one page; bit `k` is line `k`.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Hash)]
+pub struct LineMask(pub u64);
+
+impl LineMask {
+    /// No line.
+    pub const NONE: LineMask = LineMask(0);
+    /// Every line of a page.
+    pub const ALL: LineMask = LineMask(!0);
+
+    /// `count` lines from line `first`. They must lie in one page.
+    #[must_use]
+    pub fn run(first: usize, count: usize) -> LineMask {
+        debug_assert!(first + count <= LINES_PER_PAGE);
+        match count {
+            0 => LineMask::NONE,
+            _ => LineMask((!0 >> (LINES_PER_PAGE - count)) << first),
+        }
+    }
+
+    /// Whether the set is empty.
+    #[must_use]
+    pub fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// How many lines are in the set.
+    #[must_use]
+    pub fn count(self) -> usize {
+        self.0.count_ones() as usize
+    }
+
+    /// Whether line `line` is in the set.
+    #[must_use]
+    pub fn has(self, line: usize) -> bool {
+        self.0 >> line & 1 == 1
+    }
+
+    /// The lines, joined where they touch: the ranges to read or write at once.
+    pub fn runs(self) -> impl Iterator<Item = Range<usize>> {
+        let mut rest = self.0;
+        std::iter::from_fn(move || {
+            if rest == 0 {
+                return None;
+            }
+            let start = rest.trailing_zeros() as usize;
+            let length = (rest >> start).trailing_ones() as usize;
+            rest &= !LineMask::run(start, length).0;
+            Some(start..start + length)
+        })
+    }
+}
+
+impl fmt::Debug for LineMask {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:#018x}", self.0)
+    }
+}
+
+impl BitAnd for LineMask {
+    type Output = LineMask;
+    fn bitand(self, other: LineMask) -> LineMask {
+        LineMask(self.0 & other.0)
+    }
+}
+
+impl BitOr for LineMask {
+    type Output = LineMask;
+    fn bitor(self, other: LineMask) -> LineMask {
+        LineMask(self.0 | other.0)
+    }
+}
+
+impl BitXor for LineMask {
+    type Output = LineMask;
+    fn bitxor(self, other: LineMask) -> LineMask {
+        LineMask(self.0 ^ other.0)
+    }
+}
+
+impl BitXorAssign for LineMask {
+    fn bitxor_assign(&mut self, other: LineMask) {
+        self.0 ^= other.0;
+    }
+}
+
+impl Not for LineMask {
+    type Output = LineMask;
+    fn not(self) -> LineMask {
+        LineMask(!self.0)
+    }
+}
+
+/// How a medium is cut: bytes a line, and bytes an extent (the piece the file grows by).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize)]
+pub struct Geometry {
+    line_bytes: u32,
+    extent_bytes: u32,
+}
+
+impl Geometry {
+    /// Memory files and DAX: 64-byte lines, 4 KiB pages, 2 MiB extents.
+    pub const MEMORY: Geometry = Geometry {
+        line_bytes: 64,
+        extent_bytes: 2 << 20,
+    };
+    /// Files on a disk: 4 KiB lines, 256 KiB pages, 2 MiB extents.
+    pub const DISK: Geometry = Geometry {
+        line_bytes: 4096,
+        extent_bytes: 2 << 20,
+    };
+
+    /// Lines of `line_bytes` (a power of two from 64 to 65536) and extents that hold a whole number of pages.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] names the number that does not fit.
+    pub fn new(line_bytes: u32, extent_bytes: u32) -> Result<Geometry> {
+        if !line_bytes.is_power_of_two() || !(64..=65536).contains(&line_bytes) {
+            return Err(Error::Invalid(format!(
+                "a line of {line_bytes} bytes: expected a power of two from 64 to 65536"
+            )));
+        }
+        let page = line_bytes * LINES_PER_PAGE as u32;
+        if extent_bytes == 0 || extent_bytes % page != 0 {
+            return Err(Error::Invalid(format!(
+                "an extent of {extent_bytes} bytes: expected a multiple of the {page}-byte page"
+            )));
+        }
+        Ok(Geometry {
+            line_bytes,
+            extent_bytes,
+        })
+    }
+
+    /// Bytes in a line.
+    #[must_use]
+    pub fn line_bytes(self) -> usize {
+        self.line_bytes as usize
+    }
+
+    /// Bytes in a page: 64 lines.
+    #[must_use]
+    pub fn page_bytes(self) -> usize {
+        self.line_bytes() * LINES_PER_PAGE
+    }
+
+    /// Bytes in an extent.
+    #[must_use]
+    pub fn extent_bytes(self) -> usize {
+        self.extent_bytes as usize
+    }
+
+    /// Pages in an extent.
+    #[must_use]
+    pub fn extent_pages(self) -> u64 {
+        (self.extent_bytes() / self.page_bytes()) as u64
+    }
+}
+
+/// Consecutive lines of one page: `bytes` begins at line `first` and is a whole number of lines.
+#[derive(Clone, Copy, Debug)]
+pub struct Span<'a> {
+    /// The page.
+    pub page: PageId,
+    /// The first line.
+    pub first: usize,
+    /// What the lines hold.
+    pub bytes: &'a [u8],
+}
+
+impl Span<'_> {
+    /// The lines of the span.
+    #[must_use]
+    pub fn mask(&self, geometry: Geometry) -> LineMask {
+        LineMask::run(self.first, self.bytes.len() / geometry.line_bytes())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_join_neighbours() {
+        let mask = LineMask(0b1011_0110);
+        assert_eq!(mask.runs().collect::<Vec<_>>(), [1..3, 4..6, 7..8]);
+        assert_eq!(LineMask::ALL.runs().collect::<Vec<_>>(), [0..64]);
+        assert_eq!(LineMask::NONE.runs().count(), 0);
+        assert_eq!(LineMask::run(63, 1).runs().collect::<Vec<_>>(), [63..64]);
+    }
+
+    #[test]
+    fn geometry_refuses_what_cannot_be() {
+        assert!(Geometry::new(64, 4096).is_ok());
+        assert!(Geometry::new(63, 4096).is_err());
+        assert!(Geometry::new(32, 4096).is_err());
+        assert!(Geometry::new(64, 4095).is_err());
+        assert!(Geometry::new(64, 0).is_err());
+    }
+}

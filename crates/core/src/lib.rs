@@ -1,0 +1,32 @@
+//! The heart of twinpage: how written lines become a checkpoint, all at once or not at all.
+//!
+//! Every page has two homes on a medium, its base page and a derivative page. One bit a line says
+//! which home holds the checkpoint; a new version goes to the other; a commit flips bits.
+//!
+//! Three roles, and nothing crosses between them but what is named here:
+//!
+//! * a [`Source`] says which lines changed and what they hold (a program's memory, a region, a
+//!   simulated machine);
+//! * a [`Scheme`] makes them durable all at once ([`dual_page`], [`in_place`]);
+//! * a [`Medium`] is where bytes stay (a file, memory, a crash recorder).
+//!
+//! The [`engine`] joins them. [`crash`] proves them: it stops a run at every write and fence and
+//! recovers. This crate knows no operating system and no simulator.
+//!
+//! Reading order: [`geometry`], [`scheme`], `dual_page/map.rs`; then the rest follows.
+
+pub mod crash;
+pub mod dual_page;
+pub mod engine;
+pub mod error;
+pub mod geometry;
+pub mod in_place;
+pub mod medium;
+pub mod scheme;
+pub mod source;
+
+pub use error::{Error, Result};
+pub use geometry::{Geometry, LineMask, PageId, Span};
+pub use medium::{Medium, Offset};
+pub use scheme::{Damage, Epoch, Info, PoolInfo, Recovered, Room, Scheme, Traffic};
+pub use source::{Capture, Piece, Source};
