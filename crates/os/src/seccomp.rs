@@ -1,0 +1,134 @@
+//! Which system calls of a program run freely and which stop for its tracer: seccomp(2).
+//!
+//! * A call that is not listed as free stops: what is not understood cannot pass unseen.
+//! * A call of another architecture (32-bit, x32) kills the program.
+
+#![allow(unsafe_code)]
+
+use seccompiler::{
+    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
+    TargetArch,
+};
+use std::collections::BTreeMap;
+use std::io;
+
+/// Something an argument of a call must be for the call to be free.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Argument {
+    /// Argument `index` is exactly `value`.
+    Is {
+        /// Which argument, from 0.
+        index: u8,
+        /// What it must be.
+        value: u64,
+    },
+    /// Of argument `index`, the bits in `mask` are exactly `value`.
+    Bits {
+        /// Which argument, from 0.
+        index: u8,
+        /// Which bits are looked at.
+        mask: u64,
+        /// What they must be.
+        value: u64,
+    },
+}
+
+/// A call that may run freely when every listed argument is so. Several rules for one call: any of them.
+#[derive(Clone, Debug)]
+pub struct FreeCall {
+    /// The number of the call.
+    pub number: i64,
+    /// What must hold of its arguments; empty: always free.
+    pub when: Vec<Argument>,
+}
+
+/// A compiled filter.
+#[derive(Clone, Debug)]
+pub struct Filter(BpfProgram);
+
+impl Filter {
+    /// `free` calls run; all others raise [`crate::trace::EVENT_SECCOMP`].
+    ///
+    /// # Errors
+    /// `InvalidInput` when the list does not fit in a BPF program.
+    pub fn new(free: &[FreeCall]) -> io::Result<Filter> {
+        let mut rules: BTreeMap<i64, Vec<SeccompRule>> = BTreeMap::new();
+        for call in free {
+            let slot = rules.entry(call.number).or_default();
+            if !call.when.is_empty() {
+                let conditions = call.when.iter().map(condition).collect::<Result<_, _>>();
+                slot.push(SeccompRule::new(conditions.map_err(invalid)?).map_err(invalid)?);
+            }
+        }
+        let filter = SeccompFilter::new(
+            rules,
+            SeccompAction::Trace(0),
+            SeccompAction::Allow,
+            TargetArch::x86_64,
+        )
+        .map_err(invalid)?;
+        Ok(Filter(filter.try_into().map_err(invalid)?))
+    }
+
+    /// The program as bytes, eight an instruction, to be placed in another process.
+    #[must_use]
+    pub fn bytes(&self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(self.0.len() * 8);
+        for instruction in &self.0 {
+            bytes.extend_from_slice(&instruction.code.to_le_bytes());
+            bytes.extend_from_slice(&[instruction.jt, instruction.jf]);
+            bytes.extend_from_slice(&instruction.k.to_le_bytes());
+        }
+        bytes
+    }
+
+    /// How many instructions the program has.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Never true: a filter always has its default.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Puts the calling process under the filter, for good, and gives up gaining privileges by
+    /// exec. Safe after a fork.
+    ///
+    /// # Errors
+    /// `EINVAL` where the kernel has no seccomp filters.
+    pub fn install(&self) -> io::Result<()> {
+        let program = libc::sock_fprog {
+            len: self.0.len() as u16,
+            filter: self.0.as_ptr().cast_mut().cast(),
+        };
+        // SAFETY: `program` points at instructions of the kernel's layout that outlive the call.
+        unsafe {
+            if libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == -1
+                || libc::syscall(
+                    libc::SYS_seccomp,
+                    libc::SECCOMP_SET_MODE_FILTER,
+                    0,
+                    &raw const program,
+                ) == -1
+            {
+                return Err(io::Error::last_os_error());
+            }
+        }
+        Ok(())
+    }
+}
+
+fn condition(argument: &Argument) -> Result<SeccompCondition, seccompiler::BackendError> {
+    let (index, operator, value) = match *argument {
+        Argument::Is { index, value } => (index, SeccompCmpOp::Eq, value),
+        Argument::Bits { index, mask, value } => (index, SeccompCmpOp::MaskedEq(mask), value),
+    };
+    SeccompCondition::new(index, SeccompCmpArgLen::Qword, operator, value)
+}
+
+fn invalid(error: impl std::error::Error + Send + Sync + 'static) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, error)
+}

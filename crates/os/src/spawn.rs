@@ -1,0 +1,307 @@
+//! A private place for a program to run in, and the way to start it there: namespaces(7), clone3(2).
+//!
+//! * A program resumed needs the process and thread ids it had, so it lives in a process-id
+//!   namespace of its own, with a `/proc` that agrees.
+//! * Its clocks go on from where they were, so it lives in a time namespace.
+//! * Without privileges all of that happens in a user namespace that maps the user to itself.
+
+#![allow(unsafe_code)]
+
+use libc::{c_int, pid_t};
+use std::fs;
+use std::io;
+use std::time::Duration;
+
+/// What [`enter`] could not do, and for whom.
+#[derive(Debug, thiserror::Error)]
+#[error("{what}: {source}; {advice}")]
+pub struct NamespaceError {
+    what: &'static str,
+    advice: &'static str,
+    source: io::Error,
+}
+
+fn refused(what: &'static str, advice: &'static str) -> impl FnOnce(io::Error) -> NamespaceError {
+    move |source| NamespaceError { what, advice, source }
+}
+
+/// Prepares new namespaces for the children of this process. Call while single-threaded; the next
+/// [`fork`] makes the first process of them. `clocks` says how far `CLOCK_MONOTONIC` and
+/// `CLOCK_BOOTTIME` are moved, in nanoseconds; 0 leaves them.
+///
+/// # Errors
+/// Names the namespace that could not be had, and the way out.
+pub fn enter(monotonic_shift_ns: i128) -> Result<(), NamespaceError> {
+    let wanted = libc::CLONE_NEWPID | libc::CLONE_NEWNS;
+    match unshare(wanted) {
+        Err(error) if error.raw_os_error() == Some(libc::EPERM) => enter_user_namespace(wanted)?,
+        result => result.map_err(refused(
+            "cannot make a process-id namespace",
+            "the kernel needs CONFIG_PID_NS",
+        ))?,
+    }
+    if monotonic_shift_ns == 0 {
+        return Ok(());
+    }
+    unshare(libc::CLONE_NEWTIME).map_err(refused(
+        "cannot make a time namespace",
+        "without it a resumed program would see its clock jump; the kernel needs CONFIG_TIME_NS",
+    ))?;
+    let seconds = monotonic_shift_ns.div_euclid(1_000_000_000);
+    let nanoseconds = monotonic_shift_ns.rem_euclid(1_000_000_000);
+    let offsets = format!("monotonic {seconds} {nanoseconds}\nboottime {seconds} {nanoseconds}\n");
+    fs::write("/proc/self/timens_offsets", offsets).map_err(refused(
+        "cannot set the clocks of the time namespace",
+        "report this kernel",
+    ))
+}
+
+fn enter_user_namespace(wanted: c_int) -> Result<(), NamespaceError> {
+    // SAFETY: getuid and getgid cannot fail and touch no memory.
+    let (user, group) = unsafe { (libc::getuid(), libc::getgid()) };
+    unshare(libc::CLONE_NEWUSER | wanted).map_err(refused(
+        "cannot make a user namespace",
+        "allow them (sysctl kernel.unprivileged_userns_clone=1, user.max_user_namespaces) or run as root",
+    ))?;
+    let written = fs::write("/proc/self/setgroups", "deny")
+        .and_then(|()| fs::write("/proc/self/uid_map", format!("{user} {user} 1\n")))
+        .and_then(|()| fs::write("/proc/self/gid_map", format!("{group} {group} 1\n")));
+    written.map_err(refused(
+        "cannot map the user into its namespace",
+        "AppArmor or a container may restrict user namespaces; run as root",
+    ))
+}
+
+fn unshare(flags: c_int) -> io::Result<()> {
+    // SAFETY: unshare takes one integer; single-threaded callers only, as documented.
+    if unsafe { libc::unshare(flags) } == -1 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(())
+}
+
+/// Mounts a `/proc` that shows this process-id namespace. Call in its first process.
+///
+/// # Errors
+/// Says what the container or kernel refused.
+pub fn mount_proc() -> Result<(), NamespaceError> {
+    let advice = "a container that hides parts of /proc forbids it; run twinpage outside it, or with --security-opt systempaths=unconfined";
+    mount(c"none", c"/", None, libc::MS_REC | libc::MS_PRIVATE)
+        .and_then(|()| {
+            mount(
+                c"proc",
+                c"/proc",
+                Some(c"proc"),
+                libc::MS_NOSUID | libc::MS_NODEV | libc::MS_NOEXEC,
+            )
+        })
+        .map_err(refused("cannot mount a private /proc", advice))
+}
+
+fn mount(
+    source: &std::ffi::CStr,
+    target: &std::ffi::CStr,
+    kind: Option<&std::ffi::CStr>,
+    flags: libc::c_ulong,
+) -> io::Result<()> {
+    let kind = kind.map_or(std::ptr::null(), std::ffi::CStr::as_ptr);
+    // SAFETY: all pointers are NUL-terminated strings that outlive the call, or null.
+    let result = unsafe { libc::mount(source.as_ptr(), target.as_ptr(), kind, flags, std::ptr::null()) };
+    if result == -1 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(())
+    }
+}
+
+/// The next process or thread of this namespace gets the id after `last`.
+///
+/// # Errors
+/// `EPERM` outside a namespace of one's own.
+pub fn set_last_pid(last: pid_t) -> io::Result<()> {
+    fs::write("/proc/sys/kernel/ns_last_pid", last.to_string())
+}
+
+/// fork(2): 0 in the child. Call while single-threaded: the child is a whole program.
+///
+/// # Errors
+/// `EAGAIN` at the limit of processes.
+pub fn fork() -> io::Result<pid_t> {
+    // SAFETY: documented: no other thread exists that could hold a lock.
+    let pid = unsafe { libc::fork() };
+    if pid == -1 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(pid)
+    }
+}
+
+/// Makes a child process with the id `pid`; it runs `body` and never returns.
+///
+/// The caller may have threads: `body` must not allocate, lock or panic, and must end in
+/// [`exec`] or [`exit_now`].
+///
+/// # Errors
+/// `EEXIST` when the id is taken, `EPERM` outside a namespace of one's own.
+pub fn clone_with_pid(pid: pid_t, body: impl FnOnce()) -> io::Result<pid_t> {
+    let wanted = [pid];
+    // SAFETY: all-zero is a valid clone_args.
+    let mut arguments: libc::clone_args = unsafe { std::mem::zeroed() };
+    arguments.exit_signal = libc::SIGCHLD as u64;
+    arguments.set_tid = wanted.as_ptr() as u64;
+    arguments.set_tid_size = 1;
+    // SAFETY: without CLONE_VM this is fork(2): the child has its own copy of everything, on the
+    // same stack; `body` keeps to what is safe after a fork of a threaded process, as documented.
+    let child = unsafe {
+        libc::syscall(
+            libc::SYS_clone3,
+            &raw const arguments,
+            size_of::<libc::clone_args>(),
+        )
+    };
+    match child {
+        -1 => Err(io::Error::last_os_error()),
+        0 => {
+            body();
+            exit_now(127)
+        }
+        child => Ok(child as pid_t),
+    }
+}
+
+/// _exit(2): ends this process at once, running no destructor.
+pub fn exit_now(code: i32) -> ! {
+    // SAFETY: _exit does not return and touches no memory.
+    unsafe { libc::_exit(code) }
+}
+
+/// Puts signal handling into the state a fresh program expects: every action default, none blocked.
+/// Safe after a fork.
+pub fn reset_signals() {
+    // SAFETY: plain system calls on valid, initialised sets.
+    unsafe {
+        for signal in 1..=64 {
+            libc::signal(signal, libc::SIG_DFL);
+        }
+        let mut none = std::mem::zeroed();
+        libc::sigemptyset(&raw mut none);
+        libc::sigprocmask(libc::SIG_SETMASK, &raw const none, std::ptr::null_mut());
+    }
+}
+
+/// Stops this process until its tracer lets it go on. Safe after a fork.
+pub fn stop_self() {
+    // SAFETY: raise with a valid signal.
+    unsafe { libc::raise(libc::SIGSTOP) };
+}
+
+/// Kills this process as `signal` would have, so that its parent sees the same death.
+pub fn die_of(signal: i32) -> ! {
+    let no_core = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
+    reset_signals();
+    // SAFETY: plain system calls; `no_core` outlives its use.
+    unsafe {
+        libc::setrlimit(libc::RLIMIT_CORE, &raw const no_core);
+        libc::raise(signal);
+    }
+    exit_now(128 + signal)
+}
+
+/// This process is killed when its parent dies: prctl(2), `PR_SET_PDEATHSIG`.
+pub fn die_with_parent() {
+    // SAFETY: prctl with integers.
+    unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
+}
+
+/// execve(2) with the prepared arrays; returns the error if it fails. Safe after a fork.
+#[must_use]
+pub fn exec(program: &std::ffi::CStr, arguments: &CStrings, environment: &CStrings) -> io::Error {
+    // SAFETY: both arrays end with a null pointer and their strings live as long as they do.
+    unsafe {
+        libc::execve(
+            program.as_ptr(),
+            arguments.pointers.as_ptr(),
+            environment.pointers.as_ptr(),
+        )
+    };
+    io::Error::last_os_error()
+}
+
+/// An array of C strings, ready for [`exec`] before a fork.
+#[derive(Debug)]
+pub struct CStrings {
+    pointers: Vec<*const libc::c_char>,
+    _strings: Vec<std::ffi::CString>,
+}
+
+impl CStrings {
+    /// The array of `strings`, ended by a null pointer.
+    #[must_use]
+    pub fn new(strings: Vec<std::ffi::CString>) -> CStrings {
+        let mut pointers: Vec<_> = strings.iter().map(|string| string.as_ptr()).collect();
+        pointers.push(std::ptr::null());
+        CStrings {
+            pointers,
+            _strings: strings,
+        }
+    }
+}
+
+/// A ticking alarm for one thread: it interrupts the thread's blocking system calls with `signal`,
+/// first after `delay` and then every `repeat`, so that no tick is lost in a race.
+#[derive(Debug)]
+pub struct Ticker {
+    timer: libc::timer_t,
+}
+
+impl Ticker {
+    /// An alarm for the calling thread, not yet set. Installs an empty handler for `signal`.
+    ///
+    /// # Errors
+    /// `EAGAIN` when the system has no timer left.
+    pub fn for_this_thread(signal: c_int) -> io::Result<Ticker> {
+        extern "C" fn nothing(_: c_int) {}
+        // SAFETY: all-zero sigaction and sigevent are valid; the handler does nothing; the kernel
+        // writes the timer's id into `timer`.
+        unsafe {
+            let mut action: libc::sigaction = std::mem::zeroed();
+            action.sa_sigaction = nothing as extern "C" fn(c_int) as usize;
+            if libc::sigaction(signal, &raw const action, std::ptr::null_mut()) == -1 {
+                return Err(io::Error::last_os_error());
+            }
+            let mut event: libc::sigevent = std::mem::zeroed();
+            event.sigev_notify = libc::SIGEV_THREAD_ID;
+            event.sigev_signo = signal;
+            event.sigev_notify_thread_id = libc::gettid();
+            let mut timer: libc::timer_t = std::mem::zeroed();
+            if libc::timer_create(libc::CLOCK_MONOTONIC, &raw mut event, &raw mut timer) == -1 {
+                return Err(io::Error::last_os_error());
+            }
+            Ok(Ticker { timer })
+        }
+    }
+
+    /// Rings after `delay`, then every `repeat`.
+    pub fn set(&self, delay: Duration, repeat: Duration) {
+        let time = |duration: Duration| libc::timespec {
+            tv_sec: duration.as_secs() as i64,
+            tv_nsec: i64::from(duration.subsec_nanos()),
+        };
+        let setting = libc::itimerspec {
+            it_value: time(delay.max(Duration::from_nanos(1))),
+            it_interval: time(repeat),
+        };
+        // SAFETY: the timer is ours and alive; `setting` outlives the call.
+        unsafe { libc::timer_settime(self.timer, 0, &raw const setting, std::ptr::null_mut()) };
+    }
+}
+
+impl Drop for Ticker {
+    fn drop(&mut self) {
+        // SAFETY: the timer is ours and not used after.
+        unsafe { libc::timer_delete(self.timer) };
+    }
+}

@@ -1,0 +1,334 @@
+//! Stopping and steering another process: ptrace(2).
+//!
+//! * Every function must be called from the one thread that seized the tracee.
+//! * A tracee is a thread, named by its thread id; it must be stopped for everything but
+//!   [`seize`], [`interrupt`] and [`wait`].
+//! * Only x86-64 tracees.
+
+#![allow(unsafe_code)]
+
+use libc::{c_int, c_long, c_void, pid_t};
+use std::io;
+
+/// A thread id, as this process sees it.
+pub type Tid = pid_t;
+
+/// General registers of a thread.
+pub use libc::user_regs_struct as Registers;
+
+const PTRACE_GET_RSEQ_CONFIGURATION: c_int = 0x420f;
+const NT_PRSTATUS: usize = 1;
+const NT_X86_XSTATE: usize = 0x202;
+const SIGSET_BYTES: usize = 8;
+
+/// Why a thread stopped.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Status {
+    /// It is gone, with this exit code.
+    Exited(i32),
+    /// It was killed by this signal.
+    Killed(i32),
+    /// This signal is about to be delivered.
+    Signal(i32),
+    /// `PTRACE_INTERRUPT` took effect, or a new thread begins.
+    Interrupted,
+    /// A stopping signal stopped the whole group.
+    GroupStop(i32),
+    /// One of the `PTRACE_EVENT_*` stops: clone, exec, seccomp, exit.
+    Event(c_int),
+}
+
+/// `PTRACE_EVENT_CLONE`: a thread was made; [`event_message`] is its id.
+pub const EVENT_CLONE: c_int = libc::PTRACE_EVENT_CLONE;
+/// `PTRACE_EVENT_EXEC`: the program was replaced.
+pub const EVENT_EXEC: c_int = libc::PTRACE_EVENT_EXEC;
+/// `PTRACE_EVENT_SECCOMP`: a watched system call is about to run.
+pub const EVENT_SECCOMP: c_int = libc::PTRACE_EVENT_SECCOMP;
+
+fn ptrace(request: c_int, tid: Tid, address: usize, data: usize) -> io::Result<c_long> {
+    // SAFETY: every caller passes, for `data`, a plain number or a pointer to memory it owns that
+    // is as large as the request writes.
+    let result = unsafe { libc::ptrace(request as _, tid, address as *mut c_void, data as *mut c_void) };
+    if result == -1 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(result)
+}
+
+/// Becomes the tracer of a thread without stopping it. The tracee dies with its tracer.
+///
+/// # Errors
+/// `EPERM` where ptrace is restricted (Yama, containers) or the thread is traced already.
+pub fn seize(tid: Tid) -> io::Result<()> {
+    let options = libc::PTRACE_O_TRACECLONE
+        | libc::PTRACE_O_TRACEEXEC
+        | libc::PTRACE_O_TRACESECCOMP
+        | libc::PTRACE_O_EXITKILL;
+    ptrace(libc::PTRACE_SEIZE as c_int, tid, 0, options as usize).map(drop)
+}
+
+/// Lets the thread go for good.
+///
+/// # Errors
+/// `ESRCH` when it is not stopped or gone.
+pub fn detach(tid: Tid) -> io::Result<()> {
+    ptrace(libc::PTRACE_DETACH as c_int, tid, 0, 0).map(drop)
+}
+
+/// Asks a running thread to stop; [`wait`] reports it.
+///
+/// # Errors
+/// `ESRCH` when it is gone.
+pub fn interrupt(tid: Tid) -> io::Result<()> {
+    ptrace(libc::PTRACE_INTERRUPT as c_int, tid, 0, 0).map(drop)
+}
+
+/// Lets a stopped thread run, delivering `signal` (0: none).
+///
+/// # Errors
+/// `ESRCH` when it is gone.
+pub fn go_on(tid: Tid, signal: i32) -> io::Result<()> {
+    ptrace(libc::PTRACE_CONT as c_int, tid, 0, signal as usize).map(drop)
+}
+
+/// Leaves a thread in its group stop, still listening for events.
+///
+/// # Errors
+/// `ESRCH` when it is gone.
+pub fn listen(tid: Tid) -> io::Result<()> {
+    ptrace(libc::PTRACE_LISTEN as c_int, tid, 0, 0).map(drop)
+}
+
+/// Waits until `tid` (any tracee when -1) changes state. `None` when a signal handler of the
+/// tracer ran instead, or, with `block` false, when nothing happened yet.
+///
+/// # Errors
+/// `ECHILD` when there is nothing left to wait for.
+pub fn wait(tid: Tid, block: bool) -> io::Result<Option<(Tid, Status)>> {
+    let mut status: c_int = 0;
+    let flags = libc::__WALL | if block { 0 } else { libc::WNOHANG };
+    // SAFETY: `status` is a live c_int.
+    let stopped = unsafe { libc::waitpid(tid, &raw mut status, flags) };
+    if stopped == -1 {
+        let error = io::Error::last_os_error();
+        return if error.kind() == io::ErrorKind::Interrupted {
+            Ok(None)
+        } else {
+            Err(error)
+        };
+    }
+    if stopped == 0 {
+        return Ok(None);
+    }
+    Ok(Some((stopped, decode(status))))
+}
+
+fn decode(status: c_int) -> Status {
+    if libc::WIFEXITED(status) {
+        return Status::Exited(libc::WEXITSTATUS(status));
+    }
+    if libc::WIFSIGNALED(status) {
+        return Status::Killed(libc::WTERMSIG(status));
+    }
+    let signal = libc::WSTOPSIG(status);
+    match status >> 16 {
+        0 => Status::Signal(signal),
+        libc::PTRACE_EVENT_STOP if signal == libc::SIGTRAP => Status::Interrupted,
+        libc::PTRACE_EVENT_STOP => Status::GroupStop(signal),
+        event => Status::Event(event),
+    }
+}
+
+/// What came with the event: a new thread's id, or the number a seccomp filter returned.
+///
+/// # Errors
+/// `ESRCH` when the thread is gone.
+pub fn event_message(tid: Tid) -> io::Result<u64> {
+    let mut message: libc::c_ulong = 0;
+    ptrace(
+        libc::PTRACE_GETEVENTMSG as c_int,
+        tid,
+        0,
+        &raw mut message as usize,
+    )?;
+    Ok(message)
+}
+
+/// General registers. In a system call that was interrupted, `rax` is the kernel's own
+/// `-ERESTART*` code and `orig_rax` the call.
+///
+/// # Errors
+/// `ESRCH` when the thread is gone.
+pub fn registers(tid: Tid) -> io::Result<Registers> {
+    // SAFETY: all-zero is a valid user_regs_struct, a struct of integers.
+    let mut registers: Registers = unsafe { std::mem::zeroed() };
+    let mut slice = libc::iovec {
+        iov_base: (&raw mut registers).cast(),
+        iov_len: size_of::<Registers>(),
+    };
+    ptrace(
+        libc::PTRACE_GETREGSET as c_int,
+        tid,
+        NT_PRSTATUS,
+        &raw mut slice as usize,
+    )?;
+    Ok(registers)
+}
+
+/// Sets the general registers.
+///
+/// # Errors
+/// `ESRCH` when the thread is gone, `EIO` for impossible values.
+pub fn set_registers(tid: Tid, registers: &Registers) -> io::Result<()> {
+    let mut slice = libc::iovec {
+        iov_base: (registers as *const Registers).cast_mut().cast(),
+        iov_len: size_of::<Registers>(),
+    };
+    ptrace(
+        libc::PTRACE_SETREGSET as c_int,
+        tid,
+        NT_PRSTATUS,
+        &raw mut slice as usize,
+    )
+    .map(drop)
+}
+
+/// Reads the extended state (x87, SSE, AVX, AMX, protection keys) into `into` and returns its
+/// length, which the processor decides. 16 KiB is enough for every x86-64 of today.
+///
+/// # Errors
+/// `ESRCH` when the thread is gone.
+pub fn extended_state(tid: Tid, into: &mut [u8]) -> io::Result<usize> {
+    let mut slice = libc::iovec {
+        iov_base: into.as_mut_ptr().cast(),
+        iov_len: into.len(),
+    };
+    ptrace(
+        libc::PTRACE_GETREGSET as c_int,
+        tid,
+        NT_X86_XSTATE,
+        &raw mut slice as usize,
+    )?;
+    Ok(slice.iov_len)
+}
+
+/// Sets the extended state, as read by [`extended_state`] on the same kind of processor.
+///
+/// # Errors
+/// `EINVAL` when the processor's extended state is of another shape.
+pub fn set_extended_state(tid: Tid, state: &[u8]) -> io::Result<()> {
+    let mut slice = libc::iovec {
+        iov_base: state.as_ptr().cast_mut().cast(),
+        iov_len: state.len(),
+    };
+    ptrace(
+        libc::PTRACE_SETREGSET as c_int,
+        tid,
+        NT_X86_XSTATE,
+        &raw mut slice as usize,
+    )
+    .map(drop)
+}
+
+/// The signals the thread blocks, bit `n - 1` for signal `n`.
+///
+/// # Errors
+/// `ESRCH` when the thread is gone.
+pub fn signal_mask(tid: Tid) -> io::Result<u64> {
+    let mut mask = 0u64;
+    ptrace(
+        libc::PTRACE_GETSIGMASK as c_int,
+        tid,
+        SIGSET_BYTES,
+        &raw mut mask as usize,
+    )?;
+    Ok(mask)
+}
+
+/// Sets the signals the thread blocks.
+///
+/// # Errors
+/// `ESRCH` when the thread is gone.
+pub fn set_signal_mask(tid: Tid, mask: u64) -> io::Result<()> {
+    ptrace(
+        libc::PTRACE_SETSIGMASK as c_int,
+        tid,
+        SIGSET_BYTES,
+        &raw const mask as usize,
+    )
+    .map(drop)
+}
+
+/// A thread's registered restartable-sequence area, rseq(2).
+#[repr(C)]
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct Rseq {
+    /// Address of the area; 0 when none is registered.
+    pub address: u64,
+    /// Its size in bytes.
+    pub size: u32,
+    /// The signature before abort handlers.
+    pub signature: u32,
+    flags: u32,
+    pad: u32,
+}
+
+/// The thread's restartable-sequence registration.
+///
+/// # Errors
+/// `EIO` where the kernel has no rseq.
+pub fn rseq(tid: Tid) -> io::Result<Rseq> {
+    let mut configuration = Rseq::default();
+    ptrace(
+        PTRACE_GET_RSEQ_CONFIGURATION,
+        tid,
+        size_of::<Rseq>(),
+        &raw mut configuration as usize,
+    )?;
+    Ok(configuration)
+}
+
+/// The thread's robust futex list: address of its head, and length. See get_robust_list(2).
+///
+/// # Errors
+/// `ESRCH` when the thread is gone.
+pub fn robust_list(tid: Tid) -> io::Result<(u64, u64)> {
+    let (mut head, mut length) = (0u64, 0u64);
+    // SAFETY: get_robust_list writes one pointer and one size, both 8 bytes.
+    let result = unsafe { libc::syscall(libc::SYS_get_robust_list, tid, &raw mut head, &raw mut length) };
+    if result == -1 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok((head, length))
+}
+
+/// A queued signal, as the kernel keeps it: a `siginfo_t` of 128 bytes.
+pub type SignalInfo = [u8; 128];
+
+/// The signals that wait to be delivered, to the thread or (`shared`) to the whole process.
+///
+/// # Errors
+/// `ESRCH` when the thread is gone.
+pub fn pending_signals(tid: Tid, shared: bool) -> io::Result<Vec<SignalInfo>> {
+    const SHARED_QUEUE: u32 = 1;
+    const MOST: usize = 32;
+    let mut pending = Vec::new();
+    loop {
+        let mut batch = [[0u8; 128]; MOST];
+        let arguments = libc::ptrace_peeksiginfo_args {
+            off: pending.len() as u64,
+            flags: if shared { SHARED_QUEUE } else { 0 },
+            nr: MOST as i32,
+        };
+        let got = ptrace(
+            libc::PTRACE_PEEKSIGINFO as c_int,
+            tid,
+            &raw const arguments as usize,
+            batch.as_mut_ptr() as usize,
+        )? as usize;
+        pending.extend_from_slice(&batch[..got]);
+        if got < MOST {
+            return Ok(pending);
+        }
+    }
+}
