@@ -6,6 +6,7 @@
 
 #![deny(unsafe_code)]
 
+pub mod inject;
 pub mod remote;
 pub mod seccomp;
 pub mod spawn;

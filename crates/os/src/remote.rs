@@ -170,3 +170,16 @@ impl Process {
         }
     }
 }
+
+/// Whether two descriptors of one process are the same open file (and so share an offset): kcmp(2).
+///
+/// # Errors
+/// `ENOSYS` where the kernel lacks kcmp.
+pub fn same_open_file(pid: i32, one: i32, other: i32) -> io::Result<bool> {
+    const KCMP_FILE: i32 = 0;
+    // SAFETY: kcmp takes five integers.
+    match unsafe { libc::syscall(libc::SYS_kcmp, pid, pid, KCMP_FILE, one, other) } {
+        -1 => Err(io::Error::last_os_error()),
+        order => Ok(order == 0),
+    }
+}

@@ -1,1 +1,7 @@
-//! (being built)
+//! Whole programs that survive: stop, capture, restore.
+
+pub mod descriptors;
+pub mod error;
+pub mod layout;
+pub mod pages;
+pub mod syscalls;

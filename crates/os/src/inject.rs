@@ -1,0 +1,246 @@
+//! System calls made in another process, in batches: what ptrace(2) cannot ask from outside.
+//!
+//! A page of code and some of data are mapped in the target at a fixed low address. A batch is
+//! written there, one stopped thread runs it and traps, and its registers are put back.
+//!
+//! ```text
+//! HOME ┌──────────────┐  the loop below
+//!      │ code, 1 page │
+//! DATA ├──────────────┤  array of {number, six arguments, result}, 64 bytes each
+//!      │ batch        │
+//! ROOM ├──────────────┤  what arguments point to
+//!      │ 16 pages     │
+//!  END └──────────────┘
+//! ```
+//!
+//! * The thread is stopped and no other injection runs in the process.
+//! * Signals other than the trap are blocked meanwhile, so no handler sees the borrowed registers.
+
+#![allow(unsafe_code)]
+
+use crate::remote::Process;
+use crate::trace::{self, Status, Tid};
+use std::io;
+
+/// Where the code page is mapped in the target.
+pub const HOME: u64 = 0x2_0000;
+/// Where batches are written.
+const DATA: u64 = HOME + 0x1000;
+/// Where arguments may point.
+pub const ROOM: u64 = DATA + 0x4000;
+/// Bytes of room for arguments.
+pub const ROOM_BYTES: u64 = 0x1_0000;
+/// Past the last byte.
+pub const END: u64 = ROOM + ROOM_BYTES;
+
+const MOST_CALLS: usize = 0x4000 / size_of::<Call>();
+
+std::arch::global_asm!(
+    ".pushsection .rodata",
+    ".globl twinpage_batch",
+    ".globl twinpage_batch_end",
+    "twinpage_batch:",
+    "   test r13, r13", // calls left
+    "   jz 2f",
+    "   mov rax, [r12]", // r12: this call
+    "   mov rdi, [r12 + 8]",
+    "   mov rsi, [r12 + 16]",
+    "   mov rdx, [r12 + 24]",
+    "   mov r10, [r12 + 32]",
+    "   mov r8, [r12 + 40]",
+    "   mov r9, [r12 + 48]",
+    "   syscall",
+    "   mov [r12 + 56], rax",
+    "   add r12, 64",
+    "   dec r13",
+    "   jmp twinpage_batch",
+    "2: int3",
+    "twinpage_batch_end:",
+    ".popsection",
+);
+
+/// The loop that makes the calls of a batch.
+#[must_use]
+pub fn code() -> &'static [u8] {
+    unsafe extern "C" {
+        static twinpage_batch: u8;
+        static twinpage_batch_end: u8;
+    }
+    // SAFETY: both symbols lie in the same read-only section, the second after the first.
+    unsafe {
+        let start = &raw const twinpage_batch;
+        let end = &raw const twinpage_batch_end;
+        std::slice::from_raw_parts(start, end.offset_from(start) as usize)
+    }
+}
+
+/// One system call to make.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Call {
+    number: u64,
+    arguments: [u64; 6],
+    result: i64,
+}
+
+impl Call {
+    /// The call `number` with `arguments`, the rest 0.
+    #[must_use]
+    pub fn new(number: i64, arguments: &[u64]) -> Call {
+        let mut all = [0; 6];
+        all[..arguments.len()].copy_from_slice(arguments);
+        Call {
+            number: number as u64,
+            arguments: all,
+            result: 0,
+        }
+    }
+
+    /// What it returned.
+    ///
+    /// # Errors
+    /// The error it returned.
+    pub fn result(&self) -> io::Result<u64> {
+        if (-4095..0).contains(&self.result) {
+            return Err(io::Error::from_raw_os_error(-self.result as i32));
+        }
+        Ok(self.result as u64)
+    }
+
+    /// The number of the call.
+    #[must_use]
+    pub fn number(&self) -> i64 {
+        self.number as i64
+    }
+
+    fn to_bytes(self) -> [u8; 64] {
+        let mut bytes = [0; 64];
+        let words = std::iter::once(self.number)
+            .chain(self.arguments)
+            .chain([self.result as u64]);
+        for (slot, word) in bytes.chunks_exact_mut(8).zip(words) {
+            slot.copy_from_slice(&word.to_le_bytes());
+        }
+        bytes
+    }
+}
+
+const _: () = assert!(size_of::<Call>() == 64);
+
+/// Makes `calls` in the stopped thread `tid`, in order, whether or not some fail. Returns how they
+/// went in the calls themselves.
+///
+/// # Errors
+/// `ESRCH` when the thread died, `Other` when it stopped in a way it should not have.
+pub fn run(process: &Process, tid: Tid, calls: &mut [Call]) -> io::Result<()> {
+    let saved = trace::registers(tid)?;
+    let mask = trace::signal_mask(tid)?;
+    trace::set_signal_mask(tid, !(1 << (libc::SIGTRAP - 1)))?;
+    for batch in calls.chunks_mut(MOST_CALLS) {
+        let mut bytes: Vec<u8> = batch.iter().flat_map(|call| call.to_bytes()).collect();
+        process.write(DATA, &bytes)?;
+        let mut registers = saved;
+        registers.rip = HOME;
+        registers.r12 = DATA;
+        registers.r13 = batch.len() as u64;
+        registers.rax = 0;
+        registers.orig_rax = u64::MAX; // no call to restart
+        trace::set_registers(tid, &registers)?;
+        run_to_trap(tid)?;
+        process.read(DATA, &mut bytes)?;
+        for (call, bytes) in batch.iter_mut().zip(bytes.chunks_exact(64)) {
+            call.result = i64::from_le_bytes(bytes[56..].try_into().expect("eight bytes"));
+        }
+    }
+    trace::set_signal_mask(tid, mask)?;
+    trace::set_registers(tid, &saved)
+}
+
+/// One call; its result.
+///
+/// # Errors
+/// As [`run`], or what the call itself returned.
+pub fn call(process: &Process, tid: Tid, number: i64, arguments: &[u64]) -> io::Result<u64> {
+    let mut calls = [Call::new(number, arguments)];
+    run(process, tid, &mut calls)?;
+    calls[0].result()
+}
+
+/// Lets the thread run until it traps. Filtered calls and stop requests on the way are let through.
+fn run_to_trap(tid: Tid) -> io::Result<()> {
+    loop {
+        trace::go_on(tid, 0)?;
+        let stop = loop {
+            if let Some((_, status)) = trace::wait(tid, true)? {
+                break status;
+            }
+        };
+        match stop {
+            Status::Signal(libc::SIGTRAP) => return Ok(()),
+            // A clone made by the batch is told to the caller by the clone's own result.
+            Status::Interrupted | Status::Event(trace::EVENT_SECCOMP | trace::EVENT_CLONE) => {}
+            Status::Exited(_) | Status::Killed(_) => return Err(io::Error::from_raw_os_error(libc::ESRCH)),
+            other => {
+                return Err(io::Error::other(format!(
+                    "an injected call stopped with {other:?}"
+                )));
+            }
+        }
+    }
+}
+
+/// Maps the code in a stopped thread's process that does not have it yet, by borrowing the bytes at
+/// its instruction pointer for one mmap(2).
+///
+/// # Errors
+/// `EEXIST` when the program itself uses the addresses.
+pub fn plant(process: &Process, tid: Tid) -> io::Result<()> {
+    const SYSCALL_INT3: [u8; 8] = [0x0f, 0x05, 0xcc, 0x90, 0x90, 0x90, 0x90, 0x90];
+    let saved = trace::registers(tid)?;
+    let original = process.read_u64(saved.rip)?;
+    process.write(saved.rip, &SYSCALL_INT3)?;
+    let mut registers = saved;
+    registers.rax = libc::SYS_mmap as u64;
+    registers.orig_rax = u64::MAX;
+    registers.rdi = HOME;
+    registers.rsi = END - HOME;
+    registers.rdx = (libc::PROT_READ | libc::PROT_WRITE | libc::PROT_EXEC) as u64;
+    registers.r10 = MAP_HERE;
+    registers.r8 = u64::MAX;
+    registers.r9 = 0;
+    trace::set_registers(tid, &registers)?;
+    run_to_trap(tid)?;
+    let mapped = trace::registers(tid)?.rax;
+    process.write(saved.rip, &original.to_le_bytes())?;
+    trace::set_registers(tid, &saved)?;
+    if mapped != HOME {
+        return Err(io::Error::from_raw_os_error(-(mapped as i64) as i32));
+    }
+    process.write(HOME, code())
+}
+
+const MAP_HERE: u64 = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE) as u64;
+
+/// Maps the code in the calling process. Safe after a fork.
+///
+/// # Errors
+/// `EEXIST` when the addresses are in use.
+pub fn plant_here() -> io::Result<()> {
+    // SAFETY: a new mapping at an address where none is (NOREPLACE), then a copy into it.
+    unsafe {
+        let protection = libc::PROT_READ | libc::PROT_WRITE | libc::PROT_EXEC;
+        let mapped = libc::mmap(
+            HOME as *mut _,
+            (END - HOME) as usize,
+            protection,
+            MAP_HERE as i32,
+            -1,
+            0,
+        );
+        if mapped == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        std::ptr::copy_nonoverlapping(code().as_ptr(), HOME as *mut u8, code().len());
+    }
+    Ok(())
+}

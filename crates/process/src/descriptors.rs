@@ -1,0 +1,467 @@
+//! Open files, pipes, event and timer descriptors of the program, and how to open them again.
+//!
+//! * The table is listed only after a call that may have changed it; offsets, counters and pipe
+//!   contents are read at every stop.
+//! * Descriptors of one open file share its offset; they share it again after a resume.
+//! * Ours of a regular file is the same open file, so its offset is one cheap call away. It is
+//!   closed before the program's own close, so that the program sees what it would see alone.
+//! * What cannot be opened again is refused, by descriptor and name.
+
+use crate::error::{Error, Result};
+use rustix::fs::{FileType, OFlags, SeekFrom};
+use serde::{Deserialize, Serialize};
+use std::collections::HashMap;
+use std::fs;
+use std::os::fd::{AsFd, OwnedFd};
+use twinpage_os::remote::Process;
+
+/// One of the program's standard streams, relayed by twinpage.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Relayed(pub u8);
+
+/// What a descriptor is, as far as it does not change by itself.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum What {
+    /// A regular file.
+    File {
+        /// Where it was opened.
+        path: String,
+        /// Its inode, to notice a file that was replaced.
+        inode: u64,
+    },
+    /// A directory.
+    Directory {
+        /// Where it was opened.
+        path: String,
+    },
+    /// A device without state: null, zero, full, random, urandom, tty.
+    Device {
+        /// Which.
+        path: String,
+    },
+    /// One end of a pipe whose both ends are the program's.
+    Pipe {
+        /// The pipe's number: ends with the same belong together.
+        inode: u64,
+        /// Its size in bytes.
+        capacity: u32,
+    },
+    /// A standard stream that twinpage relays.
+    Stream(Relayed),
+    /// A pipe, terminal or socket of the outside, as it was given to the program; given again.
+    Inherited {
+        /// The descriptor of `resume` itself that stands for it.
+        outer: u8,
+    },
+    /// eventfd(2).
+    Event,
+    /// epoll(7).
+    Poll,
+    /// timerfd_create(2).
+    Timer {
+        /// The clock.
+        clock: u32,
+    },
+}
+
+/// One descriptor.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Descriptor {
+    /// Its number.
+    pub fd: i32,
+    /// `O_*` status flags and access mode.
+    pub flags: u32,
+    /// Closed by exec.
+    pub cloexec: bool,
+    /// What it is.
+    pub what: What,
+    /// The lowest descriptor of the same open file, perhaps itself.
+    pub shares: i32,
+}
+
+/// What a descriptor held at a stop.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Held {
+    /// Nothing that changes.
+    Nothing,
+    /// Offset in bytes; and for a file that can be written, its size.
+    Offset {
+        /// Where the next read or write is.
+        at: u64,
+        /// How long the file was.
+        size: u64,
+    },
+    /// Bytes in a pipe, on its first read end.
+    Bytes(Vec<u8>),
+    /// An event counter.
+    Count {
+        /// The counter.
+        count: u64,
+        /// Whether it counts down by one: `EFD_SEMAPHORE`.
+        semaphore: bool,
+    },
+    /// What a poll descriptor waits for: (descriptor, events, data).
+    Interests(Vec<(i32, u32, u64)>),
+    /// A timer: nanoseconds left, period, expirations not yet read.
+    Countdown {
+        /// Nanoseconds until the next expiration; 0 when it is not set.
+        left_ns: u64,
+        /// Nanoseconds between expirations; 0 when there is one only.
+        every_ns: u64,
+        /// Expirations not read yet.
+        ticks: u64,
+    },
+}
+
+/// How the streams relayed by twinpage are recognised: their inode numbers.
+pub trait Streams {
+    /// The stream that a descriptor with this device and inode is the program's end of.
+    fn identify(&self, device: u64, inode: u64) -> Option<Relayed>;
+}
+
+/// The program's descriptors.
+#[derive(Debug, Default)]
+pub struct Descriptors {
+    list: Vec<Descriptor>,
+    ours: HashMap<i32, OwnedFd>,
+}
+
+impl Descriptors {
+    /// What they are, by number.
+    #[must_use]
+    pub fn list(&self) -> &[Descriptor] {
+        &self.list
+    }
+
+    /// Closes ours of the descriptors from `first` to `last`: the program is about to close its own.
+    pub fn release(&mut self, first: i32, last: i32) {
+        self.ours.retain(|fd, _| !(first..=last).contains(fd));
+    }
+
+    /// Lists the table again.
+    ///
+    /// # Errors
+    /// Names a descriptor that cannot be captured.
+    pub fn list_again(&mut self, process: &Process, streams: &impl Streams) -> Result<()> {
+        let pid = process.pid();
+        let directory = format!("/proc/{pid}/fd");
+        let entries = fs::read_dir(&directory).map_err(Error::file("cannot list", &directory))?;
+        let mut numbers: Vec<i32> = entries
+            .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+            .collect();
+        numbers.sort_unstable();
+        self.ours.clear();
+        self.list.clear();
+        for fd in numbers {
+            let Ok(ours) = process.duplicate_fd(fd) else {
+                continue;
+            };
+            let shares = self.same_open_file(pid, fd, &ours)?;
+            let descriptor = describe(pid, fd, &ours, shares, streams)?;
+            if matches!(descriptor.what, What::File { .. } | What::Directory { .. }) {
+                self.ours.insert(fd, ours);
+            }
+            self.list.push(descriptor);
+        }
+        self.check_pipes()
+    }
+
+    /// The lowest listed descriptor that is the same open file as `fd`. See kcmp(2).
+    fn same_open_file(&self, pid: i32, fd: i32, ours: &OwnedFd) -> Result<i32> {
+        let inode = rustix::fs::fstat(ours)
+            .map(|stat| (stat.st_dev, stat.st_ino))
+            .ok();
+        for other in &self.list {
+            let same_inode = match (&other.what, self.ours.get(&other.fd)) {
+                (_, Some(other)) => {
+                    rustix::fs::fstat(other)
+                        .map(|stat| (stat.st_dev, stat.st_ino))
+                        .ok()
+                        == inode
+                }
+                (What::Pipe { inode: pipe, .. }, None) => inode.is_some_and(|(_, inode)| inode == *pipe),
+                _ => true,
+            };
+            if same_inode
+                && twinpage_os::remote::same_open_file(pid, fd, other.fd).map_err(|source| {
+                    Error::target(
+                        "cannot compare descriptors (the kernel needs CONFIG_KCMP)",
+                        source,
+                    )
+                })?
+            {
+                return Ok(other.shares);
+            }
+        }
+        Ok(fd)
+    }
+
+    /// A pipe with one end only leads outside, or to an end that was closed. The second is harmless
+    /// to restore; the first cannot be told apart, so pipes handed in from outside are recognised
+    /// when the program starts ([`What::Inherited`]).
+    fn check_pipes(&self) -> Result<()> {
+        for descriptor in &self.list {
+            if let What::Inherited { outer } = descriptor.what
+                && outer > 2
+            {
+                return Err(Error::Unsupported(format!(
+                    "descriptor {} is a pipe or socket to another program: only standard input, output and error may be; close it with {}>&-",
+                    descriptor.fd, descriptor.fd
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    /// What each descriptor holds now, in the order of [`Descriptors::list`].
+    ///
+    /// # Errors
+    /// When the system refuses a look.
+    pub fn held(&self, process: &Process) -> Result<Vec<Held>> {
+        self.list
+            .iter()
+            .map(|descriptor| self.held_by(process, descriptor))
+            .collect()
+    }
+
+    fn held_by(&self, process: &Process, descriptor: &Descriptor) -> Result<Held> {
+        if descriptor.shares != descriptor.fd {
+            return Ok(Held::Nothing);
+        }
+        let fd = descriptor.fd;
+        let look =
+            |error: rustix::io::Errno| Error::target(format!("cannot look at descriptor {fd}"), error.into());
+        match &descriptor.what {
+            What::File { path, .. } => {
+                let ours = &self.ours[&fd];
+                let at = rustix::fs::seek(ours, SeekFrom::Current(0)).map_err(look)?;
+                let stat = rustix::fs::fstat(ours).map_err(look)?;
+                if stat.st_nlink == 0 {
+                    return Err(deleted(fd, path));
+                }
+                Ok(Held::Offset {
+                    at,
+                    size: stat.st_size as u64,
+                })
+            }
+            What::Directory { .. } => {
+                let at = rustix::fs::seek(&self.ours[&fd], SeekFrom::Current(0)).map_err(look)?;
+                Ok(Held::Offset { at, size: 0 })
+            }
+            What::Pipe { .. } if descriptor.flags & libc::O_ACCMODE as u32 == libc::O_RDONLY as u32 => {
+                let end = process
+                    .duplicate_fd(fd)
+                    .map_err(|source| Error::target("cannot look into a pipe", source))?;
+                peek(end).map(Held::Bytes).map_err(look)
+            }
+            What::Event | What::Poll | What::Timer { .. } => {
+                held_by_special(process.pid(), fd, &descriptor.what)
+            }
+            _ => Ok(Held::Nothing),
+        }
+    }
+}
+
+fn deleted(fd: i32, path: &str) -> Error {
+    Error::Unsupported(format!(
+        "descriptor {fd} is {path}, which is deleted: it cannot be opened again; keep the file while it is open"
+    ))
+}
+
+/// A copy of what is in a pipe; it stays there. See tee(2).
+fn peek(end: OwnedFd) -> rustix::io::Result<Vec<u8>> {
+    let waiting = rustix::io::ioctl_fionread(&end)? as usize;
+    let mut bytes = vec![0; waiting];
+    if waiting == 0 {
+        return Ok(bytes);
+    }
+    let (read, write) =
+        rustix::pipe::pipe_with(rustix::pipe::PipeFlags::NONBLOCK | rustix::pipe::PipeFlags::CLOEXEC)?;
+    let capacity = rustix::pipe::fcntl_getpipe_size(&end)?;
+    rustix::pipe::fcntl_setpipe_size(&write, capacity)?;
+    let copied = rustix::pipe::tee(&end, &write, waiting, rustix::pipe::SpliceFlags::NONBLOCK)?;
+    if copied != waiting {
+        return Err(rustix::io::Errno::IO);
+    }
+    let mut filled = 0;
+    while filled < waiting {
+        filled += rustix::io::read(&read, &mut bytes[filled..])?;
+    }
+    Ok(bytes)
+}
+
+fn describe(pid: i32, fd: i32, ours: &OwnedFd, shares: i32, streams: &impl Streams) -> Result<Descriptor> {
+    let look =
+        |error: rustix::io::Errno| Error::target(format!("cannot look at descriptor {fd}"), error.into());
+    let link = format!("/proc/{pid}/fd/{fd}");
+    let path = fs::read_link(&link).map_err(Error::file("cannot read", &link))?;
+    let path = path.to_string_lossy().into_owned();
+    let stat = rustix::fs::fstat(ours).map_err(look)?;
+    let flags = rustix::fs::fcntl_getfl(ours).map_err(look)?;
+    let info = fdinfo(pid, fd)?;
+    let listed = u32::from_str_radix(field(&info, "flags").unwrap_or("0"), 8).unwrap_or(0);
+    let cloexec = listed & libc::O_CLOEXEC as u32 != 0;
+    let kind = FileType::from_raw_mode(stat.st_mode);
+    let what = match streams.identify(stat.st_dev, stat.st_ino) {
+        Some(stream) => What::Stream(stream),
+        None => what(fd, path, kind, &stat, ours, &info)?,
+    };
+    if flags.intersects(OFlags::from_bits_retain(libc::O_ASYNC as u32)) {
+        return Err(Error::Unsupported(format!(
+            "descriptor {fd} sends signals (O_ASYNC), which is not captured; poll it instead"
+        )));
+    }
+    Ok(Descriptor {
+        fd,
+        flags: flags.bits(),
+        cloexec,
+        what,
+        shares,
+    })
+}
+
+fn what(
+    fd: i32,
+    path: String,
+    kind: FileType,
+    stat: &rustix::fs::Stat,
+    ours: &OwnedFd,
+    info: &str,
+) -> Result<What> {
+    let unsupported = |why: &str| {
+        Error::Unsupported(format!(
+            "descriptor {fd} is {path}, which cannot be captured: {why}"
+        ))
+    };
+    Ok(match kind {
+        FileType::RegularFile if stat.st_nlink == 0 => return Err(deleted(fd, &path)),
+        FileType::RegularFile if path.starts_with("/memfd:") => {
+            return Err(unsupported("use a file or private memory"));
+        }
+        FileType::RegularFile => What::File {
+            path,
+            inode: stat.st_ino,
+        },
+        FileType::Directory => What::Directory { path },
+        FileType::CharacterDevice => match path.as_str() {
+            "/dev/null" | "/dev/zero" | "/dev/full" | "/dev/random" | "/dev/urandom" => What::Device { path },
+            _ if fd <= 2 => What::Inherited { outer: fd as u8 },
+            _ if path.starts_with("/dev/pts/") || path.starts_with("/dev/tty") => {
+                return Err(unsupported(
+                    "only standard input, output and error may be a terminal",
+                ));
+            }
+            _ => {
+                return Err(unsupported(
+                    "devices keep state of their own; read what it gives before, or through standard input",
+                ));
+            }
+        },
+        FileType::Fifo if path.starts_with("pipe:") => {
+            let capacity = rustix::pipe::fcntl_getpipe_size(ours).unwrap_or(65536) as u32;
+            What::Pipe {
+                inode: stat.st_ino,
+                capacity,
+            }
+        }
+        FileType::Fifo => {
+            return Err(unsupported(
+                "a named pipe leads to another program; use standard input or output",
+            ));
+        }
+        FileType::Socket if fd <= 2 => What::Inherited { outer: fd as u8 },
+        FileType::Socket => {
+            return Err(unsupported(
+                "the other side of a socket cannot be taken back; use files or standard input",
+            ));
+        }
+        _ => match path.as_str() {
+            "anon_inode:[eventfd]" => What::Event,
+            "anon_inode:[eventpoll]" => What::Poll,
+            "anon_inode:[timerfd]" => What::Timer {
+                clock: field(info, "clockid")
+                    .and_then(|clock| clock.parse().ok())
+                    .unwrap_or(1),
+            },
+            _ => return Err(unsupported("this kind of descriptor is not known")),
+        },
+    })
+}
+
+fn held_by_special(pid: i32, fd: i32, what: &What) -> Result<Held> {
+    let info = fdinfo(pid, fd)?;
+    let number =
+        |name: &str, radix: u32| field(&info, name).and_then(|text| u64::from_str_radix(text, radix).ok());
+    let held = match what {
+        What::Event => number("eventfd-count", 16).map(|count| Held::Count {
+            count,
+            semaphore: number("eventfd-semaphore", 10) == Some(1),
+        }),
+        What::Poll => Some(Held::Interests(info.lines().filter_map(interest).collect())),
+        _ => field(&info, "it_value")
+            .and_then(pair_ns)
+            .zip(field(&info, "it_interval").and_then(pair_ns))
+            .map(|(left_ns, every_ns)| Held::Countdown {
+                left_ns,
+                every_ns,
+                ticks: number("ticks", 10).unwrap_or(0),
+            }),
+    };
+    held.ok_or_else(|| Error::Internal(format!("/proc/{pid}/fdinfo/{fd} is not understood: {info}")))
+}
+
+/// `tfd: 5 events: 19 data: 7f... pos:0 ...`
+fn interest(line: &str) -> Option<(i32, u32, u64)> {
+    let mut words = line.strip_prefix("tfd:")?.split_whitespace();
+    let target = words.next()?.parse().ok()?;
+    let events = u32::from_str_radix(words.nth(1)?, 16).ok()?;
+    let data = u64::from_str_radix(words.nth(1)?, 16).ok()?;
+    Some((target, events, data))
+}
+
+/// `(seconds, nanoseconds)`
+fn pair_ns(text: &str) -> Option<u64> {
+    let (seconds, nanoseconds) = text.trim_matches(['(', ')']).split_once(", ")?;
+    Some(seconds.parse::<u64>().ok()? * 1_000_000_000 + nanoseconds.parse::<u64>().ok()?)
+}
+
+fn fdinfo(pid: i32, fd: i32) -> Result<String> {
+    let path = format!("/proc/{pid}/fdinfo/{fd}");
+    fs::read_to_string(&path).map_err(Error::file("cannot read", path))
+}
+
+fn field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
+    info.lines()
+        .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))
+        .map(str::trim)
+}
+
+/// Whether writes to this descriptor go to a file whose content is rolled back.
+#[must_use]
+pub fn is_regular(fd: impl AsFd) -> bool {
+    rustix::fs::fstat(fd).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fdinfo_is_understood() {
+        assert_eq!(
+            interest("tfd:        5 events:       19 data:             7f05 pos:0 ino:61"),
+            Some((5, 0x19, 0x7f05))
+        );
+        assert_eq!(pair_ns("(1, 5)"), Some(1_000_000_005));
+        assert_eq!(field("pos:\t0\nflags:\t02\n", "flags"), Some("02"));
+    }
+
+    #[test]
+    fn peeking_leaves_a_pipe_as_it_was() {
+        let (read, write) = rustix::pipe::pipe().unwrap();
+        rustix::io::write(&write, b"stay").unwrap();
+        assert_eq!(peek(read.try_clone().unwrap()).unwrap(), b"stay");
+        let mut bytes = [0; 8];
+        assert_eq!(rustix::io::read(&read, &mut bytes).unwrap(), 4);
+    }
+}

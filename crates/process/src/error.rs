@@ -1,0 +1,78 @@
+//! What can go wrong with a whole program. One line each: what, and what to do.
+
+use std::io;
+use std::path::PathBuf;
+
+/// The result of everything in this crate.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// An error of `run`, `resume` and their kin.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The store said so.
+    #[error(transparent)]
+    Store(#[from] twinpage_core::Error),
+
+    /// A file of the state directory, or of the program, could not be used.
+    #[error("{what} {path}: {source}", path = .path.display())]
+    File {
+        /// What was attempted.
+        what: &'static str,
+        /// On which file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+
+    /// The program could not be looked at or steered.
+    #[error("{what}: {source}")]
+    Target {
+        /// What was attempted.
+        what: String,
+        /// What the system said.
+        source: io::Error,
+    },
+
+    /// The program does, or is, something that cannot be captured.
+    #[error("{0}")]
+    Unsupported(String),
+
+    /// This machine cannot do what is needed, and the way out.
+    #[error("{0}")]
+    Machine(String),
+
+    /// The state directory is damaged.
+    #[error("damaged state: {0}")]
+    Damaged(String),
+
+    /// The state directory cannot be used, and why.
+    #[error("{0}")]
+    State(String),
+
+    /// A fault of twinpage itself.
+    #[error("internal error, please report it: {0}")]
+    Internal(String),
+}
+
+impl Error {
+    /// The program could not be looked at or steered.
+    pub fn target(what: impl Into<String>, source: io::Error) -> Error {
+        Error::Target {
+            what: what.into(),
+            source,
+        }
+    }
+
+    /// A file could not be used.
+    pub fn file(what: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Error {
+        let path = path.into();
+        move |source| Error::File { what, path, source }
+    }
+
+    /// Whether the error means that the program's process is gone.
+    #[must_use]
+    pub fn is_gone(&self) -> bool {
+        matches!(self, Error::Target { source, .. } if source.raw_os_error() == Some(libc::ESRCH))
+    }
+}

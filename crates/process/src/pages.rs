@@ -1,0 +1,383 @@
+//! Where each page of a program's memory lives in the page space of the store.
+//!
+//! ```text
+//! addresses   ... [ 2 MiB chunk ][ 2 MiB chunk ] ...      sparse, 47 bits
+//!                        │               │
+//! page space      [ chunk id 3 ]   [ chunk id 0 ]         dense, given out on demand
+//! ```
+//!
+//! * A chunk of 512 system pages has one place; the table is small (16 bytes and a bitmap a chunk).
+//! * `stored` says which system pages the checkpoint holds: a page that is not stored is empty (or
+//!   still the file's). The table is part of every context, so it changes with the checkpoint.
+//! * `heat` guesses how often a page is written, so that pages dirty in most epochs stay writable:
+//!   a look costs less than a fault.
+
+use crate::error::{Error, Result};
+use std::collections::BTreeMap;
+use std::ops::Range;
+use twinpage_core::{Geometry, PageId, Piece};
+use twinpage_os::tracker::PAGE;
+
+/// Bytes of addresses a chunk covers.
+pub const CHUNK_BYTES: u64 = 2 << 20;
+/// System pages in a chunk.
+pub const CHUNK_PAGES: usize = (CHUNK_BYTES / PAGE) as usize;
+
+/// A page is hot from this heat on; each dirty epoch adds one, each look in vain takes
+/// [`COOLING`] away.
+const HOT: u8 = 3;
+const HOTTEST: u8 = 8;
+const COOLING: u8 = 2;
+
+/// One chunk of addresses and its place.
+#[derive(Clone, Debug)]
+pub struct Chunk {
+    id: u32,
+    stored: [u64; CHUNK_PAGES / 64],
+    heat: Box<[u8; CHUNK_PAGES]>,
+    hot: u16,
+}
+
+impl Chunk {
+    fn new(id: u32) -> Chunk {
+        Chunk {
+            id,
+            stored: [0; CHUNK_PAGES / 64],
+            heat: Box::new([0; CHUNK_PAGES]),
+            hot: 0,
+        }
+    }
+
+    /// How many of its pages are left writable.
+    #[must_use]
+    pub fn hot_pages(&self) -> u16 {
+        self.hot
+    }
+
+    /// Whether the page is left writable.
+    #[must_use]
+    pub fn is_hot(&self, index: usize) -> bool {
+        self.heat[index] >= HOT
+    }
+
+    fn is_empty(&self) -> bool {
+        self.stored == [0; CHUNK_PAGES / 64]
+    }
+
+    fn set_stored(&mut self, index: usize, stored: bool) {
+        let (word, bit) = (&mut self.stored[index / 64], 1 << (index % 64));
+        if stored { *word |= bit } else { *word &= !bit }
+    }
+
+    fn is_stored(&self, index: usize) -> bool {
+        self.stored[index / 64] >> (index % 64) & 1 == 1
+    }
+
+    /// The page was found written. True when it became hot just now.
+    pub fn warm(&mut self, index: usize) -> bool {
+        let heat = &mut self.heat[index];
+        *heat = (*heat + 1).min(HOTTEST);
+        let became_hot = *heat == HOT;
+        self.hot += u16::from(became_hot);
+        became_hot
+    }
+
+    /// The page was looked at in vain.
+    fn cool(&mut self, index: usize) {
+        let heat = &mut self.heat[index];
+        let was_hot = *heat >= HOT;
+        *heat = heat.saturating_sub(COOLING);
+        self.hot -= u16::from(was_hot && *heat < HOT);
+    }
+}
+
+/// The table of chunks.
+#[derive(Debug)]
+pub struct Pages {
+    geometry: Geometry,
+    chunks: BTreeMap<u64, Chunk>,
+    free: Vec<u32>,
+    next: u32,
+    /// Set when the table in the context is out of date.
+    changed: bool,
+    table: Vec<u8>,
+}
+
+/// Bytes of one chunk in the table: number, id, padding, bitmap.
+const ROW_BYTES: usize = 16 + CHUNK_PAGES / 8;
+
+impl Pages {
+    /// An empty table for a store of this geometry.
+    ///
+    /// # Errors
+    /// When a page of the store does not divide a chunk.
+    pub fn new(geometry: Geometry) -> Result<Pages> {
+        if !CHUNK_BYTES.is_multiple_of(geometry.page_bytes() as u64) {
+            return Err(Error::Internal(format!(
+                "a {}-byte page does not divide a chunk",
+                geometry.page_bytes()
+            )));
+        }
+        Ok(Pages {
+            geometry,
+            chunks: BTreeMap::new(),
+            free: Vec::new(),
+            next: 0,
+            changed: true,
+            table: Vec::new(),
+        })
+    }
+
+    fn pages_of(&self, id: u32) -> Range<u64> {
+        let each = CHUNK_BYTES / self.geometry.page_bytes() as u64;
+        u64::from(id) * each..u64::from(id + 1) * each
+    }
+
+    /// The chunk of an address, made if there is none.
+    pub fn chunk(&mut self, address: u64) -> &mut Chunk {
+        let (free, next, changed) = (&mut self.free, &mut self.next, &mut self.changed);
+        self.chunks.entry(address / CHUNK_BYTES).or_insert_with(|| {
+            *changed = true;
+            Chunk::new(free.pop().unwrap_or_else(|| {
+                *next += 1;
+                *next - 1
+            }))
+        })
+    }
+
+    /// The chunks, by address.
+    pub fn chunks(&self) -> impl Iterator<Item = (u64, &Chunk)> {
+        self.chunks
+            .iter()
+            .map(|(number, chunk)| (number * CHUNK_BYTES, chunk))
+    }
+
+    /// Where the system page at `address` lives in the store. It is stored from now on.
+    pub fn piece(&mut self, address: u64, compare: bool) -> Piece {
+        let index = page_index(address);
+        let chunk = self.chunk(address);
+        let id = chunk.id;
+        let known = chunk.is_stored(index);
+        chunk.set_stored(index, true);
+        self.changed |= !known;
+        self.place(id, index, compare)
+    }
+
+    fn place(&self, id: u32, index: usize, compare: bool) -> Piece {
+        let line = self.geometry.line_bytes() as u64;
+        let at = index as u64 * PAGE;
+        let page = self.pages_of(id).start + at / self.geometry.page_bytes() as u64;
+        let first = at % self.geometry.page_bytes() as u64 / line;
+        let lines = (PAGE / line).max(1);
+        Piece {
+            page: PageId(page),
+            first: first as u8,
+            lines: lines as u8,
+            compare,
+        }
+    }
+
+    /// Pages of `range` for which `gone` says so are stored no longer. Whole pages of the store that
+    /// empty are added to `discarded`; chunks that empty are free again.
+    pub fn forget(
+        &mut self,
+        range: Range<u64>,
+        discarded: &mut Vec<Range<PageId>>,
+        gone: impl Fn(u64) -> bool,
+    ) {
+        let numbers = range.start / CHUNK_BYTES..range.end.div_ceil(CHUNK_BYTES);
+        let touched: Vec<u64> = self.chunks.range(numbers).map(|(number, _)| *number).collect();
+        for number in touched {
+            let base = number * CHUNK_BYTES;
+            let chunk = self.chunks.get_mut(&number).expect("listed above");
+            let before = chunk.stored;
+            for index in 0..CHUNK_PAGES {
+                let address = base + index as u64 * PAGE;
+                if range.contains(&address) && chunk.is_stored(index) && gone(address) {
+                    chunk.set_stored(index, false);
+                    chunk.hot -= u16::from(chunk.heat[index] >= HOT);
+                    chunk.heat[index] = 0;
+                }
+            }
+            let (id, after) = (chunk.id, chunk.stored);
+            if after == before {
+                continue;
+            }
+            self.changed = true;
+            self.discard_emptied(id, &before, &after, discarded);
+            if after.iter().all(|word| *word == 0) {
+                self.chunks.remove(&number);
+                self.free.push(id);
+            }
+        }
+    }
+
+    /// Pages of the store, in chunk `id`, that held something before and hold nothing after.
+    fn discard_emptied(
+        &self,
+        id: u32,
+        before: &[u64; 8],
+        after: &[u64; 8],
+        discarded: &mut Vec<Range<PageId>>,
+    ) {
+        let system_pages = (self.geometry.page_bytes() as u64 / PAGE).max(1) as usize;
+        let any = |bits: &[u64; 8], from: usize| {
+            (from..from + system_pages).any(|index| bits[index / 64] >> (index % 64) & 1 == 1)
+        };
+        for (page, from) in self.pages_of(id).zip((0..CHUNK_PAGES).step_by(system_pages)) {
+            if any(before, from) && !any(after, from) {
+                match discarded.last_mut() {
+                    Some(last) if last.end == PageId(page) => last.end = PageId(page + 1),
+                    _ => discarded.push(PageId(page)..PageId(page + 1)),
+                }
+            }
+        }
+    }
+
+    /// A hot piece turned out unchanged.
+    pub fn cool(&mut self, address: u64) {
+        if let Some(chunk) = self.chunks.get_mut(&(address / CHUNK_BYTES)) {
+            chunk.cool(page_index(address));
+        }
+    }
+
+    /// Runs of stored pages, by address: what restore fills.
+    pub fn stored_runs(&self) -> Vec<Range<u64>> {
+        let mut runs: Vec<Range<u64>> = Vec::new();
+        for (base, chunk) in self.chunks() {
+            for index in (0..CHUNK_PAGES).filter(|index| chunk.is_stored(*index)) {
+                let address = base + index as u64 * PAGE;
+                match runs.last_mut() {
+                    Some(last) if last.end == address => last.end += PAGE,
+                    _ => runs.push(address..address + PAGE),
+                }
+            }
+        }
+        runs
+    }
+
+    /// Where a stored page lives.
+    #[must_use]
+    pub fn find(&self, address: u64) -> Option<Piece> {
+        let chunk = self.chunks.get(&(address / CHUNK_BYTES))?;
+        let index = page_index(address);
+        chunk.is_stored(index).then(|| self.place(chunk.id, index, false))
+    }
+
+    /// The table, for the context. Kept until it changes.
+    pub fn table(&mut self) -> &[u8] {
+        if std::mem::take(&mut self.changed) {
+            self.table.clear();
+            let mut rows: Vec<_> = self.chunks.iter().collect();
+            rows.sort_by_key(|(_, chunk)| chunk.id); // a new chunk moves no row
+            for (number, chunk) in rows {
+                self.table.extend_from_slice(&number.to_le_bytes());
+                self.table.extend_from_slice(&u64::from(chunk.id).to_le_bytes());
+                for word in chunk.stored {
+                    self.table.extend_from_slice(&word.to_le_bytes());
+                }
+            }
+        }
+        &self.table
+    }
+
+    /// The table as it was in a context.
+    ///
+    /// # Errors
+    /// When two chunks claim one place, or the bytes are no table.
+    pub fn from_table(geometry: Geometry, table: &[u8]) -> Result<Pages> {
+        let mut pages = Pages::new(geometry)?;
+        let damaged = |why: &str| Error::Damaged(format!("page table in the context: {why}"));
+        if !table.len().is_multiple_of(ROW_BYTES) {
+            return Err(damaged("its length is no whole number of rows"));
+        }
+        let mut taken = std::collections::BTreeSet::new();
+        for row in table.chunks_exact(ROW_BYTES) {
+            let word =
+                |index: usize| u64::from_le_bytes(row[index * 8..][..8].try_into().expect("eight bytes"));
+            let id = u32::try_from(word(1)).map_err(|_| damaged("a chunk id is too large"))?;
+            let mut chunk = Chunk::new(id);
+            chunk.stored = std::array::from_fn(|index| word(2 + index));
+            let usable = word(0) < (1 << 47) / CHUNK_BYTES && taken.insert(id) && !chunk.is_empty();
+            if !usable || pages.chunks.insert(word(0), chunk).is_some() {
+                return Err(damaged("a chunk stands twice, or nowhere"));
+            }
+        }
+        pages.next = taken.last().map_or(0, |last| last + 1);
+        pages.free = (0..pages.next).filter(|id| !taken.contains(id)).collect();
+        Ok(pages)
+    }
+}
+
+/// The place of an address's page in its chunk.
+#[must_use]
+pub fn page_index(address: u64) -> usize {
+    (address % CHUNK_BYTES / PAGE) as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_survives_its_context() {
+        for geometry in [Geometry::MEMORY, Geometry::DISK] {
+            let mut pages = Pages::new(geometry).unwrap();
+            let addresses = [0x40_0000, 0x40_1000, 0x7fff_0000_0000, 0x5555_5540_3000];
+            let pieces: Vec<_> = addresses
+                .iter()
+                .map(|address| pages.piece(*address, true))
+                .collect();
+            let copy = Pages::from_table(geometry, pages.table()).unwrap();
+            for (address, piece) in addresses.iter().zip(pieces) {
+                assert_eq!(
+                    copy.find(*address),
+                    Some(Piece {
+                        compare: false,
+                        ..piece
+                    })
+                );
+            }
+            assert_eq!(copy.find(0x40_2000), None);
+            assert_eq!(copy.stored_runs().len(), 3);
+        }
+    }
+
+    #[test]
+    fn emptied_pages_are_discarded_and_chunks_reused() {
+        let mut pages = Pages::new(Geometry::MEMORY).unwrap();
+        pages.piece(0x40_0000, true);
+        let kept = pages.piece(0x60_0000, true);
+        let mut discarded = Vec::new();
+        pages.forget(0x40_0000..0x60_0000, &mut discarded, |_| true);
+        assert_eq!(discarded, [PageId(0)..PageId(1)]);
+        assert_eq!(
+            pages.find(0x60_0000),
+            Some(Piece {
+                compare: false,
+                ..kept
+            })
+        );
+        assert_eq!(pages.piece(0x80_0000, true).page, PageId(0));
+    }
+
+    #[test]
+    fn a_damaged_table_is_refused() {
+        let mut pages = Pages::new(Geometry::MEMORY).unwrap();
+        pages.piece(0x40_0000, true);
+        let table = pages.table().to_vec();
+        assert!(Pages::from_table(Geometry::MEMORY, &table[1..]).is_err());
+        let twice = [table.clone(), table].concat();
+        assert!(Pages::from_table(Geometry::MEMORY, &twice).is_err());
+    }
+
+    #[test]
+    fn heat_rises_and_falls() {
+        let mut chunk = Chunk::new(0);
+        assert!(!chunk.warm(7) && !chunk.warm(7) && chunk.warm(7) && chunk.is_hot(7));
+        assert_eq!(chunk.hot_pages(), 1);
+        chunk.cool(7);
+        assert!(!chunk.is_hot(7));
+        assert_eq!(chunk.hot_pages(), 0);
+    }
+}
