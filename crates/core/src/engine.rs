@@ -1,1 +1,401 @@
-//! (being built)
+//! The epoch engine: stop, capture, go on; write and commit in the background.
+//!
+//! ```text
+//!   caller      | capture 1 |  program runs ...      | capture 2 |  program runs ...
+//!   background              | compare, write, commit |           | compare, write, commit |
+//!                           '- witness.before_commit -' durable     (ThyNVM's overlap, DPC 3.1)
+//! ```
+//!
+//! * The stop lasts as long as the source's capture; nothing is written inside it.
+//! * One epoch is in flight at a time: a checkpoint waits for the one before.
+//! * [`Witness::durable`] is called only after the commit is durable, so what the outside world is
+//!   told waits for the epoch that covers it (external synchrony, DPC 3.6).
+//! * An epoch that finds no room is abandoned whole and owed by the source to the next one. Any
+//!   other failure poisons the engine: nothing later is called durable.
+//! * Buffers go round between the two threads; the steady state allocates nothing.
+
+use crate::error::{Error, Result};
+use crate::geometry::LineMask;
+use crate::scheme::{Epoch, Room, Scheme, Traffic};
+use crate::source::{Capture, Source};
+use std::panic::resume_unwind;
+use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
+use std::thread::{Builder, JoinHandle};
+use std::time::Instant;
+
+/// Who must know of a commit: just before it, and when it is durable. Called on the engine's
+/// background thread.
+pub trait Witness: Send {
+    /// All of the epoch's lines are written and its commit is next: makes durable what must not be
+    /// behind it (the program's own files). Called again with the same number when the epoch was
+    /// lost and another takes its number.
+    ///
+    /// # Errors
+    /// [`Error::Full`] loses this epoch; any other error poisons the engine.
+    fn before_commit(&mut self, epoch: Epoch) -> Result<()> {
+        let _ = epoch;
+        Ok(())
+    }
+
+    /// The epoch is durable: held output may go out.
+    fn durable(&mut self, epoch: Epoch) {
+        let _ = epoch;
+    }
+}
+
+/// Nobody needs to know.
+impl Witness for () {}
+
+/// How the engine runs.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Options {
+    /// Pages to consolidate after an epoch when no other is waiting; 0 for none.
+    pub consolidate_pages: u64,
+}
+
+/// What one epoch cost.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Serialize)]
+pub struct Report {
+    /// The commit.
+    pub epoch: Epoch,
+    /// Microseconds in the source's capture (the stop is inside).
+    pub capture_us: u64,
+    /// Captured pieces, and their bytes.
+    pub pieces: u64,
+    /// Bytes captured.
+    pub captured_bytes: u64,
+    /// Lines that were written: those that differ, where the source asked to compare.
+    pub lines: u64,
+    /// Whether the scheme ran out of pool and took its slower path ([`Room::Commit`]).
+    pub fallback: bool,
+    /// Microseconds comparing and writing lines, in the background.
+    pub write_us: u64,
+    /// Microseconds in [`Witness::before_commit`].
+    pub witness_us: u64,
+    /// Microseconds in the scheme's commit.
+    pub commit_us: u64,
+    /// Bytes written to the medium, by cause.
+    pub traffic: Traffic,
+}
+
+/// A checkpoint that was started: the capture is done and the program runs on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Started {
+    /// The epoch now in flight.
+    pub epoch: Epoch,
+    /// Microseconds spent waiting for the epoch before it.
+    pub waited_us: u64,
+    /// Microseconds in the source's capture.
+    pub capture_us: u64,
+    /// The epoch before it, durable now.
+    pub last: Option<Report>,
+}
+
+/// Why a checkpoint did not happen.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum EngineError<E: std::error::Error + 'static> {
+    /// The epoch in flight found no room. It was abandoned and the source owes it to the next one:
+    /// free some room and checkpoint again, or stop. The last checkpoint is whole.
+    #[error("epoch {epoch} was lost, the checkpoint before it is whole: {cause}")]
+    Lost {
+        /// Its number, which the next one takes.
+        epoch: Epoch,
+        /// [`Error::Full`], with what was full.
+        cause: Error,
+    },
+    /// The store failed. Nothing later will be durable.
+    #[error(transparent)]
+    Store(Error),
+    /// The source failed; no epoch was started.
+    #[error(transparent)]
+    Source(E),
+}
+
+/// A finished engine, taken apart.
+#[derive(Debug)]
+pub struct Finished<S, W> {
+    /// The scheme, at its last commit.
+    pub scheme: S,
+    /// The witness.
+    pub witness: W,
+    /// What became of the epoch in flight, if there was one that nobody waited for.
+    pub last: Result<Option<Report>>,
+}
+
+/// To the background thread: an epoch to commit.
+struct Job {
+    capture: Capture,
+    /// Lines changed, for each piece.
+    changed: Vec<u8>,
+    capture_us: u64,
+}
+
+/// And back again.
+struct Done {
+    job: Job,
+    outcome: Result<Report>,
+}
+
+/// Joins a source, a scheme and those who must know. See the [module](self).
+pub struct Engine<S: Scheme, W: Witness> {
+    jobs: Option<SyncSender<Job>>,
+    done: Receiver<Done>,
+    thread: Option<JoinHandle<(S, W)>>,
+    /// The buffers, while no epoch is in flight.
+    idle: Option<Job>,
+    /// What [`Engine::is_idle`] found finished and nobody waited for yet.
+    arrived: Option<Done>,
+    epoch: Epoch,
+    poisoned: Option<String>,
+}
+
+impl<S, W> Engine<S, W>
+where
+    S: Scheme + Send + 'static,
+    W: Witness + 'static,
+{
+    /// Takes the scheme to a background thread.
+    ///
+    /// # Errors
+    /// [`Error::Io`] when the system refuses a thread.
+    pub fn start(scheme: S, witness: W, options: Options) -> Result<Self> {
+        let epoch = scheme.epoch();
+        let (jobs, work) = sync_channel::<Job>(1);
+        let (results, done) = sync_channel::<Done>(1);
+        let thread = Builder::new()
+            .name("twinpage-epoch".into())
+            .spawn(move || background(scheme, witness, options, &work, &results))
+            .map_err(|source| Error::Io {
+                what: "start the epoch thread".into(),
+                at: 0,
+                source,
+            })?;
+        let idle = Job {
+            capture: Capture::default(),
+            changed: Vec::new(),
+            capture_us: 0,
+        };
+        Ok(Engine {
+            jobs: Some(jobs),
+            done,
+            thread: Some(thread),
+            idle: Some(idle),
+            arrived: None,
+            epoch,
+            poisoned: None,
+        })
+    }
+
+    /// Waits for the epoch in flight, captures the next and hands it over. Returns as soon as the
+    /// capture is done; what became of it is told by the next call, or by [`Engine::wait`].
+    ///
+    /// # Errors
+    /// [`EngineError::Lost`]: the epoch in flight was, and nothing was captured: call again to try
+    /// with what is owed. [`EngineError::Store`] is for good. [`EngineError::Source`] is the source's.
+    pub fn checkpoint<Src>(&mut self, source: &mut Src) -> Result<Started, EngineError<Src::Error>>
+    where
+        Src: Source,
+        Src::Error: std::error::Error + 'static,
+    {
+        let begun = Instant::now();
+        let last = self.wait(source)?;
+        let waited_us = micros(begun);
+        let mut job = self
+            .idle
+            .take()
+            .expect("the buffers are here when no epoch is in flight");
+        job.capture.clear();
+        job.changed.clear();
+        job.capture.epoch = self.epoch + 1;
+        let begun = Instant::now();
+        if let Err(error) = source.capture(&mut job.capture) {
+            self.idle = Some(job);
+            return Err(EngineError::Source(error));
+        }
+        job.capture_us = micros(begun);
+        let started = Started {
+            epoch: job.capture.epoch,
+            waited_us,
+            capture_us: job.capture_us,
+            last,
+        };
+        if self.jobs.as_ref().is_none_or(|jobs| jobs.send(job).is_err()) {
+            self.fail();
+        }
+        Ok(started)
+    }
+
+    /// Waits for the epoch in flight, if there is one that was not waited for yet.
+    ///
+    /// # Errors
+    /// As [`Engine::checkpoint`].
+    pub fn wait<Src>(&mut self, source: &mut Src) -> Result<Option<Report>, EngineError<Src::Error>>
+    where
+        Src: Source,
+        Src::Error: std::error::Error + 'static,
+    {
+        if let Some(why) = &self.poisoned {
+            return Err(EngineError::Store(Error::Poisoned(why.clone())));
+        }
+        let Some(Done { job, outcome }) = self.take_done() else {
+            return Ok(None);
+        };
+        match outcome {
+            Ok(report) => {
+                let looks = job.capture.pieces.iter().zip(&job.changed);
+                looks
+                    .filter(|(piece, _)| piece.compare)
+                    .for_each(|(&piece, &n)| source.learn(piece, n.into()));
+                self.epoch = report.epoch;
+                self.idle = Some(job);
+                Ok(Some(report))
+            }
+            Err(cause @ Error::Full { .. }) => {
+                source.owe(&job.capture);
+                let epoch = job.capture.epoch;
+                self.idle = Some(job);
+                Err(EngineError::Lost { epoch, cause })
+            }
+            Err(error) => {
+                self.poisoned = Some(error.to_string());
+                self.idle = Some(job);
+                Err(EngineError::Store(error))
+            }
+        }
+    }
+
+    /// Whether no epoch is in flight, so that a checkpoint would not wait.
+    pub fn is_idle(&mut self) -> bool {
+        if self.idle.is_none() && self.arrived.is_none() {
+            match self.done.try_recv() {
+                Ok(done) => self.arrived = Some(done),
+                Err(TryRecvError::Empty) => return false,
+                Err(TryRecvError::Disconnected) => self.fail(),
+            }
+        }
+        true
+    }
+
+    /// The number the next checkpoint will have, if the one in flight is not lost.
+    #[must_use]
+    pub fn next_epoch(&self) -> Epoch {
+        self.epoch + 1 + Epoch::from(self.idle.is_none())
+    }
+
+    /// Waits for the epoch in flight and gives everything back.
+    pub fn finish(mut self) -> Finished<S, W> {
+        let last = match (self.take_done(), self.poisoned.take()) {
+            (Some(done), _) => done.outcome.map(Some),
+            (None, Some(why)) => Err(Error::Poisoned(why)),
+            (None, None) => Ok(None),
+        };
+        self.jobs = None;
+        let thread = self.thread.take().expect("taken only here and when dropped");
+        let (scheme, witness) = thread.join().unwrap_or_else(|panic| resume_unwind(panic));
+        Finished {
+            scheme,
+            witness,
+            last,
+        }
+    }
+
+    /// The epoch in flight, waited for.
+    fn take_done(&mut self) -> Option<Done> {
+        if self.idle.is_some() {
+            return None;
+        }
+        self.arrived.take().or_else(|| match self.done.recv() {
+            Ok(done) => Some(done),
+            Err(_) => self.fail(),
+        })
+    }
+
+    /// The background thread ended by itself, which only a panic does: it goes on here.
+    fn fail(&mut self) -> ! {
+        match self.thread.take().map(JoinHandle::join) {
+            Some(Err(panic)) => resume_unwind(panic),
+            _ => unreachable!("the epoch thread runs until its engine lets it go"),
+        }
+    }
+}
+
+impl<S: Scheme, W: Witness> Drop for Engine<S, W> {
+    /// The epoch in flight is committed before the thread ends.
+    fn drop(&mut self) {
+        self.jobs = None;
+        if let Some(thread) = self.thread.take() {
+            drop(thread.join());
+        }
+    }
+}
+
+/// The background thread: one epoch after the other, until the engine hangs up.
+fn background<S: Scheme, W: Witness>(
+    mut scheme: S,
+    mut witness: W,
+    options: Options,
+    work: &Receiver<Job>,
+    results: &SyncSender<Done>,
+) -> (S, W) {
+    while let Ok(mut job) = work.recv() {
+        let outcome = commit(&mut scheme, &mut witness, &mut job);
+        if outcome.is_err() {
+            scheme.abandon();
+        }
+        let idle = outcome.is_ok();
+        if results.send(Done { job, outcome }).is_err() {
+            break;
+        }
+        // A failure here poisons the scheme, and the next epoch says so.
+        if idle && options.consolidate_pages > 0 {
+            let _ = scheme.consolidate(options.consolidate_pages);
+        }
+    }
+    (scheme, witness)
+}
+
+/// One epoch: write what changed, make it durable, say so.
+fn commit<S: Scheme, W: Witness>(scheme: &mut S, witness: &mut W, job: &mut Job) -> Result<Report> {
+    let geometry = scheme.geometry();
+    let before = scheme.traffic();
+    let capture = &job.capture;
+    let mut report = Report {
+        capture_us: job.capture_us,
+        pieces: capture.pieces.len() as u64,
+        captured_bytes: capture.bytes.len() as u64,
+        ..Report::default()
+    };
+    let begun = Instant::now();
+    for pages in &capture.discarded {
+        scheme.discard(pages.clone())?;
+    }
+    for piece in capture.spans(geometry) {
+        let (piece, span) = piece?;
+        let lines = if piece.compare {
+            scheme.diff(span)?
+        } else {
+            piece.mask()
+        };
+        job.changed.push(lines.count() as u8);
+        if lines != LineMask::NONE {
+            report.lines += lines.count() as u64;
+            report.fallback |= scheme.write(span, lines)? == Room::Commit;
+        }
+    }
+    report.write_us = micros(begun);
+    let begun = Instant::now();
+    witness.before_commit(capture.epoch)?;
+    report.witness_us = micros(begun);
+    let begun = Instant::now();
+    report.epoch = scheme.commit(&capture.context)?;
+    report.commit_us = micros(begun);
+    report.traffic = scheme.traffic() - before;
+    debug_assert_eq!(report.epoch, capture.epoch);
+    witness.durable(report.epoch);
+    Ok(report)
+}
+
+fn micros(since: Instant) -> u64 {
+    since.elapsed().as_micros() as u64
+}

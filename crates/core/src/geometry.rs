@@ -139,7 +139,7 @@ impl Geometry {
             )));
         }
         let page = line_bytes * LINES_PER_PAGE as u32;
-        if extent_bytes == 0 || extent_bytes % page != 0 {
+        if extent_bytes == 0 || !extent_bytes.is_multiple_of(page) {
             return Err(Error::Invalid(format!(
                 "an extent of {extent_bytes} bytes: expected a multiple of the {page}-byte page"
             )));

@@ -15,6 +15,7 @@
 //!
 //! Reading order: [`geometry`], [`scheme`], `dual_page/map.rs`; then the rest follows.
 
+pub mod buffer;
 pub mod crash;
 pub mod dual_page;
 pub mod engine;
@@ -25,6 +26,8 @@ pub mod medium;
 pub mod scheme;
 pub mod source;
 
+pub use buffer::Buffer;
+pub use engine::{Engine, Witness};
 pub use error::{Error, Result};
 pub use geometry::{Geometry, LineMask, PageId, Span};
 pub use medium::{Medium, Offset};

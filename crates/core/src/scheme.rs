@@ -49,6 +49,21 @@ pub struct Traffic {
     pub fallback_bytes: u64,
 }
 
+impl std::ops::Sub for Traffic {
+    type Output = Traffic;
+    /// What was written between two looks.
+    fn sub(self, before: Traffic) -> Traffic {
+        Traffic {
+            data_bytes: self.data_bytes - before.data_bytes,
+            context_bytes: self.context_bytes - before.context_bytes,
+            journal_bytes: self.journal_bytes - before.journal_bytes,
+            snapshot_bytes: self.snapshot_bytes - before.snapshot_bytes,
+            reclaim_bytes: self.reclaim_bytes - before.reclaim_bytes,
+            fallback_bytes: self.fallback_bytes - before.fallback_bytes,
+        }
+    }
+}
+
 impl Traffic {
     /// Everything written.
     #[must_use]
@@ -177,6 +192,21 @@ pub trait Scheme: Sized {
 
     /// The last durable commit.
     fn epoch(&self) -> Epoch;
+
+    /// Bytes written to the medium since the scheme was opened.
+    fn traffic(&self) -> Traffic {
+        self.info().traffic
+    }
+
+    /// Idle-time work on at most `pages` pages, such as copying derivative lines home. Durable
+    /// when it returns. Says how many pages it did.
+    ///
+    /// # Errors
+    /// As [`Scheme::commit`].
+    fn consolidate(&mut self, pages: u64) -> Result<u64> {
+        let _ = pages;
+        Ok(0)
+    }
 
     /// What a person or a script may want to know.
     fn info(&self) -> Info;

@@ -1,6 +1,9 @@
 //! Where changed lines come from.
 
-use crate::geometry::PageId;
+use crate::buffer::Buffer;
+use crate::error::{Error, Result};
+use crate::geometry::{Geometry, LINES_PER_PAGE, LineMask, PageId, Span};
+use crate::scheme::Epoch;
 use std::ops::Range;
 
 /// Consecutive lines of one page that a source captured: `lines` lines from line `first`.
@@ -23,10 +26,13 @@ pub struct Piece {
 /// for memory.
 #[derive(Default, Debug)]
 pub struct Capture {
+    /// The commit this capture is for. Set by the engine; an epoch that was lost gives its number
+    /// to the next one.
+    pub epoch: Epoch,
     /// What changed, or may have.
     pub pieces: Vec<Piece>,
     /// The content of the pieces, back to back.
-    pub bytes: Vec<u8>,
+    pub bytes: Buffer,
     /// Pages that hold nothing any more. A piece of the same capture wins over a discard.
     pub discarded: Vec<Range<PageId>>,
     /// What to keep with the checkpoint.
@@ -41,6 +47,53 @@ impl Capture {
         self.discarded.clear();
         self.context.clear();
     }
+
+    /// Adds a piece and its content.
+    pub fn push(&mut self, piece: Piece, bytes: &[u8]) {
+        self.pieces.push(piece);
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    /// The pieces with their content, in order.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] when the pieces leave their page or need more bytes than there are.
+    pub fn spans(&self, geometry: Geometry) -> impl Iterator<Item = Result<(Piece, Span<'_>)>> {
+        let mut at = 0;
+        self.pieces.iter().map(move |&piece| {
+            let (first, lines) = (usize::from(piece.first), usize::from(piece.lines));
+            let end = at + lines * geometry.line_bytes();
+            if first + lines > LINES_PER_PAGE || end > self.bytes.len() {
+                return Err(Error::Invalid(format!(
+                    "a captured piece of {lines} lines from line {first} of page {} at byte {at} of {} captured bytes",
+                    piece.page.0,
+                    self.bytes.len()
+                )));
+            }
+            let bytes = &self.bytes[at..end];
+            at = end;
+            Ok((piece, Span { page: piece.page, first, bytes }))
+        })
+    }
+}
+
+impl Piece {
+    /// A whole page.
+    #[must_use]
+    pub fn whole(page: PageId, compare: bool) -> Piece {
+        Piece {
+            page,
+            first: 0,
+            lines: LINES_PER_PAGE as u8,
+            compare,
+        }
+    }
+
+    /// The lines of the piece.
+    #[must_use]
+    pub fn mask(self) -> LineMask {
+        LineMask::run(usize::from(self.first), usize::from(self.lines))
+    }
 }
 
 /// A memory that changes under a running program.
@@ -48,10 +101,11 @@ pub trait Source {
     /// The source's own errors (a tracer's, say).
     type Error;
 
-    /// Stops every writer, captures what changed since the last stop, lets them go on.
+    /// Stops every writer, captures what changed since the last stop, lets them go on. `into` is
+    /// empty but for the number of its epoch.
     ///
     /// # Errors
-    /// The source's own; the capture is then not used.
+    /// The source's own; the capture is then not used, and the source owes it to the next one.
     fn capture(&mut self, into: &mut Capture) -> Result<(), Self::Error>;
 
     /// A captured piece turned out to hold `changed` lines that differ (0: the look was in vain).

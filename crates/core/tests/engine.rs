@@ -1,0 +1,280 @@
+//! The epoch engine, with a scheme that keeps everything in memory and fails when told to.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::{Arc, Mutex};
+use twinpage_core::crash::Image;
+use twinpage_core::engine::{Engine, EngineError, Options, Witness};
+use twinpage_core::*;
+
+type Pages = BTreeMap<u64, Vec<u8>>;
+
+/// Pages in memory; the n-th commit fails with `failures[n]`.
+#[derive(Debug)]
+struct Toy {
+    durable: Pages,
+    newest: Pages,
+    epoch: Epoch,
+    commits: u64,
+    failures: BTreeMap<u64, fn() -> Error>,
+}
+
+impl Scheme for Toy {
+    type Medium = Image;
+    fn recover(_: Image) -> Result<(Self, Recovered)> {
+        let toy = Toy {
+            durable: Pages::new(),
+            newest: Pages::new(),
+            epoch: 0,
+            commits: 0,
+            failures: BTreeMap::new(),
+        };
+        Ok((
+            toy,
+            Recovered {
+                epoch: 0,
+                context: vec![],
+            },
+        ))
+    }
+    fn geometry(&self) -> Geometry {
+        Geometry::MEMORY
+    }
+    fn read(&self, page: PageId, first: usize, into: &mut [u8]) -> Result<()> {
+        match self.newest.get(&page.0) {
+            Some(bytes) => into.copy_from_slice(&bytes[first * 64..][..into.len()]),
+            None => into.fill(0),
+        }
+        Ok(())
+    }
+    fn is_present(&self, page: PageId) -> bool {
+        self.newest.contains_key(&page.0)
+    }
+    fn diff(&self, span: Span<'_>) -> Result<LineMask> {
+        let mut old = vec![0; span.bytes.len()];
+        self.read(span.page, span.first, &mut old)?;
+        let lines = old.chunks(64).zip(span.bytes.chunks(64)).enumerate();
+        Ok(LineMask(
+            lines
+                .filter(|(_, (a, b))| a != b)
+                .map(|(k, _)| 1 << (k + span.first))
+                .sum(),
+        ))
+    }
+    fn write(&mut self, span: Span<'_>, lines: LineMask) -> Result<Room> {
+        let page = self.newest.entry(span.page.0).or_insert_with(|| vec![0; 4096]);
+        for run in lines.runs() {
+            let from = &span.bytes[(run.start - span.first) * 64..(run.end - span.first) * 64];
+            page[run.start * 64..run.end * 64].copy_from_slice(from);
+        }
+        Ok(Room::Plenty)
+    }
+    fn discard(&mut self, pages: Range<PageId>) -> Result<()> {
+        self.newest.retain(|&page, _| !pages.contains(&PageId(page)));
+        Ok(())
+    }
+    fn commit(&mut self, context: &[u8]) -> Result<Epoch> {
+        assert_eq!(context, (self.epoch + 1).to_le_bytes());
+        self.commits += 1;
+        match self.failures.get(&self.commits) {
+            Some(failure) => Err(failure()),
+            None => {
+                self.durable = self.newest.clone();
+                self.epoch += 1;
+                Ok(self.epoch)
+            }
+        }
+    }
+    fn abandon(&mut self) {
+        self.newest = self.durable.clone();
+    }
+    fn epoch(&self) -> Epoch {
+        self.epoch
+    }
+    fn info(&self) -> Info {
+        Info {
+            scheme: "toy",
+            version: 0,
+            geometry: Geometry::MEMORY,
+            epoch: self.epoch,
+            pages: 0,
+            medium_bytes: 0,
+            context_bytes: 0,
+            pool: PoolInfo::default(),
+            traffic: Traffic::default(),
+        }
+    }
+    fn check(&self) -> Result<Vec<Damage>> {
+        Ok(vec![])
+    }
+}
+
+/// One page that counts up; what was lost is captured again.
+#[derive(Default)]
+struct Counter {
+    value: u8,
+    owed: Vec<Piece>,
+    learned: Vec<(PageId, u32)>,
+}
+
+impl Source for Counter {
+    type Error = Error;
+    fn capture(&mut self, into: &mut Capture) -> Result<()> {
+        assert!(into.pieces.is_empty() && into.bytes.is_empty() && into.context.is_empty());
+        self.value += 1;
+        into.context.extend(into.epoch.to_le_bytes());
+        let mut page = [0; 4096];
+        page[0] = self.value;
+        into.push(Piece::whole(PageId(0), true), &page);
+        into.push(
+            Piece {
+                page: PageId(1),
+                first: 3,
+                lines: 2,
+                compare: false,
+            },
+            &[self.value; 128],
+        );
+        for piece in self.owed.drain(..) {
+            into.push(Piece::whole(PageId(piece.page.0 + 10), true), &[self.value; 4096]);
+        }
+        Ok(())
+    }
+    fn learn(&mut self, piece: Piece, changed: u32) {
+        self.learned.push((piece.page, changed));
+    }
+    fn owe(&mut self, lost: &Capture) {
+        self.owed.extend_from_slice(&lost.pieces);
+    }
+}
+
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<(&'static str, Epoch)>>>);
+
+impl Witness for Log {
+    fn before_commit(&mut self, epoch: Epoch) -> Result<()> {
+        self.0.lock().unwrap().push(("before", epoch));
+        Ok(())
+    }
+    fn durable(&mut self, epoch: Epoch) {
+        self.0.lock().unwrap().push(("durable", epoch));
+    }
+}
+
+fn toy(failures: &[(u64, fn() -> Error)]) -> Toy {
+    let (mut toy, _) = Toy::recover(Image::new(8)).unwrap();
+    toy.failures = failures.iter().copied().collect();
+    toy
+}
+
+fn full() -> Error {
+    Error::Full {
+        what: "the toy".into(),
+        needed: 1,
+    }
+}
+
+#[test]
+fn epochs_become_durable_one_after_the_other() {
+    let log = Log::default();
+    let mut source = Counter::default();
+    let mut engine = Engine::start(toy(&[]), log.clone(), Options { consolidate_pages: 1 }).unwrap();
+    for epoch in 1..=5 {
+        assert_eq!(engine.next_epoch(), epoch);
+        let started = engine.checkpoint(&mut source).unwrap();
+        assert_eq!(started.epoch, epoch);
+        assert_eq!(
+            started.last.map(|report| report.epoch),
+            (epoch > 1).then_some(epoch - 1)
+        );
+    }
+    let report = engine.wait(&mut source).unwrap().unwrap();
+    assert_eq!(
+        (report.epoch, report.lines, report.pieces, report.captured_bytes),
+        (5, 3, 2, 4096 + 128)
+    );
+    assert!(engine.is_idle() && engine.wait(&mut source).unwrap().is_none());
+    assert_eq!(source.learned, [(PageId(0), 1); 5]);
+    let finished = engine.finish();
+    assert!(finished.last.unwrap().is_none());
+    assert_eq!(finished.scheme.durable[&0][0], 5);
+    assert_eq!(finished.scheme.durable[&1][3 * 64..5 * 64], [5; 128]);
+    let calls = log.0.lock().unwrap();
+    assert_eq!(
+        *calls,
+        (1..=5)
+            .flat_map(|n| [("before", n), ("durable", n)])
+            .collect::<Vec<_>>()
+    );
+}
+
+#[test]
+fn a_lost_epoch_is_owed_and_the_next_one_takes_its_number() {
+    let mut source = Counter::default();
+    let mut engine = Engine::start(toy(&[(2, full)]), (), Options::default()).unwrap();
+    engine.checkpoint(&mut source).unwrap();
+    engine.checkpoint(&mut source).unwrap();
+    let lost = engine.checkpoint(&mut source).unwrap_err();
+    assert!(matches!(lost, EngineError::Lost { epoch: 2, .. }), "{lost}");
+    assert_eq!(source.owed.len(), 2);
+    assert_eq!(engine.checkpoint(&mut source).unwrap().epoch, 2);
+    let scheme = engine.finish().scheme;
+    assert_eq!(scheme.epoch, 2);
+    assert_eq!(scheme.durable.keys().copied().collect::<Vec<_>>(), [0, 1, 10, 11]);
+}
+
+#[test]
+fn any_other_failure_is_for_good() {
+    let broken = || Error::Damaged {
+        what: "toy",
+        at: 7,
+        why: "on purpose".into(),
+    };
+    let mut source = Counter::default();
+    let mut engine = Engine::start(toy(&[(1, broken)]), (), Options::default()).unwrap();
+    engine.checkpoint(&mut source).unwrap();
+    assert!(matches!(
+        engine.wait(&mut source),
+        Err(EngineError::Store(Error::Damaged { .. }))
+    ));
+    for _ in 0..2 {
+        let refused = engine.checkpoint(&mut source).unwrap_err();
+        assert!(matches!(&refused, EngineError::Store(Error::Poisoned(why)) if why.contains("on purpose")));
+    }
+    assert!(matches!(engine.finish().last, Err(Error::Poisoned(_))));
+}
+
+#[test]
+fn dropping_the_engine_commits_what_is_in_flight() {
+    let log = Log::default();
+    let mut source = Counter::default();
+    let mut engine = Engine::start(toy(&[]), log.clone(), Options::default()).unwrap();
+    engine.checkpoint(&mut source).unwrap();
+    drop(engine);
+    assert_eq!(log.0.lock().unwrap().last(), Some(&("durable", 1)));
+}
+
+#[test]
+fn a_capture_that_does_not_add_up_is_refused() {
+    struct Short;
+    impl Source for Short {
+        type Error = Error;
+        fn capture(&mut self, into: &mut Capture) -> Result<()> {
+            into.pieces.push(Piece {
+                page: PageId(9),
+                first: 60,
+                lines: 5,
+                compare: false,
+            });
+            Ok(())
+        }
+        fn owe(&mut self, _: &Capture) {}
+    }
+    let mut engine = Engine::start(toy(&[]), (), Options::default()).unwrap();
+    engine.checkpoint(&mut Short).unwrap();
+    let refused = engine.wait(&mut Short).unwrap_err();
+    assert!(
+        refused.to_string().contains("5 lines from line 60 of page 9"),
+        "{refused}"
+    );
+}
