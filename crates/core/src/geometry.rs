@@ -202,9 +202,9 @@ mod tests {
     fn runs_join_neighbours() {
         let mask = LineMask(0b1011_0110);
         assert_eq!(mask.runs().collect::<Vec<_>>(), [1..3, 4..6, 7..8]);
-        assert_eq!(LineMask::ALL.runs().collect::<Vec<_>>(), [0..64]);
+        assert!(LineMask::ALL.runs().eq(std::iter::once(0..64)));
         assert_eq!(LineMask::NONE.runs().count(), 0);
-        assert_eq!(LineMask::run(63, 1).runs().collect::<Vec<_>>(), [63..64]);
+        assert!(LineMask::run(63, 1).runs().eq(std::iter::once(63..64)));
     }
 
     #[test]
