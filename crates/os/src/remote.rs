@@ -183,3 +183,119 @@ pub fn same_open_file(pid: i32, one: i32, other: i32) -> io::Result<bool> {
         order => Ok(order == 0),
     }
 }
+
+/// The soft and hard limit of `resource` in process `pid`: prlimit(2).
+///
+/// # Errors
+/// `EPERM` when the process is another user's.
+pub fn limit(pid: i32, resource: u32) -> io::Result<(u64, u64)> {
+    let mut limit = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
+    // SAFETY: prlimit reads nothing and writes one rlimit.
+    let result = unsafe { libc::prlimit(pid, resource, std::ptr::null(), &raw mut limit) };
+    if result == -1 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok((limit.rlim_cur, limit.rlim_max))
+    }
+}
+
+/// Sets a limit of process `pid`: prlimit(2).
+///
+/// # Errors
+/// `EPERM` when a hard limit is raised without privilege.
+pub fn set_limit(pid: i32, resource: u32, soft: u64, hard: u64) -> io::Result<()> {
+    let limit = libc::rlimit {
+        rlim_cur: soft,
+        rlim_max: hard,
+    };
+    // SAFETY: prlimit reads one rlimit and writes nothing.
+    let result = unsafe { libc::prlimit(pid, resource, &raw const limit, std::ptr::null_mut()) };
+    if result == -1 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(())
+    }
+}
+
+/// How a thread is scheduled.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Scheduling {
+    /// `SCHED_*`.
+    pub policy: i32,
+    /// Priority, for the real-time policies.
+    pub priority: i32,
+    /// Niceness, -20 to 19.
+    pub nice: i32,
+    /// The processors it may run on, bit by bit; 1024 processors.
+    pub affinity: [u64; 16],
+}
+
+/// How thread `tid` is scheduled: sched_getscheduler(2), getpriority(2), sched_getaffinity(2).
+///
+/// # Errors
+/// `ESRCH` when it is gone.
+pub fn scheduling(tid: i32) -> io::Result<Scheduling> {
+    let mut scheduling = Scheduling::default();
+    let mut parameter = libc::sched_param { sched_priority: 0 };
+    // SAFETY: each call writes at most what its pointer holds; the raw affinity call is told the size.
+    unsafe {
+        scheduling.policy = libc::sched_getscheduler(tid);
+        if scheduling.policy == -1 || libc::sched_getparam(tid, &raw mut parameter) == -1 {
+            return Err(io::Error::last_os_error());
+        }
+        // The system call returns 20 - nice, so that it is never negative.
+        scheduling.nice = 20 - libc::syscall(libc::SYS_getpriority, libc::PRIO_PROCESS, tid) as i32;
+        let size = size_of_val(&scheduling.affinity);
+        if libc::syscall(
+            libc::SYS_sched_getaffinity,
+            tid,
+            size,
+            scheduling.affinity.as_mut_ptr(),
+        ) == -1
+        {
+            return Err(io::Error::last_os_error());
+        }
+    }
+    scheduling.priority = parameter.sched_priority;
+    Ok(scheduling)
+}
+
+/// Schedules thread `tid` so, as far as it is not so already.
+///
+/// # Errors
+/// `EPERM` without the privilege for it; `EINVAL` when none of the processors exist here.
+pub fn set_scheduling(tid: i32, wanted: &Scheduling) -> io::Result<()> {
+    let now = scheduling(tid)?;
+    let checked = |result: libc::c_long| {
+        if result == -1 {
+            Err(io::Error::last_os_error())
+        } else {
+            Ok(())
+        }
+    };
+    // SAFETY: each call reads at most what its pointer holds.
+    unsafe {
+        if now.affinity != wanted.affinity {
+            let size = size_of_val(&wanted.affinity);
+            checked(libc::syscall(
+                libc::SYS_sched_setaffinity,
+                tid,
+                size,
+                wanted.affinity.as_ptr(),
+            ))?;
+        }
+        if (now.policy, now.priority) != (wanted.policy, wanted.priority) {
+            let parameter = libc::sched_param {
+                sched_priority: wanted.priority,
+            };
+            checked(libc::sched_setscheduler(tid, wanted.policy, &raw const parameter).into())?;
+        }
+        if now.nice != wanted.nice {
+            checked(libc::setpriority(libc::PRIO_PROCESS, tid as u32, wanted.nice).into())?;
+        }
+    }
+    Ok(())
+}

@@ -2,6 +2,8 @@
 
 pub mod descriptors;
 pub mod error;
+pub mod kernel;
 pub mod layout;
 pub mod pages;
 pub mod syscalls;
+pub mod threads;

@@ -1,0 +1,369 @@
+//! What the kernel keeps for a program beside its memory and descriptors.
+//!
+//! * Each part is read again only after a call that may have changed it ([`Stale`]), some from
+//!   outside, the rest by calls injected in the program's main thread.
+//! * Running timers are read at every stop, because they run.
+
+use crate::error::{Error, Result};
+use serde::{Deserialize, Serialize};
+use std::fs;
+use twinpage_os::inject::{self, Call, ROOM};
+use twinpage_os::remote::Process;
+use twinpage_os::trace::Tid;
+
+/// Signals are numbered from 1 to 64.
+pub const SIGNALS: i64 = 64;
+
+/// Parts that may have changed since they were read.
+#[derive(Clone, Copy, Debug)]
+#[allow(missing_docs, clippy::struct_excessive_bools)]
+pub struct Stale {
+    pub actions: bool,
+    pub brk: bool,
+    pub umask: bool,
+    pub directory: bool,
+    pub interval_timers: bool,
+    pub timers: bool,
+    pub limits: bool,
+    pub membarrier: bool,
+    pub descriptors: bool,
+}
+
+impl Stale {
+    /// Everything is to be read.
+    pub const ALL: Stale = Stale {
+        actions: true,
+        brk: true,
+        umask: true,
+        directory: true,
+        interval_timers: true,
+        timers: true,
+        limits: true,
+        membarrier: true,
+        descriptors: true,
+    };
+
+    /// Nothing is.
+    pub const NOTHING: Stale = Stale {
+        actions: false,
+        brk: false,
+        umask: false,
+        directory: false,
+        interval_timers: false,
+        timers: false,
+        limits: false,
+        membarrier: false,
+        descriptors: false,
+    };
+}
+
+/// A signal action as the kernel keeps it: rt_sigaction(2).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Action {
+    /// Address of the handler, or 0 (default) or 1 (ignored).
+    pub handler: u64,
+    /// `SA_*` bits.
+    pub flags: u64,
+    /// Where the handler returns to.
+    pub restorer: u64,
+    /// Signals blocked while it runs.
+    pub mask: u64,
+}
+
+impl Action {
+    /// The 32 bytes that rt_sigaction(2) reads and writes.
+    #[must_use]
+    pub fn to_bytes(self) -> [u8; 32] {
+        let mut bytes = [0; 32];
+        for (slot, word) in
+            bytes
+                .chunks_exact_mut(8)
+                .zip([self.handler, self.flags, self.restorer, self.mask])
+        {
+            slot.copy_from_slice(&word.to_le_bytes());
+        }
+        bytes
+    }
+
+    fn from_bytes(bytes: &[u8]) -> Action {
+        let word =
+            |index: usize| u64::from_le_bytes(bytes[index * 8..][..8].try_into().expect("eight bytes"));
+        Action {
+            handler: word(0),
+            flags: word(1),
+            restorer: word(2),
+            mask: word(3),
+        }
+    }
+}
+
+/// Where the kernel thinks the parts of the program are: prctl(2), `PR_SET_MM_MAP`.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct MemoryFields {
+    /// start_code, end_code, start_data, end_data, start_brk, brk, start_stack, arg_start, arg_end,
+    /// env_start, env_end: the order of `struct prctl_mm_map`.
+    pub addresses: [u64; 11],
+    /// The auxiliary vector.
+    pub auxv: Vec<u8>,
+    /// Path of the program's file.
+    pub exe: String,
+}
+
+/// Index of the break in [`MemoryFields::addresses`].
+pub const BRK: usize = 5;
+
+/// A POSIX timer: timer_create(2).
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct PosixTimer {
+    /// Its id.
+    pub id: i32,
+    /// The clock it runs on.
+    pub clock: i32,
+    /// The signal it sends.
+    pub signal: i32,
+    /// The value that comes with the signal.
+    pub value: u64,
+    /// `SIGEV_*` bits.
+    pub notify: i32,
+    /// The thread it notifies, for `SIGEV_THREAD_ID`.
+    pub thread: i32,
+}
+
+/// Two durations as itimerspec and itimerval keep them: seconds and fractions of the period, then
+/// of the time left.
+pub type Setting = [u64; 4];
+
+/// Process-wide kernel state that seldom changes.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Kernel {
+    /// Memory fields, with the break.
+    pub memory: MemoryFields,
+    /// Actions of signals 1 to 64.
+    pub actions: Vec<Action>,
+    /// The file mode mask.
+    pub umask: u32,
+    /// The working directory.
+    pub directory: String,
+    /// (resource, soft, hard): prlimit(2).
+    pub limits: Vec<(u32, u64, u64)>,
+    /// `MEMBARRIER_CMD_REGISTER_*` bits in force.
+    pub membarrier: u64,
+    /// POSIX timers that exist.
+    pub timers: Vec<PosixTimer>,
+}
+
+/// What runs by itself: read at every stop while it does.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Running {
+    /// The three interval timers: real, virtual, profiling.
+    pub interval_timers: [Setting; 3],
+    /// What each POSIX timer has left, in the order of [`Kernel::timers`].
+    pub timers: Vec<Setting>,
+}
+
+impl Kernel {
+    /// Reads what is stale. The main thread `tid` is stopped.
+    ///
+    /// # Errors
+    /// When the program is gone, or something cannot be captured.
+    pub fn refresh(&mut self, process: &Process, tid: Tid, stale: Stale) -> Result<()> {
+        let pid = process.pid();
+        if stale.actions {
+            self.actions = read_actions(process, tid)?;
+        }
+        if stale.brk {
+            let brk = inject::call(process, tid, libc::SYS_brk, &[0]);
+            self.memory.addresses[BRK] =
+                brk.map_err(|source| Error::target("cannot ask for the break", source))?;
+        }
+        if stale.umask {
+            let status = read(pid, "status")?;
+            let umask = status.lines().find_map(|line| line.strip_prefix("Umask:"));
+            self.umask = umask
+                .and_then(|text| u32::from_str_radix(text.trim(), 8).ok())
+                .unwrap_or(0o022);
+        }
+        if stale.directory {
+            self.directory = link(pid, "cwd")?;
+        }
+        if stale.limits {
+            self.limits = read_limits(pid)?;
+        }
+        if stale.membarrier {
+            const GET_REGISTRATIONS: u64 = 1 << 9;
+            // Kernels older than 6.3 cannot say; then nothing has been registered that a program
+            // could not register again when its barrier fails.
+            self.membarrier =
+                inject::call(process, tid, libc::SYS_membarrier, &[GET_REGISTRATIONS]).unwrap_or(0);
+        }
+        if stale.timers {
+            self.timers = read_timers(pid)?;
+        }
+        Ok(())
+    }
+
+    /// Reads what an exec sets: where things are, and which program it is.
+    ///
+    /// # Errors
+    /// When the program is gone.
+    pub fn read_program(&mut self, pid: i32) -> Result<()> {
+        let stat = read(pid, "stat")?;
+        let unreadable = || Error::Internal(format!("/proc/{pid}/stat is not understood: {stat}"));
+        let after_name = stat.rfind(')').ok_or_else(unreadable)?;
+        let words: Vec<u64> = stat[after_name + 1..]
+            .split_whitespace()
+            .map(|word| word.parse().unwrap_or(0))
+            .collect();
+        // Fields are numbered from 1 in proc_pid_stat(5); the first word after the name is 3.
+        let number = |field: usize| words.get(field - 3).copied().ok_or_else(unreadable);
+        self.memory.addresses = [
+            number(26)?,
+            number(27)?,
+            number(45)?,
+            number(46)?,
+            number(47)?,
+            number(47)?,
+            number(28)?,
+            number(48)?,
+            number(49)?,
+            number(50)?,
+            number(51)?,
+        ];
+        let auxv = format!("/proc/{pid}/auxv");
+        self.memory.auxv = fs::read(&auxv).map_err(Error::file("cannot read", auxv))?;
+        self.memory.exe = link(pid, "exe")?;
+        Ok(())
+    }
+
+    /// Reads the timers that run. Injects nothing when none is set.
+    ///
+    /// # Errors
+    /// When the program is gone.
+    pub fn running(&self, process: &Process, tid: Tid, interval_timers: bool) -> Result<Running> {
+        let mut running = Running::default();
+        let mut calls = Vec::new();
+        if interval_timers {
+            calls.extend((0..3).map(|which| Call::new(libc::SYS_getitimer, &[which, ROOM + which * 32])));
+        }
+        for (index, timer) in self.timers.iter().enumerate() {
+            calls.push(Call::new(
+                libc::SYS_timer_gettime,
+                &[timer.id as u64, ROOM + (3 + index as u64) * 32],
+            ));
+        }
+        if calls.is_empty() {
+            return Ok(running);
+        }
+        let asked = |source| Error::target("cannot read the program's timers", source);
+        inject::run(process, tid, &mut calls).map_err(asked)?;
+        let mut bytes = vec![0; (3 + self.timers.len()) * 32];
+        process.read(ROOM, &mut bytes).map_err(asked)?;
+        let mut settings = bytes.chunks_exact(32).map(setting);
+        for slot in &mut running.interval_timers {
+            let setting = settings.next().unwrap_or_default();
+            if interval_timers {
+                *slot = setting;
+            }
+        }
+        running.timers = settings.collect();
+        Ok(running)
+    }
+}
+
+fn setting(bytes: &[u8]) -> Setting {
+    std::array::from_fn(|index| u64::from_le_bytes(bytes[index * 8..][..8].try_into().expect("eight bytes")))
+}
+
+fn read_actions(process: &Process, tid: Tid) -> Result<Vec<Action>> {
+    let mut calls: Vec<Call> = (1..=SIGNALS as u64)
+        .map(|signal| Call::new(libc::SYS_rt_sigaction, &[signal, 0, ROOM + (signal - 1) * 32, 8]))
+        .collect();
+    let asked = |source| Error::target("cannot read the program's signal actions", source);
+    inject::run(process, tid, &mut calls).map_err(asked)?;
+    let mut bytes = vec![0; SIGNALS as usize * 32];
+    process.read(ROOM, &mut bytes).map_err(asked)?;
+    Ok(bytes.chunks_exact(32).map(Action::from_bytes).collect())
+}
+
+fn read_limits(pid: i32) -> Result<Vec<(u32, u64, u64)>> {
+    let limit = |resource| {
+        twinpage_os::remote::limit(pid, resource)
+            .map(|(soft, hard)| (resource, soft, hard))
+            .map_err(|source| Error::target("cannot read the program's limits", source))
+    };
+    (0..16).map(limit).collect()
+}
+
+/// proc_pid_timers(5): four lines a timer.
+fn read_timers(pid: i32) -> Result<Vec<PosixTimer>> {
+    let text = read(pid, "timers")?;
+    let mut timers = Vec::new();
+    for timer in text.split("ID: ").skip(1) {
+        timers.push(
+            parse_timer(timer)
+                .ok_or_else(|| Error::Internal(format!("a timer is not understood: {timer}")))?,
+        );
+    }
+    Ok(timers)
+}
+
+fn parse_timer(text: &str) -> Option<PosixTimer> {
+    let mut lines = text.lines();
+    let id = lines.next()?.trim().parse().ok()?;
+    let (signal, value) = lines.next()?.strip_prefix("signal: ")?.split_once('/')?;
+    let (how, target) = lines.next()?.strip_prefix("notify: ")?.split_once('/')?;
+    let clock = lines.next()?.strip_prefix("ClockID: ")?.trim().parse().ok()?;
+    let base = match how {
+        "none" => libc::SIGEV_NONE,
+        _ => libc::SIGEV_SIGNAL, // user-space SIGEV_THREAD is a signal to a helper thread
+    };
+    let (kind, thread) = target.split_once('.')?;
+    let to_thread = if kind == "tid" { libc::SIGEV_THREAD_ID } else { 0 };
+    Some(PosixTimer {
+        id,
+        clock,
+        signal: signal.parse().ok()?,
+        value: u64::from_str_radix(value.trim(), 16).ok()?,
+        notify: base | to_thread,
+        thread: thread.trim().parse().ok()?,
+    })
+}
+
+fn read(pid: i32, name: &str) -> Result<String> {
+    let path = format!("/proc/{pid}/{name}");
+    fs::read_to_string(&path).map_err(Error::file("cannot read", path))
+}
+
+fn link(pid: i32, name: &str) -> Result<String> {
+    let path = format!("/proc/{pid}/{name}");
+    let target = fs::read_link(&path).map_err(Error::file("cannot read", path))?;
+    Ok(target.to_string_lossy().into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn timers_are_understood() {
+        let text = "0\nsignal: 14/00007ffc12345678\nnotify: signal/tid.301\nClockID: 1\n";
+        let timer = parse_timer(text).unwrap();
+        assert_eq!(
+            (timer.id, timer.signal, timer.clock, timer.thread),
+            (0, 14, 1, 301)
+        );
+        assert_eq!(timer.notify, libc::SIGEV_THREAD_ID);
+        assert_eq!(timer.value, 0x7ffc_1234_5678);
+    }
+
+    #[test]
+    fn an_action_is_its_bytes() {
+        let action = Action {
+            handler: 1,
+            flags: 2,
+            restorer: 3,
+            mask: 4,
+        };
+        assert_eq!(Action::from_bytes(&action.to_bytes()), action);
+    }
+}

@@ -1,0 +1,132 @@
+//! What each thread is made of beside memory.
+
+use crate::error::{Error, Result};
+use serde::{Deserialize, Serialize};
+use std::fs;
+use twinpage_os::inject::{self, Call, ROOM};
+use twinpage_os::remote::{self, Process, Scheduling};
+use twinpage_os::trace::{self, Registers, Rseq, SignalInfo, Tid};
+
+/// State of a thread that changes with every instruction. Kept in the context as fixed-size bytes,
+/// so that only what changed is written.
+#[derive(Clone, Debug)]
+pub struct Moving {
+    /// Its id.
+    pub tid: Tid,
+    /// General registers.
+    pub registers: Registers,
+    /// Blocked signals.
+    pub mask: u64,
+    /// Robust futex list: head and length.
+    pub robust: (u64, u64),
+    /// Restartable sequences.
+    pub rseq: Rseq,
+    /// Extended registers.
+    pub extended: Vec<u8>,
+}
+
+/// State of a thread that changes only by a watched call.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Steady {
+    /// Its id.
+    pub tid: Tid,
+    /// Its name.
+    pub name: String,
+    /// Alternate signal stack: address, flags, size.
+    pub alternate_stack: (u64, u32, u64),
+    /// Address cleared and woken when the thread ends.
+    pub clear_tid: u64,
+    /// `SCHED_*`, priority, niceness, processors.
+    pub scheduling: (i32, i32, i32, [u64; 16]),
+}
+
+/// Signals that wait for a thread, or for the process when `tid` is 0.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Pending {
+    /// The thread; 0: any.
+    pub tid: Tid,
+    /// The signal with all that came with it: 128 bytes.
+    pub info: Vec<u8>,
+}
+
+/// Largest extended state of any x86-64 processor of today.
+pub const MOST_EXTENDED: usize = 16 << 10;
+
+/// Reads the moving state of a stopped thread.
+///
+/// # Errors
+/// `ESRCH` when it died.
+pub fn moving(tid: Tid) -> Result<Moving> {
+    let look = |source| Error::target(format!("cannot read the registers of thread {tid}"), source);
+    let mut extended = vec![0; MOST_EXTENDED];
+    let length = trace::extended_state(tid, &mut extended).map_err(look)?;
+    extended.truncate(length);
+    Ok(Moving {
+        tid,
+        registers: trace::registers(tid).map_err(look)?,
+        mask: trace::signal_mask(tid).map_err(look)?,
+        robust: trace::robust_list(tid).map_err(look)?,
+        rseq: trace::rseq(tid).map_err(look)?,
+        extended,
+    })
+}
+
+/// Reads the steady state of a stopped thread.
+///
+/// # Errors
+/// `ESRCH` when it died.
+pub fn steady(process: &Process, tid: Tid) -> Result<Steady> {
+    let look = |source| Error::target(format!("cannot look at thread {tid}"), source);
+    let mut calls = [
+        Call::new(libc::SYS_sigaltstack, &[0, ROOM]),
+        Call::new(libc::SYS_prctl, &[libc::PR_GET_TID_ADDRESS as u64, ROOM + 32]),
+    ];
+    inject::run(process, tid, &mut calls).map_err(look)?;
+    for call in &calls {
+        call.result().map_err(|source| {
+            Error::target(
+                "cannot ask for a thread's exit address (the kernel needs CONFIG_CHECKPOINT_RESTORE)",
+                source,
+            )
+        })?;
+    }
+    let mut bytes = [0; 40];
+    process.read(ROOM, &mut bytes).map_err(look)?;
+    let word = |at: usize| u64::from_le_bytes(bytes[at..][..8].try_into().expect("eight bytes"));
+    let name = fs::read_to_string(format!("/proc/{}/task/{tid}/comm", process.pid())).map_err(look)?;
+    let Scheduling {
+        policy,
+        priority,
+        nice,
+        affinity,
+    } = remote::scheduling(tid).map_err(look)?;
+    Ok(Steady {
+        tid,
+        name: name.trim_end_matches('\n').to_owned(),
+        alternate_stack: (word(0), word(8) as u32 & !(libc::SS_ONSTACK as u32), word(16)),
+        clear_tid: word(32),
+        scheduling: (policy, priority, nice, affinity),
+    })
+}
+
+/// The signals that wait for the stopped threads and for their process.
+///
+/// # Errors
+/// `ESRCH` when a thread died.
+pub fn pending(tids: impl IntoIterator<Item = Tid>) -> Result<Vec<Pending>> {
+    let look = |source| Error::target("cannot read waiting signals", source);
+    let keep = |tid: Tid, infos: Vec<SignalInfo>| {
+        infos.into_iter().map(move |info| Pending {
+            tid,
+            info: info.to_vec(),
+        })
+    };
+    let mut all = Vec::new();
+    for (index, tid) in tids.into_iter().enumerate() {
+        if index == 0 {
+            all.extend(keep(0, trace::pending_signals(tid, true).map_err(look)?));
+        }
+        all.extend(keep(tid, trace::pending_signals(tid, false).map_err(look)?));
+    }
+    Ok(all)
+}
