@@ -7,7 +7,6 @@
 
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::FileExt;
 
@@ -89,7 +88,7 @@ impl Process {
     ///
     /// # Errors
     /// As [`Process::read`].
-    pub fn gather(&self, ranges: &[Remote], into: &mut [MaybeUninit<u8>]) -> io::Result<()> {
+    pub fn gather(&self, ranges: &[Remote], into: &mut [u8]) -> io::Result<()> {
         debug_assert_eq!(ranges.iter().map(|range| range.len).sum::<usize>(), into.len());
         let mut filled = 0;
         for batch in ranges.chunks(MOST_RANGES) {
@@ -103,7 +102,7 @@ impl Process {
         Ok(())
     }
 
-    fn gather_batch(&self, batch: &[Remote], into: &mut [MaybeUninit<u8>]) -> io::Result<usize> {
+    fn gather_batch(&self, batch: &[Remote], into: &mut [u8]) -> io::Result<usize> {
         let mut remote = [libc::iovec {
             iov_base: std::ptr::null_mut(),
             iov_len: 0,
@@ -139,15 +138,10 @@ impl Process {
         }
     }
 
-    fn gather_slowly(&self, batch: &[Remote], into: &mut [MaybeUninit<u8>]) -> io::Result<()> {
+    fn gather_slowly(&self, batch: &[Remote], into: &mut [u8]) -> io::Result<()> {
         let mut filled = 0;
         for range in batch {
             let target = &mut into[filled..filled + range.len];
-            // SAFETY: zeroing makes every byte of `target` initialised; u8 has no other rule.
-            let target = unsafe {
-                target.as_mut_ptr().write_bytes(0, target.len());
-                std::slice::from_raw_parts_mut(target.as_mut_ptr().cast::<u8>(), target.len())
-            };
             self.read(range.start, target)?;
             filled += range.len;
         }

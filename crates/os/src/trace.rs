@@ -273,6 +273,20 @@ pub struct Rseq {
     pad: u32,
 }
 
+impl Rseq {
+    /// A registration of `size` bytes at `address`.
+    #[must_use]
+    pub fn new(address: u64, size: u32, signature: u32) -> Rseq {
+        Rseq {
+            address,
+            size,
+            signature,
+            flags: 0,
+            pad: 0,
+        }
+    }
+}
+
 /// The thread's restartable-sequence registration.
 ///
 /// # Errors
@@ -331,4 +345,21 @@ pub fn pending_signals(tid: Tid, shared: bool) -> io::Result<Vec<SignalInfo>> {
             return Ok(pending);
         }
     }
+}
+
+/// Words in [`Registers`].
+const WORDS: usize = size_of::<Registers>() / 8;
+
+/// The registers as words, in the order of `struct user_regs_struct`.
+#[must_use]
+pub fn words(registers: &Registers) -> [u64; WORDS] {
+    // SAFETY: user_regs_struct is 27 unsigned longs and no padding.
+    unsafe { std::mem::transmute::<Registers, [u64; WORDS]>(*registers) }
+}
+
+/// Registers from such words.
+#[must_use]
+pub fn from_words(words: &[u64; WORDS]) -> Registers {
+    // SAFETY: as above; every word is a valid register.
+    unsafe { std::mem::transmute::<[u64; WORDS], Registers>(*words) }
 }

@@ -27,6 +27,8 @@ const UFFD_FEATURE_WP_ASYNC: u64 = 1 << 15;
 const UFFDIO_API: libc::c_ulong = 0xc018_aa3f;
 const UFFDIO_REGISTER: libc::c_ulong = 0xc020_aa00;
 const UFFDIO_COPY: libc::c_ulong = 0xc028_aa03;
+const UFFDIO_WRITEPROTECT: libc::c_ulong = 0xc018_aa06;
+const UFFDIO_WRITEPROTECT_MODE_WP: u64 = 1;
 const UFFDIO_REGISTER_MODE_WP: u64 = 1 << 1;
 const UFFDIO_COPY_MODE_WP: u64 = 1 << 1;
 
@@ -142,6 +144,16 @@ impl Tracker {
                 ..WRITTEN_NOW
             },
         )
+    }
+
+    /// Protects `range` again without a look: its next write is told.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn protect(&self, range: Range<u64>) -> io::Result<()> {
+        let mut protect = [range.start, range.end - range.start, UFFDIO_WRITEPROTECT_MODE_WP];
+        // SAFETY: UFFDIO_WRITEPROTECT reads a uffdio_writeprotect of three u64.
+        checked(unsafe { libc::ioctl(self.uffd.as_raw_fd(), UFFDIO_WRITEPROTECT, protect.as_mut_ptr()) })
     }
 
     /// Pages of `range` written since they were last taken; they stay writable and will be told again.

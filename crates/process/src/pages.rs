@@ -97,11 +97,15 @@ pub struct Pages {
     geometry: Geometry,
     chunks: BTreeMap<u64, Chunk>,
     free: Vec<u32>,
-    next: u32,
+    /// Which chunk of addresses each id was last given to.
+    numbers: Vec<u64>,
     /// Set when the table in the context is out of date.
     changed: bool,
     table: Vec<u8>,
 }
+
+/// Chunks in all the addresses of a process.
+const MOST_CHUNKS: u64 = (1 << 47) / CHUNK_BYTES;
 
 /// Bytes of one chunk in the table: number, id, padding, bitmap.
 const ROW_BYTES: usize = 16 + CHUNK_PAGES / 8;
@@ -122,7 +126,7 @@ impl Pages {
             geometry,
             chunks: BTreeMap::new(),
             free: Vec::new(),
-            next: 0,
+            numbers: Vec::new(),
             changed: true,
             table: Vec::new(),
         })
@@ -135,13 +139,16 @@ impl Pages {
 
     /// The chunk of an address, made if there is none.
     pub fn chunk(&mut self, address: u64) -> &mut Chunk {
-        let (free, next, changed) = (&mut self.free, &mut self.next, &mut self.changed);
-        self.chunks.entry(address / CHUNK_BYTES).or_insert_with(|| {
+        let number = address / CHUNK_BYTES;
+        let (free, numbers, changed) = (&mut self.free, &mut self.numbers, &mut self.changed);
+        self.chunks.entry(number).or_insert_with(|| {
             *changed = true;
-            Chunk::new(free.pop().unwrap_or_else(|| {
-                *next += 1;
-                *next - 1
-            }))
+            let id = free.pop().unwrap_or(numbers.len() as u32);
+            if id as usize == numbers.len() {
+                numbers.push(number);
+            }
+            numbers[id as usize] = number;
+            Chunk::new(id)
         })
     }
 
@@ -234,8 +241,21 @@ impl Pages {
         }
     }
 
+    /// The system page of a piece; `None` when its chunk is gone by now.
+    #[must_use]
+    pub fn address(&self, piece: Piece) -> Option<u64> {
+        let each = CHUNK_BYTES / self.geometry.page_bytes() as u64;
+        let number = *self.numbers.get((piece.page.0 / each) as usize)?;
+        let inside = piece.page.0 % each * self.geometry.page_bytes() as u64
+            + u64::from(piece.first) * self.geometry.line_bytes() as u64;
+        Some(number * CHUNK_BYTES + inside)
+    }
+
     /// A hot piece turned out unchanged.
-    pub fn cool(&mut self, address: u64) {
+    pub fn cool(&mut self, piece: Piece) {
+        let Some(address) = self.address(piece) else {
+            return;
+        };
         if let Some(chunk) = self.chunks.get_mut(&(address / CHUNK_BYTES)) {
             chunk.cool(page_index(address));
         }
@@ -291,20 +311,24 @@ impl Pages {
         if !table.len().is_multiple_of(ROW_BYTES) {
             return Err(damaged("its length is no whole number of rows"));
         }
-        let mut taken = std::collections::BTreeSet::new();
         for row in table.chunks_exact(ROW_BYTES) {
             let word =
                 |index: usize| u64::from_le_bytes(row[index * 8..][..8].try_into().expect("eight bytes"));
-            let id = u32::try_from(word(1)).map_err(|_| damaged("a chunk id is too large"))?;
-            let mut chunk = Chunk::new(id);
+            let (number, id) = (word(0), word(1));
+            let mut chunk = Chunk::new(id as u32);
             chunk.stored = std::array::from_fn(|index| word(2 + index));
-            let usable = word(0) < (1 << 47) / CHUNK_BYTES && taken.insert(id) && !chunk.is_empty();
-            if !usable || pages.chunks.insert(word(0), chunk).is_some() {
-                return Err(damaged("a chunk stands twice, or nowhere"));
+            // Rows stand in the order of their ids; a table of N rows that had M chunks at most.
+            let in_order = id >= pages.numbers.len() as u64 && id < MOST_CHUNKS;
+            if !in_order || number >= MOST_CHUNKS || chunk.is_empty() {
+                return Err(damaged("a row is out of order or empty"));
+            }
+            pages.free.extend(pages.numbers.len() as u32..id as u32);
+            pages.numbers.resize(id as usize, 0);
+            pages.numbers.push(number);
+            if pages.chunks.insert(number, chunk).is_some() {
+                return Err(damaged("a chunk stands twice"));
             }
         }
-        pages.next = taken.last().map_or(0, |last| last + 1);
-        pages.free = (0..pages.next).filter(|id| !taken.contains(id)).collect();
         Ok(pages)
     }
 }

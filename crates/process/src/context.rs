@@ -1,0 +1,347 @@
+//! What is kept with each checkpoint of a program beside its pages: the recovery context.
+//!
+//! ```text
+//!  0  header, 64 bytes: magic, version, section lengths, clocks
+//! 64  threads: one slot each of the same size: registers, mask, extended state
+//!     running: descriptors' offsets, timers, waiting signals   (postcard)
+//!     steady:  layout, kernel state, descriptors, names        (postcard)
+//!     pages:   the table of chunks (`pages`)
+//!     streams: held output, consumed input (`stdio`)           (as that module wrote it)
+//! ```
+//!
+//! * Every section begins on a 64-byte line, and the parts that change in every epoch come first and
+//!   have a fixed size, so that a commit writes only the lines that changed.
+//! * The store keeps its checksum; here lengths and versions are checked.
+
+use crate::descriptors::{Descriptor, Held};
+use crate::error::{Error, Result};
+use crate::kernel::{Kernel, Running};
+use crate::layout::Mapping;
+use crate::machine::Machine;
+use crate::threads::{Moving, Pending, Steady};
+use serde::{Deserialize, Serialize};
+use twinpage_os::trace::{Registers, Rseq};
+
+const MAGIC: u32 = u32::from_le_bytes(*b"TPCX");
+/// Raised whenever a section changes shape.
+pub const VERSION: u32 = 1;
+const LINE: usize = 64;
+const WORDS_IN_REGISTERS: usize = size_of::<Registers>() / 8;
+/// tid, mask, robust head and length, rseq address, size and signature, extended length, registers.
+const THREAD_HEAD: usize = (8 + WORDS_IN_REGISTERS) * 8;
+
+/// State that changes by itself.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct Live {
+    /// What each descriptor holds, in the order of [`Fixed::descriptors`].
+    pub held: Vec<Held>,
+    /// Timers.
+    pub timers: Running,
+    /// Waiting signals.
+    pub pending: Vec<Pending>,
+}
+
+/// State that changes by watched calls.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Fixed {
+    /// Where it was made.
+    pub machine: Machine,
+    /// Process id in its namespace.
+    pub pid: i32,
+    /// The command, for people.
+    pub command: Vec<String>,
+    /// What is mapped.
+    pub mappings: Vec<Mapping>,
+    /// Kernel state.
+    pub kernel: Kernel,
+    /// Open descriptors.
+    pub descriptors: Vec<Descriptor>,
+    /// Names and steady state of the threads.
+    pub threads: Vec<Steady>,
+    /// Set when the program ended: its exit code, or the signal that killed it.
+    pub ended: Option<Ending>,
+}
+
+/// How a program ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Ending {
+    /// With this exit code.
+    Exit(i32),
+    /// By this signal.
+    Signal(i32),
+}
+
+/// The clocks of a program at a stop.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Clocks {
+    /// `CLOCK_MONOTONIC`, nanoseconds.
+    pub monotonic_ns: u64,
+    /// `CLOCK_REALTIME`, nanoseconds.
+    pub realtime_ns: u64,
+}
+
+/// A whole context, as read back.
+#[derive(Clone, Debug)]
+pub struct Context {
+    /// The clocks.
+    pub clocks: Clocks,
+    /// Registers.
+    pub threads: Vec<Moving>,
+    /// What runs.
+    pub live: Live,
+    /// What is steady.
+    pub fixed: Fixed,
+    /// The table of chunks.
+    pub pages: Vec<u8>,
+    /// The streams' own bytes.
+    pub streams: Vec<u8>,
+}
+
+/// Writes contexts, keeping the bytes of the steady part until it changes.
+#[derive(Debug, Default)]
+pub struct Writer {
+    fixed: Vec<u8>,
+}
+
+impl Writer {
+    /// The steady part changed.
+    ///
+    /// # Errors
+    /// Never in practice: every field can be encoded.
+    pub fn set_fixed(&mut self, fixed: &Fixed) -> Result<()> {
+        self.fixed = encode(fixed)?;
+        Ok(())
+    }
+
+    /// Writes a context.
+    ///
+    /// # Errors
+    /// Never in practice: every field can be encoded.
+    pub fn write(
+        &self,
+        into: &mut Vec<u8>,
+        clocks: Clocks,
+        threads: &[Moving],
+        live: &Live,
+        pages: &[u8],
+        streams: &[u8],
+    ) -> Result<()> {
+        let live = encode(live)?;
+        let slot = slot_bytes(threads);
+        let lengths = [
+            threads.len() * slot,
+            live.len(),
+            self.fixed.len(),
+            pages.len(),
+            streams.len(),
+        ];
+        into.clear();
+        into.extend_from_slice(&MAGIC.to_le_bytes());
+        into.extend_from_slice(&VERSION.to_le_bytes());
+        into.extend_from_slice(&(slot as u32).to_le_bytes());
+        for length in lengths {
+            into.extend_from_slice(&(length as u32).to_le_bytes());
+        }
+        into.extend_from_slice(&clocks.monotonic_ns.to_le_bytes());
+        into.extend_from_slice(&clocks.realtime_ns.to_le_bytes());
+        pad(into);
+        for thread in threads {
+            let end = into.len() + slot;
+            write_thread(into, thread);
+            into.resize(end, 0);
+        }
+        for section in [&live, &self.fixed, pages, streams] {
+            into.extend_from_slice(section);
+            pad(into);
+        }
+        Ok(())
+    }
+}
+
+fn encode(value: &impl Serialize) -> Result<Vec<u8>> {
+    postcard::to_stdvec(value).map_err(|error| Error::Internal(format!("cannot encode the context: {error}")))
+}
+
+fn pad(into: &mut Vec<u8>) {
+    into.resize(into.len().next_multiple_of(LINE), 0);
+}
+
+fn slot_bytes(threads: &[Moving]) -> usize {
+    let extended = threads
+        .iter()
+        .map(|thread| thread.extended.len())
+        .max()
+        .unwrap_or(0);
+    (THREAD_HEAD + extended).next_multiple_of(LINE)
+}
+
+fn write_thread(into: &mut Vec<u8>, thread: &Moving) {
+    let head = [
+        thread.tid as u64,
+        thread.mask,
+        thread.robust.0,
+        thread.robust.1,
+        thread.rseq.address,
+        u64::from(thread.rseq.size),
+        u64::from(thread.rseq.signature),
+        thread.extended.len() as u64,
+    ];
+    for word in head
+        .into_iter()
+        .chain(twinpage_os::trace::words(&thread.registers))
+    {
+        into.extend_from_slice(&word.to_le_bytes());
+    }
+    into.extend_from_slice(&thread.extended);
+}
+
+/// Reads a context back.
+///
+/// # Errors
+/// Says which part is not as it was written.
+pub fn read(bytes: &[u8]) -> Result<Context> {
+    let damaged = |what: &str| Error::Damaged(format!("context: {what}"));
+    let header = bytes
+        .get(..LINE)
+        .ok_or_else(|| damaged("it is shorter than its header"))?;
+    let word = |index: usize| u32::from_le_bytes(header[index * 4..][..4].try_into().expect("four bytes"));
+    if word(0) != MAGIC {
+        return Err(damaged("it does not begin as one"));
+    }
+    if word(1) != VERSION {
+        return Err(Error::State(format!(
+            "the state was written in context version {}, this build reads version {VERSION}: resume it with the twinpage that wrote it",
+            word(1)
+        )));
+    }
+    let clock = |at: usize| u64::from_le_bytes(header[at..][..8].try_into().expect("eight bytes"));
+    let clocks = Clocks {
+        monotonic_ns: clock(32),
+        realtime_ns: clock(40),
+    };
+    let slot = word(2) as usize;
+    let mut at = LINE;
+    let mut section = |index: usize, what: &str| {
+        let length = word(index) as usize;
+        let section = bytes
+            .get(at..at.saturating_add(length))
+            .ok_or_else(|| damaged(what));
+        at = (at + length).next_multiple_of(LINE);
+        section
+    };
+    let threads = section(3, "threads are cut off")?;
+    let live = section(4, "running state is cut off")?;
+    let fixed = section(5, "steady state is cut off")?;
+    let pages = section(6, "the page table is cut off")?.to_vec();
+    let streams = section(7, "the streams are cut off")?.to_vec();
+    if slot < THREAD_HEAD || !threads.len().is_multiple_of(slot) {
+        return Err(damaged("thread slots of an impossible size"));
+    }
+    let threads = threads
+        .chunks_exact(slot)
+        .map(|slot| read_thread(slot).ok_or_else(|| damaged("a thread's extended state is cut off")))
+        .collect::<Result<_>>()?;
+    let decoded = |error: postcard::Error| damaged(&error.to_string());
+    Ok(Context {
+        clocks,
+        threads,
+        live: postcard::from_bytes(live).map_err(decoded)?,
+        fixed: postcard::from_bytes(fixed).map_err(decoded)?,
+        pages,
+        streams,
+    })
+}
+
+fn read_thread(slot: &[u8]) -> Option<Moving> {
+    let word = |index: usize| u64::from_le_bytes(slot[index * 8..][..8].try_into().expect("eight bytes"));
+    let registers = twinpage_os::trace::from_words(&std::array::from_fn(|index| word(8 + index)));
+    let extended = slot
+        .get(THREAD_HEAD..THREAD_HEAD.checked_add(word(7) as usize)?)?
+        .to_vec();
+    Some(Moving {
+        tid: word(0) as i32,
+        registers,
+        mask: word(1),
+        robust: (word(2), word(3)),
+        rseq: Rseq::new(word(4), word(5) as u32, word(6) as u32),
+        extended,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample() -> (Writer, Vec<Moving>, Live) {
+        let mut registers = twinpage_os::trace::from_words(&[0; WORDS_IN_REGISTERS]);
+        registers.rip = 0x1234;
+        let thread = Moving {
+            tid: 300,
+            registers,
+            mask: 5,
+            robust: (6, 24),
+            rseq: Rseq::new(7, 32, 8),
+            extended: vec![9; 832],
+        };
+        let mut writer = Writer::default();
+        let fixed = Fixed {
+            machine: Machine::this().unwrap(),
+            pid: 300,
+            command: vec!["true".into()],
+            mappings: Vec::new(),
+            kernel: Kernel::default(),
+            descriptors: Vec::new(),
+            threads: Vec::new(),
+            ended: Some(Ending::Exit(3)),
+        };
+        writer.set_fixed(&fixed).unwrap();
+        (writer, vec![thread], Live::default())
+    }
+
+    #[test]
+    fn a_context_reads_back() {
+        let (writer, threads, live) = sample();
+        let clocks = Clocks {
+            monotonic_ns: 1,
+            realtime_ns: 2,
+        };
+        let mut bytes = Vec::new();
+        writer
+            .write(&mut bytes, clocks, &threads, &live, b"table", b"streams")
+            .unwrap();
+        let context = read(&bytes).unwrap();
+        assert_eq!(context.clocks, clocks);
+        assert_eq!(context.threads[0].registers.rip, 0x1234);
+        assert_eq!(context.threads[0].extended, [9; 832]);
+        assert_eq!(
+            (&context.pages[..], &context.streams[..]),
+            (&b"table"[..], &b"streams"[..])
+        );
+        assert_eq!(context.fixed.ended, Some(Ending::Exit(3)));
+    }
+
+    #[test]
+    fn no_cut_and_no_flip_panics() {
+        let (writer, threads, live) = sample();
+        let mut bytes = Vec::new();
+        writer
+            .write(
+                &mut bytes,
+                Clocks::default(),
+                &threads,
+                &live,
+                b"table",
+                b"streams",
+            )
+            .unwrap();
+        for length in 0..bytes.len() {
+            let _ = read(&bytes[..length]);
+        }
+        for at in 0..bytes.len() {
+            let mut flipped = bytes.clone();
+            flipped[at] ^= 0x80;
+            let _ = read(&flipped);
+        }
+    }
+}

@@ -1,0 +1,475 @@
+//! The program's memory at a stop: which pages changed, and what they hold.
+//!
+//! * Layout changes are found by comparing /proc/PID/maps, and by asking for mappings that are not
+//!   tracked: a mapping made anew at an old place is tracked no longer, and empty.
+//! * Pages dropped by a watched madvise(2) are looked for among the stored ones.
+//! * In a chunk with hot pages nothing is protected by the scan: hot pages are captured and compared
+//!   each time, the few cold ones written are protected one by one. In every other chunk one scan
+//!   takes and protects.
+//! * Copies run on all processors: the program is stopped, so they are free.
+
+use crate::error::{Error, Result};
+use crate::layout::{Kind, Layout, Mapping};
+use crate::pages::{CHUNK_BYTES, Pages, page_index};
+use std::ops::Range;
+use twinpage_core::{Capture, Geometry, Piece};
+use twinpage_os::remote::{Process, Remote};
+use twinpage_os::tracker::{END_OF_MEMORY, PAGE, Region, Tracker};
+
+/// Pages from which on a copy is shared between processors: below, waking one costs more.
+const SHARED_COPY_PAGES: usize = 384;
+
+/// The memory of one program.
+pub struct Memory {
+    layout: Layout,
+    tracker: Tracker,
+    pages: Pages,
+    compare: bool,
+    /// Ranges that a watched call may have emptied since the last stop.
+    dropped: Vec<Range<u64>>,
+    /// Pieces of an epoch that failed: captured again whatever the tracker says.
+    owed: Vec<Piece>,
+    helpers: rayon::ThreadPool,
+    regions: Vec<Region>,
+    found: Vec<Found>,
+    ranges: Vec<Remote>,
+}
+
+/// A run of pages to capture.
+#[derive(Clone, Copy)]
+struct Found {
+    start: u64,
+    pages: u64,
+    /// Left writable: written or not, it must be compared.
+    hot: bool,
+}
+
+/// Microseconds each part of a capture took.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Parts {
+    /// Reading the layout and finding new mappings.
+    pub layout_us: f64,
+    /// Finding written pages.
+    pub scan_us: f64,
+    /// Copying them.
+    pub copy_us: f64,
+    /// Pages copied.
+    pub pages: u64,
+}
+
+impl Memory {
+    /// The memory of a program whose pages the store (of this geometry) may already hold.
+    ///
+    /// # Errors
+    /// When the program is gone.
+    pub fn new(layout: Layout, tracker: Tracker, pages: Pages, geometry: Geometry) -> Result<Memory> {
+        let helpers = rayon::ThreadPoolBuilder::new()
+            .num_threads(std::thread::available_parallelism().map_or(1, |count| count.get().min(4)))
+            .thread_name(|index| format!("copier {index}"))
+            .build()
+            .map_err(|error| Error::Internal(format!("cannot start copiers: {error}")))?;
+        Ok(Memory {
+            layout,
+            tracker,
+            pages,
+            compare: (geometry.line_bytes() as u64) < PAGE,
+            dropped: Vec::new(),
+            owed: Vec::new(),
+            helpers,
+            regions: Vec::new(),
+            found: Vec::new(),
+            ranges: Vec::new(),
+        })
+    }
+
+    /// What is mapped, as of the last capture.
+    #[must_use]
+    pub fn mappings(&self) -> &[Mapping] {
+        self.layout.mappings()
+    }
+
+    /// The places of pages, for the context.
+    pub fn pages(&mut self) -> &mut Pages {
+        &mut self.pages
+    }
+
+    /// A call that may empty pages of `range` is about to run.
+    pub fn may_drop(&mut self, range: Range<u64>) {
+        self.dropped.push(range);
+    }
+
+    /// These pieces must be captured again.
+    pub fn owe(&mut self, pieces: &[Piece]) {
+        self.owed.extend_from_slice(pieces);
+    }
+
+    /// A piece was captured and compared in vain.
+    pub fn cool(&mut self, piece: Piece) {
+        self.pages.cool(piece);
+    }
+
+    /// The program replaced itself. Nothing of its new memory is tracked yet, so the next capture
+    /// forgets the old pages by itself.
+    pub fn replace(&mut self, layout: Layout, tracker: Tracker) {
+        self.layout = layout;
+        self.tracker = tracker;
+        self.dropped.clear();
+    }
+
+    /// Captures what changed since the last capture. The program is stopped. True when the layout
+    /// changed.
+    ///
+    /// # Errors
+    /// When a mapping cannot be captured or the program is gone.
+    pub fn capture(&mut self, process: &Process, into: &mut Capture, parts: &mut Parts) -> Result<bool> {
+        let clock = std::time::Instant::now();
+        let changed = self.follow_layout(into)?;
+        self.find_dropped(into)?;
+        let after_layout = clock.elapsed();
+        self.find_written(into)?;
+        let after_scan = clock.elapsed();
+        self.copy(process, into)?;
+        let micros = |duration: std::time::Duration| duration.as_secs_f64() * 1e6;
+        parts.layout_us = micros(after_layout);
+        parts.scan_us = micros(after_scan - after_layout);
+        parts.copy_us = micros(clock.elapsed() - after_scan);
+        parts.pages = into.pieces.len() as u64;
+        Ok(changed)
+    }
+
+    /// Tracks new mappings and forgets what is mapped no longer.
+    fn follow_layout(&mut self, into: &mut Capture) -> Result<bool> {
+        let changed = self.layout.refresh()?;
+        if changed {
+            self.forget_unmapped(into);
+        }
+        self.regions.clear();
+        let scanned = self.tracker.unregistered(0..END_OF_MEMORY, &mut self.regions);
+        scanned.map_err(|source| Error::target("cannot look for new mappings", source))?;
+        let fresh: Vec<Range<u64>> = (self.layout.mappings().iter())
+            .filter(|mapping| mapping.kind.is_captured())
+            .filter(|mapping| overlaps(&self.regions, mapping))
+            .map(Mapping::range)
+            .collect();
+        for range in &fresh {
+            self.pages.forget(range.clone(), &mut into.discarded, |_| true);
+            self.tracker.register(range.clone()).map_err(|source| {
+                Error::target(
+                    format!("cannot track writes to {:x}-{:x}", range.start, range.end),
+                    source,
+                )
+            })?;
+        }
+        Ok(changed || !fresh.is_empty())
+    }
+
+    /// Pages stored at addresses where nothing is mapped now.
+    fn forget_unmapped(&mut self, into: &mut Capture) {
+        let mut end = 0;
+        for mapping in self
+            .layout
+            .mappings()
+            .iter()
+            .filter(|mapping| mapping.kind.is_captured())
+        {
+            self.pages
+                .forget(end..mapping.start, &mut into.discarded, |_| true);
+            end = mapping.end;
+        }
+        self.pages
+            .forget(end..END_OF_MEMORY, &mut into.discarded, |_| true);
+    }
+
+    /// Stored pages that a watched call emptied.
+    fn find_dropped(&mut self, into: &mut Capture) -> Result<()> {
+        for range in std::mem::take(&mut self.dropped) {
+            self.regions.clear();
+            self.tracker
+                .present(range.clone(), &mut self.regions)
+                .map_err(|source| Error::target("cannot look for dropped pages", source))?;
+            let present = &self.regions;
+            let gone = |address: u64| {
+                let next = present.partition_point(|region| region.end <= address);
+                !present
+                    .get(next)
+                    .is_some_and(|region| region.start <= address && !region.is_zero())
+            };
+            self.pages.forget(range, &mut into.discarded, gone);
+        }
+        Ok(())
+    }
+
+    fn find_written(&mut self, into: &mut Capture) -> Result<()> {
+        self.found.clear();
+        let scanning = |source| Error::target("cannot ask which pages were written", source);
+        for (range, hot) in self.strategies() {
+            self.regions.clear();
+            if hot {
+                self.tracker
+                    .see_written(range, &mut self.regions)
+                    .map_err(scanning)?;
+            } else {
+                self.tracker
+                    .take_written(range, &mut self.regions)
+                    .map_err(scanning)?;
+            }
+            self.sort_out(hot, into)?;
+        }
+        self.add_owed();
+        Ok(())
+    }
+
+    /// The address space, cut into ranges with hot pages and ranges without.
+    fn strategies(&self) -> Vec<(Range<u64>, bool)> {
+        let mut cuts = Vec::new();
+        let mut from = 0;
+        for (start, chunk) in self.pages.chunks() {
+            if chunk.hot_pages() == 0 {
+                continue;
+            }
+            if start > from {
+                cuts.push((from..start, false));
+            }
+            match cuts.last_mut() {
+                Some((last, true)) if last.end == start => last.end = start + CHUNK_BYTES,
+                _ => cuts.push((start..start + CHUNK_BYTES, true)),
+            }
+            from = start + CHUNK_BYTES;
+        }
+        if from < END_OF_MEMORY {
+            cuts.push((from..END_OF_MEMORY, false));
+        }
+        cuts
+    }
+
+    /// Sorts the scanned regions out: zero pages are forgotten, unwritten pages of files left, the
+    /// rest found. Pages grow warm.
+    fn sort_out(&mut self, hot_range: bool, into: &mut Capture) -> Result<()> {
+        let regions = std::mem::take(&mut self.regions);
+        let mut own = Vec::new();
+        for region in &regions {
+            if region.is_zero() {
+                self.pages
+                    .forget(region.start..region.end, &mut into.discarded, |_| true);
+                continue;
+            }
+            own.clear();
+            self.own_parts(*region, &mut own)?;
+            for part in &own {
+                self.warm(part.clone(), hot_range)?;
+            }
+        }
+        self.regions = regions;
+        Ok(())
+    }
+
+    /// The parts of a region that are the program's own pages: all of it, unless it lies in a
+    /// private mapping of a file.
+    fn own_parts(&mut self, region: Region, own: &mut Vec<Range<u64>>) -> Result<()> {
+        let mappings = self.layout.mappings();
+        let first = mappings.partition_point(|mapping| mapping.end <= region.start);
+        for mapping in mappings[first..]
+            .iter()
+            .take_while(|mapping| mapping.start < region.end)
+        {
+            let part = region.start.max(mapping.start)..region.end.min(mapping.end);
+            if mapping.kind == Kind::PrivateFile {
+                let mut copies = Vec::new();
+                let asked = self.tracker.private_copies(part, &mut copies);
+                asked.map_err(|source| Error::target("cannot ask which pages are the file's", source))?;
+                own.extend(copies.iter().map(|region| region.start..region.end));
+            } else if mapping.kind.is_captured() {
+                own.push(part);
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds written pages to what is found. In a range with hot pages, those that are not hot are
+    /// protected again here.
+    fn warm(&mut self, range: Range<u64>, hot_range: bool) -> Result<()> {
+        let mut cold: Option<Range<u64>> = None;
+        let mut at = range.start;
+        while at < range.end {
+            let end = range.end.min((at / CHUNK_BYTES + 1) * CHUNK_BYTES);
+            let chunk = self.pages.chunk(at);
+            for address in (at..end).step_by(PAGE as usize) {
+                let index = page_index(address);
+                let was_hot = chunk.is_hot(index);
+                if !was_hot || !hot_range {
+                    chunk.warm(index);
+                }
+                let hot = hot_range && was_hot;
+                match self.found.last_mut() {
+                    Some(last) if last.hot == hot && last.start + last.pages * PAGE == address => {
+                        last.pages += 1
+                    }
+                    _ => self.found.push(Found {
+                        start: address,
+                        pages: 1,
+                        hot,
+                    }),
+                }
+                if hot_range && !chunk.is_hot(index) {
+                    match &mut cold {
+                        Some(run) if run.end == address => run.end += PAGE,
+                        _ => {
+                            protect(&self.tracker, cold.replace(address..address + PAGE))?;
+                        }
+                    }
+                }
+            }
+            at = end;
+        }
+        protect(&self.tracker, cold)
+    }
+
+    /// Pieces of a failed epoch that the scan did not find again.
+    fn add_owed(&mut self) {
+        let mut owed: Vec<u64> = self
+            .owed
+            .drain(..)
+            .filter_map(|piece| self.pages.address(piece))
+            .collect();
+        if owed.is_empty() {
+            return;
+        }
+        owed.retain(|address| self.pages.find(*address).is_some());
+        let mut found: Vec<Range<u64>> = self
+            .found
+            .iter()
+            .map(|found| found.start..found.start + found.pages * PAGE)
+            .collect();
+        found.sort_by_key(|range| range.start);
+        for address in owed {
+            let next = found.partition_point(|range| range.end <= address);
+            if !found.get(next).is_some_and(|range| range.contains(&address)) {
+                self.found.push(Found {
+                    start: address,
+                    pages: 1,
+                    hot: false,
+                });
+            }
+        }
+    }
+
+    /// Copies what was found.
+    fn copy(&mut self, process: &Process, into: &mut Capture) -> Result<()> {
+        let count: u64 = self.found.iter().map(|found| found.pages).sum();
+        self.ranges.clear();
+        into.pieces.reserve(count as usize);
+        for found in &self.found {
+            for page in 0..found.pages {
+                into.pieces.push(
+                    self.pages
+                        .piece(found.start + page * PAGE, self.compare || found.hot),
+                );
+            }
+            self.ranges.push(Remote {
+                start: found.start,
+                len: (found.pages * PAGE) as usize,
+            });
+        }
+        let bytes = into.bytes.append((count * PAGE) as usize);
+        let copied = if count as usize <= SHARED_COPY_PAGES {
+            process.gather(&self.ranges, bytes)
+        } else {
+            gather_shared(&self.helpers, process, &mut self.ranges, bytes)
+        };
+        copied.map_err(|source| Error::target("cannot copy the program's memory", source))
+    }
+}
+
+fn protect(tracker: &Tracker, range: Option<Range<u64>>) -> Result<()> {
+    let Some(range) = range else { return Ok(()) };
+    tracker
+        .protect(range)
+        .map_err(|source| Error::target("cannot protect a page again", source))
+}
+
+fn overlaps(regions: &[Region], mapping: &Mapping) -> bool {
+    let next = regions.partition_point(|region| region.end <= mapping.start);
+    regions.get(next).is_some_and(|region| region.start < mapping.end)
+}
+
+/// Copies in equal shares, one for each helper. Ranges that straddle a share are cut.
+fn gather_shared(
+    helpers: &rayon::ThreadPool,
+    process: &Process,
+    ranges: &mut Vec<Remote>,
+    mut bytes: &mut [u8],
+) -> std::io::Result<()> {
+    let shares = helpers.current_num_threads();
+    let share = (bytes.len() / shares).next_multiple_of(PAGE as usize);
+    let results: Vec<std::sync::Mutex<std::io::Result<()>>> =
+        (0..shares).map(|_| std::sync::Mutex::new(Ok(()))).collect();
+    let mut work = Vec::with_capacity(shares);
+    let mut from = 0;
+    for result in &results {
+        let size = share.min(bytes.len());
+        let to = cut(ranges, from, size);
+        let (mine, rest) = bytes.split_at_mut(size);
+        bytes = rest;
+        work.push((from..to, mine, result));
+        from = to;
+    }
+    let ranges = &*ranges;
+    helpers.in_place_scope(|scope| {
+        let mut work = work.into_iter();
+        let own = work.next();
+        for (slice, mine, result) in work {
+            scope.spawn(move |_| {
+                *result.lock().expect("no panic holds it") = process.gather(&ranges[slice], mine)
+            });
+        }
+        if let Some((slice, mine, result)) = own {
+            *result.lock().expect("no panic holds it") = process.gather(&ranges[slice], mine);
+        }
+    });
+    results
+        .into_iter()
+        .try_for_each(|result| result.into_inner().expect("no panic holds it"))
+}
+
+/// The index past the ranges, from `from` on, that hold `size` bytes together; the last is cut in
+/// two where it is longer.
+fn cut(ranges: &mut Vec<Remote>, from: usize, mut size: usize) -> usize {
+    let mut index = from;
+    while size > 0 {
+        let range = ranges[index];
+        if range.len > size {
+            ranges[index].len = size;
+            ranges.insert(
+                index + 1,
+                Remote {
+                    start: range.start + size as u64,
+                    len: range.len - size,
+                },
+            );
+        }
+        size -= ranges[index].len;
+        index += 1;
+    }
+    index
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_are_cut_into_shares() {
+        let mut ranges = vec![
+            Remote { start: 0, len: 3 },
+            Remote { start: 10, len: 5 },
+            Remote { start: 20, len: 1 },
+        ];
+        let first = cut(&mut ranges, 0, 5);
+        let second = cut(&mut ranges, first, 4);
+        assert_eq!((first, second), (2, 4));
+        assert_eq!(
+            ranges[1..3],
+            [Remote { start: 10, len: 2 }, Remote { start: 12, len: 3 }]
+        );
+    }
+}
