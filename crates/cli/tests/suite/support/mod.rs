@@ -1,0 +1,33 @@
+//! What all tests of the command share: choices that can be repeated, words that are not captured.
+
+pub(crate) mod program;
+pub(crate) mod tree;
+
+use std::io::Write;
+
+/// Says something even when the test passes and its output is captured.
+pub(crate) fn say(words: &str) {
+    // One write, so that lines of tests that run side by side stay whole.
+    let _ = std::io::stderr().write_all(format!("{words}\n").as_bytes());
+}
+
+/// Whether a missing runtime is a failure instead of a skipped test.
+pub(crate) fn in_ci() -> bool {
+    std::env::var("CI").is_ok_and(|ci| ci == "true")
+}
+
+/// Whether longer campaigns were asked for.
+pub(crate) fn long() -> bool {
+    std::env::var("TWINPAGE_LONG").is_ok_and(|long| long != "0" && !long.is_empty())
+}
+
+/// Skips a test for want of something, loudly; in CI that is a failure.
+pub(crate) fn skip(test: &str, missing: &str, install: &str) {
+    assert!(
+        !in_ci(),
+        "{test} cannot run: {missing} is missing; install {install}"
+    );
+    say(&format!(
+        "SKIPPED: {test}: {missing} is missing; install {install}"
+    ));
+}
