@@ -3,12 +3,31 @@
 //! All the unsafe system calls of twinpage live here: the crate denies unsafe code, and a file that
 //! needs it says so in its first lines. Each public function names the manual page it rests on.
 //! Linux on x86-64 only.
+//!
+//! Media: [`FileMedium`] (a file on a disk), [`MemoryMedium`] (a file in memory), [`AnyMedium`]
+//! (either, chosen at run time). [`Lock`] keeps a second program out.
 
 #![deny(unsafe_code)]
 
+pub mod any;
+mod batch;
+#[cfg(any(test, feature = "faults"))]
+pub mod faulty;
+pub mod file;
+mod health;
 pub mod inject;
+pub mod lock;
+mod mapping;
+pub mod memory;
 pub mod remote;
 pub mod seccomp;
+mod space;
 pub mod spawn;
 pub mod trace;
 pub mod tracker;
+
+pub use any::{AnyMedium, Durability};
+pub use file::FileMedium;
+pub use health::Access;
+pub use lock::{Lock, LockError};
+pub use memory::MemoryMedium;

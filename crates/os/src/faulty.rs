@@ -1,0 +1,181 @@
+//! A medium that fails on purpose.
+//!
+//! The faults, as real media have them:
+//!
+//! * **Refused**: a call has no effect and answers with an I/O error. The medium is poisoned.
+//! * **Half done**: the same, but the call did have its effect, as when the answer alone was lost.
+//! * **No room**: a write, growth or fence answers that the medium is full and has no effect; so does
+//!   every later one, until [`Faults::make_room`].
+//!
+//! The n-th call of a kind since the plan was made fails; a test that goes through all n has met every
+//! place where a failure can happen.
+
+use std::io;
+use std::ops::Range;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use twinpage_core::{Error, Medium, Offset, Result};
+
+/// The kinds of calls that can fail.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Call {
+    /// [`Medium::write`].
+    Write,
+    /// [`Medium::fence`].
+    Fence,
+    /// [`Medium::grow`].
+    Grow,
+    /// [`Medium::discard`].
+    Discard,
+}
+
+/// How it fails. See the module.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum How {
+    /// No effect, and an I/O error.
+    Refused,
+    /// The effect, and an I/O error.
+    HalfDone,
+    /// No effect, and no room from here on.
+    NoRoom,
+}
+
+/// What is to fail and what has failed; a handle that stays outside when the medium is given away.
+#[derive(Clone, Debug, Default)]
+pub struct Faults(Arc<Mutex<State>>);
+
+#[derive(Debug, Default)]
+struct State {
+    plan: Option<(Call, u64, How)>,
+    full: bool,
+    poison: Option<String>,
+    struck: u64,
+}
+
+impl Faults {
+    /// The call after `after` more calls of this kind fails. Replaces an earlier plan.
+    pub fn plan(&self, call: Call, after: u64, how: How) {
+        self.state().plan = Some((call, after, how));
+    }
+
+    /// Nothing is full any more, and no failure is planned.
+    pub fn make_room(&self) {
+        let mut state = self.state();
+        state.full = false;
+        state.plan = None;
+    }
+
+    /// How many calls failed by plan.
+    #[must_use]
+    pub fn struck(&self) -> u64 {
+        self.state().struck
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Does `call`, or what is planned in its place.
+    fn meet(&self, call: Call, at: Offset, needed: u64, deed: impl FnOnce() -> Result<()>) -> Result<()> {
+        let mut state = self.state();
+        if let Some(reason) = &state.poison {
+            return Err(Error::Poisoned(reason.clone()));
+        }
+        let how = match &mut state.plan {
+            Some((planned, after, how)) if *planned == call => match after.checked_sub(1) {
+                Some(less) => {
+                    *after = less;
+                    None
+                }
+                None => Some(*how),
+            },
+            _ => None,
+        };
+        if how.is_some() {
+            state.plan = None;
+            state.struck += 1;
+        }
+        state.full |= how == Some(How::NoRoom);
+        if state.full && call != Call::Discard {
+            return Err(Error::Full {
+                what: "the faulty medium".into(),
+                needed,
+            });
+        }
+        match how {
+            None | Some(How::NoRoom) => return deed(),
+            Some(How::Refused) => {}
+            Some(How::HalfDone) => deed()?,
+        }
+        let what = format!("planned failure of {call:?}");
+        state.poison = Some(what.clone());
+        Err(Error::Io {
+            what,
+            at,
+            source: io::Error::from_raw_os_error(libc::EIO),
+        })
+    }
+}
+
+/// A medium over `M` that fails when its [`Faults`] say so.
+#[derive(Debug)]
+pub struct Faulty<M> {
+    inner: M,
+    faults: Faults,
+}
+
+impl<M: Medium> Faulty<M> {
+    /// Over `inner`, which works until a failure is planned.
+    pub fn new(inner: M) -> (Faulty<M>, Faults) {
+        let faults = Faults::default();
+        (
+            Faulty {
+                inner,
+                faults: faults.clone(),
+            },
+            faults,
+        )
+    }
+}
+
+impl<M: Medium> Medium for Faulty<M> {
+    fn len(&self) -> u64 {
+        self.inner.len()
+    }
+
+    fn grow(&mut self, len: u64) -> Result<()> {
+        let (old, inner) = (self.inner.len(), &mut self.inner);
+        if len <= old {
+            return inner.grow(len);
+        }
+        self.faults.meet(Call::Grow, old, len - old, || inner.grow(len))
+    }
+
+    fn read(&self, at: Offset, into: &mut [u8]) -> Result<()> {
+        self.inner.read(at, into)
+    }
+
+    fn view(&self, at: Offset, len: usize) -> Option<&[u8]> {
+        self.inner.view(at, len)
+    }
+
+    fn write(&mut self, at: Offset, bytes: &[u8]) -> Result<()> {
+        let inner = &mut self.inner;
+        self.faults
+            .meet(Call::Write, at, bytes.len() as u64, || inner.write(at, bytes))
+    }
+
+    fn discard(&mut self, range: Range<Offset>) -> Result<()> {
+        let inner = &mut self.inner;
+        self.faults
+            .meet(Call::Discard, range.start, 0, || inner.discard(range))
+    }
+
+    fn fence(&mut self) -> Result<()> {
+        let inner = &mut self.inner;
+        self.faults.meet(Call::Fence, 0, 0, || inner.fence())
+    }
+
+    fn atom(&self) -> usize {
+        self.inner.atom()
+    }
+}

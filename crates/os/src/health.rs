@@ -1,0 +1,103 @@
+//! Whether a medium may still be written, and the errors it answers with. Both media share it.
+//!
+//! * Once poisoned, always poisoned: only opening the file again, which reads what really stayed, helps.
+//! * Running out of room does not poison.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use twinpage_core::{Error, Offset, Result};
+
+/// How a medium is opened.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Access {
+    /// For going on: every operation works.
+    ReadWrite,
+    /// For looking: the file is never changed, and writes are refused.
+    ReadOnly,
+}
+
+/// The path of a medium, and why it may not be written any more.
+#[derive(Debug)]
+pub(crate) struct Health {
+    path: PathBuf,
+    access: Access,
+    poison: Option<String>,
+}
+
+impl Health {
+    pub(crate) fn new(path: &Path, access: Access) -> Health {
+        Health {
+            path: path.to_owned(),
+            access,
+            poison: None,
+        }
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Refuses what a poisoned or read-only medium must not do.
+    pub(crate) fn writable(&self) -> Result<()> {
+        if let Some(reason) = &self.poison {
+            return Err(Error::Poisoned(reason.clone()));
+        }
+        match self.access {
+            Access::ReadWrite => Ok(()),
+            Access::ReadOnly => {
+                let path = self.path.display();
+                Err(Error::Invalid(format!(
+                    "{path} was opened for looking only; open it for writing"
+                )))
+            }
+        }
+    }
+
+    /// Refuses a range that does not lie inside `len`. Returns its end.
+    pub(crate) fn inside(&self, at: Offset, bytes: usize, len: u64) -> Result<u64> {
+        match at.checked_add(bytes as u64) {
+            Some(end) if end <= len => Ok(end),
+            _ => {
+                let why = format!("{bytes} bytes from here do not lie in its {len} bytes");
+                let source = io::Error::new(io::ErrorKind::UnexpectedEof, why);
+                Err(refused("reaching into", &self.path, at, source))
+            }
+        }
+    }
+
+    /// The error of a failed change: `Full` when only room is missing, otherwise the end of this medium.
+    pub(crate) fn failed(&mut self, what: &str, at: Offset, needed: u64, source: io::Error) -> Error {
+        match full(&self.path, needed, &source) {
+            Some(full) => full,
+            None => self.poisoned(what, at, source),
+        }
+    }
+
+    /// Poisons, and returns the error that says why.
+    pub(crate) fn poisoned(&mut self, what: &str, at: Offset, source: io::Error) -> Error {
+        self.poison = Some(format!("{what} {}: {source}", self.path.display()));
+        refused(what, &self.path, at, source)
+    }
+}
+
+/// `Error::Io` naming the deed and the file.
+pub(crate) fn refused(what: &str, path: &Path, at: Offset, source: io::Error) -> Error {
+    Error::Io {
+        what: format!("{what} {}", path.display()),
+        at,
+        source,
+    }
+}
+
+/// `Error::Full` when `source` says that there is no room: on the disk, in the quota, or under the
+/// limit of file sizes (see `write(2)`).
+pub(crate) fn full(path: &Path, needed: u64, source: &io::Error) -> Option<Error> {
+    let path = path.display();
+    let what = match source.raw_os_error()? {
+        libc::ENOSPC => format!("the file system of {path}"),
+        libc::EDQUOT => format!("the disk quota for {path}"),
+        libc::EFBIG => format!("the file size limit (ulimit -f) for {path}"),
+        _ => return None,
+    };
+    Some(Error::Full { what, needed })
+}

@@ -1,0 +1,134 @@
+//! A range of addresses kept free, into which a file is mapped piece by piece as it grows. What was
+//! handed out of it never moves.
+//!
+//! ```text
+//! |<---------------------- kept free, 1 TiB, no memory behind ---------------------->|
+//! |<-- mapped: the file's bytes, shared -->|                                         |
+//! ^ base                                   ^ mapped                                  ^ room
+//! ```
+
+#![allow(unsafe_code)]
+
+use crate::space::again;
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, munmap};
+use rustix::param::page_size;
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+use std::ptr::{NonNull, null_mut};
+
+/// Addresses to keep free, where no limit (`ulimit -v`) forbids it.
+const ROOM_MAX: u64 = 1 << 40;
+/// Fewer are not worth trying.
+const ROOM_MIN: u64 = 64 << 20;
+
+/// A growing shared mapping of a file. See the module.
+#[derive(Debug)]
+pub(crate) struct Mapping {
+    base: NonNull<u8>,
+    room: u64,
+    /// Bytes from `base` on that are the file's; a whole number of system pages.
+    mapped: u64,
+}
+
+// SAFETY: the mapping is this value's alone, as a boxed slice would be; no thread owns addresses.
+unsafe impl Send for Mapping {}
+// SAFETY: through a shared reference it is only read.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    /// Keeps addresses free: 1 TiB, or the most that the limits of the process allow.
+    pub(crate) fn keep_free() -> io::Result<Mapping> {
+        let mut room = ROOM_MAX;
+        loop {
+            // SAFETY: a new mapping at an address of the system's choice replaces nothing.
+            let base = unsafe {
+                mmap_anonymous(
+                    null_mut(),
+                    room as usize,
+                    ProtFlags::empty(),
+                    MapFlags::PRIVATE | MapFlags::NORESERVE,
+                )
+            };
+            match base {
+                Ok(base) => {
+                    let base = NonNull::new(base.cast()).ok_or(io::ErrorKind::AddrNotAvailable)?;
+                    return Ok(Mapping {
+                        base,
+                        room,
+                        mapped: 0,
+                    });
+                }
+                Err(_) if room > ROOM_MIN => room /= 2,
+                Err(e) => return Err(e.into()),
+            }
+        }
+    }
+
+    /// The longest file that can be mapped.
+    pub(crate) fn room(&self) -> u64 {
+        self.room
+    }
+
+    /// Maps the file's bytes up to `len`, which it must have and which must fit into the room.
+    pub(crate) fn extend(&mut self, file: &File, len: u64) -> io::Result<()> {
+        let end = len.next_multiple_of(page_size() as u64);
+        assert!(
+            end <= self.room,
+            "{end} bytes do not fit into the {} kept free",
+            self.room
+        );
+        if end <= self.mapped {
+            return Ok(());
+        }
+        let (at, bytes) = (self.at(self.mapped), (end - self.mapped) as usize);
+        // SAFETY: `mapped..end` lies in the range kept free above and is nobody's yet, so MAP_FIXED
+        // replaces only our own empty reservation.
+        unsafe {
+            let prot = ProtFlags::READ | ProtFlags::WRITE;
+            mmap(
+                at.cast(),
+                bytes,
+                prot,
+                MapFlags::SHARED | MapFlags::FIXED,
+                file,
+                self.mapped,
+            )?;
+        }
+        self.mapped = end;
+        Ok(())
+    }
+
+    /// Brings pages of `range` into the page table for writing, all at once: half the price of
+    /// faulting them one by one. Their space must be reserved. Only an improvement, so a kernel older
+    /// than 5.14 may refuse it.
+    pub(crate) fn populate(&self, range: &Range<u64>) -> io::Result<()> {
+        let page = page_size() as u64;
+        let start = range.start / page * page;
+        let end = range.end.next_multiple_of(page);
+        assert!(end <= self.mapped);
+        // SAFETY: the range is mapped and ours; populating changes no byte of it.
+        again(|| unsafe {
+            madvise(
+                self.at(start).cast(),
+                (end - start) as usize,
+                Advice::LinuxPopulateWrite,
+            )
+        })
+    }
+
+    /// The address of byte `at` of the file.
+    pub(crate) fn at(&self, at: u64) -> *mut u8 {
+        debug_assert!(at <= self.room);
+        // SAFETY: `at` is inside the range kept free, which is one mapped object below isize::MAX.
+        unsafe { self.base.as_ptr().add(at as usize) }
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: the whole range is ours since `keep_free`, and with the mapping no borrow of its
+        // bytes is left. Failing would only leave addresses in use.
+        let _ = unsafe { munmap(self.base.as_ptr().cast(), self.room as usize) };
+    }
+}
