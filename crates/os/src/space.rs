@@ -64,7 +64,7 @@ impl Space {
         } else {
             range.end / PIECE * PIECE
         };
-        range.start.next_multiple_of(PIECE)..end
+        range.start.min(len).next_multiple_of(PIECE)..end
     }
 
     /// The pieces that lie whole in `range` have their space.

@@ -1,0 +1,332 @@
+//! What every medium promises, asked of the file and of the memory medium alike.
+
+use proptest::prelude::*;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use twinpage_core::{Error, Medium};
+use twinpage_os::{Access, AnyMedium, Durability};
+
+const BOTH: [Durability; 2] = [Durability::Disk, Durability::Memory];
+
+/// A place for a medium of this kind: memory files belong on tmpfs where there is one.
+fn folder(durability: Durability) -> tempfile::TempDir {
+    match durability {
+        Durability::Memory if Path::new("/dev/shm").is_dir() => tempfile::tempdir_in("/dev/shm"),
+        _ => tempfile::tempdir(),
+    }
+    .unwrap()
+}
+
+fn fresh(durability: Durability) -> (tempfile::TempDir, PathBuf, AnyMedium) {
+    let folder = folder(durability);
+    let path = folder.path().join("store");
+    let medium = AnyMedium::create(&path, durability).unwrap();
+    (folder, path, medium)
+}
+
+fn bytes(medium: &impl Medium, at: u64, len: usize) -> Vec<u8> {
+    let mut into = vec![0xee; len];
+    medium.read(at, &mut into).unwrap();
+    if let Some(view) = medium.view(at, len) {
+        assert_eq!(into, view);
+    }
+    into
+}
+
+#[test]
+fn a_new_medium_is_empty_private_and_alone() {
+    for durability in BOTH {
+        let (_folder, path, medium) = fresh(durability);
+        assert!(medium.is_empty());
+        let mode = std::os::unix::fs::PermissionsExt::mode(&path.metadata().unwrap().permissions());
+        assert_eq!(mode & 0o777, 0o600);
+        let again = AnyMedium::create(&path, durability).unwrap_err();
+        assert!(again.to_string().contains("store"), "{again}");
+    }
+}
+
+#[test]
+fn what_was_written_is_there_after_reopening() {
+    for durability in BOTH {
+        let (_folder, path, mut medium) = fresh(durability);
+        medium.grow(1 << 20).unwrap();
+        medium.write(12345, b"stays").unwrap();
+        medium.fence().unwrap();
+        drop(medium);
+        let medium = AnyMedium::open(&path, durability, Access::ReadWrite).unwrap();
+        assert_eq!(medium.len(), 1 << 20);
+        assert_eq!(bytes(&medium, 12344, 7), b"\0stays\0");
+    }
+}
+
+#[test]
+fn looking_changes_nothing() {
+    for durability in BOTH {
+        let (_folder, path, mut medium) = fresh(durability);
+        medium.grow(1 << 20).unwrap();
+        medium.write(4096, b"seen").unwrap();
+        medium.fence().unwrap();
+        let mut looker = AnyMedium::open(&path, durability, Access::ReadOnly).unwrap();
+        assert_eq!(bytes(&looker, 4096, 4), b"seen");
+        for refused in [
+            looker.write(0, b"x"),
+            looker.grow(2 << 20),
+            looker.discard(0..4096),
+            looker.fence(),
+        ] {
+            assert!(matches!(refused, Err(Error::Invalid(_))), "{refused:?}");
+        }
+    }
+}
+
+#[test]
+fn outside_the_length_is_an_error_and_no_poison() {
+    for durability in BOTH {
+        let (_folder, _path, mut medium) = fresh(durability);
+        medium.grow(4096).unwrap();
+        let mut into = [0; 8];
+        for at in [4089, 4096, 1 << 50, u64::MAX - 3, u64::MAX] {
+            assert!(
+                matches!(medium.read(at, &mut into), Err(Error::Io { .. })),
+                "{at}"
+            );
+            assert!(medium.write(at, &into).is_err(), "{at}");
+            assert!(medium.view(at, 8).is_none(), "{at}");
+        }
+        medium.write(4088, &into).unwrap();
+        medium.write(4096, &[]).unwrap();
+        medium.discard(0..u64::MAX).unwrap();
+        medium.discard(u64::MAX - 1..u64::MAX).unwrap();
+        medium.fence().unwrap();
+    }
+}
+
+#[test]
+fn a_torn_file_tells_its_true_length() {
+    for durability in BOTH {
+        for len in [0, 1, 511, 4095, 4097, (256 << 10) - 1, (256 << 10) + 1, 1_000_003] {
+            let (_folder, path, mut medium) = fresh(durability);
+            medium.grow(1 << 20).unwrap();
+            for at in (0..1 << 20).step_by(4096) {
+                medium.write(at, &[7; 4096]).unwrap();
+            }
+            medium.fence().unwrap();
+            drop(medium);
+            std::fs::OpenOptions::new()
+                .write(true)
+                .open(&path)
+                .unwrap()
+                .set_len(len)
+                .unwrap();
+
+            let mut medium = AnyMedium::open(&path, durability, Access::ReadWrite).unwrap();
+            assert_eq!(medium.len(), len);
+            assert_eq!(bytes(&medium, 0, len as usize), vec![7; len as usize]);
+            assert!(medium.read(len, &mut [0]).is_err());
+            medium.grow(2 << 20).unwrap();
+            assert_eq!(bytes(&medium, len, 10), [0; 10], "bytes gained read as zero");
+            medium.write(len, &[9; 5000]).unwrap();
+            medium.fence().unwrap();
+            assert_eq!(bytes(&medium, len, 5001)[4999..], [9, 0]);
+        }
+    }
+}
+
+#[test]
+fn grows_to_thousands_of_extents_without_moving() {
+    const EXTENT: u64 = 2 << 20;
+    for durability in BOTH {
+        let (_folder, path, mut medium) = fresh(durability);
+        medium.grow(EXTENT).unwrap();
+        medium.write(0, b"first").unwrap();
+        let place = medium.view(0, 5).map(<[u8]>::as_ptr);
+        // A disk reserves what it grows by, so it stays small; memory takes only addresses.
+        let extents = if durability == Durability::Memory {
+            5000
+        } else {
+            40
+        };
+        for k in 1..extents {
+            medium.grow((k + 1) * EXTENT).unwrap();
+            if k % 500 == 7 || k + 1 == extents {
+                medium.write((k + 1) * EXTENT - 8, &k.to_le_bytes()).unwrap();
+            }
+        }
+        assert_eq!(medium.view(0, 5).map(<[u8]>::as_ptr), place);
+        medium.fence().unwrap();
+        drop(medium);
+        let medium = AnyMedium::open(&path, durability, Access::ReadWrite).unwrap();
+        assert_eq!(medium.len(), extents * EXTENT);
+        assert_eq!(bytes(&medium, 0, 5), b"first");
+        for k in (1..extents).filter(|k| k % 500 == 7 || k + 1 == extents) {
+            assert_eq!(bytes(&medium, (k + 1) * EXTENT - 8, 8), k.to_le_bytes());
+        }
+    }
+}
+
+#[test]
+fn a_file_too_long_for_the_addresses_is_refused() {
+    let (_folder, path, mut medium) = fresh(Durability::Memory);
+    let error = medium.grow(1 << 60).unwrap_err();
+    assert!(matches!(error, Error::Full { .. }), "{error}");
+    assert!(medium.is_empty());
+    drop(medium);
+    std::fs::OpenOptions::new()
+        .write(true)
+        .open(&path)
+        .unwrap()
+        .set_len(2 << 40)
+        .unwrap();
+    let error = AnyMedium::open(&path, Durability::Memory, Access::ReadWrite).unwrap_err();
+    assert!(error.to_string().contains("store"), "{error}");
+}
+
+#[test]
+fn discarded_space_goes_back_and_comes_again() {
+    use std::os::unix::fs::MetadataExt;
+    for durability in BOTH {
+        let (_folder, path, mut medium) = fresh(durability);
+        medium.grow(4 << 20).unwrap();
+        for at in (0..4 << 20).step_by(1 << 16) {
+            medium.write(at, &[1; 1 << 16]).unwrap();
+        }
+        medium.fence().unwrap();
+        let full = path.metadata().unwrap().blocks();
+        medium.discard(1 << 20..3 << 20).unwrap();
+        medium.fence().unwrap();
+        let less = path.metadata().unwrap().blocks();
+        assert!(
+            less <= full - (2 << 20) / 512,
+            "{durability:?}: {full} blocks, then {less}"
+        );
+        assert_eq!(bytes(&medium, (1 << 20) - 1, 2), [1, 0]);
+        assert_eq!(bytes(&medium, (3 << 20) - 1, 2), [0, 1]);
+        medium.write(2 << 20, b"again").unwrap();
+        assert_eq!(bytes(&medium, (2 << 20) - 1, 7), b"\0again\0");
+        medium.fence().unwrap();
+        drop(medium);
+        let medium = AnyMedium::open(&path, durability, Access::ReadWrite).unwrap();
+        assert_eq!(bytes(&medium, (2 << 20) - 1, 7), b"\0again\0");
+        assert_eq!(bytes(&medium, 0, 1), [1]);
+    }
+}
+
+#[test]
+fn what_is_no_regular_file_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    for durability in BOTH {
+        for path in [folder.path(), Path::new("/dev/null"), Path::new("/nowhere/store")] {
+            let error = AnyMedium::open(path, durability, Access::ReadWrite).unwrap_err();
+            assert!(error.to_string().contains(path.to_str().unwrap()), "{error}");
+        }
+    }
+}
+
+#[test]
+fn memory_is_in_the_file_at_once() {
+    let (_folder, path, mut medium) = fresh(Durability::Memory);
+    medium.grow(4096).unwrap();
+    for len in [8, 24, 64, 72, 4000] {
+        medium.write(0, &vec![len as u8; len]).unwrap();
+        let mut into = vec![0; len];
+        std::fs::File::open(&path)
+            .unwrap()
+            .read_exact_at(&mut into, 0)
+            .unwrap();
+        assert_eq!(into, vec![len as u8; len]);
+    }
+}
+
+/// One step of a random run; places and lengths are cut to what the medium holds.
+#[derive(Clone, Debug)]
+enum Op {
+    Write(u64, usize, u8),
+    Read(u64, usize),
+    Grow(u64),
+    Discard(u64, u64),
+    Fence,
+    Reopen,
+}
+
+const SPAN: u64 = 3 << 20;
+
+fn op() -> impl Strategy<Value = Op> {
+    let short = prop_oneof![1..200usize, Just(4096), Just(64), 1..300_000usize];
+    prop_oneof![
+        8 => (0..SPAN, short.clone(), any::<u8>()).prop_map(|(at, len, byte)| Op::Write(at, len, byte)),
+        2 => (0..SPAN / 64, any::<u8>()).prop_map(|(line, byte)| Op::Write(line * 64, 64, byte)),
+        4 => (0..SPAN, short).prop_map(|(at, len)| Op::Read(at, len)),
+        2 => (0..SPAN).prop_map(Op::Grow),
+        1 => (0..SPAN, 0..SPAN).prop_map(|(a, b)| Op::Discard(a.min(b), a.max(b))),
+        2 => Just(Op::Fence),
+        1 => Just(Op::Reopen),
+    ]
+}
+
+/// Runs `ops` on a medium and on a plain vector. What is discarded may read as zero or as it was, so
+/// the model takes over what the medium answers there.
+fn run(durability: Durability, ops: Vec<Op>) -> Result<(), TestCaseError> {
+    let (_folder, path, mut medium) = fresh(durability);
+    let mut model: Vec<u8> = Vec::new();
+    for op in ops {
+        match op {
+            Op::Write(at, len, byte) => {
+                let at = at.min(model.len() as u64);
+                let len = len.min(model.len() - at as usize);
+                let data: Vec<u8> = (0..len).map(|k| byte.wrapping_add(k as u8)).collect();
+                medium.write(at, &data).unwrap();
+                model[at as usize..][..len].copy_from_slice(&data);
+            }
+            Op::Read(at, len) => {
+                let at = at.min(model.len() as u64);
+                let len = len.min(model.len() - at as usize);
+                prop_assert!(
+                    bytes(&medium, at, len) == model[at as usize..][..len],
+                    "{len} bytes at {at}"
+                );
+            }
+            Op::Grow(len) => {
+                medium.grow(len).unwrap();
+                model.resize(model.len().max(len as usize), 0);
+            }
+            Op::Discard(from, to) => {
+                let (from, to) = (from.min(model.len() as u64), to.min(model.len() as u64));
+                medium.discard(from..to).unwrap();
+                let now = bytes(&medium, from, (to - from) as usize);
+                let was = &mut model[from as usize..to as usize];
+                prop_assert!(
+                    now.iter()
+                        .zip(was.iter())
+                        .all(|(now, was)| now == was || *now == 0)
+                );
+                was.copy_from_slice(&now);
+            }
+            Op::Fence => medium.fence().unwrap(),
+            Op::Reopen => {
+                medium.fence().unwrap();
+                drop(medium);
+                medium = AnyMedium::open(&path, durability, Access::ReadWrite).unwrap();
+            }
+        }
+        prop_assert_eq!(medium.len(), model.len() as u64);
+    }
+    prop_assert!(
+        bytes(&medium, 0, model.len()) == model,
+        "the whole medium at the end"
+    );
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_file_is_a_vector(ops in prop::collection::vec(op(), 0..60)) {
+        run(Durability::Disk, ops)?;
+    }
+
+    #[test]
+    fn memory_is_a_vector(ops in prop::collection::vec(op(), 0..60)) {
+        run(Durability::Memory, ops)?;
+    }
+}
