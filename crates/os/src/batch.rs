@@ -12,6 +12,11 @@ use std::ops::Range;
 /// Slices in one run; `pwritev(2)` takes no more than `IOV_MAX`, 1024.
 const SLICES_MAX: usize = 512;
 
+/// Bytes in a run. The page cache keeps what was written at once in one large folio, and each later
+/// write of a line into a large folio walks all its blocks: after writes of 8 MiB, 655 scattered lines
+/// took 12.9 ms of processor time, after writes of 64 KiB 3.8 ms (ext4, Linux 6.18).
+const RUN_BYTES: usize = 64 << 10;
+
 /// Where the bytes of a held range are in the arena.
 #[derive(Clone, Copy, Debug)]
 struct Held {
@@ -120,25 +125,33 @@ impl Batch {
         self.around(at, len).is_some()
     }
 
-    /// What is held, in order, neighbours together: where each run goes, and its bytes.
+    /// What is held, in order, neighbours together up to [`RUN_BYTES`]: where each run goes, and its bytes.
     pub(crate) fn runs(&self) -> impl Iterator<Item = (u64, Vec<IoSlice<'_>>)> {
-        let mut rest = self.held.iter().peekable();
+        let mut pieces = self
+            .held
+            .iter()
+            .flat_map(|(&at, held)| self.pieces(at, held))
+            .peekable();
         std::iter::from_fn(move || {
-            let (&at, held) = rest.next()?;
-            let mut end = at + held.len as u64;
-            let mut slices = vec![self.slice(held)];
+            let (at, first) = pieces.next()?;
+            let mut bytes = first.len();
+            let mut slices = vec![IoSlice::new(first)];
             while slices.len() < SLICES_MAX
-                && let Some((_, held)) = rest.next_if(|&(&next, _)| next == end)
+                && let Some((_, piece)) = pieces
+                    .next_if(|&(next, piece)| next == at + bytes as u64 && bytes + piece.len() <= RUN_BYTES)
             {
-                end += held.len as u64;
-                slices.push(self.slice(held));
+                bytes += piece.len();
+                slices.push(IoSlice::new(piece));
             }
             Some((at, slices))
         })
     }
 
-    fn slice(&self, held: &Held) -> IoSlice<'_> {
-        IoSlice::new(&self.arena[held.start..held.start + held.len])
+    /// A held range, cut so that no piece is longer than a run.
+    fn pieces(&self, at: u64, held: &Held) -> impl Iterator<Item = (u64, &[u8])> {
+        let bytes = &self.arena[held.start..held.start + held.len];
+        let places = (at..).step_by(RUN_BYTES);
+        places.zip(bytes.chunks(RUN_BYTES))
     }
 
     /// The held range that has all of `at..at + len`, and how far into it `at` lies.
@@ -172,11 +185,29 @@ mod tests {
         batch.insert(0, &[1; 4096]);
         batch.insert(4096, &[2; 4096]);
         batch.insert(20000, &[4; 8]);
-        let runs: Vec<_> = batch
+        assert_eq!(lengths(&batch), [(0, 12288), (20000, 8)]);
+    }
+
+    #[test]
+    fn long_runs_are_cut() {
+        let mut batch = Batch::default();
+        batch.insert(1000, &vec![1; 2 * RUN_BYTES + 5]);
+        let third = 1000 + 2 * RUN_BYTES as u64;
+        assert_eq!(
+            lengths(&batch),
+            [
+                (1000, RUN_BYTES),
+                (1000 + RUN_BYTES as u64, RUN_BYTES),
+                (third, 5)
+            ]
+        );
+    }
+
+    fn lengths(batch: &Batch) -> Vec<(u64, usize)> {
+        batch
             .runs()
-            .map(|(at, s)| (at, s.iter().map(|s| s.len()).sum::<usize>()))
-            .collect();
-        assert_eq!(runs, [(0, 12288), (20000, 8)]);
+            .map(|(at, slices)| (at, slices.iter().map(|s| s.len()).sum()))
+            .collect()
     }
 
     #[test]

@@ -1,0 +1,178 @@
+//! How fast the media are: `cargo bench -p twinpage-os`. Where files go: TMPDIR (a disk), /dev/shm.
+//!
+//! Each figure stands beside the bare deed it is made of, in the same run.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::time::{Duration, Instant};
+use twinpage_core::Medium;
+use twinpage_os::{FileMedium, MemoryMedium};
+
+const DISK_LINE: usize = 4096;
+const DISK_BYTES: u64 = 256 << 20;
+const MEMORY_LINE: usize = 64;
+const MEMORY_BYTES: u64 = 256 << 20;
+
+/// Scattered places, the same in every run (xorshift64).
+struct Scatter(u64);
+
+impl Scatter {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % bound
+    }
+}
+
+fn main() {
+    // Without it, this is a test run: once around is enough.
+    let measure = std::env::args().any(|arg| arg == "--bench");
+    memory(if measure { 4_000_000 } else { 1000 });
+    disk(measure);
+}
+
+fn memory(writes: u64) {
+    let folder = if Path::new("/dev/shm").is_dir() {
+        Path::new("/dev/shm")
+    } else {
+        Path::new("/tmp")
+    };
+    let folder = tempfile::tempdir_in(folder).expect("a folder in memory");
+    let mut medium = MemoryMedium::create(folder.path().join("store")).expect("a memory file");
+    medium.grow(MEMORY_BYTES).expect("room");
+    let start = Instant::now();
+    for at in (0..MEMORY_BYTES).step_by(1 << 20) {
+        medium.write(at, &[1; 1 << 20]).expect("a first write");
+    }
+    rate("memory: first writes of 1 MiB", MEMORY_BYTES, start.elapsed());
+
+    let lines = MEMORY_BYTES / MEMORY_LINE as u64;
+    let mut scatter = Scatter(88172645463325252);
+    let before = medium.written_bytes();
+    let start = Instant::now();
+    for k in 0..writes {
+        let line = [k as u8; MEMORY_LINE];
+        medium
+            .write(scatter.below(lines) * MEMORY_LINE as u64, &line)
+            .expect("a write");
+    }
+    medium.fence().expect("a fence");
+    each(
+        "memory: random 64-byte lines",
+        writes,
+        start.elapsed(),
+        medium.written_bytes() - before,
+    );
+
+    let mut plain = vec![1u8; MEMORY_BYTES as usize];
+    let start = Instant::now();
+    for k in 0..writes {
+        let line = [k as u8; MEMORY_LINE];
+        let at = scatter.below(lines) as usize * MEMORY_LINE;
+        plain[at..at + MEMORY_LINE].copy_from_slice(&line);
+    }
+    std::hint::black_box(&plain);
+    each(
+        "  a plain vector",
+        writes,
+        start.elapsed(),
+        writes * MEMORY_LINE as u64,
+    );
+
+    let source = vec![2u8; 4 << 20];
+    for piece in [4096, 256 << 10] {
+        let start = Instant::now();
+        for at in (0..MEMORY_BYTES).step_by(piece) {
+            medium.write(at, &source[..piece]).expect("a write");
+        }
+        rate(
+            &format!("memory: writes of {piece} bytes in order"),
+            MEMORY_BYTES,
+            start.elapsed(),
+        );
+        let start = Instant::now();
+        for at in (0..MEMORY_BYTES as usize).step_by(piece) {
+            plain[at..at + piece].copy_from_slice(&source[..piece]);
+        }
+        std::hint::black_box(&plain);
+        rate("  a plain vector", MEMORY_BYTES, start.elapsed());
+    }
+}
+
+fn disk(measure: bool) {
+    let folder = tempfile::tempdir().expect("a folder on a disk");
+    let mut medium = FileMedium::create(folder.path().join("store")).expect("a file");
+    medium.grow(DISK_BYTES).expect("room");
+    for at in (0..DISK_BYTES).step_by(DISK_LINE) {
+        medium.write(at, &[1; DISK_LINE]).expect("a first write");
+    }
+    medium.fence().expect("a fence");
+    let plain = File::options()
+        .read(true)
+        .write(true)
+        .open(folder.path().join("store"))
+        .expect("the file");
+
+    let mut scatter = Scatter(88172645463325252);
+    let lines = DISK_BYTES / DISK_LINE as u64;
+    for (count, rounds) in [(1, 100), (65, 60), (655, 20), (6553, 5)] {
+        let rounds = if measure { rounds } else { 1 };
+        let (mut ours, mut bare) = (Vec::new(), Vec::new());
+        let before = medium.written_bytes();
+        for round in 0..rounds {
+            let places: Vec<u64> = (0..count)
+                .map(|_| scatter.below(lines) * DISK_LINE as u64)
+                .collect();
+            let line = [round as u8; DISK_LINE];
+            let start = Instant::now();
+            for &at in &places {
+                medium.write(at, &line).expect("a write");
+            }
+            medium.fence().expect("a fence");
+            ours.push(start.elapsed());
+
+            let places: Vec<u64> = (0..count)
+                .map(|_| scatter.below(lines) * DISK_LINE as u64)
+                .collect();
+            let start = Instant::now();
+            for &at in &places {
+                plain.write_all_at(&line, at).expect("a write");
+            }
+            plain.sync_data().expect("a sync");
+            bare.push(start.elapsed());
+        }
+        epochs(&format!("disk: {count} lines of 4 KiB and a fence"), ours);
+        println!(
+            "{:52} {} bytes an epoch",
+            "",
+            (medium.written_bytes() - before) / rounds
+        );
+        epochs("  pwrite and fdatasync, nothing else", bare);
+    }
+}
+
+fn rate(what: &str, bytes: u64, took: Duration) {
+    println!("{what:52} {:8.2} GB/s", bytes as f64 / took.as_secs_f64() / 1e9);
+}
+
+fn each(what: &str, times: u64, took: Duration, bytes: u64) {
+    let each_ns = took.as_secs_f64() * 1e9 / times as f64;
+    println!(
+        "{what:52} {:8.2} M/s {each_ns:8.1} ns {bytes} bytes",
+        1e3 / each_ns
+    );
+}
+
+fn epochs(what: &str, mut took: Vec<Duration>) {
+    took.sort();
+    let p50 = took[took.len() / 2].as_secs_f64();
+    let p90 = took[took.len() * 9 / 10].as_secs_f64();
+    println!(
+        "{what:52} {:8.1} /s p50 {:.3} ms p90 {:.3} ms",
+        1.0 / p50,
+        p50 * 1e3,
+        p90 * 1e3
+    );
+}
