@@ -75,7 +75,7 @@ fn memory(writes: u64) {
     }
     std::hint::black_box(&plain);
     each(
-        "  a plain vector",
+        "  a plain vector, on huge pages",
         writes,
         start.elapsed(),
         writes * MEMORY_LINE as u64,
@@ -97,7 +97,7 @@ fn memory(writes: u64) {
             plain[at..at + piece].copy_from_slice(&source[..piece]);
         }
         std::hint::black_box(&plain);
-        rate("  a plain vector", MEMORY_BYTES, start.elapsed());
+        rate("  a plain vector, on huge pages", MEMORY_BYTES, start.elapsed());
     }
 }
 

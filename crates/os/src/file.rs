@@ -9,6 +9,12 @@
 //! * After a failed write or sync the file's pages in the system's memory are in no known state
 //!   (`fsync(2)`, notes), so the medium is poisoned; opening the file again shows what stayed.
 //!
+//! Not io_uring: measured on ext4 over a virtual disk (65 / 655 / 6553 scattered lines of 4 KiB and an
+//! `fdatasync`, medians, idle machine), pwritev takes 0.9 / 9.0 / 72 ms, io_uring over the page cache
+//! 1.0 / 9.2 / 76 ms, io_uring with O_DIRECT 0.7 / 6.0 / 43 ms and up to a third more processor time. The
+//! last is faster only because nothing stays in the page cache, and that is what a resume and a reclaim
+//! read from. A small append and its `fdatasync` take 0.04 to 0.1 ms either way.
+//!
 //! A file on a limit of file sizes gets SIGXFSZ from the system, which ends a program that does not
 //! ignore it (`setrlimit(2)`); who ignores it gets `Error::Full`.
 
@@ -41,7 +47,7 @@ pub struct FileMedium {
 
 impl FileMedium {
     /// Bytes of posted writes kept in memory before they are handed to the system.
-    pub const BATCH_BYTES: usize = 8 << 20;
+    pub const BATCH_BYTES: usize = 4 << 20;
 
     /// Makes a new, empty file that only its owner can read, and makes its name durable.
     ///
