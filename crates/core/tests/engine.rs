@@ -161,7 +161,9 @@ impl Witness for Log {
     }
 }
 
-fn toy(failures: &[(u64, fn() -> Error)]) -> Toy {
+type Failure = (u64, fn() -> Error);
+
+fn toy(failures: &[Failure]) -> Toy {
     let (mut toy, _) = Toy::recover(Image::new(8)).unwrap();
     toy.failures = failures.iter().copied().collect();
     toy

@@ -1,1 +1,498 @@
-//! (being built)
+//! The dual-page scheme: every page has two homes, two bits a line say which holds what (DPC).
+//!
+//! Reading order: `map.rs` is the idea; `lines.rs` is the mapping at work; `commit.rs` ends an epoch;
+//! `pool.rs` and `reclaim.rs` are derivative pages and where they come from; `fallback.rs` is what
+//! happens when there are none; `journal.rs`, `snapshot.rs`, `slots.rs` and `superblock.rs` make the
+//! mapping durable; `recover.rs` finds it again and `check.rs` compares.
+//!
+//! The medium is one growing sequence of equal extents (`space.rs`):
+//!
+//! ```text
+//! | superblock | slot: snapshot, journal | slot | base | base | pool | base | fall-back | ...
+//!   switch records, mark                           logical extent -> physical, on demand
+//! ```
+//!
+//! Invariants, each kept where it is named:
+//! * No byte the checkpoint needs is written before another checkpoint is durable (`map.rs`).
+//! * A record is written when all it speaks of is durable (`commit.rs`).
+//! * One write makes a commit: a record, or a switch record (`slots.rs`).
+//! * Nothing is used again before the record that lets it go is durable (`reclaim.rs`, `fallback.rs`).
+//! * After a failed write or fence nothing is called durable (this file).
+
+mod check;
+mod codec;
+mod commit;
+mod fallback;
+mod fault;
+mod journal;
+mod lines;
+mod map;
+mod pool;
+mod reclaim;
+mod recover;
+mod slots;
+mod snapshot;
+mod space;
+mod superblock;
+
+#[cfg(any(test, feature = "faults"))]
+pub use fault::Fault;
+#[cfg(not(any(test, feature = "faults")))]
+use fault::Fault;
+
+use crate::buffer::Buffer;
+use crate::error::{Error, Result};
+use crate::geometry::{Geometry, LineMask, PageId, Span};
+use crate::medium::{Medium, Offset};
+use crate::scheme::{Damage, Epoch, Info, Recovered, Room, Scheme, Traffic};
+use fallback::Fallback;
+use journal::{Change, ContextMark};
+use map::{CONTEXT_EXTENTS, Flags, Key, MAX_EXTENTS, Table};
+use pool::Pool;
+use slots::Slots;
+use snapshot::Version;
+use space::{Role, Space};
+use std::cell::RefCell;
+use std::collections::hash_map::RandomState;
+use std::hash::{BuildHasher, Hasher};
+use std::ops::Range;
+use superblock::{BLOCK, Slot, Superblock, Switch};
+
+/// How many derivative pages there may be.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PoolLimit {
+    /// As many as are needed; space is given back. For files.
+    Grow,
+    /// So many, set apart when the store is made. For media of a fixed size.
+    Pages(u64),
+    /// So many thousandths of the medium's pages. DPC has 37.
+    PerMille(u32),
+}
+
+/// DPC's share: 300 MB of derivative pages for 8 GB.
+pub const DPC_SHARE: PoolLimit = PoolLimit::PerMille(37);
+
+/// How a store is made. None of it can be changed later.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// How the medium is cut.
+    pub geometry: Geometry,
+    /// How many derivative pages there may be.
+    pub pool: PoolLimit,
+    /// Bytes a journal has at least. A longer one makes snapshots rarer and recovery longer.
+    pub journal_bytes: u64,
+    /// Tells the store from others that were on the same medium; a random number if not given.
+    pub id: Option<u64>,
+}
+
+impl Options {
+    /// A growing pool and a journal of a mebibyte.
+    #[must_use]
+    pub fn new(geometry: Geometry) -> Options {
+        Options {
+            geometry,
+            pool: PoolLimit::Grow,
+            journal_bytes: 1 << 20,
+            id: None,
+        }
+    }
+
+    /// The same with this pool.
+    #[must_use]
+    pub fn pool(self, pool: PoolLimit) -> Options {
+        Options { pool, ..self }
+    }
+
+    /// The same with a journal of at least so many bytes.
+    #[must_use]
+    pub fn journal_bytes(self, journal_bytes: u64) -> Options {
+        Options {
+            journal_bytes,
+            ..self
+        }
+    }
+
+    /// The same with this id, for runs that must repeat byte for byte.
+    #[must_use]
+    pub fn id(self, id: u64) -> Options {
+        Options { id: Some(id), ..self }
+    }
+}
+
+/// What bytes are written for: the fields of [`Traffic`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Cause {
+    Data,
+    Context,
+    Journal,
+    Snapshot,
+    Reclaim,
+    Fallback,
+}
+
+/// Pages one past the last there can be.
+fn page_limit(geometry: Geometry) -> u64 {
+    (MAX_EXTENTS - CONTEXT_EXTENTS) * geometry.extent_pages()
+}
+
+/// The longest context, in bytes.
+fn context_limit(geometry: Geometry) -> u64 {
+    CONTEXT_EXTENTS * geometry.extent_bytes() as u64
+}
+
+/// The scheme, on its medium. See the [module](self).
+#[derive(Debug)]
+pub struct DualPage<M> {
+    medium: M,
+    table: Table,
+    space: Space,
+    pool: Pool,
+    slots: Slots,
+    fallback: Fallback,
+    context: ContextMark,
+    epoch: Epoch,
+    /// Pages with something to look at when the epoch ends.
+    touched: Vec<Key>,
+    /// Logical extents claimed in this epoch.
+    claimed: Vec<u64>,
+    /// No derivative page can be had before the epoch ends.
+    exhausted: bool,
+    /// The epoch found no room and waits to be abandoned.
+    lost: bool,
+    /// Why nothing can be durable any more.
+    poisoned: Option<String>,
+    traffic: Traffic,
+    fault: Option<Fault>,
+    // Buffers, kept to be used again.
+    change: Change,
+    record: Vec<u8>,
+    scratch: RefCell<Buffer>,
+}
+
+impl<M: Medium> DualPage<M> {
+    /// A new store on `medium`, whatever was there before. It has no checkpoint yet: epoch 0, no
+    /// pages, an empty context. Durable when it returns; after a crash before that there is no store.
+    ///
+    /// # Errors
+    /// [`Error::Full`] when not even an empty store fits, [`Error::Invalid`] for options that make no sense.
+    pub fn create(mut medium: M, options: &Options) -> Result<DualPage<M>> {
+        let superblock = Superblock {
+            geometry: options.geometry,
+            id: options
+                .id
+                .unwrap_or_else(|| RandomState::new().build_hasher().finish()),
+            pool_pages: pool_pages(&medium, options)?,
+            journal_bytes: options.journal_bytes,
+        };
+        if medium.len() >= BLOCK as u64 {
+            medium.write(0, &[0; BLOCK])?;
+            medium.fence()?;
+        }
+        medium.grow(options.geometry.extent_bytes() as u64)?;
+        let mut space = Space::new(options.geometry, medium.len());
+        let mut pool = Pool::new(options.geometry.extent_pages(), superblock.pool_pages);
+        let slots = create_slots(&mut medium, &mut space, superblock)?;
+        while pool.is_limited() && pool.may_grow() {
+            let (extent, _) = space.claim(&mut medium, pool.next_role())?;
+            pool.add(extent);
+        }
+        medium.fence()?;
+        medium.write(0, &superblock.encode())?;
+        medium.fence()?;
+        let table = Table::new(options.geometry.extent_pages());
+        Ok(DualPage::assemble(
+            medium,
+            table,
+            space,
+            pool,
+            slots,
+            ContextMark::default(),
+            0,
+        ))
+    }
+
+    fn assemble(
+        medium: M,
+        table: Table,
+        space: Space,
+        pool: Pool,
+        slots: Slots,
+        context: ContextMark,
+        epoch: Epoch,
+    ) -> DualPage<M> {
+        DualPage {
+            medium,
+            table,
+            space,
+            pool,
+            slots,
+            fallback: Fallback::default(),
+            context,
+            epoch,
+            touched: Vec::new(),
+            claimed: Vec::new(),
+            exhausted: false,
+            lost: false,
+            poisoned: None,
+            traffic: Traffic::default(),
+            fault: None,
+            change: Change::default(),
+            record: Vec::new(),
+            scratch: RefCell::default(),
+        }
+    }
+
+    /// The medium.
+    pub fn medium(&self) -> &M {
+        &self.medium
+    }
+
+    /// The medium, and an end to the scheme. What was not committed is forgotten.
+    pub fn into_medium(self) -> M {
+        self.medium
+    }
+
+    /// Whether the owner keeps the page where it is quickly written again (DPC: cached in DRAM).
+    /// Reclaim takes such pages last. Forgotten when the page is discarded or the store closed.
+    pub fn set_cached(&mut self, page: PageId, cached: bool) {
+        if let Some(place) = self.table.key(page).and_then(|key| self.table.find(key)) {
+            self.table[place].set(Flags::CACHED, cached);
+        }
+    }
+
+    /// Posts a write and counts it.
+    fn post(&mut self, at: Offset, bytes: &[u8], cause: Cause) -> Result<()> {
+        self.medium.write(at, bytes)?;
+        let counter = match cause {
+            Cause::Data => &mut self.traffic.data_bytes,
+            Cause::Context => &mut self.traffic.context_bytes,
+            Cause::Journal => &mut self.traffic.journal_bytes,
+            Cause::Snapshot => &mut self.traffic.snapshot_bytes,
+            Cause::Reclaim => &mut self.traffic.reclaim_bytes,
+            Cause::Fallback => &mut self.traffic.fallback_bytes,
+        };
+        *counter += bytes.len() as u64;
+        Ok(())
+    }
+
+    /// Everything posted is durable. A failure is for good, even one that says there is no room:
+    /// nobody knows what is on the medium now.
+    fn fence(&mut self) -> Result<()> {
+        let fenced = self.medium.fence();
+        fenced.map_err(|error| {
+            self.poison(&error);
+            Error::Poisoned(error.to_string())
+        })
+    }
+
+    fn poison(&mut self, why: &Error) {
+        self.poisoned.get_or_insert_with(|| why.to_string());
+    }
+
+    /// A failure after the commit was durable: the next caller is told.
+    fn poison_if(&mut self, result: Result<()>) {
+        if let Err(error) = result {
+            self.poison(&error);
+        }
+    }
+
+    /// Whether an epoch can go on; what recovery left to do is done before its first write.
+    fn ready(&mut self) -> Result<()> {
+        if let Some(why) = &self.poisoned {
+            return Err(Error::Poisoned(why.clone()));
+        }
+        if self.lost {
+            return Err(Error::Invalid("the epoch found no room: abandon it first".into()));
+        }
+        if self.slots.torn {
+            self.erase_torn()?;
+        }
+        if self.slots.unmarked {
+            self.post_mark()?;
+        }
+        Ok(())
+    }
+
+    /// What an error means for what comes next.
+    fn settle<T>(&mut self, result: Result<T>) -> Result<T> {
+        match &result {
+            Ok(_) | Err(Error::Invalid(_)) => {}
+            Err(Error::Full { .. }) => self.lost = true,
+            Err(error) => self.poison(error),
+        }
+        result
+    }
+}
+
+/// Derivative pages there may be, as the superblock has it.
+fn pool_pages(medium: &impl Medium, options: &Options) -> Result<u64> {
+    match options.pool {
+        PoolLimit::Grow => Ok(u64::MAX),
+        PoolLimit::Pages(pages) => Ok(pages),
+        PoolLimit::PerMille(share) => match medium.len() / options.geometry.page_bytes() as u64 {
+            0 => Err(Error::Invalid(
+                "a share of a medium that is empty: say how many pages".into(),
+            )),
+            pages => Ok((pages * u64::from(share)).div_ceil(1000)),
+        },
+    }
+}
+
+/// Both slots, the first of them with a snapshot of nothing, and the mark. Posted.
+fn create_slots(medium: &mut impl Medium, space: &mut Space, superblock: Superblock) -> Result<Slots> {
+    let mut snapshot = Vec::new();
+    let table = Table::new(superblock.geometry.extent_pages());
+    snapshot::encode(
+        &table,
+        Version::Checkpoint,
+        ContextMark::default(),
+        &[],
+        &mut snapshot,
+    );
+    let count = Slots::extents_for(&superblock, snapshot.len() as u64);
+    let slot = Slot {
+        first: space.claim_run(medium, count, Role::Slot)?,
+        count,
+    };
+    let spare = Slot {
+        first: space.claim_run(medium, count, Role::Slot)?,
+        count,
+    };
+    let seed = superblock.seed();
+    let switch = Switch {
+        generation: 1,
+        slot,
+        snapshot_crc: crc32c::crc32c_append(seed, &snapshot),
+        snapshot_len: snapshot.len() as u64,
+        sequence: 0,
+        epoch: 0,
+    };
+    let mut slots = Slots {
+        superblock,
+        seed,
+        switch,
+        spare: None,
+        tail: 0,
+        sequence: 0,
+        torn: false,
+        unmarked: false,
+    };
+    slots.switched(switch);
+    slots.spare = Some(spare);
+    medium.write(Slots::slot_bytes(&superblock, slot).start, &snapshot)?;
+    medium.write(superblock.switch_at(0), &[0; BLOCK])?;
+    medium.write(superblock.switch_at(1), &switch.encode(seed))?;
+    let (at, mark) = slots.mark();
+    medium.write(at, &mark)?;
+    Ok(slots)
+}
+
+impl<M: Medium> Scheme for DualPage<M> {
+    type Medium = M;
+
+    fn recover(medium: M) -> Result<(DualPage<M>, Recovered)> {
+        DualPage::recover_from(medium, None)
+    }
+
+    fn geometry(&self) -> Geometry {
+        self.slots.superblock.geometry
+    }
+
+    fn read(&self, page: PageId, first: usize, into: &mut [u8]) -> Result<()> {
+        let (key, _) = self.key(page, first, into.len())?;
+        self.read_newest(key, first, into)
+    }
+
+    fn view(&self, page: PageId, first: usize, len: usize) -> Option<&[u8]> {
+        let (key, _) = self.key(page, first, len).ok()?;
+        self.view_newest(key, first, len)
+    }
+
+    fn is_present(&self, page: PageId) -> bool {
+        self.table
+            .key(page)
+            .is_some_and(|key| self.table.entry(key).is(Flags::NEWEST))
+    }
+
+    fn diff(&self, span: Span<'_>) -> Result<LineMask> {
+        let (key, _) = self.key(span.page, span.first, span.bytes.len())?;
+        self.diff_newest(key, span.first, span.bytes)
+    }
+
+    fn write(&mut self, span: Span<'_>, lines: LineMask) -> Result<Room> {
+        let (key, held) = self.key(span.page, span.first, span.bytes.len())?;
+        if !(lines & !held).is_empty() {
+            return Err(Error::Invalid(format!(
+                "lines {lines:?} of page {}: the span has {held:?}",
+                span.page.0
+            )));
+        }
+        if lines.is_empty() {
+            return Ok(Room::Plenty);
+        }
+        let ready = self.ready();
+        let written = ready.and_then(|()| self.write_newest(key, span.first, span.bytes, lines, Cause::Data));
+        self.settle(written)
+    }
+
+    fn expect(&mut self, page: PageId) -> Result<Room> {
+        let (key, _) = self.key(page, 0, 0)?;
+        let room = self.ready().and_then(|()| self.prepare(key));
+        self.settle(room)
+    }
+
+    fn discard(&mut self, pages: Range<PageId>) -> Result<()> {
+        let ready = self.ready();
+        self.settle(ready)?;
+        self.discard_keys(self.table.keys(pages));
+        Ok(())
+    }
+
+    fn commit(&mut self, context: &[u8]) -> Result<Epoch> {
+        let epoch = self.ready().and_then(|()| self.commit_epoch(context));
+        self.settle(epoch)
+    }
+
+    fn abandon(&mut self) {
+        let forgotten = self.forget_epoch();
+        self.poison_if(forgotten);
+        self.lost = false;
+    }
+
+    fn consolidate(&mut self, pages: u64) -> Result<u64> {
+        let freed = self.ready().and_then(|()| self.reclaim(pages));
+        let freed = freed.and_then(|freed| {
+            self.pool
+                .give_back(&mut self.space, &mut self.medium)
+                .map(|()| freed)
+        });
+        self.settle(freed)
+    }
+
+    fn epoch(&self) -> Epoch {
+        self.epoch
+    }
+
+    fn traffic(&self) -> Traffic {
+        self.traffic
+    }
+
+    fn info(&self) -> Info {
+        let geometry = self.geometry();
+        Info {
+            scheme: "dual-page",
+            version: superblock::VERSION,
+            geometry,
+            epoch: self.epoch,
+            pages: self.table.pages() - self.context.len.div_ceil(geometry.page_bytes() as u64),
+            medium_bytes: self.medium.len(),
+            context_bytes: self.context.len,
+            pool: self.pool.info(),
+            traffic: self.traffic,
+        }
+    }
+
+    fn check(&self) -> Result<Vec<Damage>> {
+        self.find_damage()
+    }
+}

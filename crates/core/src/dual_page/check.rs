@@ -1,0 +1,117 @@
+//! Everything on the medium, read again and compared with what is in memory.
+//!
+//! * Superblock, switch records, snapshot, journal, mark and context are verified by their checksums,
+//!   extents and derivative pages by their owners: the same code as recovery.
+//! * The mapping found must be the one in memory.
+//! * Every page is read, so that a place the system cannot read is found. The lines of pages carry no
+//!   checksum: a flipped bit in them is not noticed.
+
+use super::DualPage;
+use super::map::{Extent, Flags, Key, Table};
+use super::recover::load;
+use crate::error::{Error, Result};
+use crate::medium::Medium;
+use crate::scheme::{Damage, Scheme};
+
+/// Damage of one kind is listed at most so many times.
+const MOST: usize = 16;
+
+impl<M: Medium> DualPage<M> {
+    pub(super) fn find_damage(&self) -> Result<Vec<Damage>> {
+        let loaded = match load(&self.medium) {
+            Ok(loaded) => loaded,
+            Err(error) => return Ok(vec![damage_of(error)?]),
+        };
+        let mut damage = Vec::new();
+        if (loaded.epoch, loaded.slots.sequence) != (self.epoch, self.slots.sequence) {
+            let why = format!("epoch {} on the medium, {} in memory", loaded.epoch, self.epoch);
+            damage.push(Damage {
+                what: "journal".into(),
+                at: loaded.slots.tail,
+                why,
+            });
+        }
+        self.compare(&loaded.table, &mut damage);
+        if let Err(error) = self.read_context() {
+            damage.push(damage_of(error)?);
+        }
+        self.read_all(&mut damage)?;
+        Ok(damage)
+    }
+
+    /// Where the checkpoint in memory is not the one on the medium.
+    fn compare(&self, found: &Table, damage: &mut Vec<Damage>) {
+        let differ = self
+            .different(found, &self.table)
+            .chain(self.different(&self.table, found));
+        for (key, physical) in differ.take(MOST) {
+            let why = format!("page {} is mapped otherwise in memory", key.0);
+            let at = self.space.offset(physical);
+            damage.push(Damage {
+                what: "page table entry".into(),
+                at,
+                why,
+            });
+        }
+    }
+
+    /// Pages of the checkpoint of `one` that are not so in `other`.
+    fn different<'a>(&'a self, one: &'a Table, other: &'a Table) -> impl Iterator<Item = (Key, u32)> + 'a {
+        let pages = self.geometry().extent_pages();
+        one.in_order().into_iter().flat_map(move |extent: &Extent| {
+            let present = extent
+                .entries
+                .iter()
+                .enumerate()
+                .filter(|(_, entry)| entry.is(Flags::CHECKPOINT));
+            present.filter_map(move |(index, entry)| {
+                let key = Key(extent.logical * pages + index as u64);
+                let twin = other.find(key).filter(|&place| {
+                    let twin = &other[place];
+                    let homes = (twin.cpbv, twin.recorded_frame()) == (entry.cpbv, entry.recorded_frame());
+                    twin.is(Flags::CHECKPOINT) && homes && other.extent(place).physical == extent.physical
+                });
+                twin.is_none().then_some((key, extent.physical))
+            })
+        })
+    }
+
+    /// Reads every page there is.
+    fn read_all(&self, damage: &mut Vec<Damage>) -> Result<()> {
+        let mut page = vec![0; self.geometry().page_bytes()];
+        for extent in self.table.in_order() {
+            let first = extent.logical * self.geometry().extent_pages();
+            for key in (first..first + extent.entries.len() as u64).map(Key) {
+                if let Err(error) = self.read_newest(key, 0, &mut page) {
+                    damage.push(damage_of(error)?);
+                    if damage.len() >= MOST {
+                        return Ok(());
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Damage as a list has it; other errors are the caller's.
+fn damage_of(error: Error) -> Result<Damage> {
+    match error {
+        Error::Damaged { what, at, why } => Ok(Damage {
+            what: what.into(),
+            at,
+            why,
+        }),
+        Error::Foreign(why) => Ok(Damage {
+            what: "superblock".into(),
+            at: 0,
+            why,
+        }),
+        Error::Io { what, at, source } => Ok(Damage {
+            what,
+            at,
+            why: source.to_string(),
+        }),
+        other => Err(other),
+    }
+}

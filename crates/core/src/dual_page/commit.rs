@@ -1,0 +1,363 @@
+//! The end of an epoch: everything written becomes the checkpoint, or is forgotten.
+//!
+//! ```text
+//! lines, context, copies home      posted
+//! fence                            they are durable
+//! one journal record               or a snapshot and, after another fence, the switch record
+//! fence                            the commit is durable
+//! mark, copies from the fall-back  posted
+//! ```
+//!
+//! * Nothing the checkpoint needs is overwritten or freed before the commit is durable.
+//! * A failure before the record is written leaves the epoch to be abandoned; after it, the commit
+//!   is durable, and a failure of what follows poisons the store for the next caller.
+//! * The cost is that of the pages touched, not of the table; a snapshot pays for the whole table
+//!   once a journal that is several times as long.
+
+use super::fault::Fault;
+use super::journal::{self, ContextMark, Stamp};
+use super::map::{Extent, Flags, Key, Life};
+use super::slots::{ERASED, Slots};
+use super::snapshot::{self, Version};
+use super::space::Role;
+use super::superblock::{Slot, Switch};
+use super::{Cause, DualPage};
+use crate::error::{Error, Result};
+use crate::geometry::LineMask;
+use crate::medium::Medium;
+use crate::scheme::{Epoch, Scheme};
+use crc32c::crc32c;
+
+impl<M: Medium> DualPage<M> {
+    /// Commits everything written, with `context`.
+    pub(super) fn commit_epoch(&mut self, context: &[u8]) -> Result<Epoch> {
+        let mark = self.write_context(context)?;
+        let home = self.replenish()?;
+        self.gather(mark, &home);
+        if let Err(error) = self.persist(self.epoch + 1, Version::Newest) {
+            self.stay(&home);
+            return Err(error);
+        }
+        self.epoch += 1;
+        self.context = mark;
+        self.free_home(&home);
+        let adopted = self.adopt();
+        self.poison_if(adopted);
+        Ok(self.epoch)
+    }
+
+    /// Writes what changed of the context to its pages.
+    fn write_context(&mut self, context: &[u8]) -> Result<ContextMark> {
+        let geometry = self.geometry();
+        let (line, page_bytes) = (geometry.line_bytes(), geometry.page_bytes());
+        if context.len() as u64 > super::context_limit(geometry) {
+            let (len, most) = (context.len(), super::context_limit(geometry));
+            return Err(Error::Invalid(format!(
+                "a context of {len} bytes: at most {most} fit"
+            )));
+        }
+        for (page, bytes) in context.chunks(page_bytes).enumerate() {
+            let key = Key(page as u64);
+            let whole = bytes.len() / line * line;
+            let mut tail = vec![0; (bytes.len() - whole).next_multiple_of(line)];
+            tail[..bytes.len() - whole].copy_from_slice(&bytes[whole..]);
+            // A page of the context is always there, so that its length can be checked.
+            let absent = !self.table.entry(key).is(Flags::NEWEST);
+            for (first, bytes) in [(0, &bytes[..whole]), (whole / line, &tail[..])] {
+                let mut lines = self.diff_newest(key, first, bytes)?;
+                if absent {
+                    lines = LineMask::run(first, bytes.len() / line);
+                }
+                if !lines.is_empty() {
+                    let _ = self.write_newest(key, first, bytes, lines, Cause::Context)?;
+                }
+            }
+        }
+        let used = context.len().div_ceil(page_bytes) as u64;
+        let had = self.context.len.div_ceil(page_bytes as u64);
+        self.discard_keys(Key(used)..Key(had.max(used)));
+        Ok(ContextMark {
+            len: context.len() as u64,
+            crc: crc32c(context),
+        })
+    }
+
+    /// Collects what the epoch changed.
+    fn gather(&mut self, context: ContextMark, home: &[Key]) {
+        self.touched.sort_unstable();
+        let DualPage {
+            change,
+            table,
+            touched,
+            fallback,
+            ..
+        } = self;
+        change.clear();
+        change.context = context;
+        home.iter().for_each(|&key| change.home.push(key));
+        for &key in touched.iter() {
+            let Some(place) = table.find(key) else { continue };
+            let entry = &table[place];
+            match entry.life() {
+                Life::Absent => {}
+                Life::Dead => change.deaths.push(key),
+                Life::Born => {
+                    let Extent {
+                        logical,
+                        physical,
+                        present,
+                        ..
+                    } = *table.extent(place);
+                    if present == 0 && change.claims.last().is_none_or(|&(last, _)| last != logical) {
+                        change.claims.push((logical, physical));
+                    }
+                    change.births.push(key);
+                }
+                Life::Present if entry.is(Flags::FALLBACK) || entry.dbv.is_empty() => {}
+                Life::Present => {
+                    if let Some(frame) = entry.frame.filter(|_| entry.is(Flags::FRESH)) {
+                        change.frames.push((key, frame));
+                    }
+                    change.flips.push((key, entry.dbv));
+                }
+            }
+        }
+        change.redo = fallback.list();
+        if self.faulty(Fault::ForgetEntry) {
+            self.change.flips.pop();
+        }
+    }
+
+    /// Makes `self.change` durable, and every line posted before. What the fall-back of the last
+    /// commit held is home after this.
+    pub(super) fn persist(&mut self, epoch: Epoch, version: Version) -> Result<()> {
+        let stamp = Stamp {
+            generation: self.slots.switch.generation,
+            sequence: self.slots.sequence + 1,
+            epoch,
+        };
+        if version == Version::Checkpoint {
+            self.change.context = self.context;
+        }
+        if self.faulty(Fault::MarkEarly) {
+            self.slots.sequence += 1;
+            self.post_mark()?;
+            self.slots.sequence -= 1;
+        }
+        let mut bytes = std::mem::take(&mut self.record);
+        let whole = journal::encode(&self.change, stamp, self.slots.seed, &mut bytes).is_some();
+        let written = match whole && self.slots.fits(bytes.len()) {
+            true => self.append(&bytes),
+            false => self.switch(stamp, version, &mut bytes),
+        };
+        self.record = bytes;
+        written?;
+        self.slots.sequence += 1;
+        let settled = self.settle_record();
+        self.poison_if(settled);
+        Ok(())
+    }
+
+    /// Appends a record to the journal.
+    fn append(&mut self, record: &[u8]) -> Result<()> {
+        self.erase_torn()?;
+        let early = self.faulty(Fault::ReuseEarly) && self.change.flips.is_empty();
+        if !early && !self.faulty(Fault::SkipDataFence) {
+            self.fence()?;
+        }
+        // Torn unless it is written whole and durable.
+        self.slots.torn = true;
+        self.post(self.slots.tail, record, Cause::Journal)?;
+        if !early && !self.faulty(Fault::SkipRecordFence) {
+            self.fence()?;
+        }
+        self.slots.torn = false;
+        self.slots.tail += record.len() as u64;
+        Ok(())
+    }
+
+    /// Writes the table, with the change in it, to the other slot and switches to it.
+    fn switch(&mut self, stamp: Stamp, version: Version, bytes: &mut Vec<u8>) -> Result<()> {
+        snapshot::encode(
+            &self.table,
+            version,
+            self.change.context,
+            &self.change.redo,
+            bytes,
+        );
+        let slot = self.slot_for(bytes.len() as u64)?;
+        self.post(self.slots.next_switch_at(), &ERASED, Cause::Snapshot)?;
+        self.post(self.slots.bytes(slot).start, bytes, Cause::Snapshot)?;
+        let switch = Switch {
+            generation: stamp.generation + 1,
+            slot,
+            snapshot_crc: crc32c::crc32c_append(self.slots.seed, bytes),
+            snapshot_len: bytes.len() as u64,
+            sequence: stamp.sequence,
+            epoch: stamp.epoch,
+        };
+        if !self.faulty(Fault::SwitchEarly) {
+            self.fence()?;
+        }
+        self.post(
+            self.slots.next_switch_at(),
+            &switch.encode(self.slots.seed),
+            Cause::Snapshot,
+        )?;
+        self.fence()?;
+        self.slots.switched(switch);
+        Ok(())
+    }
+
+    /// A slot for a snapshot of `len` bytes: the spare one, another where that does not suit, and
+    /// the spare one all the same where there is no room for another.
+    fn slot_for(&mut self, len: u64) -> Result<Slot> {
+        if let Some(slot) = self.slots.spare_suits(len) {
+            return Ok(slot);
+        }
+        let count = Slots::extents_for(&self.slots.superblock, len);
+        match self.space.claim_run(&mut self.medium, count, Role::Slot) {
+            Ok(first) => {
+                let slot = Slot { first, count };
+                if let Some(old) = self.slots.spare.replace(slot) {
+                    for extent in old.extents() {
+                        self.space.release(&mut self.medium, extent)?;
+                    }
+                }
+                Ok(slot)
+            }
+            Err(full @ Error::Full { .. }) => self.slots.spare_holds(len).ok_or(full),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// After a record is durable: the mark follows, and the last commit's fall-back buffer is free.
+    fn settle_record(&mut self) -> Result<()> {
+        self.post_mark()?;
+        for extent in std::mem::take(&mut self.fallback.retired) {
+            self.space.release(&mut self.medium, extent)?;
+        }
+        Ok(())
+    }
+
+    /// Posts the mark of the last durable record.
+    pub(super) fn post_mark(&mut self) -> Result<()> {
+        let (at, mark) = self.slots.mark();
+        self.slots.unmarked = true;
+        self.post(at, &mark, Cause::Journal)?;
+        self.slots.unmarked = false;
+        Ok(())
+    }
+
+    /// Posts what makes a torn record at the tail invalid for good.
+    pub(super) fn erase_torn(&mut self) -> Result<()> {
+        if self.slots.torn && self.slots.fits(ERASED.len()) && !self.faulty(Fault::LeaveTorn) {
+            self.post(self.slots.tail, &ERASED, Cause::Journal)?;
+        }
+        self.slots.torn = false;
+        Ok(())
+    }
+
+    /// The commit is durable: its bits flip, what it no longer needs is free.
+    fn adopt(&mut self) -> Result<()> {
+        self.exhausted = false;
+        self.finish_redo()?;
+        let touched = std::mem::take(&mut self.touched);
+        let mut emptied = std::mem::take(&mut self.claimed);
+        for &key in &touched {
+            let Some(place) = self.table.find(key) else {
+                continue;
+            };
+            match self.table[place].life() {
+                Life::Absent => {}
+                Life::Born => self.table.set_in_checkpoint(place, true),
+                Life::Present => {
+                    let entry = &mut self.table[place];
+                    let recorded = !entry.dbv.is_empty();
+                    entry.commit();
+                    entry.set(Flags::FRESH, entry.is(Flags::FRESH) && !recorded);
+                }
+                Life::Dead => {
+                    self.table.set_in_checkpoint(place, false);
+                    let frame = self.table[place].come_home();
+                    frame
+                        .into_iter()
+                        .for_each(|frame| self.pool.free(frame, &self.space));
+                    let logical = self.table.logical(key);
+                    if emptied.last() != Some(&logical) {
+                        emptied.push(logical);
+                    }
+                }
+            }
+            self.table[place].set(Flags::TOUCHED, false);
+        }
+        self.touched = touched;
+        self.touched.clear();
+        self.release_empty(emptied)?;
+        self.pool.give_back(&mut self.space, &mut self.medium)
+    }
+
+    /// Copies the fall-back's lines home. The last record names them until the next one is durable.
+    pub(super) fn finish_redo(&mut self) -> Result<()> {
+        let line = self.geometry().line_bytes();
+        for (key, redo) in self.fallback.list() {
+            let Some(place) = self.table.find(key) else {
+                continue;
+            };
+            let base = self.table.base(place);
+            for (from, run) in redo.runs(LineMask::ALL, line) {
+                self.copy(from, self.at(base, run.start), run.len() * line, Cause::Fallback)?;
+            }
+            let entry = &mut self.table[place];
+            entry.set(Flags::FALLBACK, false);
+            entry.dbv = LineMask::NONE;
+        }
+        self.fallback.retire();
+        if self.faulty(Fault::FreeBufferEarly) {
+            for extent in std::mem::take(&mut self.fallback.retired) {
+                self.space.release(&mut self.medium, extent)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives back those of the extents that no version needs.
+    fn release_empty(&mut self, mut logical: Vec<u64>) -> Result<()> {
+        for logical in logical.drain(..) {
+            if let Some(extent) = self.table.remove_empty(logical) {
+                self.space.release(&mut self.medium, extent)?;
+            }
+        }
+        self.claimed = logical;
+        Ok(())
+    }
+
+    /// Forgets everything written since the last commit.
+    pub(super) fn forget_epoch(&mut self) -> Result<()> {
+        self.exhausted = false;
+        let touched = std::mem::take(&mut self.touched);
+        for &key in &touched {
+            let Some(place) = self.table.find(key) else {
+                continue;
+            };
+            let entry = &mut self.table[place];
+            entry.set(Flags::NEWEST, entry.is(Flags::CHECKPOINT));
+            entry.dbv = LineMask::NONE;
+            entry.set(Flags::FALLBACK, false);
+            entry.set(Flags::TOUCHED, false);
+            if entry.is(Flags::FRESH) {
+                let frame = entry.come_home();
+                frame
+                    .into_iter()
+                    .for_each(|frame| self.pool.free(frame, &self.space));
+            }
+        }
+        self.touched = touched;
+        self.touched.clear();
+        for extent in self.fallback.abandon() {
+            self.space.release(&mut self.medium, extent)?;
+        }
+        let claimed = std::mem::take(&mut self.claimed);
+        self.release_empty(claimed)
+    }
+}

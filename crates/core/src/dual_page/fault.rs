@@ -1,0 +1,47 @@
+//! Mistakes made on purpose, to show that the crash explorer finds them. None of this is compiled
+//! in but for tests: without the `faults` feature no fault can be planted.
+
+use super::DualPage;
+
+/// A mistake in the scheme.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum Fault {
+    /// A record is written without a fence after the lines it speaks of.
+    SkipDataFence,
+    /// A commit is reported durable without a fence after its record.
+    SkipRecordFence,
+    /// The switch record is written before the snapshot is durable.
+    SwitchEarly,
+    /// A reclaimed derivative page is used again before the record that frees it is durable.
+    ReuseEarly,
+    /// A commit leaves one page out of its record.
+    ForgetEntry,
+    /// A line is written over its checkpoint.
+    WriteInPlace,
+    /// The first write of a page leaves what was in its base before.
+    NoZeroFill,
+    /// A page's derivative page is freed when the page is discarded, not when that is durable.
+    FreeAtDiscard,
+    /// Recovery does not copy the fall-back's lines home.
+    ForgetRedo,
+    /// The fall-back's extents are used again before the lines are home for sure.
+    FreeBufferEarly,
+    /// A torn record is left as it is, for the next one to complete by chance.
+    LeaveTorn,
+    /// The mark runs ahead of the record it speaks of.
+    MarkEarly,
+}
+
+impl<M> DualPage<M> {
+    /// Whether `fault` was planted.
+    pub(super) fn faulty(&self, fault: Fault) -> bool {
+        cfg!(any(test, feature = "faults")) && self.fault == Some(fault)
+    }
+
+    /// Makes this mistake from now on.
+    #[cfg(any(test, feature = "faults"))]
+    pub fn plant(&mut self, fault: Fault) {
+        self.fault = Some(fault);
+    }
+}

@@ -1,0 +1,424 @@
+//! Reading, comparing and writing lines: the mapping at work (DPC figure 8).
+//!
+//! * A read goes to `CPBV xor DBV`, a write to `not CPBV`.
+//! * The first write of a page that is in no checkpoint goes straight to its base, and makes every
+//!   other line of the page zero there.
+//! * A page enters the dirty list once an epoch, so that a commit costs what was written.
+
+use super::fault::Fault;
+use super::map::{Entry, Flags, HOT, Key, Life, Place};
+use super::space::Role;
+use super::{Cause, DualPage};
+use crate::error::{Error, Result};
+use crate::geometry::{LINES_PER_PAGE, LineMask, PageId};
+use crate::medium::{Medium, Offset};
+use crate::scheme::{Room, Scheme};
+use std::ops::Range;
+
+impl<M: Medium> DualPage<M> {
+    /// The key of a page and of lines in it.
+    pub(super) fn key(&self, page: PageId, first: usize, len: usize) -> Result<(Key, LineMask)> {
+        let line = self.geometry().line_bytes();
+        let count = len / line;
+        if !len.is_multiple_of(line) || first + count > LINES_PER_PAGE {
+            return Err(Error::Invalid(format!(
+                "{len} bytes from line {first} of page {}: expected whole {line}-byte lines of one page",
+                page.0
+            )));
+        }
+        let key = self.table.key(page).ok_or_else(|| {
+            Error::Invalid(format!(
+                "page {} lies past the end of the page space, {}",
+                page.0,
+                super::page_limit(self.geometry())
+            ))
+        })?;
+        Ok((key, LineMask::run(first, count)))
+    }
+
+    /// Where a line of page `number` of the medium lies.
+    pub(super) fn at(&self, number: u64, line: usize) -> Offset {
+        number * self.geometry().page_bytes() as u64 + (line * self.geometry().line_bytes()) as u64
+    }
+
+    /// Visits the newest version of `lines`, in runs that lie together on the medium.
+    fn newest_runs(
+        &self,
+        key: Key,
+        place: Place,
+        lines: LineMask,
+        mut visit: impl FnMut(Offset, Range<usize>) -> Result<()>,
+    ) -> Result<()> {
+        let entry = &self.table[place];
+        let mut base = lines;
+        if entry.is(Flags::FALLBACK) {
+            if let Some(redo) = self.fallback.pages.get(&key) {
+                redo.runs(lines, self.geometry().line_bytes())
+                    .into_iter()
+                    .try_for_each(|(at, run)| visit(at, run))?;
+                base = lines & !redo.lines;
+            }
+        } else if let Some(frame) = entry.frame {
+            let derivative = lines & entry.newest();
+            derivative
+                .runs()
+                .try_for_each(|run| visit(self.at(frame.number(), run.start), run))?;
+            base = lines & !derivative;
+        }
+        base.runs()
+            .try_for_each(|run| visit(self.at(self.table.base(place), run.start), run))
+    }
+
+    /// Fills `into` with the newest version of the lines from `first` on.
+    pub(super) fn read_newest(&self, key: Key, first: usize, into: &mut [u8]) -> Result<()> {
+        let line = self.geometry().line_bytes();
+        let Some(place) = self
+            .table
+            .find(key)
+            .filter(|&place| self.table[place].is(Flags::NEWEST))
+        else {
+            into.fill(0);
+            return Ok(());
+        };
+        let lines = LineMask::run(first, into.len() / line);
+        self.newest_runs(key, place, lines, |at, run| {
+            self.medium.read(
+                at,
+                &mut into[(run.start - first) * line..(run.end - first) * line],
+            )
+        })
+    }
+
+    /// The newest version in place, where it lies in one home.
+    pub(super) fn view_newest(&self, key: Key, first: usize, len: usize) -> Option<&[u8]> {
+        let place = self
+            .table
+            .find(key)
+            .filter(|&place| self.table[place].is(Flags::NEWEST))?;
+        let lines = LineMask::run(first, len / self.geometry().line_bytes());
+        let number = self.single_home(place, lines)?;
+        self.medium.view(self.at(number, first), len)
+    }
+
+    /// The page of the medium that holds the newest version of all of `lines`, if one does.
+    fn single_home(&self, place: Place, lines: LineMask) -> Option<u64> {
+        let entry = &self.table[place];
+        let derivative = lines & entry.newest();
+        match entry.frame {
+            _ if entry.is(Flags::FALLBACK) => None,
+            _ if derivative.is_empty() => Some(self.table.base(place)),
+            Some(frame) if derivative == lines => Some(frame.number()),
+            _ => None,
+        }
+    }
+
+    /// The lines of `bytes`, from line `first` on, that differ from the newest version.
+    pub(super) fn diff_newest(&self, key: Key, first: usize, bytes: &[u8]) -> Result<LineMask> {
+        let line = self.geometry().line_bytes();
+        if bytes.is_empty() {
+            return Ok(LineMask::NONE);
+        }
+        let Some(place) = self
+            .table
+            .find(key)
+            .filter(|&place| self.table[place].is(Flags::NEWEST))
+        else {
+            return Ok(LineMask(nonzero_lines(bytes, line) << first));
+        };
+        if let Some(differ) = self.diff_views(place, first, bytes) {
+            return Ok(differ);
+        }
+        let mut scratch = self.scratch.borrow_mut();
+        scratch.clear();
+        let old = scratch.append(bytes.len());
+        self.read_newest(key, first, old)?;
+        Ok(LineMask(differing_lines(old, bytes, line) << first))
+    }
+
+    /// As [`DualPage::diff_newest`], on the medium's own memory where it is memory.
+    fn diff_views(&self, place: Place, first: usize, bytes: &[u8]) -> Option<LineMask> {
+        let entry = &self.table[place];
+        let line = self.geometry().line_bytes();
+        let lines = LineMask::run(first, bytes.len() / line);
+        if let Some(number) = self.single_home(place, lines) {
+            let old = self.medium.view(self.at(number, first), bytes.len())?;
+            return Some(LineMask(differing_lines(old, bytes, line) << first));
+        }
+        if entry.is(Flags::FALLBACK) {
+            return None;
+        }
+        let base = self
+            .medium
+            .view(self.at(self.table.base(place), first), bytes.len())?;
+        let derivative = self
+            .medium
+            .view(self.at(entry.frame?.number(), first), bytes.len())?;
+        let (in_base, in_derivative) = (
+            differing_lines(base, bytes, line) << first,
+            differing_lines(derivative, bytes, line) << first,
+        );
+        let newest = entry.newest().0;
+        Some(LineMask(in_base & !newest | in_derivative & newest))
+    }
+
+    /// Newer versions of `lines`; `bytes` begins at line `first`.
+    pub(super) fn write_newest(
+        &mut self,
+        key: Key,
+        first: usize,
+        bytes: &[u8],
+        lines: LineMask,
+        cause: Cause,
+    ) -> Result<Room> {
+        let place = match self.table.find(key) {
+            Some(place) => place,
+            None => self.claim_base(key)?,
+        };
+        match self.table[place].life() {
+            Life::Absent => self.write_birth(key, place, first, bytes, lines, cause),
+            Life::Born => {
+                self.write_runs(self.table.base(place), first, bytes, lines, cause)?;
+                Ok(Room::Plenty)
+            }
+            Life::Present => self.write_other_home(key, place, first, bytes, lines, cause),
+            Life::Dead => self.write_rebirth(key, place, first, bytes, lines, cause),
+        }
+    }
+
+    /// An extent for the base page of `key` and its neighbours.
+    fn claim_base(&mut self, key: Key) -> Result<Place> {
+        let (extent, virgin) = self.space.claim(&mut self.medium, Role::Base)?;
+        let logical = self.table.logical(key);
+        self.table.insert(logical, extent, virgin);
+        self.claimed.push(logical);
+        self.table
+            .find(key)
+            .ok_or_else(|| Error::Invalid(format!("logical extent {logical} was not claimed")))
+    }
+
+    /// The first write of a page that no checkpoint has: straight to its base, all other lines zero.
+    fn write_birth(
+        &mut self,
+        key: Key,
+        place: Place,
+        first: usize,
+        bytes: &[u8],
+        lines: LineMask,
+        cause: Cause,
+    ) -> Result<Room> {
+        let base = self.table.base(place);
+        let virgin = self.table[place].is(Flags::VIRGIN) || self.faulty(Fault::NoZeroFill);
+        self.table[place].set(Flags::VIRGIN, false);
+        self.write_runs(base, first, bytes, lines, cause)?;
+        if !virgin && lines != LineMask::ALL {
+            self.zero_lines(base, !lines, cause)?;
+        }
+        self.table[place].set(Flags::NEWEST, true);
+        self.touch(key, place);
+        Ok(Room::Plenty)
+    }
+
+    /// Makes `lines` of page `number` of the medium zero, those that are not.
+    fn zero_lines(&mut self, number: u64, lines: LineMask, cause: Cause) -> Result<()> {
+        let page_bytes = self.geometry().page_bytes();
+        let mut scratch = std::mem::take(&mut self.scratch);
+        let buffer = scratch.get_mut();
+        buffer.clear();
+        let page = buffer.append(page_bytes);
+        let mut zeroed = self.medium.read(self.at(number, 0), page);
+        if zeroed.is_ok() {
+            let dirty = lines & LineMask(nonzero_lines(page, self.geometry().line_bytes()));
+            page.fill(0);
+            zeroed = self.write_runs(number, 0, page, dirty, cause);
+        }
+        self.scratch = scratch;
+        zeroed
+    }
+
+    /// A page that was discarded in this epoch comes back: both versions exist, and differ in all lines.
+    fn write_rebirth(
+        &mut self,
+        key: Key,
+        place: Place,
+        first: usize,
+        bytes: &[u8],
+        lines: LineMask,
+        cause: Cause,
+    ) -> Result<Room> {
+        let line = self.geometry().line_bytes();
+        let mut whole = vec![0; self.geometry().page_bytes()];
+        for run in lines.runs() {
+            let from = &bytes[(run.start - first) * line..(run.end - first) * line];
+            whole[run.start * line..run.end * line].copy_from_slice(from);
+        }
+        let room = self.write_other_home(key, place, 0, &whole, LineMask::ALL, cause)?;
+        self.table[place].set(Flags::NEWEST, true);
+        Ok(room)
+    }
+
+    /// A page of the checkpoint: each line goes to the home that does not hold its checkpoint.
+    fn write_other_home(
+        &mut self,
+        key: Key,
+        place: Place,
+        first: usize,
+        bytes: &[u8],
+        lines: LineMask,
+        cause: Cause,
+    ) -> Result<Room> {
+        let entry = self.table[place];
+        let target = if self.faulty(Fault::WriteInPlace) {
+            entry.cpbv
+        } else {
+            entry.target()
+        };
+        let frame = match entry.frame {
+            _ if entry.is(Flags::FALLBACK) => None,
+            None if !(lines & target).is_empty() => self.allocate(key, place)?,
+            frame => frame,
+        };
+        match frame {
+            Some(frame) => self.write_runs(frame.number(), first, bytes, lines & target, cause)?,
+            None if (lines & target).is_empty() => {}
+            None => return self.write_fallback(key, place, first, bytes, lines),
+        }
+        self.write_runs(self.table.base(place), first, bytes, lines & !target, cause)?;
+        self.mark_dirty(key, place, lines);
+        Ok(Room::Plenty)
+    }
+
+    /// No derivative page: the lines go to the fall-back buffer.
+    fn write_fallback(
+        &mut self,
+        key: Key,
+        place: Place,
+        first: usize,
+        bytes: &[u8],
+        lines: LineMask,
+    ) -> Result<Room> {
+        let geometry = self.geometry();
+        let line = geometry.line_bytes();
+        self.fallback
+            .reserve(key, lines, geometry, &mut self.space, &mut self.medium)?;
+        self.table[place].set(Flags::FALLBACK, true);
+        let runs = self
+            .fallback
+            .pages
+            .get(&key)
+            .map(|redo| redo.runs(lines, line))
+            .unwrap_or_default();
+        for (at, run) in runs {
+            self.post(
+                at,
+                &bytes[(run.start - first) * line..(run.end - first) * line],
+                Cause::Fallback,
+            )?;
+        }
+        self.mark_dirty(key, place, lines);
+        Ok(Room::Commit)
+    }
+
+    /// The lines are written: they are in no checkpoint yet.
+    fn mark_dirty(&mut self, key: Key, place: Place, lines: LineMask) {
+        let entry = &mut self.table[place];
+        entry.dbv = entry.dbv | lines;
+        entry.heat = HOT;
+        self.touch(key, place);
+    }
+
+    /// The page has something to look at when the epoch ends.
+    pub(super) fn touch(&mut self, key: Key, place: Place) {
+        let entry: &mut Entry = &mut self.table[place];
+        if !entry.is(Flags::TOUCHED) {
+            entry.set(Flags::TOUCHED, true);
+            self.touched.push(key);
+        }
+    }
+
+    /// Writes `lines` to page `number` of the medium; `bytes` begins at line `first`.
+    pub(super) fn write_runs(
+        &mut self,
+        number: u64,
+        first: usize,
+        bytes: &[u8],
+        lines: LineMask,
+        cause: Cause,
+    ) -> Result<()> {
+        let line = self.geometry().line_bytes();
+        lines.runs().try_for_each(|run| {
+            let from = &bytes[(run.start - first) * line..(run.end - first) * line];
+            self.post(self.at(number, run.start), from, cause)
+        })
+    }
+
+    /// The pages hold nothing from the next commit on.
+    pub(super) fn discard_keys(&mut self, keys: Range<Key>) {
+        for (key, place) in self.table.places(keys) {
+            let entry = &mut self.table[place];
+            if !entry.is(Flags::NEWEST) {
+                continue;
+            }
+            entry.set(Flags::NEWEST, false);
+            entry.dbv = LineMask::NONE;
+            if entry.is(Flags::FALLBACK) {
+                entry.set(Flags::FALLBACK, false);
+                self.fallback.pages.remove(&key);
+            }
+            if self.faulty(Fault::FreeAtDiscard) {
+                let frame = self.table[place].frame.take();
+                frame
+                    .into_iter()
+                    .for_each(|frame| self.pool.free(frame, &self.space));
+            }
+            self.touch(key, place);
+        }
+    }
+}
+
+/// Bit `k` is set where line `k` of the two differs.
+fn differing_lines(old: &[u8], new: &[u8], line_bytes: usize) -> u64 {
+    if old == new {
+        return 0;
+    }
+    if line_bytes == 64 {
+        // A length the compiler knows: each line is compared in a few vector registers.
+        let (old, new) = (old.as_chunks::<64>().0, new.as_chunks::<64>().0);
+        return old
+            .iter()
+            .zip(new)
+            .enumerate()
+            .fold(0, |mask, (k, (a, b))| mask | u64::from(a != b) << k);
+    }
+    let lines = old.chunks_exact(line_bytes).zip(new.chunks_exact(line_bytes));
+    lines
+        .enumerate()
+        .fold(0, |mask, (k, (a, b))| mask | u64::from(a != b) << k)
+}
+
+/// Bit `k` is set where line `k` holds anything but zeros.
+fn nonzero_lines(bytes: &[u8], line_bytes: usize) -> u64 {
+    let zero = |line: &[u8]| line.as_chunks::<64>().0.iter().all(|chunk| *chunk == [0; 64]);
+    let lines = bytes.chunks_exact(line_bytes).enumerate();
+    lines.fold(0, |mask, (k, line)| mask | u64::from(!zero(line)) << k)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_that_differ_are_found() {
+        for line in [64, 4096] {
+            let old = vec![7; 64 * line];
+            let mut new = old.clone();
+            assert_eq!(differing_lines(&old, &new, line), 0);
+            for k in [0, 5, 63] {
+                new[k * line + k] = 8;
+            }
+            assert_eq!(differing_lines(&old, &new, line), 1 << 63 | 1 << 5 | 1);
+            new.fill(0);
+            new[9 * line + line - 1] = 1;
+            assert_eq!(nonzero_lines(&new, line), 1 << 9);
+        }
+    }
+}

@@ -1,0 +1,188 @@
+//! Derivative pages handed out and taken back (DPC 4.4): allocation, reclaim, consolidation.
+//!
+//! * A clean page's derivative lines are copied home, a fence, a record that says so, a fence: only
+//!   then is its derivative page free. The base lines overwritten by the copy hold no version.
+//! * A limited pool is replenished by every commit for what the next epoch may want, in the commit's
+//!   own record and fences, so that an allocation rarely has to wait for a reclaim.
+//! * When neither a free nor a clean page is left the allocation fails, and lines go to the fall-back.
+
+use super::map::{Flags, Frame, Key, Life, Place};
+use super::snapshot::Version;
+use super::{Cause, DualPage};
+use crate::error::{Error, Result};
+use crate::medium::Medium;
+use crate::scheme::{Room, Scheme};
+
+/// Pages reclaimed at once at least, when an allocation has to wait for it.
+const BATCH: u64 = 64;
+
+impl<M: Medium> DualPage<M> {
+    /// A derivative page for a page that has none; `None` is an allocation failure.
+    pub(super) fn allocate(&mut self, key: Key, place: Place) -> Result<Option<Frame>> {
+        if self.exhausted {
+            return Ok(None);
+        }
+        let frame = match self.take_or_grow(key)? {
+            Some(frame) => Some(frame),
+            None => {
+                self.reclaim(BATCH.max(self.pool.info().pages / 8))?;
+                self.pool.take(key)
+            }
+        };
+        match frame {
+            Some(_) => {
+                self.table[place].frame = frame;
+                self.table[place].set(Flags::FRESH, true);
+            }
+            None => {
+                self.pool.failures += 1;
+                self.exhausted = true;
+            }
+        }
+        Ok(frame)
+    }
+
+    /// A derivative page that is free, or can be had by growing the pool.
+    fn take_or_grow(&mut self, key: Key) -> Result<Option<Frame>> {
+        if let Some(frame) = self.pool.take(key) {
+            return Ok(Some(frame));
+        }
+        if self.pool.may_grow() {
+            match self.space.claim(&mut self.medium, self.pool.next_role()) {
+                Ok((extent, _)) => self.pool.add(extent),
+                Err(Error::Full { .. }) => return Ok(None),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(self.pool.take(key))
+    }
+
+    /// Makes a derivative page ready for a page that will be written (DPC 4.4.3).
+    pub(super) fn prepare(&mut self, key: Key) -> Result<Room> {
+        let Some(place) = self.table.find(key) else {
+            return Ok(Room::Plenty);
+        };
+        let entry = self.table[place];
+        if entry.life() == Life::Present && entry.frame.is_none() && !entry.is(Flags::FALLBACK) {
+            return Ok(self.allocate(key, place)?.map_or(Room::Commit, |_| Room::Plenty));
+        }
+        Ok(Room::Plenty)
+    }
+
+    /// Frees up to `wanted` derivative pages of clean pages, with a record of its own.
+    pub(super) fn reclaim(&mut self, wanted: u64) -> Result<u64> {
+        let keys = self.bring_home(wanted)?;
+        if keys.is_empty() {
+            return Ok(0);
+        }
+        self.change.clear();
+        keys.iter().for_each(|&key| self.change.home.push(key));
+        match self.persist(self.epoch, Version::Checkpoint) {
+            Ok(()) => {
+                self.free_home(&keys);
+                Ok(keys.len() as u64)
+            }
+            Err(Error::Full { .. }) => {
+                self.stay(&keys);
+                Ok(0)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Picks clean pages and posts copies of their derivative lines to their bases. They are flagged
+    /// as on their way home until [`DualPage::free_home`] or [`DualPage::stay`].
+    pub(super) fn bring_home(&mut self, wanted: u64) -> Result<Vec<Key>> {
+        let mut keys = self.pool.victims(wanted, &mut self.table);
+        keys.sort_unstable();
+        let mut home = Vec::with_capacity(keys.len());
+        for key in keys {
+            let Some(place) = self.table.find(key) else {
+                continue;
+            };
+            if self.table[place].is(Flags::FRESH) {
+                // Made ready and never written: nobody else knows of it.
+                let frame = self.table[place].come_home();
+                frame
+                    .into_iter()
+                    .for_each(|frame| self.pool.free(frame, &self.space));
+                continue;
+            }
+            match self.copy_home(place) {
+                Ok(()) => {
+                    self.table[place].set(Flags::HOMEBOUND, true);
+                    home.push(key);
+                }
+                Err(Error::Full { .. }) => break,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(home)
+    }
+
+    /// Posts a copy of the page's derivative lines to its base.
+    fn copy_home(&mut self, place: Place) -> Result<()> {
+        let (cpbv, base) = (self.table[place].cpbv, self.table.base(place));
+        let Some(frame) = self.table[place].frame else {
+            return Ok(());
+        };
+        for run in cpbv.runs() {
+            let len = run.len() * self.geometry().line_bytes();
+            self.copy(
+                self.at(frame.number(), run.start),
+                self.at(base, run.start),
+                len,
+                Cause::Reclaim,
+            )?;
+        }
+        Ok(())
+    }
+
+    /// Posts a copy of `len` bytes from one place of the medium to another.
+    pub(super) fn copy(&mut self, from: u64, to: u64, len: usize, cause: Cause) -> Result<()> {
+        let mut scratch = std::mem::take(&mut self.scratch);
+        let buffer = scratch.get_mut();
+        buffer.clear();
+        let bytes = buffer.append(len);
+        let copied = self
+            .medium
+            .read(from, bytes)
+            .and_then(|()| self.post(to, bytes, cause));
+        self.scratch = scratch;
+        copied
+    }
+
+    /// The record is durable: the pages have one home, their derivative pages are free.
+    pub(super) fn free_home(&mut self, keys: &[Key]) {
+        for &key in keys {
+            let Some(place) = self.table.find(key) else {
+                continue;
+            };
+            self.table[place].set(Flags::HOMEBOUND, false);
+            if let Some(frame) = self.table[place].come_home() {
+                self.pool.free(frame, &self.space);
+                self.pool.reclaimed += 1;
+            }
+        }
+        self.exhausted &= keys.is_empty();
+    }
+
+    /// The record did not come about: the pages stay as they were.
+    pub(super) fn stay(&mut self, keys: &[Key]) {
+        for &key in keys {
+            if let Some(place) = self.table.find(key) {
+                self.table[place].set(Flags::HOMEBOUND, false);
+            }
+        }
+    }
+
+    /// Before a commit: clean pages to bring home in its record, so that a limited pool has as many
+    /// free as the last epoch took.
+    pub(super) fn replenish(&mut self) -> Result<Vec<Key>> {
+        let wanted = std::mem::take(&mut self.pool.demand).saturating_sub(self.pool.room());
+        match self.pool.is_limited() && wanted > 0 {
+            true => self.bring_home(wanted),
+            false => Ok(Vec::new()),
+        }
+    }
+}

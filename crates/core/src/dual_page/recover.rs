@@ -1,0 +1,492 @@
+//! The checkpoint, found again from the bytes alone.
+//!
+//! ```text
+//! superblock -> switch records -> the valid slot: snapshot, then records one after the other -> mark
+//!            -> who has which extent -> context -> the fall-back's lines copied home
+//! ```
+//!
+//! * Nothing is believed: every checksum is verified, every extent and derivative page must lie inside
+//!   the medium and belong to one alone, and no length is trusted before it is compared with what is there.
+//! * A torn record at the end is what a crash leaves, and is not there. A bad record before a good one,
+//!   or a journal that ends before the mark says, is damage.
+//! * Nothing is written unless all is well; then only lines of the fall-back are, and doing it twice
+//!   does no harm.
+
+use super::DualPage;
+use super::fault::Fault;
+use super::journal::{self, Change, ContextMark, Redo};
+use super::map::{Entry, Extent, Flags, Key, Life, MAX_EXTENTS, Place, Table};
+use super::pool::Pool;
+use super::slots::Slots;
+use super::snapshot;
+use super::space::{Role, Space};
+use super::superblock::{BLOCK, Slot, Superblock, Switch, read_mark};
+use crate::error::{Error, Result};
+use crate::medium::{Medium, Offset};
+use crate::scheme::{Epoch, Recovered, Scheme};
+use crc32c::{crc32c, crc32c_append};
+use std::borrow::Cow;
+
+/// What the medium says, verified.
+pub(super) struct Loaded {
+    pub(super) slots: Slots,
+    pub(super) table: Table,
+    pub(super) space: Space,
+    pub(super) pool: Pool,
+    pub(super) context: ContextMark,
+    /// What the last record leaves in the fall-back, and the extents that hold it.
+    pub(super) redo: Vec<(Key, Redo)>,
+    pub(super) redo_extents: Vec<u32>,
+    pub(super) epoch: Epoch,
+}
+
+fn damaged(what: &'static str, at: Offset, why: impl Into<String>) -> Error {
+    Error::Damaged {
+        what,
+        at,
+        why: why.into(),
+    }
+}
+
+/// Reads all there is but pages.
+pub(super) fn load(medium: &impl Medium) -> Result<Loaded> {
+    let superblock = read_superblock(medium)?;
+    let seed = superblock.seed();
+    let geometry = superblock.geometry;
+    let mut space = Space::new(geometry, medium.len());
+    let (switch, other) = read_switches(medium, &superblock)?;
+    let at = superblock.switch_at(switch.generation);
+    for extent in switch.slot.extents() {
+        if !space.occupy(extent.into(), Role::Slot) {
+            let why = format!("slot extent {extent}, the medium has {} extents", space.extents());
+            return Err(damaged("switch record", at, why));
+        }
+    }
+    let mut replay = Replay {
+        superblock,
+        switch,
+        space,
+        ..read_snapshot(medium, &superblock, &switch)?
+    };
+    replay.occupy_bases()?;
+    let tail = replay.run(medium)?;
+    replay.check_mark(medium)?;
+    let Replay {
+        mut space,
+        table,
+        context,
+        redo,
+        sequence,
+        epoch,
+        ..
+    } = replay;
+    let redo_extents = find_redo(&superblock, &table, &redo, &mut space)?;
+    let pool = find_pool(&superblock, &table, &mut space)?;
+    let spare = other.filter(|slot| {
+        slot.extents()
+            .all(|extent| space.role(extent.into()) == Some(Role::Free))
+    });
+    for extent in spare.iter().flat_map(|slot| slot.extents()) {
+        space.occupy(extent.into(), Role::Slot);
+    }
+    let mark = read_mark(read_array(medium, superblock.mark_at())?, seed);
+    let unmarked = mark != Some(sequence);
+    let slots = Slots {
+        superblock,
+        seed,
+        switch,
+        spare,
+        tail,
+        sequence,
+        torn: true,
+        unmarked,
+    };
+    Ok(Loaded {
+        slots,
+        table,
+        space,
+        pool,
+        context,
+        redo,
+        redo_extents,
+        epoch,
+    })
+}
+
+fn read_array<const N: usize>(medium: &impl Medium, at: Offset) -> Result<[u8; N]> {
+    let mut bytes = [0; N];
+    medium.read(at, &mut bytes)?;
+    Ok(bytes)
+}
+
+fn read_superblock(medium: &impl Medium) -> Result<Superblock> {
+    if medium.len() < BLOCK as u64 {
+        return Err(Error::Foreign(format!(
+            "{} bytes are too few for a superblock",
+            medium.len()
+        )));
+    }
+    let superblock = Superblock::decode(&read_array(medium, 0)?)?;
+    let extent = superblock.geometry.extent_bytes() as u64;
+    if medium.len() < extent {
+        let why = format!("{} bytes are left of the first extent of {extent}", medium.len());
+        return Err(damaged("medium", medium.len(), why));
+    }
+    Ok(superblock)
+}
+
+/// The valid switch record, and the slot of the other if there is one.
+fn read_switches(medium: &impl Medium, superblock: &Superblock) -> Result<(Switch, Option<Slot>)> {
+    let seed = superblock.seed();
+    let mut found = Vec::new();
+    for index in 0..2 {
+        let record = Switch::decode(&read_array(medium, superblock.switch_at(index))?, seed);
+        found.extend(record.filter(|switch| switch.generation % 2 == index));
+    }
+    found.sort_unstable_by_key(|switch| switch.generation);
+    let Some(switch) = found.pop() else {
+        return Err(damaged(
+            "switch record",
+            superblock.switch_at(0),
+            "neither of the two is valid",
+        ));
+    };
+    let end = Slots::slot_bytes(superblock, switch.slot).end;
+    let len = end - Slots::slot_bytes(superblock, switch.slot).start;
+    if end > medium.len() || switch.snapshot_len > len {
+        let why = format!(
+            "a slot that ends at byte {end} of {}, with a snapshot of {} bytes",
+            medium.len(),
+            switch.snapshot_len
+        );
+        return Err(damaged(
+            "switch record",
+            superblock.switch_at(switch.generation),
+            why,
+        ));
+    }
+    Ok((switch, found.pop().map(|other| other.slot)))
+}
+
+/// Bytes of the medium, in place where it is memory.
+fn bytes(medium: &impl Medium, at: Offset, len: usize) -> Result<Cow<'_, [u8]>> {
+    if let Some(view) = medium.view(at, len) {
+        return Ok(Cow::Borrowed(view));
+    }
+    let mut bytes = vec![0; len];
+    medium.read(at, &mut bytes)?;
+    Ok(Cow::Owned(bytes))
+}
+
+fn read_snapshot(medium: &impl Medium, superblock: &Superblock, switch: &Switch) -> Result<Replay> {
+    let at = Slots::slot_bytes(superblock, switch.slot).start;
+    let bytes = bytes(medium, at, switch.snapshot_len as usize)?;
+    let crc = crc32c_append(superblock.seed(), &bytes);
+    if crc != switch.snapshot_crc {
+        let why = format!(
+            "checksum {crc:08x}, its switch record says {:08x}",
+            switch.snapshot_crc
+        );
+        return Err(damaged("snapshot", at, why));
+    }
+    let space = Space::new(superblock.geometry, medium.len());
+    let Some((table, rest)) = snapshot::decode(&bytes, superblock.geometry.extent_pages(), space.extents())
+    else {
+        return Err(damaged(
+            "snapshot",
+            at,
+            "its checksum is right, but it makes no sense",
+        ));
+    };
+    Ok(Replay {
+        superblock: *superblock,
+        switch: *switch,
+        space,
+        table,
+        context: rest.context,
+        redo: rest.redo,
+        sequence: switch.sequence,
+        epoch: switch.epoch,
+    })
+}
+
+/// The mapping while records are applied to it.
+struct Replay {
+    superblock: Superblock,
+    switch: Switch,
+    space: Space,
+    table: Table,
+    context: ContextMark,
+    redo: Vec<(Key, Redo)>,
+    sequence: u64,
+    epoch: Epoch,
+}
+
+impl Replay {
+    /// The extents of base pages the snapshot names.
+    fn occupy_bases(&mut self) -> Result<()> {
+        let at = Slots::slot_bytes(&self.superblock, self.switch.slot).start;
+        for &Extent {
+            logical, physical, ..
+        } in self.table.extents()
+        {
+            if !self.space.occupy(physical.into(), Role::Base) {
+                let why = format!("extent {physical} of pages {logical} is taken or not on the medium");
+                return Err(damaged("snapshot", at, why));
+            }
+        }
+        Ok(())
+    }
+
+    /// Applies every record, and says where the next one goes.
+    fn run(&mut self, medium: &impl Medium) -> Result<Offset> {
+        let slot = Slots::slot_bytes(&self.superblock, self.switch.slot);
+        let start = (slot.start + self.switch.snapshot_len).next_multiple_of(journal::ALIGN as u64);
+        let Some(len) = slot.end.checked_sub(start) else {
+            return Ok(slot.end);
+        };
+        let journal = bytes(medium, start, len as usize)?;
+        let (generation, seed) = (self.switch.generation, self.superblock.seed());
+        let mut at = 0;
+        while let Some((stamp, len)) = journal::find(&journal[at..], generation, seed) {
+            let place = start + at as u64;
+            if stamp.sequence != self.sequence + 1 || stamp.epoch.wrapping_sub(self.epoch) > 1 {
+                let why = format!(
+                    "record {} of epoch {}, expected {}",
+                    stamp.sequence,
+                    stamp.epoch,
+                    self.sequence + 1
+                );
+                return Err(damaged("journal record", place, why));
+            }
+            let change =
+                journal::decode(&journal[at..at + len]).ok_or("its checksum is right, but it makes no sense");
+            change
+                .and_then(|change| self.apply(change))
+                .map_err(|why| damaged("journal record", place, why))?;
+            (self.sequence, self.epoch) = (stamp.sequence, stamp.epoch);
+            at += len;
+        }
+        let later = (at + journal::ALIGN..journal.len()).step_by(journal::ALIGN);
+        for next in later {
+            if let Some((stamp, _)) = journal::find(&journal[next..], generation, seed) {
+                let why = format!(
+                    "it is invalid, but record {} follows at byte {}",
+                    stamp.sequence,
+                    start + next as u64
+                );
+                return Err(damaged("journal record", start + at as u64, why));
+            }
+        }
+        Ok(start + at as u64)
+    }
+
+    /// Applies one record.
+    fn apply(&mut self, change: Change) -> Result<(), &'static str> {
+        let mut emptied = Vec::new();
+        for key in change.home.keys() {
+            let entry = self
+                .present(key)
+                .ok_or("it brings home a page that is not there")?;
+            entry.come_home().ok_or("it brings home a page that is at home")?;
+        }
+        for key in change.deaths.keys() {
+            let place = self
+                .place(key, Life::Present)
+                .ok_or("it discards a page that is not there")?;
+            self.table.set_in_checkpoint(place, false);
+            self.table[place].set(Flags::NEWEST, false);
+            self.table[place].come_home();
+            let logical = self.table.logical(key);
+            if emptied.last() != Some(&logical) {
+                emptied.push(logical);
+            }
+        }
+        for &(logical, physical) in &change.claims {
+            if logical >= MAX_EXTENTS || self.table.contains(logical) {
+                return Err("it claims an extent of pages twice");
+            }
+            if !self.space.occupy(physical.into(), Role::Base) {
+                return Err("it claims an extent that is taken or not on the medium");
+            }
+            self.table.insert(logical, physical, false);
+            emptied.push(logical);
+        }
+        for key in change.births.keys() {
+            let place = self
+                .place(key, Life::Absent)
+                .ok_or("a page is born that is there, or has no place")?;
+            self.table.set_in_checkpoint(place, true);
+            self.table[place].set(Flags::NEWEST, true);
+        }
+        for &(key, frame) in &change.frames {
+            let entry = self
+                .present(key)
+                .ok_or("a derivative page of a page that is not there")?;
+            if entry.frame.replace(frame).is_some() {
+                return Err("a second derivative page");
+            }
+        }
+        for &(key, lines) in &change.flips {
+            let entry = self.present(key).ok_or("lines of a page that is not there")?;
+            entry.frame.ok_or("lines of a page without a derivative page")?;
+            entry.cpbv ^= lines;
+        }
+        for logical in emptied {
+            if let Some(physical) = self.table.remove_empty(logical) {
+                self.space.vacate(physical);
+            }
+        }
+        (self.context, self.redo) = (change.context, change.redo);
+        Ok(())
+    }
+
+    fn place(&self, key: Key, life: Life) -> Option<Place> {
+        self.table
+            .find(key)
+            .filter(|&place| self.table[place].life() == life)
+    }
+
+    fn present(&mut self, key: Key) -> Option<&mut Entry> {
+        self.place(key, Life::Present).map(|place| &mut self.table[place])
+    }
+
+    /// The journal ends where the mark says, or one record later.
+    fn check_mark(&self, medium: &impl Medium) -> Result<()> {
+        let at = self.superblock.mark_at();
+        let Some(mark) = read_mark(read_array(medium, at)?, self.superblock.seed()) else {
+            return Err(damaged("mark", at, "its check does not fit"));
+        };
+        if self.sequence != mark && self.sequence != mark + 1 {
+            let why = format!(
+                "it says record {mark} was durable, but the journal ends with {}",
+                self.sequence
+            );
+            return Err(damaged("mark", at, why));
+        }
+        Ok(())
+    }
+}
+
+/// Who has which derivative page.
+fn find_pool(superblock: &Superblock, table: &Table, space: &mut Space) -> Result<Pool> {
+    let pages = superblock.geometry.extent_pages();
+    let mut pool = Pool::new(pages, superblock.pool_pages);
+    for extent in table.in_order() {
+        for (index, entry) in extent.entries.iter().enumerate() {
+            let Some(frame) = entry.frame else { continue };
+            let (home, key) = (frame.number() / pages, Key(extent.logical * pages + index as u64));
+            if space.role(home) == Some(Role::Free) {
+                space.occupy(home, pool.next_role());
+                pool.add(home as u32);
+            }
+            let ours = match space.role(home) {
+                Some(Role::Pool(index)) => pool.adopt(index, frame, key),
+                _ => false,
+            };
+            if !ours {
+                let at = frame.number() * superblock.geometry.page_bytes() as u64;
+                let why = format!("of page {}: it is taken or not on the medium", key.0);
+                return Err(damaged("derivative page", at, why));
+            }
+        }
+    }
+    while pool.is_limited() && pool.may_grow() {
+        let Some(extent) = space.claim_free(pool.next_role()) else {
+            break;
+        };
+        pool.add(extent);
+    }
+    Ok(pool)
+}
+
+/// The extents of the fall-back's lines.
+fn find_redo(
+    superblock: &Superblock,
+    table: &Table,
+    redo: &[(Key, Redo)],
+    space: &mut Space,
+) -> Result<Vec<u32>> {
+    let line = superblock.geometry.line_bytes() as u64;
+    let mut extents = Vec::new();
+    for (key, redo) in redo {
+        let entry = table.entry(*key);
+        let fits = entry.life() == Life::Present && entry.frame.is_none();
+        for place in &redo.places {
+            let extent = space.extent_of(place.saturating_mul(line));
+            if space.occupy(extent, Role::Fallback) {
+                extents.push(extent as u32);
+            }
+            if !fits || space.role(extent) != Some(Role::Fallback) {
+                let why = format!("of page {}: it is taken or not on the medium", key.0);
+                return Err(damaged("fall-back line", place.saturating_mul(line), why));
+            }
+        }
+    }
+    Ok(extents)
+}
+
+impl<M: Medium> DualPage<M> {
+    /// The checkpoint on `medium`. `fault` is planted from the start, for tests.
+    pub(super) fn recover_from(medium: M, fault: Option<Fault>) -> Result<(DualPage<M>, Recovered)> {
+        let loaded = load(&medium)?;
+        let Loaded {
+            slots,
+            table,
+            space,
+            pool,
+            context,
+            redo,
+            redo_extents,
+            epoch,
+        } = loaded;
+        let mut store = DualPage::assemble(medium, table, space, pool, slots, context, epoch);
+        store.fault = fault;
+        for (key, redo) in redo {
+            if let Some(place) = store.table.find(key) {
+                store.table[place].set(Flags::FALLBACK, true);
+                store.fallback.pages.insert(key, redo);
+            }
+        }
+        store.fallback.extents = redo_extents;
+        let context = store.read_context()?;
+        if store.faulty(Fault::ForgetRedo) {
+            store.fallback.pages.clear();
+        }
+        store.finish_redo()?;
+        Ok((store, Recovered { epoch, context }))
+    }
+
+    /// The context of the last commit, verified.
+    pub(super) fn read_context(&self) -> Result<Vec<u8>> {
+        let (page_bytes, line) = (self.geometry().page_bytes(), self.geometry().line_bytes());
+        let ContextMark { len, crc } = self.context;
+        let at = Slots::slot_bytes(&self.slots.superblock, self.slots.switch.slot).start;
+        let pages = len.div_ceil(page_bytes as u64);
+        // Before anything is allocated: every page of the context is there.
+        if let Some(page) = (0..pages).find(|&page| self.table.entry(Key(page)).life() != Life::Present) {
+            return Err(damaged(
+                "context",
+                at,
+                format!("its page {page} of {pages} is missing"),
+            ));
+        }
+        let mut context = Vec::new();
+        for page in 0..pages {
+            let from = context.len();
+            let rest = ((len - from as u64) as usize).min(page_bytes);
+            context.resize(from + rest.next_multiple_of(line), 0);
+            self.read_newest(Key(page), 0, &mut context[from..])?;
+        }
+        context.truncate(len as usize);
+        let found = crc32c(&context);
+        if found != crc {
+            return Err(damaged(
+                "context",
+                at,
+                format!("checksum {found:08x}, its commit says {crc:08x}"),
+            ));
+        }
+        Ok(context)
+    }
+}

@@ -1,0 +1,107 @@
+//! Two slots, each a snapshot of the mapping and the journal since; one is valid (DPC 3.4).
+//!
+//! ```text
+//! slot   | snapshot | record | record | record | (torn, or of an earlier use) ...        end |
+//!                                              ^ tail
+//! ```
+//!
+//! * A record is written after a fence that covers the lines it speaks of, and is durable when the
+//!   fence after it returns. So of all records only the last can be torn by a crash.
+//! * A full journal is answered by a snapshot in the other slot and a write of the switch record
+//!   that has the lower generation. The valid slot is not touched meanwhile.
+//! * A torn record or switch record left by a crash is erased before anything that could complete
+//!   it by chance is written: the next one at the same place may share most of its bytes.
+
+use super::superblock::{Slot, Superblock, Switch, mark};
+use crate::geometry::Geometry;
+use crate::medium::Offset;
+use std::ops::Range;
+
+/// The journal has at least this many times the room of its snapshot when a slot is laid out, and
+/// half of it when one is used again.
+const JOURNAL_SHARE: u64 = 4;
+
+/// Where the mapping is kept, and how far its journal goes.
+#[derive(Debug)]
+pub(super) struct Slots {
+    pub(super) superblock: Superblock,
+    /// What every checksum begins with.
+    pub(super) seed: u32,
+    /// The valid slot.
+    pub(super) switch: Switch,
+    /// The other one, if it is laid out.
+    pub(super) spare: Option<Slot>,
+    /// Where the next record goes.
+    pub(super) tail: Offset,
+    /// The last durable record.
+    pub(super) sequence: u64,
+    /// A crash, or a write that found no room, may have left part of a record at the tail.
+    pub(super) torn: bool,
+    /// The mark is behind.
+    pub(super) unmarked: bool,
+}
+
+/// Bytes to take from the start of something to make it invalid: a magic and a checksum.
+pub(super) const ERASED: [u8; 8] = [0; 8];
+
+impl Slots {
+    fn geometry(&self) -> Geometry {
+        self.superblock.geometry
+    }
+
+    /// The bytes of a slot.
+    pub(super) fn slot_bytes(superblock: &Superblock, slot: Slot) -> Range<Offset> {
+        let extent = superblock.geometry.extent_bytes() as u64;
+        u64::from(slot.first) * extent..u64::from(slot.extents().end) * extent
+    }
+
+    /// The bytes of a slot.
+    pub(super) fn bytes(&self, slot: Slot) -> Range<Offset> {
+        Slots::slot_bytes(&self.superblock, slot)
+    }
+
+    /// Whether a record of `len` bytes fits the journal.
+    pub(super) fn fits(&self, len: usize) -> bool {
+        len as u64 <= self.bytes(self.switch.slot).end - self.tail
+    }
+
+    /// Extents for a slot with a snapshot of `len` bytes.
+    pub(super) fn extents_for(superblock: &Superblock, len: u64) -> u32 {
+        let journal = superblock.journal_bytes.max(JOURNAL_SHARE * len);
+        (len + journal).div_ceil(superblock.geometry.extent_bytes() as u64) as u32
+    }
+
+    /// Whether the spare slot is right for a snapshot of `len` bytes: neither too small nor so large
+    /// that space is wasted.
+    pub(super) fn spare_suits(&self, len: u64) -> Option<Slot> {
+        let least = len + self.superblock.journal_bytes.max(JOURNAL_SHARE / 2 * len);
+        let most = 4 * u64::from(Slots::extents_for(&self.superblock, len));
+        self.spare_holds(least)
+            .filter(|slot| u64::from(slot.count) <= most)
+    }
+
+    /// The spare slot, if it has room for `len` bytes.
+    pub(super) fn spare_holds(&self, len: u64) -> Option<Slot> {
+        let holds = |slot: &Slot| u64::from(slot.count) * self.geometry().extent_bytes() as u64 >= len;
+        self.spare.filter(holds)
+    }
+
+    /// The mark of the last durable record, and where it goes.
+    pub(super) fn mark(&self) -> (Offset, [u8; 8]) {
+        (self.superblock.mark_at(), mark(self.sequence, self.seed))
+    }
+
+    /// Where the next switch record goes.
+    pub(super) fn next_switch_at(&self) -> Offset {
+        self.superblock.switch_at(self.switch.generation + 1)
+    }
+
+    /// The snapshot of `switch` is durable, and so is `switch`.
+    pub(super) fn switched(&mut self, switch: Switch) {
+        let first = self.bytes(switch.slot).start;
+        self.spare = Some(self.switch.slot);
+        self.switch = switch;
+        self.tail = (first + switch.snapshot_len).next_multiple_of(super::journal::ALIGN as u64);
+        self.torn = false;
+    }
+}

@@ -1,0 +1,238 @@
+//! The whole mapping in one piece, for when the journal is full (DPC 3.4: the recovery context).
+//!
+//! ```text
+//! context len, context crc
+//! redo: how many pages, then as in a journal record
+//! extents: how many, then for each that has a page in the checkpoint, by logical number:
+//!     distance from the one before, place on the medium
+//!     its pages, in runs: a number (length << 2 | kind), and for kind 2 so many derivative pages
+//!         0 absent      1 in the base page      2 in both: derivative page, CPBV
+//! ```
+//!
+//! * It stands for a record: the change that did not fit the journal is in it already.
+//! * It copies no data page. Its checksum is in the switch record that names it.
+
+use super::codec::{Cursor, put_mask, put_number, put_step};
+use super::journal::{ContextMark, Redo, put_context, put_redo, read_context, read_redo};
+use super::map::{Entry, Flags, Frame, Key, MAX_EXTENTS, Table};
+use crate::geometry::LineMask;
+
+/// Which version of the table to write down.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Version {
+    /// What the last commit left, pages on their way home already there.
+    Checkpoint,
+    /// What the commit being made leaves.
+    Newest,
+}
+
+/// One page as a snapshot has it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Kind {
+    Absent,
+    Base,
+    Dual(Frame, LineMask),
+}
+
+impl Kind {
+    fn of(entry: &Entry, version: Version) -> Kind {
+        let (there, cpbv) = match version {
+            Version::Checkpoint => (Flags::CHECKPOINT, entry.cpbv),
+            Version::Newest => (Flags::NEWEST, entry.newest()),
+        };
+        if !entry.is(there) {
+            return Kind::Absent;
+        }
+        // A page in the fall-back has no derivative page: its dirty lines are named by the redo list.
+        let kept = !entry.is(Flags::HOMEBOUND);
+        let recorded = !entry.is(Flags::FRESH) || version == Version::Newest && !cpbv.is_empty();
+        match entry.frame {
+            Some(frame) if kept && recorded => Kind::Dual(frame, cpbv),
+            _ => Kind::Base,
+        }
+    }
+
+    fn number(self) -> u64 {
+        match self {
+            Kind::Absent => 0,
+            Kind::Base => 1,
+            Kind::Dual(..) => 2,
+        }
+    }
+}
+
+/// What a snapshot says besides the table.
+#[derive(Default, Debug)]
+pub(super) struct Rest {
+    pub(super) context: ContextMark,
+    pub(super) redo: Vec<(Key, Redo)>,
+}
+
+/// Makes `out` the snapshot.
+pub(super) fn encode(
+    table: &Table,
+    version: Version,
+    context: ContextMark,
+    redo: &[(Key, Redo)],
+    out: &mut Vec<u8>,
+) {
+    out.clear();
+    put_context(out, context);
+    put_number(out, redo.len() as u64);
+    put_redo(out, redo);
+    let mut extents = table.in_order();
+    extents.retain(|extent| {
+        extent
+            .entries
+            .iter()
+            .any(|entry| Kind::of(entry, version) != Kind::Absent)
+    });
+    put_number(out, extents.len() as u64);
+    let mut last = (0, 0, 0);
+    for extent in extents {
+        put_number(out, extent.logical - last.0);
+        put_step(out, last.1, extent.physical.into());
+        last.0 = extent.logical + 1;
+        last.1 = extent.physical.into();
+        for run in extent
+            .entries
+            .chunk_by(|a, b| Kind::of(a, version).number() == Kind::of(b, version).number())
+        {
+            put_number(out, (run.len() as u64) << 2 | Kind::of(&run[0], version).number());
+            for entry in run {
+                if let Kind::Dual(frame, cpbv) = Kind::of(entry, version) {
+                    put_step(out, last.2, frame.number());
+                    put_mask(out, cpbv);
+                    last.2 = frame.number() + 1;
+                }
+            }
+        }
+    }
+}
+
+/// The table a snapshot describes; `None` if it makes no sense. At most `most` extents are made.
+/// Whether the extents and derivative pages exist, the caller checks.
+pub(super) fn decode(bytes: &[u8], extent_pages: u64, most: u32) -> Option<(Table, Rest)> {
+    let mut body = Cursor::new(bytes);
+    let mut table = Table::new(extent_pages);
+    let context = read_context(&mut body)?;
+    let count = body.number()?;
+    let redo = read_redo(&mut body, count)?;
+    let count = body.number().filter(|&count| count <= most.into())?;
+    let mut last = (0_u64, 0, 0);
+    for _ in 0..count {
+        let logical = last
+            .0
+            .checked_add(body.number()?)
+            .filter(|&logical| logical < MAX_EXTENTS)?;
+        let physical = u32::try_from(body.step(last.1)?).ok()?;
+        last.0 = logical + 1;
+        last.1 = physical.into();
+        table.insert(logical, physical, false);
+        read_pages(
+            &mut body,
+            &mut table,
+            Key(logical * extent_pages),
+            extent_pages,
+            &mut last.2,
+        )?;
+    }
+    (body.left() == 0).then_some((table, Rest { context, redo }))
+}
+
+/// The pages of one extent, from key `first` on.
+fn read_pages(
+    body: &mut Cursor<'_>,
+    table: &mut Table,
+    first: Key,
+    pages: u64,
+    last: &mut u64,
+) -> Option<()> {
+    let mut page = 0;
+    while page < pages {
+        let head = body.number()?;
+        let end = page
+            .checked_add(head >> 2)
+            .filter(|&end| end > page && end <= pages)?;
+        for key in (page..end).map(|page| Key(first.0 + page)) {
+            let place = table.find(key)?;
+            match head & 3 {
+                0 => continue,
+                1 => {}
+                2 => {
+                    let frame = Frame::new(body.step(*last)?)?;
+                    *last = frame.number() + 1;
+                    table[place].frame = Some(frame);
+                    table[place].cpbv = body.mask()?;
+                }
+                _ => return None,
+            }
+            table[place].set(Flags::NEWEST, true);
+            table.set_in_checkpoint(place, true);
+        }
+        page = end;
+    }
+    Some(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    const PAGES: u64 = 6;
+
+    /// A table of extents at odd places, each page absent, single or dual as told.
+    fn table(pages: &[(u8, u32, u64)]) -> Table {
+        let mut table = Table::new(PAGES);
+        for (index, &(kind, frame, cpbv)) in pages.iter().enumerate() {
+            let logical = 3 * (index as u64 / PAGES) + 1;
+            if !table.contains(logical) {
+                table.insert(logical, 1000 - logical as u32, false);
+            }
+            let place = table.find(Key(logical * PAGES + index as u64 % PAGES)).unwrap();
+            if kind > 0 {
+                table[place].set(Flags::NEWEST, true);
+                table.set_in_checkpoint(place, true);
+            }
+            if kind > 1 {
+                table[place].frame = Frame::new(u64::from(frame) + 1);
+                table[place].cpbv = LineMask(cpbv);
+            }
+        }
+        table
+    }
+
+    fn same(a: &Table, b: &Table) -> bool {
+        let used = |table: &Table| {
+            let extents = table.in_order().into_iter().filter(|extent| extent.present > 0);
+            extents
+                .map(|e| (e.logical, e.physical, e.entries.clone()))
+                .collect::<Vec<_>>()
+        };
+        used(a) == used(b) && a.pages() == b.pages()
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_read(pages in vec((0_u8..3, 0_u32..u32::MAX, any::<u64>()), 0..40), len: u64, crc: u32) {
+            let table = table(&pages);
+            let context = ContextMark { len, crc };
+            let redo = [(Key(3), Redo { lines: LineMask(6), places: vec![70, 71] })];
+            let mut out = vec![];
+            encode(&table, Version::Checkpoint, context, &redo, &mut out);
+            let (read, rest) = decode(&out, PAGES, 99).unwrap();
+            prop_assert!(same(&table, &read));
+            prop_assert_eq!((rest.context, &rest.redo[..]), (context, &redo[..]));
+            for cut in 0..out.len() {
+                prop_assert!(decode(&out[..cut], PAGES, 99).is_none());
+            }
+        }
+
+        #[test]
+        fn any_bytes_are_read_or_refused(bytes in vec(any::<u8>(), 0..300)) {
+            decode(&bytes, PAGES, 9);
+        }
+    }
+}

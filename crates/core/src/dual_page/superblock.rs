@@ -1,0 +1,347 @@
+//! What lies at fixed places of the medium: the superblock, the two switch records, the mark.
+//!
+//! ```text
+//! extent 0     0                 stride             2 stride           3 stride
+//!              | superblock 64 B | switch 0, 64 B   | switch 1, 64 B   | mark 8 B
+//!                                  stride = min(4096, extent bytes / 4)
+//! ```
+//!
+//! * The superblock is written once, last of all when a store is made; no superblock, no store.
+//! * Generation `g` of the mapping is switched to by writing switch record `g % 2`. The valid record
+//!   with the highest generation wins, so one write switches, and a torn one switches nothing.
+//! * The mark is the number of the last record that was durable. It is posted after that record's
+//!   fence and is itself durable before the next record is written.
+//! * Every checksum begins with the store's id, so what an earlier store left on the same medium is
+//!   not taken for this one's.
+//!
+//! `docs/format.md` has the same, byte by byte.
+
+use crate::error::{Error, Result};
+use crate::geometry::Geometry;
+use crate::medium::Offset;
+use crate::scheme::Epoch;
+use crc32c::{crc32c, crc32c_append};
+
+/// The version of the format this build writes and reads.
+pub(super) const VERSION: u32 = 1;
+
+/// Bytes of the superblock, and of a switch record.
+pub(super) const BLOCK: usize = 64;
+
+const MAGIC: [u8; 8] = *b"twinpage";
+const SWITCH_MAGIC: [u8; 4] = *b"TpSw";
+
+/// Where the fields of the superblock begin.
+mod at {
+    pub(super) const MAGIC: usize = 0;
+    pub(super) const VERSION: usize = 8;
+    pub(super) const LINE: usize = 12;
+    pub(super) const EXTENT: usize = 16;
+    pub(super) const ZERO_20: usize = 20;
+    pub(super) const ID: usize = 24;
+    pub(super) const POOL: usize = 32;
+    pub(super) const JOURNAL: usize = 40;
+    pub(super) const ZERO_48: usize = 48;
+    pub(super) const CRC: usize = 60;
+}
+
+/// Where the fields of a switch record begin.
+mod switch_at {
+    pub(super) const MAGIC: usize = 0;
+    pub(super) const CRC: usize = 4;
+    pub(super) const GENERATION: usize = 8;
+    pub(super) const SLOT_FIRST: usize = 12;
+    pub(super) const SLOT_COUNT: usize = 16;
+    pub(super) const SNAPSHOT_CRC: usize = 20;
+    pub(super) const SNAPSHOT_LEN: usize = 24;
+    pub(super) const SEQUENCE: usize = 32;
+    pub(super) const EPOCH: usize = 40;
+    pub(super) const ZERO_48: usize = 48;
+}
+
+// In step with docs/format.md: every field follows the one before, naturally aligned.
+const _: () = {
+    assert!(at::VERSION == at::MAGIC + 8 && at::LINE == at::VERSION + 4 && at::EXTENT == at::LINE + 4);
+    assert!(at::ZERO_20 == at::EXTENT + 4 && at::ID == at::ZERO_20 + 4 && at::POOL == at::ID + 8);
+    assert!(at::JOURNAL == at::POOL + 8 && at::ZERO_48 == at::JOURNAL + 8 && at::CRC + 4 == BLOCK);
+    assert!(switch_at::CRC == switch_at::MAGIC + 4 && switch_at::GENERATION == switch_at::CRC + 4);
+    assert!(switch_at::SLOT_FIRST == switch_at::GENERATION + 4);
+    assert!(switch_at::SLOT_COUNT == switch_at::SLOT_FIRST + 4);
+    assert!(switch_at::SNAPSHOT_CRC == switch_at::SLOT_COUNT + 4);
+    assert!(switch_at::SNAPSHOT_LEN == switch_at::SNAPSHOT_CRC + 4);
+    assert!(
+        switch_at::SEQUENCE == switch_at::SNAPSHOT_LEN + 8 && switch_at::EPOCH == switch_at::SEQUENCE + 8
+    );
+    assert!(switch_at::ZERO_48 == switch_at::EPOCH + 8 && switch_at::ZERO_48 < BLOCK);
+};
+
+/// A run of whole extents that holds a snapshot of the mapping and the journal since.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Slot {
+    pub(super) first: u32,
+    pub(super) count: u32,
+}
+
+impl Slot {
+    /// Its extents.
+    pub(super) fn extents(self) -> std::ops::Range<u32> {
+        self.first..self.first.saturating_add(self.count)
+    }
+}
+
+/// What never changes in the life of a store.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Superblock {
+    pub(super) geometry: Geometry,
+    /// Tells this store from others that were on the same medium.
+    pub(super) id: u64,
+    /// Derivative pages at most; `u64::MAX` when the pool grows as needed.
+    pub(super) pool_pages: u64,
+    /// Bytes a journal has at least.
+    pub(super) journal_bytes: u64,
+}
+
+impl Superblock {
+    /// What every checksum of this store begins with.
+    pub(super) fn seed(&self) -> u32 {
+        crc32c(&self.id.to_le_bytes())
+    }
+
+    fn stride(&self) -> u64 {
+        (self.geometry.extent_bytes() as u64 / 4).min(4096)
+    }
+
+    /// Where switch record `generation % 2` lies.
+    pub(super) fn switch_at(&self, generation: u32) -> Offset {
+        self.stride() * u64::from(1 + generation % 2)
+    }
+
+    /// Where the mark lies.
+    pub(super) fn mark_at(&self) -> Offset {
+        self.stride() * 3
+    }
+
+    pub(super) fn encode(&self) -> [u8; BLOCK] {
+        let mut block = [0; BLOCK];
+        put(&mut block, at::MAGIC, MAGIC);
+        put(&mut block, at::VERSION, VERSION.to_le_bytes());
+        put(
+            &mut block,
+            at::LINE,
+            (self.geometry.line_bytes() as u32).to_le_bytes(),
+        );
+        put(
+            &mut block,
+            at::EXTENT,
+            (self.geometry.extent_bytes() as u32).to_le_bytes(),
+        );
+        put(&mut block, at::ID, self.id.to_le_bytes());
+        put(&mut block, at::POOL, self.pool_pages.to_le_bytes());
+        put(&mut block, at::JOURNAL, self.journal_bytes.to_le_bytes());
+        let crc = crc32c(&block[..at::CRC]);
+        put(&mut block, at::CRC, crc.to_le_bytes());
+        block
+    }
+
+    /// # Errors
+    /// [`Error::Foreign`] for anything but a store of this version, [`Error::Damaged`] for a bad one.
+    pub(super) fn decode(block: &[u8; BLOCK]) -> Result<Superblock> {
+        if block.iter().all(|&byte| byte == 0) {
+            return Err(Error::Foreign(
+                "it begins with zeros: its making was never finished".into(),
+            ));
+        }
+        if get::<8>(block, at::MAGIC) != MAGIC {
+            return Err(Error::Foreign("it does not begin with \"twinpage\"".into()));
+        }
+        let version = get_u32(block, at::VERSION);
+        if version != VERSION {
+            return Err(Error::Foreign(format!(
+                "format version {version}, this build reads {VERSION}"
+            )));
+        }
+        let crc = crc32c(&block[..at::CRC]);
+        let damaged = |why| Error::Damaged {
+            what: "superblock",
+            at: 0,
+            why,
+        };
+        if get_u32(block, at::CRC) != crc {
+            let found = get_u32(block, at::CRC);
+            return Err(damaged(format!("checksum {found:08x}, expected {crc:08x}")));
+        }
+        let geometry = Geometry::new(get_u32(block, at::LINE), get_u32(block, at::EXTENT))
+            .map_err(|error| damaged(error.to_string()))?;
+        Ok(Superblock {
+            geometry,
+            id: get_u64(block, at::ID),
+            pool_pages: get_u64(block, at::POOL),
+            journal_bytes: get_u64(block, at::JOURNAL),
+        })
+    }
+}
+
+/// Which slot holds the mapping (DPC 3.4: the switch pointer).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Switch {
+    pub(super) generation: u32,
+    pub(super) slot: Slot,
+    pub(super) snapshot_crc: u32,
+    pub(super) snapshot_len: u64,
+    /// The number of the record the snapshot stands for.
+    pub(super) sequence: u64,
+    /// The commit the snapshot holds.
+    pub(super) epoch: Epoch,
+}
+
+impl Switch {
+    pub(super) fn encode(&self, seed: u32) -> [u8; BLOCK] {
+        let mut block = [0; BLOCK];
+        put(&mut block, switch_at::MAGIC, SWITCH_MAGIC);
+        put(&mut block, switch_at::GENERATION, self.generation.to_le_bytes());
+        put(&mut block, switch_at::SLOT_FIRST, self.slot.first.to_le_bytes());
+        put(&mut block, switch_at::SLOT_COUNT, self.slot.count.to_le_bytes());
+        put(
+            &mut block,
+            switch_at::SNAPSHOT_CRC,
+            self.snapshot_crc.to_le_bytes(),
+        );
+        put(
+            &mut block,
+            switch_at::SNAPSHOT_LEN,
+            self.snapshot_len.to_le_bytes(),
+        );
+        put(&mut block, switch_at::SEQUENCE, self.sequence.to_le_bytes());
+        put(&mut block, switch_at::EPOCH, self.epoch.to_le_bytes());
+        let crc = crc32c_append(seed, &block[switch_at::GENERATION..]);
+        put(&mut block, switch_at::CRC, crc.to_le_bytes());
+        block
+    }
+
+    /// The record, unless it is torn, damaged or was never written.
+    pub(super) fn decode(block: &[u8; BLOCK], seed: u32) -> Option<Switch> {
+        let crc = crc32c_append(seed, &block[switch_at::GENERATION..]);
+        (get::<4>(block, switch_at::MAGIC) == SWITCH_MAGIC && get_u32(block, switch_at::CRC) == crc).then(
+            || Switch {
+                generation: get_u32(block, switch_at::GENERATION),
+                slot: Slot {
+                    first: get_u32(block, switch_at::SLOT_FIRST),
+                    count: get_u32(block, switch_at::SLOT_COUNT),
+                },
+                snapshot_crc: get_u32(block, switch_at::SNAPSHOT_CRC),
+                snapshot_len: get_u64(block, switch_at::SNAPSHOT_LEN),
+                sequence: get_u64(block, switch_at::SEQUENCE),
+                epoch: get_u64(block, switch_at::EPOCH),
+            },
+        )
+    }
+}
+
+/// Bits of the mark that hold the number; the others check it.
+const MARK_BITS: u32 = 48;
+
+/// The mark for record `sequence`.
+pub(super) fn mark(sequence: u64, seed: u32) -> [u8; 8] {
+    let number = sequence & ((1 << MARK_BITS) - 1);
+    let crc = crc32c_append(seed, &number.to_le_bytes());
+    (number | u64::from(crc as u16 ^ (crc >> 16) as u16) << MARK_BITS).to_le_bytes()
+}
+
+/// The number in a mark, unless it is damaged.
+pub(super) fn read_mark(word: [u8; 8], seed: u32) -> Option<u64> {
+    let number = u64::from_le_bytes(word) & ((1 << MARK_BITS) - 1);
+    (mark(number, seed) == word).then_some(number)
+}
+
+pub(super) fn put<const N: usize>(block: &mut [u8], at: usize, value: [u8; N]) {
+    block[at..at + N].copy_from_slice(&value);
+}
+
+fn get<const N: usize>(block: &[u8], at: usize) -> [u8; N] {
+    let mut value = [0; N];
+    value.copy_from_slice(&block[at..at + N]);
+    value
+}
+
+pub(super) fn get_u32(block: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes(get(block, at))
+}
+
+pub(super) fn get_u64(block: &[u8], at: usize) -> u64 {
+    u64::from_le_bytes(get(block, at))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn superblock() -> Superblock {
+        Superblock {
+            geometry: Geometry::MEMORY,
+            id: 77,
+            pool_pages: u64::MAX,
+            journal_bytes: 1 << 20,
+        }
+    }
+
+    #[test]
+    fn every_flip_of_the_superblock_is_noticed() {
+        let block = superblock().encode();
+        assert_eq!(Superblock::decode(&block).unwrap(), superblock());
+        for (byte, bit) in (0..BLOCK).flat_map(|byte| (0..8).map(move |bit| (byte, bit))) {
+            let mut flipped = block;
+            flipped[byte] ^= 1 << bit;
+            assert!(Superblock::decode(&flipped).is_err(), "byte {byte} bit {bit}");
+        }
+        assert!(matches!(Superblock::decode(&[0; BLOCK]), Err(Error::Foreign(_))));
+    }
+
+    #[test]
+    fn every_flip_of_a_switch_record_is_noticed() {
+        let slot = Slot { first: 3, count: 2 };
+        let (generation, snapshot_crc, snapshot_len, sequence, epoch) = (9, 5, 1234, 80, 70);
+        let switch = Switch {
+            generation,
+            slot,
+            snapshot_crc,
+            snapshot_len,
+            sequence,
+            epoch,
+        };
+        let block = switch.encode(1);
+        assert_eq!(Switch::decode(&block, 1), Some(switch));
+        assert_eq!(Switch::decode(&block, 2), None, "another store's");
+        for (byte, bit) in (0..BLOCK).flat_map(|byte| (0..8).map(move |bit| (byte, bit))) {
+            let mut flipped = block;
+            flipped[byte] ^= 1 << bit;
+            assert_eq!(Switch::decode(&flipped, 1), None, "byte {byte} bit {bit}");
+        }
+    }
+
+    #[test]
+    fn places_do_not_meet() {
+        for extent in [4096, 16384, 2 << 20] {
+            let superblock = Superblock {
+                geometry: Geometry::new(64, extent).unwrap(),
+                ..superblock()
+            };
+            let mut places = [
+                0,
+                superblock.switch_at(0),
+                superblock.switch_at(1),
+                superblock.mark_at(),
+            ];
+            places.sort_unstable();
+            assert!(places.windows(2).all(|pair| pair[0] + BLOCK as u64 <= pair[1]));
+            assert!(places[3] + 8 <= u64::from(extent));
+        }
+    }
+
+    #[test]
+    fn a_mark_checks_itself() {
+        for sequence in [0, 1, 12345, (1 << 48) - 1] {
+            assert_eq!(read_mark(mark(sequence, 4), 4), Some(sequence));
+        }
+        assert_eq!(read_mark([0; 8], 4), None);
+    }
+}

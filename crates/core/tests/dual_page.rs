@@ -1,0 +1,380 @@
+//! The dual-page scheme from outside, on plain memory.
+
+use twinpage_core::crash::Image;
+use twinpage_core::dual_page::{DualPage, Options, PoolLimit};
+use twinpage_core::*;
+
+const LINE: usize = 64;
+const PAGE: usize = 4096;
+
+fn small() -> Options {
+    Options::new(Geometry::new(64, 4 * 4096).unwrap())
+        .journal_bytes(512)
+        .id(1)
+}
+
+fn create(options: &Options) -> DualPage<Image> {
+    DualPage::create(Image::new(8), options).unwrap()
+}
+
+fn write(store: &mut DualPage<Image>, page: u64, line: usize, value: u8) -> Room {
+    let span = Span {
+        page: PageId(page),
+        first: line,
+        bytes: &[value; LINE],
+    };
+    store.write(span, LineMask::run(line, 1)).unwrap()
+}
+
+fn read(store: &DualPage<Image>, page: u64) -> Vec<u8> {
+    let mut bytes = vec![0xaa; PAGE];
+    store.read(PageId(page), 0, &mut bytes).unwrap();
+    bytes
+}
+
+fn reopen(store: DualPage<Image>) -> (DualPage<Image>, Recovered) {
+    assert_eq!(store.check().unwrap(), []);
+    let (store, recovered) = DualPage::recover(store.into_medium()).unwrap();
+    assert_eq!(store.check().unwrap(), []);
+    (store, recovered)
+}
+
+#[test]
+fn what_was_committed_is_there_and_nothing_else() {
+    let mut store = create(&small());
+    assert_eq!(write(&mut store, 7, 3, 1), Room::Plenty);
+    assert_eq!(read(&store, 7)[3 * LINE], 1);
+    assert_eq!(store.commit(b"one").unwrap(), 1);
+    let _ = write(&mut store, 7, 3, 2);
+    let _ = write(&mut store, 900, 0, 3);
+    assert_eq!((read(&store, 7)[3 * LINE], read(&store, 900)[0]), (2, 3));
+    let (store, recovered) = reopen(store);
+    assert_eq!(
+        recovered,
+        Recovered {
+            epoch: 1,
+            context: b"one".to_vec()
+        }
+    );
+    let page = read(&store, 7);
+    assert_eq!(page[3 * LINE..4 * LINE], [1; LINE]);
+    assert_eq!(page.iter().filter(|&&byte| byte != 0).count(), LINE);
+    assert!(store.is_present(PageId(7)) && !store.is_present(PageId(900)));
+}
+
+#[test]
+fn abandon_goes_back_to_the_checkpoint() {
+    let mut store = create(&small());
+    let _ = write(&mut store, 1, 0, 1);
+    let _ = write(&mut store, 2, 0, 1);
+    store.commit(b"").unwrap();
+    let _ = write(&mut store, 1, 0, 9);
+    let _ = write(&mut store, 3, 0, 9);
+    store.discard(PageId(2)..PageId(3)).unwrap();
+    let _ = write(&mut store, 2, 5, 9);
+    store.abandon();
+    assert_eq!(
+        (read(&store, 1)[0], read(&store, 2)[0], read(&store, 2)[5 * LINE]),
+        (1, 1, 0)
+    );
+    assert!(!store.is_present(PageId(3)));
+    assert_eq!(store.check().unwrap(), []);
+    assert_eq!(store.commit(b"").unwrap(), 2);
+    let (store, _) = reopen(store);
+    assert_eq!(store.info().pages, 2);
+}
+
+#[test]
+fn a_discarded_page_reads_as_zero_and_gives_its_space_back() {
+    let mut store = create(&small());
+    for page in 0..40 {
+        let _ = write(&mut store, page, 9, 5);
+    }
+    store.commit(b"").unwrap();
+    for page in 0..40 {
+        let _ = write(&mut store, page, 9, 6);
+    }
+    store.commit(b"").unwrap();
+    let before = store.info();
+    assert_eq!((before.pages, before.pool.used), (40, 40));
+    store.discard(PageId(0)..PageId(u64::MAX)).unwrap();
+    assert!(!store.is_present(PageId(3)) && read(&store, 3).iter().all(|&byte| byte == 0));
+    store.commit(b"").unwrap();
+    let after = store.info();
+    assert_eq!((after.pages, after.pool.used, after.pool.pages), (0, 0, 4));
+    for page in 100..140 {
+        let _ = write(&mut store, page, 1, 7);
+    }
+    store.commit(b"").unwrap();
+    assert_eq!(
+        store.info().medium_bytes,
+        before.medium_bytes,
+        "the space is used again"
+    );
+    let (store, _) = reopen(store);
+    assert_eq!(read(&store, 120)[9 * LINE], 0, "and nothing shows through");
+}
+
+#[test]
+fn a_page_can_be_discarded_and_written_in_one_epoch() {
+    let mut store = create(&small());
+    for line in [0, 1, 2] {
+        let _ = write(&mut store, 4, line, 1);
+        store.commit(b"").unwrap();
+    }
+    store.discard(PageId(4)..PageId(5)).unwrap();
+    let _ = write(&mut store, 4, 1, 2);
+    let mut expected = vec![0; PAGE];
+    expected[LINE..2 * LINE].fill(2);
+    assert_eq!(read(&store, 4), expected);
+    store.commit(b"").unwrap();
+    let (store, _) = reopen(store);
+    assert_eq!(read(&store, 4), expected);
+}
+
+#[test]
+fn journals_fill_and_snapshots_switch() {
+    let mut store = create(&Options {
+        geometry: Geometry::new(64, 4096).unwrap(),
+        ..small()
+    });
+    let mut switches = 0;
+    for round in 1..=400_u64 {
+        for page in [round % 13, round % 7 + 20, 40] {
+            let _ = write(&mut store, page, (round % 64) as usize, round as u8);
+        }
+        assert_eq!(store.commit(&round.to_le_bytes()).unwrap(), round);
+        if round % 100 == 0 {
+            switches += u64::from(store.traffic().snapshot_bytes > 0);
+            let (again, recovered) = reopen(store);
+            assert_eq!(
+                recovered,
+                Recovered {
+                    epoch: round,
+                    context: round.to_le_bytes().to_vec()
+                }
+            );
+            store = again;
+        }
+    }
+    assert_eq!(switches, 4);
+}
+
+#[test]
+fn a_small_pool_reclaims_clean_pages() {
+    let mut store = create(&small().pool(PoolLimit::Pages(10)));
+    for round in 0..12_u64 {
+        for page in 0..6 {
+            assert_eq!(
+                write(&mut store, (round * 6 + page) % 30, 0, round as u8 + 1),
+                Room::Plenty
+            );
+        }
+        store.commit(b"x").unwrap();
+    }
+    let pool = store.info().pool;
+    assert_eq!((pool.pages, pool.failures), (10, 0));
+    assert!(pool.reclaimed > 0);
+    let (store, _) = reopen(store);
+    for page in 0..30 {
+        assert_eq!(
+            read(&store, page)[0],
+            if page < 12 {
+                11 + page as u8 / 6
+            } else {
+                6 + page as u8 / 6
+            }
+        );
+    }
+}
+
+#[test]
+fn a_commit_larger_than_the_pool_goes_through_the_fall_back() {
+    let mut store = create(&small().pool(PoolLimit::Pages(4)));
+    for page in 0..50 {
+        let _ = write(&mut store, page, 0, 1);
+    }
+    store.commit(b"").unwrap();
+    for round in 2..5 {
+        let rooms: Vec<_> = (0..50).map(|page| write(&mut store, page, 0, round)).collect();
+        assert_eq!(rooms.iter().filter(|&&room| room == Room::Commit).count(), 46);
+        let _ = write(&mut store, 30, 63, round);
+        assert_eq!((read(&store, 30)[0], read(&store, 30)[PAGE - 1]), (round, round));
+        store.discard(PageId(49)..PageId(50)).unwrap();
+        let _ = write(&mut store, 49, 1, round);
+        store.commit(b"").unwrap();
+        assert_eq!((read(&store, 30)[0], read(&store, 30)[PAGE - 1]), (round, round));
+        let (again, _) = reopen(store);
+        store = again;
+        assert!((0..49).all(|page| read(&store, page)[0] == round));
+        assert_eq!((read(&store, 49)[0], read(&store, 49)[LINE]), (0, round));
+    }
+    assert!(store.traffic().fallback_bytes > 0 || store.info().pool.failures == 0);
+}
+
+#[test]
+fn a_full_medium_loses_the_epoch_and_nothing_else() {
+    let mut store = DualPage::create(Image::new(8).limited(20 * 4 * 4096), &small()).unwrap();
+    for page in 0..20 {
+        let _ = write(&mut store, page, 0, 1);
+    }
+    store.commit(b"whole").unwrap();
+    for _ in 0..3 {
+        let full = (0..400).find_map(|page| {
+            store
+                .write(
+                    Span {
+                        page: PageId(page),
+                        first: 0,
+                        bytes: &[9; LINE],
+                    },
+                    LineMask(1),
+                )
+                .err()
+        });
+        assert!(matches!(full, Some(Error::Full { .. })), "{full:?}");
+        assert!(
+            matches!(store.commit(b""), Err(Error::Invalid(_))),
+            "it must be abandoned first"
+        );
+        store.abandon();
+        assert_eq!(store.check().unwrap(), []);
+    }
+    for page in 0..20 {
+        let _ = write(&mut store, page, 1, 2);
+    }
+    store.commit(b"again").unwrap();
+    let (store, recovered) = reopen(store);
+    assert_eq!(recovered.context, b"again");
+    assert!((0..20).all(|page| read(&store, page)[..2 * LINE] == [[1; LINE], [2; LINE]].concat()));
+}
+
+#[test]
+fn consolidation_gives_derivative_pages_back() {
+    let mut store = create(&small());
+    for value in [1, 2] {
+        for page in 0..64 {
+            let _ = write(&mut store, page, page as usize, value);
+        }
+        store.commit(b"").unwrap();
+    }
+    let pages = store.info().pool.pages;
+    assert_eq!(store.consolidate(1000).unwrap(), 64);
+    assert!(store.info().pool.used == 0 && store.info().pool.pages < pages);
+    let (store, _) = reopen(store);
+    assert!((0..64).all(|page| read(&store, page)[page as usize * LINE] == 2));
+}
+
+#[test]
+fn contexts_come_and_go_by_changed_lines() {
+    let mut store = create(&small());
+    let mut context: Vec<u8> = (0..20_000_u32).map(|n| n as u8 ^ (n >> 8) as u8).collect();
+    store.commit(&context).unwrap();
+    let before = store.traffic().context_bytes;
+    context[7777] ^= 1;
+    store.commit(&context).unwrap();
+    assert_eq!(store.traffic().context_bytes - before, LINE as u64);
+    for len in [0, 1, 63, 64, 4096, 4097, 12_345] {
+        store.commit(&context[..len]).unwrap();
+        let (again, recovered) = reopen(store);
+        assert_eq!(recovered.context, context[..len]);
+        store = again;
+    }
+}
+
+#[test]
+fn what_differs_is_found() {
+    let mut store = create(&small());
+    for (line, value) in [(0, 1), (5, 2), (5, 3), (63, 4)] {
+        let _ = write(&mut store, 2, line, value);
+        store.commit(b"").unwrap();
+    }
+    let mut page = read(&store, 2);
+    let span = |page: &[u8]| {
+        store
+            .diff(Span {
+                page: PageId(2),
+                first: 0,
+                bytes: page,
+            })
+            .unwrap()
+    };
+    assert_eq!(span(&page), LineMask::NONE);
+    for line in [0, 1, 5, 63] {
+        page[line * LINE + 7] ^= 1;
+    }
+    assert_eq!(span(&page), LineMask(1 << 63 | 0b10_0011));
+    let part = Span {
+        page: PageId(2),
+        first: 5,
+        bytes: &page[5 * LINE..7 * LINE],
+    };
+    assert_eq!(store.diff(part).unwrap(), LineMask(1 << 5));
+    assert_eq!(
+        store
+            .diff(Span {
+                page: PageId(77),
+                first: 0,
+                bytes: &[0; PAGE]
+            })
+            .unwrap(),
+        LineMask::NONE
+    );
+}
+
+#[test]
+fn nonsense_is_refused_by_name() {
+    let mut store = create(&small());
+    let far = Span {
+        page: PageId(u64::MAX),
+        first: 0,
+        bytes: &[0; LINE],
+    };
+    assert!(
+        store
+            .write(far, LineMask(1))
+            .unwrap_err()
+            .to_string()
+            .contains("past the end")
+    );
+    let ragged = Span {
+        page: PageId(0),
+        first: 0,
+        bytes: &[0; 65],
+    };
+    assert!(
+        store
+            .write(ragged, LineMask(1))
+            .unwrap_err()
+            .to_string()
+            .contains("whole 64-byte lines")
+    );
+    let short = Span {
+        page: PageId(0),
+        first: 2,
+        bytes: &[0; LINE],
+    };
+    assert!(store.write(short, LineMask(1)).is_err());
+    assert!(
+        store
+            .write(
+                Span {
+                    page: PageId(0),
+                    first: 63,
+                    bytes: &[0; 2 * LINE]
+                },
+                LineMask(1)
+            )
+            .is_err()
+    );
+    assert!(
+        store
+            .commit(&vec![0; 1024 * 4 * 4096 + 1])
+            .unwrap_err()
+            .to_string()
+            .contains("at most")
+    );
+    assert_eq!(store.commit(b"still usable").unwrap(), 1);
+    let foreign = DualPage::recover(Image::from_bytes(vec![7; 1 << 16], 8)).unwrap_err();
+    assert!(matches!(foreign, Error::Foreign(_)), "{foreign}");
+}
