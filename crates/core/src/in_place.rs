@@ -1,1 +1,659 @@
-//! (being built)
+//! The in-place scheme: no protection. Every line has one home and is written there, so a crash in
+//! the middle of an epoch leaves a mixture. It is here to measure what protection costs.
+//!
+//! ```text
+//! page 0           header at 0, state at 512
+//! then             the context, up to the size chosen when the store is made
+//! then, repeated   one page of bits, which of the pages after it hold something | 8 * page bytes pages
+//! ```
+//!
+//! * The state says whether an epoch is open. It is posted before the first write of an epoch and
+//!   durable, closed again, with its commit. Recovery refuses a store with an open epoch.
+//! * Posting the open state has no fence of its own: when the program alone dies it is always seen;
+//!   when the machine does, a mixture may go unnoticed.
+
+use crate::buffer::Buffer;
+use crate::compare::{differing_lines, nonzero_lines};
+use crate::error::{Error, Result};
+use crate::geometry::{Geometry, LINES_PER_PAGE, LineMask, PageId, Span};
+use crate::medium::{Medium, Offset};
+use crate::scheme::{Damage, Epoch, Info, PoolInfo, Recovered, Room, Scheme, Traffic};
+use crc32c::crc32c;
+use std::cell::RefCell;
+use std::collections::{BTreeSet, HashMap};
+use std::ops::Range;
+
+const MAGIC: [u8; 8] = *b"inplace1";
+const VERSION: u32 = 1;
+const STATE_AT: Offset = 512;
+/// Bytes of the header and of the state, checksums included.
+const BLOCK: usize = 40;
+/// The highest page; a byte's offset stays within 63 bits.
+const PAGE_LIMIT: u64 = 1 << 40;
+
+/// What the state record says.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+struct State {
+    epoch: Epoch,
+    open: bool,
+    context_len: u64,
+    context_crc: u32,
+}
+
+impl State {
+    fn encode(self) -> [u8; BLOCK] {
+        seal([
+            self.epoch,
+            self.open.into(),
+            self.context_len,
+            self.context_crc.into(),
+        ])
+    }
+
+    fn decode(block: &[u8; BLOCK]) -> Option<State> {
+        let [epoch, open, context_len, crc] = unseal(block)?;
+        Some(State {
+            epoch,
+            open: open != 0,
+            context_len,
+            context_crc: u32::try_from(crc).ok()?,
+        })
+    }
+}
+
+/// Four numbers and their checksum.
+fn seal(words: [u64; 4]) -> [u8; BLOCK] {
+    let mut block = [0; BLOCK];
+    for (bytes, word) in block.chunks_exact_mut(8).zip(words) {
+        bytes.copy_from_slice(&word.to_le_bytes());
+    }
+    let crc = crc32c(&block[..32]);
+    block[32..36].copy_from_slice(&crc.to_le_bytes());
+    block
+}
+
+fn unseal(block: &[u8; BLOCK]) -> Option<[u64; 4]> {
+    let mut words = [0; 4];
+    for (word, bytes) in words.iter_mut().zip(block.as_chunks::<8>().0) {
+        *word = u64::from_le_bytes(*bytes);
+    }
+    (seal(words) == *block).then_some(words)
+}
+
+/// The scheme, on its medium. See the [module](self).
+#[derive(Debug)]
+pub struct InPlace<M> {
+    medium: M,
+    geometry: Geometry,
+    context_limit: u64,
+    state: State,
+    /// Which pages hold something: 64 to a word, words without any left out.
+    present: HashMap<u64, u64>,
+    /// Words that changed in this epoch.
+    changed: BTreeSet<u64>,
+    poisoned: Option<String>,
+    traffic: Traffic,
+    scratch: RefCell<Buffer>,
+}
+
+impl<M: Medium> InPlace<M> {
+    /// A new store on `medium`, whatever was there before, for contexts of at most `context_limit` bytes.
+    ///
+    /// # Errors
+    /// [`Error::Full`] when not even an empty store fits.
+    pub fn create(mut medium: M, geometry: Geometry, context_limit: u64) -> Result<InPlace<M>> {
+        let page = geometry.page_bytes() as u64;
+        let context_limit = context_limit.next_multiple_of(page);
+        medium.grow(page + context_limit)?;
+        let shape = u64::from(VERSION) << 32 | geometry.line_bytes() as u64;
+        let header = [
+            u64::from_le_bytes(MAGIC),
+            shape,
+            geometry.extent_bytes() as u64,
+            context_limit,
+        ];
+        medium.write(0, &seal(header))?;
+        let mut store = InPlace::new(medium, geometry, context_limit, State::default());
+        for group in 0..store.groups() {
+            let bits = store.bits_at(group * store.group_pages());
+            store.medium.write(bits, &vec![0; page as usize])?;
+        }
+        store.medium.write(STATE_AT, &store.state.encode())?;
+        store.medium.fence()?;
+        Ok(store)
+    }
+
+    fn new(medium: M, geometry: Geometry, context_limit: u64, state: State) -> InPlace<M> {
+        InPlace {
+            medium,
+            geometry,
+            context_limit,
+            state,
+            present: HashMap::new(),
+            changed: BTreeSet::new(),
+            poisoned: None,
+            traffic: Traffic::default(),
+            scratch: RefCell::default(),
+        }
+    }
+
+    /// The medium.
+    pub fn medium(&self) -> &M {
+        &self.medium
+    }
+
+    /// The medium, and an end to the scheme.
+    pub fn into_medium(self) -> M {
+        self.medium
+    }
+
+    /// Pages between two pages of bits.
+    fn group_pages(&self) -> u64 {
+        8 * self.geometry.page_bytes() as u64
+    }
+
+    /// Groups that have their page of bits on the medium.
+    fn groups(&self) -> u64 {
+        let page = self.geometry.page_bytes() as u64;
+        let pages = self.medium.len().saturating_sub(page + self.context_limit) / page;
+        pages.div_ceil(self.group_pages() + 1)
+    }
+
+    /// Where the bits of the group of a page lie.
+    fn bits_at(&self, page: u64) -> Offset {
+        let page_bytes = self.geometry.page_bytes() as u64;
+        let pages = page / self.group_pages() * (self.group_pages() + 1);
+        page_bytes + self.context_limit + pages * page_bytes
+    }
+
+    /// Where a line lies.
+    fn at(&self, page: PageId, line: usize) -> Offset {
+        let index = 1 + page.0 % self.group_pages();
+        let page_at = self.bits_at(page.0) + index * self.geometry.page_bytes() as u64;
+        page_at + (line * self.geometry.line_bytes()) as u64
+    }
+
+    fn span(&self, page: PageId, first: usize, len: usize) -> Result<LineMask> {
+        let line = self.geometry.line_bytes();
+        let count = len / line;
+        if !len.is_multiple_of(line) || first + count > LINES_PER_PAGE || page.0 >= PAGE_LIMIT {
+            let page = page.0;
+            return Err(Error::Invalid(format!(
+                "{len} bytes from line {first} of page {page}: expected whole {line}-byte lines of a page below {PAGE_LIMIT}"
+            )));
+        }
+        Ok(LineMask::run(first, count))
+    }
+
+    fn set_present(&mut self, page: PageId, there: bool) {
+        let (word, bit) = (page.0 / 64, 1 << (page.0 % 64));
+        let bits = self.present.entry(word).or_default();
+        *bits = if there { *bits | bit } else { *bits & !bit };
+        self.changed.insert(word);
+    }
+
+    /// Whether more can be written; the first write of an epoch says that it is open.
+    fn open(&mut self) -> Result<()> {
+        if let Some(why) = &self.poisoned {
+            return Err(Error::Poisoned(why.clone()));
+        }
+        if !self.state.open {
+            self.state.open = true;
+            self.medium.write(STATE_AT, &self.state.encode())?;
+            self.traffic.journal_bytes += BLOCK as u64;
+        }
+        Ok(())
+    }
+
+    fn write_lines(&mut self, span: Span<'_>, lines: LineMask) -> Result<()> {
+        self.open()?;
+        let end = self.at(span.page, LINES_PER_PAGE);
+        if end > self.medium.len() {
+            self.medium
+                .grow(end.next_multiple_of(self.geometry.extent_bytes() as u64))?;
+        }
+        let line = self.geometry.line_bytes();
+        for run in lines.runs() {
+            let from = &span.bytes[(run.start - span.first) * line..(run.end - span.first) * line];
+            self.medium.write(self.at(span.page, run.start), from)?;
+        }
+        self.traffic.data_bytes += (lines.count() * line) as u64;
+        if !self.is_present(span.page) {
+            self.zero_rest(span.page, !lines)?;
+            self.set_present(span.page, true);
+        }
+        Ok(())
+    }
+
+    /// Makes lines of a page zero that hold something else.
+    fn zero_rest(&mut self, page: PageId, lines: LineMask) -> Result<()> {
+        let mut bytes = vec![0; self.geometry.page_bytes()];
+        self.medium.read(self.at(page, 0), &mut bytes)?;
+        let line = self.geometry.line_bytes();
+        let dirty = lines & LineMask(nonzero_lines(&bytes, line));
+        bytes.fill(0);
+        for run in dirty.runs() {
+            self.medium
+                .write(self.at(page, run.start), &bytes[run.start * line..run.end * line])?;
+            self.traffic.data_bytes += (run.len() * line) as u64;
+        }
+        Ok(())
+    }
+
+    fn commit_epoch(&mut self, context: &[u8]) -> Result<Epoch> {
+        if context.len() as u64 > self.context_limit {
+            let (len, most) = (context.len(), self.context_limit);
+            return Err(Error::Invalid(format!(
+                "a context of {len} bytes: the store was made for {most}"
+            )));
+        }
+        self.open()?;
+        self.medium.write(self.geometry.page_bytes() as u64, context)?;
+        self.traffic.context_bytes += context.len() as u64;
+        for word in std::mem::take(&mut self.changed) {
+            let at = self.bits_at(word * 64) + word * 64 % self.group_pages() / 8;
+            let bits = self.present.get(&word).copied().unwrap_or_default();
+            self.medium.write(at, &bits.to_le_bytes())?;
+            self.traffic.journal_bytes += 8;
+        }
+        self.medium.fence()?;
+        let context_len = context.len() as u64;
+        let epoch = self.state.epoch + 1;
+        let state = State {
+            epoch,
+            open: false,
+            context_len,
+            context_crc: crc32c(context),
+        };
+        self.medium.write(STATE_AT, &state.encode())?;
+        self.traffic.journal_bytes += BLOCK as u64;
+        self.medium.fence()?;
+        self.state = state;
+        Ok(epoch)
+    }
+
+    /// A failure leaves a mixture: there is no other version to go back to.
+    fn settle<T>(&mut self, result: Result<T>) -> Result<T> {
+        if let Err(error) = &result
+            && !matches!(error, Error::Invalid(_))
+        {
+            self.poisoned.get_or_insert_with(|| error.to_string());
+        }
+        result
+    }
+
+    fn read_context(&self) -> Result<Vec<u8>> {
+        let at = self.geometry.page_bytes() as u64;
+        let State {
+            context_len,
+            context_crc,
+            ..
+        } = self.state;
+        let end = at
+            .checked_add(context_len)
+            .filter(|&end| context_len <= self.context_limit && end <= self.medium.len());
+        if end.is_none() {
+            let why = format!(
+                "{context_len} bytes, the store was made for {}",
+                self.context_limit
+            );
+            return Err(Error::Damaged {
+                what: "context",
+                at,
+                why,
+            });
+        }
+        let mut context = vec![0; context_len as usize];
+        self.medium.read(at, &mut context)?;
+        let crc = crc32c(&context);
+        if crc != context_crc {
+            let why = format!("checksum {crc:08x}, its commit says {context_crc:08x}");
+            return Err(Error::Damaged {
+                what: "context",
+                at,
+                why,
+            });
+        }
+        Ok(context)
+    }
+
+    /// Which pages are there.
+    fn read_present(&mut self) -> Result<()> {
+        let mut bits = vec![0; self.geometry.page_bytes()];
+        for group in 0..self.groups() {
+            let first = group * self.group_pages();
+            self.medium.read(self.bits_at(first), &mut bits)?;
+            for (index, word) in bits.as_chunks::<8>().0.iter().enumerate() {
+                let word = u64::from_le_bytes(*word);
+                if word != 0 {
+                    self.present.insert(first / 64 + index as u64, word);
+                }
+            }
+        }
+        let last = self
+            .present
+            .iter()
+            .map(|(word, bits)| word * 64 + 63 - u64::from(bits.leading_zeros()))
+            .max();
+        match last.map(|page| self.at(PageId(page), LINES_PER_PAGE)) {
+            Some(end) if end > self.medium.len() => {
+                let why = format!("its last page ends at byte {end} of {}", self.medium.len());
+                Err(Error::Damaged {
+                    what: "medium",
+                    at: self.medium.len(),
+                    why,
+                })
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+fn read_block(medium: &impl Medium, at: Offset) -> Result<[u8; BLOCK]> {
+    let mut block = [0; BLOCK];
+    medium.read(at, &mut block)?;
+    Ok(block)
+}
+
+impl<M: Medium> Scheme for InPlace<M> {
+    type Medium = M;
+
+    fn recover(medium: M) -> Result<(InPlace<M>, Recovered)> {
+        if medium.len() < STATE_AT + BLOCK as u64 {
+            return Err(Error::Foreign(format!(
+                "{} bytes are too few for an in-place store",
+                medium.len()
+            )));
+        }
+        let header = read_block(&medium, 0)?;
+        if header[..8] != MAGIC {
+            return Err(Error::Foreign("it is no in-place store".into()));
+        }
+        let damaged = |what, at, why: &str| Error::Damaged {
+            what,
+            at,
+            why: why.into(),
+        };
+        let Some([_, shape, extent, context_limit]) = unseal(&header) else {
+            return Err(damaged("header", 0, "its checksum does not fit"));
+        };
+        if shape >> 32 != u64::from(VERSION) {
+            return Err(Error::Foreign(format!(
+                "in-place format version {}, this build reads {VERSION}",
+                shape >> 32
+            )));
+        }
+        let extent = u32::try_from(extent).unwrap_or(0);
+        let geometry =
+            Geometry::new(shape as u32, extent).map_err(|error| damaged("header", 0, &error.to_string()))?;
+        if context_limit
+            .checked_add(geometry.page_bytes() as u64)
+            .is_none_or(|end| end > medium.len())
+        {
+            return Err(damaged("medium", medium.len(), "it ends within the context"));
+        }
+        let Some(state) = State::decode(&read_block(&medium, STATE_AT)?) else {
+            return Err(damaged("state", STATE_AT, "its checksum does not fit"));
+        };
+        if state.open {
+            let why = format!(
+                "the program stopped in epoch {}, and the in-place scheme keeps no second version to go back to",
+                state.epoch + 1
+            );
+            return Err(Error::Damaged {
+                what: "in-place store",
+                at: STATE_AT,
+                why,
+            });
+        }
+        let mut store = InPlace::new(medium, geometry, context_limit, state);
+        store.read_present()?;
+        let context = store.read_context()?;
+        Ok((
+            store,
+            Recovered {
+                epoch: state.epoch,
+                context,
+            },
+        ))
+    }
+
+    fn geometry(&self) -> Geometry {
+        self.geometry
+    }
+
+    fn read(&self, page: PageId, first: usize, into: &mut [u8]) -> Result<()> {
+        self.span(page, first, into.len())?;
+        match self.is_present(page) {
+            true => self.medium.read(self.at(page, first), into),
+            false => {
+                into.fill(0);
+                Ok(())
+            }
+        }
+    }
+
+    fn view(&self, page: PageId, first: usize, len: usize) -> Option<&[u8]> {
+        self.span(page, first, len)
+            .ok()
+            .filter(|_| self.is_present(page))?;
+        self.medium.view(self.at(page, first), len)
+    }
+
+    fn is_present(&self, page: PageId) -> bool {
+        self.present
+            .get(&(page.0 / 64))
+            .is_some_and(|bits| bits >> (page.0 % 64) & 1 == 1)
+    }
+
+    fn diff(&self, span: Span<'_>) -> Result<LineMask> {
+        let line = self.geometry.line_bytes();
+        if self.span(span.page, span.first, span.bytes.len())?.is_empty() {
+            return Ok(LineMask::NONE);
+        }
+        let differ = if !self.is_present(span.page) {
+            nonzero_lines(span.bytes, line)
+        } else if let Some(old) = self.view(span.page, span.first, span.bytes.len()) {
+            differing_lines(old, span.bytes, line)
+        } else {
+            let mut scratch = self.scratch.borrow_mut();
+            scratch.clear();
+            let old = scratch.append(span.bytes.len());
+            self.read(span.page, span.first, old)?;
+            differing_lines(old, span.bytes, line)
+        };
+        Ok(LineMask(differ << span.first))
+    }
+
+    fn write(&mut self, span: Span<'_>, lines: LineMask) -> Result<Room> {
+        let held = self.span(span.page, span.first, span.bytes.len())?;
+        if !(lines & !held).is_empty() {
+            return Err(Error::Invalid(format!(
+                "lines {lines:?} of page {}: the span has {held:?}",
+                span.page.0
+            )));
+        }
+        let written = self.write_lines(span, lines);
+        self.settle(written).map(|()| Room::Plenty)
+    }
+
+    fn discard(&mut self, pages: Range<PageId>) -> Result<()> {
+        let opened = self.open();
+        self.settle(opened)?;
+        let words = pages.start.0 / 64..pages.end.0.div_ceil(64);
+        let known: Vec<u64> = self
+            .present
+            .keys()
+            .copied()
+            .filter(|word| words.contains(word))
+            .collect();
+        for page in known
+            .into_iter()
+            .flat_map(|word| word * 64..word * 64 + 64)
+            .map(PageId)
+        {
+            if pages.contains(&page) && self.is_present(page) {
+                self.set_present(page, false);
+            }
+        }
+        Ok(())
+    }
+
+    fn commit(&mut self, context: &[u8]) -> Result<Epoch> {
+        let epoch = self.commit_epoch(context);
+        self.settle(epoch)
+    }
+
+    /// There is no other version to go back to: an epoch with anything written poisons the store.
+    fn abandon(&mut self) {
+        if self.state.open {
+            let why = "an epoch was abandoned, and the in-place scheme keeps no second version";
+            self.poisoned.get_or_insert_with(|| why.into());
+        }
+    }
+
+    fn epoch(&self) -> Epoch {
+        self.state.epoch
+    }
+
+    fn traffic(&self) -> Traffic {
+        self.traffic
+    }
+
+    fn info(&self) -> Info {
+        Info {
+            scheme: "in-place",
+            version: VERSION,
+            geometry: self.geometry,
+            epoch: self.state.epoch,
+            pages: self
+                .present
+                .values()
+                .map(|bits| u64::from(bits.count_ones()))
+                .sum(),
+            medium_bytes: self.medium.len(),
+            context_bytes: self.state.context_len,
+            pool: PoolInfo::default(),
+            traffic: self.traffic,
+        }
+    }
+
+    fn check(&self) -> Result<Vec<Damage>> {
+        let state = State::decode(&read_block(&self.medium, STATE_AT)?);
+        let mut damage = Vec::new();
+        if state != Some(self.state) {
+            let why = format!("expected {:?}, found {state:?}", self.state);
+            damage.push(Damage {
+                what: "state".into(),
+                at: STATE_AT,
+                why,
+            });
+        }
+        match self.read_context() {
+            Ok(_) => Ok(damage),
+            Err(Error::Damaged { what, at, why }) => {
+                damage.push(Damage {
+                    what: what.into(),
+                    at,
+                    why,
+                });
+                Ok(damage)
+            }
+            Err(error) => Err(error),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::crash::Image;
+
+    fn create() -> InPlace<Image> {
+        InPlace::create(Image::new(8), Geometry::new(64, 8192).unwrap(), 5000).unwrap()
+    }
+
+    fn write(store: &mut InPlace<Image>, page: u64, line: usize, value: u8) {
+        let span = Span {
+            page: PageId(page),
+            first: line,
+            bytes: &[value; 64],
+        };
+        assert_eq!(store.write(span, LineMask::run(line, 1)).unwrap(), Room::Plenty);
+    }
+
+    #[test]
+    fn what_was_committed_is_there() {
+        let mut store = create();
+        for round in 1..5 {
+            for page in [0, 1, 63, 64, 40_000] {
+                write(&mut store, page, round, round as u8);
+            }
+            store.discard(PageId(1)..PageId(64)).unwrap();
+            write(&mut store, 63, 9, 9);
+            store.commit(&vec![round as u8; 1000 * round]).unwrap();
+            assert_eq!(store.check().unwrap(), []);
+            let (again, recovered) = InPlace::recover(store.into_medium()).unwrap();
+            assert_eq!(
+                recovered,
+                Recovered {
+                    epoch: round as u64,
+                    context: vec![round as u8; 1000 * round]
+                }
+            );
+            store = again;
+            assert_eq!(store.info().pages, 4);
+            let mut page = [1; 4096];
+            store.read(PageId(63), 0, &mut page).unwrap();
+            let mut expected = [0; 4096];
+            expected[9 * 64..10 * 64].fill(9);
+            assert_eq!(page, expected);
+            assert_eq!(
+                store
+                    .diff(Span {
+                        page: PageId(63),
+                        first: 8,
+                        bytes: &[9; 128]
+                    })
+                    .unwrap(),
+                LineMask(1 << 8)
+            );
+        }
+    }
+
+    #[test]
+    fn an_open_epoch_is_refused_by_name() {
+        let mut store = create();
+        store.commit(b"").unwrap();
+        write(&mut store, 3, 0, 1);
+        let refused = InPlace::recover(store.into_medium()).unwrap_err();
+        assert!(refused.to_string().contains("stopped in epoch 2"), "{refused}");
+    }
+
+    #[test]
+    fn there_is_no_way_back() {
+        let mut store = create();
+        store.abandon();
+        store.commit(b"nothing was open").unwrap();
+        write(&mut store, 3, 0, 1);
+        store.abandon();
+        assert!(matches!(store.commit(b""), Err(Error::Poisoned(_))));
+    }
+
+    #[test]
+    fn cuts_and_flips_are_refused_or_harmless() {
+        let mut store = create();
+        write(&mut store, 3, 0, 1);
+        store.commit(b"context").unwrap();
+        let image = store.into_medium();
+        for len in 0..image.bytes().len() {
+            let cut = Image::from_bytes(image.bytes()[..len].to_vec(), 8);
+            assert!(InPlace::recover(cut).is_err() || len >= 5 * 4096, "{len}");
+        }
+        for at in (0..BLOCK).chain(512..512 + BLOCK) {
+            let mut bytes = image.bytes().to_vec();
+            bytes[at] ^= 4;
+            assert!(InPlace::recover(Image::from_bytes(bytes, 8)).is_err(), "{at}");
+        }
+    }
+}

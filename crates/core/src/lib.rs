@@ -16,6 +16,7 @@
 //! Reading order: [`geometry`], [`scheme`], `dual_page/map.rs`; then the rest follows.
 
 pub mod buffer;
+mod compare;
 pub mod crash;
 pub mod dual_page;
 pub mod engine;
