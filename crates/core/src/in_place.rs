@@ -38,25 +38,25 @@ struct State {
     open: bool,
     context_len: u64,
     context_crc: u32,
+    /// How many pages hold something.
+    pages: u32,
 }
 
 impl State {
     fn encode(self) -> [u8; BLOCK] {
-        seal([
-            self.epoch,
-            self.open.into(),
-            self.context_len,
-            self.context_crc.into(),
-        ])
+        let last = u64::from(self.pages) << 32 | u64::from(self.context_crc);
+        seal([self.epoch, self.open.into(), self.context_len, last])
     }
 
     fn decode(block: &[u8; BLOCK]) -> Option<State> {
-        let [epoch, open, context_len, crc] = unseal(block)?;
+        let [epoch, open, context_len, last] = unseal(block)?;
+        let (pages, context_crc) = ((last >> 32) as u32, last as u32);
         Some(State {
             epoch,
             open: open != 0,
             context_len,
-            context_crc: u32::try_from(crc).ok()?,
+            context_crc,
+            pages,
         })
     }
 }
@@ -89,6 +89,8 @@ pub struct InPlace<M> {
     state: State,
     /// Which pages hold something: 64 to a word, words without any left out.
     present: HashMap<u64, u64>,
+    /// How many they are.
+    pages: u32,
     /// Words that changed in this epoch.
     changed: BTreeSet<u64>,
     poisoned: Option<String>,
@@ -130,6 +132,7 @@ impl<M: Medium> InPlace<M> {
             context_limit,
             state,
             present: HashMap::new(),
+            pages: 0,
             changed: BTreeSet::new(),
             poisoned: None,
             traffic: Traffic::default(),
@@ -189,6 +192,7 @@ impl<M: Medium> InPlace<M> {
         let (word, bit) = (page.0 / 64, 1 << (page.0 % 64));
         let bits = self.present.entry(word).or_default();
         *bits = if there { *bits | bit } else { *bits & !bit };
+        self.pages = if there { self.pages + 1 } else { self.pages - 1 };
         self.changed.insert(word);
     }
 
@@ -264,6 +268,7 @@ impl<M: Medium> InPlace<M> {
             open: false,
             context_len,
             context_crc: crc32c(context),
+            pages: self.pages,
         };
         self.medium.write(STATE_AT, &state.encode())?;
         self.traffic.journal_bytes += BLOCK as u64;
@@ -330,22 +335,27 @@ impl<M: Medium> InPlace<M> {
                 }
             }
         }
+        let pages: u64 = self
+            .present
+            .values()
+            .map(|bits| u64::from(bits.count_ones()))
+            .sum();
         let last = self
             .present
             .iter()
             .map(|(word, bits)| word * 64 + 63 - u64::from(bits.leading_zeros()))
             .max();
-        match last.map(|page| self.at(PageId(page), LINES_PER_PAGE)) {
-            Some(end) if end > self.medium.len() => {
-                let why = format!("its last page ends at byte {end} of {}", self.medium.len());
-                Err(Error::Damaged {
-                    what: "medium",
-                    at: self.medium.len(),
-                    why,
-                })
-            }
-            _ => Ok(()),
+        let end = last.map_or(0, |page| self.at(PageId(page), LINES_PER_PAGE));
+        self.pages = self.state.pages;
+        if pages != self.pages.into() || end > self.medium.len() {
+            let why = format!("{pages} pages up to byte {end}, its commit says {}", self.pages);
+            return Err(Error::Damaged {
+                what: "medium",
+                at: self.medium.len(),
+                why,
+            });
         }
+        Ok(())
     }
 }
 
@@ -526,11 +536,7 @@ impl<M: Medium> Scheme for InPlace<M> {
             version: VERSION,
             geometry: self.geometry,
             epoch: self.state.epoch,
-            pages: self
-                .present
-                .values()
-                .map(|bits| u64::from(bits.count_ones()))
-                .sum(),
+            pages: self.pages.into(),
             medium_bytes: self.medium.len(),
             context_bytes: self.state.context_len,
             pool: PoolInfo::default(),
