@@ -1,0 +1,178 @@
+//! What can go wrong between a program and its files. Each error names the file and the way out.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// The result of every operation of this module.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// An error of the undo log. Unless it says poisoned, what was recorded before is whole and the
+/// recorder can be used further; the change that was asked about must not go ahead.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The system refused something.
+    #[error("cannot {doing} {path}: {source}", path = path.display())]
+    Io {
+        /// What was attempted.
+        doing: &'static str,
+        /// On which file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+
+    /// No room to keep what the change would destroy.
+    #[error(
+        "{what} is full: {needed} more bytes are needed; take a checkpoint, which empties the undo log, \
+         or free some space, and try again"
+    )]
+    Full {
+        /// The undo log, or the directory of kept files, or the bound the user set.
+        what: String,
+        /// How many bytes did not fit.
+        needed: u64,
+    },
+
+    /// Bytes are not what was written there.
+    #[error("damaged {file} at byte {at}: {why}; the files the program wrote cannot be rolled back", file = file.display())]
+    Damaged {
+        /// Which file.
+        file: PathBuf,
+        /// Where, in bytes from its start.
+        at: u64,
+        /// What was expected and what was found.
+        why: String,
+    },
+
+    /// Written by another version, or something else altogether.
+    #[error("{file} is not an undo log this build can read: {why}", file = file.display())]
+    Foreign {
+        /// Which file.
+        file: PathBuf,
+        /// What was found.
+        why: String,
+    },
+
+    /// The change cannot be undone, so it must not happen under a checkpoint.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+
+    /// Another program changed a file between the checkpoint and the rollback.
+    #[error(
+        "{path} was changed by another program: {why}; put it back, or start the program afresh",
+        path = path.display()
+    )]
+    Changed {
+        /// Which file.
+        path: PathBuf,
+        /// What was expected and what was found.
+        why: String,
+    },
+
+    /// The caller gave epochs out of order.
+    #[error("epoch {given} out of order: {why}")]
+    Order {
+        /// The epoch that was given.
+        given: u64,
+        /// What was expected.
+        why: String,
+    },
+
+    /// The log holds changes that no checkpoint covers.
+    #[error(
+        "{dir} holds changes of epoch {tag}, newer than the checkpoint of epoch {durable}: roll back first",
+        dir = dir.display()
+    )]
+    NotRolledBack {
+        /// The state directory.
+        dir: PathBuf,
+        /// The newest epoch in the log.
+        tag: u64,
+        /// The epoch the caller wants to go on from.
+        durable: u64,
+    },
+
+    /// A write or a flush of the log failed earlier, so nothing after it can be undone for sure.
+    #[error("the undo log is poisoned since an earlier failure ({0}); resume from the last checkpoint")]
+    Poisoned(String),
+}
+
+/// Why a change cannot be undone. The names are stable: `--explain` lists them.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Refusal {
+    /// The file would live on without a name, and a resumed program could not open it again.
+    #[error("{path} is removed or replaced while the program has it open: close it first", path = .0.display())]
+    StillOpen(PathBuf),
+
+    /// `FALLOC_FL_COLLAPSE_RANGE` and `FALLOC_FL_INSERT_RANGE` move the bytes behind them.
+    #[error("fallocate collapses or inserts a range of {path}, which moves all bytes behind it: rewrite the file instead", path = .0.display())]
+    MovesBytes(PathBuf),
+
+    /// A mode of `fallocate` that this build does not know.
+    #[error("fallocate of {path} with the unknown mode {mode:#x}", path = path.display())]
+    UnknownMode {
+        /// Which file.
+        path: PathBuf,
+        /// The mode.
+        mode: u32,
+    },
+
+    /// A flag of `renameat2` that this build does not undo (`RENAME_WHITEOUT`, and those yet to come).
+    #[error("rename of {path} with the flags {flags:#x}: only NOREPLACE and EXCHANGE can be undone", path = path.display())]
+    RenameFlags {
+        /// What is renamed.
+        path: PathBuf,
+        /// The flags.
+        flags: u32,
+    },
+
+    /// Extended attributes and access control lists are not undone.
+    #[error("extended attributes of {path} are changed, which cannot be undone: set them before the run", path = .0.display())]
+    ExtendedAttributes(PathBuf),
+
+    /// What is removed has extended attributes, and a copy would lose them.
+    #[error("{path} has extended attributes and is removed: they would be lost; remove them before the run", path = .0.display())]
+    LosesAttributes(PathBuf),
+
+    /// What is overwritten cannot be read, so it cannot be kept.
+    #[error("{path} is overwritten and cannot be read: give its owner read permission", path = .0.display())]
+    Unreadable(PathBuf),
+
+    /// The file has several names and lies on another file system than the state directory: a copy would cut them apart.
+    #[error("{path} has other hard links and is removed: put the state directory (--state) on the same file system", path = .0.display())]
+    LinkedElsewhere(PathBuf),
+
+    /// A device, socket or pipe is replaced and cannot be kept.
+    #[error("{path} is a special file and is replaced: remove it before the run, or put the state directory (--state) on the same file system", path = .0.display())]
+    SpecialReplaced(PathBuf),
+
+    /// The copy that would be kept cannot be given to the owner of the file.
+    #[error("{path} belongs to another user and is removed: put the state directory (--state) on the same file system", path = .0.display())]
+    ForeignOwner(PathBuf),
+
+    /// The file is reached through a name that is no longer, or not visibly, its own.
+    #[error("the program writes a file that has no name here ({path}): its name was removed, or lies in another mount namespace", path = .0.display())]
+    NoName(PathBuf),
+
+    /// The program changes its own checkpoint.
+    #[error("{path} lies in the state directory of this very run: let the program write elsewhere", path = .0.display())]
+    OwnState(PathBuf),
+}
+
+/// Names what was attempted when a system call fails.
+pub(super) trait Doing<T> {
+    /// The value, or an [`Error::Io`] that says what was attempted on which file.
+    fn doing(self, doing: &'static str, path: impl AsRef<Path>) -> Result<T>;
+}
+
+impl<T, E: Into<io::Error>> Doing<T> for std::result::Result<T, E> {
+    fn doing(self, doing: &'static str, path: impl AsRef<Path>) -> Result<T> {
+        self.map_err(|error| Error::Io {
+            doing,
+            path: path.as_ref().to_owned(),
+            source: error.into(),
+        })
+    }
+}

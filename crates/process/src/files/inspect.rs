@@ -1,0 +1,156 @@
+//! Looking at an undo log without changing it: `twinpage info` and `twinpage check`.
+
+use super::error::{Doing, Error, Result};
+use super::format::Kept;
+use super::journal::Journal;
+use super::keep::kept_ident;
+use super::log::{ReadLog, log_path};
+use super::progress::progress_path;
+use super::rollback::live;
+use super::{Durability, Epoch};
+use std::io::ErrorKind;
+use std::path::Path;
+use twinpage_core::Damage;
+
+/// What there is to undo.
+#[derive(Clone, PartialEq, Eq, Debug, serde::Serialize)]
+pub struct Summary {
+    /// What records survive: `memory` (the end of the program) or `disk` (of the machine).
+    pub durability: &'static str,
+    /// Records, dead ones too. Of a running recorder: since it began.
+    pub records: u64,
+    /// The newest epoch that changes were recorded for; 0 when there are none.
+    pub newest_epoch: Epoch,
+    /// Bytes of the records (and, of a running recorder, of copies of removed files).
+    pub undo_bytes: u64,
+    /// Removed or replaced files that are kept.
+    pub kept_files: u64,
+    /// Their bytes.
+    pub kept_bytes: u64,
+    /// A rollback was begun and not finished: resume, and it will be.
+    pub rollback_begun: bool,
+}
+
+impl Summary {
+    pub(super) fn of_journal(journal: &Journal) -> Summary {
+        Summary {
+            durability: name(journal.durability),
+            records: journal.records(),
+            newest_epoch: journal.tag(),
+            undo_bytes: journal.bytes(),
+            kept_files: journal.kept_files() as u64,
+            kept_bytes: journal.held_bytes(),
+            rollback_begun: false,
+        }
+    }
+}
+
+fn name(durability: Durability) -> &'static str {
+    match durability {
+        Durability::Memory => "memory",
+        Durability::Disk => "disk",
+    }
+}
+
+fn open_logs(dir: &Path, durable: Epoch) -> Result<[ReadLog; 2]> {
+    Ok([ReadLog::open(dir, 0, durable)?, ReadLog::open(dir, 1, durable)?])
+}
+
+/// What there is to undo in the state directory `dir`.
+///
+/// # Errors
+/// [`Error::Io`], [`Error::Foreign`].
+pub fn describe(dir: &Path) -> Result<Summary> {
+    let logs = open_logs(dir, Epoch::MAX)?;
+    let (mut kept_files, mut kept_bytes) = (0, 0);
+    let kept = dir.join("kept");
+    for entry in std::fs::read_dir(&kept).doing("list", &kept)? {
+        let stat = entry.and_then(|entry| entry.metadata()).doing("list", &kept)?;
+        kept_files += 1;
+        kept_bytes += stat.len();
+    }
+    let entries = || logs.iter().flat_map(|log| &log.entries);
+    Ok(Summary {
+        durability: name(logs[0].durability()),
+        records: entries().count() as u64,
+        newest_epoch: entries().map(|entry| entry.tag).max().unwrap_or(0),
+        undo_bytes: entries().map(|entry| entry.length).sum(),
+        kept_files,
+        kept_bytes,
+        rollback_begun: progress_path(dir).exists(),
+    })
+}
+
+/// Reads everything that a rollback to epoch `durable` would need, verifies every checksum, and
+/// lists what is not as it was written. Empty when all is well.
+///
+/// # Errors
+/// [`Error::Io`] when reading itself fails, [`Error::Foreign`].
+pub fn check(dir: &Path, durable: Epoch) -> Result<Vec<Damage>> {
+    let logs = open_logs(dir, durable)?;
+    let mut damage: Vec<_> = logs
+        .iter()
+        .filter_map(|log| {
+            let (at, why) = log.damage.clone()?;
+            Some(Damage {
+                what: log.path.display().to_string(),
+                at,
+                why,
+            })
+        })
+        .collect();
+    if progress_path(dir).exists() {
+        // Kept files are on their way back.
+        return Ok(damage);
+    }
+    let keep = dir.join("kept");
+    for (log, entry) in live(&logs, durable) {
+        let found = kept_ident(&keep, entry.seq);
+        let right = match entry.kept {
+            Kept::Nothing | Kept::Directory => true,
+            Kept::Link => found == Some(entry.kept_file),
+            Kept::Copy => found.is_some(),
+        };
+        if !right {
+            let why = format!(
+                "the file it keeps, kept/{:016x}, is missing or another",
+                entry.seq
+            );
+            damage.push(Damage {
+                what: log.path.display().to_string(),
+                at: entry.at,
+                why,
+            });
+        }
+    }
+    Ok(damage)
+}
+
+/// The newest epoch with live records when the checkpoint is of epoch `durable`; `None` when there
+/// are none, or no log at all. A rollback that was begun counts.
+///
+/// # Errors
+/// [`Error::Damaged`], [`Error::Foreign`], [`Error::Io`].
+pub(super) fn newest(dir: &Path, durable: Epoch) -> Result<Option<Epoch>> {
+    let missing = |index| match std::fs::metadata(log_path(dir, index)) {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(true),
+        found => found.map(|_| false).doing("look at", log_path(dir, index)),
+    };
+    if missing(0)? && missing(1)? {
+        return Ok(None);
+    }
+    if progress_path(dir).exists() {
+        return Ok(Some(durable + 1));
+    }
+    let logs = open_logs(dir, durable)?;
+    for log in &logs {
+        if let Some((at, why)) = &log.damage {
+            return Err(Error::Damaged {
+                file: log.path.clone(),
+                at: *at,
+                why: why.clone(),
+            });
+        }
+    }
+    Ok(live(&logs, durable).iter().map(|(_, entry)| entry.tag).max())
+}

@@ -1,0 +1,306 @@
+//! The two logs and the kept files as one journal that records are appended to.
+//!
+//! * All records of one change are made safe together, before the change; when one of them fails
+//!   none counts.
+//! * Sequence numbers are never used twice, not even for records that failed.
+//! * The log that is written to changes only when every record of the other one is dead.
+
+use super::error::{Doing, Error, Refusal, Result};
+use super::format::{DATA_MAX, Draft, Kept, Kind};
+use super::keep::Keep;
+use super::log::{Log, read_at};
+use super::place::Found;
+use super::{Durability, Epoch};
+use rustix::fd::OwnedFd;
+use rustix::fs::Stat;
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// A file in `kept/`, of the record `seq`.
+struct KeptFile {
+    tag: Epoch,
+    seq: u64,
+    /// Bytes of a copy.
+    copied: u64,
+    /// Bytes of a file that would be free had it not been kept.
+    held: u64,
+}
+
+/// The journal of changes.
+pub(super) struct Journal {
+    pub(super) dir: PathBuf,
+    pub(super) durability: Durability,
+    logs: [Log; 2],
+    active: usize,
+    keep: Arc<Keep>,
+    kept: VecDeque<KeptFile>,
+    copied_bytes: u64,
+    held_bytes: u64,
+    bytes_max: u64,
+    /// The epoch the program runs towards.
+    tag: Epoch,
+    /// The sequence number of the next record.
+    seq: u64,
+    /// Records since the journal was made.
+    records: u64,
+    buffer: Vec<u8>,
+    poison: Option<String>,
+}
+
+impl Journal {
+    /// An empty journal for changes towards epoch `tag`.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub(super) fn create(dir: &Path, durability: Durability, bytes_max: u64, tag: Epoch) -> Result<Journal> {
+        let logs = [Log::create(dir, 0, durability)?, Log::create(dir, 1, durability)?];
+        let keep = Arc::new(Keep::open(dir, durability)?);
+        keep.clear()?;
+        if durability == Durability::Disk {
+            sync_directory(dir)?;
+        }
+        Ok(Journal {
+            dir: dir.to_owned(),
+            durability,
+            logs,
+            active: (tag % 2) as usize,
+            keep,
+            kept: VecDeque::new(),
+            copied_bytes: 0,
+            held_bytes: 0,
+            bytes_max,
+            tag,
+            seq: 1,
+            records: 0,
+            buffer: Vec::new(),
+            poison: None,
+        })
+    }
+
+    /// The epoch the program runs towards.
+    pub(super) fn tag(&self) -> Epoch {
+        self.tag
+    }
+
+    /// Records since the journal was made, dead ones too.
+    pub(super) fn records(&self) -> u64 {
+        self.records
+    }
+
+    /// Bytes written for records and copies that are not known to be dead.
+    pub(super) fn bytes(&self) -> u64 {
+        self.logs[0].bytes() + self.logs[1].bytes() + self.copied_bytes
+    }
+
+    /// Bytes of removed files that will be free when their epoch is dead.
+    pub(super) fn held_bytes(&self) -> u64 {
+        self.held_bytes
+    }
+
+    /// Files in `kept/`.
+    pub(super) fn kept_files(&self) -> usize {
+        self.kept.len()
+    }
+
+    /// Writes the records of one change and makes them safe.
+    ///
+    /// # Errors
+    /// Those of `write`; none of its records then counts. [`Error::Poisoned`] after a failed write.
+    pub(super) fn change(&mut self, write: impl FnOnce(&mut Journal) -> Result<()>) -> Result<()> {
+        if let Some(why) = &self.poison {
+            return Err(Error::Poisoned(why.clone()));
+        }
+        let first = self.seq;
+        let done = write(self).and_then(|()| {
+            let sealed = self.logs[self.active].seal(self.seq);
+            self.poisoned_by(sealed)
+        });
+        if done.is_err() {
+            self.logs[self.active].unwind();
+            while self.kept.back().is_some_and(|kept| kept.seq >= first) {
+                self.drop_kept_back();
+            }
+            self.seq += 1;
+        }
+        done
+    }
+
+    /// Appends a record without data.
+    ///
+    /// # Errors
+    /// [`Error::Full`], and [`Error::Io`], which poisons the journal.
+    pub(super) fn append(&mut self, draft: &Draft<'_>) -> Result<()> {
+        check_names(draft)?;
+        draft.start(&mut self.buffer);
+        self.append_buffer(draft)
+    }
+
+    /// Appends the bytes of `file` in `range`, in as many records as it takes. `draft` describes the file.
+    ///
+    /// # Errors
+    /// As [`Journal::append`].
+    pub(super) fn append_bytes(
+        &mut self,
+        draft: &Draft<'_>,
+        file: &OwnedFd,
+        range: Range<u64>,
+    ) -> Result<()> {
+        check_names(draft)?;
+        let mut at = range.start;
+        while at < range.end {
+            let draft = Draft { at, ..*draft };
+            draft.start(&mut self.buffer);
+            let start = self.buffer.len();
+            let want = (range.end - at).min(DATA_MAX as u64) as usize;
+            self.buffer.resize(start + want, 0);
+            let got = read_at(file, &mut self.buffer[start..], at).doing("read", draft.path)?;
+            self.buffer.truncate(start + got);
+            if got == 0 {
+                break;
+            }
+            self.append_buffer(&draft)?;
+            at += got as u64;
+        }
+        Ok(())
+    }
+
+    /// A handle on the directory of kept files, to remove the dead ones with.
+    pub(super) fn keep_handle(&self) -> Arc<Keep> {
+        self.keep.clone()
+    }
+
+    /// Keeps what `found` names for the next record.
+    ///
+    /// # Errors
+    /// As [`Keep::take`].
+    pub(super) fn keep(&mut self, found: &Found, stat: &Stat) -> Result<Kept> {
+        let room = self.bytes_max.saturating_sub(self.bytes());
+        let (kept, bytes) = self.keep.take(found, stat, self.seq, room)?;
+        if matches!(kept, Kept::Link | Kept::Copy) {
+            let (copied, held) = if kept == Kept::Copy {
+                (bytes, 0)
+            } else {
+                (0, bytes)
+            };
+            self.kept.push_back(KeptFile {
+                tag: self.tag,
+                seq: self.seq,
+                copied,
+                held,
+            });
+            self.copied_bytes += copied;
+            self.held_bytes += held;
+        }
+        Ok(kept)
+    }
+
+    /// Epoch `epoch` is captured; what is recorded from now on belongs to the next. Gives the
+    /// sequence numbers of kept files that are dead now that `durable` is durable to `dead`.
+    ///
+    /// # Errors
+    /// [`Error::Order`] when the epochs are not in order, and those of [`Journal::append`].
+    pub(super) fn begin_epoch(&mut self, epoch: Epoch, durable: Epoch, dead: &mut Vec<u64>) -> Result<()> {
+        if durable >= epoch {
+            let why = format!("it is only being captured, and epoch {durable} was said to be durable");
+            return Err(Error::Order { given: epoch, why });
+        }
+        if epoch + 1 == self.tag {
+            self.capture_again(epoch)?;
+        } else if epoch != self.tag {
+            let why = format!("expected {}, or {} again", self.tag, self.tag - 1);
+            return Err(Error::Order { given: epoch, why });
+        }
+        self.tag = epoch + 1;
+        while self.kept.front().is_some_and(|kept| kept.tag <= durable) {
+            if let Some(kept) = self.kept.pop_front() {
+                self.forget_bytes(&kept);
+                dead.push(kept.seq);
+            }
+        }
+        self.switch(durable)
+    }
+
+    /// The epoch was captured before and abandoned: what was recorded since counts as of it again.
+    fn capture_again(&mut self, epoch: Epoch) -> Result<()> {
+        if self.logs.iter().all(|log| log.tag() <= epoch) {
+            return Ok(());
+        }
+        self.change(|journal| {
+            journal.append(&Draft {
+                at: epoch,
+                ..Draft::new(Kind::Again)
+            })
+        })
+    }
+
+    /// Goes over to the other log when its records are dead and this one has some.
+    fn switch(&mut self, durable: Epoch) -> Result<()> {
+        let other = 1 - self.active;
+        if self.logs[self.active].tag() == 0 || self.logs[other].tag() > durable {
+            return Ok(());
+        }
+        let rewound = self.logs[other].rewind(self.seq);
+        self.poisoned_by(rewound)?;
+        self.active = other;
+        Ok(())
+    }
+
+    fn append_buffer(&mut self, draft: &Draft<'_>) -> Result<()> {
+        draft.finish(&mut self.buffer, self.seq, self.tag);
+        let needed = self.buffer.len() as u64;
+        let room = self.bytes_max.saturating_sub(self.bytes());
+        if needed > room {
+            return Err(Error::Full {
+                what: "the undo log".into(),
+                needed: needed - room,
+            });
+        }
+        let appended = self.logs[self.active].append(&self.buffer, self.tag);
+        self.poisoned_by(appended)?;
+        self.seq += 1;
+        self.records += 1;
+        Ok(())
+    }
+
+    fn drop_kept_back(&mut self) {
+        if let Some(kept) = self.kept.pop_back() {
+            self.forget_bytes(&kept);
+            // Left behind it is in nobody's way: no record has its number, and the next run clears it.
+            let _ = self.keep.forget(kept.seq);
+        }
+    }
+
+    fn forget_bytes(&mut self, kept: &KeptFile) {
+        self.copied_bytes -= kept.copied;
+        self.held_bytes -= kept.held;
+    }
+
+    /// After a failed write or sync of a log nothing is known about it. A full disk is no failure.
+    fn poisoned_by<T>(&mut self, result: Result<T>) -> Result<T> {
+        if let Err(error @ Error::Io { .. }) = &result {
+            self.poison = Some(error.to_string());
+        }
+        result
+    }
+}
+
+/// A record has room for names of 65535 bytes, which no file system here reaches.
+fn check_names(draft: &Draft<'_>) -> Result<()> {
+    for name in [draft.path, draft.to] {
+        if name.as_os_str().len() > usize::from(u16::MAX) {
+            return Err(Refusal::NoName(name.to_owned()).into());
+        }
+    }
+    Ok(())
+}
+
+/// Makes the names in a directory durable.
+///
+/// # Errors
+/// [`Error::Io`].
+pub(super) fn sync_directory(dir: &Path) -> Result<()> {
+    let file = std::fs::File::open(dir).doing("open the directory", dir)?;
+    rustix::fs::fsync(file).doing("sync the directory", dir)
+}

@@ -1,0 +1,226 @@
+//! Recording changes to names: what is made, removed and renamed.
+
+use super::error::{Refusal, Result};
+use super::format::{Draft, Kept, Kind, State};
+use super::place::{self, Found};
+use super::recorder::Recorder;
+use super::{Ident, New, Place, Recorded};
+use rustix::fs::{FileType, RenameFlags, Stat};
+use std::path::Path;
+
+impl Recorder {
+    pub(super) fn create_name(&mut self, place: Place<'_>, new: New) -> Result<Recorded> {
+        let Some(found) = place::find(place, false)? else {
+            return Ok(Recorded::Covered);
+        };
+        if found.stat.is_some() {
+            return Ok(Recorded::Covered);
+        }
+        self.create_found(&found, new)
+    }
+
+    /// A name that is not there is about to be.
+    pub(super) fn create_found(&mut self, found: &Found, new: New) -> Result<Recorded> {
+        let Some(dir) = self.directory(found)? else {
+            return Ok(Recorded::NotTracked);
+        };
+        // What a known name comes to name, an undo of the first creation removes, unless it is a link:
+        // then it names something old, and the name is no longer a sign of having been born.
+        let known = match new {
+            New::Thing => self.created.contains(&found.path),
+            New::Link => self.created.remove(&found.path),
+        };
+        if known {
+            return Ok(Recorded::Covered);
+        }
+        let draft = Draft {
+            dir_mtime: dir.mtime,
+            path: &found.path,
+            ..Draft::new(Kind::Create)
+        };
+        self.journal.change(|journal| journal.append(&draft))?;
+        if new == New::Thing {
+            self.created.insert(found.path.clone());
+        }
+        Ok(Recorded::Saved)
+    }
+
+    pub(super) fn unlink(&mut self, place: Place<'_>, still_open: bool) -> Result<Recorded> {
+        let Some(found) = place::find(place, false)? else {
+            return Ok(Recorded::Covered);
+        };
+        let Some(stat) = found.stat else {
+            return Ok(Recorded::Covered);
+        };
+        if place::is_directory(&stat) {
+            return Ok(Recorded::Covered);
+        }
+        if !matches!(place::kind(&stat), FileType::RegularFile | FileType::Symlink) {
+            return Ok(Recorded::NotTracked);
+        }
+        self.remove(&found, &stat, still_open, Kind::Unlink)
+    }
+
+    pub(super) fn rmdir(&mut self, place: Place<'_>, still_open: bool) -> Result<Recorded> {
+        let Some(found) = place::find(place, false)? else {
+            return Ok(Recorded::Covered);
+        };
+        let Some(stat) = found.stat.filter(place::is_directory) else {
+            return Ok(Recorded::Covered);
+        };
+        self.remove(&found, &stat, still_open, Kind::Rmdir)
+    }
+
+    fn remove(&mut self, found: &Found, stat: &Stat, still_open: bool, kind: Kind) -> Result<Recorded> {
+        let Some(dir) = self.directory(found)? else {
+            return Ok(Recorded::NotTracked);
+        };
+        if still_open {
+            return Err(Refusal::StillOpen(found.path.clone()).into());
+        }
+        // A directory is recorded even when it was born: names that come and go in it need it.
+        if kind == Kind::Unlink && self.created.contains(&found.path) {
+            return Ok(Recorded::Covered);
+        }
+        let draft = Draft {
+            file: Ident::from(stat),
+            before: State::from(stat),
+            dir_mtime: dir.mtime,
+            path: &found.path,
+            ..Draft::new(kind)
+        };
+        self.journal.change(|journal| {
+            let kept = journal.keep(found, stat)?;
+            journal.append(&Draft { kept, ..draft })
+        })?;
+        Ok(Recorded::Saved)
+    }
+
+    pub(super) fn rename(
+        &mut self,
+        from: Place<'_>,
+        to: Place<'_>,
+        flags: u32,
+        still_open: bool,
+    ) -> Result<Recorded> {
+        let (Some(from), Some(to)) = (place::find(from, false)?, place::find(to, false)?) else {
+            return Ok(Recorded::Covered);
+        };
+        let Some(stat) = from.stat else {
+            return Ok(Recorded::Covered);
+        };
+        let known = RenameFlags::NOREPLACE | RenameFlags::EXCHANGE;
+        if flags & !known.bits() != 0 {
+            return Err(Refusal::RenameFlags {
+                path: from.path,
+                flags,
+            }
+            .into());
+        }
+        let flags = RenameFlags::from_bits_truncate(flags);
+        if flags.contains(RenameFlags::EXCHANGE) {
+            return self.exchange(&from, &to, &stat);
+        }
+        let replaced = to.stat;
+        let same = replaced.is_some_and(|other| Ident::from(&other) == Ident::from(&stat));
+        let mismatch =
+            replaced.is_some_and(|other| place::is_directory(&other) != place::is_directory(&stat));
+        if same || mismatch || (flags.contains(RenameFlags::NOREPLACE) && replaced.is_some()) {
+            return Ok(Recorded::Covered);
+        }
+        if still_open && replaced.is_some() {
+            return Err(Refusal::StillOpen(to.path).into());
+        }
+        self.rename_found(&from, &to, &stat)
+    }
+
+    fn rename_found(&mut self, from: &Found, to: &Found, stat: &Stat) -> Result<Recorded> {
+        let Some((dir, other_dir)) = self.directories(from, to)? else {
+            return Ok(Recorded::NotTracked);
+        };
+        // A replaced file that was born in this epoch is not missed.
+        let replaced = to
+            .stat
+            .filter(|other| place::is_directory(other) || !self.created.contains(&to.path));
+        let draft = Draft {
+            file: Ident::from(stat),
+            before: State::from(stat),
+            other: replaced.as_ref().map_or(Ident::NONE, Ident::from),
+            other_before: replaced.as_ref().map_or_else(State::default, State::from),
+            dir_mtime: dir.mtime,
+            other_dir_mtime: other_dir.mtime,
+            path: &from.path,
+            to: &to.path,
+            ..Draft::new(Kind::Rename)
+        };
+        self.journal.change(|journal| {
+            let kept = match &replaced {
+                Some(other) => journal.keep(to, other)?,
+                None => Kept::Nothing,
+            };
+            journal.append(&Draft { kept, ..draft })
+        })?;
+        self.forget_created(&[&from.path, &to.path], place::is_directory(stat));
+        Ok(Recorded::Saved)
+    }
+
+    fn exchange(&mut self, from: &Found, to: &Found, stat: &Stat) -> Result<Recorded> {
+        let Some(other) = to.stat else {
+            return Ok(Recorded::Covered);
+        };
+        if Ident::from(&other) == Ident::from(stat) {
+            return Ok(Recorded::Covered);
+        }
+        let Some((dir, other_dir)) = self.directories(from, to)? else {
+            return Ok(Recorded::NotTracked);
+        };
+        let draft = Draft {
+            file: Ident::from(stat),
+            before: State::from(stat),
+            other: Ident::from(&other),
+            other_before: State::from(&other),
+            dir_mtime: dir.mtime,
+            other_dir_mtime: other_dir.mtime,
+            path: &from.path,
+            to: &to.path,
+            ..Draft::new(Kind::Exchange)
+        };
+        self.journal.change(|journal| journal.append(&draft))?;
+        let directories = place::is_directory(stat) || place::is_directory(&other);
+        self.forget_created(&[&from.path, &to.path], directories);
+        Ok(Recorded::Saved)
+    }
+
+    /// Names that moved no longer say what was born; when a directory moved, none below it does.
+    fn forget_created(&mut self, paths: &[&Path], directory: bool) {
+        if directory {
+            self.created.clear();
+        }
+        for &path in paths {
+            self.created.remove(path);
+        }
+    }
+
+    fn directories(&mut self, from: &Found, to: &Found) -> Result<Option<(State, State)>> {
+        for path in [&from.path, &to.path] {
+            if self.journal.dir.starts_with(path) {
+                return Err(Refusal::OwnState(path.clone()).into());
+            }
+        }
+        let (Some(dir), Some(other_dir)) = (self.directory(from)?, self.directory(to)?) else {
+            return Ok(None);
+        };
+        Ok(Some((dir, other_dir)))
+    }
+
+    /// The directory of a name that is about to change; `None` on a pseudo file system.
+    fn directory(&mut self, found: &Found) -> Result<Option<State>> {
+        let stat = place::stat(&found.parent)?;
+        if !self.is_tracked(&found.parent, &stat)? {
+            return Ok(None);
+        }
+        self.not_our_own(&found.path)?;
+        self.touch_directory(found, &stat)?;
+        Ok(Some(State::from(&stat)))
+    }
+}

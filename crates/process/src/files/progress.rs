@@ -1,0 +1,214 @@
+//! `undo.progress`: how far a rollback has come, so that it can be killed and run again.
+//!
+//! * It exists from before the first change a rollback makes until after the logs are empty.
+//! * Entries are appended one by one, each safe before the rollback goes on; a torn last one is ignored.
+
+use super::error::{Doing, Error, Result};
+use super::format::{ENTRY, HEADER, Header, PROGRESS_MAGIC, RawEntry, VERSION};
+use super::journal::sync_directory;
+use super::log::read_at;
+use super::{Epoch, Ident};
+use rustix::fd::OwnedFd;
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use zerocopy::little_endian::U64;
+use zerocopy::{FromBytes, IntoBytes};
+
+/// Every record from `seq` on is undone.
+const UNDONE: u32 = 1;
+/// The undo of record `seq` made file `old` again, as `new`.
+const MOVED: u32 = 2;
+
+/// The name of the progress file in the state directory.
+pub(super) fn progress_path(dir: &Path) -> PathBuf {
+    dir.join("undo.progress")
+}
+
+/// How far a rollback has come.
+pub(super) struct Progress {
+    file: OwnedFd,
+    dir: PathBuf,
+    path: PathBuf,
+    sync: bool,
+    end: u64,
+    /// Every record from this on is undone.
+    pub(super) undone: u64,
+    /// What files are now that had to be made again.
+    pub(super) moved: HashMap<Ident, Ident>,
+}
+
+impl Progress {
+    /// Begins a rollback to epoch `durable`, or goes on with one that was killed.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`], [`Error::Foreign`], and [`Error::Order`] when the one that was killed
+    /// went to another epoch.
+    pub(super) fn open(dir: &Path, durable: Epoch, sync: bool) -> Result<Progress> {
+        let path = progress_path(dir);
+        let flags = OFlags::RDWR | OFlags::CLOEXEC;
+        let file = match rustix::fs::open(&path, flags, Mode::empty()) {
+            Err(Errno::NOENT) => begin(dir, &path, durable, sync)?,
+            opened => opened.doing("open", &path)?,
+        };
+        let mut progress = Progress {
+            file,
+            dir: dir.to_owned(),
+            path,
+            sync,
+            end: HEADER as u64,
+            undone: u64::MAX,
+            moved: HashMap::new(),
+        };
+        progress.check_header(durable)?;
+        progress.read()?;
+        Ok(progress)
+    }
+
+    /// Every record from `seq` on is undone, and what that changed is safe.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub(super) fn set_undone(&mut self, seq: u64) -> Result<()> {
+        self.append(RawEntry::new(UNDONE, seq, Ident::NONE, Ident::NONE))?;
+        self.undone = seq;
+        Ok(())
+    }
+
+    /// The undo of record `seq` made file `old` again, as `new`.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub(super) fn set_moved(&mut self, seq: u64, old: Ident, new: Ident) -> Result<()> {
+        self.append(RawEntry::new(MOVED, seq, old, new))?;
+        self.moved.insert(old, new);
+        Ok(())
+    }
+
+    /// The rollback is complete and the logs are empty.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub(super) fn finish(&self) -> Result<()> {
+        rustix::fs::unlink(&self.path).doing("remove", &self.path)?;
+        if self.sync {
+            sync_directory(&self.dir)
+        } else {
+            Ok(())
+        }
+    }
+
+    fn check_header(&self, durable: Epoch) -> Result<()> {
+        let mut bytes = [0; HEADER];
+        let got = read_at(&self.file, &mut bytes, 0).doing("read", &self.path)?;
+        let header = Header::read_from_bytes(&bytes).expect("a header is HEADER bytes");
+        if got < HEADER || header.magic != PROGRESS_MAGIC || !header.is_whole() {
+            let why = "the header is not that of a rollback's progress".into();
+            return Err(Error::Damaged {
+                file: self.path.clone(),
+                at: 0,
+                why,
+            });
+        }
+        if header.version.get() != VERSION {
+            let why = format!("its version is {}, this build reads {VERSION}", header.version);
+            return Err(Error::Foreign {
+                file: self.path.clone(),
+                why,
+            });
+        }
+        if header.first_seq.get() != durable {
+            let why = format!(
+                "a rollback to epoch {} was begun and must be finished",
+                header.first_seq
+            );
+            return Err(Error::Order { given: durable, why });
+        }
+        Ok(())
+    }
+
+    fn read(&mut self) -> Result<()> {
+        loop {
+            let mut bytes = [0; ENTRY];
+            let got = read_at(&self.file, &mut bytes, self.end).doing("read", &self.path)?;
+            let entry = RawEntry::read_from_bytes(&bytes).expect("an entry is ENTRY bytes");
+            let known = matches!(entry.kind.get(), UNDONE | MOVED);
+            if got < ENTRY || entry.crc.get() != entry.right_crc() || !known {
+                return self.check_tail(got);
+            }
+            self.end += ENTRY as u64;
+            match entry.kind.get() {
+                UNDONE => self.undone = entry.seq.get(),
+                _ => {
+                    self.moved.insert(entry.old.into(), entry.new.into());
+                }
+            }
+        }
+    }
+
+    /// Behind the last whole entry there can be one torn one, and nothing else.
+    fn check_tail(&self, got: usize) -> Result<()> {
+        let mut more = [0; 1];
+        let behind = self.end + ENTRY as u64;
+        if got == ENTRY && read_at(&self.file, &mut more, behind).doing("read", &self.path)? > 0 {
+            let why = "the checksum of an entry is wrong".into();
+            return Err(Error::Damaged {
+                file: self.path.clone(),
+                at: self.end,
+                why,
+            });
+        }
+        Ok(())
+    }
+
+    fn append(&mut self, entry: RawEntry) -> Result<()> {
+        let mut bytes = entry.as_bytes();
+        while !bytes.is_empty() {
+            let at = self.end + (ENTRY - bytes.len()) as u64;
+            let written = rustix::io::pwrite(&self.file, bytes, at).doing("write to", &self.path)?;
+            bytes = &bytes[written..];
+        }
+        if self.sync {
+            rustix::fs::fdatasync(&self.file).doing("sync", &self.path)?;
+        }
+        self.end += ENTRY as u64;
+        Ok(())
+    }
+}
+
+/// Makes the file with its header whole, or not at all.
+fn begin(dir: &Path, path: &Path, durable: Epoch, sync: bool) -> Result<OwnedFd> {
+    let header = Header {
+        magic: PROGRESS_MAGIC,
+        mark_end: U64::ZERO,
+        ..Header::empty(0, durable)
+    };
+    make_whole(path, header, sync)?;
+    if sync {
+        sync_directory(dir)?;
+    }
+    rustix::fs::open(path, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()).doing("open", path)
+}
+
+/// Makes a file that holds a header, under its name only when it does.
+///
+/// # Errors
+/// [`Error::Io`].
+pub(super) fn make_whole(path: &Path, header: Header, sync: bool) -> Result<()> {
+    let fresh = path.with_extension("new");
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::TRUNC | OFlags::CLOEXEC;
+    let file = rustix::fs::open(&fresh, flags, Mode::RUSR | Mode::WUSR).doing("make", &fresh)?;
+    let header = header.sealed();
+    let written = rustix::io::pwrite(&file, header.as_bytes(), 0).doing("write to", &fresh)?;
+    if written < HEADER {
+        return Err(Error::Full {
+            what: format!("the disk of {}", fresh.display()),
+            needed: HEADER as u64,
+        });
+    }
+    if sync {
+        rustix::fs::fsync(&file).doing("sync", &fresh)?;
+    }
+    rustix::fs::rename(&fresh, path).doing("put in place", path)
+}

@@ -1,0 +1,375 @@
+//! The recorder: what of the program's files is saved in this epoch, and what is still to be.
+//!
+//! * `files` knows each file touched in this epoch. Its `base` is its length when the epoch began
+//!   and `saved` which of those bytes are in the journal; bytes behind the base need no saving.
+//! * A file born in this epoch needs no saving at all: undoing its creation removes it.
+//! * `created` holds names that did not exist when the epoch began and that surely name nothing but
+//!   what was born since: a rename or link to a name takes it out.
+//! * A file listed by every checkpoint that can still be resumed from needs no record to grow.
+
+use super::error::{Doing, Error, Refusal, Result};
+use super::journal::Journal;
+use super::place::{self, Found};
+use super::ranges::Ranges;
+use super::sync::{Directories, EpochFiles};
+use super::{Change, Durability, Epoch, Ident, Recorded, Summary};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fs::{CWD, FileType, OFlags, Stat, StatFs};
+use rustix::io::Errno;
+use std::collections::{HashMap, HashSet};
+use std::path::{Path, PathBuf};
+
+/// Files of an epoch that get a descriptor of their own; for more, whole file systems are synced.
+pub(super) const OWN_MAX: usize = 256;
+
+/// How a [`Recorder`] works.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// What a checkpoint must survive.
+    pub durability: Durability,
+    /// The most bytes of records and copies; a change that needs more is refused with [`Error::Full`].
+    pub bytes_max: u64,
+    /// Above so many bytes an early checkpoint is asked for ([`Recorder::pressure`]).
+    pub pressure_bytes: u64,
+}
+
+impl Options {
+    /// A gigabyte at most, an early checkpoint asked for above 64 MiB.
+    #[must_use]
+    pub fn new(durability: Durability) -> Options {
+        Options {
+            durability,
+            bytes_max: 1 << 30,
+            pressure_bytes: 64 << 20,
+        }
+    }
+}
+
+/// A file touched in this epoch.
+#[derive(Default)]
+pub(super) struct Tracked {
+    /// It came to be in this epoch.
+    pub(super) born: bool,
+    /// Its length when the epoch began.
+    pub(super) base: u64,
+    /// A rollback will restore its length: it has a record, or the checkpoints list it.
+    pub(super) sized: bool,
+    /// Its mode, owner and times are in the journal.
+    pub(super) attributes: bool,
+    /// Which of its bytes are in the journal.
+    pub(super) saved: Ranges,
+    /// A descriptor of our own, for syncing and for reading what will be overwritten.
+    pub(super) own: Option<Own>,
+    /// More than the content changes.
+    pub(super) sync_all: bool,
+}
+
+/// A descriptor of our own, and whether it is open for reading.
+pub(super) struct Own {
+    pub(super) fd: OwnedFd,
+    pub(super) readable: bool,
+}
+
+/// A file that checkpoints list.
+struct Listed {
+    /// The first checkpoint of the unbroken run of checkpoints that list it.
+    since: Epoch,
+    size: u64,
+    /// The round of `begin_epoch` that listed it last.
+    round: u64,
+}
+
+/// Records what a program's changes to its files destroy. See the [module](super).
+pub struct Recorder {
+    pub(super) journal: Journal,
+    options: Options,
+    /// The newest epoch known to be durable.
+    durable: Epoch,
+    round: u64,
+    pub(super) files: HashMap<Ident, Tracked>,
+    spare: Vec<Ranges>,
+    pub(super) created: HashSet<PathBuf>,
+    listed: HashMap<Ident, Listed>,
+    /// File systems seen, and whether their files are worth tracking.
+    systems: Vec<(u64, bool)>,
+    dirs: Directories,
+    whole: HashMap<u64, OwnedFd>,
+    everything: bool,
+}
+
+impl Recorder {
+    /// Starts recording in the state directory `dir`, for a program at the checkpoint of epoch
+    /// `epoch` (0: at its start). After a crash [`super::rollback`] comes first.
+    ///
+    /// # Errors
+    /// [`Error::NotRolledBack`] when it did not, [`Error::Io`].
+    pub fn create(dir: &Path, options: Options, epoch: Epoch) -> Result<Recorder> {
+        let dir = dir.canonicalize().doing("find the state directory", dir)?;
+        if let Some(tag) = super::inspect::newest(&dir, epoch)? {
+            return Err(Error::NotRolledBack {
+                dir,
+                tag,
+                durable: epoch,
+            });
+        }
+        let journal = Journal::create(&dir, options.durability, options.bytes_max, epoch + 1)?;
+        Ok(Recorder {
+            journal,
+            options,
+            durable: epoch,
+            round: 0,
+            files: HashMap::new(),
+            spare: Vec::new(),
+            created: HashSet::new(),
+            listed: HashMap::new(),
+            systems: Vec::new(),
+            dirs: HashMap::new(),
+            whole: HashMap::new(),
+            everything: false,
+        })
+    }
+
+    /// Records what `change` will destroy; it may go ahead when this returns.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] when it cannot be undone, [`Error::Full`] when there is no room (a
+    /// checkpoint makes some), [`Error::Poisoned`] after a failed write. The change must not happen.
+    pub fn record(&mut self, change: &Change<'_>) -> Result<Recorded> {
+        match *change {
+            Change::Write { fd, at, len } => self.write(fd, at, len),
+            Change::SetLen { target, len } => self.set_len(target, len),
+            Change::Allocate { fd, mode, at, len } => self.allocate(fd, mode, at, len),
+            Change::Open { place, flags } => self.open(place, flags),
+            Change::Create { place, new } => self.create_name(place, new),
+            Change::Unlink { place, still_open } => self.unlink(place, still_open),
+            Change::Rmdir { place, still_open } => self.rmdir(place, still_open),
+            Change::Rename {
+                from,
+                to,
+                flags,
+                still_open,
+            } => self.rename(from, to, flags, still_open),
+            Change::Attributes { target } => self.attributes(target),
+            Change::ExtendedAttributes { target } => self.extended_attributes(target),
+        }
+    }
+
+    /// To be called in the stop that captures epoch `epoch`, when `durable` is the newest durable
+    /// one and `open` are the files the checkpoint lists, with their lengths. What is recorded from
+    /// now on belongs to the next epoch. The same epoch may be captured again when it was abandoned.
+    ///
+    /// Gives what the epoch changed: to be made durable before its commit, or to be handed to
+    /// [`EpochFiles::take_over`] when it is abandoned.
+    ///
+    /// # Errors
+    /// [`Error::Order`] when epochs are out of order, [`Error::Full`] and [`Error::Io`] from the log.
+    pub fn begin_epoch(
+        &mut self,
+        epoch: Epoch,
+        durable: Epoch,
+        open: impl IntoIterator<Item = (Ident, u64)>,
+    ) -> Result<EpochFiles> {
+        if durable < self.durable {
+            let why = format!("epoch {} was durable already", self.durable);
+            return Err(Error::Order { given: durable, why });
+        }
+        let mut changed = EpochFiles::default();
+        self.journal.begin_epoch(epoch, durable, &mut changed.dead)?;
+        self.durable = durable;
+        if !changed.dead.is_empty() {
+            changed.keep = Some(self.journal.keep_handle());
+        }
+        self.hand_over(&mut changed);
+        self.list(epoch, open);
+        Ok(changed)
+    }
+
+    /// Whether an early checkpoint would give back much room.
+    #[must_use]
+    pub fn pressure(&self) -> bool {
+        self.journal.bytes() + self.journal.held_bytes() > self.options.pressure_bytes
+    }
+
+    /// What a person may want to know.
+    #[must_use]
+    pub fn describe(&self) -> Summary {
+        Summary::of_journal(&self.journal)
+    }
+
+    fn hand_over(&mut self, changed: &mut EpochFiles) {
+        let disk = self.options.durability == Durability::Disk;
+        for (_, mut file) in self.files.drain() {
+            file.saved.clear();
+            self.spare.push(file.saved);
+            if let Some(own) = file.own.filter(|_| disk) {
+                changed.files.push((own.fd, file.sync_all));
+            }
+        }
+        changed.dirs.extend(self.dirs.drain().map(|(_, fd)| fd));
+        changed.whole.extend(self.whole.drain());
+        changed.everything = std::mem::take(&mut self.everything);
+        self.created.clear();
+    }
+
+    fn list(&mut self, epoch: Epoch, open: impl IntoIterator<Item = (Ident, u64)>) {
+        self.round += 1;
+        for (file, size) in open {
+            let since = self.listed.get(&file).map_or(epoch, |listed| listed.since);
+            self.listed.insert(
+                file,
+                Listed {
+                    since,
+                    size,
+                    round: self.round,
+                },
+            );
+        }
+        let round = self.round;
+        self.listed.retain(|_, listed| listed.round == round);
+    }
+
+    /// Whether the file behind a descriptor is of a kind that is tracked, on a file system that is.
+    pub(super) fn is_tracked(&mut self, fd: impl AsFd, stat: &Stat) -> Result<bool> {
+        let system =
+            || rustix::fs::fstatfs(fd.as_fd()).doing("look at the file system of", place::proc_name(&fd));
+        self.is_tracked_on(stat, system)
+    }
+
+    /// The same for what a name names. It may be the root of another file system than its directory's.
+    pub(super) fn is_tracked_name(&mut self, found: &Found, stat: &Stat) -> Result<bool> {
+        let system = || match place::kind(stat) {
+            FileType::Symlink => rustix::fs::fstatfs(&found.parent),
+            _ => rustix::fs::statfs(&found.path),
+        };
+        self.is_tracked_on(stat, || system().doing("look at the file system of", &found.path))
+    }
+
+    fn is_tracked_on(&mut self, stat: &Stat, system: impl FnOnce() -> Result<StatFs>) -> Result<bool> {
+        if !matches!(
+            place::kind(stat),
+            FileType::RegularFile | FileType::Directory | FileType::Symlink
+        ) {
+            return Ok(false);
+        }
+        if let Some(&(_, tracked)) = self.systems.iter().find(|system| system.0 == stat.st_dev) {
+            return Ok(tracked);
+        }
+        let tracked = !is_pseudo(system()?.f_type as u32);
+        self.systems.push((stat.st_dev, tracked));
+        Ok(tracked)
+    }
+
+    /// The file among those touched in this epoch. `reopen` opens it again, `name` says its name.
+    pub(super) fn touch(
+        &mut self,
+        stat: &Stat,
+        reopen: impl FnOnce() -> Result<Own, Errno>,
+        name: impl FnOnce() -> Result<PathBuf>,
+    ) -> Result<()> {
+        let file = Ident::from(stat);
+        if self.files.contains_key(&file) {
+            return Ok(());
+        }
+        let size = stat.st_size as u64;
+        let mut tracked = Tracked {
+            base: size,
+            ..Tracked::default()
+        };
+        match self.listed.get(&file) {
+            // Writing clears set-user-ID, which only a record restores.
+            Some(listed)
+                if listed.since <= self.durable && listed.size <= size && stat.st_mode & 0o6000 == 0 =>
+            {
+                (tracked.base, tracked.sized) = (listed.size, true);
+            }
+            _ => tracked.born = !self.created.is_empty() && self.created.contains(&name()?),
+        }
+        if self.options.durability == Durability::Disk {
+            self.own_for_sync(stat.st_dev, &mut tracked, reopen);
+        }
+        tracked.saved = self.spare.pop().unwrap_or_default();
+        self.files.insert(file, tracked);
+        Ok(())
+    }
+
+    /// A descriptor to sync the file with, or its whole file system.
+    fn own_for_sync(&mut self, dev: u64, file: &mut Tracked, reopen: impl FnOnce() -> Result<Own, Errno>) {
+        let many = self.files.len() >= OWN_MAX;
+        if many && self.whole.contains_key(&dev) {
+            return;
+        }
+        match reopen() {
+            Ok(own) if many => {
+                self.whole.insert(dev, own.fd);
+            }
+            Ok(own) => file.own = Some(own),
+            Err(_) => self.everything = true,
+        }
+    }
+
+    /// The directory of a name that is about to change, to be synced.
+    pub(super) fn touch_directory(&mut self, found: &Found, stat: &Stat) -> Result<()> {
+        if self.options.durability == Durability::Memory {
+            return Ok(());
+        }
+        let file = Ident::from(stat);
+        if self.dirs.contains_key(&file) || self.whole.contains_key(&stat.st_dev) {
+            return Ok(());
+        }
+        if !found.readable {
+            self.everything = true;
+        } else if self.dirs.len() < OWN_MAX {
+            self.dirs.insert(file, duplicate(&found.parent)?);
+        } else {
+            self.whole.insert(stat.st_dev, duplicate(&found.parent)?);
+        }
+        Ok(())
+    }
+
+    /// Refuses a name in the state directory.
+    pub(super) fn not_our_own(&self, path: &Path) -> Result<()> {
+        if path.starts_with(&self.journal.dir) {
+            return Err(Refusal::OwnState(path.to_owned()).into());
+        }
+        Ok(())
+    }
+}
+
+fn duplicate(fd: &OwnedFd) -> Result<OwnedFd> {
+    rustix::io::fcntl_dupfd_cloexec(fd, 3).doing("duplicate the descriptor of", place::proc_name(fd))
+}
+
+/// Opens the file behind a descriptor again.
+pub(super) fn reopen_fd(fd: BorrowedFd<'_>) -> Result<Own, Errno> {
+    match place::reopen(CWD, &place::proc_name(fd), OFlags::empty()) {
+        Ok(fd) => Ok(Own { fd, readable: true }),
+        Err(Errno::ACCESS) => rustix::io::fcntl_dupfd_cloexec(fd, 3).map(|fd| Own { fd, readable: false }),
+        Err(error) => Err(error),
+    }
+}
+
+/// Opens a name for syncing.
+pub(super) fn reopen_found(found: &Found) -> Result<Own, Errno> {
+    let fd = place::reopen(&found.parent, found.last.as_ref(), OFlags::NOFOLLOW)?;
+    Ok(Own { fd, readable: true })
+}
+
+/// File systems whose files are doors to the kernel and hold no data of the program (statfs(2)).
+fn is_pseudo(magic: u32) -> bool {
+    const PSEUDO: [u32; 13] = [
+        0x9fa0,      // proc
+        0x6265_6572, // sysfs
+        0x6367_7270, // cgroup2
+        0x0027_e0eb, // cgroup
+        0x6462_6720, // debugfs
+        0x7472_6163, // tracefs
+        0x6265_6570, // configfs
+        0x7363_6673, // securityfs
+        0xf97c_ff8c, // selinux
+        0x1cd1,      // devpts
+        0xcafe_4a11, // bpf
+        0x4249_4e4d, // binfmt_misc
+        0x6165_676c, // pstore
+    ];
+    PSEUDO.contains(&magic)
+}

@@ -1,0 +1,115 @@
+//! The rollback: the program's files as they were at the last durable checkpoint.
+//!
+//! ```text
+//!   undo.0, undo.1 -> live records, newest first -> undo each -> cut open files -> empty the logs
+//!                                                     |
+//!                                                     undo.progress: how far
+//! ```
+//!
+//! * What a record's undo changes is safe before `undo.progress` says that it is undone, and names
+//!   are undone one at a time: a second run meets at most one change of names half undone.
+//! * Undoing bytes and attributes sets them to fixed values, so doing it twice does no harm as long
+//!   as the names are the same; a run of such records is one step of progress.
+
+use super::error::{Error, Result};
+use super::format::Kind;
+use super::keep::Keep;
+use super::log::{Entry, Log, ReadLog};
+use super::progress::Progress;
+use super::undo::Undo;
+use super::{Durability, Epoch, Ident, OpenFile};
+use std::path::Path;
+
+/// What a rollback did.
+#[derive(Clone, PartialEq, Eq, Debug, Default, serde::Serialize)]
+pub struct RolledBack {
+    /// Records undone, by this run of the rollback.
+    pub records: u64,
+    /// Open files that were longer than the checkpoint lists, and were cut.
+    pub files_cut: u64,
+    /// Files that had to be made again: what they were, and what they are now.
+    pub moved: Vec<(Ident, Ident)>,
+}
+
+/// Puts the program's files back to the checkpoint of epoch `durable`, whose context lists `open`.
+/// Empties the logs. May be killed anywhere and run again.
+///
+/// # Errors
+/// [`Error::Damaged`] and [`Error::Foreign`] before anything is changed; [`Error::Changed`] when
+/// another program was at the files; [`Error::Io`]. It can be run again when the cause is gone.
+pub fn rollback(dir: &Path, durable: Epoch, open: &[OpenFile]) -> Result<RolledBack> {
+    rollback_watched(dir, durable, open, &mut |_| Ok(()))
+}
+
+/// [`rollback`], telling `watch` what comes before every change it makes. An error of `watch` stops
+/// it there, as a kill would.
+///
+/// # Errors
+/// As [`rollback`], and those of `watch`.
+pub fn rollback_watched(
+    dir: &Path,
+    durable: Epoch,
+    open: &[OpenFile],
+    watch: &mut dyn FnMut(&'static str) -> Result<()>,
+) -> Result<RolledBack> {
+    let logs = [ReadLog::open(dir, 0, durable)?, ReadLog::open(dir, 1, durable)?];
+    for log in &logs {
+        if let Some((at, why)) = &log.damage {
+            return Err(Error::Damaged {
+                file: log.path.clone(),
+                at: *at,
+                why: why.clone(),
+            });
+        }
+    }
+    let durability = logs[0].durability();
+    let sync = durability == Durability::Disk;
+    let keep = Keep::open(dir, durability)?;
+    let progress = Progress::open(dir, durable, sync)?;
+    let undone = progress.undone;
+    let mut undo = Undo::new(&keep, progress, sync, watch);
+    let mut done = RolledBack::default();
+    for (log, entry) in live(&logs, durable) {
+        if entry.seq >= undone {
+            continue;
+        }
+        undo.record(&log.load(&entry)?)?;
+        done.records += 1;
+    }
+    undo.flush()?;
+    done.files_cut = undo.cut(open)?;
+    done.moved = undo.moved();
+    finish(dir, durability, &keep, undo)?;
+    Ok(done)
+}
+
+/// The records that a checkpoint of epoch `durable` does not cover, newest first.
+pub(super) fn live(logs: &[ReadLog; 2], durable: Epoch) -> Vec<(&ReadLog, Entry)> {
+    let mut all: Vec<_> = logs
+        .iter()
+        .flat_map(|log| log.entries.iter().map(move |entry| (log, *entry)))
+        .collect();
+    all.sort_by_key(|(_, entry)| std::cmp::Reverse(entry.seq));
+    let mut at_most = Epoch::MAX;
+    all.retain(|(_, entry)| {
+        if entry.kind == Kind::Again {
+            at_most = at_most.min(entry.again);
+            return false;
+        }
+        entry.tag.min(at_most) > durable
+    });
+    all
+}
+
+/// Empties the logs, then `kept/`, then forgets the progress: in this order, so that a second run
+/// finds nothing to do.
+fn finish(dir: &Path, durability: Durability, keep: &Keep, mut undo: Undo<'_>) -> Result<()> {
+    for index in 0..2 {
+        undo.step("empty an undo log")?;
+        Log::create(dir, index, durability)?;
+    }
+    undo.step("empty the directory of kept files")?;
+    keep.clear()?;
+    undo.step("forget the progress")?;
+    undo.finish()
+}
