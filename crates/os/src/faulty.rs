@@ -4,12 +4,14 @@
 //!
 //! * **Refused**: a call has no effect and answers with an I/O error. The medium is poisoned.
 //! * **Half done**: the same, but the call did have its effect, as when the answer alone was lost.
-//! * **No room**: a write, growth or fence answers that the medium is full and has no effect; so does
-//!   every later one, until [`Faults::make_room`].
+//! * **No room**: the medium is full until [`Faults::make_room`]. A growth, or a write into a block that
+//!   was never written (or was discarded), says so and has no effect; other writes work. A fence says
+//!   so only when it was the one planned to fail.
 //!
 //! The n-th call of a kind since the plan was made fails; a test that goes through all n has met every
 //! place where a failure can happen.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -49,6 +51,15 @@ struct State {
     full: bool,
     poison: Option<String>,
     struck: u64,
+    /// Blocks that have their space.
+    written: BTreeSet<u64>,
+}
+
+/// Bytes that get their space together.
+const BLOCK: u64 = 4096;
+
+fn blocks(range: &Range<Offset>) -> Range<u64> {
+    range.start / BLOCK..range.end.div_ceil(BLOCK)
 }
 
 impl Faults {
@@ -74,9 +85,10 @@ impl Faults {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Does `call`, or what is planned in its place.
-    fn meet(&self, call: Call, at: Offset, needed: u64, deed: impl FnOnce() -> Result<()>) -> Result<()> {
+    /// Does `call` on `range`, or what is planned in its place.
+    fn meet(&self, call: Call, range: Range<Offset>, deed: impl FnOnce() -> Result<()>) -> Result<()> {
         let mut state = self.state();
+        let state = &mut *state;
         if let Some(reason) = &state.poison {
             return Err(Error::Poisoned(reason.clone()));
         }
@@ -95,11 +107,23 @@ impl Faults {
             state.struck += 1;
         }
         state.full |= how == Some(How::NoRoom);
-        if state.full && call != Call::Discard {
+        let needs_room = match call {
+            Call::Write => blocks(&range).any(|block| !state.written.contains(&block)),
+            Call::Discard => false,
+            Call::Grow => true,
+            Call::Fence => how.is_some(),
+        };
+        if state.full && needs_room {
+            let needed = range.end - range.start;
             return Err(Error::Full {
                 what: "the faulty medium".into(),
                 needed,
             });
+        }
+        match call {
+            Call::Write => state.written.extend(blocks(&range)),
+            Call::Discard => state.written.retain(|block| !blocks(&range).contains(block)),
+            Call::Grow | Call::Fence => {}
         }
         match how {
             None | Some(How::NoRoom) => return deed(),
@@ -110,7 +134,7 @@ impl Faults {
         state.poison = Some(what.clone());
         Err(Error::Io {
             what,
-            at,
+            at: range.start,
             source: io::Error::from_raw_os_error(libc::EIO),
         })
     }
@@ -147,7 +171,7 @@ impl<M: Medium> Medium for Faulty<M> {
         if len <= old {
             return inner.grow(len);
         }
-        self.faults.meet(Call::Grow, old, len - old, || inner.grow(len))
+        self.faults.meet(Call::Grow, old..len, || inner.grow(len))
     }
 
     fn read(&self, at: Offset, into: &mut [u8]) -> Result<()> {
@@ -160,19 +184,20 @@ impl<M: Medium> Medium for Faulty<M> {
 
     fn write(&mut self, at: Offset, bytes: &[u8]) -> Result<()> {
         let inner = &mut self.inner;
-        self.faults
-            .meet(Call::Write, at, bytes.len() as u64, || inner.write(at, bytes))
+        self.faults.meet(Call::Write, at..at + bytes.len() as u64, || {
+            inner.write(at, bytes)
+        })
     }
 
     fn discard(&mut self, range: Range<Offset>) -> Result<()> {
         let inner = &mut self.inner;
         self.faults
-            .meet(Call::Discard, range.start, 0, || inner.discard(range))
+            .meet(Call::Discard, range.clone(), || inner.discard(range))
     }
 
     fn fence(&mut self) -> Result<()> {
         let inner = &mut self.inner;
-        self.faults.meet(Call::Fence, 0, 0, || inner.fence())
+        self.faults.meet(Call::Fence, 0..0, || inner.fence())
     }
 
     fn atom(&self) -> usize {

@@ -3,7 +3,8 @@
 
 use std::path::Path;
 use std::process::Command;
-use twinpage_core::{Error, Medium};
+use twinpage_core::dual_page::{DualPage, Options};
+use twinpage_core::{Error, Geometry, LineMask, Medium, PageId, Scheme, Span};
 use twinpage_os::{Access, AnyMedium, Durability};
 
 const BOTH: [Durability; 2] = [Durability::Disk, Durability::Memory];
@@ -142,5 +143,77 @@ fn a_limit_of_file_sizes_is_a_full_disk() {
         assert_eq!(bytes(&medium, 0, 7), b"before\0");
         assert_eq!(medium.len(), 1 << 19);
         std::fs::remove_file(&path).unwrap();
+    }
+}
+
+#[test]
+fn a_store_on_a_full_disk_goes_on_later() {
+    let Some(folder) = std::env::var_os(FOLDER) else {
+        return on_a_tiny_disk("a_store_on_a_full_disk_goes_on_later");
+    };
+    for durability in BOTH {
+        let path = Path::new(&folder).join("store");
+        let ballast = Path::new(&folder).join("ballast");
+        std::fs::write(&ballast, vec![0; DISK_BYTES as usize / 2]).unwrap();
+        let geometry = Geometry::new(64, 1 << 16).unwrap();
+        let medium = AnyMedium::create(&path, durability).unwrap();
+        let mut store = DualPage::create(medium, &Options::new(geometry).journal_bytes(1 << 16)).unwrap();
+        let mut failures = 0;
+        let mut epoch = 0;
+        // Three MiB of pages, each written again in the next epoch: more than there is room for.
+        while epoch < 32 {
+            match write_epoch(&mut store, epoch + 1) {
+                Ok(()) => epoch += 1,
+                Err(Error::Full { what, .. }) if failures < 3 => {
+                    assert!(what.contains("store"), "{what}");
+                    store.abandon();
+                    assert_holds(&store, epoch);
+                    drop(store);
+                    let medium = AnyMedium::open(&path, durability, Access::ReadWrite).unwrap();
+                    store = DualPage::recover(medium).unwrap().0;
+                    assert_holds(&store, epoch);
+                    failures += 1;
+                    if failures == 3 {
+                        std::fs::remove_file(&ballast).unwrap();
+                    }
+                }
+                Err(error) => panic!("{durability:?}: epoch {epoch}: {error}"),
+            }
+        }
+        assert_eq!(failures, 3, "{durability:?}: the disk was never full");
+        assert_holds(&store, epoch);
+        assert_eq!(store.check().unwrap(), []);
+        std::fs::remove_file(&path).unwrap();
+    }
+}
+
+/// Pages written by an epoch: the last epoch's, and as many new ones.
+fn pages(epoch: u64) -> std::ops::Range<u64> {
+    (epoch - 1) * 24..(epoch + 1) * 24
+}
+
+fn write_epoch(store: &mut DualPage<AnyMedium>, epoch: u64) -> Result<(), Error> {
+    for page in pages(epoch) {
+        let span = Span {
+            page: PageId(page),
+            first: 0,
+            bytes: &[epoch as u8; 4096],
+        };
+        let _ = store.write(span, LineMask::ALL)?;
+    }
+    assert_eq!(store.commit(&epoch.to_le_bytes())?, epoch);
+    Ok(())
+}
+
+fn assert_holds(store: &DualPage<AnyMedium>, epoch: u64) {
+    assert_eq!(store.epoch(), epoch);
+    for page in 0..pages(epoch + 2).end {
+        let last_writer = (page / 24 + 1).min(epoch);
+        let held = last_writer > 0 && pages(last_writer).contains(&page);
+        let expected = if held { last_writer as u8 } else { 0 };
+        let mut bytes = [0; 4096];
+        store.read(PageId(page), 0, &mut bytes).unwrap();
+        assert_eq!(bytes, [expected; 4096], "page {page} at epoch {epoch}");
+        assert_eq!(store.is_present(PageId(page)), held);
     }
 }
