@@ -73,6 +73,9 @@ def main():
     parser.add_argument("--out", default="planets.csv", help="where the table goes (planets.csv)")
     options = parser.parse_args()
     bodies = [Body("sun", 0.0, 1.0), *(Body(*planet) for planet in PLANETS)]
+    # The whole stands still.
+    bodies[0].vx = -sum(b.mass * b.vx for b in bodies[1:])
+    bodies[0].vy = -sum(b.mass * b.vy for b in bodies[1:])
     start, step = energy(bodies), 1 / STEPS_PER_YEAR
     with open(options.out, "w", encoding="ascii") as out:
         out.write("year,body,x,y\n")
