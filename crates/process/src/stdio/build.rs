@@ -1,0 +1,333 @@
+//! Making the streams: what stands for what at the start, and the same again at a resume.
+
+#![allow(unsafe_code)]
+
+use super::context::{ChannelContext, InputContext, OutputContext, StdioContext};
+use super::error::{Error, Result};
+use super::input::{Inlet, Input};
+use super::inside::{self, Inside, Made};
+use super::log::Log;
+use super::outlet::Outlet;
+use super::output::Output;
+use super::outside::{Kind, Outside};
+use super::queue;
+use super::relay::{Lane, Relay, eventfd};
+use super::released::{Released, SLOTS};
+use super::state::{Channel, State};
+use super::terminal;
+use super::{Options, Shared, Stdio, Stream};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fs::OFlags;
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Condvar, Mutex};
+use std::thread::JoinHandle;
+
+const STREAMS: [Stream; 3] = [Stream::Stdin, Stream::Stdout, Stream::Stderr];
+
+/// The streams of a program that starts: which descriptors are relayed, and which are one.
+pub(super) fn plan(outside: &Outside) -> Result<StdioContext> {
+    let mut plan = StdioContext::default();
+    for n in 0..3 {
+        let relayed = match outside.kind(n)? {
+            None | Some(Kind::Memory) => false,
+            // A file to read from is the program's own: its offset is captured with it.
+            Some(Kind::Regular) => n != 0,
+            Some(_) => true,
+        };
+        if !relayed {
+            continue;
+        }
+        let terminal = outside.kind(n)? == Some(Kind::Terminal);
+        let mut twin = None;
+        for m in 0..n {
+            // Only a terminal goes both ways.
+            if plan.fds[m].is_some() && (m > 0 || terminal) && outside.same(m, n)? {
+                twin = plan.fds[m];
+                break;
+            }
+        }
+        if twin.is_none() {
+            let terminal = match &outside.fds[n] {
+                Some(real) if terminal => Some(inside::like(real.as_fd(), n == 0)?),
+                _ => None,
+            };
+            let output = (n > 0 || terminal.is_some()).then(OutputContext::default);
+            twin = Some(plan.channels.len() as u8);
+            plan.channels.push(ChannelContext { terminal, output });
+        }
+        plan.fds[n] = twin;
+    }
+    plan.input = plan.fds[0].map(|_| InputContext::default());
+    Ok(plan)
+}
+
+/// Refuses a context that no stop point can have made.
+pub(super) fn check(context: &StdioContext) -> Result<()> {
+    let refuse = |why: &str| Err(Error::Context(why.into()));
+    if context.channels.len() > SLOTS {
+        return refuse("more channels than streams");
+    }
+    for n in 0..context.channels.len() {
+        if !context.fds.contains(&Some(n as u8)) {
+            return refuse("a channel that stands for no stream");
+        }
+    }
+    for (n, channel) in context.fds.iter().enumerate() {
+        let Some(channel) = channel else { continue };
+        let Some(channel) = context.channels.get(*channel as usize) else {
+            return refuse("a stream on a channel that does not exist");
+        };
+        let is_output = channel.output.is_some();
+        if (n > 0 && !is_output) || (n == 0 && is_output && channel.terminal.is_none()) {
+            return refuse("a channel of the wrong direction");
+        }
+        let bad = |o: &OutputContext| o.safe > o.end || o.tail.len() as u64 > o.end - o.safe;
+        if channel.output.as_ref().is_some_and(bad) {
+            return refuse("more held than printed");
+        }
+    }
+    match (&context.input, context.fds[0]) {
+        (Some(input), Some(_))
+            if input.fed <= input.end && input.tail.len() as u64 <= input.end - input.fed =>
+        {
+            Ok(())
+        }
+        (None, None) => Ok(()),
+        _ => refuse("more read than there was"),
+    }
+}
+
+/// Makes the streams `context` tells of, between the program and `outside`.
+pub(super) fn build(
+    outside: Outside,
+    options: Options,
+    context: &StdioContext,
+    resumed: bool,
+) -> Result<Stdio> {
+    let released = Released::open(&options.dir, !resumed)?;
+    let (mut channels, mut lanes) = (Vec::new(), Vec::new());
+    let mut ends = [None, None, None];
+    let mut ids = Vec::new();
+    for (n, wanted) in context.channels.iter().enumerate() {
+        let streams = context.fds.map(|fd| fd == Some(n as u8));
+        let Made { inside, end, id } = make(wanted)?;
+        let first = streams.iter().position(|s| *s).unwrap_or(0);
+        if !resumed && let Some(real) = &outside.fds[first] {
+            like_flags(real.as_fd(), end.as_fd())?;
+        }
+        for (stream, end_of) in ends.iter_mut().enumerate().filter(|(stream, _)| streams[*stream]) {
+            let dup = end
+                .try_clone()
+                .map_err(|e| Error::io(format!("duplicate {:?}", STREAMS[stream]), e))?;
+            *end_of = Some(dup);
+        }
+        ids.push((id, STREAMS[first]));
+        let (output, outlet) = match &wanted.output {
+            None => (None, None),
+            Some(context) => {
+                let real = real_output(&outside, streams)?;
+                let (output, outlet) = open_output(&options.dir, n, context, real, &released, resumed)?;
+                (Some(output), outlet)
+            }
+        };
+        let real = if wanted.terminal.is_some() {
+            real_terminal(&outside, streams)?
+        } else {
+            None
+        };
+        channels.push(Channel {
+            streams,
+            inside: Some(inside),
+            terminal: wanted.terminal.clone(),
+            real,
+            output,
+            file: outlet.as_ref().and_then(Outlet::file),
+            stuck: None,
+        });
+        lanes.push(Lane::new(outlet));
+    }
+    let terminal = STREAMS
+        .into_iter()
+        .find(|s| context.fds[*s as usize].is_some_and(|n| context.channels[n as usize].terminal.is_some()));
+    let input = open_input(&outside, &options.dir, context, &released, resumed)?;
+    let resize = if channels.iter().any(|c| c.real.is_some()) {
+        Some(eventfd()?)
+    } else {
+        None
+    };
+    let state = State {
+        fds: context.fds,
+        channels,
+        input,
+        input_channel: context.fds[0].unwrap_or(0).into(),
+        begun: false,
+        stopping: false,
+        held_max: 0,
+        limit_reached: 0,
+        at_limit: false,
+        trouble: None,
+    };
+    let shared = Arc::new(Shared {
+        state: Mutex::new(state),
+        changed: Condvar::new(),
+        released,
+        wake: eventfd()?,
+        limit: options.limit_bytes.max(1),
+        disk: options.disk,
+        own: outside.own,
+        pressure: options.pressure,
+        wanted: AtomicBool::new(false),
+        told: AtomicBool::new(false),
+        stopped: AtomicBool::new(false),
+    });
+    if let Some(resize) = &resize {
+        terminal::watch_size(resize.as_fd());
+    }
+    let relay = Relay {
+        shared: Arc::clone(&shared),
+        lanes,
+        feed_full: false,
+        resize,
+    };
+    let relay = spawn(relay)?;
+    Ok(Stdio {
+        shared,
+        ends: Mutex::new(ends),
+        ids,
+        terminal,
+        relay: Mutex::new(Some(relay)),
+    })
+}
+
+/// A pipe or pseudo-terminal as the context wants it.
+fn make(wanted: &ChannelContext) -> Result<Made> {
+    let Some(context) = &wanted.terminal else {
+        return if wanted.output.is_some() {
+            inside::output_pipe()
+        } else {
+            inside::input_pipe()
+        };
+    };
+    let made = inside::pty(&context.modes, context.size)?;
+    if let Inside::Terminal { master, slave } = &made.inside {
+        queue::put(master.as_fd(), slave.as_fd(), &context.modes, &context.queue)
+            .map_err(|e| Error::io("put back what was typed", e))?;
+    }
+    Ok(made)
+}
+
+/// The program's end is non-blocking if what it stands for was: some programs rely on it.
+fn like_flags(real: BorrowedFd<'_>, end: BorrowedFd<'_>) -> Result<()> {
+    let failed = |e| Error::io("look at a standard stream", e);
+    if rustix::fs::fcntl_getfl(real)
+        .map_err(failed)?
+        .contains(OFlags::NONBLOCK)
+    {
+        let flags = rustix::fs::fcntl_getfl(end).map_err(failed)?;
+        rustix::fs::fcntl_setfl(end, flags | OFlags::NONBLOCK).map_err(failed)?;
+    }
+    Ok(())
+}
+
+/// Where the output of a channel goes: to the real stdout before the real stderr; to the real stdin
+/// when that is a terminal (its echo).
+fn real_output(outside: &Outside, streams: [bool; 3]) -> Result<Option<BorrowedFd<'_>>> {
+    for n in [1, 2] {
+        if let (true, Some(fd)) = (streams[n], &outside.fds[n]) {
+            return Ok(Some(fd.as_fd()));
+        }
+    }
+    let keys = streams[0] && outside.kind(0)? == Some(Kind::Terminal);
+    Ok(if keys {
+        outside.fds[0].as_ref().map(AsFd::as_fd)
+    } else {
+        None
+    })
+}
+
+/// A real terminal among the streams of a channel.
+fn real_terminal(outside: &Outside, streams: [bool; 3]) -> Result<Option<OwnedFd>> {
+    for n in (0..3).filter(|n| streams[*n]) {
+        if let (Some(Kind::Terminal), Some(fd)) = (outside.kind(n)?, &outside.fds[n]) {
+            let dup = fd
+                .try_clone()
+                .map_err(|e| Error::io("duplicate a terminal's descriptor", e))?;
+            return Ok(Some(dup));
+        }
+    }
+    Ok(None)
+}
+
+fn open_output(
+    dir: &Path,
+    n: usize,
+    context: &OutputContext,
+    real: Option<BorrowedFd<'_>>,
+    released: &Released,
+    resumed: bool,
+) -> Result<(Output, Option<Outlet>)> {
+    let name = format!("output-{n}");
+    let log = if resumed {
+        Log::open(dir, &name, context.safe, context.end, &context.tail, false)?
+    } else {
+        Log::create(dir, &name)?
+    };
+    let found = resumed.then_some((&log, context.safe));
+    let outlet = real
+        .map(|real| Outlet::new(real, n, released, found))
+        .transpose()?;
+    if outlet.is_none() {
+        released.set(n, context.end);
+    }
+    Ok((Output::new(log, context), outlet))
+}
+
+fn open_input(
+    outside: &Outside,
+    dir: &Path,
+    context: &StdioContext,
+    released: &Released,
+    resumed: bool,
+) -> Result<Option<Input>> {
+    let (Some(input), Some(n)) = (&context.input, context.fds[0]) else {
+        return Ok(None);
+    };
+    let log = if resumed {
+        // After a power cut only what the context vouches for is known to be input.
+        Log::open(
+            dir,
+            "input",
+            input.fed,
+            input.end,
+            &input.tail,
+            released.trusted(),
+        )?
+    } else {
+        Log::create(dir, "input")?
+    };
+    let terminal = context.channels[n as usize].terminal.is_some();
+    let inlet = outside.fds[0]
+        .as_ref()
+        .map(|real| Inlet::new(real.as_fd(), terminal))
+        .transpose()?;
+    Ok(Some(Input::new(log, inlet, terminal, input)))
+}
+
+/// Starts the relay thread, with every signal blocked: they are for the threads that await them.
+fn spawn(relay: Relay) -> Result<JoinHandle<()>> {
+    let mut all = std::mem::MaybeUninit::uninit();
+    let mut before = std::mem::MaybeUninit::uninit();
+    // SAFETY: sigfillset fills the set, pthread_sigmask(3) the old one.
+    let before = unsafe {
+        libc::sigfillset(all.as_mut_ptr());
+        libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr());
+        before.assume_init()
+    };
+    let spawned = std::thread::Builder::new()
+        .name("stdio".into())
+        .spawn(move || relay.run());
+    // SAFETY: the mask this thread had.
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut()) };
+    spawned.map_err(|e| Error::io("start the relay thread", e))
+}

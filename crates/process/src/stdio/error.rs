@@ -1,0 +1,52 @@
+//! What can go wrong between a program and the outside.
+
+use std::io;
+use std::path::PathBuf;
+
+/// The result of every operation on standard streams.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// An error of the standard streams of a checkpointed program.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The system refused something.
+    #[error("cannot {what}: {source}")]
+    Io {
+        /// What was attempted, naming the file.
+        what: String,
+        /// What the system said.
+        source: io::Error,
+    },
+
+    /// A log in the state directory is not as it was written.
+    #[error("damaged {}: {why}", what.display())]
+    Damaged {
+        /// The log.
+        what: PathBuf,
+        /// What was expected and what was found.
+        why: String,
+    },
+
+    /// The context does not fit these streams.
+    #[error("the checkpoint's standard streams make no sense: {0}")]
+    Context(String),
+
+    /// What the program printed cannot be written outside. It is kept in the state directory.
+    #[error("cannot write to {stream}: {source}; what was printed is kept: make room and resume")]
+    Outside {
+        /// `stdout` or `stderr`.
+        stream: &'static str,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+impl Error {
+    pub(super) fn io(what: impl Into<String>, source: impl Into<io::Error>) -> Error {
+        Error::Io {
+            what: what.into(),
+            source: source.into(),
+        }
+    }
+}

@@ -1,0 +1,221 @@
+//! What a program printed and the outside has not seen yet.
+//!
+//! One stream, by position:
+//!
+//! ```text
+//!   0 ......... safe ......... released ......... allowed ......... end
+//!     outside     outside, and   durable: may       printed since:
+//!     for good    counted        go outside now     waits for its epoch
+//! ```
+//!
+//! Invariants:
+//! * `safe <= released <= allowed <= end`.
+//! * `allowed` only moves when an epoch is durable, to the end of the stream at that epoch's stop.
+//! * A checkpoint can give back everything from its `safe` on: from the log, or from its context.
+
+use super::context::OutputContext;
+use super::error::{Error, Result};
+use super::inside::Inside;
+use super::log::Log;
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::io::Errno;
+use std::collections::VecDeque;
+
+/// What one drain takes at most in one system call.
+const DRAIN_BYTES: usize = 1 << 20;
+
+/// What an epoch covers.
+#[derive(Clone, Copy, Debug)]
+struct Mark {
+    epoch: u64,
+    /// The end of the stream at its stop.
+    end: u64,
+    /// The bytes from here on can be given back by its checkpoint; below, nobody needs them.
+    safe: u64,
+    /// Below this the checkpoint relies on the log.
+    logged: u64,
+    closed: bool,
+}
+
+/// One output of a program.
+#[derive(Debug)]
+pub(super) struct Output {
+    pub(super) log: Log,
+    /// Bytes outside for good.
+    pub(super) safe: u64,
+    allowed: u64,
+    /// The program closed it, and an epoch that says so is durable.
+    allowed_close: bool,
+    /// Nobody can print any more.
+    closed: bool,
+    /// Nobody outside reads any more.
+    broken: bool,
+    marks: VecDeque<Mark>,
+}
+
+impl Output {
+    /// An output that starts, or goes on as the checkpoint left it.
+    pub(super) fn new(log: Log, context: &OutputContext) -> Output {
+        Output {
+            safe: context.safe,
+            allowed: log.end(),
+            allowed_close: context.closed,
+            closed: context.closed,
+            broken: false,
+            marks: VecDeque::new(),
+            log,
+        }
+    }
+
+    /// The position below which everything may go outside.
+    pub(super) fn allowed(&self) -> u64 {
+        self.allowed
+    }
+
+    /// Bytes printed since the last stop.
+    pub(super) fn uncovered(&self) -> u64 {
+        self.log.end() - self.marks.back().map_or(self.allowed, |m| m.end)
+    }
+
+    pub(super) fn closed(&self) -> bool {
+        self.closed
+    }
+
+    /// Whether the outside is to be told that the program closed it.
+    pub(super) fn close_allowed(&self) -> bool {
+        self.allowed_close
+    }
+
+    pub(super) fn broken(&self) -> bool {
+        self.broken
+    }
+
+    /// Nobody reads any more: what is held, and what may still come, is for nobody.
+    pub(super) fn break_off(&mut self) {
+        self.broken = true;
+    }
+
+    /// Takes what the program printed, up to `most` bytes, without waiting. Says how much there was.
+    pub(super) fn drain(&mut self, inside: &Inside, most: u64) -> Result<u64> {
+        let mut taken = 0;
+        while taken < most && !self.closed {
+            let len = (most - taken).min(DRAIN_BYTES as u64) as usize;
+            let n = match inside {
+                Inside::Output(pipe) => match self.log.splice_from(&**pipe, len)? {
+                    Some(0) => {
+                        self.closed = true;
+                        break;
+                    }
+                    Some(n) => n,
+                    None => break,
+                },
+                Inside::Terminal { master, .. } => match self.read(&**master, len)? {
+                    0 => break,
+                    n => n,
+                },
+                Inside::Input(_) | Inside::Ended(_) => break,
+            };
+            taken += n as u64;
+        }
+        Ok(taken)
+    }
+
+    fn read(&mut self, master: impl AsFd, len: usize) -> Result<usize> {
+        let mut bytes = [0; 4096];
+        let len = len.min(bytes.len());
+        loop {
+            match rustix::io::read(&master, &mut bytes[..len]) {
+                Ok(n) => return self.log.append(&bytes[..n]).map(|()| n),
+                // No side but ours has it open, or there is nothing.
+                Err(Errno::AGAIN | Errno::IO) => return Ok(0),
+                Err(Errno::INTR) => {}
+                Err(e) => return Err(Error::io("read from the program's terminal", e)),
+            }
+        }
+    }
+
+    /// The rest of a write to a terminal: written from here, so that the terminal makes of it what it
+    /// makes of all output. Says how much it took.
+    pub(super) fn type_out(&mut self, inside: &Inside, slave: &OwnedFd, bytes: &[u8]) -> Result<usize> {
+        let mut done = 0;
+        let mut tried = false;
+        while done < bytes.len() {
+            match rustix::io::write(slave, &bytes[done..]) {
+                Ok(n) => {
+                    done += n;
+                    tried = false;
+                }
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => {
+                    // Reading the master until there is nothing empties every buffer on the way. Full
+                    // all the same: the output is stopped.
+                    let none = self.drain(inside, u64::MAX)? == 0;
+                    if none && tried {
+                        break;
+                    }
+                    tried = none;
+                }
+                Err(e) => return Err(Error::io("write to the program's terminal", e)),
+            }
+        }
+        self.drain(inside, u64::MAX)?;
+        Ok(done)
+    }
+
+    /// The program is stopped and drained: everything printed belongs to `epoch`. `released` bytes
+    /// are outside; `most` is how much of a log that is not flushed the context may hold instead.
+    pub(super) fn stop(
+        &mut self,
+        epoch: u64,
+        released: u64,
+        for_good: bool,
+        most: Option<usize>,
+    ) -> Result<OutputContext> {
+        if for_good {
+            self.safe = released;
+        }
+        let end = self.log.end();
+        let from = self.safe.max(self.log.synced()).min(end);
+        let mut tail = Vec::new();
+        if let Some(most) = most
+            && from < end
+            && end - from <= most as u64
+        {
+            tail = vec![0; (end - from) as usize];
+            self.log.read(from, &mut tail)?;
+        }
+        let mark = Mark {
+            epoch,
+            end,
+            safe: self.safe,
+            logged: end - tail.len() as u64,
+            closed: self.closed,
+        };
+        self.marks.push_back(mark);
+        Ok(OutputContext {
+            safe: self.safe,
+            end,
+            tail,
+            closed: self.closed,
+        })
+    }
+
+    /// Whether the checkpoint of `epoch` relies on bytes of the log that are not on the disk.
+    pub(super) fn needs_sync(&self, epoch: u64) -> bool {
+        self.marks
+            .iter()
+            .any(|m| m.epoch <= epoch && m.logged > self.log.synced().max(m.safe))
+    }
+
+    /// The epoch is durable: what it covers may go outside, and what it no longer holds is forgotten.
+    pub(super) fn durable(&mut self, epoch: u64) -> Result<()> {
+        let mut last = None;
+        while self.marks.front().is_some_and(|m| m.epoch <= epoch) {
+            last = self.marks.pop_front();
+        }
+        let Some(mark) = last else { return Ok(()) };
+        self.allowed = mark.end;
+        self.allowed_close = mark.closed;
+        self.log.trim(mark.safe)
+    }
+}

@@ -1,0 +1,199 @@
+//! How much of each stream really went outside.
+//!
+//! A page of the state directory, mapped shared: a store to it survives the death of this process.
+//!
+//! ```text
+//!  byte 0   magic "twpgout1"
+//!       8   the boot it belongs to, 16 bytes: after a reboot the counters prove nothing
+//!      64   slot 0:  counter | file known | device | inode | base
+//!     128   slot 1
+//!     192   slot 2
+//! ```
+//!
+//! Invariants:
+//! * A counter never exceeds what a durable epoch covers.
+//! * The kernel itself moves the counter in the system call that writes the bytes (sendfile(2) with
+//!   its offset in this page): killed at any instant, the two agree.
+//! * `base` is the offset in the outside file of position 0 of the stream, as a wrapping number (a
+//!   resumed program may go on in another file). It is written before `file known` is set.
+
+#![allow(unsafe_code)]
+
+use super::error::{Error, Result};
+use rustix::mm::{MapFlags, ProtFlags, mlock, mmap, munmap};
+use std::fs::OpenOptions;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+const MAGIC: &[u8; 8] = b"twpgout1";
+const PAGE_BYTES: usize = 4096;
+const SLOT_BYTES: usize = 64;
+
+/// The most streams a page counts.
+pub(super) const SLOTS: usize = 3;
+
+const _: () = assert!(SLOT_BYTES * (SLOTS + 1) <= PAGE_BYTES && SLOT_BYTES >= 5 * 8);
+
+/// The outside file a stream goes to, for those that can be looked at later.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Place {
+    pub(super) dev: u64,
+    pub(super) ino: u64,
+    /// The offset in the file of position 0 of the stream; wrapping.
+    pub(super) base: u64,
+}
+
+/// The counters.
+#[derive(Debug)]
+pub(super) struct Released {
+    page: NonNull<u8>,
+    /// Whether the counters were left by a process of this boot.
+    trusted: bool,
+}
+
+// SAFETY: the page is only ever reached through atomics, and by the kernel.
+unsafe impl Send for Released {}
+// SAFETY: as above.
+unsafe impl Sync for Released {}
+
+impl Released {
+    /// Opens the counters of a state directory, or makes new ones (`fresh`).
+    pub(super) fn open(dir: &Path, fresh: bool) -> Result<Released> {
+        let path = dir.join("released");
+        let failed = |e| Error::io(format!("open {}", path.display()), e);
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(fresh)
+            .open(&path)
+            .map_err(failed)?;
+        let mut head = [0; 24];
+        let boot = boot_id();
+        let whole = file.metadata().map_err(failed)?.len() == PAGE_BYTES as u64;
+        let known = whole && file.read_exact_at(&mut head, 0).is_ok() && &head[..8] == MAGIC;
+        let trusted = known && head[8..] == boot;
+        if !known {
+            file.write_all_at(&[0; PAGE_BYTES], 0).map_err(failed)?;
+            file.write_all_at(MAGIC, 0).map_err(failed)?;
+        }
+        file.write_all_at(&boot, 8).map_err(failed)?;
+        // SAFETY: a new mapping, placed by the kernel.
+        let page = unsafe {
+            mmap(
+                std::ptr::null_mut(),
+                PAGE_BYTES,
+                ProtFlags::READ | ProtFlags::WRITE,
+                MapFlags::SHARED | MapFlags::POPULATE,
+                &file,
+                0,
+            )
+        };
+        let page = page.map_err(|e| Error::io(format!("map {}", path.display()), e))?;
+        // A locked page is one fault less in the way of the kernel's store; not allowed is no harm.
+        // SAFETY: the page was just mapped.
+        let _ = unsafe { mlock(page, PAGE_BYTES) };
+        let page = NonNull::new(page.cast()).ok_or_else(|| Error::Context("mapped at zero".into()))?;
+        Ok(Released { page, trusted })
+    }
+
+    /// Whether the counters are of this boot. After a power cut they may be of any age.
+    pub(super) fn trusted(&self) -> bool {
+        self.trusted
+    }
+
+    /// Where the counter of a slot is, for the kernel to move it.
+    pub(super) fn cell(&self, slot: usize) -> &AtomicU64 {
+        self.word(slot, 0)
+    }
+
+    fn word(&self, slot: usize, word: usize) -> &AtomicU64 {
+        assert!(slot < SLOTS && word < 5);
+        // SAFETY: inside the page (asserted), aligned, mapped as long as self lives; only touched
+        // through atomics and by the kernel, on whose stores atomics are defined to look.
+        unsafe { AtomicU64::from_ptr(self.page.as_ptr().add(SLOT_BYTES * (slot + 1) + 8 * word).cast()) }
+    }
+
+    /// Bytes of the stream that are outside.
+    pub(super) fn get(&self, slot: usize) -> u64 {
+        self.cell(slot).load(Ordering::Acquire)
+    }
+
+    /// Sets the counter.
+    pub(super) fn set(&self, slot: usize, to: u64) {
+        self.cell(slot).store(to, Ordering::Release);
+    }
+
+    /// The outside file of the last process that released this stream.
+    pub(super) fn place(&self, slot: usize) -> Option<Place> {
+        let word = |i| self.word(slot, i).load(Ordering::Acquire);
+        (word(1) == 1).then(|| Place {
+            dev: word(2),
+            ino: word(3),
+            base: word(4),
+        })
+    }
+
+    /// Notes the outside file.
+    pub(super) fn set_place(&self, slot: usize, place: Option<Place>) {
+        let store = |i, value| self.word(slot, i).store(value, Ordering::Release);
+        store(1, 0);
+        if let Some(place) = place {
+            store(2, place.dev);
+            store(3, place.ino);
+            store(4, place.base);
+            store(1, 1);
+        }
+    }
+}
+
+impl Drop for Released {
+    fn drop(&mut self) {
+        // SAFETY: mapped by `open`, and no reference into it outlives self.
+        let _ = unsafe { munmap(self.page.as_ptr().cast(), PAGE_BYTES) };
+    }
+}
+
+/// A number of the machine's present run, random(4); zeros where the kernel does not tell.
+fn boot_id() -> [u8; 16] {
+    let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    let digits: String = text.chars().filter(char::is_ascii_hexdigit).collect();
+    u128::from_str_radix(&digits, 16).unwrap_or(0).to_be_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counters_stay() {
+        let dir = tempfile::tempdir().unwrap();
+        let place = Place {
+            dev: 1,
+            ino: 2,
+            base: 0u64.wrapping_sub(7),
+        };
+        {
+            let released = Released::open(dir.path(), true).unwrap();
+            assert!(!released.trusted());
+            released.set(1, 77);
+            released.set_place(2, Some(place));
+        }
+        let released = Released::open(dir.path(), false).unwrap();
+        assert!(released.trusted());
+        assert_eq!((released.get(0), released.get(1)), (0, 77));
+        assert_eq!((released.place(1), released.place(2)), (None, Some(place)));
+        assert_eq!(Released::open(dir.path(), true).unwrap().get(1), 0);
+    }
+
+    #[test]
+    fn a_damaged_page_is_not_believed() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("released"), b"nonsense").unwrap();
+        let released = Released::open(dir.path(), false).unwrap();
+        assert!(!released.trusted());
+        assert_eq!(released.get(0), 0);
+    }
+}
