@@ -33,7 +33,7 @@ pub struct Recovered {
 
 /// Bytes written to the medium since the scheme was opened, by cause. Their sum over the changed
 /// bytes is the write amplification.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Serialize, serde::Deserialize)]
 pub struct Traffic {
     /// Lines of pages.
     pub data_bytes: u64,
@@ -47,6 +47,19 @@ pub struct Traffic {
     pub reclaim_bytes: u64,
     /// Lines that went through the fall-back, both times they were written.
     pub fallback_bytes: u64,
+}
+
+impl std::iter::Sum for Traffic {
+    fn sum<I: Iterator<Item = Traffic>>(all: I) -> Traffic {
+        all.fold(Traffic::default(), |sum, more| Traffic {
+            data_bytes: sum.data_bytes + more.data_bytes,
+            context_bytes: sum.context_bytes + more.context_bytes,
+            journal_bytes: sum.journal_bytes + more.journal_bytes,
+            snapshot_bytes: sum.snapshot_bytes + more.snapshot_bytes,
+            reclaim_bytes: sum.reclaim_bytes + more.reclaim_bytes,
+            fallback_bytes: sum.fallback_bytes + more.fallback_bytes,
+        })
+    }
 }
 
 impl std::ops::Sub for Traffic {

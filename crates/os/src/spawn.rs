@@ -305,3 +305,158 @@ impl Drop for Ticker {
         unsafe { libc::timer_delete(self.timer) };
     }
 }
+
+/// The signal of a [`Ticker`], chosen among those no program sends by itself.
+pub const ALARM: c_int = 40;
+
+/// Signals that are passed on to the program.
+const FORWARDED: [c_int; 6] = [
+    libc::SIGHUP,
+    libc::SIGINT,
+    libc::SIGQUIT,
+    libc::SIGTERM,
+    libc::SIGUSR1,
+    libc::SIGUSR2,
+];
+
+static FORWARD_TO: std::sync::atomic::AtomicI32 = std::sync::atomic::AtomicI32::new(0);
+
+/// From now on the signals a user sends to a program go to process `pid` instead of ending this one.
+///
+/// # Errors
+/// Never in practice.
+pub fn forward_signals(pid: pid_t) -> io::Result<()> {
+    extern "C" fn forward(signal: c_int) {
+        let pid = FORWARD_TO.load(std::sync::atomic::Ordering::Relaxed);
+        if pid > 0 {
+            // SAFETY: kill is safe in a signal handler.
+            unsafe { libc::kill(pid, signal) };
+        }
+    }
+    FORWARD_TO.store(pid, std::sync::atomic::Ordering::Relaxed);
+    for signal in FORWARDED {
+        // SAFETY: the handler only loads an atomic and calls kill; an all-zero sigaction is valid.
+        let result = unsafe {
+            let mut action: libc::sigaction = std::mem::zeroed();
+            action.sa_sigaction = forward as extern "C" fn(c_int) as usize;
+            action.sa_flags = libc::SA_RESTART;
+            libc::sigaction(signal, &raw const action, std::ptr::null_mut())
+        };
+        if result == -1 {
+            return Err(io::Error::last_os_error());
+        }
+    }
+    Ok(())
+}
+
+/// Begins a session of its own, away from the terminal's signals.
+pub fn leave_session() {
+    // SAFETY: setsid takes nothing; it fails only for a group leader, which a forked child is not.
+    unsafe { libc::setsid() };
+}
+
+/// Waits for a child to end. Its exit code, or the signal that killed it.
+///
+/// # Errors
+/// `ECHILD` when there is no such child.
+pub fn wait_for(pid: pid_t) -> io::Result<Result<c_int, c_int>> {
+    loop {
+        let mut status = 0;
+        // SAFETY: `status` is a live c_int.
+        match unsafe { libc::waitpid(pid, &raw mut status, 0) } {
+            -1 => {
+                let error = io::Error::last_os_error();
+                if error.kind() != io::ErrorKind::Interrupted {
+                    return Err(error);
+                }
+            }
+            _ if libc::WIFEXITED(status) => return Ok(Ok(libc::WEXITSTATUS(status))),
+            _ => return Ok(Err(libc::WTERMSIG(status))),
+        }
+    }
+}
+
+/// close(2). Safe after a fork.
+pub fn close(fd: c_int) {
+    // SAFETY: close takes an integer; callers own the descriptor.
+    unsafe { libc::close(fd) };
+}
+
+/// A descriptor by number, for as long as a call.
+///
+/// # Errors
+/// `EBADF` when it is not open.
+pub fn borrow(fd: c_int) -> io::Result<std::os::fd::BorrowedFd<'static>> {
+    // SAFETY: fcntl takes integers. The descriptor is open now; if it is closed later, system calls
+    // on it fail, and no memory depends on it.
+    unsafe {
+        if fd < 0 || libc::fcntl(fd, libc::F_GETFD) == -1 {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(std::os::fd::BorrowedFd::borrow_raw(fd))
+    }
+}
+
+/// Waits until the other end of a pipe is closed. Safe after a fork.
+pub fn wait_for_gate(gate: c_int) {
+    let mut byte = 0u8;
+    // SAFETY: reads at most one byte into a live byte.
+    while unsafe { libc::read(gate, (&raw mut byte).cast(), 1) } == -1 {}
+}
+
+/// Puts `ends` in the places of standard input, output and error (-1: left as it is), and makes
+/// `terminal`, one of those places, the controlling terminal. Safe after a fork.
+pub fn place_streams(ends: &[c_int; 3], terminal: Option<c_int>) {
+    for (place, end) in ends.iter().enumerate().filter(|(_, end)| **end >= 0) {
+        // SAFETY: dup2 takes integers.
+        unsafe { libc::dup2(*end, place as c_int) };
+    }
+    if let Some(terminal) = terminal {
+        // SAFETY: TIOCSCTTY takes an integer.
+        unsafe { libc::ioctl(terminal, libc::TIOCSCTTY, 0) };
+    }
+}
+
+/// Puts a copy of `source` at `place`: dup3(2). Safe after a fork.
+pub fn place(source: c_int, place: c_int, cloexec: bool) {
+    // SAFETY: dup3 takes integers.
+    unsafe { libc::dup3(source, place, if cloexec { libc::O_CLOEXEC } else { 0 }) };
+}
+
+/// Closes the descriptors from `first` to `last`: close_range(2). Safe after a fork.
+pub fn close_range(first: u32, last: u32) {
+    // SAFETY: close_range takes integers.
+    unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) };
+}
+
+/// Makes `directory` the working directory and `umask` the file mode mask. Safe after a fork.
+///
+/// # Errors
+/// When the directory cannot be entered.
+pub fn enter_directory(directory: &std::ffi::CStr, umask: u32) -> io::Result<()> {
+    // SAFETY: chdir reads a NUL-terminated string; umask takes an integer.
+    unsafe {
+        libc::umask(umask);
+        if libc::chdir(directory.as_ptr()) == -1 {
+            return Err(io::Error::last_os_error());
+        }
+    }
+    Ok(())
+}
+
+/// Waits until a tracer takes over. Safe after a fork.
+pub fn wait_for_ever() -> ! {
+    loop {
+        // SAFETY: pause takes nothing.
+        unsafe { libc::pause() };
+    }
+}
+
+/// Lets this process open as many files as its hard limit allows: setrlimit(2).
+///
+/// # Errors
+/// Never in practice.
+pub fn raise_descriptor_limit() -> io::Result<()> {
+    let (_, hard) = crate::remote::limit(0, libc::RLIMIT_NOFILE)?;
+    crate::remote::set_limit(0, libc::RLIMIT_NOFILE, hard, hard)
+}

@@ -34,7 +34,6 @@ const UFFDIO_COPY_MODE_WP: u64 = 1 << 1;
 
 const PAGEMAP_SCAN: libc::c_ulong = 0xc060_6610;
 const PM_SCAN_WP_MATCHING: u64 = 1;
-const PM_SCAN_CHECK_WPASYNC: u64 = 2;
 
 const WP_ALLOWED: u64 = 1 << 0;
 const WRITTEN: u64 = 1 << 1;
@@ -140,7 +139,7 @@ impl Tracker {
             range,
             into,
             Query {
-                flags: PM_SCAN_WP_MATCHING | PM_SCAN_CHECK_WPASYNC,
+                flags: PM_SCAN_WP_MATCHING,
                 ..WRITTEN_NOW
             },
         )
@@ -152,6 +151,17 @@ impl Tracker {
     /// What the kernel says.
     pub fn protect(&self, range: Range<u64>) -> io::Result<()> {
         let mut protect = [range.start, range.end - range.start, UFFDIO_WRITEPROTECT_MODE_WP];
+        // SAFETY: UFFDIO_WRITEPROTECT reads a uffdio_writeprotect of three u64.
+        checked(unsafe { libc::ioctl(self.uffd.as_raw_fd(), UFFDIO_WRITEPROTECT, protect.as_mut_ptr()) })
+    }
+
+    /// Lifts the protection of `range`: its pages count as written. In a private mapping of a file this
+    /// also removes the marks that dropped pages leave behind, which look like swapped pages.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn unprotect(&self, range: Range<u64>) -> io::Result<()> {
+        let mut protect = [range.start, range.end - range.start, 0];
         // SAFETY: UFFDIO_WRITEPROTECT reads a uffdio_writeprotect of three u64.
         checked(unsafe { libc::ioctl(self.uffd.as_raw_fd(), UFFDIO_WRITEPROTECT, protect.as_mut_ptr()) })
     }

@@ -15,6 +15,7 @@
 
 use crate::descriptors::{Descriptor, Held};
 use crate::error::{Error, Result};
+use crate::files::OpenFile;
 use crate::kernel::{Kernel, Running};
 use crate::layout::Mapping;
 use crate::machine::Machine;
@@ -39,6 +40,8 @@ pub struct Live {
     pub timers: Running,
     /// Waiting signals.
     pub pending: Vec<Pending>,
+    /// Files open for writing, and how long they were.
+    pub files: Vec<OpenFile>,
 }
 
 /// State that changes by watched calls.

@@ -8,16 +8,13 @@
 //! * What cannot be opened again is refused, by descriptor and name.
 
 use crate::error::{Error, Result};
+use crate::stdio::{Stdio, Stream};
 use rustix::fs::{FileType, OFlags, SeekFrom};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::fs;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use twinpage_os::remote::Process;
-
-/// One of the program's standard streams, relayed by twinpage.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Relayed(pub u8);
 
 /// What a descriptor is, as far as it does not change by itself.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -47,7 +44,7 @@ pub enum What {
         capacity: u32,
     },
     /// A standard stream that twinpage relays.
-    Stream(Relayed),
+    Stream(Stream),
     /// A pipe, terminal or socket of the outside, as it was given to the program; given again.
     Inherited {
         /// The descriptor of `resume` itself that stands for it.
@@ -113,12 +110,6 @@ pub enum Held {
     },
 }
 
-/// How the streams relayed by twinpage are recognised: their inode numbers.
-pub trait Streams {
-    /// The stream that a descriptor with this device and inode is the program's end of.
-    fn identify(&self, device: u64, inode: u64) -> Option<Relayed>;
-}
-
 /// The program's descriptors.
 #[derive(Debug, Default)]
 pub struct Descriptors {
@@ -142,7 +133,7 @@ impl Descriptors {
     ///
     /// # Errors
     /// Names a descriptor that cannot be captured.
-    pub fn list_again(&mut self, process: &Process, streams: &impl Streams) -> Result<()> {
+    pub fn list_again(&mut self, process: &Process, streams: &Stdio) -> Result<()> {
         let pid = process.pid();
         let directory = format!("/proc/{pid}/fd");
         let entries = fs::read_dir(&directory).map_err(Error::file("cannot list", &directory))?;
@@ -211,6 +202,18 @@ impl Descriptors {
             }
         }
         Ok(())
+    }
+
+    /// Ours of the regular files that are open for writing.
+    pub fn writable(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        let writable = |descriptor: &&Descriptor| {
+            matches!(descriptor.what, What::File { .. })
+                && descriptor.flags & libc::O_ACCMODE as u32 != libc::O_RDONLY as u32
+        };
+        self.list
+            .iter()
+            .filter(writable)
+            .filter_map(|descriptor| Some(self.ours.get(&descriptor.fd)?.as_fd()))
     }
 
     /// What each descriptor holds now, in the order of [`Descriptors::list`].
@@ -290,7 +293,7 @@ fn peek(end: OwnedFd) -> rustix::io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-fn describe(pid: i32, fd: i32, ours: &OwnedFd, shares: i32, streams: &impl Streams) -> Result<Descriptor> {
+fn describe(pid: i32, fd: i32, ours: &OwnedFd, shares: i32, streams: &Stdio) -> Result<Descriptor> {
     let look =
         |error: rustix::io::Errno| Error::target(format!("cannot look at descriptor {fd}"), error.into());
     let link = format!("/proc/{pid}/fd/{fd}");
@@ -434,6 +437,13 @@ fn field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
     info.lines()
         .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))
         .map(str::trim)
+}
+
+/// Whether a device keeps nothing that a checkpoint would have to: null, zero, full, random, urandom.
+#[must_use]
+pub fn is_stateless_device(device: u64) -> bool {
+    const MEMORY_DEVICES: u32 = 1;
+    rustix::fs::major(device) == MEMORY_DEVICES && matches!(rustix::fs::minor(device), 3 | 5 | 7 | 8 | 9)
 }
 
 /// Whether writes to this descriptor go to a file whose content is rolled back.

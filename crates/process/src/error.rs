@@ -14,6 +14,14 @@ pub enum Error {
     #[error(transparent)]
     Store(#[from] twinpage_core::Error),
 
+    /// What the program does to its own files could not be kept.
+    #[error(transparent)]
+    Files(#[from] crate::files::Error),
+
+    /// A standard stream could not be relayed.
+    #[error(transparent)]
+    Streams(#[from] crate::stdio::Error),
+
     /// A file of the state directory, or of the program, could not be used.
     #[error("{what} {path}: {source}", path = .path.display())]
     File {

@@ -43,6 +43,31 @@ impl Stale {
         descriptors: true,
     };
 
+    /// Whether anything is to be read.
+    #[must_use]
+    pub fn is_any(self) -> bool {
+        let Stale {
+            actions,
+            brk,
+            umask,
+            directory,
+            interval_timers,
+            timers,
+            limits,
+            membarrier,
+            descriptors,
+        } = self;
+        actions
+            || brk
+            || umask
+            || directory
+            || interval_timers
+            || timers
+            || limits
+            || membarrier
+            || descriptors
+    }
+
     /// Nothing is.
     pub const NOTHING: Stale = Stale {
         actions: false,
@@ -294,22 +319,21 @@ fn read_limits(pid: i32) -> Result<Vec<(u32, u64, u64)>> {
     (0..16).map(limit).collect()
 }
 
-/// proc_pid_timers(5): four lines a timer.
+const LINES_IN_TIMER: usize = 4;
+
+/// proc_pid_timers(5).
 fn read_timers(pid: i32) -> Result<Vec<PosixTimer>> {
     let text = read(pid, "timers")?;
-    let mut timers = Vec::new();
-    for timer in text.split("ID: ").skip(1) {
-        timers.push(
-            parse_timer(timer)
-                .ok_or_else(|| Error::Internal(format!("a timer is not understood: {timer}")))?,
-        );
-    }
-    Ok(timers)
+    let lines: Vec<&str> = text.lines().collect();
+    let timers = lines.chunks(LINES_IN_TIMER).map(|timer| {
+        parse_timer(timer).ok_or_else(|| Error::Internal(format!("a timer is not understood: {timer:?}")))
+    });
+    timers.collect()
 }
 
-fn parse_timer(text: &str) -> Option<PosixTimer> {
-    let mut lines = text.lines();
-    let id = lines.next()?.trim().parse().ok()?;
+fn parse_timer(lines: &[&str]) -> Option<PosixTimer> {
+    let mut lines = lines.iter();
+    let id = lines.next()?.strip_prefix("ID: ")?.trim().parse().ok()?;
     let (signal, value) = lines.next()?.strip_prefix("signal: ")?.split_once('/')?;
     let (how, target) = lines.next()?.strip_prefix("notify: ")?.split_once('/')?;
     let clock = lines.next()?.strip_prefix("ClockID: ")?.trim().parse().ok()?;
@@ -346,8 +370,13 @@ mod tests {
 
     #[test]
     fn timers_are_understood() {
-        let text = "0\nsignal: 14/00007ffc12345678\nnotify: signal/tid.301\nClockID: 1\n";
-        let timer = parse_timer(text).unwrap();
+        let lines = [
+            "ID: 0",
+            "signal: 14/00007ffc12345678",
+            "notify: signal/tid.301",
+            "ClockID: 1",
+        ];
+        let timer = parse_timer(&lines).unwrap();
         assert_eq!(
             (timer.id, timer.signal, timer.clock, timer.thread),
             (0, 14, 1, 301)

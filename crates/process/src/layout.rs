@@ -141,6 +141,25 @@ pub fn parse(text: &str) -> Result<Vec<Mapping>> {
     Ok(mappings)
 }
 
+/// Everything in `text` that can be unmapped or moved, whatever it is: its addresses, and which of the
+/// kernel's own mappings it is, if any.
+#[must_use]
+pub fn everything(text: &str) -> Vec<(Range<u64>, Option<Kind>)> {
+    let lines = text.lines().filter_map(|line| {
+        let (start, end) = line.split(' ').next()?.split_once('-')?;
+        let range = u64::from_str_radix(start, 16).ok()?..u64::from_str_radix(end, 16).ok()?;
+        let kind = match line.rsplit(' ').next()? {
+            "[vsyscall]" | "[uprobes]" => return None,
+            "[vdso]" => Some(Kind::Vdso),
+            "[vvar]" => Some(Kind::Vvar),
+            "[vvar_vclock]" => Some(Kind::VvarClock),
+            _ => None,
+        };
+        (range.start < inject::HOME || range.end > inject::END).then_some((range, kind))
+    });
+    lines.collect()
+}
+
 /// `start-end rwxp offset major:minor inode path`; the path may hold spaces.
 fn parse_line(line: &str) -> Option<Result<Option<Mapping>>> {
     let mut fields = line.splitn(6, ' ');

@@ -1,12 +1,39 @@
 //! Whole programs that survive: stop, capture, restore.
+//!
+//! An unmodified program runs under a tracer. Every few milliseconds all its threads stand still for
+//! as long as it takes to copy what changed; then they go on while the copy is compared with the last
+//! checkpoint, written, and committed by the core's engine. After a kill the program is put together
+//! again from the last commit, in the same process id, at the same addresses.
+//!
+//! Reading order: [`run`], [`session`], [`program`], [`memory`]; then [`syscalls`] and [`calls`] (what
+//! a program may do, and what is done about it), [`context`] (what is kept beside pages), and
+//! [`restore`]. [`files`] rolls the program's own files back; [`stdio`] holds its output.
+//!
+//! Linux on x86-64, kernel 6.7 or later.
 
+#![deny(unsafe_code)]
+
+pub mod calls;
 pub mod context;
 pub mod descriptors;
 pub mod error;
+pub mod files;
+pub mod interrupted;
 pub mod kernel;
+pub mod launch;
 pub mod layout;
 pub mod machine;
 pub mod memory;
+pub mod notes;
 pub mod pages;
+pub mod program;
+pub mod restore;
+pub mod run;
+pub mod session;
+pub mod state;
+#[allow(unsafe_code)]
+pub mod stdio;
 pub mod syscalls;
 pub mod threads;
+
+pub use error::{Error, Result};

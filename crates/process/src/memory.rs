@@ -29,7 +29,6 @@ pub struct Memory {
     dropped: Vec<Range<u64>>,
     /// Pieces of an epoch that failed: captured again whatever the tracker says.
     owed: Vec<Piece>,
-    helpers: rayon::ThreadPool,
     regions: Vec<Region>,
     found: Vec<Found>,
     ranges: Vec<Remote>,
@@ -59,27 +58,18 @@ pub struct Parts {
 
 impl Memory {
     /// The memory of a program whose pages the store (of this geometry) may already hold.
-    ///
-    /// # Errors
-    /// When the program is gone.
-    pub fn new(layout: Layout, tracker: Tracker, pages: Pages, geometry: Geometry) -> Result<Memory> {
-        let helpers = rayon::ThreadPoolBuilder::new()
-            .num_threads(std::thread::available_parallelism().map_or(1, |count| count.get().min(4)))
-            .thread_name(|index| format!("copier {index}"))
-            .build()
-            .map_err(|error| Error::Internal(format!("cannot start copiers: {error}")))?;
-        Ok(Memory {
+    pub fn new(layout: Layout, tracker: Tracker, pages: Pages, geometry: Geometry) -> Memory {
+        Memory {
             layout,
             tracker,
             pages,
             compare: (geometry.line_bytes() as u64) < PAGE,
             dropped: Vec::new(),
             owed: Vec::new(),
-            helpers,
             regions: Vec::new(),
             found: Vec::new(),
             ranges: Vec::new(),
-        })
+        }
     }
 
     /// What is mapped, as of the last capture.
@@ -180,13 +170,26 @@ impl Memory {
             .forget(end..END_OF_MEMORY, &mut into.discarded, |_| true);
     }
 
-    /// Stored pages that a watched call emptied.
+    /// Stored pages that a watched call emptied. In a private mapping of a file, a page that is the
+    /// file's again is empty too.
     fn find_dropped(&mut self, into: &mut Capture) -> Result<()> {
         for range in std::mem::take(&mut self.dropped) {
             self.regions.clear();
-            self.tracker
-                .present(range.clone(), &mut self.regions)
-                .map_err(|source| Error::target("cannot look for dropped pages", source))?;
+            let mappings = self.layout.mappings();
+            let first = mappings.partition_point(|mapping| mapping.end <= range.start);
+            for mapping in mappings[first..]
+                .iter()
+                .take_while(|mapping| mapping.start < range.end)
+            {
+                let part = range.start.max(mapping.start)..range.end.min(mapping.end);
+                let looked = if mapping.kind == Kind::PrivateFile {
+                    let lifted = self.tracker.unprotect(part.clone());
+                    lifted.and_then(|()| self.tracker.private_copies(part, &mut self.regions))
+                } else {
+                    self.tracker.present(part, &mut self.regions)
+                };
+                looked.map_err(|source| Error::target("cannot look for dropped pages", source))?;
+            }
             let present = &self.regions;
             let gone = |address: u64| {
                 let next = present.partition_point(|region| region.end <= address);
@@ -374,7 +377,7 @@ impl Memory {
         let copied = if count as usize <= SHARED_COPY_PAGES {
             process.gather(&self.ranges, bytes)
         } else {
-            gather_shared(&self.helpers, process, &mut self.ranges, bytes)
+            gather_shared(process, &mut self.ranges, bytes)
         };
         copied.map_err(|source| Error::target("cannot copy the program's memory", source))
     }
@@ -393,13 +396,8 @@ fn overlaps(regions: &[Region], mapping: &Mapping) -> bool {
 }
 
 /// Copies in equal shares, one for each helper. Ranges that straddle a share are cut.
-fn gather_shared(
-    helpers: &rayon::ThreadPool,
-    process: &Process,
-    ranges: &mut Vec<Remote>,
-    mut bytes: &mut [u8],
-) -> std::io::Result<()> {
-    let shares = helpers.current_num_threads();
+fn gather_shared(process: &Process, ranges: &mut Vec<Remote>, mut bytes: &mut [u8]) -> std::io::Result<()> {
+    let shares = rayon::current_num_threads();
     let share = (bytes.len() / shares).next_multiple_of(PAGE as usize);
     let results: Vec<std::sync::Mutex<std::io::Result<()>>> =
         (0..shares).map(|_| std::sync::Mutex::new(Ok(()))).collect();
@@ -414,7 +412,7 @@ fn gather_shared(
         from = to;
     }
     let ranges = &*ranges;
-    helpers.in_place_scope(|scope| {
+    rayon::in_place_scope(|scope| {
         let mut work = work.into_iter();
         let own = work.next();
         for (slice, mine, result) in work {

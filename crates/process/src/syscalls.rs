@@ -49,6 +49,8 @@ pub enum Watch {
     Map,
     /// A new thread, or a new process, which is refused.
     Clone,
+    /// A wait with a time limit, which the kernel does not begin again after a stop.
+    Wait,
     /// The program replaces itself.
     Exec,
     /// Options that change kernel state.
@@ -232,7 +234,6 @@ pub const THREAD_FLAGS: u64 = (libc::CLONE_VM
 
 const SAFE_CONTROL: &[&[Argument]] = &[
     &[bits(0, INT, libc::PR_GET_NAME as u64)],
-    &[bits(0, INT, libc::PR_SET_NAME as u64)],
     &[bits(0, INT, libc::PR_GET_DUMPABLE as u64)],
     &[bits(0, INT, libc::PR_GET_PDEATHSIG as u64)],
     &[bits(0, INT, libc::PR_GET_NO_NEW_PRIVS as u64)],
@@ -271,6 +272,9 @@ const SAFE_FCNTL: &[&[Argument]] = &[
     &[bits(1, INT, libc::F_GET_SEALS as u64)],
 ];
 
+/// A poll that waits for ever, or not at all.
+const UNLIMITED: &[&[Argument]] = &[&[bits(3, INT, INT)], &[bits(3, INT, 0)]];
+
 /// Every call of Linux on x86-64, by what it touches.
 pub const CALLS: &[Call] = calls! {
     // Memory: written pages are tracked, layouts compared at each stop.
@@ -286,7 +290,8 @@ pub const CALLS: &[Call] = calls! {
 
     // Reading, waiting and asking.
     read: Free, readv: Free, pread64: Free, preadv: Free, preadv2: Free, lseek: Free, getdents: Free, getdents64: Free,
-    poll: Free, ppoll: Free, select: Free, pselect6: Free, epoll_wait: Free, epoll_pwait: Free, epoll_pwait2: Free,
+    poll: Free, ppoll: Free, select: Free, pselect6: Free, epoll_wait: FreeWhen(UNLIMITED, Watch::Wait), epoll_pwait: FreeWhen(UNLIMITED, Watch::Wait),
+    epoll_pwait2: FreeWhen(&[&[is(3, 0)]], Watch::Wait),
     stat: Free, lstat: Free, fstat: Free, newfstatat: Free, statx: Free, statfs: Free, fstatfs: Free, access: Free,
     faccessat: Free, faccessat2: Free, readlink: Free, readlinkat: Free, getcwd: Free, readahead: Free, fadvise64: Free,
     getxattr: Free, lgetxattr: Free, fgetxattr: Free, listxattr: Free, llistxattr: Free, flistxattr: Free, name_to_handle_at: Free,
@@ -312,7 +317,7 @@ pub const CALLS: &[Call] = calls! {
 
     // Signals and timers.
     rt_sigaction: FreeWhen(&[&[is(1, 0)]], Watch::Actions), rt_sigprocmask: Free, rt_sigpending: Free, rt_sigreturn: Free,
-    rt_sigsuspend: Free, rt_sigtimedwait: Free, rt_sigqueueinfo: Free, rt_tgsigqueueinfo: Free, kill: Free, tkill: Free, tgkill: Free,
+    rt_sigsuspend: Free, rt_sigtimedwait: FreeWhen(&[&[is(2, 0)]], Watch::Wait), rt_sigqueueinfo: Free, rt_tgsigqueueinfo: Free, kill: Free, tkill: Free, tgkill: Free,
     sigaltstack: FreeWhen(&[&[is(0, 0)]], Watch::Thread), getitimer: Free, setitimer: Watched(Watch::IntervalTimers),
     alarm: Watched(Watch::IntervalTimers), timer_create: Watched(Watch::Timers), timer_settime: Watched(Watch::Timers),
     timer_delete: Watched(Watch::Timers), timer_gettime: Free, timer_getoverrun: Free,

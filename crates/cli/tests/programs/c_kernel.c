@@ -206,8 +206,8 @@ static void epoll_step(void) {
 static void timerfds_round(void) {
     static const struct itimerspec soon = {{0, 0}, {0, 2 * MS}};
     uint64_t count;
-    CHECK(!timerfd_settime(once_fd, 0, &soon, NULL), "timerfd_settime");
     int64_t until = clock_ns(CLOCK_MONOTONIC) + 2 * MS;
+    CHECK(!timerfd_settime(once_fd, 0, &soon, NULL), "timerfd_settime");
     while (poll(&(struct pollfd){once_fd, POLLIN, 0}, 1, -1) < 0) CHECK(errno == EINTR, "poll");
     CHECK(clock_ns(CLOCK_MONOTONIC) >= until, "a timerfd fired early");
     CHECK(read(once_fd, &count, 8) == 8 && count == 1, "a one-shot timerfd fired %llu times",

@@ -15,6 +15,7 @@ use crate::geometry::{LINES_PER_PAGE, LineMask, PageId};
 use crate::medium::{Medium, Offset};
 use crate::scheme::{Room, Scheme};
 use std::ops::Range;
+use std::sync::PoisonError;
 
 impl<M: Medium> DualPage<M> {
     /// The key of a page and of lines in it.
@@ -129,7 +130,7 @@ impl<M: Medium> DualPage<M> {
         if let Some(differ) = self.diff_views(place, first, bytes) {
             return Ok(differ);
         }
-        let mut scratch = self.scratch.borrow_mut();
+        let mut scratch = self.scratch.lock().unwrap_or_else(PoisonError::into_inner);
         scratch.clear();
         let old = scratch.append(bytes.len());
         self.read_newest(key, first, old)?;
@@ -223,7 +224,7 @@ impl<M: Medium> DualPage<M> {
     fn zero_lines(&mut self, number: u64, lines: LineMask, cause: Cause) -> Result<()> {
         let page_bytes = self.geometry().page_bytes();
         let mut scratch = std::mem::take(&mut self.scratch);
-        let buffer = scratch.get_mut();
+        let buffer = scratch.get_mut().unwrap_or_else(PoisonError::into_inner);
         buffer.clear();
         let page = buffer.append(page_bytes);
         let mut zeroed = self.medium.read(self.at(number, 0), page);

@@ -52,10 +52,10 @@ use pool::Pool;
 use slots::Slots;
 use snapshot::Version;
 use space::{Role, Space};
-use std::cell::RefCell;
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
 use std::ops::Range;
+use std::sync::Mutex;
 use superblock::{BLOCK, Slot, Superblock, Switch};
 
 /// How many derivative pages there may be.
@@ -166,7 +166,8 @@ pub struct DualPage<M> {
     // Buffers, kept to be used again.
     change: Change,
     record: Vec<u8>,
-    scratch: RefCell<Buffer>,
+    /// Behind a lock so that several readers can share the scheme while they restore.
+    scratch: Mutex<Buffer>,
 }
 
 impl<M: Medium> DualPage<M> {
@@ -238,7 +239,7 @@ impl<M: Medium> DualPage<M> {
             fault: None,
             change: Change::default(),
             record: Vec::new(),
-            scratch: RefCell::default(),
+            scratch: Mutex::default(),
         }
     }
 

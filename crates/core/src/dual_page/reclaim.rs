@@ -12,6 +12,7 @@ use super::{Cause, DualPage};
 use crate::error::{Error, Result};
 use crate::medium::Medium;
 use crate::scheme::{Room, Scheme};
+use std::sync::PoisonError;
 
 /// Pages reclaimed at once at least, when an allocation has to wait for it.
 const BATCH: u64 = 64;
@@ -141,7 +142,7 @@ impl<M: Medium> DualPage<M> {
     /// Posts a copy of `len` bytes from one place of the medium to another.
     pub(super) fn copy(&mut self, from: u64, to: u64, len: usize, cause: Cause) -> Result<()> {
         let mut scratch = std::mem::take(&mut self.scratch);
-        let buffer = scratch.get_mut();
+        let buffer = scratch.get_mut().unwrap_or_else(PoisonError::into_inner);
         buffer.clear();
         let bytes = buffer.append(len);
         let copied = self

@@ -65,7 +65,7 @@ use twinpage_core::Epoch;
 pub const DEFAULT_LIMIT_BYTES: u64 = 64 << 20;
 
 /// A standard stream of a program.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
 pub enum Stream {
     /// File descriptor 0.
     Stdin,

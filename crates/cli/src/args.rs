@@ -1,0 +1,157 @@
+//! The command line: every subcommand, option and example.
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+use twinpage_os::Durability;
+use twinpage_process::session::{OnFull, Pace};
+
+/// Memory that outlives its program.
+#[derive(Parser, Debug)]
+#[command(name = "twinpage", version, about, propagate_version = true)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Subcommand, Debug)]
+pub(crate) enum Command {
+    /// Run a program, keeping a checkpoint of it every few milliseconds
+    #[command(after_help = "Example:\n  twinpage run --every 16ms --state /tmp/state -- python3 simulate.py")]
+    Run(Run),
+    /// Go on with a killed program from its last checkpoint
+    #[command(after_help = "Example:\n  twinpage resume /tmp/state")]
+    Resume(Resume),
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Run {
+    #[command(flatten)]
+    pub(crate) pace: PaceArguments,
+    /// Where the checkpoints are kept: a new or empty directory
+    #[arg(long, value_name = "DIR")]
+    pub(crate) state: Option<PathBuf>,
+    /// What a checkpoint survives: the machine's death (disk) or the program's only (memory)
+    #[arg(long, value_enum, default_value_t = DurabilityArgument::Disk)]
+    pub(crate) durability: DurabilityArgument,
+    /// List what is supported and what is refused, call by call, and do nothing
+    #[arg(long)]
+    pub(crate) explain: bool,
+    /// With --explain: as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// The program and its arguments
+    #[arg(last = true, required_unless_present = "explain", value_name = "PROGRAM")]
+    pub(crate) program: Vec<OsString>,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Resume {
+    #[command(flatten)]
+    pub(crate) pace: PaceArguments,
+    /// The directory that twinpage run kept the checkpoints in
+    #[arg(value_name = "DIR")]
+    pub(crate) state: PathBuf,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct PaceArguments {
+    /// Time from one checkpoint to the next, such as 16ms, 1s, 500us
+    #[arg(long, value_name = "TIME", default_value = "16ms", value_parser = interval)]
+    pub(crate) every: Duration,
+    /// What to do when there is no room for a checkpoint
+    #[arg(long, value_enum, default_value_t = OnFullArgument::Stop)]
+    pub(crate) on_full: OnFullArgument,
+    /// Write statistics, as JSON, to this file when the program ends
+    #[arg(long, value_name = "FILE")]
+    pub(crate) stats: Option<PathBuf>,
+}
+
+impl PaceArguments {
+    pub(crate) fn pace(&self) -> Pace {
+        let on_full = match self.on_full {
+            OnFullArgument::Stop => OnFull::Stop,
+            OnFullArgument::Continue => OnFull::Continue,
+        };
+        Pace {
+            every: self.every,
+            on_full,
+        }
+    }
+}
+
+#[derive(ValueEnum, Clone, Copy, Debug)]
+pub(crate) enum OnFullArgument {
+    /// End the program; make room, then resume
+    Stop,
+    /// Let it go on without new checkpoints until there is room
+    Continue,
+}
+
+#[derive(ValueEnum, Clone, Copy, Debug)]
+pub(crate) enum DurabilityArgument {
+    /// Survive a power cut
+    Disk,
+    /// Survive the end of the program
+    Memory,
+}
+
+impl From<DurabilityArgument> for Durability {
+    fn from(argument: DurabilityArgument) -> Durability {
+        match argument {
+            DurabilityArgument::Disk => Durability::Disk,
+            DurabilityArgument::Memory => Durability::Memory,
+        }
+    }
+}
+
+/// A time with its unit, from a tenth of a millisecond to an hour.
+pub(crate) fn interval(text: &str) -> Result<Duration, String> {
+    let digits = text
+        .find(|letter: char| !letter.is_ascii_digit() && letter != '.')
+        .unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let unit_ns = match unit {
+        "us" | "µs" => 1e3,
+        "ms" => 1e6,
+        "s" => 1e9,
+        "min" => 60e9,
+        _ => return Err("expected a number and a unit: 500us, 16ms, 1s".into()),
+    };
+    let number: f64 = number
+        .parse()
+        .map_err(|_| "expected a number and a unit: 500us, 16ms, 1s".to_owned())?;
+    let ns = number * unit_ns;
+    if !(1e5..=3600e9).contains(&ns) {
+        return Err("expected a time from 100us to 60min".into());
+    }
+    Ok(Duration::from_nanos(ns as u64))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_holds_together() {
+        Arguments::command().debug_assert();
+        for command in Arguments::command().get_subcommands() {
+            let help = command
+                .get_after_help()
+                .map(ToString::to_string)
+                .unwrap_or_default();
+            assert!(help.contains("Example"), "{} has no example", command.get_name());
+        }
+    }
+
+    #[test]
+    fn times_have_units() {
+        assert_eq!(interval("16ms"), Ok(Duration::from_millis(16)));
+        assert_eq!(interval("0.5s"), Ok(Duration::from_millis(500)));
+        for wrong in ["0", "0ms", "16", "ms", "-1ms", "2h", "1us", "99999s"] {
+            assert!(interval(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! `twinpage run --explain`: what a program may do, call by call.
+
+use std::collections::BTreeMap;
+use std::process::ExitCode;
+use twinpage_process::syscalls::{CALLS, Policy};
+
+/// Prints the table of system calls by what is done about them.
+pub(crate) fn print(json: bool) -> Result<ExitCode, String> {
+    let mut free = Vec::new();
+    let mut watched = Vec::new();
+    let mut refused: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for call in CALLS {
+        match call.policy {
+            Policy::Free => free.push(call.name),
+            Policy::FreeWhen(..) | Policy::Watched(_) => watched.push(call.name),
+            Policy::Refused(refusal) => refused.entry(refusal.why).or_default().push(call.name),
+        }
+    }
+    if json {
+        let refused: Vec<_> = refused
+            .iter()
+            .map(|(why, calls)| serde_json::json!({ "why": why, "calls": calls }))
+            .collect();
+        let document = serde_json::json!({ "free": free, "watched": watched, "refused": refused });
+        println!("{document:#}");
+        return Ok(ExitCode::SUCCESS);
+    }
+    println!("Captured: {}\n", CAPTURED);
+    println!("Calls that run freely:\n  {}\n", wrap(&free));
+    println!(
+        "Calls that are watched, and refused by name when they ask for more than is captured:\n  {}\n",
+        wrap(&watched)
+    );
+    println!("Calls that are refused:");
+    for (why, calls) in refused {
+        println!("  {why}:\n    {}", wrap(&calls).replace('\n', "\n  "));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+const CAPTURED: &str =
+    "private memory, threads and their registers, signal actions, masks and waiting signals,
+  alternate stacks, timers, clocks; regular files (rolled back with the checkpoint), directories,
+  pipes within the program, eventfd, timerfd and epoll descriptors; working directory, file mode
+  mask, limits, scheduling; standard input, output and error, held until the checkpoint is durable.";
+
+fn wrap(words: &[&str]) -> String {
+    let mut lines = vec![String::new()];
+    for word in words {
+        let line = lines.last_mut().expect("never empty");
+        if line.len() + word.len() > 90 {
+            lines.push((*word).to_owned());
+        } else {
+            line.push_str(if line.is_empty() { "" } else { " " });
+            line.push_str(word);
+        }
+    }
+    lines.join("\n  ")
+}

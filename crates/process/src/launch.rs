@@ -1,0 +1,322 @@
+//! Starting: from the user's shell to a program stopped at its first instruction.
+//!
+//! ```text
+//! twinpage (outer)      in the user's session; passes signals on, waits
+//!   └─ twinpage (inner) first process of new namespaces; traces, keeps the checkpoints
+//!        └─ program     process 300 in there, in a session of its own
+//! ```
+//!
+//! * The inner process dies with the outer one, and the program with the inner one: nothing runs
+//!   on unwatched after a kill.
+//! * The program's ids are the same at every resume; the inner process and its threads have ids
+//!   below the program's.
+
+use crate::error::{Error, Result};
+use rustix::fs::{Access, access};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::ffi::{CString, OsStr};
+use std::fs::{self, File};
+use std::io::Read;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use twinpage_os::seccomp::Filter;
+use twinpage_os::spawn::{self, CStrings};
+use twinpage_os::trace::{self, Status};
+
+/// The id of every program in its namespace. The inner process's own threads are below.
+pub const PROGRAM_PID: i32 = 300;
+
+/// Runs `inside` as the first process of new namespaces, whose monotonic clock is moved by
+/// `clock_shift_ns`, and returns what it returned. Must be called while single-threaded.
+///
+/// # Errors
+/// What `inside` failed with, or why it could not be started.
+pub fn contained<T: Serialize + DeserializeOwned>(
+    clock_shift_ns: i128,
+    inside: impl FnOnce() -> Result<T>,
+) -> Result<T, String> {
+    let told = |error: std::io::Error| format!("cannot start: {error}");
+    let (mut answer, answer_end) = std::io::pipe().map_err(told)?;
+    spawn::enter(clock_shift_ns).map_err(|error| error.to_string())?;
+    let inner = spawn::fork().map_err(told)?;
+    if inner == 0 {
+        drop(answer);
+        spawn::die_with_parent();
+        spawn::leave_session();
+        let result = spawn::mount_proc()
+            .map_err(|error| Error::Machine(error.to_string()))
+            .and_then(|()| inside())
+            .map_err(|error| error.to_string());
+        let written = serde_json::to_writer(answer_end, &result);
+        spawn::exit_now(i32::from(written.is_err()));
+    }
+    drop(answer_end);
+    spawn::forward_signals(inner).map_err(told)?;
+    let mut text = Vec::new();
+    answer.read_to_end(&mut text).map_err(told)?;
+    let ended = spawn::wait_for(inner).map_err(told)?;
+    if text.is_empty() {
+        return Err(match ended {
+            Err(signal) => format!(
+                "the tracer was killed by signal {signal}; twinpage resume goes on from the last checkpoint"
+            ),
+            Ok(code) => format!("the tracer ended with code {code} and no result; please report it"),
+        });
+    }
+    serde_json::from_slice::<Result<T, String>>(&text)
+        .map_err(|error| format!("cannot read the result: {error}"))?
+}
+
+/// What to run, prepared so that starting it allocates nothing.
+pub struct Command {
+    program: CString,
+    arguments: CStrings,
+    environment: CStrings,
+    /// As given, for people.
+    pub words: Vec<String>,
+}
+
+impl Command {
+    /// Finds the program and checks that it can be checkpointed.
+    ///
+    /// # Errors
+    /// When it does not exist, is not executable, is not 64-bit, or changes its identity.
+    pub fn find(words: &[std::ffi::OsString]) -> Result<Command> {
+        let name = words
+            .first()
+            .ok_or_else(|| Error::Unsupported("no program was named".into()))?;
+        let path = find(name)?;
+        check_program(&path)?;
+        let text = |bytes: &OsStr| {
+            CString::new(bytes.as_bytes())
+                .map_err(|_| Error::Unsupported(format!("a zero byte in {}", bytes.to_string_lossy())))
+        };
+        let environment = std::env::vars_os().map(|(name, value)| {
+            let mut pair = name;
+            pair.push("=");
+            pair.push(value);
+            text(&pair)
+        });
+        Ok(Command {
+            program: text(path.as_os_str())?,
+            arguments: CStrings::new(words.iter().map(|word| text(word)).collect::<Result<_>>()?),
+            environment: CStrings::new(environment.collect::<Result<_>>()?),
+            words: words
+                .iter()
+                .map(|word| word.to_string_lossy().into_owned())
+                .collect(),
+        })
+    }
+}
+
+/// As a shell would: by path, or along `PATH`.
+fn find(name: &OsStr) -> Result<PathBuf> {
+    let missing = || {
+        Error::Unsupported(format!(
+            "{}: no such program; check the spelling and PATH",
+            name.to_string_lossy()
+        ))
+    };
+    if name.as_bytes().contains(&b'/') {
+        return if Path::new(name).exists() {
+            Ok(PathBuf::from(name))
+        } else {
+            Err(missing())
+        };
+    }
+    let directories = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&directories)
+        .map(|directory| directory.join(name))
+        .find(|path| path.is_file() && access(path, Access::EXEC_OK).is_ok())
+        .ok_or_else(missing)
+}
+
+/// Whether a program file can be checkpointed: executable, 64-bit x86, not changing its identity.
+/// Scripts are judged by their interpreter.
+///
+/// # Errors
+/// Says why not.
+pub fn check_program(path: &Path) -> Result<()> {
+    check_interpreted(path, 4)
+}
+
+fn check_interpreted(path: &Path, deeper: u32) -> Result<()> {
+    const SETUID: u32 = 0o4000;
+    const SETGID: u32 = 0o2000;
+    let unusable = |why: &str| Error::Unsupported(format!("{}: {why}", path.display()));
+    let meta = fs::metadata(path).map_err(|_| unusable("no such program; check the spelling"))?;
+    if !meta.is_file() || access(path, Access::EXEC_OK).is_err() {
+        return Err(unusable("not an executable file; make it one with chmod +x"));
+    }
+    let identity = meta.permissions().mode() & SETUID != 0
+        && meta.uid() != rustix::process::getuid().as_raw()
+        || meta.permissions().mode() & SETGID != 0 && meta.gid() != rustix::process::getgid().as_raw();
+    if identity {
+        return Err(unusable(
+            "a setuid or setgid program changes its identity, which is not captured; run twinpage as that user, on a copy without the bit",
+        ));
+    }
+    let mut head = [0; 256];
+    let length = File::open(path)
+        .and_then(|mut file| file.read(&mut head))
+        .map_err(Error::file("cannot read", path))?;
+    let head = &head[..length];
+    if let Some(line) = head.strip_prefix(b"#!") {
+        let line = line.split(|byte| *byte == b'\n').next().unwrap_or_default();
+        let mut words = line
+            .split(u8::is_ascii_whitespace)
+            .filter(|word| !word.is_empty());
+        let interpreter = words
+            .next()
+            .ok_or_else(|| unusable("its first line names no interpreter"))?;
+        if deeper == 0 {
+            return Err(unusable("its interpreters go round in a circle"));
+        }
+        return check_interpreted(Path::new(OsStr::from_bytes(interpreter)), deeper - 1);
+    }
+    check_elf(head).map_err(unusable)
+}
+
+/// elf(5): class and machine.
+fn check_elf(head: &[u8]) -> Result<(), &'static str> {
+    const CLASS_64: u8 = 2;
+    const X86_64: u16 = 62;
+    if !head.starts_with(b"\x7fELF") {
+        return Err("neither a program nor a script with an interpreter in its first line");
+    }
+    if head.get(4) != Some(&CLASS_64) {
+        return Err("a 32-bit program, which is not captured; use its 64-bit build");
+    }
+    let machine = head
+        .get(18..20)
+        .map_or(0, |bytes| u16::from_le_bytes([bytes[0], bytes[1]]));
+    if machine != X86_64 {
+        return Err("not a program for x86-64");
+    }
+    Ok(())
+}
+
+/// Starts the command as [`PROGRAM_PID`], traced, and brings it to its first instruction. `ends` are
+/// its standard streams where twinpage relays them.
+///
+/// # Errors
+/// When it cannot be traced or executed.
+pub fn start(
+    command: &Command,
+    ends: &[Option<OwnedFd>; 3],
+    terminal: Option<i32>,
+    filter: &Filter,
+) -> Result<()> {
+    hide_strangers()?;
+    let (gate, open_gate) = std::io::pipe().map_err(|source| Error::target("cannot make a pipe", source))?;
+    let ends: [i32; 3] = std::array::from_fn(|index| ends[index].as_ref().map_or(-1, AsRawFd::as_raw_fd));
+    let (gate, gate_writer) = (gate.as_raw_fd(), open_gate.as_raw_fd());
+    spawn::set_last_pid(PROGRAM_PID - 1)
+        .map_err(|source| Error::target("cannot choose the program's id", source))?;
+    let pid = spawn::clone_with_pid(PROGRAM_PID, || {
+        spawn::close(gate_writer);
+        spawn::reset_signals();
+        spawn::leave_session();
+        spawn::place_streams(&ends, terminal);
+        spawn::wait_for_gate(gate);
+        if filter.install().is_err() {
+            spawn::exit_now(CANNOT_FILTER);
+        }
+        let _error = spawn::exec(&command.program, &command.arguments, &command.environment);
+        spawn::exit_now(CANNOT_EXEC)
+    })
+    .map_err(|source| Error::target("cannot start a process with an id of its own choosing", source))?;
+    seize(pid)?;
+    drop(open_gate);
+    reach_exec(pid, command)
+}
+
+const CANNOT_FILTER: i32 = 125;
+const CANNOT_EXEC: i32 = 126;
+
+/// Becomes the tracer of the new process.
+pub(crate) fn seize(pid: i32) -> Result<()> {
+    trace::seize(pid).map_err(|error| {
+        Error::Machine(format!(
+            "the program cannot be traced ({error}): allow ptrace (sysctl kernel.yama.ptrace_scope=1; in a container, --cap-add SYS_PTRACE) or run as root"
+        ))
+    })?;
+    spawn::forward_signals(pid).map_err(|source| Error::target("cannot pass signals on", source))
+}
+
+fn reach_exec(pid: i32, command: &Command) -> Result<()> {
+    loop {
+        let event =
+            trace::wait(pid, true).map_err(|source| Error::target("cannot wait for the program", source))?;
+        match event.map(|(_, status)| status) {
+            Some(Status::Event(trace::EVENT_EXEC)) => return Ok(()),
+            Some(Status::Exited(CANNOT_FILTER)) => {
+                return Err(Error::Machine(
+                    "the kernel has no system call filters (CONFIG_SECCOMP_FILTER)".into(),
+                ));
+            }
+            Some(Status::Exited(_) | Status::Killed(_)) => {
+                return Err(Error::Unsupported(format!(
+                    "{}: cannot be executed",
+                    command.words[0]
+                )));
+            }
+            Some(Status::Signal(signal)) => go_on(pid, signal)?,
+            Some(_) => go_on(pid, 0)?,
+            None => {}
+        }
+    }
+}
+
+fn go_on(pid: i32, signal: i32) -> Result<()> {
+    trace::go_on(pid, signal).map_err(|source| Error::target("cannot let the program go on", source))
+}
+
+/// Descriptors above 2 that lead to other programs are not handed to this one: they could not be
+/// captured. A shell or make may have left them open.
+fn hide_strangers() -> Result<()> {
+    use rustix::io::{FdFlags, fcntl_getfd, fcntl_setfd};
+    for entry in fs::read_dir("/proc/self/fd")
+        .map_err(Error::file("cannot list", "/proc/self/fd"))?
+        .flatten()
+    {
+        let Some(fd) = entry
+            .file_name()
+            .to_str()
+            .and_then(|name| name.parse::<i32>().ok())
+        else {
+            continue;
+        };
+        let Ok(fd) = spawn::borrow(fd) else { continue };
+        let inherited =
+            fd.as_raw_fd() > 2 && fcntl_getfd(fd).is_ok_and(|flags| !flags.contains(FdFlags::CLOEXEC));
+        if inherited && !crate::descriptors::is_regular(fd) {
+            let _ = fcntl_setfd(fd, FdFlags::CLOEXEC);
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn programs_are_judged_before_they_run() {
+        assert!(check_program(Path::new("/bin/true")).is_ok());
+        let why = |path: &Path| check_program(path).unwrap_err().to_string();
+        assert!(why(Path::new("/nonexistent")).contains("no such program"));
+        assert!(why(Path::new("/etc/passwd")).contains("chmod +x"));
+        assert!(check_elf(b"\x7fELF\x01").unwrap_err().contains("32-bit"));
+        let directory = tempfile::tempdir().unwrap();
+        let script = directory.path().join("script");
+        fs::write(&script, "#! /bin/sh -e\n").unwrap();
+        fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+        assert!(check_program(&script).is_ok());
+        fs::write(&script, format!("#!{}\n", script.display())).unwrap();
+        assert!(why(&script).contains("circle"));
+    }
+}

@@ -1,0 +1,326 @@
+//! The program's descriptors, opened again.
+//!
+//! They are opened in the tracer at numbers above any the program has, so that the child can put
+//! each in its place without stepping on another.
+
+use crate::context::Context;
+use crate::descriptors::{Descriptor, Held, What};
+use crate::error::{Error, Result};
+use crate::layout::Kind;
+use crate::stdio::{Stdio, Stream};
+use rustix::event::EventfdFlags;
+use rustix::fs::{Mode, OFlags, SeekFrom};
+use rustix::pipe::PipeFlags;
+use rustix::time::{Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec};
+use std::collections::BTreeMap;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use twinpage_os::spawn;
+
+/// Opened descriptors and where they go.
+pub(super) struct Sources {
+    /// First number that no descriptor of the program has.
+    base: i32,
+    /// (source, place, close on exec)
+    places: Vec<(i32, i32, bool)>,
+    /// Gaps between the places, to be closed in the child.
+    gaps: Vec<(u32, u32)>,
+    /// Files of mappings, and the program's own file, by path.
+    files: BTreeMap<String, i32>,
+    _open: Vec<OwnedFd>,
+}
+
+impl Sources {
+    /// The number, in the child too, at which a mapped file is open.
+    pub(super) fn file(&self, path: &str) -> Result<i32> {
+        self.files
+            .get(path)
+            .copied()
+            .ok_or_else(|| Error::Internal(format!("{path} was not opened")))
+    }
+
+    /// First number of what is to be closed at the end.
+    pub(super) fn base(&self) -> i32 {
+        self.base
+    }
+
+    /// The same descriptor, at a number above any that the program has.
+    pub(super) fn above(&self, fd: impl AsFd) -> Result<OwnedFd> {
+        rustix::io::fcntl_dupfd_cloexec(fd, self.base).map_err(too_many)
+    }
+
+    /// In the child: everything to its place, everything else below the base closed.
+    pub(super) fn put_in_place(&self, terminal: Option<i32>) {
+        for &(source, place, cloexec) in &self.places {
+            spawn::place(source, place, cloexec);
+        }
+        for &(first, last) in &self.gaps {
+            spawn::close_range(first, last);
+        }
+        spawn::place_streams(&[-1; 3], terminal);
+    }
+}
+
+/// Opens everything that `context` lists.
+pub(super) fn open(context: &Context, streams: &Stdio) -> Result<Sources> {
+    let fixed = &context.fixed;
+    let highest = fixed
+        .descriptors
+        .iter()
+        .map(|descriptor| descriptor.fd)
+        .max()
+        .unwrap_or(2)
+        .max(2);
+    let mut opener = Opener {
+        base: (highest + 1).max(64),
+        open: Vec::new(),
+        streams: streams.program_ends(),
+        pipes: BTreeMap::new(),
+    };
+    spawn::raise_descriptor_limit()
+        .map_err(|source| Error::target("cannot raise the limit of open files", source))?;
+    let mut sources: BTreeMap<i32, i32> = BTreeMap::new();
+    for (descriptor, held) in fixed.descriptors.iter().zip(&context.live.held) {
+        let source = match sources.get(&descriptor.shares) {
+            Some(source) if descriptor.shares != descriptor.fd => *source,
+            _ => opener.open_again(descriptor, held)?,
+        };
+        sources.insert(descriptor.fd, source);
+    }
+    let mut places: Vec<(i32, i32, bool)> = fixed
+        .descriptors
+        .iter()
+        .map(|descriptor| (sources[&descriptor.fd], descriptor.fd, descriptor.cloexec))
+        .collect();
+    places.sort_by_key(|(_, place, _)| *place);
+    let mut files = BTreeMap::new();
+    let mapped = fixed
+        .mappings
+        .iter()
+        .filter(|mapping| matches!(mapping.kind, Kind::PrivateFile | Kind::SharedFile));
+    for (path, inode) in mapped
+        .map(|mapping| (&mapping.path, Some(mapping.inode)))
+        .chain([(&fixed.kernel.memory.exe, None)])
+    {
+        if !files.contains_key(path) {
+            files.insert(path.clone(), opener.open_mapped(path, inode)?);
+        }
+    }
+    let gaps = gaps(&places, opener.base);
+    Ok(Sources {
+        base: opener.base,
+        places,
+        gaps,
+        files,
+        _open: opener.open,
+    })
+}
+
+fn gaps(places: &[(i32, i32, bool)], base: i32) -> Vec<(u32, u32)> {
+    let mut gaps = Vec::new();
+    let mut next = 0;
+    for place in places.iter().map(|(_, place, _)| *place).chain([base]) {
+        if place > next {
+            gaps.push((next as u32, place as u32 - 1));
+        }
+        next = place + 1;
+    }
+    gaps
+}
+
+struct Opener {
+    base: i32,
+    open: Vec<OwnedFd>,
+    /// The program's ends of its relayed streams, each to be placed once or more.
+    streams: [Option<OwnedFd>; 3],
+    /// Both ends of the pipes that were made, by the old pipe's number.
+    pipes: BTreeMap<u64, (i32, i32)>,
+}
+
+impl Opener {
+    /// Keeps a descriptor at a number above the base.
+    fn keep(&mut self, fd: impl AsFd) -> Result<i32> {
+        let high = rustix::io::fcntl_dupfd_cloexec(fd, self.base).map_err(too_many)?;
+        self.open.push(high);
+        Ok(self.open[self.open.len() - 1].as_raw_fd())
+    }
+
+    fn open_mapped(&mut self, path: &str, inode: Option<u64>) -> Result<i32> {
+        let file = reopen(path, OFlags::RDONLY)?;
+        if let Some(inode) = inode {
+            same_file(&file, path, inode)?;
+        }
+        self.keep(file)
+    }
+
+    fn open_again(&mut self, descriptor: &Descriptor, held: &Held) -> Result<i32> {
+        let failed = |error: rustix::io::Errno| {
+            Error::target(
+                format!("cannot make descriptor {} again", descriptor.fd),
+                error.into(),
+            )
+        };
+        let flags = OFlags::from_bits_retain(descriptor.flags)
+            - (OFlags::CREATE | OFlags::EXCL | OFlags::TRUNC | OFlags::CLOEXEC);
+        match (&descriptor.what, held) {
+            (What::File { path, inode }, Held::Offset { at, size }) => {
+                let file = reopen(path, flags)?;
+                same_file(&file, path, *inode)?;
+                if rustix::fs::fstat(&file).map_err(failed)?.st_size < *size as i64 {
+                    return Err(Error::State(format!(
+                        "{path} is shorter than at the checkpoint ({size} bytes): put it back to resume"
+                    )));
+                }
+                rustix::fs::seek(&file, SeekFrom::Start(*at)).map_err(failed)?;
+                self.keep(file)
+            }
+            (What::Directory { path }, Held::Offset { at, .. }) => {
+                let directory = reopen(path, flags)?;
+                let _ = rustix::fs::seek(&directory, SeekFrom::Start(*at)); // O_PATH has none
+                self.keep(directory)
+            }
+            (What::Device { path }, _) => self.keep(reopen(path, flags)?),
+            (What::Stream(stream), _) => self.keep_stream(*stream),
+            (What::Inherited { outer }, _) => {
+                self.keep(spawn::borrow(i32::from(*outer)).map_err(|error| {
+                    Error::State(format!(
+                        "descriptor {outer} of the program came from outside and is not open here ({error})"
+                    ))
+                })?)
+            }
+            (What::Pipe { inode, capacity }, held) => self.pipe(descriptor, *inode, *capacity, held),
+            (What::Event, Held::Count { count, semaphore }) => {
+                let kind = if *semaphore {
+                    EventfdFlags::SEMAPHORE
+                } else {
+                    EventfdFlags::empty()
+                };
+                let event = rustix::event::eventfd(0, kind | EventfdFlags::NONBLOCK).map_err(failed)?;
+                if *count > 0 {
+                    rustix::io::write(&event, &count.to_ne_bytes()).map_err(failed)?;
+                }
+                self.keep_with_flags(event, flags)
+            }
+            (What::Poll, _) => {
+                let poll = rustix::event::epoll::create(rustix::event::epoll::CreateFlags::CLOEXEC)
+                    .map_err(failed)?;
+                self.keep(poll)
+            }
+            (
+                What::Timer { clock },
+                Held::Countdown {
+                    left_ns,
+                    every_ns,
+                    ticks,
+                },
+            ) => {
+                let timer = make_timer(*clock, *left_ns, *every_ns, *ticks).map_err(failed)?;
+                self.keep_with_flags(timer, flags)
+            }
+            (what, _) => Err(Error::Damaged(format!(
+                "context: descriptor {} is {what:?} and holds {held:?}",
+                descriptor.fd
+            ))),
+        }
+    }
+
+    fn keep_with_flags(&mut self, fd: OwnedFd, flags: OFlags) -> Result<i32> {
+        rustix::fs::fcntl_setfl(&fd, flags & (OFlags::NONBLOCK | OFlags::APPEND))
+            .map_err(|error| Error::target("cannot set a descriptor's flags", error.into()))?;
+        self.keep(fd)
+    }
+
+    fn keep_stream(&mut self, stream: Stream) -> Result<i32> {
+        let end = self.streams[stream as usize].as_ref().map(|end| end.try_clone());
+        let end =
+            end.ok_or_else(|| Error::Damaged("context: a stream that was relayed is not any more".into()))?;
+        self.keep(end.map_err(|source| Error::target("cannot give the program its streams", source))?)
+    }
+
+    fn pipe(&mut self, descriptor: &Descriptor, inode: u64, capacity: u32, held: &Held) -> Result<i32> {
+        let failed = |error: rustix::io::Errno| Error::target("cannot make a pipe again", error.into());
+        let (read, write) = match self.pipes.get(&inode) {
+            Some(ends) => *ends,
+            None => {
+                let (read, write) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC).map_err(failed)?;
+                rustix::pipe::fcntl_setpipe_size(&write, capacity as usize).map_err(failed)?;
+                let ends = (self.keep(read)?, self.keep(write)?);
+                self.pipes.insert(inode, ends);
+                ends
+            }
+        };
+        let borrow =
+            |fd| spawn::borrow(fd).map_err(|source| Error::target("cannot make a pipe again", source));
+        if let Held::Bytes(bytes) = held
+            && rustix::io::ioctl_fionread(borrow(read)?).map_err(failed)? == 0
+        {
+            let mut rest = &bytes[..];
+            while !rest.is_empty() {
+                let written = rustix::io::write(borrow(write)?, rest).map_err(failed)?;
+                rest = &rest[written..];
+            }
+        }
+        let reads = descriptor.flags & libc::O_ACCMODE as u32 == libc::O_RDONLY as u32;
+        let end = if reads { read } else { write };
+        let flags = OFlags::from_bits_retain(descriptor.flags) & OFlags::NONBLOCK;
+        rustix::fs::fcntl_setfl(borrow(end)?, flags).map_err(failed)?;
+        Ok(end)
+    }
+}
+
+fn too_many(error: rustix::io::Errno) -> Error {
+    Error::Machine(format!(
+        "cannot keep all the program's files open ({error}): raise the limit with ulimit -n"
+    ))
+}
+
+fn make_timer(clock: u32, left_ns: u64, every_ns: u64, ticks: u64) -> rustix::io::Result<OwnedFd> {
+    let clock = match clock as i32 {
+        libc::CLOCK_REALTIME => TimerfdClockId::Realtime,
+        libc::CLOCK_BOOTTIME => TimerfdClockId::Boottime,
+        _ => TimerfdClockId::Monotonic,
+    };
+    let timer = rustix::time::timerfd_create(clock, TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC)?;
+    let time = |ns: u64| Timespec {
+        tv_sec: (ns / 1_000_000_000) as i64,
+        tv_nsec: (ns % 1_000_000_000) as i64,
+    };
+    // One that rang and was not read rings again at once.
+    let left_ns = if ticks > 0 { 1 } else { left_ns };
+    let setting = Itimerspec {
+        it_interval: time(every_ns),
+        it_value: time(left_ns),
+    };
+    rustix::time::timerfd_settime(&timer, TimerfdTimerFlags::empty(), &setting)?;
+    Ok(timer)
+}
+
+fn reopen(path: &str, flags: OFlags) -> Result<OwnedFd> {
+    rustix::fs::open(path, flags | OFlags::CLOEXEC | OFlags::NOCTTY, Mode::empty()).map_err(|error| {
+        Error::State(format!(
+            "{path}, which the program had open, cannot be opened ({error}): put it back to resume"
+        ))
+    })
+}
+
+fn same_file(file: &OwnedFd, path: &str, inode: u64) -> Result<()> {
+    let stat = rustix::fs::fstat(file)
+        .map_err(|error| Error::target(format!("cannot look at {path}"), error.into()))?;
+    if stat.st_ino != inode {
+        return Err(Error::State(format!(
+            "{path} is another file than at the checkpoint: put the old one back to resume"
+        )));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gaps_lie_between_places() {
+        let places = [(70, 0, false), (71, 1, false), (72, 5, true)];
+        assert_eq!(gaps(&places, 64), [(2, 4), (6, 63)]);
+        assert_eq!(gaps(&[], 64), [(0, 63)]);
+    }
+}

@@ -1,0 +1,317 @@
+//! What the kernel keeps for a program, set again by injected calls.
+
+use super::files::Sources;
+use super::space::run;
+use crate::context::Context;
+use crate::descriptors::{Held, What};
+use crate::error::{Error, Result};
+use crate::kernel::{PosixTimer, SIGNALS};
+use crate::syscalls::THREAD_FLAGS;
+use crate::threads::Steady;
+use twinpage_os::inject::{self, Call, ROOM};
+use twinpage_os::remote::{self, Process, Scheduling};
+use twinpage_os::seccomp::Filter;
+use twinpage_os::trace::{self, Status, Tid};
+
+/// Sets everything that belongs to the process, and puts it under the filter.
+pub(super) fn set(process: &Process, context: &Context, sources: &Sources, filter: &Filter) -> Result<()> {
+    set_memory_fields(process, context, sources)?;
+    set_actions(process, context)?;
+    set_interests(process, context)?;
+    set_interval_timers(process, context)?;
+    set_membarrier(process, context)?;
+    let leader = process.pid();
+    for &(resource, soft, hard) in &context.fixed.kernel.limits {
+        remote::set_limit(leader, resource, soft, hard).map_err(|source| {
+            Error::target(format!("cannot set limit {resource} to {soft} of {hard}"), source)
+        })?;
+    }
+    let mut close = [Call::new(
+        libc::SYS_close_range,
+        &[sources.base() as u64, u64::from(u32::MAX), 0],
+    )];
+    run(process, &mut close, "close what is not the program's")?;
+    drop_privileges(process)?;
+    install(process, filter)
+}
+
+fn write(process: &Process, at: u64, bytes: &[u8]) -> Result<()> {
+    process
+        .write(at, bytes)
+        .map_err(|source| Error::target("cannot write to the new process", source))
+}
+
+fn words(words: &[u64]) -> Vec<u8> {
+    words.iter().flat_map(|word| word.to_le_bytes()).collect()
+}
+
+/// prctl(2), `PR_SET_MM_MAP`: eleven addresses, the auxiliary vector, and the program's file.
+fn set_memory_fields(process: &Process, context: &Context, sources: &Sources) -> Result<()> {
+    const PR_SET_MM_MAP: u64 = 14;
+    let memory = &context.fixed.kernel.memory;
+    let mut map = words(&memory.addresses);
+    let auxv = ROOM + 256;
+    map.extend_from_slice(&auxv.to_le_bytes());
+    map.extend_from_slice(&(memory.auxv.len() as u32).to_le_bytes());
+    map.extend_from_slice(&sources.file(&memory.exe)?.to_le_bytes());
+    write(process, ROOM, &map)?;
+    write(process, auxv, &memory.auxv)?;
+    let arguments = [libc::PR_SET_MM as u64, PR_SET_MM_MAP, ROOM, map.len() as u64];
+    run(
+        process,
+        &mut [Call::new(libc::SYS_prctl, &arguments)],
+        "set where the program's parts are",
+    )
+}
+
+fn set_actions(process: &Process, context: &Context) -> Result<()> {
+    let actions = &context.fixed.kernel.actions;
+    let bytes: Vec<u8> = actions.iter().flat_map(|action| action.to_bytes()).collect();
+    write(process, ROOM, &bytes)?;
+    let changeable =
+        |signal: &i64| *signal != i64::from(libc::SIGKILL) && *signal != i64::from(libc::SIGSTOP);
+    let mut calls: Vec<Call> = (1..=SIGNALS.min(actions.len() as i64))
+        .filter(changeable)
+        .map(|signal| {
+            Call::new(
+                libc::SYS_rt_sigaction,
+                &[signal as u64, ROOM + (signal as u64 - 1) * 32, 0, 8],
+            )
+        })
+        .collect();
+    run(process, &mut calls, "set the program's signal actions")
+}
+
+/// What each poll descriptor waits for.
+fn set_interests(process: &Process, context: &Context) -> Result<()> {
+    for (descriptor, held) in context.fixed.descriptors.iter().zip(&context.live.held) {
+        let (What::Poll, Held::Interests(interests)) = (&descriptor.what, held) else {
+            continue;
+        };
+        for batch in interests.chunks(1024) {
+            let events: Vec<u8> = batch
+                .iter()
+                .flat_map(|(_, events, data)| {
+                    [&events.to_le_bytes()[..], &data.to_le_bytes(), &[0; 4]].concat()
+                })
+                .collect();
+            write(process, ROOM, &events)?;
+            let add = |(index, (target, ..)): (usize, &(i32, u32, u64))| {
+                let add = [
+                    descriptor.fd as u64,
+                    libc::EPOLL_CTL_ADD as u64,
+                    *target as u64,
+                    ROOM + index as u64 * 16,
+                ];
+                Call::new(libc::SYS_epoll_ctl, &add)
+            };
+            let mut calls: Vec<Call> = batch.iter().enumerate().map(add).collect();
+            run(process, &mut calls, "set what a poll descriptor waits for")?;
+        }
+    }
+    Ok(())
+}
+
+fn set_interval_timers(process: &Process, context: &Context) -> Result<()> {
+    let mut timers = context.live.timers.interval_timers;
+    for [every_s, every_us, left_s, left_us] in &mut timers {
+        // One that has rung waits for its signal to be taken before it begins its next period.
+        if [*left_s, *left_us] == [0, 0] {
+            (*left_s, *left_us) = (*every_s, *every_us);
+        }
+    }
+    let bytes: Vec<u8> = timers.iter().flat_map(|timer| words(timer)).collect();
+    write(process, ROOM, &bytes)?;
+    let running = (0..3).filter(|which| timers[*which as usize] != [0; 4]);
+    let mut calls: Vec<Call> = running
+        .map(|which| Call::new(libc::SYS_setitimer, &[which, ROOM + which * 32, 0]))
+        .collect();
+    run(process, &mut calls, "set the program's interval timers")
+}
+
+fn set_membarrier(process: &Process, context: &Context) -> Result<()> {
+    let registered = context.fixed.kernel.membarrier;
+    let mut calls: Vec<Call> = (0..32)
+        .map(|bit| 1 << bit)
+        .filter(|command| registered & command != 0)
+        .map(|command| Call::new(libc::SYS_membarrier, &[command]))
+        .collect();
+    run(process, &mut calls, "register the program's memory barriers")
+}
+
+/// A program of an ordinary user has no capabilities; the tracer's, in its namespace, were inherited.
+fn drop_privileges(process: &Process) -> Result<()> {
+    const VERSION_3: u32 = 0x2008_0522;
+    if rustix::process::getuid().is_root() {
+        return Ok(());
+    }
+    write(process, ROOM, &u64::from(VERSION_3).to_le_bytes())?;
+    write(process, ROOM + 64, &[0; 24])?;
+    run(
+        process,
+        &mut [Call::new(libc::SYS_capset, &[ROOM, ROOM + 64])],
+        "give up capabilities",
+    )
+}
+
+fn install(process: &Process, filter: &Filter) -> Result<()> {
+    let program = ROOM + 64;
+    write(process, program, &filter.bytes())?;
+    write(process, ROOM, &words(&[filter.len() as u64, program]))?;
+    let mut calls = [
+        Call::new(libc::SYS_prctl, &[libc::PR_SET_NO_NEW_PRIVS as u64, 1]),
+        Call::new(
+            libc::SYS_seccomp,
+            &[u64::from(libc::SECCOMP_SET_MODE_FILTER), 0, ROOM],
+        ),
+    ];
+    run(process, &mut calls, "install the system call filter")
+}
+
+/// Makes the other threads, each with its id, stopped where the leader is.
+pub(super) fn make_threads(process: &Process, context: &Context) -> Result<Vec<Tid>> {
+    let leader = process.pid();
+    let mut tids = vec![leader];
+    for tid in context
+        .threads
+        .iter()
+        .map(|thread| thread.tid)
+        .filter(|tid| *tid != leader)
+    {
+        let made = |source| Error::target(format!("cannot make thread {tid}"), source);
+        // struct clone_args: flags first, then ten words of which the last but two name the id.
+        let mut arguments = [0; 11];
+        arguments[0] = THREAD_FLAGS;
+        arguments[8] = ROOM + 128;
+        arguments[9] = 1;
+        write(process, ROOM, &words(&arguments))?;
+        write(process, ROOM + 128, &tid.to_le_bytes())?;
+        inject::call(process, leader, libc::SYS_clone3, &[ROOM, 88]).map_err(made)?;
+        loop {
+            match trace::wait(tid, true).map_err(made)? {
+                Some((_, Status::Interrupted)) => break,
+                Some((_, status)) => {
+                    return Err(Error::Internal(format!("thread {tid} began with {status:?}")));
+                }
+                None => {}
+            }
+        }
+        tids.push(tid);
+    }
+    Ok(tids)
+}
+
+/// Sets what belongs to each thread, the timers that may signal one, and the signals that wait.
+pub(super) fn set_threads(process: &Process, context: &Context) -> Result<()> {
+    for thread in &context.threads {
+        let tid = thread.tid;
+        let steady = context.fixed.threads.iter().find(|steady| steady.tid == tid);
+        let steady = steady
+            .ok_or_else(|| Error::Damaged(format!("context: thread {tid} has registers and no name")))?;
+        let mut calls = vec![
+            Call::new(libc::SYS_set_tid_address, &[steady.clear_tid]),
+            Call::new(
+                libc::SYS_set_robust_list,
+                &[
+                    thread.robust.0,
+                    if thread.robust.0 == 0 { 24 } else { thread.robust.1 },
+                ],
+            ),
+            Call::new(libc::SYS_sigaltstack, &[ROOM, 0]),
+            Call::new(libc::SYS_prctl, &[libc::PR_SET_NAME as u64, ROOM + 64]),
+        ];
+        if thread.rseq.address != 0 {
+            let rseq = thread.rseq;
+            calls.push(Call::new(
+                libc::SYS_rseq,
+                &[rseq.address, u64::from(rseq.size), 0, u64::from(rseq.signature)],
+            ));
+        }
+        let (address, flags, size) = steady.alternate_stack;
+        write(process, ROOM, &words(&[address, u64::from(flags), size]))?;
+        let mut name = steady.name.clone().into_bytes();
+        name.resize(16, 0);
+        write(process, ROOM + 64, &name)?;
+        run_in(process, tid, &mut calls)?;
+        set_scheduling(tid, steady)?;
+    }
+    set_timers(process, context)?;
+    for pending in &context.live.pending {
+        let signal = i32::from_le_bytes(pending.info[..4].try_into().expect("checked when read")) as u64;
+        let leader = process.pid() as u64;
+        write(process, ROOM, &pending.info)?;
+        let (tid, call) = match pending.tid {
+            0 => (
+                process.pid(),
+                Call::new(libc::SYS_rt_sigqueueinfo, &[leader, signal, ROOM]),
+            ),
+            tid => (
+                tid,
+                Call::new(libc::SYS_rt_tgsigqueueinfo, &[leader, tid as u64, signal, ROOM]),
+            ),
+        };
+        run_in(process, tid, &mut [call])?;
+    }
+    Ok(())
+}
+
+fn run_in(process: &Process, tid: Tid, calls: &mut [Call]) -> Result<()> {
+    let set = |source| Error::target(format!("cannot set up thread {tid}"), source);
+    inject::run(process, tid, calls).map_err(set)?;
+    calls
+        .iter()
+        .try_for_each(|call| call.result().map(drop).map_err(set))
+}
+
+fn set_scheduling(tid: Tid, steady: &Steady) -> Result<()> {
+    let (policy, priority, nice, affinity) = steady.scheduling;
+    remote::set_scheduling(
+        tid,
+        &Scheduling {
+            policy,
+            priority,
+            nice,
+            affinity,
+        },
+    )
+    .map_err(|source| Error::target(format!("cannot schedule thread {tid} as it was"), source))
+}
+
+/// POSIX timers, with the ids they had: prctl(2), `PR_TIMER_CREATE_RESTORE_IDS`, or, on kernels older
+/// than 6.15, by counting up to each id.
+fn set_timers(process: &Process, context: &Context) -> Result<()> {
+    const RESTORE_IDS: u64 = 77;
+    let timers = &context.fixed.kernel.timers;
+    if timers.is_empty() {
+        return Ok(());
+    }
+    let leader = process.pid();
+    let named = inject::call(process, leader, libc::SYS_prctl, &[RESTORE_IDS, 1]).is_ok();
+    let mut sorted: Vec<(&PosixTimer, &[u64; 4])> = timers.iter().zip(&context.live.timers.timers).collect();
+    sorted.sort_by_key(|(timer, _)| timer.id);
+    let mut next = 0;
+    for (timer, setting) in sorted {
+        let event = [
+            timer.value,
+            timer.signal as u32 as u64 | (timer.notify as u64) << 32,
+            timer.thread as u64,
+        ];
+        write(process, ROOM, &words(&event))?;
+        write(process, ROOM + 64, &words(setting))?;
+        let create = Call::new(libc::SYS_timer_create, &[timer.clock as u64, ROOM, ROOM + 128]);
+        while !named && next < timer.id {
+            let delete = Call::new(libc::SYS_timer_delete, &[next as u64]);
+            run(process, &mut [create, delete], "count up to a timer's id")?;
+            next += 1;
+        }
+        write(process, ROOM + 128, &timer.id.to_le_bytes())?;
+        let set = Call::new(libc::SYS_timer_settime, &[timer.id as u64, 0, ROOM + 64, 0]);
+        run(process, &mut [create, set], "make the program's timers")?;
+        next = timer.id + 1;
+    }
+    if named {
+        let off = [Call::new(libc::SYS_prctl, &[RESTORE_IDS, 0])];
+        run(process, &mut { off }, "make the program's timers")?;
+    }
+    Ok(())
+}

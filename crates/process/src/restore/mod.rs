@@ -1,0 +1,173 @@
+//! Bringing a program back: the same process, at the same addresses, with the same ids.
+//!
+//! 1. Its descriptors are opened here, at high numbers ([`files`]).
+//! 2. A child with its process id inherits them, puts them in their places and waits.
+//! 3. The child is emptied and mapped anew, driven from outside by injected calls ([`space`]).
+//! 4. Its pages are filled from the store, all processors at once.
+//! 5. Its kernel state is set, its threads are made ([`kernel`]).
+//! 6. Registers last: from then on it is the program.
+//!
+//! Nothing of the program runs before all of it is there; a failure on the way leaves the state
+//! directory as it was.
+
+mod files;
+mod kernel;
+mod space;
+
+use crate::context::Context;
+use crate::error::{Error, Result};
+use crate::launch;
+use crate::memory::Memory;
+use crate::pages::Pages;
+use crate::state::Store;
+use crate::stdio::Stdio;
+use crate::threads::Moving;
+use std::ffi::CString;
+use std::io::Read;
+use std::os::fd::AsRawFd;
+use twinpage_os::inject;
+use twinpage_os::remote::Process;
+use twinpage_os::seccomp::Filter;
+use twinpage_os::spawn;
+use twinpage_os::trace::{self, Registers, Status, Tid};
+
+/// A program as it was, every thread stopped.
+pub struct Restored {
+    /// The process.
+    pub process: Process,
+    /// Its threads.
+    pub tids: Vec<Tid>,
+    /// Its memory, tracked.
+    pub memory: Memory,
+}
+
+/// Brings back the program of `context`, whose pages are in `store`.
+///
+/// # Errors
+/// Names what is missing on this machine, or differs from what the program had.
+pub fn restore(context: &Context, store: &Store, streams: &Stdio, filter: &Filter) -> Result<Restored> {
+    use twinpage_core::Scheme;
+    let pages = Pages::from_table(store.geometry(), &context.pages)?;
+    let sources = files::open(context, streams)?;
+    let pid = start_child(context, streams, &sources)?;
+    let process =
+        Process::open(pid).map_err(|source| Error::target("cannot open the new process", source))?;
+    space::empty(&process, context)?;
+    space::map(&process, context, &sources)?;
+    let tracker = crate::program::track(&process, pid)?;
+    space::fill(&process, context, &tracker, store, &pages)?;
+    kernel::set(&process, context, &sources, filter)?;
+    let tids = kernel::make_threads(&process, context)?;
+    kernel::set_threads(&process, context)?;
+    for thread in &context.threads {
+        begin_where_it_was(&process, thread)?;
+    }
+    let layout = crate::layout::Layout::open(pid)
+        .map_err(|source| Error::target("cannot look at the program", source))?;
+    Ok(Restored {
+        process,
+        tids,
+        memory: Memory::new(layout, tracker, pages, store.geometry()),
+    })
+}
+
+const CANNOT_ENTER: i32 = 124;
+const CANNOT_PLANT: i32 = 123;
+
+/// A child with the program's id, its descriptors, directory and mask, stopped and traced.
+fn start_child(context: &Context, streams: &Stdio, sources: &files::Sources) -> Result<Tid> {
+    let fixed = &context.fixed;
+    let make = |source| Error::target("cannot make the program's process", source);
+    let (mut ready, ready_end) = std::io::pipe().map_err(make)?;
+    let ready_end = sources.above(ready_end)?; // out of the way of the program's descriptors
+    let ready_end_fd = ready_end.as_raw_fd();
+    let directory = CString::new(fixed.kernel.directory.clone())
+        .map_err(|_| Error::Damaged("context: a directory with a zero byte".into()))?;
+    let terminal = streams.terminal().map(|stream| stream as i32);
+    let umask = fixed.kernel.umask;
+    spawn::set_last_pid(fixed.pid - 1).map_err(make)?;
+    let pid = spawn::clone_with_pid(fixed.pid, || {
+        spawn::reset_signals();
+        spawn::leave_session();
+        sources.put_in_place(terminal);
+        if spawn::enter_directory(&directory, umask).is_err() {
+            spawn::exit_now(CANNOT_ENTER);
+        }
+        if inject::plant_here().is_err() {
+            spawn::exit_now(CANNOT_PLANT);
+        }
+        spawn::close(ready_end_fd);
+        spawn::wait_for_ever();
+    })
+    .map_err(make)?;
+    drop(ready_end);
+    let _ = ready.read(&mut [0]).map_err(make)?; // ends when the child closed its end
+    launch::seize(pid)?;
+    trace::interrupt(pid).map_err(make)?;
+    loop {
+        match trace::wait(pid, true).map_err(make)?.map(|(_, status)| status) {
+            Some(Status::Interrupted) => return Ok(pid),
+            Some(Status::Exited(CANNOT_ENTER)) => {
+                return Err(Error::State(format!(
+                    "{}: the program's working directory is gone; make it again to resume",
+                    fixed.kernel.directory
+                )));
+            }
+            Some(Status::Exited(_) | Status::Killed(_)) => {
+                return Err(Error::Internal(
+                    "the new process died while it was prepared".into(),
+                ));
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Sets the registers a thread had. A wait that only the old process could have continued begins anew.
+fn begin_where_it_was(process: &Process, thread: &Moving) -> Result<()> {
+    const ERESTART_RESTARTBLOCK: i64 = -516;
+    const SYSCALL_BYTES: u64 = 2;
+    let set = |source| {
+        Error::target(
+            format!("cannot set the registers of thread {}", thread.tid),
+            source,
+        )
+    };
+    let mut registers = thread.registers;
+    if registers.orig_rax as i64 >= 0 && registers.rax as i64 == ERESTART_RESTARTBLOCK {
+        registers.rip -= SYSCALL_BYTES;
+        registers.rax = registers.orig_rax;
+        registers.orig_rax = u64::MAX;
+    }
+    leave_critical_section(process, thread, &mut registers).map_err(set)?;
+    trace::set_extended_state(thread.tid, &thread.extended).map_err(set)?;
+    trace::set_registers(thread.tid, &registers).map_err(set)?;
+    trace::set_signal_mask(thread.tid, thread.mask).map_err(set)
+}
+
+/// A restartable sequence (rseq(2)) that was interrupted is aborted, as the kernel would have done:
+/// the thread may be on another processor now.
+fn leave_critical_section(
+    process: &Process,
+    thread: &Moving,
+    registers: &mut Registers,
+) -> std::io::Result<()> {
+    const SECTION_FIELD: u64 = 8;
+    if thread.rseq.address == 0 {
+        return Ok(());
+    }
+    let field = thread.rseq.address + SECTION_FIELD;
+    let section = process.read_u64(field)?;
+    if section == 0 {
+        return Ok(());
+    }
+    let (start, length, abort) = (
+        process.read_u64(section + 8)?,
+        process.read_u64(section + 16)?,
+        process.read_u64(section + 24)?,
+    );
+    if registers.rip.wrapping_sub(start) < length {
+        registers.rip = abort;
+    }
+    process.write(field, &[0; 8])
+}

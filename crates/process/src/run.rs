@@ -1,0 +1,201 @@
+//! `run` and `resume`: a program from its first instruction, or from its last checkpoint.
+
+use crate::context::{self, Ending};
+use crate::error::{Error, Result};
+use crate::files::{self, Recorder};
+use crate::launch::{self, Command, PROGRAM_PID};
+use crate::layout::Layout;
+use crate::memory::Memory;
+use crate::notes::Notes;
+use crate::pages::Pages;
+use crate::program::{self, Program, Surroundings};
+use crate::restore::{self, Restored};
+use crate::session::{self, Outside, Pace, Summary};
+use crate::state::{StateDir, Store};
+use crate::stdio::{self, Stdio};
+use crate::syscalls;
+use std::ffi::OsString;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::mpsc;
+use std::time::SystemTime;
+use twinpage_core::{Epoch, Recovered, Scheme};
+use twinpage_os::Durability;
+use twinpage_os::remote::Process;
+use twinpage_os::seccomp::Filter;
+
+/// Runs `words` under twinpage, with its state in `state`, until it ends. Must be called while this
+/// process has one thread.
+///
+/// # Errors
+/// One line: what went wrong and what to do.
+pub fn run(words: &[OsString], state: &Path, durability: Durability, pace: Pace) -> Result<Summary, String> {
+    let command = Command::find(words).map_err(|error| error.to_string())?;
+    let (directory, store) = StateDir::create(state, durability).map_err(|error| error.to_string())?;
+    launch::contained(0, move || begin(&command, &directory, store, pace))
+}
+
+/// Goes on with the program in `state`. Must be called while this process has one thread.
+///
+/// # Errors
+/// One line: what went wrong and what to do.
+pub fn resume(state: &Path, pace: Pace) -> Result<Summary, String> {
+    let started = SystemTime::now(); // the monotonic clock is another inside
+    let opened = StateDir::open(state).and_then(|(directory, store, recovered)| {
+        let context = checked_context(state, &recovered)?;
+        Ok((directory, store, recovered.epoch, context))
+    });
+    let (directory, store, epoch, context) = opened.map_err(|error| error.to_string())?;
+    let clock_shift = i128::from(context.clocks.monotonic_ns) - i128::from(program::clocks().monotonic_ns);
+    launch::contained(clock_shift, move || {
+        go_on(&context, &directory, store, epoch, pace, started)
+    })
+}
+
+fn checked_context(state: &Path, recovered: &Recovered) -> Result<context::Context> {
+    if recovered.epoch == 0 {
+        return Err(Error::State(format!(
+            "{}: the program was killed before its first checkpoint; start it again with twinpage run",
+            state.display()
+        )));
+    }
+    let context = context::read(&recovered.context)?;
+    context
+        .fixed
+        .machine
+        .check_against(&crate::machine::Machine::this()?)?;
+    Ok(context)
+}
+
+/// What `run` and `resume` share: the relays, the recorder of files, the filter.
+struct Setting {
+    streams: Arc<Stdio>,
+    files: Recorder,
+    filter: Filter,
+}
+
+impl Setting {
+    fn new(directory: &StateDir, streams: Stdio, epoch: Epoch) -> Result<Setting> {
+        Ok(Setting {
+            streams: Arc::new(streams),
+            files: Recorder::create(
+                directory.path(),
+                files::Options::new(file_durability(directory)),
+                epoch,
+            )?,
+            filter: Filter::new(&syscalls::free_calls()).map_err(|error| {
+                Error::Internal(format!("the system call table makes no filter: {error}"))
+            })?,
+        })
+    }
+
+    /// A program, stopped, and who must know of its commits.
+    fn program(
+        self,
+        process: Process,
+        tids: &[i32],
+        memory: Memory,
+        command: Vec<String>,
+    ) -> Result<(Program, Outside)> {
+        let (epoch_files, changed) = mpsc::channel();
+        self.streams.begin();
+        let witness = Outside::new(self.streams.clone(), changed);
+        let surroundings = Surroundings {
+            command,
+            streams: self.streams,
+            files: self.files,
+            epoch_files,
+            notes: Notes::default(),
+        };
+        let mut program = Program::new(process, tids, memory, surroundings)?;
+        program.read_program()?;
+        Ok((program, witness))
+    }
+}
+
+fn file_durability(directory: &StateDir) -> files::Durability {
+    match directory.durability() {
+        Durability::Disk => files::Durability::Disk,
+        Durability::Memory => files::Durability::Memory,
+    }
+}
+
+fn stream_options(directory: &StateDir) -> stdio::Options {
+    stdio::Options::new(directory.path(), directory.durability() == Durability::Disk)
+}
+
+/// The helpers must exist before the program does: their thread ids are below its own, so that no
+/// resume finds one taken.
+fn start_helpers() -> Result<()> {
+    rayon::ThreadPoolBuilder::new()
+        .thread_name(|index| format!("helper {index}"))
+        .build_global()
+        .map_err(|error| Error::Internal(format!("cannot start helpers: {error}")))?;
+    rayon::broadcast(|_| ());
+    Ok(())
+}
+
+fn begin(command: &Command, directory: &StateDir, store: Store, pace: Pace) -> Result<Summary> {
+    start_helpers()?;
+    let streams = Stdio::run(stdio::Outside::current()?, stream_options(directory))?;
+    let setting = Setting::new(directory, streams, 0)?;
+    let terminal = setting.streams.terminal().map(|stream| stream as i32);
+    launch::start(
+        command,
+        &setting.streams.program_ends(),
+        terminal,
+        &setting.filter,
+    )?;
+    let look = |source| Error::target("cannot look at the program", source);
+    let process = Process::open(PROGRAM_PID).map_err(look)?;
+    let layout = Layout::open(PROGRAM_PID).map_err(look)?;
+    let tracker = program::settle(&process, PROGRAM_PID)?;
+    let geometry = store.geometry();
+    let memory = Memory::new(layout, tracker, Pages::new(geometry)?, geometry);
+    let (program, witness) = setting.program(process, &[PROGRAM_PID], memory, command.words.clone())?;
+    session::run(program, store, witness, pace)
+}
+
+fn go_on(
+    context: &context::Context,
+    directory: &StateDir,
+    store: Store,
+    epoch: Epoch,
+    pace: Pace,
+    started: SystemTime,
+) -> Result<Summary> {
+    start_helpers()?;
+    let held = serde_json::from_slice(&context.streams)
+        .map_err(|error| Error::Damaged(format!("context: the streams are not understood: {error}")))?;
+    let streams = Stdio::resume(stdio::Outside::current()?, stream_options(directory), &held)?;
+    if let Some(ending) = context.fixed.ended {
+        streams.finish()?; // what it printed last may still be held
+        return Ok(Summary {
+            ended: Some(ending),
+            ..Summary::default()
+        });
+    }
+    files::rollback(directory.path(), epoch, &context.live.files)?;
+    let setting = Setting::new(directory, streams, epoch)?;
+    let Restored {
+        process,
+        tids,
+        memory,
+    } = restore::restore(context, &store, &setting.streams, &setting.filter)?;
+    let (program, witness) = setting.program(process, &tids, memory, context.fixed.command.clone())?;
+    let restore_ms = started.elapsed().unwrap_or_default().as_secs_f64() * 1e3;
+    let summary = session::run(program, store, witness, pace)?;
+    Ok(Summary {
+        restore_ms: Some(restore_ms),
+        ..summary
+    })
+}
+
+/// The exit code a shell would see for this ending.
+#[must_use]
+pub fn exit_code(ending: Ending) -> i32 {
+    match ending {
+        Ending::Exit(code) => code,
+        Ending::Signal(signal) => 128 + signal,
+    }
+}

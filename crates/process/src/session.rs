@@ -1,0 +1,287 @@
+//! A program and its checkpoints, from start or resume to its end.
+//!
+//! One thread traces and keeps time; the engine's writes in the background; relays carry the
+//! streams. An alarm interrupts the tracer's wait when an epoch is due.
+
+use crate::context::Ending;
+use crate::error::{Error, Result};
+use crate::files::EpochFiles;
+use crate::program::{Program, Stop};
+use crate::state::Store;
+use crate::stdio::Stdio;
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+use std::sync::mpsc::Receiver;
+use std::time::{Duration, Instant};
+use twinpage_core::engine::{Engine, EngineError, Report, Witness};
+use twinpage_core::{Epoch, Scheme, Traffic};
+use twinpage_os::spawn::{ALARM, Ticker};
+use twinpage_os::trace;
+
+/// What to do when an epoch finds the medium full.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum OnFull {
+    /// End the program; the last checkpoint is whole and can be resumed.
+    #[default]
+    Stop,
+    /// Let it go on and try again at the next epoch.
+    Continue,
+}
+
+/// How a session runs.
+#[derive(Clone, Copy, Debug)]
+pub struct Pace {
+    /// From the start of one epoch to the next.
+    pub every: Duration,
+    /// What to do when the medium is full.
+    pub on_full: OnFull,
+}
+
+/// Makes durable what must not be behind a commit, and lets out what waited for one.
+pub struct Outside {
+    streams: Arc<Stdio>,
+    changed: Receiver<EpochFiles>,
+    unsynced: EpochFiles,
+    /// What kept output from going out, if anything did.
+    trouble: Option<String>,
+}
+
+impl Outside {
+    /// For the files that each epoch changed, as sent by the program's captures.
+    #[must_use]
+    pub fn new(streams: Arc<Stdio>, changed: Receiver<EpochFiles>) -> Outside {
+        Outside {
+            streams,
+            changed,
+            unsynced: EpochFiles::default(),
+            trouble: None,
+        }
+    }
+}
+
+impl Witness for Outside {
+    fn before_commit(&mut self, epoch: Epoch) -> twinpage_core::Result<()> {
+        while let Ok(mut changed) = self.changed.try_recv() {
+            changed.take_over(std::mem::take(&mut self.unsynced));
+            self.unsynced = changed;
+        }
+        self.unsynced
+            .sync_before_commit()
+            .map_err(|error| outside_failed(&error))?;
+        self.unsynced = EpochFiles::default();
+        self.streams
+            .before_commit(epoch)
+            .map_err(|error| outside_failed(&error))
+    }
+
+    fn durable(&mut self, epoch: Epoch) {
+        if let Err(error) = self.streams.durable(epoch) {
+            self.trouble.get_or_insert_with(|| error.to_string());
+        }
+    }
+}
+
+/// What could not be made durable poisons the epoch, and the engine with it.
+fn outside_failed(error: &(dyn std::error::Error + 'static)) -> twinpage_core::Error {
+    twinpage_core::Error::Poisoned(error.to_string())
+}
+
+/// What a session came to.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Summary {
+    /// How the program ended.
+    pub ended: Option<Ending>,
+    /// Commits.
+    pub epochs: u64,
+    /// The whole stop.
+    pub stop_us: Percentiles,
+    /// Its parts.
+    pub stop_parts_us: Parts,
+    /// Pages captured.
+    pub pages: u64,
+    /// Lines that had changed.
+    pub lines: u64,
+    /// Bytes in them.
+    pub changed_bytes: u64,
+    /// Bytes written to the store.
+    pub bytes_written: u64,
+    /// The same by cause.
+    pub traffic: Traffic,
+    /// What restoring took, for a resume.
+    pub restore_ms: Option<f64>,
+}
+
+/// The parts of a stop, each with its percentiles in microseconds.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub struct Parts {
+    /// Until every thread stood still.
+    pub interrupt: Percentiles,
+    /// Looking for changed mappings.
+    pub layout: Percentiles,
+    /// Finding written pages.
+    pub scan: Percentiles,
+    /// Copying them.
+    pub copy: Percentiles,
+    /// Registers, descriptors, timers, streams.
+    pub state: Percentiles,
+}
+
+impl Summary {
+    fn new(ended: Option<Ending>, stops: &[Stop], reports: &[Report], line_bytes: u64) -> Summary {
+        let of = |part: fn(&Stop) -> f64| Percentiles::of(stops.iter().map(part));
+        let lines = reports.iter().map(|report| report.lines).sum();
+        let traffic = reports.iter().map(|report| report.traffic).sum::<Traffic>();
+        Summary {
+            ended,
+            epochs: reports.len() as u64,
+            stop_us: of(|stop| stop.total_us),
+            stop_parts_us: Parts {
+                interrupt: of(|stop| stop.interrupt_us),
+                layout: of(|stop| stop.layout_us),
+                scan: of(|stop| stop.scan_us),
+                copy: of(|stop| stop.copy_us),
+                state: of(|stop| stop.state_us),
+            },
+            pages: stops.iter().map(|stop| stop.pages).sum(),
+            lines,
+            changed_bytes: lines * line_bytes,
+            bytes_written: traffic.total_bytes(),
+            traffic,
+            restore_ms: None,
+        }
+    }
+}
+
+/// Runs the program, stopped now, until it ends.
+///
+/// # Errors
+/// When a checkpoint cannot be made; the program is killed then, and the last one is whole.
+pub fn run(mut program: Program, store: Store, witness: Outside, pace: Pace) -> Result<Summary> {
+    let streams = witness.streams.clone();
+    let line_bytes = store.geometry().line_bytes() as u64;
+    let mut engine = Engine::start(store, witness, twinpage_core::engine::Options::default())?;
+    let mut reports = Vec::new();
+    let ended = drive(&mut program, &mut engine, pace, &mut reports);
+    if ended.is_err() {
+        kill(&program);
+    }
+    let finished = engine.finish();
+    ended?;
+    reports.extend(finished.last?);
+    streams.finish()?;
+    if let Some(trouble) = finished.witness.trouble {
+        return Err(Error::State(format!("output could not be passed on: {trouble}")));
+    }
+    drop(finished.scheme);
+    Ok(Summary::new(
+        program.ending(),
+        &program.stops,
+        &reports,
+        line_bytes,
+    ))
+}
+
+type ProgramEngine = Engine<Store, Outside>;
+
+fn drive(
+    program: &mut Program,
+    engine: &mut ProgramEngine,
+    pace: Pace,
+    reports: &mut Vec<Report>,
+) -> Result<()> {
+    let alarm =
+        Ticker::for_this_thread(ALARM).map_err(|source| Error::target("cannot set an alarm", source))?;
+    let wait = |next: Instant| {
+        alarm.set(
+            next.saturating_duration_since(Instant::now()),
+            Duration::from_millis(1),
+        )
+    };
+    let mut next = Instant::now() + pace.every;
+    wait(next);
+    program.go_on_all()?;
+    while program.ending().is_none() {
+        match trace::wait(-1, true) {
+            Ok(Some((tid, status))) => program.handle(tid, status)?,
+            Ok(None) => {}
+            Err(source) => return Err(Error::target("cannot wait for the program", source)),
+        }
+        // While the last epoch is still being written, the program goes on: the alarm rings again.
+        if Instant::now() >= next && program.ending().is_none() && engine.is_idle() {
+            let began = Instant::now();
+            checkpoint(program, engine, pace, reports)?;
+            next = (began + pace.every).max(Instant::now() + pace.every / 8);
+            wait(next);
+        }
+    }
+    alarm.set(Duration::ZERO, Duration::ZERO);
+    checkpoint(program, engine, pace, reports)
+}
+
+fn checkpoint(
+    program: &mut Program,
+    engine: &mut ProgramEngine,
+    pace: Pace,
+    reports: &mut Vec<Report>,
+) -> Result<()> {
+    loop {
+        match engine.checkpoint(program) {
+            Ok(started) => {
+                reports.extend(started.last);
+                return Ok(());
+            }
+            Err(EngineError::Source(error)) => return Err(error),
+            Err(EngineError::Lost { cause, .. }) if pace.on_full == OnFull::Continue => {
+                program.notes.say(&format!(
+                    "{cause}; the program goes on without new checkpoints until there is room"
+                ));
+                if program.ending().is_none() {
+                    return Ok(());
+                }
+                std::thread::sleep(pace.every); // its last epoch must be kept: wait for room
+            }
+            Err(EngineError::Lost { cause, .. }) => {
+                return Err(Error::State(format!(
+                    "{cause}; the last checkpoint is whole: make room, then twinpage resume"
+                )));
+            }
+            Err(EngineError::Store(error)) => return Err(error.into()),
+            Err(error) => return Err(Error::Internal(error.to_string())),
+        }
+    }
+}
+
+fn kill(program: &Program) {
+    let _ = rustix::process::Pid::from_raw(program.pid())
+        .map(|pid| rustix::process::kill_process(pid, rustix::process::Signal::KILL));
+}
+
+/// Percentiles of a list of numbers.
+#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct Percentiles {
+    /// The middle.
+    pub p50: f64,
+    /// One in a hundred is above.
+    pub p99: f64,
+    /// The largest.
+    pub max: f64,
+}
+
+impl Percentiles {
+    /// Of these numbers; zeros when there are none.
+    pub fn of(numbers: impl IntoIterator<Item = f64>) -> Percentiles {
+        let mut sorted: Vec<f64> = numbers.into_iter().collect();
+        sorted.sort_by(f64::total_cmp);
+        let at = |share: f64| {
+            sorted
+                .get(((sorted.len() as f64 - 1.0) * share).round() as usize)
+                .copied()
+                .unwrap_or(0.0)
+        };
+        Percentiles {
+            p50: at(0.5),
+            p99: at(0.99),
+            max: at(1.0),
+        }
+    }
+}

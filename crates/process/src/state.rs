@@ -1,0 +1,205 @@
+//! The state directory: where a program's checkpoints live.
+//!
+//! ```text
+//! DIR/store      the checkpoints (docs/format.md)
+//! DIR/kind       one line of JSON: what this is, its format version, its durability
+//! DIR/undo.*     what the program's changes to its own files destroyed (docs/undo.md)
+//! DIR/...        the streams' logs (docs/guarantees.md)
+//! ```
+//!
+//! * The directory is locked by whoever runs the program in it.
+//! * `kind` is written last when a state is made, so a directory with one is complete.
+
+use crate::context::{self, Context};
+use crate::error::{Error, Result};
+use serde::{Deserialize, Serialize};
+use std::fs;
+use std::io::{ErrorKind, Write};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+use twinpage_core::dual_page::{DualPage, Options};
+use twinpage_core::{Recovered, Scheme};
+use twinpage_os::{Access, AnyMedium, Durability, Lock, LockError};
+
+/// The scheme a program's memory is kept with.
+pub type Store = DualPage<AnyMedium>;
+
+/// Raised when the directory changes shape.
+const VERSION: u32 = 1;
+const PROGRAM: &str = "twinpage program";
+
+/// What the directory says of itself.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+struct KindFile {
+    kind: String,
+    version: u32,
+    durability: String,
+}
+
+/// A locked state directory.
+#[derive(Debug)]
+pub struct StateDir {
+    path: PathBuf,
+    durability: Durability,
+    _lock: Lock,
+}
+
+impl StateDir {
+    /// Makes a new state in `path`, which is empty or does not exist yet.
+    ///
+    /// # Errors
+    /// When there is a state already, or the directory cannot be written.
+    pub fn create(path: &Path, durability: Durability) -> Result<(StateDir, Store)> {
+        let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(path);
+        made.map_err(Error::file("cannot make the state directory", path))?;
+        let lock = lock(path)?;
+        let mut entries = fs::read_dir(path).map_err(Error::file("cannot list", path))?;
+        if entries.next().is_some() {
+            return Err(Error::State(format!(
+                "{} is not empty: to go on with the program in it, use twinpage resume; to begin anew, remove it or name another with --state",
+                path.display()
+            )));
+        }
+        let medium = AnyMedium::create(path.join("store"), durability)?;
+        let store = Store::create(medium, &Options::new(durability.geometry()))?;
+        let name = match durability {
+            Durability::Disk => "disk",
+            Durability::Memory => "memory",
+        };
+        let kind = KindFile {
+            kind: PROGRAM.into(),
+            version: VERSION,
+            durability: name.into(),
+        };
+        write_synced(&path.join("kind"), &serde_json::to_vec(&kind).unwrap_or_default())?;
+        let directory = fs::File::open(path).and_then(|directory| directory.sync_all());
+        directory.map_err(Error::file("cannot sync", path))?;
+        let path = path.canonicalize().map_err(Error::file("cannot find", path))?;
+        Ok((
+            StateDir {
+                path,
+                durability,
+                _lock: lock,
+            },
+            store,
+        ))
+    }
+
+    /// Opens the state in `path` to go on with it.
+    ///
+    /// # Errors
+    /// When there is none, it is in use, damaged, or of another version.
+    pub fn open(path: &Path) -> Result<(StateDir, Store, Recovered)> {
+        let durability = read_kind(path)?;
+        let lock = lock(path)?;
+        let medium = AnyMedium::open(path.join("store"), durability, Access::ReadWrite)?;
+        let (store, recovered) = Store::recover(medium)?;
+        let path = path.canonicalize().map_err(Error::file("cannot find", path))?;
+        Ok((
+            StateDir {
+                path,
+                durability,
+                _lock: lock,
+            },
+            store,
+            recovered,
+        ))
+    }
+
+    /// Where it is, with no link on the way.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What its checkpoints survive.
+    #[must_use]
+    pub fn durability(&self) -> Durability {
+        self.durability
+    }
+}
+
+fn write_synced(path: &Path, bytes: &[u8]) -> Result<()> {
+    let written = fs::File::create_new(path).and_then(|mut file| {
+        file.write_all(bytes)?;
+        file.sync_all()
+    });
+    written.map_err(Error::file("cannot write", path))
+}
+
+/// Takes the lock. The program that had it may be dying just now, so it is tried for a while.
+fn lock(path: &Path) -> Result<Lock> {
+    let patience = Instant::now() + Duration::from_secs(2);
+    loop {
+        match Lock::take(path) {
+            Ok(lock) => return Ok(lock),
+            Err(LockError::Held { .. }) if Instant::now() < patience => {
+                std::thread::sleep(Duration::from_millis(5))
+            }
+            Err(error) => return Err(Error::State(error.to_string())),
+        }
+    }
+}
+
+fn read_kind(path: &Path) -> Result<Durability> {
+    let file = path.join("kind");
+    let bytes = match fs::read(&file) {
+        Ok(bytes) => bytes,
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+            return Err(Error::State(format!(
+                "{} holds no state of a program: name the directory that twinpage run was given with --state",
+                path.display()
+            )));
+        }
+        Err(error) => return Err(Error::file("cannot read", &file)(error)),
+    };
+    let damaged = |why: &str| Error::Damaged(format!("{}: {why}", file.display()));
+    let kind: KindFile = serde_json::from_slice(&bytes).map_err(|error| damaged(&error.to_string()))?;
+    if kind.kind != PROGRAM {
+        return Err(damaged("it is not the state of a program"));
+    }
+    if kind.version != VERSION {
+        return Err(Error::State(format!(
+            "{} is of version {}, this build reads version {VERSION}: use the twinpage that wrote it",
+            path.display(),
+            kind.version
+        )));
+    }
+    match kind.durability.as_str() {
+        "disk" => Ok(Durability::Disk),
+        "memory" => Ok(Durability::Memory),
+        _ => Err(damaged("its durability is neither disk nor memory")),
+    }
+}
+
+/// A state as it is on the medium, opened to be looked at only: nothing is locked or changed.
+pub struct Inspection {
+    /// The store.
+    pub store: Store,
+    /// The last checkpoint.
+    pub recovered: Recovered,
+    /// What it survives.
+    pub durability: Durability,
+    /// Its context; none before the first checkpoint.
+    pub context: Option<Context>,
+}
+
+/// Opens a state to look at it.
+///
+/// # Errors
+/// When there is none, or it is damaged.
+pub fn inspect(path: &Path) -> Result<Inspection> {
+    let durability = read_kind(path)?;
+    let medium = AnyMedium::open(path.join("store"), durability, Access::ReadOnly)?;
+    let (store, recovered) = Store::recover(medium)?;
+    let context = (recovered.epoch > 0)
+        .then(|| context::read(&recovered.context))
+        .transpose()?;
+    Ok(Inspection {
+        store,
+        recovered,
+        durability,
+        context,
+    })
+}
