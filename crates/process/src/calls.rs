@@ -273,10 +273,6 @@ impl Program {
                 self.stale.descriptors = true;
                 Decision::Run
             }
-            libc::F_SETLK | libc::F_SETLKW | libc::F_OFD_SETLK | libc::F_OFD_SETLKW => fail(
-                libc::ENOLCK,
-                "file locks are not captured; keep other programs away from the file instead",
-            ),
             command => fail(
                 libc::EINVAL,
                 format!("fcntl command {command} is not captured; the program can go on without it"),

@@ -74,6 +74,32 @@ pub struct Descriptor {
     pub what: What,
     /// The lowest descriptor of the same open file, perhaps itself.
     pub shares: i32,
+    /// Locks held on the file through it.
+    pub locks: Vec<Lock>,
+}
+
+/// A lock on a file: flock(2) or fcntl_locking(2).
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Lock {
+    /// Whose it is, and so which call takes it.
+    pub kind: LockKind,
+    /// Nobody else may have one.
+    pub exclusive: bool,
+    /// First byte.
+    pub start: u64,
+    /// How many bytes; 0: to the end, however long the file grows.
+    pub len: u64,
+}
+
+/// Whose a lock is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum LockKind {
+    /// The open file's, whole: `flock`.
+    Whole,
+    /// The process's: `F_SETLK`.
+    Process,
+    /// The open file's: `F_OFD_SETLK`.
+    OpenFile,
 }
 
 /// What a descriptor held at a stop.
@@ -314,12 +340,14 @@ fn describe(pid: i32, fd: i32, ours: &OwnedFd, shares: i32, streams: &Stdio) -> 
             "descriptor {fd} sends signals (O_ASYNC), which is not captured; poll it instead"
         )));
     }
+    let locks = info.lines().filter_map(lock).collect();
     Ok(Descriptor {
         fd,
         flags: flags.bits(),
         cloexec,
         what,
         shares,
+        locks,
     })
 }
 
@@ -422,6 +450,28 @@ fn interest(line: &str) -> Option<(i32, u32, u64)> {
     Some((target, events, data))
 }
 
+/// `lock: 1: POSIX  ADVISORY  WRITE 300 fe:00:1234 0 EOF`, as proc_locks(5) has it.
+fn lock(line: &str) -> Option<Lock> {
+    let mut words = line.strip_prefix("lock:")?.split_whitespace().skip(1);
+    let kind = match words.next()? {
+        "FLOCK" => LockKind::Whole,
+        "OFDLCK" => LockKind::OpenFile,
+        _ => LockKind::Process,
+    };
+    let exclusive = words.nth(1)? == "WRITE";
+    let start = words.nth(2)?.parse().ok()?;
+    let len = match words.next()? {
+        "EOF" => 0,
+        last => last.parse::<u64>().ok()? - start + 1,
+    };
+    Some(Lock {
+        kind,
+        exclusive,
+        start,
+        len,
+    })
+}
+
 /// `(seconds, nanoseconds)`
 fn pair_ns(text: &str) -> Option<u64> {
     let (seconds, nanoseconds) = text.trim_matches(['(', ')']).split_once(", ")?;
@@ -461,6 +511,16 @@ mod tests {
         assert_eq!(
             interest("tfd:        5 events:       19 data:             7f05 pos:0 ino:61"),
             Some((5, 0x19, 0x7f05))
+        );
+        let expected = Lock {
+            kind: LockKind::Process,
+            exclusive: true,
+            start: 8,
+            len: 4,
+        };
+        assert_eq!(
+            lock("lock:\t1: POSIX  ADVISORY  WRITE 300 fe:00:12 8 11"),
+            Some(expected)
         );
         assert_eq!(pair_ns("(1, 5)"), Some(1_000_000_005));
         assert_eq!(field("pos:\t0\nflags:\t02\n", "flags"), Some("02"));

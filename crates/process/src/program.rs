@@ -253,38 +253,37 @@ impl Program {
 
     /// Stops every thread. False when the program ended instead.
     fn stop_all(&mut self) -> Result<bool> {
-        let running = |thread: &Thread| thread.state == State::Running;
-        while let Some(next) = self.threads.iter().position(running) {
-            for thread in &self.threads[next..] {
-                if thread.state == State::Running {
+        let mut asked = Vec::with_capacity(self.threads.len());
+        while self.threads.iter().any(|thread| thread.state == State::Running) {
+            for thread in self
+                .threads
+                .iter()
+                .filter(|thread| thread.state == State::Running)
+            {
+                if !asked.contains(&thread.tid) {
+                    asked.push(thread.tid);
                     let _ = trace::interrupt(thread.tid); // one that died is told by wait
                 }
             }
-            let tid = self.threads[next].tid;
-            while self
-                .threads
-                .iter()
-                .any(|thread| thread.tid == tid && thread.state == State::Running)
-            {
-                self.await_stop(tid)?;
-                if self.ending.is_some() {
-                    return Ok(false);
-                }
+            self.await_stop()?;
+            if self.ending.is_some() {
+                return Ok(false);
             }
         }
         Ok(!self.threads.is_empty())
     }
 
-    /// Waits for one thread to stop for our request; what it stops for before is answered.
-    fn await_stop(&mut self, tid: Tid) -> Result<()> {
-        match trace::wait(tid, true) {
-            Ok(Some((tid, Status::Interrupted))) => self.set_state(tid, State::Stopped),
+    /// Waits for a thread to stop for our request; what threads stop for before is answered. Any
+    /// thread: a leader that died is told only after the others.
+    fn await_stop(&mut self) -> Result<()> {
+        match trace::wait(-1, true) {
+            Ok(Some((tid, Status::Interrupted))) => {
+                self.know(tid);
+                self.set_state(tid, State::Stopped);
+            }
             Ok(Some((tid, status))) => self.handle(tid, status)?,
             Ok(None) => {}
-            Err(error) if error.raw_os_error() == Some(libc::ECHILD) => {
-                self.gone(tid, Ending::Signal(libc::SIGKILL))
-            }
-            Err(source) => return Err(Error::target(format!("cannot wait for thread {tid}"), source)),
+            Err(source) => return Err(Error::target("cannot wait for the program", source)),
         }
         Ok(())
     }

@@ -332,7 +332,7 @@ pub const CALLS: &[Call] = calls! {
     timerfd_gettime: Free,
     signalfd: WATCHERS, signalfd4: WATCHERS, inotify_init: WATCHERS, inotify_init1: WATCHERS, inotify_add_watch: WATCHERS,
     inotify_rm_watch: WATCHERS, fanotify_init: WATCHERS, fanotify_mark: WATCHERS, pidfd_open: WATCHERS, pidfd_getfd: TRACING,
-    pidfd_send_signal: WATCHERS, flock: refuse(libc::ENOLCK, "file locks are not captured; keep other programs away from the file instead"),
+    pidfd_send_signal: WATCHERS, flock: Watched(Watch::Descriptors),
 
     // Files: what they held is kept until the epoch is durable.
     write: Watched(Watch::Write), writev: Watched(Watch::Write), pwrite64: Watched(Watch::Write), pwritev: Watched(Watch::Write),

@@ -3,7 +3,7 @@
 use super::files::Sources;
 use super::space::run;
 use crate::context::Context;
-use crate::descriptors::{Held, What};
+use crate::descriptors::{Held, LockKind, What};
 use crate::error::{Error, Result};
 use crate::kernel::{PosixTimer, SIGNALS};
 use crate::syscalls::THREAD_FLAGS;
@@ -18,6 +18,7 @@ pub(super) fn set(process: &Process, context: &Context, sources: &Sources, filte
     set_memory_fields(process, context, sources)?;
     set_actions(process, context)?;
     set_interests(process, context)?;
+    take_locks(process, context)?;
     set_interval_timers(process, context)?;
     set_membarrier(process, context)?;
     let leader = process.pid();
@@ -107,6 +108,38 @@ fn set_interests(process: &Process, context: &Context) -> Result<()> {
             };
             let mut calls: Vec<Call> = batch.iter().enumerate().map(add).collect();
             run(process, &mut calls, "set what a poll descriptor waits for")?;
+        }
+    }
+    Ok(())
+}
+
+/// The locks that the program held on its files.
+fn take_locks(process: &Process, context: &Context) -> Result<()> {
+    for descriptor in &context.fixed.descriptors {
+        for lock in &descriptor.locks {
+            let fd = descriptor.fd as u64;
+            let kind = if lock.exclusive {
+                libc::F_WRLCK
+            } else {
+                libc::F_RDLCK
+            } as u64;
+            // struct flock: type and whence, start, length, process.
+            write(process, ROOM, &words(&[kind, lock.start, lock.len, 0]))?;
+            let whole = if lock.exclusive {
+                libc::LOCK_EX
+            } else {
+                libc::LOCK_SH
+            } | libc::LOCK_NB;
+            let call = match lock.kind {
+                LockKind::Whole => Call::new(libc::SYS_flock, &[fd, whole as u64]),
+                LockKind::Process => Call::new(libc::SYS_fcntl, &[fd, libc::F_SETLK as u64, ROOM]),
+                LockKind::OpenFile => Call::new(libc::SYS_fcntl, &[fd, libc::F_OFD_SETLK as u64, ROOM]),
+            };
+            run(
+                process,
+                &mut [call],
+                "lock again a file that the program had locked (another program has it now?)",
+            )?;
         }
     }
     Ok(())
