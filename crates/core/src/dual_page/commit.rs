@@ -147,7 +147,7 @@ impl<M: Medium> DualPage<M> {
         let mut bytes = std::mem::take(&mut self.record);
         let whole = journal::encode(&self.change, stamp, self.slots.seed, &mut bytes).is_some();
         let written = match whole && self.slots.fits(bytes.len()) {
-            true => self.append(&bytes),
+            true => self.append(&bytes, version),
             false => self.switch(stamp, version, &mut bytes),
         };
         self.record = bytes;
@@ -159,9 +159,9 @@ impl<M: Medium> DualPage<M> {
     }
 
     /// Appends a record to the journal.
-    fn append(&mut self, record: &[u8]) -> Result<()> {
+    fn append(&mut self, record: &[u8], version: Version) -> Result<()> {
         self.erase_torn()?;
-        let early = self.faulty(Fault::ReuseEarly) && self.change.flips.is_empty();
+        let early = self.faulty(Fault::ReuseEarly) && version == Version::Checkpoint;
         if !early && !self.faulty(Fault::SkipDataFence) {
             self.fence()?;
         }

@@ -17,8 +17,8 @@ pub enum Fault {
     ReuseEarly,
     /// A commit leaves one page out of its record.
     ForgetEntry,
-    /// A line is written over its checkpoint.
-    WriteInPlace,
+    /// A line is written over its checkpoint as well as to its other home.
+    WriteBothHomes,
     /// The first write of a page leaves what was in its base before.
     NoZeroFill,
     /// A page's derivative page is freed when the page is discarded, not when that is durable.
@@ -43,5 +43,17 @@ impl<M> DualPage<M> {
     #[cfg(any(test, feature = "faults"))]
     pub fn plant(&mut self, fault: Fault) {
         self.fault = Some(fault);
+    }
+
+    /// [`Scheme::recover`](crate::Scheme::recover), making this mistake from the start.
+    ///
+    /// # Errors
+    /// As recovery.
+    #[cfg(any(test, feature = "faults"))]
+    pub fn recover_with(medium: M, fault: Fault) -> crate::Result<(DualPage<M>, crate::Recovered)>
+    where
+        M: crate::Medium,
+    {
+        DualPage::recover_from(medium, Some(fault))
     }
 }

@@ -269,18 +269,19 @@ impl<M: Medium> DualPage<M> {
         cause: Cause,
     ) -> Result<Room> {
         let entry = self.table[place];
-        let target = if self.faulty(Fault::WriteInPlace) {
-            entry.cpbv
-        } else {
-            entry.target()
-        };
+        let target = entry.target();
         let frame = match entry.frame {
             _ if entry.is(Flags::FALLBACK) => None,
             None if !(lines & target).is_empty() => self.allocate(key, place)?,
             frame => frame,
         };
         match frame {
-            Some(frame) => self.write_runs(frame.number(), first, bytes, lines & target, cause)?,
+            Some(frame) => {
+                self.write_runs(frame.number(), first, bytes, lines & target, cause)?;
+                if self.faulty(Fault::WriteBothHomes) {
+                    self.write_runs(self.table.base(place), first, bytes, lines & target, cause)?;
+                }
+            }
             None if (lines & target).is_empty() => {}
             None => return self.write_fallback(key, place, first, bytes, lines),
         }

@@ -17,8 +17,8 @@ use crate::geometry::Geometry;
 use crate::medium::Offset;
 use std::ops::Range;
 
-/// The journal has at least this many times the room of its snapshot when a slot is laid out, and
-/// half of it when one is used again.
+/// A journal is as long as the store's options say, or so many times its snapshot if that is more. A
+/// slot that is used again for a larger snapshot may have half of it.
 const JOURNAL_SHARE: u64 = 4;
 
 /// Where the mapping is kept, and how far its journal goes.
@@ -60,9 +60,14 @@ impl Slots {
         Slots::slot_bytes(&self.superblock, slot)
     }
 
-    /// Whether a record of `len` bytes fits the journal.
+    /// Whether a record of `len` bytes fits the journal: the slot, and the length that was chosen.
     pub(super) fn fits(&self, len: usize) -> bool {
-        len as u64 <= self.bytes(self.switch.slot).end - self.tail
+        let Range { start, end } = self.bytes(self.switch.slot);
+        let journal = self
+            .superblock
+            .journal_bytes
+            .max(JOURNAL_SHARE * self.switch.snapshot_len);
+        self.tail + len as u64 <= end.min(start + self.switch.snapshot_len.saturating_add(journal))
     }
 
     /// Extents for a slot with a snapshot of `len` bytes.

@@ -1,0 +1,277 @@
+//! A run of a scheme beside a model of what it must hold.
+
+use super::random::Random;
+use super::recorder::{Log, Op};
+use crate::error::{Error, Result};
+use crate::geometry::{LineMask, PageId, Span};
+use crate::scheme::{Epoch, Recovered, Scheme};
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::rc::Rc;
+
+/// One step of a run.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Step {
+    /// Newer versions of `lines` of a page, filled from `value`; zero fills with zeros.
+    Write {
+        /// The page.
+        page: u64,
+        /// Its lines.
+        lines: LineMask,
+        /// What the content is made from.
+        value: u64,
+    },
+    /// The page will be written soon.
+    Expect(u64),
+    /// The pages hold nothing any more.
+    Discard(Range<u64>),
+    /// Idle-time work on so many pages.
+    Consolidate(u64),
+    /// A commit with a context of so many bytes, filled from the value.
+    Commit(usize, u64),
+    /// Forget everything since the last commit.
+    Abandon,
+}
+
+/// What a store must hold.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct State {
+    pages: BTreeMap<u64, Rc<[u8]>>,
+    context: Vec<u8>,
+}
+
+/// A scheme and its model, step by step.
+#[derive(Debug)]
+pub struct Run<S> {
+    /// The scheme.
+    pub scheme: S,
+    log: Log,
+    newest: State,
+    /// The state of every commit since the run began; the first is what it began with.
+    pub states: BTreeMap<Epoch, State>,
+    /// Epochs that found no room.
+    pub lost: u64,
+}
+
+impl<S: Scheme> Run<S> {
+    /// A run from a state the scheme is in.
+    pub fn new(scheme: S, log: Log, state: State) -> Run<S> {
+        let states = [(scheme.epoch(), state.clone())].into();
+        Run {
+            scheme,
+            log,
+            newest: state,
+            states,
+            lost: 0,
+        }
+    }
+
+    /// Does all steps. An epoch that finds no room is abandoned, and the run goes on.
+    ///
+    /// # Errors
+    /// Any failure of the scheme but [`Error::Full`].
+    pub fn go(&mut self, steps: &[Step]) -> Result<()> {
+        for step in steps {
+            match self.step(step) {
+                Err(Error::Full { .. }) => {
+                    self.lost += 1;
+                    self.step(&Step::Abandon)?;
+                }
+                other => other?,
+            }
+        }
+        Ok(())
+    }
+
+    fn step(&mut self, step: &Step) -> Result<()> {
+        match step {
+            Step::Write { page, lines, value } => self.write(*page, *lines, *value)?,
+            Step::Expect(page) => drop(self.scheme.expect(PageId(*page))?),
+            Step::Discard(pages) => {
+                self.scheme.discard(PageId(pages.start)..PageId(pages.end))?;
+                self.newest.pages.retain(|page, _| !pages.contains(page));
+            }
+            Step::Consolidate(pages) => drop(self.scheme.consolidate(*pages)?),
+            Step::Commit(len, value) => {
+                let mut random = Random::new(*value);
+                self.newest.context = (0..*len).map(|_| random.number() as u8).collect();
+                let epoch = self.scheme.epoch() + 1;
+                self.states.insert(epoch, self.newest.clone());
+                self.log.borrow_mut().push(Op::Committing(epoch));
+                let committed = self.scheme.commit(&self.newest.context)?;
+                self.log.borrow_mut().push(Op::Durable(committed));
+            }
+            Step::Abandon => {
+                self.scheme.abandon();
+                self.newest = self.states.get(&self.scheme.epoch()).cloned().unwrap_or_default();
+            }
+        }
+        Ok(())
+    }
+
+    fn write(&mut self, page: u64, lines: LineMask, value: u64) -> Result<()> {
+        let line = self.scheme.geometry().line_bytes();
+        let page_bytes = self.scheme.geometry().page_bytes();
+        let old = self
+            .newest
+            .pages
+            .get(&page)
+            .map_or_else(|| vec![0; page_bytes], |bytes| bytes.to_vec());
+        let mut bytes = old;
+        for k in lines.runs().flatten() {
+            let word = if value == 0 {
+                0
+            } else {
+                Random::new(value ^ page << 40 ^ (k as u64) << 32).number()
+            };
+            let filled = &mut bytes[k * line..(k + 1) * line];
+            filled
+                .chunks_exact_mut(8)
+                .for_each(|chunk| chunk.copy_from_slice(&word.to_le_bytes()));
+        }
+        // Some writes tell what changed, others let the scheme find out.
+        let span = Span {
+            page: PageId(page),
+            first: 0,
+            bytes: &bytes,
+        };
+        let lines = if value % 3 == 1 {
+            self.scheme.diff(span)?
+        } else {
+            lines
+        };
+        if !lines.is_empty() {
+            let _ = self.scheme.write(span, lines)?;
+            self.newest.pages.insert(page, bytes.into());
+        }
+        Ok(())
+    }
+
+    /// Where the scheme's newest version is not the model's.
+    pub fn differs(&self) -> Result<Option<String>> {
+        differs(&self.scheme, &self.newest)
+    }
+}
+
+/// Where a recovered store is not in `state`.
+///
+/// # Errors
+/// Those of reading.
+pub fn differs_after_recovery<S: Scheme>(
+    scheme: &S,
+    found: &Recovered,
+    state: &State,
+) -> Result<Option<String>> {
+    if found.context != state.context {
+        return Ok(Some(format!(
+            "the context of epoch {} is not its own",
+            found.epoch
+        )));
+    }
+    differs(scheme, state)
+}
+
+/// Every page within two of a page the model has, so that what must be absent is looked at too.
+fn differs<S: Scheme>(scheme: &S, state: &State) -> Result<Option<String>> {
+    let mut bytes = vec![0; scheme.geometry().page_bytes()];
+    let zeros = bytes.clone();
+    let last = state.pages.last_key_value().map_or(0, |(&page, _)| page);
+    for page in 0..last + 3 {
+        let expected = state.pages.get(&page);
+        if scheme.is_present(PageId(page)) != expected.is_some() {
+            return Ok(Some(format!(
+                "page {page} is {}there",
+                if expected.is_some() { "not " } else { "" }
+            )));
+        }
+        scheme.read(PageId(page), 0, &mut bytes)?;
+        let expected = expected.map_or(&zeros[..], |page| page);
+        if bytes != expected {
+            let line = scheme.geometry().line_bytes();
+            let wrong = bytes
+                .chunks(line)
+                .zip(expected.chunks(line))
+                .position(|(a, b)| a != b);
+            return Ok(Some(format!(
+                "line {} of page {page} is wrong",
+                wrong.unwrap_or_default()
+            )));
+        }
+    }
+    Ok(None)
+}
+
+/// What a random run is made of.
+#[derive(Clone, Copy, Debug)]
+pub struct Profile {
+    /// Commits.
+    pub epochs: u64,
+    /// Pages there may be in the end; the first epochs use fewer.
+    pub pages: u64,
+    /// Writes in an epoch, at most.
+    pub writes: u64,
+    /// Bytes of context, at most.
+    pub context: u64,
+}
+
+/// A random run: first writes and overwrites, discards, growth, huge and empty commits, expected
+/// pages, consolidation, abandoned epochs.
+#[must_use]
+pub fn random_steps(profile: &Profile, random: &mut Random) -> Vec<Step> {
+    let mut steps = Vec::new();
+    let mut value = random.number() >> 32 << 8;
+    let mut context = (0, 1);
+    for epoch in 1..=profile.epochs {
+        let pages = (profile.pages * epoch).div_ceil(profile.epochs);
+        if random.once_in(6) {
+            let start = random.below(pages);
+            steps.push(Step::Discard(start..start + 1 + random.below(pages)));
+        }
+        if random.once_in(4) {
+            steps.push(Step::Expect(random.below(pages)));
+        }
+        let huge = random.once_in(8);
+        let writes = if huge {
+            pages
+        } else {
+            random.below(profile.writes + 1)
+        };
+        for write in 0..writes {
+            value += 1;
+            let page = if huge { write } else { random.below(pages) };
+            let value = if random.once_in(12) { 0 } else { value };
+            steps.push(Step::Write {
+                page,
+                lines: random_lines(random),
+                value,
+            });
+            if random.once_in(30) {
+                steps.push(Step::Discard(page..page + 1 + random.below(3)));
+            }
+        }
+        if random.once_in(7) {
+            steps.push(Step::Consolidate(1 + random.below(pages)));
+        }
+        if random.once_in(9) {
+            steps.push(Step::Abandon);
+        }
+        if random.once_in(2) {
+            context = (random.below(profile.context + 1) as usize, random.number());
+        }
+        steps.push(Step::Commit(context.0, context.1));
+    }
+    steps
+}
+
+/// Mostly a line or two, sometimes half a page, sometimes all of it.
+fn random_lines(random: &mut Random) -> LineMask {
+    match random.below(8) {
+        0 => LineMask::ALL,
+        1 => LineMask(random.number() | 1),
+        2 => {
+            let first = random.below(64) as usize;
+            LineMask::run(first, 1 + random.below(64 - first as u64) as usize)
+        }
+        _ => LineMask(1 << random.below(64) | 1 << random.below(4)),
+    }
+}

@@ -1,0 +1,190 @@
+//! Stores that were cut, flipped or overwritten by others: refused with what is wrong, or exactly
+//! the state that was committed. Never a panic, never silently another state.
+
+use std::collections::BTreeMap;
+use twinpage_core::crash::{Image, Random};
+use twinpage_core::dual_page::{DualPage, Options, PoolLimit};
+use twinpage_core::*;
+
+const PAGES: u64 = 14;
+
+/// The superblock's extent and both slots of the stores here, in bytes.
+const METADATA: usize = 5 * 4096;
+
+/// A store and what it holds.
+struct Kept {
+    image: Vec<u8>,
+    epoch: Epoch,
+    context: Vec<u8>,
+    pages: BTreeMap<u64, Vec<u8>>,
+}
+
+fn write(store: &mut DualPage<Image>, page: u64, lines: LineMask, random: &mut Random) {
+    let bytes: Vec<u8> = (0..4096).map(|_| random.number() as u8 | 1).collect();
+    let _ = store
+        .write(
+            Span {
+                page: PageId(page),
+                first: 0,
+                bytes: &bytes,
+            },
+            lines,
+        )
+        .unwrap();
+}
+
+/// A store after `epochs` of everything, on a small pool so that the last commit is in the fall-back.
+fn kept(pool: PoolLimit, epochs: u64) -> Kept {
+    let options = Options::new(Geometry::new(64, 4096).unwrap())
+        .pool(pool)
+        .journal_bytes(700)
+        .id(3);
+    let mut store = DualPage::create(Image::new(8), &options).unwrap();
+    let mut random = Random::new(epochs);
+    let mut context = Vec::new();
+    for epoch in 0..epochs {
+        for page in (0..PAGES).filter(|page| (page + epoch) % 3 > 0) {
+            let lines = if epoch == 0 {
+                LineMask::ALL
+            } else {
+                LineMask(1 << (random.number() % 64))
+            };
+            write(&mut store, page, lines, &mut random);
+        }
+        if epoch % 4 == 2 {
+            store.discard(PageId(3)..PageId(6)).unwrap();
+        }
+        context = (0..3000 + epoch * 50).map(|_| random.number() as u8).collect();
+        store.commit(&context).unwrap();
+    }
+    let mut pages = BTreeMap::new();
+    for page in (0..PAGES).filter(|&page| store.is_present(PageId(page))) {
+        let mut bytes = vec![0; 4096];
+        store.read(PageId(page), 0, &mut bytes).unwrap();
+        pages.insert(page, bytes);
+    }
+    let epoch = store.epoch();
+    Kept {
+        image: store.into_medium().bytes().to_vec(),
+        epoch,
+        context,
+        pages,
+    }
+}
+
+/// Recovers from `bytes`: refused, or how many bytes of pages are not as they were kept.
+fn wrong_bytes(kept: &Kept, bytes: Vec<u8>) -> Option<usize> {
+    let (store, found) = match DualPage::recover(Image::from_bytes(bytes, 8)) {
+        Ok(recovered) => recovered,
+        Err(Error::Damaged { .. } | Error::Foreign(_)) => return None,
+        Err(other) => panic!("{other}"),
+    };
+    assert_eq!(
+        (found.epoch, &found.context),
+        (kept.epoch, &kept.context),
+        "silently another state"
+    );
+    let mut wrong = 0;
+    let mut bytes = vec![0; 4096];
+    for page in 0..PAGES + 3 {
+        assert_eq!(
+            store.is_present(PageId(page)),
+            kept.pages.contains_key(&page),
+            "page {page}"
+        );
+        if let Some(expected) = kept.pages.get(&page) {
+            store.read(PageId(page), 0, &mut bytes).unwrap();
+            wrong += bytes.iter().zip(expected).filter(|(a, b)| a != b).count();
+        }
+    }
+    Some(wrong)
+}
+
+fn stores() -> [Kept; 3] {
+    [
+        kept(PoolLimit::Grow, 11),
+        kept(PoolLimit::Pages(4), 5),
+        kept(PoolLimit::Pages(9), 14),
+    ]
+}
+
+#[test]
+fn a_store_cut_at_any_length_is_refused_or_whole() {
+    for kept in stores() {
+        assert_eq!(wrong_bytes(&kept, kept.image.clone()), Some(0));
+        let fine = |len: &usize| *len < METADATA || len % 4096 < 2 || len % 4096 == 4095 || len % 97 == 0;
+        let refused = (0..kept.image.len()).filter(fine).filter(|&len| {
+            match wrong_bytes(&kept, kept.image[..len].to_vec()) {
+                None => true,
+                Some(wrong) => {
+                    assert_eq!(wrong, 0, "cut at {len}");
+                    false
+                }
+            }
+        });
+        // What is never refused is unused space at the end.
+        assert!(refused.count() > METADATA);
+    }
+}
+
+#[test]
+fn a_flipped_byte_is_refused_or_harmless_or_in_one_line() {
+    for (number, kept) in stores().into_iter().enumerate() {
+        let mut refused = 0;
+        let mut random = Random::new(number as u64);
+        // Every byte of metadata twice, every now and then one of a page.
+        let data = (METADATA..kept.image.len()).step_by(61);
+        for at in (0..METADATA).chain(0..METADATA).chain(data) {
+            let mut bytes = kept.image.clone();
+            let bit = 1 << random.below(8);
+            bytes[at] ^= if random.once_in(2) {
+                bit
+            } else {
+                bit | random.number() as u8
+            };
+            match wrong_bytes(&kept, bytes) {
+                None => refused += 1,
+                Some(wrong) => assert!(wrong <= 1, "byte {at}: {wrong} bytes are wrong"),
+            }
+        }
+        assert!(refused > 64 * 8, "{refused}");
+    }
+}
+
+#[test]
+fn garbage_is_refused() {
+    let mut random = Random::new(5);
+    let kept = kept(PoolLimit::Grow, 8);
+    for round in 0..1000 {
+        let mut bytes = kept.image.clone();
+        let start = random.below(6 * 4096) as usize;
+        let len = 1 + random.below(if round % 2 == 0 { 40 } else { 4096 }) as usize;
+        bytes[start..start + len].fill_with(|| random.number() as u8);
+        assert!(wrong_bytes(&kept, bytes).is_none_or(|wrong| wrong <= len));
+    }
+    for len in [0, 1, 63, 64, 65, 4095, 4096, 10_000] {
+        let noise = (0..len).map(|_| random.number() as u8).collect();
+        assert_eq!(wrong_bytes(&kept, noise), None);
+        assert_eq!(wrong_bytes(&kept, vec![0; len]), None);
+    }
+}
+
+#[test]
+fn what_an_earlier_store_left_is_not_believed() {
+    let options = |id| {
+        Options::new(Geometry::new(64, 4096).unwrap())
+            .journal_bytes(700)
+            .id(id)
+    };
+    let old = kept(PoolLimit::Grow, 9).image;
+    let store = DualPage::create(Image::from_bytes(old, 8), &options(4)).unwrap();
+    let (store, found) = DualPage::recover(store.into_medium()).unwrap();
+    assert_eq!(
+        found,
+        Recovered {
+            epoch: 0,
+            context: vec![]
+        }
+    );
+    assert_eq!((store.info().pages, store.check().unwrap()), (0, vec![]));
+}

@@ -1,0 +1,330 @@
+//! The crash explorer at work, with its counts: `cargo test -p twinpage-core --test explorer`.
+//!
+//! `TWINPAGE_SEED` fixes the seed, `TWINPAGE_EXPLORE=N` does N times as many random runs. A run that
+//! breaks a promise is printed with its seed.
+
+mod scripts;
+
+use scripts::scripts;
+use std::panic::{set_hook, take_hook};
+use std::process::ExitCode;
+use std::time::Instant;
+use twinpage_core::crash::*;
+use twinpage_core::dual_page::{DualPage, Fault, Options, PoolLimit};
+use twinpage_core::in_place::InPlace;
+use twinpage_core::*;
+
+/// A kind of store, and of random run.
+#[derive(Clone, Copy)]
+pub(crate) struct Setting {
+    name: &'static str,
+    atom: usize,
+    extent_pages: u32,
+    pool: PoolLimit,
+    /// Extents the medium may grow to.
+    limit: u64,
+    profile: Profile,
+}
+
+impl Default for Setting {
+    fn default() -> Setting {
+        Setting {
+            name: "growing pool",
+            atom: 8,
+            extent_pages: 1,
+            pool: PoolLimit::Grow,
+            limit: u64::MAX,
+            profile: Profile {
+                epochs: 12,
+                pages: 12,
+                writes: 5,
+                context: 300,
+            },
+        }
+    }
+}
+
+fn settings() -> [Setting; 6] {
+    let profile = |pages, writes| Profile {
+        pages,
+        writes,
+        ..Setting::default().profile
+    };
+    let sectors = Setting {
+        atom: 512,
+        ..Setting::default()
+    };
+    let memory = Setting::default();
+    [
+        memory,
+        Setting {
+            name: "larger extents",
+            extent_pages: 2,
+            profile: profile(16, 6),
+            ..sectors
+        },
+        Setting {
+            name: "small pool",
+            pool: PoolLimit::Pages(6),
+            profile: profile(14, 4),
+            ..memory
+        },
+        Setting {
+            name: "tiny pool",
+            pool: PoolLimit::Pages(2),
+            profile: profile(10, 6),
+            ..memory
+        },
+        Setting {
+            name: "fixed medium",
+            pool: PoolLimit::Pages(3),
+            limit: 22,
+            profile: profile(16, 6),
+            ..sectors
+        },
+        Setting {
+            name: "medium that fills up",
+            limit: 26,
+            profile: profile(16, 7),
+            ..memory
+        },
+    ]
+}
+
+const EFFORT: Effort = Effort {
+    samples: 10,
+    lives: 30,
+    deep: 30,
+    only_crashes: false,
+};
+
+/// Runs a planted fault may survive.
+const TRIES: u64 = 60;
+
+const FAULTS: [Fault; 12] = [
+    Fault::SkipDataFence,
+    Fault::SkipRecordFence,
+    Fault::SwitchEarly,
+    Fault::ReuseEarly,
+    Fault::ForgetEntry,
+    Fault::WriteBothHomes,
+    Fault::NoZeroFill,
+    Fault::FreeAtDiscard,
+    Fault::ForgetRedo,
+    Fault::FreeBufferEarly,
+    Fault::LeaveTorn,
+    Fault::MarkEarly,
+];
+
+fn options(setting: &Setting) -> Options {
+    let geometry = Geometry::new(64, 4096 * setting.extent_pages).expect("a page is 4096 bytes");
+    Options::new(geometry)
+        .pool(setting.pool)
+        .journal_bytes(512)
+        .id(0x1d)
+}
+
+fn medium(setting: &Setting) -> Image {
+    let bytes = setting
+        .limit
+        .saturating_mul(4096 * u64::from(setting.extent_pages));
+    Image::new(setting.atom).limited(bytes)
+}
+
+/// The dual-page scheme, with a mistake if there is one.
+fn subject(setting: &Setting, fault: Option<Fault>) -> Subject<DualPage<Recorder>> {
+    let options = options(setting);
+    Subject {
+        create: Box::new(move |medium| {
+            let mut store = DualPage::create(medium, &options)?;
+            fault.into_iter().for_each(|fault| store.plant(fault));
+            Ok(store)
+        }),
+        recover: Box::new(move |medium| match fault {
+            Some(fault) => DualPage::recover_with(medium, fault),
+            None => DualPage::recover(medium),
+        }),
+    }
+}
+
+/// A line of the table: what was explored, and what it went through.
+#[derive(Default)]
+struct Row {
+    runs: u64,
+    counts: Counts,
+    seen: Seen,
+}
+
+impl Row {
+    fn add<S>(&mut self, explorer: &Explorer<S>) {
+        self.runs += 1;
+        self.counts += explorer.counts;
+        self.seen += explorer.seen;
+    }
+
+    fn heading() {
+        println!(
+            "{:<36}{:>5}{:>7}{:>9}{:>10}{:>12}{:>7}{:>11}{:>10}{:>11}{:>6}{:>7}",
+            "explored",
+            "runs",
+            "epochs",
+            "points",
+            "images",
+            "recoveries",
+            "lives",
+            "snapshot B",
+            "reclaimed",
+            "fallback B",
+            "lost",
+            "s"
+        );
+    }
+
+    fn print(&self, name: &str, begun: Instant) {
+        let Row { runs, counts, seen } = self;
+        println!(
+            "{name:<36}{runs:>5}{:>7}{:>9}{:>10}{:>12}{:>7}{:>11}{:>10}{:>11}{:>6}{:>7.1}",
+            seen.epochs,
+            counts.points,
+            counts.images,
+            counts.recoveries,
+            counts.second_lives,
+            seen.snapshot_bytes,
+            seen.reclaimed,
+            seen.fallback_bytes,
+            seen.lost,
+            begun.elapsed().as_secs_f64()
+        );
+    }
+}
+
+/// Runs written by hand, on media of both kinds, each crashed everywhere.
+fn scripted(seed: u64) -> Result<(), String> {
+    for script in scripts(8).into_iter().zip(scripts(512)).flat_map(|(a, b)| [a, b]) {
+        let (begun, mut row) = (Instant::now(), Row::default());
+        let mut explorer = Explorer::new(subject(&script.setting, None), EFFORT, seed);
+        let explored = explorer.explore(medium(&script.setting), &script.steps);
+        row.add(&explorer);
+        let name = format!("{}, {}", script.setting.name, script.setting.atom);
+        row.print(&name, begun);
+        explored.map_err(|broken| format!("{name}: {broken}"))?;
+        if !(script.went_there)(&row.seen) {
+            return Err(format!(
+                "{name}: the script did not go where it is meant to: {:?}",
+                row.seen
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Random runs of every setting.
+fn random(seed: u64, runs: u64) -> Result<(), String> {
+    for setting in settings() {
+        let (begun, mut row) = (Instant::now(), Row::default());
+        for seed in (0..runs).map(|run| seed.wrapping_add(run)) {
+            let explored = explore(subject(&setting, None), &setting, seed, EFFORT, &mut row);
+            explored.map_err(|broken| format!("{}, TWINPAGE_SEED={seed}: {broken}", setting.name))?;
+        }
+        row.print(&format!("random: {}, {}", setting.name, setting.atom), begun);
+    }
+    Ok(())
+}
+
+/// One random run of a setting.
+fn explore<S: Scheme<Medium = Recorder>>(
+    subject: Subject<S>,
+    setting: &Setting,
+    seed: u64,
+    effort: Effort,
+    row: &mut Row,
+) -> Result<(), Broken> {
+    let mut random = Random::new(seed);
+    let steps = random_steps(&setting.profile, &mut random);
+    let mut explorer = Explorer::new(subject, effort, random.number());
+    let explored = explorer.explore(medium(setting), &steps);
+    row.add(&explorer);
+    explored
+}
+
+/// Every mistake must be found, by crashes alone.
+fn planted(seed: u64) -> Result<(), String> {
+    println!(
+        "\n{:<20}{:>5}{:>10}{:>12}  found by",
+        "planted fault", "runs", "images", "recoveries"
+    );
+    let effort = Effort {
+        only_crashes: true,
+        ..EFFORT
+    };
+    for fault in FAULTS {
+        let mut row = Row::default();
+        let found = (0..TRIES).find_map(|run| {
+            let setting = &settings()[run as usize % settings().len()];
+            explore(
+                subject(setting, Some(fault)),
+                setting,
+                seed.wrapping_add(run),
+                effort,
+                &mut row,
+            )
+            .err()
+        });
+        let Row { runs, counts, .. } = row;
+        let broken = found.ok_or(format!("{fault:?} was not found in {runs} runs"))?;
+        println!(
+            "{:<20}{runs:>5}{:>10}{:>12}  {broken}",
+            format!("{fault:?}"),
+            counts.images,
+            counts.recoveries
+        );
+    }
+    Ok(())
+}
+
+/// The in-place scheme is not atomic; an explorer that does not see that sees nothing.
+fn in_place(seed: u64) -> Result<(), String> {
+    let geometry = options(&Setting::default()).geometry;
+    let subject = Subject {
+        create: Box::new(move |medium| InPlace::create(medium, geometry, 4096)),
+        recover: Box::new(InPlace::recover),
+    };
+    let mut steps = random_steps(&Setting::default().profile, &mut Random::new(seed));
+    steps.retain(|step| !matches!(step, Step::Abandon));
+    let mut explorer = Explorer::new(subject, EFFORT, seed);
+    let explored = explorer.explore(medium(&Setting::default()), &steps);
+    let Counts {
+        images, recoveries, ..
+    } = explorer.counts;
+    match explored {
+        Ok(()) => Err("the in-place scheme cannot be atomic, and nothing was found".into()),
+        Err(broken) => {
+            println!(
+                "{:<20}{:>5}{images:>10}{recoveries:>12}  {broken}",
+                "(in place)", 1
+            );
+            Ok(())
+        }
+    }
+}
+
+fn main() -> ExitCode {
+    let number = |name: &str| std::env::var(name).ok().and_then(|value| value.parse().ok());
+    let seed = number("TWINPAGE_SEED").unwrap_or(1);
+    let runs = 4 * number("TWINPAGE_EXPLORE").unwrap_or(1);
+    println!("\ncrash explorer, seed {seed}");
+    Row::heading();
+    let sound = scripted(seed).and_then(|()| random(seed, runs));
+    // Mistakes may well end in a panic; it is caught and counts as found.
+    let hook = take_hook();
+    set_hook(Box::new(|_| {}));
+    let found = sound.and_then(|()| planted(seed)).and_then(|()| in_place(seed));
+    set_hook(hook);
+    match found {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(what) => {
+            println!("BROKEN, TWINPAGE_SEED={seed}: {what}");
+            ExitCode::FAILURE
+        }
+    }
+}
