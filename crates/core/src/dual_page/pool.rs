@@ -122,18 +122,19 @@ impl Pool {
         Frame::new(number)
     }
 
-    /// Recovery: the derivative page belongs to `owner`. False if it lies in no extent of the pool
-    /// or belongs to another.
+    /// Recovery: the derivative page belongs to `owner`. False if it lies in no extent of the pool,
+    /// belongs to another, or is one more than there may be.
     pub(super) fn adopt(&mut self, extent: u32, frame: Frame, owner: Key) -> bool {
         let page = (frame.number() % self.extent_pages) as usize;
         let free = self
             .extents
             .get(extent as usize)
             .is_some_and(|extent| extent.owners[page] == FREE);
-        if free {
+        let fits = free && self.used < self.limit;
+        if fits {
             self.own(extent as usize, page, owner);
         }
-        free
+        fits
     }
 
     fn own(&mut self, extent: usize, page: usize, owner: Key) {

@@ -151,6 +151,16 @@ fn read_switches(medium: &impl Medium, superblock: &Superblock) -> Result<(Switc
             "neither of the two is valid",
         ));
     };
+    if !switch.is_possible() {
+        let Switch {
+            generation,
+            sequence,
+            epoch,
+            ..
+        } = switch;
+        let why = format!("generation {generation}, record {sequence}, epoch {epoch}: no store gets there");
+        return Err(damaged("switch record", superblock.switch_at(generation), why));
+    }
     let end = Slots::slot_bytes(superblock, switch.slot).end;
     let len = end - Slots::slot_bytes(superblock, switch.slot).start;
     if end > medium.len() || switch.snapshot_len > len {
@@ -386,7 +396,10 @@ fn find_pool(superblock: &Superblock, table: &Table, space: &mut Space) -> Resul
             };
             if !ours {
                 let at = frame.number() * superblock.geometry.page_bytes() as u64;
-                let why = format!("of page {}: it is taken or not on the medium", key.0);
+                let why = format!(
+                    "of page {}: it is taken, one too many, or not on the medium",
+                    key.0
+                );
                 return Err(damaged("derivative page", at, why));
             }
         }

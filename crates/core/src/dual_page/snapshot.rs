@@ -140,7 +140,7 @@ pub(super) fn decode(bytes: &[u8], extent_pages: u64, most: u32) -> Option<(Tabl
     (body.left() == 0).then_some((table, Rest { context, redo }))
 }
 
-/// The pages of one extent, from key `first` on.
+/// The pages of one extent, from key `first` on. At least one is there, or the extent would not be.
 fn read_pages(
     body: &mut Cursor<'_>,
     table: &mut Table,
@@ -148,7 +148,7 @@ fn read_pages(
     pages: u64,
     last: &mut u64,
 ) -> Option<()> {
-    let mut page = 0;
+    let (mut page, mut present) = (0, false);
     while page < pages {
         let head = body.number()?;
         let end = page
@@ -169,10 +169,11 @@ fn read_pages(
             }
             table[place].set(Flags::NEWEST, true);
             table.set_in_checkpoint(place, true);
+            present = true;
         }
         page = end;
     }
-    Some(())
+    present.then_some(())
 }
 
 #[cfg(test)]

@@ -50,13 +50,13 @@ impl Space {
         if let Some(first) = roles.first_mut() {
             *first = Role::Superblock;
         }
-        let virgin_from = roles.len() as u32;
         Space {
             extent_bytes,
             limit,
-            free: (1..virgin_from).collect(),
+            free: (1..roles.len() as u32).collect(),
             roles,
-            virgin_from,
+            // Part of an extent at the end, from whoever, need not be zero either.
+            virgin_from: len.div_ceil(extent_bytes).min(limit) as u32,
         }
     }
 
@@ -232,6 +232,14 @@ mod tests {
             Err(Error::Full { .. })
         ));
         assert_eq!(medium.len(), 5 * 4096);
+    }
+
+    #[test]
+    fn what_a_partial_extent_holds_is_not_zero_for_sure() {
+        let mut medium = Image::from_bytes(vec![1; 4096 + 5], 8);
+        let mut space = Space::new(Geometry::new(64, 4096).unwrap(), medium.len());
+        assert_eq!(space.claim(&mut medium, Role::Base).unwrap(), (1, false));
+        assert_eq!(space.claim(&mut medium, Role::Base).unwrap(), (2, true));
     }
 
     #[test]

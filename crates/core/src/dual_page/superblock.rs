@@ -218,6 +218,13 @@ impl Switch {
         block
     }
 
+    /// Whether a store can come to these numbers: every snapshot and every commit is a record, and
+    /// the mark has room for the number of the last.
+    pub(super) fn is_possible(&self) -> bool {
+        let (generation, last) = (u64::from(self.generation), self.sequence.saturating_add(1));
+        self.epoch < last && generation <= last && last >> MARK_BITS == 0 && self.generation < u32::MAX
+    }
+
     /// The record, unless it is torn, damaged or was never written.
     pub(super) fn decode(block: &[u8; BLOCK], seed: u32) -> Option<Switch> {
         let crc = crc32c_append(seed, &block[switch_at::GENERATION..]);
@@ -315,6 +322,27 @@ mod tests {
             let mut flipped = block;
             flipped[byte] ^= 1 << bit;
             assert_eq!(Switch::decode(&flipped, 1), None, "byte {byte} bit {bit}");
+        }
+    }
+
+    #[test]
+    fn numbers_no_store_comes_to_are_refused() {
+        let slot = Slot { first: 1, count: 1 };
+        let switch = |generation, sequence, epoch| Switch {
+            generation,
+            slot,
+            snapshot_crc: 0,
+            snapshot_len: 0,
+            sequence,
+            epoch,
+        };
+        assert!(switch(1, 0, 0).is_possible() && switch(2, 1, 1).is_possible());
+        for (generation, sequence, epoch) in [(1, 0, 1), (3, 1, 0), (1, u64::MAX, 0), (u32::MAX, 1 << 40, 0)]
+        {
+            assert!(
+                !switch(generation, sequence, epoch).is_possible(),
+                "{generation} {sequence} {epoch}"
+            );
         }
     }
 
