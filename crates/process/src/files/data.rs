@@ -4,12 +4,12 @@ use super::error::{Doing, Error, Refusal, Result};
 use super::format::{Draft, Kind, State};
 use super::journal::Journal;
 use super::place::{self, Found};
-use super::recorder::{OWN_MAX, Own, Recorder, Tracked, reopen_fd, reopen_found};
+use super::reach::Reach;
+use super::recorder::{OWN_MAX, Recorder, Tracked};
 use super::{Durability, Ident, Place, Recorded, Target};
 use rustix::fd::BorrowedFd;
 use rustix::fs::{OFlags, Stat};
 use std::ops::Range;
-use std::path::PathBuf;
 
 /// The mode bits of `fallocate` (linux/falloc.h).
 mod falloc {
@@ -20,28 +20,6 @@ mod falloc {
     pub(super) const INSERT_RANGE: u32 = 0x20;
     pub(super) const UNSHARE_RANGE: u32 = 0x40;
     pub(super) const WRITE_ZEROES: u32 = 0x80;
-}
-
-/// A file that is about to change: how to reach it, and what it is.
-enum Reach<'a> {
-    Open(BorrowedFd<'a>),
-    Named(&'a Found),
-}
-
-impl Reach<'_> {
-    fn open(&self) -> Result<Own, rustix::io::Errno> {
-        match self {
-            Reach::Open(fd) => reopen_fd(*fd),
-            Reach::Named(found) => reopen_found(found),
-        }
-    }
-
-    fn name(&self, stat: &Stat) -> Result<PathBuf> {
-        match self {
-            Reach::Open(fd) => place::name_of(fd, stat),
-            Reach::Named(found) => Ok(found.path.clone()),
-        }
-    }
 }
 
 /// What is to be saved of a file: these bytes, as far as they are there and not saved yet.
@@ -61,7 +39,7 @@ impl Recorder {
             return Ok(Recorded::Covered);
         }
         let reach = Reach::Open(fd);
-        self.touch(&stat, || reach.open(), || reach.name(&stat))?;
+        self.touch(&stat, &reach)?;
         let Some(file) = self.files.get(&Ident::from(&stat)) else {
             return Ok(Recorded::Covered);
         };
@@ -121,7 +99,7 @@ impl Recorder {
             return Err(Refusal::UnknownMode { path: name()?, mode }.into());
         }
         let reach = Reach::Open(fd);
-        self.touch(&stat, || reach.open(), || reach.name(&stat))?;
+        self.touch(&stat, &reach)?;
         let save = Save {
             range: at..at.saturating_add(len),
             grain: 1,
@@ -235,7 +213,7 @@ impl Recorder {
                     return Ok(Recorded::NotTracked);
                 }
                 let reach = Reach::Open(fd);
-                self.touch(&stat, || reach.open(), || reach.name(&stat))?;
+                self.touch(&stat, &reach)?;
                 then(self, &reach, &stat)
             }
             Target::Named { place, follow } => {
@@ -264,7 +242,7 @@ impl Recorder {
         }
         self.not_our_own(&found.path)?;
         let reach = Reach::Named(found);
-        self.touch(stat, || reach.open(), || reach.name(stat))?;
+        self.touch(stat, &reach)?;
         match then(self, &reach, stat) {
             // The call will meet the same lock, and change nothing.
             Err(Error::Refused(Refusal::Unreadable(_))) if !is_writable(found) => Ok(Recorded::Covered),
@@ -307,13 +285,15 @@ impl Recorder {
     }
 
     fn save_attributes(&mut self, reach: &Reach<'_>, stat: &Stat) -> Result<Recorded> {
-        self.touch(stat, || reach.open(), || reach.name(stat))?;
+        self.touch(stat, reach)?;
         let path = reach.name(stat)?;
         let Some(file) = self.files.get_mut(&Ident::from(stat)) else {
             return Ok(Recorded::Covered);
         };
         file.sync_all = true;
-        if file.born || file.attributes || self.created.contains(&path) {
+        // Of a directory every change is recorded: an undo in between may depend on its mode.
+        let once = !place::is_directory(stat);
+        if once && (file.born || file.attributes || self.created.contains(&path)) {
             return Ok(Recorded::Covered);
         }
         let (ident, before) = (Ident::from(stat), State::from(stat));

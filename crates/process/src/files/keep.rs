@@ -241,10 +241,7 @@ pub(super) fn sync_file(dir: impl AsFd, name: &str, shown: &Path) -> Result<()> 
     match place::reopen(dir, name.as_ref(), OFlags::NOFOLLOW) {
         Err(Errno::LOOP) => Ok(()),
         // Its mode forbids even its owner to read it.
-        Err(Errno::ACCESS) => {
-            rustix::fs::sync();
-            Ok(())
-        }
+        Err(Errno::ACCESS) => place::sync_around(shown),
         opened => rustix::fs::fsync(opened.doing("open", shown)?).doing("sync", shown),
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! A program's memory and its files must not disagree after a resume. So before a system call
 //! changes a file, a [`Recorder`] keeps what the change destroys: the overwritten bytes, the old
-//! length, the file that is removed or replaced. [`rollback`] puts it all back.
+//! length, the file that is removed or replaced. [`rollback()`] puts it all back.
 //!
 //! ```text
 //!   epoch n captured                    epoch n+1 captured
@@ -48,6 +48,7 @@ mod names;
 mod place;
 mod progress;
 mod ranges;
+mod reach;
 mod recorder;
 mod rollback;
 mod sync;

@@ -93,6 +93,7 @@ impl Recorder {
             let kept = journal.keep(found, stat)?;
             journal.append(&Draft { kept, ..draft })
         })?;
+        self.created.remove(&found.path);
         Ok(Recorded::Saved)
     }
 

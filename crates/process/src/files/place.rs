@@ -217,6 +217,26 @@ pub(super) fn reopen(dir: impl AsFd, name: &Path, flags: OFlags) -> Result<Owned
     }
 }
 
+/// Makes a file durable that cannot be opened (a symbolic link, or its mode forbids it): its whole file
+/// system, through the directory it is in.
+///
+/// # Errors
+/// [`Error::Io`].
+pub(super) fn sync_around(path: &Path) -> Result<()> {
+    let dir = path.parent().unwrap_or(path);
+    match rustix::fs::open(
+        dir,
+        OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC,
+        Mode::empty(),
+    ) {
+        Ok(dir) => rustix::fs::syncfs(dir).doing("sync the file system of", path),
+        Err(_) => {
+            rustix::fs::sync();
+            Ok(())
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

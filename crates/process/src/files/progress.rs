@@ -182,6 +182,7 @@ fn begin(dir: &Path, path: &Path, durable: Epoch, sync: bool) -> Result<OwnedFd>
     let header = Header {
         magic: PROGRESS_MAGIC,
         mark_end: U64::ZERO,
+        mark_seq: U64::ZERO,
         ..Header::empty(0, durable)
     };
     make_whole(path, header, sync)?;

@@ -3,19 +3,20 @@
 //! * `files` knows each file touched in this epoch. Its `base` is its length when the epoch began
 //!   and `saved` which of those bytes are in the journal; bytes behind the base need no saving.
 //! * A file born in this epoch needs no saving at all: undoing its creation removes it.
-//! * `created` holds names that did not exist when the epoch began and that surely name nothing but
-//!   what was born since: a rename or link to a name takes it out.
+//! * `created` holds names that did not exist when the epoch began, that name nothing but what was
+//!   born since, and that no record mentions after the one of their creation: a name leaves it when it
+//!   is linked or renamed to or from, or names a directory that is removed.
 //! * A file listed by every checkpoint that can still be resumed from needs no record to grow.
 
 use super::error::{Doing, Error, Refusal, Result};
 use super::journal::Journal;
 use super::place::{self, Found};
 use super::ranges::Ranges;
+use super::reach::{Own, Reach, duplicate};
 use super::sync::{Directories, EpochFiles};
 use super::{Change, Durability, Epoch, Ident, Recorded, Summary};
-use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use rustix::fs::{CWD, FileType, OFlags, Stat, StatFs};
-use rustix::io::Errno;
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::fs::{FileType, Stat, StatFs};
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
@@ -64,12 +65,6 @@ pub(super) struct Tracked {
     pub(super) sync_all: bool,
 }
 
-/// A descriptor of our own, and whether it is open for reading.
-pub(super) struct Own {
-    pub(super) fd: OwnedFd,
-    pub(super) readable: bool,
-}
-
 /// A file that checkpoints list.
 struct Listed {
     /// The first checkpoint of the unbroken run of checkpoints that list it.
@@ -99,7 +94,7 @@ pub struct Recorder {
 
 impl Recorder {
     /// Starts recording in the state directory `dir`, for a program at the checkpoint of epoch
-    /// `epoch` (0: at its start). After a crash [`super::rollback`] comes first.
+    /// `epoch` (0: at its start). After a crash [`super::rollback()`] comes first.
     ///
     /// # Errors
     /// [`Error::NotRolledBack`] when it did not, [`Error::Io`].
@@ -259,13 +254,8 @@ impl Recorder {
         Ok(tracked)
     }
 
-    /// The file among those touched in this epoch. `reopen` opens it again, `name` says its name.
-    pub(super) fn touch(
-        &mut self,
-        stat: &Stat,
-        reopen: impl FnOnce() -> Result<Own, Errno>,
-        name: impl FnOnce() -> Result<PathBuf>,
-    ) -> Result<()> {
+    /// Makes sure that the file is among those touched in this epoch.
+    pub(super) fn touch(&mut self, stat: &Stat, reach: &Reach<'_>) -> Result<()> {
         let file = Ident::from(stat);
         if self.files.contains_key(&file) {
             return Ok(());
@@ -282,10 +272,10 @@ impl Recorder {
             {
                 (tracked.base, tracked.sized) = (listed.size, true);
             }
-            _ => tracked.born = !self.created.is_empty() && self.created.contains(&name()?),
+            _ => tracked.born = !self.created.is_empty() && self.created.contains(&reach.name(stat)?),
         }
         if self.options.durability == Durability::Disk {
-            self.own_for_sync(stat.st_dev, &mut tracked, reopen);
+            self.own_for_sync(stat, &mut tracked, reach);
         }
         tracked.saved = self.spare.pop().unwrap_or_default();
         self.files.insert(file, tracked);
@@ -293,17 +283,22 @@ impl Recorder {
     }
 
     /// A descriptor to sync the file with, or its whole file system.
-    fn own_for_sync(&mut self, dev: u64, file: &mut Tracked, reopen: impl FnOnce() -> Result<Own, Errno>) {
-        let many = self.files.len() >= OWN_MAX;
+    fn own_for_sync(&mut self, stat: &Stat, file: &mut Tracked, reach: &Reach<'_>) {
+        let (dev, many) = (stat.st_dev, self.files.len() >= OWN_MAX);
         if many && self.whole.contains_key(&dev) {
             return;
         }
-        match reopen() {
-            Ok(own) if many => {
-                self.whole.insert(dev, own.fd);
+        let any = match reach.open() {
+            Ok(own) if !many => {
+                file.own = Some(own);
+                return;
             }
-            Ok(own) => file.own = Some(own),
-            Err(_) => self.everything = true,
+            Ok(own) => Some(own.fd),
+            Err(_) => reach.around(stat),
+        };
+        match any {
+            Some(fd) => drop(self.whole.insert(dev, fd)),
+            None => self.everything = true,
         }
     }
 
@@ -333,25 +328,6 @@ impl Recorder {
         }
         Ok(())
     }
-}
-
-fn duplicate(fd: &OwnedFd) -> Result<OwnedFd> {
-    rustix::io::fcntl_dupfd_cloexec(fd, 3).doing("duplicate the descriptor of", place::proc_name(fd))
-}
-
-/// Opens the file behind a descriptor again.
-pub(super) fn reopen_fd(fd: BorrowedFd<'_>) -> Result<Own, Errno> {
-    match place::reopen(CWD, &place::proc_name(fd), OFlags::empty()) {
-        Ok(fd) => Ok(Own { fd, readable: true }),
-        Err(Errno::ACCESS) => rustix::io::fcntl_dupfd_cloexec(fd, 3).map(|fd| Own { fd, readable: false }),
-        Err(error) => Err(error),
-    }
-}
-
-/// Opens a name for syncing.
-pub(super) fn reopen_found(found: &Found) -> Result<Own, Errno> {
-    let fd = place::reopen(&found.parent, found.last.as_ref(), OFlags::NOFOLLOW)?;
-    Ok(Own { fd, readable: true })
 }
 
 /// File systems whose files are doors to the kernel and hold no data of the program (statfs(2)).

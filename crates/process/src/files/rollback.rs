@@ -41,11 +41,11 @@ pub fn rollback(dir: &Path, durable: Epoch, open: &[OpenFile]) -> Result<RolledB
     rollback_watched(dir, durable, open, &mut |_| Ok(()))
 }
 
-/// [`rollback`], telling `watch` what comes before every change it makes. An error of `watch` stops
+/// [`rollback()`], telling `watch` what comes before every change it makes. An error of `watch` stops
 /// it there, as a kill would.
 ///
 /// # Errors
-/// As [`rollback`], and those of `watch`.
+/// As [`rollback()`], and those of `watch`.
 pub fn rollback_watched(
     dir: &Path,
     durable: Epoch,

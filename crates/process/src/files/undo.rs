@@ -27,8 +27,6 @@ pub(super) struct Undo<'a> {
     watch: &'a mut dyn FnMut(&'static str) -> Result<()>,
     /// Files written since the progress was noted.
     touched: HashMap<Ident, OwnedFd>,
-    /// A symbolic link, or a file that cannot be opened, changed since the progress was noted.
-    unreachable: bool,
     /// The oldest record undone since the progress was noted.
     pending: Option<u64>,
 }
@@ -66,7 +64,6 @@ impl<'a> Undo<'a> {
             sync,
             watch,
             touched,
-            unreachable: false,
             pending: None,
         }
     }
@@ -112,12 +109,8 @@ impl<'a> Undo<'a> {
             for file in self.touched.values() {
                 rustix::fs::fsync(file).doing("sync", place::proc_name(file))?;
             }
-            if self.unreachable {
-                rustix::fs::sync();
-            }
         }
         self.touched.clear();
-        self.unreachable = false;
         if let Some(seq) = self.pending.take() {
             self.step("note the progress")?;
             self.progress.set_undone(seq)?;
@@ -248,7 +241,7 @@ impl<'a> Undo<'a> {
         if self.sync && !self.touched.contains_key(&record.file) {
             match place::reopen(CWD, &record.path, OFlags::NOFOLLOW) {
                 Ok(fd) => rustix::fs::fsync(fd).doing("sync", &record.path)?,
-                Err(_) => self.unreachable = true,
+                Err(_) => place::sync_around(&record.path)?,
             }
         }
         Ok(())
@@ -419,10 +412,7 @@ impl<'a> Undo<'a> {
         }
         match rustix::fs::fsync(&spot.dir) {
             // Opened with O_PATH, for want of permission to read it.
-            Err(Errno::BADF) => {
-                rustix::fs::sync();
-                Ok(())
-            }
+            Err(Errno::BADF) => place::sync_around(spot.dir_path),
             synced => synced.doing("sync the directory", spot.dir_path),
         }
     }

@@ -1,0 +1,81 @@
+//! How to get at a file that is about to change: by the program's descriptor, or by a name.
+
+use super::error::{Doing, Result};
+use super::place::{self, Found};
+use rustix::fd::{BorrowedFd, OwnedFd};
+use rustix::fs::{CWD, OFlags, Stat};
+use rustix::io::Errno;
+use std::path::PathBuf;
+
+/// A file that is about to change.
+pub(super) enum Reach<'a> {
+    /// A duplicate of the program's descriptor.
+    Open(BorrowedFd<'a>),
+    /// A name that is there.
+    Named(&'a Found),
+}
+
+/// A descriptor of our own, and whether it is open for reading.
+pub(super) struct Own {
+    pub(super) fd: OwnedFd,
+    pub(super) readable: bool,
+}
+
+impl Reach<'_> {
+    /// Opens the file again.
+    ///
+    /// # Errors
+    /// The system's.
+    pub(super) fn open(&self) -> Result<Own, Errno> {
+        match self {
+            Reach::Open(fd) => open_again(*fd),
+            Reach::Named(found) => {
+                let fd = place::reopen(&found.parent, found.last.as_ref(), OFlags::NOFOLLOW)?;
+                Ok(Own { fd, readable: true })
+            }
+        }
+    }
+
+    /// Its absolute name.
+    ///
+    /// # Errors
+    /// As [`place::name_of`].
+    pub(super) fn name(&self, stat: &Stat) -> Result<PathBuf> {
+        match self {
+            Reach::Open(fd) => place::name_of(fd, stat),
+            Reach::Named(found) => Ok(found.path.clone()),
+        }
+    }
+
+    /// The directory it is in, to sync its file system with, when the file cannot be opened.
+    pub(super) fn around(&self, stat: &Stat) -> Option<OwnedFd> {
+        let Reach::Named(found) = self else { return None };
+        let same_system = place::stat(&found.parent).is_ok_and(|dir| dir.st_dev == stat.st_dev);
+        if found.readable && same_system {
+            duplicate(&found.parent).ok()
+        } else {
+            None
+        }
+    }
+}
+
+/// Opens the file behind the program's descriptor again; its own one if need be.
+fn open_again(fd: BorrowedFd<'_>) -> Result<Own, Errno> {
+    match place::reopen(CWD, &place::proc_name(fd), OFlags::empty()) {
+        Ok(fd) => Ok(Own { fd, readable: true }),
+        Err(Errno::ACCESS) => {
+            // It lost its read permission since the program opened it.
+            let readable = rustix::fs::fcntl_getfl(fd)?.contains(OFlags::RDWR);
+            rustix::io::fcntl_dupfd_cloexec(fd, 3).map(|fd| Own { fd, readable })
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// A duplicate of one of our own descriptors.
+///
+/// # Errors
+/// [`super::Error::Io`].
+pub(super) fn duplicate(fd: &OwnedFd) -> Result<OwnedFd> {
+    rustix::io::fcntl_dupfd_cloexec(fd, 3).doing("duplicate the descriptor of", place::proc_name(fd))
+}

@@ -1,0 +1,576 @@
+//! Every operation by itself, and the orders of operations that are easy to get wrong. Each is
+//! rolled back in one go, and again with the rollback killed before every single step it takes.
+
+use crate::tree::Tree;
+use crate::{MakeStage, Stage};
+use rustix::fd::AsFd;
+use rustix::fs::{AtFlags, CWD, FallocateFlags, Mode, OFlags, RenameFlags};
+use std::fs::{File, OpenOptions};
+use std::io::{Seek, SeekFrom, Write};
+use std::os::unix::fs::{FileExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use twinpage_process::files::{
+    Change, Durability, Error, New, Options, Place, Recorded, Recorder, Target, rollback, rollback_watched,
+};
+
+/// A program at work: each method records a change and makes it.
+struct Work<'a> {
+    root: &'a Path,
+    recorder: &'a mut Recorder,
+}
+
+impl Work<'_> {
+    fn at(&self, name: &str) -> PathBuf {
+        self.root.join(name)
+    }
+
+    fn record(&mut self, change: Change<'_>) {
+        let recorded = self.recorder.record(&change).unwrap();
+        assert_ne!(recorded, Recorded::NotTracked, "{change:?}");
+    }
+
+    fn open(&mut self, name: &str, flags: OFlags) -> File {
+        let path = self.at(name);
+        self.record(Change::Open {
+            place: Place::absolute(&path),
+            flags,
+        });
+        rustix::fs::open(&path, flags, Mode::from_raw_mode(0o640))
+            .unwrap()
+            .into()
+    }
+
+    fn write(&mut self, file: &File, bytes: &[u8]) {
+        self.record(Change::Write {
+            fd: file.as_fd(),
+            at: None,
+            len: bytes.len() as u64,
+        });
+        (&*file).write_all(bytes).unwrap();
+    }
+
+    fn write_at(&mut self, file: &File, at: u64, bytes: &[u8]) {
+        self.record(Change::Write {
+            fd: file.as_fd(),
+            at: Some(at),
+            len: bytes.len() as u64,
+        });
+        file.write_all_at(bytes, at).unwrap();
+    }
+
+    fn put(&mut self, name: &str, bytes: &[u8]) {
+        let file = self.open(name, OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC);
+        self.write(&file, bytes);
+    }
+
+    fn truncate(&mut self, name: &str, len: u64) {
+        let path = self.at(name);
+        let target = Target::Named {
+            place: Place::absolute(&path),
+            follow: true,
+        };
+        self.record(Change::SetLen { target, len });
+        OpenOptions::new()
+            .write(true)
+            .open(&path)
+            .unwrap()
+            .set_len(len)
+            .unwrap();
+    }
+
+    fn allocate(&mut self, name: &str, mode: FallocateFlags, at: u64, len: u64) {
+        let file = self.open(name, OFlags::RDWR);
+        self.record(Change::Allocate {
+            fd: file.as_fd(),
+            mode: mode.bits(),
+            at,
+            len,
+        });
+        match rustix::fs::fallocate(&file, mode, at, len) {
+            Err(rustix::io::Errno::OPNOTSUPP) => println!("NOTE: {mode:?} is not supported here"),
+            done => done.unwrap(),
+        }
+    }
+
+    fn mkdir(&mut self, name: &str) {
+        let path = self.at(name);
+        self.record(Change::Create {
+            place: Place::absolute(&path),
+            new: New::Thing,
+        });
+        std::fs::create_dir(path).unwrap();
+    }
+
+    fn symlink(&mut self, target: &str, name: &str) {
+        let path = self.at(name);
+        self.record(Change::Create {
+            place: Place::absolute(&path),
+            new: New::Thing,
+        });
+        std::os::unix::fs::symlink(target, path).unwrap();
+    }
+
+    fn link(&mut self, from: &str, to: &str) {
+        let (from, to) = (self.at(from), self.at(to));
+        self.record(Change::Create {
+            place: Place::absolute(&to),
+            new: New::Link,
+        });
+        std::fs::hard_link(from, to).unwrap();
+    }
+
+    fn unlink(&mut self, name: &str) {
+        let path = self.at(name);
+        self.record(Change::Unlink {
+            place: Place::absolute(&path),
+            still_open: false,
+        });
+        std::fs::remove_file(path).unwrap();
+    }
+
+    fn rmdir(&mut self, name: &str) {
+        let path = self.at(name);
+        self.record(Change::Rmdir {
+            place: Place::absolute(&path),
+            still_open: false,
+        });
+        std::fs::remove_dir(path).unwrap();
+    }
+
+    fn rename(&mut self, from: &str, to: &str) {
+        self.rename_with(from, to, RenameFlags::empty());
+    }
+
+    fn rename_with(&mut self, from: &str, to: &str, flags: RenameFlags) {
+        let (old, new) = (self.at(from), self.at(to));
+        let (from, to) = (Place::absolute(&old), Place::absolute(&new));
+        self.record(Change::Rename {
+            from,
+            to,
+            flags: flags.bits(),
+            still_open: false,
+        });
+        rustix::fs::renameat_with(CWD, &old, CWD, &new, flags).unwrap();
+    }
+
+    fn attributes(&mut self, name: &str, follow: bool) -> PathBuf {
+        let path = self.at(name);
+        let target = Target::Named {
+            place: Place::absolute(&path),
+            follow,
+        };
+        self.record(Change::Attributes { target });
+        path
+    }
+
+    fn chmod(&mut self, name: &str, mode: u32) {
+        let path = self.attributes(name, true);
+        std::fs::set_permissions(path, PermissionsExt::from_mode(mode)).unwrap();
+    }
+
+    fn next_epoch(&mut self, epoch: u64, durable: u64) {
+        self.recorder
+            .begin_epoch(epoch, durable, [])
+            .unwrap()
+            .sync_before_commit()
+            .unwrap();
+    }
+}
+
+fn setup(root: &Path) {
+    for dir in ["d", "d/e", "f", "empty"] {
+        std::fs::create_dir(root.join(dir)).unwrap();
+    }
+    for (name, len) in [
+        ("a", 10_000),
+        ("b", 5_000),
+        ("big", 2_500_000),
+        ("d/a", 1),
+        ("d/x", 300),
+        ("f/x", 9_000),
+    ] {
+        let bytes: Vec<u8> = (0..len).map(|at: u32| (at / 3) as u8).collect();
+        std::fs::write(root.join(name), bytes).unwrap();
+    }
+    std::fs::write(root.join("none"), "").unwrap();
+    std::os::unix::fs::symlink("d/a", root.join("link")).unwrap();
+    std::os::unix::fs::symlink("d/new", root.join("dangling")).unwrap();
+    std::fs::hard_link(root.join("b"), root.join("d/b")).unwrap();
+    let time = rustix::fs::Timespec {
+        tv_sec: 1_000_000_000,
+        tv_nsec: 123_456_789,
+    };
+    let times = rustix::fs::Timestamps {
+        last_access: time,
+        last_modification: time,
+    };
+    for name in ["a", "b", "big", "d", "empty", "f", "link", "."] {
+        rustix::fs::utimensat(CWD, root.join(name), &times, AtFlags::SYMLINK_NOFOLLOW).unwrap();
+    }
+}
+
+/// Does `work` on a fresh tree, then stops the rollback before step `kill`, then rolls back. Says
+/// whether the rollback got as far as that step.
+fn once(stage: &Stage, durability: Durability, work: &dyn Fn(&mut Work<'_>), kill: u64) -> bool {
+    setup(&stage.root);
+    let before = Tree::of(&stage.root);
+    let mut recorder = Recorder::create(&stage.state, Options::new(durability), 0).unwrap();
+    work(&mut Work {
+        root: &stage.root,
+        recorder: &mut recorder,
+    });
+    drop(recorder);
+    let mut left = kill;
+    let killed = rollback_watched(&stage.state, 0, &[], &mut |what| {
+        left = left.checked_sub(1).ok_or_else(|| Error::Poisoned(what.into()))?;
+        Ok(())
+    });
+    let reached = killed.is_err();
+    if !matches!(killed, Ok(_) | Err(Error::Poisoned(_))) {
+        killed.unwrap();
+    }
+    rollback(&stage.state, 0, &[]).unwrap_or_else(|error| panic!("killed before step {kill}: {error}"));
+    let differences = before.differences(&Tree::of(&stage.root));
+    assert!(
+        differences.is_empty(),
+        "{durability:?}, killed before step {kill}:\n{differences}"
+    );
+    reached
+}
+
+/// `work` comes back, on one file system and two, under both durabilities, and with the rollback
+/// killed before every step.
+fn comes_back(work: &dyn Fn(&mut Work<'_>)) {
+    let stages: [MakeStage; 3] = [Stage::new, Stage::apart, Stage::in_memory];
+    let mut steps = 0;
+    for stage in stages {
+        while once(&stage(), Durability::Memory, work, steps) {
+            steps += 1;
+        }
+        once(&stage(), Durability::Disk, work, steps / 2);
+        steps = 0;
+    }
+}
+
+#[test]
+fn overwrites_come_back() {
+    comes_back(&|work| {
+        let file = work.open("a", OFlags::WRONLY);
+        work.write(&file, b"over the start");
+        work.write_at(&file, 9_990, b"over the end and behind it");
+        work.write_at(&file, 20_000, b"far behind");
+        work.write_at(&file, 5, b"again");
+    });
+}
+
+#[test]
+fn a_large_overwrite_comes_back() {
+    comes_back(&|work| {
+        let file = work.open("big", OFlags::RDWR);
+        work.write_at(&file, 1_000, &vec![7; 2_400_000]);
+    });
+}
+
+#[test]
+fn appends_come_back() {
+    comes_back(&|work| {
+        let mut file = work.open("a", OFlags::WRONLY);
+        file.seek(SeekFrom::End(0)).unwrap();
+        work.write(&file, b"behind");
+        let file = work.open("d/a", OFlags::WRONLY | OFlags::APPEND);
+        work.write(&file, b"one");
+        work.write(&file, b"two");
+        let file = work.open("none", OFlags::WRONLY | OFlags::APPEND);
+        work.write(&file, b"first");
+    });
+}
+
+#[test]
+fn lengths_come_back() {
+    comes_back(&|work| {
+        work.truncate("a", 100);
+        work.truncate("a", 50_000);
+        let file = work.open("a", OFlags::RDWR);
+        work.write_at(&file, 50, &[1; 200]);
+        work.truncate("b", 9_000);
+        work.truncate("big", 0);
+        work.truncate("none", 0);
+        drop(work.open("d/x", OFlags::WRONLY | OFlags::TRUNC));
+    });
+}
+
+#[test]
+fn allocations_come_back() {
+    comes_back(&|work| {
+        work.allocate("a", FallocateFlags::empty(), 5_000, 20_000);
+        work.allocate("b", FallocateFlags::KEEP_SIZE, 5_000, 20_000);
+        work.allocate(
+            "big",
+            FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE,
+            10_000,
+            1_200_000,
+        );
+        work.allocate("f/x", FallocateFlags::ZERO_RANGE, 8_000, 5_000);
+    });
+}
+
+#[test]
+fn new_things_go_away() {
+    comes_back(&|work| {
+        work.put("new", b"content");
+        work.mkdir("newdir");
+        work.put("newdir/file", b"more");
+        work.mkdir("newdir/dir");
+        work.symlink("a", "newlink");
+        work.link("a", "hard");
+        let file = work.open("dangling", OFlags::WRONLY | OFlags::CREATE);
+        work.write(&file, b"through a link");
+    });
+}
+
+#[test]
+fn removed_things_come_back() {
+    comes_back(&|work| {
+        work.unlink("a");
+        work.unlink("link");
+        work.rmdir("empty");
+        work.put("a", b"another");
+        work.mkdir("link");
+        work.put("empty", b"a file now");
+        work.unlink("empty");
+    });
+}
+
+#[test]
+fn changed_then_removed_comes_back() {
+    comes_back(&|work| {
+        let file = work.open("a", OFlags::RDWR);
+        work.write_at(&file, 5, b"changed");
+        work.chmod("a", 0o600);
+        drop(file);
+        work.rename("a", "d/moved");
+        let file = work.open("d/moved", OFlags::RDWR);
+        work.write_at(&file, 5_000, b"changed");
+        drop(file);
+        work.unlink("d/moved");
+    });
+}
+
+#[test]
+fn renames_come_back() {
+    comes_back(&|work| {
+        work.rename("a", "z");
+        work.rename("z", "d/x");
+        work.rename("d", "dd");
+        work.rename("dd/e", "empty");
+        work.rename("link", "a");
+        work.rename_with("f/x", "f/y", RenameFlags::NOREPLACE);
+        work.rename_with("f", "dd", RenameFlags::EXCHANGE);
+        work.rename_with("none", "f", RenameFlags::EXCHANGE);
+    });
+}
+
+#[test]
+fn the_usual_way_to_save_comes_back() {
+    comes_back(&|work| {
+        for round in 0..3 {
+            work.put("a.tmp", &[round; 3_000]);
+            work.rename("a.tmp", "a");
+        }
+    });
+}
+
+#[test]
+fn attributes_come_back() {
+    comes_back(&|work| {
+        work.chmod("a", 0o400);
+        work.chmod("d", 0o711);
+        let path = work.attributes("link", false);
+        let time = rustix::fs::Timespec {
+            tv_sec: 7,
+            tv_nsec: 7,
+        };
+        let times = rustix::fs::Timestamps {
+            last_access: time,
+            last_modification: time,
+        };
+        rustix::fs::utimensat(CWD, path, &times, AtFlags::SYMLINK_NOFOLLOW).unwrap();
+        if rustix::process::geteuid().is_root() {
+            let path = work.attributes("b", true);
+            rustix::fs::chownat(
+                CWD,
+                path,
+                Some(rustix::fs::Uid::from_raw(7)),
+                None,
+                AtFlags::empty(),
+            )
+            .unwrap();
+        }
+        let path = work.attributes("f/x", true);
+        rustix::fs::utimensat(CWD, path, &times, AtFlags::empty()).unwrap();
+    });
+}
+
+#[test]
+fn a_set_user_id_file_keeps_its_mode() {
+    comes_back(&|work| {
+        work.chmod("a", 0o4755);
+        work.next_epoch(1, 0);
+        let file = work.open("a", OFlags::WRONLY | OFlags::APPEND);
+        work.write(&file, b"clears the bit when not root");
+        work.chmod("a", 0o700);
+    });
+}
+
+#[test]
+fn two_epochs_come_back() {
+    comes_back(&|work| {
+        let file = work.open("a", OFlags::RDWR);
+        work.write_at(&file, 0, b"first");
+        work.put("new", b"first");
+        work.unlink("d/x");
+        work.next_epoch(1, 0);
+        work.write_at(&file, 0, b"second");
+        let new = work.open("new", OFlags::RDWR);
+        work.write_at(&new, 2, b"second");
+        work.rename("new", "d/x");
+        work.unlink("d/x");
+        work.rmdir("empty");
+    });
+}
+
+#[test]
+fn an_epoch_captured_again_comes_back() {
+    comes_back(&|work| {
+        let file = work.open("a", OFlags::RDWR);
+        work.write_at(&file, 0, b"first");
+        work.next_epoch(1, 0);
+        work.write_at(&file, 0, b"second");
+        work.unlink("d/x");
+        work.next_epoch(1, 0);
+        work.write_at(&file, 0, b"third");
+        work.put("d/x", b"again");
+    });
+}
+
+/// A directory that was born and removed held an old file for a while.
+#[test]
+fn a_passing_directory_comes_back() {
+    comes_back(&|work| {
+        work.mkdir("passing");
+        work.rename("a", "passing/a");
+        work.rename("passing/a", "a2");
+        work.rmdir("passing");
+        work.mkdir("replaced");
+        work.rename("b", "replaced/b");
+        work.rename("replaced/b", "b2");
+        work.rename("empty", "replaced");
+    });
+}
+
+/// Undoing needs every state in between, also those of names that were born.
+#[test]
+fn a_directory_that_comes_and_goes_comes_back() {
+    comes_back(&|work| {
+        for _ in 0..3 {
+            work.mkdir("passing");
+            work.chmod("passing", 0o700);
+            work.rmdir("passing");
+            work.put("passing", b"a file");
+            work.unlink("passing");
+        }
+    });
+}
+
+/// Only the owner may write there, and for a while not even he.
+#[test]
+fn directories_that_lock_and_unlock_come_back() {
+    comes_back(&|work| {
+        work.mkdir("born");
+        for (dir, round) in [("born", 0), ("d", 1), ("born", 2), ("d", 3)] {
+            work.chmod(dir, 0o700);
+            work.put(&format!("{dir}/{round}"), b"new");
+            work.chmod(dir, 0o500);
+        }
+    });
+}
+
+/// A name that was born names something old after a link: its content must be saved.
+#[test]
+fn a_link_in_the_place_of_a_born_file_comes_back() {
+    comes_back(&|work| {
+        work.put("name", b"born");
+        work.unlink("name");
+        work.link("f/x", "name");
+        let file = work.open("name", OFlags::RDWR);
+        work.write_at(&file, 0, b"old after all");
+    });
+}
+
+/// A born name below a directory names something old when another directory takes its place.
+#[test]
+fn an_exchanged_directory_comes_back() {
+    comes_back(&|work| {
+        work.unlink("d/x");
+        work.put("d/x", b"born");
+        work.rename("d", "dd");
+        work.rename("f", "d");
+        let file = work.open("d/x", OFlags::RDWR);
+        work.write_at(&file, 0, b"old after all");
+        drop(file);
+        work.unlink("d/x");
+    });
+}
+
+/// A mode that forbids writing came after the program opened the file.
+#[test]
+fn a_file_that_became_read_only_comes_back() {
+    comes_back(&|work| {
+        let file = work.open("a", OFlags::RDWR);
+        work.chmod("a", 0o000);
+        work.write_at(&file, 0, b"still written");
+    });
+}
+
+#[test]
+fn a_file_emptied_through_names_of_all_kinds_comes_back() {
+    let stage = Stage::new();
+    setup(&stage.root);
+    let before = Tree::of(&stage.root);
+    let mut recorder = Recorder::create(&stage.state, Options::new(Durability::Memory), 0).unwrap();
+    let dir = File::open(stage.root.join("d/e")).unwrap();
+    let names = ["../a", "../../a", "../../link", "./../../b"];
+    for name in names.map(Path::new) {
+        let change = Change::Open {
+            place: Place::at(dir.as_fd(), name),
+            flags: OFlags::WRONLY | OFlags::TRUNC,
+        };
+        recorder.record(&change).unwrap();
+        let flags = OFlags::WRONLY | OFlags::TRUNC;
+        rustix::fs::openat(&dir, name, flags, Mode::empty()).unwrap();
+    }
+    drop(recorder);
+    rollback(&stage.state, 0, &[]).unwrap();
+    assert_eq!(before.differences(&Tree::of(&stage.root)), "");
+}
+
+#[test]
+fn a_file_open_only_for_writing_is_saved() {
+    let stage = Stage::new();
+    setup(&stage.root);
+    let before = Tree::of(&stage.root);
+    let mut recorder = Recorder::create(&stage.state, Options::new(Durability::Memory), 0).unwrap();
+    let file = OpenOptions::new()
+        .write(true)
+        .custom_flags(libc::O_CLOEXEC)
+        .open(stage.root.join("a"))
+        .unwrap();
+    let mut work = Work {
+        root: &stage.root,
+        recorder: &mut recorder,
+    };
+    work.write(&file, b"write-only");
+    drop(recorder);
+    rollback(&stage.state, 0, &[]).unwrap();
+    assert_eq!(before.differences(&Tree::of(&stage.root)), "");
+}
