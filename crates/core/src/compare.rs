@@ -1,23 +1,50 @@
 //! Finding the lines that changed, at the speed of memory.
 
+/// Lines compared at once before looking which of them differ.
+const BLOCK: usize = 8;
+
 /// Bit `k` is set where line `k` of the two differs. At most 64 lines.
 pub(crate) fn differing_lines(old: &[u8], new: &[u8], line_bytes: usize) -> u64 {
     if old == new {
         return 0;
     }
-    if line_bytes == 64 {
-        // A length the compiler knows: each line is compared in a few vector registers.
-        let (old, new) = (old.as_chunks::<64>().0, new.as_chunks::<64>().0);
-        return old
-            .iter()
-            .zip(new)
-            .enumerate()
-            .fold(0, |mask, (k, (a, b))| mask | u64::from(a != b) << k);
-    }
-    let lines = old.chunks_exact(line_bytes).zip(new.chunks_exact(line_bytes));
-    lines
+    let blocks = old.chunks(BLOCK * line_bytes).zip(new.chunks(BLOCK * line_bytes));
+    blocks
         .enumerate()
-        .fold(0, |mask, (k, (a, b))| mask | u64::from(a != b) << k)
+        .filter(|(_, (old, new))| old != new)
+        .fold(0, |mask, (block, (old, new))| {
+            let lines = old
+                .chunks_exact(line_bytes)
+                .zip(new.chunks_exact(line_bytes))
+                .enumerate();
+            lines.fold(mask, |mask, (k, (a, b))| {
+                mask | u64::from(a != b) << (block * BLOCK + k)
+            })
+        })
+}
+
+/// As [`differing_lines`], of what lies in two homes: line `k` in `derivative` where bit `k` of `there` is set.
+pub(crate) fn differing_in_homes(
+    base: &[u8],
+    derivative: &[u8],
+    there: u64,
+    new: &[u8],
+    line_bytes: usize,
+) -> u64 {
+    if line_bytes != 64 {
+        let in_base = differing_lines(base, new, line_bytes) & !there;
+        return in_base | differing_lines(derivative, new, line_bytes) & there;
+    }
+    // Bits at random: an index costs less than a branch guessed wrong.
+    let homes = [base.as_chunks::<64>().0, derivative.as_chunks::<64>().0];
+    new.as_chunks::<64>()
+        .0
+        .iter()
+        .enumerate()
+        .fold(0, |mask, (k, new)| {
+            let old = &homes[(there >> k & 1) as usize][k];
+            mask | u64::from(old != new) << k
+        })
 }
 
 /// Bit `k` is set where line `k` holds anything but zeros. At most 64 lines.
@@ -41,6 +68,8 @@ mod tests {
                 new[k * line + k] = 8;
             }
             assert_eq!(differing_lines(&old, &new, line), 1 << 63 | 1 << 5 | 1);
+            assert_eq!(differing_in_homes(&old, &new, 1 << 5 | 1, &new, line), 1 << 63);
+            assert_eq!(differing_in_homes(&new, &old, 1 << 5 | 1, &new, line), 1 << 5 | 1);
             new.fill(0);
             new[9 * line + line - 1] = 1;
             assert_eq!(nonzero_lines(&new, line), 1 << 9);

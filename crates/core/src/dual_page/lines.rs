@@ -9,7 +9,7 @@ use super::fault::Fault;
 use super::map::{Entry, Flags, HOT, Key, Life, Place};
 use super::space::Role;
 use super::{Cause, DualPage};
-use crate::compare::{differing_lines, nonzero_lines};
+use crate::compare::{differing_in_homes, differing_lines, nonzero_lines};
 use crate::error::{Error, Result};
 use crate::geometry::{LINES_PER_PAGE, LineMask, PageId};
 use crate::medium::{Medium, Offset};
@@ -155,12 +155,10 @@ impl<M: Medium> DualPage<M> {
         let derivative = self
             .medium
             .view(self.at(entry.frame?.number(), first), bytes.len())?;
-        let (in_base, in_derivative) = (
-            differing_lines(base, bytes, line) << first,
-            differing_lines(derivative, bytes, line) << first,
-        );
-        let newest = entry.newest().0;
-        Some(LineMask(in_base & !newest | in_derivative & newest))
+        let there = (entry.newest() & lines).0 >> first;
+        Some(LineMask(
+            differing_in_homes(base, derivative, there, bytes, line) << first,
+        ))
     }
 
     /// Newer versions of `lines`; `bytes` begins at line `first`.
