@@ -15,6 +15,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use twinpage_os::trace::{self, Registers, Tid};
+use twinpage_os::tracker::PAGE;
 
 /// What becomes of a call.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -145,9 +146,12 @@ impl Program {
         const GUARD_INSTALL: i32 = 102;
         const GUARD_REMOVE: i32 = 103;
         let [address, length, ..] = call.arguments;
+        let end = address
+            .saturating_add(length)
+            .checked_next_multiple_of(PAGE)
+            .unwrap_or(u64::MAX);
         match call.int(2) {
             libc::MADV_DONTNEED | libc::MADV_DONTNEED_LOCKED => {
-                let end = address.saturating_add(length).next_multiple_of(4096);
                 self.memory.may_drop(address..end);
                 Decision::Run
             }
@@ -156,7 +160,11 @@ impl Program {
                 "this advice reaches beyond the program's own memory",
             ),
             GUARD_INSTALL | GUARD_REMOVE => not_there(libc::EINVAL),
-            _ => Decision::Run,
+            advice if self.memory.advise(address..end, advice) => Decision::Run,
+            advice => fail(
+                libc::EINVAL,
+                format!("advice {advice} is not known, so what it changes cannot be captured"),
+            ),
         }
     }
 

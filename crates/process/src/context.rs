@@ -19,6 +19,7 @@ use crate::files::OpenFile;
 use crate::kernel::{Kernel, Running};
 use crate::layout::Mapping;
 use crate::machine::Machine;
+use crate::marks::Mark;
 use crate::threads::{Moving, Pending, Steady};
 use serde::{Deserialize, Serialize};
 use twinpage_os::trace::{Registers, Rseq};
@@ -55,6 +56,8 @@ pub struct Fixed {
     pub command: Vec<String>,
     /// What is mapped.
     pub mappings: Vec<Mapping>,
+    /// Advice on it.
+    pub marks: Vec<Mark>,
     /// Kernel state.
     pub kernel: Kernel,
     /// Open descriptors.
@@ -293,6 +296,7 @@ mod tests {
             pid: 300,
             command: vec!["true".into()],
             mappings: Vec::new(),
+            marks: Vec::new(),
             kernel: Kernel::default(),
             descriptors: Vec::new(),
             threads: Vec::new(),

@@ -23,6 +23,7 @@ pub mod kernel;
 pub mod launch;
 pub mod layout;
 pub mod machine;
+pub mod marks;
 pub mod memory;
 pub mod notes;
 pub mod pages;

@@ -10,6 +10,7 @@
 
 use crate::error::{Error, Result};
 use crate::layout::{Kind, Layout, Mapping};
+use crate::marks::{Mark, Marks};
 use crate::pages::{CHUNK_BYTES, Pages, page_index};
 use std::ops::Range;
 use twinpage_core::{Capture, Geometry, Piece};
@@ -27,6 +28,9 @@ pub struct Memory {
     compare: bool,
     /// Ranges that a watched call may have emptied since the last stop.
     dropped: Vec<Range<u64>>,
+    marks: Marks,
+    /// The marks changed since the last capture.
+    marked: bool,
     /// Pieces of an epoch that failed: captured again whatever the tracker says.
     owed: Vec<Piece>,
     regions: Vec<Region>,
@@ -58,13 +62,15 @@ pub struct Parts {
 
 impl Memory {
     /// The memory of a program whose pages the store (of this geometry) may already hold.
-    pub fn new(layout: Layout, tracker: Tracker, pages: Pages, geometry: Geometry) -> Memory {
+    pub fn new(layout: Layout, tracker: Tracker, pages: Pages, marks: Marks, geometry: Geometry) -> Memory {
         Memory {
             layout,
             tracker,
             pages,
             compare: (geometry.line_bytes() as u64) < PAGE,
             dropped: Vec::new(),
+            marks,
+            marked: false,
             owed: Vec::new(),
             regions: Vec::new(),
             found: Vec::new(),
@@ -86,6 +92,18 @@ impl Memory {
     /// A call that may empty pages of `range` is about to run.
     pub fn may_drop(&mut self, range: Range<u64>) {
         self.dropped.push(range);
+    }
+
+    /// The program gives advice on a range. False when it is of a kind that leaves no mark.
+    pub fn advise(&mut self, range: Range<u64>, advice: i32) -> bool {
+        self.marked = true;
+        self.marks.advise(range, advice)
+    }
+
+    /// The advice in force.
+    #[must_use]
+    pub fn marks(&self) -> &[Mark] {
+        self.marks.list()
     }
 
     /// These pieces must be captured again.
@@ -150,7 +168,7 @@ impl Memory {
                 )
             })?;
         }
-        Ok(changed || !fresh.is_empty())
+        Ok(changed || !fresh.is_empty() || std::mem::take(&mut self.marked))
     }
 
     /// Pages stored at addresses where nothing is mapped now.
@@ -162,6 +180,7 @@ impl Memory {
             .iter()
             .filter(|mapping| mapping.kind.is_captured())
         {
+            self.marks.forget(end..mapping.start);
             self.pages
                 .forget(end..mapping.start, &mut into.discarded, |_| true);
             end = mapping.end;

@@ -402,6 +402,7 @@ impl Program {
             pid: self.process.pid(),
             command: self.command.clone(),
             mappings: self.memory.mappings().to_vec(),
+            marks: self.memory.marks().to_vec(),
             kernel: self.kernel.clone(),
             descriptors: self.descriptors.list().to_vec(),
             threads: self.steady.values().flatten().cloned().collect(),

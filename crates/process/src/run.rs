@@ -5,6 +5,7 @@ use crate::error::{Error, Result};
 use crate::files::{self, Recorder};
 use crate::launch::{self, Command, PROGRAM_PID};
 use crate::layout::Layout;
+use crate::marks::Marks;
 use crate::memory::Memory;
 use crate::notes::Notes;
 use crate::pages::Pages;
@@ -151,7 +152,7 @@ fn begin(command: &Command, directory: &StateDir, store: Store, pace: Pace) -> R
     let layout = Layout::open(PROGRAM_PID).map_err(look)?;
     let tracker = program::settle(&process, PROGRAM_PID)?;
     let geometry = store.geometry();
-    let memory = Memory::new(layout, tracker, Pages::new(geometry)?, geometry);
+    let memory = Memory::new(layout, tracker, Pages::new(geometry)?, Marks::default(), geometry);
     let (program, witness) = setting.program(process, &[PROGRAM_PID], memory, command.words.clone())?;
     session::run(program, store, witness, pace)
 }

@@ -43,7 +43,7 @@ pub enum Watch {
     Write,
     /// A name, mode or length in the file system changes: the old one is kept.
     Change,
-    /// Pages may be dropped.
+    /// Pages may be dropped, or advice stays on them.
     Advise,
     /// A mapping other than plain private memory.
     Map,
@@ -197,15 +197,8 @@ const PLAIN_MAP: &[&[Argument]] = &[&[bits(
 )]];
 
 const SAFE_ADVICE: &[&[Argument]] = &[
-    &[bits(2, INT, libc::MADV_NORMAL as u64)],
-    &[bits(2, INT, libc::MADV_RANDOM as u64)],
-    &[bits(2, INT, libc::MADV_SEQUENTIAL as u64)],
     &[bits(2, INT, libc::MADV_WILLNEED as u64)],
     &[bits(2, INT, libc::MADV_FREE as u64)],
-    &[bits(2, INT, libc::MADV_HUGEPAGE as u64)],
-    &[bits(2, INT, libc::MADV_NOHUGEPAGE as u64)],
-    &[bits(2, INT, libc::MADV_DONTDUMP as u64)],
-    &[bits(2, INT, libc::MADV_DODUMP as u64)],
     &[bits(2, INT, libc::MADV_COLD as u64)],
     &[bits(2, INT, libc::MADV_PAGEOUT as u64)],
     &[bits(2, INT, libc::MADV_POPULATE_READ as u64)],

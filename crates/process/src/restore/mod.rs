@@ -17,6 +17,7 @@ mod space;
 use crate::context::Context;
 use crate::error::{Error, Result};
 use crate::launch;
+use crate::marks::Marks;
 use crate::memory::Memory;
 use crate::pages::Pages;
 use crate::state::Store;
@@ -54,6 +55,7 @@ pub fn restore(context: &Context, store: &Store, streams: &Stdio, filter: &Filte
         Process::open(pid).map_err(|source| Error::target("cannot open the new process", source))?;
     space::empty(&process, context)?;
     space::map(&process, context, &sources)?;
+    space::advise(&process, context)?;
     let tracker = crate::program::track(&process, pid)?;
     space::fill(&process, context, &tracker, store, &pages)?;
     kernel::set(&process, context, &sources, filter)?;
@@ -67,7 +69,13 @@ pub fn restore(context: &Context, store: &Store, streams: &Stdio, filter: &Filte
     Ok(Restored {
         process,
         tids,
-        memory: Memory::new(layout, tracker, pages, store.geometry()),
+        memory: Memory::new(
+            layout,
+            tracker,
+            pages,
+            Marks::new(context.fixed.marks.clone()),
+            store.geometry(),
+        ),
     })
 }
 

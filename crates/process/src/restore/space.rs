@@ -4,6 +4,7 @@ use super::files::Sources;
 use crate::context::Context;
 use crate::error::{Error, Result};
 use crate::layout::{self, Kind, Mapping};
+use crate::marks::Mark;
 use crate::pages::Pages;
 use crate::state::Store;
 use rayon::prelude::*;
@@ -124,6 +125,19 @@ pub(super) fn map(process: &Process, context: &Context, sources: &Sources) -> Re
         calls.push(Call::new(libc::SYS_mmap, &arguments));
     }
     run(process, &mut calls, "map the program's memory")
+}
+
+/// Gives the advice that was in force. Advice may have been refused to the program too.
+pub(super) fn advise(process: &Process, context: &Context) -> Result<()> {
+    let advise = |mark: &Mark| {
+        Call::new(
+            libc::SYS_madvise,
+            &[mark.start, mark.end - mark.start, mark.advice as u64],
+        )
+    };
+    let mut calls: Vec<Call> = context.fixed.marks.iter().map(advise).collect();
+    inject::run(process, process.pid(), &mut calls)
+        .map_err(|source| Error::target("cannot give advice on memory", source))
 }
 
 /// Tracks the mappings and fills their stored pages. What is filled counts as not written.

@@ -1,0 +1,14 @@
+//! `twinpage bench`: what checkpoints cost here, in one run with what they are compared to.
+
+mod process;
+mod writer;
+
+use crate::args::{Bench, BenchCommand};
+use std::process::ExitCode;
+
+pub(crate) fn bench(bench: Bench) -> Result<ExitCode, String> {
+    match bench.command {
+        BenchCommand::Process(arguments) => process::bench(&arguments),
+        BenchCommand::Writer(arguments) => writer::write(&arguments),
+    }
+}
