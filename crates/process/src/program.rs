@@ -253,6 +253,47 @@ impl Program {
 
     /// Stops every thread. False when the program ended instead.
     fn stop_all(&mut self) -> Result<bool> {
+        if !self.halt()? {
+            return Ok(false);
+        }
+        while let Some(tid) = self.faulting()? {
+            self.let_fault_through(tid)?;
+            if self.ending.is_some() || !self.halt()? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// A stopped thread whose fault has not reached its handler yet. The fault belongs to the
+    /// instruction the thread stands at, so it cannot be kept for later.
+    fn faulting(&self) -> Result<Option<Tid>> {
+        for thread in &self.threads {
+            let look = |source| Error::target("cannot read waiting signals", source);
+            let pending = trace::pending_signals(thread.tid, false).map_err(look)?;
+            if pending.iter().any(threads::is_fault) {
+                return Ok(Some(thread.tid));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Delivers a thread's fault, and stops it again at the first instruction of the handler.
+    fn let_fault_through(&mut self, tid: Tid) -> Result<()> {
+        self.go_on(tid, 0)?;
+        let waited =
+            trace::wait(tid, true).map_err(|source| Error::target("cannot wait for the program", source))?;
+        let Some((tid, status)) = waited else {
+            return Ok(());
+        };
+        if matches!(status, Status::Signal(_)) {
+            let _ = trace::interrupt(tid);
+        }
+        self.handle(tid, status)
+    }
+
+    /// Asks every thread to stand still, and waits. False when the program ended instead.
+    fn halt(&mut self) -> Result<bool> {
         let mut asked = Vec::with_capacity(self.threads.len());
         while self.threads.iter().any(|thread| thread.state == State::Running) {
             for thread in self

@@ -49,6 +49,22 @@ pub struct Pending {
     pub info: Vec<u8>,
 }
 
+/// Whether the signal comes from the thread's own instruction: signal(7), "synchronously generated".
+#[must_use]
+pub fn is_fault(info: &SignalInfo) -> bool {
+    let word = |at: usize| i32::from_le_bytes(info[at..at + 4].try_into().expect("four bytes"));
+    let (signal, code) = (word(0), word(8));
+    let synchronous = [
+        libc::SIGSEGV,
+        libc::SIGBUS,
+        libc::SIGILL,
+        libc::SIGTRAP,
+        libc::SIGFPE,
+        libc::SIGSYS,
+    ];
+    synchronous.contains(&signal) && code > 0
+}
+
 impl Pending {
     /// Whether the signal may be delivered to this thread as soon as it goes on.
     #[must_use]
