@@ -11,7 +11,7 @@ use crate::program::Program;
 use crate::syscalls::{self, Policy, THREAD_FLAGS, Watch};
 use rustix::fs::OFlags;
 use std::ffi::OsString;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use twinpage_os::trace::{self, Registers, Tid};
@@ -71,7 +71,10 @@ impl Program {
             registers.orig_rax = u64::MAX; // skip it
             registers.rax = -i64::from(errno) as u64;
             trace::set_registers(tid, &registers).map_err(gone)?;
-            if let Some(why) = why {
+            if let Some(mut why) = why {
+                if matches!(name, "clone" | "clone3" | "fork" | "vfork") {
+                    why.push_str(&self.script_hint());
+                }
                 self.notes.refused(name, &why);
             }
         }
@@ -220,18 +223,28 @@ impl Program {
         if flags & !(storage as u64) == THREAD_FLAGS {
             return Ok(Decision::Run);
         }
-        let why = "child processes are not captured yet; do the work in this process, or checkpoint the child instead";
-        Ok(fail(libc::EAGAIN, why))
+        Ok(fail(syscalls::NO_CHILDREN, syscalls::CHILDREN))
     }
 
     fn before_exec(&mut self, call: &Stopped) -> Decision {
-        let at = usize::from(call.name == "execveat");
-        let path = self.text(call.arguments[at]).unwrap_or_default();
-        let path = if path.is_absolute() {
-            path
-        } else {
-            self.directory().join(path)
+        let (dirfd, at) = match call.name {
+            "execveat" => (call.int(0), 1),
+            _ => (libc::AT_FDCWD, 0),
         };
+        let (Some(name), Some(start)) = (self.text(call.arguments[at]), self.start(dirfd)) else {
+            return Decision::Run; // the kernel will refuse it
+        };
+        let start = PathBuf::from(format!("/proc/self/fd/{}", start.as_raw_fd()));
+        let path = if name.as_os_str().is_empty() {
+            start // AT_EMPTY_PATH
+        } else {
+            start.join(name)
+        };
+        // A program that looks along PATH by trying expects to hear what is not there.
+        let is_program = path.is_file() && rustix::fs::access(&path, rustix::fs::Access::EXEC_OK).is_ok();
+        if !is_program {
+            return Decision::Run;
+        }
         match crate::launch::check_program(&path) {
             Ok(()) => {
                 self.stale.descriptors = true;
@@ -301,6 +314,26 @@ impl Program {
         }
     }
 
+    /// Which script it is that wants a child, when the program is a shell: people name scripts and
+    /// often do not know that they do. Empty for other programs.
+    fn script_hint(&self) -> String {
+        const SHELLS: [&str; 7] = ["sh", "bash", "dash", "zsh", "ksh", "mksh", "busybox"];
+        let pid = self.process.pid();
+        let program = std::fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
+        let is_shell = program
+            .file_name()
+            .is_some_and(|name| SHELLS.iter().any(|shell| name == *shell));
+        let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        let mut words = line.split(|byte| *byte == 0).skip(1);
+        match words.find(|word| !word.starts_with(b"-")) {
+            Some(script) if is_shell && !script.contains(&b'\n') => format!(
+                " (this is the shell running {}; a shell script can use builtins only: run the program it starts instead)",
+                String::from_utf8_lossy(script)
+            ),
+            _ => String::new(),
+        }
+    }
+
     /// A string of the program's memory.
     fn text(&self, address: u64) -> Option<PathBuf> {
         let mut bytes = Vec::new();
@@ -366,7 +399,7 @@ impl Program {
                 "a file without a name cannot be opened again; use a named temporary file",
             ));
         }
-        if let Some(refused) = refuse_special(start.as_fd(), &path) {
+        if let Some(refused) = refuse_special(start.as_fd(), &path, self.streams.terminal().is_some()) {
             return Ok(refused);
         }
         if !flags.intersects(OFlags::CREATE | OFlags::TRUNC) {
@@ -584,10 +617,14 @@ fn errno_of(refusal: &FileRefusal) -> i32 {
 }
 
 /// Devices, sockets and named pipes are refused when they are opened, not when they are found.
-fn refuse_special(start: BorrowedFd<'_>, path: &Path) -> Option<Decision> {
+fn refuse_special(start: BorrowedFd<'_>, path: &Path, has_terminal: bool) -> Option<Decision> {
     use rustix::fs::FileType;
+    const OWN_TERMINAL: (u32, u32) = (5, 0);
     let stat = rustix::fs::statat(start, path, rustix::fs::AtFlags::empty()).ok()?;
+    let device = (rustix::fs::major(stat.st_rdev), rustix::fs::minor(stat.st_rdev));
     let why = match FileType::from_raw_mode(stat.st_mode) {
+        // Without a terminal the kernel says so, as to any other program.
+        FileType::CharacterDevice if device == OWN_TERMINAL && !has_terminal => return None,
         FileType::CharacterDevice if crate::descriptors::is_stateless_device(stat.st_rdev) => return None,
         FileType::CharacterDevice | FileType::BlockDevice => "devices keep state of their own",
         FileType::Fifo => "a named pipe leads to another program",

@@ -77,11 +77,11 @@ pub struct Program {
     pub(crate) waits: Waits,
     machine: Machine,
     command: Vec<String>,
-    streams: Arc<Stdio>,
+    pub(crate) streams: Arc<Stdio>,
     epoch_files: Sender<EpochFiles>,
     writer: context::Writer,
     ending: Option<Ending>,
-    /// The stops so far.
+    /// The stops that nobody took note of yet.
     pub stops: Vec<Stop>,
 }
 

@@ -141,7 +141,9 @@ const MESSAGES: Policy = refuse(
     libc::ENOSYS,
     "System V and POSIX messages and semaphores live outside the program; use threads",
 );
-const CHILDREN: &str =
+/// Not `EAGAIN`, on which shells try again for a quarter of a minute.
+pub(crate) const NO_CHILDREN: i32 = libc::ENOSYS;
+pub(crate) const CHILDREN: &str =
     "child processes are not captured yet; do the work in this process, or checkpoint the child instead";
 const SOCKETS: Policy = refuse(
     libc::EACCES,
@@ -300,7 +302,7 @@ pub const CALLS: &[Call] = calls! {
     clock_nanosleep: Free, restart_syscall: Free, pause: Free, exit: Free, exit_group: Free, wait4: Free, waitid: Free,
     get_robust_list: Free, set_robust_list: Free, rseq: Free, get_thread_area: Free,
     set_tid_address: Watched(Watch::Thread), clone: FreeWhen(THREAD, Watch::Clone), clone3: Watched(Watch::Clone),
-    fork: refuse(libc::EAGAIN, CHILDREN), vfork: refuse(libc::EAGAIN, CHILDREN),
+    fork: refuse(NO_CHILDREN, CHILDREN), vfork: refuse(NO_CHILDREN, CHILDREN),
     execve: Watched(Watch::Exec), execveat: Watched(Watch::Exec),
     sched_getaffinity: Free, sched_getattr: Free, sched_getparam: Free, sched_getscheduler: Free, sched_get_priority_max: Free,
     sched_get_priority_min: Free, sched_rr_get_interval: Free, sched_setaffinity: Watched(Watch::Limits),
@@ -345,7 +347,7 @@ pub const CALLS: &[Call] = calls! {
     // Other processes and machines.
     socket: SOCKETS, socketpair: SOCKETS, connect: SOCKETS, bind: SOCKETS, listen: SOCKETS, accept: SOCKETS, accept4: SOCKETS,
     sendto: SOCKETS, recvfrom: SOCKETS, sendmsg: SOCKETS, recvmsg: SOCKETS, sendmmsg: SOCKETS, recvmmsg: SOCKETS, shutdown: SOCKETS,
-    getsockname: SOCKETS, getpeername: SOCKETS, setsockopt: SOCKETS, getsockopt: SOCKETS,
+    getsockname: Free, getpeername: Free, setsockopt: SOCKETS, getsockopt: SOCKETS,
     semget: MESSAGES, semop: MESSAGES, semctl: MESSAGES, semtimedop: MESSAGES, msgget: MESSAGES, msgsnd: MESSAGES, msgrcv: MESSAGES,
     msgctl: MESSAGES, mq_open: MESSAGES, mq_unlink: MESSAGES, mq_timedsend: MESSAGES, mq_timedreceive: MESSAGES, mq_notify: MESSAGES,
     mq_getsetattr: MESSAGES,
