@@ -12,10 +12,12 @@
 //!   below the program's.
 
 use crate::error::{Error, Result};
+use crate::notes;
+use crate::shim::{self, Shim};
 use rustix::fs::{Access, access};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use std::ffi::{CString, OsStr};
+use std::ffi::{CString, OsStr, OsString};
 use std::fs::{self, File};
 use std::io::Read;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -84,11 +86,12 @@ impl Command {
     ///
     /// # Errors
     /// When it does not exist, is not executable, is not 64-bit, or changes its identity.
-    pub fn find(words: &[std::ffi::OsString]) -> Result<Command> {
-        let name = words
+    pub fn find(words: &[OsString]) -> Result<Command> {
+        let words = &resolve(words)?;
+        let path = words
             .first()
-            .ok_or_else(|| Error::Unsupported("no program was named".into()))?;
-        let path = find(name)?;
+            .ok_or_else(|| Error::Unsupported("no program was named".into()))
+            .and_then(|name| find(name))?;
         check_program(&path)?;
         let text = |bytes: &OsStr| {
             CString::new(bytes.as_bytes())
@@ -110,6 +113,40 @@ impl Command {
                 .collect(),
         })
     }
+}
+
+/// The command with version managers' shims replaced by the programs they stand for, which is said.
+///
+/// # Errors
+/// When the program does not exist, or its manager does not know it.
+pub fn resolve(words: &[OsString]) -> Result<Vec<OsString>> {
+    let Some(name) = words.first() else {
+        return Ok(Vec::new());
+    };
+    let path = find(name)?;
+    if let Some(shim) = Shim::at(&path) {
+        let target = instead(&shim, name)?;
+        return Ok([&[target], &words[1..]].concat());
+    }
+    // A script that has its interpreter looked up in the same way.
+    let interpreter = shim::looked_up_interpreter(&path);
+    let shim = interpreter.and_then(|name| Some((Shim::at(&find(&name).ok()?)?, name)));
+    if let Some((shim, name)) = shim {
+        let target = instead(&shim, &name)?;
+        return Ok([&[target, path.into()], &words[1..]].concat());
+    }
+    Ok(words.to_vec())
+}
+
+fn instead(shim: &Shim, name: &OsStr) -> Result<OsString> {
+    let target = shim.target()?;
+    notes::tell(&format!(
+        "{} is a script of {}: running {} itself",
+        name.to_string_lossy(),
+        shim.manager(),
+        target.display()
+    ));
+    Ok(target.into())
 }
 
 /// As a shell would: by path, or along `PATH`.

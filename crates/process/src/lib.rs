@@ -18,6 +18,7 @@ pub mod context;
 pub mod descriptors;
 pub mod error;
 pub mod files;
+pub mod inspect;
 pub mod interrupted;
 pub mod kernel;
 pub mod launch;
@@ -31,7 +32,9 @@ pub mod program;
 pub mod restore;
 pub mod run;
 pub mod session;
+pub mod shim;
 pub mod state;
+pub mod statistics;
 #[allow(unsafe_code)]
 pub mod stdio;
 pub mod syscalls;

@@ -1,7 +1,28 @@
-//! Messages for the user, on standard error, each said once.
+//! Messages for the user, each said once: on standard error, or in a file of their own where a script
+//! must tell them from what the program prints.
 
 use std::collections::HashSet;
+use std::fs::File;
 use std::io::Write;
+use std::sync::OnceLock;
+
+static FILE: OnceLock<File> = OnceLock::new();
+
+/// From now on every message of this process goes to `file`, opened to append, instead of standard
+/// error. The first call counts.
+pub fn redirect(file: File) {
+    let _ = FILE.set(file);
+}
+
+/// Says it, now.
+pub fn tell(what: &str) {
+    let line = format!("twinpage: {what}\n"); // one write, so that lines stay whole
+    // Nobody is left to tell when standard error itself is gone.
+    let _ = match FILE.get() {
+        Some(mut file) => file.write_all(line.as_bytes()),
+        None => std::io::stderr().write_all(line.as_bytes()),
+    };
+}
 
 /// Says things once.
 #[derive(Debug, Default)]
@@ -18,8 +39,7 @@ impl Notes {
     /// Says it, unless it was said before.
     pub fn say(&mut self, what: &str) {
         if self.said.insert(what.to_owned()) {
-            // Nobody is left to tell when standard error itself is gone.
-            let _ = writeln!(std::io::stderr(), "twinpage: {what}");
+            tell(what);
         }
     }
 }

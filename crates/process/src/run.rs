@@ -3,16 +3,18 @@
 use crate::context::{self, Ending};
 use crate::error::{Error, Result};
 use crate::files::{self, Recorder};
+use crate::inspect;
 use crate::launch::{self, Command, PROGRAM_PID};
 use crate::layout::Layout;
 use crate::marks::Marks;
 use crate::memory::Memory;
-use crate::notes::Notes;
+use crate::notes::{self, Notes};
 use crate::pages::Pages;
 use crate::program::{self, Program, Surroundings};
 use crate::restore::{self, Restored};
 use crate::session::{self, Outside, Pace, Summary};
 use crate::state::{StateDir, Store};
+use crate::statistics::Ledger;
 use crate::stdio::{self, Stdio};
 use crate::syscalls;
 use std::ffi::OsString;
@@ -154,7 +156,8 @@ fn begin(command: &Command, directory: &StateDir, store: Store, pace: Pace) -> R
     let geometry = store.geometry();
     let memory = Memory::new(layout, tracker, Pages::new(geometry)?, Marks::default(), geometry);
     let (program, witness) = setting.program(process, &[PROGRAM_PID], memory, command.words.clone())?;
-    session::run(program, store, witness, pace)
+    let ledger = Ledger::open(directory.path(), geometry);
+    session::run(program, store, witness, pace, ledger)
 }
 
 fn go_on(
@@ -166,11 +169,11 @@ fn go_on(
     started: SystemTime,
 ) -> Result<Summary> {
     start_helpers()?;
-    let held = serde_json::from_slice(&context.streams)
-        .map_err(|error| Error::Damaged(format!("context: the streams are not understood: {error}")))?;
+    let held = inspect::decode_streams(context)?;
     let streams = Stdio::resume(stdio::Outside::current()?, stream_options(directory), &held)?;
     if let Some(ending) = context.fixed.ended {
         streams.finish()?; // what it printed last may still be held
+        notes::tell("the program has finished; there is nothing to resume");
         return Ok(Summary {
             ended: Some(ending),
             ..Summary::default()
@@ -185,7 +188,9 @@ fn go_on(
     } = restore::restore(context, &store, &setting.streams, &setting.filter)?;
     let (program, witness) = setting.program(process, &tids, memory, context.fixed.command.clone())?;
     let restore_ms = started.elapsed().unwrap_or_default().as_secs_f64() * 1e3;
-    let summary = session::run(program, store, witness, pace)?;
+    let mut ledger = Ledger::open(directory.path(), store.geometry());
+    ledger.restored(restore_ms);
+    let summary = session::run(program, store, witness, pace, ledger)?;
     Ok(Summary {
         restore_ms: Some(restore_ms),
         ..summary

@@ -3,18 +3,18 @@
 //! One thread traces and keeps time; the engine's writes in the background; relays carry the
 //! streams. An alarm interrupts the tracer's wait when an epoch is due.
 
-use crate::context::Ending;
 use crate::error::{Error, Result};
 use crate::files::EpochFiles;
-use crate::program::{Program, Stop};
+use crate::program::Program;
 use crate::state::Store;
+use crate::statistics::Ledger;
+pub use crate::statistics::{Parts, Percentiles, Summary};
 use crate::stdio::Stdio;
-use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
-use twinpage_core::engine::{Engine, EngineError, Report, Witness};
-use twinpage_core::{Epoch, Scheme, Traffic};
+use twinpage_core::Epoch;
+use twinpage_core::engine::{Engine, EngineError, Witness};
 use twinpage_os::spawn::{ALARM, Ticker};
 use twinpage_os::trace;
 
@@ -86,109 +86,37 @@ fn outside_failed(error: &(dyn std::error::Error + 'static)) -> twinpage_core::E
     twinpage_core::Error::Poisoned(error.to_string())
 }
 
-/// What a session came to.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct Summary {
-    /// How the program ended.
-    pub ended: Option<Ending>,
-    /// Commits.
-    pub epochs: u64,
-    /// The whole stop.
-    pub stop_us: Percentiles,
-    /// Its parts.
-    pub stop_parts_us: Parts,
-    /// Pages captured.
-    pub pages: u64,
-    /// Lines that had changed.
-    pub lines: u64,
-    /// Bytes in them.
-    pub changed_bytes: u64,
-    /// Bytes written to the store.
-    pub bytes_written: u64,
-    /// The same by cause.
-    pub traffic: Traffic,
-    /// What restoring took, for a resume.
-    pub restore_ms: Option<f64>,
-}
-
-/// The parts of a stop, each with its percentiles in microseconds.
-#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
-pub struct Parts {
-    /// Until every thread stood still.
-    pub interrupt: Percentiles,
-    /// Looking for changed mappings.
-    pub layout: Percentiles,
-    /// Finding written pages.
-    pub scan: Percentiles,
-    /// Copying them.
-    pub copy: Percentiles,
-    /// Registers, descriptors, timers, streams.
-    pub state: Percentiles,
-}
-
-impl Summary {
-    fn new(ended: Option<Ending>, stops: &[Stop], reports: &[Report], line_bytes: u64) -> Summary {
-        let of = |part: fn(&Stop) -> f64| Percentiles::of(stops.iter().map(part));
-        let lines = reports.iter().map(|report| report.lines).sum();
-        let traffic = reports.iter().map(|report| report.traffic).sum::<Traffic>();
-        Summary {
-            ended,
-            epochs: reports.len() as u64,
-            stop_us: of(|stop| stop.total_us),
-            stop_parts_us: Parts {
-                interrupt: of(|stop| stop.interrupt_us),
-                layout: of(|stop| stop.layout_us),
-                scan: of(|stop| stop.scan_us),
-                copy: of(|stop| stop.copy_us),
-                state: of(|stop| stop.state_us),
-            },
-            pages: stops.iter().map(|stop| stop.pages).sum(),
-            lines,
-            changed_bytes: lines * line_bytes,
-            bytes_written: traffic.total_bytes(),
-            traffic,
-            restore_ms: None,
-        }
-    }
-}
-
 /// Runs the program, stopped now, until it ends.
 ///
 /// # Errors
 /// When a checkpoint cannot be made; the program is killed then, and the last one is whole.
-pub fn run(mut program: Program, store: Store, witness: Outside, pace: Pace) -> Result<Summary> {
+pub fn run(
+    mut program: Program,
+    store: Store,
+    witness: Outside,
+    pace: Pace,
+    mut ledger: Ledger,
+) -> Result<Summary> {
     let streams = witness.streams.clone();
-    let line_bytes = store.geometry().line_bytes() as u64;
     let mut engine = Engine::start(store, witness, twinpage_core::engine::Options::default())?;
-    let mut reports = Vec::new();
-    let ended = drive(&mut program, &mut engine, pace, &mut reports);
+    let ended = drive(&mut program, &mut engine, pace, &mut ledger);
     if ended.is_err() {
         kill(&program);
     }
     let finished = engine.finish();
     ended?;
-    reports.extend(finished.last?);
+    ledger.add(&mut program.stops, finished.last?.as_ref());
     streams.finish()?;
     if let Some(trouble) = finished.witness.trouble {
         return Err(Error::State(format!("output could not be passed on: {trouble}")));
     }
     drop(finished.scheme);
-    Ok(Summary::new(
-        program.ending(),
-        &program.stops,
-        &reports,
-        line_bytes,
-    ))
+    Ok(ledger.session().summary(program.ending()))
 }
 
 type ProgramEngine = Engine<Store, Outside>;
 
-fn drive(
-    program: &mut Program,
-    engine: &mut ProgramEngine,
-    pace: Pace,
-    reports: &mut Vec<Report>,
-) -> Result<()> {
+fn drive(program: &mut Program, engine: &mut ProgramEngine, pace: Pace, ledger: &mut Ledger) -> Result<()> {
     let alarm =
         Ticker::for_this_thread(ALARM).map_err(|source| Error::target("cannot set an alarm", source))?;
     let wait = |next: Instant| {
@@ -209,25 +137,25 @@ fn drive(
         // While the last epoch is still being written, the program goes on: the alarm rings again.
         if Instant::now() >= next && program.ending().is_none() && engine.is_idle() {
             let began = Instant::now();
-            checkpoint(program, engine, pace, reports)?;
+            checkpoint(program, engine, pace, ledger)?;
             next = (began + pace.every).max(Instant::now() + pace.every / 8);
             wait(next);
         }
     }
     alarm.set(Duration::ZERO, Duration::ZERO);
-    checkpoint(program, engine, pace, reports)
+    checkpoint(program, engine, pace, ledger)
 }
 
 fn checkpoint(
     program: &mut Program,
     engine: &mut ProgramEngine,
     pace: Pace,
-    reports: &mut Vec<Report>,
+    ledger: &mut Ledger,
 ) -> Result<()> {
     loop {
         match engine.checkpoint(program) {
             Ok(started) => {
-                reports.extend(started.last);
+                ledger.add(&mut program.stops, started.last.as_ref());
                 return Ok(());
             }
             Err(EngineError::Source(error)) => return Err(error),
@@ -254,34 +182,4 @@ fn checkpoint(
 fn kill(program: &Program) {
     let _ = rustix::process::Pid::from_raw(program.pid())
         .map(|pid| rustix::process::kill_process(pid, rustix::process::Signal::KILL));
-}
-
-/// Percentiles of a list of numbers.
-#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
-pub struct Percentiles {
-    /// The middle.
-    pub p50: f64,
-    /// One in a hundred is above.
-    pub p99: f64,
-    /// The largest.
-    pub max: f64,
-}
-
-impl Percentiles {
-    /// Of these numbers; zeros when there are none.
-    pub fn of(numbers: impl IntoIterator<Item = f64>) -> Percentiles {
-        let mut sorted: Vec<f64> = numbers.into_iter().collect();
-        sorted.sort_by(f64::total_cmp);
-        let at = |share: f64| {
-            sorted
-                .get(((sorted.len() as f64 - 1.0) * share).round() as usize)
-                .copied()
-                .unwrap_or(0.0)
-        };
-        Percentiles {
-            p50: at(0.5),
-            p99: at(0.99),
-            max: at(1.0),
-        }
-    }
 }

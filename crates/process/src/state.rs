@@ -4,13 +4,13 @@
 //! DIR/store      the checkpoints (docs/format.md)
 //! DIR/kind       one line of JSON: what this is, its format version, its durability
 //! DIR/undo.*     what the program's changes to its own files destroyed (docs/undo.md)
+//! DIR/statistics what the checkpoints cost so far (`statistics`)
 //! DIR/...        the streams' logs (docs/guarantees.md)
 //! ```
 //!
 //! * The directory is locked by whoever runs the program in it.
 //! * `kind` is written last when a state is made, so a directory with one is complete.
 
-use crate::context::{self, Context};
 use crate::error::{Error, Result};
 use serde::{Deserialize, Serialize};
 use std::fs;
@@ -26,8 +26,8 @@ use twinpage_os::{Access, AnyMedium, Durability, Lock, LockError};
 pub type Store = DualPage<AnyMedium>;
 
 /// Raised when the directory changes shape.
-const VERSION: u32 = 1;
-const PROGRAM: &str = "twinpage program";
+pub(crate) const VERSION: u32 = 1;
+pub(crate) const PROGRAM: &str = "twinpage program";
 
 /// What the directory says of itself.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -129,7 +129,7 @@ fn write_synced(path: &Path, bytes: &[u8]) -> Result<()> {
 }
 
 /// Takes the lock. The program that had it may be dying just now, so it is tried for a while.
-fn lock(path: &Path) -> Result<Lock> {
+pub(crate) fn lock(path: &Path) -> Result<Lock> {
     let patience = Instant::now() + Duration::from_secs(2);
     loop {
         match Lock::take(path) {
@@ -142,7 +142,8 @@ fn lock(path: &Path) -> Result<Lock> {
     }
 }
 
-fn read_kind(path: &Path) -> Result<Durability> {
+/// What the checkpoints in `path` survive, once it is known that there are some for this build.
+pub(crate) fn read_kind(path: &Path) -> Result<Durability> {
     let file = path.join("kind");
     let bytes = match fs::read(&file) {
         Ok(bytes) => bytes,
@@ -171,35 +172,4 @@ fn read_kind(path: &Path) -> Result<Durability> {
         "memory" => Ok(Durability::Memory),
         _ => Err(damaged("its durability is neither disk nor memory")),
     }
-}
-
-/// A state as it is on the medium, opened to be looked at only: nothing is locked or changed.
-pub struct Inspection {
-    /// The store.
-    pub store: Store,
-    /// The last checkpoint.
-    pub recovered: Recovered,
-    /// What it survives.
-    pub durability: Durability,
-    /// Its context; none before the first checkpoint.
-    pub context: Option<Context>,
-}
-
-/// Opens a state to look at it.
-///
-/// # Errors
-/// When there is none, or it is damaged.
-pub fn inspect(path: &Path) -> Result<Inspection> {
-    let durability = read_kind(path)?;
-    let medium = AnyMedium::open(path.join("store"), durability, Access::ReadOnly)?;
-    let (store, recovered) = Store::recover(medium)?;
-    let context = (recovered.epoch > 0)
-        .then(|| context::read(&recovered.context))
-        .transpose()?;
-    Ok(Inspection {
-        store,
-        recovered,
-        durability,
-        context,
-    })
 }

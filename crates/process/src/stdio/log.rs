@@ -125,6 +125,26 @@ impl Log {
         Ok(log)
     }
 
+    /// Whether a log, looked at only, holds what a context needs of it: as [`Log::open`].
+    pub(super) fn check(dir: &Path, name: &str, floor: u64, end: u64, tail: &[u8]) -> Result<()> {
+        let vouched = end.saturating_sub(tail.len() as u64).max(floor);
+        let mut log = Log {
+            dir: dir.into(),
+            name: name.into(),
+            segments: VecDeque::new(),
+            end: vouched,
+            synced: 0,
+        };
+        for (start, path) in list(dir, name)?.into_iter().filter(|(start, _)| *start < vouched) {
+            let file = File::open(&path).map_err(|e| Error::io(format!("open {}", path.display()), e))?;
+            log.segments.push_back(Segment {
+                start,
+                file: Arc::new(file),
+            });
+        }
+        log.check_covers(floor, vouched)
+    }
+
     /// Refuses a log that lost some of `floor..to`.
     fn check_covers(&self, floor: u64, to: u64) -> Result<()> {
         let mut at = floor;
@@ -405,6 +425,8 @@ mod tests {
         log.append(&bytes(0, 500)).unwrap();
         log.segments[0].file.set_len(450).unwrap();
         drop(log);
+        assert!(Log::check(dir.path(), "x", 100, 500, &[]).is_err());
+        assert!(Log::check(dir.path(), "x", 460, 500, &bytes(460, 40)).is_ok());
         let error = Log::open(dir.path(), "x", 100, 500, &[], false).unwrap_err();
         assert!(error.to_string().contains("450"), "{error}");
         assert!(Log::open(dir.path(), "x", 460, 500, &bytes(460, 40), false).is_ok());

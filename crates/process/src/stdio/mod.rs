@@ -38,6 +38,7 @@ mod error;
 mod input;
 mod inside;
 mod log;
+mod look;
 mod outlet;
 mod output;
 mod outside;

@@ -1,0 +1,248 @@
+//! Looking at a state directory without changing it: `twinpage info` and `twinpage check`.
+//!
+//! * The directory is locked while it is looked at, so that nothing moves. One that is in use is read
+//!   again until its bytes make sense together.
+//! * What recovery would finish by writing is finished in this process's memory ([`Overlay`]).
+
+use crate::context::{self, Context};
+use crate::error::{Error, Result};
+use crate::files;
+use crate::layout::Mapping;
+use crate::pages::Pages;
+use crate::state::{self, lock, read_kind};
+use crate::statistics::{self, Statistics};
+use crate::stdio::{self, StdioContext};
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use twinpage_core::dual_page::DualPage;
+use twinpage_core::{Damage, Epoch, Scheme};
+use twinpage_os::tracker::PAGE;
+use twinpage_os::{Access, AnyMedium, Durability, Lock, LockError, Overlay};
+
+/// A store that is looked at only.
+pub type Store = DualPage<Overlay<AnyMedium>>;
+
+/// How often a state in use is read before it is given up, and the pause between.
+const ATTEMPTS: u32 = 200;
+const PAUSE: Duration = Duration::from_millis(2);
+
+/// A state as it is on the medium.
+pub struct Inspection {
+    /// The directory.
+    pub path: PathBuf,
+    /// What the checkpoints survive.
+    pub durability: Durability,
+    /// Who runs the program in it now, if anyone.
+    pub in_use: Option<String>,
+    /// The store.
+    pub store: Store,
+    /// The last checkpoint; 0 when there is none yet.
+    pub epoch: Epoch,
+    /// What is kept with it; none before the first checkpoint.
+    pub context: Option<Context>,
+}
+
+/// The version of the state directories this build reads and writes.
+pub const VERSION: u32 = state::VERSION;
+/// What a state directory says it is.
+pub const KIND: &str = state::PROGRAM;
+
+/// Opens a state to look at it.
+///
+/// # Errors
+/// When there is none, it is of another version or damaged, or, in use, never stands still.
+pub fn inspect(path: &Path) -> Result<Inspection> {
+    let durability = read_kind(path)?;
+    let (_lock, in_use) = match Lock::take(path) {
+        Ok(lock) => (Some(lock), None),
+        Err(LockError::Held { holder, .. }) => (None, Some(holder.to_string())),
+        Err(error) => return Err(Error::State(error.to_string())),
+    };
+    let mut attempts = if in_use.is_some() { ATTEMPTS } else { 1 };
+    let (store, epoch, context) = loop {
+        attempts -= 1;
+        match open(path, durability).and_then(|(store, epoch, bytes)| {
+            let context = (epoch > 0).then(|| context::read(&bytes)).transpose()?;
+            Ok((store, epoch, context))
+        }) {
+            Ok(found) => break found,
+            Err(_) if attempts > 0 => std::thread::sleep(PAUSE),
+            Err(error) => return Err(error),
+        }
+    };
+    Ok(Inspection {
+        path: path.to_owned(),
+        durability,
+        in_use,
+        store,
+        epoch,
+        context,
+    })
+}
+
+fn open(path: &Path, durability: Durability) -> Result<(Store, Epoch, Vec<u8>)> {
+    let medium = AnyMedium::open(path.join("store"), durability, Access::ReadOnly)?;
+    let (store, recovered) = Store::recover(Overlay::new(medium))?;
+    Ok((store, recovered.epoch, recovered.context))
+}
+
+impl Inspection {
+    /// Which pages of the program are stored, and where; none when it ended or never had a checkpoint.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`].
+    pub fn pages(&self) -> Result<Pages> {
+        let table = self
+            .context
+            .as_ref()
+            .map_or(&[][..], |context| &context.pages[..]);
+        Pages::from_table(self.store.geometry(), table)
+    }
+
+    /// What there is to undo in the program's own files; `None` before its first instruction.
+    ///
+    /// # Errors
+    /// [`Error::Files`].
+    pub fn undo(&self) -> Result<Option<files::Summary>> {
+        match files::describe(&self.path) {
+            Ok(summary) => Ok(Some(summary)),
+            Err(files::Error::Io { source, .. }) if source.kind() == ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Bytes printed up to the checkpoint that are not outside yet.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`].
+    pub fn held_output_bytes(&self) -> Result<u64> {
+        let Some(context) = &self.context else {
+            return Ok(0);
+        };
+        Ok(decode_streams(context)?.held_bytes(&self.path))
+    }
+
+    /// What the checkpoints cost so far, over all lives; `None` when it was not kept.
+    #[must_use]
+    pub fn statistics(&self) -> Option<Statistics> {
+        statistics::read(&self.path)
+    }
+}
+
+/// The streams of a context.
+///
+/// # Errors
+/// [`Error::Damaged`].
+pub(crate) fn decode_streams(context: &Context) -> Result<StdioContext> {
+    serde_json::from_slice(&context.streams)
+        .map_err(|error| Error::Damaged(format!("context: the streams are not understood: {error}")))
+}
+
+/// What a check found.
+#[derive(Default)]
+pub struct Checked {
+    /// Everything that is not as it was written. Empty when all is well.
+    pub damage: Vec<Damage>,
+    /// What the store says of itself; none when it cannot be opened.
+    pub info: Option<twinpage_core::Info>,
+    /// What the checkpoints should survive; none when that cannot be read.
+    pub durability: Option<Durability>,
+}
+
+/// Reads everything there is in a state and verifies every checksum. The lines of pages carry none:
+/// that they can be read and belong where they are is all that is verified of them.
+///
+/// # Errors
+/// When there is no state, it is in use or of another version, or the system refuses to read it.
+pub fn check(path: &Path) -> Result<Checked> {
+    let mut checked = Checked::default();
+    match read_kind(path) {
+        Ok(durability) => checked.durability = Some(durability),
+        Err(error) => {
+            checked.damage.push(damage_of(error)?);
+            return Ok(checked);
+        }
+    }
+    let _lock = lock(path)?;
+    if let Err(error) = check_locked(path, &mut checked) {
+        checked.damage.push(damage_of(error)?);
+    }
+    Ok(checked)
+}
+
+/// Stops at damage that keeps the rest from being read.
+fn check_locked(path: &Path, checked: &mut Checked) -> Result<()> {
+    let (store, epoch, bytes) = open(path, checked.durability.unwrap_or(Durability::Disk))?;
+    checked.info = Some(store.info());
+    checked.damage.extend(store.check()?);
+    if epoch == 0 {
+        return Ok(());
+    }
+    let context = context::read(&bytes)?;
+    checked.damage.extend(check_pages(&store, &context)?);
+    for error in decode_streams(&context)?.damage(path)? {
+        checked.damage.push(damage_of(error.into())?);
+    }
+    checked.damage.extend(files::check(path, epoch)?);
+    Ok(())
+}
+
+/// Every page the program had must be in the store, in the part of it that was the program's.
+fn check_pages(store: &Store, context: &Context) -> Result<Option<Damage>> {
+    let pages = Pages::from_table(store.geometry(), &context.pages)?;
+    let captured = |mapping: &&Mapping| mapping.kind.is_captured();
+    let mappings: Vec<&Mapping> = context.fixed.mappings.iter().filter(captured).collect();
+    let mut missing = pages.stored_runs().into_iter().flat_map(|run| {
+        let inside = mappings.iter().map(move |mapping| {
+            let range = mapping.range();
+            run.start.max(range.start)..run.end.min(range.end)
+        });
+        inside.flat_map(|range| range.step_by(PAGE as usize))
+    });
+    let missing = missing.find(|address| {
+        let piece = pages.find(*address);
+        piece.is_none_or(|piece| !store.is_present(piece.page))
+    });
+    Ok(missing.map(|address| Damage {
+        what: "page table in the context".into(),
+        at: 0,
+        why: format!("the program's page {address:x} is not in the store"),
+    }))
+}
+
+/// Damage as a list has it; errors that say nothing about the bytes are the caller's.
+fn damage_of(error: Error) -> Result<Damage> {
+    use twinpage_core::Error as StoreError;
+    let is_lost = |kind| matches!(kind, ErrorKind::NotFound | ErrorKind::UnexpectedEof);
+    let here = |what: String, why: String| Damage { what, at: 0, why };
+    Ok(match error {
+        Error::Store(StoreError::Damaged { what, at, why }) => Damage {
+            what: what.into(),
+            at,
+            why,
+        },
+        Error::Store(StoreError::Foreign(why)) => here("store".into(), why),
+        Error::Store(StoreError::Io { what, at, source }) if is_lost(source.kind()) => Damage {
+            what,
+            at,
+            why: source.to_string(),
+        },
+        Error::Files(files::Error::Damaged { file, at, why }) => Damage {
+            what: file.display().to_string(),
+            at,
+            why,
+        },
+        Error::Files(files::Error::Foreign { file, why }) => here(file.display().to_string(), why),
+        Error::Files(files::Error::Io { path, source, .. }) if is_lost(source.kind()) => {
+            here(path.display().to_string(), source.to_string())
+        }
+        Error::Streams(stdio::Error::Damaged { what, why }) => here(what.display().to_string(), why),
+        Error::Streams(error @ stdio::Error::Context(_)) => here("context".into(), error.to_string()),
+        Error::Damaged(why) => match why.split_once(": ") {
+            Some((what, why)) => here(what.into(), why.into()),
+            None => here("state".into(), why),
+        },
+        other => return Err(other),
+    })
+}

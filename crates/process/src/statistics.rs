@@ -1,0 +1,419 @@
+//! What a program's checkpoints cost: of this session, and of all the program's lives.
+//!
+//! ```text
+//! DIR/statistics   magic "TPSTATS1" | bytes, 4 | crc32c, 4 | postcard
+//! ```
+//!
+//! * Percentiles come from histograms of a fixed size, exact to 1.6%, so nothing grows with a run.
+//! * The file is written after every commit and never synced: it survives a kill. After a power cut it
+//!   may be old or torn; then it begins anew. No checkpoint depends on it.
+
+use crate::context::Ending;
+use crate::program::Stop;
+use serde::{Deserialize, Serialize};
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use twinpage_core::engine::Report;
+use twinpage_core::{Geometry, Traffic};
+
+const MAGIC: &[u8; 8] = b"TPSTATS1";
+const HEAD: usize = 16;
+
+/// Buckets of one factor of two.
+const STEPS: u64 = 32;
+/// Numbers are counted in tenths.
+const UNITS: f64 = 10.0;
+/// The bucket of the largest number there can be.
+const LAST_BUCKET: usize = bucket(u64::MAX);
+
+/// The first [`STEPS`] numbers have a bucket each, then every factor of two has as many.
+const fn bucket(number: u64) -> usize {
+    if number < STEPS {
+        return number as usize;
+    }
+    let shift = number.ilog2() - STEPS.ilog2();
+    (shift as u64 * STEPS + (number >> shift)) as usize
+}
+
+/// The number in the middle of a bucket.
+fn middle(bucket: usize) -> f64 {
+    let (shift, step) = ((bucket as u64 / STEPS).saturating_sub(1), bucket as u64 % STEPS);
+    let first = if (bucket as u64) < STEPS {
+        step
+    } else {
+        STEPS + step
+    };
+    (first as f64 + if shift == 0 { 0.0 } else { 0.5 }) * (1u64 << shift) as f64
+}
+
+/// How often numbers of which size came.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct Histogram {
+    counts: Vec<u64>,
+    max: f64,
+}
+
+impl Histogram {
+    /// Counts a number; those below zero as zero.
+    pub fn add(&mut self, number: f64) {
+        let bucket = bucket((number * UNITS).round() as u64);
+        if self.counts.len() <= bucket {
+            self.counts.resize(bucket + 1, 0);
+        }
+        self.counts[bucket] += 1;
+        self.max = self.max.max(number);
+    }
+
+    /// Counts what another one counted.
+    pub fn merge(&mut self, other: &Histogram) {
+        if self.counts.len() < other.counts.len() {
+            self.counts.resize(other.counts.len(), 0);
+        }
+        for (count, more) in self.counts.iter_mut().zip(&other.counts) {
+            *count = count.saturating_add(*more);
+        }
+        self.max = self.max.max(other.max);
+    }
+
+    /// How many numbers were counted.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.counts
+            .iter()
+            .fold(0, |sum, count| sum.saturating_add(*count))
+    }
+
+    /// The number that a share of all others is below; 0 when there are none.
+    fn at(&self, share: f64) -> f64 {
+        let mut before = ((self.count() as f64 - 1.0) * share).round().max(0.0) as u64;
+        for (bucket, count) in self.counts.iter().enumerate() {
+            if before < *count {
+                return (middle(bucket) / UNITS).min(self.max);
+            }
+            before -= count;
+        }
+        self.max
+    }
+
+    /// The middle, the tail, the largest.
+    #[must_use]
+    pub fn percentiles(&self) -> Percentiles {
+        Percentiles {
+            p50: self.at(0.5),
+            p99: self.at(0.99),
+            max: self.max,
+        }
+    }
+
+    fn is_sound(&self) -> bool {
+        self.counts.len() <= LAST_BUCKET + 1 && self.max.is_finite()
+    }
+}
+
+/// Percentiles of a list of numbers.
+#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct Percentiles {
+    /// The middle.
+    pub p50: f64,
+    /// One in a hundred is above.
+    pub p99: f64,
+    /// The largest.
+    pub max: f64,
+}
+
+/// The parts of a stop, each with its percentiles in microseconds.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub struct Parts {
+    /// Until every thread stood still.
+    pub interrupt: Percentiles,
+    /// Looking for changed mappings.
+    pub layout: Percentiles,
+    /// Finding written pages.
+    pub scan: Percentiles,
+    /// Copying them.
+    pub copy: Percentiles,
+    /// Registers, descriptors, timers, streams.
+    pub state: Percentiles,
+}
+
+/// What a session came to.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Summary {
+    /// How the program ended.
+    pub ended: Option<Ending>,
+    /// Commits.
+    pub epochs: u64,
+    /// The whole stop.
+    pub stop_us: Percentiles,
+    /// Its parts.
+    pub stop_parts_us: Parts,
+    /// Pages captured.
+    pub pages: u64,
+    /// Lines that had changed.
+    pub lines: u64,
+    /// Bytes in them.
+    pub changed_bytes: u64,
+    /// Bytes written to the store.
+    pub bytes_written: u64,
+    /// The same by cause.
+    pub traffic: Traffic,
+    /// What restoring took, for a resume.
+    pub restore_ms: Option<f64>,
+}
+
+/// What checkpoints cost so far.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct Statistics {
+    /// Commits.
+    pub epochs: u64,
+    /// Whole stops, in microseconds.
+    pub stops: Histogram,
+    /// Interrupt, layout, scan, copy, state: the fields of [`Parts`].
+    parts: [Histogram; 5],
+    /// Restores, in milliseconds; as many as there were resumes.
+    pub restores: Histogram,
+    /// Pages captured.
+    pub pages: u64,
+    /// Lines that had changed.
+    pub lines: u64,
+    /// Bytes in them.
+    pub changed_bytes: u64,
+    /// Bytes written to the store, by cause.
+    pub traffic: Traffic,
+}
+
+impl Statistics {
+    /// Counts a stop.
+    pub fn add_stop(&mut self, stop: &Stop) {
+        self.stops.add(stop.total_us);
+        let parts = [
+            stop.interrupt_us,
+            stop.layout_us,
+            stop.scan_us,
+            stop.copy_us,
+            stop.state_us,
+        ];
+        for (histogram, part_us) in self.parts.iter_mut().zip(parts) {
+            histogram.add(part_us);
+        }
+        self.pages += stop.pages;
+    }
+
+    /// Counts a commit in a store with lines of this size.
+    pub fn add_commit(&mut self, report: &Report, line_bytes: u64) {
+        self.epochs += 1;
+        self.lines += report.lines;
+        self.changed_bytes += report.lines * line_bytes;
+        self.traffic = [self.traffic, report.traffic].into_iter().sum();
+    }
+
+    /// Counts what another one counted.
+    pub fn merge(&mut self, other: &Statistics) {
+        self.epochs += other.epochs;
+        self.stops.merge(&other.stops);
+        for (histogram, more) in self.parts.iter_mut().zip(&other.parts) {
+            histogram.merge(more);
+        }
+        self.restores.merge(&other.restores);
+        self.pages += other.pages;
+        self.lines += other.lines;
+        self.changed_bytes += other.changed_bytes;
+        self.traffic = [self.traffic, other.traffic].into_iter().sum();
+    }
+
+    /// For people and scripts.
+    #[must_use]
+    pub fn summary(&self, ended: Option<Ending>) -> Summary {
+        let [interrupt, layout, scan, copy, state] = [0, 1, 2, 3, 4].map(|n| self.parts[n].percentiles());
+        Summary {
+            ended,
+            epochs: self.epochs,
+            stop_us: self.stops.percentiles(),
+            stop_parts_us: Parts {
+                interrupt,
+                layout,
+                scan,
+                copy,
+                state,
+            },
+            pages: self.pages,
+            lines: self.lines,
+            changed_bytes: self.changed_bytes,
+            bytes_written: self.traffic.total_bytes(),
+            traffic: self.traffic,
+            restore_ms: None,
+        }
+    }
+
+    fn is_sound(&self) -> bool {
+        let mut all = self.parts.iter().chain([&self.stops, &self.restores]);
+        all.all(Histogram::is_sound)
+    }
+}
+
+fn path(dir: &Path) -> PathBuf {
+    dir.join("statistics")
+}
+
+/// The statistics of all lives of the program in the state directory `dir`; `None` when there are
+/// none that can be believed.
+#[must_use]
+pub fn read(dir: &Path) -> Option<Statistics> {
+    decode(&std::fs::read(path(dir)).ok()?)
+}
+
+fn decode(bytes: &[u8]) -> Option<Statistics> {
+    let word = |at: usize| Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
+    if !bytes.starts_with(MAGIC) {
+        return None;
+    }
+    let body = bytes.get(HEAD..HEAD.checked_add(word(8)? as usize)?)?;
+    if crc32c::crc32c(body) != word(12)? {
+        return None;
+    }
+    postcard::from_bytes(body).ok().filter(Statistics::is_sound)
+}
+
+fn encode(statistics: &Statistics, into: &mut Vec<u8>) {
+    into.clear();
+    into.extend_from_slice(MAGIC);
+    into.resize(HEAD, 0);
+    let Ok(mut bytes) = postcard::to_extend(statistics, std::mem::take(into)) else {
+        return; // never: every field can be encoded
+    };
+    let body = &bytes[HEAD..];
+    let (length, sum) = (body.len() as u32, crc32c::crc32c(body));
+    bytes[8..12].copy_from_slice(&length.to_le_bytes());
+    bytes[12..16].copy_from_slice(&sum.to_le_bytes());
+    *into = bytes;
+}
+
+/// Keeps the statistics of a session and, in the state directory, those of all lives.
+#[derive(Debug)]
+pub struct Ledger {
+    session: Statistics,
+    life: Statistics,
+    line_bytes: u64,
+    file: Option<File>,
+    bytes: Vec<u8>,
+}
+
+impl Ledger {
+    /// Goes on with what is in the state directory `dir`, or begins. Statistics that cannot be kept
+    /// stop no program.
+    #[must_use]
+    pub fn open(dir: &Path, geometry: Geometry) -> Ledger {
+        let mut options = OpenOptions::new();
+        options.write(true).create(true).truncate(false);
+        Ledger {
+            session: Statistics::default(),
+            life: read(dir).unwrap_or_default(),
+            line_bytes: geometry.line_bytes() as u64,
+            file: options.open(path(dir)).ok(),
+            bytes: Vec::new(),
+        }
+    }
+
+    /// The program was restored.
+    pub fn restored(&mut self, ms: f64) {
+        self.session.restores.add(ms);
+        self.life.restores.add(ms);
+        self.save();
+    }
+
+    /// What happened since the last call: takes the stops, and counts a commit.
+    pub fn add(&mut self, stops: &mut Vec<Stop>, report: Option<&Report>) {
+        for statistics in [&mut self.session, &mut self.life] {
+            stops.iter().for_each(|stop| statistics.add_stop(stop));
+            if let Some(report) = report {
+                statistics.add_commit(report, self.line_bytes);
+            }
+        }
+        stops.clear();
+        self.save();
+    }
+
+    /// This session's.
+    #[must_use]
+    pub fn session(&self) -> &Statistics {
+        &self.session
+    }
+
+    fn save(&mut self) {
+        if let Some(file) = &self.file {
+            encode(&self.life, &mut self.bytes);
+            let _ = file.write_all_at(&self.bytes, 0); // a full disk stops no program
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentiles_are_close() {
+        let mut histogram = Histogram::default();
+        assert_eq!(histogram.percentiles(), Percentiles::default());
+        let mut numbers: Vec<f64> = (0..5000).map(|n| 0.3 + f64::from(n * n) / 70.0).collect();
+        numbers.iter().for_each(|number| histogram.add(*number));
+        numbers.sort_by(f64::total_cmp);
+        for share in [0.0_f64, 0.01, 0.5, 0.99, 1.0] {
+            let right = numbers[(4999.0 * share).round() as usize];
+            let found = histogram.at(share);
+            assert!(
+                (found - right).abs() <= 0.05 + right * 0.016,
+                "{share}: {found}, not {right}"
+            );
+        }
+        assert_eq!(histogram.percentiles().max, *numbers.last().unwrap());
+    }
+
+    #[test]
+    fn any_number_has_a_bucket() {
+        let mut histogram = Histogram::default();
+        for number in [-1.0, 0.0, 1e-9, 1.0, 1e300, f64::NAN] {
+            histogram.add(number);
+        }
+        assert_eq!(histogram.count(), 6);
+        for number in (0..10_000).chain([1 << 40, u64::MAX - 1, u64::MAX]) {
+            let (found, right) = (middle(bucket(number)), number as f64);
+            assert!((found - right).abs() <= right * 0.016, "{number}: {found}");
+        }
+    }
+
+    #[test]
+    fn the_ledger_goes_on_over_lives_and_bad_files() {
+        let dir = tempfile::tempdir().unwrap();
+        assert_eq!(read(dir.path()), None);
+        let stop = Stop {
+            total_us: 500.0,
+            pages: 3,
+            ..Stop::default()
+        };
+        let report = Report {
+            lines: 2,
+            ..Report::default()
+        };
+        for life in 1..=3 {
+            let mut ledger = Ledger::open(dir.path(), Geometry::MEMORY);
+            ledger.restored(7.0);
+            ledger.add(&mut vec![stop, stop], Some(&report));
+            assert_eq!(ledger.session().stops.count(), 2);
+            let found = read(dir.path()).unwrap();
+            assert_eq!((found.epochs, found.stops.count()), (life, 2 * life));
+            assert_eq!((found.changed_bytes, found.restores.count()), (128 * life, life));
+        }
+        let bytes = std::fs::read(path(dir.path())).unwrap();
+        for at in 0..bytes.len() {
+            let mut flipped = bytes.clone();
+            flipped[at] ^= 0x10;
+            assert_eq!(decode(&flipped), None, "byte {at}");
+            assert_eq!(decode(&bytes[..at]), None);
+        }
+        std::fs::write(path(dir.path()), b"nonsense").unwrap();
+        Ledger::open(dir.path(), Geometry::MEMORY).add(&mut vec![stop], None);
+        assert_eq!(read(dir.path()).unwrap().stops.count(), 1);
+    }
+}

@@ -1,0 +1,58 @@
+//! Looking at the streams of a program that does not run: `twinpage info` and `twinpage check`.
+
+use super::context::StdioContext;
+use super::error::{Error, Result};
+use super::log::Log;
+use super::{build, released};
+use std::path::Path;
+
+impl StdioContext {
+    /// Bytes this checkpoint covers that are not outside yet. After a power cut, when the counters
+    /// prove nothing, those that may not be.
+    #[must_use]
+    pub fn held_bytes(&self, dir: &Path) -> u64 {
+        let counted = released::peek(dir);
+        let outputs = self.channels.iter().enumerate();
+        let held = outputs.filter_map(|(n, channel)| {
+            let output = channel.output.as_ref()?;
+            let outside = counted.and_then(|counted| counted.get(n).copied()).unwrap_or(0);
+            Some(
+                output
+                    .end
+                    .saturating_sub(outside.clamp(output.safe, output.end.max(output.safe))),
+            )
+        });
+        held.sum()
+    }
+
+    /// What is missing in the state directory `dir` to go on from this checkpoint. Empty when all is
+    /// there.
+    ///
+    /// # Errors
+    /// [`Error::Io`] when looking itself fails.
+    pub fn damage(&self, dir: &Path) -> Result<Vec<Error>> {
+        if let Err(error) = build::check(self) {
+            return Ok(vec![error]);
+        }
+        let outputs = self.channels.iter().enumerate().filter_map(|(n, channel)| {
+            let output = channel.output.as_ref()?;
+            Some(Log::check(
+                dir,
+                &format!("output-{n}"),
+                output.safe,
+                output.end,
+                &output.tail,
+            ))
+        });
+        let input = self.input.iter();
+        let input = input.map(|input| Log::check(dir, "input", input.fed, input.end, &input.tail));
+        let mut damage = Vec::new();
+        for checked in outputs.chain(input) {
+            match checked {
+                Err(error @ Error::Damaged { .. }) => damage.push(error),
+                other => other?,
+            }
+        }
+        Ok(damage)
+    }
+}
