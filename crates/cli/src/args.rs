@@ -23,6 +23,16 @@ pub(crate) enum Command {
     /// Go on with a killed program from its last checkpoint
     #[command(after_help = "Example:\n  twinpage resume /tmp/state")]
     Resume(Resume),
+    /// Say what is in a state: the program, its checkpoint, what it costs
+    #[command(
+        after_help = "Example:\n  twinpage info /tmp/state\n\nOnly looks: also while the program runs."
+    )]
+    Info(Look),
+    /// Read everything in a state and verify every checksum
+    #[command(
+        after_help = "Example:\n  twinpage check /tmp/state\n\nExit code 0 when all is whole, 1 when there is damage, 125 when it cannot be told."
+    )]
+    Check(Look),
 }
 
 #[derive(Args, Debug)]
@@ -56,6 +66,16 @@ pub(crate) struct Resume {
 }
 
 #[derive(Args, Debug)]
+pub(crate) struct Look {
+    /// One JSON document on standard output
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// The directory that twinpage run kept the checkpoints in
+    #[arg(value_name = "DIR")]
+    pub(crate) state: PathBuf,
+}
+
+#[derive(Args, Debug)]
 pub(crate) struct PaceArguments {
     /// Time from one checkpoint to the next, such as 16ms, 1s, 500us
     #[arg(long, value_name = "TIME", default_value = "16ms", value_parser = interval)]
@@ -66,6 +86,9 @@ pub(crate) struct PaceArguments {
     /// Write statistics, as JSON, to this file when the program ends
     #[arg(long, value_name = "FILE")]
     pub(crate) stats: Option<PathBuf>,
+    /// Append what twinpage itself has to say to this file, not to standard error
+    #[arg(long, value_name = "FILE")]
+    pub(crate) messages: Option<PathBuf>,
 }
 
 impl PaceArguments {

@@ -1,21 +1,27 @@
 //! The `twinpage` command.
 
 mod args;
+mod check;
 mod explain;
+mod info;
 mod program;
+mod show;
 
 use args::{Arguments, Command};
 use clap::Parser;
 use std::process::ExitCode;
+use twinpage_process::notes;
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let done = match arguments.command {
         Command::Run(run) => program::run(run),
         Command::Resume(resume) => program::resume(resume),
+        Command::Info(look) => info::info(&look),
+        Command::Check(look) => check::check(&look),
     };
     done.unwrap_or_else(|why| {
-        eprintln!("twinpage: {why}");
+        notes::tell(&why);
         ExitCode::from(FAILED)
     })
 }

@@ -1,16 +1,18 @@
 //! `twinpage run` and `twinpage resume`.
 
 use crate::args::{PaceArguments, Resume, Run};
+use std::fs::OpenOptions;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use twinpage_process::context::Ending;
-use twinpage_process::run;
 use twinpage_process::session::Summary;
+use twinpage_process::{notes, run};
 
 pub(crate) fn run(arguments: Run) -> Result<ExitCode, String> {
     if arguments.explain {
         return crate::explain::print(arguments.json);
     }
+    redirect_messages(&arguments.pace)?;
     let state = match arguments.state {
         Some(state) => state,
         None => default_state()?,
@@ -25,6 +27,7 @@ pub(crate) fn run(arguments: Run) -> Result<ExitCode, String> {
 }
 
 pub(crate) fn resume(arguments: Resume) -> Result<ExitCode, String> {
+    redirect_messages(&arguments.pace)?;
     let summary = run::resume(&arguments.state, arguments.pace.pace())?;
     finish(&summary, &arguments.pace)
 }
@@ -36,11 +39,20 @@ fn default_state() -> Result<PathBuf, String> {
         .or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".local/state")))
         .ok_or("no place for the state is known (HOME is not set): name one with --state DIR")?;
     let state = base.join("twinpage").join(std::process::id().to_string());
-    eprintln!(
-        "twinpage: if it is killed, go on with: twinpage resume {}",
+    notes::tell(&format!(
+        "if it is killed, go on with: twinpage resume {}",
         state.display()
-    );
+    ));
     Ok(state)
+}
+
+fn redirect_messages(pace: &PaceArguments) -> Result<(), String> {
+    let Some(path) = &pace.messages else {
+        return Ok(());
+    };
+    let file = OpenOptions::new().append(true).create(true).open(path);
+    notes::redirect(file.map_err(|error| format!("cannot write to {}: {error}", path.display()))?);
+    Ok(())
 }
 
 /// Writes statistics, and ends as the program did.

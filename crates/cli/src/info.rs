@@ -1,0 +1,316 @@
+//! `twinpage info`: what is in a state.
+
+use crate::args::Look;
+use crate::show::{self, Rows};
+use serde_json::{Value, json};
+use std::process::ExitCode;
+use std::time::{Duration, SystemTime};
+use twinpage_core::{Info, Scheme};
+use twinpage_os::{Durability, tracker};
+use twinpage_process::context::{Context, Ending};
+use twinpage_process::descriptors::What;
+use twinpage_process::inspect::{self, Inspection};
+use twinpage_process::machine::Machine;
+use twinpage_process::statistics::{Statistics, Summary};
+use twinpage_process::{Result, files};
+
+pub(crate) fn info(arguments: &Look) -> Result<ExitCode, String> {
+    let found = inspect::inspect(&arguments.state).and_then(Found::new);
+    let found = found.map_err(|error| error.to_string())?;
+    if arguments.json {
+        println!("{:#}", found.to_json());
+    } else {
+        found.to_rows().print();
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Everything that is told, read once.
+struct Found {
+    inspection: Inspection,
+    info: Info,
+    stored_pages: u64,
+    undo: Option<files::Summary>,
+    held_output_bytes: u64,
+    statistics: Option<Statistics>,
+    /// Why it cannot be resumed here.
+    obstacle: Option<String>,
+}
+
+impl Found {
+    fn new(inspection: Inspection) -> Result<Found> {
+        let runs = inspection.pages()?.stored_runs();
+        let machine = Machine::this()?;
+        let obstacle = inspection
+            .context
+            .as_ref()
+            .and_then(|context| context.fixed.machine.check_against(&machine).err());
+        Ok(Found {
+            info: inspection.store.info(),
+            stored_pages: runs.iter().map(|run| (run.end - run.start) / tracker::PAGE).sum(),
+            undo: inspection.undo()?,
+            held_output_bytes: inspection.held_output_bytes()?,
+            statistics: inspection.statistics(),
+            obstacle: obstacle.map(|error| error.to_string()),
+            inspection,
+        })
+    }
+
+    fn to_json(&self) -> Value {
+        let mut document = json_of_store(Some(&self.info), Some(self.inspection.durability));
+        document["in_use"] = json!(self.inspection.in_use);
+        document["program"] = json!(
+            self.inspection
+                .context
+                .as_ref()
+                .map(|context| self.program(context))
+        );
+        document["undo_log"] = json!(self.undo);
+        document["held_output_bytes"] = json!(self.held_output_bytes);
+        document["statistics"] = json!(self.statistics.as_ref().map(json_of_statistics));
+        document
+    }
+
+    fn program(&self, context: &Context) -> Value {
+        let fixed = &context.fixed;
+        let finished = fixed.ended.is_some();
+        let machine = &fixed.machine;
+        json!({
+            "command": fixed.command,
+            "pid": fixed.pid,
+            "threads": context.threads.len(),
+            "mapped_bytes": if finished { 0 } else { mapped_bytes(context) },
+            "stored_pages": self.stored_pages,
+            "stored_bytes": self.stored_pages * tracker::PAGE,
+            "descriptors": if finished { 0 } else { fixed.descriptors.len() },
+            "open_files": open_files(context),
+            "directory": fixed.kernel.directory,
+            "finished": finished,
+            "ended": fixed.ended,
+            "checkpoint_unix_ms": context.clocks.realtime_ns / 1_000_000,
+            "machine": { "kernel": machine.kernel, "build": machine.build, "processor": machine.processor },
+            "resumes_here": self.obstacle.is_none(),
+            "why_not_here": self.obstacle,
+        })
+    }
+
+    fn to_rows(&self) -> Rows {
+        let mut rows = Rows::default();
+        let version = inspect::VERSION;
+        rows.add(
+            "state",
+            format!(
+                "{}, {}, format version {version}",
+                self.inspection.path.display(),
+                inspect::KIND
+            ),
+        );
+        if let Some(context) = &self.inspection.context {
+            rows.add("program", context.fixed.command.join(" "));
+        }
+        rows.add("status", self.status());
+        if let Some(context) = &self.inspection.context {
+            self.add_checkpoint(context, &mut rows);
+        }
+        self.add_store(&mut rows);
+        if let Some(undo) = &self.undo {
+            rows.add("undo log", undo_line(undo));
+        }
+        let held = show::bytes(self.held_output_bytes);
+        rows.add("held output", format!("{held} printed and not outside yet"));
+        if let Some(context) = &self.inspection.context {
+            let machine = &context.fixed.machine;
+            let here = match (&self.obstacle, context.fixed.ended) {
+                (_, Some(_)) => String::new(),
+                (Some(why), None) => format!("; {why}"),
+                (None, None) => "; can be resumed here".into(),
+            };
+            rows.add(
+                "machine",
+                format!("Linux {} on {}{here}", machine.kernel, machine.processor),
+            );
+        }
+        if let Some(statistics) = &self.statistics {
+            rows.add("cost", cost_line(statistics));
+        }
+        rows
+    }
+
+    fn status(&self) -> String {
+        let ended = self.inspection.context.as_ref().and_then(|c| c.fixed.ended);
+        match (ended, &self.inspection.in_use, &self.inspection.context) {
+            (Some(Ending::Exit(code)), ..) => format!("finished with exit code {code}"),
+            (Some(Ending::Signal(number)), ..) => format!("ended by {}", show::signal(number)),
+            (None, Some(holder), Some(_)) => format!("in use by {holder}"),
+            (None, Some(holder), None) => format!("in use by {holder}; no checkpoint yet"),
+            (None, None, Some(_)) => {
+                let state = self.inspection.path.display();
+                format!("not finished; go on with: twinpage resume {state}")
+            }
+            (None, None, None) => {
+                "killed before its first checkpoint; start it again with twinpage run".into()
+            }
+        }
+    }
+
+    fn add_checkpoint(&self, context: &Context, rows: &mut Rows) {
+        let at = SystemTime::UNIX_EPOCH + Duration::from_nanos(context.clocks.realtime_ns);
+        let age = SystemTime::now().duration_since(at).unwrap_or_default();
+        let survives = match self.inspection.durability {
+            Durability::Disk => "survives a power cut",
+            Durability::Memory => "survives the end of the program, not of the machine",
+        };
+        let epoch = self.inspection.epoch;
+        rows.add(
+            "checkpoint",
+            format!("epoch {epoch}, {} ago; {survives}", show::time(age)),
+        );
+        if context.fixed.ended.is_some() {
+            return;
+        }
+        let threads = show::count(context.threads.len() as u64, "thread");
+        rows.add("process", format!("{}, {threads}", context.fixed.pid));
+        rows.add(
+            "memory",
+            format!(
+                "{} mapped, {} stored in {}",
+                show::bytes(mapped_bytes(context)),
+                show::bytes(self.stored_pages * tracker::PAGE),
+                show::count(self.stored_pages, "page"),
+            ),
+        );
+        rows.add("directory", context.fixed.kernel.directory.clone());
+        let files = open_files(context);
+        let names = if files.is_empty() {
+            "none".into()
+        } else {
+            files.join(", ")
+        };
+        rows.add("open files", names);
+    }
+
+    fn add_store(&self, rows: &mut Rows) {
+        let info = &self.info;
+        rows.add(
+            "store",
+            format!(
+                "{} {}, {} of {} and a context of {}; lines of {}",
+                info.scheme,
+                show::bytes(info.medium_bytes),
+                show::count(info.pages, "page"),
+                show::bytes(info.geometry.page_bytes() as u64),
+                show::bytes(info.context_bytes),
+                show::bytes(info.geometry.line_bytes() as u64),
+            ),
+        );
+        let pool = &info.pool;
+        rows.add(
+            "pool",
+            format!(
+                "{}, {} in use",
+                show::count(pool.pages, "derivative page"),
+                pool.used
+            ),
+        );
+    }
+}
+
+/// What every look at a state begins with, as scripts read it.
+pub(crate) fn json_of_store(info: Option<&Info>, durability: Option<Durability>) -> Value {
+    let geometry = info.map(|info| {
+        json!({
+            "line_bytes": info.geometry.line_bytes(),
+            "page_bytes": info.geometry.page_bytes(),
+            "extent_bytes": info.geometry.extent_bytes(),
+        })
+    });
+    json!({
+        "kind": inspect::KIND,
+        "version": inspect::VERSION,
+        "durability": durability.map(|durability| match durability {
+            Durability::Disk => "disk",
+            Durability::Memory => "memory",
+        }),
+        "scheme": info.map(|info| info.scheme),
+        "store_version": info.map(|info| info.version),
+        "geometry": geometry,
+        "epoch": info.map(|info| info.epoch),
+        "pages": info.map(|info| info.pages),
+        "medium_bytes": info.map(|info| info.medium_bytes),
+        "context_bytes": info.map(|info| info.context_bytes),
+        "pool": info.map(|info| info.pool),
+    })
+}
+
+/// What the checkpoints cost in all lives of a program.
+fn json_of_statistics(statistics: &Statistics) -> Value {
+    let summary = statistics.summary(None);
+    let restore = statistics.restores.percentiles();
+    json!({
+        "epochs": summary.epochs,
+        "resumes": statistics.restores.count(),
+        "stop_us": summary.stop_us,
+        "stop_parts_us": summary.stop_parts_us,
+        "pages": summary.pages,
+        "lines": summary.lines,
+        "changed_bytes": summary.changed_bytes,
+        "bytes_written": summary.bytes_written,
+        "traffic": summary.traffic,
+        "restore_ms": { "p50": restore.p50, "max": restore.max },
+    })
+}
+
+fn cost_line(statistics: &Statistics) -> String {
+    let Summary {
+        epochs,
+        stop_us,
+        bytes_written,
+        changed_bytes,
+        ..
+    } = statistics.summary(None);
+    format!(
+        "{}, {}; stops {} (p50), {} (p99), {} (max); {} written for {} changed",
+        show::count(epochs, "epoch"),
+        show::count(statistics.restores.count(), "resume"),
+        show::ms_of_us(stop_us.p50),
+        show::ms_of_us(stop_us.p99),
+        show::ms_of_us(stop_us.max),
+        show::bytes(bytes_written),
+        show::bytes(changed_bytes),
+    )
+}
+
+fn undo_line(undo: &files::Summary) -> String {
+    let mut line = format!(
+        "{}, {}; {} kept, {}",
+        show::count(undo.records, "record"),
+        show::bytes(undo.undo_bytes),
+        show::count(undo.kept_files, "file"),
+        show::bytes(undo.kept_bytes)
+    );
+    if undo.rollback_begun {
+        line.push_str("; a rollback was begun: resume, and it will be finished");
+    }
+    line
+}
+
+fn mapped_bytes(context: &Context) -> u64 {
+    let mappings = context.fixed.mappings.iter();
+    mappings.map(|mapping| mapping.end - mapping.start).sum()
+}
+
+/// The regular files a program has open, each once.
+fn open_files(context: &Context) -> Vec<&str> {
+    let mut files: Vec<&str> = Vec::new();
+    if context.fixed.ended.is_some() {
+        return files;
+    }
+    for descriptor in &context.fixed.descriptors {
+        if let What::File { path, .. } = &descriptor.what
+            && !files.contains(&path.as_str())
+        {
+            files.push(path);
+        }
+    }
+    files
+}
