@@ -1,0 +1,57 @@
+//! A seeded generator, and the real ends of streams.
+
+use rustix::fd::OwnedFd;
+use std::fs::File;
+use std::io::Read;
+use std::thread::JoinHandle;
+
+/// A small generator (splitmix64): the same seed, the same numbers.
+#[derive(Clone, Debug)]
+pub(crate) struct Rng(u64);
+
+impl Rng {
+    pub(crate) fn new(seed: u64) -> Rng {
+        Rng(seed)
+    }
+
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    pub(crate) fn below(&mut self, n: u64) -> u64 {
+        self.next() % n
+    }
+}
+
+/// The seed of this run, printed so that it can be run again.
+pub(crate) fn seed(test: &str) -> u64 {
+    let seed = std::env::var("TWINPAGE_SEED")
+        .ok()
+        .and_then(|s| s.parse().ok())
+        .unwrap_or_else(|| {
+            let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+            now.map_or(1, |d| d.as_nanos() as u64)
+        });
+    println!("{test}: TWINPAGE_SEED={seed}");
+    seed
+}
+
+/// Reads everything there is to read, in the background.
+pub(crate) fn collect(fd: OwnedFd) -> JoinHandle<Vec<u8>> {
+    std::thread::spawn(move || {
+        let mut all = Vec::new();
+        let mut file = File::from(fd);
+        let mut bytes = [0; 65536];
+        loop {
+            match file.read(&mut bytes) {
+                Ok(n) if n > 0 => all.extend(&bytes[..n]),
+                // The master of a terminal that nobody has open reads an error.
+                _ => return all,
+            }
+        }
+    })
+}
