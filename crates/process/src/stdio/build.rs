@@ -151,6 +151,7 @@ pub(super) fn build(
         .into_iter()
         .find(|s| context.fds[*s as usize].is_some_and(|n| context.channels[n as usize].terminal.is_some()));
     let input = open_input(&outside, &options.dir, context, &released, resumed)?;
+    released.vouch(options.disk)?;
     let resize = if channels.iter().any(|c| c.real.is_some()) {
         Some(eventfd()?)
     } else {

@@ -189,7 +189,8 @@ impl Stdio {
             .map(|(_, stream)| *stream)
     }
 
-    /// The program runs: from now on it is fed, and sees its terminal change size.
+    /// The program runs: from now on it is fed, and sees its terminal change size. What is taken from
+    /// outside before the first epoch is durable is lost with a kill, so that epoch comes first.
     pub fn begin(&self) {
         let mut state = self.shared.lock();
         state.begun = true;
@@ -280,13 +281,17 @@ impl Stdio {
 
     fn sync_outside(&self, n: usize) -> Result<()> {
         let (file, released) = {
-            let state = self.shared.lock();
-            let channel = &state.channels[n];
-            let (Some(file), Some(output)) = (&channel.file, &channel.output) else {
+            let mut state = self.shared.lock();
+            let Channel {
+                file: Some(file),
+                output: Some(output),
+                ..
+            } = &mut state.channels[n]
+            else {
                 return Ok(());
             };
             let released = self.shared.released.get(n);
-            if released == output.safe {
+            if !output.outside_needs_sync(released) {
                 return Ok(());
             }
             (Arc::clone(file), released)

@@ -97,16 +97,20 @@ impl Outlet {
         let mut count = 0;
         let mut base = None;
         if let Some((log, safe)) = resumed {
-            count = released.get(self.slot);
-            if !released.trusted() || !(safe..=log.end()).contains(&count) {
-                count = safe;
-            }
+            count = if released.trusted() {
+                released.get(self.slot).clamp(safe, log.end())
+            } else {
+                safe
+            };
             if let (Some(now), Some(place)) = (&now, before)
                 && (now.st_dev, now.st_ino) == (place.dev, place.ino)
             {
                 base = Some(place.base);
-                if let Some(found) = found_in_file(self.fd.as_fd(), place.base, log, safe)? {
-                    count = found;
+                match found_in_file(self.fd.as_fd(), place.base, log, safe)? {
+                    (found, true) => count = found,
+                    // Somebody else wrote there too: the counter knows, unless the power was cut.
+                    (found, false) if !released.trusted() => count = found,
+                    _ => {}
                 }
             }
         }
@@ -227,12 +231,11 @@ pub(super) fn sync(file: &OwnedFd) -> Result<()> {
     }
 }
 
-/// How much of the stream a regular file already holds: all of the file's bytes after `base` must be
-/// the stream's, from `safe` on. `None` when they are not (somebody else wrote there too, or cut it),
-/// or when the file cannot be read.
-fn found_in_file(fd: BorrowedFd<'_>, base: u64, log: &Log, safe: u64) -> Result<Option<u64>> {
+/// How much of the stream a regular file already holds, and whether it holds nothing else after
+/// `base`: it does not when somebody else wrote there too, or cut it, or when it cannot be read.
+fn found_in_file(fd: BorrowedFd<'_>, base: u64, log: &Log, safe: u64) -> Result<(u64, bool)> {
     let Ok(own) = reopen(fd, OFlags::RDONLY) else {
-        return Ok(None);
+        return Ok((safe, false));
     };
     let file = File::from(own);
     let size = file
@@ -241,21 +244,29 @@ fn found_in_file(fd: BorrowedFd<'_>, base: u64, log: &Log, safe: u64) -> Result<
         .len();
     let holds = size.wrapping_sub(base);
     if !(safe..=log.end()).contains(&holds) {
-        return Ok(None);
+        return Ok((safe, false));
     }
     let mut at = safe;
     let (mut theirs, mut ours) = (vec![0; 65536], vec![0; 65536]);
     while at < holds {
         let len = (holds - at).min(65536) as usize;
-        let same = file
+        let same = if file
             .read_exact_at(&mut theirs[..len], base.wrapping_add(at))
             .is_ok()
             && log.read(at, &mut ours[..len])? == len
-            && theirs[..len] == ours[..len];
-        if !same {
-            return Ok(None);
+        {
+            theirs[..len]
+                .iter()
+                .zip(&ours[..len])
+                .take_while(|(a, b)| a == b)
+                .count()
+        } else {
+            0
+        };
+        at += same as u64;
+        if same < len {
+            return Ok((at, false));
         }
-        at += len as u64;
     }
-    Ok(Some(holds))
+    Ok((holds, true))
 }

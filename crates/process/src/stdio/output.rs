@@ -24,6 +24,9 @@ use std::collections::VecDeque;
 /// What one drain takes at most in one system call.
 const DRAIN_BYTES: usize = 1 << 20;
 
+/// How much of what a file outside got a checkpoint may hold rather than have the file flushed, bytes.
+const UNSAFE_BYTES: u64 = 4096;
+
 /// What an epoch covers.
 #[derive(Clone, Copy, Debug)]
 struct Mark {
@@ -50,6 +53,8 @@ pub(super) struct Output {
     closed: bool,
     /// Nobody outside reads any more.
     broken: bool,
+    /// Where the stream ended when a flush of the file outside was last considered.
+    end_at_sync: u64,
     marks: VecDeque<Mark>,
 }
 
@@ -62,6 +67,7 @@ impl Output {
             allowed_close: context.closed,
             closed: context.closed,
             broken: false,
+            end_at_sync: log.end(),
             marks: VecDeque::new(),
             log,
         }
@@ -205,6 +211,14 @@ impl Output {
         self.marks
             .iter()
             .any(|m| m.epoch <= epoch && m.logged > self.log.synced().max(m.safe))
+    }
+
+    /// Whether the file outside is to be flushed now: when much of what it got is not safe, or when
+    /// nothing new was printed (so that a silent program's checkpoint holds nothing).
+    pub(super) fn outside_needs_sync(&mut self, released: u64) -> bool {
+        let quiet = self.log.end() == self.end_at_sync;
+        self.end_at_sync = self.log.end();
+        released > self.safe && (quiet || released - self.safe >= UNSAFE_BYTES)
     }
 
     /// The epoch is durable: what it covers may go outside, and what it no longer holds is forgotten.

@@ -37,7 +37,10 @@ pub(super) fn take(slave: BorrowedFd<'_>) -> io::Result<Look> {
     let modes = terminal::modes(slave)?;
     let mut queue = Vec::new();
     if modes.lines() {
-        while let Some(bytes) = read(slave)? {
+        // Each piece takes a place in the queue; a terminal that hung up reads empty for ever.
+        while queue.len() < QUEUE_BYTES
+            && let Some(bytes) = read(slave)?
+        {
             let line = bytes.last().is_some_and(|&b| {
                 b == b'\n' || b != 0 && (b == modes.cc[libc::VEOL] || b == modes.cc[libc::VEOL2])
             });

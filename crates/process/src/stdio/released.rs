@@ -4,7 +4,7 @@
 //!
 //! ```text
 //!  byte 0   magic "twpgout1"
-//!       8   the boot it belongs to, 16 bytes: after a reboot the counters prove nothing
+//!       8   the boot the counters speak for, 16 bytes; after a reboot they prove nothing
 //!      64   slot 0:  counter | file known | device | inode | base
 //!     128   slot 1
 //!     192   slot 2
@@ -21,7 +21,7 @@
 
 use super::error::{Error, Result};
 use rustix::mm::{MapFlags, ProtFlags, mlock, mmap, munmap};
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::ptr::NonNull;
@@ -49,6 +49,7 @@ pub(super) struct Place {
 #[derive(Debug)]
 pub(super) struct Released {
     page: NonNull<u8>,
+    file: File,
     /// Whether the counters were left by a process of this boot.
     trusted: bool,
 }
@@ -79,7 +80,10 @@ impl Released {
             file.write_all_at(&[0; PAGE_BYTES], 0).map_err(failed)?;
             file.write_all_at(MAGIC, 0).map_err(failed)?;
         }
-        file.write_all_at(&boot, 8).map_err(failed)?;
+        if !trusted {
+            // Until the counters are settled they belong to no boot.
+            file.write_all_at(&[0; 16], 8).map_err(failed)?;
+        }
         // SAFETY: a new mapping, placed by the kernel.
         let page = unsafe {
             mmap(
@@ -96,7 +100,19 @@ impl Released {
         // SAFETY: the page was just mapped.
         let _ = unsafe { mlock(page, PAGE_BYTES) };
         let page = NonNull::new(page.cast()).ok_or_else(|| Error::Context("mapped at zero".into()))?;
-        Ok(Released { page, trusted })
+        Ok(Released { page, file, trusted })
+    }
+
+    /// The counters are settled: from now on they speak for this boot. `disk`: and what is said of
+    /// files outside is on the disk.
+    pub(super) fn vouch(&self, disk: bool) -> Result<()> {
+        let failed = |e| Error::io("write the counters of what was printed", e);
+        self.file.write_all_at(&boot_id(), 8).map_err(failed)?;
+        if disk {
+            self.file.sync_data().map_err(failed)
+        } else {
+            Ok(())
+        }
     }
 
     /// Whether the counters are of this boot. After a power cut they may be of any age.
@@ -191,12 +207,19 @@ mod tests {
             released.set(1, 77);
             assert_eq!(peek(dir.path()), Some([0, 77, 0]));
             released.set_place(2, Some(place));
+            released.vouch(true).unwrap();
         }
         let released = Released::open(dir.path(), false).unwrap();
         assert!(released.trusted());
         assert_eq!((released.get(0), released.get(1)), (0, 77));
         assert_eq!((released.place(1), released.place(2)), (None, Some(place)));
-        assert_eq!(Released::open(dir.path(), true).unwrap().get(1), 0);
+        let fresh = Released::open(dir.path(), true).unwrap();
+        assert_eq!(fresh.get(1), 0);
+        drop(fresh);
+        assert!(
+            !Released::open(dir.path(), false).unwrap().trusted(),
+            "nobody vouched"
+        );
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Killed at random instants and resumed until done: what came out is what an undisturbed run prints.
 
 use crate::runner::{Job, expected, start};
-use crate::support::{Rng, collect, seed};
+use crate::support::{Rng, collect, null, same, seed};
 use rustix::fd::{AsFd, OwnedFd};
 use std::fs::{File, OpenOptions};
 use std::path::Path;
@@ -11,7 +11,7 @@ use std::time::Duration;
 fn run_killed(job: &Job, fds: [&OwnedFd; 3], rng: &mut Rng, most: u32) -> u32 {
     let mut kills = 0;
     loop {
-        let mut child = start(job, fds.map(AsFd::as_fd));
+        let mut child = start(job, fds.map(AsFd::as_fd), false);
         if kills < most {
             std::thread::sleep(Duration::from_micros(rng.below(40_000)));
             let _ = child.kill();
@@ -40,26 +40,6 @@ fn job(dir: &Path, rng: &mut Rng) -> Job {
         limit_bytes: [1 << 14, 64 << 20][rng.below(2) as usize],
         epoch_us: 500 + rng.below(4000),
         think_us: 100,
-    }
-}
-
-fn null() -> OwnedFd {
-    File::open("/dev/null").expect("/dev/null").into()
-}
-
-#[track_caller]
-fn same(found: &[u8], wanted: &[u8], what: &str) {
-    if found != wanted {
-        let at = found.iter().zip(wanted).take_while(|(a, b)| a == b).count();
-        let near =
-            |b: &[u8]| String::from_utf8_lossy(&b[at.saturating_sub(40)..b.len().min(at + 40)]).into_owned();
-        panic!(
-            "{what}: {} bytes instead of {}, different from byte {at} on:\n{:?}\n{:?}",
-            found.len(),
-            wanted.len(),
-            near(found),
-            near(wanted)
-        );
     }
 }
 

@@ -4,5 +4,6 @@
 //! out. `TWINPAGE_SEED` repeats a random test.
 
 mod kills;
+mod points;
 mod runner;
 mod support;

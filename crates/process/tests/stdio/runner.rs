@@ -71,8 +71,8 @@ fn to_stderr(job: &Job, i: u64) -> bool {
     job.stderr_every > 0 && i % job.stderr_every == 1 % job.stderr_every
 }
 
-/// Starts a runner whose real streams are `fds`.
-pub(crate) fn start(job: &Job, fds: [BorrowedFd<'_>; 3]) -> Child {
+/// Starts a runner whose real streams are `fds`. `traced`: it stops at exec, for this thread to trace.
+pub(crate) fn start(job: &Job, fds: [BorrowedFd<'_>; 3], traced: bool) -> Child {
     let raw = fds.map(|fd| fd.as_raw_fd());
     let mut command = Command::new(std::env::current_exe().expect("this test's own path"));
     command
@@ -83,7 +83,7 @@ pub(crate) fn start(job: &Job, fds: [BorrowedFd<'_>; 3]) -> Child {
         )
         .stdin(Fds::null())
         .stdout(Fds::null());
-    // SAFETY: dup2 only, which signal-safety(7) allows between fork and exec.
+    // SAFETY: dup2 and ptrace only, system calls that are allowed between fork and exec.
     unsafe {
         command.pre_exec(move || {
             for (n, fd) in raw.into_iter().enumerate() {
@@ -91,6 +91,9 @@ pub(crate) fn start(job: &Job, fds: [BorrowedFd<'_>; 3]) -> Child {
                 if libc::dup2(fd, 210 + n as i32) < 0 {
                     return Err(std::io::Error::last_os_error());
                 }
+            }
+            if traced && libc::ptrace(libc::PTRACE_TRACEME, 0, 0, 0) < 0 {
+                return Err(std::io::Error::last_os_error());
             }
             Ok(())
         });
@@ -148,13 +151,27 @@ fn run(job: &Job, outside: Outside) {
     };
     let program = Arc::new(Mutex::new(program));
     let ends = stdio.program_ends();
+    if epoch == 0 {
+        // Before the first checkpoint there is nothing to resume: no input is taken yet.
+        epoch = 1;
+        let streams = stdio.stop_point(epoch).expect("stop");
+        stdio.before_commit(epoch).expect("sync");
+        commit(
+            &file,
+            &Checkpoint {
+                epoch,
+                program: Program::default(),
+                streams,
+            },
+        );
+        stdio.durable(epoch).expect("durable");
+    }
     stdio.begin();
     let runs = std::thread::spawn({
         let (job, program) = (job.clone(), Arc::clone(&program));
         move || while step(&job, &program, &ends) {}
     });
     loop {
-        // A first epoch at once, as a real run has.
         let ended = runs.is_finished();
         epoch += 1;
         let (streams, now) = {

@@ -55,3 +55,25 @@ pub(crate) fn collect(fd: OwnedFd) -> JoinHandle<Vec<u8>> {
         }
     })
 }
+
+/// /dev/null.
+pub(crate) fn null() -> OwnedFd {
+    File::open("/dev/null").expect("/dev/null").into()
+}
+
+/// Fails with the first difference.
+#[track_caller]
+pub(crate) fn same(found: &[u8], wanted: &[u8], what: &str) {
+    if found != wanted {
+        let at = found.iter().zip(wanted).take_while(|(a, b)| a == b).count();
+        let near =
+            |b: &[u8]| String::from_utf8_lossy(&b[at.saturating_sub(40)..b.len().min(at + 40)]).into_owned();
+        panic!(
+            "{what}: {} bytes instead of {}, different from byte {at} on:\n{:?}\n{:?}",
+            found.len(),
+            wanted.len(),
+            near(found),
+            near(wanted)
+        );
+    }
+}
