@@ -308,10 +308,14 @@ fn open_input(
         Log::create(dir, "input")?
     };
     let terminal = context.channels[n as usize].terminal.is_some();
-    let inlet = outside.fds[0]
+    let mut inlet = outside.fds[0]
         .as_ref()
         .map(|real| Inlet::new(real.as_fd(), terminal))
         .transpose()?;
+    if let Some(inlet) = &mut inlet {
+        // Before the first byte of output: from now on the program's terminal makes the line ends.
+        inlet.ready()?;
+    }
     Ok(Some(Input::new(log, inlet, terminal, input)))
 }
 

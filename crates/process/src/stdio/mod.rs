@@ -221,7 +221,7 @@ impl Stdio {
             return Ok(0);
         };
         let inside: &Inside = inside;
-        output.drain(inside, u64::MAX)?;
+        output.drain_all(inside)?;
         match inside {
             Inside::Terminal { slave, .. } => output.type_out(inside, slave, bytes),
             _ => output.log.append(bytes).map(|()| bytes.len()),

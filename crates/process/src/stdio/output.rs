@@ -24,6 +24,9 @@ use std::collections::VecDeque;
 /// What one drain takes at most in one system call.
 const DRAIN_BYTES: usize = 1 << 20;
 
+/// More than the kernel's buffers of a pseudo-terminal hold.
+const TERMINAL_BYTES: u64 = 1 << 20;
+
 /// How much of what a file outside got a checkpoint may hold rather than have the file flushed, bytes.
 const UNSAFE_BYTES: u64 = 4096;
 
@@ -126,6 +129,18 @@ impl Output {
         Ok(taken)
     }
 
+    /// The program is stopped: takes everything it printed. What a program prints that is not
+    /// stopped after all is taken later.
+    pub(super) fn drain_all(&mut self, inside: &Inside) -> Result<()> {
+        let there = match inside {
+            Inside::Output(pipe) => rustix::io::ioctl_fionread(&**pipe)
+                .map_err(|e| Error::io("look into the pipe of standard output", e))?,
+            _ => TERMINAL_BYTES,
+        };
+        // One byte more, to hear that there are no more, or no more writers.
+        self.drain(inside, there + 1).map(|_| ())
+    }
+
     fn read(&mut self, master: impl AsFd, len: usize) -> Result<usize> {
         let mut bytes = [0; 4096];
         let len = len.min(bytes.len());
@@ -155,7 +170,7 @@ impl Output {
                 Err(Errno::AGAIN) => {
                     // Reading the master until there is nothing empties every buffer on the way. Full
                     // all the same: the output is stopped.
-                    let none = self.drain(inside, u64::MAX)? == 0;
+                    let none = self.drain(inside, TERMINAL_BYTES)? == 0;
                     if none && tried {
                         break;
                     }
@@ -164,7 +179,7 @@ impl Output {
                 Err(e) => return Err(Error::io("write to the program's terminal", e)),
             }
         }
-        self.drain(inside, u64::MAX)?;
+        self.drain_all(inside)?;
         Ok(done)
     }
 

@@ -347,8 +347,8 @@ impl Relay {
 
 impl Drop for Relay {
     fn drop(&mut self) {
-        if self.resize.is_some() {
-            terminal::forget_size();
+        if let Some(resize) = &self.resize {
+            terminal::forget_size(resize.as_fd());
         }
         self.shared.stopped.store(true, Ordering::Release);
         self.shared.changed.notify_all();

@@ -149,7 +149,7 @@ impl State {
         if let Some(input) = &mut self.input {
             let Channel { inside, output, .. } = &mut self.channels[self.input_channel];
             let mut drain = || match (inside.as_ref(), output.as_mut()) {
-                (Some(inside), Some(output)) => output.drain(inside, u64::MAX).map(|_| ()),
+                (Some(inside), Some(output)) => output.drain_all(inside),
                 _ => Ok(()),
             };
             let (context, queue) = input.stop(epoch, inside.as_ref(), most, &mut drain)?;
@@ -160,7 +160,7 @@ impl State {
             let mut context = None;
             if let Some(output) = &mut channel.output {
                 if let Some(inside) = &channel.inside {
-                    output.drain(inside, u64::MAX)?;
+                    output.drain_all(inside)?;
                 }
                 let for_good = !(shared.disk && channel.file.is_some());
                 context = Some(output.stop(epoch, shared.released.get(n), for_good, most)?);

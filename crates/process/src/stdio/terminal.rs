@@ -126,27 +126,43 @@ struct Taken {
 }
 
 static TAKEN: AtomicPtr<Taken> = AtomicPtr::new(ptr::null_mut());
-static RESIZED: AtomicI32 = AtomicI32::new(-1);
+/// The eventfds of those who want to know of a change of size; -1 for none. More than one only where
+/// one process holds the streams of several programs.
+static RESIZED: [AtomicI32; 16] = [const { AtomicI32::new(-1) }; 16];
 static HANDLERS: Once = Once::new();
+
+impl std::fmt::Debug for Taken {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Taken")
+            .field("fd", &self.fd)
+            .finish_non_exhaustive()
+    }
+}
 
 /// The real terminal, whose input is relayed. Its modes are given back when this is dropped.
 #[derive(Debug)]
 pub(super) struct RealTerminal {
     fd: OwnedFd,
-    raw: bool,
+    /// As it was found, once it is in raw mode.
+    taken: Option<&'static Taken>,
 }
 
 impl RealTerminal {
     /// Takes a terminal, without changing it yet.
     pub(super) fn new(fd: OwnedFd) -> RealTerminal {
-        RealTerminal { fd, raw: false }
+        RealTerminal { fd, taken: None }
     }
 
     /// Raw mode, when this process is in the terminal's foreground. Says whether it is in raw mode.
     pub(super) fn take(&mut self) -> Result<bool> {
-        if self.raw {
+        if self.taken.is_some() {
             return Ok(true);
         }
+        eprintln!(
+            "TAKE {:?} {:?}",
+            rustix::termios::tcgetpgrp(&self.fd),
+            rustix::process::getpgrp()
+        );
         // In the background, touching the terminal would stop this process (SIGTTOU), credentials(7).
         match rustix::termios::tcgetpgrp(&self.fd) {
             Ok(group) if group != rustix::process::getpgrp() => return Ok(false),
@@ -155,22 +171,25 @@ impl RealTerminal {
         }
         let failed = |e| Error::io("put the terminal in raw mode", e);
         let found = get(self.fd.as_raw_fd()).map_err(failed)?;
-        let taken = Box::new(Taken {
+        let taken: &Taken = Box::leak(Box::new(Taken {
             fd: self.fd.as_raw_fd(),
             termios: found,
-        });
-        TAKEN.store(Box::leak(taken), Ordering::SeqCst);
+        }));
+        TAKEN.store(ptr::from_ref(taken).cast_mut(), Ordering::SeqCst);
         HANDLERS.call_once(install_handlers);
         set_modes(self.fd.as_fd(), &modes(self.fd.as_fd()).map_err(failed)?.raw()).map_err(failed)?;
-        self.raw = true;
+        self.taken = Some(taken);
         Ok(true)
     }
 }
 
 impl Drop for RealTerminal {
     fn drop(&mut self) {
-        if self.raw {
-            restore();
+        if let Some(taken) = self.taken {
+            let own = ptr::from_ref(taken).cast_mut();
+            let _ = TAKEN.compare_exchange(own, ptr::null_mut(), Ordering::SeqCst, Ordering::SeqCst);
+            // Nothing can be done about a terminal that is gone.
+            let _ = set(taken.fd, &taken.termios);
         }
     }
 }
@@ -187,14 +206,21 @@ pub(super) fn restore() {
 
 /// From now on a change of the real terminal's size adds 1 to `eventfd`.
 pub(super) fn watch_size(eventfd: BorrowedFd<'_>) {
-    RESIZED.store(eventfd.as_raw_fd(), Ordering::SeqCst);
+    let place = |slot: &&AtomicI32| {
+        slot.compare_exchange(-1, eventfd.as_raw_fd(), Ordering::SeqCst, Ordering::SeqCst)
+            .is_ok()
+    };
+    // With all places taken, this one keeps its size.
+    let _ = RESIZED.iter().find(place);
     // SAFETY: the handler only calls write(2).
     unsafe { handle(libc::SIGWINCH, on_resize, libc::SA_RESTART) };
 }
 
 /// Ends [`watch_size`]; to be called before the eventfd is closed.
-pub(super) fn forget_size() {
-    RESIZED.store(-1, Ordering::SeqCst);
+pub(super) fn forget_size(eventfd: BorrowedFd<'_>) {
+    for slot in &RESIZED {
+        let _ = slot.compare_exchange(eventfd.as_raw_fd(), -1, Ordering::SeqCst, Ordering::SeqCst);
+    }
 }
 
 fn install_handlers() {
@@ -239,13 +265,15 @@ extern "C" fn on_deadly(signal: libc::c_int) {
 }
 
 extern "C" fn on_resize(_: libc::c_int) {
-    let fd = RESIZED.load(Ordering::SeqCst);
-    if fd >= 0 {
-        // SAFETY: errno belongs to the interrupted code; eight bytes for an eventfd.
-        unsafe {
-            let errno = *libc::__errno_location();
-            libc::write(fd, ptr::from_ref(&1u64).cast(), 8);
-            *libc::__errno_location() = errno;
+    for slot in &RESIZED {
+        let fd = slot.load(Ordering::SeqCst);
+        if fd >= 0 {
+            // SAFETY: errno belongs to the interrupted code; eight bytes for an eventfd.
+            unsafe {
+                let errno = *libc::__errno_location();
+                libc::write(fd, ptr::from_ref(&1u64).cast(), 8);
+                *libc::__errno_location() = errno;
+            }
         }
     }
 }

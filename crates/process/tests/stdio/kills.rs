@@ -1,7 +1,7 @@
 //! Killed at random instants and resumed until done: what came out is what an undisturbed run prints.
 
 use crate::runner::{Job, expected, start};
-use crate::support::{Rng, collect, null, same, seed};
+use crate::support::{Rng, collect, null, pipe, same, seed};
 use rustix::fd::{AsFd, OwnedFd};
 use std::fs::{File, OpenOptions};
 use std::path::Path;
@@ -50,8 +50,7 @@ fn through_pipes() {
         let mut rng = Rng::new(seed + round);
         let dir = tempfile::tempdir().unwrap();
         let job = job(dir.path(), &mut rng);
-        let ((out_read, out), (err_read, err)) =
-            (rustix::pipe::pipe().unwrap(), rustix::pipe::pipe().unwrap());
+        let ((out_read, out), (err_read, err)) = (pipe(), pipe());
         let (out_all, err_all) = (collect(out_read), collect(err_read));
         let kills = run_killed(&job, [&null(), &out, &err], &mut rng, 30);
         drop((out, err));
@@ -71,7 +70,7 @@ fn through_one_pipe_in_order() {
         stderr_every: 3,
         ..job(dir.path(), &mut rng)
     };
-    let (read, out) = rustix::pipe::pipe().unwrap();
+    let (read, out) = pipe();
     let all = collect(read);
     let err = out.try_clone().unwrap();
     let kills = run_killed(&job, [&null(), &out, &err], &mut rng, 30);
@@ -129,10 +128,10 @@ fn what_was_read_is_read_again() {
         read_every: 2,
         ..job(dir.path(), &mut rng)
     };
-    let (read, out) = rustix::pipe::pipe().unwrap();
-    let (err_read, err) = rustix::pipe::pipe().unwrap();
+    let (read, out) = pipe();
+    let (err_read, err) = pipe();
     let (all, err_all) = (collect(read), collect(err_read));
-    let (input, keys) = rustix::pipe::pipe().unwrap();
+    let (input, keys) = pipe();
     let said: Vec<u8> = (0..900).flat_map(|i| crate::runner::line(i + 7, 300)).collect();
     let types = std::thread::spawn({
         let (said, mut rng) = (said.clone(), rng.clone());

@@ -4,6 +4,7 @@
 //! out. `TWINPAGE_SEED` repeats a random test.
 
 mod kills;
+mod live;
 mod points;
 mod runner;
 mod support;

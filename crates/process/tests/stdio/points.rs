@@ -4,7 +4,7 @@
 //! it: the narrowest place between a write and the note that it was made.
 
 use crate::runner::{Job, expected, start};
-use crate::support::{collect, null, same};
+use crate::support::{collect, null, pipe, same};
 use rustix::fd::{AsFd, OwnedFd};
 use std::collections::HashMap;
 use std::fs::OpenOptions;
@@ -155,7 +155,7 @@ fn job(dir: &Path, disk: bool) -> Job {
 
 /// An input with one line for each that is read, ready in a pipe.
 fn input() -> (OwnedFd, Vec<u8>) {
-    let (read, write) = rustix::pipe::pipe().unwrap();
+    let (read, write) = pipe();
     let said: Vec<u8> = (0..134).flat_map(|i| crate::runner::line(i + 9, 100)).collect();
     assert_eq!(rustix::io::write(&write, &said).unwrap(), said.len());
     (read, said)
@@ -176,7 +176,7 @@ fn killed_at_every_point_through_a_pipe() {
         let dir = tempfile::tempdir().unwrap();
         let job = job(dir.path(), disk);
         let (input, said) = input();
-        let (read, out) = rustix::pipe::pipe().unwrap();
+        let (read, out) = pipe();
         let all = collect(read);
         let lives = lives(&job, [&input, &out, &out], 1);
         drop(out);
@@ -215,7 +215,7 @@ fn at_the_window(call: i64, refuse: bool) -> (Vec<u8>, Vec<u8>, usize) {
         read_every: 0,
         ..job(dir.path(), false)
     };
-    let (read, out) = rustix::pipe::pipe().unwrap();
+    let (read, out) = pipe();
     let all = collect(read);
     let mut kills = 0;
     while kills < 5 && run(&job, [&null(), &out, &out], Until::ExitOf(call), refuse) == Ended::Killed {

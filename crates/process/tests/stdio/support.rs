@@ -77,3 +77,8 @@ pub(crate) fn same(found: &[u8], wanted: &[u8], what: &str) {
         );
     }
 }
+
+/// A pipe that no child of another test inherits.
+pub(crate) fn pipe() -> (OwnedFd, OwnedFd) {
+    rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).expect("a pipe")
+}
