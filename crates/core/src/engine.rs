@@ -347,9 +347,9 @@ fn background<S: Scheme, W: Witness>(
         if results.send(Done { job, outcome }).is_err() {
             break;
         }
-        // A failure here poisons the scheme, and the next epoch says so.
-        if idle && options.consolidate_pages > 0 {
-            let _ = scheme.consolidate(options.consolidate_pages);
+        // Finding no room is no harm here; any other failure poisons the scheme, and the next epoch says so.
+        if idle && options.consolidate_pages > 0 && scheme.consolidate(options.consolidate_pages).is_err() {
+            scheme.abandon();
         }
     }
     (scheme, witness)

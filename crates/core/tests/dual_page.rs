@@ -378,3 +378,30 @@ fn nonsense_is_refused_by_name() {
     let foreign = DualPage::recover(Image::from_bytes(vec![7; 1 << 16], 8)).unwrap_err();
     assert!(matches!(foreign, Error::Foreign(_)), "{foreign}");
 }
+
+#[test]
+fn a_disk_has_larger_lines() {
+    let mut store = DualPage::create(Image::new(512), &Options::new(Geometry::DISK)).unwrap();
+    let bytes: Vec<u8> = (0..64 * 4096).map(|n| (n / 4096 + n % 251) as u8).collect();
+    for round in 0..3_u8 {
+        for page in [0, 3, 9] {
+            let mut bytes = bytes.clone();
+            bytes[5 * 4096] = round;
+            let span = Span {
+                page: PageId(page),
+                first: 0,
+                bytes: &bytes,
+            };
+            let lines = store.diff(span).unwrap();
+            assert_eq!(lines == LineMask(1 << 5), round > 0, "{lines:?}");
+            assert_eq!(store.write(span, lines).unwrap(), Room::Plenty);
+        }
+        store.commit(&bytes[..10_000]).unwrap();
+    }
+    assert_eq!(store.check().unwrap(), []);
+    let (store, found) = DualPage::recover(store.into_medium()).unwrap();
+    assert_eq!(found.context, bytes[..10_000]);
+    let mut line = vec![0; 4096];
+    store.read(PageId(9), 5, &mut line).unwrap();
+    assert_eq!((line[0], &line[1..]), (2, &bytes[5 * 4096 + 1..6 * 4096]));
+}

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
 use twinpage_core::crash::Image;
+use twinpage_core::dual_page::DualPage;
 use twinpage_core::engine::{Engine, EngineError, Options, Witness};
 use twinpage_core::*;
 
@@ -279,4 +280,32 @@ fn a_capture_that_does_not_add_up_is_refused() {
         refused.to_string().contains("5 lines from line 60 of page 9"),
         "{refused}"
     );
+}
+
+#[test]
+fn the_engine_and_the_dual_page_scheme() {
+    let store = DualPage::create(Image::new(8), &dual_page::Options::new(Geometry::MEMORY)).unwrap();
+    let mut source = Counter::default();
+    let mut engine = Engine::start(store, (), Options { consolidate_pages: 2 }).unwrap();
+    for _ in 0..200 {
+        engine.checkpoint(&mut source).unwrap();
+    }
+    let report = engine.wait(&mut source).unwrap().unwrap();
+    assert_eq!(
+        (report.epoch, report.lines, report.traffic.data_bytes),
+        (200, 3, 3 * 64)
+    );
+    let store = engine.finish().scheme;
+    assert_eq!(store.check().unwrap(), []);
+    let (store, found) = DualPage::recover(store.into_medium()).unwrap();
+    assert_eq!(
+        found,
+        Recovered {
+            epoch: 200,
+            context: 200_u64.to_le_bytes().to_vec()
+        }
+    );
+    let mut line = [0; 64];
+    store.read(PageId(1), 4, &mut line).unwrap();
+    assert_eq!(line, [200; 64]);
 }

@@ -56,7 +56,7 @@ use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
 use std::ops::Range;
 use std::sync::Mutex;
-use superblock::{BLOCK, Slot, Superblock, Switch};
+use superblock::{BLOCK, JOURNAL_LIMIT, Slot, Superblock, Switch};
 
 /// How many derivative pages there may be.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -177,6 +177,12 @@ impl<M: Medium> DualPage<M> {
     /// # Errors
     /// [`Error::Full`] when not even an empty store fits, [`Error::Invalid`] for options that make no sense.
     pub fn create(mut medium: M, options: &Options) -> Result<DualPage<M>> {
+        if options.journal_bytes > JOURNAL_LIMIT {
+            let asked = options.journal_bytes;
+            return Err(Error::Invalid(format!(
+                "a journal of {asked} bytes: at most {JOURNAL_LIMIT}"
+            )));
+        }
         let superblock = Superblock {
             geometry: options.geometry,
             id: options

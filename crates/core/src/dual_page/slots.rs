@@ -67,7 +67,7 @@ impl Slots {
             .superblock
             .journal_bytes
             .max(JOURNAL_SHARE * self.switch.snapshot_len);
-        self.tail + len as u64 <= end.min(start + self.switch.snapshot_len.saturating_add(journal))
+        self.tail + len as u64 <= end.min(start + self.switch.snapshot_len + journal)
     }
 
     /// Extents for a slot with a snapshot of `len` bytes.

@@ -25,6 +25,9 @@ use crc32c::{crc32c, crc32c_append};
 /// The version of the format this build writes and reads.
 pub(super) const VERSION: u32 = 1;
 
+/// The longest journal a store can be made for: a tebibyte.
+pub(super) const JOURNAL_LIMIT: u64 = 1 << 40;
+
 /// Bytes of the superblock, and of a switch record.
 pub(super) const BLOCK: usize = 64;
 
@@ -172,11 +175,17 @@ impl Superblock {
         }
         let geometry = Geometry::new(get_u32(block, at::LINE), get_u32(block, at::EXTENT))
             .map_err(|error| damaged(error.to_string()))?;
+        let journal_bytes = get_u64(block, at::JOURNAL);
+        if journal_bytes > JOURNAL_LIMIT {
+            return Err(damaged(format!(
+                "a journal of {journal_bytes} bytes: at most {JOURNAL_LIMIT}"
+            )));
+        }
         Ok(Superblock {
             geometry,
             id: get_u64(block, at::ID),
             pool_pages: get_u64(block, at::POOL),
-            journal_bytes: get_u64(block, at::JOURNAL),
+            journal_bytes,
         })
     }
 }
