@@ -6,8 +6,9 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
-use twinpage_core::Medium;
-use twinpage_os::{FileMedium, MemoryMedium};
+use twinpage_core::dual_page::{DualPage, Options};
+use twinpage_core::{LineMask, Medium, PageId, Scheme, Span};
+use twinpage_os::{AnyMedium, Durability, FileMedium, MemoryMedium};
 
 const DISK_LINE: usize = 4096;
 const DISK_BYTES: u64 = 256 << 20;
@@ -31,6 +32,66 @@ fn main() {
     let measure = std::env::args().any(|arg| arg == "--bench");
     memory(if measure { 4_000_000 } else { 1000 });
     disk(measure);
+    for durability in [Durability::Memory, Durability::Disk] {
+        commits(durability, measure);
+    }
+}
+
+/// Whole commits of the dual-page scheme: lines here and there in a store of 256 MiB.
+fn commits(durability: Durability, measure: bool) {
+    let shm = Path::new("/dev/shm");
+    let folder = match durability {
+        Durability::Memory if shm.is_dir() => tempfile::tempdir_in(shm),
+        _ => tempfile::tempdir(),
+    }
+    .expect("a folder");
+    let geometry = durability.geometry();
+    let line = geometry.line_bytes();
+    let medium = AnyMedium::create(folder.path().join("store"), durability).expect("a file");
+    let mut store = DualPage::create(medium, &Options::new(geometry)).expect("a store");
+    let pages = DISK_BYTES / geometry.page_bytes() as u64;
+    let whole = vec![1; geometry.page_bytes()];
+    for page in 0..pages {
+        let span = Span {
+            page: PageId(page),
+            first: 0,
+            bytes: &whole,
+        };
+        let _ = store.write(span, LineMask::ALL).expect("a write");
+    }
+    store.commit(b"").expect("a commit");
+    let mut scatter = Scatter(88172645463325252);
+    for (count, rounds) in [(65, 60), (655, 20), (6553, 5)] {
+        let rounds = if measure { rounds } else { 1 };
+        let mut took = Vec::new();
+        let before = store.traffic().total_bytes();
+        for round in 0..rounds {
+            let bytes = vec![round as u8; line];
+            let places: Vec<_> = (0..count)
+                .map(|_| (scatter.below(pages), scatter.below(64)))
+                .collect();
+            let start = Instant::now();
+            for &(page, first) in &places {
+                let span = Span {
+                    page: PageId(page),
+                    first: first as usize,
+                    bytes: &bytes,
+                };
+                let _ = store.write(span, span.mask(geometry)).expect("a write");
+            }
+            store.commit(b"").expect("a commit");
+            took.push(start.elapsed());
+        }
+        epochs(
+            &format!("{durability:?}: a dual-page commit of {count} lines of {line} bytes"),
+            took,
+        );
+        println!(
+            "{:60} {} bytes an epoch",
+            "",
+            (store.traffic().total_bytes() - before) / rounds
+        );
+    }
 }
 
 fn memory(writes: u64) {
@@ -145,7 +206,7 @@ fn disk(measure: bool) {
         }
         epochs(&format!("disk: {count} lines of 4 KiB and a fence"), ours);
         println!(
-            "{:52} {} bytes an epoch",
+            "{:60} {} bytes an epoch",
             "",
             (medium.written_bytes() - before) / rounds
         );
@@ -154,13 +215,13 @@ fn disk(measure: bool) {
 }
 
 fn rate(what: &str, bytes: u64, took: Duration) {
-    println!("{what:52} {:8.2} GB/s", bytes as f64 / took.as_secs_f64() / 1e9);
+    println!("{what:60} {:8.2} GB/s", bytes as f64 / took.as_secs_f64() / 1e9);
 }
 
 fn each(what: &str, times: u64, took: Duration, bytes: u64) {
     let each_ns = took.as_secs_f64() * 1e9 / times as f64;
     println!(
-        "{what:52} {:8.2} M/s {each_ns:8.1} ns {bytes} bytes",
+        "{what:60} {:8.2} M/s {each_ns:8.1} ns {bytes} bytes",
         1e3 / each_ns
     );
 }
@@ -170,7 +231,7 @@ fn epochs(what: &str, mut took: Vec<Duration>) {
     let p50 = took[took.len() / 2].as_secs_f64();
     let p90 = took[took.len() * 9 / 10].as_secs_f64();
     println!(
-        "{what:52} {:8.1} /s p50 {:.3} ms p90 {:.3} ms",
+        "{what:60} {:8.1} /s p50 {:.3} ms p90 {:.3} ms",
         1.0 / p50,
         p50 * 1e3,
         p90 * 1e3

@@ -46,14 +46,14 @@ impl AnyMedium {
         })
     }
 
-    /// Opens a file that is there.
+    /// Opens a file that is there. For looking only, either kind is read as a file.
     ///
     /// # Errors
     /// As [`FileMedium::open`] and [`MemoryMedium::open`].
     pub fn open(path: impl AsRef<Path>, durability: Durability, access: Access) -> Result<AnyMedium> {
-        Ok(match durability {
-            Durability::Disk => AnyMedium::File(FileMedium::open(path, access)?),
-            Durability::Memory => AnyMedium::Memory(MemoryMedium::open(path, access)?),
+        Ok(match (durability, access) {
+            (Durability::Memory, Access::ReadWrite) => AnyMedium::Memory(MemoryMedium::open(path)?),
+            _ => AnyMedium::File(FileMedium::open(path, access)?),
         })
     }
 

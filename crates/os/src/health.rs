@@ -12,7 +12,8 @@ use twinpage_core::{Error, Offset, Result};
 pub enum Access {
     /// For going on: every operation works.
     ReadWrite,
-    /// For looking: the file is never changed, and writes are refused.
+    /// For looking: the file is never changed. A write is kept in memory, where only the writer sees it
+    /// (recovery may have to finish what a crash left); growing, giving back and fencing are refused.
     ReadOnly,
 }
 
@@ -37,20 +38,29 @@ impl Health {
         &self.path
     }
 
+    /// Whether the file may be changed at all.
+    pub(crate) fn is_read_only(&self) -> bool {
+        self.access == Access::ReadOnly
+    }
+
+    /// Refuses what a poisoned medium must not do.
+    pub(crate) fn sound(&self) -> Result<()> {
+        match &self.poison {
+            Some(reason) => Err(Error::Poisoned(reason.clone())),
+            None => Ok(()),
+        }
+    }
+
     /// Refuses what a poisoned or read-only medium must not do.
     pub(crate) fn writable(&self) -> Result<()> {
-        if let Some(reason) = &self.poison {
-            return Err(Error::Poisoned(reason.clone()));
+        self.sound()?;
+        if self.is_read_only() {
+            let path = self.path.display();
+            return Err(Error::Invalid(format!(
+                "{path} was opened for looking only; open it for writing"
+            )));
         }
-        match self.access {
-            Access::ReadWrite => Ok(()),
-            Access::ReadOnly => {
-                let path = self.path.display();
-                Err(Error::Invalid(format!(
-                    "{path} was opened for looking only; open it for writing"
-                )))
-            }
-        }
+        Ok(())
     }
 
     /// Refuses a range that does not lie inside `len`. Returns its end.

@@ -37,8 +37,7 @@ pub struct MemoryMedium {
     health: Health,
     len: u64,
     space: Space,
-    /// Absent when opened for looking: mapping a file may allocate its holes.
-    mapping: Option<Mapping>,
+    mapping: Mapping,
     written_bytes: u64,
 }
 
@@ -49,16 +48,17 @@ impl MemoryMedium {
     /// [`Error::Io`], also when there is such a file already.
     pub fn create(path: impl AsRef<Path>) -> Result<MemoryMedium> {
         let path = path.as_ref();
-        MemoryMedium::over(create_private(path)?, path, Access::ReadWrite)
+        MemoryMedium::over(create_private(path)?, path)
     }
 
-    /// Opens a file that is there.
+    /// Opens a file that is there. To look at one, [`crate::FileMedium`] is better: reading through a
+    /// mapping may allocate holes.
     ///
     /// # Errors
     /// [`Error::Io`]; [`Error::Foreign`] when it is not a regular file.
-    pub fn open(path: impl AsRef<Path>, access: Access) -> Result<MemoryMedium> {
+    pub fn open(path: impl AsRef<Path>) -> Result<MemoryMedium> {
         let path = path.as_ref();
-        MemoryMedium::over(open_regular(path, access)?, path, access)
+        MemoryMedium::over(open_regular(path, Access::ReadWrite)?, path)
     }
 
     /// Bytes written since the file was opened.
@@ -67,25 +67,14 @@ impl MemoryMedium {
         self.written_bytes
     }
 
-    fn over(file: File, path: &Path, access: Access) -> Result<MemoryMedium> {
-        let len = file
-            .metadata()
-            .map_err(|e| refused("asking for the size of", path, 0, e))?
-            .len();
-        let space = Space::of(&file, len).map_err(|e| refused("looking for holes in", path, 0, e))?;
-        let mapping = match access {
-            Access::ReadOnly => None,
-            Access::ReadWrite => {
-                let mut mapping =
-                    Mapping::keep_free().map_err(|e| refused("keeping addresses free for", path, 0, e))?;
-                fits(path, &mapping, 0, len)?;
-                mapping
-                    .extend(&file, len)
-                    .map_err(|e| refused("mapping", path, 0, e))?;
-                Some(mapping)
-            }
-        };
-        let health = Health::new(path, access);
+    fn over(file: File, path: &Path) -> Result<MemoryMedium> {
+        let failed = |what| move |e| refused(what, path, 0, e);
+        let len = file.metadata().map_err(failed("asking for the size of"))?.len();
+        let space = Space::of(&file, len).map_err(failed("looking for holes in"))?;
+        let mut mapping = Mapping::keep_free().map_err(failed("keeping addresses free for"))?;
+        fits(path, &mapping, 0, len)?;
+        mapping.extend(&file, len).map_err(failed("mapping"))?;
+        let health = Health::new(path, Access::ReadWrite);
         Ok(MemoryMedium {
             file,
             health,
@@ -96,17 +85,8 @@ impl MemoryMedium {
         })
     }
 
-    /// The bytes in memory, where all of them may be touched.
-    fn mapped(&self, range: Range<u64>) -> Option<*mut u8> {
-        let at = self.mapping.as_ref()?.at(range.start);
-        self.space.is_settled(range).then_some(at)
-    }
-
     /// Takes space for the pieces that `range` touches, so that storing into them cannot fail.
     fn take_space(&mut self, range: Range<u64>) -> Result<()> {
-        let Some(mapping) = &self.mapping else {
-            return Ok(());
-        };
         while let Some(missing) = self.space.missing(range.clone(), self.len) {
             if let Err(e) = reserve(&self.file, &missing) {
                 return Err(self.health.failed(
@@ -116,7 +96,7 @@ impl MemoryMedium {
                     e,
                 ));
             }
-            match mapping.populate(&missing) {
+            match self.mapping.populate(&missing) {
                 // EFAULT: the store would have raised SIGBUS.
                 Err(e) if e.raw_os_error() == Some(libc::EFAULT) => {
                     return Err(self.health.poisoned("touching", missing.start, e));
@@ -136,16 +116,16 @@ impl Medium for MemoryMedium {
     /// Takes addresses, not space: that is taken when a piece is first written.
     fn grow(&mut self, len: u64) -> Result<()> {
         self.health.writable()?;
-        let Some(mapping) = self.mapping.as_mut().filter(|_| len > self.len) else {
+        if len <= self.len {
             return Ok(());
-        };
+        }
         let path = self.health.path();
-        fits(path, mapping, self.len, len)?;
+        fits(path, &self.mapping, self.len, len)?;
         let failed = |e: io::Error| {
             full(path, len - self.len, &e).unwrap_or_else(|| refused("growing", path, self.len, e))
         };
         self.file.set_len(len).map_err(failed)?;
-        if let Err(e) = mapping.extend(&self.file, len) {
+        if let Err(e) = self.mapping.extend(&self.file, len) {
             // Best effort: a file that stays too long is still a right file.
             let _ = self.file.set_len(self.len);
             return Err(refused("mapping more of", path, self.len, e));
@@ -170,11 +150,13 @@ impl Medium for MemoryMedium {
 
     fn view(&self, at: Offset, len: usize) -> Option<&[u8]> {
         let end = at.checked_add(len as u64).filter(|&end| end <= self.len)?;
-        let bytes = self.mapped(at..end)?;
+        if !self.space.is_settled(at..end) {
+            return None;
+        }
         // SAFETY: the bytes lie in the file and in the mapping, their space is reserved, so reading
         // them cannot fault; nobody writes them while `self` is borrowed, and the mapping never moves
         // and lives as long as `self`.
-        Some(unsafe { std::slice::from_raw_parts(bytes, len) })
+        Some(unsafe { std::slice::from_raw_parts(self.mapping.at(at), len) })
     }
 
     fn write(&mut self, at: Offset, bytes: &[u8]) -> Result<()> {
@@ -183,12 +165,11 @@ impl Medium for MemoryMedium {
         if !self.space.is_settled(at..end) {
             self.take_space(at..end)?;
         }
-        if let Some(to) = self.mapped(at..end) {
-            // SAFETY: as in `view`; `&mut self` makes us the only one who looks, and `bytes`, a
-            // shared borrow, cannot be part of what only we reach.
-            unsafe { copy(bytes, to) };
-            self.written_bytes += bytes.len() as u64;
-        }
+        // SAFETY: the bytes lie in the file and in the mapping, and their space is reserved, so storing
+        // cannot fault; `&mut self` makes us the only one who looks, and `bytes`, a shared borrow,
+        // cannot be part of what only we reach.
+        unsafe { copy(bytes, self.mapping.at(at)) };
+        self.written_bytes += bytes.len() as u64;
         Ok(())
     }
 

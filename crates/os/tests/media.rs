@@ -3,7 +3,8 @@
 use proptest::prelude::*;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use twinpage_core::{Error, Medium};
+use twinpage_core::dual_page::{DualPage, Options, PoolLimit};
+use twinpage_core::{Error, Geometry, LineMask, Medium, PageId, Scheme, Span};
 use twinpage_os::{Access, AnyMedium, Durability};
 
 const BOTH: [Durability; 2] = [Durability::Disk, Durability::Memory];
@@ -66,16 +67,54 @@ fn looking_changes_nothing() {
         medium.grow(1 << 20).unwrap();
         medium.write(4096, b"seen").unwrap();
         medium.fence().unwrap();
+        let before = std::fs::read(&path).unwrap();
         let mut looker = AnyMedium::open(&path, durability, Access::ReadOnly).unwrap();
         assert_eq!(bytes(&looker, 4096, 4), b"seen");
-        for refused in [
-            looker.write(0, b"x"),
-            looker.grow(2 << 20),
-            looker.discard(0..4096),
-            looker.fence(),
-        ] {
+        looker.write(4097, b"AN").unwrap();
+        looker.write(1 << 19, b"alone").unwrap();
+        assert_eq!(bytes(&looker, 4096, 4), b"sANn");
+        for refused in [looker.grow(2 << 20), looker.discard(0..4096), looker.fence()] {
             assert!(matches!(refused, Err(Error::Invalid(_))), "{refused:?}");
         }
+        drop(looker);
+        assert_eq!(std::fs::read(&path).unwrap(), before);
+        assert_eq!(bytes(&medium, 4096, 4), b"seen");
+    }
+}
+
+/// A store killed while lines were in the fall-back: recovery copies them home, also when only looking.
+#[test]
+fn a_store_that_recovery_must_finish_can_be_looked_at() {
+    for durability in BOTH {
+        let (_folder, path, medium) = fresh(durability);
+        let options = Options::new(Geometry::new(64, 16384).unwrap()).pool(PoolLimit::Pages(1));
+        let mut store = DualPage::create(medium, &options).unwrap();
+        for epoch in 1..=2 {
+            for page in 0..9 {
+                let span = Span {
+                    page: PageId(page),
+                    first: 0,
+                    bytes: &[epoch; 4096],
+                };
+                let _ = store.write(span, LineMask::ALL).unwrap();
+            }
+            store.commit(b"context").unwrap();
+        }
+        assert!(store.info().pool.failures > 0, "the fall-back was not used");
+        // Killed: what was posted since the last fence is not in a file.
+        std::mem::forget(store);
+        let before = std::fs::read(&path).unwrap();
+        let medium = AnyMedium::open(&path, durability, Access::ReadOnly).unwrap();
+        let (store, recovered) = DualPage::recover(medium).unwrap();
+        assert_eq!((recovered.epoch, &recovered.context[..]), (2, &b"context"[..]));
+        assert_eq!(store.check().unwrap(), []);
+        for page in 0..9 {
+            let mut bytes = [0; 4096];
+            store.read(PageId(page), 0, &mut bytes).unwrap();
+            assert_eq!(bytes, [2; 4096], "page {page}");
+        }
+        drop(store);
+        assert_eq!(std::fs::read(&path).unwrap(), before);
     }
 }
 
