@@ -33,6 +33,9 @@ pub(crate) enum Command {
         after_help = "Example:\n  twinpage check /tmp/state\n\nExit code 0 when all is whole, 1 when there is damage, 125 when it cannot be told."
     )]
     Check(Look),
+    /// Measure what checkpoints cost on this machine
+    #[command(after_help = "Example:\n  twinpage bench process --heap-mib 256 --every 16ms")]
+    Bench(Bench),
 }
 
 #[derive(Args, Debug)]
@@ -104,6 +107,102 @@ impl PaceArguments {
     }
 }
 
+#[derive(Args, Debug)]
+pub(crate) struct Bench {
+    #[command(subcommand)]
+    pub(crate) command: BenchCommand,
+}
+
+#[derive(Subcommand, Debug)]
+pub(crate) enum BenchCommand {
+    /// A program that writes to its heap, alone and under checkpoints
+    #[command(
+        after_help = "Example:\n  twinpage bench process --heap-mib 256 --dirty-percent 1 --every 16ms --json"
+    )]
+    Process(ProcessArguments),
+    /// The program that the process bench runs
+    #[command(
+        hide = true,
+        after_help = "Example:\n  twinpage bench writer --heap-mib 64 --dirty-percent 1 --rounds 100 --spin 1000"
+    )]
+    Writer(WriterArguments),
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct ProcessArguments {
+    /// Sizes of the heap
+    #[arg(long, value_delimiter = ',', default_values_t = [256, 1024])]
+    pub(crate) heap_mib: Vec<usize>,
+    /// Share of its pages written in each epoch
+    #[arg(long, value_delimiter = ',', default_values_t = [0.1, 1.0, 10.0])]
+    pub(crate) dirty_percent: Vec<f64>,
+    /// Times from one checkpoint to the next
+    #[arg(long, value_delimiter = ',', default_values = ["16ms", "100ms"], value_parser = interval)]
+    pub(crate) every: Vec<Duration>,
+    /// The same pages in every epoch, or others each time
+    #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Pattern::WorkingSet])]
+    pub(crate) pattern: Vec<Pattern>,
+    /// Seconds of work in each run
+    #[arg(long, default_value_t = 3.0)]
+    pub(crate) seconds: f64,
+    /// Runs of each setting; medians are shown
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..))]
+    repeat: u16,
+    /// What a checkpoint survives
+    #[arg(long, value_enum, default_value_t = DurabilityArgument::Memory)]
+    pub(crate) durability: DurabilityArgument,
+    /// Where the states are kept [default: /dev/shm for memory, the temporary directory for disk]
+    #[arg(long, value_name = "DIR")]
+    place: Option<PathBuf>,
+    /// Print one JSON document
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+impl ProcessArguments {
+    pub(crate) fn repeat(&self) -> usize {
+        usize::from(self.repeat)
+    }
+
+    pub(crate) fn place(&self) -> PathBuf {
+        self.place.clone().unwrap_or_else(|| match self.durability {
+            DurabilityArgument::Memory => PathBuf::from("/dev/shm"),
+            DurabilityArgument::Disk => std::env::temp_dir(),
+        })
+    }
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct WriterArguments {
+    /// Size of the heap
+    #[arg(long)]
+    pub(crate) heap_mib: usize,
+    /// Share of its pages written in a round
+    #[arg(long)]
+    pub(crate) dirty_percent: f64,
+    /// Which pages
+    #[arg(long, value_enum, default_value_t = Pattern::WorkingSet)]
+    pub(crate) pattern: Pattern,
+    /// Rounds to do
+    #[arg(long)]
+    pub(crate) rounds: usize,
+    /// Steps of computing for each page
+    #[arg(long)]
+    pub(crate) spin: u64,
+    /// Make this file when the heap is there, and wait for a checkpoint of it before
+    #[arg(long)]
+    pub(crate) ready: Option<PathBuf>,
+}
+
+/// Which pages are written in a round.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Pattern {
+    /// The same in every round, spread over the heap
+    WorkingSet,
+    /// Others in every round, anywhere
+    Uniform,
+}
+
 #[derive(ValueEnum, Clone, Copy, Debug)]
 pub(crate) enum OnFullArgument {
     /// End the program; make room, then resume
@@ -118,6 +217,16 @@ pub(crate) enum DurabilityArgument {
     Disk,
     /// Survive the end of the program
     Memory,
+}
+
+impl DurabilityArgument {
+    /// As it is written on the command line.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            DurabilityArgument::Disk => "disk",
+            DurabilityArgument::Memory => "memory",
+        }
+    }
 }
 
 impl From<DurabilityArgument> for Durability {

@@ -1,6 +1,7 @@
 //! The `twinpage` command.
 
 mod args;
+mod bench;
 mod check;
 mod explain;
 mod info;
@@ -19,6 +20,7 @@ fn main() -> ExitCode {
         Command::Resume(resume) => program::resume(resume),
         Command::Info(look) => info::info(&look),
         Command::Check(look) => check::check(&look),
+        Command::Bench(bench) => bench::bench(bench),
     };
     done.unwrap_or_else(|why| {
         notes::tell(&why);

@@ -5,7 +5,7 @@
 //! ```
 //!
 //! * Percentiles come from histograms of a fixed size, exact to 1.6%, so nothing grows with a run.
-//! * The file is written after every commit and never synced: it survives a kill. After a power cut it
+//! * The file is written several times a second and never synced: it survives a kill. After a power cut it
 //!   may be old or torn; then it begins anew. No checkpoint depends on it.
 
 use crate::context::Ending;
@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 use twinpage_core::engine::Report;
 use twinpage_core::{Geometry, Traffic};
 
@@ -74,6 +75,20 @@ impl Histogram {
             *count = count.saturating_add(*more);
         }
         self.max = self.max.max(other.max);
+    }
+
+    /// What was counted since an earlier look. The largest is then that of the buckets.
+    fn since(&self, earlier: &Histogram) -> Histogram {
+        let before = |bucket: usize| earlier.counts.get(bucket).copied().unwrap_or(0);
+        let counts: Vec<u64> = self
+            .counts
+            .iter()
+            .enumerate()
+            .map(|(bucket, count)| count.saturating_sub(before(bucket)))
+            .collect();
+        let last = counts.iter().rposition(|count| *count > 0);
+        let max = last.map_or(0.0, |bucket| (middle(bucket) / UNITS).min(self.max));
+        Histogram { counts, max }
     }
 
     /// How many numbers were counted.
@@ -152,7 +167,7 @@ pub struct Summary {
     pub pages: u64,
     /// Lines that had changed.
     pub lines: u64,
-    /// Bytes in them.
+    /// Bytes in them, and in the changed lines of registers and kernel state.
     pub changed_bytes: u64,
     /// Bytes written to the store.
     pub bytes_written: u64,
@@ -177,7 +192,7 @@ pub struct Statistics {
     pub pages: u64,
     /// Lines that had changed.
     pub lines: u64,
-    /// Bytes in them.
+    /// Bytes in them, and in the changed lines of registers and kernel state.
     pub changed_bytes: u64,
     /// Bytes written to the store, by cause.
     pub traffic: Traffic,
@@ -204,7 +219,7 @@ impl Statistics {
     pub fn add_commit(&mut self, report: &Report, line_bytes: u64) {
         self.epochs += 1;
         self.lines += report.lines;
-        self.changed_bytes += report.lines * line_bytes;
+        self.changed_bytes += report.lines * line_bytes + report.traffic.context_bytes;
         self.traffic = [self.traffic, report.traffic].into_iter().sum();
     }
 
@@ -220,6 +235,21 @@ impl Statistics {
         self.lines += other.lines;
         self.changed_bytes += other.changed_bytes;
         self.traffic = [self.traffic, other.traffic].into_iter().sum();
+    }
+
+    /// What was counted since an earlier look at the same program.
+    #[must_use]
+    pub fn since(&self, earlier: &Statistics) -> Statistics {
+        Statistics {
+            epochs: self.epochs - earlier.epochs,
+            stops: self.stops.since(&earlier.stops),
+            parts: std::array::from_fn(|part| self.parts[part].since(&earlier.parts[part])),
+            restores: self.restores.since(&earlier.restores),
+            pages: self.pages - earlier.pages,
+            lines: self.lines - earlier.lines,
+            changed_bytes: self.changed_bytes - earlier.changed_bytes,
+            traffic: self.traffic - earlier.traffic,
+        }
     }
 
     /// For people and scripts.
@@ -297,6 +327,16 @@ pub struct Ledger {
     line_bytes: u64,
     file: Option<File>,
     bytes: Vec<u8>,
+    saved: Option<Instant>,
+}
+
+/// Statistics are at most this old after a kill.
+const SAVE_EVERY: Duration = Duration::from_millis(100);
+
+impl Drop for Ledger {
+    fn drop(&mut self) {
+        self.write();
+    }
 }
 
 impl Ledger {
@@ -312,6 +352,7 @@ impl Ledger {
             line_bytes: geometry.line_bytes() as u64,
             file: options.open(path(dir)).ok(),
             bytes: Vec::new(),
+            saved: None,
         }
     }
 
@@ -340,7 +381,16 @@ impl Ledger {
         &self.session
     }
 
+    /// Writes all lives' statistics, at most every [`SAVE_EVERY`]: less often than commits come.
     fn save(&mut self) {
+        if self.saved.is_some_and(|saved| saved.elapsed() < SAVE_EVERY) {
+            return;
+        }
+        self.saved = Some(Instant::now());
+        self.write();
+    }
+
+    fn write(&mut self) {
         if let Some(file) = &self.file {
             encode(&self.life, &mut self.bytes);
             let _ = file.write_all_at(&self.bytes, 0); // a full disk stops no program
@@ -401,6 +451,7 @@ mod tests {
             ledger.restored(7.0);
             ledger.add(&mut vec![stop, stop], Some(&report));
             assert_eq!(ledger.session().stops.count(), 2);
+            drop(ledger);
             let found = read(dir.path()).unwrap();
             assert_eq!((found.epochs, found.stops.count()), (life, 2 * life));
             assert_eq!((found.changed_bytes, found.restores.count()), (128 * life, life));

@@ -75,7 +75,14 @@ fn settings(arguments: &ProcessArguments) -> Vec<Setting> {
                 for &pattern in &arguments.pattern {
                     let spin = calibrate(dirty_pages(heap_mib, dirty_percent), every);
                     let rounds = (arguments.seconds / every.as_secs_f64()).ceil() as usize;
-                    settings.push(Setting { heap_mib, dirty_percent, every, pattern, rounds, spin });
+                    settings.push(Setting {
+                        heap_mib,
+                        dirty_percent,
+                        every,
+                        pattern,
+                        rounds,
+                        spin,
+                    });
                 }
             }
         }
@@ -166,16 +173,24 @@ fn own_program() -> Result<PathBuf, String> {
 
 /// What the writer says its work took.
 fn seconds(child: std::io::Result<Child>) -> Result<f64, String> {
-    let output = child.and_then(Child::wait_with_output).map_err(|error| format!("cannot run the writer: {error}"))?;
+    let output = child
+        .and_then(Child::wait_with_output)
+        .map_err(|error| format!("cannot run the writer: {error}"))?;
     let text = String::from_utf8_lossy(&output.stdout);
     if !output.status.success() {
         return Err(format!("the writer failed: {}", output.status));
     }
-    text.trim().parse().map_err(|_| format!("the writer said {text:?} instead of a time"))
+    text.trim()
+        .parse()
+        .map_err(|_| format!("the writer said {text:?} instead of a time"))
 }
 
 /// The writer under checkpoints, and what they cost from the time its heap was there.
-fn run(setting: Setting, arguments: &ProcessArguments, scratch: &Scratch) -> Result<(f64, Statistics), String> {
+fn run(
+    setting: Setting,
+    arguments: &ProcessArguments,
+    scratch: &Scratch,
+) -> Result<(f64, Statistics), String> {
     scratch.clear()?;
     let child = start(setting, arguments, scratch)?;
     scratch.wait_until_ready();
@@ -188,7 +203,14 @@ fn run(setting: Setting, arguments: &ProcessArguments, scratch: &Scratch) -> Res
 fn start(setting: Setting, arguments: &ProcessArguments, scratch: &Scratch) -> Result<Child, String> {
     let every = format!("{}ms", setting.every.as_secs_f64() * 1e3);
     Command::new(own_program()?)
-        .args(["run", "--every", &every, "--durability", arguments.durability.name(), "--state"])
+        .args([
+            "run",
+            "--every",
+            &every,
+            "--durability",
+            arguments.durability.name(),
+            "--state",
+        ])
         .arg(scratch.state())
         .arg("--")
         .arg(own_program()?)
@@ -241,8 +263,11 @@ struct Scratch {
 impl Scratch {
     fn new(arguments: &ProcessArguments) -> Result<Scratch, String> {
         let place = arguments.place();
-        let directory = tempfile::Builder::new().prefix("twinpage-bench").tempdir_in(&place);
-        let directory = directory.map_err(|error| format!("cannot make a directory in {}: {error}", place.display()))?;
+        let directory = tempfile::Builder::new()
+            .prefix("twinpage-bench")
+            .tempdir_in(&place);
+        let directory =
+            directory.map_err(|error| format!("cannot make a directory in {}: {error}", place.display()))?;
         Ok(Scratch { directory })
     }
 
@@ -256,7 +281,11 @@ impl Scratch {
 
     fn clear(&self) -> Result<(), String> {
         for path in [self.state(), self.ready()] {
-            let gone = if path.is_dir() { std::fs::remove_dir_all(&path) } else { std::fs::remove_file(&path) };
+            let gone = if path.is_dir() {
+                std::fs::remove_dir_all(&path)
+            } else {
+                std::fs::remove_file(&path)
+            };
             if let Err(error) = gone
                 && error.kind() != std::io::ErrorKind::NotFound
             {
@@ -274,9 +303,17 @@ impl Scratch {
 }
 
 fn machine() -> serde_json::Value {
-    let line = |path: &str| std::fs::read_to_string(path).unwrap_or_default().trim().to_owned();
+    let line = |path: &str| {
+        std::fs::read_to_string(path)
+            .unwrap_or_default()
+            .trim()
+            .to_owned()
+    };
     let processors = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let model = processors.lines().find_map(|line| line.strip_prefix("model name")).unwrap_or("");
+    let model = processors
+        .lines()
+        .find_map(|line| line.strip_prefix("model name"))
+        .unwrap_or("");
     serde_json::json!({
         "kernel": line("/proc/sys/kernel/osrelease"),
         "processor": model.trim_start_matches([' ', '\t', ':']),
@@ -288,8 +325,23 @@ fn print(rows: &[Row]) {
     let mut table = Table::new();
     table.load_preset(comfy_table::presets::ASCII_MARKDOWN);
     table.set_header([
-        "workload", "heap MiB", "dirty %", "every ms", "slowdown %", "stop p50 µs", "p99", "max", "interrupt", "layout",
-        "scan", "copy", "state", "pages", "lines", "written/changed", "restore ms",
+        "workload",
+        "heap MiB",
+        "dirty %",
+        "every ms",
+        "slowdown %",
+        "stop p50 µs",
+        "p99",
+        "max",
+        "interrupt",
+        "layout",
+        "scan",
+        "copy",
+        "state",
+        "pages",
+        "lines",
+        "written/changed",
+        "restore ms",
     ]);
     for row in rows {
         let whole = |number: f64| format!("{number:.0}");

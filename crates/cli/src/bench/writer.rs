@@ -45,7 +45,9 @@ pub(crate) fn write(arguments: &WriterArguments) -> Result<ExitCode, String> {
 
 /// Pages written in a round.
 pub(crate) fn dirty_pages(heap_mib: usize, percent: f64) -> usize {
-    ((heap_mib * (1 << 20) / PAGE) as f64 * percent / 100.0).round().max(1.0) as usize
+    ((heap_mib * (1 << 20) / PAGE) as f64 * percent / 100.0)
+        .round()
+        .max(1.0) as usize
 }
 
 /// The pages of a working set are spread over the heap, as malloc spreads them.
@@ -61,7 +63,9 @@ fn next(random: u64) -> u64 {
 
 /// Work that touches no memory.
 fn compute(spin: u64) -> u64 {
-    (0..spin).fold(1, |sum: u64, step| black_box(sum.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(step)))
+    (0..spin).fold(1, |sum: u64, step| {
+        black_box(sum.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(step))
+    })
 }
 
 /// How much computing makes a round of `dirty` pages as long as `every`, on this machine now.
