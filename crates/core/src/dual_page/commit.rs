@@ -233,7 +233,11 @@ impl<M: Medium> DualPage<M> {
 
     /// After a record is durable: the mark follows, and the last commit's fall-back buffer is free.
     fn settle_record(&mut self) -> Result<()> {
-        self.post_mark()?;
+        match self.post_mark() {
+            // The next epoch begins with it.
+            Ok(()) | Err(Error::Full { .. }) => {}
+            Err(error) => return Err(error),
+        }
         for extent in std::mem::take(&mut self.fallback.retired) {
             self.space.release(&mut self.medium, extent)?;
         }
@@ -261,7 +265,6 @@ impl<M: Medium> DualPage<M> {
     /// The commit is durable: its bits flip, what it no longer needs is free.
     fn adopt(&mut self) -> Result<()> {
         self.exhausted = false;
-        self.finish_redo()?;
         let touched = std::mem::take(&mut self.touched);
         let mut emptied = std::mem::take(&mut self.claimed);
         for &key in &touched {
@@ -271,6 +274,10 @@ impl<M: Medium> DualPage<M> {
             match self.table[place].life() {
                 Life::Absent => {}
                 Life::Born => self.table.set_in_checkpoint(place, true),
+                // In the fall-back: one home, as before.
+                Life::Present if self.table[place].is(Flags::FALLBACK) => {
+                    self.table[place].dbv = LineMask::NONE;
+                }
                 Life::Present => {
                     let entry = &mut self.table[place];
                     let recorded = !entry.dbv.is_empty();
@@ -294,7 +301,20 @@ impl<M: Medium> DualPage<M> {
         self.touched = touched;
         self.touched.clear();
         self.release_empty(emptied)?;
-        self.pool.give_back(&mut self.space, &mut self.medium)
+        self.pool.give_back(&mut self.space, &mut self.medium)?;
+        self.try_redo()
+    }
+
+    /// Copies the fall-back's lines home. Where there is no room for that (a hole in a file on a full
+    /// disk) they stay in the buffer, which the last record names, and the next epoch begins with it.
+    pub(super) fn try_redo(&mut self) -> Result<()> {
+        match self.finish_redo() {
+            Err(Error::Full { .. }) => {
+                self.homeless = true;
+                Ok(())
+            }
+            other => other,
+        }
     }
 
     /// Copies the fall-back's lines home. The last record names them until the next one is durable.
@@ -308,11 +328,10 @@ impl<M: Medium> DualPage<M> {
             for (from, run) in redo.runs(LineMask::ALL, line) {
                 self.copy(from, self.at(base, run.start), run.len() * line, Cause::Fallback)?;
             }
-            let entry = &mut self.table[place];
-            entry.set(Flags::FALLBACK, false);
-            entry.dbv = LineMask::NONE;
+            self.table[place].set(Flags::FALLBACK, false);
         }
         self.fallback.retire();
+        self.homeless = false;
         if self.faulty(Fault::FreeBufferEarly) {
             for extent in std::mem::take(&mut self.fallback.retired) {
                 self.space.release(&mut self.medium, extent)?;
@@ -354,8 +373,11 @@ impl<M: Medium> DualPage<M> {
         }
         self.touched = touched;
         self.touched.clear();
-        for extent in self.fallback.abandon() {
-            self.space.release(&mut self.medium, extent)?;
+        // While the last commit's lines are not home there is no epoch that could have added any.
+        if !self.homeless {
+            for extent in self.fallback.abandon() {
+                self.space.release(&mut self.medium, extent)?;
+            }
         }
         let claimed = std::mem::take(&mut self.claimed);
         self.release_empty(claimed)

@@ -157,6 +157,8 @@ pub struct DualPage<M> {
     claimed: Vec<u64>,
     /// No derivative page can be had before the epoch ends.
     exhausted: bool,
+    /// Lines of the last commit are in the fall-back still: there was no room to copy them home.
+    homeless: bool,
     /// The epoch found no room and waits to be abandoned.
     lost: bool,
     /// Why nothing can be durable any more.
@@ -239,6 +241,7 @@ impl<M: Medium> DualPage<M> {
             touched: Vec::new(),
             claimed: Vec::new(),
             exhausted: false,
+            homeless: false,
             lost: false,
             poisoned: None,
             traffic: Traffic::default(),
@@ -310,6 +313,9 @@ impl<M: Medium> DualPage<M> {
         }
         if self.lost {
             return Err(Error::Invalid("the epoch found no room: abandon it first".into()));
+        }
+        if self.homeless {
+            self.finish_redo()?;
         }
         if self.slots.torn {
             self.erase_torn()?;

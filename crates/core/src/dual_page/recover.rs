@@ -466,7 +466,7 @@ impl<M: Medium> DualPage<M> {
         if store.faulty(Fault::ForgetRedo) {
             store.fallback.pages.clear();
         }
-        store.finish_redo()?;
+        store.try_redo()?;
         Ok((store, Recovered { epoch, context }))
     }
 
