@@ -5,8 +5,7 @@
 //! Linux on x86-64 only.
 //!
 //! Media: [`FileMedium`] (a file on a disk), [`MemoryMedium`] (a file in memory), [`AnyMedium`]
-//! (either, chosen at run time), [`Overlay`] (any, to be looked at only). [`Lock`] keeps a second
-//! program out.
+//! (either, chosen at run time). [`Lock`] keeps a second program out.
 
 #![deny(unsafe_code)]
 
@@ -20,7 +19,6 @@ pub mod inject;
 pub mod lock;
 mod mapping;
 pub mod memory;
-pub mod overlay;
 pub mod remote;
 pub mod seccomp;
 mod space;
@@ -33,4 +31,3 @@ pub use file::FileMedium;
 pub use health::Access;
 pub use lock::{Lock, LockError};
 pub use memory::MemoryMedium;
-pub use overlay::Overlay;

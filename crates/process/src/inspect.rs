@@ -2,26 +2,22 @@
 //!
 //! * The directory is locked while it is looked at, so that nothing moves. One that is in use is read
 //!   again until its bytes make sense together.
-//! * What recovery would finish by writing is finished in this process's memory ([`Overlay`]).
+//! * What recovery would finish by writing is finished in this process's memory ([`Access::ReadOnly`]).
 
 use crate::context::{self, Context};
 use crate::error::{Error, Result};
 use crate::files;
 use crate::layout::Mapping;
 use crate::pages::Pages;
-use crate::state::{self, lock, read_kind};
+use crate::state::{self, Store, lock, read_kind};
 use crate::statistics::{self, Statistics};
 use crate::stdio::{self, StdioContext};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use twinpage_core::dual_page::DualPage;
 use twinpage_core::{Damage, Epoch, Scheme};
 use twinpage_os::tracker::PAGE;
-use twinpage_os::{Access, AnyMedium, Durability, Lock, LockError, Overlay};
-
-/// A store that is looked at only.
-pub type Store = DualPage<Overlay<AnyMedium>>;
+use twinpage_os::{Access, AnyMedium, Durability, Lock, LockError};
 
 /// How often a state in use is read before it is given up, and the pause between.
 const ATTEMPTS: u32 = 200;
@@ -35,7 +31,7 @@ pub struct Inspection {
     pub durability: Durability,
     /// Who runs the program in it now, if anyone.
     pub in_use: Option<String>,
-    /// The store.
+    /// The store, to be looked at only.
     pub store: Store,
     /// The last checkpoint; 0 when there is none yet.
     pub epoch: Epoch,
@@ -83,7 +79,7 @@ pub fn inspect(path: &Path) -> Result<Inspection> {
 
 fn open(path: &Path, durability: Durability) -> Result<(Store, Epoch, Vec<u8>)> {
     let medium = AnyMedium::open(path.join("store"), durability, Access::ReadOnly)?;
-    let (store, recovered) = Store::recover(Overlay::new(medium))?;
+    let (store, recovered) = Store::recover(medium)?;
     Ok((store, recovered.epoch, recovered.context))
 }
 
