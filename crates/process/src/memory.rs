@@ -111,9 +111,9 @@ impl Memory {
         self.owed.extend_from_slice(pieces);
     }
 
-    /// A piece was captured and compared in vain.
-    pub fn cool(&mut self, piece: Piece) {
-        self.pages.cool(piece);
+    /// A piece was compared: it had changed, or not.
+    pub fn learn(&mut self, piece: Piece, changed: bool) {
+        self.pages.learn(piece, changed);
     }
 
     /// The program replaced itself. Nothing of its new memory is tracked yet, so the next capture
@@ -246,7 +246,7 @@ impl Memory {
         let mut cuts = Vec::new();
         let mut from = 0;
         for (start, chunk) in self.pages.chunks() {
-            if chunk.hot_pages() == 0 {
+            if !chunk.leaves_pages_writable() {
                 continue;
             }
             if start > from {
@@ -318,8 +318,8 @@ impl Memory {
             for address in (at..end).step_by(PAGE as usize) {
                 let index = page_index(address);
                 let was_hot = chunk.is_hot(index);
-                if !was_hot || !hot_range {
-                    chunk.warm(index);
+                if !was_hot {
+                    chunk.warm(index); // a hot page is judged by comparing
                 }
                 let hot = hot_range && was_hot;
                 match self.found.last_mut() {

@@ -23,11 +23,15 @@ pub const CHUNK_BYTES: u64 = 2 << 20;
 /// System pages in a chunk.
 pub const CHUNK_PAGES: usize = (CHUNK_BYTES / PAGE) as usize;
 
-/// A page is hot from this heat on; each dirty epoch adds one, each look in vain takes
-/// [`COOLING`] away.
+/// A page is hot from this heat on; each epoch that wrote it adds one, each look in vain takes one
+/// away. So a page stays hot that is written in more than every other epoch, and the heat it can
+/// gain bounds how many looks in vain a page that went quiet costs.
 const HOT: u8 = 3;
 const HOTTEST: u8 = 8;
-const COOLING: u8 = 2;
+
+/// A chunk with fewer hot pages than this is treated as if it had none: protecting its few other
+/// written pages one by one would cost more than the faults saved.
+const WORTHWHILE: u16 = 16;
 
 /// One chunk of addresses and its place.
 #[derive(Clone, Debug)]
@@ -48,10 +52,10 @@ impl Chunk {
         }
     }
 
-    /// How many of its pages are left writable.
+    /// Whether enough of its pages are hot for those to be left writable.
     #[must_use]
-    pub fn hot_pages(&self) -> u16 {
-        self.hot
+    pub fn leaves_pages_writable(&self) -> bool {
+        self.hot >= WORTHWHILE
     }
 
     /// Whether the page is left writable.
@@ -73,20 +77,18 @@ impl Chunk {
         self.stored[index / 64] >> (index % 64) & 1 == 1
     }
 
-    /// The page was found written. True when it became hot just now.
-    pub fn warm(&mut self, index: usize) -> bool {
+    /// The page was found written.
+    pub fn warm(&mut self, index: usize) {
         let heat = &mut self.heat[index];
+        self.hot += u16::from(*heat == HOT - 1);
         *heat = (*heat + 1).min(HOTTEST);
-        let became_hot = *heat == HOT;
-        self.hot += u16::from(became_hot);
-        became_hot
     }
 
     /// The page was looked at in vain.
     fn cool(&mut self, index: usize) {
         let heat = &mut self.heat[index];
         let was_hot = *heat >= HOT;
-        *heat = heat.saturating_sub(COOLING);
+        *heat = heat.saturating_sub(1);
         self.hot -= u16::from(was_hot && *heat < HOT);
     }
 }
@@ -251,13 +253,21 @@ impl Pages {
         Some(number * CHUNK_BYTES + inside)
     }
 
-    /// A hot piece turned out unchanged.
-    pub fn cool(&mut self, piece: Piece) {
+    /// A hot piece was compared: it had changed, or not.
+    pub fn learn(&mut self, piece: Piece, changed: bool) {
         let Some(address) = self.address(piece) else {
             return;
         };
-        if let Some(chunk) = self.chunks.get_mut(&(address / CHUNK_BYTES)) {
-            chunk.cool(page_index(address));
+        let Some(chunk) = self.chunks.get_mut(&(address / CHUNK_BYTES)) else {
+            return;
+        };
+        let index = page_index(address);
+        match changed {
+            true if chunk.is_hot(index) => {
+                chunk.warm(index);
+            }
+            true => {}
+            false => chunk.cool(index),
         }
     }
 
@@ -398,10 +408,15 @@ mod tests {
     #[test]
     fn heat_rises_and_falls() {
         let mut chunk = Chunk::new(0);
-        assert!(!chunk.warm(7) && !chunk.warm(7) && chunk.warm(7) && chunk.is_hot(7));
-        assert_eq!(chunk.hot_pages(), 1);
+        for _ in 0..HOT {
+            assert!(!chunk.is_hot(7));
+            chunk.warm(7);
+        }
+        assert!(chunk.is_hot(7) && chunk.hot == 1);
+        (0..20).for_each(|_| chunk.warm(7));
+        (0..HOTTEST - HOT).for_each(|_| chunk.cool(7));
+        assert!(chunk.is_hot(7) && chunk.hot == 1);
         chunk.cool(7);
-        assert!(!chunk.is_hot(7));
-        assert_eq!(chunk.hot_pages(), 0);
+        assert!(!chunk.is_hot(7) && chunk.hot == 0);
     }
 }

@@ -510,9 +510,7 @@ impl Source for Program {
     }
 
     fn learn(&mut self, piece: Piece, changed: u32) {
-        if changed == 0 {
-            self.memory.cool(piece);
-        }
+        self.memory.learn(piece, changed > 0);
     }
 
     fn owe(&mut self, lost: &Capture) {
