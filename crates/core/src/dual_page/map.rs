@@ -390,3 +390,118 @@ impl IndexMut<Place> for Table {
         &mut self.extents[place.extent as usize].entries[place.entry as usize]
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_goes_round_its_four_states() {
+        let (mut entry, line) = (Entry::default(), LineMask(1));
+        for home in [false, true, false, true] {
+            assert_eq!(
+                (entry.cpbv & line == line, entry.newest() & line == line),
+                (home, home)
+            );
+            assert_eq!(entry.target() & line == line, !home, "the other home");
+            entry.dbv = entry.dbv | line;
+            assert_eq!(
+                (entry.cpbv & line == line, entry.newest() & line == line),
+                (home, !home)
+            );
+            let mut abandoned = entry;
+            abandoned.dbv = LineMask::NONE;
+            assert_eq!(abandoned.newest(), entry.cpbv);
+            entry.commit();
+        }
+        assert_eq!((entry.cpbv, entry.dbv), (LineMask::NONE, LineMask::NONE));
+    }
+
+    #[test]
+    fn the_picture_of_the_module() {
+        let mut entry = Entry {
+            cpbv: LineMask(0b1100),
+            dbv: LineMask(0b1010),
+            ..Entry::default()
+        };
+        assert_eq!(entry.newest(), LineMask(0b0110));
+        entry.commit();
+        assert_eq!((entry.cpbv, entry.dbv), (LineMask(0b0110), LineMask::NONE));
+    }
+
+    #[test]
+    fn a_page_is_in_either_version_or_both() {
+        let mut entry = Entry::default();
+        let states = [
+            (false, false, Life::Absent),
+            (false, true, Life::Born),
+            (true, true, Life::Present),
+            (true, false, Life::Dead),
+        ];
+        for (checkpoint, newest, life) in states {
+            entry.set(Flags::CHECKPOINT, checkpoint);
+            entry.set(Flags::NEWEST, newest);
+            assert_eq!((entry.life(), entry.is_clean()), (life, life == Life::Present));
+        }
+    }
+
+    #[test]
+    fn extents_come_and_go() {
+        let mut table = Table::new(8);
+        let far = MAX_EXTENTS - 1;
+        for (physical, logical) in [0, 511, 512, 70_000, far].into_iter().enumerate() {
+            table.insert(logical, physical as u32 + 10, false);
+        }
+        let place = table.find(Key(512 * 8 + 3)).unwrap();
+        assert_eq!(
+            (table.base(place), table.extent(place).logical),
+            (12 * 8 + 3, 512)
+        );
+        assert_eq!(table.find(Key(513 * 8)), None);
+        assert_eq!(table.remove_empty(0), Some(10));
+        assert_eq!(
+            table.base(table.find(Key(far * 8)).unwrap()),
+            14 * 8,
+            "moved, and still found"
+        );
+        assert_eq!((table.remove_empty(0), table.contains(0)), (None, false));
+        let place = table.find(Key(511 * 8)).unwrap();
+        table.set_in_checkpoint(place, true);
+        assert_eq!((table.remove_empty(511), table.pages()), (None, 1));
+        assert_eq!(
+            table.in_order().iter().map(|e| e.logical).collect::<Vec<_>>(),
+            [511, 512, 70_000, far]
+        );
+    }
+
+    #[test]
+    fn a_range_finds_what_is_claimed() {
+        let mut table = Table::new(4);
+        [2, 3, 600]
+            .into_iter()
+            .for_each(|logical| table.insert(logical, logical as u32, false));
+        let keys = |range: Range<u64>| {
+            let places = table.places(Key(range.start)..Key(range.end));
+            places.map(|(key, _)| key.0).collect::<Vec<_>>()
+        };
+        assert_eq!(keys(0..u64::MAX), (8..16).chain(2400..2404).collect::<Vec<_>>());
+        assert_eq!(keys(9..13), [9, 10, 11, 12]);
+        assert_eq!(keys(15..2401), [15, 2400]);
+        assert_eq!((keys(13..13), keys(100..200)), (vec![], vec![]));
+        for (key, place) in table.places(Key(0)..Key(u64::MAX)) {
+            assert_eq!(table.find(key), Some(place));
+        }
+    }
+
+    #[test]
+    fn the_page_space_has_an_end() {
+        let table = Table::new(4);
+        let last = PageId((MAX_EXTENTS - CONTEXT_EXTENTS) * 4 - 1);
+        assert_eq!(table.key(last), Some(Key(MAX_EXTENTS * 4 - 1)));
+        assert_eq!(
+            (table.key(PageId(last.0 + 1)), table.key(PageId(u64::MAX))),
+            (None, None)
+        );
+        assert_eq!(table.keys(PageId(5)..PageId(u64::MAX)).end, Key(MAX_EXTENTS * 4));
+    }
+}
