@@ -4,6 +4,7 @@
 
 use super::context::{ChannelContext, InputContext, OutputContext, StdioContext};
 use super::error::{Error, Result};
+use super::flight::Flight;
 use super::input::{Inlet, Input};
 use super::inside::{self, Inside, Made};
 use super::log::Log;
@@ -294,19 +295,15 @@ fn open_input(
     let (Some(input), Some(n)) = (&context.input, context.fds[0]) else {
         return Ok(None);
     };
-    let log = if resumed {
-        // After a power cut only what the context vouches for is known to be input.
-        Log::open(
-            dir,
-            "input",
-            input.fed,
-            input.end,
-            &input.tail,
-            released.trusted(),
-        )?
+    // After a power cut only what the context vouches for is known to be input.
+    let known = resumed && released.trusted();
+    let mut log = if resumed {
+        Log::open(dir, "input", input.fed, input.end, &input.tail, known)?
     } else {
         Log::create(dir, "input")?
     };
+    let mut flight = Flight::open(dir, !known)?;
+    flight.land(&mut log)?;
     let terminal = context.channels[n as usize].terminal.is_some();
     let mut inlet = outside.fds[0]
         .as_ref()
@@ -316,7 +313,7 @@ fn open_input(
         // Before the first byte of output: from now on the program's terminal makes the line ends.
         inlet.ready()?;
     }
-    Ok(Some(Input::new(log, inlet, terminal, input)))
+    Ok(Some(Input::new(log, flight, inlet, terminal, input)))
 }
 
 /// Starts the relay thread, with every signal blocked: they are for the threads that await them.

@@ -3,12 +3,13 @@
 //! Invariants:
 //! * A byte taken from outside is in the log before it is fed.
 //! * From a pipe it is moved by one splice(2): a kill leaves it there or in the log. From a terminal
-//!   or a socket it is read and then written: a kill between the two loses it.
+//!   or a socket it goes through a page that survives a kill ([`super::flight`]).
 //! * A checkpoint knows how much the program consumed. What it did not is fed again on resume, and
 //!   what comes from the new outside follows.
 
 use super::context::{InputContext, Modes, Typed};
 use super::error::{Error, Result};
+use super::flight::Flight;
 use super::inside::Inside;
 use super::log::Log;
 use super::outside::{Kind, kind, reopen};
@@ -22,8 +23,8 @@ use std::sync::Arc;
 
 /// How far the log may run ahead of what the program was fed, bytes.
 const AHEAD_BYTES: u64 = 65536;
-/// What one read takes.
-const READ_BYTES: usize = 65536;
+/// What is moved from a pipe at once.
+const SPLICE_BYTES: usize = 65536;
 
 /// Where input comes from.
 #[derive(Debug)]
@@ -66,6 +67,7 @@ impl Inlet {
 #[derive(Debug)]
 pub(super) struct Input {
     pub(super) log: Log,
+    flight: Flight,
     /// Bytes of the log that were written to the program's end.
     fed: u64,
     /// `None` when there is nothing more to be had from outside.
@@ -100,11 +102,18 @@ pub(super) enum Taken {
 }
 
 impl Input {
-    pub(super) fn new(log: Log, inlet: Option<Inlet>, terminal: bool, context: &InputContext) -> Input {
+    pub(super) fn new(
+        log: Log,
+        flight: Flight,
+        inlet: Option<Inlet>,
+        terminal: bool,
+        context: &InputContext,
+    ) -> Input {
         // A closed standard input ends at once.
         let eof = context.eof || inlet.is_none() && !terminal;
         Input {
             log,
+            flight,
             fed: context.fed,
             inlet: if eof { None } else { inlet },
             eof,
@@ -138,16 +147,15 @@ impl Input {
         };
         let fd = Arc::clone(&inlet.fd);
         if inlet.kind == Kind::Pipe {
-            return Ok(match self.log.splice_from(&*fd, READ_BYTES)? {
+            return Ok(match self.log.splice_from(&*fd, SPLICE_BYTES)? {
                 None => Taken::Nothing,
                 Some(0) => Taken::End,
                 Some(_) => Taken::Some,
             });
         }
-        let mut bytes = vec![0; READ_BYTES];
-        match rustix::io::read(&*fd, &mut bytes[..]) {
+        match self.flight.take(fd.as_fd(), &mut self.log)? {
             Ok(0) => Ok(Taken::End),
-            Ok(n) => self.log.append(&bytes[..n]).map(|()| Taken::Some),
+            Ok(_) => Ok(Taken::Some),
             Err(Errno::AGAIN | Errno::INTR) => Ok(Taken::Nothing),
             // A terminal that went away, a connection that broke: nothing more will come.
             Err(_) => Ok(Taken::End),

@@ -35,6 +35,7 @@
 mod build;
 mod context;
 mod error;
+mod flight;
 mod input;
 mod inside;
 mod log;

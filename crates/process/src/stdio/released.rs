@@ -206,7 +206,7 @@ mod tests {
             assert!(!released.trusted());
             released.set(1, 77);
             released.set_place(2, Some(place));
-            assert_eq!(peek(dir.path()), None);
+            assert_eq!(peek(dir.path()), None, "nobody vouched");
             released.vouch(true).unwrap();
             assert_eq!(peek(dir.path()), Some([0, 77, 0]));
         }

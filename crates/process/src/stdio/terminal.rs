@@ -163,11 +163,8 @@ impl RealTerminal {
             rustix::termios::tcgetpgrp(&self.fd),
             rustix::process::getpgrp()
         );
-        // In the background, touching the terminal would stop this process (SIGTTOU), credentials(7).
-        match rustix::termios::tcgetpgrp(&self.fd) {
-            Ok(group) if group != rustix::process::getpgrp() => return Ok(false),
-            // Not our controlling terminal: nobody else's business either.
-            _ => {}
+        if !in_foreground(self.fd.as_fd()) {
+            return Ok(false);
         }
         let failed = |e| Error::io("put the terminal in raw mode", e);
         let found = get(self.fd.as_raw_fd()).map_err(failed)?;
@@ -192,6 +189,15 @@ impl Drop for RealTerminal {
             let _ = set(taken.fd, &taken.termios);
         }
     }
+}
+
+/// Whether this process may touch the terminal: in the background that would stop it (SIGTTOU),
+/// credentials(7). A terminal that does not control this process never stops it. In a PID namespace
+/// the groups outside have no number (0): then nothing is known, and job control takes its course.
+fn in_foreground(fd: BorrowedFd<'_>) -> bool {
+    // SAFETY: numbers only.
+    let (front, own) = unsafe { (libc::tcgetpgrp(fd.as_raw_fd()), libc::getpgrp()) };
+    front <= 0 || own == 0 || front == own
 }
 
 /// Gives the real terminal back as it was found. Safe in a signal handler, and twice.

@@ -8,6 +8,8 @@ use crate::support::{collect, null, pipe, same};
 use rustix::fd::{AsFd, OwnedFd};
 use std::collections::HashMap;
 use std::fs::OpenOptions;
+use std::io::Write;
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 
 /// Where a traced run is to be killed.
@@ -161,6 +163,14 @@ fn input() -> (OwnedFd, Vec<u8>) {
     (read, said)
 }
 
+/// The same through a socket, which cannot be spliced into a file.
+fn socket_input() -> (OwnedFd, Vec<u8>) {
+    let (mut write, read) = UnixStream::pair().unwrap();
+    let said: Vec<u8> = (0..134).flat_map(|i| crate::runner::line(i + 9, 100)).collect();
+    write.write_all(&said).unwrap();
+    (read.into(), said)
+}
+
 /// One life after another, each killed one point later than the one before it, until one ends.
 fn lives(job: &Job, fds: [&OwnedFd; 3], step: u64) -> u64 {
     let mut point = 1;
@@ -186,11 +196,11 @@ fn killed_at_every_point_through_a_pipe() {
 }
 
 #[test]
-fn killed_at_many_points_into_a_file() {
+fn killed_at_every_point_from_a_socket_into_a_file() {
     for append in [false, true] {
         let dir = tempfile::tempdir().unwrap();
         let job = job(dir.path(), append);
-        let (input, said) = input();
+        let (input, said) = socket_input();
         let path = dir.path().join("out");
         let mut options = OpenOptions::new();
         let out: OwnedFd = options
@@ -200,9 +210,9 @@ fn killed_at_many_points_into_a_file() {
             .open(&path)
             .unwrap()
             .into();
-        let lives = lives(&job, [&input, &out, &out], 3);
+        let lives = lives(&job, [&input, &out, &out], 1);
         same(&std::fs::read(&path).unwrap(), &expected(&job, &said).0, "stdout");
-        println!("killed_at_many_points_into_a_file: {lives} lives, append {append}");
+        println!("killed_at_every_point_from_a_socket_into_a_file: {lives} lives, append {append}");
     }
 }
 
@@ -234,6 +244,24 @@ fn what_the_kernel_counts_is_never_repeated() {
     println!(
         "what_the_kernel_counts_is_never_repeated: {kills} kills right after sendfile, 0 bytes repeated"
     );
+}
+
+#[test]
+fn what_was_read_from_a_socket_is_never_lost() {
+    let dir = tempfile::tempdir().unwrap();
+    let job = job(dir.path(), false);
+    let (input, said) = socket_input();
+    let (read, out) = pipe();
+    let all = collect(read);
+    let fds = [&input, &out, &out];
+    let mut kills = 0;
+    while run(&job, fds, Until::ExitOf(libc::SYS_read), false) == Ended::Killed {
+        kills += 1;
+    }
+    assert!(kills > 0);
+    drop(out);
+    same(&all.join().unwrap(), &expected(&job, &said).0, "stdout");
+    println!("what_was_read_from_a_socket_is_never_lost: {kills} kills right after read");
 }
 
 #[test]
