@@ -31,6 +31,7 @@ pub mod pages;
 pub mod program;
 pub mod restore;
 pub mod run;
+pub mod scan;
 pub mod session;
 pub mod shim;
 pub mod state;

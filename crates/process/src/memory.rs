@@ -12,6 +12,7 @@ use crate::error::{Error, Result};
 use crate::layout::{Kind, Layout, Mapping};
 use crate::marks::{Mark, Marks};
 use crate::pages::{CHUNK_BYTES, Pages, page_index};
+use crate::scan::{Cut, Walks};
 use std::ops::Range;
 use twinpage_core::{Capture, Geometry, Piece};
 use twinpage_os::remote::{Process, Remote};
@@ -34,6 +35,7 @@ pub struct Memory {
     /// Pieces of an epoch that failed: captured again whatever the tracker says.
     owed: Vec<Piece>,
     regions: Vec<Region>,
+    walks: Walks,
     found: Vec<Found>,
     ranges: Vec<Remote>,
 }
@@ -73,6 +75,7 @@ impl Memory {
             marked: false,
             owed: Vec::new(),
             regions: Vec::new(),
+            walks: Walks::default(),
             found: Vec::new(),
             ranges: Vec::new(),
         }
@@ -223,26 +226,18 @@ impl Memory {
 
     fn find_written(&mut self, into: &mut Capture) -> Result<()> {
         self.found.clear();
-        let scanning = |source| Error::target("cannot ask which pages were written", source);
-        for (range, hot) in self.strategies() {
-            self.regions.clear();
-            if hot {
-                self.tracker
-                    .see_written(range, &mut self.regions)
-                    .map_err(scanning)?;
-            } else {
-                self.tracker
-                    .take_written(range, &mut self.regions)
-                    .map_err(scanning)?;
-            }
-            self.sort_out(hot, into)?;
-        }
+        let cuts = self.strategies();
+        let mut walks = std::mem::take(&mut self.walks);
+        let walked = walks.run(&self.tracker, cuts, self.layout.mappings());
+        walked.map_err(|source| Error::target("cannot ask which pages were written", source))?;
+        self.sort_out(&walks, into)?;
+        self.walks = walks;
         self.add_owed();
         Ok(())
     }
 
     /// The address space, cut into ranges with hot pages and ranges without.
-    fn strategies(&self) -> Vec<(Range<u64>, bool)> {
+    fn strategies(&self) -> Vec<Cut> {
         let mut cuts = Vec::new();
         let mut from = 0;
         for (start, chunk) in self.pages.chunks() {
@@ -266,22 +261,20 @@ impl Memory {
 
     /// Sorts the scanned regions out: zero pages are forgotten, unwritten pages of files left, the
     /// rest found. Pages grow warm.
-    fn sort_out(&mut self, hot_range: bool, into: &mut Capture) -> Result<()> {
-        let regions = std::mem::take(&mut self.regions);
+    fn sort_out(&mut self, walks: &Walks, into: &mut Capture) -> Result<()> {
         let mut own = Vec::new();
-        for region in &regions {
+        for (stays_writable, region) in walks.found() {
             if region.is_zero() {
                 self.pages
                     .forget(region.start..region.end, &mut into.discarded, |_| true);
                 continue;
             }
             own.clear();
-            self.own_parts(*region, &mut own)?;
+            self.own_parts(region, &mut own)?;
             for part in &own {
-                self.warm(part.clone(), hot_range)?;
+                self.warm(part.clone(), stays_writable)?;
             }
         }
-        self.regions = regions;
         Ok(())
     }
 
