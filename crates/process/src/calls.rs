@@ -368,6 +368,10 @@ impl Program {
         match self.files.record(change) {
             Ok(Recorded::Saved | Recorded::Covered | Recorded::NotTracked) => Ok(Decision::Run),
             Err(files::Error::Refused(refusal)) => Ok(fail(errno_of(&refusal), refusal.to_string())),
+            Err(files::Error::Full { .. }) => Ok(fail(
+                libc::ENOSPC,
+                "there is no room to keep what the change destroys; make room, or checkpoint more often with --every",
+            )),
             Err(error) => Err(error.into()),
         }
     }

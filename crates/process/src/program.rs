@@ -146,6 +146,12 @@ impl Program {
         self.kernel.read_program(self.process.pid())
     }
 
+    /// Whether an early checkpoint would help: held output or kept file contents pile up.
+    #[must_use]
+    pub fn wants_checkpoint(&self) -> bool {
+        self.files.pressure() || self.streams.wants_checkpoint()
+    }
+
     /// How the program ended, if it did.
     #[must_use]
     pub fn ending(&self) -> Option<Ending> {

@@ -179,13 +179,13 @@ fn go_on(
             ..Summary::default()
         });
     }
-    files::rollback(directory.path(), epoch, &context.live.files)?;
+    let files::RolledBack { moved, .. } = files::rollback(directory.path(), epoch, &context.live.files)?;
     let setting = Setting::new(directory, streams, epoch)?;
     let Restored {
         process,
         tids,
         memory,
-    } = restore::restore(context, &store, &setting.streams, &setting.filter)?;
+    } = restore::restore(context, &store, &setting.streams, &setting.filter, &moved)?;
     let (program, witness) = setting.program(process, &tids, memory, context.fixed.command.clone())?;
     let restore_ms = started.elapsed().unwrap_or_default().as_secs_f64() * 1e3;
     let mut ledger = Ledger::open(directory.path(), store.geometry());

@@ -135,7 +135,8 @@ fn drive(program: &mut Program, engine: &mut ProgramEngine, pace: Pace, ledger: 
             Err(source) => return Err(Error::target("cannot wait for the program", source)),
         }
         // While the last epoch is still being written, the program goes on: the alarm rings again.
-        if Instant::now() >= next && program.ending().is_none() && engine.is_idle() {
+        let due = Instant::now() >= next || program.wants_checkpoint();
+        if due && program.ending().is_none() && engine.is_idle() {
             let began = Instant::now();
             checkpoint(program, engine, pace, ledger)?;
             next = (began + pace.every).max(Instant::now() + pace.every / 8);

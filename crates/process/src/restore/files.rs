@@ -6,6 +6,7 @@
 use crate::context::Context;
 use crate::descriptors::{Descriptor, Held, What};
 use crate::error::{Error, Result};
+use crate::files::Ident;
 use crate::layout::Kind;
 use crate::stdio::{Stdio, Stream};
 use rustix::event::EventfdFlags;
@@ -61,7 +62,7 @@ impl Sources {
 }
 
 /// Opens everything that `context` lists.
-pub(super) fn open(context: &Context, streams: &Stdio) -> Result<Sources> {
+pub(super) fn open(context: &Context, streams: &Stdio, moved: &[(Ident, Ident)]) -> Result<Sources> {
     let fixed = &context.fixed;
     let highest = fixed
         .descriptors
@@ -74,6 +75,7 @@ pub(super) fn open(context: &Context, streams: &Stdio) -> Result<Sources> {
         base: (highest + 1).max(64),
         open: Vec::new(),
         streams: streams.program_ends(),
+        moved,
         pipes: BTreeMap::new(),
     };
     spawn::raise_descriptor_limit()
@@ -127,16 +129,18 @@ fn gaps(places: &[(i32, i32, bool)], base: i32) -> Vec<(u32, u32)> {
     gaps
 }
 
-struct Opener {
+struct Opener<'a> {
     base: i32,
     open: Vec<OwnedFd>,
     /// The program's ends of its relayed streams, each to be placed once or more.
     streams: [Option<OwnedFd>; 3],
+    /// Inodes that changed when files were rolled back.
+    moved: &'a [(Ident, Ident)],
     /// Both ends of the pipes that were made, by the old pipe's number.
     pipes: BTreeMap<u64, (i32, i32)>,
 }
 
-impl Opener {
+impl Opener<'_> {
     /// Keeps a descriptor at a number above the base.
     fn keep(&mut self, fd: impl AsFd) -> Result<i32> {
         let high = rustix::io::fcntl_dupfd_cloexec(fd, self.base).map_err(too_many)?;
@@ -144,10 +148,25 @@ impl Opener {
         Ok(self.open[self.open.len() - 1].as_raw_fd())
     }
 
+    fn same_file(&self, file: &OwnedFd, path: &str, inode: u64) -> Result<()> {
+        let stat = rustix::fs::fstat(file)
+            .map_err(|error| Error::target(format!("cannot look at {path}"), error.into()))?;
+        let moved = self
+            .moved
+            .iter()
+            .find(|(old, _)| (old.dev, old.ino) == (stat.st_dev, inode));
+        if stat.st_ino != moved.map_or(inode, |(_, new)| new.ino) {
+            return Err(Error::State(format!(
+                "{path} is another file than at the checkpoint: put the old one back to resume"
+            )));
+        }
+        Ok(())
+    }
+
     fn open_mapped(&mut self, path: &str, inode: Option<u64>) -> Result<i32> {
         let file = reopen(path, OFlags::RDONLY)?;
         if let Some(inode) = inode {
-            same_file(&file, path, inode)?;
+            self.same_file(&file, path, inode)?;
         }
         self.keep(file)
     }
@@ -164,7 +183,7 @@ impl Opener {
         match (&descriptor.what, held) {
             (What::File { path, inode }, Held::Offset { at, size }) => {
                 let file = reopen(path, flags)?;
-                same_file(&file, path, *inode)?;
+                self.same_file(&file, path, *inode)?;
                 if rustix::fs::fstat(&file).map_err(failed)?.st_size < *size as i64 {
                     return Err(Error::State(format!(
                         "{path} is shorter than at the checkpoint ({size} bytes): put it back to resume"
@@ -300,17 +319,6 @@ fn reopen(path: &str, flags: OFlags) -> Result<OwnedFd> {
             "{path}, which the program had open, cannot be opened ({error}): put it back to resume"
         ))
     })
-}
-
-fn same_file(file: &OwnedFd, path: &str, inode: u64) -> Result<()> {
-    let stat = rustix::fs::fstat(file)
-        .map_err(|error| Error::target(format!("cannot look at {path}"), error.into()))?;
-    if stat.st_ino != inode {
-        return Err(Error::State(format!(
-            "{path} is another file than at the checkpoint: put the old one back to resume"
-        )));
-    }
-    Ok(())
 }
 
 #[cfg(test)]

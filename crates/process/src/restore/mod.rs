@@ -16,6 +16,7 @@ mod space;
 
 use crate::context::Context;
 use crate::error::{Error, Result};
+use crate::files::Ident;
 use crate::launch;
 use crate::marks::Marks;
 use crate::memory::Memory;
@@ -42,14 +43,21 @@ pub struct Restored {
     pub memory: Memory,
 }
 
-/// Brings back the program of `context`, whose pages are in `store`.
+/// Brings back the program of `context`, whose pages are in `store`. Files that the rollback had to
+/// make again have other inodes: `moved`, from old to new.
 ///
 /// # Errors
 /// Names what is missing on this machine, or differs from what the program had.
-pub fn restore(context: &Context, store: &Store, streams: &Stdio, filter: &Filter) -> Result<Restored> {
+pub fn restore(
+    context: &Context,
+    store: &Store,
+    streams: &Stdio,
+    filter: &Filter,
+    moved: &[(Ident, Ident)],
+) -> Result<Restored> {
     use twinpage_core::Scheme;
     let pages = Pages::from_table(store.geometry(), &context.pages)?;
-    let sources = files::open(context, streams)?;
+    let sources = files::open(context, streams, moved)?;
     let pid = start_child(context, streams, &sources)?;
     let process =
         Process::open(pid).map_err(|source| Error::target("cannot open the new process", source))?;
