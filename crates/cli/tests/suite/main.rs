@@ -1,8 +1,17 @@
 //! Tests of the built `twinpage` command on real programs, as a user would run it.
 //!
-//! - `plain`: the test programs alone print the same thing every time, so that they can be an oracle.
+//! - `plain`: the test programs alone print the same thing every time, so that they can be an oracle;
+//! - `kills`: each of them killed at random instants and resumed, compared byte for byte with that oracle;
+//! - `refused`: things that are hard to carry over are carried whole or refused by name;
+//! - `bad_input`: whatever is given to the command, it says what is wrong and loses nothing;
+//! - `contract`: exit codes, signals, help and JSON, as the README promises them.
 //!
-//! `TWINPAGE_LONG=1` runs longer campaigns. A program whose runtime is missing is skipped and says so, except where `CI=true`.
+//! `TWINPAGE_SEED=N` repeats the choices of an earlier run (every test says its seed), `TWINPAGE_LONG=1`
+//! runs longer campaigns. A program whose runtime is missing is skipped and says so, except where `CI=true`.
 
+mod bad_input;
+mod contract;
+mod kills;
 mod plain;
+mod refused;
 mod support;

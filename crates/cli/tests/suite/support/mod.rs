@@ -1,9 +1,14 @@
 //! What all tests of the command share: choices that can be repeated, words that are not captured.
 
+pub(crate) mod campaign;
+pub(crate) mod process;
 pub(crate) mod program;
+pub(crate) mod sink;
+pub(crate) mod state;
 pub(crate) mod tree;
 
 use std::io::Write;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Says something even when the test passes and its output is captured.
 pub(crate) fn say(words: &str) {
@@ -30,4 +35,25 @@ pub(crate) fn skip(test: &str, missing: &str, install: &str) {
     say(&format!(
         "SKIPPED: {test}: {missing} is missing; install {install}"
     ));
+}
+
+/// The seed of this run: `TWINPAGE_SEED`, or the time.
+pub(crate) fn seed() -> u64 {
+    match std::env::var("TWINPAGE_SEED") {
+        Ok(seed) => seed.parse().expect("TWINPAGE_SEED is not a number"),
+        Err(_) => {
+            let now = SystemTime::now()
+                .duration_since(UNIX_EPOCH)
+                .expect("the clock is before 1970");
+            now.as_nanos() as u64 % 1_000_000_000
+        }
+    }
+}
+
+/// Choices of one test: the same seed and name make the same choices.
+pub(crate) fn chance(seed: u64, test: &str) -> fastrand::Rng {
+    let name = test.bytes().fold(seed, |hash, byte| {
+        hash.wrapping_mul(0x100_0000_01b3) ^ u64::from(byte)
+    });
+    fastrand::Rng::with_seed(name)
 }

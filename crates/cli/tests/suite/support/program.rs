@@ -58,6 +58,14 @@ pub(crate) const PROGRAMS: &[Program] = &[
     program("Collections.java", Kind::Java, 100),
 ];
 
+/// The program of that file.
+pub(crate) fn named(file: &str) -> Program {
+    *PROGRAMS
+        .iter()
+        .find(|p| p.file == file)
+        .unwrap_or_else(|| panic!("{file} is not in the list of programs"))
+}
+
 /// Where the sources of the test programs are.
 pub(crate) fn sources() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs")
@@ -83,7 +91,7 @@ impl Program {
         let source = sources().join(self.file).display().to_string();
         let line = |words: &[&str]| Some(words.iter().map(|w| w.to_string()).collect());
         match self.kind {
-            Kind::C(libraries) => compile_c(self.file, libraries).and_then(|binary| line(&[&binary])),
+            Kind::C(libraries) => compile(self.file, libraries).and_then(|binary| line(&[&binary])),
             Kind::Go => self.compile_go().and_then(|binary| line(&[&binary])),
             Kind::Java => self.compile_java(),
             Kind::Python(module) => match python_with(module) {
@@ -119,25 +127,30 @@ impl Program {
 
     fn compile_go(&self) -> Option<String> {
         let go = self.found("go", "golang")?;
-        Some(build(self.file, "goroutines", &[], |out| {
-            let mut command = Command::new(&go);
-            command
-                .args(["build", "-o"])
-                .arg(out)
-                .arg(sources().join(self.file));
-            // Never fetch another toolchain or module for a single file.
-            command
-                .env("GOTOOLCHAIN", "local")
-                .env("GOFLAGS", "")
-                .current_dir(built());
-            command
-        }))
+        Some(build(
+            self.file,
+            "goroutines",
+            &[sources().join(self.file)],
+            |out| {
+                let mut command = Command::new(&go);
+                command
+                    .args(["build", "-o"])
+                    .arg(out)
+                    .arg(sources().join(self.file));
+                // Never fetch another toolchain or module for a single file.
+                command
+                    .env("GOTOOLCHAIN", "local")
+                    .env("GOFLAGS", "")
+                    .current_dir(built());
+                command
+            },
+        ))
     }
 
     fn compile_java(&self) -> Option<Vec<String>> {
         let compiler = self.found("javac", "default-jdk-headless")?;
         let java = self.found("java", "default-jdk-headless")?;
-        let classes = build(self.file, "java", &[], |out| {
+        let classes = build(self.file, "java", &[sources().join(self.file)], |out| {
             let mut command = Command::new(&compiler);
             command.arg("-d").arg(out).arg(sources().join(self.file));
             command
@@ -154,23 +167,33 @@ impl Program {
     }
 }
 
-/// Compiles a C program of the test programs; `None` when there is no compiler, which was said.
-pub(crate) fn compile_c(file: &str, libraries: &[&str]) -> Option<String> {
+/// Compiles a C program, a file or a directory of them; `None` when something is missing, which was said.
+pub(crate) fn compile(name: &str, libraries: &[&str]) -> Option<String> {
     let Some(cc) = which("cc") else {
-        skip(file, "cc", "gcc and libc6-dev");
+        skip(name, "cc", "gcc and libc6-dev");
         return None;
     };
     if libraries.contains(&"-lsqlite3") && !Path::new("/usr/include/sqlite3.h").exists() {
-        skip(file, "sqlite3.h", "libsqlite3-dev");
+        skip(name, "sqlite3.h", "libsqlite3-dev");
         return None;
     }
-    let name = file.trim_end_matches(".c");
-    Some(build(file, name, &["check.h"], |out| {
+    let mut files = vec![sources().join(name)];
+    if files[0].is_dir() {
+        let inside = std::fs::read_dir(&files[0]).expect("a directory of sources");
+        files = inside.filter_map(|entry| Some(entry.ok()?.path())).collect();
+    }
+    let newest = files
+        .iter()
+        .cloned()
+        .chain([sources().join("check.h")])
+        .collect::<Vec<_>>();
+    files.retain(|file| file.extension().is_some_and(|kind| kind == "c"));
+    Some(build(name, name.trim_end_matches(".c"), &newest, |out| {
         let mut command = Command::new(&cc);
         command
             .args(["-std=gnu11", "-O2", "-g", "-Wall", "-Wextra", "-Werror", "-o"])
             .arg(out);
-        command.arg(sources().join(file)).args(libraries);
+        command.args(files).args(libraries);
         command
     }))
 }
@@ -178,15 +201,11 @@ pub(crate) fn compile_c(file: &str, libraries: &[&str]) -> Option<String> {
 /// One build at a time; each is renamed into place whole, so that a build that fails leaves nothing.
 static BUILDING: Mutex<()> = Mutex::new(());
 
-fn build(file: &str, name: &str, also: &[&str], how: impl FnOnce(&Path) -> Command) -> String {
+fn build(file: &str, name: &str, from: &[PathBuf], how: impl FnOnce(&Path) -> Command) -> String {
     let _one = BUILDING.lock().unwrap_or_else(|broken| broken.into_inner());
     let done = built().join(name);
     let newest = |path: &Path| std::fs::metadata(path).and_then(|m| m.modified()).ok();
-    let sources_newest = also
-        .iter()
-        .chain([&file])
-        .filter_map(|f| newest(&sources().join(f)))
-        .max();
+    let sources_newest = from.iter().filter_map(|file| newest(file)).max();
     if newest(&done) <= sources_newest {
         let fresh = built().join(format!("{name}.new"));
         let out = how(&fresh).output().expect("the compiler starts");

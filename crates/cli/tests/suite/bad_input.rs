@@ -1,0 +1,404 @@
+//! Bad input: each says in one line what is wrong and what to do, ends with a failure, and loses nothing.
+
+use std::fs;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use crate::support::process::{Victim, kill, twinpage};
+use crate::support::state::{COUNTING, Killed, on_state, refused_in_order, wait_until};
+use crate::support::{chance, long, say, seed};
+
+fn run(state: &Path, words: &[&str]) -> std::process::Output {
+    twinpage()
+        .args(["run", "--state"])
+        .arg(state)
+        .args(words)
+        .output()
+        .expect("twinpage starts")
+}
+
+// ---- programs and options ----
+
+#[test]
+fn a_program_that_cannot_run() {
+    let scratch = tempfile::tempdir().expect("a scratch directory");
+    let plain = scratch.path().join("plain.txt");
+    fs::write(&plain, "not a program\n").expect("a file");
+    let (plain, here) = (plain.display().to_string(), scratch.path().display().to_string());
+    for program in ["no-such-program-anywhere", "/nonexistent/program", &plain, &here] {
+        let state = scratch.path().join("state");
+        let said = refused_in_order(program, &run(&state, &["--", program]));
+        assert!(said.contains(program), "the program is not named: {said}");
+    }
+}
+
+#[test]
+fn an_interval_that_makes_no_sense() {
+    let scratch = tempfile::tempdir().expect("a scratch directory");
+    for every in [
+        "0",
+        "0ms",
+        "-5ms",
+        "soon",
+        "16",
+        "16 parsecs",
+        "99999999999999999999s",
+    ] {
+        let out = run(&scratch.path().join("state"), &["--every", every, "--", "true"]);
+        let stderr = String::from_utf8_lossy(&out.stderr).into_owned();
+        assert!(
+            !out.status.success() && !stderr.contains("panicked"),
+            "--every {every}: {}\n{stderr}",
+            out.status
+        );
+        assert!(
+            stderr.contains("every"),
+            "--every {every} is not named:\n{stderr}"
+        );
+    }
+}
+
+// ---- state directories ----
+
+const READERS: &[&[&str]] = &[&["resume"], &["info"], &["check"]];
+
+#[test]
+fn a_state_that_is_not_there_or_is_something_else() {
+    let scratch = tempfile::tempdir().expect("a scratch directory");
+    let at = |name: &str| scratch.path().join(name);
+    fs::create_dir(at("empty")).expect("a directory");
+    fs::write(at("file"), "text").expect("a file");
+    fs::create_dir(at("other")).expect("a directory");
+    fs::write(at("other/store"), vec![b'x'; 100_000]).expect("a file");
+    for name in ["missing", "empty", "file", "other"] {
+        for reader in READERS {
+            let said = refused_in_order(&format!("{reader:?} {name}"), &on_state(reader, &at(name)));
+            assert!(said.contains(name), "the directory is not named: {said}");
+        }
+    }
+    assert_eq!(
+        fs::read(at("other/store")).expect("the file"),
+        vec![b'x'; 100_000],
+        "a foreign file was changed"
+    );
+}
+
+#[test]
+fn a_state_that_is_taken() {
+    let killed = Killed::midway();
+    let said = refused_in_order("run on it", &run(&killed.path("state"), &["--", "true"]));
+    assert!(said.contains("resume"), "the way out is not named: {said}");
+    let out = on_state(&["resume"], &killed.path("state"));
+    assert!(
+        out.status.success(),
+        "the state was lost: {}",
+        String::from_utf8_lossy(&out.stderr)
+    );
+    assert_eq!(killed.whole(&out.stdout), killed.stdout, "the state was changed");
+    // And now that it is finished there is nothing to resume.
+    let again = on_state(&["resume"], &killed.path("state"));
+    assert!(again.stdout.is_empty(), "a finished program printed again");
+    assert!(
+        String::from_utf8_lossy(&again.stderr).contains("finished"),
+        "it does not say that it is finished"
+    );
+}
+
+#[test]
+fn a_state_in_use() {
+    let scratch = tempfile::tempdir().expect("a scratch directory");
+    let state = scratch.path().join("state");
+    let out = scratch.path().join("out");
+    let mut command = twinpage();
+    command
+        .args(["run", "--state"])
+        .arg(&state)
+        .args(["--", "bash", "-c", COUNTING]);
+    let mut child = command
+        .stdout(fs::File::create(&out).expect("a file"))
+        .spawn()
+        .expect("twinpage starts");
+    wait_until("the first line is out", || {
+        fs::metadata(&out).is_ok_and(|m| m.len() > 0)
+    });
+    for words in [&["resume"] as &[&str], &["check"]] {
+        let said = refused_in_order(&format!("{words:?} while it runs"), &on_state(words, &state));
+        assert!(said.contains("in use"), "{said}");
+    }
+    let said = refused_in_order("run while it runs", &run(&state, &["--", "true"]));
+    assert!(said.contains("in use") || said.contains("resume"), "{said}");
+    assert!(
+        child.wait().expect("wait for twinpage").success(),
+        "the program was disturbed"
+    );
+    let want = (1..=12).map(|i| format!("{i}\n")).collect::<String>();
+    assert_eq!(fs::read_to_string(&out).expect("the output"), want);
+}
+
+#[test]
+fn two_resumes_at_once() {
+    let killed = Killed::midway();
+    for _ in 0..4 {
+        let copy = killed.copy("twice");
+        let start = || {
+            let mut command = twinpage();
+            command
+                .arg("resume")
+                .arg(&copy)
+                .stdout(Stdio::piped())
+                .stderr(Stdio::piped());
+            command.spawn().expect("twinpage starts")
+        };
+        let both = [start(), start()].map(|child| child.wait_with_output().expect("wait for twinpage"));
+        let (won, lost): (Vec<_>, Vec<_>) = both.iter().partition(|out| out.status.success());
+        assert_eq!(won.len(), 1, "both or none of two resumes went through");
+        assert_eq!(
+            killed.whole(&won[0].stdout),
+            killed.stdout,
+            "the resume that went through differs"
+        );
+        let said = refused_in_order("the second resume", lost[0]);
+        assert!(said.contains("in use"), "{said}");
+    }
+}
+
+#[test]
+fn a_state_that_cannot_be_written() {
+    let killed = Killed::midway();
+    // A mount of its own, so that it holds for root as well.
+    let script = r#"mount --bind "$1" "$1" && mount -o remount,ro,bind "$1" && shift && exec "$@""#;
+    let in_namespace = |words: &[&str], state: &Path| {
+        let mut command = Command::new("unshare");
+        command
+            .args(["-rm", "sh", "-c", script, "sh"])
+            .arg(state)
+            .arg(env!("CARGO_BIN_EXE_twinpage"));
+        command
+            .args(words)
+            .arg(state)
+            .stdin(Stdio::null())
+            .output()
+            .expect("unshare")
+    };
+    let copy = killed.copy("read-only");
+    let probe = in_namespace(&["--version"], &copy);
+    if String::from_utf8_lossy(&probe.stderr).contains("unshare") {
+        say("SKIPPED: a_state_that_cannot_be_written: no user namespaces on this machine");
+        return;
+    }
+    let said = refused_in_order(
+        "resume from a read-only directory",
+        &in_namespace(&["resume"], &copy),
+    );
+    assert!(said.contains("read-only") || said.contains("Read-only"), "{said}");
+    for words in [&["info"] as &[&str], &["check"]] {
+        let out = in_namespace(words, &copy);
+        let stderr = String::from_utf8_lossy(&out.stderr);
+        assert!(out.status.success(), "{words:?} needs no writing: {stderr}");
+    }
+    let out = on_state(&["resume"], &copy);
+    assert_eq!(killed.whole(&out.stdout), killed.stdout, "the state was changed");
+}
+
+// ---- damage ----
+
+/// Every file of a state directory, and how long it is.
+fn files_of(state: &Path) -> Vec<(String, u64)> {
+    let inside = fs::read_dir(state).expect("a state directory");
+    let mut files: Vec<_> = inside
+        .filter_map(|entry| {
+            let entry = entry.ok()?;
+            let meta = entry.metadata().ok()?;
+            meta.is_file()
+                .then(|| (entry.file_name().to_string_lossy().into_owned(), meta.len()))
+        })
+        .collect();
+    files.sort();
+    files
+}
+
+/// What may happen to a damaged state: `check` and `resume` say so in good order, or the damage was where
+/// nothing is kept and the resume is whole. Returns whether it was noticed.
+fn noticed_or_harmless(what: &str, killed: &Killed, state: &Path) -> bool {
+    let check = on_state(&["check"], state);
+    let stderr = String::from_utf8_lossy(&check.stderr).into_owned();
+    let code = check
+        .status
+        .code()
+        .unwrap_or_else(|| panic!("{what}: check ended by {}:\n{stderr}", check.status));
+    assert!(
+        !stderr.contains("panicked") && code != 101,
+        "{what}: check panics:\n{stderr}"
+    );
+    let resume = on_state(&["resume"], state);
+    if !resume.status.success() {
+        let said = refused_in_order(&format!("{what}: resume"), &resume);
+        assert!(code != 0, "{what}: check finds nothing, and resume says: {said}");
+        return true;
+    }
+    let whole = killed.whole(&resume.stdout) == killed.stdout;
+    assert!(
+        whole || code != 0,
+        "{what}: unnoticed, and the program printed something else"
+    );
+    code != 0
+}
+
+#[test]
+fn a_store_that_is_cut() {
+    let killed = Killed::midway();
+    let seed = seed();
+    let mut chance = chance(seed, "cut");
+    let (mut cuts, mut noticed) = (0, 0);
+    for (file, len) in files_of(&killed.path("state")) {
+        let few = if long() { 200 } else { 12 };
+        let mut lengths: Vec<u64> = (0..few).map(|_| chance.u64(0..len.max(1))).collect();
+        lengths.extend([0, 1, 8, 511, 512, 4095, 4096, 8192, len.saturating_sub(1)].map(|n: u64| n.min(len)));
+        for length in lengths {
+            let copy = killed.copy("cut");
+            let opened = fs::OpenOptions::new()
+                .write(true)
+                .open(copy.join(&file))
+                .expect("a file of the state");
+            opened.set_len(length).expect("cut the file");
+            cuts += 1;
+            noticed += u32::from(noticed_or_harmless(
+                &format!("{file} cut to {length}"),
+                &killed,
+                &copy,
+            ));
+        }
+    }
+    say(&format!(
+        "{cuts} cuts of a state: {noticed} noticed, the others where nothing is kept; TWINPAGE_SEED={seed}"
+    ));
+    assert!(noticed > cuts / 4, "cutting a state should be noticed more often");
+}
+
+#[test]
+fn a_store_with_flipped_bytes() {
+    let killed = Killed::midway();
+    let seed = seed();
+    let mut chance = chance(seed, "flip");
+    let (mut flips, mut noticed) = (0, 0);
+    for (file, len) in files_of(&killed.path("state")) {
+        let few = if long() { 400 } else { 20 };
+        // Half of them near the beginning, where the tables are.
+        let places: Vec<u64> = (0..few)
+            .map(|i| {
+                if i % 2 == 0 {
+                    chance.u64(0..len.clamp(1, 16 << 10))
+                } else {
+                    chance.u64(0..len.max(1))
+                }
+            })
+            .filter(|at| *at < len)
+            .collect();
+        for at in places {
+            let copy = killed.copy("flipped");
+            let opened = fs::OpenOptions::new()
+                .read(true)
+                .write(true)
+                .open(copy.join(&file))
+                .expect("a file");
+            let mut byte = [0];
+            opened.read_exact_at(&mut byte, at).expect("read a byte");
+            byte[0] ^= 1 << chance.u8(0..8);
+            opened.write_all_at(&byte, at).expect("flip a bit");
+            flips += 1;
+            noticed += u32::from(noticed_or_harmless(
+                &format!("byte {at} of {file} flipped"),
+                &killed,
+                &copy,
+            ));
+        }
+    }
+    say(&format!(
+        "{flips} flipped bits: {noticed} noticed, the others where nothing is kept; TWINPAGE_SEED={seed}"
+    ));
+}
+
+// ---- a full disk ----
+
+#[test]
+fn a_disk_that_fills_up() {
+    // A small file system in a mount namespace: the program grows until a checkpoint has no room, the last
+    // checkpoint stays whole, and with more room the program goes on from it to the right end.
+    let script = r#"
+        set -u
+        mkdir disk && mount -t tmpfs -o size=12m tmpfs disk || exit 90
+        "$TWINPAGE" run --every 10ms --state disk/state -- "$@" >out 2>err; first=$?
+        "$TWINPAGE" check disk/state >check 2>&1; checked=$?
+        mount -o remount,size=400m disk || exit 91
+        "$TWINPAGE" resume disk/state >>out 2>>err; second=$?
+        echo "$first $checked $second" >codes
+    "#;
+    let growing = "a=(); x=x; for ((i = 0; i < 16; i++)); do x=$x$x; done; \
+                   for ((i = 1; i <= 500; i++)); do a+=(\"$x$i\"); ((i % 25)) || echo $i ${#a[*]}; done; n=0; \
+                   for y in \"${a[@]}\"; do n=$((n + ${#y})); done; echo $n";
+    let scratch = tempfile::tempdir().expect("a scratch directory");
+    let alone = Command::new("bash").args(["-c", growing]).output().expect("bash");
+    let mut command = Command::new("unshare");
+    command
+        .args(["-rm", "bash", "-c", script, "bash", "bash", "-c", growing])
+        .current_dir(scratch.path());
+    let done = command
+        .env("TWINPAGE", env!("CARGO_BIN_EXE_twinpage"))
+        .output()
+        .expect("unshare");
+    let read = |name: &str| fs::read_to_string(scratch.path().join(name)).unwrap_or_default();
+    if !done.status.success() {
+        let words = String::from_utf8_lossy(&done.stderr).into_owned();
+        say(&format!(
+            "SKIPPED: a_disk_that_fills_up: no mount namespaces on this machine: {words}"
+        ));
+        return;
+    }
+    let (codes, err) = (read("codes"), read("err"));
+    let codes: Vec<i32> = codes
+        .split_whitespace()
+        .map(|code| code.parse().expect("a code"))
+        .collect();
+    assert!(
+        codes[0] != 0 && !err.contains("panicked"),
+        "a full disk went unnoticed: {codes:?}\n{err}"
+    );
+    assert!(
+        err.contains("full") || err.contains("No space"),
+        "the full disk is not named:\n{err}"
+    );
+    assert_eq!(codes[1], 0, "the last checkpoint is not whole: {}", read("check"));
+    assert_eq!(codes[2], 0, "it does not go on with more room:\n{err}");
+    assert_eq!(
+        read("out"),
+        String::from_utf8_lossy(&alone.stdout),
+        "it went on to another end"
+    );
+}
+
+#[test]
+fn a_kill_between_run_and_first_checkpoint_is_said() {
+    let seed = seed();
+    let mut chance = chance(seed, "first");
+    for _ in 0..10 {
+        let scratch = tempfile::tempdir().expect("a scratch directory");
+        let state = scratch.path().join("state");
+        let mut command = twinpage();
+        command
+            .args(["run", "--state"])
+            .arg(&state)
+            .args(["--", "sleep", "1000"])
+            .stderr(Stdio::null());
+        let mut child = command.spawn().expect("twinpage starts");
+        std::thread::sleep(std::time::Duration::from_micros(chance.u64(0..30_000)));
+        kill(&mut child, Victim::Tree, &mut chance);
+        let check = on_state(&["check"], &state);
+        let stderr = String::from_utf8_lossy(&check.stderr).into_owned();
+        assert!(!stderr.contains("panicked"), "TWINPAGE_SEED={seed}: {stderr}");
+        assert!(
+            check.status.success() || !stderr.trim().is_empty(),
+            "TWINPAGE_SEED={seed}: nothing is said"
+        );
+    }
+}

@@ -1,0 +1,277 @@
+//! What scripts may rely on: exit codes, signals, help with examples, JSON that parses.
+
+use std::fs;
+use std::process::{Command, ExitStatus, Output, Stdio};
+
+use serde_json::Value;
+
+use crate::support::process::twinpage;
+use crate::support::state::{Killed, on_state, wait_until};
+
+fn run(words: &[&str]) -> Output {
+    let scratch = tempfile::tempdir().expect("a scratch directory");
+    let mut command = twinpage();
+    command
+        .args(["run", "--state"])
+        .arg(scratch.path().join("state"))
+        .arg("--")
+        .args(words);
+    command.output().expect("twinpage starts")
+}
+
+/// An exit status as a shell shows it.
+fn shell_code(status: ExitStatus) -> i32 {
+    use std::os::unix::process::ExitStatusExt;
+    status
+        .code()
+        .unwrap_or_else(|| 128 + status.signal().expect("a code or a signal"))
+}
+
+fn json(out: &Output) -> Value {
+    let text = String::from_utf8_lossy(&out.stdout);
+    serde_json::from_str(&text).unwrap_or_else(|e| panic!("not one JSON document: {e}:\n{text}"))
+}
+
+#[test]
+fn exit_codes_pass_through() {
+    for code in [0, 1, 3, 77, 125, 126, 127, 255] {
+        let out = run(&["bash", "-c", &format!("echo said; exit {code}")]);
+        let stderr = String::from_utf8_lossy(&out.stderr);
+        assert_eq!(out.status.code(), Some(code), "{stderr}");
+        assert_eq!(out.stdout, b"said\n", "{stderr}");
+    }
+}
+
+#[test]
+fn a_program_that_dies_by_a_signal() {
+    for signal in ["TERM", "INT", "HUP", "ABRT", "SEGV", "KILL", "USR1"] {
+        let words = ["-c", &format!("echo said; kill -{signal} $$; echo not said")];
+        let alone = Command::new("bash").args(words).output().expect("bash");
+        let out = run(&["bash", words[0], words[1]]);
+        let stderr = String::from_utf8_lossy(&out.stderr);
+        assert_eq!(
+            shell_code(out.status),
+            shell_code(alone.status),
+            "SIG{signal}: {stderr}"
+        );
+        assert_eq!(out.stdout, b"said\n", "SIG{signal}: {stderr}");
+    }
+}
+
+#[test]
+fn signals_to_twinpage_reach_the_program() {
+    for signal in ["TERM", "INT", "HUP", "USR1", "WINCH"] {
+        let scratch = tempfile::tempdir().expect("a scratch directory");
+        let out = scratch.path().join("out");
+        let script = format!("trap 'echo got {signal}; exit 9' {signal}; echo ready; while :; do :; done");
+        let mut command = twinpage();
+        command
+            .args(["run", "--every", "5ms", "--state"])
+            .arg(scratch.path().join("state"));
+        command
+            .args(["--", "bash", "-c", &script])
+            .stdout(fs::File::create(&out).expect("a file"));
+        let mut child = command.spawn().expect("twinpage starts");
+        wait_until("the program is ready", || {
+            fs::read(&out).is_ok_and(|bytes| bytes == b"ready\n")
+        });
+        let sent = Command::new("kill")
+            .args([&format!("-{signal}"), &child.id().to_string()])
+            .status();
+        assert!(sent.is_ok_and(|status| status.success()), "kill");
+        assert_eq!(
+            child.wait().expect("wait for twinpage").code(),
+            Some(9),
+            "SIG{signal}"
+        );
+        assert_eq!(
+            fs::read_to_string(&out).expect("the output"),
+            format!("ready\ngot {signal}\n")
+        );
+    }
+}
+
+#[test]
+fn standard_input_reaches_the_program() {
+    use std::io::Write;
+    let scratch = tempfile::tempdir().expect("a scratch directory");
+    let text: String = (0..20_000).map(|i| format!("line {i}\n")).collect();
+    let script = "n=0; while read -r _ i; do n=$((n + i)); done; echo $n";
+    let mut command = twinpage();
+    command
+        .args(["run", "--state"])
+        .arg(scratch.path().join("state"))
+        .args(["--", "bash", "-c", script]);
+    let mut child = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("twinpage starts");
+    child
+        .stdin
+        .take()
+        .expect("its stdin")
+        .write_all(text.as_bytes())
+        .expect("write to it");
+    let out = child.wait_with_output().expect("wait for twinpage");
+    assert_eq!(String::from_utf8_lossy(&out.stdout), "199990000\n");
+}
+
+#[test]
+fn a_script_with_an_interpreter_line() {
+    use std::os::unix::fs::PermissionsExt;
+    let scratch = tempfile::tempdir().expect("a scratch directory");
+    let script = scratch.path().join("script");
+    fs::write(&script, "#!/usr/bin/env bash\necho \"$0 $1\"\n").expect("a script");
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).expect("make it executable");
+    let name = script.display().to_string();
+    let out = run(&[&name, "argument"]);
+    let stderr = String::from_utf8_lossy(&out.stderr);
+    assert_eq!(
+        String::from_utf8_lossy(&out.stdout),
+        format!("{name} argument\n"),
+        "{stderr}"
+    );
+}
+
+#[test]
+fn the_environment_and_the_directory_are_the_users() {
+    let scratch = tempfile::tempdir().expect("a scratch directory");
+    let mut command = twinpage();
+    command.args(["run", "--state"]).arg(scratch.path().join("state"));
+    command
+        .args(["--", "bash", "-c", "echo $PWD $MARK"])
+        .env("MARK", "a mark")
+        .current_dir("/usr");
+    let out = command.output().expect("twinpage starts");
+    assert_eq!(String::from_utf8_lossy(&out.stdout), "/usr a mark\n");
+}
+
+#[test]
+fn every_subcommand_has_help_with_an_example() {
+    let help = twinpage().arg("--help").output().expect("twinpage starts");
+    let text = String::from_utf8_lossy(&help.stdout).into_owned();
+    assert!(help.status.success() && text.contains("twinpage"), "{text}");
+    for subcommand in ["run", "resume", "prove", "info", "check", "bench"] {
+        assert!(
+            text.contains(subcommand),
+            "{subcommand} is not in the help:\n{text}"
+        );
+        let out = twinpage()
+            .args([subcommand, "--help"])
+            .output()
+            .expect("twinpage starts");
+        let text = String::from_utf8_lossy(&out.stdout).into_owned();
+        let example = text.lines().any(|line| {
+            line.trim_start()
+                .trim_start_matches("$ ")
+                .starts_with("twinpage ")
+        });
+        assert!(
+            out.status.success() && example,
+            "{subcommand} --help has no example:\n{text}"
+        );
+    }
+}
+
+#[test]
+fn explain_lists_what_is_supported() {
+    let out = twinpage()
+        .args(["run", "--explain"])
+        .output()
+        .expect("twinpage starts");
+    let text = String::from_utf8_lossy(&out.stdout).into_owned();
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    for word in ["threads", "io_uring", "fork", "socket", "shmget"] {
+        assert!(text.contains(word), "{word} is not explained:\n{text}");
+    }
+}
+
+#[test]
+fn info_and_check_speak_json() {
+    let killed = Killed::midway();
+    let state = killed.path("state");
+    for subcommand in ["info", "check"] {
+        let out = on_state(&[subcommand, "--json"], &state);
+        assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+        let value = json(&out);
+        for field in ["kind", "version", "geometry", "epoch", "pool"] {
+            assert!(
+                value.get(field).is_some(),
+                "{subcommand} --json has no {field}: {value}"
+            );
+        }
+        assert!(value["epoch"].as_u64().is_some_and(|epoch| epoch > 0), "{value}");
+    }
+}
+
+#[test]
+fn run_and_resume_write_statistics() {
+    let scratch = tempfile::tempdir().expect("a scratch directory");
+    let stats = scratch.path().join("stats.json");
+    let mut command = twinpage();
+    command
+        .args(["run", "--every", "10ms", "--stats"])
+        .arg(&stats)
+        .arg("--state")
+        .arg(scratch.path().join("state"));
+    command.args([
+        "--",
+        "bash",
+        "-c",
+        "for ((i = 0; i < 100000; i++)); do :; done; echo done",
+    ]);
+    let out = command.output().expect("twinpage starts");
+    assert_eq!(out.stdout, b"done\n", "{}", String::from_utf8_lossy(&out.stderr));
+    let value: Value =
+        serde_json::from_str(&fs::read_to_string(&stats).expect("the statistics")).expect("JSON");
+    for field in ["epochs", "pages", "lines", "bytes_written"] {
+        assert!(value[field].as_u64().is_some_and(|n| n > 0), "{field}: {value}");
+    }
+    for field in ["p50", "p99", "max"] {
+        assert!(
+            value["stop_us"][field].as_f64().is_some_and(|us| us > 0.0),
+            "stop_us.{field}: {value}"
+        );
+    }
+}
+
+#[test]
+fn prove_says_what_it_proved() {
+    let scratch = tempfile::tempdir().expect("a scratch directory");
+    let script = "for ((i = 1; i <= 20; i++)); do for ((j = 0; j < 15000; j++)); do :; done; echo $i >>log; echo $i; done";
+    let mut command = twinpage();
+    command.args([
+        "prove", "--json", "--kills", "5", "--seed", "7", "--", "bash", "-c", script,
+    ]);
+    let out = command
+        .current_dir(scratch.path())
+        .output()
+        .expect("twinpage starts");
+    let stderr = String::from_utf8_lossy(&out.stderr);
+    assert!(out.status.success(), "{stderr}");
+    let value = json(&out);
+    assert_eq!(value["identical"], Value::Bool(true), "{value}");
+    assert_eq!(value["seed"], 7, "{value}");
+    assert!(value["kills"].as_u64().is_some_and(|kills| kills >= 5), "{value}");
+    for field in ["resumes", "stop_us", "restore_ms", "lost_ms"] {
+        assert!(value.get(field).is_some(), "{field}: {value}");
+    }
+}
+
+#[test]
+fn prove_fails_for_a_program_that_is_never_the_same() {
+    let scratch = tempfile::tempdir().expect("a scratch directory");
+    let script =
+        "for ((i = 1; i <= 8; i++)); do for ((j = 0; j < 15000; j++)); do :; done; echo $EPOCHREALTIME; done";
+    let mut command = twinpage();
+    command
+        .args(["prove", "--json", "--kills", "2", "--", "bash", "-c", script])
+        .current_dir(scratch.path());
+    let out = command.output().expect("twinpage starts");
+    assert!(
+        !out.status.success(),
+        "a program that prints the time is called identical"
+    );
+    assert_eq!(json(&out)["identical"], Value::Bool(false));
+}

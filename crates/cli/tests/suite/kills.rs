@@ -1,0 +1,117 @@
+//! Real programs killed at random instants and resumed, each compared with its undisturbed run.
+
+use crate::support::campaign::{Campaign, oracle};
+use crate::support::program::named;
+use crate::support::{chance, long, say, seed, sink};
+
+fn survives(file: &str) {
+    survives_with(file, &["--every", "16ms"]);
+}
+
+fn survives_with(file: &str, run_options: &[&str]) {
+    let program = named(file);
+    let Some(line) = program.command(program.rounds) else {
+        return;
+    };
+    let seed = seed();
+    let mut chance = chance(seed, file);
+    let kinds = [sink::Kind::File, sink::Kind::Pipe, sink::Kind::Terminal];
+    let sink = kinds[chance.usize(0..kinds.len())];
+    let kills = if long() { 100 } else { 10 };
+    let oracle = oracle(&line);
+    let campaign = Campaign {
+        name: file,
+        line: &line,
+        kills,
+        run_options,
+        sink,
+        seed,
+    };
+    let tally = campaign.survive(&oracle, &mut chance);
+    say(&format!(
+        "{file}: {} kills ({} of twinpage alone, {} before its first checkpoint), {} resumes in {} rounds, identical output \
+         to a {sink:?} of {} bytes, {} files; TWINPAGE_SEED={seed}",
+        tally.kills,
+        tally.of_the_tool,
+        tally.before_first_checkpoint,
+        tally.resumes,
+        tally.rounds,
+        oracle.stdout.len(),
+        oracle.files.len()
+    ));
+}
+
+#[test]
+fn c_with_eight_threads() {
+    survives("c_threads.c");
+}
+
+#[test]
+fn c_with_files() {
+    survives("c_files.c");
+}
+
+#[test]
+fn c_with_every_kind_of_memory() {
+    survives("c_memory.c");
+}
+
+#[test]
+fn c_with_events_signals_and_timers() {
+    survives("c_kernel.c");
+}
+
+#[test]
+fn c_with_descriptors() {
+    survives("c_descriptors.c");
+}
+
+#[test]
+fn c_with_limits_and_attributes() {
+    survives("c_limits.c");
+}
+
+#[test]
+fn sqlite_in_c() {
+    survives("c_sqlite.c");
+}
+
+#[test]
+fn python_with_threads() {
+    survives("python_threads.py");
+}
+
+#[test]
+fn python_with_numpy() {
+    survives("python_numpy.py");
+}
+
+#[test]
+fn sqlite_in_python() {
+    survives("sqlite_memory.py");
+}
+
+#[test]
+fn perl() {
+    survives("churn.pl");
+}
+
+#[test]
+fn bash_builtins() {
+    survives("builtins.sh");
+}
+
+#[test]
+fn go() {
+    survives("goroutines.go");
+}
+
+#[test]
+fn node() {
+    survives("promises.js");
+}
+
+#[test]
+fn java() {
+    survives("Collections.java");
+}

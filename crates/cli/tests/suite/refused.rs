@@ -1,0 +1,283 @@
+//! Things that are hard to carry over: each must be carried whole, through kills, or be refused by name
+//! when it is attempted. What must never happen is a program that goes on with something silently lost.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use crate::support::campaign::{Campaign, Oracle, oracle};
+use crate::support::process::twinpage;
+use crate::support::program::{compile, python_with, sources};
+use crate::support::{chance, say, seed, sink};
+
+/// An attempt and the words one of which a refusal must use.
+type Attempt = (&'static str, &'static [&'static str]);
+
+const SOCKETS: &[Attempt] = &[
+    ("listen", &["socket", "bind", "listen"]),
+    ("socket-connect", &["socket", "connect"]),
+    ("socket-nowhere", &["socket", "connect"]),
+    ("socket-udp", &["socket", "connect"]),
+    ("socketpair", &["socketpair"]),
+];
+
+const PROCESSES: &[Attempt] = &[
+    ("change-user", &["setresgid", "setresuid"]),
+    ("clone3", &["clone3"]),
+    ("exec", &["execve"]),
+    ("fork", &["fork", "clone"]),
+    ("ptrace", &["ptrace"]),
+    ("session", &["setsid"]),
+    ("spawn", &["clone", "vfork"]),
+    ("thread-unshare", &["unshare"]),
+    ("user-namespace", &["unshare"]),
+];
+
+const MEMORY: &[Attempt] = &[
+    ("memfd", &["memfd_create"]),
+    ("mlock", &["mlock"]),
+    ("mlockall", &["mlockall"]),
+    ("mq", &["mq_open"]),
+    ("msgget", &["msgget"]),
+    ("protection-key", &["pkey_alloc"]),
+    ("secret-memory", &["memfd_secret"]),
+    ("semget", &["semget"]),
+    ("shared-anonymous", &["mmap", "shared"]),
+    ("shared-file", &["mmap", "shared"]),
+    ("shared-made-writable", &["mprotect", "mmap", "shared"]),
+    ("shmget", &["shmget"]),
+];
+
+const FILES: &[Attempt] = &[
+    ("copied-ranges", &["copy_file_range"]),
+    ("deleted-file", &["unlink", "deleted"]),
+    ("device", &["/dev/"]),
+    ("file-attributes", &["fchmod", "utimens"]),
+    ("file-lock", &["flock", "lock"]),
+    ("links", &["link"]),
+    ("named-pipe", &["mknod", "attempt.fifo"]),
+    ("preallocated", &["fallocate"]),
+    ("proc-file", &["/proc/"]),
+    ("unnamed-file", &["O_TMPFILE"]),
+];
+
+const DESCRIPTORS: &[Attempt] = &[
+    ("aio", &["io_setup"]),
+    ("inotify", &["inotify_init"]),
+    ("io-uring", &["io_uring_setup"]),
+    ("perf-event", &["perf_event_open"]),
+    ("pidfd", &["pidfd_open"]),
+    ("signalfd", &["signalfd"]),
+    ("userfaultfd", &["userfaultfd"]),
+];
+
+const MODES: &[Attempt] = &[
+    ("gs-base", &["arch_prctl"]),
+    ("int80", &["int 0x80", "32-bit"]),
+    ("landlock", &["landlock"]),
+    ("ldt", &["modify_ldt"]),
+    ("membarrier", &["membarrier"]),
+    ("personality", &["personality"]),
+    ("profiling-timer", &["setitimer"]),
+    ("seccomp", &["seccomp", "prctl"]),
+    ("tiles", &["arch_prctl"]),
+    ("time-stamp", &["prctl"]),
+];
+
+/// The line with which twinpage refuses, if it does, naming one of the words.
+fn refusal<'a>(stderr: &'a str, words: &[&str]) -> Option<&'a str> {
+    let said = stderr.lines().filter(|line| line.starts_with("twinpage"));
+    said.into_iter()
+        .find(|line| words.iter().any(|word| line.contains(word)))
+}
+
+fn run_once(line: &[String]) -> Output {
+    let dir = tempfile::tempdir().expect("a scratch directory");
+    let work = dir.path().join("work");
+    fs::create_dir(&work).expect("a working directory");
+    let mut command = twinpage();
+    command
+        .args(["run", "--every", "16ms", "--state"])
+        .arg(dir.path().join("state"))
+        .arg("--");
+    command
+        .args(line)
+        .current_dir(work)
+        .output()
+        .expect("twinpage starts")
+}
+
+/// `true`: carried over; `false`: refused by name.
+fn carried(name: &str, line: &[String], words: &[&str], alone: &Oracle) -> bool {
+    let out = run_once(line);
+    let stderr = String::from_utf8_lossy(&out.stderr);
+    if out.status == alone.status && out.stdout == alone.stdout {
+        return true;
+    }
+    let said = refusal(&stderr, words);
+    let want =
+        "must do what it does alone, or be refused in a line that begins with twinpage and names one of";
+    assert!(
+        said.is_some(),
+        "{name} {want} {words:?}; it ended with {}, saying:\n{stderr}",
+        out.status
+    );
+    say(&format!("refused by name: {name}: {}", said.unwrap_or_default()));
+    false
+}
+
+fn attempts(group: &str, of: &[Attempt]) {
+    let Some(binary) = compile("attempts", &["-pthread", "-lrt"]) else {
+        return;
+    };
+    let seed = seed();
+    let (mut survived, mut refused) = (0, 0);
+    for (name, words) in of {
+        let line = [binary.clone(), (*name).to_string(), "25".into()];
+        let alone = oracle(&line);
+        if alone.status.code() == Some(77) {
+            say(&format!(
+                "SKIPPED: the attempt {name}: this machine does not allow it"
+            ));
+            continue;
+        }
+        assert!(alone.status.success(), "{name} fails alone: {}", alone.status);
+        if !carried(name, &line, words, &alone) {
+            refused += 1;
+            continue;
+        }
+        let mut chance = chance(seed, name);
+        let options = &["--every", "8ms"];
+        let campaign = Campaign {
+            name,
+            line: &line,
+            kills: 3,
+            run_options: options,
+            sink: sink::Kind::File,
+            seed,
+        };
+        campaign.survive(&alone, &mut chance);
+        survived += 1;
+        say(&format!("carried over kills: {name}"));
+    }
+    say(&format!(
+        "{group}: {survived} carried over kills, {refused} refused by name; TWINPAGE_SEED={seed}"
+    ));
+}
+
+#[test]
+fn sockets() {
+    attempts("sockets", SOCKETS);
+}
+
+#[test]
+fn processes() {
+    attempts("processes", PROCESSES);
+}
+
+#[test]
+fn memory() {
+    attempts("memory", MEMORY);
+}
+
+#[test]
+fn files() {
+    attempts("files", FILES);
+}
+
+#[test]
+fn descriptors() {
+    attempts("descriptors", DESCRIPTORS);
+}
+
+#[test]
+fn modes() {
+    attempts("modes", MODES);
+}
+
+#[test]
+fn every_attempt_is_tested() {
+    let Some(binary) = compile("attempts", &["-pthread", "-lrt"]) else {
+        return;
+    };
+    let listed = Command::new(binary)
+        .output()
+        .expect("the list of attempts")
+        .stdout;
+    let all = [SOCKETS, PROCESSES, MEMORY, FILES, DESCRIPTORS, MODES].concat();
+    for name in String::from_utf8_lossy(&listed).lines() {
+        assert!(
+            all.iter().any(|(tested, _)| *tested == name),
+            "{name} is in no group"
+        );
+    }
+}
+
+#[test]
+fn python_that_starts_programs_or_connects() {
+    let Some(python) = python_with("subprocess") else {
+        return;
+    };
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a listener");
+    let port = listener.local_addr().expect("its address").port();
+    let connect = format!("import socket; socket.create_connection(('127.0.0.1', {port}))");
+    let programs: [(&str, &str, &[&str]); 3] = [
+        (
+            "subprocess",
+            "import subprocess; subprocess.run(['true'], check=True)",
+            &["fork", "clone"],
+        ),
+        ("os.fork", "import os; os.fork()", &["fork", "clone"]),
+        ("create_connection", &connect, &["socket", "connect"]),
+    ];
+    for (name, code, words) in programs {
+        let out = run_once(&[python.clone(), "-c".into(), code.into()]);
+        let stderr = String::from_utf8_lossy(&out.stderr);
+        assert!(!out.status.success(), "{name} went through");
+        assert!(
+            refusal(&stderr, words).is_some(),
+            "{name} is not refused by name:\n{stderr}"
+        );
+    }
+}
+
+/// A program that is refused before it runs: one line, which names it and the reason.
+fn refused_at_once(program: &Path, word: &str) {
+    let out = run_once(&[program.display().to_string()]);
+    let stderr = String::from_utf8_lossy(&out.stderr);
+    assert!(
+        !out.status.success() && out.stdout.is_empty(),
+        "{} ran: {}",
+        program.display(),
+        out.status
+    );
+    assert_eq!(stderr.lines().count(), 1, "more than one line:\n{stderr}");
+    assert!(stderr.contains(word), "the reason is not {word:?}: {stderr}");
+}
+
+#[test]
+fn a_32_bit_program() {
+    let dir = tempfile::tempdir().expect("a scratch directory");
+    let program = dir.path().join("program32");
+    let mut compiler = Command::new("cc");
+    compiler
+        .args(["-m32", "-nostdlib", "-static", "-o"])
+        .arg(&program)
+        .arg(sources().join("exit32.S"));
+    let built = compiler.stderr(Stdio::null()).status();
+    assert!(
+        built.is_ok_and(|status| status.success()),
+        "exit32.S is not assembled; install gcc and binutils"
+    );
+    refused_at_once(&program, "32-bit");
+}
+
+#[test]
+fn a_setuid_program() {
+    use std::os::unix::fs::PermissionsExt;
+    let dir = tempfile::tempdir().expect("a scratch directory");
+    let program = dir.path().join("setuid");
+    fs::copy("/bin/true", &program).expect("copy a program");
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o4755)).expect("make it setuid");
+    refused_at_once(&program, "set");
+}

@@ -1,0 +1,214 @@
+//! A campaign: one program killed again and again, resumed each time, compared with its undisturbed run.
+//!
+//! - The oracle is the program alone: its output, its exit code, the files it leaves.
+//! - Kills are spread over the program's life; some come while twinpage starts or resumes.
+//! - A program that ends before it was killed often enough begins another round of the campaign.
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use super::process::{Victim, ended_before, kill, twinpage};
+use super::sink::{self, Sink};
+use super::tree::{Tree, bytes_difference, difference, snapshot};
+
+/// What the program alone does.
+pub(crate) struct Oracle {
+    pub(crate) stdout: Vec<u8>,
+    pub(crate) status: ExitStatus,
+    pub(crate) files: Tree,
+    pub(crate) took: Duration,
+}
+
+/// Runs the program alone.
+pub(crate) fn oracle(line: &[String]) -> Oracle {
+    let dir = tempfile::tempdir().expect("a scratch directory");
+    let from = Instant::now();
+    let mut command = Command::new(&line[0]);
+    command
+        .args(&line[1..])
+        .current_dir(dir.path())
+        .stdin(Stdio::null());
+    let out = command.output().unwrap_or_else(|e| panic!("{}: {e}", line[0]));
+    let took = from.elapsed();
+    Oracle {
+        stdout: out.stdout,
+        status: out.status,
+        files: snapshot(dir.path()),
+        took,
+    }
+}
+
+/// What to do to a program.
+pub(crate) struct Campaign<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) line: &'a [String],
+    pub(crate) kills: u32,
+    pub(crate) run_options: &'a [&'a str],
+    pub(crate) sink: sink::Kind,
+    pub(crate) seed: u64,
+}
+
+/// What was done to it.
+#[derive(Debug, Default)]
+pub(crate) struct Tally {
+    pub(crate) kills: u32,
+    pub(crate) of_the_tool: u32,
+    pub(crate) resumes: u32,
+    pub(crate) rounds: u32,
+    pub(crate) before_first_checkpoint: u32,
+}
+
+/// How one life of the program ended.
+enum End {
+    Killed,
+    Finished(ExitStatus),
+    /// Killed before anything was durable: the state says so, and there is nothing to resume.
+    NothingYet,
+}
+
+/// One round of a campaign: a program from its first instruction to its end.
+struct Round<'a> {
+    campaign: &'a Campaign<'a>,
+    oracle: &'a Oracle,
+    dir: PathBuf,
+    sink: Sink,
+}
+
+impl Campaign<'_> {
+    /// Kills and resumes until there were enough kills; panics at the first difference.
+    pub(crate) fn survive(&self, oracle: &Oracle, chance: &mut fastrand::Rng) -> Tally {
+        let mut tally = Tally::default();
+        while tally.kills < self.kills {
+            let scratch = tempfile::tempdir().expect("a scratch directory");
+            std::fs::create_dir(scratch.path().join("work")).expect("a working directory");
+            let sink = Sink::new(self.sink, scratch.path().join("stdout"));
+            tally.rounds += 1;
+            let round = Round {
+                campaign: self,
+                oracle,
+                dir: scratch.path().to_path_buf(),
+                sink,
+            };
+            round.live(&mut tally, chance);
+        }
+        tally
+    }
+}
+
+impl Round<'_> {
+    fn live(mut self, tally: &mut Tally, chance: &mut fastrand::Rng) {
+        let mut first = true;
+        let status = loop {
+            let child = self.start(first);
+            match self.one_life(child, tally, chance) {
+                End::Finished(status) => break status,
+                End::Killed => first = false,
+                End::NothingYet => {
+                    tally.before_first_checkpoint += 1;
+                    std::fs::remove_dir_all(self.dir.join("state")).expect("remove an unused state");
+                    first = true;
+                }
+            }
+            tally.resumes += u32::from(!first);
+        };
+        self.compare(status);
+    }
+
+    fn start(&mut self, first: bool) -> Child {
+        let stderr = std::fs::OpenOptions::new()
+            .append(true)
+            .create(true)
+            .open(self.dir.join("stderr"));
+        let mut command = twinpage();
+        let state = self.dir.join("state");
+        if first {
+            command
+                .arg("run")
+                .arg("--state")
+                .arg(state)
+                .args(self.campaign.run_options);
+            command
+                .arg("--")
+                .args(self.campaign.line)
+                .current_dir(self.dir.join("work"));
+        } else {
+            command.arg("resume").arg(state).current_dir("/");
+        }
+        command
+            .stdout(self.sink.open(first))
+            .stderr(stderr.expect("the file of stderr"));
+        command.spawn().expect("twinpage starts")
+    }
+
+    /// Lets it live for a while drawn by chance, then kills it, unless it ends before.
+    fn one_life(&mut self, mut child: Child, tally: &mut Tally, chance: &mut fastrand::Rng) -> End {
+        let until = Instant::now() + self.a_while(chance);
+        let victim = if chance.u8(0..3) == 0 {
+            Victim::Tool
+        } else {
+            Victim::Tree
+        };
+        let ended = ended_before(&mut child, until);
+        if ended.is_none() {
+            kill(&mut child, victim, chance);
+            tally.kills += 1;
+            tally.of_the_tool += u32::from(victim == Victim::Tool);
+        }
+        self.sink.life_ended();
+        match ended {
+            None => End::Killed,
+            Some(_) if self.said("no checkpoint") => End::NothingYet,
+            Some(status) => End::Finished(status),
+        }
+    }
+
+    fn a_while(&self, chance: &mut fastrand::Rng) -> Duration {
+        if chance.u8(0..6) == 0 {
+            return Duration::from_micros(chance.u64(0..60_000));
+        }
+        let share = self.oracle.took.as_secs_f64() * 1.3 / f64::from(self.campaign.kills.min(20));
+        Duration::from_secs_f64(share * (0.3 + 1.4 * chance.f64()))
+    }
+
+    fn said(&self, words: &str) -> bool {
+        self.stderr()
+            .lines()
+            .last()
+            .is_some_and(|line| line.contains(words))
+    }
+
+    fn stderr(&self) -> String {
+        String::from_utf8_lossy(&std::fs::read(self.dir.join("stderr")).unwrap_or_default()).into_owned()
+    }
+
+    fn compare(&self, status: ExitStatus) {
+        let fail = |what: String| -> ! {
+            let (name, seed, stderr) = (self.campaign.name, self.campaign.seed, self.stderr());
+            let sink = self.campaign.sink;
+            keep(&self.dir);
+            panic!("{name}: {what}\nstdout is a {sink:?}; TWINPAGE_SEED={seed}; stderr was:\n{stderr}");
+        };
+        if status != self.oracle.status {
+            fail(format!("it ended with {status}, not {}", self.oracle.status));
+        }
+        let stdout = self.sink.bytes();
+        if stdout != self.oracle.stdout {
+            fail(format!(
+                "its output: {}",
+                bytes_difference(&self.oracle.stdout, &stdout)
+            ));
+        }
+        if let Some(what) = difference(&self.oracle.files, &snapshot(&self.dir.join("work"))) {
+            fail(format!("its files: {what}"));
+        }
+    }
+}
+
+/// Keeps the directory of a failure where it can be looked at, when asked to.
+fn keep(dir: &Path) {
+    if let Some(to) = std::env::var_os("TWINPAGE_KEEP") {
+        let done = Command::new("cp").arg("-a").arg(dir).arg(&to).status();
+        super::say(&format!("the failure is kept in {}: {done:?}", to.display()));
+    }
+}

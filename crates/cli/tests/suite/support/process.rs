@@ -1,0 +1,109 @@
+//! Processes below a `twinpage`: finding them, killing them all, seeing that they are gone.
+
+use std::collections::BTreeSet;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+/// The built command.
+pub(crate) fn twinpage() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_twinpage"));
+    command.stdin(Stdio::null());
+    command
+}
+
+/// Whom a kill hits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Victim {
+    /// Twinpage and all below it, in an order drawn by chance.
+    Tree,
+    /// Twinpage alone; what it runs must end with it.
+    Tool,
+}
+
+/// The parent and the state letter of a process; `None` when it is no more.
+fn parent_and_state(pid: i32) -> Option<(i32, char)> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let mut fields = stat[stat.rfind(')')? + 2..].split(' ');
+    let state = fields.next()?.chars().next()?;
+    Some((fields.next()?.parse().ok()?, state))
+}
+
+fn all_pids() -> Vec<i32> {
+    let entries = std::fs::read_dir("/proc").expect("/proc");
+    entries
+        .filter_map(|e| e.ok()?.file_name().to_str()?.parse().ok())
+        .collect()
+}
+
+/// A process and everything below it, now.
+pub(crate) fn family(of: i32) -> Vec<i32> {
+    let mut known = BTreeSet::from([of]);
+    let parents: Vec<(i32, i32)> = all_pids()
+        .into_iter()
+        .filter_map(|pid| Some((pid, parent_and_state(pid)?.0)))
+        .collect();
+    loop {
+        let before = known.len();
+        known.extend(
+            parents
+                .iter()
+                .filter(|(_, parent)| known.contains(parent))
+                .map(|(pid, _)| *pid)
+                .collect::<Vec<_>>(),
+        );
+        if known.len() == before {
+            return known.into_iter().collect();
+        }
+    }
+}
+
+fn alive(pid: i32) -> bool {
+    parent_and_state(pid).is_some_and(|(_, state)| !matches!(state, 'Z' | 'X'))
+}
+
+fn send_kill(pid: i32) {
+    if let Some(pid) = Pid::from_raw(pid) {
+        let _ = kill_process(pid, Signal::KILL);
+    }
+}
+
+/// Kills with SIGKILL, and returns when nothing of the family is alive any more.
+pub(crate) fn kill(child: &mut Child, victim: Victim, chance: &mut fastrand::Rng) -> ExitStatus {
+    let tool = child.id() as i32;
+    let mut doomed = family(tool);
+    match victim {
+        Victim::Tool => send_kill(tool),
+        Victim::Tree => {
+            chance.shuffle(&mut doomed);
+            doomed.iter().copied().for_each(send_kill);
+        }
+    }
+    let status = child.wait().expect("wait for twinpage");
+    let mut polls = 0;
+    while let Some(left) = doomed.iter().find(|pid| alive(**pid)) {
+        polls += 1;
+        let what = std::fs::read_to_string(format!("/proc/{left}/cmdline")).unwrap_or_default();
+        assert!(
+            polls < 60_000,
+            "process {left} ({what:?}) outlives the twinpage that ran it"
+        );
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    status
+}
+
+/// Waits for the end of a process, but no longer than `until`.
+pub(crate) fn ended_before(child: &mut Child, until: Instant) -> Option<ExitStatus> {
+    loop {
+        if let Some(status) = child.try_wait().expect("wait for twinpage") {
+            return Some(status);
+        }
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return None;
+        }
+        std::thread::sleep(left.min(Duration::from_millis(2)));
+    }
+}
