@@ -6,7 +6,7 @@ use std::process::{Command, ExitStatus, Output, Stdio};
 use serde_json::Value;
 
 use crate::support::process::twinpage;
-use crate::support::state::{Killed, on_state, wait_until};
+use crate::support::state::{COUNTING, Killed, on_state, wait_until};
 
 fn run(words: &[&str]) -> Output {
     let scratch = tempfile::tempdir().expect("a scratch directory");
@@ -274,4 +274,96 @@ fn prove_fails_for_a_program_that_is_never_the_same() {
         "a program that prints the time is called identical"
     );
     assert_eq!(json(&out)["identical"], Value::Bool(false));
+}
+
+#[test]
+fn a_user_without_privileges() {
+    use std::os::unix::fs::{PermissionsExt, chown};
+    const NOBODY: u32 = 65534;
+    let scratch = tempfile::tempdir().expect("a scratch directory");
+    fs::set_permissions(scratch.path(), fs::Permissions::from_mode(0o755)).expect("chmod");
+    let (binary, home) = (scratch.path().join("twinpage"), scratch.path().join("home"));
+    fs::copy(env!("CARGO_BIN_EXE_twinpage"), &binary).expect("a copy of the command");
+    fs::create_dir(&home).expect("a directory");
+    let words = [
+        "run", "--every", "5ms", "--state", "state", "--", "bash", "-c", COUNTING,
+    ];
+    let mut command = if rustix::process::getuid().is_root() {
+        chown(&home, Some(NOBODY), Some(NOBODY)).expect("chown");
+        let mut command = Command::new("setpriv");
+        command
+            .args(["--reuid=65534", "--regid=65534", "--clear-groups", "--"])
+            .arg(&binary);
+        command
+    } else {
+        Command::new(&binary)
+    };
+    let out = command
+        .args(words)
+        .current_dir(&home)
+        .stdin(Stdio::null())
+        .output()
+        .expect("setpriv");
+    let stderr = String::from_utf8_lossy(&out.stderr);
+    assert!(out.status.success(), "{stderr}");
+    assert_eq!(
+        out.stdout,
+        (1..=12).map(|i| format!("{i}\n")).collect::<String>().as_bytes(),
+        "{stderr}"
+    );
+}
+
+/// Runs a command line in a terminal of its own and types into it when `ready` was printed.
+fn in_a_terminal(line: &str, keys: &[u8]) -> (ExitStatus, String) {
+    use std::io::Write;
+    let scratch = tempfile::tempdir().expect("a scratch directory");
+    let seen = scratch.path().join("seen");
+    let mut command = Command::new("script");
+    command
+        .args(["-qefc", line])
+        .arg(&seen)
+        .current_dir(scratch.path());
+    let mut child = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .spawn()
+        .expect("script, of bsdutils");
+    let shown = || String::from_utf8_lossy(&fs::read(&seen).unwrap_or_default()).replace('\r', "");
+    wait_until("the program is ready", || shown().contains("ready\n"));
+    child
+        .stdin
+        .as_mut()
+        .expect("its stdin")
+        .write_all(keys)
+        .expect("type");
+    let status = child.wait().expect("wait for script");
+    (status, shown())
+}
+
+#[test]
+fn control_c_in_a_terminal() {
+    let script =
+        "trap 'echo interrupted; exit 9' INT; [ -t 0 ] && [ -t 1 ] && echo ready; while :; do :; done";
+    let line = format!(
+        "{} run --every 5ms --state state -- bash -c \"{script}\"",
+        env!("CARGO_BIN_EXE_twinpage")
+    );
+    let (status, shown) = in_a_terminal(&line, b"\x03");
+    assert_eq!(status.code(), Some(9), "{shown}");
+    assert!(
+        shown.contains("ready\n") && shown.contains("interrupted\n"),
+        "{shown}"
+    );
+}
+
+#[test]
+fn typing_in_a_terminal() {
+    let script = "echo ready; read -r line; echo got $line; exit 4";
+    let line = format!(
+        "{} run --every 5ms --state state -- bash -c '{script}'",
+        env!("CARGO_BIN_EXE_twinpage")
+    );
+    let (status, shown) = in_a_terminal(&line, b"some words\n");
+    assert_eq!(status.code(), Some(4), "{shown}");
+    assert!(shown.contains("got some words\n"), "{shown}");
 }

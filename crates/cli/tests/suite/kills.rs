@@ -18,7 +18,7 @@ fn survives_with(file: &str, run_options: &[&str]) {
     let kinds = [sink::Kind::File, sink::Kind::Pipe, sink::Kind::Terminal];
     let sink = kinds[chance.usize(0..kinds.len())];
     let kills = if long() { 100 } else { 10 };
-    let oracle = oracle(&line);
+    let oracle = oracle(&line, None);
     let campaign = Campaign {
         name: file,
         line: &line,
@@ -26,6 +26,7 @@ fn survives_with(file: &str, run_options: &[&str]) {
         run_options,
         sink,
         seed,
+        stdin: None,
     };
     let tally = campaign.survive(&oracle, &mut chance);
     say(&format!(
@@ -114,4 +115,35 @@ fn node() {
 #[test]
 fn java() {
     survives("Collections.java");
+}
+
+#[test]
+fn a_filter_between_pipes() {
+    let name = "a filter between pipes";
+    let text: String = (0..6000).map(|i| format!("{i} {}\n", i * 7919 % 10007)).collect();
+    let script = "n=0; while read -r i word; do ((i == n++)) || exit 7; [[ $word == *3* ]] && echo $i $word; done; echo $n";
+    let line = ["bash", "-c", script].map(String::from);
+    let seed = seed();
+    let mut chance = chance(seed, name);
+    let oracle = oracle(&line, Some(&text));
+    assert!(
+        oracle.status.success() && oracle.stdout.ends_with(b"\n6000\n"),
+        "the filter fails alone"
+    );
+    let options = &["--every", "16ms"];
+    let (sink, stdin) = (sink::Kind::Pipe, Some(text.as_str()));
+    let campaign = Campaign {
+        name,
+        line: &line,
+        kills: 10,
+        run_options: options,
+        sink,
+        seed,
+        stdin,
+    };
+    let tally = campaign.survive(&oracle, &mut chance);
+    say(&format!(
+        "{name}: {} kills, {} resumes, identical; TWINPAGE_SEED={seed}",
+        tally.kills, tally.resumes
+    ));
 }

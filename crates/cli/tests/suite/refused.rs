@@ -134,7 +134,7 @@ fn attempts(group: &str, of: &[Attempt]) {
     let (mut survived, mut refused) = (0, 0);
     for (name, words) in of {
         let line = [binary.clone(), (*name).to_string(), "25".into()];
-        let alone = oracle(&line);
+        let alone = oracle(&line, None);
         if alone.status.code() == Some(77) {
             say(&format!(
                 "SKIPPED: the attempt {name}: this machine does not allow it"
@@ -155,6 +155,7 @@ fn attempts(group: &str, of: &[Attempt]) {
             run_options: options,
             sink: sink::Kind::File,
             seed,
+            stdin: None,
         };
         campaign.survive(&alone, &mut chance);
         survived += 1;

@@ -4,6 +4,7 @@
 //! - Kills are spread over the program's life; some come while twinpage starts or resumes.
 //! - A program that ends before it was killed often enough begins another round of the campaign.
 
+use std::io::{PipeReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
@@ -20,15 +21,29 @@ pub(crate) struct Oracle {
     pub(crate) took: Duration,
 }
 
+/// A pipe out of which `text` comes, not all at once.
+fn input(text: Option<&str>) -> Option<PipeReader> {
+    let lines: Vec<String> = text?.split_inclusive('\n').map(String::from).collect();
+    let (from, mut to) = std::io::pipe().expect("a pipe");
+    std::thread::spawn(move || {
+        for some in lines.chunks(lines.len().div_ceil(200)) {
+            // The reader may be gone: then nobody misses the rest.
+            let _ = to.write_all(some.concat().as_bytes());
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    });
+    Some(from)
+}
+
 /// Runs the program alone.
-pub(crate) fn oracle(line: &[String]) -> Oracle {
+pub(crate) fn oracle(line: &[String], stdin: Option<&str>) -> Oracle {
     let dir = tempfile::tempdir().expect("a scratch directory");
     let from = Instant::now();
     let mut command = Command::new(&line[0]);
     command
         .args(&line[1..])
         .current_dir(dir.path())
-        .stdin(Stdio::null());
+        .stdin(input(stdin).map_or(Stdio::null(), Stdio::from));
     let out = command.output().unwrap_or_else(|e| panic!("{}: {e}", line[0]));
     let took = from.elapsed();
     Oracle {
@@ -47,6 +62,8 @@ pub(crate) struct Campaign<'a> {
     pub(crate) run_options: &'a [&'a str],
     pub(crate) sink: sink::Kind,
     pub(crate) seed: u64,
+    /// What comes in on standard input, through one pipe that stays; nothing without it.
+    pub(crate) stdin: Option<&'a str>,
 }
 
 /// What was done to it.
@@ -73,6 +90,7 @@ struct Round<'a> {
     oracle: &'a Oracle,
     dir: PathBuf,
     sink: Sink,
+    stdin: Option<PipeReader>,
 }
 
 impl Campaign<'_> {
@@ -89,6 +107,7 @@ impl Campaign<'_> {
                 oracle,
                 dir: scratch.path().to_path_buf(),
                 sink,
+                stdin: input(self.stdin),
             };
             round.live(&mut tally, chance);
         }
@@ -135,6 +154,9 @@ impl Round<'_> {
         } else {
             command.arg("resume").arg(state).current_dir("/");
         }
+        if let Some(stdin) = &self.stdin {
+            command.stdin(stdin.try_clone().expect("another descriptor of the input"));
+        }
         command
             .stdout(self.sink.open(first))
             .stderr(stderr.expect("the file of stderr"));
@@ -164,7 +186,8 @@ impl Round<'_> {
     }
 
     fn a_while(&self, chance: &mut fastrand::Rng) -> Duration {
-        if chance.u8(0..6) == 0 {
+        // Input that was read before the first checkpoint is gone, as it is from any program that starts anew.
+        if chance.u8(0..6) == 0 && self.stdin.is_none() {
             return Duration::from_micros(chance.u64(0..60_000));
         }
         let share = self.oracle.took.as_secs_f64() * 1.3 / f64::from(self.campaign.kills.min(20));
