@@ -1,5 +1,7 @@
 //! Real programs killed at random instants and resumed, each compared with its undisturbed run.
 
+use std::time::Instant;
+
 use crate::support::campaign::{Campaign, oracle};
 use crate::support::program::named;
 use crate::support::{chance, long, say, seed, sink};
@@ -28,17 +30,20 @@ fn survives_with(file: &str, run_options: &[&str]) {
         seed,
         stdin: None,
     };
+    let from = Instant::now();
     let tally = campaign.survive(&oracle, &mut chance);
     say(&format!(
-        "{file}: {} kills ({} of twinpage alone, {} before its first checkpoint), {} resumes in {} rounds, identical output \
-         to a {sink:?} of {} bytes, {} files; TWINPAGE_SEED={seed}",
+        "{file}: {} kills ({} of twinpage alone, {} before its first checkpoint), {} resumes in {} rounds, identical: \
+         {} bytes to a {sink:?}, {} files; {:.1} s, alone {:.1} s; TWINPAGE_SEED={seed}",
         tally.kills,
         tally.of_the_tool,
         tally.before_first_checkpoint,
         tally.resumes,
         tally.rounds,
         oracle.stdout.len(),
-        oracle.files.len()
+        oracle.files.len(),
+        from.elapsed().as_secs_f64(),
+        oracle.took.as_secs_f64(),
     ));
 }
 

@@ -1,8 +1,10 @@
 //! A campaign: one program killed again and again, resumed each time, compared with its undisturbed run.
 //!
 //! - The oracle is the program alone: its output, its exit code, the files it leaves.
-//! - Kills are spread over the program's life; some come while twinpage starts or resumes.
-//! - A program that ends before it was killed often enough begins another round of the campaign.
+//! - Kills are spread over the program's life by how much it has printed; some come while twinpage starts
+//!   or resumes.
+//! - A program that ends before it was killed often enough begins another round of the campaign; one that
+//!   was killed often enough may end in peace.
 
 use std::io::{PipeReader, Write};
 use std::path::{Path, PathBuf};
@@ -76,6 +78,9 @@ pub(crate) struct Tally {
     pub(crate) before_first_checkpoint: u32,
 }
 
+/// What a resume says of a state that was killed before anything was durable.
+const NOTHING_YET: [&str; 2] = ["before its first checkpoint", "holds no state of a program"];
+
 /// How one life of the program ended.
 enum End {
     Killed,
@@ -91,6 +96,8 @@ struct Round<'a> {
     dir: PathBuf,
     sink: Sink,
     stdin: Option<PipeReader>,
+    lives: u32,
+    kills: u32,
 }
 
 impl Campaign<'_> {
@@ -99,7 +106,6 @@ impl Campaign<'_> {
         let mut tally = Tally::default();
         while tally.kills < self.kills {
             let scratch = tempfile::tempdir().expect("a scratch directory");
-            std::fs::create_dir(scratch.path().join("work")).expect("a working directory");
             let sink = Sink::new(self.sink, scratch.path().join("stdout"));
             tally.rounds += 1;
             let round = Round {
@@ -108,6 +114,8 @@ impl Campaign<'_> {
                 dir: scratch.path().to_path_buf(),
                 sink,
                 stdin: input(self.stdin),
+                lives: 0,
+                kills: 0,
             };
             round.live(&mut tally, chance);
         }
@@ -125,7 +133,6 @@ impl Round<'_> {
                 End::Killed => first = false,
                 End::NothingYet => {
                     tally.before_first_checkpoint += 1;
-                    std::fs::remove_dir_all(self.dir.join("state")).expect("remove an unused state");
                     first = true;
                 }
             }
@@ -134,14 +141,27 @@ impl Round<'_> {
         self.compare(status);
     }
 
+    /// Makes all as it was before the program was first started.
+    fn prepare(&self) {
+        assert!(
+            self.sink.len() == 0,
+            "{}: something was printed before the first checkpoint; TWINPAGE_SEED={}",
+            self.campaign.name,
+            self.campaign.seed
+        );
+        for name in ["state", "work"] {
+            let _ = std::fs::remove_dir_all(self.dir.join(name)); // it may not be there yet
+        }
+        std::fs::create_dir(self.dir.join("work")).expect("a working directory");
+    }
+
     fn start(&mut self, first: bool) -> Child {
-        let stderr = std::fs::OpenOptions::new()
-            .append(true)
-            .create(true)
-            .open(self.dir.join("stderr"));
+        let stderr = std::fs::File::create(self.dir.join(format!("stderr.{:03}", self.lives + 1)));
         let mut command = twinpage();
         let state = self.dir.join("state");
+        self.lives += 1;
         if first {
+            self.prepare();
             command
                 .arg("run")
                 .arg("--state")
@@ -165,44 +185,70 @@ impl Round<'_> {
 
     /// Lets it live for a while drawn by chance, then kills it, unless it ends before.
     fn one_life(&mut self, mut child: Child, tally: &mut Tally, chance: &mut fastrand::Rng) -> End {
-        let until = Instant::now() + self.a_while(chance);
         let victim = if chance.u8(0..3) == 0 {
             Victim::Tool
         } else {
             Victim::Tree
         };
-        let ended = ended_before(&mut child, until);
+        let ended = if tally.kills < self.campaign.kills {
+            self.a_while(&mut child, chance)
+        } else {
+            Some(child.wait().expect("wait for twinpage"))
+        };
         if ended.is_none() {
             kill(&mut child, victim, chance);
             tally.kills += 1;
+            self.kills += 1;
             tally.of_the_tool += u32::from(victim == Victim::Tool);
         }
         self.sink.life_ended();
         match ended {
             None => End::Killed,
-            Some(_) if self.said("no checkpoint") => End::NothingYet,
+            Some(_)
+                if NOTHING_YET
+                    .iter()
+                    .any(|words| self.stderr_of(self.lives).contains(words)) =>
+            {
+                End::NothingYet
+            }
             Some(status) => End::Finished(status),
         }
     }
 
-    fn a_while(&self, chance: &mut fastrand::Rng) -> Duration {
+    /// Until the program has printed as much as it should have by this kill, and some milliseconds more;
+    /// or, now and then, only until twinpage is in the midst of starting.
+    fn a_while(&self, child: &mut Child, chance: &mut fastrand::Rng) -> Option<ExitStatus> {
         // Input that was read before the first checkpoint is gone, as it is from any program that starts anew.
         if chance.u8(0..6) == 0 && self.stdin.is_none() {
-            return Duration::from_micros(chance.u64(0..60_000));
+            return ended_before(
+                child,
+                Instant::now() + Duration::from_micros(chance.u64(0..60_000)),
+            );
         }
-        let share = self.oracle.took.as_secs_f64() * 1.3 / f64::from(self.campaign.kills.min(20));
-        Duration::from_secs_f64(share * (0.3 + 1.4 * chance.f64()))
+        let share = (f64::from(self.kills) + chance.f64()) / f64::from(self.campaign.kills + 1);
+        let printed = (share * self.oracle.stdout.len() as f64) as usize;
+        while self.sink.len() < printed {
+            if let Some(status) = ended_before(child, Instant::now() + Duration::from_millis(1)) {
+                return Some(status);
+            }
+        }
+        let some_ms = if chance.bool() { 12 } else { 80 };
+        ended_before(
+            child,
+            Instant::now() + Duration::from_micros(chance.u64(0..some_ms * 1000)),
+        )
     }
 
-    fn said(&self, words: &str) -> bool {
-        self.stderr()
-            .lines()
-            .last()
-            .is_some_and(|line| line.contains(words))
+    fn stderr_of(&self, life: u32) -> String {
+        let bytes = std::fs::read(self.dir.join(format!("stderr.{life:03}"))).unwrap_or_default();
+        String::from_utf8_lossy(&bytes).into_owned()
     }
 
+    /// What was said in the last lives.
     fn stderr(&self) -> String {
-        String::from_utf8_lossy(&std::fs::read(self.dir.join("stderr")).unwrap_or_default()).into_owned()
+        let last = (self.lives.saturating_sub(2)..=self.lives).filter(|life| *life > 0);
+        last.map(|life| format!("[life {life}]\n{}", self.stderr_of(life)))
+            .collect()
     }
 
     fn compare(&self, status: ExitStatus) {

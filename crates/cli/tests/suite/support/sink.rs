@@ -5,6 +5,7 @@ use std::io::Read;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use std::process::Stdio;
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
@@ -25,8 +26,8 @@ pub(crate) enum Kind {
 pub(crate) struct Sink {
     kind: Kind,
     file: PathBuf,
-    collected: Vec<u8>,
-    reader: Option<JoinHandle<Vec<u8>>>,
+    collected: Arc<Mutex<Vec<u8>>>,
+    reader: Option<JoinHandle<()>>,
 }
 
 impl Sink {
@@ -35,7 +36,7 @@ impl Sink {
         Self {
             kind,
             file,
-            collected: Vec::new(),
+            collected: Arc::default(),
             reader: None,
         }
     }
@@ -63,29 +64,39 @@ impl Sink {
     }
 
     fn read_in_background(&mut self, from: OwnedFd) {
+        let collected = self.collected.clone();
         self.reader = Some(std::thread::spawn(move || {
-            let (mut from, mut bytes, mut some) = (File::from(from), Vec::new(), [0u8; 65536]);
+            let (mut from, mut some) = (File::from(from), [0u8; 65536]);
             // A terminal whose other end is closed gives an error, a pipe gives nothing: both are the end.
             while let Ok(n @ 1..) = from.read(&mut some) {
-                bytes.extend_from_slice(&some[..n]);
+                collected
+                    .lock()
+                    .expect("the output")
+                    .extend_from_slice(&some[..n]);
             }
-            bytes
         }));
     }
 
-    /// Takes in what the life that just ended has put out.
+    /// Waits for what the life that just ended has put out.
     pub(crate) fn life_ended(&mut self) {
         if let Some(reader) = self.reader.take() {
-            self.collected
-                .extend(reader.join().expect("the reader of the output"));
+            reader.join().expect("the reader of the output");
         }
     }
 
     /// All that came out so far.
     pub(crate) fn bytes(&self) -> Vec<u8> {
         match self.kind {
-            Kind::File => std::fs::read(&self.file).expect("read the output file"),
-            Kind::Pipe | Kind::Terminal => self.collected.clone(),
+            Kind::File => std::fs::read(&self.file).unwrap_or_default(),
+            Kind::Pipe | Kind::Terminal => self.collected.lock().expect("the output").clone(),
+        }
+    }
+
+    /// How much came out so far, in bytes.
+    pub(crate) fn len(&self) -> usize {
+        match self.kind {
+            Kind::File => std::fs::metadata(&self.file).map_or(0, |meta| meta.len() as usize),
+            Kind::Pipe | Kind::Terminal => self.collected.lock().expect("the output").len(),
         }
     }
 }
