@@ -158,11 +158,6 @@ impl RealTerminal {
         if self.taken.is_some() {
             return Ok(true);
         }
-        eprintln!(
-            "TAKE {:?} {:?}",
-            rustix::termios::tcgetpgrp(&self.fd),
-            rustix::process::getpgrp()
-        );
         if !in_foreground(self.fd.as_fd()) {
             return Ok(false);
         }

@@ -14,7 +14,7 @@ use std::process::Command;
 use twinpage_process::stdio::{Error, Options, Outside, Stdio, StdioContext, Stream};
 
 /// A terminal: the side a person sits at, and the side programs have.
-fn terminal() -> (OwnedFd, OwnedFd) {
+pub(crate) fn terminal() -> (OwnedFd, OwnedFd) {
     let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
     let master = rustix::pty::openpt(flags).unwrap();
     rustix::pty::unlockpt(&master).unwrap();
@@ -245,11 +245,6 @@ fn a_program_on_a_terminal_sees_a_terminal() {
         (before.local_modes, before.output_modes)
     );
     assert_eq!(tcgetwinsize(&stdin).unwrap().ws_col, 80);
-    eprintln!(
-        "REAL {:?} PROG {:?}",
-        tcgetattr(&slave).unwrap().local_modes,
-        tcgetattr(&stdin).unwrap().local_modes
-    );
     stdio.begin();
     // What is typed is echoed, held, and read as a line.
     write(&master, b"hellp\x7fo\r");
