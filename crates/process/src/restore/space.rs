@@ -191,6 +191,7 @@ fn fill_piece(
     file: bool,
 ) -> Result<()> {
     let bytes = &mut buffer[..(range.end - range.start) as usize];
+    let mut given = Vec::with_capacity(FILL_PAGES as usize);
     for (address, page) in range
         .clone()
         .step_by(PAGE as usize)
@@ -199,13 +200,21 @@ fn fill_piece(
         let piece = pages
             .find(address)
             .ok_or_else(|| Error::Internal(format!("page {address:x} is not stored")))?;
-        store.read(piece.page, usize::from(piece.first), page)?;
+        let first = usize::from(piece.first);
+        given.push(match store.view(piece.page, first, PAGE as usize) {
+            Some(view) => view,
+            None => {
+                store.read(piece.page, first, page)?;
+                &*page
+            }
+        });
     }
     // Pages of files are copied on write, through the page tables; others are given to the kernel whole.
     let filled = if file {
-        process.write(range.start, bytes)
+        let mut starts = range.clone().step_by(PAGE as usize).zip(given);
+        starts.try_for_each(|(start, page)| process.write(start, page))
     } else {
-        tracker.fill(range.start, bytes)
+        tracker.fill(range.start, given)
     };
     filled.map_err(|source| Error::target(format!("cannot fill page {:x}", range.start), source))
 }
