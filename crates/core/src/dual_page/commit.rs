@@ -186,7 +186,9 @@ impl<M: Medium> DualPage<M> {
             bytes,
         );
         let slot = self.slot_for(bytes.len() as u64)?;
-        self.post(self.slots.next_switch_at(), &ERASED, Cause::Snapshot)?;
+        if !self.faulty(Fault::LeaveSwitch) {
+            self.post(self.slots.next_switch_at(), &ERASED, Cause::Snapshot)?;
+        }
         self.post(self.slots.bytes(slot).start, bytes, Cause::Snapshot)?;
         let switch = Switch {
             generation: stamp.generation + 1,

@@ -29,6 +29,8 @@ pub enum Fault {
     FreeBufferEarly,
     /// A torn record is left as it is, for the next one to complete by chance.
     LeaveTorn,
+    /// The same for a torn switch record.
+    LeaveSwitch,
     /// The mark runs ahead of the record it speaks of.
     MarkEarly,
 }

@@ -23,6 +23,8 @@ pub(crate) struct Setting {
     pool: PoolLimit,
     /// Extents the medium may grow to.
     limit: u64,
+    /// Bytes of a journal; with 0 every commit is a snapshot.
+    journal: u64,
     profile: Profile,
 }
 
@@ -34,6 +36,7 @@ impl Default for Setting {
             extent_pages: 1,
             pool: PoolLimit::Grow,
             limit: u64::MAX,
+            journal: 512,
             profile: Profile {
                 epochs: 12,
                 pages: 12,
@@ -44,7 +47,7 @@ impl Default for Setting {
     }
 }
 
-fn settings() -> [Setting; 6] {
+fn settings() -> [Setting; 7] {
     let profile = |pages, writes| Profile {
         pages,
         writes,
@@ -88,6 +91,12 @@ fn settings() -> [Setting; 6] {
             profile: profile(16, 7),
             ..memory
         },
+        Setting {
+            name: "snapshots only",
+            journal: 0,
+            profile: profile(8, 3),
+            ..memory
+        },
     ]
 }
 
@@ -101,7 +110,7 @@ const EFFORT: Effort = Effort {
 /// Runs a planted fault may survive.
 const TRIES: u64 = 60;
 
-const FAULTS: [Fault; 12] = [
+const FAULTS: [Fault; 13] = [
     Fault::SkipDataFence,
     Fault::SkipRecordFence,
     Fault::SwitchEarly,
@@ -113,6 +122,7 @@ const FAULTS: [Fault; 12] = [
     Fault::ForgetRedo,
     Fault::FreeBufferEarly,
     Fault::LeaveTorn,
+    Fault::LeaveSwitch,
     Fault::MarkEarly,
 ];
 
@@ -120,7 +130,7 @@ fn options(setting: &Setting) -> Options {
     let geometry = Geometry::new(64, 4096 * setting.extent_pages).expect("a page is 4096 bytes");
     Options::new(geometry)
         .pool(setting.pool)
-        .journal_bytes(512)
+        .journal_bytes(setting.journal)
         .id(0x1d)
 }
 
@@ -253,14 +263,31 @@ fn planted(seed: u64) -> Result<(), String> {
         "\n{:<20}{:>5}{:>10}{:>12}  found by",
         "planted fault", "runs", "images", "recoveries"
     );
-    let effort = Effort {
-        only_crashes: true,
-        ..EFFORT
+    // Two crashes in a row, each at just the right atom: small runs, and nearly every second life of them.
+    let twice = Setting {
+        profile: Profile {
+            epochs: 3,
+            pages: 2,
+            writes: 2,
+            context: 30,
+        },
+        ..Setting::default()
     };
     for fault in FAULTS {
         let mut row = Row::default();
+        let (settings, lives) = match fault {
+            Fault::LeaveTorn => (vec![twice], 3),
+            Fault::LeaveSwitch => (vec![Setting { journal: 0, ..twice }], 3),
+            _ => (settings().to_vec(), EFFORT.lives),
+        };
+        let effort = Effort {
+            only_crashes: true,
+            lives,
+            deep: lives,
+            ..EFFORT
+        };
         let found = (0..TRIES).find_map(|run| {
-            let setting = &settings()[run as usize % settings().len()];
+            let setting = &settings[run as usize % settings.len()];
             explore(
                 subject(setting, Some(fault)),
                 setting,
