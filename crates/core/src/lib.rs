@@ -13,6 +13,25 @@
 //! The [`engine`] joins them. [`crash`] proves them: it stops a run at every write and fence and
 //! recovers. This crate knows no operating system and no simulator.
 //!
+//! ```
+//! use twinpage_core::crash::Image; // a medium that is plain memory
+//! use twinpage_core::dual_page::{DualPage, Options};
+//! use twinpage_core::{Geometry, LineMask, PageId, Scheme, Span};
+//!
+//! # fn main() -> twinpage_core::Result<()> {
+//! let mut store = DualPage::create(Image::new(8), &Options::new(Geometry::MEMORY))?;
+//! let page = Span { page: PageId(7), first: 0, bytes: &[1; 4096] };
+//! store.write(page, LineMask::ALL)?;
+//! store.commit(b"registers")?;
+//! store.write(Span { bytes: &[2; 4096], ..page }, LineMask::run(3, 1))?; // in no checkpoint yet
+//!
+//! let (store, found) = DualPage::recover(store.into_medium())?; // as after a crash
+//! assert_eq!((found.epoch, &found.context[..]), (1, &b"registers"[..]));
+//! assert_eq!(store.diff(page)?, LineMask::NONE);
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! Reading order: [`geometry`], [`scheme`], `dual_page/map.rs`; then the rest follows.
 
 pub mod buffer;
