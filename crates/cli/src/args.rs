@@ -81,7 +81,7 @@ pub(crate) struct Look {
 #[derive(Args, Debug)]
 pub(crate) struct PaceArguments {
     /// Time from one checkpoint to the next, such as 16ms, 1s, 500us
-    #[arg(long, value_name = "TIME", default_value = "16ms", value_parser = interval)]
+    #[arg(long, value_name = "TIME", default_value = "16ms", value_parser = interval, allow_hyphen_values = true)]
     pub(crate) every: Duration,
     /// What to do when there is no room for a checkpoint
     #[arg(long, value_enum, default_value_t = OnFullArgument::Stop)]

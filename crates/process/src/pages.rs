@@ -1,12 +1,12 @@
 //! Where each page of a program's memory lives in the page space of the store.
 //!
 //! ```text
-//! addresses   ... [ 2 MiB chunk ][ 2 MiB chunk ] ...      sparse, 47 bits
+//! addresses   ... [ 256 KiB chunk ][ 256 KiB chunk ] ...      sparse, 47 bits
 //!                        │               │
 //! page space      [ chunk id 3 ]   [ chunk id 0 ]         dense, given out on demand
 //! ```
 //!
-//! * A chunk of 512 system pages has one place; the table is small (16 bytes and a bitmap a chunk).
+//! * A chunk of 64 system pages has one place; the table is small (24 bytes a chunk).
 //! * `stored` says which system pages the checkpoint holds: a page that is not stored is empty (or
 //!   still the file's). The table is part of every context, so it changes with the checkpoint.
 //! * `heat` guesses how often a page is written, so that pages dirty in most epochs stay writable:
@@ -19,7 +19,7 @@ use twinpage_core::{Geometry, PageId, Piece};
 use twinpage_os::tracker::PAGE;
 
 /// Bytes of addresses a chunk covers.
-pub const CHUNK_BYTES: u64 = 2 << 20;
+pub const CHUNK_BYTES: u64 = 256 << 10;
 /// System pages in a chunk.
 pub const CHUNK_PAGES: usize = (CHUNK_BYTES / PAGE) as usize;
 
@@ -31,13 +31,16 @@ const HOTTEST: u8 = 8;
 
 /// A chunk with fewer hot pages than this is treated as if it had none: protecting its few other
 /// written pages one by one would cost more than the faults saved.
-const WORTHWHILE: u16 = 16;
+const WORTHWHILE: u16 = 3;
+
+/// A bit for each system page of a chunk.
+type Bits = [u64; CHUNK_PAGES / 64];
 
 /// One chunk of addresses and its place.
 #[derive(Clone, Debug)]
 pub struct Chunk {
     id: u32,
-    stored: [u64; CHUNK_PAGES / 64],
+    stored: Bits,
     heat: Box<[u8; CHUNK_PAGES]>,
     hot: u16,
 }
@@ -222,15 +225,9 @@ impl Pages {
     }
 
     /// Pages of the store, in chunk `id`, that held something before and hold nothing after.
-    fn discard_emptied(
-        &self,
-        id: u32,
-        before: &[u64; 8],
-        after: &[u64; 8],
-        discarded: &mut Vec<Range<PageId>>,
-    ) {
+    fn discard_emptied(&self, id: u32, before: &Bits, after: &Bits, discarded: &mut Vec<Range<PageId>>) {
         let system_pages = (self.geometry.page_bytes() as u64 / PAGE).max(1) as usize;
-        let any = |bits: &[u64; 8], from: usize| {
+        let any = |bits: &Bits, from: usize| {
             (from..from + system_pages).any(|index| bits[index / 64] >> (index % 64) & 1 == 1)
         };
         for (page, from) in self.pages_of(id).zip((0..CHUNK_PAGES).step_by(system_pages)) {
