@@ -302,17 +302,26 @@ impl Program {
     fn halt(&mut self) -> Result<bool> {
         let mut asked = Vec::with_capacity(self.threads.len());
         while self.threads.iter().any(|thread| thread.state == State::Running) {
-            for thread in self
-                .threads
-                .iter()
-                .filter(|thread| thread.state == State::Running)
-            {
-                if !asked.contains(&thread.tid) {
-                    asked.push(thread.tid);
-                    let _ = trace::interrupt(thread.tid); // one that died is told by wait
+            for tid in self.running() {
+                if asked.contains(&tid) {
+                    continue;
+                }
+                asked.push(tid);
+                // A thread that just died is told by wait. One that was told already, before the event
+                // of its making was, is none.
+                if is_gone(&trace::interrupt(tid)) && tid != self.process.pid() {
+                    self.threads.retain(|thread| thread.tid != tid);
+                    self.steady.remove(&tid);
                 }
             }
-            self.await_stop()?;
+            if self.running().is_empty() {
+                break;
+            }
+            // Any stop answers the request, also one for a signal or a call: a thread that goes on from
+            // such a one must be asked again.
+            if let Some(gone_on) = self.await_stop()? {
+                asked.retain(|tid| *tid != gone_on);
+            }
             if self.ending.is_some() {
                 return Ok(false);
             }
@@ -320,19 +329,30 @@ impl Program {
         Ok(!self.threads.is_empty())
     }
 
-    /// Waits for a thread to stop for our request; what threads stop for before is answered. Any
-    /// thread: a leader that died is told only after the others.
-    fn await_stop(&mut self) -> Result<()> {
+    fn running(&self) -> Vec<Tid> {
+        let running = self
+            .threads
+            .iter()
+            .filter(|thread| thread.state == State::Running);
+        running.map(|thread| thread.tid).collect()
+    }
+
+    /// Waits for a thread to stop for our request; what threads stop for before is answered, and the
+    /// thread that then went on is told. Any thread: a leader that died is told only after the others.
+    fn await_stop(&mut self) -> Result<Option<Tid>> {
         match trace::wait(-1, true) {
             Ok(Some((tid, Status::Interrupted))) => {
                 self.know(tid);
                 self.set_state(tid, State::Stopped);
             }
-            Ok(Some((tid, status))) => self.handle(tid, status)?,
+            Ok(Some((tid, status))) => {
+                self.handle(tid, status)?;
+                return Ok(Some(tid));
+            }
             Ok(None) => {}
             Err(source) => return Err(Error::target("cannot wait for the program", source)),
         }
-        Ok(())
+        Ok(None)
     }
 
     /// Lets every thread that stands still go on.
@@ -527,6 +547,10 @@ impl Source for Program {
 fn encode_streams(streams: &crate::stdio::StdioContext) -> Result<Vec<u8>> {
     serde_json::to_vec(streams)
         .map_err(|error| Error::Internal(format!("cannot encode the streams: {error}")))
+}
+
+fn is_gone(result: &std::io::Result<()>) -> bool {
+    matches!(result, Err(error) if error.raw_os_error() == Some(libc::ESRCH))
 }
 
 /// A thread that died meanwhile is told by wait.
