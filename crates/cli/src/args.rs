@@ -33,9 +33,56 @@ pub(crate) enum Command {
         after_help = "Example:\n  twinpage check /tmp/state\n\nExit code 0 when all is whole, 1 when there is damage, 125 when it cannot be told."
     )]
     Check(Look),
+    /// Would my program survive? Run it undisturbed, then killed and resumed again and again, and compare
+    #[command(
+        long_about = PROVE_HELP,
+        after_help = "Example:\n  twinpage prove --kills 20 -- python3 examples/wordcount.py\n\nExit code 0 when every run was identical, 1 when one was not, 125 when it could not be told."
+    )]
+    Prove(Prove),
     /// Measure what checkpoints cost on this machine
     #[command(after_help = "Example:\n  twinpage bench process --heap-mib 256 --every 16ms")]
     Bench(Bench),
+}
+
+const PROVE_HELP: &str = "\
+Would my program survive?
+
+Runs the program once undisturbed, without twinpage; then under twinpage, killed with SIGKILL at
+random instants and resumed each time, in as many runs as it takes for so many kills. What each run
+printed on standard output and standard error, the files it made and how it ended are compared byte
+for byte.
+
+Every run starts in a fresh, empty scratch directory: files that the program names relative to its
+directory are made there. Arguments that name something in the current directory are made absolute,
+so that scripts and inputs are found. Files that the program writes elsewhere are written by every
+run and not compared. Standard input is given to every run when it is a file; otherwise it is empty.";
+
+#[derive(Args, Debug)]
+pub(crate) struct Prove {
+    /// How many times it is killed
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub(crate) kills: u32,
+    /// Draw the instants of an earlier proof again
+    #[arg(long, value_name = "S")]
+    pub(crate) seed: Option<u64>,
+    /// Time from one checkpoint to the next, such as 16ms, 1s, 500us
+    #[arg(long, value_name = "TIME", default_value = "16ms", value_parser = interval)]
+    pub(crate) every: Duration,
+    /// What a checkpoint survives: the machine's death (disk) or the program's only (memory)
+    #[arg(long, value_enum, default_value_t = DurabilityArgument::Disk)]
+    pub(crate) durability: DurabilityArgument,
+    /// Where to make the scratch directory, instead of where temporary files go
+    #[arg(long, value_name = "DIR")]
+    pub(crate) scratch: Option<PathBuf>,
+    /// Leave the scratch directory, with what the last runs made
+    #[arg(long)]
+    pub(crate) keep: bool,
+    /// One JSON document on standard output
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// The program and its arguments
+    #[arg(last = true, required = true, value_name = "PROGRAM")]
+    pub(crate) program: Vec<OsString>,
 }
 
 #[derive(Args, Debug)]

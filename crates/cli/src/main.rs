@@ -6,6 +6,7 @@ mod check;
 mod explain;
 mod info;
 mod program;
+mod prove;
 mod show;
 
 use args::{Arguments, Command};
@@ -20,6 +21,7 @@ fn main() -> ExitCode {
         Command::Resume(resume) => program::resume(resume),
         Command::Info(look) => info::info(&look),
         Command::Check(look) => check::check(&look),
+        Command::Prove(prove) => prove::prove(&prove),
         Command::Bench(bench) => bench::bench(bench),
     };
     done.unwrap_or_else(|why| {

@@ -216,6 +216,45 @@ pub fn die_with_parent() {
     unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
 }
 
+/// What `command` starts is killed when the thread that starts it ends: prctl(2), `PR_SET_PDEATHSIG`.
+pub fn end_with_parent(command: &mut std::process::Command) {
+    use std::os::unix::process::CommandExt;
+    // SAFETY: between fork and exec only prctl is called, which allocates nothing and takes no lock.
+    unsafe {
+        command.pre_exec(|| {
+            die_with_parent();
+            Ok(())
+        });
+    }
+}
+
+/// Asked to end (SIGINT, SIGTERM, SIGHUP), this process calls `tidy` and then ends with the exit code a
+/// shell shows for that signal. Call before it has other threads: pthread_sigmask(3), sigwait(3).
+///
+/// # Errors
+/// When no thread can be had.
+pub fn tidy_when_asked_to_end(tidy: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    // SAFETY: all-zero is a valid set; the calls read and write live sets and integers only.
+    let asked = unsafe {
+        let mut asked: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&raw mut asked);
+        for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
+            libc::sigaddset(&raw mut asked, signal);
+        }
+        libc::pthread_sigmask(libc::SIG_BLOCK, &raw const asked, std::ptr::null_mut());
+        asked
+    };
+    let waiter = std::thread::Builder::new().name("signals".into());
+    waiter.spawn(move || {
+        let mut signal = 0;
+        // SAFETY: sigwait reads a live set and writes a live integer.
+        while unsafe { libc::sigwait(&raw const asked, &raw mut signal) } != 0 {}
+        tidy();
+        exit_now(128 + signal)
+    })?;
+    Ok(())
+}
+
 /// execve(2) with the prepared arrays; returns the error if it fails. Safe after a fork.
 #[must_use]
 pub fn exec(program: &std::ffi::CStr, arguments: &CStrings, environment: &CStrings) -> io::Error {

@@ -323,15 +323,19 @@ impl Program {
         let is_shell = program
             .file_name()
             .is_some_and(|name| SHELLS.iter().any(|shell| name == *shell));
-        let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-        let mut words = line.split(|byte| *byte == 0).skip(1);
-        match words.find(|word| !word.starts_with(b"-")) {
-            Some(script) if is_shell && !script.contains(&b'\n') => format!(
-                " (this is the shell running {}; a shell script can use builtins only: run the program it starts instead)",
-                String::from_utf8_lossy(script)
-            ),
-            _ => String::new(),
+        if !is_shell {
+            return String::new();
         }
+        let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        let script = match line.split(|byte| *byte == 0).nth(1) {
+            Some(word) if !word.is_empty() && !word.starts_with(b"-") => {
+                format!(", running {}", String::from_utf8_lossy(word))
+            }
+            _ => String::new(),
+        };
+        format!(
+            " (this is a shell{script}: it can use its builtins only; if all it does is start a program, run that program instead)"
+        )
     }
 
     /// A string of the program's memory.

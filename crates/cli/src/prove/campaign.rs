@@ -1,0 +1,289 @@
+//! Runs with kills: a program from its first instruction to its end, through as many lives as it takes.
+//!
+//! * A kill hits `twinpage` with SIGKILL, and with it the kernel ends the program at once.
+//! * How long a life may last is drawn evenly from nothing to [`Campaign::reach`], so that some kills come while
+//!   twinpage starts or restores. The reach grows when lives are too short to get on, and shrinks to
+//!   what a whole run takes.
+//! * A kill before the first checkpoint leaves nothing to resume: the program is run anew, as a user
+//!   would. One after the program's end leaves only output to pass on. Such kills are counted apart, and
+//!   are not among those that were asked for.
+
+use super::compare::Difference;
+use super::report::Tally;
+use super::scratch::{Killed, Scratch, Settings, describe, ending};
+use crate::args::Prove;
+use indicatif::ProgressBar;
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use std::fs;
+use std::process::{Child, Command, ExitStatus};
+use std::time::{Duration, Instant, SystemTime};
+use twinpage_process::context::Ending;
+use twinpage_process::inspect::{self, Inspection};
+
+/// The shortest reach: a few epochs, and what starting takes.
+const START: Duration = Duration::from_millis(100);
+/// The longest to begin with, when the program itself is short.
+const SHORT: Duration = Duration::from_millis(400);
+/// How long what was killed may take to be gone.
+const DYING: Duration = Duration::from_secs(60);
+/// A program that ends too soon to be killed is given up after so many tries for each kill.
+const TRIES_PER_KILL: u32 = 20;
+
+/// Kills still to be made, and what they came to so far.
+pub(super) struct Campaign<'a> {
+    scratch: &'a Scratch,
+    bar: &'a ProgressBar,
+    settings: Settings,
+    kills: u32,
+    chance: fastrand::Rng,
+    /// The longest a life may last before it is killed.
+    reach: Duration,
+    pub(super) tally: Tally,
+}
+
+/// How one life ended.
+enum End {
+    Finished(Ending),
+    /// There is a checkpoint to go on from.
+    Resumable,
+    /// There is none.
+    NothingYet,
+    /// Twinpage failed, and says why.
+    Failed(String),
+}
+
+/// What became of a process.
+struct Death {
+    status: ExitStatus,
+    /// When the kill was sent.
+    killed_at: Option<SystemTime>,
+}
+
+impl<'a> Campaign<'a> {
+    pub(super) fn new(
+        arguments: &Prove,
+        seed: u64,
+        scratch: &'a Scratch,
+        bar: &'a ProgressBar,
+        alone: Duration,
+    ) -> Result<Campaign<'a>, String> {
+        let share = alone * 2 / (arguments.kills + 1);
+        Ok(Campaign {
+            scratch,
+            bar,
+            settings: Settings {
+                every: format!("{}us", arguments.every.as_micros()),
+                durability: arguments.durability.name(),
+            },
+            kills: arguments.kills,
+            chance: fastrand::Rng::with_seed(seed),
+            reach: share.max((alone + START).min(SHORT)),
+            tally: Tally::default(),
+        })
+    }
+
+    /// One run of the program to its end. `Err`: what was lost on the way.
+    pub(super) fn run(&mut self) -> Result<Result<Ending, Difference>, String> {
+        self.tally.runs += 1;
+        let mut killed = self.scratch.begin()?;
+        let mut epoch = 0;
+        let mut resumed = false;
+        loop {
+            self.give_up_in_time()?;
+            let end = self.live(&killed, resumed, &mut epoch)?;
+            self.note_refusals(&killed);
+            match end {
+                End::Finished(ended) => {
+                    self.collect(&killed);
+                    return Ok(Ok(ended));
+                }
+                End::Resumable => resumed = true,
+                End::NothingYet => {
+                    killed = self.scratch.begin()?;
+                    resumed = false;
+                }
+                End::Failed(why) if resumed => {
+                    self.collect(&killed);
+                    return Ok(Err(Difference::new("resume", "goes on", why)));
+                }
+                End::Failed(why) => return Err(why),
+            }
+        }
+    }
+
+    /// A program that ends at its first checkpoint cannot be killed after it.
+    fn give_up_in_time(&self) -> Result<(), String> {
+        let Tally {
+            kills,
+            kills_before_checkpoint: early,
+            kills_after_end: late,
+            runs,
+            ..
+        } = self.tally;
+        if runs + early + late <= (kills + 1).saturating_mul(TRIES_PER_KILL) {
+            return Ok(());
+        }
+        Err(format!(
+            "the program ends too soon: in {runs} runs {early} kills came before its first checkpoint, {kills} after it, {late} after its end; prove one that takes longer, or checkpoint it more often (--every)"
+        ))
+    }
+
+    /// One life: until the program ends, or is killed.
+    fn live(&mut self, killed: &Killed, resumed: bool, epoch: &mut u64) -> Result<End, String> {
+        let wanted = self.tally.kills < self.kills;
+        let patience = wanted.then(|| self.reach.mul_f64(self.chance.f64()));
+        let life = if resumed { "resumed" } else { "running" };
+        self.bar.set_message(format!("run {}, {life}", self.tally.runs));
+        self.tally.resumes += u32::from(resumed);
+        let command = self.scratch.life(killed, resumed, &self.settings)?;
+        let (began, began_at) = (Instant::now(), SystemTime::now());
+        let death = watch(command, patience)?;
+        let Some(killed_at) = death.killed_at else {
+            if !resumed {
+                self.reach = self.reach.min(began.elapsed());
+            }
+            return Ok(self.finished(killed, death.status));
+        };
+        self.bury(killed, killed_at, began_at, epoch)
+    }
+
+    /// The program ended by itself, or twinpage gave up.
+    fn finished(&mut self, killed: &Killed, status: ExitStatus) -> End {
+        let found = inspect::inspect(&killed.state).ok();
+        match found.and_then(|found| found.context?.fixed.ended) {
+            Some(ended) => End::Finished(ended),
+            None => {
+                let messages = fs::read_to_string(&killed.messages).unwrap_or_default();
+                let last = messages
+                    .lines()
+                    .last()
+                    .map(|line| line.trim_start_matches("twinpage: "));
+                let silent = || {
+                    format!(
+                        "twinpage ended with {} and said nothing",
+                        describe(ending(status))
+                    )
+                };
+                End::Failed(last.map_or_else(silent, str::to_owned))
+            }
+        }
+    }
+
+    /// Looks at what a kill left.
+    fn bury(
+        &mut self,
+        killed: &Killed,
+        killed_at: SystemTime,
+        began_at: SystemTime,
+        epoch: &mut u64,
+    ) -> Result<End, String> {
+        let found = match wait_until_free(killed) {
+            Ok(found) => found,
+            // Killed before the state directory was complete.
+            Err(twinpage_process::Error::State(_)) => None,
+            Err(error) => return Ok(End::Failed(error.to_string())),
+        };
+        let reached = found.as_ref().map_or(0, |found| found.epoch);
+        if reached == *epoch {
+            self.reach = self.reach.mul_f64(1.5);
+        }
+        *epoch = reached;
+        let context = found.and_then(|found| found.context);
+        let since = context.as_ref().map_or(began_at, |context| {
+            let checkpoint_at = SystemTime::UNIX_EPOCH + Duration::from_nanos(context.clocks.realtime_ns);
+            checkpoint_at.max(began_at) // what earlier kills lost is not counted again
+        });
+        let lost = killed_at.duration_since(since).unwrap_or_default();
+        self.tally.lost_ms.add(lost.as_secs_f64() * 1e3);
+        match context {
+            None => {
+                self.tally.kills_before_checkpoint += 1;
+                return Ok(End::NothingYet);
+            }
+            Some(context) if context.fixed.ended.is_some() => self.tally.kills_after_end += 1,
+            Some(_) => {
+                self.tally.kills += 1;
+                self.bar.inc(1);
+            }
+        }
+        Ok(End::Resumable)
+    }
+
+    /// Calls that were refused, each once.
+    fn note_refusals(&mut self, killed: &Killed) {
+        let messages = fs::read_to_string(&killed.messages).unwrap_or_default();
+        let refused = messages
+            .lines()
+            .filter_map(|line| line.strip_prefix("twinpage: refused "));
+        for refusal in refused {
+            if !self.tally.refused.iter().any(|known| known == refusal) {
+                self.tally.refused.push(refusal.to_owned());
+            }
+        }
+    }
+
+    /// What the checkpoints of a run cost.
+    fn collect(&mut self, killed: &Killed) {
+        if let Some(statistics) = twinpage_process::statistics::read(&killed.state) {
+            self.tally.statistics.merge(&statistics);
+        }
+    }
+}
+
+/// Runs a command and kills it after `patience`, or lets it end.
+fn watch(mut command: Command, patience: Option<Duration>) -> Result<Death, String> {
+    let told = |error: std::io::Error| format!("cannot run twinpage: {error}");
+    let mut child = command.spawn().map_err(told)?;
+    let killed_at = match patience {
+        Some(patience) if !ends_within(&child, patience).map_err(told)? => {
+            let now = SystemTime::now();
+            child.kill().map_err(told)?;
+            Some(now)
+        }
+        _ => None,
+    };
+    let status = child.wait().map_err(told)?;
+    let by_us = ending(status) == Ending::Signal(9);
+    Ok(Death {
+        status,
+        killed_at: killed_at.filter(|_| by_us), // it may have ended just before
+    })
+}
+
+/// Whether a process ends within a time.
+fn ends_within(child: &Child, patience: Duration) -> std::io::Result<bool> {
+    let pid = Pid::from_child(child);
+    let process = pidfd_open(pid, PidfdFlags::empty())?;
+    let until = Instant::now() + patience;
+    loop {
+        let left = until.saturating_duration_since(Instant::now());
+        let left = rustix::time::Timespec {
+            tv_sec: left.as_secs() as i64,
+            tv_nsec: left.subsec_nanos().into(),
+        };
+        match poll(&mut [PollFd::new(&process, PollFlags::IN)], Some(&left)) {
+            Ok(ready) => return Ok(ready > 0),
+            Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// The state, once nobody holds it any more: what was killed needs a moment to be gone. `None` when
+/// there is none.
+fn wait_until_free(killed: &Killed) -> twinpage_process::Result<Option<Inspection>> {
+    let until = Instant::now() + DYING;
+    loop {
+        let found = inspect::inspect(&killed.state)?;
+        match &found.in_use {
+            Some(holder) if Instant::now() > until => {
+                return Err(twinpage_process::Error::Internal(format!(
+                    "{holder} outlives the twinpage that was killed"
+                )));
+            }
+            Some(_) => std::thread::sleep(Duration::from_millis(1)),
+            None => return Ok(Some(found)),
+        }
+    }
+}
