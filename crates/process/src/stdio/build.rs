@@ -307,7 +307,7 @@ fn open_input(
     let terminal = context.channels[n as usize].terminal.is_some();
     let mut inlet = outside.fds[0]
         .as_ref()
-        .map(|real| Inlet::new(real.as_fd(), terminal))
+        .map(|real| Inlet::new(real.as_fd(), terminal, dir))
         .transpose()?;
     if let Some(inlet) = &mut inlet {
         // Before the first byte of output: from now on the program's terminal makes the line ends.

@@ -19,6 +19,7 @@ use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 use std::collections::VecDeque;
+use std::path::Path;
 use std::sync::Arc;
 
 /// How far the log may run ahead of what the program was fed, bytes.
@@ -36,8 +37,8 @@ pub(super) struct Inlet {
 }
 
 impl Inlet {
-    /// The inlet from `real`; `keys` when it feeds a pseudo-terminal.
-    pub(super) fn new(real: BorrowedFd<'_>, keys: bool) -> Result<Inlet> {
+    /// The inlet from `real`; `keys` when it feeds a pseudo-terminal. `dir` is the state directory.
+    pub(super) fn new(real: BorrowedFd<'_>, keys: bool, dir: &Path) -> Result<Inlet> {
         let dup =
             || rustix::io::fcntl_dupfd_cloexec(real, 0).map_err(|e| Error::io("duplicate standard input", e));
         let kind = kind(real)?;
@@ -46,7 +47,7 @@ impl Inlet {
             _ => dup()?,
         };
         let real = if keys && kind == Kind::Terminal {
-            Some(RealTerminal::new(dup()?))
+            Some(RealTerminal::new(dup()?, dir))
         } else {
             None
         };

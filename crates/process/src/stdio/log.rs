@@ -56,6 +56,8 @@ pub(super) struct Log {
 #[derive(Debug)]
 pub(super) struct Unsynced {
     files: Vec<Segment>,
+    /// Among them is one that was begun since the last sync.
+    begun: bool,
     dir: PathBuf,
     name: String,
     to: u64,
@@ -284,6 +286,7 @@ impl Log {
             .saturating_sub(1);
         Some(Unsynced {
             files: self.segments.iter().skip(first).cloned().collect(),
+            begun: self.segments.back().is_some_and(|last| last.start >= self.synced),
             dir: self.dir.clone(),
             name: self.name.clone(),
             to: self.end,
@@ -301,16 +304,17 @@ impl Log {
 }
 
 impl Unsynced {
-    /// fdatasync(2) of the files and of the directory that names them. Returns the position below
+    /// fdatasync(2) of the files, and of the directory where it names a new one. Returns the position below
     /// which all is on the disk.
     pub(super) fn sync(&self) -> Result<u64> {
         let failed = |e| Error::io(format!("sync {}", self.dir.join(&self.name).display()), e);
         for segment in &self.files {
             segment.file.sync_data().map_err(failed)?;
         }
-        File::open(&self.dir)
-            .and_then(|dir| dir.sync_all())
-            .map_err(failed)?;
+        if self.begun {
+            let dir = File::open(&self.dir).map_err(failed)?;
+            dir.sync_all().map_err(failed)?;
+        }
         Ok(self.to)
     }
 }

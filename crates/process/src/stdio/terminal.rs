@@ -2,7 +2,8 @@
 //!
 //! The real terminal is given back as it was found: at the end, when the relay is dropped, at
 //! exit(3), and on the signals that end a process and were not handled when it was taken. `SIGKILL`
-//! cannot be helped; most shells then repair their terminal themselves.
+//! cannot be helped: most shells then repair their terminal themselves, and a resume that finds it as
+//! a killed process left it gives back what that process found.
 
 #![allow(unsafe_code)]
 
@@ -11,6 +12,7 @@ use super::error::{Error, Result};
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use rustix::termios::Winsize;
 use std::io;
+use std::path::{Path, PathBuf};
 use std::ptr;
 use std::sync::Once;
 use std::sync::atomic::{AtomicI32, AtomicPtr, Ordering};
@@ -31,11 +33,9 @@ pub(super) fn modes(fd: BorrowedFd<'_>) -> io::Result<Modes> {
     })
 }
 
-/// Sets the modes of a terminal at once, ioctl_tty(2).
-pub(super) fn set_modes(fd: BorrowedFd<'_>, modes: &Modes) -> io::Result<()> {
-    set(
-        fd.as_raw_fd(),
-        &libc::termios2 {
+impl From<Modes> for libc::termios2 {
+    fn from(modes: Modes) -> libc::termios2 {
+        libc::termios2 {
             c_iflag: modes.iflag,
             c_oflag: modes.oflag,
             c_cflag: modes.cflag,
@@ -44,8 +44,13 @@ pub(super) fn set_modes(fd: BorrowedFd<'_>, modes: &Modes) -> io::Result<()> {
             c_cc: modes.cc,
             c_ispeed: modes.ispeed,
             c_ospeed: modes.ospeed,
-        },
-    )
+        }
+    }
+}
+
+/// Sets the modes of a terminal at once, ioctl_tty(2).
+pub(super) fn set_modes(fd: BorrowedFd<'_>, modes: &Modes) -> io::Result<()> {
+    set(fd.as_raw_fd(), &(*modes).into())
 }
 
 fn get(fd: RawFd) -> io::Result<libc::termios2> {
@@ -143,14 +148,20 @@ impl std::fmt::Debug for Taken {
 #[derive(Debug)]
 pub(super) struct RealTerminal {
     fd: OwnedFd,
+    /// Where the modes it was found with are kept, for a resume that finds it raw after a kill.
+    note: PathBuf,
     /// As it was found, once it is in raw mode.
     taken: Option<&'static Taken>,
 }
 
 impl RealTerminal {
     /// Takes a terminal, without changing it yet.
-    pub(super) fn new(fd: OwnedFd) -> RealTerminal {
-        RealTerminal { fd, taken: None }
+    pub(super) fn new(fd: OwnedFd, dir: &Path) -> RealTerminal {
+        RealTerminal {
+            fd,
+            note: dir.join("terminal"),
+            taken: None,
+        }
     }
 
     /// Raw mode, when this process is in the terminal's foreground. Says whether it is in raw mode.
@@ -162,16 +173,37 @@ impl RealTerminal {
             return Ok(false);
         }
         let failed = |e| Error::io("put the terminal in raw mode", e);
-        let found = get(self.fd.as_raw_fd()).map_err(failed)?;
+        let found = modes(self.fd.as_fd()).map_err(failed)?;
+        let before = match self.noted() {
+            Some(noted) if noted.raw() == found => noted,
+            _ => {
+                self.take_note(found)?;
+                found
+            }
+        };
         let taken: &Taken = Box::leak(Box::new(Taken {
             fd: self.fd.as_raw_fd(),
-            termios: found,
+            termios: before.into(),
         }));
         TAKEN.store(ptr::from_ref(taken).cast_mut(), Ordering::SeqCst);
         HANDLERS.call_once(install_handlers);
-        set_modes(self.fd.as_fd(), &modes(self.fd.as_fd()).map_err(failed)?.raw()).map_err(failed)?;
+        set_modes(self.fd.as_fd(), &found.raw()).map_err(failed)?;
         self.taken = Some(taken);
         Ok(true)
+    }
+
+    /// What a process that was killed found.
+    fn noted(&self) -> Option<Modes> {
+        serde_json::from_slice(&std::fs::read(&self.note).ok()?).ok()
+    }
+
+    /// In place at once, or not at all.
+    fn take_note(&self, found: Modes) -> Result<()> {
+        let note = serde_json::to_vec(&found).map_err(|e| Error::Context(e.to_string()))?;
+        let new = self.note.with_extension("new");
+        std::fs::write(&new, note)
+            .and_then(|()| std::fs::rename(&new, &self.note))
+            .map_err(|e| Error::io(format!("write {}", self.note.display()), e))
     }
 }
 
@@ -182,6 +214,7 @@ impl Drop for RealTerminal {
             let _ = TAKEN.compare_exchange(own, ptr::null_mut(), Ordering::SeqCst, Ordering::SeqCst);
             // Nothing can be done about a terminal that is gone.
             let _ = set(taken.fd, &taken.termios);
+            let _ = std::fs::remove_file(&self.note);
         }
     }
 }

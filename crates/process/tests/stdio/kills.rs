@@ -194,6 +194,12 @@ fn on_a_terminal() {
     });
     let kills = run_killed(&job, [&terminal, &terminal, &terminal], &mut rng, 30);
     let master = types.join().unwrap();
+    // However often it was left raw, it is given back as the first life found it.
+    let after = rustix::termios::tcgetattr(&terminal).unwrap();
+    assert_eq!(
+        (after.local_modes, after.input_modes, after.output_modes),
+        (modes.local_modes, modes.input_modes, modes.output_modes)
+    );
     drop((terminal, master));
     let (wanted, _) = expected(
         &Job {

@@ -5,6 +5,7 @@
 
 mod kills;
 mod live;
+mod measure;
 mod points;
 mod runner;
 mod support;
