@@ -3,6 +3,7 @@
 use super::context::StdioContext;
 use super::error::{Error, Result};
 use super::log::Log;
+use super::released::Released;
 use super::{build, released};
 use std::path::Path;
 
@@ -47,7 +48,8 @@ impl StdioContext {
         let input = self.input.iter();
         let input = input.map(|input| Log::check(dir, "input", input.fed, input.end, &input.tail));
         let mut damage = Vec::new();
-        for checked in outputs.chain(input) {
+        let counters = std::iter::once_with(|| Released::check(dir));
+        for checked in outputs.chain(input).chain(counters) {
             match checked {
                 Err(error @ Error::Damaged { .. }) => damage.push(error),
                 other => other?,

@@ -64,6 +64,9 @@ impl Released {
     pub(super) fn open(dir: &Path, fresh: bool) -> Result<Released> {
         let path = dir.join("released");
         let failed = |e| Error::io(format!("open {}", path.display()), e);
+        if !fresh {
+            Released::check(dir)?;
+        }
         let file = OpenOptions::new()
             .read(true)
             .write(true)
@@ -101,6 +104,29 @@ impl Released {
         let _ = unsafe { mlock(page, PAGE_BYTES) };
         let page = NonNull::new(page.cast()).ok_or_else(|| Error::Context("mapped at zero".into()))?;
         Ok(Released { page, file, trusted })
+    }
+
+    /// Whether the file is as it was made, before the first checkpoint. Without it nobody knows what
+    /// was printed.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`] when it is not, [`Error::Io`] when it cannot be read.
+    pub(super) fn check(dir: &Path) -> Result<()> {
+        let what = dir.join("released");
+        let page = match std::fs::read(&what) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                return Err(Error::io(format!("read {}", what.display()), error));
+            }
+            page => page.unwrap_or_default(),
+        };
+        let why = if page.len() != PAGE_BYTES {
+            format!("{PAGE_BYTES} bytes were expected, {} are there", page.len())
+        } else if !page.starts_with(MAGIC) {
+            "it does not begin as the counters of what was printed".to_owned()
+        } else {
+            return Ok(());
+        };
+        Err(Error::Damaged { what, why })
     }
 
     /// The counters are settled: from now on they speak for this boot. `disk`: and what is said of
@@ -224,12 +250,13 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_page_is_not_believed() {
+    fn a_damaged_page_is_refused() {
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join("released"), b"nonsense").unwrap();
         assert_eq!(peek(dir.path()), None);
-        let released = Released::open(dir.path(), false).unwrap();
-        assert!(!released.trusted());
-        assert_eq!(released.get(0), 0);
+        for fresh in [false, true] {
+            let opened = Released::open(dir.path(), fresh);
+            assert_eq!(matches!(opened, Err(Error::Damaged { .. })), !fresh);
+        }
     }
 }
