@@ -348,14 +348,21 @@ impl Drop for Ticker {
 /// The signal of a [`Ticker`], chosen among those no program sends by itself.
 pub const ALARM: c_int = 40;
 
-/// Signals that are passed on to the program.
-const FORWARDED: [c_int; 6] = [
+/// Signals that are passed on to the program: all that a user may send to it, but those that stop.
+const FORWARDED: [c_int; 13] = [
     libc::SIGHUP,
     libc::SIGINT,
     libc::SIGQUIT,
     libc::SIGTERM,
     libc::SIGUSR1,
     libc::SIGUSR2,
+    libc::SIGALRM,
+    libc::SIGVTALRM,
+    libc::SIGPROF,
+    libc::SIGCONT,
+    libc::SIGWINCH,
+    libc::SIGIO,
+    libc::SIGPWR,
 ];
 
 static FORWARD_TO: std::sync::atomic::AtomicI32 = std::sync::atomic::AtomicI32::new(0);
@@ -376,9 +383,15 @@ pub fn forward_signals(pid: pid_t) -> io::Result<()> {
     for signal in FORWARDED {
         // SAFETY: the handler only loads an atomic and calls kill; an all-zero sigaction is valid.
         let result = unsafe {
+            let mut before: libc::sigaction = std::mem::zeroed();
+            libc::sigaction(signal, std::ptr::null(), &raw mut before);
             let mut action: libc::sigaction = std::mem::zeroed();
             action.sa_sigaction = forward as extern "C" fn(c_int) as usize;
             action.sa_flags = libc::SA_RESTART;
+            // One that is ignored, or looked after already (the terminal's size), stays so.
+            if before.sa_sigaction != libc::SIG_DFL && before.sa_sigaction != action.sa_sigaction {
+                continue;
+            }
             libc::sigaction(signal, &raw const action, std::ptr::null_mut())
         };
         if result == -1 {
