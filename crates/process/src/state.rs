@@ -120,10 +120,13 @@ impl StateDir {
     }
 }
 
+/// Makes a file that is whole whenever it is there.
 fn write_synced(path: &Path, bytes: &[u8]) -> Result<()> {
-    let written = fs::File::create_new(path).and_then(|mut file| {
+    let unfinished = path.with_extension("new");
+    let written = fs::File::create_new(&unfinished).and_then(|mut file| {
         file.write_all(bytes)?;
-        file.sync_all()
+        file.sync_all()?;
+        fs::rename(&unfinished, path)
     });
     written.map_err(Error::file("cannot write", path))
 }
