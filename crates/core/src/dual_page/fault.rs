@@ -6,6 +6,7 @@ use super::DualPage;
 /// A mistake in the scheme.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
+#[allow(unreachable_pub)] // reachable with the feature `faults`
 pub enum Fault {
     /// A record is written without a fence after the lines it speaks of.
     SkipDataFence,
