@@ -330,12 +330,12 @@ fn a_disk_that_fills_up() {
         mkdir disk && mount -t tmpfs -o size=24m tmpfs disk || exit 90
         "$TWINPAGE" run --every 10ms --state disk/state -- "$@" >out 2>err; first=$?
         "$TWINPAGE" check disk/state >check 2>&1; checked=$?
-        mount -o remount,size=400m disk || exit 91
+        mount -o remount,size=1g disk || exit 91
         "$TWINPAGE" resume disk/state >>out 2>>err; second=$?
         echo "$first $checked $second" >codes
     "#;
     let growing = "a=(); x=x; for ((i = 0; i < 16; i++)); do x=$x$x; done; \
-                   for ((i = 1; i <= 1000; i++)); do a+=(\"$x$i\"); ((i % 25)) || echo $i ${#a[*]}; done; n=0; \
+                   for ((i = 1; i <= 500; i++)); do a+=(\"$x$i\"); ((i % 25)) || echo $i ${#a[*]}; done; n=0; \
                    for y in \"${a[@]}\"; do n=$((n + ${#y})); done; echo $n";
     let scratch = tempfile::tempdir().expect("a scratch directory");
     let alone = Command::new("bash").args(["-c", growing]).output().expect("bash");
