@@ -2,7 +2,7 @@
 
 #![allow(unsafe_code)]
 
-use super::context::{ChannelContext, InputContext, OutputContext, StdioContext};
+use super::context::{ChannelContext, InputContext, LineEnd, OutputContext, StdioContext, Typed};
 use super::error::{Error, Result};
 use super::flight::Flight;
 use super::input::{Inlet, Input};
@@ -87,6 +87,13 @@ pub(super) fn check(context: &StdioContext) -> Result<()> {
         if channel.output.as_ref().is_some_and(bad) {
             return refuse("more held than printed");
         }
+        let queue = channel.terminal.iter().flat_map(|t| &t.queue);
+        if queue
+            .into_iter()
+            .any(|piece| piece.bytes.len() > queue::LINE_BYTES && piece.end != LineEnd::Open)
+        {
+            return refuse("a longer line than a terminal holds");
+        }
     }
     match (&context.input, context.fds[0]) {
         (Some(input), Some(_))
@@ -110,9 +117,11 @@ pub(super) fn build(
     let (mut channels, mut lanes) = (Vec::new(), Vec::new());
     let mut ends = [None, None, None];
     let mut ids = Vec::new();
+    let mut ahead = Vec::new();
     for (n, wanted) in context.channels.iter().enumerate() {
         let streams = context.fds.map(|fd| fd == Some(n as u8));
-        let Made { inside, end, id } = make(wanted)?;
+        let (Made { inside, end, id }, rest) = make(wanted)?;
+        ahead.extend(rest);
         let first = streams.iter().position(|s| *s).unwrap_or(0);
         if !resumed && let Some(real) = &outside.fds[first] {
             like_flags(real.as_fd(), end.as_fd())?;
@@ -151,7 +160,7 @@ pub(super) fn build(
     let terminal = STREAMS
         .into_iter()
         .find(|s| context.fds[*s as usize].is_some_and(|n| context.channels[n as usize].terminal.is_some()));
-    let input = open_input(&outside, &options.dir, context, &released, resumed)?;
+    let input = open_input(&outside, &options.dir, context, ahead, &released, resumed)?;
     released.vouch(options.disk)?;
     let resize = if channels.iter().any(|c| c.real.is_some()) {
         Some(eventfd()?)
@@ -190,6 +199,7 @@ pub(super) fn build(
         shared: Arc::clone(&shared),
         lanes,
         feed_full: false,
+        feed_at: None,
         resize,
     };
     let relay = spawn(relay)?;
@@ -202,21 +212,28 @@ pub(super) fn build(
     })
 }
 
-/// A pipe or pseudo-terminal as the context wants it.
-fn make(wanted: &ChannelContext) -> Result<Made> {
+/// A pipe or pseudo-terminal as the context wants it, and what was typed that it has no room for.
+fn make(wanted: &ChannelContext) -> Result<(Made, Vec<Typed>)> {
     let Some(context) = &wanted.terminal else {
-        return if wanted.output.is_some() {
+        let made = if wanted.output.is_some() {
             inside::output_pipe()
         } else {
             inside::input_pipe()
         };
+        return Ok((made?, Vec::new()));
     };
     let made = inside::pty(&context.modes, context.size)?;
-    if let Inside::Terminal { master, slave } = &made.inside {
-        queue::put(master.as_fd(), slave.as_fd(), &context.modes, &context.queue)
-            .map_err(|e| Error::io("put back what was typed", e))?;
-    }
-    Ok(made)
+    let Inside::Terminal { master, slave } = &made.inside else {
+        return Ok((made, Vec::new()));
+    };
+    let rest = queue::put(
+        master.as_fd(),
+        slave.as_fd(),
+        &context.modes,
+        context.queue.clone(),
+    )
+    .map_err(|e| Error::io("put back what was typed", e))?;
+    Ok((made, rest))
 }
 
 /// The program's end is non-blocking if what it stands for was: some programs rely on it.
@@ -289,6 +306,7 @@ fn open_input(
     outside: &Outside,
     dir: &Path,
     context: &StdioContext,
+    ahead: Vec<Typed>,
     released: &Released,
     resumed: bool,
 ) -> Result<Option<Input>> {
@@ -313,7 +331,7 @@ fn open_input(
         // Before the first byte of output: from now on the program's terminal makes the line ends.
         inlet.ready()?;
     }
-    Ok(Some(Input::new(log, flight, inlet, terminal, input)))
+    Ok(Some(Input::new(log, flight, inlet, terminal, ahead, input)))
 }
 
 /// Starts the relay thread, with every signal blocked: they are for the threads that await them.

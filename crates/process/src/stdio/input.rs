@@ -24,6 +24,8 @@ use std::sync::Arc;
 
 /// How far the log may run ahead of what the program was fed, bytes.
 const AHEAD_BYTES: u64 = 65536;
+/// How many bytes a terminal is fed at once, and how many unread ones are enough for it.
+const KEYS_BYTES: u64 = 1024;
 /// What is moved from a pipe at once.
 const SPLICE_BYTES: usize = 65536;
 
@@ -82,6 +84,8 @@ pub(super) struct Input {
     /// The pseudo-terminal's queue at the last stop, and what it depended on.
     queue: Vec<Typed>,
     queue_of: Option<(u64, u64, Modes)>,
+    /// What was typed before all that is in the log, and is not in the pseudo-terminal's queue yet.
+    ahead: Vec<Typed>,
     /// What checkpoints that are not yet durable rely on.
     marks: VecDeque<Mark>,
 }
@@ -102,12 +106,24 @@ pub(super) enum Taken {
     End,
 }
 
+/// How feeding went.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Fed {
+    /// There is nothing more to feed.
+    All,
+    /// The program's end takes no more now.
+    Full,
+    /// Enough for a moment.
+    Enough,
+}
+
 impl Input {
     pub(super) fn new(
         log: Log,
         flight: Flight,
         inlet: Option<Inlet>,
         terminal: bool,
+        ahead: Vec<Typed>,
         context: &InputContext,
     ) -> Input {
         // A closed standard input ends at once.
@@ -122,6 +138,7 @@ impl Input {
             told: context.told,
             queue: Vec::new(),
             queue_of: None,
+            ahead,
             marks: VecDeque::new(),
         }
     }
@@ -133,7 +150,7 @@ impl Input {
 
     /// Whether there is something to feed.
     pub(super) fn feeds(&self) -> bool {
-        !self.over && (self.fed < self.log.end() || self.eof)
+        !self.over && self.ahead.is_empty() && (self.fed < self.log.end() || self.eof)
     }
 
     /// Bytes the program consumed or was fed.
@@ -169,21 +186,35 @@ impl Input {
         self.eof = self.inlet.take().is_some_and(|inlet| inlet.real.is_none());
     }
 
-    /// Feeds the program as much as it takes. False when there is no room now.
-    pub(super) fn feed(&mut self, inside: &Inside) -> Result<bool> {
+    /// Feeds the program what it takes now.
+    pub(super) fn feed(&mut self, inside: &Inside) -> Result<Fed> {
         let Some(end) = inside.input() else {
-            return Ok(true);
+            return Ok(Fed::All);
         };
         let mut bytes = [0; 4096];
+        let mut most = u64::MAX;
+        if let Inside::Terminal { slave, .. } = inside {
+            // A terminal's queue is looked at in every stop: it is kept short.
+            if queue::readable(slave.as_fd()).is_ok_and(|n| n >= KEYS_BYTES) {
+                return Ok(Fed::Enough);
+            }
+            most = self.fed + KEYS_BYTES;
+        }
         while self.fed < self.log.end() {
-            let n = self.log.read(self.fed, &mut bytes)?;
+            if self.fed >= most {
+                return Ok(Fed::Enough);
+            }
+            let n = self
+                .log
+                .read(self.fed, &mut bytes)?
+                .min((most - self.fed) as usize);
             match rustix::io::write(&**end, &bytes[..n]) {
                 Ok(n) => self.fed += n as u64,
-                Err(Errno::AGAIN) => return Ok(false),
+                Err(Errno::AGAIN) => return Ok(Fed::Full),
                 Err(Errno::INTR) => {}
                 Err(Errno::PIPE | Errno::IO) => {
                     self.over = true;
-                    return Ok(true);
+                    return Ok(Fed::All);
                 }
                 Err(e) => return Err(Error::io("write to the program's standard input", e)),
             }
@@ -195,7 +226,7 @@ impl Input {
                 self.type_eof(master.as_fd());
             }
         }
-        Ok(true)
+        Ok(Fed::All)
     }
 
     /// The end of an input that is no terminal, on a terminal: the end-of-file character.
@@ -270,14 +301,15 @@ impl Input {
         let modes = super::terminal::modes(slave).map_err(failed)?;
         let now = (self.fed, queue::readable(slave).map_err(failed)?, modes);
         if self.queue_of != Some(now) {
-            let (modes, queue) = queue::take(slave).map_err(failed)?;
+            let (modes, mut queue) = queue::take(slave).map_err(failed)?;
+            queue.append(&mut self.ahead);
+            self.queue.clone_from(&queue);
             if !queue.is_empty() {
                 // Putting back reads its own echo from there.
                 drain()?;
-                queue::put(master, slave, &modes, &queue).map_err(failed)?;
+                self.ahead = queue::put(master, slave, &modes, queue).map_err(failed)?;
             }
             let readable = queue::readable(slave).map_err(failed)?;
-            self.queue = queue;
             self.queue_of = Some((self.fed, readable, modes));
         }
         Ok((modes, self.queue.clone()))

@@ -10,7 +10,7 @@
 //! * Only this thread closes our ends of pipes.
 
 use super::error::{Error, Result};
-use super::input::Taken;
+use super::input::{Fed, Taken};
 use super::inside::{self, Inside};
 use super::outlet::{Outcome, Outlet};
 use super::terminal;
@@ -76,6 +76,8 @@ pub(super) struct Relay {
     pub(super) lanes: Vec<Lane>,
     /// The program's input took no more at the last try.
     pub(super) feed_full: bool,
+    /// When to feed the program more.
+    pub(super) feed_at: Option<Instant>,
     /// A resize of the real terminal, when one is watched.
     pub(super) resize: Option<Arc<OwnedFd>>,
 }
@@ -170,11 +172,15 @@ impl Relay {
             return Ok(());
         };
         let inside = &mut channels[*input_channel].inside;
+        let later = self.feed_at.is_some_and(|when| when > Instant::now());
         if !self.feed_full
+            && !later
             && input.feeds()
             && let Some(end) = inside
         {
-            self.feed_full = !input.feed(end)?;
+            let fed = input.feed(end)?;
+            self.feed_full = fed == Fed::Full;
+            self.feed_at = (fed == Fed::Enough).then(|| Instant::now() + PAUSE);
         }
         if input.over()
             && let Some(Inside::Input(pipe)) = inside
@@ -230,6 +236,11 @@ impl Relay {
                 // A terminal that cannot be taken is gone.
                 Err(_) => input.end_of_outside(),
             }
+        }
+        if let Some(when) = self.feed_at
+            && input.feeds()
+        {
+            wait.by(when);
         }
         if self.feed_full
             && input.feeds()

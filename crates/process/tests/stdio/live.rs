@@ -341,6 +341,64 @@ fn half_a_line_typed_before_a_kill_can_be_finished_after_it() {
 }
 
 #[test]
+fn much_that_was_typed_ahead_arrives_in_order() {
+    let dir = tempfile::tempdir().unwrap();
+    let (master, slave) = terminal();
+    let stdio = Stdio::run(on_terminal(&slave), options(dir.path())).unwrap();
+    let [Some(end), _, _] = stdio.program_ends() else {
+        panic!("a terminal")
+    };
+    stdio.begin();
+    // More than the kernel's queue holds, and one line that fills it alone.
+    let line = |i: usize| {
+        if i == 700 {
+            "w".repeat(4095)
+        } else {
+            format!("line {i} {}", "v".repeat(i % 30))
+        }
+    };
+    let types = std::thread::spawn(move || {
+        for i in 0..1500 {
+            let keys = format!("{}\r", line(i));
+            let mut keys = keys.as_bytes();
+            while !keys.is_empty() {
+                keys = &keys[rustix::io::write(&master, keys).unwrap()..];
+            }
+        }
+        master
+    });
+    let mut streams = (stdio, end, None);
+    let mut epoch = 1;
+    for i in 0..1500 {
+        let (stdio, end, _) = &streams;
+        // The program reads when it likes; it is stopped at times, and killed at others.
+        let mut read = Vec::new();
+        while !read.ends_with(b"\n") {
+            if i % 10 == 0 || rustix::io::ioctl_fionread(end).unwrap() == 0 {
+                epoch += 1;
+                stdio.stop_point(epoch).unwrap();
+                stdio.durable(epoch).unwrap();
+            }
+            read.extend(at_hand(end));
+        }
+        same(&read, format!("{}\n", line(i)).as_bytes(), &format!("line {i}"));
+        if i % 100 == 50 && i < 1400 {
+            epoch += 1;
+            let context = stored(&stdio.stop_point(epoch).unwrap());
+            stdio.durable(epoch).unwrap();
+            drop(streams);
+            let stdio = Stdio::resume(on_terminal(&slave), options(dir.path()), &context).unwrap();
+            let [Some(end), _, rest] = stdio.program_ends() else {
+                panic!("a terminal")
+            };
+            stdio.begin();
+            streams = (stdio, end, rest);
+        }
+    }
+    drop(types.join().unwrap());
+}
+
+#[test]
 fn lines_and_ends_of_file_typed_before_a_kill_are_read_after_it() {
     let dir = tempfile::tempdir().unwrap();
     // A line read in part, an end of file behind some bytes, a bare one, and a line.
