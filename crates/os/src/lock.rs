@@ -47,6 +47,27 @@ pub struct Holder {
     pub name: Option<String>,
 }
 
+impl Holder {
+    /// Whether it is on its way out, or gone already: what is left of it keeps the lock for a moment.
+    #[must_use]
+    pub fn is_dying(&self) -> bool {
+        let Some(pid) = self.pid else { return false };
+        std::fs::read_to_string(format!("/proc/{pid}/status")).map_or(true, |status| is_dying(&status))
+    }
+}
+
+/// Whether the process of a `/proc/PID/status` is dead or has SIGKILL waiting: `proc_pid_status(5)`.
+fn is_dying(status: &str) -> bool {
+    const SIGKILL: u64 = 1 << 8;
+    status.lines().any(|line| match line.split_once(":\t") {
+        Some(("State", state)) => state.starts_with(['Z', 'X']),
+        Some(("SigPnd" | "ShdPnd", mask)) => {
+            u64::from_str_radix(mask, 16).is_ok_and(|mask| mask & SIGKILL != 0)
+        }
+        _ => false,
+    })
+}
+
 impl fmt::Display for Holder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (&self.name, self.pid) {
@@ -141,6 +162,19 @@ mod tests {
     fn what_is_not_there_cannot_be_locked() {
         let error = Lock::take("/nowhere/at/all").unwrap_err();
         assert!(error.to_string().contains("/nowhere/at/all"), "{error}");
+    }
+
+    #[test]
+    fn who_is_dying() {
+        let status = |state: &str, shared: &str| {
+            format!("Name:\tx\nState:\t{state}\nSigPnd:\t0000000000000000\nShdPnd:\t{shared}\n")
+        };
+        assert!(!is_dying(&status("S (sleeping)", "0000000000004000")));
+        assert!(is_dying(&status("S (sleeping)", "0000000000004100")));
+        assert!(is_dying(&status("Z (zombie)", "0000000000000000")));
+        let holder = |pid| Holder { pid, name: None };
+        assert!(!holder(Some(std::process::id())).is_dying() && !holder(None).is_dying());
+        assert!(holder(Some(u32::MAX)).is_dying());
     }
 
     #[test]

@@ -131,15 +131,14 @@ fn write_synced(path: &Path, bytes: &[u8]) -> Result<()> {
     written.map_err(Error::file("cannot write", path))
 }
 
-/// Takes the lock. When the program that has it cannot be seen any more, its tracer is dying just now:
-/// then it is tried for a while.
+/// Takes the lock. One that a dying program still has is waited for: freeing much memory takes time.
 pub(crate) fn lock(path: &Path) -> Result<Lock> {
-    let patience = Instant::now() + Duration::from_secs(2);
+    let patience = Instant::now() + Duration::from_secs(30);
     loop {
         match Lock::take(path) {
             Ok(lock) => return Ok(lock),
-            Err(LockError::Held { holder, .. }) if holder.name.is_none() && Instant::now() < patience => {
-                std::thread::sleep(Duration::from_millis(5))
+            Err(LockError::Held { holder, .. }) if holder.is_dying() && Instant::now() < patience => {
+                std::thread::sleep(Duration::from_millis(2));
             }
             Err(error) => return Err(Error::State(error.to_string())),
         }
