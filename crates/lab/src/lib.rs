@@ -1,0 +1,17 @@
+//! The lab: the papers' memory controllers, and all they were measured against, in simulated time.
+//!
+//! A workload computes on a flat memory that really holds data and says, batch by batch, what each
+//! core did ([`workload`], [`op`], [`space`]). The machine takes the batches in time order. Real
+//! bytes lie in every memory below the caches, so a run can be crashed at any instant and what it
+//! recovers to be checked.
+//!
+//! Reading order: [`op`], [`space`], [`workload`]; then the machine.
+
+pub mod op;
+pub mod space;
+pub mod trace;
+pub mod workload;
+
+pub use op::{Kind, Op};
+pub use space::{Port, Space};
+pub use workload::{Progress, Workload};

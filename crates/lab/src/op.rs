@@ -1,0 +1,56 @@
+//! What a core does: one operation, sixteen bytes.
+//!
+//! * An operation is `work` instructions that touch no memory, then the operation itself (one
+//!   instruction).
+//! * A load or store lies in one 64-byte line; longer ones are several operations.
+//! * Operations of a core are in program order; between cores only the order of batches counts.
+
+/// Bytes in a line of the machine.
+pub const LINE_BYTES: u64 = 64;
+/// Bytes in a page of the machine.
+pub const PAGE_BYTES: u64 = 4096;
+
+/// What an operation is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum Kind {
+    /// Reads `bytes` at `at`.
+    Load,
+    /// Writes `bytes` at `at`.
+    Store,
+    /// Asks for the line at `at` to be written back (`clwb`).
+    Persist,
+    /// Waits for earlier [`Kind::Persist`] (`sfence`).
+    Fence,
+    /// A transaction or request ends here: its latency counts from the one before on this core, and
+    /// its durability from here to the checkpoint that covers it. `at` is free.
+    Commit,
+    /// Only the `work`.
+    Work,
+}
+
+/// One operation of one core.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Op {
+    /// The first byte.
+    pub at: u64,
+    /// Instructions before it that touch no memory.
+    pub work: u32,
+    /// Bytes touched: 1 to 64 for a load or store, within one line.
+    pub bytes: u8,
+    /// What it is.
+    pub kind: Kind,
+    /// The address comes from the load before it on this core (a pointer was followed): the two
+    /// cannot overlap.
+    pub chained: bool,
+}
+
+const _: () = assert!(size_of::<Op>() == 16);
+
+impl Op {
+    /// Instructions it stands for: its work, and itself.
+    #[must_use]
+    pub fn instructions(&self) -> u64 {
+        u64::from(self.work) + u64::from(self.kind != Kind::Work)
+    }
+}

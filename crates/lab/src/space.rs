@@ -1,0 +1,246 @@
+//! The flat memory a workload computes on, and the port through which a core does.
+//!
+//! * The space holds the newest data, as the program sees it: what the cores' caches would return.
+//! * A [`Port`] does each access at once on the space and appends it to the batch the machine will
+//!   time. So the space is ahead of the machine by at most the batch each core is in; checkpoints
+//!   fall between batches, where both agree exactly.
+//! * Addresses are dense from 0; the space is a whole number of pages and starts as zeros.
+
+use crate::op::{Kind, LINE_BYTES, Op, PAGE_BYTES};
+
+/// The flat memory.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Space {
+    bytes: Vec<u8>,
+}
+
+impl std::fmt::Debug for Space {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Space({} bytes)", self.bytes.len())
+    }
+}
+
+impl Space {
+    /// At least `bytes` bytes of zeros. Pages never written cost nothing.
+    #[must_use]
+    pub fn new(bytes: u64) -> Space {
+        Space {
+            bytes: vec![0; bytes.next_multiple_of(PAGE_BYTES) as usize],
+        }
+    }
+
+    /// Bytes in it.
+    #[must_use]
+    pub fn len(&self) -> u64 {
+        self.bytes.len() as u64
+    }
+
+    /// Whether it has none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    /// All of it.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// All of it, to be filled before a run. During a run only ports write.
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        &mut self.bytes
+    }
+
+    /// The `len` bytes at `at`.
+    ///
+    /// # Panics
+    /// Past the end.
+    #[must_use]
+    pub fn at(&self, at: u64, len: usize) -> &[u8] {
+        &self.bytes[at as usize..at as usize + len]
+    }
+}
+
+/// A plain number that lies in memory, little-endian.
+pub trait Plain: Copy {
+    /// From exactly `size_of::<Self>()` bytes.
+    fn get(bytes: &[u8]) -> Self;
+    /// Into exactly as many.
+    fn put(self, bytes: &mut [u8]);
+}
+
+macro_rules! plain {
+    ($($number:ty)*) => {$(
+        impl Plain for $number {
+            #[inline]
+            fn get(bytes: &[u8]) -> Self {
+                <$number>::from_le_bytes(bytes.try_into().expect("as many bytes as the number has"))
+            }
+            #[inline]
+            fn put(self, bytes: &mut [u8]) {
+                bytes.copy_from_slice(&self.to_le_bytes());
+            }
+        }
+    )*};
+}
+plain!(u8 u16 u32 u64 i32 i64 f32 f64);
+
+/// One core's way to the space: does what it is told, and writes it down for the machine.
+#[derive(Debug)]
+pub struct Port<'a> {
+    space: &'a mut Space,
+    batch: &'a mut Vec<Op>,
+    work: u32,
+}
+
+impl<'a> Port<'a> {
+    /// A port that appends to `batch`.
+    pub fn new(space: &'a mut Space, batch: &'a mut Vec<Op>) -> Port<'a> {
+        Port {
+            space,
+            batch,
+            work: 0,
+        }
+    }
+
+    /// Operations in the batch so far. A workload returns after some hundreds.
+    #[must_use]
+    pub fn batched(&self) -> usize {
+        self.batch.len()
+    }
+
+    /// The number at `at`. It must not straddle the end of the space.
+    #[inline]
+    pub fn load<T: Plain>(&mut self, at: u64) -> T {
+        self.note(Kind::Load, at, size_of::<T>(), false);
+        T::get(self.space.at(at, size_of::<T>()))
+    }
+
+    /// The same, at an address that the last load gave.
+    #[inline]
+    pub fn follow<T: Plain>(&mut self, at: u64) -> T {
+        self.note(Kind::Load, at, size_of::<T>(), true);
+        T::get(self.space.at(at, size_of::<T>()))
+    }
+
+    /// Writes the number.
+    #[inline]
+    pub fn store<T: Plain>(&mut self, at: u64, value: T) {
+        self.note(Kind::Store, at, size_of::<T>(), false);
+        let at = at as usize;
+        value.put(&mut self.space.bytes[at..at + size_of::<T>()]);
+    }
+
+    /// Reads many bytes: one instruction for each 16.
+    pub fn load_bytes(&mut self, at: u64, into: &mut [u8]) {
+        self.note(Kind::Load, at, into.len(), false);
+        into.copy_from_slice(self.space.at(at, into.len()));
+    }
+
+    /// Writes many bytes: one instruction for each 16.
+    pub fn store_bytes(&mut self, at: u64, bytes: &[u8]) {
+        self.note(Kind::Store, at, bytes.len(), false);
+        self.space.bytes[at as usize..at as usize + bytes.len()].copy_from_slice(bytes);
+    }
+
+    /// Instructions that touch no memory.
+    #[inline]
+    pub fn work(&mut self, instructions: u32) {
+        self.work += instructions;
+    }
+
+    /// Asks for the line at `at` to be written back.
+    pub fn persist(&mut self, at: u64) {
+        self.push(Kind::Persist, at, 0, false);
+    }
+
+    /// Waits for earlier persists.
+    pub fn fence(&mut self) {
+        self.push(Kind::Fence, 0, 0, false);
+    }
+
+    /// A transaction or request ends here.
+    pub fn commit(&mut self) {
+        self.push(Kind::Commit, 0, 0, false);
+    }
+
+    /// One operation a line, each with an instruction for every 16 bytes.
+    #[inline]
+    fn note(&mut self, kind: Kind, at: u64, bytes: usize, chained: bool) {
+        let first = bytes.min((LINE_BYTES - at % LINE_BYTES) as usize);
+        self.push(kind, at, first, chained);
+        if first < bytes {
+            self.note_rest(kind, at + first as u64, bytes - first);
+        }
+    }
+
+    fn note_rest(&mut self, kind: Kind, mut at: u64, mut bytes: usize) {
+        while bytes > 0 {
+            let some = bytes.min(LINE_BYTES as usize);
+            self.push(kind, at, some, false);
+            at += some as u64;
+            bytes -= some;
+        }
+    }
+
+    #[inline]
+    fn push(&mut self, kind: Kind, at: u64, bytes: usize, chained: bool) {
+        let more = (bytes.saturating_sub(1) / 16) as u32;
+        self.batch.push(Op {
+            at,
+            work: self.work + more,
+            bytes: bytes as u8,
+            kind,
+            chained,
+        });
+        self.work = 0;
+    }
+}
+
+impl Drop for Port<'_> {
+    /// Work with no access after it counts too.
+    fn drop(&mut self) {
+        if self.work > 0 {
+            self.push(Kind::Work, 0, 0, false);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_port_does_and_tells() {
+        let mut space = Space::new(5000);
+        assert_eq!(space.len(), 8192);
+        let mut batch = Vec::new();
+        let mut port = Port::new(&mut space, &mut batch);
+        port.work(3);
+        port.store(8, 77u64);
+        assert_eq!(port.load::<u64>(8), 77);
+        assert_eq!(port.follow::<u8>(8), 77);
+        port.store_bytes(60, &[1; 100]);
+        port.work(5);
+        drop(port);
+        let told: Vec<_> = batch
+            .iter()
+            .map(|op| (op.kind, op.at, op.bytes, op.work))
+            .collect();
+        assert_eq!(
+            told,
+            [
+                (Kind::Store, 8, 8, 3),
+                (Kind::Load, 8, 8, 0),
+                (Kind::Load, 8, 1, 0),
+                (Kind::Store, 60, 4, 0),
+                (Kind::Store, 64, 64, 3),
+                (Kind::Store, 128, 32, 1),
+                (Kind::Work, 0, 0, 5),
+            ]
+        );
+        assert!(batch[2].chained && !batch[1].chained);
+        assert_eq!(space.at(159, 2), [1, 0]);
+    }
+}

@@ -1,0 +1,1 @@
+//! Traces of real programs: formats in and out.

@@ -1,0 +1,51 @@
+//! Programs that really compute on the simulated memory and check their own results.
+//!
+//! * Deterministic: the same seed, and the same order of batches between cores, gives the same bytes.
+//!   A crash is checked by running the batches again, without the machine, up to the checkpoint.
+//! * All state that a resumed program needs lies in the space, or follows from the batches it ran.
+//! * Batches are short (a few hundred operations): a checkpoint waits for the batch each core is in.
+
+pub mod uniform;
+
+use crate::op::Op;
+use crate::space::{Port, Space};
+
+/// Whether a core has more to do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Progress {
+    /// There is more.
+    More,
+    /// Nothing for this core until others move (a barrier): ask again after another core's batch.
+    Waiting,
+    /// This core is done.
+    Done,
+}
+
+/// A program for some cores.
+pub trait Workload: Send {
+    /// The name it is chosen by.
+    fn name(&self) -> &str;
+
+    /// Bytes of memory it computes on.
+    fn footprint_bytes(&self) -> u64;
+
+    /// Puts its data into the space: what memory holds before the first measured instruction. Not
+    /// simulated.
+    fn fill(&mut self, space: &mut Space);
+
+    /// Runs `core` for a batch, through the port. Batches of different cores come in the machine's
+    /// time order.
+    fn run(&mut self, core: usize, port: &mut Port<'_>) -> Progress;
+
+    /// Checks the results so far, from the space alone or together with what the program remembers.
+    ///
+    /// # Errors
+    /// What was expected and what was found.
+    fn check(&self, space: &Space) -> Result<(), String>;
+}
+
+/// One batch of `core`, appended to `batch` (emptied first).
+pub fn next(workload: &mut dyn Workload, core: usize, space: &mut Space, batch: &mut Vec<Op>) -> Progress {
+    batch.clear();
+    workload.run(core, &mut Port::new(space, batch))
+}
