@@ -1,7 +1,7 @@
 //! Which system calls of a program run freely and which stop for its tracer: seccomp(2).
 //!
 //! * A call that is not listed as free stops: what is not understood cannot pass unseen.
-//! * A call of another architecture (32-bit, x32) kills the program.
+//! * A call of another architecture (`int 0x80`) stops too, with [`FOREIGN`] as its message.
 
 #![allow(unsafe_code)]
 
@@ -42,6 +42,9 @@ pub struct FreeCall {
     pub when: Vec<Argument>,
 }
 
+/// The event message of a call of another architecture: its number means something else.
+pub const FOREIGN: u64 = 1;
+
 /// A compiled filter.
 #[derive(Clone, Debug)]
 pub struct Filter(BpfProgram);
@@ -67,7 +70,13 @@ impl Filter {
             TargetArch::x86_64,
         )
         .map_err(invalid)?;
-        Ok(Filter(filter.try_into().map_err(invalid)?))
+        let mut program: BpfProgram = filter.try_into().map_err(invalid)?;
+        // The library would kill who calls by another architecture; here it is told, as of any other call.
+        let foreign = program.iter_mut().find(|i| i.k == libc::SECCOMP_RET_KILL_PROCESS);
+        let foreign =
+            foreign.ok_or_else(|| io::Error::other("a filter that does not look at the architecture"))?;
+        foreign.k = libc::SECCOMP_RET_TRACE | FOREIGN as u32;
+        Ok(Filter(program))
     }
 
     /// The program as bytes, eight an instruction, to be placed in another process.

@@ -14,6 +14,7 @@ use std::ffi::OsString;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
+use twinpage_os::seccomp;
 use twinpage_os::trace::{self, Registers, Tid};
 use twinpage_os::tracker::PAGE;
 
@@ -65,8 +66,13 @@ impl Program {
     pub fn answer(&mut self, tid: Tid) -> Result<()> {
         let gone = |source| Error::target("cannot look at a system call", source);
         let mut registers = trace::registers(tid).map_err(gone)?;
-        let number = registers.orig_rax as i64;
-        let (name, decision) = self.decide(tid, number, &registers)?;
+        let (name, decision) = match trace::event_message(tid).map_err(gone)? {
+            seccomp::FOREIGN => {
+                let why = "32-bit system calls of a 64-bit program are not captured; use the 64-bit ones";
+                ("int 0x80", fail(libc::ENOSYS, why))
+            }
+            _ => self.decide(tid, registers.orig_rax as i64, &registers)?,
+        };
         if let Decision::Fail { errno, why } = decision {
             registers.orig_rax = u64::MAX; // skip it
             registers.rax = -i64::from(errno) as u64;
@@ -290,7 +296,15 @@ impl Program {
             libc::F_SETFL if call.int(2) & libc::O_ASYNC != 0 => {
                 fail(libc::EINVAL, "signal-driven input is not captured; poll instead")
             }
-            libc::F_DUPFD | libc::F_DUPFD_CLOEXEC | libc::F_SETFD | libc::F_SETFL | libc::F_SETPIPE_SZ => {
+            libc::F_DUPFD
+            | libc::F_DUPFD_CLOEXEC
+            | libc::F_SETFD
+            | libc::F_SETFL
+            | libc::F_SETPIPE_SZ
+            | libc::F_SETLK
+            | libc::F_SETLKW
+            | libc::F_OFD_SETLK
+            | libc::F_OFD_SETLKW => {
                 self.stale.descriptors = true;
                 Decision::Run
             }
@@ -404,7 +418,7 @@ impl Program {
         if flags.contains(OFlags::TMPFILE) {
             return Ok(fail(
                 libc::EOPNOTSUPP,
-                "a file without a name cannot be opened again; use a named temporary file",
+                "a file without a name (O_TMPFILE) cannot be opened again; use a named temporary file",
             ));
         }
         if let Some(refused) = refuse_special(start.as_fd(), &path, self.streams.terminal().is_some()) {

@@ -133,15 +133,22 @@ fn write_synced(path: &Path, bytes: &[u8]) -> Result<()> {
 
 /// Takes the lock. One that a dying program still has is waited for: freeing much memory takes time.
 pub(crate) fn lock(path: &Path) -> Result<Lock> {
-    let patience = Instant::now() + Duration::from_secs(30);
+    let began = Instant::now();
     loop {
-        match Lock::take(path) {
+        let error = match Lock::take(path) {
             Ok(lock) => return Ok(lock),
-            Err(LockError::Held { holder, .. }) if holder.is_dying() && Instant::now() < patience => {
-                std::thread::sleep(Duration::from_millis(2));
-            }
-            Err(error) => return Err(Error::State(error.to_string())),
+            Err(error) => error,
+        };
+        let patience_s = match &error {
+            LockError::Held { holder, .. } if holder.is_dying() => 30,
+            // Most likely what a killed twinpage left in its namespace, which dies after it.
+            LockError::Held { holder, .. } if holder.pid.is_none() => 10,
+            _ => 0,
+        };
+        if began.elapsed().as_secs() >= patience_s {
+            return Err(Error::State(error.to_string()));
         }
+        std::thread::sleep(Duration::from_millis(2));
     }
 }
 

@@ -1,7 +1,8 @@
 //! The program's descriptors, opened again.
 //!
 //! They are opened in the tracer at numbers above any the program has, so that the child can put
-//! each in its place without stepping on another.
+//! each in its place without stepping on another. What the program had open of its own in `/proc` is
+//! there only once the program is: the kernel's half of the restore opens it ([`is_own`]).
 
 use crate::context::Context;
 use crate::descriptors::{Descriptor, Held, What};
@@ -81,7 +82,8 @@ pub(super) fn open(context: &Context, streams: &Stdio, moved: &[(Ident, Ident)])
     spawn::raise_descriptor_limit()
         .map_err(|source| Error::target("cannot raise the limit of open files", source))?;
     let mut sources: BTreeMap<i32, i32> = BTreeMap::new();
-    for (descriptor, held) in fixed.descriptors.iter().zip(&context.live.held) {
+    let others = |(descriptor, _): &(&Descriptor, &Held)| !is_own(descriptor, fixed.pid);
+    for (descriptor, held) in fixed.descriptors.iter().zip(&context.live.held).filter(others) {
         let source = match sources.get(&descriptor.shares) {
             Some(source) if descriptor.shares != descriptor.fd => *source,
             _ => opener.open_again(descriptor, held)?,
@@ -91,7 +93,7 @@ pub(super) fn open(context: &Context, streams: &Stdio, moved: &[(Ident, Ident)])
     let mut places: Vec<(i32, i32, bool)> = fixed
         .descriptors
         .iter()
-        .map(|descriptor| (sources[&descriptor.fd], descriptor.fd, descriptor.cloexec))
+        .filter_map(|descriptor| Some((*sources.get(&descriptor.fd)?, descriptor.fd, descriptor.cloexec)))
         .collect();
     places.sort_by_key(|(_, place, _)| *place);
     let mut files = BTreeMap::new();
@@ -115,6 +117,17 @@ pub(super) fn open(context: &Context, streams: &Stdio, moved: &[(Ident, Ident)])
         files,
         _open: opener.open,
     })
+}
+
+/// Whether it is a file or directory about the program itself: `/proc/PID/...`.
+pub(super) fn is_own(descriptor: &Descriptor, pid: i32) -> bool {
+    match &descriptor.what {
+        What::File { path, .. } | What::Directory { path } => path
+            .strip_prefix("/proc/")
+            .and_then(|rest| rest.split('/').next())
+            .is_some_and(|first| first == pid.to_string()),
+        _ => false,
+    }
 }
 
 fn gaps(places: &[(i32, i32, bool)], base: i32) -> Vec<(u32, u32)> {

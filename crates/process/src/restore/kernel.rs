@@ -18,7 +18,6 @@ pub(super) fn set(process: &Process, context: &Context, sources: &Sources, filte
     set_memory_fields(process, context, sources)?;
     set_actions(process, context)?;
     set_interests(process, context)?;
-    take_locks(process, context)?;
     set_interval_timers(process, context)?;
     set_membarrier(process, context)?;
     let leader = process.pid();
@@ -32,6 +31,7 @@ pub(super) fn set(process: &Process, context: &Context, sources: &Sources, filte
         &[sources.base() as u64, u64::from(u32::MAX), 0],
     )];
     run(process, &mut close, "close what is not the program's")?;
+    take_locks(process, context)?; // now: closing any descriptor of a file drops the process's locks on it
     drop_privileges(process)?;
     install(process, filter)
 }
@@ -269,6 +269,7 @@ pub(super) fn set_threads(process: &Process, context: &Context) -> Result<()> {
         set_scheduling(tid, steady)?;
     }
     set_timers(process, context)?;
+    open_own(process, context)?;
     for pending in &context.live.pending {
         let signal = i32::from_le_bytes(pending.info[..4].try_into().expect("checked when read")) as u64;
         let leader = process.pid() as u64;
@@ -284,6 +285,47 @@ pub(super) fn set_threads(process: &Process, context: &Context) -> Result<()> {
             ),
         };
         run_in(process, tid, &mut [call])?;
+    }
+    Ok(())
+}
+
+/// What the program had open about itself, read on from where it was.
+fn open_own(process: &Process, context: &Context) -> Result<()> {
+    let fixed = &context.fixed;
+    for (descriptor, held) in fixed.descriptors.iter().zip(&context.live.held) {
+        let (What::File { path, .. } | What::Directory { path }, Held::Offset { at, .. }) =
+            (&descriptor.what, held)
+        else {
+            continue;
+        };
+        if !super::files::is_own(descriptor, fixed.pid) {
+            continue;
+        }
+        let open = |source| Error::target(format!("cannot open {path} again for the program"), source);
+        let call =
+            |number, arguments: &[u64]| inject::call(process, process.pid(), number, arguments).map_err(open);
+        let (place, cloexec) = (
+            descriptor.fd as u64,
+            if descriptor.cloexec { libc::O_CLOEXEC } else { 0 },
+        );
+        if descriptor.shares != descriptor.fd {
+            call(libc::SYS_dup3, &[descriptor.shares as u64, place, cloexec as u64])?;
+            continue;
+        }
+        write(process, ROOM, &[path.as_bytes(), &[0]].concat())?;
+        let flags =
+            descriptor.flags & !(libc::O_CREAT | libc::O_EXCL | libc::O_TRUNC | libc::O_CLOEXEC) as u32;
+        let opened = call(libc::SYS_open, &[ROOM, u64::from(flags), 0])?;
+        call(libc::SYS_lseek, &[opened, *at, libc::SEEK_SET as u64])?;
+        if opened != place {
+            call(libc::SYS_dup3, &[opened, place, cloexec as u64])?;
+            call(libc::SYS_close, &[opened])?;
+        } else if descriptor.cloexec {
+            call(
+                libc::SYS_fcntl,
+                &[place, libc::F_SETFD as u64, libc::FD_CLOEXEC as u64],
+            )?;
+        }
     }
     Ok(())
 }

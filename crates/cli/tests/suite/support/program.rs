@@ -141,6 +141,7 @@ impl Program {
                 command
                     .env("GOTOOLCHAIN", "local")
                     .env("GOFLAGS", "")
+                    .env("GOCACHE", built().join("go-cache"))
                     .current_dir(built());
                 command
             },
