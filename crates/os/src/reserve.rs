@@ -1,0 +1,126 @@
+//! A range of addresses that is ours alone: reserved without memory, opened piece by piece.
+//!
+//! ```text
+//! |<------------------------------ reserved, no access, no memory ----------------------------->|
+//!        |<-- opened -->|                          |<-- opened -->|
+//! ```
+//!
+//! * What was taken stays at its address until dropped; nobody's mapping is ever replaced.
+//! * Opened memory reads as zero, and takes room only where it was written.
+
+#![allow(unsafe_code)]
+
+use crate::space::again;
+use rustix::mm::{Advice, MapFlags, MprotectFlags, ProtFlags, madvise, mmap_anonymous, mprotect, munmap};
+use std::io;
+use std::ops::Range;
+
+/// Reserved addresses. See the module.
+#[derive(Debug)]
+pub struct Reserved {
+    base: usize,
+    bytes: usize,
+}
+
+impl Reserved {
+    /// Reserves `bytes` addresses from `base` on, both whole system pages: mmap(2),
+    /// `MAP_FIXED_NOREPLACE`.
+    ///
+    /// # Errors
+    /// `EEXIST` when a part of them is in use; `ENOMEM` under a limit of addresses (`ulimit -v`).
+    pub fn at(base: usize, bytes: usize) -> io::Result<Reserved> {
+        // SAFETY: with FIXED_NOREPLACE a mapping that is there is never replaced.
+        let got = unsafe {
+            mmap_anonymous(
+                base as *mut _,
+                bytes,
+                ProtFlags::empty(),
+                MapFlags::PRIVATE | MapFlags::NORESERVE | MapFlags::FIXED_NOREPLACE,
+            )?
+        } as usize;
+        let reserved = Reserved { base: got, bytes };
+        // Kernels before 4.17 take the address as a hint.
+        if got == base {
+            Ok(reserved)
+        } else {
+            Err(io::Error::from_raw_os_error(libc::EEXIST))
+        }
+    }
+
+    /// The addresses.
+    #[must_use]
+    pub fn range(&self) -> Range<usize> {
+        self.base..self.base + self.bytes
+    }
+
+    /// Lets `range`, whole system pages of ours, be read and written.
+    ///
+    /// # Errors
+    /// `ENOMEM` when the system has no room for it, or too many mappings.
+    pub fn open(&self, range: Range<usize>) -> io::Result<()> {
+        self.assert_ours(&range);
+        if range.is_empty() {
+            return Ok(());
+        }
+        let access = MprotectFlags::READ | MprotectFlags::WRITE;
+        // SAFETY: the range is ours; more access takes nothing away from who uses it.
+        Ok(unsafe { mprotect(range.start as *mut _, range.len(), access) }?)
+    }
+
+    /// Forgets what `range`, whole system pages of ours, holds: it reads as zero again and takes no
+    /// room.
+    ///
+    /// # Errors
+    /// What madvise(2) says of `MADV_DONTNEED`.
+    ///
+    /// # Safety
+    /// No reference into the range is used across the call.
+    pub unsafe fn forget(&self, range: Range<usize>) -> io::Result<()> {
+        self.assert_ours(&range);
+        if range.is_empty() {
+            return Ok(());
+        }
+        // SAFETY: the range is ours, and by the caller's word nobody counts on its content.
+        again(|| unsafe { madvise(range.start as *mut _, range.len(), Advice::LinuxDontNeed) })
+    }
+
+    fn assert_ours(&self, range: &Range<usize>) {
+        let ours = self.range();
+        assert!(
+            range.is_empty() || ours.start <= range.start && range.end <= ours.end,
+            "{range:x?} is not in the reserved {ours:x?}"
+        );
+    }
+}
+
+impl Drop for Reserved {
+    fn drop(&mut self) {
+        // SAFETY: the range is ours since `at`. Failing would only leave addresses in use.
+        let _ = unsafe { munmap(self.base as *mut _, self.bytes) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BASE: usize = 0x4fff_0000_0000;
+
+    #[test]
+    fn what_is_taken_is_not_replaced() {
+        let reserved = Reserved::at(BASE, 1 << 30).unwrap();
+        let taken = Reserved::at(BASE + (1 << 29), 1 << 30).unwrap_err();
+        assert_eq!(taken.raw_os_error(), Some(libc::EEXIST));
+        reserved.open(BASE..BASE + 8192).unwrap();
+        let word = BASE as *mut u64;
+        // SAFETY: the page was opened above and is nobody else's.
+        unsafe {
+            assert_eq!(word.read_volatile(), 0);
+            word.write_volatile(7);
+            reserved.forget(BASE..BASE + 4096).unwrap();
+            assert_eq!(word.read_volatile(), 0);
+        }
+        drop(reserved);
+        Reserved::at(BASE, 1 << 30).unwrap();
+    }
+}

@@ -1,0 +1,689 @@
+//! Which lines were written, known without a fault, a copy or a handle: the explicit tracker.
+//!
+//! A line is 64 bytes, a page 64 lines, so a page has one word in a *line map*. There are two maps a
+//! window; a cut swaps them, and that is all a checkpoint does while nobody may write. The map that
+//! was current is now *frozen*: it names the lines whose content, as of the cut, belongs to the
+//! checkpoint. A sweep copies them in the background while writers go on.
+//!
+//! ```text
+//! base + 512 GiB      + 1 GiB          + 2 GiB        + 3 GiB          + 8 GiB
+//! | map A             | summary A  ... | map B        | summary B  ... | saved lines       |
+//!   a word a page       a byte a step                                     (64 MiB of slots)
+//! ```
+//!
+//! # Who owns the content of a frozen line
+//!
+//! Whoever clears its frozen bit. A writer and the sweep race for it, and neither waits:
+//!
+//! * The **sweep** copies the line, then clears the bit. If the bit was still set, its copy is the
+//!   checkpoint's; if not, a writer has saved the line, and the copy is thrown away.
+//! * A **writer**, before the first write to a line in an epoch ([`touch`]), looks at the bit. If it
+//!   is set the writer copies the line into a slot and then clears the bit. If it was still set, the
+//!   slot is the checkpoint's; if not, somebody else was first, and the slot is void.
+//!
+//! Why the copy of the one who clears is whole, and of the cut: the line is written only after its
+//! bit was seen clear (in the fast path: after its current bit was seen set, which is set with
+//! release after that). So as long as the bit is set nobody has written the line since the cut, and
+//! a copy finished before the bit goes from set to clear was of the cut. The clearing is one atomic
+//! operation with release, every look at the bit is one with acquire: all loads of a copy come
+//! before the clearing that makes it count, and all writes to the line after it. A copy that does not
+//! count may be torn; it is read word by word, atomically, and its content is never looked at.
+//!
+//! Why no saved line is missed: a slot is taken before the bit is cleared, so who finds all frozen
+//! bits clear finds all slots that count. One whose writer was interrupted between the clearing and
+//! the last word is waited for; it has a tag that no earlier cut can have left.
+//!
+//! Where a store keeps lines as large as pages (disks), all of this happens by page: every bit of
+//! the frozen word is claimed at once, and the unit that is copied is the page.
+//!
+//! # Invariants
+//! * Bits of the current map are set only inside updates; a cut happens only outside all of them.
+//! * Bits of the frozen map are set only by a cut. A cut finds the frozen map empty.
+//! * A page with a bit in a map has its step's byte in the summary, so that a look at a map costs what
+//!   was written, not what there is.
+
+#![cfg_attr(not(test), allow(dead_code))]
+
+use crate::window::{DATA_BYTES, PAGE, Place, STEP, State};
+use std::cell::Cell;
+use std::io;
+use std::ops::Range;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use twinpage_os::Reserved;
+
+/// Bytes in a line of the maps.
+pub const LINE: usize = 64;
+
+const MAP_A: usize = DATA_BYTES;
+/// The bit that tells the maps' addresses apart.
+const FLIP: usize = 1 << 31;
+/// From a map to its summary.
+const SUMMARY: usize = 1 << 30;
+const SAVED: usize = DATA_BYTES + (8 << 30);
+/// Memory for saved lines. A writer that finds none left waits for the sweep.
+const SAVED_BYTES: usize = 64 << 20;
+
+const PAGES_PER_STEP: usize = STEP / PAGE;
+const LINES_PER_PAGE: usize = PAGE / LINE;
+
+thread_local! {
+    /// The windows this thread is updating: bit `k` is window `k`.
+    static UPDATING: Cell<u64> = const { Cell::new(0) };
+}
+
+/// These bytes are about to be written by this thread, inside an update of the region they lie in.
+/// Outside every region nothing happens.
+///
+/// # Panics
+/// When the thread is not inside an update of the region: the write would be torn by a crash.
+#[inline]
+pub fn touch<T: ?Sized>(at: *const T, bytes: usize) {
+    let Some(place) = crate::window::index_of(at.addr()).map(Place::numbered) else {
+        return;
+    };
+    let map = place.state().current.load(Ordering::Acquire);
+    if map == 0 || bytes == 0 {
+        return;
+    }
+    let offset = place.offset_of(at);
+    let (first, last) = (offset / LINE, (offset + bytes - 1) / LINE);
+    let page = first / LINES_PER_PAGE;
+    if page == last / LINES_PER_PAGE {
+        let lines = run(first % LINES_PER_PAGE, last - first + 1);
+        // SAFETY: the address is usable, so its word of the map is (`grow`).
+        let word = unsafe { word(map, page) };
+        if word.load(Ordering::Acquire) & lines == lines {
+            return;
+        }
+    }
+    touch_lines(place, first, last);
+}
+
+/// Whether this thread may write at `at`: it is inside an update of the region, or there is none.
+#[inline]
+#[must_use]
+pub fn may_write<T: ?Sized>(at: *const T) -> bool {
+    Place::of(at).is_none_or(|place| UPDATING.get() >> place.index() & 1 == 1 || place.is_volatile())
+}
+
+/// Tells whoever writes outside an update what to do.
+///
+/// # Panics
+/// When the thread is not inside an update of the region `at` points into.
+#[inline]
+#[track_caller]
+pub fn assert_may_write<T: ?Sized>(at: *const T) {
+    if !may_write(at) {
+        outside_update();
+    }
+}
+
+#[cold]
+#[inline(never)]
+#[track_caller]
+fn outside_update() -> ! {
+    panic!("a region is written outside an update: put the change into `region.update(|_| ...)`")
+}
+
+/// This thread is inside an update of the window, or no longer. Returns what it was.
+pub(crate) fn set_updating(place: Place, on: bool) -> bool {
+    let (old, bit) = (UPDATING.get(), 1 << place.index());
+    UPDATING.set(if on { old | bit } else { old & !bit });
+    old & bit != 0
+}
+
+/// The first touch of some of the lines in this epoch.
+#[inline(never)]
+fn touch_lines(place: Place, first: usize, last: usize) {
+    let state = place.state();
+    if !(UPDATING.get() >> place.index() & 1 == 1 || place.is_volatile()) {
+        outside_update();
+    }
+    let map = state.current.load(Ordering::Acquire);
+    for page in first / LINES_PER_PAGE..=last / LINES_PER_PAGE {
+        let start = first.max(page * LINES_PER_PAGE);
+        let end = last.min(page * LINES_PER_PAGE + LINES_PER_PAGE - 1);
+        let lines = run(start % LINES_PER_PAGE, end - start + 1);
+        // SAFETY: the caller is about to write there, so the page is usable and its words are.
+        let (current, frozen) = unsafe { (word(map, page), word(map ^ FLIP, page)) };
+        let had = current.load(Ordering::Acquire);
+        if had & lines == lines {
+            continue;
+        }
+        let waiting = frozen.load(Ordering::Acquire);
+        if waiting != 0 {
+            save(place, page, frozen, waiting & lines & !had);
+        }
+        if had == 0 {
+            note(map, page);
+        }
+        // After the lines are saved: who sees the bits writes at once.
+        current.fetch_or(lines, Ordering::Release);
+    }
+}
+
+/// Saves the frozen lines of `wanted`, so that they can be written.
+#[cold]
+#[inline(never)]
+fn save(place: Place, page: usize, frozen: &AtomicU64, wanted: u64) {
+    let state = place.state();
+    if state.by_page.load(Ordering::Relaxed) {
+        return save_unit(place, page * PAGE, PAGE, frozen, !0);
+    }
+    let mut rest = wanted;
+    while rest != 0 {
+        let line = rest.trailing_zeros() as usize;
+        save_unit(place, page * PAGE + line * LINE, LINE, frozen, 1 << line);
+        rest &= rest - 1;
+    }
+}
+
+/// Copies one unit to a slot and claims it by clearing `bits`.
+fn save_unit(place: Place, offset: usize, bytes: usize, frozen: &AtomicU64, bits: u64) {
+    let state = place.state();
+    let index = state.saved.fetch_add(1, Ordering::Relaxed);
+    let Some(slot) = Slot::at(place, index, bytes) else {
+        // The sweep comes by without our help.
+        while frozen.load(Ordering::Acquire) & bits != 0 {
+            std::thread::yield_now();
+        }
+        return;
+    };
+    let from = place.base().wrapping_add(offset);
+    // SAFETY: the unit is usable memory of the window, the slot is ours alone.
+    unsafe { copy(from, slot.bytes, bytes) };
+    slot.offset.store(offset as u64, Ordering::Relaxed);
+    let won = frozen.fetch_and(!bits, Ordering::AcqRel) & bits != 0;
+    let cuts = state.cuts.load(Ordering::Relaxed);
+    slot.state.store(cuts << 1 | u64::from(won), Ordering::Release);
+}
+
+/// Room for one saved unit.
+struct Slot {
+    /// The number of the cut, and in the lowest bit whether the slot counts.
+    state: &'static AtomicU64,
+    offset: &'static AtomicU64,
+    bytes: *mut u8,
+}
+
+impl Slot {
+    fn at(place: Place, index: usize, bytes: usize) -> Option<Slot> {
+        let at = index.checked_mul(16 + bytes)?;
+        if at + 16 + bytes > SAVED_BYTES {
+            return None;
+        }
+        let at = place.base().wrapping_add(SAVED + at);
+        // SAFETY: the slots are open since `begin`; two atomic words, then bytes, 16-aligned.
+        unsafe {
+            Some(Slot {
+                state: &*at.cast(),
+                offset: &*at.add(8).cast(),
+                bytes: at.add(16),
+            })
+        }
+    }
+}
+
+/// Sets the bytes of a new window up.
+pub(crate) fn begin(place: Place, reserved: &Reserved) -> crate::Result<()> {
+    let base = place.base().addr();
+    for map in [MAP_A, MAP_A ^ FLIP] {
+        let summary = base + map + SUMMARY;
+        let opened = reserved.open(summary..summary + DATA_BYTES / STEP);
+        opened.map_err(|e| crate::Error::system("opening a region's maps", e))?;
+    }
+    let opened = reserved.open(base + SAVED..base + SAVED + SAVED_BYTES);
+    opened.map_err(|e| crate::Error::system("opening a region's saved lines", e))?;
+    let state = place.state();
+    state.by_page.store(false, Ordering::Relaxed);
+    state.saved.store(0, Ordering::Relaxed);
+    state.cuts.store(1, Ordering::Relaxed);
+    state.current.store(base + MAP_A, Ordering::Release);
+    Ok(())
+}
+
+/// The window is in use no longer.
+pub(crate) fn end(place: Place) {
+    place.state().current.store(0, Ordering::Release);
+}
+
+/// Opens the words of new data.
+pub(crate) fn grow(place: Place, reserved: &Reserved, data: Range<usize>) -> io::Result<()> {
+    let base = place.base().addr();
+    for map in [base + MAP_A, base + (MAP_A ^ FLIP)] {
+        reserved.open(map + data.start / PAGE * 8..map + data.end / PAGE * 8)?;
+    }
+    Ok(())
+}
+
+/// The whole pages of `range` are about to lose what they hold: what is frozen of them is saved, and
+/// they count as not written.
+pub(crate) fn forget(place: Place, range: Range<usize>) {
+    let map = place.state().current.load(Ordering::Acquire);
+    let mut page = range.start / PAGE;
+    while page < range.end / PAGE {
+        let step = page / PAGES_PER_STEP;
+        // SAFETY: the range is usable, so its words and bytes are.
+        let written = unsafe { summary(map, step) | summary(map ^ FLIP, step) };
+        if written == 0 {
+            page = (step + 1) * PAGES_PER_STEP;
+            continue;
+        }
+        // SAFETY: as above.
+        let (current, frozen) = unsafe { (word(map, page), word(map ^ FLIP, page)) };
+        let waiting = frozen.load(Ordering::Acquire);
+        if waiting != 0 {
+            save(place, page, frozen, waiting);
+        }
+        current.store(0, Ordering::Release);
+        page += 1;
+    }
+}
+
+/// Swaps the maps: what was marked is frozen, nothing is marked. The stop, and all of it.
+///
+/// No update is running, and the frozen map of the cut before is empty.
+pub(crate) fn cut(place: Place) -> Frozen {
+    let state = place.state();
+    let map = state.current.load(Ordering::Relaxed);
+    state.saved.store(0, Ordering::Relaxed);
+    state.cuts.fetch_add(1, Ordering::Relaxed);
+    state.current.store(map ^ FLIP, Ordering::Release);
+    Frozen {
+        place,
+        map,
+        page: 0,
+        end: place.bytes() / PAGE,
+        slot: 0,
+        taken: Vec::new(),
+    }
+}
+
+/// The lines of a cut, to be swept while the writers go on: all pages, then all saved lines.
+#[derive(Debug)]
+pub(crate) struct Frozen {
+    place: Place,
+    map: usize,
+    /// The next page to look at, and the last.
+    page: usize,
+    end: usize,
+    /// The next saved unit to look at.
+    slot: usize,
+    /// What the sweep took, in case its epoch is lost.
+    taken: Vec<(usize, u64)>,
+}
+
+impl Frozen {
+    /// The next page with frozen lines: its number and the lines of it that are now in `into`. Lines
+    /// a writer was faster with come later, from [`Frozen::next_saved`].
+    pub(crate) fn next_page(&mut self, into: &mut [u8; PAGE]) -> Option<(usize, u64)> {
+        let by_page = self.place.state().by_page.load(Ordering::Relaxed);
+        while let Some(page) = self.next_waiting() {
+            // SAFETY: the page was usable at the cut, and stays so.
+            let word = unsafe { word(self.map, page) };
+            let waiting = word.load(Ordering::Acquire);
+            let lines = if by_page { !0 } else { waiting };
+            let from = self.place.base().wrapping_add(page * PAGE);
+            for run in twinpage_core::LineMask(lines).runs() {
+                let bytes = &mut into[run.start * LINE..run.end * LINE];
+                // SAFETY: the page is usable memory of the window, `into` is ours.
+                unsafe {
+                    copy(
+                        from.wrapping_add(run.start * LINE),
+                        bytes.as_mut_ptr(),
+                        bytes.len(),
+                    )
+                };
+            }
+            let had = word.fetch_and(!lines, Ordering::AcqRel);
+            let taken = match by_page {
+                true if had != 0 => !0,
+                true => 0,
+                false => had & lines,
+            };
+            if taken != 0 {
+                self.taken.push((page, had & lines));
+                return Some((page, taken));
+            }
+        }
+        None
+    }
+
+    /// The next unit that a writer saved, and its offset from the base. Only after all pages.
+    pub(crate) fn next_saved(&mut self) -> Option<(usize, &[u8])> {
+        let state = self.place.state();
+        let unit = match state.by_page.load(Ordering::Relaxed) {
+            true => PAGE,
+            false => LINE,
+        };
+        let cuts = state.cuts.load(Ordering::Relaxed);
+        while self.slot < state.saved.load(Ordering::Acquire) {
+            let slot = Slot::at(self.place, self.slot, unit)?;
+            self.slot += 1;
+            let mut tag = slot.state.load(Ordering::Acquire);
+            while tag >> 1 != cuts {
+                std::thread::yield_now();
+                tag = slot.state.load(Ordering::Acquire);
+            }
+            if tag & 1 == 1 {
+                let offset = slot.offset.load(Ordering::Relaxed) as usize;
+                // SAFETY: the slot's writer is done with it (acquire above), and slots are given out
+                // anew only after the next cut, which waits for the end of this sweep.
+                return Some((offset, unsafe { std::slice::from_raw_parts(slot.bytes, unit) }));
+            }
+        }
+        None
+    }
+
+    /// The epoch is lost: every line of the cut is marked again, so that the next one has it.
+    pub(crate) fn thaw(mut self) {
+        let current = self.map ^ FLIP;
+        for &(page, lines) in &self.taken {
+            note(current, page);
+            // SAFETY: the page was usable at the cut, and stays so.
+            unsafe { word(current, page) }.fetch_or(lines, Ordering::AcqRel);
+        }
+        while let Some(page) = self.next_waiting() {
+            note(current, page);
+            // SAFETY: as above.
+            let (current, frozen) = unsafe { (word(current, page), word(self.map, page)) };
+            let lines = frozen.load(Ordering::Acquire);
+            current.fetch_or(lines, Ordering::AcqRel);
+            frozen.fetch_and(!lines, Ordering::AcqRel);
+        }
+    }
+
+    /// The next page with a frozen line. Summaries are emptied on the way.
+    fn next_waiting(&mut self) -> Option<usize> {
+        while self.page < self.end {
+            let step = self.page / PAGES_PER_STEP;
+            let next = (step + 1) * PAGES_PER_STEP;
+            // SAFETY: the step was usable at the cut, and stays so.
+            if unsafe { summary(self.map, step) } != 0 {
+                while self.page < next {
+                    let page = self.page;
+                    self.page += 1;
+                    // SAFETY: as above.
+                    if unsafe { word(self.map, page) }.load(Ordering::Acquire) != 0 {
+                        return Some(page);
+                    }
+                }
+                // SAFETY: as above; nobody sets bytes of a frozen summary.
+                unsafe { &*summary_at(self.map, step) }.store(0, Ordering::Relaxed);
+            }
+            self.page = next;
+        }
+        None
+    }
+}
+
+/// A page of the map has its first bit.
+fn note(map: usize, page: usize) {
+    // SAFETY: summaries are open since `begin`.
+    let byte = unsafe { &*summary_at(map, page / PAGES_PER_STEP) };
+    if byte.load(Ordering::Relaxed) == 0 {
+        byte.store(1, Ordering::Relaxed);
+    }
+}
+
+/// `count` bits from bit `first` on.
+#[inline]
+fn run(first: usize, count: usize) -> u64 {
+    (!0 >> (LINES_PER_PAGE - count)) << first
+}
+
+/// The word of a page.
+///
+/// # Safety
+/// `map` is a map of a window in use, and the page usable.
+#[inline]
+unsafe fn word(map: usize, page: usize) -> &'static AtomicU64 {
+    let at = std::ptr::with_exposed_provenance::<AtomicU64>(map + page * 8);
+    // SAFETY: by the caller's word; maps are opened with the data they speak of and stay open.
+    unsafe { &*at }
+}
+
+fn summary_at(map: usize, step: usize) -> *const AtomicU8 {
+    std::ptr::with_exposed_provenance(map + SUMMARY + step)
+}
+
+/// The byte of a step.
+///
+/// # Safety
+/// As [`word`].
+unsafe fn summary(map: usize, step: usize) -> u8 {
+    // SAFETY: summaries are open since `begin`.
+    unsafe { &*summary_at(map, step) }.load(Ordering::Relaxed)
+}
+
+/// Copies whole words that somebody may be writing: a copy that was raced with is torn, not undefined.
+///
+/// # Safety
+/// Both are usable for so many bytes, a multiple of 8, and 8-aligned; `to` is the caller's alone.
+#[inline]
+unsafe fn copy(from: *const u8, to: *mut u8, bytes: usize) {
+    let (from, to) = (from.cast::<AtomicU64>(), to.cast::<u64>());
+    for k in 0..bytes / 8 {
+        // SAFETY: by the caller's word.
+        unsafe { to.add(k).write((*from.add(k)).load(Ordering::Relaxed)) };
+    }
+}
+
+/// Whether a window's bytes are captured by whole pages. Before its first write.
+pub(crate) fn set_by_page(state: &State, by_page: bool) {
+    state.by_page.store(by_page, Ordering::Relaxed);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::window::Window;
+    use std::sync::RwLock;
+    use std::sync::atomic::AtomicBool;
+
+    /// Marked lines of a page in the current map.
+    fn marked(place: Place, page: usize) -> u64 {
+        let map = place.state().current.load(Ordering::Relaxed);
+        // SAFETY: tests ask for usable pages.
+        unsafe { word(map, page) }.load(Ordering::Relaxed)
+    }
+
+    fn updating<R>(place: Place, f: impl FnOnce() -> R) -> R {
+        assert!(!set_updating(place, true));
+        let result = f();
+        set_updating(place, false);
+        result
+    }
+
+    fn fill(place: Place, offset: usize, bytes: usize, value: u8) {
+        let at = place.base().wrapping_add(offset);
+        touch(at, bytes);
+        // SAFETY: tests write usable memory of their own window.
+        unsafe { at.write_bytes(value, bytes) };
+    }
+
+    /// What a sweep yields, applied to `image`.
+    fn apply(frozen: &mut Frozen, image: &mut [u8]) -> usize {
+        let (mut page, mut lines_swept) = ([0; PAGE], 0);
+        while let Some((number, lines)) = frozen.next_page(&mut page) {
+            for run in twinpage_core::LineMask(lines).runs() {
+                let (start, end) = (run.start * LINE, run.end * LINE);
+                image[number * PAGE + start..number * PAGE + end].copy_from_slice(&page[start..end]);
+                lines_swept += run.len();
+            }
+        }
+        while let Some((offset, bytes)) = frozen.next_saved() {
+            image[offset..offset + bytes.len()].copy_from_slice(bytes);
+            lines_swept += bytes.len() / LINE;
+        }
+        lines_swept
+    }
+
+    #[test]
+    fn lines_are_marked_where_bytes_are_touched() {
+        let window = Window::volatile().unwrap();
+        let place = window.place();
+        place.grow(STEP).unwrap();
+        let at = |offset| place.base().wrapping_add(offset);
+        touch(at(0), 0);
+        assert_eq!(marked(place, 0), 0);
+        touch(at(63), 1);
+        assert_eq!(marked(place, 0), 1);
+        touch(at(64 * 5 + 60), 5);
+        assert_eq!(marked(place, 0), 1 | 0b11 << 5);
+        touch(at(PAGE - 1), PAGE + 2);
+        assert_eq!(
+            (marked(place, 0) >> 63, marked(place, 1), marked(place, 2)),
+            (1, !0, 1)
+        );
+        let on_stack = 5_u64;
+        touch(&raw const on_stack, 8);
+        let on_heap = Box::new(5_u64);
+        touch(&raw const *on_heap, 8);
+        assert!(may_write(&raw const on_stack) && may_write(at(0)));
+    }
+
+    #[test]
+    fn a_write_outside_an_update_is_told_what_to_do() {
+        let window = Window::reserve(None).unwrap();
+        let place = window.place();
+        place.grow(STEP).unwrap();
+        assert!(!may_write(place.base()));
+        let message = *std::panic::catch_unwind(|| touch(place.base(), 8))
+            .unwrap_err()
+            .downcast::<&str>()
+            .unwrap();
+        assert!(message.contains("region.update("), "{message}");
+        assert!(std::panic::catch_unwind(|| assert_may_write(place.base())).is_err());
+        updating(place, || {
+            touch(place.base(), 8);
+            assert_may_write(place.base());
+        });
+        assert_eq!(marked(place, 0), 1);
+    }
+
+    #[test]
+    fn a_cut_keeps_what_was_there() {
+        for by_page in [false, true] {
+            let window = Window::reserve(None).unwrap();
+            let place = window.place();
+            place.grow(2 * STEP).unwrap();
+            set_by_page(place.state(), by_page);
+            let mut image = vec![0; 2 * STEP];
+            updating(place, || {
+                fill(place, 0, 64, 1);
+                fill(place, STEP + 100, 5000, 2);
+            });
+            let mut frozen = cut(place);
+            updating(place, || fill(place, 32, 64, 3));
+            apply(&mut frozen, &mut image);
+            assert!(image[..64].iter().all(|&b| b == 1) && image[64..STEP].iter().all(|&b| b == 0));
+            assert!(image[STEP + 100..STEP + 5100].iter().all(|&b| b == 2));
+            let mut frozen = cut(place);
+            let lines = apply(&mut frozen, &mut image);
+            assert_eq!(lines, if by_page { 64 } else { 2 });
+            assert!(image[..32].iter().all(|&b| b == 1) && image[32..96].iter().all(|&b| b == 3));
+        }
+    }
+
+    #[test]
+    fn a_lost_cut_comes_with_the_next() {
+        let window = Window::reserve(None).unwrap();
+        let place = window.place();
+        place.grow(2 * STEP).unwrap();
+        let mut image = vec![0; 2 * STEP];
+        updating(place, || {
+            for page in [0, 3, 600] {
+                fill(place, page * PAGE + 7, 60, 1 + page as u8);
+            }
+        });
+        let mut frozen = cut(place);
+        frozen.next_page(&mut [0; PAGE]).unwrap();
+        updating(place, || fill(place, 3 * PAGE + 7, 60, 9));
+        frozen.thaw();
+        let mut frozen = cut(place);
+        assert_eq!(apply(&mut frozen, &mut image), 6);
+        assert_eq!(
+            [0, 3, 600].map(|page| image[page * PAGE + 66]),
+            [1, 9, 1 + 600_usize as u8]
+        );
+    }
+
+    #[test]
+    fn forgotten_pages_are_saved_and_no_longer_marked() {
+        let window = Window::reserve(None).unwrap();
+        let place = window.place();
+        place.grow(STEP).unwrap();
+        let mut image = vec![0; STEP];
+        updating(place, || fill(place, 0, 4 * PAGE, 1));
+        let mut frozen = cut(place);
+        updating(place, || {
+            fill(place, PAGE, 3 * PAGE, 2);
+            // SAFETY: nothing lives there.
+            unsafe { place.discard(PAGE..3 * PAGE) }.unwrap();
+        });
+        apply(&mut frozen, &mut image);
+        assert!(image[..4 * PAGE].iter().all(|&b| b == 1));
+        assert_eq!([0, 1, 2, 3].map(|page| marked(place, page)), [0, 0, 0, !0]);
+    }
+
+    /// Threads write their own words of shared lines while sweeps run; every cut must be a picture of
+    /// its instant.
+    #[test]
+    fn every_sweep_is_the_picture_of_its_cut() {
+        let cuts = if std::env::var_os("TWINPAGE_LONG").is_some() {
+            20_000
+        } else {
+            400
+        };
+        for by_page in [false, true] {
+            pictures(by_page, cuts, fastrand::u64(..));
+        }
+    }
+
+    fn pictures(by_page: bool, cuts: u32, seed: u64) {
+        const BYTES: usize = 48 * PAGE;
+        let window = Window::reserve(None).unwrap();
+        let place = window.place();
+        place.grow(STEP).unwrap();
+        set_by_page(place.state(), by_page);
+        let (gate, done) = (RwLock::new(()), AtomicBool::new(false));
+        let words = place.base().cast::<AtomicU64>();
+        // SAFETY: the words are usable for as long as the window is, and only used atomically.
+        let words: &[AtomicU64] = unsafe { std::slice::from_raw_parts(words, BYTES / 8) };
+        let mut image = vec![0; BYTES];
+        let mut random = fastrand::Rng::with_seed(seed);
+        std::thread::scope(|scope| {
+            for own in 0..3 {
+                let (gate, done, mut random) = (&gate, &done, random.fork());
+                scope.spawn(move || {
+                    while !done.load(Ordering::Relaxed) {
+                        let _update = gate.read().unwrap();
+                        updating(place, || {
+                            for _ in 0..random.usize(1..40) {
+                                let word =
+                                    &words[random.usize(..BYTES / 64) * 8 + own + random.usize(..2) * 4];
+                                touch(word, 8);
+                                word.fetch_add(random.u64(..), Ordering::Relaxed);
+                            }
+                        });
+                    }
+                });
+            }
+            for cut_number in 0..cuts {
+                let (mut frozen, picture) = {
+                    let _stop = gate.write().unwrap();
+                    let words = words.iter().flat_map(|w| w.load(Ordering::Relaxed).to_ne_bytes());
+                    (cut(place), words.collect::<Vec<_>>())
+                };
+                apply(&mut frozen, &mut image);
+                if image != picture {
+                    done.store(true, Ordering::Relaxed);
+                    let at = image.iter().zip(&picture).position(|(a, b)| a != b);
+                    panic!("seed {seed}, cut {cut_number}: not the picture at byte {at:?}");
+                }
+            }
+            done.store(true, Ordering::Relaxed);
+        });
+    }
+}
