@@ -11,7 +11,7 @@ use crate::files::Ident;
 use crate::layout::Kind;
 use crate::stdio::{Stdio, Stream};
 use rustix::event::EventfdFlags;
-use rustix::fs::{Mode, OFlags, SeekFrom};
+use rustix::fs::{Mode, OFlags, RawDir, SeekFrom};
 use rustix::pipe::PipeFlags;
 use rustix::time::{Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec};
 use std::collections::BTreeMap;
@@ -207,7 +207,9 @@ impl Opener<'_> {
             }
             (What::Directory { path }, Held::Offset { at, .. }) => {
                 let directory = reopen(path, flags)?;
-                let _ = rustix::fs::seek(&directory, SeekFrom::Start(*at)); // O_PATH has none
+                if !flags.contains(OFlags::PATH) {
+                    go_to_name(&directory, *at).map_err(failed)?;
+                }
                 self.keep(directory)
             }
             (What::Device { path }, _) => self.keep(reopen(path, flags)?),
@@ -324,6 +326,14 @@ fn make_timer(clock: u32, left_ns: u64, every_ns: u64, ticks: u64) -> rustix::io
     };
     rustix::time::timerfd_settime(&timer, TimerfdTimerFlags::empty(), &setting)?;
     Ok(timer)
+}
+
+/// Puts a directory's position at `at`. One name is read first: where ext4 begins on a descriptor whose
+/// first position is its end, it stays at the end even when it is rewound.
+fn go_to_name(directory: &OwnedFd, at: u64) -> rustix::io::Result<()> {
+    let mut room = [std::mem::MaybeUninit::uninit(); 1024];
+    RawDir::new(directory, &mut room).next().transpose()?;
+    rustix::fs::seek(directory, SeekFrom::Start(at)).map(drop)
 }
 
 fn reopen(path: &str, flags: OFlags) -> Result<OwnedFd> {
