@@ -7,7 +7,7 @@
 //!
 //! * a [`Source`] says which lines changed and what they hold (a program's memory, a region, a
 //!   simulated machine);
-//! * a [`Scheme`] makes them durable all at once ([`dual_page`], [`in_place`]);
+//! * a [`Scheme`] makes them durable all at once ([`dual_page`], [`baseline`]);
 //! * a [`Medium`] is where bytes stay (a file, memory, a crash recorder).
 //!
 //! The [`engine`] joins them. [`crash`] proves them: it stops a run at every write and fence and
@@ -34,6 +34,8 @@
 //!
 //! Reading order: [`geometry`], [`scheme`], `dual_page/map.rs`; then the rest follows.
 
+pub mod any;
+pub mod baseline;
 pub mod buffer;
 mod compare;
 pub mod crash;
@@ -41,15 +43,15 @@ pub mod dual_page;
 pub mod engine;
 pub mod error;
 pub mod geometry;
-pub mod in_place;
 pub mod medium;
 pub mod scheme;
 pub mod source;
 
+pub use any::{AnyScheme, SchemeKind, Setup};
 pub use buffer::Buffer;
 pub use engine::{Engine, Witness};
 pub use error::{Error, Result};
 pub use geometry::{Geometry, LineMask, PageId, Span};
-pub use medium::{Medium, Offset};
+pub use medium::{Cause, Medium, Offset, Path};
 pub use scheme::{Damage, Epoch, Info, PoolInfo, Recovered, Room, Scheme, Traffic};
 pub use source::{Capture, Piece, Source};

@@ -10,13 +10,80 @@
 //!   Running out of room ([`crate::Error::Full`]) is not a failure of what was written before.
 
 use crate::error::Result;
+#[cfg(doc)]
+use crate::scheme::Traffic;
 use std::ops::Range;
 
 /// A place on a medium, in bytes from its start.
 pub type Offset = u64;
 
+/// What an access is for: a field of [`Traffic`] each.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Cause {
+    /// Newest versions of lines, at the place they were given.
+    Data,
+    /// The context of a commit.
+    Context,
+    /// Changes of the mapping, and the records that commit.
+    Journal,
+    /// Whole tables of the mapping, and the records that switch to them.
+    Snapshot,
+    /// Lines copied home to free a derivative page.
+    Reclaim,
+    /// Lines that go through a fall-back.
+    Fallback,
+    /// Records of an undo or redo log, the lines in them too.
+    Log,
+    /// Lines copied unchanged because the grain is coarser than what changed.
+    Copy,
+    /// Lines moved from one place to another to make room, or to change the grain.
+    Migration,
+    /// Lines written home a second time, after the commit that made them durable.
+    WriteBack,
+}
+
+impl Cause {
+    /// All there are.
+    pub const ALL: [Cause; 10] = [
+        Cause::Data,
+        Cause::Context,
+        Cause::Journal,
+        Cause::Snapshot,
+        Cause::Reclaim,
+        Cause::Fallback,
+        Cause::Log,
+        Cause::Copy,
+        Cause::Migration,
+        Cause::WriteBack,
+    ];
+}
+
+/// Who waits for an access.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Path {
+    /// The call that causes it: it is answered when the access is done, and a fence when everything is durable.
+    Critical,
+    /// Nobody: the call is answered at once, and the access waits its turn. A fence on this path only
+    /// orders what follows it on this path after what came before it.
+    Background,
+}
+
 /// Where bytes stay: a file, memory, a simulated device, a crash recorder.
 pub trait Medium {
+    /// What the accesses from here on are for, and who waits for them, until the next hint. It
+    /// changes no promise: a medium that keeps time takes its time accordingly, others need not listen.
+    fn hint(&self, cause: Cause, path: Path) {
+        let _ = (cause, path);
+    }
+
+    /// So many bytes of the scheme's own volatile memory (a DRAM cache of pages, say) were read or
+    /// written, for what the last hint said. For media that keep time.
+    fn touch(&self, bytes: usize) {
+        let _ = bytes;
+    }
+
     /// Bytes the medium holds now.
     fn len(&self) -> u64;
 

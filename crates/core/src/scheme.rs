@@ -5,7 +5,7 @@
 
 use crate::error::Result;
 use crate::geometry::{Geometry, LineMask, PageId, Span};
-use crate::medium::{Medium, Offset};
+use crate::medium::{Cause, Medium, Offset};
 use std::ops::Range;
 
 /// The number of a commit; the first is 1, and 0 means there is none yet.
@@ -31,15 +31,16 @@ pub struct Recovered {
     pub context: Vec<u8>,
 }
 
-/// Bytes written to the medium since the scheme was opened, by cause. Their sum over the changed
+/// Bytes written to the medium since the scheme was opened, by [`Cause`]. Their sum over the changed
 /// bytes is the write amplification.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Serialize, serde::Deserialize)]
+#[serde(default)]
 pub struct Traffic {
     /// Lines of pages.
     pub data_bytes: u64,
     /// Lines of the context.
     pub context_bytes: u64,
-    /// Journal records.
+    /// Journal records: changes of the mapping.
     pub journal_bytes: u64,
     /// Snapshots of the mapping, and switch records.
     pub snapshot_bytes: u64,
@@ -47,18 +48,61 @@ pub struct Traffic {
     pub reclaim_bytes: u64,
     /// Lines that went through the fall-back, both times they were written.
     pub fallback_bytes: u64,
+    /// Records of an undo or redo log, the lines in them too.
+    pub log_bytes: u64,
+    /// Lines copied unchanged because the grain is coarser than what changed.
+    pub copy_bytes: u64,
+    /// Lines moved to make room or to change the grain.
+    pub migration_bytes: u64,
+    /// Lines written home after the commit that made them durable.
+    pub write_back_bytes: u64,
+}
+
+impl Traffic {
+    /// The counter of a cause.
+    #[must_use]
+    pub fn of(&self, cause: Cause) -> u64 {
+        let mut copy = *self;
+        *copy.counter(cause)
+    }
+
+    /// So many bytes more.
+    pub fn add(&mut self, cause: Cause, bytes: usize) {
+        *self.counter(cause) += bytes as u64;
+    }
+
+    /// Everything written.
+    #[must_use]
+    pub fn total_bytes(&self) -> u64 {
+        Cause::ALL.iter().map(|&cause| self.of(cause)).sum()
+    }
+
+    fn counter(&mut self, cause: Cause) -> &mut u64 {
+        match cause {
+            Cause::Data => &mut self.data_bytes,
+            Cause::Context => &mut self.context_bytes,
+            Cause::Journal => &mut self.journal_bytes,
+            Cause::Snapshot => &mut self.snapshot_bytes,
+            Cause::Reclaim => &mut self.reclaim_bytes,
+            Cause::Fallback => &mut self.fallback_bytes,
+            Cause::Log => &mut self.log_bytes,
+            Cause::Copy => &mut self.copy_bytes,
+            Cause::Migration => &mut self.migration_bytes,
+            Cause::WriteBack => &mut self.write_back_bytes,
+        }
+    }
+
+    fn each(mut self, other: Traffic, combine: impl Fn(u64, u64) -> u64) -> Traffic {
+        for cause in Cause::ALL {
+            *self.counter(cause) = combine(self.of(cause), other.of(cause));
+        }
+        self
+    }
 }
 
 impl std::iter::Sum for Traffic {
     fn sum<I: Iterator<Item = Traffic>>(all: I) -> Traffic {
-        all.fold(Traffic::default(), |sum, more| Traffic {
-            data_bytes: sum.data_bytes + more.data_bytes,
-            context_bytes: sum.context_bytes + more.context_bytes,
-            journal_bytes: sum.journal_bytes + more.journal_bytes,
-            snapshot_bytes: sum.snapshot_bytes + more.snapshot_bytes,
-            reclaim_bytes: sum.reclaim_bytes + more.reclaim_bytes,
-            fallback_bytes: sum.fallback_bytes + more.fallback_bytes,
-        })
+        all.fold(Traffic::default(), |sum, more| sum.each(more, |a, b| a + b))
     }
 }
 
@@ -66,27 +110,7 @@ impl std::ops::Sub for Traffic {
     type Output = Traffic;
     /// What was written between two looks.
     fn sub(self, before: Traffic) -> Traffic {
-        Traffic {
-            data_bytes: self.data_bytes - before.data_bytes,
-            context_bytes: self.context_bytes - before.context_bytes,
-            journal_bytes: self.journal_bytes - before.journal_bytes,
-            snapshot_bytes: self.snapshot_bytes - before.snapshot_bytes,
-            reclaim_bytes: self.reclaim_bytes - before.reclaim_bytes,
-            fallback_bytes: self.fallback_bytes - before.fallback_bytes,
-        }
-    }
-}
-
-impl Traffic {
-    /// Everything written.
-    #[must_use]
-    pub fn total_bytes(&self) -> u64 {
-        self.data_bytes
-            + self.context_bytes
-            + self.journal_bytes
-            + self.snapshot_bytes
-            + self.reclaim_bytes
-            + self.fallback_bytes
+        self.each(before, |now, before| now - before)
     }
 }
 
@@ -173,7 +197,8 @@ pub trait Scheme: Sized {
     /// [`crate::Error::Io`].
     fn diff(&self, span: Span<'_>) -> Result<LineMask>;
 
-    /// Newer versions of `lines` of `span`, in no checkpoint yet.
+    /// Newer versions of `lines` of `span`, in no checkpoint yet. What the span holds besides
+    /// `lines` is the newest version as well, so that a scheme of a coarser grain need not read it.
     ///
     /// # Errors
     /// [`crate::Error::Full`] leaves the epoch to be abandoned; any other error poisons the store.
@@ -200,7 +225,29 @@ pub trait Scheme: Sized {
     /// [`crate::Error::Full`] leaves the epoch to be abandoned; any other error poisons the store.
     fn commit(&mut self, context: &[u8]) -> Result<Epoch>;
 
-    /// Forgets everything written since the last commit. The newest version is the checkpoint again.
+    /// Ends the epoch without waiting for it: what is written from here on belongs to the next one,
+    /// while [`Scheme::proceed`] makes this one durable (ThyNVM 3.2: checkpointing overlaps with
+    /// execution). One begun before is durable first. Says which epoch this one is. A scheme that
+    /// cannot overlap commits here and now.
+    ///
+    /// # Errors
+    /// As [`Scheme::commit`].
+    fn begin(&mut self, context: &[u8]) -> Result<Epoch> {
+        self.commit(context)
+    }
+
+    /// Works on the epoch begun: writes about so many lines of it. True when nothing is left to do
+    /// and [`Scheme::epoch`] is the epoch begun.
+    ///
+    /// # Errors
+    /// As [`Scheme::commit`].
+    fn proceed(&mut self, lines: u64) -> Result<bool> {
+        let _ = lines;
+        Ok(true)
+    }
+
+    /// Forgets everything that is not durable: what was written since the last commit, and an epoch
+    /// begun that has not become durable. The newest version is the checkpoint again.
     fn abandon(&mut self);
 
     /// The last durable commit.

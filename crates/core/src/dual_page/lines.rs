@@ -12,7 +12,7 @@ use super::{Cause, DualPage};
 use crate::compare::{differing_in_homes, differing_lines, nonzero_lines};
 use crate::error::{Error, Result};
 use crate::geometry::{LINES_PER_PAGE, LineMask, PageId};
-use crate::medium::{Medium, Offset};
+use crate::medium::{Medium, Offset, Path};
 use crate::scheme::{Room, Scheme};
 use std::ops::Range;
 use std::sync::PoisonError;
@@ -270,7 +270,7 @@ impl<M: Medium> DualPage<M> {
         let target = entry.target();
         let frame = match entry.frame {
             _ if entry.is(Flags::FALLBACK) => None,
-            None if !(lines & target).is_empty() => self.allocate(key, place)?,
+            None if !(lines & target).is_empty() => self.allocate(key, place, Path::Critical)?,
             frame => frame,
         };
         match frame {

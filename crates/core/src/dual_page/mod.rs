@@ -43,7 +43,7 @@ use fault::Fault;
 use crate::buffer::Buffer;
 use crate::error::{Error, Result};
 use crate::geometry::{Geometry, LineMask, PageId, Span};
-use crate::medium::{Medium, Offset};
+use crate::medium::{Cause, Medium, Offset, Path};
 use crate::scheme::{Damage, Epoch, Info, Recovered, Room, Scheme, Traffic};
 use fallback::Fallback;
 use journal::{Change, ContextMark};
@@ -56,6 +56,7 @@ use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
 use std::ops::Range;
 use std::sync::Mutex;
+pub(crate) use superblock::MAGIC;
 use superblock::{BLOCK, JOURNAL_LIMIT, Slot, Superblock, Switch};
 
 /// How many derivative pages there may be.
@@ -119,17 +120,6 @@ impl Options {
     }
 }
 
-/// What bytes are written for: the fields of [`Traffic`].
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Cause {
-    Data,
-    Context,
-    Journal,
-    Snapshot,
-    Reclaim,
-    Fallback,
-}
-
 /// Pages one past the last there can be.
 fn page_limit(geometry: Geometry) -> u64 {
     (MAX_EXTENTS - CONTEXT_EXTENTS) * geometry.extent_pages()
@@ -164,6 +154,8 @@ pub struct DualPage<M> {
     /// Why nothing can be durable any more.
     poisoned: Option<String>,
     traffic: Traffic,
+    /// Who waits for what is being done.
+    path: Path,
     fault: Option<Fault>,
     // Buffers, kept to be used again.
     change: Change,
@@ -245,6 +237,7 @@ impl<M: Medium> DualPage<M> {
             lost: false,
             poisoned: None,
             traffic: Traffic::default(),
+            path: Path::Critical,
             fault: None,
             change: Change::default(),
             record: Vec::new(),
@@ -272,22 +265,16 @@ impl<M: Medium> DualPage<M> {
 
     /// Posts a write and counts it.
     fn post(&mut self, at: Offset, bytes: &[u8], cause: Cause) -> Result<()> {
+        self.medium.hint(cause, self.path);
         self.medium.write(at, bytes)?;
-        let counter = match cause {
-            Cause::Data => &mut self.traffic.data_bytes,
-            Cause::Context => &mut self.traffic.context_bytes,
-            Cause::Journal => &mut self.traffic.journal_bytes,
-            Cause::Snapshot => &mut self.traffic.snapshot_bytes,
-            Cause::Reclaim => &mut self.traffic.reclaim_bytes,
-            Cause::Fallback => &mut self.traffic.fallback_bytes,
-        };
-        *counter += bytes.len() as u64;
+        self.traffic.add(cause, bytes.len());
         Ok(())
     }
 
     /// Everything posted is durable. A failure is for good, even one that says there is no room:
     /// nobody knows what is on the medium now.
     fn fence(&mut self) -> Result<()> {
+        self.medium.hint(Cause::Journal, self.path);
         let fenced = self.medium.fence();
         fenced.map_err(|error| {
             self.poison(&error);
@@ -443,6 +430,7 @@ impl<M: Medium> Scheme for DualPage<M> {
         if lines.is_empty() {
             return Ok(Room::Plenty);
         }
+        self.path = Path::Background;
         let ready = self.ready();
         let written = ready.and_then(|()| self.write_newest(key, span.first, span.bytes, lines, Cause::Data));
         self.settle(written)
@@ -450,6 +438,7 @@ impl<M: Medium> Scheme for DualPage<M> {
 
     fn expect(&mut self, page: PageId) -> Result<Room> {
         let (key, _) = self.key(page, 0, 0)?;
+        self.path = Path::Background;
         let room = self.ready().and_then(|()| self.prepare(key));
         self.settle(room)
     }
@@ -462,6 +451,7 @@ impl<M: Medium> Scheme for DualPage<M> {
     }
 
     fn commit(&mut self, context: &[u8]) -> Result<Epoch> {
+        self.path = Path::Critical;
         let epoch = self.ready().and_then(|()| self.commit_epoch(context));
         self.settle(epoch)
     }
@@ -473,6 +463,7 @@ impl<M: Medium> Scheme for DualPage<M> {
     }
 
     fn consolidate(&mut self, pages: u64) -> Result<u64> {
+        self.path = Path::Background;
         let freed = self.ready().and_then(|()| self.reclaim(pages));
         let freed = freed.and_then(|freed| {
             self.pool

@@ -10,7 +10,7 @@ use super::map::{Flags, Frame, Key, Life, Place};
 use super::snapshot::Version;
 use super::{Cause, DualPage};
 use crate::error::{Error, Result};
-use crate::medium::Medium;
+use crate::medium::{Medium, Path};
 use crate::scheme::{Room, Scheme};
 use std::sync::PoisonError;
 
@@ -19,14 +19,17 @@ const BATCH: u64 = 64;
 
 impl<M: Medium> DualPage<M> {
     /// A derivative page for a page that has none; `None` is an allocation failure.
-    pub(super) fn allocate(&mut self, key: Key, place: Place) -> Result<Option<Frame>> {
+    /// A reclaim it has to wait for is on `path`.
+    pub(super) fn allocate(&mut self, key: Key, place: Place, path: Path) -> Result<Option<Frame>> {
         if self.exhausted {
             return Ok(None);
         }
         let frame = match self.take_or_grow(key)? {
             Some(frame) => Some(frame),
             None => {
+                let before = std::mem::replace(&mut self.path, path);
                 self.reclaim(BATCH.max(self.pool.info().pages / 8))?;
+                self.path = before;
                 self.pool.take(key)
             }
         };
@@ -65,7 +68,9 @@ impl<M: Medium> DualPage<M> {
         };
         let entry = self.table[place];
         if entry.life() == Life::Present && entry.frame.is_none() && !entry.is(Flags::FALLBACK) {
-            return Ok(self.allocate(key, place)?.map_or(Room::Commit, |_| Room::Plenty));
+            return Ok(self
+                .allocate(key, place, Path::Background)?
+                .map_or(Room::Commit, |_| Room::Plenty));
         }
         Ok(Room::Plenty)
     }
@@ -145,6 +150,7 @@ impl<M: Medium> DualPage<M> {
         let buffer = scratch.get_mut().unwrap_or_else(PoisonError::into_inner);
         buffer.clear();
         let bytes = buffer.append(len);
+        self.medium.hint(cause, self.path);
         let copied = self
             .medium
             .read(from, bytes)

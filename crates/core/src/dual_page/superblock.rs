@@ -31,7 +31,7 @@ pub(super) const JOURNAL_LIMIT: u64 = 1 << 40;
 /// Bytes of the superblock, and of a switch record.
 pub(super) const BLOCK: usize = 64;
 
-const MAGIC: [u8; 8] = *b"twinpage";
+pub(crate) const MAGIC: [u8; 8] = *b"twinpage";
 const SWITCH_MAGIC: [u8; 4] = *b"TpSw";
 
 /// Where the fields of the superblock begin.

@@ -9,9 +9,9 @@ use scripts::scripts;
 use std::panic::{set_hook, take_hook};
 use std::process::ExitCode;
 use std::time::Instant;
+use twinpage_core::baseline::InPlace;
 use twinpage_core::crash::*;
 use twinpage_core::dual_page::{DualPage, Fault, Options, PoolLimit};
-use twinpage_core::in_place::InPlace;
 use twinpage_core::*;
 
 /// A kind of store, and of random run.

@@ -16,14 +16,14 @@ use crate::buffer::Buffer;
 use crate::compare::{differing_lines, nonzero_lines};
 use crate::error::{Error, Result};
 use crate::geometry::{Geometry, LINES_PER_PAGE, LineMask, PageId, Span};
-use crate::medium::{Medium, Offset};
+use crate::medium::{Cause, Medium, Offset, Path};
 use crate::scheme::{Damage, Epoch, Info, PoolInfo, Recovered, Room, Scheme, Traffic};
 use crc32c::crc32c;
 use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
 
-const MAGIC: [u8; 8] = *b"inplace1";
+pub(crate) const MAGIC: [u8; 8] = *b"inplace1";
 const VERSION: u32 = 1;
 const STATE_AT: Offset = 512;
 /// Bytes of the header and of the state, checksums included.
@@ -203,9 +203,16 @@ impl<M: Medium> InPlace<M> {
         }
         if !self.state.open {
             self.state.open = true;
-            self.medium.write(STATE_AT, &self.state.encode())?;
-            self.traffic.journal_bytes += BLOCK as u64;
+            self.post(STATE_AT, &self.state.encode(), Cause::Journal, Path::Background)?;
         }
+        Ok(())
+    }
+
+    /// Posts a write and counts it.
+    fn post(&mut self, at: Offset, bytes: &[u8], cause: Cause, path: Path) -> Result<()> {
+        self.medium.hint(cause, path);
+        self.medium.write(at, bytes)?;
+        self.traffic.add(cause, bytes.len());
         Ok(())
     }
 
@@ -219,9 +226,9 @@ impl<M: Medium> InPlace<M> {
         let line = self.geometry.line_bytes();
         for run in lines.runs() {
             let from = &span.bytes[(run.start - span.first) * line..(run.end - span.first) * line];
-            self.medium.write(self.at(span.page, run.start), from)?;
+            let at = self.at(span.page, run.start);
+            self.post(at, from, Cause::Data, Path::Background)?;
         }
-        self.traffic.data_bytes += (lines.count() * line) as u64;
         if !self.is_present(span.page) {
             self.zero_rest(span.page, !lines)?;
             self.set_present(span.page, true);
@@ -232,14 +239,14 @@ impl<M: Medium> InPlace<M> {
     /// Makes lines of a page zero that hold something else.
     fn zero_rest(&mut self, page: PageId, lines: LineMask) -> Result<()> {
         let mut bytes = vec![0; self.geometry.page_bytes()];
+        self.medium.hint(Cause::Data, Path::Background);
         self.medium.read(self.at(page, 0), &mut bytes)?;
         let line = self.geometry.line_bytes();
         let dirty = lines & LineMask(nonzero_lines(&bytes, line));
         bytes.fill(0);
         for run in dirty.runs() {
-            self.medium
-                .write(self.at(page, run.start), &bytes[run.start * line..run.end * line])?;
-            self.traffic.data_bytes += (run.len() * line) as u64;
+            let zeros = &bytes[run.start * line..run.end * line];
+            self.post(self.at(page, run.start), zeros, Cause::Data, Path::Background)?;
         }
         Ok(())
     }
@@ -252,13 +259,12 @@ impl<M: Medium> InPlace<M> {
             )));
         }
         self.open()?;
-        self.medium.write(self.geometry.page_bytes() as u64, context)?;
-        self.traffic.context_bytes += context.len() as u64;
+        let at = self.geometry.page_bytes() as u64;
+        self.post(at, context, Cause::Context, Path::Critical)?;
         for word in std::mem::take(&mut self.changed) {
             let at = self.bits_at(word * 64) + word * 64 % self.group_pages() / 8;
             let bits = self.present.get(&word).copied().unwrap_or_default();
-            self.medium.write(at, &bits.to_le_bytes())?;
-            self.traffic.journal_bytes += 8;
+            self.post(at, &bits.to_le_bytes(), Cause::Journal, Path::Critical)?;
         }
         self.medium.fence()?;
         let context_len = context.len() as u64;
@@ -270,8 +276,7 @@ impl<M: Medium> InPlace<M> {
             context_crc: crc32c(context),
             pages: self.pages,
         };
-        self.medium.write(STATE_AT, &state.encode())?;
-        self.traffic.journal_bytes += BLOCK as u64;
+        self.post(STATE_AT, &state.encode(), Cause::Journal, Path::Critical)?;
         self.medium.fence()?;
         self.state = state;
         Ok(epoch)
