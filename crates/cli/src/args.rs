@@ -68,7 +68,7 @@ pub(crate) struct Prove {
     /// Time from one checkpoint to the next, such as 16ms, 1s, 500us
     #[arg(long, value_name = "TIME", default_value = "16ms", value_parser = interval)]
     pub(crate) every: Duration,
-    /// What a checkpoint survives: the machine's death (disk) or the program's only (memory)
+    /// What a checkpoint survives: the machine's death (disk, dax) or the program's only (memory)
     #[arg(long, value_enum, default_value_t = DurabilityArgument::Disk)]
     pub(crate) durability: DurabilityArgument,
     /// Where to make the scratch directory, instead of where temporary files go
@@ -92,7 +92,7 @@ pub(crate) struct Run {
     /// Where the checkpoints are kept: a new or empty directory
     #[arg(long, value_name = "DIR")]
     pub(crate) state: Option<PathBuf>,
-    /// What a checkpoint survives: the machine's death (disk) or the program's only (memory)
+    /// What a checkpoint survives: the machine's death (disk, dax) or the program's only (memory)
     #[arg(long, value_enum, default_value_t = DurabilityArgument::Disk)]
     pub(crate) durability: DurabilityArgument,
     /// List what is supported and what is refused, call by call, and do nothing
@@ -214,7 +214,7 @@ impl ProcessArguments {
     pub(crate) fn place(&self) -> PathBuf {
         self.place.clone().unwrap_or_else(|| match self.durability {
             DurabilityArgument::Memory => PathBuf::from("/dev/shm"),
-            DurabilityArgument::Disk => std::env::temp_dir(),
+            DurabilityArgument::Disk | DurabilityArgument::Dax => std::env::temp_dir(),
         })
     }
 }
@@ -264,6 +264,8 @@ pub(crate) enum DurabilityArgument {
     Disk,
     /// Survive the end of the program
     Memory,
+    /// Survive a power cut, on persistent memory (a DAX file system) or not at all
+    Dax,
 }
 
 impl DurabilityArgument {
@@ -272,6 +274,7 @@ impl DurabilityArgument {
         match self {
             DurabilityArgument::Disk => "disk",
             DurabilityArgument::Memory => "memory",
+            DurabilityArgument::Dax => "dax",
         }
     }
 }
@@ -281,6 +284,7 @@ impl From<DurabilityArgument> for Durability {
         match argument {
             DurabilityArgument::Disk => Durability::Disk,
             DurabilityArgument::Memory => Durability::Memory,
+            DurabilityArgument::Dax => Durability::Dax,
         }
     }
 }

@@ -157,7 +157,7 @@ impl Found {
         let at = SystemTime::UNIX_EPOCH + Duration::from_nanos(context.clocks.realtime_ns);
         let age = SystemTime::now().duration_since(at).unwrap_or_default();
         let survives = match self.inspection.durability {
-            Durability::Disk => "survives a power cut",
+            Durability::Disk | Durability::Dax => "survives a power cut",
             Durability::Memory => "survives the end of the program, not of the machine",
         };
         let epoch = self.inspection.epoch;
@@ -230,6 +230,7 @@ pub(crate) fn json_of_store(info: Option<&Info>, durability: Option<Durability>)
         "durability": durability.map(|durability| match durability {
             Durability::Disk => "disk",
             Durability::Memory => "memory",
+            Durability::Dax => "dax",
         }),
         "scheme": info.map(|info| info.scheme),
         "store_version": info.map(|info| info.version),

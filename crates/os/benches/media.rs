@@ -45,9 +45,9 @@ fn commits(durability: Durability, measure: bool) {
         _ => tempfile::tempdir(),
     }
     .expect("a folder");
-    let geometry = durability.geometry();
-    let line = geometry.line_bytes();
     let medium = AnyMedium::create(folder.path().join("store"), durability).expect("a file");
+    let geometry = medium.geometry();
+    let line = geometry.line_bytes();
     let mut store = DualPage::create(medium, &Options::new(geometry)).expect("a store");
     let pages = DISK_BYTES / geometry.page_bytes() as u64;
     let whole = vec![1; geometry.page_bytes()];

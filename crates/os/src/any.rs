@@ -1,6 +1,10 @@
 //! A medium chosen at run time.
 
-use crate::{Access, FileMedium, MemoryMedium};
+use crate::dax::is_dax;
+use crate::file::{create_private, open_regular, sync_name};
+use crate::health::refused;
+use crate::{Access, DaxMedium, FileMedium, MemoryMedium};
+use std::fs::File;
 use std::ops::Range;
 use std::path::Path;
 use twinpage_core::{Geometry, Medium, Offset, Result};
@@ -8,53 +12,84 @@ use twinpage_core::{Geometry, Medium, Offset, Result};
 /// What a checkpoint must outlive.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Durability {
-    /// The death of the program and of the machine: a file on a disk.
+    /// The death of the program and of the machine: a file on a disk, or on persistent memory where the
+    /// file lies on some.
     Disk,
     /// The death of the program: a file in memory.
     Memory,
+    /// As [`Durability::Disk`], on persistent memory and nothing else.
+    Dax,
 }
 
 impl Durability {
-    /// How such a medium is best cut.
+    /// Whether a checkpoint must outlive the machine.
     #[must_use]
-    pub fn geometry(self) -> Geometry {
-        match self {
-            Durability::Disk => Geometry::DISK,
-            Durability::Memory => Geometry::MEMORY,
-        }
+    pub fn outlives_machine(self) -> bool {
+        self != Durability::Memory
     }
 }
 
-/// A file on a disk or in memory.
+/// A file on a disk, in memory or on persistent memory.
 #[derive(Debug)]
 pub enum AnyMedium {
     /// On a disk.
     File(FileMedium),
     /// In memory.
     Memory(MemoryMedium),
+    /// On persistent memory.
+    Dax(DaxMedium),
 }
 
 impl AnyMedium {
-    /// Makes a new, empty file that only its owner can read.
+    /// Makes a new, empty file that only its owner can read. Whether it lies on persistent memory is
+    /// found by looking.
     ///
     /// # Errors
-    /// As [`FileMedium::create`] and [`MemoryMedium::create`].
+    /// As [`FileMedium::create`], [`MemoryMedium::create`] and [`DaxMedium::create`].
     pub fn create(path: impl AsRef<Path>, durability: Durability) -> Result<AnyMedium> {
+        let path = path.as_ref();
         Ok(match durability {
-            Durability::Disk => AnyMedium::File(FileMedium::create(path)?),
+            Durability::Disk => {
+                let file = create_private(path)?;
+                sync_name(path)?;
+                AnyMedium::outliving(file, path)?
+            }
             Durability::Memory => AnyMedium::Memory(MemoryMedium::create(path)?),
+            Durability::Dax => AnyMedium::Dax(DaxMedium::create(path)?),
         })
     }
 
-    /// Opens a file that is there. For looking only, either kind is read as a file.
+    /// Opens a file that is there. For looking only, every kind is read as a file.
     ///
     /// # Errors
-    /// As [`FileMedium::open`] and [`MemoryMedium::open`].
+    /// As [`FileMedium::open`], [`MemoryMedium::open`] and [`DaxMedium::open`].
     pub fn open(path: impl AsRef<Path>, durability: Durability, access: Access) -> Result<AnyMedium> {
+        let path = path.as_ref();
         Ok(match (durability, access) {
-            (Durability::Memory, Access::ReadWrite) => AnyMedium::Memory(MemoryMedium::open(path)?),
-            _ => AnyMedium::File(FileMedium::open(path, access)?),
+            (_, Access::ReadOnly) => AnyMedium::File(FileMedium::open(path, access)?),
+            (Durability::Disk, _) => AnyMedium::outliving(open_regular(path, access)?, path)?,
+            (Durability::Memory, _) => AnyMedium::Memory(MemoryMedium::open(path)?),
+            (Durability::Dax, _) => AnyMedium::Dax(DaxMedium::open(path)?),
         })
+    }
+
+    /// What outlives the machine where this file lies.
+    fn outliving(file: File, path: &Path) -> Result<AnyMedium> {
+        let on_dax = is_dax(&file).map_err(|e| refused("looking at the file system of", path, 0, e))?;
+        Ok(if on_dax {
+            AnyMedium::Dax(DaxMedium::over(file, path)?)
+        } else {
+            AnyMedium::File(FileMedium::over(file, path, Access::ReadWrite)?)
+        })
+    }
+
+    /// How such a medium is best cut.
+    #[must_use]
+    pub fn geometry(&self) -> Geometry {
+        match self {
+            AnyMedium::File(_) => Geometry::DISK,
+            AnyMedium::Memory(_) | AnyMedium::Dax(_) => Geometry::MEMORY,
+        }
     }
 
     /// Bytes written to the system since the file was opened.
@@ -63,6 +98,7 @@ impl AnyMedium {
         match self {
             AnyMedium::File(medium) => medium.written_bytes(),
             AnyMedium::Memory(medium) => medium.written_bytes(),
+            AnyMedium::Dax(medium) => medium.written_bytes(),
         }
     }
 }
@@ -73,6 +109,7 @@ macro_rules! on {
         match $self {
             AnyMedium::File($medium) => $call,
             AnyMedium::Memory($medium) => $call,
+            AnyMedium::Dax($medium) => $call,
         }
     };
 }

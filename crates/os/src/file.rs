@@ -56,12 +56,7 @@ impl FileMedium {
     pub fn create(path: impl AsRef<Path>) -> Result<FileMedium> {
         let path = path.as_ref();
         let file = create_private(path)?;
-        let folder = path
-            .parent()
-            .filter(|p| !p.as_os_str().is_empty())
-            .unwrap_or(Path::new("."));
-        let synced = File::open(folder).and_then(|folder| folder.sync_all());
-        synced.map_err(|e| refused("syncing the directory", folder, 0, e))?;
+        sync_name(path)?;
         FileMedium::over(file, path, Access::ReadWrite)
     }
 
@@ -80,7 +75,7 @@ impl FileMedium {
         self.written_bytes
     }
 
-    fn over(file: File, path: &Path, access: Access) -> Result<FileMedium> {
+    pub(crate) fn over(file: File, path: &Path, access: Access) -> Result<FileMedium> {
         let len = file
             .metadata()
             .map_err(|e| refused("asking for the size of", path, 0, e))?
@@ -283,6 +278,16 @@ pub(crate) fn create_private(path: &Path) -> Result<File> {
         .mode(0o600)
         .open(path);
     file.map_err(|e| refused("making", path, 0, e))
+}
+
+/// Makes the name of a new file durable: syncs its directory.
+pub(crate) fn sync_name(path: &Path) -> Result<()> {
+    let folder = path
+        .parent()
+        .filter(|p| !p.as_os_str().is_empty())
+        .unwrap_or(Path::new("."));
+    let synced = File::open(folder).and_then(|folder| folder.sync_all());
+    synced.map_err(|e| refused("syncing the directory", folder, 0, e))
 }
 
 /// An existing regular file.

@@ -4,19 +4,25 @@
 //! needs it says so in its first lines. Each public function names the manual page it rests on.
 //! Linux on x86-64 only.
 //!
-//! Media: [`FileMedium`] (a file on a disk), [`MemoryMedium`] (a file in memory), [`AnyMedium`]
-//! (either, chosen at run time). [`Lock`] keeps a second program out.
+//! Media: [`FileMedium`] (a file on a disk), [`MemoryMedium`] (a file in memory), [`DaxMedium`] (a file
+//! on persistent memory), [`AnyMedium`] (any of them, chosen at run time). [`Lock`] keeps a second
+//! program out.
 
 #![deny(unsafe_code)]
 
 pub mod any;
 mod batch;
 #[cfg(any(test, feature = "faults"))]
+pub mod cache;
+pub mod dax;
+#[cfg(any(test, feature = "faults"))]
 pub mod faulty;
 pub mod file;
+pub mod flush;
 mod health;
 pub mod inject;
 pub mod lock;
+pub mod mapped;
 mod mapping;
 pub mod memory;
 pub mod remote;
@@ -28,6 +34,7 @@ pub mod trace;
 pub mod tracker;
 
 pub use any::{AnyMedium, Durability};
+pub use dax::DaxMedium;
 pub use file::FileMedium;
 pub use health::Access;
 pub use lock::{Lock, LockError};

@@ -29,6 +29,7 @@ pub(crate) struct Mapping {
     room: u64,
     /// Bytes from `base` on that are the file's; a whole number of system pages.
     mapped: u64,
+    flags: MapFlags,
 }
 
 // SAFETY: the mapping is this value's alone, as a boxed slice would be; no thread owns addresses.
@@ -37,8 +38,9 @@ unsafe impl Send for Mapping {}
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// Keeps addresses free: 1 TiB, or the most that the limits of the process allow.
-    pub(crate) fn keep_free() -> io::Result<Mapping> {
+    /// Keeps addresses free: 1 TiB, or the most that the limits of the process allow. `flags` say how
+    /// the file will be shared.
+    pub(crate) fn keep_free(flags: MapFlags) -> io::Result<Mapping> {
         let mut room = ROOM_MAX;
         loop {
             // SAFETY: a new mapping at an address of the system's choice replaces nothing.
@@ -57,6 +59,7 @@ impl Mapping {
                         base,
                         room,
                         mapped: 0,
+                        flags,
                     });
                 }
                 Err(_) if room > ROOM_MIN => room /= 2,
@@ -90,7 +93,7 @@ impl Mapping {
                 at.cast(),
                 bytes,
                 prot,
-                MapFlags::SHARED | MapFlags::FIXED,
+                self.flags | MapFlags::FIXED,
                 file,
                 self.mapped,
             )?;

@@ -9,6 +9,7 @@ use rustix::io::Errno;
 use std::fs::File;
 use std::io;
 use std::ops::Range;
+use std::os::unix::fs::FileExt;
 
 /// Bytes of a piece. Reserving one on tmpfs costs about 40 µs, an unwritten line can waste one.
 pub(crate) const PIECE: u64 = 256 << 10;
@@ -115,6 +116,31 @@ pub(crate) fn reserve(file: &File, range: &Range<u64>) -> io::Result<()> {
     })
 }
 
+/// Writes zeros wherever `range`, inside the file, has no data yet (`lseek(2)`, `SEEK_DATA`): a hole, or
+/// space that was reserved and never written.
+pub(crate) fn fill_holes(file: &File, range: &Range<u64>) -> io::Result<()> {
+    static ZEROS: [u8; PIECE as usize] = [0; PIECE as usize];
+    let mut at = range.start;
+    while at < range.end {
+        let data = match seek(file, SeekFrom::Data(at)) {
+            Ok(data) => data.min(range.end),
+            Err(Errno::NXIO) => range.end,
+            Err(e) => return Err(e.into()),
+        };
+        while at < data {
+            let bytes = (data - at).min(PIECE);
+            file.write_all_at(&ZEROS[..bytes as usize], at)?;
+            at += bytes;
+        }
+        at = match seek(file, SeekFrom::Hole(data)) {
+            Ok(hole) => hole,
+            Err(Errno::NXIO) => range.end,
+            Err(e) => return Err(e.into()),
+        };
+    }
+    Ok(())
+}
+
 /// Gives the space of `range` back: `fallocate(2)`, `FALLOC_FL_PUNCH_HOLE`. It reads as zero then.
 /// False where the file system cannot.
 pub(crate) fn punch(file: &File, range: &Range<u64>) -> io::Result<bool> {
@@ -167,10 +193,28 @@ mod tests {
         let file = tempfile::tempfile().unwrap();
         let len = 8 * PIECE;
         file.set_len(len).unwrap();
-        std::os::unix::fs::FileExt::write_all_at(&file, &vec![1; 2 * PIECE as usize], 3 * PIECE).unwrap();
+        file.write_all_at(&vec![1; 2 * PIECE as usize], 3 * PIECE)
+            .unwrap();
         let space = Space::of(&file, len).unwrap();
         assert!(space.is_settled(3 * PIECE..5 * PIECE));
         assert!(!space.is_settled(0..1), "this file system keeps no holes");
         assert!(!space.is_settled(5 * PIECE..len));
+    }
+
+    #[test]
+    fn only_holes_are_filled() {
+        let file = tempfile::tempfile().unwrap();
+        let len = 3 * PIECE + 5000;
+        file.set_len(len).unwrap();
+        file.write_all_at(&[1; 8192], PIECE + 4096).unwrap();
+        fill_holes(&file, &(4096..len)).unwrap();
+        let mut bytes = vec![9; len as usize];
+        file.read_exact_at(&mut bytes, 0).unwrap();
+        let (start, end) = (PIECE as usize + 4096, PIECE as usize + 4096 + 8192);
+        assert!(bytes[start..end].iter().all(|&byte| byte == 1));
+        assert!(bytes[..start].iter().chain(&bytes[end..]).all(|&byte| byte == 0));
+        let space = Space::of(&file, len).unwrap();
+        assert!(!space.is_settled(0..1), "not asked for");
+        assert!(space.is_settled(PIECE..len));
     }
 }

@@ -261,6 +261,30 @@ fn what_is_no_regular_file_is_refused() {
     }
 }
 
+/// Where files are on persistent memory (see `tests/power`), `Disk` finds it by itself and `Dax` works.
+#[test]
+fn persistent_memory_is_found_by_looking() {
+    for folder in [tempfile::tempdir(), tempfile::tempdir_in("/dev/shm")] {
+        let Ok(folder) = folder else { continue };
+        let (dax, disk) = (folder.path().join("dax"), folder.path().join("disk"));
+        let found = AnyMedium::create(&disk, Durability::Disk).unwrap();
+        match AnyMedium::create(&dax, Durability::Dax) {
+            Ok(medium) => {
+                assert!(matches!((medium, found), (AnyMedium::Dax(_), AnyMedium::Dax(_))));
+            }
+            Err(error) => {
+                assert!(matches!(found, AnyMedium::File(_)));
+                let text = error.to_string();
+                for part in [dax.to_str().unwrap(), "DAX", "-o dax", "disk"] {
+                    assert!(text.contains(part), "{text}");
+                }
+                assert!(!dax.exists(), "nothing is left behind");
+                assert!(AnyMedium::open(&disk, Durability::Dax, Access::ReadWrite).is_err());
+            }
+        }
+    }
+}
+
 #[test]
 fn memory_is_in_the_file_at_once() {
     let (_folder, path, mut medium) = fresh(Durability::Memory);

@@ -118,13 +118,13 @@ impl Setting {
 
 fn file_durability(directory: &StateDir) -> files::Durability {
     match directory.durability() {
-        Durability::Disk => files::Durability::Disk,
+        Durability::Disk | Durability::Dax => files::Durability::Disk,
         Durability::Memory => files::Durability::Memory,
     }
 }
 
 fn stream_options(directory: &StateDir) -> stdio::Options {
-    stdio::Options::new(directory.path(), directory.durability() == Durability::Disk)
+    stdio::Options::new(directory.path(), directory.durability().outlives_machine())
 }
 
 /// The helpers must exist before the program does: their thread ids are below its own, so that no

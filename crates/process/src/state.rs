@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use twinpage_core::dual_page::{DualPage, Options};
 use twinpage_core::{Recovered, Scheme};
-use twinpage_os::{Access, AnyMedium, Durability, Lock, LockError};
+use twinpage_os::{Access, AnyMedium, Durability, Lock, LockError, dax};
 
 /// The scheme a program's memory is kept with.
 pub type Store = DualPage<AnyMedium>;
@@ -62,10 +62,13 @@ impl StateDir {
             )));
         }
         let medium = AnyMedium::create(path.join("store"), durability)?;
-        let store = Store::create(medium, &Options::new(durability.geometry()))?;
-        let name = match durability {
-            Durability::Disk => "disk",
-            Durability::Memory => "memory",
+        let options = Options::new(medium.geometry());
+        let store = Store::create(medium, &options)?;
+        // Whether a file lies on persistent memory is found again by looking, also where it was moved.
+        let name = if durability.outlives_machine() {
+            "disk"
+        } else {
+            "memory"
         };
         let kind = KindFile {
             kind: PROGRAM.into(),
@@ -178,8 +181,14 @@ pub(crate) fn read_kind(path: &Path) -> Result<Durability> {
         )));
     }
     match kind.durability.as_str() {
+        "disk" if is_on_dax(&path.join("store")) => Ok(Durability::Dax),
         "disk" => Ok(Durability::Disk),
         "memory" => Ok(Durability::Memory),
         _ => Err(damaged("its durability is neither disk nor memory")),
     }
+}
+
+/// Whether the file lies on persistent memory; not being able to tell is for whoever opens it.
+fn is_on_dax(path: &Path) -> bool {
+    fs::File::open(path).is_ok_and(|file| dax::is_dax(&file).unwrap_or(false))
 }

@@ -126,7 +126,7 @@ pub struct Explorer<S> {
     pub seen: Seen,
 }
 
-impl<S: Scheme<Medium = Recorder>> Explorer<S> {
+impl<S: Scheme> Explorer<S> {
     /// An explorer of one scheme; `seed` fixes which images are sampled.
     pub fn new(subject: Subject<S>, effort: Effort, seed: u64) -> Explorer<S> {
         Explorer {

@@ -1,0 +1,278 @@
+//! A file mapped shared: writing is a copy into the mapping, reading is the mapping itself.
+//!
+//! * Neither a write nor a view moves anything as the file grows.
+//! * No store and no load can meet a full file system, where it would raise SIGBUS: a piece of the
+//!   file is touched only after its space was taken; until then it is read with `pread`.
+//! * Nobody else may shorten the file or write to it meanwhile (SIGBUS, torn views). Hold a
+//!   [`crate::Lock`] on it; a stranger who ignores locks is out of scope.
+//! * How a copy becomes durable is the [`Persistence`]: [`crate::memory`] and [`crate::dax`] differ in
+//!   that and in nothing else.
+
+#![allow(unsafe_code)]
+
+use crate::file::{create_private, open_regular, sync_name};
+use crate::health::{Access, Health, full, refused};
+use crate::mapping::Mapping;
+use crate::space::{Space, punch};
+use rustix::mm::MapFlags;
+use std::fmt::Debug;
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use twinpage_core::{Error, Medium, Offset, Result};
+
+/// How bytes that were copied into the mapping become durable.
+pub trait Persistence: Debug + Sized {
+    /// How the file is mapped.
+    const MAPPING: MapFlags;
+    /// Whether the file's name must be durable, too.
+    const OUTLIVES_MACHINE: bool;
+
+    /// Whether the file can be kept so.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] says what is missing, and the way out.
+    fn of(file: &File, path: &Path) -> Result<Self>;
+
+    /// Copies so that no aligned word tears, and the bytes are durable after the next fence.
+    ///
+    /// # Safety
+    /// `to` is valid for writes of `bytes.len()` bytes, and not borrowed. This thread calls
+    /// [`Persistence::before_read`] before they are read.
+    unsafe fn copy(&mut self, bytes: &[u8], to: *mut u8);
+
+    /// What was copied may be read now.
+    fn before_read(&self) {}
+
+    /// What was copied is durable now.
+    fn fence(&self);
+
+    /// Takes space for `range` of the file, so that storing into it cannot fail. What is there stays,
+    /// the rest reads as zero.
+    ///
+    /// # Errors
+    /// What the file system says.
+    fn take_space(file: &File, range: &Range<u64>) -> io::Result<()>;
+
+    /// Makes the file's length and its holes durable.
+    ///
+    /// # Errors
+    /// What the file system says.
+    fn sync(file: &File) -> io::Result<()> {
+        let _ = file;
+        Ok(())
+    }
+}
+
+/// A mapped file. See the [module](self).
+#[derive(Debug)]
+pub struct MappedMedium<P> {
+    file: File,
+    health: Health,
+    len: u64,
+    space: Space,
+    mapping: Mapping,
+    persistence: P,
+    /// Length or holes changed since the last sync.
+    unsynced: bool,
+    written_bytes: u64,
+}
+
+impl<P: Persistence> MappedMedium<P> {
+    /// Makes a new, empty file that only its owner can read.
+    ///
+    /// # Errors
+    /// [`Error::Io`], also when there is such a file already; [`Error::Invalid`] where a file cannot be
+    /// mapped so, and none is left behind.
+    pub fn create(path: impl AsRef<Path>) -> Result<MappedMedium<P>> {
+        let path = path.as_ref();
+        let file = create_private(path)?;
+        let made = MappedMedium::over(file, path).and_then(|medium| {
+            if P::OUTLIVES_MACHINE {
+                sync_name(path)?;
+            }
+            Ok(medium)
+        });
+        if made.is_err() {
+            // Best effort: it is empty, and the error says more.
+            let _ = std::fs::remove_file(path);
+        }
+        made
+    }
+
+    /// Opens a file that is there. To look at one, [`crate::FileMedium`] is better: reading through a
+    /// mapping may allocate holes.
+    ///
+    /// # Errors
+    /// [`Error::Io`]; [`Error::Foreign`] when it is not a regular file; [`Error::Invalid`] where it
+    /// cannot be mapped so.
+    pub fn open(path: impl AsRef<Path>) -> Result<MappedMedium<P>> {
+        let path = path.as_ref();
+        MappedMedium::over(open_regular(path, Access::ReadWrite)?, path)
+    }
+
+    /// Bytes written since the file was opened.
+    #[must_use]
+    pub fn written_bytes(&self) -> u64 {
+        self.written_bytes
+    }
+
+    pub(crate) fn over(file: File, path: &Path) -> Result<MappedMedium<P>> {
+        let persistence = P::of(&file, path)?;
+        let failed = |what| move |e| refused(what, path, 0, e);
+        let len = file.metadata().map_err(failed("asking for the size of"))?.len();
+        let space = Space::of(&file, len).map_err(failed("looking for holes in"))?;
+        let mut mapping = Mapping::keep_free(P::MAPPING).map_err(failed("keeping addresses free for"))?;
+        fits(path, &mapping, 0, len)?;
+        mapping.extend(&file, len).map_err(failed("mapping"))?;
+        let health = Health::new(path, Access::ReadWrite);
+        Ok(MappedMedium {
+            file,
+            health,
+            len,
+            space,
+            mapping,
+            persistence,
+            unsynced: false,
+            written_bytes: 0,
+        })
+    }
+
+    /// Takes space for the pieces that `range` touches, so that storing into them cannot fail.
+    fn take_space(&mut self, range: Range<u64>) -> Result<()> {
+        while let Some(missing) = self.space.missing(range.clone(), self.len) {
+            if let Err(e) = P::take_space(&self.file, &missing) {
+                return Err(self.health.failed(
+                    "taking space in",
+                    missing.start,
+                    missing.end - missing.start,
+                    e,
+                ));
+            }
+            match self.mapping.populate(&missing) {
+                // EFAULT: the store would have raised SIGBUS.
+                Err(e) if e.raw_os_error() == Some(libc::EFAULT) => {
+                    return Err(self.health.poisoned("touching", missing.start, e));
+                }
+                _ => self.space.settle(missing, self.len),
+            }
+        }
+        Ok(())
+    }
+}
+
+impl<P: Persistence> Medium for MappedMedium<P> {
+    fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// Takes addresses, not space: that is taken when a piece is first written.
+    fn grow(&mut self, len: u64) -> Result<()> {
+        self.health.writable()?;
+        if len <= self.len {
+            return Ok(());
+        }
+        let path = self.health.path();
+        fits(path, &self.mapping, self.len, len)?;
+        let failed = |e: io::Error| {
+            full(path, len - self.len, &e).unwrap_or_else(|| refused("growing", path, self.len, e))
+        };
+        self.file.set_len(len).map_err(failed)?;
+        if let Err(e) = self.mapping.extend(&self.file, len) {
+            // Best effort: a file that stays too long is still a right file.
+            let _ = self.file.set_len(self.len);
+            return Err(refused("mapping more of", path, self.len, e));
+        }
+        self.unsynced = true;
+        // The last piece was short, and what it gained has no space yet.
+        self.space.unsettle(self.len..self.len + 1);
+        self.len = len;
+        Ok(())
+    }
+
+    fn read(&self, at: Offset, into: &mut [u8]) -> Result<()> {
+        match self.view(at, into.len()) {
+            Some(bytes) => into.copy_from_slice(bytes),
+            None => {
+                self.health.inside(at, into.len(), self.len)?;
+                let read = self.file.read_exact_at(into, at);
+                read.map_err(|e| refused("reading", self.health.path(), at, e))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn view(&self, at: Offset, len: usize) -> Option<&[u8]> {
+        let end = at.checked_add(len as u64).filter(|&end| end <= self.len)?;
+        if !self.space.is_settled(at..end) {
+            return None;
+        }
+        self.persistence.before_read();
+        // SAFETY: the bytes lie in the file and in the mapping, their space is reserved, so reading
+        // them cannot fault; nobody writes them while `self` is borrowed, and the mapping never moves
+        // and lives as long as `self`.
+        Some(unsafe { std::slice::from_raw_parts(self.mapping.at(at), len) })
+    }
+
+    fn write(&mut self, at: Offset, bytes: &[u8]) -> Result<()> {
+        self.health.writable()?;
+        let end = self.health.inside(at, bytes.len(), self.len)?;
+        if !self.space.is_settled(at..end) {
+            self.take_space(at..end)?;
+        }
+        // SAFETY: the bytes lie in the file and in the mapping, and their space is reserved, so storing
+        // cannot fault; `&mut self` makes us the only one who looks, and `bytes`, a shared borrow,
+        // cannot be part of what only we reach.
+        unsafe { self.persistence.copy(bytes, self.mapping.at(at)) };
+        self.written_bytes += bytes.len() as u64;
+        Ok(())
+    }
+
+    /// Gives whole pieces of 256 KiB back; what is left over at the ends stays as it was.
+    fn discard(&mut self, range: Range<Offset>) -> Result<()> {
+        self.health.writable()?;
+        let whole = self.space.whole(range, self.len);
+        if whole.is_empty() {
+            return Ok(());
+        }
+        // First: from here on nothing may be touched through the mapping.
+        self.space.unsettle(whole.clone());
+        self.persistence.before_read();
+        self.unsynced = true;
+        match punch(&self.file, &whole) {
+            Ok(_) => Ok(()),
+            Err(e) => Err(self.health.poisoned("giving back space of", whole.start, e)),
+        }
+    }
+
+    fn fence(&mut self) -> Result<()> {
+        self.health.writable()?;
+        self.persistence.fence();
+        if self.unsynced {
+            // Out of room here means that the file is shorter than was said: never `Full`.
+            P::sync(&self.file).map_err(|e| self.health.poisoned("syncing", 0, e))?;
+            self.unsynced = false;
+        }
+        Ok(())
+    }
+
+    /// 8: an aligned word is one store, and a program or a machine dies between stores.
+    fn atom(&self) -> usize {
+        8
+    }
+}
+
+/// Refuses a length that the addresses kept free cannot hold.
+fn fits(path: &Path, mapping: &Mapping, old: u64, len: u64) -> Result<()> {
+    if len <= mapping.room() {
+        return Ok(());
+    }
+    let (path, room) = (path.display(), mapping.room() >> 20);
+    let what = format!("the address range of {room} MiB for {path} (see ulimit -v)");
+    Err(Error::Full {
+        what,
+        needed: len - old,
+    })
+}
