@@ -1,5 +1,6 @@
 //! The command line: every subcommand, option and example.
 
+use crate::lab::Lab;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -42,6 +43,9 @@ pub(crate) enum Command {
     /// Measure what checkpoints cost on this machine
     #[command(after_help = "Example:\n  twinpage bench process --heap-mib 256 --every 16ms")]
     Bench(Bench),
+    /// The papers' memory controllers in simulated time: traces, workloads, experiments
+    #[command(after_help = "Example:\n  twinpage lab record --out ls.trace -- ls -l /")]
+    Lab(Lab),
 }
 
 const PROVE_HELP: &str = "\

@@ -5,6 +5,7 @@ mod bench;
 mod check;
 mod explain;
 mod info;
+mod lab;
 mod program;
 mod prove;
 mod show;
@@ -23,6 +24,7 @@ fn main() -> ExitCode {
         Command::Check(look) => check::check(&look),
         Command::Prove(prove) => prove::prove(&prove),
         Command::Bench(bench) => bench::bench(bench),
+        Command::Lab(lab) => lab::lab(lab),
     };
     done.unwrap_or_else(|why| {
         notes::tell(&why);

@@ -1,0 +1,109 @@
+//! `twinpage lab convert`: a trace in another form.
+
+use super::bar;
+use clap::Args;
+use serde::Serialize;
+use std::fs::File;
+use std::io::BufWriter;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+use twinpage_lab::trace::{self, Form, Trace};
+
+pub(super) const EXAMPLES: &str = "Example:
+  twinpage lab convert lackey.txt.xz --out ls.trace
+  twinpage lab convert ls.trace --to dramsim3 --out ls.trc
+
+Read: native, champsim, dramsim3, ramulator, ramulator-core, lackey, csv, each also compressed by
+gzip, xz or zstd. Written: native, dramsim3, ramulator; the last two get one request for each line of 64
+bytes, a cycle for each instruction, and no persist, fence or commit.";
+
+#[derive(Args, Debug)]
+pub(crate) struct Convert {
+    /// The trace to read
+    trace: PathBuf,
+    /// Its form, where its content does not tell
+    #[arg(long, value_name = "FORM")]
+    from: Option<Form>,
+    /// The form to write
+    #[arg(long, value_name = "FORM", default_value = "native")]
+    to: Form,
+    /// Records to write at most
+    #[arg(long, value_name = "N", default_value_t = u64::MAX, hide_default_value = true)]
+    limit: u64,
+    /// Where to write it: a new file
+    #[arg(long, value_name = "FILE")]
+    out: PathBuf,
+    /// One JSON document on standard output
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct Done {
+    from: &'static str,
+    to: &'static str,
+    records: u64,
+    instructions: u64,
+}
+
+pub(super) fn convert(arguments: &Convert) -> Result<ExitCode, String> {
+    if !arguments.to.is_written() {
+        return Err(trace::ConvertError::Form(arguments.to).to_string());
+    }
+    let mut input = Trace::open(&arguments.trace, arguments.from).map_err(|why| why.to_string())?;
+    let output = create(&arguments.out)?;
+    let done = watched(&mut input, |input| {
+        trace::convert(input, BufWriter::new(&output), arguments.to, arguments.limit)
+    });
+    let done = done.map_err(|why| {
+        let _ = std::fs::remove_file(&arguments.out); // half a trace is none
+        why.to_string()
+    })?;
+    if arguments.json {
+        let done = Done {
+            from: input.form().name(),
+            to: arguments.to.name(),
+            records: done.records,
+            instructions: done.instructions,
+        };
+        println!("{}", serde_json::to_string(&done).map_err(|why| why.to_string())?);
+    } else {
+        let out = arguments.out.display();
+        println!("{out}: {} records from {}", done.records, input.form());
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A file that was not there before.
+pub(super) fn create(path: &Path) -> Result<File, String> {
+    File::create_new(path).map_err(|why| match why.kind() {
+        std::io::ErrorKind::AlreadyExists => {
+            format!(
+                "{} is there already; remove it or name another file",
+                path.display()
+            )
+        }
+        _ => format!("{}: {why}", path.display()),
+    })
+}
+
+/// Shows how far reading has come while `deed` reads.
+fn watched<T>(input: &mut Trace, deed: impl FnOnce(&mut Trace) -> T) -> T {
+    let progress = input.progress();
+    let bar = bar(progress.total(), "bytes");
+    let done = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let watcher = scope.spawn(|| {
+            while !done.load(std::sync::atomic::Ordering::Relaxed) {
+                bar.set_position(progress.read());
+                std::thread::park_timeout(Duration::from_millis(200));
+            }
+        });
+        let result = deed(input);
+        done.store(true, std::sync::atomic::Ordering::Relaxed);
+        watcher.thread().unpark();
+        bar.finish_and_clear();
+        result
+    })
+}

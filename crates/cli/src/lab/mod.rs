@@ -1,0 +1,41 @@
+//! `twinpage lab`: traces, workloads and experiments in simulated time. Each subcommand has a file.
+
+mod convert;
+mod record;
+
+use clap::{Args, Subcommand};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use std::process::ExitCode;
+
+#[derive(Args, Debug)]
+pub(crate) struct Lab {
+    #[command(subcommand)]
+    command: LabCommand,
+}
+
+#[derive(Subcommand, Debug)]
+enum LabCommand {
+    /// Record the memory accesses of a real program
+    #[command(after_help = record::EXAMPLES)]
+    Record(record::Record),
+    /// Rewrite a trace in another form
+    #[command(after_help = convert::EXAMPLES)]
+    Convert(convert::Convert),
+}
+
+pub(crate) fn lab(lab: Lab) -> Result<ExitCode, String> {
+    match lab.command {
+        LabCommand::Record(arguments) => record::record(&arguments),
+        LabCommand::Convert(arguments) => convert::convert(&arguments),
+    }
+}
+
+/// A bar on standard error that goes to `total` of a `unit`.
+fn bar(total: u64, unit: &str) -> ProgressBar {
+    let bar = ProgressBar::with_draw_target(Some(total), ProgressDrawTarget::stderr());
+    let template = format!("{{bar:30}} {{percent}}% of {{human_len}} {unit}, {{elapsed}}: {{msg}}");
+    if let Ok(style) = ProgressStyle::with_template(&template) {
+        bar.set_style(style);
+    }
+    bar
+}
