@@ -5,13 +5,17 @@
 //! bytes lie in every memory below the caches, so a run can be crashed at any instant and what it
 //! recovers to be checked.
 //!
-//! Reading order: [`op`], [`space`], [`workload`]; then the machine.
+//! Reading order: [`op`], [`space`], [`workload`]; [`device`]; then the machine.
 
+pub mod config;
+pub mod device;
+pub mod drive;
 pub mod op;
 pub mod space;
 pub mod trace;
 pub mod workload;
 
+pub use config::ConfigError;
 pub use op::{Kind, Op};
 pub use space::{Port, Space};
 pub use workload::{Progress, Workload};

@@ -1,0 +1,82 @@
+//! Configuration files: what is wrong in one is told with its file and line.
+//!
+//! * Unknown keys, numbers without units and values that cannot be are errors, never ignored.
+//! * Every table names the `source` of its values; a value may name its own.
+
+pub mod quantity;
+
+use serde::de::DeserializeOwned;
+
+/// What is wrong with a configuration, and where.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{file}: {what}")]
+pub struct ConfigError {
+    /// The file, or the name of a built-in one.
+    pub file: String,
+    /// What and in which line.
+    pub what: String,
+}
+
+/// Text that is being read, to say where a value that cannot be stands.
+#[derive(Debug, Clone, Copy)]
+pub struct Place<'a> {
+    /// The file.
+    pub file: &'a str,
+    /// What it holds.
+    pub text: &'a str,
+}
+
+impl Place<'_> {
+    /// The text as `T`.
+    ///
+    /// # Errors
+    /// Names the line and column.
+    pub fn read<T: DeserializeOwned>(self) -> Result<T, ConfigError> {
+        toml::from_str(self.text).map_err(|error| ConfigError {
+            file: self.file.into(),
+            what: error.to_string().trim_end().into(),
+        })
+    }
+
+    /// An error about `key` of `[table]`, with its line.
+    #[must_use]
+    pub fn wrong(self, table: &str, key: &str, why: impl std::fmt::Display) -> ConfigError {
+        let line = self.line(table, key);
+        ConfigError {
+            file: self.file.into(),
+            what: format!("line {line}: `{key}` of [{table}]: {why}"),
+        }
+    }
+
+    /// The line of the key, or of its table if the key is not there.
+    fn line(self, table: &str, key: &str) -> usize {
+        let header = format!("[{table}]");
+        let (mut here, mut found) = (table.is_empty(), 1);
+        for (number, line) in self
+            .text
+            .lines()
+            .enumerate()
+            .map(|(number, line)| (number + 1, line.trim()))
+        {
+            if line.starts_with('[') {
+                here = line.starts_with(&header);
+                if here {
+                    found = number;
+                }
+            } else if here && line.split('=').next().is_some_and(|name| name.trim() == key) {
+                return number;
+            }
+        }
+        found
+    }
+}
+
+/// A short name for the exact content of a resolved configuration: 16 hexadecimal digits.
+#[must_use]
+pub fn hash(resolved: &str) -> String {
+    // FNV-1a: stable for ever, and collisions are nobody's interest here.
+    let hash = resolved.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    format!("{hash:016x}")
+}

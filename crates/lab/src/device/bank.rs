@@ -1,0 +1,307 @@
+//! Banks that obey the timing: when may a command go, and what does it forbid then?
+//!
+//! * `earliest` and `issue` are the only two questions; the order of service is not decided here.
+//! * A command issued before its earliest cycle is a bug, and a debug build says so.
+
+use super::energy::Commands;
+use super::timing::Timing;
+
+/// A command to a bank.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Command {
+    /// Opens a row buffer.
+    Activate,
+    /// Closes it.
+    Precharge,
+    /// Reads one line from it.
+    Read,
+    /// Writes one line.
+    Write,
+}
+
+/// No row is open.
+const CLOSED: u64 = u64::MAX;
+
+#[derive(Clone, Debug)]
+struct Bank {
+    row: u64,
+    activate: u64,
+    precharge: u64,
+    read: u64,
+    write: u64,
+}
+
+#[derive(Clone, Debug)]
+struct Rank {
+    activate: u64,
+    read: u64,
+    write: u64,
+    /// The last four activates, oldest at `oldest`.
+    window: [u64; 4],
+    oldest: usize,
+    /// When the next refresh is due; `u64::MAX` if never.
+    refresh: u64,
+    open: u32,
+    /// Since when a row is open.
+    open_since: u64,
+    open_cycles: u64,
+}
+
+/// The banks of one channel.
+#[derive(Clone, Debug)]
+pub struct Banks {
+    timing: Timing,
+    per_rank: usize,
+    banks: Vec<Bank>,
+    ranks: Vec<Rank>,
+    /// The next cycle the command bus is free.
+    command: u64,
+    /// What was issued.
+    pub done: Commands,
+}
+
+impl Banks {
+    /// All closed, at cycle 0. Ranks refresh in turn.
+    #[must_use]
+    pub fn new(timing: Timing, ranks: usize, per_rank: usize) -> Banks {
+        let bank = Bank {
+            row: CLOSED,
+            activate: 0,
+            precharge: 0,
+            read: 0,
+            write: 0,
+        };
+        let rank = |number: usize| Rank {
+            activate: 0,
+            read: 0,
+            write: 0,
+            window: [0; 4],
+            oldest: 0,
+            refresh: match timing.refi {
+                0 => u64::MAX,
+                refi => refi * (number as u64 + 1) / ranks as u64,
+            },
+            open: 0,
+            open_since: 0,
+            open_cycles: 0,
+        };
+        Banks {
+            timing,
+            per_rank,
+            banks: vec![bank; ranks * per_rank],
+            ranks: (0..ranks).map(rank).collect(),
+            command: 0,
+            done: Commands::default(),
+        }
+    }
+
+    /// The open row of a bank.
+    #[must_use]
+    pub fn row(&self, bank: usize) -> Option<u64> {
+        Some(self.banks[bank].row).filter(|&row| row != CLOSED)
+    }
+
+    /// The first cycle from `now` on at which the command may go.
+    #[must_use]
+    #[inline]
+    pub fn earliest(&self, command: Command, bank: usize, now: u64) -> u64 {
+        let (state, rank) = (&self.banks[bank], &self.ranks[bank / self.per_rank]);
+        let own = match command {
+            Command::Activate => state.activate.max(rank.activate).max(rank.window[rank.oldest]),
+            Command::Precharge => state.precharge,
+            Command::Read => state.read.max(rank.read),
+            Command::Write => state.write.max(rank.write),
+        };
+        own.max(self.command).max(now)
+    }
+
+    /// The part of [`Banks::earliest`] that only commands to this bank, and refresh, can change.
+    #[must_use]
+    #[inline]
+    pub fn own(&self, command: Command, bank: usize) -> u64 {
+        let state = &self.banks[bank];
+        match command {
+            Command::Activate => state.activate,
+            Command::Precharge => state.precharge,
+            Command::Read => state.read,
+            Command::Write => state.write,
+        }
+    }
+
+    /// The rest of it, for every command of every rank: `ranks * 4` cycles, by rank and command.
+    #[inline]
+    pub fn shared(&self, into: &mut [u64]) {
+        for (rank, shared) in self.ranks.iter().zip(into.as_chunks_mut::<4>().0) {
+            shared[Command::Activate as usize] =
+                rank.activate.max(rank.window[rank.oldest]).max(self.command);
+            shared[Command::Precharge as usize] = self.command;
+            shared[Command::Read as usize] = rank.read.max(self.command);
+            shared[Command::Write as usize] = rank.write.max(self.command);
+        }
+    }
+
+    /// The command that brings a bank nearer to serving `row`.
+    #[must_use]
+    #[inline]
+    pub fn next(&self, bank: usize, row: u64, column: Command) -> Command {
+        match self.banks[bank].row {
+            open if open == row => column,
+            CLOSED => Command::Activate,
+            _ => Command::Precharge,
+        }
+    }
+
+    /// Issues the command at `cycle`; `row` counts for an activate alone.
+    pub fn issue(&mut self, command: Command, bank: usize, row: u64, cycle: u64) {
+        debug_assert!(
+            cycle >= self.earliest(command, bank, 0),
+            "{command:?} of bank {bank} at {cycle} is too early"
+        );
+        self.command = cycle + 1;
+        match command {
+            Command::Activate => self.activate(bank, row, cycle),
+            Command::Precharge => self.precharge(bank, cycle),
+            Command::Read => self.read(bank, cycle),
+            Command::Write => self.write(bank, cycle),
+        }
+    }
+
+    fn activate(&mut self, bank: usize, row: u64, at: u64) {
+        let timing = &self.timing;
+        let state = &mut self.banks[bank];
+        state.row = row;
+        state.read = state.read.max(at + timing.rcd);
+        state.write = state.write.max(at + timing.rcd);
+        state.precharge = state.precharge.max(at + timing.ras);
+        state.activate = state.activate.max(at + timing.rc);
+        let rank = &mut self.ranks[bank / self.per_rank];
+        rank.activate = rank.activate.max(at + timing.rrd);
+        rank.window[rank.oldest] = at + timing.faw;
+        rank.oldest = (rank.oldest + 1) % 4;
+        if rank.open == 0 {
+            rank.open_since = at;
+        }
+        rank.open += 1;
+        self.done.activates += 1;
+    }
+
+    fn precharge(&mut self, bank: usize, at: u64) {
+        let state = &mut self.banks[bank];
+        state.row = CLOSED;
+        state.activate = state.activate.max(at + self.timing.rp);
+        let rank = &mut self.ranks[bank / self.per_rank];
+        rank.open -= 1;
+        if rank.open == 0 {
+            rank.open_cycles += at - rank.open_since;
+        }
+        self.done.precharges += 1;
+    }
+
+    fn read(&mut self, bank: usize, at: u64) {
+        let timing = self.timing;
+        let state = &mut self.banks[bank];
+        state.precharge = state.precharge.max(at + timing.rtp);
+        let own = bank / self.per_rank;
+        for (number, rank) in self.ranks.iter_mut().enumerate() {
+            let next = if number == own {
+                timing.read_to_read()
+            } else {
+                timing.across_ranks()
+            };
+            rank.read = rank.read.max(at + next);
+            rank.write = rank.write.max(at + timing.read_to_write());
+        }
+        self.done.reads += 1;
+    }
+
+    fn write(&mut self, bank: usize, at: u64) {
+        let timing = self.timing;
+        let state = &mut self.banks[bank];
+        state.precharge = state.precharge.max(at + timing.write_to_precharge());
+        if timing.write_pulse > 0 {
+            let busy = at + timing.cwl + timing.burst + timing.write_pulse;
+            state.read = state.read.max(busy);
+            state.write = state.write.max(busy);
+        }
+        let own = bank / self.per_rank;
+        for (number, rank) in self.ranks.iter_mut().enumerate() {
+            let (write, read) = match number == own {
+                true => (timing.write_to_write(), timing.write_to_read()),
+                false => (timing.across_ranks(), timing.write_to_read_across()),
+            };
+            rank.write = rank.write.max(at + write);
+            rank.read = rank.read.max(at + read);
+        }
+        self.done.writes += 1;
+    }
+
+    /// Does every refresh due by `cycle`. Closes the rank's rows. Says whether there was one.
+    pub fn refresh(&mut self, cycle: u64) -> bool {
+        let mut any = false;
+        for number in 0..self.ranks.len() {
+            while self.ranks[number].refresh <= cycle {
+                self.refresh_rank(number, cycle);
+                any = true;
+            }
+        }
+        any
+    }
+
+    /// When the next refresh is due.
+    #[must_use]
+    #[inline]
+    pub fn refresh_due(&self) -> u64 {
+        self.ranks
+            .iter()
+            .map(|rank| rank.refresh)
+            .min()
+            .unwrap_or(u64::MAX)
+    }
+
+    /// The refresh of a rank that is due. Of those long past in an idle time only the last can delay
+    /// anything; the others are counted.
+    fn refresh_rank(&mut self, number: usize, cycle: u64) {
+        let timing = self.timing;
+        let banks = number * self.per_rank..(number + 1) * self.per_rank;
+        let mut due = self.ranks[number].refresh;
+        let quiet = self.banks[banks.clone()]
+            .iter()
+            .all(|bank| bank.row == CLOSED && bank.activate <= due);
+        if quiet && due + timing.refi <= cycle {
+            let skipped = (cycle - due) / timing.refi;
+            self.done.refreshes += skipped;
+            due += skipped * timing.refi;
+        }
+        let mut start = due;
+        for bank in banks.clone() {
+            let state = &self.banks[bank];
+            start = start.max(match state.row {
+                CLOSED => state.activate,
+                _ => state.precharge.max(due) + timing.rp,
+            });
+        }
+        for bank in banks {
+            if self.banks[bank].row != CLOSED {
+                self.precharge(bank, start - timing.rp);
+            }
+            let state = &mut self.banks[bank];
+            state.activate = state.activate.max(start + timing.rfc);
+        }
+        self.ranks[number].refresh = due + timing.refi;
+        self.done.refreshes += 1;
+    }
+
+    /// Cycles in which a rank had a row open, summed over ranks, until `now`.
+    #[must_use]
+    pub fn open_cycles(&self, now: u64) -> u64 {
+        let open = |rank: &Rank| {
+            rank.open_cycles
+                + if rank.open > 0 {
+                    now.saturating_sub(rank.open_since)
+                } else {
+                    0
+                }
+        };
+        self.ranks.iter().map(open).sum()
+    }
+}

@@ -1,0 +1,173 @@
+//! A whole memory: addresses cut into channels, ranks, banks, rows; runs cut at row buffers.
+//!
+//! ```text
+//! address, from the top:  | row | bank | rank | channel | column |
+//!                                                        bytes of a row
+//! ```
+
+use super::channel::{Channel, Class, Done, Kind, Request};
+use super::energy::Commands;
+use super::spec::Device;
+
+/// A memory of some channels.
+#[derive(Clone, Debug)]
+pub struct Memory {
+    device: Device,
+    channels: Vec<Channel>,
+    column_bits: u32,
+    channel_bits: u32,
+    rank_bits: u32,
+    bank_bits: u32,
+    buffer_bits: u32,
+    bytes: u64,
+}
+
+/// Where an address lies.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Place {
+    /// The channel.
+    pub channel: usize,
+    /// The bank, over all ranks of the channel.
+    pub bank: u16,
+    /// The row buffer, over all rows of the bank.
+    pub row: u64,
+}
+
+impl Memory {
+    /// An idle memory.
+    #[must_use]
+    pub fn new(device: Device) -> Memory {
+        let channel = Channel::new(&device);
+        Memory {
+            channels: vec![channel; device.channels as usize],
+            column_bits: device.row_bytes.trailing_zeros(),
+            channel_bits: device.channels.trailing_zeros(),
+            rank_bits: device.ranks.trailing_zeros(),
+            bank_bits: device.banks.trailing_zeros(),
+            buffer_bits: device.buffer_bytes.trailing_zeros(),
+            bytes: device.bytes(),
+            device,
+        }
+    }
+
+    /// The device.
+    #[must_use]
+    pub fn device(&self) -> &Device {
+        &self.device
+    }
+
+    /// Where the byte at `at` lies. Addresses past the end wrap round.
+    #[must_use]
+    #[inline]
+    pub fn place(&self, at: u64) -> Place {
+        let at = at & (self.bytes - 1);
+        let take = |from: u32, bits: u32| (at >> from) & ((1 << bits) - 1);
+        let mut from = self.column_bits;
+        let channel = take(from, self.channel_bits);
+        from += self.channel_bits;
+        let rank = take(from, self.rank_bits);
+        from += self.rank_bits;
+        let bank = take(from, self.bank_bits);
+        from += self.bank_bits;
+        let buffers = take(self.buffer_bits, self.column_bits - self.buffer_bits);
+        Place {
+            channel: channel as usize,
+            bank: ((rank << self.bank_bits) | bank) as u16,
+            row: ((at >> from) << (self.column_bits - self.buffer_bits)) | buffers,
+        }
+    }
+
+    /// Asks for `lines` lines from `at`, at `cycle`. Says in how many requests: each is done by itself.
+    pub fn push(&mut self, id: u64, kind: Kind, class: Class, at: u64, lines: u64, cycle: u64) -> u32 {
+        let (mut at, mut left, mut requests) = (at, lines, 0);
+        while left > 0 {
+            let room = (self.device.buffer_bytes - at % self.device.buffer_bytes).div_ceil(64);
+            let some = left.min(room);
+            let Place { channel, bank, row } = self.place(at);
+            self.channels[channel].push(Request {
+                id,
+                kind,
+                class,
+                bank,
+                lines: some as u16,
+                row,
+                arrival: cycle,
+            });
+            at += some * 64;
+            left -= some;
+            requests += 1;
+        }
+        requests
+    }
+
+    /// Whether a request for `at` would enter its queue at once.
+    #[must_use]
+    pub fn has_room(&self, kind: Kind, at: u64) -> bool {
+        self.channels[self.place(at).channel].has_room(kind)
+    }
+
+    /// Requests that wait.
+    #[must_use]
+    pub fn waiting(&self) -> usize {
+        self.channels.iter().map(Channel::waiting).sum()
+    }
+
+    /// Works up to `cycle`; `tell` hears of all that became known to be done.
+    #[inline]
+    pub fn run_until(&mut self, cycle: u64, mut tell: impl FnMut(Done)) {
+        for channel in &mut self.channels {
+            channel.run_until(cycle).for_each(&mut tell);
+        }
+    }
+
+    /// The first cycle at which something can be issued; `u64::MAX` when nothing waits.
+    pub fn next_cycle(&mut self) -> u64 {
+        self.channels
+            .iter_mut()
+            .map(Channel::next_cycle)
+            .min()
+            .unwrap_or(u64::MAX)
+    }
+
+    /// The last cycle any channel has worked up to.
+    #[must_use]
+    pub fn now(&self) -> u64 {
+        self.channels.iter().map(Channel::now).max().unwrap_or(0)
+    }
+
+    /// Commands issued, all channels together.
+    #[must_use]
+    pub fn commands(&self) -> Commands {
+        self.channels.iter().fold(Commands::default(), |sum, channel| {
+            let done = channel.banks().done;
+            Commands {
+                activates: sum.activates + done.activates,
+                precharges: sum.precharges + done.precharges,
+                reads: sum.reads + done.reads,
+                writes: sum.writes + done.writes,
+                refreshes: sum.refreshes + done.refreshes,
+            }
+        })
+    }
+
+    /// Joules used until `cycle`.
+    #[must_use]
+    pub fn energy_j(&self, cycle: u64) -> f64 {
+        let seconds = |cycles: u64| cycles as f64 * self.device.cycle_fs as f64 * 1e-15;
+        let ranks = u64::from(self.device.channels) * u64::from(self.device.ranks);
+        let open = self
+            .channels
+            .iter()
+            .map(|channel| channel.banks().open_cycles(cycle))
+            .sum();
+        let standing = match self.device.energy.refresh_j > 0.0 {
+            true => self
+                .device
+                .energy
+                .standing_j(seconds(cycle * ranks), seconds(open)),
+            // Leakage is the whole channel's.
+            false => self.device.energy.idle_w * seconds(cycle * u64::from(self.device.channels)),
+        };
+        self.device.energy.commands_j(&self.commands()) + standing
+    }
+}
