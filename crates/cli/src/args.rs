@@ -5,6 +5,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
+use twinpage_cli::report::interval;
 use twinpage_os::Durability;
 use twinpage_process::session::{OnFull, Pace};
 
@@ -171,6 +172,13 @@ pub(crate) enum BenchCommand {
         after_help = "Example:\n  twinpage bench process --heap-mib 256 --dirty-percent 1 --every 16ms --json"
     )]
     Process(ProcessArguments),
+    /// Data structures in a region beside the same ones volatile, and beside other stores
+    #[command(
+        disable_help_flag = true,
+        disable_version_flag = true,
+        after_help = "Example:\n  twinpage bench region --workload hash-rand,sps --engine native,twinpage,lmdb --json"
+    )]
+    Region(RegionArguments),
     /// The program that the process bench runs
     #[command(
         hide = true,
@@ -221,6 +229,13 @@ impl ProcessArguments {
             DurabilityArgument::Disk | DurabilityArgument::Dax => std::env::temp_dir(),
         })
     }
+}
+
+/// What the program beside this one takes; it has the help, too.
+#[derive(Args, Debug)]
+pub(crate) struct RegionArguments {
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "OPTIONS")]
+    pub(crate) options: Vec<OsString>,
 }
 
 #[derive(Args, Debug)]
@@ -293,29 +308,6 @@ impl From<DurabilityArgument> for Durability {
     }
 }
 
-/// A time with its unit, from a tenth of a millisecond to an hour.
-pub(crate) fn interval(text: &str) -> Result<Duration, String> {
-    let digits = text
-        .find(|letter: char| !letter.is_ascii_digit() && letter != '.')
-        .unwrap_or(text.len());
-    let (number, unit) = text.split_at(digits);
-    let unit_ns = match unit {
-        "us" | "µs" => 1e3,
-        "ms" => 1e6,
-        "s" => 1e9,
-        "min" => 60e9,
-        _ => return Err("expected a number and a unit: 500us, 16ms, 1s".into()),
-    };
-    let number: f64 = number
-        .parse()
-        .map_err(|_| "expected a number and a unit: 500us, 16ms, 1s".to_owned())?;
-    let ns = number * unit_ns;
-    if !(1e5..=3600e9).contains(&ns) {
-        return Err("expected a time from 100us to 60min".into());
-    }
-    Ok(Duration::from_nanos(ns as u64))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -330,15 +322,6 @@ mod tests {
                 .map(ToString::to_string)
                 .unwrap_or_default();
             assert!(help.contains("Example"), "{} has no example", command.get_name());
-        }
-    }
-
-    #[test]
-    fn times_have_units() {
-        assert_eq!(interval("16ms"), Ok(Duration::from_millis(16)));
-        assert_eq!(interval("0.5s"), Ok(Duration::from_millis(500)));
-        for wrong in ["0", "0ms", "16", "ms", "-1ms", "2h", "1us", "99999s"] {
-            assert!(interval(wrong).is_err(), "{wrong}");
         }
     }
 }

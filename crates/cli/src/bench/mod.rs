@@ -1,6 +1,7 @@
 //! `twinpage bench`: what checkpoints cost here, in one run with what they are compared to.
 
 mod process;
+mod region;
 mod writer;
 
 use crate::args::{Bench, BenchCommand};
@@ -9,6 +10,7 @@ use std::process::ExitCode;
 pub(crate) fn bench(bench: Bench) -> Result<ExitCode, String> {
     match bench.command {
         BenchCommand::Process(arguments) => process::bench(&arguments),
+        BenchCommand::Region(arguments) => region::bench(&arguments),
         BenchCommand::Writer(arguments) => writer::write(&arguments),
     }
 }

@@ -2,12 +2,12 @@
 
 use super::writer::{calibrate, dirty_pages};
 use crate::args::{Pattern, ProcessArguments};
-use comfy_table::Table;
 use indicatif::ProgressBar;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::Duration;
+use twinpage_cli::report::{machine, median, table};
 use twinpage_process::statistics::{self, Statistics};
 
 /// One measured setting; times are medians over the repeats.
@@ -250,11 +250,6 @@ fn restore(setting: Setting, arguments: &ProcessArguments, scratch: &Scratch) ->
     Ok(median(&mut restores))
 }
 
-fn median(numbers: &mut [f64]) -> f64 {
-    numbers.sort_by(f64::total_cmp);
-    numbers[numbers.len() / 2]
-}
-
 /// A directory for the states of a measurement.
 struct Scratch {
     directory: tempfile::TempDir,
@@ -302,29 +297,8 @@ impl Scratch {
     }
 }
 
-fn machine() -> serde_json::Value {
-    let line = |path: &str| {
-        std::fs::read_to_string(path)
-            .unwrap_or_default()
-            .trim()
-            .to_owned()
-    };
-    let processors = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let model = processors
-        .lines()
-        .find_map(|line| line.strip_prefix("model name"))
-        .unwrap_or("");
-    serde_json::json!({
-        "kernel": line("/proc/sys/kernel/osrelease"),
-        "processor": model.trim_start_matches([' ', '\t', ':']),
-        "processors": std::thread::available_parallelism().map_or(1, usize::from),
-    })
-}
-
 fn print(rows: &[Row]) {
-    let mut table = Table::new();
-    table.load_preset(comfy_table::presets::ASCII_MARKDOWN);
-    table.set_header([
+    let mut table = table([
         "workload",
         "heap MiB",
         "dirty %",

@@ -1,0 +1,188 @@
+//! The command line of `twinpage bench region`.
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::path::PathBuf;
+use std::time::Duration;
+use twinpage_cli::report::interval;
+
+/// The library beside what it is compared to, in one run.
+#[derive(Parser, Debug)]
+#[command(name = "twinpage-bench", version, about)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Subcommand, Debug)]
+pub(crate) enum Command {
+    /// Data structures in a region beside the same ones volatile, and beside other stores
+    #[command(
+        bin_name = "twinpage bench region",
+        long_about = HELP,
+        after_help = "Example:\n  twinpage bench region --workload hash-rand,sps --engine native,twinpage,lmdb --medium /dev/shm --json"
+    )]
+    Region(RegionArguments),
+    /// One engine on one workload, for `region`: does what it is told on standard input
+    #[command(hide = true)]
+    Worker(WorkerArguments),
+}
+
+const HELP: &str = "\
+Data structures in a region beside the same ones volatile, and beside other stores
+
+Every engine runs the same operations, drawn from the same seed, in a process of its own; the processes
+take turns, one repetition after the other, and wait stopped in between. At the end each store is
+closed, opened again and compared with what the operations must have made of it.
+
+Durability is matched: at most --every of work is lost in a crash, and again with every operation
+durable before the next. Peers are shared libraries of the system, opened when they are installed;
+one that is absent is named above the table.";
+
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum WorkloadName {
+    /// Swap two random 256-byte strings of 100,000
+    Sps,
+    /// Insert or delete 8-byte pairs among 1 M keys of a hash table
+    HashRand,
+    /// The same, 80% of it on 15% of the keys
+    HashZipf,
+    /// Insert or delete 8-byte pairs among 1 M keys of a tree
+    BtreeRand,
+    /// The same, 80% of it on 15% of the keys
+    BtreeZipf,
+    /// Update location of TATP, 1 M subscribers
+    Tatp,
+    /// New order of TPC-C on hash tables
+    Tpcc,
+    /// Pass after pass over 1% of a 256 MiB array
+    Sweep,
+}
+
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum EngineName {
+    /// The same structures, volatile
+    Native,
+    Twinpage,
+    Lmdb,
+    Rocksdb,
+    Sqlite,
+    Redb,
+    /// PMDK's libpmemobj, with PMEM_IS_PMEM_FORCE=1
+    Pmemobj,
+}
+
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Scheme {
+    DualPage,
+    InPlace,
+}
+
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Durability {
+    /// At most --every is lost
+    Every,
+    /// Each operation before the next
+    Each,
+}
+
+/// As it is written on the command line.
+pub(crate) fn spelled(value: impl ValueEnum) -> String {
+    let value = value.to_possible_value().expect("no value is skipped");
+    value.get_name().to_owned()
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct RegionArguments {
+    /// What is computed [default: all]
+    #[arg(long, value_enum, value_delimiter = ',', hide_default_value = true, default_values_t = WorkloadName::value_variants().to_vec())]
+    pub(crate) workload: Vec<WorkloadName>,
+    /// What it is computed on; native is always there, for the ratios [default: all]
+    #[arg(long, value_enum, value_delimiter = ',', hide_default_value = true, default_values_t = EngineName::value_variants().to_vec())]
+    pub(crate) engine: Vec<EngineName>,
+    /// How twinpage makes lines durable
+    #[arg(long, value_enum, default_value_t = Scheme::DualPage)]
+    pub(crate) scheme: Scheme,
+    /// Directories to make the stores in: on tmpfs they are memory files, elsewhere files on a disk
+    /// [default: /dev/shm and the directory for temporary files]
+    #[arg(long, value_name = "PATH", value_delimiter = ',')]
+    pub(crate) medium: Vec<PathBuf>,
+    /// What may be lost in a crash
+    #[arg(long, value_name = "TIME", value_delimiter = ',', default_values = ["16ms"], value_parser = interval)]
+    pub(crate) every: Vec<Duration>,
+    /// Durability to measure [default: both]
+    #[arg(long, value_enum, value_delimiter = ',', hide_default_value = true, default_values_t = [Durability::Every, Durability::Each])]
+    pub(crate) durability: Vec<Durability>,
+    /// Seconds of each repetition
+    #[arg(long, default_value_t = 0.5, value_parser = seconds)]
+    pub(crate) seconds: f64,
+    /// Repetitions; medians are shown, and the least and the most
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) repeat: u16,
+    /// Threads that work at once, each on structures of its own
+    #[arg(long, value_delimiter = ',', default_values_t = [1], value_parser = clap::value_parser!(u32).range(1..=16))]
+    pub(crate) threads: Vec<u32>,
+    /// How much of the data there is: 1 is as described
+    #[arg(long, default_value_t = 1.0, value_parser = scale)]
+    pub(crate) scale: f64,
+    /// What the operations are drawn from
+    #[arg(long, default_value_t = 1)]
+    pub(crate) seed: u64,
+    /// Print one JSON document
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct WorkerArguments {
+    #[arg(long, value_enum)]
+    pub(crate) workload: WorkloadName,
+    #[arg(long, value_enum)]
+    pub(crate) engine: EngineName,
+    #[arg(long, value_enum)]
+    pub(crate) scheme: Scheme,
+    #[arg(long)]
+    pub(crate) place: PathBuf,
+    /// Each operation when it is not given
+    #[arg(long, value_parser = interval)]
+    pub(crate) every: Option<Duration>,
+    #[arg(long)]
+    pub(crate) threads: u32,
+    #[arg(long)]
+    pub(crate) scale: f64,
+    #[arg(long)]
+    pub(crate) seed: u64,
+}
+
+fn seconds(text: &str) -> Result<f64, String> {
+    positive(text, 3600.0)
+}
+
+fn scale(text: &str) -> Result<f64, String> {
+    positive(text, 16.0)
+}
+
+fn positive(text: &str, at_most: f64) -> Result<f64, String> {
+    match text.parse() {
+        Ok(number) if number > 0.0 && number <= at_most => Ok(number),
+        _ => Err(format!("expected a number above 0 and up to {at_most}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_holds_together() {
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn numbers_have_bounds() {
+        assert_eq!(scale("0.01"), Ok(0.01));
+        for wrong in ["0", "-1", "nan", "inf", "17", "x"] {
+            assert!(scale(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,18 @@
+//! The engines: native memory, twinpage, and the peers.
+
+mod library;
+mod lmdb;
+mod native;
+mod pmemobj;
+mod redb;
+mod rocksdb;
+mod sqlite;
+mod store;
+
+pub(crate) use lmdb::Lmdb;
+pub(crate) use native::Native;
+pub(crate) use pmemobj::Pmemobj;
+pub(crate) use redb::Redb;
+pub(crate) use rocksdb::RocksDb;
+pub(crate) use sqlite::Sqlite;
+pub(crate) use store::Stored;

@@ -1,0 +1,34 @@
+//! `twinpage bench region`: the library beside what it is compared to.
+//!
+//! A program of its own, so that the `twinpage` command has no peer in it; the command starts it.
+
+mod args;
+mod engine;
+mod engines;
+mod medium;
+mod region;
+mod report;
+mod team;
+mod worker;
+mod workloads;
+
+use args::{Arguments, Command};
+use clap::Parser;
+use std::process::ExitCode;
+
+/// The exit code when something could not be measured, as the `twinpage` command has it.
+const FAILED: u8 = 125;
+
+fn main() -> ExitCode {
+    let done = match Arguments::parse().command {
+        Command::Region(arguments) => region::bench(&arguments),
+        Command::Worker(arguments) => worker::work(&arguments),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            eprintln!("twinpage bench: {why}");
+            ExitCode::from(FAILED)
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! The run: for each setting a team of workers, repetitions interleaved, ratios within a repetition.
+
+use crate::args::{Durability, EngineName, RegionArguments, WorkloadName, spelled};
+use crate::engine::Result;
+use crate::medium::{self, Bandwidth};
+use crate::report::{self, Report, Row, Run};
+use crate::team::{self, Member, Task};
+use indicatif::{ProgressBar, ProgressStyle};
+use std::path::PathBuf;
+use std::time::Duration;
+
+pub(crate) fn bench(arguments: &RegionArguments) -> Result<()> {
+    let media = media(arguments)?;
+    let mut report = Report::default();
+    let steps = settings(arguments).len() * media.len() * (arguments.repeat as usize + 2);
+    let progress = ProgressBar::new(steps as u64);
+    progress.set_style(ProgressStyle::with_template("{wide_bar} {pos}/{len} {msg}").expect("a template"));
+    for path in &media {
+        let place = tempfile::tempdir_in(path)
+            .map_err(|error| format!("cannot make a directory in {}: {error}", path.display()))?;
+        progress.set_message(format!("{}: its own bandwidth", path.display()));
+        let bandwidth = medium::measure(place.path(), Duration::from_secs_f64(arguments.seconds))?;
+        let in_memory = medium::is_memory(path)?;
+        for &engine in &engines(arguments) {
+            if let Some(why) = team::out_of_place(engine, in_memory) {
+                report.leave_out(engine, medium::name(in_memory), why.into(), &progress);
+            }
+        }
+        for (workload, every, threads) in settings(arguments) {
+            let task = Task {
+                workload,
+                medium: path,
+                in_memory,
+                every,
+                threads,
+            };
+            measure(task, &bandwidth, arguments, &mut report, &progress)?;
+        }
+        report.media.push(Bandwidth {
+            path: path.display().to_string(),
+            ..bandwidth
+        });
+    }
+    progress.finish_and_clear();
+    if arguments.json {
+        println!("{:#}", report.json(arguments));
+    } else {
+        report::print(&report);
+    }
+    Ok(())
+}
+
+/// Where stores are made: as asked, or a memory file system and a disk.
+fn media(arguments: &RegionArguments) -> Result<Vec<PathBuf>> {
+    if !arguments.medium.is_empty() {
+        return Ok(arguments.medium.clone());
+    }
+    let (memory, disk) = (PathBuf::from("/dev/shm"), std::env::temp_dir());
+    if !medium::is_memory(&memory)? {
+        return Err("/dev/shm is no memory file system here: say --medium".into());
+    }
+    if medium::is_memory(&disk)? {
+        eprintln!(
+            "twinpage bench: {} is in memory too: no disk is measured; say --medium for one",
+            disk.display()
+        );
+        return Ok(vec![memory]);
+    }
+    Ok(vec![memory, disk])
+}
+
+type Setting = (WorkloadName, Option<Duration>, u32);
+
+fn settings(arguments: &RegionArguments) -> Vec<Setting> {
+    let mut paces: Vec<Option<Duration>> = Vec::new();
+    for durability in &arguments.durability {
+        match durability {
+            Durability::Every => paces.extend(arguments.every.iter().copied().map(Some)),
+            Durability::Each => paces.push(None),
+        }
+    }
+    let mut settings = Vec::new();
+    for &workload in &arguments.workload {
+        for &every in &paces {
+            settings.extend(
+                arguments
+                    .threads
+                    .iter()
+                    .map(|&threads| (workload, every, threads)),
+            );
+        }
+    }
+    settings
+}
+
+/// Native first, whatever was asked for: the ratios are over it.
+fn engines(arguments: &RegionArguments) -> Vec<EngineName> {
+    let mut engines = vec![EngineName::Native];
+    for &engine in &arguments.engine {
+        if !engines.contains(&engine) {
+            engines.push(engine);
+        }
+    }
+    engines
+}
+
+fn measure(
+    task: Task<'_>,
+    bandwidth: &Bandwidth,
+    arguments: &RegionArguments,
+    report: &mut Report,
+    progress: &ProgressBar,
+) -> Result<()> {
+    let mut team = Vec::new();
+    for engine in engines(arguments) {
+        let medium = medium::name(task.in_memory);
+        if report.is_absent(engine, medium) {
+            continue;
+        }
+        let say = |what: &str| format!("{} {}: {what}", spelled(task.workload), spelled(engine));
+        progress.set_message(say("filling"));
+        match Member::start(engine, task, arguments)? {
+            Ok(member) => team.push((member, Vec::new())),
+            Err(why) => report.leave_out(engine, medium, why, progress),
+        }
+    }
+    progress.inc(1);
+    for _ in 0..arguments.repeat {
+        for (member, slices) in &mut team {
+            progress.set_message(format!("{} {}", spelled(task.workload), spelled(member.engine)));
+            slices.push(member.slice(arguments.seconds)?);
+        }
+        progress.inc(1);
+    }
+    let mut native = Vec::new();
+    for (member, slices) in team {
+        let engine = member.engine;
+        progress.set_message(format!(
+            "{} {}: checking",
+            spelled(task.workload),
+            spelled(engine)
+        ));
+        let stops = member.check()?;
+        if engine == EngineName::Native {
+            native.clone_from(&slices);
+        }
+        let run = Run {
+            task,
+            engine,
+            slices: &slices,
+            native: &native,
+            stops,
+        };
+        report.rows.push(Row::of(&run, bandwidth));
+    }
+    progress.inc(1);
+    Ok(())
+}

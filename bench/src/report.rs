@@ -1,0 +1,257 @@
+//! Rows: what was measured, as a table and as JSON.
+
+use crate::args::{EngineName, RegionArguments, spelled};
+use crate::medium::Bandwidth;
+use crate::team::Task;
+use crate::worker::{Slice, Stops};
+use indicatif::ProgressBar;
+use serde::Serialize;
+use twinpage_cli::report::{machine, median, table};
+
+/// All that was measured.
+#[derive(Default)]
+pub(crate) struct Report {
+    pub(crate) media: Vec<Bandwidth>,
+    pub(crate) absent: Vec<Absent>,
+    pub(crate) rows: Vec<Row>,
+}
+
+/// An engine that is not measured on a medium.
+#[derive(Serialize)]
+pub(crate) struct Absent {
+    engine: String,
+    medium: &'static str,
+    why: String,
+}
+
+impl Report {
+    pub(crate) fn is_absent(&self, engine: EngineName, medium: &str) -> bool {
+        let engine = spelled(engine);
+        self.absent
+            .iter()
+            .any(|absent| (&absent.engine, absent.medium) == (&engine, medium))
+    }
+
+    /// Says at once that an engine is not measured, and why; the table says it again.
+    pub(crate) fn leave_out(
+        &mut self,
+        engine: EngineName,
+        medium: &'static str,
+        why: String,
+        progress: &ProgressBar,
+    ) {
+        let engine = spelled(engine);
+        progress.suspend(|| eprintln!("twinpage bench: ABSENT: {engine}, {medium}: {why}"));
+        self.absent.push(Absent { engine, medium, why });
+    }
+
+    pub(crate) fn json(&self, arguments: &RegionArguments) -> serde_json::Value {
+        serde_json::json!({
+            "machine": machine(),
+            "seconds": arguments.seconds,
+            "repeat": arguments.repeat,
+            "scale": arguments.scale,
+            "seed": arguments.seed,
+            "media": self.media,
+            "absent": self.absent,
+            "rows": self.rows,
+        })
+    }
+}
+
+/// One engine's repetitions in one setting.
+pub(crate) struct Run<'a> {
+    pub(crate) task: Task<'a>,
+    pub(crate) engine: EngineName,
+    pub(crate) slices: &'a [Slice],
+    /// Native's, in the same repetitions.
+    pub(crate) native: &'a [Slice],
+    pub(crate) stops: Option<Stops>,
+}
+
+/// The middle of the repetitions, the least and the most.
+#[derive(Serialize, Clone, Copy, Debug)]
+pub(crate) struct Spread {
+    median: f64,
+    min: f64,
+    max: f64,
+}
+
+impl Spread {
+    fn of(numbers: impl Iterator<Item = f64>) -> Spread {
+        let mut numbers: Vec<f64> = numbers.collect();
+        let median = median(&mut numbers);
+        Spread {
+            median,
+            min: numbers[0],
+            max: numbers[numbers.len() - 1],
+        }
+    }
+}
+
+/// One line of the table.
+#[derive(Serialize, Clone, Debug)]
+pub(crate) struct Row {
+    workload: String,
+    engine: String,
+    medium: &'static str,
+    /// `none`, `16ms`, `each operation`.
+    durability: String,
+    threads: u32,
+    operations: u64,
+    ops_per_s: f64,
+    ops_per_s_min: f64,
+    ops_per_s_max: f64,
+    /// The median of the repetitions' ratios, and their spread.
+    over_native: f64,
+    over_native_min: f64,
+    over_native_max: f64,
+    /// How long writers stood still: in a commit, or for a capture.
+    stop_us_p50: Option<f64>,
+    stop_us_p99: Option<f64>,
+    commits_per_s: f64,
+    written_bytes: Option<u64>,
+    /// Over the bytes the operations changed.
+    bytes_per_changed_byte: Option<f64>,
+    /// Over the bytes of the lines that changed.
+    bytes_per_changed_line_byte: Option<f64>,
+    /// What the medium would carry of this engine's traffic, written one after the other.
+    medium_ops_per_s: Option<f64>,
+    /// The same, scattered over 256 MiB.
+    medium_scattered_ops_per_s: Option<f64>,
+    /// Whether 0.6 of native is more than what the medium carries, scattered.
+    limit: Option<&'static str>,
+    /// The result was compared with a model, after the store was closed and opened again.
+    checked: bool,
+}
+
+fn ops(slice: &Slice) -> f64 {
+    slice.operations as f64 / slice.seconds
+}
+
+impl Row {
+    pub(crate) fn of(run: &Run<'_>, bandwidth: &Bandwidth) -> Row {
+        let (slices, native) = (run.slices, run.native);
+        let sum = |of: fn(&Slice) -> u64| slices.iter().map(of).sum::<u64>();
+        let known = |of: fn(&Slice) -> Option<u64>| slices.iter().map(of).sum::<Option<u64>>();
+        let speed = Spread::of(slices.iter().map(ops));
+        let ratio = Spread::of(
+            slices
+                .iter()
+                .zip(native)
+                .map(|(own, native)| ops(own) / ops(native)),
+        );
+        let is_native = run.engine == EngineName::Native;
+        let written = known(|slice| slice.written_bytes).filter(|_| !is_native);
+        let lines = known(|slice| slice.changed_line_bytes).filter(|&bytes| bytes > 0);
+        let operations = sum(|slice| slice.operations);
+        let per = |bytes: u64| move |written: u64| written as f64 / bytes.max(1) as f64;
+        let carried = |bytes_per_s: f64| {
+            let bytes = written.filter(|&bytes| bytes > 0)?;
+            Some(bytes_per_s / per(operations)(bytes))
+        };
+        let scattered = carried(bandwidth.scattered_bytes_per_s);
+        let native_ops_per_s = Spread::of(native.iter().map(ops)).median;
+        let limit = scattered.map(|medium| match medium < 0.6 * native_ops_per_s {
+            true => "medium",
+            false => "native",
+        });
+        Row {
+            workload: spelled(run.task.workload),
+            engine: spelled(run.engine),
+            medium: if is_native { "none" } else { bandwidth.medium },
+            durability: match run.task.every {
+                _ if is_native => "none".into(),
+                Some(every) => format!("{}ms", every.as_secs_f64() * 1e3),
+                None => "each operation".into(),
+            },
+            threads: run.task.threads,
+            operations,
+            ops_per_s: speed.median,
+            ops_per_s_min: speed.min,
+            ops_per_s_max: speed.max,
+            over_native: ratio.median,
+            over_native_min: ratio.min,
+            over_native_max: ratio.max,
+            stop_us_p50: run.stops.map(|stops| stops.us_p50),
+            stop_us_p99: run.stops.map(|stops| stops.us_p99),
+            commits_per_s: sum(|slice| slice.commits) as f64
+                / slices.iter().map(|slice| slice.seconds).sum::<f64>(),
+            written_bytes: written,
+            bytes_per_changed_byte: written.map(per(sum(|slice| slice.changed_bytes))),
+            bytes_per_changed_line_byte: lines.and_then(|lines| written.map(per(lines))),
+            medium_ops_per_s: carried(bandwidth.sequential_bytes_per_s),
+            medium_scattered_ops_per_s: scattered,
+            limit,
+            checked: true,
+        }
+    }
+}
+
+/// A number with three digits that count.
+fn short(number: f64) -> String {
+    match number {
+        n if n >= 1e9 => format!("{:.2} G", n / 1e9),
+        n if n >= 1e6 => format!("{:.2} M", n / 1e6),
+        n if n >= 1e4 => format!("{:.0} k", n / 1e3),
+        n if n >= 100.0 => format!("{n:.0}"),
+        n if n >= 10.0 => format!("{n:.1}"),
+        n => format!("{n:.3}"),
+    }
+}
+
+fn maybe(number: Option<f64>) -> String {
+    number.map_or_else(|| "-".into(), short)
+}
+
+pub(crate) fn print(report: &Report) {
+    let mut media = table(["medium", "", "sequential B/s", "scattered 4 KiB B/s", "flush µs"]);
+    for medium in &report.media {
+        media.add_row([
+            medium.path.clone(),
+            medium.medium.to_owned(),
+            short(medium.sequential_bytes_per_s),
+            short(medium.scattered_bytes_per_s),
+            short(medium.flush_us),
+        ]);
+    }
+    println!("{media}\n");
+    for Absent { engine, medium, why } in &report.absent {
+        println!("ABSENT: {engine}, {medium}: {why}");
+    }
+    let mut rows = table([
+        "workload",
+        "engine",
+        "medium",
+        "durable",
+        "threads",
+        "ops/s",
+        "over native",
+        "least to most",
+        "stop p50 µs",
+        "p99",
+        "written/changed",
+        "written/line",
+        "medium's ops/s",
+        "limit",
+    ]);
+    for row in &report.rows {
+        rows.add_row([
+            row.workload.clone(),
+            row.engine.clone(),
+            row.medium.to_owned(),
+            row.durability.clone(),
+            row.threads.to_string(),
+            short(row.ops_per_s),
+            short(row.over_native),
+            format!("{} to {}", short(row.over_native_min), short(row.over_native_max)),
+            maybe(row.stop_us_p50),
+            maybe(row.stop_us_p99),
+            maybe(row.bytes_per_changed_byte),
+            maybe(row.bytes_per_changed_line_byte),
+            maybe(row.medium_scattered_ops_per_s),
+            row.limit.unwrap_or("-").to_owned(),
+        ]);
+    }
+    println!("{rows}");
+}

@@ -1,0 +1,161 @@
+//! One worker for each engine, taking turns: those that wait are stopped, with all their threads.
+
+use crate::args::{EngineName, RegionArguments, WorkloadName, spelled};
+use crate::engine::Result;
+use crate::worker::{Answer, Slice, Stops};
+use rustix::process::{Pid, Signal, kill_process};
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::Duration;
+use tempfile::TempDir;
+
+/// What the team is to measure.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Task<'a> {
+    pub(crate) workload: WorkloadName,
+    pub(crate) medium: &'a Path,
+    pub(crate) in_memory: bool,
+    /// None: each operation.
+    pub(crate) every: Option<Duration>,
+    pub(crate) threads: u32,
+}
+
+impl Task<'_> {
+    /// How long the worker of an engine may put off what makes its work durable. Native memory has nothing to
+    /// put off, and is not to look at the clock after every operation.
+    fn every(&self, engine: EngineName) -> Option<Duration> {
+        match engine {
+            EngineName::Native => self.every.or(Some(Duration::from_millis(16))),
+            _ => self.every,
+        }
+    }
+}
+
+/// Why an engine has no place on a medium.
+pub(crate) fn out_of_place(engine: EngineName, in_memory: bool) -> Option<&'static str> {
+    (engine == EngineName::Pmemobj && !in_memory).then_some(
+        "with PMEM_IS_PMEM_FORCE=1 it flushes cache lines, which makes nothing durable on a disk: memory files only",
+    )
+}
+
+/// A worker process, stopped but while it is asked.
+pub(crate) struct Member {
+    pub(crate) engine: EngineName,
+    child: Child,
+    input: ChildStdin,
+    output: BufReader<ChildStdout>,
+    _directory: TempDir,
+}
+
+impl Member {
+    /// Starts a worker and waits until its structures are there; the reason when its engine cannot be used.
+    pub(crate) fn start(
+        engine: EngineName,
+        task: Task<'_>,
+        arguments: &RegionArguments,
+    ) -> Result<Result<Member>> {
+        let directory = tempfile::Builder::new()
+            .prefix("twinpage-bench")
+            .tempdir_in(task.medium);
+        let directory = directory
+            .map_err(|error| format!("cannot make a directory in {}: {error}", task.medium.display()))?;
+        let program = std::env::current_exe().map_err(|error| format!("cannot find itself: {error}"))?;
+        let mut command = Command::new(program);
+        command
+            .args(["worker", "--workload", &spelled(task.workload)])
+            .args([
+                "--engine",
+                &spelled(engine),
+                "--scheme",
+                &spelled(arguments.scheme),
+            ])
+            .args(["--threads", &task.threads.to_string()])
+            .args(["--scale", &arguments.scale.to_string()])
+            .args(["--seed", &arguments.seed.to_string(), "--place"])
+            .arg(directory.path());
+        if let Some(every) = task.every(engine) {
+            command.args(["--every", &format!("{}us", every.as_micros())]);
+        }
+        if engine == EngineName::Pmemobj {
+            command.env("PMEM_IS_PMEM_FORCE", "1");
+        }
+        let started = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+        let mut child = started.map_err(|error| format!("cannot start a worker: {error}"))?;
+        let (input, output) = (child.stdin.take(), child.stdout.take());
+        let mut member = Member {
+            engine,
+            child,
+            input: input.expect("piped"),
+            output: BufReader::new(output.expect("piped")),
+            _directory: directory,
+        };
+        match member.answer()? {
+            Answer::Ready => {
+                member.signal(Signal::STOP)?;
+                Ok(Ok(member))
+            }
+            Answer::Absent(why) => Ok(Err(why)),
+            other => Err(member.unexpected(&other)),
+        }
+    }
+
+    /// One repetition.
+    pub(crate) fn slice(&mut self, seconds: f64) -> Result<Slice> {
+        match self.ask(&format!("slice {seconds}"))? {
+            Answer::Slice(slice) => {
+                self.signal(Signal::STOP)?;
+                Ok(slice)
+            }
+            other => Err(self.unexpected(&other)),
+        }
+    }
+
+    /// Compares what it computed with what it must have computed, and ends it.
+    pub(crate) fn check(mut self) -> Result<Option<Stops>> {
+        match self.ask("check")? {
+            Answer::Checked(stops) => Ok(stops),
+            other => Err(self.unexpected(&other)),
+        }
+    }
+
+    fn ask(&mut self, what: &str) -> Result<Answer> {
+        self.signal(Signal::CONT)?;
+        writeln!(self.input, "{what}").map_err(|error| self.gone(&error.to_string()))?;
+        self.answer()
+    }
+
+    fn answer(&mut self) -> Result<Answer> {
+        let mut line = String::new();
+        let read = self.output.read_line(&mut line);
+        let read = read.map_err(|error| self.gone(&error.to_string()))?;
+        if read == 0 {
+            return Err(self.gone("it ended"));
+        }
+        serde_json::from_str(&line).map_err(|_| self.gone(&format!("it said {line:?}")))
+    }
+
+    fn signal(&self, signal: Signal) -> Result<()> {
+        let pid = Pid::from_child(&self.child);
+        kill_process(pid, signal).map_err(|error| self.gone(&error.to_string()))
+    }
+
+    fn gone(&self, why: &str) -> String {
+        format!("the worker of {} is of no use: {why}", spelled(self.engine))
+    }
+
+    fn unexpected(&self, answer: &Answer) -> String {
+        match answer {
+            Answer::Failed(why) => format!("{}: {why}", spelled(self.engine)),
+            other => self.gone(&format!("it said {other:?}")),
+        }
+    }
+}
+
+impl Drop for Member {
+    fn drop(&mut self) {
+        // It has nothing to lose: its directory goes with it.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

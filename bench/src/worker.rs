@@ -1,0 +1,286 @@
+//! The process that one engine is measured in. It does what it is told on standard input, line by line, and
+//! answers each line with one JSON object:
+//!
+//! ```text
+//! (started)   -> {"Ready": ...}     the structures are there, or why they cannot be
+//! slice 0.5   -> {"Slice": ...}     half a second of operations
+//! check       -> {"Checked": ...}   closed, opened again, compared; then the process ends
+//! ```
+
+use crate::args::{EngineName, WorkerArguments, WorkloadName};
+use crate::engine::{Account, Engine, Pace, Place, Result};
+use crate::engines::{Lmdb, Native, Pmemobj, Redb, RocksDb, Sqlite, Stored};
+use crate::medium;
+use crate::workloads::{BTREE, HASH, Pairs, RAND, Setting, Sps, Sweep, Tatp, Tpcc, Workload, ZIPF};
+use serde::{Deserialize, Serialize};
+use std::io::{BufRead, Write, stdin, stdout};
+use std::thread;
+use std::time::{Duration, Instant};
+use twinpage_process::statistics::Histogram;
+
+/// What a worker says.
+#[derive(Serialize, Deserialize, Debug)]
+pub(crate) enum Answer {
+    Ready,
+    Slice(Slice),
+    /// How long writers stood still over all slices, where anything is waited for.
+    Checked(Option<Stops>),
+    /// Why the engine cannot be used.
+    Absent(String),
+    /// What went wrong.
+    Failed(String),
+}
+
+/// One repetition.
+#[derive(Serialize, Deserialize, Clone, Copy, Default, Debug)]
+pub(crate) struct Slice {
+    pub(crate) operations: u64,
+    pub(crate) seconds: f64,
+    /// As the program that calls for the operations counts.
+    pub(crate) changed_bytes: u64,
+    /// Written to the medium, where it can be told.
+    pub(crate) written_bytes: Option<u64>,
+    /// Bytes of the lines that changed, where there are lines.
+    pub(crate) changed_line_bytes: Option<u64>,
+    /// Times that something became durable.
+    pub(crate) commits: u64,
+}
+
+#[derive(Serialize, Deserialize, Clone, Copy, Debug)]
+pub(crate) struct Stops {
+    pub(crate) us_p50: f64,
+    pub(crate) us_p99: f64,
+}
+
+impl Stops {
+    fn of(stops: &Histogram) -> Option<Stops> {
+        let all = stops.percentiles();
+        (stops.count() > 0).then_some(Stops {
+            us_p50: all.p50,
+            us_p99: all.p99,
+        })
+    }
+}
+
+pub(crate) fn work(arguments: &WorkerArguments) -> Result<()> {
+    let served = match arguments.engine {
+        EngineName::Native => on::<Native>(arguments),
+        EngineName::Lmdb => on::<Stored<Lmdb>>(arguments),
+        EngineName::Rocksdb => on::<Stored<RocksDb>>(arguments),
+        EngineName::Sqlite => on::<Stored<Sqlite>>(arguments),
+        EngineName::Redb => on::<Stored<Redb>>(arguments),
+        EngineName::Pmemobj => on::<Pmemobj>(arguments),
+        EngineName::Twinpage => {
+            answer(&Answer::Absent("this version has no regions yet".into()));
+            Ok(())
+        }
+    };
+    served.inspect_err(|why| answer(&Answer::Failed(why.clone())))
+}
+
+fn on<E: Engine>(arguments: &WorkerArguments) -> Result<()> {
+    match arguments.workload {
+        WorkloadName::Sps => serve::<E, Sps<E>>(arguments),
+        WorkloadName::HashRand => serve::<E, Pairs<E, HASH, RAND>>(arguments),
+        WorkloadName::HashZipf => serve::<E, Pairs<E, HASH, ZIPF>>(arguments),
+        WorkloadName::BtreeRand => serve::<E, Pairs<E, BTREE, RAND>>(arguments),
+        WorkloadName::BtreeZipf => serve::<E, Pairs<E, BTREE, ZIPF>>(arguments),
+        WorkloadName::Tatp => serve::<E, Tatp<E>>(arguments),
+        WorkloadName::Tpcc => serve::<E, Tpcc<E>>(arguments),
+        WorkloadName::Sweep => serve::<E, Sweep<E>>(arguments),
+    }
+}
+
+fn answer(answer: &Answer) {
+    let text = serde_json::to_string(answer).expect("numbers and strings");
+    // Whoever asked is gone when this fails, and the next line read says so.
+    let _ = writeln!(stdout(), "{text}").and_then(|()| stdout().flush());
+}
+
+/// One engine at work.
+struct Worker<E, W> {
+    engine: E,
+    shares: Vec<W>,
+    settings: Vec<Setting>,
+    place: Place,
+    /// Operations each thread has done.
+    done: Vec<u64>,
+    stops: Histogram,
+}
+
+fn serve<E: Engine, W: Workload<E>>(arguments: &WorkerArguments) -> Result<()> {
+    let place = Place {
+        directory: arguments.place.clone(),
+        pace: arguments.every.map_or(Pace::Each, Pace::Every),
+        scheme: arguments.scheme,
+        in_memory: medium::is_memory(&arguments.place)?,
+    };
+    let engine = match E::open(&place) {
+        Ok(engine) => engine,
+        Err(why) => {
+            answer(&Answer::Absent(why));
+            return Ok(());
+        }
+    };
+    let settings: Vec<Setting> = (0..arguments.threads)
+        .map(|thread| Setting {
+            thread,
+            scale: arguments.scale,
+            seed: arguments.seed,
+        })
+        .collect();
+    let shares: Result<Vec<W>> = settings
+        .iter()
+        .map(|&setting| W::open(&engine, setting, true))
+        .collect();
+    let mut worker = Worker {
+        engine,
+        shares: shares?,
+        done: vec![0; settings.len()],
+        settings,
+        place,
+        stops: Histogram::default(),
+    };
+    worker.engine.settle()?;
+    medium::sync(&worker.place.directory)?;
+    answer(&Answer::Ready);
+    for line in stdin().lock().lines() {
+        let line = line.map_err(|error| format!("cannot read what to do: {error}"))?;
+        match line.split_once(' ') {
+            Some(("slice", seconds)) => {
+                let seconds = seconds.parse().map_err(|_| format!("not a time: {line}"))?;
+                answer(&Answer::Slice(worker.slice(Duration::from_secs_f64(seconds))?));
+            }
+            _ if line == "check" => {
+                let stops = worker.check()?;
+                answer(&Answer::Checked(stops));
+                return Ok(());
+            }
+            _ => return Err(format!("not something to do: {line}")),
+        }
+    }
+    Ok(())
+}
+
+/// What one thread did in a slice.
+#[derive(Default)]
+struct Tally {
+    operations: u64,
+    changed_bytes: u64,
+    commits: u64,
+    stops: Histogram,
+}
+
+impl<E: Engine, W: Workload<E>> Worker<E, W> {
+    fn slice(&mut self, length: Duration) -> Result<Slice> {
+        let (pace, engine) = (self.place.pace, &self.engine);
+        let (account, counted) = (engine.account()?, medium::written(self.place.in_memory)?);
+        let begun = Instant::now();
+        let until = begun + length;
+        let mut shares = self.shares.iter_mut();
+        let first = shares.next().ok_or("no thread to work with")?;
+        let tallies: Result<Vec<Tally>> = thread::scope(|scope| {
+            let others: Vec<_> = shares
+                .map(|share| scope.spawn(move || run(engine, share, pace, until)))
+                .collect();
+            let first = run(engine, first, pace, until);
+            let others = others
+                .into_iter()
+                .map(|other| other.join().expect("no worker panics"));
+            std::iter::once(first).chain(others).collect()
+        });
+        engine.settle()?;
+        let seconds = begun.elapsed().as_secs_f64();
+        let tallies = tallies?;
+        let after = engine.account()?;
+        let counted = medium::written(self.place.in_memory)? - counted;
+        let mut slice = Slice {
+            seconds,
+            written_bytes: E::WRITES_BY_CALLS.then_some(counted),
+            ..Slice::default()
+        };
+        for (tally, done) in tallies.iter().zip(&mut self.done) {
+            *done += tally.operations;
+            slice.operations += tally.operations;
+            slice.changed_bytes += tally.changed_bytes;
+            slice.commits += tally.commits;
+            self.stops.merge(&tally.stops);
+        }
+        if let (Some(before), Some(after)) = (account, after) {
+            slice.written_bytes = Some(after.written_bytes - before.written_bytes);
+            slice.changed_line_bytes = Some(after.changed_line_bytes - before.changed_line_bytes);
+            slice.commits = after.commits - before.commits;
+        }
+        Ok(slice)
+    }
+
+    /// Whether what is there is what must be there, opened again where that lasts.
+    fn check(self) -> Result<Option<Stops>> {
+        let stops = match self.engine.account()? {
+            Some(Account { stop_us, .. }) => Stops::of(&stop_us),
+            None if E::LASTS => Stops::of(&self.stops),
+            None => None,
+        };
+        let (engine, shares) = if E::LASTS {
+            drop(self.shares);
+            self.engine.close()?;
+            let engine = E::open(&self.place)?;
+            let again = self
+                .settings
+                .iter()
+                .map(|&setting| W::open(&engine, setting, false));
+            let again: Result<Vec<W>> = again.collect();
+            (engine, again?)
+        } else {
+            (self.engine, self.shares)
+        };
+        for (share, &operations) in shares.iter().zip(&self.done) {
+            share.check(&engine, operations)?;
+        }
+        Ok(stops)
+    }
+}
+
+/// One thread's operations until `until`.
+fn run<E: Engine, W: Workload<E>>(engine: &E, share: &mut W, pace: Pace, until: Instant) -> Result<Tally> {
+    let mut tally = Tally::default();
+    loop {
+        let begun = Instant::now();
+        if begun >= until {
+            return Ok(tally);
+        }
+        let end = match pace {
+            Pace::Every(every) => until.min(begun + every),
+            Pace::Each => begun,
+        };
+        let mut asked = begun;
+        engine.group(&mut |tx| {
+            asked = operate::<E, W>(share, tx, pace, end, &mut tally)?;
+            Ok(())
+        })?;
+        tally.commits += 1;
+        tally.stops.add(asked.elapsed().as_secs_f64() * 1e6);
+    }
+}
+
+/// The operations of one group; when the last was done.
+#[inline(never)]
+fn operate<E: Engine, W: Workload<E>>(
+    share: &mut W,
+    tx: &mut E::Tx<'_>,
+    pace: Pace,
+    end: Instant,
+    tally: &mut Tally,
+) -> Result<Instant> {
+    let together = if pace == Pace::Each { 1 } else { W::BETWEEN };
+    loop {
+        for _ in 0..together {
+            tally.changed_bytes += E::operate(tx, |tx| share.operate(tx))?;
+        }
+        tally.operations += together;
+        let now = Instant::now();
+        if now >= end {
+            return Ok(now);
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! What is measured: each workload computes for real, and checks at its end what it computed.
+//!
+//! * Everything a workload does follows from its seed and how many operations it did: the check draws them
+//!   again on a model of its own, and compares it with what is in the engine, opened anew where that lasts.
+//! * Each thread has structures of its own, in the same engine.
+
+mod pairs;
+mod sps;
+mod sweep;
+mod tatp;
+mod tpcc;
+
+pub(crate) use pairs::{BTREE, HASH, Pairs, RAND, ZIPF};
+pub(crate) use sps::Sps;
+pub(crate) use sweep::Sweep;
+pub(crate) use tatp::Tatp;
+pub(crate) use tpcc::Tpcc;
+
+use crate::engine::{Engine, Name, Result};
+
+/// Who runs, on how much.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Setting {
+    pub(crate) thread: u32,
+    /// How many keys, strings, rows: 1 is what the workload's description says.
+    pub(crate) scale: f64,
+    pub(crate) seed: u64,
+}
+
+impl Setting {
+    /// `count` scaled, and at least `least`.
+    fn scaled(&self, count: u64, least: u64) -> u64 {
+        ((count as f64 * self.scale) as u64).max(least)
+    }
+
+    fn random(&self) -> fastrand::Rng {
+        fastrand::Rng::with_seed(self.seed ^ (u64::from(self.thread) << 32))
+    }
+
+    fn name(&self, table: u32) -> Name {
+        Name {
+            table,
+            thread: self.thread,
+        }
+    }
+}
+
+/// One thread's share of a workload on an engine.
+pub(crate) trait Workload<E: Engine>: Send + Sized {
+    /// Operations between two looks at the clock.
+    const BETWEEN: u64;
+
+    /// Opens the structures; when `fresh`, fills them.
+    fn open(engine: &E, setting: Setting, fresh: bool) -> Result<Self>;
+
+    /// One operation: the bytes it changed, as the program that called for it counts.
+    fn operate(&mut self, tx: &mut E::Tx<'_>) -> Result<u64>;
+
+    /// Compares what is in `engine` with what `operations` operations must have made of it.
+    fn check(&self, engine: &E, operations: u64) -> Result<()>;
+}
+
+/// Numbers in another order, each once: hot ones do not lie together, and no key is small.
+fn scattered(number: u64) -> u64 {
+    let mixed = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    (mixed ^ (mixed >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9)
+}
+
+/// Calls `put` for every number below `count`, a few thousand in each group.
+fn load<E: Engine>(
+    engine: &E,
+    count: u64,
+    mut put: impl FnMut(&mut E::Tx<'_>, u64) -> Result<()>,
+) -> Result<()> {
+    const TOGETHER: u64 = 20_000;
+    for begin in (0..count).step_by(TOGETHER as usize) {
+        engine.load(&mut |tx| (begin..count.min(begin + TOGETHER)).try_for_each(|at| put(tx, at)))?;
+    }
+    Ok(())
+}
+
+/// What is there is what must be there.
+fn same<T: PartialEq + std::fmt::Debug>(what: &str, there: &T, expected: &T) -> Result<()> {
+    if there == expected {
+        return Ok(());
+    }
+    Err(format!(
+        "wrong result: {what} is {there:?}, and must be {expected:?}"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::Scheme;
+    use crate::engine::{Pace, Place};
+    use crate::engines::Native;
+
+    /// The check agrees after as many operations as there were, and with no other number.
+    fn is_checked<W: Workload<Native>>() {
+        let place = Place {
+            directory: "/".into(),
+            pace: Pace::Each,
+            scheme: Scheme::DualPage,
+            in_memory: true,
+        };
+        let engine = Native::open(&place).unwrap();
+        let setting = Setting {
+            thread: 3,
+            scale: 0.001,
+            seed: 7,
+        };
+        let mut workload = W::open(&engine, setting, true).unwrap();
+        workload.check(&engine, 0).unwrap();
+        for done in 1..=500 {
+            workload.operate(&mut ()).unwrap();
+            if done % 100 == 0 {
+                workload.check(&engine, done).unwrap();
+            }
+        }
+        for wrong in [499, 501] {
+            assert!(workload.check(&engine, wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_lost_operation_is_noticed() {
+        is_checked::<Sps<Native>>();
+        is_checked::<Pairs<Native, HASH, RAND>>();
+        is_checked::<Pairs<Native, HASH, ZIPF>>();
+        is_checked::<Pairs<Native, BTREE, RAND>>();
+        is_checked::<Pairs<Native, BTREE, ZIPF>>();
+        is_checked::<Tatp<Native>>();
+        is_checked::<Tpcc<Native>>();
+        is_checked::<Sweep<Native>>();
+    }
+}

@@ -1,0 +1,101 @@
+//! Every engine that is installed, on every workload, on little data: results are checked by the benchmark.
+
+use serde_json::Value;
+use std::process::Command;
+
+const WORKLOADS: [&str; 8] = [
+    "sps",
+    "hash-rand",
+    "hash-zipf",
+    "btree-rand",
+    "btree-zipf",
+    "tatp",
+    "tpcc",
+    "sweep",
+];
+const STORES: [&str; 4] = ["lmdb", "rocksdb", "sqlite", "redb"];
+
+fn bench(words: &[&str]) -> Value {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_twinpage-bench"));
+    command.args(["region", "--json", "--repeat", "1", "--scale", "0.002"]);
+    let out = command.args(words).output().expect("the benchmark starts");
+    let notes = String::from_utf8_lossy(&out.stderr);
+    assert!(out.status.success(), "{notes}");
+    eprintln!("{notes}");
+    serde_json::from_slice(&out.stdout).expect("one JSON document")
+}
+
+/// Engines that said they are not there. Where the packages are installed on purpose, all must be.
+fn absent(report: &Value) -> Vec<&str> {
+    let absent = report["absent"].as_array().expect("a list");
+    absent
+        .iter()
+        .map(|one| one["engine"].as_str().expect("a name"))
+        .collect()
+}
+
+/// Every workload has a row for each engine that is there, with something done and checked.
+fn expect_rows(report: &Value, workloads: &[&str], engines: &[&str], durability: &[&str]) {
+    let rows = report["rows"].as_array().expect("rows");
+    for workload in workloads {
+        for engine in engines.iter().filter(|engine| !absent(report).contains(engine)) {
+            for durable in durability {
+                let row = rows.iter().find(|row| {
+                    row["workload"] == *workload && row["engine"] == *engine && row["durability"] == *durable
+                });
+                let row = row.unwrap_or_else(|| panic!("no row of {engine}, {workload}, {durable}"));
+                assert!(row["operations"].as_u64() > Some(0), "{row}");
+                assert!(row["ops_per_s"].as_f64() > Some(0.0), "{row}");
+                assert!(row["over_native"].as_f64() > Some(0.0), "{row}");
+                assert_eq!(row["checked"], true, "{row}");
+            }
+        }
+    }
+}
+
+#[test]
+fn in_memory() {
+    let report = bench(&["--medium", "/dev/shm", "--seconds", "0.02"]);
+    let engines = [&STORES[..], &["pmemobj"]].concat();
+    if std::env::var_os("CI").is_some() {
+        for engine in &engines {
+            assert!(
+                !absent(&report).contains(engine),
+                "{engine}: {}",
+                report["absent"]
+            );
+        }
+    }
+    expect_rows(&report, &WORKLOADS, &engines, &["16ms", "each operation"]);
+    expect_rows(&report, &WORKLOADS, &["native"], &["none"]);
+    assert!(report["media"][0]["sequential_bytes_per_s"].as_f64() > Some(0.0));
+    assert!(report["machine"]["processors"].as_u64() > Some(0));
+}
+
+#[test]
+fn on_a_disk_with_two_threads() {
+    let workloads = ["hash-rand", "tpcc"];
+    let disk = env!("CARGO_TARGET_TMPDIR");
+    let report = bench(&[
+        "--workload",
+        "hash-rand,tpcc",
+        "--medium",
+        disk,
+        "--seconds",
+        "0.05",
+        "--threads",
+        "2",
+    ]);
+    expect_rows(&report, &workloads, &STORES, &["16ms", "each operation"]);
+}
+
+#[test]
+fn a_mistaken_option_is_named() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_twinpage-bench"));
+    let out = command
+        .args(["region", "--workload", "none-such"])
+        .output()
+        .expect("it starts");
+    assert!(!out.status.success());
+    assert!(String::from_utf8_lossy(&out.stderr).contains("none-such"));
+}

@@ -1,0 +1,3 @@
+//! What the command shares with the benchmarks beside it: see [`report`].
+
+pub mod report;
