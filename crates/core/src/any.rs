@@ -5,8 +5,9 @@
 use crate::baseline::in_place::{self, InPlace};
 use crate::dual_page::{self, DualPage, Options, PoolLimit};
 use crate::error::{Error, Result};
-use crate::geometry::{Geometry, LineMask, PageId, Span};
-use crate::medium::Medium;
+use crate::geometry::{Geometry, LINES_PER_PAGE, LineMask, PageId, Span};
+use crate::medium::{Medium, Offset};
+use crate::packed::{self, Packed, is_packed};
 use crate::scheme::{Damage, Epoch, Info, Recovered, Room, Scheme, Traffic};
 use std::fmt;
 use std::ops::Range;
@@ -18,19 +19,22 @@ use std::str::FromStr;
 pub enum SchemeKind {
     /// [`DualPage`].
     DualPage,
+    /// [`Packed`] lines over [`DualPage`]: for small lines on a disk.
+    Packed,
     /// [`InPlace`]: no protection at all.
     InPlace,
 }
 
 impl SchemeKind {
     /// All of them, the dual page first.
-    pub const ALL: [SchemeKind; 2] = [SchemeKind::DualPage, SchemeKind::InPlace];
+    pub const ALL: [SchemeKind; 3] = [SchemeKind::DualPage, SchemeKind::Packed, SchemeKind::InPlace];
 
     /// The name a user types.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             SchemeKind::DualPage => "dual-page",
+            SchemeKind::Packed => "packed",
             SchemeKind::InPlace => "in-place",
         }
     }
@@ -57,7 +61,8 @@ impl FromStr for SchemeKind {
 /// How a store of any scheme is made. Each scheme takes from it what it has a use for.
 #[derive(Clone, Debug)]
 pub struct Setup {
-    /// How the medium is cut.
+    /// The lines and pages the caller sees. [`SchemeKind::Packed`] cuts the medium into lines 64 times
+    /// as large.
     pub geometry: Geometry,
     /// How many derivative pages there may be.
     pub pool: PoolLimit,
@@ -90,6 +95,24 @@ impl Setup {
             id: self.id,
         }
     }
+
+    /// The same for the scheme below packed lines.
+    fn below_packed(&self) -> Result<Options> {
+        let (line, extent) = (self.geometry.page_bytes(), self.geometry.extent_bytes());
+        let extent = extent.next_multiple_of(line * LINES_PER_PAGE);
+        let geometry = Geometry::new(line as u32, extent as u32)?;
+        Ok(Options {
+            geometry,
+            ..self.dual_page()
+        })
+    }
+
+    fn packed(&self) -> packed::Options {
+        packed::Options {
+            id: self.id,
+            ..packed::Options::default()
+        }
+    }
 }
 
 /// A store of one scheme or another.
@@ -97,6 +120,8 @@ impl Setup {
 pub enum AnyScheme<M> {
     /// [`SchemeKind::DualPage`].
     DualPage(Box<DualPage<M>>),
+    /// [`SchemeKind::Packed`].
+    Packed(Box<Packed<DualPage<M>>>),
     /// [`SchemeKind::InPlace`].
     InPlace(Box<InPlace<M>>),
 }
@@ -106,6 +131,7 @@ macro_rules! each {
     ($any:expr, $store:ident => $do:expr) => {
         match $any {
             AnyScheme::DualPage($store) => $do,
+            AnyScheme::Packed($store) => $do,
             AnyScheme::InPlace($store) => $do,
         }
     };
@@ -121,6 +147,10 @@ impl<M: Medium> AnyScheme<M> {
             SchemeKind::DualPage => {
                 AnyScheme::DualPage(Box::new(DualPage::create(medium, &setup.dual_page())?))
             }
+            SchemeKind::Packed => {
+                let below = DualPage::create(medium, &setup.below_packed()?)?;
+                AnyScheme::Packed(Box::new(Packed::create(below, &setup.packed())?))
+            }
             SchemeKind::InPlace => AnyScheme::InPlace(Box::new(InPlace::create(
                 medium,
                 setup.geometry,
@@ -133,6 +163,7 @@ impl<M: Medium> AnyScheme<M> {
     pub fn kind(&self) -> SchemeKind {
         match self {
             AnyScheme::DualPage(_) => SchemeKind::DualPage,
+            AnyScheme::Packed(_) => SchemeKind::Packed,
             AnyScheme::InPlace(_) => SchemeKind::InPlace,
         }
     }
@@ -148,7 +179,8 @@ impl<M: Medium> AnyScheme<M> {
     }
 }
 
-/// Which scheme made the store on `medium`.
+/// Which scheme made the store on `medium`; the one below for packed lines, of which only the
+/// context of a commit tells.
 ///
 /// # Errors
 /// [`Error::Foreign`] when none did, [`Error::Io`] when it cannot be read.
@@ -169,8 +201,12 @@ impl<M: Medium> Scheme for AnyScheme<M> {
 
     fn recover(medium: M) -> Result<(AnyScheme<M>, Recovered)> {
         Ok(match kind_on(&medium)? {
-            SchemeKind::DualPage => {
+            SchemeKind::DualPage | SchemeKind::Packed => {
                 let (store, found) = DualPage::recover(medium)?;
+                if is_packed(&found.context) {
+                    let (store, found) = Packed::over(store, found)?;
+                    return Ok((AnyScheme::Packed(Box::new(store)), found));
+                }
                 (AnyScheme::DualPage(Box::new(store)), found)
             }
             SchemeKind::InPlace => {
@@ -190,6 +226,10 @@ impl<M: Medium> Scheme for AnyScheme<M> {
 
     fn view(&self, page: PageId, first: usize, len: usize) -> Option<&[u8]> {
         each!(self, store => store.view(page, first, len))
+    }
+
+    fn place(&self, page: PageId, line: usize) -> Option<Offset> {
+        each!(self, store => store.place(page, line))
     }
 
     fn is_present(&self, page: PageId) -> bool {

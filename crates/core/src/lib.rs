@@ -44,6 +44,7 @@ pub mod engine;
 pub mod error;
 pub mod geometry;
 pub mod medium;
+pub mod packed;
 pub mod scheme;
 pub mod source;
 
@@ -53,5 +54,5 @@ pub use engine::{Engine, Witness};
 pub use error::{Error, Result};
 pub use geometry::{Geometry, LineMask, PageId, Span};
 pub use medium::{Cause, Medium, Offset, Path};
-pub use scheme::{Damage, Epoch, Info, PoolInfo, Recovered, Room, Scheme, Traffic};
+pub use scheme::{Damage, Epoch, Info, LogInfo, PoolInfo, Recovered, Room, Scheme, Traffic};
 pub use source::{Capture, Piece, Source};

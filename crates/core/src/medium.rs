@@ -33,7 +33,7 @@ pub enum Cause {
     Reclaim,
     /// Lines that go through a fall-back.
     Fallback,
-    /// Records of an undo or redo log, the lines in them too.
+    /// Records of a log (undo, redo, packed lines), the lines in them too.
     Log,
     /// Lines copied unchanged because the grain is coarser than what changed.
     Copy,

@@ -48,7 +48,7 @@ pub struct Traffic {
     pub reclaim_bytes: u64,
     /// Lines that went through the fall-back, both times they were written.
     pub fallback_bytes: u64,
-    /// Records of an undo or redo log, the lines in them too.
+    /// Records of a log (undo, redo, packed lines), the lines in them too.
     pub log_bytes: u64,
     /// Lines copied unchanged because the grain is coarser than what changed.
     pub copy_bytes: u64,
@@ -127,10 +127,25 @@ pub struct PoolInfo {
     pub failures: u64,
 }
 
+/// The log of packed lines ([`crate::packed`]).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Serialize)]
+pub struct LogInfo {
+    /// Bytes the log may take.
+    pub limit_bytes: u64,
+    /// Bytes of it in use.
+    pub used_bytes: u64,
+    /// Of them, lines that are the newest version of theirs.
+    pub live_bytes: u64,
+    /// Pages that have lines in the log.
+    pub pages: u64,
+    /// Memory of the index that finds them.
+    pub index_bytes: u64,
+}
+
 /// What a scheme says of itself.
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct Info {
-    /// The name of the scheme: `dual-page`, `in-place`.
+    /// The name of the scheme: `dual-page`, `packed`, `in-place`.
     pub scheme: &'static str,
     /// The version of the format on the medium.
     pub version: u32,
@@ -146,6 +161,9 @@ pub struct Info {
     pub context_bytes: u64,
     /// The derivative page pool; empty for schemes without one.
     pub pool: PoolInfo,
+    /// The log of packed lines, for the scheme that has one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub log: Option<LogInfo>,
     /// Bytes written since open.
     pub traffic: Traffic,
 }
@@ -185,6 +203,12 @@ pub trait Scheme: Sized {
     /// The newest version in place, where the medium is memory and the lines lie together in one home.
     fn view(&self, page: PageId, first: usize, len: usize) -> Option<&[u8]> {
         let _ = (page, first, len);
+        None
+    }
+
+    /// Where on the medium the newest version of a line lies, for messages; `None` where that is not known.
+    fn place(&self, page: PageId, line: usize) -> Option<Offset> {
+        let _ = (page, line);
         None
     }
 

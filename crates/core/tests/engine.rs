@@ -102,6 +102,7 @@ impl Scheme for Toy {
             medium_bytes: 0,
             context_bytes: 0,
             pool: PoolInfo::default(),
+            log: None,
             traffic: Traffic::default(),
         }
     }

@@ -1,7 +1,7 @@
 //! What a program's checkpoints cost: of this session, and of all the program's lives.
 //!
 //! ```text
-//! DIR/statistics   magic "TPSTATS1" | bytes, 4 | crc32c, 4 | postcard
+//! DIR/statistics   magic "TPSTATS2" | bytes, 4 | crc32c, 4 | postcard
 //! ```
 //!
 //! * Percentiles come from histograms of a fixed size, exact to 1.6%, so nothing grows with a run.
@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use twinpage_core::engine::Report;
 use twinpage_core::{Geometry, Traffic};
 
-const MAGIC: &[u8; 8] = b"TPSTATS1";
+const MAGIC: &[u8; 8] = b"TPSTATS2";
 const HEAD: usize = 16;
 
 /// Buckets of one factor of two.

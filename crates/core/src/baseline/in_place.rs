@@ -545,6 +545,7 @@ impl<M: Medium> Scheme for InPlace<M> {
             medium_bytes: self.medium.len(),
             context_bytes: self.state.context_len,
             pool: PoolInfo::default(),
+            log: None,
             traffic: self.traffic,
         }
     }

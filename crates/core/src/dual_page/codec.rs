@@ -22,7 +22,7 @@ const SPARSE: u8 = 0x81;
 const RAW: u8 = 0x82;
 
 /// Appends a number.
-pub(super) fn put_number(out: &mut Vec<u8>, mut value: u64) {
+pub(crate) fn put_number(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
         out.push(value as u8 | 0x80);
         value >>= 7;
@@ -31,13 +31,13 @@ pub(super) fn put_number(out: &mut Vec<u8>, mut value: u64) {
 }
 
 /// Appends how far `to` is from `from`.
-pub(super) fn put_step(out: &mut Vec<u8>, from: u64, to: u64) {
+pub(crate) fn put_step(out: &mut Vec<u8>, from: u64, to: u64) {
     let step = to.wrapping_sub(from) as i64;
     put_number(out, (step << 1 ^ step >> 63) as u64);
 }
 
 /// Appends a mask.
-pub(super) fn put_mask(out: &mut Vec<u8>, mask: LineMask) {
+pub(crate) fn put_mask(out: &mut Vec<u8>, mask: LineMask) {
     let (bits, first) = (mask.0, mask.0.trailing_zeros());
     let count = bits.count_ones();
     if count == 0 {
@@ -64,21 +64,21 @@ pub(super) fn put_mask(out: &mut Vec<u8>, mask: LineMask) {
 
 /// Reads from bytes nobody vouches for.
 #[derive(Clone, Copy)]
-pub(super) struct Cursor<'a> {
+pub(crate) struct Cursor<'a> {
     bytes: &'a [u8],
 }
 
 impl<'a> Cursor<'a> {
-    pub(super) fn new(bytes: &'a [u8]) -> Cursor<'a> {
+    pub(crate) fn new(bytes: &'a [u8]) -> Cursor<'a> {
         Cursor { bytes }
     }
 
     /// Bytes not read yet.
-    pub(super) fn left(&self) -> usize {
+    pub(crate) fn left(&self) -> usize {
         self.bytes.len()
     }
 
-    pub(super) fn byte(&mut self) -> Option<u8> {
+    pub(crate) fn byte(&mut self) -> Option<u8> {
         let (&byte, rest) = self.bytes.split_first()?;
         self.bytes = rest;
         Some(byte)
@@ -90,11 +90,11 @@ impl<'a> Cursor<'a> {
         Some(*array)
     }
 
-    pub(super) fn u32(&mut self) -> Option<u32> {
+    pub(crate) fn u32(&mut self) -> Option<u32> {
         self.array().map(u32::from_le_bytes)
     }
 
-    pub(super) fn number(&mut self) -> Option<u64> {
+    pub(crate) fn number(&mut self) -> Option<u64> {
         let mut value = 0;
         for shift in (0..64).step_by(7) {
             let byte = self.byte()?;
@@ -111,12 +111,12 @@ impl<'a> Cursor<'a> {
     }
 
     /// What [`put_step`] wrote, from the same `from`.
-    pub(super) fn step(&mut self, from: u64) -> Option<u64> {
+    pub(crate) fn step(&mut self, from: u64) -> Option<u64> {
         let zigzag = self.number()?;
         Some(from.wrapping_add(zigzag >> 1 ^ (zigzag & 1).wrapping_neg()))
     }
 
-    pub(super) fn mask(&mut self) -> Option<LineMask> {
+    pub(crate) fn mask(&mut self) -> Option<LineMask> {
         match self.byte()? {
             line @ 0..RUN => Some(LineMask(1 << line)),
             run @ RUN..EMPTY => {

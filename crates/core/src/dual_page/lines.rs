@@ -91,6 +91,18 @@ impl<M: Medium> DualPage<M> {
         })
     }
 
+    /// Where the newest version of a line lies, if the page is there.
+    pub(super) fn newest_place(&self, key: Key, line: usize) -> Option<Offset> {
+        let there = |&place: &Place| self.table[place].is(Flags::NEWEST);
+        let place = self.table.find(key).filter(there)?;
+        let mut found = None;
+        let looked = self.newest_runs(key, place, LineMask::run(line, 1), |at, _| {
+            found = Some(at);
+            Ok(())
+        });
+        looked.ok().and(found)
+    }
+
     /// The newest version in place, where it lies in one home.
     pub(super) fn view_newest(&self, key: Key, first: usize, len: usize) -> Option<&[u8]> {
         let place = self

@@ -20,7 +20,7 @@
 //! * After a failed write or fence nothing is called durable (this file).
 
 mod check;
-mod codec;
+pub(crate) mod codec;
 mod commit;
 mod fallback;
 mod fault;
@@ -408,6 +408,11 @@ impl<M: Medium> Scheme for DualPage<M> {
         self.view_newest(key, first, len)
     }
 
+    fn place(&self, page: PageId, line: usize) -> Option<Offset> {
+        let key = self.table.key(page)?;
+        self.newest_place(key, line)
+    }
+
     fn is_present(&self, page: PageId) -> bool {
         self.table
             .key(page)
@@ -492,6 +497,7 @@ impl<M: Medium> Scheme for DualPage<M> {
             medium_bytes: self.medium.len(),
             context_bytes: self.context.len,
             pool: self.pool.info(),
+            log: None,
             traffic: self.traffic,
         }
     }

@@ -1,0 +1,307 @@
+//! A batch: strips of changed lines packed together, written to the log in one piece.
+//!
+//! ```text
+//! | header 40 B | dropped pages | pages and masks of strips | zeros | lines of the strips, back to back | zeros |
+//! '------------------ directory ------------------------'   to a line                                 to a page
+//! ```
+//!
+//! * A batch is a whole number of lines of the log and lies in one sheet of it.
+//! * Its directory says all there is to know without reading its lines: recovery reads directories.
+//! * Dropped pages apply first: what older batches hold of them is no more. Then its own strips.
+//! * The directory has a checksum that recovery verifies, the lines another that `check` does.
+
+use super::layout::SHEET;
+use crate::dual_page::codec::{Cursor, put_mask, put_number};
+use crate::geometry::LineMask;
+use crc32c::crc32c_append;
+
+/// Bytes of the header.
+pub(super) const HEADER: usize = 40;
+const MAGIC: [u8; 4] = *b"TpSt";
+
+/// Where the fields of the header begin.
+mod at {
+    pub(super) const MAGIC: usize = 0;
+    pub(super) const CRC: usize = 4;
+    pub(super) const LINE: usize = 8;
+    pub(super) const LINES: usize = 16;
+    pub(super) const DIRECTORY: usize = 20;
+    pub(super) const DROPS: usize = 24;
+    pub(super) const STRIPS: usize = 28;
+    pub(super) const CONTENT: usize = 32;
+    pub(super) const ZERO: usize = 36;
+}
+
+// In step with docs/format.md.
+const _: () = {
+    assert!(at::CRC == at::MAGIC + 4 && at::LINE == at::CRC + 4 && at::LINES == at::LINE + 8);
+    assert!(at::DIRECTORY == at::LINES + 4 && at::DROPS == at::DIRECTORY + 4 && at::STRIPS == at::DROPS + 4);
+    assert!(at::CONTENT == at::STRIPS + 4 && at::ZERO == at::CONTENT + 4 && at::ZERO + 4 == HEADER);
+};
+
+/// Sizes of lines and pages here.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sizes {
+    pub(super) line: usize,
+    pub(super) page: usize,
+}
+
+/// A batch being put together.
+#[derive(Debug, Default)]
+pub(super) struct Builder {
+    drops: Vec<u8>,
+    strips: Vec<u8>,
+    lines: Vec<u8>,
+    dropped: u32,
+    /// The strips so far.
+    pub(super) packed: Vec<(u64, LineMask)>,
+    /// One past the last dropped page, and the page of the last strip.
+    next: [u64; 2],
+}
+
+impl Builder {
+    /// Empties it and keeps its memory.
+    pub(super) fn clear(&mut self) {
+        self.drops.clear();
+        self.strips.clear();
+        self.lines.clear();
+        self.packed.clear();
+        self.dropped = 0;
+        self.next = [0; 2];
+    }
+
+    /// Bytes the batch takes so far, before it is padded.
+    fn len(&self, sizes: Sizes) -> usize {
+        (HEADER + self.drops.len() + self.strips.len()).next_multiple_of(sizes.line) + self.lines.len()
+    }
+
+    /// Adds a dropped page, if it fits `limit` bytes. Pages ascend.
+    pub(super) fn drop_page(&mut self, page: u64, sizes: Sizes, limit: usize) -> bool {
+        let had = self.drops.len();
+        put_number(&mut self.drops, page - self.next[0]);
+        if self.len(sizes) > limit {
+            self.drops.truncate(had);
+            return false;
+        }
+        self.next[0] = page + 1;
+        self.dropped += 1;
+        true
+    }
+
+    /// Adds the lines `mask` of a page that is `bytes` long, if they fit `limit` bytes. Pages ascend.
+    pub(super) fn strip(
+        &mut self,
+        page: u64,
+        mask: LineMask,
+        bytes: &[u8],
+        sizes: Sizes,
+        limit: usize,
+    ) -> bool {
+        let had = self.strips.len();
+        put_number(&mut self.strips, page - self.next[1]);
+        put_mask(&mut self.strips, mask);
+        if self.len(sizes) + mask.count() * sizes.line > limit {
+            self.strips.truncate(had);
+            return false;
+        }
+        for run in mask.runs() {
+            let from = &bytes[run.start * sizes.line..run.end * sizes.line];
+            self.lines.extend_from_slice(from);
+        }
+        self.next[1] = page + 1;
+        self.packed.push((page, mask));
+        true
+    }
+
+    /// The bytes of the batch, to be written from line `line` of the log on, and where in them the
+    /// lines of the strips begin.
+    pub(super) fn finish(&mut self, line: u64, seed: u32, sizes: Sizes, out: &mut Vec<u8>) -> usize {
+        let directory = HEADER + self.drops.len() + self.strips.len();
+        let content = directory.next_multiple_of(sizes.line);
+        let lines = self.len(sizes).div_ceil(sizes.page);
+        out.clear();
+        out.resize(HEADER, 0);
+        out.extend_from_slice(&self.drops);
+        out.extend_from_slice(&self.strips);
+        out.resize(content, 0);
+        out.extend_from_slice(&self.lines);
+        let sum = crc32c_append(seed, &self.lines);
+        out.resize(lines * sizes.page, 0);
+        let mut put = |at: usize, bytes: &[u8]| out[at..at + bytes.len()].copy_from_slice(bytes);
+        put(at::MAGIC, &MAGIC);
+        put(at::LINE, &line.to_le_bytes());
+        put(at::LINES, &(lines as u32).to_le_bytes());
+        put(at::DIRECTORY, &(directory as u32).to_le_bytes());
+        put(at::DROPS, &self.dropped.to_le_bytes());
+        put(at::STRIPS, &(self.packed.len() as u32).to_le_bytes());
+        put(at::CONTENT, &sum.to_le_bytes());
+        let crc = crc32c_append(seed, &out[at::LINE..directory]);
+        out[at::CRC..at::LINE].copy_from_slice(&crc.to_le_bytes());
+        content
+    }
+}
+
+/// What the first bytes of a batch say, not believed yet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Header {
+    crc: u32,
+    /// Lines of the log it takes.
+    pub(super) lines: u32,
+    /// Bytes of its directory, header included.
+    pub(super) directory: usize,
+    drops: u32,
+    strips: u32,
+    content_crc: u32,
+}
+
+impl Header {
+    /// The header of the batch at line `line` of the log.
+    ///
+    /// # Errors
+    /// What makes it impossible.
+    pub(super) fn read(bytes: &[u8], line: u64, sizes: Sizes) -> Result<Header, String> {
+        let u32_at = |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
+        if !bytes.starts_with(&MAGIC) {
+            return Err("no batch begins here".into());
+        }
+        let number = u64::from(u32_at(at::LINE)) | u64::from(u32_at(at::LINE + 4)) << 32;
+        if number != line {
+            return Err(format!("it says it is for line {number} of the log, not {line}"));
+        }
+        let header = Header {
+            crc: u32_at(at::CRC),
+            lines: u32_at(at::LINES),
+            directory: u32_at(at::DIRECTORY) as usize,
+            drops: u32_at(at::DROPS),
+            strips: u32_at(at::STRIPS),
+            content_crc: u32_at(at::CONTENT),
+        };
+        let room = SHEET - line % SHEET;
+        if header.lines == 0
+            || u64::from(header.lines) > room
+            || !(HEADER..=header.lines as usize * sizes.page).contains(&header.directory)
+        {
+            return Err(format!(
+                "a directory of {} bytes in {} lines, {room} are left of the sheet",
+                header.directory, header.lines
+            ));
+        }
+        Ok(header)
+    }
+}
+
+/// What a directory says.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub(super) struct Directory {
+    /// Pages of which older batches hold nothing any more.
+    pub(super) drops: Vec<u64>,
+    /// Pages and their lines.
+    pub(super) strips: Vec<(u64, LineMask)>,
+    /// Where the lines of the strips begin, in bytes from the start of the batch.
+    pub(super) content: usize,
+    /// Bytes of the lines of the strips.
+    pub(super) content_len: usize,
+    /// Their checksum.
+    pub(super) content_crc: u32,
+}
+
+impl Directory {
+    /// The directory in `bytes`, all of it, of which `header` is the beginning.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub(super) fn read(
+        header: Header,
+        bytes: &[u8],
+        seed: u32,
+        pages: u64,
+        sizes: Sizes,
+    ) -> Result<Directory, String> {
+        let crc = crc32c_append(seed, &bytes[at::LINE..]);
+        if crc != header.crc {
+            return Err(format!("checksum {crc:08x}, it says {:08x}", header.crc));
+        }
+        Directory::entries(header, &bytes[HEADER..], pages, sizes)
+            .ok_or_else(|| "its checksum is right, but it makes no sense".into())
+    }
+
+    fn entries(header: Header, bytes: &[u8], pages: u64, sizes: Sizes) -> Option<Directory> {
+        let mut body = Cursor::new(bytes);
+        let mut directory = Directory {
+            content: header.directory.next_multiple_of(sizes.line),
+            content_crc: header.content_crc,
+            ..Directory::default()
+        };
+        let below = |next: u64, gap: u64| next.checked_add(gap).filter(|&page| page < pages);
+        let mut next = 0;
+        for _ in 0..header.drops {
+            let page = below(next, body.number()?)?;
+            directory.drops.push(page);
+            next = page + 1;
+        }
+        next = 0;
+        for _ in 0..header.strips {
+            let page = below(next, body.number()?)?;
+            let mask = body.mask().filter(|mask| !mask.is_empty())?;
+            directory.content_len += mask.count() * sizes.line;
+            directory.strips.push((page, mask));
+            next = page + 1;
+        }
+        let lines = (directory.content + directory.content_len).div_ceil(sizes.page);
+        (body.left() == 0 && lines == header.lines as usize).then_some(directory)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::collection::{btree_map, btree_set};
+    use proptest::prelude::*;
+
+    const SIZES: Sizes = Sizes { line: 64, page: 4096 };
+    const PAGES: u64 = 1 << 33;
+
+    fn parse(bytes: &[u8], line: u64) -> Result<Directory, String> {
+        let header = Header::read(bytes, line, SIZES)?;
+        Directory::read(header, &bytes[..header.directory], 5, PAGES, SIZES)
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_packed_is_read(
+            drops in btree_set(0..PAGES, 0..30),
+            strips in btree_map(0..PAGES, 1_u64.., 0..30),
+            limit in 1_usize..20,
+            line in 0_u64..1 << 40,
+            flip: prop::sample::Index,
+        ) {
+            let mut builder = Builder::default();
+            let limit = limit * 4096;
+            let page: Vec<u8> = (0..4096).map(|k| (k / 64) as u8).collect();
+            let dropped: Vec<u64> = drops.into_iter().filter(|&page| builder.drop_page(page, SIZES, limit)).collect();
+            for (&number, &mask) in &strips {
+                builder.strip(number, LineMask(mask), &page, SIZES, limit);
+            }
+            let packed = builder.packed.clone();
+            let mut out = Vec::new();
+            let content = builder.finish(line & !63, 5, SIZES, &mut out);
+            prop_assert!(out.len() <= limit && out.len().is_multiple_of(4096));
+            let read = parse(&out, line & !63).unwrap();
+            prop_assert_eq!((&read.drops, &read.strips, read.content), (&dropped, &packed, content));
+            let lines: Vec<u8> = packed.iter()
+                .flat_map(|(_, mask)| mask.runs().flatten().flat_map(|k| vec![k as u8; 64]))
+                .collect();
+            prop_assert_eq!(&out[content..content + read.content_len], &lines[..]);
+            prop_assert_eq!(crc32c_append(5, &lines), read.content_crc);
+            let at = flip.index(Header::read(&out, line & !63, SIZES).unwrap().directory);
+            out[at] ^= 0x10;
+            prop_assert!(parse(&out, line & !63).is_err());
+        }
+
+        #[test]
+        fn any_bytes_are_read_or_refused(body in prop::collection::vec(any::<u8>(), 0..200), drops in 0_u32..9, strips in 0_u32..9) {
+            let header = Header { crc: 0, lines: 1, directory: HEADER + body.len(), drops, strips, content_crc: 0 };
+            let _ = Directory::entries(header, &body, PAGES, SIZES);
+        }
+    }
+}

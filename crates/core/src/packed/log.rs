@@ -1,0 +1,287 @@
+//! The log at work: batches appended at its head, pages folded at its tail.
+//!
+//! ```text
+//!      tail                                head
+//!  ... | batch | batch |      ...  | batch | to the end of the sheet: free | next sheet ...  (a ring)
+//!        oldest: its live pages are folded, then it goes
+//! ```
+//!
+//! * Before a batch is put together, the rest of the sheet it goes to is free.
+//! * Everything here is done to the newest version below, one thing after the other; only the commit
+//!   below makes any of it count.
+
+use super::batch::{Directory, Header};
+use super::fault::Fault;
+use super::index::Batch;
+use super::layout::SHEET;
+use super::{Packed, batch};
+use crate::error::{Error, Result};
+use crate::geometry::{LineMask, Span};
+use crate::medium::Cause;
+use crate::scheme::{Room, Scheme};
+
+impl<S: Scheme> Packed<S> {
+    /// Lays `lines` of a page, all of them live in the log, over `into`, which begins at line `first`.
+    pub(super) fn read_strips(
+        &self,
+        page: u64,
+        lines: LineMask,
+        first: usize,
+        into: &mut [u8],
+    ) -> Result<()> {
+        let (line, page_bytes) = (self.layout.line_bytes(), self.layout.page_bytes());
+        let mut bytes = Vec::new();
+        for strip in self.index.strips(page) {
+            let wanted = strip.live & lines;
+            let Some(low) = wanted.runs().next().map(|run| run.start) else {
+                continue;
+            };
+            let high = 63 - wanted.0.leading_zeros() as usize;
+            let (from, to) = (u64::from(strip.slot(low)), u64::from(strip.slot(high)));
+            let (sheet, place) = self.root.log(from / SHEET);
+            bytes.resize((to / SHEET - from / SHEET + 1) as usize * page_bytes, 0);
+            self.below.read(sheet, place, &mut bytes)?;
+            for k in wanted.runs().flatten() {
+                let at = (u64::from(strip.slot(k)) - from / SHEET * SHEET) as usize * line;
+                into[(k - first) * line..(k - first + 1) * line].copy_from_slice(&bytes[at..at + line]);
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives every page that waits its place: whole to its own, or a strip in the log.
+    pub(super) fn place_waiting(&mut self) -> Result<Room> {
+        let mut room = self.place_whole()?;
+        while !self.waiting.is_empty() || !self.drops.is_empty() {
+            self.enter_sheet()?;
+            if self.append()? == Room::Commit {
+                room = Room::Commit;
+            }
+        }
+        Ok(room)
+    }
+
+    /// Writes those pages that wait whole that are better written so.
+    fn place_whole(&mut self) -> Result<Room> {
+        let most = self.tuning.whole_lines as usize;
+        let few = self.waiting.len() <= 2 && self.appended == 0 && self.drops.is_empty();
+        let few = few && self.waiting.iter().all(|(number, _)| !self.index.has(number));
+        let whole: Vec<u64> = self
+            .waiting
+            .iter()
+            .filter(|(_, page)| few || page.born || page.lines.count() >= most)
+            .map(|(number, _)| number)
+            .collect();
+        let mut room = Room::Plenty;
+        for page in whole {
+            if self.write_newest_whole(page)? == Room::Commit {
+                room = Room::Commit;
+            }
+        }
+        Ok(room)
+    }
+
+    /// Writes the newest version of a page to its own place.
+    fn write_newest_whole(&mut self, page: u64) -> Result<Room> {
+        let mut bytes = std::mem::take(&mut self.page);
+        bytes.resize(self.layout.page_bytes(), 0);
+        let read = match self.faulty(Fault::NoZeroFill) {
+            true => self.read_without_birth(page, &mut bytes),
+            false => self.read_newest(page, 0, &mut bytes),
+        };
+        let written = read.and_then(|()| self.write_whole(page, &bytes));
+        self.page = bytes;
+        self.waiting.remove(page);
+        written
+    }
+
+    /// The fault [`Fault::NoZeroFill`]: a new page over what was in its place.
+    fn read_without_birth(&self, page: u64, bytes: &mut [u8]) -> Result<()> {
+        self.read_own_place(page, 0, bytes)?;
+        if let Some(waiting) = self.waiting.get(page) {
+            let line = self.layout.line_bytes();
+            for run in waiting.lines.runs() {
+                let at = run.start * line..run.end * line;
+                bytes[at.clone()].copy_from_slice(&waiting.bytes[at]);
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes the rest of the sheet at the head free: what the ring still has there is folded.
+    fn enter_sheet(&mut self) -> Result<()> {
+        let end = (self.head / SHEET + 1) * SHEET;
+        while end - self.tail > self.root.lines() {
+            if self.faulty(Fault::ForgetFold) {
+                self.forget_oldest();
+            }
+            self.fold_oldest(u64::MAX)?;
+        }
+        Ok(())
+    }
+
+    /// The fault [`Fault::ForgetFold`]: what the oldest batch holds is lost.
+    fn forget_oldest(&mut self) {
+        if let Some(&batch) = self.index.batches.front() {
+            let mut pages: Vec<u64> = self.index.pages().collect();
+            pages.retain(|&page| self.index.is_in(page, batch));
+            pages.into_iter().for_each(|page| self.void(page));
+        }
+    }
+
+    /// Puts one batch together, of what is to be dropped and what waits, and writes it.
+    fn append(&mut self) -> Result<Room> {
+        let sizes = self.sizes();
+        let limit = (SHEET - self.head % SHEET) as usize * sizes.page;
+        self.builder.clear();
+        while let Some(&page) = self.drops.first() {
+            if !self.builder.drop_page(page, sizes, limit) {
+                break;
+            }
+            self.drops.pop_first();
+        }
+        // A strip may not come before the drop of what is older of its page.
+        while self.drops.is_empty() {
+            let Some((number, page)) = self.waiting.first() else {
+                break;
+            };
+            if !self.builder.strip(number, page.lines, &page.bytes, sizes, limit) {
+                break;
+            }
+            self.waiting.pop();
+        }
+        let content = self
+            .builder
+            .finish(self.head, self.root.seed(), sizes, &mut self.batch);
+        let lines = self.batch.len() / sizes.page;
+        let (sheet, first) = self.root.log(self.head);
+        let span = Span {
+            page: sheet,
+            first,
+            bytes: &self.batch,
+        };
+        let before = self.below.traffic();
+        let room = self.below.write(span, LineMask::run(first, lines))?;
+        self.count(Cause::Log, before);
+        self.index.push(self.head, lines as u32);
+        let mut at = content;
+        for &(page, mask) in &self.builder.packed {
+            self.index.insert(page, mask, at, sizes.line);
+            at += mask.count() * sizes.line;
+        }
+        self.head += lines as u64;
+        self.appended += lines as u64;
+        Ok(room)
+    }
+
+    /// Folds what the appended pages of earlier epochs earned.
+    pub(super) fn fold_some(&mut self) -> Result<()> {
+        let page = self.layout.page_bytes() as u64;
+        while self.credit >= page {
+            self.let_go();
+            if self.index.batches.is_empty() {
+                self.credit = 0;
+            } else {
+                let folded = self.fold_oldest(self.credit / page)?;
+                self.credit = self.credit.saturating_sub(folded * page);
+            }
+        }
+        Ok(())
+    }
+
+    /// What was appended in the epoch that is over earns folding for the next.
+    pub(super) fn earn(&mut self) {
+        let (used, all) = (self.head - self.tail, self.root.lines());
+        let bytes = u128::from(self.appended * self.layout.page_bytes() as u64);
+        let percent = u128::from(self.tuning.pressure_percent);
+        let earned = bytes * percent * u128::from(used) / (100 * u128::from((all - used).max(1)));
+        let most = all * self.layout.page_bytes() as u64;
+        self.credit = (self.credit + earned.min(most.into()) as u64).min(most);
+        self.appended = 0;
+    }
+
+    /// Folds up to `most` pages that have live lines in the oldest batch, and lets it go when there
+    /// are none left. Says how many pages it folded.
+    fn fold_oldest(&mut self, most: u64) -> Result<u64> {
+        let mut folded = 0;
+        let line = self.index.batches.front().map_or(self.head, |batch| batch.line);
+        if let Some(&batch) = self.index.batches.front().filter(|batch| batch.live > 0) {
+            let directory = self.read_directory(batch)?;
+            let mut pages = directory.strips.iter().map(|&(page, _)| page);
+            while let Some(page) = pages.next().filter(|_| folded < most) {
+                if self.index.is_in(page, batch) {
+                    self.fold(page)?;
+                    folded += 1;
+                }
+            }
+        }
+        self.let_go();
+        match self.index.batches.front() {
+            Some(batch) if folded < most && batch.live > 0 && batch.line == line => {
+                let (sheet, place) = self.root.log(line);
+                Err(Error::Damaged {
+                    what: "batch of packed lines",
+                    at: self.below.place(sheet, place).unwrap_or_default(),
+                    why: format!(
+                        "line {line} of the log: {} lines of it are of no page",
+                        batch.live
+                    ),
+                })
+            }
+            _ => Ok(folded),
+        }
+    }
+
+    /// A page goes whole to its own place, with what the log and the waiting lines have of it.
+    fn fold(&mut self, page: u64) -> Result<()> {
+        if self.faulty(Fault::FoldOld) {
+            self.index.drop_page(page);
+            self.drops.insert(page);
+        }
+        let before = self.below.traffic();
+        let _ = self.write_newest_whole(page)?;
+        self.count(Cause::WriteBack, before);
+        Ok(())
+    }
+
+    /// The oldest batches that have no live line go.
+    pub(super) fn let_go(&mut self) {
+        while self.index.batches.front().is_some_and(|batch| batch.live == 0) {
+            self.index.batches.pop_front();
+        }
+        self.tail = self.index.batches.front().map_or(self.head, |batch| batch.line);
+    }
+
+    /// The directory of a batch.
+    pub(super) fn read_directory(&self, batch: Batch) -> Result<Directory> {
+        let (_, directory) = read_directory(&self.below, self, batch.line)?;
+        Ok(directory)
+    }
+}
+
+/// The batch at line `line` of the log: how many lines it takes, and its directory.
+pub(super) fn read_directory<S: Scheme>(
+    below: &S,
+    packed: &Packed<S>,
+    line: u64,
+) -> Result<(u32, Directory)> {
+    let sizes = packed.sizes();
+    let (sheet, place) = packed.root.log(line);
+    let damaged = |why: String| Error::Damaged {
+        what: "batch of packed lines",
+        at: below.place(sheet, place).unwrap_or_default(),
+        why: format!("line {line} of the log: {why}"),
+    };
+    let mut bytes = vec![0; sizes.page];
+    below.read(sheet, place, &mut bytes)?;
+    let header = Header::read(&bytes, line, sizes).map_err(damaged)?;
+    if header.directory > sizes.page {
+        bytes.resize(header.directory.next_multiple_of(sizes.page), 0);
+        below.read(sheet, place + 1, &mut bytes[sizes.page..])?;
+    }
+    bytes.truncate(header.directory);
+    let pages = packed.layout.page_limit();
+    let directory =
+        batch::Directory::read(header, &bytes, packed.root.seed(), pages, sizes).map_err(damaged)?;
+    Ok((header.lines, directory))
+}

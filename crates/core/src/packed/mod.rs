@@ -1,0 +1,664 @@
+//! Packed lines: small changes on a medium of large lines, near the cost of a log.
+//!
+//! On a disk a line is 4 KiB, so a scheme that writes lines writes 4 KiB for every 16 bytes that
+//! change here and there. [`Packed`] is a room between its caller and such a scheme. To its caller
+//! it is a scheme of small lines: a page is one line of the scheme below, and a line a 64th of that,
+//! so over [`Geometry::DISK`] its geometry is [`Geometry::MEMORY`], lines of 64 bytes in pages of
+//! 4 KiB. **A caller that knows its changed lines of 64 bytes says just those**, as on memory, and
+//! nothing is compared or read to find them:
+//!
+//! ```
+//! use twinpage_core::crash::Image;
+//! use twinpage_core::dual_page::{self, DualPage};
+//! use twinpage_core::packed::{Options, Packed};
+//! use twinpage_core::{Geometry, LineMask, PageId, Scheme, Span};
+//!
+//! # fn main() -> twinpage_core::Result<()> {
+//! let disk = DualPage::create(Image::new(512), &dual_page::Options::new(Geometry::DISK))?;
+//! let mut store = Packed::create(disk, &Options::default())?;
+//! assert_eq!(store.geometry(), Geometry::MEMORY); // 64-byte lines, on a disk
+//! for page in (0..1000).map(PageId) {
+//!     store.write(Span { page, first: 0, bytes: &[1; 4096] }, LineMask::ALL)?;
+//! }
+//! store.commit(b"roots")?;
+//!
+//! let before = store.traffic();
+//! for page in (0..1000).map(PageId) {
+//!     store.write(Span { page, first: 9, bytes: &[2; 64] }, LineMask::run(9, 1))?;
+//! }
+//! store.commit(b"roots")?;
+//! let spent = store.traffic() - before; // 64,000 bytes changed, in pages of 4 MB
+//! assert!(spent.total_bytes() < 80_000);
+//!
+//! let (store, found) = Packed::<DualPage<Image>>::recover(store.into_medium())?;
+//! assert_eq!((found.epoch, &found.context[..]), (2, &b"roots"[..]));
+//! let mut line = [0; 64];
+//! store.read(PageId(500), 9, &mut line)?;
+//! assert_eq!(line, [2; 64]);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Who opens a store and does not know how it was made recovers the scheme below, asks
+//! [`is_packed`] of the context found, and goes on with [`Packed::over`] if it is.
+//!
+//! # How
+//!
+//! The changed lines of many pages are packed back to back into *strips*, with a directory before
+//! them, and written to a *log* (`batch.rs`): a ring of pages of the scheme below, set apart. Pages
+//! that changed in most of their lines go straight to their own place. One commit of the scheme below
+//! makes both durable at once; there is no second mechanism to prove. The root of the log, which says
+//! from where to where it reaches, is at the beginning of the context of that commit.
+//!
+//! ```text
+//!   write --> waiting --> few lines of a page ---> strips, one batch ---> log (a ring) ---.
+//!                  '----> most of its lines, or a new page ---> its own place  <--- fold --'
+//! ```
+//!
+//! An index in memory (`index.rs`) knows which lines are in the log; reading lays them over the page.
+//! When the ring comes round, the pages that have live lines in the oldest batch are *folded*:
+//! written whole to their own places. Folding begins early and grows with what is in use, so that no
+//! commit has to do much of it.
+//!
+//! # What is chosen by cost
+//!
+//! A page that changes in `n` of its 64 lines costs `n` in the log now, and 64 (a page) once when it
+//! is folded. If it changes again so in `k` epochs before that, an epoch costs `n + 64 / k`; written
+//! whole each time it costs 64. The log is better while `n < 64 (1 - 1/k)`.
+//!
+//! * **[`Tuning::whole_lines`]**, 40: from so many changed lines on, a page is written whole. That is
+//!   right for `k` near 3. A page that never changes again loses at most 40 of 104 by waiting; one
+//!   that does gains up to a `k`-th of 64.
+//! * **A commit of at most two pages** that have nothing in the log writes them whole: a batch and the
+//!   root in the context below are two lines of the disk as well, and would be owed a fold.
+//! * **[`Options::log_bytes`]**, 64 MiB: `k` is what the log holds over what an epoch appends. The log
+//!   bounds the disk (twice it: every page has two homes), what recovery reads (its directories), and
+//!   the index (24 bytes a strip, which takes 64 in the log at least).
+//! * **[`Tuning::pressure_percent`]**, 100: of the log `u` is in use. For each page appended, so many
+//!   percent of `u / (1 - u)` pages are folded in the next commit. It settles where folding frees as
+//!   much as is appended; a commit is `1 / (1 - u)` times its strips at most, until the ring is full.
+//!
+//! `cargo bench -p twinpage-core --bench packed` measures how much each of them matters.
+//!
+//! # Invariants
+//!
+//! * The newest version of a line is in `waiting`, else in the one strip where it is live, else in the
+//!   page's own place.
+//! * A page with a live strip is there: the first write of a page, and the first after a discard, is
+//!   whole. So the log needs to know nothing of pages that come and go.
+//! * When a page is written whole or discarded, and strips of it are live, the next batch drops it:
+//!   a batch later than them in the ring, so they leave the ring first (`log.rs`).
+//! * No line of the ring is written over while the newest version needs it. That the checkpoint may
+//!   still need it is the business of the scheme below, which never touches its checkpoint.
+//! * All that is known can be known from the checkpoint below alone: to abandon is to recover
+//!   (`recover.rs`).
+
+mod batch;
+mod fault;
+mod index;
+mod layout;
+mod log;
+mod presence;
+mod recover;
+mod waiting;
+
+#[cfg(any(test, feature = "faults"))]
+pub use fault::Fault;
+#[cfg(not(any(test, feature = "faults")))]
+use fault::Fault;
+
+use crate::compare::{differing_lines, nonzero_lines};
+use crate::dual_page::DualPage;
+use crate::error::{Error, Result};
+use crate::geometry::{Geometry, LINES_PER_PAGE, LineMask, PageId, Span};
+use crate::medium::{Cause, Medium, Offset};
+use crate::scheme::{Damage, Epoch, Info, LogInfo, Recovered, Room, Scheme, Traffic};
+use batch::{Builder, Sizes};
+use index::Index;
+use layout::{LOG_SHEETS, Layout, ROOT, Root, SHEET};
+use presence::Presence;
+use std::collections::BTreeSet;
+use std::collections::hash_map::RandomState;
+use std::hash::{BuildHasher, Hasher};
+use std::ops::Range;
+use waiting::Waiting;
+
+/// The fewest sheets a log can do with: one being written, one being emptied, one between.
+const LEAST_SHEETS: u64 = 3;
+
+/// How a store is made. None of it can be changed later.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Bytes the log may take, rounded up to 64 pages. A longer one folds pages more rarely; it takes
+    /// twice its length on the medium in the end, and at most about as much memory.
+    pub log_bytes: u64,
+    /// Tells the store's log from others that were on the same medium; a random number if not given.
+    pub id: Option<u64>,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            log_bytes: 64 << 20,
+            id: None,
+        }
+    }
+}
+
+impl Options {
+    /// The same with a log of so many bytes.
+    #[must_use]
+    pub fn log_bytes(self, log_bytes: u64) -> Options {
+        Options { log_bytes, ..self }
+    }
+
+    /// The same with this id, for runs that must repeat byte for byte.
+    #[must_use]
+    pub fn id(self, id: u64) -> Options {
+        Options { id: Some(id), ..self }
+    }
+}
+
+/// What is chosen by cost; see the [module](self). Not kept with the store.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Tuning {
+    /// From so many changed lines on a page is written whole; 1 packs nothing.
+    pub whole_lines: u32,
+    /// How eagerly pages are folded before the log is full.
+    pub pressure_percent: u32,
+}
+
+impl Default for Tuning {
+    fn default() -> Tuning {
+        Tuning {
+            whole_lines: 40,
+            pressure_percent: 100,
+        }
+    }
+}
+
+/// Whether the context of a scheme is that of one with packed lines over it.
+#[must_use]
+pub fn is_packed(context: &[u8]) -> bool {
+    !matches!(Root::decode(context), Err(Error::Foreign(_)))
+}
+
+/// Packed lines over a scheme of large lines. See the [module](self).
+#[derive(Debug)]
+pub struct Packed<S> {
+    below: S,
+    layout: Layout,
+    tuning: Tuning,
+    /// As the last commit left it.
+    root: Root,
+    presence: Presence,
+    index: Index,
+    waiting: Waiting,
+    /// Pages the next batch drops.
+    drops: BTreeSet<u64>,
+    /// The log as of now; the batches of the index lie between.
+    tail: u64,
+    head: u64,
+    /// Lines appended in this epoch.
+    appended: u64,
+    /// Bytes that may be folded.
+    credit: u64,
+    /// Something was written since the last commit.
+    open: bool,
+    /// The epoch found no room and waits to be abandoned.
+    lost: bool,
+    /// Why nothing can be durable any more.
+    poisoned: Option<String>,
+    /// What the scheme below takes for data and is not: the log, folded pages, the map.
+    placed: Traffic,
+    fault: Option<Fault>,
+    // Buffers, kept to be used again.
+    builder: Builder,
+    batch: Vec<u8>,
+    page: Vec<u8>,
+    context: Vec<u8>,
+}
+
+impl<S: Scheme> Packed<S> {
+    /// A new store over `below`, which has no checkpoint yet. It lasts from its first commit on.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for a scheme with small lines, one that has a checkpoint, or options that make no sense.
+    pub fn create(below: S, options: &Options) -> Result<Packed<S>> {
+        let layout = Layout::over(below.geometry())?;
+        if below.epoch() > 0 {
+            let epoch = below.epoch();
+            return Err(Error::Invalid(format!(
+                "the store has a checkpoint, epoch {epoch}: recover it, or make a new one"
+            )));
+        }
+        let sheet = SHEET * layout.page_bytes() as u64;
+        let sheets = options.log_bytes.div_ceil(sheet);
+        if !(LEAST_SHEETS..=LOG_SHEETS).contains(&sheets) {
+            let (least, most, asked) = (LEAST_SHEETS * sheet, LOG_SHEETS * sheet, options.log_bytes);
+            return Err(Error::Invalid(format!(
+                "a log of {asked} bytes: expected {least} to {most}"
+            )));
+        }
+        let id = options
+            .id
+            .unwrap_or_else(|| RandomState::new().build_hasher().finish());
+        let root = Root {
+            log_sheets: sheets as u32,
+            id,
+            tail: 0,
+            head: 0,
+            pages: 0,
+        };
+        Ok(Packed::assemble(below, layout, root))
+    }
+
+    fn assemble(below: S, layout: Layout, root: Root) -> Packed<S> {
+        Packed {
+            below,
+            layout,
+            tuning: Tuning::default(),
+            root,
+            presence: Presence::default(),
+            index: Index::new(root.lines()),
+            waiting: Waiting::default(),
+            drops: BTreeSet::new(),
+            tail: root.tail,
+            head: root.head,
+            appended: 0,
+            credit: 0,
+            open: false,
+            lost: false,
+            poisoned: None,
+            placed: Traffic::default(),
+            fault: None,
+            builder: Builder::default(),
+            batch: Vec::new(),
+            page: Vec::new(),
+            context: Vec::new(),
+        }
+    }
+
+    /// The scheme below.
+    pub fn below(&self) -> &S {
+        &self.below
+    }
+
+    /// The scheme below, and an end to this one. What was not committed is forgotten by neither.
+    pub fn into_below(self) -> S {
+        self.below
+    }
+
+    /// Changes what is chosen by cost, from now on.
+    pub fn set_tuning(&mut self, tuning: Tuning) {
+        self.tuning = tuning;
+    }
+
+    /// Data written below since `before` was for this cause.
+    fn count(&mut self, cause: Cause, before: Traffic) {
+        let bytes = self.below.traffic().data_bytes - before.data_bytes;
+        self.placed.add(cause, bytes as usize);
+    }
+
+    fn sizes(&self) -> Sizes {
+        Sizes {
+            line: self.layout.line_bytes(),
+            page: self.layout.page_bytes(),
+        }
+    }
+
+    /// The page and its lines, if they can be.
+    fn lines(&self, page: PageId, first: usize, len: usize) -> Result<(u64, LineMask)> {
+        let line = self.layout.line_bytes();
+        let count = len / line;
+        if !len.is_multiple_of(line) || first + count > LINES_PER_PAGE {
+            return Err(Error::Invalid(format!(
+                "{len} bytes from line {first} of page {}: expected whole {line}-byte lines of one page",
+                page.0
+            )));
+        }
+        let limit = self.layout.page_limit();
+        if page.0 >= limit {
+            return Err(Error::Invalid(format!(
+                "page {} lies past the end of the page space, {limit}",
+                page.0
+            )));
+        }
+        Ok((page.0, LineMask::run(first, count)))
+    }
+
+    /// Whether an epoch can go on.
+    fn ready(&self) -> Result<()> {
+        match &self.poisoned {
+            Some(why) => Err(Error::Poisoned(why.clone())),
+            None if self.lost => Err(Error::Invalid("the epoch found no room: abandon it first".into())),
+            None => Ok(()),
+        }
+    }
+
+    /// What an error means for what comes next.
+    fn settle<T>(&mut self, result: Result<T>) -> Result<T> {
+        match &result {
+            Ok(_) | Err(Error::Invalid(_)) => {}
+            Err(Error::Full { .. }) => self.lost = true,
+            Err(error) => drop(self.poisoned.get_or_insert_with(|| error.to_string())),
+        }
+        result
+    }
+
+    /// Fills `into` with the newest version of the lines from `first` on.
+    fn read_newest(&self, page: u64, first: usize, into: &mut [u8]) -> Result<()> {
+        let line = self.layout.line_bytes();
+        let wanted = LineMask::run(first, into.len() / line);
+        if !self.presence.has(page) {
+            into.fill(0);
+            return Ok(());
+        }
+        let waiting = self.waiting.get(page);
+        let wait = waiting.map_or(LineMask::NONE, |page| page.lines & wanted);
+        let packed = self.index.lines(page) & wanted & !wait;
+        match wanted & !wait & !packed {
+            LineMask::NONE => {}
+            _ if waiting.is_some_and(|page| page.born) => into.fill(0),
+            _ => self.read_own_place(page, first, into)?,
+        }
+        if !packed.is_empty() {
+            self.read_strips(page, packed, first, into)?;
+        }
+        for run in wait.runs() {
+            let from = waiting.map_or(&[][..], |page| &page.bytes[run.start * line..run.end * line]);
+            into[(run.start - first) * line..(run.end - first) * line].copy_from_slice(from);
+        }
+        Ok(())
+    }
+
+    /// The lines as they are in the page's own place.
+    fn read_own_place(&self, page: u64, first: usize, into: &mut [u8]) -> Result<()> {
+        let (sheet, place) = self.layout.page(page);
+        if into.len() == self.layout.page_bytes() {
+            return self.below.read(sheet, place, into);
+        }
+        let mut whole = vec![0; self.layout.page_bytes()];
+        self.below.read(sheet, place, &mut whole)?;
+        let start = first * self.layout.line_bytes();
+        into.copy_from_slice(&whole[start..start + into.len()]);
+        Ok(())
+    }
+
+    /// Newer versions of `lines`; `bytes` begins at line `first`.
+    fn write_newest(&mut self, page: u64, first: usize, bytes: &[u8], lines: LineMask) -> Result<Room> {
+        self.open = true;
+        let there = self.presence.set(page);
+        if lines == LineMask::ALL {
+            self.waiting.remove(page);
+            return self.write_whole(page, bytes);
+        }
+        self.waiting.put(page, first, bytes, lines, !there, self.layout);
+        match self.waiting.is_full(self.layout) {
+            true => self.place_waiting(),
+            false => Ok(Room::Plenty),
+        }
+    }
+
+    /// A page goes to its own place; what the log has of it is void.
+    fn write_whole(&mut self, page: u64, bytes: &[u8]) -> Result<Room> {
+        let (sheet, place) = self.layout.page(page);
+        let span = Span {
+            page: sheet,
+            first: place,
+            bytes,
+        };
+        let room = self.below.write(span, LineMask::run(place, 1))?;
+        self.void(page);
+        Ok(room)
+    }
+
+    /// What the log has of the page is void.
+    fn void(&mut self, page: u64) {
+        if self.index.drop_page(page) && !self.faulty(Fault::ForgetDrop) {
+            self.drops.insert(page);
+        }
+    }
+
+    fn discard_pages(&mut self, pages: Range<u64>) {
+        let gone = self.presence.clear(pages.clone());
+        self.open |= !gone.is_empty();
+        self.waiting.remove_range(pages);
+        for page in gone {
+            if self.faulty(Fault::KeepDiscarded) {
+                self.index.drop_page(page);
+            }
+            self.void(page);
+        }
+    }
+
+    /// Writes what waits and the map, and commits the scheme below, with the root and `context`.
+    fn commit_epoch(&mut self, context: &[u8]) -> Result<Epoch> {
+        self.open = true;
+        self.fold_some()?;
+        let _ = self.place_waiting()?;
+        self.let_go();
+        self.write_map()?;
+        let root = Root {
+            tail: self.tail,
+            head: self.head,
+            pages: self.presence.pages,
+            ..self.root
+        };
+        let written = match self.faulty(Fault::OldRoot) && self.root.head > 0 {
+            true => self.root,
+            false => root,
+        };
+        self.context.clear();
+        self.context.extend_from_slice(&written.encode());
+        self.context.extend_from_slice(context);
+        let epoch = self.below.commit(&self.context)?;
+        self.root = root;
+        self.presence.settle();
+        self.earn();
+        self.open = false;
+        Ok(epoch)
+    }
+
+    /// Writes the lines of the map that changed, and lets go of sheets without a page.
+    fn write_map(&mut self) -> Result<()> {
+        let emptied: Vec<u64> = self.presence.emptied().collect();
+        for sheet in emptied.into_iter().map(Layout::sheet) {
+            if self.below.is_present(sheet) {
+                self.below.discard(sheet..PageId(sheet.0 + 1))?;
+            }
+        }
+        if self.faulty(Fault::ForgetMap) && self.root.pages > 0 {
+            return Ok(());
+        }
+        for number in self.presence.changed_lines(self.layout) {
+            self.presence
+                .encode(number, self.root.seed(), self.layout, &mut self.batch);
+            let (page, first) = Layout::map(number);
+            let span = Span {
+                page,
+                first,
+                bytes: &self.batch,
+            };
+            let before = self.below.traffic();
+            let _ = self.below.write(span, LineMask::run(first, 1))?;
+            self.count(Cause::Snapshot, before);
+        }
+        Ok(())
+    }
+}
+
+impl<M: Medium> Packed<DualPage<M>> {
+    /// The medium.
+    pub fn medium(&self) -> &M {
+        self.below.medium()
+    }
+
+    /// The medium, and an end to the schemes. What was not committed is forgotten.
+    pub fn into_medium(self) -> M {
+        self.below.into_medium()
+    }
+}
+
+impl<S: Scheme> Scheme for Packed<S> {
+    type Medium = S::Medium;
+
+    fn recover(medium: S::Medium) -> Result<(Packed<S>, Recovered)> {
+        let (below, found) = S::recover(medium)?;
+        Packed::over(below, found)
+    }
+
+    fn geometry(&self) -> Geometry {
+        self.layout.geometry
+    }
+
+    fn read(&self, page: PageId, first: usize, into: &mut [u8]) -> Result<()> {
+        let (page, _) = self.lines(page, first, into.len())?;
+        self.read_newest(page, first, into)
+    }
+
+    fn view(&self, page: PageId, first: usize, len: usize) -> Option<&[u8]> {
+        let (page, lines) = self.lines(page, first, len).ok()?;
+        let own = self.presence.has(page) && self.waiting.get(page).is_none();
+        if !own || !(self.index.lines(page) & lines).is_empty() {
+            return None;
+        }
+        let (sheet, place) = self.layout.page(page);
+        let whole = self.below.view(sheet, place, self.layout.page_bytes())?;
+        let start = first * self.layout.line_bytes();
+        Some(&whole[start..start + len])
+    }
+
+    fn place(&self, page: PageId, line: usize) -> Option<Offset> {
+        let (number, lines) = self.lines(page, line, self.layout.line_bytes()).ok()?;
+        if !self.presence.has(number) || self.waiting.get(number).is_some() {
+            return None;
+        }
+        let in_log = self
+            .index
+            .strips(number)
+            .find(|strip| !(strip.live & lines).is_empty());
+        let (sheet, place, within) = match in_log.map(|strip| u64::from(strip.slot(line))) {
+            Some(slot) => {
+                let (sheet, place) = self.root.log(slot / SHEET);
+                (sheet, place, slot % SHEET)
+            }
+            None => {
+                let (sheet, place) = self.layout.page(number);
+                (sheet, place, line as u64)
+            }
+        };
+        Some(self.below.place(sheet, place)? + within * self.layout.line_bytes() as u64)
+    }
+
+    fn is_present(&self, page: PageId) -> bool {
+        self.presence.has(page.0)
+    }
+
+    fn diff(&self, span: Span<'_>) -> Result<LineMask> {
+        let (page, _) = self.lines(span.page, span.first, span.bytes.len())?;
+        let line = self.layout.line_bytes();
+        if !self.presence.has(page) {
+            return Ok(LineMask(nonzero_lines(span.bytes, line) << span.first));
+        }
+        if span.bytes.is_empty() {
+            return Ok(LineMask::NONE);
+        }
+        if let Some(old) = self.view(span.page, span.first, span.bytes.len()) {
+            return Ok(LineMask(differing_lines(old, span.bytes, line) << span.first));
+        }
+        let mut old = vec![0; span.bytes.len()];
+        self.read_newest(page, span.first, &mut old)?;
+        Ok(LineMask(differing_lines(&old, span.bytes, line) << span.first))
+    }
+
+    fn write(&mut self, span: Span<'_>, lines: LineMask) -> Result<Room> {
+        let (page, held) = self.lines(span.page, span.first, span.bytes.len())?;
+        if !(lines & !held).is_empty() {
+            return Err(Error::Invalid(format!(
+                "lines {lines:?} of page {page}: the span has {held:?}"
+            )));
+        }
+        if lines.is_empty() {
+            return Ok(Room::Plenty);
+        }
+        let ready = self.ready();
+        let written = ready.and_then(|()| self.write_newest(page, span.first, span.bytes, lines));
+        self.settle(written)
+    }
+
+    fn expect(&mut self, page: PageId) -> Result<Room> {
+        let (page, _) = self.lines(page, 0, 0)?;
+        let room = self
+            .ready()
+            .and_then(|()| self.below.expect(self.layout.page(page).0));
+        self.settle(room)
+    }
+
+    fn discard(&mut self, pages: Range<PageId>) -> Result<()> {
+        self.ready()?;
+        let limit = self.layout.page_limit();
+        self.discard_pages(pages.start.0.min(limit)..pages.end.0.min(limit));
+        Ok(())
+    }
+
+    fn commit(&mut self, context: &[u8]) -> Result<Epoch> {
+        let epoch = self.ready().and_then(|()| self.commit_epoch(context));
+        self.settle(epoch)
+    }
+
+    fn abandon(&mut self) {
+        self.below.abandon();
+        if self.open && !self.faulty(Fault::KeepIndex) {
+            let reloaded = self.reload();
+            if let Err(error) = reloaded {
+                self.poisoned.get_or_insert_with(|| error.to_string());
+            }
+        }
+        self.waiting.clear();
+        self.drops.clear();
+        self.appended = 0;
+        self.open = false;
+        self.lost = false;
+    }
+
+    fn epoch(&self) -> Epoch {
+        self.below.epoch()
+    }
+
+    fn traffic(&self) -> Traffic {
+        let mut all = self.below.traffic();
+        all.data_bytes -= self.placed.total_bytes();
+        [all, self.placed].into_iter().sum()
+    }
+
+    fn consolidate(&mut self, pages: u64) -> Result<u64> {
+        let done = self.ready().and_then(|()| self.below.consolidate(pages));
+        self.settle(done)
+    }
+
+    fn info(&self) -> Info {
+        let below = self.below.info();
+        let page = self.layout.page_bytes() as u64;
+        Info {
+            scheme: "packed",
+            version: layout::VERSION,
+            geometry: self.layout.geometry,
+            pages: self.root.pages,
+            context_bytes: below.context_bytes.saturating_sub(ROOT as u64),
+            log: Some(LogInfo {
+                limit_bytes: self.root.lines() * page,
+                used_bytes: (self.head - self.tail) * page,
+                live_bytes: self.index.live * self.layout.line_bytes() as u64,
+                pages: self.index.pages().len() as u64,
+                index_bytes: self.index.bytes(),
+            }),
+            traffic: self.traffic(),
+            ..below
+        }
+    }
+
+    fn check(&self) -> Result<Vec<Damage>> {
+        self.find_damage()
+    }
+}

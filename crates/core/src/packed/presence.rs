@@ -1,0 +1,187 @@
+//! Which pages hold something: a mask a sheet, kept in the map.
+//!
+//! ```text
+//! a line of the map:   | crc 4 | zero 4 | mask of a sheet, 8 | mask | ...      a line below
+//! ```
+//!
+//! * A sheet below says only that some of its 64 pages is there; a page discarded alone leaves its
+//!   bytes where they are, and this map knows that they mean nothing.
+//! * A line of the map is written when a page of its sheets comes or goes, which is rare. It carries
+//!   the checksum of its masks and its number.
+
+use super::layout::{Layout, SHEET};
+use crc32c::crc32c_append;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+
+const MASKS_AT: usize = 8;
+
+/// The masks.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Presence {
+    sheets: BTreeMap<u64, u64>,
+    /// Pages there are.
+    pub(super) pages: u64,
+    /// Sheets whose mask changed in this epoch.
+    changed: BTreeSet<u64>,
+}
+
+impl Presence {
+    pub(super) fn has(&self, page: u64) -> bool {
+        let mask = self.sheets.get(&(page / SHEET)).copied().unwrap_or(0);
+        mask >> (page % SHEET) & 1 == 1
+    }
+
+    /// The page is there. Whether it was before.
+    pub(super) fn set(&mut self, page: u64) -> bool {
+        let mask = self.sheets.entry(page / SHEET).or_default();
+        let bit = 1 << (page % SHEET);
+        let there = *mask & bit != 0;
+        if !there {
+            *mask |= bit;
+            self.pages += 1;
+            self.changed.insert(page / SHEET);
+        }
+        there
+    }
+
+    /// Takes the pages away that are there, and says which.
+    pub(super) fn clear(&mut self, pages: Range<u64>) -> Vec<u64> {
+        let mut gone = Vec::new();
+        let mut emptied = Vec::new();
+        let sheets = pages.start / SHEET..pages.end.div_ceil(SHEET);
+        if sheets.is_empty() {
+            return gone;
+        }
+        for (&sheet, mask) in self.sheets.range_mut(sheets) {
+            let had = gone.len();
+            for k in (0..SHEET).filter(|&k| pages.contains(&(sheet * SHEET + k))) {
+                if *mask >> k & 1 == 1 {
+                    *mask &= !(1 << k);
+                    gone.push(sheet * SHEET + k);
+                }
+            }
+            if gone.len() > had {
+                self.changed.insert(sheet);
+            }
+            if *mask == 0 {
+                emptied.push(sheet);
+            }
+        }
+        for sheet in emptied {
+            self.sheets.remove(&sheet);
+        }
+        self.pages -= gone.len() as u64;
+        gone
+    }
+
+    /// Sheets with a page that is there.
+    pub(super) fn sheets(&self) -> impl ExactSizeIterator<Item = u64> {
+        self.sheets.keys().copied()
+    }
+
+    /// Sheets that changed in this epoch and have no page any more.
+    pub(super) fn emptied(&self) -> impl Iterator<Item = u64> {
+        let gone = |sheet: &u64| !self.sheets.contains_key(sheet);
+        self.changed.iter().copied().filter(gone)
+    }
+
+    /// Lines of the map that changed in this epoch.
+    pub(super) fn changed_lines(&self, layout: Layout) -> Vec<u64> {
+        let mut lines: Vec<u64> = self.changed.iter().map(|sheet| sheet / layout.masks()).collect();
+        lines.dedup();
+        lines
+    }
+
+    /// The epoch is over.
+    pub(super) fn settle(&mut self) {
+        self.changed.clear();
+    }
+
+    /// Line `number` of the map.
+    pub(super) fn encode(&self, number: u64, seed: u32, layout: Layout, out: &mut Vec<u8>) {
+        out.clear();
+        out.resize(layout.page_bytes(), 0);
+        let first = number * layout.masks();
+        for (sheet, mask) in self.sheets.range(first..first + layout.masks()) {
+            let at = MASKS_AT + (sheet - first) as usize * 8;
+            out[at..at + 8].copy_from_slice(&mask.to_le_bytes());
+        }
+        let sum = sum(number, seed, out);
+        out[..4].copy_from_slice(&sum.to_le_bytes());
+    }
+
+    /// Adds what line `number` of the map says; one never written says nothing.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub(super) fn decode(
+        &mut self,
+        number: u64,
+        bytes: &[u8],
+        seed: u32,
+        layout: Layout,
+    ) -> Result<(), String> {
+        if bytes.iter().all(|&byte| byte == 0) {
+            return Ok(());
+        }
+        let (said, found) = (
+            u64::from_le_bytes(bytes[..8].try_into().unwrap_or_default()),
+            sum(number, seed, bytes),
+        );
+        if said != u64::from(found) {
+            return Err(format!("checksum {found:08x}, it says {said:08x}"));
+        }
+        let first = number * layout.masks();
+        for (mask, sheet) in bytes[MASKS_AT..].chunks_exact(8).zip(first..) {
+            let mask = u64::from_le_bytes(mask.try_into().unwrap_or_default());
+            if mask != 0 {
+                self.sheets.insert(sheet, mask);
+                self.pages += u64::from(mask.count_ones());
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether both say the same.
+    pub(super) fn agrees(&self, other: &Presence) -> bool {
+        self.sheets == other.sheets
+    }
+}
+
+fn sum(number: u64, seed: u32, bytes: &[u8]) -> u32 {
+    crc32c_append(crc32c_append(seed, &number.to_le_bytes()), &bytes[MASKS_AT..])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::geometry::Geometry;
+
+    #[test]
+    fn pages_come_and_go() {
+        let layout = Layout::over(Geometry::DISK).unwrap();
+        let mut presence = Presence::default();
+        assert!(!presence.set(5) && presence.set(5) && !presence.set(64 * 511 * 3 + 70));
+        assert!(presence.has(5) && !presence.has(6));
+        assert_eq!((presence.pages, presence.changed_lines(layout)), (2, vec![0, 3]));
+        let mut again = Presence::default();
+        let mut line = Vec::new();
+        for number in [0, 3, 4] {
+            presence.encode(number, 9, layout, &mut line);
+            again.decode(number, &line, 9, layout).unwrap();
+            for at in [0, 3, 4, 7, 8, 4095] {
+                line[at] ^= 4;
+                assert!(Presence::default().decode(number, &line, 9, layout).is_err());
+                line[at] ^= 4;
+            }
+            assert!(Presence::default().decode(number + 1, &line, 9, layout).is_err());
+        }
+        assert!(again.agrees(&presence) && again.pages == 2);
+        presence.settle();
+        assert_eq!(presence.clear(3..7), [5]);
+        assert_eq!(presence.emptied().collect::<Vec<_>>(), [0]);
+        assert_eq!(presence.clear(0..u64::MAX), [64 * 511 * 3 + 70]);
+        assert_eq!((presence.pages, presence.sheets().len()), (0, 0));
+    }
+}
