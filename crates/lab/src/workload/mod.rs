@@ -5,6 +5,17 @@
 //! * All state that a resumed program needs lies in the space, or follows from the batches it ran.
 //! * Batches are short (a few hundred operations): a checkpoint waits for the batch each core is in.
 
+mod community;
+mod components;
+mod echo;
+mod graph;
+mod layout;
+pub mod list;
+mod nstore;
+mod pagerank;
+mod sweep;
+mod table;
+mod tatp;
 pub mod uniform;
 
 use crate::op::Op;

@@ -1,0 +1,169 @@
+//! The workloads there are, by name.
+
+use super::Workload;
+use super::community::Community;
+use super::components::Components;
+use super::echo::Echo;
+use super::nstore::NStore;
+use super::pagerank::PageRank;
+use super::sweep::Sweep;
+use super::tatp::Tatp;
+use super::uniform::Uniform;
+use crate::op::PAGE_BYTES;
+
+/// One workload, as it is listed.
+#[derive(Clone, Copy, Debug)]
+pub struct Entry {
+    /// What it is called.
+    pub name: &'static str,
+    /// What it does.
+    pub about: &'static str,
+    /// What DPC's Table 5 says of it, where it has it.
+    pub paper: Option<Characteristics>,
+    make: fn(&Setting) -> Box<dyn Workload>,
+}
+
+/// What DPC's Table 5 measures.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Characteristics {
+    /// Of the requests that reach the DRAM cache, those for pages it does not hold, in percent.
+    pub miss_percent: f64,
+    /// Reads for each write.
+    pub read_write_ratio: f64,
+    /// Memory it computes on, in MB.
+    pub footprint_mb: f64,
+}
+
+/// What a workload is made with.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Setting {
+    /// Footprint as a share of the paper's; 1 is its size.
+    pub scale: f64,
+    /// Cores it runs on.
+    pub cores: usize,
+    /// Everything random follows from it.
+    pub seed: u64,
+}
+
+impl Setting {
+    /// About so many bytes, scaled.
+    fn bytes(&self, paper_mb: f64) -> u64 {
+        (paper_mb * 1e6 * self.scale) as u64
+    }
+}
+
+const fn table5(miss_percent: f64, read_write_ratio: f64, footprint_mb: f64) -> Option<Characteristics> {
+    Some(Characteristics {
+        miss_percent,
+        read_write_ratio,
+        footprint_mb,
+    })
+}
+
+/// All workloads, in the order of DPC's Table 5.
+pub const ALL: &[Entry] = &[
+    Entry {
+        name: "pagerank",
+        about: "PageRank on an R-MAT graph, by sweeps over its vertices; ranks flow along edges (PR)",
+        paper: table5(17.61, 2.23, 1548.0),
+        make: |setting| {
+            Box::new(Sweep::<PageRank>::new(
+                setting.bytes(1548.0),
+                setting.cores,
+                setting.seed,
+            ))
+        },
+    },
+    Entry {
+        name: "community",
+        about: "Community detection by label propagation on an R-MAT graph (CD)",
+        paper: table5(15.14, 1.91, 1357.0),
+        make: |setting| {
+            Box::new(Sweep::<Community>::new(
+                setting.bytes(1357.0),
+                setting.cores,
+                setting.seed,
+            ))
+        },
+    },
+    Entry {
+        name: "components",
+        about: "Connected components of an R-MAT graph: the least label spreads (CC)",
+        paper: table5(5.30, 2.27, 1208.0),
+        make: |setting| {
+            Box::new(Sweep::<Components>::new(
+                setting.bytes(1208.0),
+                setting.cores,
+                setting.seed,
+            ))
+        },
+    },
+    Entry {
+        name: "tatp",
+        about: "TATP on hash tables: UPDATE_LOCATION transactions (TATP)",
+        paper: table5(56.72, 2.47, 1247.0),
+        make: |setting| {
+            Box::new(Tatp::new(
+                setting.bytes(1247.0),
+                setting.cores,
+                setting.seed,
+                false,
+            ))
+        },
+    },
+    Entry {
+        name: "tatp-mix",
+        about: "TATP on hash tables: its mix of seven transactions",
+        paper: None,
+        make: |setting| {
+            Box::new(Tatp::new(
+                setting.bytes(1247.0),
+                setting.cores,
+                setting.seed,
+                true,
+            ))
+        },
+    },
+    Entry {
+        name: "echo",
+        about: "An Echo-like versioned key-value store, flushed and fenced (Echo)",
+        paper: table5(43.57, 1.43, 818.0),
+        make: |setting| Box::new(Echo::new(setting.bytes(818.0), setting.cores, setting.seed)),
+    },
+    Entry {
+        name: "nstore",
+        about: "An N-Store-like store: tuples in place with a write-ahead log, flushed and fenced (N-Store)",
+        paper: table5(35.82, 1.38, 1090.0),
+        make: |setting| Box::new(NStore::new(setting.bytes(1090.0), setting.cores, setting.seed)),
+    },
+    Entry {
+        name: "uniform",
+        about: "Counters picked at random; half the visits add one",
+        paper: None,
+        make: |setting| {
+            let pages = (setting.bytes(1000.0) / PAGE_BYTES).max(1);
+            Box::new(Uniform::new(pages, setting.cores, 50, setting.seed))
+        },
+    },
+];
+
+/// Makes a workload by its name.
+///
+/// # Errors
+/// No such name, or a setting that makes no sense.
+pub fn make(name: &str, setting: &Setting) -> Result<Box<dyn Workload>, String> {
+    if !(setting.scale > 0.0 && setting.scale <= 64.0) {
+        return Err(format!(
+            "a scale is above 0 and at most 64, not {}",
+            setting.scale
+        ));
+    }
+    if !(1..=64).contains(&setting.cores) {
+        return Err(format!("a workload runs on 1 to 64 cores, not {}", setting.cores));
+    }
+    let entry = ALL.iter().find(|entry| entry.name == name).ok_or_else(|| {
+        let names: Vec<_> = ALL.iter().map(|entry| entry.name).collect();
+        format!("no workload is called {name}; there are {}", names.join(", "))
+    })?;
+    Ok((entry.make)(setting))
+}
