@@ -6,8 +6,15 @@
 //!
 //! Linux on x86-64 only.
 
+extern crate self as twinpage; // what the derive macros write is good in here too
+
+pub mod collections;
 pub mod error;
+pub mod heap;
 pub mod marks;
+pub mod persist;
 pub mod window;
 
 pub use error::{Error, Result};
+pub use heap::Heap;
+pub use persist::Persist;

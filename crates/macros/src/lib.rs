@@ -1,0 +1,24 @@
+//! The derive macros of [`twinpage`](https://docs.rs/twinpage).
+
+mod persist;
+
+use proc_macro::TokenStream;
+
+/// Says that a type may live in a region, and what it looks like there.
+///
+/// Every field must be `Persist` itself. Fields of an enum need a layout that is fixed: an enum with
+/// fields says `#[repr(u8)]` (or another integer).
+///
+/// | attribute | |
+/// | --- | --- |
+/// | `#[persist(version = 2)]` | the number of the layout, 1 unless said; higher than that of `from` |
+/// | `#[persist(from = V1)]` | a root (or an element of one) made with `V1` becomes this type when it is opened, by `From<V1>` |
+/// | `#[persist(with = path)]` | by this function instead: `fn(V1, Heap) -> Self` |
+/// | `#[persist(name = "Order")]` | the name to record, when the type is called otherwise now |
+#[proc_macro_derive(Persist, attributes(persist))]
+pub fn derive_persist(input: TokenStream) -> TokenStream {
+    let input = syn::parse_macro_input!(input as syn::DeriveInput);
+    persist::expand(&input)
+        .unwrap_or_else(|e| e.write_errors())
+        .into()
+}

@@ -1,0 +1,30 @@
+//! Collections that live in a region, named and behaving as those of `std`.
+//!
+//! Each is made with `new_in(heap)` and keeps its heap. Their layouts are fixed and drawn at the top of
+//! each file and in `docs/format.md`.
+//!
+//! # How every write is marked
+//!
+//! * Whoever hands out a `&mut T` has marked the bytes of the `T` itself ([`crate::marks::touch`]): a
+//!   root when it is dereferenced, a collection when it hands out an element. So a method with
+//!   `&mut self` may write to `self`.
+//! * A method marks what it writes elsewhere: elements and control bytes in its blocks.
+//! * Memory that holds no value (room at the end of a vector, a freed block) is not relied on: it is
+//!   marked when a value is put there, not when one is dropped there.
+//!
+//! What hands out one element marks that element (`get_mut`, indexing); what hands out all marks all
+//! (`iter_mut` of a vector, `as_mut_slice`, and so everything that comes from slices: `sort`). Maps mark
+//! each value as their iterators reach it.
+//!
+//! # When there is no memory
+//!
+//! Methods that would grow panic, as those of `std` abort; `try_reserve` and others that begin with
+//! `try_` return an error first. Nothing is lost or half done by such a panic.
+
+mod boxed;
+#[cfg(test)]
+mod tests;
+pub mod vec;
+
+pub use boxed::Box;
+pub use vec::Vec;

@@ -1,0 +1,768 @@
+//! Values in a row.
+//!
+//! ```text
+//! 0         8          16     24
+//! | address | length   | room | heap |     room: how many values the block has room for
+//! ```
+//!
+//! * The first `length` values of the block are there; the rest of it holds nothing.
+//! * No block when there is no room, or when a value has no bytes (the room is then `usize::MAX`).
+
+mod drain;
+
+pub use drain::{Drain, IntoIter};
+
+use crate::heap::{Heap, HeapError};
+use crate::marks::touch;
+use crate::persist::{Kind, Persist, Types};
+use std::alloc::Layout;
+use std::borrow::{Borrow, BorrowMut};
+use std::cmp::Ordering;
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::marker::PhantomData;
+use std::mem::ManuallyDrop;
+use std::ops::{Bound, Deref, DerefMut, Index, IndexMut, Range, RangeBounds};
+use std::ptr::NonNull;
+use std::slice::{self, SliceIndex};
+
+/// Values in a row, as [`std::vec::Vec`], in a region.
+///
+/// It also is a slice. Through [`Vec::get_mut`], indexing, [`Vec::swap`] and the like only the elements
+/// in question are marked as written; through slice methods that change it (`sort`, `reverse`) all are.
+///
+/// ```
+/// # use twinpage::{Heap, window::Window};
+/// # let window = Window::volatile()?;
+/// # let heap = Heap::create(window.place(), 1)?;
+/// use twinpage::collections::Vec;
+///
+/// let mut primes = Vec::new_in(heap);
+/// primes.extend([5, 2, 3]);
+/// primes.push(7);
+/// primes.sort();
+/// primes[0] += 9;
+/// assert_eq!(primes, [11, 3, 5, 7]);
+/// assert_eq!(primes.iter().sum::<i32>(), 26);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[repr(C)]
+pub struct Vec<T> {
+    at: NonNull<T>,
+    length: usize,
+    room: usize,
+    heap: Heap,
+    owned: PhantomData<T>,
+}
+
+// SAFETY: it owns its values.
+unsafe impl<T: Send> Send for Vec<T> {}
+// SAFETY: as above.
+unsafe impl<T: Sync> Sync for Vec<T> {}
+
+const _: () = assert!(size_of::<Vec<u64>>() == 32);
+
+impl<T> Vec<T> {
+    const BYTES: usize = size_of::<T>();
+
+    /// An empty vector. It takes no memory yet.
+    #[must_use]
+    pub const fn new_in(heap: Heap) -> Vec<T> {
+        Vec {
+            at: NonNull::dangling(),
+            length: 0,
+            room: if Self::BYTES == 0 { usize::MAX } else { 0 },
+            heap,
+            owned: PhantomData,
+        }
+    }
+
+    /// An empty vector with room for `capacity` values.
+    ///
+    /// # Panics
+    /// When there is no memory.
+    #[must_use]
+    #[track_caller]
+    pub fn with_capacity_in(capacity: usize, heap: Heap) -> Vec<T> {
+        let mut vec = Vec::new_in(heap);
+        vec.reserve_exact(capacity);
+        vec
+    }
+
+    /// The values of an iterator.
+    #[track_caller]
+    pub fn from_iter_in(values: impl IntoIterator<Item = T>, heap: Heap) -> Vec<T> {
+        let mut vec = Vec::new_in(heap);
+        vec.extend(values);
+        vec
+    }
+
+    /// The heap it takes its memory from.
+    #[must_use]
+    pub fn heap(&self) -> Heap {
+        self.heap
+    }
+
+    /// How many values there is room for without taking more memory.
+    #[must_use]
+    pub fn capacity(&self) -> usize {
+        self.room
+    }
+
+    /// How many values there are.
+    #[must_use]
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.length
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.length == 0
+    }
+
+    /// Makes room for at least `additional` more values, and for some more after those.
+    ///
+    /// # Panics
+    /// When there is no memory.
+    #[inline]
+    #[track_caller]
+    pub fn reserve(&mut self, additional: usize) {
+        if additional > self.room - self.length {
+            self.grow(additional, true);
+        }
+    }
+
+    /// Makes room for `additional` more values.
+    ///
+    /// # Panics
+    /// When there is no memory.
+    #[track_caller]
+    pub fn reserve_exact(&mut self, additional: usize) {
+        if additional > self.room - self.length {
+            self.grow(additional, false);
+        }
+    }
+
+    /// As [`Vec::reserve`].
+    ///
+    /// # Errors
+    /// [`HeapError`] when there is no memory; nothing has changed then.
+    pub fn try_reserve(&mut self, additional: usize) -> Result<(), HeapError> {
+        if additional <= self.room - self.length {
+            return Ok(());
+        }
+        self.try_grow(additional, true)
+    }
+
+    #[cold]
+    #[inline(never)]
+    #[track_caller]
+    fn grow(&mut self, additional: usize, some_more: bool) {
+        if let Err(error) = self.try_grow(additional, some_more) {
+            panic!("{error}");
+        }
+    }
+
+    fn try_grow(&mut self, additional: usize, some_more: bool) -> Result<(), HeapError> {
+        let too_large = || HeapError::TooLarge {
+            bytes: additional as u64,
+        };
+        let needed = self.length.checked_add(additional).ok_or_else(too_large)?;
+        if Self::BYTES == 0 {
+            return Err(too_large()); // there is always room but for a sum of more than `usize::MAX`
+        }
+        let least = match Self::BYTES {
+            1 => 8,
+            2..=1024 => 4,
+            _ => 1,
+        };
+        match some_more {
+            true => self.resize_block(needed.max(self.room * 2).max(least)),
+            false => self.resize_block(needed),
+        }
+    }
+
+    /// Moves the values to a block with `room` for at least as many as there are.
+    fn resize_block(&mut self, room: usize) -> Result<(), HeapError> {
+        let too_large = |_| HeapError::TooLarge { bytes: u64::MAX };
+        let (old, new) = (self.block(), Layout::array::<T>(room).map_err(too_large)?);
+        // SAFETY: the block is ours, with the layout it was allocated with.
+        let longer = new.size() >= old.size() && unsafe { self.heap.try_extend(self.at.cast(), old, new) }?;
+        if !longer {
+            let at = self.heap.try_allocate(new)?.cast::<T>();
+            touch(at.as_ptr(), self.length * Self::BYTES);
+            // SAFETY: the new block has room for the values, which are not used in the old one any more.
+            unsafe {
+                at.copy_from_nonoverlapping(self.at, self.length);
+                self.heap.deallocate(self.at.cast(), old);
+            }
+            self.at = at;
+        }
+        self.room = room;
+        Ok(())
+    }
+
+    /// The layout of the block there is.
+    fn block(&self) -> Layout {
+        match Self::BYTES {
+            0 => Layout::new::<T>(),
+            bytes => Layout::from_size_align(self.room * bytes, align_of::<T>())
+                .expect("it was allocated with this layout"),
+        }
+    }
+
+    /// Gives back the room there is too much.
+    ///
+    /// # Panics
+    /// When there is no memory for a smaller block.
+    pub fn shrink_to_fit(&mut self) {
+        self.shrink_to(0);
+    }
+
+    /// Gives back the room past `capacity` values, or past those there are.
+    ///
+    /// # Panics
+    /// When there is no memory for a smaller block.
+    #[track_caller]
+    pub fn shrink_to(&mut self, capacity: usize) {
+        let room = self.length.max(capacity);
+        if Self::BYTES == 0 || room >= self.room {
+            return;
+        }
+        if room == 0 {
+            // SAFETY: the block holds no values.
+            unsafe { self.heap.deallocate(self.at.cast(), self.block()) };
+            (self.at, self.room) = (NonNull::dangling(), 0);
+        } else if let Err(error) = self.resize_block(room) {
+            panic!("{error}");
+        }
+    }
+
+    /// The values as a slice.
+    #[must_use]
+    #[inline]
+    pub fn as_slice(&self) -> &[T] {
+        // SAFETY: so many values are there.
+        unsafe { slice::from_raw_parts(self.at.as_ptr(), self.length) }
+    }
+
+    /// The values as a slice that can be changed. All of it is marked as written.
+    #[must_use]
+    #[inline]
+    pub fn as_mut_slice(&mut self) -> &mut [T] {
+        touch(self.at.as_ptr(), self.length * Self::BYTES);
+        self.unmarked()
+    }
+
+    /// The values, of which the caller marks what it changes.
+    #[inline]
+    fn unmarked(&mut self) -> &mut [T] {
+        // SAFETY: so many values are there.
+        unsafe { slice::from_raw_parts_mut(self.at.as_ptr(), self.length) }
+    }
+
+    /// Marks `range` of the block: places, whether or not a value is there.
+    #[inline]
+    fn mark(&self, range: Range<usize>) {
+        let at = self.at.as_ptr().wrapping_add(range.start);
+        touch(at, range.len() * Self::BYTES);
+    }
+
+    /// The place of value `index`.
+    #[inline]
+    fn place(&self, index: usize) -> *mut T {
+        self.at.as_ptr().wrapping_add(index)
+    }
+
+    /// A value or a part, to change. Only that is marked as written.
+    #[inline]
+    pub fn get_mut<I: SliceIndex<[T]>>(&mut self, index: I) -> Option<&mut I::Output> {
+        let found = self.unmarked().get_mut(index)?;
+        touch(&raw const *found, size_of_val(found));
+        Some(found)
+    }
+
+    /// The first value, to change.
+    pub fn first_mut(&mut self) -> Option<&mut T> {
+        self.get_mut(0)
+    }
+
+    /// The last value, to change.
+    pub fn last_mut(&mut self) -> Option<&mut T> {
+        self.get_mut(self.length.wrapping_sub(1))
+    }
+
+    /// Swaps two values. Only they are marked as written.
+    ///
+    /// # Panics
+    /// When there is no such value.
+    #[track_caller]
+    pub fn swap(&mut self, a: usize, b: usize) {
+        let length = self.length;
+        assert!(
+            a < length && b < length,
+            "swapping values {a} and {b} of {length}"
+        );
+        self.mark(a..a + 1);
+        self.mark(b..b + 1);
+        self.unmarked().swap(a, b);
+    }
+
+    /// Adds a value at the end.
+    ///
+    /// # Panics
+    /// When there is no memory.
+    #[inline]
+    #[track_caller]
+    pub fn push(&mut self, value: T) {
+        if self.length == self.room {
+            self.grow(1, true);
+        }
+        self.mark(self.length..self.length + 1);
+        // SAFETY: there is room.
+        unsafe { self.place(self.length).write(value) };
+        self.length += 1;
+    }
+
+    /// The last value, taken out.
+    #[inline]
+    pub fn pop(&mut self) -> Option<T> {
+        self.length = self.length.checked_sub(1)?;
+        // SAFETY: the value was there, and is not any more.
+        Some(unsafe { self.place(self.length).read() })
+    }
+
+    /// The last value, taken out if `test` says so.
+    pub fn pop_if(&mut self, test: impl FnOnce(&mut T) -> bool) -> Option<T> {
+        if test(self.last_mut()?) { self.pop() } else { None }
+    }
+
+    /// Puts a value before that at `index`.
+    ///
+    /// # Panics
+    /// When `index` is past the end, or there is no memory.
+    #[track_caller]
+    pub fn insert(&mut self, index: usize, value: T) {
+        let length = self.length;
+        assert!(index <= length, "inserting at {index} into {length} values");
+        self.reserve(1);
+        self.mark(index..length + 1);
+        // SAFETY: there is room for one more, and `index` is at most the length.
+        unsafe {
+            self.place(index).copy_to(self.place(index + 1), length - index);
+            self.place(index).write(value);
+        }
+        self.length += 1;
+    }
+
+    /// The value at `index`, taken out; those after it move up.
+    ///
+    /// # Panics
+    /// When there is none.
+    #[track_caller]
+    pub fn remove(&mut self, index: usize) -> T {
+        let length = self.length;
+        assert!(index < length, "removing value {index} of {length}");
+        self.mark(index..length - 1);
+        self.length -= 1;
+        // SAFETY: the value is there, and those after it are.
+        unsafe {
+            let value = self.place(index).read();
+            self.place(index + 1)
+                .copy_to(self.place(index), length - index - 1);
+            value
+        }
+    }
+
+    /// The value at `index`, taken out; the last takes its place.
+    ///
+    /// # Panics
+    /// When there is none.
+    #[track_caller]
+    pub fn swap_remove(&mut self, index: usize) -> T {
+        let last = self.length.checked_sub(1).filter(|&last| index <= last);
+        let last = last.unwrap_or_else(|| panic!("removing value {index} of {}", self.length));
+        self.length = last;
+        // SAFETY: both values are there; the last place holds nothing from now on.
+        unsafe {
+            let value = self.place(index).read();
+            if index != last {
+                self.mark(index..index + 1);
+                self.place(last).copy_to_nonoverlapping(self.place(index), 1);
+            }
+            value
+        }
+    }
+
+    /// Keeps the first `length` values.
+    pub fn truncate(&mut self, length: usize) {
+        if length >= self.length {
+            return;
+        }
+        let dropped = std::mem::replace(&mut self.length, length) - length;
+        // SAFETY: they were there, and are the vector's no longer.
+        unsafe { std::ptr::slice_from_raw_parts_mut(self.place(length), dropped).drop_in_place() };
+    }
+
+    /// Drops all values. The room stays.
+    pub fn clear(&mut self) {
+        self.truncate(0);
+    }
+
+    /// Moves all values of another vector to the end of this.
+    ///
+    /// # Panics
+    /// When there is no memory.
+    #[track_caller]
+    pub fn append(&mut self, other: &mut Vec<T>) {
+        self.reserve(other.length);
+        let moved = std::mem::take(&mut other.length);
+        self.mark(self.length..self.length + moved);
+        // SAFETY: there is room, and the values are no longer the other's.
+        unsafe {
+            self.place(self.length)
+                .copy_from_nonoverlapping(other.at.as_ptr(), moved)
+        };
+        self.length += moved;
+    }
+
+    /// The values from `at` on, in a vector of their own on the same heap.
+    ///
+    /// # Panics
+    /// When `at` is past the end, or there is no memory.
+    #[track_caller]
+    pub fn split_off(&mut self, at: usize) -> Vec<T> {
+        let length = self.length;
+        assert!(at <= length, "splitting {length} values at {at}");
+        let mut rest = Vec::<T>::with_capacity_in(length - at, self.heap);
+        rest.mark(0..length - at);
+        // SAFETY: there is room, and the values are no longer this vector's.
+        unsafe {
+            rest.place(0)
+                .copy_from_nonoverlapping(self.place(at), length - at)
+        };
+        (self.length, rest.length) = (at, length - at);
+        rest
+    }
+
+    /// Keeps the values `keep` says yes to.
+    pub fn retain(&mut self, mut keep: impl FnMut(&T) -> bool) {
+        drain::keep(self, |value, _| keep(value));
+    }
+
+    /// As [`Vec::retain`], and `keep` may change them; all are marked as written.
+    pub fn retain_mut(&mut self, mut keep: impl FnMut(&mut T) -> bool) {
+        self.mark(0..self.length);
+        drain::keep(self, |value, _| keep(value));
+    }
+
+    /// Keeps the first of each run of values that are the same to `same`.
+    pub fn dedup_by(&mut self, mut same: impl FnMut(&mut T, &mut T) -> bool) {
+        self.mark(0..self.length);
+        drain::keep(self, |value, last| last.is_none_or(|last| !same(value, last)));
+    }
+
+    /// Keeps the first of each run of values with the same key.
+    pub fn dedup_by_key<K: PartialEq>(&mut self, mut key: impl FnMut(&mut T) -> K) {
+        self.dedup_by(|a, b| key(a) == key(b));
+    }
+
+    /// Keeps the first of each run of equal values.
+    pub fn dedup(&mut self)
+    where
+        T: PartialEq,
+    {
+        drain::keep(self, |value, last| last.is_none_or(|last| *value != *last));
+    }
+
+    /// Makes it `length` values long, with new ones from `make`.
+    ///
+    /// # Panics
+    /// When there is no memory.
+    #[track_caller]
+    pub fn resize_with(&mut self, length: usize, mut make: impl FnMut() -> T) {
+        self.truncate(length);
+        self.reserve(length - self.length);
+        while self.length < length {
+            self.push(make());
+        }
+    }
+
+    /// Makes it `length` values long, with clones of `value`.
+    ///
+    /// # Panics
+    /// When there is no memory.
+    #[track_caller]
+    pub fn resize(&mut self, length: usize, value: T)
+    where
+        T: Clone,
+    {
+        self.resize_with(length, || value.clone());
+    }
+
+    /// Adds clones of the values of a slice.
+    ///
+    /// # Panics
+    /// When there is no memory.
+    #[track_caller]
+    pub fn extend_from_slice(&mut self, values: &[T])
+    where
+        T: Clone,
+    {
+        self.reserve(values.len());
+        self.mark(self.length..self.length + values.len());
+        for value in values {
+            let value = value.clone();
+            // SAFETY: there is room for all of them.
+            unsafe { self.place(self.length).write(value) };
+            self.length += 1;
+        }
+    }
+
+    /// Adds clones of a part of itself.
+    ///
+    /// # Panics
+    /// When the range does not lie in it, or there is no memory.
+    #[track_caller]
+    pub fn extend_from_within(&mut self, range: impl RangeBounds<usize>)
+    where
+        T: Clone,
+    {
+        let range = in_bounds(range, self.length);
+        self.reserve(range.len());
+        for index in range {
+            let value = self[index].clone();
+            self.push(value);
+        }
+    }
+
+    /// Takes the values of `range` out, as an iterator. Those after it move up when that is dropped.
+    ///
+    /// # Panics
+    /// When the range does not lie in it.
+    #[track_caller]
+    pub fn drain(&mut self, range: impl RangeBounds<usize>) -> Drain<'_, T> {
+        let range = in_bounds(range, self.length);
+        Drain::new(self, range)
+    }
+}
+
+/// The range, which must lie in `length` values.
+#[track_caller]
+pub(super) fn in_bounds(range: impl RangeBounds<usize>, length: usize) -> Range<usize> {
+    let start = match range.start_bound() {
+        Bound::Included(&start) => start,
+        Bound::Excluded(&before) => before.saturating_add(1),
+        Bound::Unbounded => 0,
+    };
+    let end = match range.end_bound() {
+        Bound::Included(&last) => last.saturating_add(1),
+        Bound::Excluded(&end) => end,
+        Bound::Unbounded => length,
+    };
+    assert!(start <= end && end <= length, "values {start}..{end} of {length}");
+    start..end
+}
+
+impl<T> Drop for Vec<T> {
+    fn drop(&mut self) {
+        // Frees the block also when a value's drop panics.
+        let _block = RawBlock {
+            at: self.at.cast(),
+            layout: self.block(),
+            heap: self.heap,
+        };
+        // SAFETY: the values are ours and not used any more.
+        unsafe { std::ptr::slice_from_raw_parts_mut(self.at.as_ptr(), self.length).drop_in_place() };
+    }
+}
+
+/// A block that is freed when this is dropped.
+pub(super) struct RawBlock {
+    pub(super) at: NonNull<u8>,
+    pub(super) layout: Layout,
+    pub(super) heap: Heap,
+}
+
+impl Drop for RawBlock {
+    fn drop(&mut self) {
+        // SAFETY: who makes one has it from this heap, with this layout, and uses it no longer.
+        unsafe { self.heap.deallocate(self.at, self.layout) };
+    }
+}
+
+impl<T> Deref for Vec<T> {
+    type Target = [T];
+    #[inline]
+    fn deref(&self) -> &[T] {
+        self.as_slice()
+    }
+}
+
+impl<T> DerefMut for Vec<T> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut [T] {
+        self.as_mut_slice()
+    }
+}
+
+impl<T, I: SliceIndex<[T]>> Index<I> for Vec<T> {
+    type Output = I::Output;
+    #[inline]
+    fn index(&self, index: I) -> &I::Output {
+        &self.as_slice()[index]
+    }
+}
+
+impl<T, I: SliceIndex<[T]>> IndexMut<I> for Vec<T> {
+    #[inline]
+    fn index_mut(&mut self, index: I) -> &mut I::Output {
+        let found = &mut self.unmarked()[index];
+        touch(&raw const *found, size_of_val(found));
+        found
+    }
+}
+
+impl<T> Extend<T> for Vec<T> {
+    #[track_caller]
+    fn extend<I: IntoIterator<Item = T>>(&mut self, values: I) {
+        let values = values.into_iter();
+        self.reserve(values.size_hint().0);
+        values.for_each(|value| self.push(value));
+    }
+}
+
+impl<'a, T: Copy + 'a> Extend<&'a T> for Vec<T> {
+    #[track_caller]
+    fn extend<I: IntoIterator<Item = &'a T>>(&mut self, values: I) {
+        self.extend(values.into_iter().copied());
+    }
+}
+
+impl<T> IntoIterator for Vec<T> {
+    type Item = T;
+    type IntoIter = IntoIter<T>;
+    fn into_iter(self) -> IntoIter<T> {
+        let vec = ManuallyDrop::new(self);
+        let block = RawBlock {
+            at: vec.at.cast(),
+            layout: vec.block(),
+            heap: vec.heap,
+        };
+        IntoIter::new(vec.at, vec.length, block)
+    }
+}
+
+impl<'a, T> IntoIterator for &'a Vec<T> {
+    type Item = &'a T;
+    type IntoIter = slice::Iter<'a, T>;
+    fn into_iter(self) -> slice::Iter<'a, T> {
+        self.iter()
+    }
+}
+
+impl<'a, T> IntoIterator for &'a mut Vec<T> {
+    type Item = &'a mut T;
+    type IntoIter = slice::IterMut<'a, T>;
+    fn into_iter(self) -> slice::IterMut<'a, T> {
+        self.iter_mut()
+    }
+}
+
+impl<T: Clone> Clone for Vec<T> {
+    /// A clone on the same heap.
+    fn clone(&self) -> Vec<T> {
+        let mut vec = Vec::with_capacity_in(self.length, self.heap);
+        vec.extend_from_slice(self);
+        vec
+    }
+}
+
+// SAFETY: it owns its block, and its values may live in a region.
+unsafe impl<T: Persist> Persist for Vec<T> {
+    type Previous = Vec<T::Previous>;
+    fn name() -> String {
+        format!("Vec<{}>", T::name())
+    }
+    fn layout(types: &mut Types) -> Kind {
+        Kind::Vec { of: types.of::<T>() }
+    }
+    fn migrate(old: Self::Previous, heap: Heap) -> Self {
+        Vec::from_iter_in(old.into_iter().map(|one| T::migrate(one, heap)), heap)
+    }
+}
+
+impl<T: fmt::Debug> fmt::Debug for Vec<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.as_slice().fmt(f)
+    }
+}
+
+impl<T: Hash> Hash for Vec<T> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.as_slice().hash(state);
+    }
+}
+
+impl<T: Eq> Eq for Vec<T> {}
+
+impl<T: PartialOrd> PartialOrd for Vec<T> {
+    fn partial_cmp(&self, other: &Vec<T>) -> Option<Ordering> {
+        self.as_slice().partial_cmp(other.as_slice())
+    }
+}
+
+impl<T: Ord> Ord for Vec<T> {
+    fn cmp(&self, other: &Vec<T>) -> Ordering {
+        self.as_slice().cmp(other.as_slice())
+    }
+}
+
+macro_rules! equal {
+    ($([$($generics:tt)*] $left:ty, $right:ty);* $(;)?) => {$(
+        impl<T: PartialEq<U>, U, $($generics)*> PartialEq<$right> for $left {
+            fn eq(&self, other: &$right) -> bool {
+                self[..] == other[..]
+            }
+        }
+    )*};
+}
+
+equal! {
+    [] Vec<T>, Vec<U>;
+    [] Vec<T>, [U];
+    [] Vec<T>, &[U];
+    [] Vec<T>, &mut [U];
+    [] Vec<T>, std::vec::Vec<U>;
+    [] std::vec::Vec<T>, Vec<U>;
+    [] [T], Vec<U>;
+    [const N: usize] Vec<T>, [U; N];
+    [const N: usize] Vec<T>, &[U; N];
+}
+
+impl<T> AsRef<[T]> for Vec<T> {
+    fn as_ref(&self) -> &[T] {
+        self
+    }
+}
+
+impl<T> AsMut<[T]> for Vec<T> {
+    fn as_mut(&mut self) -> &mut [T] {
+        self
+    }
+}
+
+impl<T> Borrow<[T]> for Vec<T> {
+    fn borrow(&self) -> &[T] {
+        self
+    }
+}
+
+impl<T> BorrowMut<[T]> for Vec<T> {
+    fn borrow_mut(&mut self) -> &mut [T] {
+        self
+    }
+}

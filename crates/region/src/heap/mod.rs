@@ -1,0 +1,452 @@
+//! The heap of a region: blocks of any size, all of whose bookkeeping lies in the region.
+//!
+//! ```text
+//! | unit 0         | unit 1       | unit 2 ...   |                  |              |
+//! | header, table  | slab: blocks | free run     | large block      | slab         |  top
+//!   64 KiB           of one size                   whole units
+//! ```
+//!
+//! * All state is in the region and changes inside updates only, so a crash takes the heap back to a
+//!   commit with everything else: no block is lost and none is in use twice, without a log. Nothing is
+//!   cached outside.
+//! * Locks are outside (`locks.rs`): after a crash nobody holds one.
+//! * Threads take blocks from shards of their own; a block may be freed by any thread.
+//! * Every byte is marked before it is written; free blocks hold nothing, and are not written to.
+//! * Links are looked at before they are followed: a damaged heap is an error ([`HeapError::Damaged`]),
+//!   not undefined behaviour. [`Heap::check`] walks all of it.
+//!
+//! Reading order: [`format`](self), `classes.rs`, `slabs.rs`, `units.rs`, `check.rs`.
+
+mod classes;
+pub(crate) mod format;
+mod locks;
+mod slabs;
+mod stats;
+mod units;
+
+pub use stats::{ClassStats, HeapStats};
+
+use crate::marks::{self, touch};
+use crate::persist::{Kind, Persist, Types};
+use crate::window::Place;
+use format::{FIRST_ENTRIES, Header, LARGE, MAGIC, REST, SLAB, SLAB_MAGIC, Slab, UNIT, VERSION};
+use slabs::Slabs;
+use std::alloc::Layout;
+use std::fmt;
+use std::ptr::NonNull;
+use units::Units;
+
+/// The heap of a region, where its collections take their memory from: `Vec::new_in(heap)`.
+///
+/// A handle: cheap to copy, and itself at home in the region, so that a collection keeps the one it
+/// was made with. It is good for as long as the region is open, and again when it is opened next.
+///
+/// ```
+/// use twinpage::collections::Vec;
+/// use twinpage::Heap;
+/// use twinpage::window::Window;
+///
+/// let window = Window::volatile()?; // memory like any other; a region's is kept
+/// let heap = Heap::create(window.place(), 7)?;
+/// let mut numbers = Vec::new_in(heap);
+/// numbers.extend([3, 1, 2]);
+/// numbers.sort();
+/// assert_eq!(numbers, [1, 2, 3]);
+/// assert_eq!(heap.stats().used_blocks, 1);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq)]
+#[repr(transparent)]
+pub struct Heap(NonNull<Header>);
+
+// SAFETY: a handle; whatever it is used for takes the locks.
+unsafe impl Send for Heap {}
+// SAFETY: as above.
+unsafe impl Sync for Heap {}
+
+/// Why there is no memory.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum HeapError {
+    /// The region cannot grow: it is at its bound, or the system has no memory.
+    #[error(transparent)]
+    Grow(#[from] crate::Error),
+    /// More than any region can hold, or a stricter alignment than a unit's.
+    #[error("a block of {bytes} bytes: more than a region can hold in one piece")]
+    TooLarge {
+        /// What was asked for.
+        bytes: u64,
+    },
+    /// What is in the region is not what the heap wrote there.
+    #[error("the heap of the region is damaged: {0}; `twinpage check` tells what can be read")]
+    Damaged(String),
+}
+
+impl HeapError {
+    #[cold]
+    pub(crate) fn damaged(why: impl Into<String>) -> HeapError {
+        HeapError::Damaged(why.into())
+    }
+}
+
+impl Heap {
+    /// Makes a heap in an empty window. Its hash tables are seeded from `seed`: keep it from those who
+    /// choose the keys.
+    ///
+    /// # Errors
+    /// [`HeapError::Grow`].
+    ///
+    /// # Panics
+    /// Outside an update of the region.
+    pub fn create(place: Place, seed: u64) -> Result<Heap, HeapError> {
+        place.grow(UNIT)?;
+        let header = place.base().cast::<Header>();
+        touch(header, size_of::<Header>());
+        // SAFETY: the window's first unit is usable, reads as zero, and nobody's yet. All fields may be zero.
+        unsafe {
+            let state = &raw mut (*header).state;
+            (*state).magic = MAGIC;
+            (*state).version = VERSION;
+            (*state).unit_bytes = UNIT as u32;
+            (*state).top = 1;
+            (*state).entries = FIRST_ENTRIES;
+            (*header).seed = seed;
+            Units::new(header).create();
+            Ok(Heap(NonNull::new_unchecked(header)))
+        }
+    }
+
+    /// The heap that is in a window already.
+    ///
+    /// # Errors
+    /// [`HeapError::Damaged`] when there is none, or one of another version.
+    pub fn open(place: Place) -> Result<Heap, HeapError> {
+        if place.bytes() < UNIT {
+            return Err(HeapError::damaged("the region is too small to hold one"));
+        }
+        let header = place.base().cast::<Header>();
+        // SAFETY: the first unit is usable, and any bytes are a header.
+        let state = unsafe { &(*header).state };
+        let (magic, version, unit) = (state.magic, state.version, state.unit_bytes);
+        if magic != MAGIC {
+            return Err(HeapError::damaged(format!(
+                "it begins with {magic:#x}, not with `TpHeap`"
+            )));
+        }
+        if version != VERSION || unit as usize != UNIT {
+            return Err(HeapError::damaged(format!(
+                "version {version} with units of {unit} bytes; this build reads version {VERSION} with {UNIT}"
+            )));
+        }
+        let (top, entries, table) = (state.top as usize, state.entries, state.table as usize);
+        let room = if table == 0 {
+            FIRST_ENTRIES as usize
+        } else {
+            top.saturating_sub(table) * (UNIT / 16)
+        };
+        if top == 0 || top * UNIT > place.bytes() || entries as usize > room || top > entries as usize {
+            return Err(HeapError::damaged(format!(
+                "{top} units and a table of {entries} entries in {} bytes",
+                place.bytes()
+            )));
+        }
+        NonNull::new(header)
+            .map(Heap)
+            .ok_or_else(|| HeapError::damaged("no window"))
+    }
+
+    /// A block for `layout`, with whatever bytes it last had. Of no bytes: no block, and nothing to free.
+    ///
+    /// # Errors
+    /// [`HeapError`]; nothing has changed then.
+    ///
+    /// # Panics
+    /// Outside an update of the region.
+    #[inline]
+    pub fn try_allocate(self, layout: Layout) -> Result<NonNull<u8>, HeapError> {
+        if layout.size() == 0 {
+            return Ok(layout.dangling_ptr());
+        }
+        marks::assert_may_write(self.header());
+        let Some(class) = classes::of(layout) else {
+            return self.allocate_large(layout);
+        };
+        let shard = locks::own_shard();
+        let _lock = locks::shard(self.address(), shard);
+        // SAFETY: the heap is in a usable window (of which it is a handle), and the lock is held.
+        let mut slabs = unsafe { Slabs::new(self.header(), shard, class) };
+        match slabs.take()? {
+            Some(block) => Ok(block),
+            None => self.allocate_in_new_slab(&mut slabs, class),
+        }
+    }
+
+    /// As [`Heap::try_allocate`], for collections whose methods return no error.
+    ///
+    /// # Panics
+    /// When there is no memory: the region keeps its state, and the update goes on after `catch_unwind`.
+    #[inline]
+    #[track_caller]
+    pub fn allocate(self, layout: Layout) -> NonNull<u8> {
+        match self.try_allocate(layout) {
+            Ok(block) => block,
+            Err(error) => no_memory(&error),
+        }
+    }
+
+    /// Frees a block. Of no bytes: nothing to do.
+    ///
+    /// # Safety
+    /// The block is this heap's, allocated with the same layout, and not used any more.
+    ///
+    /// # Panics
+    /// Outside an update of the region, and when the heap is damaged. While another panic unwinds the
+    /// block is left as a leak instead.
+    #[inline]
+    pub unsafe fn deallocate(self, block: NonNull<u8>, layout: Layout) {
+        if layout.size() == 0 {
+            return;
+        }
+        if !marks::may_write(self.header()) && std::thread::panicking() {
+            return;
+        }
+        marks::assert_may_write(self.header());
+        let done = match classes::of(layout) {
+            // SAFETY: the caller's word.
+            Some(class) => unsafe { self.free_in_slab(block, class) },
+            None => self.free_large(block, layout),
+        };
+        if let Err(error) = done {
+            no_memory(&error);
+        }
+    }
+
+    /// Makes a block of whole units longer where it is, if what follows it is free. Returns whether it
+    /// was; the block then fits `new` instead of `old`.
+    ///
+    /// # Errors
+    /// [`HeapError::Damaged`].
+    ///
+    /// # Safety
+    /// As [`Heap::deallocate`]; `new` is not smaller and no stricter aligned.
+    pub unsafe fn try_extend(self, block: NonNull<u8>, old: Layout, new: Layout) -> Result<bool, HeapError> {
+        if old.size() == 0 || new.align() > UNIT {
+            return Ok(false);
+        }
+        if let Some(class) = classes::of(old) {
+            return Ok(classes::of(new) == Some(class));
+        }
+        let (had, wanted) = (units_of(old)?, units_of(new)?);
+        if had == wanted {
+            return Ok(true);
+        }
+        let _lock = locks::units(self.address());
+        // SAFETY: as in `allocate`.
+        let mut units = unsafe { Units::new(self.header()) };
+        units.extend(self.unit(block), had, wanted)
+    }
+
+    /// Gives the memory of all free units back, to the region's file and to the system. It happens by
+    /// itself when there is much.
+    ///
+    /// # Errors
+    /// [`HeapError`].
+    pub fn give_back(self) -> Result<u64, HeapError> {
+        marks::assert_may_write(self.header());
+        let _lock = locks::units(self.address());
+        // SAFETY: as in `allocate`.
+        unsafe { Units::new(self.header()) }.give_back()
+    }
+
+    /// The heap of the block at `at`.
+    #[inline]
+    pub(crate) fn of<T>(at: NonNull<T>) -> Heap {
+        Place::of(at.as_ptr())
+            .and_then(|place| NonNull::new(place.base().cast()))
+            .map(Heap)
+            .expect("a block lies in a window")
+    }
+
+    /// What hash tables are seeded from.
+    #[allow(dead_code)] // hash tables follow
+    pub(crate) fn seed(self) -> u64 {
+        // SAFETY: as in `allocate`; it is written once, when the heap is made.
+        unsafe { (*self.header()).seed }
+    }
+
+    #[allow(dead_code)] // as above
+    pub(crate) fn place(self) -> Place {
+        Place::of(self.header()).expect("a heap lies in a window")
+    }
+
+    #[inline]
+    pub(crate) fn header(self) -> *mut Header {
+        self.0.as_ptr()
+    }
+
+    #[inline]
+    fn address(self) -> usize {
+        self.0.as_ptr().addr()
+    }
+
+    fn unit(self, at: NonNull<u8>) -> u32 {
+        ((at.addr().get() - self.address()) / UNIT) as u32
+    }
+
+    #[cold]
+    fn allocate_in_new_slab(self, slabs: &mut Slabs, class: usize) -> Result<NonNull<u8>, HeapError> {
+        let length = classes::units(class) as u32;
+        let run = {
+            let _lock = locks::units(self.address());
+            // SAFETY: as in `allocate`.
+            let mut units = unsafe { Units::new(self.header()) };
+            let run = units.take(length)?;
+            for back in 1..length {
+                units.put(
+                    run + back,
+                    format::Entry {
+                        kind: REST,
+                        back: back as u16,
+                        ..units::EMPTY
+                    },
+                );
+            }
+            units.put(
+                run,
+                format::Entry {
+                    kind: SLAB,
+                    length,
+                    ..units::EMPTY
+                },
+            );
+            run
+        };
+        // SAFETY: the run was just taken for it.
+        unsafe { slabs.add(run) }?;
+        slabs
+            .take()?
+            .ok_or_else(|| HeapError::damaged("a new slab has no room"))
+    }
+
+    /// # Safety
+    /// As [`Heap::deallocate`].
+    #[inline]
+    unsafe fn free_in_slab(self, block: NonNull<u8>, class: usize) -> Result<(), HeapError> {
+        let slab = self.slab_of(block, class)?;
+        // SAFETY: the block is in use, so its slab is there and stays with its shard.
+        let (magic, shard) = unsafe { ((*slab).magic, usize::from((*slab).shard)) };
+        // SAFETY: as above.
+        if magic != SLAB_MAGIC || usize::from(unsafe { (*slab).class }) != class {
+            return Err(HeapError::damaged(format!(
+                "the block at {block:p} is in no slab of its size"
+            )));
+        }
+        let _lock = locks::shard(self.address(), shard);
+        // SAFETY: as in `allocate`; the slab was just looked at.
+        let empty = unsafe { Slabs::new(self.header(), shard, class).put(slab, block.as_ptr()) }?;
+        match empty {
+            Some(run) => self.release(run, classes::units(class) as u32),
+            None => Ok(()),
+        }
+    }
+
+    /// The slab a block lies in.
+    #[inline]
+    fn slab_of(self, block: NonNull<u8>, class: usize) -> Result<*mut Slab, HeapError> {
+        let mut unit = self.unit(block);
+        if classes::units(class) > 1 {
+            let _lock = locks::units(self.address());
+            // SAFETY: as in `allocate`.
+            let entry = unsafe { Units::new(self.header()) }.get(unit)?;
+            if entry.kind == REST {
+                unit = unit.saturating_sub(entry.back.into());
+            }
+        }
+        Ok(self.slab_at(unit))
+    }
+
+    #[inline]
+    fn slab_at(self, unit: u32) -> *mut Slab {
+        self.header()
+            .cast::<u8>()
+            .wrapping_add(unit as usize * UNIT)
+            .cast()
+    }
+
+    fn allocate_large(self, layout: Layout) -> Result<NonNull<u8>, HeapError> {
+        let length = units_of(layout)?;
+        let _lock = locks::units(self.address());
+        // SAFETY: as in `allocate`.
+        let mut units = unsafe { Units::new(self.header()) };
+        let run = units.take(length)?;
+        units.put(
+            run,
+            format::Entry {
+                kind: LARGE,
+                length,
+                ..units::EMPTY
+            },
+        );
+        let block = self.header().cast::<u8>().wrapping_add(run as usize * UNIT);
+        NonNull::new(block).ok_or_else(|| HeapError::damaged("a block at address 0"))
+    }
+
+    fn free_large(self, block: NonNull<u8>, layout: Layout) -> Result<(), HeapError> {
+        let (run, length) = (self.unit(block), units_of(layout)?);
+        {
+            let _lock = locks::units(self.address());
+            // SAFETY: as in `allocate`.
+            let entry = unsafe { Units::new(self.header()) }.get(run)?;
+            if entry.kind != LARGE || entry.length != length {
+                return Err(HeapError::damaged(format!(
+                    "no block of {length} units begins at {block:p}"
+                )));
+            }
+        }
+        self.release(run, length)
+    }
+
+    fn release(self, run: u32, length: u32) -> Result<(), HeapError> {
+        let _lock = locks::units(self.address());
+        // SAFETY: as in `allocate`.
+        unsafe { Units::new(self.header()) }.release(run, length)
+    }
+}
+
+impl fmt::Debug for Heap {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Heap({:p})", self.0)
+    }
+}
+
+// SAFETY: the address is that of the region, which is the same in every life of it.
+unsafe impl Persist for Heap {
+    type Previous = Self;
+    fn name() -> String {
+        "Heap".into()
+    }
+    fn layout(_: &mut Types) -> Kind {
+        Kind::Heap
+    }
+    fn migrate(old: Self, _: Heap) -> Self {
+        old
+    }
+}
+
+/// Units of a large block.
+fn units_of(layout: Layout) -> Result<u32, HeapError> {
+    let units = layout.size().div_ceil(UNIT);
+    match u32::try_from(units) {
+        Ok(units) if layout.align() <= UNIT => Ok(units),
+        _ => Err(HeapError::TooLarge {
+            bytes: layout.size() as u64,
+        }),
+    }
+}
+
+#[cold]
+#[inline(never)]
+#[track_caller]
+fn no_memory(error: &HeapError) -> ! {
+    panic!("{error}")
+}

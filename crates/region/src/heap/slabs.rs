@@ -1,0 +1,236 @@
+//! Slabs: runs cut into blocks of one size.
+//!
+//! * A free block is a bit, and a word with free bits is a bit in the slab's summary: the lowest free
+//!   block is found in two steps. So freeing writes nothing into the block, a block freed twice is
+//!   noticed, and the blocks in use stay together.
+//! * Most of it writes one line: the header of a slab and its first 256 free bits share it.
+//! * A slab belongs to a shard and changes under that shard's lock.
+
+use super::HeapError;
+use super::classes::{self, BLOCKS, BYTES};
+use super::format::{Header, SHARDS, SLAB_HEADER, SLAB_MAGIC, Slab, UNIT};
+use crate::marks::touch;
+use std::ptr::NonNull;
+
+/// The slabs of one shard and class, while the shard's lock is held.
+pub(super) struct Slabs {
+    header: *mut Header,
+    shard: usize,
+    class: usize,
+}
+
+impl Slabs {
+    /// # Safety
+    /// `header` is that of a heap in a usable window, and the caller holds the lock of the shard.
+    #[inline]
+    pub(super) unsafe fn new(header: *mut Header, shard: usize, class: usize) -> Slabs {
+        Slabs {
+            header,
+            shard: shard % SHARDS,
+            class,
+        }
+    }
+
+    /// A block, from a slab that has room; `None`: there is none.
+    #[inline]
+    pub(super) fn take(&mut self) -> Result<Option<NonNull<u8>>, HeapError> {
+        // SAFETY: by the word given to `new`.
+        let first = unsafe { *self.first() };
+        if first == 0 {
+            return Ok(None);
+        }
+        let slab = self.slab(first)?;
+        // SAFETY: `slab` looked at it: a slab of this class, with its bits behind it.
+        unsafe {
+            let summary = (*slab).summary;
+            let word = summary.trailing_zeros() as usize;
+            let bits = bits(slab, word);
+            if word == 64 || (*slab).free == 0 || word * 64 >= BLOCKS[self.class] as usize || *bits == 0 {
+                return Err(damaged(slab, "it is said to have room and has none"));
+            }
+            touch(slab, SLAB_HEADER);
+            touch(bits, 8);
+            let block = word * 64 + (*bits).trailing_zeros() as usize;
+            *bits &= *bits - 1;
+            if *bits == 0 {
+                (*slab).summary = summary & (summary - 1);
+            }
+            (*slab).free -= 1;
+            if (*slab).free == 0 {
+                self.unlink(slab)?;
+            }
+            Ok(NonNull::new(self.block(slab, block)))
+        }
+    }
+
+    /// A block is free. Returns the slab's number if none of it is in use any more and it may go.
+    ///
+    /// # Safety
+    /// `slab` is a slab of this shard and class, and `block` a block of it that is not used any more.
+    #[inline]
+    pub(super) unsafe fn put(&mut self, slab: *mut Slab, block: *mut u8) -> Result<Option<u32>, HeapError> {
+        let (bytes, end) = (BYTES[self.class] as usize, self.end(slab));
+        let index = classes::divide(end - block.addr() - 1, self.class);
+        if self.block(slab, index) != block || index >= BLOCKS[self.class] as usize {
+            return Err(damaged(
+                slab,
+                &format!("no block of {bytes} bytes begins at {block:p}"),
+            ));
+        }
+        let (word, bit) = (index / 64, 1_u64 << (index % 64));
+        // SAFETY: by the caller's word; the block's bit is one of the slab's.
+        unsafe {
+            let bits = bits(slab, word);
+            if *bits & bit != 0 {
+                return Err(damaged(
+                    slab,
+                    &format!("the block at {block:p} is freed a second time"),
+                ));
+            }
+            touch(slab, SLAB_HEADER);
+            touch(bits, 8);
+            *bits |= bit;
+            (*slab).summary |= 1 << word;
+            (*slab).free += 1;
+            if (*slab).linked == 0 {
+                self.link(slab)?;
+            }
+            // One empty slab is kept: the next block may be asked for at once.
+            if (*slab).free == BLOCKS[self.class] && ((*slab).next | (*slab).prev) != 0 {
+                self.unlink(slab)?;
+                return Ok(Some(self.number(slab)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// A run becomes a slab of free blocks.
+    ///
+    /// # Safety
+    /// The run has [`classes::units`] units, and nobody else uses it.
+    pub(super) unsafe fn add(&mut self, run: u32) -> Result<(), HeapError> {
+        let slab = self.at(run);
+        let blocks = BLOCKS[self.class];
+        let words = (blocks as usize).div_ceil(64);
+        touch(slab, SLAB_HEADER + words * 8);
+        // SAFETY: by the caller's word; the bits lie before the first block.
+        unsafe {
+            slab.write(Slab {
+                summary: !0 >> (64 - words),
+                free: blocks,
+                blocks,
+                next: 0,
+                prev: 0,
+                magic: SLAB_MAGIC,
+                class: self.class as u8,
+                shard: self.shard as u8,
+                linked: 0,
+                reserved: 0,
+            });
+            for word in 0..words {
+                let count = (blocks as usize - word * 64).min(64);
+                bits(slab, word).write(!0 >> (64 - count));
+            }
+            self.link(slab)
+        }
+    }
+
+    /// The slab of that number, looked at: it is one of this class, or the heap is damaged.
+    #[inline]
+    fn slab(&self, number: u32) -> Result<*mut Slab, HeapError> {
+        // SAFETY: by the word given to `new`. The top only grows, and a stale one is only too strict.
+        let top = unsafe { (&raw const (*self.header).state.top).read_volatile() };
+        let slab = self.at(number);
+        // SAFETY: a unit below the top is usable.
+        if number < top && unsafe { (*slab).magic == SLAB_MAGIC && (*slab).class as usize == self.class } {
+            return Ok(slab);
+        }
+        Err(HeapError::damaged(format!(
+            "unit {number} is not a slab of blocks of {} bytes, as is said",
+            BYTES[self.class]
+        )))
+    }
+
+    unsafe fn link(&mut self, slab: *mut Slab) -> Result<(), HeapError> {
+        let number = self.number(slab);
+        // SAFETY: callers name a slab of this shard and class; `slab` looks at its neighbours.
+        unsafe {
+            let first = self.first();
+            let next = *first;
+            if next != 0 {
+                let next = self.slab(next)?;
+                touch(next, SLAB_HEADER);
+                (*next).prev = number;
+            }
+            touch(slab, SLAB_HEADER);
+            ((*slab).next, (*slab).prev, (*slab).linked) = (next, 0, 1);
+            touch(first, 4);
+            *first = number;
+        }
+        Ok(())
+    }
+
+    unsafe fn unlink(&mut self, slab: *mut Slab) -> Result<(), HeapError> {
+        // SAFETY: as in `link`.
+        unsafe {
+            let (next, prev) = ((*slab).next, (*slab).prev);
+            if prev == 0 {
+                let first = self.first();
+                touch(first, 4);
+                *first = next;
+            } else {
+                let before = self.slab(prev)?;
+                touch(before, SLAB_HEADER);
+                (*before).next = next;
+            }
+            if next != 0 {
+                let after = self.slab(next)?;
+                touch(after, SLAB_HEADER);
+                (*after).prev = prev;
+            }
+            touch(slab, SLAB_HEADER);
+            ((*slab).next, (*slab).prev, (*slab).linked) = (0, 0, 0);
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn first(&self) -> *mut u32 {
+        // SAFETY: by the word given to `new`; the class is one of those there are.
+        unsafe { &raw mut (*self.header).shards[self.shard].partial[self.class] }
+    }
+
+    #[inline]
+    fn at(&self, number: u32) -> *mut Slab {
+        self.header
+            .cast::<u8>()
+            .wrapping_add(number as usize * UNIT)
+            .cast()
+    }
+
+    fn number(&self, slab: *mut Slab) -> u32 {
+        ((slab.addr() - self.header.addr()) / UNIT) as u32
+    }
+
+    #[inline]
+    fn end(&self, slab: *mut Slab) -> usize {
+        slab.addr() + classes::units(self.class) * UNIT
+    }
+
+    /// Blocks lie from the end of the slab backwards.
+    #[inline]
+    fn block(&self, slab: *mut Slab, index: usize) -> *mut u8 {
+        let end = slab.cast::<u8>().wrapping_add(classes::units(self.class) * UNIT);
+        end.wrapping_sub((index + 1) * BYTES[self.class] as usize)
+    }
+}
+
+#[inline]
+pub(super) fn bits(slab: *mut Slab, word: usize) -> *mut u64 {
+    slab.wrapping_add(1).cast::<u64>().wrapping_add(word)
+}
+
+#[cold]
+fn damaged(slab: *mut Slab, why: &str) -> HeapError {
+    HeapError::damaged(format!("slab at {slab:p}: {why}"))
+}

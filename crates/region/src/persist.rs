@@ -1,0 +1,97 @@
+//! What may live in a region, and what it looks like there.
+//!
+//! * A type that is [`Persist`] means the same bytes in the next life of the program: it holds no
+//!   address outside the region, no handle of the system, and nothing that changes behind a shared
+//!   reference (a write must be marked before it is made).
+//! * Each type describes itself: names, offsets, sizes, nested types ([`Description`]). A root is
+//!   opened with the description it was made with, or migrates ([`Persist::Previous`]).
+//! * A description says enough to walk what it describes without the type: that is how a check finds
+//!   leaks and damage without running any code of the type on bytes it cannot trust.
+//!
+//! ```
+//! use twinpage::Persist;
+//! use twinpage::persist::Description;
+//!
+//! #[derive(Persist)]
+//! struct Order {
+//!     id: u64,
+//!     price: Option<u32>,
+//! }
+//! let text = Description::of::<Order>().to_string();
+//! assert!(text.starts_with("Order: 16 bytes\n"), "{text}");
+//! ```
+
+mod describe;
+mod plain;
+mod refused;
+
+pub use describe::{BadDescription, Description, Field, Kind, Place, Type, Types, Variant};
+pub use twinpage_macros::Persist;
+
+use crate::heap::Heap;
+
+/// A type that may live in a region. Derived: `#[derive(Persist)]`.
+///
+/// What is refused, and why, is said where it is used:
+///
+/// ```compile_fail
+/// use twinpage::Persist;
+///
+/// #[derive(Persist)]
+/// struct Session {
+///     log: std::fs::File, // a file handle (`File`) cannot live in a region
+/// }
+/// ```
+///
+/// A changed type migrates when its root is opened:
+///
+/// ```
+/// use twinpage::Persist;
+///
+/// #[derive(Persist)]
+/// #[persist(name = "Order")] // the name it had when it was the only one
+/// struct OrderV1 {
+///     price: u32,
+/// }
+///
+/// #[derive(Persist)]
+/// #[persist(version = 2, from = OrderV1)]
+/// struct Order {
+///     price: u64,
+/// }
+///
+/// impl From<OrderV1> for Order {
+///     fn from(old: OrderV1) -> Order {
+///         Order { price: old.price.into() }
+///     }
+/// }
+/// ```
+///
+/// # Safety
+/// * All it can reach lies in itself or in blocks of the region's heap that it owns and that its
+///   [`Persist::layout`] tells of; every bit pattern it was given stays valid in any later process on
+///   the same target.
+/// * Nothing in it changes through a shared reference.
+/// * [`Persist::layout`] is exact.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot live in a region",
+    label = "not `Persist`",
+    note = "a type of your own: `#[derive(Persist)]` on it",
+    note = "collections that live in a region are in `twinpage::collections`"
+)]
+pub unsafe trait Persist: Sized + 'static {
+    /// The type a value of this one may have been before; `Self` when there is none.
+    type Previous: Persist;
+
+    /// The number of this layout among those of the same name.
+    const VERSION: u32 = 1;
+
+    /// The name to show and to record, with that of each parameter.
+    fn name() -> String;
+
+    /// How it is laid out. Asks `types` for every type it holds.
+    fn layout(types: &mut Types) -> Kind;
+
+    /// A value of the previous type, made into one of this. `heap` is where both live.
+    fn migrate(old: Self::Previous, heap: Heap) -> Self;
+}

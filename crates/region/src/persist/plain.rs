@@ -1,0 +1,211 @@
+//! The types of the language and of `std` that may live in a region as they are.
+
+use super::{Kind, Persist, Types};
+use crate::heap::Heap;
+use std::marker::PhantomData;
+use std::mem::{MaybeUninit, offset_of};
+use std::num::{
+    NonZeroI8, NonZeroI16, NonZeroI32, NonZeroI64, NonZeroI128, NonZeroIsize, NonZeroU8, NonZeroU16,
+    NonZeroU32, NonZeroU64, NonZeroU128, NonZeroUsize, Saturating, Wrapping,
+};
+
+macro_rules! plain {
+    ($($type:ty),*) => {$(
+        // SAFETY: bytes that point nowhere and mean the same in every process of the target.
+        unsafe impl Persist for $type {
+            type Previous = Self;
+            fn name() -> String {
+                stringify!($type).into()
+            }
+            fn layout(_: &mut Types) -> Kind {
+                Kind::Plain
+            }
+            fn migrate(old: Self, _: Heap) -> Self {
+                old
+            }
+        }
+    )*};
+}
+
+plain!(
+    u8,
+    u16,
+    u32,
+    u64,
+    u128,
+    usize,
+    i8,
+    i16,
+    i32,
+    i64,
+    i128,
+    isize,
+    f32,
+    f64,
+    bool,
+    char,
+    ()
+);
+plain!(
+    NonZeroU8,
+    NonZeroU16,
+    NonZeroU32,
+    NonZeroU64,
+    NonZeroU128,
+    NonZeroUsize
+);
+plain!(
+    NonZeroI8,
+    NonZeroI16,
+    NonZeroI32,
+    NonZeroI64,
+    NonZeroI128,
+    NonZeroIsize
+);
+
+// SAFETY: it holds nothing.
+unsafe impl<T: ?Sized + 'static> Persist for PhantomData<T> {
+    type Previous = Self;
+    fn name() -> String {
+        "PhantomData".into()
+    }
+    fn layout(_: &mut Types) -> Kind {
+        Kind::Plain
+    }
+    fn migrate(old: Self, _: Heap) -> Self {
+        old
+    }
+}
+
+macro_rules! around {
+    ($($type:ident),*) => {$(
+        // SAFETY: `repr(transparent)` around a type that may.
+        unsafe impl<T: Persist> Persist for $type<T> {
+            type Previous = $type<T::Previous>;
+            fn name() -> String {
+                format!(concat!(stringify!($type), "<{}>"), T::name())
+            }
+            fn layout(types: &mut Types) -> Kind {
+                Kind::Struct(vec![types.field::<T>("0", 0)])
+            }
+            fn migrate(old: Self::Previous, heap: Heap) -> Self {
+                $type(T::migrate(old.0, heap))
+            }
+        }
+    )*};
+}
+
+around!(Wrapping, Saturating);
+
+macro_rules! tuple {
+    ($($type:ident $index:tt),*) => {
+        // SAFETY: each element may, and each is described.
+        unsafe impl<$($type: Persist),*> Persist for ($($type,)*) {
+            type Previous = ($($type::Previous,)*);
+            fn name() -> String {
+                format!("({})", [$($type::name()),*].join(", "))
+            }
+            fn layout(types: &mut Types) -> Kind {
+                Kind::Struct(vec![$(types.field::<$type>(stringify!($index), offset_of!(Self, $index))),*])
+            }
+            fn migrate(old: Self::Previous, heap: Heap) -> Self {
+                ($($type::migrate(old.$index, heap),)*)
+            }
+        }
+    };
+}
+
+tuple!(A 0);
+tuple!(A 0, B 1);
+tuple!(A 0, B 1, C 2);
+tuple!(A 0, B 1, C 2, D 3);
+tuple!(A 0, B 1, C 2, D 3, E 4);
+tuple!(A 0, B 1, C 2, D 3, E 4, F 5);
+
+// SAFETY: each element may.
+unsafe impl<T: Persist, const N: usize> Persist for [T; N] {
+    type Previous = [T::Previous; N];
+    fn name() -> String {
+        format!("[{}; {N}]", T::name())
+    }
+    fn layout(types: &mut Types) -> Kind {
+        Kind::Array {
+            of: types.of::<T>(),
+            count: N as u64,
+        }
+    }
+    fn migrate(old: Self::Previous, heap: Heap) -> Self {
+        old.map(|one| T::migrate(one, heap))
+    }
+}
+
+// SAFETY: the value may, and which bytes say that there is none was tried out.
+unsafe impl<T: Persist> Persist for Option<T> {
+    type Previous = Option<T::Previous>;
+    fn name() -> String {
+        format!("Option<{}>", T::name())
+    }
+    fn layout(types: &mut Types) -> Kind {
+        let none: Option<T> = None;
+        let at = none.as_slice().as_ptr().addr() - (&raw const none).addr();
+        let (none_at, none) = none_bytes::<T>();
+        Kind::Option {
+            of: types.of::<T>(),
+            at: at as u64,
+            none_at: none_at as u64,
+            none,
+        }
+    }
+    fn migrate(old: Self::Previous, heap: Heap) -> Self {
+        old.map(|one| T::migrate(one, heap))
+    }
+}
+
+/// Where the bytes of an `Option<T>` lie that tell `None`, and what they hold: the bytes that make
+/// something of nothing when they are changed. The compiler does not say, and need not say the same
+/// in its next version; so it is tried.
+fn none_bytes<T>() -> (usize, Vec<u8>) {
+    let mut slot = MaybeUninit::<Option<T>>::zeroed();
+    let bytes = slot.as_mut_ptr().cast::<u8>();
+    let tells = |byte: usize| {
+        [0x00, 0x01, 0x55, 0xFF].into_iter().any(|value: u8| {
+            // SAFETY: the slot is ours. Only whether it is `None` is looked at, which reads the bytes
+            // that say so and no other; nothing is dropped or used as a `T`.
+            unsafe {
+                bytes.cast::<Option<T>>().write(None);
+                bytes.add(byte).write(value);
+                std::hint::black_box(bytes);
+                (*bytes.cast::<Option<T>>()).is_some()
+            }
+        })
+    };
+    let telling: Vec<usize> = (0..size_of::<Option<T>>()).filter(|&byte| tells(byte)).collect();
+    let (first, last) = match (telling.first(), telling.last()) {
+        (Some(&first), Some(&last)) => (first, last),
+        _ => unreachable!("an Option has at least two values, and some byte tells them apart"),
+    };
+    // SAFETY: the bytes that tell are written by the write of `None`.
+    let none = unsafe {
+        bytes.cast::<Option<T>>().write(None);
+        std::hint::black_box(bytes);
+        (first..=last).map(|byte| bytes.add(byte).read()).collect()
+    };
+    (first, none)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::ptr::NonNull;
+
+    #[test]
+    fn what_tells_none_is_found() {
+        assert_eq!(none_bytes::<NonNull<u8>>(), (0, vec![0; 8]));
+        assert_eq!(none_bytes::<bool>(), (0, vec![2]));
+        let (at, none) = none_bytes::<u64>();
+        assert!(at == 0 && none[0] == 0 && none.len() <= 8);
+        let (at, none) = none_bytes::<(u32, Option<bool>)>();
+        assert_eq!((at, none), (4, vec![3]));
+        assert_eq!(none_bytes::<()>(), (0, vec![0]));
+    }
+}

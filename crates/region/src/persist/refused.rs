@@ -1,0 +1,117 @@
+//! What may not live in a region, and what to use instead.
+//!
+//! Each type here "is" `Persist` on a condition that nothing meets, so that the compiler's error is the
+//! condition's message instead of a mere "not implemented", also behind an alias.
+
+use super::{Kind, Persist, Types};
+use crate::heap::Heap;
+
+/// Who would have to take it.
+#[doc(hidden)]
+pub struct Region;
+
+macro_rules! refuse {
+    ($reason:ident, $message:literal, $label:literal, $note:literal: $([$($generics:tt)*] $type:ty),+ $(,)?) => {
+        /// A condition that nothing meets.
+        #[doc(hidden)]
+        #[diagnostic::on_unimplemented(message = $message, label = $label, note = $note)]
+        pub trait $reason<T> {}
+        $(
+            // SAFETY: nothing meets the condition, so this is no implementation.
+            #[doc(hidden)]
+            unsafe impl<$($generics)*> Persist for $type
+            where
+                for<'never> Region: $reason<$type>, // `for`: so a type without parameters may fail to meet it
+            {
+                type Previous = Self;
+                fn name() -> String {
+                    unreachable!("its condition cannot be met")
+                }
+                fn layout(_: &mut Types) -> Kind {
+                    unreachable!("its condition cannot be met")
+                }
+                fn migrate(old: Self, _: Heap) -> Self {
+                    old
+                }
+            }
+        )+
+    };
+}
+
+refuse!(Reference,
+    "a reference (`{T}`) cannot live in a region",
+    "what it refers to is gone after a restart",
+    "own the value (`twinpage::collections::Box`, `String`, `Vec`), or keep a key or an index":
+    [T: ?Sized + 'static] &'static T, [T: ?Sized + 'static] &'static mut T);
+
+refuse!(RawPointer,
+    "a raw pointer (`{T}`) cannot live in a region",
+    "nothing says that what it points to is there after a restart",
+    "own the value (`twinpage::collections::Box`), or keep an index":
+    [T: ?Sized + 'static] *const T, [T: ?Sized + 'static] *mut T, [T: ?Sized + 'static] std::ptr::NonNull<T>);
+
+refuse!(Function,
+    "a function pointer (`{T}`) cannot live in a region",
+    "the next build or the next start has the function elsewhere",
+    "keep an enum that says which function to call":
+    [R: 'static] fn() -> R, [A: 'static, R: 'static] fn(A) -> R,
+    [A: 'static, B: 'static, R: 'static] fn(A, B) -> R,
+    [A: 'static, B: 'static, C: 'static, R: 'static] fn(A, B, C) -> R);
+
+refuse!(Counted,
+    "a counted reference (`{T}`) cannot live in a region",
+    "it points to memory outside the region, and its count changes behind a shared reference",
+    "let one place own the value (`twinpage::collections::Box`) and others keep its key or index":
+    [T: ?Sized + 'static] std::rc::Rc<T>, [T: ?Sized + 'static] std::rc::Weak<T>,
+    [T: ?Sized + 'static] std::sync::Arc<T>, [T: ?Sized + 'static] std::sync::Weak<T>);
+
+refuse!(Lock,
+    "a lock (`{T}`) cannot live in a region",
+    "after a crash nobody would be there to unlock it",
+    "keep the data in the region and the lock outside: `Mutex<Root<T>>`":
+    [T: 'static] std::sync::Mutex<T>, [T: 'static] std::sync::RwLock<T>,
+    [] std::sync::Condvar, [] std::sync::Once, [T: 'static] std::sync::OnceLock<T>);
+
+refuse!(Interior,
+    "`{T}` cannot live in a region: it changes behind a shared reference",
+    "such a write would not be marked, and would be lost",
+    "keep the plain value and change it through `&mut`":
+    [T: 'static] std::cell::UnsafeCell<T>, [T: 'static] std::cell::Cell<T>,
+    [T: 'static] std::cell::RefCell<T>, [T: 'static] std::cell::OnceCell<T>,
+    [] std::sync::atomic::AtomicBool,
+    [] std::sync::atomic::AtomicU8, [] std::sync::atomic::AtomicU16, [] std::sync::atomic::AtomicU32,
+    [] std::sync::atomic::AtomicU64, [] std::sync::atomic::AtomicUsize,
+    [] std::sync::atomic::AtomicI8, [] std::sync::atomic::AtomicI16, [] std::sync::atomic::AtomicI32,
+    [] std::sync::atomic::AtomicI64, [] std::sync::atomic::AtomicIsize);
+
+refuse!(StdCollection,
+    "`{T}` of the standard library cannot live in a region",
+    "its elements are on the program's own heap, which is gone after a restart",
+    "use the type of the same name from `twinpage::collections`, made with `new_in(heap)`":
+    [T: ?Sized + 'static] std::boxed::Box<T>, [T: 'static] std::vec::Vec<T>, [] std::string::String,
+    [T: 'static] std::collections::VecDeque<T>,
+    [K: 'static, V: 'static, S: 'static] std::collections::HashMap<K, V, S>,
+    [T: 'static, S: 'static] std::collections::HashSet<T, S>,
+    [K: 'static, V: 'static] std::collections::BTreeMap<K, V>, [T: 'static] std::collections::BTreeSet<T>);
+
+refuse!(StdOwned,
+    "`{T}` cannot live in a region: its contents are on the program's own heap",
+    "gone after a restart",
+    "use `twinpage::collections`: `Vec`, `String`, `BTreeSet`":
+    [T: 'static] std::collections::LinkedList<T>, [T: 'static] std::collections::BinaryHeap<T>,
+    [] std::path::PathBuf, [] std::ffi::OsString, [] std::ffi::CString);
+
+refuse!(Handle,
+    "a handle of the system (`{T}`) cannot live in a region",
+    "its number means nothing in the next process",
+    "keep what is needed to open it again: a path, an address":
+    [] std::fs::File, [] std::os::fd::OwnedFd, [] std::net::TcpStream, [] std::net::TcpListener,
+    [] std::net::UdpSocket, [] std::os::unix::net::UnixStream, [] std::os::unix::net::UnixListener,
+    [] std::process::Child, [] std::thread::Thread, [T: 'static] std::thread::JoinHandle<T>,
+    [T: 'static] std::sync::mpsc::Sender<T>, [T: 'static] std::sync::mpsc::Receiver<T>);
+
+refuse!(Clock,
+    "`{T}` cannot live in a region: std keeps its layout to itself",
+    "its meaning ends with the process or the build",
+    "keep a number: nanoseconds, or seconds since the epoch, as `u64`":
+    [] std::time::Instant, [] std::time::SystemTime, [] std::time::Duration);

@@ -1,0 +1,181 @@
+//! What the derive accepts, what it refuses and what it says then, and what it describes.
+
+use twinpage::Persist;
+use twinpage::persist::{Description, Kind};
+
+#[test]
+fn what_cannot_live_in_a_region_is_refused_with_a_reason() {
+    trybuild::TestCases::new().compile_fail("tests/refused/*.rs");
+}
+
+#[derive(Persist)]
+struct Unit;
+
+#[derive(Persist)]
+struct Order {
+    id: u64,
+    side: Side,
+    price: Option<u32>,
+    tags: [u8; 3],
+    pair: (u8, u16),
+}
+
+#[derive(Persist, Clone, Copy)]
+enum Side {
+    Buy = 1,
+    Sell = 200,
+}
+
+#[derive(Persist)]
+#[repr(u8)]
+#[allow(dead_code)] // only described
+enum Shape {
+    Dot,
+    Circle(f64) = 7,
+    Box { wide: u16, high: u32 },
+}
+
+#[derive(Persist)]
+struct Pair<T, const N: usize>(T, [T; N]);
+
+fn kind<T: Persist>() -> Kind {
+    Description::of::<T>().get(0).kind.clone()
+}
+
+#[test]
+fn a_structure_is_described_as_the_compiler_lays_it_out() {
+    let order = Order {
+        id: 1,
+        side: Side::Sell,
+        price: Some(3),
+        tags: [1, 2, 3],
+        pair: (1, 2),
+    };
+    let description = Description::of::<Order>();
+    let Kind::Struct(fields) = &description.get(0).kind else {
+        panic!("{description}")
+    };
+    let at = |name: &str| fields.iter().find(|f| f.name == name).map(|f| f.at as usize);
+    let start = (&raw const order).addr();
+    assert_eq!(at("id"), Some((&raw const order.id).addr() - start));
+    assert_eq!(at("side"), Some((&raw const order.side).addr() - start));
+    assert_eq!(at("price"), Some((&raw const order.price).addr() - start));
+    assert_eq!(at("tags"), Some((&raw const order.tags).addr() - start));
+    assert_eq!(at("pair"), Some((&raw const order.pair).addr() - start));
+    assert_eq!(kind::<Unit>(), Kind::Struct(vec![]));
+    assert_eq!(Description::of::<Pair<u8, 3>>().get(0).name, "Pair<u8, 3>");
+    assert!(matches!(order.side, Side::Sell) && !matches!(order.side, Side::Buy));
+}
+
+#[test]
+fn the_fields_of_a_variant_are_where_they_are() {
+    let Kind::Enum { tag_bytes, variants } = kind::<Shape>() else {
+        panic!()
+    };
+    assert_eq!(tag_bytes, 1);
+    assert_eq!(variants.iter().map(|v| v.tag).collect::<Vec<_>>(), [0, 7, 8]);
+    let shape = Shape::Box { wide: 1, high: 2 };
+    let Shape::Box { wide, high } = &shape else {
+        panic!()
+    };
+    let start = (&raw const shape).addr();
+    assert_eq!(
+        variants[2].fields[0].at as usize,
+        std::ptr::from_ref(wide).addr() - start
+    );
+    assert_eq!(
+        variants[2].fields[1].at as usize,
+        std::ptr::from_ref(high).addr() - start
+    );
+    let circle = Shape::Circle(1.0);
+    let Shape::Circle(radius) = &circle else { panic!() };
+    assert_eq!(
+        variants[1].fields[0].at as usize,
+        std::ptr::from_ref(radius).addr() - (&raw const circle).addr()
+    );
+    let Kind::Enum {
+        tag_bytes: 1,
+        variants,
+    } = kind::<Side>()
+    else {
+        panic!()
+    };
+    assert_eq!(variants.iter().map(|v| v.tag).collect::<Vec<_>>(), [1, 200]);
+}
+
+#[test]
+fn a_description_is_kept_as_text_and_read_again() {
+    for description in [
+        Description::of::<Order>(),
+        Description::of::<Shape>(),
+        Description::of::<Option<Option<bool>>>(),
+        Description::of::<[(u64, char); 5]>(),
+    ] {
+        let text = description.text();
+        let read = Description::parse(&text).unwrap();
+        assert_eq!(read, description);
+        assert_eq!(read.fingerprint(), description.fingerprint());
+    }
+    assert_ne!(
+        Description::of::<Pair<u8, 3>>().fingerprint(),
+        Description::of::<Pair<u8, 4>>().fingerprint()
+    );
+}
+
+#[test]
+fn a_description_that_cannot_be_is_refused() {
+    let text = Description::of::<Order>().text();
+    for (from, to) in [
+        ("\"at\":8", "\"at\":99999"),
+        ("\"of\":1", "\"of\":77"),
+        ("\"of\":1", "\"of\":0"),
+        ("\"bytes\":8", "\"bytes\":18446744073709551615"),
+        ("\"align\":8", "\"align\":3"),
+        ("{\"types\":[", "{\"types\":[]"),
+    ] {
+        assert!(text.contains(from), "{text}");
+        let bad = text.replacen(from, to, 1);
+        assert!(Description::parse(&bad).is_err(), "{from} -> {to}");
+    }
+    assert!(Description::parse("{\"types\":[]}").is_err());
+    assert!(Description::parse(&"[".repeat(100_000)).is_err());
+    for end in 0..text.len() {
+        assert!(Description::parse(&text[..end]).is_err());
+    }
+}
+
+#[derive(Persist)]
+#[persist(name = "Price")]
+struct PriceV1(u32);
+
+#[derive(Persist)]
+#[persist(version = 2, from = PriceV1)]
+struct Price {
+    cents: u64,
+}
+
+impl From<PriceV1> for Price {
+    fn from(old: PriceV1) -> Price {
+        Price {
+            cents: u64::from(old.0) * 100,
+        }
+    }
+}
+
+#[test]
+fn names_and_versions_are_recorded() {
+    let (old, new) = (Description::of::<PriceV1>(), Description::of::<Price>());
+    assert_eq!((old.get(0).name.as_str(), old.get(0).version), ("Price", 1));
+    assert_eq!((new.get(0).name.as_str(), new.get(0).version), ("Price", 2));
+    assert_eq!(
+        new.to_string(),
+        "Price (version 2): 8 bytes\n    at   0: cents, u64 (8 bytes)\n"
+    );
+    let window = twinpage::window::Window::volatile().unwrap();
+    let heap = twinpage::Heap::create(window.place(), 1).unwrap();
+    let moved = <Option<[Price; 2]>>::migrate(Some([PriceV1(3), PriceV1(4)]), heap);
+    assert!(matches!(
+        moved,
+        Some([Price { cents: 300 }, Price { cents: 400 }])
+    ));
+}

@@ -1,0 +1,8 @@
+use twinpage::Persist;
+
+#[derive(Persist)]
+struct Order<'a> {
+    name: &'a str,
+}
+
+fn main() {}

@@ -1,0 +1,6 @@
+use twinpage::Persist;
+
+#[derive(Persist)]
+struct Event(std::time::Instant);
+
+fn main() {}

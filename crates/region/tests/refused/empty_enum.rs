@@ -1,0 +1,6 @@
+use twinpage::Persist;
+
+#[derive(Persist)]
+enum Never {}
+
+fn main() {}

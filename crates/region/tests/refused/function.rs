@@ -1,0 +1,8 @@
+use twinpage::Persist;
+
+#[derive(Persist)]
+struct Task {
+    run: fn(u64) -> u64,
+}
+
+fn main() {}

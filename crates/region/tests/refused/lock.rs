@@ -1,0 +1,8 @@
+use twinpage::Persist;
+
+#[derive(Persist)]
+struct Account {
+    balance: std::sync::Mutex<u64>,
+}
+
+fn main() {}

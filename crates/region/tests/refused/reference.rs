@@ -1,0 +1,8 @@
+use twinpage::Persist;
+
+#[derive(Persist)]
+struct Order {
+    name: &'static str,
+}
+
+fn main() {}
