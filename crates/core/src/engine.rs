@@ -6,7 +6,8 @@
 //!                           '- witness.before_commit -' durable     (ThyNVM's overlap, DPC 3.1)
 //! ```
 //!
-//! * The stop lasts as long as the source's capture; nothing is written inside it.
+//! * The stop lasts as long as the source's capture; nothing is written inside it. What a source can
+//!   capture after its stop ([`Capture::later`]) is captured piece by piece in the background.
 //! * One epoch is in flight at a time: a checkpoint waits for the one before.
 //! * [`Witness::durable`] is called only after the commit is durable, so what the outside world is
 //!   told waits for the epoch that covers it (external synchrony, DPC 3.6).
@@ -128,6 +129,8 @@ struct Job {
     capture: Capture,
     /// Lines changed, for each piece.
     changed: Vec<u8>,
+    /// What is captured after the stop, a part at a time.
+    part: Capture,
     capture_us: u64,
 }
 
@@ -174,6 +177,7 @@ where
         let idle = Job {
             capture: Capture::default(),
             changed: Vec::new(),
+            part: Capture::default(),
             capture_us: 0,
         };
         Ok(Engine {
@@ -357,30 +361,29 @@ fn background<S: Scheme, W: Witness>(
 
 /// One epoch: write what changed, make it durable, say so.
 fn commit<S: Scheme, W: Witness>(scheme: &mut S, witness: &mut W, job: &mut Job) -> Result<Report> {
-    let geometry = scheme.geometry();
     let before = scheme.traffic();
-    let capture = &job.capture;
+    let Job {
+        capture,
+        part,
+        changed,
+        ..
+    } = job;
     let mut report = Report {
         capture_us: job.capture_us,
-        pieces: capture.pieces.len() as u64,
-        captured_bytes: capture.bytes.len() as u64,
         ..Report::default()
     };
     let begun = Instant::now();
     for pages in &capture.discarded {
         scheme.discard(pages.clone())?;
     }
-    for piece in capture.spans(geometry) {
-        let (piece, span) = piece?;
-        let lines = if piece.compare {
-            scheme.diff(span)?
-        } else {
-            piece.mask()
-        };
-        job.changed.push(lines.count() as u8);
-        if lines != LineMask::NONE {
-            report.lines += lines.count() as u64;
-            report.fallback |= scheme.write(span, lines)? == Room::Commit;
+    write(scheme, capture, &mut report, |lines| {
+        changed.push(lines.count() as u8)
+    })?;
+    if let Some(mut later) = capture.later.take() {
+        part.clear();
+        while later.more(part) {
+            write(scheme, part, &mut report, |_| {})?;
+            part.clear();
         }
     }
     report.write_us = micros(begun);
@@ -394,6 +397,31 @@ fn commit<S: Scheme, W: Witness>(scheme: &mut S, witness: &mut W, job: &mut Job)
     debug_assert_eq!(report.epoch, capture.epoch);
     witness.durable(report.epoch);
     Ok(report)
+}
+
+/// Writes the lines of a capture that changed, and tells of each piece which they were.
+fn write<S: Scheme>(
+    scheme: &mut S,
+    capture: &Capture,
+    report: &mut Report,
+    mut changed: impl FnMut(LineMask),
+) -> Result<()> {
+    report.pieces += capture.pieces.len() as u64;
+    report.captured_bytes += capture.bytes.len() as u64;
+    for piece in capture.spans(scheme.geometry()) {
+        let (piece, span) = piece?;
+        let lines = if piece.compare {
+            scheme.diff(span)?
+        } else {
+            piece.mask()
+        };
+        changed(lines);
+        if lines != LineMask::NONE {
+            report.lines += lines.count() as u64;
+            report.fallback |= scheme.write(span, lines)? == Room::Commit;
+        }
+    }
+    Ok(())
 }
 
 fn micros(since: Instant) -> u64 {

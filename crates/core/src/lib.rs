@@ -55,4 +55,4 @@ pub use error::{Error, Result};
 pub use geometry::{Geometry, LineMask, PageId, Span};
 pub use medium::{Cause, Medium, Offset, Path};
 pub use scheme::{Damage, Epoch, Info, LogInfo, PoolInfo, Recovered, Room, Scheme, Traffic};
-pub use source::{Capture, Piece, Source};
+pub use source::{Capture, Later, Piece, Source};

@@ -37,6 +37,17 @@ pub struct Capture {
     pub discarded: Vec<Range<PageId>>,
     /// What to keep with the checkpoint.
     pub context: Vec<u8>,
+    /// More of what changed, to be read while the writers go on already.
+    pub later: Option<Box<dyn Later>>,
+}
+
+/// The part of a capture that is read after the stop: a source that keeps writers from overwriting
+/// what is not captured yet need not copy it while they wait. The engine asks on its background
+/// thread, before the commit.
+pub trait Later: Send + std::fmt::Debug {
+    /// Fills `into`, which is empty, with the next pieces and their content, as of the stop. False
+    /// when there are no more.
+    fn more(&mut self, into: &mut Capture) -> bool;
 }
 
 impl Capture {
@@ -46,6 +57,7 @@ impl Capture {
         self.bytes.clear();
         self.discarded.clear();
         self.context.clear();
+        self.later = None;
     }
 
     /// Adds a piece and its content.
@@ -102,7 +114,8 @@ pub trait Source {
     type Error;
 
     /// Stops every writer, captures what changed since the last stop, lets them go on. `into` is
-    /// empty but for the number of its epoch.
+    /// empty but for the number of its epoch. What can be read after the stop goes to
+    /// [`Capture::later`].
     ///
     /// # Errors
     /// The source's own; the capture is then not used, and the source owes it to the next one.
@@ -114,6 +127,7 @@ pub trait Source {
         let _ = (piece, changed);
     }
 
-    /// The epoch of this capture failed: its pieces and discards must be in the next one.
+    /// The epoch of this capture failed: its pieces and discards, and what it left for later, must
+    /// be in the next one.
     fn owe(&mut self, lost: &Capture);
 }

@@ -212,6 +212,63 @@ fn epochs_become_durable_one_after_the_other() {
     );
 }
 
+/// A source that captures nothing in its stop, and three parts after it.
+#[derive(Debug)]
+struct Afterwards(u8);
+
+impl Source for Afterwards {
+    type Error = Error;
+    fn capture(&mut self, into: &mut Capture) -> Result<()> {
+        into.context.extend(into.epoch.to_le_bytes());
+        into.later = Some(Box::new(Afterwards(3)));
+        Ok(())
+    }
+    fn owe(&mut self, lost: &Capture) {
+        assert!(lost.later.is_none(), "asked to the end");
+        self.0 += 1;
+    }
+}
+
+impl Later for Afterwards {
+    fn more(&mut self, into: &mut Capture) -> bool {
+        assert!(into.pieces.is_empty() && into.bytes.is_empty());
+        if self.0 == 0 {
+            return false;
+        }
+        let piece = Piece {
+            page: PageId(self.0.into()),
+            first: 7,
+            lines: 1,
+            compare: false,
+        };
+        into.push(piece, &[self.0; 64]);
+        self.0 -= 1;
+        true
+    }
+}
+
+#[test]
+fn what_is_captured_after_the_stop_is_in_the_epoch() {
+    let mut source = Afterwards(0);
+    let mut engine = Engine::start(toy(&[(2, full)]), (), Options::default()).unwrap();
+    engine.checkpoint(&mut source).unwrap();
+    let report = engine.wait(&mut source).unwrap().unwrap();
+    assert_eq!((report.lines, report.pieces, report.captured_bytes), (3, 3, 192));
+    engine.checkpoint(&mut source).unwrap();
+    assert!(matches!(
+        engine.wait(&mut source),
+        Err(EngineError::Lost { epoch: 2, .. })
+    ));
+    assert_eq!(source.0, 1);
+    let durable = engine.finish().scheme.durable;
+    assert_eq!(durable.len(), 3);
+    assert!(
+        durable
+            .iter()
+            .all(|(&page, bytes)| bytes[448..512] == [page as u8; 64] && bytes[0] == 0)
+    );
+}
+
 #[test]
 fn a_lost_epoch_is_owed_and_the_next_one_takes_its_number() {
     let mut source = Counter::default();

@@ -11,6 +11,7 @@
 #![deny(unsafe_code)]
 
 pub mod any;
+pub mod barrier;
 mod batch;
 #[cfg(any(test, feature = "faults"))]
 pub mod cache;
