@@ -43,6 +43,7 @@ pub mod dual_page;
 pub mod engine;
 pub mod error;
 pub mod geometry;
+pub mod histogram;
 pub mod medium;
 pub mod packed;
 pub mod scheme;
