@@ -26,6 +26,7 @@ pub mod lock;
 pub mod mapped;
 mod mapping;
 pub mod memory;
+pub mod name;
 pub mod remote;
 pub mod reserve;
 pub mod seccomp;

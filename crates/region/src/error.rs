@@ -42,6 +42,23 @@ pub enum Error {
         /// What the system said.
         source: std::io::Error,
     },
+    /// The file is not a region this build can open here.
+    #[error("not a region this build can open: {0}")]
+    Foreign(String),
+    /// The region is not as it was written.
+    #[error("damaged region: {0}")]
+    Damaged(String),
+    /// The region is open elsewhere.
+    #[error(transparent)]
+    Locked(#[from] twinpage_os::LockError),
+    /// The last checkpoint found no room. Nothing is lost: the next one makes up for it.
+    #[error("the last checkpoint was not made: {0}")]
+    Full(String),
+    /// A write or a flush failed, so nothing later may be called durable. The data is still here.
+    #[error(
+        "nothing is durable since a failure ({0}); the last durable checkpoint is whole;          save what is in memory elsewhere with save_as"
+    )]
+    Poisoned(String),
     /// The store below the region failed.
     #[error(transparent)]
     Store(#[from] twinpage_core::Error),

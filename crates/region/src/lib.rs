@@ -9,12 +9,25 @@
 extern crate self as twinpage; // what the derive macros write is good in here too
 
 pub mod collections;
+mod epochs;
 pub mod error;
+mod gate;
 pub mod heap;
 pub mod marks;
+pub mod options;
 pub mod persist;
+pub mod region;
+pub mod statistics;
+mod store;
+pub mod superblock;
 pub mod window;
 
+pub use epochs::Ticket;
 pub use error::{Error, Result};
 pub use heap::Heap;
+pub use options::Options;
 pub use persist::Persist;
+pub use region::{Region, Update};
+pub use statistics::Statistics;
+pub use twinpage_core::SchemeKind;
+pub use twinpage_os::Durability;

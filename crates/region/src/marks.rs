@@ -42,13 +42,13 @@
 //! * A page with a bit in a map has its step's byte in the summary, so that a look at a map costs what
 //!   was written, not what there is.
 
-#![cfg_attr(not(test), allow(dead_code))]
-
-use crate::window::{DATA_BYTES, PAGE, Place, STEP, State};
-use std::cell::Cell;
+use crate::gate;
+use crate::window::{DATA_BYTES, PAGE, Place, STEP};
 use std::io;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::{MutexGuard, PoisonError};
+use twinpage_core::{Geometry, PageId};
 use twinpage_os::Reserved;
 
 /// Bytes in a line of the maps.
@@ -65,11 +65,6 @@ const SAVED_BYTES: usize = 64 << 20;
 
 const PAGES_PER_STEP: usize = STEP / PAGE;
 const LINES_PER_PAGE: usize = PAGE / LINE;
-
-thread_local! {
-    /// The windows this thread is updating: bit `k` is window `k`.
-    static UPDATING: Cell<u64> = const { Cell::new(0) };
-}
 
 /// These bytes are about to be written by this thread, inside an update of the region they lie in.
 /// Outside every region nothing happens.
@@ -103,7 +98,7 @@ pub fn touch<T: ?Sized>(at: *const T, bytes: usize) {
 #[inline]
 #[must_use]
 pub fn may_write<T: ?Sized>(at: *const T) -> bool {
-    Place::of(at).is_none_or(|place| UPDATING.get() >> place.index() & 1 == 1 || place.is_volatile())
+    Place::of(at).is_none_or(|place| gate::is_inside(place) || place.is_volatile())
 }
 
 /// Tells whoever writes outside an update what to do.
@@ -125,18 +120,11 @@ fn outside_update() -> ! {
     panic!("a region is written outside an update: put the change into `region.update(|_| ...)`")
 }
 
-/// This thread is inside an update of the window, or no longer. Returns what it was.
-pub(crate) fn set_updating(place: Place, on: bool) -> bool {
-    let (old, bit) = (UPDATING.get(), 1 << place.index());
-    UPDATING.set(if on { old | bit } else { old & !bit });
-    old & bit != 0
-}
-
 /// The first touch of some of the lines in this epoch.
 #[inline(never)]
 fn touch_lines(place: Place, first: usize, last: usize) {
     let state = place.state();
-    if !(UPDATING.get() >> place.index() & 1 == 1 || place.is_volatile()) {
+    if !(gate::is_inside(place) || place.is_volatile()) {
         outside_update();
     }
     let map = state.current.load(Ordering::Acquire);
@@ -193,14 +181,15 @@ fn save_unit(place: Place, offset: usize, bytes: usize, frozen: &AtomicU64, bits
     // SAFETY: the unit is usable memory of the window, the slot is ours alone.
     unsafe { copy(from, slot.bytes, bytes) };
     slot.offset.store(offset as u64, Ordering::Relaxed);
-    let won = frozen.fetch_and(!bits, Ordering::AcqRel) & bits != 0;
+    let won = (frozen.fetch_and(!bits, Ordering::AcqRel) & bits).count_ones();
     let cuts = state.cuts.load(Ordering::Relaxed);
-    slot.state.store(cuts << 1 | u64::from(won), Ordering::Release);
+    slot.state.store(cuts << 8 | u64::from(won), Ordering::Release);
 }
 
 /// Room for one saved unit.
 struct Slot {
-    /// The number of the cut, and in the lowest bit whether the slot counts.
+    /// The number of the cut, and in the lowest byte how many marked lines the slot holds; 0 when it
+    /// does not count.
     state: &'static AtomicU64,
     offset: &'static AtomicU64,
     bytes: *mut u8,
@@ -236,6 +225,8 @@ pub(crate) fn begin(place: Place, reserved: &Reserved) -> crate::Result<()> {
     opened.map_err(|e| crate::Error::system("opening a region's saved lines", e))?;
     let state = place.state();
     state.by_page.store(false, Ordering::Relaxed);
+    state.stored_page.store(PAGE, Ordering::Relaxed);
+    discarded(place).clear();
     state.saved.store(0, Ordering::Relaxed);
     state.cuts.store(1, Ordering::Relaxed);
     state.current.store(base + MAP_A, Ordering::Release);
@@ -258,7 +249,7 @@ pub(crate) fn grow(place: Place, reserved: &Reserved, data: Range<usize>) -> io:
 
 /// The whole pages of `range` are about to lose what they hold: what is frozen of them is saved, and
 /// they count as not written.
-pub(crate) fn forget(place: Place, range: Range<usize>) {
+fn unmark(place: Place, range: &Range<usize>) {
     let map = place.state().current.load(Ordering::Acquire);
     let mut page = range.start / PAGE;
     while page < range.end / PAGE {
@@ -280,6 +271,55 @@ pub(crate) fn forget(place: Place, range: Range<usize>) {
     }
 }
 
+/// Makes the whole pages of `range` zero with `zero`, and remembers it for the next cut: pages of the
+/// store that are gone altogether are discarded there, the rest is written.
+pub(crate) fn discard<E>(
+    place: Place,
+    range: Range<usize>,
+    zero: impl FnOnce() -> Result<(), E>,
+) -> Result<(), E> {
+    if place.is_volatile() {
+        return zero();
+    }
+    assert_may_write(place.base());
+    unmark(place, &range);
+    zero()?;
+    let stored = place.state().stored_page.load(Ordering::Relaxed);
+    let first = range.start.next_multiple_of(stored).min(range.end);
+    let whole = first..(range.end / stored * stored).max(first);
+    for rest in [range.start..whole.start, whole.end..range.end] {
+        touch(place.base().wrapping_add(rest.start), rest.len());
+    }
+    if !whole.is_empty() {
+        discarded(place).push(whole);
+    }
+    Ok(())
+}
+
+/// Whether nothing was marked, grown or given back since the last cut.
+pub(crate) fn is_clean(place: Place) -> bool {
+    let map = place.state().current.load(Ordering::Acquire);
+    let steps = place.bytes() / STEP;
+    // SAFETY: summaries are open since `begin`.
+    (0..steps).all(|step| unsafe { summary(map, step) } == 0) && discarded(place).is_empty()
+}
+
+/// What was given back since the last cut, in bytes from the base.
+fn discarded(place: Place) -> MutexGuard<'static, Vec<Range<usize>>> {
+    let held = place.state().discarded.lock();
+    held.unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The pages of `geometry` that were given back since the last cut.
+pub(crate) fn take_discarded(place: Place, geometry: Geometry) -> Vec<Range<PageId>> {
+    let page = geometry.page_bytes();
+    let ranges = std::mem::take(&mut *discarded(place));
+    let pages = ranges
+        .into_iter()
+        .map(|range| PageId((range.start / page) as u64)..PageId((range.end / page) as u64));
+    pages.collect()
+}
+
 /// Swaps the maps: what was marked is frozen, nothing is marked. The stop, and all of it.
 ///
 /// No update is running, and the frozen map of the cut before is empty.
@@ -296,6 +336,7 @@ pub(crate) fn cut(place: Place) -> Frozen {
         end: place.bytes() / PAGE,
         slot: 0,
         taken: Vec::new(),
+        saved_lines: 0,
     }
 }
 
@@ -311,6 +352,8 @@ pub(crate) struct Frozen {
     slot: usize,
     /// What the sweep took, in case its epoch is lost.
     taken: Vec<(usize, u64)>,
+    /// Lines that writers saved.
+    saved_lines: u64,
 }
 
 impl Frozen {
@@ -361,11 +404,12 @@ impl Frozen {
             let slot = Slot::at(self.place, self.slot, unit)?;
             self.slot += 1;
             let mut tag = slot.state.load(Ordering::Acquire);
-            while tag >> 1 != cuts {
+            while tag >> 8 != cuts {
                 std::thread::yield_now();
                 tag = slot.state.load(Ordering::Acquire);
             }
-            if tag & 1 == 1 {
+            if tag & 0xff != 0 {
+                self.saved_lines += tag & 0xff;
                 let offset = slot.offset.load(Ordering::Relaxed) as usize;
                 // SAFETY: the slot's writer is done with it (acquire above), and slots are given out
                 // anew only after the next cut, which waits for the end of this sweep.
@@ -373,6 +417,12 @@ impl Frozen {
             }
         }
         None
+    }
+
+    /// Lines of the cut that were marked, once all are swept.
+    pub(crate) fn changed_lines(&self) -> u64 {
+        let taken = self.taken.iter().map(|(_, lines)| u64::from(lines.count_ones()));
+        taken.sum::<u64>() + self.saved_lines
     }
 
     /// The epoch is lost: every line of the cut is marked again, so that the next one has it.
@@ -469,16 +519,19 @@ unsafe fn copy(from: *const u8, to: *mut u8, bytes: usize) {
     }
 }
 
-/// Whether a window's bytes are captured by whole pages. Before its first write.
-pub(crate) fn set_by_page(state: &State, by_page: bool) {
-    state.by_page.store(by_page, Ordering::Relaxed);
+/// How the window's store is cut. Before its first write.
+pub(crate) fn set_geometry(place: Place, geometry: Geometry) {
+    let state = place.state();
+    state
+        .by_page
+        .store(geometry.line_bytes() == PAGE, Ordering::Relaxed);
+    state.stored_page.store(geometry.page_bytes(), Ordering::Relaxed);
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::window::Window;
-    use std::sync::RwLock;
     use std::sync::atomic::AtomicBool;
 
     /// Marked lines of a page in the current map.
@@ -489,10 +542,8 @@ mod tests {
     }
 
     fn updating<R>(place: Place, f: impl FnOnce() -> R) -> R {
-        assert!(!set_updating(place, true));
-        let result = f();
-        set_updating(place, false);
-        result
+        let _inside = gate::enter(place);
+        f()
     }
 
     fn fill(place: Place, offset: usize, bytes: usize, value: u8) {
@@ -568,7 +619,7 @@ mod tests {
             let window = Window::reserve(None).unwrap();
             let place = window.place();
             place.grow(2 * STEP).unwrap();
-            set_by_page(place.state(), by_page);
+            set_geometry(place, if by_page { Geometry::DISK } else { Geometry::MEMORY });
             let mut image = vec![0; 2 * STEP];
             updating(place, || {
                 fill(place, 0, 64, 1);
@@ -625,6 +676,25 @@ mod tests {
         apply(&mut frozen, &mut image);
         assert!(image[..4 * PAGE].iter().all(|&b| b == 1));
         assert_eq!([0, 1, 2, 3].map(|page| marked(place, page)), [0, 0, 0, !0]);
+        assert_eq!(take_discarded(place, Geometry::MEMORY), [PageId(1)..PageId(3)]);
+    }
+
+    #[test]
+    fn a_part_of_a_stored_page_is_written_with_zeros() {
+        let window = Window::reserve(None).unwrap();
+        let place = window.place();
+        place.grow(STEP).unwrap();
+        set_geometry(place, Geometry::DISK);
+        updating(place, || {
+            fill(place, 0, STEP, 1);
+            // SAFETY: nothing lives there.
+            unsafe { place.discard(60 * PAGE..130 * PAGE) }.unwrap();
+        });
+        assert_eq!(take_discarded(place, Geometry::DISK), [PageId(1)..PageId(2)]);
+        assert_eq!(
+            [60, 63, 64, 127, 128].map(|page| marked(place, page)),
+            [!0, !0, 0, 0, !0]
+        );
     }
 
     /// Threads write their own words of shared lines while sweeps run; every cut must be a picture of
@@ -646,8 +716,8 @@ mod tests {
         let window = Window::reserve(None).unwrap();
         let place = window.place();
         place.grow(STEP).unwrap();
-        set_by_page(place.state(), by_page);
-        let (gate, done) = (RwLock::new(()), AtomicBool::new(false));
+        set_geometry(place, if by_page { Geometry::DISK } else { Geometry::MEMORY });
+        let done = AtomicBool::new(false);
         let words = place.base().cast::<AtomicU64>();
         // SAFETY: the words are usable for as long as the window is, and only used atomically.
         let words: &[AtomicU64] = unsafe { std::slice::from_raw_parts(words, BYTES / 8) };
@@ -655,10 +725,9 @@ mod tests {
         let mut random = fastrand::Rng::with_seed(seed);
         std::thread::scope(|scope| {
             for own in 0..3 {
-                let (gate, done, mut random) = (&gate, &done, random.fork());
+                let (done, mut random) = (&done, random.fork());
                 scope.spawn(move || {
                     while !done.load(Ordering::Relaxed) {
-                        let _update = gate.read().unwrap();
                         updating(place, || {
                             for _ in 0..random.usize(1..40) {
                                 let word =
@@ -672,7 +741,7 @@ mod tests {
             }
             for cut_number in 0..cuts {
                 let (mut frozen, picture) = {
-                    let _stop = gate.write().unwrap();
+                    let _stop = place.state().gate.close(place);
                     let words = words.iter().flat_map(|w| w.load(Ordering::Relaxed).to_ne_bytes());
                     (cut(place), words.collect::<Vec<_>>())
                 };

@@ -17,6 +17,7 @@
 //! * The states of all windows are static: whoever finds one from an address finds it alive.
 
 use crate::error::{Error, Result};
+use crate::gate::Gate;
 use std::fmt;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -47,8 +48,15 @@ pub(crate) struct State {
     volatile: AtomicBool,
     /// Bytes are captured by whole pages, not by lines (`marks.rs`).
     pub(crate) by_page: AtomicBool,
+    /// Bytes in a page of the store below.
+    pub(crate) stored_page: AtomicUsize,
+    /// Bytes from the base that were given back since the last cut (`marks.rs`).
+    pub(crate) discarded: Mutex<Vec<Range<usize>>>,
     /// How many cuts there were (`marks.rs`).
     pub(crate) cuts: AtomicU64,
+    /// Keeps updates out of cuts (`gate.rs`), and how (`twinpage_os::barrier`).
+    pub(crate) gate: Gate,
+    pub(crate) light_is_free: AtomicBool,
     /// Slots for saved lines given out since the last cut (`marks.rs`).
     pub(crate) saved: AtomicUsize,
     reserved: Mutex<Option<Reserved>>,
@@ -61,7 +69,11 @@ static STATES: [State; WINDOWS] = [const {
         bound: AtomicUsize::new(0),
         volatile: AtomicBool::new(false),
         by_page: AtomicBool::new(false),
+        stored_page: AtomicUsize::new(0),
+        discarded: Mutex::new(Vec::new()),
         cuts: AtomicU64::new(0),
+        gate: Gate::new(),
+        light_is_free: AtomicBool::new(false),
         saved: AtomicUsize::new(0),
         reserved: Mutex::new(None),
     }
@@ -147,6 +159,8 @@ impl Window {
         state.bytes.store(0, Ordering::Relaxed);
         state.bound.store(DATA_BYTES, Ordering::Relaxed);
         state.volatile.store(volatile, Ordering::Relaxed);
+        let free = twinpage_os::barrier::light_is_free();
+        state.light_is_free.store(free, Ordering::Relaxed);
         crate::marks::begin(place, &reserved)?;
         *held = Some(reserved);
         Ok(Window { place })
@@ -235,6 +249,9 @@ impl Place {
     /// # Errors
     /// [`Error::Invalid`] for a range that is not whole pages or lies past the end.
     ///
+    /// # Panics
+    /// In a region, outside an update.
+    ///
     /// # Safety
     /// Nothing that lies in the range is used any more.
     pub unsafe fn discard(self, range: Range<usize>) -> Result<()> {
@@ -249,11 +266,11 @@ impl Place {
         let Some(reserved) = held.as_ref() else {
             return Err(Error::Invalid("discarding in a region that is closed".into()));
         };
-        let base = base_of(self.index);
-        crate::marks::forget(self, range.clone());
-        // SAFETY: by the caller's word nothing in the range is in use.
-        unsafe { reserved.forget(base + range.start..base + range.end) }
-            .map_err(|e| Error::system("giving memory back", e))
+        let pages = base_of(self.index) + range.start..base_of(self.index) + range.end;
+        crate::marks::discard(self, range, || {
+            // SAFETY: by the caller's word nothing in the range is in use.
+            unsafe { reserved.forget(pages) }.map_err(|e| Error::system("giving memory back", e))
+        })
     }
 
     /// Bytes from the base to `at`, which points into the window.

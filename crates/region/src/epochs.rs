@@ -1,0 +1,348 @@
+//! Epochs of a region: the cut, what it leaves to be captured in the background, and who waits for it.
+//!
+//! ```text
+//! updates   | running | wait |  running ...                 (the wait: drain, swap two maps)
+//! cut                 |close, swap, open|
+//! engine                      | sweep frozen lines, write, commit | durable
+//! ```
+//!
+//! * Cuts are numbered. A [`Ticket`] has the number of the first cut that covers what was done when
+//!   it was taken; it is durable when that cut or a later one is.
+//! * A cut that found no room is made up for by the next one, which covers all it covered. Whoever
+//!   waits for it is told. After any other failure nothing is durable any more, and all are told.
+//! * No cut is made when nothing was written.
+
+use crate::error::{Error, Result};
+use crate::marks::{self, Frozen, LINE};
+use crate::statistics::{Counters, Stop};
+use crate::store::Shared;
+use crate::superblock::Superblock;
+use crate::window::{PAGE, Place};
+use std::fmt;
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+use twinpage_core::engine::{Engine, EngineError, Options};
+use twinpage_core::{Capture, Epoch, Geometry, Later, LineMask, PageId, Piece, Scheme, Source};
+
+/// Bytes captured before they are handed to the scheme: they are still in the processor's cache then.
+const PART_BYTES: usize = 256 << 10;
+
+/// How far the epochs of a region are: shared by those who cut and those who wait.
+#[derive(Debug)]
+pub(crate) struct Progress {
+    /// Cuts made.
+    cuts: AtomicU64,
+    told: Mutex<Told>,
+    changed: Condvar,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Told {
+    /// The last cut that is durable, and the epoch it is on the medium.
+    durable: u64,
+    epoch: Epoch,
+    /// The last cut that found no room, and why.
+    lost: Option<(u64, String)>,
+    /// Why nothing is durable any more.
+    poisoned: Option<String>,
+}
+
+impl Progress {
+    pub(crate) fn new(epoch: Epoch) -> Progress {
+        Progress {
+            cuts: AtomicU64::new(0),
+            told: Mutex::new(Told {
+                epoch,
+                ..Told::default()
+            }),
+            changed: Condvar::new(),
+        }
+    }
+
+    fn told(&self) -> MutexGuard<'_, Told> {
+        self.told.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn tell(&self, change: impl FnOnce(&mut Told)) {
+        change(&mut self.told());
+        self.changed.notify_all();
+    }
+
+    /// The number of the next cut. With the lock: see [`Marks::nothing_to_do`].
+    pub(crate) fn next_cut(&self) -> u64 {
+        let _told = self.told();
+        self.cuts.load(Ordering::Acquire) + 1
+    }
+
+    /// The last durable epoch.
+    pub(crate) fn epoch(&self) -> Epoch {
+        self.told().epoch
+    }
+
+    /// Why nothing will be durable any more.
+    pub(crate) fn poisoned(&self) -> Option<String> {
+        self.told().poisoned.clone()
+    }
+
+    /// Whether cut number `cut` is durable; an error if it never will be by itself.
+    pub(crate) fn is_durable(&self, cut: u64) -> Result<bool> {
+        self.told().answer(cut)
+    }
+
+    /// Waits until cut number `cut` is durable, for somebody else to make it.
+    pub(crate) fn wait(&self, cut: u64) -> Result<()> {
+        let mut told = self.told();
+        while !told.answer(cut)? {
+            told = self.changed.wait(told).unwrap_or_else(PoisonError::into_inner);
+        }
+        Ok(())
+    }
+}
+
+impl Told {
+    fn answer(&self, cut: u64) -> Result<bool> {
+        match (&self.poisoned, &self.lost) {
+            _ if self.durable >= cut => Ok(true),
+            (Some(why), _) => Err(Error::Poisoned(why.clone())),
+            (_, Some((lost, why))) if *lost >= cut => Err(Error::Full(why.clone())),
+            _ => Ok(false),
+        }
+    }
+}
+
+/// Makes checkpoints, whatever the scheme and the medium.
+pub(crate) trait Checkpoints: Send {
+    /// Cuts, if anything was written since the last cut, and waits until it is durable.
+    fn checkpoint(&mut self) -> Result<Epoch>;
+}
+
+/// An engine and its source.
+pub(crate) struct Checkpointer<S: Scheme> {
+    engine: Engine<Shared<S>, ()>,
+    source: Marks,
+}
+
+impl<S: Scheme + Send + 'static> Checkpointer<S> {
+    pub(crate) fn start(scheme: Shared<S>, source: Marks) -> Result<Checkpointer<S>> {
+        let options = Options::default();
+        Ok(Checkpointer {
+            engine: Engine::start(scheme, (), options)?,
+            source,
+        })
+    }
+
+    fn run(&mut self) -> Result<Epoch, EngineError<Error>> {
+        let Checkpointer { engine, source } = self;
+        engine.checkpoint(source)?;
+        let cut = source.progress.cuts.load(Ordering::Relaxed);
+        let report = engine.wait(source)?.unwrap_or_default();
+        let frozen = lock(&source.frozen).take();
+        let changed_lines = frozen.map_or(0, |frozen| frozen.changed_lines());
+        source.counters.add_epoch(&report, changed_lines);
+        source.progress.tell(|told| {
+            told.durable = cut;
+            told.epoch = report.epoch;
+        });
+        Ok(report.epoch)
+    }
+}
+
+impl<S: Scheme + Send + 'static> Checkpoints for Checkpointer<S> {
+    fn checkpoint(&mut self) -> Result<Epoch> {
+        if let Some(why) = self.source.progress.poisoned() {
+            return Err(Error::Poisoned(why));
+        }
+        if let Some(epoch) = self.source.nothing_to_do() {
+            return Ok(epoch);
+        }
+        let outcome = self.run();
+        let progress = self.source.progress.clone();
+        let cut = progress.cuts.load(Ordering::Relaxed);
+        outcome.map_err(|error| {
+            self.source.thaw();
+            match error {
+                EngineError::Lost { cause, .. } => {
+                    let why = cause.to_string();
+                    progress.tell(|told| told.lost = Some((cut, why.clone())));
+                    Error::Full(why)
+                }
+                EngineError::Store(error) => {
+                    let why = error.to_string();
+                    progress.tell(|told| told.poisoned = Some(why.clone()));
+                    Error::Poisoned(why)
+                }
+                EngineError::Source(error) => error,
+                other => Error::Invalid(other.to_string()),
+            }
+        })
+    }
+}
+
+/// The marks of a window as a source of changed lines.
+pub(crate) struct Marks {
+    pub(crate) place: Place,
+    pub(crate) geometry: Geometry,
+    pub(crate) progress: Arc<Progress>,
+    pub(crate) counters: Arc<Counters>,
+    /// The cut in flight, shared with what the engine asks later.
+    frozen: Arc<Mutex<Option<Frozen>>>,
+    /// The size that the last cut saved.
+    saved_bytes: usize,
+    /// Discards of lost epochs, in pages of the geometry.
+    owed: Vec<Range<PageId>>,
+}
+
+impl Marks {
+    pub(crate) fn new(
+        place: Place,
+        geometry: Geometry,
+        progress: Arc<Progress>,
+        counters: Arc<Counters>,
+        saved_bytes: usize,
+    ) -> Marks {
+        Marks {
+            place,
+            geometry,
+            progress,
+            counters,
+            frozen: Arc::default(),
+            saved_bytes,
+            owed: Vec::new(),
+        }
+    }
+
+    /// The last durable epoch, if it covers everything: then the next cut's number counts as durable
+    /// without a cut. Whoever took a ticket for it before this saw all its writes marked, so they
+    /// would have been found; whoever takes one later gets the number after it.
+    fn nothing_to_do(&mut self) -> Option<Epoch> {
+        let mut told = self.progress.told();
+        let made = self.progress.cuts.load(Ordering::Relaxed);
+        let clean = told.durable == made
+            && marks::is_clean(self.place)
+            && self.place.bytes() == self.saved_bytes
+            && self.owed.is_empty();
+        clean.then(|| {
+            self.progress.cuts.store(made + 1, Ordering::Release);
+            told.durable = made + 1;
+            let epoch = told.epoch;
+            drop(told);
+            self.progress.changed.notify_all();
+            epoch
+        })
+    }
+
+    /// What is left of a cut that failed is marked again.
+    fn thaw(&mut self) {
+        if let Some(frozen) = lock(&self.frozen).take() {
+            frozen.thaw();
+        }
+    }
+}
+
+impl Source for Marks {
+    type Error = Error;
+
+    fn capture(&mut self, into: &mut Capture) -> Result<()> {
+        let place = self.place;
+        let begun = Instant::now();
+        let closed = place.state().gate.close(place);
+        let drained = Instant::now();
+        let frozen = marks::cut(place);
+        let bytes = place.bytes();
+        into.discarded = marks::take_discarded(place, self.geometry);
+        self.progress.cuts.fetch_add(1, Ordering::Release);
+        drop(closed);
+        self.counters.add_stop(Stop {
+            drain: drained - begun,
+            held: drained.elapsed(),
+        });
+        into.discarded.append(&mut self.owed);
+        self.saved_bytes = bytes;
+        let superblock = Superblock::now(place.base().addr(), bytes, place.bound());
+        into.context.extend_from_slice(&superblock.encode());
+        *lock(&self.frozen) = Some(frozen);
+        into.later = Some(Box::new(Sweep {
+            frozen: self.frozen.clone(),
+            geometry: self.geometry,
+            page: Box::new([0; PAGE]),
+        }));
+        Ok(())
+    }
+
+    fn owe(&mut self, lost: &Capture) {
+        self.thaw();
+        self.owed.extend_from_slice(&lost.discarded);
+        self.saved_bytes = 0;
+    }
+}
+
+/// The lines of a cut, captured while the writers go on.
+struct Sweep {
+    frozen: Arc<Mutex<Option<Frozen>>>,
+    geometry: Geometry,
+    page: Box<[u8; PAGE]>,
+}
+
+impl fmt::Debug for Sweep {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Sweep")
+    }
+}
+
+impl Later for Sweep {
+    fn more(&mut self, into: &mut Capture) -> bool {
+        let mut held = lock(&self.frozen);
+        let Some(frozen) = held.as_mut() else { return false };
+        let line = self.geometry.line_bytes();
+        while into.bytes.len() < PART_BYTES {
+            if let Some((page, lines)) = frozen.next_page(&mut self.page) {
+                for run in LineMask(lines).runs() {
+                    let bytes = &self.page[run.start * LINE..run.end * LINE];
+                    push(into, self.geometry, page * PAGE + run.start * LINE, bytes);
+                }
+            } else if let Some((offset, bytes)) = frozen.next_saved() {
+                debug_assert_eq!(bytes.len(), line);
+                push(into, self.geometry, offset, bytes);
+            } else {
+                break;
+            }
+        }
+        !into.pieces.is_empty()
+    }
+}
+
+/// Adds whole lines at `offset` of the region, to the piece before where they follow it.
+fn push(into: &mut Capture, geometry: Geometry, offset: usize, bytes: &[u8]) {
+    let (page_bytes, line) = (geometry.page_bytes(), geometry.line_bytes());
+    let page = PageId((offset / page_bytes) as u64);
+    let first = (offset % page_bytes / line) as u8;
+    let lines = (bytes.len() / line) as u8;
+    match into.pieces.last_mut() {
+        Some(last) if last.page == page && last.first + last.lines == first => {
+            last.lines += lines;
+            into.bytes.extend_from_slice(bytes);
+        }
+        _ => {
+            let piece = Piece {
+                page,
+                first,
+                lines,
+                compare: false,
+            };
+            into.push(piece, bytes);
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What was done up to now, to be waited for: taken by `Region::ticket`.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[must_use = "a ticket is there to be waited for"]
+pub struct Ticket {
+    pub(crate) cut: u64,
+}

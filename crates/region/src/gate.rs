@@ -1,0 +1,321 @@
+//! Updates go in, a cut keeps them out: the gate of each window.
+//!
+//! * Going in and out costs a few ordinary stores and loads of one's own cache line; the cutter pays
+//!   with a barrier on every thread (`twinpage_os::barrier`).
+//! * While the gate is closed no thread is in an update; whoever wants in waits.
+//! * An update inside an update is part of it, and never waits.
+//! * Every thread has one record for all windows. Records are kept for ever and used again by later
+//!   threads, so that a cutter can look at all of them without a lock.
+//!
+//! ```text
+//! thread:  depth = 1 | light barrier | closed? no: in.   yes: depth = 0, wait, again
+//! cutter:  closed = 1 | heavy barrier | every depth 0? closed. else wait for who is in
+//! ```
+//!
+//! Either the thread sees `closed` or the cutter sees `depth`: that is what the barriers give.
+
+use crate::window::{Place, WINDOWS};
+use std::cell::Cell;
+use std::marker::PhantomData;
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use twinpage_os::barrier;
+
+/// How often a closed gate is looked at before its thread sleeps: cuts take microseconds.
+const LOOKS: u32 = 100;
+
+/// The gate of one window.
+pub(crate) struct Gate {
+    closed: AtomicBool,
+    /// Held to look before sleeping, and to wake.
+    sleepers: Mutex<()>,
+    opened: Condvar,
+    left: Condvar,
+}
+
+/// In how many updates of each window a thread is, one inside the other.
+#[repr(align(128))]
+struct Depths {
+    of: [AtomicU32; WINDOWS],
+    taken: AtomicBool,
+    next: AtomicPtr<Depths>,
+}
+
+/// All records, newest first. Only ever added to.
+static ALL: AtomicPtr<Depths> = AtomicPtr::new(null_mut());
+
+thread_local! {
+    static MINE: Cell<Option<&'static Depths>> = const { Cell::new(None) };
+    static RETURN: Return = const { Return };
+}
+
+/// Gives the thread's record back when the thread ends.
+struct Return;
+
+impl Drop for Return {
+    fn drop(&mut self) {
+        if let Some(mine) = MINE.take() {
+            mine.taken.store(false, Ordering::Release);
+        }
+    }
+}
+
+/// Whether this thread is inside an update of the window.
+#[inline]
+pub(crate) fn is_inside(place: Place) -> bool {
+    MINE.get()
+        .is_some_and(|mine| mine.of[place.index()].load(Ordering::Relaxed) != 0)
+}
+
+#[inline]
+fn mine() -> &'static Depths {
+    MINE.get().unwrap_or_else(find_record)
+}
+
+/// A record for a thread that has none: one that was given back, or a new one.
+#[cold]
+fn find_record() -> &'static Depths {
+    let mut at = ALL.load(Ordering::Acquire);
+    let mut found = None;
+    // SAFETY: records are never freed, and their pointers published with release.
+    while let Some(record) = unsafe { at.as_ref() } {
+        if !record.taken.load(Ordering::Relaxed) && !record.taken.swap(true, Ordering::Acquire) {
+            found = Some(record);
+            break;
+        }
+        at = record.next.load(Ordering::Relaxed);
+    }
+    let record = found.unwrap_or_else(|| {
+        let record: &'static Depths = Box::leak(Box::new(Depths {
+            of: [const { AtomicU32::new(0) }; WINDOWS],
+            taken: AtomicBool::new(true),
+            next: AtomicPtr::new(ALL.load(Ordering::Relaxed)),
+        }));
+        let new = std::ptr::from_ref(record).cast_mut();
+        let mut head = record.next.load(Ordering::Relaxed);
+        while let Err(other) = ALL.compare_exchange_weak(head, new, Ordering::Release, Ordering::Relaxed) {
+            record.next.store(other, Ordering::Relaxed);
+            head = other;
+        }
+        record
+    });
+    // In a thread that is ending already nothing gives the record back: it stays taken.
+    let _ = RETURN.try_with(|_| ());
+    MINE.set(Some(record));
+    record
+}
+
+/// This thread is inside an update, until dropped.
+pub(crate) struct Inside {
+    depth: &'static AtomicU32,
+    gate: &'static Gate,
+    free: bool,
+    /// It counts for the thread that made it.
+    _stays: PhantomData<*const ()>,
+}
+
+/// Goes in; waits while a cut is made.
+#[inline]
+pub(crate) fn enter(place: Place) -> Inside {
+    let state = place.state();
+    let depth = &mine().of[place.index()];
+    let (gate, free) = (&state.gate, state.light_is_free.load(Ordering::Relaxed));
+    let before = depth.load(Ordering::Relaxed);
+    depth.store(before + 1, Ordering::Relaxed);
+    if before == 0 {
+        barrier::light(free);
+        if gate.closed.load(Ordering::Acquire) {
+            gate.wait_to_enter(depth, free);
+        }
+    }
+    Inside {
+        depth,
+        gate,
+        free,
+        _stays: PhantomData,
+    }
+}
+
+impl Drop for Inside {
+    #[inline]
+    fn drop(&mut self) {
+        let before = self.depth.load(Ordering::Relaxed);
+        self.depth.store(before - 1, Ordering::Release);
+        if before == 1 {
+            barrier::light(self.free);
+            if self.gate.closed.load(Ordering::Relaxed) {
+                self.gate.tell_left();
+            }
+        }
+    }
+}
+
+impl Gate {
+    pub(crate) const fn new() -> Gate {
+        Gate {
+            closed: AtomicBool::new(false),
+            sleepers: Mutex::new(()),
+            opened: Condvar::new(),
+            left: Condvar::new(),
+        }
+    }
+
+    fn sleepers(&self) -> MutexGuard<'_, ()> {
+        self.sleepers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    #[cold]
+    fn wait_to_enter(&self, depth: &AtomicU32, free: bool) {
+        loop {
+            depth.store(0, Ordering::Release);
+            self.tell_left();
+            let mut looks = 0;
+            while self.closed.load(Ordering::Relaxed) && looks < LOOKS {
+                std::hint::spin_loop();
+                looks += 1;
+            }
+            let mut sleeping = self.sleepers();
+            while self.closed.load(Ordering::Relaxed) {
+                sleeping = self.opened.wait(sleeping).unwrap_or_else(PoisonError::into_inner);
+            }
+            drop(sleeping);
+            depth.store(1, Ordering::Relaxed);
+            barrier::light(free);
+            if !self.closed.load(Ordering::Acquire) {
+                return;
+            }
+        }
+    }
+
+    #[cold]
+    fn tell_left(&self) {
+        // With the lock, so that a cutter that just looked is asleep by now.
+        let _sleepers = self.sleepers();
+        self.left.notify_one();
+    }
+
+    /// Keeps updates out and waits for those that are in. One cutter at a time, and not from inside
+    /// an update.
+    pub(crate) fn close(&'static self, place: Place) -> Closed {
+        debug_assert!(!is_inside(place));
+        let was = self.closed.swap(true, Ordering::SeqCst);
+        debug_assert!(!was, "one cutter at a time");
+        barrier::heavy();
+        let mut looks = 0;
+        while anybody_inside(place) && looks < LOOKS {
+            std::hint::spin_loop();
+            looks += 1;
+        }
+        if anybody_inside(place) {
+            let mut sleeping = self.sleepers();
+            while anybody_inside(place) {
+                sleeping = self.left.wait(sleeping).unwrap_or_else(PoisonError::into_inner);
+            }
+        }
+        Closed { gate: self }
+    }
+}
+
+/// No update is running, until dropped.
+pub(crate) struct Closed {
+    gate: &'static Gate,
+}
+
+impl Drop for Closed {
+    fn drop(&mut self) {
+        self.gate.closed.store(false, Ordering::Release);
+        // With the lock: whoever looked before is asleep by now and hears it.
+        let _sleepers = self.gate.sleepers();
+        self.gate.opened.notify_all();
+    }
+}
+
+fn anybody_inside(place: Place) -> bool {
+    let mut at = ALL.load(Ordering::Acquire);
+    // SAFETY: as in `find_record`.
+    while let Some(record) = unsafe { at.as_ref() } {
+        if record.of[place.index()].load(Ordering::Acquire) != 0 {
+            return true;
+        }
+        at = record.next.load(Ordering::Relaxed);
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::window::Window;
+    use std::sync::atomic::AtomicU64;
+    use std::time::Duration;
+
+    #[test]
+    fn a_cut_is_outside_of_every_update() {
+        let window = Window::reserve(None).unwrap();
+        let place = window.place();
+        // Both counters move together in an update, with a pause now and then.
+        let (a, b, done) = (AtomicU64::new(0), AtomicU64::new(0), AtomicBool::new(false));
+        std::thread::scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(|| {
+                    let mut random = fastrand::Rng::new();
+                    while !done.load(Ordering::Relaxed) {
+                        let _update = enter(place);
+                        a.fetch_add(1, Ordering::Relaxed);
+                        if random.u8(..) == 0 {
+                            std::thread::sleep(Duration::from_micros(100));
+                        }
+                        let _inner = enter(place);
+                        b.fetch_add(1, Ordering::Relaxed);
+                    }
+                });
+            }
+            let mut seen = 0;
+            for _ in 0..300 {
+                let closed = place.state().gate.close(place);
+                let now = a.load(Ordering::Relaxed);
+                assert_eq!(now, b.load(Ordering::Relaxed));
+                assert!(now >= seen);
+                seen = now;
+                drop(closed);
+                std::thread::yield_now();
+            }
+            done.store(true, Ordering::Relaxed);
+            assert!(seen > 0);
+        });
+    }
+
+    #[test]
+    fn an_update_ends_with_a_panic_too() {
+        let window = Window::reserve(None).unwrap();
+        let place = window.place();
+        let panicked = std::panic::catch_unwind(|| {
+            let _update = enter(place);
+            assert!(is_inside(place));
+            panic!("on purpose");
+        });
+        assert!(panicked.is_err() && !is_inside(place));
+        drop(place.state().gate.close(place));
+    }
+
+    #[test]
+    fn records_are_used_again() {
+        let window = Window::reserve(None).unwrap();
+        let place = window.place();
+        let count = || {
+            let (mut at, mut count) = (ALL.load(Ordering::Acquire), 0);
+            // SAFETY: as in `find_record`.
+            while let Some(record) = unsafe { at.as_ref() } {
+                count += 1;
+                at = record.next.load(Ordering::Relaxed);
+            }
+            count
+        };
+        for _ in 0..200 {
+            std::thread::spawn(move || drop(enter(place))).join().unwrap();
+        }
+        // Other tests run at the same time, but never in hundreds of threads.
+        assert!(count() < 100, "{}", count());
+    }
+}

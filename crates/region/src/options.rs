@@ -1,0 +1,239 @@
+//! How a region is made and opened.
+
+use crate::error::{Error, Result};
+use crate::marks::LINE;
+use crate::region::Region;
+use std::hash::{BuildHasher, RandomState};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use twinpage_core::{AnyScheme, Geometry, Medium, Scheme, SchemeKind, Setup};
+use twinpage_os::{Access, AnyMedium, Durability, Lock};
+
+/// How a region is made and opened. Begun by [`Region::options`], ended by [`Options::open`].
+///
+/// What describes the region itself (scheme, geometry, address) counts when it is made; opening an
+/// existing one with something else is an error.
+#[derive(Clone, Debug, Default)]
+#[must_use = "nothing is opened before `open`"]
+pub struct Options {
+    pub(crate) every: Option<Duration>,
+    pub(crate) bound: Option<usize>,
+    pub(crate) base: Option<usize>,
+    durability: Option<Durability>,
+    scheme: Option<SchemeKind>,
+    line_bytes: Option<u32>,
+}
+
+impl Options {
+    /// A checkpoint every so often, whenever something was written. Without it a checkpoint is made
+    /// when [`Region::checkpoint`] or [`Region::durable`] asks for one.
+    pub fn every(self, period: Duration) -> Options {
+        Options {
+            every: Some(period),
+            ..self
+        }
+    }
+
+    /// The most bytes the region may have, from now on; 512 GiB if never said. What it is asked to
+    /// hold beyond that is refused with [`Error::Bound`].
+    pub fn bound(self, bytes: usize) -> Options {
+        Options {
+            bound: Some(bytes),
+            ..self
+        }
+    }
+
+    /// What a checkpoint must outlive: the machine, or only the program. Without it a file system in
+    /// memory (tmpfs) means the program, any other the machine.
+    pub fn durability(self, durability: Durability) -> Options {
+        Options {
+            durability: Some(durability),
+            ..self
+        }
+    }
+
+    /// How lines become durable all at once. If not said, the dual page on memory, and on a disk
+    /// packed lines over it.
+    pub fn scheme(self, scheme: SchemeKind) -> Options {
+        Options {
+            scheme: Some(scheme),
+            ..self
+        }
+    }
+
+    /// Bytes of a line of the store, 64 or 4096: what suits the medium if not said.
+    pub fn line_bytes(self, bytes: u32) -> Options {
+        Options {
+            line_bytes: Some(bytes),
+            ..self
+        }
+    }
+
+    /// Where a new region is mapped, now and in all its lives: a multiple of
+    /// [`WINDOW_BYTES`](crate::window::WINDOW_BYTES) in [`ZONE`](crate::window::ZONE). One that is
+    /// free in this process if not said. Regions that will be open at the same time need different
+    /// ones.
+    pub fn base(self, address: usize) -> Options {
+        Options {
+            base: Some(address),
+            ..self
+        }
+    }
+
+    /// Opens the region in the file `path`, and makes it if there is none.
+    ///
+    /// A new file appears under its name only when the region in it is whole.
+    ///
+    /// # Errors
+    /// [`Error::Locked`] when it is open elsewhere, [`Error::Taken`] when its addresses are in use
+    /// here, [`Error::Foreign`] and [`Error::Damaged`] and those of the store say what is wrong with
+    /// the file, which is then left as it is.
+    pub fn open(self, path: impl AsRef<Path>) -> Result<Region> {
+        let path = path.as_ref();
+        loop {
+            match Lock::take(path) {
+                Ok(lock) => return self.open_existing(path, lock),
+                Err(twinpage_os::LockError::Io { source, .. })
+                    if source.kind() == std::io::ErrorKind::NotFound => {}
+                Err(error) => return Err(error.into()),
+            }
+            if let Some(region) = self.create(path)? {
+                return Ok(region);
+            }
+            // Somebody else made it just now: open that one.
+        }
+    }
+
+    fn open_existing(&self, path: &Path, lock: Lock) -> Result<Region> {
+        let durability = self.durability_at(path)?;
+        let medium = AnyMedium::open(path, durability, Access::ReadWrite)?;
+        self.recover(medium, Some(lock))
+    }
+
+    /// Makes the region beside its name and then gives it the name; `None` if that is taken by now.
+    fn create(&self, path: &Path) -> Result<Option<Region>> {
+        remove_stale_drafts(path);
+        let draft = draft_of(path)?;
+        let made = self.make_draft(&draft, path);
+        if !matches!(made, Ok(Some(_))) {
+            let _ = std::fs::remove_file(&draft);
+        }
+        made
+    }
+
+    fn make_draft(&self, draft: &Path, path: &Path) -> Result<Option<Region>> {
+        let durability = self.durability_at(path.parent().unwrap_or(Path::new(".")))?;
+        let medium = AnyMedium::create(draft, durability)?;
+        let lock = Lock::take(draft)?;
+        let geometry = medium.geometry();
+        let region = self.make(medium, geometry, Some(lock))?;
+        let named = twinpage_os::name::give(draft, path);
+        let named = named.map_err(|e| Error::system(format!("naming {}", path.display()), e))?;
+        Ok(named.then_some(region))
+    }
+
+    /// Opens the region on a medium of one's own, and makes it if the medium is empty: `geometry` is
+    /// how such a medium is best cut.
+    ///
+    /// # Errors
+    /// As [`Options::open`].
+    pub fn open_on<M: Medium + Send + 'static>(self, medium: M, geometry: Geometry) -> Result<Region> {
+        if medium.is_empty() {
+            self.make(medium, geometry, None)
+        } else {
+            self.recover(medium, None)
+        }
+    }
+
+    fn make<M: Medium + Send + 'static>(
+        &self,
+        medium: M,
+        geometry: Geometry,
+        lock: Option<Lock>,
+    ) -> Result<Region> {
+        // On a disk lines are large, and most changes small.
+        let large = geometry.line_bytes() > LINE;
+        let kind = self.scheme.unwrap_or(match large {
+            true => SchemeKind::Packed,
+            false => SchemeKind::DualPage,
+        });
+        let geometry = match (self.line_bytes, kind) {
+            (Some(bytes), _) => Geometry::new(bytes, geometry.extent_bytes() as u32)?,
+            (None, SchemeKind::Packed) => Geometry::MEMORY,
+            (None, _) => geometry,
+        };
+        fit(geometry)?;
+        let scheme = AnyScheme::create(kind, medium, &Setup::new(geometry))?;
+        Region::begin(self, scheme, &[], lock)
+    }
+
+    fn recover<M: Medium + Send + 'static>(&self, medium: M, lock: Option<Lock>) -> Result<Region> {
+        let (scheme, found) = AnyScheme::recover(medium)?;
+        let kind = scheme.kind();
+        if let Some(wanted) = self.scheme.filter(|&wanted| wanted != kind) {
+            return Err(Error::Invalid(format!(
+                "the region was made with the scheme {kind} and cannot be opened with {wanted}"
+            )));
+        }
+        fit(scheme.geometry())?;
+        Region::begin(self, scheme, &found.context, lock)
+    }
+
+    fn durability_at(&self, path: &Path) -> Result<Durability> {
+        match self.durability {
+            Some(durability) => Ok(durability),
+            None => {
+                let path = if path.as_os_str().is_empty() {
+                    Path::new(".")
+                } else {
+                    path
+                };
+                twinpage_os::name::durability_of(path)
+                    .map_err(|e| Error::system(format!("looking at {}", path.display()), e))
+            }
+        }
+    }
+}
+
+/// Lines are marked by 64 bytes and captured by those or by pages of the system.
+fn fit(geometry: Geometry) -> Result<()> {
+    match geometry.line_bytes() {
+        64 | 4096 => Ok(()),
+        other => Err(Error::Invalid(format!(
+            "lines of {other} bytes: a region has lines of 64 or 4096"
+        ))),
+    }
+}
+
+/// A name for a file that is being made, like `.orders.twin.1a2b.new`.
+fn draft_of(path: &Path) -> Result<PathBuf> {
+    let (head, tail) =
+        draft_parts(path).ok_or_else(|| Error::Invalid(format!("{} names no file", path.display())))?;
+    let random = RandomState::new().hash_one(0);
+    Ok(path.with_file_name(format!("{head}{random:016x}{tail}")))
+}
+
+fn draft_parts(path: &Path) -> Option<(String, &'static str)> {
+    Some((format!(".{}.", path.file_name()?.to_string_lossy()), ".new"))
+}
+
+/// Removes what crashes left behind while making a region of this name. Those in use are locked.
+fn remove_stale_drafts(path: &Path) {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let (Some((head, tail)), Ok(files)) = (
+        draft_parts(path),
+        std::fs::read_dir(folder.unwrap_or(Path::new("."))),
+    ) else {
+        return;
+    };
+    for file in files.flatten() {
+        let name = file.file_name();
+        let is_draft = name
+            .to_str()
+            .is_some_and(|name| name.starts_with(&head) && name.ends_with(tail));
+        if is_draft && Lock::take(file.path()).is_ok() {
+            // One that cannot be removed does no harm.
+            let _ = std::fs::remove_file(file.path());
+        }
+    }
+}

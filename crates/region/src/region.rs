@@ -1,0 +1,352 @@
+//! A region: memory of this process that survives it.
+
+use crate::epochs::{Checkpointer, Checkpoints, Marks, Progress, Ticket};
+use crate::error::{Error, Result};
+use crate::gate;
+use crate::marks;
+use crate::options::Options;
+use crate::statistics::{Counters, Statistics};
+use crate::store::{Shared, Store};
+use crate::superblock::Superblock;
+use crate::window::{DATA_BYTES, Place, Window};
+use std::marker::PhantomData;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread::{Builder, JoinHandle};
+use std::time::{Duration, Instant};
+use twinpage_core::scheme::Info;
+use twinpage_core::{Epoch, PageId, Scheme};
+use twinpage_os::Lock;
+
+/// Memory of this process that survives it, in a file.
+///
+/// What is written inside [`Region::update`] survives from the first checkpoint after it; a
+/// checkpoint is never cut inside an update. Reading needs no update.
+///
+/// Dropping a region makes a last checkpoint, unless the thread is panicking;
+/// [`Region::close`] does the same and tells how it went.
+#[derive(Debug)]
+pub struct Region {
+    inner: Arc<Inner>,
+    timer: Option<Timer>,
+}
+
+/// What the region's threads share. Parts are dropped in this order.
+pub(crate) struct Inner {
+    checkpoints: Mutex<Box<dyn Checkpoints>>,
+    progress: Arc<Progress>,
+    counters: Arc<Counters>,
+    store: Box<dyn Store>,
+    window: Window,
+    _lock: Option<Lock>,
+}
+
+impl std::fmt::Debug for Inner {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:?}, epoch {}", self.window.place(), self.progress.epoch())
+    }
+}
+
+/// An update of a region in progress: proof that writing is allowed.
+///
+/// It stays on its thread, and a `&mut` into the region must not outlive it.
+#[derive(Debug)]
+pub struct Update<'r> {
+    place: Place,
+    _region: PhantomData<(&'r Region, *const ())>,
+}
+
+impl Update<'_> {
+    /// Where the region lies.
+    #[must_use]
+    pub fn place(&self) -> Place {
+        self.place
+    }
+}
+
+impl Region {
+    /// How to make or open a region.
+    pub fn options() -> Options {
+        Options::default()
+    }
+
+    /// Makes or opens the region in the file `path`, with default options.
+    ///
+    /// # Errors
+    /// As [`Options::open`].
+    pub fn open(path: impl AsRef<std::path::Path>) -> Result<Region> {
+        Options::default().open(path)
+    }
+
+    /// The region of a store that was just made (no `context`) or recovered.
+    pub(crate) fn begin<S: Scheme + Send + 'static>(
+        options: &Options,
+        scheme: S,
+        context: &[u8],
+        lock: Option<Lock>,
+    ) -> Result<Region> {
+        let (geometry, epoch) = (scheme.geometry(), scheme.epoch());
+        let found = match epoch {
+            0 => None,
+            _ => Some(Superblock::decode(context)?),
+        };
+        let base = found.map(|found| found.base as usize);
+        if let (Some(wanted), Some(base)) = (options.base, base)
+            && wanted != base
+        {
+            return Err(Error::Invalid(format!(
+                "the region lives at {base:#x} and cannot be opened at {wanted:#x}: its pointers are only good there"
+            )));
+        }
+        let window = Window::reserve(base.or(options.base))?;
+        let place = window.place();
+        marks::set_geometry(place, geometry);
+        let old_bound = found.map_or(DATA_BYTES, |found| found.bound as usize);
+        place.set_bound(options.bound.unwrap_or(old_bound));
+        let bytes = found.map_or(0, |found| found.bytes as usize);
+        place.grow(bytes)?;
+        let store = Shared::new(scheme);
+        load(place, &store, geometry.page_bytes())?;
+        let progress = Arc::new(Progress::new(epoch));
+        let counters = Arc::new(Counters::default());
+        // A region without a checkpoint gets its first one now.
+        let saved_bytes = found.map_or(usize::MAX, |_| bytes);
+        let source = Marks::new(place, geometry, progress.clone(), counters.clone(), saved_bytes);
+        let mut checkpoints = Checkpointer::start(store.clone(), source)?;
+        if found.is_none() {
+            checkpoints.checkpoint()?;
+        }
+        let inner = Arc::new(Inner {
+            checkpoints: Mutex::new(Box::new(checkpoints)),
+            progress,
+            counters,
+            store: Box::new(store),
+            window,
+            _lock: lock,
+        });
+        let timer = match options.every {
+            Some(period) => Some(Timer::start(inner.clone(), period)?),
+            None => None,
+        };
+        Ok(Region { inner, timer })
+    }
+
+    /// Changes the region: what `change` writes is in a checkpoint as a whole or not at all.
+    ///
+    /// Several threads may be in updates at once. An update inside another is part of it. A checkpoint
+    /// waits for the updates that run and holds new ones back for some microseconds, so an update
+    /// should not wait for anything slow.
+    ///
+    /// When `change` panics, what it wrote until then stays written, and a later checkpoint makes it
+    /// durable: a program that goes on after a panic must mend its data as it would in plain memory.
+    #[inline]
+    pub fn update<R>(&self, change: impl FnOnce(&Update<'_>) -> R) -> R {
+        let place = self.place();
+        let _inside = gate::enter(place);
+        change(&Update {
+            place,
+            _region: PhantomData,
+        })
+    }
+
+    /// Makes all that was done so far durable, and returns the epoch it is in.
+    ///
+    /// # Errors
+    /// [`Error::Full`] when the medium has no room: nothing is lost, and the next checkpoint has it
+    /// all. [`Error::Poisoned`] after any other failure of the medium, for good. [`Error::Invalid`]
+    /// inside an update.
+    pub fn checkpoint(&self) -> Result<Epoch> {
+        self.outside_update("a checkpoint")?;
+        self.inner.checkpoint()
+    }
+
+    /// Waits until all that was done so far is on the medium: external synchrony. Makes a checkpoint
+    /// unless one that covers it was made in the meantime; threads that wait together share one.
+    ///
+    /// # Errors
+    /// As [`Region::checkpoint`].
+    pub fn durable(&self) -> Result<()> {
+        self.outside_update("waiting for a checkpoint")?;
+        self.inner.make_durable(self.ticket().cut)
+    }
+
+    /// A ticket for what was done so far, to be waited for later with [`Region::wait`]: acknowledge to
+    /// the world when it is durable. Inside an update the ticket covers the update.
+    pub fn ticket(&self) -> Ticket {
+        Ticket {
+            cut: self.inner.progress.next_cut(),
+        }
+    }
+
+    /// Whether what the ticket covers is on the medium.
+    ///
+    /// # Errors
+    /// As [`Region::checkpoint`], when the checkpoint that should have covered it failed.
+    pub fn is_durable(&self, ticket: Ticket) -> Result<bool> {
+        self.inner.progress.is_durable(ticket.cut)
+    }
+
+    /// Waits until what the ticket covers is on the medium. With [`Options::every`] that is at most a
+    /// period away; without, this makes the checkpoint.
+    ///
+    /// # Errors
+    /// As [`Region::checkpoint`].
+    pub fn wait(&self, ticket: Ticket) -> Result<()> {
+        self.outside_update("waiting for a checkpoint")?;
+        match self.timer {
+            Some(_) => self.inner.progress.wait(ticket.cut),
+            None => self.inner.make_durable(ticket.cut),
+        }
+    }
+
+    /// The last durable epoch.
+    #[must_use]
+    pub fn epoch(&self) -> Epoch {
+        self.inner.progress.epoch()
+    }
+
+    /// Where the region lies in memory.
+    #[must_use]
+    #[inline]
+    pub fn place(&self) -> Place {
+        self.inner.window.place()
+    }
+
+    /// What the checkpoints cost since the region was opened.
+    #[must_use]
+    pub fn statistics(&self) -> Statistics {
+        self.inner.counters.read()
+    }
+
+    /// What the store below says of itself.
+    #[must_use]
+    pub fn info(&self) -> Info {
+        self.inner.store.info()
+    }
+
+    /// Makes a last checkpoint and closes the region.
+    ///
+    /// # Errors
+    /// As [`Region::checkpoint`]; the region is closed all the same.
+    pub fn close(mut self) -> Result<()> {
+        self.finish()
+    }
+
+    fn finish(&mut self) -> Result<()> {
+        drop(self.timer.take());
+        let last = self.inner.checkpoint();
+        last.map(|_| ())
+    }
+
+    fn outside_update(&self, what: &str) -> Result<()> {
+        if gate::is_inside(self.place()) {
+            return Err(Error::Invalid(format!(
+                "{what} inside an update would wait for itself: call it after the update"
+            )));
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Region {
+    fn drop(&mut self) {
+        if self.timer.is_some() && std::thread::panicking() {
+            drop(self.timer.take());
+        }
+        let inside = gate::is_inside(self.place());
+        if !std::thread::panicking() && !inside {
+            // Who wants to know calls `close`.
+            let _ = self.finish();
+        }
+    }
+}
+
+impl Inner {
+    fn checkpoint(&self) -> Result<Epoch> {
+        self.checkpoints().checkpoint()
+    }
+
+    fn make_durable(&self, cut: u64) -> Result<()> {
+        let mut checkpoints = self.checkpoints();
+        // Somebody may have made it while this waited for its turn.
+        if !matches!(self.progress.is_durable(cut), Ok(true)) {
+            checkpoints.checkpoint()?;
+        }
+        Ok(())
+    }
+
+    fn checkpoints(&self) -> std::sync::MutexGuard<'_, Box<dyn Checkpoints>> {
+        self.checkpoints.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Brings all pages of the store to memory.
+fn load(place: Place, store: &dyn Store, page_bytes: usize) -> Result<()> {
+    for page in 0..place.bytes() / page_bytes {
+        let page_id = PageId(page as u64);
+        if store.is_present(page_id) {
+            let at = place.base().wrapping_add(page * page_bytes);
+            // SAFETY: the page is usable, and nobody else knows of the region yet.
+            let bytes = unsafe { std::slice::from_raw_parts_mut(at, page_bytes) };
+            store.read(page_id, 0, bytes)?;
+        }
+    }
+    Ok(())
+}
+
+/// Makes a checkpoint every so often.
+#[derive(Debug)]
+struct Timer {
+    stop: Arc<(Mutex<bool>, Condvar)>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Timer {
+    fn start(inner: Arc<Inner>, period: Duration) -> Result<Timer> {
+        let stop = Arc::new((Mutex::new(false), Condvar::new()));
+        let watched = stop.clone();
+        let thread = Builder::new()
+            .name("twinpage-timer".into())
+            .spawn(move || {
+                let mut due = Instant::now() + period;
+                while !stops_before(&watched, due) {
+                    due = Instant::now() + period;
+                    // Those who wait for it are told; without room the next one tries again.
+                    if let Err(Error::Poisoned(_)) = inner.checkpoint() {
+                        break;
+                    }
+                }
+            })
+            .map_err(|e| Error::system("starting the thread that makes checkpoints", e))?;
+        Ok(Timer {
+            stop,
+            thread: Some(thread),
+        })
+    }
+}
+
+/// Sleeps until `due`, or until told to stop.
+fn stops_before((stop, told): &(Mutex<bool>, Condvar), due: Instant) -> bool {
+    let mut stopped = stop.lock().unwrap_or_else(PoisonError::into_inner);
+    while !*stopped {
+        let left = due.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return false;
+        }
+        let (next, _) = told
+            .wait_timeout(stopped, left)
+            .unwrap_or_else(PoisonError::into_inner);
+        stopped = next;
+    }
+    true
+}
+
+impl Drop for Timer {
+    fn drop(&mut self) {
+        *self.stop.0.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.stop.1.notify_all();
+        if let Some(thread) = self.thread.take() {
+            // It panics only where the engine did, and that was told already.
+            let _ = thread.join();
+        }
+    }
+}

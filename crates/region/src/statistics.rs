@@ -1,0 +1,95 @@
+//! What a region's checkpoints cost, since it was opened.
+
+use serde::Serialize;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use twinpage_core::Traffic;
+use twinpage_core::engine::Report;
+use twinpage_core::histogram::{Histogram, Percentiles};
+
+/// What a region's checkpoints cost, since it was opened.
+#[derive(Clone, PartialEq, Debug, Default, Serialize)]
+pub struct Statistics {
+    /// Checkpoints that became durable.
+    pub epochs: u64,
+    /// Microseconds during which no update could begin: waiting for those that ran, and the cut.
+    pub stop_us: Percentiles,
+    /// Of them, waiting for the updates that ran.
+    pub drain_us: Percentiles,
+    /// Milliseconds from a cut until it was durable, in the background.
+    pub durable_ms: Percentiles,
+    /// 64-byte lines that were written, once for every epoch they were written in.
+    pub changed_lines: u64,
+    /// Bytes of those lines.
+    pub changed_bytes: u64,
+    /// Lines of the medium that were written for them.
+    pub lines: u64,
+    /// Bytes written to the medium, by cause.
+    pub traffic: Traffic,
+    /// Bytes written to the medium for every changed byte.
+    pub bytes_per_changed_byte: f64,
+}
+
+/// How long a stop was.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Stop {
+    pub(crate) drain: Duration,
+    pub(crate) held: Duration,
+}
+
+/// Counts.
+#[derive(Debug, Default)]
+pub(crate) struct Counters(Mutex<Counts>);
+
+#[derive(Debug, Default)]
+struct Counts {
+    epochs: u64,
+    stop_us: Histogram,
+    drain_us: Histogram,
+    durable_ms: Histogram,
+    changed_lines: u64,
+    lines: u64,
+    traffic: Traffic,
+}
+
+impl Counters {
+    fn counts(&self) -> MutexGuard<'_, Counts> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn add_stop(&self, stop: Stop) {
+        let mut counts = self.counts();
+        counts.stop_us.add(micros(stop.drain + stop.held));
+        counts.drain_us.add(micros(stop.drain));
+    }
+
+    pub(crate) fn add_epoch(&self, report: &Report, changed_lines: u64) {
+        let mut counts = self.counts();
+        counts.epochs += 1;
+        counts.changed_lines += changed_lines;
+        counts.lines += report.lines;
+        counts.traffic = [counts.traffic, report.traffic].into_iter().sum();
+        let durable_us = report.write_us + report.witness_us + report.commit_us;
+        counts.durable_ms.add(durable_us as f64 / 1000.0);
+    }
+
+    pub(crate) fn read(&self) -> Statistics {
+        let counts = self.counts();
+        let changed_bytes = counts.changed_lines * crate::marks::LINE as u64;
+        Statistics {
+            epochs: counts.epochs,
+            stop_us: counts.stop_us.percentiles(),
+            drain_us: counts.drain_us.percentiles(),
+            durable_ms: counts.durable_ms.percentiles(),
+            changed_lines: counts.changed_lines,
+            changed_bytes,
+            lines: counts.lines,
+            traffic: counts.traffic,
+            bytes_per_changed_byte: counts.traffic.total_bytes() as f64 / changed_bytes.max(1) as f64,
+        }
+    }
+}
+
+fn micros(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e6
+}

@@ -1,0 +1,109 @@
+//! A scheme shared by those who need it at the same time: the engine's thread that writes and
+//! commits, and whoever reads pages.
+//!
+//! A call holds the lock for as long as it takes and no longer, so a reader gets in between the
+//! pieces of an epoch.
+
+use std::ops::Range;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use twinpage_core::scheme::{Damage, Epoch, Info, Recovered, Room, Traffic};
+use twinpage_core::{Geometry, LineMask, PageId, Result, Scheme, Span};
+
+/// A scheme behind a lock.
+#[derive(Debug)]
+pub(crate) struct Shared<S>(Arc<Mutex<S>>);
+
+impl<S> Shared<S> {
+    pub(crate) fn new(scheme: S) -> Shared<S> {
+        Shared(Arc::new(Mutex::new(scheme)))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, S> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<S> Clone for Shared<S> {
+    fn clone(&self) -> Shared<S> {
+        Shared(self.0.clone())
+    }
+}
+
+/// What is asked of a store besides by the engine.
+pub(crate) trait Store: Send + Sync {
+    /// As [`Scheme::read`].
+    fn read(&self, page: PageId, first: usize, into: &mut [u8]) -> Result<()>;
+    /// As [`Scheme::is_present`].
+    fn is_present(&self, page: PageId) -> bool;
+    /// As [`Scheme::info`].
+    fn info(&self) -> Info;
+}
+
+impl<S: Scheme + Send> Store for Shared<S> {
+    fn read(&self, page: PageId, first: usize, into: &mut [u8]) -> Result<()> {
+        self.lock().read(page, first, into)
+    }
+    fn is_present(&self, page: PageId) -> bool {
+        self.lock().is_present(page)
+    }
+    fn info(&self) -> Info {
+        self.lock().info()
+    }
+}
+
+impl<S: Scheme> Scheme for Shared<S> {
+    type Medium = S::Medium;
+
+    fn recover(medium: S::Medium) -> Result<(Self, Recovered)> {
+        let (scheme, found) = S::recover(medium)?;
+        Ok((Shared::new(scheme), found))
+    }
+    fn geometry(&self) -> Geometry {
+        self.lock().geometry()
+    }
+    fn read(&self, page: PageId, first: usize, into: &mut [u8]) -> Result<()> {
+        self.lock().read(page, first, into)
+    }
+    fn is_present(&self, page: PageId) -> bool {
+        self.lock().is_present(page)
+    }
+    fn diff(&self, span: Span<'_>) -> Result<LineMask> {
+        self.lock().diff(span)
+    }
+    fn write(&mut self, span: Span<'_>, lines: LineMask) -> Result<Room> {
+        self.lock().write(span, lines)
+    }
+    fn expect(&mut self, page: PageId) -> Result<Room> {
+        self.lock().expect(page)
+    }
+    fn discard(&mut self, pages: Range<PageId>) -> Result<()> {
+        self.lock().discard(pages)
+    }
+    fn commit(&mut self, context: &[u8]) -> Result<Epoch> {
+        self.lock().commit(context)
+    }
+    fn begin(&mut self, context: &[u8]) -> Result<Epoch> {
+        self.lock().begin(context)
+    }
+    fn proceed(&mut self, lines: u64) -> Result<bool> {
+        self.lock().proceed(lines)
+    }
+    fn abandon(&mut self) {
+        self.lock().abandon();
+    }
+    fn epoch(&self) -> Epoch {
+        self.lock().epoch()
+    }
+    fn traffic(&self) -> Traffic {
+        self.lock().traffic()
+    }
+    fn consolidate(&mut self, pages: u64) -> Result<u64> {
+        self.lock().consolidate(pages)
+    }
+    fn info(&self) -> Info {
+        self.lock().info()
+    }
+    fn check(&self) -> Result<Vec<Damage>> {
+        self.lock().check()
+    }
+}

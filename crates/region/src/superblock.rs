@@ -1,0 +1,155 @@
+//! What a region keeps beside its pages: where it must be mapped, how large it is, and for which
+//! machine and version its content was laid out. It is the context of every commit.
+//!
+//! ```text
+//!  0        8         12       16     17        18      20   24     32      40      48        56   64
+//!  | magic  | version | layout | arch | pointer | page  | 0  | base | bytes | bound | unix ms | 0  |
+//!  | 8      | u32     | u32    | u8   | u8      | u16   | 4  | u64  | u64   | u64   | u64     | 8  |
+//! ```
+//!
+//! The scheme below has a checksum over all of it. Numbers are little-endian.
+
+use crate::error::{Error, Result};
+use crate::window::{DATA_BYTES, PAGE, STEP, WINDOW_BYTES, ZONE};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// The first bytes of a region's context.
+pub const MAGIC: [u8; 8] = *b"tpregion";
+/// The version of this record.
+pub const VERSION: u32 = 1;
+/// The version of what this crate puts into a region: the heap's structures and the collections'.
+pub const LAYOUT: u32 = 1;
+/// Bytes of the record.
+pub const BYTES: usize = 64;
+
+/// Processor architectures by number: pointers, alignment and byte order follow from it.
+const X86_64: u8 = 1;
+
+/// The record. See the [module](self).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize)]
+pub struct Superblock {
+    /// The version of what is in the region.
+    pub layout: u32,
+    /// Where the region's first byte must be mapped.
+    pub base: u64,
+    /// Usable bytes.
+    pub bytes: u64,
+    /// Bytes it may have at most.
+    pub bound: u64,
+    /// When the checkpoint was taken, in milliseconds since 1970.
+    pub unix_ms: u64,
+}
+
+impl Superblock {
+    pub(crate) fn now(base: usize, bytes: usize, bound: usize) -> Superblock {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Superblock {
+            layout: LAYOUT,
+            base: base as u64,
+            bytes: bytes as u64,
+            bound: bound as u64,
+            unix_ms: since.as_millis() as u64,
+        }
+    }
+
+    pub(crate) fn encode(&self) -> [u8; BYTES] {
+        let mut record = [0; BYTES];
+        record[..8].copy_from_slice(&MAGIC);
+        record[8..12].copy_from_slice(&VERSION.to_le_bytes());
+        record[12..16].copy_from_slice(&self.layout.to_le_bytes());
+        record[16] = X86_64;
+        record[17] = size_of::<usize>() as u8;
+        record[18..20].copy_from_slice(&(PAGE as u16).to_le_bytes());
+        for (k, number) in [self.base, self.bytes, self.bound, self.unix_ms]
+            .into_iter()
+            .enumerate()
+        {
+            record[24 + 8 * k..32 + 8 * k].copy_from_slice(&number.to_le_bytes());
+        }
+        record
+    }
+
+    /// Reads a context.
+    ///
+    /// # Errors
+    /// [`Error::Foreign`] when it is no region's, or one for another machine or version;
+    /// [`Error::Damaged`] when its numbers make no sense.
+    pub fn decode(context: &[u8]) -> Result<Superblock> {
+        let Some(record) = context.first_chunk::<BYTES>().filter(|r| r[..8] == MAGIC) else {
+            return Err(Error::Foreign("it is a store, but not of a region".into()));
+        };
+        let long = |at: usize| u64::from_le_bytes(std::array::from_fn(|k| record[at + k]));
+        let word = |at: usize| u32::from_le_bytes(std::array::from_fn(|k| record[at + k]));
+        let (version, layout) = (word(8), word(12));
+        if (version, layout) != (VERSION, LAYOUT) {
+            return Err(Error::Foreign(format!(
+                "it has version {version} with layout {layout}; this build reads version {VERSION} with layout {LAYOUT}"
+            )));
+        }
+        let (arch, pointer, page) = (
+            record[16],
+            record[17],
+            u16::from_le_bytes([record[18], record[19]]),
+        );
+        if (arch, pointer, page) != (X86_64, size_of::<usize>() as u8, PAGE as u16) {
+            return Err(Error::Foreign(format!(
+                "it was made on another kind of machine (architecture {arch}, pointers of {pointer} bytes, pages of {page})"
+            )));
+        }
+        let found = Superblock {
+            layout,
+            base: long(24),
+            bytes: long(32),
+            bound: long(40),
+            unix_ms: long(48),
+        };
+        found.is_possible().then_some(found).ok_or_else(|| {
+            Error::Damaged(format!(
+                "a region of {} bytes at {:#x} with a bound of {}: no region is like that",
+                found.bytes, found.base, found.bound
+            ))
+        })
+    }
+
+    fn is_possible(&self) -> bool {
+        let base = self.base as usize;
+        ZONE.contains(&base)
+            && base.is_multiple_of(WINDOW_BYTES)
+            && self.bytes.is_multiple_of(STEP as u64)
+            && self.bytes <= DATA_BYTES as u64
+            && self.bound <= DATA_BYTES as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read() {
+        let superblock = Superblock::now(ZONE.start + WINDOW_BYTES, 3 * STEP, 1 << 30);
+        assert_eq!(Superblock::decode(&superblock.encode()).unwrap(), superblock);
+    }
+
+    #[test]
+    fn everything_else_is_refused() {
+        let good = Superblock::now(ZONE.start, STEP, STEP).encode();
+        let refused = |at: usize, value: u8| {
+            let mut record = good;
+            record[at] = value;
+            Superblock::decode(&record).unwrap_err().to_string()
+        };
+        assert!(refused(0, b'x').contains("not of a region"));
+        assert!(refused(8, 9).contains("version 9"));
+        assert!(refused(12, 7).contains("layout 7"));
+        assert!(refused(16, 2).contains("another kind of machine"));
+        assert!(refused(17, 4).contains("another kind of machine"));
+        assert!(refused(24, 1).contains("no region is like that"));
+        assert!(refused(29, 0x90).contains("no region is like that"));
+        assert!(refused(32, 1).contains("no region is like that"));
+        assert!(refused(39, 1).contains("no region is like that"));
+        for len in 0..BYTES {
+            assert!(Superblock::decode(&good[..len]).is_err());
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! What the tests share.
+
+#![allow(dead_code)]
+
+use tempfile::TempDir;
+use twinpage::Region;
+use twinpage::marks::touch;
+use twinpage::window::Place;
+
+/// One directory in memory, one on a disk.
+pub(crate) fn folders() -> [TempDir; 2] {
+    [
+        tempfile::tempdir_in("/dev/shm").unwrap(),
+        tempfile::tempdir().unwrap(),
+    ]
+}
+
+/// A region as plain bytes.
+#[derive(Clone, Copy)]
+pub(crate) struct Bytes<'r> {
+    region: &'r Region,
+    place: Place,
+}
+
+impl<'r> Bytes<'r> {
+    pub(crate) fn of(region: &'r Region) -> Bytes<'r> {
+        Bytes {
+            region,
+            place: region.place(),
+        }
+    }
+
+    /// Makes so many bytes usable.
+    pub(crate) fn grow(&self, bytes: usize) {
+        self.region.update(|_| self.place.grow(bytes).unwrap());
+    }
+
+    /// An update that fills bytes.
+    pub(crate) fn fill(&self, offset: usize, bytes: usize, value: u8) {
+        self.region.update(|_| self.write(offset, bytes, value));
+    }
+
+    /// Inside an update: fills bytes.
+    pub(crate) fn write(&self, offset: usize, bytes: usize, value: u8) {
+        assert!(offset + bytes <= self.place.bytes());
+        let at = self.place.base().wrapping_add(offset);
+        touch(at, bytes);
+        // SAFETY: usable bytes that only this test knows of.
+        unsafe { at.write_bytes(value, bytes) };
+    }
+
+    /// Whether the bytes all are `value`.
+    pub(crate) fn are(&self, offset: usize, bytes: usize, value: u8) -> bool {
+        assert!(offset + bytes <= self.place.bytes());
+        // SAFETY: as above, and nobody writes while the test looks.
+        let found = unsafe { std::slice::from_raw_parts(self.place.base().wrapping_add(offset), bytes) };
+        found.iter().all(|&byte| byte == value)
+    }
+
+    /// A word, as it is now.
+    pub(crate) fn word(&self, offset: usize) -> u64 {
+        let at = self.place.base().wrapping_add(offset).cast::<u64>();
+        assert!(offset + 8 <= self.place.bytes());
+        // SAFETY: usable and aligned by the tests; volatile since other threads may write.
+        unsafe { at.read_volatile() }
+    }
+
+    /// Inside an update: sets a word.
+    pub(crate) fn set_word(&self, offset: usize, value: u64) {
+        let at = self.place.base().wrapping_add(offset).cast::<u64>();
+        assert!(offset + 8 <= self.place.bytes());
+        touch(at, 8);
+        // SAFETY: as above; each test thread has its own words.
+        unsafe { at.write_volatile(value) };
+    }
+}
