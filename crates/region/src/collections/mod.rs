@@ -22,9 +22,13 @@
 //! `try_` return an error first. Nothing is lost or half done by such a panic.
 
 mod boxed;
+pub mod hash;
+mod string;
 #[cfg(test)]
 mod tests;
 pub mod vec;
 
 pub use boxed::Box;
+pub use hash::{HashMap, HashSet};
+pub use string::String;
 pub use vec::Vec;

@@ -1,5 +1,7 @@
 //! Each collection against that of `std`, on memory whose marks are checked.
 
+mod hash;
+mod string;
 mod vec;
 
 use crate::heap::Heap;

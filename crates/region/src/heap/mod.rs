@@ -70,7 +70,7 @@ unsafe impl Sync for Heap {}
 pub enum HeapError {
     /// The region cannot grow: it is at its bound, or the system has no memory.
     #[error(transparent)]
-    Grow(#[from] crate::Error),
+    Grow(std::boxed::Box<crate::Error>),
     /// More than any region can hold, or a stricter alignment than a unit's.
     #[error("a block of {bytes} bytes: more than a region can hold in one piece")]
     TooLarge {
@@ -80,6 +80,12 @@ pub enum HeapError {
     /// What is in the region is not what the heap wrote there.
     #[error("the heap of the region is damaged: {0}; `twinpage check` tells what can be read")]
     Damaged(String),
+}
+
+impl From<crate::Error> for HeapError {
+    fn from(error: crate::Error) -> HeapError {
+        HeapError::Grow(error.into())
+    }
 }
 
 impl HeapError {
@@ -268,7 +274,6 @@ impl Heap {
     }
 
     /// What hash tables are seeded from.
-    #[allow(dead_code)] // hash tables follow
     pub(crate) fn seed(self) -> u64 {
         // SAFETY: as in `allocate`; it is written once, when the heap is made.
         unsafe { (*self.header()).seed }

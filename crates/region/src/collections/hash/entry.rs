@@ -1,0 +1,188 @@
+//! One key's place in a map, there or not: the entry API.
+
+use super::map::HashMap;
+use super::table::Slot;
+use crate::marks::touch;
+use std::fmt;
+
+/// A key's place in a [`HashMap`]: [`HashMap::entry`].
+pub enum Entry<'a, K, V> {
+    /// The key is there.
+    Occupied(OccupiedEntry<'a, K, V>),
+    /// It is not.
+    Vacant(VacantEntry<'a, K, V>),
+}
+
+/// The place of a key that is there.
+pub struct OccupiedEntry<'a, K, V> {
+    pub(super) map: &'a mut HashMap<K, V>,
+    pub(super) slot: Slot,
+}
+
+/// The place of a key that is not there.
+pub struct VacantEntry<'a, K, V> {
+    pub(super) map: &'a mut HashMap<K, V>,
+    pub(super) slot: Slot,
+    pub(super) hash: u64,
+    pub(super) key: K,
+}
+
+impl<'a, K, V> Entry<'a, K, V> {
+    /// The value, put there if there was none.
+    #[inline]
+    pub fn or_insert(self, value: V) -> &'a mut V {
+        self.or_insert_with(|| value)
+    }
+
+    /// The value, made if there was none.
+    #[inline]
+    pub fn or_insert_with(self, value: impl FnOnce() -> V) -> &'a mut V {
+        match self {
+            Entry::Occupied(entry) => entry.into_mut(),
+            Entry::Vacant(entry) => entry.insert(value()),
+        }
+    }
+
+    /// The value, made from the key if there was none.
+    pub fn or_insert_with_key(self, value: impl FnOnce(&K) -> V) -> &'a mut V {
+        match self {
+            Entry::Occupied(entry) => entry.into_mut(),
+            Entry::Vacant(entry) => {
+                let value = value(entry.key());
+                entry.insert(value)
+            }
+        }
+    }
+
+    /// The value, or the default of its type.
+    pub fn or_default(self) -> &'a mut V
+    where
+        V: Default,
+    {
+        self.or_insert_with(V::default)
+    }
+
+    /// The key.
+    pub fn key(&self) -> &K {
+        match self {
+            Entry::Occupied(entry) => entry.key(),
+            Entry::Vacant(entry) => entry.key(),
+        }
+    }
+
+    /// Changes the value if there is one.
+    #[must_use]
+    pub fn and_modify(mut self, change: impl FnOnce(&mut V)) -> Entry<'a, K, V> {
+        if let Entry::Occupied(entry) = &mut self {
+            change(entry.get_mut());
+        }
+        self
+    }
+
+    /// Sets the value.
+    pub fn insert_entry(self, value: V) -> OccupiedEntry<'a, K, V> {
+        match self {
+            Entry::Occupied(mut entry) => {
+                entry.insert(value);
+                entry
+            }
+            Entry::Vacant(entry) => entry.insert_entry(value),
+        }
+    }
+}
+
+impl<'a, K, V> OccupiedEntry<'a, K, V> {
+    /// The key.
+    #[must_use]
+    pub fn key(&self) -> &K {
+        &self.map.table.get(self.slot).0
+    }
+
+    /// The value.
+    #[must_use]
+    pub fn get(&self) -> &V {
+        &self.map.table.get(self.slot).1
+    }
+
+    /// The value, to change.
+    pub fn get_mut(&mut self) -> &mut V {
+        // SAFETY: the slot has an entry, and the map is borrowed alone for as long as the value.
+        unsafe { value_mut(self.map.table.entry(self.slot)) }
+    }
+
+    /// The value, to change for as long as the map is borrowed.
+    #[must_use]
+    #[inline]
+    pub fn into_mut(self) -> &'a mut V {
+        // SAFETY: as above.
+        unsafe { value_mut(self.map.table.entry(self.slot)) }
+    }
+
+    /// Sets the value, and returns the one there was.
+    pub fn insert(&mut self, value: V) -> V {
+        std::mem::replace(self.get_mut(), value)
+    }
+
+    /// Takes key and value out.
+    #[must_use]
+    pub fn remove_entry(self) -> (K, V) {
+        self.map.table.take(self.slot)
+    }
+
+    /// Takes the value out.
+    pub fn remove(self) -> V {
+        self.remove_entry().1
+    }
+}
+
+impl<'a, K, V> VacantEntry<'a, K, V> {
+    /// The key.
+    pub fn key(&self) -> &K {
+        &self.key
+    }
+
+    /// The key back.
+    pub fn into_key(self) -> K {
+        self.key
+    }
+
+    /// Puts a value there.
+    #[inline]
+    pub fn insert(self, value: V) -> &'a mut V {
+        self.insert_entry(value).into_mut()
+    }
+
+    /// Puts a value there.
+    #[inline]
+    pub fn insert_entry(self, value: V) -> OccupiedEntry<'a, K, V> {
+        let VacantEntry { map, slot, hash, key } = self;
+        map.table.put(slot, hash, (key, value));
+        OccupiedEntry { map, slot }
+    }
+}
+
+/// The value of an entry, marked.
+///
+/// # Safety
+/// There is an entry, and nobody else uses it for as long.
+#[inline]
+pub(super) unsafe fn value_mut<'a, K, V>(entry: *mut (K, V)) -> &'a mut V {
+    // SAFETY: the caller's word.
+    let value = unsafe { &raw mut (*entry).1 };
+    touch(value, size_of::<V>());
+    // SAFETY: the caller's word.
+    unsafe { &mut *value }
+}
+
+impl<K: fmt::Debug, V: fmt::Debug> fmt::Debug for Entry<'_, K, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Entry::Occupied(entry) => f
+                .debug_tuple("Occupied")
+                .field(&entry.key())
+                .field(&entry.get())
+                .finish(),
+            Entry::Vacant(entry) => f.debug_tuple("Vacant").field(entry.key()).finish(),
+        }
+    }
+}

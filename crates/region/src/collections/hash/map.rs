@@ -1,0 +1,524 @@
+//! Keys and their values: a [`Table`] of pairs.
+
+use super::entry::{Entry, OccupiedEntry, VacantEntry, value_mut};
+use super::hasher::Fold;
+use super::table::{self, Found, Slots, Table};
+use crate::heap::{Heap, HeapError};
+use crate::persist::{Kind, Persist, Types};
+use std::borrow::Borrow;
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::iter::FusedIterator;
+use std::marker::PhantomData;
+use std::ops::Index;
+
+/// Keys and their values, as [`std::collections::HashMap`], in a region.
+///
+/// The hash is fixed and fast; its seed comes from the heap's, so that the keys that collide in one
+/// region are not those of another. A key's `Hash` and `Eq` must mean the same in every build that opens
+/// the region.
+///
+/// ```
+/// # use twinpage::{Heap, window::Window};
+/// # let window = Window::volatile()?;
+/// # let heap = Heap::create(window.place(), 1)?;
+/// use twinpage::collections::HashMap;
+///
+/// let mut stock = HashMap::new_in(heap);
+/// stock.insert(17, "apples");
+/// stock.insert(4, "pears");
+/// *stock.entry(17).or_insert("none") = "plums";
+/// assert_eq!(stock.get(&17), Some(&"plums"));
+/// assert_eq!(stock.remove(&4), Some("pears"));
+/// assert_eq!(stock.len(), 1);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[repr(transparent)]
+pub struct HashMap<K, V> {
+    pub(super) table: Table<(K, V)>,
+}
+
+impl<K, V> HashMap<K, V> {
+    /// An empty map. It takes no memory yet.
+    #[must_use]
+    pub const fn new_in(heap: Heap) -> HashMap<K, V> {
+        HashMap {
+            table: Table::new_in(heap),
+        }
+    }
+
+    /// The heap it takes its memory from.
+    #[must_use]
+    pub fn heap(&self) -> Heap {
+        self.table.heap()
+    }
+
+    /// How many entries there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.table.len()
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// How many entries there is room for.
+    #[must_use]
+    pub fn capacity(&self) -> usize {
+        self.table.capacity()
+    }
+
+    /// Drops all entries. The room stays.
+    pub fn clear(&mut self) {
+        self.table.clear();
+    }
+
+    /// The entries, in no order that means anything.
+    #[must_use]
+    pub fn iter(&self) -> Iter<'_, K, V> {
+        Iter {
+            table: &self.table,
+            slots: self.table.slots(),
+        }
+    }
+
+    /// The entries, with values to change. Each is marked as written when it is reached.
+    pub fn iter_mut(&mut self) -> IterMut<'_, K, V> {
+        let slots = self.table.slots();
+        IterMut {
+            table: &raw mut self.table,
+            slots,
+            borrowed: PhantomData,
+        }
+    }
+
+    /// The keys.
+    #[must_use]
+    pub fn keys(&self) -> Keys<'_, K, V> {
+        Keys(self.iter())
+    }
+
+    /// The values.
+    #[must_use]
+    pub fn values(&self) -> Values<'_, K, V> {
+        Values(self.iter())
+    }
+
+    /// The values, to change. Each is marked as written when it is reached.
+    pub fn values_mut(&mut self) -> ValuesMut<'_, K, V> {
+        ValuesMut(self.iter_mut())
+    }
+
+    /// The keys, moved out.
+    #[must_use]
+    pub fn into_keys(self) -> IntoKeys<K, V> {
+        IntoKeys(self.into_iter())
+    }
+
+    /// The values, moved out.
+    #[must_use]
+    pub fn into_values(self) -> IntoValues<K, V> {
+        IntoValues(self.into_iter())
+    }
+
+    /// All entries, taken out. The room stays.
+    pub fn drain(&mut self) -> Drain<'_, K, V> {
+        Drain(self.table.drain())
+    }
+
+    /// Keeps the entries `keep` says yes to. All values are marked as written: it may change them.
+    pub fn retain(&mut self, mut keep: impl FnMut(&K, &mut V) -> bool) {
+        self.table.retain(|entry| {
+            // SAFETY: the entry is there, and nobody else uses it.
+            unsafe { keep(&(*entry).0, value_mut(entry)) }
+        });
+    }
+}
+
+impl<K: Hash + Eq, V> HashMap<K, V> {
+    /// An empty map with room for `capacity` entries.
+    ///
+    /// # Panics
+    /// When there is no memory.
+    #[must_use]
+    #[track_caller]
+    pub fn with_capacity_in(capacity: usize, heap: Heap) -> HashMap<K, V> {
+        let mut map = HashMap::new_in(heap);
+        map.reserve(capacity);
+        map
+    }
+
+    /// The entries of an iterator.
+    #[track_caller]
+    pub fn from_iter_in(entries: impl IntoIterator<Item = (K, V)>, heap: Heap) -> HashMap<K, V> {
+        let mut map = HashMap::new_in(heap);
+        map.extend(entries);
+        map
+    }
+
+    /// Makes room for `additional` more entries.
+    ///
+    /// # Panics
+    /// When there is no memory.
+    #[track_caller]
+    pub fn reserve(&mut self, additional: usize) {
+        self.table.reserve(additional, hash_entry);
+    }
+
+    /// As [`HashMap::reserve`].
+    ///
+    /// # Errors
+    /// [`HeapError`] when there is no memory; nothing has changed then.
+    pub fn try_reserve(&mut self, additional: usize) -> Result<(), HeapError> {
+        self.table.try_reserve(additional, hash_entry)
+    }
+
+    /// Gives back the room there is too much.
+    pub fn shrink_to_fit(&mut self) {
+        self.shrink_to(0);
+    }
+
+    /// Gives back the room past `capacity` entries, or past those there are.
+    pub fn shrink_to(&mut self, capacity: usize) {
+        self.table.shrink_to(capacity, hash_entry);
+    }
+
+    #[inline]
+    fn find<Q>(&self, key: &Q) -> Option<table::Slot>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ?Sized,
+    {
+        let hash = hash(key, self.table.hasher());
+        self.table.find(hash, |entry| entry.0.borrow() == key)
+    }
+
+    /// The value of a key.
+    #[must_use]
+    #[inline]
+    pub fn get<Q>(&self, key: &Q) -> Option<&V>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ?Sized,
+    {
+        Some(&self.table.get(self.find(key)?).1)
+    }
+
+    /// A key as it is kept, and its value.
+    #[must_use]
+    pub fn get_key_value<Q>(&self, key: &Q) -> Option<(&K, &V)>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ?Sized,
+    {
+        let (key, value) = self.table.get(self.find(key)?);
+        Some((key, value))
+    }
+
+    /// The value of a key, to change. Only it is marked as written.
+    #[inline]
+    pub fn get_mut<Q>(&mut self, key: &Q) -> Option<&mut V>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ?Sized,
+    {
+        let slot = self.find(key)?;
+        // SAFETY: the slot has an entry, and the map is borrowed alone for as long as the value.
+        Some(unsafe { value_mut(self.table.entry(slot)) })
+    }
+
+    /// Whether the key is there.
+    #[must_use]
+    #[inline]
+    pub fn contains_key<Q>(&self, key: &Q) -> bool
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ?Sized,
+    {
+        self.find(key).is_some()
+    }
+
+    /// Sets the value of a key. Returns the value it had; the key is kept as it was then.
+    ///
+    /// # Panics
+    /// When there is no memory.
+    #[inline]
+    #[track_caller]
+    pub fn insert(&mut self, key: K, value: V) -> Option<V> {
+        self.table.reserve(1, hash_entry);
+        let hash = hash(&key, self.table.hasher());
+        match self.table.find_or_free(hash, |entry| entry.0 == key) {
+            // SAFETY: the slot has an entry.
+            Found::Here(slot) => Some(std::mem::replace(
+                unsafe { value_mut(self.table.entry(slot)) },
+                value,
+            )),
+            Found::Free(slot) => {
+                self.table.put(slot, hash, (key, value));
+                None
+            }
+        }
+    }
+
+    /// Takes a key's value out.
+    #[inline]
+    pub fn remove<Q>(&mut self, key: &Q) -> Option<V>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ?Sized,
+    {
+        Some(self.remove_entry(key)?.1)
+    }
+
+    /// Takes a key and its value out.
+    #[inline]
+    pub fn remove_entry<Q>(&mut self, key: &Q) -> Option<(K, V)>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ?Sized,
+    {
+        let slot = self.find(key)?;
+        Some(self.table.take(slot))
+    }
+
+    /// The key's place, there or not.
+    ///
+    /// # Panics
+    /// When there is no memory for one more entry.
+    #[inline]
+    #[track_caller]
+    pub fn entry(&mut self, key: K) -> Entry<'_, K, V> {
+        self.table.reserve(1, hash_entry);
+        let hash = hash(&key, self.table.hasher());
+        match self.table.find_or_free(hash, |entry| entry.0 == key) {
+            Found::Here(slot) => Entry::Occupied(OccupiedEntry { map: self, slot }),
+            Found::Free(slot) => Entry::Vacant(VacantEntry {
+                map: self,
+                slot,
+                hash,
+                key,
+            }),
+        }
+    }
+}
+
+#[inline]
+fn hash<Q: Hash + ?Sized>(key: &Q, mut state: Fold) -> u64 {
+    key.hash(&mut state);
+    state.finish()
+}
+
+#[inline]
+fn hash_entry<K: Hash, V>(entry: &(K, V), state: Fold) -> u64 {
+    hash(&entry.0, state)
+}
+
+impl<K: Hash + Eq, V> Extend<(K, V)> for HashMap<K, V> {
+    #[track_caller]
+    fn extend<I: IntoIterator<Item = (K, V)>>(&mut self, entries: I) {
+        let entries = entries.into_iter();
+        let least = entries.size_hint().0;
+        // Of many, half may be there already.
+        self.reserve(if self.is_empty() { least } else { least.div_ceil(2) });
+        for (key, value) in entries {
+            self.insert(key, value);
+        }
+    }
+}
+
+impl<'a, K: Hash + Eq + Copy, V: Copy> Extend<(&'a K, &'a V)> for HashMap<K, V> {
+    fn extend<I: IntoIterator<Item = (&'a K, &'a V)>>(&mut self, entries: I) {
+        self.extend(entries.into_iter().map(|(&key, &value)| (key, value)));
+    }
+}
+
+impl<K, Q, V> Index<&Q> for HashMap<K, V>
+where
+    K: Hash + Eq + Borrow<Q>,
+    Q: Hash + Eq + ?Sized,
+{
+    type Output = V;
+    #[track_caller]
+    fn index(&self, key: &Q) -> &V {
+        self.get(key).expect("no entry found for key")
+    }
+}
+
+impl<K: Hash + Eq + Clone, V: Clone> Clone for HashMap<K, V> {
+    /// A clone on the same heap.
+    fn clone(&self) -> HashMap<K, V> {
+        HashMap {
+            table: self.table.clone_with(Clone::clone, hash_entry),
+        }
+    }
+}
+
+impl<K: Hash + Eq, V: PartialEq> PartialEq for HashMap<K, V> {
+    fn eq(&self, other: &HashMap<K, V>) -> bool {
+        self.len() == other.len()
+            && self
+                .iter()
+                .all(|(key, value)| other.get(key).is_some_and(|v| value == v))
+    }
+}
+
+impl<K: Hash + Eq, V: Eq> Eq for HashMap<K, V> {}
+
+impl<K: fmt::Debug, V: fmt::Debug> fmt::Debug for HashMap<K, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map().entries(self).finish()
+    }
+}
+
+// SAFETY: it owns its block, its entries may live in a region, and the hash is fixed.
+unsafe impl<K: Persist + Hash + Eq, V: Persist> Persist for HashMap<K, V> {
+    type Previous = HashMap<K, V::Previous>;
+    fn name() -> String {
+        format!("HashMap<{}, {}>", K::name(), V::name())
+    }
+    fn layout(types: &mut Types) -> Kind {
+        Kind::Hash {
+            of: types.of::<(K, V)>(),
+            hash: Fold::witness(),
+        }
+    }
+    fn migrate(old: Self::Previous, heap: Heap) -> Self {
+        HashMap::from_iter_in(
+            old.into_iter().map(|(key, value)| (key, V::migrate(value, heap))),
+            heap,
+        )
+    }
+}
+
+/// The entries of a map: [`HashMap::iter`].
+pub struct Iter<'a, K, V> {
+    table: &'a Table<(K, V)>,
+    slots: Slots,
+}
+
+/// The entries of a map, with values to change: [`HashMap::iter_mut`].
+pub struct IterMut<'a, K, V> {
+    table: *mut Table<(K, V)>,
+    slots: Slots,
+    borrowed: PhantomData<&'a mut (K, V)>,
+}
+
+// SAFETY: it hands out keys and values, each once.
+unsafe impl<K: Sync, V: Send> Send for IterMut<'_, K, V> {}
+// SAFETY: nothing can be had from a shared one.
+unsafe impl<K: Sync, V: Sync> Sync for IterMut<'_, K, V> {}
+// SAFETY: it hands out shared keys and values.
+unsafe impl<K: Sync, V: Sync> Send for Iter<'_, K, V> {}
+// SAFETY: as above.
+unsafe impl<K: Sync, V: Sync> Sync for Iter<'_, K, V> {}
+
+/// The entries of a map, moved out: [`HashMap::into_iter`].
+pub struct IntoIter<K, V>(table::IntoEntries<(K, V)>);
+/// The entries of a map, taken out: [`HashMap::drain`].
+pub struct Drain<'a, K, V>(table::Drain<'a, (K, V)>);
+/// The keys of a map: [`HashMap::keys`].
+pub struct Keys<'a, K, V>(Iter<'a, K, V>);
+/// The values of a map: [`HashMap::values`].
+pub struct Values<'a, K, V>(Iter<'a, K, V>);
+/// The values of a map, to change: [`HashMap::values_mut`].
+pub struct ValuesMut<'a, K, V>(IterMut<'a, K, V>);
+/// The keys of a map, moved out: [`HashMap::into_keys`].
+pub struct IntoKeys<K, V>(IntoIter<K, V>);
+/// The values of a map, moved out: [`HashMap::into_values`].
+pub struct IntoValues<K, V>(IntoIter<K, V>);
+
+impl<'a, K, V> Iterator for Iter<'a, K, V> {
+    type Item = (&'a K, &'a V);
+    #[inline]
+    fn next(&mut self) -> Option<(&'a K, &'a V)> {
+        let (key, value) = self.table.get(self.slots.next()?);
+        Some((key, value))
+    }
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        self.slots.size_hint()
+    }
+}
+
+impl<'a, K, V> Iterator for IterMut<'a, K, V> {
+    type Item = (&'a K, &'a mut V);
+    #[inline]
+    fn next(&mut self) -> Option<(&'a K, &'a mut V)> {
+        let slot = self.slots.next()?;
+        // SAFETY: each slot has an entry and comes once; the map is borrowed alone for `'a`.
+        unsafe {
+            let entry = (*self.table).entry(slot);
+            Some((&(*entry).0, value_mut(entry)))
+        }
+    }
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        self.slots.size_hint()
+    }
+}
+
+macro_rules! iterators {
+    ($([$($generics:tt)*] $name:ty, $item:ty, $map:expr;)*) => {$(
+        impl<$($generics)*> Iterator for $name {
+            type Item = $item;
+            #[inline]
+            fn next(&mut self) -> Option<$item> {
+                self.0.next().map($map)
+            }
+            fn size_hint(&self) -> (usize, Option<usize>) {
+                self.0.size_hint()
+            }
+        }
+        impl<$($generics)*> ExactSizeIterator for $name {}
+        impl<$($generics)*> FusedIterator for $name {}
+    )*};
+}
+
+iterators! {
+    [K, V] IntoIter<K, V>, (K, V), |entry| entry;
+    ['a, K, V] Drain<'a, K, V>, (K, V), |entry| entry;
+    ['a, K, V] Keys<'a, K, V>, &'a K, |(key, _)| key;
+    ['a, K, V] Values<'a, K, V>, &'a V, |(_, value)| value;
+    ['a, K, V] ValuesMut<'a, K, V>, &'a mut V, |(_, value)| value;
+    [K, V] IntoKeys<K, V>, K, |(key, _)| key;
+    [K, V] IntoValues<K, V>, V, |(_, value)| value;
+}
+
+impl<K, V> ExactSizeIterator for Iter<'_, K, V> {}
+impl<K, V> FusedIterator for Iter<'_, K, V> {}
+impl<K, V> ExactSizeIterator for IterMut<'_, K, V> {}
+impl<K, V> FusedIterator for IterMut<'_, K, V> {}
+
+impl<K, V> Clone for Iter<'_, K, V> {
+    fn clone(&self) -> Self {
+        Iter {
+            table: self.table,
+            slots: self.slots.clone(),
+        }
+    }
+}
+
+impl<K, V> IntoIterator for HashMap<K, V> {
+    type Item = (K, V);
+    type IntoIter = IntoIter<K, V>;
+    fn into_iter(self) -> IntoIter<K, V> {
+        IntoIter(self.table.into_entries())
+    }
+}
+
+impl<'a, K, V> IntoIterator for &'a HashMap<K, V> {
+    type Item = (&'a K, &'a V);
+    type IntoIter = Iter<'a, K, V>;
+    fn into_iter(self) -> Iter<'a, K, V> {
+        self.iter()
+    }
+}
+
+impl<'a, K, V> IntoIterator for &'a mut HashMap<K, V> {
+    type Item = (&'a K, &'a mut V);
+    type IntoIter = IterMut<'a, K, V>;
+    fn into_iter(self) -> IterMut<'a, K, V> {
+        self.iter_mut()
+    }
+}

@@ -1,0 +1,648 @@
+//! The table below maps and sets: open addressing, a byte a place, sixteen looked at at once.
+//!
+//! ```text
+//! 0          8          16       24     32     40     48
+//! | controls | places   | items  | left | seed | heap |
+//!
+//! the block:   | entry n-1 | ... | entry 1 | entry 0 | controls: a byte a place, at least 16 |
+//!                                                    ^ `controls`, 16-aligned
+//! ```
+//!
+//! * `places` is 0 (no block), 4, 8, or 16 times a power of two. Of 16 and more, 7 of 8 may be used, of
+//!   8 seven, of 4 three; `left` is how many more may be used before the table must grow.
+//! * A control is `EMPTY`, `DELETED`, `BEYOND` (after the last place of a table of 4 or 8), or the top
+//!   7 bits of the hash of the entry that is there.
+//! * An entry is looked for in group `hash mod groups` of 16, then 1 further, then 2 further, and so on,
+//!   until a group has an `EMPTY`. So a deleted entry's control is `EMPTY` again where its group has one.
+//! * An insertion writes one control and one entry.
+
+use super::hasher::{Fold, fold};
+use crate::collections::vec::RawBlock;
+use crate::heap::{Heap, HeapError};
+use crate::marks::touch;
+use std::alloc::Layout;
+use std::arch::x86_64::{
+    __m128i, _mm_cmpeq_epi8, _mm_cmpgt_epi8, _mm_load_si128, _mm_movemask_epi8, _mm_set1_epi8,
+};
+use std::marker::PhantomData;
+use std::ptr::NonNull;
+
+pub(crate) const EMPTY: u8 = 0x80;
+pub(crate) const DELETED: u8 = 0xFE;
+pub(crate) const BEYOND: u8 = 0xFF;
+/// Controls looked at at once.
+pub(crate) const GROUP: usize = 16;
+
+/// A hash table of entries `T`. What is hashed and compared is its users' business.
+#[repr(C)]
+pub(crate) struct Table<T> {
+    controls: NonNull<u8>,
+    places: usize,
+    items: usize,
+    left: usize,
+    seed: u64,
+    heap: Heap,
+    owned: PhantomData<T>,
+}
+
+// SAFETY: it owns its entries.
+unsafe impl<T: Send> Send for Table<T> {}
+// SAFETY: as above.
+unsafe impl<T: Sync> Sync for Table<T> {}
+
+const _: () = assert!(size_of::<Table<u64>>() == 48);
+
+/// Where an entry is or may be put.
+#[derive(Clone, Copy)]
+pub(crate) struct Slot(usize);
+
+/// What a search ends with.
+pub(crate) enum Found {
+    Here(Slot),
+    /// It is not there; this is where it would be put.
+    Free(Slot),
+}
+
+/// Sixteen controls.
+#[derive(Clone, Copy)]
+struct Group(__m128i);
+
+/// Bits of the places of a group.
+#[derive(Clone, Copy)]
+struct Bits(u32);
+
+impl Group {
+    #[inline]
+    fn with(self, control: u8) -> Bits {
+        // SAFETY: SSE2 is part of x86-64.
+        Bits(
+            unsafe { _mm_movemask_epi8(_mm_cmpeq_epi8(self.0, _mm_set1_epi8(control.cast_signed()))) } as u32,
+        )
+    }
+
+    /// Those that are `EMPTY` or `DELETED`.
+    #[inline]
+    fn free(self) -> Bits {
+        // SAFETY: as above. As signed numbers these are the ones below `BEYOND`.
+        Bits(unsafe { _mm_movemask_epi8(_mm_cmpgt_epi8(_mm_set1_epi8(BEYOND.cast_signed()), self.0)) } as u32)
+    }
+
+    #[inline]
+    fn used(self) -> Bits {
+        // SAFETY: as above.
+        Bits(!unsafe { _mm_movemask_epi8(self.0) } as u32 & 0xFFFF)
+    }
+}
+
+impl Iterator for Bits {
+    type Item = usize;
+    #[inline]
+    fn next(&mut self) -> Option<usize> {
+        let lowest = self.first()?;
+        self.0 &= self.0 - 1;
+        Some(lowest)
+    }
+}
+
+impl Bits {
+    #[inline]
+    fn first(self) -> Option<usize> {
+        (self.0 != 0).then(|| self.0.trailing_zeros() as usize)
+    }
+}
+
+/// How many of so many places may be used.
+pub(crate) fn usable(places: usize) -> usize {
+    if places < 8 {
+        places.saturating_sub(1)
+    } else {
+        places / 8 * 7
+    }
+}
+
+/// How many places so many items need.
+fn places_for(items: usize) -> Option<usize> {
+    match items {
+        0 => Some(0),
+        1..4 => Some(4),
+        4..8 => Some(8),
+        _ => items.checked_mul(8)?.div_ceil(7).checked_next_power_of_two(),
+    }
+}
+
+/// The block of a table of so many places, and where its controls begin.
+pub(crate) fn block(places: usize, entry: Layout) -> Option<(Layout, usize)> {
+    let align = entry.align().max(GROUP);
+    let controls = places
+        .checked_mul(entry.size())?
+        .checked_next_multiple_of(align)?;
+    let bytes = controls.checked_add(places.max(GROUP))?;
+    Some((Layout::from_size_align(bytes, align).ok()?, controls))
+}
+
+#[inline]
+fn control_of(hash: u64) -> u8 {
+    (hash >> 57) as u8
+}
+
+impl<T> Table<T> {
+    pub(crate) const fn new_in(heap: Heap) -> Table<T> {
+        Table {
+            controls: NonNull::dangling(),
+            places: 0,
+            items: 0,
+            left: 0,
+            seed: 0,
+            heap,
+            owned: PhantomData,
+        }
+    }
+
+    pub(crate) fn heap(&self) -> Heap {
+        self.heap
+    }
+
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        self.items
+    }
+
+    pub(crate) fn capacity(&self) -> usize {
+        self.items + self.left
+    }
+
+    /// A hash to be given this table's seed first.
+    #[inline]
+    pub(crate) fn hasher(&self) -> Fold {
+        Fold::new(self.seed)
+    }
+
+    /// The entry at a slot that has one.
+    #[inline]
+    pub(crate) fn get(&self, slot: Slot) -> &T {
+        // SAFETY: slots come from this table, which has not changed since (it is borrowed).
+        unsafe { &*self.entry(slot) }
+    }
+
+    /// Where the entry of a slot is, not marked.
+    #[inline]
+    pub(crate) fn entry(&self, slot: Slot) -> *mut T {
+        self.controls.as_ptr().cast::<T>().wrapping_sub(slot.0 + 1)
+    }
+
+    /// The slot of the entry of that hash that `is` it.
+    #[inline]
+    pub(crate) fn find(&self, hash: u64, mut is: impl FnMut(&T) -> bool) -> Option<Slot> {
+        if self.items == 0 {
+            return None;
+        }
+        let mut probe = Probe::new(hash, self.places);
+        loop {
+            // SAFETY: there are places, so there is a group.
+            let group = unsafe { self.group(probe.at) };
+            for bit in group.with(control_of(hash)) {
+                let slot = Slot(probe.at + bit);
+                if is(self.get(slot)) {
+                    return Some(slot);
+                }
+            }
+            if group.with(EMPTY).0 != 0 {
+                return None;
+            }
+            probe.step();
+        }
+    }
+
+    /// As [`Table::find`]; if it is not there, where to put it. There must be room ([`Table::reserve`]).
+    #[inline]
+    pub(crate) fn find_or_free(&self, hash: u64, mut is: impl FnMut(&T) -> bool) -> Found {
+        let mut probe = Probe::new(hash, self.places);
+        let mut free = None;
+        loop {
+            // SAFETY: there is room, so there are places and a group.
+            let group = unsafe { self.group(probe.at) };
+            for bit in group.with(control_of(hash)) {
+                let slot = Slot(probe.at + bit);
+                if is(self.get(slot)) {
+                    return Found::Here(slot);
+                }
+            }
+            if free.is_none() {
+                free = group.free().first().map(|bit| Slot(probe.at + bit));
+            }
+            if let Some(free) = free
+                && group.with(EMPTY).0 != 0
+            {
+                return Found::Free(free);
+            }
+            probe.step();
+        }
+    }
+
+    /// Puts an entry where [`Table::find_or_free`] said.
+    #[inline]
+    pub(crate) fn put(&mut self, slot: Slot, hash: u64, entry: T) {
+        let at = self.entry(slot);
+        touch(at, size_of::<T>());
+        // SAFETY: the slot is free, and its control one of the table's.
+        let was = unsafe {
+            at.write(entry);
+            self.set(slot, control_of(hash))
+        };
+        self.left -= usize::from(was == EMPTY);
+        self.items += 1;
+    }
+
+    /// Takes the entry of a slot out.
+    #[inline]
+    pub(crate) fn take(&mut self, slot: Slot) -> T {
+        // SAFETY: the slot has an entry, which is not there any more.
+        let entry = unsafe { self.entry(slot).read() };
+        self.forget(slot);
+        entry
+    }
+
+    /// The entry of a slot is somebody else's from now on.
+    fn forget(&mut self, slot: Slot) {
+        // SAFETY: the slot is one of the table's.
+        unsafe {
+            let has_empty = self.group(slot.0 & !(GROUP - 1)).with(EMPTY).0 != 0;
+            self.set(slot, if has_empty { EMPTY } else { DELETED });
+            self.left += usize::from(has_empty);
+        }
+        self.items -= 1;
+    }
+
+    /// Sets a control, and returns what it was.
+    #[inline]
+    unsafe fn set(&mut self, slot: Slot, control: u8) -> u8 {
+        let at = self.controls.as_ptr().wrapping_add(slot.0);
+        touch(at, 1);
+        // SAFETY: by the caller's word the control is there.
+        unsafe { at.replace(control) }
+    }
+
+    #[inline]
+    unsafe fn group(&self, at: usize) -> Group {
+        debug_assert!(at.is_multiple_of(GROUP));
+        // SAFETY: by the caller's word there are controls, aligned and a whole number of groups.
+        Group(unsafe { _mm_load_si128(self.controls.as_ptr().wrapping_add(at).cast()) })
+    }
+
+    /// Makes room for `additional` more entries.
+    ///
+    /// # Panics
+    /// When there is no memory, or `hash` does; nothing has changed then.
+    #[inline]
+    #[track_caller]
+    pub(crate) fn reserve(&mut self, additional: usize, hash: impl Fn(&T, Fold) -> u64) {
+        if additional > self.left {
+            self.reserve_slow(additional, hash);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    #[track_caller]
+    fn reserve_slow(&mut self, additional: usize, hash: impl Fn(&T, Fold) -> u64) {
+        if let Err(error) = self.try_reserve(additional, hash) {
+            panic!("{error}");
+        }
+    }
+
+    pub(crate) fn try_reserve(
+        &mut self,
+        additional: usize,
+        hash: impl Fn(&T, Fold) -> u64,
+    ) -> Result<(), HeapError> {
+        if additional <= self.left {
+            return Ok(());
+        }
+        let needed = self
+            .items
+            .checked_add(additional)
+            .ok_or_else(|| too_large(additional))?;
+        // A table that is half deleted entries is made anew at the same size, which is work, but not
+        // more than a table twice the size; one that is full doubles.
+        let full = usable(self.places);
+        let wanted = if needed <= full / 2 {
+            full
+        } else {
+            needed.max(full + 1)
+        };
+        self.rebuild(wanted, hash)
+    }
+
+    /// Gives back the room past `capacity` entries, or past those there are.
+    pub(crate) fn shrink_to(&mut self, capacity: usize, hash: impl Fn(&T, Fold) -> u64) {
+        let wanted = self.items.max(capacity);
+        if places_for(wanted).is_some_and(|places| places < self.places)
+            && let Err(error) = self.rebuild(wanted, hash)
+        {
+            panic!("{error}");
+        }
+    }
+
+    /// Moves the entries to a new block with room for `capacity`.
+    fn rebuild(&mut self, capacity: usize, hash: impl Fn(&T, Fold) -> u64) -> Result<(), HeapError> {
+        let places = places_for(capacity).ok_or_else(|| too_large(capacity))?;
+        // If `hash` panics the new block is freed, and its entries are not dropped: they are still here.
+        let mut new = std::mem::ManuallyDrop::new(Table::<T>::with_places(places, self.heap)?);
+        let block = new.raw_block();
+        if new.places > 0 && size_of::<T>() < 64 {
+            touch(new.entry(Slot(new.places - 1)), new.places * size_of::<T>());
+        }
+        for slot in self.slots() {
+            let entry = self.entry(slot);
+            // SAFETY: the slot has an entry. It is moved: the old block is freed without dropping any.
+            unsafe {
+                let hash = hash(&*entry, new.hasher());
+                let free = new.free_slot(hash);
+                new.put(free, hash, entry.read());
+            }
+        }
+        std::mem::forget(block);
+        let _old = self.raw_block();
+        // SAFETY: `new` is not used any more, and the old block holds nothing any more.
+        unsafe { std::ptr::from_mut(self).write(std::mem::ManuallyDrop::take(&mut new)) };
+        Ok(())
+    }
+
+    /// Where to put an entry that is known not to be there, in a table without deleted ones.
+    #[inline]
+    unsafe fn free_slot(&self, hash: u64) -> Slot {
+        let mut probe = Probe::new(hash, self.places);
+        loop {
+            // SAFETY: the caller knows that there is room.
+            if let Some(bit) = unsafe { self.group(probe.at) }.free().first() {
+                return Slot(probe.at + bit);
+            }
+            probe.step();
+        }
+    }
+
+    fn with_places(places: usize, heap: Heap) -> Result<Table<T>, HeapError> {
+        let mut table = Table::new_in(heap);
+        if places == 0 {
+            return Ok(table);
+        }
+        let (layout, controls) = block(places, Layout::new::<T>()).ok_or_else(|| too_large(places))?;
+        let at = heap.try_allocate(layout)?;
+        // SAFETY: the controls lie in the block.
+        table.controls = unsafe { at.add(controls) };
+        table.places = places;
+        // Another seed for each block: what fills one group of a table does not fill one of another.
+        table.seed = fold(heap.seed() ^ at.addr().get() as u64, 0x452821e638d01377);
+        table.clear_controls();
+        Ok(table)
+    }
+
+    /// All places become empty.
+    fn clear_controls(&mut self) {
+        let (at, bytes) = (self.controls.as_ptr(), self.places.max(GROUP));
+        if self.places > 0 {
+            touch(at, bytes);
+            // SAFETY: so many controls are there.
+            unsafe {
+                at.write_bytes(EMPTY, self.places);
+                at.wrapping_add(self.places)
+                    .write_bytes(BEYOND, bytes - self.places);
+            }
+        }
+        (self.items, self.left) = (0, usable(self.places));
+    }
+
+    /// The block, to be freed; no block is none.
+    fn raw_block(&self) -> RawBlock {
+        let (at, layout) = match self.places {
+            0 => (NonNull::dangling(), Layout::new::<()>()),
+            places => {
+                let (layout, controls) =
+                    block(places, Layout::new::<T>()).expect("it was allocated with this layout");
+                // SAFETY: the block begins so many bytes before the controls.
+                (unsafe { self.controls.sub(controls) }, layout)
+            }
+        };
+        RawBlock {
+            at,
+            layout,
+            heap: self.heap,
+        }
+    }
+
+    /// The slots that have an entry.
+    pub(crate) fn slots(&self) -> Slots {
+        let bits = match self.places {
+            0 => Bits(0),
+            // SAFETY: there are places, so there is a group.
+            _ => unsafe { self.group(0) }.used(),
+        };
+        Slots {
+            controls: self.controls,
+            at: 0,
+            bits,
+            left: self.items,
+        }
+    }
+
+    /// Drops all entries. The room stays.
+    pub(crate) fn clear(&mut self) {
+        /// Empties the table also when an entry's drop panics.
+        struct Emptied<'a, T>(&'a mut Table<T>);
+        impl<T> Drop for Emptied<'_, T> {
+            fn drop(&mut self) {
+                self.0.clear_controls();
+            }
+        }
+        let table = Emptied(self);
+        // SAFETY: the entries are not used any more.
+        unsafe { table.0.drop_entries(table.0.slots()) };
+    }
+
+    /// Drops the entries of some slots. The controls stay.
+    unsafe fn drop_entries(&self, slots: Slots) {
+        if std::mem::needs_drop::<T>() {
+            for slot in slots {
+                // SAFETY: by the caller's word the entries are not used any more.
+                unsafe { self.entry(slot).drop_in_place() };
+            }
+        }
+    }
+
+    /// Keeps the entries `keep` says yes to. It gets their places, not marked.
+    pub(crate) fn retain(&mut self, mut keep: impl FnMut(*mut T) -> bool) {
+        for slot in self.slots() {
+            let entry = self.entry(slot);
+            if !keep(entry) {
+                self.forget(slot);
+                // SAFETY: it is nobody's any more.
+                unsafe { entry.drop_in_place() };
+            }
+        }
+    }
+
+    /// All entries, taken out one by one. The room stays.
+    pub(crate) fn drain(&mut self) -> Drain<'_, T> {
+        let slots = self.slots();
+        Drain { table: self, slots }
+    }
+
+    /// All entries, and then the block is freed.
+    pub(crate) fn into_entries(self) -> IntoEntries<T> {
+        let slots = self.slots();
+        IntoEntries {
+            table: std::mem::ManuallyDrop::new(self),
+            slots,
+        }
+    }
+
+    /// A table with the entries of this one through `clone`, at the same places.
+    pub(crate) fn clone_with(&self, clone: impl Fn(&T) -> T, hash: impl Fn(&T, Fold) -> u64) -> Table<T> {
+        let mut new = Table::new_in(self.heap);
+        new.reserve(self.items, &hash);
+        for slot in self.slots() {
+            let entry = clone(self.get(slot));
+            let hash = hash(&entry, new.hasher());
+            // SAFETY: there is room for all.
+            let free = unsafe { new.free_slot(hash) };
+            new.put(free, hash, entry);
+        }
+        new
+    }
+}
+
+impl<T> Drop for Table<T> {
+    fn drop(&mut self) {
+        // Frees the block also when an entry's drop panics.
+        let _block = self.raw_block();
+        // SAFETY: the entries are ours and not used any more.
+        unsafe { self.drop_entries(self.slots()) };
+    }
+}
+
+fn too_large(entries: usize) -> HeapError {
+    HeapError::TooLarge {
+        bytes: entries as u64,
+    }
+}
+
+/// The groups to look at for a hash.
+struct Probe {
+    at: usize,
+    step: usize,
+    mask: usize,
+}
+
+impl Probe {
+    #[inline]
+    fn new(hash: u64, places: usize) -> Probe {
+        let mask = places.max(GROUP) - 1;
+        Probe {
+            at: (hash as usize).wrapping_mul(GROUP) & mask,
+            step: 0,
+            mask,
+        }
+    }
+
+    #[inline]
+    fn step(&mut self) {
+        self.step += GROUP;
+        self.at = (self.at + self.step) & self.mask;
+    }
+}
+
+/// The slots of a table that have an entry, in order.
+#[derive(Clone)]
+pub(crate) struct Slots {
+    controls: NonNull<u8>,
+    at: usize,
+    bits: Bits,
+    /// How many are to come.
+    left: usize,
+}
+
+impl Iterator for Slots {
+    type Item = Slot;
+    #[inline]
+    fn next(&mut self) -> Option<Slot> {
+        if self.left == 0 {
+            return None;
+        }
+        loop {
+            if let Some(bit) = self.bits.next() {
+                self.left -= 1;
+                return Some(Slot(self.at + bit));
+            }
+            self.at += GROUP;
+            // SAFETY: entries are left, so there is a further group.
+            let group = unsafe { _mm_load_si128(self.controls.as_ptr().wrapping_add(self.at).cast()) };
+            self.bits = Group(group).used();
+        }
+    }
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (self.left, Some(self.left))
+    }
+}
+
+/// [`Table::drain`].
+pub(crate) struct Drain<'a, T> {
+    table: &'a mut Table<T>,
+    slots: Slots,
+}
+
+impl<T> Iterator for Drain<'_, T> {
+    type Item = T;
+    fn next(&mut self) -> Option<T> {
+        let slot = self.slots.next()?;
+        // SAFETY: the entry is read once: all controls are emptied at the end.
+        Some(unsafe { self.table.entry(slot).read() })
+    }
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        self.slots.size_hint()
+    }
+}
+
+impl<T> Drop for Drain<'_, T> {
+    fn drop(&mut self) {
+        struct Emptied<'a, T>(&'a mut Table<T>);
+        impl<T> Drop for Emptied<'_, T> {
+            fn drop(&mut self) {
+                self.0.clear_controls();
+            }
+        }
+        let emptied = Emptied(self.table);
+        // SAFETY: what was not taken is not used any more.
+        unsafe { emptied.0.drop_entries(self.slots.clone()) };
+    }
+}
+
+/// [`Table::into_entries`].
+pub(crate) struct IntoEntries<T> {
+    table: std::mem::ManuallyDrop<Table<T>>,
+    slots: Slots,
+}
+
+// SAFETY: it owns its entries.
+unsafe impl<T: Send> Send for IntoEntries<T> {}
+// SAFETY: as above.
+unsafe impl<T: Sync> Sync for IntoEntries<T> {}
+
+impl<T> Iterator for IntoEntries<T> {
+    type Item = T;
+    fn next(&mut self) -> Option<T> {
+        let slot = self.slots.next()?;
+        // SAFETY: the entry is read once; the table is never dropped.
+        Some(unsafe { self.table.entry(slot).read() })
+    }
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        self.slots.size_hint()
+    }
+}
+
+impl<T> Drop for IntoEntries<T> {
+    fn drop(&mut self) {
+        let _block = self.table.raw_block();
+        // SAFETY: what was not taken is not used any more.
+        unsafe { self.table.drop_entries(self.slots.clone()) };
+    }
+}

@@ -1,0 +1,361 @@
+//! Text: a vector of bytes that are UTF-8.
+
+use crate::collections::Vec;
+use crate::heap::{Heap, HeapError};
+use crate::persist::{Kind, Persist, Types};
+use std::borrow::{Borrow, Cow};
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::ops::{AddAssign, Deref, DerefMut, RangeBounds};
+
+/// Text, as [`std::string::String`], in a region. It is laid out as a [`Vec<u8>`].
+///
+/// ```
+/// # use twinpage::{Heap, window::Window};
+/// # let window = Window::volatile()?;
+/// # let heap = Heap::create(window.place(), 1)?;
+/// use twinpage::collections::String;
+///
+/// let mut name = String::from_in("Ada", heap);
+/// name.push_str(" Lovelace");
+/// assert_eq!(name, "Ada Lovelace");
+/// assert!(name.starts_with("Ada"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(transparent)]
+pub struct String {
+    bytes: Vec<u8>,
+}
+
+impl String {
+    /// No text. It takes no memory yet.
+    #[must_use]
+    pub const fn new_in(heap: Heap) -> String {
+        String {
+            bytes: Vec::new_in(heap),
+        }
+    }
+
+    /// No text, with room for `capacity` bytes.
+    ///
+    /// # Panics
+    /// When there is no memory.
+    #[must_use]
+    #[track_caller]
+    pub fn with_capacity_in(capacity: usize, heap: Heap) -> String {
+        String {
+            bytes: Vec::with_capacity_in(capacity, heap),
+        }
+    }
+
+    /// A copy of `text`.
+    ///
+    /// # Panics
+    /// When there is no memory.
+    #[must_use]
+    #[track_caller]
+    pub fn from_in(text: &str, heap: Heap) -> String {
+        let mut string = String::with_capacity_in(text.len(), heap);
+        string.push_str(text);
+        string
+    }
+
+    /// The text of some bytes.
+    ///
+    /// # Errors
+    /// The bytes are not UTF-8.
+    pub fn from_utf8(bytes: Vec<u8>) -> Result<String, std::str::Utf8Error> {
+        std::str::from_utf8(&bytes)?;
+        Ok(String { bytes })
+    }
+
+    /// The bytes.
+    #[must_use]
+    pub fn into_bytes(self) -> Vec<u8> {
+        self.bytes
+    }
+
+    /// The heap it takes its memory from.
+    #[must_use]
+    pub fn heap(&self) -> Heap {
+        self.bytes.heap()
+    }
+
+    /// The text.
+    #[must_use]
+    #[inline]
+    pub fn as_str(&self) -> &str {
+        // SAFETY: the bytes are UTF-8: nothing else is ever put there.
+        unsafe { std::str::from_utf8_unchecked(&self.bytes) }
+    }
+
+    /// The text, to change. All of it is marked as written.
+    #[must_use]
+    pub fn as_mut_str(&mut self) -> &mut str {
+        // SAFETY: as above.
+        unsafe { std::str::from_utf8_unchecked_mut(self.bytes.as_mut_slice()) }
+    }
+
+    /// How many bytes there is room for.
+    #[must_use]
+    pub fn capacity(&self) -> usize {
+        self.bytes.capacity()
+    }
+
+    /// Makes room for `additional` more bytes.
+    ///
+    /// # Panics
+    /// When there is no memory.
+    #[track_caller]
+    pub fn reserve(&mut self, additional: usize) {
+        self.bytes.reserve(additional);
+    }
+
+    /// As [`String::reserve`].
+    ///
+    /// # Errors
+    /// [`HeapError`] when there is no memory; nothing has changed then.
+    pub fn try_reserve(&mut self, additional: usize) -> Result<(), HeapError> {
+        self.bytes.try_reserve(additional)
+    }
+
+    /// Gives back the room there is too much.
+    pub fn shrink_to_fit(&mut self) {
+        self.bytes.shrink_to_fit();
+    }
+
+    /// Adds text at the end.
+    ///
+    /// # Panics
+    /// When there is no memory.
+    #[inline]
+    #[track_caller]
+    pub fn push_str(&mut self, text: &str) {
+        self.bytes.extend_from_slice(text.as_bytes());
+    }
+
+    /// Adds a character at the end.
+    ///
+    /// # Panics
+    /// When there is no memory.
+    #[track_caller]
+    pub fn push(&mut self, c: char) {
+        self.push_str(c.encode_utf8(&mut [0; 4]));
+    }
+
+    /// The last character, taken out.
+    pub fn pop(&mut self) -> Option<char> {
+        let last = self.chars().next_back()?;
+        self.bytes.truncate(self.bytes.len() - last.len_utf8());
+        Some(last)
+    }
+
+    /// Puts text in, before byte `at`.
+    ///
+    /// # Panics
+    /// When `at` is past the end or inside a character, or there is no memory.
+    #[track_caller]
+    pub fn insert_str(&mut self, at: usize, text: &str) {
+        assert!(
+            self.is_char_boundary(at),
+            "byte {at} of {self:?} is not the start of a character"
+        );
+        let moved = self.len() - at;
+        self.bytes.extend_from_slice(text.as_bytes());
+        self.bytes[at..].rotate_left(moved);
+    }
+
+    /// Puts a character in, before byte `at`.
+    ///
+    /// # Panics
+    /// As [`String::insert_str`].
+    #[track_caller]
+    pub fn insert(&mut self, at: usize, c: char) {
+        self.insert_str(at, c.encode_utf8(&mut [0; 4]));
+    }
+
+    /// The character at byte `at`, taken out.
+    ///
+    /// # Panics
+    /// When `at` is the end or past it, or inside a character.
+    #[track_caller]
+    pub fn remove(&mut self, at: usize) -> char {
+        let c = self[at..]
+            .chars()
+            .next()
+            .expect("a character is to be removed at the end of a string");
+        self.bytes.drain(at..at + c.len_utf8());
+        c
+    }
+
+    /// Keeps the first `length` bytes.
+    ///
+    /// # Panics
+    /// When that is inside a character.
+    #[track_caller]
+    pub fn truncate(&mut self, length: usize) {
+        if length <= self.len() {
+            assert!(
+                self.is_char_boundary(length),
+                "byte {length} of {self:?} is not the start of a character"
+            );
+            self.bytes.truncate(length);
+        }
+    }
+
+    /// Keeps no text. The room stays.
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+    }
+
+    /// Keeps the characters `keep` says yes to.
+    pub fn retain(&mut self, mut keep: impl FnMut(char) -> bool) {
+        let kept: std::string::String = self.chars().filter(|&c| keep(c)).collect();
+        if kept.len() != self.len() {
+            self.bytes.clear();
+            self.push_str(&kept);
+        }
+    }
+
+    /// The text from byte `at` on, in a string of its own on the same heap.
+    ///
+    /// # Panics
+    /// When `at` is past the end or inside a character, or there is no memory.
+    #[must_use]
+    #[track_caller]
+    pub fn split_off(&mut self, at: usize) -> String {
+        assert!(
+            self.is_char_boundary(at),
+            "byte {at} of {self:?} is not the start of a character"
+        );
+        String {
+            bytes: self.bytes.split_off(at),
+        }
+    }
+
+    /// Puts `text` in place of a range of bytes.
+    ///
+    /// # Panics
+    /// When the range does not lie in the text or cuts a character, or there is no memory.
+    #[track_caller]
+    pub fn replace_range(&mut self, range: impl RangeBounds<usize>, text: &str) {
+        let range = super::vec::in_bounds(range, self.len());
+        assert!(
+            self.is_char_boundary(range.start) && self.is_char_boundary(range.end),
+            "bytes {range:?} of {self:?} cut a character"
+        );
+        let tail = self.bytes.split_off(range.end);
+        self.bytes.truncate(range.start);
+        self.push_str(text);
+        self.bytes.extend_from_slice(&tail);
+    }
+}
+
+impl Deref for String {
+    type Target = str;
+    #[inline]
+    fn deref(&self) -> &str {
+        self.as_str()
+    }
+}
+
+impl DerefMut for String {
+    fn deref_mut(&mut self) -> &mut str {
+        self.as_mut_str()
+    }
+}
+
+impl Hash for String {
+    #[inline]
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.as_str().hash(state);
+    }
+}
+
+impl fmt::Debug for String {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self.as_str(), f)
+    }
+}
+
+impl fmt::Display for String {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self.as_str(), f)
+    }
+}
+
+impl fmt::Write for String {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        self.push_str(text);
+        Ok(())
+    }
+}
+
+impl Borrow<str> for String {
+    fn borrow(&self) -> &str {
+        self
+    }
+}
+
+impl AsRef<str> for String {
+    fn as_ref(&self) -> &str {
+        self
+    }
+}
+
+impl AsRef<[u8]> for String {
+    fn as_ref(&self) -> &[u8] {
+        self.as_bytes()
+    }
+}
+
+impl AddAssign<&str> for String {
+    #[track_caller]
+    fn add_assign(&mut self, text: &str) {
+        self.push_str(text);
+    }
+}
+
+impl Extend<char> for String {
+    fn extend<I: IntoIterator<Item = char>>(&mut self, characters: I) {
+        characters.into_iter().for_each(|c| self.push(c));
+    }
+}
+
+impl<'a> Extend<&'a str> for String {
+    fn extend<I: IntoIterator<Item = &'a str>>(&mut self, texts: I) {
+        texts.into_iter().for_each(|text| self.push_str(text));
+    }
+}
+
+macro_rules! equal {
+    ($($other:ty),*) => {$(
+        impl PartialEq<$other> for String {
+            fn eq(&self, other: &$other) -> bool {
+                self.as_str() == AsRef::<str>::as_ref(other)
+            }
+        }
+        impl PartialEq<String> for $other {
+            fn eq(&self, other: &String) -> bool {
+                other.as_str() == AsRef::<str>::as_ref(self)
+            }
+        }
+    )*};
+}
+
+equal!(str, &str, std::string::String, Cow<'_, str>);
+
+// SAFETY: as a vector of bytes.
+unsafe impl Persist for String {
+    type Previous = Self;
+    fn name() -> std::string::String {
+        "String".into()
+    }
+    fn layout(types: &mut Types) -> Kind {
+        Kind::Vec { of: types.of::<u8>() }
+    }
+    fn migrate(old: Self, _: Heap) -> Self {
+        old
+    }
+}
