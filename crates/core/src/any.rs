@@ -3,6 +3,7 @@
 //! * A store says on its medium which scheme made it, so that [`AnyScheme::recover`] needs no name.
 
 use crate::baseline::in_place::{self, InPlace};
+use crate::baseline::{CopyOnWrite, Mechanism, PageOverlay, RedoLog, UndoLog, copy_on_write, page_overlay, redo_log, undo_log};
 use crate::dual_page::{self, DualPage, Options, PoolLimit};
 use crate::error::{Error, Result};
 use crate::geometry::{Geometry, LINES_PER_PAGE, LineMask, PageId, Span};
@@ -21,13 +22,21 @@ pub enum SchemeKind {
     DualPage,
     /// [`Packed`] lines over [`DualPage`]: for small lines on a disk.
     Packed,
+    /// [`UndoLog`].
+    UndoLog,
+    /// [`RedoLog`].
+    RedoLog,
+    /// [`CopyOnWrite`].
+    CopyOnWrite,
+    /// [`PageOverlay`].
+    PageOverlay,
     /// [`InPlace`]: no protection at all.
     InPlace,
 }
 
 impl SchemeKind {
     /// All of them, the dual page first.
-    pub const ALL: [SchemeKind; 3] = [SchemeKind::DualPage, SchemeKind::Packed, SchemeKind::InPlace];
+    pub const ALL: [SchemeKind; 7] = [SchemeKind::DualPage, SchemeKind::Packed, SchemeKind::UndoLog, SchemeKind::RedoLog, SchemeKind::CopyOnWrite, SchemeKind::PageOverlay, SchemeKind::InPlace];
 
     /// The name a user types.
     #[must_use]
@@ -35,6 +44,10 @@ impl SchemeKind {
         match self {
             SchemeKind::DualPage => "dual-page",
             SchemeKind::Packed => "packed",
+            SchemeKind::UndoLog => "undo-log",
+            SchemeKind::RedoLog => "redo-log",
+            SchemeKind::CopyOnWrite => "copy-on-write",
+            SchemeKind::PageOverlay => "page-overlay",
             SchemeKind::InPlace => "in-place",
         }
     }
@@ -122,6 +135,14 @@ pub enum AnyScheme<M> {
     DualPage(Box<DualPage<M>>),
     /// [`SchemeKind::Packed`].
     Packed(Box<Packed<DualPage<M>>>),
+    /// [`SchemeKind::UndoLog`].
+    UndoLog(Box<UndoLog<M>>),
+    /// [`SchemeKind::RedoLog`].
+    RedoLog(Box<RedoLog<M>>),
+    /// [`SchemeKind::CopyOnWrite`].
+    CopyOnWrite(Box<CopyOnWrite<M>>),
+    /// [`SchemeKind::PageOverlay`].
+    PageOverlay(Box<PageOverlay<M>>),
     /// [`SchemeKind::InPlace`].
     InPlace(Box<InPlace<M>>),
 }
@@ -132,6 +153,10 @@ macro_rules! each {
         match $any {
             AnyScheme::DualPage($store) => $do,
             AnyScheme::Packed($store) => $do,
+            AnyScheme::UndoLog($store) => $do,
+            AnyScheme::RedoLog($store) => $do,
+            AnyScheme::CopyOnWrite($store) => $do,
+            AnyScheme::PageOverlay($store) => $do,
             AnyScheme::InPlace($store) => $do,
         }
     };
@@ -151,6 +176,18 @@ impl<M: Medium> AnyScheme<M> {
                 let below = DualPage::create(medium, &setup.below_packed()?)?;
                 AnyScheme::Packed(Box::new(Packed::create(below, &setup.packed())?))
             }
+            SchemeKind::UndoLog => {
+                AnyScheme::UndoLog(Box::new(UndoLog::create(medium, setup.geometry, setup.id)?))
+            }
+            SchemeKind::RedoLog => {
+                AnyScheme::RedoLog(Box::new(RedoLog::create(medium, setup.geometry, setup.id)?))
+            }
+            SchemeKind::CopyOnWrite => {
+                AnyScheme::CopyOnWrite(Box::new(CopyOnWrite::create(medium, setup.geometry, setup.id)?))
+            }
+            SchemeKind::PageOverlay => {
+                AnyScheme::PageOverlay(Box::new(PageOverlay::create(medium, setup.geometry, setup.id)?))
+            }
             SchemeKind::InPlace => AnyScheme::InPlace(Box::new(InPlace::create(
                 medium,
                 setup.geometry,
@@ -164,6 +201,10 @@ impl<M: Medium> AnyScheme<M> {
         match self {
             AnyScheme::DualPage(_) => SchemeKind::DualPage,
             AnyScheme::Packed(_) => SchemeKind::Packed,
+            AnyScheme::UndoLog(_) => SchemeKind::UndoLog,
+            AnyScheme::RedoLog(_) => SchemeKind::RedoLog,
+            AnyScheme::CopyOnWrite(_) => SchemeKind::CopyOnWrite,
+            AnyScheme::PageOverlay(_) => SchemeKind::PageOverlay,
             AnyScheme::InPlace(_) => SchemeKind::InPlace,
         }
     }
@@ -191,6 +232,10 @@ pub fn kind_on(medium: &impl Medium) -> Result<SchemeKind> {
     }
     match magic {
         dual_page::MAGIC => Ok(SchemeKind::DualPage),
+        undo_log::Undo::MAGIC => Ok(SchemeKind::UndoLog),
+        redo_log::Redo::MAGIC => Ok(SchemeKind::RedoLog),
+        copy_on_write::Copies::MAGIC => Ok(SchemeKind::CopyOnWrite),
+        page_overlay::Overlays::MAGIC => Ok(SchemeKind::PageOverlay),
         in_place::MAGIC => Ok(SchemeKind::InPlace),
         _ => Err(Error::Foreign("it begins like no store of any scheme".into())),
     }
@@ -208,6 +253,22 @@ impl<M: Medium> Scheme for AnyScheme<M> {
                     return Ok((AnyScheme::Packed(Box::new(store)), found));
                 }
                 (AnyScheme::DualPage(Box::new(store)), found)
+            }
+            SchemeKind::UndoLog => {
+                let (store, found) = UndoLog::recover(medium)?;
+                (AnyScheme::UndoLog(Box::new(store)), found)
+            }
+            SchemeKind::RedoLog => {
+                let (store, found) = RedoLog::recover(medium)?;
+                (AnyScheme::RedoLog(Box::new(store)), found)
+            }
+            SchemeKind::CopyOnWrite => {
+                let (store, found) = CopyOnWrite::recover(medium)?;
+                (AnyScheme::CopyOnWrite(Box::new(store)), found)
+            }
+            SchemeKind::PageOverlay => {
+                let (store, found) = PageOverlay::recover(medium)?;
+                (AnyScheme::PageOverlay(Box::new(store)), found)
             }
             SchemeKind::InPlace => {
                 let (store, found) = InPlace::recover(medium)?;

@@ -91,12 +91,13 @@ pub struct Effort {
     pub lives: u64,
     /// One second life in so many is crashed everywhere itself; 0 for none.
     pub deep: u64,
+    /// Recoveries that write so often or less are always crashed everywhere, longer ones for the
+    /// images that get a second life.
+    pub short_recovery: usize,
     /// Believe what was not crashed: for planted faults that a plain comparison would find already.
     pub only_crashes: bool,
 }
 
-/// Recoveries that write so often or less are always crashed everywhere.
-const SHORT_RECOVERY: usize = 4;
 /// Random images at a point of a recovery.
 const RECOVERY_SAMPLES: usize = 4;
 
@@ -262,7 +263,7 @@ impl<S: Scheme> Explorer<S> {
         self.compare(&scheme, &found, state)?;
         let ops = log.borrow().clone();
         // A long recovery is crashed for a sample of the images only.
-        if ops.len() <= SHORT_RECOVERY || self.random.once_in(self.effort.lives) {
+        if ops.len() <= self.effort.short_recovery || self.random.once_in(self.effort.lives) {
             self.crash_recovery(&image, &ops, found.epoch, state)?;
         }
         if self.random.once_in(self.effort.lives) {

@@ -1,8 +1,9 @@
 //! The crash explorer at work, with its counts: `cargo test -p twinpage-core --test explorer`.
 //!
 //! `TWINPAGE_SEED` fixes the seed, `TWINPAGE_EXPLORE=N` does N times as many random runs. A run that
-//! breaks a promise is printed with its seed.
+//! breaks a promise is printed with its seed. `TWINPAGE_SCHEME=undo-log,dual-page` explores those alone.
 
+mod baselines;
 mod scripts;
 
 use scripts::scripts;
@@ -104,6 +105,7 @@ const EFFORT: Effort = Effort {
     samples: 10,
     lives: 30,
     deep: 30,
+    short_recovery: 4,
     only_crashes: false,
 };
 
@@ -339,13 +341,23 @@ fn main() -> ExitCode {
     let number = |name: &str| std::env::var(name).ok().and_then(|value| value.parse().ok());
     let seed = number("TWINPAGE_SEED").unwrap_or(1);
     let runs = 4 * number("TWINPAGE_EXPLORE").unwrap_or(1);
+    let only = std::env::var("TWINPAGE_SCHEME").unwrap_or_default();
     println!("\ncrash explorer, seed {seed}");
     Row::heading();
-    let sound = scripted(seed).and_then(|()| random(seed, runs));
+    let wanted = |what: &str| only.is_empty() || only.split(',').any(|name| name == what);
+    let sound = match wanted("dual-page") {
+        true => scripted(seed).and_then(|()| random(seed, runs)),
+        false => Ok(()),
+    };
+    let sound = sound.and_then(|()| baselines::sound(seed, runs, &wanted));
     // Mistakes may well end in a panic; it is caught and counts as found.
     let hook = take_hook();
     set_hook(Box::new(|_| {}));
-    let found = sound.and_then(|()| planted(seed)).and_then(|()| in_place(seed));
+    let found = sound.and_then(|()| match wanted("dual-page") {
+        true => planted(seed).and_then(|()| in_place(seed)),
+        false => Ok(()),
+    });
+    let found = found.and_then(|()| baselines::planted(seed, &wanted));
     set_hook(hook);
     match found {
         Ok(()) => ExitCode::SUCCESS,

@@ -1,0 +1,533 @@
+//! What a baseline keeps about its pages, and how an epoch of it becomes durable: a word for each
+//! page, the context and whatever the scheme adds, by one record.
+//!
+//! ```text
+//! journal of the epoch: changed words, context, what the scheme adds    posted
+//! fence                                                                 it and every line are durable
+//! record of the epoch, in one of two places                             posted
+//! fence                                                                 the commit is durable
+//! changed words to the table, mark                                      posted
+//! ```
+//!
+//! * Even and odd epochs have a journal and a record each: what the last commit needs is not touched.
+//! * Recovery takes the newest record and applies its journal to the table again.
+//! * A torn record is erased before another is written in its place, so that no chance completes it.
+//! * The mark names a record that is durable, and is so itself before the next record is written: a
+//!   newest record older than the mark is damage.
+
+use super::fault::Fault;
+use super::lanes::{Lane, Lanes, checked, unchecked};
+use super::metered::Metered;
+use crate::error::{Error, Result};
+use crate::geometry::Geometry;
+use crate::medium::{Cause, Medium, Offset};
+use crate::scheme::{Damage, Epoch};
+use crc32c::{crc32c, crc32c_append};
+use std::collections::HashMap;
+
+const VERSION: u32 = 1;
+/// Bytes of the header and of a record.
+const BLOCK: usize = 64;
+const RECORD_AT: [Offset; 2] = [512, 1024];
+const MARK_AT: Offset = 1536;
+/// Words of the table kept together in memory.
+const GROUP: usize = 512;
+
+/// What is fixed when a store is made.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Header {
+    pub(super) magic: [u8; 8],
+    pub(super) geometry: Geometry,
+    pub(super) id: u64,
+    /// Two numbers of the scheme's own.
+    pub(super) params: [u64; 2],
+}
+
+impl Header {
+    pub(super) fn seed(&self) -> u32 {
+        crc32c(&self.id.to_le_bytes())
+    }
+
+    pub(super) fn encode(&self) -> [u8; BLOCK] {
+        let mut block = [0; BLOCK];
+        let shape = (self.geometry.line_bytes() as u64) << 32 | u64::from(VERSION);
+        let words = [
+            u64::from_le_bytes(self.magic),
+            shape,
+            self.geometry.extent_bytes() as u64,
+            self.id,
+            self.params[0],
+            self.params[1],
+        ];
+        put(&mut block, &words);
+        seal(&mut block, 0);
+        block
+    }
+
+    pub(super) fn load<M: Medium>(medium: &Metered<M>, magic: [u8; 8], name: &str) -> Result<Header> {
+        let mut block = [0; BLOCK];
+        if medium.len() < BLOCK as u64 {
+            let len = medium.len();
+            return Err(Error::Foreign(format!("{len} bytes are too few for a store")));
+        }
+        medium.read(0, &mut block)?;
+        if block[..8] != magic {
+            return Err(Error::Foreign(format!("it is no {name} store")));
+        }
+        let damaged = |why: &str| Error::Damaged {
+            what: "header",
+            at: 0,
+            why: why.into(),
+        };
+        let words = unseal(&block, 0).ok_or_else(|| damaged("its checksum does not fit"))?;
+        let version = words[1] as u32;
+        if version != VERSION {
+            return Err(Error::Foreign(format!(
+                "{name} format version {version}, this build reads {VERSION}"
+            )));
+        }
+        let extent = u32::try_from(words[2]).unwrap_or(0);
+        let geometry = Geometry::new((words[1] >> 32) as u32, extent);
+        Ok(Header {
+            magic,
+            geometry: geometry.map_err(|error| damaged(&error.to_string()))?,
+            id: words[3],
+            params: [words[4], words[5]],
+        })
+    }
+}
+
+/// The record of a commit.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct Record {
+    pub(super) epoch: Epoch,
+    /// Pages that hold something.
+    pub(super) pages: u64,
+    pub(super) journal_len: u64,
+    pub(super) journal_crc: u32,
+    pub(super) context_len: u64,
+    /// A number of the scheme's own.
+    pub(super) own: u64,
+}
+
+impl Record {
+    fn encode(&self, seed: u32) -> [u8; BLOCK] {
+        let mut block = [0; BLOCK];
+        let Record {
+            epoch, pages, own, ..
+        } = *self;
+        let crc = u64::from(self.journal_crc);
+        put(
+            &mut block,
+            &[epoch, pages, self.journal_len, self.context_len, own, crc],
+        );
+        seal(&mut block, seed);
+        block
+    }
+
+    fn decode(block: &[u8; BLOCK], seed: u32) -> Option<Record> {
+        let [epoch, pages, journal_len, context_len, own, crc, _] = unseal(block, seed)?;
+        Some(Record {
+            epoch,
+            pages,
+            journal_len,
+            journal_crc: crc as u32,
+            context_len,
+            own,
+        })
+    }
+}
+
+fn put(block: &mut [u8; BLOCK], words: &[u64]) {
+    for (bytes, word) in block.as_chunks_mut::<8>().0.iter_mut().zip(words) {
+        *bytes = word.to_le_bytes();
+    }
+}
+
+/// Ends a block with its crc.
+fn seal(block: &mut [u8; BLOCK], seed: u32) {
+    let crc = crc32c_append(seed, &block[..BLOCK - 4]);
+    block[BLOCK - 4..].copy_from_slice(&crc.to_le_bytes());
+}
+
+/// The words of a block whose crc fits.
+fn unseal(block: &[u8; BLOCK], seed: u32) -> Option<[u64; 7]> {
+    let crc = crc32c_append(seed, &block[..BLOCK - 4]);
+    let mut words = [0; 7];
+    for (word, bytes) in words.iter_mut().zip(block.as_chunks::<8>().0) {
+        *word = u64::from_le_bytes(*bytes);
+    }
+    (block[BLOCK - 4..] == crc.to_le_bytes()).then_some(words)
+}
+
+/// An epoch ready to become durable.
+#[derive(Debug)]
+pub(super) struct Prepared {
+    record: Record,
+    /// The journal, in three parts: changed words, context, what the scheme adds.
+    words: Vec<u8>,
+    context: Vec<u8>,
+    section: Vec<u8>,
+    changed: Vec<u64>,
+}
+
+/// The words of all pages, and the record of the last commit.
+#[derive(Debug)]
+pub(super) struct Book {
+    seed: u32,
+    pub(super) record: Record,
+    table: HashMap<u64, Box<[u64; GROUP]>>,
+    /// Pages with a word that is not zero.
+    pages: u64,
+    /// Pages whose word changed in this epoch.
+    changed: Vec<u64>,
+    /// Pages whose word of the last commit is not in the table on the medium yet, and the word.
+    unapplied: Vec<(u64, u64)>,
+    /// The mark lags behind the record.
+    unmarked: bool,
+    /// The place of the next record holds a torn one.
+    torn: bool,
+}
+
+impl Book {
+    /// Of a store without a page. Posted.
+    pub(super) fn create<M: Medium>(medium: &mut Metered<M>, seed: u32) -> Result<Book> {
+        let record = Record {
+            journal_crc: seed,
+            ..Record::default()
+        };
+        let book = Book::new(seed, record);
+        medium.write(RECORD_AT[0], &book.record.encode(seed))?;
+        medium.write(RECORD_AT[1], &[0; BLOCK])?;
+        medium.write(MARK_AT, &checked(seed, MARK_AT, 0).to_le_bytes())?;
+        Ok(book)
+    }
+
+    fn new(seed: u32, record: Record) -> Book {
+        Book {
+            seed,
+            record,
+            table: HashMap::new(),
+            pages: record.pages,
+            changed: Vec::new(),
+            unapplied: Vec::new(),
+            unmarked: false,
+            torn: false,
+        }
+    }
+
+    /// As the last commit left it, with its context and what the scheme added.
+    pub(super) fn load<M: Medium>(
+        medium: &Metered<M>,
+        lanes: &Lanes,
+        seed: u32,
+    ) -> Result<(Book, Vec<u8>, Vec<u8>)> {
+        let mut book = Book::find(medium, seed)?;
+        let journal = book.read_journal(medium, lanes)?;
+        let (changes, rest) = book.split(&journal)?;
+        let (context, section) = rest;
+        book.read_table(medium, lanes)?;
+        for &(page, word) in &changes {
+            book.put(page, word);
+        }
+        book.unapplied = changes;
+        let found = book.table.values().flat_map(|group| group.iter());
+        let found = found.filter(|&&word| word != 0).count() as u64;
+        if found != book.record.pages {
+            let why = format!("{found} pages are there, the record says {}", book.record.pages);
+            return Err(damaged("table", medium.len(), why));
+        }
+        book.pages = found;
+        Ok((book, context, section))
+    }
+
+    /// The newest record, and what the mark says of it.
+    fn find<M: Medium>(medium: &Metered<M>, seed: u32) -> Result<Book> {
+        let mut blocks = [[0; BLOCK]; 2];
+        for (block, at) in blocks.iter_mut().zip(RECORD_AT) {
+            medium.read(at, block)?;
+        }
+        let records =
+            [0, 1].map(|k| Record::decode(&blocks[k as usize], seed).filter(|record| record.epoch % 2 == k));
+        let Some(record) = records.into_iter().flatten().max_by_key(|record| record.epoch) else {
+            return Err(damaged("record", RECORD_AT[0], "neither of the two is valid"));
+        };
+        let mut mark = [0; 8];
+        medium.read(MARK_AT, &mut mark)?;
+        let marked = unchecked(seed, MARK_AT, u64::from_le_bytes(mark));
+        let fits = marked.is_some_and(|marked| marked == record.epoch || marked + 1 == record.epoch);
+        if !fits {
+            let why = format!(
+                "the newest record is of epoch {}, the mark says {marked:?}",
+                record.epoch
+            );
+            return Err(damaged("mark", MARK_AT, why));
+        }
+        let mut book = Book::new(seed, record);
+        let other = (record.epoch as usize + 1) % 2;
+        book.torn = records[other].is_none() && blocks[other] != [0; BLOCK];
+        book.unmarked = marked != Some(record.epoch);
+        Ok(book)
+    }
+
+    fn read_journal<M: Medium>(&self, medium: &Metered<M>, lanes: &Lanes) -> Result<Vec<u8>> {
+        let lane = Lane::JOURNAL.of_epoch(self.record.epoch);
+        let Record {
+            journal_len,
+            context_len,
+            journal_crc,
+            ..
+        } = self.record;
+        let at = lanes.at(lane, 0).unwrap_or(0);
+        if journal_len > lanes.len(lane) || context_len > journal_len {
+            let why = format!("{journal_len} bytes with a context of {context_len}: the medium has fewer");
+            return Err(damaged("journal", at, why));
+        }
+        let mut journal = vec![0; journal_len as usize];
+        lanes.read(medium, lane, 0, &mut journal)?;
+        let crc = crc32c_append(self.seed, &journal);
+        if crc != journal_crc {
+            let why = format!("checksum {crc:08x}, its record says {journal_crc:08x}");
+            return Err(damaged("journal", at, why));
+        }
+        Ok(journal)
+    }
+
+    /// Changed words, then context and what the scheme added.
+    #[allow(clippy::type_complexity)]
+    fn split(&self, journal: &[u8]) -> Result<(Vec<(u64, u64)>, (Vec<u8>, Vec<u8>))> {
+        if self.record.journal_len == 0 {
+            return Ok(Default::default());
+        }
+        let words = journal.as_chunks::<8>().0;
+        let words: Vec<u64> = words.iter().map(|bytes| u64::from_le_bytes(*bytes)).collect();
+        let count = words.first().copied().unwrap_or(0) as usize;
+        let context = count.checked_mul(16).and_then(|bytes| bytes.checked_add(8));
+        let section = context.and_then(|at| at.checked_add(self.record.context_len as usize));
+        let (Some(context), Some(section)) = (context, section.filter(|&at| at <= journal.len())) else {
+            return Err(damaged("journal", 0, format!("{count} words do not fit into it")));
+        };
+        let changes = words[1..1 + 2 * count].as_chunks::<2>().0;
+        let changes = changes.iter().map(|&[page, word]| (page, word)).collect();
+        let rest = (journal[context..section].to_vec(), journal[section..].to_vec());
+        Ok((changes, rest))
+    }
+
+    fn read_table<M: Medium>(&mut self, medium: &Metered<M>, lanes: &Lanes) -> Result<()> {
+        self.each_word(medium, lanes, |book, page, word, at| {
+            let value = unchecked(book.seed, page, word).filter(|&value| value != 0);
+            let why = || format!("the word {word:016x} of page {page} does not check");
+            book.put(page, value.ok_or_else(|| damaged("table", at, why()))?);
+            Ok(())
+        })
+    }
+
+    /// Every word of the table on the medium that is not zero, with its page and where it is.
+    fn each_word<M: Medium>(
+        &mut self,
+        medium: &Metered<M>,
+        lanes: &Lanes,
+        mut visit: impl FnMut(&mut Book, u64, u64, Offset) -> Result<()>,
+    ) -> Result<()> {
+        let mut bytes = [0; GROUP * 8];
+        for offset in (0..lanes.len(Lane::TABLE)).step_by(bytes.len()) {
+            let Some(at) = lanes.at(Lane::TABLE, offset) else {
+                continue;
+            };
+            medium.read(at, &mut bytes)?;
+            for (index, word) in bytes.as_chunks::<8>().0.iter().enumerate() {
+                let word = u64::from_le_bytes(*word);
+                if word != 0 {
+                    visit(self, offset / 8 + index as u64, word, at + index as u64 * 8)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The word of a page; zero for one that holds nothing.
+    pub(super) fn get(&self, page: u64) -> u64 {
+        let group = self.table.get(&(page / GROUP as u64));
+        group.map_or(0, |group| group[page as usize % GROUP])
+    }
+
+    fn put(&mut self, page: u64, word: u64) {
+        let group = self.table.entry(page / GROUP as u64);
+        group.or_insert_with(|| Box::new([0; GROUP]))[page as usize % GROUP] = word;
+    }
+
+    /// Changes the word of a page (48 bits), from the next commit on.
+    pub(super) fn set(&mut self, page: u64, word: u64) {
+        let had = self.get(page);
+        if had != word {
+            self.pages = self.pages + u64::from(had == 0) - u64::from(word == 0);
+            self.put(page, word);
+            self.changed.push(page);
+        }
+    }
+
+    /// How many pages hold something.
+    pub(super) fn pages(&self) -> u64 {
+        self.pages
+    }
+
+    /// Pages that hold something and their words, in no order.
+    pub(super) fn words(&self) -> impl Iterator<Item = (u64, u64)> {
+        self.table.iter().flat_map(|(&group, words)| {
+            let first = group * GROUP as u64;
+            let words = words.iter().enumerate();
+            words
+                .filter(|&(_, &word)| word != 0)
+                .map(move |(k, &word)| (first + k as u64, word))
+        })
+    }
+
+    /// The epoch as it stands, to be made durable by [`Book::publish`]. What changes from here on is the
+    /// next one's.
+    pub(super) fn prepare(&mut self, context: &[u8], section: Vec<u8>, own: u64) -> Prepared {
+        let mut changed = std::mem::take(&mut self.changed);
+        changed.sort_unstable();
+        changed.dedup();
+        let mut words = (changed.len() as u64).to_le_bytes().to_vec();
+        for &page in &changed {
+            words.extend(page.to_le_bytes());
+            words.extend(self.get(page).to_le_bytes());
+        }
+        let parts = [&words[..], context, &section];
+        let record = Record {
+            epoch: self.record.epoch + 1,
+            pages: self.pages,
+            journal_len: parts.iter().map(|part| part.len() as u64).sum(),
+            journal_crc: parts.iter().fold(self.seed, |crc, part| crc32c_append(crc, part)),
+            context_len: context.len() as u64,
+            own,
+        };
+        Prepared {
+            record,
+            words,
+            context: context.to_vec(),
+            section,
+            changed,
+        }
+    }
+
+    /// Makes an epoch durable, and every line posted before.
+    ///
+    /// # Errors
+    /// [`Error::Full`] before anything of the last commit is touched.
+    pub(super) fn publish<M: Medium>(
+        &mut self,
+        medium: &mut Metered<M>,
+        lanes: &mut Lanes,
+        epoch: &Prepared,
+        fault: Option<Fault>,
+    ) -> Result<()> {
+        medium.on(Cause::Journal);
+        self.apply(medium, lanes)?;
+        let lane = Lane::JOURNAL.of_epoch(epoch.record.epoch);
+        for &page in &epoch.changed {
+            lanes.reach(medium, Lane::TABLE, page * 8, 8)?;
+        }
+        let mut at = 0;
+        let parts = [
+            (Cause::Journal, &epoch.words),
+            (Cause::Context, &epoch.context),
+            (Cause::Journal, &epoch.section),
+        ];
+        for (cause, part) in parts {
+            medium.on(cause);
+            lanes.write(medium, lane, at, part)?;
+            at += part.len() as u64;
+        }
+        medium.on(Cause::Journal);
+        let place = RECORD_AT[epoch.record.epoch as usize % 2];
+        if self.torn && fault != Some(Fault::LeaveTorn) {
+            medium.write(place, &[0; BLOCK])?;
+        }
+        if fault != Some(Fault::SkipDataFence) {
+            medium.fence()?;
+        }
+        if fault == Some(Fault::MarkEarly) {
+            let mark = checked(self.seed, MARK_AT, epoch.record.epoch);
+            medium.write(MARK_AT, &mark.to_le_bytes())?;
+        }
+        self.torn = true;
+        medium.write(place, &epoch.record.encode(self.seed))?;
+        if fault != Some(Fault::SkipRecordFence) {
+            medium.fence()?;
+        }
+        self.torn = false;
+        self.record = epoch.record;
+        self.unmarked = true;
+        self.unapplied = epoch
+            .changed
+            .iter()
+            .zip(epoch.words[8..].as_chunks::<16>().0)
+            .map(|(&page, bytes)| {
+                (
+                    page,
+                    u64::from_le_bytes(bytes[8..].try_into().unwrap_or_default()),
+                )
+            })
+            .collect();
+        match self.apply(medium, lanes) {
+            // The next commit begins with it.
+            Err(Error::Full { .. }) => Ok(()),
+            other => other.map_err(|error| Error::Poisoned(error.to_string())),
+        }
+    }
+
+    /// Posts the last commit's words to the table, and the mark.
+    fn apply<M: Medium>(&mut self, medium: &mut Metered<M>, lanes: &mut Lanes) -> Result<()> {
+        while let Some(&(page, word)) = self.unapplied.last() {
+            let word = if word == 0 {
+                0
+            } else {
+                checked(self.seed, page, word)
+            };
+            lanes.write(medium, Lane::TABLE, page * 8, &word.to_le_bytes())?;
+            self.unapplied.pop();
+        }
+        if self.unmarked {
+            let mark = checked(self.seed, MARK_AT, self.record.epoch);
+            medium.write(MARK_AT, &mark.to_le_bytes())?;
+            self.unmarked = false;
+        }
+        Ok(())
+    }
+
+    /// What on the medium is not as the last commit left it.
+    pub(super) fn check<M: Medium>(&self, medium: &Metered<M>, lanes: &Lanes) -> Result<Vec<Damage>> {
+        let mut damage = Vec::new();
+        let mut note = |result: Result<()>| match result {
+            Err(Error::Damaged { what, at, why }) => {
+                damage.push(Damage {
+                    what: what.into(),
+                    at,
+                    why,
+                });
+                Ok(())
+            }
+            other => other,
+        };
+        let record = Book::find(medium, self.seed).and_then(|found| match found.record == self.record {
+            true => Ok(()),
+            false => {
+                let why = format!("expected {:?}, found {:?}", self.record, found.record);
+                Err(damaged("record", RECORD_AT[self.record.epoch as usize % 2], why))
+            }
+        });
+        note(record)?;
+        note(self.read_journal(medium, lanes).map(drop))?;
+        note(Book::new(self.seed, self.record).read_table(medium, lanes))?;
+        Ok(damage)
+    }
+}
+
+pub(super) fn damaged(what: &'static str, at: Offset, why: impl Into<String>) -> Error {
+    Error::Damaged {
+        what,
+        at,
+        why: why.into(),
+    }
+}

@@ -1,0 +1,217 @@
+//! Copy-on-write at page grain (DPC 2.2 and 5.1.2, "CoW"): the first write of a page in an epoch
+//! goes to another frame, and the whole page with it; later ones follow it there. The frame of the
+//! checkpoint is free once another commit is durable.
+//!
+//! * The word of a page in the book is its frame plus one. Frames are the pages of lane 4.
+//! * A frame of the checkpoint is never written, and not used again before it is none.
+//! * Lines that did not change are taken from the span that is written, or copied.
+//!
+//! Volatile state: the map, unbounded; for each page written in the epoch its number and its frame,
+//! 36 bits each, and a bit that says it was copied.
+
+use super::book::damaged;
+use super::fault::Fault;
+use super::lanes::Lane;
+use super::metered::Metered;
+use super::store::{Ground, Mechanism, Newer, Store};
+use crate::any::SchemeKind;
+use crate::error::Result;
+use crate::geometry::{Geometry, LineMask};
+use crate::medium::{Cause, Medium};
+use crate::scheme::Room;
+use std::collections::HashSet;
+
+/// Bits a page of the map costs: two page numbers of a 48-bit address space, and one for the state.
+pub const BITS_PER_PAGE: u64 = 36 + 36 + 1;
+
+/// Bits of the map after an epoch that wrote so many pages.
+#[must_use]
+pub fn metadata_bits(pages: u64) -> u64 {
+    pages * BITS_PER_PAGE
+}
+
+/// A store that copies pages on their first write. See the [module](self).
+pub type CopyOnWrite<M> = Store<M, Copies>;
+
+impl<M: Medium> CopyOnWrite<M> {
+    /// A new store on `medium`, whatever was there before; a random `id` if none is given.
+    ///
+    /// # Errors
+    /// [`crate::Error::Full`] when not even an empty store fits.
+    pub fn create(medium: M, geometry: Geometry, id: Option<u64>) -> Result<CopyOnWrite<M>> {
+        Store::create_with(medium, geometry, id, [0; 2])
+    }
+}
+
+/// Which frames are whose.
+#[derive(Debug, Default)]
+pub struct Copies {
+    /// Pages whose frame is of this epoch.
+    fresh: HashSet<u64>,
+    /// Frames nobody uses, and the first that was never used.
+    free: Vec<u64>,
+    end: u64,
+    /// Frames of the checkpoint that the next one does without.
+    retired: Vec<u64>,
+}
+
+impl Copies {
+    fn take(&mut self) -> u64 {
+        self.free.pop().unwrap_or_else(|| {
+            self.end += 1;
+            self.end - 1
+        })
+    }
+
+    /// Nobody uses the frame; the checkpoint still does if the page was not written in this epoch.
+    fn release(&mut self, ground: &Ground, page: u64, frame: u64) {
+        if self.fresh.remove(&page) || ground.faulty(Fault::FreeEarly) {
+            self.free.push(frame);
+        } else {
+            self.retired.push(frame);
+        }
+    }
+
+    /// The first write of a page in the epoch.
+    fn copy<M: Medium>(
+        &mut self,
+        medium: &mut Metered<M>,
+        ground: &mut Ground,
+        newer: Newer<'_>,
+    ) -> Result<()> {
+        let old = ground.book.get(newer.page);
+        let line_bytes = ground.line_bytes();
+        let held = LineMask::run(newer.first, newer.bytes.len() / line_bytes);
+        let mut page = vec![0; ground.geometry().page_bytes()];
+        medium.on(Cause::Copy);
+        if old != 0 {
+            for run in (!held).runs() {
+                let into = &mut page[run.start * line_bytes..run.end * line_bytes];
+                let at = ground.line(old - 1, run.start);
+                ground.lanes.read(medium, Lane::OWN, at, into)?;
+            }
+        }
+        page[newer.first * line_bytes..][..newer.bytes.len()].copy_from_slice(newer.bytes);
+        let frame = self.take();
+        self.fill(medium, ground, frame, &page, newer.lines)?;
+        if old != 0 {
+            self.release(ground, newer.page, old - 1);
+        }
+        self.fresh.insert(newer.page);
+        ground.book.set(newer.page, frame + 1);
+        Ok(())
+    }
+
+    /// Posts a whole page to a frame: what changed, and what is copied.
+    fn fill<M: Medium>(
+        &self,
+        medium: &mut Metered<M>,
+        ground: &mut Ground,
+        frame: u64,
+        page: &[u8],
+        changed: LineMask,
+    ) -> Result<()> {
+        let line_bytes = ground.line_bytes();
+        for (cause, lines) in [(Cause::Copy, !changed), (Cause::Data, changed)] {
+            medium.on(cause);
+            for run in lines.runs() {
+                let bytes = &page[run.start * line_bytes..run.end * line_bytes];
+                let at = ground.line(frame, run.start);
+                ground.lanes.write(medium, Lane::OWN, at, bytes)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Mechanism for Copies {
+    const KIND: SchemeKind = SchemeKind::CopyOnWrite;
+    const MAGIC: [u8; 8] = *b"copywrt1";
+
+    fn load<M: Medium>(_: &mut Metered<M>, ground: &mut Ground, _: &[u8]) -> Result<Copies> {
+        let mut used = HashSet::new();
+        for (page, word) in ground.book.words() {
+            let there = ground.lanes.at(Lane::OWN, ground.line(word - 1, 0));
+            if there.is_none() || !used.insert(word - 1) {
+                let why = format!("page {page} has frame {}, which is no frame or another's", word - 1);
+                return Err(damaged("table", there.unwrap_or(0), why));
+            }
+        }
+        let end = used.iter().max().map_or(0, |&last| last + 1);
+        let mut free: Vec<u64> = (0..end).filter(|frame| !used.contains(frame)).collect();
+        free.reverse();
+        Ok(Copies {
+            free,
+            end,
+            ..Copies::default()
+        })
+    }
+
+    fn read<M: Medium>(
+        &self,
+        medium: &Metered<M>,
+        ground: &Ground,
+        page: u64,
+        first: usize,
+        into: &mut [u8],
+    ) -> Result<()> {
+        match ground.book.get(page) {
+            0 => into.fill(0),
+            word => {
+                let at = ground.line(word - 1, first);
+                ground.lanes.read(medium, Lane::OWN, at, into)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn view<'a, M: Medium>(
+        &'a self,
+        medium: &'a Metered<M>,
+        ground: &'a Ground,
+        page: u64,
+        first: usize,
+        len: usize,
+    ) -> Option<&'a [u8]> {
+        let frame = ground.book.get(page).checked_sub(1)?;
+        ground.lanes.view(medium, Lane::OWN, ground.line(frame, first), len)
+    }
+
+    fn write<M: Medium>(
+        &mut self,
+        medium: &mut Metered<M>,
+        ground: &mut Ground,
+        newer: Newer<'_>,
+    ) -> Result<Room> {
+        let word = ground.book.get(newer.page);
+        if !self.fresh.contains(&newer.page) && !(word != 0 && ground.faulty(Fault::SkipCopy)) {
+            self.copy(medium, ground, newer)?;
+            return Ok(Room::Plenty);
+        }
+        medium.on(Cause::Data);
+        for run in newer.lines.runs() {
+            let at = ground.line(word - 1, run.start);
+            ground.lanes.write(medium, Lane::OWN, at, newer.run(&run))?;
+        }
+        Ok(Room::Plenty)
+    }
+
+    fn discard(&mut self, ground: &mut Ground, page: u64) {
+        if let Some(frame) = ground.book.get(page).checked_sub(1) {
+            self.release(ground, page, frame);
+        }
+    }
+
+    fn commit<M: Medium>(
+        &mut self,
+        medium: &mut Metered<M>,
+        ground: &mut Ground,
+        context: &[u8],
+    ) -> Result<()> {
+        let epoch = ground.book.prepare(context, Vec::new(), 0);
+        ground.publish(medium, &epoch)?;
+        self.fresh.clear();
+        self.free.append(&mut self.retired);
+        Ok(())
+    }
+}

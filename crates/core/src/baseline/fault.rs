@@ -1,0 +1,39 @@
+//! Mistakes made on purpose, to show that the crash explorer finds them. None of this is compiled
+//! in but for tests: without the `faults` feature no fault can be planted.
+
+/// A mistake in a scheme.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+#[allow(unreachable_pub)] // reachable with the feature `faults`
+pub enum Fault {
+    /// Any scheme: a record is written without a fence after what it speaks of.
+    SkipDataFence,
+    /// Any scheme: a commit is reported durable without a fence after its record.
+    SkipRecordFence,
+    /// Any scheme: the mark runs ahead of the record it speaks of.
+    MarkEarly,
+    /// Any scheme: a torn record is left as it is, for the next one to complete by chance.
+    LeaveTorn,
+    /// Any scheme: the first write of a page leaves what was there before.
+    NoZeroFill,
+    /// Undo log: lines are written in place before their old versions are durable in the log.
+    SkipLogFence,
+    /// Undo log: one line in eight is not logged.
+    ForgetLine,
+    /// Undo log: a line is logged again at its second write, with what the first one wrote.
+    LogTwice,
+    /// Redo log: lines of a commit stay in the log and are forgotten.
+    LeaveInLog,
+    /// Redo log: both epochs use one log.
+    OneLog,
+    /// Copy-on-write: later writes of a page go to the checkpoint's frame.
+    SkipCopy,
+    /// Copy-on-write: the checkpoint's frame is used again before the commit.
+    FreeEarly,
+    /// Page overlays: lines do not move along to the larger segment.
+    ForgetMove,
+    /// Page overlays: metadata is not written at the commit.
+    ForgetMetadata,
+    /// Page overlays: lines of a commit stay in their segments and are forgotten.
+    LeaveInOverlay,
+}

@@ -1,0 +1,292 @@
+//! Where things are on the medium: lanes, each an endless sequence of bytes made of extents.
+//!
+//! * An extent joins a lane when the lane first reaches it, for good; a word in the directory says so.
+//! * The word is posted before anything in the extent is relied on, and durable by the same fence.
+//!   One that is lost in a crash leaves the extent free; one that stays is no harm.
+//! * What an extent held before is still there, but for lanes that must begin with zeros.
+//!
+//! ```text
+//! every N-th extent, from the first      N = (page bytes - 2048) / 8
+//! | 2048 bytes: in extent 0 the header and the records | N words, one for each extent from here on |
+//! ```
+
+use super::metered::Metered;
+use crate::error::{Error, Result};
+use crate::geometry::Geometry;
+use crate::medium::{Medium, Offset};
+use crc32c::crc32c_append;
+
+/// Where the words begin in an extent that has them.
+const WORDS_AT: u64 = 2048;
+/// Extents a lane may have.
+pub(super) const EXTENT_LIMIT: u64 = 1 << 26;
+/// Bytes zeroed at once.
+const CHUNK: usize = 1 << 16;
+
+/// One of the sequences a store is made of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Lane(pub(super) u8);
+
+impl Lane {
+    /// Pages at home: page `n` begins at `n` pages.
+    pub(super) const HOME: Lane = Lane(0);
+    /// The table: a word for each page.
+    pub(super) const TABLE: Lane = Lane(1);
+    /// The journal of even epochs; the one of odd epochs follows.
+    pub(super) const JOURNAL: Lane = Lane(2);
+    /// What the scheme keeps besides: a log, segments, page frames; one of even epochs or the only one.
+    pub(super) const OWN: Lane = Lane(4);
+    const COUNT: usize = 8;
+
+    /// This lane for even epochs, the next one for odd ones.
+    pub(super) fn of_epoch(self, epoch: u64) -> Lane {
+        Lane(self.0 + (epoch % 2) as u8)
+    }
+}
+
+/// The lower half of a crc xor its upper half.
+pub(super) fn fold(crc: u32) -> u64 {
+    u64::from((crc ^ crc >> 16) as u16)
+}
+
+/// `value` (48 bits) with a check in its upper bits; never zero unless by chance once in 2^48.
+pub(super) fn checked(seed: u32, place: u64, value: u64) -> u64 {
+    let crc = crc32c_append(crc32c_append(seed, &place.to_le_bytes()), &value.to_le_bytes());
+    fold(crc) << 48 | value
+}
+
+/// The value of a word [`checked`] made for this place.
+pub(super) fn unchecked(seed: u32, place: u64, word: u64) -> Option<u64> {
+    let value = word & ((1 << 48) - 1);
+    (checked(seed, place, value) == word).then_some(value)
+}
+
+/// Which extent is where in which lane.
+#[derive(Debug)]
+pub(super) struct Lanes {
+    geometry: Geometry,
+    seed: u32,
+    /// By lane and place in it: the extent, 0 where there is none.
+    extents: [Vec<u32>; Lane::COUNT],
+    /// Extents that belong to no lane, and the first past all there are.
+    free: Vec<u32>,
+    end: u64,
+}
+
+impl Lanes {
+    /// Extents that have a word each in one extent of words.
+    fn words(geometry: Geometry) -> u64 {
+        (geometry.page_bytes() as u64 - WORDS_AT) / 8
+    }
+
+    /// Where the word of an extent is.
+    fn word_at(geometry: Geometry, extent: u64) -> Offset {
+        let words = Lanes::words(geometry);
+        extent / words * words * geometry.extent_bytes() as u64 + WORDS_AT + extent % words * 8
+    }
+
+    fn empty(geometry: Geometry, seed: u32) -> Lanes {
+        Lanes {
+            geometry,
+            seed,
+            extents: Default::default(),
+            free: Vec::new(),
+            end: 0,
+        }
+    }
+
+    /// No lanes yet. What the medium held before is free.
+    pub(super) fn create<M: Medium>(medium: &mut Metered<M>, geometry: Geometry, seed: u32) -> Result<Lanes> {
+        medium.grow(geometry.extent_bytes() as u64)?;
+        let words = Lanes::words(geometry);
+        let mut lanes = Lanes::empty(geometry, seed);
+        lanes.end = medium.len() / geometry.extent_bytes() as u64;
+        let zeros = vec![0; words as usize * 8];
+        for first in (0..lanes.end).step_by(words as usize) {
+            medium.write(Lanes::word_at(geometry, first), &zeros)?;
+        }
+        lanes.free = (0..lanes.end)
+            .rev()
+            .filter(|extent| extent % words != 0)
+            .map(|extent| extent as u32)
+            .collect();
+        Ok(lanes)
+    }
+
+    /// The lanes as the words on the medium have them.
+    pub(super) fn load<M: Medium>(medium: &Metered<M>, geometry: Geometry, seed: u32) -> Result<Lanes> {
+        let mut lanes = Lanes::empty(geometry, seed);
+        let words = Lanes::words(geometry);
+        lanes.end = medium.len() / geometry.extent_bytes() as u64;
+        let mut bytes = vec![0; words as usize * 8];
+        for extent in 0..lanes.end {
+            if extent % words == 0 {
+                medium.read(Lanes::word_at(geometry, extent), &mut bytes)?;
+                continue;
+            }
+            let index = (extent % words) as usize * 8;
+            let word = u64::from_le_bytes(bytes[index..index + 8].try_into().unwrap_or_default());
+            if word == 0 {
+                lanes.free.push(extent as u32);
+            } else if !unchecked(seed, extent, word).is_some_and(|value| lanes.adopt(value, extent)) {
+                return Err(Error::Damaged {
+                    what: "directory",
+                    at: Lanes::word_at(geometry, extent),
+                    why: format!("the word {word:016x} gives extent {extent} no place in a lane"),
+                });
+            }
+        }
+        lanes.free.reverse();
+        Ok(lanes)
+    }
+
+    /// The extent belongs where the word says: lane plus one, and place in it. False if it cannot.
+    fn adopt(&mut self, value: u64, extent: u64) -> bool {
+        let (lane, index) = ((value >> 40) as usize, value & ((1 << 40) - 1));
+        if !(1..=Lane::COUNT).contains(&lane) || index >= EXTENT_LIMIT {
+            return false;
+        }
+        let lane = &mut self.extents[lane - 1];
+        let index = index as usize;
+        if lane.len() <= index {
+            lane.resize(index + 1, 0);
+        }
+        let free = lane[index] == 0;
+        lane[index] = extent as u32;
+        free
+    }
+
+    /// Where a byte of a lane is, if the lane reaches so far.
+    pub(super) fn at(&self, lane: Lane, offset: u64) -> Option<Offset> {
+        let bytes = self.geometry.extent_bytes() as u64;
+        let extent = *self.extents[usize::from(lane.0)].get((offset / bytes) as usize)?;
+        (extent != 0).then(|| u64::from(extent) * bytes + offset % bytes)
+    }
+
+    /// How far the extents of a lane reach, holes included.
+    pub(super) fn len(&self, lane: Lane) -> u64 {
+        self.extents[usize::from(lane.0)].len() as u64 * self.geometry.extent_bytes() as u64
+    }
+
+    /// Where the pieces of `len` bytes at `offset` are, one for each extent: place and length.
+    fn pieces(&self, offset: u64, len: usize) -> impl Iterator<Item = (u64, usize)> + use<> {
+        let bytes = self.geometry.extent_bytes() as u64;
+        let mut done = 0;
+        std::iter::from_fn(move || {
+            let at = offset + done as u64;
+            let piece = (len - done).min((bytes - at % bytes) as usize);
+            done += piece;
+            (piece > 0).then_some((at, piece))
+        })
+    }
+
+    /// Makes the lane reach all of these bytes.
+    ///
+    /// # Errors
+    /// [`Error::Full`] when the medium cannot grow.
+    pub(super) fn reach<M: Medium>(
+        &mut self,
+        medium: &mut Metered<M>,
+        lane: Lane,
+        offset: u64,
+        len: usize,
+    ) -> Result<()> {
+        for (at, _) in self.pieces(offset, len) {
+            if self.at(lane, at).is_none() {
+                self.claim(medium, lane, at / self.geometry.extent_bytes() as u64)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// An extent for place `index` of a lane.
+    fn claim<M: Medium>(&mut self, medium: &mut Metered<M>, lane: Lane, index: u64) -> Result<()> {
+        if index >= EXTENT_LIMIT {
+            return Err(Error::Invalid(format!(
+                "extent {index} of a lane: there are {EXTENT_LIMIT}"
+            )));
+        }
+        let bytes = self.geometry.extent_bytes() as u64;
+        let had = medium.len();
+        let extent = match self.free.last() {
+            Some(&extent) => u64::from(extent),
+            None => {
+                let extent = self.end + u64::from(self.end.is_multiple_of(Lanes::words(self.geometry)));
+                medium.grow((extent + 1) * bytes)?;
+                self.end = extent + 1;
+                self.free.push(extent as u32);
+                extent
+            }
+        };
+        if lane == Lane::TABLE && extent * bytes < had {
+            self.zero(medium, extent)?;
+        }
+        let value = u64::from(lane.0 + 1) << 40 | index;
+        let word = checked(self.seed, extent, value);
+        medium.write(Lanes::word_at(self.geometry, extent), &word.to_le_bytes())?;
+        self.free.pop();
+        self.adopt(value, extent);
+        Ok(())
+    }
+
+    /// Makes an extent zero, durably, before a word says what it is.
+    fn zero<M: Medium>(&self, medium: &mut Metered<M>, extent: u64) -> Result<()> {
+        let bytes = self.geometry.extent_bytes();
+        let zeros = vec![0; CHUNK.min(bytes)];
+        let at = extent * bytes as u64;
+        for start in (0..bytes).step_by(zeros.len()) {
+            let len = zeros.len().min(bytes - start);
+            medium.write(at + start as u64, &zeros[..len])?;
+        }
+        medium.fence()
+    }
+
+    /// Reads bytes of a lane; what it does not reach reads as zero.
+    pub(super) fn read<M: Medium>(
+        &self,
+        medium: &Metered<M>,
+        lane: Lane,
+        offset: u64,
+        into: &mut [u8],
+    ) -> Result<()> {
+        for (at, len) in self.pieces(offset, into.len()) {
+            let start = (at - offset) as usize;
+            let into = &mut into[start..start + len];
+            match self.at(lane, at) {
+                Some(at) => medium.read(at, into)?,
+                None => into.fill(0),
+            }
+        }
+        Ok(())
+    }
+
+    /// The bytes themselves, where the medium is memory and they lie in one extent.
+    pub(super) fn view<'a, M: Medium>(
+        &self,
+        medium: &'a Metered<M>,
+        lane: Lane,
+        offset: u64,
+        len: usize,
+    ) -> Option<&'a [u8]> {
+        self.pieces(offset, len).nth(1).is_none().then_some(())?;
+        medium.view(self.at(lane, offset)?, len)
+    }
+
+    /// Posts a write to a lane, which reaches as far from now on.
+    pub(super) fn write<M: Medium>(
+        &mut self,
+        medium: &mut Metered<M>,
+        lane: Lane,
+        offset: u64,
+        bytes: &[u8],
+    ) -> Result<()> {
+        self.reach(medium, lane, offset, bytes.len())?;
+        for (at, len) in self.pieces(offset, bytes.len()) {
+            let start = (at - offset) as usize;
+            if let Some(at) = self.at(lane, at) {
+                medium.write(at, &bytes[start..start + len])?;
+            }
+        }
+        Ok(())
+    }
+}

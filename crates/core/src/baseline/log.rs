@@ -1,0 +1,246 @@
+//! Newer versions of lines in a log, until the commit that makes them the checkpoint has brought
+//! them home: the redo log, and what overflows a table that is full.
+//!
+//! ```text
+//! log of the epoch, packed:     | entry | entry | ...                (lane 4 for even epochs, 5 for odd ones)
+//! entry:   0      8     12    16            16 + line bytes
+//!          | line | crc | 0   | newer version |
+//! ```
+//!
+//! * A line has one entry an epoch: writing it again writes its entry again.
+//! * The record of the commit says how many entries there are, and all of them are valid then.
+//! * A page that is discarded keeps its entries, which mean nothing while it is not there; one that
+//!   comes back in the same epoch has those written again that are not zero.
+//! * After the commit the lines are copied home, and the log is kept until the next commit is
+//!   durable: two logs take turns. Copying may be repeated.
+//! * Where there is no room at home (a hole in a file on a full disk) lines stay in the log, and the
+//!   next epoch begins with copying them.
+
+use super::book::damaged;
+use super::fault::Fault;
+use super::lanes::Lane;
+use super::metered::Metered;
+use super::store::{Ground, Newer};
+use crate::error::{Error, Result};
+use crate::geometry::{LINES_PER_PAGE, LineMask};
+use crate::medium::{Cause, Medium};
+use crc32c::crc32c_append;
+use std::collections::{BTreeMap, HashMap};
+
+/// Bytes of an entry before its line.
+const HEAD: usize = 16;
+
+/// Where lines of a page are in a log.
+#[derive(Debug)]
+struct Places {
+    lines: LineMask,
+    entries: Box<[u32; LINES_PER_PAGE]>,
+}
+
+/// The log of the epoch in progress, and what of the last one is not home yet.
+#[derive(Debug, Default)]
+pub(super) struct Log {
+    pages: HashMap<u64, Places>,
+    entries: u64,
+    /// Lines of the last commit on their way home, by page.
+    homeless: BTreeMap<u64, Places>,
+    buffer: Vec<u8>,
+}
+
+fn lane(ground: &Ground, epoch: u64) -> Lane {
+    match ground.faulty(Fault::OneLog) {
+        true => Lane::OWN,
+        false => Lane::OWN.of_epoch(epoch),
+    }
+}
+
+fn entry_crc(ground: &Ground, epoch: u64, entry: &[u8]) -> u32 {
+    let crc = crc32c_append(ground.header.seed(), &epoch.to_le_bytes());
+    crc32c_append(crc32c_append(crc, &entry[..8]), &entry[HEAD..])
+}
+
+impl Log {
+    /// The log of the last commit, of so many entries, on its way home.
+    pub(super) fn load<M: Medium>(
+        medium: &mut Metered<M>,
+        ground: &mut Ground,
+        entries: u64,
+    ) -> Result<Log> {
+        let mut log = Log::default();
+        let epoch = ground.book.record.epoch;
+        let bytes = HEAD + ground.line_bytes();
+        let mut entry = vec![0; bytes];
+        medium.on(Cause::Log);
+        if entries.saturating_mul(bytes as u64) > ground.lanes.len(lane(ground, epoch)) {
+            return Err(damaged("log", 0, format!("{entries} entries do not fit into it")));
+        }
+        for index in 0..entries {
+            let at = index * bytes as u64;
+            ground.lanes.read(medium, lane(ground, epoch), at, &mut entry)?;
+            let (head, _) = entry.as_chunks::<8>();
+            let line = u64::from_le_bytes(head[0]);
+            if head[1][..4] != entry_crc(ground, epoch, &entry).to_le_bytes() {
+                let at = ground.lanes.at(lane(ground, epoch), at).unwrap_or(at);
+                return Err(damaged("log", at, format!("the checksum of entry {index} does not fit")));
+            }
+            // A page that was discarded has no line to bring home.
+            if ground.book.get(line >> 6) != 0 {
+                let places = Log::places(log.homeless.entry(line >> 6));
+                places.lines = places.lines | LineMask::run(line as usize & 63, 1);
+                places.entries[line as usize & 63] = index as u32;
+            }
+        }
+        match log.settle(medium, ground) {
+            Ok(()) | Err(Error::Full { .. }) => Ok(log),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn places(entry: std::collections::btree_map::Entry<'_, u64, Places>) -> &mut Places {
+        entry.or_insert_with(|| Places {
+            lines: LineMask::NONE,
+            entries: Box::new([0; LINES_PER_PAGE]),
+        })
+    }
+
+    /// Lines of a page that are in a log.
+    pub(super) fn has(&self, page: u64) -> LineMask {
+        let mine = self.pages.get(&page).map_or(LineMask::NONE, |places| places.lines);
+        mine | self.homeless.get(&page).map_or(LineMask::NONE, |places| places.lines)
+    }
+
+    /// How many entries the epoch has.
+    pub(super) fn entries(&self) -> u64 {
+        self.entries
+    }
+
+    /// Replaces lines of `into`, which begins at line `first`, by their versions in a log.
+    pub(super) fn read<M: Medium>(
+        &self,
+        medium: &Metered<M>,
+        ground: &Ground,
+        page: u64,
+        first: usize,
+        into: &mut [u8],
+    ) -> Result<()> {
+        let line_bytes = ground.line_bytes();
+        let epoch = ground.book.record.epoch;
+        let wanted = LineMask::run(first, into.len() / line_bytes);
+        let logs = [
+            (epoch, self.homeless.get(&page)),
+            (epoch + 1, self.pages.get(&page)),
+        ];
+        for (epoch, places) in logs {
+            let Some(places) = places else { continue };
+            for line in (places.lines & wanted).runs().flatten() {
+                let at = u64::from(places.entries[line]) * (HEAD + line_bytes) as u64 + HEAD as u64;
+                let start = (line - first) * line_bytes;
+                let into = &mut into[start..start + line_bytes];
+                ground.lanes.read(medium, lane(ground, epoch), at, into)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts newer versions of lines into the log, for `cause`.
+    pub(super) fn write<M: Medium>(
+        &mut self,
+        medium: &mut Metered<M>,
+        ground: &mut Ground,
+        newer: Newer<'_>,
+        cause: Cause,
+    ) -> Result<()> {
+        self.settle(medium, ground)?;
+        medium.on(cause);
+        let at_home = ground.line(newer.page, 0);
+        let page_bytes = ground.geometry().page_bytes();
+        ground.lanes.reach(medium, Lane::HOME, at_home, page_bytes)?;
+        let logged = self.pages.get(&newer.page).map_or(LineMask::NONE, |places| places.lines);
+        let (fresh, again) = (newer.lines & !logged, newer.lines & logged);
+        for line in again.runs().flatten() {
+            let entry = self.pages[&newer.page].entries[line];
+            self.put(medium, ground, newer, [line], entry.into())?;
+        }
+        if fresh.is_empty() {
+            return Ok(());
+        }
+        let first = self.entries;
+        self.put(medium, ground, newer, fresh.runs().flatten(), first)?;
+        self.entries += fresh.count() as u64;
+        let places = self.pages.entry(newer.page).or_insert_with(|| Places {
+            lines: LineMask::NONE,
+            entries: Box::new([0; LINES_PER_PAGE]),
+        });
+        places.lines = places.lines | fresh;
+        for (line, entry) in fresh.runs().flatten().zip(first..) {
+            places.entries[line] = entry as u32;
+        }
+        Ok(())
+    }
+
+    /// Posts entries one after the other, from entry `first` on.
+    fn put<M: Medium>(
+        &mut self,
+        medium: &mut Metered<M>,
+        ground: &mut Ground,
+        newer: Newer<'_>,
+        lines: impl IntoIterator<Item = usize>,
+        first: u64,
+    ) -> Result<()> {
+        let epoch = ground.book.record.epoch + 1;
+        let buffer = &mut self.buffer;
+        buffer.clear();
+        for line in lines {
+            let start = buffer.len();
+            buffer.extend((newer.page << 6 | line as u64).to_le_bytes());
+            buffer.extend([0; 8]);
+            buffer.extend_from_slice(newer.line(line));
+            let crc = entry_crc(ground, epoch, &buffer[start..]);
+            buffer[start + 8..start + 12].copy_from_slice(&crc.to_le_bytes());
+        }
+        let at = first * (HEAD + ground.line_bytes()) as u64;
+        ground.lanes.write(medium, lane(ground, epoch), at, buffer)
+    }
+
+    /// The commit is durable: its lines go home.
+    pub(super) fn committed<M: Medium>(
+        &mut self,
+        medium: &mut Metered<M>,
+        ground: &mut Ground,
+    ) -> Result<()> {
+        let pages = std::mem::take(&mut self.pages).into_iter();
+        self.homeless = pages.filter(|&(page, _)| ground.book.get(page) != 0).collect();
+        self.entries = 0;
+        if ground.faulty(Fault::LeaveInLog) {
+            self.homeless.clear();
+        }
+        match self.settle(medium, ground) {
+            // The next epoch begins with it.
+            Err(Error::Full { .. }) => Ok(()),
+            other => other.map_err(|error| Error::Poisoned(error.to_string())),
+        }
+    }
+
+    /// Posts copies of the last commit's lines to their homes.
+    pub(super) fn settle<M: Medium>(&mut self, medium: &mut Metered<M>, ground: &mut Ground) -> Result<()> {
+        if self.homeless.is_empty() {
+            return Ok(());
+        }
+        medium.on(Cause::WriteBack);
+        let line_bytes = ground.line_bytes();
+        let log = lane(ground, ground.book.record.epoch);
+        let mut bytes = Vec::new();
+        while let Some((&page, places)) = self.homeless.first_key_value() {
+            for run in places.lines.runs() {
+                bytes.resize(run.len() * line_bytes, 0);
+                for (line, into) in run.clone().zip(bytes.chunks_exact_mut(line_bytes)) {
+                    let at = u64::from(places.entries[line]) * (HEAD + line_bytes) as u64 + HEAD as u64;
+                    ground.lanes.read(medium, log, at, into)?;
+                }
+                ground.write_home(medium, page, run.start, &bytes)?;
+            }
+            self.homeless.pop_first();
+        }
+        Ok(())
+    }
+}

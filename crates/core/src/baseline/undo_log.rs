@@ -1,0 +1,305 @@
+//! The undo log at line grain (DPC 2.1 and 5.1.2, "Logging"): the old version of a line goes to the
+//! log, durably, before the first write of the line in an epoch; the line itself is written in place.
+//!
+//! ```text
+//! log of the epoch, packed:     | entry | entry | entry | ...        (lane 4)
+//! entry:   0       8        12     16            16 + line bytes
+//!          | line  | fenced | crc  | old version |
+//! ```
+//!
+//! * Optimised with an unbounded map (DPC 5.1.2 after Sanchez): a line is logged once an epoch.
+//! * A line waits in the queue until its entry is durable, so one fence serves a queue of them.
+//! * `fenced` says how many entries were durable before this one was written. A valid entry behind
+//!   an invalid one that it says was durable is damage; otherwise the invalid one is the torn end.
+//! * An entry belongs to the epoch it undoes to: a commit empties the log by its number alone.
+//! * Undoing may be repeated. What is undone stays logged, and the log goes on where it was.
+//!
+//! Volatile state: the map, 42 bits for each line logged; a queue of 64 lines.
+
+use super::book::damaged;
+use super::fault::Fault;
+use super::lanes::Lane;
+use super::metered::Metered;
+use super::store::{Ground, Mechanism, Newer, Store};
+use crate::any::SchemeKind;
+use crate::error::Result;
+use crate::geometry::{Geometry, LineMask};
+use crate::medium::{Cause, Medium};
+use crate::scheme::Room;
+use crc32c::crc32c_append;
+use std::collections::{BTreeMap, HashMap};
+
+/// Bytes of an entry before its line.
+const HEAD: usize = 16;
+/// Lines that wait for their entries to be durable, at most.
+const QUEUE: usize = 64;
+
+/// Bits a line of the map costs: its number in a 48-bit address space (DPC 2.3).
+pub const BITS_PER_LINE: u64 = 42;
+
+/// Bits of the map after an epoch that wrote so many lines. The queue is 64 lines besides.
+#[must_use]
+pub fn metadata_bits(lines: u64) -> u64 {
+    lines * BITS_PER_LINE
+}
+
+/// A store with an undo log. See the [module](self).
+pub type UndoLog<M> = Store<M, Undo>;
+
+impl<M: Medium> UndoLog<M> {
+    /// A new store on `medium`, whatever was there before; a random `id` if none is given.
+    ///
+    /// # Errors
+    /// [`crate::Error::Full`] when not even an empty store fits.
+    pub fn create(medium: M, geometry: Geometry, id: Option<u64>) -> Result<UndoLog<M>> {
+        Store::create_with(medium, geometry, id, [0; 2])
+    }
+}
+
+/// What is logged in this epoch.
+#[derive(Debug, Default)]
+pub struct Undo {
+    logged: HashMap<u64, LineMask>,
+    /// Lines whose entries are not durable yet, by page and line.
+    queue: BTreeMap<(u64, usize), Box<[u8]>>,
+    /// Entries of the log, and how many of them are durable.
+    entries: u64,
+    fenced: u64,
+    buffer: Vec<u8>,
+}
+
+/// An entry as it was found.
+struct Entry {
+    line: u64,
+    fenced: u64,
+}
+
+impl Ground {
+    fn entry_bytes(&self) -> usize {
+        HEAD + self.line_bytes()
+    }
+
+    /// The crc of an entry of this epoch.
+    fn entry_crc(&self, entry: &[u8]) -> u32 {
+        let epoch = self.book.record.epoch.to_le_bytes();
+        let crc = crc32c_append(self.header.seed(), &epoch);
+        crc32c_append(crc32c_append(crc, &entry[..12]), &entry[HEAD..])
+    }
+
+    fn decode_entry(&self, entry: &[u8]) -> Option<Entry> {
+        let (head, _) = entry.split_at(HEAD);
+        let line = u64::from_le_bytes(head[..8].try_into().ok()?);
+        let fenced = u32::from_le_bytes(head[8..12].try_into().ok()?).into();
+        let crc = u32::from_le_bytes(head[12..].try_into().ok()?);
+        (crc == self.entry_crc(entry)).then_some(Entry { line, fenced })
+    }
+}
+
+impl Undo {
+    /// Logs lines of a page as they are, without a fence.
+    fn log<M: Medium>(
+        &mut self,
+        medium: &mut Metered<M>,
+        ground: &mut Ground,
+        page: u64,
+        lines: LineMask,
+    ) -> Result<()> {
+        let line_bytes = ground.line_bytes();
+        let mut old = vec![0; ground.geometry().page_bytes()];
+        let buffer = &mut self.buffer;
+        buffer.clear();
+        medium.on(Cause::Log);
+        for run in lines.runs() {
+            ground.read_home(medium, page, run.start, &mut old[..run.len() * line_bytes])?;
+            for (line, old) in run.zip(old.chunks_exact(line_bytes)) {
+                let start = buffer.len();
+                buffer.extend((page << 6 | line as u64).to_le_bytes());
+                buffer.extend((self.fenced as u32).to_le_bytes());
+                buffer.extend([0; 4]);
+                buffer.extend_from_slice(old);
+                let crc = ground.entry_crc(&buffer[start..]);
+                buffer[start + 12..start + HEAD].copy_from_slice(&crc.to_le_bytes());
+            }
+        }
+        let at = self.entries * ground.entry_bytes() as u64;
+        ground.lanes.write(medium, Lane::OWN, at, buffer)?;
+        self.entries += lines.count() as u64;
+        let logged = self.logged.entry(page).or_default();
+        *logged = *logged | lines;
+        Ok(())
+    }
+
+    /// Makes the log durable, then writes what waited for it in place.
+    fn flush<M: Medium>(&mut self, medium: &mut Metered<M>, ground: &mut Ground) -> Result<()> {
+        if self.queue.is_empty() {
+            return Ok(());
+        }
+        medium.on(Cause::Log);
+        if !ground.faulty(Fault::SkipLogFence) {
+            medium.fence()?;
+        }
+        self.fenced = self.entries;
+        medium.on(Cause::Data);
+        while let Some((&(page, first), _)) = self.queue.first_key_value() {
+            // Neighbours go in one write.
+            self.buffer.clear();
+            let mut end = first;
+            while let Some(bytes) = self.queue.get(&(page, end)) {
+                self.buffer.extend_from_slice(bytes);
+                end += 1;
+            }
+            ground.write_home(medium, page, first, &self.buffer)?;
+            (first..end).for_each(|line| drop(self.queue.remove(&(page, line))));
+        }
+        Ok(())
+    }
+
+    /// Puts every line of the log back as it was.
+    fn undo<M: Medium>(&mut self, medium: &mut Metered<M>, ground: &mut Ground) -> Result<()> {
+        let bytes = ground.entry_bytes();
+        let mut entry = vec![0; bytes];
+        let mut now = vec![0; ground.line_bytes()];
+        let (mut index, mut invalid) = (0, None);
+        medium.on(Cause::Log);
+        // No more than a queue of entries is written without a fence.
+        while index <= invalid.unwrap_or(index) + QUEUE as u64 {
+            let at = index * bytes as u64;
+            if at + bytes as u64 > ground.lanes.len(Lane::OWN) {
+                break;
+            }
+            ground.lanes.read(medium, Lane::OWN, at, &mut entry)?;
+            match ground.decode_entry(&entry) {
+                None => {
+                    invalid.get_or_insert(index);
+                }
+                Some(Entry { fenced, .. }) if invalid.is_some_and(|invalid| invalid < fenced) => {
+                    let why = format!("entry {index} says {fenced} were durable before it");
+                    return Err(damaged("log", ground.lanes.at(Lane::OWN, at).unwrap_or(at), why));
+                }
+                Some(Entry { line, .. }) => {
+                    let (page, line) = (line >> 6, line as usize & 63);
+                    ground.read_home(medium, page, line, &mut now)?;
+                    if now != entry[HEAD..] {
+                        ground.write_home(medium, page, line, &entry[HEAD..])?;
+                    }
+                    // What lies behind an invalid entry will be written over.
+                    if invalid.is_none() {
+                        let logged = self.logged.entry(page).or_default();
+                        *logged = *logged | LineMask::run(line, 1);
+                    }
+                }
+            }
+            index += 1;
+        }
+        self.entries = invalid.unwrap_or(index);
+        // After an abandoned epoch the entries are not durable yet, and their lines count as logged.
+        if self.entries > 0 {
+            medium.fence()?;
+        }
+        self.fenced = self.entries;
+        Ok(())
+    }
+}
+
+impl Mechanism for Undo {
+    const KIND: SchemeKind = SchemeKind::UndoLog;
+    const MAGIC: [u8; 8] = *b"undolog1";
+
+    fn load<M: Medium>(medium: &mut Metered<M>, ground: &mut Ground, _: &[u8]) -> Result<Undo> {
+        ground.homes_are_there()?;
+        let mut undo = Undo::default();
+        undo.undo(medium, ground)?;
+        Ok(undo)
+    }
+
+    fn read<M: Medium>(
+        &self,
+        medium: &Metered<M>,
+        ground: &Ground,
+        page: u64,
+        first: usize,
+        into: &mut [u8],
+    ) -> Result<()> {
+        ground.read_home(medium, page, first, into)?;
+        let line_bytes = ground.line_bytes();
+        let lines = first..first + into.len() / line_bytes;
+        for (&(_, line), bytes) in self.queue.range((page, lines.start)..(page, lines.end)) {
+            let start = (line - first) * line_bytes;
+            into[start..start + line_bytes].copy_from_slice(bytes);
+        }
+        Ok(())
+    }
+
+    fn view<'a, M: Medium>(
+        &'a self,
+        medium: &'a Metered<M>,
+        ground: &'a Ground,
+        page: u64,
+        first: usize,
+        len: usize,
+    ) -> Option<&'a [u8]> {
+        let end = first + len / ground.line_bytes();
+        let mut waiting = self.queue.range((page, first)..(page, end));
+        waiting.next().is_none().then_some(())?;
+        ground
+            .lanes
+            .view(medium, Lane::HOME, ground.line(page, first), len)
+    }
+
+    fn write<M: Medium>(
+        &mut self,
+        medium: &mut Metered<M>,
+        ground: &mut Ground,
+        newer: Newer<'_>,
+    ) -> Result<Room> {
+        let Newer { page, lines, .. } = newer;
+        let logged = self.logged.get(&page).copied().unwrap_or_default();
+        let mut fresh = lines & !logged;
+        if ground.faulty(Fault::ForgetLine) {
+            fresh = fresh & !LineMask(0x0101_0101_0101_0101);
+        }
+        if ground.faulty(Fault::LogTwice) {
+            fresh = lines;
+        }
+        if self.queue.len() + fresh.count() > QUEUE {
+            self.flush(medium, ground)?;
+        }
+        medium.on(Cause::Data);
+        ground.lanes.reach(
+            medium,
+            Lane::HOME,
+            ground.line(page, 0),
+            ground.geometry().page_bytes(),
+        )?;
+        if !fresh.is_empty() {
+            self.log(medium, ground, page, fresh)?;
+        }
+        medium.on(Cause::Data);
+        let mut direct = LineMask::NONE;
+        for line in lines.runs().flatten() {
+            if fresh.has(line) || self.queue.contains_key(&(page, line)) {
+                self.queue.insert((page, line), newer.line(line).into());
+            } else {
+                direct = direct | LineMask::run(line, 1);
+            }
+        }
+        for run in direct.runs() {
+            ground.write_home(medium, page, run.start, newer.run(&run))?;
+        }
+        Ok(Room::Plenty)
+    }
+
+    fn commit<M: Medium>(
+        &mut self,
+        medium: &mut Metered<M>,
+        ground: &mut Ground,
+        context: &[u8],
+    ) -> Result<()> {
+        self.flush(medium, ground)?;
+        let epoch = ground.book.prepare(context, Vec::new(), 0);
+        ground.publish(medium, &epoch)?;
+        self.logged.clear();
+        (self.entries, self.fenced) = (0, 0);
+        Ok(())
+    }
+}
