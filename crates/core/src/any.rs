@@ -3,7 +3,9 @@
 //! * A store says on its medium which scheme made it, so that [`AnyScheme::recover`] needs no name.
 
 use crate::baseline::in_place::{self, InPlace};
-use crate::baseline::{CopyOnWrite, Mechanism, PageOverlay, RedoLog, UndoLog, copy_on_write, page_overlay, redo_log, undo_log};
+use crate::baseline::{
+    CopyOnWrite, Mechanism, PageOverlay, RedoLog, UndoLog, copy_on_write, page_overlay, redo_log, undo_log,
+};
 use crate::dual_page::{self, DualPage, Options, PoolLimit};
 use crate::error::{Error, Result};
 use crate::geometry::{Geometry, LINES_PER_PAGE, LineMask, PageId, Span};
@@ -36,7 +38,15 @@ pub enum SchemeKind {
 
 impl SchemeKind {
     /// All of them, the dual page first.
-    pub const ALL: [SchemeKind; 7] = [SchemeKind::DualPage, SchemeKind::Packed, SchemeKind::UndoLog, SchemeKind::RedoLog, SchemeKind::CopyOnWrite, SchemeKind::PageOverlay, SchemeKind::InPlace];
+    pub const ALL: [SchemeKind; 7] = [
+        SchemeKind::DualPage,
+        SchemeKind::Packed,
+        SchemeKind::UndoLog,
+        SchemeKind::RedoLog,
+        SchemeKind::CopyOnWrite,
+        SchemeKind::PageOverlay,
+        SchemeKind::InPlace,
+    ];
 
     /// The name a user types.
     #[must_use]

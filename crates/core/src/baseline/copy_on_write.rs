@@ -133,7 +133,10 @@ impl Mechanism for Copies {
         for (page, word) in ground.book.words() {
             let there = ground.lanes.at(Lane::OWN, ground.line(word - 1, 0));
             if there.is_none() || !used.insert(word - 1) {
-                let why = format!("page {page} has frame {}, which is no frame or another's", word - 1);
+                let why = format!(
+                    "page {page} has frame {}, which is no frame or another's",
+                    word - 1
+                );
                 return Err(damaged("table", there.unwrap_or(0), why));
             }
         }
@@ -174,7 +177,9 @@ impl Mechanism for Copies {
         len: usize,
     ) -> Option<&'a [u8]> {
         let frame = ground.book.get(page).checked_sub(1)?;
-        ground.lanes.view(medium, Lane::OWN, ground.line(frame, first), len)
+        ground
+            .lanes
+            .view(medium, Lane::OWN, ground.line(frame, first), len)
     }
 
     fn write<M: Medium>(
@@ -184,7 +189,8 @@ impl Mechanism for Copies {
         newer: Newer<'_>,
     ) -> Result<Room> {
         let word = ground.book.get(newer.page);
-        if !self.fresh.contains(&newer.page) && !(word != 0 && ground.faulty(Fault::SkipCopy)) {
+        let there = self.fresh.contains(&newer.page) || word != 0 && ground.faulty(Fault::SkipCopy);
+        if !there {
             self.copy(medium, ground, newer)?;
             return Ok(Room::Plenty);
         }

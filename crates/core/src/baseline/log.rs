@@ -61,11 +61,7 @@ fn entry_crc(ground: &Ground, epoch: u64, entry: &[u8]) -> u32 {
 
 impl Log {
     /// The log of the last commit, of so many entries, on its way home.
-    pub(super) fn load<M: Medium>(
-        medium: &mut Metered<M>,
-        ground: &mut Ground,
-        entries: u64,
-    ) -> Result<Log> {
+    pub(super) fn load<M: Medium>(medium: &mut Metered<M>, ground: &mut Ground, entries: u64) -> Result<Log> {
         let mut log = Log::default();
         let epoch = ground.book.record.epoch;
         let bytes = HEAD + ground.line_bytes();
@@ -81,7 +77,11 @@ impl Log {
             let line = u64::from_le_bytes(head[0]);
             if head[1][..4] != entry_crc(ground, epoch, &entry).to_le_bytes() {
                 let at = ground.lanes.at(lane(ground, epoch), at).unwrap_or(at);
-                return Err(damaged("log", at, format!("the checksum of entry {index} does not fit")));
+                return Err(damaged(
+                    "log",
+                    at,
+                    format!("the checksum of entry {index} does not fit"),
+                ));
             }
             // A page that was discarded has no line to bring home.
             if ground.book.get(line >> 6) != 0 {
@@ -105,8 +105,14 @@ impl Log {
 
     /// Lines of a page that are in a log.
     pub(super) fn has(&self, page: u64) -> LineMask {
-        let mine = self.pages.get(&page).map_or(LineMask::NONE, |places| places.lines);
-        mine | self.homeless.get(&page).map_or(LineMask::NONE, |places| places.lines)
+        let mine = self
+            .pages
+            .get(&page)
+            .map_or(LineMask::NONE, |places| places.lines);
+        mine | self
+            .homeless
+            .get(&page)
+            .map_or(LineMask::NONE, |places| places.lines)
     }
 
     /// How many entries the epoch has.
@@ -155,7 +161,10 @@ impl Log {
         let at_home = ground.line(newer.page, 0);
         let page_bytes = ground.geometry().page_bytes();
         ground.lanes.reach(medium, Lane::HOME, at_home, page_bytes)?;
-        let logged = self.pages.get(&newer.page).map_or(LineMask::NONE, |places| places.lines);
+        let logged = self
+            .pages
+            .get(&newer.page)
+            .map_or(LineMask::NONE, |places| places.lines);
         let (fresh, again) = (newer.lines & !logged, newer.lines & logged);
         for line in again.runs().flatten() {
             let entry = self.pages[&newer.page].entries[line];

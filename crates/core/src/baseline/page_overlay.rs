@@ -200,7 +200,9 @@ impl Overlays {
         // Lines about to be written need not come along.
         for line in (old.lines & !lines).runs().flatten() {
             larger.place(line);
-            ground.lanes.read(medium, lane, old.at(line, line_bytes), &mut bytes)?;
+            ground
+                .lanes
+                .read(medium, lane, old.at(line, line_bytes), &mut bytes)?;
             let at = larger.at(line, line_bytes);
             if !ground.faulty(Fault::ForgetMove) {
                 ground.lanes.write(medium, lane, at, &bytes)?;
@@ -275,7 +277,11 @@ impl Overlays {
             ground.lanes.read(medium, lane(epoch), at, &mut block)?;
             if !overlay.adopt(&block, page, epoch, ground.header.seed()) {
                 let at = ground.lanes.at(lane(epoch), at).unwrap_or(at);
-                return Err(damaged("overlay metadata", at, format!("it is not that of page {page}")));
+                return Err(damaged(
+                    "overlay metadata",
+                    at,
+                    format!("it is not that of page {page}"),
+                ));
             }
         }
         Ok(overlay)
@@ -341,7 +347,10 @@ impl Mechanism for Overlays {
     ) -> Option<&'a [u8]> {
         let wanted = LineMask::run(first, len / ground.line_bytes());
         let kept = [self.pages.get(&page), self.homeless.get(&page)];
-        let elsewhere = kept.into_iter().flatten().any(|overlay| !(overlay.lines & wanted).is_empty());
+        let elsewhere = kept
+            .into_iter()
+            .flatten()
+            .any(|overlay| !(overlay.lines & wanted).is_empty());
         (!elsewhere).then_some(())?;
         ground
             .lanes
@@ -358,7 +367,9 @@ impl Mechanism for Overlays {
         self.settle(medium, ground)?;
         medium.on(Cause::Data);
         let page_bytes = ground.geometry().page_bytes();
-        ground.lanes.reach(medium, Lane::HOME, ground.line(page, 0), page_bytes)?;
+        ground
+            .lanes
+            .reach(medium, Lane::HOME, ground.line(page, 0), page_bytes)?;
         self.make_room(medium, ground, page, lines)?;
         let line_bytes = ground.line_bytes();
         let lane = lane(ground.book.record.epoch + 1);

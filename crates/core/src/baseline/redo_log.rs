@@ -7,10 +7,10 @@
 //! Volatile state: the map, for each line in the log its number (42 bits) and its place in the log
 //! (32 bits).
 
+use super::lanes::Lane;
 use super::log::Log;
 use super::metered::Metered;
 use super::store::{Ground, Mechanism, Newer, Store};
-use super::lanes::Lane;
 use crate::any::SchemeKind;
 use crate::error::Result;
 use crate::geometry::{Geometry, LineMask};
@@ -75,7 +75,9 @@ impl Mechanism for Redo {
     ) -> Option<&'a [u8]> {
         let lines = LineMask::run(first, len / ground.line_bytes());
         (self.log.has(page) & lines).is_empty().then_some(())?;
-        ground.lanes.view(medium, Lane::HOME, ground.line(page, first), len)
+        ground
+            .lanes
+            .view(medium, Lane::HOME, ground.line(page, first), len)
     }
 
     fn write<M: Medium>(

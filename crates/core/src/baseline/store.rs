@@ -565,6 +565,7 @@ impl<M: Medium, P: Mechanism> Scheme for Store<M, P> {
             medium_bytes: self.medium.len(),
             context_bytes: self.context_len,
             pool: self.mechanism.pool(),
+            log: None,
             traffic: self.traffic(),
         }
     }

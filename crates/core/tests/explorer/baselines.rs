@@ -8,15 +8,6 @@ use twinpage_core::baseline::*;
 use twinpage_core::crash::*;
 use twinpage_core::*;
 
-/// Mistakes in what all of them share.
-const SHARED: [Fault; 5] = [
-    Fault::SkipDataFence,
-    Fault::SkipRecordFence,
-    Fault::MarkEarly,
-    Fault::LeaveTorn,
-    Fault::NoZeroFill,
-];
-
 /// They recover by writing, so a crashed recovery is a sample of the images too.
 const EFFORT: Effort = Effort {
     samples: 4,
@@ -44,10 +35,7 @@ fn settings() -> [Setting; 3] {
             limit: 26,
             ..small
         },
-        Setting {
-            limit: 20,
-            ..small
-        },
+        Setting { limit: 20, ..small },
     ]
 }
 
@@ -73,9 +61,11 @@ fn subject<P: Mechanism + 'static>(
     }
 }
 
-/// One baseline: sound runs, then its mistakes if it is their turn.
+/// One baseline.
 struct Baseline<P> {
     create: Create<P>,
+    /// One image in so many gets a second life and a crashed recovery: the more its recoveries write, the fewer.
+    lives: u64,
     faults: &'static [Fault],
 }
 
@@ -88,6 +78,16 @@ trait Explored {
     fn planted(&self, seed: u64) -> Result<(), String>;
 }
 
+impl<P> Baseline<P> {
+    fn effort(&self) -> Effort {
+        Effort {
+            lives: self.lives,
+            deep: self.lives,
+            ..EFFORT
+        }
+    }
+}
+
 impl<P: Mechanism + 'static> Explored for Baseline<P> {
     fn name(&self) -> &'static str {
         P::KIND.name()
@@ -98,7 +98,7 @@ impl<P: Mechanism + 'static> Explored for Baseline<P> {
         let (begun, mut row) = (Instant::now(), Row::default());
         for script in scripts(8) {
             let subject = subject(self.create, &script.setting, None);
-            let mut explorer = Explorer::new(subject, EFFORT, seed);
+            let mut explorer = Explorer::new(subject, self.effort(), seed);
             let explored = explorer.explore(medium(&script.setting), &script.steps);
             row.add(&explorer);
             explored.map_err(|broken| format!("{name}, {}: {broken}", script.setting.name))?;
@@ -108,7 +108,7 @@ impl<P: Mechanism + 'static> Explored for Baseline<P> {
         for setting in settings() {
             for seed in (0..runs).map(|run| seed.wrapping_add(run)) {
                 let subject = subject(self.create, &setting, None);
-                let explored = explore(subject, &setting, seed, EFFORT, &mut row);
+                let explored = explore(subject, &setting, seed, self.effort(), &mut row);
                 explored
                     .map_err(|broken| format!("{name}, {}, TWINPAGE_SEED={seed}: {broken}", setting.name))?;
             }
@@ -127,15 +127,10 @@ impl<P: Mechanism + 'static> Explored for Baseline<P> {
             },
             ..Setting::default()
         };
-        let shared = if P::KIND == SchemeKind::UndoLog {
-            &SHARED[..]
-        } else {
-            &[]
-        };
-        for &fault in shared.iter().chain(self.faults) {
+        for &fault in self.faults {
             let (settings, lives) = match fault {
                 Fault::LeaveTorn => (vec![twice], 3),
-                _ => (settings().to_vec(), EFFORT.lives),
+                _ => (settings().to_vec(), self.lives),
             };
             let effort = Effort {
                 only_crashes: true,
@@ -147,7 +142,14 @@ impl<P: Mechanism + 'static> Explored for Baseline<P> {
             let found = (0..TRIES).find_map(|run| {
                 let setting = &settings[run as usize % settings.len()];
                 let subject = subject(self.create, setting, Some(fault));
-                explore(subject, setting, seed.wrapping_add(run), effort, &mut row).err()
+                // An abandoned epoch recovers too, and a mistake is to be found by a crash.
+                let mut random = Random::new(seed.wrapping_add(run));
+                let mut steps = random_steps(&setting.profile, &mut random);
+                steps.retain(|step| !matches!(step, Step::Abandon));
+                let mut explorer = Explorer::new(subject, effort, random.number());
+                let explored = explorer.explore(medium(setting), &steps);
+                row.add(&explorer);
+                explored.err()
             });
             let name = format!("{}: {fault:?}", P::KIND.name());
             let Row { runs, counts, .. } = row;
@@ -164,13 +166,20 @@ impl<P: Mechanism + 'static> Explored for Baseline<P> {
 fn undo_log() -> Baseline<impl Mechanism> {
     Baseline {
         create: |medium, setting| UndoLog::create(medium, options(setting).geometry, Some(0x1d)),
-        faults: &[Fault::SkipLogFence, Fault::ForgetLine, Fault::LogTwice],
+        lives: 200,
+        faults: &[
+            Fault::SkipLogFence,
+            Fault::ForgetLine,
+            Fault::LogTwice,
+            Fault::NoZeroFill,
+        ],
     }
 }
 
 fn redo_log() -> Baseline<impl Mechanism> {
     Baseline {
         create: |medium, setting| RedoLog::create(medium, options(setting).geometry, Some(0x1d)),
+        lives: 60,
         faults: &[Fault::LeaveInLog, Fault::OneLog],
     }
 }
@@ -178,13 +187,23 @@ fn redo_log() -> Baseline<impl Mechanism> {
 fn copy_on_write() -> Baseline<impl Mechanism> {
     Baseline {
         create: |medium, setting| CopyOnWrite::create(medium, options(setting).geometry, Some(0x1d)),
-        faults: &[Fault::SkipCopy, Fault::FreeEarly],
+        lives: 60,
+        // The last four are mistakes in what all of them share.
+        faults: &[
+            Fault::SkipCopy,
+            Fault::FreeEarly,
+            Fault::SkipDataFence,
+            Fault::SkipRecordFence,
+            Fault::MarkEarly,
+            Fault::LeaveTorn,
+        ],
     }
 }
 
 fn page_overlay() -> Baseline<impl Mechanism> {
     Baseline {
         create: |medium, setting| PageOverlay::create(medium, options(setting).geometry, Some(0x1d)),
+        lives: 60,
         faults: &[Fault::ForgetMove, Fault::ForgetMetadata, Fault::LeaveInOverlay],
     }
 }
@@ -194,7 +213,7 @@ pub(crate) fn sound(seed: u64, runs: u64, wanted: &dyn Fn(&str) -> bool) -> Resu
     each(wanted, &|baseline| baseline.sound(seed, runs.div_ceil(4)))
 }
 
-/// Their mistakes; what all share is planted in the first.
+/// Their mistakes.
 pub(crate) fn planted(seed: u64, wanted: &dyn Fn(&str) -> bool) -> Result<(), String> {
     each(wanted, &|baseline| baseline.planted(seed))
 }
