@@ -9,6 +9,7 @@ const EFFORT: Effort = Effort {
     samples: 6,
     lives: 40,
     deep: 0,
+    short_recovery: 4,
     only_crashes: true,
 };
 
