@@ -8,6 +8,7 @@ use super::nstore::NStore;
 use super::pagerank::PageRank;
 use super::sweep::Sweep;
 use super::tatp::Tatp;
+use super::tpcc::Tpcc;
 use super::uniform::Uniform;
 use crate::op::PAGE_BYTES;
 
@@ -123,6 +124,25 @@ pub const ALL: &[Entry] = &[
                 true,
             ))
         },
+    },
+    Entry {
+        name: "tpcc",
+        about: "TPC-C on hash tables: New-Order transactions (TPCC)",
+        paper: table5(53.96, 1.72, 864.0),
+        make: |setting| {
+            Box::new(Tpcc::new(
+                setting.bytes(864.0),
+                setting.cores,
+                setting.seed,
+                false,
+            ))
+        },
+    },
+    Entry {
+        name: "tpcc-mix",
+        about: "TPC-C on hash tables: New-Order and Payment",
+        paper: None,
+        make: |setting| Box::new(Tpcc::new(setting.bytes(864.0), setting.cores, setting.seed, true)),
     },
     Entry {
         name: "echo",

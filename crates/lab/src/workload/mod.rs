@@ -16,6 +16,7 @@ mod pagerank;
 mod sweep;
 mod table;
 mod tatp;
+mod tpcc;
 pub mod uniform;
 
 use crate::op::Op;
