@@ -1,9 +1,11 @@
 //! The workloads there are, by name.
 
 use super::Workload;
+use super::ann::Ann;
 use super::community::Community;
 use super::components::Components;
 use super::echo::Echo;
+use super::flann::Flann;
 use super::nstore::NStore;
 use super::pagerank::PageRank;
 use super::sweep::Sweep;
@@ -98,6 +100,18 @@ pub const ALL: &[Entry] = &[
                 setting.seed,
             ))
         },
+    },
+    Entry {
+        name: "ann",
+        about: "Nearest neighbours in 16 dimensions on kd-trees, built and asked; a copy on each core (Ann)",
+        paper: table5(13.26, 2.15, 773.0),
+        make: |setting| Box::new(Ann::new(setting.bytes(773.0), setting.cores, setting.seed)),
+    },
+    Entry {
+        name: "flann",
+        about: "Nearest neighbours in 128 dimensions on randomised kd-trees; a copy on each core (Flann)",
+        paper: table5(12.58, 1.55, 576.0),
+        make: |setting| Box::new(Flann::new(setting.bytes(576.0), setting.cores, setting.seed)),
     },
     Entry {
         name: "tatp",

@@ -5,14 +5,17 @@
 //! * All state that a resumed program needs lies in the space, or follows from the batches it ran.
 //! * Batches are short (a few hundred operations): a checkpoint waits for the batch each core is in.
 
+mod ann;
 mod community;
 mod components;
 mod echo;
+mod flann;
 mod graph;
 mod layout;
 pub mod list;
 mod nstore;
 mod pagerank;
+mod points;
 mod sweep;
 mod table;
 mod tatp;
