@@ -3,6 +3,8 @@
 //! * It begins on a page boundary, so that whole pages land on whole pages.
 //! * Clearing keeps the memory; [`Buffer::append`] hands out bytes that still hold what they held.
 //! * Growing allocates zeroed memory lazily and copies only what is in use.
+//! * It may begin in memory of somebody else's choosing ([`Buffer::within`]), which it leaves for
+//!   memory of its own when it grows out of it.
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};
@@ -10,15 +12,52 @@ use std::ops::{Deref, DerefMut};
 /// The alignment of the first byte.
 const ALIGN: usize = 4096;
 
+/// Memory that a buffer may lie in.
+pub trait Storage: Send {
+    /// The memory, always the same.
+    fn bytes(&self) -> &[u8];
+    /// The same, to be written.
+    fn bytes_mut(&mut self) -> &mut [u8];
+}
+
+impl Storage for Vec<u8> {
+    fn bytes(&self) -> &[u8] {
+        self
+    }
+
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        self
+    }
+}
+
 /// Growable, page-aligned bytes.
-#[derive(Default)]
 pub struct Buffer {
-    memory: Vec<u8>,
+    memory: Box<dyn Storage>,
     start: usize,
+    end: usize,
     used: usize,
 }
 
+impl Default for Buffer {
+    fn default() -> Buffer {
+        Buffer::within(Box::new(Vec::new()))
+    }
+}
+
 impl Buffer {
+    /// An empty buffer in `memory`.
+    #[must_use]
+    pub fn within(memory: Box<dyn Storage>) -> Buffer {
+        let (bytes, len) = (memory.bytes(), memory.bytes().len());
+        let start = bytes.as_ptr().align_offset(ALIGN).min(len);
+        Buffer {
+            memory,
+            start,
+            end: len,
+            used: 0,
+        }
+    }
+
     /// Holds nothing, keeps the memory.
     pub fn clear(&mut self) {
         self.used = 0;
@@ -35,16 +74,16 @@ impl Buffer {
             return;
         }
         let wanted = len.max(2 * self.capacity()).next_multiple_of(ALIGN);
-        let mut memory = vec![0; wanted + ALIGN];
-        let start = memory.as_ptr().align_offset(ALIGN);
-        memory[start..start + self.used].copy_from_slice(self);
-        (self.memory, self.start) = (memory, start);
+        let mut larger = Buffer::within(Box::new(vec![0; wanted + ALIGN]));
+        larger.used = self.used;
+        larger.copy_from_slice(self);
+        *self = larger;
     }
 
     /// Bytes it can hold without another allocation.
     #[must_use]
     pub fn capacity(&self) -> usize {
-        self.memory.len().saturating_sub(ALIGN)
+        self.end - self.start
     }
 
     /// Appends `more` bytes and returns them to be filled. They hold whatever was there.
@@ -64,13 +103,13 @@ impl Buffer {
 impl Deref for Buffer {
     type Target = [u8];
     fn deref(&self) -> &[u8] {
-        &self.memory[self.start..self.start + self.used]
+        &self.memory.bytes()[self.start..self.start + self.used]
     }
 }
 
 impl DerefMut for Buffer {
     fn deref_mut(&mut self) -> &mut [u8] {
-        &mut self.memory[self.start..self.start + self.used]
+        &mut self.memory.bytes_mut()[self.start..self.start + self.used]
     }
 }
 

@@ -13,6 +13,7 @@
 pub mod any;
 pub mod barrier;
 mod batch;
+pub mod copier;
 #[cfg(any(test, feature = "faults"))]
 pub mod cache;
 pub mod dax;

@@ -9,7 +9,7 @@ use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
-use twinpage_os::inject;
+use twinpage_os::{copier, inject};
 
 /// What a mapping is made of.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -155,9 +155,15 @@ pub fn everything(text: &str) -> Vec<(Range<u64>, Option<Kind>)> {
             "[vvar_vclock]" => Some(Kind::VvarClock),
             _ => None,
         };
-        (range.start < inject::HOME || range.end > inject::END).then_some((range, kind))
+        (!is_ours(&range)).then_some((range, kind))
     });
     lines.collect()
+}
+
+/// Whether it is what twinpage itself mapped in the program.
+fn is_ours(range: &Range<u64>) -> bool {
+    let inside = |start, end| range.start >= start && range.end <= end;
+    inside(inject::HOME, inject::END) || inside(copier::WINDOW, copier::END)
 }
 
 /// `start-end rwxp offset major:minor inode path`; the path may hold spaces.
@@ -171,7 +177,7 @@ fn parse_line(line: &str) -> Option<Result<Option<Mapping>>> {
     let _device = fields.next()?;
     let inode = fields.next()?.parse().ok()?;
     let path = fields.next().unwrap_or("").trim_start();
-    if start >= inject::HOME && end <= inject::END {
+    if is_ours(&(start..end)) {
         return Some(Ok(None));
     }
     let bit = |index: usize, letter: u8, bit: i32| {

@@ -15,6 +15,7 @@
 
 pub mod calls;
 pub mod context;
+pub mod copies;
 pub mod descriptors;
 pub mod error;
 pub mod files;

@@ -6,8 +6,8 @@
 //! * In a chunk with hot pages nothing is protected by the scan: hot pages are captured and compared
 //!   each time, the few cold ones written are protected one by one. In every other chunk one scan
 //!   takes and protects.
-//! * Copies run on all processors: the program is stopped, so they are free.
 
+use crate::copies::Copies;
 use crate::error::{Error, Result};
 use crate::layout::{Kind, Layout, Mapping};
 use crate::marks::{Mark, Marks};
@@ -15,11 +15,9 @@ use crate::pages::{CHUNK_BYTES, Pages, page_index};
 use crate::scan::{Cut, Walks};
 use std::ops::Range;
 use twinpage_core::{Capture, Geometry, Piece};
+use twinpage_os::copier;
 use twinpage_os::remote::{Process, Remote};
 use twinpage_os::tracker::{END_OF_MEMORY, PAGE, Region, Tracker};
-
-/// Pages from which on a copy is shared between processors: below, waking one costs more.
-const SHARED_COPY_PAGES: usize = 384;
 
 /// The memory of one program.
 pub struct Memory {
@@ -38,6 +36,7 @@ pub struct Memory {
     walks: Walks,
     found: Vec<Found>,
     ranges: Vec<Remote>,
+    copies: Copies,
 }
 
 /// A run of pages to capture.
@@ -78,6 +77,7 @@ impl Memory {
             walks: Walks::default(),
             found: Vec::new(),
             ranges: Vec::new(),
+            copies: Copies::default(),
         }
     }
 
@@ -125,6 +125,7 @@ impl Memory {
         self.layout = layout;
         self.tracker = tracker;
         self.dropped.clear();
+        self.copies = Copies::default(); // helpers still had the old memory
     }
 
     /// Captures what changed since the last capture. The program is stopped. True when the layout
@@ -155,7 +156,9 @@ impl Memory {
             self.forget_unmapped(into);
         }
         self.regions.clear();
-        let scanned = self.tracker.unregistered(0..END_OF_MEMORY, &mut self.regions);
+        let around = [0..copier::WINDOW, copier::END..END_OF_MEMORY];
+        let scanned =
+            (around.into_iter()).try_for_each(|range| self.tracker.unregistered(range, &mut self.regions));
         scanned.map_err(|source| Error::target("cannot look for new mappings", source))?;
         let fresh: Vec<Range<u64>> = (self.layout.mappings().iter())
             .filter(|mapping| mapping.kind.is_captured())
@@ -256,7 +259,7 @@ impl Memory {
         if from < END_OF_MEMORY {
             cuts.push((from..END_OF_MEMORY, false));
         }
-        cuts
+        leave_out(cuts, copier::WINDOW..copier::END)
     }
 
     /// Sorts the scanned regions out: zero pages are forgotten, unwritten pages of files left, the
@@ -385,13 +388,16 @@ impl Memory {
                 len: (found.pages * PAGE) as usize,
             });
         }
-        let bytes = into.bytes.append((count * PAGE) as usize);
-        let copied = if count as usize <= SHARED_COPY_PAGES {
-            process.gather(&self.ranges, bytes)
-        } else {
-            gather_shared(process, &mut self.ranges, bytes)
-        };
-        copied.map_err(|source| Error::target("cannot copy the program's memory", source))
+        let bytes = (count * PAGE) as usize;
+        self.copies
+            .run(
+                process,
+                self.layout.mappings(),
+                &mut self.ranges,
+                bytes,
+                &mut into.bytes,
+            )
+            .map_err(|source| Error::target("cannot copy the program's memory", source))
     }
 }
 
@@ -402,84 +408,21 @@ fn protect(tracker: &Tracker, range: Option<Range<u64>>) -> Result<()> {
         .map_err(|source| Error::target("cannot protect a page again", source))
 }
 
+/// The cuts without `window`, which lies inside at most one of them.
+fn leave_out(mut cuts: Vec<Cut>, window: Range<u64>) -> Vec<Cut> {
+    let at = cuts.partition_point(|(range, _)| range.end <= window.start);
+    if let Some((range, _)) = cuts.get_mut(at)
+        && range.start < window.start
+        && window.end < range.end
+    {
+        let behind = (window.end..range.end, false);
+        range.end = window.start;
+        cuts.insert(at + 1, behind);
+    }
+    cuts
+}
+
 fn overlaps(regions: &[Region], mapping: &Mapping) -> bool {
     let next = regions.partition_point(|region| region.end <= mapping.start);
     regions.get(next).is_some_and(|region| region.start < mapping.end)
-}
-
-/// Copies in equal shares, one for each helper. Ranges that straddle a share are cut.
-fn gather_shared(process: &Process, ranges: &mut Vec<Remote>, mut bytes: &mut [u8]) -> std::io::Result<()> {
-    let shares = rayon::current_num_threads();
-    let share = (bytes.len() / shares).next_multiple_of(PAGE as usize);
-    let results: Vec<std::sync::Mutex<std::io::Result<()>>> =
-        (0..shares).map(|_| std::sync::Mutex::new(Ok(()))).collect();
-    let mut work = Vec::with_capacity(shares);
-    let mut from = 0;
-    for result in &results {
-        let size = share.min(bytes.len());
-        let to = cut(ranges, from, size);
-        let (mine, rest) = bytes.split_at_mut(size);
-        bytes = rest;
-        work.push((from..to, mine, result));
-        from = to;
-    }
-    let ranges = &*ranges;
-    rayon::in_place_scope(|scope| {
-        let mut work = work.into_iter();
-        let own = work.next();
-        for (slice, mine, result) in work {
-            scope.spawn(move |_| {
-                *result.lock().expect("no panic holds it") = process.gather(&ranges[slice], mine)
-            });
-        }
-        if let Some((slice, mine, result)) = own {
-            *result.lock().expect("no panic holds it") = process.gather(&ranges[slice], mine);
-        }
-    });
-    results
-        .into_iter()
-        .try_for_each(|result| result.into_inner().expect("no panic holds it"))
-}
-
-/// The index past the ranges, from `from` on, that hold `size` bytes together; the last is cut in
-/// two where it is longer.
-fn cut(ranges: &mut Vec<Remote>, from: usize, mut size: usize) -> usize {
-    let mut index = from;
-    while size > 0 {
-        let range = ranges[index];
-        if range.len > size {
-            ranges[index].len = size;
-            ranges.insert(
-                index + 1,
-                Remote {
-                    start: range.start + size as u64,
-                    len: range.len - size,
-                },
-            );
-        }
-        size -= ranges[index].len;
-        index += 1;
-    }
-    index
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn ranges_are_cut_into_shares() {
-        let mut ranges = vec![
-            Remote { start: 0, len: 3 },
-            Remote { start: 10, len: 5 },
-            Remote { start: 20, len: 1 },
-        ];
-        let first = cut(&mut ranges, 0, 5);
-        let second = cut(&mut ranges, first, 4);
-        assert_eq!((first, second), (2, 4));
-        assert_eq!(
-            ranges[1..3],
-            [Remote { start: 10, len: 2 }, Remote { start: 12, len: 3 }]
-        );
-    }
 }
