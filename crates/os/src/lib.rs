@@ -13,9 +13,9 @@
 pub mod any;
 pub mod barrier;
 mod batch;
-pub mod copier;
 #[cfg(any(test, feature = "faults"))]
 pub mod cache;
+pub mod copier;
 pub mod dax;
 #[cfg(any(test, feature = "faults"))]
 pub mod faulty;
