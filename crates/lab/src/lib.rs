@@ -8,8 +8,11 @@
 //! Reading order: [`op`], [`space`], [`workload`]; [`device`]; then the machine.
 
 pub mod config;
+pub mod controller;
 pub mod device;
 pub mod drive;
+pub mod histogram;
+pub mod machine;
 pub mod op;
 pub mod space;
 pub mod trace;

@@ -263,6 +263,13 @@ impl<M: Medium> DualPage<M> {
         }
     }
 
+    /// Whether the page has a derivative page now: an entry of the derivative page table (DPC 4.3).
+    pub fn has_derivative(&self, page: PageId) -> bool {
+        self.table
+            .key(page)
+            .is_some_and(|key| self.table.entry(key).frame.is_some())
+    }
+
     /// Posts a write and counts it.
     fn post(&mut self, at: Offset, bytes: &[u8], cause: Cause) -> Result<()> {
         self.medium.hint(cause, self.path);

@@ -3,6 +3,7 @@
 //! * Unknown keys, numbers without units and values that cannot be are errors, never ignored.
 //! * Every table names the `source` of its values; a value may name its own.
 
+pub mod machine;
 pub mod quantity;
 
 use serde::de::DeserializeOwned;

@@ -166,7 +166,7 @@ impl Unit for Frequency {
             _ => return None,
         };
         let cycle_fs = (1e15 / hertz).round();
-        (cycle_fs >= 1.0 && cycle_fs < 1e12).then_some(Frequency {
+        (1.0..1e12).contains(&cycle_fs).then_some(Frequency {
             cycle_fs: cycle_fs as u64,
         })
     }

@@ -19,6 +19,17 @@ pub enum Command {
     Write,
 }
 
+/// Consecutive lines of one row buffer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Run {
+    /// The bank, over all ranks of the channel.
+    pub bank: u16,
+    /// Lines, one at least.
+    pub lines: u16,
+    /// The row buffer.
+    pub row: u64,
+}
+
 /// No row is open.
 const CLOSED: u64 = u64::MAX;
 
@@ -166,6 +177,32 @@ impl Banks {
         }
     }
 
+    /// Reads runs of many banks in order, each command as early as its bank and rank allow, from `now`
+    /// on. One command a cycle is not enforced: a line's data takes several. Says when the last goes.
+    pub fn sweep(&mut self, runs: &[Run], now: u64) -> u64 {
+        let mut last = now;
+        for run in runs {
+            let bank = usize::from(run.bank);
+            if self.banks[bank].row != run.row {
+                if self.banks[bank].row != CLOSED {
+                    self.precharge(bank, self.banks[bank].precharge.max(now));
+                }
+                let rank = &self.ranks[bank / self.per_rank];
+                let at = self.banks[bank]
+                    .activate
+                    .max(rank.activate)
+                    .max(rank.window[rank.oldest]);
+                self.activate(bank, run.row, at.max(now));
+            }
+            for _ in 0..run.lines {
+                let rank = &self.ranks[bank / self.per_rank];
+                last = self.banks[bank].read.max(rank.read).max(last);
+                self.read(bank, last);
+            }
+        }
+        last
+    }
+
     fn activate(&mut self, bank: usize, row: u64, at: u64) {
         let timing = &self.timing;
         let state = &mut self.banks[bank];
@@ -192,7 +229,7 @@ impl Banks {
         let rank = &mut self.ranks[bank / self.per_rank];
         rank.open -= 1;
         if rank.open == 0 {
-            rank.open_cycles += at - rank.open_since;
+            rank.open_cycles += at.saturating_sub(rank.open_since);
         }
         self.done.precharges += 1;
     }

@@ -6,10 +6,12 @@
 //!   streak in turn.
 //! * Writes wait until there are many (or no reads), then go together: the bus turns round rarely.
 //! * Background writes (checkpoints, reclaim) use banks that no read waits for. They never hold back
-//!   a demand write, nor make writes go first.
+//!   a demand write, nor make writes go first. A bank has one kind in view at a time: two would close
+//!   each other's rows for ever.
+//! * A read of many row buffers (a page) is one request: once its turn comes it is read through.
 //! * Requests that find the queue full wait in front of it, in order, demand first.
 
-use super::bank::{Banks, Command};
+use super::bank::{Banks, Command, Run};
 use super::spec::Device;
 use std::collections::VecDeque;
 
@@ -48,7 +50,12 @@ pub struct Request {
     pub row: u64,
     /// When it came, in cycles.
     pub arrival: u64,
+    /// Runs of other row buffers that follow it; see [`Channel::push_sweep`].
+    pub(super) sweep: u32,
 }
+
+/// Nothing follows.
+pub(super) const NO_SWEEP: u32 = u32::MAX;
 
 /// A request whose last command was issued.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -183,6 +190,8 @@ pub struct Channel {
     /// The command to go next, as long as nothing has changed.
     chosen: Option<Choice>,
     done: Vec<Done>,
+    sweeps: Vec<Vec<Run>>,
+    free_sweeps: Vec<u32>,
 }
 
 impl Channel {
@@ -207,6 +216,8 @@ impl Channel {
             order: 0,
             chosen: None,
             done: Vec::new(),
+            sweeps: Vec::new(),
+            free_sweeps: Vec::new(),
         }
     }
 
@@ -242,6 +253,21 @@ impl Channel {
         let kind = request.kind as usize;
         self.queues[kind].front[request.class as usize].push_back(request);
         self.admit(kind);
+    }
+
+    /// Takes a read of the request's run and others after it, which are done when the last is.
+    pub fn push_sweep(&mut self, mut request: Request, rest: impl Iterator<Item = Run>) {
+        let sweep = self.free_sweeps.pop().unwrap_or_else(|| {
+            self.sweeps.push(Vec::new());
+            self.sweeps.len() as u32 - 1
+        });
+        let Request { bank, lines, row, .. } = request;
+        let runs = &mut self.sweeps[sweep as usize];
+        runs.clear();
+        runs.push(Run { bank, lines, row });
+        runs.extend(rest);
+        request.sweep = sweep;
+        self.push(request);
     }
 
     /// Works up to `cycle`, and returns what became known to be done, in the order it was issued.
@@ -320,7 +346,7 @@ impl Channel {
         self.writing = (self.writing && !over) || full || reads.count == 0;
         let (reading, mut also) = match self.writing {
             true => (0, writes.any),
-            false => (reads.any, writes.any & !writes.demand_banks & !reads.demand_banks),
+            false => (reads.any, writes.any & !writes.demand_banks & !reads.any),
         };
         if self.writing && writes.count == 0 {
             also = 0;
@@ -368,6 +394,12 @@ impl Channel {
         let place = queue.next[bank];
         let request = &mut queue.banks[bank][place].request;
         self.now = cycle;
+        if request.sweep != NO_SWEEP {
+            let (id, sweep) = (request.id, request.sweep);
+            queue.remove(bank, place);
+            self.issue_sweep(id, sweep, cycle);
+            return;
+        }
         let command = self.banks.next(bank, request.row, column);
         self.banks.issue(command, bank, request.row, cycle);
         if command != column {
@@ -400,6 +432,23 @@ impl Channel {
             self.admit(kind as usize);
         }
         self.rechoose(bank);
+    }
+
+    /// All of a read of many row buffers.
+    fn issue_sweep(&mut self, id: u64, sweep: u32, cycle: u64) {
+        let runs = std::mem::take(&mut self.sweeps[sweep as usize]);
+        let last = self.banks.sweep(&runs, cycle);
+        self.done.push(Done {
+            id,
+            at: last + self.timing.read_latency(),
+        });
+        self.admit(Kind::Read as usize);
+        for run in &runs {
+            self.streaks[usize::from(run.bank)] = 0;
+            self.rechoose(usize::from(run.bank));
+        }
+        self.sweeps[sweep as usize] = runs;
+        self.free_sweeps.push(sweep);
     }
 
     /// Lets requests into the queue while there is room, demand first. Background writes leave a place.

@@ -5,7 +5,8 @@
 //!                                                        bytes of a row
 //! ```
 
-use super::channel::{Channel, Class, Done, Kind, Request};
+use super::bank::Run;
+use super::channel::{Channel, Class, Done, Kind, NO_SWEEP, Request};
 use super::energy::Commands;
 use super::spec::Device;
 
@@ -14,6 +15,12 @@ use super::spec::Device;
 pub struct Memory {
     device: Device,
     channels: Vec<Channel>,
+    map: Map,
+}
+
+/// How addresses are cut.
+#[derive(Clone, Copy, Debug)]
+struct Map {
     column_bits: u32,
     channel_bits: u32,
     rank_bits: u32,
@@ -40,12 +47,14 @@ impl Memory {
         let channel = Channel::new(&device);
         Memory {
             channels: vec![channel; device.channels as usize],
-            column_bits: device.row_bytes.trailing_zeros(),
-            channel_bits: device.channels.trailing_zeros(),
-            rank_bits: device.ranks.trailing_zeros(),
-            bank_bits: device.banks.trailing_zeros(),
-            buffer_bits: device.buffer_bytes.trailing_zeros(),
-            bytes: device.bytes(),
+            map: Map {
+                column_bits: device.row_bytes.trailing_zeros(),
+                channel_bits: device.channels.trailing_zeros(),
+                rank_bits: device.ranks.trailing_zeros(),
+                bank_bits: device.banks.trailing_zeros(),
+                buffer_bits: device.buffer_bytes.trailing_zeros(),
+                bytes: device.bytes(),
+            },
             device,
         }
     }
@@ -58,46 +67,62 @@ impl Memory {
 
     /// Where the byte at `at` lies. Addresses past the end wrap round.
     #[must_use]
-    #[inline]
     pub fn place(&self, at: u64) -> Place {
-        let at = at & (self.bytes - 1);
-        let take = |from: u32, bits: u32| (at >> from) & ((1 << bits) - 1);
-        let mut from = self.column_bits;
-        let channel = take(from, self.channel_bits);
-        from += self.channel_bits;
-        let rank = take(from, self.rank_bits);
-        from += self.rank_bits;
-        let bank = take(from, self.bank_bits);
-        from += self.bank_bits;
-        let buffers = take(self.buffer_bits, self.column_bits - self.buffer_bits);
-        Place {
-            channel: channel as usize,
-            bank: ((rank << self.bank_bits) | bank) as u16,
-            row: ((at >> from) << (self.column_bits - self.buffer_bits)) | buffers,
-        }
+        self.map.place(at)
     }
 
     /// Asks for `lines` lines from `at`, at `cycle`. Says in how many requests: each is done by itself.
     pub fn push(&mut self, id: u64, kind: Kind, class: Class, at: u64, lines: u64, cycle: u64) -> u32 {
-        let (mut at, mut left, mut requests) = (at, lines, 0);
-        while left > 0 {
-            let room = (self.device.buffer_bytes - at % self.device.buffer_bytes).div_ceil(64);
-            let some = left.min(room);
-            let Place { channel, bank, row } = self.place(at);
-            self.channels[channel].push(Request {
-                id,
-                kind,
-                class,
-                bank,
-                lines: some as u16,
-                row,
-                arrival: cycle,
-            });
-            at += some * 64;
-            left -= some;
+        let runs = self.runs(at, lines);
+        let request = |channel: usize, run: Run| {
+            let Run { bank, lines, row } = run;
+            (
+                channel,
+                Request {
+                    id,
+                    kind,
+                    class,
+                    bank,
+                    lines,
+                    row,
+                    arrival: cycle,
+                    sweep: NO_SWEEP,
+                },
+            )
+        };
+        if kind == Kind::Read && self.channels.len() == 1 && lines * 64 > self.device.buffer_bytes {
+            let mut runs = runs.map(|(_, run)| run);
+            let first = runs.next().expect("a line at least");
+            self.channels[0].push_sweep(request(0, first).1, runs);
+            return 1;
+        }
+        let mut requests = 0;
+        for (channel, run) in runs {
+            self.channels[channel].push(request(channel, run).1);
             requests += 1;
         }
         requests
+    }
+
+    /// The runs of row buffers that lines lie in, and their channels.
+    fn runs(&self, at: u64, lines: u64) -> impl Iterator<Item = (usize, Run)> + use<> {
+        let (map, buffer_bytes) = (self.map, self.device.buffer_bytes);
+        let (mut at, mut left) = (at, lines);
+        std::iter::from_fn(move || {
+            let room = (buffer_bytes - at % buffer_bytes).div_ceil(64);
+            let lines = left.min(room);
+            let Place { channel, bank, row } = map.place(at);
+            at += lines * 64;
+            left -= lines;
+            (lines > 0).then_some((
+                channel,
+                Run {
+                    bank,
+                    lines: lines as u16,
+                    row,
+                },
+            ))
+        })
     }
 
     /// Whether a request for `at` would enter its queue at once.
@@ -169,5 +194,26 @@ impl Memory {
             false => self.device.energy.idle_w * seconds(cycle * u64::from(self.device.channels)),
         };
         self.device.energy.commands_j(&self.commands()) + standing
+    }
+}
+
+impl Map {
+    #[inline]
+    fn place(&self, at: u64) -> Place {
+        let at = at & (self.bytes - 1);
+        let take = |from: u32, bits: u32| (at >> from) & ((1 << bits) - 1);
+        let mut from = self.column_bits;
+        let channel = take(from, self.channel_bits);
+        from += self.channel_bits;
+        let rank = take(from, self.rank_bits);
+        from += self.rank_bits;
+        let bank = take(from, self.bank_bits);
+        from += self.bank_bits;
+        let buffers = take(self.buffer_bits, self.column_bits - self.buffer_bits);
+        Place {
+            channel: channel as usize,
+            bank: ((rank << self.bank_bits) | bank) as u16,
+            row: ((at >> from) << (self.column_bits - self.buffer_bits)) | buffers,
+        }
     }
 }

@@ -1,0 +1,337 @@
+//! Machine files: a whole machine, from cores to NVM (`dpc.toml`, `twins.toml`).
+
+use super::quantity::{Bytes, Frequency, Quantity, Span};
+use super::{ConfigError, Place};
+use crate::controller::Setting;
+use crate::controller::lookup::Placement;
+use crate::device::Device;
+use crate::machine::hierarchy::Level;
+use crate::machine::{Mode, Plan, Shape};
+use serde::Deserialize;
+use twinpage_core::any::SchemeKind;
+
+/// The machines that come with the lab: name and text.
+pub const BUILT_IN: [(&str, &str); 2] = [
+    ("dpc", include_str!("../../configs/dpc.toml")),
+    ("twins", include_str!("../../configs/twins.toml")),
+];
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    name: String,
+    #[serde(rename = "source")]
+    _source: String,
+    cpu: Cpu,
+    cache: Caches,
+    dram: Dram,
+    nvm: NvmTable,
+    table: Table,
+    pool: Pool,
+    checkpoint: Checkpoint,
+    run: Run,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Cpu {
+    #[serde(rename = "source")]
+    _source: String,
+    cores: usize,
+    clock: Quantity<Frequency>,
+    width: u64,
+    reorder_buffer: u64,
+    store_buffer: usize,
+    misses: usize,
+    state: Quantity<Bytes>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Caches {
+    l1: Cache,
+    l2: Cache,
+    l3: Option<Cache>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Cache {
+    #[serde(rename = "source")]
+    _source: String,
+    size: Quantity<Bytes>,
+    ways: u32,
+    latency: Quantity<Span>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Dram {
+    #[serde(rename = "source")]
+    _source: String,
+    device: String,
+    size: Quantity<Bytes>,
+    lookup: Quantity<Span>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct NvmTable {
+    #[serde(rename = "source")]
+    _source: String,
+    device: String,
+    size: Quantity<Bytes>,
+    write_buffer: Quantity<Bytes>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Table {
+    #[serde(rename = "source")]
+    _source: String,
+    lookup: Quantity<Span>,
+    placement: Placement,
+    cached_entries: usize,
+    pre_allocate: bool,
+    journal: Quantity<Bytes>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Pool {
+    #[serde(rename = "source")]
+    _source: String,
+    size: Quantity<Bytes>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Checkpoint {
+    #[serde(rename = "source")]
+    _source: String,
+    interval: Quantity<Span>,
+    overlap: bool,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Run {
+    #[serde(rename = "source")]
+    _source: String,
+    warm_up: u64,
+    instructions: u64,
+}
+
+/// A machine as its file says.
+#[derive(Clone, Debug, serde::Serialize)]
+pub struct Config {
+    /// Its name.
+    pub name: String,
+    /// What it resolves to; the mode is for the dual page.
+    pub plan: Plan,
+    /// Whether checkpoints overlap with execution where the scheme does not do it by itself.
+    pub overlap: bool,
+}
+
+impl Config {
+    /// A built-in machine by name, or a machine file by its path.
+    ///
+    /// # Errors
+    /// Neither; or what is wrong with the file, and in which line.
+    pub fn find(name: &str) -> Result<Config, ConfigError> {
+        if let Some((name, text)) = BUILT_IN.iter().find(|(known, _)| *known == name) {
+            return Config::parse(name, text);
+        }
+        let text = std::fs::read_to_string(name).map_err(|why| ConfigError {
+            file: name.into(),
+            what: format!(
+                "{why}; the built-in machines are {}",
+                BUILT_IN.map(|(known, _)| known).join(", ")
+            ),
+        })?;
+        Config::parse(name, &text)
+    }
+
+    /// The machine a text describes; `file` is for errors.
+    ///
+    /// # Errors
+    /// What is wrong, and in which line.
+    pub fn parse(file: &str, text: &str) -> Result<Config, ConfigError> {
+        let place = Place { file, text };
+        let said: File = place.read()?;
+        let cycle_fs = said.cpu.clock.is.cycle_fs;
+        let shape = shape(place, &said, cycle_fs)?;
+        let controller = controller(place, &said, cycle_fs)?;
+        check(place, &said)?;
+        let mut levels = vec![&said.cache.l1, &said.cache.l2];
+        levels.extend(&said.cache.l3);
+        Ok(Config {
+            overlap: said.checkpoint.overlap,
+            plan: Plan {
+                shape,
+                controller,
+                nvm_bytes: said.nvm.size.is.0,
+                pool_pages: said.pool.size.is.0 / crate::op::PAGE_BYTES,
+                journal_bytes: said.table.journal.is.0,
+                interval_fs: said.checkpoint.interval.is.fs(cycle_fs),
+                mode: Mode::Stall,
+                warm_up: said.run.warm_up,
+                instructions: said.run.instructions,
+            },
+            name: said.name,
+        })
+    }
+
+    /// The plan for a scheme: who waits for its checkpoints.
+    #[must_use]
+    pub fn plan(&self, scheme: SchemeKind) -> Plan {
+        let mode = match scheme.name() {
+            "in-place" => Mode::None,
+            "thynvm" => Mode::Scheme,
+            _ if self.overlap => Mode::Overlap,
+            _ => Mode::Stall,
+        };
+        Plan {
+            mode,
+            ..self.plan.clone()
+        }
+    }
+
+    /// The resolved machine, as JSON: what the hash is of.
+    #[must_use]
+    pub fn resolved(&self) -> String {
+        serde_json::to_string_pretty(self).expect("plain data")
+    }
+
+    /// A short name for exactly this machine.
+    #[must_use]
+    pub fn hash(&self) -> String {
+        super::hash(&self.resolved())
+    }
+}
+
+fn shape(place: Place<'_>, said: &File, cycle_fs: u64) -> Result<Shape, ConfigError> {
+    let cpu = &said.cpu;
+    for (key, value, most) in [
+        ("cores", cpu.cores as u64, 16),
+        ("width", cpu.width, 64),
+        ("reorder_buffer", cpu.reorder_buffer, 1 << 16),
+        ("store_buffer", cpu.store_buffer as u64, 1 << 12),
+        ("misses", cpu.misses as u64, 1 << 12),
+    ] {
+        if !(1..=most).contains(&value) {
+            return Err(place.wrong("cpu", key, format!("{value} cannot be: 1 to {most}")));
+        }
+    }
+    let mut levels = Vec::new();
+    for (name, cache) in [
+        ("cache.l1", Some(&said.cache.l1)),
+        ("cache.l2", Some(&said.cache.l2)),
+        ("cache.l3", said.cache.l3.as_ref()),
+    ] {
+        let Some(cache) = cache else { continue };
+        let (bytes, ways) = (cache.size.is.0, u64::from(cache.ways));
+        if ways == 0
+            || ways > 64
+            || !bytes.is_multiple_of(64 * ways.max(1))
+            || !(bytes / 64 / ways).is_power_of_two()
+        {
+            return Err(place.wrong(
+                name,
+                "ways",
+                format!("{bytes} bytes in {ways} ways are no power of two of sets"),
+            ));
+        }
+        levels.push(Level {
+            bytes,
+            ways: cache.ways,
+            cycles: u32::try_from(cache.latency.is.cycles(cycle_fs))
+                .map_err(|_| place.wrong(name, "latency", "too long"))?,
+        });
+    }
+    Ok(Shape {
+        cores: cpu.cores,
+        cycle_fs,
+        instruction_fs: cycle_fs / cpu.width,
+        reorder: cpu.reorder_buffer,
+        store_buffer: cpu.store_buffer,
+        misses: cpu.misses,
+        levels,
+        state_bytes: cpu.state.is.0,
+    })
+}
+
+fn controller(place: Place<'_>, said: &File, cycle_fs: u64) -> Result<Setting, ConfigError> {
+    let device = |table: &str, name: &str| {
+        Device::find(name).map_err(|why| match std::path::Path::new(name).exists() {
+            true => why,
+            false => place.wrong(table, "device", why),
+        })
+    };
+    Ok(Setting {
+        dram: device("dram", &said.dram.device)?,
+        dram_bytes: said.dram.size.is.0,
+        nvm: device("nvm", &said.nvm.device)?,
+        cpt_fs: said.dram.lookup.is.fs(cycle_fs),
+        table_fs: said.table.lookup.is.fs(cycle_fs),
+        placement: said.table.placement,
+        cached_entries: said.table.cached_entries,
+        write_buffer_lines: said.nvm.write_buffer.is.0 / 64,
+        pre_allocate: said.table.pre_allocate,
+    })
+}
+
+fn check(place: Place<'_>, said: &File) -> Result<(), ConfigError> {
+    let pages =
+        |bytes: &Quantity<Bytes>, least: u64| bytes.is.0.is_multiple_of(4096) && bytes.is.0 / 4096 >= least;
+    for (table, key, fits, why) in [
+        (
+            "dram",
+            "size",
+            pages(&said.dram.size, 64) && said.dram.size.is.0 <= 64 << 30,
+            "64 pages of 4 KiB at least, 64 GiB at most",
+        ),
+        (
+            "nvm",
+            "size",
+            pages(&said.nvm.size, 1024) && said.nvm.size.is > said.dram.size.is,
+            "more than DRAM, in pages of 4 KiB",
+        ),
+        (
+            "nvm",
+            "write_buffer",
+            said.nvm.write_buffer.is.0 >= 64,
+            "a line at least",
+        ),
+        (
+            "pool",
+            "size",
+            pages(&said.pool.size, 1) && said.pool.size.is < said.nvm.size.is,
+            "pages of 4 KiB, and less than NVM",
+        ),
+        (
+            "table",
+            "journal",
+            said.table.journal.is.0 <= 1 << 30,
+            "at most 1 GiB",
+        ),
+        (
+            "checkpoint",
+            "interval",
+            said.checkpoint.interval.is != Span::Cycles(0),
+            "an epoch must last",
+        ),
+        (
+            "run",
+            "instructions",
+            said.run.instructions > 0,
+            "there must be some",
+        ),
+        ("cpu", "state", said.cpu.state.is.0 <= 1 << 20, "at most 1 MiB"),
+    ] {
+        if !fits {
+            return Err(place.wrong(table, key, why));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,203 @@
+//! The DRAM cache of NVM pages and its table (CPT): which page lies in which frame, and which of its
+//! lines are newer than NVM (DPC 4.1).
+//!
+//! * Real bytes: a frame holds what the DRAM would.
+//! * The least recently used frame goes first.
+
+use crate::op::PAGE_BYTES;
+
+const NONE: u32 = u32::MAX;
+const NO_PAGE: u64 = u64::MAX;
+
+/// One page of DRAM.
+#[derive(Clone, Copy, Debug)]
+pub struct Frame {
+    /// The page it holds.
+    pub page: u64,
+    /// Lines newer than NVM, one bit each.
+    pub dirty: u64,
+    /// Its data has not all come yet.
+    pub filling: bool,
+    newer: u32,
+    older: u32,
+}
+
+impl Frame {
+    /// Whether it holds a page.
+    #[must_use]
+    pub fn is_used(&self) -> bool {
+        self.page != NO_PAGE
+    }
+}
+
+/// The DRAM cache.
+#[derive(Debug)]
+pub struct Frames {
+    frames: Vec<Frame>,
+    bytes: Vec<u8>,
+    /// For each page its frame.
+    table: Vec<u32>,
+    newest: u32,
+    oldest: u32,
+    used: u32,
+}
+
+impl Frames {
+    /// `bytes` of DRAM for a memory of `pages` pages.
+    #[must_use]
+    pub fn new(bytes: u64, pages: u64) -> Frames {
+        let count = (bytes / PAGE_BYTES) as usize;
+        let free = Frame {
+            page: NO_PAGE,
+            dirty: 0,
+            filling: false,
+            newer: NONE,
+            older: NONE,
+        };
+        Frames {
+            frames: vec![free; count],
+            bytes: vec![0; count * PAGE_BYTES as usize],
+            table: vec![NONE; pages as usize],
+            newest: NONE,
+            oldest: NONE,
+            used: 0,
+        }
+    }
+
+    /// The frame of a page.
+    #[must_use]
+    #[inline]
+    pub fn find(&self, page: u64) -> Option<u32> {
+        Some(self.table[page as usize]).filter(|&frame| frame != NONE)
+    }
+
+    /// A frame.
+    #[must_use]
+    #[inline]
+    pub fn frame(&self, frame: u32) -> &Frame {
+        &self.frames[frame as usize]
+    }
+
+    /// A frame, to change.
+    #[inline]
+    pub fn frame_mut(&mut self, frame: u32) -> &mut Frame {
+        &mut self.frames[frame as usize]
+    }
+
+    /// What a frame holds.
+    #[must_use]
+    pub fn bytes(&self, frame: u32) -> &[u8] {
+        let start = frame as usize * PAGE_BYTES as usize;
+        &self.bytes[start..start + PAGE_BYTES as usize]
+    }
+
+    /// What a frame holds, to change.
+    pub fn bytes_mut(&mut self, frame: u32) -> &mut [u8] {
+        let start = frame as usize * PAGE_BYTES as usize;
+        &mut self.bytes[start..start + PAGE_BYTES as usize]
+    }
+
+    /// The page was used.
+    pub fn used_now(&mut self, frame: u32) {
+        if self.newest != frame {
+            self.unlink(frame);
+            self.link(frame);
+        }
+    }
+
+    /// A frame never used, if there is one left.
+    pub fn fresh(&mut self) -> Option<u32> {
+        ((self.used as usize) < self.frames.len()).then(|| {
+            self.used += 1;
+            self.used - 1
+        })
+    }
+
+    /// The page comes into the frame, which holds nothing.
+    pub fn put(&mut self, frame: u32, page: u64) {
+        let state = &mut self.frames[frame as usize];
+        state.page = page;
+        state.dirty = 0;
+        self.table[page as usize] = frame;
+        self.link(frame);
+    }
+
+    /// The page leaves its frame.
+    pub fn take(&mut self, frame: u32) {
+        let page = self.frames[frame as usize].page;
+        self.table[page as usize] = NONE;
+        self.unlink(frame);
+        self.frames[frame as usize].page = NO_PAGE;
+    }
+
+    /// Frames that hold pages, the least recently used first.
+    pub fn oldest_first(&self) -> impl Iterator<Item = u32> {
+        let next = |frame: u32| Some(frame).filter(|&frame| frame != NONE);
+        std::iter::successors(next(self.oldest), move |&frame| {
+            next(self.frames[frame as usize].newer)
+        })
+    }
+
+    /// Frames with dirty lines, in order of their pages.
+    #[must_use]
+    pub fn dirty(&self) -> Vec<u32> {
+        let mut dirty: Vec<u32> = (0..self.used)
+            .filter(|&frame| self.frame(frame).is_used() && self.frame(frame).dirty != 0)
+            .collect();
+        dirty.sort_unstable_by_key(|&frame| self.frame(frame).page);
+        dirty
+    }
+
+    fn link(&mut self, frame: u32) {
+        let before = self.newest;
+        let state = &mut self.frames[frame as usize];
+        state.newer = NONE;
+        state.older = before;
+        match before {
+            NONE => self.oldest = frame,
+            before => self.frames[before as usize].newer = frame,
+        }
+        self.newest = frame;
+    }
+
+    fn unlink(&mut self, frame: u32) {
+        let Frame { newer, older, .. } = self.frames[frame as usize];
+        match older {
+            NONE => self.oldest = newer,
+            older => self.frames[older as usize].newer = newer,
+        }
+        match newer {
+            NONE => self.newest = older,
+            newer => self.frames[newer as usize].older = older,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_least_recently_used_comes_first() {
+        let mut frames = Frames::new(3 * PAGE_BYTES, 10);
+        for page in [4, 7, 9] {
+            let frame = frames.fresh().unwrap();
+            frames.put(frame, page);
+        }
+        assert_eq!(frames.fresh(), None);
+        let order = |frames: &Frames| {
+            frames
+                .oldest_first()
+                .map(|frame| frames.frame(frame).page)
+                .collect::<Vec<_>>()
+        };
+        frames.used_now(frames.find(4).unwrap());
+        assert_eq!(order(&frames), [7, 9, 4]);
+        let gone = frames.find(9).unwrap();
+        frames.take(gone);
+        assert_eq!((order(&frames), frames.find(9)), (vec![7, 4], None));
+        frames.put(gone, 1);
+        frames.frame_mut(gone).dirty = 2;
+        assert_eq!((order(&frames), frames.dirty()), (vec![7, 4, 1], vec![gone]));
+    }
+}

@@ -1,0 +1,82 @@
+//! The machine: cores and their caches over the memory controller, in one time.
+//!
+//! Reading order: `core.rs`, `cache.rs`, `hierarchy.rs` are the parts; `run.rs` moves them in time
+//! order; `checkpoint.rs` ends epochs; `crash.rs` stops it anywhere and checks what is recovered;
+//! `outcome.rs` is what a run says.
+//!
+//! * The core that is furthest behind goes next; none runs ahead of the others by more than a window.
+//! * A checkpoint falls when every core is at the end of a batch: the space is then exactly what the
+//!   caches, DRAM and NVM together hold.
+//! * The order of batches is the only thing that passes from the machine to the workload.
+
+pub mod cache;
+mod checkpoint;
+pub mod core;
+pub mod crash;
+pub mod hierarchy;
+mod outcome;
+mod run;
+
+pub use outcome::{Outcome, Traffic};
+pub use run::{Ended, Machine, Stop};
+
+use crate::controller::Setting;
+use hierarchy::Level;
+
+/// Who waits for a checkpoint.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Deserialize, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Mode {
+    /// No checkpoints at all: the unprotected baseline.
+    None,
+    /// The cores, until it is durable.
+    Stall,
+    /// Nobody: the scheme overlaps it with execution by itself.
+    Scheme,
+    /// Nobody: the machine captures the epoch and overlaps its writing with execution.
+    Overlap,
+}
+
+/// Cores and caches, resolved.
+#[derive(Clone, PartialEq, Debug, serde::Serialize)]
+pub struct Shape {
+    /// Cores.
+    pub cores: usize,
+    /// A cycle, in femtoseconds.
+    pub cycle_fs: u64,
+    /// An instruction at full width, in femtoseconds.
+    pub instruction_fs: u64,
+    /// Instructions in the reorder buffer.
+    pub reorder: u64,
+    /// Stores that may miss at a time.
+    pub store_buffer: usize,
+    /// Lines a core may wait for at a time.
+    pub misses: usize,
+    /// The caches; the last is shared.
+    pub levels: Vec<Level>,
+    /// Bytes of registers and buffers a core saves at a checkpoint.
+    pub state_bytes: u64,
+}
+
+/// A machine, resolved.
+#[derive(Clone, Debug, serde::Serialize)]
+pub struct Plan {
+    /// Cores and caches.
+    pub shape: Shape,
+    /// Memories and their controller.
+    pub controller: Setting,
+    /// Bytes of NVM.
+    pub nvm_bytes: u64,
+    /// Derivative pages of the dual page.
+    pub pool_pages: u64,
+    /// Bytes of journal for schemes that keep one.
+    pub journal_bytes: u64,
+    /// Execution between checkpoints, in femtoseconds.
+    pub interval_fs: u64,
+    /// Who waits for checkpoints.
+    pub mode: Mode,
+    /// Instructions before anything is counted, of all cores together.
+    pub warm_up: u64,
+    /// Instructions counted.
+    pub instructions: u64,
+}

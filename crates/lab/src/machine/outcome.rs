@@ -1,0 +1,268 @@
+//! What a run says.
+
+use super::core::Core;
+use super::run::{Ended, Machine};
+use crate::controller::Counts;
+use crate::controller::nvm::Wear;
+use crate::histogram::{Histogram, Percentiles};
+use crate::machine::hierarchy::Counts as CacheCounts;
+use std::collections::VecDeque;
+use twinpage_core::Scheme;
+
+/// What is noted while the machine runs. Times are femtoseconds.
+#[derive(Debug, Default)]
+pub(super) struct Ledger {
+    /// When counting began.
+    pub(super) begun: u64,
+    base: Base,
+    checkpoints: u64,
+    early: u64,
+    /// The cores stood still for checkpoints, one core's time.
+    stalled: u64,
+    ended: VecDeque<u64>,
+    checkpoint_ns: Histogram,
+    stop_ns: Histogram,
+    transaction_ns: Histogram,
+    durable_ns: Histogram,
+    /// Transactions no durable checkpoint covers yet: how many ended when.
+    waiting: Vec<u64>,
+    covered: VecDeque<usize>,
+}
+
+/// Where the counters stood when counting began.
+#[derive(Debug, Default)]
+struct Base {
+    counts: Counts,
+    caches: CacheCounts,
+    instructions: u64,
+    stalls: [u64; 5],
+    energy: [f64; 2],
+    table_reads: u64,
+}
+
+impl Ledger {
+    pub(super) fn transaction(&mut self, took: u64, now: u64) {
+        self.transaction_ns.add(took / 1_000_000);
+        self.waiting.push(now);
+    }
+
+    /// An epoch ended: what waits now is in it.
+    pub(super) fn ended(&mut self, now: u64, early: bool) {
+        self.checkpoints += 1;
+        self.early += u64::from(early);
+        self.ended.push_back(now);
+        self.covered.push_back(self.waiting.len());
+    }
+
+    /// The oldest epoch that ended is durable.
+    pub(super) fn durable(&mut self, at: u64) {
+        if let Some(ended) = self.ended.pop_front() {
+            self.checkpoint_ns.add((at - ended) / 1_000_000);
+        }
+        if let Some(count) = self.covered.pop_front() {
+            for ended in self.waiting.drain(..count) {
+                self.durable_ns.add(at.saturating_sub(ended) / 1_000_000);
+            }
+            self.covered.iter_mut().for_each(|later| *later -= count);
+        }
+    }
+
+    pub(super) fn stalled(&mut self, time: u64) {
+        self.stalled += time;
+        self.stop_ns.add(time / 1_000_000);
+    }
+}
+
+/// NVM lines written, by cause.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Serialize)]
+pub struct Traffic {
+    /// Pages that left the DRAM cache.
+    pub eviction: u64,
+    /// Room made for pages that got dirty.
+    pub pre_allocation: u64,
+    /// Pages at checkpoints.
+    pub checkpoint: u64,
+    /// Commits: context and metadata.
+    pub commit: u64,
+    /// All of it.
+    pub total: u64,
+}
+
+/// Nanoseconds cores stood still, all cores together, by cause.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Serialize)]
+pub struct Stalls {
+    /// For data in the caches or the DRAM cache.
+    pub dram: u64,
+    /// For data that came from NVM.
+    pub nvm: u64,
+    /// For room in the store buffer.
+    pub store: u64,
+    /// For checkpoints.
+    pub checkpoint: u64,
+    /// For other cores' programs.
+    pub idle: u64,
+}
+
+/// Joules.
+#[derive(Clone, Copy, PartialEq, Debug, Default, serde::Serialize)]
+pub struct Energy {
+    /// The DRAM cache.
+    pub dram: f64,
+    /// The NVM.
+    pub nvm: f64,
+}
+
+/// Latencies, in nanoseconds.
+#[derive(Clone, Copy, PartialEq, Debug, Default, serde::Serialize)]
+pub struct Latencies {
+    /// From the end of one transaction of a core to the end of the next.
+    pub transaction: Percentiles,
+    /// From a transaction's end to the durable checkpoint that covers it.
+    pub durable: Percentiles,
+    /// How long the cores stopped at a checkpoint.
+    pub stop: Percentiles,
+    /// From the end of an epoch to its commit's being durable.
+    pub checkpoint: Percentiles,
+}
+
+/// A run, measured after its warm-up.
+#[derive(Clone, Debug, PartialEq, serde::Serialize)]
+pub struct Outcome {
+    /// Instructions of all cores.
+    pub instructions: u64,
+    /// How long they took.
+    pub time_ns: u64,
+    /// Instructions a core and cycle.
+    pub ipc: f64,
+    /// Epochs ended.
+    pub checkpoints: u64,
+    /// Of them, those the scheme asked for before their time.
+    pub early_checkpoints: u64,
+    /// The part of the time the cores stood still for checkpoints.
+    pub checkpoint_share: f64,
+    /// Core time lost, by cause.
+    pub stall_ns: Stalls,
+    /// NVM lines written, by cause.
+    pub nvm_writes: Traffic,
+    /// NVM lines read.
+    pub nvm_reads: u64,
+    /// How NVM wore, since the machine was switched on.
+    pub wear: Wear,
+    /// Joules.
+    pub energy_j: Energy,
+    /// Latencies.
+    pub latency_ns: Latencies,
+    /// The part of the requests to the DRAM cache that missed.
+    pub dram_miss_rate: f64,
+    /// Lines read for every line written, as the DRAM cache saw them.
+    pub read_write_ratio: f64,
+    /// Bytes the workload computes on.
+    pub footprint_bytes: u64,
+    /// The part of the lines of written pages that was clean.
+    pub clean_share: f64,
+    /// DRAM reads for table entries.
+    pub table_reads: u64,
+    /// What the controller counted.
+    pub controller: Counts,
+    /// What the caches counted.
+    pub caches: CacheCounts,
+    /// How it ended.
+    pub ended: &'static str,
+}
+
+impl Machine<'_> {
+    /// From here on it counts.
+    pub(super) fn start_counting(&mut self) {
+        let base = self.totals();
+        self.ledger.base = base;
+        let kept = std::mem::take(&mut self.ledger);
+        self.ledger = Ledger {
+            begun: self.now(),
+            base: kept.base,
+            ended: kept.ended,
+            covered: kept.covered,
+            waiting: kept.waiting,
+            ..Ledger::default()
+        };
+    }
+
+    fn totals(&self) -> Base {
+        let sum = |which: usize| self.cores.iter().map(|core: &Core| core.stalls[which]).sum();
+        Base {
+            counts: self.controller.counts.clone(),
+            caches: self.caches.counts,
+            instructions: self.instructions(),
+            stalls: std::array::from_fn(sum),
+            energy: self.controller.energy_j(),
+            table_reads: self.controller.table_reads(),
+        }
+    }
+
+    /// The run so far, since counting began.
+    pub(super) fn outcome(&mut self, ended: Ended) -> Outcome {
+        self.durable();
+        let (now, end) = (self.now(), self.totals());
+        let ledger = &self.ledger;
+        let base = &ledger.base;
+        let counts = end.counts.since(&base.counts);
+        let time = now - ledger.begun;
+        let instructions = end.instructions - base.instructions;
+        let stall = |which: usize| (end.stalls[which] - base.stalls[which]) / 1_000_000;
+        let [dram, nvm, store, checkpoint, idle] = std::array::from_fn(stall);
+        let [eviction, pre_allocation, pages, commit] = counts.nvm_writes;
+        let cycles = (time / self.plan.shape.cycle_fs).max(1) * self.plan.shape.cores as u64;
+        let share = |part: u64, whole: u64| part as f64 / whole.max(1) as f64;
+        Outcome {
+            instructions,
+            time_ns: time / 1_000_000,
+            ipc: share(instructions, cycles),
+            checkpoints: ledger.checkpoints,
+            early_checkpoints: ledger.early,
+            checkpoint_share: share(ledger.stalled, time),
+            stall_ns: Stalls {
+                dram,
+                nvm,
+                store,
+                checkpoint,
+                idle,
+            },
+            nvm_writes: Traffic {
+                eviction,
+                pre_allocation,
+                checkpoint: pages,
+                commit,
+                total: eviction + pre_allocation + pages + commit,
+            },
+            nvm_reads: counts.nvm_reads,
+            wear: self.controller.nvm().wear(),
+            energy_j: Energy {
+                dram: end.energy[0] - base.energy[0],
+                nvm: end.energy[1] - base.energy[1],
+            },
+            latency_ns: Latencies {
+                transaction: ledger.transaction_ns.percentiles(),
+                durable: ledger.durable_ns.percentiles(),
+                stop: ledger.stop_ns.percentiles(),
+                checkpoint: ledger.checkpoint_ns.percentiles(),
+            },
+            dram_miss_rate: share(counts.misses, counts.hits + counts.misses),
+            read_write_ratio: share(counts.reads, counts.writes),
+            footprint_bytes: self.space.len(),
+            clean_share: 1.0 - share(counts.dirty_lines, counts.pages_written * 64),
+            table_reads: end.table_reads - base.table_reads,
+            controller: counts,
+            caches: end.caches.since(&base.caches),
+            ended: match ended {
+                Ended::Instructions => "instructions",
+                Ended::Programs => "programs",
+                Ended::Crash => "crash",
+            },
+        }
+    }
+
+    /// What the scheme says of itself.
+    #[must_use]
+    pub fn info(&self) -> twinpage_core::Info {
+        self.controller.scheme().info()
+    }
+}

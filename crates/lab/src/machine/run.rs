@@ -1,0 +1,413 @@
+//! The machine in motion.
+
+use super::core::{Core, NO_REQUEST, Pending, Stall, State};
+use super::hierarchy::{Access, Hierarchy};
+use super::outcome::{Ledger, Outcome};
+use super::{Mode, Plan};
+use crate::controller::nvm::Nvm;
+use crate::controller::{Answer, Controller, Source};
+use crate::op::{self, Kind, Op};
+use crate::space::{Port, Space};
+use crate::workload::{Progress, Workload};
+use twinpage_core::any::{AnyScheme, SchemeKind, Setup};
+use twinpage_core::dual_page::PoolLimit;
+use twinpage_core::{Error, Geometry, LineMask, PageId, Scheme, Span};
+
+/// Cores may be so far apart: a few hundred instructions.
+const WINDOW_FS: u64 = 100_000_000;
+
+/// A line on its way to the caches, and who waits for it.
+#[derive(Debug, Default)]
+struct Request {
+    line: u64,
+    waiters: Vec<(usize, bool)>,
+}
+
+/// Why the machine stopped.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Ended {
+    /// As many instructions as were asked for.
+    Instructions,
+    /// Every core's program is over.
+    Programs,
+    /// The power failed.
+    Crash,
+}
+
+/// When to stop before the plan says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Stop {
+    /// The power fails at this time, in femtoseconds after the start of the counted run.
+    pub crash_fs: Option<u64>,
+}
+
+/// A machine with a program in it.
+pub struct Machine<'w> {
+    pub(super) plan: Plan,
+    pub(super) cores: Vec<Core>,
+    pub(super) caches: Hierarchy,
+    pub(super) controller: Controller,
+    pub(super) space: Space,
+    pub(super) workload: &'w mut dyn Workload,
+    requests: Vec<Request>,
+    free: Vec<u32>,
+    /// Requests under way: line and number.
+    open: Vec<(u64, u32)>,
+    pub(super) epoch_end: u64,
+    pub(super) parking: bool,
+    pub(super) ledger: Ledger,
+    /// Batches run, and by which core each, where a crash is to be checked.
+    pub(super) batches: u64,
+    pub(super) order: Vec<u8>,
+    pub(super) remember: bool,
+    pub(super) crash_at: u64,
+}
+
+impl<'w> Machine<'w> {
+    /// Fills memory with the workload's data, as a checkpoint, and switches the machine on. With
+    /// `remember` it can be crashed.
+    ///
+    /// # Errors
+    /// When the scheme cannot be made or the data does not fit.
+    pub fn new(
+        plan: Plan,
+        scheme: SchemeKind,
+        workload: &'w mut dyn Workload,
+        remember: bool,
+    ) -> Result<Machine<'w>, Error> {
+        let nvm = Nvm::new(plan.nvm_bytes, remember);
+        let setup = Setup {
+            pool: PoolLimit::Pages(plan.pool_pages),
+            journal_bytes: plan.journal_bytes,
+            id: Some(1),
+            ..Setup::new(Geometry::MEMORY)
+        };
+        let mut store = AnyScheme::create(scheme, nvm.clone(), &setup)?;
+        let mut space = Space::new(workload.footprint_bytes());
+        workload.fill(&mut space);
+        let context = context(&plan, 0);
+        for (page, bytes) in (0..).zip(space.bytes().chunks_exact(op::PAGE_BYTES as usize)) {
+            let _ = store.write(
+                Span {
+                    page: PageId(page),
+                    first: 0,
+                    bytes,
+                },
+                LineMask::ALL,
+            )?;
+        }
+        store.commit(&context)?;
+        nvm.forget_wear();
+        nvm.start();
+        let pages = space.len() / op::PAGE_BYTES;
+        let cores = (0..plan.shape.cores).map(|_| Core::default()).collect();
+        Ok(Machine {
+            cores,
+            caches: Hierarchy::new(plan.shape.cores, &plan.shape.levels),
+            controller: Controller::new(plan.controller.clone(), store, nvm, pages),
+            space,
+            workload,
+            requests: Vec::new(),
+            free: Vec::new(),
+            open: Vec::new(),
+            epoch_end: plan.interval_fs,
+            parking: false,
+            ledger: Ledger::default(),
+            batches: 0,
+            order: Vec::new(),
+            remember,
+            crash_at: u64::MAX,
+            plan,
+        })
+    }
+
+    /// Warms up, then runs and counts.
+    ///
+    /// # Errors
+    /// The scheme's: a medium that is full, say.
+    pub fn run(&mut self, stop: Stop) -> Result<Outcome, Error> {
+        let mut ended = self.go(self.plan.warm_up)?;
+        self.start_counting();
+        if ended == Ended::Instructions {
+            self.crash_at = stop.crash_fs.map_or(u64::MAX, |after| self.ledger.begun + after);
+            ended = self.go(self.plan.warm_up + self.plan.instructions)?;
+        }
+        Ok(self.outcome(ended))
+    }
+
+    /// Instructions of all cores.
+    pub(super) fn instructions(&self) -> u64 {
+        self.cores.iter().map(|core| core.index).sum()
+    }
+
+    /// The time everything has reached.
+    pub(super) fn now(&self) -> u64 {
+        let behind = self
+            .cores
+            .iter()
+            .filter(|core| core.state == State::Ready)
+            .map(|core| core.now)
+            .min();
+        behind.unwrap_or(0).max(self.controller.now())
+    }
+
+    /// Runs until so many instructions.
+    fn go(&mut self, instructions: u64) -> Result<Ended, Error> {
+        while self.instructions() < instructions {
+            if let Some(error) = self.controller.failed.take() {
+                return Err(error);
+            }
+            if self.controller.now() >= self.crash_at {
+                return Ok(Ended::Crash);
+            }
+            match self.behind() {
+                Some((core, horizon)) => self.advance(core, horizon),
+                None if self.cores.iter().any(|core| core.state == State::Parked) => {
+                    if self.open.is_empty() {
+                        if !self.checkpoint()? {
+                            return Ok(Ended::Crash);
+                        }
+                    } else if !self.step() {
+                        unreachable!("open requests are under way");
+                    }
+                }
+                None if self.step() => {}
+                None => return Ok(Ended::Programs),
+            }
+        }
+        Ok(Ended::Instructions)
+    }
+
+    /// The ready core that is furthest behind, and the time of the next after it.
+    fn behind(&self) -> Option<(usize, u64)> {
+        let (mut first, mut second) = (None, u64::MAX);
+        for (number, core) in self.cores.iter().enumerate() {
+            if core.state == State::Ready {
+                match first {
+                    Some((_, now)) if core.now >= now => second = second.min(core.now),
+                    _ => {
+                        second = first.map_or(second, |(_, now)| second.min(now));
+                        first = Some((number, core.now));
+                    }
+                }
+            }
+        }
+        first.map(|(number, _)| (number, second))
+    }
+
+    /// Memory catches up with the core, then the core runs.
+    fn advance(&mut self, core: usize, horizon: u64) {
+        let until = self.cores[core].now.min(self.crash_at);
+        self.controller.advance(until, &self.space);
+        if !self.controller.answers.is_empty() {
+            self.take_answers();
+            return;
+        }
+        if until >= self.crash_at {
+            return;
+        }
+        let horizon = horizon.min(self.controller.next_event()).max(until);
+        self.run_core(core, horizon.saturating_add(WINDOW_FS));
+    }
+
+    /// The next thing in memory happens.
+    pub(super) fn step(&mut self) -> bool {
+        let any = self.controller.step(self.crash_at, &self.space);
+        self.take_answers();
+        if !any && self.crash_at != u64::MAX && self.controller.next_event() != u64::MAX {
+            self.controller.advance(self.crash_at, &self.space);
+            return true;
+        }
+        any
+    }
+
+    /// Lines that came go into the caches, and cores go on.
+    fn take_answers(&mut self) {
+        while let Some(Answer { token, at, source }) = self.controller.answers.pop() {
+            let request = &mut self.requests[token as usize];
+            let line = request.line;
+            let waiters = std::mem::take(&mut request.waiters);
+            self.open.retain(|&(_, number)| number != token);
+            for &(core, write) in &waiters {
+                if let Some(evicted) = self.caches.fill(core, line, write) {
+                    self.controller.write(evicted, at, &self.space);
+                }
+                self.cores[core].complete(token, at, source);
+            }
+            self.requests[token as usize].waiters = waiters;
+            self.requests[token as usize].waiters.clear();
+            self.free.push(token);
+        }
+    }
+
+    /// The core runs until it is past the horizon, blocked, or at the end of a batch.
+    fn run_core(&mut self, number: usize, horizon: u64) {
+        loop {
+            let core = &mut self.cores[number];
+            let Some(&op) = core.batch.get(core.next) else {
+                match self.next_batch(number) {
+                    true => continue,
+                    false => return,
+                }
+            };
+            if core.now > horizon {
+                return;
+            }
+            let done = core.enter(&op, &self.plan.shape).and_then(|()| match op.kind {
+                Kind::Load => self.load(number, &op),
+                Kind::Store => self.store(number, &op),
+                Kind::Persist => {
+                    self.persist(number, &op);
+                    Ok(())
+                }
+                Kind::Commit => {
+                    self.transaction(number);
+                    Ok(())
+                }
+                Kind::Fence | Kind::Work => Ok(()),
+            });
+            let core = &mut self.cores[number];
+            if let Err(request) = done {
+                core.state = State::Blocked(request);
+                return;
+            }
+            core.next += 1;
+            core.entered = false;
+        }
+    }
+
+    /// Fetches a batch. False if the core does not go on now.
+    fn next_batch(&mut self, number: usize) -> bool {
+        let core = &mut self.cores[number];
+        let due = self.plan.mode != Mode::None && core.now >= self.epoch_end;
+        if self.parking || due || self.controller.wants_checkpoint && self.plan.mode != Mode::None {
+            self.parking = true;
+            core.state = State::Parked;
+            return false;
+        }
+        core.batch.clear();
+        core.next = 0;
+        let progress = self
+            .workload
+            .run(number, &mut Port::new(&mut self.space, &mut core.batch));
+        self.batches += 1;
+        if self.remember {
+            self.order.push(number as u8);
+        }
+        let now = core.now;
+        match progress {
+            Progress::More => {}
+            Progress::Waiting => core.state = State::Waiting,
+            Progress::Done => core.state = State::Over,
+        }
+        if progress != Progress::Waiting {
+            for other in &mut self.cores {
+                if other.state == State::Waiting {
+                    other.state = State::Ready;
+                    other.stall(now, Stall::Idle);
+                }
+            }
+        }
+        progress == Progress::More
+    }
+
+    #[inline]
+    fn load(&mut self, number: usize, op: &Op) -> Result<(), u32> {
+        let core = &mut self.cores[number];
+        let mut begin = core.now;
+        if op.chained {
+            if core.last.request != NO_REQUEST {
+                return Err(core.last.request);
+            }
+            begin = begin.max(core.last.done);
+        }
+        let line = op.at / op::LINE_BYTES;
+        let shape = &self.plan.shape;
+        let pending = match self.caches.access(number, line, false) {
+            Access::Hit(cycles) => Pending {
+                index: core.index,
+                request: NO_REQUEST,
+                done: begin + u64::from(cycles) * shape.cycle_fs,
+                source: Source::Dram,
+            },
+            Access::Miss => {
+                core.miss_room(shape)?;
+                let (index, request) = (core.index, self.request(number, line, false, begin));
+                Pending {
+                    index,
+                    request,
+                    done: 0,
+                    source: Source::Dram,
+                }
+            }
+        };
+        let core = &mut self.cores[number];
+        core.last = pending;
+        let soon = core.now + u64::from(self.caches.first_cycles()) * self.plan.shape.cycle_fs;
+        if pending.request != NO_REQUEST || pending.done > soon {
+            core.loads.push_back(pending);
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn store(&mut self, number: usize, op: &Op) -> Result<(), u32> {
+        let line = op.at / op::LINE_BYTES;
+        let core = &mut self.cores[number];
+        core.store_room(&self.plan.shape)?;
+        if self.caches.access(number, line, true) == Access::Miss {
+            core.miss_room(&self.plan.shape)?;
+            let (index, now) = (core.index, core.now);
+            let request = self.request(number, line, true, now);
+            let pending = Pending {
+                index,
+                request,
+                done: 0,
+                source: Source::Dram,
+            };
+            self.cores[number].stores.push_back(pending);
+        }
+        Ok(())
+    }
+
+    /// Asks memory for a line, or joins those who did.
+    fn request(&mut self, core: usize, line: u64, write: bool, at: u64) -> u32 {
+        if let Some(&(_, number)) = self.open.iter().find(|(open, _)| *open == line) {
+            self.requests[number as usize].waiters.push((core, write));
+            return number;
+        }
+        let number = self.free.pop().unwrap_or_else(|| {
+            self.requests.push(Request::default());
+            self.requests.len() as u32 - 1
+        });
+        let request = &mut self.requests[number as usize];
+        request.line = line;
+        request.waiters.push((core, write));
+        self.open.push((line, number));
+        self.controller.read(number, line, at);
+        number
+    }
+
+    /// A line is written back to DRAM; durable it is with the epoch, as everything else.
+    fn persist(&mut self, number: usize, op: &Op) {
+        let line = op.at / op::LINE_BYTES;
+        if self.caches.clean(line) {
+            self.controller.write(line, self.cores[number].now, &self.space);
+        }
+    }
+
+    /// A transaction ended.
+    fn transaction(&mut self, number: usize) {
+        let core = &mut self.cores[number];
+        let took = core.now.saturating_sub(core.committed);
+        core.committed = core.now;
+        self.ledger.transaction(took, core.now);
+    }
+}
+
+/// What a checkpoint keeps beside memory: how far the programs are, and room for every core's state.
+pub(super) fn context(plan: &Plan, batches: u64) -> Vec<u8> {
+    let mut context = vec![0; 8 + plan.shape.cores * plan.shape.state_bytes as usize];
+    context[..8].copy_from_slice(&batches.to_le_bytes());
+    context
+}

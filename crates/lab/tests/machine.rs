@@ -1,0 +1,185 @@
+//! The whole machine: does it run, is what it says right, does it survive.
+
+use twinpage_core::any::SchemeKind;
+use twinpage_lab::config::machine::Config;
+use twinpage_lab::machine::{Machine, Mode, Outcome, Plan, Stop};
+use twinpage_lab::workload::uniform::Uniform;
+
+/// DPC's machine, a sixty-fourth of it: caches, DRAM and pool.
+fn small(scheme: SchemeKind) -> Plan {
+    let mut plan = Config::find("dpc").unwrap().plan(scheme);
+    plan.shape.levels[0].bytes /= 16;
+    plan.shape.levels[1].bytes /= 64;
+    plan.controller.dram_bytes /= 64;
+    plan.nvm_bytes /= 64;
+    plan.pool_pages /= 64;
+    plan.journal_bytes /= 64;
+    plan.interval_fs /= 16;
+    plan.warm_up = 300_000;
+    plan.instructions = 3_000_000;
+    plan
+}
+
+fn uniform() -> Uniform {
+    Uniform::new(1200, 4, 40, 7)
+}
+
+fn run(plan: Plan, scheme: SchemeKind) -> Outcome {
+    let mut workload = uniform();
+    let mut machine = Machine::new(plan, scheme, &mut workload, false).unwrap();
+    machine.run(Stop::default()).unwrap()
+}
+
+#[test]
+fn every_scheme_runs_and_the_baseline_is_fastest() {
+    let baseline = run(small(SchemeKind::InPlace), SchemeKind::InPlace);
+    assert_eq!(baseline.checkpoints, 0);
+    for scheme in SchemeKind::ALL {
+        let outcome = run(small(scheme), scheme);
+        println!("{scheme}: {}", serde_json::to_string(&outcome).unwrap());
+        assert!(outcome.instructions >= 2_999_000);
+        assert!(outcome.time_ns >= baseline.time_ns, "{scheme}");
+        if scheme != SchemeKind::InPlace {
+            assert!(outcome.checkpoints > 2, "{scheme}");
+            assert!(outcome.nvm_writes.total >= baseline.nvm_writes.total, "{scheme}");
+        }
+    }
+}
+
+/// The power fails at moments spread over the run: each time the recovered memory must be exactly some
+/// checkpoint's, by the oracle.
+fn crashes(plan: &Plan, scheme: SchemeKind, times: u64) -> u64 {
+    let mut epochs = std::collections::BTreeSet::new();
+    let mut last = 0;
+    for turn in 0..times {
+        let at = plan.interval_fs / 7 + turn * plan.interval_fs * 5 / 13;
+        let mut workload = uniform();
+        let mut machine = Machine::new(plan.clone(), scheme, &mut workload, true).unwrap();
+        let outcome = machine.run(Stop { crash_fs: Some(at) }).unwrap();
+        assert_eq!(outcome.ended, "crash");
+        let recovery = machine.crash(&mut uniform());
+        assert!(recovery.consistent, "{scheme}, crash {turn}: {recovery:?}");
+        assert!(recovery.epoch >= last && recovery.batches <= recovery.batches_run);
+        last = recovery.epoch;
+        epochs.insert(recovery.epoch);
+    }
+    epochs.len() as u64
+}
+
+#[test]
+fn what_a_crash_leaves_is_a_checkpoint() {
+    for scheme in SchemeKind::ALL
+        .into_iter()
+        .filter(|&scheme| scheme != SchemeKind::InPlace)
+    {
+        let plan = Plan {
+            warm_up: 1000,
+            ..small(scheme)
+        };
+        let found = crashes(&plan, scheme, 14);
+        println!("{scheme}: {found} different checkpoints recovered");
+        assert!(found > 3, "{scheme}: the crashes hit {found} checkpoints");
+    }
+}
+
+#[test]
+fn what_a_crash_leaves_is_a_checkpoint_with_overlap() {
+    let scheme = SchemeKind::DualPage;
+    let plan = Plan {
+        warm_up: 1000,
+        mode: Mode::Overlap,
+        ..small(scheme)
+    };
+    assert!(crashes(&plan, scheme, 14) > 3);
+}
+
+/// Without protection the same crashes are found out: the check can fail.
+#[test]
+fn the_unprotected_baseline_does_not_survive() {
+    let scheme = SchemeKind::InPlace;
+    let plan = Plan {
+        warm_up: 1000,
+        mode: Mode::Stall,
+        ..small(scheme)
+    };
+    let torn = (0..8).filter(|turn| {
+        let at = plan.interval_fs * (20 + turn) / 7;
+        let mut workload = uniform();
+        let mut machine = Machine::new(plan.clone(), scheme, &mut workload, true).unwrap();
+        machine.run(Stop { crash_fs: Some(at) }).unwrap();
+        !machine.crash(&mut uniform()).consistent
+    });
+    assert!(torn.count() > 0);
+}
+
+#[test]
+fn overlap_stalls_less_and_writes_no_more() {
+    let scheme = SchemeKind::DualPage;
+    let stalled = run(small(scheme), scheme);
+    let overlapped = run(
+        Plan {
+            mode: Mode::Overlap,
+            ..small(scheme)
+        },
+        scheme,
+    );
+    println!("{:?}\n{:?}", stalled.stall_ns, overlapped.stall_ns);
+    println!(
+        "{} and {} ns, {} and {} writes",
+        stalled.time_ns, overlapped.time_ns, stalled.nvm_writes.total, overlapped.nvm_writes.total
+    );
+    assert!(overlapped.stall_ns.checkpoint < stalled.stall_ns.checkpoint / 2);
+    assert!(overlapped.time_ns < stalled.time_ns);
+}
+
+#[test]
+fn the_same_run_gives_the_same_outcome() {
+    let scheme = SchemeKind::DualPage;
+    let plan = Plan {
+        instructions: 500_000,
+        ..small(scheme)
+    };
+    assert_eq!(run(plan.clone(), scheme), run(plan, scheme));
+}
+
+#[test]
+fn a_damaged_machine_file_is_refused_with_its_line() {
+    let good = include_str!("../configs/dpc.toml");
+    let line = |key: &str| 1 + good.lines().position(|line| line.starts_with(key)).unwrap();
+    for (from, to, expected) in [
+        ("cores = 4", "cores = 0", format!("line {}", line("cores"))),
+        ("cores = 4", "coers = 4", format!("line {}", line("cores"))),
+        ("width = 4", "width = 4.5", format!("line {}", line("width"))),
+        (
+            "size = \"300 MiB\"",
+            "size = \"300 MB\"",
+            format!("line {}", line("size = \"300")),
+        ),
+        (
+            "device = \"pcm\"",
+            "device = \"pmc\"",
+            format!("line {}", line("device = \"pcm")),
+        ),
+        ("ways = 16 ", "ways = 7 ", format!("line {}", line("ways = 16"))),
+        (
+            "placement = \"split\"",
+            "placement = \"spilt\"",
+            format!("line {}", line("placement")),
+        ),
+        (
+            "interval = \"30000000 cycles\"",
+            "interval = 30000000",
+            format!("line {}", line("interval")),
+        ),
+        ("overlap = false\n", "", "missing field `overlap`".into()),
+    ] {
+        assert!(good.contains(from), "{from}");
+        let said = Config::parse("dpc.toml", &good.replace(from, to))
+            .unwrap_err()
+            .to_string();
+        assert!(said.contains(&expected), "{to}: {said}");
+    }
+    let machine = Config::find("dpc").unwrap();
+    assert_eq!(machine.hash(), Config::find("dpc").unwrap().hash());
+    assert_ne!(machine.hash(), Config::find("twins").unwrap().hash());
+}
