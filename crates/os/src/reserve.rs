@@ -67,21 +67,17 @@ impl Reserved {
         Ok(unsafe { mprotect(range.start as *mut _, range.len(), access) }?)
     }
 
-    /// Forgets what `range`, whole system pages of ours, holds: it reads as zero again and takes no
-    /// room.
+    /// As the free [`forget`], of pages of ours.
     ///
     /// # Errors
-    /// What madvise(2) says of `MADV_DONTNEED`.
+    /// As there.
     ///
     /// # Safety
-    /// No reference into the range is used across the call.
+    /// As there.
     pub unsafe fn forget(&self, range: Range<usize>) -> io::Result<()> {
         self.assert_ours(&range);
-        if range.is_empty() {
-            return Ok(());
-        }
-        // SAFETY: the range is ours, and by the caller's word nobody counts on its content.
-        again(|| unsafe { madvise(range.start as *mut _, range.len(), Advice::LinuxDontNeed) })
+        // SAFETY: by the caller's word.
+        unsafe { forget(range) }
     }
 
     fn assert_ours(&self, range: &Range<usize>) {
@@ -91,6 +87,22 @@ impl Reserved {
             "{range:x?} is not in the reserved {ours:x?}"
         );
     }
+}
+
+/// Forgets what `range`, whole system pages of an opened part, holds: it reads as zero again (or is
+/// brought again, where it is registered for that) and takes no room.
+///
+/// # Errors
+/// What madvise(2) says of `MADV_DONTNEED`.
+///
+/// # Safety
+/// The range is of a [`Reserved`], and nobody counts on what it holds.
+pub unsafe fn forget(range: Range<usize>) -> io::Result<()> {
+    if range.is_empty() {
+        return Ok(());
+    }
+    // SAFETY: by the caller's word.
+    again(|| unsafe { madvise(range.start as *mut _, range.len(), Advice::LinuxDontNeed) })
 }
 
 impl Drop for Reserved {

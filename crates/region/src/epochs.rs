@@ -138,8 +138,14 @@ impl<S: Scheme + Send + 'static> Checkpointer<S> {
         engine.checkpoint(source)?;
         let cut = source.progress.cuts.load(Ordering::Relaxed);
         let report = engine.wait(source)?.unwrap_or_default();
+        if let Some(pager) = source.place.pager() {
+            pager.landed();
+        }
         let frozen = lock(&source.frozen).take();
-        let changed_lines = frozen.map_or(0, |frozen| frozen.changed_lines());
+        let changed_lines = frozen.map_or(0, |frozen| {
+            frozen.land();
+            frozen.changed_lines()
+        });
         source.counters.add_epoch(&report, changed_lines);
         source.progress.tell(|told| {
             told.durable = cut;
@@ -250,6 +256,9 @@ impl Source for Marks {
         let closed = place.state().gate.close(place);
         let drained = Instant::now();
         let frozen = marks::cut(place);
+        if let Some(pager) = place.pager() {
+            pager.cut();
+        }
         let bytes = place.bytes();
         into.discarded = marks::take_discarded(place, self.geometry);
         self.progress.cuts.fetch_add(1, Ordering::Release);
@@ -273,6 +282,9 @@ impl Source for Marks {
 
     fn owe(&mut self, lost: &Capture) {
         self.thaw();
+        if let Some(pager) = self.place.pager() {
+            pager.lost();
+        }
         self.owed.extend_from_slice(&lost.discarded);
         self.saved_bytes = 0;
     }

@@ -296,6 +296,13 @@ pub(crate) fn discard<E>(
     Ok(())
 }
 
+/// Whether a line of the page is marked or frozen.
+pub(crate) fn is_marked(place: Place, page: usize) -> bool {
+    let map = place.state().current.load(Ordering::SeqCst);
+    // SAFETY: the pager asks for pages that are usable.
+    unsafe { word(map, page).load(Ordering::SeqCst) | word(map ^ FLIP, page).load(Ordering::SeqCst) != 0 }
+}
+
 /// Whether nothing was marked, grown or given back since the last cut.
 pub(crate) fn is_clean(place: Place) -> bool {
     let map = place.state().current.load(Ordering::Acquire);
@@ -361,6 +368,7 @@ impl Frozen {
     /// a writer was faster with come later, from [`Frozen::next_saved`].
     pub(crate) fn next_page(&mut self, into: &mut [u8; PAGE]) -> Option<(usize, u64)> {
         let by_page = self.place.state().by_page.load(Ordering::Relaxed);
+        let takes_away = self.place.state().takes_away.load(Ordering::Relaxed);
         while let Some(page) = self.next_waiting() {
             // SAFETY: the page was usable at the cut, and stays so.
             let word = unsafe { word(self.map, page) };
@@ -378,14 +386,18 @@ impl Frozen {
                     )
                 };
             }
+            if takes_away {
+                crate::paging::set_in_flight(self.place, page);
+            }
             let had = word.fetch_and(!lines, Ordering::AcqRel);
             let taken = match by_page {
                 true if had != 0 => !0,
                 true => 0,
                 false => had & lines,
             };
+            // What the writers took is in the list too: its flight ends with the others'.
+            self.taken.push((page, had & lines));
             if taken != 0 {
-                self.taken.push((page, had & lines));
                 return Some((page, taken));
             }
         }
@@ -425,6 +437,15 @@ impl Frozen {
         taken.sum::<u64>() + self.saved_lines
     }
 
+    /// The epoch is durable, or marked again: what was swept is no longer on its way.
+    pub(crate) fn land(&self) {
+        if self.place.state().takes_away.load(Ordering::Relaxed) {
+            for &(page, _) in &self.taken {
+                crate::paging::end_flight(self.place, page);
+            }
+        }
+    }
+
     /// The epoch is lost: every line of the cut is marked again, so that the next one has it.
     pub(crate) fn thaw(mut self) {
         let current = self.map ^ FLIP;
@@ -441,6 +462,7 @@ impl Frozen {
             current.fetch_or(lines, Ordering::AcqRel);
             frozen.fetch_and(!lines, Ordering::AcqRel);
         }
+        self.land();
     }
 
     /// The next page with a frozen line. Summaries are emptied on the way.

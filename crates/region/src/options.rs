@@ -19,6 +19,7 @@ pub struct Options {
     pub(crate) every: Option<Duration>,
     pub(crate) bound: Option<usize>,
     pub(crate) base: Option<usize>,
+    pub(crate) budget: Option<usize>,
     durability: Option<Durability>,
     scheme: Option<SchemeKind>,
     line_bytes: Option<u32>,
@@ -39,6 +40,16 @@ impl Options {
     pub fn bound(self, bytes: usize) -> Options {
         Options {
             bound: Some(bytes),
+            ..self
+        }
+    }
+
+    /// Bytes of memory the region should take at most: beyond that, pages that were not used for long
+    /// go, and come again when touched. Pages written since the last checkpoint cannot go, so it is a
+    /// goal; a checkpoint is made when too many of them are in the way.
+    pub fn memory_budget(self, bytes: usize) -> Options {
+        Options {
+            budget: Some(bytes),
             ..self
         }
     }

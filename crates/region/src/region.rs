@@ -5,16 +5,17 @@ use crate::error::{Error, Result};
 use crate::gate;
 use crate::marks;
 use crate::options::Options;
+use crate::paging::{Pager, Serving};
 use crate::statistics::{Counters, Statistics};
 use crate::store::{Shared, Store};
 use crate::superblock::Superblock;
-use crate::window::{DATA_BYTES, Place, Window};
+use crate::window::{DATA_BYTES, PAGE, Place, Window};
 use std::marker::PhantomData;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 use twinpage_core::scheme::Info;
-use twinpage_core::{Epoch, PageId, Scheme};
+use twinpage_core::{Epoch, Scheme};
 use twinpage_os::Lock;
 
 /// Memory of this process that survives it, in a file.
@@ -28,6 +29,7 @@ use twinpage_os::Lock;
 pub struct Region {
     inner: Arc<Inner>,
     timer: Option<Timer>,
+    is_timed: bool,
 }
 
 /// What the region's threads share. Parts are dropped in this order.
@@ -36,6 +38,7 @@ pub(crate) struct Inner {
     progress: Arc<Progress>,
     counters: Arc<Counters>,
     store: Box<dyn Store>,
+    serving: Serving,
     window: Window,
     _lock: Option<Lock>,
 }
@@ -105,8 +108,17 @@ impl Region {
         let bytes = found.map_or(0, |found| found.bytes as usize);
         place.grow(bytes)?;
         let store = Shared::new(scheme);
-        load(place, &store, geometry.page_bytes())?;
         let progress = Arc::new(Progress::new(epoch));
+        let wish = Arc::new(Wish::default());
+        let asked = wish.clone();
+        let serving = Pager::start(
+            place,
+            bytes,
+            Box::new(store.clone()),
+            progress.clone(),
+            options.budget,
+            Box::new(move || asked.set(Want::Checkpoint)),
+        )?;
         let counters = Arc::new(Counters::default());
         // A region without a checkpoint gets its first one now.
         let saved_bytes = found.map_or(usize::MAX, |_| bytes);
@@ -120,14 +132,20 @@ impl Region {
             progress,
             counters,
             store: Box::new(store),
+            serving,
             window,
             _lock: lock,
         });
-        let timer = match options.every {
-            Some(period) => Some(Timer::start(inner.clone(), period)?),
-            None => None,
+        // Without a period it makes checkpoints when memory is short.
+        let timer = match (options.every, options.budget) {
+            (None, None) => None,
+            (every, _) => Some(Timer::start(inner.clone(), every, wish)?),
         };
-        Ok(Region { inner, timer })
+        Ok(Region {
+            inner,
+            timer,
+            is_timed: options.every.is_some(),
+        })
     }
 
     /// Changes the region: what `change` writes is in a checkpoint as a whole or not at all.
@@ -192,9 +210,9 @@ impl Region {
     /// As [`Region::checkpoint`].
     pub fn wait(&self, ticket: Ticket) -> Result<()> {
         self.outside_update("waiting for a checkpoint")?;
-        match self.timer {
-            Some(_) => self.inner.progress.wait(ticket.cut),
-            None => self.inner.make_durable(ticket.cut),
+        match self.is_timed {
+            true => self.inner.progress.wait(ticket.cut),
+            false => self.inner.make_durable(ticket.cut),
         }
     }
 
@@ -211,10 +229,40 @@ impl Region {
         self.inner.window.place()
     }
 
+    /// Whether a system call that is given memory of the region waits until it is loaded. Where the
+    /// kernel may not wait (no privilege and `vm.unprivileged_userfaultfd` 0) such a call fails with
+    /// `EFAULT`: [`Region::load`] it before.
+    #[must_use]
+    pub fn kernel_loads_pages(&self) -> bool {
+        self.inner.serving.kernel_waits()
+    }
+
+    /// Loads these bytes, from the region's base, before they are touched.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] when they lie past the end.
+    pub fn load(&self, range: std::ops::Range<usize>) -> Result<()> {
+        let (place, end) = (self.place(), self.place().bytes());
+        if range.end > end {
+            return Err(Error::Invalid(format!(
+                "loading bytes {range:?} of a region of {end}"
+            )));
+        }
+        for page in range.start / PAGE..range.end.div_ceil(PAGE) {
+            let at = place.base().wrapping_add(page * PAGE);
+            // SAFETY: a usable byte; volatile, since it may be written meanwhile.
+            unsafe { at.read_volatile() };
+        }
+        Ok(())
+    }
+
     /// What the checkpoints cost since the region was opened.
     #[must_use]
     pub fn statistics(&self) -> Statistics {
-        self.inner.counters.read()
+        Statistics {
+            paging: self.inner.serving.paging(),
+            ..self.inner.counters.read()
+        }
     }
 
     /// What the store below says of itself.
@@ -279,37 +327,38 @@ impl Inner {
     }
 }
 
-/// Brings all pages of the store to memory.
-fn load(place: Place, store: &dyn Store, page_bytes: usize) -> Result<()> {
-    for page in 0..place.bytes() / page_bytes {
-        let page_id = PageId(page as u64);
-        if store.is_present(page_id) {
-            let at = place.base().wrapping_add(page * page_bytes);
-            // SAFETY: the page is usable, and nobody else knows of the region yet.
-            let bytes = unsafe { std::slice::from_raw_parts_mut(at, page_bytes) };
-            store.read(page_id, 0, bytes)?;
-        }
-    }
-    Ok(())
-}
-
-/// Makes a checkpoint every so often.
+/// Makes a checkpoint every so often, and when asked to.
 #[derive(Debug)]
 struct Timer {
-    stop: Arc<(Mutex<bool>, Condvar)>,
+    wish: Arc<Wish>,
     thread: Option<JoinHandle<()>>,
 }
 
+/// What is wanted of a timer.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Debug)]
+enum Want {
+    #[default]
+    Nothing,
+    Checkpoint,
+    Stop,
+}
+
+#[derive(Debug, Default)]
+struct Wish {
+    want: Mutex<Want>,
+    changed: Condvar,
+}
+
 impl Timer {
-    fn start(inner: Arc<Inner>, period: Duration) -> Result<Timer> {
-        let stop = Arc::new((Mutex::new(false), Condvar::new()));
-        let watched = stop.clone();
+    fn start(inner: Arc<Inner>, period: Option<Duration>, wish: Arc<Wish>) -> Result<Timer> {
+        let watched = wish.clone();
         let thread = Builder::new()
             .name("twinpage-timer".into())
             .spawn(move || {
-                let mut due = Instant::now() + period;
-                while !stops_before(&watched, due) {
-                    due = Instant::now() + period;
+                let due = || period.map(|period| Instant::now() + period);
+                let mut next = due();
+                while watched.wait(next) != Want::Stop {
+                    next = due();
                     // Those who wait for it are told; without room the next one tries again.
                     if let Err(Error::Poisoned(_)) = inner.checkpoint() {
                         break;
@@ -318,32 +367,43 @@ impl Timer {
             })
             .map_err(|e| Error::system("starting the thread that makes checkpoints", e))?;
         Ok(Timer {
-            stop,
+            wish,
             thread: Some(thread),
         })
     }
 }
 
-/// Sleeps until `due`, or until told to stop.
-fn stops_before((stop, told): &(Mutex<bool>, Condvar), due: Instant) -> bool {
-    let mut stopped = stop.lock().unwrap_or_else(PoisonError::into_inner);
-    while !*stopped {
-        let left = due.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return false;
-        }
-        let (next, _) = told
-            .wait_timeout(stopped, left)
-            .unwrap_or_else(PoisonError::into_inner);
-        stopped = next;
+impl Wish {
+    fn set(&self, want: Want) {
+        let mut now = self.want.lock().unwrap_or_else(PoisonError::into_inner);
+        *now = want.max(*now);
+        self.changed.notify_all();
     }
-    true
+
+    /// Sleeps until something is wanted, or until `due`; takes the wish, but for [`Want::Stop`].
+    fn wait(&self, due: Option<Instant>) -> Want {
+        let mut now = self.want.lock().unwrap_or_else(PoisonError::into_inner);
+        while *now == Want::Nothing {
+            now = match due.map(|due| due.saturating_duration_since(Instant::now())) {
+                Some(Duration::ZERO) => return Want::Checkpoint,
+                Some(left) => {
+                    let woken = self.changed.wait_timeout(now, left);
+                    woken.unwrap_or_else(PoisonError::into_inner).0
+                }
+                None => self.changed.wait(now).unwrap_or_else(PoisonError::into_inner),
+            };
+        }
+        if *now == Want::Checkpoint {
+            *now = Want::Nothing;
+            return Want::Checkpoint;
+        }
+        *now
+    }
 }
 
 impl Drop for Timer {
     fn drop(&mut self) {
-        *self.stop.0.lock().unwrap_or_else(PoisonError::into_inner) = true;
-        self.stop.1.notify_all();
+        self.wish.set(Want::Stop);
         if let Some(thread) = self.thread.take() {
             // It panics only where the engine did, and that was told already.
             let _ = thread.join();

@@ -1,5 +1,6 @@
 //! What a region's checkpoints cost, since it was opened.
 
+use crate::paging::Paging;
 use serde::Serialize;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -28,6 +29,8 @@ pub struct Statistics {
     pub traffic: Traffic,
     /// Bytes written to the medium for every changed byte.
     pub bytes_per_changed_byte: f64,
+    /// Pages brought and taken.
+    pub paging: Paging,
 }
 
 /// How long a stop was.
@@ -85,6 +88,7 @@ impl Counters {
             changed_bytes,
             lines: counts.lines,
             traffic: counts.traffic,
+            paging: Paging::default(),
             bytes_per_changed_byte: counts.traffic.total_bytes() as f64 / changed_bytes.max(1) as f64,
         }
     }

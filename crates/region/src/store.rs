@@ -31,20 +31,31 @@ impl<S> Clone for Shared<S> {
 
 /// What is asked of a store besides by the engine.
 pub(crate) trait Store: Send + Sync {
-    /// As [`Scheme::read`].
-    fn read(&self, page: PageId, first: usize, into: &mut [u8]) -> Result<()>;
-    /// As [`Scheme::is_present`].
-    fn is_present(&self, page: PageId) -> bool;
+    /// Whole lines of the newest version, `at` bytes from the region's base.
+    fn read_bytes(&self, at: usize, into: &mut [u8]) -> Result<()>;
+    /// Whether there is anything in the page that holds byte `at`.
+    fn has_bytes(&self, at: usize) -> bool;
     /// As [`Scheme::info`].
     fn info(&self) -> Info;
 }
 
 impl<S: Scheme + Send> Store for Shared<S> {
-    fn read(&self, page: PageId, first: usize, into: &mut [u8]) -> Result<()> {
-        self.lock().read(page, first, into)
+    fn read_bytes(&self, at: usize, into: &mut [u8]) -> Result<()> {
+        let scheme = self.lock();
+        let (page, line) = (scheme.geometry().page_bytes(), scheme.geometry().line_bytes());
+        let mut done = 0;
+        while done < into.len() {
+            let inside = (at + done) % page;
+            let end = into.len().min(done + page - inside);
+            let id = PageId(((at + done) / page) as u64);
+            scheme.read(id, inside / line, &mut into[done..end])?;
+            done = end;
+        }
+        Ok(())
     }
-    fn is_present(&self, page: PageId) -> bool {
-        self.lock().is_present(page)
+    fn has_bytes(&self, at: usize) -> bool {
+        let scheme = self.lock();
+        scheme.is_present(PageId((at / scheme.geometry().page_bytes()) as u64))
     }
     fn info(&self) -> Info {
         self.lock().info()

@@ -18,10 +18,11 @@
 
 use crate::error::{Error, Result};
 use crate::gate::Gate;
+use crate::paging::Pager;
 use std::fmt;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use twinpage_os::Reserved;
 
 /// The addresses windows may have.
@@ -59,6 +60,10 @@ pub(crate) struct State {
     pub(crate) light_is_free: AtomicBool,
     /// Slots for saved lines given out since the last cut (`marks.rs`).
     pub(crate) saved: AtomicUsize,
+    /// Brings and takes pages, where they are not all in memory (`paging.rs`).
+    pager: Mutex<Option<Arc<Pager>>>,
+    /// Whether pages may go.
+    pub(crate) takes_away: AtomicBool,
     reserved: Mutex<Option<Reserved>>,
 }
 
@@ -75,6 +80,8 @@ static STATES: [State; WINDOWS] = [const {
         gate: Gate::new(),
         light_is_free: AtomicBool::new(false),
         saved: AtomicUsize::new(0),
+        pager: Mutex::new(None),
+        takes_away: AtomicBool::new(false),
         reserved: Mutex::new(None),
     }
 }; WINDOWS];
@@ -239,6 +246,9 @@ impl Place {
         let refused = |e| Error::system(format!("growing a region to {new} bytes"), e);
         crate::marks::grow(self, reserved, old..new).map_err(refused)?;
         reserved.open(base + old..base + new).map_err(refused)?;
+        if let Some(pager) = self.pager() {
+            pager.adopt(old..new)?;
+        }
         self.state().bytes.store(new, Ordering::Release);
         Ok(())
     }
@@ -267,10 +277,50 @@ impl Place {
             return Err(Error::Invalid("discarding in a region that is closed".into()));
         };
         let pages = base_of(self.index) + range.start..base_of(self.index) + range.end;
-        crate::marks::discard(self, range, || {
+        let zero = || {
             // SAFETY: by the caller's word nothing in the range is in use.
             unsafe { reserved.forget(pages) }.map_err(|e| Error::system("giving memory back", e))
-        })
+        };
+        match self.pager() {
+            Some(pager) => {
+                let offsets = range.clone();
+                crate::marks::discard(self, range, || pager.discard(offsets, zero))
+            }
+            None => crate::marks::discard(self, range, zero),
+        }
+    }
+
+    /// Forgets what pages of the data hold, as [`Reserved::forget`].
+    ///
+    /// # Safety
+    /// They are brought again before anybody sees them.
+    pub(crate) unsafe fn forget(self, range: Range<usize>) -> Result<()> {
+        let pages = base_of(self.index) + range.start..base_of(self.index) + range.end;
+        // SAFETY: by the caller's word.
+        unsafe { twinpage_os::reserve::forget(pages) }.map_err(|e| Error::system("giving memory back", e))
+    }
+
+    /// Opens a part of the side.
+    pub(crate) fn open_side(self, range: Range<usize>) -> Result<()> {
+        let base = base_of(self.index);
+        match self.reserved().as_ref() {
+            Some(reserved) => reserved
+                .open(base + range.start..base + range.end)
+                .map_err(|e| Error::system("opening a region's side", e)),
+            None => Err(Error::Invalid("the region is closed".into())),
+        }
+    }
+
+    pub(crate) fn set_pager(self, pager: Option<Arc<Pager>>) {
+        let takes_away = pager.as_ref().is_some_and(|pager| pager.takes_away());
+        let state = self.state();
+        *state.pager.lock().unwrap_or_else(PoisonError::into_inner) = pager;
+        state.takes_away.store(takes_away, Ordering::Release);
+    }
+
+    pub(crate) fn pager(self) -> Option<Arc<Pager>> {
+        let pager = self.state().pager.lock();
+        pager.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Bytes from the base to `at`, which points into the window.

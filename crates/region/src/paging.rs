@@ -1,0 +1,461 @@
+//! Pages come when they are first touched, and cold ones go when memory is short.
+//!
+//! ```text
+//! absent --- touched: read from the store ---> loaded --- clean, cold, over budget ---> absent
+//! ```
+//!
+//! A thread of its own answers the faults (`twinpage_os::missing`). What holds:
+//!
+//! * A page is loaded with what the store's newest version has: the last checkpoint, or the epoch in
+//!   flight where that has been written already. So a page may go only while no line of it is newer
+//!   than the store: none is marked, none is frozen, none is in a part that was swept and not yet
+//!   handed over ([`IN_FLIGHT`], until the epoch is durable).
+//! * Whether a page is so is looked at while it is protected: a writer marks before it writes, so one
+//!   that came first is seen by its mark, and one that comes later sleeps, finds the page gone and
+//!   loads it again.
+//! * A page that was discarded reads as zero. Until the store says so itself, which is when the epoch of
+//!   the discard is durable, a flag does; there are two, for the epoch in progress and the one in flight.
+//! * The budget is a goal: pages that are written in the epoch in progress cannot go. When there are
+//!   too many of them a checkpoint is asked for, which makes them clean.
+//!
+//! Which pages are cold: a clock goes round (DPC replaces by LRU, which a program's own loads do not
+//! let one see). A page that was written, or came back after it had gone, is passed over by the clock
+//! a few times; others go when it comes by.
+
+use crate::epochs::Progress;
+use crate::error::{Error, Result};
+use crate::marks;
+use crate::store::Store;
+use crate::window::{DATA_BYTES, PAGE, Place};
+use std::ops::Range;
+use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{Builder, JoinHandle};
+use twinpage_os::missing::{Fault, Missing};
+
+/// From the base to the flags, one byte a page.
+const FLAGS: usize = DATA_BYTES + (6 << 30);
+/// Bytes of all flags.
+const FLAGS_BYTES: usize = DATA_BYTES / PAGE;
+
+/// It was brought and did not go.
+const LOADED: u8 = 1;
+/// It reads as zero, whatever the store has: discarded in an even phase, in an odd one.
+const DISCARDED: [u8; 2] = [2, 0x40];
+/// Lines of it are on their way to the store.
+pub(crate) const IN_FLIGHT: u8 = 4;
+/// It went once.
+const WENT: u8 = 8;
+/// How often the clock passes it over: two bits.
+const HEAT: u8 = 0x30;
+const HEAT_ONE: u8 = 0x10;
+
+/// Pages brought together, at first and where one fault follows the other.
+const CHUNK: usize = 16;
+const CHUNK_MOST: usize = 256;
+/// Pages that go together.
+const BATCH: usize = 64;
+
+/// Brings and takes the pages of one region.
+pub(crate) struct Pager {
+    place: Place,
+    missing: Missing,
+    store: Box<dyn Store>,
+    progress: Arc<Progress>,
+    budget: Option<usize>,
+    /// Held while pages are brought, taken or discarded.
+    work: Mutex<Work>,
+    /// Bytes from the base whose pages are brought: all behind, until `adopt`, are the kernel's.
+    served: AtomicUsize,
+    counts: Counts,
+    /// Called when too much is dirty.
+    ask: Box<dyn Fn() + Send + Sync>,
+}
+
+#[derive(Debug, Default)]
+struct Work {
+    /// Where the clock stands.
+    hand: usize,
+    /// Loaded pages.
+    resident: usize,
+    /// One past the last page brought, and how many were brought with it.
+    next: usize,
+    chunk: usize,
+    buffer: Vec<u8>,
+    /// Cuts so far, of which the lowest bit counts.
+    phase: usize,
+    /// Discarded pages since the last cut, and before it in an epoch that is not durable.
+    discarded: Vec<Range<usize>>,
+    flying: Vec<Range<usize>>,
+}
+
+#[derive(Debug, Default)]
+struct Counts {
+    loaded: AtomicU64,
+    gone: AtomicU64,
+    resident: AtomicUsize,
+}
+
+/// Pages brought and taken since a region was opened.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Serialize)]
+pub struct Paging {
+    /// Pages of 4 KiB read from the store.
+    pub loaded_pages: u64,
+    /// Pages that went to stay within the budget.
+    pub evicted_pages: u64,
+    /// Pages in memory that were brought; those that grew since are not counted without a budget.
+    pub resident_pages: u64,
+}
+
+/// The thread that answers faults, until dropped.
+pub(crate) struct Serving {
+    pager: Arc<Pager>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Pager {
+    /// Takes the first `bytes` bytes of the region over, none of which is loaded.
+    pub(crate) fn start(
+        place: Place,
+        bytes: usize,
+        store: Box<dyn Store>,
+        progress: Arc<Progress>,
+        budget: Option<usize>,
+        ask: Box<dyn Fn() + Send + Sync>,
+    ) -> Result<Serving> {
+        let failed = |e| Error::system("asking the kernel for page faults (userfaultfd)", e);
+        let missing = Missing::new().map_err(failed)?;
+        if budget.is_some() && !missing.can_protect() {
+            return Err(Error::Invalid(
+                "a memory budget needs Linux 5.7: open the region without one".into(),
+            ));
+        }
+        place.open_side(FLAGS..FLAGS + FLAGS_BYTES)?;
+        let pager = Arc::new(Pager {
+            place,
+            missing,
+            store,
+            progress,
+            budget: budget.map(|bytes| (bytes / PAGE).max(BATCH)),
+            work: Mutex::default(),
+            served: AtomicUsize::new(0),
+            counts: Counts::default(),
+            ask,
+        });
+        pager.serve(0..bytes)?;
+        let server = pager.clone();
+        let thread = Builder::new()
+            .name("twinpage-pager".into())
+            .spawn(move || server.run())
+            .map_err(|e| Error::system("starting the thread that brings pages", e))?;
+        place.set_pager(Some(pager.clone()));
+        Ok(Serving {
+            pager,
+            thread: Some(thread),
+        })
+    }
+
+    pub(crate) fn paging(&self) -> Paging {
+        Paging {
+            loaded_pages: self.counts.loaded.load(Ordering::Relaxed),
+            evicted_pages: self.counts.gone.load(Ordering::Relaxed),
+            resident_pages: self.counts.resident.load(Ordering::Relaxed) as u64,
+        }
+    }
+
+    /// Whether pages may go.
+    pub(crate) fn takes_away(&self) -> bool {
+        self.budget.is_some()
+    }
+
+    /// The region grew. Without a budget the kernel gives the new pages by itself.
+    pub(crate) fn adopt(&self, range: Range<usize>) -> Result<()> {
+        match self.budget {
+            Some(_) => self.serve(range),
+            None => Ok(()),
+        }
+    }
+
+    fn serve(&self, range: Range<usize>) -> Result<()> {
+        if range.is_empty() {
+            return Ok(());
+        }
+        let base = self.place.base().addr();
+        self.missing
+            .register(base + range.start..base + range.end)
+            .map_err(|e| Error::system("asking for the faults of a region", e))?;
+        self.served.store(range.end, Ordering::Release);
+        Ok(())
+    }
+
+    /// Whole pages are made zero with `zero` and will be, whatever the store has.
+    pub(crate) fn discard<E>(
+        &self,
+        range: Range<usize>,
+        zero: impl FnOnce() -> Result<(), E>,
+    ) -> Result<(), E> {
+        let mut work = self.work();
+        let end = range.end.min(self.served.load(Ordering::Acquire));
+        let pages = range.start / PAGE..(end / PAGE).max(range.start / PAGE);
+        for page in pages.clone() {
+            let had = self.flags(page).fetch_and(!LOADED, Ordering::Relaxed);
+            self.flags(page)
+                .fetch_or(DISCARDED[work.phase & 1], Ordering::Relaxed);
+            work.resident -= usize::from(had & LOADED != 0);
+        }
+        work.discarded.push(pages);
+        self.counts.resident.store(work.resident, Ordering::Relaxed);
+        zero()
+    }
+
+    /// A cut was made, and the epoch before is settled.
+    pub(crate) fn cut(&self) {
+        let mut work = self.work();
+        debug_assert!(work.flying.is_empty());
+        work.phase += 1;
+        work.flying = std::mem::take(&mut work.discarded);
+    }
+
+    /// The cut is durable: the store says what was discarded.
+    pub(crate) fn landed(&self) {
+        let mut work = self.work();
+        let flag = DISCARDED[(work.phase + 1) & 1];
+        for page in std::mem::take(&mut work.flying).into_iter().flatten() {
+            self.flags(page).fetch_and(!flag, Ordering::Relaxed);
+        }
+    }
+
+    /// The cut is lost: what it discarded goes with the next.
+    pub(crate) fn lost(&self) {
+        let mut work = self.work();
+        let (old, new) = (DISCARDED[(work.phase + 1) & 1], DISCARDED[work.phase & 1]);
+        let flying = std::mem::take(&mut work.flying);
+        for page in flying.iter().cloned().flatten() {
+            if self.flags(page).fetch_and(!old, Ordering::Relaxed) & old != 0 {
+                self.flags(page).fetch_or(new, Ordering::Relaxed);
+            }
+        }
+        work.discarded.extend(flying);
+    }
+
+    /// The thread's life.
+    fn run(&self) {
+        let _last = AbortOnPanic;
+        // An error here is of the descriptor itself: nobody could be served any more.
+        while let Some(fault) = self.missing.wait().unwrap_or_else(|e| give_up("waiting", e)) {
+            match fault {
+                Fault::Missing(address) => self.bring(address),
+                // The protection is over: it lasts no longer than this thread needs to look.
+                Fault::Protected(address) => self.wake(address),
+            }
+            self.make_room();
+        }
+    }
+
+    /// Brings the page at `address`, and some beside it.
+    fn bring(&self, address: usize) {
+        let mut work = self.work();
+        let page = (address - self.place.base().addr()) / PAGE;
+        if self.has(page, LOADED) {
+            return self.wake(address);
+        }
+        let work = &mut *work;
+        work.chunk = match work.next == page {
+            true => (work.chunk * 2).clamp(CHUNK, CHUNK_MOST),
+            false => CHUNK,
+        };
+        // With a budget, neighbours that nobody asked for would push others out.
+        let chunk = if self.budget.is_some() { CHUNK } else { work.chunk };
+        let start = page / chunk * chunk;
+        let end = (start + chunk).min(self.served.load(Ordering::Acquire) / PAGE);
+        let first = (start..page)
+            .rfind(|&page| self.has(page, LOADED))
+            .map_or(start, |p| p + 1);
+        let last = (page..end).find(|&page| self.has(page, LOADED)).unwrap_or(end);
+        work.next = last;
+        let mut at = first;
+        while at < last {
+            let zero = self.is_zero(at);
+            let count = (at..last).take_while(|&page| self.is_zero(page) == zero).count();
+            self.bring_run(work, at, count, zero);
+            at += count;
+        }
+        self.counts.resident.store(work.resident, Ordering::Relaxed);
+    }
+
+    fn bring_run(&self, work: &mut Work, first: usize, count: usize, zero: bool) {
+        let at = self.place.base().addr() + first * PAGE;
+        let brought = if zero {
+            self.missing.zero(at..at + count * PAGE)
+        } else {
+            work.buffer.resize(count * PAGE, 0);
+            match self.store.read_bytes(first * PAGE, &mut work.buffer) {
+                Ok(()) => self.missing.fill(at, &work.buffer),
+                // Who needs the pages gets SIGBUS: there is nothing true to give.
+                Err(_) => self.missing.poison(at..at + count * PAGE),
+            }
+        };
+        brought.unwrap_or_else(|e| give_up("bringing pages", e));
+        for page in first..first + count {
+            let flags = self.flags(page);
+            let had = flags.fetch_or(LOADED, Ordering::Relaxed);
+            if had & WENT != 0 {
+                flags.fetch_or(HEAT, Ordering::Relaxed);
+            }
+        }
+        work.resident += count;
+        self.counts.loaded.fetch_add(count as u64, Ordering::Relaxed);
+    }
+
+    /// Whether the page is zero, by its flag or because the store has nothing of it.
+    fn is_zero(&self, page: usize) -> bool {
+        self.has(page, DISCARDED[0] | DISCARDED[1]) || !self.store.has_bytes(page * PAGE)
+    }
+
+    /// Takes pages away until the budget is met, or the clock went round often enough.
+    fn make_room(&self) {
+        let Some(budget) = self.budget else { return };
+        let mut work = self.work();
+        if work.resident <= budget || self.progress.poisoned().is_some() {
+            return;
+        }
+        // A little more than needed, so that the next faults need not.
+        let goal = budget - (budget / 64).min(BATCH);
+        let pages = self.served.load(Ordering::Acquire) / PAGE;
+        let mut looks = pages * 5;
+        while work.resident > goal && looks > 0 {
+            if work.hand >= pages {
+                work.hand = 0;
+            }
+            let first = work.hand;
+            let run = (first..pages.min(first + BATCH))
+                .take_while(|&page| self.may_go(page))
+                .count();
+            work.hand = first + run.max(1);
+            looks = looks.saturating_sub(run.max(1));
+            if run > 0 {
+                work.resident -= self.take(first, run);
+            }
+        }
+        self.counts.resident.store(work.resident, Ordering::Relaxed);
+        if work.resident > budget {
+            (self.ask)();
+        }
+    }
+
+    /// Whether the clock takes the page. Cools it if not.
+    fn may_go(&self, page: usize) -> bool {
+        let flags = self.flags(page);
+        let now = flags.load(Ordering::Relaxed);
+        if now & LOADED == 0 || now & IN_FLIGHT != 0 || marks::is_marked(self.place, page) {
+            return false;
+        }
+        if now & HEAT != 0 {
+            flags.fetch_sub(HEAT_ONE, Ordering::Relaxed);
+            return false;
+        }
+        true
+    }
+
+    /// Takes those of `count` pages from `first` on that are clean still. Says how many.
+    fn take(&self, first: usize, count: usize) -> usize {
+        let base = self.place.base().addr();
+        let bytes = |pages: Range<usize>| base + pages.start * PAGE..base + pages.end * PAGE;
+        let all = first..first + count;
+        let failed = |e| give_up("taking pages away", e);
+        self.missing.protect(bytes(all.clone())).unwrap_or_else(failed);
+        let is_clean = |page: usize| !marks::is_marked(self.place, page) && !self.has(page, IN_FLIGHT);
+        let (mut taken, mut at) = (0, first);
+        while at < all.end {
+            let run = (at..all.end).take_while(|&page| is_clean(page)).count();
+            if run > 0 {
+                // SAFETY: the pages are protected and clean: the store has what they hold, and who
+                // touches them next gets it from there.
+                unsafe { self.place.forget(at * PAGE..(at + run) * PAGE) }
+                    .unwrap_or_else(|e| give_up("taking pages away", std::io::Error::other(e)));
+                for page in at..at + run {
+                    self.flags(page).fetch_and(!(LOADED | HEAT), Ordering::Relaxed);
+                    self.flags(page).fetch_or(WENT, Ordering::Relaxed);
+                }
+                taken += run;
+            }
+            at += run.max(1);
+        }
+        self.missing.release(bytes(all)).unwrap_or_else(failed);
+        self.counts.gone.fetch_add(taken as u64, Ordering::Relaxed);
+        taken
+    }
+
+    fn wake(&self, address: usize) {
+        let page = address / PAGE * PAGE;
+        self.missing
+            .wake(page..page + PAGE)
+            .unwrap_or_else(|e| give_up("waking", e));
+    }
+
+    fn has(&self, page: usize, flag: u8) -> bool {
+        self.flags(page).load(Ordering::Relaxed) & flag != 0
+    }
+
+    fn flags(&self, page: usize) -> &'static AtomicU8 {
+        flags(self.place, page)
+    }
+
+    fn work(&self) -> std::sync::MutexGuard<'_, Work> {
+        self.work.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Lines of the page are on their way to the store. Only where pages may go.
+pub(crate) fn set_in_flight(place: Place, page: usize) {
+    flags(place, page).fetch_or(IN_FLIGHT | HEAT_ONE, Ordering::SeqCst);
+}
+
+/// They are there.
+pub(crate) fn end_flight(place: Place, page: usize) {
+    flags(place, page).fetch_and(!IN_FLIGHT, Ordering::SeqCst);
+}
+
+fn flags(place: Place, page: usize) -> &'static AtomicU8 {
+    let at = place.base().wrapping_add(FLAGS + page);
+    // SAFETY: the flags are open since `Pager::start`, and stay so while the window is in use.
+    unsafe { &*at.cast_const().cast() }
+}
+
+/// Threads sleep on pages that nobody can bring: there is no way to tell them.
+fn give_up(what: &str, error: std::io::Error) -> ! {
+    eprintln!("twinpage: {what}: {error}; the region cannot be used any more");
+    std::process::abort()
+}
+
+/// A panic of the pager would leave threads asleep for ever.
+struct AbortOnPanic;
+
+impl Drop for AbortOnPanic {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            give_up("bringing pages", std::io::ErrorKind::Other.into());
+        }
+    }
+}
+
+impl Serving {
+    pub(crate) fn kernel_waits(&self) -> bool {
+        self.pager.missing.kernel_waits()
+    }
+
+    pub(crate) fn paging(&self) -> Paging {
+        self.pager.paging()
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        self.pager.place.set_pager(None);
+        self.pager.missing.end();
+        if let Some(thread) = self.thread.take() {
+            // It ends by itself, or with the program.
+            let _ = thread.join();
+        }
+    }
+}
