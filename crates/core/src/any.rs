@@ -4,7 +4,8 @@
 
 use crate::baseline::in_place::{self, InPlace};
 use crate::baseline::{
-    CopyOnWrite, Mechanism, PageOverlay, RedoLog, UndoLog, copy_on_write, page_overlay, redo_log, undo_log,
+    CopyOnWrite, Mechanism, PageOverlay, RedoLog, Tables, ThyNvm, UndoLog, copy_on_write, page_overlay,
+    redo_log, thynvm, undo_log,
 };
 use crate::dual_page::{self, DualPage, Options, PoolLimit};
 use crate::error::{Error, Result};
@@ -30,6 +31,8 @@ pub enum SchemeKind {
     RedoLog,
     /// [`CopyOnWrite`].
     CopyOnWrite,
+    /// [`ThyNvm`].
+    ThyNvm,
     /// [`PageOverlay`].
     PageOverlay,
     /// [`InPlace`]: no protection at all.
@@ -38,12 +41,13 @@ pub enum SchemeKind {
 
 impl SchemeKind {
     /// All of them, the dual page first.
-    pub const ALL: [SchemeKind; 7] = [
+    pub const ALL: [SchemeKind; 8] = [
         SchemeKind::DualPage,
         SchemeKind::Packed,
         SchemeKind::UndoLog,
         SchemeKind::RedoLog,
         SchemeKind::CopyOnWrite,
+        SchemeKind::ThyNvm,
         SchemeKind::PageOverlay,
         SchemeKind::InPlace,
     ];
@@ -57,6 +61,7 @@ impl SchemeKind {
             SchemeKind::UndoLog => "undo-log",
             SchemeKind::RedoLog => "redo-log",
             SchemeKind::CopyOnWrite => "copy-on-write",
+            SchemeKind::ThyNvm => "thynvm",
             SchemeKind::PageOverlay => "page-overlay",
             SchemeKind::InPlace => "in-place",
         }
@@ -93,6 +98,8 @@ pub struct Setup {
     pub journal_bytes: u64,
     /// The longest context, in bytes, for a scheme that must know.
     pub context_bytes: u64,
+    /// The tables of ThyNVM.
+    pub tables: Tables,
     /// Tells the store from others that were on the same medium; a random number if not given.
     pub id: Option<u64>,
 }
@@ -106,6 +113,7 @@ impl Setup {
             pool: PoolLimit::Grow,
             journal_bytes: 1 << 20,
             context_bytes: 1 << 20,
+            tables: Tables::default(),
             id: None,
         }
     }
@@ -151,6 +159,8 @@ pub enum AnyScheme<M> {
     RedoLog(Box<RedoLog<M>>),
     /// [`SchemeKind::CopyOnWrite`].
     CopyOnWrite(Box<CopyOnWrite<M>>),
+    /// [`SchemeKind::ThyNvm`].
+    ThyNvm(Box<ThyNvm<M>>),
     /// [`SchemeKind::PageOverlay`].
     PageOverlay(Box<PageOverlay<M>>),
     /// [`SchemeKind::InPlace`].
@@ -166,6 +176,7 @@ macro_rules! each {
             AnyScheme::UndoLog($store) => $do,
             AnyScheme::RedoLog($store) => $do,
             AnyScheme::CopyOnWrite($store) => $do,
+            AnyScheme::ThyNvm($store) => $do,
             AnyScheme::PageOverlay($store) => $do,
             AnyScheme::InPlace($store) => $do,
         }
@@ -195,6 +206,10 @@ impl<M: Medium> AnyScheme<M> {
             SchemeKind::CopyOnWrite => {
                 AnyScheme::CopyOnWrite(Box::new(CopyOnWrite::create(medium, setup.geometry, setup.id)?))
             }
+            SchemeKind::ThyNvm => {
+                let store = ThyNvm::create(medium, setup.geometry, &setup.tables, setup.id)?;
+                AnyScheme::ThyNvm(Box::new(store))
+            }
             SchemeKind::PageOverlay => {
                 AnyScheme::PageOverlay(Box::new(PageOverlay::create(medium, setup.geometry, setup.id)?))
             }
@@ -214,6 +229,7 @@ impl<M: Medium> AnyScheme<M> {
             AnyScheme::UndoLog(_) => SchemeKind::UndoLog,
             AnyScheme::RedoLog(_) => SchemeKind::RedoLog,
             AnyScheme::CopyOnWrite(_) => SchemeKind::CopyOnWrite,
+            AnyScheme::ThyNvm(_) => SchemeKind::ThyNvm,
             AnyScheme::PageOverlay(_) => SchemeKind::PageOverlay,
             AnyScheme::InPlace(_) => SchemeKind::InPlace,
         }
@@ -245,6 +261,7 @@ pub fn kind_on(medium: &impl Medium) -> Result<SchemeKind> {
         undo_log::Undo::MAGIC => Ok(SchemeKind::UndoLog),
         redo_log::Redo::MAGIC => Ok(SchemeKind::RedoLog),
         copy_on_write::Copies::MAGIC => Ok(SchemeKind::CopyOnWrite),
+        thynvm::Hybrid::MAGIC => Ok(SchemeKind::ThyNvm),
         page_overlay::Overlays::MAGIC => Ok(SchemeKind::PageOverlay),
         in_place::MAGIC => Ok(SchemeKind::InPlace),
         _ => Err(Error::Foreign("it begins like no store of any scheme".into())),
@@ -275,6 +292,10 @@ impl<M: Medium> Scheme for AnyScheme<M> {
             SchemeKind::CopyOnWrite => {
                 let (store, found) = CopyOnWrite::recover(medium)?;
                 (AnyScheme::CopyOnWrite(Box::new(store)), found)
+            }
+            SchemeKind::ThyNvm => {
+                let (store, found) = ThyNvm::recover(medium)?;
+                (AnyScheme::ThyNvm(Box::new(store)), found)
             }
             SchemeKind::PageOverlay => {
                 let (store, found) = PageOverlay::recover(medium)?;

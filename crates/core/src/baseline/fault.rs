@@ -36,4 +36,12 @@ pub enum Fault {
     ForgetMetadata,
     /// Page overlays: lines of a commit stay in their segments and are forgotten.
     LeaveInOverlay,
+    /// ThyNVM: a line is hidden at HOME while the checkpoint that makes room there is being written.
+    HideEarly,
+    /// ThyNVM: slots are free when a checkpoint begins, not when it is durable.
+    ReleaseEarly,
+    /// ThyNVM: a page is written over its checkpoint.
+    PageInPlace,
+    /// ThyNVM: an entry leaves the table and its line is not copied home.
+    EvictWithoutCopy,
 }

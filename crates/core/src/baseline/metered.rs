@@ -48,6 +48,11 @@ impl<M: Medium> Metered<M> {
         self.medium.hint(self.cause.get(), path);
     }
 
+    /// So many bytes of volatile memory were read or written.
+    pub(super) fn touch(&self, bytes: usize) {
+        self.medium.touch(bytes);
+    }
+
     pub(super) fn len(&self) -> u64 {
         self.medium.len()
     }

@@ -17,6 +17,7 @@ mod metered;
 pub mod page_overlay;
 pub mod redo_log;
 mod store;
+pub mod thynvm;
 pub mod undo_log;
 
 pub use copy_on_write::CopyOnWrite;
@@ -27,4 +28,5 @@ pub use metered::Metered;
 pub use page_overlay::PageOverlay;
 pub use redo_log::RedoLog;
 pub use store::{Ground, Mechanism, Newer, Store};
+pub use thynvm::{Switching, Tables, ThyNvm};
 pub use undo_log::UndoLog;

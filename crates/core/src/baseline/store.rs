@@ -383,6 +383,7 @@ impl<M: Medium, P: Mechanism> Store<M, P> {
         if self.is_present(span.page) {
             return self.mechanism.write(&mut self.medium, &mut self.ground, newer);
         }
+        self.land()?;
         // A page that was not there: every other line of it is zero from now on.
         let mut whole = vec![0; self.geometry().page_bytes()];
         self.medium.on(Cause::Data);
@@ -407,6 +408,15 @@ impl<M: Medium, P: Mechanism> Store<M, P> {
             self.ground.book.set(newer.page, 1);
         }
         Ok(room)
+    }
+
+    /// Pages come and go between checkpoints only: the one in flight is durable first.
+    fn land(&mut self) -> Result<()> {
+        while !self
+            .mechanism
+            .proceed(&mut self.medium, &mut self.ground, u64::MAX)?
+        {}
+        Ok(())
     }
 
     /// Longer contexts do not fit into a journal.
@@ -493,6 +503,8 @@ impl<M: Medium, P: Mechanism> Scheme for Store<M, P> {
     fn discard(&mut self, pages: Range<PageId>) -> Result<()> {
         let ready = self.ready(Path::Background);
         self.settle(ready)?;
+        let landed = self.land();
+        self.settle(landed)?;
         let range = pages.start.0..pages.end.0;
         let words = self.ground.book.words();
         let mut gone: Vec<u64> = words

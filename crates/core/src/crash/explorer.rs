@@ -362,7 +362,7 @@ fn next_steps(steps: &[Step], epoch: Epoch, random: &mut Random) -> Vec<Step> {
     let commits = |steps: &[Step]| {
         steps
             .iter()
-            .filter(|step| matches!(step, Step::Commit(..)))
+            .filter(|step| matches!(step, Step::Commit(..) | Step::Begin(..)))
             .count() as u64
     };
     let skip = (0..steps.len())
@@ -386,7 +386,7 @@ fn next_steps(steps: &[Step], epoch: Epoch, random: &mut Random) -> Vec<Step> {
     match random.below(3) {
         0 => drop(next.remove(random.below(next.len() as u64) as usize)),
         1 => next.iter_mut().for_each(|step| {
-            if let Step::Commit(_, value) = step {
+            if let Step::Commit(_, value) | Step::Begin(_, value) = step {
                 *value ^= 1;
             }
         }),

@@ -24,4 +24,4 @@ pub use explorer::{Broken, Counts, Effort, Explorer, Seen, Subject};
 pub use image::Image;
 pub use random::Random;
 pub use recorder::{Log, Op, Recorder};
-pub use run::{Profile, Run, State, Step, differs_after_recovery, random_steps};
+pub use run::{Profile, Run, State, Step, differs_after_recovery, overlapped, random_steps};

@@ -29,6 +29,10 @@ pub enum Step {
     Consolidate(u64),
     /// A commit with a context of so many bytes, filled from the value.
     Commit(usize, u64),
+    /// The same, but not waited for: the epoch becomes durable behind what follows.
+    Begin(usize, u64),
+    /// So many lines' worth of work on the epoch begun.
+    Proceed(u64),
     /// Forget everything since the last commit.
     Abandon,
 }
@@ -51,13 +55,19 @@ pub struct Run<S> {
     pub states: BTreeMap<Epoch, State>,
     /// Epochs that found no room.
     pub lost: u64,
+    /// The last epoch that was durable when a step ended, and the last that was begun.
+    durable: Epoch,
+    begun: Epoch,
 }
 
 impl<S: Scheme> Run<S> {
     /// A run from a state the scheme is in.
     pub fn new(scheme: S, log: Log, state: State) -> Run<S> {
         let states = [(scheme.epoch(), state.clone())].into();
+        let epoch = scheme.epoch();
         Run {
+            durable: epoch,
+            begun: epoch,
             scheme,
             log,
             newest: state,
@@ -93,20 +103,44 @@ impl<S: Scheme> Run<S> {
             }
             Step::Consolidate(pages) => drop(self.scheme.consolidate(*pages)?),
             Step::Commit(len, value) => {
-                let mut random = Random::new(*value);
-                self.newest.context = (0..*len).map(|_| random.number() as u8).collect();
-                let epoch = self.scheme.epoch() + 1;
-                self.states.insert(epoch, self.newest.clone());
-                self.log.borrow_mut().push(Op::Committing(epoch));
-                let committed = self.scheme.commit(&self.newest.context)?;
-                self.log.borrow_mut().push(Op::Durable(committed));
+                self.end_epoch(*len, *value);
+                self.scheme.commit(&self.newest.context)?;
             }
+            Step::Begin(len, value) => {
+                self.end_epoch(*len, *value);
+                self.scheme.begin(&self.newest.context)?;
+            }
+            Step::Proceed(lines) => drop(self.scheme.proceed(*lines)?),
             Step::Abandon => {
                 self.scheme.abandon();
+                self.begun = self.scheme.epoch();
                 self.newest = self.states.get(&self.scheme.epoch()).cloned().unwrap_or_default();
             }
         }
+        self.note();
         Ok(())
+    }
+
+    /// From now on recovery may find the epoch as it is.
+    fn end_epoch(&mut self, len: usize, value: u64) {
+        let mut random = Random::new(value);
+        self.newest.context = (0..len).map(|_| random.number() as u8).collect();
+        self.begun += 1;
+        self.states.insert(self.begun, self.newest.clone());
+        self.log.borrow_mut().push(Op::Committing(self.begun));
+    }
+
+    /// Notes an epoch that has become durable: from now on recovery must find it, or the one begun.
+    fn note(&mut self) {
+        let epoch = self.scheme.epoch();
+        if epoch > self.durable {
+            let mut log = self.log.borrow_mut();
+            log.push(Op::Durable(epoch));
+            if self.begun > epoch {
+                log.push(Op::Committing(self.begun));
+            }
+            self.durable = epoch;
+        }
     }
 
     fn write(&mut self, page: u64, lines: LineMask, value: u64) -> Result<()> {
@@ -261,6 +295,22 @@ pub fn random_steps(profile: &Profile, random: &mut Random) -> Vec<Step> {
         steps.push(Step::Commit(context.0, context.1));
     }
     steps
+}
+
+/// The same run with most commits begun, and worked on behind the steps that follow.
+#[must_use]
+pub fn overlapped(steps: &[Step], random: &mut Random) -> Vec<Step> {
+    let mut all = Vec::new();
+    for step in steps {
+        match step {
+            Step::Commit(len, value) if !random.once_in(4) => all.push(Step::Begin(*len, *value)),
+            other => all.push(other.clone()),
+        }
+        if random.once_in(3) {
+            all.push(Step::Proceed(random.below(40)));
+        }
+    }
+    all
 }
 
 /// Mostly a line or two, sometimes half a page, sometimes all of it.

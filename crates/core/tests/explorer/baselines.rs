@@ -2,7 +2,7 @@
 //! of their own.
 
 use crate::scripts::scripts;
-use crate::{Row, Setting, TRIES, explore, medium, options};
+use crate::{Row, Setting, TRIES, medium, options};
 use std::time::Instant;
 use twinpage_core::baseline::*;
 use twinpage_core::crash::*;
@@ -78,7 +78,15 @@ trait Explored {
     fn planted(&self, seed: u64) -> Result<(), String>;
 }
 
-impl<P> Baseline<P> {
+impl<P: Mechanism> Baseline<P> {
+    /// A scheme whose checkpoints overlap with execution does that in its runs.
+    fn steps(&self, steps: Vec<Step>, random: &mut Random) -> Vec<Step> {
+        match P::KIND {
+            SchemeKind::ThyNvm => overlapped(&steps, random),
+            _ => steps,
+        }
+    }
+
     fn effort(&self) -> Effort {
         Effort {
             lives: self.lives,
@@ -108,7 +116,12 @@ impl<P: Mechanism + 'static> Explored for Baseline<P> {
         for setting in settings() {
             for seed in (0..runs).map(|run| seed.wrapping_add(run)) {
                 let subject = subject(self.create, &setting, None);
-                let explored = explore(subject, &setting, seed, self.effort(), &mut row);
+                let mut random = Random::new(seed);
+                let steps = random_steps(&setting.profile, &mut random);
+                let steps = self.steps(steps, &mut random);
+                let mut explorer = Explorer::new(subject, self.effort(), random.number());
+                let explored = explorer.explore(medium(&setting), &steps);
+                row.add(&explorer);
                 explored
                     .map_err(|broken| format!("{name}, {}, TWINPAGE_SEED={seed}: {broken}", setting.name))?;
             }
@@ -146,6 +159,7 @@ impl<P: Mechanism + 'static> Explored for Baseline<P> {
                 let mut random = Random::new(seed.wrapping_add(run));
                 let mut steps = random_steps(&setting.profile, &mut random);
                 steps.retain(|step| !matches!(step, Step::Abandon));
+                let steps = self.steps(steps, &mut random);
                 let mut explorer = Explorer::new(subject, effort, random.number());
                 let explored = explorer.explore(medium(setting), &steps);
                 row.add(&explorer);
@@ -208,6 +222,26 @@ fn page_overlay() -> Baseline<impl Mechanism> {
     }
 }
 
+fn thynvm() -> Baseline<impl Mechanism> {
+    Baseline {
+        create: |medium, setting| {
+            let tables = Tables {
+                blocks: 40,
+                pages: 3,
+                switching: Switching::Paper,
+            };
+            ThyNvm::create(medium, options(setting).geometry, &tables, Some(0x1d))
+        },
+        lives: 60,
+        faults: &[
+            Fault::HideEarly,
+            Fault::ReleaseEarly,
+            Fault::PageInPlace,
+            Fault::EvictWithoutCopy,
+        ],
+    }
+}
+
 /// Each of them, by scripts and random runs.
 pub(crate) fn sound(seed: u64, runs: u64, wanted: &dyn Fn(&str) -> bool) -> Result<(), String> {
     each(wanted, &|baseline| baseline.sound(seed, runs.div_ceil(4)))
@@ -222,7 +256,13 @@ fn each(
     wanted: &dyn Fn(&str) -> bool,
     visit: &dyn Fn(&dyn Explored) -> Result<(), String>,
 ) -> Result<(), String> {
-    let all: [&dyn Explored; 4] = [&undo_log(), &redo_log(), &copy_on_write(), &page_overlay()];
+    let all: [&dyn Explored; 5] = [
+        &undo_log(),
+        &redo_log(),
+        &copy_on_write(),
+        &page_overlay(),
+        &thynvm(),
+    ];
     all.into_iter()
         .filter(|baseline| wanted(baseline.name()))
         .try_for_each(visit)

@@ -1,0 +1,99 @@
+//! Pages that change their grain, when the checkpoint of an epoch is durable: those with many stores
+//! go to the page table, those with few leave it.
+//!
+//! * A page that enters is read into DRAM; its lines stay in the block table, where its checkpoint
+//!   is, until a checkpoint writes the whole page.
+//! * A page that leaves has its checkpoint copied home first, if that is in a frame.
+
+use super::checkpoint::Flight;
+use super::{Hybrid, Page, Switching, lines_of};
+use crate::baseline::metered::Metered;
+use crate::baseline::store::Ground;
+use crate::error::Result;
+use crate::medium::{Cause, Medium, Path};
+
+/// Stores an epoch that make a page enter, and fewer than which make it leave.
+const PAPER: (u32, u32) = (22, 16);
+/// Lines written that make a page enter: a third of 64.
+const CODE_ENTER: usize = 22;
+/// Stores fewer than which make it leave: 0.67 a line.
+const CODE_LEAVE: u32 = 43;
+
+impl Hybrid {
+    pub(super) fn switch<M: Medium>(
+        &mut self,
+        medium: &mut Metered<M>,
+        ground: &mut Ground,
+        flight: &Flight,
+    ) -> Result<()> {
+        medium.waits(Path::Background);
+        medium.on(Cause::Migration);
+        self.leave(medium, ground, flight)?;
+        let most = match self.tables.switching {
+            Switching::Paper => usize::MAX,
+            Switching::Code => (self.tables.pages as usize / 16).max(1),
+        };
+        let mut entered = 0;
+        for (&page, heat) in &flight.heat {
+            let enough = match self.tables.switching {
+                Switching::Paper => heat.stores >= PAPER.0,
+                Switching::Code => heat.lines.count() >= CODE_ENTER,
+            };
+            let room = self.pages.len() < self.tables.pages as usize && entered < most;
+            if enough && room && ground.book.get(page) != 0 && self.overflow.has(page).is_empty() {
+                self.enter(medium, ground, page)?;
+                entered += 1;
+            }
+        }
+        Ok(())
+    }
+
+    /// Pages of few stores go back to the grain of lines.
+    fn leave<M: Medium>(
+        &mut self,
+        medium: &mut Metered<M>,
+        ground: &mut Ground,
+        flight: &Flight,
+    ) -> Result<()> {
+        let few = match self.tables.switching {
+            Switching::Paper => PAPER.1,
+            Switching::Code => CODE_LEAVE,
+        };
+        let cold = |number: u64, page: &Page| {
+            let stores = flight.stores.get(&number).copied();
+            page.changed.is_empty() && stores.is_some_and(|stores| stores < few)
+        };
+        let pages: Vec<u64> = self
+            .pages
+            .iter()
+            .filter(|&(&number, page)| cold(number, page))
+            .map(|(&number, _)| number)
+            .collect();
+        for number in pages {
+            if let Some(frame) = self.pages[&number].frame {
+                let data = self.pages[&number].data.clone();
+                medium.touch(data.len());
+                ground.write_home(medium, number, 0, &data)?;
+                self.retired.1.push(frame);
+            }
+            self.pages.remove(&number);
+        }
+        Ok(())
+    }
+
+    /// A page of many stores goes to the page table, with what of it waits in DRAM.
+    fn enter<M: Medium>(&mut self, medium: &mut Metered<M>, ground: &mut Ground, page: u64) -> Result<()> {
+        let mut data = vec![0; ground.geometry().page_bytes()];
+        self.read_lines(medium, ground, page, 0, &mut data)?;
+        medium.touch(data.len());
+        self.pages.insert(page, Page::of(data, None));
+        let keys: Vec<u64> = self.blocks.range(lines_of(page)).map(|(&key, _)| key).collect();
+        for key in keys {
+            self.repay_one(medium, key);
+        }
+        if let (Some(heat), Some(page)) = (self.heat.remove(&page), self.pages.get_mut(&page)) {
+            page.stores = heat.stores;
+        }
+        Ok(())
+    }
+}
