@@ -1,0 +1,113 @@
+//! Process 1 of the machine: modules, a file system, and the writer.
+
+use super::machine::MARK;
+use super::writer;
+use rustix::mount::{MountFlags, mount};
+use rustix::system::{RebootCommand, finit_module, reboot};
+use std::ffi::CString;
+use std::fs;
+use std::io::{self, Write};
+use std::panic::catch_unwind;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+/// Tells the host something.
+pub(crate) fn say(what: &str) {
+    let mut console = io::stdout().lock();
+    // Without a console nobody is there to be told.
+    let _ = writeln!(console, "{MARK}{what}").and_then(|()| console.flush());
+}
+
+/// Does the job that the kernel's command line names, and switches the machine off.
+pub(crate) fn run() -> ! {
+    if catch_unwind(work).is_err() {
+        say("broken: the guest panicked");
+    }
+    let _ = reboot(RebootCommand::PowerOff);
+    loop {
+        std::thread::sleep(Duration::from_secs(1));
+    }
+}
+
+fn work() {
+    for (kind, place) in [("proc", "/proc"), ("sysfs", "/sys"), ("devtmpfs", "/dev")] {
+        mount(kind, place, kind, MountFlags::empty(), None).unwrap_or_else(|e| panic!("mount {place}: {e}"));
+    }
+    let mut modules: Vec<_> = fs::read_dir("/modules")
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .collect();
+    modules.sort();
+    for module in modules {
+        finit_module(fs::File::open(&module).unwrap(), c"", 0)
+            .unwrap_or_else(|e| panic!("{}: {e}", module.display()));
+    }
+    let words = fs::read_to_string("/proc/cmdline").unwrap();
+    let word = |name: &str| {
+        words
+            .split_whitespace()
+            .find_map(|word| word.strip_prefix(name))
+            .unwrap()
+            .to_owned()
+    };
+    let (drive, job) = (word("drive="), word("job="));
+    let on_dax = drive == "pmem0";
+    let device = format!("/dev/{drive}");
+    wait_for(&device);
+    if on_dax {
+        map_pages(&device);
+    }
+    mount_or_make(&device, if on_dax { "dax=always" } else { "" });
+    writer::run(Path::new("/mnt/store"), on_dax, job == "Write");
+}
+
+/// Direct access needs page structures for the persistent memory; where they are kept is written to its
+/// beginning, once (<https://docs.kernel.org/driver-api/nvdimm/nvdimm.html>, PFN device).
+fn map_pages(device: &str) {
+    let bus = Path::new("/sys/bus/nd");
+    let write = |file: &str, what: &str| {
+        fs::write(bus.join(file), what).unwrap_or_else(|e| panic!("{file}: {e}"));
+    };
+    let owner = fs::canonicalize("/sys/block/pmem0/device").unwrap();
+    if !owner.ends_with("namespace0.0") {
+        return;
+    }
+    write("drivers/nd_pmem/unbind", "namespace0.0");
+    write("devices/pfn0.0/mode", "ram");
+    write("devices/pfn0.0/align", "4096");
+    write("devices/pfn0.0/uuid", "6f1c9a1e-5d0b-4e0f-9c55-3f6f6c2f7a11");
+    write("devices/pfn0.0/namespace", "namespace0.0");
+    write("drivers/nd_pmem/bind", "pfn0.0");
+    wait_for(device);
+}
+
+/// Mounts the file system; makes it first where there is none yet, and says so, since there may be none
+/// only before the first checkpoint.
+fn mount_or_make(device: &str, options: &str) {
+    let options = CString::new(options).unwrap();
+    let attempt = || {
+        mount(
+            device,
+            "/mnt",
+            "ext4",
+            MountFlags::empty(),
+            Some(options.as_c_str()),
+        )
+    };
+    if attempt().is_ok() {
+        return;
+    }
+    say("making a file system");
+    let made = Command::new("/sbin/mke2fs")
+        .args(["-q", "-F", "-t", "ext4", "-b", "4096", device])
+        .status();
+    assert!(made.unwrap().success(), "mke2fs {device}");
+    attempt().unwrap_or_else(|e| panic!("mount {device}: {e}"));
+}
+
+fn wait_for(device: &str) {
+    while !Path::new(device).exists() {
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
