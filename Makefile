@@ -1,6 +1,6 @@
 # `make test` is the whole gate; `.ci/run` installs what it needs on a fresh machine and runs it.
 
-.PHONY: test nightly bench
+.PHONY: test power nightly bench
 
 test:
 	cargo fmt --all --check
@@ -9,7 +9,13 @@ test:
 
 # The same, with longer campaigns of the explorer, the fuzzers and the kills.
 nightly: export TWINPAGE_LONG = 1
-nightly: test
+nightly: test power
+
+# Power cuts in an emulated machine: on persistent memory, on a disk that loses its cache, on one that fails.
+# Not in `test`: the machine has to be fetched, and boots for several seconds a cut.
+power:
+	.ci/machine target/kernel
+	TWINPAGE_KERNEL=$(CURDIR)/target/kernel cargo test --release -p twinpage-cli --test power
 
 bench:
 	cargo run --release -- bench process

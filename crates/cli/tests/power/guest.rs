@@ -1,7 +1,7 @@
-//! Process 1 of the machine: modules, a file system, and the writer.
+//! Process 1 of the machine: modules, a file system, and the job.
 
 use super::machine::MARK;
-use super::writer;
+use super::{program, writer};
 use rustix::mount::{MountFlags, mount};
 use rustix::system::{RebootCommand, finit_module, reboot};
 use std::ffi::CString;
@@ -31,7 +31,15 @@ pub(crate) fn run() -> ! {
 }
 
 fn work() {
-    for (kind, place) in [("proc", "/proc"), ("sysfs", "/sys"), ("devtmpfs", "/dev")] {
+    let places = [
+        ("proc", "/proc"),
+        ("sysfs", "/sys"),
+        ("devtmpfs", "/dev"),
+        ("devpts", "/dev/pts"),
+        ("tmpfs", "/dev/shm"),
+    ];
+    for (kind, place) in places {
+        fs::create_dir_all(place).unwrap_or_else(|e| panic!("{place}: {e}"));
         mount(kind, place, kind, MountFlags::empty(), None).unwrap_or_else(|e| panic!("mount {place}: {e}"));
     }
     let mut modules: Vec<_> = fs::read_dir("/modules")
@@ -59,7 +67,10 @@ fn work() {
         map_pages(&device);
     }
     mount_or_make(&device, if on_dax { "dax=always" } else { "" });
-    writer::run(Path::new("/mnt/store"), on_dax, job == "Write");
+    match job.as_str() {
+        "Program" => program::run(Path::new("/mnt")),
+        _ => writer::run(Path::new("/mnt/store"), on_dax, job == "Write"),
+    }
 }
 
 /// Direct access needs page structures for the persistent memory; where they are kept is written to its
@@ -99,7 +110,7 @@ fn mount_or_make(device: &str, options: &str) {
         return;
     }
     say("making a file system");
-    let made = Command::new("/sbin/mke2fs")
+    let made = Command::new("/mke2fs")
         .args(["-q", "-F", "-t", "ext4", "-b", "4096", device])
         .status();
     assert!(made.unwrap().success(), "mke2fs {device}");

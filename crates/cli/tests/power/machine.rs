@@ -32,6 +32,8 @@ pub(crate) enum Job {
     Write,
     /// Recovers and verifies.
     Look,
+    /// Runs a program under `twinpage run`, or resumes it.
+    Program,
 }
 
 /// Where the guest's file system is.
@@ -175,8 +177,7 @@ impl Console {
 
     /// Cuts the power. Returns all lines of the program.
     pub(crate) fn kill(mut self) -> Vec<String> {
-        self.qemu.kill().expect("the machine can be killed");
-        self.qemu.wait().expect("the machine ends");
+        self.switch_off();
         while let Ok(line) = self.lines.recv() {
             self.hear(line);
         }
@@ -203,8 +204,18 @@ impl Console {
             .iter()
             .skip(first)
             .for_each(|line| println!("  | {line}"));
-        let _ = self.qemu.kill();
         panic!("{what}");
+    }
+
+    fn switch_off(&mut self) {
+        self.qemu.kill().expect("the machine can be killed");
+        self.qemu.wait().expect("the machine ends");
+    }
+}
+
+impl Drop for Console {
+    fn drop(&mut self) {
+        self.switch_off();
     }
 }
 
@@ -217,14 +228,20 @@ struct Archive {
 }
 
 impl Archive {
-    /// This program as `/init`, `mke2fs`, the libraries of both, and the kernel's modules.
+    /// This program as `/init`, the command, `mke2fs`, their libraries, and the kernel's modules.
     fn of_this_program(modules: &Path) -> Vec<u8> {
         let mut archive = Archive::default();
         let this = std::env::current_exe().expect("this program");
-        let mke2fs = Path::new("/sbin/mke2fs");
-        archive.add(Path::new("init"), &read(&this));
-        archive.add(Path::new("sbin/mke2fs"), &read(mke2fs));
-        let mut libraries = [libraries(&this), libraries(mke2fs)].concat();
+        let programs = [
+            ("init", this.as_path()),
+            ("twinpage", Path::new(env!("CARGO_BIN_EXE_twinpage"))),
+            ("mke2fs", Path::new("/sbin/mke2fs")),
+        ];
+        let mut libraries = Vec::new();
+        for (name, program) in programs {
+            archive.add(Path::new(name), &read(program));
+            libraries.append(&mut libraries_of(program));
+        }
         libraries.sort();
         libraries.dedup();
         for library in &libraries {
@@ -239,7 +256,7 @@ impl Archive {
                 &unpacked(&modules.join(module)),
             );
         }
-        for folder in ["proc", "sys", "dev", "mnt"] {
+        for folder in ["proc", "sys", "dev", "mnt", "tmp"] {
             archive.folder(Path::new(folder));
         }
         archive.entry(Path::new("TRAILER!!!"), 0, &[]);
@@ -285,7 +302,7 @@ impl Archive {
 }
 
 /// The libraries a program is linked with, and its loader.
-fn libraries(program: &Path) -> Vec<PathBuf> {
+fn libraries_of(program: &Path) -> Vec<PathBuf> {
     let listed = Command::new("ldd").arg(program).output().expect("ldd");
     let listed = String::from_utf8(listed.stdout).expect("paths");
     let words = listed.split_whitespace().filter(|word| word.starts_with('/'));

@@ -23,6 +23,7 @@
 mod disk;
 mod guest;
 mod machine;
+mod program;
 mod writer;
 
 use disk::{Disk, Failure};
@@ -38,6 +39,9 @@ const DRIVE_BYTES: u64 = 96 << 20;
 fn main() -> ExitCode {
     if std::process::id() == 1 {
         guest::run();
+    }
+    if std::env::args().nth(1).as_deref() == Some(program::COUNT) {
+        program::count();
     }
     let Some(kernel) = std::env::var_os("TWINPAGE_KERNEL") else {
         println!("power cuts: not run; make power does");
@@ -58,6 +62,11 @@ fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
+/// One of them may be named: dax, disk or failures.
+fn is_asked_for(name: &str) -> bool {
+    std::env::args().nth(1).is_none_or(|asked| asked == name)
+}
+
 struct Power {
     machine: Machine,
     random: Random,
@@ -70,17 +79,27 @@ impl Power {
         let memory = folder.path().join("memory");
         let file = std::fs::File::create(&memory).expect("a file for the persistent memory");
         file.set_len(DRIVE_BYTES).expect("room for the persistent memory");
-        self.cut_often("persistent memory", &Drive::Memory(memory));
-
+        let memory = Drive::Memory(memory);
         let disk = Disk::start(folder.path().join("disk"), DRIVE_BYTES).expect("a disk");
-        self.cut_often("disk", &Drive::Disk(disk.clone()));
-        for failure in [
-            Failure::OneFlush,
-            Failure::OneWrite,
-            Failure::Flushes,
-            Failure::Writes,
-        ] {
-            self.fail(&disk, failure);
+        let drive = Drive::Disk(disk.clone());
+        if is_asked_for("dax") {
+            self.cut_often("persistent memory", &memory);
+            self.cut_a_program("a program on persistent memory", &memory);
+        }
+        if is_asked_for("disk") {
+            self.cut_often("a disk", &drive);
+            self.cut_a_program("a program on a disk", &drive);
+        }
+        if is_asked_for("failures") {
+            for failure in [
+                Failure::OneFlush,
+                Failure::OneWrite,
+                Failure::Flushes,
+                Failure::Writes,
+            ] {
+                self.fail(&disk, failure);
+            }
+            self.lie(&disk);
         }
     }
 
@@ -119,6 +138,47 @@ impl Power {
             found.len() + 1,
             begun.elapsed().as_secs_f64()
         );
+    }
+
+    /// The same with a whole program, which prints into a file. The guest verifies that the file is what an
+    /// undisturbed run would have printed, with nothing missing and nothing twice, and says each line it finds.
+    fn cut_a_program(&mut self, name: &str, drive: &Drive) {
+        let begun = Instant::now();
+        let mut last = 0;
+        for _ in 0..=self.cuts {
+            let mut console = self.machine.boot(drive, Job::Program);
+            let steps = 1 + self.random.below(200);
+            last = (0..steps).fold(last, |_, _| console.step());
+            console.run_for(Duration::from_micros(self.random.below(20_000)));
+            console.cut();
+            drive.cut(&mut self.random);
+        }
+        println!(
+            "{name}: {} power cuts, {last} steps, {:.1} s",
+            self.cuts,
+            begun.elapsed().as_secs_f64()
+        );
+    }
+
+    /// A disk that lies about its flushes loses epochs, and that is noticed.
+    fn lie(&mut self, disk: &Disk) {
+        let drive = Drive::Disk(disk.clone());
+        let mut console = self.machine.boot(&drive, Job::Write);
+        console.recovered();
+        disk.fail(Failure::Lies);
+        for _ in 0..20 {
+            console.durable();
+        }
+        let told = console.cut();
+        drive.cut(&mut self.random);
+        let mut console = self.machine.boot(&drive, Job::Look);
+        let found = console.recovered();
+        assert!(
+            found < told,
+            "the disk forgot all since epoch {told} was durable, and {found} was found"
+        );
+        console.cut();
+        println!("Lies: noticed, {told} was called durable and {found} was found");
     }
 
     /// The disk fails under a writer: it must say so, call nothing durable from then on, and lose nothing.
@@ -179,6 +239,11 @@ impl Console {
         let line = self.wait_for("refused");
         let (epoch, why) = line.split_once(' ').expect("an epoch and a reason");
         (epoch.parse().expect("an epoch"), why.to_owned())
+    }
+
+    /// The next step that the program printed.
+    fn step(&mut self) -> u64 {
+        self.number_after("step")
     }
 
     fn number_after(&mut self, word: &str) -> u64 {

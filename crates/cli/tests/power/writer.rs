@@ -75,13 +75,13 @@ fn context(epoch: Epoch, bytes: usize) -> Vec<u8> {
 
 /// Recovers the store and verifies it, or makes it where there is none; then writes until the power goes.
 pub(crate) fn run(path: &Path, on_dax: bool, go_on: bool) {
-    match open(path, on_dax).and_then(|store| write(store, go_on)) {
-        Ok(()) => {}
-        Err(error) => say(&format!("broken: {error}")),
+    let done = open(path, on_dax).and_then(|store| if go_on { write(store) } else { Ok(()) });
+    if let Err(error) = done {
+        say(&format!("broken: {error}"));
     }
 }
 
-fn open(path: &Path, on_dax: bool) -> Result<(DualPage<AnyMedium>, Model)> {
+fn open(path: &Path, on_dax: bool) -> Result<DualPage<AnyMedium>> {
     let made = path.with_extension("made");
     if !made.exists() {
         // Cut while it was made: nothing was promised yet.
@@ -117,7 +117,7 @@ fn open(path: &Path, on_dax: bool) -> Result<(DualPage<AnyMedium>, Model)> {
         return Err(Error::Invalid(format!("epoch {}: {damage:?}", found.epoch)));
     }
     say(&format!("whole {}", found.epoch));
-    Ok((store, model))
+    Ok(store)
 }
 
 /// The first thing that is not as the model has it.
@@ -144,17 +144,16 @@ fn differs(store: &DualPage<AnyMedium>, found: &[u8], model: &Model) -> Result<O
     Ok(None)
 }
 
-fn write((mut store, mut model): (DualPage<AnyMedium>, Model), go_on: bool) -> Result<()> {
-    while go_on {
+/// Epoch after epoch, until the power goes or the medium fails.
+fn write(mut store: DualPage<AnyMedium>) -> Result<()> {
+    loop {
         let epoch = store.epoch() + 1;
         let plan = Plan::of(epoch);
         match commit(&mut store, &plan, epoch) {
             Ok(()) => say(&format!("durable {epoch}")),
             Err(error) => return refused(&mut store, &plan, epoch, &error),
         }
-        plan.apply(epoch, &mut model);
     }
-    Ok(())
 }
 
 fn commit(store: &mut DualPage<AnyMedium>, plan: &Plan, epoch: Epoch) -> Result<()> {
