@@ -175,13 +175,18 @@ pub fn exit_now(code: i32) -> ! {
     unsafe { libc::_exit(code) }
 }
 
-/// Puts signal handling into the state a fresh program expects: every action default, none blocked.
-/// Safe after a fork.
+/// Puts signal handling into the state that whoever started us meant for the program: none blocked,
+/// every action default, but for what was ignored already, as nohup(1) does with SIGHUP. (SIGPIPE is
+/// ignored by our own runtime, so it is not known how it was.) Safe after a fork.
 pub fn reset_signals() {
-    // SAFETY: plain system calls on valid, initialised sets.
+    // SAFETY: plain system calls on valid, initialised structures.
     unsafe {
         for signal in 1..=64 {
-            libc::signal(signal, libc::SIG_DFL);
+            let mut before: libc::sigaction = std::mem::zeroed();
+            libc::sigaction(signal, std::ptr::null(), &raw mut before);
+            if before.sa_sigaction != libc::SIG_IGN || signal == libc::SIGPIPE {
+                libc::signal(signal, libc::SIG_DFL);
+            }
         }
         let mut none = std::mem::zeroed();
         libc::sigemptyset(&raw mut none);
@@ -204,6 +209,7 @@ pub fn die_of(signal: i32) -> ! {
     reset_signals();
     // SAFETY: plain system calls; `no_core` outlives its use.
     unsafe {
+        libc::signal(signal, libc::SIG_DFL);
         libc::setrlimit(libc::RLIMIT_CORE, &raw const no_core);
         libc::raise(signal);
     }

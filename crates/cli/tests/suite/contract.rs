@@ -92,6 +92,24 @@ fn signals_to_twinpage_reach_the_program() {
 }
 
 #[test]
+fn an_ignored_signal_stays_ignored() {
+    let scratch = tempfile::tempdir().expect("a scratch directory");
+    let mut command = Command::new("env");
+    command.args([
+        "--default-signal",
+        "--ignore-signal=HUP",
+        env!("CARGO_BIN_EXE_twinpage"),
+        "run",
+        "--state",
+    ]);
+    command.arg(scratch.path().join("state"));
+    command.args(["--", "bash", "-c", "kill -HUP $$; echo alive; kill -TERM $$"]);
+    let out = command.output().expect("twinpage starts");
+    assert_eq!(out.stdout, b"alive\n", "{}", String::from_utf8_lossy(&out.stderr));
+    assert_eq!(shell_code(out.status), 128 + 15);
+}
+
+#[test]
 fn standard_input_reaches_the_program() {
     use std::io::Write;
     let scratch = tempfile::tempdir().expect("a scratch directory");
@@ -345,7 +363,7 @@ fn control_c_in_a_terminal() {
     let script =
         "trap 'echo interrupted; exit 9' INT; [ -t 0 ] && [ -t 1 ] && echo ready; while :; do :; done";
     let line = format!(
-        "{} run --every 5ms --state state -- bash -c \"{script}\"",
+        "env --default-signal {} run --every 5ms --state state -- bash -c \"{script}\"",
         env!("CARGO_BIN_EXE_twinpage")
     );
     let (status, shown) = in_a_terminal(&line, b"\x03");

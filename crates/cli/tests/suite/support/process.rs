@@ -6,9 +6,11 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-/// The built command.
+/// The built command. Whoever runs the tests may ignore some signals (a shell does so for what it runs
+/// in the background), and a program would go on ignoring them.
 pub(crate) fn twinpage() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_twinpage"));
+    let mut command = Command::new("env");
+    command.args(["--default-signal", env!("CARGO_BIN_EXE_twinpage")]);
     command.stdin(Stdio::null());
     command
 }
