@@ -13,6 +13,7 @@ use crate::geometry::{Geometry, LINES_PER_PAGE, LineMask, PageId, Span};
 use crate::medium::{Medium, Offset};
 use crate::packed::{self, Packed, is_packed};
 use crate::scheme::{Damage, Epoch, Info, Recovered, Room, Scheme, Traffic};
+use crate::source::Capture;
 use std::fmt;
 use std::ops::Range;
 use std::str::FromStr;
@@ -334,6 +335,10 @@ impl<M: Medium> Scheme for AnyScheme<M> {
 
     fn write(&mut self, span: Span<'_>, lines: LineMask) -> Result<Room> {
         each!(self, store => store.write(span, lines))
+    }
+
+    fn write_capture(&mut self, capture: &Capture, changed: &mut dyn FnMut(LineMask)) -> Result<Room> {
+        each!(self, store => store.write_capture(capture, changed))
     }
 
     fn expect(&mut self, page: PageId) -> Result<Room> {

@@ -376,13 +376,13 @@ fn commit<S: Scheme, W: Witness>(scheme: &mut S, witness: &mut W, job: &mut Job)
     for pages in &capture.discarded {
         scheme.discard(pages.clone())?;
     }
-    write(scheme, capture, &mut report, |lines| {
-        changed.push(lines.count() as u8)
+    write(scheme, capture, &mut report, &mut |lines| {
+        changed.push(lines.count() as u8);
     })?;
     if let Some(mut later) = capture.later.take() {
         part.clear();
         while later.more(part) {
-            write(scheme, part, &mut report, |_| {})?;
+            write(scheme, part, &mut report, &mut |_| {})?;
             part.clear();
         }
     }
@@ -399,28 +399,20 @@ fn commit<S: Scheme, W: Witness>(scheme: &mut S, witness: &mut W, job: &mut Job)
     Ok(report)
 }
 
-/// Writes the lines of a capture that changed, and tells of each piece which they were.
+/// Writes a capture or a part of one, and counts.
 fn write<S: Scheme>(
     scheme: &mut S,
     capture: &Capture,
     report: &mut Report,
-    mut changed: impl FnMut(LineMask),
+    changed: &mut dyn FnMut(LineMask),
 ) -> Result<()> {
     report.pieces += capture.pieces.len() as u64;
     report.captured_bytes += capture.bytes.len() as u64;
-    for piece in capture.spans(scheme.geometry()) {
-        let (piece, span) = piece?;
-        let lines = if piece.compare {
-            scheme.diff(span)?
-        } else {
-            piece.mask()
-        };
+    let room = scheme.write_capture(capture, &mut |lines| {
+        report.lines += lines.count() as u64;
         changed(lines);
-        if lines != LineMask::NONE {
-            report.lines += lines.count() as u64;
-            report.fallback |= scheme.write(span, lines)? == Room::Commit;
-        }
-    }
+    })?;
+    report.fallback |= room == Room::Commit;
     Ok(())
 }
 

@@ -6,6 +6,7 @@
 use crate::error::Result;
 use crate::geometry::{Geometry, LineMask, PageId, Span};
 use crate::medium::{Cause, Medium, Offset};
+use crate::source::Capture;
 use std::ops::Range;
 
 /// The number of a commit; the first is 1, and 0 means there is none yet.
@@ -227,6 +228,29 @@ pub trait Scheme: Sized {
     /// # Errors
     /// [`crate::Error::Full`] leaves the epoch to be abandoned; any other error poisons the store.
     fn write(&mut self, span: Span<'_>, lines: LineMask) -> Result<Room>;
+
+    /// Writes the lines of a capture that changed (those that differ, where a piece asks to compare),
+    /// and tells of each piece which they were. One call for many pieces, so that a scheme that must
+    /// prepare for a write (a lock, say) does so once.
+    ///
+    /// # Errors
+    /// As [`Scheme::write`]; [`crate::Error::Invalid`] when the pieces do not add up.
+    fn write_capture(&mut self, capture: &Capture, changed: &mut dyn FnMut(LineMask)) -> Result<Room> {
+        let mut room = Room::Plenty;
+        for piece in capture.spans(self.geometry()) {
+            let (piece, span) = piece?;
+            let lines = if piece.compare {
+                self.diff(span)?
+            } else {
+                piece.mask()
+            };
+            changed(lines);
+            if lines != LineMask::NONE && self.write(span, lines)? == Room::Commit {
+                room = Room::Commit;
+            }
+        }
+        Ok(room)
+    }
 
     /// The pages will be written soon: allocates what they need off the critical path (DPC 4.4.3).
     ///

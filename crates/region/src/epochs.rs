@@ -27,7 +27,7 @@ use twinpage_core::engine::{Engine, EngineError, Options};
 use twinpage_core::{Capture, Epoch, Geometry, Later, LineMask, PageId, Piece, Scheme, Source};
 
 /// Bytes captured before they are handed to the scheme: they are still in the processor's cache then.
-const PART_BYTES: usize = 256 << 10;
+const PART_BYTES: usize = 128 << 10;
 
 /// How far the epochs of a region are: shared by those who cut and those who wait.
 #[derive(Debug)]

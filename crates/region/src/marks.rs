@@ -63,6 +63,9 @@ const SAVED: usize = DATA_BYTES + (8 << 30);
 /// Memory for saved lines. A writer that finds none left waits for the sweep.
 const SAVED_BYTES: usize = 64 << 20;
 
+/// How many pages ahead of the sweep lines are fetched.
+const AHEAD: usize = 8;
+
 const PAGES_PER_STEP: usize = STEP / PAGE;
 const LINES_PER_PAGE: usize = PAGE / LINE;
 
@@ -374,6 +377,7 @@ impl Frozen {
             let word = unsafe { word(self.map, page) };
             let waiting = word.load(Ordering::Acquire);
             let lines = if by_page { !0 } else { waiting };
+            self.fetch(page + AHEAD);
             let from = self.place.base().wrapping_add(page * PAGE);
             for run in twinpage_core::LineMask(lines).runs() {
                 let bytes = &mut into[run.start * LINE..run.end * LINE];
@@ -402,6 +406,24 @@ impl Frozen {
             }
         }
         None
+    }
+
+    /// Brings the frozen lines of a page nearer, which will soon be looked at.
+    fn fetch(&self, page: usize) {
+        if page >= self.end || page / PAGES_PER_STEP != (page - AHEAD) / PAGES_PER_STEP {
+            return;
+        }
+        // SAFETY: the page is usable.
+        let mut lines = unsafe { word(self.map, page) }.load(Ordering::Relaxed);
+        // Many lines side by side the processor finds by itself.
+        if lines.count_ones() > 16 {
+            return;
+        }
+        while lines != 0 {
+            let at = page * PAGE + lines.trailing_zeros() as usize * LINE;
+            prefetch(self.place.base().wrapping_add(at));
+            lines &= lines - 1;
+        }
     }
 
     /// The next unit that a writer saved, and its offset from the base. Only after all pages.
@@ -487,6 +509,12 @@ impl Frozen {
         }
         None
     }
+}
+
+#[inline]
+fn prefetch(at: *const u8) {
+    // SAFETY: a hint, which is defined for any address.
+    unsafe { std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(at.cast()) }
 }
 
 /// A page of the map has its first bit.

@@ -2,12 +2,12 @@
 //! commits, and whoever reads pages.
 //!
 //! A call holds the lock for as long as it takes and no longer, so a reader gets in between the
-//! pieces of an epoch.
+//! parts of an epoch.
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use twinpage_core::scheme::{Damage, Epoch, Info, Recovered, Room, Traffic};
-use twinpage_core::{Geometry, LineMask, PageId, Result, Scheme, Span};
+use twinpage_core::{Capture, Geometry, LineMask, PageId, Result, Scheme, Span};
 
 /// A scheme behind a lock.
 #[derive(Debug)]
@@ -83,6 +83,9 @@ impl<S: Scheme> Scheme for Shared<S> {
     }
     fn write(&mut self, span: Span<'_>, lines: LineMask) -> Result<Room> {
         self.lock().write(span, lines)
+    }
+    fn write_capture(&mut self, capture: &Capture, changed: &mut dyn FnMut(LineMask)) -> Result<Room> {
+        self.lock().write_capture(capture, changed)
     }
     fn expect(&mut self, page: PageId) -> Result<Room> {
         self.lock().expect(page)
