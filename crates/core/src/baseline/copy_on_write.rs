@@ -127,6 +127,7 @@ impl Copies {
 impl Mechanism for Copies {
     const KIND: SchemeKind = SchemeKind::CopyOnWrite;
     const MAGIC: [u8; 8] = *b"copywrt1";
+    const HOMES: bool = false;
 
     fn load<M: Medium>(_: &mut Metered<M>, ground: &mut Ground, _: &[u8]) -> Result<Copies> {
         let mut used = HashSet::new();

@@ -13,7 +13,7 @@
 use super::metered::Metered;
 use crate::error::{Error, Result};
 use crate::geometry::Geometry;
-use crate::medium::{Medium, Offset};
+use crate::medium::{Cause, Medium, Offset};
 use crc32c::crc32c_append;
 
 /// Where the words begin in an extent that has them.
@@ -223,7 +223,8 @@ impl Lanes {
         }
         let value = u64::from(lane.0 + 1) << 40 | index;
         let word = checked(self.seed, extent, value);
-        medium.write(Lanes::word_at(self.geometry, extent), &word.to_le_bytes())?;
+        let at = Lanes::word_at(self.geometry, extent);
+        medium.write_aside(Cause::Journal, at, &word.to_le_bytes())?;
         self.free.pop();
         self.adopt(value, extent);
         Ok(())
@@ -236,7 +237,7 @@ impl Lanes {
         let at = extent * bytes as u64;
         for start in (0..bytes).step_by(zeros.len()) {
             let len = zeros.len().min(bytes - start);
-            medium.write(at + start as u64, &zeros[..len])?;
+            medium.write_aside(Cause::Journal, at + start as u64, &zeros[..len])?;
         }
         medium.fence()
     }

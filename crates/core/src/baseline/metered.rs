@@ -75,6 +75,15 @@ impl<M: Medium> Metered<M> {
         Ok(())
     }
 
+    /// Posts a write for another cause than what goes on.
+    pub(super) fn write_aside(&mut self, cause: Cause, at: Offset, bytes: &[u8]) -> Result<()> {
+        let before = self.cause.get();
+        self.on(cause);
+        let written = self.write(at, bytes);
+        self.on(before);
+        written
+    }
+
     /// Everything posted is durable. A failure is for good, even one that says there is no room:
     /// nobody knows what is on the medium now.
     pub(super) fn fence(&mut self) -> Result<()> {

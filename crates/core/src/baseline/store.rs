@@ -124,6 +124,8 @@ pub trait Mechanism: Sized + Debug {
     const KIND: SchemeKind;
     /// How its stores begin.
     const MAGIC: [u8; 8];
+    /// Whether every page has its home in the lane of homes.
+    const HOMES: bool = true;
 
     /// What it knows of the checkpoint on the medium, `section` being what it added to the last
     /// commit. It may post writes.
@@ -387,6 +389,12 @@ impl<M: Medium, P: Mechanism> Store<M, P> {
         // A page that was not there: every other line of it is zero from now on.
         let mut whole = vec![0; self.geometry().page_bytes()];
         self.medium.on(Cause::Data);
+        if P::HOMES {
+            // What lies there is known only when it is known where.
+            let at = self.ground.line(newer.page, 0);
+            let Ground { lanes, .. } = &mut self.ground;
+            lanes.reach(&mut self.medium, Lane::HOME, at, whole.len())?;
+        }
         self.mechanism
             .read(&self.medium, &self.ground, newer.page, 0, &mut whole)?;
         let mut lines = lines;

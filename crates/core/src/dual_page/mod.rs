@@ -73,6 +73,17 @@ pub enum PoolLimit {
 /// DPC's share: 300 MB of derivative pages for 8 GB.
 pub const DPC_SHARE: PoolLimit = PoolLimit::PerMille(37);
 
+/// Bits a page of the derivative page table costs in the controller: the base page's number in a
+/// 48-bit address space, and whether the entry is valid (DPC Tables 2 and 3).
+pub const BITS_PER_PAGE: u64 = 36 + 1;
+
+/// Bits of the table in the controller for so many derivative pages (DPC 5.5.1). The two bits a line
+/// are in DRAM but for one entry.
+#[must_use]
+pub fn metadata_bits(derivative_pages: u64) -> u64 {
+    derivative_pages * BITS_PER_PAGE
+}
+
 /// How a store is made. None of it can be changed later.
 #[derive(Clone, Debug)]
 pub struct Options {
