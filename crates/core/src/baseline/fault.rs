@@ -38,7 +38,7 @@ pub enum Fault {
     LeaveInOverlay,
     /// ThyNVM: a line is hidden at HOME while the checkpoint that makes room there is being written.
     HideEarly,
-    /// ThyNVM: slots are free when a checkpoint begins, not when it is durable.
+    /// ThyNVM: the slot of an entry that leaves the table is free at once, not with the next checkpoint.
     ReleaseEarly,
     /// ThyNVM: a page is written over its checkpoint.
     PageInPlace,

@@ -75,9 +75,6 @@ impl Hybrid {
         let stores = stores
             .map(|(&number, page)| (number, std::mem::take(&mut page.stores)))
             .collect();
-        if ground.faulty(Fault::ReleaseEarly) {
-            self.slots.free.append(&mut release.0);
-        }
         let prepared = ground.book.prepare(context, section, self.overflow.entries());
         self.flight = Some(Flight {
             blocks,

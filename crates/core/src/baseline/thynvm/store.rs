@@ -206,7 +206,10 @@ impl Hybrid {
         medium.waits(Path::Background);
         self.evictable.remove(&key);
         self.blocks.remove(&key);
-        self.retired.0.push(slot);
+        match ground.faulty(Fault::ReleaseEarly) {
+            true => self.slots.free.push(slot),
+            false => self.retired.0.push(slot),
+        }
         self.hand = key + 1;
         self.evictions += 1;
         Ok(true)
