@@ -62,6 +62,9 @@ pub enum Error {
     /// The store below the region failed.
     #[error(transparent)]
     Store(#[from] twinpage_core::Error),
+    /// A root cannot be had.
+    #[error(transparent)]
+    Root(#[from] crate::root::RootError),
     /// A value given by the caller is impossible.
     #[error("{0}")]
     Invalid(String),

@@ -27,7 +27,7 @@ use twinpage_os::Lock;
 /// [`Region::close`] does the same and tells how it went.
 #[derive(Debug)]
 pub struct Region {
-    inner: Arc<Inner>,
+    pub(crate) inner: Arc<Inner>,
     timer: Option<Timer>,
     is_timed: bool,
 }

@@ -22,6 +22,8 @@
 //! `try_` return an error first. Nothing is lost or half done by such a panic.
 
 mod boxed;
+pub mod btree;
+pub mod deque;
 pub mod hash;
 mod string;
 #[cfg(test)]
@@ -29,6 +31,8 @@ mod tests;
 pub mod vec;
 
 pub use boxed::Box;
+pub use btree::{BTreeMap, BTreeSet};
+pub use deque::VecDeque;
 pub use hash::{HashMap, HashSet};
 pub use string::String;
 pub use vec::Vec;

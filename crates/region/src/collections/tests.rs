@@ -1,5 +1,7 @@
 //! Each collection against that of `std`, on memory whose marks are checked.
 
+mod btree;
+mod deque;
 mod hash;
 mod string;
 mod vec;
@@ -32,6 +34,8 @@ impl Watched {
     /// Takes a checkpoint.
     pub(super) fn check(&mut self) {
         let place = self.window.place();
+        let report = self.heap.check();
+        assert!(report.damage.is_empty(), "{:?}", report.damage);
         self.picture.resize(place.bytes(), 0);
         let (mut frozen, mut page) = (marks::cut(place), [0; PAGE]);
         while let Some((number, lines)) = frozen.next_page(&mut page) {

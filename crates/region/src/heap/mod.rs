@@ -17,6 +17,7 @@
 //!
 //! Reading order: [`format`](self), `classes.rs`, `slabs.rs`, `units.rs`, `check.rs`.
 
+pub mod check;
 mod classes;
 pub(crate) mod format;
 mod locks;
@@ -24,6 +25,7 @@ mod slabs;
 mod stats;
 mod units;
 
+pub use check::{Finding, Report, RootReport, check_image};
 pub use stats::{ClassStats, HeapStats};
 
 use crate::marks::{self, touch};
@@ -264,6 +266,18 @@ impl Heap {
         unsafe { Units::new(self.header()) }.give_back()
     }
 
+    /// Frees a block of so many bytes, as a check tells of it. Where there is none, nothing happens.
+    ///
+    /// # Safety
+    /// The block is not used any more.
+    pub(crate) unsafe fn free_block(self, at: u64, bytes: u64) {
+        let block = NonNull::new(std::ptr::with_exposed_provenance_mut::<u8>(at as usize));
+        if let (Some(block), Ok(layout)) = (block, Layout::from_size_align(bytes as usize, 1)) {
+            // SAFETY: the caller's word; any layout of a block's whole size is of its class.
+            unsafe { self.deallocate(block, layout) };
+        }
+    }
+
     /// The heap of the block at `at`.
     #[inline]
     pub(crate) fn of<T>(at: NonNull<T>) -> Heap {
@@ -279,7 +293,6 @@ impl Heap {
         unsafe { (*self.header()).seed }
     }
 
-    #[allow(dead_code)] // as above
     pub(crate) fn place(self) -> Place {
         Place::of(self.header()).expect("a heap lies in a window")
     }

@@ -1,0 +1,170 @@
+//! One key's place in a map, there or not: the entry API.
+
+use super::map::{BTreeMap, Path};
+use crate::marks::touch;
+use std::fmt;
+
+/// A key's place in a [`BTreeMap`]: [`BTreeMap::entry`].
+pub enum Entry<'a, K, V> {
+    /// The key is there.
+    Occupied(OccupiedEntry<'a, K, V>),
+    /// It is not.
+    Vacant(VacantEntry<'a, K, V>),
+}
+
+/// The place of a key that is there.
+pub struct OccupiedEntry<'a, K, V> {
+    pub(super) map: &'a mut BTreeMap<K, V>,
+    pub(super) path: Path<K, V>,
+}
+
+/// The place of a key that is not there.
+pub struct VacantEntry<'a, K, V> {
+    pub(super) map: &'a mut BTreeMap<K, V>,
+    pub(super) path: Path<K, V>,
+    pub(super) key: K,
+}
+
+impl<'a, K, V> Entry<'a, K, V> {
+    /// The value, put there if there was none.
+    pub fn or_insert(self, value: V) -> &'a mut V {
+        self.or_insert_with(|| value)
+    }
+
+    /// The value, made if there was none.
+    pub fn or_insert_with(self, value: impl FnOnce() -> V) -> &'a mut V {
+        match self {
+            Entry::Occupied(entry) => entry.into_mut(),
+            Entry::Vacant(entry) => entry.insert(value()),
+        }
+    }
+
+    /// The value, made from the key if there was none.
+    pub fn or_insert_with_key(self, value: impl FnOnce(&K) -> V) -> &'a mut V {
+        match self {
+            Entry::Occupied(entry) => entry.into_mut(),
+            Entry::Vacant(entry) => {
+                let value = value(entry.key());
+                entry.insert(value)
+            }
+        }
+    }
+
+    /// The value, or the default of its type.
+    pub fn or_default(self) -> &'a mut V
+    where
+        V: Default,
+    {
+        self.or_insert_with(V::default)
+    }
+
+    /// The key.
+    pub fn key(&self) -> &K {
+        match self {
+            Entry::Occupied(entry) => entry.key(),
+            Entry::Vacant(entry) => entry.key(),
+        }
+    }
+
+    /// Changes the value if there is one.
+    #[must_use]
+    pub fn and_modify(mut self, change: impl FnOnce(&mut V)) -> Entry<'a, K, V> {
+        if let Entry::Occupied(entry) = &mut self {
+            change(entry.get_mut());
+        }
+        self
+    }
+}
+
+impl<'a, K, V> OccupiedEntry<'a, K, V> {
+    /// The key.
+    #[must_use]
+    pub fn key(&self) -> &K {
+        let (node, index) = self.path.entry();
+        // SAFETY: the entry is there, and the map borrowed.
+        unsafe { &*node.key(index) }
+    }
+
+    /// The value.
+    #[must_use]
+    pub fn get(&self) -> &V {
+        let (node, index) = self.path.entry();
+        // SAFETY: as above.
+        unsafe { &*node.value(index) }
+    }
+
+    /// The value, to change.
+    pub fn get_mut(&mut self) -> &mut V {
+        // SAFETY: as above, and the map is borrowed alone.
+        unsafe { value_mut(&self.path) }
+    }
+
+    /// The value, to change for as long as the map is borrowed.
+    #[must_use]
+    pub fn into_mut(self) -> &'a mut V {
+        // SAFETY: as above.
+        unsafe { value_mut(&self.path) }
+    }
+
+    /// Sets the value, and returns the one there was.
+    pub fn insert(&mut self, value: V) -> V {
+        std::mem::replace(self.get_mut(), value)
+    }
+
+    /// Takes key and value out.
+    #[must_use]
+    pub fn remove_entry(self) -> (K, V) {
+        self.map.remove_at(self.path)
+    }
+
+    /// Takes the value out.
+    pub fn remove(self) -> V {
+        self.remove_entry().1
+    }
+}
+
+impl<'a, K, V> VacantEntry<'a, K, V> {
+    /// The key.
+    pub fn key(&self) -> &K {
+        &self.key
+    }
+
+    /// The key back.
+    pub fn into_key(self) -> K {
+        self.key
+    }
+
+    /// Puts a value there.
+    ///
+    /// # Panics
+    /// When there is no memory.
+    #[track_caller]
+    pub fn insert(self, value: V) -> &'a mut V {
+        match self.map.try_insert_at(self.path, self.key, value) {
+            // SAFETY: the entry is there now, and the map borrowed alone.
+            Ok(path) => unsafe { value_mut(&path) },
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+/// The value at the end of a path, marked.
+unsafe fn value_mut<'a, K, V>(path: &Path<K, V>) -> &'a mut V {
+    let (node, index) = path.entry();
+    touch(node.value(index), size_of::<V>());
+    // SAFETY: by the caller's word the entry is there and nobody else's for as long.
+    unsafe { &mut *node.value(index) }
+}
+
+impl<K: fmt::Debug, V: fmt::Debug> fmt::Debug for Entry<'_, K, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Entry::Occupied(entry) => f
+                .debug_tuple("Occupied")
+                .field(&entry.key())
+                .field(&entry.get())
+                .finish(),
+            Entry::Vacant(entry) => f.debug_tuple("Vacant").field(entry.key()).finish(),
+        }
+    }
+}

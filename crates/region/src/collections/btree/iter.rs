@@ -1,0 +1,375 @@
+//! The entries of a tree in order, from both ends.
+//!
+//! A position is an edge of a leaf: between two entries that follow each other there is exactly one. So
+//! what is left between two edges is nothing when they are the same.
+
+use super::map::{BTreeMap, Path};
+use super::node::Node;
+use crate::marks::touch;
+use std::iter::FusedIterator;
+use std::marker::PhantomData;
+use std::mem::ManuallyDrop;
+
+/// What is between two edges of a tree.
+struct Edges<K, V> {
+    /// The height of the tree; without entries nothing else counts.
+    height: usize,
+    front: Path<K, V>,
+    back: Path<K, V>,
+    is_empty: bool,
+}
+
+impl<K, V> Clone for Edges<K, V> {
+    fn clone(&self) -> Self {
+        Edges {
+            height: self.height,
+            front: self.front.clone(),
+            back: self.back.clone(),
+            is_empty: self.is_empty,
+        }
+    }
+}
+
+impl<K, V> Edges<K, V> {
+    /// From an edge, or the first, to another, or the last.
+    fn new(map: &BTreeMap<K, V>, front: Option<Path<K, V>>, back: Option<Path<K, V>>) -> Self {
+        let root = map.root();
+        let outer = |last| {
+            let mut path = Path::new();
+            if let Some(root) = root {
+                descend(&mut path, root, last);
+            }
+            path
+        };
+        Edges {
+            height: root.map_or(0, |root| root.height),
+            front: front.unwrap_or_else(|| outer(false)),
+            back: back.unwrap_or_else(|| outer(true)),
+            is_empty: root.is_none(),
+        }
+    }
+
+    fn is_done(&self) -> bool {
+        self.is_empty || {
+            let ((front, a), (back, b)) = (self.front.at(0), self.back.at(0));
+            front.at == back.at && a == b
+        }
+    }
+
+    #[inline]
+    fn next(&mut self) -> Option<(Node<K, V>, usize)> {
+        if self.is_done() {
+            return None;
+        }
+        let (leaf, index) = self.front.at(0);
+        if index < leaf.len() {
+            self.front.set(leaf, index + 1);
+            return Some((leaf, index));
+        }
+        for level in 1..=self.height {
+            let (node, index) = self.front.at(level);
+            if index < node.len() {
+                self.front.set(node, index + 1);
+                descend(&mut self.front, node.child(index + 1), false);
+                return Some((node, index));
+            }
+        }
+        None
+    }
+
+    fn next_back(&mut self) -> Option<(Node<K, V>, usize)> {
+        if self.is_done() {
+            return None;
+        }
+        for level in 0..=self.height {
+            let (node, index) = self.back.at(level);
+            if index > 0 {
+                self.back.set(node, index - 1);
+                if level > 0 {
+                    descend(&mut self.back, node.child(index - 1), true);
+                }
+                return Some((node, index - 1));
+            }
+        }
+        None
+    }
+}
+
+/// Goes on to the first or last edge below a node.
+fn descend<K, V>(path: &mut Path<K, V>, mut node: Node<K, V>, last: bool) {
+    loop {
+        let index = if last { node.len() } else { 0 };
+        path.set(node, index);
+        if node.height == 0 {
+            return;
+        }
+        node = node.child(index);
+    }
+}
+
+/// A value, marked.
+unsafe fn value_mut<'a, K, V>(node: Node<K, V>, index: usize) -> &'a mut V {
+    touch(node.value(index), size_of::<V>());
+    // SAFETY: by the caller's word the entry is there and nobody else's for as long.
+    unsafe { &mut *node.value(index) }
+}
+
+/// A range of a map: [`BTreeMap::range`].
+pub struct Range<'a, K, V> {
+    edges: Edges<K, V>,
+    borrowed: PhantomData<&'a (K, V)>,
+}
+
+/// A range of a map, with values to change: [`BTreeMap::range_mut`].
+pub struct RangeMut<'a, K, V> {
+    edges: Edges<K, V>,
+    borrowed: PhantomData<(&'a K, &'a mut V)>,
+}
+
+// SAFETY: they stand for what they borrow.
+unsafe impl<K: Sync, V: Sync> Send for Range<'_, K, V> {}
+// SAFETY: as above.
+unsafe impl<K: Sync, V: Sync> Sync for Range<'_, K, V> {}
+// SAFETY: as above.
+unsafe impl<K: Sync, V: Send> Send for RangeMut<'_, K, V> {}
+// SAFETY: as above; nothing can be had from a shared one.
+unsafe impl<K: Sync, V: Sync> Sync for RangeMut<'_, K, V> {}
+
+impl<'a, K, V> Range<'a, K, V> {
+    pub(super) fn new(map: &'a BTreeMap<K, V>, front: Option<Path<K, V>>, back: Option<Path<K, V>>) -> Self {
+        Range {
+            edges: Edges::new(map, front, back),
+            borrowed: PhantomData,
+        }
+    }
+}
+
+impl<'a, K, V> RangeMut<'a, K, V> {
+    pub(super) fn new(
+        map: &'a mut BTreeMap<K, V>,
+        front: Option<Path<K, V>>,
+        back: Option<Path<K, V>>,
+    ) -> Self {
+        RangeMut {
+            edges: Edges::new(map, front, back),
+            borrowed: PhantomData,
+        }
+    }
+}
+
+impl<K, V> Clone for Range<'_, K, V> {
+    fn clone(&self) -> Self {
+        Range {
+            edges: self.edges.clone(),
+            borrowed: PhantomData,
+        }
+    }
+}
+
+impl<'a, K, V> Iterator for Range<'a, K, V> {
+    type Item = (&'a K, &'a V);
+    #[inline]
+    fn next(&mut self) -> Option<(&'a K, &'a V)> {
+        let (node, index) = self.edges.next()?;
+        // SAFETY: the entry is there, and the map borrowed.
+        Some(unsafe { (&*node.key(index), &*node.value(index)) })
+    }
+}
+
+impl<'a, K, V> DoubleEndedIterator for Range<'a, K, V> {
+    fn next_back(&mut self) -> Option<(&'a K, &'a V)> {
+        let (node, index) = self.edges.next_back()?;
+        // SAFETY: as above.
+        Some(unsafe { (&*node.key(index), &*node.value(index)) })
+    }
+}
+
+impl<'a, K, V> Iterator for RangeMut<'a, K, V> {
+    type Item = (&'a K, &'a mut V);
+    #[inline]
+    fn next(&mut self) -> Option<(&'a K, &'a mut V)> {
+        let (node, index) = self.edges.next()?;
+        // SAFETY: the entry is there and comes once, and the map is borrowed alone.
+        Some(unsafe { (&*node.key(index), value_mut(node, index)) })
+    }
+}
+
+impl<'a, K, V> DoubleEndedIterator for RangeMut<'a, K, V> {
+    fn next_back(&mut self) -> Option<(&'a K, &'a mut V)> {
+        let (node, index) = self.edges.next_back()?;
+        // SAFETY: as above.
+        Some(unsafe { (&*node.key(index), value_mut(node, index)) })
+    }
+}
+
+impl<K, V> FusedIterator for Range<'_, K, V> {}
+impl<K, V> FusedIterator for RangeMut<'_, K, V> {}
+
+/// The entries of a map: [`BTreeMap::iter`].
+pub struct Iter<'a, K, V> {
+    range: Range<'a, K, V>,
+    left: usize,
+}
+
+/// The entries of a map, with values to change: [`BTreeMap::iter_mut`].
+pub struct IterMut<'a, K, V> {
+    range: RangeMut<'a, K, V>,
+    left: usize,
+}
+
+impl<'a, K, V> Iter<'a, K, V> {
+    pub(super) fn new(map: &'a BTreeMap<K, V>) -> Self {
+        Iter {
+            range: Range::new(map, None, None),
+            left: map.len(),
+        }
+    }
+}
+
+impl<'a, K, V> IterMut<'a, K, V> {
+    pub(super) fn new(map: &'a mut BTreeMap<K, V>) -> Self {
+        let left = map.len();
+        IterMut {
+            range: RangeMut::new(map, None, None),
+            left,
+        }
+    }
+}
+
+impl<K, V> Clone for Iter<'_, K, V> {
+    fn clone(&self) -> Self {
+        Iter {
+            range: self.range.clone(),
+            left: self.left,
+        }
+    }
+}
+
+/// The entries of a map, moved out: [`BTreeMap::into_iter`].
+pub struct IntoIter<K, V> {
+    map: ManuallyDrop<BTreeMap<K, V>>,
+    edges: Edges<K, V>,
+    left: usize,
+}
+
+// SAFETY: it owns its entries.
+unsafe impl<K: Send, V: Send> Send for IntoIter<K, V> {}
+// SAFETY: as above.
+unsafe impl<K: Sync, V: Sync> Sync for IntoIter<K, V> {}
+
+impl<K, V> IntoIter<K, V> {
+    pub(super) fn new(map: BTreeMap<K, V>) -> Self {
+        let (edges, left) = (Edges::new(&map, None, None), map.len());
+        IntoIter {
+            map: ManuallyDrop::new(map),
+            edges,
+            left,
+        }
+    }
+}
+
+impl<K, V> Drop for IntoIter<K, V> {
+    fn drop(&mut self) {
+        /// Frees the nodes also when an entry's drop panics.
+        struct Nodes<'a, K, V>(&'a BTreeMap<K, V>);
+        impl<K, V> Drop for Nodes<'_, K, V> {
+            fn drop(&mut self) {
+                if let Some(root) = self.0.root() {
+                    // SAFETY: the entries are gone, and the map is never used or dropped.
+                    unsafe { root.free_all(self.0.heap()) };
+                }
+            }
+        }
+        let _nodes = Nodes(&self.map);
+        if std::mem::needs_drop::<(K, V)>() {
+            while let Some((node, index)) = self.edges.next() {
+                // SAFETY: the entry is still there, and comes once.
+                unsafe {
+                    node.key(index).drop_in_place();
+                    node.value(index).drop_in_place();
+                }
+            }
+        }
+    }
+}
+
+/// The keys of a map: [`BTreeMap::keys`].
+pub struct Keys<'a, K, V>(pub(super) Iter<'a, K, V>);
+/// The values of a map: [`BTreeMap::values`].
+pub struct Values<'a, K, V>(pub(super) Iter<'a, K, V>);
+/// The values of a map, to change: [`BTreeMap::values_mut`].
+pub struct ValuesMut<'a, K, V>(pub(super) IterMut<'a, K, V>);
+/// The keys of a map, moved out: [`BTreeMap::into_keys`].
+pub struct IntoKeys<K, V>(pub(super) IntoIter<K, V>);
+/// The values of a map, moved out: [`BTreeMap::into_values`].
+pub struct IntoValues<K, V>(pub(super) IntoIter<K, V>);
+
+/// An entry, moved out.
+fn read<K, V>((node, index): (Node<K, V>, usize)) -> (K, V) {
+    // SAFETY: only an owning iterator calls it, for each entry once.
+    unsafe { (node.key(index).read(), node.value(index).read()) }
+}
+
+macro_rules! counted {
+    ($([$($generics:tt)*] $name:ty, $item:ty, |$this:ident| $next:expr, $next_back:expr;)*) => {$(
+        impl<$($generics)*> Iterator for $name {
+            type Item = $item;
+            #[inline]
+            fn next(&mut self) -> Option<$item> {
+                let $this = self;
+                let found = $next;
+                $this.left -= usize::from(found.is_some());
+                found
+            }
+            fn size_hint(&self) -> (usize, Option<usize>) {
+                (self.left, Some(self.left))
+            }
+        }
+        impl<$($generics)*> DoubleEndedIterator for $name {
+            fn next_back(&mut self) -> Option<$item> {
+                let $this = self;
+                let found = $next_back;
+                $this.left -= usize::from(found.is_some());
+                found
+            }
+        }
+        impl<$($generics)*> ExactSizeIterator for $name {}
+        impl<$($generics)*> FusedIterator for $name {}
+    )*};
+}
+
+counted! {
+    ['a, K, V] Iter<'a, K, V>, (&'a K, &'a V), |this| this.range.next(), this.range.next_back();
+    ['a, K, V] IterMut<'a, K, V>, (&'a K, &'a mut V), |this| this.range.next(), this.range.next_back();
+    [K, V] IntoIter<K, V>, (K, V), |this| this.edges.next().map(read), this.edges.next_back().map(read);
+}
+
+macro_rules! mapped {
+    ($([$($generics:tt)*] $name:ty, $item:ty, $map:expr;)*) => {$(
+        impl<$($generics)*> Iterator for $name {
+            type Item = $item;
+            #[inline]
+            fn next(&mut self) -> Option<$item> {
+                self.0.next().map($map)
+            }
+            fn size_hint(&self) -> (usize, Option<usize>) {
+                self.0.size_hint()
+            }
+        }
+        impl<$($generics)*> DoubleEndedIterator for $name {
+            fn next_back(&mut self) -> Option<$item> {
+                self.0.next_back().map($map)
+            }
+        }
+        impl<$($generics)*> ExactSizeIterator for $name {}
+        impl<$($generics)*> FusedIterator for $name {}
+    )*};
+}
+
+mapped! {
+    ['a, K, V] Keys<'a, K, V>, &'a K, |(key, _)| key;
+    ['a, K, V] Values<'a, K, V>, &'a V, |(_, value)| value;
+    ['a, K, V] ValuesMut<'a, K, V>, &'a mut V, |(_, value)| value;
+    [K, V] IntoKeys<K, V>, K, |(key, _)| key;
+    [K, V] IntoValues<K, V>, V, |(_, value)| value;
+}

@@ -1,0 +1,12 @@
+//! Maps and sets in order.
+
+mod entry;
+mod iter;
+mod map;
+pub(crate) mod node;
+mod set;
+
+pub use entry::{Entry, OccupiedEntry, VacantEntry};
+pub use iter::{IntoIter, IntoKeys, IntoValues, Iter, IterMut, Keys, Range, RangeMut, Values, ValuesMut};
+pub use map::BTreeMap;
+pub use set::BTreeSet;

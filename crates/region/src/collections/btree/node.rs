@@ -1,0 +1,395 @@
+//! The nodes of a B-tree.
+//!
+//! ```text
+//! 0        2
+//! | length | 0 | keys: 11 | values: 11 |                   a leaf: height 0
+//! | length | 0 | keys: 11 | values: 11 | children: 12 |    above
+//! ```
+//!
+//! * Each part is aligned as its type asks; a node is as C lays it out.
+//! * A node has 5 to 11 entries (the root 1 to 11), in order; above the leaves, child `k` holds what is
+//!   before entry `k`, and the last child what is after all. Places past the length hold nothing.
+//! * No node knows its parent: a change writes the nodes it is about and no other.
+
+use crate::heap::Heap;
+use crate::marks::touch;
+use std::alloc::Layout;
+use std::mem::{MaybeUninit, offset_of};
+use std::ptr::NonNull;
+
+/// Entries a node has at most.
+pub(super) const MOST: usize = Shape::MOST;
+/// Entries a node other than the root has at least.
+pub(super) const LEAST: usize = Shape::LEAST;
+
+#[repr(C)]
+pub(super) struct Leaf<K, V> {
+    length: u16,
+    keys: [MaybeUninit<K>; MOST],
+    values: [MaybeUninit<V>; MOST],
+}
+
+#[repr(C)]
+struct Inner<K, V> {
+    leaf: Leaf<K, V>,
+    children: [*mut Leaf<K, V>; MOST + 1],
+}
+
+/// How the nodes of a tree are laid out, for who does not know their types.
+pub(crate) struct Shape {
+    pub(crate) keys: usize,
+    pub(crate) values: usize,
+    pub(crate) children: usize,
+    pub(crate) leaf: Layout,
+    pub(crate) inner: Layout,
+}
+
+impl Shape {
+    pub(crate) const MOST: usize = 11;
+    pub(crate) const LEAST: usize = 5;
+
+    /// The layout of nodes with such keys and values, which are far from `isize::MAX` bytes.
+    pub(crate) fn new(key: Layout, value: Layout) -> Shape {
+        let array = |one: Layout, count| {
+            Layout::from_size_align(
+                one.size().saturating_mul(count) & (isize::MAX as usize >> 32),
+                one.align(),
+            )
+            .unwrap_or(one)
+        };
+        let extend = |layout: Layout, next| layout.extend(next).unwrap_or((layout, 0));
+        let (layout, keys) = extend(Layout::new::<u16>(), array(key, MOST));
+        let (layout, values) = extend(layout, array(value, MOST));
+        let leaf = layout.pad_to_align();
+        let (layout, children) = extend(leaf, Layout::new::<[u64; MOST + 1]>());
+        Shape {
+            keys,
+            values,
+            children,
+            leaf,
+            inner: layout.pad_to_align(),
+        }
+    }
+}
+
+/// A node, and its height above the leaves.
+pub(super) struct Node<K, V> {
+    pub(super) at: *mut Leaf<K, V>,
+    pub(super) height: usize,
+}
+
+impl<K, V> Clone for Node<K, V> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<K, V> Copy for Node<K, V> {}
+
+/// All of it is for who has a node of a tree, whose height is true.
+impl<K, V> Node<K, V> {
+    fn layout(height: usize) -> Layout {
+        match height {
+            0 => Layout::new::<Leaf<K, V>>(),
+            _ => Layout::new::<Inner<K, V>>(),
+        }
+    }
+
+    /// A node without entries.
+    pub(super) fn try_new(height: usize, heap: Heap) -> Result<Self, crate::heap::HeapError> {
+        let at = heap
+            .try_allocate(Self::layout(height))?
+            .cast::<Leaf<K, V>>()
+            .as_ptr();
+        let node = Node { at, height };
+        node.set_len(0);
+        Ok(node)
+    }
+
+    /// Frees the node, which has no entries any more.
+    pub(super) unsafe fn free(self, heap: Heap) {
+        if let Some(at) = NonNull::new(self.at) {
+            // SAFETY: by the caller's word nobody uses the node; this is how it was allocated.
+            unsafe { heap.deallocate(at.cast(), Self::layout(self.height)) };
+        }
+    }
+
+    #[inline]
+    pub(super) fn len(self) -> usize {
+        // SAFETY: a node is there.
+        unsafe { (*self.at).length.into() }
+    }
+
+    #[inline]
+    fn set_len(self, length: usize) {
+        // SAFETY: as above.
+        unsafe {
+            touch(&raw const (*self.at).length, 2);
+            (*self.at).length = length as u16;
+        }
+    }
+
+    #[inline]
+    pub(super) fn key(self, index: usize) -> *mut K {
+        // SAFETY: as above.
+        unsafe { (&raw mut (*self.at).keys).cast::<K>().wrapping_add(index) }
+    }
+
+    #[inline]
+    pub(super) fn value(self, index: usize) -> *mut V {
+        // SAFETY: as above.
+        unsafe { (&raw mut (*self.at).values).cast::<V>().wrapping_add(index) }
+    }
+
+    #[inline]
+    fn child_at(self, index: usize) -> *mut *mut Leaf<K, V> {
+        debug_assert!(self.height > 0);
+        let children = self
+            .at
+            .cast::<u8>()
+            .wrapping_add(offset_of!(Inner<K, V>, children));
+        children.cast::<*mut Leaf<K, V>>().wrapping_add(index)
+    }
+
+    #[inline]
+    pub(super) fn child(self, index: usize) -> Self {
+        // SAFETY: the node is above the leaves and has one more children than entries.
+        let at = unsafe { self.child_at(index).read() };
+        Node {
+            at,
+            height: self.height - 1,
+        }
+    }
+
+    fn set_child(self, index: usize, child: Self) {
+        let at = self.child_at(index);
+        touch(at, 8);
+        // SAFETY: as above.
+        unsafe { at.write(child.at) };
+    }
+
+    /// Marks places of the node: entries from `first` on, and the children after them.
+    fn mark(self, first: usize, count: usize) {
+        touch(self.key(first), count * size_of::<K>());
+        touch(self.value(first), count * size_of::<V>());
+        if self.height > 0 {
+            touch(self.child_at(first), (count + 1) * 8);
+        }
+    }
+
+    /// Puts an entry before that at `index`, and behind it the child that follows it. There is room.
+    #[inline]
+    pub(super) unsafe fn insert(self, index: usize, key: K, value: V, after: Option<Self>) {
+        let length = self.len();
+        debug_assert!(length < MOST && index <= length);
+        self.mark(index, length + 1 - index);
+        // SAFETY: there is room for one more; the places are marked.
+        unsafe {
+            self.key(index).copy_to(self.key(index + 1), length - index);
+            self.value(index).copy_to(self.value(index + 1), length - index);
+            self.key(index).write(key);
+            self.value(index).write(value);
+            if let Some(child) = after {
+                self.child_at(index + 1)
+                    .copy_to(self.child_at(index + 2), length - index);
+                self.set_child(index + 1, child);
+            }
+        }
+        self.set_len(length + 1);
+    }
+
+    /// Takes the entry at `index` out, and the child behind it.
+    pub(super) unsafe fn remove(self, index: usize) -> (K, V) {
+        let length = self.len();
+        debug_assert!(index < length);
+        self.mark(index, length - 1 - index);
+        // SAFETY: the entry is there; those after it move up.
+        let entry = unsafe {
+            let entry = (self.key(index).read(), self.value(index).read());
+            self.key(index + 1).copy_to(self.key(index), length - 1 - index);
+            self.value(index + 1)
+                .copy_to(self.value(index), length - 1 - index);
+            if self.height > 0 {
+                touch(self.child_at(index + 1), (length - 1 - index) * 8);
+                self.child_at(index + 2)
+                    .copy_to(self.child_at(index + 1), length - 1 - index);
+            }
+            entry
+        };
+        self.set_len(length - 1);
+        entry
+    }
+
+    /// Moves the upper half of a full node to an empty one, and returns the entry between.
+    pub(super) unsafe fn split(self, upper: Self) -> (K, V) {
+        debug_assert!(self.len() == MOST && upper.len() == 0);
+        // SAFETY: the node is full, the other empty.
+        unsafe {
+            self.move_to(LEAST + 1, upper, 0, LEAST);
+            if self.height > 0 {
+                touch(upper.child_at(0), (LEAST + 1) * 8);
+                self.child_at(LEAST + 1)
+                    .copy_to_nonoverlapping(upper.child_at(0), LEAST + 1);
+            }
+            self.set_len(LEAST);
+            upper.set_len(LEAST);
+            (self.key(LEAST).read(), self.value(LEAST).read())
+        }
+    }
+
+    /// Moves entries to places of another node that are free. Lengths and children stay.
+    unsafe fn move_to(self, from: usize, other: Self, to: usize, count: usize) {
+        touch(other.key(to), count * size_of::<K>());
+        touch(other.value(to), count * size_of::<V>());
+        // SAFETY: the caller's word.
+        unsafe {
+            self.key(from).copy_to_nonoverlapping(other.key(to), count);
+            self.value(from).copy_to_nonoverlapping(other.value(to), count);
+        }
+    }
+
+    /// Sets the entry at `index`, which is free.
+    unsafe fn write(self, index: usize, (key, value): (K, V)) {
+        touch(self.key(index), size_of::<K>());
+        touch(self.value(index), size_of::<V>());
+        // SAFETY: the caller's word.
+        unsafe {
+            self.key(index).write(key);
+            self.value(index).write(value);
+        }
+    }
+
+    /// Puts an entry in place of another, which is returned.
+    pub(super) unsafe fn replace(self, index: usize, entry: (K, V)) -> (K, V) {
+        // SAFETY: the entry is there; it is read once and written over.
+        unsafe {
+            let old = (self.key(index).read(), self.value(index).read());
+            self.write(index, entry);
+            old
+        }
+    }
+
+    /// Makes child `index`, which has an entry too few, right again: with an entry of a neighbour, or as
+    /// one with it. Returns a node that is to be freed.
+    pub(super) unsafe fn mend(self, index: usize) -> Option<Self> {
+        let (child, length) = (self.child(index), self.len());
+        // SAFETY: the neighbours are there; entries go over this node, which keeps their order.
+        unsafe {
+            if index > 0 && self.child(index - 1).len() > LEAST {
+                let left = self.child(index - 1);
+                let last = left.len() - 1;
+                let moved_child = (left.height > 0).then(|| left.child(last + 1));
+                let (key, value) = (left.key(last).read(), left.value(last).read());
+                left.set_len(last);
+                let (key, value) = self.replace(index - 1, (key, value));
+                child.insert_first(key, value, moved_child);
+                return None;
+            }
+            if index < length && self.child(index + 1).len() > LEAST {
+                let right = self.child(index + 1);
+                let moved_child = (right.height > 0).then(|| right.child(0));
+                let entry = right.remove_first();
+                let (key, value) = self.replace(index, entry);
+                child.insert(child.len(), key, value, moved_child);
+                return None;
+            }
+            let first = if index > 0 { index - 1 } else { index };
+            Some(self.merge(first))
+        }
+    }
+
+    /// As [`Node::insert`] at the start, with the child that is before all.
+    unsafe fn insert_first(self, key: K, value: V, before: Option<Self>) {
+        // SAFETY: there is room.
+        unsafe {
+            if let Some(child) = before {
+                let length = self.len();
+                touch(self.child_at(0), (length + 2) * 8);
+                let old_first = self.child(0);
+                self.insert(0, key, value, Some(old_first));
+                self.set_child(0, child);
+            } else {
+                self.insert(0, key, value, None);
+            }
+        }
+    }
+
+    /// As [`Node::remove`] of the first entry, with the child before it.
+    unsafe fn remove_first(self) -> (K, V) {
+        // SAFETY: there is an entry.
+        unsafe {
+            if self.height > 0 {
+                let second = self.child(1);
+                self.set_child(0, second);
+            }
+            self.remove(0)
+        }
+    }
+
+    /// Makes children `index` and `index + 1` one, with the entry between them.
+    unsafe fn merge(self, index: usize) -> Self {
+        let (left, right) = (self.child(index), self.child(index + 1));
+        let (have, more) = (left.len(), right.len());
+        debug_assert!(have + more < MOST);
+        // SAFETY: all fits; the right node is left without entries.
+        unsafe {
+            let between = self.remove(index);
+            left.write(have, between);
+            right.move_to(0, left, have + 1, more);
+            if left.height > 0 {
+                touch(left.child_at(have + 1), (more + 1) * 8);
+                right
+                    .child_at(0)
+                    .copy_to_nonoverlapping(left.child_at(have + 1), more + 1);
+            }
+            left.set_len(have + 1 + more);
+        }
+        right
+    }
+
+    /// Becomes a root above two nodes.
+    pub(super) unsafe fn set_root(self, left: Self, entry: (K, V), right: Self) {
+        // SAFETY: the node is new and empty.
+        unsafe { self.write(0, entry) };
+        self.set_child(0, left);
+        self.set_child(1, right);
+        self.set_len(1);
+    }
+
+    /// Frees all nodes from this one down. Their entries are gone.
+    pub(super) unsafe fn free_all(self, heap: Heap) {
+        if self.height > 0 {
+            for index in 0..=self.len() {
+                // SAFETY: the caller's word.
+                unsafe { self.child(index).free_all(heap) };
+            }
+        }
+        // SAFETY: the caller's word.
+        unsafe { self.free(heap) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nodes_are_laid_out_as_the_shape_says() {
+        fn same<K, V>() {
+            let shape = Shape::new(Layout::new::<K>(), Layout::new::<V>());
+            assert_eq!(shape.keys, offset_of!(Leaf<K, V>, keys));
+            assert_eq!(shape.values, offset_of!(Leaf<K, V>, values));
+            assert_eq!(shape.children, offset_of!(Inner<K, V>, children));
+            assert_eq!(
+                (shape.leaf, shape.inner),
+                (Layout::new::<Leaf<K, V>>(), Layout::new::<Inner<K, V>>())
+            );
+        }
+        same::<u64, u64>();
+        same::<u8, ()>();
+        same::<(), u16>();
+        same::<u128, [u8; 3]>();
+        same::<[u8; 100], char>();
+        assert_eq!(size_of::<Leaf<u64, u64>>(), 184);
+    }
+}

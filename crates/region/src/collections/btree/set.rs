@@ -1,0 +1,365 @@
+//! Values in order: a map without values.
+
+use super::{IntoKeys, Keys, map::BTreeMap};
+use crate::heap::Heap;
+use crate::persist::{Kind, Persist, Types};
+use std::borrow::Borrow;
+use std::cmp::Ordering;
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::iter::Peekable;
+use std::ops::RangeBounds;
+
+/// Values in order, as [`std::collections::BTreeSet`], in a region.
+///
+/// ```
+/// # use twinpage::{Heap, window::Window};
+/// # let window = Window::volatile()?;
+/// # let heap = Heap::create(window.place(), 1)?;
+/// use twinpage::collections::BTreeSet;
+///
+/// let mut seen = BTreeSet::new_in(heap);
+/// assert!(seen.insert("a") && seen.insert("b") && !seen.insert("a"));
+/// assert!(seen.contains("b"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[repr(transparent)]
+pub struct BTreeSet<T> {
+    map: BTreeMap<T, ()>,
+}
+
+impl<T> BTreeSet<T> {
+    /// An empty set. It takes no memory yet.
+    #[must_use]
+    pub const fn new_in(heap: Heap) -> BTreeSet<T> {
+        BTreeSet {
+            map: BTreeMap::new_in(heap),
+        }
+    }
+
+    /// The heap it takes its memory from.
+    #[must_use]
+    pub fn heap(&self) -> Heap {
+        self.map.heap()
+    }
+
+    /// How many values there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.map.len()
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.map.is_empty()
+    }
+
+    /// Drops all values.
+    pub fn clear(&mut self) {
+        self.map.clear();
+    }
+
+    /// The values, in order.
+    #[must_use]
+    pub fn iter(&self) -> Keys<'_, T, ()> {
+        self.map.keys()
+    }
+}
+
+impl<T: Ord> BTreeSet<T> {
+    /// The values of an iterator.
+    #[track_caller]
+    pub fn from_iter_in(values: impl IntoIterator<Item = T>, heap: Heap) -> BTreeSet<T> {
+        let mut set = BTreeSet::new_in(heap);
+        set.extend(values);
+        set
+    }
+
+    /// Keeps the values `keep` says yes to.
+    pub fn retain(&mut self, mut keep: impl FnMut(&T) -> bool) {
+        self.map.retain(|value, ()| keep(value));
+    }
+
+    /// The first value.
+    #[must_use]
+    pub fn first(&self) -> Option<&T> {
+        self.iter().next()
+    }
+
+    /// The last value.
+    #[must_use]
+    pub fn last(&self) -> Option<&T> {
+        self.iter().next_back()
+    }
+
+    /// The first value, taken out.
+    pub fn pop_first(&mut self) -> Option<T> {
+        self.map.pop_first().map(|(value, ())| value)
+    }
+
+    /// The last value, taken out.
+    pub fn pop_last(&mut self) -> Option<T> {
+        self.map.pop_last().map(|(value, ())| value)
+    }
+
+    /// The values of a range, in order.
+    ///
+    /// # Panics
+    /// As [`BTreeMap::range`].
+    #[track_caller]
+    pub fn range<Q>(&self, range: impl RangeBounds<Q>) -> impl DoubleEndedIterator<Item = &T>
+    where
+        T: Borrow<Q>,
+        Q: Ord + ?Sized,
+    {
+        self.map.range(range).map(|(value, ())| value)
+    }
+
+    /// Moves all values of another set to this one.
+    ///
+    /// # Panics
+    /// When there is no memory.
+    #[track_caller]
+    pub fn append(&mut self, other: &mut BTreeSet<T>) {
+        self.map.append(&mut other.map);
+    }
+
+    /// The values from `value` on, in a set of their own on the same heap.
+    ///
+    /// # Panics
+    /// When there is no memory.
+    #[track_caller]
+    pub fn split_off<Q>(&mut self, value: &Q) -> BTreeSet<T>
+    where
+        T: Borrow<Q>,
+        Q: Ord + ?Sized,
+    {
+        BTreeSet {
+            map: self.map.split_off(value),
+        }
+    }
+
+    /// Whether the value is there.
+    #[must_use]
+    #[inline]
+    pub fn contains<Q>(&self, value: &Q) -> bool
+    where
+        T: Borrow<Q>,
+        Q: Ord + ?Sized,
+    {
+        self.map.contains_key(value)
+    }
+
+    /// The value as it is kept.
+    #[must_use]
+    pub fn get<Q>(&self, value: &Q) -> Option<&T>
+    where
+        T: Borrow<Q>,
+        Q: Ord + ?Sized,
+    {
+        self.map.get_key_value(value).map(|(value, ())| value)
+    }
+
+    /// Puts a value in. Returns whether it is new.
+    ///
+    /// # Panics
+    /// When there is no memory.
+    #[inline]
+    #[track_caller]
+    pub fn insert(&mut self, value: T) -> bool {
+        self.map.insert(value, ()).is_none()
+    }
+
+    /// Puts a value in, in place of one that is equal, which is returned.
+    ///
+    /// # Panics
+    /// When there is no memory.
+    #[track_caller]
+    pub fn replace(&mut self, value: T) -> Option<T> {
+        let old = self.take(&value);
+        self.insert(value);
+        old
+    }
+
+    /// Removes a value. Returns whether it was there.
+    #[inline]
+    pub fn remove<Q>(&mut self, value: &Q) -> bool
+    where
+        T: Borrow<Q>,
+        Q: Ord + ?Sized,
+    {
+        self.map.remove(value).is_some()
+    }
+
+    /// Takes a value out.
+    pub fn take<Q>(&mut self, value: &Q) -> Option<T>
+    where
+        T: Borrow<Q>,
+        Q: Ord + ?Sized,
+    {
+        self.map.remove_entry(value).map(|(value, ())| value)
+    }
+
+    /// The values of this set that are not in the other, in order.
+    pub fn difference<'a>(&'a self, other: &'a BTreeSet<T>) -> impl Iterator<Item = &'a T> {
+        self.iter().filter(|value| !other.contains(value))
+    }
+
+    /// The values that are in one of the sets, not in both, in order.
+    pub fn symmetric_difference<'a>(&'a self, other: &'a BTreeSet<T>) -> impl Iterator<Item = &'a T> {
+        Merged {
+            left: self.iter().peekable(),
+            right: other.iter().peekable(),
+            both: false,
+        }
+    }
+
+    /// The values that are in both sets, in order.
+    pub fn intersection<'a>(&'a self, other: &'a BTreeSet<T>) -> impl Iterator<Item = &'a T> {
+        self.iter().filter(|value| other.contains(value))
+    }
+
+    /// The values that are in any of the two sets, in order.
+    pub fn union<'a>(&'a self, other: &'a BTreeSet<T>) -> impl Iterator<Item = &'a T> {
+        Merged {
+            left: self.iter().peekable(),
+            right: other.iter().peekable(),
+            both: true,
+        }
+    }
+
+    /// Whether no value is in both.
+    #[must_use]
+    pub fn is_disjoint(&self, other: &BTreeSet<T>) -> bool {
+        self.intersection(other).next().is_none()
+    }
+
+    /// Whether all values are in the other.
+    #[must_use]
+    pub fn is_subset(&self, other: &BTreeSet<T>) -> bool {
+        self.len() <= other.len() && self.iter().all(|value| other.contains(value))
+    }
+
+    /// Whether all values of the other are in this.
+    #[must_use]
+    pub fn is_superset(&self, other: &BTreeSet<T>) -> bool {
+        other.is_subset(self)
+    }
+}
+
+/// Two sets in order, with or without what is in both.
+struct Merged<'a, T> {
+    left: Peekable<Keys<'a, T, ()>>,
+    right: Peekable<Keys<'a, T, ()>>,
+    both: bool,
+}
+
+impl<'a, T: Ord> Iterator for Merged<'a, T> {
+    type Item = &'a T;
+    fn next(&mut self) -> Option<&'a T> {
+        loop {
+            let order = match (self.left.peek(), self.right.peek()) {
+                (Some(left), Some(right)) => left.cmp(right),
+                (Some(_), None) => Ordering::Less,
+                (None, _) => Ordering::Greater,
+            };
+            match order {
+                Ordering::Less => return self.left.next(),
+                Ordering::Greater => return self.right.next(),
+                Ordering::Equal => {
+                    self.right.next();
+                    let value = self.left.next();
+                    if self.both {
+                        return value;
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl<T: Ord> Extend<T> for BTreeSet<T> {
+    #[track_caller]
+    fn extend<I: IntoIterator<Item = T>>(&mut self, values: I) {
+        self.map.extend(values.into_iter().map(|value| (value, ())));
+    }
+}
+
+impl<'a, T: Ord + Copy> Extend<&'a T> for BTreeSet<T> {
+    #[track_caller]
+    fn extend<I: IntoIterator<Item = &'a T>>(&mut self, values: I) {
+        self.extend(values.into_iter().copied());
+    }
+}
+
+impl<T> IntoIterator for BTreeSet<T> {
+    type Item = T;
+    type IntoIter = IntoKeys<T, ()>;
+    fn into_iter(self) -> IntoKeys<T, ()> {
+        self.map.into_keys()
+    }
+}
+
+impl<'a, T> IntoIterator for &'a BTreeSet<T> {
+    type Item = &'a T;
+    type IntoIter = Keys<'a, T, ()>;
+    fn into_iter(self) -> Keys<'a, T, ()> {
+        self.iter()
+    }
+}
+
+impl<T: Ord + Clone> Clone for BTreeSet<T> {
+    /// A clone on the same heap.
+    fn clone(&self) -> BTreeSet<T> {
+        BTreeSet {
+            map: self.map.clone(),
+        }
+    }
+}
+
+impl<T: PartialEq> PartialEq for BTreeSet<T> {
+    fn eq(&self, other: &BTreeSet<T>) -> bool {
+        self.map == other.map
+    }
+}
+
+impl<T: Eq> Eq for BTreeSet<T> {}
+
+impl<T: PartialOrd> PartialOrd for BTreeSet<T> {
+    fn partial_cmp(&self, other: &BTreeSet<T>) -> Option<Ordering> {
+        self.iter().partial_cmp(other.iter())
+    }
+}
+
+impl<T: Ord> Ord for BTreeSet<T> {
+    fn cmp(&self, other: &BTreeSet<T>) -> Ordering {
+        self.iter().cmp(other.iter())
+    }
+}
+
+impl<T: Hash> Hash for BTreeSet<T> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.map.hash(state);
+    }
+}
+
+impl<T: fmt::Debug> fmt::Debug for BTreeSet<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self).finish()
+    }
+}
+
+// SAFETY: as a map of nothing.
+unsafe impl<T: Persist + Ord> Persist for BTreeSet<T> {
+    type Previous = Self;
+    fn name() -> String {
+        format!("BTreeSet<{}>", T::name())
+    }
+    fn layout(types: &mut Types) -> Kind {
+        <BTreeMap<T, ()>>::layout(types)
+    }
+    fn migrate(old: Self, _: Heap) -> Self {
+        old
+    }
+}

@@ -1,0 +1,789 @@
+//! Values in a ring.
+//!
+//! ```text
+//! 0         8      16       24     32     40
+//! | address | head | length | room | heap |
+//! ```
+//!
+//! * Value `k` is at place `head + k` of the block, or at that less `room` where it is past the end.
+//! * No block when there is no room, or when a value has no bytes (the room is then `usize::MAX`, and
+//!   the head 0).
+
+use super::vec::{RawBlock, in_bounds};
+use crate::heap::{Heap, HeapError};
+use crate::marks::touch;
+use crate::persist::{Kind, Persist, Types};
+use std::alloc::Layout;
+use std::cmp::Ordering;
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::iter::{Chain, FusedIterator};
+use std::marker::PhantomData;
+use std::mem::ManuallyDrop;
+use std::ops::{Index, IndexMut, Range, RangeBounds};
+use std::ptr::NonNull;
+use std::slice;
+
+/// Values in a ring, to be added and taken at both ends, as [`std::collections::VecDeque`], in a region.
+///
+/// ```
+/// # use twinpage::{Heap, window::Window};
+/// # let window = Window::volatile()?;
+/// # let heap = Heap::create(window.place(), 1)?;
+/// use twinpage::collections::VecDeque;
+///
+/// let mut queue = VecDeque::new_in(heap);
+/// queue.extend([1, 2, 3]);
+/// queue.push_front(0);
+/// assert_eq!(queue.pop_back(), Some(3));
+/// queue[0] = 9;
+/// assert_eq!(queue, [9, 1, 2]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[repr(C)]
+pub struct VecDeque<T> {
+    at: NonNull<T>,
+    head: usize,
+    length: usize,
+    room: usize,
+    heap: Heap,
+    owned: PhantomData<T>,
+}
+
+// SAFETY: it owns its values.
+unsafe impl<T: Send> Send for VecDeque<T> {}
+// SAFETY: as above.
+unsafe impl<T: Sync> Sync for VecDeque<T> {}
+
+const _: () = assert!(size_of::<VecDeque<u64>>() == 40);
+
+/// The values of a [`VecDeque`].
+pub type Iter<'a, T> = Chain<slice::Iter<'a, T>, slice::Iter<'a, T>>;
+/// The values of a [`VecDeque`], to change.
+pub type IterMut<'a, T> = Chain<slice::IterMut<'a, T>, slice::IterMut<'a, T>>;
+
+impl<T> VecDeque<T> {
+    const BYTES: usize = size_of::<T>();
+
+    /// An empty ring. It takes no memory yet.
+    #[must_use]
+    pub const fn new_in(heap: Heap) -> VecDeque<T> {
+        VecDeque {
+            at: NonNull::dangling(),
+            head: 0,
+            length: 0,
+            room: if Self::BYTES == 0 { usize::MAX } else { 0 },
+            heap,
+            owned: PhantomData,
+        }
+    }
+
+    /// An empty ring with room for `capacity` values.
+    ///
+    /// # Panics
+    /// When there is no memory.
+    #[must_use]
+    #[track_caller]
+    pub fn with_capacity_in(capacity: usize, heap: Heap) -> VecDeque<T> {
+        let mut ring = VecDeque::new_in(heap);
+        ring.reserve(capacity);
+        ring
+    }
+
+    /// The values of an iterator.
+    #[track_caller]
+    pub fn from_iter_in(values: impl IntoIterator<Item = T>, heap: Heap) -> VecDeque<T> {
+        let mut ring = VecDeque::new_in(heap);
+        ring.extend(values);
+        ring
+    }
+
+    /// The heap it takes its memory from.
+    #[must_use]
+    pub fn heap(&self) -> Heap {
+        self.heap
+    }
+
+    /// How many values there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.length
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.length == 0
+    }
+
+    /// How many values there is room for.
+    #[must_use]
+    pub fn capacity(&self) -> usize {
+        self.room
+    }
+
+    /// Makes room for `additional` more values.
+    ///
+    /// # Panics
+    /// When there is no memory.
+    #[track_caller]
+    pub fn reserve(&mut self, additional: usize) {
+        if let Err(error) = self.try_reserve(additional) {
+            panic!("{error}");
+        }
+    }
+
+    /// As [`VecDeque::reserve`].
+    ///
+    /// # Errors
+    /// [`HeapError`] when there is no memory; nothing has changed then.
+    pub fn try_reserve(&mut self, additional: usize) -> Result<(), HeapError> {
+        if additional <= self.room - self.length {
+            return Ok(());
+        }
+        let too_large = HeapError::TooLarge {
+            bytes: additional as u64,
+        };
+        match self.length.checked_add(additional) {
+            Some(needed) if Self::BYTES > 0 => self.move_to(needed.max(self.room * 2).max(4)),
+            _ => Err(too_large),
+        }
+    }
+
+    /// Gives back the room there is too much.
+    ///
+    /// # Panics
+    /// When there is no memory for a smaller block.
+    #[track_caller]
+    pub fn shrink_to_fit(&mut self) {
+        if Self::BYTES > 0
+            && self.room > self.length
+            && let Err(error) = self.move_to(self.length)
+        {
+            panic!("{error}");
+        }
+    }
+
+    /// Moves the values to a block with room for at least as many as there are, from its start.
+    fn move_to(&mut self, room: usize) -> Result<(), HeapError> {
+        let layout = Layout::array::<T>(room).map_err(|_| HeapError::TooLarge { bytes: u64::MAX })?;
+        let at = if room == 0 {
+            NonNull::dangling()
+        } else {
+            self.heap.try_allocate(layout)?.cast::<T>()
+        };
+        touch(at.as_ptr(), self.length * Self::BYTES);
+        let [front, back] = self.parts(0..self.length);
+        // SAFETY: the new block has room for both parts; they are not used in the old one any more.
+        unsafe {
+            at.copy_from_nonoverlapping(self.at.add(front.start), front.len());
+            at.add(front.len())
+                .copy_from_nonoverlapping(self.at.add(back.start), back.len());
+        }
+        drop(self.block());
+        (self.at, self.head, self.room) = (at, 0, room);
+        Ok(())
+    }
+
+    /// The block, to be freed.
+    fn block(&self) -> RawBlock {
+        let layout = match Self::BYTES {
+            0 => Layout::new::<T>(),
+            _ => Layout::array::<T>(self.room).expect("it was allocated with this layout"),
+        };
+        RawBlock {
+            at: self.at.cast(),
+            layout,
+            heap: self.heap,
+        }
+    }
+
+    /// The place of value `index`, or of the one that would be there.
+    #[inline]
+    fn place(&self, index: usize) -> usize {
+        if Self::BYTES == 0 {
+            return 0;
+        }
+        let place = self.head + index;
+        if place >= self.room {
+            place - self.room
+        } else {
+            place
+        }
+    }
+
+    #[inline]
+    fn value(&self, index: usize) -> *mut T {
+        self.at.as_ptr().wrapping_add(self.place(index))
+    }
+
+    /// The places of some values: up to the end of the block, and from its start on.
+    fn parts(&self, values: Range<usize>) -> [Range<usize>; 2] {
+        if Self::BYTES == 0 {
+            return [0..values.len(), 0..0];
+        }
+        if values.is_empty() {
+            return [0..0, 0..0];
+        }
+        let start = self.place(values.start);
+        let front = values.len().min(self.room - start);
+        [start..start + front, 0..values.len() - front]
+    }
+
+    fn mark(&self, values: Range<usize>) {
+        for part in self.parts(values) {
+            touch(
+                self.at.as_ptr().wrapping_add(part.start),
+                part.len() * Self::BYTES,
+            );
+        }
+    }
+
+    /// Some values, as two slices.
+    fn slices(&self, values: Range<usize>) -> (&[T], &[T]) {
+        // SAFETY: the values are there.
+        let [front, back] = self.parts(values).map(|part| unsafe {
+            slice::from_raw_parts(self.at.as_ptr().wrapping_add(part.start), part.len())
+        });
+        (front, back)
+    }
+
+    fn slices_mut(&mut self, values: Range<usize>) -> (&mut [T], &mut [T]) {
+        self.mark(values.clone());
+        // SAFETY: the values are there, marked, and the parts are apart.
+        let [front, back] = self.parts(values).map(|part| unsafe {
+            slice::from_raw_parts_mut(self.at.as_ptr().wrapping_add(part.start), part.len())
+        });
+        (front, back)
+    }
+
+    /// The values as two slices, one after the other.
+    #[must_use]
+    pub fn as_slices(&self) -> (&[T], &[T]) {
+        self.slices(0..self.length)
+    }
+
+    /// The values as two slices that can be changed. All are marked as written.
+    #[must_use]
+    pub fn as_mut_slices(&mut self) -> (&mut [T], &mut [T]) {
+        self.slices_mut(0..self.length)
+    }
+
+    /// The values as one slice. They are moved if need be, and all marked as written.
+    #[track_caller]
+    pub fn make_contiguous(&mut self) -> &mut [T] {
+        if self.head > 0
+            && Self::BYTES > 0
+            && let Err(error) = self.move_to(self.room)
+        {
+            panic!("{error}");
+        }
+        self.as_mut_slices().0
+    }
+
+    /// The values.
+    pub fn iter(&self) -> Iter<'_, T> {
+        let (front, back) = self.as_slices();
+        front.iter().chain(back)
+    }
+
+    /// The values, to change. All are marked as written.
+    pub fn iter_mut(&mut self) -> IterMut<'_, T> {
+        let (front, back) = self.as_mut_slices();
+        front.iter_mut().chain(back)
+    }
+
+    /// Some of the values.
+    ///
+    /// # Panics
+    /// When the range does not lie in it.
+    #[track_caller]
+    pub fn range(&self, range: impl RangeBounds<usize>) -> Iter<'_, T> {
+        let (front, back) = self.slices(in_bounds(range, self.length));
+        front.iter().chain(back)
+    }
+
+    /// Some of the values, to change. They are marked as written.
+    ///
+    /// # Panics
+    /// When the range does not lie in it.
+    #[track_caller]
+    pub fn range_mut(&mut self, range: impl RangeBounds<usize>) -> IterMut<'_, T> {
+        let (front, back) = self.slices_mut(in_bounds(range, self.length));
+        front.iter_mut().chain(back)
+    }
+
+    /// The value at `index`.
+    #[must_use]
+    #[inline]
+    pub fn get(&self, index: usize) -> Option<&T> {
+        // SAFETY: the value is there.
+        (index < self.length).then(|| unsafe { &*self.value(index) })
+    }
+
+    /// The value at `index`, to change. Only it is marked as written.
+    #[inline]
+    pub fn get_mut(&mut self, index: usize) -> Option<&mut T> {
+        if index >= self.length {
+            return None;
+        }
+        touch(self.value(index), Self::BYTES);
+        // SAFETY: the value is there, and the ring borrowed alone.
+        Some(unsafe { &mut *self.value(index) })
+    }
+
+    /// The first value.
+    #[must_use]
+    pub fn front(&self) -> Option<&T> {
+        self.get(0)
+    }
+
+    /// The last value.
+    #[must_use]
+    pub fn back(&self) -> Option<&T> {
+        self.get(self.length.wrapping_sub(1))
+    }
+
+    /// The first value, to change.
+    pub fn front_mut(&mut self) -> Option<&mut T> {
+        self.get_mut(0)
+    }
+
+    /// The last value, to change.
+    pub fn back_mut(&mut self) -> Option<&mut T> {
+        self.get_mut(self.length.wrapping_sub(1))
+    }
+
+    /// Whether a value is there.
+    #[must_use]
+    pub fn contains(&self, value: &T) -> bool
+    where
+        T: PartialEq,
+    {
+        self.iter().any(|one| one == value)
+    }
+
+    /// Puts a value at `index`, where none is.
+    unsafe fn write(&mut self, index: usize, value: T) {
+        touch(self.value(index), Self::BYTES);
+        // SAFETY: by the caller's word the place is there and holds nothing.
+        unsafe { self.value(index).write(value) };
+    }
+
+    /// Adds a value at the end.
+    ///
+    /// # Panics
+    /// When there is no memory.
+    #[inline]
+    #[track_caller]
+    pub fn push_back(&mut self, value: T) {
+        if self.length == self.room {
+            self.reserve(1);
+        }
+        // SAFETY: there is room.
+        unsafe { self.write(self.length, value) };
+        self.length += 1;
+    }
+
+    /// Adds a value at the start.
+    ///
+    /// # Panics
+    /// When there is no memory.
+    #[inline]
+    #[track_caller]
+    pub fn push_front(&mut self, value: T) {
+        if self.length == self.room {
+            self.reserve(1);
+        }
+        if Self::BYTES > 0 {
+            self.head = self.head.checked_sub(1).unwrap_or(self.room - 1);
+        }
+        // SAFETY: there is room, so the place before the first is free.
+        unsafe { self.write(0, value) };
+        self.length += 1;
+    }
+
+    /// The last value, taken out.
+    #[inline]
+    pub fn pop_back(&mut self) -> Option<T> {
+        self.length = self.length.checked_sub(1)?;
+        // SAFETY: the value was there, and is not any more.
+        Some(unsafe { self.value(self.length).read() })
+    }
+
+    /// The first value, taken out.
+    #[inline]
+    pub fn pop_front(&mut self) -> Option<T> {
+        self.length = self.length.checked_sub(1)?;
+        // SAFETY: the value was there, and is not any more.
+        let value = unsafe { self.value(0).read() };
+        self.head = self.place(1);
+        Some(value)
+    }
+
+    /// Swaps two values. Only they are marked as written.
+    ///
+    /// # Panics
+    /// When there is no such value.
+    #[track_caller]
+    pub fn swap(&mut self, a: usize, b: usize) {
+        let length = self.length;
+        assert!(
+            a < length && b < length,
+            "swapping values {a} and {b} of {length}"
+        );
+        touch(self.value(a), Self::BYTES);
+        touch(self.value(b), Self::BYTES);
+        // SAFETY: both values are there.
+        unsafe { std::ptr::swap(self.value(a), self.value(b)) };
+    }
+
+    /// Puts a value before that at `index`. The shorter side moves.
+    ///
+    /// # Panics
+    /// When `index` is past the end, or there is no memory.
+    #[track_caller]
+    pub fn insert(&mut self, index: usize, value: T) {
+        let length = self.length;
+        assert!(index <= length, "inserting at {index} into {length} values");
+        if index < length / 2 {
+            self.push_front(value);
+            (0..index).for_each(|k| self.swap(k, k + 1));
+        } else {
+            self.push_back(value);
+            (index..length).rev().for_each(|k| self.swap(k, k + 1));
+        }
+    }
+
+    /// The value at `index`, taken out. The shorter side moves.
+    pub fn remove(&mut self, index: usize) -> Option<T> {
+        if index >= self.length {
+            return None;
+        }
+        if index < self.length / 2 {
+            (0..index).rev().for_each(|k| self.swap(k, k + 1));
+            self.pop_front()
+        } else {
+            (index..self.length - 1).for_each(|k| self.swap(k, k + 1));
+            self.pop_back()
+        }
+    }
+
+    /// The value at `index`, taken out; the last takes its place.
+    pub fn swap_remove_back(&mut self, index: usize) -> Option<T> {
+        if index >= self.length {
+            return None;
+        }
+        self.swap(index, self.length - 1);
+        self.pop_back()
+    }
+
+    /// The value at `index`, taken out; the first takes its place.
+    pub fn swap_remove_front(&mut self, index: usize) -> Option<T> {
+        if index >= self.length {
+            return None;
+        }
+        self.swap(index, 0);
+        self.pop_front()
+    }
+
+    /// Keeps the first `length` values.
+    pub fn truncate(&mut self, length: usize) {
+        if length >= self.length {
+            return;
+        }
+        let [front, back] = self.parts(length..self.length);
+        self.length = length;
+        /// Drops the second part also when a drop in the first panics.
+        struct Part<T>(*mut [T]);
+        impl<T> Drop for Part<T> {
+            fn drop(&mut self) {
+                // SAFETY: the values are the ring's no longer.
+                unsafe { self.0.drop_in_place() };
+            }
+        }
+        let part = |part: Range<usize>| {
+            Part(std::ptr::slice_from_raw_parts_mut(
+                self.at.as_ptr().wrapping_add(part.start),
+                part.len(),
+            ))
+        };
+        let _second = part(back);
+        drop(part(front));
+    }
+
+    /// Drops all values. The room stays.
+    pub fn clear(&mut self) {
+        self.truncate(0);
+        self.head = 0;
+    }
+
+    /// Keeps the values `keep` says yes to.
+    pub fn retain(&mut self, mut keep: impl FnMut(&T) -> bool) {
+        let mut kept = 0;
+        for index in 0..self.length {
+            if keep(&self[index]) {
+                if kept != index {
+                    self.swap(kept, index);
+                }
+                kept += 1;
+            }
+        }
+        self.truncate(kept);
+    }
+
+    /// Makes it `length` values long, with new ones from `make`.
+    ///
+    /// # Panics
+    /// When there is no memory.
+    #[track_caller]
+    pub fn resize_with(&mut self, length: usize, mut make: impl FnMut() -> T) {
+        self.truncate(length);
+        self.reserve(length - self.length);
+        while self.length < length {
+            self.push_back(make());
+        }
+    }
+
+    /// Makes it `length` values long, with clones of `value`.
+    ///
+    /// # Panics
+    /// When there is no memory.
+    #[track_caller]
+    pub fn resize(&mut self, length: usize, value: T)
+    where
+        T: Clone,
+    {
+        self.resize_with(length, || value.clone());
+    }
+
+    /// Moves the first `by` values to the end.
+    ///
+    /// # Panics
+    /// When there are fewer, or no memory.
+    #[track_caller]
+    pub fn rotate_left(&mut self, by: usize) {
+        assert!(by <= self.length, "rotating {} values by {by}", self.length);
+        for _ in 0..by {
+            let first = self.pop_front();
+            self.extend(first);
+        }
+    }
+
+    /// Moves the last `by` values to the start.
+    ///
+    /// # Panics
+    /// When there are fewer, or no memory.
+    #[track_caller]
+    pub fn rotate_right(&mut self, by: usize) {
+        assert!(by <= self.length, "rotating {} values by {by}", self.length);
+        for _ in 0..by {
+            if let Some(last) = self.pop_back() {
+                self.push_front(last);
+            }
+        }
+    }
+
+    /// Moves all values of another ring to the end of this.
+    ///
+    /// # Panics
+    /// When there is no memory.
+    #[track_caller]
+    pub fn append(&mut self, other: &mut VecDeque<T>) {
+        self.reserve(other.length);
+        while let Some(value) = other.pop_front() {
+            self.push_back(value);
+        }
+    }
+
+    /// The values from `at` on, in a ring of their own on the same heap.
+    ///
+    /// # Panics
+    /// When `at` is past the end, or there is no memory.
+    #[track_caller]
+    pub fn split_off(&mut self, at: usize) -> VecDeque<T> {
+        let length = self.length;
+        assert!(at <= length, "splitting {length} values at {at}");
+        let mut rest = VecDeque::with_capacity_in(length - at, self.heap);
+        for index in at..length {
+            // SAFETY: the value is there; it is the other's from now on, as the length tells below.
+            rest.push_back(unsafe { self.value(index).read() });
+        }
+        self.length = at;
+        rest
+    }
+
+    /// Takes the values of `range` out, in a ring of their own.
+    ///
+    /// # Panics
+    /// When the range does not lie in it, or there is no memory.
+    #[track_caller]
+    pub fn drain(&mut self, range: impl RangeBounds<usize>) -> IntoIter<T> {
+        let range = in_bounds(range, self.length);
+        let mut tail = self.split_off(range.end);
+        let taken = self.split_off(range.start);
+        self.append(&mut tail);
+        taken.into_iter()
+    }
+}
+
+impl<T> Drop for VecDeque<T> {
+    fn drop(&mut self) {
+        // Frees the block also when a value's drop panics.
+        let _block = self.block();
+        self.truncate(0);
+    }
+}
+
+impl<T> Index<usize> for VecDeque<T> {
+    type Output = T;
+    #[inline]
+    #[track_caller]
+    fn index(&self, index: usize) -> &T {
+        self.get(index).expect("Out of bounds access")
+    }
+}
+
+impl<T> IndexMut<usize> for VecDeque<T> {
+    #[inline]
+    #[track_caller]
+    fn index_mut(&mut self, index: usize) -> &mut T {
+        self.get_mut(index).expect("Out of bounds access")
+    }
+}
+
+impl<T> Extend<T> for VecDeque<T> {
+    #[track_caller]
+    fn extend<I: IntoIterator<Item = T>>(&mut self, values: I) {
+        let values = values.into_iter();
+        self.reserve(values.size_hint().0);
+        values.for_each(|value| self.push_back(value));
+    }
+}
+
+impl<'a, T: Copy + 'a> Extend<&'a T> for VecDeque<T> {
+    #[track_caller]
+    fn extend<I: IntoIterator<Item = &'a T>>(&mut self, values: I) {
+        self.extend(values.into_iter().copied());
+    }
+}
+
+/// The values of a ring, moved out: [`VecDeque::into_iter`].
+pub struct IntoIter<T>(ManuallyDrop<VecDeque<T>>);
+
+impl<T> Iterator for IntoIter<T> {
+    type Item = T;
+    #[inline]
+    fn next(&mut self) -> Option<T> {
+        self.0.pop_front()
+    }
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (self.0.length, Some(self.0.length))
+    }
+}
+
+impl<T> DoubleEndedIterator for IntoIter<T> {
+    fn next_back(&mut self) -> Option<T> {
+        self.0.pop_back()
+    }
+}
+
+impl<T> ExactSizeIterator for IntoIter<T> {}
+impl<T> FusedIterator for IntoIter<T> {}
+
+impl<T> Drop for IntoIter<T> {
+    fn drop(&mut self) {
+        // SAFETY: the ring is dropped here and nowhere else.
+        unsafe { ManuallyDrop::drop(&mut self.0) };
+    }
+}
+
+impl<T> IntoIterator for VecDeque<T> {
+    type Item = T;
+    type IntoIter = IntoIter<T>;
+    fn into_iter(self) -> IntoIter<T> {
+        IntoIter(ManuallyDrop::new(self))
+    }
+}
+
+impl<'a, T> IntoIterator for &'a VecDeque<T> {
+    type Item = &'a T;
+    type IntoIter = Iter<'a, T>;
+    fn into_iter(self) -> Iter<'a, T> {
+        self.iter()
+    }
+}
+
+impl<'a, T> IntoIterator for &'a mut VecDeque<T> {
+    type Item = &'a mut T;
+    type IntoIter = IterMut<'a, T>;
+    fn into_iter(self) -> IterMut<'a, T> {
+        self.iter_mut()
+    }
+}
+
+impl<T: Clone> Clone for VecDeque<T> {
+    /// A clone on the same heap.
+    fn clone(&self) -> VecDeque<T> {
+        VecDeque::from_iter_in(self.iter().cloned(), self.heap)
+    }
+}
+
+impl<T: PartialEq> PartialEq for VecDeque<T> {
+    fn eq(&self, other: &VecDeque<T>) -> bool {
+        self.length == other.length && self.iter().eq(other)
+    }
+}
+
+impl<T: PartialEq, const N: usize> PartialEq<[T; N]> for VecDeque<T> {
+    fn eq(&self, other: &[T; N]) -> bool {
+        self.length == N && self.iter().eq(other)
+    }
+}
+
+impl<T: PartialEq> PartialEq<std::collections::VecDeque<T>> for VecDeque<T> {
+    fn eq(&self, other: &std::collections::VecDeque<T>) -> bool {
+        self.length == other.len() && self.iter().eq(other)
+    }
+}
+
+impl<T: Eq> Eq for VecDeque<T> {}
+
+impl<T: PartialOrd> PartialOrd for VecDeque<T> {
+    fn partial_cmp(&self, other: &VecDeque<T>) -> Option<Ordering> {
+        self.iter().partial_cmp(other)
+    }
+}
+
+impl<T: Ord> Ord for VecDeque<T> {
+    fn cmp(&self, other: &VecDeque<T>) -> Ordering {
+        self.iter().cmp(other)
+    }
+}
+
+impl<T: Hash> Hash for VecDeque<T> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.length.hash(state);
+        self.iter().for_each(|value| value.hash(state));
+    }
+}
+
+impl<T: fmt::Debug> fmt::Debug for VecDeque<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self).finish()
+    }
+}
+
+// SAFETY: it owns its block, and its values may live in a region.
+unsafe impl<T: Persist> Persist for VecDeque<T> {
+    type Previous = VecDeque<T::Previous>;
+    fn name() -> String {
+        format!("VecDeque<{}>", T::name())
+    }
+    fn layout(types: &mut Types) -> Kind {
+        Kind::Deque { of: types.of::<T>() }
+    }
+    fn migrate(old: Self::Previous, heap: Heap) -> Self {
+        VecDeque::from_iter_in(old.into_iter().map(|one| T::migrate(one, heap)), heap)
+    }
+}

@@ -1,0 +1,180 @@
+//! Is the heap what it should be? A look at all of it, on bytes that may be anything.
+//!
+//! * Works on an image: the bytes of a region and the address they belong at. No typed access, no code
+//!   of the types that live there, no index that is not looked at: whatever the bytes are, the answer is
+//!   a [`Report`].
+//! * First the heap itself: every run, every slab, every list. That gives the blocks in use.
+//! * Then what the roots reach, by their descriptions: each block must be in use, fit, and be owned
+//!   once. Blocks in use that no root reaches are leaks.
+
+mod structure;
+mod walk;
+
+use super::{Heap, HeapStats};
+use crate::persist::Description;
+use structure::Blocks;
+
+/// How many findings and leaks are told one by one.
+const TOLD: usize = 100;
+
+/// What a check found.
+#[derive(Clone, PartialEq, Eq, Default, Debug, serde::Serialize)]
+pub struct Report {
+    /// What is in the heap. Missing parts are not counted.
+    pub stats: HeapStats,
+    /// The roots, in the order they were made.
+    pub roots: Vec<RootReport>,
+    /// Blocks in use that no root reaches.
+    pub leaked_blocks: u64,
+    /// Their bytes.
+    pub leaked_bytes: u64,
+    /// The first of them: address and bytes.
+    pub leaks: Vec<(u64, u64)>,
+    /// What is not as it should be; the first hundred.
+    pub damage: Vec<Finding>,
+}
+
+/// What a root holds.
+#[derive(Clone, PartialEq, Eq, Default, Debug, serde::Serialize)]
+pub struct RootReport {
+    /// Its name.
+    pub name: String,
+    /// The name of its type.
+    pub type_name: String,
+    /// Blocks it owns.
+    pub blocks: u64,
+    /// Their bytes.
+    pub bytes: u64,
+}
+
+/// Something that is not as it should be.
+#[derive(Clone, PartialEq, Eq, Debug, serde::Serialize)]
+pub struct Finding {
+    /// Where, in bytes from the start of the region.
+    pub at: u64,
+    /// What.
+    pub what: String,
+}
+
+impl std::fmt::Display for Finding {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "at byte {:#x}: {}", self.at, self.what)
+    }
+}
+
+impl Report {
+    /// Whether nothing is damaged and nothing leaked.
+    #[must_use]
+    pub fn is_sound(&self) -> bool {
+        self.damage.is_empty() && self.leaked_blocks == 0
+    }
+
+    pub(super) fn damaged(&mut self, at: u64, what: impl Into<String>) {
+        if self.damage.len() < TOLD {
+            self.damage.push(Finding {
+                at,
+                what: what.into(),
+            });
+        }
+    }
+}
+
+/// Checks the bytes of a region whose first byte belongs at address `base`.
+#[must_use]
+pub fn check_image(bytes: &[u8], base: u64) -> Report {
+    let image = Image { bytes, base };
+    let mut report = Report::default();
+    let mut blocks = structure::blocks(image, &mut report);
+    walk::roots(image, &mut blocks, &mut report);
+    for block in blocks.iter().filter(|block| !block.reached) {
+        report.leaked_blocks += 1;
+        report.leaked_bytes += block.bytes;
+        if report.leaks.len() < TOLD {
+            report.leaks.push((block.at, block.bytes));
+        }
+    }
+    report
+}
+
+impl Heap {
+    /// Checks all of the heap and what its roots hold.
+    ///
+    /// No update may be in progress: what another thread is changing looks like damage.
+    #[must_use]
+    pub fn check(self) -> Report {
+        let image = self.image();
+        check_image(image.bytes, image.base)
+    }
+
+    /// Whether a value in a block of its own is as its description says: used before it is looked at as
+    /// what it should be.
+    pub(crate) fn check_value(self, description: &Description, at: u64) -> Vec<Finding> {
+        let (image, mut report) = (self.image(), Report::default());
+        let mut blocks = structure::blocks(image, &mut report);
+        walk::value(image, description, at, &mut blocks, &mut report);
+        report.damage
+    }
+
+    /// The blocks a value in a block of its own owns, that one included: address and bytes. Empty when
+    /// anything about it is damaged.
+    pub(crate) fn blocks_of(self, description: &Description, at: u64) -> Vec<(u64, u64)> {
+        let (image, mut report) = (self.image(), Report::default());
+        let mut blocks: Blocks = structure::blocks(image, &mut report);
+        walk::value(image, description, at, &mut blocks, &mut report);
+        if !report.damage.is_empty() {
+            return Vec::new();
+        }
+        blocks
+            .iter()
+            .filter(|block| block.reached)
+            .map(|block| (block.at, block.bytes))
+            .collect()
+    }
+
+    fn image(self) -> Image<'static> {
+        let place = self.place();
+        // SAFETY: so many bytes are usable for as long as the heap is; they are only looked at.
+        let bytes = unsafe { std::slice::from_raw_parts(place.base(), place.bytes()) };
+        Image {
+            bytes,
+            base: place.base().addr() as u64,
+        }
+    }
+}
+
+/// The bytes of a region, and where they belong.
+#[derive(Clone, Copy)]
+pub(super) struct Image<'a> {
+    pub(super) bytes: &'a [u8],
+    pub(super) base: u64,
+}
+
+impl<'a> Image<'a> {
+    /// The bytes at an address, if they are there.
+    pub(super) fn at(self, at: u64, count: u64) -> Option<&'a [u8]> {
+        let start = usize::try_from(at.checked_sub(self.base)?).ok()?;
+        let end = start.checked_add(usize::try_from(count).ok()?)?;
+        self.bytes.get(start..end)
+    }
+
+    /// The number of so many bytes at an address; 0 where nothing is.
+    pub(super) fn number(self, at: u64, bytes: u64) -> u64 {
+        let mut number = [0; 8];
+        if let (Some(found), Some(into)) = (self.at(at, bytes), number.get_mut(..bytes as usize)) {
+            into.copy_from_slice(found);
+        }
+        u64::from_le_bytes(number)
+    }
+
+    pub(super) fn u64(self, at: u64) -> u64 {
+        self.number(at, 8)
+    }
+
+    pub(super) fn u32(self, at: u64) -> u32 {
+        self.number(at, 4) as u32
+    }
+
+    pub(super) fn u8(self, at: u64) -> u8 {
+        self.number(at, 1) as u8
+    }
+}

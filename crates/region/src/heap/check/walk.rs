@@ -1,0 +1,379 @@
+//! What roots reach, told by descriptions.
+
+use super::structure::{Block, Blocks};
+use super::{Image, Report, RootReport};
+use crate::collections::btree::node::Shape;
+use crate::collections::hash::table;
+use crate::heap::classes;
+use crate::heap::format::{Header, UNIT};
+use crate::persist::{Description, Field, Kind};
+use crate::root::RootEntry;
+use std::alloc::Layout;
+use std::mem::offset_of;
+
+/// The deepest a tree can be: more than any that fits into a region.
+const DEEPEST: u64 = 40;
+
+/// Walks the root table and every root in it.
+pub(super) fn roots(image: Image<'_>, blocks: &mut Blocks, report: &mut Report) {
+    let at = image.u64(image.base + offset_of!(Header, roots) as u64);
+    if at == 0 || image.at(image.base, 64).is_none() {
+        return;
+    }
+    let table = Description::of::<crate::collections::Vec<RootEntry>>();
+    let before = report.damage.len();
+    value(image, &table, at, blocks, report);
+    if report.damage.len() > before {
+        return;
+    }
+    let (first, count) = (image.u64(at), image.u64(at + 8));
+    for index in 0..count {
+        root(
+            image,
+            first + index * size_of::<RootEntry>() as u64,
+            blocks,
+            report,
+        );
+    }
+}
+
+fn root(image: Image<'_>, entry: u64, blocks: &mut Blocks, report: &mut Report) {
+    let text = |offset: usize| {
+        let at = entry + offset as u64;
+        let bytes = image.at(image.u64(at), image.u64(at + 8)).unwrap_or_default();
+        String::from_utf8_lossy(bytes).into_owned()
+    };
+    let (name, layout) = (
+        text(offset_of!(RootEntry, name)),
+        text(offset_of!(RootEntry, layout)),
+    );
+    let description = match Description::parse(&layout) {
+        Ok(description) => description,
+        Err(error) => {
+            report.damaged(entry - image.base, format!("root {name:?}: {error}"));
+            return;
+        }
+    };
+    let count = |blocks: &Blocks| {
+        let reached = blocks.iter().filter(|block| block.reached);
+        reached.fold((0, 0), |(count, bytes), block| (count + 1, bytes + block.bytes))
+    };
+    let before = count(blocks);
+    let at = image.u64(entry + offset_of!(RootEntry, at) as u64);
+    value(image, &description, at, blocks, report);
+    let after = count(blocks);
+    report.roots.push(RootReport {
+        name,
+        type_name: description.get(0).name.clone(),
+        blocks: after.0 - before.0,
+        bytes: after.1 - before.1,
+    });
+}
+
+/// Walks a value in a block of its own.
+pub(super) fn value(
+    image: Image<'_>,
+    description: &Description,
+    at: u64,
+    blocks: &mut Blocks,
+    report: &mut Report,
+) {
+    let numbers = 0..description.types.len() as u32;
+    let owns = numbers.map(|number| owns_blocks(description, number)).collect();
+    let mut walk = Walk {
+        image,
+        description,
+        owns,
+        blocks,
+        report,
+        rest: Vec::new(),
+    };
+    walk.own(0, at);
+    while let Some((of, at, count)) = walk.rest.pop() {
+        let bytes = description.get(of).bytes;
+        for index in 0..count {
+            walk.visit(of, at + index * bytes);
+        }
+    }
+}
+
+/// Whether values of the type own blocks, or have values that must be looked at.
+fn owns_blocks(description: &Description, number: u32) -> bool {
+    match &description.get(number).kind {
+        Kind::Plain => ["bool", "char"].contains(&description.get(number).name.as_str()),
+        Kind::Struct(fields) => fields.iter().any(|f| owns_blocks(description, f.of)),
+        Kind::Option { of, .. } | Kind::Array { of, .. } => owns_blocks(description, *of),
+        _ => true,
+    }
+}
+
+struct Walk<'a> {
+    image: Image<'a>,
+    description: &'a Description,
+    owns: Vec<bool>,
+    blocks: &'a mut Blocks,
+    report: &'a mut Report,
+    /// Rows still to be visited: type, address, count.
+    rest: Vec<(u32, u64, u64)>,
+}
+
+impl Walk<'_> {
+    fn damaged(&mut self, at: u64, what: String) {
+        self.report.damaged(at.wrapping_sub(self.image.base), what);
+    }
+
+    fn layout(&self, of: u32, count: u64) -> Option<Layout> {
+        let ty = self.description.get(of);
+        let bytes = usize::try_from(ty.bytes.checked_mul(count)?).ok()?;
+        Layout::from_size_align(bytes, usize::try_from(ty.align).ok()?).ok()
+    }
+
+    /// The block at an address becomes owned. Whether it is there and fits.
+    fn claim(&mut self, at: u64, layout: Option<Layout>, who: &str) -> bool {
+        let Some(layout) = layout else {
+            self.damaged(at, format!("{who}: larger than any block"));
+            return false;
+        };
+        let bytes = match classes::of(layout) {
+            Some(class) => u64::from(classes::BYTES[class]),
+            None => layout.size().next_multiple_of(UNIT) as u64,
+        };
+        let found = self.blocks.binary_search_by_key(&at, |block| block.at);
+        let problem = match found.map(|index| &mut self.blocks[index]) {
+            Ok(Block { bytes: had, .. }) if *had != bytes => {
+                format!("{who}: its block has {had} bytes, not {bytes}")
+            }
+            Ok(Block { reached: true, .. }) => format!("{who}: its block at {at:#x} has another owner"),
+            Ok(block) => {
+                block.reached = true;
+                return true;
+            }
+            Err(_) => format!("{who}: no block is in use at {at:#x}"),
+        };
+        self.damaged(at, problem);
+        false
+    }
+
+    /// A value in a block of its own.
+    fn own(&mut self, of: u32, at: u64) {
+        let (bytes, name) = (self.description.get(of).bytes, &self.description.get(of).name);
+        if bytes == 0 || self.claim(at, self.layout(of, 1), &format!("a {name}")) {
+            self.rest.push((of, at, 1));
+        }
+    }
+
+    /// The values of a row that are in a block of `room`.
+    fn row(&mut self, of: u32, at: u64, room: u64, parts: &[(u64, u64)], who: &str) {
+        if self.description.get(of).bytes == 0 || room == 0 {
+            return;
+        }
+        if self.claim(at, self.layout(of, room), who) && self.owns[of as usize] {
+            let bytes = self.description.get(of).bytes;
+            for &(start, count) in parts {
+                self.rest.push((of, at + start * bytes, count));
+            }
+        }
+    }
+
+    fn fields(&mut self, fields: &[Field], at: u64) {
+        fields
+            .iter()
+            .for_each(|field| self.visit(field.of, at + field.at));
+    }
+
+    fn visit(&mut self, number: u32, at: u64) {
+        if !self.owns[number as usize] {
+            return;
+        }
+        let ty = self.description.get(number);
+        let (image, name) = (self.image, ty.name.as_str());
+        if image.at(at, ty.bytes).is_none() {
+            return self.damaged(at, format!("a {name} outside the region"));
+        }
+        match &ty.kind {
+            Kind::Plain if name == "bool" && image.u8(at) > 1 => {
+                self.damaged(at, format!("a bool of {}", image.u8(at)))
+            }
+            Kind::Plain if name == "char" && char::from_u32(image.u32(at)).is_none() => {
+                self.damaged(at, format!("a char of {:#x}", image.u32(at)));
+            }
+            Kind::Plain => {}
+            Kind::Struct(fields) => self.fields(fields, at),
+            Kind::Enum { tag_bytes, variants } => {
+                let tag = image.number(at, *tag_bytes);
+                match variants.iter().find(|variant| variant.tag == tag) {
+                    Some(variant) => self.fields(&variant.fields, at),
+                    None => self.damaged(at, format!("a {name} with tag {tag}")),
+                }
+            }
+            Kind::Option {
+                of,
+                at: value,
+                none_at,
+                none,
+            } => {
+                if image.at(at + none_at, none.len() as u64) != Some(none.as_slice()) {
+                    self.visit(*of, at + value);
+                }
+            }
+            Kind::Array { of, count } => {
+                let bytes = self.description.get(*of).bytes;
+                (0..*count).for_each(|index| self.visit(*of, at + index * bytes));
+            }
+            Kind::Heap => self.heap(at, name),
+            Kind::Box { of } => self.own(*of, image.u64(at)),
+            Kind::Vec { of } => self.vec(*of, at, name),
+            Kind::Deque { of } => self.deque(*of, at, name),
+            Kind::Hash { of, .. } => self.hash(*of, at, name),
+            Kind::Tree { key, value } => self.tree(*key, *value, at, name),
+        }
+    }
+
+    fn heap(&mut self, at: u64, who: &str) {
+        let found = self.image.u64(at);
+        if found != self.image.base {
+            self.damaged(
+                at,
+                format!("{who}: its heap is at {found:#x}, not at {:#x}", self.image.base),
+            );
+        }
+    }
+
+    fn vec(&mut self, of: u32, at: u64, who: &str) {
+        let [first, length, room] = [0, 8, 16].map(|offset| self.image.u64(at + offset));
+        self.heap(at + 24, who);
+        if length > room {
+            return self.damaged(
+                at,
+                format!("{who}: {length} values where there is room for {room}"),
+            );
+        }
+        self.row(of, first, room, &[(0, length)], who);
+        if who == "String" && room > 0 {
+            let text = self.image.at(first, length).map(std::str::from_utf8);
+            if !matches!(text, Some(Ok(_))) {
+                self.damaged(at, "a String that is not UTF-8".into());
+            }
+        }
+    }
+
+    fn deque(&mut self, of: u32, at: u64, who: &str) {
+        let [first, head, length, room] = [0, 8, 16, 24].map(|offset| self.image.u64(at + offset));
+        self.heap(at + 32, who);
+        if length > room || head > room {
+            return self.damaged(
+                at,
+                format!("{who}: {length} values from {head} where there is room for {room}"),
+            );
+        }
+        let front = length.min(room - head);
+        self.row(of, first, room, &[(head, front), (0, length - front)], who);
+    }
+
+    fn hash(&mut self, of: u32, at: u64, who: &str) {
+        let [controls, places, items, left] = [0, 8, 16, 24].map(|offset| self.image.u64(at + offset));
+        self.heap(at + 40, who);
+        if places == 0 {
+            if items != 0 || left != 0 {
+                self.damaged(at, format!("{who}: {items} entries and no block"));
+            }
+            return;
+        }
+        let block = usize::try_from(places)
+            .ok()
+            .zip(self.layout(of, 1))
+            .and_then(|(n, entry)| table::block(n, entry));
+        let (Some((layout, start)), true) = (block, places.is_power_of_two() && places >= 4) else {
+            return self.damaged(at, format!("{who}: a table of {places} places"));
+        };
+        if !self.claim(controls.wrapping_sub(start as u64), Some(layout), who) {
+            return;
+        }
+        let bytes = self
+            .image
+            .at(controls, places.max(table::GROUP as u64))
+            .unwrap_or_default();
+        let (own, beyond) = bytes.split_at((places as usize).min(bytes.len()));
+        let used = own.iter().filter(|&&control| control < table::EMPTY).count() as u64;
+        let deleted = own.iter().filter(|&&control| control == table::DELETED).count() as u64;
+        let empty = own.iter().filter(|&&control| control == table::EMPTY).count() as u64;
+        let usable = table::usable(places as usize) as u64;
+        if used != items
+            || used + deleted + empty != places
+            || used + deleted + left != usable
+            || beyond.iter().any(|&control| control != table::BEYOND)
+        {
+            self.damaged(at, format!("{who}: {items} entries and {left} more, but {used} places of {places} are used and {deleted} deleted"));
+            return;
+        }
+        let entry = self.description.get(of).bytes;
+        if self.owns[of as usize] {
+            for (index, _) in own
+                .iter()
+                .enumerate()
+                .filter(|(_, control)| **control < table::EMPTY)
+            {
+                self.rest.push((of, controls - (index as u64 + 1) * entry, 1));
+            }
+        }
+    }
+
+    fn tree(&mut self, key: u32, value: u32, at: u64, who: &str) {
+        let [root, height, length] = [0, 8, 16].map(|offset| self.image.u64(at + offset));
+        self.heap(at + 24, who);
+        if root == 0 && length == 0 {
+            return;
+        }
+        if height > DEEPEST {
+            return self.damaged(at, format!("{who}: a tree {height} deep"));
+        }
+        let (Some(keys), Some(values)) = (self.layout(key, 1), self.layout(value, 1)) else {
+            return self.damaged(at, format!("{who}: larger than any block"));
+        };
+        let shape = Shape::new(keys, values);
+        if let Some(found) = self.node(&shape, (key, value), root, height, true, who)
+            && found != length
+        {
+            self.damaged(
+                at,
+                format!("{who}: {length} entries are said to be there, {found} are"),
+            );
+        }
+    }
+
+    /// A node and all below. Returns how many entries they have, unless something is damaged.
+    fn node(
+        &mut self,
+        shape: &Shape,
+        kinds: (u32, u32),
+        at: u64,
+        height: u64,
+        is_root: bool,
+        who: &str,
+    ) -> Option<u64> {
+        let layout = if height == 0 { shape.leaf } else { shape.inner };
+        if !self.claim(at, Some(layout), who) {
+            return None;
+        }
+        let length = self.image.number(at, 2);
+        let least = if is_root {
+            u64::from(height > 0)
+        } else {
+            Shape::LEAST as u64
+        };
+        if length > Shape::MOST as u64 || length < least {
+            self.damaged(at, format!("{who}: a node of {length} entries"));
+            return None;
+        }
+        self.rest.push((kinds.0, at + shape.keys as u64, length));
+        self.rest.push((kinds.1, at + shape.values as u64, length));
+        let mut total = length;
+        if height > 0 {
+            for child in 0..=length {
+                let below = self.image.u64(at + shape.children as u64 + child * 8);
+                total += self.node(shape, kinds, below, height - 1, false, who)?;
+            }
+        }
+        Some(total)
+    }
+}
