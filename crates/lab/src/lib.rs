@@ -5,13 +5,13 @@
 //! bytes lie in every memory below the caches, so a run can be crashed at any instant and what it
 //! recovers to be checked.
 //!
-//! Reading order: [`op`], [`space`], [`workload`]; [`device`]; then the machine.
+//! Reading order: [`op`], [`space`], [`workload`]; [`device`], [`controller`], [`machine`]; [`experiment`].
 
 pub mod config;
 pub mod controller;
 pub mod device;
 pub mod drive;
-pub mod histogram;
+pub mod experiment;
 pub mod machine;
 pub mod op;
 pub mod space;

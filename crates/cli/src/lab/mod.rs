@@ -1,7 +1,9 @@
 //! `twinpage lab`: traces, workloads and experiments in simulated time. Each subcommand has a file.
 
 mod convert;
+mod memory;
 mod record;
+mod run;
 
 use clap::{Args, Subcommand};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -15,6 +17,12 @@ pub(crate) struct Lab {
 
 #[derive(Subcommand, Debug)]
 enum LabCommand {
+    /// Run a workload on a simulated machine, and crash it if you like
+    #[command(after_help = run::EXAMPLES)]
+    Run(run::Run),
+    /// Drive a memory alone with a trace of requests
+    #[command(after_help = memory::EXAMPLES)]
+    Memory(memory::Drive),
     /// Record the memory accesses of a real program
     #[command(after_help = record::EXAMPLES)]
     Record(record::Record),
@@ -25,6 +33,8 @@ enum LabCommand {
 
 pub(crate) fn lab(lab: Lab) -> Result<ExitCode, String> {
     match lab.command {
+        LabCommand::Run(arguments) => run::run(&arguments),
+        LabCommand::Memory(arguments) => memory::memory(&arguments),
         LabCommand::Record(arguments) => record::record(&arguments),
         LabCommand::Convert(arguments) => convert::convert(&arguments),
     }

@@ -197,6 +197,41 @@ impl Config {
         }
     }
 
+    /// The same machine, smaller by a power of two: DRAM, NVM, pool, journal, epochs and run, so that a
+    /// footprint smaller by as much meets the same rates. Caches shrink to a quarter at most: smaller
+    /// ones would no longer filter anything.
+    ///
+    /// # Errors
+    /// When a part would be too small to be one.
+    pub fn smaller(&self, by: u64) -> Result<Config, ConfigError> {
+        let mut config = self.clone();
+        let plan = &mut config.plan;
+        for level in &mut plan.shape.levels {
+            level.bytes /= by.min(4);
+        }
+        plan.controller.dram_bytes /= by;
+        plan.controller.write_buffer_lines = (plan.controller.write_buffer_lines / by).max(64);
+        plan.nvm_bytes /= by;
+        plan.pool_pages /= by;
+        plan.journal_bytes /= by;
+        plan.interval_fs /= by;
+        plan.warm_up /= by;
+        plan.instructions /= by;
+        let sets = |level: &Level| level.bytes >= 64 * u64::from(level.ways);
+        let fits = by.is_power_of_two()
+            && plan.shape.levels.iter().all(sets)
+            && plan.controller.dram_bytes >= 64 * 4096;
+        match fits {
+            true => Ok(config),
+            false => Err(ConfigError {
+                file: self.name.clone(),
+                what: format!(
+                    "the machine cannot be {by} times smaller: a power of two that leaves each cache a set"
+                ),
+            }),
+        }
+    }
+
     /// The resolved machine, as JSON: what the hash is of.
     #[must_use]
     pub fn resolved(&self) -> String {

@@ -90,6 +90,18 @@ impl Unit for Time {
     }
 }
 
+impl std::str::FromStr for Time {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Time, String> {
+        // A command line may leave out the blank between number and unit.
+        let unit = text
+            .find(|letter: char| letter.is_alphabetic())
+            .unwrap_or(text.len());
+        let spaced = format!("{} {}", text[..unit].trim(), &text[unit..]);
+        Quantity::parse(&spaced).ok_or_else(|| format!("expected {}", Time::EXPECTED))
+    }
+}
+
 /// A length of time in cycles of a clock, or to be rounded up to them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Span {

@@ -4,10 +4,10 @@ use super::core::Core;
 use super::run::{Ended, Machine};
 use crate::controller::Counts;
 use crate::controller::nvm::Wear;
-use crate::histogram::{Histogram, Percentiles};
 use crate::machine::hierarchy::Counts as CacheCounts;
 use std::collections::VecDeque;
 use twinpage_core::Scheme;
+use twinpage_core::histogram::{Histogram, Percentiles};
 
 /// What is noted while the machine runs. Times are femtoseconds.
 #[derive(Debug, Default)]
@@ -42,7 +42,7 @@ struct Base {
 
 impl Ledger {
     pub(super) fn transaction(&mut self, took: u64, now: u64) {
-        self.transaction_ns.add(took / 1_000_000);
+        self.transaction_ns.add(ns(took));
         self.waiting.push(now);
     }
 
@@ -57,11 +57,11 @@ impl Ledger {
     /// The oldest epoch that ended is durable.
     pub(super) fn durable(&mut self, at: u64) {
         if let Some(ended) = self.ended.pop_front() {
-            self.checkpoint_ns.add((at - ended) / 1_000_000);
+            self.checkpoint_ns.add(ns(at - ended));
         }
         if let Some(count) = self.covered.pop_front() {
             for ended in self.waiting.drain(..count) {
-                self.durable_ns.add(at.saturating_sub(ended) / 1_000_000);
+                self.durable_ns.add(ns(at.saturating_sub(ended)));
             }
             self.covered.iter_mut().for_each(|later| *later -= count);
         }
@@ -69,8 +69,12 @@ impl Ledger {
 
     pub(super) fn stalled(&mut self, time: u64) {
         self.stalled += time;
-        self.stop_ns.add(time / 1_000_000);
+        self.stop_ns.add(ns(time));
     }
+}
+
+fn ns(femtoseconds: u64) -> f64 {
+    femtoseconds as f64 * 1e-6
 }
 
 /// NVM lines written, by cause.

@@ -135,6 +135,14 @@ impl<'w> Machine<'w> {
         Ok(self.outcome(ended))
     }
 
+    /// The workload's own check of what it computed.
+    ///
+    /// # Errors
+    /// What is wrong.
+    pub fn check(&self) -> Result<(), String> {
+        self.workload.check(&self.space)
+    }
+
     /// Instructions of all cores.
     pub(super) fn instructions(&self) -> u64 {
         self.cores.iter().map(|core| core.index).sum()

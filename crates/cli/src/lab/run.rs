@@ -1,0 +1,201 @@
+//! `twinpage lab run`: one scheme, one workload, one machine.
+
+use crate::show::{Rows, bytes};
+use clap::Args;
+use std::process::ExitCode;
+use std::time::Duration;
+use twinpage_core::any::SchemeKind;
+use twinpage_lab::config::machine::Config;
+use twinpage_lab::config::quantity::Time;
+use twinpage_lab::experiment::{Experiment, Report};
+
+pub(super) const EXAMPLES: &str = "Example:
+  twinpage lab run --scheme dual-page --workload tatp --smaller 16
+  twinpage lab run --scheme dual-page --workload pagerank --smaller 64 --overlap --json
+  twinpage lab run --scheme dual-page --workload echo --smaller 64 --crash-at 3.5ms
+
+Machines: dpc, twins, or a file. The exit code is 1 when what a crash left is not a checkpoint.";
+
+#[derive(Args, Debug)]
+pub(crate) struct Run {
+    /// The scheme that keeps NVM consistent
+    #[arg(long, value_name = "SCHEME", value_parser = scheme)]
+    scheme: SchemeKind,
+    /// The workload
+    #[arg(long, value_name = "WORKLOAD")]
+    workload: String,
+    /// The machine: dpc, twins, or a machine file
+    #[arg(long, value_name = "FILE", default_value = "dpc")]
+    config: String,
+    /// Make the machine, the workload and the run smaller by this power of two
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    smaller: u64,
+    /// Instructions to count, of all cores together
+    #[arg(long, value_name = "N")]
+    instructions: Option<u64>,
+    /// Instructions before counting begins
+    #[arg(long, value_name = "N")]
+    warm_up: Option<u64>,
+    /// Overlap checkpoints with execution
+    #[arg(long)]
+    overlap: bool,
+    /// Everything random follows from it
+    #[arg(long, value_name = "SEED", default_value_t = 1)]
+    seed: u64,
+    /// Cut the power so long after counting began, recover, and check
+    #[arg(long, value_name = "TIME")]
+    crash_at: Option<Time>,
+    /// Print the resolved machine and stop
+    #[arg(long)]
+    print_config: bool,
+    /// One JSON document on standard output
+    #[arg(long)]
+    json: bool,
+}
+
+fn scheme(name: &str) -> Result<SchemeKind, String> {
+    name.parse()
+        .map_err(|error: twinpage_core::Error| error.to_string())
+}
+
+pub(super) fn run(arguments: &Run) -> Result<ExitCode, String> {
+    let config = Config::find(&arguments.config).map_err(|why| why.to_string())?;
+    let mut config = match arguments.smaller {
+        1 => config,
+        by => config.smaller(by).map_err(|why| why.to_string())?,
+    };
+    config.overlap |= arguments.overlap;
+    config.plan.instructions = arguments.instructions.unwrap_or(config.plan.instructions);
+    config.plan.warm_up = arguments.warm_up.unwrap_or(config.plan.warm_up);
+    if arguments.print_config {
+        println!("{}", config.resolved());
+        return Ok(ExitCode::SUCCESS);
+    }
+    let experiment = Experiment {
+        scheme: arguments.scheme,
+        workload: arguments.workload.clone(),
+        scale: 1.0 / arguments.smaller as f64,
+        seed: arguments.seed,
+        crash_fs: arguments.crash_at.map(|Time(fs)| fs),
+        config,
+    };
+    let report = experiment.run()?;
+    match arguments.json {
+        true => println!(
+            "{}",
+            serde_json::to_string(&report).map_err(|why| why.to_string())?
+        ),
+        false => show(&report),
+    }
+    let whole = report
+        .recovery
+        .as_ref()
+        .is_none_or(|recovery| recovery.consistent);
+    Ok(if whole {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::from(1)
+    })
+}
+
+fn show(report: &Report) {
+    let outcome = &report.outcome;
+    let time = |ns: f64| format!("{:.1?}", Duration::from_nanos(ns as u64));
+    let mut rows = Rows::default();
+    rows.add("machine", format!("{} {}", report.config, report.config_hash));
+    rows.add("scheme", report.scheme);
+    rows.add(
+        "workload",
+        format!("{}, {}", report.workload, bytes(outcome.footprint_bytes)),
+    );
+    rows.add("ended by", outcome.ended);
+    rows.add(
+        "instructions",
+        format!("{} in {}", outcome.instructions, time(outcome.time_ns as f64)),
+    );
+    rows.add("instructions a core and cycle", format!("{:.3}", outcome.ipc));
+    rows.add(
+        "DRAM cache misses",
+        format!("{:.2}%", outcome.dram_miss_rate * 100.0),
+    );
+    rows.add(
+        "lines read for each written",
+        format!("{:.2}", outcome.read_write_ratio),
+    );
+    let share = outcome.checkpoint_share * 100.0;
+    rows.add(
+        "checkpoints",
+        format!(
+            "{}, {} early, {share:.1}% of the time",
+            outcome.checkpoints, outcome.early_checkpoints
+        ),
+    );
+    let latency = &outcome.latency_ns;
+    rows.add(
+        "stop, median and 99%",
+        format!("{}, {}", time(latency.stop.p50), time(latency.stop.p99)),
+    );
+    rows.add(
+        "end of epoch to durable",
+        format!(
+            "{}, {}",
+            time(latency.checkpoint.p50),
+            time(latency.checkpoint.p99)
+        ),
+    );
+    rows.add(
+        "transaction",
+        format!(
+            "{}, {}",
+            time(latency.transaction.p50),
+            time(latency.transaction.p99)
+        ),
+    );
+    let writes = &outcome.nvm_writes;
+    rows.add(
+        "NVM lines written",
+        format!(
+            "{}: {} evicted, {} for room, {} at checkpoints, {} in commits",
+            writes.total, writes.eviction, writes.pre_allocation, writes.checkpoint, writes.commit
+        ),
+    );
+    let stall = &outcome.stall_ns;
+    rows.add(
+        "core time lost",
+        format!(
+            "{} to DRAM, {} to NVM, {} to stores, {} to checkpoints, {} idle",
+            time(stall.dram as f64),
+            time(stall.nvm as f64),
+            time(stall.store as f64),
+            time(stall.checkpoint as f64),
+            time(stall.idle as f64)
+        ),
+    );
+    let wear = &outcome.wear;
+    rows.add(
+        "wear, writes of a line",
+        format!("median {}, 99% {}, most {}", wear.p50, wear.p99, wear.max),
+    );
+    rows.add(
+        "energy",
+        format!(
+            "{:.3} J DRAM, {:.3} J NVM",
+            outcome.energy_j.dram, outcome.energy_j.nvm
+        ),
+    );
+    if let Some(recovery) = &report.recovery {
+        let found = match &recovery.why {
+            None => "exactly that checkpoint".to_owned(),
+            Some(why) => format!("WRONG: {why}"),
+        };
+        rows.add("power cut at", time(recovery.at_ns as f64));
+        rows.add(
+            "recovered",
+            format!(
+                "epoch {}, {} of {} batches: {found}",
+                recovery.epoch, recovery.batches, recovery.batches_run
+            ),
+        );
+    }
+    rows.print();
+}

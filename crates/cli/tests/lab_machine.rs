@@ -1,0 +1,194 @@
+//! `twinpage lab run` and `lab memory`, as a user calls them.
+
+use serde_json::Value;
+use std::process::{Command, Output};
+
+fn lab(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_twinpage"))
+        .arg("lab")
+        .args(arguments)
+        .output()
+        .expect("the command starts")
+}
+
+fn json(output: &Output) -> Value {
+    let said = String::from_utf8_lossy(&output.stderr);
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|why| panic!("{why}: {said}"))
+}
+
+const RUN: [&str; 10] = [
+    "run",
+    "--workload",
+    "echo",
+    "--smaller",
+    "64",
+    "--warm-up",
+    "20000",
+    "--instructions",
+    "200000",
+    "--json",
+];
+
+#[test]
+fn a_run_says_what_it_promises() {
+    for scheme in ["dual-page", "in-place"] {
+        let output = lab(&[&RUN[..], &["--scheme", scheme]].concat());
+        assert!(output.status.success(), "{output:?}");
+        let said = json(&output);
+        assert_eq!(
+            (&said["scheme"], &said["workload"]),
+            (&scheme.into(), &"echo".into())
+        );
+        assert_eq!(said["config_hash"].as_str().map(str::len), Some(16));
+        for path in [
+            "/instructions",
+            "/time_ns",
+            "/stall_ns/checkpoint",
+            "/nvm_writes/total",
+            "/nvm_writes/commit",
+            "/wear/p99",
+            "/energy_j/nvm",
+            "/latency_ns/transaction/p99",
+            "/latency_ns/durable/p50",
+        ] {
+            assert!(
+                said.pointer(path).is_some_and(Value::is_number),
+                "{path} of {said}"
+            );
+        }
+        assert_eq!(said["checkpoints"].as_u64() > Some(0), scheme == "dual-page");
+    }
+}
+
+#[test]
+fn a_crash_recovers_a_checkpoint_and_says_so() {
+    for overlap in [&[][..], &["--overlap"]] {
+        let output = lab(&[
+            &RUN[..],
+            &["--scheme", "dual-page", "--crash-at", "1.7ms"],
+            overlap,
+        ]
+        .concat());
+        assert!(output.status.success(), "{output:?}");
+        let said = json(&output);
+        assert_eq!(said["ended"], "crash");
+        assert_eq!(said["recovery"]["consistent"], true);
+        assert!(said["recovery"]["epoch"].as_u64() > Some(1));
+    }
+}
+
+#[test]
+fn a_memory_alone_meets_its_closed_forms() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = folder.path().join("requests.csv");
+    let lines: Vec<String> = (0..999)
+        .map(|n| format!("{},0,{}", n * 1000, n * 64 * 2048))
+        .collect();
+    std::fs::write(&trace, lines.join("\n") + "\n").unwrap();
+    let trace = trace.to_str().unwrap();
+    for (device, ns) in [("ddr3-1600k", 46.25), ("pcm", 137.5)] {
+        let output = lab(&["memory", "--trace", trace, "--config", device, "--json"]);
+        assert!(output.status.success(), "{output:?}");
+        let said = json(&output);
+        assert_eq!(
+            (&said["requests"], &said["read_ns"]["p50"]),
+            (&999.into(), &ns.into())
+        );
+        assert!(said["requests_per_cpu_s"].is_number() && said["gb_per_s"].is_number());
+    }
+}
+
+#[test]
+fn what_cannot_be_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("machine.toml");
+    std::fs::write(&file, "name = \"mine\"\nsource = \"me\"\ncpus = 4\n").unwrap();
+    let file = file.to_str().unwrap();
+    for (arguments, expected) in [
+        (
+            &["run", "--scheme", "dual", "--workload", "echo"][..],
+            "dual-page",
+        ),
+        (
+            &[
+                "run",
+                "--scheme",
+                "dual-page",
+                "--workload",
+                "ekko",
+                "--smaller",
+                "64",
+            ],
+            "nstore",
+        ),
+        (
+            &[
+                "run",
+                "--scheme",
+                "dual-page",
+                "--workload",
+                "echo",
+                "--config",
+                file,
+            ],
+            "line 3",
+        ),
+        (
+            &[
+                "run",
+                "--scheme",
+                "dual-page",
+                "--workload",
+                "echo",
+                "--config",
+                "none.toml",
+            ],
+            "twins",
+        ),
+        (
+            &[
+                "run",
+                "--scheme",
+                "dual-page",
+                "--workload",
+                "echo",
+                "--smaller",
+                "3",
+            ],
+            "power of two",
+        ),
+        (
+            &[
+                "run",
+                "--scheme",
+                "dual-page",
+                "--workload",
+                "echo",
+                "--crash-at",
+                "5",
+            ],
+            "unit",
+        ),
+        (
+            &[
+                "memory",
+                "--trace",
+                file,
+                "--form",
+                "csv",
+                "--config",
+                "ddr3-1600k",
+            ],
+            "line 1",
+        ),
+        (&["memory", "--trace", file, "--config", "ddr5"], "ddr3-1600k"),
+    ] {
+        let output = lab(arguments);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(
+            !output.status.success() && said.contains(expected),
+            "{arguments:?}: {said}"
+        );
+        assert!(output.stdout.is_empty() && !said.contains("panicked"), "{said}");
+    }
+}

@@ -1,0 +1,83 @@
+//! One run: a scheme, a workload, a machine (`twinpage lab run`).
+
+use crate::config::machine::Config;
+use crate::machine::crash::Recovery;
+use crate::machine::{Machine, Outcome, Stop};
+use crate::workload::list::{self, Setting};
+use twinpage_core::any::SchemeKind;
+
+/// What to run.
+#[derive(Clone, Debug)]
+pub struct Experiment {
+    /// On which machine.
+    pub config: Config,
+    /// Which scheme.
+    pub scheme: SchemeKind,
+    /// Which workload.
+    pub workload: String,
+    /// Its footprint, as a share of the paper's.
+    pub scale: f64,
+    /// Everything random follows from it.
+    pub seed: u64,
+    /// The power fails so many femtoseconds into the counted run.
+    pub crash_fs: Option<u64>,
+}
+
+/// What a run says.
+#[derive(Clone, Debug, serde::Serialize)]
+pub struct Report {
+    /// The machine's name.
+    pub config: String,
+    /// A short name for exactly this machine.
+    pub config_hash: String,
+    /// The scheme.
+    pub scheme: &'static str,
+    /// The workload.
+    pub workload: String,
+    /// What was measured.
+    #[serde(flatten)]
+    pub outcome: Outcome,
+    /// Derivative pages reclaimed since the machine was switched on.
+    pub pool: twinpage_core::PoolInfo,
+    /// What the crash left, where there was one.
+    pub recovery: Option<Recovery>,
+}
+
+impl Experiment {
+    /// Runs it.
+    ///
+    /// # Errors
+    /// No such workload, a medium that is full, a workload that found its own results wrong.
+    pub fn run(&self) -> Result<Report, String> {
+        let setting = Setting {
+            scale: self.scale,
+            cores: self.config.plan.shape.cores,
+            seed: self.seed,
+        };
+        let mut workload = list::make(&self.workload, &setting)?;
+        let plan = self.config.plan(self.scheme);
+        let crash = self.crash_fs.is_some();
+        let mut machine =
+            Machine::new(plan, self.scheme, &mut *workload, crash).map_err(|error| error.to_string())?;
+        let outcome = machine
+            .run(Stop {
+                crash_fs: self.crash_fs,
+            })
+            .map_err(|error| error.to_string())?;
+        let pool = machine.info().pool;
+        machine.check()?;
+        let recovery = match outcome.ended {
+            "crash" => Some(machine.crash(&mut *list::make(&self.workload, &setting)?)),
+            _ => None,
+        };
+        Ok(Report {
+            config: self.config.name.clone(),
+            config_hash: self.config.hash(),
+            scheme: self.scheme.name(),
+            workload: self.workload.clone(),
+            outcome,
+            pool,
+            recovery,
+        })
+    }
+}
