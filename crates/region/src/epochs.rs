@@ -18,6 +18,7 @@ use crate::statistics::{Counters, Stop};
 use crate::store::Shared;
 use crate::superblock::Superblock;
 use crate::window::{PAGE, Place};
+use std::collections::BTreeSet;
 use std::fmt;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -36,6 +37,52 @@ pub(crate) struct Progress {
     cuts: AtomicU64,
     told: Mutex<Told>,
     changed: Condvar,
+    watch: Watch,
+}
+
+/// Pages of 4 KiB that epochs changed, for a backup.
+#[derive(Debug, Default)]
+pub(crate) struct Watch {
+    /// One backup at a time.
+    turn: Mutex<()>,
+    pages: Mutex<Option<BTreeSet<usize>>>,
+}
+
+impl Watch {
+    pub(crate) fn take(&self) -> Vec<usize> {
+        let mut pages = lock(&self.pages);
+        pages
+            .as_mut()
+            .map(std::mem::take)
+            .unwrap_or_default()
+            .into_iter()
+            .collect()
+    }
+
+    fn add(&self, changed: impl IntoIterator<Item = usize>) {
+        if let Some(pages) = &mut *lock(&self.pages) {
+            pages.extend(changed);
+        }
+    }
+}
+
+/// Somebody watches, until dropped.
+pub(crate) struct Watching<'a> {
+    pub(crate) watch: &'a Watch,
+    _turn: MutexGuard<'a, ()>,
+}
+
+impl Watching<'_> {
+    /// From now on epochs tell. To be called while none is in flight.
+    pub(crate) fn start(&self) {
+        *lock(&self.watch.pages) = Some(BTreeSet::new());
+    }
+}
+
+impl Drop for Watching<'_> {
+    fn drop(&mut self) {
+        *lock(&self.watch.pages) = None;
+    }
 }
 
 #[derive(Clone, Debug, Default)]
@@ -43,6 +90,8 @@ struct Told {
     /// The last cut that is durable, and the epoch it is on the medium.
     durable: u64,
     epoch: Epoch,
+    /// What was kept with it.
+    superblock: Option<Superblock>,
     /// The last cut that found no room, and why.
     lost: Option<(u64, String)>,
     /// Why nothing is durable any more.
@@ -50,14 +99,16 @@ struct Told {
 }
 
 impl Progress {
-    pub(crate) fn new(epoch: Epoch) -> Progress {
+    pub(crate) fn new(epoch: Epoch, superblock: Option<Superblock>) -> Progress {
         Progress {
             cuts: AtomicU64::new(0),
             told: Mutex::new(Told {
                 epoch,
+                superblock,
                 ..Told::default()
             }),
             changed: Condvar::new(),
+            watch: Watch::default(),
         }
     }
 
@@ -79,6 +130,20 @@ impl Progress {
     /// The last durable epoch.
     pub(crate) fn epoch(&self) -> Epoch {
         self.told().epoch
+    }
+
+    /// The last durable epoch, and what was kept with it.
+    pub(crate) fn last(&self) -> (Epoch, Option<Superblock>) {
+        let told = self.told();
+        (told.epoch, told.superblock)
+    }
+
+    /// Waits for its turn to watch what epochs change.
+    pub(crate) fn watch(&self) -> Watching<'_> {
+        Watching {
+            watch: &self.watch,
+            _turn: lock(&self.watch.turn),
+        }
     }
 
     /// Why nothing will be durable any more.
@@ -144,12 +209,20 @@ impl<S: Scheme + Send + 'static> Checkpointer<S> {
         let frozen = lock(&source.frozen).take();
         let changed_lines = frozen.map_or(0, |frozen| {
             frozen.land();
+            source.progress.watch.add(frozen.pages());
             frozen.changed_lines()
         });
+        let stored = source.geometry.page_bytes() / PAGE;
+        let discarded = std::mem::take(&mut source.discarding);
+        let discarded = discarded
+            .into_iter()
+            .flat_map(|pages| pages.start.0 as usize * stored..pages.end.0 as usize * stored);
+        source.progress.watch.add(discarded);
         source.counters.add_epoch(&report, changed_lines);
         source.progress.tell(|told| {
             told.durable = cut;
             told.epoch = report.epoch;
+            told.superblock = source.superblock;
         });
         Ok(report.epoch)
     }
@@ -196,8 +269,11 @@ pub(crate) struct Marks {
     frozen: Arc<Mutex<Option<Frozen>>>,
     /// The size that the last cut saved.
     saved_bytes: usize,
-    /// Discards of lost epochs, in pages of the geometry.
+    /// Discards of lost epochs, in pages of the geometry, and those of the epoch in flight.
     owed: Vec<Range<PageId>>,
+    discarding: Vec<Range<PageId>>,
+    /// What is kept with the epoch in flight.
+    superblock: Option<Superblock>,
 }
 
 impl Marks {
@@ -216,6 +292,8 @@ impl Marks {
             frozen: Arc::default(),
             saved_bytes,
             owed: Vec::new(),
+            discarding: Vec::new(),
+            superblock: None,
         }
     }
 
@@ -268,9 +346,11 @@ impl Source for Marks {
             held: drained.elapsed(),
         });
         into.discarded.append(&mut self.owed);
+        self.discarding.clone_from(&into.discarded);
         self.saved_bytes = bytes;
         let superblock = Superblock::now(place.base().addr(), bytes, place.bound());
         into.context.extend_from_slice(&superblock.encode());
+        self.superblock = Some(superblock);
         *lock(&self.frozen) = Some(frozen);
         into.later = Some(Box::new(Sweep {
             frozen: self.frozen.clone(),

@@ -8,6 +8,7 @@
 
 extern crate self as twinpage; // what the derive macros write is good in here too
 
+mod backup;
 pub mod collections;
 mod epochs;
 pub mod error;

@@ -445,12 +445,18 @@ impl Frozen {
             if tag & 0xff != 0 {
                 self.saved_lines += tag & 0xff;
                 let offset = slot.offset.load(Ordering::Relaxed) as usize;
+                self.taken.push((offset / PAGE, 0));
                 // SAFETY: the slot's writer is done with it (acquire above), and slots are given out
                 // anew only after the next cut, which waits for the end of this sweep.
                 return Some((offset, unsafe { std::slice::from_raw_parts(slot.bytes, unit) }));
             }
         }
         None
+    }
+
+    /// Pages of the cut that were marked, once all are swept; some more than once.
+    pub(crate) fn pages(&self) -> impl Iterator<Item = usize> {
+        self.taken.iter().map(|&(page, _)| page)
     }
 
     /// Lines of the cut that were marked, once all are swept.

@@ -123,24 +123,23 @@ impl Options {
 
     /// Makes the region beside its name and then gives it the name; `None` if that is taken by now.
     fn create(&self, path: &Path) -> Result<Option<Region>> {
-        remove_stale_drafts(path);
-        let draft = draft_of(path)?;
-        let made = self.make_draft(&draft, path);
-        if !matches!(made, Ok(Some(_))) {
-            let _ = std::fs::remove_file(&draft);
-        }
-        made
+        let (scheme, mut draft) = self.draft(path)?;
+        let region = Region::begin(self, scheme, &[], draft.lock.take())?;
+        Ok(draft.name(path)?.then_some(region))
     }
 
-    fn make_draft(&self, draft: &Path, path: &Path) -> Result<Option<Region>> {
+    /// An empty store beside the file `path`, to be given that name when it is whole.
+    pub(crate) fn draft(&self, path: &Path) -> Result<(AnyScheme<AnyMedium>, Draft)> {
+        remove_stale_drafts(path);
         let durability = self.durability_at(path.parent().unwrap_or(Path::new(".")))?;
-        let medium = AnyMedium::create(draft, durability)?;
-        let lock = Lock::take(draft)?;
+        let mut draft = Draft {
+            path: draft_of(path)?,
+            lock: None,
+        };
+        let medium = AnyMedium::create(&draft.path, durability)?;
+        draft.lock = Some(Lock::take(&draft.path)?);
         let geometry = medium.geometry();
-        let region = self.make(medium, geometry, Some(lock))?;
-        let named = twinpage_os::name::give(draft, path);
-        let named = named.map_err(|e| Error::system(format!("naming {}", path.display()), e))?;
-        Ok(named.then_some(region))
+        Ok((self.make(medium, geometry)?, draft))
     }
 
     /// Opens the region on a medium of one's own, and makes it if the medium is empty: `geometry` is
@@ -150,18 +149,13 @@ impl Options {
     /// As [`Options::open`].
     pub fn open_on<M: Medium + Send + 'static>(self, medium: M, geometry: Geometry) -> Result<Region> {
         if medium.is_empty() {
-            self.make(medium, geometry, None)
+            Region::begin(&self, self.make(medium, geometry)?, &[], None)
         } else {
             self.recover(medium, None)
         }
     }
 
-    fn make<M: Medium + Send + 'static>(
-        &self,
-        medium: M,
-        geometry: Geometry,
-        lock: Option<Lock>,
-    ) -> Result<Region> {
+    fn make<M: Medium>(&self, medium: M, geometry: Geometry) -> Result<AnyScheme<M>> {
         // On a disk lines are large, and most changes small.
         let large = geometry.line_bytes() > LINE;
         let kind = self.scheme.unwrap_or(match large {
@@ -174,8 +168,7 @@ impl Options {
             (None, _) => geometry,
         };
         fit(geometry)?;
-        let scheme = AnyScheme::create(kind, medium, &Setup::new(geometry))?;
-        Region::begin(self, scheme, &[], lock)
+        Ok(AnyScheme::create(kind, medium, &Setup::new(geometry))?)
     }
 
     fn recover<M: Medium + Send + 'static>(&self, medium: M, lock: Option<Lock>) -> Result<Region> {
@@ -203,6 +196,28 @@ impl Options {
                     .map_err(|e| Error::system(format!("looking at {}", path.display()), e))
             }
         }
+    }
+}
+
+/// A file that has not its own name yet. It goes when dropped without one.
+pub(crate) struct Draft {
+    path: PathBuf,
+    /// Keeps others from taking it for one that a crash left.
+    lock: Option<Lock>,
+}
+
+impl Draft {
+    /// Gives the file its name; false when that is taken.
+    pub(crate) fn name(&mut self, name: &Path) -> Result<bool> {
+        twinpage_os::name::give(&self.path, name)
+            .map_err(|e| Error::system(format!("naming {}", name.display()), e))
+    }
+}
+
+impl Drop for Draft {
+    fn drop(&mut self) {
+        // It is not there any more when it was named.
+        let _ = std::fs::remove_file(&self.path);
     }
 }
 

@@ -108,7 +108,7 @@ impl Region {
         let bytes = found.map_or(0, |found| found.bytes as usize);
         place.grow(bytes)?;
         let store = Shared::new(scheme);
-        let progress = Arc::new(Progress::new(epoch));
+        let progress = Arc::new(Progress::new(epoch, found));
         let wish = Arc::new(Wish::default());
         let asked = wish.clone();
         let serving = Pager::start(
@@ -285,7 +285,7 @@ impl Region {
         last.map(|_| ())
     }
 
-    fn outside_update(&self, what: &str) -> Result<()> {
+    pub(crate) fn outside_update(&self, what: &str) -> Result<()> {
         if gate::is_inside(self.place()) {
             return Err(Error::Invalid(format!(
                 "{what} inside an update would wait for itself: call it after the update"
@@ -322,7 +322,20 @@ impl Inner {
         Ok(())
     }
 
-    fn checkpoints(&self) -> std::sync::MutexGuard<'_, Box<dyn Checkpoints>> {
+    pub(crate) fn progress(&self) -> &Progress {
+        &self.progress
+    }
+
+    pub(crate) fn store(&self) -> &dyn Store {
+        &*self.store
+    }
+
+    pub(crate) fn place(&self) -> Place {
+        self.window.place()
+    }
+
+    /// With it no epoch is in flight, and none begins.
+    pub(crate) fn checkpoints(&self) -> std::sync::MutexGuard<'_, Box<dyn Checkpoints>> {
         self.checkpoints.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,0 +1,174 @@
+//! A region in a second file: of its last checkpoint while it goes on, or of what is in memory now.
+//!
+//! A backup never stops the program. It copies the store's pages while epochs go on, notes which
+//! pages those epochs change, and copies those again, until they are few; the last of them are copied
+//! while no checkpoint is made. Updates go on all the time.
+
+use crate::error::{Error, Result};
+use crate::gate;
+use crate::options::{Draft, Options};
+use crate::region::{Inner, Region};
+use crate::store::Store;
+use crate::superblock::Superblock;
+use crate::window::PAGE;
+use std::path::Path;
+use twinpage_core::{AnyScheme, Epoch, LineMask, PageId, Scheme, Span};
+use twinpage_os::AnyMedium;
+
+/// Pages read at once.
+const CHUNK: usize = 64;
+/// Changed pages that may be left for when no checkpoint is made.
+const FEW: usize = 1024;
+/// How often changed pages are copied again before that, however many they are.
+const ROUNDS: usize = 4;
+
+impl Region {
+    /// Copies the region, as of a checkpoint that covers all that was done so far, to the new file
+    /// `path`, which is then a region like any other (to be opened in another process, or when this
+    /// one is closed: it has the same addresses). Says of which epoch it is.
+    ///
+    /// The program goes on meanwhile. Checkpoints are held back only while the last few pages are
+    /// copied.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] when there is such a file; those of [`Region::checkpoint`], and of the
+    /// file's medium. There is no file then.
+    pub fn backup(&self, path: impl AsRef<Path>) -> Result<Epoch> {
+        self.checkpoint()?;
+        self.inner.backup(path.as_ref())
+    }
+
+    /// Writes what is in memory now to the new file `path`, which is then a region like any other:
+    /// for when this one's medium failed. Updates wait until it is done.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] when there is such a file, or inside an update; those of the file's medium.
+    pub fn save_as(&self, path: impl AsRef<Path>) -> Result<()> {
+        self.outside_update("saving a region")?;
+        self.inner.save_as(path.as_ref())
+    }
+}
+
+impl Inner {
+    pub(crate) fn backup(&self, path: &Path) -> Result<Epoch> {
+        let mut copy = Copy::begin(path)?;
+        let watching = self.progress().watch();
+        // With the engine at rest: from here on every epoch tells what it changes.
+        let (_, superblock) = {
+            let _idle = self.checkpoints();
+            watching.start();
+            self.last_superblock()?
+        };
+        copy.pages(self.store(), 0..superblock.bytes as usize / PAGE)?;
+        for _ in 0..ROUNDS {
+            let changed = watching.watch.take();
+            let few = changed.len() <= FEW;
+            copy.some(self.store(), &changed)?;
+            if few {
+                break;
+            }
+        }
+        let _idle = self.checkpoints();
+        copy.some(self.store(), &watching.watch.take())?;
+        let (epoch, superblock) = self.last_superblock()?;
+        copy.end(&superblock, path)?;
+        Ok(epoch)
+    }
+
+    fn last_superblock(&self) -> Result<(Epoch, Superblock)> {
+        let (epoch, superblock) = self.progress().last();
+        let none = || Error::Invalid("the region has no checkpoint yet".into());
+        Ok((epoch, superblock.ok_or_else(none)?))
+    }
+
+    fn save_as(&self, path: &Path) -> Result<()> {
+        let mut copy = Copy::begin(path)?;
+        let place = self.place();
+        let _idle = self.checkpoints();
+        let _closed = place.state().gate.close(place);
+        debug_assert!(!gate::is_inside(place));
+        let bytes = place.bytes();
+        for page in 0..bytes / PAGE {
+            let at = place.base().wrapping_add(page * PAGE);
+            // SAFETY: a usable page, which nobody writes while the gate is closed.
+            copy.page(page, unsafe { std::slice::from_raw_parts(at, PAGE) })?;
+        }
+        let superblock = Superblock::now(place.base().addr(), bytes, place.bound());
+        copy.end(&superblock, path)
+    }
+}
+
+/// A region in the making.
+struct Copy {
+    scheme: AnyScheme<AnyMedium>,
+    draft: Draft,
+    buffer: Vec<u8>,
+}
+
+impl Copy {
+    fn begin(path: &Path) -> Result<Copy> {
+        if path.exists() {
+            return Err(exists(path));
+        }
+        let (scheme, draft) = Options::default().draft(path)?;
+        Ok(Copy {
+            scheme,
+            draft,
+            buffer: Vec::new(),
+        })
+    }
+
+    /// Copies pages that lie side by side. What the store has nothing of is left out.
+    fn pages(&mut self, store: &dyn Store, pages: std::ops::Range<usize>) -> Result<()> {
+        let mut buffer = std::mem::take(&mut self.buffer);
+        for first in pages.clone().step_by(CHUNK) {
+            let count = CHUNK.min(pages.end - first);
+            buffer.resize(count * PAGE, 0);
+            store.read_bytes(first * PAGE, &mut buffer)?;
+            for (page, bytes) in (first..).zip(buffer.chunks_exact(PAGE)) {
+                self.page(page, bytes)?;
+            }
+        }
+        self.buffer = buffer;
+        Ok(())
+    }
+
+    fn some(&mut self, store: &dyn Store, pages: &[usize]) -> Result<()> {
+        pages
+            .iter()
+            .try_for_each(|&page| self.pages(store, page..page + 1))
+    }
+
+    /// Copies one page, in lines of the new store.
+    fn page(&mut self, page: usize, bytes: &[u8]) -> Result<()> {
+        let geometry = self.scheme.geometry();
+        let (line, page_bytes) = (geometry.line_bytes(), geometry.page_bytes());
+        let at = page * PAGE;
+        let span = Span {
+            page: PageId((at / page_bytes) as u64),
+            first: at % page_bytes / line,
+            bytes,
+        };
+        let zero = bytes.iter().all(|&byte| byte == 0);
+        if !zero || self.scheme.is_present(span.page) {
+            let lines: LineMask = span.mask(geometry);
+            let _ = self.scheme.write(span, lines)?;
+        }
+        Ok(())
+    }
+
+    fn end(mut self, superblock: &Superblock, path: &Path) -> Result<()> {
+        self.scheme.commit(&superblock.encode())?;
+        match self.draft.name(path)? {
+            true => Ok(()),
+            false => Err(exists(path)),
+        }
+    }
+}
+
+fn exists(path: &Path) -> Error {
+    Error::Invalid(format!(
+        "{} exists: a region is copied to a new file only",
+        path.display()
+    ))
+}
