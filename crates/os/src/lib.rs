@@ -32,8 +32,10 @@ pub mod name;
 pub mod remote;
 pub mod reserve;
 pub mod seccomp;
+pub mod shared_page;
 mod space;
 pub mod spawn;
+pub mod terminal;
 pub mod trace;
 pub mod tracker;
 

@@ -194,6 +194,22 @@ pub fn reset_signals() {
     }
 }
 
+/// Calls `make` with every signal blocked, pthread_sigmask(3): a thread it starts has none delivered.
+pub fn with_signals_blocked<T>(make: impl FnOnce() -> T) -> T {
+    let mut all = std::mem::MaybeUninit::uninit();
+    let mut before = std::mem::MaybeUninit::uninit();
+    // SAFETY: sigfillset fills the set, pthread_sigmask the old one.
+    let before = unsafe {
+        libc::sigfillset(all.as_mut_ptr());
+        libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr());
+        before.assume_init()
+    };
+    let made = make();
+    // SAFETY: the mask this thread had.
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut()) };
+    made
+}
+
 /// Stops this process until its tracer lets it go on. Safe after a fork.
 pub fn stop_self() {
     // SAFETY: raise with a valid signal.

@@ -11,7 +11,7 @@
 //!
 //! Linux on x86-64, kernel 6.7 or later.
 
-#![deny(unsafe_code)]
+#![forbid(unsafe_code)]
 
 pub mod calls;
 pub mod context;
@@ -37,7 +37,6 @@ pub mod session;
 pub mod shim;
 pub mod state;
 pub mod statistics;
-#[allow(unsafe_code)]
 pub mod stdio;
 pub mod syscalls;
 pub mod threads;

@@ -1,7 +1,5 @@
 //! Making the streams: what stands for what at the start, and the same again at a resume.
 
-#![allow(unsafe_code)]
-
 use super::context::{ChannelContext, InputContext, LineEnd, OutputContext, StdioContext, Typed};
 use super::error::{Error, Result};
 use super::flight::Flight;
@@ -15,7 +13,6 @@ use super::queue;
 use super::relay::{Lane, Relay, eventfd};
 use super::released::{Released, SLOTS};
 use super::state::{Channel, State};
-use super::terminal;
 use super::{Options, Shared, Stdio, Stream};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::OFlags;
@@ -23,6 +20,7 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
+use twinpage_os::terminal;
 
 const STREAMS: [Stream; 3] = [Stream::Stdin, Stream::Stdout, Stream::Stderr];
 
@@ -336,18 +334,10 @@ fn open_input(
 
 /// Starts the relay thread, with every signal blocked: they are for the threads that await them.
 fn spawn(relay: Relay) -> Result<JoinHandle<()>> {
-    let mut all = std::mem::MaybeUninit::uninit();
-    let mut before = std::mem::MaybeUninit::uninit();
-    // SAFETY: sigfillset fills the set, pthread_sigmask(3) the old one.
-    let before = unsafe {
-        libc::sigfillset(all.as_mut_ptr());
-        libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr());
-        before.assume_init()
-    };
-    let spawned = std::thread::Builder::new()
-        .name("stdio".into())
-        .spawn(move || relay.run());
-    // SAFETY: the mask this thread had.
-    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut()) };
+    let spawned = twinpage_os::spawn::with_signals_blocked(|| {
+        std::thread::Builder::new()
+            .name("stdio".into())
+            .spawn(move || relay.run())
+    });
     spawned.map_err(|e| Error::io("start the relay thread", e))
 }

@@ -13,19 +13,15 @@
 //! Invariant: the page is blank before a read, so that what is not blank was read. Bytes 0xff at the
 //! very end of a read, where no text has them, are the ones that a kill can still lose.
 
-#![allow(unsafe_code)]
-
 use super::error::{Error, Result};
 use super::log::Log;
 use rustix::fd::BorrowedFd;
 use rustix::io::Errno;
-use rustix::mm::{MapFlags, ProtFlags, mlock, mmap, munmap};
 use std::fs::OpenOptions;
 use std::path::Path;
-use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
+use twinpage_os::shared_page::{PAGE_BYTES, SharedPage};
 
-const PAGE_BYTES: usize = 4096;
 const HEAD_BYTES: usize = 16;
 const BLANK: u8 = 0xff;
 
@@ -35,11 +31,8 @@ const READ_BYTES: usize = PAGE_BYTES - HEAD_BYTES;
 /// A page for one read at a time.
 #[derive(Debug)]
 pub(super) struct Flight {
-    page: NonNull<u8>,
+    page: SharedPage,
 }
-
-// SAFETY: the page belongs to this value alone.
-unsafe impl Send for Flight {}
 
 impl Flight {
     /// The page of a state directory, blank when `fresh`.
@@ -55,29 +48,17 @@ impl Flight {
             .open(&path)
             .map_err(failed)?;
         file.set_len(PAGE_BYTES as u64).map_err(failed)?;
-        let (protection, flags) = (
-            ProtFlags::READ | ProtFlags::WRITE,
-            MapFlags::SHARED | MapFlags::POPULATE,
-        );
-        // SAFETY: a new mapping, placed by the kernel.
-        let page = unsafe { mmap(std::ptr::null_mut(), PAGE_BYTES, protection, flags, &file, 0) };
-        let page = page.map_err(|e| Error::io(format!("map {}", path.display()), e))?;
-        // A locked page is one fault less in the way of the kernel's copy; not allowed is no harm.
-        // SAFETY: the page was just mapped.
-        let _ = unsafe { mlock(page, PAGE_BYTES) };
-        let page = NonNull::new(page.cast()).ok_or_else(|| Error::Context("mapped at zero".into()))?;
+        let page = SharedPage::map(&file).map_err(|e| Error::io(format!("map {}", path.display()), e))?;
         Ok(Flight { page })
     }
 
     fn word(&self, n: usize) -> &AtomicU64 {
         assert!(n < HEAD_BYTES / 8);
-        // SAFETY: inside the page, aligned, mapped as long as self lives.
-        unsafe { AtomicU64::from_ptr(self.page.as_ptr().add(8 * n).cast()) }
+        self.page.word(8 * n)
     }
 
     fn bytes(&mut self) -> &mut [u8] {
-        // SAFETY: the page after its head; borrowed through self, which owns it.
-        unsafe { std::slice::from_raw_parts_mut(self.page.as_ptr().add(HEAD_BYTES), READ_BYTES) }
+        self.page.bytes_mut(HEAD_BYTES..PAGE_BYTES)
     }
 
     /// Moves what `from` has ready into the log. `Ok(0)` at the end of the input.
@@ -117,13 +98,6 @@ impl Flight {
         }
         self.word(1).store(0, Ordering::Release);
         Ok(())
-    }
-}
-
-impl Drop for Flight {
-    fn drop(&mut self) {
-        // SAFETY: mapped by `open`, and no reference into it outlives self.
-        let _ = unsafe { munmap(self.page.as_ptr().cast(), PAGE_BYTES) };
     }
 }
 

@@ -380,7 +380,7 @@ impl Stdio {
     /// Gives the real terminal back as it was found. Safe in a signal handler; [`Stdio::finish`] and
     /// dropping do it too.
     pub fn restore_terminal() {
-        terminal::restore();
+        twinpage_os::terminal::give_back();
     }
 
     fn stop_relay(&self) {

@@ -7,19 +7,16 @@
 //!   bytes are written and then counted: a kill between the two repeats that one write.
 //! * No call blocks, or where that cannot be had, the outside was ready for that many bytes.
 
-#![allow(unsafe_code)]
-
 use super::error::{Error, Result};
 use super::log::Log;
 use super::outside::{Kind, appends, kind, reopen, stat};
 use super::released::{Place, Released};
-use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::OFlags;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 /// What an outside that is ready surely takes without blocking, PIPE_BUF in pipe(7).
 const READY_BYTES: u64 = 4096;
@@ -165,7 +162,7 @@ impl Outlet {
             let most = if self.gated { READY_BYTES } else { CALL_BYTES };
             let len = (to - at).min(most) as usize;
             let wrote = if self.sends {
-                self.send(file, len, released)
+                released.send(self.slot, &*self.fd, file, len)
             } else {
                 self.copy(file, at, len, released)
             };
@@ -181,28 +178,6 @@ impl Outlet {
                     _ => return Outcome::Stuck(e),
                 },
             }
-        }
-    }
-
-    /// One sendfile(2): the kernel reads its offset from the counter and stores the new one there.
-    fn send(&self, file: &File, len: usize, released: &Released) -> io::Result<usize> {
-        let cell = released.cell(self.slot);
-        // The page is writable and present now: the kernel's own store meets no fault.
-        cell.fetch_add(0, Ordering::AcqRel);
-        // SAFETY: the cell is eight bytes of a mapping that lives as long as `released`; all who look
-        // at it use atomics.
-        let sent = unsafe {
-            libc::sendfile64(
-                self.fd.as_raw_fd(),
-                file.as_raw_fd(),
-                cell.as_ptr().cast::<i64>(),
-                len,
-            )
-        };
-        if sent < 0 {
-            Err(io::Error::last_os_error())
-        } else {
-            Ok(sent as usize)
         }
     }
 

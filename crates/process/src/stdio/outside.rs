@@ -1,7 +1,5 @@
 //! What twinpage's own file descriptors 0, 1 and 2 are.
 
-#![allow(unsafe_code)]
-
 use super::error::{Error, Result};
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::fs::{FileType, Mode, OFlags, Stat};
@@ -35,13 +33,12 @@ impl Outside {
     pub fn current() -> Result<Outside> {
         let mut fds = [None, None, None];
         for (n, fd) in fds.iter_mut().enumerate() {
-            // SAFETY: only used for the one call, which tells whether it is open.
-            let own = unsafe { BorrowedFd::borrow_raw(n as i32) };
-            // Above the range a program's own descriptors usually have, dup(2).
-            *fd = match rustix::io::fcntl_dupfd_cloexec(own, 100) {
-                Err(rustix::io::Errno::BADF) => None,
-                other => Some(other.map_err(|e| Error::io(format!("duplicate file descriptor {n}"), e))?),
+            let Ok(own) = twinpage_os::spawn::borrow(n as i32) else {
+                continue;
             };
+            // Above the range a program's own descriptors usually have, dup(2).
+            let own = rustix::io::fcntl_dupfd_cloexec(own, 100);
+            *fd = Some(own.map_err(|e| Error::io(format!("duplicate file descriptor {n}"), e))?);
         }
         Ok(Outside { fds, own: true })
     }
@@ -102,17 +99,11 @@ pub(super) fn appends(fd: BorrowedFd<'_>) -> Result<bool> {
 /// Whether two descriptors share one open file, kcmp(2). Where the kernel will not say: whether they
 /// look alike (the same flags and offset).
 fn same_open_file(a: BorrowedFd<'_>, b: BorrowedFd<'_>) -> bool {
-    const KCMP_FILE: libc::c_int = 0;
-    let me = std::process::id();
-    // SAFETY: takes numbers only.
-    match unsafe { libc::syscall(libc::SYS_kcmp, me, me, KCMP_FILE, a.as_raw_fd(), b.as_raw_fd()) } {
-        0 => true,
-        order if order > 0 => false,
-        _ => {
-            let look = |fd| (rustix::fs::fcntl_getfl(fd).ok(), rustix::fs::tell(fd).ok());
-            look(a) == look(b)
-        }
-    }
+    let me = std::process::id() as i32;
+    twinpage_os::remote::same_open_file(me, a.as_raw_fd(), b.as_raw_fd()).unwrap_or_else(|_| {
+        let look = |fd| (rustix::fs::fcntl_getfl(fd).ok(), rustix::fs::tell(fd).ok());
+        look(a) == look(b)
+    })
 }
 
 /// A second open of what `fd` is, with a file offset and flags of its own, proc(5). Others share the

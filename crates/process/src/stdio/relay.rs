@@ -13,13 +13,13 @@ use super::error::{Error, Result};
 use super::input::{Fed, Taken};
 use super::inside::{self, Inside};
 use super::outlet::{Outcome, Outlet};
-use super::terminal;
 use super::{Shared, State};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, OwnedFd};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard};
 use std::time::{Duration, Instant};
+use twinpage_os::terminal;
 
 /// After taking little, how long the next look at a program's output can wait: it is held for its
 /// epoch anyway, and a look costs the program a wake-up.

@@ -17,18 +17,16 @@
 //! * `base` is the offset in the outside file of position 0 of the stream, as a wrapping number (a
 //!   resumed program may go on in another file). It is written before `file known` is set.
 
-#![allow(unsafe_code)]
-
 use super::error::{Error, Result};
-use rustix::mm::{MapFlags, ProtFlags, mlock, mmap, munmap};
 use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
+use twinpage_os::shared_page::{PAGE_BYTES, SharedPage};
 
 const MAGIC: &[u8; 8] = b"twpgout1";
-const PAGE_BYTES: usize = 4096;
 const SLOT_BYTES: usize = 64;
 
 /// The most streams a page counts.
@@ -48,16 +46,11 @@ pub(super) struct Place {
 /// The counters.
 #[derive(Debug)]
 pub(super) struct Released {
-    page: NonNull<u8>,
+    page: SharedPage,
     file: File,
     /// Whether the counters were left by a process of this boot.
     trusted: bool,
 }
-
-// SAFETY: the page is only ever reached through atomics, and by the kernel.
-unsafe impl Send for Released {}
-// SAFETY: as above.
-unsafe impl Sync for Released {}
 
 impl Released {
     /// Opens the counters of a state directory, or makes new ones (`fresh`).
@@ -87,22 +80,7 @@ impl Released {
             // Until the counters are settled they belong to no boot.
             file.write_all_at(&[0; 16], 8).map_err(failed)?;
         }
-        // SAFETY: a new mapping, placed by the kernel.
-        let page = unsafe {
-            mmap(
-                std::ptr::null_mut(),
-                PAGE_BYTES,
-                ProtFlags::READ | ProtFlags::WRITE,
-                MapFlags::SHARED | MapFlags::POPULATE,
-                &file,
-                0,
-            )
-        };
-        let page = page.map_err(|e| Error::io(format!("map {}", path.display()), e))?;
-        // A locked page is one fault less in the way of the kernel's store; not allowed is no harm.
-        // SAFETY: the page was just mapped.
-        let _ = unsafe { mlock(page, PAGE_BYTES) };
-        let page = NonNull::new(page.cast()).ok_or_else(|| Error::Context("mapped at zero".into()))?;
+        let page = SharedPage::map(&file).map_err(|e| Error::io(format!("map {}", path.display()), e))?;
         Ok(Released { page, file, trusted })
     }
 
@@ -146,26 +124,24 @@ impl Released {
         self.trusted
     }
 
-    /// Where the counter of a slot is, for the kernel to move it.
-    pub(super) fn cell(&self, slot: usize) -> &AtomicU64 {
-        self.word(slot, 0)
+    /// Moves up to `len` bytes of `from`, from the counter on, to `to`, and the counter with them: one
+    /// call of the kernel.
+    pub(super) fn send(&self, slot: usize, to: impl AsFd, from: &File, len: usize) -> io::Result<usize> {
+        self.page.send(to, from, len, place(slot, 0))
     }
 
     fn word(&self, slot: usize, word: usize) -> &AtomicU64 {
-        assert!(slot < SLOTS && word < 5);
-        // SAFETY: inside the page (asserted), aligned, mapped as long as self lives; only touched
-        // through atomics and by the kernel, on whose stores atomics are defined to look.
-        unsafe { AtomicU64::from_ptr(self.page.as_ptr().add(SLOT_BYTES * (slot + 1) + 8 * word).cast()) }
+        self.page.word(place(slot, word))
     }
 
     /// Bytes of the stream that are outside.
     pub(super) fn get(&self, slot: usize) -> u64 {
-        self.cell(slot).load(Ordering::Acquire)
+        self.word(slot, 0).load(Ordering::Acquire)
     }
 
     /// Sets the counter.
     pub(super) fn set(&self, slot: usize, to: u64) {
-        self.cell(slot).store(to, Ordering::Release);
+        self.word(slot, 0).store(to, Ordering::Release);
     }
 
     /// The outside file of the last process that released this stream.
@@ -191,6 +167,12 @@ impl Released {
     }
 }
 
+/// Where a word of a slot is in the page.
+fn place(slot: usize, word: usize) -> usize {
+    assert!(slot < SLOTS && word < 5);
+    SLOT_BYTES * (slot + 1) + 8 * word
+}
+
 /// The counters of a state directory, looked at only; `None` where they prove nothing.
 pub(super) fn peek(dir: &Path) -> Option<[u64; SLOTS]> {
     let page = std::fs::read(dir.join("released")).ok()?;
@@ -199,13 +181,6 @@ pub(super) fn peek(dir: &Path) -> Option<[u64; SLOTS]> {
     }
     let word = |at: usize| u64::from_le_bytes(page[at..at + 8].try_into().expect("eight bytes"));
     Some(std::array::from_fn(|slot| word(SLOT_BYTES * (slot + 1))))
-}
-
-impl Drop for Released {
-    fn drop(&mut self) {
-        // SAFETY: mapped by `open`, and no reference into it outlives self.
-        let _ = unsafe { munmap(self.page.as_ptr().cast(), PAGE_BYTES) };
-    }
 }
 
 /// A number of the machine's present run, random(4); zeros where the kernel does not tell.

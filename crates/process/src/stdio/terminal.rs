@@ -1,26 +1,20 @@
 //! Terminals: their modes and size, and the real one in raw mode while its input is relayed.
 //!
-//! The real terminal is given back as it was found: at the end, when the relay is dropped, at
-//! exit(3), and on the signals that end a process and were not handled when it was taken. `SIGKILL`
-//! cannot be helped: most shells then repair their terminal themselves, and a resume that finds it as
-//! a killed process left it gives back what that process found.
-
-#![allow(unsafe_code)]
+//! The real terminal is given back as it was found, whatever ends this process ([`GiveBack`]) but
+//! `SIGKILL`. Most shells then repair their terminal themselves, and a resume that finds it as a killed
+//! process left it gives back what that process found.
 
 use super::context::Modes;
 use super::error::{Error, Result};
-use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::termios::Winsize;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::ptr;
-use std::sync::Once;
-use std::sync::atomic::{AtomicI32, AtomicPtr, Ordering};
+use twinpage_os::terminal::{self, GiveBack, Termios, in_foreground};
 
-/// The modes of a terminal (for the master of a pseudo-terminal: those of its other end),
-/// ioctl_tty(2).
+/// The modes of a terminal (for the master of a pseudo-terminal: those of its other end).
 pub(super) fn modes(fd: BorrowedFd<'_>) -> io::Result<Modes> {
-    let t = get(fd.as_raw_fd())?;
+    let t = terminal::modes(fd)?;
     Ok(Modes {
         iflag: t.c_iflag,
         oflag: t.c_oflag,
@@ -33,9 +27,9 @@ pub(super) fn modes(fd: BorrowedFd<'_>) -> io::Result<Modes> {
     })
 }
 
-impl From<Modes> for libc::termios2 {
-    fn from(modes: Modes) -> libc::termios2 {
-        libc::termios2 {
+impl From<Modes> for Termios {
+    fn from(modes: Modes) -> Termios {
+        Termios {
             c_iflag: modes.iflag,
             c_oflag: modes.oflag,
             c_cflag: modes.cflag,
@@ -48,27 +42,9 @@ impl From<Modes> for libc::termios2 {
     }
 }
 
-/// Sets the modes of a terminal at once, ioctl_tty(2).
+/// Sets the modes of a terminal at once.
 pub(super) fn set_modes(fd: BorrowedFd<'_>, modes: &Modes) -> io::Result<()> {
-    set(fd.as_raw_fd(), &(*modes).into())
-}
-
-fn get(fd: RawFd) -> io::Result<libc::termios2> {
-    let mut termios = std::mem::MaybeUninit::<libc::termios2>::uninit();
-    // SAFETY: TCGETS2 fills one termios2.
-    if unsafe { libc::ioctl(fd, libc::TCGETS2, termios.as_mut_ptr()) } < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: filled.
-    Ok(unsafe { termios.assume_init() })
-}
-
-fn set(fd: RawFd, termios: &libc::termios2) -> io::Result<()> {
-    // SAFETY: TCSETS2 reads one termios2.
-    if unsafe { libc::ioctl(fd, libc::TCSETS2, ptr::from_ref(termios)) } < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    Ok(())
+    terminal::set_modes(fd, &(*modes).into())
 }
 
 impl Modes {
@@ -124,34 +100,14 @@ pub(super) fn set_size(
     )?)
 }
 
-/// What a signal handler needs to give the terminal back. Never freed: a handler may be looking.
-struct Taken {
-    fd: RawFd,
-    termios: libc::termios2,
-}
-
-static TAKEN: AtomicPtr<Taken> = AtomicPtr::new(ptr::null_mut());
-/// The eventfds of those who want to know of a change of size; -1 for none. More than one only where
-/// one process holds the streams of several programs.
-static RESIZED: [AtomicI32; 16] = [const { AtomicI32::new(-1) }; 16];
-static HANDLERS: Once = Once::new();
-
-impl std::fmt::Debug for Taken {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Taken")
-            .field("fd", &self.fd)
-            .finish_non_exhaustive()
-    }
-}
-
 /// The real terminal, whose input is relayed. Its modes are given back when this is dropped.
 #[derive(Debug)]
 pub(super) struct RealTerminal {
+    /// As it was found, once it is in raw mode. Dropped first: it needs the terminal open.
+    taken: Option<GiveBack>,
     fd: OwnedFd,
     /// Where the modes it was found with are kept, for a resume that finds it raw after a kill.
     note: PathBuf,
-    /// As it was found, once it is in raw mode.
-    taken: Option<&'static Taken>,
 }
 
 impl RealTerminal {
@@ -181,12 +137,7 @@ impl RealTerminal {
                 found
             }
         };
-        let taken: &Taken = Box::leak(Box::new(Taken {
-            fd: self.fd.as_raw_fd(),
-            termios: before.into(),
-        }));
-        TAKEN.store(ptr::from_ref(taken).cast_mut(), Ordering::SeqCst);
-        HANDLERS.call_once(install_handlers);
+        let taken = GiveBack::promise(self.fd.as_fd(), before.into());
         set_modes(self.fd.as_fd(), &found.raw()).map_err(failed)?;
         self.taken = Some(taken);
         Ok(true)
@@ -209,105 +160,9 @@ impl RealTerminal {
 
 impl Drop for RealTerminal {
     fn drop(&mut self) {
-        if let Some(taken) = self.taken {
-            let own = ptr::from_ref(taken).cast_mut();
-            let _ = TAKEN.compare_exchange(own, ptr::null_mut(), Ordering::SeqCst, Ordering::SeqCst);
-            // Nothing can be done about a terminal that is gone.
-            let _ = set(taken.fd, &taken.termios);
+        if let Some(taken) = self.taken.take() {
+            drop(taken);
             let _ = std::fs::remove_file(&self.note);
-        }
-    }
-}
-
-/// Whether this process may touch the terminal: in the background that would stop it (SIGTTOU),
-/// credentials(7). A terminal that does not control this process never stops it. In a PID namespace
-/// the groups outside have no number (0): then nothing is known, and job control takes its course.
-fn in_foreground(fd: BorrowedFd<'_>) -> bool {
-    // SAFETY: numbers only.
-    let (front, own) = unsafe { (libc::tcgetpgrp(fd.as_raw_fd()), libc::getpgrp()) };
-    front <= 0 || own == 0 || front == own
-}
-
-/// Gives the real terminal back as it was found. Safe in a signal handler, and twice.
-pub(super) fn restore() {
-    let taken = TAKEN.swap(ptr::null_mut(), Ordering::SeqCst);
-    // SAFETY: null, or leaked by `take` and never freed.
-    if let Some(taken) = unsafe { taken.as_ref() } {
-        // Nothing can be done about a terminal that is gone.
-        let _ = set(taken.fd, &taken.termios);
-    }
-}
-
-/// From now on a change of the real terminal's size adds 1 to `eventfd`.
-pub(super) fn watch_size(eventfd: BorrowedFd<'_>) {
-    let place = |slot: &&AtomicI32| {
-        slot.compare_exchange(-1, eventfd.as_raw_fd(), Ordering::SeqCst, Ordering::SeqCst)
-            .is_ok()
-    };
-    // With all places taken, this one keeps its size.
-    let _ = RESIZED.iter().find(place);
-    // SAFETY: the handler only calls write(2).
-    unsafe { handle(libc::SIGWINCH, on_resize, libc::SA_RESTART) };
-}
-
-/// Ends [`watch_size`]; to be called before the eventfd is closed.
-pub(super) fn forget_size(eventfd: BorrowedFd<'_>) {
-    for slot in &RESIZED {
-        let _ = slot.compare_exchange(eventfd.as_raw_fd(), -1, Ordering::SeqCst, Ordering::SeqCst);
-    }
-}
-
-fn install_handlers() {
-    // SAFETY: `restore_at_exit` may be called at any exit.
-    unsafe { libc::atexit(restore_at_exit) };
-    for signal in [
-        libc::SIGHUP,
-        libc::SIGINT,
-        libc::SIGQUIT,
-        libc::SIGTERM,
-        libc::SIGABRT,
-    ] {
-        // SAFETY: the handler only calls ioctl(2) and raise(3).
-        unsafe { handle(signal, on_deadly, libc::SA_RESETHAND | libc::SA_NODEFER) };
-    }
-}
-
-/// Installs a handler where there is none, sigaction(2).
-///
-/// # Safety
-/// The handler must be async-signal-safe, signal-safety(7).
-unsafe fn handle(signal: libc::c_int, handler: extern "C" fn(libc::c_int), flags: libc::c_int) {
-    // SAFETY: zeros are a valid sigaction (the default action), which the first call overwrites.
-    unsafe {
-        let mut now: libc::sigaction = std::mem::zeroed();
-        if libc::sigaction(signal, ptr::null(), &raw mut now) == 0 && now.sa_sigaction == libc::SIG_DFL {
-            now.sa_sigaction = handler as *const () as libc::sighandler_t;
-            now.sa_flags = flags;
-            libc::sigaction(signal, &raw const now, ptr::null_mut());
-        }
-    }
-}
-
-extern "C" fn restore_at_exit() {
-    restore();
-}
-
-extern "C" fn on_deadly(signal: libc::c_int) {
-    restore();
-    // SAFETY: the default action is back (SA_RESETHAND).
-    unsafe { libc::raise(signal) };
-}
-
-extern "C" fn on_resize(_: libc::c_int) {
-    for slot in &RESIZED {
-        let fd = slot.load(Ordering::SeqCst);
-        if fd >= 0 {
-            // SAFETY: errno belongs to the interrupted code; eight bytes for an eventfd.
-            unsafe {
-                let errno = *libc::__errno_location();
-                libc::write(fd, ptr::from_ref(&1u64).cast(), 8);
-                *libc::__errno_location() = errno;
-            }
         }
     }
 }

@@ -1,0 +1,184 @@
+//! A terminal's modes, given back as they were found whatever ends the process but SIGKILL; and its
+//! changes of size. ioctl_tty(2), sigaction(2).
+//!
+//! * What a signal handler does here is async-signal-safe, signal-safety(7): loads, ioctl, write, raise.
+//! * A handler is installed only where there is none: whoever handles a signal already goes on to.
+
+#![allow(unsafe_code)]
+
+pub use libc::termios2 as Termios;
+
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
+use std::ptr;
+use std::sync::Once;
+use std::sync::atomic::{AtomicI32, AtomicPtr, Ordering};
+
+/// The modes of a terminal (for the master of a pseudo-terminal: those of its other end).
+///
+/// # Errors
+/// `ENOTTY` when it is none.
+pub fn modes(fd: BorrowedFd<'_>) -> io::Result<Termios> {
+    let mut termios = std::mem::MaybeUninit::<Termios>::uninit();
+    // SAFETY: TCGETS2 fills one termios2.
+    if unsafe { libc::ioctl(fd.as_raw_fd(), libc::TCGETS2, termios.as_mut_ptr()) } < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: filled.
+    Ok(unsafe { termios.assume_init() })
+}
+
+/// Sets the modes of a terminal at once.
+///
+/// # Errors
+/// `ENOTTY` when it is none, `EIO` when it is gone.
+pub fn set_modes(fd: BorrowedFd<'_>, modes: &Termios) -> io::Result<()> {
+    set(fd.as_raw_fd(), modes)
+}
+
+fn set(fd: RawFd, modes: &Termios) -> io::Result<()> {
+    // SAFETY: TCSETS2 reads one termios2.
+    if unsafe { libc::ioctl(fd, libc::TCSETS2, ptr::from_ref(modes)) } < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(())
+}
+
+/// Whether this process may touch the terminal: in the background that would stop it (SIGTTOU),
+/// credentials(7). A terminal that does not control this process never stops it. In a PID namespace
+/// the groups outside have no number (0): then nothing is known, and job control takes its course.
+#[must_use]
+pub fn in_foreground(fd: BorrowedFd<'_>) -> bool {
+    // SAFETY: numbers only.
+    let (front, own) = unsafe { (libc::tcgetpgrp(fd.as_raw_fd()), libc::getpgrp()) };
+    front <= 0 || own == 0 || front == own
+}
+
+/// What a signal handler needs to give the terminal back. Never freed: a handler may be looking.
+struct Taken {
+    fd: RawFd,
+    modes: Termios,
+}
+
+static TAKEN: AtomicPtr<Taken> = AtomicPtr::new(ptr::null_mut());
+/// The eventfds of those who want to know of a change of size; -1 for none. More than one only where
+/// one process holds the streams of several programs.
+static RESIZED: [AtomicI32; 16] = [const { AtomicI32::new(-1) }; 16];
+static HANDLERS: Once = Once::new();
+
+/// A promise to give a terminal back: kept when this is dropped, at exit(3), and on the signals that
+/// end a process and were not handled when it was made. The terminal stays open until then.
+pub struct GiveBack(&'static Taken);
+
+impl GiveBack {
+    /// Promises that `fd` will have `modes`.
+    #[must_use]
+    pub fn promise(fd: BorrowedFd<'_>, modes: Termios) -> GiveBack {
+        let fd = fd.as_raw_fd();
+        let taken: &Taken = Box::leak(Box::new(Taken { fd, modes }));
+        TAKEN.store(ptr::from_ref(taken).cast_mut(), Ordering::SeqCst);
+        HANDLERS.call_once(install_handlers);
+        GiveBack(taken)
+    }
+}
+
+impl std::fmt::Debug for GiveBack {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("GiveBack")
+            .field("fd", &self.0.fd)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Drop for GiveBack {
+    fn drop(&mut self) {
+        let own = ptr::from_ref(self.0).cast_mut();
+        let _ = TAKEN.compare_exchange(own, ptr::null_mut(), Ordering::SeqCst, Ordering::SeqCst);
+        // Nothing can be done about a terminal that is gone.
+        let _ = set(self.0.fd, &self.0.modes);
+    }
+}
+
+/// Gives a terminal that was promised back now. Safe in a signal handler, and twice.
+pub fn give_back() {
+    let taken = TAKEN.swap(ptr::null_mut(), Ordering::SeqCst);
+    // SAFETY: null, or leaked by `promise` and never freed.
+    if let Some(taken) = unsafe { taken.as_ref() } {
+        // Nothing can be done about a terminal that is gone.
+        let _ = set(taken.fd, &taken.modes);
+    }
+}
+
+/// From now on a change of the terminal's size adds 1 to `eventfd`.
+pub fn watch_size(eventfd: BorrowedFd<'_>) {
+    let place = |slot: &&AtomicI32| {
+        slot.compare_exchange(-1, eventfd.as_raw_fd(), Ordering::SeqCst, Ordering::SeqCst)
+            .is_ok()
+    };
+    // With all places taken, this one keeps its size.
+    let _ = RESIZED.iter().find(place);
+    // SAFETY: the handler only calls write(2).
+    unsafe { handle(libc::SIGWINCH, on_resize, libc::SA_RESTART) };
+}
+
+/// Ends [`watch_size`]; to be called before the eventfd is closed.
+pub fn forget_size(eventfd: BorrowedFd<'_>) {
+    for slot in &RESIZED {
+        let _ = slot.compare_exchange(eventfd.as_raw_fd(), -1, Ordering::SeqCst, Ordering::SeqCst);
+    }
+}
+
+fn install_handlers() {
+    // SAFETY: `give_back_at_exit` may be called at any exit.
+    unsafe { libc::atexit(give_back_at_exit) };
+    for signal in [
+        libc::SIGHUP,
+        libc::SIGINT,
+        libc::SIGQUIT,
+        libc::SIGTERM,
+        libc::SIGABRT,
+    ] {
+        // SAFETY: the handler only calls ioctl(2) and raise(3).
+        unsafe { handle(signal, on_deadly, libc::SA_RESETHAND | libc::SA_NODEFER) };
+    }
+}
+
+/// Installs a handler where there is none.
+///
+/// # Safety
+/// The handler must be async-signal-safe.
+unsafe fn handle(signal: libc::c_int, handler: extern "C" fn(libc::c_int), flags: libc::c_int) {
+    // SAFETY: zeros are a valid sigaction (the default action), which the first call overwrites.
+    unsafe {
+        let mut now: libc::sigaction = std::mem::zeroed();
+        if libc::sigaction(signal, ptr::null(), &raw mut now) == 0 && now.sa_sigaction == libc::SIG_DFL {
+            now.sa_sigaction = handler as *const () as libc::sighandler_t;
+            now.sa_flags = flags;
+            libc::sigaction(signal, &raw const now, ptr::null_mut());
+        }
+    }
+}
+
+extern "C" fn give_back_at_exit() {
+    give_back();
+}
+
+extern "C" fn on_deadly(signal: libc::c_int) {
+    give_back();
+    // SAFETY: the default action is back (SA_RESETHAND).
+    unsafe { libc::raise(signal) };
+}
+
+extern "C" fn on_resize(_: libc::c_int) {
+    for slot in &RESIZED {
+        let fd = slot.load(Ordering::SeqCst);
+        if fd >= 0 {
+            // SAFETY: errno belongs to the interrupted code; eight bytes for an eventfd.
+            unsafe {
+                let errno = *libc::__errno_location();
+                libc::write(fd, ptr::from_ref(&1u64).cast(), 8);
+                *libc::__errno_location() = errno;
+            }
+        }
+    }
+}
