@@ -262,27 +262,39 @@ impl Overlays {
         let [page, place, lines] = words;
         let epoch = ground.book.record.epoch;
         let (class, start) = ((place >> 56) as u8, place & (u64::MAX >> 8));
-        let line_bytes = ground.line_bytes() as u64;
-        let end = |lines: u64| start.checked_add(lines)?.checked_mul(line_bytes);
-        let reach = LINES.get(usize::from(class)).and_then(|&lines| end(lines));
-        if reach.is_none_or(|end| end > ground.lanes.len(lane(epoch))) {
+        let lane = lane(epoch);
+        let nowhere = || {
             let why = format!("the overlay of page {page} has class {class} and begins at line {start}");
-            return Err(damaged("journal", 0, why));
+            damaged("journal", 0, why)
+        };
+        let most = ground.lanes.len(lane) / ground.line_bytes() as u64;
+        if class > DIRECT || start > most {
+            return Err(nowhere());
         }
         let mut overlay = Overlay::new(class, start);
         overlay.lines = LineMask(lines);
         if class != DIRECT {
             let mut block = [0; METADATA];
-            let at = start * line_bytes;
-            ground.lanes.read(medium, lane(epoch), at, &mut block)?;
+            let at = start * ground.line_bytes() as u64;
+            ground.lanes.read(medium, lane, at, &mut block)?;
             if !overlay.adopt(&block, page, epoch, ground.header.seed()) {
-                let at = ground.lanes.at(lane(epoch), at).unwrap_or(at);
+                let at = ground.lanes.at(lane, at).unwrap_or(at);
                 return Err(damaged(
                     "overlay metadata",
                     at,
                     format!("it is not that of page {page}"),
                 ));
             }
+        }
+        // A segment reaches as far as it was written.
+        let there = |line: usize| {
+            ground
+                .lanes
+                .at(lane, overlay.at(line, ground.line_bytes()))
+                .is_some()
+        };
+        if !overlay.lines.runs().flatten().all(there) {
+            return Err(nowhere());
         }
         Ok(overlay)
     }

@@ -1,7 +1,7 @@
 //! Stores that were cut, flipped or overwritten by others: refused with what is wrong, or the state
 //! that was committed but for the bytes that were damaged. Never a panic.
 
-use crate::{KINDS, create, write_line, write_lines};
+use crate::{KINDS, create, write_line, write_lines, write_page};
 use std::collections::BTreeMap;
 use twinpage_core::crash::{Image, Random};
 use twinpage_core::*;
@@ -161,4 +161,17 @@ fn what_an_earlier_store_left_is_not_believed() {
         assert!(page.iter().copied().eq(expected), "{kind}");
         assert_eq!(store.check().unwrap(), [], "{kind}");
     }
+}
+
+/// The last lines of the last segment of an overlay may lie past everything that was ever written.
+#[test]
+fn an_overlay_reaches_as_far_as_it_was_written() {
+    let mut store = create(SchemeKind::PageOverlay);
+    let _ = write_line(&mut store, 0, 0, 1);
+    write_page(&mut store, 1, LineMask::run(0, 40), 2);
+    store.commit(b"").unwrap();
+    let (store, _) = AnyScheme::recover(store.into_medium()).unwrap();
+    let mut page = vec![0; 4096];
+    store.read(PageId(1), 0, &mut page).unwrap();
+    assert!(page[..40 * 64].iter().all(|&byte| byte == 2) && page[40 * 64..].iter().all(|&byte| byte == 0));
 }
