@@ -4,8 +4,8 @@
 
 test:
 	cargo fmt --all --check
-	cargo clippy --workspace --all-targets --release -- -D warnings
-	cargo test --workspace --release
+	cargo clippy --workspace --all-targets --release --features twinpage/serde -- -D warnings
+	cargo test --workspace --release --features twinpage/serde
 
 # The same, with longer campaigns of the explorer, the fuzzers and the kills.
 nightly: export TWINPAGE_LONG = 1

@@ -25,6 +25,8 @@ mod boxed;
 pub mod btree;
 pub mod deque;
 pub mod hash;
+#[cfg(feature = "serde")]
+pub mod serialize;
 mod string;
 #[cfg(test)]
 mod tests;

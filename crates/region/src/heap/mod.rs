@@ -288,7 +288,7 @@ impl Heap {
     }
 
     /// What hash tables are seeded from.
-    pub(crate) fn seed(self) -> u64 {
+    pub(crate) fn hash_seed(self) -> u64 {
         // SAFETY: as in `allocate`; it is written once, when the heap is made.
         unsafe { (*self.header()).seed }
     }

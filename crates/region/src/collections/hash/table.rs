@@ -392,7 +392,7 @@ impl<T> Table<T> {
         table.controls = unsafe { at.add(controls) };
         table.places = places;
         // Another seed for each block: what fills one group of a table does not fill one of another.
-        table.seed = fold(heap.seed() ^ at.addr().get() as u64, 0x452821e638d01377);
+        table.seed = fold(heap.hash_seed() ^ at.addr().get() as u64, 0x452821e638d01377);
         table.clear_controls();
         Ok(table)
     }

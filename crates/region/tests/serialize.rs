@@ -1,0 +1,54 @@
+//! Serialized as `std`'s collections, and back through a seed with a heap.
+#![cfg(feature = "serde")]
+
+use serde::de::DeserializeSeed;
+use serde::{Deserialize, Serialize};
+use twinpage::Heap;
+use twinpage::collections::{BTreeMap, BTreeSet, Box, HashMap, HashSet, String, Vec, VecDeque};
+use twinpage::window::Window;
+
+#[derive(Serialize, Deserialize, PartialEq, Debug)]
+struct All {
+    names: Vec<String>,
+    ages: HashMap<u64, Box<u32>>,
+    seen: HashSet<u8>,
+    tree: BTreeMap<String, Vec<Option<bool>>>,
+    sorted: BTreeSet<i32>,
+    ring: VecDeque<(u8, char)>,
+}
+
+#[derive(Serialize, Deserialize, PartialEq, Debug)]
+struct OfStd {
+    names: std::vec::Vec<std::string::String>,
+    ages: std::collections::HashMap<u64, u32>,
+    seen: std::collections::HashSet<u8>,
+    tree: std::collections::BTreeMap<std::string::String, std::vec::Vec<Option<bool>>>,
+    sorted: std::collections::BTreeSet<i32>,
+    ring: std::collections::VecDeque<(u8, char)>,
+}
+
+const TEXT: &str = r#"{"names":["Ada","Grace"],"ages":{"7":1,"9":2},"seen":[1,2],
+    "tree":{"a":[true,null],"b":[]},"sorted":[3,1,2],"ring":[[1,"x"],[2,"ß"]]}"#;
+
+#[test]
+fn as_std_there_and_back() {
+    let window = Window::volatile().unwrap();
+    let heap = Heap::create(window.place(), 1).unwrap();
+    let read = |text: &str| {
+        heap.seed::<All>()
+            .deserialize(&mut serde_json::Deserializer::from_str(text))
+    };
+    {
+        let all = read(TEXT).unwrap();
+        assert_eq!(all.names, ["Ada", "Grace"]);
+        assert!(all.sorted.iter().eq(&[1, 2, 3]));
+        let text = serde_json::to_string(&all).unwrap();
+        let of_std: OfStd = serde_json::from_str(&text).unwrap();
+        assert_eq!(of_std, serde_json::from_str(TEXT).unwrap());
+        assert_eq!(read(&serde_json::to_string(&of_std).unwrap()).unwrap(), all);
+        assert!(read(r#"{"names":[1]}"#).is_err());
+        let error = serde_json::from_str::<Vec<u8>>("[1]").unwrap_err().to_string();
+        assert!(error.contains("heap.seed()"), "{error}");
+    }
+    assert_eq!(heap.stats().used_blocks, 0);
+}
