@@ -7,6 +7,7 @@
 //!
 //! Reading order: [`op`], [`space`], [`workload`]; [`device`], [`controller`], [`machine`]; [`experiment`].
 
+pub mod characteristics;
 pub mod config;
 pub mod controller;
 pub mod device;

@@ -1,5 +1,6 @@
 //! Workloads: does each compute the right result, notice when memory is wrong, and do the same again?
 
+use twinpage_lab::trace::{Addresses, Clock, Event, Header, NativeWriter, Record};
 use twinpage_lab::workload::list::{self, Setting};
 use twinpage_lab::{Kind, Op, Progress, Space, Workload, workload};
 
@@ -149,5 +150,73 @@ fn each_does_the_same_again() {
         });
         assert_eq!(one.digest, other.digest, "{}", entry.name);
         assert!(one.space == other.space, "{}", entry.name);
+    }
+}
+
+/// A trace of several cores, and one of one core on every core: the bytes are those that were stored.
+#[test]
+fn traces_are_played() {
+    let scratch = tempfile::tempdir().unwrap();
+    for cores in [1, 3] {
+        let path = scratch.path().join(format!("{cores}.trace"));
+        let header = Header {
+            cores,
+            clock: Clock::Instructions,
+            addresses: Addresses::Virtual,
+            origin: "made up".into(),
+        };
+        let mut random = fastrand::Rng::with_seed(cores.into());
+        let mut writer = NativeWriter::new(std::fs::File::create(&path).unwrap(), &header).unwrap();
+        let mut instructions = 0;
+        for _ in 0..50_000 {
+            let at = 0x7f00_0000_0000 + random.u64(..100_000);
+            let size = random.u16(1..=100);
+            let event = match random.u8(..10) {
+                0 => Event::Fence,
+                1 => Event::Persist { at, size },
+                2..5 => Event::Load { at, size },
+                5..8 => Event::Store {
+                    at,
+                    size,
+                    value: None,
+                },
+                _ => Event::Store {
+                    at,
+                    size: 2,
+                    value: Some(random.u64(..1 << 16)),
+                },
+            };
+            let (core, after) = (random.u8(..cores), random.u32(10..100));
+            instructions += u64::from(after);
+            writer.write(&Record { core, after, event }).unwrap();
+        }
+        writer.finish().unwrap();
+        drop(writer);
+
+        let setting = Setting {
+            scale: 1.0,
+            cores: 4,
+            seed: 0,
+        };
+        let mut run = Run::new(&format!("trace:{}", path.display()), &setting);
+        run.go(&setting, 1, 1_000_000);
+        run.workload.check(&run.space).unwrap();
+        run.go(&setting, 2, u64::MAX / 2);
+        assert!(run.done);
+        let copies = if cores == 1 { 4 } else { 1 };
+        assert!(run.instructions.abs_diff(copies * instructions) < 100);
+        run.workload.check(&run.space).unwrap();
+        let middle = run.space.bytes().len() / 2 + 100;
+        run.space.bytes_mut()[middle] ^= 1;
+        assert!(run.workload.check(&run.space).is_err());
+
+        let mut damaged = std::fs::read(&path).unwrap();
+        let at = damaged.len() / 2;
+        damaged[at] ^= 4;
+        std::fs::write(&path, damaged).unwrap();
+        let refused = list::make(&format!("trace:{}", path.display()), &setting)
+            .err()
+            .unwrap();
+        assert!(refused.contains("byte"), "{refused}");
     }
 }

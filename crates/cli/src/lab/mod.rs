@@ -4,6 +4,7 @@ mod convert;
 mod memory;
 mod record;
 mod run;
+mod workloads;
 
 use clap::{Args, Subcommand};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -29,6 +30,9 @@ enum LabCommand {
     /// Rewrite a trace in another form
     #[command(after_help = convert::EXAMPLES)]
     Convert(convert::Convert),
+    /// List the workloads, and measure what they are like
+    #[command(after_help = workloads::EXAMPLES)]
+    Workloads(workloads::Workloads),
 }
 
 pub(crate) fn lab(lab: Lab) -> Result<ExitCode, String> {
@@ -37,6 +41,7 @@ pub(crate) fn lab(lab: Lab) -> Result<ExitCode, String> {
         LabCommand::Memory(arguments) => memory::memory(&arguments),
         LabCommand::Record(arguments) => record::record(&arguments),
         LabCommand::Convert(arguments) => convert::convert(&arguments),
+        LabCommand::Workloads(arguments) => workloads::workloads(&arguments),
     }
 }
 

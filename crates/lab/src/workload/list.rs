@@ -8,6 +8,7 @@ use super::echo::Echo;
 use super::flann::Flann;
 use super::nstore::NStore;
 use super::pagerank::PageRank;
+use super::replay::Replay;
 use super::sweep::Sweep;
 use super::tatp::Tatp;
 use super::tpcc::Tpcc;
@@ -181,10 +182,10 @@ pub const ALL: &[Entry] = &[
     },
 ];
 
-/// Makes a workload by its name.
+/// Makes a workload by its name, or plays back traces: `trace:FILE,FILE,...`.
 ///
 /// # Errors
-/// No such name, or a setting that makes no sense.
+/// No such name, a trace that cannot be read, or a setting that makes no sense.
 pub fn make(name: &str, setting: &Setting) -> Result<Box<dyn Workload>, String> {
     if !(setting.scale > 0.0 && setting.scale <= 64.0) {
         return Err(format!(
@@ -195,9 +196,15 @@ pub fn make(name: &str, setting: &Setting) -> Result<Box<dyn Workload>, String> 
     if !(1..=64).contains(&setting.cores) {
         return Err(format!("a workload runs on 1 to 64 cores, not {}", setting.cores));
     }
+    if let Some(paths) = name.strip_prefix("trace:") {
+        return Ok(Box::new(Replay::open(paths, setting.cores)?));
+    }
     let entry = ALL.iter().find(|entry| entry.name == name).ok_or_else(|| {
         let names: Vec<_> = ALL.iter().map(|entry| entry.name).collect();
-        format!("no workload is called {name}; there are {}", names.join(", "))
+        format!(
+            "no workload is called {name}; there are {}, and trace:FILE",
+            names.join(", ")
+        )
     })?;
     Ok((entry.make)(setting))
 }

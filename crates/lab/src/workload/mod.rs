@@ -16,6 +16,7 @@ pub mod list;
 mod nstore;
 mod pagerank;
 mod points;
+mod replay;
 mod sweep;
 mod table;
 mod tatp;

@@ -280,10 +280,10 @@ impl<P: Program> Workload for Sweep<P> {
         while port.batched() < BATCH {
             let update = self.lanes[core].update.take();
             let Some(mut update) = update.or_else(|| self.begin(core, port)) else {
-                return if self.ended {
-                    Progress::Done
-                } else {
-                    Progress::Waiting
+                return match self.ended {
+                    true => Progress::Done,
+                    false if port.batched() > 0 => Progress::More,
+                    false => Progress::Waiting,
                 };
             };
             if !self.advance(core, &mut update, port) {
