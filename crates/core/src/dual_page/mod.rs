@@ -331,14 +331,24 @@ impl<M: Medium> DualPage<M> {
         Ok(())
     }
 
-    /// What an error means for what comes next.
+    /// What an error means for what comes next. Where there is none, nothing is moved: a load of what was
+    /// just stored in other pieces would wait for all stores before it, those to the medium too.
+    #[inline]
     fn settle<T>(&mut self, result: Result<T>) -> Result<T> {
-        match &result {
-            Ok(_) | Err(Error::Invalid(_)) => {}
-            Err(Error::Full { .. }) => self.lost = true,
-            Err(error) => self.poison(error),
+        match result {
+            Ok(value) => Ok(value),
+            Err(error) => Err(self.fail(error)),
         }
-        result
+    }
+
+    #[cold]
+    fn fail(&mut self, error: Error) -> Error {
+        match &error {
+            Error::Invalid(_) => {}
+            Error::Full { .. } => self.lost = true,
+            error => self.poison(error),
+        }
+        error
     }
 }
 
@@ -454,9 +464,13 @@ impl<M: Medium> Scheme for DualPage<M> {
             return Ok(Room::Plenty);
         }
         self.path = Path::Background;
-        let ready = self.ready();
-        let written = ready.and_then(|()| self.write_newest(key, span.first, span.bytes, lines, Cause::Data));
-        self.settle(written)
+        if let Err(error) = self.ready() {
+            return Err(self.fail(error));
+        }
+        match self.write_newest(key, span.first, span.bytes, lines, Cause::Data) {
+            Ok(room) => Ok(room),
+            Err(error) => Err(self.fail(error)),
+        }
     }
 
     fn expect(&mut self, page: PageId) -> Result<Room> {
