@@ -4,6 +4,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
 use std::time::Duration;
 use twinpage_cli::report::interval;
+use twinpage_core::SchemeKind;
 
 /// The library beside what it is compared to, in one run.
 #[derive(Parser, Debug)]
@@ -72,12 +73,6 @@ pub(crate) enum EngineName {
 }
 
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Scheme {
-    DualPage,
-    InPlace,
-}
-
-#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Durability {
     /// At most --every is lost
     Every,
@@ -100,8 +95,8 @@ pub(crate) struct RegionArguments {
     #[arg(long, value_enum, value_delimiter = ',', hide_default_value = true, default_values_t = EngineName::value_variants().to_vec())]
     pub(crate) engine: Vec<EngineName>,
     /// How twinpage makes lines durable
-    #[arg(long, value_enum, default_value_t = Scheme::DualPage)]
-    pub(crate) scheme: Scheme,
+    #[arg(long, default_value_t = SchemeKind::DualPage)]
+    pub(crate) scheme: SchemeKind,
     /// Directories to make the stores in: on tmpfs they are memory files, elsewhere files on a disk
     /// [default: /dev/shm and the directory for temporary files]
     #[arg(long, value_name = "PATH", value_delimiter = ',')]
@@ -138,8 +133,8 @@ pub(crate) struct WorkerArguments {
     pub(crate) workload: WorkloadName,
     #[arg(long, value_enum)]
     pub(crate) engine: EngineName,
-    #[arg(long, value_enum)]
-    pub(crate) scheme: Scheme,
+    #[arg(long)]
+    pub(crate) scheme: SchemeKind,
     #[arg(long)]
     pub(crate) place: PathBuf,
     /// Each operation when it is not given

@@ -5,10 +5,11 @@
 //! * Workloads are compiled for each engine: no call through a pointer stands between an operation and the
 //!   structure, or the volatile side would be measured slower than it is.
 
-use crate::args::Scheme;
+use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use std::time::Duration;
-use twinpage_process::statistics::Histogram;
+use twinpage_core::SchemeKind;
+use twinpage_core::histogram::Percentiles;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// Why something could not be measured.
@@ -47,8 +48,7 @@ pub(crate) struct Place {
     pub(crate) directory: PathBuf,
     pub(crate) pace: Pace,
     /// Twinpage's.
-    #[expect(dead_code, reason = "for regions, which are not there yet")]
-    pub(crate) scheme: Scheme,
+    pub(crate) scheme: SchemeKind,
     /// Whether the directory is on a memory file system.
     pub(crate) in_memory: bool,
 }
@@ -80,7 +80,23 @@ pub(crate) struct Account {
     /// Times that something became durable.
     pub(crate) commits: u64,
     /// How long writers stood still.
-    pub(crate) stop_us: Histogram,
+    pub(crate) stops: Stops,
+}
+
+/// Microseconds that writers stood still.
+#[derive(Serialize, Deserialize, Clone, Copy, Default, Debug)]
+pub(crate) struct Stops {
+    pub(crate) us_p50: f64,
+    pub(crate) us_p99: f64,
+}
+
+impl From<Percentiles> for Stops {
+    fn from(all: Percentiles) -> Stops {
+        Stops {
+            us_p50: all.p50,
+            us_p99: all.p99,
+        }
+    }
 }
 
 /// One engine, open.

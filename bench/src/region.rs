@@ -21,11 +21,6 @@ pub(crate) fn bench(arguments: &RegionArguments) -> Result<()> {
         progress.set_message(format!("{}: its own bandwidth", path.display()));
         let bandwidth = medium::measure(place.path(), Duration::from_secs_f64(arguments.seconds))?;
         let in_memory = medium::is_memory(path)?;
-        for &engine in &engines(arguments) {
-            if let Some(why) = team::out_of_place(engine, in_memory) {
-                report.leave_out(engine, medium::name(in_memory), why.into(), &progress);
-            }
-        }
         for (workload, every, threads) in settings(arguments) {
             let task = Task {
                 workload,
@@ -113,15 +108,18 @@ fn measure(
 ) -> Result<()> {
     let mut team = Vec::new();
     for engine in engines(arguments) {
-        let medium = medium::name(task.in_memory);
-        if report.is_absent(engine, medium) {
+        if report.is_absent(engine, task) {
+            continue;
+        }
+        if let Some(why) = team::out_of_place(engine, task) {
+            report.leave_out(engine, task, why.into(), progress);
             continue;
         }
         let say = |what: &str| format!("{} {}: {what}", spelled(task.workload), spelled(engine));
         progress.set_message(say("filling"));
         match Member::start(engine, task, arguments)? {
             Ok(member) => team.push((member, Vec::new())),
-            Err(why) => report.leave_out(engine, medium, why, progress),
+            Err(why) => report.leave_out(engine, task, why, progress),
         }
     }
     progress.inc(1);

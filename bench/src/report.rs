@@ -1,9 +1,10 @@
 //! Rows: what was measured, as a table and as JSON.
 
 use crate::args::{EngineName, RegionArguments, spelled};
-use crate::medium::Bandwidth;
+use crate::engine::Stops;
+use crate::medium::{self, Bandwidth};
 use crate::team::Task;
-use crate::worker::{Slice, Stops};
+use crate::worker::Slice;
 use indicatif::ProgressBar;
 use serde::Serialize;
 use twinpage_cli::report::{machine, median, table};
@@ -16,33 +17,44 @@ pub(crate) struct Report {
     pub(crate) rows: Vec<Row>,
 }
 
-/// An engine that is not measured on a medium.
+/// An engine that is not measured, where it was asked for.
 #[derive(Serialize)]
 pub(crate) struct Absent {
     engine: String,
+    workload: String,
     medium: &'static str,
     why: String,
 }
 
 impl Report {
-    pub(crate) fn is_absent(&self, engine: EngineName, medium: &str) -> bool {
-        let engine = spelled(engine);
-        self.absent
-            .iter()
-            .any(|absent| (&absent.engine, absent.medium) == (&engine, medium))
+    fn absent(&self, engine: EngineName, task: Task<'_>) -> Option<&Absent> {
+        let (engine, workload) = (spelled(engine), spelled(task.workload));
+        let medium = medium::name(task.in_memory);
+        let mut all = self.absent.iter();
+        all.find(|one| one.engine == engine && one.workload == workload && one.medium == medium)
+    }
+
+    pub(crate) fn is_absent(&self, engine: EngineName, task: Task<'_>) -> bool {
+        self.absent(engine, task).is_some()
     }
 
     /// Says at once that an engine is not measured, and why; the table says it again.
     pub(crate) fn leave_out(
         &mut self,
         engine: EngineName,
-        medium: &'static str,
+        task: Task<'_>,
         why: String,
         progress: &ProgressBar,
     ) {
-        let engine = spelled(engine);
-        progress.suspend(|| eprintln!("twinpage bench: ABSENT: {engine}, {medium}: {why}"));
-        self.absent.push(Absent { engine, medium, why });
+        let (engine, workload) = (spelled(engine), spelled(task.workload));
+        let medium = medium::name(task.in_memory);
+        progress.suspend(|| eprintln!("twinpage bench: ABSENT: {engine}, {workload} on a {medium}: {why}"));
+        self.absent.push(Absent {
+            engine,
+            workload,
+            medium,
+            why,
+        });
     }
 
     pub(crate) fn json(&self, arguments: &RegionArguments) -> serde_json::Value {
@@ -216,8 +228,14 @@ pub(crate) fn print(report: &Report) {
         ]);
     }
     println!("{media}\n");
-    for Absent { engine, medium, why } in &report.absent {
-        println!("ABSENT: {engine}, {medium}: {why}");
+    for absent in &report.absent {
+        let Absent {
+            engine,
+            workload,
+            medium,
+            why,
+        } = absent;
+        println!("ABSENT: {engine}, {workload} on a {medium}: {why}");
     }
     let mut rows = table([
         "workload",

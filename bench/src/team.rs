@@ -1,8 +1,8 @@
 //! One worker for each engine, taking turns: those that wait are stopped, with all their threads.
 
 use crate::args::{EngineName, RegionArguments, WorkloadName, spelled};
-use crate::engine::Result;
-use crate::worker::{Answer, Slice, Stops};
+use crate::engine::{Result, Stops};
+use crate::worker::{Answer, Slice};
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -32,11 +32,16 @@ impl Task<'_> {
     }
 }
 
-/// Why an engine has no place on a medium.
-pub(crate) fn out_of_place(engine: EngineName, in_memory: bool) -> Option<&'static str> {
-    (engine == EngineName::Pmemobj && !in_memory).then_some(
-        "with PMEM_IS_PMEM_FORCE=1 it flushes cache lines, which makes nothing durable on a disk: memory files only",
-    )
+/// Why an engine has no place in a task.
+pub(crate) fn out_of_place(engine: EngineName, task: Task<'_>) -> Option<&'static str> {
+    use WorkloadName::{BtreeRand, BtreeZipf};
+    match (engine, task.workload) {
+        (EngineName::Pmemobj, _) if !task.in_memory => Some(
+            "with PMEM_IS_PMEM_FORCE=1 it flushes cache lines, which makes nothing durable on a disk: memory files only",
+        ),
+        (EngineName::Twinpage, BtreeRand | BtreeZipf) => Some("this version has no ordered maps yet"),
+        _ => None,
+    }
 }
 
 /// A worker process, stopped but while it is asked.
@@ -64,12 +69,7 @@ impl Member {
         let mut command = Command::new(program);
         command
             .args(["worker", "--workload", &spelled(task.workload)])
-            .args([
-                "--engine",
-                &spelled(engine),
-                "--scheme",
-                &spelled(arguments.scheme),
-            ])
+            .args(["--engine", &spelled(engine), "--scheme", arguments.scheme.name()])
             .args(["--threads", &task.threads.to_string()])
             .args(["--scale", &arguments.scale.to_string()])
             .args(["--seed", &arguments.seed.to_string(), "--place"])

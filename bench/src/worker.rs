@@ -8,15 +8,15 @@
 //! ```
 
 use crate::args::{EngineName, WorkerArguments, WorkloadName};
-use crate::engine::{Account, Engine, Pace, Place, Result};
-use crate::engines::{Lmdb, Native, Pmemobj, Redb, RocksDb, Sqlite, Stored};
+use crate::engine::{Engine, Pace, Place, Result, Stops};
+use crate::engines::{Lmdb, Native, Pmemobj, Redb, RocksDb, Sqlite, Stored, Twinpage};
 use crate::medium;
-use crate::workloads::{BTREE, HASH, Pairs, RAND, Setting, Sps, Sweep, Tatp, Tpcc, Workload, ZIPF};
+use crate::workloads::{Pairs, Setting, Sps, Sweep, Tatp, Tpcc, Workload};
 use serde::{Deserialize, Serialize};
 use std::io::{BufRead, Write, stdin, stdout};
 use std::thread;
 use std::time::{Duration, Instant};
-use twinpage_process::statistics::Histogram;
+use twinpage_core::histogram::Histogram;
 
 /// What a worker says.
 #[derive(Serialize, Deserialize, Debug)]
@@ -46,22 +46,6 @@ pub(crate) struct Slice {
     pub(crate) commits: u64,
 }
 
-#[derive(Serialize, Deserialize, Clone, Copy, Debug)]
-pub(crate) struct Stops {
-    pub(crate) us_p50: f64,
-    pub(crate) us_p99: f64,
-}
-
-impl Stops {
-    fn of(stops: &Histogram) -> Option<Stops> {
-        let all = stops.percentiles();
-        (stops.count() > 0).then_some(Stops {
-            us_p50: all.p50,
-            us_p99: all.p99,
-        })
-    }
-}
-
 pub(crate) fn work(arguments: &WorkerArguments) -> Result<()> {
     let served = match arguments.engine {
         EngineName::Native => on::<Native>(arguments),
@@ -70,10 +54,7 @@ pub(crate) fn work(arguments: &WorkerArguments) -> Result<()> {
         EngineName::Sqlite => on::<Stored<Sqlite>>(arguments),
         EngineName::Redb => on::<Stored<Redb>>(arguments),
         EngineName::Pmemobj => on::<Pmemobj>(arguments),
-        EngineName::Twinpage => {
-            answer(&Answer::Absent("this version has no regions yet".into()));
-            Ok(())
-        }
+        EngineName::Twinpage => on::<Twinpage>(arguments),
     };
     served.inspect_err(|why| answer(&Answer::Failed(why.clone())))
 }
@@ -81,10 +62,10 @@ pub(crate) fn work(arguments: &WorkerArguments) -> Result<()> {
 fn on<E: Engine>(arguments: &WorkerArguments) -> Result<()> {
     match arguments.workload {
         WorkloadName::Sps => serve::<E, Sps<E>>(arguments),
-        WorkloadName::HashRand => serve::<E, Pairs<E, HASH, RAND>>(arguments),
-        WorkloadName::HashZipf => serve::<E, Pairs<E, HASH, ZIPF>>(arguments),
-        WorkloadName::BtreeRand => serve::<E, Pairs<E, BTREE, RAND>>(arguments),
-        WorkloadName::BtreeZipf => serve::<E, Pairs<E, BTREE, ZIPF>>(arguments),
+        WorkloadName::HashRand
+        | WorkloadName::HashZipf
+        | WorkloadName::BtreeRand
+        | WorkloadName::BtreeZipf => serve::<E, Pairs<E>>(arguments),
         WorkloadName::Tatp => serve::<E, Tatp<E>>(arguments),
         WorkloadName::Tpcc => serve::<E, Tpcc<E>>(arguments),
         WorkloadName::Sweep => serve::<E, Sweep<E>>(arguments),
@@ -124,6 +105,7 @@ fn serve<E: Engine, W: Workload<E>>(arguments: &WorkerArguments) -> Result<()> {
     };
     let settings: Vec<Setting> = (0..arguments.threads)
         .map(|thread| Setting {
+            workload: arguments.workload,
             thread,
             scale: arguments.scale,
             seed: arguments.seed,
@@ -217,8 +199,8 @@ impl<E: Engine, W: Workload<E>> Worker<E, W> {
     /// Whether what is there is what must be there, opened again where that lasts.
     fn check(self) -> Result<Option<Stops>> {
         let stops = match self.engine.account()? {
-            Some(Account { stop_us, .. }) => Stops::of(&stop_us),
-            None if E::LASTS => Stops::of(&self.stops),
+            Some(account) => Some(account.stops),
+            None if E::LASTS => Some(self.stops.percentiles().into()),
             None => None,
         };
         let (engine, shares) = if E::LASTS {

@@ -8,6 +8,7 @@ mod redb;
 mod rocksdb;
 mod sqlite;
 mod store;
+mod twinpage;
 
 pub(crate) use lmdb::Lmdb;
 pub(crate) use native::Native;
@@ -16,3 +17,4 @@ pub(crate) use redb::Redb;
 pub(crate) use rocksdb::RocksDb;
 pub(crate) use sqlite::Sqlite;
 pub(crate) use store::Stored;
+pub(crate) use twinpage::Twinpage;

@@ -10,17 +10,19 @@ mod sweep;
 mod tatp;
 mod tpcc;
 
-pub(crate) use pairs::{BTREE, HASH, Pairs, RAND, ZIPF};
+pub(crate) use pairs::Pairs;
 pub(crate) use sps::Sps;
 pub(crate) use sweep::Sweep;
 pub(crate) use tatp::Tatp;
 pub(crate) use tpcc::Tpcc;
 
+use crate::args::WorkloadName;
 use crate::engine::{Engine, Name, Result};
 
 /// Who runs, on how much.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Setting {
+    pub(crate) workload: WorkloadName,
     pub(crate) thread: u32,
     /// How many keys, strings, rows: 1 is what the workload's description says.
     pub(crate) scale: f64,
@@ -92,20 +94,21 @@ fn same<T: PartialEq + std::fmt::Debug>(what: &str, there: &T, expected: &T) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::args::Scheme;
     use crate::engine::{Pace, Place};
     use crate::engines::Native;
+    use twinpage_core::SchemeKind;
 
     /// The check agrees after as many operations as there were, and with no other number.
-    fn is_checked<W: Workload<Native>>() {
+    fn is_checked<W: Workload<Native>>(workload: WorkloadName) {
         let place = Place {
             directory: "/".into(),
             pace: Pace::Each,
-            scheme: Scheme::DualPage,
+            scheme: SchemeKind::DualPage,
             in_memory: true,
         };
         let engine = Native::open(&place).unwrap();
         let setting = Setting {
+            workload,
             thread: 3,
             scale: 0.001,
             seed: 7,
@@ -125,13 +128,13 @@ mod tests {
 
     #[test]
     fn a_lost_operation_is_noticed() {
-        is_checked::<Sps<Native>>();
-        is_checked::<Pairs<Native, HASH, RAND>>();
-        is_checked::<Pairs<Native, HASH, ZIPF>>();
-        is_checked::<Pairs<Native, BTREE, RAND>>();
-        is_checked::<Pairs<Native, BTREE, ZIPF>>();
-        is_checked::<Tatp<Native>>();
-        is_checked::<Tpcc<Native>>();
-        is_checked::<Sweep<Native>>();
+        is_checked::<Sps<Native>>(WorkloadName::Sps);
+        is_checked::<Pairs<Native>>(WorkloadName::HashRand);
+        is_checked::<Pairs<Native>>(WorkloadName::HashZipf);
+        is_checked::<Pairs<Native>>(WorkloadName::BtreeRand);
+        is_checked::<Pairs<Native>>(WorkloadName::BtreeZipf);
+        is_checked::<Tatp<Native>>(WorkloadName::Tatp);
+        is_checked::<Tpcc<Native>>(WorkloadName::Tpcc);
+        is_checked::<Sweep<Native>>(WorkloadName::Sweep);
     }
 }

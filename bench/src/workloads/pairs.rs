@@ -4,36 +4,32 @@
 //! are there at the beginning, and about half at any time. `zipf` draws 80% of its keys from 15% of them.
 
 use super::{Setting, Workload, load, same, scattered};
+use crate::args::WorkloadName::{BtreeRand, BtreeZipf, HashZipf};
 use crate::engine::{Engine, Kind, Result};
-
-/// The structures, and how keys are drawn, as numbers for [`Pairs`].
-pub(crate) const HASH: u8 = 0;
-pub(crate) const BTREE: u8 = 1;
-pub(crate) const RAND: u8 = 0;
-pub(crate) const ZIPF: u8 = 1;
 
 const KEYS: u64 = 1_000_000;
 /// A key and its value.
 const CHANGED: u64 = 16;
 
-/// Pairs in a `KIND`, drawn by `DRAW`.
-pub(crate) struct Pairs<E: Engine, const KIND: u8, const DRAW: u8> {
+pub(crate) struct Pairs<E: Engine> {
     map: E::Map<u64>,
-    draw: Draw<DRAW>,
+    draw: Draw,
     setting: Setting,
 }
 
 /// The keys of the operations, one after the other, and the values they would have.
-struct Draw<const DRAW: u8> {
+struct Draw {
+    zipf: bool,
     random: fastrand::Rng,
     keys: u64,
     hot: u64,
 }
 
-impl<const DRAW: u8> Draw<DRAW> {
-    fn new(setting: &Setting) -> Draw<DRAW> {
+impl Draw {
+    fn new(setting: &Setting) -> Draw {
         let keys = setting.scaled(KEYS, 1000);
         Draw {
+            zipf: matches!(setting.workload, HashZipf | BtreeZipf),
             random: setting.random(),
             keys,
             hot: keys * 15 / 100,
@@ -43,7 +39,7 @@ impl<const DRAW: u8> Draw<DRAW> {
     /// The number of a key, and a value.
     fn next(&mut self) -> (u64, u64) {
         let drawn = self.random.u64(..);
-        let below = if DRAW == ZIPF && drawn % 10 < 8 {
+        let below = if self.zipf && drawn % 10 < 8 {
             self.hot
         } else {
             self.keys
@@ -58,12 +54,15 @@ fn at_first(number: u64) -> Option<u64> {
     number.is_multiple_of(2).then_some(!number)
 }
 
-impl<E: Engine, const KIND: u8, const DRAW: u8> Workload<E> for Pairs<E, KIND, DRAW> {
+impl<E: Engine> Workload<E> for Pairs<E> {
     const BETWEEN: u64 = 32;
 
     fn open(engine: &E, setting: Setting, fresh: bool) -> Result<Self> {
         let draw = Draw::new(&setting);
-        let kind = if KIND == HASH { Kind::Hash } else { Kind::Tree };
+        let kind = match setting.workload {
+            BtreeRand | BtreeZipf => Kind::Tree,
+            _ => Kind::Hash,
+        };
         let mut map = engine.map(setting.name(0), kind, draw.keys / 2)?;
         if fresh {
             load(engine, draw.keys, |tx, number| match at_first(number) {
@@ -81,7 +80,7 @@ impl<E: Engine, const KIND: u8, const DRAW: u8> Workload<E> for Pairs<E, KIND, D
     }
 
     fn check(&self, engine: &E, operations: u64) -> Result<()> {
-        let mut draw = Draw::<DRAW>::new(&self.setting);
+        let mut draw = Draw::new(&self.setting);
         let mut model: Vec<Option<u64>> = (0..draw.keys).map(at_first).collect();
         for _ in 0..operations {
             let (number, value) = draw.next();
