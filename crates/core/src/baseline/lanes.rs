@@ -3,6 +3,7 @@
 //! * An extent joins a lane when the lane first reaches it, for good; a word in the directory says so.
 //! * The word is posted before anything in the extent is relied on, and durable by the same fence.
 //!   One that is lost in a crash leaves the extent free; one that stays is no harm.
+//! * A word that outlived its extent (a growth that was lost) is erased before the medium grows again.
 //! * What an extent held before is still there, but for lanes that must begin with zeros.
 //!
 //! ```text
@@ -71,6 +72,8 @@ pub(super) struct Lanes {
     /// Extents that belong to no lane, and the first past all there are.
     free: Vec<u32>,
     end: u64,
+    /// Extents past the end that have a word: it was written and the growth was lost.
+    stale: Vec<u64>,
 }
 
 impl Lanes {
@@ -92,6 +95,7 @@ impl Lanes {
             extents: Default::default(),
             free: Vec::new(),
             end: 0,
+            stale: Vec::new(),
         }
     }
 
@@ -137,6 +141,11 @@ impl Lanes {
             }
         }
         lanes.free.reverse();
+        let known = lanes.end.next_multiple_of(words);
+        let word = |extent: u64| &bytes[(extent % words) as usize * 8..][..8];
+        lanes.stale = (lanes.end..known)
+            .filter(|&extent| word(extent) != [0; 8])
+            .collect();
         Ok(lanes)
     }
 
@@ -211,6 +220,7 @@ impl Lanes {
         let extent = match self.free.last() {
             Some(&extent) => u64::from(extent),
             None => {
+                self.erase_stale(medium)?;
                 let extent = self.end + u64::from(self.end.is_multiple_of(Lanes::words(self.geometry)));
                 medium.grow((extent + 1) * bytes)?;
                 self.end = extent + 1;
@@ -227,6 +237,20 @@ impl Lanes {
         medium.write_aside(Cause::Journal, at, &word.to_le_bytes())?;
         self.free.pop();
         self.adopt(value, extent);
+        Ok(())
+    }
+
+    /// Words past the end go before their extents come, or an extent might have the place of another.
+    fn erase_stale<M: Medium>(&mut self, medium: &mut Metered<M>) -> Result<()> {
+        if self.stale.is_empty() {
+            return Ok(());
+        }
+        for &extent in &self.stale {
+            let at = Lanes::word_at(self.geometry, extent);
+            medium.write_aside(Cause::Journal, at, &[0; 8])?;
+        }
+        medium.fence()?;
+        self.stale.clear();
         Ok(())
     }
 
@@ -289,5 +313,50 @@ impl Lanes {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::crash::Image;
+
+    #[test]
+    fn a_word_whose_extent_was_lost_gives_nothing_away() {
+        let geometry = Geometry::new(64, 4096).unwrap();
+        let mut medium = Metered::new(Image::new(8));
+        let mut lanes = Lanes::create(&mut medium, geometry, 7).unwrap();
+        lanes.reach(&mut medium, Lane::HOME, 0, 1).unwrap();
+        lanes.reach(&mut medium, Lane::HOME, 4096, 1).unwrap();
+        lanes.reach(&mut medium, Lane::HOME, 8192, 1).unwrap();
+        // A crash: extents 2 and 3 never came to be, the word of extent 3 is there, that of 2 is not.
+        let mut bytes = medium.into_inner().bytes()[..2 * 4096].to_vec();
+        bytes[2048 + 16..2048 + 24].fill(0);
+        let mut medium = Metered::new(Image::from_bytes(bytes, 8));
+        let mut lanes = Lanes::load(&medium, geometry, 7).unwrap();
+        assert_eq!(
+            (lanes.at(Lane::HOME, 0), lanes.at(Lane::HOME, 8192)),
+            (Some(4096), None)
+        );
+        // What was at extent 3 comes to extent 2; then the medium grows over extent 3, and no more.
+        lanes.reach(&mut medium, Lane::HOME, 8192, 1).unwrap();
+        assert_eq!(lanes.at(Lane::HOME, 8192), Some(2 * 4096));
+        medium.grow(4 * 4096).unwrap();
+        let lanes = Lanes::load(&medium, geometry, 7).unwrap();
+        assert_eq!(lanes.at(Lane::HOME, 8192), Some(2 * 4096));
+    }
+
+    #[test]
+    fn an_extent_of_the_table_begins_with_zeros() {
+        let geometry = Geometry::new(64, 4096).unwrap();
+        let mut medium = Metered::new(Image::from_bytes(vec![9; 3 * 4096], 8));
+        let mut lanes = Lanes::create(&mut medium, geometry, 7).unwrap();
+        lanes.reach(&mut medium, Lane::TABLE, 0, 8).unwrap();
+        lanes.reach(&mut medium, Lane::HOME, 0, 8).unwrap();
+        let mut bytes = [1; 4096];
+        lanes.read(&medium, Lane::TABLE, 0, &mut bytes).unwrap();
+        assert_eq!(bytes, [0; 4096]);
+        lanes.read(&medium, Lane::HOME, 0, &mut bytes).unwrap();
+        assert_eq!(bytes, [9; 4096]);
     }
 }
