@@ -9,11 +9,19 @@
 //! * After a failed write or sync the file's pages in the system's memory are in no known state
 //!   (`fsync(2)`, notes), so the medium is poisoned; opening the file again shows what stayed.
 //!
-//! Not io_uring: measured on ext4 over a virtual disk (65 / 655 / 6553 scattered lines of 4 KiB and an
-//! `fdatasync`, medians, idle machine), pwritev takes 0.9 / 9.0 / 72 ms, io_uring over the page cache
-//! 1.0 / 9.2 / 76 ms, io_uring with O_DIRECT 0.7 / 6.0 / 43 ms and up to a third more processor time. The
-//! last is faster only because nothing stays in the page cache, and that is what a resume and a reclaim
-//! read from. A small append and its `fdatasync` take 0.04 to 0.1 ms either way.
+//! Not io_uring. Measured on ext4 over a virtual disk, scattered lines of 4 KiB and an `fdatasync`, medians
+//! in milliseconds (`cargo bench -p twinpage-os`, Linux 6.18):
+//!
+//! | lines | this medium | `pwrite` each | io_uring | io_uring, `O_DIRECT` | read again: here | after `O_DIRECT` |
+//! | --- | --- | --- | --- | --- | --- | --- |
+//! | 1 | 3.8 | 4.0 | 4.0 | 4.0 | 0.01 | 0.09 |
+//! | 65 | 2.4 | 5.2 | 7.9 | 7.8 | 0.09 | 1.9 |
+//! | 655 | 19 | 19 | 23 | 17 | 0.7 | 20 |
+//! | 6553 | 100 | 123 | 195 | 102 | 15 | 228 |
+//!
+//! The disk's own flush is most of it (4 ms here, on other days 0.1), and from run to run the figures differ
+//! by half; io_uring over the page cache was never clearly faster. Past the page cache it was at times, by up
+//! to two fifths, and then nothing stays there, which is what a resume and a reclaim read from.
 //!
 //! A file on a limit of file sizes gets SIGXFSZ from the system, which ends a program that does not
 //! ignore it (`setrlimit(2)`); who ignores it gets `Error::Full`.

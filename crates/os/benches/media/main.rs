@@ -2,6 +2,9 @@
 //!
 //! Each figure stands beside the bare deed it is made of, in the same run.
 
+mod uring;
+
+use rustix::fs::{Advice, fadvise};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -9,6 +12,7 @@ use std::time::{Duration, Instant};
 use twinpage_core::dual_page::{DualPage, Options};
 use twinpage_core::{LineMask, Medium, PageId, Scheme, Span};
 use twinpage_os::{AnyMedium, Durability, FileMedium, MemoryMedium};
+use uring::Ring;
 
 const DISK_LINE: usize = 4096;
 const DISK_BYTES: u64 = 256 << 20;
@@ -162,9 +166,15 @@ fn memory(writes: u64) {
     }
 }
 
+/// A line where `O_DIRECT` wants it.
+#[repr(align(4096))]
+struct Line([u8; DISK_LINE]);
+
+/// Scattered lines and a fence, by each road, the roads in turn.
 fn disk(measure: bool) {
     let folder = tempfile::tempdir().expect("a folder on a disk");
-    let mut medium = FileMedium::create(folder.path().join("store")).expect("a file");
+    let path = folder.path().join("store");
+    let mut medium = FileMedium::create(&path).expect("a file");
     medium.grow(DISK_BYTES).expect("room");
     for at in (0..DISK_BYTES).step_by(DISK_LINE) {
         medium.write(at, &[1; DISK_LINE]).expect("a first write");
@@ -173,44 +183,71 @@ fn disk(measure: bool) {
     let plain = File::options()
         .read(true)
         .write(true)
-        .open(folder.path().join("store"))
+        .open(&path)
         .expect("the file");
+    // A file of its own, none of which is in the page cache.
+    let past = folder.path().join("past");
+    std::fs::copy(&path, &past).expect("a copy");
+    let uncached = File::open(&past).expect("the copy");
+    uncached.sync_all().expect("a sync");
+    fadvise(&uncached, 0, None, Advice::DontNeed).expect("its pages dropped");
+    let mut rings = [Ring::open(&path, false).ok(), Ring::open(&past, true).ok()];
 
     let mut scatter = Scatter(88172645463325252);
     let lines = DISK_BYTES / DISK_LINE as u64;
-    for (count, rounds) in [(1, 100), (65, 60), (655, 20), (6553, 5)] {
+    for (count, rounds) in [(1, 60), (65, 40), (655, 15), (6553, 5)] {
         let rounds = if measure { rounds } else { 1 };
-        let (mut ours, mut bare) = (Vec::new(), Vec::new());
+        let mut took: [Vec<Duration>; 4] = Default::default();
+        let mut again: [Vec<Duration>; 4] = Default::default();
         let before = medium.written_bytes();
         for round in 0..rounds {
-            let places: Vec<u64> = (0..count)
-                .map(|_| scatter.below(lines) * DISK_LINE as u64)
-                .collect();
-            let line = [round as u8; DISK_LINE];
-            let start = Instant::now();
-            for &at in &places {
-                medium.write(at, &line).expect("a write");
+            let line = Line([round as u8; DISK_LINE]);
+            for road in 0..took.len() {
+                let places: Vec<u64> = (0..count)
+                    .map(|_| scatter.below(lines) * DISK_LINE as u64)
+                    .collect();
+                let start = Instant::now();
+                match road {
+                    0 => {
+                        for &at in &places {
+                            medium.write(at, &line.0).expect("a write");
+                        }
+                        medium.fence().expect("a fence");
+                    }
+                    1 => {
+                        for &at in &places {
+                            plain.write_all_at(&line.0, at).expect("a write");
+                        }
+                        plain.sync_data().expect("a sync");
+                    }
+                    _ => match &mut rings[road - 2] {
+                        Some(ring) => ring.write(&places, &line.0).expect("a write"),
+                        None => continue,
+                    },
+                }
+                took[road].push(start.elapsed());
+                let start = Instant::now();
+                let mut into = [0; DISK_LINE];
+                let file = if road == 3 { &uncached } else { &plain };
+                for &at in &places {
+                    file.read_exact_at(&mut into, at).expect("a read");
+                }
+                again[road].push(start.elapsed());
+                if road == 3 {
+                    fadvise(file, 0, None, Advice::DontNeed).expect("what was read dropped");
+                }
             }
-            medium.fence().expect("a fence");
-            ours.push(start.elapsed());
-
-            let places: Vec<u64> = (0..count)
-                .map(|_| scatter.below(lines) * DISK_LINE as u64)
-                .collect();
-            let start = Instant::now();
-            for &at in &places {
-                plain.write_all_at(&line, at).expect("a write");
-            }
-            plain.sync_data().expect("a sync");
-            bare.push(start.elapsed());
         }
+        let [ours, bare, ring, direct] = took;
         epochs(&format!("disk: {count} lines of 4 KiB and a fence"), ours);
-        println!(
-            "{:60} {} bytes an epoch",
-            "",
-            (medium.written_bytes() - before) / rounds
-        );
+        let bytes = (medium.written_bytes() - before) / rounds;
+        println!("{:60} {bytes} bytes an epoch", "");
         epochs("  pwrite and fdatasync, nothing else", bare);
+        epochs("  io_uring over the page cache", ring);
+        epochs("  io_uring past the page cache (O_DIRECT)", direct);
+        let [ours, _, _, direct] = again;
+        epochs("  reading them again: after the medium", ours);
+        epochs("  reading them again: after O_DIRECT", direct);
     }
 }
 
@@ -227,6 +264,9 @@ fn each(what: &str, times: u64, took: Duration, bytes: u64) {
 }
 
 fn epochs(what: &str, mut took: Vec<Duration>) {
+    if took.is_empty() {
+        return println!("{what:60} not here");
+    }
     took.sort();
     let p50 = took[took.len() / 2].as_secs_f64();
     let p90 = took[took.len() * 9 / 10].as_secs_f64();
