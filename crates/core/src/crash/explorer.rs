@@ -56,6 +56,10 @@ pub struct Seen {
     pub fallback_bytes: u64,
     /// Derivative pages reclaimed.
     pub reclaimed: u64,
+    /// Bytes of a log.
+    pub log_bytes: u64,
+    /// Bytes written home after the commit that made them durable.
+    pub write_back_bytes: u64,
 }
 
 impl AddAssign for Seen {
@@ -65,6 +69,8 @@ impl AddAssign for Seen {
         self.snapshot_bytes += more.snapshot_bytes;
         self.fallback_bytes += more.fallback_bytes;
         self.reclaimed += more.reclaimed;
+        self.log_bytes += more.log_bytes;
+        self.write_back_bytes += more.write_back_bytes;
     }
 }
 
@@ -169,6 +175,8 @@ impl<S: Scheme> Explorer<S> {
             snapshot_bytes: info.traffic.snapshot_bytes,
             fallback_bytes: info.traffic.fallback_bytes,
             reclaimed: info.pool.reclaimed,
+            log_bytes: info.traffic.log_bytes,
+            write_back_bytes: info.traffic.write_back_bytes,
         };
         Ok(Recorded {
             start: medium,

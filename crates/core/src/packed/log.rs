@@ -30,19 +30,27 @@ impl<S: Scheme> Packed<S> {
         into: &mut [u8],
     ) -> Result<()> {
         let (line, page_bytes) = (self.layout.line_bytes(), self.layout.page_bytes());
+        let mut slots = [(0, 0); SHEET as usize];
+        let mut count = 0;
+        for (at, (k, slot)) in slots.iter_mut().zip(self.index.slots(page, lines)) {
+            *at = (u64::from(slot), k);
+            count += 1;
+        }
+        let slots = &mut slots[..count];
+        slots.sort_unstable();
         let mut bytes = Vec::new();
-        for strip in self.index.strips(page) {
-            let wanted = strip.live & lines;
-            let Some(low) = wanted.runs().next().map(|run| run.start) else {
-                continue;
-            };
-            let high = 63 - wanted.0.leading_zeros() as usize;
-            let (from, to) = (u64::from(strip.slot(low)), u64::from(strip.slot(high)));
-            let (sheet, place) = self.root.log(from / SHEET);
-            bytes.resize((to / SHEET - from / SHEET + 1) as usize * page_bytes, 0);
+        // Those in one line of the log, or in neighbours of one sheet, are read at once.
+        let together = |a: &(u64, usize), b: &(u64, usize)| {
+            let (a, b) = (a.0 / SHEET, b.0 / SHEET);
+            b - a <= 1 && a / SHEET == b / SHEET
+        };
+        for group in slots.chunk_by(together) {
+            let (from, to) = (group[0].0 / SHEET, group[group.len() - 1].0 / SHEET);
+            let (sheet, place) = self.root.log(from);
+            bytes.resize((to - from + 1) as usize * page_bytes, 0);
             self.below.read(sheet, place, &mut bytes)?;
-            for k in wanted.runs().flatten() {
-                let at = (u64::from(strip.slot(k)) - from / SHEET * SHEET) as usize * line;
+            for &(slot, k) in group {
+                let at = (slot - from * SHEET) as usize * line;
                 into[(k - first) * line..(k - first + 1) * line].copy_from_slice(&bytes[at..at + line]);
             }
         }
@@ -205,7 +213,8 @@ impl<S: Scheme> Packed<S> {
     fn fold_oldest(&mut self, most: u64) -> Result<u64> {
         let mut folded = 0;
         let line = self.index.batches.front().map_or(self.head, |batch| batch.line);
-        if let Some(&batch) = self.index.batches.front().filter(|batch| batch.live > 0) {
+        let oldest = self.index.batches.front();
+        if let Some(&batch) = oldest.filter(|&&batch| self.index.live_in(batch) > 0) {
             let directory = self.read_directory(batch)?;
             let mut pages = directory.strips.iter().map(|&(page, _)| page);
             while let Some(page) = pages.next().filter(|_| folded < most) {
@@ -217,15 +226,12 @@ impl<S: Scheme> Packed<S> {
         }
         self.let_go();
         match self.index.batches.front() {
-            Some(batch) if folded < most && batch.live > 0 && batch.line == line => {
+            Some(batch) if folded < most && batch.line == line => {
                 let (sheet, place) = self.root.log(line);
                 Err(Error::Damaged {
                     what: "batch of packed lines",
                     at: self.below.place(sheet, place).unwrap_or_default(),
-                    why: format!(
-                        "line {line} of the log: {} lines of it are of no page",
-                        batch.live
-                    ),
+                    why: format!("line {line} of the log: there are lines in it of no page"),
                 })
             }
             _ => Ok(folded),
@@ -246,7 +252,10 @@ impl<S: Scheme> Packed<S> {
 
     /// The oldest batches that have no live line go.
     pub(super) fn let_go(&mut self) {
-        while self.index.batches.front().is_some_and(|batch| batch.live == 0) {
+        while let Some(&batch) = self.index.batches.front() {
+            if self.index.live_in(batch) > 0 {
+                break;
+            }
             self.index.batches.pop_front();
         }
         self.tail = self.index.batches.front().map_or(self.head, |batch| batch.line);

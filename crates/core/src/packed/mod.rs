@@ -73,7 +73,7 @@
 //!   root in the context below are two lines of the disk as well, and would be owed a fold.
 //! * **[`Options::log_bytes`]**, 64 MiB: `k` is what the log holds over what an epoch appends. The log
 //!   bounds the disk (twice it: every page has two homes), what recovery reads (its directories), and
-//!   the index (24 bytes a strip, which takes 64 in the log at least).
+//!   the index (`index.rs`).
 //! * **[`Tuning::pressure_percent`]**, 100: of the log `u` is in use. For each page appended, so many
 //!   percent of `u / (1 - u)` pages are folded in the next commit. It settles where folding frees as
 //!   much as is appended; a commit is `1 / (1 - u)` times its strips at most, until the ring is full.
@@ -534,11 +534,8 @@ impl<S: Scheme> Scheme for Packed<S> {
         if !self.presence.has(number) || self.waiting.get(number).is_some() {
             return None;
         }
-        let in_log = self
-            .index
-            .strips(number)
-            .find(|strip| !(strip.live & lines).is_empty());
-        let (sheet, place, within) = match in_log.map(|strip| u64::from(strip.slot(line))) {
+        let in_log = self.index.slots(number, lines).next();
+        let (sheet, place, within) = match in_log.map(|(_, slot)| u64::from(slot)) {
             Some(slot) => {
                 let (sheet, place) = self.root.log(slot / SHEET);
                 (sheet, place, slot % SHEET)

@@ -100,7 +100,7 @@ impl<S: Scheme> Packed<S> {
         let mut line = self.root.tail;
         while line < self.root.head {
             let (lines, directory) = read_directory(&self.below, self, line)?;
-            let batch = Batch { line, lines, live: 0 };
+            let batch = Batch { line, lines };
             line += u64::from(lines);
             if line > self.root.head {
                 let why = format!(

@@ -4,6 +4,7 @@
 //! breaks a promise is printed with its seed. `TWINPAGE_SCHEME=undo-log,dual-page` explores those alone.
 
 mod baselines;
+mod packed;
 mod scripts;
 
 use scripts::scripts;
@@ -350,6 +351,10 @@ fn main() -> ExitCode {
         false => Ok(()),
     };
     let sound = sound.and_then(|()| baselines::sound(seed, runs, &wanted));
+    let sound = sound.and_then(|()| match wanted("packed") {
+        true => packed::sound(seed, runs.div_ceil(4)),
+        false => Ok(()),
+    });
     // Mistakes may well end in a panic; it is caught and counts as found.
     let hook = take_hook();
     set_hook(Box::new(|_| {}));
@@ -358,6 +363,10 @@ fn main() -> ExitCode {
         false => Ok(()),
     });
     let found = found.and_then(|()| baselines::planted(seed, &wanted));
+    let found = found.and_then(|()| match wanted("packed") {
+        true => packed::planted(seed),
+        false => Ok(()),
+    });
     set_hook(hook);
     match found {
         Ok(()) => ExitCode::SUCCESS,

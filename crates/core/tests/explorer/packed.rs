@@ -1,0 +1,426 @@
+//! Packed lines under the explorer: scripts that go through every road of a commit, random runs, and
+//! mistakes of their own. Below lies the dual page with lines of 4 KiB, which has its own runs.
+
+use crate::{Row, TRIES};
+use std::time::Instant;
+use twinpage_core::crash::*;
+use twinpage_core::dual_page::{self, DualPage, PoolLimit};
+use twinpage_core::packed::{Fault, Options, Packed, Tuning};
+use twinpage_core::*;
+
+type Store = Packed<DualPage<Recorder>>;
+
+/// Bytes of a sheet, and of an extent below.
+const SHEET: u64 = 64 * 4096;
+
+/// Images of several mebibytes: fewer of them.
+const EFFORT: Effort = Effort {
+    samples: 5,
+    lives: 60,
+    deep: 60,
+    only_crashes: false,
+};
+
+/// A kind of store, and of random run.
+#[derive(Clone, Copy)]
+struct Setting {
+    name: &'static str,
+    pool: PoolLimit,
+    /// Extents the medium may grow to.
+    limit: u64,
+    tuning: Tuning,
+    profile: Profile,
+}
+
+impl Default for Setting {
+    fn default() -> Setting {
+        Setting {
+            name: "packed",
+            pool: PoolLimit::Grow,
+            limit: u64::MAX,
+            tuning: Tuning::default(),
+            profile: Profile {
+                epochs: 7,
+                pages: 70,
+                writes: 30,
+                context: 300,
+            },
+        }
+    }
+}
+
+const LAZY: Tuning = Tuning {
+    whole_lines: 40,
+    pressure_percent: 0,
+};
+const EAGER: Tuning = Tuning {
+    whole_lines: 24,
+    pressure_percent: 20_000,
+};
+
+fn settings() -> [Setting; 4] {
+    let packed = Setting::default();
+    let small = Profile {
+        pages: 30,
+        writes: 12,
+        ..packed.profile
+    };
+    [
+        packed,
+        Setting {
+            name: "packed, folding early",
+            tuning: EAGER,
+            ..packed
+        },
+        Setting {
+            name: "packed, small pool",
+            pool: PoolLimit::Pages(3),
+            tuning: EAGER,
+            profile: small,
+            ..packed
+        },
+        Setting {
+            name: "packed, medium that fills up",
+            limit: 11,
+            profile: small,
+            ..packed
+        },
+    ]
+}
+
+fn medium(setting: &Setting) -> Image {
+    Image::new(512).limited(setting.limit.saturating_mul(SHEET))
+}
+
+/// Packed lines over the dual page, with a mistake if there is one.
+fn subject(setting: &Setting, fault: Option<Fault>) -> Subject<Store> {
+    let Setting { pool, tuning, .. } = *setting;
+    let geometry = Geometry::new(4096, SHEET as u32).expect("a sheet is an extent");
+    let below = dual_page::Options::new(geometry)
+        .pool(pool)
+        .journal_bytes(2048)
+        .id(0x1d);
+    let options = Options::default().log_bytes(3 * SHEET).id(0x2d);
+    Subject {
+        create: Box::new(move |medium| {
+            let mut store = Packed::create(DualPage::create(medium, &below)?, &options)?;
+            store.set_tuning(tuning);
+            fault.into_iter().for_each(|fault| store.plant(fault));
+            Ok(store)
+        }),
+        recover: Box::new(move |medium| {
+            let (below, found) = DualPage::recover(medium)?;
+            let (mut store, found) = match fault {
+                Some(fault) => Packed::over_with(below, found, fault)?,
+                None => Packed::over(below, found)?,
+            };
+            store.set_tuning(tuning);
+            Ok((store, found))
+        }),
+    }
+}
+
+/// A run, and what it must have gone through.
+struct Script {
+    setting: Setting,
+    steps: Vec<Step>,
+    went_there: fn(&Seen) -> bool,
+}
+
+/// Steps of a run, put together.
+#[derive(Default)]
+struct Steps {
+    steps: Vec<Step>,
+    value: u64,
+}
+
+impl Steps {
+    /// The same lines of every page, told to be changed.
+    fn lines(mut self, pages: impl IntoIterator<Item = u64>, lines: LineMask) -> Steps {
+        for page in pages {
+            self.value += 3;
+            let value = self.value;
+            self.steps.push(Step::Write { page, lines, value });
+        }
+        self
+    }
+
+    /// One line of every page.
+    fn touch(self, pages: impl IntoIterator<Item = u64>, line: usize) -> Steps {
+        self.lines(pages, LineMask::run(line, 1))
+    }
+
+    fn fill(self, pages: impl IntoIterator<Item = u64>) -> Steps {
+        self.lines(pages, LineMask::ALL)
+    }
+
+    fn then(mut self, step: Step) -> Steps {
+        self.steps.push(step);
+        self
+    }
+
+    fn commit(mut self, context: usize) -> Steps {
+        self.value += 3;
+        let value = self.value;
+        self.then(Step::Commit(context, value))
+    }
+}
+
+/// Almost as many lines as may be packed.
+const MANY: LineMask = LineMask(0x5555_7777_5555_5577);
+
+fn scripts() -> Vec<Script> {
+    let new = Steps::default;
+    let script = |name, tuning, limit, steps: Steps, went_there| Script {
+        setting: Setting {
+            name,
+            tuning,
+            limit,
+            ..Setting::default()
+        },
+        steps: steps.steps,
+        went_there,
+    };
+    let usual = Tuning::default();
+    vec![
+        script(
+            "packed: sparse, again and again",
+            usual,
+            u64::MAX,
+            (1..5).fold(new().fill(0..6).commit(9), |steps, n| {
+                steps.touch(0..6, n).touch(0..3, n + 1).commit(9)
+            }),
+            |seen| seen.epochs == 5 && seen.log_bytes == 4 * 4096,
+        ),
+        script(
+            "packed: sparse, dense and new pages in one",
+            usual,
+            u64::MAX,
+            (0..3).fold(new().fill(0..4).commit(0), |steps, n| {
+                let more = 4 + n * 3;
+                let steps = steps.touch(0..3, n as usize).fill([3]).touch(more..more + 2, 7);
+                steps.lines([more + 2], MANY).touch([3], 9).commit(100)
+            }),
+            |seen| seen.epochs == 4 && seen.log_bytes > 0,
+        ),
+        script(
+            "packed: pages with strips come and go",
+            usual,
+            u64::MAX,
+            new()
+                .fill(0..8)
+                .commit(0)
+                .touch(0..8, 5)
+                .commit(70)
+                .then(Step::Discard(1..5))
+                .touch([2], 7)
+                .fill([3])
+                .touch([3], 5)
+                .commit(70)
+                .touch(0..8, 6)
+                .then(Step::Discard(6..7))
+                .commit(0)
+                .then(Step::Discard(0..99))
+                .commit(0)
+                .touch([1, 3, 5, 7], 9)
+                .commit(0)
+                .touch([1, 3, 5, 7], 8)
+                .commit(0),
+            |seen| seen.epochs == 7,
+        ),
+        script(
+            "packed: the ring comes round",
+            LAZY,
+            u64::MAX,
+            (0..9).fold(
+                new()
+                    .fill(0..50)
+                    .touch(30..50, 3)
+                    .commit(0)
+                    .touch(30..50, 1)
+                    .commit(0),
+                |steps, n| {
+                    let lines = LineMask(MANY.0.rotate_left(n as u32));
+                    steps.lines((0..40).skip(n % 3), lines).commit(n)
+                },
+            ),
+            |seen| seen.write_back_bytes > 0 && seen.log_bytes > 3 * SHEET,
+        ),
+        script(
+            "packed: folded a little at a time",
+            EAGER,
+            u64::MAX,
+            (0..8).fold(new().fill(0..40).commit(0), |steps, n| {
+                steps
+                    .touch((n..40).step_by(2), n as usize)
+                    .touch([n], 63)
+                    .commit(0)
+            }),
+            |seen| seen.write_back_bytes > 0,
+        ),
+        script(
+            "packed: an epoch larger than the log",
+            LAZY,
+            u64::MAX,
+            new()
+                .fill(0..150)
+                .commit(0)
+                .touch(0..150, 1)
+                .commit(0)
+                .lines(0..150, MANY)
+                .lines(0..150, LineMask(MANY.0.rotate_left(1)))
+                .lines(0..150, LineMask(MANY.0.rotate_left(3)))
+                .commit(0)
+                .touch(0..9, 1)
+                .commit(0),
+            |seen| seen.epochs == 4 && seen.log_bytes > 3 * SHEET && seen.write_back_bytes > 0,
+        ),
+        script(
+            "packed: abandoned, goes on",
+            EAGER,
+            u64::MAX,
+            new()
+                .fill(0..9)
+                .commit(0)
+                .touch(0..9, 1)
+                .commit(0)
+                .touch(0..9, 2)
+                .then(Step::Discard(3..5))
+                .fill([6])
+                .then(Step::Abandon)
+                .touch(2..7, 3)
+                .commit(9)
+                .touch(0..9, 1)
+                .commit(9),
+            |seen| seen.epochs == 4,
+        ),
+        script(
+            "packed: no room, abandoned, goes on",
+            usual,
+            10,
+            new()
+                .fill(0..9)
+                .commit(0)
+                .touch(0..9, 1)
+                .commit(0)
+                .touch(0..9, 2)
+                .fill((1..9).map(|sheet| sheet * 64))
+                .commit(0)
+                .touch(0..5, 3)
+                .commit(9),
+            |seen| seen.lost >= 1 && seen.epochs >= 3,
+        ),
+        script(
+            "packed: growth of the page space",
+            usual,
+            u64::MAX,
+            (1..4).fold(new().fill(0..3).commit(0), |steps, n| {
+                steps
+                    .touch(n * 500..n * 500 + 3, 1)
+                    .touch(0..3, n as usize)
+                    .commit(0)
+            }),
+            |seen| seen.epochs == 4,
+        ),
+    ]
+}
+
+/// Scripts and random runs of every setting.
+pub(crate) fn sound(seed: u64, runs: u64) -> Result<(), String> {
+    for script in scripts() {
+        let (begun, mut row) = (Instant::now(), Row::default());
+        let name = script.setting.name;
+        let mut explorer = Explorer::new(subject(&script.setting, None), EFFORT, seed);
+        let explored = explorer.explore(medium(&script.setting), &script.steps);
+        row.add(&explorer);
+        row.print(name, begun);
+        explored.map_err(|broken| format!("{name}: {broken}"))?;
+        if !(script.went_there)(&row.seen) {
+            let seen = row.seen;
+            return Err(format!(
+                "{name}: the script did not go where it is meant to: {seen:?}"
+            ));
+        }
+    }
+    for setting in settings() {
+        let (begun, mut row) = (Instant::now(), Row::default());
+        for seed in (0..runs).map(|run| seed.wrapping_add(run)) {
+            let explored = explore(&setting, None, seed, EFFORT, &mut row);
+            explored.map_err(|broken| format!("{}, TWINPAGE_SEED={seed}: {broken}", setting.name))?;
+        }
+        row.print(&format!("random: {}", setting.name), begun);
+    }
+    Ok(())
+}
+
+/// One random run.
+fn explore(
+    setting: &Setting,
+    fault: Option<Fault>,
+    seed: u64,
+    effort: Effort,
+    row: &mut Row,
+) -> Result<(), Broken> {
+    let mut random = Random::new(seed);
+    let steps = random_steps(&setting.profile, &mut random);
+    let mut explorer = Explorer::new(subject(setting, fault), effort, random.number());
+    let explored = explorer.explore(medium(setting), &steps);
+    row.add(&explorer);
+    explored
+}
+
+const FAULTS: [Fault; 10] = [
+    Fault::ForgetDrop,
+    Fault::KeepDiscarded,
+    Fault::ForgetFold,
+    Fault::FoldOld,
+    Fault::OldRoot,
+    Fault::ForgetMap,
+    Fault::DropLate,
+    Fault::KeepIndex,
+    Fault::NoZeroFill,
+    Fault::OldestWins,
+];
+
+/// Every mistake must be found, by what is recovered after crashes alone.
+pub(crate) fn planted(seed: u64) -> Result<(), String> {
+    let effort = Effort {
+        samples: 1,
+        lives: 10,
+        deep: 0,
+        only_crashes: true,
+    };
+    // The ring comes round only where much is written.
+    let much = Setting {
+        tuning: LAZY,
+        profile: Profile {
+            epochs: 60,
+            pages: 40,
+            writes: 120,
+            context: 30,
+        },
+        ..Setting::default()
+    };
+    for fault in FAULTS {
+        let mut row = Row::default();
+        let eager = Setting {
+            tuning: EAGER,
+            ..Setting::default()
+        };
+        let setting = match fault {
+            Fault::ForgetFold => much,
+            _ => eager,
+        };
+        let mut tries = (0..TRIES).map(|run| seed.wrapping_add(run));
+        let found = tries.find_map(|seed| explore(&setting, Some(fault), seed, effort, &mut row).err());
+        let Row { runs, counts, .. } = &row;
+        let broken = found.ok_or(format!("{fault:?} was not found in {runs} runs"))?;
+        println!(
+            "{:<20}{runs:>5}{:>10}{:>12}  {broken}",
+            format!("{fault:?}"),
+            counts.images,
+            counts.recoveries
+        );
+    }
+    Ok(())
+}
