@@ -5,6 +5,7 @@ use std::ops::Range;
 use std::rc::Rc;
 use twinpage_core::crash::*;
 use twinpage_core::dual_page::{DualPage, Options, PoolLimit};
+use twinpage_core::packed::{self, Packed, Tuning};
 use twinpage_core::*;
 
 /// How the medium fails.
@@ -83,8 +84,47 @@ impl Medium for Failing {
     }
 }
 
+/// A scheme to run on such a medium.
+trait Store: Scheme<Medium = Failing> {
+    fn make(medium: Failing, pool: PoolLimit) -> Self;
+    fn give_back(self) -> Failing;
+}
+
+impl Store for DualPage<Failing> {
+    fn make(medium: Failing, pool: PoolLimit) -> Self {
+        let options = Options::new(Geometry::new(64, 4096).unwrap())
+            .pool(pool)
+            .journal_bytes(400)
+            .id(1);
+        DualPage::create(medium, &options).unwrap()
+    }
+    fn give_back(self) -> Failing {
+        self.into_medium()
+    }
+}
+
+impl Store for Packed<DualPage<Failing>> {
+    fn make(medium: Failing, pool: PoolLimit) -> Self {
+        let options = Options::new(Geometry::new(4096, 64 * 4096).unwrap())
+            .pool(pool)
+            .journal_bytes(400)
+            .id(1);
+        let below = DualPage::create(medium, &options).unwrap();
+        let options = packed::Options::default().log_bytes(3 * 64 * 4096).id(2);
+        let mut store = Packed::create(below, &options).unwrap();
+        store.set_tuning(Tuning {
+            pressure_percent: 20_000,
+            ..Tuning::default()
+        });
+        store
+    }
+    fn give_back(self) -> Failing {
+        self.into_medium()
+    }
+}
+
 /// Runs `steps` on a medium that fails at operation `at`. False if the run ended before.
-fn fails_at(pool: PoolLimit, steps: &[Step], how: How, at: i64) -> bool {
+fn fails_at<S: Store>(pool: PoolLimit, steps: &[Step], how: How, at: i64) -> bool {
     let left = Rc::new(Cell::new(i64::MAX));
     let medium = Failing {
         image: Image::new(8),
@@ -92,11 +132,7 @@ fn fails_at(pool: PoolLimit, steps: &[Step], how: How, at: i64) -> bool {
         left: Rc::clone(&left),
         failed: Cell::new(false),
     };
-    let options = Options::new(Geometry::new(64, 4096).unwrap())
-        .pool(pool)
-        .journal_bytes(400)
-        .id(1);
-    let store = DualPage::create(medium, &options).unwrap();
+    let store = S::make(medium, pool);
     left.set(at);
     let mut run = Run::new(store, Log::default(), State::default());
     let went = run.go(steps);
@@ -107,7 +143,15 @@ fn fails_at(pool: PoolLimit, steps: &[Step], how: How, at: i64) -> bool {
             assert!(went.is_ok(), "{went:?}");
             assert_eq!(run.differs().unwrap(), None);
         }
-        How::Io => assert_eq!(run.scheme.write(line(), LineMask(1)).is_err(), reached),
+        How::Io if reached => {
+            let written = run.scheme.write(line(), LineMask(1));
+            let committed = run.scheme.commit(b"");
+            assert!(
+                written.is_err() || matches!(committed, Err(Error::Poisoned(_))),
+                "the next to call is told: {written:?}, {committed:?}"
+            );
+        }
+        How::Io => {}
     }
     if went.is_err() {
         assert!(
@@ -116,7 +160,7 @@ fn fails_at(pool: PoolLimit, steps: &[Step], how: How, at: i64) -> bool {
         );
     }
     let epoch = run.scheme.epoch();
-    let (store, found) = DualPage::recover(run.scheme.into_medium().image).unwrap();
+    let (store, found) = S::recover(again(run.scheme.give_back())).unwrap();
     assert!(
         found.epoch == epoch || found.epoch == epoch + 1,
         "{} of {epoch}",
@@ -130,11 +174,34 @@ fn fails_at(pool: PoolLimit, steps: &[Step], how: How, at: i64) -> bool {
     reached
 }
 
+/// The same bytes on a medium that fails no more.
+fn again(medium: Failing) -> Failing {
+    Failing {
+        left: Rc::new(Cell::new(i64::MAX)),
+        failed: Cell::new(false),
+        ..medium
+    }
+}
+
 fn line() -> Span<'static> {
     Span {
         page: PageId(0),
         first: 0,
         bytes: &[1; 64],
+    }
+}
+
+fn whatever_fails<S: Store>(profile: &Profile, pools: &[(u64, PoolLimit)]) {
+    for &(seed, pool) in pools {
+        let mut steps = random_steps(profile, &mut Random::new(seed));
+        steps.push(Step::Commit(5, 5));
+        for how in [How::Full, How::Io] {
+            let points = (0..)
+                .take_while(|&at| fails_at::<S>(pool, &steps, how, at))
+                .count();
+            println!("seed {seed}, {pool:?}, {how:?}: {points} points");
+            assert!(points > 50, "{points}");
+        }
     }
 }
 
@@ -146,17 +213,22 @@ fn whatever_fails_the_checkpoint_is_whole() {
         writes: 5,
         context: 200,
     };
-    for (seed, pool) in [
+    let pools = [
         (1, PoolLimit::Grow),
         (2, PoolLimit::Pages(2)),
         (3, PoolLimit::Pages(7)),
-    ] {
-        let mut steps = random_steps(&profile, &mut Random::new(seed));
-        steps.push(Step::Commit(5, 5));
-        for how in [How::Full, How::Io] {
-            let points = (0..).take_while(|&at| fails_at(pool, &steps, how, at)).count();
-            println!("seed {seed}, {pool:?}, {how:?}: {points} points");
-            assert!(points > 50, "{points}");
-        }
-    }
+    ];
+    whatever_fails::<DualPage<Failing>>(&profile, &pools);
+}
+
+#[test]
+fn and_so_it_is_with_packed_lines() {
+    let profile = Profile {
+        epochs: 9,
+        pages: 40,
+        writes: 12,
+        context: 200,
+    };
+    let pools = [(1, PoolLimit::Grow), (4, PoolLimit::Pages(2))];
+    whatever_fails::<Packed<DualPage<Failing>>>(&profile, &pools);
 }

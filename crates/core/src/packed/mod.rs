@@ -388,12 +388,14 @@ impl<S: Scheme> Packed<S> {
     /// Newer versions of `lines`; `bytes` begins at line `first`.
     fn write_newest(&mut self, page: u64, first: usize, bytes: &[u8], lines: LineMask) -> Result<Room> {
         self.open = true;
-        let there = self.presence.set(page);
         if lines == LineMask::ALL {
+            self.presence.set(page);
             self.waiting.remove(page);
             return self.write_whole(page, bytes);
         }
-        self.waiting.put(page, first, bytes, lines, !there, self.layout);
+        let presence = &mut self.presence;
+        let born = || !presence.set(page);
+        self.waiting.put(page, (first, bytes), lines, born, self.layout);
         match self.waiting.is_full(self.layout) {
             true => self.place_waiting(),
             false => Ok(Room::Plenty),

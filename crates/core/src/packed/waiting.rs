@@ -2,7 +2,8 @@
 
 use super::layout::Layout;
 use crate::geometry::LineMask;
-use std::collections::BTreeMap;
+use std::collections::VecDeque;
+use std::ops::Range;
 
 /// Pages that may wait: so many times a page of memory.
 const MOST_PAGES: usize = 1024;
@@ -18,10 +19,12 @@ pub(super) struct Page {
     pub(super) bytes: Box<[u8]>,
 }
 
-/// The lines that wait, by page.
+/// The lines that wait, by page. Writes come page by page and mostly in order, so the last page is
+/// looked at first.
 #[derive(Debug, Default)]
 pub(super) struct Waiting {
-    pages: BTreeMap<u64, Page>,
+    /// Ascending.
+    pages: VecDeque<(u64, Page)>,
     lines: usize,
     spare: Vec<Box<[u8]>>,
 }
@@ -47,30 +50,45 @@ impl Waiting {
         self.pages.len() >= MOST_PAGES || bytes >= 63 * layout.page_bytes()
     }
 
-    pub(super) fn get(&self, page: u64) -> Option<&Page> {
-        self.pages.get(&page)
+    /// Where the page is, or where it would be.
+    fn find(&self, number: u64) -> Result<usize, usize> {
+        match self.pages.back() {
+            Some(&(last, _)) if last == number => Ok(self.pages.len() - 1),
+            Some(&(last, _)) if last > number => self.pages.binary_search_by_key(&number, |page| page.0),
+            _ => Err(self.pages.len()),
+        }
+    }
+
+    pub(super) fn get(&self, number: u64) -> Option<&Page> {
+        self.find(number).ok().map(|at| &self.pages[at].1)
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = (u64, &Page)> {
-        self.pages.iter().map(|(&number, page)| (number, page))
+        self.pages.iter().map(|(number, page)| (*number, page))
     }
 
-    /// `lines` of a page wait; `bytes` begins at line `first`.
+    /// `lines` of a page wait; `bytes` begins at line `first`. `born` is asked when nothing of the page
+    /// waited yet: whether it was not there before.
     pub(super) fn put(
         &mut self,
         number: u64,
-        first: usize,
-        bytes: &[u8],
+        (first, bytes): (usize, &[u8]),
         lines: LineMask,
-        born: bool,
+        born: impl FnOnce() -> bool,
         layout: Layout,
     ) {
-        let Waiting { pages, spare, .. } = self;
-        let page = pages.entry(number).or_insert_with(|| Page {
-            lines: LineMask::NONE,
-            born,
-            bytes: spare.pop().unwrap_or_else(|| vec![0; layout.page_bytes()].into()),
+        let at = self.find(number).unwrap_or_else(|at| {
+            let bytes = self.spare.pop();
+            let bytes = bytes.unwrap_or_else(|| vec![0; layout.page_bytes()].into());
+            let page = Page {
+                lines: LineMask::NONE,
+                born: born(),
+                bytes,
+            };
+            self.pages.insert(at, (number, page));
+            at
         });
+        let page = &mut self.pages[at].1;
         let line = layout.line_bytes();
         for run in lines.runs() {
             let from = &bytes[(run.start - first) * line..(run.end - first) * line];
@@ -82,15 +100,16 @@ impl Waiting {
 
     /// The lines of the page wait no more.
     pub(super) fn remove(&mut self, number: u64) {
-        if let Some(page) = self.pages.remove(&number) {
-            self.lines -= page.lines.count();
-            self.spare.push(page.bytes);
+        if let Ok(at) = self.find(number) {
+            let gone = self.pages.remove(at);
+            self.recycle(gone);
         }
     }
 
     /// The lines of every page in the range wait no more.
-    pub(super) fn remove_range(&mut self, pages: std::ops::Range<u64>) {
-        let gone: Vec<u64> = self.pages.range(pages).map(|(&number, _)| number).collect();
+    pub(super) fn remove_range(&mut self, pages: Range<u64>) {
+        let waiting = self.pages.iter().map(|page| page.0);
+        let gone: Vec<u64> = waiting.filter(|number| pages.contains(number)).collect();
         gone.into_iter().for_each(|number| self.remove(number));
     }
 
@@ -101,8 +120,15 @@ impl Waiting {
 
     /// Takes the lowest page away.
     pub(super) fn pop(&mut self) -> Option<u64> {
-        let number = *self.pages.first_key_value()?.0;
-        self.remove(number);
+        let page = self.pages.pop_front();
+        self.recycle(page)
+    }
+
+    /// Keeps the memory of a page that waits no more.
+    fn recycle(&mut self, page: Option<(u64, Page)>) -> Option<u64> {
+        let (number, page) = page?;
+        self.lines -= page.lines.count();
+        self.spare.push(page.bytes);
         Some(number)
     }
 }
