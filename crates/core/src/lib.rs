@@ -7,7 +7,8 @@
 //!
 //! * a [`Source`] says which lines changed and what they hold (a program's memory, a region, a
 //!   simulated machine);
-//! * a [`Scheme`] makes them durable all at once ([`dual_page`], [`baseline`]);
+//! * a [`Scheme`] makes them durable all at once ([`dual_page`], [`packed`] over it for small changes
+//!   on a disk, [`baseline`]);
 //! * a [`Medium`] is where bytes stay (a file, memory, a crash recorder).
 //!
 //! The [`engine`] joins them. [`crash`] proves them: it stops a run at every write and fence and

@@ -150,10 +150,7 @@ fn a_flipped_byte_is_refused_or_harmless_or_one_byte_of_a_page() {
             Err(other) => panic!("{other}"),
         }
     }
-    assert!(
-        refused > 50 && refused == named,
-        "{named} of {refused} say where"
-    );
+    assert!(refused > 50 && refused == named, "{named} of {refused} say where");
     for at in find(&kept.image, b"TpPk")
         .into_iter()
         .flat_map(|at| (at..at + 64).step_by(5))
