@@ -78,7 +78,11 @@
 //!   percent of `u / (1 - u)` pages are folded in the next commit. It settles where folding frees as
 //!   much as is appended; a commit is `1 / (1 - u)` times its strips at most, until the ring is full.
 //!
-//! `cargo bench -p twinpage-core --bench packed` measures how much each of them matters.
+//! Measured so: 80,000 random pairs of 16 bytes in 32 MiB an epoch write 26.2 bytes per changed byte as
+//! plain pages, 7.2 packed (3.8 of them strips, which is what a log alone would write, and 3.4 folding);
+//! the largest commit is 1.05 times the mean once settled, 1.5 times while the log fills for the first
+//! time. `cargo bench -p twinpage-core --bench packed` repeats it, and with `-- --sensitivity` varies
+//! each of these choices.
 //!
 //! # Invariants
 //!
