@@ -16,6 +16,7 @@ const SHEET: u64 = 64 * 4096;
 /// Images of several mebibytes: fewer of them.
 const EFFORT: Effort = Effort {
     samples: 2,
+    short_recovery: 4,
     lives: 100,
     deep: 60,
     only_crashes: false,
@@ -386,6 +387,7 @@ const FAULTS: [Fault; 10] = [
 pub(crate) fn planted(seed: u64) -> Result<(), String> {
     let effort = Effort {
         samples: 1,
+        short_recovery: 4,
         lives: 10,
         deep: 0,
         only_crashes: true,
