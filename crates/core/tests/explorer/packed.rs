@@ -16,7 +16,7 @@ const SHEET: u64 = 64 * 4096;
 /// Images of several mebibytes: fewer of them.
 const EFFORT: Effort = Effort {
     samples: 2,
-    short_recovery: 4,
+    short_recovery: 0,
     lives: 100,
     deep: 60,
     only_crashes: false,
