@@ -19,3 +19,8 @@ power:
 
 bench:
 	cargo run --release -- bench process
+
+# Traces of free programs that stand in for SPEC's, for the lab (see crates/lab/programs/record): an hour or so.
+traces:
+	cargo build --release -p twinpage-cli
+	TWINPAGE=$(CURDIR)/target/release/twinpage crates/lab/programs/record $(CURDIR)/target/traces
