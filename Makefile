@@ -1,6 +1,6 @@
 # `make test` is the whole gate; `.ci/run` installs what it needs on a fresh machine and runs it.
 
-.PHONY: test power nightly bench
+.PHONY: test power nightly bench traces
 
 test:
 	cargo fmt --all --check
@@ -20,7 +20,7 @@ power:
 bench:
 	cargo run --release -- bench process
 
-# Traces of free programs that stand in for SPEC's, for the lab (see crates/lab/programs/record): an hour or so.
+# Traces of free programs that stand in for SPEC's, for the lab (see crates/lab/programs/record): minutes for each.
 traces:
 	cargo build --release -p twinpage-cli
 	TWINPAGE=$(CURDIR)/target/release/twinpage crates/lab/programs/record $(CURDIR)/target/traces
