@@ -512,13 +512,22 @@ impl<T> Vec<T> {
     where
         T: Clone,
     {
+        /// As many values as were written are there, also after a panic.
+        struct Grown<'a, T>(&'a mut Vec<T>, usize);
+        impl<T> Drop for Grown<'_, T> {
+            fn drop(&mut self) {
+                self.0.length = self.1;
+            }
+        }
         self.reserve(values.len());
         self.mark(self.length..self.length + values.len());
-        for value in values {
+        let (start, length) = (self.place(self.length), self.length);
+        let mut grown = Grown(self, length);
+        for (index, value) in values.iter().enumerate() {
             let value = value.clone();
             // SAFETY: there is room for all of them.
-            unsafe { self.place(self.length).write(value) };
-            self.length += 1;
+            unsafe { start.add(index).write(value) };
+            grown.1 += 1;
         }
     }
 

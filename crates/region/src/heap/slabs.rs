@@ -9,7 +9,7 @@
 use super::HeapError;
 use super::classes::{self, BLOCKS, BYTES};
 use super::format::{Header, SHARDS, SLAB_HEADER, SLAB_MAGIC, Slab, UNIT};
-use crate::marks::touch;
+use crate::marks::{LINE, touch};
 use std::ptr::NonNull;
 
 /// The slabs of one shard and class, while the shard's lock is held.
@@ -48,8 +48,7 @@ impl Slabs {
             if word == 64 || (*slab).free == 0 || word * 64 >= BLOCKS[self.class] as usize || *bits == 0 {
                 return Err(damaged(slab, "it is said to have room and has none"));
             }
-            touch(slab, SLAB_HEADER);
-            touch(bits, 8);
+            touch_bits(slab, word);
             let block = word * 64 + (*bits).trailing_zeros() as usize;
             *bits &= *bits - 1;
             if *bits == 0 {
@@ -87,8 +86,7 @@ impl Slabs {
                     &format!("the block at {block:p} is freed a second time"),
                 ));
             }
-            touch(slab, SLAB_HEADER);
-            touch(bits, 8);
+            touch_bits(slab, word);
             *bits |= bit;
             (*slab).summary |= 1 << word;
             (*slab).free += 1;
@@ -222,6 +220,15 @@ impl Slabs {
     fn block(&self, slab: *mut Slab, index: usize) -> *mut u8 {
         let end = slab.cast::<u8>().wrapping_add(classes::units(self.class) * UNIT);
         end.wrapping_sub((index + 1) * BYTES[self.class] as usize)
+    }
+}
+
+/// The header and a word are about to be written. The first words are on the header's line.
+#[inline]
+fn touch_bits(slab: *mut Slab, word: usize) {
+    touch(slab, LINE);
+    if SLAB_HEADER + word * 8 >= LINE {
+        touch(bits(slab, word), 8);
     }
 }
 

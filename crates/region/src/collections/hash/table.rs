@@ -19,7 +19,7 @@
 use super::hasher::{Fold, fold};
 use crate::collections::vec::RawBlock;
 use crate::heap::{Heap, HeapError};
-use crate::marks::touch;
+use crate::marks::{LINE, touch};
 use std::alloc::Layout;
 use std::arch::x86_64::{
     __m128i, _mm_cmpeq_epi8, _mm_cmpgt_epi8, _mm_load_si128, _mm_movemask_epi8, _mm_set1_epi8,
@@ -349,18 +349,27 @@ impl<T> Table<T> {
         // If `hash` panics the new block is freed, and its entries are not dropped: they are still here.
         let mut new = std::mem::ManuallyDrop::new(Table::<T>::with_places(places, self.heap)?);
         let block = new.raw_block();
-        if new.places > 0 && size_of::<T>() < 64 {
+        // Small entries will be on nearly every line of the block: all are marked at once.
+        let by_entry = size_of::<T>() >= LINE;
+        if new.places > 0 && !by_entry {
             touch(new.entry(Slot(new.places - 1)), new.places * size_of::<T>());
         }
         for slot in self.slots() {
             let entry = self.entry(slot);
-            // SAFETY: the slot has an entry. It is moved: the old block is freed without dropping any.
+            // SAFETY: the slot has an entry. It is moved: the old block is freed without dropping any. The
+            // controls of the new block are marked, as they were just written.
             unsafe {
                 let hash = hash(&*entry, new.hasher());
                 let free = new.free_slot(hash);
-                new.put(free, hash, entry.read());
+                let to = new.entry(free);
+                if by_entry {
+                    touch(to, size_of::<T>());
+                }
+                to.copy_from_nonoverlapping(entry, 1);
+                new.controls.add(free.0).write(control_of(hash));
             }
         }
+        (new.items, new.left) = (self.items, new.left - self.items);
         std::mem::forget(block);
         let _old = self.raw_block();
         // SAFETY: `new` is not used any more, and the old block holds nothing any more.
