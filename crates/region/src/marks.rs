@@ -43,7 +43,7 @@
 //!   was written, not what there is.
 
 use crate::gate;
-use crate::window::{DATA_BYTES, PAGE, Place, STEP};
+use crate::window::{DATA_BYTES, PAGE, Place, STEP, WINDOW_BYTES, ZONE};
 use std::io;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
@@ -76,19 +76,31 @@ const LINES_PER_PAGE: usize = PAGE / LINE;
 /// When the thread is not inside an update of the region: the write would be torn by a crash.
 #[inline]
 pub fn touch<T: ?Sized>(at: *const T, bytes: usize) {
-    let Some(place) = crate::window::index_of(at.addr()).map(Place::numbered) else {
-        return;
-    };
-    let map = place.state().current.load(Ordering::Acquire);
-    if map == 0 || bytes == 0 {
+    // One comparison, and the window's number is the upper bits.
+    let in_zone = at.addr().wrapping_sub(ZONE.start);
+    if in_zone >= ZONE.end - ZONE.start || bytes == 0 {
         return;
     }
-    let offset = place.offset_of(at);
-    let (first, last) = (offset / LINE, (offset + bytes - 1) / LINE);
-    let page = first / LINES_PER_PAGE;
+    let place = Place::numbered(in_zone / WINDOW_BYTES);
+    let offset = in_zone % WINDOW_BYTES;
+    let map = place.state().current.load(Ordering::Acquire);
+    if map == 0 {
+        return;
+    }
+    let (first, page) = (offset / LINE, offset / PAGE);
+    if offset % LINE + bytes <= LINE {
+        // Most often it is on one line.
+        // SAFETY: the address is usable, so its word of the map is (`grow`).
+        let word = unsafe { word(map, page) }.load(Ordering::Acquire);
+        if (word >> (first % LINES_PER_PAGE)) & 1 == 0 {
+            touch_lines(place, first, first);
+        }
+        return;
+    }
+    let last = (offset + bytes - 1) / LINE;
     if page == last / LINES_PER_PAGE {
         let lines = run(first % LINES_PER_PAGE, last - first + 1);
-        // SAFETY: the address is usable, so its word of the map is (`grow`).
+        // SAFETY: as above.
         let word = unsafe { word(map, page) };
         if word.load(Ordering::Acquire) & lines == lines {
             return;

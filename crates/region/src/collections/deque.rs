@@ -133,6 +133,13 @@ impl<T> VecDeque<T> {
         }
     }
 
+    #[cold]
+    #[inline(never)]
+    #[track_caller]
+    fn grow(&mut self) {
+        self.reserve(1);
+    }
+
     /// As [`VecDeque::reserve`].
     ///
     /// # Errors
@@ -378,7 +385,7 @@ impl<T> VecDeque<T> {
     #[track_caller]
     pub fn push_back(&mut self, value: T) {
         if self.length == self.room {
-            self.reserve(1);
+            self.grow();
         }
         // SAFETY: there is room.
         unsafe { self.write(self.length, value) };
@@ -393,7 +400,7 @@ impl<T> VecDeque<T> {
     #[track_caller]
     pub fn push_front(&mut self, value: T) {
         if self.length == self.room {
-            self.reserve(1);
+            self.grow();
         }
         if Self::BYTES > 0 {
             self.head = self.head.checked_sub(1).unwrap_or(self.room - 1);

@@ -11,7 +11,7 @@ use crate::marks::touch;
 use crate::window::Place;
 
 /// Bytes that are kept at hand before free units are given back: this, or a quarter of the heap.
-const HELD_BYTES: usize = 16 << 20;
+const HELD_BYTES: usize = 64 << 20;
 
 /// The units of a heap, while their lock is held.
 pub(super) struct Units {

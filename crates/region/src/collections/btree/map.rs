@@ -408,14 +408,22 @@ impl<K: Ord, V> BTreeMap<K, V> {
         K: Borrow<Q>,
         Q: Ord + ?Sized,
     {
+        let (node, index, found) = self.seek(key)?;
+        found.then_some((node, index))
+    }
+
+    /// Where a key is, or where in a leaf it would be put, without a path; `None`: there is no node.
+    #[inline]
+    fn seek<Q>(&self, key: &Q) -> Option<(Node<K, V>, usize, bool)>
+    where
+        K: Borrow<Q>,
+        Q: Ord + ?Sized,
+    {
         let mut node = self.root()?;
         loop {
             let (index, found) = search(node, key);
-            if found {
-                return Some((node, index));
-            }
-            if node.height == 0 {
-                return None;
+            if found || node.height == 0 {
+                return Some((node, index, found));
             }
             node = node.child(index);
         }
@@ -520,12 +528,9 @@ impl<K: Ord, V> BTreeMap<K, V> {
     #[inline]
     #[track_caller]
     pub fn insert(&mut self, key: K, value: V) -> Option<V> {
-        match self.entry(key) {
-            Entry::Occupied(mut entry) => Some(entry.insert(value)),
-            Entry::Vacant(entry) => {
-                entry.insert(value);
-                None
-            }
+        match self.try_insert(key, value) {
+            Ok(old) => old,
+            Err(error) => panic!("{error}"),
         }
     }
 
@@ -534,10 +539,22 @@ impl<K: Ord, V> BTreeMap<K, V> {
     /// # Errors
     /// [`HeapError`] when there is no memory; nothing has changed then, and the entry is dropped.
     pub fn try_insert(&mut self, key: K, value: V) -> Result<Option<V>, HeapError> {
-        match self.entry(key) {
-            Entry::Occupied(mut entry) => Ok(Some(entry.insert(value))),
-            Entry::Vacant(VacantEntry { map, path, key }) => {
-                map.try_insert_at(path, key, value)?;
+        match self.seek(&key) {
+            Some((node, index, true)) => {
+                touch(node.value(index), size_of::<V>());
+                // SAFETY: the entry is there, and the map borrowed alone.
+                Ok(Some(std::mem::replace(unsafe { &mut *node.value(index) }, value)))
+            }
+            Some((leaf, index, false)) if leaf.len() < MOST => {
+                // SAFETY: there is room.
+                unsafe { leaf.insert(index, key, value, None) };
+                self.length += 1;
+                Ok(None)
+            }
+            // A leaf that splits changes those above it: only then their path is needed.
+            _ => {
+                let path = self.path_to(&key).0;
+                self.try_insert_at(path, key, value)?;
                 Ok(None)
             }
         }
@@ -568,9 +585,17 @@ impl<K: Ord, V> BTreeMap<K, V> {
         K: Borrow<Q>,
         Q: Ord + ?Sized,
     {
-        match self.path_to(key) {
-            (path, true) => Some(self.remove_at(path)),
-            _ => None,
+        match self.seek(key)? {
+            (_, _, false) => None,
+            (leaf, index, true) if leaf.height == 0 && leaf.len() > LEAST => {
+                self.length -= 1;
+                // SAFETY: the entry is there.
+                Some(unsafe { leaf.remove(index) })
+            }
+            _ => {
+                let path = self.path_to(key).0;
+                Some(self.remove_at(path))
+            }
         }
     }
 

@@ -12,7 +12,7 @@
 //! * No node knows its parent: a change writes the nodes it is about and no other.
 
 use crate::heap::Heap;
-use crate::marks::touch;
+use crate::marks::{LINE, touch};
 use std::alloc::Layout;
 use std::mem::{MaybeUninit, offset_of};
 use std::ptr::NonNull;
@@ -120,6 +120,9 @@ impl<K, V> Node<K, V> {
         unsafe { (*self.at).length.into() }
     }
 
+    /// Whether a leaf is so small that a change is on nearly all of its lines: they are marked at once.
+    const SMALL: bool = size_of::<Leaf<K, V>>() <= 4 * LINE;
+
     #[inline]
     fn set_len(self, length: usize) {
         // SAFETY: as above.
@@ -169,9 +172,14 @@ impl<K, V> Node<K, V> {
     }
 
     /// Marks places of the node: entries from `first` on, and the children after them.
+    #[inline]
     fn mark(self, first: usize, count: usize) {
-        touch(self.key(first), count * size_of::<K>());
-        touch(self.value(first), count * size_of::<V>());
+        if Self::SMALL {
+            touch(self.at, size_of::<Leaf<K, V>>());
+        } else {
+            touch(self.key(first), count * size_of::<K>());
+            touch(self.value(first), count * size_of::<V>());
+        }
         if self.height > 0 {
             touch(self.child_at(first), (count + 1) * 8);
         }
