@@ -25,16 +25,22 @@ pub(crate) enum Command {
     /// Go on with a killed program from its last checkpoint
     #[command(after_help = "Example:\n  twinpage resume /tmp/state")]
     Resume(Resume),
-    /// Say what is in a state: the program, its checkpoint, what it costs
+    /// Say what is in a state or a region: the program, its checkpoint, what it costs
     #[command(
-        after_help = "Example:\n  twinpage info /tmp/state\n\nOnly looks: also while the program runs."
+        after_help = "Example:\n  twinpage info /tmp/state\n  twinpage info orders.twin\n\nOnly looks: also while the program runs."
     )]
     Info(Look),
-    /// Read everything in a state and verify every checksum
+    /// Read everything in a state or a region and verify every checksum, heap and root
     #[command(
-        after_help = "Example:\n  twinpage check /tmp/state\n\nExit code 0 when all is whole, 1 when there is damage, 125 when it cannot be told."
+        after_help = "Example:\n  twinpage check /tmp/state\n  twinpage check orders.twin\n\nExit code 0 when all is whole, 1 when there is damage, 125 when it cannot be told."
     )]
     Check(Look),
+    /// Ask the program that has a region open what its checkpoints cost
+    #[command(after_help = "Example:\n  twinpage stats orders.twin --json")]
+    Stats(Stats),
+    /// Copy a region at one of its epochs, also while a program has it open and goes on
+    #[command(after_help = "Example:\n  twinpage backup orders.twin /backup/orders.twin")]
+    Backup(Backup),
     /// Would my program survive? Run it undisturbed, then killed and resumed again and again, and compare
     #[command(
         long_about = PROVE_HELP,
@@ -125,9 +131,32 @@ pub(crate) struct Look {
     /// One JSON document on standard output
     #[arg(long)]
     pub(crate) json: bool,
-    /// The directory that twinpage run kept the checkpoints in
-    #[arg(value_name = "DIR")]
+    /// The directory that twinpage run kept the checkpoints in, or the file of a region
+    #[arg(value_name = "DIR|FILE")]
     pub(crate) state: PathBuf,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Stats {
+    /// One JSON document on standard output
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// The file of the region
+    #[arg(value_name = "REGION")]
+    pub(crate) region: PathBuf,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Backup {
+    /// One JSON document on standard output
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// The file of the region
+    #[arg(value_name = "REGION")]
+    pub(crate) region: PathBuf,
+    /// The copy, which must not be there yet
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
 }
 
 #[derive(Args, Debug)]

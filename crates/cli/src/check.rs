@@ -1,14 +1,11 @@
 //! `twinpage check`: reads everything in a state and verifies every checksum.
 
 use crate::args::Look;
-use crate::info::json_of_store;
+use crate::info::{DAMAGED, json_of_store};
 use serde_json::json;
 use std::process::ExitCode;
 use twinpage_core::Damage;
 use twinpage_process::inspect;
-
-/// The exit code when there is damage.
-const DAMAGED: u8 = 1;
 
 pub(crate) fn check(arguments: &Look) -> Result<ExitCode, String> {
     let checked = inspect::check(&arguments.state).map_err(|error| error.to_string())?;

@@ -14,6 +14,9 @@ use twinpage_process::machine::Machine;
 use twinpage_process::statistics::{Statistics, Summary};
 use twinpage_process::{Result, files};
 
+/// The exit code of a check that found damage.
+pub(crate) const DAMAGED: u8 = 1;
+
 pub(crate) fn info(arguments: &Look) -> Result<ExitCode, String> {
     let found = inspect::inspect(&arguments.state).and_then(Found::new);
     let found = found.map_err(|error| error.to_string())?;
@@ -112,7 +115,7 @@ impl Found {
         if let Some(context) = &self.inspection.context {
             self.add_checkpoint(context, &mut rows);
         }
-        self.add_store(&mut rows);
+        add_store(&mut rows, &self.info);
         if let Some(undo) = &self.undo {
             rows.add("undo log", undo_line(undo));
         }
@@ -188,35 +191,45 @@ impl Found {
         };
         rows.add("open files", names);
     }
+}
 
-    fn add_store(&self, rows: &mut Rows) {
-        let info = &self.info;
-        rows.add(
-            "store",
-            format!(
-                "{} {}, {} of {} and a context of {}; lines of {}",
-                info.scheme,
-                show::bytes(info.medium_bytes),
-                show::count(info.pages, "page"),
-                show::bytes(info.geometry.page_bytes() as u64),
-                show::bytes(info.context_bytes),
-                show::bytes(info.geometry.line_bytes() as u64),
-            ),
-        );
-        let pool = &info.pool;
-        rows.add(
-            "pool",
-            format!(
-                "{}, {} in use",
-                show::count(pool.pages, "derivative page"),
-                pool.used
-            ),
-        );
-    }
+/// How the store of a state or a region is.
+pub(crate) fn add_store(rows: &mut Rows, info: &Info) {
+    rows.add(
+        "store",
+        format!(
+            "{} {}, {} of {} and a context of {}; lines of {}",
+            info.scheme,
+            show::bytes(info.medium_bytes),
+            show::count(info.pages, "page"),
+            show::bytes(info.geometry.page_bytes() as u64),
+            show::bytes(info.context_bytes),
+            show::bytes(info.geometry.line_bytes() as u64),
+        ),
+    );
+    let pool = &info.pool;
+    rows.add(
+        "pool",
+        format!(
+            "{}, {} in use",
+            show::count(pool.pages, "derivative page"),
+            pool.used
+        ),
+    );
 }
 
 /// What every look at a state begins with, as scripts read it.
 pub(crate) fn json_of_store(info: Option<&Info>, durability: Option<Durability>) -> Value {
+    json_of(inspect::KIND, inspect::VERSION, info, durability)
+}
+
+/// The same of any kind of store.
+pub(crate) fn json_of(
+    kind: &str,
+    version: u32,
+    info: Option<&Info>,
+    durability: Option<Durability>,
+) -> Value {
     let geometry = info.map(|info| {
         json!({
             "line_bytes": info.geometry.line_bytes(),
@@ -225,8 +238,8 @@ pub(crate) fn json_of_store(info: Option<&Info>, durability: Option<Durability>)
         })
     });
     json!({
-        "kind": inspect::KIND,
-        "version": inspect::VERSION,
+        "kind": kind,
+        "version": version,
         "durability": durability.map(|durability| match durability {
             Durability::Disk => "disk",
             Durability::Memory => "memory",

@@ -8,6 +8,7 @@ mod info;
 mod lab;
 mod program;
 mod prove;
+mod region;
 mod show;
 
 use args::{Arguments, Command};
@@ -20,8 +21,12 @@ fn main() -> ExitCode {
     let done = match arguments.command {
         Command::Run(run) => program::run(run),
         Command::Resume(resume) => program::resume(resume),
+        Command::Info(look) if region::is_region(&look.state) => region::info(&look),
         Command::Info(look) => info::info(&look),
+        Command::Check(look) if region::is_region(&look.state) => region::check(&look),
         Command::Check(look) => check::check(&look),
+        Command::Stats(stats) => region::stats(&stats),
+        Command::Backup(backup) => region::backup(&backup),
         Command::Prove(prove) => prove::prove(&prove),
         Command::Bench(bench) => bench::bench(bench),
         Command::Lab(lab) => lab::lab(lab),

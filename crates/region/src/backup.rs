@@ -99,14 +99,14 @@ impl Inner {
 }
 
 /// A region in the making.
-struct Copy {
+pub(crate) struct Copy {
     scheme: AnyScheme<AnyMedium>,
     draft: Draft,
     buffer: Vec<u8>,
 }
 
 impl Copy {
-    fn begin(path: &Path) -> Result<Copy> {
+    pub(crate) fn begin(path: &Path) -> Result<Copy> {
         if path.exists() {
             return Err(exists(path));
         }
@@ -119,7 +119,7 @@ impl Copy {
     }
 
     /// Copies pages that lie side by side. What the store has nothing of is left out.
-    fn pages(&mut self, store: &dyn Store, pages: std::ops::Range<usize>) -> Result<()> {
+    pub(crate) fn pages(&mut self, store: &dyn Store, pages: std::ops::Range<usize>) -> Result<()> {
         let mut buffer = std::mem::take(&mut self.buffer);
         for first in pages.clone().step_by(CHUNK) {
             let count = CHUNK.min(pages.end - first);
@@ -157,7 +157,7 @@ impl Copy {
         Ok(())
     }
 
-    fn end(mut self, superblock: &Superblock, path: &Path) -> Result<()> {
+    pub(crate) fn end(mut self, superblock: &Superblock, path: &Path) -> Result<()> {
         self.scheme.commit(&superblock.encode())?;
         match self.draft.name(path)? {
             true => Ok(()),

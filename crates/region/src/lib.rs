@@ -14,6 +14,8 @@ mod epochs;
 pub mod error;
 mod gate;
 pub mod heap;
+pub mod live;
+pub mod look;
 pub mod marks;
 pub mod options;
 mod paging;

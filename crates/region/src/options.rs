@@ -118,14 +118,20 @@ impl Options {
     fn open_existing(&self, path: &Path, lock: Lock) -> Result<Region> {
         let durability = self.durability_at(path)?;
         let medium = AnyMedium::open(path, durability, Access::ReadWrite)?;
-        self.recover(medium, Some(lock))
+        let mut region = self.recover(medium, Some(lock))?;
+        region.listen(path);
+        Ok(region)
     }
 
     /// Makes the region beside its name and then gives it the name; `None` if that is taken by now.
     fn create(&self, path: &Path) -> Result<Option<Region>> {
         let (scheme, mut draft) = self.draft(path)?;
-        let region = Region::begin(self, scheme, &[], draft.lock.take())?;
-        Ok(draft.name(path)?.then_some(region))
+        let mut region = Region::begin(self, scheme, &[], draft.lock.take())?;
+        if !draft.name(path)? {
+            return Ok(None);
+        }
+        region.listen(path);
+        Ok(Some(region))
     }
 
     /// An empty store beside the file `path`, to be given that name when it is whole.

@@ -3,6 +3,7 @@
 use crate::epochs::{Checkpointer, Checkpoints, Marks, Progress, Ticket};
 use crate::error::{Error, Result};
 use crate::gate;
+use crate::live::Listening;
 use crate::marks;
 use crate::options::Options;
 use crate::paging::{Pager, Serving};
@@ -11,6 +12,7 @@ use crate::store::{Shared, Store};
 use crate::superblock::Superblock;
 use crate::window::{DATA_BYTES, PAGE, Place, Window};
 use std::marker::PhantomData;
+use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
@@ -30,6 +32,7 @@ pub struct Region {
     pub(crate) inner: Arc<Inner>,
     timer: Option<Timer>,
     is_timed: bool,
+    listening: Option<Listening>,
 }
 
 /// What the region's threads share. Parts are dropped in this order.
@@ -76,7 +79,7 @@ impl Region {
     ///
     /// # Errors
     /// As [`Options::open`].
-    pub fn open(path: impl AsRef<std::path::Path>) -> Result<Region> {
+    pub fn open(path: impl AsRef<Path>) -> Result<Region> {
         Options::default().open(path)
     }
 
@@ -145,6 +148,7 @@ impl Region {
             inner,
             timer,
             is_timed: options.every.is_some(),
+            listening: None,
         })
     }
 
@@ -259,10 +263,7 @@ impl Region {
     /// What the checkpoints cost since the region was opened.
     #[must_use]
     pub fn statistics(&self) -> Statistics {
-        Statistics {
-            paging: self.inner.serving.paging(),
-            ..self.inner.counters.read()
-        }
+        self.inner.statistics()
     }
 
     /// What the store below says of itself.
@@ -279,7 +280,14 @@ impl Region {
         self.finish()
     }
 
+    /// Others can ask about the region in `file` ([`crate::live`]).
+    pub(crate) fn listen(&mut self, file: &Path) {
+        // Where sockets are forbidden nobody can ask.
+        self.listening = Listening::start(self.inner.clone(), file).ok();
+    }
+
     fn finish(&mut self) -> Result<()> {
+        drop(self.listening.take());
         drop(self.timer.take());
         let last = self.inner.checkpoint();
         last.map(|_| ())
@@ -297,6 +305,7 @@ impl Region {
 
 impl Drop for Region {
     fn drop(&mut self) {
+        drop(self.listening.take());
         if self.timer.is_some() && std::thread::panicking() {
             drop(self.timer.take());
         }
@@ -309,7 +318,7 @@ impl Drop for Region {
 }
 
 impl Inner {
-    fn checkpoint(&self) -> Result<Epoch> {
+    pub(crate) fn checkpoint(&self) -> Result<Epoch> {
         self.checkpoints().checkpoint()
     }
 
@@ -320,6 +329,13 @@ impl Inner {
             checkpoints.checkpoint()?;
         }
         Ok(())
+    }
+
+    pub(crate) fn statistics(&self) -> Statistics {
+        Statistics {
+            paging: self.serving.paging(),
+            ..self.counters.read()
+        }
     }
 
     pub(crate) fn progress(&self) -> &Progress {

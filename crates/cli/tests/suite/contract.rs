@@ -170,7 +170,9 @@ fn every_subcommand_has_help_with_an_example() {
     let help = twinpage().arg("--help").output().expect("twinpage starts");
     let text = String::from_utf8_lossy(&help.stdout).into_owned();
     assert!(help.status.success() && text.contains("twinpage"), "{text}");
-    for subcommand in ["run", "resume", "prove", "info", "check", "bench"] {
+    for subcommand in [
+        "run", "resume", "prove", "info", "check", "stats", "backup", "bench",
+    ] {
         assert!(
             text.contains(subcommand),
             "{subcommand} is not in the help:\n{text}"

@@ -1,0 +1,105 @@
+//! The command on regions: one that this test has open, and the same closed.
+
+use serde_json::Value;
+use std::path::Path;
+use std::process::{Command, Output};
+use std::time::Duration;
+use twinpage::Region;
+use twinpage::collections::HashMap;
+
+fn twinpage(arguments: &[&str], paths: &[&Path]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_twinpage"))
+        .args(arguments)
+        .args(paths)
+        .output()
+        .unwrap()
+}
+
+fn json(arguments: &[&str], paths: &[&Path], code: i32) -> Value {
+    let out = twinpage(arguments, paths);
+    assert_eq!(out.status.code(), Some(code), "{out:?}");
+    serde_json::from_slice(&out.stdout).unwrap()
+}
+
+fn refused(arguments: &[&str], paths: &[&Path]) -> String {
+    let out = twinpage(arguments, paths);
+    assert_eq!(out.status.code(), Some(125), "{out:?}");
+    String::from_utf8(out.stderr).unwrap()
+}
+
+#[test]
+fn a_region_is_looked_at_checked_and_copied() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str| folder.path().join(name);
+    let path = file("orders.twin");
+    let region = Region::options()
+        .every(Duration::from_millis(5))
+        .open(&path)
+        .unwrap();
+    let mut orders = region
+        .root("orders", |heap| HashMap::<u64, u64>::new_in(heap))
+        .unwrap();
+    for id in 0..5000 {
+        region.update(|_| orders.insert(id, id * id));
+    }
+    region.durable().unwrap();
+
+    // In use.
+    let info = json(&["info", "--json"], &[&path], 0);
+    assert_eq!((&info["kind"], &info["version"]), (&"region".into(), &1.into()));
+    assert!(
+        info["in_use"].is_string() && info["epoch"].as_u64() > Some(0),
+        "{info}"
+    );
+    assert!(info["geometry"].is_object() && info["pool"].is_object());
+    let stats = json(&["stats", "--json"], &[&path], 0);
+    assert!(stats["statistics"]["epochs"].as_u64() > Some(0), "{stats}");
+    assert!(
+        stats["statistics"]["stop_us"]["p99"].as_f64() > Some(0.0),
+        "{stats}"
+    );
+    let copy = file("copy.twin");
+    let backup = json(&["backup", "--json"], &[&path, &copy], 0);
+    assert_eq!(backup["live"], true);
+    assert!(refused(&["backup"], &[&path, &copy]).contains("exists"));
+    assert!(refused(&["check"], &[&path]).contains("in use"));
+    for command in ["info", "stats"] {
+        let out = twinpage(&[command], &[&path]);
+        assert!(out.status.success() && out.stdout.len() > 50, "{out:?}");
+    }
+
+    // Closed.
+    drop(orders);
+    region.close().unwrap();
+    for region in [&path, &copy] {
+        let check = json(&["check", "--json"], &[region], 0);
+        assert_eq!(check["damage"], Value::Array(vec![]), "{check}");
+        assert_eq!(check["heap"]["roots"][0]["name"], "orders");
+        assert_eq!(check["heap"]["leaked_blocks"], 0);
+        assert!(json(&["info", "--json"], &[region], 0)["in_use"].is_null());
+        let text = twinpage(&["check"], &[region]).stdout;
+        assert!(String::from_utf8(text).unwrap().contains("root \"orders\""));
+    }
+    let second = file("second.twin");
+    assert_eq!(json(&["backup", "--json"], &[&copy, &second], 0)["live"], false);
+    assert!(refused(&["stats"], &[&path]).contains("twinpage info"));
+    let region = Region::open(&second).unwrap();
+    let orders = region
+        .root("orders", |heap| HashMap::<u64, u64>::new_in(heap))
+        .unwrap();
+    assert!(orders.len() == 5000 && (0..5000).all(|id| orders.get(&id) == Some(&(id * id))));
+    drop(orders);
+    region.close().unwrap();
+
+    // Damaged, and something else.
+    let whole = std::fs::read(&path).unwrap();
+    std::fs::write(&copy, &whole[..whole.len() / 2]).unwrap();
+    let check = json(&["check", "--json"], &[&copy], 1);
+    assert_eq!(check["damage"].as_array().unwrap().len(), 1, "{check}");
+    std::fs::write(&copy, b"nonsense").unwrap();
+    assert!(refused(&["check"], &[&copy]).contains("not a store"));
+    assert!(refused(&["info"], &[&copy]).contains("not a store"));
+    assert!(refused(&["backup"], &[&copy, &file("third")]).contains("not a store"));
+    assert!(refused(&["info"], &[&file("missing")]).contains("missing"));
+    assert!(!file("third").exists());
+}

@@ -1,0 +1,127 @@
+//! Looking at a region's file without changing it.
+
+use crate::backup::Copy;
+use crate::error::{Error, Result};
+use crate::heap::{self, Report};
+use crate::store::{Shared, Store};
+use crate::superblock::Superblock;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use twinpage_core::{AnyScheme, Damage, Epoch, Info, Scheme};
+use twinpage_os::{Access, AnyMedium, Durability, Lock, LockError};
+
+/// How often the file of a region in use is read before it is given up, and the pause between.
+const ATTEMPTS: u32 = 200;
+const PAUSE: Duration = Duration::from_millis(2);
+
+/// A region as it is in its file, at its last checkpoint.
+pub struct Look {
+    path: PathBuf,
+    /// Who has it open now, if anyone.
+    pub in_use: Option<String>,
+    /// What the checkpoints survive, by where the file lies.
+    pub durability: Durability,
+    /// What is kept beside the pages; none before the first checkpoint.
+    pub superblock: Option<Superblock>,
+    store: Shared<AnyScheme<AnyMedium>>,
+    _lock: Option<Lock>,
+}
+
+/// Reads a region's file. It may be in use.
+///
+/// # Errors
+/// When there is none, it is something else or damaged, or, in use, never stands still.
+pub fn look(path: impl AsRef<Path>) -> Result<Look> {
+    let path = path.as_ref();
+    let (lock, in_use) = match Lock::take(path) {
+        Ok(lock) => (Some(lock), None),
+        Err(LockError::Held { holder, .. }) => (None, Some(holder.to_string())),
+        Err(error) => return Err(error.into()),
+    };
+    let durability = twinpage_os::name::durability_of(path)
+        .map_err(|e| Error::system(format!("looking at {}", path.display()), e))?;
+    let mut attempts = if in_use.is_some() { ATTEMPTS } else { 1 };
+    loop {
+        attempts -= 1;
+        match read(path, durability) {
+            Ok((scheme, superblock)) => {
+                return Ok(Look {
+                    path: path.to_owned(),
+                    in_use,
+                    durability,
+                    superblock,
+                    store: Shared::new(scheme),
+                    _lock: lock,
+                });
+            }
+            Err(_) if attempts > 0 => std::thread::sleep(PAUSE),
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+fn read(path: &Path, durability: Durability) -> Result<(AnyScheme<AnyMedium>, Option<Superblock>)> {
+    let medium = AnyMedium::open(path, durability, Access::ReadOnly)?;
+    let (scheme, found) = AnyScheme::recover(medium)?;
+    let superblock = (found.epoch > 0).then(|| Superblock::decode(&found.context));
+    Ok((scheme, superblock.transpose()?))
+}
+
+impl Look {
+    /// What the store says of itself.
+    #[must_use]
+    pub fn info(&self) -> Info {
+        Store::info(&self.store)
+    }
+
+    /// Reads everything: what is not as it was written in the store, and what the heap and its roots
+    /// are like, if the region has a heap.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for a region in use, which does not stand still.
+    pub fn check(&self) -> Result<(Vec<Damage>, Option<Report>)> {
+        self.at_rest("check")?;
+        let damage = Scheme::check(&self.store)?;
+        let Some(superblock) = self.superblock else {
+            return Ok((damage, None));
+        };
+        let bytes = usize::try_from(superblock.bytes)
+            .map_err(|_| Error::Damaged(format!("a region of {} bytes", superblock.bytes)))?;
+        let mut image = Vec::new();
+        image
+            .try_reserve_exact(bytes)
+            .map_err(|_| Error::Invalid(format!("no memory for all {bytes} bytes of the region")))?;
+        image.resize(bytes, 0);
+        self.store.read_bytes(0, &mut image)?;
+        let first = image.len().min(crate::window::PAGE);
+        let has_heap = image[..first].iter().any(|&byte| byte != 0);
+        let report = has_heap.then(|| heap::check_image(&image, superblock.base));
+        Ok((damage, report))
+    }
+
+    /// Copies the region to the new file `to`.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for a region in use (see [`crate::live::backup`]), or one without a
+    /// checkpoint, and when there is such a file; those of the file's medium.
+    pub fn backup(&self, to: impl AsRef<Path>) -> Result<Epoch> {
+        self.at_rest("backup")?;
+        let superblock = self
+            .superblock
+            .ok_or_else(|| Error::Invalid(format!("{} has no checkpoint yet", self.path.display())))?;
+        let mut copy = Copy::begin(to.as_ref())?;
+        copy.pages(&self.store, 0..superblock.bytes as usize / crate::window::PAGE)?;
+        copy.end(&superblock, to.as_ref())?;
+        Ok(Scheme::epoch(&self.store))
+    }
+
+    fn at_rest(&self, deed: &str) -> Result<()> {
+        match &self.in_use {
+            None => Ok(()),
+            Some(holder) => Err(Error::Invalid(format!(
+                "{} is in use by {holder} and does not stand still: make a copy with `twinpage backup` and {deed} that",
+                self.path.display()
+            ))),
+        }
+    }
+}
