@@ -4,6 +4,40 @@
 //! program writes there, inside an update, is marked line by line ([`marks`]); a checkpoint makes the
 //! marked lines durable all at once or not at all.
 //!
+//! ```
+//! use std::time::Duration;
+//! use twinpage::Persist;
+//! use twinpage::collections::HashMap;
+//!
+//! #[derive(Persist)]
+//! struct Order {
+//!     item: u64,
+//!     amount: u64,
+//! }
+//!
+//! # fn main() -> twinpage::Result<()> {
+//! # let folder = tempfile::tempdir().unwrap();
+//! # std::env::set_current_dir(folder.path()).unwrap();
+//! # let (id, order) = (7, Order { item: 1, amount: 2 });
+//! let region = twinpage::Region::options().every(Duration::from_millis(16)).open("orders.twin")?;
+//! let mut orders = region.root("orders", |heap| HashMap::<u64, Order>::new_in(heap))?;
+//! region.update(|_| orders.insert(id, order)); // no epoch is cut inside an update
+//! region.durable()?; // wait until what was done so far is on the medium
+//! # drop((orders, region));
+//!
+//! // The next life of the program:
+//! let region = twinpage::Region::open("orders.twin")?;
+//! let orders = region.root("orders", |heap| HashMap::<u64, Order>::new_in(heap))?;
+//! assert_eq!(orders[&7].amount, 2);
+//! # assert_eq!(orders[&7].item, 1);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Reading needs no update. Writing does: a `&mut` to a root outside an update panics, and a `&mut` must
+//! not leave the update it was made in. What is acknowledged to the world should wait for its epoch:
+//! [`Region::ticket`].
+//!
 //! Linux on x86-64 only.
 
 extern crate self as twinpage; // what the derive macros write is good in here too

@@ -1,0 +1,229 @@
+//! A crash after every operation of a scripted run of heap, collections, growth and give-back: what is
+//! recovered is one of the states that were checkpointed, byte for byte, never older than the last
+//! that was reported durable.
+//!
+//! The images are those of the failure model: everything fenced, and of what was posted since any
+//! subset, each write torn at the medium's atom. A few samples of them at every point; more with
+//! `TWINPAGE_LONG`.
+
+use std::sync::{Arc, Mutex};
+use twinpage::collections::{BTreeMap, HashMap, String as Text, Vec as List};
+use twinpage::heap::check_image;
+use twinpage::superblock::Superblock;
+use twinpage::{Region, SchemeKind};
+use twinpage_core::crash::Image;
+use twinpage_core::{AnyScheme, Geometry, Medium, Offset, PageId, Result, Scheme};
+
+#[derive(Clone, Debug)]
+enum Op {
+    Write(Offset, Vec<u8>),
+    Grow(u64),
+    Fence,
+    /// The checkpoint of this epoch was reported durable.
+    Durable(u64),
+}
+
+type Log = Arc<Mutex<Vec<Op>>>;
+
+/// A medium that remembers what it was asked to do.
+struct Recorder {
+    image: Image,
+    log: Log,
+}
+
+impl Medium for Recorder {
+    fn len(&self) -> u64 {
+        self.image.len()
+    }
+    fn grow(&mut self, len: u64) -> Result<()> {
+        self.log.lock().unwrap().push(Op::Grow(len));
+        self.image.grow(len)
+    }
+    fn read(&self, at: Offset, into: &mut [u8]) -> Result<()> {
+        self.image.read(at, into)
+    }
+    fn write(&mut self, at: Offset, bytes: &[u8]) -> Result<()> {
+        self.log.lock().unwrap().push(Op::Write(at, bytes.to_vec()));
+        self.image.write(at, bytes)
+    }
+    fn fence(&mut self) -> Result<()> {
+        self.log.lock().unwrap().push(Op::Fence);
+        Ok(())
+    }
+    fn atom(&self) -> usize {
+        self.image.atom()
+    }
+}
+
+/// The region's bytes at every epoch.
+type States = Vec<(u64, Vec<u8>)>;
+
+fn keep(region: &Region, log: &Log, states: &mut States) {
+    let epoch = region.checkpoint().unwrap();
+    log.lock().unwrap().push(Op::Durable(epoch));
+    let place = region.place();
+    // SAFETY: usable bytes, and nobody writes while the test looks.
+    let bytes = unsafe { std::slice::from_raw_parts(place.base(), place.bytes()) };
+    let report = check_image(bytes, place.base().addr() as u64);
+    assert!(report.is_sound(), "epoch {epoch}: {report:?}");
+    states.push((epoch, bytes.to_vec()));
+}
+
+fn script(region: &Region, log: &Log, random: &mut fastrand::Rng) -> States {
+    let mut states = States::new();
+    let heap = region.heap().unwrap();
+    let mut words = region
+        .root("words", |heap| HashMap::<Text, u64>::new_in(heap))
+        .unwrap();
+    let mut tree = region
+        .root("tree", |heap| BTreeMap::<u64, List<u64>>::new_in(heap))
+        .unwrap();
+    keep(region, log, &mut states);
+    for round in 0..6 {
+        for _ in 0..random.usize(1..60) {
+            region.update(|_| {
+                let key = random.u64(..40);
+                match random.u8(..10) {
+                    0..4 => {
+                        words.insert(Text::from_in(&format!("word {key} of {round}"), heap), key);
+                    }
+                    4 => drop(words.remove(format!("word {key} of {round}").as_str())),
+                    5..8 => {
+                        let mut list = List::new_in(heap);
+                        list.extend((0..key * 20).map(|k| k ^ round));
+                        tree.insert(key, list);
+                    }
+                    _ => drop(tree.remove(&key)),
+                }
+            });
+        }
+        if round % 2 == 1 {
+            region.update(|_| heap.give_back()).unwrap();
+        }
+        if round == 3 {
+            // Larger than a step: the region grows, and gives most of it back later.
+            let mut list = List::new_in(heap);
+            region.update(|_| list.resize(400_000, round));
+            region.update(|_| tree.insert(1000, list));
+        }
+        keep(region, log, &mut states);
+    }
+    region.update(|_| drop(tree.remove(&1000)));
+    region.update(|_| heap.give_back()).unwrap();
+    keep(region, log, &mut states);
+    states
+}
+
+/// Applies a write, or those of its atoms that `there` says.
+fn write(image: &mut Vec<u8>, op: &Op, atom: usize, mut there: impl FnMut() -> bool) {
+    match op {
+        Op::Write(at, bytes) => {
+            let mut at = *at as usize;
+            let mut rest = &bytes[..];
+            while !rest.is_empty() {
+                let (now, later) = rest.split_at((atom - at % atom).min(rest.len()));
+                if there() {
+                    image[at..at + now.len()].copy_from_slice(now);
+                }
+                (at, rest) = (at + now.len(), later);
+            }
+        }
+        Op::Grow(len) => image.resize((*len as usize).max(image.len()), 0),
+        Op::Fence | Op::Durable(_) => {}
+    }
+}
+
+/// Recovers an image, and says of which epoch it is.
+fn recovered(image: Vec<u8>, atom: usize, states: &States) -> std::result::Result<u64, String> {
+    let (store, found) = AnyScheme::recover(Image::from_bytes(image, atom)).map_err(|e| e.to_string())?;
+    let Some((_, state)) = states.iter().find(|(epoch, _)| *epoch == found.epoch) else {
+        return Ok(found.epoch);
+    };
+    let superblock = Superblock::decode(&found.context).map_err(|e| e.to_string())?;
+    if superblock.bytes as usize != state.len() {
+        return Err(format!("epoch {} has {} bytes", found.epoch, superblock.bytes));
+    }
+    let page = store.geometry().page_bytes();
+    let mut bytes = vec![0; page];
+    for (id, expected) in state.chunks(page).enumerate() {
+        store
+            .read(PageId(id as u64), 0, &mut bytes)
+            .map_err(|e| e.to_string())?;
+        if bytes[..expected.len()] != *expected {
+            return Err(format!("epoch {}, page {id} is of another state", found.epoch));
+        }
+    }
+    Ok(found.epoch)
+}
+
+#[test]
+fn every_crash_point_of_a_region_is_one_of_its_states() {
+    let long = std::env::var_os("TWINPAGE_LONG").is_some();
+    let mut random = fastrand::Rng::new();
+    let seed = std::env::var("TWINPAGE_SEED").map_or(random.get_seed(), |seed| seed.parse().unwrap());
+    random.seed(seed);
+    for (scheme, geometry, atom) in [
+        (SchemeKind::DualPage, Geometry::MEMORY, 8),
+        (SchemeKind::DualPage, Geometry::DISK, 512),
+        (SchemeKind::Packed, Geometry::DISK, 512),
+    ] {
+        let log = Log::default();
+        let medium = Recorder {
+            image: Image::new(atom),
+            log: log.clone(),
+        };
+        let region = Region::options()
+            .scheme(scheme)
+            .open_on(medium, geometry)
+            .unwrap();
+        // The first commit is in the log already; before it there is no region under its name.
+        let begin = log.lock().unwrap().len();
+        let states = script(&region, &log, &mut random);
+        drop(region);
+        let log = log.lock().unwrap();
+        let (mut durable, mut pending, mut last) = (Vec::new(), Vec::<&Op>::new(), 1);
+        let mut images = 0;
+        // Points in the middle of an epoch are alike: all near fences, and some of the others.
+        let every = if long { 1 } else { (log.len() / 60).max(1) };
+        for (at, op) in log.iter().enumerate() {
+            match op {
+                Op::Durable(epoch) => last = *epoch,
+                Op::Fence => {
+                    let all = std::mem::take(&mut pending);
+                    all.iter().for_each(|op| write(&mut durable, op, atom, || true));
+                }
+                op => pending.push(op),
+            }
+            let near = log[at..log.len().min(at + 3)]
+                .iter()
+                .any(|op| matches!(op, Op::Fence));
+            if at < begin || !(near || matches!(op, Op::Fence) || at % every == 0) {
+                continue;
+            }
+            for sample in 0..if long { 6 } else { 2 } {
+                let mut image = durable.clone();
+                let share = random.u8(..);
+                for op in &pending {
+                    // Growth is there, or the writes behind it could not be.
+                    write(&mut image, op, atom, || match sample {
+                        0 => random.u8(..) <= share,
+                        _ => random.bool(),
+                    });
+                }
+                images += 1;
+                let found = recovered(image, atom, &states)
+                    .unwrap_or_else(|why| panic!("seed {seed}, {scheme}, operation {at}: {why}"));
+                assert!(
+                    (last..=last + 1).contains(&found),
+                    "seed {seed}, {scheme}, operation {at}: epoch {found}, {last} was durable"
+                );
+            }
+        }
+        println!(
+            "{scheme}: {images} images at {} operations, {} states",
+            log.len(),
+            states.len()
+        );
+        assert!(images > 50);
+    }
+}
