@@ -7,6 +7,8 @@
 //!
 //! * What was taken stays at its address until dropped; nobody's mapping is ever replaced.
 //! * Opened memory reads as zero, and takes room only where it was written.
+//! * A child made by fork(2) has none of it, so that it cannot take a copy for the original:
+//!   madvise(2), `MADV_DONTFORK`.
 
 #![allow(unsafe_code)]
 
@@ -40,11 +42,12 @@ impl Reserved {
         } as usize;
         let reserved = Reserved { base: got, bytes };
         // Kernels before 4.17 take the address as a hint.
-        if got == base {
-            Ok(reserved)
-        } else {
-            Err(io::Error::from_raw_os_error(libc::EEXIST))
+        if got != base {
+            return Err(io::Error::from_raw_os_error(libc::EEXIST));
         }
+        // SAFETY: our own mapping, which nobody uses yet.
+        unsafe { madvise(base as *mut _, bytes, Advice::LinuxDontFork)? };
+        Ok(reserved)
     }
 
     /// The addresses.

@@ -26,7 +26,8 @@ use twinpage_os::Lock;
 /// checkpoint is never cut inside an update. Reading needs no update.
 ///
 /// Dropping a region makes a last checkpoint, unless the thread is panicking;
-/// [`Region::close`] does the same and tells how it went.
+/// [`Region::close`] does the same and tells how it went. Roots that are still there keep the memory and
+/// the lock on the file.
 #[derive(Debug)]
 pub struct Region {
     pub(crate) inner: Arc<Inner>,

@@ -5,6 +5,8 @@ mod support;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use support::{Bytes, folders};
+use twinpage::collections::{HashMap, Vec as List};
+use twinpage::look::look;
 use twinpage::{Error, Region, SchemeKind};
 use twinpage_core::Geometry;
 use twinpage_core::crash::Image;
@@ -150,4 +152,69 @@ fn a_backup_is_of_one_instant_while_threads_go_on() {
             }
         }
     }
+}
+
+#[test]
+fn no_damage_to_a_file_makes_a_panic() {
+    let [folder, _] = folders();
+    let (path, bad) = (folder.path().join("region"), folder.path().join("bad"));
+    {
+        let region = Region::options()
+            .scheme(SchemeKind::DualPage)
+            .open(&path)
+            .unwrap();
+        let mut map = region
+            .root("map", |heap| HashMap::<u64, List<u64>>::new_in(heap))
+            .unwrap();
+        let heap = region.heap().unwrap();
+        for key in 0..200 {
+            region.update(|_| {
+                let mut list = List::new_in(heap);
+                list.extend(0..key % 30);
+                map.insert(key, list)
+            });
+            if key % 20 == 0 {
+                region.checkpoint().unwrap();
+            }
+        }
+    }
+    let whole = std::fs::read(&path).unwrap();
+    let used: Vec<usize> = (0..whole.len()).filter(|&at| whole[at] != 0).collect();
+    let mut random = fastrand::Rng::new();
+    let seed = random.get_seed();
+    println!("seed {seed}");
+    let (mut refused, mut damaged) = (0, 0);
+    for _ in 0..if std::env::var_os("TWINPAGE_LONG").is_some() {
+        20_000
+    } else {
+        300
+    } {
+        let mut bytes = whole.clone();
+        for _ in 0..random.usize(1..4) {
+            let at = used[random.usize(..used.len())];
+            bytes[at] = match random.u8(..3) {
+                0 => bytes[at] ^ 1 << random.u8(..8),
+                1 => 0xff,
+                _ => random.u8(..),
+            };
+        }
+        if random.u8(..8) == 0 {
+            bytes.truncate(random.usize(..whole.len()));
+        }
+        std::fs::write(&bad, &bytes).unwrap();
+        match look(&bad) {
+            Ok(look) => {
+                let (store, heap) = look.check().unwrap();
+                let sound = store.is_empty() && heap.is_some_and(|heap| heap.is_sound());
+                damaged += u32::from(!sound);
+                drop(look);
+                // What can be opened can be asked for its roots, whatever the answer.
+                if let Ok(region) = Region::open(&bad) {
+                    let _ = region.roots();
+                }
+            }
+            Err(_) => refused += 1,
+        }
+    }
+    assert!(refused > 0 && damaged > 0, "{refused} refused, {damaged} damaged");
 }
