@@ -12,6 +12,7 @@ pub mod config;
 pub mod controller;
 pub mod device;
 pub mod drive;
+pub mod eval;
 pub mod experiment;
 pub mod machine;
 pub mod op;

@@ -6,7 +6,7 @@ use clap::Args;
 use serde::Serialize;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::Instant;
+use std::time::Duration;
 use twinpage_lab::device::Device;
 use twinpage_lab::drive::{Outcome, Request, drive};
 use twinpage_lab::trace::{Event, Form, Trace};
@@ -46,9 +46,9 @@ struct Report {
 pub(super) fn memory(arguments: &Drive) -> Result<ExitCode, String> {
     let device = Device::find(&arguments.config).map_err(|why| why.to_string())?;
     let requests = read(arguments)?;
-    let begun = Instant::now();
+    let begun = cpu_time();
     let outcome = drive(&device, requests);
-    let seconds = begun.elapsed().as_secs_f64();
+    let seconds = (cpu_time() - begun).as_secs_f64();
     let resolved = serde_json::to_string(&device).map_err(|why| why.to_string())?;
     let report = Report {
         device: device.name.clone(),
@@ -64,6 +64,12 @@ pub(super) fn memory(arguments: &Drive) -> Result<ExitCode, String> {
         false => show(&report),
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// What this process has used of processors so far.
+fn cpu_time() -> Duration {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
 }
 
 /// Loads and stores of the trace, one request a line, in its time.

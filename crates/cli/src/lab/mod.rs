@@ -1,6 +1,7 @@
 //! `twinpage lab`: traces, workloads and experiments in simulated time. Each subcommand has a file.
 
 mod convert;
+mod eval;
 mod memory;
 mod record;
 mod run;
@@ -24,6 +25,9 @@ enum LabCommand {
     /// Drive a memory alone with a trace of requests
     #[command(after_help = memory::EXAMPLES)]
     Memory(memory::Drive),
+    /// Repeat a paper's evaluation
+    #[command(after_help = eval::EXAMPLES)]
+    Eval(eval::Eval),
     /// Record the memory accesses of a real program
     #[command(after_help = record::EXAMPLES)]
     Record(record::Record),
@@ -39,6 +43,7 @@ pub(crate) fn lab(lab: Lab) -> Result<ExitCode, String> {
     match lab.command {
         LabCommand::Run(arguments) => run::run(&arguments),
         LabCommand::Memory(arguments) => memory::memory(&arguments),
+        LabCommand::Eval(arguments) => eval::eval(&arguments),
         LabCommand::Record(arguments) => record::record(&arguments),
         LabCommand::Convert(arguments) => convert::convert(&arguments),
         LabCommand::Workloads(arguments) => workloads::workloads(&arguments),

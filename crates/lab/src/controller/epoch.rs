@@ -64,6 +64,8 @@ impl Controller {
             return false;
         };
         self.flushing += 1;
+        self.counts.writes += 1;
+        self.counts.hits += 1;
         self.write_frame(frame, line, self.now, space, Part::Flush);
         self.frames.frame_mut(frame).dirty |= 1 << (line % 64);
         true
@@ -98,6 +100,7 @@ impl Controller {
         let bytes = space.at(page * crate::op::PAGE_BYTES, crate::op::PAGE_BYTES as usize);
         let at = self.now + self.entry_cost(page, false);
         self.count_lines(u64::from(lines.count_ones()));
+        self.counts.writes += u64::from(lines.count_ones());
         let room = self.scheme.write(
             Span {
                 page: PageId(page),

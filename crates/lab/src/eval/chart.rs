@@ -1,0 +1,84 @@
+//! Grouped bars as SVG: a group for each workload, a bar for each series.
+
+use super::Row;
+use plotters::prelude::*;
+use plotters::style::text_anchor::{HPos, Pos, VPos};
+
+/// The figure of some rows, with a legend.
+///
+/// # Errors
+/// The drawing library's.
+pub(super) fn bars(title: &str, rows: &[&Row]) -> Result<String, String> {
+    let mut svg = String::new();
+    draw(&mut svg, title, rows).map_err(|why| format!("{title}: {why}"))?;
+    Ok(svg)
+}
+
+fn names<'a>(rows: &[&'a Row], name: impl Fn(&'a Row) -> &'a str) -> Vec<&'a str> {
+    let mut all: Vec<&str> = Vec::new();
+    for row in rows {
+        let name = name(row);
+        if !all.contains(&name) {
+            all.push(name);
+        }
+    }
+    all
+}
+
+fn draw(svg: &mut String, title: &str, rows: &[&Row]) -> Result<(), Box<dyn std::error::Error>> {
+    let groups = names(rows, |row| &row.workload);
+    let series = names(rows, |row| &row.series);
+    let unit = rows.first().map_or("", |row| row.unit);
+    let top = rows.iter().map(|row| row.ours).fold(0.0, f64::max).max(1e-3) * 1.1;
+    let root = SVGBackend::with_string(svg, (1000, 420)).into_drawing_area();
+    root.fill(&WHITE)?;
+    let mut chart = ChartBuilder::on(&root)
+        .caption(title, ("sans-serif", 18))
+        .margin(12)
+        .x_label_area_size(46)
+        .y_label_area_size(60)
+        .build_cartesian_2d(0.0..groups.len() as f64, 0.0..top)?;
+    chart
+        .configure_mesh()
+        .disable_x_mesh()
+        .disable_x_axis()
+        .y_desc(unit)
+        .draw()?;
+    let width = 0.84 / series.len().max(1) as f64;
+    for (number, name) in series.iter().enumerate() {
+        let color = Palette99::pick(number).to_rgba();
+        let bar = |row: &&&Row| {
+            let group = groups
+                .iter()
+                .position(|group| *group == row.workload)
+                .unwrap_or(0) as f64;
+            let left = group + 0.08 + number as f64 * width;
+            Rectangle::new([(left, 0.0), (left + width * 0.92, row.ours)], color.filled())
+        };
+        let mine: Vec<_> = rows
+            .iter()
+            .filter(|row| row.series == *name)
+            .map(|row| bar(&row))
+            .collect();
+        chart
+            .draw_series(mine)?
+            .label(*name)
+            .legend(move |(x, y)| Rectangle::new([(x, y - 5), (x + 10, y + 5)], color.filled()));
+    }
+    for (number, group) in groups.iter().enumerate() {
+        let place = chart.backend_coord(&(number as f64 + 0.5, 0.0));
+        let style = ("sans-serif", 13)
+            .into_font()
+            .color(&BLACK)
+            .pos(Pos::new(HPos::Center, VPos::Top));
+        root.draw_text(group, &style, (place.0, place.1 + 6))?;
+    }
+    chart
+        .configure_series_labels()
+        .position(SeriesLabelPosition::UpperRight)
+        .background_style(WHITE.mix(0.8))
+        .border_style(BLACK.mix(0.3))
+        .draw()?;
+    root.present()?;
+    Ok(())
+}
