@@ -36,9 +36,7 @@ fn a_region_is_looked_at_checked_and_copied() {
         .every(Duration::from_millis(5))
         .open(&path)
         .unwrap();
-    let mut orders = region
-        .root("orders", |heap| HashMap::<u64, u64>::new_in(heap))
-        .unwrap();
+    let mut orders = region.root("orders", HashMap::<u64, u64>::new_in).unwrap();
     for id in 0..5000 {
         region.update(|_| orders.insert(id, id * id));
     }
@@ -84,9 +82,7 @@ fn a_region_is_looked_at_checked_and_copied() {
     assert_eq!(json(&["backup", "--json"], &[&copy, &second], 0)["live"], false);
     assert!(refused(&["stats"], &[&path]).contains("twinpage info"));
     let region = Region::open(&second).unwrap();
-    let orders = region
-        .root("orders", |heap| HashMap::<u64, u64>::new_in(heap))
-        .unwrap();
+    let orders = region.root("orders", HashMap::<u64, u64>::new_in).unwrap();
     assert!(orders.len() == 5000 && (0..5000).all(|id| orders.get(&id) == Some(&(id * id))));
     drop(orders);
     region.close().unwrap();

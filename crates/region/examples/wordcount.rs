@@ -155,7 +155,10 @@ fn write_text(path: &Path) -> Outcome<usize> {
         if real.is_empty() {
             random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             let rank = (1.0 / ((random >> 11) as f64 / (1_u64 << 53) as f64 + 1e-5)) as u64;
-            text.push_str(&format!("word{rank}{}", if rank % 9 == 0 { '\n' } else { ' ' }));
+            text.push_str(&format!(
+                "word{rank}{}",
+                if rank.is_multiple_of(9) { '\n' } else { ' ' }
+            ));
         } else {
             text.push_str(&real);
         }

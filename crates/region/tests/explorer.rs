@@ -72,12 +72,8 @@ fn keep(region: &Region, log: &Log, states: &mut States) {
 fn script(region: &Region, log: &Log, random: &mut fastrand::Rng) -> States {
     let mut states = States::new();
     let heap = region.heap().unwrap();
-    let mut words = region
-        .root("words", |heap| HashMap::<Text, u64>::new_in(heap))
-        .unwrap();
-    let mut tree = region
-        .root("tree", |heap| BTreeMap::<u64, List<u64>>::new_in(heap))
-        .unwrap();
+    let mut words = region.root("words", HashMap::<Text, u64>::new_in).unwrap();
+    let mut tree = region.root("tree", BTreeMap::<u64, List<u64>>::new_in).unwrap();
     keep(region, log, &mut states);
     for round in 0..6 {
         for _ in 0..random.usize(1..60) {

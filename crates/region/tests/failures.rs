@@ -163,9 +163,7 @@ fn no_damage_to_a_file_makes_a_panic() {
             .scheme(SchemeKind::DualPage)
             .open(&path)
             .unwrap();
-        let mut map = region
-            .root("map", |heap| HashMap::<u64, List<u64>>::new_in(heap))
-            .unwrap();
+        let mut map = region.root("map", HashMap::<u64, List<u64>>::new_in).unwrap();
         let heap = region.heap().unwrap();
         for key in 0..200 {
             region.update(|_| {

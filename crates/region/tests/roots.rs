@@ -415,7 +415,7 @@ fn threads_change_their_own_roots() {
             for thread in 0..4_u64 {
                 let region = &region;
                 scope.spawn(move || {
-                    let make = |heap| BTreeMap::<u64, String>::new_in(heap);
+                    let make = BTreeMap::<u64, String>::new_in;
                     let mut own = region.root(&format!("root {thread}"), make).unwrap();
                     let heap = region.heap().unwrap();
                     for k in 0..3000 {
