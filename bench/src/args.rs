@@ -26,6 +26,12 @@ pub(crate) enum Command {
     /// One engine on one workload, for `region`: does what it is told on standard input
     #[command(hide = true)]
     Worker(WorkerArguments),
+    /// Fills a region and goes on changing it until it is killed, for `region`
+    #[command(hide = true)]
+    Fill(OpenArguments),
+    /// Opens such a region and reads from it, for `region`
+    #[command(hide = true)]
+    Look(OpenArguments),
 }
 
 const HELP: &str = "\
@@ -57,6 +63,8 @@ pub(crate) enum WorkloadName {
     Tpcc,
     /// Pass after pass over 1% of a 256 MiB array
     Sweep,
+    /// Open a region of 1 GiB after a kill, to its first read
+    Open,
 }
 
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
@@ -146,6 +154,16 @@ pub(crate) struct WorkerArguments {
     pub(crate) scale: f64,
     #[arg(long)]
     pub(crate) seed: u64,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct OpenArguments {
+    #[arg(long)]
+    pub(crate) place: PathBuf,
+    #[arg(long)]
+    pub(crate) scheme: SchemeKind,
+    #[arg(long)]
+    pub(crate) mib: u64,
 }
 
 fn seconds(text: &str) -> Result<f64, String> {

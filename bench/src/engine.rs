@@ -8,6 +8,7 @@
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use std::time::Duration;
+use twinpage::Persist;
 use twinpage_core::SchemeKind;
 use twinpage_core::histogram::Percentiles;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
@@ -17,11 +18,11 @@ pub(crate) type Result<T, E = String> = std::result::Result<T, E>;
 
 /// A value without pointers or padding, the same bytes in every engine.
 pub(crate) trait Plain:
-    Copy + Send + Sync + IntoBytes + FromBytes + Immutable + KnownLayout + 'static
+    Copy + Send + Sync + IntoBytes + FromBytes + Immutable + KnownLayout + Persist
 {
 }
 
-impl<T: Copy + Send + Sync + IntoBytes + FromBytes + Immutable + KnownLayout + 'static> Plain for T {}
+impl<T: Copy + Send + Sync + IntoBytes + FromBytes + Immutable + KnownLayout + Persist> Plain for T {}
 
 /// What a map is made of, where the engine has a choice.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -6,6 +6,7 @@ mod args;
 mod engine;
 mod engines;
 mod medium;
+mod open;
 mod region;
 mod report;
 mod team;
@@ -15,14 +16,18 @@ mod workloads;
 use args::{Arguments, Command};
 use clap::Parser;
 use std::process::ExitCode;
+use std::time::Instant;
 
 /// The exit code when something could not be measured, as the `twinpage` command has it.
 const FAILED: u8 = 125;
 
 fn main() -> ExitCode {
+    let begun = Instant::now();
     let done = match Arguments::parse().command {
         Command::Region(arguments) => region::bench(&arguments),
         Command::Worker(arguments) => worker::work(&arguments),
+        Command::Fill(arguments) => open::fill(&arguments),
+        Command::Look(arguments) => open::look(&arguments, begun),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -3,6 +3,7 @@
 use crate::args::{Durability, EngineName, RegionArguments, WorkloadName, spelled};
 use crate::engine::Result;
 use crate::medium::{self, Bandwidth};
+use crate::open;
 use crate::report::{self, Report, Row, Run};
 use crate::team::{self, Member, Task};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -30,6 +31,10 @@ pub(crate) fn bench(arguments: &RegionArguments) -> Result<()> {
                 threads,
             };
             measure(task, &bandwidth, arguments, &mut report, &progress)?;
+        }
+        let opens = arguments.workload.contains(&WorkloadName::Open);
+        if opens && engines(arguments).contains(&EngineName::Twinpage) {
+            report.opens.push(open::measure(arguments, path, &progress)?);
         }
         report.media.push(Bandwidth {
             path: path.display().to_string(),
@@ -75,7 +80,8 @@ fn settings(arguments: &RegionArguments) -> Vec<Setting> {
         }
     }
     let mut settings = Vec::new();
-    for &workload in &arguments.workload {
+    let paced = |workload: &&WorkloadName| **workload != WorkloadName::Open;
+    for &workload in arguments.workload.iter().filter(paced) {
         for &every in &paces {
             settings.extend(
                 arguments

@@ -3,6 +3,7 @@
 use crate::args::{EngineName, RegionArguments, spelled};
 use crate::engine::Stops;
 use crate::medium::{self, Bandwidth};
+use crate::open;
 use crate::team::Task;
 use crate::worker::Slice;
 use indicatif::ProgressBar;
@@ -15,6 +16,7 @@ pub(crate) struct Report {
     pub(crate) media: Vec<Bandwidth>,
     pub(crate) absent: Vec<Absent>,
     pub(crate) rows: Vec<Row>,
+    pub(crate) opens: Vec<open::Row>,
 }
 
 /// An engine that is not measured, where it was asked for.
@@ -58,6 +60,8 @@ impl Report {
     }
 
     pub(crate) fn json(&self, arguments: &RegionArguments) -> serde_json::Value {
+        let rows = self.rows.iter().map(|row| serde_json::json!(row));
+        let rows = rows.chain(self.opens.iter().map(|row| serde_json::json!(row)));
         serde_json::json!({
             "machine": machine(),
             "seconds": arguments.seconds,
@@ -66,7 +70,7 @@ impl Report {
             "seed": arguments.seed,
             "media": self.media,
             "absent": self.absent,
-            "rows": self.rows,
+            "rows": rows.collect::<Vec<_>>(),
         })
     }
 }
@@ -82,15 +86,15 @@ pub(crate) struct Run<'a> {
 }
 
 /// The middle of the repetitions, the least and the most.
-#[derive(Serialize, Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Spread {
-    median: f64,
-    min: f64,
-    max: f64,
+    pub(crate) median: f64,
+    pub(crate) min: f64,
+    pub(crate) max: f64,
 }
 
 impl Spread {
-    fn of(numbers: impl Iterator<Item = f64>) -> Spread {
+    pub(crate) fn of(numbers: impl Iterator<Item = f64>) -> Spread {
         let mut numbers: Vec<f64> = numbers.collect();
         let median = median(&mut numbers);
         Spread {
@@ -271,5 +275,17 @@ pub(crate) fn print(report: &Report) {
             row.limit.unwrap_or("-").to_owned(),
         ]);
     }
-    println!("{rows}");
+    if !report.rows.is_empty() {
+        println!("{rows}");
+    }
+    for open in &report.opens {
+        println!(
+            "\nopen of {} MiB after a kill, {}, to the first read: {} ms ({} to {})",
+            open.region_mib,
+            open.medium,
+            short(open.open_ms),
+            short(open.open_ms_min),
+            short(open.open_ms_max)
+        );
+    }
 }

@@ -34,14 +34,9 @@ impl Task<'_> {
 
 /// Why an engine has no place in a task.
 pub(crate) fn out_of_place(engine: EngineName, task: Task<'_>) -> Option<&'static str> {
-    use WorkloadName::{BtreeRand, BtreeZipf};
-    match (engine, task.workload) {
-        (EngineName::Pmemobj, _) if !task.in_memory => Some(
-            "with PMEM_IS_PMEM_FORCE=1 it flushes cache lines, which makes nothing durable on a disk: memory files only",
-        ),
-        (EngineName::Twinpage, BtreeRand | BtreeZipf) => Some("this version has no ordered maps yet"),
-        _ => None,
-    }
+    (engine == EngineName::Pmemobj && !task.in_memory).then_some(
+        "with PMEM_IS_PMEM_FORCE=1 it flushes cache lines, which makes nothing durable on a disk: memory files only",
+    )
 }
 
 /// A worker process, stopped but while it is asked.

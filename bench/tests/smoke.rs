@@ -66,6 +66,12 @@ fn in_memory() {
     expect_rows(&report, &WORKLOADS, &engines, &["16ms", "each operation"]);
     expect_rows(&report, &WORKLOADS, &["native"], &["none"]);
     assert!(report["media"][0]["sequential_bytes_per_s"].as_f64() > Some(0.0));
+    let rows = report["rows"].as_array().expect("rows");
+    let open = rows.iter().find(|row| row["workload"] == "open").expect("a row");
+    assert!(
+        open["open_ms"].as_f64() > Some(0.0) && open["checked"] == true,
+        "{open}"
+    );
     assert!(report["machine"]["processors"].as_u64() > Some(0));
 }
 

@@ -4,12 +4,13 @@
 
 use super::{Setting, Workload, load, same};
 use crate::engine::{Engine, Kind, Result};
+use twinpage::Persist;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 const SUBSCRIBERS: u64 = 1_000_000;
 
 /// A row of the benchmark's subscriber table.
-#[derive(Clone, Copy, PartialEq, Debug, IntoBytes, FromBytes, Immutable, KnownLayout)]
+#[derive(Clone, Copy, PartialEq, Debug, IntoBytes, FromBytes, Immutable, KnownLayout, Persist)]
 #[repr(C)]
 pub(crate) struct Subscriber {
     id: u32,

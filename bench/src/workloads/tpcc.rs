@@ -6,6 +6,7 @@
 
 use super::{Setting, Workload, load, same, scattered};
 use crate::engine::{Engine, Kind, Result};
+use twinpage::Persist;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 const DISTRICTS: u64 = 10;
@@ -15,7 +16,7 @@ const LINES_AT_MOST: u64 = 15;
 /// Orders the tables are made for; they grow beyond.
 const EXPECTED: u64 = 50_000;
 
-#[derive(Clone, Copy, PartialEq, Debug, IntoBytes, FromBytes, Immutable, KnownLayout)]
+#[derive(Clone, Copy, PartialEq, Debug, IntoBytes, FromBytes, Immutable, KnownLayout, Persist)]
 #[repr(C)]
 pub(crate) struct District {
     next_order: u64,
@@ -24,7 +25,7 @@ pub(crate) struct District {
     address: [u8; 80],
 }
 
-#[derive(Clone, Copy, PartialEq, Debug, IntoBytes, FromBytes, Immutable, KnownLayout)]
+#[derive(Clone, Copy, PartialEq, Debug, IntoBytes, FromBytes, Immutable, KnownLayout, Persist)]
 #[repr(C)]
 pub(crate) struct Customer {
     discount_percent: u64,
@@ -33,7 +34,7 @@ pub(crate) struct Customer {
     rest: [u8; 96],
 }
 
-#[derive(Clone, Copy, PartialEq, Debug, IntoBytes, FromBytes, Immutable, KnownLayout)]
+#[derive(Clone, Copy, PartialEq, Debug, IntoBytes, FromBytes, Immutable, KnownLayout, Persist)]
 #[repr(C)]
 pub(crate) struct Item {
     price_cents: u64,
@@ -41,7 +42,7 @@ pub(crate) struct Item {
     data: [u8; 48],
 }
 
-#[derive(Clone, Copy, PartialEq, Debug, IntoBytes, FromBytes, Immutable, KnownLayout)]
+#[derive(Clone, Copy, PartialEq, Debug, IntoBytes, FromBytes, Immutable, KnownLayout, Persist)]
 #[repr(C)]
 pub(crate) struct Stock {
     quantity: u64,
@@ -51,7 +52,7 @@ pub(crate) struct Stock {
     data: [u8; 48],
 }
 
-#[derive(Clone, Copy, PartialEq, Debug, IntoBytes, FromBytes, Immutable, KnownLayout)]
+#[derive(Clone, Copy, PartialEq, Debug, IntoBytes, FromBytes, Immutable, KnownLayout, Persist)]
 #[repr(C)]
 pub(crate) struct Order {
     customer: u64,
@@ -59,7 +60,7 @@ pub(crate) struct Order {
     entered: u64,
 }
 
-#[derive(Clone, Copy, PartialEq, Debug, IntoBytes, FromBytes, Immutable, KnownLayout)]
+#[derive(Clone, Copy, PartialEq, Debug, IntoBytes, FromBytes, Immutable, KnownLayout, Persist)]
 #[repr(C)]
 pub(crate) struct Line {
     item: u64,

@@ -1,0 +1,155 @@
+//! `open`: from the start of a program to its first read of a region that another was killed over.
+//!
+//! A filler puts numbers into a region and goes on changing them until it is killed; a reader opens the region,
+//! reads one number, says how long that took since its `main` began, and is killed as well, so that the
+//! next finds it no cleaner.
+
+use crate::args::{OpenArguments, RegionArguments};
+use crate::engine::Result;
+use crate::engines::failed;
+use crate::{medium, report};
+use indicatif::ProgressBar;
+use serde::Serialize;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+use twinpage::collections::Vec as Numbers;
+use twinpage::{Region, Root};
+use twinpage_core::SchemeKind;
+
+const ROOT: &str = "numbers";
+const EVERY: Duration = Duration::from_millis(16);
+/// A number is its place, and how often it was changed above.
+const CHANGE: u64 = 1 << 32;
+/// Numbers put in by one update.
+const TOGETHER: u64 = 1 << 16;
+
+/// How long it took.
+#[derive(Serialize, Clone, Debug)]
+pub(crate) struct Row {
+    workload: &'static str,
+    engine: &'static str,
+    pub(crate) medium: &'static str,
+    durability: &'static str,
+    threads: u32,
+    pub(crate) region_mib: u64,
+    pub(crate) open_ms: f64,
+    pub(crate) open_ms_min: f64,
+    pub(crate) open_ms_max: f64,
+    /// The number read was what it must be.
+    checked: bool,
+}
+
+fn open(place: &Path, scheme: SchemeKind) -> Result<Region> {
+    let options = Region::options().every(EVERY).scheme(scheme);
+    options.open(place.join("region")).map_err(failed)
+}
+
+fn numbers(region: &Region) -> Result<Root<Numbers<u64>>> {
+    region.root(ROOT, Numbers::new_in).map_err(failed)
+}
+
+/// Fills the region, says so, and changes it until it is killed.
+pub(crate) fn fill(arguments: &OpenArguments) -> Result<()> {
+    let count = arguments.mib << 17;
+    let region = open(&arguments.place, arguments.scheme)?;
+    let mut numbers = numbers(&region)?;
+    region.update(|_| numbers.reserve_exact(count as usize));
+    for begin in (0..count).step_by(TOGETHER as usize) {
+        region.update(|_| numbers.extend(begin..count.min(begin + TOGETHER)));
+    }
+    region.durable().map_err(failed)?;
+    println!("filled");
+    let mut random = fastrand::Rng::with_seed(1);
+    loop {
+        let at = random.usize(..count as usize);
+        region.update(|_| numbers[at] = numbers[at].wrapping_add(CHANGE));
+    }
+}
+
+/// Opens the region, reads, says how long it took, and waits to be killed.
+pub(crate) fn look(arguments: &OpenArguments, begun: Instant) -> Result<()> {
+    let region = open(&arguments.place, arguments.scheme)?;
+    let numbers = numbers(&region)?;
+    let at = arguments.mib << 16;
+    let found = numbers.get(at as usize).copied();
+    let ms = begun.elapsed().as_secs_f64() * 1e3;
+    match found {
+        Some(number) if number % CHANGE == at => println!("{ms}"),
+        other => return Err(format!("wrong result: number {at} is {other:?}")),
+    }
+    loop {
+        std::thread::park();
+    }
+}
+
+/// A process of this program, killed when it is no longer needed.
+struct Subject {
+    child: Child,
+}
+
+impl Subject {
+    /// Starts it and waits for its first line.
+    fn start(command: &str, place: &Path, scheme: SchemeKind, mib: u64) -> Result<(Subject, String)> {
+        let program = std::env::current_exe().map_err(|error| format!("cannot find itself: {error}"))?;
+        let started = Command::new(program)
+            .args([
+                command,
+                "--scheme",
+                scheme.name(),
+                "--mib",
+                &mib.to_string(),
+                "--place",
+            ])
+            .arg(place)
+            .stdout(Stdio::piped())
+            .spawn();
+        let mut child = started.map_err(|error| format!("cannot start a process: {error}"))?;
+        let output = child.stdout.take().expect("piped");
+        let subject = Subject { child };
+        let mut line = String::new();
+        match BufReader::new(output).read_line(&mut line) {
+            Ok(read) if read > 0 => Ok((subject, line.trim().to_owned())),
+            _ => Err(format!("`{command}` ended without a word")),
+        }
+    }
+}
+
+impl Drop for Subject {
+    fn drop(&mut self) {
+        // That it was killed is the point; where it ended by itself there is nothing to kill.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+pub(crate) fn measure(arguments: &RegionArguments, at: &Path, progress: &ProgressBar) -> Result<Row> {
+    let place = tempfile::tempdir_in(at)
+        .map_err(|error| format!("cannot make a directory in {}: {error}", at.display()))?;
+    let mib = ((1024.0 * arguments.scale) as u64).max(1);
+    progress.set_message(format!("open: filling {mib} MiB"));
+    let (filler, _) = Subject::start("fill", place.path(), arguments.scheme, mib)?;
+    std::thread::sleep(EVERY * 10);
+    drop(filler);
+    progress.set_message("open");
+    let mut times = Vec::new();
+    for _ in 0..arguments.repeat {
+        let (reader, line) = Subject::start("look", place.path(), arguments.scheme, mib)?;
+        drop(reader);
+        times.push(line.parse().map_err(|_| format!("the reader said {line:?}"))?);
+    }
+    let times = report::Spread::of(times.into_iter());
+    Ok(Row {
+        workload: "open",
+        engine: "twinpage",
+        medium: medium::name(medium::is_memory(at)?),
+        durability: "16ms",
+        threads: 1,
+        region_mib: mib,
+        open_ms: times.median,
+        open_ms_min: times.min,
+        open_ms_max: times.max,
+        checked: true,
+    })
+}
