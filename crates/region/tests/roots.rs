@@ -436,3 +436,20 @@ fn threads_change_their_own_roots() {
     let report = region.heap().unwrap().check();
     assert!(report.is_sound() && report.roots.len() == 4, "{report:?}");
 }
+
+#[test]
+fn roots_made_in_different_epochs_are_all_there_again() {
+    const ROOTS: u64 = 40;
+    let dir = Dir::new();
+    let region = dir.open();
+    for number in 0..ROOTS {
+        region.root(&format!("root {number}"), |_| number).unwrap();
+        region.checkpoint().unwrap();
+    }
+    region.close().unwrap();
+    let region = dir.open();
+    for number in 0..ROOTS {
+        let root = region.root(&format!("root {number}"), |_| 0u64).unwrap();
+        assert_eq!(*root, number);
+    }
+}
