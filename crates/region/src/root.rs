@@ -209,9 +209,11 @@ impl Region {
     pub fn remove_root(&self, name: &str) -> crate::Result<()> {
         let _lease = Lease::take(self.place(), name)?;
         let heap = self.heap()?;
-        self.update(|_| {
+        self.update(|_| -> Result<(), RootError> {
             let found = find(heap, name)?.ok_or_else(|| RootError::Missing { name: name.into() })?;
-            for (block, bytes) in heap.blocks_of(&found.description, found.at) {
+            let owned = heap.blocks_of(&found.description, found.at);
+            let owned = owned.map_err(|finding| HeapError::damaged(format!("root {name:?}, {finding}")))?;
+            for (block, bytes) in owned {
                 // SAFETY: nobody uses the root, and these are the blocks it owns.
                 unsafe { heap.free_block(block, bytes) };
             }
@@ -312,20 +314,33 @@ fn lock_table(heap: Heap) -> MutexGuard<'static, ()> {
 ///
 /// # Safety
 /// The lock of the table is held for as long as it is used.
-unsafe fn table<'a>(heap: Heap) -> Result<Option<&'a mut Vec<RootEntry>>, HeapError> {
+unsafe fn table<'a>(heap: Heap) -> Result<Option<&'a Vec<RootEntry>>, HeapError> {
     // SAFETY: the header is there as long as the heap.
     let at = unsafe { (*heap.header()).roots };
     if at == 0 {
         return Ok(None);
     }
-    let found = heap.check_value(&Description::of::<Vec<RootEntry>>(), at);
-    if let Some(first) = found.first() {
-        return Err(HeapError::damaged(format!("the table of roots, {first}")));
+    if !heap.has_root_table(at) {
+        return Err(HeapError::damaged(format!("the table of roots at {at:#x}")));
     }
-    // SAFETY: it is a vector of entries with sound texts; the lock makes it ours alone.
-    Ok(Some(unsafe {
-        &mut *std::ptr::with_exposed_provenance_mut(at as usize)
-    }))
+    // SAFETY: it is a vector of entries with sound texts, which nobody changes while the lock is held.
+    Ok(Some(unsafe { &*std::ptr::with_exposed_provenance(at as usize) }))
+}
+
+/// As [`table`], to change it: marked as written.
+///
+/// # Safety
+/// As [`table`].
+unsafe fn table_mut<'a>(heap: Heap) -> Result<Option<&'a mut Vec<RootEntry>>, HeapError> {
+    // SAFETY: the caller's word.
+    if unsafe { table(heap) }?.is_none() {
+        return Ok(None);
+    }
+    // SAFETY: the header is there as long as the heap.
+    let at = std::ptr::with_exposed_provenance_mut(unsafe { (*heap.header()).roots } as usize);
+    touch(at, size_of::<Vec<RootEntry>>());
+    // SAFETY: as in `table`; the lock makes it ours alone.
+    Ok(Some(unsafe { &mut *at }))
 }
 
 fn parse(entry: &RootEntry) -> Result<Description, RootError> {
@@ -370,7 +385,7 @@ fn create<T: Persist>(heap: Heap, name: &str, value: T) -> Result<NonNull<T>, Ro
     // SAFETY: the block is new and fits.
     unsafe { at.write(value) };
     // SAFETY: the lock is held.
-    let table = match unsafe { table(heap) }? {
+    let table = match unsafe { table_mut(heap) }? {
         Some(table) => table,
         None => new_table(heap)?,
     };
@@ -405,8 +420,7 @@ fn new_table<'a>(heap: Heap) -> Result<&'a mut Vec<RootEntry>, RootError> {
 fn remove_entry(heap: Heap, name: &str) -> Result<(), RootError> {
     let _lock = lock_table(heap);
     // SAFETY: the lock is held.
-    if let Some(table) = unsafe { table(heap) }? {
-        touch(table, size_of::<Vec<RootEntry>>());
+    if let Some(table) = unsafe { table_mut(heap) }? {
         table.retain(|entry| entry.name != *name);
     }
     Ok(())
@@ -449,7 +463,7 @@ fn open<T: Persist>(heap: Heap, name: &str, found: Found) -> Result<NonNull<T>, 
 fn set_entry<T>(heap: Heap, name: &str, at: NonNull<T>, description: &Description) -> Result<(), RootError> {
     let _lock = lock_table(heap);
     // SAFETY: the lock is held.
-    let table = unsafe { table(heap) }?;
+    let table = unsafe { table_mut(heap) }?;
     let index = table
         .as_ref()
         .and_then(|table| table.iter().position(|entry| entry.name == *name));

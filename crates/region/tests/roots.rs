@@ -199,6 +199,41 @@ fn everything_inside_everything_survives_and_is_walked() {
 }
 
 #[test]
+fn roots_made_and_removed_in_any_epoch_are_kept() {
+    let dir = Dir::new();
+    let names = |region: &Region| {
+        region
+            .roots()
+            .unwrap()
+            .into_iter()
+            .map(|root| root.name)
+            .collect::<std::vec::Vec<_>>()
+    };
+    let mut expected = std::vec::Vec::new();
+    for round in 0..6_u64 {
+        let region = dir.open();
+        for k in 0..4 {
+            let name = format!("{round} {k}");
+            drop(
+                region
+                    .root(&name, |heap| Vec::from_iter_in([round, k], heap))
+                    .unwrap(),
+            );
+            expected.push(name);
+            region.checkpoint().unwrap();
+        }
+        let gone = expected.remove(round as usize);
+        region.remove_root(&gone).unwrap();
+        region.checkpoint().unwrap();
+        drop(region);
+        let region = dir.open();
+        assert_eq!(names(&region), expected);
+        let report = region.heap().unwrap().check();
+        assert!(report.is_sound(), "{report:?}");
+    }
+}
+
+#[test]
 fn there_is_one_root_of_a_name_at_a_time() {
     let dir = Dir::new();
     let region = dir.open();
@@ -452,4 +487,38 @@ fn roots_made_in_different_epochs_are_all_there_again() {
         let root = region.root(&format!("root {number}"), |_| 0u64).unwrap();
         assert_eq!(*root, number);
     }
+}
+
+#[test]
+fn roots_come_and_go_while_others_are_changed() {
+    let dir = Dir::new();
+    let region = Region::options()
+        .every(Duration::from_millis(1))
+        .open(dir.file())
+        .unwrap();
+    std::thread::scope(|scope| {
+        for thread in 0..4_u32 {
+            let region = &region;
+            scope.spawn(move || {
+                for round in 0..60 {
+                    let name = format!("root {thread}");
+                    let mut own = region.root(&name, BTreeMap::<u32, Vec<u32>>::new_in).unwrap();
+                    let heap = region.heap().unwrap();
+                    for k in 0..50 {
+                        region.update(|_| own.insert(k, Vec::from_iter_in(0..k, heap)));
+                    }
+                    assert_eq!(own.len(), 50);
+                    if round % 2 == 0 {
+                        region.update(|_| Root::remove(own)).unwrap();
+                    } else {
+                        drop(own);
+                        region.remove_root(&name).unwrap();
+                    }
+                }
+            });
+        }
+    });
+    let report = region.heap().unwrap().check();
+    assert!(report.is_sound() && report.roots.is_empty(), "{report:?}");
+    assert_eq!(report.stats.used_blocks, 2);
 }

@@ -12,6 +12,8 @@ mod walk;
 
 use super::{Heap, HeapStats};
 use crate::persist::Description;
+use crate::root::RootEntry;
+use std::mem::offset_of;
 use structure::Blocks;
 
 /// How many findings and leaks are told one by one.
@@ -97,7 +99,7 @@ pub fn check_image(bytes: &[u8], base: u64) -> Report {
 }
 
 impl Heap {
-    /// Checks all of the heap and what its roots hold.
+    /// Checks all of the heap and what its roots hold. All of the region is read.
     ///
     /// No update may be in progress: what another thread is changing looks like damage.
     #[must_use]
@@ -106,29 +108,60 @@ impl Heap {
         check_image(image.bytes, image.base)
     }
 
-    /// Whether a value in a block of its own is as its description says: used before it is looked at as
-    /// what it should be.
-    pub(crate) fn check_value(self, description: &Description, at: u64) -> Vec<Finding> {
+    /// The blocks a value in a block of its own owns, that one included: address and bytes. Other
+    /// threads may take and free other blocks meanwhile.
+    ///
+    /// # Errors
+    /// The first thing about the value that is damaged.
+    pub(crate) fn blocks_of(self, description: &Description, at: u64) -> Result<Vec<(u64, u64)>, Finding> {
         let (image, mut report) = (self.image(), Report::default());
-        let mut blocks = structure::blocks(image, &mut report);
+        let mut blocks: Blocks = {
+            let _locks = self.lock_all();
+            structure::blocks(image, &mut Report::default())
+        };
         walk::value(image, description, at, &mut blocks, &mut report);
-        report.damage
+        match report.damage.into_iter().next() {
+            Some(finding) => Err(finding),
+            None => Ok(blocks
+                .iter()
+                .filter(|block| block.reached)
+                .map(|block| (block.at, block.bytes))
+                .collect()),
+        }
     }
 
-    /// The blocks a value in a block of its own owns, that one included: address and bytes. Empty when
-    /// anything about it is damaged.
-    pub(crate) fn blocks_of(self, description: &Description, at: u64) -> Vec<(u64, u64)> {
-        let (image, mut report) = (self.image(), Report::default());
-        let mut blocks: Blocks = structure::blocks(image, &mut report);
-        walk::value(image, description, at, &mut blocks, &mut report);
-        if !report.damage.is_empty() {
-            return Vec::new();
-        }
-        blocks
-            .iter()
-            .filter(|block| block.reached)
-            .map(|block| (block.at, block.bytes))
-            .collect()
+    /// Whether the text a string has at `at` is there and is text.
+    fn has_text(self, at: u64) -> bool {
+        let image = self.image();
+        let [first, length, room, heap] = [0, 8, 16, 24].map(|offset| image.u64(at + offset));
+        let text = if room == 0 {
+            Some(&[][..])
+        } else {
+            image.at(first, room)
+        };
+        let text = text.and_then(|bytes| bytes.get(..usize::try_from(length).ok()?));
+        heap == image.base && text.is_some_and(|bytes| std::str::from_utf8(bytes).is_ok())
+    }
+
+    /// Whether the table of roots at `at` can be used as what it is: all it refers to lies in the region.
+    /// It looks at the table only.
+    pub(crate) fn has_root_table(self, at: u64) -> bool {
+        let (image, entry) = (self.image(), size_of::<RootEntry>() as u64);
+        let [first, length, room, heap] = [0, 8, 16, 24].map(|offset| image.u64(at.wrapping_add(offset)));
+        let Some(bytes) = room.checked_mul(entry) else {
+            return false;
+        };
+        let there = image.at(at, 32).is_some() && (room == 0 || image.at(first, bytes).is_some());
+        there
+            && at.is_multiple_of(8)
+            && first.is_multiple_of(8)
+            && heap == image.base
+            && length <= room
+            && (0..length).all(|index| {
+                let entry = first + index * entry;
+                self.has_text(entry + offset_of!(RootEntry, name) as u64)
+                    && self.has_text(entry + offset_of!(RootEntry, layout) as u64)
+            })
     }
 
     fn image(self) -> Image<'static> {

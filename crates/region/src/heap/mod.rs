@@ -297,6 +297,12 @@ impl Heap {
         Place::of(self.header()).expect("a heap lies in a window")
     }
 
+    /// Nobody takes or frees a block while this lives.
+    fn lock_all(self) -> (Vec<locks::Locked>, locks::Locked) {
+        let shards = (0..format::SHARDS).map(|shard| locks::shard(self.address(), shard));
+        (shards.collect(), locks::units(self.address()))
+    }
+
     #[inline]
     pub(crate) fn header(self) -> *mut Header {
         self.0.as_ptr()

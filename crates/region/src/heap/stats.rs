@@ -2,7 +2,7 @@
 
 use super::format::{FREE, LARGE, OWN, SLAB, UNIT};
 use super::units::Units;
-use super::{Heap, HeapError, classes, locks};
+use super::{Heap, HeapError, classes};
 
 /// What is in a heap. Bytes are those of whole blocks, which may be larger than what was asked for.
 #[derive(Clone, PartialEq, Eq, Default, Debug, serde::Serialize)]
@@ -58,10 +58,7 @@ impl Heap {
     /// # Errors
     /// [`HeapError::Damaged`].
     pub fn try_stats(self) -> Result<HeapStats, HeapError> {
-        let _shards: Vec<_> = (0..super::format::SHARDS)
-            .map(|shard| locks::shard(self.address(), shard))
-            .collect();
-        let _lock = locks::units(self.address());
+        let _locks = self.lock_all();
         // SAFETY: the heap is in a usable window, and the lock of its units is held.
         let units = unsafe { Units::new(self.header()) };
         let state = units.state();
