@@ -114,10 +114,11 @@ impl Heap {
     /// # Errors
     /// The first thing about the value that is damaged.
     pub(crate) fn blocks_of(self, description: &Description, at: u64) -> Result<Vec<(u64, u64)>, Finding> {
-        let (image, mut report) = (self.image(), Report::default());
-        let mut blocks: Blocks = {
+        let mut report = Report::default();
+        let (image, mut blocks): (_, Blocks) = {
             let _locks = self.lock_all();
-            structure::blocks(image, &mut Report::default())
+            let image = self.image(); // as large as the heap is while nobody makes it grow
+            (image, structure::blocks(image, &mut Report::default()))
         };
         walk::value(image, description, at, &mut blocks, &mut report);
         match report.damage.into_iter().next() {
