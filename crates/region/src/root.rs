@@ -389,7 +389,6 @@ fn create<T: Persist>(heap: Heap, name: &str, value: T) -> Result<NonNull<T>, Ro
         Some(table) => table,
         None => new_table(heap)?,
     };
-    touch(table, size_of::<Vec<RootEntry>>());
     table.try_reserve(1)?;
     table.push(RootEntry {
         name: collections::String::from_in(name, heap),
