@@ -210,7 +210,6 @@ impl Config {
             level.bytes /= by.min(4);
         }
         plan.controller.dram_bytes /= by;
-        plan.controller.write_buffer_lines = (plan.controller.write_buffer_lines / by).max(64);
         plan.nvm_bytes /= by;
         plan.pool_pages /= by;
         plan.journal_bytes /= by;
