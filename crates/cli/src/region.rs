@@ -20,6 +20,18 @@ pub(crate) fn is_region(path: &Path) -> bool {
     path.is_file()
 }
 
+/// An error in one line that names the file, once.
+fn naming(path: &Path) -> impl FnOnce(twinpage::Error) -> String {
+    move |error| {
+        let (path, error) = (path.display().to_string(), error.to_string());
+        if error.contains(&path) {
+            error
+        } else {
+            format!("{path}: {error}")
+        }
+    }
+}
+
 /// What every look at a region begins with, as scripts read it.
 fn json_of_region(look: &look::Look) -> Value {
     let mut document = json_of(KIND, VERSION, Some(&look.info()), Some(look.durability));
@@ -29,7 +41,7 @@ fn json_of_region(look: &look::Look) -> Value {
 }
 
 pub(crate) fn info(arguments: &Look) -> Result<ExitCode, String> {
-    let look = look(&arguments.state).map_err(|error| error.to_string())?;
+    let look = look(&arguments.state).map_err(naming(&arguments.state))?;
     if arguments.json {
         println!("{:#}", json_of_region(&look));
         return Ok(ExitCode::SUCCESS);
@@ -88,7 +100,7 @@ pub(crate) fn check(arguments: &Look) -> Result<ExitCode, String> {
                 None,
             )
         }
-        Err(error) => return Err(error.to_string()),
+        Err(error) => return Err(naming(&arguments.state)(error)),
     };
     let sound = damage.is_empty() && heap.as_ref().is_none_or(Report::is_sound);
     if arguments.json {
@@ -211,7 +223,7 @@ pub(crate) fn stats(arguments: &Stats) -> Result<ExitCode, String> {
 
 pub(crate) fn backup(arguments: &Backup) -> Result<ExitCode, String> {
     let (region, to) = (&arguments.region, &arguments.file);
-    let found = look(region).map_err(|error| error.to_string())?;
+    let found = look(region).map_err(naming(region))?;
     let in_use = found.in_use.is_some();
     let epoch = if in_use {
         drop(found);

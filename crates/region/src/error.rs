@@ -56,7 +56,8 @@ pub enum Error {
     Full(String),
     /// A write or a flush failed, so nothing later may be called durable. The data is still here.
     #[error(
-        "nothing is durable since a failure ({0}); the last durable checkpoint is whole;          save what is in memory elsewhere with save_as"
+        "nothing is durable since a failure ({0}); the last durable checkpoint is whole; \
+         save what is in memory elsewhere with save_as"
     )]
     Poisoned(String),
     /// The store below the region failed.

@@ -46,7 +46,11 @@ fn exit_codes_pass_through() {
 fn a_program_that_dies_by_a_signal() {
     for signal in ["TERM", "INT", "HUP", "ABRT", "SEGV", "KILL", "USR1"] {
         let words = ["-c", &format!("echo said; kill -{signal} $$; echo not said")];
-        let alone = Command::new("bash").args(words).output().expect("bash");
+        let alone = Command::new("env")
+            .args(["--default-signal", "bash"])
+            .args(words)
+            .output();
+        let alone = alone.expect("bash");
         let out = run(&["bash", words[0], words[1]]);
         let stderr = String::from_utf8_lossy(&out.stderr);
         assert_eq!(
