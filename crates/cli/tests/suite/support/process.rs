@@ -65,9 +65,14 @@ fn alive(pid: i32) -> bool {
     parent_and_state(pid).is_some_and(|(_, state)| !matches!(state, 'Z' | 'X'))
 }
 
-fn send_kill(pid: i32) {
+fn name_of(pid: i32) -> String {
+    let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+    name.trim_end().to_owned()
+}
+
+fn send(pid: i32, signal: Signal) {
     if let Some(pid) = Pid::from_raw(pid) {
-        let _ = kill_process(pid, Signal::KILL);
+        let _ = kill_process(pid, signal);
     }
 }
 
@@ -76,10 +81,13 @@ pub(crate) fn kill(child: &mut Child, victim: Victim, chance: &mut fastrand::Rng
     let tool = child.id() as i32;
     let mut doomed = family(tool);
     match victim {
-        Victim::Tool => send_kill(tool),
+        Victim::Tool => send(tool, Signal::KILL),
         Victim::Tree => {
+            // All at one instant: a twinpage that sees its program die first notes that it has ended.
+            let tools = doomed.iter().filter(|pid| name_of(**pid) == "twinpage");
+            tools.copied().for_each(|pid| send(pid, Signal::STOP));
             chance.shuffle(&mut doomed);
-            doomed.iter().copied().for_each(send_kill);
+            doomed.iter().for_each(|pid| send(*pid, Signal::KILL));
         }
     }
     let status = child.wait().expect("wait for twinpage");
