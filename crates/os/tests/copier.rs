@@ -24,6 +24,7 @@ impl Stopped {
         trace::interrupt(pid).unwrap();
         while !matches!(trace::wait(pid, true).unwrap(), Some((_, Status::Interrupted))) {
             trace::go_on(pid, 0).unwrap();
+            trace::interrupt(pid).unwrap(); // any stop answers the request before
         }
         let process = Process::open(pid).unwrap();
         inject::plant(&process, pid).unwrap();
