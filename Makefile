@@ -5,7 +5,8 @@
 test:
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --release --features twinpage/serde -- -D warnings
-	cargo test --workspace --release --features twinpage/serde
+	# A shell ignores signals for what it runs in the background; some tests send them.
+	env --default-signal cargo test --workspace --release --features twinpage/serde
 
 # The same, with longer campaigns of the explorer, the fuzzers and the kills.
 nightly: export TWINPAGE_LONG = 1
