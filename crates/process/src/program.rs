@@ -11,7 +11,7 @@ use crate::descriptors::Descriptors;
 use crate::error::{Error, Result};
 use crate::files::{EpochFiles, OpenFile, Recorder};
 use crate::interrupted::{self, Waits};
-use crate::kernel::{Kernel, Stale};
+use crate::kernel::{Kernel, Running, Stale};
 use crate::layout::Layout;
 use crate::machine::Machine;
 use crate::memory::{Memory, Parts};
@@ -389,8 +389,7 @@ impl Program {
         let pending = threads::pending(self.threads.iter().map(|thread| thread.tid))?;
         let moving = self.registers(&pending)?;
         let fixed_changed = self.refresh(layout_changed)?;
-        let timers = self.kernel.running(&self.process, leader, self.timers_set)?;
-        self.timers_set = timers.interval_timers.iter().any(|timer| *timer != [0; 4]);
+        let (timers, pending) = self.timers(pending)?;
         let held = self.descriptors.held(&self.process)?;
         let live = Live {
             held,
@@ -408,6 +407,26 @@ impl Program {
             streams,
             fixed_changed,
         })
+    }
+
+    /// What the timers have left, and the signals that wait beside them. Timers run on while nothing else
+    /// does: one that rings between the two looks would be in neither, or in both, so both look again.
+    fn timers(&mut self, mut pending: Vec<Pending>) -> Result<(Running, Vec<Pending>)> {
+        loop {
+            let timers = self
+                .kernel
+                .running(&self.process, self.process.pid(), self.timers_set)?;
+            if timers == Running::default() {
+                self.timers_set = false;
+                return Ok((timers, pending));
+            }
+            let after = threads::pending(self.threads.iter().map(|thread| thread.tid))?;
+            if after == pending {
+                self.timers_set = timers.interval_timers.iter().any(|timer| *timer != [0; 4]);
+                return Ok((timers, pending));
+            }
+            pending = after;
+        }
     }
 
     /// Registers of every thread; calls that the stop broke are mended first.
