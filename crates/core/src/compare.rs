@@ -1,5 +1,36 @@
 //! Finding the lines that changed, at the speed of memory.
 
+use crate::buffer::Buffer;
+use crate::error::Result;
+use crate::geometry::{LineMask, Span};
+use crate::scheme::Scheme;
+use std::ops::DerefMut;
+
+/// The lines of `span`, which lies in its page, that differ from the newest version in `store`. What
+/// cannot be looked at in place is read into `scratch`.
+pub(crate) fn differing_from_newest<S: Scheme, B: DerefMut<Target = Buffer>>(
+    store: &S,
+    span: Span<'_>,
+    scratch: impl FnOnce() -> B,
+) -> Result<LineMask> {
+    let line = store.geometry().line_bytes();
+    if span.bytes.is_empty() {
+        return Ok(LineMask::NONE);
+    }
+    let differ = if !store.is_present(span.page) {
+        nonzero_lines(span.bytes, line)
+    } else if let Some(old) = store.view(span.page, span.first, span.bytes.len()) {
+        differing_lines(old, span.bytes, line)
+    } else {
+        let mut scratch = scratch();
+        scratch.clear();
+        let old = scratch.append(span.bytes.len());
+        store.read(span.page, span.first, old)?;
+        differing_lines(old, span.bytes, line)
+    };
+    Ok(LineMask(differ << span.first))
+}
+
 /// Lines compared at once before looking which of them differ.
 const BLOCK: usize = 8;
 

@@ -192,6 +192,17 @@ impl Span<'_> {
     pub fn mask(&self, geometry: Geometry) -> LineMask {
         LineMask::run(self.first, self.bytes.len() / geometry.line_bytes())
     }
+
+    /// That `lines` are among those the span has, `held`.
+    pub(crate) fn must_hold(&self, held: LineMask, lines: LineMask) -> Result<()> {
+        if (lines & !held).is_empty() {
+            return Ok(());
+        }
+        Err(Error::Invalid(format!(
+            "lines {lines:?} of page {}: the span has {held:?}",
+            self.page.0
+        )))
+    }
 }
 
 #[cfg(test)]

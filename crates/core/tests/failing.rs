@@ -1,88 +1,13 @@
-//! A medium that fails once, at every operation of a run in turn: with no room, or for good.
+//! A medium fails once, at every operation of a run in turn: with no room, or for good.
 
-use std::cell::Cell;
-use std::ops::Range;
-use std::rc::Rc;
+#[path = "support/failing.rs"]
+mod medium;
+
+use medium::{Failing, How};
 use twinpage_core::crash::*;
 use twinpage_core::dual_page::{DualPage, Options, PoolLimit};
 use twinpage_core::packed::{self, Packed, Tuning};
 use twinpage_core::*;
-
-/// How the medium fails.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum How {
-    /// A write or growth finds no room; later ones do.
-    Full,
-    /// A write, a discard or a fence fails.
-    Io,
-}
-
-/// Fails at operation `left`, counted down.
-#[derive(Debug)]
-struct Failing {
-    image: Image,
-    how: How,
-    left: Rc<Cell<i64>>,
-    failed: Cell<bool>,
-}
-
-impl Failing {
-    fn count(&self, can_be_full: bool) -> Result<()> {
-        if self.failed.get() && self.how == How::Io {
-            return Err(Error::Poisoned("fail on purpose".into()));
-        }
-        if self.how == How::Full && !can_be_full {
-            return Ok(());
-        }
-        self.left.set(self.left.get() - 1);
-        if self.left.get() != -1 {
-            return Ok(());
-        }
-        self.failed.set(true);
-        Err(match self.how {
-            How::Full => Error::Full {
-                what: "the test".into(),
-                needed: 1,
-            },
-            How::Io => Error::Io {
-                what: "fail on purpose".into(),
-                at: 0,
-                source: std::io::Error::other("test"),
-            },
-        })
-    }
-}
-
-impl Medium for Failing {
-    fn len(&self) -> u64 {
-        self.image.len()
-    }
-    fn grow(&mut self, len: u64) -> Result<()> {
-        self.count(true)?;
-        self.image.grow(len)
-    }
-    fn read(&self, at: Offset, into: &mut [u8]) -> Result<()> {
-        self.image.read(at, into)
-    }
-    fn write(&mut self, at: Offset, bytes: &[u8]) -> Result<()> {
-        if let Err(error) = self.count(true) {
-            // Half of it went through, in whole atoms.
-            self.image.write(at, &bytes[..bytes.len() / 16 * 8])?;
-            return Err(error);
-        }
-        self.image.write(at, bytes)
-    }
-    fn discard(&mut self, range: Range<Offset>) -> Result<()> {
-        self.count(false)?;
-        self.image.discard(range)
-    }
-    fn fence(&mut self) -> Result<()> {
-        self.count(false)
-    }
-    fn atom(&self) -> usize {
-        8
-    }
-}
 
 /// A scheme to run on such a medium.
 trait Store: Scheme<Medium = Failing> {
@@ -125,13 +50,7 @@ impl Store for Packed<DualPage<Failing>> {
 
 /// Runs `steps` on a medium that fails at operation `at`. False if the run ended before.
 fn fails_at<S: Store>(pool: PoolLimit, steps: &[Step], how: How, at: i64) -> bool {
-    let left = Rc::new(Cell::new(i64::MAX));
-    let medium = Failing {
-        image: Image::new(8),
-        how,
-        left: Rc::clone(&left),
-        failed: Cell::new(false),
-    };
+    let (medium, left) = Failing::new(how);
     let store = S::make(medium, pool);
     left.set(at);
     let mut run = Run::new(store, Log::default(), State::default());
@@ -160,7 +79,7 @@ fn fails_at<S: Store>(pool: PoolLimit, steps: &[Step], how: How, at: i64) -> boo
         );
     }
     let epoch = run.scheme.epoch();
-    let (store, found) = S::recover(again(run.scheme.give_back())).unwrap();
+    let (store, found) = S::recover(run.scheme.give_back().healed()).unwrap();
     assert!(
         found.epoch == epoch || found.epoch == epoch + 1,
         "{} of {epoch}",
@@ -172,15 +91,6 @@ fn fails_at<S: Store>(pool: PoolLimit, steps: &[Step], how: How, at: i64) -> boo
     );
     assert_eq!(store.check().unwrap(), []);
     reached
-}
-
-/// The same bytes on a medium that fails no more.
-fn again(medium: Failing) -> Failing {
-    Failing {
-        left: Rc::new(Cell::new(i64::MAX)),
-        failed: Cell::new(false),
-        ..medium
-    }
 }
 
 fn line() -> Span<'static> {

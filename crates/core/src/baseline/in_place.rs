@@ -13,7 +13,7 @@
 //!   when the machine does, a mixture may go unnoticed.
 
 use crate::buffer::Buffer;
-use crate::compare::{differing_lines, nonzero_lines};
+use crate::compare::{differing_from_newest, nonzero_lines};
 use crate::error::{Error, Result};
 use crate::geometry::{Geometry, LINES_PER_PAGE, LineMask, PageId, Span};
 use crate::medium::{Cause, Medium, Offset, Path};
@@ -462,32 +462,13 @@ impl<M: Medium> Scheme for InPlace<M> {
     }
 
     fn diff(&self, span: Span<'_>) -> Result<LineMask> {
-        let line = self.geometry.line_bytes();
-        if self.span(span.page, span.first, span.bytes.len())?.is_empty() {
-            return Ok(LineMask::NONE);
-        }
-        let differ = if !self.is_present(span.page) {
-            nonzero_lines(span.bytes, line)
-        } else if let Some(old) = self.view(span.page, span.first, span.bytes.len()) {
-            differing_lines(old, span.bytes, line)
-        } else {
-            let mut scratch = self.scratch.borrow_mut();
-            scratch.clear();
-            let old = scratch.append(span.bytes.len());
-            self.read(span.page, span.first, old)?;
-            differing_lines(old, span.bytes, line)
-        };
-        Ok(LineMask(differ << span.first))
+        self.span(span.page, span.first, span.bytes.len())?;
+        differing_from_newest(self, span, || self.scratch.borrow_mut())
     }
 
     fn write(&mut self, span: Span<'_>, lines: LineMask) -> Result<Room> {
         let held = self.span(span.page, span.first, span.bytes.len())?;
-        if !(lines & !held).is_empty() {
-            return Err(Error::Invalid(format!(
-                "lines {lines:?} of page {}: the span has {held:?}",
-                span.page.0
-            )));
-        }
+        span.must_hold(held, lines)?;
         let written = self.write_lines(span, lines);
         self.settle(written).map(|()| Room::Plenty)
     }

@@ -158,9 +158,6 @@ impl Log {
     ) -> Result<()> {
         self.settle(medium, ground)?;
         medium.on(cause);
-        let at_home = ground.line(newer.page, 0);
-        let page_bytes = ground.geometry().page_bytes();
-        ground.lanes.reach(medium, Lane::HOME, at_home, page_bytes)?;
         let logged = self
             .pages
             .get(&newer.page)

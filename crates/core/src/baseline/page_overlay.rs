@@ -377,11 +377,6 @@ impl Mechanism for Overlays {
     ) -> Result<Room> {
         let Newer { page, lines, .. } = newer;
         self.settle(medium, ground)?;
-        medium.on(Cause::Data);
-        let page_bytes = ground.geometry().page_bytes();
-        ground
-            .lanes
-            .reach(medium, Lane::HOME, ground.line(page, 0), page_bytes)?;
         self.make_room(medium, ground, page, lines)?;
         let line_bytes = ground.line_bytes();
         let lane = lane(ground.book.record.epoch + 1);

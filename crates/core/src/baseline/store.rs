@@ -12,7 +12,7 @@ use super::lanes::{EXTENT_LIMIT, Lane, Lanes};
 use super::metered::Metered;
 use crate::any::SchemeKind;
 use crate::buffer::Buffer;
-use crate::compare::{differing_lines, nonzero_lines};
+use crate::compare::{differing_from_newest, nonzero_lines};
 use crate::error::{Error, Result};
 use crate::geometry::{Geometry, LINES_PER_PAGE, LineMask, PageId, Span};
 use crate::medium::{Cause, Medium, Path};
@@ -124,7 +124,7 @@ pub trait Mechanism: Sized + Debug {
     const KIND: SchemeKind;
     /// How its stores begin.
     const MAGIC: [u8; 8];
-    /// Whether every page has its home in the lane of homes.
+    /// Whether every page has its home in the lane of homes, from before its first write on.
     const HOMES: bool = true;
 
     /// What it knows of the checkpoint on the medium, `section` being what it added to the last
@@ -474,32 +474,15 @@ impl<M: Medium, P: Mechanism> Scheme for Store<M, P> {
     }
 
     fn diff(&self, span: Span<'_>) -> Result<LineMask> {
-        let line = self.ground.line_bytes();
-        if self.span(span.page, span.first, span.bytes.len())?.is_empty() {
-            return Ok(LineMask::NONE);
-        }
-        let differ = if !self.is_present(span.page) {
-            nonzero_lines(span.bytes, line)
-        } else if let Some(old) = self.view(span.page, span.first, span.bytes.len()) {
-            differing_lines(old, span.bytes, line)
-        } else {
-            let mut scratch = self.scratch.lock().unwrap_or_else(PoisonError::into_inner);
-            scratch.clear();
-            let old = scratch.append(span.bytes.len());
-            self.read(span.page, span.first, old)?;
-            differing_lines(old, span.bytes, line)
-        };
-        Ok(LineMask(differ << span.first))
+        self.span(span.page, span.first, span.bytes.len())?;
+        differing_from_newest(self, span, || {
+            self.scratch.lock().unwrap_or_else(PoisonError::into_inner)
+        })
     }
 
     fn write(&mut self, span: Span<'_>, lines: LineMask) -> Result<Room> {
         let held = self.span(span.page, span.first, span.bytes.len())?;
-        if !(lines & !held).is_empty() {
-            return Err(Error::Invalid(format!(
-                "lines {lines:?} of page {}: the span has {held:?}",
-                span.page.0
-            )));
-        }
+        span.must_hold(held, lines)?;
         if lines.is_empty() {
             return Ok(Room::Plenty);
         }

@@ -264,13 +264,6 @@ impl Mechanism for Undo {
         if self.queue.len() + fresh.count() > QUEUE {
             self.flush(medium, ground)?;
         }
-        medium.on(Cause::Data);
-        ground.lanes.reach(
-            medium,
-            Lane::HOME,
-            ground.line(page, 0),
-            ground.geometry().page_bytes(),
-        )?;
         if !fresh.is_empty() {
             self.log(medium, ground, page, fresh)?;
         }

@@ -454,12 +454,7 @@ impl<M: Medium> Scheme for DualPage<M> {
 
     fn write(&mut self, span: Span<'_>, lines: LineMask) -> Result<Room> {
         let (key, held) = self.key(span.page, span.first, span.bytes.len())?;
-        if !(lines & !held).is_empty() {
-            return Err(Error::Invalid(format!(
-                "lines {lines:?} of page {}: the span has {held:?}",
-                span.page.0
-            )));
-        }
+        span.must_hold(held, lines)?;
         if lines.is_empty() {
             return Ok(Room::Plenty);
         }

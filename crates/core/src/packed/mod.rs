@@ -111,7 +111,8 @@ pub use fault::Fault;
 #[cfg(not(any(test, feature = "faults")))]
 use fault::Fault;
 
-use crate::compare::{differing_lines, nonzero_lines};
+use crate::buffer::Buffer;
+use crate::compare::differing_from_newest;
 use crate::dual_page::DualPage;
 use crate::error::{Error, Result};
 use crate::geometry::{Geometry, LINES_PER_PAGE, LineMask, PageId, Span};
@@ -559,29 +560,13 @@ impl<S: Scheme> Scheme for Packed<S> {
     }
 
     fn diff(&self, span: Span<'_>) -> Result<LineMask> {
-        let (page, _) = self.lines(span.page, span.first, span.bytes.len())?;
-        let line = self.layout.line_bytes();
-        if !self.presence.has(page) {
-            return Ok(LineMask(nonzero_lines(span.bytes, line) << span.first));
-        }
-        if span.bytes.is_empty() {
-            return Ok(LineMask::NONE);
-        }
-        if let Some(old) = self.view(span.page, span.first, span.bytes.len()) {
-            return Ok(LineMask(differing_lines(old, span.bytes, line) << span.first));
-        }
-        let mut old = vec![0; span.bytes.len()];
-        self.read_newest(page, span.first, &mut old)?;
-        Ok(LineMask(differing_lines(&old, span.bytes, line) << span.first))
+        self.lines(span.page, span.first, span.bytes.len())?;
+        differing_from_newest(self, span, Box::<Buffer>::default)
     }
 
     fn write(&mut self, span: Span<'_>, lines: LineMask) -> Result<Room> {
         let (page, held) = self.lines(span.page, span.first, span.bytes.len())?;
-        if !(lines & !held).is_empty() {
-            return Err(Error::Invalid(format!(
-                "lines {lines:?} of page {page}: the span has {held:?}"
-            )));
-        }
+        span.must_hold(held, lines)?;
         if lines.is_empty() {
             return Ok(Room::Plenty);
         }

@@ -4,6 +4,8 @@
 mod cost;
 mod damage;
 mod failing;
+#[path = "../support/failing.rs"]
+mod medium;
 mod model;
 
 use twinpage_core::baseline::{Switching, Tables};

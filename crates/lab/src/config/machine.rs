@@ -1,7 +1,7 @@
 //! Machine files: a whole machine, from cores to NVM (`dpc.toml`, `twins.toml`).
 
 use super::quantity::{Bytes, Frequency, Quantity, Span};
-use super::{ConfigError, Place};
+use super::{ConfigError, Place, find};
 use crate::controller::Setting;
 use crate::controller::lookup::Placement;
 use crate::device::Device;
@@ -139,16 +139,7 @@ impl Config {
     /// # Errors
     /// Neither; or what is wrong with the file, and in which line.
     pub fn find(name: &str) -> Result<Config, ConfigError> {
-        if let Some((name, text)) = BUILT_IN.iter().find(|(known, _)| *known == name) {
-            return Config::parse(name, text);
-        }
-        let text = std::fs::read_to_string(name).map_err(|why| ConfigError {
-            file: name.into(),
-            what: format!(
-                "{why}; the built-in machines are {}",
-                BUILT_IN.map(|(known, _)| known).join(", ")
-            ),
-        })?;
+        let (name, text) = find(name, "machines", &BUILT_IN)?;
         Config::parse(name, &text)
     }
 

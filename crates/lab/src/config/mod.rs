@@ -7,6 +7,7 @@ pub mod machine;
 pub mod quantity;
 
 use serde::de::DeserializeOwned;
+use std::borrow::Cow;
 
 /// What is wrong with a configuration, and where.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -16,6 +17,29 @@ pub struct ConfigError {
     pub file: String,
     /// What and in which line.
     pub what: String,
+}
+
+/// What `name` stands for, and its text: one of the `built_in`, else a file by its path. `kind`, in the
+/// plural, is for errors.
+///
+/// # Errors
+/// There is neither.
+pub fn find<'a>(
+    name: &'a str,
+    kind: &str,
+    built_in: &[(&'a str, &'a str)],
+) -> Result<(&'a str, Cow<'a, str>), ConfigError> {
+    if let Some(&(known, text)) = built_in.iter().find(|(known, _)| *known == name) {
+        return Ok((known, text.into()));
+    }
+    let text = std::fs::read_to_string(name).map_err(|why| {
+        let known: Vec<&str> = built_in.iter().map(|(known, _)| *known).collect();
+        ConfigError {
+            file: name.into(),
+            what: format!("{why}; the built-in {kind} are {}", known.join(", ")),
+        }
+    })?;
+    Ok((name, text.into()))
 }
 
 /// Text that is being read, to say where a value that cannot be stands.

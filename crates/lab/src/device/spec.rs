@@ -3,7 +3,7 @@
 use super::energy::Model;
 use super::timing::Timing;
 use crate::config::quantity::{Bytes, Current, Energy, Power, Quantity, Span, Time, Voltage};
-use crate::config::{ConfigError, Place};
+use crate::config::{ConfigError, Place, find};
 use serde::Deserialize;
 
 /// The devices that come with the lab: name and text.
@@ -170,16 +170,7 @@ impl Device {
     /// # Errors
     /// Neither; or what is wrong with the file, and in which line.
     pub fn find(name: &str) -> Result<Device, ConfigError> {
-        if let Some((name, text)) = BUILT_IN.iter().find(|(known, _)| *known == name) {
-            return Device::parse(name, text);
-        }
-        let text = std::fs::read_to_string(name).map_err(|why| ConfigError {
-            file: name.into(),
-            what: format!(
-                "{why}; the built-in devices are {}",
-                BUILT_IN.map(|(known, _)| known).join(", ")
-            ),
-        })?;
+        let (name, text) = find(name, "devices", &BUILT_IN)?;
         Device::parse(name, &text)
     }
 

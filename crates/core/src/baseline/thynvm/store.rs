@@ -2,7 +2,6 @@
 
 use super::{Block, Hybrid, PAGE_LIMIT, SLOTS, State, lines_of};
 use crate::baseline::fault::Fault;
-use crate::baseline::lanes::Lane;
 use crate::baseline::metered::Metered;
 use crate::baseline::store::{Ground, Newer};
 use crate::error::{Error, Result};
@@ -34,12 +33,8 @@ impl Hybrid {
         if self.flight.is_none() {
             self.overflow.settle(medium, ground)?;
         }
-        medium.on(Cause::Data);
-        let page_bytes = ground.geometry().page_bytes();
-        ground
-            .lanes
-            .reach(medium, Lane::HOME, ground.line(page, 0), page_bytes)?;
         self.count(page, lines);
+        medium.on(Cause::Data);
         let mut nowhere = LineMask::NONE;
         for line in lines.runs().flatten() {
             let one = LineMask::run(line, 1);

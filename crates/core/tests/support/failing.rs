@@ -1,0 +1,103 @@
+//! A medium that fails once, at a chosen operation: with no room, or for good.
+
+use std::cell::Cell;
+use std::ops::Range;
+use std::rc::Rc;
+use twinpage_core::crash::Image;
+use twinpage_core::{Error, Medium, Offset, Result};
+
+/// How the medium fails.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum How {
+    /// A write or growth finds no room; later ones do.
+    Full,
+    /// A write, a discard or a fence fails.
+    Io,
+}
+
+/// Fails at operation `left`, counted down.
+#[derive(Debug)]
+pub(crate) struct Failing {
+    image: Image,
+    how: How,
+    left: Rc<Cell<i64>>,
+    failed: Cell<bool>,
+}
+
+impl Failing {
+    /// An empty medium, and the number of operations until it fails, which begins far away.
+    pub(crate) fn new(how: How) -> (Failing, Rc<Cell<i64>>) {
+        let left = Rc::new(Cell::new(i64::MAX));
+        let medium = Failing {
+            image: Image::new(8),
+            how,
+            left: Rc::clone(&left),
+            failed: Cell::new(false),
+        };
+        (medium, left)
+    }
+
+    /// The same bytes on a medium that fails no more.
+    pub(crate) fn healed(self) -> Failing {
+        Failing {
+            image: self.image,
+            ..Failing::new(self.how).0
+        }
+    }
+
+    fn count(&self, can_be_full: bool) -> Result<()> {
+        if self.failed.get() && self.how == How::Io {
+            return Err(Error::Poisoned("fail on purpose".into()));
+        }
+        if self.how == How::Full && !can_be_full {
+            return Ok(());
+        }
+        self.left.set(self.left.get() - 1);
+        if self.left.get() != -1 {
+            return Ok(());
+        }
+        self.failed.set(true);
+        Err(match self.how {
+            How::Full => Error::Full {
+                what: "the test".into(),
+                needed: 1,
+            },
+            How::Io => Error::Io {
+                what: "fail on purpose".into(),
+                at: 0,
+                source: std::io::Error::other("test"),
+            },
+        })
+    }
+}
+
+impl Medium for Failing {
+    fn len(&self) -> u64 {
+        self.image.len()
+    }
+    fn grow(&mut self, len: u64) -> Result<()> {
+        self.count(true)?;
+        self.image.grow(len)
+    }
+    fn read(&self, at: Offset, into: &mut [u8]) -> Result<()> {
+        self.image.read(at, into)
+    }
+    fn write(&mut self, at: Offset, bytes: &[u8]) -> Result<()> {
+        if let Err(error) = self.count(true) {
+            // Half of it went through, in whole atoms.
+            self.image.write(at, &bytes[..bytes.len() / 16 * 8])?;
+            return Err(error);
+        }
+        self.image.write(at, bytes)
+    }
+    fn discard(&mut self, range: Range<Offset>) -> Result<()> {
+        self.count(false)?;
+        self.image.discard(range)
+    }
+    fn fence(&mut self) -> Result<()> {
+        self.count(false)
+    }
+    fn atom(&self) -> usize {
+        8
+    }
+}
