@@ -52,6 +52,7 @@ pub mod live;
 pub mod look;
 pub mod marks;
 pub mod options;
+#[cfg_attr(any(miri, twinpage_plain), path = "paging/plain.rs")]
 mod paging;
 pub mod persist;
 pub mod region;

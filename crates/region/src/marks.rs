@@ -43,25 +43,23 @@
 //!   was written, not what there is.
 
 use crate::gate;
-use crate::window::{DATA_BYTES, PAGE, Place, STEP, WINDOW_BYTES, ZONE};
+use crate::window::{DATA_BYTES, PAGE, Place, Reserved, SAVED_BYTES, SIDE, STEP, locate};
 use std::io;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{MutexGuard, PoisonError};
 use twinpage_core::{Geometry, PageId};
-use twinpage_os::Reserved;
 
 /// Bytes in a line of the maps.
 pub const LINE: usize = 64;
 
 const MAP_A: usize = DATA_BYTES;
 /// The bit that tells the maps' addresses apart.
-const FLIP: usize = 1 << 31;
+const FLIP: usize = 2 * SIDE;
 /// From a map to its summary.
-const SUMMARY: usize = 1 << 30;
-const SAVED: usize = DATA_BYTES + (8 << 30);
-/// Memory for saved lines. A writer that finds none left waits for the sweep.
-const SAVED_BYTES: usize = 64 << 20;
+const SUMMARY: usize = SIDE;
+/// Saved lines. A writer that finds no room left for one waits for the sweep.
+const SAVED: usize = DATA_BYTES + 8 * SIDE;
 
 /// How many pages ahead of the sweep lines are fetched.
 const AHEAD: usize = 8;
@@ -76,13 +74,10 @@ const LINES_PER_PAGE: usize = PAGE / LINE;
 /// When the thread is not inside an update of the region: the write would be torn by a crash.
 #[inline]
 pub fn touch<T: ?Sized>(at: *const T, bytes: usize) {
-    // One comparison, and the window's number is the upper bits.
-    let in_zone = at.addr().wrapping_sub(ZONE.start);
-    if in_zone >= ZONE.end - ZONE.start || bytes == 0 {
+    let Some((index, offset)) = locate(at.addr()).filter(|_| bytes > 0) else {
         return;
-    }
-    let place = Place::numbered(in_zone / WINDOW_BYTES);
-    let offset = in_zone % WINDOW_BYTES;
+    };
+    let place = Place::numbered(index);
     let map = place.state().current.load(Ordering::Acquire);
     if map == 0 {
         return;
@@ -531,6 +526,7 @@ impl Frozen {
 
 #[inline]
 fn prefetch(at: *const u8) {
+    #[cfg(not(miri))]
     // SAFETY: a hint, which is defined for any address.
     unsafe { std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(at.cast()) }
 }

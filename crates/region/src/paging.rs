@@ -26,7 +26,7 @@ use crate::epochs::Progress;
 use crate::error::{Error, Result};
 use crate::marks;
 use crate::store::Store;
-use crate::window::{DATA_BYTES, PAGE, Place};
+use crate::window::{DATA_BYTES, PAGE, Place, SIDE};
 use std::ops::Range;
 use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -34,7 +34,7 @@ use std::thread::{Builder, JoinHandle};
 use twinpage_os::missing::{Fault, Missing};
 
 /// From the base to the flags, one byte a page.
-const FLAGS: usize = DATA_BYTES + (6 << 30);
+const FLAGS: usize = DATA_BYTES + 6 * SIDE;
 /// Bytes of all flags.
 const FLAGS_BYTES: usize = DATA_BYTES / PAGE;
 

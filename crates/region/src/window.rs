@@ -23,18 +23,14 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use twinpage_os::Reserved;
 
-/// The addresses windows may have.
-pub const ZONE: Range<usize> = 0x1000_0000_0000..0x5000_0000_0000;
-/// Bytes in a window, and its alignment.
-pub const WINDOW_BYTES: usize = 1 << 40;
-/// Bytes in a window that a region can have at most.
-pub const DATA_BYTES: usize = 1 << 39;
-/// Windows in the zone.
-pub const WINDOWS: usize = (ZONE.end - ZONE.start) / WINDOW_BYTES;
-/// What a window grows by.
-pub const STEP: usize = 2 << 20;
+#[cfg_attr(any(miri, twinpage_plain), path = "window/plain.rs")]
+mod fixed;
+
+use fixed::base_of;
+pub use fixed::{DATA_BYTES, STEP, WINDOW_BYTES, WINDOWS, ZONE};
+pub(crate) use fixed::{Reserved, SAVED_BYTES, SIDE, locate};
+
 /// Bytes in a page of the system, and of the maps.
 pub const PAGE: usize = 4096;
 
@@ -297,7 +293,7 @@ impl Place {
     pub(crate) unsafe fn forget(self, range: Range<usize>) -> Result<()> {
         let pages = base_of(self.index) + range.start..base_of(self.index) + range.end;
         // SAFETY: by the caller's word.
-        unsafe { twinpage_os::reserve::forget(pages) }.map_err(|e| Error::system("giving memory back", e))
+        unsafe { fixed::forget(pages) }.map_err(|e| Error::system("giving memory back", e))
     }
 
     /// Opens a part of the side.
@@ -362,13 +358,7 @@ impl fmt::Debug for Place {
 /// The number of the window that holds `address`.
 #[inline]
 pub(crate) fn index_of(address: usize) -> Option<usize> {
-    ZONE.contains(&address)
-        .then(|| (address - ZONE.start) / WINDOW_BYTES)
-}
-
-#[inline]
-fn base_of(index: usize) -> usize {
-    ZONE.start + index * WINDOW_BYTES
+    locate(address).map(|(index, _)| index)
 }
 
 #[cfg(test)]

@@ -168,7 +168,11 @@ pub(super) fn panics(f: impl FnOnce()) {
 pub(super) fn cases(usual: u32) -> proptest::test_runner::Config {
     let long = std::env::var_os("TWINPAGE_LONG").is_some();
     proptest::test_runner::Config {
-        cases: if long { usual * 20 } else { usual },
+        cases: match long {
+            _ if cfg!(miri) => 1,
+            true => usual * 20,
+            false => usual,
+        },
         failure_persistence: None,
         ..Default::default()
     }

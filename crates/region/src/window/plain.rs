@@ -1,0 +1,87 @@
+//! Windows of plain memory, small, wherever the allocator puts them: for tools that know no other, Miri
+//! and the thread sanitizer. The bases are the same from the first use of a window to the program's end.
+
+use std::alloc::{Layout, alloc_zeroed};
+use std::io;
+use std::ops::Range;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// The addresses windows may have: any.
+pub const ZONE: Range<usize> = 0..usize::MAX;
+/// Bytes in a window, and its alignment.
+pub const WINDOW_BYTES: usize = 16 << 20;
+/// Bytes in a window that a region can have at most.
+pub const DATA_BYTES: usize = 8 << 20;
+/// Windows in the zone.
+pub const WINDOWS: usize = 4;
+/// What a window grows by.
+pub const STEP: usize = 128 << 10;
+
+/// Bytes in a quarter of the room for a line map: where the parts of the side lie (`marks.rs`).
+pub(crate) const SIDE: usize = 64 << 10;
+/// Memory for saved lines.
+pub(crate) const SAVED_BYTES: usize = 512 << 10;
+
+static BASES: [OnceLock<usize>; WINDOWS] = [const { OnceLock::new() }; WINDOWS];
+static TAKEN: [AtomicBool; WINDOWS] = [const { AtomicBool::new(false) }; WINDOWS];
+
+/// The number of the window that holds an address, and the address from its base on.
+#[inline]
+pub(crate) fn locate(address: usize) -> Option<(usize, usize)> {
+    BASES.iter().enumerate().find_map(|(index, base)| {
+        let offset = address.checked_sub(*base.get()?)?;
+        (offset < WINDOW_BYTES).then_some((index, offset))
+    })
+}
+
+pub(crate) fn base_of(index: usize) -> usize {
+    *BASES[index].get_or_init(|| {
+        let layout = Layout::from_size_align(WINDOW_BYTES, WINDOW_BYTES).expect("a power of two");
+        // SAFETY: the layout is not of size zero.
+        let base = unsafe { alloc_zeroed(layout) };
+        assert!(!base.is_null(), "no memory for a window");
+        base.expose_provenance()
+    })
+}
+
+/// As `twinpage_os::Reserved`, of one window.
+#[derive(Debug)]
+pub(crate) struct Reserved {
+    index: usize,
+}
+
+impl Reserved {
+    pub(crate) fn at(base: usize, bytes: usize) -> io::Result<Reserved> {
+        let (index, _) = locate(base).ok_or(io::ErrorKind::InvalidInput)?;
+        if TAKEN[index].swap(true, Ordering::Acquire) {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        // SAFETY: the window was nobody's until now.
+        unsafe { forget(base..base + bytes) }?;
+        Ok(Reserved { index })
+    }
+
+    pub(crate) fn open(&self, _range: Range<usize>) -> io::Result<()> {
+        Ok(())
+    }
+
+    pub(crate) unsafe fn forget(&self, range: Range<usize>) -> io::Result<()> {
+        // SAFETY: the caller's word.
+        unsafe { forget(range) }
+    }
+}
+
+/// As `twinpage_os::reserve::forget`.
+pub(crate) unsafe fn forget(range: Range<usize>) -> io::Result<()> {
+    let at = std::ptr::with_exposed_provenance_mut::<u8>(range.start);
+    // SAFETY: by the caller's word the range is of a window, and nobody counts on what it holds.
+    unsafe { at.write_bytes(0, range.len()) };
+    Ok(())
+}
+
+impl Drop for Reserved {
+    fn drop(&mut self) {
+        TAKEN[self.index].store(false, Ordering::Release);
+    }
+}
