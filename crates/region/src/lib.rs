@@ -40,6 +40,8 @@
 //!
 //! Linux on x86-64 only.
 
+#![cfg_attr(any(miri, twinpage_plain), allow(dead_code, unused_variables))]
+
 extern crate self as twinpage; // what the derive macros write is good in here too
 
 mod backup;

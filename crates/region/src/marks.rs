@@ -528,7 +528,9 @@ impl Frozen {
 fn prefetch(at: *const u8) {
     #[cfg(not(miri))]
     // SAFETY: a hint, which is defined for any address.
-    unsafe { std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(at.cast()) }
+    unsafe {
+        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(at.cast())
+    }
 }
 
 /// A page of the map has its first bit.
@@ -573,13 +575,13 @@ unsafe fn summary(map: usize, step: usize) -> u8 {
 /// Copies whole words that somebody may be writing: a copy that was raced with is torn, not undefined.
 ///
 /// # Safety
-/// Both are usable for so many bytes, a multiple of 8, and 8-aligned; `to` is the caller's alone.
+/// Both are usable for so many bytes, a multiple of 8; `from` is 8-aligned, `to` is the caller's alone.
 #[inline]
 unsafe fn copy(from: *const u8, to: *mut u8, bytes: usize) {
     let (from, to) = (from.cast::<AtomicU64>(), to.cast::<u64>());
     for k in 0..bytes / 8 {
         // SAFETY: by the caller's word.
-        unsafe { to.add(k).write((*from.add(k)).load(Ordering::Relaxed)) };
+        unsafe { to.add(k).write_unaligned((*from.add(k)).load(Ordering::Relaxed)) };
     }
 }
 

@@ -41,12 +41,7 @@ impl Pager {
         for at in (0..bytes).step_by(PAGE).filter(|&at| store.has_bytes(at)) {
             store.read_bytes(at, &mut page)?;
             // SAFETY: the region has so many bytes, and nobody uses it yet.
-            unsafe {
-                place
-                    .base()
-                    .add(at)
-                    .copy_from_nonoverlapping(page.as_ptr(), PAGE)
-            };
+            unsafe { place.base().add(at).copy_from_nonoverlapping(page.as_ptr(), PAGE) };
             paging.loaded_pages += 1;
             paging.resident_pages += 1;
         }
