@@ -1,9 +1,9 @@
 //! The lab: the papers' memory controllers, and all they were measured against, in simulated time.
 //!
 //! A workload computes on a flat memory that really holds data and says, batch by batch, what each
-//! core did ([`workload`], [`op`], [`space`]). The machine takes the batches in time order. Real
-//! bytes lie in every memory below the caches, so a run can be crashed at any instant and what it
-//! recovers to be checked.
+//! core did ([`workload`], [`op`], [`space`]). The machine takes the batches in time order. In a run
+//! that will be crashed real bytes lie in every memory below the caches, so that what it recovers to
+//! can be checked; other runs move no data, and give exactly the same numbers.
 //!
 //! Reading order: [`op`], [`space`], [`workload`]; [`device`], [`controller`], [`machine`]; [`experiment`].
 

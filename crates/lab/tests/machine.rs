@@ -32,8 +32,12 @@ fn uniform() -> Uniform {
 }
 
 fn run(plan: Plan, scheme: SchemeKind) -> Outcome {
+    run_with(plan, scheme, false)
+}
+
+fn run_with(plan: Plan, scheme: SchemeKind, remember: bool) -> Outcome {
     let mut workload = uniform();
-    let mut machine = Machine::new(plan, scheme, &mut workload, false).unwrap();
+    let mut machine = Machine::new(plan, scheme, &mut workload, remember).unwrap();
     machine.run(Stop::default()).unwrap()
 }
 
@@ -147,6 +151,19 @@ fn the_same_run_gives_the_same_outcome() {
         ..small(scheme)
     };
     assert_eq!(run(plan.clone(), scheme), run(plan, scheme));
+}
+
+/// A run that cannot be crashed moves no data, and takes exactly as long.
+#[test]
+fn what_can_be_crashed_takes_no_longer() {
+    for scheme in schemes() {
+        let plan = Plan {
+            instructions: 400_000,
+            ..small(scheme)
+        };
+        let without = run_with(plan.clone(), scheme, false);
+        assert_eq!(without, run_with(plan, scheme, true), "{scheme}");
+    }
 }
 
 #[test]

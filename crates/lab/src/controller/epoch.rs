@@ -9,6 +9,7 @@
 //!   copied aside before it is written.
 
 use super::flow::{After, Controller, Part, Why, address};
+use super::frames::Found;
 use crate::device::{Class, Kind};
 use crate::space::Space;
 use twinpage_core::{LineMask, PageId, Scheme, Span};
@@ -60,7 +61,7 @@ impl Capture {
 impl Controller {
     /// A dirty line of the caches goes to its DRAM page. False if the page is not there.
     pub fn flush_line(&mut self, line: u64, space: &Space) -> bool {
-        let Some(frame) = self.frames.find(line / 64) else {
+        let Found::Here(frame) = self.frames.find(line / 64) else {
             return false;
         };
         self.flushing += 1;

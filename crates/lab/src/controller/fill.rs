@@ -5,24 +5,66 @@
 //!   when its call is answered where it does not.
 
 use super::flow::{After, Answer, Controller, Part, Source, Why};
+use super::frames::Found;
 use super::nvm::{Action, Entry};
 use crate::device::{Class, Kind};
 use crate::space::Space;
+use std::ops::{Index, IndexMut};
 use twinpage_core::any::AnyScheme;
 use twinpage_core::medium::{Cause, Path};
 use twinpage_core::{LineMask, Medium, PageId, Scheme, Span};
 
 /// A page on its way into DRAM.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Fill {
-    frame: Option<u32>,
+    page: u64,
+    frame: u32,
     /// The line that comes first.
     head: u64,
     head_came: bool,
-    /// Groups of its other lines that have not come.
-    pending: u32,
+    rest_came: bool,
     /// Reads and writes of lines that wait: a write has no token.
     waiters: Vec<(u64, Option<u32>)>,
+}
+
+/// All of them, by number.
+#[derive(Debug, Default)]
+pub(super) struct Fills {
+    all: Vec<Fill>,
+    free: Vec<u32>,
+}
+
+impl Fills {
+    /// Whether there is none.
+    pub(super) fn is_empty(&self) -> bool {
+        self.free.len() == self.all.len()
+    }
+
+    fn begin(&mut self, page: u64, head: u64) -> u32 {
+        let number = self.free.pop().unwrap_or_else(|| {
+            self.all.push(Fill::default());
+            self.all.len() as u32 - 1
+        });
+        let fill = &mut self[number];
+        fill.page = page;
+        fill.head = head;
+        fill.head_came = false;
+        fill.rest_came = false;
+        number
+    }
+}
+
+impl Index<u32> for Fills {
+    type Output = Fill;
+    fn index(&self, fill: u32) -> &Fill {
+        &self.all[fill as usize]
+    }
+}
+
+impl IndexMut<u32> for Fills {
+    fn index_mut(&mut self, fill: u32) -> &mut Fill {
+        &mut self.all[fill as usize]
+    }
 }
 
 /// How many of the oldest frames are looked at for one that can go.
@@ -31,8 +73,9 @@ const SEARCH: usize = 256;
 impl Controller {
     /// The page is not in DRAM, or not whole yet.
     pub(super) fn miss(&mut self, page: u64, line: u64, token: Option<u32>, at: u64) {
-        if let Some(fill) = self.fills.get_mut(&page) {
+        if let Found::Coming(fill) = self.frames.find(page) {
             self.counts.hits += 1;
+            let fill = &mut self.fills[fill];
             match token {
                 Some(token) if fill.head_came && fill.head == line => {
                     self.answers.push(Answer {
@@ -46,21 +89,16 @@ impl Controller {
             return;
         }
         self.counts.misses += 1;
-        let fill = Fill {
-            frame: None,
-            head: line,
-            head_came: false,
-            pending: 0,
-            waiters: vec![(line, token)],
-        };
-        self.fills.insert(page, fill);
-        if !self.start_fill(page) {
-            self.held_fills.push_back(page);
+        let fill = self.fills.begin(page, line);
+        self.fills[fill].waiters.push((line, token));
+        self.frames.comes(page, fill);
+        if !self.start_fill(fill) {
+            self.held_fills.push_back(fill);
         }
     }
 
     /// Finds a frame and empties it. False if the fill must wait.
-    fn start_fill(&mut self, page: u64) -> bool {
+    fn start_fill(&mut self, fill: u32) -> bool {
         let Some(frame) = self.frames.fresh().or_else(|| self.victim()) else {
             return false;
         };
@@ -71,24 +109,21 @@ impl Controller {
         if old.is_used() {
             self.frames.take(frame);
         }
-        self.frames.put(frame, page);
-        self.frames.frame_mut(frame).filling = true;
-        if let Some(fill) = self.fills.get_mut(&page) {
-            fill.frame = Some(frame);
-        }
-        if !(old.is_used() && self.evict(frame, old.page, old.dirty, page)) {
-            self.begin_fill(page);
+        self.fills[fill].frame = frame;
+        self.frames.put(frame, self.fills[fill].page);
+        if !(old.is_used() && self.evict(frame, old.page, old.dirty, fill)) {
+            self.begin_fill(fill);
         }
         true
     }
 
     /// Fills that waited may go now.
     pub(super) fn release_fills(&mut self) {
-        while let Some(page) = self.held_fills.pop_front() {
-            if !self.start_fill(page) {
-                self.held_fills.push_front(page);
+        while let Some(&fill) = self.held_fills.front() {
+            if !self.start_fill(fill) {
                 return;
             }
+            self.held_fills.pop_front();
         }
     }
 
@@ -96,14 +131,14 @@ impl Controller {
     fn victim(&self) -> Option<u32> {
         let can_go = |&frame: &u32| {
             let state = self.frames.frame(frame);
-            !state.filling && self.capture.may_evict(frame, state.dirty)
+            !state.is_filling() && self.capture.may_evict(frame, state.dirty)
         };
         self.frames.oldest_first().take(SEARCH).find(can_go)
     }
 
     /// The page `old` leaves its frame, which holds its bytes until the fill begins. Says whether the
     /// fill must wait for a call, which begins it.
-    fn evict(&mut self, frame: u32, old: u64, dirty: u64, for_page: u64) -> bool {
+    fn evict(&mut self, frame: u32, old: u64, dirty: u64, fill: u32) -> bool {
         if let AnyScheme::DualPage(store) = &mut self.scheme {
             store.set_cached(PageId(old), false);
         }
@@ -115,12 +150,7 @@ impl Controller {
         self.count_lines(count);
         let at = self.now + self.entry_cost(old, false) + self.page_read_fs(count);
         self.write_page(frame, PageId(old), LineMask(dirty));
-        self.dispatch(
-            at,
-            Why::Eviction,
-            Some((frame, count as u32)),
-            After::Fill(for_page),
-        )
+        self.dispatch(at, Why::Eviction, Some((frame, count as u32)), After::Fill(fill))
     }
 
     /// A page was written with so many dirty lines.
@@ -165,19 +195,14 @@ impl Controller {
     }
 
     /// The frame is empty: the page's lines are read.
-    pub(super) fn begin_fill(&mut self, page: u64) {
-        let Some(&Fill {
-            frame: Some(frame),
-            head,
-            ..
-        }) = self.fills.get(&page)
-        else {
-            return;
-        };
+    pub(super) fn begin_fill(&mut self, fill: u32) {
+        let Fill { page, frame, .. } = self.fills[fill];
         let at = self.now + self.setting.cpt_fs + self.entry_cost(page, true);
         self.nvm.hint(Cause::Data, Path::Critical);
         let mut log = std::mem::take(&mut self.log);
+        self.nvm.read_blindly(true);
         let read = self.scheme.read(PageId(page), 0, self.frames.bytes_mut(frame));
+        self.nvm.read_blindly(false);
         if let Err(error) = read {
             self.failed.get_or_insert(error);
         }
@@ -185,79 +210,62 @@ impl Controller {
             store.set_cached(PageId(page), true);
         }
         self.nvm.take_log(&mut log);
-        self.read_lines(page, head, &log, at);
+        self.read_lines(fill, &log, at);
         self.log = log;
     }
 
     /// Times the reads of a page: the head's line by itself, and first.
-    fn read_lines(&mut self, page: u64, head: u64, log: &[Entry], at: u64) {
-        let offset = head % 64;
+    fn read_lines(&mut self, fill: u32, log: &[Entry], at: u64) {
+        let offset = self.fills[fill].head % 64;
         let total: u64 = log.iter().map(|entry| entry.lines).sum();
-        let mut line = if total == 64 { 0 } else { offset };
-        let mut runs: Vec<(Action, u64, u64)> = Vec::with_capacity(log.len() + 1);
-        let mut first = None;
-        for entry in log {
+        let start = if total == 64 { 0 } else { offset };
+        let mut head = None;
+        let mut line = start;
+        for (number, entry) in log.iter().enumerate() {
             let here = line..line + entry.lines;
             line += entry.lines;
-            if entry.action == Action::Read && first.is_none() && here.contains(&offset) {
-                let before = offset - here.start;
-                first = Some(entry.at + before * 64);
-                runs.push((entry.action, entry.at, before));
-                runs.push((
-                    entry.action,
-                    entry.at + (before + 1) * 64,
-                    entry.lines - before - 1,
-                ));
-            } else {
-                runs.push((entry.action, entry.at, entry.lines));
-            }
-        }
-        self.counts.nvm_reads += log
-            .iter()
-            .filter(|entry| entry.action == Action::Read)
-            .map(|entry| entry.lines)
-            .sum::<u64>();
-        match first {
-            Some(first) => self.push_nvm(Part::FillHead(page), Kind::Read, Class::Demand, first, 1, at),
-            None => self.later(Part::FillHead(page), at),
-        }
-        let mut pending = 0;
-        for (action, address, lines) in runs {
-            if lines > 0 {
-                pending += 1;
-                match action {
-                    Action::Read => self.push_nvm(
-                        Part::FillRest(page),
-                        Kind::Read,
-                        Class::Demand,
-                        address,
-                        lines,
-                        at,
-                    ),
-                    _ => self.push_dram(
-                        Part::FillRest(page),
-                        Kind::Read,
-                        Class::Demand,
-                        address,
-                        lines,
-                        at,
-                    ),
+            if entry.action == Action::Read {
+                self.counts.nvm_reads += entry.lines;
+                if head.is_none() && here.contains(&offset) {
+                    head = Some((number, offset - here.start));
                 }
             }
         }
-        if pending == 0 {
-            self.later(Part::FillRest(page), at);
-            pending = 1;
+        match head {
+            Some((number, before)) => {
+                let at_head = log[number].at + before * 64;
+                self.push_nvm(Part::FillHead(fill), Kind::Read, Class::Demand, at_head, 1, at);
+            }
+            None => self.later(Part::FillHead(fill), at),
         }
-        if let Some(fill) = self.fills.get_mut(&page) {
-            fill.pending = pending;
+        let rest = self.group(Part::FillRest(fill));
+        for (number, entry) in log.iter().enumerate() {
+            match head {
+                Some((split, before)) if split == number => {
+                    let after = before + 1;
+                    self.push_rest(rest, entry.action, entry.at, before, at);
+                    let lines = entry.lines - after;
+                    self.push_rest(rest, entry.action, entry.at + after * 64, lines, at);
+                }
+                _ => self.push_rest(rest, entry.action, entry.at, entry.lines, at),
+            }
+        }
+        if self.is_empty_group(rest) {
+            self.schedule(rest, at);
         }
     }
 
-    pub(super) fn head_came(&mut self, page: u64, space: &Space) {
-        let Some(fill) = self.fills.get_mut(&page) else {
-            return;
-        };
+    fn push_rest(&mut self, group: u32, action: Action, from: u64, lines: u64, at: u64) {
+        let (kind, class) = (Kind::Read, Class::Demand);
+        match action {
+            _ if lines == 0 => {}
+            Action::Read => self.push_nvm_for(group, kind, class, from, lines, at),
+            _ => self.push_dram_for(group, kind, class, from, lines, at),
+        }
+    }
+
+    pub(super) fn head_came(&mut self, number: u32, space: &Space) {
+        let fill = &mut self.fills[number];
         fill.head_came = true;
         let (at, head) = (self.now, fill.head);
         let answers = &mut self.answers;
@@ -272,38 +280,29 @@ impl Controller {
             }
             _ => true,
         });
-        self.finish_fill(page, space);
+        if fill.rest_came {
+            self.finish_fill(number, space);
+        }
     }
 
-    pub(super) fn rest_came(&mut self, page: u64, space: &Space) {
-        let Some(fill) = self.fills.get_mut(&page) else {
-            return;
-        };
-        fill.pending -= 1;
-        self.finish_fill(page, space);
+    pub(super) fn rest_came(&mut self, number: u32, space: &Space) {
+        let fill = &mut self.fills[number];
+        fill.rest_came = true;
+        if fill.head_came {
+            self.finish_fill(number, space);
+        }
     }
 
     /// The page is whole: those who waited go on.
-    fn finish_fill(&mut self, page: u64, space: &Space) {
-        let whole = self
-            .fills
-            .get(&page)
-            .is_some_and(|fill| fill.head_came && fill.pending == 0);
-        let Some(fill) = whole.then(|| self.fills.remove(&page)).flatten() else {
-            return;
-        };
-        let Some(frame) = fill.frame else { return };
+    fn finish_fill(&mut self, number: u32, space: &Space) {
+        let Fill { page, frame, .. } = self.fills[number];
+        let mut waiters = std::mem::take(&mut self.fills[number].waiters);
+        self.fills.free.push(number);
         let at = self.now;
-        self.frames.frame_mut(frame).filling = false;
-        self.push_dram(
-            Part::Nothing,
-            Kind::Write,
-            Class::Background,
-            super::flow::address(frame, 0),
-            64,
-            at,
-        );
-        for (line, token) in fill.waiters {
+        self.frames.came(frame);
+        let to = super::flow::address(frame, 0);
+        self.push_dram(Part::Nothing, Kind::Write, Class::Background, to, 64, at);
+        for (line, token) in waiters.drain(..) {
             match token {
                 Some(token) => self.answers.push(Answer {
                     token,
@@ -316,6 +315,7 @@ impl Controller {
                 }
             }
         }
+        self.fills[number].waiters = waiters;
         self.release_fills();
     }
 }

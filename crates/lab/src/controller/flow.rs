@@ -1,15 +1,15 @@
 //! The controller in time: requests to both memories, and what follows when they are done.
 
 use super::epoch::Capture;
-use super::fill::Fill;
-use super::frames::Frames;
+use super::fill::Fills;
+use super::frames::{Found, Frames};
 use super::lookup::{Lookup, Placement};
 use super::nvm::{Action, Entry, Nvm};
 use super::stream::{Item, Stream};
-use crate::device::{Class, Device, Done, Kind, Memory};
+use crate::device::{Class, Device, Done, Kind, Memory, NOBODY};
 use crate::space::Space;
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 use twinpage_core::any::AnyScheme;
 use twinpage_core::medium::{Cause, Path};
 use twinpage_core::{Error, PageId, Scheme};
@@ -125,8 +125,8 @@ impl Counts {
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Part {
     Line(u32),
-    FillHead(u64),
-    FillRest(u64),
+    FillHead(u32),
+    FillRest(u32),
     Stream(u64, Entry),
     Call(u32, Entry),
     Flush,
@@ -140,11 +140,17 @@ struct Group {
     part: Part,
 }
 
+/// The group of requests that nobody waits for.
+const NO_GROUP: u32 = u32::MAX;
+
+/// Groups that are done, by when, and in the order it became known.
+type Events = BinaryHeap<Reverse<(u64, u64, u32)>>;
+
 /// What waits for a call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum After {
     Nothing,
-    Fill(u64),
+    Fill(u32),
     Commit,
 }
 
@@ -177,9 +183,9 @@ pub struct Controller {
     pub(super) frames: Frames,
     pub(super) lookup: Lookup,
     pub(super) stream: Stream,
-    pub(super) fills: HashMap<u64, Fill>,
+    pub(super) fills: Fills,
     /// Fills that wait for a frame, or for room to evict.
-    pub(super) held_fills: VecDeque<u64>,
+    pub(super) held_fills: VecDeque<u32>,
     pub(super) capture: Capture,
     groups: Vec<Group>,
     free_groups: Vec<u32>,
@@ -187,8 +193,11 @@ pub struct Controller {
     next_call: u32,
     /// Calls at a fence that waits for the stream.
     fenced: Vec<u32>,
-    events: BinaryHeap<Reverse<(u64, u64, u32)>>,
+    events: Events,
     sequence: u64,
+    /// Before these times nothing is done in DRAM, and in NVM, that is not among the events.
+    dram_bound: u64,
+    nvm_bound: u64,
     pub(super) now: u64,
     pub(super) log: Vec<Entry>,
     /// Lines that came, for the machine to take.
@@ -210,10 +219,10 @@ impl Controller {
         Controller {
             dram: Memory::new(setting.dram.clone()),
             nvm_device: Memory::new(setting.nvm.clone()),
-            frames: Frames::new(setting.dram_bytes, pages),
+            frames: Frames::new(setting.dram_bytes, pages, !nvm.remembers()),
             lookup: Lookup::new(setting.placement, setting.cached_entries),
             stream: Stream::new(128),
-            fills: HashMap::new(),
+            fills: Fills::default(),
             held_fills: VecDeque::new(),
             capture: Capture::new(setting.dram_bytes),
             groups: Vec::new(),
@@ -223,6 +232,8 @@ impl Controller {
             fenced: Vec::new(),
             events: BinaryHeap::new(),
             sequence: 0,
+            dram_bound: u64::MAX,
+            nvm_bound: u64::MAX,
             now: 0,
             log: Vec::new(),
             answers: Vec::new(),
@@ -262,7 +273,9 @@ impl Controller {
 
     /// Joules used by DRAM and NVM until now.
     #[must_use]
-    pub fn energy_j(&self) -> [f64; 2] {
+    pub fn energy_j(&mut self) -> [f64; 2] {
+        self.work_dram(self.now);
+        self.work_nvm(self.now);
         [&self.dram, &self.nvm_device].map(|memory| memory.energy_j(self.now / memory.device().cycle_fs))
     }
 
@@ -272,7 +285,7 @@ impl Controller {
         self.counts.reads += 1;
         let page = line / 64;
         match self.frames.find(page) {
-            Some(frame) if !self.frames.frame(frame).filling => {
+            Found::Here(frame) => {
                 self.counts.hits += 1;
                 self.frames.used_now(frame);
                 let begin = at + self.setting.cpt_fs;
@@ -295,7 +308,7 @@ impl Controller {
         self.counts.writes += 1;
         let page = line / 64;
         match self.frames.find(page) {
-            Some(frame) if !self.frames.frame(frame).filling => {
+            Found::Here(frame) => {
                 self.counts.hits += 1;
                 self.frames.used_now(frame);
                 self.write_frame(frame, line, at, space, Part::Nothing);
@@ -307,8 +320,7 @@ impl Controller {
 
     /// The line's bytes go to its frame, and its time to the DRAM.
     pub(super) fn write_frame(&mut self, frame: u32, line: u64, at: u64, space: &Space, part: Part) {
-        let offset = (line % 64 * 64) as usize;
-        self.frames.bytes_mut(frame)[offset..offset + 64].copy_from_slice(space.at(line * 64, 64));
+        self.frames.put_line(frame, line, space.at(line * 64, 64));
         let begin = at + self.setting.cpt_fs;
         self.push_dram(part, Kind::Write, Class::Demand, address(frame, line), 1, begin);
     }
@@ -492,23 +504,68 @@ impl Controller {
     fn finish_call(&mut self, after: After) {
         match after {
             After::Nothing => {}
-            After::Fill(page) => self.begin_fill(page),
+            After::Fill(fill) => self.begin_fill(fill),
             After::Commit => self.committed(),
         }
     }
 
     pub(super) fn push_dram(&mut self, part: Part, kind: Kind, class: Class, at: u64, lines: u64, time: u64) {
         let group = self.group(part);
-        let cycle = time.div_ceil(self.setting.dram.cycle_fs);
-        self.groups[group as usize].left = self.dram.push(u64::from(group), kind, class, at, lines, cycle);
+        self.push_dram_for(group, kind, class, at, lines, time);
     }
 
     pub(super) fn push_nvm(&mut self, part: Part, kind: Kind, class: Class, at: u64, lines: u64, time: u64) {
         let group = self.group(part);
-        let cycle = time.div_ceil(self.setting.nvm.cycle_fs);
-        self.groups[group as usize].left =
-            self.nvm_device
-                .push(u64::from(group), kind, class, at, lines, cycle);
+        self.push_nvm_for(group, kind, class, at, lines, time);
+    }
+
+    /// One more request of a group, to DRAM.
+    pub(super) fn push_dram_for(
+        &mut self,
+        group: u32,
+        kind: Kind,
+        class: Class,
+        at: u64,
+        lines: u64,
+        time: u64,
+    ) {
+        let cycle_fs = self.setting.dram.cycle_fs;
+        let cycle = time.div_ceil(cycle_fs);
+        let requests = self.dram.push(name(group), kind, class, at, lines, cycle);
+        self.dram_bound = self
+            .dram_bound
+            .min((cycle + self.dram.latency()).saturating_mul(cycle_fs));
+        self.expect_requests(group, requests);
+    }
+
+    /// One more request of a group, to NVM.
+    pub(super) fn push_nvm_for(
+        &mut self,
+        group: u32,
+        kind: Kind,
+        class: Class,
+        at: u64,
+        lines: u64,
+        time: u64,
+    ) {
+        let cycle_fs = self.setting.nvm.cycle_fs;
+        let cycle = time.div_ceil(cycle_fs);
+        let requests = self.nvm_device.push(name(group), kind, class, at, lines, cycle);
+        self.nvm_bound = self
+            .nvm_bound
+            .min((cycle + self.nvm_device.latency()).saturating_mul(cycle_fs));
+        self.expect_requests(group, requests);
+    }
+
+    fn expect_requests(&mut self, group: u32, requests: u32) {
+        if group != NO_GROUP {
+            self.groups[group as usize].left += requests;
+        }
+    }
+
+    /// Whether nothing was asked for the group.
+    pub(super) fn is_empty_group(&self, group: u32) -> bool {
+        self.groups[group as usize].left == 0
     }
 
     /// Has `part` happen at a time.
@@ -517,7 +574,10 @@ impl Controller {
         self.schedule(group, at);
     }
 
-    fn group(&mut self, part: Part) -> u32 {
+    pub(super) fn group(&mut self, part: Part) -> u32 {
+        if matches!(part, Part::Nothing) {
+            return NO_GROUP;
+        }
         let group = Group {
             left: 0,
             latest: 0,
@@ -535,26 +595,16 @@ impl Controller {
         }
     }
 
-    fn schedule(&mut self, group: u32, at: u64) {
+    pub(super) fn schedule(&mut self, group: u32, at: u64) {
         self.events.push(Reverse((at, self.sequence, group)));
         self.sequence += 1;
     }
 
-    /// When something happens next; `u64::MAX` if nothing is under way.
-    pub fn next_event(&mut self) -> u64 {
-        self.next_times().into_iter().min().expect("three of them")
-    }
-
-    /// Next event, next DRAM command, next NVM command.
-    #[inline]
-    fn next_times(&mut self) -> [u64; 3] {
+    /// Nothing happens before this time; `u64::MAX` if nothing is under way.
+    #[must_use]
+    pub fn next_event(&self) -> u64 {
         let event = self.events.peek().map_or(u64::MAX, |Reverse((at, ..))| *at);
-        let dram = self.dram.next_cycle().saturating_mul(self.setting.dram.cycle_fs);
-        let nvm = self
-            .nvm_device
-            .next_cycle()
-            .saturating_mul(self.setting.nvm.cycle_fs);
-        [event, dram, nvm]
+        event.min(self.dram_bound).min(self.nvm_bound)
     }
 
     /// Everything up to `until` happens.
@@ -565,36 +615,55 @@ impl Controller {
 
     /// The next thing happens, if it does by `until`.
     pub fn step(&mut self, until: u64, space: &Space) -> bool {
-        let [event, dram, nvm] = self.next_times();
-        let next = event.min(dram).min(nvm);
-        if next > until || next == u64::MAX {
-            return false;
-        }
-        self.now = self.now.max(next);
-        if event == next {
-            if let Some(Reverse((_, _, group))) = self.events.pop() {
+        loop {
+            let event = self.events.peek().map_or(u64::MAX, |Reverse((at, ..))| *at);
+            let next = event.min(self.dram_bound).min(self.nvm_bound);
+            if next > until || next == u64::MAX {
+                return false;
+            }
+            self.now = self.now.max(next);
+            if self.dram_bound == next {
+                self.work_dram(next);
+            } else if self.nvm_bound == next {
+                self.work_nvm(next);
+            } else if let Some(Reverse((_, _, group))) = self.events.pop() {
                 self.free_groups.push(group);
                 self.happen(self.groups[group as usize].part, space);
+                return true;
             }
-            return true;
         }
-        let memory = if dram == next {
-            &mut self.dram
-        } else {
-            &mut self.nvm_device
-        };
-        let cycle_fs = memory.device().cycle_fs;
-        let (groups, events, sequence) = (&mut self.groups, &mut self.events, &mut self.sequence);
-        memory.run_until(next / cycle_fs, |Done { id, at }| {
-            let group = &mut groups[id as usize];
-            group.left -= 1;
-            group.latest = group.latest.max(at * cycle_fs);
-            if group.left == 0 {
-                events.push(Reverse((group.latest, *sequence, id as u32)));
-                *sequence += 1;
-            }
+    }
+
+    /// DRAM works up to a time.
+    fn work_dram(&mut self, until: u64) {
+        let cycle_fs = self.setting.dram.cycle_fs;
+        let Controller {
+            dram,
+            groups,
+            events,
+            sequence,
+            ..
+        } = self;
+        dram.run_until(until / cycle_fs, |done| {
+            note(done, cycle_fs, groups, events, sequence);
         });
-        true
+        self.dram_bound = self.dram.bound().saturating_mul(cycle_fs);
+    }
+
+    /// NVM works up to a time.
+    fn work_nvm(&mut self, until: u64) {
+        let cycle_fs = self.setting.nvm.cycle_fs;
+        let Controller {
+            nvm_device,
+            groups,
+            events,
+            sequence,
+            ..
+        } = self;
+        nvm_device.run_until(until / cycle_fs, |done| {
+            note(done, cycle_fs, groups, events, sequence);
+        });
+        self.nvm_bound = self.nvm_device.bound().saturating_mul(cycle_fs);
     }
 
     fn happen(&mut self, part: Part, space: &Space) {
@@ -607,8 +676,8 @@ impl Controller {
                     source: Source::Dram,
                 });
             }
-            Part::FillHead(page) => self.head_came(page, space),
-            Part::FillRest(page) => self.rest_came(page, space),
+            Part::FillHead(fill) => self.head_came(fill, space),
+            Part::FillRest(fill) => self.rest_came(fill, space),
             Part::Stream(number, entry) => {
                 self.stream.done(number, &entry);
                 self.mark_durable(&entry);
@@ -639,6 +708,26 @@ impl Controller {
     #[must_use]
     pub fn is_quiet(&self) -> bool {
         self.fills.is_empty() && self.calls.is_empty() && self.flushing == 0
+    }
+}
+
+/// A request is done: its group is when it was the last.
+#[inline]
+fn note(done: Done, cycle_fs: u64, groups: &mut [Group], events: &mut Events, sequence: &mut u64) {
+    let group = &mut groups[done.id as usize];
+    group.left -= 1;
+    group.latest = group.latest.max(done.at * cycle_fs);
+    if group.left == 0 {
+        events.push(Reverse((group.latest, *sequence, done.id as u32)));
+        *sequence += 1;
+    }
+}
+
+/// What a group's requests are called.
+fn name(group: u32) -> u64 {
+    match group {
+        NO_GROUP => NOBODY,
+        group => group.into(),
     }
 }
 

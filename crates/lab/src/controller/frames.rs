@@ -1,12 +1,14 @@
 //! The DRAM cache of NVM pages and its table (CPT): which page lies in which frame, and which of its
 //! lines are newer than NVM (DPC 4.1).
 //!
-//! * Real bytes: a frame holds what the DRAM would.
+//! * Real bytes where somebody will look at them: a frame then holds what the DRAM would.
 //! * The least recently used frame goes first.
 
 use crate::op::PAGE_BYTES;
 
 const NONE: u32 = u32::MAX;
+/// In the table: the rest names a fill.
+const FILLING: u32 = 1 << 31;
 const NO_PAGE: u64 = u64::MAX;
 
 /// One page of DRAM.
@@ -17,7 +19,7 @@ pub struct Frame {
     /// Lines newer than NVM, one bit each.
     pub dirty: u64,
     /// Its data has not all come yet.
-    pub filling: bool,
+    filling: bool,
     newer: u32,
     older: u32,
 }
@@ -28,6 +30,23 @@ impl Frame {
     pub fn is_used(&self) -> bool {
         self.page != NO_PAGE
     }
+
+    /// Whether its data has not all come yet.
+    #[must_use]
+    pub fn is_filling(&self) -> bool {
+        self.filling
+    }
+}
+
+/// Where a page is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Found {
+    /// Whole in this frame.
+    Here(u32),
+    /// On its way: the fill of this number.
+    Coming(u32),
+    /// Not in DRAM.
+    Nowhere,
 }
 
 /// The DRAM cache.
@@ -35,7 +54,8 @@ impl Frame {
 pub struct Frames {
     frames: Vec<Frame>,
     bytes: Vec<u8>,
-    /// For each page its frame.
+    blank: bool,
+    /// For each page its frame, or its fill.
     table: Vec<u32>,
     newest: u32,
     oldest: u32,
@@ -43,9 +63,9 @@ pub struct Frames {
 }
 
 impl Frames {
-    /// `bytes` of DRAM for a memory of `pages` pages.
+    /// `bytes` of DRAM for a memory of `pages` pages; if it is `blank`, all frames share the bytes of one.
     #[must_use]
-    pub fn new(bytes: u64, pages: u64) -> Frames {
+    pub fn new(bytes: u64, pages: u64, blank: bool) -> Frames {
         let count = (bytes / PAGE_BYTES) as usize;
         let free = Frame {
             page: NO_PAGE,
@@ -56,7 +76,8 @@ impl Frames {
         };
         Frames {
             frames: vec![free; count],
-            bytes: vec![0; count * PAGE_BYTES as usize],
+            bytes: vec![0; if blank { 1 } else { count } * PAGE_BYTES as usize],
+            blank,
             table: vec![NONE; pages as usize],
             newest: NONE,
             oldest: NONE,
@@ -64,11 +85,27 @@ impl Frames {
         }
     }
 
-    /// The frame of a page.
+    /// Where a page is.
     #[must_use]
     #[inline]
-    pub fn find(&self, page: u64) -> Option<u32> {
-        Some(self.table[page as usize]).filter(|&frame| frame != NONE)
+    pub fn find(&self, page: u64) -> Found {
+        match self.table[page as usize] {
+            NONE => Found::Nowhere,
+            fill if fill & FILLING != 0 => Found::Coming(fill & !FILLING),
+            frame => Found::Here(frame),
+        }
+    }
+
+    /// The page is on its way, by this fill.
+    pub fn comes(&mut self, page: u64, fill: u32) {
+        self.table[page as usize] = FILLING | fill;
+    }
+
+    /// The page that comes into the frame is whole.
+    pub fn came(&mut self, frame: u32) {
+        let state = &mut self.frames[frame as usize];
+        state.filling = false;
+        self.table[state.page as usize] = frame;
     }
 
     /// A frame.
@@ -87,14 +124,23 @@ impl Frames {
     /// What a frame holds.
     #[must_use]
     pub fn bytes(&self, frame: u32) -> &[u8] {
-        let start = frame as usize * PAGE_BYTES as usize;
+        let start = if self.blank { 0 } else { frame as usize } * PAGE_BYTES as usize;
         &self.bytes[start..start + PAGE_BYTES as usize]
     }
 
     /// What a frame holds, to change.
     pub fn bytes_mut(&mut self, frame: u32) -> &mut [u8] {
-        let start = frame as usize * PAGE_BYTES as usize;
+        let start = if self.blank { 0 } else { frame as usize } * PAGE_BYTES as usize;
         &mut self.bytes[start..start + PAGE_BYTES as usize]
+    }
+
+    /// A line's bytes come to a frame.
+    #[inline]
+    pub fn put_line(&mut self, frame: u32, line: u64, bytes: &[u8]) {
+        if !self.blank {
+            let offset = (line % 64 * 64) as usize;
+            self.bytes_mut(frame)[offset..offset + 64].copy_from_slice(bytes);
+        }
     }
 
     /// The page was used.
@@ -113,12 +159,12 @@ impl Frames {
         })
     }
 
-    /// The page comes into the frame, which holds nothing.
+    /// The page will come into the frame, which holds nothing.
     pub fn put(&mut self, frame: u32, page: u64) {
         let state = &mut self.frames[frame as usize];
         state.page = page;
         state.dirty = 0;
-        self.table[page as usize] = frame;
+        state.filling = true;
         self.link(frame);
     }
 
@@ -179,10 +225,13 @@ mod tests {
 
     #[test]
     fn the_least_recently_used_comes_first() {
-        let mut frames = Frames::new(3 * PAGE_BYTES, 10);
+        let mut frames = Frames::new(3 * PAGE_BYTES, 10, false);
         for page in [4, 7, 9] {
             let frame = frames.fresh().unwrap();
+            frames.comes(page, 5);
             frames.put(frame, page);
+            assert_eq!(frames.find(page), Found::Coming(5));
+            frames.came(frame);
         }
         assert_eq!(frames.fresh(), None);
         let order = |frames: &Frames| {
@@ -191,11 +240,15 @@ mod tests {
                 .map(|frame| frames.frame(frame).page)
                 .collect::<Vec<_>>()
         };
-        frames.used_now(frames.find(4).unwrap());
+        let here = |frames: &Frames, page| match frames.find(page) {
+            Found::Here(frame) => frame,
+            other => panic!("page {page} is {other:?}"),
+        };
+        frames.used_now(here(&frames, 4));
         assert_eq!(order(&frames), [7, 9, 4]);
-        let gone = frames.find(9).unwrap();
+        let gone = here(&frames, 9);
         frames.take(gone);
-        assert_eq!((order(&frames), frames.find(9)), (vec![7, 4], None));
+        assert_eq!((order(&frames), frames.find(9)), (vec![7, 4], Found::Nowhere));
         frames.put(gone, 1);
         frames.frame_mut(gone).dirty = 2;
         assert_eq!((order(&frames), frames.dirty()), (vec![7, 4, 1], vec![gone]));

@@ -5,7 +5,7 @@
 //! * What is not in the controller is in DRAM: reading it is a DRAM access before the NVM's.
 //! * Pages move whole, so one cached entry serves all lines of a page.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 
 /// Where entries are (the variants of DPC 5.5.2, and Twins' III-C2).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Deserialize, serde::Serialize)]
@@ -36,8 +36,9 @@ pub struct Cost {
 pub struct Lookup {
     placement: Placement,
     room: usize,
-    /// Page to the last turn it was used in.
-    cached: HashMap<u64, u64>,
+    /// For each page the last turn it was used in, 0 if it is not cached.
+    turns: Vec<u64>,
+    cached: usize,
     order: VecDeque<(u64, u64)>,
     turn: u64,
     /// DRAM reads for entries.
@@ -51,7 +52,8 @@ impl Lookup {
         Lookup {
             placement,
             room: cached,
-            cached: HashMap::new(),
+            turns: Vec::new(),
+            cached: 0,
             order: VecDeque::new(),
             turn: 0,
             dram_reads: 0,
@@ -79,15 +81,22 @@ impl Lookup {
             return false;
         }
         self.turn += 1;
-        let known = self.cached.insert(page, self.turn).is_some();
+        if self.turns.len() <= page as usize {
+            self.turns.resize(page as usize + 1, 0);
+        }
+        let known = std::mem::replace(&mut self.turns[page as usize], self.turn) != 0;
+        self.cached += usize::from(!known);
         self.order.push_back((page, self.turn));
-        while self.cached.len() > self.room || self.order.len() > 4 * self.room + 16 {
+        while self.cached > self.room || self.order.len() > 4 * self.room + 16 {
             let Some((old, turn)) = self.order.pop_front() else {
                 break;
             };
-            if self.cached.get(&old) == Some(&turn) {
-                match self.cached.len() > self.room {
-                    true => drop(self.cached.remove(&old)),
+            if self.turns[old as usize] == turn {
+                match self.cached > self.room {
+                    true => {
+                        self.turns[old as usize] = 0;
+                        self.cached -= 1;
+                    }
                     false => self.order.push_back((old, turn)),
                 }
             }

@@ -3,6 +3,8 @@
 //! * The bytes are there at once; when they are durable the machine says, once it has timed the write.
 //! * With `remember`, what a write replaced is kept until it is durable, so that a crash can leave
 //!   exactly what was.
+//! * Without it nobody will ever look at the data: only what schemes keep for themselves has bytes. What
+//!   is done, and how long it takes, is the same.
 //! * Wear is counted a line.
 
 use std::cell::{Cell, RefCell};
@@ -44,14 +46,9 @@ pub struct Entry {
 }
 
 #[derive(Debug)]
-struct Chunk {
-    bytes: Box<[u8]>,
-    wear: Box<[u32]>,
-}
-
-#[derive(Debug)]
 struct State {
-    chunks: Vec<Option<Chunk>>,
+    bytes: Vec<Option<Box<[u8]>>>,
+    wear: Vec<Option<Box<[u32]>>>,
     len: u64,
     limit: u64,
     log: Vec<Entry>,
@@ -70,6 +67,8 @@ struct State {
 pub struct Nvm {
     state: Rc<RefCell<State>>,
     hint: Rc<Cell<(Cause, Path)>>,
+    /// Reads are noted, and bring nothing.
+    blind: Rc<Cell<bool>>,
 }
 
 /// How worn a memory is.
@@ -96,7 +95,8 @@ impl Nvm {
         let chunks = limit.div_ceil(CHUNK as u64) as usize;
         Nvm {
             state: Rc::new(RefCell::new(State {
-                chunks: (0..chunks).map(|_| None).collect(),
+                bytes: vec![None; chunks],
+                wear: vec![None; chunks],
                 len: 0,
                 limit,
                 log: Vec::new(),
@@ -107,7 +107,19 @@ impl Nvm {
                 issued: HashSet::new(),
             })),
             hint: Rc::new(Cell::new((Cause::Data, Path::Critical))),
+            blind: Rc::new(Cell::new(false)),
         }
+    }
+
+    /// Until told otherwise, what is read is data that nobody looks at.
+    pub fn read_blindly(&self, blind: bool) {
+        self.blind.set(blind);
+    }
+
+    /// Whether it can be crashed.
+    #[must_use]
+    pub fn remembers(&self) -> bool {
+        self.state.borrow().remember
     }
 
     /// From now on accesses are recorded.
@@ -146,7 +158,7 @@ impl Nvm {
             let issued = state.issued.remove(&write);
             for (piece, bytes) in before.chunks(8).enumerate() {
                 if !(issued && survives()) {
-                    state.put(at + piece as u64 * 8, bytes, false);
+                    state.put(at + piece as u64 * 8, bytes);
                 }
             }
         }
@@ -158,10 +170,10 @@ impl Nvm {
     pub fn wear(&self) -> Wear {
         let state = self.state.borrow();
         let all = state
-            .chunks
+            .wear
             .iter()
             .flatten()
-            .flat_map(|chunk| chunk.wear.iter().copied());
+            .flat_map(|chunk| chunk.iter().copied());
         let mut counts: Vec<u32> = all.filter(|&count| count > 0).collect();
         counts.sort_unstable();
         let at = |percent: usize| {
@@ -182,9 +194,7 @@ impl Nvm {
 
     /// Forgets the wear of filling the memory before a run.
     pub fn forget_wear(&self) {
-        for chunk in self.state.borrow_mut().chunks.iter_mut().flatten() {
-            chunk.wear.fill(0);
-        }
+        self.state.borrow_mut().wear.fill(None);
     }
 }
 
@@ -219,30 +229,39 @@ impl State {
     }
 
     fn get(&self, at: u64, into: &mut [u8]) {
-        pieces(at, into.len(), |chunk, inside, piece| match &self.chunks[chunk] {
-            Some(chunk) => into[piece].copy_from_slice(&chunk.bytes[inside]),
+        pieces(at, into.len(), |chunk, inside, piece| match &self.bytes[chunk] {
+            Some(bytes) => into[piece].copy_from_slice(&bytes[inside]),
             None => into[piece].fill(0),
         });
     }
 
-    fn put(&mut self, at: u64, bytes: &[u8], wears: bool) {
+    fn put(&mut self, at: u64, bytes: &[u8]) {
         pieces(at, bytes.len(), |chunk, inside, piece| {
             let bytes = &bytes[piece];
-            let slot = &mut self.chunks[chunk];
-            if slot.is_none() && bytes.iter().all(|&byte| byte == 0) && !wears {
+            let slot = &mut self.bytes[chunk];
+            if slot.is_none() && bytes.iter().all(|&byte| byte == 0) {
                 return;
             }
-            let chunk = slot.get_or_insert_with(|| Chunk {
-                bytes: vec![0; CHUNK].into(),
-                wear: vec![0; LINES].into(),
-            });
-            if wears {
-                for line in &mut chunk.wear[inside.start / 64..inside.end.div_ceil(64)] {
-                    *line += 1;
-                }
-            }
-            chunk.bytes[inside].copy_from_slice(bytes);
+            let chunk = slot.get_or_insert_with(|| vec![0; CHUNK].into());
+            chunk[inside].copy_from_slice(bytes);
         });
+    }
+
+    fn wear_out(&mut self, at: u64, len: usize) {
+        pieces(at, len, |chunk, inside, _| {
+            let chunk = self.wear[chunk].get_or_insert_with(|| vec![0; LINES].into());
+            for line in &mut chunk[inside.start / 64..inside.end.div_ceil(64)] {
+                *line += 1;
+            }
+        });
+    }
+}
+
+/// Whether a scheme may read what it wrote for this, to know what to do next.
+fn is_its_own(cause: Cause) -> bool {
+    match cause {
+        Cause::Context | Cause::Journal | Cause::Snapshot | Cause::Fallback | Cause::Log => true,
+        Cause::Data | Cause::Reclaim | Cause::Copy | Cause::Migration | Cause::WriteBack => false,
     }
 }
 
@@ -294,7 +313,9 @@ impl Medium for Nvm {
         let mut state = self.state.borrow_mut();
         state.check(at, into.len())?;
         state.note(Action::Read, at, into.len(), self.hint.get());
-        state.get(at, into);
+        if state.remember || !self.blind.get() {
+            state.get(at, into);
+        }
         Ok(())
     }
 
@@ -309,8 +330,12 @@ impl Medium for Nvm {
             state.replaced.insert(number, (at, before));
         }
         state.note(Action::Write(number), at, bytes.len(), self.hint.get());
-        let wears = state.logging;
-        state.put(at, bytes, wears);
+        if state.logging {
+            state.wear_out(at, bytes.len());
+        }
+        if state.remember || is_its_own(self.hint.get().0) {
+            state.put(at, bytes);
+        }
         Ok(())
     }
 

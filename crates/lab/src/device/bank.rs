@@ -45,9 +45,7 @@ struct Bank {
 #[derive(Clone, Debug)]
 struct Rank {
     activate: u64,
-    read: u64,
-    write: u64,
-    /// The last four activates, oldest at `oldest`.
+    /// When the last four activates let another go, oldest at `oldest`.
     window: [u64; 4],
     oldest: usize,
     /// When the next refresh is due; `u64::MAX` if never.
@@ -58,6 +56,9 @@ struct Rank {
     open_cycles: u64,
 }
 
+/// Ranks a channel can have.
+const RANKS: usize = 16;
+
 /// The banks of one channel.
 #[derive(Clone, Debug)]
 pub struct Banks {
@@ -65,6 +66,10 @@ pub struct Banks {
     per_rank: usize,
     banks: Vec<Bank>,
     ranks: Vec<Rank>,
+    /// What commands to a rank must wait for, by rank and command.
+    shared: [u64; 4 * RANKS],
+    /// The first of the next refreshes.
+    refresh: u64,
     /// The next cycle the command bus is free.
     command: u64,
     /// What was issued.
@@ -84,8 +89,6 @@ impl Banks {
         };
         let rank = |number: usize| Rank {
             activate: 0,
-            read: 0,
-            write: 0,
             window: [0; 4],
             oldest: 0,
             refresh: match timing.refi {
@@ -96,14 +99,18 @@ impl Banks {
             open_since: 0,
             open_cycles: 0,
         };
-        Banks {
+        let mut banks = Banks {
             timing,
             per_rank,
             banks: vec![bank; ranks * per_rank],
             ranks: (0..ranks).map(rank).collect(),
+            shared: [0; 4 * RANKS],
+            refresh: 0,
             command: 0,
             done: Commands::default(),
-        }
+        };
+        banks.refresh = banks.first_refresh();
+        banks
     }
 
     /// The open row of a bank.
@@ -116,14 +123,11 @@ impl Banks {
     #[must_use]
     #[inline]
     pub fn earliest(&self, command: Command, bank: usize, now: u64) -> u64 {
-        let (state, rank) = (&self.banks[bank], &self.ranks[bank / self.per_rank]);
-        let own = match command {
-            Command::Activate => state.activate.max(rank.activate).max(rank.window[rank.oldest]),
-            Command::Precharge => state.precharge,
-            Command::Read => state.read.max(rank.read),
-            Command::Write => state.write.max(rank.write),
-        };
-        own.max(self.command).max(now)
+        let rank = bank / self.per_rank;
+        self.own(command, bank)
+            .max(self.shared[rank * 4 + command as usize])
+            .max(self.command)
+            .max(now)
     }
 
     /// The part of [`Banks::earliest`] that only commands to this bank, and refresh, can change.
@@ -139,16 +143,17 @@ impl Banks {
         }
     }
 
-    /// The rest of it, for every command of every rank: `ranks * 4` cycles, by rank and command.
+    /// The part that commands to the rank's other banks, and to other ranks, can change: by rank and
+    /// command, four a rank.
     #[inline]
-    pub fn shared(&self, into: &mut [u64]) {
-        for (rank, shared) in self.ranks.iter().zip(into.as_chunks_mut::<4>().0) {
-            shared[Command::Activate as usize] =
-                rank.activate.max(rank.window[rank.oldest]).max(self.command);
-            shared[Command::Precharge as usize] = self.command;
-            shared[Command::Read as usize] = rank.read.max(self.command);
-            shared[Command::Write as usize] = rank.write.max(self.command);
-        }
+    pub(super) fn shared(&self) -> &[u64; 4 * RANKS] {
+        &self.shared
+    }
+
+    /// The next cycle the command bus is free.
+    #[inline]
+    pub(super) fn command(&self) -> u64 {
+        self.command
     }
 
     /// The command that brings a bank nearer to serving `row`.
@@ -172,9 +177,34 @@ impl Banks {
         match command {
             Command::Activate => self.activate(bank, row, cycle),
             Command::Precharge => self.precharge(bank, cycle),
-            Command::Read => self.read(bank, cycle),
-            Command::Write => self.write(bank, cycle),
+            Command::Read => self.reads(bank, cycle, 1),
+            Command::Write => self.writes(bank, cycle, 1),
         }
+    }
+
+    /// Issues a column command at `cycle` and `lines - 1` more behind it, each as soon as the bus is free.
+    /// Says when the last goes. Writes that keep the bank busy go one by one.
+    pub(super) fn issue_run(&mut self, command: Command, bank: usize, cycle: u64, lines: u16) -> u64 {
+        debug_assert!(
+            cycle >= self.earliest(command, bank, 0),
+            "{command:?} of bank {bank} at {cycle} is too early"
+        );
+        let more = u64::from(lines - 1);
+        let last = match command {
+            Command::Read => {
+                let last = cycle + more * self.timing.read_to_read();
+                self.reads(bank, last, lines);
+                last
+            }
+            _ => {
+                debug_assert!(lines == 1 || self.timing.write_pulse == 0);
+                let last = cycle + more * self.timing.write_to_write();
+                self.writes(bank, last, lines);
+                last
+            }
+        };
+        self.command = last + 1;
+        last
     }
 
     /// Reads runs of many banks in order, each command as early as its bank and rank allow, from `now`
@@ -183,26 +213,23 @@ impl Banks {
         let mut last = now;
         for run in runs {
             let bank = usize::from(run.bank);
+            let rank = bank / self.per_rank * 4;
             if self.banks[bank].row != run.row {
                 if self.banks[bank].row != CLOSED {
                     self.precharge(bank, self.banks[bank].precharge.max(now));
                 }
-                let rank = &self.ranks[bank / self.per_rank];
-                let at = self.banks[bank]
-                    .activate
-                    .max(rank.activate)
-                    .max(rank.window[rank.oldest]);
-                self.activate(bank, run.row, at.max(now));
+                let ready = self.shared[rank + Command::Activate as usize];
+                self.activate(bank, run.row, self.banks[bank].activate.max(ready).max(now));
             }
-            for _ in 0..run.lines {
-                let rank = &self.ranks[bank / self.per_rank];
-                last = self.banks[bank].read.max(rank.read).max(last);
-                self.read(bank, last);
-            }
+            let ready = self.shared[rank + Command::Read as usize];
+            let first = self.banks[bank].read.max(ready).max(last);
+            last = first + u64::from(run.lines - 1) * self.timing.read_to_read();
+            self.reads(bank, last, run.lines);
         }
         last
     }
 
+    #[inline]
     fn activate(&mut self, bank: usize, row: u64, at: u64) {
         let timing = &self.timing;
         let state = &mut self.banks[bank];
@@ -211,10 +238,12 @@ impl Banks {
         state.write = state.write.max(at + timing.rcd);
         state.precharge = state.precharge.max(at + timing.ras);
         state.activate = state.activate.max(at + timing.rc);
-        let rank = &mut self.ranks[bank / self.per_rank];
-        rank.activate = rank.activate.max(at + timing.rrd);
+        let number = bank / self.per_rank;
+        let rank = &mut self.ranks[number];
         rank.window[rank.oldest] = at + timing.faw;
         rank.oldest = (rank.oldest + 1) % 4;
+        rank.activate = rank.activate.max(at + timing.rrd);
+        self.shared[number * 4 + Command::Activate as usize] = rank.activate.max(rank.window[rank.oldest]);
         if rank.open == 0 {
             rank.open_since = at;
         }
@@ -222,6 +251,7 @@ impl Banks {
         self.done.activates += 1;
     }
 
+    #[inline]
     fn precharge(&mut self, bank: usize, at: u64) {
         let state = &mut self.banks[bank];
         state.row = CLOSED;
@@ -234,25 +264,27 @@ impl Banks {
         self.done.precharges += 1;
     }
 
-    fn read(&mut self, bank: usize, at: u64) {
-        let timing = self.timing;
+    /// So many reads, the last at `at`.
+    #[inline]
+    fn reads(&mut self, bank: usize, at: u64, lines: u16) {
+        let timing = &self.timing;
         let state = &mut self.banks[bank];
         state.precharge = state.precharge.max(at + timing.rtp);
         let own = bank / self.per_rank;
-        for (number, rank) in self.ranks.iter_mut().enumerate() {
-            let next = if number == own {
-                timing.read_to_read()
-            } else {
-                timing.across_ranks()
-            };
-            rank.read = rank.read.max(at + next);
-            rank.write = rank.write.max(at + timing.read_to_write());
-        }
-        self.done.reads += 1;
+        let (same, other, write) = (
+            timing.read_to_read(),
+            timing.across_ranks(),
+            timing.read_to_write(),
+        );
+        self.delay(own, Command::Read, at + same, at + other);
+        self.delay(own, Command::Write, at + write, at + write);
+        self.done.reads += u64::from(lines);
     }
 
-    fn write(&mut self, bank: usize, at: u64) {
-        let timing = self.timing;
+    /// So many writes, the last at `at`.
+    #[inline]
+    fn writes(&mut self, bank: usize, at: u64, lines: u16) {
+        let timing = &self.timing;
         let state = &mut self.banks[bank];
         state.precharge = state.precharge.max(at + timing.write_to_precharge());
         if timing.write_pulse > 0 {
@@ -261,15 +293,21 @@ impl Banks {
             state.write = state.write.max(busy);
         }
         let own = bank / self.per_rank;
-        for (number, rank) in self.ranks.iter_mut().enumerate() {
-            let (write, read) = match number == own {
-                true => (timing.write_to_write(), timing.write_to_read()),
-                false => (timing.across_ranks(), timing.write_to_read_across()),
-            };
-            rank.write = rank.write.max(at + write);
-            rank.read = rank.read.max(at + read);
+        let (write, across) = (timing.write_to_write(), timing.across_ranks());
+        let (read, read_across) = (timing.write_to_read(), timing.write_to_read_across());
+        self.delay(own, Command::Write, at + write, at + across);
+        self.delay(own, Command::Read, at + read, at + read_across);
+        self.done.writes += u64::from(lines);
+    }
+
+    /// A command waits until a cycle: of the rank `own`, and of the others.
+    #[inline]
+    fn delay(&mut self, own: usize, command: Command, same: u64, other: u64) {
+        for number in 0..self.ranks.len() {
+            let until = if number == own { same } else { other };
+            let shared = &mut self.shared[number * 4 + command as usize];
+            *shared = (*shared).max(until);
         }
-        self.done.writes += 1;
     }
 
     /// Does every refresh due by `cycle`. Closes the rank's rows. Says whether there was one.
@@ -281,6 +319,7 @@ impl Banks {
                 any = true;
             }
         }
+        self.refresh = self.first_refresh();
         any
     }
 
@@ -288,6 +327,10 @@ impl Banks {
     #[must_use]
     #[inline]
     pub fn refresh_due(&self) -> u64 {
+        self.refresh
+    }
+
+    fn first_refresh(&self) -> u64 {
         self.ranks
             .iter()
             .map(|rank| rank.refresh)

@@ -10,9 +10,13 @@
 //!   each other's rows for ever.
 //! * A read of many row buffers (a page) is one request: once its turn comes it is read through.
 //! * Requests that find the queue full wait in front of it, in order, demand first.
+//! * A request is not seen before it comes. So a channel need not be driven cycle by cycle: it works when
+//!   something could be done, or somebody wants to know ([`Channel::bound`]).
 
 use super::bank::{Banks, Command, Run};
+use super::queue::{Head, Queue};
 use super::spec::Device;
+use super::timing::Timing;
 use std::collections::VecDeque;
 
 /// Reads or writes.
@@ -54,6 +58,9 @@ pub struct Request {
     pub(super) sweep: u32,
 }
 
+/// The name of a request nobody wants to hear of.
+pub const NOBODY: u64 = u64::MAX;
+
 /// Nothing follows.
 pub(super) const NO_SWEEP: u32 = u32::MAX;
 
@@ -67,125 +74,33 @@ pub struct Done {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Waiting {
-    request: Request,
-    order: u64,
-}
-
-/// The requests of one kind that wait in the queue.
-#[derive(Clone, Debug)]
-struct Queue {
-    room: usize,
-    count: usize,
-    demand: usize,
-    banks: Vec<VecDeque<Waiting>>,
-    /// For each bank, which request is next: its place in the bank's queue.
-    next: Vec<usize>,
-    /// Banks with requests, and those with demand requests.
-    any: u64,
-    demand_banks: u64,
-    front: [VecDeque<Request>; 2],
-    /// How many of each class the bank holds.
-    classes: Vec<[u16; 2]>,
-}
-
-impl Queue {
-    fn new(room: usize, banks: usize) -> Queue {
-        Queue {
-            room,
-            count: 0,
-            demand: 0,
-            banks: vec![VecDeque::new(); banks],
-            next: vec![0; banks],
-            any: 0,
-            demand_banks: 0,
-            front: [VecDeque::new(), VecDeque::new()],
-            classes: vec![[0; 2]; banks],
-        }
-    }
-
-    fn insert(&mut self, request: Request, order: u64) {
-        let bank = usize::from(request.bank);
-        self.banks[bank].push_back(Waiting { request, order });
-        self.count += 1;
-        self.any |= 1 << bank;
-        self.classes[bank][request.class as usize] += 1;
-        if request.class == Class::Demand {
-            self.demand += 1;
-            self.demand_banks |= 1 << bank;
-        }
-    }
-
-    fn remove(&mut self, bank: usize, place: usize) {
-        let Some(gone) = self.banks[bank].remove(place) else {
-            return;
-        };
-        self.count -= 1;
-        self.classes[bank][gone.request.class as usize] -= 1;
-        self.demand -= usize::from(gone.request.class == Class::Demand);
-        if self.classes[bank][Class::Demand as usize] == 0 {
-            self.demand_banks &= !(1 << bank);
-        }
-        if self.banks[bank].is_empty() {
-            self.any &= !(1 << bank);
-        }
-    }
-
-    /// Chooses the bank's next request: by class, then the open row (unless its streak is over), then age.
-    fn choose(&mut self, bank: usize, open: Option<u64>, streak_over: bool) {
-        let mut best: Option<(usize, (Class, bool, u64))> = None;
-        for (place, waiting) in self.banks[bank].iter().enumerate() {
-            let hit = !streak_over && open == Some(waiting.request.row);
-            let key = (waiting.request.class, !hit, waiting.order);
-            if best.is_none_or(|(_, best)| key < best) {
-                best = Some((place, key));
-            }
-        }
-        self.next[bank] = best.map_or(0, |(place, _)| place);
-    }
-}
-
-/// A bank's next command, as far as the bank alone decides it.
-#[derive(Clone, Copy, Debug, Default)]
-struct Head {
-    /// Not before this cycle.
-    ready: u64,
-    /// Ranks commands of the same cycle: lower goes first. See [`Head::tag`].
-    tag: u64,
-    /// Which of the shared constraints count: rank and command.
-    shared: u16,
-}
-
-impl Head {
-    /// Column commands first, then demand, then age.
-    fn tag(column: bool, class: Class, order: u64) -> u64 {
-        u64::from(!column) << 63 | (class as u64) << 62 | order
-    }
-}
-
-#[derive(Clone, Copy, Debug)]
 struct Choice {
+    /// `u64::MAX` if there is nothing to do.
     cycle: u64,
     tag: u64,
     kind: Kind,
     bank: u16,
+    /// No data can have arrived before this cycle.
+    bound: u64,
 }
 
 /// One channel.
 #[derive(Clone, Debug)]
 pub struct Channel {
     banks: Banks,
-    timing: super::timing::Timing,
+    timing: Timing,
+    /// From a column command to the end of its request, at least.
+    latency: u64,
     queues: [Queue; 2],
+    /// Requests that have not come yet, by when they come.
+    coming: VecDeque<Request>,
     drain: [usize; 2],
     hit_streak: u32,
     streaks: Vec<u32>,
-    heads: [Vec<Head>; 2],
     per_rank: usize,
     writing: bool,
+    /// When anything last changed.
     now: u64,
-    /// Nothing can be issued before this cycle, unless something new comes.
-    idle_until: u64,
     order: u64,
     /// The command to go next, as long as nothing has changed.
     chosen: Option<Choice>,
@@ -200,19 +115,22 @@ impl Channel {
     pub fn new(device: &Device) -> Channel {
         let (ranks, per_rank) = (device.ranks as usize, device.banks as usize);
         let banks = ranks * per_rank;
-        let queue = &device.queue;
+        let (queue, timing) = (&device.queue, device.timing);
         Channel {
-            banks: Banks::new(device.timing, ranks, per_rank),
-            timing: device.timing,
-            queues: [Queue::new(queue.reads, banks), Queue::new(queue.writes, banks)],
+            banks: Banks::new(timing, ranks, per_rank),
+            timing,
+            latency: timing.read_latency().min(timing.write_latency()),
+            queues: [
+                Queue::new(Kind::Read, queue.reads, banks),
+                Queue::new(Kind::Write, queue.writes, banks),
+            ],
+            coming: VecDeque::new(),
             drain: [queue.drain_from, queue.drain_to],
             hit_streak: queue.hit_streak,
             streaks: vec![0; banks],
-            heads: [vec![Head::default(); banks], vec![Head::default(); banks]],
             per_rank,
             writing: false,
             now: 0,
-            idle_until: 0,
             order: 0,
             chosen: None,
             done: Vec::new(),
@@ -237,22 +155,33 @@ impl Channel {
     #[must_use]
     pub fn has_room(&self, kind: Kind) -> bool {
         let queue = &self.queues[kind as usize];
-        queue.count < queue.room
+        let coming = self.coming.iter().filter(|request| request.kind == kind);
+        queue.count + coming.count() < queue.room
     }
 
     /// Requests that wait, in the queues and in front of them.
     #[must_use]
     pub fn waiting(&self) -> usize {
-        let all = |queue: &Queue| queue.count + queue.front[0].len() + queue.front[1].len();
-        all(&self.queues[0]) + all(&self.queues[1])
+        self.coming.len() + self.queues[0].waiting() + self.queues[1].waiting()
+    }
+
+    /// Cycles from a request's coming to its being done, at least.
+    #[must_use]
+    pub fn latency(&self) -> u64 {
+        self.latency
     }
 
     /// Takes a request. It must not have come before [`Channel::now`].
     pub fn push(&mut self, request: Request) {
-        self.changed();
-        let kind = request.kind as usize;
-        self.queues[kind].front[request.class as usize].push_back(request);
-        self.admit(kind);
+        debug_assert!(request.arrival >= self.now, "a request of the past");
+        let mut place = self.coming.len();
+        while place > 0 && self.coming[place - 1].arrival > request.arrival {
+            place -= 1;
+        }
+        match place == self.coming.len() {
+            true => self.coming.push_back(request),
+            false => self.coming.insert(place, request),
+        }
     }
 
     /// Takes a read of the request's run and others after it, which are done when the last is.
@@ -277,109 +206,105 @@ impl Channel {
         self.done.drain(..)
     }
 
-    /// Works until something is known to be done. Empty only when nothing waits.
-    pub fn run_until_done(&mut self) -> std::vec::Drain<'_, Done> {
-        while self.done.is_empty() && self.step(u64::MAX) {}
-        self.done.drain(..)
-    }
-
-    /// The first cycle at which something can be issued; `u64::MAX` when nothing waits.
+    /// The first cycle at which something can happen; `u64::MAX` when nothing waits.
     pub fn next_cycle(&mut self) -> u64 {
-        if self.waiting() == 0 {
-            return u64::MAX;
-        }
-        if self.idle_until <= self.now {
-            self.idle_until = self
-                .choose()
-                .map_or(u64::MAX, |choice| choice.cycle.min(self.banks.refresh_due()));
-        }
-        self.idle_until
+        let coming = self.coming.front().map_or(u64::MAX, |request| request.arrival);
+        let choice = self.choose();
+        coming.min(choice.cycle)
     }
 
-    /// Issues one command, if one can go by `limit`.
+    /// Nothing not known yet is done before this cycle; `u64::MAX` when nothing waits.
+    pub fn bound(&mut self) -> u64 {
+        let coming = self.coming.front().map_or(u64::MAX, |request| request.arrival);
+        coming.saturating_add(self.latency).min(self.choose().bound)
+    }
+
+    /// Lets one request come, or issues one command, if it can go by `limit`.
+    #[inline]
     fn step(&mut self, limit: u64) -> bool {
-        if self.idle_until > limit {
-            return false;
-        }
-        let Some(choice) = self.choose() else {
-            self.idle_until = u64::MAX;
-            return false;
-        };
-        if self.banks.refresh_due() <= choice.cycle {
-            if self.banks.refresh_due() > limit {
-                self.idle_until = self.banks.refresh_due();
+        let choice = self.choose();
+        if let Some(request) = self.coming.front()
+            && request.arrival <= choice.cycle
+        {
+            if request.arrival > limit {
                 return false;
             }
-            self.banks.refresh(choice.cycle);
-            self.rechoose_all();
-            self.changed();
+            let (kind, now) = (request.kind, request.arrival);
+            self.now = now;
+            while let Some(request) = self
+                .coming
+                .pop_front_if(|next| next.arrival == now && next.kind == kind)
+            {
+                self.queues[kind as usize].come(request);
+            }
+            self.admit(kind);
             return true;
         }
-        if choice.cycle > limit {
-            self.idle_until = choice.cycle;
+        if choice.cycle > limit || choice.cycle == u64::MAX {
             return false;
         }
-        self.changed();
-        self.issue(choice);
-        true
-    }
-
-    /// What was chosen may not be the best any more.
-    fn changed(&mut self) {
-        self.idle_until = 0;
         self.chosen = None;
+        if self.banks.refresh_due() <= choice.cycle {
+            self.banks.refresh(choice.cycle);
+            self.rechoose_all();
+        } else {
+            self.issue(choice);
+        }
+        true
     }
 
     /// The command to go next, and when.
     #[inline]
-    fn choose(&mut self) -> Option<Choice> {
-        if self.chosen.is_none() {
-            self.chosen = self.find();
+    fn choose(&mut self) -> Choice {
+        match self.chosen {
+            Some(choice) => choice,
+            None => {
+                let choice = self.find();
+                self.chosen = Some(choice);
+                choice
+            }
         }
-        self.chosen
     }
 
-    fn find(&mut self) -> Option<Choice> {
-        let [reads, writes] = &self.queues;
-        let full = writes.demand >= self.drain[0];
-        let over = writes.demand <= self.drain[1] && reads.count > 0;
-        self.writing = (self.writing && !over) || full || reads.count == 0;
-        let (reading, mut also) = match self.writing {
-            true => (0, writes.any),
-            false => (reads.any, writes.any & !writes.demand_banks & !reads.any),
-        };
-        if self.writing && writes.count == 0 {
-            also = 0;
-        }
-        let mut shared = [0; 64];
-        self.banks
-            .shared(&mut shared[..4 * self.heads[0].len() / self.per_rank]);
+    fn find(&mut self) -> Choice {
         let mut best = Choice {
             cycle: u64::MAX,
             tag: u64::MAX,
             kind: Kind::Read,
             bank: 0,
+            bound: u64::MAX,
         };
-        self.look(Kind::Read, reading, &shared, &mut best);
-        self.look(Kind::Write, also, &shared, &mut best);
-        (best.cycle != u64::MAX).then_some(best)
+        let [reads, writes] = &self.queues;
+        if reads.count + writes.count == 0 {
+            self.writing = true;
+            return best;
+        }
+        let full = writes.demand >= self.drain[0];
+        let over = writes.demand <= self.drain[1] && reads.count > 0;
+        self.writing = (self.writing && !over) || full || reads.count == 0;
+        let (reading, also) = match self.writing {
+            true => (0, writes.any),
+            false => (reads.any, writes.any & !writes.demand_banks & !reads.any),
+        };
+        self.look(Kind::Read, reading, &mut best);
+        self.look(Kind::Write, also, &mut best);
+        best.bound = best.bound.saturating_add(self.latency);
+        best
     }
 
     #[inline]
-    fn look(&self, kind: Kind, mut among: u64, shared: &[u64; 64], best: &mut Choice) {
-        let heads = &self.heads[kind as usize];
+    fn look(&self, kind: Kind, mut among: u64, best: &mut Choice) {
+        let heads = &self.queues[kind as usize].heads;
+        let (shared, floor) = (self.banks.shared(), self.now.max(self.banks.command()));
         while among != 0 {
             let bank = among.trailing_zeros() as usize;
             among &= among - 1;
             let head = &heads[bank];
-            let cycle = head
-                .ready
-                .max(shared[usize::from(head.shared & 63)])
-                .max(self.now);
+            let cycle = head.ready.max(shared[usize::from(head.shared & 63)]).max(floor);
+            best.bound = best.bound.min(cycle + u64::from(head.to_column));
             if cycle < best.cycle || cycle == best.cycle && head.tag < best.tag {
-                let tag = head.tag;
                 best.cycle = cycle;
-                best.tag = tag;
+                best.tag = head.tag;
                 best.kind = kind;
                 best.bank = bank as u16;
             }
@@ -391,45 +316,38 @@ impl Channel {
         let bank = usize::from(choice.bank);
         let column = column(kind);
         let queue = &mut self.queues[kind as usize];
-        let place = queue.next[bank];
-        let request = &mut queue.banks[bank][place].request;
+        let request = queue.head(bank);
         self.now = cycle;
         if request.sweep != NO_SWEEP {
             let (id, sweep) = (request.id, request.sweep);
-            queue.remove(bank, place);
+            queue.remove(bank);
             self.issue_sweep(id, sweep, cycle);
             return;
         }
         let command = self.banks.next(bank, request.row, column);
-        self.banks.issue(command, bank, request.row, cycle);
         if command != column {
+            self.banks.issue(command, bank, request.row, cycle);
             self.streaks[bank] = 0;
             self.rechoose(bank);
             return;
         }
         // The rest of the run follows at once as long as the bus does not wait for the bank.
-        let mut last = cycle;
-        request.lines -= 1;
-        self.streaks[bank] += 1;
-        let pace = self.timing.read_to_read();
-        while request.lines > 0 && self.banks.earliest(command, bank, last) <= last + pace {
-            last = self.banks.earliest(command, bank, last);
-            self.banks.issue(command, bank, request.row, last);
-            request.lines -= 1;
-            self.streaks[bank] += 1;
-        }
+        let lines = match kind {
+            Kind::Write if self.timing.write_pulse > 0 => 1,
+            _ => request.lines,
+        };
+        let last = self.banks.issue_run(command, bank, cycle, lines);
+        request.lines -= lines;
+        self.streaks[bank] += u32::from(lines);
         if request.lines == 0 {
             let latency = match kind {
                 Kind::Read => self.timing.read_latency(),
                 Kind::Write => self.timing.write_latency(),
             };
             let id = request.id;
-            queue.remove(bank, place);
-            self.done.push(Done {
-                id,
-                at: last + latency,
-            });
-            self.admit(kind as usize);
+            queue.remove(bank);
+            self.tell(id, last + latency);
+            self.admit(kind);
         }
         self.rechoose(bank);
     }
@@ -438,11 +356,8 @@ impl Channel {
     fn issue_sweep(&mut self, id: u64, sweep: u32, cycle: u64) {
         let runs = std::mem::take(&mut self.sweeps[sweep as usize]);
         let last = self.banks.sweep(&runs, cycle);
-        self.done.push(Done {
-            id,
-            at: last + self.timing.read_latency(),
-        });
-        self.admit(Kind::Read as usize);
+        self.tell(id, last + self.timing.read_latency());
+        self.admit(Kind::Read);
         for run in &runs {
             self.streaks[usize::from(run.bank)] = 0;
             self.rechoose(usize::from(run.bank));
@@ -451,48 +366,49 @@ impl Channel {
         self.free_sweeps.push(sweep);
     }
 
-    /// Lets requests into the queue while there is room, demand first. Background writes leave a place.
-    fn admit(&mut self, kind: usize) {
-        loop {
-            let queue = &mut self.queues[kind];
-            let spare = if kind == Kind::Write as usize {
-                queue.room.div_ceil(4)
-            } else {
-                0
-            };
-            let class = match () {
-                () if queue.count < queue.room && !queue.front[0].is_empty() => 0,
-                () if queue.count + spare < queue.room && !queue.front[1].is_empty() => 1,
-                () => return,
-            };
-            let Some(request) = queue.front[class].pop_front() else {
-                return;
-            };
-            queue.insert(request, self.order);
+    fn tell(&mut self, id: u64, at: u64) {
+        if id != NOBODY {
+            self.done.push(Done { id, at });
+        }
+    }
+
+    /// Lets requests into the queue while there is room.
+    fn admit(&mut self, kind: Kind) {
+        while let Some(request) = self.queues[kind as usize].enter() {
+            self.chosen = None;
+            self.queues[kind as usize].insert(request, self.order);
             self.order += 1;
-            let bank = usize::from(request.bank);
-            self.rechoose_kind(kind, bank);
+            self.rechoose_kind(kind, usize::from(request.bank));
         }
     }
 
     fn rechoose(&mut self, bank: usize) {
-        self.rechoose_kind(0, bank);
-        self.rechoose_kind(1, bank);
+        self.rechoose_kind(Kind::Read, bank);
+        self.rechoose_kind(Kind::Write, bank);
     }
 
-    fn rechoose_kind(&mut self, kind: usize, bank: usize) {
-        let queue = &mut self.queues[kind];
+    fn rechoose_kind(&mut self, kind: Kind, bank: usize) {
+        let queue = &mut self.queues[kind as usize];
         if queue.any >> bank & 1 == 0 {
             return;
         }
-        queue.choose(bank, self.banks.row(bank), self.streaks[bank] >= self.hit_streak);
-        let Waiting { request, order } = queue.banks[bank][queue.next[bank]];
-        let column = column(request.kind);
+        let streak_over = self.streaks[bank] >= self.hit_streak;
+        let favour = self.banks.row(bank).filter(|_| !streak_over);
+        let (place, waiting) = queue.choose(bank, favour);
+        let request = &waiting.request;
+        let column = column(kind);
         let command = self.banks.next(bank, request.row, column);
-        self.heads[kind][bank] = Head {
+        let to_column = match command {
+            Command::Precharge => self.timing.rp + self.timing.rcd,
+            Command::Activate => self.timing.rcd,
+            Command::Read | Command::Write => 0,
+        };
+        queue.heads[bank] = Head {
             ready: self.banks.own(command, bank).max(request.arrival),
-            tag: Head::tag(command == column, request.class, order),
+            tag: Head::tag(command == column, request.class, waiting.order),
             shared: (bank / self.per_rank * 4 + command as usize) as u16,
+            place: place as u16,
+            to_column: to_column as u32,
         };
     }
 

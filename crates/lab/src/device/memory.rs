@@ -72,6 +72,8 @@ impl Memory {
     }
 
     /// Asks for `lines` lines from `at`, at `cycle`. Says in how many requests: each is done by itself.
+    ///
+    /// Nobody hears of requests called [`super::NOBODY`].
     pub fn push(&mut self, id: u64, kind: Kind, class: Class, at: u64, lines: u64, cycle: u64) -> u32 {
         let runs = self.runs(at, lines);
         let request = |channel: usize, run: Run| {
@@ -152,6 +154,21 @@ impl Memory {
             .map(Channel::next_cycle)
             .min()
             .unwrap_or(u64::MAX)
+    }
+
+    /// Nothing not known yet is done before this cycle; `u64::MAX` when nothing waits.
+    pub fn bound(&mut self) -> u64 {
+        self.channels
+            .iter_mut()
+            .map(Channel::bound)
+            .min()
+            .unwrap_or(u64::MAX)
+    }
+
+    /// Cycles from a request's coming to its being done, at least.
+    #[must_use]
+    pub fn latency(&self) -> u64 {
+        self.channels[0].latency()
     }
 
     /// The last cycle any channel has worked up to.

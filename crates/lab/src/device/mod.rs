@@ -1,8 +1,8 @@
 //! A memory: banks and rows behind a channel, in cycles of its own clock.
 //!
 //! Reading order: `spec.rs` is what a device file says; `timing.rs` the constraints it means;
-//! `bank.rs` the banks that obey them; `channel.rs` the queues and the order of service; `memory.rs`
-//! cuts addresses into channels; `energy.rs` counts joules.
+//! `bank.rs` the banks that obey them; `queue.rs` the requests that wait; `channel.rs` the order of service;
+//! `memory.rs` cuts addresses into channels; `energy.rs` counts joules.
 //!
 //! * Event-driven: a cycle in which nothing can be issued costs nothing.
 //! * Deterministic: the order of service depends on arrival and address alone.
@@ -12,9 +12,10 @@ pub mod bank;
 pub mod channel;
 pub mod energy;
 pub mod memory;
+mod queue;
 pub mod spec;
 pub mod timing;
 
-pub use channel::{Class, Done, Kind};
+pub use channel::{Class, Done, Kind, NOBODY};
 pub use memory::Memory;
 pub use spec::Device;

@@ -57,6 +57,50 @@ pub struct Pending {
 /// No request: the time is known.
 pub const NO_REQUEST: u32 = u32::MAX;
 
+/// Loads or stores in order of instructions, each found by its number.
+#[derive(Debug, Default)]
+pub struct Window {
+    all: VecDeque<Pending>,
+    /// How many have left.
+    gone: u64,
+    /// How many wait for a request.
+    open: usize,
+}
+
+impl Window {
+    /// Comes in, and gets a number.
+    pub fn push(&mut self, pending: Pending) -> u64 {
+        self.open += usize::from(pending.request != NO_REQUEST);
+        self.all.push_back(pending);
+        self.gone + self.all.len() as u64 - 1
+    }
+
+    /// The one of this number, which waits for a request, has its data.
+    fn complete(&mut self, number: u64, at: u64, source: Source) {
+        let pending = &mut self.all[(number - self.gone) as usize];
+        pending.request = NO_REQUEST;
+        pending.done = at;
+        pending.source = source;
+        self.open -= 1;
+    }
+
+    fn pop(&mut self) {
+        self.all.pop_front();
+        self.gone += 1;
+    }
+}
+
+/// A load or store that waits for a request.
+#[derive(Clone, Copy, Debug)]
+pub struct Waiter {
+    /// Whose.
+    pub core: u32,
+    /// A store.
+    pub write: bool,
+    /// Its number in its window.
+    pub number: u64,
+}
+
 /// One core.
 #[derive(Debug)]
 pub struct Core {
@@ -72,10 +116,10 @@ pub struct Core {
     pub next: usize,
     /// The instructions of that operation have entered already.
     pub entered: bool,
-    /// Loads, in order of instructions.
-    pub loads: VecDeque<Pending>,
+    /// Loads that have not left.
+    pub loads: Window,
     /// Stores that missed.
-    pub stores: VecDeque<Pending>,
+    pub stores: Window,
     /// The last load, for chained ones.
     pub last: Pending,
     /// When its last transaction ended.
@@ -99,8 +143,8 @@ impl Default for Core {
             batch: Vec::new(),
             next: 0,
             entered: false,
-            loads: VecDeque::new(),
-            stores: VecDeque::new(),
+            loads: Window::default(),
+            stores: Window::default(),
             last,
             committed: 0,
             stalls: [0; 5],
@@ -117,21 +161,19 @@ impl Core {
         }
     }
 
-    /// A request's data is there.
-    pub fn complete(&mut self, request: u32, at: u64, source: Source) {
-        let known = |pending: &mut Pending| {
-            if pending.request == request {
-                *pending = Pending {
-                    request: NO_REQUEST,
-                    done: at,
-                    source,
-                    ..*pending
-                };
-            }
+    /// A request's data is there, for one that waits for it.
+    pub fn complete(&mut self, waiter: &Waiter, request: u32, at: u64, source: Source) {
+        let window = if waiter.write {
+            &mut self.stores
+        } else {
+            &mut self.loads
         };
-        self.loads.iter_mut().for_each(known);
-        self.stores.iter_mut().for_each(known);
-        known(&mut self.last);
+        window.complete(waiter.number, at, source);
+        if self.last.request == request {
+            self.last.request = NO_REQUEST;
+            self.last.done = at;
+            self.last.source = source;
+        }
         if self.state == State::Blocked(request) {
             self.state = State::Ready;
         }
@@ -147,16 +189,16 @@ impl Core {
             self.now += count * shape.instruction_fs;
             self.entered = true;
         }
-        while let Some(&oldest) = self.loads.front() {
+        while let Some(&oldest) = self.loads.all.front() {
             if oldest.request == NO_REQUEST && oldest.done <= self.now {
-                self.loads.pop_front();
+                self.loads.pop();
             } else if oldest.index + shape.reorder > self.index {
                 break;
             } else if oldest.request != NO_REQUEST {
                 return Err(oldest.request);
             } else {
                 self.stall(oldest.done, why(oldest.source));
-                self.loads.pop_front();
+                self.loads.pop();
             }
         }
         Ok(())
@@ -165,29 +207,30 @@ impl Core {
     /// A free place in the store buffer.
     #[inline]
     pub fn store_room(&mut self, shape: &Shape) -> Result<(), u32> {
-        while let Some(&oldest) = self.stores.front() {
+        while let Some(&oldest) = self.stores.all.front() {
             if oldest.request == NO_REQUEST && oldest.done <= self.now {
-                self.stores.pop_front();
-            } else if self.stores.len() < shape.store_buffer {
+                self.stores.pop();
+            } else if self.stores.all.len() < shape.store_buffer {
                 break;
             } else if oldest.request != NO_REQUEST {
                 return Err(oldest.request);
             } else {
                 self.stall(oldest.done, Stall::Store);
-                self.stores.pop_front();
+                self.stores.pop();
             }
         }
         Ok(())
     }
 
     /// A free miss register.
-    pub fn miss_room(&mut self, shape: &Shape) -> Result<(), u32> {
-        let open = |pending: &&Pending| pending.request != NO_REQUEST;
-        let all = || self.loads.iter().chain(&self.stores).filter(open);
-        match all().count() < shape.misses {
-            true => Ok(()),
-            false => Err(all().next().expect("as many as there are registers").request),
+    #[inline]
+    pub fn miss_room(&self, shape: &Shape) -> Result<(), u32> {
+        if self.loads.open + self.stores.open < shape.misses {
+            return Ok(());
         }
+        let mut all = self.loads.all.iter().chain(&self.stores.all);
+        let open = all.find(|pending| pending.request != NO_REQUEST);
+        Err(open.expect("as many as there are registers").request)
     }
 }
 

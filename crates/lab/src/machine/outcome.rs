@@ -190,14 +190,15 @@ impl Machine<'_> {
         };
     }
 
-    fn totals(&self) -> Base {
+    fn totals(&mut self) -> Base {
+        let energy = self.controller.energy_j();
         let sum = |which: usize| self.cores.iter().map(|core: &Core| core.stalls[which]).sum();
         Base {
             counts: self.controller.counts.clone(),
             caches: self.caches.counts,
             instructions: self.instructions(),
             stalls: std::array::from_fn(sum),
-            energy: self.controller.energy_j(),
+            energy,
             table_reads: self.controller.table_reads(),
         }
     }

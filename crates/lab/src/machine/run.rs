@@ -1,6 +1,7 @@
 //! The machine in motion.
 
-use super::core::{Core, NO_REQUEST, Pending, Stall, State};
+use super::asked::Asked;
+use super::core::{Core, NO_REQUEST, Pending, Stall, State, Waiter};
 use super::hierarchy::{Access, Hierarchy};
 use super::outcome::{Ledger, Outcome};
 use super::{Mode, Plan};
@@ -15,13 +16,6 @@ use twinpage_core::{Error, Geometry, LineMask, PageId, Scheme, Span};
 
 /// Cores may be so far apart: a few hundred instructions.
 const WINDOW_FS: u64 = 100_000_000;
-
-/// A line on its way to the caches, and who waits for it.
-#[derive(Debug, Default)]
-struct Request {
-    line: u64,
-    waiters: Vec<(usize, bool)>,
-}
 
 /// Why the machine stopped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -49,10 +43,7 @@ pub struct Machine<'w> {
     pub(super) controller: Controller,
     pub(super) space: Space,
     pub(super) workload: &'w mut dyn Workload,
-    requests: Vec<Request>,
-    free: Vec<u32>,
-    /// Requests under way: line and number.
-    open: Vec<(u64, u32)>,
+    asked: Asked,
     pub(super) epoch_end: u64,
     pub(super) parking: bool,
     pub(super) ledger: Ledger,
@@ -107,9 +98,7 @@ impl<'w> Machine<'w> {
             controller: Controller::new(plan.controller.clone(), store, nvm, pages),
             space,
             workload,
-            requests: Vec::new(),
-            free: Vec::new(),
-            open: Vec::new(),
+            asked: Asked::new(),
             epoch_end: plan.interval_fs,
             parking: false,
             ledger: Ledger::default(),
@@ -171,7 +160,7 @@ impl<'w> Machine<'w> {
             match self.behind() {
                 Some((core, horizon)) => self.advance(core, horizon),
                 None if self.cores.iter().any(|core| core.state == State::Parked) => {
-                    if self.open.is_empty() {
+                    if self.asked.is_empty() {
                         if !self.checkpoint()? {
                             return Ok(Ended::Crash);
                         }
@@ -232,19 +221,15 @@ impl<'w> Machine<'w> {
     /// Lines that came go into the caches, and cores go on.
     fn take_answers(&mut self) {
         while let Some(Answer { token, at, source }) = self.controller.answers.pop() {
-            let request = &mut self.requests[token as usize];
-            let line = request.line;
-            let waiters = std::mem::take(&mut request.waiters);
-            self.open.retain(|&(_, number)| number != token);
-            for &(core, write) in &waiters {
-                if let Some(evicted) = self.caches.fill(core, line, write) {
+            let (line, waiters) = self.asked.end(token);
+            for waiter in &waiters {
+                let core = waiter.core as usize;
+                if let Some(evicted) = self.caches.fill(core, line, waiter.write) {
                     self.controller.write(evicted, at, &self.space);
                 }
-                self.cores[core].complete(token, at, source);
+                self.cores[core].complete(waiter, token, at, source);
             }
-            self.requests[token as usize].waiters = waiters;
-            self.requests[token as usize].waiters.clear();
-            self.free.push(token);
+            self.asked.reuse(token, waiters);
         }
     }
 
@@ -340,10 +325,9 @@ impl<'w> Machine<'w> {
             },
             Access::Miss => {
                 core.miss_room(shape)?;
-                let (index, request) = (core.index, self.request(number, line, false, begin));
                 Pending {
-                    index,
-                    request,
+                    index: core.index,
+                    request: self.request(line, begin),
                     done: 0,
                     source: Source::Dram,
                 }
@@ -352,8 +336,11 @@ impl<'w> Machine<'w> {
         let core = &mut self.cores[number];
         core.last = pending;
         let soon = core.now + u64::from(self.caches.first_cycles()) * self.plan.shape.cycle_fs;
-        if pending.request != NO_REQUEST || pending.done > soon {
-            core.loads.push_back(pending);
+        if pending.request != NO_REQUEST {
+            let place = core.loads.push(pending);
+            self.join(pending.request, number, false, place);
+        } else if pending.done > soon {
+            core.loads.push(pending);
         }
         Ok(())
     }
@@ -366,34 +353,31 @@ impl<'w> Machine<'w> {
         if self.caches.access(number, line, true) == Access::Miss {
             core.miss_room(&self.plan.shape)?;
             let (index, now) = (core.index, core.now);
-            let request = self.request(number, line, true, now);
+            let request = self.request(line, now);
             let pending = Pending {
                 index,
                 request,
                 done: 0,
                 source: Source::Dram,
             };
-            self.cores[number].stores.push_back(pending);
+            let place = self.cores[number].stores.push(pending);
+            self.join(request, number, true, place);
         }
         Ok(())
     }
 
-    /// Asks memory for a line, or joins those who did.
-    fn request(&mut self, core: usize, line: u64, write: bool, at: u64) -> u32 {
-        if let Some(&(_, number)) = self.open.iter().find(|(open, _)| *open == line) {
-            self.requests[number as usize].waiters.push((core, write));
-            return number;
+    /// Asks memory for a line, unless somebody did already.
+    fn request(&mut self, line: u64, at: u64) -> u32 {
+        let (number, new) = self.asked.ask(line);
+        if new {
+            self.controller.read(number, line, at);
         }
-        let number = self.free.pop().unwrap_or_else(|| {
-            self.requests.push(Request::default());
-            self.requests.len() as u32 - 1
-        });
-        let request = &mut self.requests[number as usize];
-        request.line = line;
-        request.waiters.push((core, write));
-        self.open.push((line, number));
-        self.controller.read(number, line, at);
         number
+    }
+
+    fn join(&mut self, request: u32, core: usize, write: bool, number: u64) {
+        let core = core as u32;
+        self.asked.wait(request, Waiter { core, write, number });
     }
 
     /// A line is written back to DRAM; durable it is with the epoch, as everything else.

@@ -1,0 +1,94 @@
+//! Lines the caches asked memory for, and who waits for each.
+
+use super::core::Waiter;
+
+/// Buckets, a power of two: many more than there are miss registers.
+const BUCKETS: usize = 1024;
+const NONE: u32 = u32::MAX;
+
+#[derive(Debug, Default)]
+struct Request {
+    line: u64,
+    /// The next of its bucket.
+    next: u32,
+    waiters: Vec<Waiter>,
+}
+
+/// Requests under way, found by line and by number.
+#[derive(Debug)]
+pub(super) struct Asked {
+    all: Vec<Request>,
+    free: Vec<u32>,
+    buckets: Vec<u32>,
+}
+
+impl Asked {
+    pub(super) fn new() -> Asked {
+        Asked {
+            all: Vec::new(),
+            free: Vec::new(),
+            buckets: vec![NONE; BUCKETS],
+        }
+    }
+
+    /// Whether there is none.
+    pub(super) fn is_empty(&self) -> bool {
+        self.free.len() == self.all.len()
+    }
+
+    /// The request for a line, and whether it is new.
+    #[inline]
+    pub(super) fn ask(&mut self, line: u64) -> (u32, bool) {
+        let bucket = bucket(line);
+        let mut number = self.buckets[bucket];
+        while number != NONE {
+            let request = &self.all[number as usize];
+            if request.line == line {
+                return (number, false);
+            }
+            number = request.next;
+        }
+        let number = self.free.pop().unwrap_or_else(|| {
+            self.all.push(Request::default());
+            self.all.len() as u32 - 1
+        });
+        let request = &mut self.all[number as usize];
+        request.line = line;
+        request.next = std::mem::replace(&mut self.buckets[bucket], number);
+        (number, true)
+    }
+
+    /// One more waits.
+    #[inline]
+    pub(super) fn wait(&mut self, number: u32, waiter: Waiter) {
+        self.all[number as usize].waiters.push(waiter);
+    }
+
+    /// The request is over: its line, and who waited, to be given back by [`Asked::reuse`].
+    pub(super) fn end(&mut self, number: u32) -> (u64, Vec<Waiter>) {
+        let Request { line, next, .. } = self.all[number as usize];
+        let first = &mut self.buckets[bucket(line)];
+        if *first == number {
+            *first = next;
+        } else {
+            let mut before = *first as usize;
+            while self.all[before].next != number {
+                before = self.all[before].next as usize;
+            }
+            self.all[before].next = next;
+        }
+        (line, std::mem::take(&mut self.all[number as usize].waiters))
+    }
+
+    /// The number is free, and the memory of those who waited.
+    pub(super) fn reuse(&mut self, number: u32, mut waiters: Vec<Waiter>) {
+        waiters.clear();
+        self.all[number as usize].waiters = waiters;
+        self.free.push(number);
+    }
+}
+
+/// Neighbouring lines in neighbouring buckets.
+fn bucket(line: u64) -> usize {
+    (line ^ line >> 12) as usize % BUCKETS
+}
