@@ -27,13 +27,15 @@ use crate::remote::{Process, Remote};
 use crate::trace::{self, Status, Tid};
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
-use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, WaitOptions, kill_process, waitid, waitpid};
 use rustix::thread::futex;
+use rustix::time::Timespec;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 use twinpage_core::Buffer;
 use twinpage_core::buffer::Storage;
 
@@ -52,7 +54,13 @@ pub const SLOT_BYTES: usize = 96 << 20;
 const WINDOW_BYTES: usize = SLOT_AT + SLOT_BYTES;
 /// A helper takes so many bytes at a time.
 const PIECE_BYTES: usize = 32 << 10;
-const PATIENCE_S: u64 = 1;
+/// A copy of all there may be takes a tenth of it.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// So often a copy that is not done is looked after.
+const LOOK: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 10_000_000,
+};
 
 std::arch::global_asm!(
     ".pushsection .rodata",
@@ -311,28 +319,35 @@ impl Copier {
         Some(count)
     }
 
+    /// Until every helper is done. Signals of ours may end a single wait at any time.
     fn wait(&self) -> io::Result<()> {
         let control = self.window.control();
         let all = self.helpers.len() as u32;
+        let (mut seen, mut since) = (0, Instant::now());
         loop {
             let done = control.done.load(Ordering::Acquire);
             if done == all {
                 return Ok(());
             }
-            let limit = rustix::time::Timespec {
-                tv_sec: PATIENCE_S as i64,
-                tv_nsec: 0,
-            };
-            match futex::wait(&control.done, futex::Flags::empty(), done, Some(&limit)) {
-                Err(rustix::io::Errno::TIMEDOUT) if control.done.load(Ordering::Acquire) == done => {
-                    return Err(io::Error::other(
-                        "a helper that copies the program's pages is stuck",
-                    ));
-                }
-                _ => {}
+            if done != seen {
+                (seen, since) = (done, Instant::now());
             }
+            if since.elapsed() > PATIENCE || self.helpers.iter().any(|helper| is_dead(*helper)) {
+                return Err(io::Error::other(
+                    "a helper that copies the program's pages is gone",
+                ));
+            }
+            // A change, a signal, the end of the time: all are reasons to look again.
+            let _ = futex::wait(&control.done, futex::Flags::empty(), done, Some(&LOOK));
         }
     }
+}
+
+/// Whether a child of ours ended; it stays to be waited for.
+fn is_dead(helper: Tid) -> bool {
+    let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+    let helper = Pid::from_raw(helper).expect("clone gave it");
+    !matches!(waitid(WaitId::Pid(helper), look), Ok(None))
 }
 
 impl Drop for Copier {

@@ -194,6 +194,13 @@ pub fn reset_signals() {
     }
 }
 
+/// What is printed to a pipe that nobody reads ends the process, signal(7), as it does for any command
+/// that only prints.
+pub fn end_when_nobody_reads() {
+    // SAFETY: a plain system call; the default action runs no code of ours.
+    unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
+}
+
 /// Calls `make` with every signal blocked, pthread_sigmask(3): a thread it starts has none delivered.
 pub fn with_signals_blocked<T>(make: impl FnOnce() -> T) -> T {
     let mut all = std::mem::MaybeUninit::uninit();

@@ -123,6 +123,7 @@ impl Program {
                 self.renew_threads();
             }
             Watch::Membarrier => self.stale.membarrier = true,
+            Watch::Kill => self.kills_itself = true,
             Watch::Wait => self.waits.begin(call.tid),
             Watch::Descriptors => self.stale.descriptors = true,
             Watch::Close => self.before_close(call),

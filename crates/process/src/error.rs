@@ -42,6 +42,10 @@ pub enum Error {
         source: io::Error,
     },
 
+    /// Somebody killed the program: there is no more of it to checkpoint.
+    #[error("the program was killed; twinpage resume goes on from its last checkpoint")]
+    Killed,
+
     /// The program does, or is, something that cannot be captured.
     #[error("{0}")]
     Unsupported(String),

@@ -81,6 +81,8 @@ pub struct Program {
     epoch_files: Sender<EpochFiles>,
     writer: context::Writer,
     ending: Option<Ending>,
+    /// It sent SIGKILL: to itself, for nobody else is there.
+    pub(crate) kills_itself: bool,
     /// The stops that nobody took note of yet.
     pub stops: Vec<Stop>,
 }
@@ -134,6 +136,7 @@ impl Program {
             epoch_files: surroundings.epoch_files,
             writer: context::Writer::default(),
             ending: None,
+            kills_itself: false,
             stops: Vec::new(),
         })
     }
@@ -156,6 +159,30 @@ impl Program {
     #[must_use]
     pub fn ending(&self) -> Option<Ending> {
         self.ending
+    }
+
+    /// Whether it was killed by somebody else, or by the kernel for want of memory: it has not finished,
+    /// and goes on from its last checkpoint.
+    #[must_use]
+    pub fn was_killed(&self) -> bool {
+        self.ending == Some(Ending::Signal(libc::SIGKILL)) && !self.kills_itself
+    }
+
+    /// Something failed: perhaps because the program was just killed, which is no error.
+    ///
+    /// # Errors
+    /// The same, when that was not why.
+    pub fn unless_killed(&mut self, error: Error) -> Result<()> {
+        while self.ending.is_none() && is_gone(&trace::registers(self.process.pid()).map(drop)) {
+            let waited = trace::wait(-1, true);
+            let waited = waited.map_err(|source| Error::target("cannot wait for the program", source))?;
+            match waited {
+                Some((tid, Status::Exited(code))) => self.gone(tid, Ending::Exit(code)),
+                Some((tid, Status::Killed(signal))) => self.gone(tid, Ending::Signal(signal)),
+                _ => {}
+            }
+        }
+        if self.was_killed() { Ok(()) } else { Err(error) }
     }
 
     /// The process id, in its namespace.
@@ -530,6 +557,9 @@ impl Source for Program {
         let micros = |clock: Instant| clock.elapsed().as_secs_f64() * 1e6;
         let mut stop = Stop::default();
         if self.ending.is_some() || !self.stop_all()? {
+            if self.was_killed() {
+                return Err(Error::Killed);
+            }
             return self.capture_ending(into);
         }
         stop.interrupt_us = micros(clock);

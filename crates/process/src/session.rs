@@ -100,8 +100,12 @@ pub fn run(
     let streams = witness.streams.clone();
     let mut engine = Engine::start(store, witness, twinpage_core::engine::Options::default())?;
     let ended = drive(&mut program, &mut engine, pace, &mut ledger);
+    let ended = ended.or_else(|error| program.unless_killed(error));
     if ended.is_err() {
         kill(&program);
+    }
+    if program.was_killed() {
+        program.notes.say(&Error::Killed.to_string());
     }
     let finished = engine.finish();
     ended?;

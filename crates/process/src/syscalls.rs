@@ -53,6 +53,8 @@ pub enum Watch {
     Wait,
     /// The program replaces itself.
     Exec,
+    /// The program kills itself.
+    Kill,
     /// Options that change kernel state.
     Control,
 }
@@ -198,6 +200,22 @@ const PLAIN_MAP: &[&[Argument]] = &[&[bits(
     libc::MAP_PRIVATE as u64,
 )]];
 
+/// Any signal but SIGKILL, 0b1001, as argument `index`: a bit that it has is missing, or one that it has
+/// not is there.
+macro_rules! but_sigkill {
+    ($index:expr) => {
+        &[
+            &[bits($index, 1, 0)],
+            &[bits($index, 2, 2)],
+            &[bits($index, 4, 4)],
+            &[bits($index, 8, 0)],
+            &[bits($index, 16, 16)],
+            &[bits($index, 32, 32)],
+            &[bits($index, 64, 64)],
+        ]
+    };
+}
+
 const SAFE_ADVICE: &[&[Argument]] = &[
     &[bits(2, INT, libc::MADV_WILLNEED as u64)],
     &[bits(2, INT, libc::MADV_FREE as u64)],
@@ -312,7 +330,9 @@ pub const CALLS: &[Call] = calls! {
 
     // Signals and timers.
     rt_sigaction: FreeWhen(&[&[is(1, 0)]], Watch::Actions), rt_sigprocmask: Free, rt_sigpending: Free, rt_sigreturn: Free,
-    rt_sigsuspend: Free, rt_sigtimedwait: FreeWhen(&[&[is(2, 0)]], Watch::Wait), rt_sigqueueinfo: Free, rt_tgsigqueueinfo: Free, kill: Free, tkill: Free, tgkill: Free,
+    rt_sigsuspend: Free, rt_sigtimedwait: FreeWhen(&[&[is(2, 0)]], Watch::Wait),
+    kill: FreeWhen(but_sigkill!(1), Watch::Kill), tkill: FreeWhen(but_sigkill!(1), Watch::Kill), tgkill: FreeWhen(but_sigkill!(2), Watch::Kill),
+    rt_sigqueueinfo: FreeWhen(but_sigkill!(1), Watch::Kill), rt_tgsigqueueinfo: FreeWhen(but_sigkill!(2), Watch::Kill),
     sigaltstack: FreeWhen(&[&[is(0, 0)]], Watch::Thread), getitimer: Free, setitimer: Watched(Watch::IntervalTimers),
     alarm: Watched(Watch::IntervalTimers), timer_create: Watched(Watch::Timers), timer_settime: Watched(Watch::Timers),
     timer_delete: Watched(Watch::Timers), timer_gettime: Free, timer_getoverrun: Free,

@@ -3,9 +3,10 @@
 use std::fs;
 use std::process::{Command, ExitStatus, Output, Stdio};
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-use crate::support::process::twinpage;
+use crate::support::process::{family, name_of, twinpage};
 use crate::support::state::{COUNTING, Killed, on_state, wait_until};
 
 fn run(words: &[&str]) -> Output {
@@ -93,6 +94,35 @@ fn signals_to_twinpage_reach_the_program() {
             format!("ready\ngot {signal}\n")
         );
     }
+}
+
+#[test]
+fn a_killed_program_has_not_finished() {
+    let scratch = tempfile::tempdir().expect("a scratch directory");
+    let (state, out) = (scratch.path().join("state"), scratch.path().join("out"));
+    let script = "echo ready; for ((i = 0; i < 400000; i++)); do :; done; echo done; exit 3";
+    let mut command = twinpage();
+    command.args(["run", "--every", "5ms", "--state"]).arg(&state);
+    command
+        .args(["--", "bash", "-c", script])
+        .stdout(fs::File::create(&out).expect("a file"))
+        .stderr(Stdio::piped());
+    let child = command.spawn().expect("twinpage starts");
+    wait_until("the program is ready", || {
+        fs::read(&out).is_ok_and(|bytes| bytes == b"ready\n")
+    });
+    for pid in family(child.id() as i32) {
+        if name_of(pid) == "bash" {
+            kill_process(Pid::from_raw(pid).expect("a process"), Signal::KILL).expect("kill");
+        }
+    }
+    let run = child.wait_with_output().expect("wait for twinpage");
+    let stderr = String::from_utf8_lossy(&run.stderr);
+    assert_eq!(shell_code(run.status), 137, "{stderr}");
+    assert!(stderr.contains("twinpage resume"), "{stderr}");
+    let resumed = twinpage().arg("resume").arg(&state).output().expect("twinpage");
+    assert_eq!(resumed.status.code(), Some(3), "it goes on");
+    assert_eq!(resumed.stdout, b"done\n");
 }
 
 #[test]

@@ -33,10 +33,11 @@ fn survives_with(file: &str, run_options: &[&str]) {
     let from = Instant::now();
     let tally = campaign.survive(&oracle, &mut chance);
     say(&format!(
-        "{file}: {} kills ({} of twinpage alone, {} before its first checkpoint), {} resumes in {} rounds, identical: \
+        "{file}: {} kills ({} of twinpage alone, {} of the program alone, {} before its first checkpoint), {} resumes in {} rounds, identical: \
          {} bytes to a {sink:?}, {} files; {:.1} s, alone {:.1} s; TWINPAGE_SEED={seed}",
         tally.kills,
         tally.of_the_tool,
+        tally.of_the_program,
         tally.before_first_checkpoint,
         tally.resumes,
         tally.rounds,

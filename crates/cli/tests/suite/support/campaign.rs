@@ -73,6 +73,7 @@ pub(crate) struct Campaign<'a> {
 pub(crate) struct Tally {
     pub(crate) kills: u32,
     pub(crate) of_the_tool: u32,
+    pub(crate) of_the_program: u32,
     pub(crate) resumes: u32,
     pub(crate) rounds: u32,
     pub(crate) before_first_checkpoint: u32,
@@ -185,10 +186,10 @@ impl Round<'_> {
 
     /// Lets it live for a while drawn by chance, then kills it, unless it ends before.
     fn one_life(&mut self, mut child: Child, tally: &mut Tally, chance: &mut fastrand::Rng) -> End {
-        let victim = if chance.u8(0..3) == 0 {
-            Victim::Tool
-        } else {
-            Victim::Tree
+        let victim = match chance.u8(0..5) {
+            0 => Victim::Tool,
+            1 => Victim::Program,
+            _ => Victim::Tree,
         };
         let ended = if tally.kills < self.campaign.kills {
             self.a_while(&mut child, chance)
@@ -200,6 +201,7 @@ impl Round<'_> {
             tally.kills += 1;
             self.kills += 1;
             tally.of_the_tool += u32::from(victim == Victim::Tool);
+            tally.of_the_program += u32::from(victim == Victim::Program);
         }
         self.sink.life_ended();
         match ended {

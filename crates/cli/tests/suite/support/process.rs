@@ -22,6 +22,8 @@ pub(crate) enum Victim {
     Tree,
     /// Twinpage alone; what it runs must end with it.
     Tool,
+    /// The program alone, as when memory runs out; twinpage must see that it has not finished.
+    Program,
 }
 
 /// The parent and the state letter of a process; `None` when it is no more.
@@ -65,7 +67,8 @@ fn alive(pid: i32) -> bool {
     parent_and_state(pid).is_some_and(|(_, state)| !matches!(state, 'Z' | 'X'))
 }
 
-fn name_of(pid: i32) -> String {
+/// The name of a process, as ps(1) shows it.
+pub(crate) fn name_of(pid: i32) -> String {
     let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
     name.trim_end().to_owned()
 }
@@ -80,15 +83,18 @@ fn send(pid: i32, signal: Signal) {
 pub(crate) fn kill(child: &mut Child, victim: Victim, chance: &mut fastrand::Rng) -> ExitStatus {
     let tool = child.id() as i32;
     let mut doomed = family(tool);
+    chance.shuffle(&mut doomed);
+    let program = |pid: &&i32| name_of(**pid) != "twinpage";
     match victim {
         Victim::Tool => send(tool, Signal::KILL),
-        Victim::Tree => {
-            // All at one instant: a twinpage that sees its program die first notes that it has ended.
-            let tools = doomed.iter().filter(|pid| name_of(**pid) == "twinpage");
-            tools.copied().for_each(|pid| send(pid, Signal::STOP));
-            chance.shuffle(&mut doomed);
-            doomed.iter().for_each(|pid| send(*pid, Signal::KILL));
+        Victim::Program if doomed.iter().any(|pid| program(&pid)) => {
+            doomed
+                .iter()
+                .filter(program)
+                .for_each(|pid| send(*pid, Signal::KILL));
         }
+        // Also when there is no program yet.
+        Victim::Tree | Victim::Program => doomed.iter().for_each(|pid| send(*pid, Signal::KILL)),
     }
     let status = child.wait().expect("wait for twinpage");
     let mut polls = 0;
