@@ -5,6 +5,7 @@ use crate::error::{Error, Result};
 use crate::heap::{self, Report};
 use crate::store::{Shared, Store};
 use crate::superblock::Superblock;
+use crate::window::PAGE;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use twinpage_core::{AnyScheme, Damage, Epoch, Info, Scheme};
@@ -82,20 +83,10 @@ impl Look {
     pub fn check(&self) -> Result<(Vec<Damage>, Option<Report>)> {
         self.at_rest("check")?;
         let damage = Scheme::check(&self.store)?;
-        let Some(superblock) = self.superblock else {
-            return Ok((damage, None));
+        let report = match &self.superblock {
+            Some(superblock) => check_content(&self.store, superblock)?,
+            None => None,
         };
-        let bytes = usize::try_from(superblock.bytes)
-            .map_err(|_| Error::Damaged(format!("a region of {} bytes", superblock.bytes)))?;
-        let mut image = Vec::new();
-        image
-            .try_reserve_exact(bytes)
-            .map_err(|_| Error::Invalid(format!("no memory for all {bytes} bytes of the region")))?;
-        image.resize(bytes, 0);
-        self.store.read_bytes(0, &mut image)?;
-        let first = image.len().min(crate::window::PAGE);
-        let has_heap = image[..first].iter().any(|&byte| byte != 0);
-        let report = has_heap.then(|| heap::check_image(&image, superblock.base));
         Ok((damage, report))
     }
 
@@ -110,7 +101,7 @@ impl Look {
             .superblock
             .ok_or_else(|| Error::Invalid(format!("{} has no checkpoint yet", self.path.display())))?;
         let mut copy = Copy::begin(to.as_ref())?;
-        copy.pages(&self.store, 0..superblock.bytes as usize / crate::window::PAGE)?;
+        copy.pages(&self.store, 0..superblock.bytes as usize / PAGE)?;
         copy.end(&superblock, to.as_ref())?;
         Ok(Scheme::epoch(&self.store))
     }
@@ -124,4 +115,22 @@ impl Look {
             ))),
         }
     }
+}
+
+/// What the heap of a region is like, if it has one. Reads all there is.
+pub(crate) fn check_content(store: &dyn Store, superblock: &Superblock) -> Result<Option<Report>> {
+    let bytes = usize::try_from(superblock.bytes)
+        .map_err(|_| Error::Damaged(format!("a region of {} bytes", superblock.bytes)))?;
+    let no_memory = |_| Error::Invalid(format!("no memory for all {bytes} bytes of the region"));
+    Vec::<u8>::new().try_reserve_exact(bytes).map_err(no_memory)?;
+    // The system's zeros take no room, and only what is there is read over them.
+    let mut image = vec![0; bytes];
+    for (page, at) in image.chunks_mut(PAGE).zip((0..).step_by(PAGE)) {
+        if store.has_bytes(at) {
+            store.read_bytes(at, page)?;
+        }
+    }
+    let first = &image[..bytes.min(PAGE)];
+    let has_heap = first.iter().any(|&byte| byte != 0);
+    Ok(has_heap.then(|| heap::check_image(&image, superblock.base)))
 }

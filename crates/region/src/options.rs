@@ -20,6 +20,7 @@ pub struct Options {
     pub(crate) bound: Option<usize>,
     pub(crate) base: Option<usize>,
     pub(crate) budget: Option<usize>,
+    pub(crate) checked: bool,
     durability: Option<Durability>,
     scheme: Option<SchemeKind>,
     line_bytes: Option<u32>,
@@ -50,6 +51,21 @@ impl Options {
     pub fn memory_budget(self, bytes: usize) -> Options {
         Options {
             budget: Some(bytes),
+            ..self
+        }
+    }
+
+    /// Reads all of an existing region and checks it before it is opened: the store, the heap, and
+    /// every root down to its last block. Damage is then [`Error::Damaged`], and whatever is opened can be
+    /// used like memory that was never on a medium. It takes the time to read the region, and memory for
+    /// all of it.
+    ///
+    /// Without it a region is opened at once, whatever its size, and the bytes of the region are
+    /// believed: the store has checksums over what it keeps beside them, not over every one of them. Of
+    /// a root its own bytes are checked, not what lies in the blocks it owns.
+    pub fn checked(self) -> Options {
+        Options {
+            checked: true,
             ..self
         }
     }

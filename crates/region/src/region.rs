@@ -4,6 +4,7 @@ use crate::epochs::{Checkpointer, Checkpoints, Marks, Progress, Ticket};
 use crate::error::{Error, Result};
 use crate::gate;
 use crate::live::Listening;
+use crate::look;
 use crate::marks;
 use crate::options::Options;
 use crate::paging::{Pager, Serving};
@@ -104,6 +105,10 @@ impl Region {
                 "the region lives at {base:#x} and cannot be opened at {wanted:#x}: its pointers are only good there"
             )));
         }
+        let store = Shared::new(scheme);
+        if let (Some(superblock), true) = (&found, options.checked) {
+            check(&store, superblock)?;
+        }
         let window = Window::reserve(base.or(options.base))?;
         let place = window.place();
         marks::set_geometry(place, geometry);
@@ -111,7 +116,6 @@ impl Region {
         place.set_bound(options.bound.unwrap_or(old_bound));
         let bytes = found.map_or(0, |found| found.bytes as usize);
         place.grow(bytes)?;
-        let store = Shared::new(scheme);
         let progress = Arc::new(Progress::new(epoch, found));
         let wish = Arc::new(Wish::default());
         let asked = wish.clone();
@@ -355,6 +359,17 @@ impl Inner {
     pub(crate) fn checkpoints(&self) -> std::sync::MutexGuard<'_, Box<dyn Checkpoints>> {
         self.checkpoints.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Refuses what is damaged anywhere.
+fn check<S: Scheme + Send>(store: &Shared<S>, superblock: &Superblock) -> Result<()> {
+    let (damage, report) = (Scheme::check(store)?, look::check_content(store, superblock)?);
+    let findings = report.unwrap_or_default().damage;
+    let damage = damage
+        .iter()
+        .map(|d| format!("{} at byte {}: {}", d.what, d.at, d.why));
+    let mut all = damage.chain(findings.iter().map(ToString::to_string));
+    all.next().map_or(Ok(()), |first| Err(Error::Damaged(first)))
 }
 
 /// Makes a checkpoint every so often, and when asked to.

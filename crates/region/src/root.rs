@@ -5,7 +5,8 @@
 //! * An entry has the description of the root's type, which must be that of the type it is opened as, or
 //!   of one that type was before ([`Persist::Previous`]).
 //! * Of each root there is at most one [`Root`] at a time: it hands out `&mut`.
-//! * Nothing of the table is used before it was looked at byte by byte (`heap/check`).
+//! * Nothing of the table is used before it was looked at byte by byte (`heap/check`), and no root is
+//!   handed out before its own bytes and the blocks it owns itself were: what lies in those is not.
 
 use crate::collections::{self, Vec};
 use crate::heap::format::Header;
@@ -358,18 +359,13 @@ fn find(heap: Heap, name: &str) -> Result<Option<Found>, RootError> {
         return Ok(None);
     };
     let description = parse(entry)?;
-    let (at, bytes, ty) = (entry.at as usize, entry.bytes as usize, description.get(0));
-    let place = heap.place();
-    let inside = at
-        .checked_sub(place.base().addr())
-        .is_some_and(|offset| offset.saturating_add(bytes) <= place.bytes());
-    if (entry.bytes, entry.align) != (ty.bytes, ty.align)
-        || (bytes > 0 && !inside)
-        || !at.is_multiple_of(ty.align as usize)
-    {
-        let why = format!("root {name:?} of {bytes} bytes at {at:#x}");
+    let ty = description.get(0);
+    if (entry.bytes, entry.align) != (ty.bytes, ty.align) {
+        let why = format!("root {name:?} of {} bytes at {:#x}", entry.bytes, entry.at);
         return Err(HeapError::damaged(why).into());
     }
+    let checked = heap.check_head(&description, entry.at);
+    checked.map_err(|finding| HeapError::damaged(format!("root {name:?}, {finding}")))?;
     Ok(Some(Found {
         at: entry.at,
         description,

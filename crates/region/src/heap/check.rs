@@ -131,6 +131,18 @@ impl Heap {
         }
     }
 
+    /// Looks at a value in a block of its own, and at the blocks it owns itself, but not into them: in a
+    /// time that does not depend on how much there is. Other threads may take and free blocks meanwhile.
+    ///
+    /// # Errors
+    /// The first thing about it that is damaged.
+    pub(crate) fn check_head(self, description: &Description, at: u64) -> Result<(), Finding> {
+        let mut report = Report::default();
+        let _locks = self.lock_all();
+        walk::head(self.image(), description, at, &mut report);
+        report.damage.into_iter().next().map_or(Ok(()), Err)
+    }
+
     /// Whether the text a string has at `at` is there and is text.
     fn has_text(self, at: u64) -> bool {
         let image = self.image();

@@ -48,8 +48,11 @@ impl Slabs {
             if word == 64 || (*slab).free == 0 || word * 64 >= BLOCKS[self.class] as usize || *bits == 0 {
                 return Err(damaged(slab, "it is said to have room and has none"));
             }
-            touch_bits(slab, word);
             let block = word * 64 + (*bits).trailing_zeros() as usize;
+            if block >= BLOCKS[self.class] as usize {
+                return Err(damaged(slab, "a block past its last is said to be free"));
+            }
+            touch_bits(slab, word);
             *bits &= *bits - 1;
             if *bits == 0 {
                 (*slab).summary = summary & (summary - 1);
@@ -139,8 +142,11 @@ impl Slabs {
         // SAFETY: by the word given to `new`. The top only grows, and a stale one is only too strict.
         let top = unsafe { (&raw const (*self.header).state.top).read_volatile() };
         let slab = self.at(number);
+        let end = u64::from(number) + classes::units(self.class) as u64;
         // SAFETY: a unit below the top is usable.
-        if number < top && unsafe { (*slab).magic == SLAB_MAGIC && (*slab).class as usize == self.class } {
+        if end <= u64::from(top)
+            && unsafe { (*slab).magic == SLAB_MAGIC && (*slab).class as usize == self.class }
+        {
             return Ok(slab);
         }
         Err(HeapError::damaged(format!(

@@ -92,13 +92,23 @@ impl Units {
 
     /// A run is in use no longer.
     pub(super) fn release(&mut self, run: u32, length: u32) -> Result<(), HeapError> {
-        let (mut start, mut end) = (run, run + length);
+        let (mut start, mut end) = (run, run.saturating_add(length));
+        if end > self.state().top || run == 0 || length == 0 {
+            return Err(HeapError::damaged(format!(
+                "a run of {length} units at unit {run}, past the top"
+            )));
+        }
         if let Some(before) = self.run_before(start)? {
             self.unlink(before)?;
             start = before;
         }
         if end < self.state().top && self.get(end)?.kind == FREE {
             let after = self.get(end)?.length;
+            if after > self.state().top - end {
+                return Err(HeapError::damaged(format!(
+                    "a free run at unit {end}, past the top"
+                )));
+            }
             self.unlink(end)?;
             end += after;
         }
@@ -131,6 +141,11 @@ impl Units {
     }
 
     fn give_back_run(&mut self, run: u32, entry: Entry) -> Result<u64, HeapError> {
+        if entry.length > self.state().top - run {
+            return Err(HeapError::damaged(format!(
+                "a free run at unit {run}, past the top"
+            )));
+        }
         let range = run as usize * UNIT..(run + entry.length) as usize * UNIT;
         let bytes = range.len() as u64;
         // SAFETY: the units are free: nothing in them is in use.

@@ -4,7 +4,8 @@
 //! * [`Description::text`] is the form that is kept and compared (JSON, `docs/format.md`);
 //!   [`std::fmt::Display`] is for people.
 //! * A parsed description is sound: every number refers to a type that is there, every field lies in
-//!   its type, and no type holds itself other than through a block. So a walker may trust it.
+//!   its type and beside the others, and no type holds itself other than through a block. So a walker may
+//!   trust it, and looks at each byte of a value a few times at most.
 
 use super::Persist;
 use serde::{Deserialize, Serialize};
@@ -127,6 +128,9 @@ pub struct Variant {
 #[error("not a description of a type: {0}")]
 pub struct BadDescription(String);
 
+/// The most types one in the other.
+const DEEPEST: usize = 100;
+
 impl Description {
     /// The description of `T`.
     #[must_use]
@@ -182,8 +186,8 @@ impl Description {
             }
             self.validate_kind(ty)?;
         }
-        // A type inside itself is larger than itself, or has no bytes: both are found by depth.
-        (0..self.types.len()).try_for_each(|number| self.depth(number as u32, 0))
+        let mut heights = vec![None; self.types.len()];
+        (0..self.types.len()).try_for_each(|number| self.height(number as u32, 0, &mut heights).map(drop))
     }
 
     fn validate_kind(&self, ty: &Type) -> Result<(), String> {
@@ -203,17 +207,24 @@ impl Description {
             true => Ok(()),
             false => Err(format!("{} has {} bytes and needs {bytes}", ty.name, ty.bytes)),
         };
+        let beside = |fields: &[Field]| {
+            fields.iter().try_for_each(|f| lies(f.of, f.at))?;
+            let mut parts: Vec<_> = fields.iter().map(|f| (f.at, self.get(f.of).bytes)).collect();
+            parts.retain(|&(_, bytes)| bytes > 0);
+            parts.sort_unstable();
+            match parts.windows(2).all(|two| two[0].0 + two[0].1 <= two[1].0) {
+                true => Ok(()),
+                false => Err(format!("fields of {} lie over each other", ty.name)),
+            }
+        };
         match &ty.kind {
             Kind::Plain => Ok(()),
-            Kind::Struct(fields) => fields.iter().try_for_each(|f| lies(f.of, f.at)),
+            Kind::Struct(fields) => beside(fields),
             Kind::Enum { tag_bytes, variants } => {
                 if ![0, 1, 2, 4, 8].contains(tag_bytes) || *tag_bytes > ty.bytes || variants.is_empty() {
                     return Err(format!("{} has a tag of {tag_bytes} bytes", ty.name));
                 }
-                variants
-                    .iter()
-                    .flat_map(|v| &v.fields)
-                    .try_for_each(|f| lies(f.of, f.at))
+                variants.iter().try_for_each(|variant| beside(&variant.fields))
             }
             Kind::Option {
                 of,
@@ -243,21 +254,45 @@ impl Description {
         }
     }
 
-    /// Whether type `number` ends, without following blocks.
-    fn depth(&self, number: u32, depth: usize) -> Result<(), String> {
+    /// How many types deep type `number` is, without following blocks; an error if it has no end.
+    fn height(&self, number: u32, depth: usize, known: &mut [Option<usize>]) -> Result<usize, String> {
+        if let Some(height) = known[number as usize] {
+            return Ok(height);
+        }
         let ty = self.get(number);
-        if depth > self.types.len() {
-            return Err(format!("{} holds itself", ty.name));
+        if depth > DEEPEST {
+            return Err(format!(
+                "{} holds itself, or more than {DEEPEST} types one in the other",
+                ty.name
+            ));
         }
-        match &ty.kind {
-            Kind::Struct(fields) => fields.iter().try_for_each(|f| self.depth(f.of, depth + 1)),
-            Kind::Enum { variants, .. } => {
-                let mut fields = variants.iter().flat_map(|v| &v.fields);
-                fields.try_for_each(|f| self.depth(f.of, depth + 1))
-            }
-            Kind::Option { of, .. } | Kind::Array { of, .. } => self.depth(*of, depth + 1),
-            _ => Ok(()),
+        let mut below = 0;
+        for part in ty.parts() {
+            below = below.max(self.height(part, depth + 1, known)?);
         }
+        known[number as usize] = Some(below + 1);
+        match below < DEEPEST {
+            true => Ok(below + 1),
+            false => Err(format!(
+                "{} holds more than {DEEPEST} types one in the other",
+                ty.name
+            )),
+        }
+    }
+}
+
+impl Type {
+    /// The numbers of the types that lie in it, not in blocks it owns.
+    pub(crate) fn parts(&self) -> impl Iterator<Item = u32> {
+        let (fields, variants, one) = match &self.kind {
+            Kind::Struct(fields) => (&fields[..], &[][..], None),
+            Kind::Enum { variants, .. } => (&[][..], &variants[..], None),
+            Kind::Option { of, .. } | Kind::Array { of, .. } => (&[][..], &[][..], Some(*of)),
+            _ => (&[][..], &[][..], None),
+        };
+        let variants: &[Variant] = variants;
+        let fields = fields.iter().chain(variants.iter().flat_map(|v| &v.fields));
+        fields.map(|field| field.of).chain(one)
     }
 }
 

@@ -35,17 +35,43 @@ struct Walk<'a> {
 
 /// Looks at all of the heap, and returns the blocks in use.
 pub(super) fn blocks(image: Image<'_>, report: &mut Report) -> Blocks {
-    let field = |offset: usize| image.base + offset as u64;
-    let (magic, version) = (image.u64(field(0)), image.u32(field(8)));
     if image.bytes.is_empty() {
         return Vec::new(); // no heap was made yet
     }
+    let Some((top, table)) = header(image, report) else {
+        return Vec::new();
+    };
+    let mut walk = Walk {
+        image,
+        top,
+        table,
+        blocks: Vec::new(),
+        free_runs: BTreeMap::new(),
+        slabs: BTreeMap::new(),
+        classes: vec![ClassStats::default(); classes::COUNT + 1],
+    };
+    walk.runs(report);
+    walk.bins(report);
+    walk.lists(report);
+    report.stats.span_bytes = top * UNIT as u64;
+    for (class, bytes) in walk.classes.iter_mut().zip(BYTES) {
+        class.block_bytes = bytes.into();
+    }
+    walk.classes.retain(|class| class.slabs + class.used > 0);
+    report.stats.classes = walk.classes;
+    walk.blocks
+}
+
+/// The top, and the address of the table, if the heap has a header that can be.
+fn header(image: Image<'_>, report: &mut Report) -> Option<(u64, u64)> {
+    let field = |offset: usize| image.base + offset as u64;
+    let (magic, version) = (image.u64(field(0)), image.u32(field(8)));
     if magic != MAGIC || version != VERSION || image.u32(field(12)) as usize != UNIT {
         report.damaged(
             0,
             format!("no heap of version {VERSION}: it begins with {magic:#x}, version {version}"),
         );
-        return Vec::new();
+        return None;
     }
     let (top, table, entries) = (image.u32(field(16)), image.u32(field(20)), image.u32(field(24)));
     let start = if table == 0 {
@@ -68,27 +94,46 @@ pub(super) fn blocks(image: Image<'_>, report: &mut Report) -> Blocks {
             16,
             format!("{top} units, a table of {entries} entries at byte {start:#x}"),
         );
-        return Vec::new();
+        return None;
     }
-    let mut walk = Walk {
-        image,
-        top: top.into(),
-        table: image.base + start,
-        blocks: Vec::new(),
-        free_runs: BTreeMap::new(),
-        slabs: BTreeMap::new(),
-        classes: vec![ClassStats::default(); classes::COUNT + 1],
+    Some((top.into(), image.base + start))
+}
+
+/// The block in use that begins at an address, looked up where the heap says it is.
+pub(super) fn block_at(image: Image<'_>, at: u64) -> Option<Block> {
+    let (top, table) = header(image, &mut Report::default())?;
+    let mut unit = at.checked_sub(image.base)? / UNIT as u64;
+    let entry = |unit: u64| table + unit * 16;
+    if unit < top && image.u8(entry(unit)) == REST {
+        unit = unit.checked_sub(image.number(entry(unit) + 2, 2))?;
+    }
+    let start = image.base + unit * UNIT as u64;
+    let (kind, length) = (image.u8(entry(unit)), u64::from(image.u32(entry(unit) + 4)));
+    let bytes = match kind {
+        _ if unit >= top || length > top - unit => return None,
+        LARGE if at == start => length * UNIT as u64,
+        SLAB => {
+            let class = usize::from(image.u8(start + offset_of!(Slab, class) as u64));
+            let magic = image.u32(start + offset_of!(Slab, magic) as u64);
+            if magic != SLAB_MAGIC || class >= classes::COUNT || classes::units(class) as u64 != length {
+                return None;
+            }
+            let bytes = u64::from(BYTES[class]);
+            let behind = (start + length * UNIT as u64).checked_sub(at)?;
+            let index = (behind / bytes).checked_sub(1)?;
+            let free = image.u64(start + SLAB_HEADER as u64 + index / 64 * 8) >> (index % 64) & 1;
+            if !behind.is_multiple_of(bytes) || index >= u64::from(BLOCKS[class]) || free == 1 {
+                return None;
+            }
+            bytes
+        }
+        _ => return None,
     };
-    walk.runs(report);
-    walk.bins(report);
-    walk.lists(report);
-    report.stats.span_bytes = u64::from(top) * UNIT as u64;
-    for (class, bytes) in walk.classes.iter_mut().zip(BYTES) {
-        class.block_bytes = bytes.into();
-    }
-    walk.classes.retain(|class| class.slabs + class.used > 0);
-    report.stats.classes = walk.classes;
-    walk.blocks
+    Some(Block {
+        at,
+        bytes,
+        reached: false,
+    })
 }
 
 impl Walk<'_> {

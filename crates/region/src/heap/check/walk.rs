@@ -1,6 +1,6 @@
 //! What roots reach, told by descriptions.
 
-use super::structure::{Block, Blocks};
+use super::structure::{self, Block, Blocks};
 use super::{Image, Report, RootReport};
 use crate::collections::btree::node::Shape;
 use crate::collections::hash::table;
@@ -70,6 +70,23 @@ fn root(image: Image<'_>, entry: u64, blocks: &mut Blocks, report: &mut Report) 
     });
 }
 
+/// Looks at a value in a block of its own, and at the blocks it owns itself, but not into them.
+pub(super) fn head(image: Image<'_>, description: &Description, at: u64, report: &mut Report) {
+    let owns = owners(description);
+    let mut walk = Walk {
+        image,
+        description,
+        owns,
+        blocks: None,
+        report,
+        rest: Vec::new(),
+    };
+    walk.own(0, at);
+    if walk.report.damage.is_empty() {
+        walk.visit(0, at);
+    }
+}
+
 /// Walks a value in a block of its own.
 pub(super) fn value(
     image: Image<'_>,
@@ -78,13 +95,12 @@ pub(super) fn value(
     blocks: &mut Blocks,
     report: &mut Report,
 ) {
-    let numbers = 0..description.types.len() as u32;
-    let owns = numbers.map(|number| owns_blocks(description, number)).collect();
+    let owns = owners(description);
     let mut walk = Walk {
         image,
         description,
         owns,
-        blocks,
+        blocks: Some(blocks),
         report,
         rest: Vec::new(),
     };
@@ -97,21 +113,47 @@ pub(super) fn value(
     }
 }
 
-/// Whether values of the type own blocks, or have values that must be looked at.
-fn owns_blocks(description: &Description, number: u32) -> bool {
-    match &description.get(number).kind {
-        Kind::Plain => ["bool", "char"].contains(&description.get(number).name.as_str()),
-        Kind::Struct(fields) => fields.iter().any(|f| owns_blocks(description, f.of)),
-        Kind::Option { of, .. } | Kind::Array { of, .. } => owns_blocks(description, *of),
+/// Whether bytes can be a plain value, where not all can.
+fn is_possible(name: &str, bytes: &[u8]) -> bool {
+    match (name, bytes) {
+        ("bool", &[byte, ..]) => byte <= 1,
+        ("char", &[a, b, c, d]) => char::from_u32(u32::from_le_bytes([a, b, c, d])).is_some(),
+        _ if name.starts_with("NonZero") => bytes.iter().any(|&byte| byte != 0),
         _ => true,
     }
+}
+
+/// Whether values of each type own blocks, or have values that must be looked at.
+fn owners(description: &Description) -> Vec<bool> {
+    fn owns(description: &Description, number: u32, known: &mut [Option<bool>]) -> bool {
+        if let Some(known) = known[number as usize] {
+            return known;
+        }
+        let ty = description.get(number);
+        let owns = ty.bytes > 0
+            && match &ty.kind {
+                Kind::Plain => ["bool", "char"].contains(&ty.name.as_str()) || ty.name.starts_with("NonZero"),
+                Kind::Struct(_) | Kind::Option { .. } | Kind::Array { .. } => {
+                    ty.parts().any(|part| owns(description, part, known))
+                }
+                _ => true,
+            };
+        known[number as usize] = Some(owns);
+        owns
+    }
+    let mut known = vec![None; description.types.len()];
+    let numbers = 0..description.types.len() as u32;
+    numbers
+        .map(|number| owns(description, number, &mut known))
+        .collect()
 }
 
 struct Walk<'a> {
     image: Image<'a>,
     description: &'a Description,
     owns: Vec<bool>,
-    blocks: &'a mut Blocks,
+    /// All that are in use; without them only what is asked for is looked up.
+    blocks: Option<&'a mut Blocks>,
     report: &'a mut Report,
     /// Rows still to be visited: type, address, count.
     rest: Vec<(u32, u64, u64)>,
@@ -138,17 +180,27 @@ impl Walk<'_> {
             Some(class) => u64::from(classes::BYTES[class]),
             None => layout.size().next_multiple_of(UNIT) as u64,
         };
-        let found = self.blocks.binary_search_by_key(&at, |block| block.at);
-        let problem = match found.map(|index| &mut self.blocks[index]) {
-            Ok(Block { bytes: had, .. }) if *had != bytes => {
+        let mut looked_up;
+        let found = match &mut self.blocks {
+            Some(blocks) => {
+                let found = blocks.binary_search_by_key(&at, |block| block.at);
+                found.ok().map(|index| &mut blocks[index])
+            }
+            None => {
+                looked_up = structure::block_at(self.image, at);
+                looked_up.as_mut()
+            }
+        };
+        let problem = match found {
+            Some(Block { bytes: had, .. }) if *had != bytes => {
                 format!("{who}: its block has {had} bytes, not {bytes}")
             }
-            Ok(Block { reached: true, .. }) => format!("{who}: its block at {at:#x} has another owner"),
-            Ok(block) => {
+            Some(Block { reached: true, .. }) => format!("{who}: its block at {at:#x} has another owner"),
+            Some(block) => {
                 block.reached = true;
                 return true;
             }
-            Err(_) => format!("{who}: no block is in use at {at:#x}"),
+            None => format!("{who}: no block is in use at {at:#x}"),
         };
         self.damaged(at, problem);
         false
@@ -157,6 +209,9 @@ impl Walk<'_> {
     /// A value in a block of its own.
     fn own(&mut self, of: u32, at: u64) {
         let (bytes, name) = (self.description.get(of).bytes, &self.description.get(of).name);
+        if bytes == 0 && (at == 0 || !at.is_multiple_of(self.description.get(of).align)) {
+            return self.damaged(at, format!("a {name} of no bytes at {at:#x}"));
+        }
         if bytes == 0 || self.claim(at, self.layout(of, 1), &format!("a {name}")) {
             self.rest.push((of, at, 1));
         }
@@ -165,6 +220,10 @@ impl Walk<'_> {
     /// The values of a row that are in a block of `room`.
     fn row(&mut self, of: u32, at: u64, room: u64, parts: &[(u64, u64)], who: &str) {
         if self.description.get(of).bytes == 0 || room == 0 {
+            // No block; the address is any but 0 that is aligned.
+            if at == 0 || !at.is_multiple_of(self.description.get(of).align) {
+                self.damaged(at, format!("{who}: no block, at {at:#x}"));
+            }
             return;
         }
         if self.claim(at, self.layout(of, room), who) && self.owns[of as usize] {
@@ -191,11 +250,8 @@ impl Walk<'_> {
             return self.damaged(at, format!("a {name} outside the region"));
         }
         match &ty.kind {
-            Kind::Plain if name == "bool" && image.u8(at) > 1 => {
-                self.damaged(at, format!("a bool of {}", image.u8(at)))
-            }
-            Kind::Plain if name == "char" && char::from_u32(image.u32(at)).is_none() => {
-                self.damaged(at, format!("a char of {:#x}", image.u32(at)));
+            Kind::Plain if !is_possible(name, image.at(at, ty.bytes).unwrap_or_default()) => {
+                self.damaged(at, format!("a {name} that none can be"));
             }
             Kind::Plain => {}
             Kind::Struct(fields) => self.fields(fields, at),
@@ -242,7 +298,7 @@ impl Walk<'_> {
     fn vec(&mut self, of: u32, at: u64, who: &str) {
         let [first, length, room] = [0, 8, 16].map(|offset| self.image.u64(at + offset));
         self.heap(at + 24, who);
-        if length > room {
+        if length > room || self.description.get(of).bytes == 0 && room != u64::MAX {
             return self.damaged(
                 at,
                 format!("{who}: {length} values where there is room for {room}"),
@@ -260,7 +316,7 @@ impl Walk<'_> {
     fn deque(&mut self, of: u32, at: u64, who: &str) {
         let [first, head, length, room] = [0, 8, 16, 24].map(|offset| self.image.u64(at + offset));
         self.heap(at + 32, who);
-        if length > room || head > room {
+        if length > room || head > room || self.description.get(of).bytes == 0 && room != u64::MAX {
             return self.damaged(
                 at,
                 format!("{who}: {length} values from {head} where there is room for {room}"),
@@ -274,7 +330,7 @@ impl Walk<'_> {
         let [controls, places, items, left] = [0, 8, 16, 24].map(|offset| self.image.u64(at + offset));
         self.heap(at + 40, who);
         if places == 0 {
-            if items != 0 || left != 0 {
+            if items != 0 || left != 0 || controls == 0 {
                 self.damaged(at, format!("{who}: {items} entries and no block"));
             }
             return;
@@ -286,7 +342,7 @@ impl Walk<'_> {
         let (Some((layout, start)), true) = (block, places.is_power_of_two() && places >= 4) else {
             return self.damaged(at, format!("{who}: a table of {places} places"));
         };
-        if !self.claim(controls.wrapping_sub(start as u64), Some(layout), who) {
+        if !self.claim(controls.wrapping_sub(start as u64), Some(layout), who) || self.blocks.is_none() {
             return;
         }
         let bytes = self
@@ -321,7 +377,7 @@ impl Walk<'_> {
     fn tree(&mut self, key: u32, value: u32, at: u64, who: &str) {
         let [root, height, length] = [0, 8, 16].map(|offset| self.image.u64(at + offset));
         self.heap(at + 24, who);
-        if root == 0 && length == 0 {
+        if (root, height, length) == (0, 0, 0) {
             return;
         }
         if height > DEEPEST {
@@ -368,6 +424,9 @@ impl Walk<'_> {
         self.rest.push((kinds.0, at + shape.keys as u64, length));
         self.rest.push((kinds.1, at + shape.values as u64, length));
         let mut total = length;
+        if self.blocks.is_none() {
+            return None; // not into it
+        }
         if height > 0 {
             for child in 0..=length {
                 let below = self.image.u64(at + shape.children as u64 + child * 8);
