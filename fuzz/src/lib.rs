@@ -9,10 +9,14 @@
 //! * [`history`] makes valid stores whose every commit is known;
 //! * [`edit`] damages them, [`forge`] makes the checksums right again;
 //! * [`reader`] reads them, and says what a reader may answer;
-//! * [`meter`] counts what reading costs.
+//! * [`meter`] counts what reading costs;
+//! * [`region`] makes and reads regions, the same way;
+//! * [`campaign`] runs one seed after another.
 
+pub mod campaign;
 pub mod edit;
 pub mod forge;
 pub mod history;
 pub mod meter;
 pub mod reader;
+pub mod region;

@@ -1,8 +1,7 @@
 //! The state reader against damaged, forged and arbitrary bytes.
 
 use fastrand::Rng;
-use std::io::Write;
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use twinpage_fuzz::campaign::campaign;
 use twinpage_fuzz::edit::damage;
 use twinpage_fuzz::forge::reseal;
 use twinpage_fuzz::history::{History, Moment, random};
@@ -12,41 +11,14 @@ use twinpage_fuzz::reader::{Reading, read};
 #[global_allocator]
 static COUNTING: Counting = Counting;
 
+/// Stores made, in a short run and in a long one.
+const RUNS: [u64; 2] = [100, 20_000];
 /// Pieces of damage tried on each store.
 const EDITS: usize = 100;
 
-fn number(name: &str) -> Option<u64> {
-    std::env::var(name).ok().map(|value| {
-        value
-            .parse()
-            .unwrap_or_else(|_| panic!("{name} is no number: {value}"))
-    })
-}
-
-/// Runs `deed` with one seed after another. The seed of a run that fails is printed, and makes it fail again.
-fn campaign(name: &str, deed: impl Fn(&mut Rng)) {
-    let long = std::env::var_os("TWINPAGE_LONG").is_some();
-    let first = number("TWINPAGE_FUZZ_SEED").unwrap_or_else(|| fastrand::u64(..));
-    let runs = number("TWINPAGE_FUZZ_RUNS").unwrap_or(if long { 20_000 } else { 100 });
-    // Past the harness, which would keep it from who watches a run that hangs or is aborted.
-    let _ = writeln!(
-        std::io::stderr(),
-        "{name}: {runs} runs from TWINPAGE_FUZZ_SEED={first}"
-    );
-    for run in 0..runs {
-        let seed = first.wrapping_add(run);
-        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| deed(&mut Rng::with_seed(seed)))) {
-            eprintln!(
-                "again with: TWINPAGE_FUZZ_SEED={seed} TWINPAGE_FUZZ_RUNS=1 cargo test -p twinpage-fuzz {name}"
-            );
-            resume_unwind(panic);
-        }
-    }
-}
-
 #[test]
 fn an_undamaged_store_is_read() {
-    campaign("an_undamaged_store_is_read", |rng| {
+    campaign("an_undamaged_store_is_read", RUNS, |rng| {
         let history = History::new(rng);
         for Moment { state, image } in &history.moments {
             match read(image, rng) {
@@ -61,7 +33,7 @@ fn an_undamaged_store_is_read() {
 /// another one. Lines of pages carry no checksum, so damaged bytes there are read as they are, and only they.
 #[test]
 fn one_damage_is_never_another_state() {
-    campaign("one_damage_is_never_another_state", |rng| {
+    campaign("one_damage_is_never_another_state", RUNS, |rng| {
         let history = History::new(rng);
         let Moment { state: last, image } = history.last();
         for _ in 0..EDITS {
@@ -84,7 +56,7 @@ fn one_damage_is_never_another_state() {
 /// Much damage: still a commit that once was, or a refusal.
 #[test]
 fn much_damage_is_a_commit_or_refused() {
-    campaign("much_damage_is_a_commit_or_refused", |rng| {
+    campaign("much_damage_is_a_commit_or_refused", RUNS, |rng| {
         let history = History::new(rng);
         for _ in 0..EDITS {
             let mut damaged = history.last().image.clone();
@@ -107,7 +79,7 @@ fn much_damage_is_a_commit_or_refused() {
 /// Damage behind right checksums: anything may come of it but a panic or a great expense.
 #[test]
 fn forged_metadata_is_read_or_refused() {
-    campaign("forged_metadata_is_read_or_refused", |rng| {
+    campaign("forged_metadata_is_read_or_refused", RUNS, |rng| {
         let history = History::new(rng);
         for _ in 0..EDITS {
             let mut forged = history.last().image.clone();
@@ -124,7 +96,7 @@ fn forged_metadata_is_read_or_refused() {
 
 #[test]
 fn arbitrary_bytes_are_refused() {
-    campaign("arbitrary_bytes_are_refused", |rng| {
+    campaign("arbitrary_bytes_are_refused", RUNS, |rng| {
         let len = [0, 1, 63, 64, 4096, 16384, 100_000][rng.usize(..7)];
         let mut bytes = random(rng, len);
         if rng.bool() && len >= 12 {

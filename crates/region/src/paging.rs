@@ -18,6 +18,9 @@
 //! * The budget is a goal: pages that are written in the epoch in progress cannot go. When there are
 //!   too many of them a checkpoint is asked for, which makes them clean.
 //!
+//! Where the system has no page faults for this process (a filter against userfaultfd(2)), all pages are
+//! brought when the region is opened, and there is no pager and no budget.
+//!
 //! Which pages are cold: a clock goes round (DPC replaces by LRU, which a program's own loads do not
 //! let one see). A page that was written, or came back after it had gone, is passed over by the clock
 //! a few times; others go when it comes by.
@@ -26,7 +29,7 @@ use crate::epochs::Progress;
 use crate::error::{Error, Result};
 use crate::marks;
 use crate::store::Store;
-use crate::window::{DATA_BYTES, PAGE, Place, SIDE};
+use crate::window::{DATA_BYTES, HAS_FAULTS, PAGE, Place, SIDE};
 use std::ops::Range;
 use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -105,11 +108,15 @@ pub struct Paging {
     pub evicted_pages: u64,
     /// Pages in memory that were brought; those that grew since are not counted without a budget.
     pub resident_pages: u64,
+    /// All pages were brought when the region was opened: the system has no userfaultfd(2) for this process.
+    pub loaded_at_open: bool,
 }
 
 /// The thread that answers faults, until dropped.
 pub(crate) struct Serving {
-    pager: Arc<Pager>,
+    /// None: all was brought at once.
+    pager: Option<Arc<Pager>>,
+    brought: Paging,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -123,8 +130,16 @@ impl Pager {
         budget: Option<usize>,
         ask: Box<dyn Fn() + Send + Sync>,
     ) -> Result<Serving> {
-        let failed = |e| Error::system("asking the kernel for page faults (userfaultfd)", e);
-        let missing = Missing::new().map_err(failed)?;
+        let missing = match ask_for_faults() {
+            Ok(missing) => missing,
+            Err(_) if budget.is_none() => return bring_all(place, bytes, &*store),
+            Err(error) => {
+                return Err(Error::Invalid(format!(
+                    "a memory budget needs userfaultfd(2), which the system refuses ({error}): allow it, or \
+                     open the region without a budget"
+                )));
+            }
+        };
         if budget.is_some() && !missing.can_protect() {
             return Err(Error::Invalid(
                 "a memory budget needs Linux 5.7: open the region without one".into(),
@@ -150,7 +165,8 @@ impl Pager {
             .map_err(|e| Error::system("starting the thread that brings pages", e))?;
         place.set_pager(Some(pager.clone()));
         Ok(Serving {
-            pager,
+            pager: Some(pager),
+            brought: Paging::default(),
             thread: Some(thread),
         })
     }
@@ -160,6 +176,7 @@ impl Pager {
             loaded_pages: self.counts.loaded.load(Ordering::Relaxed),
             evicted_pages: self.counts.gone.load(Ordering::Relaxed),
             resident_pages: self.counts.resident.load(Ordering::Relaxed) as u64,
+            loaded_at_open: false,
         }
     }
 
@@ -439,20 +456,52 @@ impl Drop for AbortOnPanic {
     }
 }
 
+fn ask_for_faults() -> std::io::Result<Missing> {
+    match HAS_FAULTS {
+        true => Missing::new(),
+        false => Err(std::io::ErrorKind::Unsupported.into()),
+    }
+}
+
+/// Brings the first `bytes` bytes of a region that nobody uses yet.
+fn bring_all(place: Place, bytes: usize, store: &dyn Store) -> Result<Serving> {
+    let mut brought = Paging {
+        loaded_at_open: true,
+        ..Paging::default()
+    };
+    let mut page = [0; PAGE];
+    for at in (0..bytes).step_by(PAGE).filter(|&at| store.has_bytes(at)) {
+        store.read_bytes(at, &mut page)?;
+        let to = place.base().wrapping_add(at);
+        // SAFETY: the window has so many usable bytes, and nobody knows of it yet.
+        unsafe { to.copy_from_nonoverlapping(page.as_ptr(), PAGE) };
+        brought.loaded_pages += 1;
+        brought.resident_pages += 1;
+    }
+    Ok(Serving {
+        pager: None,
+        brought,
+        thread: None,
+    })
+}
+
 impl Serving {
     pub(crate) fn kernel_waits(&self) -> bool {
-        self.pager.missing.kernel_waits()
+        self.pager
+            .as_ref()
+            .is_none_or(|pager| pager.missing.kernel_waits())
     }
 
     pub(crate) fn paging(&self) -> Paging {
-        self.pager.paging()
+        self.pager.as_ref().map_or(self.brought, |pager| pager.paging())
     }
 }
 
 impl Drop for Serving {
     fn drop(&mut self) {
-        self.pager.place.set_pager(None);
-        self.pager.missing.end();
+        let Some(pager) = &self.pager else { return };
+        pager.place.set_pager(None);
+        pager.missing.end();
         if let Some(thread) = self.thread.take() {
             // It ends by itself, or with the program.
             let _ = thread.join();

@@ -29,7 +29,7 @@ mod fixed;
 
 use fixed::base_of;
 pub use fixed::{DATA_BYTES, STEP, WINDOW_BYTES, WINDOWS, ZONE};
-pub(crate) use fixed::{Reserved, SAVED_BYTES, SIDE, locate};
+pub(crate) use fixed::{HAS_FAULTS, Reserved, SAVED_BYTES, SIDE, locate};
 
 /// Bytes in a page of the system, and of the maps.
 pub const PAGE: usize = 4096;

@@ -17,6 +17,8 @@ pub const STEP: usize = 2 << 20;
 
 /// Bytes in a quarter of the room for a line map: where the parts of the side lie (`marks.rs`).
 pub(crate) const SIDE: usize = 1 << 30;
+/// Whether the kernel can tell of pages that are missing (`paging.rs`).
+pub(crate) const HAS_FAULTS: bool = true;
 /// Memory for saved lines.
 pub(crate) const SAVED_BYTES: usize = 64 << 20;
 

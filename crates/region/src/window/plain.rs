@@ -20,6 +20,8 @@ pub const STEP: usize = 128 << 10;
 
 /// Bytes in a quarter of the room for a line map: where the parts of the side lie (`marks.rs`).
 pub(crate) const SIDE: usize = 64 << 10;
+/// Whether the kernel can tell of pages that are missing (`paging.rs`).
+pub(crate) const HAS_FAULTS: bool = false;
 /// Memory for saved lines.
 pub(crate) const SAVED_BYTES: usize = 512 << 10;
 

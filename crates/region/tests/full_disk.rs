@@ -1,0 +1,173 @@
+//! A file system that is really full: the checkpoint fails and says so, the last one stays whole, what is
+//! in memory can be saved elsewhere, and with room all goes on.
+
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+use twinpage::collections::Vec as List;
+use twinpage::look::look;
+use twinpage::{Durability, Error, Options, Region, Root, SchemeKind};
+
+const CHILD: &str = "TWINPAGE_TEST_FULL_DISK";
+const DISK_BYTES: usize = 24 << 20;
+const LONG: usize = 40 << 20;
+
+/// Runs this test's child in a mount namespace with a small file system at `disk`, in a new folder.
+#[test]
+fn a_disk_that_fills_up_loses_a_checkpoint_and_nothing_else() {
+    if std::env::var_os(CHILD).is_some() {
+        for scheme in [SchemeKind::DualPage, SchemeKind::Packed] {
+            for durability in [Durability::Disk, Durability::Memory] {
+                fill_up(scheme, durability);
+            }
+        }
+        a_timed_checkpoint_is_told();
+        return a_new_region_has_no_room();
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let script =
+        format!("mkdir disk && mount -t tmpfs -o size={DISK_BYTES} tmpfs disk || exit 90; exec \"$@\"");
+    let done = Command::new("unshare")
+        .args(["-rm", "sh", "-c", &script, "sh"])
+        .arg(std::env::current_exe().unwrap())
+        .args([
+            "--exact",
+            "a_disk_that_fills_up_loses_a_checkpoint_and_nothing_else",
+            "--nocapture",
+        ])
+        .env(CHILD, "1")
+        .current_dir(folder.path())
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&done.stderr);
+    if done.status.code() == Some(90) || said.starts_with("unshare:") {
+        println!("SKIPPED: no mount namespaces on this machine: {said}");
+        return;
+    }
+    assert!(
+        done.status.success(),
+        "{said}\n{}",
+        String::from_utf8_lossy(&done.stdout)
+    );
+}
+
+fn options(scheme: SchemeKind, durability: Durability) -> Options {
+    Region::options().scheme(scheme).durability(durability)
+}
+
+fn values(region: &Region) -> Root<List<u64>> {
+    region.root("values", List::new_in).unwrap()
+}
+
+/// So many bytes of `value`.
+fn fill(region: &Region, list: &mut Root<List<u64>>, bytes: usize, value: u64) {
+    region.update(|_| {
+        list.clear();
+        list.resize(bytes / 8, value);
+    });
+}
+
+fn assert_all(list: &List<u64>, bytes: usize, value: u64) {
+    assert_eq!(list.len(), bytes / 8);
+    assert!(list.iter().all(|&found| found == value));
+}
+
+fn assert_full(outcome: Result<impl std::fmt::Debug, Error>) {
+    let error = outcome.unwrap_err();
+    assert!(matches!(error, Error::Full(_)), "{error:?}");
+}
+
+fn fill_up(scheme: SchemeKind, durability: Durability) {
+    let (path, saved) = (Path::new("disk/region"), Path::new("saved"));
+    let region = options(scheme, durability).open(path).unwrap();
+    let mut list = values(&region);
+    fill(&region, &mut list, 4 << 20, 1);
+    let epoch = region.checkpoint().unwrap();
+    fill(&region, &mut list, LONG, 2);
+    let ticket = region.ticket();
+    for _ in 0..3 {
+        assert_full(region.checkpoint());
+        assert_full(region.is_durable(ticket));
+    }
+    assert_eq!(region.epoch(), epoch);
+    // Memory is as it was, and can be saved where there is room.
+    assert_all(&list, LONG, 2);
+    assert_full(region.backup("backup").map_err(|error| error));
+    region.save_as(saved).unwrap();
+    // With less to keep there is room again.
+    region.update(|_| {
+        list.truncate((2 << 20) / 8);
+        list.shrink_to_fit();
+        list[0] = 3;
+    });
+    region.update(|_| region.heap().unwrap().give_back()).unwrap();
+    let smaller = region.checkpoint();
+    if let Err(error) = &smaller {
+        assert!(matches!(error, Error::Full(_)), "{error:?}");
+    }
+    fill(&region, &mut list, LONG, 4);
+    assert_full(region.checkpoint());
+    drop(list);
+    assert_full(region.close());
+
+    // The last checkpoint is whole, and is opened where there is no room at all.
+    let rest = Path::new("disk/rest");
+    std::fs::write(rest, vec![1; 2 * DISK_BYTES]).unwrap_err();
+    let checked = look(path).unwrap().check().unwrap();
+    assert!(checked.0.is_empty() && checked.1.unwrap().damage.is_empty());
+    let region = options(scheme, durability).checked().open(path).unwrap();
+    let list = values(&region);
+    match smaller {
+        Ok(_) => assert_eq!((list.len(), list[0], list[1]), ((2 << 20) / 8, 3, 2)),
+        Err(_) => assert_all(&list, 4 << 20, 1),
+    }
+    drop(list);
+    drop(region);
+    std::fs::remove_file(rest).unwrap();
+    let region = Region::options().checked().open(saved).unwrap();
+    assert_all(&values(&region), LONG, 2);
+    drop(region);
+    // With room it goes on.
+    let region = options(scheme, durability).open(path).unwrap();
+    let mut list = values(&region);
+    fill(&region, &mut list, 1 << 20, 5);
+    region.checkpoint().unwrap();
+    drop(list);
+    region.close().unwrap();
+    for file in [path, saved] {
+        std::fs::remove_file(file).unwrap();
+    }
+    assert_eq!(
+        std::fs::read_dir("disk").unwrap().count(),
+        0,
+        "something was left behind"
+    );
+}
+
+fn a_timed_checkpoint_is_told() {
+    let region = Region::options()
+        .every(Duration::from_millis(1))
+        .open("disk/region")
+        .unwrap();
+    let mut list = values(&region);
+    fill(&region, &mut list, 1 << 20, 1);
+    region.durable().unwrap();
+    fill(&region, &mut list, LONG, 2);
+    let ticket = region.ticket();
+    assert_full(region.wait(ticket));
+    assert_full(region.durable());
+    drop(list);
+    assert!(region.close().is_err());
+    std::fs::remove_file("disk/region").unwrap();
+}
+
+fn a_new_region_has_no_room() {
+    std::fs::write("disk/rest", vec![1; 2 * DISK_BYTES]).unwrap_err();
+    let error = Region::open("disk/region").unwrap_err().to_string();
+    assert!(error.contains("is full"), "{error}");
+    let names: Vec<_> = std::fs::read_dir("disk")
+        .unwrap()
+        .map(|file| file.unwrap().file_name())
+        .collect();
+    assert_eq!(names, ["rest"], "a draft was left behind");
+}

@@ -1,0 +1,171 @@
+//! A user without privileges, and a process that may have no page faults at all.
+
+use std::io::Write;
+use std::path::Path;
+use std::process::Command;
+use twinpage::{Error, Region};
+
+const CHILD: &str = "TWINPAGE_TEST_UNPRIVILEGED";
+const BYTES: usize = 1 << 20;
+
+/// Runs the test `name` again as nobody, in a folder of its own.
+fn child(name: &str) {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = tempfile::tempdir_in("/dev/shm").unwrap();
+    std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o777)).unwrap();
+    // Where everybody may run it.
+    let program = folder.path().join("test");
+    std::fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
+    let mut command = match rustix::process::geteuid().is_root() {
+        true => Command::new("setpriv"),
+        false => Command::new("env"),
+    };
+    if rustix::process::geteuid().is_root() {
+        command.args([
+            "--reuid=65534",
+            "--regid=65534",
+            "--clear-groups",
+            "--inh-caps=-all",
+        ]);
+    }
+    let done = command
+        .arg(&program)
+        .args(["--exact", name, "--nocapture"])
+        .env(CHILD, folder.path())
+        .current_dir(folder.path())
+        .output()
+        .expect("setpriv, of util-linux");
+    let said = String::from_utf8_lossy(&done.stderr);
+    assert!(
+        done.status.success(),
+        "{said}\n{}",
+        String::from_utf8_lossy(&done.stdout)
+    );
+}
+
+fn make(path: &Path) {
+    let region = Region::open(path).unwrap();
+    region.update(|update| {
+        update.place().grow(BYTES).unwrap();
+        let at = update.place().base();
+        twinpage::marks::touch(at, BYTES);
+        // SAFETY: so many bytes are usable, and nobody else's.
+        unsafe { at.write_bytes(7, BYTES) };
+    });
+    region.close().unwrap();
+}
+
+/// What a system call says that is given bytes of the region.
+fn write_to_a_file(region: &Region, bytes: std::ops::Range<usize>) -> std::io::Result<()> {
+    let at = region.place().base().wrapping_add(bytes.start);
+    // SAFETY: the bytes are usable, and nobody writes them meanwhile.
+    let memory = unsafe { std::slice::from_raw_parts(at, bytes.len()) };
+    tempfile::tempfile_in(".")?.write_all(memory)
+}
+
+#[test]
+fn without_privileges_the_kernel_does_not_wait_for_pages() {
+    if let Some(folder) = std::env::var_os(CHILD) {
+        let path = Path::new(&folder).join("region");
+        make(&path);
+        let region = Region::open(&path).unwrap();
+        println!("the kernel waits: {}", region.kernel_loads_pages());
+        let first = write_to_a_file(&region, 0..BYTES / 2);
+        assert_eq!(first.is_ok(), region.kernel_loads_pages(), "{first:?}");
+        // What is loaded before is there.
+        region.load(0..BYTES).unwrap();
+        write_to_a_file(&region, 0..BYTES).unwrap();
+        // The program itself waits for pages.
+        drop(region);
+        for options in [Region::options(), Region::options().memory_budget(256 << 10)] {
+            let region = options.open(&path).unwrap();
+            let at = region.place().base();
+            // SAFETY: as above.
+            assert!((0..BYTES).all(|byte| unsafe { at.add(byte).read() } == 7));
+            assert!(!region.statistics().paging.loaded_at_open);
+        }
+        return;
+    }
+    let name = "without_privileges_the_kernel_does_not_wait_for_pages";
+    child(name);
+}
+
+#[test]
+fn without_page_faults_all_is_loaded_at_once() {
+    if let Some(folder) = std::env::var_os(CHILD) {
+        let path = Path::new(&folder).join("region");
+        make(&path);
+        let bare = Region::open(&path).unwrap();
+        assert!(!bare.statistics().paging.loaded_at_open);
+        drop(bare);
+        forbid_userfaultfd();
+        let region = Region::open(&path).unwrap();
+        let paging = region.statistics().paging;
+        assert!(paging.loaded_at_open && region.kernel_loads_pages());
+        assert_eq!(paging.loaded_pages as usize, BYTES / 4096);
+        write_to_a_file(&region, 0..BYTES).unwrap();
+        region.update(|update| {
+            update.place().grow(2 * BYTES).unwrap();
+            // SAFETY: nothing lives there.
+            unsafe { update.place().discard(0..8192) }.unwrap();
+        });
+        region.close().unwrap();
+        let region = Region::open(&path).unwrap();
+        let byte = |at: usize| {
+            // SAFETY: the byte is usable.
+            unsafe { region.place().base().add(at).read() }
+        };
+        assert_eq!([0, 8191, 8192, BYTES - 1, BYTES].map(byte), [0, 0, 7, 7, 0]);
+        drop(region);
+        let error = Region::options().memory_budget(1 << 20).open(&path).unwrap_err();
+        assert!(
+            matches!(&error, Error::Invalid(why) if why.contains("without a budget")),
+            "{error}"
+        );
+        return;
+    }
+    child("without_page_faults_all_is_loaded_at_once");
+}
+
+/// As container engines do by default; and nobody may open the device node.
+fn forbid_userfaultfd() {
+    let load = |word: u16, k: u32| libc::sock_filter {
+        code: word,
+        jt: 0,
+        jf: 0,
+        k,
+    };
+    let call = libc::SYS_userfaultfd as u32;
+    let program = [
+        load((libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16, 0),
+        libc::sock_filter {
+            code: (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16,
+            jt: 0,
+            jf: 1,
+            k: call,
+        },
+        load(
+            (libc::BPF_RET | libc::BPF_K) as u16,
+            libc::SECCOMP_RET_ERRNO | libc::EPERM as u32,
+        ),
+        load((libc::BPF_RET | libc::BPF_K) as u16, libc::SECCOMP_RET_ALLOW),
+    ];
+    let program = libc::sock_fprog {
+        len: program.len() as u16,
+        filter: program.as_ptr().cast_mut(),
+    };
+    // SAFETY: the program outlives the call, which copies it.
+    unsafe {
+        assert_eq!(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
+        let flags = libc::SECCOMP_FILTER_FLAG_TSYNC;
+        assert_eq!(
+            libc::syscall(
+                libc::SYS_seccomp,
+                libc::SECCOMP_SET_MODE_FILTER,
+                flags,
+                &raw const program
+            ),
+            0
+        );
+    }
+}

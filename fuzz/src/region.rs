@@ -1,0 +1,429 @@
+//! Regions whose content is known, and a reader that says what may come of any bytes.
+//!
+//! * Nothing that is done with a file panics, ends the program or asks for more memory than a small
+//!   multiple of the file and of the region in it.
+//! * What [`Options::checked`](twinpage::Options::checked) opens can be read and changed like memory that was
+//!   never on a medium. What is opened without is read here only where a check finds nothing.
+
+use crate::history::random;
+use crate::meter::Counting;
+use fastrand::Rng;
+use std::fmt::Debug;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use twinpage::collections::{BTreeMap, BTreeSet, Box, HashMap, HashSet, String, Vec, VecDeque};
+use twinpage::look::look;
+use twinpage::{Durability, Heap, Options, Persist, Region, Root, SchemeKind, Update};
+
+/// Bytes of memory for each byte of the file and of the region, and some to begin with.
+const MEMORY_TIMES: usize = 16;
+const MEMORY_FIRST: usize = 8 << 20;
+
+/// A value with values in it that not all bytes can be; read as text.
+#[derive(Persist, Debug)]
+#[expect(dead_code)]
+#[repr(u8)]
+enum Entry {
+    Empty,
+    Flag(bool),
+    Letter {
+        letter: char,
+        count: std::num::NonZeroU32,
+    },
+    Text(String),
+}
+
+#[derive(Persist, Debug)]
+struct Mixed {
+    list: Vec<u64>,
+    nothing: Vec<()>,
+    boxed: Box<Option<Entry>>,
+    ring: VecDeque<Entry>,
+    names: HashSet<String>,
+    pair: (u16, bool),
+    row: [Option<Box<u64>>; 3],
+}
+
+/// The roots of the regions made here.
+struct Roots {
+    mixed: Root<Mixed>,
+    map: Root<HashMap<u64, Vec<u32>>>,
+    tree: Root<BTreeMap<u64, String>>,
+    set: Root<BTreeSet<(u8, char)>>,
+    large: Root<Vec<[u64; 40]>>,
+}
+
+impl Roots {
+    fn open(region: &Region) -> twinpage::Result<Roots> {
+        Ok(Roots {
+            mixed: region.root("mixed", |heap| Mixed {
+                list: Vec::new_in(heap),
+                nothing: Vec::new_in(heap),
+                boxed: Box::new_in(Some(Entry::Flag(true)), heap),
+                ring: VecDeque::new_in(heap),
+                names: HashSet::new_in(heap),
+                pair: (7, true),
+                row: [None, Some(Box::new_in(9, heap)), None],
+            })?,
+            map: region.root("map", HashMap::new_in)?,
+            tree: region.root("tree", BTreeMap::new_in)?,
+            set: region.root("set", BTreeSet::new_in)?,
+            large: region.root("large", Vec::new_in)?,
+        })
+    }
+
+    /// One change, inside an update.
+    fn change(&mut self, _: &Update<'_>, heap: Heap, rng: &mut Rng) {
+        let (key, text) = (rng.u64(..200), "word".repeat(rng.usize(..40)));
+        match rng.u8(..14) {
+            0 => self.mixed.list.extend(0..key),
+            1 => self.mixed.list.truncate(key as usize / 4),
+            2 => *self.mixed.boxed = Some(Entry::Text(String::from_in(&text, heap))),
+            3 => self.mixed.ring.push_back(Entry::Letter {
+                letter: rng.char('a'..='π'),
+                count: std::num::NonZeroU32::MIN,
+            }),
+            4 => self.mixed.ring.push_front(Entry::Empty),
+            5 => drop(self.mixed.ring.pop_back()),
+            6 => drop(self.mixed.names.insert(String::from_in(&text, heap))),
+            7 => {
+                let mut list = Vec::new_in(heap);
+                list.extend(0..key as u32);
+                self.map.insert(key, list);
+            }
+            8 => drop(self.map.remove(&key)),
+            9 => drop(self.tree.insert(key, String::from_in(&text, heap))),
+            10 => drop(self.tree.remove(&key)),
+            11 => drop(self.set.insert((key as u8, rng.char('a'..='ω')))),
+            12 => self.large.push([key; 40]),
+            _ => {
+                self.mixed.nothing.push(());
+                self.mixed.row[rng.usize(..3)] = Some(Box::new_in(key, heap));
+                self.large.truncate(key as usize / 10);
+            }
+        }
+    }
+
+    /// All there is, as text that is the same for the same values.
+    fn text(&self) -> std::string::String {
+        fn sorted<T: Debug>(values: impl Iterator<Item = T>) -> std::vec::Vec<std::string::String> {
+            let mut all: std::vec::Vec<_> = values.map(|value| format!("{value:?}")).collect();
+            all.sort_unstable();
+            all
+        }
+        let mixed = &*self.mixed;
+        let plain = (
+            &mixed.list,
+            mixed.nothing.len(),
+            &mixed.boxed,
+            &mixed.ring,
+            mixed.pair,
+            &mixed.row,
+        );
+        let (names, map) = (sorted(mixed.names.iter()), sorted(self.map.iter()));
+        format!(
+            "{plain:?} {names:?} {map:?} {:?} {:?} {:?}",
+            *self.tree, *self.set, *self.large
+        )
+    }
+
+    /// Looks for what is there, by its key.
+    fn look_up(&self, rng: &mut Rng) -> usize {
+        let key = rng.u64(..200);
+        usize::from(self.map.contains_key(&key))
+            + self.map.get(&key).map_or(0, |list| list.len())
+            + self.tree.range(key..).count()
+            + self
+                .tree
+                .range(..key)
+                .next_back()
+                .map_or(0, |(_, text)| text.len())
+            + usize::from(self.mixed.names.contains("wordword"))
+            + self.set.iter().rev().count()
+    }
+
+    /// Where the values of the roots lie in the region.
+    fn places(&self, base: usize) -> [Range<usize>; 5] {
+        fn place<T>(value: &T, base: usize) -> Range<usize> {
+            let at = std::ptr::from_ref(value).addr() - base;
+            at..at + size_of::<T>()
+        }
+        [
+            place(&*self.mixed, base),
+            place(&*self.map, base),
+            place(&*self.tree, base),
+            place(&*self.set, base),
+            place(&*self.large, base),
+        ]
+    }
+}
+
+/// A region's file at two instants, and what was in it at the later one.
+#[derive(Debug)]
+pub struct Sample {
+    /// How its lines become durable.
+    pub scheme: SchemeKind,
+    /// The file, and the same some epochs before.
+    pub image: std::vec::Vec<u8>,
+    /// See there.
+    pub older: std::vec::Vec<u8>,
+    /// All its roots hold.
+    pub text: std::string::String,
+    /// Where in the file lie the heap's header and tables, the table of roots, and the roots themselves.
+    pub heads: std::vec::Vec<Range<usize>>,
+}
+
+/// A folder for files, and the address their regions are made at: one a test, since tests run side by side.
+#[derive(Debug)]
+pub struct Bench {
+    folder: tempfile::TempDir,
+    base: usize,
+}
+
+impl Bench {
+    /// Number `number` of them.
+    ///
+    /// # Panics
+    /// When there is no room for files in memory.
+    #[must_use]
+    pub fn new(number: usize) -> Bench {
+        let (zone, window) = (twinpage::window::ZONE, twinpage::window::WINDOW_BYTES);
+        Bench {
+            folder: tempfile::tempdir_in("/dev/shm").expect("a folder in memory"),
+            base: zone.start + number * window,
+        }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// Makes a region, every choice by `rng`.
+    ///
+    /// # Panics
+    /// When that fails.
+    #[must_use]
+    pub fn sample(&self, rng: &mut Rng) -> Sample {
+        let scheme = match rng.u8(..4) {
+            0 => SchemeKind::Packed,
+            1 => SchemeKind::ALL[rng.usize(..SchemeKind::ALL.len())],
+            _ => SchemeKind::DualPage,
+        };
+        let path = self.path("good");
+        let _ = std::fs::remove_file(&path);
+        let options = Region::options().base(self.base).scheme(scheme);
+        let region = options
+            .durability(Durability::Memory)
+            .open(&path)
+            .expect("a region");
+        let mut roots = Roots::open(&region).expect("its roots");
+        let heap = region.heap().expect("its heap");
+        let mut older = std::vec::Vec::new();
+        for _ in 0..rng.u64(2..8) {
+            for _ in 0..rng.usize(1..60) {
+                region.update(|update| roots.change(update, heap, rng));
+            }
+            region.checkpoint().expect("a checkpoint");
+            if older.is_empty() || rng.bool() {
+                older = std::fs::read(&path).expect("its file");
+            }
+        }
+        region.update(|update| roots.change(update, heap, rng));
+        let (text, parts) = (roots.text(), heads(&region, &roots));
+        drop(roots);
+        region.close().expect("a last checkpoint");
+        let image = std::fs::read(&path).expect("its file");
+        let heads = parts.iter().flat_map(|part| find(&image, part)).collect();
+        Sample {
+            scheme,
+            image,
+            older,
+            text,
+            heads,
+        }
+    }
+
+    /// Does all that can be done with a file of these bytes. Says what was in it, if it could be opened
+    /// and checked.
+    ///
+    /// # Panics
+    /// When any of what the module promises does not hold.
+    pub fn read(&self, image: &[u8], rng: &mut Rng) -> Option<std::string::String> {
+        let path = self.path("bad");
+        std::fs::write(&path, image).expect("room for a file");
+        let sound = self.look(&path, image.len());
+        self.open_unchecked(&path, sound);
+        std::fs::write(&path, image).expect("room for a file");
+        let found = open_checked(&path, rng);
+        assert!(
+            sound || found.is_none(),
+            "a check found damage, and it was opened all the same"
+        );
+        found
+    }
+
+    /// Looks from outside, and says whether a check found nothing.
+    fn look(&self, path: &Path, len: usize) -> bool {
+        let Ok(look) = look(path) else { return false };
+        let region = look.superblock.map_or(0, |superblock| superblock.bytes as usize);
+        let (checked, peak) = Counting::peak(|| {
+            let _ = format!("{:?}", look.info());
+            look.check()
+        });
+        assert!(
+            peak <= MEMORY_FIRST + MEMORY_TIMES * len + region + region / 8,
+            "{peak} bytes of memory for a file of {len} and a region of {region}"
+        );
+        let copy = self.path("copy");
+        if look.backup(&copy).is_ok() {
+            assert!(copy.exists());
+            std::fs::remove_file(&copy).expect("the copy");
+        }
+        match checked {
+            Ok((store, heap)) => store.is_empty() && heap.is_none_or(|heap| heap.damage.is_empty()),
+            Err(_) => false,
+        }
+    }
+
+    /// Opens it without a check: roots are handed out or refused, and can be read if the check said so.
+    fn open_unchecked(&self, path: &Path, sound: bool) {
+        let Ok(region) = Region::open(path) else { return };
+        let _ = region.roots();
+        if let Ok(roots) = Roots::open(&region)
+            && sound
+        {
+            let _ = roots.text();
+        }
+    }
+}
+
+/// Opens it, checked, and uses it.
+fn open_checked(path: &Path, rng: &mut Rng) -> Option<std::string::String> {
+    let open = || Options::default().checked().open(path);
+    let region = open().ok()?;
+    let mut roots = Roots::open(&region).ok()?;
+    let text = roots.text();
+    let heap = region.heap().expect("a heap, since there are roots");
+    for _ in 0..rng.usize(..100) {
+        region.update(|update| roots.change(update, heap, rng));
+        let _ = roots.look_up(rng);
+    }
+    let changed = roots.text();
+    drop(roots);
+    match region.close() {
+        // Forged numbers can be at their end, and a store may be found wanting only when it is written.
+        Err(_) => return Some(text),
+        Ok(()) => drop(region_again(open, &changed)),
+    }
+    Some(text)
+}
+
+/// What was written is there, and nothing was damaged by going on.
+fn region_again(open: impl Fn() -> twinpage::Result<Region>, text: &str) -> Region {
+    let region = open().expect("its own checkpoint");
+    let roots = Roots::open(&region).expect("its own roots");
+    assert!(roots.text() == text, "not what was written");
+    drop(roots);
+    region
+}
+
+/// The bytes of the heads, as they are in memory.
+fn heads(region: &Region, roots: &Roots) -> std::vec::Vec<std::vec::Vec<u8>> {
+    let place = region.place();
+    let base = place.base().addr();
+    // SAFETY: so many bytes are usable, and nobody changes them.
+    let all = unsafe { std::slice::from_raw_parts(place.base(), place.bytes()) };
+    let word = |at: usize| u64::from_le_bytes(std::array::from_fn(|k| all[at + k])) as usize;
+    // `docs/format.md`: the header, its lists, the table of units; the table of roots and its entries.
+    let table = word(48) - base;
+    let entries = word(table) - base;
+    let mut parts = vec![0..64, 64..512, 1024..4096, 16384..16384 + 64 * 16];
+    parts.extend([table..table + 32, entries..entries + 5 * 88]);
+    parts.extend(roots.places(base));
+    let slabs = (1..all.len() >> 16).map(|unit| unit << 16);
+    parts.extend(
+        slabs
+            .filter(|at| all[at + 24..at + 28] == *b"TpSl")
+            .map(|at| at..at + 64),
+    );
+    // By lines, which is how they lie together in a file.
+    let lines = parts.into_iter().flat_map(|part| {
+        let end = part.end;
+        (part.start / 64 * 64..end).step_by(64)
+    });
+    lines
+        .map(|at| all[at..at + 64].to_vec())
+        .filter(|line| line.iter().any(|&byte| byte != 0))
+        .collect()
+}
+
+/// Everywhere in the file where the line is.
+fn find(image: &[u8], line: &[u8]) -> std::vec::Vec<Range<usize>> {
+    let lines = image.chunks_exact(64).enumerate();
+    let found = lines.filter(|(_, chunk)| *chunk == line);
+    found.map(|(k, _)| k * 64..k * 64 + 64).collect()
+}
+
+/// Changes some bytes of a head to something.
+pub fn damage_heads(sample: &Sample, image: &mut [u8], rng: &mut Rng) {
+    for _ in 0..rng.usize(1..4) {
+        let Some(line) = rng.choice(&sample.heads) else {
+            return;
+        };
+        let at = line.start + rng.usize(..8) * 8;
+        let Some(word) = image.get_mut(at..at + 8) else {
+            return;
+        };
+        let old = u64::from_le_bytes(std::array::from_fn(|k| word[k]));
+        let other = rng.choice(&sample.heads).map_or(0, |line| line.start);
+        let new = match rng.u8(..8) {
+            0 => old ^ 1 << rng.u32(..64),
+            1 => old.wrapping_add_signed(rng.i64(-64..=64)),
+            2 => old.wrapping_add_signed(rng.i64(-4..=4) << 16),
+            3 => 0,
+            4 => u64::MAX,
+            5 => rng.u64(..),
+            6 => old ^ u64::from(rng.u8(..)) << (8 * rng.u32(..8)),
+            _ => u64::from_le_bytes(sample.image[other..other + 8].try_into().unwrap_or_default()),
+        };
+        word.copy_from_slice(&new.to_le_bytes());
+    }
+}
+
+/// Lengths to cut a file to: the ends and edges of its parts, and some between.
+pub fn cuts(sample: &Sample, rng: &mut Rng) -> std::vec::Vec<usize> {
+    let len = sample.image.len();
+    let mut cuts = vec![
+        0,
+        1,
+        7,
+        8,
+        63,
+        64,
+        4095,
+        4096,
+        len / 2,
+        len - 1,
+        len.saturating_sub(64),
+    ];
+    let parts = crate::forge::metadata(&sample.image)
+        .into_iter()
+        .chain(sample.heads.iter().cloned());
+    let mut edges: std::vec::Vec<_> = parts
+        .flat_map(|part| [part.start, part.start + 1, part.end - 1, part.end])
+        .collect();
+    rng.shuffle(&mut edges);
+    cuts.extend(edges.into_iter().take(12));
+    cuts.extend((0..6).map(|_| rng.usize(..len)));
+    cuts.retain(|&cut| cut < len);
+    cuts
+}
+
+/// Bytes of which only some begin as a file of ours does.
+pub fn noise(sample: &Sample, rng: &mut Rng) -> std::vec::Vec<u8> {
+    let len = [1, 64, 4096, 100_000][rng.usize(..4)];
+    let kept = rng.usize(..len).min(sample.image.len());
+    let mut bytes = random(rng, len);
+    bytes[..kept].copy_from_slice(&sample.image[..kept]);
+    bytes
+}
