@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{Command, Output};
 use std::time::Duration;
 use twinpage::Region;
-use twinpage::collections::HashMap;
+use twinpage::collections::{HashMap, Vec};
 
 fn twinpage(arguments: &[&str], paths: &[&Path]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_twinpage"))
@@ -98,4 +98,83 @@ fn a_region_is_looked_at_checked_and_copied() {
     assert!(refused(&["backup"], &[&copy, &file("third")]).contains("not a store"));
     assert!(refused(&["info"], &[&file("missing")]).contains("missing"));
     assert!(!file("third").exists());
+}
+
+/// Whatever the bytes, every command says what it finds in its own words: no panic, no signal, no hang.
+#[test]
+fn no_damage_makes_a_command_fall_over() {
+    let folder = tempfile::tempdir_in("/dev/shm").unwrap();
+    let (good, bad) = (folder.path().join("good"), folder.path().join("bad"));
+    let region = Region::open(&good).unwrap();
+    let mut lists = region.root("lists", HashMap::<u64, Vec<u64>>::new_in).unwrap();
+    let heap = region.heap().unwrap();
+    for id in 0..100 {
+        region.update(|_| {
+            let mut list = Vec::new_in(heap);
+            list.extend(0..id);
+            lists.insert(id, list)
+        });
+    }
+    drop(lists);
+    region.close().unwrap();
+    let whole = std::fs::read(&good).unwrap();
+    let used: std::vec::Vec<usize> = (0..whole.len()).filter(|&at| whole[at] != 0).collect();
+    let tries = if std::env::var_os("TWINPAGE_LONG").is_some() {
+        500
+    } else {
+        12
+    };
+    let seed =
+        std::env::var("TWINPAGE_SEED").map_or_else(|_| fastrand::u64(..), |seed| seed.parse().unwrap());
+    println!("TWINPAGE_SEED={seed}");
+    let mut random = fastrand::Rng::with_seed(seed);
+    for turn in 0..tries {
+        let mut bytes = whole.clone();
+        for _ in 0..random.usize(1..4) {
+            // The superblock and the switch records, the heap's header, or anything.
+            let at = match turn % 3 {
+                0 => random.usize(..64),
+                1 => used[random.usize(..used.len().min(400))],
+                _ => used[random.usize(..used.len())],
+            };
+            bytes[at] ^= 1 << random.u8(..8);
+        }
+        if turn % 4 == 3 {
+            bytes.truncate(random.usize(..whole.len()));
+        }
+        std::fs::write(&bad, &bytes).unwrap();
+        let copy = folder.path().join("copy");
+        let commands: [(&str, &[&Path]); 4] = [
+            ("info", &[&bad]),
+            ("check", &[&bad]),
+            ("stats", &[&bad]),
+            ("backup", &[&bad, &copy]),
+        ];
+        for (command, files) in commands {
+            let done = Command::new(env!("CARGO_BIN_EXE_twinpage"))
+                .arg(command)
+                .args(files)
+                .output()
+                .unwrap();
+            let said = String::from_utf8_lossy(&done.stderr);
+            let code = done
+                .status
+                .code()
+                .unwrap_or_else(|| panic!("{command}: {}, {said}", done.status));
+            assert!(
+                [0, 1, 125].contains(&code) && !said.contains("panicked"),
+                "{command}: {code}, {said}"
+            );
+            assert!(
+                code == 0 || !said.is_empty() || !done.stdout.is_empty(),
+                "{command}: nothing is said"
+            );
+            assert!(
+                code == 0 || command == "check" || said.starts_with("twinpage"),
+                "{command}: {said}"
+            );
+        }
+        let _ = std::fs::remove_file(copy);
+        assert!(std::fs::read(&bad).unwrap() == bytes, "the file was changed");
+    }
 }
