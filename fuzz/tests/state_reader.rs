@@ -1,6 +1,5 @@
 //! The state reader against damaged, forged and arbitrary bytes.
 
-use fastrand::Rng;
 use twinpage_fuzz::campaign::campaign;
 use twinpage_fuzz::edit::damage;
 use twinpage_fuzz::forge::reseal;

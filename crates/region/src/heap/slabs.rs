@@ -142,11 +142,9 @@ impl Slabs {
         // SAFETY: by the word given to `new`. The top only grows, and a stale one is only too strict.
         let top = unsafe { (&raw const (*self.header).state.top).read_volatile() };
         let slab = self.at(number);
-        let end = u64::from(number) + classes::units(self.class) as u64;
+        let is_there = u64::from(number) + classes::units(self.class) as u64 <= u64::from(top);
         // SAFETY: a unit below the top is usable.
-        if end <= u64::from(top)
-            && unsafe { (*slab).magic == SLAB_MAGIC && (*slab).class as usize == self.class }
-        {
+        if is_there && unsafe { (*slab).magic == SLAB_MAGIC && (*slab).class as usize == self.class } {
             return Ok(slab);
         }
         Err(HeapError::damaged(format!(

@@ -424,9 +424,7 @@ impl Walk<'_> {
         self.rest.push((kinds.0, at + shape.keys as u64, length));
         self.rest.push((kinds.1, at + shape.values as u64, length));
         let mut total = length;
-        if self.blocks.is_none() {
-            return None; // not into it
-        }
+        self.blocks.as_ref()?; // without them: not into it
         if height > 0 {
             for child in 0..=length {
                 let below = self.image.u64(at + shape.children as u64 + child * 8);

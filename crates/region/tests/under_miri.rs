@@ -1,0 +1,216 @@
+//! A short walk through everything that is unsafe in here, made for Miri (`make miri`): it says when memory
+//! is used that is not there, not initialized, not aligned or not ours, when threads race and when memory
+//! leaks. It runs as an ordinary test too.
+//!
+//! Left out is the one race there is on purpose: a sweep may copy a line while a writer changes it, word by
+//! word and atomically, and then throws the copy away (`marks.rs`). So no checkpoint is made here while
+//! other threads write.
+
+use std::collections::BTreeMap as StdMap;
+use std::sync::{Arc, Mutex};
+use twinpage::collections::{BTreeMap, BTreeSet, Box, HashMap, HashSet, String, Vec, VecDeque};
+use twinpage::window::Window;
+use twinpage::{Heap, Persist, Region, SchemeKind};
+use twinpage_core::crash::Image;
+use twinpage_core::{Geometry, Medium, Offset};
+
+/// So often under Miri, more often otherwise.
+const TIMES: u64 = if cfg!(miri) { 1 } else { 50 };
+
+fn with_heap(test: impl FnOnce(Heap)) {
+    let window = Window::volatile().unwrap();
+    let heap = Heap::create(window.place(), 7).unwrap();
+    test(heap);
+    let report = heap.check();
+    assert!(report.damage.is_empty(), "{:?}", report.damage);
+    assert_eq!(heap.stats().used_blocks, 0);
+}
+
+#[test]
+fn rows() {
+    with_heap(|heap| {
+        let text = |n: u64| String::from_in(&"x".repeat(n as usize % 7), heap);
+        let mut list = Vec::new_in(heap);
+        list.extend((0..20 * TIMES).map(text));
+        list.insert(3, text(5));
+        drop((list.remove(0), list.swap_remove(2), list.pop()));
+        list.retain(|text| text.len() != 3);
+        list.drain(2..5).for_each(drop);
+        list.dedup();
+        list.sort();
+        list.shrink_to_fit();
+        assert!(list.iter().rev().all(|text| text.len() < 7));
+        list.truncate(3);
+        let mut rest = list.into_iter();
+        drop((rest.next(), rest));
+
+        let mut ring = VecDeque::new_in(heap);
+        for n in 0..20 * TIMES {
+            ring.push_back(Box::new_in(n, heap));
+            ring.push_front(Box::new_in(n, heap));
+            drop((ring.pop_back(), ring.get(1).map(|n| **n)));
+        }
+        ring.make_contiguous().sort();
+        ring.iter_mut().for_each(|n| **n += 1);
+        ring.truncate(2);
+
+        let mut word = String::new_in(heap);
+        word.push_str("größe");
+        word.push('!');
+        assert_eq!((word.pop(), word.as_str()), (Some('!'), "größe"));
+        let nothing: Vec<()> = Vec::from_iter_in((0..9).map(|_| ()), heap);
+        assert_eq!(nothing.len(), 9);
+        // Larger than a slab, grown where it is and moved.
+        let mut large = Vec::<[u64; 100]>::new_in(heap);
+        (0..120).for_each(|n| large.push([n; 100]));
+        assert!((0..120).zip(large.iter()).all(|(n, row)| row[99] == n));
+    });
+}
+
+#[test]
+fn tables() {
+    with_heap(|heap| {
+        let mut map = HashMap::<u64, Box<u64>>::new_in(heap);
+        let mut tree = BTreeMap::<u64, Box<u64>>::new_in(heap);
+        let mut std = StdMap::new();
+        for n in 0..60 * TIMES {
+            let key = n * 37 % 41;
+            match n % 4 {
+                0 => {
+                    let gone = (map.remove(&key).map(|v| *v), tree.remove(&key).map(|v| *v));
+                    let had = std.remove(&key);
+                    assert_eq!(gone, (had, had));
+                }
+                1 => {
+                    **map.entry(key).or_insert_with(|| Box::new_in(0, heap)) += 1;
+                    **tree.entry(key).or_insert_with(|| Box::new_in(0, heap)) += 1;
+                    *std.entry(key).or_insert(0) += 1;
+                }
+                _ => {
+                    map.insert(key, Box::new_in(n, heap));
+                    tree.insert(key, Box::new_in(n, heap));
+                    std.insert(key, n);
+                }
+            }
+        }
+        assert!(
+            tree.iter()
+                .map(|(k, v)| (*k, **v))
+                .eq(std.iter().map(|(k, v)| (*k, *v)))
+        );
+        assert_eq!(map.len(), std.len());
+        assert!(
+            std.iter()
+                .all(|(k, v)| map.get(k).is_some_and(|found| **found == *v))
+        );
+        tree.range_mut(10..30).for_each(|(_, v)| **v += 1);
+        map.iter_mut().for_each(|(_, v)| **v += 1);
+        map.retain(|k, _| k % 3 > 0);
+        map.shrink_to_fit();
+        let mut some = tree.into_iter();
+        drop((some.next(), some.next_back(), some));
+        map.drain().take(2).for_each(drop);
+
+        let mut names = HashSet::<String>::new_in(heap);
+        let mut sorted = BTreeSet::<String>::new_in(heap);
+        for n in 0..10 {
+            names.insert(String::from_in(&n.to_string(), heap));
+            sorted.insert(String::from_in(&n.to_string(), heap));
+        }
+        assert!(names.contains("7") && sorted.contains("7") && !names.contains("77"));
+        sorted.pop_first();
+    });
+}
+
+/// An image that outlives the region on it.
+#[derive(Clone)]
+struct Kept(Arc<Mutex<Image>>);
+
+impl Medium for Kept {
+    fn len(&self) -> u64 {
+        self.0.lock().unwrap().len()
+    }
+    fn grow(&mut self, len: u64) -> twinpage_core::Result<()> {
+        self.0.lock().unwrap().grow(len)
+    }
+    fn read(&self, at: Offset, into: &mut [u8]) -> twinpage_core::Result<()> {
+        self.0.lock().unwrap().read(at, into)
+    }
+    fn write(&mut self, at: Offset, bytes: &[u8]) -> twinpage_core::Result<()> {
+        self.0.lock().unwrap().write(at, bytes)
+    }
+    fn fence(&mut self) -> twinpage_core::Result<()> {
+        self.0.lock().unwrap().fence()
+    }
+    fn atom(&self) -> usize {
+        8
+    }
+}
+
+#[derive(Persist)]
+struct Order {
+    item: u32,
+    note: String,
+}
+
+#[derive(Persist)]
+#[persist(name = "Count")]
+struct CountV1(u32);
+
+#[derive(Persist)]
+#[persist(version = 2, from = CountV1)]
+struct Count(u64);
+
+impl From<CountV1> for Count {
+    fn from(old: CountV1) -> Count {
+        Count(old.0.into())
+    }
+}
+
+/// Threads in updates at the same time, checkpoints, a second life, a migration, a root removed.
+#[test]
+fn a_region() {
+    let medium = Kept(Arc::new(Mutex::new(Image::new(8))));
+    let open = || {
+        let options = Region::options().scheme(SchemeKind::DualPage);
+        options.open_on(medium.clone(), Geometry::MEMORY).unwrap()
+    };
+    {
+        let region = open();
+        let mut orders = region.root("orders", HashMap::<u64, Order>::new_in).unwrap();
+        let mut lists = [0, 1].map(|n| region.root(&n.to_string(), Vec::<u64>::new_in).unwrap());
+        let mut count = region.root("count", |_| CountV1(3)).unwrap();
+        let heap = region.heap().unwrap();
+        region.update(|_| {
+            let note = String::from_in("two", heap);
+            orders.insert(7, Order { item: 1, note });
+            count.0 += 1;
+        });
+        region.checkpoint().unwrap();
+        std::thread::scope(|scope| {
+            for list in &mut lists {
+                let region = &region;
+                scope.spawn(move || (0..20).for_each(|n| region.update(|_| list.push(n))));
+            }
+        });
+        let ticket = region.ticket();
+        region.durable().unwrap();
+        assert!(region.is_durable(ticket).unwrap());
+        // What was marked since the cut is of the next epoch.
+        region.update(|_| orders.get_mut(&7).unwrap().item = 2);
+        let [first, _] = lists;
+        region.update(|_| twinpage::Root::remove(first)).unwrap();
+        drop((orders, count));
+        region.close().unwrap();
+    }
+    let region = open();
+    let orders = region.root("orders", HashMap::<u64, Order>::new_in).unwrap();
+    assert_eq!((orders[&7].item, orders[&7].note.as_str()), (2, "two"));
+    assert_eq!(region.root("count", |_| Count(0)).unwrap().0, 4);
+    let list = region.root("1", Vec::<u64>::new_in).unwrap();
+    assert!(list.iter().copied().eq(0..20));
+    assert_eq!(region.roots().unwrap().len(), 3);
+    drop(orders);
+    region.remove_root("orders").unwrap();
+    assert!(region.heap().unwrap().check().is_sound());
+}
