@@ -4,8 +4,9 @@
 use std::alloc::{Layout, alloc_zeroed};
 use std::io;
 use std::ops::Range;
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::ptr::null_mut;
+use std::sync::Once;
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
 /// The addresses windows may have: any.
 pub const ZONE: Range<usize> = 0..usize::MAX;
@@ -25,26 +26,30 @@ pub(crate) const HAS_FAULTS: bool = false;
 /// Memory for saved lines.
 pub(crate) const SAVED_BYTES: usize = 512 << 10;
 
-static BASES: [OnceLock<usize>; WINDOWS] = [const { OnceLock::new() }; WINDOWS];
+/// Pointers, so that the memory is not taken for a leak.
+static BASES: [AtomicPtr<u8>; WINDOWS] = [const { AtomicPtr::new(null_mut()) }; WINDOWS];
+static MADE: [Once; WINDOWS] = [const { Once::new() }; WINDOWS];
 static TAKEN: [AtomicBool; WINDOWS] = [const { AtomicBool::new(false) }; WINDOWS];
 
 /// The number of the window that holds an address, and the address from its base on.
 #[inline]
 pub(crate) fn locate(address: usize) -> Option<(usize, usize)> {
     BASES.iter().enumerate().find_map(|(index, base)| {
-        let offset = address.checked_sub(*base.get()?)?;
-        (offset < WINDOW_BYTES).then_some((index, offset))
+        let base = base.load(Ordering::Acquire).addr();
+        let offset = address.checked_sub(base)?;
+        (base != 0 && offset < WINDOW_BYTES).then_some((index, offset))
     })
 }
 
 pub(crate) fn base_of(index: usize) -> usize {
-    *BASES[index].get_or_init(|| {
+    MADE[index].call_once(|| {
         let layout = Layout::from_size_align(WINDOW_BYTES, WINDOW_BYTES).expect("a power of two");
         // SAFETY: the layout is not of size zero.
         let base = unsafe { alloc_zeroed(layout) };
         assert!(!base.is_null(), "no memory for a window");
-        base.expose_provenance()
-    })
+        BASES[index].store(base, Ordering::Release);
+    });
+    BASES[index].load(Ordering::Acquire).expose_provenance()
 }
 
 /// As `twinpage_os::Reserved`, of one window.
