@@ -92,7 +92,7 @@ fn fill_up(scheme: SchemeKind, durability: Durability) {
     assert_eq!(region.epoch(), epoch);
     // Memory is as it was, and can be saved where there is room.
     assert_all(&list, LONG, 2);
-    assert_full(region.backup("backup").map_err(|error| error));
+    assert_full(region.backup("backup"));
     region.save_as(saved).unwrap();
     // With less to keep there is room again.
     region.update(|_| {
