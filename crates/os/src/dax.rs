@@ -75,6 +75,7 @@ impl<P: Processor> PastTheCaches<P> {
 impl Persistence for PastTheCaches<Native> {
     const MAPPING: MapFlags = MapFlags::SHARED_VALIDATE.union(MapFlags::SYNC);
     const OUTLIVES_MACHINE: bool = true;
+    const TELLS_HOLES: bool = true;
 
     fn of(file: &File, path: &Path) -> Result<Self> {
         match obstacle(file) {

@@ -29,6 +29,8 @@ pub trait Persistence: Debug + Sized {
     const MAPPING: MapFlags;
     /// Whether the file's name must be durable, too.
     const OUTLIVES_MACHINE: bool;
+    /// Whether the file system quickly tells where a file has its data.
+    const TELLS_HOLES: bool;
 
     /// Whether the file can be kept so.
     ///
@@ -123,7 +125,11 @@ impl<P: Persistence> MappedMedium<P> {
         let persistence = P::of(&file, path)?;
         let failed = |what| move |e| refused(what, path, 0, e);
         let len = file.metadata().map_err(failed("asking for the size of"))?.len();
-        let space = Space::of(&file, len).map_err(failed("looking for holes in"))?;
+        let space = if P::TELLS_HOLES {
+            Space::of(&file, len).map_err(failed("looking for holes in"))?
+        } else {
+            Space::default()
+        };
         let mut mapping = Mapping::keep_free(P::MAPPING).map_err(failed("keeping addresses free for"))?;
         fits(path, &mapping, 0, len)?;
         mapping.extend(&file, len).map_err(failed("mapping"))?;

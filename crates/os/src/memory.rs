@@ -35,6 +35,8 @@ pub struct PageCache(Native);
 impl Persistence for PageCache {
     const MAPPING: MapFlags = MapFlags::SHARED;
     const OUTLIVES_MACHINE: bool = false;
+    /// tmpfs looks at every page; a piece that is there is soon taken again instead.
+    const TELLS_HOLES: bool = false;
 
     fn of(_: &File, _: &Path) -> Result<PageCache> {
         Ok(PageCache(Native::new()))
