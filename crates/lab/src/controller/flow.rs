@@ -532,9 +532,7 @@ impl Controller {
         let cycle_fs = self.setting.dram.cycle_fs;
         let cycle = time.div_ceil(cycle_fs);
         let requests = self.dram.push(name(group), kind, class, at, lines, cycle);
-        self.dram_bound = self
-            .dram_bound
-            .min((cycle + self.dram.latency()).saturating_mul(cycle_fs));
+        self.dram_bound = self.dram.bound().saturating_mul(cycle_fs);
         self.expect_requests(group, requests);
     }
 
@@ -551,9 +549,7 @@ impl Controller {
         let cycle_fs = self.setting.nvm.cycle_fs;
         let cycle = time.div_ceil(cycle_fs);
         let requests = self.nvm_device.push(name(group), kind, class, at, lines, cycle);
-        self.nvm_bound = self
-            .nvm_bound
-            .min((cycle + self.nvm_device.latency()).saturating_mul(cycle_fs));
+        self.nvm_bound = self.nvm_device.bound().saturating_mul(cycle_fs);
         self.expect_requests(group, requests);
     }
 

@@ -12,6 +12,7 @@
 //! * Requests that find the queue full wait in front of it, in order, demand first.
 //! * A request is not seen before it comes. So a channel need not be driven cycle by cycle: it works when
 //!   something could be done, or somebody wants to know ([`Channel::bound`]).
+//! * One request alone is served without the queues, by the same rules ([`Channel::serve_alone`]).
 
 use super::bank::{Banks, Command, Run};
 use super::queue::{Head, Queue};
@@ -73,23 +74,29 @@ pub struct Done {
     pub at: u64,
 }
 
+/// The command to go next.
 #[derive(Clone, Copy, Debug)]
 struct Choice {
     /// `u64::MAX` if there is nothing to do.
     cycle: u64,
-    tag: u64,
     kind: Kind,
     bank: u16,
     /// No data can have arrived before this cycle.
     bound: u64,
+    /// It stays the one as long as nothing changes.
+    is_current: bool,
 }
+
+/// A cycle, then a tag: the lowest goes first.
+type Key = u128;
 
 /// One channel.
 #[derive(Clone, Debug)]
 pub struct Channel {
     banks: Banks,
     timing: Timing,
-    /// From a column command to the end of its request, at least.
+    /// From a column command to the end of its request, by kind, and the least of them.
+    latencies: [u64; 2],
     latency: u64,
     queues: [Queue; 2],
     /// Requests that have not come yet, by when they come.
@@ -102,8 +109,9 @@ pub struct Channel {
     /// When anything last changed.
     now: u64,
     order: u64,
-    /// The command to go next, as long as nothing has changed.
-    chosen: Option<Choice>,
+    chosen: Choice,
+    /// Nothing not known yet is done before this cycle.
+    bound: u64,
     done: Vec<Done>,
     sweeps: Vec<Vec<Run>>,
     free_sweeps: Vec<u32>,
@@ -119,6 +127,7 @@ impl Channel {
         Channel {
             banks: Banks::new(timing, ranks, per_rank),
             timing,
+            latencies: [timing.read_latency(), timing.write_latency()],
             latency: timing.read_latency().min(timing.write_latency()),
             queues: [
                 Queue::new(Kind::Read, queue.reads, banks),
@@ -132,7 +141,14 @@ impl Channel {
             writing: false,
             now: 0,
             order: 0,
-            chosen: None,
+            chosen: Choice {
+                cycle: u64::MAX,
+                kind: Kind::Read,
+                bank: 0,
+                bound: u64::MAX,
+                is_current: false,
+            },
+            bound: u64::MAX,
             done: Vec::new(),
             sweeps: Vec::new(),
             free_sweeps: Vec::new(),
@@ -165,15 +181,14 @@ impl Channel {
         self.coming.len() + self.queues[0].waiting() + self.queues[1].waiting()
     }
 
-    /// Cycles from a request's coming to its being done, at least.
-    #[must_use]
-    pub fn latency(&self) -> u64 {
-        self.latency
-    }
-
     /// Takes a request. It must not have come before [`Channel::now`].
     pub fn push(&mut self, request: Request) {
         debug_assert!(request.arrival >= self.now, "a request of the past");
+        let soonest = match self.coming.is_empty() && self.is_idle() {
+            true => self.done_alone(&request),
+            false => request.arrival + self.latency,
+        };
+        self.bound = self.bound.min(soonest);
         let mut place = self.coming.len();
         while place > 0 && self.coming[place - 1].arrival > request.arrival {
             place -= 1;
@@ -203,82 +218,132 @@ impl Channel {
     pub fn run_until(&mut self, cycle: u64) -> std::vec::Drain<'_, Done> {
         while self.step(cycle) {}
         self.now = self.now.max(cycle);
+        self.choose();
+        let coming = self.coming.front().map_or(u64::MAX, |request| request.arrival);
+        self.bound = coming.saturating_add(self.latency).min(self.chosen.bound);
         self.done.drain(..)
     }
 
     /// The first cycle at which something can happen; `u64::MAX` when nothing waits.
     pub fn next_cycle(&mut self) -> u64 {
         let coming = self.coming.front().map_or(u64::MAX, |request| request.arrival);
-        let choice = self.choose();
-        coming.min(choice.cycle)
+        self.choose();
+        coming.min(self.chosen.cycle)
     }
 
     /// Nothing not known yet is done before this cycle; `u64::MAX` when nothing waits.
-    pub fn bound(&mut self) -> u64 {
-        let coming = self.coming.front().map_or(u64::MAX, |request| request.arrival);
-        coming.saturating_add(self.latency).min(self.choose().bound)
+    #[must_use]
+    pub fn bound(&self) -> u64 {
+        self.bound
     }
 
-    /// Lets one request come, or issues one command, if it can go by `limit`.
+    /// Whether the queues are empty.
+    fn is_idle(&self) -> bool {
+        self.queues[0].count + self.queues[1].count == 0
+    }
+
+    /// Lets requests come, or issues a command, if it can go by `limit`.
     #[inline]
     fn step(&mut self, limit: u64) -> bool {
-        let choice = self.choose();
-        if let Some(request) = self.coming.front()
-            && request.arrival <= choice.cycle
-        {
-            if request.arrival > limit {
+        let coming = self.coming.front().map_or(u64::MAX, |request| request.arrival);
+        if self.is_idle() {
+            if coming > limit || coming == u64::MAX {
                 return false;
             }
-            let (kind, now) = (request.kind, request.arrival);
-            self.now = now;
-            while let Some(request) = self
-                .coming
-                .pop_front_if(|next| next.arrival == now && next.kind == kind)
+            let second = self.coming.get(1).map_or(u64::MAX, |request| request.arrival);
+            if second > coming
+                && let Some(request) = self.coming.pop_front()
             {
-                self.queues[kind as usize].come(request);
+                self.serve_alone(request, limit.min(second - 1));
+                return true;
             }
-            self.admit(kind);
+        }
+        self.choose();
+        let cycle = self.chosen.cycle;
+        if coming <= cycle {
+            if coming > limit || coming == u64::MAX {
+                return false;
+            }
+            self.come(coming);
             return true;
         }
-        if choice.cycle > limit || choice.cycle == u64::MAX {
+        if cycle > limit {
             return false;
         }
-        self.chosen = None;
-        if self.banks.refresh_due() <= choice.cycle {
-            self.banks.refresh(choice.cycle);
+        self.chosen.is_current = false;
+        if self.banks.refresh_due() <= cycle {
+            self.banks.refresh(cycle);
             self.rechoose_all();
         } else {
-            self.issue(choice);
+            self.issue(cycle, self.chosen.kind, usize::from(self.chosen.bank));
         }
         true
     }
 
-    /// The command to go next, and when.
-    #[inline]
-    fn choose(&mut self) -> Choice {
-        match self.chosen {
-            Some(choice) => choice,
-            None => {
-                let choice = self.find();
-                self.chosen = Some(choice);
-                choice
+    /// The next requests come, as far as they are of one kind and time.
+    fn come(&mut self, now: u64) {
+        self.now = now;
+        let kind = self.coming[0].kind;
+        let same = |next: &mut Request| next.arrival == now && next.kind == kind;
+        while let Some(request) = self.coming.pop_front_if(same) {
+            self.queues[kind as usize].come(request);
+        }
+        self.admit(kind);
+    }
+
+    /// When a request would be done if no other came.
+    fn done_alone(&self, request: &Request) -> u64 {
+        let (bank, column) = (usize::from(request.bank), column(request.kind));
+        let command = self.banks.next(bank, request.row, column);
+        self.banks.earliest(command, bank, request.arrival)
+            + self.to_column(command)
+            + self.latencies[request.kind as usize]
+    }
+
+    /// The only request there is: its commands go one after the other up to `limit`. What is left then
+    /// waits in its queue.
+    fn serve_alone(&mut self, mut request: Request, limit: u64) {
+        let (bank, kind) = (usize::from(request.bank), request.kind);
+        let column = column(kind);
+        self.now = request.arrival;
+        self.writing = true;
+        loop {
+            let command = self.banks.next(bank, request.row, column);
+            let cycle = self.banks.earliest(command, bank, self.now);
+            if cycle > limit || self.banks.refresh_due() <= cycle {
+                self.queues[kind as usize].come(request);
+                self.admit(kind);
+                return;
+            }
+            self.now = cycle;
+            if request.sweep != NO_SWEEP {
+                self.issue_sweep(request.id, request.sweep, cycle);
+                return;
+            }
+            if command != column {
+                self.banks.issue(command, bank, request.row, cycle);
+                self.streaks[bank] = 0;
+                continue;
+            }
+            let (lines, last) = self.issue_column(kind, bank, request.lines, cycle);
+            request.lines -= lines;
+            if request.lines == 0 {
+                self.tell(request.id, last + self.latencies[kind as usize]);
+                return;
             }
         }
     }
 
-    fn find(&mut self) -> Choice {
-        let mut best = Choice {
-            cycle: u64::MAX,
-            tag: u64::MAX,
-            kind: Kind::Read,
-            bank: 0,
-            bound: u64::MAX,
-        };
-        let [reads, writes] = &self.queues;
-        if reads.count + writes.count == 0 {
-            self.writing = true;
-            return best;
+    /// Makes sure that what is chosen is current.
+    #[inline]
+    fn choose(&mut self) {
+        if !self.chosen.is_current {
+            self.find();
         }
+    }
+
+    fn find(&mut self) {
+        let [reads, writes] = &self.queues;
         let full = writes.demand >= self.drain[0];
         let over = writes.demand <= self.drain[1] && reads.count > 0;
         self.writing = (self.writing && !over) || full || reads.count == 0;
@@ -286,14 +351,21 @@ impl Channel {
             true => (0, writes.any),
             false => (reads.any, writes.any & !writes.demand_banks & !reads.any),
         };
-        self.look(Kind::Read, reading, &mut best);
-        self.look(Kind::Write, also, &mut best);
-        best.bound = best.bound.saturating_add(self.latency);
-        best
+        let nothing = (Key::MAX, 0, u64::MAX);
+        let (read, bank, bound) = self.look(Kind::Read, reading, nothing);
+        let (best, bank, bound) = self.look(Kind::Write, also, (read, bank, bound));
+        self.chosen = Choice {
+            cycle: (best >> 64) as u64,
+            kind: if best < read { Kind::Write } else { Kind::Read },
+            bank: bank as u16,
+            bound: bound.saturating_add(self.latency),
+            is_current: true,
+        };
     }
 
+    /// The best of the banks `among`, if it is better: key, bank, and the earliest column command.
     #[inline]
-    fn look(&self, kind: Kind, mut among: u64, best: &mut Choice) {
+    fn look(&self, kind: Kind, mut among: u64, mut best: (Key, usize, u64)) -> (Key, usize, u64) {
         let heads = &self.queues[kind as usize].heads;
         let (shared, floor) = (self.banks.shared(), self.now.max(self.banks.command()));
         while among != 0 {
@@ -301,55 +373,61 @@ impl Channel {
             among &= among - 1;
             let head = &heads[bank];
             let cycle = head.ready.max(shared[usize::from(head.shared & 63)]).max(floor);
-            best.bound = best.bound.min(cycle + u64::from(head.to_column));
-            if cycle < best.cycle || cycle == best.cycle && head.tag < best.tag {
-                best.cycle = cycle;
-                best.tag = head.tag;
-                best.kind = kind;
-                best.bank = bank as u16;
-            }
+            best.2 = best.2.min(cycle + u64::from(head.to_column));
+            let key = Key::from(cycle) << 64 | Key::from(head.tag);
+            let better = key < best.0;
+            best.0 = if better { key } else { best.0 };
+            best.1 = if better { bank } else { best.1 };
         }
+        best
     }
 
-    fn issue(&mut self, choice: Choice) {
-        let Choice { cycle, kind, .. } = choice;
-        let bank = usize::from(choice.bank);
+    fn issue(&mut self, cycle: u64, kind: Kind, bank: usize) {
         let column = column(kind);
         let queue = &mut self.queues[kind as usize];
         let request = queue.head(bank);
+        let Request {
+            id,
+            sweep,
+            row,
+            lines,
+            ..
+        } = *request;
         self.now = cycle;
-        if request.sweep != NO_SWEEP {
-            let (id, sweep) = (request.id, request.sweep);
+        if sweep != NO_SWEEP {
             queue.remove(bank);
             self.issue_sweep(id, sweep, cycle);
             return;
         }
-        let command = self.banks.next(bank, request.row, column);
+        let command = self.banks.next(bank, row, column);
         if command != column {
-            self.banks.issue(command, bank, request.row, cycle);
+            self.banks.issue(command, bank, row, cycle);
             self.streaks[bank] = 0;
             self.rechoose(bank);
             return;
         }
-        // The rest of the run follows at once as long as the bus does not wait for the bank.
-        let lines = match kind {
-            Kind::Write if self.timing.write_pulse > 0 => 1,
-            _ => request.lines,
-        };
-        let last = self.banks.issue_run(command, bank, cycle, lines);
-        request.lines -= lines;
-        self.streaks[bank] += u32::from(lines);
-        if request.lines == 0 {
-            let latency = match kind {
-                Kind::Read => self.timing.read_latency(),
-                Kind::Write => self.timing.write_latency(),
-            };
-            let id = request.id;
+        let (gone, last) = self.issue_column(kind, bank, lines, cycle);
+        let queue = &mut self.queues[kind as usize];
+        if gone < lines {
+            queue.head(bank).lines -= gone;
+        } else {
             queue.remove(bank);
-            self.tell(id, last + latency);
+            self.tell(id, last + self.latencies[kind as usize]);
             self.admit(kind);
         }
         self.rechoose(bank);
+    }
+
+    /// Column commands of a run of lines: how many go at once, and when the last does. The rest of a run
+    /// follows at once unless the bus has to wait for the bank.
+    fn issue_column(&mut self, kind: Kind, bank: usize, lines: u16, cycle: u64) -> (u16, u64) {
+        let lines = match kind {
+            Kind::Write if self.timing.write_pulse > 0 => 1,
+            _ => lines,
+        };
+        self.streaks[bank] += u32::from(lines);
+        let last = self.banks.issue_run(column(kind), bank, cycle, lines);
+        (lines, last)
     }
 
     /// All of a read of many row buffers.
@@ -358,9 +436,12 @@ impl Channel {
         let last = self.banks.sweep(&runs, cycle);
         self.tell(id, last + self.timing.read_latency());
         self.admit(Kind::Read);
-        for run in &runs {
-            self.streaks[usize::from(run.bank)] = 0;
-            self.rechoose(usize::from(run.bank));
+        let mut banks = runs.iter().fold(0_u64, |banks, run| banks | 1 << run.bank);
+        while banks != 0 {
+            let bank = banks.trailing_zeros() as usize;
+            banks &= banks - 1;
+            self.streaks[bank] = 0;
+            self.rechoose(bank);
         }
         self.sweeps[sweep as usize] = runs;
         self.free_sweeps.push(sweep);
@@ -375,7 +456,7 @@ impl Channel {
     /// Lets requests into the queue while there is room.
     fn admit(&mut self, kind: Kind) {
         while let Some(request) = self.queues[kind as usize].enter() {
-            self.chosen = None;
+            self.chosen.is_current = false;
             self.queues[kind as usize].insert(request, self.order);
             self.order += 1;
             self.rechoose_kind(kind, usize::from(request.bank));
@@ -388,7 +469,7 @@ impl Channel {
     }
 
     fn rechoose_kind(&mut self, kind: Kind, bank: usize) {
-        let queue = &mut self.queues[kind as usize];
+        let queue = &self.queues[kind as usize];
         if queue.any >> bank & 1 == 0 {
             return;
         }
@@ -398,18 +479,24 @@ impl Channel {
         let request = &waiting.request;
         let column = column(kind);
         let command = self.banks.next(bank, request.row, column);
-        let to_column = match command {
-            Command::Precharge => self.timing.rp + self.timing.rcd,
-            Command::Activate => self.timing.rcd,
-            Command::Read | Command::Write => 0,
-        };
-        queue.heads[bank] = Head {
-            ready: self.banks.own(command, bank).max(request.arrival),
-            tag: Head::tag(command == column, request.class, waiting.order),
+        let (place, class, order, arrival) = (place, request.class, waiting.order, request.arrival);
+        let to_column = self.to_column(command);
+        self.queues[kind as usize].heads[bank] = Head {
+            ready: self.banks.own(command, bank).max(arrival),
+            tag: Head::tag(command == column, class, order),
             shared: (bank / self.per_rank * 4 + command as usize) as u16,
             place: place as u16,
             to_column: to_column as u32,
         };
+    }
+
+    /// Cycles from a command to the column command, at least.
+    fn to_column(&self, command: Command) -> u64 {
+        match command {
+            Command::Precharge => self.timing.rp + self.timing.rcd,
+            Command::Activate => self.timing.rcd,
+            Command::Read | Command::Write => 0,
+        }
     }
 
     fn rechoose_all(&mut self) {

@@ -75,6 +75,22 @@ impl Memory {
     ///
     /// Nobody hears of requests called [`super::NOBODY`].
     pub fn push(&mut self, id: u64, kind: Kind, class: Class, at: u64, lines: u64, cycle: u64) -> u32 {
+        let end = (at & ((1 << self.map.buffer_bits) - 1)) + lines * 64;
+        if end <= 1 << self.map.buffer_bits {
+            let Place { channel, bank, row } = self.map.place(at);
+            let request = Request {
+                id,
+                kind,
+                class,
+                bank,
+                lines: lines as u16,
+                row,
+                arrival: cycle,
+                sweep: NO_SWEEP,
+            };
+            self.channels[channel].push(request);
+            return 1;
+        }
         let runs = self.runs(at, lines);
         let request = |channel: usize, run: Run| {
             let Run { bank, lines, row } = run;
@@ -108,10 +124,10 @@ impl Memory {
 
     /// The runs of row buffers that lines lie in, and their channels.
     fn runs(&self, at: u64, lines: u64) -> impl Iterator<Item = (usize, Run)> + use<> {
-        let (map, buffer_bytes) = (self.map, self.device.buffer_bytes);
+        let (map, buffer_bytes) = (self.map, 1_u64 << self.map.buffer_bits);
         let (mut at, mut left) = (at, lines);
         std::iter::from_fn(move || {
-            let room = (buffer_bytes - at % buffer_bytes).div_ceil(64);
+            let room = (buffer_bytes - (at & (buffer_bytes - 1))).div_ceil(64);
             let lines = left.min(room);
             let Place { channel, bank, row } = map.place(at);
             at += lines * 64;
@@ -157,18 +173,10 @@ impl Memory {
     }
 
     /// Nothing not known yet is done before this cycle; `u64::MAX` when nothing waits.
-    pub fn bound(&mut self) -> u64 {
-        self.channels
-            .iter_mut()
-            .map(Channel::bound)
-            .min()
-            .unwrap_or(u64::MAX)
-    }
-
-    /// Cycles from a request's coming to its being done, at least.
     #[must_use]
-    pub fn latency(&self) -> u64 {
-        self.channels[0].latency()
+    #[inline]
+    pub fn bound(&self) -> u64 {
+        self.channels.iter().map(Channel::bound).min().unwrap_or(u64::MAX)
     }
 
     /// The last cycle any channel has worked up to.

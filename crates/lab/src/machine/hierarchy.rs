@@ -188,18 +188,31 @@ impl Hierarchy {
 
     /// The data of a miss has come. Says which dirty line must be written below for it.
     pub fn fill(&mut self, core: usize, number: u64, write: bool) -> Option<u64> {
-        let mut evicted = None;
-        if self.shared.peek(number).is_none() {
+        if self.shared.peek(number).is_some() {
+            let hit = self.access(core, number, write);
+            debug_assert_ne!(hit, Access::Miss);
+            return None;
+        }
+        // No cache has it: it comes to all levels, and may be written.
+        self.counts.first_misses += 1;
+        let line = Line {
+            number,
+            dirty: false,
+            writable: false,
+            sharers: 1 << core,
+        };
+        let evicted = self.shared.insert(line).and_then(|gone| self.drop_shared(gone));
+        for level in (0..self.private[core].len()).rev() {
             let line = Line {
                 number,
-                dirty: false,
-                writable: false,
+                dirty: write && level == 0,
+                writable: true,
                 sharers: 0,
             };
-            evicted = self.shared.insert(line).and_then(|gone| self.drop_shared(gone));
+            if let Some(gone) = self.private[core][level].insert(line) {
+                self.leave(core, level, gone);
+            }
         }
-        let hit = self.access(core, number, write);
-        debug_assert_ne!(hit, Access::Miss);
         evicted
     }
 

@@ -14,7 +14,7 @@ use twinpage_core::any::{AnyScheme, SchemeKind, Setup};
 use twinpage_core::dual_page::PoolLimit;
 use twinpage_core::{Error, Geometry, LineMask, PageId, Scheme, Span};
 
-/// Cores may be so far apart: a few hundred instructions.
+/// A core may be so far ahead of memory, and of the core furthest behind: a few hundred instructions.
 const WINDOW_FS: u64 = 100_000_000;
 
 /// Why the machine stopped.
@@ -158,42 +158,35 @@ impl<'w> Machine<'w> {
                 return Ok(Ended::Crash);
             }
             match self.behind() {
-                Some((core, horizon)) => self.advance(core, horizon),
+                Some(core) => self.advance(core),
                 None if self.cores.iter().any(|core| core.state == State::Parked) => {
                     if self.asked.is_empty() {
                         if !self.checkpoint()? {
                             return Ok(Ended::Crash);
                         }
-                    } else if !self.step() {
+                    } else if !self.step_to_answer() {
                         unreachable!("open requests are under way");
                     }
                 }
-                None if self.step() => {}
+                None if self.step_to_answer() => {}
                 None => return Ok(Ended::Programs),
             }
         }
         Ok(Ended::Instructions)
     }
 
-    /// The ready core that is furthest behind, and the time of the next after it.
-    fn behind(&self) -> Option<(usize, u64)> {
-        let (mut first, mut second) = (None, u64::MAX);
-        for (number, core) in self.cores.iter().enumerate() {
-            if core.state == State::Ready {
-                match first {
-                    Some((_, now)) if core.now >= now => second = second.min(core.now),
-                    _ => {
-                        second = first.map_or(second, |(_, now)| second.min(now));
-                        first = Some((number, core.now));
-                    }
-                }
-            }
-        }
-        first.map(|(number, _)| (number, second))
+    /// The ready core that is furthest behind.
+    fn behind(&self) -> Option<usize> {
+        let ready = self
+            .cores
+            .iter()
+            .enumerate()
+            .filter(|(_, core)| core.state == State::Ready);
+        ready.min_by_key(|(_, core)| core.now).map(|(number, _)| number)
     }
 
     /// Memory catches up with the core, then the core runs.
-    fn advance(&mut self, core: usize, horizon: u64) {
+    fn advance(&mut self, core: usize) {
         let until = self.cores[core].now.min(self.crash_at);
         self.controller.advance(until, &self.space);
         if !self.controller.answers.is_empty() {
@@ -203,8 +196,7 @@ impl<'w> Machine<'w> {
         if until >= self.crash_at {
             return;
         }
-        let horizon = horizon.min(self.controller.next_event()).max(until);
-        self.run_core(core, horizon.saturating_add(WINDOW_FS));
+        self.run_core(core, until + WINDOW_FS);
     }
 
     /// The next thing in memory happens.
@@ -216,6 +208,17 @@ impl<'w> Machine<'w> {
             return true;
         }
         any
+    }
+
+    /// Things in memory happen until a line comes, or nothing is left to happen.
+    fn step_to_answer(&mut self) -> bool {
+        while self.controller.step(self.crash_at, &self.space) {
+            if !self.controller.answers.is_empty() {
+                self.take_answers();
+                return true;
+            }
+        }
+        self.step()
     }
 
     /// Lines that came go into the caches, and cores go on.
