@@ -208,12 +208,31 @@ pub(crate) enum BenchCommand {
         after_help = "Example:\n  twinpage bench region --workload hash-rand,sps --engine native,twinpage,lmdb --json"
     )]
     Region(RegionArguments),
+    /// The simulator itself: simulated requests and instructions a second of processor time
+    #[command(after_help = "Example:\n  twinpage bench lab --repeat 5 --json")]
+    Lab(LabArguments),
     /// The program that the process bench runs
     #[command(
         hide = true,
         after_help = "Example:\n  twinpage bench writer --heap-mib 64 --dirty-percent 1 --rounds 100 --spin 1000"
     )]
     Writer(WriterArguments),
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct LabArguments {
+    /// Runs of each setting; medians are shown
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) repeat: u16,
+    /// The machine and its workloads are smaller by this power of two
+    #[arg(long, value_name = "N", default_value_t = 8)]
+    pub(crate) smaller: u64,
+    /// Instructions of a run, of all cores together
+    #[arg(long, value_name = "N", default_value_t = 20_000_000, value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) instructions: u64,
+    /// One JSON document on standard output
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(Args, Debug)]

@@ -17,6 +17,7 @@ pub mod experiment;
 pub mod machine;
 pub mod op;
 pub mod space;
+pub mod speed;
 pub mod trace;
 pub mod workload;
 

@@ -3,7 +3,7 @@
 
 use twinpage_lab::device::bank::{Banks, Command};
 use twinpage_lab::device::spec::BUILT_IN;
-use twinpage_lab::device::{Device, Memory};
+use twinpage_lab::device::{Class, Device, Kind, Memory};
 use twinpage_lab::drive::{Request, drive};
 
 fn device(name: &str) -> Device {
@@ -346,6 +346,92 @@ mod the_scheduling_is_right {
         let outcome = drive(&device, lines);
         println!("sequential reads {:.3} GB/s", outcome.gb_per_s);
         assert!((outcome.gb_per_s / 12.27 - 1.0).abs() < 0.03, "{outcome:?}");
+    }
+
+    /// Random requests of all kinds, by when they come.
+    fn mixed(device: &Device, random: &mut fastrand::Rng) -> Vec<(u64, Kind, Class, u64, u64)> {
+        let mut cycle = 0;
+        let pages = device.bytes() / 4096;
+        let near = random.u64(..pages - 8);
+        let request = |_| {
+            cycle += [0, random.u64(..8), random.u64(..80), random.u64(..9000)][random.usize(..4)];
+            let kind = [Kind::Read, Kind::Write][random.usize(..2)];
+            let class = [Class::Demand, Class::Background][random.usize(..2)];
+            let lines = [1, 1, random.u64(1..=64), 64][random.usize(..4)];
+            let page = [random.u64(..pages), near + random.u64(..8)][random.usize(..2)];
+            let first = random.u64(..=64 - lines);
+            (cycle, kind, class, page * 4096 + first * 64, lines)
+        };
+        (0..1000).map(request).collect()
+    }
+
+    /// A memory asked cycle by cycle, one asked seldom, and one asked at the end do the same at the same
+    /// times, and nothing is done before the bound said so.
+    #[test]
+    fn when_a_memory_is_asked_changes_nothing() {
+        for (name, _) in BUILT_IN {
+            let device = device(name);
+            for seed in 0..4 {
+                let mut random = fastrand::Rng::with_seed(seed);
+                let requests = mixed(&device, &mut random);
+                let mut asked = |often: u64| {
+                    let mut memory = Memory::new(device.clone());
+                    let mut done = Vec::new();
+                    let mut now = 0;
+                    for (id, &(cycle, kind, class, at, lines)) in requests.iter().enumerate() {
+                        while often > 0 && now + 1 < cycle {
+                            now = (now + random.u64(1..=often)).min(cycle - 1);
+                            let bound = memory.bound();
+                            let before = done.len();
+                            memory.run_until(now, |one| done.push((one.id, one.at)));
+                            let early = done[before..].iter().find(|one| one.1 < bound);
+                            assert_eq!(early, None, "{name}, seed {seed}, before {bound}");
+                        }
+                        memory.push(id as u64, kind, class, at, lines, cycle);
+                    }
+                    memory.run_until(u64::MAX / 2, |one| done.push((one.id, one.at)));
+                    assert_eq!(memory.waiting(), 0);
+                    assert_eq!(memory.bound(), u64::MAX);
+                    done.sort_unstable();
+                    (done, memory.commands())
+                };
+                let late = asked(0);
+                assert!(asked(1) == late, "{name}, seed {seed}, every cycle");
+                assert!(asked(500) == late, "{name}, seed {seed}, now and then");
+            }
+        }
+    }
+
+    /// Lines of one row asked for at once take as long as the banks say, line by line.
+    #[test]
+    fn a_run_takes_as_long_as_its_lines() {
+        for (name, column) in [
+            ("ddr3-1600k", Command::Read),
+            ("ddr3-1600k", Command::Write),
+            ("pcm", Command::Read),
+            ("pcm", Command::Write),
+        ] {
+            let mut device = device(name);
+            device.timing.refi = 0;
+            let (kind, latency) = match column {
+                Command::Read => (Kind::Read, device.timing.read_latency()),
+                _ => (Kind::Write, device.timing.write_latency()),
+            };
+            for lines in 1..=device.buffer_bytes / 64 {
+                let mut banks = Banks::new(device.timing, device.ranks as usize, device.banks as usize);
+                let mut at = banks.earliest(Command::Activate, 0, 7);
+                banks.issue(Command::Activate, 0, 0, at);
+                for _ in 0..lines {
+                    at = banks.earliest(column, 0, at);
+                    banks.issue(column, 0, 0, at);
+                }
+                let mut memory = Memory::new(device.clone());
+                memory.push(0, kind, Class::Demand, 0, lines, 7);
+                let mut done = Vec::new();
+                memory.run_until(1 << 20, |one| done.push(one.at));
+                assert_eq!(done, [at + latency], "{name}, {lines} lines");
+            }
+        }
     }
 
     #[test]

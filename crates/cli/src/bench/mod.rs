@@ -1,5 +1,6 @@
 //! `twinpage bench`: what checkpoints cost here, in one run with what they are compared to.
 
+mod lab;
 mod process;
 mod region;
 mod writer;
@@ -9,6 +10,7 @@ use std::process::ExitCode;
 
 pub(crate) fn bench(bench: Bench) -> Result<ExitCode, String> {
     match bench.command {
+        BenchCommand::Lab(arguments) => lab::bench(&arguments),
         BenchCommand::Process(arguments) => process::bench(&arguments),
         BenchCommand::Region(arguments) => region::bench(&arguments),
         BenchCommand::Writer(arguments) => writer::write(&arguments),

@@ -250,6 +250,9 @@ impl Channel {
             if coming > limit || coming == u64::MAX {
                 return false;
             }
+            if self.banks.refresh_due() <= coming {
+                self.banks.refresh(coming);
+            }
             let second = self.coming.get(1).map_or(u64::MAX, |request| request.arrival);
             if second > coming
                 && let Some(request) = self.coming.pop_front()
@@ -260,6 +263,17 @@ impl Channel {
         }
         self.choose();
         let cycle = self.chosen.cycle;
+        let refresh = self.banks.refresh_due();
+        if refresh <= cycle.min(coming) {
+            if refresh > limit {
+                return false;
+            }
+            self.now = self.now.max(refresh);
+            self.banks.refresh(refresh);
+            self.rechoose_all();
+            self.chosen.is_current = false;
+            return true;
+        }
         if coming <= cycle {
             if coming > limit || coming == u64::MAX {
                 return false;
@@ -271,12 +285,7 @@ impl Channel {
             return false;
         }
         self.chosen.is_current = false;
-        if self.banks.refresh_due() <= cycle {
-            self.banks.refresh(cycle);
-            self.rechoose_all();
-        } else {
-            self.issue(cycle, self.chosen.kind, usize::from(self.chosen.bank));
-        }
+        self.issue(cycle, self.chosen.kind, usize::from(self.chosen.bank));
         true
     }
 
@@ -291,13 +300,17 @@ impl Channel {
         self.admit(kind);
     }
 
-    /// When a request would be done if no other came.
+    /// When a request is done at the earliest if no other comes.
     fn done_alone(&self, request: &Request) -> u64 {
         let (bank, column) = (usize::from(request.bank), column(request.kind));
         let command = self.banks.next(bank, request.row, column);
-        self.banks.earliest(command, bank, request.arrival)
-            + self.to_column(command)
-            + self.latencies[request.kind as usize]
+        let cycle = self.banks.earliest(command, bank, request.arrival);
+        // A refresh before it may close the row for it.
+        let left = match self.banks.refresh_due() <= cycle {
+            true => 0,
+            false => self.to_column(command),
+        };
+        cycle + left + self.latencies[request.kind as usize]
     }
 
     /// The only request there is: its commands go one after the other up to `limit`. What is left then
@@ -351,6 +364,9 @@ impl Channel {
             true => (0, writes.any),
             false => (reads.any, writes.any & !writes.demand_banks & !reads.any),
         };
+        // A refresh may close a row, and so bring an access nearer.
+        let floor = self.now.max(self.banks.command());
+        let refreshed = self.banks.refresh_due().max(floor);
         let nothing = (Key::MAX, 0, u64::MAX);
         let (read, bank, bound) = self.look(Kind::Read, reading, nothing);
         let (best, bank, bound) = self.look(Kind::Write, also, (read, bank, bound));
@@ -358,7 +374,10 @@ impl Channel {
             cycle: (best >> 64) as u64,
             kind: if best < read { Kind::Write } else { Kind::Read },
             bank: bank as u16,
-            bound: bound.saturating_add(self.latency),
+            bound: match bound {
+                u64::MAX => u64::MAX,
+                bound => bound.min(refreshed) + self.latency,
+            },
             is_current: true,
         };
     }
