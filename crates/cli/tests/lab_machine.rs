@@ -192,3 +192,21 @@ fn what_cannot_be_is_refused() {
         assert!(output.stdout.is_empty() && !said.contains("panicked"), "{said}");
     }
 }
+
+#[test]
+fn the_simulator_measures_itself() {
+    let output = Command::new(env!("CARGO_BIN_EXE_twinpage"))
+        .args(["bench", "lab", "--repeat", "1", "--smaller", "64"])
+        .args(["--instructions", "100000", "--json"])
+        .output()
+        .expect("the command starts");
+    assert!(output.status.success(), "{output:?}");
+    let said = json(&output);
+    let rows = said["rows"].as_array().expect("rows");
+    assert_eq!(rows.len(), 5);
+    for row in rows {
+        assert!(row["per_cpu_s"].as_f64() > Some(0.0), "{row}");
+    }
+    assert_eq!(rows[0]["ramulator_per_cpu_s"], 339_000.0);
+    assert!(rows[2]["page_misses"].as_f64() < rows[4]["page_misses"].as_f64());
+}
