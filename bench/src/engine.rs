@@ -133,7 +133,10 @@ pub(crate) trait Engine: Sync + Sized + 'static {
     }
 
     /// One operation of a group, which no crash may split.
-    fn operate<R>(tx: &mut Self::Tx<'_>, work: impl FnOnce(&mut Self::Tx<'_>) -> Result<R>) -> Result<R> {
+    fn operate<R: 'static>(
+        tx: &mut Self::Tx<'_>,
+        work: impl FnOnce(&mut Self::Tx<'_>) -> Result<R>,
+    ) -> Result<R> {
         work(tx)
     }
 

@@ -75,7 +75,7 @@ impl Engine for Twinpage {
     }
 
     #[inline]
-    fn operate<R>(tx: &mut &Region, work: impl FnOnce(&mut &Region) -> Result<R>) -> Result<R> {
+    fn operate<R: 'static>(tx: &mut &Region, work: impl FnOnce(&mut &Region) -> Result<R>) -> Result<R> {
         let region = *tx;
         region.update(|_| work(tx))
     }

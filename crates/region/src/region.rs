@@ -163,10 +163,20 @@ impl Region {
     /// waits for the updates that run and holds new ones back for some microseconds, so an update
     /// should not wait for anything slow.
     ///
+    /// A `&mut` into the region must not leave the update it was made in: later writes through it would
+    /// be in no update. What an update returns can therefore not borrow: copy it out.
+    ///
+    /// ```compile_fail
+    /// # fn example(region: &twinpage::Region, mut list: twinpage::Root<twinpage::collections::Vec<u64>>) {
+    /// let first = region.update(|_| &mut list[0]); // error: `list` does not live long enough
+    /// *first = 7;
+    /// # }
+    /// ```
+    ///
     /// When `change` panics, what it wrote until then stays written, and a later checkpoint makes it
     /// durable: a program that goes on after a panic must mend its data as it would in plain memory.
     #[inline]
-    pub fn update<R>(&self, change: impl FnOnce(&Update<'_>) -> R) -> R {
+    pub fn update<R: 'static>(&self, change: impl FnOnce(&Update<'_>) -> R) -> R {
         let place = self.place();
         let _inside = gate::enter(place);
         change(&Update {

@@ -2,9 +2,10 @@
 //! is used that is not there, not initialized, not aligned or not ours, when threads race and when memory
 //! leaks. It runs as an ordinary test too.
 //!
-//! Left out is the one race there is on purpose: a sweep may copy a line while a writer changes it, word by
-//! word and atomically, and then throws the copy away (`marks.rs`). So no checkpoint is made here while
-//! other threads write.
+//! Two things that a checkpoint does on purpose have no name in the language, and are left out here: a sweep
+//! may copy a line while a writer changes it, word by word and atomically, and then throws the copy away
+//! (`marks.rs`); and it copies the bytes between fields, which need not be initialized. So no checkpoint is
+//! made while other threads write, and the types here have no such bytes.
 
 use std::collections::BTreeMap as StdMap;
 use std::sync::{Arc, Mutex};
@@ -154,21 +155,21 @@ impl Medium for Kept {
 
 #[derive(Persist)]
 struct Order {
-    item: u32,
+    item: u64,
     note: String,
 }
 
 #[derive(Persist)]
 #[persist(name = "Count")]
-struct CountV1(u32);
+struct CountV1(u64);
 
 #[derive(Persist)]
 #[persist(version = 2, from = CountV1)]
-struct Count(u64);
+struct Count(u64, u64);
 
 impl From<CountV1> for Count {
     fn from(old: CountV1) -> Count {
-        Count(old.0.into())
+        Count(old.0, 1)
     }
 }
 
@@ -211,7 +212,7 @@ fn a_region() {
     let region = open();
     let orders = region.root("orders", HashMap::<u64, Order>::new_in).unwrap();
     assert_eq!((orders[&7].item, orders[&7].note.as_str()), (2, "two"));
-    assert_eq!(region.root("count", |_| Count(0)).unwrap().0, 4);
+    assert_eq!(region.root("count", |_| Count(0, 0)).unwrap().0, 4);
     let list = region.root("1", Vec::<u64>::new_in).unwrap();
     assert!(list.iter().copied().eq(0..20));
     assert_eq!(region.roots().unwrap().len(), 3);

@@ -247,7 +247,7 @@ impl Engine for Pmemobj {
         self.transaction(|| work(&mut tx))
     }
 
-    fn operate<R>(tx: &mut Tx<'_>, work: impl FnOnce(&mut Tx<'_>) -> Result<R>) -> Result<R> {
+    fn operate<R: 'static>(tx: &mut Tx<'_>, work: impl FnOnce(&mut Tx<'_>) -> Result<R>) -> Result<R> {
         match tx.grouped {
             true => work(tx),
             false => tx.store.transaction(|| work(tx)),

@@ -133,6 +133,8 @@ impl Heap {
             return Err(HeapError::damaged("the region is too small to hold one"));
         }
         let header = place.base().cast::<Header>();
+        // Others may be taking blocks.
+        let _lock = locks::units(header.addr());
         // SAFETY: the first unit is usable, and any bytes are a header.
         let state = unsafe { &(*header).state };
         let (magic, version, unit) = (state.magic, state.version, state.unit_bytes);

@@ -11,6 +11,7 @@ use super::classes::{self, BLOCKS, BYTES};
 use super::format::{Header, SHARDS, SLAB_HEADER, SLAB_MAGIC, Slab, UNIT};
 use crate::marks::{LINE, touch};
 use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// The slabs of one shard and class, while the shard's lock is held.
 pub(super) struct Slabs {
@@ -139,8 +140,9 @@ impl Slabs {
     /// The slab of that number, looked at: it is one of this class, or the heap is damaged.
     #[inline]
     fn slab(&self, number: u32) -> Result<*mut Slab, HeapError> {
-        // SAFETY: by the word given to `new`. The top only grows, and a stale one is only too strict.
-        let top = unsafe { (&raw const (*self.header).state.top).read_volatile() };
+        // SAFETY: by the word given to `new`; where it is changed that is done atomically too. The top
+        // only grows, and the slabs of this shard lie below any that was seen under its lock.
+        let top = unsafe { AtomicU32::from_ptr(&raw mut (*self.header).state.top) }.load(Ordering::Relaxed);
         let slab = self.at(number);
         let is_there = u64::from(number) + classes::units(self.class) as u64 <= u64::from(top);
         // SAFETY: a unit below the top is usable.

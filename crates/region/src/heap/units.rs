@@ -9,6 +9,7 @@ use super::HeapError;
 use super::format::{BINS, Bins, Entry, FIRST_TABLE, FREE, FREE_END, Header, OWN, REST, State, UNIT};
 use crate::marks::touch;
 use crate::window::Place;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Bytes that are kept at hand before free units are given back: this, or a quarter of the heap.
 const HELD_BYTES: usize = 64 << 20;
@@ -62,7 +63,7 @@ impl Units {
         if had > 0 {
             self.unlink(start)?;
         }
-        self.change(|h| h.top = end);
+        self.set_top(end);
         self.claim(start, length);
         Ok(start)
     }
@@ -188,6 +189,13 @@ impl Units {
         touch(self.header, size_of::<State>());
         // SAFETY: as above.
         f(unsafe { &mut (*self.header).state });
+    }
+
+    /// Slabs look at the top without this lock.
+    fn set_top(&mut self, top: u32) {
+        touch(self.header, size_of::<State>());
+        // SAFETY: as above.
+        unsafe { AtomicU32::from_ptr(&raw mut (*self.header).state.top) }.store(top, Ordering::Relaxed);
     }
 
     fn bins(&self) -> &Bins {
@@ -367,8 +375,8 @@ impl Units {
         self.change(|h| {
             h.table = top;
             h.entries = units * per_unit;
-            h.top = top + units;
         });
+        self.set_top(top + units);
         self.claim(top, units);
         self.put(
             top,

@@ -1,0 +1,9 @@
+use twinpage::collections::HashMap;
+use twinpage::{Region, Root};
+
+fn later(region: &Region, mut orders: Root<HashMap<u64, u64>>) {
+    let amount = region.update(|_| orders.get_mut(&7).unwrap());
+    *amount = 3;
+}
+
+fn main() {}
