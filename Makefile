@@ -1,6 +1,6 @@
 # `make test` is the whole gate; `.ci/run` installs what it needs on a fresh machine and runs it.
 
-.PHONY: test power miri sanitize nightly bench traces
+.PHONY: test power miri nightly bench traces
 
 test:
 	cargo fmt --all --check
@@ -10,7 +10,7 @@ test:
 
 # The same, with longer campaigns of the explorer, the fuzzers and the kills.
 nightly: export TWINPAGE_LONG = 1
-nightly: test power miri sanitize
+nightly: test power miri
 
 # Power cuts in an emulated machine: on persistent memory, on a disk that loses its cache, on one that fails.
 # Not in `test`: the machine has to be fetched, and boots for several seconds a cut.
@@ -18,23 +18,12 @@ power:
 	.ci/machine target/kernel
 	TWINPAGE_KERNEL=$(CURDIR)/target/kernel cargo test --release -p twinpage-cli --test power
 
-# Miri over the core, the collections and a region in plain memory; the thread sanitizer over what is too much
-# for it. Both need a nightly toolchain, which is installed; not in `test`: minutes.
-NIGHTLY = rustup toolchain install nightly --profile minimal --component miri,rust-src >/dev/null
+# Miri over the heap and the collections in plain memory. It needs a nightly toolchain, which is installed; not
+# in `test`: minutes. A whole region (`a_region`) takes it far longer.
 miri:
-	$(NIGHTLY)
+	rustup toolchain install nightly --profile minimal --component miri,rust-src
 	MIRIFLAGS="-Zmiri-disable-isolation -Zmiri-permissive-provenance" \
-		cargo +nightly miri test -p twinpage --test under_miri
-	MIRIFLAGS="-Zmiri-disable-isolation -Zmiri-permissive-provenance" \
-		cargo +nightly miri test -p twinpage --lib -- marks::tests::a_ marks::tests::lines marks::tests::forgotten \
-		gate::tests::an_update window::tests::a_bound heap::classes::tests::alignment
-
-sanitize:
-	$(NIGHTLY)
-	CARGO_TARGET_DIR=target/sanitize RUSTFLAGS="-Zsanitizer=thread --cfg twinpage_plain" \
-		TSAN_OPTIONS="suppressions=$(CURDIR)/crates/region/tests/tsan.txt halt_on_error=1" \
-		cargo +nightly test -Zbuild-std --release --target x86_64-unknown-linux-gnu -p twinpage \
-		--lib --test under_miri -- gate marks::tests::every a_region rows tables
+		cargo +nightly miri test -p twinpage --test under_miri -- rows tables
 
 bench:
 	cargo run --release -- bench process
