@@ -186,6 +186,28 @@ pub struct Span<'a> {
     pub bytes: &'a [u8],
 }
 
+/// Some lines of one page, back to back.
+#[derive(Clone, Copy, Debug)]
+pub struct Lines<'a> {
+    /// Which lines.
+    pub mask: LineMask,
+    /// Bytes of each.
+    pub line_bytes: usize,
+    /// What they hold.
+    pub bytes: &'a [u8],
+}
+
+impl<'a> Lines<'a> {
+    /// What neighbours among the lines hold: all of `run` must be.
+    #[must_use]
+    #[inline]
+    pub fn run(&self, run: Range<usize>) -> &'a [u8] {
+        let before = self.mask & LineMask::run(0, run.start);
+        let start = before.count() * self.line_bytes;
+        &self.bytes[start..start + run.len() * self.line_bytes]
+    }
+}
+
 impl Span<'_> {
     /// The lines of the span.
     #[must_use]
@@ -216,6 +238,19 @@ mod tests {
         assert!(LineMask::ALL.runs().eq(std::iter::once(0..64)));
         assert_eq!(LineMask::NONE.runs().count(), 0);
         assert!(LineMask::run(63, 1).runs().eq(std::iter::once(63..64)));
+    }
+
+    #[test]
+    fn packed_lines_are_found() {
+        let bytes: Vec<u8> = (0..40).collect();
+        let lines = Lines {
+            mask: LineMask(0b1011_0110),
+            line_bytes: 8,
+            bytes: &bytes,
+        };
+        assert_eq!(lines.run(1..3), &bytes[..16]);
+        assert_eq!(lines.run(2..3), &bytes[8..16]);
+        assert_eq!(lines.run(7..8), &bytes[32..]);
     }
 
     #[test]

@@ -54,7 +54,7 @@ pub use any::{AnyScheme, SchemeKind, Setup};
 pub use buffer::Buffer;
 pub use engine::{Engine, Witness};
 pub use error::{Error, Result};
-pub use geometry::{Geometry, LineMask, PageId, Span};
+pub use geometry::{Geometry, LineMask, Lines, PageId, Span};
 pub use medium::{Cause, Medium, Offset, Path};
 pub use scheme::{Damage, Epoch, Info, LogInfo, PoolInfo, Recovered, Room, Scheme, Traffic};
 pub use source::{Capture, Later, Piece, Source};

@@ -10,6 +10,7 @@
 //!   Running out of room ([`crate::Error::Full`]) is not a failure of what was written before.
 
 use crate::error::Result;
+use crate::geometry::{LineMask, Lines};
 #[cfg(doc)]
 use crate::scheme::Traffic;
 use std::ops::Range;
@@ -116,6 +117,17 @@ pub trait Medium {
     /// [`crate::Error::Full`] when there is no room for bytes never written before (a sparse file);
     /// [`crate::Error::Io`] poisons the medium.
     fn write(&mut self, at: Offset, bytes: &[u8]) -> Result<()>;
+
+    /// Posts the writes of those `chosen` of some lines, to the page that begins at `page`: one call for
+    /// many, where what a medium does before a write counts.
+    ///
+    /// # Errors
+    /// As [`Medium::write`].
+    fn write_lines(&mut self, page: Offset, chosen: LineMask, lines: Lines<'_>) -> Result<()> {
+        chosen
+            .runs()
+            .try_for_each(|run| self.write(page + (run.start * lines.line_bytes) as u64, lines.run(run)))
+    }
 
     /// The bytes are no longer needed: a medium that can gives their space back. They then read as
     /// zero or as they were.

@@ -2,7 +2,7 @@
 
 use crate::buffer::Buffer;
 use crate::error::{Error, Result};
-use crate::geometry::{Geometry, LINES_PER_PAGE, LineMask, PageId, Span};
+use crate::geometry::{Geometry, LINES_PER_PAGE, LineMask, Lines, PageId, Span};
 use crate::scheme::Epoch;
 use std::ops::Range;
 
@@ -73,23 +73,69 @@ impl Capture {
     pub fn spans(&self, geometry: Geometry) -> impl Iterator<Item = Result<(Piece, Span<'_>)>> {
         let mut at = 0;
         self.pieces.iter().map(move |&piece| {
-            let (first, lines) = (usize::from(piece.first), usize::from(piece.lines));
-            let end = at + lines * geometry.line_bytes();
-            if first + lines > LINES_PER_PAGE || end > self.bytes.len() {
-                return Err(Error::Invalid(format!(
-                    "a captured piece of {lines} lines from line {first} of page {} at byte {at} of {} captured bytes",
-                    piece.page.0,
-                    self.bytes.len()
-                )));
-            }
+            let first = usize::from(piece.first);
+            let end = at + usize::from(piece.lines) * geometry.line_bytes();
+            piece.is_inside(end, self.bytes.len())?;
             let bytes = &self.bytes[at..end];
             at = end;
-            Ok((piece, Span { page: piece.page, first, bytes }))
+            Ok((
+                piece,
+                Span {
+                    page: piece.page,
+                    first,
+                    bytes,
+                },
+            ))
+        })
+    }
+
+    /// The pieces again, those of one page together that follow one another there and are not compared.
+    ///
+    /// # Errors
+    /// As [`Capture::spans`].
+    pub fn pages(&self, geometry: Geometry) -> impl Iterator<Item = Result<(&[Piece], Lines<'_>)>> {
+        let line_bytes = geometry.line_bytes();
+        let together = |a: &Piece, b: &Piece| {
+            a.page == b.page
+                && !a.compare
+                && !b.compare
+                && u16::from(a.first) + u16::from(a.lines) <= b.first.into()
+        };
+        let mut at = 0;
+        self.pieces.chunk_by(together).map(move |pieces| {
+            let start = at;
+            let mut mask = LineMask::NONE;
+            for piece in pieces {
+                at += usize::from(piece.lines) * line_bytes;
+                piece.is_inside(at, self.bytes.len())?;
+                mask = mask | piece.mask();
+            }
+            let bytes = &self.bytes[start..at];
+            Ok((
+                pieces,
+                Lines {
+                    mask,
+                    line_bytes,
+                    bytes,
+                },
+            ))
         })
     }
 }
 
 impl Piece {
+    /// Whether it lies in its page, and its content, which ends at byte `end`, in `captured` bytes.
+    fn is_inside(&self, end: usize, captured: usize) -> Result<()> {
+        let (first, lines) = (usize::from(self.first), usize::from(self.lines));
+        if first + lines > LINES_PER_PAGE || end > captured {
+            return Err(Error::Invalid(format!(
+                "a captured piece of {lines} lines from line {first} of page {}, up to byte {end} of {captured} captured bytes",
+                self.page.0,
+            )));
+        }
+        Ok(())
+    }
+
     /// A whole page.
     #[must_use]
     pub fn whole(page: PageId, compare: bool) -> Piece {

@@ -405,3 +405,55 @@ fn a_disk_has_larger_lines() {
     store.read(PageId(9), 5, &mut line).unwrap();
     assert_eq!((line[0], &line[1..]), (2, &bytes[5 * 4096 + 1..6 * 4096]));
 }
+
+/// Pieces of one page are written together; what they make of the store is what each makes of it alone.
+fn capture_as_pieces(epochs: &[Vec<(u8, u8, u8, bool, u8)>]) {
+    let options = small().pool(PoolLimit::Pages(3));
+    let [mut together, mut alone] = [(); 2].map(|()| create(&options));
+    for pieces in epochs {
+        let mut capture = Capture::default();
+        for &(page, first, lines, compare, value) in pieces {
+            let piece = Piece {
+                page: PageId(page.into()),
+                first,
+                lines,
+                compare,
+            };
+            capture.push(piece, &vec![value; usize::from(lines) * LINE]);
+        }
+        let (mut a, mut b) = (Vec::new(), Vec::new());
+        let _ = together
+            .write_capture(&capture, &mut |lines| a.push(lines))
+            .unwrap();
+        for piece in capture.spans(together.geometry()) {
+            let (piece, span) = piece.unwrap();
+            let lines = match piece.compare {
+                true => alone.diff(span).unwrap(),
+                false => piece.mask(),
+            };
+            b.push(lines);
+            let _ = alone.write(span, lines).unwrap();
+        }
+        assert_eq!(a, b);
+        together.commit(&[]).unwrap();
+        alone.commit(&[]).unwrap();
+        for page in (0..6).map(PageId) {
+            let mut read = [[0; PAGE]; 2];
+            together.read(page, 0, &mut read[0]).unwrap();
+            alone.read(page, 0, &mut read[1]).unwrap();
+            assert!(read[0] == read[1], "{page:?}");
+        }
+    }
+    assert_eq!(together.check().unwrap(), []);
+}
+
+proptest::proptest! {
+    #[test]
+    fn a_capture_is_as_its_pieces(mut epochs in proptest::collection::vec(
+        proptest::collection::vec((0..6_u8, 0..60_u8, 1..=4_u8, proptest::bool::weighted(0.2), 0..3_u8), 0..40), 1..12))
+    {
+        // In order, as sources mostly have them.
+        epochs.iter_mut().skip(1).for_each(|pieces| pieces.sort_unstable());
+        capture_as_pieces(&epochs);
+    }
+}

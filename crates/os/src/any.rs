@@ -7,7 +7,7 @@ use crate::{Access, DaxMedium, FileMedium, MemoryMedium};
 use std::fs::File;
 use std::ops::Range;
 use std::path::Path;
-use twinpage_core::{Geometry, Medium, Offset, Result};
+use twinpage_core::{Geometry, LineMask, Lines, Medium, Offset, Result};
 
 /// What a checkpoint must outlive.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -133,6 +133,10 @@ impl Medium for AnyMedium {
 
     fn write(&mut self, at: Offset, bytes: &[u8]) -> Result<()> {
         on!(self, medium => medium.write(at, bytes))
+    }
+
+    fn write_lines(&mut self, page: Offset, chosen: LineMask, lines: Lines<'_>) -> Result<()> {
+        on!(self, medium => medium.write_lines(page, chosen, lines))
     }
 
     fn discard(&mut self, range: Range<Offset>) -> Result<()> {

@@ -21,7 +21,7 @@ use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use twinpage_core::{Error, Medium, Offset, Result};
+use twinpage_core::{Error, LineMask, Lines, Medium, Offset, Result};
 
 /// How bytes that were copied into the mapping become durable.
 pub trait Persistence: Debug + Sized {
@@ -233,6 +233,32 @@ impl<P: Persistence> Medium for MappedMedium<P> {
         // cannot be part of what only we reach.
         unsafe { self.persistence.copy(bytes, self.mapping.at(at)) };
         self.written_bytes += bytes.len() as u64;
+        Ok(())
+    }
+
+    fn write_lines(&mut self, page: Offset, chosen: LineMask, lines: Lines<'_>) -> Result<()> {
+        if chosen.is_empty() {
+            return Ok(());
+        }
+        self.health.writable()?;
+        let (bytes, line) = (lines.line_bytes, lines.line_bytes as u64);
+        let (first, last) = (chosen.0.trailing_zeros(), 63 - chosen.0.leading_zeros());
+        let start = page + u64::from(first) * line;
+        let end = self
+            .health
+            .inside(start, (last + 1 - first) as usize * bytes, self.len)?;
+        if !self.space.is_settled(start..end) {
+            self.take_space(start..end)?;
+        }
+        for run in chosen.runs() {
+            let from = lines.run(run.clone());
+            // SAFETY: as in `write`.
+            unsafe {
+                self.persistence
+                    .copy(from, self.mapping.at(page + run.start as u64 * line));
+            }
+            self.written_bytes += from.len() as u64;
+        }
         Ok(())
     }
 

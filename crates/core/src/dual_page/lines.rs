@@ -11,7 +11,7 @@ use super::space::Role;
 use super::{Cause, DualPage};
 use crate::compare::{differing_in_homes, differing_lines, nonzero_lines};
 use crate::error::{Error, Result};
-use crate::geometry::{LINES_PER_PAGE, LineMask, PageId};
+use crate::geometry::{LINES_PER_PAGE, LineMask, Lines, PageId};
 use crate::medium::{Medium, Offset, Path};
 use crate::scheme::{Room, Scheme};
 use std::ops::Range;
@@ -195,6 +195,50 @@ impl<M: Medium> DualPage<M> {
             Life::Present => self.write_other_home(key, place, first, bytes, lines, cause),
             Life::Dead => self.write_rebirth(key, place, first, bytes, lines, cause),
         }
+    }
+
+    /// Newer versions of lines of a page: all of them at once where their homes are known, else run by run.
+    pub(super) fn write_lines(&mut self, page: PageId, lines: Lines<'_>) -> Result<Room> {
+        let (key, _) = self.key(page, 0, 0)?;
+        self.path = Path::Background;
+        let wrote = self.ready().and_then(|()| self.write_homes(key, lines));
+        let wrote = match wrote {
+            Ok(false) => lines.mask.runs().try_fold(Room::Plenty, |room, run| {
+                let mask = LineMask::run(run.start, run.len());
+                let wrote = self.write_newest(key, run.start, lines.run(run), mask, Cause::Data)?;
+                Ok(if room == Room::Commit { room } else { wrote })
+            }),
+            Ok(true) => return Ok(Room::Plenty),
+            Err(error) => Err(error),
+        };
+        self.settle(wrote)
+    }
+
+    /// Writes the lines of a page that is there, and has the derivative page it needs or gets one now. False,
+    /// and nothing is written, where it is otherwise.
+    fn write_homes(&mut self, key: Key, lines: Lines<'_>) -> Result<bool> {
+        let Some(place) = self.table.find(key) else {
+            return Ok(false);
+        };
+        let entry = self.table[place];
+        let derivative = lines.mask & entry.target();
+        if entry.life() != Life::Present || entry.is(Flags::FALLBACK) || self.faulty(Fault::WriteBothHomes) {
+            return Ok(false);
+        }
+        if !derivative.is_empty() {
+            let frame = match entry.frame {
+                None => self.allocate(key, place, Path::Critical)?,
+                frame => frame,
+            };
+            let Some(frame) = frame else { return Ok(false) };
+            self.post_lines(frame.number(), derivative, lines, Cause::Data)?;
+        }
+        let base = lines.mask & !derivative;
+        if !base.is_empty() {
+            self.post_lines(self.table.base(place), base, lines, Cause::Data)?;
+        }
+        self.mark_dirty(key, place, lines.mask);
+        Ok(true)
     }
 
     /// An extent for the base page of `key` and its neighbours.

@@ -42,9 +42,10 @@ use fault::Fault;
 
 use crate::buffer::Buffer;
 use crate::error::{Error, Result};
-use crate::geometry::{Geometry, LineMask, PageId, Span};
+use crate::geometry::{Geometry, LineMask, Lines, PageId, Span};
 use crate::medium::{Cause, Medium, Offset, Path};
 use crate::scheme::{Damage, Epoch, Info, Recovered, Room, Scheme, Traffic};
+use crate::source::Capture;
 use fallback::Fallback;
 use journal::{Change, ContextMark};
 use map::{CONTEXT_EXTENTS, Flags, Key, MAX_EXTENTS, Table};
@@ -289,6 +290,14 @@ impl<M: Medium> DualPage<M> {
         Ok(())
     }
 
+    /// As [`DualPage::post`], of those `chosen` of some lines, to page `number` of the medium.
+    fn post_lines(&mut self, number: u64, chosen: LineMask, lines: Lines<'_>, cause: Cause) -> Result<()> {
+        self.medium.hint(cause, self.path);
+        self.medium.write_lines(self.at(number, 0), chosen, lines)?;
+        self.traffic.add(cause, chosen.count() * lines.line_bytes);
+        Ok(())
+    }
+
     /// Everything posted is durable. A failure is for good, even one that says there is no room:
     /// nobody knows what is on the medium now.
     fn fence(&mut self) -> Result<()> {
@@ -466,6 +475,31 @@ impl<M: Medium> Scheme for DualPage<M> {
             Ok(room) => Ok(room),
             Err(error) => Err(self.fail(error)),
         }
+    }
+
+    fn write_capture(&mut self, capture: &Capture, changed: &mut dyn FnMut(LineMask)) -> Result<Room> {
+        let mut room = Room::Plenty;
+        for page in capture.pages(self.geometry()) {
+            let (pieces, lines) = page?;
+            let first = pieces[0];
+            let wrote = if first.compare {
+                let span = Span {
+                    page: first.page,
+                    first: first.first.into(),
+                    bytes: lines.bytes,
+                };
+                let differ = self.diff(span)?;
+                changed(differ);
+                self.write(span, differ)?
+            } else {
+                pieces.iter().for_each(|piece| changed(piece.mask()));
+                self.write_lines(first.page, lines)?
+            };
+            if wrote == Room::Commit {
+                room = Room::Commit;
+            }
+        }
+        Ok(room)
     }
 
     fn expect(&mut self, page: PageId) -> Result<Room> {
