@@ -15,6 +15,10 @@
 //!   other failure poisons the engine: nothing later is called durable.
 //! * Buffers go round between the two threads; the steady state allocates nothing.
 
+mod inline;
+
+pub use inline::Inline;
+
 use crate::error::{Error, Result};
 use crate::geometry::LineMask;
 use crate::scheme::{Epoch, Room, Scheme, Traffic};
@@ -124,7 +128,8 @@ pub struct Finished<S, W> {
     pub last: Result<Option<Report>>,
 }
 
-/// To the background thread: an epoch to commit.
+/// An epoch to commit, and its buffers. The background thread is given it, and gives it back.
+#[derive(Default)]
 struct Job {
     capture: Capture,
     /// Lines changed, for each piece.
@@ -174,17 +179,11 @@ where
                 at: 0,
                 source,
             })?;
-        let idle = Job {
-            capture: Capture::default(),
-            changed: Vec::new(),
-            part: Capture::default(),
-            capture_us: 0,
-        };
         Ok(Engine {
             jobs: Some(jobs),
             done,
             thread: Some(thread),
-            idle: Some(idle),
+            idle: Some(Job::default()),
             arrived: None,
             epoch,
             poisoned: None,
@@ -209,15 +208,10 @@ where
             .idle
             .take()
             .expect("the buffers are here when no epoch is in flight");
-        job.capture.clear();
-        job.changed.clear();
-        job.capture.epoch = self.epoch + 1;
-        let begun = Instant::now();
-        if let Err(error) = source.capture(&mut job.capture) {
+        if let Err(error) = job.capture(self.epoch + 1, source) {
             self.idle = Some(job);
             return Err(EngineError::Source(error));
         }
-        job.capture_us = micros(begun);
         let started = Started {
             epoch: job.capture.epoch,
             waited_us,
@@ -245,28 +239,14 @@ where
         let Some(Done { job, outcome }) = self.take_done() else {
             return Ok(None);
         };
-        match outcome {
-            Ok(report) => {
-                let looks = job.capture.pieces.iter().zip(&job.changed);
-                looks
-                    .filter(|(piece, _)| piece.compare)
-                    .for_each(|(&piece, &n)| source.learn(piece, n.into()));
-                self.epoch = report.epoch;
-                self.idle = Some(job);
-                Ok(Some(report))
-            }
-            Err(cause @ Error::Full { .. }) => {
-                source.owe(&job.capture);
-                let epoch = job.capture.epoch;
-                self.idle = Some(job);
-                Err(EngineError::Lost { epoch, cause })
-            }
-            Err(error) => {
-                self.poisoned = Some(error.to_string());
-                self.idle = Some(job);
-                Err(EngineError::Store(error))
-            }
+        let settled = settle(source, &job, outcome);
+        self.idle = Some(job);
+        match &settled {
+            Ok(report) => self.epoch = report.epoch,
+            Err(EngineError::Store(error)) => self.poisoned = Some(error.to_string()),
+            Err(_) => {}
         }
+        settled.map(Some)
     }
 
     /// Whether no epoch is in flight, so that a checkpoint would not wait.
@@ -331,6 +311,46 @@ impl<S: Scheme, W: Witness> Drop for Engine<S, W> {
         if let Some(thread) = self.thread.take() {
             drop(thread.join());
         }
+    }
+}
+
+impl Job {
+    /// Stops the source and captures what is to be epoch number `epoch`.
+    fn capture<Src: Source>(&mut self, epoch: Epoch, source: &mut Src) -> Result<(), Src::Error> {
+        self.capture.clear();
+        self.changed.clear();
+        self.capture.epoch = epoch;
+        let begun = Instant::now();
+        source.capture(&mut self.capture)?;
+        self.capture_us = micros(begun);
+        Ok(())
+    }
+}
+
+/// What became of an epoch, told to its source.
+fn settle<Src>(
+    source: &mut Src,
+    job: &Job,
+    outcome: Result<Report>,
+) -> Result<Report, EngineError<Src::Error>>
+where
+    Src: Source,
+    Src::Error: std::error::Error + 'static,
+{
+    match outcome {
+        Ok(report) => {
+            let looks = job.capture.pieces.iter().zip(&job.changed);
+            looks
+                .filter(|(piece, _)| piece.compare)
+                .for_each(|(&piece, &n)| source.learn(piece, n.into()));
+            Ok(report)
+        }
+        Err(cause @ Error::Full { .. }) => {
+            source.owe(&job.capture);
+            let epoch = job.capture.epoch;
+            Err(EngineError::Lost { epoch, cause })
+        }
+        Err(error) => Err(EngineError::Store(error)),
     }
 }
 

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex};
 use twinpage_core::crash::Image;
 use twinpage_core::dual_page::DualPage;
-use twinpage_core::engine::{Engine, EngineError, Options, Witness};
+use twinpage_core::engine::{Engine, EngineError, Inline, Options, Witness};
 use twinpage_core::*;
 
 type Pages = BTreeMap<u64, Vec<u8>>;
@@ -366,4 +366,32 @@ fn the_engine_and_the_dual_page_scheme() {
     let mut line = [0; 64];
     store.read(PageId(1), 4, &mut line).unwrap();
     assert_eq!(line, [200; 64]);
+}
+
+#[test]
+fn without_a_thread_an_epoch_is_durable_when_the_checkpoint_returns() {
+    let broken = || Error::Damaged {
+        what: "toy",
+        at: 7,
+        why: "on purpose".into(),
+    };
+    let (mut source, log) = (Counter::default(), Log::default());
+    let mut engine = Inline::new(toy(&[(2, full), (4, broken)]), log.clone());
+    let report = engine.checkpoint(&mut source).unwrap();
+    assert_eq!((report.epoch, report.lines), (1, 3));
+    let told = [("before", 1), ("durable", 1)];
+    assert_eq!(*log.0.lock().unwrap(), told);
+    let lost = engine.checkpoint(&mut source).unwrap_err();
+    assert!(matches!(lost, EngineError::Lost { epoch: 2, .. }), "{lost}");
+    assert_eq!(engine.checkpoint(&mut source).unwrap().epoch, 2);
+    let failed = engine.checkpoint(&mut source).unwrap_err();
+    assert!(
+        matches!(failed, EngineError::Store(Error::Damaged { .. })),
+        "{failed}"
+    );
+    let refused = engine.checkpoint(&mut source).unwrap_err();
+    assert!(
+        matches!(refused, EngineError::Store(Error::Poisoned(_))),
+        "{refused}"
+    );
 }
