@@ -70,6 +70,14 @@ impl Reserved {
         Ok(unsafe { mprotect(range.start as *mut _, range.len(), access) }?)
     }
 
+    /// Asks for large pages (2 MiB) behind `range`, where the system has them: madvise(2),
+    /// `MADV_HUGEPAGE`. Only an improvement, which a system may refuse.
+    pub fn prefer_large(&self, range: Range<usize>) {
+        self.assert_ours(&range);
+        // SAFETY: the range is ours; it changes no byte of it.
+        let _ = unsafe { madvise(range.start as *mut _, range.len(), Advice::LinuxHugepage) };
+    }
+
     /// As the free [`forget`], of pages of ours.
     ///
     /// # Errors

@@ -85,7 +85,7 @@ impl Inner {
         let mut copy = Copy::begin(path)?;
         let place = self.place();
         let _idle = self.checkpoints();
-        let _closed = place.state().gate.close(place);
+        let _closed = place.state().gate.close(place, |_| ());
         debug_assert!(!gate::is_inside(place));
         let bytes = place.bytes();
         for page in 0..bytes / PAGE {

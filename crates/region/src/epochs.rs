@@ -19,12 +19,12 @@ use crate::store::Shared;
 use crate::superblock::Superblock;
 use crate::window::{PAGE, Place};
 use std::collections::BTreeSet;
-use std::fmt;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
-use twinpage_core::engine::{Engine, EngineError, Options};
+use std::time::{Duration, Instant};
+use twinpage_core::engine::{EngineError, Inline};
+use twinpage_core::geometry::LINES_PER_PAGE;
 use twinpage_core::{Capture, Epoch, Geometry, Later, LineMask, PageId, Piece, Scheme, Source};
 
 /// Bytes captured before they are handed to the scheme: they are still in the processor's cache then.
@@ -183,26 +183,24 @@ pub(crate) trait Checkpoints: Send {
     fn checkpoint(&mut self) -> Result<Epoch>;
 }
 
-/// An engine and its source.
+/// An engine and its source. Whoever asks for a checkpoint waits for it, so it is made on his thread.
 pub(crate) struct Checkpointer<S: Scheme> {
-    engine: Engine<Shared<S>, ()>,
+    engine: Inline<Shared<S>, ()>,
     source: Marks,
 }
 
 impl<S: Scheme + Send + 'static> Checkpointer<S> {
-    pub(crate) fn start(scheme: Shared<S>, source: Marks) -> Result<Checkpointer<S>> {
-        let options = Options::default();
-        Ok(Checkpointer {
-            engine: Engine::start(scheme, (), options)?,
+    pub(crate) fn new(scheme: Shared<S>, source: Marks) -> Checkpointer<S> {
+        Checkpointer {
+            engine: Inline::new(scheme, ()),
             source,
-        })
+        }
     }
 
     fn run(&mut self) -> Result<Epoch, EngineError<Error>> {
         let Checkpointer { engine, source } = self;
-        engine.checkpoint(source)?;
+        let report = engine.checkpoint(source)?;
         let cut = source.progress.cuts.load(Ordering::Relaxed);
-        let report = engine.wait(source)?.unwrap_or_default();
         if let Some(pager) = source.place.pager() {
             pager.landed();
         }
@@ -330,9 +328,9 @@ impl Source for Marks {
 
     fn capture(&mut self, into: &mut Capture) -> Result<()> {
         let place = self.place;
-        let begun = Instant::now();
-        let closed = place.state().gate.close(place);
-        let drained = Instant::now();
+        let stop = |drain, held| self.counters.add_stop(Stop { drain, held });
+        let closed = place.state().gate.close(place, |held| stop(held, Duration::ZERO));
+        let (begun, drained) = (closed.since, Instant::now());
         let frozen = marks::cut(place);
         if let Some(pager) = place.pager() {
             pager.cut();
@@ -341,10 +339,7 @@ impl Source for Marks {
         into.discarded = marks::take_discarded(place, self.geometry);
         self.progress.cuts.fetch_add(1, Ordering::Release);
         drop(closed);
-        self.counters.add_stop(Stop {
-            drain: drained - begun,
-            held: drained.elapsed(),
-        });
+        stop(drained - begun, drained.elapsed());
         into.discarded.append(&mut self.owed);
         self.discarding.clone_from(&into.discarded);
         self.saved_bytes = bytes;
@@ -355,7 +350,6 @@ impl Source for Marks {
         into.later = Some(Box::new(Sweep {
             frozen: self.frozen.clone(),
             geometry: self.geometry,
-            page: Box::new([0; PAGE]),
         }));
         Ok(())
     }
@@ -371,32 +365,25 @@ impl Source for Marks {
 }
 
 /// The lines of a cut, captured while the writers go on.
+#[derive(Debug)]
 struct Sweep {
     frozen: Arc<Mutex<Option<Frozen>>>,
     geometry: Geometry,
-    page: Box<[u8; PAGE]>,
-}
-
-impl fmt::Debug for Sweep {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Sweep")
-    }
 }
 
 impl Later for Sweep {
     fn more(&mut self, into: &mut Capture) -> bool {
         let mut held = lock(&self.frozen);
         let Some(frozen) = held.as_mut() else { return false };
-        let line = self.geometry.line_bytes();
         while into.bytes.len() < PART_BYTES {
-            if let Some((page, lines)) = frozen.next_page(&mut self.page) {
+            if let Some((page, lines)) = frozen.next_page(&mut into.bytes) {
                 for run in LineMask(lines).runs() {
-                    let bytes = &self.page[run.start * LINE..run.end * LINE];
-                    push(into, self.geometry, page * PAGE + run.start * LINE, bytes);
+                    let offset = page * PAGE + run.start * LINE;
+                    add(into, self.geometry, offset, run.len() * LINE);
                 }
             } else if let Some((offset, bytes)) = frozen.next_saved() {
-                debug_assert_eq!(bytes.len(), line);
-                push(into, self.geometry, offset, bytes);
+                into.bytes.extend_from_slice(bytes);
+                add(into, self.geometry, offset, bytes.len());
             } else {
                 break;
             }
@@ -405,26 +392,24 @@ impl Later for Sweep {
     }
 }
 
-/// Adds whole lines at `offset` of the region, to the piece before where they follow it.
-fn push(into: &mut Capture, geometry: Geometry, offset: usize, bytes: &[u8]) {
-    let (page_bytes, line) = (geometry.page_bytes(), geometry.line_bytes());
-    let page = PageId((offset / page_bytes) as u64);
-    let first = (offset % page_bytes / line) as u8;
-    let lines = (bytes.len() / line) as u8;
+/// The last bytes captured are whole lines at `offset` of the region: they go to the piece before where
+/// they follow it.
+#[inline]
+fn add(into: &mut Capture, geometry: Geometry, offset: usize, bytes: usize) {
+    // Lines are a power of two, and a division costs as much as copying one.
+    let line_bits = geometry.line_bytes().trailing_zeros();
+    let number = offset >> line_bits;
+    let page = PageId((number / LINES_PER_PAGE) as u64);
+    let first = (number % LINES_PER_PAGE) as u8;
+    let lines = (bytes >> line_bits) as u8;
     match into.pieces.last_mut() {
-        Some(last) if last.page == page && last.first + last.lines == first => {
-            last.lines += lines;
-            into.bytes.extend_from_slice(bytes);
-        }
-        _ => {
-            let piece = Piece {
-                page,
-                first,
-                lines,
-                compare: false,
-            };
-            into.push(piece, bytes);
-        }
+        Some(last) if last.page == page && last.first + last.lines == first => last.lines += lines,
+        _ => into.pieces.push(Piece {
+            page,
+            first,
+            lines,
+            compare: false,
+        }),
     }
 }
 

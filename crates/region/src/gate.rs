@@ -9,7 +9,8 @@
 //!
 //! ```text
 //! thread:  depth = 1 | light barrier | closed? no: in.   yes: depth = 0, wait, again
-//! cutter:  closed = 1 | heavy barrier | every depth 0? closed. else wait for who is in
+//! cutter:  closed = 1 | heavy barrier | every depth 0? closed. else wait for who is in, and if that takes
+//!          long open again and try later
 //! ```
 //!
 //! Either the thread sees `closed` or the cutter sees `depth`: that is what the barriers give.
@@ -20,10 +21,15 @@ use std::marker::PhantomData;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 use twinpage_os::barrier;
 
 /// How often a closed gate is looked at before its thread sleeps: cuts take microseconds.
 const LOOKS: u32 = 100;
+/// How long a cutter keeps the gate closed for somebody who is in, and then open.
+const PATIENCE: Duration = Duration::from_micros(300);
+/// From when on it stays closed until all are out.
+const INSISTS: Duration = Duration::from_millis(30);
 
 /// The gate of one window.
 pub(crate) struct Gate {
@@ -197,29 +203,66 @@ impl Gate {
 
     /// Keeps updates out and waits for those that are in. One cutter at a time, and not from inside
     /// an update.
-    pub(crate) fn close(&'static self, place: Place) -> Closed {
+    ///
+    /// Whoever is in for long, because its thread lost the processor or its update is a large one, is first
+    /// waited for with the gate open, so that the others are not held up with it. `gave_up` is told of every
+    /// time the gate was closed in vain.
+    pub(crate) fn close(&'static self, place: Place, mut gave_up: impl FnMut(Duration)) -> Closed {
         debug_assert!(!is_inside(place));
+        let begun = Instant::now();
+        loop {
+            let patience = (begun.elapsed() < INSISTS).then_some(PATIENCE);
+            let closed = self.shut();
+            if self.drain(place, patience) {
+                return closed;
+            }
+            let held = closed.since.elapsed();
+            drop(closed);
+            gave_up(held);
+            std::thread::sleep(PATIENCE);
+        }
+    }
+
+    fn shut(&'static self) -> Closed {
         let was = self.closed.swap(true, Ordering::SeqCst);
         debug_assert!(!was, "one cutter at a time");
+        let since = Instant::now();
         barrier::heavy();
+        Closed { gate: self, since }
+    }
+
+    /// Waits until nobody is inside, so long at most.
+    fn drain(&self, place: Place, patience: Option<Duration>) -> bool {
         let mut looks = 0;
         while anybody_inside(place) && looks < LOOKS {
             std::hint::spin_loop();
             looks += 1;
         }
-        if anybody_inside(place) {
-            let mut sleeping = self.sleepers();
-            while anybody_inside(place) {
-                sleeping = self.left.wait(sleeping).unwrap_or_else(PoisonError::into_inner);
-            }
+        if !anybody_inside(place) {
+            return true;
         }
-        Closed { gate: self }
+        let until = patience.map(|patience| Instant::now() + patience);
+        let mut sleeping = self.sleepers();
+        while anybody_inside(place) {
+            let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+            sleeping = match left {
+                Some(Duration::ZERO) => return false,
+                Some(left) => {
+                    let woken = self.left.wait_timeout(sleeping, left);
+                    woken.unwrap_or_else(PoisonError::into_inner).0
+                }
+                None => self.left.wait(sleeping).unwrap_or_else(PoisonError::into_inner),
+            };
+        }
+        true
     }
 }
 
 /// No update is running, until dropped.
 pub(crate) struct Closed {
     gate: &'static Gate,
+    /// When the gate was closed.
+    pub(crate) since: Instant,
 }
 
 impl Drop for Closed {
@@ -248,7 +291,6 @@ mod tests {
     use super::*;
     use crate::window::Window;
     use std::sync::atomic::AtomicU64;
-    use std::time::Duration;
 
     #[test]
     fn a_cut_is_outside_of_every_update() {
@@ -273,7 +315,7 @@ mod tests {
             }
             let mut seen = 0;
             for _ in 0..300 {
-                let closed = place.state().gate.close(place);
+                let closed = place.state().gate.close(place, |_| ());
                 let now = a.load(Ordering::Relaxed);
                 assert_eq!(now, b.load(Ordering::Relaxed));
                 assert!(now >= seen);
@@ -283,6 +325,36 @@ mod tests {
             }
             done.store(true, Ordering::Relaxed);
             assert!(seen > 0);
+        });
+    }
+
+    /// Somebody sleeps inside an update; the others are not kept waiting for as long.
+    #[test]
+    fn one_who_is_in_for_long_holds_up_nobody() {
+        let window = Window::reserve(None).unwrap();
+        let place = window.place();
+        let (inside, done) = (AtomicBool::new(false), AtomicBool::new(false));
+        let updates = AtomicU64::new(0);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let _update = enter(place);
+                inside.store(true, Ordering::Release);
+                std::thread::sleep(INSISTS / 2);
+                done.store(true, Ordering::Release);
+            });
+            scope.spawn(|| {
+                while !done.load(Ordering::Acquire) {
+                    drop(enter(place));
+                    updates.fetch_add(u64::from(inside.load(Ordering::Acquire)), Ordering::Relaxed);
+                }
+            });
+            while !inside.load(Ordering::Acquire) {
+                std::thread::yield_now();
+            }
+            let mut tries = 0;
+            drop(place.state().gate.close(place, |_| tries += 1));
+            assert!(done.load(Ordering::Acquire), "the gate closed around an update");
+            assert!(tries > 0 && updates.load(Ordering::Relaxed) > 0, "{tries} tries");
         });
     }
 
@@ -296,7 +368,7 @@ mod tests {
             panic!("on purpose");
         });
         assert!(panicked.is_err() && !is_inside(place));
-        drop(place.state().gate.close(place));
+        drop(place.state().gate.close(place, |_| ()));
     }
 
     #[test]

@@ -37,7 +37,7 @@ use std::thread::{Builder, JoinHandle};
 use twinpage_os::missing::{Fault, Missing};
 
 /// From the base to the flags, one byte a page.
-const FLAGS: usize = DATA_BYTES + 6 * SIDE;
+const FLAGS: usize = DATA_BYTES + 16 * SIDE;
 /// Bytes of all flags.
 const FLAGS_BYTES: usize = DATA_BYTES / PAGE;
 
@@ -185,12 +185,13 @@ impl Pager {
         self.budget.is_some()
     }
 
-    /// The region grew. Without a budget the kernel gives the new pages by itself.
-    pub(crate) fn adopt(&self, range: Range<usize>) -> Result<()> {
+    /// The region grew. Without a budget the kernel gives the new pages by itself, large ones if it can.
+    pub(crate) fn adopt(&self, range: Range<usize>, prefer_large: impl FnOnce()) -> Result<()> {
         match self.budget {
-            Some(_) => self.serve(range),
-            None => Ok(()),
+            Some(_) => return self.serve(range),
+            None => prefer_large(),
         }
+        Ok(())
     }
 
     fn serve(&self, range: Range<usize>) -> Result<()> {

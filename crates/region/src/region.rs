@@ -131,7 +131,7 @@ impl Region {
         // A region without a checkpoint gets its first one now.
         let saved_bytes = found.map_or(usize::MAX, |_| bytes);
         let source = Marks::new(place, geometry, progress.clone(), counters.clone(), saved_bytes);
-        let mut checkpoints = Checkpointer::start(store.clone(), source)?;
+        let mut checkpoints = Checkpointer::new(store.clone(), source);
         if found.is_none() {
             checkpoints.checkpoint()?;
         }
@@ -281,6 +281,11 @@ impl Region {
         self.inner.statistics()
     }
 
+    /// [`Region::statistics`] begin anew: after a program has filled its region, say.
+    pub fn forget_statistics(&self) {
+        self.inner.forget_statistics();
+    }
+
     /// What the store below says of itself.
     #[must_use]
     pub fn info(&self) -> Info {
@@ -351,6 +356,10 @@ impl Inner {
             paging: self.serving.paging(),
             ..self.counters.read()
         }
+    }
+
+    fn forget_statistics(&self) {
+        self.counters.forget();
     }
 
     pub(crate) fn progress(&self) -> &Progress {

@@ -13,7 +13,8 @@ use twinpage_core::histogram::{Histogram, Percentiles};
 pub struct Statistics {
     /// Checkpoints that became durable.
     pub epochs: u64,
-    /// Microseconds during which no update could begin: waiting for those that ran, and the cut.
+    /// Microseconds during which no update could begin: waiting for those that ran, and the cut. One who is
+    /// in an update for long is waited for several times, with pauses in which others can; each counts.
     pub stop_us: Percentiles,
     /// Of them, waiting for the updates that ran.
     pub drain_us: Percentiles,
@@ -74,6 +75,10 @@ impl Counters {
         counts.traffic = [counts.traffic, report.traffic].into_iter().sum();
         let durable_us = report.write_us + report.witness_us + report.commit_us;
         counts.durable_ms.add(durable_us as f64 / 1000.0);
+    }
+
+    pub(crate) fn forget(&self) {
+        *self.counts() = Counts::default();
     }
 
     pub(crate) fn read(&self) -> Statistics {

@@ -34,6 +34,10 @@ pub(crate) use fixed::{HAS_FAULTS, Reserved, SAVED_BYTES, SIDE, locate};
 /// Bytes in a page of the system, and of the maps.
 pub const PAGE: usize = 4096;
 
+/// What is written often, apart from what is read often.
+#[repr(align(128))]
+pub(crate) struct Apart<T>(pub(crate) T);
+
 /// One window's state, there whether or not the window is in use.
 #[repr(align(128))]
 pub(crate) struct State {
@@ -54,8 +58,8 @@ pub(crate) struct State {
     /// Keeps updates out of cuts (`gate.rs`), and how (`twinpage_os::barrier`).
     pub(crate) gate: Gate,
     pub(crate) light_is_free: AtomicBool,
-    /// Slots for saved lines given out since the last cut (`marks.rs`).
-    pub(crate) saved: AtomicUsize,
+    /// Slots for saved lines given out since the last cut (`marks/saved.rs`).
+    pub(crate) saved: Apart<AtomicUsize>,
     /// Brings and takes pages, where they are not all in memory (`paging.rs`).
     pager: Mutex<Option<Arc<Pager>>>,
     /// Whether pages may go.
@@ -75,7 +79,7 @@ static STATES: [State; WINDOWS] = [const {
         cuts: AtomicU64::new(0),
         gate: Gate::new(),
         light_is_free: AtomicBool::new(false),
-        saved: AtomicUsize::new(0),
+        saved: Apart(AtomicUsize::new(0)),
         pager: Mutex::new(None),
         takes_away: AtomicBool::new(false),
         reserved: Mutex::new(None),
@@ -242,8 +246,11 @@ impl Place {
         let refused = |e| Error::system(format!("growing a region to {new} bytes"), e);
         crate::marks::grow(self, reserved, old..new).map_err(refused)?;
         reserved.open(base + old..base + new).map_err(refused)?;
-        if let Some(pager) = self.pager() {
-            pager.adopt(old..new)?;
+        match self.pager() {
+            Some(pager) => pager.adopt(old..new, || reserved.prefer_large(base + old..base + new))?,
+            None if self.is_volatile() => reserved.prefer_large(base + old..base + new),
+            // What was there before is brought by small pages.
+            None => {}
         }
         self.state().bytes.store(new, Ordering::Release);
         Ok(())

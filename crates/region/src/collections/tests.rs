@@ -11,6 +11,8 @@ use crate::marks::{self, LINE};
 use crate::window::{PAGE, Window};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
+use twinpage_core::LineMask;
+use twinpage_core::buffer::Buffer;
 
 /// A heap, and a picture of its region as the checkpoints would have it: what is marked is copied to
 /// the picture, and then the picture must be the region. So a write that was not marked is found.
@@ -37,12 +39,14 @@ impl Watched {
         let report = self.heap.check();
         assert!(report.damage.is_empty(), "{:?}", report.damage);
         self.picture.resize(place.bytes(), 0);
-        let (mut frozen, mut page) = (marks::cut(place), [0; PAGE]);
-        while let Some((number, lines)) = frozen.next_page(&mut page) {
-            for line in (0..PAGE / LINE).filter(|line| lines >> line & 1 == 1) {
-                let (from, to) = (line * LINE, number * PAGE + line * LINE);
-                self.picture[to..to + LINE].copy_from_slice(&page[from..from + LINE]);
+        let (mut frozen, mut buffer) = (marks::cut(place), Buffer::default());
+        while let Some((number, lines)) = frozen.next_page(&mut buffer) {
+            let lines = LineMask(lines).runs().flatten();
+            for (line, bytes) in lines.zip(buffer.chunks(LINE)) {
+                let to = number * PAGE + line * LINE;
+                self.picture[to..to + LINE].copy_from_slice(bytes);
             }
+            buffer.clear();
         }
         assert!(frozen.next_saved().is_none());
         // SAFETY: so many bytes are usable, and no one writes meanwhile.

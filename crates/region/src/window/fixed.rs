@@ -15,11 +15,11 @@ pub const WINDOWS: usize = (ZONE.end - ZONE.start) / WINDOW_BYTES;
 /// What a window grows by.
 pub const STEP: usize = 2 << 20;
 
-/// Bytes in a quarter of the room for a line map: where the parts of the side lie (`marks.rs`).
-pub(crate) const SIDE: usize = 1 << 30;
+/// Bytes in a line map: the parts of the side lie at multiples of it (`marks.rs`).
+pub(crate) const SIDE: usize = 8 << 30;
 /// Whether the kernel can tell of pages that are missing (`paging.rs`).
 pub(crate) const HAS_FAULTS: bool = true;
-/// Memory for saved lines.
+/// Memory for saved lines, besides what is known of them.
 pub(crate) const SAVED_BYTES: usize = 64 << 20;
 
 /// The number of the window that holds an address, and the address from its base on.

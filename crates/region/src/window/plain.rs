@@ -19,11 +19,11 @@ pub const WINDOWS: usize = 4;
 /// What a window grows by.
 pub const STEP: usize = 128 << 10;
 
-/// Bytes in a quarter of the room for a line map: where the parts of the side lie (`marks.rs`).
-pub(crate) const SIDE: usize = 64 << 10;
+/// Bytes in a line map: the parts of the side lie at multiples of it (`marks.rs`).
+pub(crate) const SIDE: usize = 128 << 10;
 /// Whether the kernel can tell of pages that are missing (`paging.rs`).
 pub(crate) const HAS_FAULTS: bool = false;
-/// Memory for saved lines.
+/// Memory for saved lines, besides what is known of them.
 pub(crate) const SAVED_BYTES: usize = 512 << 10;
 
 /// Pointers, so that the memory is not taken for a leak.
@@ -72,6 +72,8 @@ impl Reserved {
     pub(crate) fn open(&self, _range: Range<usize>) -> io::Result<()> {
         Ok(())
     }
+
+    pub(crate) fn prefer_large(&self, _range: Range<usize>) {}
 
     pub(crate) unsafe fn forget(&self, range: Range<usize>) -> io::Result<()> {
         // SAFETY: the caller's word.

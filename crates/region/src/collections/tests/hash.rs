@@ -3,6 +3,7 @@ use crate::collections::hash::Entry;
 use crate::collections::{Box, HashMap, HashSet};
 use proptest::prelude::*;
 use std::collections::hash_map;
+use twinpage_core::buffer::Buffer;
 
 #[derive(Clone, Debug)]
 enum Op {
@@ -288,9 +289,9 @@ fn an_insertion_writes_few_lines() {
     watched.check();
     let inserted = 300;
     map.extend((0..inserted).map(|key| (key + 1_000_000, key)));
-    let mut page = [0; crate::window::PAGE];
+    let mut buffer = Buffer::default();
     let (mut frozen, mut lines) = (crate::marks::cut(watched.window.place()), 0);
-    while let Some((_, marked)) = frozen.next_page(&mut page) {
+    while let Some((_, marked)) = frozen.next_page(&mut buffer) {
         lines += u64::from(marked.count_ones());
     }
     assert!(lines <= 2 * inserted, "{lines} lines for {inserted} insertions");

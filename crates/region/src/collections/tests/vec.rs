@@ -1,6 +1,7 @@
 use super::{Census, Watched, cases, panics};
 use crate::collections::{Box, Vec};
 use proptest::prelude::*;
+use twinpage_core::buffer::Buffer;
 
 #[derive(Clone, Debug)]
 enum Op {
@@ -289,9 +290,9 @@ fn only_what_is_changed_is_marked() {
     vec[50_000] = 1;
     *vec.get_mut(70_000).unwrap() = 1;
     vec[20_000..20_008].fill(3);
-    let (place, mut lines, mut page) = (watched.window.place(), 0, [0; crate::window::PAGE]);
+    let (place, mut lines, mut buffer) = (watched.window.place(), 0, Buffer::default());
     let mut frozen = crate::marks::cut(place);
-    while let Some((_, marked)) = frozen.next_page(&mut page) {
+    while let Some((_, marked)) = frozen.next_page(&mut buffer) {
         lines += marked.count_ones();
     }
     assert_eq!(lines, 5);

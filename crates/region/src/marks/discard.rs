@@ -1,0 +1,77 @@
+//! Pages that are given back: zero at once, and no longer in the store from the next checkpoint on.
+
+use super::{FLIP, any, assert_may_write, lines_of, marks, saved, set, summary, touch};
+use crate::window::{PAGE, Place};
+use std::ops::Range;
+use std::sync::atomic::Ordering;
+use std::sync::{MutexGuard, PoisonError};
+use twinpage_core::{Geometry, PageId};
+
+/// Makes the whole pages of `range` zero with `zero`, and remembers it for the next cut: pages of the
+/// store that are gone altogether are discarded there, the rest is written.
+pub(crate) fn discard<E>(
+    place: Place,
+    range: Range<usize>,
+    zero: impl FnOnce() -> Result<(), E>,
+) -> Result<(), E> {
+    if place.is_volatile() {
+        return zero();
+    }
+    assert_may_write(place.base());
+    unmark(place, &range);
+    zero()?;
+    let stored = place.state().stored_page.load(Ordering::Relaxed);
+    let first = range.start.next_multiple_of(stored).min(range.end);
+    let whole = first..(range.end / stored * stored).max(first);
+    for rest in [range.start..whole.start, whole.end..range.end] {
+        touch(place.base().wrapping_add(rest.start), rest.len());
+    }
+    if !whole.is_empty() {
+        discarded(place).push(whole);
+    }
+    Ok(())
+}
+
+/// The whole pages of `range` are about to lose what they hold: what is frozen of them is saved, and
+/// they count as not written.
+fn unmark(place: Place, range: &Range<usize>) {
+    let map = place.state().current.load(Ordering::Acquire);
+    let groups = |page: usize| page / super::GROUP..page / super::GROUP + 1;
+    let mut page = range.start / PAGE;
+    while page < range.end / PAGE {
+        if !any(summary(map, groups(page))) && !any(summary(map ^ FLIP, groups(page))) {
+            page = groups(page).end * super::GROUP;
+            continue;
+        }
+        // SAFETY: the range is usable, so its marks are.
+        let current = unsafe { marks(map, lines_of(page)) };
+        saved::save_frozen(place, map ^ FLIP, &lines_of(page));
+        set(current, 0);
+        page += 1;
+    }
+}
+
+/// What was given back since the last cut, in bytes from the base.
+fn discarded(place: Place) -> MutexGuard<'static, Vec<Range<usize>>> {
+    let held = place.state().discarded.lock();
+    held.unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Whether anything was given back since the last cut.
+pub(super) fn is_owed(place: Place) -> bool {
+    !discarded(place).is_empty()
+}
+
+pub(super) fn forget(place: Place) {
+    discarded(place).clear();
+}
+
+/// The pages of `geometry` that were given back since the last cut.
+pub(crate) fn take_discarded(place: Place, geometry: Geometry) -> Vec<Range<PageId>> {
+    let page = geometry.page_bytes();
+    let ranges = std::mem::take(&mut *discarded(place));
+    let pages = ranges
+        .into_iter()
+        .map(|range| PageId((range.start / page) as u64)..PageId((range.end / page) as u64));
+    pages.collect()
+}

@@ -1,0 +1,124 @@
+//! Lines that writers saved from being overwritten before the sweep had them.
+//!
+//! ```text
+//! | tags: 16 bytes a slot  | content: a line or a page a slot |
+//!   | cut, counts? | offset |
+//! ```
+//!
+//! * Slots are given out in order, neighbours for neighbouring lines, and anew after every cut.
+//! * A slot's tag is written last. It has the number of the cut, and whether the slot counts.
+
+use super::{LINE, LINES_PER_PAGE, SAVED, any, copy, lines_of, marks, set};
+use crate::window::{PAGE, Place, SAVED_BYTES, SIDE};
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering, fence};
+
+/// Memory for the tags. A writer that finds no slot left waits for the sweep.
+const TAGS_BYTES: usize = SAVED_BYTES / LINE * size_of::<Tag>();
+pub(super) const BYTES: usize = TAGS_BYTES + SAVED_BYTES;
+
+/// What is known of a slot.
+#[repr(C)]
+pub(super) struct Tag {
+    /// The number of the cut, and in the lowest bit whether the slot counts.
+    state: AtomicU64,
+    /// Bytes from the base.
+    offset: AtomicU64,
+}
+
+const _: () = assert!(size_of::<Tag>() == 16 && BYTES <= 12 * SIDE);
+
+impl Tag {
+    /// The offset of what the slot holds, if it counts. Waits for the writer who has the slot.
+    pub(super) fn offset(&self, cut: u64) -> Option<usize> {
+        let mut state = self.state.load(Ordering::Acquire);
+        while state >> 1 != cut {
+            std::thread::yield_now();
+            state = self.state.load(Ordering::Acquire);
+        }
+        (state & 1 == 1).then(|| self.offset.load(Ordering::Relaxed) as usize)
+    }
+}
+
+/// Bytes in a slot.
+pub(super) fn unit(place: Place) -> usize {
+    match place.state().by_page.load(Ordering::Relaxed) {
+        true => PAGE,
+        false => LINE,
+    }
+}
+
+/// The slots of these numbers, if there are so many: their tags, and their content.
+pub(super) fn slots(place: Place, slots: Range<usize>, unit: usize) -> Option<(&'static [Tag], *mut u8)> {
+    if slots.end > SAVED_BYTES / unit {
+        return None;
+    }
+    let at = place.base().wrapping_add(SAVED);
+    let tags = at.cast::<Tag>().wrapping_add(slots.start).cast_const();
+    let content = at.wrapping_add(TAGS_BYTES + slots.start * unit);
+    // SAFETY: the tags are open since `begin`; any bytes are atomic words.
+    Some((unsafe { std::slice::from_raw_parts(tags, slots.len()) }, content))
+}
+
+/// Saves what is frozen of these lines, or where it is by page of their pages, so that the lines can be
+/// written. Their frozen marks are clear then.
+#[inline]
+pub(super) fn save_frozen(place: Place, frozen: usize, lines: &Range<usize>) {
+    let unit = unit(place);
+    let lines = match unit {
+        LINE => lines.clone(),
+        _ => lines_of(lines.start / LINES_PER_PAGE).start..lines_of((lines.end - 1) / LINES_PER_PAGE).end,
+    };
+    // SAFETY: the caller is about to write there, so the pages are usable.
+    if any(unsafe { marks(frozen, lines.clone()) }) {
+        save(place, frozen, lines, unit);
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn save(place: Place, frozen: usize, lines: Range<usize>, unit: usize) {
+    let mut at = lines.start;
+    while at < lines.end {
+        // SAFETY: as in `save_frozen`.
+        let rest = unsafe { marks(frozen, at..lines.end) };
+        let mut units = rest.chunks(unit / LINE);
+        let count = units
+            .position(|marks| !any(marks))
+            .unwrap_or(rest.len() * LINE / unit)
+            * unit
+            / LINE;
+        if count > 0 {
+            save_run(place, frozen, at..at + count, unit);
+        }
+        at += count + unit / LINE;
+    }
+}
+
+/// Copies lines, all frozen a moment ago, to slots of `unit` bytes, and clears their frozen marks.
+fn save_run(place: Place, frozen: usize, lines: Range<usize>, unit: usize) {
+    let state = place.state();
+    let (offset, bytes) = (lines.start * LINE, lines.len() * LINE);
+    // SAFETY: as in `save_frozen`.
+    let standing = unsafe { marks(frozen, lines) };
+    let count = bytes / unit;
+    let first = state.saved.0.fetch_add(count, Ordering::AcqRel);
+    let Some((tags, content)) = slots(place, first..first + count, unit) else {
+        // The sweep comes by without our help.
+        while any(standing) {
+            std::thread::yield_now();
+        }
+        return;
+    };
+    // SAFETY: the lines are usable memory of the window, the slots are ours alone.
+    unsafe { copy(place.base().wrapping_add(offset), content, bytes) };
+    // The copy is done before the marks are looked at again.
+    fence(Ordering::Acquire);
+    let cut = state.cuts.load(Ordering::Relaxed);
+    for (k, (tag, marks)) in tags.iter().zip(standing.chunks(unit / LINE)).enumerate() {
+        let counts = any(marks);
+        tag.offset.store((offset + k * unit) as u64, Ordering::Relaxed);
+        tag.state.store(cut << 1 | u64::from(counts), Ordering::Release);
+    }
+    set(standing, 0);
+}

@@ -1,0 +1,264 @@
+//! Marks, cuts and sweeps, alone and under threads.
+
+use super::*;
+use crate::window::{STEP, Window};
+use std::sync::atomic::AtomicBool;
+use twinpage_core::PageId;
+use twinpage_core::buffer::Buffer;
+
+/// Marked lines of a page in the current map.
+fn marked(place: Place, page: usize) -> u64 {
+    let map = place.state().current.load(Ordering::Relaxed);
+    // SAFETY: tests ask for usable pages.
+    mask(unsafe { marks(map, lines_of(page)) })
+}
+
+fn updating<R>(place: Place, f: impl FnOnce() -> R) -> R {
+    let _inside = gate::enter(place);
+    f()
+}
+
+fn fill(place: Place, offset: usize, bytes: usize, value: u8) {
+    let at = place.base().wrapping_add(offset);
+    touch(at, bytes);
+    // SAFETY: tests write usable memory of their own window.
+    unsafe { at.write_bytes(value, bytes) };
+}
+
+/// What a sweep yields, applied to `image`.
+fn apply(frozen: &mut Frozen, image: &mut [u8]) -> usize {
+    let (mut buffer, mut lines_swept) = (Buffer::default(), 0);
+    while let Some((number, lines)) = frozen.next_page(&mut buffer) {
+        for (line, bytes) in lines_in(lines).zip(buffer.chunks(LINE)) {
+            let at = number * PAGE + line * LINE;
+            image[at..at + LINE].copy_from_slice(bytes);
+        }
+        assert_eq!(buffer.len(), lines.count_ones() as usize * LINE);
+        lines_swept += lines_in(lines).count();
+        buffer.clear();
+    }
+    while let Some((offset, bytes)) = frozen.next_saved() {
+        image[offset..offset + bytes.len()].copy_from_slice(bytes);
+        lines_swept += bytes.len() / LINE;
+    }
+    lines_swept
+}
+
+fn lines_in(lines: u64) -> impl Iterator<Item = usize> {
+    twinpage_core::LineMask(lines).runs().flatten()
+}
+
+#[test]
+fn lines_are_marked_where_bytes_are_touched() {
+    let window = Window::volatile().unwrap();
+    let place = window.place();
+    place.grow(STEP).unwrap();
+    let at = |offset| place.base().wrapping_add(offset);
+    touch(at(0), 0);
+    assert_eq!(marked(place, 0), 0);
+    touch(at(63), 1);
+    assert_eq!(marked(place, 0), 1);
+    touch(at(64 * 5 + 60), 5);
+    assert_eq!(marked(place, 0), 1 | 0b11 << 5);
+    touch(at(PAGE - 1), PAGE + 2);
+    assert_eq!(
+        (marked(place, 0) >> 63, marked(place, 1), marked(place, 2)),
+        (1, !0, 1)
+    );
+    let on_stack = 5_u64;
+    touch(&raw const on_stack, 8);
+    let on_heap = Box::new(5_u64);
+    touch(&raw const *on_heap, 8);
+    assert!(may_write(&raw const on_stack) && may_write(at(0)));
+}
+
+/// Every run of a few lines, wherever it begins, with each of its lines missing.
+#[test]
+fn few_lines_are_looked_at_together() {
+    let window = Window::volatile().unwrap();
+    let place = window.place();
+    place.grow(STEP).unwrap();
+    for (first, count) in (0..16).flat_map(|first| (2..10).map(move |count| (first, count))) {
+        let lines = run(first, count);
+        for missing in lines_in(lines) {
+            let map = place.state().current.load(Ordering::Relaxed);
+            // SAFETY: the page is usable.
+            let marks = unsafe { marks(map, lines_of(0)) };
+            set(marks, 0);
+            for line in lines_in(lines & !(1 << missing)) {
+                touch(place.base().wrapping_add(line * LINE + 5), 1);
+            }
+            assert_eq!(marked(place, 0), lines & !(1 << missing));
+            touch(
+                place.base().wrapping_add(first * LINE + 63),
+                (count - 2) * LINE + 2,
+            );
+            assert_eq!(marked(place, 0), lines, "{count} lines from {first}");
+        }
+    }
+}
+
+fn run(first: usize, count: usize) -> u64 {
+    twinpage_core::LineMask::run(first, count).0
+}
+
+#[test]
+fn a_write_outside_an_update_is_told_what_to_do() {
+    let window = Window::reserve(None).unwrap();
+    let place = window.place();
+    place.grow(STEP).unwrap();
+    assert!(!may_write(place.base()));
+    let message = *std::panic::catch_unwind(|| touch(place.base(), 8))
+        .unwrap_err()
+        .downcast::<&str>()
+        .unwrap();
+    assert!(message.contains("region.update("), "{message}");
+    assert!(std::panic::catch_unwind(|| assert_may_write(place.base())).is_err());
+    updating(place, || {
+        touch(place.base(), 8);
+        assert_may_write(place.base());
+    });
+    assert_eq!(marked(place, 0), 1);
+}
+
+#[test]
+fn a_cut_keeps_what_was_there() {
+    for by_page in [false, true] {
+        let window = Window::reserve(None).unwrap();
+        let place = window.place();
+        place.grow(2 * STEP).unwrap();
+        set_geometry(place, if by_page { Geometry::DISK } else { Geometry::MEMORY });
+        let mut image = vec![0; 2 * STEP];
+        updating(place, || {
+            fill(place, 0, 64, 1);
+            fill(place, STEP + 100, 5000, 2);
+        });
+        let mut frozen = cut(place);
+        updating(place, || fill(place, 32, 64, 3));
+        apply(&mut frozen, &mut image);
+        assert!(image[..64].iter().all(|&b| b == 1) && image[64..STEP].iter().all(|&b| b == 0));
+        assert!(image[STEP + 100..STEP + 5100].iter().all(|&b| b == 2));
+        let mut frozen = cut(place);
+        let lines = apply(&mut frozen, &mut image);
+        assert_eq!(lines, if by_page { 64 } else { 2 });
+        assert!(image[..32].iter().all(|&b| b == 1) && image[32..96].iter().all(|&b| b == 3));
+    }
+}
+
+#[test]
+fn a_lost_cut_comes_with_the_next() {
+    let window = Window::reserve(None).unwrap();
+    let place = window.place();
+    place.grow(2 * STEP).unwrap();
+    let mut image = vec![0; 2 * STEP];
+    updating(place, || {
+        for page in [0, 3, 600] {
+            fill(place, page * PAGE + 7, 60, 1 + page as u8);
+        }
+    });
+    let mut frozen = cut(place);
+    frozen.next_page(&mut Buffer::default()).unwrap();
+    updating(place, || fill(place, 3 * PAGE + 7, 60, 9));
+    frozen.thaw();
+    let mut frozen = cut(place);
+    assert_eq!(apply(&mut frozen, &mut image), 6);
+    assert_eq!(
+        [0, 3, 600].map(|page| image[page * PAGE + 66]),
+        [1, 9, 1 + 600_usize as u8]
+    );
+}
+
+#[test]
+fn forgotten_pages_are_saved_and_no_longer_marked() {
+    let window = Window::reserve(None).unwrap();
+    let place = window.place();
+    place.grow(STEP).unwrap();
+    let mut image = vec![0; STEP];
+    updating(place, || fill(place, 0, 4 * PAGE, 1));
+    let mut frozen = cut(place);
+    updating(place, || {
+        fill(place, PAGE, 3 * PAGE, 2);
+        // SAFETY: nothing lives there.
+        unsafe { place.discard(PAGE..3 * PAGE) }.unwrap();
+    });
+    apply(&mut frozen, &mut image);
+    assert!(image[..4 * PAGE].iter().all(|&b| b == 1));
+    assert_eq!([0, 1, 2, 3].map(|page| marked(place, page)), [0, 0, 0, !0]);
+    assert_eq!(take_discarded(place, Geometry::MEMORY), [PageId(1)..PageId(3)]);
+}
+
+#[test]
+fn a_part_of_a_stored_page_is_written_with_zeros() {
+    let window = Window::reserve(None).unwrap();
+    let place = window.place();
+    place.grow(STEP).unwrap();
+    set_geometry(place, Geometry::DISK);
+    updating(place, || {
+        fill(place, 0, STEP, 1);
+        // SAFETY: nothing lives there.
+        unsafe { place.discard(60 * PAGE..130 * PAGE) }.unwrap();
+    });
+    assert_eq!(take_discarded(place, Geometry::DISK), [PageId(1)..PageId(2)]);
+    assert_eq!(
+        [60, 63, 64, 127, 128].map(|page| marked(place, page)),
+        [!0, !0, 0, 0, !0]
+    );
+}
+
+/// Threads write their own words of shared lines while sweeps run; every cut must be a picture of
+/// its instant.
+#[test]
+fn every_sweep_is_the_picture_of_its_cut() {
+    let cuts = if std::env::var_os("TWINPAGE_LONG").is_some() {
+        20_000
+    } else {
+        400
+    };
+    for by_page in [false, true] {
+        pictures(by_page, cuts, fastrand::u64(..));
+    }
+}
+
+fn pictures(by_page: bool, cuts: u32, seed: u64) {
+    const BYTES: usize = 48 * PAGE;
+    let window = Window::reserve(None).unwrap();
+    let place = window.place();
+    place.grow(STEP).unwrap();
+    set_geometry(place, if by_page { Geometry::DISK } else { Geometry::MEMORY });
+    let done = AtomicBool::new(false);
+    let words = place.base().cast::<AtomicU64>();
+    // SAFETY: the words are usable for as long as the window is, and only used atomically.
+    let words: &[AtomicU64] = unsafe { std::slice::from_raw_parts(words, BYTES / 8) };
+    let mut image = vec![0; BYTES];
+    let mut random = fastrand::Rng::with_seed(seed);
+    std::thread::scope(|scope| {
+        for own in 0..3 {
+            let (done, mut random) = (&done, random.fork());
+            scope.spawn(move || {
+                while !done.load(Ordering::Relaxed) {
+                    updating(place, || {
+                        for _ in 0..random.usize(1..40) {
+                            let word = &words[random.usize(..BYTES / 64) * 8 + own + random.usize(..2) * 4];
+                            touch(word, 8);
+                            word.fetch_add(random.u64(..), Ordering::Relaxed);
+                        }
+                    });
+                }
+            });
+        }
+        for cut_number in 0..cuts {
+            let (mut frozen, picture) = {
+                let _stop = place.state().gate.close(place, |_| ());
+                let words = words.iter().flat_map(|w| w.load(Ordering::Relaxed).to_ne_bytes());
+                (cut(place), words.collect::<Vec<_>>())
+            };
+            apply(&mut frozen, &mut image);
+            if image != picture {
+                done.store(true, Ordering::Relaxed);
+                let at = image.iter().zip(&picture).position(|(a, b)| a != b);
+                panic!("seed {seed}, cut {cut_number}: not the picture at byte {at:?}");
+            }
+        }
+        done.store(true, Ordering::Relaxed);
+    });
+}
