@@ -71,7 +71,7 @@ impl Name {
     }
 }
 
-/// What an engine that knows itself says it did since it was opened.
+/// What an engine that knows itself says it did.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Account {
     /// Bytes written to the medium.
@@ -171,7 +171,10 @@ pub(crate) trait Engine: Sync + Sized + 'static {
         Ok(())
     }
 
-    /// What was written and how long it stood still, of an engine that knows.
+    /// All is filled: from here on it is measured.
+    fn filled(&self) {}
+
+    /// What was written and how long it stood still since [`Engine::filled`], of an engine that knows.
     fn account(&self) -> Result<Option<Account>> {
         Ok(None)
     }

@@ -125,6 +125,7 @@ fn serve<E: Engine, W: Workload<E>>(arguments: &WorkerArguments) -> Result<()> {
         stops: Histogram::default(),
     };
     worker.engine.settle()?;
+    worker.engine.filled();
     medium::sync(&worker.place.directory)?;
     answer(&Answer::Ready);
     for line in stdin().lock().lines() {

@@ -151,6 +151,10 @@ impl Engine for Twinpage {
         self.region.durable().map_err(failed)
     }
 
+    fn filled(&self) {
+        self.region.forget_statistics();
+    }
+
     fn account(&self) -> Result<Option<Account>> {
         let all = self.region.statistics();
         Ok(Some(Account {

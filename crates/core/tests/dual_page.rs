@@ -406,8 +406,11 @@ fn a_disk_has_larger_lines() {
     assert_eq!((line[0], &line[1..]), (2, &bytes[5 * 4096 + 1..6 * 4096]));
 }
 
+/// A piece: its page, its first line, how many, whether it is compared, and the byte it is full of.
+type Drawn = (u8, u8, u8, bool, u8);
+
 /// Pieces of one page are written together; what they make of the store is what each makes of it alone.
-fn capture_as_pieces(epochs: &[Vec<(u8, u8, u8, bool, u8)>]) {
+fn capture_as_pieces(epochs: &[Vec<Drawn>]) {
     let options = small().pool(PoolLimit::Pages(3));
     let [mut together, mut alone] = [(); 2].map(|()| create(&options));
     for pieces in epochs {

@@ -292,7 +292,7 @@ unsafe fn all_of_few(map: usize, first: usize, last: usize) -> bool {
     }
     // SAFETY: by the caller's word both lines have marks; words of them are as in `words`.
     let word = |line: usize| unsafe { &*std::ptr::with_exposed_provenance::<AtomicU64>(map + line / 8 * 8) };
-    let (from, to) = (ALL << (first % 8 * 8), ALL >> (7 - last % 8) * 8);
+    let (from, to) = (ALL << (first % 8 * 8), ALL >> ((7 - last % 8) * 8));
     let (from, to) = match first / 8 == last / 8 {
         true => (from & to, from & to),
         false => (from, to),
