@@ -8,6 +8,9 @@ fn request(paper: Paper, artifacts: &[&str]) -> Request {
         artifacts: artifacts.iter().map(|&name| name.into()).collect(),
         smaller: 64,
         quick: true,
+        instructions: None,
+        traces: None,
+        sweep: Vec::new(),
         seed: 1,
     }
 }
@@ -77,7 +80,7 @@ fn an_unknown_artifact_is_refused_with_those_there_are() {
             .iter()
             .filter(|artifact| artifact.1 == Paper::Twins)
             .count(),
-        5
+        7
     );
     assert!("dcp".parse::<Paper>().is_err());
 }

@@ -5,13 +5,15 @@ use clap::Args;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use twinpage_lab::eval::{Evaluation, Paper, Request, evaluate};
+use twinpage_process::notes;
 
 pub(super) const EXAMPLES: &str = "Example:
   twinpage lab eval dpc --quick
   twinpage lab eval dpc --artifact fig9a fig9b --smaller 16 --out results --json
-  twinpage lab eval twins --smaller 16 --out results
+  twinpage lab eval twins --smaller 16 --traces target/traces --out results
 
-Writes PAPER.json, PAPER.html and an SVG for each artifact into --out.";
+Writes PAPER.json, PAPER.html and an SVG for each artifact into --out. The papers' mixes of SPEC programs are
+played with traces of free ones that stand in for them: make traces records them into target/traces.";
 
 #[derive(Args, Debug)]
 pub(crate) struct Eval {
@@ -26,6 +28,15 @@ pub(crate) struct Eval {
     /// Make machine, workloads and runs smaller by this power of two (64 with --quick)
     #[arg(long, value_name = "N")]
     smaller: Option<u64>,
+    /// Instructions of a run [default: the papers' 1.5 billion, smaller as the rest is]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    instructions: Option<u64>,
+    /// Traces that stand in for SPEC's programs [default: target/traces, if it is there]
+    #[arg(long, value_name = "DIR")]
+    traces: Option<PathBuf>,
+    /// Workloads of the sweeps over pools, places, intervals and open choices; all if none is named
+    #[arg(long, value_name = "NAME", num_args = 1..)]
+    sweep: Vec<String>,
     /// Everything random follows from it
     #[arg(long, value_name = "SEED", default_value_t = 1)]
     seed: u64,
@@ -39,6 +50,9 @@ pub(crate) struct Eval {
 
 pub(super) fn eval(arguments: &Eval) -> Result<ExitCode, String> {
     let request = Request {
+        instructions: arguments.instructions,
+        traces: traces(arguments)?,
+        sweep: arguments.sweep.clone(),
         paper: arguments.paper,
         artifacts: arguments.artifact.clone(),
         smaller: arguments.smaller.unwrap_or(if arguments.quick { 64 } else { 1 }),
@@ -52,6 +66,9 @@ pub(super) fn eval(arguments: &Eval) -> Result<ExitCode, String> {
         shown.set_message(last.to_owned());
     })?;
     shown.finish_and_clear();
+    for left_out in &evaluation.left_out {
+        notes::tell(&format!("left out: {left_out}"));
+    }
     if let Some(folder) = &arguments.out {
         write(&evaluation, folder)?;
     }
@@ -63,6 +80,18 @@ pub(super) fn eval(arguments: &Eval) -> Result<ExitCode, String> {
         false => show(&evaluation),
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The folder named, which must be there, or the one that `make traces` fills, if it is.
+fn traces(arguments: &Eval) -> Result<Option<PathBuf>, String> {
+    match &arguments.traces {
+        Some(folder) if folder.is_dir() => Ok(Some(folder.clone())),
+        Some(folder) => Err(format!(
+            "{}: no such folder; make traces records into target/traces",
+            folder.display()
+        )),
+        None => Ok(Some(PathBuf::from("target/traces")).filter(|folder| folder.is_dir())),
+    }
 }
 
 fn write(evaluation: &Evaluation, folder: &std::path::Path) -> Result<(), String> {
@@ -89,7 +118,8 @@ fn show(evaluation: &Evaluation) {
     table.load_preset(comfy_table::presets::NOTHING);
     table.set_header(["artifact", "series", "workload", "paper", "ours", "unit"]);
     for row in &evaluation.rows {
-        if row.paper.is_some() || row.workload == "average" || row.workload == "worst" {
+        let is_said = row.paper.is_some() || row.artifact.starts_with("sensitivity");
+        if is_said || row.workload == "average" || row.workload == "worst" {
             let paper = row.paper.map_or(String::new(), |paper| format!("{paper:.2}"));
             let ours = format!("{:.2}", row.ours);
             table.add_row([row.artifact, &row.series, &row.workload, &paper, &ours, row.unit]);

@@ -9,6 +9,7 @@ use crate::machine::hierarchy::Level;
 use crate::machine::{Mode, Plan, Shape};
 use serde::Deserialize;
 use twinpage_core::any::SchemeKind;
+use twinpage_core::baseline::{Switching, Tables};
 
 /// The machines that come with the lab: name and text.
 pub const BUILT_IN: [(&str, &str); 2] = [
@@ -28,6 +29,7 @@ struct File {
     nvm: NvmTable,
     table: Table,
     pool: Pool,
+    thynvm: ThyNvm,
     checkpoint: Checkpoint,
     run: Run,
 }
@@ -106,6 +108,24 @@ struct Pool {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
+struct ThyNvm {
+    #[serde(rename = "source")]
+    _source: String,
+    blocks: u32,
+    pages: u32,
+    switching: Thresholds,
+}
+
+/// When ThyNVM's pages change their grain: as the paper says, or as its code does.
+#[derive(Clone, Copy, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Thresholds {
+    Paper,
+    Code,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct Checkpoint {
     #[serde(rename = "source")]
     _source: String,
@@ -164,6 +184,14 @@ impl Config {
                 nvm_bytes: said.nvm.size.is.0,
                 pool_pages: said.pool.size.is.0 / crate::op::PAGE_BYTES,
                 journal_bytes: said.table.journal.is.0,
+                tables: Tables {
+                    blocks: said.thynvm.blocks,
+                    pages: said.thynvm.pages,
+                    switching: match said.thynvm.switching {
+                        Thresholds::Paper => Switching::Paper,
+                        Thresholds::Code => Switching::Code,
+                    },
+                },
                 interval_fs: said.checkpoint.interval.is.fs(cycle_fs),
                 mode: Mode::Stall,
                 warm_up: said.run.warm_up,
@@ -188,7 +216,8 @@ impl Config {
         }
     }
 
-    /// The same machine, smaller by a power of two: DRAM, NVM, pool, journal, epochs and run, so that a
+    /// The same machine, smaller by a power of two: DRAM, NVM, pool, journal, tables, cores' state,
+    /// epochs and run, so that a
     /// footprint smaller by as much meets the same rates. Caches shrink to a quarter at most: smaller
     /// ones would no longer filter anything.
     ///
@@ -200,10 +229,14 @@ impl Config {
         for level in &mut plan.shape.levels {
             level.bytes /= by.min(4);
         }
+        plan.shape.state_bytes /= by;
         plan.controller.dram_bytes /= by;
         plan.nvm_bytes /= by;
         plan.pool_pages /= by;
         plan.journal_bytes /= by;
+        for entries in [&mut plan.tables.blocks, &mut plan.tables.pages] {
+            *entries = u32::try_from(u64::from(*entries) / by).unwrap_or(1).max(1);
+        }
         plan.interval_fs /= by;
         plan.warm_up /= by;
         plan.instructions /= by;
@@ -333,6 +366,18 @@ fn check(place: Place<'_>, said: &File) -> Result<(), ConfigError> {
             "size",
             pages(&said.pool.size, 1) && said.pool.size.is < said.nvm.size.is,
             "pages of 4 KiB, and less than NVM",
+        ),
+        (
+            "thynvm",
+            "blocks",
+            (1..=1 << 20).contains(&said.thynvm.blocks),
+            "1 to 1048576 entries",
+        ),
+        (
+            "thynvm",
+            "pages",
+            (1..=1 << 24).contains(&said.thynvm.pages),
+            "1 to 16777216 entries",
         ),
         (
             "table",

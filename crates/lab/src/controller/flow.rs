@@ -98,6 +98,8 @@ pub struct Counts {
     pub nvm_reads: u64,
     /// NVM lines written, by [`Why`].
     pub nvm_writes: [u64; 4],
+    /// The same lines, by what the scheme wrote them for: [`Cause::ALL`].
+    pub nvm_causes: [u64; Cause::ALL.len()],
 }
 
 impl Counts {
@@ -117,6 +119,7 @@ impl Counts {
             kept_lines: self.kept_lines - before.kept_lines,
             nvm_reads: self.nvm_reads - before.nvm_reads,
             nvm_writes: std::array::from_fn(|why| self.nvm_writes[why] - before.nvm_writes[why]),
+            nvm_causes: std::array::from_fn(|cause| self.nvm_causes[cause] - before.nvm_causes[cause]),
         }
     }
 }
@@ -375,7 +378,10 @@ impl Controller {
         for entry in &log {
             match entry.action {
                 Action::Read => self.counts.nvm_reads += entry.lines,
-                Action::Write(_) => self.counts.nvm_writes[why as usize] += entry.lines,
+                Action::Write(_) => {
+                    self.counts.nvm_writes[why as usize] += entry.lines;
+                    self.counts.nvm_causes[entry.cause as usize] += entry.lines;
+                }
                 Action::Fence | Action::Touch => {}
             }
             // Behind a critical access even a background one waits for the fences before it.

@@ -1,11 +1,12 @@
 //! The report: every artifact with its figure and its table, ours beside the paper's.
 
-use super::{Evaluation, Row, plan};
+use super::evidence::is_far;
+use super::{Evaluation, Row};
 use std::fmt::Write;
 
 const STYLE: &str = "body{font:15px/1.5 sans-serif;max-width:1040px;margin:2em auto;padding:0 1em;color:#222}\
 table{border-collapse:collapse;margin:1em 0}td,th{padding:.2em .8em;border-bottom:1px solid #ddd;text-align:left}\
-td.n{text-align:right;font-variant-numeric:tabular-nums}tr.far td{background:#fff4e0}details{margin:.5em 0}";
+td.n{text-align:right;font-variant-numeric:tabular-nums}tr.far td{background:#fff4e0}.out{background:#fdeaea}details{margin:.5em 0}";
 
 pub(super) fn document(evaluation: &Evaluation) -> Result<String, String> {
     let name = evaluation.paper;
@@ -14,9 +15,21 @@ pub(super) fn document(evaluation: &Evaluation) -> Result<String, String> {
     );
     let _ = write!(
         page,
-        "<h1>twinpage lab eval {name}</h1><p>Machine {}, {} times smaller than the paper's; {} instructions a run, {} runs. Numbers of the paper are those its text gives; rows more than 15% from them are marked and say what was measured beside them.</p>",
-        evaluation.config_hash, evaluation.smaller, evaluation.instructions, evaluation.runs
+        "<h1>twinpage lab eval {name}</h1><p>Machine {}, {} times smaller than the paper's; {} instructions a run after {} to warm up, {} runs of {}. Numbers of the paper are those its text gives; rows more than 15% from them are marked and say what was measured beside them.</p>",
+        evaluation.config_hash,
+        evaluation.smaller,
+        evaluation.instructions,
+        evaluation.warm_up,
+        evaluation.runs,
+        evaluation.workloads.join(", ")
     );
+    if !evaluation.left_out.is_empty() {
+        page.push_str("<p class=out><b>Left out:</b></p><ul class=out>");
+        for left_out in &evaluation.left_out {
+            let _ = write!(page, "<li>{left_out}");
+        }
+        page.push_str("</ul>");
+    }
     for artifact in evaluation.artifacts() {
         let rows: Vec<&Row> = evaluation
             .rows
@@ -26,12 +39,12 @@ pub(super) fn document(evaluation: &Evaluation) -> Result<String, String> {
         let _ = write!(
             page,
             "<h2 id={artifact}>{}</h2>{}",
-            plan::title(artifact),
+            evaluation.title(artifact),
             evaluation.figure(artifact)?
         );
         let (said, rest): (Vec<&Row>, Vec<&Row>) = rows
             .into_iter()
-            .partition(|row| row.paper.is_some() || row.workload == "average");
+            .partition(|row| row.paper.is_some() || row.note.is_some() || row.workload == "average");
         table(&mut page, &said);
         if !rest.is_empty() {
             page.push_str("<details><summary>every run</summary>");
@@ -45,10 +58,11 @@ pub(super) fn document(evaluation: &Evaluation) -> Result<String, String> {
 fn table(page: &mut String, rows: &[&Row]) {
     page.push_str("<table><tr><th>series<th>workload<th>paper<th>ours<th>unit<th></tr>");
     for row in rows {
-        let far = row
-            .paper
-            .is_some_and(|paper| (row.ours / paper - 1.0).abs() > 0.15);
-        let class = if far { " class=far" } else { "" };
+        let class = if is_far(row.paper, row.ours) {
+            " class=far"
+        } else {
+            ""
+        };
         let paper = row.paper.map_or(String::new(), |paper| format!("{paper:.2}"));
         let note = row.note.as_deref().unwrap_or("");
         let _ = write!(

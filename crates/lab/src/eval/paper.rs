@@ -87,3 +87,11 @@ pub(super) fn all_in_dram(workload: &str) -> Option<f64> {
         _ => None,
     }
 }
+
+/// "for all workloads, the performance difference is within 3% between the ideal case and the optimized
+/// case": the worst time of that over this, DPC 5.5.2.
+pub(super) const OPTIMIZED: f64 = 1.03;
+
+/// "the average checkpointing delay among workloads is between 3.7M and 4.8M cycles (12.4%-15.9% of the
+/// interval)": the least and the most, in percent, DPC 5.6.
+pub(super) const CHECKPOINT_SHARES: [(&str, f64); 2] = [("least", 12.4), ("most", 15.9)];

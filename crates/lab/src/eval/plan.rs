@@ -1,15 +1,13 @@
-//! Artifacts: the runs each needs, and the rows that follow.
+//! Artifacts, and the runs each needs.
 
-use super::paper::{self, Paper};
-use super::{Request, Row};
+use super::loads::Load;
+use super::open::OPEN;
+use super::paper::Paper;
+use super::{Request, Run};
 use crate::config::machine::Config;
 use crate::controller::lookup::Placement;
-use crate::experiment::Report;
-use crate::workload::list;
 use std::collections::BTreeMap;
 use twinpage_core::any::SchemeKind;
-use twinpage_core::baseline::{page_overlay, thynvm};
-use twinpage_core::dual_page;
 
 /// How a run's machine differs from the paper's.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -24,6 +22,8 @@ pub(super) enum Variant {
     Place(usize),
     /// Millions of cycles between checkpoints, at the paper's size.
     Interval(u64),
+    /// Another choice where the papers leave one: which of [`OPEN`].
+    Open(usize),
 }
 
 /// One run.
@@ -35,7 +35,7 @@ pub(super) struct Key {
 }
 
 /// DPC 5.5.2: name, where entries are, how many are cached at the paper's pool of 76,800.
-const PLACES: [(&str, Placement, usize); 7] = [
+pub(super) const PLACES: [(&str, Placement, usize); 7] = [
     ("all in the controller", Placement::Controller, 0),
     ("optimized", Placement::Split, 1),
     ("optimized, 10K cached", Placement::Split, 10_000),
@@ -66,23 +66,24 @@ impl Key {
             }
             // The paper's interval is 30.
             Variant::Interval(millions) => plan.interval_fs = plan.interval_fs * millions / 30,
+            Variant::Open(which) => (OPEN[which].change)(config),
         }
     }
 }
 
 /// The runs that were done.
-pub(super) struct Runs(BTreeMap<Key, Report>);
+pub(super) struct Runs(BTreeMap<Key, Run>);
 
 impl Runs {
-    pub(super) fn new(keys: Vec<Key>, reports: Vec<Report>) -> Runs {
-        Runs(keys.into_iter().zip(reports).collect())
+    pub(super) fn new(keys: Vec<Key>, runs: Vec<Run>) -> Runs {
+        Runs(keys.into_iter().zip(runs).collect())
     }
 
     pub(super) fn len(&self) -> usize {
         self.0.len()
     }
 
-    fn get(&self, workload: usize, scheme: SchemeKind, variant: Variant) -> &Report {
+    pub(super) fn get(&self, workload: usize, scheme: SchemeKind, variant: Variant) -> &Run {
         &self.0[&Key {
             workload,
             scheme,
@@ -91,17 +92,8 @@ impl Runs {
     }
 }
 
-/// The workloads of DPC's Table 5 that are free.
-pub(super) fn workloads() -> Vec<&'static str> {
-    list::ALL
-        .iter()
-        .filter(|entry| entry.paper.is_some())
-        .map(|entry| entry.name)
-        .collect()
-}
-
 /// What can be asked for: name, paper, title.
-pub const ARTIFACTS: [(&str, Paper, &str); 17] = [
+pub const ARTIFACTS: [(&str, Paper, &str); 21] = [
     ("fig1", Paper::Dpc, "DPC Figure 1: clean lines in dirty pages"),
     (
         "fig9a",
@@ -142,6 +134,16 @@ pub const ARTIFACTS: [(&str, Paper, &str); 17] = [
         "DPC Table 6: checkpoints and their share of the time",
     ),
     ("preallocation", Paper::Dpc, "DPC 4.4.3: pre-allocation failures"),
+    (
+        "sensitivity",
+        Paper::Dpc,
+        "What the papers leave open: execution time over the dual page's, one choice changed at a time",
+    ),
+    (
+        "sensitivity-writes",
+        Paper::Dpc,
+        "What the papers leave open: NVM writes over the dual page's, one choice changed at a time",
+    ),
     ("fig2", Paper::Twins, "Twins Figure 2: clean lines in dirty pages"),
     (
         "fig7a",
@@ -159,13 +161,23 @@ pub const ARTIFACTS: [(&str, Paper, &str); 17] = [
         Paper::Twins,
         "Twins Figure 8b: NVM writes by pool size, over the largest",
     ),
+    (
+        "sensitivity",
+        Paper::Twins,
+        "What the paper leaves open: execution time over Twins', one choice changed at a time",
+    ),
+    (
+        "sensitivity-writes",
+        Paper::Twins,
+        "What the paper leaves open: NVM writes over Twins', one choice changed at a time",
+    ),
 ];
 
 /// The title of an artifact.
-pub(super) fn title(name: &str) -> &'static str {
+pub(super) fn title(paper: Paper, name: &str) -> &'static str {
     ARTIFACTS
         .iter()
-        .find(|artifact| artifact.0 == name)
+        .find(|artifact| artifact.0 == name && artifact.1 == paper)
         .map_or("", |artifact| artifact.2)
 }
 
@@ -194,10 +206,10 @@ pub(super) fn choose(request: &Request) -> Result<Vec<Artifact>, String> {
 
 /// One figure or table.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Artifact(&'static str);
+pub(super) struct Artifact(pub(super) &'static str);
 
 /// What is compared, in the order of the figures.
-fn compared(paper: Paper) -> Vec<(SchemeKind, Variant, &'static str)> {
+pub(super) fn compared(paper: Paper) -> Vec<(SchemeKind, Variant, &'static str)> {
     let mut all = vec![
         (SchemeKind::InPlace, Variant::Plain, "baseline"),
         (SchemeKind::DualPage, Variant::Plain, "dual page"),
@@ -213,21 +225,33 @@ fn compared(paper: Paper) -> Vec<(SchemeKind, Variant, &'static str)> {
 }
 
 impl Artifact {
-    /// The workloads it is done for: sweeps take a few when they must be quick.
-    fn workloads(self, request: &Request, all: &[&'static str]) -> Vec<usize> {
+    /// The workloads it is done for. Sweeps take those asked for, and a few when they must be quick.
+    pub(super) fn workloads(self, request: &Request, loads: &[Load]) -> Vec<usize> {
         let few: &[&str] = match self.0 {
             "fig11a" | "fig11b" | "fig8a" | "fig8b" => &["pagerank", "echo"],
             "fig12" => &["tatp", "tpcc"],
             "fig13" => &["echo"],
-            _ => return (0..all.len()).collect(),
+            "sensitivity" | "sensitivity-writes" => &["tpcc"],
+            _ => return (0..loads.len()).collect(),
         };
-        (0..all.len())
-            .filter(|&number| !request.quick || few.contains(&all[number]))
-            .collect()
+        let among = |names: &mut dyn Iterator<Item = &str>| -> Vec<usize> {
+            names
+                .filter_map(|name| loads.iter().position(|load| load.name == name))
+                .collect()
+        };
+        let chosen = match (&request.sweep[..], request.quick) {
+            ([], false) => (0..loads.len()).collect(),
+            ([], true) => among(&mut few.iter().copied()),
+            (names, _) => among(&mut names.iter().map(String::as_str)),
+        };
+        match chosen.is_empty() {
+            true => vec![0],
+            false => chosen,
+        }
     }
 
     /// Schemes and variants it needs of each workload.
-    fn series(self, request: &Request) -> Vec<(SchemeKind, Variant, String)> {
+    pub(super) fn series(self, request: &Request) -> Vec<(SchemeKind, Variant, String)> {
         let dual = |variant, name: String| (SchemeKind::DualPage, variant, name);
         let named = |(scheme, variant, name): (SchemeKind, Variant, &str)| (scheme, variant, name.to_owned());
         match self.0 {
@@ -242,19 +266,26 @@ impl Artifact {
             "fig12" => (0..PLACES.len())
                 .map(|place| dual(Variant::Place(place), PLACES[place].0.into()))
                 .collect(),
-            "fig13" => {
-                let schemes = compared(request.paper)
-                    .into_iter()
-                    .filter(|one| one.0 != SchemeKind::InPlace && one.1 == Variant::Plain);
+            "fig13" => stalling(request.paper)
+                .flat_map(|(scheme, _, name)| {
+                    INTERVALS.map(|interval| {
+                        (
+                            scheme,
+                            Variant::Interval(interval),
+                            format!("{name}, {interval} M"),
+                        )
+                    })
+                })
+                .collect(),
+            "sensitivity" | "sensitivity-writes" => {
+                let variants = std::iter::once(Variant::Plain).chain((0..OPEN.len()).map(Variant::Open));
+                let all = compared(request.paper);
+                let schemes = all.into_iter().filter(|one| one.1 == Variant::Plain);
                 schemes
-                    .flat_map(|(scheme, _, name)| {
-                        INTERVALS.map(|interval| {
-                            (
-                                scheme,
-                                Variant::Interval(interval),
-                                format!("{name}, {interval} M"),
-                            )
-                        })
+                    .flat_map(|one| {
+                        variants
+                            .clone()
+                            .map(move |variant| named((one.0, variant, one.2)))
                     })
                     .collect()
             }
@@ -264,7 +295,7 @@ impl Artifact {
     }
 
     /// The runs it needs.
-    pub(super) fn keys(self, request: &Request, all: &[&'static str]) -> Vec<Key> {
+    pub(super) fn keys(self, request: &Request, loads: &[Load]) -> Vec<Key> {
         let series = self.series(request);
         let of = |workload| {
             series.iter().map(move |&(scheme, variant, _)| Key {
@@ -273,302 +304,12 @@ impl Artifact {
                 variant,
             })
         };
-        self.workloads(request, all).into_iter().flat_map(of).collect()
-    }
-
-    /// Its rows.
-    pub(super) fn rows(self, request: &Request, runs: &Runs, all: &[&'static str]) -> Vec<Row> {
-        let time = |report: &Report| report.outcome.time_ns as f64;
-        let writes = |report: &Report| report.outcome.nvm_writes.total as f64;
-        let dual = (SchemeKind::DualPage, Variant::Plain);
-        let largest = (SchemeKind::DualPage, Variant::Pool(500));
-        let paper = request.paper;
-        let said = |which: fn(Paper, SchemeKind) -> Option<f64>| {
-            move |scheme: SchemeKind, _: Variant| which(paper, scheme)
-        };
-        let worst = |which: usize| {
-            move |_: SchemeKind, variant: Variant| match variant {
-                Variant::Pool(size) => paper::pool_worst(paper, size)[which],
-                _ => None,
-            }
-        };
-        let table = Table {
-            artifact: self,
-            request,
-            runs,
-            all,
-        };
-        match self.0 {
-            "fig1" | "fig2" => {
-                let clean = |report: &Report| report.outcome.clean_share * 100.0;
-                table.values("%", clean, &|_, _| Some(paper::clean_percent(paper)))
-            }
-            "fig9a" | "fig7a" => table.ratios(dual, time, &said(paper::slowdown), false),
-            "fig9b" | "fig7b" => table.ratios(dual, writes, &said(paper::writes), false),
-            "fig11a" | "fig8a" => table.ratios(largest, time, &worst(0), true),
-            "fig11b" | "fig8b" => table.ratios(largest, writes, &worst(1), true),
-            "fig12" => table.ratios(
-                (SchemeKind::DualPage, Variant::Place(0)),
-                time,
-                &|_, _| None,
-                false,
-            ),
-            "fig13" => table.ratios(
-                (SchemeKind::DualPage, Variant::Interval(10)),
-                time,
-                &|_, _| None,
-                false,
-            ),
-            "table1" => table.values("extra lines for each dirty one", extra, &|_, _| None),
-            "table3" => metadata(),
-            "table5" => table.characteristics(),
-            "table6" => table.checkpoints(),
-            _ => table.failures(),
-        }
+        self.workloads(request, loads).into_iter().flat_map(of).collect()
     }
 }
 
-/// Lines a page-grain copy writes for each that is dirty.
-fn extra(report: &Report) -> f64 {
-    let clean = report.outcome.clean_share;
-    clean / (1.0 - clean).max(1.0 / 64.0)
-}
-
-/// DPC Table 3, from the entries the schemes here keep.
-fn metadata() -> Vec<Row> {
-    let row = |series: &str, unit, paper: f64, bits: u64| Row {
-        artifact: "table3",
-        series: series.into(),
-        workload: "metadata".into(),
-        paper: Some(paper),
-        ours: bits as f64,
-        unit,
-        note: None,
-    };
-    vec![
-        row("ThyNVM", "bits a line", 42.0, thynvm::BLOCK_INDEX_BITS),
-        row("page overlays", "bits a page", 352.0, page_overlay::BITS_PER_PAGE),
-        row("dual page", "bits a page", 37.0, dual_page::BITS_PER_PAGE),
-    ]
-}
-
-/// Rows of one artifact.
-struct Table<'a> {
-    artifact: Artifact,
-    request: &'a Request,
-    runs: &'a Runs,
-    all: &'a [&'static str],
-}
-
-type Said<'a> = &'a dyn Fn(SchemeKind, Variant) -> Option<f64>;
-
-impl Table<'_> {
-    fn row(&self, series: &str, workload: &str, paper: Option<f64>, ours: f64, unit: &'static str) -> Row {
-        Row {
-            artifact: self.artifact.0,
-            series: series.into(),
-            workload: workload.into(),
-            paper,
-            ours,
-            unit,
-            note: None,
-        }
-    }
-
-    /// A value of each run, and their mean beside the paper's.
-    fn values(&self, unit: &'static str, value: impl Fn(&Report) -> f64, said: Said<'_>) -> Vec<Row> {
-        self.each(
-            unit,
-            &|scheme, variant, workload| value(self.runs.get(workload, scheme, variant)),
-            said,
-            false,
-        )
-    }
-
-    /// A value of each run over that of the same workload's reference, and the mean. Workloads whose
-    /// reference has nothing (no write at all) are left out.
-    fn ratios(
-        &self,
-        over: (SchemeKind, Variant),
-        value: impl Fn(&Report) -> f64,
-        said: Said<'_>,
-        worst: bool,
-    ) -> Vec<Row> {
-        let ratio = |scheme, variant, workload| {
-            let reference = value(self.runs.get(workload, over.0, over.1));
-            value(self.runs.get(workload, scheme, variant)) / reference
-        };
-        self.each("ratio", &ratio, said, worst)
-    }
-
-    fn each(
-        &self,
-        unit: &'static str,
-        value: &dyn Fn(SchemeKind, Variant, usize) -> f64,
-        said: Said<'_>,
-        worst: bool,
-    ) -> Vec<Row> {
-        let mut rows = Vec::new();
-        let workloads = self.artifact.workloads(self.request, self.all);
-        for (scheme, variant, series) in self.artifact.series(self.request) {
-            let values: Vec<f64> = workloads
-                .iter()
-                .map(|&workload| value(scheme, variant, workload))
-                .collect();
-            for (&workload, &value) in workloads.iter().zip(&values) {
-                let name = self.all[workload];
-                let paper = match variant {
-                    Variant::Place(place) if place + 1 == PLACES.len() => paper::all_in_dram(name),
-                    _ => None,
-                };
-                if value.is_finite() {
-                    let row = self.row(&series, name, paper, value, unit);
-                    rows.push(self.explained(row, scheme, variant, &[workload]));
-                }
-            }
-            let found: Vec<f64> = values.into_iter().filter(|value| value.is_finite()).collect();
-            let (name, summary) = match worst {
-                true => ("worst", found.iter().copied().fold(0.0, f64::max)),
-                false => ("average", found.iter().sum::<f64>() / found.len().max(1) as f64),
-            };
-            let row = self.row(&series, name, said(scheme, variant), summary, unit);
-            rows.push(self.explained(row, scheme, variant, &workloads));
-        }
-        rows
-    }
-
-    /// Where ours is more than 15% off, what was measured beside it.
-    fn explained(&self, mut row: Row, scheme: SchemeKind, variant: Variant, workloads: &[usize]) -> Row {
-        let off = |paper: f64| (row.ours / paper - 1.0).abs() > 0.15;
-        if row.paper.is_some_and(off) {
-            let count = workloads.len().max(1) as f64;
-            let mean = |value: &dyn Fn(&Report) -> f64, scheme, variant| {
-                workloads
-                    .iter()
-                    .map(|&workload| value(self.runs.get(workload, scheme, variant)))
-                    .sum::<f64>()
-                    / count
-            };
-            let of = |value: &dyn Fn(&Report) -> f64| mean(value, scheme, variant);
-            let share = of(&|report| report.outcome.checkpoint_share * 100.0);
-            let misses = of(&|report| report.outcome.dram_miss_rate * 100.0);
-            let clean = of(&|report| report.outcome.clean_share * 100.0);
-            let evicted = of(&|report| {
-                report.outcome.nvm_writes.eviction as f64 / report.outcome.nvm_writes.total.max(1) as f64
-                    * 100.0
-            });
-            row.note = Some(format!(
-                "measured beside it, on average: checkpoints take {share:.1}% of the time, {misses:.1}% of requests miss the DRAM cache, {clean:.0}% of the lines of dirty pages are clean, {evicted:.0}% of NVM writes are evictions"
-            ));
-        }
-        row
-    }
-
-    fn characteristics(&self) -> Vec<Row> {
-        let mut rows = Vec::new();
-        for workload in self.artifact.workloads(self.request, self.all) {
-            let name = self.all[workload];
-            let outcome = &self
-                .runs
-                .get(workload, SchemeKind::DualPage, Variant::Plain)
-                .outcome;
-            let said = list::ALL
-                .iter()
-                .find(|entry| entry.name == name)
-                .and_then(|entry| entry.paper);
-            let scale = 1.0 / self.request.smaller as f64;
-            let values = [
-                (
-                    "DRAM cache miss rate",
-                    said.map(|said| said.miss_percent),
-                    outcome.dram_miss_rate * 100.0,
-                    "%",
-                ),
-                (
-                    "read/write ratio",
-                    said.map(|said| said.read_write_ratio),
-                    outcome.read_write_ratio,
-                    "ratio",
-                ),
-                (
-                    "footprint",
-                    said.map(|said| said.footprint_mb * scale),
-                    outcome.footprint_bytes as f64 / 1e6,
-                    "MB",
-                ),
-            ];
-            for (series, paper, ours, unit) in values {
-                let mut row = self.row(series, name, paper, ours, unit);
-                if paper.is_some_and(|paper| (ours / paper - 1.0).abs() > 0.15) {
-                    row.note = Some(
-                        "the program stands in for the paper's: same algorithm, its own data and layout"
-                            .into(),
-                    );
-                }
-                rows.push(row);
-            }
-        }
-        rows
-    }
-
-    fn checkpoints(&self) -> Vec<Row> {
-        let mut rows = Vec::new();
-        for (scheme, variant, series) in self.artifact.series(self.request) {
-            for workload in self.artifact.workloads(self.request, self.all) {
-                let outcome = &self.runs.get(workload, scheme, variant).outcome;
-                let name = self.all[workload];
-                rows.push(self.row(
-                    &format!("{series}, count"),
-                    name,
-                    None,
-                    outcome.checkpoints as f64,
-                    "checkpoints",
-                ));
-                rows.push(self.row(
-                    &format!("{series}, share"),
-                    name,
-                    None,
-                    outcome.checkpoint_share * 100.0,
-                    "%",
-                ));
-            }
-        }
-        rows
-    }
-
-    fn failures(&self) -> Vec<Row> {
-        let workloads = self.artifact.workloads(self.request, self.all);
-        let sum = |value: &dyn Fn(&Report) -> u64| -> f64 {
-            workloads
-                .iter()
-                .map(|&workload| value(self.runs.get(workload, SchemeKind::DualPage, Variant::Plain)))
-                .sum::<u64>() as f64
-        };
-        let failures = sum(&|report| report.outcome.controller.prepare_failures);
-        let prepared = sum(&|report| report.outcome.controller.prepared);
-        let epochs = sum(&|report| report.outcome.checkpoints);
-        let note = format!(
-            "{failures} of {prepared} pre-allocations in {epochs} epochs found no page: the pool is large enough for what an epoch makes dirty here"
-        );
-        let mut rows = vec![
-            self.row(
-                "failures an epoch",
-                "all",
-                Some(1.17),
-                failures / epochs.max(1.0),
-                "pages",
-            ),
-            self.row(
-                "failures",
-                "all",
-                Some(0.01),
-                failures / prepared.max(1.0) * 100.0,
-                "% of pre-allocations",
-            ),
-        ];
-        for row in &mut rows {
-            row.note = Some(note.clone());
-        }
-        rows
-    }
+/// The schemes that stop the cores for a checkpoint.
+fn stalling(paper: Paper) -> impl Iterator<Item = (SchemeKind, Variant, &'static str)> {
+    let all = compared(paper).into_iter();
+    all.filter(|one| one.0 != SchemeKind::InPlace && one.1 == Variant::Plain)
 }

@@ -23,6 +23,7 @@ pub use run::{Ended, Machine, Stop};
 
 use crate::controller::Setting;
 use hierarchy::Level;
+use twinpage_core::baseline::Tables;
 
 /// Who waits for a checkpoint.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Deserialize, serde::Serialize)]
@@ -72,6 +73,8 @@ pub struct Plan {
     pub pool_pages: u64,
     /// Bytes of journal for schemes that keep one.
     pub journal_bytes: u64,
+    /// The tables of ThyNVM.
+    pub tables: Tables,
     /// Execution between checkpoints, in femtoseconds.
     pub interval_fs: u64,
     /// Who waits for checkpoints.

@@ -5,9 +5,10 @@ use super::run::{Ended, Machine};
 use crate::controller::Counts;
 use crate::controller::nvm::Wear;
 use crate::machine::hierarchy::Counts as CacheCounts;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use twinpage_core::Scheme;
 use twinpage_core::histogram::{Histogram, Percentiles};
+use twinpage_core::medium::Cause;
 
 /// What is noted while the machine runs. Times are femtoseconds.
 #[derive(Debug, Default)]
@@ -148,6 +149,8 @@ pub struct Outcome {
     pub stall_ns: Stalls,
     /// NVM lines written, by cause.
     pub nvm_writes: Traffic,
+    /// The same lines, by what the scheme wrote them for; what it never did is left out.
+    pub nvm_causes: BTreeMap<Cause, u64>,
     /// NVM lines read.
     pub nvm_reads: u64,
     /// How NVM wore, since the machine was switched on.
@@ -238,6 +241,11 @@ impl Machine<'_> {
                 commit,
                 total: eviction + pre_allocation + pages + commit,
             },
+            nvm_causes: Cause::ALL
+                .into_iter()
+                .zip(counts.nvm_causes)
+                .filter(|&(_, lines)| lines > 0)
+                .collect(),
             nvm_reads: counts.nvm_reads,
             wear: self.controller.nvm().wear(),
             energy_j: Energy {

@@ -70,6 +70,7 @@ impl<'w> Machine<'w> {
         let setup = Setup {
             pool: PoolLimit::Pages(plan.pool_pages),
             journal_bytes: plan.journal_bytes,
+            tables: plan.tables,
             id: Some(1),
             ..Setup::new(Geometry::MEMORY)
         };
@@ -400,9 +401,12 @@ impl<'w> Machine<'w> {
     }
 }
 
-/// What a checkpoint keeps beside memory: how far the programs are, and room for every core's state.
+/// What a checkpoint keeps beside memory: how far the programs are, and what stands for every core's
+/// state, which is another each time.
 pub(super) fn context(plan: &Plan, batches: u64) -> Vec<u8> {
     let mut context = vec![0; 8 + plan.shape.cores * plan.shape.state_bytes as usize];
-    context[..8].copy_from_slice(&batches.to_le_bytes());
+    let (count, state) = context.split_at_mut(8);
+    count.copy_from_slice(&batches.to_le_bytes());
+    fastrand::Rng::with_seed(batches).fill(state);
     context
 }

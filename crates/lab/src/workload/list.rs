@@ -56,7 +56,11 @@ impl Setting {
     }
 }
 
-const fn table5(miss_percent: f64, read_write_ratio: f64, footprint_mb: f64) -> Option<Characteristics> {
+pub(crate) const fn table5(
+    miss_percent: f64,
+    read_write_ratio: f64,
+    footprint_mb: f64,
+) -> Option<Characteristics> {
     Some(Characteristics {
         miss_percent,
         read_write_ratio,

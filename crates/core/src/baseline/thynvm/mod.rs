@@ -61,7 +61,8 @@ const PAGE_LIMIT: u64 = 1 << 36;
 const NO_FRAME: u64 = (1 << 28) - 1;
 
 /// When a page changes its grain.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Switching {
     /// The paper's: to the page table at 22 stores an epoch, back below 16.
     #[default]
@@ -72,7 +73,7 @@ pub enum Switching {
 }
 
 /// How large the tables are, and when a page changes its grain.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize)]
 pub struct Tables {
     /// Entries of the block table.
     pub blocks: u32,
@@ -96,12 +97,13 @@ impl Default for Tables {
 impl Tables {
     /// DPC's (5.1.2): a block table of the size of a derivative page table for 76,800 pages, at 37
     /// bits a page and 42 bits a line (Table 3). The page table is given besides; the paper does not
-    /// say how large, so it is ThyNVM's own.
+    /// say how large: an entry for each page of its 256 MB of DRAM, as ThyNVM itself has it.
     #[must_use]
     pub fn dpc() -> Tables {
         Tables {
             blocks: (76_800 * 37 / BLOCK_INDEX_BITS) as u32,
-            ..Tables::default()
+            pages: (256 << 20) / 4096,
+            switching: Switching::Paper,
         }
     }
 }

@@ -178,7 +178,8 @@ impl Hybrid {
         Ok(Went::Well)
     }
 
-    /// An entry for one more line: one that is clean is copied home and leaves. False if none can.
+    /// An entry for one more line: one that is clean is copied home and leaves. Nobody waits for that
+    /// (DPC 5.2): its slot keeps the checkpoint until the next is durable. False if none can.
     fn make_room<M: Medium>(&mut self, medium: &mut Metered<M>, ground: &mut Ground) -> Result<bool> {
         if self.blocks.len() < self.tables.blocks as usize {
             return Ok(true);
@@ -191,14 +192,12 @@ impl Hybrid {
             return Ok(false);
         };
         let mut bytes = vec![0; ground.line_bytes()];
-        medium.waits(Path::Critical);
         medium.on(Cause::Migration);
         let at = u64::from(slot) * bytes.len() as u64;
         ground.lanes.read(medium, SLOTS, at, &mut bytes)?;
         if !ground.faulty(Fault::EvictWithoutCopy) {
             ground.write_home(medium, key >> 6, (key & 63) as usize, &bytes)?;
         }
-        medium.waits(Path::Background);
         self.evictable.remove(&key);
         self.blocks.remove(&key);
         match ground.faulty(Fault::ReleaseEarly) {

@@ -1,0 +1,129 @@
+//! What the machines are loaded with: the workloads here, and mixes of recorded programs.
+//!
+//! * SPEC CPU 2006 is not free. A mix of it is played where each of its four programs has a trace of one
+//!   that stands in for it (`make traces`); a mix that lacks one is left out, and the evaluation says so.
+//! * DPC's workloads are those of its Table 5, Twins' the mixes of its Table II. Without any of those
+//!   mixes Twins' figures are made with DPC's workloads that are free.
+
+use super::{Paper, Request};
+use crate::workload::list::{self, Characteristics};
+
+/// One workload of the evaluation.
+#[derive(Clone, Debug)]
+pub(super) struct Load {
+    /// What it is called in the figures.
+    pub(super) name: String,
+    /// What the lab calls it.
+    pub(super) workload: String,
+    /// What DPC's Table 5 says of it.
+    pub(super) said: Option<Characteristics>,
+}
+
+/// Four programs on four cores.
+struct Mix {
+    name: &'static str,
+    paper: Paper,
+    programs: [&'static str; 4],
+    said: Option<Characteristics>,
+}
+
+const fn mix(name: &'static str, programs: [&'static str; 4]) -> Mix {
+    Mix {
+        name,
+        paper: Paper::Twins,
+        programs,
+        said: None,
+    }
+}
+
+/// The mixes of DPC Table 5 and Twins Table II.
+const MIXES: [Mix; 10] = [
+    Mix {
+        paper: Paper::Dpc,
+        said: list::table5(16.08, 4.54, 1199.0),
+        ..mix("SPEC1", ["leslie3d", "sjeng", "sphinx3", "wrf"])
+    },
+    Mix {
+        paper: Paper::Dpc,
+        said: list::table5(5.43, 1.80, 1473.0),
+        ..mix("SPEC2", ["GemsFDTD", "lbm", "milc", "soplex"])
+    },
+    mix("WD1", ["gamess", "h264ref", "h264ref", "povray"]),
+    mix("WD2", ["bzip2", "bzip2", "gromacs", "gromacs"]),
+    mix("WD3", ["bzip2", "gcc", "gromacs", "perlbench"]),
+    mix("WD4", ["gcc", "gcc", "mcf", "perlbench"]),
+    mix("WD5", ["astar", "gobmk", "mcf", "omnetpp"]),
+    mix("WD6", ["gobmk", "leslie3d", "omnetpp", "wrf"]),
+    mix("WD7", ["leslie3d", "sjeng", "sphinx3", "wrf"]),
+    mix("WD8", ["GemsFDTD", "lbm", "milc", "soplex"]),
+];
+
+/// The trace that stands in for a program (`crates/lab/programs/record`).
+fn stand_in(program: &str) -> &str {
+    match program {
+        "perlbench" => "perl",
+        "h264ref" => "x264",
+        "gamess" => "povray",
+        "gobmk" | "sjeng" => "gnugo",
+        "mcf" => "mincost",
+        "soplex" => "simplex",
+        "GemsFDTD" => "fdtd",
+        "leslie3d" => "fluid",
+        "wrf" => "weather",
+        "milc" => "lattice",
+        "sphinx3" => "speech",
+        "gromacs" => "molecules",
+        "omnetpp" => "events",
+        "astar" => "paths",
+        same => same,
+    }
+}
+
+/// The workloads of the paper, and what of them is left out, and why.
+pub(super) fn choose(request: &Request) -> (Vec<Load>, Vec<String>) {
+    let (mut loads, mut left_out) = (Vec::new(), Vec::new());
+    for mix in MIXES.iter().filter(|mix| mix.paper == request.paper) {
+        match mix.find(request) {
+            Ok(workload) => loads.push(Load {
+                name: mix.name.into(),
+                workload,
+                said: mix.said,
+            }),
+            Err(why) => left_out.push(format!("{} ({}): {why}", mix.name, mix.programs.join(", "))),
+        }
+    }
+    if request.paper == Paper::Dpc || loads.is_empty() {
+        if request.paper == Paper::Twins {
+            left_out.push("all mixes, so the figures are made with DPC's workloads".into());
+        }
+        let free = list::ALL.iter().filter(|entry| entry.paper.is_some());
+        loads.extend(free.map(|entry| Load {
+            name: entry.name.into(),
+            workload: entry.name.into(),
+            said: entry.paper,
+        }));
+    }
+    (loads, left_out)
+}
+
+impl Mix {
+    /// The traces that stand in for it.
+    fn find(&self, request: &Request) -> Result<String, String> {
+        let Some(folder) = &request.traces else {
+            return Err("no traces are given (make traces, then --traces target/traces)".into());
+        };
+        let mut paths = Vec::new();
+        let mut missing = Vec::new();
+        for program in self.programs {
+            let path = folder.join(format!("{}.trace", stand_in(program)));
+            match path.is_file() {
+                true => paths.push(path.display().to_string()),
+                false => missing.push(format!("{} for {program}", path.display())),
+            }
+        }
+        match missing.is_empty() {
+            true => Ok(format!("trace:{}", paths.join(","))),
+            false => Err(format!("there is no {}", missing.join(", no "))),
+        }
+    }
+}

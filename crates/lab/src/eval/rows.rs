@@ -1,0 +1,414 @@
+//! Rows: what follows from the runs.
+
+use super::evidence::{self, Pair, is_far};
+use super::loads::Load;
+use super::open::{self, OPEN};
+use super::paper;
+use super::plan::{Artifact, PLACES, Runs, Variant, compared};
+use super::{Request, Row, Run};
+use twinpage_core::any::SchemeKind;
+use twinpage_core::baseline::{page_overlay, thynvm};
+use twinpage_core::dual_page;
+
+/// A scheme and what is other than on the paper's machine.
+type Which = (SchemeKind, Variant);
+
+const DUAL: Which = (SchemeKind::DualPage, Variant::Plain);
+
+/// What of a run is compared.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Measure {
+    Time,
+    Writes,
+}
+
+impl Measure {
+    fn of(self, run: &Run) -> f64 {
+        match self {
+            Measure::Time => run.outcome.time_ns as f64,
+            Measure::Writes => run.outcome.nvm_writes.total as f64,
+        }
+    }
+}
+
+/// How the numbers of several workloads become one.
+#[derive(Clone, Copy)]
+enum Summary {
+    Average,
+    Worst,
+}
+
+impl Artifact {
+    /// Its rows.
+    pub(super) fn rows(self, request: &Request, runs: &Runs, loads: &[Load], cores: usize) -> Vec<Row> {
+        let table = Table {
+            artifact: self,
+            request,
+            runs,
+            loads,
+            cores,
+        };
+        let paper = request.paper;
+        let pool = |which: usize| {
+            move |_: SchemeKind, variant: Variant| match variant {
+                Variant::Pool(size) => paper::pool_worst(paper, size)[which],
+                _ => None,
+            }
+        };
+        let largest = (SchemeKind::DualPage, Variant::Pool(500));
+        match self.0 {
+            "fig1" | "fig2" => table.clean(),
+            "table1" => table.extra(),
+            "fig9a" | "fig7a" => {
+                let said = |scheme, _: Variant| paper::slowdown(paper, scheme);
+                table.ratios(DUAL, Measure::Time, &said, Summary::Average)
+            }
+            "fig9b" | "fig7b" => {
+                let said = |scheme, _: Variant| paper::writes(paper, scheme);
+                table.ratios(DUAL, Measure::Writes, &said, Summary::Average)
+            }
+            "fig11a" | "fig8a" => table.ratios(largest, Measure::Time, &pool(0), Summary::Worst),
+            "fig11b" | "fig8b" => table.ratios(largest, Measure::Writes, &pool(1), Summary::Worst),
+            "fig12" => {
+                let all = (SchemeKind::DualPage, Variant::Place(0));
+                let mut rows = table.ratios(all, Measure::Time, &|_, _| None, Summary::Average);
+                let said =
+                    |_: SchemeKind, variant| (variant == Variant::Place(1)).then_some(paper::OPTIMIZED);
+                let worst = table.ratios(all, Measure::Time, &said, Summary::Worst);
+                rows.extend(worst.into_iter().filter(|row| row.workload == "worst"));
+                rows
+            }
+            "fig13" => {
+                let shortest = (SchemeKind::DualPage, Variant::Interval(10));
+                table.ratios(shortest, Measure::Time, &|_, _| None, Summary::Average)
+            }
+            "table3" => metadata(),
+            "table5" => table.characteristics(),
+            "table6" => table.checkpoints(),
+            "sensitivity" => table.sensitivity(Measure::Time),
+            "sensitivity-writes" => table.sensitivity(Measure::Writes),
+            _ => table.failures(),
+        }
+    }
+}
+
+/// DPC Table 3, from the entries the schemes here keep.
+fn metadata() -> Vec<Row> {
+    let row = |series: &str, unit, paper: f64, bits: u64| Row {
+        artifact: "table3",
+        series: series.into(),
+        workload: "metadata".into(),
+        paper: Some(paper),
+        ours: bits as f64,
+        unit,
+        note: None,
+    };
+    vec![
+        row("ThyNVM", "bits a line", 42.0, thynvm::BLOCK_INDEX_BITS),
+        row("page overlays", "bits a page", 352.0, page_overlay::BITS_PER_PAGE),
+        row("dual page", "bits a page", 37.0, dual_page::BITS_PER_PAGE),
+    ]
+}
+
+/// Rows of one artifact.
+struct Table<'a> {
+    artifact: Artifact,
+    request: &'a Request,
+    runs: &'a Runs,
+    loads: &'a [Load],
+    cores: usize,
+}
+
+type Said<'a> = &'a dyn Fn(SchemeKind, Variant) -> Option<f64>;
+
+impl<'a> Table<'a> {
+    fn row(&self, series: &str, workload: &str, paper: Option<f64>, ours: f64, unit: &'static str) -> Row {
+        Row {
+            artifact: self.artifact.0,
+            series: series.into(),
+            workload: workload.into(),
+            paper,
+            ours,
+            unit,
+            note: None,
+        }
+    }
+
+    fn workloads(&self) -> Vec<usize> {
+        self.artifact.workloads(self.request, self.loads)
+    }
+
+    fn run(&self, workload: usize, which: Which) -> &'a Run {
+        self.runs.get(workload, which.0, which.1)
+    }
+
+    fn pairs(&self, workloads: &[usize], which: Which, over: Which) -> Vec<Pair<'a>> {
+        workloads
+            .iter()
+            .map(|&workload| Pair {
+                name: &self.loads[workload].name,
+                run: self.run(workload, which),
+                reference: self.run(workload, over),
+            })
+            .collect()
+    }
+
+    /// A value of each workload, and what they are together; where that is not the paper's, why.
+    fn each(
+        &self,
+        series: &str,
+        unit: &'static str,
+        values: &[(usize, f64)],
+        (paper, summary): (Option<f64>, Summary),
+        why: &dyn Fn(&[usize]) -> String,
+    ) -> Vec<Row> {
+        let values: Vec<_> = values.iter().filter(|(_, value)| value.is_finite()).collect();
+        let mut rows: Vec<Row> = values
+            .iter()
+            .map(|&&(workload, value)| self.row(series, &self.loads[workload].name, None, value, unit))
+            .collect();
+        let all = values.iter().map(|(_, value)| *value);
+        let (name, ours) = match summary {
+            Summary::Average => ("average", all.sum::<f64>() / values.len().max(1) as f64),
+            Summary::Worst => ("worst", all.fold(0.0, f64::max)),
+        };
+        let mut row = self.row(series, name, paper, ours, unit);
+        if is_far(paper, ours) {
+            let behind: Vec<usize> = match summary {
+                Summary::Average => values.iter().map(|(workload, _)| *workload).collect(),
+                Summary::Worst => {
+                    let worst = values.iter().find(|(_, value)| *value >= ours);
+                    worst.map(|(workload, _)| *workload).into_iter().collect()
+                }
+            };
+            row.note = Some(why(&behind));
+        }
+        rows.push(row);
+        rows
+    }
+
+    /// A measure of each run over that of the same workload's reference. Workloads whose reference has
+    /// nothing (no write at all) are left out.
+    fn ratios(&self, over: Which, measure: Measure, said: Said<'_>, summary: Summary) -> Vec<Row> {
+        let workloads = self.workloads();
+        let mut rows = Vec::new();
+        for (scheme, variant, series) in self.artifact.series(self.request) {
+            let which = (scheme, variant);
+            let ratio = |&workload: &usize| {
+                let reference = measure.of(self.run(workload, over));
+                (workload, measure.of(self.run(workload, which)) / reference)
+            };
+            let values: Vec<_> = workloads.iter().map(ratio).collect();
+            let why = |behind: &[usize]| {
+                let pairs = self.pairs(behind, which, over);
+                match measure {
+                    Measure::Time => evidence::of_time(&pairs, self.cores),
+                    Measure::Writes => evidence::of_writes(&pairs),
+                }
+            };
+            let mut some = self.each(&series, "ratio", &values, (said(scheme, variant), summary), &why);
+            if matches!(variant, Variant::Place(place) if place + 1 == PLACES.len()) {
+                for row in &mut some {
+                    row.paper = paper::all_in_dram(&row.workload);
+                    if is_far(row.paper, row.ours) {
+                        let of = |load: &Load| load.name == row.workload;
+                        let behind: Vec<usize> = self.loads.iter().position(of).into_iter().collect();
+                        row.note = Some(why(&behind));
+                    }
+                }
+            }
+            rows.append(&mut some);
+        }
+        rows
+    }
+
+    /// Clean lines of dirty pages.
+    fn clean(&self) -> Vec<Row> {
+        let which = (SchemeKind::CopyOnWrite, Variant::Plain);
+        let clean = |&workload: &usize| (workload, self.run(workload, which).outcome.clean_share * 100.0);
+        let values: Vec<_> = self.workloads().iter().map(clean).collect();
+        let why = |behind: &[usize]| evidence::of_pages(&self.pairs(behind, which, which));
+        let said = Some(paper::clean_percent(self.request.paper));
+        self.each("copy-on-write", "%", &values, (said, Summary::Average), &why)
+    }
+
+    /// Lines a page-grain copy writes for each that is dirty.
+    fn extra(&self) -> Vec<Row> {
+        let which = (SchemeKind::CopyOnWrite, Variant::Plain);
+        let extra = |&workload: &usize| {
+            let clean = self.run(workload, which).outcome.clean_share;
+            (workload, clean / (1.0 - clean).max(1.0 / 64.0))
+        };
+        let values: Vec<_> = self.workloads().iter().map(extra).collect();
+        let unit = "extra lines for each dirty one";
+        self.each("copy-on-write", unit, &values, (None, Summary::Average), &|_| {
+            String::new()
+        })
+    }
+
+    /// DPC Table 5. Its text does not say where reads and writes are counted: both places are shown.
+    fn characteristics(&self) -> Vec<Row> {
+        let mut rows = Vec::new();
+        for workload in self.workloads() {
+            let load = &self.loads[workload];
+            let run = self.run(workload, DUAL);
+            let outcome = &run.outcome;
+            let said = |of: fn(&crate::workload::list::Characteristics) -> f64| load.said.as_ref().map(of);
+            let miss = said(|said| said.miss_percent);
+            let mut row = self.row(
+                "DRAM cache miss rate",
+                &load.name,
+                miss,
+                outcome.dram_miss_rate * 100.0,
+                "%",
+            );
+            if let Some(paper) = miss.filter(|_| is_far(miss, row.ours)) {
+                row.note = Some(evidence::of_misses(run, paper));
+            }
+            rows.push(row);
+            let ratio = said(|said| said.read_write_ratio);
+            let mix = run.mix.unwrap_or_default();
+            let program = mix.loads as f64 / mix.stores.max(1) as f64;
+            let counted = format!(
+                "{} lines read and {} written at DRAM, {} loads and {} stores of the program",
+                outcome.controller.reads, outcome.controller.writes, mix.loads, mix.stores
+            );
+            for (series, ours) in [
+                ("read/write ratio at DRAM", outcome.read_write_ratio),
+                ("read/write ratio of the program", program),
+            ] {
+                let mut row = self.row(series, &load.name, ratio, ours, "ratio");
+                row.note = is_far(ratio, ours).then(|| counted.clone());
+                rows.push(row);
+            }
+            let footprint = said(|said| said.footprint_mb).map(|said| said / self.request.smaller as f64);
+            let mut row = self.row(
+                "footprint",
+                &load.name,
+                footprint,
+                outcome.footprint_bytes as f64 / 1e6,
+                "MB",
+            );
+            row.note = is_far(footprint, row.ours).then(|| {
+                format!(
+                    "{:.1} MB are touched while it runs; {} times the DRAM cache",
+                    mix.touched_bytes as f64 / 1e6,
+                    (outcome.footprint_bytes as f64 / run.dram_bytes as f64).round()
+                )
+            });
+            rows.push(row);
+        }
+        rows
+    }
+
+    /// DPC Table 6: its numbers are not in the text, but for the range of the shares over workloads.
+    fn checkpoints(&self) -> Vec<Row> {
+        let mut rows = Vec::new();
+        for (scheme, variant, series) in self.artifact.series(self.request) {
+            let mut shares = Vec::new();
+            for workload in self.workloads() {
+                let outcome = &self.run(workload, (scheme, variant)).outcome;
+                let name = &self.loads[workload].name;
+                let share = outcome.checkpoint_share * 100.0;
+                shares.push((share, workload));
+                let count = outcome.checkpoints as f64;
+                rows.push(self.row(&format!("{series}, count"), name, None, count, "checkpoints"));
+                rows.push(self.row(&format!("{series}, share"), name, None, share, "%"));
+            }
+            if (scheme, variant) == DUAL {
+                shares.sort_by(|one, other| one.0.total_cmp(&other.0));
+                let ends = [shares.first(), shares.last()];
+                for ((name, paper), end) in paper::CHECKPOINT_SHARES.into_iter().zip(ends) {
+                    let Some(&(share, workload)) = end else { continue };
+                    let mut row = self.row(&format!("{series}, share"), name, Some(paper), share, "%");
+                    let outcome = &self.run(workload, DUAL).outcome;
+                    row.note = is_far(row.paper, share).then(|| {
+                        format!(
+                            "{}: {:.0} lines are written to NVM at a checkpoint, which stops the cores for {:.0} us",
+                            self.loads[workload].name,
+                            outcome.nvm_writes.total as f64 / outcome.checkpoints.max(1) as f64,
+                            outcome.latency_ns.stop.p50 / 1000.0
+                        )
+                    });
+                    rows.push(row);
+                }
+            }
+        }
+        rows
+    }
+
+    /// The main ratios with each open choice changed: for each scheme over the dual page with the same
+    /// change, and the dual page over itself without.
+    fn sensitivity(&self, measure: Measure) -> Vec<Row> {
+        let workloads = self.workloads();
+        let variants = std::iter::once(Variant::Plain).chain((0..OPEN.len()).map(Variant::Open));
+        let mut rows = Vec::new();
+        for variant in variants {
+            let name = match variant {
+                Variant::Open(which) => OPEN[which].name,
+                _ => "as it is",
+            };
+            let schemes = compared(self.request.paper).into_iter();
+            for (scheme, _, series) in schemes.filter(|one| one.1 == Variant::Plain) {
+                let mean = |which: Which, over: Which| {
+                    let ratio = |&workload: &usize| {
+                        measure.of(self.run(workload, which)) / measure.of(self.run(workload, over))
+                    };
+                    workloads.iter().map(ratio).sum::<f64>() / workloads.len() as f64
+                };
+                let is_dual = scheme == SchemeKind::DualPage;
+                let (ours, plain) = match is_dual {
+                    true => (mean((scheme, variant), DUAL), 1.0),
+                    false => (
+                        mean((scheme, variant), (SchemeKind::DualPage, variant)),
+                        mean((scheme, Variant::Plain), DUAL),
+                    ),
+                };
+                let paper = match measure {
+                    Measure::Time if is_dual => open::said(self.request.paper, name),
+                    _ => None,
+                };
+                let mut row = self.row(name, series, paper, ours, "ratio");
+                row.note = (variant != Variant::Plain)
+                    .then(|| format!("{:+.1}% beside {plain:.2} as it is", (ours / plain - 1.0) * 100.0));
+                rows.push(row);
+            }
+        }
+        rows
+    }
+
+    /// DPC 4.4.3.
+    fn failures(&self) -> Vec<Row> {
+        let runs: Vec<&Run> = self
+            .workloads()
+            .into_iter()
+            .map(|workload| self.run(workload, DUAL))
+            .collect();
+        let sum = |value: fn(&Run) -> u64| runs.iter().map(|run| value(run)).sum::<u64>() as f64;
+        let failures = sum(|run| run.outcome.controller.prepare_failures);
+        let prepared = sum(|run| run.outcome.controller.prepared);
+        let epochs = sum(|run| run.outcome.checkpoints);
+        let pages = sum(|run| run.outcome.controller.pages_written);
+        let pool = runs.iter().map(|run| run.pool.pages).max().unwrap_or(0);
+        let why = format!(
+            "{failures} of {prepared} pre-allocations in {epochs} epochs found no page: an epoch writes {:.0} pages on average, and the pool has {pool}",
+            pages / epochs.max(1.0)
+        );
+        [
+            ("failures an epoch", 1.17, failures / epochs.max(1.0), "pages"),
+            (
+                "failures",
+                0.01,
+                failures / prepared.max(1.0) * 100.0,
+                "% of pre-allocations",
+            ),
+        ]
+        .into_iter()
+        .map(|(series, paper, ours, unit)| {
+            let mut row = self.row(series, "all", Some(paper), ours, unit);
+            row.note = is_far(row.paper, ours).then(|| why.clone());
+            row
+        })
+        .collect()
+    }
+}
