@@ -1,6 +1,8 @@
 //! A paper's evaluation, repeated small.
 
+use std::process::{Command, Stdio};
 use twinpage_lab::eval::{ARTIFACTS, Evaluation, Paper, Request, evaluate};
+use twinpage_lab::trace::{Window, can_record, record};
 
 fn request(paper: Paper, artifacts: &[&str]) -> Request {
     Request {
@@ -37,8 +39,8 @@ fn the_number_of_threads_changes_nothing() {
             .ours
     };
     assert!((all("all in the controller") - 1.0).abs() < 1e-9);
-    // The text gives two numbers: TATP's and TPC-C's with all of the table in DRAM.
-    assert_eq!(one.rows.iter().filter(|row| row.paper.is_some()).count(), 2);
+    // The text gives three numbers: TATP's and TPC-C's with all of the table in DRAM, and the optimized worst.
+    assert_eq!(one.rows.iter().filter(|row| row.paper.is_some()).count(), 3);
 }
 
 #[test]
@@ -66,6 +68,78 @@ fn every_row_is_whole_and_the_report_shows_it() {
         .filter(|row| row.artifact == "table3")
         .collect();
     assert!(metadata.len() == 3 && metadata.iter().all(|row| row.paper == Some(row.ours)));
+}
+
+/// Each open choice is made by itself, and moves what it should.
+#[test]
+fn what_is_open_is_varied() {
+    let mut request = request(Paper::Twins, &["sensitivity"]);
+    request.instructions = Some(200_000);
+    request.sweep = vec!["echo".into()];
+    let evaluation = on_threads(2, &request);
+    let time = |setting: &str| {
+        let of = |row: &&twinpage_lab::eval::Row| row.series == setting && row.workload == "dual page";
+        evaluation.rows.iter().find(of).unwrap().ours
+    };
+    assert!((time("as it is") - 1.0).abs() < 1e-9);
+    assert!(time("NVM of 4 channels") < time("NVM of 2 channels"));
+    assert!(time("NVM of 2 channels") < 1.0 && time("NVM reads half as fast") > 1.0);
+    assert!(time("width 2") >= 1.0);
+    assert_eq!(evaluation.runs, 4 * 18);
+    let notes = evaluation.rows.iter().filter(|row| row.note.is_some());
+    assert_eq!(notes.count(), 4 * 17);
+    let unknown = Request {
+        sweep: vec!["ekko".into()],
+        ..request
+    };
+    assert!(evaluate(&unknown, &|_, _, _| ()).unwrap_err().contains("nstore"));
+}
+
+/// What stands in for `povray` and `x264`, and so for a whole mix: a program of the system, recorded here.
+#[test]
+fn a_mix_of_recorded_programs_is_played_and_the_others_are_named() {
+    if !can_record() {
+        assert!(
+            std::env::var_os("CI").is_none(),
+            "CI needs valgrind: apt install valgrind"
+        );
+        eprintln!("SKIPPED: valgrind is not installed (apt install valgrind)");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let mut request = request(Paper::Twins, &["fig7a"]);
+    request.instructions = Some(300_000);
+    let without = evaluate(&request, &|_, _, _| ()).unwrap();
+    assert_eq!(without.left_out.len(), 9, "{:?}", without.left_out);
+    assert!(without.workloads.contains(&"echo".into()));
+
+    let window = Window {
+        skip: 0,
+        limit: 400_000,
+    };
+    let mut trace = Vec::new();
+    let mut program = Command::new("sort");
+    program.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/src/workload/tpcc.rs"));
+    let quiet = [Stdio::null(), Stdio::null()];
+    record(&program, quiet, &window, &mut trace, |_| {}).unwrap();
+    for name in ["povray", "x264"] {
+        std::fs::write(folder.path().join(format!("{name}.trace")), &trace).unwrap();
+    }
+    request.traces = Some(folder.path().to_owned());
+    let with = evaluate(&request, &|_, _, _| ()).unwrap();
+    assert_eq!(with.workloads, ["WD1"]);
+    assert_eq!(with.left_out.len(), 7);
+    assert!(with.left_out[0].contains("bzip2.trace"), "{:?}", with.left_out);
+    let mine = with
+        .rows
+        .iter()
+        .filter(|row| row.workload == "WD1" && row.ours > 0.1);
+    assert_eq!(mine.count(), 4);
+    assert!(with.html().unwrap().contains("Left out"));
+
+    std::fs::write(folder.path().join("x264.trace"), &trace[..trace.len() / 2]).unwrap();
+    let damaged = evaluate(&request, &|_, _, _| ()).unwrap_err();
+    assert!(damaged.contains("WD1") && damaged.contains("x264"), "{damaged}");
 }
 
 #[test]

@@ -47,6 +47,16 @@ impl Hybrid {
                 // What waits for the checkpoint in flight need not once it is durable.
                 self.land(medium, ground)?;
                 medium.waits(Path::Background);
+                // A page of many stores need not wait for the end of the epoch to change its grain.
+                if self
+                    .heat
+                    .get(&page)
+                    .is_some_and(|heat| self.may_enter(ground, page, heat))
+                {
+                    medium.on(Cause::Migration);
+                    self.enter(medium, ground, page)?;
+                    medium.on(Cause::Data);
+                }
                 if let Went::Nowhere = self.store(medium, ground, newer, line)? {
                     nowhere = nowhere | one;
                 }

@@ -1,12 +1,14 @@
 //! Pages that change their grain, when the checkpoint of an epoch is durable: those with many stores
 //! go to the page table, those with few leave it.
 //!
+//! * One of many stores enters before, while no checkpoint is in flight, when the block table has no
+//!   entry for the next of its lines.
 //! * A page that enters is read into DRAM; its lines stay in the block table, where its checkpoint
 //!   is, until a checkpoint writes the whole page.
 //! * A page that leaves has its checkpoint copied home first, if that is in a frame.
 
 use super::checkpoint::Flight;
-use super::{Hybrid, Page, Switching, lines_of};
+use super::{Heat, Hybrid, Page, Switching, lines_of};
 use crate::baseline::metered::Metered;
 use crate::baseline::store::Ground;
 use crate::error::Result;
@@ -35,12 +37,9 @@ impl Hybrid {
         };
         let mut entered = 0;
         for (&page, heat) in &flight.heat {
-            let enough = match self.tables.switching {
-                Switching::Paper => heat.stores >= PAPER.0,
-                Switching::Code => heat.lines.count() >= CODE_ENTER,
-            };
-            let room = self.pages.len() < self.tables.pages as usize && entered < most;
-            if enough && room && ground.book.get(page) != 0 && self.overflow.has(page).is_empty() {
+            // It may have entered meanwhile.
+            let is_in = self.pages.contains_key(&page);
+            if !is_in && entered < most && self.may_enter(ground, page, heat) {
                 self.enter(medium, ground, page)?;
                 entered += 1;
             }
@@ -81,8 +80,23 @@ impl Hybrid {
         Ok(())
     }
 
+    /// Whether a page has many stores, and there is room for it in the page table.
+    pub(super) fn may_enter(&self, ground: &Ground, page: u64, heat: &Heat) -> bool {
+        let enough = match self.tables.switching {
+            Switching::Paper => heat.stores >= PAPER.0,
+            Switching::Code => heat.lines.count() >= CODE_ENTER,
+        };
+        let room = self.pages.len() < self.tables.pages as usize;
+        enough && room && ground.book.get(page) != 0 && self.overflow.has(page).is_empty()
+    }
+
     /// A page of many stores goes to the page table, with what of it waits in DRAM.
-    fn enter<M: Medium>(&mut self, medium: &mut Metered<M>, ground: &mut Ground, page: u64) -> Result<()> {
+    pub(super) fn enter<M: Medium>(
+        &mut self,
+        medium: &mut Metered<M>,
+        ground: &mut Ground,
+        page: u64,
+    ) -> Result<()> {
         let mut data = vec![0; ground.geometry().page_bytes()];
         self.read_lines(medium, ground, page, 0, &mut data)?;
         medium.touch(data.len());

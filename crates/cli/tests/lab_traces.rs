@@ -1,0 +1,154 @@
+//! `twinpage lab record`, `convert`, `workloads` and `eval`, as a user calls them.
+
+use serde_json::Value;
+use std::path::Path;
+use std::process::{Command, Output};
+use twinpage_lab::trace::can_record;
+
+fn lab(folder: &Path, arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_twinpage"))
+        .arg("lab")
+        .args(arguments)
+        .current_dir(folder)
+        .output()
+        .expect("the command starts")
+}
+
+fn json(output: &Output) -> Value {
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|why| panic!("{why}: {said}"))
+}
+
+fn refused(output: &Output) -> String {
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(!said.contains("panicked"), "{said}");
+    said
+}
+
+/// Recorded, rewritten, measured and run: the numbers of records agree all along.
+#[test]
+fn a_program_is_recorded_and_its_trace_used() {
+    if !can_record() {
+        assert!(
+            std::env::var_os("CI").is_none(),
+            "CI needs valgrind: apt install valgrind"
+        );
+        eprintln!("SKIPPED: valgrind is not installed (apt install valgrind)");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let record = [
+        "record", "--json", "--skip", "1000", "--limit", "60000", "--out", "a.trace", "--", "ls", "/",
+    ];
+    let recorded = json(&lab(folder, &record));
+    assert!(recorded["records"].as_u64() > Some(10_000), "{recorded}");
+    assert!(refused(&lab(folder, &record)).contains("a.trace is there already"));
+
+    let again = json(&lab(
+        folder,
+        &["convert", "a.trace", "--out", "b.trace", "--json"],
+    ));
+    assert_eq!(
+        (&again["from"], &again["records"]),
+        (&"native".into(), &recorded["records"])
+    );
+    let short = [
+        "convert", "a.trace", "--to", "dramsim3", "--out", "a.trc", "--limit", "500", "--json",
+    ];
+    assert_eq!(json(&lab(folder, &short))["records"], 500);
+    let text = std::fs::read_to_string(folder.join("a.trc")).unwrap();
+    assert_eq!(text.lines().count(), 500);
+
+    let measure = [
+        "workloads",
+        "--measure",
+        "--json",
+        "--warm-up",
+        "0",
+        "trace:b.trace",
+    ];
+    let measured = json(&lab(folder, &measure));
+    assert!(
+        measured["rows"][0]["ours"]["loads"].as_u64() > Some(10_000),
+        "{measured}"
+    );
+
+    let run = [
+        "run",
+        "--scheme",
+        "dual-page",
+        "--workload",
+        "trace:b.trace",
+        "--smaller",
+        "64",
+        "--warm-up",
+        "0",
+        "--json",
+    ];
+    assert_eq!(json(&lab(folder, &run))["ended"], "programs");
+}
+
+#[test]
+fn workloads_are_listed_with_what_the_paper_says() {
+    let folder = tempfile::tempdir().unwrap();
+    let listed = json(&lab(folder.path(), &["workloads", "--json"]));
+    let rows = listed["rows"].as_array().unwrap();
+    let tatp = rows.iter().find(|row| row["workload"] == "tatp").unwrap();
+    assert_eq!(tatp["paper"]["miss_percent"], 56.72);
+    assert!(refused(&lab(folder.path(), &["workloads", "tatb"])).contains("tatp"));
+}
+
+/// A file that is no trace, or is damaged, is refused with where; nothing is left behind.
+#[test]
+fn what_is_no_trace_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    std::fs::write(folder.join("words"), "these are no accesses\n").unwrap();
+    std::fs::write(folder.join("half.trc"), "0x1000 READ 0\n0x2000 WRI").unwrap();
+    for (file, from) in [("words", None), ("half.trc", Some("dramsim3")), ("none", None)] {
+        let mut arguments = vec!["convert", file, "--out", "out.trace"];
+        arguments.extend(from.iter().flat_map(|from| ["--from", from]));
+        let said = refused(&lab(folder, &arguments));
+        assert!(said.contains(file), "{said}");
+        assert!(!folder.join("out.trace").exists());
+    }
+    let run = [
+        "run",
+        "--scheme",
+        "dual-page",
+        "--smaller",
+        "64",
+        "--workload",
+        "trace:words",
+    ];
+    assert!(refused(&lab(folder, &run)).contains("words"));
+}
+
+#[test]
+fn an_evaluation_writes_its_report_and_says_what_it_leaves_out() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let quick = [
+        "eval",
+        "dpc",
+        "--quick",
+        "--artifact",
+        "table3",
+        "fig1",
+        "--out",
+        "out",
+        "--json",
+    ];
+    let output = lab(folder, &quick);
+    let said = json(&output);
+    assert_eq!(said["left_out"].as_array().map(Vec::len), Some(2));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("SPEC1"));
+    for file in ["dpc.json", "dpc.html", "dpc-table3.svg", "dpc-fig1.svg"] {
+        assert!(folder.join("out").join(file).is_file(), "{file}");
+    }
+    let lost = ["eval", "dpc", "--quick", "--traces", "nowhere"];
+    assert!(refused(&lab(folder, &lost)).contains("make traces"));
+}
