@@ -69,6 +69,10 @@ pub(super) fn eval(arguments: &Eval) -> Result<ExitCode, String> {
     for left_out in &evaluation.left_out {
         notes::tell(&format!("left out: {left_out}"));
     }
+    if !evaluation.short.is_empty() {
+        let short = evaluation.short.join("; ");
+        notes::tell(&format!("too short to say much: {short}"));
+    }
     if let Some(folder) = &arguments.out {
         write(&evaluation, folder)?;
     }

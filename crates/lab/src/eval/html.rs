@@ -30,6 +30,13 @@ pub(super) fn document(evaluation: &Evaluation) -> Result<String, String> {
         }
         page.push_str("</ul>");
     }
+    if !evaluation.short.is_empty() {
+        let _ = write!(
+            page,
+            "<p class=out><b>Too short to say much:</b> {}.</p>",
+            evaluation.short.join("; ")
+        );
+    }
     for artifact in evaluation.artifacts() {
         let rows: Vec<&Row> = evaluation
             .rows

@@ -91,6 +91,8 @@ pub struct Evaluation {
     pub workloads: Vec<String>,
     /// Of the paper's workloads those that are not among them, and why.
     pub left_out: Vec<String>,
+    /// Workloads whose runs were too short to say much: fewer than ten epochs.
+    pub short: Vec<String>,
     /// The numbers.
     pub rows: Vec<Row>,
 }
@@ -171,6 +173,7 @@ pub fn evaluate(request: &Request, tell: &(dyn Fn(usize, usize, &str) + Sync)) -
         warm_up: config.plan.warm_up,
         instructions: config.plan.instructions,
         runs: runs.len(),
+        short: runs.short(&loads),
         workloads: loads.into_iter().map(|load| load.name).collect(),
         left_out,
         rows,

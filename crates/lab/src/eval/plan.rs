@@ -83,6 +83,16 @@ impl Runs {
         self.0.len()
     }
 
+    /// Workloads whose run on the dual page had fewer than ten epochs: they say little.
+    pub(super) fn short(&self, loads: &[Load]) -> Vec<String> {
+        let epochs = |(key, run): (&Key, &Run)| {
+            let is_plain = (key.scheme, key.variant) == (SchemeKind::DualPage, Variant::Plain);
+            let count = run.outcome.checkpoints;
+            (is_plain && count < 10).then(|| format!("{}, {count} epochs", loads[key.workload].name))
+        };
+        self.0.iter().filter_map(epochs).collect()
+    }
+
     pub(super) fn get(&self, workload: usize, scheme: SchemeKind, variant: Variant) -> &Run {
         &self.0[&Key {
             workload,

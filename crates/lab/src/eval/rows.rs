@@ -163,6 +163,9 @@ impl<'a> Table<'a> {
         why: &dyn Fn(&[usize]) -> String,
     ) -> Vec<Row> {
         let values: Vec<_> = values.iter().filter(|(_, value)| value.is_finite()).collect();
+        if values.is_empty() {
+            return Vec::new();
+        }
         let mut rows: Vec<Row> = values
             .iter()
             .map(|&&(workload, value)| self.row(series, &self.loads[workload].name, None, value, unit))
@@ -364,6 +367,10 @@ impl<'a> Table<'a> {
                         mean((scheme, Variant::Plain), DUAL),
                     ),
                 };
+                // Where the dual page writes nothing there is no ratio.
+                if !ours.is_finite() {
+                    continue;
+                }
                 let paper = match measure {
                     Measure::Time if is_dual => open::said(self.request.paper, name),
                     _ => None,
