@@ -22,7 +22,7 @@ fn json(output: &Output) -> Value {
 
 fn refused(output: &Output) -> String {
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert_eq!(output.status.code(), Some(125), "{said}");
     assert!(!said.contains("panicked"), "{said}");
     said
 }

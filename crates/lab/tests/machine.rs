@@ -14,6 +14,8 @@ fn small(scheme: SchemeKind) -> Plan {
     plan.nvm_bytes /= 64;
     plan.pool_pages /= 64;
     plan.journal_bytes /= 64;
+    plan.tables.blocks /= 64;
+    plan.tables.pages /= 64;
     plan.interval_fs /= 16;
     plan.warm_up = 300_000;
     plan.instructions = 1_500_000;
