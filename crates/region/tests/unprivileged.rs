@@ -13,9 +13,13 @@ fn child(name: &str) {
     use std::os::unix::fs::PermissionsExt;
     let folder = tempfile::tempdir_in("/dev/shm").unwrap();
     std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o777)).unwrap();
-    // Where everybody may run it.
+    // Where everybody may run it. By a process of its own: a child of another test would hold what this one
+    // writes, and who holds a program open for writing keeps it from being run.
     let program = folder.path().join("test");
-    std::fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
+    let copied = Command::new("cp")
+        .args([&std::env::current_exe().unwrap(), &program])
+        .status();
+    assert!(copied.is_ok_and(|status| status.success()), "a copy of the test");
     let mut command = match rustix::process::geteuid().is_root() {
         true => Command::new("setpriv"),
         false => Command::new("env"),

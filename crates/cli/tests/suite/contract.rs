@@ -1,6 +1,7 @@
 //! What scripts may rely on: exit codes, signals, help with examples, JSON that parses.
 
 use std::fs;
+use std::path::Path;
 use std::process::{Command, ExitStatus, Output, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -337,7 +338,15 @@ fn a_user_without_privileges() {
     let scratch = tempfile::tempdir().expect("a scratch directory");
     fs::set_permissions(scratch.path(), fs::Permissions::from_mode(0o755)).expect("chmod");
     let (binary, home) = (scratch.path().join("twinpage"), scratch.path().join("home"));
-    fs::copy(env!("CARGO_BIN_EXE_twinpage"), &binary).expect("a copy of the command");
+    // By a process of its own: a child of another test would hold what this one writes, and who holds
+    // a program open for writing keeps it from being run.
+    let copied = Command::new("cp")
+        .args([Path::new(env!("CARGO_BIN_EXE_twinpage")), &binary])
+        .status();
+    assert!(
+        copied.is_ok_and(|status| status.success()),
+        "a copy of the command"
+    );
     fs::create_dir(&home).expect("a directory");
     let words = [
         "run", "--every", "5ms", "--state", "state", "--", "bash", "-c", COUNTING,
