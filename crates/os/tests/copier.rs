@@ -102,6 +102,10 @@ fn copies_are_exact_until_a_helper_is_killed() {
         rustix::process::Signal::KILL,
     )
     .unwrap();
+    let status = || std::fs::read_to_string(format!("/proc/{helper}/status")).unwrap();
+    while !status().contains("State:\tZ") {
+        std::thread::yield_now(); // a kill takes its time
+    }
     buffer.clear();
     assert!(copier.copy(&pages, buffer.append(bytes)).is_err());
 }
