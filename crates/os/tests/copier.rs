@@ -17,8 +17,10 @@ impl Stopped {
     fn new() -> Stopped {
         let child = Command::new("sleep").arg("1000").spawn().expect("sleep starts");
         let pid = child.id() as i32;
-        while std::fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|exe| !exe.ends_with("sleep")) {
-            std::thread::yield_now(); // not yet what it will be
+        let sleeps = format!("{} ", libc::SYS_clock_nanosleep);
+        let call = || std::fs::read_to_string(format!("/proc/{pid}/syscall")).unwrap_or_default();
+        while !call().starts_with(&sleeps) {
+            std::thread::yield_now(); // not yet what it will be: its loader still maps and unmaps
         }
         trace::seize(pid).expect("a child may be traced");
         trace::interrupt(pid).unwrap();
