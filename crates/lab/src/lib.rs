@@ -15,6 +15,7 @@ pub mod drive;
 pub mod eval;
 pub mod experiment;
 pub mod machine;
+mod numbered;
 pub mod op;
 pub mod space;
 pub mod speed;

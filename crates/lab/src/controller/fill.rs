@@ -9,7 +9,6 @@ use super::frames::Found;
 use super::nvm::{Action, Entry};
 use crate::device::{Class, Kind};
 use crate::space::Space;
-use std::ops::{Index, IndexMut};
 use twinpage_core::any::AnyScheme;
 use twinpage_core::medium::{Cause, Path};
 use twinpage_core::{LineMask, Medium, PageId, Scheme, Span};
@@ -27,43 +26,13 @@ pub(super) struct Fill {
     waiters: Vec<(u64, Option<u32>)>,
 }
 
-/// All of them, by number.
-#[derive(Debug, Default)]
-pub(super) struct Fills {
-    all: Vec<Fill>,
-    free: Vec<u32>,
-}
-
-impl Fills {
-    /// Whether there is none.
-    pub(super) fn is_empty(&self) -> bool {
-        self.free.len() == self.all.len()
-    }
-
-    fn begin(&mut self, page: u64, head: u64) -> u32 {
-        let number = self.free.pop().unwrap_or_else(|| {
-            self.all.push(Fill::default());
-            self.all.len() as u32 - 1
-        });
-        let fill = &mut self[number];
-        fill.page = page;
-        fill.head = head;
-        fill.head_came = false;
-        fill.rest_came = false;
-        number
-    }
-}
-
-impl Index<u32> for Fills {
-    type Output = Fill;
-    fn index(&self, fill: u32) -> &Fill {
-        &self.all[fill as usize]
-    }
-}
-
-impl IndexMut<u32> for Fills {
-    fn index_mut(&mut self, fill: u32) -> &mut Fill {
-        &mut self.all[fill as usize]
+impl Fill {
+    /// Of another page. Nobody waits for the one before.
+    fn begin(&mut self, page: u64, head: u64) {
+        self.page = page;
+        self.head = head;
+        self.head_came = false;
+        self.rest_came = false;
     }
 }
 
@@ -89,7 +58,8 @@ impl Controller {
             return;
         }
         self.counts.misses += 1;
-        let fill = self.fills.begin(page, line);
+        let fill = self.fills.take();
+        self.fills[fill].begin(page, line);
         self.fills[fill].waiters.push((line, token));
         self.frames.comes(page, fill);
         if !self.start_fill(fill) {
@@ -297,7 +267,7 @@ impl Controller {
     fn finish_fill(&mut self, number: u32, space: &Space) {
         let Fill { page, frame, .. } = self.fills[number];
         let mut waiters = std::mem::take(&mut self.fills[number].waiters);
-        self.fills.free.push(number);
+        self.fills.give_back(number);
         let at = self.now;
         self.frames.came(frame);
         let to = super::flow::address(frame, 0);

@@ -1,12 +1,14 @@
 //! The controller in time: requests to both memories, and what follows when they are done.
 
 use super::epoch::Capture;
-use super::fill::Fills;
+use super::fill::Fill;
 use super::frames::{Found, Frames};
 use super::lookup::{Lookup, Placement};
 use super::nvm::{Action, Entry, Nvm};
 use super::stream::{Item, Stream};
-use crate::device::{Class, Device, Done, Kind, Memory, NOBODY};
+use super::timed::Timed;
+use crate::device::{Class, Device, Kind, NOBODY};
+use crate::numbered::Numbered;
 use crate::space::Space;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
@@ -125,7 +127,7 @@ impl Counts {
 }
 
 /// What a finished group of requests was for.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) enum Part {
     Line(u32),
     FillHead(u32),
@@ -133,10 +135,11 @@ pub(super) enum Part {
     Stream(u64, Entry),
     Call(u32, Entry),
     Flush,
+    #[default]
     Nothing,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Group {
     left: u32,
     latest: u64,
@@ -179,28 +182,24 @@ const FENCE: Entry = Entry {
 /// The memory controller.
 pub struct Controller {
     pub(super) setting: Setting,
-    pub(super) dram: Memory,
-    pub(super) nvm_device: Memory,
+    dram: Timed,
+    nvm_device: Timed,
     pub(super) nvm: Nvm,
     pub(super) scheme: AnyScheme<Nvm>,
     pub(super) frames: Frames,
     pub(super) lookup: Lookup,
     pub(super) stream: Stream,
-    pub(super) fills: Fills,
+    pub(super) fills: Numbered<Fill>,
     /// Fills that wait for a frame, or for room to evict.
     pub(super) held_fills: VecDeque<u32>,
     pub(super) capture: Capture,
-    groups: Vec<Group>,
-    free_groups: Vec<u32>,
+    groups: Numbered<Group>,
     calls: BTreeMap<u32, Call>,
     next_call: u32,
     /// Calls at a fence that waits for the stream.
     fenced: Vec<u32>,
     events: Events,
     sequence: u64,
-    /// Before these times nothing is done in DRAM, and in NVM, that is not among the events.
-    dram_bound: u64,
-    nvm_bound: u64,
     pub(super) now: u64,
     pub(super) log: Vec<Entry>,
     /// Lines that came, for the machine to take.
@@ -220,23 +219,20 @@ impl Controller {
     #[must_use]
     pub fn new(setting: Setting, scheme: AnyScheme<Nvm>, nvm: Nvm, pages: u64) -> Controller {
         Controller {
-            dram: Memory::new(setting.dram.clone()),
-            nvm_device: Memory::new(setting.nvm.clone()),
+            dram: Timed::new(&setting.dram),
+            nvm_device: Timed::new(&setting.nvm),
             frames: Frames::new(setting.dram_bytes, pages, !nvm.remembers()),
             lookup: Lookup::new(setting.placement, setting.cached_entries),
             stream: Stream::new(128),
-            fills: Fills::default(),
+            fills: Numbered::default(),
             held_fills: VecDeque::new(),
             capture: Capture::new(setting.dram_bytes),
-            groups: Vec::new(),
-            free_groups: Vec::new(),
+            groups: Numbered::default(),
             calls: BTreeMap::new(),
             next_call: 0,
             fenced: Vec::new(),
             events: BinaryHeap::new(),
             sequence: 0,
-            dram_bound: u64::MAX,
-            nvm_bound: u64::MAX,
             now: 0,
             log: Vec::new(),
             answers: Vec::new(),
@@ -279,7 +275,7 @@ impl Controller {
     pub fn energy_j(&mut self) -> [f64; 2] {
         self.work_dram(self.now);
         self.work_nvm(self.now);
-        [&self.dram, &self.nvm_device].map(|memory| memory.energy_j(self.now / memory.device().cycle_fs))
+        [&self.dram, &self.nvm_device].map(|memory| memory.energy_j(self.now))
     }
 
     /// The caches ask for a line.
@@ -535,10 +531,7 @@ impl Controller {
         lines: u64,
         time: u64,
     ) {
-        let cycle_fs = self.setting.dram.cycle_fs;
-        let cycle = time.div_ceil(cycle_fs);
-        let requests = self.dram.push(name(group), kind, class, at, lines, cycle);
-        self.dram_bound = self.dram.bound().saturating_mul(cycle_fs);
+        let requests = self.dram.push(name(group), kind, class, at, lines, time);
         self.expect_requests(group, requests);
     }
 
@@ -552,22 +545,19 @@ impl Controller {
         lines: u64,
         time: u64,
     ) {
-        let cycle_fs = self.setting.nvm.cycle_fs;
-        let cycle = time.div_ceil(cycle_fs);
-        let requests = self.nvm_device.push(name(group), kind, class, at, lines, cycle);
-        self.nvm_bound = self.nvm_device.bound().saturating_mul(cycle_fs);
+        let requests = self.nvm_device.push(name(group), kind, class, at, lines, time);
         self.expect_requests(group, requests);
     }
 
     fn expect_requests(&mut self, group: u32, requests: u32) {
         if group != NO_GROUP {
-            self.groups[group as usize].left += requests;
+            self.groups[group].left += requests;
         }
     }
 
     /// Whether nothing was asked for the group.
     pub(super) fn is_empty_group(&self, group: u32) -> bool {
-        self.groups[group as usize].left == 0
+        self.groups[group].left == 0
     }
 
     /// Has `part` happen at a time.
@@ -580,21 +570,13 @@ impl Controller {
         if matches!(part, Part::Nothing) {
             return NO_GROUP;
         }
-        let group = Group {
+        let group = self.groups.take();
+        self.groups[group] = Group {
             left: 0,
             latest: 0,
             part,
         };
-        match self.free_groups.pop() {
-            Some(free) => {
-                self.groups[free as usize] = group;
-                free
-            }
-            None => {
-                self.groups.push(group);
-                self.groups.len() as u32 - 1
-            }
-        }
+        group
     }
 
     pub(super) fn schedule(&mut self, group: u32, at: u64) {
@@ -606,7 +588,7 @@ impl Controller {
     #[must_use]
     pub fn next_event(&self) -> u64 {
         let event = self.events.peek().map_or(u64::MAX, |Reverse((at, ..))| *at);
-        event.min(self.dram_bound).min(self.nvm_bound)
+        event.min(self.dram.bound()).min(self.nvm_device.bound())
     }
 
     /// Everything up to `until` happens.
@@ -618,19 +600,18 @@ impl Controller {
     /// The next thing happens, if it does by `until`.
     pub fn step(&mut self, until: u64, space: &Space) -> bool {
         loop {
-            let event = self.events.peek().map_or(u64::MAX, |Reverse((at, ..))| *at);
-            let next = event.min(self.dram_bound).min(self.nvm_bound);
+            let next = self.next_event();
             if next > until || next == u64::MAX {
                 return false;
             }
             self.now = self.now.max(next);
-            if self.dram_bound == next {
+            if self.dram.bound() == next {
                 self.work_dram(next);
-            } else if self.nvm_bound == next {
+            } else if self.nvm_device.bound() == next {
                 self.work_nvm(next);
             } else if let Some(Reverse((_, _, group))) = self.events.pop() {
-                self.free_groups.push(group);
-                self.happen(self.groups[group as usize].part, space);
+                self.groups.give_back(group);
+                self.happen(self.groups[group].part, space);
                 return true;
             }
         }
@@ -638,7 +619,6 @@ impl Controller {
 
     /// DRAM works up to a time.
     fn work_dram(&mut self, until: u64) {
-        let cycle_fs = self.setting.dram.cycle_fs;
         let Controller {
             dram,
             groups,
@@ -646,15 +626,11 @@ impl Controller {
             sequence,
             ..
         } = self;
-        dram.run_until(until / cycle_fs, |done| {
-            note(done, cycle_fs, groups, events, sequence);
-        });
-        self.dram_bound = self.dram.bound().saturating_mul(cycle_fs);
+        dram.run_until(until, |name, at| note(name as u32, at, groups, events, sequence));
     }
 
     /// NVM works up to a time.
     fn work_nvm(&mut self, until: u64) {
-        let cycle_fs = self.setting.nvm.cycle_fs;
         let Controller {
             nvm_device,
             groups,
@@ -662,10 +638,7 @@ impl Controller {
             sequence,
             ..
         } = self;
-        nvm_device.run_until(until / cycle_fs, |done| {
-            note(done, cycle_fs, groups, events, sequence);
-        });
-        self.nvm_bound = self.nvm_device.bound().saturating_mul(cycle_fs);
+        nvm_device.run_until(until, |name, at| note(name as u32, at, groups, events, sequence));
     }
 
     fn happen(&mut self, part: Part, space: &Space) {
@@ -709,18 +682,18 @@ impl Controller {
     /// Whether nothing is under way that somebody waits for.
     #[must_use]
     pub fn is_quiet(&self) -> bool {
-        self.fills.is_empty() && self.calls.is_empty() && self.flushing == 0
+        self.fills.is_unused() && self.calls.is_empty() && self.flushing == 0
     }
 }
 
 /// A request is done: its group is when it was the last.
 #[inline]
-fn note(done: Done, cycle_fs: u64, groups: &mut [Group], events: &mut Events, sequence: &mut u64) {
-    let group = &mut groups[done.id as usize];
+fn note(number: u32, at: u64, groups: &mut Numbered<Group>, events: &mut Events, sequence: &mut u64) {
+    let group = &mut groups[number];
     group.left -= 1;
-    group.latest = group.latest.max(done.at * cycle_fs);
+    group.latest = group.latest.max(at);
     if group.left == 0 {
-        events.push(Reverse((group.latest, *sequence, done.id as u32)));
+        events.push(Reverse((group.latest, *sequence, number)));
         *sequence += 1;
     }
 }

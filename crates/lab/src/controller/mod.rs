@@ -17,6 +17,7 @@ pub mod frames;
 pub mod lookup;
 pub mod nvm;
 mod stream;
+mod timed;
 
 pub use epoch::Capture;
 pub use flow::{Answer, Controller, Counts, Setting, Source, Why};

@@ -18,6 +18,7 @@ use super::bank::{Banks, Command, Run};
 use super::queue::{Head, Queue};
 use super::spec::Device;
 use super::timing::Timing;
+use crate::numbered::Numbered;
 use std::collections::VecDeque;
 
 /// Reads or writes.
@@ -113,8 +114,7 @@ pub struct Channel {
     /// Nothing not known yet is done before this cycle.
     bound: u64,
     done: Vec<Done>,
-    sweeps: Vec<Vec<Run>>,
-    free_sweeps: Vec<u32>,
+    sweeps: Numbered<Vec<Run>>,
 }
 
 impl Channel {
@@ -150,8 +150,7 @@ impl Channel {
             },
             bound: u64::MAX,
             done: Vec::new(),
-            sweeps: Vec::new(),
-            free_sweeps: Vec::new(),
+            sweeps: Numbered::default(),
         }
     }
 
@@ -201,12 +200,9 @@ impl Channel {
 
     /// Takes a read of the request's run and others after it, which are done when the last is.
     pub fn push_sweep(&mut self, mut request: Request, rest: impl Iterator<Item = Run>) {
-        let sweep = self.free_sweeps.pop().unwrap_or_else(|| {
-            self.sweeps.push(Vec::new());
-            self.sweeps.len() as u32 - 1
-        });
+        let sweep = self.sweeps.take();
         let Request { bank, lines, row, .. } = request;
-        let runs = &mut self.sweeps[sweep as usize];
+        let runs = &mut self.sweeps[sweep];
         runs.clear();
         runs.push(Run { bank, lines, row });
         runs.extend(rest);
@@ -451,7 +447,7 @@ impl Channel {
 
     /// All of a read of many row buffers.
     fn issue_sweep(&mut self, id: u64, sweep: u32, cycle: u64) {
-        let runs = std::mem::take(&mut self.sweeps[sweep as usize]);
+        let runs = std::mem::take(&mut self.sweeps[sweep]);
         let last = self.banks.sweep(&runs, cycle);
         self.tell(id, last + self.timing.read_latency());
         self.admit(Kind::Read);
@@ -462,8 +458,8 @@ impl Channel {
             self.streaks[bank] = 0;
             self.rechoose(bank);
         }
-        self.sweeps[sweep as usize] = runs;
-        self.free_sweeps.push(sweep);
+        self.sweeps[sweep] = runs;
+        self.sweeps.give_back(sweep);
     }
 
     fn tell(&mut self, id: u64, at: u64) {

@@ -41,6 +41,12 @@ fn furthest(pairs: &[Pair<'_>], value: impl Fn(&Pair<'_>) -> f64) -> String {
     }
 }
 
+/// Dirty lines of a page that is written.
+fn dirty_lines(pair: &Pair<'_>) -> f64 {
+    let counts = &pair.run.outcome.controller;
+    counts.dirty_lines as f64 / counts.pages_written as f64
+}
+
 /// Which stalls the difference in time is made of.
 pub(super) fn of_time(pairs: &[Pair<'_>], cores: usize) -> String {
     let time = |pair: &Pair<'_>| pair.run.outcome.time_ns as f64 / pair.reference.outcome.time_ns as f64;
@@ -103,9 +109,7 @@ pub(super) fn of_writes(pairs: &[Pair<'_>]) -> String {
             .collect();
         told.join(", ")
     };
-    let lines = mean(pairs, |pair| {
-        pair.run.outcome.controller.dirty_lines as f64 / pair.run.outcome.controller.pages_written as f64
-    });
+    let lines = mean(pairs, dirty_lines);
     let ratio = |pair: &Pair<'_>| pair.run.outcome.nvm_writes.total as f64 / total(pair);
     format!(
         "lines by cause: {}; of the reference: {}; {lines:.1} of 64 lines are dirty in a page that is written{}",
@@ -117,20 +121,17 @@ pub(super) fn of_writes(pairs: &[Pair<'_>]) -> String {
 
 /// How dense what is written lies.
 pub(super) fn of_pages(pairs: &[Pair<'_>]) -> String {
-    let dirty = |pair: &Pair<'_>| {
-        pair.run.outcome.controller.dirty_lines as f64 / pair.run.outcome.controller.pages_written as f64
-    };
     let fills = |pair: &Pair<'_>| {
         pair.run.outcome.controller.misses as f64 / pair.run.outcome.checkpoints.max(1) as f64
     };
-    let least = pairs.iter().map(|pair| (dirty(pair), pair.name));
+    let least = pairs.iter().map(|pair| (dirty_lines(pair), pair.name));
     let least = least
         .filter(|least| least.0.is_finite())
         .min_by(|one, other| one.0.total_cmp(&other.0));
     let (least, name) = least.unwrap_or((0.0, "none"));
     format!(
         "{:.1} of 64 lines are dirty in a page that is written (fewest at {name}, {least:.1}); {:.0} pages come to DRAM in an epoch",
-        mean(pairs, dirty),
+        mean(pairs, dirty_lines),
         mean(pairs, fills)
     )
 }

@@ -1,6 +1,7 @@
 //! Lines the caches asked memory for, and who waits for each.
 
 use super::core::Waiter;
+use crate::numbered::Numbered;
 
 /// Buckets, a power of two: many more than there are miss registers.
 const BUCKETS: usize = 1024;
@@ -17,23 +18,21 @@ struct Request {
 /// Requests under way, found by line and by number.
 #[derive(Debug)]
 pub(super) struct Asked {
-    all: Vec<Request>,
-    free: Vec<u32>,
+    all: Numbered<Request>,
     buckets: Vec<u32>,
 }
 
 impl Asked {
     pub(super) fn new() -> Asked {
         Asked {
-            all: Vec::new(),
-            free: Vec::new(),
+            all: Numbered::default(),
             buckets: vec![NONE; BUCKETS],
         }
     }
 
     /// Whether there is none.
     pub(super) fn is_empty(&self) -> bool {
-        self.free.len() == self.all.len()
+        self.all.is_unused()
     }
 
     /// The request for a line, and whether it is new.
@@ -42,17 +41,14 @@ impl Asked {
         let bucket = bucket(line);
         let mut number = self.buckets[bucket];
         while number != NONE {
-            let request = &self.all[number as usize];
+            let request = &self.all[number];
             if request.line == line {
                 return (number, false);
             }
             number = request.next;
         }
-        let number = self.free.pop().unwrap_or_else(|| {
-            self.all.push(Request::default());
-            self.all.len() as u32 - 1
-        });
-        let request = &mut self.all[number as usize];
+        let number = self.all.take();
+        let request = &mut self.all[number];
         request.line = line;
         request.next = std::mem::replace(&mut self.buckets[bucket], number);
         (number, true)
@@ -61,30 +57,30 @@ impl Asked {
     /// One more waits.
     #[inline]
     pub(super) fn wait(&mut self, number: u32, waiter: Waiter) {
-        self.all[number as usize].waiters.push(waiter);
+        self.all[number].waiters.push(waiter);
     }
 
     /// The request is over: its line, and who waited, to be given back by [`Asked::reuse`].
     pub(super) fn end(&mut self, number: u32) -> (u64, Vec<Waiter>) {
-        let Request { line, next, .. } = self.all[number as usize];
+        let Request { line, next, .. } = self.all[number];
         let first = &mut self.buckets[bucket(line)];
         if *first == number {
             *first = next;
         } else {
-            let mut before = *first as usize;
+            let mut before = *first;
             while self.all[before].next != number {
-                before = self.all[before].next as usize;
+                before = self.all[before].next;
             }
             self.all[before].next = next;
         }
-        (line, std::mem::take(&mut self.all[number as usize].waiters))
+        (line, std::mem::take(&mut self.all[number].waiters))
     }
 
     /// The number is free, and the memory of those who waited.
     pub(super) fn reuse(&mut self, number: u32, mut waiters: Vec<Waiter>) {
         waiters.clear();
-        self.all[number as usize].waiters = waiters;
-        self.free.push(number);
+        self.all[number].waiters = waiters;
+        self.all.give_back(number);
     }
 }
 
