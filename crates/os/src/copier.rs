@@ -332,13 +332,15 @@ impl Copier {
             if done != seen {
                 (seen, since) = (done, Instant::now());
             }
-            if since.elapsed() > PATIENCE || self.helpers.iter().any(|helper| is_dead(*helper)) {
+            // A change, a signal, the end of the time: all are reasons to look again.
+            let _ = futex::wait(&control.done, futex::Flags::empty(), done, Some(&LOOK));
+            let is_stuck =
+                || since.elapsed() > PATIENCE || self.helpers.iter().any(|helper| is_dead(*helper));
+            if control.done.load(Ordering::Acquire) == done && is_stuck() {
                 return Err(io::Error::other(
                     "a helper that copies the program's pages is gone",
                 ));
             }
-            // A change, a signal, the end of the time: all are reasons to look again.
-            let _ = futex::wait(&control.done, futex::Flags::empty(), done, Some(&LOOK));
         }
     }
 }

@@ -146,6 +146,16 @@ impl<P: Persistence> MappedMedium<P> {
         })
     }
 
+    /// Makes sure that `len` bytes at `at` are in the file, and storing there cannot fail.
+    fn make_ready(&mut self, at: Offset, len: usize) -> Result<()> {
+        self.health.writable()?;
+        let end = self.health.inside(at, len, self.len)?;
+        if !self.space.is_settled(at..end) {
+            self.take_space(at..end)?;
+        }
+        Ok(())
+    }
+
     /// Takes space for the pieces that `range` touches, so that storing into them cannot fail.
     fn take_space(&mut self, range: Range<u64>) -> Result<()> {
         while let Some(missing) = self.space.missing(range.clone(), self.len) {
@@ -223,11 +233,7 @@ impl<P: Persistence> Medium for MappedMedium<P> {
     }
 
     fn write(&mut self, at: Offset, bytes: &[u8]) -> Result<()> {
-        self.health.writable()?;
-        let end = self.health.inside(at, bytes.len(), self.len)?;
-        if !self.space.is_settled(at..end) {
-            self.take_space(at..end)?;
-        }
+        self.make_ready(at, bytes.len())?;
         // SAFETY: the bytes lie in the file and in the mapping, and their space is reserved, so storing
         // cannot fault; `&mut self` makes us the only one who looks, and `bytes`, a shared borrow,
         // cannot be part of what only we reach.
@@ -240,16 +246,12 @@ impl<P: Persistence> Medium for MappedMedium<P> {
         if chosen.is_empty() {
             return Ok(());
         }
-        self.health.writable()?;
-        let (bytes, line) = (lines.line_bytes, lines.line_bytes as u64);
+        let line = lines.line_bytes as u64;
         let (first, last) = (chosen.0.trailing_zeros(), 63 - chosen.0.leading_zeros());
-        let start = page + u64::from(first) * line;
-        let end = self
-            .health
-            .inside(start, (last + 1 - first) as usize * bytes, self.len)?;
-        if !self.space.is_settled(start..end) {
-            self.take_space(start..end)?;
-        }
+        self.make_ready(
+            page + u64::from(first) * line,
+            (last + 1 - first) as usize * lines.line_bytes,
+        )?;
         for run in chosen.runs() {
             let from = lines.run(run.clone());
             // SAFETY: as in `write`.

@@ -443,16 +443,15 @@ impl Program {
             let timers = self
                 .kernel
                 .running(&self.process, self.process.pid(), self.timers_set)?;
-            if timers == Running::default() {
-                self.timers_set = false;
-                return Ok((timers, pending));
+            if timers != Running::default() {
+                let after = threads::pending(self.threads.iter().map(|thread| thread.tid))?;
+                if after != pending {
+                    pending = after;
+                    continue;
+                }
             }
-            let after = threads::pending(self.threads.iter().map(|thread| thread.tid))?;
-            if after == pending {
-                self.timers_set = timers.interval_timers.iter().any(|timer| *timer != [0; 4]);
-                return Ok((timers, pending));
-            }
-            pending = after;
+            self.timers_set = timers.interval_timers.iter().any(|timer| *timer != [0; 4]);
+            return Ok((timers, pending));
         }
     }
 
