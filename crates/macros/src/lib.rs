@@ -15,6 +15,36 @@ use proc_macro::TokenStream;
 /// | `#[persist(from = V1)]` | a root (or an element of one) made with `V1` becomes this type when it is opened, by `From<V1>` |
 /// | `#[persist(with = path)]` | by this function instead: `fn(V1, Heap) -> Self` |
 /// | `#[persist(name = "Order")]` | the name to record, when the type is called otherwise now |
+///
+/// ```
+/// use twinpage::{Heap, Persist, collections::String};
+///
+/// #[derive(Persist)]
+/// #[persist(name = "Item")]
+/// struct ItemV1 {
+///     cents: u32,
+/// }
+///
+/// #[derive(Persist)]
+/// #[persist(version = 2, from = ItemV1, with = named)]
+/// struct Item {
+///     cents: u64,
+///     name: String,
+///     state: State,
+/// }
+///
+/// #[derive(Persist)]
+/// #[repr(u8)]
+/// enum State {
+///     Free,
+///     Sold { to: u64 },
+/// }
+///
+/// fn named(old: ItemV1, heap: Heap) -> Item {
+///     let name = String::from_in("unnamed", heap);
+///     Item { cents: old.cents.into(), name, state: State::Free }
+/// }
+/// ```
 #[proc_macro_derive(Persist, attributes(persist))]
 pub fn derive_persist(input: TokenStream) -> TokenStream {
     let input = syn::parse_macro_input!(input as syn::DeriveInput);

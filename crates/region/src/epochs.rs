@@ -418,6 +418,23 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// What was done up to now, to be waited for: taken by `Region::ticket`.
+///
+/// ```
+/// # let folder = tempfile::tempdir()?;
+/// # std::env::set_current_dir(folder.path())?;
+/// use twinpage::Region;
+///
+/// let region = Region::open("counts.twin")?;
+/// let mut count = region.root("count", |_| 0_u64)?;
+/// let ticket = region.update(|_| {
+///     *count += 1;
+///     region.ticket()
+/// });
+/// assert!(!region.is_durable(ticket)?);
+/// region.wait(ticket)?; // and now the world may be told
+/// assert!(region.is_durable(ticket)?);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 #[must_use = "a ticket is there to be waited for"]
 pub struct Ticket {

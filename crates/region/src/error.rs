@@ -1,9 +1,39 @@
 //! What can go wrong with a region. Each error names the thing and the way out.
 
 /// The result of every operation on a region.
+///
+/// ```
+/// # let folder = tempfile::tempdir()?;
+/// # std::env::set_current_dir(folder.path())?;
+/// use twinpage::Region;
+///
+/// fn visit(region: &Region) -> twinpage::Result<u64> {
+///     let mut visits = region.root("visits", |_| 0)?;
+///     region.update(|_| *visits += 1);
+///     region.durable()?;
+///     Ok(*visits)
+/// }
+/// assert_eq!(visit(&Region::open("visits.twin")?)?, 1);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// An error of a region.
+///
+/// ```
+/// # let folder = tempfile::tempdir()?;
+/// # std::env::set_current_dir(folder.path())?;
+/// use twinpage::{Error, Region};
+///
+/// std::fs::write("letter.txt", "Dear Ada".repeat(1000))?;
+/// match Region::open("letter.txt") {
+///     Err(Error::Store(error)) => println!("{error}"), // what is wrong with the file, and where
+///     other => panic!("{other:?}"),
+/// }
+/// let region = Region::open("counts.twin")?;
+/// assert!(matches!(Region::open("counts.twin"), Err(Error::Locked(_))));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {

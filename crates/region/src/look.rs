@@ -16,6 +16,20 @@ const ATTEMPTS: u32 = 200;
 const PAUSE: Duration = Duration::from_millis(2);
 
 /// A region as it is in its file, at its last checkpoint.
+///
+/// ```
+/// # let folder = tempfile::tempdir()?;
+/// # std::env::set_current_dir(folder.path())?;
+/// use twinpage::Region;
+/// use twinpage::look::look;
+///
+/// Region::open("counts.twin")?.close()?;
+/// let found = look("counts.twin")?;
+/// assert_eq!((found.in_use.as_deref(), found.info().epoch), (None, 1));
+/// let (damage, _) = found.check()?;
+/// assert!(damage.is_empty());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Look {
     path: PathBuf,
     /// Who has it open now, if anyone.

@@ -13,6 +13,22 @@ use twinpage_os::{Access, AnyMedium, Durability, Lock};
 ///
 /// What describes the region itself (scheme, geometry, address) counts when it is made; opening an
 /// existing one with something else is an error.
+///
+/// ```
+/// # let folder = tempfile::tempdir()?;
+/// # std::env::set_current_dir(folder.path())?;
+/// use std::time::Duration;
+/// use twinpage::{Durability, Region, SchemeKind};
+///
+/// let region = Region::options()
+///     .every(Duration::from_millis(16))
+///     .bound(1 << 30)
+///     .durability(Durability::Memory)
+///     .scheme(SchemeKind::DualPage)
+///     .open("orders.twin")?;
+/// assert_eq!(region.info().scheme, "dual-page");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, Default)]
 #[must_use = "nothing is opened before `open`"]
 pub struct Options {

@@ -100,6 +100,29 @@ struct Counts {
 }
 
 /// Pages brought and taken since a region was opened.
+///
+/// ```
+/// # let folder = tempfile::tempdir()?;
+/// # std::env::set_current_dir(folder.path())?;
+/// use twinpage::Region;
+/// use twinpage::collections::Vec;
+///
+/// # let load = || -> twinpage::Result<()> {
+/// let region = Region::open("numbers.twin")?;
+/// let numbers = region.root("numbers", |heap| Vec::from_iter_in(0..100_000_u64, heap))?;
+/// # drop(numbers);
+/// # region.close()
+/// # };
+/// # load()?;
+/// # let region = Region::open("numbers.twin")?;
+/// # let numbers = region.root("numbers", Vec::<u64>::new_in)?;
+/// // In the next life of the program pages come as they are touched.
+/// let before = region.statistics().paging;
+/// assert_eq!(numbers[70_000], 70_000);
+/// let after = region.statistics().paging;
+/// assert!(after.loaded_pages > before.loaded_pages || after.loaded_at_open);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Serialize)]
 pub struct Paging {
     /// Pages of 4 KiB read from the store.

@@ -29,6 +29,20 @@ use twinpage_os::Lock;
 /// Dropping a region makes a last checkpoint, unless the thread is panicking;
 /// [`Region::close`] does the same and tells how it went. Roots that are still there keep the memory and
 /// the lock on the file.
+///
+/// ```
+/// # let folder = tempfile::tempdir()?;
+/// # std::env::set_current_dir(folder.path())?;
+/// use twinpage::Region;
+///
+/// let region = Region::open("visits.twin")?; // made if it is not there
+/// let mut visits = region.root("visits", |_| 0_u64)?;
+/// region.update(|_| *visits += 1);
+/// assert_eq!(*visits, 1);
+/// drop(visits);
+/// region.close()?; // with a last checkpoint
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct Region {
     pub(crate) inner: Arc<Inner>,
@@ -57,6 +71,21 @@ impl std::fmt::Debug for Inner {
 /// An update of a region in progress: proof that writing is allowed.
 ///
 /// It stays on its thread, and a `&mut` into the region must not outlive it.
+///
+/// ```
+/// # let folder = tempfile::tempdir()?;
+/// # std::env::set_current_dir(folder.path())?;
+/// use twinpage::Region;
+/// use twinpage::window::Place;
+///
+/// let region = Region::open("counts.twin")?;
+/// let mut count = region.root("count", |_| 0_u64)?;
+/// region.update(|update| {
+///     *count += 1;
+///     assert_eq!(Place::of(&raw const *count), Some(update.place()));
+/// });
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct Update<'r> {
     place: Place,

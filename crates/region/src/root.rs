@@ -52,6 +52,21 @@ pub(crate) struct RootEntry {
 }
 
 /// Why there is no such root.
+///
+/// ```
+/// # let folder = tempfile::tempdir()?;
+/// # std::env::set_current_dir(folder.path())?;
+/// use twinpage::{Error, Region, RootError};
+///
+/// let region = Region::open("counts.twin")?;
+/// let count = region.root("count", |_| 7_u64)?;
+/// let second = region.root("count", |_| 7_u64).unwrap_err();
+/// assert!(matches!(second, Error::Root(RootError::InUse { name }) if name == "count"));
+/// drop(count);
+/// let other_type = region.root("count", |_| 7_i32).unwrap_err();
+/// assert!(matches!(other_type, Error::Root(RootError::Layout { .. })));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RootError {
@@ -86,6 +101,20 @@ pub enum RootError {
 }
 
 /// A root, told of by [`Region::roots`].
+///
+/// ```
+/// # let folder = tempfile::tempdir()?;
+/// # std::env::set_current_dir(folder.path())?;
+/// use twinpage::Region;
+///
+/// let region = Region::open("counts.twin")?;
+/// let count = region.root("count", |_| 7_u64)?;
+/// let root = &region.roots()?[0];
+/// assert_eq!((&root.name[..], root.open), ("count", true));
+/// assert_eq!(root.description.types[0].name, "u64");
+/// # drop(count);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct RootInfo {
     /// Its name.
@@ -100,6 +129,22 @@ pub struct RootInfo {
 ///
 /// It is read anywhere, and changed inside [`Region::update`]; a change outside panics. The memory it
 /// lies in stays as long as it does, even if the region is dropped first.
+///
+/// ```
+/// # let folder = tempfile::tempdir()?;
+/// # std::env::set_current_dir(folder.path())?;
+/// use twinpage::collections::Vec;
+/// use twinpage::{Region, Root};
+///
+/// let region = Region::open("tasks.twin")?;
+/// let mut tasks = region.root("tasks", Vec::<u64>::new_in)?;
+/// region.update(|_| tasks.push(17));
+/// assert_eq!(tasks.first(), Some(&17));
+/// assert_eq!(Root::name(&tasks), "tasks");
+/// region.update(|_| Root::remove(tasks))?; // with all it holds
+/// assert!(region.roots()?.is_empty());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Root<T> {
     at: NonNull<T>,
     /// Dropped in this order: the name is free again before the memory goes.

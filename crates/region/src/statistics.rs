@@ -9,6 +9,23 @@ use twinpage_core::engine::Report;
 use twinpage_core::histogram::{Histogram, Percentiles};
 
 /// What a region's checkpoints cost, since it was opened.
+///
+/// ```
+/// # let folder = tempfile::tempdir()?;
+/// # std::env::set_current_dir(folder.path())?;
+/// use twinpage::Region;
+///
+/// let region = Region::open("counts.twin")?;
+/// let mut count = region.root("count", |_| 0_u64)?;
+/// region.checkpoint()?;
+/// region.forget_statistics(); // what was filled in is not of interest
+/// region.update(|_| *count += 1);
+/// region.checkpoint()?;
+/// let statistics = region.statistics();
+/// assert_eq!((statistics.epochs, statistics.changed_bytes), (1, 64));
+/// println!("stopped for {} us", statistics.stop_us.p99);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, PartialEq, Debug, Default, Serialize)]
 pub struct Statistics {
     /// Checkpoints that became durable.

@@ -26,6 +26,20 @@ pub const BYTES: usize = 64;
 const X86_64: u8 = 1;
 
 /// The record. See the [module](self).
+///
+/// ```
+/// # let folder = tempfile::tempdir()?;
+/// # std::env::set_current_dir(folder.path())?;
+/// use twinpage::Region;
+/// use twinpage::look::look;
+///
+/// let region = Region::open("counts.twin")?;
+/// let base = region.place().base().addr();
+/// region.close()?;
+/// let superblock = look("counts.twin")?.superblock.expect("it was made");
+/// assert_eq!(superblock.base, base as u64); // where it is mapped in every life
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize)]
 pub struct Superblock {
     /// The version of what is in the region.

@@ -87,6 +87,16 @@ static STATES: [State; WINDOWS] = [const {
 }; WINDOWS];
 
 /// A window in use, until dropped.
+///
+/// ```
+/// use twinpage::window::Window;
+///
+/// let window = Window::volatile()?;
+/// let place = window.place();
+/// place.grow(1)?;
+/// assert!(place.bytes() >= 1 && place.is_volatile());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct Window {
     place: Place,
@@ -94,6 +104,19 @@ pub struct Window {
 
 /// A window found from an address, or borrowed from its owner: cheap to copy, valid while the
 /// [`Window`] is.
+///
+/// ```
+/// use twinpage::window::{Place, Window};
+///
+/// let window = Window::volatile()?;
+/// let place = window.place();
+/// place.grow(4096)?;
+/// let at = place.base().wrapping_add(17);
+/// assert_eq!(Place::of(at), Some(place)); // found by arithmetic
+/// assert_eq!(place.offset_of(at), 17);
+/// assert_eq!(Place::of(&raw const window), None);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Place {
     index: usize,

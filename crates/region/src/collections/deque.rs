@@ -57,8 +57,32 @@ unsafe impl<T: Sync> Sync for VecDeque<T> {}
 const _: () = assert!(size_of::<VecDeque<u64>>() == 40);
 
 /// The values of a [`VecDeque`].
+///
+/// ```
+/// # use twinpage::{Heap, window::Window};
+/// # let window = Window::volatile()?;
+/// # let heap = Heap::create(window.place(), 1)?;
+/// use twinpage::collections::VecDeque;
+///
+/// let mut queue = VecDeque::from_iter_in([2, 3], heap);
+/// queue.push_front(1);
+/// assert!(queue.iter().rev().eq(&[3, 2, 1]));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub type Iter<'a, T> = Chain<slice::Iter<'a, T>, slice::Iter<'a, T>>;
 /// The values of a [`VecDeque`], to change.
+///
+/// ```
+/// # use twinpage::{Heap, window::Window};
+/// # let window = Window::volatile()?;
+/// # let heap = Heap::create(window.place(), 1)?;
+/// use twinpage::collections::VecDeque;
+///
+/// let mut queue = VecDeque::from_iter_in([2, 3], heap);
+/// queue.iter_mut().for_each(|number| *number *= 2);
+/// assert_eq!(queue, [4, 6]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub type IterMut<'a, T> = Chain<slice::IterMut<'a, T>, slice::IterMut<'a, T>>;
 
 impl<T> VecDeque<T> {

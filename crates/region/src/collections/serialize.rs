@@ -18,6 +18,19 @@ thread_local! {
 }
 
 /// Deserializes a `T` whose collections are on a heap: [`Heap::seed`].
+///
+/// ```
+/// # use twinpage::{Heap, window::Window};
+/// # let window = Window::volatile()?;
+/// # let heap = Heap::create(window.place(), 1)?;
+/// use serde::de::DeserializeSeed;
+/// use twinpage::collections::BTreeMap;
+///
+/// let json = serde_json::json!({ "apples": 3, "pears": 5 });
+/// let stock = heap.seed::<BTreeMap<String, u32>>().deserialize(json)?;
+/// assert_eq!(stock["pears"], 5);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Seed<T> {
     heap: Heap,
     of: PhantomData<T>,

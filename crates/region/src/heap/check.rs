@@ -20,6 +20,21 @@ use structure::Blocks;
 const TOLD: usize = 100;
 
 /// What a check found.
+///
+/// ```
+/// # let folder = tempfile::tempdir()?;
+/// # std::env::set_current_dir(folder.path())?;
+/// use twinpage::Region;
+/// use twinpage::collections::Vec;
+///
+/// let region = Region::open("numbers.twin")?;
+/// let numbers = region.root("numbers", |heap| Vec::from_iter_in(0..9_u64, heap))?;
+/// let report = region.heap()?.check();
+/// assert!(report.is_sound());
+/// assert_eq!((report.roots.len(), report.leaked_blocks), (1, 0));
+/// # drop(numbers);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, PartialEq, Eq, Default, Debug, serde::Serialize)]
 pub struct Report {
     /// What is in the heap. Missing parts are not counted.
@@ -37,6 +52,22 @@ pub struct Report {
 }
 
 /// What a root holds.
+///
+/// ```
+/// # let folder = tempfile::tempdir()?;
+/// # std::env::set_current_dir(folder.path())?;
+/// use twinpage::Region;
+/// use twinpage::collections::Vec;
+///
+/// let region = Region::open("numbers.twin")?;
+/// let numbers = region.root("numbers", |heap| Vec::from_iter_in(0..9_u64, heap))?;
+/// let report = region.heap()?.check();
+/// let root = &report.roots[0];
+/// // The vector itself has a block, and its numbers have one.
+/// assert_eq!((&root.name[..], &root.type_name[..], root.blocks), ("numbers", "Vec<u64>", 2));
+/// # drop(numbers);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, PartialEq, Eq, Default, Debug, serde::Serialize)]
 pub struct RootReport {
     /// Its name.
@@ -50,6 +81,16 @@ pub struct RootReport {
 }
 
 /// Something that is not as it should be.
+///
+/// ```
+/// use twinpage::heap::check_image;
+///
+/// let report = check_image(&[7; 1 << 17], 0x1000_0000_0000); // no heap looks like that
+/// assert!(!report.damage.is_empty());
+/// for finding in &report.damage {
+///     println!("{finding}"); // at byte 0x0: ...
+/// }
+/// ```
 #[derive(Clone, PartialEq, Eq, Debug, serde::Serialize)]
 pub struct Finding {
     /// Where, in bytes from the start of the region.

@@ -67,6 +67,22 @@ unsafe impl Send for Heap {}
 unsafe impl Sync for Heap {}
 
 /// Why there is no memory.
+///
+/// ```
+/// # use twinpage::{Heap, window::Window};
+/// # let window = Window::volatile()?;
+/// # let heap = Heap::create(window.place(), 1)?;
+/// use twinpage::collections::Vec;
+/// use twinpage::heap::HeapError;
+///
+/// let mut numbers = Vec::<u64>::new_in(heap);
+/// let refused = numbers.try_reserve(1 << 50).unwrap_err();
+/// assert!(matches!(refused, HeapError::TooLarge { .. }));
+/// window.place().set_bound(1 << 20);
+/// let refused = numbers.try_reserve(1 << 20).unwrap_err();
+/// assert!(matches!(refused, HeapError::Grow(_)), "{refused}");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum HeapError {

@@ -5,6 +5,21 @@ use super::units::Units;
 use super::{Heap, HeapError, classes};
 
 /// What is in a heap. Bytes are those of whole blocks, which may be larger than what was asked for.
+///
+/// ```
+/// # use twinpage::{Heap, window::Window};
+/// # let window = Window::volatile()?;
+/// # let heap = Heap::create(window.place(), 1)?;
+/// use twinpage::collections::Box;
+///
+/// let number = Box::new_in(7_u64, heap);
+/// let stats = heap.stats();
+/// assert_eq!(stats.used_blocks, 1);
+/// assert!(stats.used_bytes >= 8);
+/// drop(number);
+/// assert_eq!(heap.stats().used_blocks, 0);
+/// # Ok::<(), std::boxed::Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, PartialEq, Eq, Default, Debug, serde::Serialize)]
 pub struct HeapStats {
     /// Bytes the heap spans, from the start of the region.
@@ -28,6 +43,20 @@ pub struct HeapStats {
 }
 
 /// The blocks of one size.
+///
+/// ```
+/// # use twinpage::{Heap, window::Window};
+/// # let window = Window::volatile()?;
+/// # let heap = Heap::create(window.place(), 1)?;
+/// use twinpage::collections::Vec;
+///
+/// let numbers = Vec::from_iter_in(0..100_u64, heap);
+/// let class = &heap.stats().classes[0];
+/// assert_eq!((class.used, class.slabs), (1, 1));
+/// assert!(class.block_bytes >= 800);
+/// # drop(numbers);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, PartialEq, Eq, Default, Debug, serde::Serialize)]
 pub struct ClassStats {
     /// Bytes of a block; 0 stands for blocks of whole units.

@@ -14,6 +14,15 @@ use std::collections::HashMap;
 use std::fmt;
 
 /// How a type and all it holds lie in memory.
+///
+/// ```
+/// use twinpage::persist::Description;
+///
+/// let description = Description::of::<[u32; 3]>();
+/// assert_eq!(description.types[0].bytes, 12);
+/// let kept = description.text(); // as it is kept in a region
+/// assert_eq!(Description::parse(&kept), Ok(description));
+/// ```
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Description {
     /// Type 0 is the one described.
@@ -21,6 +30,14 @@ pub struct Description {
 }
 
 /// One type.
+///
+/// ```
+/// use twinpage::persist::{Description, Kind};
+///
+/// let number = Description::of::<u64>().types.remove(0);
+/// assert_eq!((&number.name[..], number.bytes, number.align), ("u64", 8, 8));
+/// assert_eq!(number.kind, Kind::Plain);
+/// ```
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Type {
     /// Its name, with that of each parameter.
@@ -36,6 +53,15 @@ pub struct Type {
 }
 
 /// What is in a type. `of`, `key` and `value` are numbers of types.
+///
+/// ```
+/// use twinpage::collections::Vec;
+/// use twinpage::persist::{Description, Kind};
+///
+/// let description = Description::of::<Vec<u64>>();
+/// let Kind::Vec { of } = description.types[0].kind else { panic!() };
+/// assert_eq!(description.get(of).name, "u64");
+/// ```
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
@@ -102,6 +128,20 @@ pub enum Kind {
 }
 
 /// A field: a type at a place.
+///
+/// ```
+/// use twinpage::Persist;
+/// use twinpage::persist::{Description, Kind};
+///
+/// #[derive(Persist)]
+/// #[repr(C)]
+/// struct Order {
+///     item: u32,
+///     amount: u32,
+/// }
+/// let Kind::Struct(fields) = Description::of::<Order>().types.remove(0).kind else { panic!() };
+/// assert_eq!((&fields[1].name[..], fields[1].at), ("amount", 4));
+/// ```
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Field {
     /// Its name, or its number.
@@ -113,6 +153,22 @@ pub struct Field {
 }
 
 /// A variant of an enum.
+///
+/// ```
+/// use twinpage::Persist;
+/// use twinpage::persist::{Description, Kind};
+///
+/// #[derive(Persist)]
+/// #[repr(u8)]
+/// enum State {
+///     Open = 1,
+///     Paid { amount: u32 },
+/// }
+/// # let _ = (State::Open, State::Paid { amount: 1 });
+/// let Kind::Enum { variants, .. } = Description::of::<State>().types.remove(0).kind else { panic!() };
+/// assert_eq!((&variants[1].name[..], variants[1].tag), ("Paid", 2));
+/// assert_eq!(variants[1].fields[0].name, "amount");
+/// ```
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Variant {
     /// Its name.
@@ -124,6 +180,13 @@ pub struct Variant {
 }
 
 /// Why a text is no description.
+///
+/// ```
+/// use twinpage::persist::Description;
+///
+/// let error = Description::parse("{}").unwrap_err();
+/// assert!(error.to_string().starts_with("not a description of a type"));
+/// ```
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("not a description of a type: {0}")]
 pub struct BadDescription(String);
@@ -334,6 +397,15 @@ impl fmt::Display for Description {
 }
 
 /// The types described so far.
+///
+/// ```
+/// use twinpage::persist::Types;
+///
+/// let mut types = Types::default();
+/// let number = types.of::<u64>();
+/// assert_eq!(types.of::<u64>(), number); // described once
+/// assert_eq!(types.field::<u64>("amount", 8).of, number);
+/// ```
 #[derive(Default)]
 pub struct Types {
     numbers: HashMap<TypeId, u32>,
@@ -407,6 +479,15 @@ fn bytes_of<T>(value: &T) -> u64 {
 }
 
 /// Where fields lie that follow each other as in C.
+///
+/// ```
+/// use twinpage::persist::{Place, Types};
+///
+/// // The fields of a variant, as in C: after a tag of one byte, a `u8` and a `u32`.
+/// let (mut types, mut place) = (Types::default(), Place::after::<u8>());
+/// assert_eq!(place.next::<u8>(&mut types, "first").at, 1);
+/// assert_eq!(place.next::<u32>(&mut types, "second").at, 4);
+/// ```
 pub struct Place {
     end: usize,
 }

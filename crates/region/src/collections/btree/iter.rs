@@ -115,12 +115,36 @@ unsafe fn value_mut<'a, K, V>(node: Node<K, V>, index: usize) -> &'a mut V {
 }
 
 /// A range of a map: [`BTreeMap::range`].
+///
+/// ```
+/// # use twinpage::{Heap, window::Window};
+/// # let window = Window::volatile()?;
+/// # let heap = Heap::create(window.place(), 1)?;
+/// use twinpage::collections::BTreeMap;
+///
+/// let prices = BTreeMap::from_iter_in([(3, "c"), (1, "a"), (2, "b")], heap);
+/// assert!(prices.range(2..).eq([(&2, &"b"), (&3, &"c")]));
+/// assert_eq!(prices.range(..3).next_back(), Some((&2, &"b")));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Range<'a, K, V> {
     edges: Edges<K, V>,
     borrowed: PhantomData<&'a (K, V)>,
 }
 
 /// A range of a map, with values to change: [`BTreeMap::range_mut`].
+///
+/// ```
+/// # use twinpage::{Heap, window::Window};
+/// # let window = Window::volatile()?;
+/// # let heap = Heap::create(window.place(), 1)?;
+/// use twinpage::collections::BTreeMap;
+///
+/// let mut prices = BTreeMap::from_iter_in([(3, "c"), (1, "a"), (2, "b")], heap);
+/// prices.range_mut(2..).for_each(|(_, name)| *name = "z");
+/// assert!(prices.values().eq(&["a", "z", "z"]));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct RangeMut<'a, K, V> {
     edges: Edges<K, V>,
     borrowed: PhantomData<(&'a K, &'a mut V)>,
@@ -206,12 +230,36 @@ impl<K, V> FusedIterator for Range<'_, K, V> {}
 impl<K, V> FusedIterator for RangeMut<'_, K, V> {}
 
 /// The entries of a map: [`BTreeMap::iter`].
+///
+/// ```
+/// # use twinpage::{Heap, window::Window};
+/// # let window = Window::volatile()?;
+/// # let heap = Heap::create(window.place(), 1)?;
+/// use twinpage::collections::BTreeMap;
+///
+/// let prices = BTreeMap::from_iter_in([(3, "c"), (1, "a"), (2, "b")], heap);
+/// let mut entries = prices.iter();
+/// assert_eq!((entries.next(), entries.len()), (Some((&1, &"a")), 2));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Iter<'a, K, V> {
     range: Range<'a, K, V>,
     left: usize,
 }
 
 /// The entries of a map, with values to change: [`BTreeMap::iter_mut`].
+///
+/// ```
+/// # use twinpage::{Heap, window::Window};
+/// # let window = Window::volatile()?;
+/// # let heap = Heap::create(window.place(), 1)?;
+/// use twinpage::collections::BTreeMap;
+///
+/// let mut prices = BTreeMap::from_iter_in([(3, "c"), (1, "a"), (2, "b")], heap);
+/// prices.iter_mut().rev().take(2).for_each(|(_, name)| *name = "z");
+/// assert!(prices.values().eq(&["a", "z", "z"]));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct IterMut<'a, K, V> {
     range: RangeMut<'a, K, V>,
     left: usize,
@@ -246,6 +294,18 @@ impl<K, V> Clone for Iter<'_, K, V> {
 }
 
 /// The entries of a map, moved out: [`BTreeMap::into_iter`].
+///
+/// ```
+/// # use twinpage::{Heap, window::Window};
+/// # let window = Window::volatile()?;
+/// # let heap = Heap::create(window.place(), 1)?;
+/// use twinpage::collections::BTreeMap;
+///
+/// let prices = BTreeMap::from_iter_in([(3, "c"), (1, "a"), (2, "b")], heap);
+/// let mut entries = prices.into_iter();
+/// assert_eq!((entries.next(), entries.next_back()), (Some((1, "a")), Some((3, "c"))));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct IntoIter<K, V> {
     map: ManuallyDrop<BTreeMap<K, V>>,
     edges: Edges<K, V>,
@@ -294,14 +354,70 @@ impl<K, V> Drop for IntoIter<K, V> {
 }
 
 /// The keys of a map: [`BTreeMap::keys`].
+///
+/// ```
+/// # use twinpage::{Heap, window::Window};
+/// # let window = Window::volatile()?;
+/// # let heap = Heap::create(window.place(), 1)?;
+/// use twinpage::collections::BTreeMap;
+///
+/// let prices = BTreeMap::from_iter_in([(3, "c"), (1, "a"), (2, "b")], heap);
+/// assert!(prices.keys().eq(&[1, 2, 3]));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Keys<'a, K, V>(pub(super) Iter<'a, K, V>);
 /// The values of a map: [`BTreeMap::values`].
+///
+/// ```
+/// # use twinpage::{Heap, window::Window};
+/// # let window = Window::volatile()?;
+/// # let heap = Heap::create(window.place(), 1)?;
+/// use twinpage::collections::BTreeMap;
+///
+/// let prices = BTreeMap::from_iter_in([(3, "c"), (1, "a"), (2, "b")], heap);
+/// assert!(prices.values().rev().eq(&["c", "b", "a"]));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Values<'a, K, V>(pub(super) Iter<'a, K, V>);
 /// The values of a map, to change: [`BTreeMap::values_mut`].
+///
+/// ```
+/// # use twinpage::{Heap, window::Window};
+/// # let window = Window::volatile()?;
+/// # let heap = Heap::create(window.place(), 1)?;
+/// use twinpage::collections::BTreeMap;
+///
+/// let mut prices = BTreeMap::from_iter_in([(3, "c"), (1, "a"), (2, "b")], heap);
+/// prices.values_mut().for_each(|name| *name = "z");
+/// assert_eq!(prices[&2], "z");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct ValuesMut<'a, K, V>(pub(super) IterMut<'a, K, V>);
 /// The keys of a map, moved out: [`BTreeMap::into_keys`].
+///
+/// ```
+/// # use twinpage::{Heap, window::Window};
+/// # let window = Window::volatile()?;
+/// # let heap = Heap::create(window.place(), 1)?;
+/// use twinpage::collections::BTreeMap;
+///
+/// let prices = BTreeMap::from_iter_in([(3, "c"), (1, "a"), (2, "b")], heap);
+/// assert!(prices.into_keys().eq([1, 2, 3]));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct IntoKeys<K, V>(pub(super) IntoIter<K, V>);
 /// The values of a map, moved out: [`BTreeMap::into_values`].
+///
+/// ```
+/// # use twinpage::{Heap, window::Window};
+/// # let window = Window::volatile()?;
+/// # let heap = Heap::create(window.place(), 1)?;
+/// use twinpage::collections::BTreeMap;
+///
+/// let prices = BTreeMap::from_iter_in([(3, "c"), (1, "a"), (2, "b")], heap);
+/// assert!(prices.into_values().eq(["a", "b", "c"]));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct IntoValues<K, V>(pub(super) IntoIter<K, V>);
 
 /// An entry, moved out.

@@ -26,6 +26,18 @@ impl<'a, T: Copy + 'a> Extend<&'a T> for VecDeque<T> {
 }
 
 /// The values of a ring, moved out: [`VecDeque::into_iter`].
+///
+/// ```
+/// # use twinpage::{Heap, window::Window};
+/// # let window = Window::volatile()?;
+/// # let heap = Heap::create(window.place(), 1)?;
+/// use twinpage::collections::VecDeque;
+///
+/// let queue = VecDeque::from_iter_in([1, 2, 3], heap);
+/// let mut numbers = queue.into_iter();
+/// assert_eq!((numbers.next(), numbers.next_back(), numbers.len()), (Some(1), Some(3), 1));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct IntoIter<T>(ManuallyDrop<VecDeque<T>>);
 
 impl<T> Iterator for IntoIter<T> {

@@ -6,6 +6,22 @@ use crate::marks::touch;
 use std::fmt;
 
 /// A key's place in a [`HashMap`]: [`HashMap::entry`].
+///
+/// ```
+/// # use twinpage::{Heap, window::Window};
+/// # let window = Window::volatile()?;
+/// # let heap = Heap::create(window.place(), 1)?;
+/// use twinpage::collections::hash::{Entry, HashMap};
+///
+/// let mut stock = HashMap::from_iter_in([("apples", 3), ("pears", 5)], heap);
+/// match stock.entry("pears") {
+///     Entry::Occupied(mut entry) => *entry.get_mut() += 1,
+///     Entry::Vacant(entry) => *entry.insert(0) += 1,
+/// }
+/// *stock.entry("plums").or_default() += 1;
+/// assert_eq!((stock["pears"], stock["plums"]), (6, 1));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub enum Entry<'a, K, V> {
     /// The key is there.
     Occupied(OccupiedEntry<'a, K, V>),
@@ -14,12 +30,42 @@ pub enum Entry<'a, K, V> {
 }
 
 /// The place of a key that is there.
+///
+/// ```
+/// # use twinpage::{Heap, window::Window};
+/// # let window = Window::volatile()?;
+/// # let heap = Heap::create(window.place(), 1)?;
+/// use twinpage::collections::hash::{Entry, HashMap};
+///
+/// let mut stock = HashMap::from_iter_in([("apples", 3), ("pears", 5)], heap);
+/// if let Entry::Occupied(mut entry) = stock.entry("pears") {
+///     assert_eq!((*entry.key(), entry.insert(2)), ("pears", 5));
+///     assert_eq!(entry.remove(), 2);
+/// }
+/// assert_eq!(stock.len(), 1);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct OccupiedEntry<'a, K, V> {
     pub(super) map: &'a mut HashMap<K, V>,
     pub(super) slot: Slot,
 }
 
 /// The place of a key that is not there.
+///
+/// ```
+/// # use twinpage::{Heap, window::Window};
+/// # let window = Window::volatile()?;
+/// # let heap = Heap::create(window.place(), 1)?;
+/// use twinpage::collections::hash::{Entry, HashMap};
+///
+/// let mut stock = HashMap::from_iter_in([("apples", 3), ("pears", 5)], heap);
+/// if let Entry::Vacant(entry) = stock.entry("plums") {
+///     assert_eq!(*entry.key(), "plums");
+///     entry.insert(8);
+/// }
+/// assert_eq!(stock["plums"], 8);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct VacantEntry<'a, K, V> {
     pub(super) map: &'a mut HashMap<K, V>,
     pub(super) slot: Slot,

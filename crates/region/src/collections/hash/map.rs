@@ -394,12 +394,35 @@ unsafe impl<K: Persist + Hash + Eq, V: Persist> Persist for HashMap<K, V> {
 }
 
 /// The entries of a map: [`HashMap::iter`].
+///
+/// ```
+/// # use twinpage::{Heap, window::Window};
+/// # let window = Window::volatile()?;
+/// # let heap = Heap::create(window.place(), 1)?;
+/// use twinpage::collections::HashMap;
+///
+/// let stock = HashMap::from_iter_in([("apples", 3), ("pears", 5)], heap);
+/// assert_eq!(stock.iter().map(|(_, amount)| amount).sum::<i32>(), 8);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Iter<'a, K, V> {
     table: &'a Table<(K, V)>,
     slots: Slots,
 }
 
 /// The entries of a map, with values to change: [`HashMap::iter_mut`].
+///
+/// ```
+/// # use twinpage::{Heap, window::Window};
+/// # let window = Window::volatile()?;
+/// # let heap = Heap::create(window.place(), 1)?;
+/// use twinpage::collections::HashMap;
+///
+/// let mut stock = HashMap::from_iter_in([("apples", 3), ("pears", 5)], heap);
+/// stock.iter_mut().for_each(|(_, amount)| *amount *= 2);
+/// assert_eq!(stock["pears"], 10);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct IterMut<'a, K, V> {
     table: *mut Table<(K, V)>,
     slots: Slots,
@@ -416,18 +439,101 @@ unsafe impl<K: Sync, V: Sync> Send for Iter<'_, K, V> {}
 unsafe impl<K: Sync, V: Sync> Sync for Iter<'_, K, V> {}
 
 /// The entries of a map, moved out: [`HashMap::into_iter`].
+///
+/// ```
+/// # use twinpage::{Heap, window::Window};
+/// # let window = Window::volatile()?;
+/// # let heap = Heap::create(window.place(), 1)?;
+/// use twinpage::collections::HashMap;
+///
+/// let stock = HashMap::from_iter_in([("apples", 3), ("pears", 5)], heap);
+/// let mut all: Vec<_> = stock.into_iter().collect();
+/// all.sort();
+/// assert_eq!(all, [("apples", 3), ("pears", 5)]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct IntoIter<K, V>(table::IntoEntries<(K, V)>);
 /// The entries of a map, taken out: [`HashMap::drain`].
+///
+/// ```
+/// # use twinpage::{Heap, window::Window};
+/// # let window = Window::volatile()?;
+/// # let heap = Heap::create(window.place(), 1)?;
+/// use twinpage::collections::HashMap;
+///
+/// let mut stock = HashMap::from_iter_in([("apples", 3), ("pears", 5)], heap);
+/// assert_eq!(stock.drain().count(), 2);
+/// assert!(stock.is_empty());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Drain<'a, K, V>(table::Drain<'a, (K, V)>);
 /// The keys of a map: [`HashMap::keys`].
+///
+/// ```
+/// # use twinpage::{Heap, window::Window};
+/// # let window = Window::volatile()?;
+/// # let heap = Heap::create(window.place(), 1)?;
+/// use twinpage::collections::HashMap;
+///
+/// let stock = HashMap::from_iter_in([("apples", 3), ("pears", 5)], heap);
+/// assert!(stock.keys().any(|&name| name == "pears"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Keys<'a, K, V>(Iter<'a, K, V>);
 /// The values of a map: [`HashMap::values`].
+///
+/// ```
+/// # use twinpage::{Heap, window::Window};
+/// # let window = Window::volatile()?;
+/// # let heap = Heap::create(window.place(), 1)?;
+/// use twinpage::collections::HashMap;
+///
+/// let stock = HashMap::from_iter_in([("apples", 3), ("pears", 5)], heap);
+/// assert_eq!(stock.values().max(), Some(&5));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Values<'a, K, V>(Iter<'a, K, V>);
 /// The values of a map, to change: [`HashMap::values_mut`].
+///
+/// ```
+/// # use twinpage::{Heap, window::Window};
+/// # let window = Window::volatile()?;
+/// # let heap = Heap::create(window.place(), 1)?;
+/// use twinpage::collections::HashMap;
+///
+/// let mut stock = HashMap::from_iter_in([("apples", 3), ("pears", 5)], heap);
+/// stock.values_mut().for_each(|amount| *amount += 1);
+/// assert_eq!(stock["apples"], 4);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct ValuesMut<'a, K, V>(IterMut<'a, K, V>);
 /// The keys of a map, moved out: [`HashMap::into_keys`].
+///
+/// ```
+/// # use twinpage::{Heap, window::Window};
+/// # let window = Window::volatile()?;
+/// # let heap = Heap::create(window.place(), 1)?;
+/// use twinpage::collections::HashMap;
+///
+/// let stock = HashMap::from_iter_in([("apples", 3), ("pears", 5)], heap);
+/// let mut names: Vec<_> = stock.into_keys().collect();
+/// names.sort();
+/// assert_eq!(names, ["apples", "pears"]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct IntoKeys<K, V>(IntoIter<K, V>);
 /// The values of a map, moved out: [`HashMap::into_values`].
+///
+/// ```
+/// # use twinpage::{Heap, window::Window};
+/// # let window = Window::volatile()?;
+/// # let heap = Heap::create(window.place(), 1)?;
+/// use twinpage::collections::HashMap;
+///
+/// let stock = HashMap::from_iter_in([("apples", 3), ("pears", 5)], heap);
+/// assert_eq!(stock.into_values().sum::<i32>(), 8);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct IntoValues<K, V>(IntoIter<K, V>);
 
 impl<'a, K, V> Iterator for Iter<'a, K, V> {

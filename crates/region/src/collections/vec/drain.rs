@@ -7,6 +7,17 @@ use std::ops::Range;
 use std::ptr::NonNull;
 
 /// The values of a vector, moved out: [`Vec::into_iter`].
+///
+/// ```
+/// # use twinpage::{Heap, window::Window};
+/// # let window = Window::volatile()?;
+/// # let heap = Heap::create(window.place(), 1)?;
+/// use twinpage::collections::Vec;
+///
+/// let numbers = Vec::from_iter_in([1, 2, 3], heap);
+/// assert!(numbers.into_iter().rev().eq([3, 2, 1]));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct IntoIter<T> {
     at: NonNull<T>,
     /// What is left.
@@ -74,6 +85,18 @@ impl<T> Drop for IntoIter<T> {
 }
 
 /// The values of a range, taken out: [`Vec::drain`].
+///
+/// ```
+/// # use twinpage::{Heap, window::Window};
+/// # let window = Window::volatile()?;
+/// # let heap = Heap::create(window.place(), 1)?;
+/// use twinpage::collections::Vec;
+///
+/// let mut numbers = Vec::from_iter_in([1, 2, 3, 4], heap);
+/// assert!(numbers.drain(1..3).eq([2, 3]));
+/// assert_eq!(numbers, [1, 4]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Drain<'a, T> {
     /// While this lives, it is as long as what is before the range.
     vec: &'a mut Vec<T>,
