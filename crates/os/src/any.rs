@@ -83,6 +83,15 @@ impl AnyMedium {
         })
     }
 
+    /// As [`FileMedium::rename`].
+    pub fn rename(&mut self, path: &Path) {
+        match self {
+            AnyMedium::File(medium) => medium.rename(path),
+            AnyMedium::Memory(medium) => medium.rename(path),
+            AnyMedium::Dax(medium) => medium.rename(path),
+        }
+    }
+
     /// How such a medium is best cut.
     #[must_use]
     pub fn geometry(&self) -> Geometry {

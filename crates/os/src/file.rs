@@ -77,6 +77,12 @@ impl FileMedium {
         FileMedium::over(open_regular(path, access)?, path, access)
     }
 
+    /// Errors name the file so from now on: for one that gets its name when it is whole
+    /// ([`crate::name::give`]).
+    pub fn rename(&mut self, path: &Path) {
+        self.health.rename(path);
+    }
+
     /// Bytes handed to the system since the file was opened.
     #[must_use]
     pub fn written_bytes(&self) -> u64 {

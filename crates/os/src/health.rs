@@ -38,6 +38,11 @@ impl Health {
         &self.path
     }
 
+    /// The file is spoken of by this name from now on.
+    pub(crate) fn rename(&mut self, path: &Path) {
+        path.clone_into(&mut self.path);
+    }
+
     /// Whether the file may be changed at all.
     pub(crate) fn is_read_only(&self) -> bool {
         self.access == Access::ReadOnly

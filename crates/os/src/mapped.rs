@@ -115,6 +115,11 @@ impl<P: Persistence> MappedMedium<P> {
         MappedMedium::over(open_regular(path, Access::ReadWrite)?, path)
     }
 
+    /// As [`crate::FileMedium::rename`].
+    pub fn rename(&mut self, path: &Path) {
+        self.health.rename(path);
+    }
+
     /// Bytes written since the file was opened.
     #[must_use]
     pub fn written_bytes(&self) -> u64 {

@@ -174,7 +174,14 @@ impl Options {
             path: draft_of(path)?,
             lock: None,
         };
-        let medium = AnyMedium::create(&draft.path, durability)?;
+        let mut medium = AnyMedium::create(&draft.path, durability).map_err(|e| match e {
+            twinpage_core::Error::Io { source, .. } => {
+                Error::system(format!("making {}", path.display()), source)
+            }
+            other => other.into(),
+        })?;
+        // Nobody asked for a draft: whatever goes wrong is told of the name it will have.
+        medium.rename(path);
         draft.lock = Some(Lock::take(&draft.path)?);
         let geometry = medium.geometry();
         Ok((self.make(medium, geometry)?, draft))
