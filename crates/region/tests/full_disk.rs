@@ -74,7 +74,9 @@ fn assert_all(list: &List<u64>, bytes: usize, value: u64) {
 
 fn assert_full(outcome: Result<impl std::fmt::Debug, Error>) {
     let error = outcome.unwrap_err();
-    let Error::Full(why) = error else { panic!("{error:?}") };
+    let Error::Full(why) = error else {
+        panic!("{error:?}")
+    };
     // By the name that its user gave it.
     assert!(why.contains(" disk/region"), "{why}");
 }
@@ -96,7 +98,10 @@ fn fill_up(scheme: SchemeKind, durability: Durability) {
     assert_all(&list, LONG, 2);
     assert_full(region.backup("backup"));
     let no_room = region.save_as("disk/copy").unwrap_err().to_string();
-    assert!(no_room.contains("the file system of disk/copy is full"), "{no_room}");
+    assert!(
+        no_room.contains("the file system of disk/copy is full"),
+        "{no_room}"
+    );
     region.save_as(saved).unwrap();
     // With less to keep there is room again.
     region.update(|_| {
@@ -168,7 +173,10 @@ fn a_timed_checkpoint_is_told() {
 fn a_new_region_has_no_room() {
     std::fs::write("disk/rest", vec![1; 2 * DISK_BYTES]).unwrap_err();
     let error = Region::open("disk/region").unwrap_err().to_string();
-    assert!(error.contains("the file system of disk/region is full"), "{error}");
+    assert!(
+        error.contains("the file system of disk/region is full"),
+        "{error}"
+    );
     let names: Vec<_> = std::fs::read_dir("disk")
         .unwrap()
         .map(|file| file.unwrap().file_name())
