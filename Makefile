@@ -28,7 +28,8 @@ miri:
 bench:
 	cargo run --release -- bench process
 
-# Traces of free programs that stand in for SPEC's, for the lab (see crates/lab/programs/record): minutes for each.
+# Traces of free programs that stand in for SPEC's, for the lab (see crates/lab/programs/record): some five minutes
+# for all. What is not installed is left out; `make traces INSTALL=1` installs it.
 traces:
 	cargo build --release -p twinpage-cli
-	TWINPAGE=$(CURDIR)/target/release/twinpage crates/lab/programs/record $(CURDIR)/target/traces
+	INSTALL=$(INSTALL) TWINPAGE=$(CURDIR)/target/release/twinpage crates/lab/programs/record $(CURDIR)/target/traces

@@ -33,9 +33,9 @@ fn a_program_is_recorded_and_its_trace_used() {
     if !can_record() {
         assert!(
             std::env::var_os("CI").is_none(),
-            "CI needs valgrind: apt install valgrind"
+            "CI needs qemu-user: apt install qemu-user"
         );
-        eprintln!("SKIPPED: valgrind is not installed (apt install valgrind)");
+        eprintln!("SKIPPED: qemu-user is not installed (apt install qemu-user)");
         return;
     }
     let folder = tempfile::tempdir().unwrap();

@@ -94,15 +94,15 @@ fn what_is_open_is_varied() {
     assert!(evaluate(&unknown, &|_, _, _| ()).unwrap_err().contains("nstore"));
 }
 
-/// What stands in for `povray` and `x264`, and so for a whole mix: a program of the system, recorded here.
+/// What stands in for `gamess`, `h264ref` and `povray`, and so for a whole mix: a program of the system, recorded here.
 #[test]
 fn a_mix_of_recorded_programs_is_played_and_the_others_are_named() {
     if !can_record() {
         assert!(
             std::env::var_os("CI").is_none(),
-            "CI needs valgrind: apt install valgrind"
+            "CI needs qemu-user: apt install qemu-user"
         );
-        eprintln!("SKIPPED: valgrind is not installed (apt install valgrind)");
+        eprintln!("SKIPPED: qemu-user is not installed (apt install qemu-user)");
         return;
     }
     let folder = tempfile::tempdir().unwrap();
@@ -121,7 +121,7 @@ fn a_mix_of_recorded_programs_is_played_and_the_others_are_named() {
     program.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/src/workload/tpcc.rs"));
     let quiet = [Stdio::null(), Stdio::null()];
     record(&program, quiet, &window, &mut trace, |_| {}).unwrap();
-    for name in ["povray", "x264"] {
+    for name in ["ergo", "povray", "x264"] {
         std::fs::write(folder.path().join(format!("{name}.trace")), &trace).unwrap();
     }
     request.traces = Some(folder.path().to_owned());

@@ -5,6 +5,7 @@
 //!   skipped, nothing is guessed.
 //! * Compressed files (gzip, xz, zstd) are recognised by their first bytes, whatever their name.
 
+mod accesses;
 mod champsim;
 mod convert;
 mod csv;

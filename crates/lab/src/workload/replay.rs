@@ -5,8 +5,8 @@
 //! * The program's pages become pages of the space as they are first touched, in that order; programs share
 //!   none. The pages of a physical trace are packed the same way.
 //! * Where a trace carries no data, a store writes a number that follows from its place in the trace.
-//! * All traces are read once before the run, so that damage is refused before anything happens. Each is
-//!   played once.
+//! * All traces are read once before the first run, so that damage is refused before anything happens; not
+//!   again for another run of this process while they stay as they were. Each is played once.
 //!
 //! Check: the trace played on an ordinary map of pages gives the same bytes.
 
@@ -17,6 +17,8 @@ use crate::space::{Port, Space};
 use crate::trace::{self, Event, Record, Trace};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
+use std::sync::{LazyLock, Mutex, PoisonError};
+use std::time::SystemTime;
 
 const BATCH: usize = 256;
 /// Entries of the cache of page numbers, a power of two.
@@ -88,13 +90,33 @@ impl Replay {
 }
 
 /// What a first reading finds.
+#[derive(Clone, Copy)]
 struct Scan {
     cores: u8,
     pages: u64,
 }
 
+/// What was found, by file, length and time of its last change.
+type Scans = Mutex<HashMap<(PathBuf, u64, Option<SystemTime>), Scan>>;
+static SCANS: LazyLock<Scans> = LazyLock::new(Scans::default);
+
 impl Scan {
+    /// Held for the whole of a first reading, so that runs of the same traces wait for it.
     fn of(path: &Path) -> trace::Result<Scan> {
+        let Ok(file) = path.metadata() else {
+            return Scan::read(path); // which says why
+        };
+        let mut scans = SCANS.lock().unwrap_or_else(PoisonError::into_inner);
+        let key = (path.to_owned(), file.len(), file.modified().ok());
+        if let Some(scan) = scans.get(&key) {
+            return Ok(*scan);
+        }
+        let scan = Scan::read(path)?;
+        scans.insert(key, scan);
+        Ok(scan)
+    }
+
+    fn read(path: &Path) -> trace::Result<Scan> {
         let mut trace = Trace::open(path, None)?;
         let cores = trace.header().cores;
         let mut pages = std::collections::HashSet::new();
