@@ -15,11 +15,11 @@
 //! * One request alone is served without the queues, by the same rules ([`Channel::serve_alone`]).
 
 use super::bank::{Banks, Command, Run};
+use super::coming::Coming;
 use super::queue::{Head, Queue};
 use super::spec::Device;
 use super::timing::Timing;
 use crate::numbered::Numbered;
-use std::collections::VecDeque;
 
 /// Reads or writes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -100,8 +100,8 @@ pub struct Channel {
     latencies: [u64; 2],
     latency: u64,
     queues: [Queue; 2],
-    /// Requests that have not come yet, by when they come.
-    coming: VecDeque<Request>,
+    /// Requests that have not come yet.
+    coming: Coming,
     drain: [usize; 2],
     hit_streak: u32,
     streaks: Vec<u32>,
@@ -133,7 +133,7 @@ impl Channel {
                 Queue::new(Kind::Read, queue.reads, banks),
                 Queue::new(Kind::Write, queue.writes, banks),
             ],
-            coming: VecDeque::new(),
+            coming: Coming::default(),
             drain: [queue.drain_from, queue.drain_to],
             hit_streak: queue.hit_streak,
             streaks: vec![0; banks],
@@ -188,14 +188,7 @@ impl Channel {
             false => request.arrival + self.latency,
         };
         self.bound = self.bound.min(soonest);
-        let mut place = self.coming.len();
-        while place > 0 && self.coming[place - 1].arrival > request.arrival {
-            place -= 1;
-        }
-        match place == self.coming.len() {
-            true => self.coming.push_back(request),
-            false => self.coming.insert(place, request),
-        }
+        self.coming.push(request);
     }
 
     /// Takes a read of the request's run and others after it, which are done when the last is.
@@ -215,14 +208,14 @@ impl Channel {
         while self.step(cycle) {}
         self.now = self.now.max(cycle);
         self.choose();
-        let coming = self.coming.front().map_or(u64::MAX, |request| request.arrival);
+        let coming = self.coming.first();
         self.bound = coming.saturating_add(self.latency).min(self.chosen.bound);
         self.done.drain(..)
     }
 
     /// The first cycle at which something can happen; `u64::MAX` when nothing waits.
     pub fn next_cycle(&mut self) -> u64 {
-        let coming = self.coming.front().map_or(u64::MAX, |request| request.arrival);
+        let coming = self.coming.first();
         self.choose();
         coming.min(self.chosen.cycle)
     }
@@ -241,7 +234,7 @@ impl Channel {
     /// Lets requests come, or issues a command, if it can go by `limit`.
     #[inline]
     fn step(&mut self, limit: u64) -> bool {
-        let coming = self.coming.front().map_or(u64::MAX, |request| request.arrival);
+        let coming = self.coming.first();
         if self.is_idle() {
             if coming > limit || coming == u64::MAX {
                 return false;
@@ -249,9 +242,9 @@ impl Channel {
             if self.banks.refresh_due() <= coming {
                 self.banks.refresh(coming);
             }
-            let second = self.coming.get(1).map_or(u64::MAX, |request| request.arrival);
+            let second = self.coming.second();
             if second > coming
-                && let Some(request) = self.coming.pop_front()
+                && let Some(request) = self.coming.pop_if(|_| true)
             {
                 self.serve_alone(request, limit.min(second - 1));
                 return true;
@@ -288,9 +281,13 @@ impl Channel {
     /// The next requests come, as far as they are of one kind and time.
     fn come(&mut self, now: u64) {
         self.now = now;
-        let kind = self.coming[0].kind;
-        let same = |next: &mut Request| next.arrival == now && next.kind == kind;
-        while let Some(request) = self.coming.pop_front_if(same) {
+        let Some(request) = self.coming.pop_if(|_| true) else {
+            return;
+        };
+        let kind = request.kind;
+        self.queues[kind as usize].come(request);
+        let same = |next: &Request| next.arrival == now && next.kind == kind;
+        while let Some(request) = self.coming.pop_if(same) {
             self.queues[kind as usize].come(request);
         }
         self.admit(kind);

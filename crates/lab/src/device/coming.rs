@@ -1,0 +1,174 @@
+//! Requests that have not come yet, by when they come; of one time, the first asked for first.
+//!
+//! Few are near, and lie in order. The others (a checkpoint's, thousands at once) lie in a heap.
+
+use super::channel::Request;
+use std::cmp::{Ordering, Reverse};
+use std::collections::{BinaryHeap, VecDeque};
+
+/// How many are kept in order.
+const NEAR: usize = 16;
+
+#[derive(Clone, Copy, Debug)]
+struct Asked {
+    request: Request,
+    /// Which of all that were asked for.
+    number: u64,
+}
+
+/// The requests.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Coming {
+    near: VecDeque<Asked>,
+    /// None comes before the last that is near, and none is here when none is near.
+    far: BinaryHeap<Reverse<Asked>>,
+    count: u64,
+}
+
+impl Coming {
+    /// Whether there is none.
+    #[inline]
+    pub(super) fn is_empty(&self) -> bool {
+        self.near.is_empty()
+    }
+
+    /// How many there are.
+    #[inline]
+    pub(super) fn len(&self) -> usize {
+        self.near.len() + self.far.len()
+    }
+
+    /// All, in no order.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Request> {
+        let far = self.far.iter().map(|Reverse(asked)| asked);
+        self.near.iter().chain(far).map(|asked| &asked.request)
+    }
+
+    /// When the next comes; `u64::MAX` if there is none.
+    #[inline]
+    pub(super) fn first(&self) -> u64 {
+        self.near.front().map_or(u64::MAX, |asked| asked.request.arrival)
+    }
+
+    /// When the one after it comes.
+    #[inline]
+    pub(super) fn second(&self) -> u64 {
+        match (self.near.get(1), self.far.peek()) {
+            (Some(asked), _) | (None, Some(Reverse(asked))) => asked.request.arrival,
+            (None, None) => u64::MAX,
+        }
+    }
+
+    /// One more.
+    #[inline]
+    pub(super) fn push(&mut self, request: Request) {
+        let number = self.count;
+        self.count += 1;
+        let asked = Asked { request, number };
+        let is_far = |Reverse(first): &Reverse<Asked>| first.request.arrival <= request.arrival;
+        if self.far.peek().is_some_and(is_far) {
+            self.far.push(Reverse(asked));
+            return;
+        }
+        let mut place = self.near.len();
+        while place > 0 && self.near[place - 1].request.arrival > request.arrival {
+            place -= 1;
+        }
+        match place == self.near.len() {
+            true => self.near.push_back(asked),
+            false => self.near.insert(place, asked),
+        }
+        if self.near.len() > NEAR
+            && let Some(last) = self.near.pop_back()
+        {
+            self.far.push(Reverse(last));
+        }
+    }
+
+    /// The next, if it is so.
+    #[inline]
+    pub(super) fn pop_if(&mut self, so: impl FnOnce(&Request) -> bool) -> Option<Request> {
+        let asked = self.near.pop_front_if(|asked| so(&asked.request))?;
+        if self.near.is_empty() {
+            self.come_near();
+        }
+        Some(asked.request)
+    }
+
+    fn come_near(&mut self) {
+        while self.near.len() < NEAR
+            && let Some(Reverse(asked)) = self.far.pop()
+        {
+            self.near.push_back(asked);
+        }
+    }
+}
+
+impl Ord for Asked {
+    fn cmp(&self, other: &Asked) -> Ordering {
+        let key = |asked: &Asked| (asked.request.arrival, asked.number);
+        key(self).cmp(&key(other))
+    }
+}
+
+impl PartialOrd for Asked {
+    fn partial_cmp(&self, other: &Asked) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Asked {
+    fn eq(&self, other: &Asked) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl Eq for Asked {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::channel::{Class, Kind, NO_SWEEP};
+
+    #[test]
+    fn they_come_in_order_of_time_then_of_asking() {
+        let seed = fastrand::u64(..);
+        let mut random = fastrand::Rng::with_seed(seed);
+        let mut coming = Coming::default();
+        let (mut expected, mut id) = (Vec::<(u64, u64)>::new(), 0);
+        for _ in 0..10_000 {
+            if random.u32(..100) < 51 {
+                let arrival = random.u64(..40);
+                coming.push(Request {
+                    id,
+                    kind: Kind::Read,
+                    class: Class::Demand,
+                    bank: 0,
+                    lines: 1,
+                    row: 0,
+                    arrival,
+                    sweep: NO_SWEEP,
+                });
+                expected.push((arrival, id));
+                id += 1;
+            } else {
+                expected.sort_unstable();
+                let next = (!expected.is_empty()).then(|| expected.remove(0));
+                let found = coming.pop_if(|_| true);
+                assert_eq!(
+                    found.map(|request| (request.arrival, request.id)),
+                    next,
+                    "seed {seed}"
+                );
+            }
+            expected.sort_unstable();
+            let at = |place: usize| expected.get(place).map_or(u64::MAX, |one| one.0);
+            assert_eq!(
+                (coming.len(), coming.first(), coming.second(), coming.is_empty()),
+                (expected.len(), at(0), at(1), expected.is_empty()),
+                "seed {seed}"
+            );
+            assert_eq!(coming.iter().count(), expected.len());
+        }
+    }
+}
