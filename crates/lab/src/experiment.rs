@@ -3,6 +3,9 @@
 use crate::config::machine::Config;
 use crate::machine::crash::Recovery;
 use crate::machine::{Machine, Outcome, Stop};
+use crate::space::Space;
+use crate::workload::Workload;
+use crate::workload::image::{Images, filled};
 use crate::workload::list::{self, Setting};
 use twinpage_core::any::SchemeKind;
 
@@ -49,6 +52,18 @@ impl Experiment {
     /// # Errors
     /// No such workload, a medium that is full, a workload that found its own results wrong.
     pub fn run(&self) -> Result<Report, String> {
+        self.run_from(|_, workload| filled(workload))
+    }
+
+    /// The same, and what memory holds at first is shared with other runs that begin as this does.
+    ///
+    /// # Errors
+    /// As [`Experiment::run`].
+    pub fn run_among(&self, images: &Images) -> Result<Report, String> {
+        self.run_from(|setting, workload| images.filled(&self.workload, setting, workload))
+    }
+
+    fn run_from(&self, begin: impl FnOnce(&Setting, &dyn Workload) -> Space) -> Result<Report, String> {
         let setting = Setting {
             scale: self.scale,
             cores: self.config.plan.shape.cores,
@@ -57,8 +72,9 @@ impl Experiment {
         let mut workload = list::make(&self.workload, &setting)?;
         let plan = self.config.plan(self.scheme);
         let crash = self.crash_fs.is_some();
-        let mut machine =
-            Machine::new(plan, self.scheme, &mut *workload, crash).map_err(|error| error.to_string())?;
+        let space = begin(&setting, &*workload);
+        let mut machine = Machine::with_space(plan, self.scheme, &mut *workload, space, crash)
+            .map_err(|error| error.to_string())?;
         let outcome = machine
             .run(Stop {
                 crash_fs: self.crash_fs,

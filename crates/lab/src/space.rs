@@ -9,7 +9,7 @@
 use crate::op::{Kind, LINE_BYTES, Op, PAGE_BYTES};
 
 /// The flat memory.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(PartialEq, Eq)]
 pub struct Space {
     bytes: Vec<u8>,
 }
@@ -21,12 +21,12 @@ impl std::fmt::Debug for Space {
 }
 
 impl Space {
-    /// At least `bytes` bytes of zeros. Pages never written cost nothing.
+    /// At least `bytes` bytes of zeros. Those never written cost little.
     #[must_use]
     pub fn new(bytes: u64) -> Space {
-        Space {
-            bytes: vec![0; bytes.next_multiple_of(PAGE_BYTES) as usize],
-        }
+        let mut bytes = vec![0; bytes.next_multiple_of(PAGE_BYTES) as usize];
+        in_large_pages(&mut bytes);
+        Space { bytes }
     }
 
     /// Bytes in it.
@@ -59,6 +59,28 @@ impl Space {
     #[must_use]
     pub fn at(&self, at: u64, len: usize) -> &[u8] {
         &self.bytes[at as usize..at as usize + len]
+    }
+}
+
+impl Clone for Space {
+    fn clone(&self) -> Space {
+        let mut copy = Space::new(self.len());
+        copy.bytes.copy_from_slice(&self.bytes);
+        copy
+    }
+}
+
+/// Asks the system to keep these bytes in large pages: programs touch them anywhere. A system that has
+/// none keeps them in ordinary ones.
+fn in_large_pages(bytes: &mut [u8]) {
+    const LARGE: usize = 2 << 20;
+    let skip = bytes.as_ptr().align_offset(LARGE).min(bytes.len());
+    let whole = &mut bytes[skip..];
+    let len = whole.len() / LARGE * LARGE;
+    if len > 0 {
+        // SAFETY: the range is ours and whole pages, and the advice changes no byte of it.
+        let _ =
+            unsafe { rustix::mm::madvise(whole.as_mut_ptr().cast(), len, rustix::mm::Advice::LinuxHugepage) };
     }
 }
 

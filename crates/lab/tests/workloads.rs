@@ -18,7 +18,7 @@ struct Run {
 
 impl Run {
     fn new(name: &str, setting: &Setting) -> Run {
-        let mut workload = list::make(name, setting).unwrap();
+        let workload = list::make(name, setting).unwrap();
         let mut space = Space::new(workload.footprint_bytes());
         workload.fill(&mut space);
         Run {

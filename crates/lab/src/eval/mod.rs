@@ -23,6 +23,7 @@ pub use plan::ARTIFACTS;
 use crate::characteristics::{Caches, Measured, measure};
 use crate::config::machine::Config;
 use crate::experiment::{Experiment, Report};
+use crate::workload::image::Images;
 use crate::workload::list::{self, Setting};
 use loads::Load;
 use plan::{Key, Runs, Variant};
@@ -146,11 +147,12 @@ pub fn evaluate(request: &Request, tell: &(dyn Fn(usize, usize, &str) + Sync)) -
         .collect();
     let keys: Vec<Key> = keys.into_iter().collect();
     let with_mix = artifacts.iter().any(|artifact| artifact.0 == "table5");
+    let images = Images::default();
     let done = std::sync::atomic::AtomicUsize::new(0);
     let reports: Result<Vec<Run>, String> = keys
         .par_iter()
         .map(|key| {
-            let mut run = run(&config, key, request, &loads)?;
+            let mut run = run(&config, key, request, &loads, &images)?;
             if with_mix && (key.scheme, key.variant) == (SchemeKind::DualPage, Variant::Plain) {
                 run.mix = Some(instructions(&config, request, &loads[key.workload])?);
             }
@@ -194,7 +196,13 @@ fn config(request: &Request) -> Result<Config, String> {
     Ok(config)
 }
 
-fn run(config: &Config, key: &Key, request: &Request, loads: &[Load]) -> Result<Run, String> {
+fn run(
+    config: &Config,
+    key: &Key,
+    request: &Request,
+    loads: &[Load],
+    images: &Images,
+) -> Result<Run, String> {
     let mut config = config.clone();
     key.apply(&mut config);
     let load = &loads[key.workload];
@@ -208,7 +216,7 @@ fn run(config: &Config, key: &Key, request: &Request, loads: &[Load]) -> Result<
         crash_fs: None,
     };
     let report = experiment
-        .run()
+        .run_among(images)
         .map_err(|why| format!("{} {}: {why}", key.scheme, load.name))?;
     Ok(Run {
         report,

@@ -8,8 +8,9 @@
 use super::run::Machine;
 use crate::controller::nvm::Nvm;
 use crate::op::PAGE_BYTES;
-use crate::space::{Port, Space};
+use crate::space::Port;
 use crate::workload::Workload;
+use crate::workload::image::filled;
 use twinpage_core::any::AnyScheme;
 use twinpage_core::{PageId, Scheme};
 
@@ -63,8 +64,7 @@ fn recover(nvm: Nvm, order: &[u8], fresh: &mut dyn Workload, recovery: &mut Reco
     let order = order
         .get(..recovery.batches as usize)
         .ok_or("the context is of a future that never was")?;
-    let mut space = Space::new(fresh.footprint_bytes());
-    fresh.fill(&mut space);
+    let mut space = filled(fresh);
     let mut batch = Vec::new();
     for &core in order {
         batch.clear();

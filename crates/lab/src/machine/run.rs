@@ -9,6 +9,7 @@ use crate::controller::nvm::Nvm;
 use crate::controller::{Answer, Controller, Source};
 use crate::op::{self, Kind, Op};
 use crate::space::{Port, Space};
+use crate::workload::image::filled;
 use crate::workload::{Progress, Workload};
 use twinpage_core::any::{AnyScheme, SchemeKind, Setup};
 use twinpage_core::dual_page::PoolLimit;
@@ -66,6 +67,21 @@ impl<'w> Machine<'w> {
         workload: &'w mut dyn Workload,
         remember: bool,
     ) -> Result<Machine<'w>, Error> {
+        let space = filled(workload);
+        Machine::with_space(plan, scheme, workload, space, remember)
+    }
+
+    /// The same, where what the workload fills memory with is known already.
+    ///
+    /// # Errors
+    /// As [`Machine::new`].
+    pub(crate) fn with_space(
+        plan: Plan,
+        scheme: SchemeKind,
+        workload: &'w mut dyn Workload,
+        space: Space,
+        remember: bool,
+    ) -> Result<Machine<'w>, Error> {
         let nvm = Nvm::new(plan.nvm_bytes, remember);
         let setup = Setup {
             pool: PoolLimit::Pages(plan.pool_pages),
@@ -75,8 +91,6 @@ impl<'w> Machine<'w> {
             ..Setup::new(Geometry::MEMORY)
         };
         let mut store = AnyScheme::create(scheme, nvm.clone(), &setup)?;
-        let mut space = Space::new(workload.footprint_bytes());
-        workload.fill(&mut space);
         let context = context(&plan, 0);
         for (page, bytes) in (0..).zip(space.bytes().chunks_exact(op::PAGE_BYTES as usize)) {
             let _ = store.write(

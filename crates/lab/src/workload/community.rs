@@ -157,8 +157,9 @@ struct Neighbours {
 impl Neighbours {
     fn new(graph: &Graph) -> Neighbours {
         let count = graph.size.vertices as usize;
+        let edges: Vec<_> = graph.edges().collect();
         let mut first = vec![0; count + 1];
-        for (source, target) in graph.edges() {
+        for &(source, target) in &edges {
             first[source as usize + 1] += 1;
             first[target as usize + 1] += 1;
         }
@@ -167,7 +168,7 @@ impl Neighbours {
         }
         let mut next = first.clone();
         let mut others = vec![0; 2 * graph.size.edges as usize];
-        for (source, target) in graph.edges() {
+        for (source, target) in edges {
             for (one, other) in [(source, target), (target, source)] {
                 others[next[one as usize] as usize] = other;
                 next[one as usize] += 1;

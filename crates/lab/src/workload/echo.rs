@@ -187,7 +187,7 @@ impl Workload for Echo {
         self.footprint
     }
 
-    fn fill(&mut self, space: &mut Space) {
+    fn fill(&self, space: &mut Space) {
         for key in 0..self.keys {
             let row = self.master.fill(space, key);
             let mut older = 0;

@@ -432,7 +432,7 @@ impl Workload for Flann {
         self.footprint
     }
 
-    fn fill(&mut self, space: &mut Space) {
+    fn fill(&self, space: &mut Space) {
         for set in self.lanes.iter().flat_map(|lane| &lane.sets) {
             set.points.fill(space);
         }

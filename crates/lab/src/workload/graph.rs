@@ -152,7 +152,8 @@ impl Graph {
     pub(super) fn fill(&self, space: &mut Space) {
         let count = self.size.vertices as usize;
         let (mut ins, mut outs) = (vec![0u32; count], vec![0u32; count]);
-        for (source, target) in self.edges() {
+        let edges: Vec<_> = self.edges().collect();
+        for &(source, target) in &edges {
             outs[source as usize] += 1;
             ins[target as usize] += 1;
         }
@@ -172,7 +173,7 @@ impl Graph {
             first_in += in_count;
             first_out += out_count;
         }
-        for (source, target) in self.edges() {
+        for (source, target) in edges {
             let (to, from) = (&mut ins[target as usize], &mut outs[source as usize]);
             let data = self.data.at((*from).into());
             for (edge, other) in [

@@ -11,6 +11,7 @@ mod components;
 mod echo;
 mod flann;
 mod graph;
+pub mod image;
 mod layout;
 pub mod list;
 mod nstore;
@@ -45,9 +46,9 @@ pub trait Workload: Send {
     /// Bytes of memory it computes on.
     fn footprint_bytes(&self) -> u64;
 
-    /// Puts its data into the space: what memory holds before the first measured instruction. Not
-    /// simulated.
-    fn fill(&mut self, space: &mut Space);
+    /// Puts its data into the space: what memory holds before the first measured instruction, which follows
+    /// from what the workload was made with alone. Not simulated.
+    fn fill(&self, space: &mut Space);
 
     /// Runs `core` for a batch, through the port. Batches of different cores come in the machine's
     /// time order.

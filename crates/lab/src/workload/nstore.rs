@@ -228,7 +228,7 @@ impl Workload for NStore {
         self.footprint
     }
 
-    fn fill(&mut self, space: &mut Space) {
+    fn fill(&self, space: &mut Space) {
         for partition in &self.partitions {
             partition.fill(space);
         }

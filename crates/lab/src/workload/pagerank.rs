@@ -68,18 +68,23 @@ impl Program for PageRank {
 
     fn check(&self, graph: &Graph, space: &Space, done: &Done<'_>) -> Result<(), String> {
         let count = graph.size.vertices as usize;
+        let edges: Vec<_> = graph.edges().collect();
         let mut outs = vec![0; count];
-        for (source, _) in graph.edges() {
+        for &(source, _) in &edges {
             outs[source as usize] += 1;
         }
         let mut before = vec![1f32; count];
         let mut ranks = before.clone();
         for _ in 0..=done.sweeps {
             before.clone_from(&ranks);
+            let shares: Vec<f32> = before
+                .iter()
+                .zip(&outs)
+                .map(|(&rank, &out)| share(rank, out))
+                .collect();
             let mut sums = vec![0f32; count];
-            for (source, target) in graph.edges() {
-                let source = source as usize;
-                sums[target as usize] += share(before[source], outs[source]);
+            for &(source, target) in &edges {
+                sums[target as usize] += shares[source as usize];
             }
             ranks = sums.iter().map(|sum| (1.0 - DAMPING) + DAMPING * sum).collect();
         }

@@ -276,7 +276,7 @@ impl Workload for Replay {
         self.pages.max(1) * PAGE_BYTES
     }
 
-    fn fill(&mut self, _: &mut Space) {}
+    fn fill(&self, _: &mut Space) {}
 
     fn run(&mut self, core: usize, port: &mut Port<'_>) -> Progress {
         let player = &mut self.players[self.cores[core]];

@@ -271,7 +271,7 @@ impl<P: Program> Workload for Sweep<P> {
         self.footprint
     }
 
-    fn fill(&mut self, space: &mut Space) {
+    fn fill(&self, space: &mut Space) {
         self.graph.fill(space);
         self.program.fill(&self.graph, space);
     }

@@ -313,7 +313,7 @@ impl Workload for Tatp {
         self.footprint
     }
 
-    fn fill(&mut self, space: &mut Space) {
+    fn fill(&self, space: &mut Space) {
         for subscriber in 0..self.subscribers {
             let row = self.subscriber.fill(space, subscriber);
             let drawn = scramble(self.seed, subscriber);

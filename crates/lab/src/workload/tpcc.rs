@@ -343,7 +343,7 @@ impl Workload for Tpcc {
         self.footprint
     }
 
-    fn fill(&mut self, space: &mut Space) {
+    fn fill(&self, space: &mut Space) {
         let Tpcc {
             sizes, tables, seed, ..
         } = self;

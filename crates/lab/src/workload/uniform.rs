@@ -48,7 +48,7 @@ impl Workload for Uniform {
         self.pages * PAGE_BYTES
     }
 
-    fn fill(&mut self, _: &mut Space) {}
+    fn fill(&self, _: &mut Space) {}
 
     fn run(&mut self, core: usize, port: &mut Port<'_>) -> Progress {
         let cores = self.cores.len() as u64;
