@@ -4,7 +4,7 @@
 //! * One writer: a line is writable in one core's private caches at most, and dirty there only.
 //! * Lines come in when their data arrives; until then an access is a miss.
 
-use super::cache::{Cache, Line};
+use super::cache::{Cache, Line, State};
 
 /// How an access ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -132,13 +132,12 @@ impl Hierarchy {
                 line.dirty |= dirty;
                 continue;
             }
-            let line = Line {
-                number,
+            let state = State {
                 dirty,
                 writable,
                 sharers: 0,
             };
-            if let Some(gone) = self.private[core][above].insert(line) {
+            if let Some(gone) = self.private[core][above].insert(number, state) {
                 self.leave(core, above, gone);
             }
         }
@@ -146,7 +145,7 @@ impl Hierarchy {
 
     /// A line left a private level to make room: those above lose it too, the one below learns.
     fn leave(&mut self, core: usize, level: usize, gone: Line) {
-        let mut dirty = gone.dirty;
+        let mut dirty = gone.state.dirty;
         for above in 0..level {
             dirty |= self.private[core][above]
                 .remove(gone.number)
@@ -195,21 +194,20 @@ impl Hierarchy {
         }
         // No cache has it: it comes to all levels, and may be written.
         self.counts.first_misses += 1;
-        let line = Line {
-            number,
+        let state = State {
             dirty: false,
             writable: false,
             sharers: 1 << core,
         };
-        let evicted = self.shared.insert(line).and_then(|gone| self.drop_shared(gone));
+        let gone = self.shared.insert(number, state);
+        let evicted = gone.and_then(|gone| self.drop_shared(gone));
         for level in (0..self.private[core].len()).rev() {
-            let line = Line {
-                number,
+            let state = State {
                 dirty: write && level == 0,
                 writable: true,
                 sharers: 0,
             };
-            if let Some(gone) = self.private[core][level].insert(line) {
+            if let Some(gone) = self.private[core][level].insert(number, state) {
                 self.leave(core, level, gone);
             }
         }
@@ -218,8 +216,8 @@ impl Hierarchy {
 
     /// A line left the shared cache: every private cache loses it.
     fn drop_shared(&mut self, gone: Line) -> Option<u64> {
-        let mut dirty = gone.dirty;
-        for core in (0..self.private.len()).filter(|core| gone.sharers >> core & 1 == 1) {
+        let mut dirty = gone.state.dirty;
+        for core in (0..self.private.len()).filter(|core| gone.state.sharers >> core & 1 == 1) {
             for cache in &mut self.private[core] {
                 dirty |= cache.remove(gone.number).is_some_and(|line| line.dirty);
             }
@@ -230,11 +228,16 @@ impl Hierarchy {
 
     /// Cleans one line everywhere. Says whether it was dirty.
     pub fn clean(&mut self, number: u64) -> bool {
-        let mut dirty = false;
-        for cache in self.private.iter_mut().flatten().chain([&mut self.shared]) {
-            if let Some(line) = cache.peek(number) {
-                dirty |= line.dirty;
-                line.dirty = false;
+        let Some(line) = self.shared.peek(number) else {
+            return false;
+        };
+        let mut dirty = std::mem::take(&mut line.dirty);
+        let sharers = line.sharers;
+        for core in (0..self.private.len()).filter(|core| sharers >> core & 1 == 1) {
+            for cache in &mut self.private[core] {
+                if let Some(line) = cache.peek(number) {
+                    dirty |= std::mem::take(&mut line.dirty);
+                }
             }
         }
         dirty
@@ -244,10 +247,7 @@ impl Hierarchy {
     pub fn clean_all(&mut self) -> Vec<u64> {
         let mut all = Vec::new();
         for cache in self.private.iter_mut().flatten().chain([&mut self.shared]) {
-            for line in cache.dirty() {
-                line.dirty = false;
-                all.push(line.number);
-            }
+            cache.clean_all(|number| all.push(number));
         }
         all.sort_unstable();
         all.dedup();
