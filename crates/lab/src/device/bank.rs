@@ -36,10 +36,17 @@ const CLOSED: u64 = u64::MAX;
 #[derive(Clone, Debug)]
 struct Bank {
     row: u64,
-    activate: u64,
-    precharge: u64,
-    read: u64,
-    write: u64,
+    /// When each command may go, as far as the bank alone decides it.
+    ready: [u64; 4],
+}
+
+impl Bank {
+    /// The command waits until a cycle.
+    #[inline]
+    fn delay(&mut self, command: Command, until: u64) {
+        let ready = &mut self.ready[command as usize];
+        *ready = (*ready).max(until);
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -82,10 +89,7 @@ impl Banks {
     pub fn new(timing: Timing, ranks: usize, per_rank: usize) -> Banks {
         let bank = Bank {
             row: CLOSED,
-            activate: 0,
-            precharge: 0,
-            read: 0,
-            write: 0,
+            ready: [0; 4],
         };
         let rank = |number: usize| Rank {
             activate: 0,
@@ -134,13 +138,7 @@ impl Banks {
     #[must_use]
     #[inline]
     pub fn own(&self, command: Command, bank: usize) -> u64 {
-        let state = &self.banks[bank];
-        match command {
-            Command::Activate => state.activate,
-            Command::Precharge => state.precharge,
-            Command::Read => state.read,
-            Command::Write => state.write,
-        }
+        self.banks[bank].ready[command as usize]
     }
 
     /// The part that commands to the rank's other banks, and to other ranks, can change: by rank and
@@ -216,13 +214,17 @@ impl Banks {
             let rank = bank / self.per_rank * 4;
             if self.banks[bank].row != run.row {
                 if self.banks[bank].row != CLOSED {
-                    self.precharge(bank, self.banks[bank].precharge.max(now));
+                    self.precharge(bank, self.own(Command::Precharge, bank).max(now));
                 }
                 let ready = self.shared[rank + Command::Activate as usize];
-                self.activate(bank, run.row, self.banks[bank].activate.max(ready).max(now));
+                self.activate(
+                    bank,
+                    run.row,
+                    self.own(Command::Activate, bank).max(ready).max(now),
+                );
             }
             let ready = self.shared[rank + Command::Read as usize];
-            let first = self.banks[bank].read.max(ready).max(last);
+            let first = self.own(Command::Read, bank).max(ready).max(last);
             last = first + u64::from(run.lines - 1) * self.timing.read_to_read();
             self.reads(bank, last, run.lines);
         }
@@ -234,10 +236,10 @@ impl Banks {
         let timing = &self.timing;
         let state = &mut self.banks[bank];
         state.row = row;
-        state.read = state.read.max(at + timing.rcd);
-        state.write = state.write.max(at + timing.rcd);
-        state.precharge = state.precharge.max(at + timing.ras);
-        state.activate = state.activate.max(at + timing.rc);
+        state.delay(Command::Read, at + timing.rcd);
+        state.delay(Command::Write, at + timing.rcd);
+        state.delay(Command::Precharge, at + timing.ras);
+        state.delay(Command::Activate, at + timing.rc);
         let number = bank / self.per_rank;
         let rank = &mut self.ranks[number];
         rank.window[rank.oldest] = at + timing.faw;
@@ -255,7 +257,7 @@ impl Banks {
     fn precharge(&mut self, bank: usize, at: u64) {
         let state = &mut self.banks[bank];
         state.row = CLOSED;
-        state.activate = state.activate.max(at + self.timing.rp);
+        state.delay(Command::Activate, at + self.timing.rp);
         let rank = &mut self.ranks[bank / self.per_rank];
         rank.open -= 1;
         if rank.open == 0 {
@@ -269,7 +271,7 @@ impl Banks {
     fn reads(&mut self, bank: usize, at: u64, lines: u16) {
         let timing = &self.timing;
         let state = &mut self.banks[bank];
-        state.precharge = state.precharge.max(at + timing.rtp);
+        state.delay(Command::Precharge, at + timing.rtp);
         let own = bank / self.per_rank;
         let (same, other, write) = (
             timing.read_to_read(),
@@ -286,11 +288,11 @@ impl Banks {
     fn writes(&mut self, bank: usize, at: u64, lines: u16) {
         let timing = &self.timing;
         let state = &mut self.banks[bank];
-        state.precharge = state.precharge.max(at + timing.write_to_precharge());
+        state.delay(Command::Precharge, at + timing.write_to_precharge());
         if timing.write_pulse > 0 {
             let busy = at + timing.cwl + timing.burst + timing.write_pulse;
-            state.read = state.read.max(busy);
-            state.write = state.write.max(busy);
+            state.delay(Command::Read, busy);
+            state.delay(Command::Write, busy);
         }
         let own = bank / self.per_rank;
         let (write, across) = (timing.write_to_write(), timing.across_ranks());
@@ -346,7 +348,7 @@ impl Banks {
         let mut due = self.ranks[number].refresh;
         let quiet = self.banks[banks.clone()]
             .iter()
-            .all(|bank| bank.row == CLOSED && bank.activate <= due);
+            .all(|bank| bank.row == CLOSED && bank.ready[Command::Activate as usize] <= due);
         if quiet && due + timing.refi <= cycle {
             let skipped = (cycle - due) / timing.refi;
             self.done.refreshes += skipped;
@@ -354,18 +356,16 @@ impl Banks {
         }
         let mut start = due;
         for bank in banks.clone() {
-            let state = &self.banks[bank];
-            start = start.max(match state.row {
-                CLOSED => state.activate,
-                _ => state.precharge.max(due) + timing.rp,
+            start = start.max(match self.banks[bank].row {
+                CLOSED => self.own(Command::Activate, bank),
+                _ => self.own(Command::Precharge, bank).max(due) + timing.rp,
             });
         }
         for bank in banks {
             if self.banks[bank].row != CLOSED {
                 self.precharge(bank, start - timing.rp);
             }
-            let state = &mut self.banks[bank];
-            state.activate = state.activate.max(start + timing.rfc);
+            self.banks[bank].delay(Command::Activate, start + timing.rfc);
         }
         self.ranks[number].refresh = due + timing.refi;
         self.done.refreshes += 1;

@@ -15,8 +15,9 @@
 //! * One request alone is served without the queues, by the same rules ([`Channel::serve_alone`]).
 
 use super::bank::{Banks, Command, Run};
+use super::choice::Choice;
 use super::coming::Coming;
-use super::queue::{Head, Queue};
+use super::queue::Queue;
 use super::spec::Device;
 use super::timing::Timing;
 use crate::numbered::Numbered;
@@ -75,46 +76,30 @@ pub struct Done {
     pub at: u64,
 }
 
-/// The command to go next.
-#[derive(Clone, Copy, Debug)]
-struct Choice {
-    /// `u64::MAX` if there is nothing to do.
-    cycle: u64,
-    kind: Kind,
-    bank: u16,
-    /// No data can have arrived before this cycle.
-    bound: u64,
-    /// It stays the one as long as nothing changes.
-    is_current: bool,
-}
-
-/// A cycle, then a tag: the lowest goes first.
-type Key = u128;
-
 /// One channel.
 #[derive(Clone, Debug)]
 pub struct Channel {
-    banks: Banks,
-    timing: Timing,
+    pub(super) banks: Banks,
+    pub(super) timing: Timing,
     /// From a column command to the end of its request, by kind, and the least of them.
-    latencies: [u64; 2],
-    latency: u64,
-    queues: [Queue; 2],
+    pub(super) latencies: [u64; 2],
+    pub(super) latency: u64,
+    pub(super) queues: [Queue; 2],
     /// Requests that have not come yet.
-    coming: Coming,
-    drain: [usize; 2],
-    hit_streak: u32,
-    streaks: Vec<u32>,
-    per_rank: usize,
-    writing: bool,
+    pub(super) coming: Coming,
+    pub(super) drain: [usize; 2],
+    pub(super) hit_streak: u32,
+    pub(super) streaks: Vec<u32>,
+    pub(super) per_rank: usize,
+    pub(super) writing: bool,
     /// When anything last changed.
-    now: u64,
-    order: u64,
-    chosen: Choice,
+    pub(super) now: u64,
+    pub(super) order: u64,
+    pub(super) chosen: Choice,
     /// Nothing not known yet is done before this cycle.
-    bound: u64,
-    done: Vec<Done>,
-    sweeps: Numbered<Vec<Run>>,
+    pub(super) bound: u64,
+    pub(super) done: Vec<Done>,
+    pub(super) sweeps: Numbered<Vec<Run>>,
 }
 
 impl Channel {
@@ -141,13 +126,7 @@ impl Channel {
             writing: false,
             now: 0,
             order: 0,
-            chosen: Choice {
-                cycle: u64::MAX,
-                kind: Kind::Read,
-                bank: 0,
-                bound: u64::MAX,
-                is_current: false,
-            },
+            chosen: Choice::NONE,
             bound: u64::MAX,
             done: Vec::new(),
             sweeps: Numbered::default(),
@@ -217,7 +196,7 @@ impl Channel {
     pub fn next_cycle(&mut self) -> u64 {
         let coming = self.coming.first();
         self.choose();
-        coming.min(self.chosen.cycle)
+        coming.min(self.chosen.cycle())
     }
 
     /// Nothing not known yet is done before this cycle; `u64::MAX` when nothing waits.
@@ -251,7 +230,7 @@ impl Channel {
             }
         }
         self.choose();
-        let cycle = self.chosen.cycle;
+        let cycle = self.chosen.cycle();
         let refresh = self.banks.refresh_due();
         if refresh <= cycle.min(coming) {
             if refresh > limit {
@@ -259,7 +238,8 @@ impl Channel {
             }
             self.now = self.now.max(refresh);
             self.banks.refresh(refresh);
-            self.rechoose_all();
+            self.streaks.fill(0);
+            self.changed(u64::MAX);
             self.chosen.is_current = false;
             return true;
         }
@@ -285,6 +265,10 @@ impl Channel {
             return;
         };
         let kind = request.kind;
+        if self.coming.first() > now && self.queues[kind as usize].is_open(request.class) {
+            self.come_alone(request);
+            return;
+        }
         self.queues[kind as usize].come(request);
         let same = |next: &Request| next.arrival == now && next.kind == kind;
         while let Some(request) = self.coming.pop_if(same) {
@@ -340,60 +324,6 @@ impl Channel {
         }
     }
 
-    /// Makes sure that what is chosen is current.
-    #[inline]
-    fn choose(&mut self) {
-        if !self.chosen.is_current {
-            self.find();
-        }
-    }
-
-    fn find(&mut self) {
-        let [reads, writes] = &self.queues;
-        let full = writes.demand >= self.drain[0];
-        let over = writes.demand <= self.drain[1] && reads.count > 0;
-        self.writing = (self.writing && !over) || full || reads.count == 0;
-        let (reading, also) = match self.writing {
-            true => (0, writes.any),
-            false => (reads.any, writes.any & !writes.demand_banks & !reads.any),
-        };
-        // A refresh may close a row, and so bring an access nearer.
-        let floor = self.now.max(self.banks.command());
-        let refreshed = self.banks.refresh_due().max(floor);
-        let nothing = (Key::MAX, 0, u64::MAX);
-        let (read, bank, bound) = self.look(Kind::Read, reading, nothing);
-        let (best, bank, bound) = self.look(Kind::Write, also, (read, bank, bound));
-        self.chosen = Choice {
-            cycle: (best >> 64) as u64,
-            kind: if best < read { Kind::Write } else { Kind::Read },
-            bank: bank as u16,
-            bound: match bound {
-                u64::MAX => u64::MAX,
-                bound => bound.min(refreshed) + self.latency,
-            },
-            is_current: true,
-        };
-    }
-
-    /// The best of the banks `among`, if it is better: key, bank, and the earliest column command.
-    #[inline]
-    fn look(&self, kind: Kind, mut among: u64, mut best: (Key, usize, u64)) -> (Key, usize, u64) {
-        let heads = &self.queues[kind as usize].heads;
-        let (shared, floor) = (self.banks.shared(), self.now.max(self.banks.command()));
-        while among != 0 {
-            let bank = among.trailing_zeros() as usize;
-            among &= among - 1;
-            let head = &heads[bank];
-            let cycle = head.ready.max(shared[usize::from(head.shared & 63)]).max(floor);
-            best.2 = best.2.min(cycle + u64::from(head.to_column));
-            let key = Key::from(cycle) << 64 | Key::from(head.tag);
-            let better = key < best.0;
-            best.0 = if better { key } else { best.0 };
-            best.1 = if better { bank } else { best.1 };
-        }
-        best
-    }
-
     fn issue(&mut self, cycle: u64, kind: Kind, bank: usize) {
         let column = column(kind);
         let queue = &mut self.queues[kind as usize];
@@ -415,7 +345,7 @@ impl Channel {
         if command != column {
             self.banks.issue(command, bank, row, cycle);
             self.streaks[bank] = 0;
-            self.rechoose(bank);
+            self.changed(1 << bank);
             return;
         }
         let (gone, last) = self.issue_column(kind, bank, lines, cycle);
@@ -427,7 +357,7 @@ impl Channel {
             self.tell(id, last + self.latencies[kind as usize]);
             self.admit(kind);
         }
-        self.rechoose(bank);
+        self.changed(1 << bank);
     }
 
     /// Column commands of a run of lines: how many go at once, and when the last does. The rest of a run
@@ -448,13 +378,12 @@ impl Channel {
         let last = self.banks.sweep(&runs, cycle);
         self.tell(id, last + self.timing.read_latency());
         self.admit(Kind::Read);
-        let mut banks = runs.iter().fold(0_u64, |banks, run| banks | 1 << run.bank);
-        while banks != 0 {
-            let bank = banks.trailing_zeros() as usize;
-            banks &= banks - 1;
-            self.streaks[bank] = 0;
-            self.rechoose(bank);
+        let mut banks = 0;
+        for run in &runs {
+            banks |= 1 << run.bank;
+            self.streaks[usize::from(run.bank)] = 0;
         }
+        self.changed(banks);
         self.sweeps[sweep] = runs;
         self.sweeps.give_back(sweep);
     }
@@ -468,58 +397,18 @@ impl Channel {
     /// Lets requests into the queue while there is room.
     fn admit(&mut self, kind: Kind) {
         while let Some(request) = self.queues[kind as usize].enter() {
-            self.chosen.is_current = false;
-            self.queues[kind as usize].insert(request, self.order);
-            self.order += 1;
-            self.rechoose_kind(kind, usize::from(request.bank));
+            self.insert(request);
         }
     }
 
-    fn rechoose(&mut self, bank: usize) {
-        self.rechoose_kind(Kind::Read, bank);
-        self.rechoose_kind(Kind::Write, bank);
-    }
-
-    fn rechoose_kind(&mut self, kind: Kind, bank: usize) {
-        let queue = &self.queues[kind as usize];
-        if queue.any >> bank & 1 == 0 {
-            return;
-        }
-        let streak_over = self.streaks[bank] >= self.hit_streak;
-        let favour = self.banks.row(bank).filter(|_| !streak_over);
-        let (place, waiting) = queue.choose(bank, favour);
-        let request = &waiting.request;
-        let column = column(kind);
-        let command = self.banks.next(bank, request.row, column);
-        let (place, class, order, arrival) = (place, request.class, waiting.order, request.arrival);
-        let to_column = self.to_column(command);
-        self.queues[kind as usize].heads[bank] = Head {
-            ready: self.banks.own(command, bank).max(arrival),
-            tag: Head::tag(command == column, class, order),
-            shared: (bank / self.per_rank * 4 + command as usize) as u16,
-            place: place as u16,
-            to_column: to_column as u32,
-        };
-    }
-
-    /// Cycles from a command to the column command, at least.
-    fn to_column(&self, command: Command) -> u64 {
-        match command {
-            Command::Precharge => self.timing.rp + self.timing.rcd,
-            Command::Activate => self.timing.rcd,
-            Command::Read | Command::Write => 0,
-        }
-    }
-
-    fn rechoose_all(&mut self) {
-        for bank in 0..self.streaks.len() {
-            self.streaks[bank] = 0;
-            self.rechoose(bank);
-        }
+    pub(super) fn insert(&mut self, request: Request) {
+        self.chosen.is_current = false;
+        self.queues[request.kind as usize].insert(request, self.order);
+        self.order += 1;
     }
 }
 
-fn column(kind: Kind) -> Command {
+pub(super) fn column(kind: Kind) -> Command {
     match kind {
         Kind::Read => Command::Read,
         Kind::Write => Command::Write,

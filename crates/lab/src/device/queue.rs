@@ -1,7 +1,7 @@
 //! The requests of one kind that wait at a channel, by bank.
 //!
-//! * A bank's requests lie in order of age; which of them goes next is chosen when something of the bank
-//!   changes, and its next command kept ready.
+//! * A bank's requests lie in order of age; which of them goes next, and its next command, is kept until
+//!   something of the bank changes, and found again when somebody asks.
 
 use super::channel::{Class, Kind, Request};
 use std::collections::VecDeque;
@@ -35,6 +35,9 @@ impl Head {
     }
 }
 
+/// Banks a channel can have.
+const BANKS: usize = 64;
+
 /// The queue.
 #[derive(Clone, Debug)]
 pub(super) struct Queue {
@@ -45,7 +48,9 @@ pub(super) struct Queue {
     /// Demand requests among them.
     pub(super) demand: usize,
     banks: Vec<Vec<Waiting>>,
-    pub(super) heads: Vec<Head>,
+    pub(super) heads: [Head; BANKS],
+    /// Banks whose heads are to be found again.
+    pub(super) stale: u64,
     /// Banks with requests, and those with demand requests.
     pub(super) any: u64,
     pub(super) demand_banks: u64,
@@ -66,7 +71,8 @@ impl Queue {
             count: 0,
             demand: 0,
             banks: vec![Vec::new(); banks],
-            heads: vec![Head::default(); banks],
+            heads: [Head::default(); BANKS],
+            stale: 0,
             any: 0,
             demand_banks: 0,
             front: [VecDeque::new(), VecDeque::new()],
@@ -97,11 +103,21 @@ impl Queue {
         }
     }
 
+    /// Whether a request of the class enters as it comes.
+    pub(super) fn is_open(&self, class: Class) -> bool {
+        let spare = match class {
+            Class::Demand => 0,
+            Class::Background => self.spare,
+        };
+        self.front[class as usize].is_empty() && self.count + spare < self.room
+    }
+
     pub(super) fn insert(&mut self, request: Request, order: u64) {
         let bank = usize::from(request.bank);
         self.banks[bank].push(Waiting { request, order });
         self.count += 1;
         self.any |= 1 << bank;
+        self.stale |= 1 << bank;
         self.classes[bank][request.class as usize] += 1;
         if request.class == Class::Demand {
             self.demand += 1;
@@ -132,6 +148,9 @@ impl Queue {
     /// The bank's next request: by class, then the row in `favour`, then age.
     pub(super) fn choose(&self, bank: usize, favour: Option<u64>) -> (usize, &Waiting) {
         let all = &self.banks[bank];
+        if let [only] = &all[..] {
+            return (0, only);
+        }
         let class = match self.classes[bank][Class::Demand as usize] {
             0 => Class::Background,
             _ => Class::Demand,

@@ -1,0 +1,185 @@
+//! Which command goes next.
+//!
+//! * Of each bank with requests the next command, as far as the bank alone decides it, is kept
+//!   ([`super::queue::Head`]) until something of the bank changes; what the rank and the bus add is looked up.
+//! * What is chosen stays so until a command is issued or a request enters. A request that comes to a bank
+//!   without any is compared with what is chosen, and with nothing else.
+
+use super::bank::Command;
+use super::channel::{Channel, Kind, Request, column};
+use super::queue::Head;
+
+/// A cycle, then a tag: the lowest goes first.
+type Key = u128;
+
+/// The command to go next.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Choice {
+    /// [`Key::MAX`] if there is nothing to do.
+    pub(super) key: Key,
+    pub(super) kind: Kind,
+    pub(super) bank: u16,
+    /// It stays the one as long as nothing changes.
+    pub(super) is_current: bool,
+    /// The banks looked at, by kind.
+    pub(super) view: [u64; 2],
+    /// The earliest column command among them.
+    pub(super) column: u64,
+    /// No data can have arrived before this cycle.
+    pub(super) bound: u64,
+}
+
+impl Choice {
+    pub(super) const NONE: Choice = Choice {
+        key: Key::MAX,
+        kind: Kind::Read,
+        bank: 0,
+        is_current: false,
+        view: [0; 2],
+        column: u64::MAX,
+        bound: u64::MAX,
+    };
+
+    /// When it goes; `u64::MAX` if there is nothing to do.
+    #[inline]
+    pub(super) fn cycle(&self) -> u64 {
+        (self.key >> 64) as u64
+    }
+}
+
+impl Channel {
+    /// Makes sure that what is chosen is current.
+    #[inline]
+    pub(super) fn choose(&mut self) {
+        if !self.chosen.is_current {
+            self.find();
+        }
+    }
+
+    fn find(&mut self) {
+        let view = self.view();
+        self.chosen = Choice { view, ..Choice::NONE };
+        self.look(Kind::Read, view[Kind::Read as usize]);
+        self.look(Kind::Write, view[Kind::Write as usize]);
+        self.decide();
+    }
+
+    /// The banks whose reads and whose writes may go.
+    fn view(&mut self) -> [u64; 2] {
+        let [reads, writes] = &self.queues;
+        let full = writes.demand >= self.drain[0];
+        let over = writes.demand <= self.drain[1] && reads.count > 0;
+        self.writing = (self.writing && !over) || full || reads.count == 0;
+        match self.writing {
+            true => [0, writes.any],
+            false => [reads.any, writes.any & !writes.demand_banks & !reads.any],
+        }
+    }
+
+    /// Takes the best of the banks `among` if it is better than what is chosen.
+    #[inline]
+    fn look(&mut self, kind: Kind, mut among: u64) {
+        self.rechoose(kind, among);
+        let heads = &self.queues[kind as usize].heads;
+        let (shared, floor) = (self.banks.shared(), self.now.max(self.banks.command()));
+        let Choice { key, column, .. } = self.chosen;
+        let (mut best, mut bank, mut column) = (key, 0, column);
+        while among != 0 {
+            let number = among.trailing_zeros();
+            among &= among - 1;
+            let head = &heads[number as usize];
+            let cycle = head.ready.max(shared[usize::from(head.shared & 63)]).max(floor);
+            column = column.min(cycle + u64::from(head.to_column));
+            let key = Key::from(cycle) << 64 | Key::from(head.tag);
+            let better = key < best;
+            best = if better { key } else { best };
+            bank = if better { number } else { bank };
+        }
+        self.chosen.column = column;
+        if best < key {
+            self.chosen.key = best;
+            self.chosen.kind = kind;
+            self.chosen.bank = bank as u16;
+        }
+    }
+
+    /// What is chosen stays so.
+    fn decide(&mut self) {
+        let floor = self.now.max(self.banks.command());
+        // A refresh may close a row, and so bring an access nearer.
+        let refreshed = self.banks.refresh_due().max(floor);
+        self.chosen.bound = match self.chosen.column {
+            u64::MAX => u64::MAX,
+            column => column.min(refreshed) + self.latency,
+        };
+        self.chosen.is_current = true;
+    }
+
+    /// The only request of its time enters its queue. Where it changes nothing but its bank's part, what
+    /// is chosen is compared with that alone.
+    pub(super) fn come_alone(&mut self, request: Request) {
+        let (kind, bit) = (request.kind, 1 << request.bank);
+        let was_current = self.chosen.is_current;
+        let was_there = self.queues[kind as usize].any & bit != 0;
+        self.insert(request);
+        if was_there || !was_current {
+            return;
+        }
+        let view = self.view();
+        let is_seen = view[kind as usize] & bit;
+        self.chosen.view[kind as usize] |= is_seen;
+        if view == self.chosen.view {
+            self.look(kind, is_seen);
+            self.decide();
+        }
+    }
+
+    /// Something of these banks changed.
+    #[inline]
+    pub(super) fn changed(&mut self, banks: u64) {
+        for queue in &mut self.queues {
+            queue.stale |= banks;
+        }
+    }
+
+    /// Finds again what changed in the banks `among`.
+    #[inline]
+    fn rechoose(&mut self, kind: Kind, among: u64) {
+        let stale = &mut self.queues[kind as usize].stale;
+        let mut banks = *stale & among;
+        *stale &= !among;
+        while banks != 0 {
+            self.rechoose_bank(kind, banks.trailing_zeros() as usize);
+            banks &= banks - 1;
+        }
+    }
+
+    fn rechoose_bank(&mut self, kind: Kind, bank: usize) {
+        let queue = &self.queues[kind as usize];
+        let streak_over = self.streaks[bank] >= self.hit_streak;
+        let favour = self.banks.row(bank).filter(|_| !streak_over);
+        let (place, waiting) = queue.choose(bank, favour);
+        let request = &waiting.request;
+        let column = column(kind);
+        let command = self.banks.next(bank, request.row, column);
+        let (place, class, order, arrival) = (place, request.class, waiting.order, request.arrival);
+        let to_column = self.to_column(command);
+        self.queues[kind as usize].heads[bank] = Head {
+            ready: self.banks.own(command, bank).max(arrival),
+            tag: Head::tag(command == column, class, order),
+            shared: (bank / self.per_rank * 4 + command as usize) as u16,
+            place: place as u16,
+            to_column: to_column as u32,
+        };
+    }
+
+    /// Cycles from a command to the column command, at least.
+    #[inline]
+    pub(super) fn to_column(&self, command: Command) -> u64 {
+        match command {
+            Command::Precharge => self.timing.rp + self.timing.rcd,
+            Command::Activate => self.timing.rcd,
+            Command::Read | Command::Write => 0,
+        }
+    }
+}
