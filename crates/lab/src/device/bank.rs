@@ -71,6 +71,8 @@ const RANKS: usize = 16;
 pub struct Banks {
     timing: Timing,
     per_rank: usize,
+    /// A bank's number without this many bits is its rank's.
+    bank_bits: u32,
     banks: Vec<Bank>,
     ranks: Vec<Rank>,
     /// What commands to a rank must wait for, by rank and command.
@@ -84,9 +86,10 @@ pub struct Banks {
 }
 
 impl Banks {
-    /// All closed, at cycle 0. Ranks refresh in turn.
+    /// All closed, at cycle 0. Ranks refresh in turn. Banks of a rank are a power of two.
     #[must_use]
     pub fn new(timing: Timing, ranks: usize, per_rank: usize) -> Banks {
+        debug_assert!(per_rank.is_power_of_two());
         let bank = Bank {
             row: CLOSED,
             ready: [0; 4],
@@ -106,6 +109,7 @@ impl Banks {
         let mut banks = Banks {
             timing,
             per_rank,
+            bank_bits: per_rank.trailing_zeros(),
             banks: vec![bank; ranks * per_rank],
             ranks: (0..ranks).map(rank).collect(),
             shared: [0; 4 * RANKS],
@@ -115,6 +119,12 @@ impl Banks {
         };
         banks.refresh = banks.first_refresh();
         banks
+    }
+
+    /// The rank of a bank.
+    #[inline]
+    pub(super) fn rank(&self, bank: usize) -> usize {
+        bank >> self.bank_bits
     }
 
     /// The open row of a bank.
@@ -127,7 +137,7 @@ impl Banks {
     #[must_use]
     #[inline]
     pub fn earliest(&self, command: Command, bank: usize, now: u64) -> u64 {
-        let rank = bank / self.per_rank;
+        let rank = self.rank(bank);
         self.own(command, bank)
             .max(self.shared[rank * 4 + command as usize])
             .max(self.command)
@@ -211,7 +221,7 @@ impl Banks {
         let mut last = now;
         for run in runs {
             let bank = usize::from(run.bank);
-            let rank = bank / self.per_rank * 4;
+            let rank = self.rank(bank) * 4;
             if self.banks[bank].row != run.row {
                 if self.banks[bank].row != CLOSED {
                     self.precharge(bank, self.own(Command::Precharge, bank).max(now));
@@ -240,7 +250,7 @@ impl Banks {
         state.delay(Command::Write, at + timing.rcd);
         state.delay(Command::Precharge, at + timing.ras);
         state.delay(Command::Activate, at + timing.rc);
-        let number = bank / self.per_rank;
+        let number = self.rank(bank);
         let rank = &mut self.ranks[number];
         rank.window[rank.oldest] = at + timing.faw;
         rank.oldest = (rank.oldest + 1) % 4;
@@ -258,7 +268,8 @@ impl Banks {
         let state = &mut self.banks[bank];
         state.row = CLOSED;
         state.delay(Command::Activate, at + self.timing.rp);
-        let rank = &mut self.ranks[bank / self.per_rank];
+        let rank = self.rank(bank);
+        let rank = &mut self.ranks[rank];
         rank.open -= 1;
         if rank.open == 0 {
             rank.open_cycles += at.saturating_sub(rank.open_since);
@@ -272,7 +283,7 @@ impl Banks {
         let timing = &self.timing;
         let state = &mut self.banks[bank];
         state.delay(Command::Precharge, at + timing.rtp);
-        let own = bank / self.per_rank;
+        let own = self.rank(bank);
         let (same, other, write) = (
             timing.read_to_read(),
             timing.across_ranks(),
@@ -294,7 +305,7 @@ impl Banks {
             state.delay(Command::Read, busy);
             state.delay(Command::Write, busy);
         }
-        let own = bank / self.per_rank;
+        let own = self.rank(bank);
         let (write, across) = (timing.write_to_write(), timing.across_ranks());
         let (read, read_across) = (timing.write_to_read(), timing.write_to_read_across());
         self.delay(own, Command::Write, at + write, at + across);

@@ -90,7 +90,6 @@ pub struct Channel {
     pub(super) drain: [usize; 2],
     pub(super) hit_streak: u32,
     pub(super) streaks: Vec<u32>,
-    pub(super) per_rank: usize,
     pub(super) writing: bool,
     /// When anything last changed.
     pub(super) now: u64,
@@ -122,7 +121,6 @@ impl Channel {
             drain: [queue.drain_from, queue.drain_to],
             hit_streak: queue.hit_streak,
             streaks: vec![0; banks],
-            per_rank,
             writing: false,
             now: 0,
             order: 0,

@@ -167,7 +167,7 @@ impl Channel {
         self.queues[kind as usize].heads[bank] = Head {
             ready: self.banks.own(command, bank).max(arrival),
             tag: Head::tag(command == column, class, order),
-            shared: (bank / self.per_rank * 4 + command as usize) as u16,
+            shared: (self.banks.rank(bank) * 4 + command as usize) as u16,
             place: place as u16,
             to_column: to_column as u32,
         };

@@ -59,9 +59,9 @@ impl Cache {
         (set as usize * self.ways, (number >> self.set_bits) as u32)
     }
 
-    /// The number of the line with this tag, in the set of the way.
-    fn number(&self, way: usize, tag: u32) -> u64 {
-        u64::from(tag) << self.set_bits | (way / self.ways) as u64
+    /// The number of the line with this tag in the set of the line `like`.
+    fn number(&self, like: u64, tag: u32) -> u64 {
+        u64::from(tag) << self.set_bits | like & ((1 << self.set_bits) - 1)
     }
 
     /// Which way of the set has the tag.
@@ -112,7 +112,7 @@ impl Cache {
         self.tags[set] = tag;
         self.states[set] = state;
         (old != NOBODY).then(|| Line {
-            number: self.number(set, old),
+            number: self.number(number, old),
             state: gone,
         })
     }
@@ -135,7 +135,7 @@ impl Cache {
     pub fn clean_all(&mut self, mut tell: impl FnMut(u64)) {
         for way in 0..self.tags.len() {
             if std::mem::take(&mut self.states[way].dirty) {
-                tell(self.number(way, self.tags[way]));
+                tell(self.number((way / self.ways) as u64, self.tags[way]));
             }
         }
     }
