@@ -35,6 +35,8 @@
 //!
 //! Reading order: [`geometry`], [`scheme`], `dual_page/map.rs`; then the rest follows.
 
+#![forbid(unsafe_code)]
+
 pub mod any;
 pub mod baseline;
 pub mod buffer;

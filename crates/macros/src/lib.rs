@@ -1,5 +1,7 @@
 //! The derive macros of [`twinpage`](https://docs.rs/twinpage).
 
+#![forbid(unsafe_code)]
+
 mod persist;
 
 use proc_macro::TokenStream;

@@ -101,8 +101,8 @@ fn a_store_that_recovery_must_finish_can_be_looked_at() {
             store.commit(b"context").unwrap();
         }
         assert!(store.info().pool.failures > 0, "the fall-back was not used");
-        // Killed: what was posted since the last fence is not in a file.
-        std::mem::forget(store);
+        // As if it were killed: what was posted since the last fence is not in a file.
+        drop(store);
         let before = std::fs::read(&path).unwrap();
         let medium = AnyMedium::open(&path, durability, Access::ReadOnly).unwrap();
         let (store, recovered) = DualPage::recover(medium).unwrap();

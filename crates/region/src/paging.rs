@@ -496,9 +496,13 @@ fn bring_all(place: Place, bytes: usize, store: &dyn Store) -> Result<Serving> {
     let mut page = [0; PAGE];
     for at in (0..bytes).step_by(PAGE).filter(|&at| store.has_bytes(at)) {
         store.read_bytes(at, &mut page)?;
-        let to = place.base().wrapping_add(at);
-        // SAFETY: the window has so many usable bytes, and nobody knows of it yet.
-        unsafe { to.copy_from_nonoverlapping(page.as_ptr(), PAGE) };
+        let to = place.base().wrapping_add(at).cast::<*mut u8>();
+        // As addresses, so that those into the region are pointers again (`std::ptr`, exposed provenance).
+        for (k, word) in page.as_chunks().0.iter().enumerate() {
+            let word = std::ptr::with_exposed_provenance_mut(usize::from_ne_bytes(*word));
+            // SAFETY: the window has so many usable bytes, and nobody knows of it yet.
+            unsafe { to.add(k).write(word) };
+        }
         brought.loaded_pages += 1;
         brought.resident_pages += 1;
     }

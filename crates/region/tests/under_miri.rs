@@ -3,16 +3,16 @@
 //! leaks. It runs as an ordinary test too.
 //!
 //! Two things that a checkpoint does on purpose have no name in the language, and are left out here: a sweep
-//! may copy a line while a writer changes it, word by word and atomically, and then throws the copy away
-//! (`marks.rs`); and it copies the bytes between fields, which need not be initialized. So no checkpoint is
-//! made while other threads write, and the types here have no such bytes.
+//! may copy a line while a writer changes it, and then throws the copy away (`marks.rs`); and it copies the
+//! bytes between fields, which need not be initialized. So no checkpoint is made while other threads write, and
+//! the types here have no such bytes.
 
 use std::collections::BTreeMap as StdMap;
 use std::sync::{Arc, Mutex};
 use twinpage::collections::{BTreeMap, BTreeSet, Box, HashMap, HashSet, String, Vec, VecDeque};
 use twinpage::window::Window;
 use twinpage::{Heap, Persist, Region, SchemeKind};
-use twinpage_core::{Geometry, Medium, Offset};
+use twinpage_core::{AnyScheme, Geometry, Medium, Offset, Setup};
 
 /// So often under Miri, more often otherwise.
 const TIMES: u64 = if cfg!(miri) { 1 } else { 50 };
@@ -177,6 +177,12 @@ impl From<CountV1> for Count {
 #[test]
 fn a_region() {
     let medium = Kept::default();
+    // With a journal that is soon looked through.
+    let setup = Setup {
+        journal_bytes: 4096,
+        ..Setup::new(Geometry::new(64, 4 * 4096).unwrap())
+    };
+    drop(AnyScheme::create(SchemeKind::DualPage, medium.clone(), &setup).unwrap());
     let open = || {
         let options = Region::options().scheme(SchemeKind::DualPage);
         options.open_on(medium.clone(), Geometry::MEMORY).unwrap()
