@@ -1,6 +1,6 @@
 # `make test` is the whole gate; `.ci/run` installs what it needs on a fresh machine and runs it.
 
-.PHONY: test power miri nightly bench traces
+.PHONY: test power miri sanitize nightly bench traces
 
 test:
 	cargo fmt --all --check
@@ -10,7 +10,7 @@ test:
 
 # The same, with longer campaigns of the explorer, the fuzzers and the kills.
 nightly: export TWINPAGE_LONG = 1
-nightly: test power miri
+nightly: test power miri sanitize
 
 # Power cuts in an emulated machine: on persistent memory, on a disk that loses its cache, on one that fails.
 # Not in `test`: the machine has to be fetched, and boots for several seconds a cut.
@@ -18,12 +18,29 @@ power:
 	.ci/machine target/kernel
 	TWINPAGE_KERNEL=$(CURDIR)/target/kernel cargo test --release -p twinpage-cli --test power
 
-# Miri over the heap and the collections in plain memory. It needs a nightly toolchain, which is installed; not
-# in `test`: minutes. A whole region (`a_region`) takes it far longer.
+# Rust as its interpreter and a sanitizer see it: what each covers is in docs/guarantees.md. They need a
+# nightly toolchain, which is installed; not in `test`: a quarter of an hour each on two cores.
+NIGHTLY = rustup toolchain install nightly --profile minimal --component miri,rust-src
+NIGHTLY_TEST = cargo +nightly test --release --target x86_64-unknown-linux-gnu
+
+# Addresses are kept in bytes, so they come back as integers: `permissive-provenance`. A window is one
+# allocation of megabytes with a mark for each line: what Miri can track of every byte of it costs it hours, so
+# that parts are left out where a window is at work. The heap and the collections have all of it.
+MIRI = MIRIFLAGS="-Zmiri-disable-isolation -Zmiri-permissive-provenance $(1)" CARGO_TARGET_DIR=target/miri \
+	cargo +nightly miri test
 miri:
-	rustup toolchain install nightly --profile minimal --component miri,rust-src
-	MIRIFLAGS="-Zmiri-disable-isolation -Zmiri-permissive-provenance" \
-		cargo +nightly miri test -p twinpage --test under_miri -- rows tables
+	$(NIGHTLY)
+	$(call MIRI,) -p twinpage-core --test under_miri
+	$(call MIRI,) -p twinpage --test under_miri -- rows tables
+	$(call MIRI,-Zmiri-disable-stacked-borrows -Zmiri-disable-weak-memory-emulation) \
+		-p twinpage --test under_miri -- a_region
+# The gate, with stores that are seen late: other schedules, other orders.
+	$(call MIRI,-Zmiri-disable-stacked-borrows -Zmiri-many-seeds=0..4) -p twinpage --lib -- gate::tests::a_cut
+
+sanitize:
+	$(NIGHTLY)
+	RUSTFLAGS=-Zsanitizer=address CARGO_TARGET_DIR=target/sanitize/address \
+		$(NIGHTLY_TEST) -p twinpage-os -p twinpage --lib --tests
 
 bench:
 	cargo run --release -- bench process
