@@ -40,6 +40,7 @@ miri:
 sanitize:
 	$(NIGHTLY)
 	RUSTFLAGS=-Zsanitizer=address CARGO_TARGET_DIR=target/sanitize/address \
+		LSAN_OPTIONS="suppressions=$(CURDIR)/crates/region/tests/lsan.txt:print_suppressions=0" \
 		$(NIGHTLY_TEST) -p twinpage-os -p twinpage --lib --tests
 
 bench:

@@ -205,7 +205,8 @@ mod tests {
         let (at, none) = none_bytes::<u64>();
         assert!(at == 0 && none[0] == 0 && none.len() <= 8);
         let (at, none) = none_bytes::<(u32, Option<bool>)>();
-        assert_eq!((at, none), (4, vec![3]));
+        // Which value it is, is the compiler's choice, and not every version's is the same.
+        assert!(at == 4 && none.len() == 1 && none[0] > 2, "{at} {none:?}");
         assert_eq!(none_bytes::<()>(), (0, vec![0]));
     }
 }
