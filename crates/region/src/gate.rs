@@ -14,12 +14,14 @@
 //! ```
 //!
 //! Either the thread sees `closed` or the cutter sees `depth`: that is what the barriers give.
+//!
+//! Being in also tells a thread where it is ([`Here`]), so that what it writes is marked without a search.
 
 use crate::window::{Place, WINDOWS};
 use std::cell::Cell;
 use std::marker::PhantomData;
 use std::ptr::null_mut;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use twinpage_os::barrier;
@@ -31,9 +33,15 @@ const PATIENCE: Duration = Duration::from_micros(300);
 /// From when on it stays closed until all are out.
 const INSISTS: Duration = Duration::from_millis(30);
 
+/// A bit of a door: a cut is being made.
+const CLOSED: u8 = 1;
+/// A bit of a door: going in and out needs a fence of its own (`twinpage_os::barrier`).
+const FENCED: u8 = 2;
+
 /// The gate of one window.
 pub(crate) struct Gate {
-    closed: AtomicBool,
+    /// [`CLOSED`] and [`FENCED`]: neither is what updates nearly always find.
+    door: AtomicU8,
     /// Held to look before sleeping, and to wake.
     sleepers: Mutex<()>,
     opened: Condvar,
@@ -51,9 +59,55 @@ struct Depths {
 /// All records, newest first. Only ever added to.
 static ALL: AtomicPtr<Depths> = AtomicPtr::new(null_mut());
 
+/// What a thread in an update of a window must know to mark what it writes.
+#[repr(align(64))]
+pub(crate) struct Here {
+    /// The base of the window, or [`NOWHERE`] when marking is not as simple as most often.
+    base: AtomicUsize,
+    /// The line map of the epoch in progress; 0 when the window is not in use (`marks.rs`).
+    pub(crate) current: AtomicUsize,
+    /// The other map while it may have marks that were not swept, else 0.
+    pub(crate) frozen: AtomicUsize,
+}
+
+/// So far from every address that nothing lies at a small offset from here.
+const NOWHERE: usize = 1 << 63;
+
+/// Where a thread is that is in no update.
+static OUTSIDE: Here = Here::new();
+
+impl Here {
+    pub(crate) const fn new() -> Here {
+        Here {
+            base: AtomicUsize::new(NOWHERE),
+            current: AtomicUsize::new(0),
+            frozen: AtomicUsize::new(0),
+        }
+    }
+
+    /// Marking is simple from now on, in the window at `base`; or is not.
+    pub(crate) fn set_simple(&self, base: Option<usize>) {
+        self.base.store(base.unwrap_or(NOWHERE), Ordering::Release);
+    }
+
+    /// Bytes from the window's base to an address, if that is in the window and marking is simple there;
+    /// more than a window has otherwise.
+    #[inline(always)]
+    pub(crate) fn offset_of(&self, address: usize) -> usize {
+        address.wrapping_sub(self.base.load(Ordering::Acquire))
+    }
+}
+
 thread_local! {
     static MINE: Cell<Option<&'static Depths>> = const { Cell::new(None) };
+    static HERE: Cell<&'static Here> = const { Cell::new(&OUTSIDE) };
     static RETURN: Return = const { Return };
+}
+
+/// The window of the innermost update this thread is in.
+#[inline(always)]
+pub(crate) fn here() -> &'static Here {
+    HERE.get()
 }
 
 /// Gives the thread's record back when the thread ends.
@@ -116,7 +170,8 @@ fn find_record() -> &'static Depths {
 pub(crate) struct Inside {
     depth: &'static AtomicU32,
     gate: &'static Gate,
-    free: bool,
+    /// Where the update around this one is.
+    outer: &'static Here,
     /// It counts for the thread that made it.
     _stays: PhantomData<*const ()>,
 }
@@ -125,20 +180,17 @@ pub(crate) struct Inside {
 #[inline]
 pub(crate) fn enter(place: Place) -> Inside {
     let state = place.state();
-    let depth = &mine().of[place.index()];
-    let (gate, free) = (&state.gate, state.light_is_free.load(Ordering::Relaxed));
+    let (gate, depth) = (&state.gate, &mine().of[place.index()]);
     let before = depth.load(Ordering::Relaxed);
     depth.store(before + 1, Ordering::Relaxed);
-    if before == 0 {
-        barrier::light(free);
-        if gate.closed.load(Ordering::Acquire) {
-            gate.wait_to_enter(depth, free);
-        }
+    barrier::light(true);
+    if gate.door.load(Ordering::Acquire) != 0 && before == 0 {
+        gate.wait_to_enter(depth);
     }
     Inside {
         depth,
         gate,
-        free,
+        outer: HERE.replace(&state.here),
         _stays: PhantomData,
     }
 }
@@ -146,13 +198,12 @@ pub(crate) fn enter(place: Place) -> Inside {
 impl Drop for Inside {
     #[inline]
     fn drop(&mut self) {
+        HERE.set(self.outer);
         let before = self.depth.load(Ordering::Relaxed);
         self.depth.store(before - 1, Ordering::Release);
-        if before == 1 {
-            barrier::light(self.free);
-            if self.gate.closed.load(Ordering::Relaxed) {
-                self.gate.tell_left();
-            }
+        barrier::light(true);
+        if self.gate.door.load(Ordering::Relaxed) != 0 && before == 1 {
+            self.gate.tell_left();
         }
     }
 }
@@ -160,7 +211,7 @@ impl Drop for Inside {
 impl Gate {
     pub(crate) const fn new() -> Gate {
         Gate {
-            closed: AtomicBool::new(false),
+            door: AtomicU8::new(0),
             sleepers: Mutex::new(()),
             opened: Condvar::new(),
             left: Condvar::new(),
@@ -171,34 +222,45 @@ impl Gate {
         self.sleepers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Whether going in and out is free: before the first update.
+    pub(crate) fn set_free(&self, free: bool) {
+        self.door.store(if free { 0 } else { FENCED }, Ordering::Release);
+    }
+
+    /// Whether a cut is being made, for one who has said whether he is in.
+    fn is_closed(&self) -> bool {
+        barrier::light(self.door.load(Ordering::Relaxed) & FENCED == 0);
+        self.door.load(Ordering::Acquire) & CLOSED != 0
+    }
+
     #[cold]
-    fn wait_to_enter(&self, depth: &AtomicU32, free: bool) {
-        loop {
+    #[inline(never)]
+    fn wait_to_enter(&self, depth: &AtomicU32) {
+        while self.is_closed() {
             depth.store(0, Ordering::Release);
             self.tell_left();
             let mut looks = 0;
-            while self.closed.load(Ordering::Relaxed) && looks < LOOKS {
+            while self.is_closed() && looks < LOOKS {
                 std::hint::spin_loop();
                 looks += 1;
             }
             let mut sleeping = self.sleepers();
-            while self.closed.load(Ordering::Relaxed) {
+            while self.is_closed() {
                 sleeping = self.opened.wait(sleeping).unwrap_or_else(PoisonError::into_inner);
             }
             drop(sleeping);
             depth.store(1, Ordering::Relaxed);
-            barrier::light(free);
-            if !self.closed.load(Ordering::Acquire) {
-                return;
-            }
         }
     }
 
     #[cold]
+    #[inline(never)]
     fn tell_left(&self) {
-        // With the lock, so that a cutter that just looked is asleep by now.
-        let _sleepers = self.sleepers();
-        self.left.notify_one();
+        if self.is_closed() {
+            // With the lock, so that a cutter that just looked is asleep by now.
+            let _sleepers = self.sleepers();
+            self.left.notify_one();
+        }
     }
 
     /// Keeps updates out and waits for those that are in. One cutter at a time, and not from inside
@@ -224,8 +286,8 @@ impl Gate {
     }
 
     fn shut(&'static self) -> Closed {
-        let was = self.closed.swap(true, Ordering::SeqCst);
-        debug_assert!(!was, "one cutter at a time");
+        let was = self.door.fetch_or(CLOSED, Ordering::SeqCst);
+        debug_assert!(was & CLOSED == 0, "one cutter at a time");
         let since = Instant::now();
         barrier::heavy();
         Closed { gate: self, since }
@@ -267,7 +329,7 @@ pub(crate) struct Closed {
 
 impl Drop for Closed {
     fn drop(&mut self) {
-        self.gate.closed.store(false, Ordering::Release);
+        self.gate.door.fetch_and(!CLOSED, Ordering::Release);
         // With the lock: whoever looked before is asleep by now and hears it.
         let _sleepers = self.gate.sleepers();
         self.gate.opened.notify_all();
@@ -352,7 +414,7 @@ mod tests {
                 std::thread::yield_now();
             }
             let closed = gate.close(place, |_| {
-                assert!(!gate.closed.load(Ordering::SeqCst), "others may enter");
+                assert!(!gate.is_closed(), "others may enter");
                 drop(enter(place));
                 opened.store(true, Ordering::Release);
             });

@@ -20,13 +20,13 @@
 //! * The **sweep** copies the line and looks at the mark again. If it still stands, the copy is the
 //!   checkpoint's, and the sweep clears the mark; if not, a writer has saved the line, and the copy is
 //!   thrown away.
-//! * A **writer**, before the first write to a line in an epoch ([`touch`]), looks at the frozen mark. If
-//!   it stands the writer copies the line into a slot and looks again. If it still stands, the slot is the
+//! * A **writer**, before he writes to a line ([`touch`]), looks at the frozen mark, while a sweep is on its
+//!   way. If it stands the writer copies the line into a slot and looks again. If it still stands, the slot is the
 //!   checkpoint's; if not, somebody else has the line, and the slot is void. Then it clears the frozen
 //!   mark, sets the current one, and writes.
 //!
 //! Why a copy that counts is whole, and of the cut: nobody writes a line before its frozen mark is clear
-//! for him to see (in the fast path: before he sees its current mark, which is set after that). So if the
+//! for him to see, or that nothing is frozen, which is said once all marks are clear. So if the
 //! mark stands when the copy is done, nobody had written the line by then. All loads of the copy come
 //! before the second look, and all writes to the line after the clearing: an acquire fence and a release
 //! fence, for which x86-64 needs no instruction. A copy that does not count may be torn; it is read word
@@ -92,25 +92,71 @@ const MANY: usize = 16;
 /// When the thread is not inside an update of the region: the write would be torn by a crash.
 #[inline]
 pub fn touch<T: ?Sized>(at: *const T, bytes: usize) {
-    let Some((index, offset)) = locate(at.addr()).filter(|_| bytes > 0) else {
-        return;
-    };
+    match bytes {
+        0 => {}
+        // On two lines at most.
+        1..=LINE => touch_few(at.addr(), bytes),
+        _ => touch_more(at.addr(), bytes),
+    }
+}
+
+/// Up to so many bytes lines are marked one by one.
+const FEW: usize = 8 * LINE;
+
+/// [`touch`] of more than a line, not worth a copy wherever it is called.
+#[inline(never)]
+fn touch_more(at: usize, bytes: usize) {
+    match bytes {
+        ..=FEW => touch_few(at, bytes),
+        _ => touch_any(at, bytes),
+    }
+}
+
+/// [`touch`] where it is simple: in the window of the innermost update, and nothing of the lines is frozen.
+/// How many operations are under way at once is limited by their instructions, so every one counts.
+#[inline(always)]
+fn touch_few(at: usize, bytes: usize) {
+    let here = gate::here();
+    let offset = here.offset_of(at);
+    if offset >= DATA_BYTES {
+        return touch_any(at, bytes);
+    }
+    let map = here.current.load(Ordering::Relaxed);
+    let frozen = here.frozen.load(Ordering::Acquire);
+    let (first, last) = (offset / LINE, (offset + bytes - 1) / LINE);
+    let between = || if bytes > LINE { first + 1..last } else { 0..0 };
+    // SAFETY: the address is usable, so its marks are (`grow`), in both maps.
+    let of = |map, line| unsafe { mark(map, line) };
+    let stands = |line| of(frozen, line).load(Ordering::Acquire) != 0;
+    let is_frozen = || stands(first) || stands(last) || between().any(stands);
+    if !are_noted(map, first, last) || frozen != 0 && is_frozen() {
+        return touch_any(at, bytes);
+    }
+    // Without a look whether they are marked: in a large structure that is hard to foretell, and a wrong
+    // guess costs more than the stores.
+    let set = |line| of(map, line).store(MARKED, Ordering::Relaxed);
+    set(first);
+    set(last);
+    between().for_each(set);
+    // The writes come after it.
+    fence(Ordering::Release);
+}
+
+/// [`touch`] where it may be anything: outside the innermost update, of many lines, of frozen ones.
+#[inline(never)]
+fn touch_any(at: usize, bytes: usize) {
+    let Some((index, offset)) = locate(at) else { return };
     let place = Place::numbered(index);
-    let map = place.state().current.load(Ordering::Acquire);
+    let map = place.state().here.current.load(Ordering::Acquire);
     if map == 0 {
         return;
     }
+    if !(gate::is_inside(place) || place.is_volatile()) {
+        outside_update();
+    }
     let (first, last) = (offset / LINE, (offset + bytes - 1) / LINE);
-    // Most often it is on one line, and that was marked before.
-    // SAFETY: the address is usable, so its marks are (`grow`).
-    let marked = unsafe {
-        match last - first {
-            0 => mark(map, first).load(Ordering::Acquire) == MARKED,
-            1..8 => all_of_few(map, first, last),
-            _ => false,
-        }
-    };
-    if !marked {
+    // SAFETY: as in `touch`.
+    if last - first >= 8 || !unsafe { all_of_few(map, first, last) } {
         touch_lines(place, map, first..last + 1);
     }
 }
@@ -119,7 +165,8 @@ pub fn touch<T: ?Sized>(at: *const T, bytes: usize) {
 #[inline]
 #[must_use]
 pub fn may_write<T: ?Sized>(at: *const T) -> bool {
-    Place::of(at).is_none_or(|place| gate::is_inside(place) || place.is_volatile())
+    gate::here().offset_of(at.addr()) < DATA_BYTES
+        || Place::of(at).is_none_or(|place| gate::is_inside(place) || place.is_volatile())
 }
 
 /// Tells whoever writes outside an update what to do.
@@ -149,9 +196,6 @@ fn touch_lines(place: Place, map: usize, lines: Range<usize>) {
     if all(current) {
         return;
     }
-    if !(gate::is_inside(place) || place.is_volatile()) {
-        outside_update();
-    }
     saved::save_frozen(place, map ^ FLIP, &lines);
     note(map, &lines);
     // After the lines are saved: who sees the marks writes at once.
@@ -180,13 +224,17 @@ pub(crate) fn begin(place: Place, reserved: &Reserved) -> crate::Result<()> {
     discard::forget(place);
     state.saved.0.store(0, Ordering::Relaxed);
     state.cuts.store(1, Ordering::Relaxed);
-    state.current.store(base + MAP_A, Ordering::Release);
+    state.here.frozen.store(0, Ordering::Relaxed);
+    state.here.current.store(base + MAP_A, Ordering::Release);
+    state.here.set_simple(Some(base));
     Ok(())
 }
 
 /// The window is in use no longer.
 pub(crate) fn end(place: Place) {
-    place.state().current.store(0, Ordering::Release);
+    let here = &place.state().here;
+    here.set_simple(None);
+    here.current.store(0, Ordering::Release);
 }
 
 /// Opens the marks of new data.
@@ -211,7 +259,7 @@ pub(crate) fn set_geometry(place: Place, geometry: Geometry) {
 pub(crate) fn is_marked(place: Place, page: usize) -> bool {
     // Whoever asks has changed what the writers see (`paging.rs`), and looks at the marks after that.
     fence(Ordering::SeqCst);
-    let map = place.state().current.load(Ordering::SeqCst);
+    let map = place.state().here.current.load(Ordering::SeqCst);
     // SAFETY: the pager asks for pages that are usable.
     [map, map ^ FLIP]
         .into_iter()
@@ -220,7 +268,7 @@ pub(crate) fn is_marked(place: Place, page: usize) -> bool {
 
 /// Whether nothing was marked, grown or given back since the last cut.
 pub(crate) fn is_clean(place: Place) -> bool {
-    let map = place.state().current.load(Ordering::Acquire);
+    let map = place.state().here.current.load(Ordering::Acquire);
     !any(summary(map, 0..(place.bytes() / PAGE).div_ceil(GROUP))) && !discard::is_owed(place)
 }
 
@@ -238,6 +286,15 @@ fn note(map: usize, lines: &Range<usize>) {
             byte.store(MARKED, Ordering::Relaxed);
         }
     }
+}
+
+/// Whether the groups of two lines have marks in the map.
+#[inline]
+fn are_noted(map: usize, first: usize, last: usize) -> bool {
+    const LINES: usize = GROUP * LINES_PER_PAGE;
+    let [a, b] = [first, last].map(|line| line / LINES);
+    let [a, b] = [a, b].map(|group| summary(map, group..group + 1)[0].load(Ordering::Relaxed));
+    a & b == MARKED
 }
 
 /// The summary of some groups of pages.

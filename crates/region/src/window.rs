@@ -17,7 +17,7 @@
 //! * The states of all windows are static: whoever finds one from an address finds it alive.
 
 use crate::error::{Error, Result};
-use crate::gate::Gate;
+use crate::gate::{Gate, Here};
 use crate::paging::Pager;
 use std::fmt;
 use std::ops::Range;
@@ -41,8 +41,9 @@ pub(crate) struct Apart<T>(pub(crate) T);
 /// One window's state, there whether or not the window is in use.
 #[repr(align(128))]
 pub(crate) struct State {
-    /// The line map of the epoch in progress; 0 when the window is not in use (`marks.rs`).
-    pub(crate) current: AtomicUsize,
+    /// What updates mark with, and what keeps them out of cuts (`gate.rs`).
+    pub(crate) here: Here,
+    pub(crate) gate: Gate,
     bytes: AtomicUsize,
     bound: AtomicUsize,
     /// Plain memory: no epochs, no store.
@@ -55,9 +56,6 @@ pub(crate) struct State {
     pub(crate) discarded: Mutex<Vec<Range<usize>>>,
     /// How many cuts there were (`marks.rs`).
     pub(crate) cuts: AtomicU64,
-    /// Keeps updates out of cuts (`gate.rs`), and how (`twinpage_os::barrier`).
-    pub(crate) gate: Gate,
-    pub(crate) light_is_free: AtomicBool,
     /// Slots for saved lines given out since the last cut (`marks/saved.rs`).
     pub(crate) saved: Apart<AtomicUsize>,
     /// Brings and takes pages, where they are not all in memory (`paging.rs`).
@@ -69,7 +67,8 @@ pub(crate) struct State {
 
 static STATES: [State; WINDOWS] = [const {
     State {
-        current: AtomicUsize::new(0),
+        here: Here::new(),
+        gate: Gate::new(),
         bytes: AtomicUsize::new(0),
         bound: AtomicUsize::new(0),
         volatile: AtomicBool::new(false),
@@ -77,8 +76,6 @@ static STATES: [State; WINDOWS] = [const {
         stored_page: AtomicUsize::new(0),
         discarded: Mutex::new(Vec::new()),
         cuts: AtomicU64::new(0),
-        gate: Gate::new(),
-        light_is_free: AtomicBool::new(false),
         saved: Apart(AtomicUsize::new(0)),
         pager: Mutex::new(None),
         takes_away: AtomicBool::new(false),
@@ -189,8 +186,7 @@ impl Window {
         state.bytes.store(0, Ordering::Relaxed);
         state.bound.store(DATA_BYTES, Ordering::Relaxed);
         state.volatile.store(volatile, Ordering::Relaxed);
-        let free = twinpage_os::barrier::light_is_free();
-        state.light_is_free.store(free, Ordering::Relaxed);
+        state.gate.set_free(twinpage_os::barrier::light_is_free());
         crate::marks::begin(place, &reserved)?;
         *held = Some(reserved);
         Ok(Window { place })
@@ -212,7 +208,7 @@ impl Place {
         let place = Place {
             index: index_of(at.addr())?,
         };
-        (place.state().current.load(Ordering::Acquire) != 0).then_some(place)
+        (place.state().here.current.load(Ordering::Acquire) != 0).then_some(place)
     }
 
     /// Its first byte.
@@ -365,12 +361,12 @@ impl Place {
     /// Its number in the zone.
     #[inline]
     pub(crate) fn index(self) -> usize {
-        self.index
+        self.index % WINDOWS // always less: spares a check
     }
 
     #[inline]
     pub(crate) fn state(self) -> &'static State {
-        &STATES[self.index]
+        &STATES[self.index()]
     }
 
     fn reserved(self) -> std::sync::MutexGuard<'static, Option<Reserved>> {

@@ -35,7 +35,7 @@ pub(crate) fn discard<E>(
 /// The whole pages of `range` are about to lose what they hold: what is frozen of them is saved, and
 /// they count as not written.
 fn unmark(place: Place, range: &Range<usize>) {
-    let map = place.state().current.load(Ordering::Acquire);
+    let map = place.state().here.current.load(Ordering::Acquire);
     let groups = |page: usize| page / super::GROUP..page / super::GROUP + 1;
     let mut page = range.start / PAGE;
     while page < range.end / PAGE {

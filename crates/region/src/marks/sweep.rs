@@ -15,10 +15,15 @@ const AHEAD: usize = 4;
 /// No update is running, and the frozen map of the cut before is empty.
 pub(crate) fn cut(place: Place) -> Frozen {
     let state = place.state();
-    let map = state.current.load(Ordering::Relaxed);
+    let map = state.here.current.load(Ordering::Relaxed);
     state.saved.0.store(0, Ordering::Relaxed);
     state.cuts.fetch_add(1, Ordering::Relaxed);
-    state.current.store(map ^ FLIP, Ordering::Release);
+    // Where whole pages are saved, a writer must look at more than his lines.
+    if state.by_page.load(Ordering::Relaxed) {
+        state.here.set_simple(None);
+    }
+    state.here.frozen.store(map, Ordering::Relaxed);
+    state.here.current.store(map ^ FLIP, Ordering::Release);
     Frozen {
         place,
         map,
@@ -211,6 +216,10 @@ impl Frozen {
                 return Some((page, waiting));
             }
         }
+        // From here on writers need not look at the frozen map.
+        let here = &self.place.state().here;
+        here.frozen.store(0, Ordering::Release);
+        here.set_simple(Some(self.place.base().addr()));
         None
     }
 

@@ -8,7 +8,7 @@ use twinpage_core::buffer::Buffer;
 
 /// Marked lines of a page in the current map.
 fn marked(place: Place, page: usize) -> u64 {
-    let map = place.state().current.load(Ordering::Relaxed);
+    let map = place.state().here.current.load(Ordering::Relaxed);
     // SAFETY: tests ask for usable pages.
     mask(unsafe { marks(map, lines_of(page)) })
 }
@@ -81,7 +81,7 @@ fn few_lines_are_looked_at_together() {
     for (first, count) in (0..16).flat_map(|first| (2..10).map(move |count| (first, count))) {
         let lines = run(first, count);
         for missing in lines_in(lines) {
-            let map = place.state().current.load(Ordering::Relaxed);
+            let map = place.state().here.current.load(Ordering::Relaxed);
             // SAFETY: the page is usable.
             let marks = unsafe { marks(map, lines_of(0)) };
             set(marks, 0);
