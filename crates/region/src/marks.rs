@@ -29,8 +29,8 @@
 //! for him to see, or that nothing is frozen, which is said once all marks are clear. So if the
 //! mark stands when the copy is done, nobody had written the line by then. All loads of the copy come
 //! before the second look, and all writes to the line after the clearing: an acquire fence and a release
-//! fence, for which x86-64 needs no instruction. A copy that does not count may be torn; it is read word
-//! by word, atomically, and its content is never looked at.
+//! fence, for which x86-64 needs no instruction. A copy that does not count may be torn; its
+//! content is never looked at ([`copy`] says what the language has to do with it).
 //!
 //! Why nothing need be claimed: two may find the mark standing, each with a copy that is done. Both count,
 //! and they are the same, so the checkpoint may have either. Until the next cut a frozen mark is only ever
@@ -405,11 +405,51 @@ fn mask(marks: &[AtomicU8]) -> u64 {
     })
 }
 
-/// Copies whole words that somebody may be writing: a copy that was raced with is torn, not undefined.
+/// Copies whole lines that somebody may be writing: of one that was raced with the copy holds anything.
+///
+/// No access of the language does that. Of a race between ordinary writes and a read of whatever kind it says
+/// nothing, nor of bytes between fields, which need not be initialized. So the read is the processor's own:
+/// to the compiler the bytes come from somewhere it cannot look, and are what they are.
 ///
 /// # Safety
-/// Both are usable for so many bytes, a multiple of 8; `from` is 8-aligned, `to` is the caller's alone.
+/// Both are usable for so many bytes, whole lines; `from` begins a line, `to` is the caller's alone.
 #[inline]
+#[cfg(not(miri))]
+unsafe fn copy(from: *const u8, to: *mut u8, bytes: usize) {
+    debug_assert!(from.addr().is_multiple_of(LINE) && bytes.is_multiple_of(LINE));
+    let (past, left) = (from.wrapping_add(bytes), bytes.wrapping_neg());
+    if bytes == 0 {
+        return;
+    }
+    // SAFETY: by the caller's word; a line is four vectors, read aligned. The compiler takes it for an access
+    // to any memory, and x86-64 does loads in their order, so the marks are looked at before and after.
+    unsafe {
+        std::arch::asm!(
+            "2:",
+            "movaps {a}, [{from} + {left}]",
+            "movaps {b}, [{from} + {left} + 16]",
+            "movaps {c}, [{from} + {left} + 32]",
+            "movaps {d}, [{from} + {left} + 48]",
+            "movups [{to} + {left}], {a}",
+            "movups [{to} + {left} + 16], {b}",
+            "movups [{to} + {left} + 32], {c}",
+            "movups [{to} + {left} + 48], {d}",
+            "add {left}, 64",
+            "jnz 2b",
+            from = in(reg) past,
+            to = in(reg) to.wrapping_add(bytes),
+            left = inout(reg) left => _,
+            a = out(xmm_reg) _,
+            b = out(xmm_reg) _,
+            c = out(xmm_reg) _,
+            d = out(xmm_reg) _,
+            options(nostack),
+        );
+    }
+}
+
+/// The same for an interpreter: word by word, atomically. It tells of races, and of bytes not initialized.
+#[cfg(miri)]
 unsafe fn copy(from: *const u8, to: *mut u8, bytes: usize) {
     let (from, to) = (from.cast::<AtomicU64>(), to.cast::<u64>());
     for k in 0..bytes / 8 {
