@@ -1,6 +1,6 @@
 # `make test` is the whole gate; `.ci/run` installs what it needs on a fresh machine and runs it.
 
-.PHONY: test power miri sanitize nightly bench traces
+.PHONY: test power miri sanitize sanitize-address sanitize-thread nightly bench traces
 
 test:
 	cargo fmt --all --check
@@ -18,7 +18,7 @@ power:
 	.ci/machine target/kernel
 	TWINPAGE_KERNEL=$(CURDIR)/target/kernel cargo test --release -p twinpage-cli --test power
 
-# Rust as its interpreter and a sanitizer see it: what each covers is in docs/guarantees.md. They need a
+# Rust as its interpreter and its sanitizers see it: what each covers is in docs/guarantees.md. They need a
 # nightly toolchain, which is installed; not in `test`: a quarter of an hour each on two cores.
 NIGHTLY = rustup toolchain install nightly --profile minimal --component miri,rust-src
 NIGHTLY_TEST = cargo +nightly test --release --target x86_64-unknown-linux-gnu
@@ -34,14 +34,26 @@ miri:
 	$(call MIRI,) -p twinpage --test under_miri -- rows tables
 	$(call MIRI,-Zmiri-disable-stacked-borrows -Zmiri-disable-weak-memory-emulation) \
 		-p twinpage --test under_miri -- a_region
-# The gate, with stores that are seen late: other schedules, other orders.
-	$(call MIRI,-Zmiri-disable-stacked-borrows -Zmiri-many-seeds=0..4) -p twinpage --lib -- gate::tests::a_cut
+	$(call MIRI,-Zmiri-disable-stacked-borrows -Zmiri-disable-weak-memory-emulation) \
+		-p twinpage --lib -- marks::tests::a_ marks::tests::forgotten marks::tests::lines gate::tests::an_update
+# The gate, and the race for the lines of a cut, with stores that are seen late: other schedules, other orders.
+	$(call MIRI,-Zmiri-disable-stacked-borrows -Zmiri-many-seeds=0..4) \
+		-p twinpage --lib -- marks::tests::every gate::tests::a_cut
 
-sanitize:
+sanitize: sanitize-address sanitize-thread
+
+sanitize-address:
 	$(NIGHTLY)
 	RUSTFLAGS=-Zsanitizer=address CARGO_TARGET_DIR=target/sanitize/address \
 		LSAN_OPTIONS="suppressions=$(CURDIR)/crates/region/tests/lsan.txt:print_suppressions=0" \
 		$(NIGHTLY_TEST) -p twinpage-os -p twinpage --lib --tests
+
+# The thread sanitizer must see the standard library too, and has a use of its own for the addresses of windows.
+sanitize-thread:
+	$(NIGHTLY)
+	RUSTFLAGS="-Zsanitizer=thread --cfg twinpage_plain" CARGO_TARGET_DIR=target/sanitize/thread \
+		TSAN_OPTIONS="halt_on_error=1" $(NIGHTLY_TEST) -Zbuild-std \
+		-p twinpage --lib --test under_miri -- gate:: marks:: heap:: rows tables a_region
 
 bench:
 	cargo run --release -- bench process
