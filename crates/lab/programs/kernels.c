@@ -6,9 +6,11 @@
  * which, the second how many. Written from what the algorithms are known to be, not from the programs.
  *
  *   lbm       lattice-Boltzmann flow, 19 directions, two grids
+ *   fdtd      electric and magnetic fields on a staggered grid         (GemsFDTD)
  *   fluid     finite volumes of five quantities, fluxes by direction   (leslie3d)
  *   weather   columns of physics over layers of dynamics               (wrf)
  *   lattice   3x3 complex matrices along the links of a 4-D lattice    (milc)
+ *   speech    Gaussian mixtures scored for frame after frame           (sphinx3)
  *   events    a queue of events among modules that pass messages       (omnetpp)
  *   paths     shortest paths on a map of terrain, with a heap          (astar)
  */
@@ -51,6 +53,26 @@ static void lbm(size_t bytes) {
             for (int d = 0; d < 19; d++)
                 to[(c + step[d]) * 19 + d] = from[c * 19 + d] * 0.05 + sum * (0.95 / 19);
         }
+    }
+}
+
+static void fdtd(size_t bytes) {
+    size_t n = side(bytes / 48), cells = n * n * n;
+    double *f[6];
+    for (int i = 0; i < 6; i++) f[i] = room(cells * 8);
+    f[0][cells / 2] = 1;
+    for (;; turn_ends()) {
+        size_t next[3] = {n * n, n, 1};
+        for (int half = 0; half < 2; half++)
+            for (int axis = 0; axis < 3; axis++) {
+                double *own = f[half * 3 + axis];
+                int b = (axis + 1) % 3, c = (axis + 2) % 3;
+                double *one = f[!half * 3 + c], *other = f[!half * 3 + b];
+                long back = half ? 1 : -1;
+                for (size_t i = n * n; i + n * n < cells; i++)
+                    own[i] += 0.4 * back * ((one[i + back * (long)next[b]] - one[i])
+                                          - (other[i + back * (long)next[c]] - other[i]));
+            }
     }
 }
 
@@ -123,6 +145,26 @@ static void lattice(size_t bytes) {
     }
 }
 
+static void speech(size_t bytes) {
+    size_t dims = 39, gaussians = bytes / (dims * 8 + 16);
+    float *mean = room(gaussians * dims * 4), *var = room(gaussians * dims * 4), frame[39];
+    double *score = room(gaussians * 8);
+    for (size_t i = 0; i < gaussians * dims; i++) mean[i] = (float)(draw() % 200) * 0.01f, var[i] = 1 + (float)(draw() % 9);
+    for (;; turn_ends()) {
+        for (size_t d = 0; d < dims; d++) frame[d] = (float)(draw() % 200) * 0.01f;
+        double best = -1e30;
+        for (size_t g = 0; g < gaussians; g++) {
+            double sum = 0;
+            for (size_t d = 0; d < dims && sum > best - 400; d++) {
+                double apart = frame[d] - mean[g * dims + d];
+                sum -= apart * apart * var[g * dims + d];
+            }
+            score[g] = 0.8 * score[g] + sum;
+            if (sum > best) best = sum;
+        }
+    }
+}
+
 typedef struct Event { double when; struct Event *next; uint32_t module, kind; uint64_t load[4]; } Event;
 static void events(size_t bytes) {
     size_t modules = bytes / (512 + 64), count = modules;
@@ -186,11 +228,12 @@ static void paths(size_t bytes) {
 
 int main(int count, char **words) {
     static const struct { const char *name; void (*run)(size_t); } all[] = {
-        {"lbm", lbm}, {"fluid", fluid}, {"weather", weather}, {"lattice", lattice}, {"events", events}, {"paths", paths},
+        {"lbm", lbm}, {"fdtd", fdtd}, {"fluid", fluid}, {"weather", weather}, {"lattice", lattice},
+        {"speech", speech}, {"events", events}, {"paths", paths},
     };
     size_t megabytes = count == 3 ? strtoul(words[2], NULL, 10) : 0;
     for (size_t i = 0; i < sizeof all / sizeof *all && megabytes > 0; i++)
         if (strcmp(all[i].name, words[1]) == 0) all[i].run(megabytes << 20);
-    fprintf(stderr, "kernels lbm|fluid|weather|lattice|events|paths MB\n");
+    fprintf(stderr, "kernels lbm|fdtd|fluid|weather|lattice|speech|events|paths MB\n");
     return 2;
 }

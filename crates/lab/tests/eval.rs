@@ -153,7 +153,7 @@ fn an_unknown_artifact_is_refused_with_those_there_are() {
             .iter()
             .filter(|artifact| artifact.1 == Paper::Twins)
             .count(),
-        7
+        8
     );
     assert!("dcp".parse::<Paper>().is_err());
 }

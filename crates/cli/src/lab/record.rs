@@ -14,8 +14,8 @@ use twinpage_process::notes;
 pub(super) const EXAMPLES: &str = "Example:
   twinpage lab record --out bzip2.trace --limit 100000000 -- bzip2 -k -c /usr/share/dict/words
 
-Needs qemu's user mode (apt install qemu-user). The program runs some fifty times slower than alone, and
-what is skipped some five times; processes that it starts are not recorded: of gcc, name the compiler
+Needs qemu's user mode (apt install qemu-user). The program runs some hundred times slower than alone, and
+what is skipped some ten to a hundred times; processes that it starts are not recorded: of gcc, name the compiler
 itself (gcc -print-prog-name=cc1).";
 
 #[derive(Args, Debug)]

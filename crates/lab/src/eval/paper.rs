@@ -61,6 +61,15 @@ pub(super) fn writes(paper: Paper, scheme: SchemeKind) -> Option<f64> {
     }
 }
 
+/// The most of all workloads, in time and in writes: Twins' abstract and V-B.
+pub(super) fn most(paper: Paper, scheme: SchemeKind) -> [Option<f64>; 2] {
+    match (paper, scheme) {
+        (Paper::Twins, SchemeKind::UndoLog) => [Some(1.4), None],
+        (Paper::Twins, SchemeKind::CopyOnWrite) => [Some(1.88), Some(5.99)],
+        _ => [None, None],
+    }
+}
+
 /// Clean lines in dirty pages, in percent, on average: DPC 2.2, Twins II.
 pub(super) fn clean_percent(paper: Paper) -> f64 {
     match paper {

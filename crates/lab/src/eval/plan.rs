@@ -103,7 +103,7 @@ impl Runs {
 }
 
 /// What can be asked for: name, paper, title.
-pub const ARTIFACTS: [(&str, Paper, &str); 21] = [
+pub const ARTIFACTS: [(&str, Paper, &str); 22] = [
     ("fig1", Paper::Dpc, "DPC Figure 1: clean lines in dirty pages"),
     (
         "fig9a",
@@ -155,6 +155,7 @@ pub const ARTIFACTS: [(&str, Paper, &str); 21] = [
         "What the papers leave open: NVM writes over the dual page's, one choice changed at a time",
     ),
     ("fig2", Paper::Twins, "Twins Figure 2: clean lines in dirty pages"),
+    ("table2", Paper::Twins, "Twins Table II: the mixes"),
     (
         "fig7a",
         Paper::Twins,
@@ -268,7 +269,7 @@ impl Artifact {
             "fig1" | "fig2" | "table1" => {
                 vec![named((SchemeKind::CopyOnWrite, Variant::Plain, "copy-on-write"))]
             }
-            "table5" | "preallocation" => vec![dual(Variant::Plain, "dual page".into())],
+            "table2" | "table5" | "preallocation" => vec![dual(Variant::Plain, "dual page".into())],
             "fig11a" | "fig11b" | "fig8a" | "fig8b" => POOLS
                 .iter()
                 .map(|&size| dual(Variant::Pool(size), format!("{size} MB")))

@@ -18,8 +18,8 @@ const DUAL: Which = (SchemeKind::DualPage, Variant::Plain);
 /// What of a run is compared.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Measure {
-    Time,
-    Writes,
+    Time = 0,
+    Writes = 1,
 }
 
 impl Measure {
@@ -61,11 +61,11 @@ impl Artifact {
             "table1" => table.extra(),
             "fig9a" | "fig7a" => {
                 let said = |scheme, _: Variant| paper::slowdown(paper, scheme);
-                table.ratios(DUAL, Measure::Time, &said, Summary::Average)
+                table.averages_and_most(Measure::Time, &said)
             }
             "fig9b" | "fig7b" => {
                 let said = |scheme, _: Variant| paper::writes(paper, scheme);
-                table.ratios(DUAL, Measure::Writes, &said, Summary::Average)
+                table.averages_and_most(Measure::Writes, &said)
             }
             "fig11a" | "fig8a" => table.ratios(largest, Measure::Time, &pool(0), Summary::Worst),
             "fig11b" | "fig8b" => table.ratios(largest, Measure::Writes, &pool(1), Summary::Worst),
@@ -83,6 +83,7 @@ impl Artifact {
                 table.ratios(shortest, Measure::Time, &|_, _| None, Summary::Average)
             }
             "table3" => metadata(),
+            "table2" => table.mixes(),
             "table5" => table.characteristics(),
             "table6" => table.checkpoints(),
             "sensitivity" => table.sensitivity(Measure::Time),
@@ -225,6 +226,19 @@ impl<'a> Table<'a> {
         rows
     }
 
+    /// Over the dual page: each workload, their average, and where the paper's text has it the most.
+    fn averages_and_most(&self, measure: Measure, said: Said<'_>) -> Vec<Row> {
+        let mut rows = self.ratios(DUAL, measure, said, Summary::Average);
+        let most = |scheme, _: Variant| paper::most(self.request.paper, scheme)[measure as usize];
+        let worst = self.ratios(DUAL, measure, &most, Summary::Worst);
+        rows.extend(
+            worst
+                .into_iter()
+                .filter(|row| row.workload == "worst" && row.paper.is_some()),
+        );
+        rows
+    }
+
     /// Clean lines of dirty pages.
     fn clean(&self) -> Vec<Row> {
         let which = (SchemeKind::CopyOnWrite, Variant::Plain);
@@ -247,6 +261,39 @@ impl<'a> Table<'a> {
         self.each("copy-on-write", unit, &values, (None, Summary::Average), &|_| {
             String::new()
         })
+    }
+
+    /// Twins Table II. Its miss rates are those of another machine, for programs with all of their input.
+    fn mixes(&self) -> Vec<Row> {
+        let mut rows = Vec::new();
+        for workload in self.workloads() {
+            let load = &self.loads[workload];
+            let run = self.run(workload, DUAL);
+            let (caches, outcome) = (&run.outcome.caches, &run.outcome);
+            let missed = caches.last_misses as f64 / caches.first_misses.max(1) as f64 * 100.0;
+            let said = load.mix.map(|said| said.last_miss_percent);
+            let mut row = self.row("last cache miss rate", &load.name, said, missed, "%");
+            row.note = is_far(said, missed).then(|| {
+                format!(
+                    "{} of {} accesses to the last cache miss, in {} instructions; the paper's rates are another machine's",
+                    caches.last_misses, caches.first_misses, outcome.instructions
+                )
+            });
+            rows.push(row);
+            let said = load
+                .mix
+                .map(|said| said.footprint_mb / self.request.smaller as f64);
+            let touched = outcome.footprint_bytes as f64 / 1e6;
+            let mut row = self.row("footprint", &load.name, said, touched, "MB");
+            row.note = is_far(said, touched).then(|| {
+                format!(
+                    "what the traces touch: {:.1} times the DRAM cache",
+                    outcome.footprint_bytes as f64 / run.dram_bytes as f64
+                )
+            });
+            rows.push(row);
+        }
+        rows
     }
 
     /// DPC Table 5. Its text does not say where reads and writes are counted: both places are shown.
