@@ -106,7 +106,7 @@ fn a_mix_of_recorded_programs_is_played_and_the_others_are_named() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
-    let mut request = request(Paper::Twins, &["fig7a"]);
+    let mut request = request(Paper::Twins, &["fig7a", "table2"]);
     request.instructions = Some(300_000);
     let without = evaluate(&request, &|_, _, _| ()).unwrap();
     assert_eq!(without.left_out.len(), 9, "{:?}", without.left_out);
@@ -133,7 +133,10 @@ fn a_mix_of_recorded_programs_is_played_and_the_others_are_named() {
         .rows
         .iter()
         .filter(|row| row.workload == "WD1" && row.ours > 0.1);
-    assert_eq!(mine.count(), 4);
+    assert_eq!(mine.count(), 4 + 2);
+    let mut said = with.rows.iter().filter(|row| row.artifact == "table2");
+    let said = said.find(|row| row.series == "footprint").unwrap().paper;
+    assert_eq!(said, Some(34.0 / request.smaller as f64));
     assert!(with.html().unwrap().contains("Left out"));
 
     std::fs::write(folder.path().join("x264.trace"), &trace[..trace.len() / 2]).unwrap();
