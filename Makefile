@@ -58,7 +58,7 @@ sanitize-thread:
 bench:
 	cargo run --release -- bench process
 
-# Traces of free programs that stand in for SPEC's, for the lab (see crates/lab/programs/record): some five minutes
+# Traces of free programs that stand in for SPEC's, for the lab (see crates/lab/programs/record): a few minutes
 # for all. What is not installed is left out; `make traces INSTALL=1` installs it.
 traces:
 	cargo build --release -p twinpage-cli
