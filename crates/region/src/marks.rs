@@ -92,11 +92,26 @@ const MANY: usize = 16;
 /// When the thread is not inside an update of the region: the write would be torn by a crash.
 #[inline]
 pub fn touch<T: ?Sized>(at: *const T, bytes: usize) {
+    touch_aligned(at.addr(), bytes, 1);
+}
+
+/// [`touch`] of a whole value.
+///
+/// # Panics
+/// As [`touch`].
+#[inline]
+pub(crate) fn touch_value<T>(at: *const T) {
+    touch_aligned(at.addr(), size_of::<T>(), align_of::<T>());
+}
+
+/// [`touch`] of bytes at a multiple of `align`: no more than that are on one line.
+#[inline(always)]
+pub(crate) fn touch_aligned(at: usize, bytes: usize, align: usize) {
     match bytes {
         0 => {}
         // On two lines at most.
-        1..=LINE => touch_few(at.addr(), bytes),
-        _ => touch_more(at.addr(), bytes),
+        1..=LINE => touch_few(at, bytes, bytes <= align),
+        _ => touch_more(at, bytes),
     }
 }
 
@@ -107,7 +122,7 @@ const FEW: usize = 8 * LINE;
 #[inline(never)]
 fn touch_more(at: usize, bytes: usize) {
     match bytes {
-        ..=FEW => touch_few(at, bytes),
+        ..=FEW => touch_few(at, bytes, false),
         _ => touch_any(at, bytes),
     }
 }
@@ -115,7 +130,7 @@ fn touch_more(at: usize, bytes: usize) {
 /// [`touch`] where it is simple: in the window of the innermost update, and nothing of the lines is frozen.
 /// How many operations are under way at once is limited by their instructions, so every one counts.
 #[inline(always)]
-fn touch_few(at: usize, bytes: usize) {
+fn touch_few(at: usize, bytes: usize, is_one: bool) {
     let here = gate::here();
     let offset = here.offset_of(at);
     if offset >= DATA_BYTES {
@@ -123,7 +138,12 @@ fn touch_few(at: usize, bytes: usize) {
     }
     let map = here.current.load(Ordering::Relaxed);
     let frozen = here.frozen.load(Ordering::Acquire);
-    let (first, last) = (offset / LINE, (offset + bytes - 1) / LINE);
+    let first = offset / LINE;
+    let last = if is_one {
+        first
+    } else {
+        (offset + bytes - 1) / LINE
+    };
     let between = || if bytes > LINE { first + 1..last } else { 0..0 };
     // SAFETY: the address is usable, so its marks are (`grow`), in both maps.
     let of = |map, line| unsafe { mark(map, line) };
@@ -136,7 +156,9 @@ fn touch_few(at: usize, bytes: usize) {
     // guess costs more than the stores.
     let set = |line| of(map, line).store(MARKED, Ordering::Relaxed);
     set(first);
-    set(last);
+    if !is_one {
+        set(last);
+    }
     between().for_each(set);
     // The writes come after it.
     fence(Ordering::Release);

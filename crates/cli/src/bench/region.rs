@@ -4,7 +4,9 @@
 
 use crate::args::RegionArguments;
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Command, ExitCode};
+use std::time::SystemTime;
 
 const PROGRAM: &str = "twinpage-bench";
 
@@ -18,9 +20,22 @@ pub(crate) fn bench(arguments: &RegionArguments) -> Result<ExitCode, String> {
             program.display()
         ));
     }
+    if let (Some(its), Some(ours)) = (built(&program), built(&own))
+        && its < ours
+    {
+        eprintln!(
+            "note: {} is older than this program and measures what it was built from: cargo build --release -p {PROGRAM}",
+            program.display()
+        );
+    }
     let error = Command::new(&program)
         .arg("region")
         .args(&arguments.options)
         .exec();
     Err(format!("cannot start {}: {error}", program.display()))
+}
+
+/// When a program was built, as far as its file tells.
+fn built(program: &Path) -> Option<SystemTime> {
+    program.metadata().ok()?.modified().ok()
 }

@@ -6,7 +6,7 @@
 //! ```
 
 use crate::heap::{Heap, HeapError};
-use crate::marks::touch;
+use crate::marks::touch_value;
 use crate::persist::{Kind, Persist, Types};
 use std::alloc::Layout;
 use std::borrow::{Borrow, BorrowMut};
@@ -70,7 +70,7 @@ impl<T> Box<T> {
 
     #[inline]
     fn fill(at: NonNull<T>, value: T) -> Box<T> {
-        touch(at.as_ptr(), size_of::<T>());
+        touch_value(at.as_ptr());
         // SAFETY: the block is new and fits a `T`.
         unsafe { at.write(value) };
         Box {
@@ -131,7 +131,7 @@ impl<T> Deref for Box<T> {
 impl<T> DerefMut for Box<T> {
     #[inline]
     fn deref_mut(&mut self) -> &mut T {
-        touch(self.at.as_ptr(), size_of::<T>());
+        touch_value(self.at.as_ptr());
         // SAFETY: as above, and it is borrowed alone.
         unsafe { self.at.as_mut() }
     }

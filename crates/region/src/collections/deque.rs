@@ -15,7 +15,7 @@ pub use traits::IntoIter;
 
 use super::vec::{RawBlock, in_bounds};
 use crate::heap::{Heap, HeapError};
-use crate::marks::touch;
+use crate::marks::{touch, touch_value};
 use std::alloc::Layout;
 use std::iter::Chain;
 use std::marker::PhantomData;
@@ -357,7 +357,7 @@ impl<T> VecDeque<T> {
         if index >= self.length {
             return None;
         }
-        touch(self.value(index), Self::BYTES);
+        touch_value(self.value(index));
         // SAFETY: the value is there, and the ring borrowed alone.
         Some(unsafe { &mut *self.value(index) })
     }
@@ -395,7 +395,7 @@ impl<T> VecDeque<T> {
 
     /// Puts a value at `index`, where none is.
     unsafe fn write(&mut self, index: usize, value: T) {
-        touch(self.value(index), Self::BYTES);
+        touch_value(self.value(index));
         // SAFETY: by the caller's word the place is there and holds nothing.
         unsafe { self.value(index).write(value) };
     }
@@ -462,8 +462,8 @@ impl<T> VecDeque<T> {
             a < length && b < length,
             "swapping values {a} and {b} of {length}"
         );
-        touch(self.value(a), Self::BYTES);
-        touch(self.value(b), Self::BYTES);
+        touch_value(self.value(a));
+        touch_value(self.value(b));
         // SAFETY: both values are there.
         unsafe { std::ptr::swap(self.value(a), self.value(b)) };
     }

@@ -14,7 +14,7 @@ mod traits;
 pub use drain::{Drain, IntoIter};
 
 use crate::heap::{Heap, HeapError};
-use crate::marks::touch;
+use crate::marks::{touch, touch_aligned, touch_value};
 use std::alloc::Layout;
 use std::marker::PhantomData;
 use std::ops::{Bound, Deref, DerefMut, Index, IndexMut, Range, RangeBounds};
@@ -276,7 +276,11 @@ impl<T> Vec<T> {
     #[inline]
     pub fn get_mut<I: SliceIndex<[T]>>(&mut self, index: I) -> Option<&mut I::Output> {
         let found = self.unmarked().get_mut(index)?;
-        touch(&raw const *found, size_of_val(found));
+        touch_aligned(
+            (&raw const *found).addr(),
+            size_of_val(found),
+            align_of_val(found),
+        );
         Some(found)
     }
 
@@ -301,8 +305,8 @@ impl<T> Vec<T> {
             a < length && b < length,
             "swapping values {a} and {b} of {length}"
         );
-        self.mark(a..a + 1);
-        self.mark(b..b + 1);
+        touch_value(self.place(a));
+        touch_value(self.place(b));
         self.unmarked().swap(a, b);
     }
 
@@ -316,7 +320,7 @@ impl<T> Vec<T> {
         if self.length == self.room {
             self.grow(1, true);
         }
-        self.mark(self.length..self.length + 1);
+        touch_value(self.place(self.length));
         // SAFETY: there is room.
         unsafe { self.place(self.length).write(value) };
         self.length += 1;
@@ -385,7 +389,7 @@ impl<T> Vec<T> {
         unsafe {
             let value = self.place(index).read();
             if index != last {
-                self.mark(index..index + 1);
+                touch_value(self.place(index));
                 self.place(last).copy_to_nonoverlapping(self.place(index), 1);
             }
             value
@@ -625,7 +629,11 @@ impl<T, I: SliceIndex<[T]>> IndexMut<I> for Vec<T> {
     #[inline]
     fn index_mut(&mut self, index: I) -> &mut I::Output {
         let found = &mut self.unmarked()[index];
-        touch(&raw const *found, size_of_val(found));
+        touch_aligned(
+            (&raw const *found).addr(),
+            size_of_val(found),
+            align_of_val(found),
+        );
         found
     }
 }

@@ -1,7 +1,7 @@
 //! One key's place in a map, there or not: the entry API.
 
 use super::map::{BTreeMap, Path};
-use crate::marks::touch;
+use crate::marks::touch_value;
 use std::fmt;
 
 /// A key's place in a [`BTreeMap`]: [`BTreeMap::entry`].
@@ -197,7 +197,7 @@ impl<'a, K, V> VacantEntry<'a, K, V> {
 /// The value at the end of a path, marked.
 unsafe fn value_mut<'a, K, V>(path: &Path<K, V>) -> &'a mut V {
     let (node, index) = path.entry();
-    touch(node.value(index), size_of::<V>());
+    touch_value(node.value(index));
     // SAFETY: by the caller's word the entry is there and nobody else's for as long.
     unsafe { &mut *node.value(index) }
 }

@@ -5,7 +5,7 @@
 
 use super::map::{BTreeMap, Path};
 use super::node::Node;
-use crate::marks::touch;
+use crate::marks::touch_value;
 use std::iter::FusedIterator;
 use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
@@ -109,7 +109,7 @@ fn descend<K, V>(path: &mut Path<K, V>, mut node: Node<K, V>, last: bool) {
 
 /// A value, marked.
 unsafe fn value_mut<'a, K, V>(node: Node<K, V>, index: usize) -> &'a mut V {
-    touch(node.value(index), size_of::<V>());
+    touch_value(node.value(index));
     // SAFETY: by the caller's word the entry is there and nobody else's for as long.
     unsafe { &mut *node.value(index) }
 }

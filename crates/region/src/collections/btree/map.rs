@@ -9,7 +9,7 @@ use super::entry::{Entry, OccupiedEntry, VacantEntry};
 use super::iter::{IntoIter, IntoKeys, IntoValues, Iter, IterMut, Keys, Range, RangeMut, Values, ValuesMut};
 use super::node::{LEAST, Leaf, MOST, Node};
 use crate::heap::{Heap, HeapError};
-use crate::marks::touch;
+use crate::marks::touch_value;
 use crate::persist::{Kind, Persist, Types};
 use std::borrow::Borrow;
 use std::cmp::Ordering;
@@ -505,7 +505,7 @@ impl<K: Ord, V> BTreeMap<K, V> {
         Q: Ord + ?Sized,
     {
         let (node, index) = self.find(key)?;
-        touch(node.value(index), size_of::<V>());
+        touch_value(node.value(index));
         // SAFETY: the entry is there, and the map borrowed alone.
         Some(unsafe { &mut *node.value(index) })
     }
@@ -541,7 +541,7 @@ impl<K: Ord, V> BTreeMap<K, V> {
     pub fn try_insert(&mut self, key: K, value: V) -> Result<Option<V>, HeapError> {
         match self.seek(&key) {
             Some((node, index, true)) => {
-                touch(node.value(index), size_of::<V>());
+                touch_value(node.value(index));
                 // SAFETY: the entry is there, and the map borrowed alone.
                 Ok(Some(std::mem::replace(unsafe { &mut *node.value(index) }, value)))
             }

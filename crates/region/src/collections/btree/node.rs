@@ -12,7 +12,7 @@
 //! * No node knows its parent: a change writes the nodes it is about and no other.
 
 use crate::heap::Heap;
-use crate::marks::{LINE, touch};
+use crate::marks::{LINE, touch, touch_value};
 use std::alloc::Layout;
 use std::mem::{MaybeUninit, offset_of};
 use std::ptr::NonNull;
@@ -258,8 +258,8 @@ impl<K, V> Node<K, V> {
 
     /// Sets the entry at `index`, which is free.
     unsafe fn write(self, index: usize, (key, value): (K, V)) {
-        touch(self.key(index), size_of::<K>());
-        touch(self.value(index), size_of::<V>());
+        touch_value(self.key(index));
+        touch_value(self.value(index));
         // SAFETY: the caller's word.
         unsafe {
             self.key(index).write(key);

@@ -2,7 +2,7 @@
 
 use super::map::HashMap;
 use super::table::Slot;
-use crate::marks::touch;
+use crate::marks::touch_value;
 use std::fmt;
 
 /// A key's place in a [`HashMap`]: [`HashMap::entry`].
@@ -215,7 +215,7 @@ impl<'a, K, V> VacantEntry<'a, K, V> {
 pub(super) unsafe fn value_mut<'a, K, V>(entry: *mut (K, V)) -> &'a mut V {
     // SAFETY: the caller's word.
     let value = unsafe { &raw mut (*entry).1 };
-    touch(value, size_of::<V>());
+    touch_value(value);
     // SAFETY: the caller's word.
     unsafe { &mut *value }
 }

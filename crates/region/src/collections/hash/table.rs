@@ -19,7 +19,7 @@
 use super::hasher::{Fold, fold};
 use crate::collections::vec::RawBlock;
 use crate::heap::{Heap, HeapError};
-use crate::marks::{LINE, touch};
+use crate::marks::{LINE, touch, touch_value};
 use std::alloc::Layout;
 use std::arch::x86_64::{
     __m128i, _mm_cmpeq_epi8, _mm_cmpgt_epi8, _mm_load_si128, _mm_movemask_epi8, _mm_set1_epi8,
@@ -243,7 +243,7 @@ impl<T> Table<T> {
     #[inline]
     pub(crate) fn put(&mut self, slot: Slot, hash: u64, entry: T) {
         let at = self.entry(slot);
-        touch(at, size_of::<T>());
+        touch_value(at);
         // SAFETY: the slot is free, and its control one of the table's.
         let was = unsafe {
             at.write(entry);
@@ -363,7 +363,7 @@ impl<T> Table<T> {
                 let free = new.free_slot(hash);
                 let to = new.entry(free);
                 if by_entry {
-                    touch(to, size_of::<T>());
+                    touch_value(to);
                 }
                 to.copy_from_nonoverlapping(entry, 1);
                 new.controls.add(free.0).write(control_of(hash));
