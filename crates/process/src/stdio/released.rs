@@ -3,9 +3,10 @@
 //! A page of the state directory, mapped shared: a store to it survives the death of this process.
 //!
 //! ```text
-//!  byte 0   magic "twpgout1"
+//!  byte 0   magic "twpgout2"
 //!       8   the boot the counters speak for, 16 bytes; after a reboot they prove nothing
-//!      64   slot 0:  counter | file known | device | inode | base
+//!      24   the same again
+//!      64   slot 0:  counter | place | device | inode | base | least | most, words of 8 bytes
 //!     128   slot 1
 //!     192   slot 2
 //! ```
@@ -15,7 +16,10 @@
 //! * The kernel itself moves the counter in the system call that writes the bytes (sendfile(2) with
 //!   its offset in this page): killed at any instant, the two agree.
 //! * `base` is the offset in the outside file of position 0 of the stream, as a wrapping number (a
-//!   resumed program may go on in another file). It is written before `file known` is set.
+//!   resumed program may go on in another file).
+//! * `place` is 0 while the outside file is not known, else a sum of the three words after it, written last.
+//! * `least <= counter <= most` at every instant, and all are the same but while bytes go out: so damage is
+//!   told from what a kill leaves.
 
 use super::error::{Error, Result};
 use std::fs::{File, OpenOptions};
@@ -26,13 +30,20 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use twinpage_os::shared_page::{PAGE_BYTES, SharedPage};
 
-const MAGIC: &[u8; 8] = b"twpgout1";
+const MAGIC: &[u8; 8] = b"twpgout2";
 const SLOT_BYTES: usize = 64;
 
 /// The most streams a page counts.
 pub(super) const SLOTS: usize = 3;
 
-const _: () = assert!(SLOT_BYTES * (SLOTS + 1) <= PAGE_BYTES && SLOT_BYTES >= 5 * 8);
+/// Words in a slot.
+const WORDS: usize = 7;
+const COUNTER: usize = 0;
+const PLACE: usize = 1;
+const LEAST: usize = 5;
+const MOST: usize = 6;
+
+const _: () = assert!(SLOT_BYTES * (SLOTS + 1) <= PAGE_BYTES && SLOT_BYTES >= WORDS * 8);
 
 /// The outside file a stream goes to, for those that can be looked at later.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -78,7 +89,7 @@ impl Released {
         }
         if !trusted {
             // Until the counters are settled they belong to no boot.
-            file.write_all_at(&[0; 16], 8).map_err(failed)?;
+            file.write_all_at(&twice([0; 16]), 8).map_err(failed)?;
         }
         let page = SharedPage::map(&file).map_err(|e| Error::io(format!("map {}", path.display()), e))?;
         Ok(Released { page, file, trusted })
@@ -91,19 +102,20 @@ impl Released {
     /// [`Error::Damaged`] when it is not, [`Error::Io`] when it cannot be read.
     pub(super) fn check(dir: &Path) -> Result<()> {
         let what = dir.join("released");
-        let page = match std::fs::read(&what) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                return Err(Error::io(format!("read {}", what.display()), error));
+        let mut why = String::new();
+        // A program that runs may write while it is read.
+        for _ in 0..4 {
+            let page = match std::fs::read(&what) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    return Err(Error::io(format!("read {}", what.display()), error));
+                }
+                page => page.unwrap_or_default(),
+            };
+            match damage(&page) {
+                None => return Ok(()),
+                Some(found) => why = found,
             }
-            page => page.unwrap_or_default(),
-        };
-        let why = if page.len() != PAGE_BYTES {
-            format!("{PAGE_BYTES} bytes were expected, {} are there", page.len())
-        } else if !page.starts_with(MAGIC) {
-            "it does not begin as the counters of what was printed".to_owned()
-        } else {
-            return Ok(());
-        };
+        }
         Err(Error::Damaged { what, why })
     }
 
@@ -111,7 +123,7 @@ impl Released {
     /// files outside is on the disk.
     pub(super) fn vouch(&self, disk: bool) -> Result<()> {
         let failed = |e| Error::io("write the counters of what was printed", e);
-        self.file.write_all_at(&boot_id(), 8).map_err(failed)?;
+        self.file.write_all_at(&twice(boot_id()), 8).map_err(failed)?;
         if disk {
             self.file.sync_data().map_err(failed)
         } else {
@@ -127,7 +139,11 @@ impl Released {
     /// Moves up to `len` bytes of `from`, from the counter on, to `to`, and the counter with them: one
     /// call of the kernel.
     pub(super) fn send(&self, slot: usize, to: impl AsFd, from: &File, len: usize) -> io::Result<usize> {
-        self.page.send(to, from, len, place(slot, 0))
+        let most = self.get(slot) + len as u64;
+        self.word(slot, MOST).store(most, Ordering::Release);
+        let sent = self.page.send(to, from, len, place(slot, COUNTER));
+        self.close_in(slot);
+        sent
     }
 
     fn word(&self, slot: usize, word: usize) -> &AtomicU64 {
@@ -136,18 +152,30 @@ impl Released {
 
     /// Bytes of the stream that are outside.
     pub(super) fn get(&self, slot: usize) -> u64 {
-        self.word(slot, 0).load(Ordering::Acquire)
+        self.word(slot, COUNTER).load(Ordering::Acquire)
     }
 
     /// Sets the counter.
     pub(super) fn set(&self, slot: usize, to: u64) {
-        self.word(slot, 0).store(to, Ordering::Release);
+        let [least, most] = [LEAST, MOST].map(|bound| self.word(slot, bound));
+        least.fetch_min(to, Ordering::AcqRel);
+        most.fetch_max(to, Ordering::AcqRel);
+        self.word(slot, COUNTER).store(to, Ordering::Release);
+        self.close_in(slot);
+    }
+
+    /// The counter stands where it is.
+    fn close_in(&self, slot: usize) {
+        let counter = self.get(slot);
+        for bound in [LEAST, MOST] {
+            self.word(slot, bound).store(counter, Ordering::Release);
+        }
     }
 
     /// The outside file of the last process that released this stream.
     pub(super) fn place(&self, slot: usize) -> Option<Place> {
         let word = |i| self.word(slot, i).load(Ordering::Acquire);
-        (word(1) == 1).then(|| Place {
+        (word(PLACE) != 0).then(|| Place {
             dev: word(2),
             ino: word(3),
             base: word(4),
@@ -157,19 +185,58 @@ impl Released {
     /// Notes the outside file.
     pub(super) fn set_place(&self, slot: usize, place: Option<Place>) {
         let store = |i, value| self.word(slot, i).store(value, Ordering::Release);
-        store(1, 0);
+        store(PLACE, 0);
         if let Some(place) = place {
             store(2, place.dev);
             store(3, place.ino);
             store(4, place.base);
-            store(1, 1);
+            store(PLACE, sum([place.dev, place.ino, place.base]));
         }
     }
 }
 
+/// What is wrong with a page, if anything is.
+fn damage(page: &[u8]) -> Option<String> {
+    if page.len() != PAGE_BYTES {
+        return Some(format!(
+            "{PAGE_BYTES} bytes were expected, {} are there",
+            page.len()
+        ));
+    }
+    if !page.starts_with(MAGIC) {
+        return Some("it does not begin as the counters of what was printed".into());
+    }
+    if page[8..24] != page[24..40] {
+        return Some("it names two boots".into());
+    }
+    (0..SLOTS).find_map(|slot| {
+        let word = |word| word_at(page, place(slot, word));
+        let (counter, least, most) = (word(COUNTER), word(LEAST), word(MOST));
+        if !(least..=most).contains(&counter) {
+            return Some(format!("counter {slot} is {counter}, not from {least} to {most}"));
+        }
+        let known = word(PLACE) == 0 || word(PLACE) == sum([word(2), word(3), word(4)]);
+        (!known).then(|| format!("the file of counter {slot} does not match its sum"))
+    })
+}
+
+/// The word at a byte of a page.
+fn word_at(page: &[u8], at: usize) -> u64 {
+    u64::from_le_bytes(page[at..at + 8].try_into().expect("eight bytes"))
+}
+
+/// A sum of words, never 0.
+fn sum(words: [u64; 3]) -> u64 {
+    u64::from(crc32c::crc32c(words.map(u64::to_le_bytes).as_flattened())) | 1 << 32
+}
+
+fn twice(boot: [u8; 16]) -> [u8; 32] {
+    std::array::from_fn(|i| boot[i % 16])
+}
+
 /// Where a word of a slot is in the page.
 fn place(slot: usize, word: usize) -> usize {
-    assert!(slot < SLOTS && word < 5);
+    assert!(slot < SLOTS && word < WORDS);
     SLOT_BYTES * (slot + 1) + 8 * word
 }
 
@@ -179,8 +246,7 @@ pub(super) fn peek(dir: &Path) -> Option<[u64; SLOTS]> {
     if page.len() != PAGE_BYTES || !page.starts_with(MAGIC) || page[8..24] != boot_id() {
         return None;
     }
-    let word = |at: usize| u64::from_le_bytes(page[at..at + 8].try_into().expect("eight bytes"));
-    Some(std::array::from_fn(|slot| word(SLOT_BYTES * (slot + 1))))
+    Some(std::array::from_fn(|slot| word_at(&page, place(slot, COUNTER))))
 }
 
 /// A number of the machine's present run, random(4); zeros where the kernel does not tell.
@@ -222,6 +288,37 @@ mod tests {
             !Released::open(dir.path(), false).unwrap().trusted(),
             "nobody vouched"
         );
+    }
+
+    /// Every bit that counts: bounds that are too wide mislead nobody.
+    #[test]
+    fn a_flipped_bit_is_seen() {
+        let dir = tempfile::tempdir().unwrap();
+        let released = Released::open(dir.path(), true).unwrap();
+        for slot in 0..SLOTS {
+            released.set(slot, 1000 + slot as u64);
+            released.set(slot, 500 + slot as u64);
+            released.set_place(
+                slot,
+                (slot != 1).then_some(Place {
+                    dev: 1,
+                    ino: 2,
+                    base: 3,
+                }),
+            );
+        }
+        released.vouch(false).unwrap();
+        let page = std::fs::read(dir.path().join("released")).unwrap();
+        assert_eq!(damage(&page), None);
+        let slots = (0..SLOTS).flat_map(|slot| place(slot, 0)..place(slot, LEAST));
+        let empty = place(1, 2)..place(1, 5);
+        for at in (0..40).chain(slots).filter(|at| !empty.contains(at)) {
+            for bit in 0..8 {
+                let mut flipped = page.clone();
+                flipped[at] ^= 1 << bit;
+                assert!(damage(&flipped).is_some(), "bit {bit} of byte {at}");
+            }
+        }
     }
 
     #[test]
