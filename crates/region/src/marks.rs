@@ -176,11 +176,7 @@ fn touch_any(at: usize, bytes: usize) {
     if !(gate::is_inside(place) || place.is_volatile()) {
         outside_update();
     }
-    let (first, last) = (offset / LINE, (offset + bytes - 1) / LINE);
-    // SAFETY: as in `touch`.
-    if last - first >= 8 || !unsafe { all_of_few(map, first, last) } {
-        touch_lines(place, map, first..last + 1);
-    }
+    touch_lines(place, map, offset / LINE..(offset + bytes - 1) / LINE + 1);
 }
 
 /// Whether this thread may write at `at`: it is inside an update of the region, or there is none.
@@ -357,26 +353,6 @@ fn words(marks: &[AtomicU8]) -> (&[AtomicU8], &[AtomicU64], &[AtomicU8]) {
     // SAFETY: eight atomic bytes, aligned, are an atomic word: on x86-64 accesses of different sizes to
     // the same bytes are each atomic, and in the order of the marks' own.
     unsafe { marks.align_to() }
-}
-
-/// Whether all of eight lines at most are marked: they are in one word or in two.
-///
-/// # Safety
-/// As [`marks`].
-#[inline]
-unsafe fn all_of_few(map: usize, first: usize, last: usize) -> bool {
-    const ALL: u64 = u64::from_ne_bytes([MARKED; 8]);
-    if cfg!(any(miri, twinpage_plain)) {
-        return false; // by bytes, in `touch_lines`
-    }
-    // SAFETY: by the caller's word both lines have marks; words of them are as in `words`.
-    let word = |line: usize| unsafe { &*std::ptr::with_exposed_provenance::<AtomicU64>(map + line / 8 * 8) };
-    let (from, to) = (ALL << (first % 8 * 8), ALL >> ((7 - last % 8) * 8));
-    let (from, to) = match first / 8 == last / 8 {
-        true => (from & to, from & to),
-        false => (from, to),
-    };
-    word(first).load(Ordering::Acquire) & from == from && word(last).load(Ordering::Acquire) & to == to
 }
 
 /// Whether any is set.
