@@ -48,16 +48,19 @@ pub(super) fn unit(place: Place) -> usize {
     }
 }
 
-/// The slots of these numbers, if there are so many: their tags, and their content.
-pub(super) fn slots(place: Place, slots: Range<usize>, unit: usize) -> Option<(&'static [Tag], *mut u8)> {
-    if slots.end > SAVED_BYTES / unit {
-        return None;
-    }
+/// Slots there are.
+pub(super) fn count(unit: usize) -> usize {
+    SAVED_BYTES / unit
+}
+
+/// The slots of these numbers, of those there are: their tags, and their content.
+pub(super) fn slots(place: Place, slots: Range<usize>, unit: usize) -> (&'static [Tag], *mut u8) {
+    debug_assert!(slots.end <= count(unit));
     let at = place.base().wrapping_add(SAVED);
     let tags = at.cast::<Tag>().wrapping_add(slots.start).cast_const();
     let content = at.wrapping_add(TAGS_BYTES + slots.start * unit);
     // SAFETY: the tags are open since `begin`; any bytes are atomic words.
-    Some((unsafe { std::slice::from_raw_parts(tags, slots.len()) }, content))
+    (unsafe { std::slice::from_raw_parts(tags, slots.len()) }, content)
 }
 
 /// Saves what is frozen of these lines, or where it is by page of their pages, so that the lines can be
@@ -101,20 +104,25 @@ fn save_run(place: Place, frozen: usize, lines: Range<usize>, unit: usize) {
     let (offset, bytes) = (lines.start * LINE, lines.len() * LINE);
     // SAFETY: as in `save_frozen`.
     let standing = unsafe { marks(frozen, lines) };
-    let count = bytes / unit;
-    let first = state.saved.0.fetch_add(count, Ordering::AcqRel);
-    let Some((tags, content)) = slots(place, first..first + count, unit) else {
-        // The sweep comes by without our help.
+    let wanted = bytes / unit;
+    let first = state.saved.0.fetch_add(wanted, Ordering::AcqRel);
+    let end = (first + wanted).min(count(unit));
+    let (tags, content) = slots(place, first.min(end)..end, unit);
+    let cut = state.cuts.load(Ordering::Relaxed);
+    if tags.len() < wanted {
+        // Of those that are left nothing counts. The sweep comes by without our help.
+        for tag in tags {
+            tag.state.store(cut << 1, Ordering::Release);
+        }
         while any(standing) {
             std::thread::yield_now();
         }
         return;
-    };
+    }
     // SAFETY: the lines are usable memory of the window, the slots are ours alone.
     unsafe { copy(place.base().wrapping_add(offset), content, bytes) };
     // The copy is done before the marks are looked at again.
     fence(Ordering::Acquire);
-    let cut = state.cuts.load(Ordering::Relaxed);
     for (k, (tag, marks)) in tags.iter().zip(standing.chunks(unit / LINE)).enumerate() {
         let counts = any(marks);
         tag.offset.store((offset + k * unit) as u64, Ordering::Relaxed);

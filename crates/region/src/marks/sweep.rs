@@ -122,20 +122,20 @@ impl Frozen {
     pub(crate) fn next_saved(&mut self) -> Option<(usize, &[u8])> {
         let (state, unit) = (self.place.state(), saved::unit(self.place));
         let cut = state.cuts.load(Ordering::Relaxed);
-        let given = state.saved.0.load(Ordering::Acquire);
+        // What does not fit was not saved: its writer waited for the sweep.
+        let given = state.saved.0.load(Ordering::Acquire).min(saved::count(unit));
         while self.slot < given {
             let first = self.slot;
-            // What does not fit was not saved: its writer waited for the sweep.
-            let (tags, content) = saved::slots(self.place, first..first + 1, unit)?;
+            let (tags, content) = saved::slots(self.place, first..first + 1, unit);
             self.slot += 1;
             let Some(offset) = tags[0].offset(cut) else {
                 continue;
             };
             let mut end = offset + unit;
             while self.slot < given && !end.is_multiple_of(PAGE) {
-                match saved::slots(self.place, self.slot..self.slot + 1, unit) {
-                    Some((tags, _)) if tags[0].offset(cut) == Some(end) => {}
-                    _ => break,
+                let (tags, _) = saved::slots(self.place, self.slot..self.slot + 1, unit);
+                if tags[0].offset(cut) != Some(end) {
+                    break;
                 }
                 (self.slot, end) = (self.slot + 1, end + unit);
             }

@@ -1,7 +1,7 @@
 //! Marks, cuts and sweeps, alone and under threads.
 
 use super::*;
-use crate::window::{STEP, Window};
+use crate::window::{SAVED_BYTES, STEP, Window};
 use std::sync::atomic::AtomicBool;
 use twinpage_core::PageId;
 use twinpage_core::buffer::Buffer;
@@ -205,6 +205,35 @@ fn a_part_of_a_stored_page_is_written_with_zeros() {
         [60, 63, 64, 127, 128].map(|page| marked(place, page)),
         [!0, !0, 0, 0, !0]
     );
+}
+
+/// The last slots are too few for what a writer wants to save at once: he waits for the sweep, and the sweep
+/// does not wait for him.
+#[test]
+#[cfg_attr(miri, ignore = "every slot there is")]
+fn who_finds_too_few_slots_waits_for_the_sweep() {
+    let slots = SAVED_BYTES / PAGE;
+    let bytes = ((slots + 1) * PAGE).next_multiple_of(STEP);
+    let window = Window::reserve(None).unwrap();
+    let place = window.place();
+    place.grow(bytes).unwrap();
+    set_geometry(place, Geometry::DISK);
+    updating(place, || fill(place, 0, bytes, 1));
+    let mut frozen = cut(place);
+    updating(place, || {
+        for page in 0..slots - 1 {
+            fill(place, page * PAGE, 1, 2);
+        }
+    });
+    let mut image = vec![0; bytes];
+    std::thread::scope(|scope| {
+        scope.spawn(|| updating(place, || fill(place, (slots - 1) * PAGE, 2 * PAGE, 2)));
+        while place.state().saved.0.load(Ordering::Acquire) <= slots {
+            std::thread::yield_now();
+        }
+        apply(&mut frozen, &mut image);
+    });
+    assert!(image.iter().all(|&byte| byte == 1));
 }
 
 /// Threads write their own words of shared lines while sweeps run; every cut must be a picture of
