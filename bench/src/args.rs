@@ -1,6 +1,7 @@
 //! The command line of `twinpage bench region`.
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::fmt::{self, Display, Formatter};
 use std::path::PathBuf;
 use std::time::Duration;
 use twinpage_cli::report::interval;
@@ -80,6 +81,40 @@ pub(crate) enum EngineName {
     Pmemobj,
 }
 
+/// An engine, and how it is to work where there is a choice.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Contestant {
+    pub(crate) engine: EngineName,
+    /// Twinpage's; none where it chooses itself.
+    pub(crate) scheme: Option<SchemeKind>,
+}
+
+impl Display for Contestant {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str(&spelled(self.engine))?;
+        self.scheme.map_or(Ok(()), |scheme| write!(f, " {scheme}"))
+    }
+}
+
+/// One word of `--scheme`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Schemes {
+    Chosen,
+    All,
+    One(SchemeKind),
+}
+
+fn schemes(word: &str) -> Result<Schemes, String> {
+    match word {
+        "chosen" => Ok(Schemes::Chosen),
+        "all" => Ok(Schemes::All),
+        name => match name.parse() {
+            Ok(scheme) => Ok(Schemes::One(scheme)),
+            Err(error) => Err(format!("{error}, all, chosen")),
+        },
+    }
+}
+
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Durability {
     /// At most --every is lost
@@ -102,9 +137,9 @@ pub(crate) struct RegionArguments {
     /// What it is computed on; native is always there, for the ratios [default: all]
     #[arg(long, value_enum, value_delimiter = ',', hide_default_value = true, default_values_t = EngineName::value_variants().to_vec())]
     pub(crate) engine: Vec<EngineName>,
-    /// How twinpage makes lines durable
-    #[arg(long, default_value_t = SchemeKind::DualPage)]
-    pub(crate) scheme: SchemeKind,
+    /// How twinpage makes lines durable: schemes by name, `all` of them, or as it chooses itself
+    #[arg(long, value_delimiter = ',', default_value = "chosen", value_parser = schemes)]
+    pub(crate) scheme: Vec<Schemes>,
     /// Directories to make the stores in: on tmpfs they are memory files, elsewhere files on a disk
     /// [default: /dev/shm and the directory for temporary files]
     #[arg(long, value_name = "PATH", value_delimiter = ',')]
@@ -135,14 +170,51 @@ pub(crate) struct RegionArguments {
     pub(crate) json: bool,
 }
 
+impl RegionArguments {
+    /// The schemes asked for, each once; none for what twinpage chooses.
+    pub(crate) fn schemes(&self) -> Vec<Option<SchemeKind>> {
+        let words = self.scheme.iter().flat_map(|word| match word {
+            Schemes::Chosen => vec![None],
+            Schemes::All => SchemeKind::ALL.map(Some).to_vec(),
+            Schemes::One(scheme) => vec![Some(*scheme)],
+        });
+        let mut schemes = Vec::new();
+        for scheme in words {
+            if !schemes.contains(&scheme) {
+                schemes.push(scheme);
+            }
+        }
+        schemes
+    }
+
+    /// Who is measured. Native first, whatever was asked for: the ratios are over it.
+    pub(crate) fn contestants(&self) -> Vec<Contestant> {
+        let mut contestants = Vec::new();
+        for &engine in [EngineName::Native].iter().chain(&self.engine) {
+            let schemes = match engine {
+                EngineName::Twinpage => self.schemes(),
+                _ => vec![None],
+            };
+            for scheme in schemes {
+                let contestant = Contestant { engine, scheme };
+                if !contestants.contains(&contestant) {
+                    contestants.push(contestant);
+                }
+            }
+        }
+        contestants
+    }
+}
+
 #[derive(Args, Debug)]
 pub(crate) struct WorkerArguments {
     #[arg(long, value_enum)]
     pub(crate) workload: WorkloadName,
     #[arg(long, value_enum)]
     pub(crate) engine: EngineName,
+    /// Twinpage's; as it chooses when it is not given
     #[arg(long)]
-    pub(crate) scheme: SchemeKind,
+    pub(crate) scheme: Option<SchemeKind>,
     #[arg(long)]
     pub(crate) place: PathBuf,
     /// Each operation when it is not given
@@ -161,7 +233,7 @@ pub(crate) struct OpenArguments {
     #[arg(long)]
     pub(crate) place: PathBuf,
     #[arg(long)]
-    pub(crate) scheme: SchemeKind,
+    pub(crate) scheme: Option<SchemeKind>,
     #[arg(long)]
     pub(crate) mib: u64,
 }
@@ -189,6 +261,32 @@ mod tests {
     #[test]
     fn the_command_line_holds_together() {
         Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn schemes_are_taken_once_each() {
+        let schemes = |words: &str| {
+            let line = [
+                "twinpage-bench",
+                "region",
+                "--scheme",
+                words,
+                "--engine",
+                "twinpage,lmdb",
+            ];
+            match Arguments::try_parse_from(line).map(|arguments| arguments.command) {
+                Ok(Command::Region(arguments)) => Ok(arguments),
+                other => Err(format!("{other:?}")),
+            }
+        };
+        let all = schemes("undo-log,all,undo-log").unwrap().schemes();
+        assert_eq!(all.len(), SchemeKind::ALL.len());
+        assert_eq!(all[0], Some(SchemeKind::UndoLog));
+        let contestants = schemes("chosen,in-place").unwrap().contestants();
+        let names: Vec<String> = contestants.iter().map(Contestant::to_string).collect();
+        assert_eq!(names, ["native", "twinpage", "twinpage in-place", "lmdb"]);
+        let wrong = schemes("no-log").unwrap_err();
+        assert!(wrong.contains("no-log") && wrong.contains("thynvm"), "{wrong}");
     }
 
     #[test]

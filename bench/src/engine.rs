@@ -48,8 +48,8 @@ pub(crate) struct Place {
     /// An empty directory, or the one of an earlier [`Engine::open`].
     pub(crate) directory: PathBuf,
     pub(crate) pace: Pace,
-    /// Twinpage's.
-    pub(crate) scheme: SchemeKind,
+    /// Twinpage's; none where it chooses itself.
+    pub(crate) scheme: Option<SchemeKind>,
     /// Whether the directory is on a memory file system.
     pub(crate) in_memory: bool,
 }

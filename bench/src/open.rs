@@ -30,6 +30,7 @@ const TOGETHER: u64 = 1 << 16;
 pub(crate) struct Row {
     workload: &'static str,
     engine: &'static str,
+    pub(crate) scheme: Option<SchemeKind>,
     pub(crate) medium: &'static str,
     durability: &'static str,
     threads: u32,
@@ -41,8 +42,12 @@ pub(crate) struct Row {
     checked: bool,
 }
 
-fn open(place: &Path, scheme: SchemeKind) -> Result<Region> {
-    let options = Region::options().every(EVERY).scheme(scheme);
+fn open(place: &Path, scheme: Option<SchemeKind>) -> Result<Region> {
+    let options = Region::options().every(EVERY);
+    let options = match scheme {
+        Some(scheme) => options.scheme(scheme),
+        None => options,
+    };
     options.open(place.join("region")).map_err(failed)
 }
 
@@ -91,20 +96,16 @@ struct Subject {
 
 impl Subject {
     /// Starts it and waits for its first line.
-    fn start(command: &str, place: &Path, scheme: SchemeKind, mib: u64) -> Result<(Subject, String)> {
+    fn start(command: &str, place: &Path, scheme: Option<SchemeKind>, mib: u64) -> Result<(Subject, String)> {
         let program = std::env::current_exe().map_err(|error| format!("cannot find itself: {error}"))?;
-        let started = Command::new(program)
-            .args([
-                command,
-                "--scheme",
-                scheme.name(),
-                "--mib",
-                &mib.to_string(),
-                "--place",
-            ])
-            .arg(place)
-            .stdout(Stdio::piped())
-            .spawn();
+        let mut process = Command::new(program);
+        process
+            .args([command, "--mib", &mib.to_string(), "--place"])
+            .arg(place);
+        if let Some(scheme) = scheme {
+            process.args(["--scheme", scheme.name()]);
+        }
+        let started = process.stdout(Stdio::piped()).spawn();
         let mut child = started.map_err(|error| format!("cannot start a process: {error}"))?;
         let output = child.stdout.take().expect("piped");
         let subject = Subject { child };
@@ -124,18 +125,23 @@ impl Drop for Subject {
     }
 }
 
-pub(crate) fn measure(arguments: &RegionArguments, at: &Path, progress: &ProgressBar) -> Result<Row> {
+pub(crate) fn measure(
+    arguments: &RegionArguments,
+    scheme: Option<SchemeKind>,
+    at: &Path,
+    progress: &ProgressBar,
+) -> Result<Row> {
     let place = tempfile::tempdir_in(at)
         .map_err(|error| format!("cannot make a directory in {}: {error}", at.display()))?;
     let mib = ((1024.0 * arguments.scale) as u64).max(1);
     progress.set_message(format!("open: filling {mib} MiB"));
-    let (filler, _) = Subject::start("fill", place.path(), arguments.scheme, mib)?;
+    let (filler, _) = Subject::start("fill", place.path(), scheme, mib)?;
     std::thread::sleep(EVERY * 10);
     drop(filler);
     progress.set_message("open");
     let mut times = Vec::new();
     for _ in 0..arguments.repeat {
-        let (reader, line) = Subject::start("look", place.path(), arguments.scheme, mib)?;
+        let (reader, line) = Subject::start("look", place.path(), scheme, mib)?;
         drop(reader);
         times.push(line.parse().map_err(|_| format!("the reader said {line:?}"))?);
     }
@@ -143,6 +149,7 @@ pub(crate) fn measure(arguments: &RegionArguments, at: &Path, progress: &Progres
     Ok(Row {
         workload: "open",
         engine: "twinpage",
+        scheme,
         medium: medium::name(medium::is_memory(at)?),
         durability: "16ms",
         threads: 1,

@@ -32,9 +32,12 @@ pub(crate) fn bench(arguments: &RegionArguments) -> Result<()> {
             };
             measure(task, &bandwidth, arguments, &mut report, &progress)?;
         }
-        let opens = arguments.workload.contains(&WorkloadName::Open);
-        if opens && engines(arguments).contains(&EngineName::Twinpage) {
-            report.opens.push(open::measure(arguments, path, &progress)?);
+        if arguments.workload.contains(&WorkloadName::Open) {
+            let all = arguments.contestants().into_iter();
+            for who in all.filter(|who| who.engine == EngineName::Twinpage) {
+                let row = open::measure(arguments, who.scheme, path, &progress)?;
+                report.opens.push(row);
+            }
         }
         report.media.push(Bandwidth {
             path: path.display().to_string(),
@@ -94,17 +97,6 @@ fn settings(arguments: &RegionArguments) -> Vec<Setting> {
     settings
 }
 
-/// Native first, whatever was asked for: the ratios are over it.
-fn engines(arguments: &RegionArguments) -> Vec<EngineName> {
-    let mut engines = vec![EngineName::Native];
-    for &engine in &arguments.engine {
-        if !engines.contains(&engine) {
-            engines.push(engine);
-        }
-    }
-    engines
-}
-
 fn measure(
     task: Task<'_>,
     bandwidth: &Bandwidth,
@@ -113,44 +105,39 @@ fn measure(
     progress: &ProgressBar,
 ) -> Result<()> {
     let mut team = Vec::new();
-    for engine in engines(arguments) {
-        if report.is_absent(engine, task) {
+    for who in arguments.contestants() {
+        if report.is_absent(who, task) {
             continue;
         }
-        if let Some(why) = team::out_of_place(engine, task) {
-            report.leave_out(engine, task, why.into(), progress);
+        if let Some(why) = team::out_of_place(who.engine, task) {
+            report.leave_out(who, task, why.into(), progress);
             continue;
         }
-        let say = |what: &str| format!("{} {}: {what}", spelled(task.workload), spelled(engine));
-        progress.set_message(say("filling"));
-        match Member::start(engine, task, arguments)? {
+        progress.set_message(format!("{} {who}: filling", spelled(task.workload)));
+        match Member::start(who, task, arguments)? {
             Ok(member) => team.push((member, Vec::new())),
-            Err(why) => report.leave_out(engine, task, why, progress),
+            Err(why) => report.leave_out(who, task, why, progress),
         }
     }
     progress.inc(1);
     for _ in 0..arguments.repeat {
         for (member, slices) in &mut team {
-            progress.set_message(format!("{} {}", spelled(task.workload), spelled(member.engine)));
+            progress.set_message(format!("{} {}", spelled(task.workload), member.who));
             slices.push(member.slice(arguments.seconds)?);
         }
         progress.inc(1);
     }
     let mut native = Vec::new();
     for (member, slices) in team {
-        let engine = member.engine;
-        progress.set_message(format!(
-            "{} {}: checking",
-            spelled(task.workload),
-            spelled(engine)
-        ));
+        let who = member.who;
+        progress.set_message(format!("{} {who}: checking", spelled(task.workload)));
         let stops = member.check()?;
-        if engine == EngineName::Native {
+        if who.engine == EngineName::Native {
             native.clone_from(&slices);
         }
         let run = Run {
             task,
-            engine,
+            who,
             slices: &slices,
             native: &native,
             stops,

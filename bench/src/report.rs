@@ -1,6 +1,6 @@
 //! Rows: what was measured, as a table and as JSON.
 
-use crate::args::{EngineName, RegionArguments, spelled};
+use crate::args::{Contestant, EngineName, RegionArguments, spelled};
 use crate::engine::Stops;
 use crate::medium::{self, Bandwidth};
 use crate::open;
@@ -9,6 +9,7 @@ use crate::worker::Slice;
 use indicatif::ProgressBar;
 use serde::Serialize;
 use twinpage_cli::report::{machine, median, table};
+use twinpage_core::SchemeKind;
 
 /// All that was measured.
 #[derive(Default)]
@@ -23,36 +24,31 @@ pub(crate) struct Report {
 #[derive(Serialize)]
 pub(crate) struct Absent {
     engine: String,
+    scheme: Option<SchemeKind>,
     workload: String,
     medium: &'static str,
     why: String,
 }
 
 impl Report {
-    fn absent(&self, engine: EngineName, task: Task<'_>) -> Option<&Absent> {
-        let (engine, workload) = (spelled(engine), spelled(task.workload));
-        let medium = medium::name(task.in_memory);
+    pub(crate) fn is_absent(&self, who: Contestant, task: Task<'_>) -> bool {
+        let (engine, workload) = (spelled(who.engine), spelled(task.workload));
+        let place = (workload, medium::name(task.in_memory));
         let mut all = self.absent.iter();
-        all.find(|one| one.engine == engine && one.workload == workload && one.medium == medium)
-    }
-
-    pub(crate) fn is_absent(&self, engine: EngineName, task: Task<'_>) -> bool {
-        self.absent(engine, task).is_some()
+        all.any(|one| {
+            (&one.engine, one.scheme) == (&engine, who.scheme)
+                && (&one.workload, one.medium) == (&place.0, place.1)
+        })
     }
 
     /// Says at once that an engine is not measured, and why; the table says it again.
-    pub(crate) fn leave_out(
-        &mut self,
-        engine: EngineName,
-        task: Task<'_>,
-        why: String,
-        progress: &ProgressBar,
-    ) {
-        let (engine, workload) = (spelled(engine), spelled(task.workload));
+    pub(crate) fn leave_out(&mut self, who: Contestant, task: Task<'_>, why: String, progress: &ProgressBar) {
+        let workload = spelled(task.workload);
         let medium = medium::name(task.in_memory);
-        progress.suspend(|| eprintln!("twinpage bench: ABSENT: {engine}, {workload} on a {medium}: {why}"));
+        progress.suspend(|| eprintln!("twinpage bench: ABSENT: {who}, {workload} on a {medium}: {why}"));
         self.absent.push(Absent {
-            engine,
+            engine: spelled(who.engine),
+            scheme: who.scheme,
             workload,
             medium,
             why,
@@ -78,7 +74,7 @@ impl Report {
 /// One engine's repetitions in one setting.
 pub(crate) struct Run<'a> {
     pub(crate) task: Task<'a>,
-    pub(crate) engine: EngineName,
+    pub(crate) who: Contestant,
     pub(crate) slices: &'a [Slice],
     /// Native's, in the same repetitions.
     pub(crate) native: &'a [Slice],
@@ -110,6 +106,8 @@ impl Spread {
 pub(crate) struct Row {
     workload: String,
     engine: String,
+    /// Twinpage's, where it did not choose itself.
+    scheme: Option<SchemeKind>,
     medium: &'static str,
     /// `none`, `16ms`, `each operation`.
     durability: String,
@@ -157,7 +155,7 @@ impl Row {
                 .zip(native)
                 .map(|(own, native)| ops(own) / ops(native)),
         );
-        let is_native = run.engine == EngineName::Native;
+        let is_native = run.who.engine == EngineName::Native;
         let written = known(|slice| slice.written_bytes).filter(|_| !is_native);
         let lines = known(|slice| slice.changed_line_bytes).filter(|&bytes| bytes > 0);
         let operations = sum(|slice| slice.operations);
@@ -174,7 +172,8 @@ impl Row {
         });
         Row {
             workload: spelled(run.task.workload),
-            engine: spelled(run.engine),
+            engine: spelled(run.who.engine),
+            scheme: run.who.scheme,
             medium: if is_native { "none" } else { bandwidth.medium },
             durability: match run.task.every {
                 _ if is_native => "none".into(),
@@ -216,6 +215,11 @@ fn short(number: f64) -> String {
     }
 }
 
+/// An engine, and its scheme where one was asked for.
+fn named(engine: &str, scheme: Option<SchemeKind>) -> String {
+    scheme.map_or_else(|| engine.to_owned(), |scheme| format!("{engine} {scheme}"))
+}
+
 fn maybe(number: Option<f64>) -> String {
     number.map_or_else(|| "-".into(), short)
 }
@@ -235,11 +239,15 @@ pub(crate) fn print(report: &Report) {
     for absent in &report.absent {
         let Absent {
             engine,
+            scheme,
             workload,
             medium,
             why,
         } = absent;
-        println!("ABSENT: {engine}, {workload} on a {medium}: {why}");
+        println!(
+            "ABSENT: {}, {workload} on a {medium}: {why}",
+            named(engine, *scheme)
+        );
     }
     let mut rows = table([
         "workload",
@@ -260,7 +268,7 @@ pub(crate) fn print(report: &Report) {
     for row in &report.rows {
         rows.add_row([
             row.workload.clone(),
-            row.engine.clone(),
+            named(&row.engine, row.scheme),
             row.medium.to_owned(),
             row.durability.clone(),
             row.threads.to_string(),
@@ -280,8 +288,9 @@ pub(crate) fn print(report: &Report) {
     }
     for open in &report.opens {
         println!(
-            "\nopen of {} MiB after a kill, {}, to the first read: {} ms ({} to {})",
+            "\nopen of {} MiB after a kill, {}, {}, to the first read: {} ms ({} to {})",
             open.region_mib,
+            named("twinpage", open.scheme),
             open.medium,
             short(open.open_ms),
             short(open.open_ms_min),

@@ -1,6 +1,6 @@
 //! One worker for each engine, taking turns: those that wait are stopped, with all their threads.
 
-use crate::args::{EngineName, RegionArguments, WorkloadName, spelled};
+use crate::args::{Contestant, EngineName, RegionArguments, WorkloadName, spelled};
 use crate::engine::{Result, Stops};
 use crate::worker::{Answer, Slice};
 use rustix::process::{Pid, Signal, kill_process};
@@ -41,7 +41,7 @@ pub(crate) fn out_of_place(engine: EngineName, task: Task<'_>) -> Option<&'stati
 
 /// A worker process, stopped but while it is asked.
 pub(crate) struct Member {
-    pub(crate) engine: EngineName,
+    pub(crate) who: Contestant,
     child: Child,
     input: ChildStdin,
     output: BufReader<ChildStdout>,
@@ -51,7 +51,7 @@ pub(crate) struct Member {
 impl Member {
     /// Starts a worker and waits until its structures are there; the reason when its engine cannot be used.
     pub(crate) fn start(
-        engine: EngineName,
+        who: Contestant,
         task: Task<'_>,
         arguments: &RegionArguments,
     ) -> Result<Result<Member>> {
@@ -64,22 +64,25 @@ impl Member {
         let mut command = Command::new(program);
         command
             .args(["worker", "--workload", &spelled(task.workload)])
-            .args(["--engine", &spelled(engine), "--scheme", arguments.scheme.name()])
+            .args(["--engine", &spelled(who.engine)])
             .args(["--threads", &task.threads.to_string()])
             .args(["--scale", &arguments.scale.to_string()])
             .args(["--seed", &arguments.seed.to_string(), "--place"])
             .arg(directory.path());
-        if let Some(every) = task.every(engine) {
+        if let Some(scheme) = who.scheme {
+            command.args(["--scheme", scheme.name()]);
+        }
+        if let Some(every) = task.every(who.engine) {
             command.args(["--every", &format!("{}us", every.as_micros())]);
         }
-        if engine == EngineName::Pmemobj {
+        if who.engine == EngineName::Pmemobj {
             command.env("PMEM_IS_PMEM_FORCE", "1");
         }
         let started = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
         let mut child = started.map_err(|error| format!("cannot start a worker: {error}"))?;
         let (input, output) = (child.stdin.take(), child.stdout.take());
         let mut member = Member {
-            engine,
+            who,
             child,
             input: input.expect("piped"),
             output: BufReader::new(output.expect("piped")),
@@ -136,12 +139,12 @@ impl Member {
     }
 
     fn gone(&self, why: &str) -> String {
-        format!("the worker of {} is of no use: {why}", spelled(self.engine))
+        format!("the worker of {} is of no use: {why}", self.who)
     }
 
     fn unexpected(&self, answer: &Answer) -> String {
         match answer {
-            Answer::Failed(why) => format!("{}: {why}", spelled(self.engine)),
+            Answer::Failed(why) => format!("{}: {why}", self.who),
             other => self.gone(&format!("it said {other:?}")),
         }
     }

@@ -95,6 +95,35 @@ fn on_a_disk_with_two_threads() {
 }
 
 #[test]
+fn with_every_scheme() {
+    let report = bench(&[
+        "--workload",
+        "hash-zipf,open",
+        "--engine",
+        "twinpage",
+        "--scheme",
+        "all",
+        "--medium",
+        env!("CARGO_TARGET_TMPDIR"),
+        "--seconds",
+        "0.02",
+    ]);
+    assert_eq!(report["absent"], serde_json::json!([]));
+    let rows = report["rows"].as_array().expect("rows");
+    for scheme in twinpage_core::SchemeKind::ALL {
+        let own = rows.iter().filter(|row| row["scheme"] == scheme.name());
+        let kinds: Vec<_> = own.map(|row| (&row["workload"], &row["durability"])).collect();
+        let expected = ["hash-zipf", "hash-zipf", "open"];
+        assert_eq!(
+            kinds.iter().map(|kind| kind.0).collect::<Vec<_>>(),
+            expected,
+            "{scheme}"
+        );
+        assert_eq!(kinds[1].1, "each operation", "{scheme}");
+    }
+}
+
+#[test]
 fn a_mistaken_option_is_named() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_twinpage-bench"));
     let out = command

@@ -35,7 +35,10 @@ impl Engine for Twinpage {
     const WRITES_BY_CALLS: bool = false;
 
     fn open(place: &Place) -> Result<Self> {
-        let mut options = Region::options().scheme(place.scheme);
+        let mut options = Region::options();
+        if let Some(scheme) = place.scheme {
+            options = options.scheme(scheme);
+        }
         if let Pace::Every(every) = place.pace {
             options = options.every(every);
         }

@@ -96,14 +96,13 @@ mod tests {
     use super::*;
     use crate::engine::{Pace, Place};
     use crate::engines::Native;
-    use twinpage_core::SchemeKind;
 
     /// The check agrees after as many operations as there were, and with no other number.
     fn is_checked<W: Workload<Native>>(workload: WorkloadName) {
         let place = Place {
             directory: "/".into(),
             pace: Pace::Each,
-            scheme: SchemeKind::DualPage,
+            scheme: None,
             in_memory: true,
         };
         let engine = Native::open(&place).unwrap();

@@ -33,6 +33,7 @@ pub enum SchemeKind {
     /// [`CopyOnWrite`].
     CopyOnWrite,
     /// [`ThyNvm`].
+    #[serde(rename = "thynvm")]
     ThyNvm,
     /// [`PageOverlay`].
     PageOverlay,
