@@ -1,6 +1,7 @@
 //! One key's place in a map, there or not: the entry API.
 
-use super::map::{BTreeMap, Path};
+use super::map::BTreeMap;
+use super::search::Path;
 use crate::marks::touch_value;
 use std::fmt;
 

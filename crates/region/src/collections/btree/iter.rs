@@ -3,8 +3,9 @@
 //! A position is an edge of a leaf: between two entries that follow each other there is exactly one. So
 //! what is left between two edges is nothing when they are the same.
 
-use super::map::{BTreeMap, Path};
+use super::map::BTreeMap;
 use super::node::Node;
+use super::search::Path;
 use crate::marks::touch_value;
 use std::iter::FusedIterator;
 use std::marker::PhantomData;

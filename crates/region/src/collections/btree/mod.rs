@@ -1,10 +1,13 @@
 //! Maps and sets in order.
 
+mod balance;
 mod entry;
 mod iter;
 mod map;
 pub(crate) mod node;
+mod search;
 mod set;
+mod traits;
 
 pub use entry::{Entry, OccupiedEntry, VacantEntry};
 pub use iter::{IntoIter, IntoKeys, IntoValues, Iter, IterMut, Keys, Range, RangeMut, Values, ValuesMut};
