@@ -8,8 +8,11 @@
 //!   prepared, so the scheme's two versions are enough; a DRAM line the checkpoint still needs is
 //!   copied aside before it is written.
 
-use super::flow::{After, Controller, Part, Why, address};
+use super::call::After;
+use super::counts::Why;
+use super::flow::{Controller, address};
 use super::frames::Found;
+use super::requests::Part;
 use crate::device::{Class, Kind};
 use crate::space::Space;
 use twinpage_core::{LineMask, PageId, Scheme, Span};

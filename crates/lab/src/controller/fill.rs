@@ -4,9 +4,12 @@
 //! * A victim is written back before its frame is used: at once where the scheme posts the write,
 //!   when its call is answered where it does not.
 
-use super::flow::{After, Answer, Controller, Part, Source, Why};
+use super::call::After;
+use super::counts::Why;
+use super::flow::{Answer, Controller, Source};
 use super::frames::Found;
 use super::nvm::{Action, Entry};
+use super::requests::Part;
 use crate::device::{Class, Kind};
 use crate::space::Space;
 use twinpage_core::any::AnyScheme;
@@ -208,7 +211,7 @@ impl Controller {
             }
             None => self.later(Part::FillHead(fill), at),
         }
-        let rest = self.group(Part::FillRest(fill));
+        let rest = self.groups.begin(Part::FillRest(fill));
         for (number, entry) in log.iter().enumerate() {
             match head {
                 Some((split, before)) if split == number => {
@@ -220,8 +223,8 @@ impl Controller {
                 _ => self.push_rest(rest, entry.action, entry.at, entry.lines, at),
             }
         }
-        if self.is_empty_group(rest) {
-            self.schedule(rest, at);
+        if self.groups.is_empty(rest) {
+            self.groups.schedule(rest, at);
         }
     }
 

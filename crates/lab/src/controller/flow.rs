@@ -1,19 +1,21 @@
 //! The controller in time: requests to both memories, and what follows when they are done.
 
+use super::call::{After, Calls};
+use super::counts::{Counts, Why};
 use super::epoch::Capture;
 use super::fill::Fill;
 use super::frames::{Found, Frames};
 use super::lookup::{Lookup, Placement};
 use super::nvm::{Action, Entry, Nvm};
+use super::requests::{Groups, Part};
 use super::stream::{Item, Stream};
 use super::timed::Timed;
-use crate::device::{Class, Device, Kind, NOBODY};
+use crate::device::{Class, Device, Kind};
 use crate::numbered::Numbered;
 use crate::space::Space;
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap, VecDeque};
+use std::collections::VecDeque;
 use twinpage_core::any::AnyScheme;
-use twinpage_core::medium::{Cause, Path};
+use twinpage_core::medium::Path;
 use twinpage_core::{Error, PageId, Scheme};
 
 /// How a controller is set up.
@@ -39,20 +41,6 @@ pub struct Setting {
     pub pre_allocate: bool,
 }
 
-/// What NVM lines are written for.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, serde::Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Why {
-    /// A page left the DRAM cache.
-    Eviction,
-    /// A page got dirty and was prepared for it.
-    PreAllocation,
-    /// The pages of a checkpoint.
-    Checkpoint,
-    /// The commit: context and metadata.
-    Commit,
-}
-
 /// What a line came from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Source {
@@ -73,117 +61,11 @@ pub struct Answer {
     pub source: Source,
 }
 
-/// What happened so far.
-#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
-pub struct Counts {
-    /// Lines asked for by the caches, and written back by them.
-    pub reads: u64,
-    /// Lines written back.
-    pub writes: u64,
-    /// Requests of either kind that found their page in DRAM.
-    pub hits: u64,
-    /// Requests of either kind that brought in a page.
-    pub misses: u64,
-    /// Dirty pages evicted.
-    pub evictions: u64,
-    /// Pages given to the scheme with some dirty lines, evicted or at a checkpoint.
-    pub pages_written: u64,
-    /// Their dirty lines: the others were clean.
-    pub dirty_lines: u64,
-    /// Pages prepared when they got dirty.
-    pub prepared: u64,
-    /// Of these, how many found no room (pre-allocation failures).
-    pub prepare_failures: u64,
-    /// Lines of DRAM copied aside because the checkpoint still needed them.
-    pub kept_lines: u64,
-    /// NVM lines read.
-    pub nvm_reads: u64,
-    /// NVM lines written, by [`Why`].
-    pub nvm_writes: [u64; 4],
-    /// The same lines, by what the scheme wrote them for: [`Cause::ALL`].
-    pub nvm_causes: [u64; Cause::ALL.len()],
-}
-
-impl Counts {
-    /// What happened since `before`.
-    #[must_use]
-    pub fn since(&self, before: &Counts) -> Counts {
-        Counts {
-            reads: self.reads - before.reads,
-            writes: self.writes - before.writes,
-            hits: self.hits - before.hits,
-            misses: self.misses - before.misses,
-            evictions: self.evictions - before.evictions,
-            pages_written: self.pages_written - before.pages_written,
-            dirty_lines: self.dirty_lines - before.dirty_lines,
-            prepared: self.prepared - before.prepared,
-            prepare_failures: self.prepare_failures - before.prepare_failures,
-            kept_lines: self.kept_lines - before.kept_lines,
-            nvm_reads: self.nvm_reads - before.nvm_reads,
-            nvm_writes: std::array::from_fn(|why| self.nvm_writes[why] - before.nvm_writes[why]),
-            nvm_causes: std::array::from_fn(|cause| self.nvm_causes[cause] - before.nvm_causes[cause]),
-        }
-    }
-}
-
-/// What a finished group of requests was for.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) enum Part {
-    Line(u32),
-    FillHead(u32),
-    FillRest(u32),
-    Stream(u64, Entry),
-    Call(u32, Entry),
-    Flush,
-    #[default]
-    Nothing,
-}
-
-#[derive(Clone, Copy, Debug, Default)]
-struct Group {
-    left: u32,
-    latest: u64,
-    part: Part,
-}
-
-/// The group of requests that nobody waits for.
-const NO_GROUP: u32 = u32::MAX;
-
-/// Groups that are done, by when, and in the order it became known.
-type Events = BinaryHeap<Reverse<(u64, u64, u32)>>;
-
-/// What waits for a call.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum After {
-    Nothing,
-    Fill(u32),
-    Commit,
-}
-
-#[derive(Debug)]
-struct Call {
-    entries: VecDeque<Entry>,
-    in_flight: usize,
-    after: After,
-    not_before: u64,
-    /// Its fences wait for the stream up to here.
-    mark: u64,
-}
-
-/// What ends every commit: all that was written is durable.
-const FENCE: Entry = Entry {
-    action: Action::Fence,
-    at: 0,
-    lines: 0,
-    cause: Cause::Data,
-    path: Path::Critical,
-};
-
 /// The memory controller.
 pub struct Controller {
     pub(super) setting: Setting,
-    dram: Timed,
-    nvm_device: Timed,
+    pub(super) dram: Timed,
+    pub(super) nvm_device: Timed,
     pub(super) nvm: Nvm,
     pub(super) scheme: AnyScheme<Nvm>,
     pub(super) frames: Frames,
@@ -193,13 +75,8 @@ pub struct Controller {
     /// Fills that wait for a frame, or for room to evict.
     pub(super) held_fills: VecDeque<u32>,
     pub(super) capture: Capture,
-    groups: Numbered<Group>,
-    calls: BTreeMap<u32, Call>,
-    next_call: u32,
-    /// Calls at a fence that waits for the stream.
-    fenced: Vec<u32>,
-    events: Events,
-    sequence: u64,
+    pub(super) groups: Groups,
+    pub(super) calls: Calls,
     pub(super) now: u64,
     pub(super) log: Vec<Entry>,
     /// Lines that came, for the machine to take.
@@ -227,12 +104,8 @@ impl Controller {
             fills: Numbered::default(),
             held_fills: VecDeque::new(),
             capture: Capture::new(setting.dram_bytes),
-            groups: Numbered::default(),
-            calls: BTreeMap::new(),
-            next_call: 0,
-            fenced: Vec::new(),
-            events: BinaryHeap::new(),
-            sequence: 0,
+            groups: Groups::default(),
+            calls: Calls::default(),
             now: 0,
             log: Vec::new(),
             answers: Vec::new(),
@@ -399,21 +272,7 @@ impl Controller {
         if entries.is_empty() && after != After::Commit {
             return false;
         }
-        let id = self.next_call;
-        self.next_call += 1;
-        let fence = |entry: &Entry| entry.action == Action::Fence && entry.path == Path::Critical;
-        if after == After::Commit && !entries.iter().any(fence) {
-            entries.push_back(FENCE);
-        }
-        let call = Call {
-            entries,
-            in_flight: 0,
-            after,
-            not_before: at,
-            mark: self.stream.end(),
-        };
-        self.calls.insert(id, call);
-        self.pump_call(id);
+        self.call(entries, at, after);
         true
     }
 
@@ -447,7 +306,7 @@ impl Controller {
     }
 
     /// One access of the scheme, to the memory it concerns.
-    fn push_entry(&mut self, part: Part, entry: &Entry, class: Class, at: u64) {
+    pub(super) fn push_entry(&mut self, part: Part, entry: &Entry, class: Class, at: u64) {
         match entry.action {
             Action::Read => self.push_nvm(part, Kind::Read, class, entry.at, entry.lines, at),
             Action::Write(write) => {
@@ -459,136 +318,11 @@ impl Controller {
         }
     }
 
-    fn pump_call(&mut self, id: u32) {
-        let Some(mut call) = self.calls.remove(&id) else {
-            return;
-        };
-        while let Some(entry) = call.entries.front().copied() {
-            if entry.path == Path::Background {
-                let not_before = call.not_before;
-                self.stream.push(Item {
-                    entry,
-                    not_before,
-                    source: None,
-                });
-                call.mark = self.stream.end();
-            } else if entry.action == Action::Fence {
-                if call.in_flight > 0 {
-                    break;
-                }
-                let older = self.calls.keys().next().is_some_and(|&other| other < id);
-                if older || !self.stream.is_past(call.mark) {
-                    self.fenced.push(id);
-                    break;
-                }
-            } else {
-                call.in_flight += 1;
-                let at = call.not_before.max(self.now);
-                self.push_entry(Part::Call(id, entry), &entry, Class::Demand, at);
-            }
-            call.entries.pop_front();
-        }
-        self.pump_stream();
-        if call.entries.is_empty() && call.in_flight == 0 {
-            self.finish_call(call.after);
-            self.pump_fenced();
-        } else {
-            self.calls.insert(id, call);
-        }
-    }
-
-    fn pump_fenced(&mut self) {
-        for id in std::mem::take(&mut self.fenced) {
-            self.pump_call(id);
-        }
-    }
-
-    fn finish_call(&mut self, after: After) {
-        match after {
-            After::Nothing => {}
-            After::Fill(fill) => self.begin_fill(fill),
-            After::Commit => self.committed(),
-        }
-    }
-
-    pub(super) fn push_dram(&mut self, part: Part, kind: Kind, class: Class, at: u64, lines: u64, time: u64) {
-        let group = self.group(part);
-        self.push_dram_for(group, kind, class, at, lines, time);
-    }
-
-    pub(super) fn push_nvm(&mut self, part: Part, kind: Kind, class: Class, at: u64, lines: u64, time: u64) {
-        let group = self.group(part);
-        self.push_nvm_for(group, kind, class, at, lines, time);
-    }
-
-    /// One more request of a group, to DRAM.
-    pub(super) fn push_dram_for(
-        &mut self,
-        group: u32,
-        kind: Kind,
-        class: Class,
-        at: u64,
-        lines: u64,
-        time: u64,
-    ) {
-        let requests = self.dram.push(name(group), kind, class, at, lines, time);
-        self.expect_requests(group, requests);
-    }
-
-    /// One more request of a group, to NVM.
-    pub(super) fn push_nvm_for(
-        &mut self,
-        group: u32,
-        kind: Kind,
-        class: Class,
-        at: u64,
-        lines: u64,
-        time: u64,
-    ) {
-        let requests = self.nvm_device.push(name(group), kind, class, at, lines, time);
-        self.expect_requests(group, requests);
-    }
-
-    fn expect_requests(&mut self, group: u32, requests: u32) {
-        if group != NO_GROUP {
-            self.groups[group].left += requests;
-        }
-    }
-
-    /// Whether nothing was asked for the group.
-    pub(super) fn is_empty_group(&self, group: u32) -> bool {
-        self.groups[group].left == 0
-    }
-
-    /// Has `part` happen at a time.
-    pub(super) fn later(&mut self, part: Part, at: u64) {
-        let group = self.group(part);
-        self.schedule(group, at);
-    }
-
-    pub(super) fn group(&mut self, part: Part) -> u32 {
-        if matches!(part, Part::Nothing) {
-            return NO_GROUP;
-        }
-        let group = self.groups.take();
-        self.groups[group] = Group {
-            left: 0,
-            latest: 0,
-            part,
-        };
-        group
-    }
-
-    pub(super) fn schedule(&mut self, group: u32, at: u64) {
-        self.events.push(Reverse((at, self.sequence, group)));
-        self.sequence += 1;
-    }
-
     /// Nothing happens before this time; `u64::MAX` if nothing is under way.
     #[must_use]
     pub fn next_event(&self) -> u64 {
-        let event = self.events.peek().map_or(u64::MAX, |Reverse((at, ..))| *at);
-        event.min(self.dram.bound()).min(self.nvm_device.bound())
+        let done = self.groups.next_done();
+        done.min(self.dram.bound()).min(self.nvm_device.bound())
     }
 
     /// Everything up to `until` happens.
@@ -609,36 +343,11 @@ impl Controller {
                 self.work_dram(next);
             } else if self.nvm_device.bound() == next {
                 self.work_nvm(next);
-            } else if let Some(Reverse((_, _, group))) = self.events.pop() {
-                self.groups.give_back(group);
-                self.happen(self.groups[group].part, space);
+            } else if let Some(part) = self.groups.take_done() {
+                self.happen(part, space);
                 return true;
             }
         }
-    }
-
-    /// DRAM works up to a time.
-    fn work_dram(&mut self, until: u64) {
-        let Controller {
-            dram,
-            groups,
-            events,
-            sequence,
-            ..
-        } = self;
-        dram.run_until(until, |name, at| note(name as u32, at, groups, events, sequence));
-    }
-
-    /// NVM works up to a time.
-    fn work_nvm(&mut self, until: u64) {
-        let Controller {
-            nvm_device,
-            groups,
-            events,
-            sequence,
-            ..
-        } = self;
-        nvm_device.run_until(until, |name, at| note(name as u32, at, groups, events, sequence));
     }
 
     fn happen(&mut self, part: Part, space: &Space) {
@@ -663,10 +372,7 @@ impl Controller {
             }
             Part::Call(id, entry) => {
                 self.mark_durable(&entry);
-                if let Some(call) = self.calls.get_mut(&id) {
-                    call.in_flight -= 1;
-                }
-                self.pump_call(id);
+                self.call_access_done(id);
             }
             Part::Flush => self.flushing -= 1,
             Part::Nothing => {}
@@ -683,26 +389,6 @@ impl Controller {
     #[must_use]
     pub fn is_quiet(&self) -> bool {
         self.fills.is_unused() && self.calls.is_empty() && self.flushing == 0
-    }
-}
-
-/// A request is done: its group is when it was the last.
-#[inline]
-fn note(number: u32, at: u64, groups: &mut Numbered<Group>, events: &mut Events, sequence: &mut u64) {
-    let group = &mut groups[number];
-    group.left -= 1;
-    group.latest = group.latest.max(at);
-    if group.left == 0 {
-        events.push(Reverse((group.latest, *sequence, number)));
-        *sequence += 1;
-    }
-}
-
-/// What a group's requests are called.
-fn name(group: u32) -> u64 {
-    match group {
-        NO_GROUP => NOBODY,
-        group => group.into(),
     }
 }
 

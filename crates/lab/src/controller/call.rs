@@ -1,0 +1,142 @@
+//! Calls: accesses of the scheme on the critical path, in their order, that somebody waits for.
+//!
+//! * A call's accesses go out together, up to a fence.
+//! * A fence waits for its call's accesses before it, for all older calls, and for what went to the stream
+//!   before it.
+//! * A background access of a call goes to the stream when those before it have gone out.
+//! * A call is over when its last access is done; only then happens what waits for it.
+
+use super::flow::Controller;
+use super::nvm::{Action, Entry};
+use super::requests::Part;
+use super::stream::Item;
+use crate::device::Class;
+use std::collections::{BTreeMap, VecDeque};
+use twinpage_core::medium::{Cause, Path};
+
+/// What waits for a call.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum After {
+    Nothing,
+    Fill(u32),
+    Commit,
+}
+
+#[derive(Debug)]
+struct Call {
+    entries: VecDeque<Entry>,
+    in_flight: usize,
+    after: After,
+    not_before: u64,
+    /// Its fences wait for the stream up to here.
+    mark: u64,
+}
+
+/// What ends every commit: all that was written is durable.
+const FENCE: Entry = Entry {
+    action: Action::Fence,
+    at: 0,
+    lines: 0,
+    cause: Cause::Data,
+    path: Path::Critical,
+};
+
+/// All calls that are not over.
+#[derive(Debug, Default)]
+pub(super) struct Calls {
+    /// By number: older first.
+    all: BTreeMap<u32, Call>,
+    next: u32,
+    /// Those at a fence that waits for older calls or for the stream.
+    fenced: Vec<u32>,
+}
+
+impl Calls {
+    /// Whether there is none.
+    pub(super) fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+}
+
+impl Controller {
+    /// Makes a call, not before a time. A commit's has a fence if the scheme made none.
+    pub(super) fn call(&mut self, mut entries: VecDeque<Entry>, not_before: u64, after: After) {
+        let id = self.calls.next;
+        self.calls.next += 1;
+        let fence = |entry: &Entry| entry.action == Action::Fence && entry.path == Path::Critical;
+        if after == After::Commit && !entries.iter().any(fence) {
+            entries.push_back(FENCE);
+        }
+        let call = Call {
+            entries,
+            in_flight: 0,
+            after,
+            not_before,
+            mark: self.stream.end(),
+        };
+        self.calls.all.insert(id, call);
+        self.pump_call(id);
+    }
+
+    /// One of a call's accesses is done.
+    pub(super) fn call_access_done(&mut self, id: u32) {
+        if let Some(call) = self.calls.all.get_mut(&id) {
+            call.in_flight -= 1;
+        }
+        self.pump_call(id);
+    }
+
+    /// Lets a call go on, up to a fence that must wait.
+    fn pump_call(&mut self, id: u32) {
+        let Some(mut call) = self.calls.all.remove(&id) else {
+            return;
+        };
+        while let Some(entry) = call.entries.front().copied() {
+            if entry.path == Path::Background {
+                let not_before = call.not_before;
+                self.stream.push(Item {
+                    entry,
+                    not_before,
+                    source: None,
+                });
+                call.mark = self.stream.end();
+            } else if entry.action == Action::Fence {
+                if call.in_flight > 0 {
+                    break;
+                }
+                let older = self.calls.all.keys().next().is_some_and(|&other| other < id);
+                if older || !self.stream.is_past(call.mark) {
+                    self.calls.fenced.push(id);
+                    break;
+                }
+            } else {
+                call.in_flight += 1;
+                let at = call.not_before.max(self.now);
+                self.push_entry(Part::Call(id, entry), &entry, Class::Demand, at);
+            }
+            call.entries.pop_front();
+        }
+        self.pump_stream();
+        if call.entries.is_empty() && call.in_flight == 0 {
+            self.finish_call(call.after);
+            self.pump_fenced();
+        } else {
+            self.calls.all.insert(id, call);
+        }
+    }
+
+    /// Lets the calls at a fence go on, if it waits no more.
+    pub(super) fn pump_fenced(&mut self) {
+        for id in std::mem::take(&mut self.calls.fenced) {
+            self.pump_call(id);
+        }
+    }
+
+    fn finish_call(&mut self, after: After) {
+        match after {
+            After::Nothing => {}
+            After::Fill(fill) => self.begin_fill(fill),
+            After::Commit => self.committed(),
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! What a controller counts.
+//!
+//! * Counts only grow; what happened in a stretch of time is what they grew by.
+//! * A line written to NVM counts twice: by what the controller wanted, and by what the scheme wrote it for.
+
+use twinpage_core::medium::Cause;
+
+/// What NVM lines are written for.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Why {
+    /// A page left the DRAM cache.
+    Eviction,
+    /// A page got dirty and was prepared for it.
+    PreAllocation,
+    /// The pages of a checkpoint.
+    Checkpoint,
+    /// The commit: context and metadata.
+    Commit,
+}
+
+/// What happened so far.
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
+pub struct Counts {
+    /// Lines asked for by the caches, and written back by them.
+    pub reads: u64,
+    /// Lines written back.
+    pub writes: u64,
+    /// Requests of either kind that found their page in DRAM.
+    pub hits: u64,
+    /// Requests of either kind that brought in a page.
+    pub misses: u64,
+    /// Dirty pages evicted.
+    pub evictions: u64,
+    /// Pages given to the scheme with some dirty lines, evicted or at a checkpoint.
+    pub pages_written: u64,
+    /// Their dirty lines: the others were clean.
+    pub dirty_lines: u64,
+    /// Pages prepared when they got dirty.
+    pub prepared: u64,
+    /// Of these, how many found no room (pre-allocation failures).
+    pub prepare_failures: u64,
+    /// Lines of DRAM copied aside because the checkpoint still needed them.
+    pub kept_lines: u64,
+    /// NVM lines read.
+    pub nvm_reads: u64,
+    /// NVM lines written, by [`Why`].
+    pub nvm_writes: [u64; 4],
+    /// The same lines, by what the scheme wrote them for: [`Cause::ALL`].
+    pub nvm_causes: [u64; Cause::ALL.len()],
+}
+
+impl Counts {
+    /// What happened since `before`.
+    #[must_use]
+    pub fn since(&self, before: &Counts) -> Counts {
+        Counts {
+            reads: self.reads - before.reads,
+            writes: self.writes - before.writes,
+            hits: self.hits - before.hits,
+            misses: self.misses - before.misses,
+            evictions: self.evictions - before.evictions,
+            pages_written: self.pages_written - before.pages_written,
+            dirty_lines: self.dirty_lines - before.dirty_lines,
+            prepared: self.prepared - before.prepared,
+            prepare_failures: self.prepare_failures - before.prepare_failures,
+            kept_lines: self.kept_lines - before.kept_lines,
+            nvm_reads: self.nvm_reads - before.nvm_reads,
+            nvm_writes: std::array::from_fn(|why| self.nvm_writes[why] - before.nvm_writes[why]),
+            nvm_causes: std::array::from_fn(|cause| self.nvm_causes[cause] - before.nvm_causes[cause]),
+        }
+    }
+}
