@@ -9,14 +9,14 @@
 //! * No block when there is no room, or when a value has no bytes (the room is then `usize::MAX`, and
 //!   the head 0).
 
+mod places;
 mod traits;
 
 pub use traits::IntoIter;
 
-use super::vec::{RawBlock, in_bounds};
+use super::vec::in_bounds;
 use crate::heap::{Heap, HeapError};
-use crate::marks::{touch, touch_value};
-use std::alloc::Layout;
+use crate::marks::touch_value;
 use std::iter::Chain;
 use std::marker::PhantomData;
 use std::ops::{Index, IndexMut, Range, RangeBounds};
@@ -194,99 +194,6 @@ impl<T> VecDeque<T> {
         }
     }
 
-    /// Moves the values to a block with room for at least as many as there are, from its start.
-    fn move_to(&mut self, room: usize) -> Result<(), HeapError> {
-        let layout = Layout::array::<T>(room).map_err(|_| HeapError::TooLarge { bytes: u64::MAX })?;
-        let at = if room == 0 {
-            NonNull::dangling()
-        } else {
-            self.heap.try_allocate(layout)?.cast::<T>()
-        };
-        touch(at.as_ptr(), self.length * Self::BYTES);
-        let [front, back] = self.parts(0..self.length);
-        // SAFETY: the new block has room for both parts; they are not used in the old one any more.
-        unsafe {
-            at.copy_from_nonoverlapping(self.at.add(front.start), front.len());
-            at.add(front.len())
-                .copy_from_nonoverlapping(self.at.add(back.start), back.len());
-        }
-        drop(self.block());
-        (self.at, self.head, self.room) = (at, 0, room);
-        Ok(())
-    }
-
-    /// The block, to be freed.
-    fn block(&self) -> RawBlock {
-        let layout = match Self::BYTES {
-            0 => Layout::new::<T>(),
-            _ => Layout::array::<T>(self.room).expect("it was allocated with this layout"),
-        };
-        RawBlock {
-            at: self.at.cast(),
-            layout,
-            heap: self.heap,
-        }
-    }
-
-    /// The place of value `index`, or of the one that would be there.
-    #[inline]
-    fn place(&self, index: usize) -> usize {
-        if Self::BYTES == 0 {
-            return 0;
-        }
-        let place = self.head + index;
-        if place >= self.room {
-            place - self.room
-        } else {
-            place
-        }
-    }
-
-    #[inline]
-    fn value(&self, index: usize) -> *mut T {
-        self.at.as_ptr().wrapping_add(self.place(index))
-    }
-
-    /// The places of some values: up to the end of the block, and from its start on.
-    fn parts(&self, values: Range<usize>) -> [Range<usize>; 2] {
-        if Self::BYTES == 0 {
-            return [0..values.len(), 0..0];
-        }
-        if values.is_empty() {
-            return [0..0, 0..0];
-        }
-        let start = self.place(values.start);
-        let front = values.len().min(self.room - start);
-        [start..start + front, 0..values.len() - front]
-    }
-
-    fn mark(&self, values: Range<usize>) {
-        for part in self.parts(values) {
-            touch(
-                self.at.as_ptr().wrapping_add(part.start),
-                part.len() * Self::BYTES,
-            );
-        }
-    }
-
-    /// Some values, as two slices.
-    fn slices(&self, values: Range<usize>) -> (&[T], &[T]) {
-        // SAFETY: the values are there.
-        let [front, back] = self.parts(values).map(|part| unsafe {
-            slice::from_raw_parts(self.at.as_ptr().wrapping_add(part.start), part.len())
-        });
-        (front, back)
-    }
-
-    fn slices_mut(&mut self, values: Range<usize>) -> (&mut [T], &mut [T]) {
-        self.mark(values.clone());
-        // SAFETY: the values are there, marked, and the parts are apart.
-        let [front, back] = self.parts(values).map(|part| unsafe {
-            slice::from_raw_parts_mut(self.at.as_ptr().wrapping_add(part.start), part.len())
-        });
-        (front, back)
-    }
-
     /// The values as two slices, one after the other.
     #[must_use]
     pub fn as_slices(&self) -> (&[T], &[T]) {
@@ -391,13 +298,6 @@ impl<T> VecDeque<T> {
         T: PartialEq,
     {
         self.iter().any(|one| one == value)
-    }
-
-    /// Puts a value at `index`, where none is.
-    unsafe fn write(&mut self, index: usize, value: T) {
-        touch_value(self.value(index));
-        // SAFETY: by the caller's word the place is there and holds nothing.
-        unsafe { self.value(index).write(value) };
     }
 
     /// Adds a value at the end.
