@@ -1,0 +1,250 @@
+//! What a checkpoint holds of a program, read while nothing moves.
+//!
+//! * A capture stops every thread, reads what changed, and lets them go on; encoding the context and
+//!   everything that writes comes after.
+//! * The threads go on also when something cannot be read.
+//! * A system call that the stop interrupted is finished or begun again so that the program never
+//!   notices: see [`crate::interrupted`].
+//! * Of a program that ended, a checkpoint says how, and holds what it printed last.
+
+use super::{Program, clocks};
+use crate::context::{Clocks, Fixed, Live};
+use crate::descriptors::Descriptors;
+use crate::error::{Error, Result};
+use crate::files::OpenFile;
+use crate::interrupted;
+use crate::kernel::{Running, Stale};
+use crate::memory::Parts;
+use crate::stdio::StdioContext;
+use crate::threads::{self, Moving, Pending};
+use std::time::Instant;
+use twinpage_core::{Capture, Piece, Source};
+use twinpage_os::trace;
+
+/// Microseconds the parts of a stop took.
+#[derive(Clone, Copy, Debug, Default, serde::Serialize)]
+pub struct Stop {
+    /// All of it: from the request to the last thread going on.
+    pub total_us: f64,
+    /// Until every thread stood still.
+    pub interrupt_us: f64,
+    /// Looking for changed mappings.
+    pub layout_us: f64,
+    /// Finding written pages.
+    pub scan_us: f64,
+    /// Copying them.
+    pub copy_us: f64,
+    /// Registers, descriptors, timers, streams.
+    pub state_us: f64,
+    /// Pages captured.
+    pub pages: u64,
+}
+
+impl Program {
+    /// Everything a checkpoint holds, read while nothing moves.
+    fn look(&mut self, into: &mut Capture, stop: &mut Stop) -> Result<Still> {
+        let mut parts = Parts::default();
+        let layout_changed = self.memory.capture(&self.process, into, &mut parts)?;
+        (stop.layout_us, stop.scan_us, stop.copy_us) = (parts.layout_us, parts.scan_us, parts.copy_us);
+        stop.pages = parts.pages;
+        let leader = self.process.pid();
+        if !self.threads.iter().any(|thread| thread.tid == leader) {
+            return Err(Error::Unsupported(
+                "the program's main thread ended before the others, which cannot be captured".into(),
+            ));
+        }
+        let clocks = clocks();
+        let pending = threads::pending(self.threads.iter().map(|thread| thread.tid))?;
+        let moving = self.registers(&pending)?;
+        let fixed_changed = self.refresh(layout_changed)?;
+        let (timers, pending) = self.timers(pending)?;
+        let held = self.descriptors.held(&self.process)?;
+        let live = Live {
+            held,
+            timers,
+            pending,
+            files: Vec::new(),
+        };
+        let streams = self.streams.stop_point(into.epoch)?;
+        let files = self.begin_files(into.epoch)?;
+        let live = Live { files, ..live };
+        Ok(Still {
+            clocks,
+            moving,
+            live,
+            streams,
+            fixed_changed,
+        })
+    }
+
+    /// What the timers have left, and the signals that wait beside them. Timers run on while nothing else
+    /// does: one that rings between the two looks would be in neither, or in both, so both look again.
+    fn timers(&mut self, mut pending: Vec<Pending>) -> Result<(Running, Vec<Pending>)> {
+        loop {
+            let timers = self
+                .kernel
+                .running(&self.process, self.process.pid(), self.timers_set)?;
+            if timers != Running::default() {
+                let after = threads::pending(self.threads.iter().map(|thread| thread.tid))?;
+                if after != pending {
+                    pending = after;
+                    continue;
+                }
+            }
+            self.timers_set = timers.interval_timers.iter().any(|timer| *timer != [0; 4]);
+            return Ok((timers, pending));
+        }
+    }
+
+    /// Registers of every thread; calls that the stop broke are mended first.
+    fn registers(&mut self, pending: &[Pending]) -> Result<Vec<Moving>> {
+        let mut all = Vec::with_capacity(self.threads.len());
+        for thread in &self.threads {
+            let mut moving = threads::moving(thread.tid)?;
+            let awaited = pending.iter().any(|pending| pending.reaches(&moving));
+            if !awaited
+                && interrupted::mend(
+                    &mut moving,
+                    &self.process,
+                    &mut self.waits,
+                    &self.streams,
+                    &self.descriptors,
+                )?
+            {
+                trace::set_registers(thread.tid, &moving.registers)
+                    .map_err(|source| Error::target("cannot mend an interrupted call", source))?;
+            }
+            all.push(moving);
+        }
+        Ok(all)
+    }
+
+    /// Reads what is stale. True when the steady part of the context changed.
+    fn refresh(&mut self, layout_changed: bool) -> Result<bool> {
+        let stale = std::mem::replace(&mut self.stale, Stale::NOTHING);
+        let leader = self.process.pid();
+        self.kernel.refresh(&self.process, leader, stale)?;
+        self.timers_set |= stale.interval_timers;
+        if stale.descriptors {
+            self.descriptors.list_again(&self.process, &self.streams)?;
+        }
+        let mut renewed = false;
+        for (tid, steady) in &mut self.steady {
+            if steady.is_none() {
+                *steady = Some(threads::steady(&self.process, *tid)?);
+                renewed = true;
+            }
+        }
+        Ok(layout_changed || renewed || stale.is_any())
+    }
+
+    /// From here on, changes of files belong to the next epoch.
+    fn begin_files(&mut self, epoch: u64) -> Result<Vec<OpenFile>> {
+        let open = self.descriptors.writable_files()?;
+        let finished =
+            self.files
+                .begin_epoch(epoch, epoch - 1, open.iter().map(|open| (open.file, open.size)))?;
+        // The receiver is gone only when the engine failed, which is told by the engine.
+        let _ = self.epoch_files.send(finished);
+        Ok(open)
+    }
+
+    fn fixed(&self) -> Fixed {
+        Fixed {
+            machine: self.machine.clone(),
+            pid: self.process.pid(),
+            command: self.command.clone(),
+            mappings: self.memory.mappings().to_vec(),
+            marks: self.memory.marks().to_vec(),
+            kernel: self.kernel.clone(),
+            descriptors: self.descriptors.list().to_vec(),
+            threads: self.steady.values().flatten().cloned().collect(),
+            ended: self.ending,
+        }
+    }
+
+    /// The context of a program that ended: how it did, and what it printed last.
+    fn capture_ending(&mut self, into: &mut Capture) -> Result<()> {
+        let streams = self.streams.stop_point(into.epoch)?;
+        let finished = self.files.begin_epoch(into.epoch, into.epoch - 1, [])?;
+        let _ = self.epoch_files.send(finished);
+        self.writer.set_fixed(&self.fixed())?;
+        self.writer.write(
+            &mut into.context,
+            clocks(),
+            &[],
+            &Live::default(),
+            &[],
+            &encode_streams(&streams)?,
+        )
+    }
+}
+
+/// What was read while nothing moved.
+struct Still {
+    clocks: Clocks,
+    moving: Vec<Moving>,
+    live: Live,
+    streams: StdioContext,
+    fixed_changed: bool,
+}
+
+impl Source for Program {
+    type Error = Error;
+
+    fn capture(&mut self, into: &mut Capture) -> Result<()> {
+        let clock = Instant::now();
+        let micros = |clock: Instant| clock.elapsed().as_secs_f64() * 1e6;
+        let mut stop = Stop::default();
+        if self.ending.is_some() || !self.stop_all()? {
+            if self.was_killed() {
+                return Err(Error::Killed);
+            }
+            return self.capture_ending(into);
+        }
+        stop.interrupt_us = micros(clock);
+        let still = self.look(into, &mut stop);
+        self.go_on_all()?;
+        let still = still?;
+        stop.total_us = micros(clock);
+        stop.state_us = stop.total_us - stop.interrupt_us - stop.layout_us - stop.scan_us - stop.copy_us;
+        self.stops.push(stop);
+        if still.fixed_changed {
+            self.writer.set_fixed(&self.fixed())?;
+        }
+        let streams = encode_streams(&still.streams)?;
+        let pages = self.memory.pages().table();
+        self.writer.write(
+            &mut into.context,
+            still.clocks,
+            &still.moving,
+            &still.live,
+            pages,
+            &streams,
+        )
+    }
+
+    fn learn(&mut self, piece: Piece, changed: u32) {
+        self.memory.learn(piece, changed > 0);
+    }
+
+    fn owe(&mut self, lost: &Capture) {
+        self.memory.owe(&lost.pieces);
+    }
+}
+
+fn encode_streams(streams: &StdioContext) -> Result<Vec<u8>> {
+    serde_json::to_vec(streams)
+        .map_err(|error| Error::Internal(format!("cannot encode the streams: {error}")))
+}
+
+impl Descriptors {
+    /// The regular files that are open for writing, as the file recorder wants them.
+    fn writable_files(&self) -> Result<Vec<OpenFile>> {
+        let mut files = Vec::new();
+        for fd in self.writable() {
+            files.extend(OpenFile::of(fd)?);
+        }
+        Ok(files)
+    }
+}

@@ -1,0 +1,335 @@
+//! A running program, as a [`Source`](twinpage_core::Source) of checkpoints.
+//!
+//! * All of it happens on one thread, the tracer: ptrace allows no other.
+//! * Whatever a thread stops for is answered before it goes on, also while all are asked to stand still.
+//!
+//! `halt.rs` has every thread stand still; `capture.rs` reads what a checkpoint holds meanwhile.
+
+mod capture;
+mod halt;
+
+pub use capture::Stop;
+
+use crate::context::{self, Clocks, Ending};
+use crate::descriptors::Descriptors;
+use crate::error::{Error, Result};
+use crate::files::{EpochFiles, Recorder};
+use crate::interrupted::Waits;
+use crate::kernel::{Kernel, Stale};
+use crate::layout::Layout;
+use crate::machine::Machine;
+use crate::memory::Memory;
+use crate::notes::Notes;
+use crate::stdio::Stdio;
+use crate::threads::Steady;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::mpsc::Sender;
+use twinpage_os::inject;
+use twinpage_os::remote::Process;
+use twinpage_os::trace::{self, Status, Tid};
+use twinpage_os::tracker::{Tracker, USERFAULTFD_FLAGS};
+
+/// One thread and whether it runs.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Thread {
+    pub(crate) tid: Tid,
+    /// Stopped, by us or by a signal that stops the group.
+    pub(crate) state: State,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum State {
+    Running,
+    Stopped,
+    GroupStopped,
+}
+
+/// A program under twinpage.
+pub struct Program {
+    pub(crate) process: Process,
+    pub(crate) threads: Vec<Thread>,
+    pub(crate) memory: Memory,
+    pub(crate) descriptors: Descriptors,
+    pub(crate) stale: Stale,
+    pub(crate) files: Recorder,
+    pub(crate) notes: Notes,
+    pub(crate) kernel: Kernel,
+    steady: BTreeMap<Tid, Option<Steady>>,
+    timers_set: bool,
+    pub(crate) waits: Waits,
+    machine: Machine,
+    command: Vec<String>,
+    pub(crate) streams: Arc<Stdio>,
+    epoch_files: Sender<EpochFiles>,
+    writer: context::Writer,
+    ending: Option<Ending>,
+    /// It sent SIGKILL: to itself, for nobody else is there.
+    pub(crate) kills_itself: bool,
+    /// The stops that nobody took note of yet.
+    pub stops: Vec<Stop>,
+}
+
+/// What a program needs besides its process.
+pub struct Surroundings {
+    /// The command, for people.
+    pub command: Vec<String>,
+    /// The relayed standard streams.
+    pub streams: Arc<Stdio>,
+    /// The recorder of changed files.
+    pub files: Recorder,
+    /// Where each epoch's changed files are sent, to be synced before its commit.
+    pub epoch_files: Sender<EpochFiles>,
+    /// Where messages for the user go.
+    pub notes: Notes,
+}
+
+impl Program {
+    /// A program whose threads are all stopped and known, whose memory is tracked by `memory`.
+    ///
+    /// # Errors
+    /// When this machine cannot be described.
+    pub fn new(
+        process: Process,
+        tids: &[Tid],
+        memory: Memory,
+        surroundings: Surroundings,
+    ) -> Result<Program> {
+        Ok(Program {
+            process,
+            threads: tids
+                .iter()
+                .map(|tid| Thread {
+                    tid: *tid,
+                    state: State::Stopped,
+                })
+                .collect(),
+            memory,
+            descriptors: Descriptors::default(),
+            stale: Stale::ALL,
+            files: surroundings.files,
+            notes: surroundings.notes,
+            kernel: Kernel::default(),
+            steady: tids.iter().map(|tid| (*tid, None)).collect(),
+            timers_set: false,
+            waits: Waits::default(),
+            machine: Machine::this()?,
+            command: surroundings.command,
+            streams: surroundings.streams,
+            epoch_files: surroundings.epoch_files,
+            writer: context::Writer::default(),
+            ending: None,
+            kills_itself: false,
+            stops: Vec::new(),
+        })
+    }
+
+    /// Reads what is known of the program from the start: its file, and where its parts are.
+    ///
+    /// # Errors
+    /// When it is gone.
+    pub fn read_program(&mut self) -> Result<()> {
+        self.kernel.read_program(self.process.pid())
+    }
+
+    /// Whether an early checkpoint would help: held output or kept file contents pile up.
+    #[must_use]
+    pub fn wants_checkpoint(&self) -> bool {
+        self.files.pressure() || self.streams.wants_checkpoint()
+    }
+
+    /// How the program ended, if it did.
+    #[must_use]
+    pub fn ending(&self) -> Option<Ending> {
+        self.ending
+    }
+
+    /// Whether it was killed by somebody else, or by the kernel for want of memory: it has not finished,
+    /// and goes on from its last checkpoint.
+    #[must_use]
+    pub fn was_killed(&self) -> bool {
+        self.ending == Some(Ending::Signal(libc::SIGKILL)) && !self.kills_itself
+    }
+
+    /// Something failed: perhaps because the program was just killed, which is no error.
+    ///
+    /// # Errors
+    /// The same, when that was not why.
+    pub fn unless_killed(&mut self, error: Error) -> Result<()> {
+        while self.ending.is_none() && is_gone(&trace::registers(self.process.pid()).map(drop)) {
+            let waited = trace::wait(-1, true);
+            let waited = waited.map_err(|source| Error::target("cannot wait for the program", source))?;
+            match waited {
+                Some((tid, Status::Exited(code))) => self.gone(tid, Ending::Exit(code)),
+                Some((tid, Status::Killed(signal))) => self.gone(tid, Ending::Signal(signal)),
+                _ => {}
+            }
+        }
+        if self.was_killed() { Ok(()) } else { Err(error) }
+    }
+
+    /// The process id, in its namespace.
+    #[must_use]
+    pub fn pid(&self) -> i32 {
+        self.process.pid()
+    }
+
+    /// The thread's steady state is read again at the next stop.
+    pub(crate) fn renew_thread(&mut self, tid: Tid) {
+        self.steady.insert(tid, None);
+    }
+
+    /// The steady state of all threads is.
+    pub(crate) fn renew_threads(&mut self) {
+        self.steady.values_mut().for_each(|steady| *steady = None);
+    }
+
+    /// Answers what a thread stopped for, and lets it run.
+    ///
+    /// # Errors
+    /// When the event cannot be handled; the program is then to be ended.
+    pub fn handle(&mut self, tid: Tid, status: Status) -> Result<()> {
+        match status {
+            Status::Exited(code) => self.gone(tid, Ending::Exit(code)),
+            Status::Killed(signal) => self.gone(tid, Ending::Signal(signal)),
+            Status::Signal(signal) => return self.go_on(tid, signal),
+            Status::GroupStop(_) => {
+                self.set_state(tid, State::GroupStopped);
+                return ignore_gone(trace::listen(tid));
+            }
+            Status::Interrupted => {
+                self.know(tid);
+                return self.go_on(tid, 0);
+            }
+            Status::Event(event) => {
+                match event {
+                    trace::EVENT_CLONE => {
+                        if let Ok(new) = trace::event_message(tid) {
+                            self.know(new as Tid);
+                        }
+                    }
+                    trace::EVENT_EXEC => self.replaced(tid)?,
+                    trace::EVENT_SECCOMP => self.answer(tid)?,
+                    _ => {}
+                }
+                return self.go_on(tid, 0);
+            }
+        }
+        Ok(())
+    }
+
+    fn go_on(&mut self, tid: Tid, signal: i32) -> Result<()> {
+        self.set_state(tid, State::Running);
+        ignore_gone(trace::go_on(tid, signal))
+    }
+
+    fn set_state(&mut self, tid: Tid, state: State) {
+        if let Some(thread) = self.threads.iter_mut().find(|thread| thread.tid == tid) {
+            thread.state = state;
+        }
+    }
+
+    fn know(&mut self, tid: Tid) {
+        if !self.threads.iter().any(|thread| thread.tid == tid) {
+            self.threads.push(Thread {
+                tid,
+                state: State::Running,
+            });
+            self.steady.insert(tid, None);
+        }
+    }
+
+    fn gone(&mut self, tid: Tid, ending: Ending) {
+        self.threads.retain(|thread| thread.tid != tid);
+        self.steady.remove(&tid);
+        self.waits.forget(tid);
+        if tid == self.process.pid() {
+            self.ending = Some(ending);
+        }
+    }
+
+    /// The program replaced itself by exec: one thread is left, in a new memory.
+    fn replaced(&mut self, tid: Tid) -> Result<()> {
+        let pid = self.process.pid();
+        self.threads = vec![Thread {
+            tid,
+            state: State::Stopped,
+        }];
+        self.steady = BTreeMap::from([(tid, None)]);
+        self.stale = Stale::ALL;
+        self.descriptors.release(0, i32::MAX);
+        self.process =
+            Process::open(pid).map_err(|source| Error::target("cannot open the program", source))?;
+        let layout =
+            Layout::open(pid).map_err(|source| Error::target("cannot look at the program", source))?;
+        let tracker = settle(&self.process, tid)?;
+        self.memory.replace(layout, tracker);
+        self.kernel.read_program(pid)
+    }
+}
+
+fn is_gone(result: &std::io::Result<()>) -> bool {
+    matches!(result, Err(error) if error.raw_os_error() == Some(libc::ESRCH))
+}
+
+/// A thread that died meanwhile is told by wait.
+fn ignore_gone(result: std::io::Result<()>) -> Result<()> {
+    match result {
+        Err(error) if error.raw_os_error() != Some(libc::ESRCH) => {
+            Err(Error::target("cannot let the program go on", error))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The clocks as the program sees them.
+pub(crate) fn clocks() -> Clocks {
+    let now = |clock| {
+        let time = rustix::time::clock_gettime(clock);
+        time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+    };
+    Clocks {
+        monotonic_ns: now(rustix::time::ClockId::Monotonic),
+        realtime_ns: now(rustix::time::ClockId::Realtime),
+    }
+}
+
+/// Plants the code for injected calls in a process that stopped in its exec, and begins to track its
+/// writes.
+pub(crate) fn settle(process: &Process, tid: Tid) -> Result<Tracker> {
+    leave_exec(tid)
+        .map_err(|source| Error::target("cannot bring the program to its first instruction", source))?;
+    inject::plant(process, tid)
+        .map_err(|source| Error::target("cannot place code in the program", source))?;
+    track(process, tid)
+}
+
+/// From the stop inside execve(2), whose way out still changes registers, to the one after it.
+fn leave_exec(tid: Tid) -> std::io::Result<()> {
+    trace::interrupt(tid)?;
+    trace::go_on(tid, 0)?;
+    loop {
+        match trace::wait(tid, true)? {
+            Some((_, Status::Interrupted)) => return Ok(()),
+            Some((_, Status::Signal(signal))) => trace::go_on(tid, signal)?,
+            Some((_, Status::Exited(_) | Status::Killed(_))) => {
+                return Err(std::io::Error::from_raw_os_error(libc::ESRCH));
+            }
+            Some(_) => trace::go_on(tid, 0)?,
+            None => {}
+        }
+    }
+}
+
+/// A tracker for the memory of a stopped process where the code is planted.
+pub(crate) fn track(process: &Process, tid: Tid) -> Result<Tracker> {
+    let old = "the kernel cannot track writes (userfaultfd with asynchronous write protection): Linux 6.7 or later is needed";
+    let made = inject::call(process, tid, libc::SYS_userfaultfd, &[USERFAULTFD_FLAGS]);
+    let fd = made.map_err(|error| Error::Machine(format!("{old}: {error}")))?;
+    let ours = process
+        .duplicate_fd(fd as i32)
+        .map_err(|source| Error::target("cannot take the tracker over", source))?;
+    inject::call(process, tid, libc::SYS_close, &[fd])
+        .map_err(|source| Error::target("cannot clean up", source))?;
+    Tracker::new(ours, process.pid()).map_err(|error| Error::Machine(format!("{old}: {error}")))
+}
