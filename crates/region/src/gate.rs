@@ -184,8 +184,8 @@ pub(crate) fn enter(place: Place) -> Inside {
     let before = depth.load(Ordering::Relaxed);
     depth.store(before + 1, Ordering::Relaxed);
     barrier::light(true);
-    if gate.door.load(Ordering::Acquire) != 0 && before == 0 {
-        gate.wait_to_enter(depth);
+    if gate.door.load(Ordering::Acquire) != 0 {
+        gate.wait_to_enter(depth, before);
     }
     Inside {
         depth,
@@ -202,8 +202,8 @@ impl Drop for Inside {
         let before = self.depth.load(Ordering::Relaxed);
         self.depth.store(before - 1, Ordering::Release);
         barrier::light(true);
-        if self.gate.door.load(Ordering::Relaxed) != 0 && before == 1 {
-            self.gate.tell_left();
+        if self.gate.door.load(Ordering::Relaxed) != 0 {
+            self.gate.tell_left(before - 1);
         }
     }
 }
@@ -233,12 +233,13 @@ impl Gate {
         self.door.load(Ordering::Acquire) & CLOSED != 0
     }
 
+    /// Waits while the gate is closed, but for who was in so many updates before.
     #[cold]
     #[inline(never)]
-    fn wait_to_enter(&self, depth: &AtomicU32) {
-        while self.is_closed() {
+    fn wait_to_enter(&self, depth: &AtomicU32, before: u32) {
+        while before == 0 && self.is_closed() {
             depth.store(0, Ordering::Release);
-            self.tell_left();
+            self.tell_left(0);
             let mut looks = 0;
             while self.is_closed() && looks < LOOKS {
                 std::hint::spin_loop();
@@ -253,10 +254,11 @@ impl Gate {
         }
     }
 
+    /// Tells a cutter of one who is still in so many updates.
     #[cold]
     #[inline(never)]
-    fn tell_left(&self) {
-        if self.is_closed() {
+    fn tell_left(&self, still: u32) {
+        if still == 0 && self.is_closed() {
             // With the lock, so that a cutter that just looked is asleep by now.
             let _sleepers = self.sleepers();
             self.left.notify_one();

@@ -115,6 +115,21 @@ pub(crate) fn touch_aligned(at: usize, bytes: usize, align: usize) {
     }
 }
 
+/// [`touch_value`] for somebody whose caller is told when he is outside an update.
+///
+/// # Panics
+/// As [`touch`].
+#[inline(always)]
+#[track_caller]
+pub(crate) fn touch_for_caller<T>(at: *const T) {
+    let bytes = size_of::<T>();
+    let is_one = bytes <= align_of::<T>().min(LINE);
+    if bytes == 0 || bytes > FEW || !touch_simply(at.addr(), bytes, is_one) {
+        assert_may_write(at);
+        touch_aligned(at.addr(), bytes, 1);
+    }
+}
+
 /// Up to so many bytes lines are marked one by one.
 const FEW: usize = 8 * LINE;
 
@@ -127,14 +142,23 @@ fn touch_more(at: usize, bytes: usize) {
     }
 }
 
-/// [`touch`] where it is simple: in the window of the innermost update, and nothing of the lines is frozen.
-/// How many operations are under way at once is limited by their instructions, so every one counts.
+/// [`touch`] of bytes on few lines.
 #[inline(always)]
 fn touch_few(at: usize, bytes: usize, is_one: bool) {
+    if !touch_simply(at, bytes, is_one) {
+        touch_any(at, bytes);
+    }
+}
+
+/// [`touch`] where it is simple: in the window of the innermost update, and nothing of the lines is frozen. Says
+/// whether it was. How many operations are under way at once is limited by their instructions, so every one
+/// counts.
+#[inline(always)]
+fn touch_simply(at: usize, bytes: usize, is_one: bool) -> bool {
     let here = gate::here();
     let offset = here.offset_of(at);
     if offset >= DATA_BYTES {
-        return touch_any(at, bytes);
+        return false;
     }
     let map = here.current.load(Ordering::Relaxed);
     let frozen = here.frozen.load(Ordering::Acquire);
@@ -149,8 +173,9 @@ fn touch_few(at: usize, bytes: usize, is_one: bool) {
     let of = |map, line| unsafe { mark(map, line) };
     let stands = |line| of(frozen, line).load(Ordering::Acquire) != 0;
     let is_frozen = || stands(first) || stands(last) || between().any(stands);
-    if !are_noted(map, first, last) || frozen != 0 && is_frozen() {
-        return touch_any(at, bytes);
+    let is_noted = noted(map, first) & if is_one { MARKED } else { noted(map, last) };
+    if is_noted == 0 || frozen != 0 && is_frozen() {
+        return false;
     }
     // Without a look whether they are marked: in a large structure that is hard to foretell, and a wrong
     // guess costs more than the stores.
@@ -162,6 +187,7 @@ fn touch_few(at: usize, bytes: usize, is_one: bool) {
     between().for_each(set);
     // The writes come after it.
     fence(Ordering::Release);
+    true
 }
 
 /// [`touch`] where it may be anything: outside the innermost update, of many lines, of frozen ones.
@@ -306,13 +332,11 @@ fn note(map: usize, lines: &Range<usize>) {
     }
 }
 
-/// Whether the groups of two lines have marks in the map.
-#[inline]
-fn are_noted(map: usize, first: usize, last: usize) -> bool {
-    const LINES: usize = GROUP * LINES_PER_PAGE;
-    let [a, b] = [first, last].map(|line| line / LINES);
-    let [a, b] = [a, b].map(|group| summary(map, group..group + 1)[0].load(Ordering::Relaxed));
-    a & b == MARKED
+/// What the summary has of the group of a line: [`MARKED`] or 0.
+#[inline(always)]
+fn noted(map: usize, line: usize) -> u8 {
+    let group = line / (GROUP * LINES_PER_PAGE);
+    summary(map, group..group + 1)[0].load(Ordering::Relaxed)
 }
 
 /// The summary of some groups of pages.

@@ -313,9 +313,7 @@ impl<T> DerefMut for Root<T> {
     #[inline]
     #[track_caller]
     fn deref_mut(&mut self) -> &mut T {
-        // First, so that who is told of it is the caller.
-        marks::assert_may_write(self.at.as_ptr());
-        touch(self.at.as_ptr(), size_of::<T>());
+        marks::touch_for_caller(self.at.as_ptr());
         // SAFETY: as above, and this is the only root of the name.
         unsafe { self.at.as_mut() }
     }

@@ -195,7 +195,10 @@ impl<'a, K, V> VacantEntry<'a, K, V> {
     /// Puts a value there.
     #[inline]
     pub fn insert(self, value: V) -> &'a mut V {
-        self.insert_entry(value).into_mut()
+        let entry = self.insert_entry(value);
+        let place = entry.map.table.entry(entry.slot);
+        // SAFETY: the slot has an entry, marked as it was put there, and the map is borrowed alone for as long.
+        unsafe { &mut (*place).1 }
     }
 
     /// Puts a value there.
