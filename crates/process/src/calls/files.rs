@@ -1,0 +1,294 @@
+//! Calls that change files: what they destroy is recorded before they run.
+//!
+//! * Where the kernel will refuse a call itself, it is let run, and nothing is recorded.
+//! * What the recorder refuses or has no room for, the program sees refused; any other error of it ends the run.
+//! * What would not be there after a resume, as a device or a named pipe, is refused when it is opened.
+
+use super::{Decision, Stopped, fail};
+use crate::error::Result;
+use crate::files::{self, Change, New, Place, Recorded, Refusal, Target};
+use crate::program::Program;
+use rustix::fs::OFlags;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+
+impl Program {
+    /// Records what `change` destroys. A refusal of the recorder becomes one of the call.
+    fn record(&mut self, change: &Change<'_>) -> Result<Decision> {
+        match self.files.record(change) {
+            Ok(Recorded::Saved | Recorded::Covered | Recorded::NotTracked) => Ok(Decision::Run),
+            Err(files::Error::Refused(refusal)) => Ok(fail(errno_of(&refusal), refusal.to_string())),
+            Err(files::Error::Full { .. }) => Ok(fail(
+                libc::ENOSPC,
+                "there is no room to keep what the change destroys; make room, or checkpoint more often with --every",
+            )),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    pub(super) fn before_open(&mut self, call: &Stopped) -> Result<Decision> {
+        self.stale.descriptors = true;
+        let (dirfd, path, flags) = match call.name {
+            "open" => (libc::AT_FDCWD, call.arguments[0], call.arguments[1]),
+            "creat" => (
+                libc::AT_FDCWD,
+                call.arguments[0],
+                (libc::O_CREAT | libc::O_WRONLY | libc::O_TRUNC) as u64,
+            ),
+            "openat2" => {
+                let Ok(flags) = self.process.read_u64(call.arguments[2]) else {
+                    return Ok(Decision::Run);
+                };
+                (call.int(0), call.arguments[1], flags)
+            }
+            _ => (call.int(0), call.arguments[1], call.arguments[2]),
+        };
+        let (Some(path), Some(start)) = (self.text(path), self.start(dirfd)) else {
+            return Ok(Decision::Run);
+        };
+        let flags = OFlags::from_bits_retain(flags as u32);
+        if flags.contains(OFlags::TMPFILE) {
+            return Ok(fail(
+                libc::EOPNOTSUPP,
+                "a file without a name (O_TMPFILE) cannot be opened again; use a named temporary file",
+            ));
+        }
+        if let Some(refused) = refuse_special(start.as_fd(), &path, self.streams.terminal().is_some()) {
+            return Ok(refused);
+        }
+        if !flags.intersects(OFlags::CREATE | OFlags::TRUNC) {
+            return Ok(Decision::Run);
+        }
+        self.record(&Change::Open {
+            place: place(&start, &path),
+            flags,
+        })
+    }
+
+    pub(super) fn before_write(&mut self, call: &Stopped) -> Result<Decision> {
+        let a = call.arguments;
+        let offset = |at: u64| (at != u64::MAX).then_some(at);
+        let (fd, at, len) = match call.name {
+            "write" => (call.int(0), None, Some(a[2])),
+            "writev" => (call.int(0), None, self.vector_bytes(a[1], a[2])),
+            "pwrite64" => (call.int(0), Some(a[3]), Some(a[2])),
+            "pwritev" => (call.int(0), Some(a[3]), self.vector_bytes(a[1], a[2])),
+            "pwritev2" => (call.int(0), offset(a[3]), self.vector_bytes(a[1], a[2])),
+            "sendfile" => (call.int(0), None, Some(a[3])),
+            _ => (
+                call.int(2),
+                if a[3] == 0 {
+                    None
+                } else {
+                    self.process.read_u64(a[3]).ok()
+                },
+                Some(a[4]),
+            ),
+        };
+        let (Some(len), Ok(fd)) = (len, self.process.duplicate_fd(fd)) else {
+            return Ok(Decision::Run);
+        };
+        if !crate::descriptors::is_regular(&fd) {
+            return Ok(Decision::Run);
+        }
+        self.record(&Change::Write {
+            fd: fd.as_fd(),
+            at,
+            len,
+        })
+    }
+
+    /// Bytes of the `count` buffers listed at `address`.
+    fn vector_bytes(&self, address: u64, count: u64) -> Option<u64> {
+        let mut bytes = vec![0; usize::try_from(count.min(1024)).ok()? * 16];
+        self.process.read(address, &mut bytes).ok()?;
+        let lengths = bytes
+            .chunks_exact(16)
+            .map(|vector| u64::from_le_bytes(vector[8..].try_into().expect("eight bytes")));
+        Some(lengths.fold(0, u64::saturating_add))
+    }
+
+    pub(super) fn before_change(&mut self, call: &Stopped) -> Result<Decision> {
+        let a = call.arguments;
+        match call.name {
+            "ftruncate" => self.with_fd(call.int(0), |fd| Change::SetLen {
+                target: Target::Open(fd),
+                len: a[1],
+            }),
+            "truncate" => self.with_place(libc::AT_FDCWD, a[0], |place| Change::SetLen {
+                target: Target::Named { place, follow: true },
+                len: a[1],
+            }),
+            "fallocate" => self.with_fd(call.int(0), |fd| Change::Allocate {
+                fd,
+                mode: a[1] as u32,
+                at: a[2],
+                len: a[3],
+            }),
+            "mkdir" | "mknod" => self.with_place(libc::AT_FDCWD, a[0], new_thing),
+            "mkdirat" | "mknodat" => self.with_place(call.int(0), a[1], new_thing),
+            "symlink" => self.with_place(libc::AT_FDCWD, a[1], new_thing),
+            "symlinkat" => self.with_place(call.int(1), a[2], new_thing),
+            "link" => self.with_place(libc::AT_FDCWD, a[1], |place| Change::Create {
+                place,
+                new: New::Link,
+            }),
+            "linkat" => self.with_place(call.int(2), a[3], |place| Change::Create {
+                place,
+                new: New::Link,
+            }),
+            "unlink" => self.before_remove(libc::AT_FDCWD, a[0], false),
+            "rmdir" => self.before_remove(libc::AT_FDCWD, a[0], true),
+            "unlinkat" => self.before_remove(call.int(0), a[1], call.int(2) & libc::AT_REMOVEDIR != 0),
+            "rename" => self.before_rename((libc::AT_FDCWD, a[0]), (libc::AT_FDCWD, a[1]), 0),
+            "renameat" => self.before_rename((call.int(0), a[1]), (call.int(2), a[3]), 0),
+            "renameat2" => self.before_rename((call.int(0), a[1]), (call.int(2), a[3]), a[4] as u32),
+            _ => self.before_attributes(call),
+        }
+    }
+
+    fn before_attributes(&mut self, call: &Stopped) -> Result<Decision> {
+        let a = call.arguments;
+        fn named(follow: bool) -> impl for<'a> FnOnce(Place<'a>) -> Change<'a> {
+            move |place| Change::Attributes {
+                target: Target::Named { place, follow },
+            }
+        }
+        match call.name {
+            "fchmod" | "fchown" => self.with_fd(call.int(0), |fd| Change::Attributes {
+                target: Target::Open(fd),
+            }),
+            "lchown" => self.with_place(libc::AT_FDCWD, a[0], named(false)),
+            "chmod" | "chown" | "utime" | "utimes" => self.with_place(libc::AT_FDCWD, a[0], named(true)),
+            "utimensat" | "futimesat" if a[1] == 0 => self.with_fd(call.int(0), |fd| Change::Attributes {
+                target: Target::Open(fd),
+            }),
+            _ => {
+                let flags = match call.name {
+                    "fchmodat2" | "utimensat" => call.int(3),
+                    "fchownat" => call.int(4),
+                    _ => 0,
+                };
+                if flags & libc::AT_EMPTY_PATH != 0 {
+                    return self.with_fd(call.int(0), |fd| Change::Attributes {
+                        target: Target::Open(fd),
+                    });
+                }
+                self.with_place(call.int(0), a[1], named(flags & libc::AT_SYMLINK_NOFOLLOW == 0))
+            }
+        }
+    }
+
+    fn before_remove(&mut self, dirfd: i32, path: u64, directory: bool) -> Result<Decision> {
+        let (Some(path), Some(start)) = (self.text(path), self.start(dirfd)) else {
+            return Ok(Decision::Run);
+        };
+        let still_open = self.is_open(start.as_fd(), &path);
+        let place = place(&start, &path);
+        self.record(&if directory {
+            Change::Rmdir { place, still_open }
+        } else {
+            Change::Unlink { place, still_open }
+        })
+    }
+
+    fn before_rename(&mut self, from: (i32, u64), to: (i32, u64), flags: u32) -> Result<Decision> {
+        let names = (
+            self.text(from.1),
+            self.start(from.0),
+            self.text(to.1),
+            self.start(to.0),
+        );
+        let (Some(from), Some(from_start), Some(to), Some(to_start)) = names else {
+            return Ok(Decision::Run);
+        };
+        let still_open = self.is_open(to_start.as_fd(), &to);
+        self.stale.descriptors = true; // open files are listed by name
+        self.record(&Change::Rename {
+            from: place(&from_start, &from),
+            to: place(&to_start, &to),
+            flags,
+            still_open,
+        })
+    }
+
+    fn with_fd(
+        &mut self,
+        fd: i32,
+        change: impl for<'a> FnOnce(BorrowedFd<'a>) -> Change<'a>,
+    ) -> Result<Decision> {
+        match self.process.duplicate_fd(fd) {
+            Ok(fd) => self.record(&change(fd.as_fd())),
+            Err(_) => Ok(Decision::Run), // the kernel will refuse it
+        }
+    }
+
+    fn with_place(
+        &mut self,
+        dirfd: i32,
+        path: u64,
+        change: impl for<'a> FnOnce(Place<'a>) -> Change<'a>,
+    ) -> Result<Decision> {
+        match (self.text(path), self.start(dirfd)) {
+            (Some(path), Some(start)) => self.record(&change(place(&start, &path))),
+            _ => Ok(Decision::Run), // the kernel will refuse it
+        }
+    }
+
+    /// Whether the program has the named file open.
+    fn is_open(&self, start: BorrowedFd<'_>, path: &Path) -> bool {
+        let flags = rustix::fs::AtFlags::SYMLINK_NOFOLLOW;
+        let Ok(stat) = rustix::fs::statat(start, path, flags) else {
+            return false;
+        };
+        let pid = self.process.pid();
+        let open = std::fs::read_dir(format!("/proc/{pid}/fd"))
+            .into_iter()
+            .flatten()
+            .flatten();
+        let mut files = open.filter_map(|entry| rustix::fs::stat(entry.path()).ok());
+        files.any(|file| (file.st_dev, file.st_ino) == (stat.st_dev, stat.st_ino))
+    }
+}
+
+fn new_thing(place: Place<'_>) -> Change<'_> {
+    Change::Create {
+        place,
+        new: New::Thing,
+    }
+}
+
+fn place<'a>(start: &'a OwnedFd, path: &'a Path) -> Place<'a> {
+    Place::at(start.as_fd(), path)
+}
+
+/// The error a refusal of the recorder is seen as.
+fn errno_of(refusal: &Refusal) -> i32 {
+    match refusal {
+        Refusal::StillOpen { .. } => libc::EBUSY,
+        _ => libc::EOPNOTSUPP,
+    }
+}
+
+/// Devices, sockets and named pipes are refused when they are opened, not when they are found.
+fn refuse_special(start: BorrowedFd<'_>, path: &Path, has_terminal: bool) -> Option<Decision> {
+    use rustix::fs::FileType;
+    const OWN_TERMINAL: (u32, u32) = (5, 0);
+    let stat = rustix::fs::statat(start, path, rustix::fs::AtFlags::empty()).ok()?;
+    let device = (rustix::fs::major(stat.st_rdev), rustix::fs::minor(stat.st_rdev));
+    let why = match FileType::from_raw_mode(stat.st_mode) {
+        // Without a terminal the kernel says so, as to any other program.
+        FileType::CharacterDevice if device == OWN_TERMINAL && !has_terminal => return None,
+        FileType::CharacterDevice if crate::descriptors::is_stateless_device(stat.st_rdev) => return None,
+        FileType::CharacterDevice | FileType::BlockDevice => "devices keep state of their own",
+        FileType::Fifo => "a named pipe leads to another program",
+        _ => return None,
+    };
+    Some(fail(
+        libc::EACCES,
+        format!(
+            "{}: {why}; use files, or standard input and output",
+            path.display()
+        ),
+    ))
+}
