@@ -30,7 +30,7 @@
 //! mark stands when the copy is done, nobody had written the line by then. All loads of the copy come
 //! before the second look, and all writes to the line after the clearing: an acquire fence and a release
 //! fence, for which x86-64 needs no instruction. A copy that does not count may be torn; its
-//! content is never looked at ([`copy`] says what the language has to do with it).
+//! content is never looked at (`copy` says what the language has to do with it).
 //!
 //! Why nothing need be claimed: two may find the mark standing, each with a copy that is done. Both count,
 //! and they are the same, so the checkpoint may have either. Until the next cut a frozen mark is only ever

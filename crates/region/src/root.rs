@@ -1,6 +1,6 @@
 //! Roots: the values of a region that have a name, and so can be found again.
 //!
-//! * The table of the roots is a [`Vec`] of [`RootEntry`] in a block whose address is in the heap's
+//! * The table of the roots is a [`Vec`] of `RootEntry` in a block whose address is in the heap's
 //!   header. Each root is a value in a block of its own.
 //! * An entry has the description of the root's type, which must be that of the type it is opened as, or
 //!   of one that type was before ([`Persist::Previous`]).

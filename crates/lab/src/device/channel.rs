@@ -12,7 +12,7 @@
 //! * Requests that find the queue full wait in front of it, in order, demand first.
 //! * A request is not seen before it comes. So a channel need not be driven cycle by cycle: it works when
 //!   something could be done, or somebody wants to know ([`Channel::bound`]).
-//! * One request alone is served without the queues, by the same rules ([`Channel::serve_alone`]).
+//! * One request alone is served without the queues, by the same rules (`serve_alone`).
 
 use super::bank::{Banks, Command, Run};
 use super::choice::Choice;

@@ -1,10 +1,10 @@
 //! Bringing a program back: the same process, at the same addresses, with the same ids.
 //!
-//! 1. Its descriptors are opened here, at high numbers ([`files`]).
+//! 1. Its descriptors are opened here, at high numbers (`files`).
 //! 2. A child with its process id inherits them, puts them in their places and waits.
-//! 3. The child is emptied and mapped anew, driven from outside by injected calls ([`space`]).
+//! 3. The child is emptied and mapped anew, driven from outside by injected calls (`space`).
 //! 4. Its pages are filled from the store, all processors at once.
-//! 5. Its kernel state is set, its threads are made ([`kernel`]).
+//! 5. Its kernel state is set, its threads are made (`kernel`).
 //! 6. Registers last: from then on it is the program.
 //!
 //! Nothing of the program runs before all of it is there; a failure on the way leaves the state
