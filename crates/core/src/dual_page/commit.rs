@@ -191,7 +191,7 @@ impl<M: Medium> DualPage<M> {
         }
         self.post(self.slots.bytes(slot).start, bytes, Cause::Snapshot)?;
         let switch = Switch {
-            generation: stamp.generation + 1,
+            generation: self.slots.next,
             slot,
             snapshot_crc: crc32c::crc32c_append(self.slots.seed, bytes),
             snapshot_len: bytes.len() as u64,

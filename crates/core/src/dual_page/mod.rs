@@ -408,6 +408,7 @@ fn create_slots(medium: &mut impl Medium, space: &mut Space, superblock: Superbl
         superblock,
         seed,
         switch,
+        next: switch.generation + 1,
         spare: None,
         tail: 0,
         sequence: 0,

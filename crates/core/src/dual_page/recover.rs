@@ -20,7 +20,7 @@ use super::pool::Pool;
 use super::slots::Slots;
 use super::snapshot;
 use super::space::{Role, Space};
-use super::superblock::{BLOCK, Slot, Superblock, Switch, read_mark};
+use super::superblock::{BLOCK, Superblock, Switch, read_mark};
 use crate::error::{Error, Result};
 use crate::medium::{Medium, Offset};
 use crate::scheme::{Epoch, Recovered, Scheme};
@@ -82,7 +82,8 @@ pub(super) fn load(medium: &impl Medium) -> Result<Loaded> {
     } = replay;
     let redo_extents = find_redo(&superblock, &table, &redo, &mut space)?;
     let pool = find_pool(&superblock, &table, &mut space)?;
-    let spare = other.filter(|slot| {
+    let next = Slots::generation_after(&switch, other.map(|other| other.generation), sequence);
+    let spare = other.map(|other| other.slot).filter(|slot| {
         slot.extents()
             .all(|extent| space.role(extent.into()) == Some(Role::Free))
     });
@@ -95,6 +96,7 @@ pub(super) fn load(medium: &impl Medium) -> Result<Loaded> {
         superblock,
         seed,
         switch,
+        next,
         spare,
         tail,
         sequence,
@@ -135,8 +137,8 @@ fn read_superblock(medium: &impl Medium) -> Result<Superblock> {
     Ok(superblock)
 }
 
-/// The valid switch record, and the slot of the other if there is one.
-fn read_switches(medium: &impl Medium, superblock: &Superblock) -> Result<(Switch, Option<Slot>)> {
+/// The valid switch record, and the other if there is one.
+fn read_switches(medium: &impl Medium, superblock: &Superblock) -> Result<(Switch, Option<Switch>)> {
     let seed = superblock.seed();
     let mut found = Vec::new();
     for index in 0..2 {
@@ -175,7 +177,7 @@ fn read_switches(medium: &impl Medium, superblock: &Superblock) -> Result<(Switc
             why,
         ));
     }
-    Ok((switch, found.pop().map(|other| other.slot)))
+    Ok((switch, found.pop()))
 }
 
 /// Bytes of the medium, in place where it is memory.

@@ -11,6 +11,8 @@
 //!   that has the lower generation. The valid slot is not touched meanwhile.
 //! * A torn record or switch record left by a crash is erased before anything that could complete
 //!   it by chance is written: the next one at the same place may share most of its bytes.
+//! * No generation is used twice, so that no record left in a slot can pass for one of its journal. Where
+//!   the other switch record is not that of the generation before, a later one may have been lost with it.
 
 use super::superblock::{Slot, Superblock, Switch, mark};
 use crate::geometry::Geometry;
@@ -29,6 +31,8 @@ pub(super) struct Slots {
     pub(super) seed: u32,
     /// The valid slot.
     pub(super) switch: Switch,
+    /// The generation of the next.
+    pub(super) next: u32,
     /// The other one, if it is laid out.
     pub(super) spare: Option<Slot>,
     /// Where the next record goes.
@@ -96,9 +100,21 @@ impl Slots {
         (self.superblock.mark_at(), mark(self.sequence, self.seed))
     }
 
+    /// The generation after that of `switch`, and of record `sequence`, of which the other switch record says
+    /// that it is `other`. One that may have been lost is left out, if a store can come to the number so soon
+    /// ([`Switch::is_possible`]).
+    pub(super) fn generation_after(switch: &Switch, other: Option<u32>, sequence: u64) -> u32 {
+        let next = switch.generation + 1;
+        let may_be_lost = other.is_none_or(|other| other + 1 != switch.generation);
+        match may_be_lost && u64::from(next) + 2 <= sequence.saturating_add(1) {
+            true => next + 2,
+            false => next,
+        }
+    }
+
     /// Where the next switch record goes.
     pub(super) fn next_switch_at(&self) -> Offset {
-        self.superblock.switch_at(self.switch.generation + 1)
+        self.superblock.switch_at(self.next)
     }
 
     /// The snapshot of `switch` is durable, and so is `switch`.
@@ -106,6 +122,7 @@ impl Slots {
         let first = self.bytes(switch.slot).start;
         self.spare = Some(self.switch.slot);
         self.switch = switch;
+        self.next = switch.generation + 1;
         self.tail = (first + switch.snapshot_len).next_multiple_of(super::journal::ALIGN as u64);
         self.torn = false;
     }
