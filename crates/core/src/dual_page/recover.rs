@@ -84,8 +84,11 @@ pub(super) fn load(medium: &impl Medium) -> Result<Loaded> {
     let pool = find_pool(&superblock, &table, &mut space)?;
     let next = Slots::generation_after(&switch, other.map(|other| other.generation), sequence);
     let spare = other.map(|other| other.slot).filter(|slot| {
-        slot.extents()
-            .all(|extent| space.role(extent.into()) == Some(Role::Free))
+        // One past the last extent there can be has none to look at.
+        slot.extents().len() == slot.count as usize
+            && slot
+                .extents()
+                .all(|extent| space.role(extent.into()) == Some(Role::Free))
     });
     for extent in spare.iter().flat_map(|slot| slot.extents()) {
         space.occupy(extent.into(), Role::Slot);
