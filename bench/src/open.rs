@@ -4,7 +4,7 @@
 //! reads one number, says how long that took since its `main` began, and is killed as well, so that the
 //! next finds it no cleaner.
 
-use crate::args::{OpenArguments, RegionArguments};
+use crate::args::{Contestant, OpenArguments, RegionArguments};
 use crate::engine::Result;
 use crate::engines::failed;
 use crate::{medium, report};
@@ -123,6 +123,12 @@ impl Drop for Subject {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// Why there is nothing to open after a kill.
+pub(crate) fn out_of_place(who: Contestant) -> Option<&'static str> {
+    (who.scheme == Some(SchemeKind::InPlace))
+        .then_some("it keeps no second version that a kill in an epoch could leave")
 }
 
 pub(crate) fn measure(

@@ -35,6 +35,17 @@ pub(crate) fn bench(arguments: &RegionArguments) -> Result<()> {
         if arguments.workload.contains(&WorkloadName::Open) {
             let all = arguments.contestants().into_iter();
             for who in all.filter(|who| who.engine == EngineName::Twinpage) {
+                if let Some(why) = open::out_of_place(who) {
+                    let task = Task {
+                        workload: WorkloadName::Open,
+                        medium: path,
+                        in_memory,
+                        every: None,
+                        threads: 1,
+                    };
+                    report.leave_out(who, task, why.into(), &progress);
+                    continue;
+                }
                 let row = open::measure(arguments, who.scheme, path, &progress)?;
                 report.opens.push(row);
             }
