@@ -63,6 +63,8 @@ pub(crate) struct State {
     /// Whether pages may go.
     pub(crate) takes_away: AtomicBool,
     reserved: Mutex<Option<Reserved>>,
+    /// When it was last left, counted in windows left; 0: never.
+    left: AtomicU64,
 }
 
 static STATES: [State; WINDOWS] = [const {
@@ -80,8 +82,12 @@ static STATES: [State; WINDOWS] = [const {
         pager: Mutex::new(None),
         takes_away: AtomicBool::new(false),
         reserved: Mutex::new(None),
+        left: AtomicU64::new(0),
     }
 }; WINDOWS];
+
+/// Windows left so far.
+static LEFT: AtomicU64 = AtomicU64::new(0);
 
 /// A window in use, until dropped.
 ///
@@ -155,12 +161,15 @@ impl Window {
         self.place
     }
 
-    /// Begins at a random window, so that regions made by different programs rarely want the same.
+    /// Begins at a random window, so that regions made by different programs rarely want the same; but takes
+    /// last what was left last: the region that lies there may be opened again.
     fn take_any(volatile: bool) -> Result<Window> {
         use std::hash::{BuildHasher, RandomState};
-        let first = RandomState::new().hash_one(0) as usize;
-        for index in 0..WINDOWS {
-            match Window::take((first.wrapping_add(index)) % WINDOWS, volatile) {
+        let first = RandomState::new().hash_one(0) as usize % WINDOWS;
+        let mut all: Vec<usize> = (first..WINDOWS).chain(0..first).collect();
+        all.sort_by_key(|&index| STATES[index].left.load(Ordering::Relaxed));
+        for index in all {
+            match Window::take(index, volatile) {
                 Err(Error::Taken { .. }) => {}
                 other => return other,
             }
@@ -196,6 +205,8 @@ impl Window {
 impl Drop for Window {
     fn drop(&mut self) {
         crate::marks::end(self.place);
+        let left = LEFT.fetch_add(1, Ordering::Relaxed) + 1;
+        self.place.state().left.store(left, Ordering::Relaxed);
         *self.place.reserved() = None;
     }
 }
@@ -447,6 +458,16 @@ mod tests {
         assert!(matches!(Window::reserve(Some(0)), Err(Error::Invalid(_))));
         drop(window);
         Window::reserve(Some(base)).unwrap();
+    }
+
+    #[test]
+    fn who_left_a_window_finds_it_free() {
+        for _ in 0..8 {
+            let base = Window::reserve(None).unwrap().place().base().addr();
+            let other = Window::reserve(None).unwrap();
+            assert_ne!(other.place().base().addr(), base);
+            Window::reserve(Some(base)).unwrap();
+        }
     }
 
     #[test]
