@@ -104,9 +104,18 @@ pub(crate) fn touch_value<T>(at: *const T) {
     touch_aligned(at.addr(), size_of::<T>(), align_of::<T>());
 }
 
+/// [`touch`] of all of a value or a part, however many bytes that is.
+///
+/// # Panics
+/// As [`touch`].
+#[inline(always)]
+pub(crate) fn touch_all<T: ?Sized>(all: &T) {
+    touch_aligned((&raw const *all).addr(), size_of_val(all), align_of_val(all));
+}
+
 /// [`touch`] of bytes at a multiple of `align`: no more than that are on one line.
 #[inline(always)]
-pub(crate) fn touch_aligned(at: usize, bytes: usize, align: usize) {
+fn touch_aligned(at: usize, bytes: usize, align: usize) {
     match bytes {
         0 => {}
         // On two lines at most.

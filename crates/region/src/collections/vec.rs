@@ -14,7 +14,7 @@ mod traits;
 pub use drain::{Drain, IntoIter};
 
 use crate::heap::{Heap, HeapError};
-use crate::marks::{touch, touch_aligned, touch_value};
+use crate::marks::{touch, touch_all, touch_value};
 use std::alloc::Layout;
 use std::marker::PhantomData;
 use std::ops::{Bound, Deref, DerefMut, Index, IndexMut, Range, RangeBounds};
@@ -276,11 +276,7 @@ impl<T> Vec<T> {
     #[inline]
     pub fn get_mut<I: SliceIndex<[T]>>(&mut self, index: I) -> Option<&mut I::Output> {
         let found = self.unmarked().get_mut(index)?;
-        touch_aligned(
-            (&raw const *found).addr(),
-            size_of_val(found),
-            align_of_val(found),
-        );
+        touch_all(found);
         Some(found)
     }
 
@@ -629,11 +625,7 @@ impl<T, I: SliceIndex<[T]>> IndexMut<I> for Vec<T> {
     #[inline]
     fn index_mut(&mut self, index: I) -> &mut I::Output {
         let found = &mut self.unmarked()[index];
-        touch_aligned(
-            (&raw const *found).addr(),
-            size_of_val(found),
-            align_of_val(found),
-        );
+        touch_all(found);
         found
     }
 }
