@@ -1,6 +1,7 @@
 //! The command line of `twinpage bench region`.
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use serde::{Serialize, Serializer};
 use std::fmt::{self, Display, Formatter};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -82,8 +83,9 @@ pub(crate) enum EngineName {
 }
 
 /// An engine, and how it is to work where there is a choice.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Serialize, Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Contestant {
+    #[serde(serialize_with = "serialize_spelled")]
     pub(crate) engine: EngineName,
     /// Twinpage's; none where it chooses itself.
     pub(crate) scheme: Option<SchemeKind>,
@@ -127,6 +129,27 @@ pub(crate) enum Durability {
 pub(crate) fn spelled(value: impl ValueEnum) -> String {
     let value = value.to_possible_value().expect("no value is skipped");
     value.get_name().to_owned()
+}
+
+fn serialize_spelled<S: Serializer>(engine: &EngineName, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(&spelled(*engine))
+}
+
+/// What tells a process of ours the scheme, if one is to be told.
+pub(crate) fn scheme_words(scheme: Option<SchemeKind>) -> impl Iterator<Item = &'static str> {
+    let words = scheme.map(|scheme| ["--scheme", scheme.name()]);
+    words.into_iter().flatten()
+}
+
+/// Those of `all` that differ, in their order.
+fn each_once<T: PartialEq>(all: impl Iterator<Item = T>) -> Vec<T> {
+    let mut once = Vec::new();
+    for one in all {
+        if !once.contains(&one) {
+            once.push(one);
+        }
+    }
+    once
 }
 
 #[derive(Args, Debug)]
@@ -173,36 +196,25 @@ pub(crate) struct RegionArguments {
 impl RegionArguments {
     /// The schemes asked for, each once; none for what twinpage chooses.
     pub(crate) fn schemes(&self) -> Vec<Option<SchemeKind>> {
-        let words = self.scheme.iter().flat_map(|word| match word {
+        each_once(self.scheme.iter().flat_map(|word| match word {
             Schemes::Chosen => vec![None],
             Schemes::All => SchemeKind::ALL.map(Some).to_vec(),
             Schemes::One(scheme) => vec![Some(*scheme)],
-        });
-        let mut schemes = Vec::new();
-        for scheme in words {
-            if !schemes.contains(&scheme) {
-                schemes.push(scheme);
-            }
-        }
-        schemes
+        }))
     }
 
     /// Who is measured. Native first, whatever was asked for: the ratios are over it.
     pub(crate) fn contestants(&self) -> Vec<Contestant> {
-        let mut contestants = Vec::new();
-        for &engine in [EngineName::Native].iter().chain(&self.engine) {
+        let engines = [EngineName::Native].iter().chain(&self.engine);
+        each_once(engines.flat_map(|&engine| {
             let schemes = match engine {
                 EngineName::Twinpage => self.schemes(),
                 _ => vec![None],
             };
-            for scheme in schemes {
-                let contestant = Contestant { engine, scheme };
-                if !contestants.contains(&contestant) {
-                    contestants.push(contestant);
-                }
-            }
-        }
-        contestants
+            schemes
+                .into_iter()
+                .map(move |scheme| Contestant { engine, scheme })
+        }))
     }
 }
 

@@ -4,9 +4,9 @@
 //! reads one number, says how long that took since its `main` began, and is killed as well, so that the
 //! next finds it no cleaner.
 
-use crate::args::{Contestant, OpenArguments, RegionArguments};
+use crate::args::{Contestant, OpenArguments, RegionArguments, scheme_words};
 use crate::engine::Result;
-use crate::engines::failed;
+use crate::engines::{failed, options};
 use crate::{medium, report};
 use indicatif::ProgressBar;
 use serde::Serialize;
@@ -29,8 +29,8 @@ const TOGETHER: u64 = 1 << 16;
 #[derive(Serialize, Clone, Debug)]
 pub(crate) struct Row {
     workload: &'static str,
-    engine: &'static str,
-    pub(crate) scheme: Option<SchemeKind>,
+    #[serde(flatten)]
+    pub(crate) who: Contestant,
     pub(crate) medium: &'static str,
     durability: &'static str,
     threads: u32,
@@ -43,12 +43,8 @@ pub(crate) struct Row {
 }
 
 fn open(place: &Path, scheme: Option<SchemeKind>) -> Result<Region> {
-    let options = Region::options().every(EVERY);
-    let options = match scheme {
-        Some(scheme) => options.scheme(scheme),
-        None => options,
-    };
-    options.open(place.join("region")).map_err(failed)
+    let opened = options(scheme).every(EVERY).open(place.join("region"));
+    opened.map_err(failed)
 }
 
 fn numbers(region: &Region) -> Result<Root<Numbers<u64>>> {
@@ -98,14 +94,12 @@ impl Subject {
     /// Starts it and waits for its first line.
     fn start(command: &str, place: &Path, scheme: Option<SchemeKind>, mib: u64) -> Result<(Subject, String)> {
         let program = std::env::current_exe().map_err(|error| format!("cannot find itself: {error}"))?;
-        let mut process = Command::new(program);
-        process
+        let started = Command::new(program)
             .args([command, "--mib", &mib.to_string(), "--place"])
-            .arg(place);
-        if let Some(scheme) = scheme {
-            process.args(["--scheme", scheme.name()]);
-        }
-        let started = process.stdout(Stdio::piped()).spawn();
+            .arg(place)
+            .args(scheme_words(scheme))
+            .stdout(Stdio::piped())
+            .spawn();
         let mut child = started.map_err(|error| format!("cannot start a process: {error}"))?;
         let output = child.stdout.take().expect("piped");
         let subject = Subject { child };
@@ -125,15 +119,9 @@ impl Drop for Subject {
     }
 }
 
-/// Why there is nothing to open after a kill.
-pub(crate) fn out_of_place(who: Contestant) -> Option<&'static str> {
-    (who.scheme == Some(SchemeKind::InPlace))
-        .then_some("it keeps no second version that a kill in an epoch could leave")
-}
-
 pub(crate) fn measure(
     arguments: &RegionArguments,
-    scheme: Option<SchemeKind>,
+    who: Contestant,
     at: &Path,
     progress: &ProgressBar,
 ) -> Result<Row> {
@@ -141,21 +129,20 @@ pub(crate) fn measure(
         .map_err(|error| format!("cannot make a directory in {}: {error}", at.display()))?;
     let mib = ((1024.0 * arguments.scale) as u64).max(1);
     progress.set_message(format!("open: filling {mib} MiB"));
-    let (filler, _) = Subject::start("fill", place.path(), scheme, mib)?;
+    let (filler, _) = Subject::start("fill", place.path(), who.scheme, mib)?;
     std::thread::sleep(EVERY * 10);
     drop(filler);
     progress.set_message("open");
     let mut times = Vec::new();
     for _ in 0..arguments.repeat {
-        let (reader, line) = Subject::start("look", place.path(), scheme, mib)?;
+        let (reader, line) = Subject::start("look", place.path(), who.scheme, mib)?;
         drop(reader);
         times.push(line.parse().map_err(|_| format!("the reader said {line:?}"))?);
     }
     let times = report::Spread::of(times.into_iter());
     Ok(Row {
         workload: "open",
-        engine: "twinpage",
-        scheme,
+        who,
         medium: medium::name(medium::is_memory(at)?),
         durability: "16ms",
         threads: 1,

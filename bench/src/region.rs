@@ -33,21 +33,19 @@ pub(crate) fn bench(arguments: &RegionArguments) -> Result<()> {
             measure(task, &bandwidth, arguments, &mut report, &progress)?;
         }
         if arguments.workload.contains(&WorkloadName::Open) {
+            let task = Task {
+                workload: WorkloadName::Open,
+                medium: path,
+                in_memory,
+                every: None,
+                threads: 1,
+            };
             let all = arguments.contestants().into_iter();
             for who in all.filter(|who| who.engine == EngineName::Twinpage) {
-                if let Some(why) = open::out_of_place(who) {
-                    let task = Task {
-                        workload: WorkloadName::Open,
-                        medium: path,
-                        in_memory,
-                        every: None,
-                        threads: 1,
-                    };
-                    report.leave_out(who, task, why.into(), &progress);
-                    continue;
+                match team::out_of_place(who, task) {
+                    Some(why) => report.leave_out(who, task, why.into(), &progress),
+                    None => report.opens.push(open::measure(arguments, who, path, &progress)?),
                 }
-                let row = open::measure(arguments, who.scheme, path, &progress)?;
-                report.opens.push(row);
             }
         }
         report.media.push(Bandwidth {
@@ -120,7 +118,7 @@ fn measure(
         if report.is_absent(who, task) {
             continue;
         }
-        if let Some(why) = team::out_of_place(who.engine, task) {
+        if let Some(why) = team::out_of_place(who, task) {
             report.leave_out(who, task, why.into(), progress);
             continue;
         }

@@ -9,7 +9,6 @@ use crate::worker::Slice;
 use indicatif::ProgressBar;
 use serde::Serialize;
 use twinpage_cli::report::{machine, median, table};
-use twinpage_core::SchemeKind;
 
 /// All that was measured.
 #[derive(Default)]
@@ -23,8 +22,8 @@ pub(crate) struct Report {
 /// An engine that is not measured, where it was asked for.
 #[derive(Serialize)]
 pub(crate) struct Absent {
-    engine: String,
-    scheme: Option<SchemeKind>,
+    #[serde(flatten)]
+    who: Contestant,
     workload: String,
     medium: &'static str,
     why: String,
@@ -32,13 +31,9 @@ pub(crate) struct Absent {
 
 impl Report {
     pub(crate) fn is_absent(&self, who: Contestant, task: Task<'_>) -> bool {
-        let (engine, workload) = (spelled(who.engine), spelled(task.workload));
-        let place = (workload, medium::name(task.in_memory));
+        let (workload, medium) = (spelled(task.workload), medium::name(task.in_memory));
         let mut all = self.absent.iter();
-        all.any(|one| {
-            (&one.engine, one.scheme) == (&engine, who.scheme)
-                && (&one.workload, one.medium) == (&place.0, place.1)
-        })
+        all.any(|one| one.who == who && one.workload == workload && one.medium == medium)
     }
 
     /// Says at once that an engine is not measured, and why; the table says it again.
@@ -47,8 +42,7 @@ impl Report {
         let medium = medium::name(task.in_memory);
         progress.suspend(|| eprintln!("twinpage bench: ABSENT: {who}, {workload} on a {medium}: {why}"));
         self.absent.push(Absent {
-            engine: spelled(who.engine),
-            scheme: who.scheme,
+            who,
             workload,
             medium,
             why,
@@ -105,9 +99,8 @@ impl Spread {
 #[derive(Serialize, Clone, Debug)]
 pub(crate) struct Row {
     workload: String,
-    engine: String,
-    /// Twinpage's, where it did not choose itself.
-    scheme: Option<SchemeKind>,
+    #[serde(flatten)]
+    who: Contestant,
     medium: &'static str,
     /// `none`, `16ms`, `each operation`.
     durability: String,
@@ -172,8 +165,7 @@ impl Row {
         });
         Row {
             workload: spelled(run.task.workload),
-            engine: spelled(run.who.engine),
-            scheme: run.who.scheme,
+            who: run.who,
             medium: if is_native { "none" } else { bandwidth.medium },
             durability: match run.task.every {
                 _ if is_native => "none".into(),
@@ -215,11 +207,6 @@ fn short(number: f64) -> String {
     }
 }
 
-/// An engine, and its scheme where one was asked for.
-fn named(engine: &str, scheme: Option<SchemeKind>) -> String {
-    scheme.map_or_else(|| engine.to_owned(), |scheme| format!("{engine} {scheme}"))
-}
-
 fn maybe(number: Option<f64>) -> String {
     number.map_or_else(|| "-".into(), short)
 }
@@ -238,16 +225,12 @@ pub(crate) fn print(report: &Report) {
     println!("{media}\n");
     for absent in &report.absent {
         let Absent {
-            engine,
-            scheme,
+            who,
             workload,
             medium,
             why,
         } = absent;
-        println!(
-            "ABSENT: {}, {workload} on a {medium}: {why}",
-            named(engine, *scheme)
-        );
+        println!("ABSENT: {who}, {workload} on a {medium}: {why}");
     }
     let mut rows = table([
         "workload",
@@ -268,7 +251,7 @@ pub(crate) fn print(report: &Report) {
     for row in &report.rows {
         rows.add_row([
             row.workload.clone(),
-            named(&row.engine, row.scheme),
+            row.who.to_string(),
             row.medium.to_owned(),
             row.durability.clone(),
             row.threads.to_string(),
@@ -290,7 +273,7 @@ pub(crate) fn print(report: &Report) {
         println!(
             "\nopen of {} MiB after a kill, {}, {}, to the first read: {} ms ({} to {})",
             open.region_mib,
-            named("twinpage", open.scheme),
+            open.who,
             open.medium,
             short(open.open_ms),
             short(open.open_ms_min),

@@ -1,6 +1,6 @@
 //! One worker for each engine, taking turns: those that wait are stopped, with all their threads.
 
-use crate::args::{Contestant, EngineName, RegionArguments, WorkloadName, spelled};
+use crate::args::{Contestant, EngineName, RegionArguments, WorkloadName, scheme_words, spelled};
 use crate::engine::{Result, Stops};
 use crate::worker::{Answer, Slice};
 use rustix::process::{Pid, Signal, kill_process};
@@ -9,6 +9,7 @@ use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Duration;
 use tempfile::TempDir;
+use twinpage_core::SchemeKind;
 
 /// What the team is to measure.
 #[derive(Clone, Copy, Debug)]
@@ -32,11 +33,15 @@ impl Task<'_> {
     }
 }
 
-/// Why an engine has no place in a task.
-pub(crate) fn out_of_place(engine: EngineName, task: Task<'_>) -> Option<&'static str> {
-    (engine == EngineName::Pmemobj && !task.in_memory).then_some(
-        "with PMEM_IS_PMEM_FORCE=1 it flushes cache lines, which makes nothing durable on a disk: memory files only",
-    )
+/// Why somebody has no place in a task.
+pub(crate) fn out_of_place(who: Contestant, task: Task<'_>) -> Option<&'static str> {
+    if who.engine == EngineName::Pmemobj && !task.in_memory {
+        return Some(
+            "with PMEM_IS_PMEM_FORCE=1 it flushes cache lines, which makes nothing durable on a disk: memory files only",
+        );
+    }
+    (task.workload == WorkloadName::Open && who.scheme == Some(SchemeKind::InPlace))
+        .then_some("it keeps no second version that a kill in an epoch could leave")
 }
 
 /// A worker process, stopped but while it is asked.
@@ -65,13 +70,11 @@ impl Member {
         command
             .args(["worker", "--workload", &spelled(task.workload)])
             .args(["--engine", &spelled(who.engine)])
+            .args(scheme_words(who.scheme))
             .args(["--threads", &task.threads.to_string()])
             .args(["--scale", &arguments.scale.to_string()])
             .args(["--seed", &arguments.seed.to_string(), "--place"])
             .arg(directory.path());
-        if let Some(scheme) = who.scheme {
-            command.args(["--scheme", scheme.name()]);
-        }
         if let Some(every) = task.every(who.engine) {
             command.args(["--every", &format!("{}us", every.as_micros())]);
         }

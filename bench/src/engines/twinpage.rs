@@ -7,7 +7,8 @@ use crate::engine::{Account, Engine, Kind, Name, Pace, Place, Plain, Result};
 use twinpage::collections::btree::Entry as TreeEntry;
 use twinpage::collections::hash::Entry;
 use twinpage::collections::{BTreeMap, HashMap, Vec};
-use twinpage::{Region, Root};
+use twinpage::{Options, Region, Root};
+use twinpage_core::SchemeKind;
 
 pub(crate) struct Twinpage {
     region: Region,
@@ -23,6 +24,15 @@ pub(crate) fn failed(error: impl std::fmt::Display) -> String {
     format!("twinpage: {error}")
 }
 
+/// With the scheme, or as the library chooses.
+pub(crate) fn options(scheme: Option<SchemeKind>) -> Options {
+    let options = Region::options();
+    match scheme {
+        Some(scheme) => options.scheme(scheme),
+        None => options,
+    }
+}
+
 fn root(name: Name) -> String {
     format!("{} of thread {}", name.table, name.thread)
 }
@@ -35,10 +45,7 @@ impl Engine for Twinpage {
     const WRITES_BY_CALLS: bool = false;
 
     fn open(place: &Place) -> Result<Self> {
-        let mut options = Region::options();
-        if let Some(scheme) = place.scheme {
-            options = options.scheme(scheme);
-        }
+        let mut options = options(place.scheme);
         if let Pace::Every(every) = place.pace {
             options = options.every(every);
         }
