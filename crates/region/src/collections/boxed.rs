@@ -5,6 +5,7 @@
 //! | address |   of the block; dangling when the value has no bytes
 //! ```
 
+use crate::heap::touching::touch_block;
 use crate::heap::{Heap, HeapError};
 use crate::marks::touch_value;
 use crate::persist::{Kind, Persist, Types};
@@ -70,7 +71,7 @@ impl<T> Box<T> {
 
     #[inline]
     fn fill(at: NonNull<T>, value: T) -> Box<T> {
-        touch_value(at.as_ptr());
+        touch_block(at.as_ptr());
         // SAFETY: the block is new and fits a `T`.
         unsafe { at.write(value) };
         Box {
@@ -99,7 +100,7 @@ impl<T> Box<T> {
 unsafe fn free<T>(at: NonNull<T>) {
     if size_of::<T>() != 0 {
         // SAFETY: by the caller's word; it was allocated with this layout.
-        unsafe { Heap::of(at).deallocate(at.cast(), Layout::new::<T>()) };
+        unsafe { Heap::deallocate_from_its_own(at.cast(), Layout::new::<T>()) };
     }
 }
 

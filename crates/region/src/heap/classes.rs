@@ -87,8 +87,10 @@ pub(crate) const fn units(class: usize) -> usize {
 
 /// The class whose blocks fit `layout`, if one does. Its size is not zero.
 #[inline]
-pub(crate) fn of(layout: Layout) -> Option<usize> {
-    let mut class = of_bytes(layout.size())?;
+pub(crate) const fn of(layout: Layout) -> Option<usize> {
+    let Some(mut class) = of_bytes(layout.size()) else {
+        return None;
+    };
     if layout.align() > 16 {
         // Blocks lie from the end of a slab, which is aligned to a unit.
         while (BYTES[class] as usize) & (layout.align() - 1) != 0 {
@@ -102,7 +104,7 @@ pub(crate) fn of(layout: Layout) -> Option<usize> {
 }
 
 #[inline]
-fn of_bytes(bytes: usize) -> Option<usize> {
+const fn of_bytes(bytes: usize) -> Option<usize> {
     if bytes <= 1024 {
         return Some(SHORT[bytes.div_ceil(16)] as usize);
     }

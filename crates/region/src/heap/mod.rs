@@ -23,14 +23,16 @@ pub(crate) mod format;
 mod locks;
 mod slabs;
 mod stats;
+pub(crate) mod touching;
 mod units;
 
 pub use check::{Finding, Report, RootReport, check_image};
 pub use stats::{ClassStats, HeapStats};
 
+use crate::gate;
 use crate::marks::{self, touch};
 use crate::persist::{Kind, Persist, Types};
-use crate::window::Place;
+use crate::window::{DATA_BYTES, Place};
 use format::{FIRST_ENTRIES, Header, LARGE, MAGIC, REST, SLAB, SLAB_MAGIC, Slab, UNIT, VERSION};
 use slabs::Slabs;
 use std::alloc::Layout;
@@ -193,17 +195,17 @@ impl Heap {
         if layout.size() == 0 {
             return Ok(layout.dangling_ptr());
         }
-        marks::assert_may_write(self.header());
+        // Outside an update the first mark is refused, before anything has changed.
         let Some(class) = classes::of(layout) else {
             return self.allocate_large(layout);
         };
-        let shard = locks::own_shard();
-        let _lock = locks::shard(self.address(), shard);
+        let thread = locks::Thread::current();
+        let _lock = locks::shard(self.address(), thread.shard(), thread);
         // SAFETY: the heap is in a usable window (of which it is a handle), and the lock is held.
-        let mut slabs = unsafe { Slabs::new(self.header(), shard, class) };
+        let slabs = unsafe { Slabs::new(self.header(), thread.shard(), class) };
         match slabs.take()? {
             Some(block) => Ok(block),
-            None => self.allocate_in_new_slab(&mut slabs, class),
+            None => self.allocate_in_new_slab(slabs, class),
         }
     }
 
@@ -233,10 +235,40 @@ impl Heap {
         if layout.size() == 0 {
             return;
         }
-        if !marks::may_write(self.header()) && std::thread::panicking() {
-            return;
+        if !marks::may_write(self.header()) {
+            if std::thread::panicking() {
+                return;
+            }
+            marks::assert_may_write(self.header());
         }
-        marks::assert_may_write(self.header());
+        // SAFETY: the caller's word.
+        unsafe { self.free(block, layout) };
+    }
+
+    /// As [`Heap::deallocate`] on the heap the block is of.
+    ///
+    /// # Safety
+    /// As [`Heap::deallocate`].
+    ///
+    /// # Panics
+    /// As [`Heap::deallocate`].
+    #[inline]
+    pub(crate) unsafe fn deallocate_from_its_own(block: NonNull<u8>, layout: Layout) {
+        let offset = gate::here().offset_of(block.addr().get());
+        if offset >= DATA_BYTES || layout.size() == 0 {
+            // SAFETY: the caller's word.
+            return unsafe { Heap::of(block).deallocate(block, layout) };
+        }
+        // In the window of the innermost update, whose base is that of its heap.
+        let header = NonNull::new(std::ptr::with_exposed_provenance_mut(block.addr().get() - offset));
+        // SAFETY: the caller's word; a window's base is not null.
+        unsafe { Heap(header.unwrap_unchecked()).free(block, layout) };
+    }
+
+    /// # Safety
+    /// As [`Heap::deallocate`], of some bytes.
+    #[inline]
+    unsafe fn free(self, block: NonNull<u8>, layout: Layout) {
         let done = match classes::of(layout) {
             // SAFETY: the caller's word.
             Some(class) => unsafe { self.free_in_slab(block, class) },
@@ -317,7 +349,8 @@ impl Heap {
 
     /// Nobody takes or frees a block while this lives.
     fn lock_all(self) -> (Vec<locks::Locked>, locks::Locked) {
-        let shards = (0..format::SHARDS).map(|shard| locks::shard(self.address(), shard));
+        let thread = locks::Thread::current();
+        let shards = (0..format::SHARDS).map(|shard| locks::shard(self.address(), shard, thread));
         (shards.collect(), locks::units(self.address()))
     }
 
@@ -336,7 +369,7 @@ impl Heap {
     }
 
     #[cold]
-    fn allocate_in_new_slab(self, slabs: &mut Slabs, class: usize) -> Result<NonNull<u8>, HeapError> {
+    fn allocate_in_new_slab(self, slabs: Slabs, class: usize) -> Result<NonNull<u8>, HeapError> {
         let length = classes::units(class) as u32;
         let run = {
             let _lock = locks::units(self.address());
@@ -383,7 +416,7 @@ impl Heap {
                 "the block at {block:p} is in no slab of its size"
             )));
         }
-        let _lock = locks::shard(self.address(), shard);
+        let _lock = locks::shard(self.address(), shard, locks::Thread::current());
         // SAFETY: as in `allocate`; the slab was just looked at.
         let empty = unsafe { Slabs::new(self.header(), shard, class).put(slab, block.as_ptr()) }?;
         match empty {

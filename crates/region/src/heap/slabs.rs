@@ -9,11 +9,14 @@
 use super::HeapError;
 use super::classes::{self, BLOCKS, BYTES};
 use super::format::{Header, SHARDS, SLAB_HEADER, SLAB_MAGIC, Slab, UNIT};
+use super::touching::touch_line;
 use crate::marks::{LINE, touch};
+use std::num::NonZero;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// The slabs of one shard and class, while the shard's lock is held.
+#[derive(Clone, Copy)]
 pub(super) struct Slabs {
     header: *mut Header,
     shard: usize,
@@ -34,7 +37,7 @@ impl Slabs {
 
     /// A block, from a slab that has room; `None`: there is none.
     #[inline]
-    pub(super) fn take(&mut self) -> Result<Option<NonNull<u8>>, HeapError> {
+    pub(super) fn take(self) -> Result<Option<NonNull<u8>>, HeapError> {
         // SAFETY: by the word given to `new`.
         let first = unsafe { *self.first() };
         if first == 0 {
@@ -43,24 +46,31 @@ impl Slabs {
         let slab = self.slab(first)?;
         // SAFETY: `slab` looked at it: a slab of this class, with its bits behind it.
         unsafe {
-            let summary = (*slab).summary;
+            let none = || damaged(slab, "it is said to have room and has none");
+            let summary = NonZero::new((*slab).summary).ok_or_else(none)?;
             let word = summary.trailing_zeros() as usize;
-            let bits = bits(slab, word);
-            if word == 64 || (*slab).free == 0 || word * 64 >= BLOCKS[self.class] as usize || *bits == 0 {
-                return Err(damaged(slab, "it is said to have room and has none"));
+            if word * 64 >= BLOCKS[self.class] as usize {
+                return Err(none());
             }
-            let block = word * 64 + (*bits).trailing_zeros() as usize;
+            let bits = bits(slab, word);
+            let free_here = NonZero::new(*bits).ok_or_else(none)?;
+            let block = word * 64 + free_here.trailing_zeros() as usize;
             if block >= BLOCKS[self.class] as usize {
                 return Err(damaged(slab, "a block past its last is said to be free"));
             }
-            touch_bits(slab, word);
-            *bits &= *bits - 1;
-            if *bits == 0 {
-                (*slab).summary = summary & (summary - 1);
+            let free = (*slab).free;
+            if free == 0 {
+                return Err(none());
             }
-            (*slab).free -= 1;
-            if (*slab).free == 0 {
-                self.unlink(slab)?;
+            touch_bits(slab, word);
+            let left = free_here.get() & (free_here.get() - 1);
+            *bits = left;
+            (*slab).free = free - 1;
+            if left == 0 {
+                (*slab).summary = summary.get() & (summary.get() - 1);
+                if free == 1 {
+                    self.unlink(slab)?;
+                }
             }
             Ok(NonNull::new(self.block(slab, block)))
         }
@@ -71,7 +81,7 @@ impl Slabs {
     /// # Safety
     /// `slab` is a slab of this shard and class, and `block` a block of it that is not used any more.
     #[inline]
-    pub(super) unsafe fn put(&mut self, slab: *mut Slab, block: *mut u8) -> Result<Option<u32>, HeapError> {
+    pub(super) unsafe fn put(self, slab: *mut Slab, block: *mut u8) -> Result<Option<u32>, HeapError> {
         let (bytes, end) = (BYTES[self.class] as usize, self.end(slab));
         let index = classes::divide(end - block.addr() - 1, self.class);
         if self.block(slab, index) != block || index >= BLOCKS[self.class] as usize {
@@ -110,7 +120,7 @@ impl Slabs {
     ///
     /// # Safety
     /// The run has [`classes::units`] units, and nobody else uses it.
-    pub(super) unsafe fn add(&mut self, run: u32) -> Result<(), HeapError> {
+    pub(super) unsafe fn add(self, run: u32) -> Result<(), HeapError> {
         let slab = self.at(run);
         let blocks = BLOCKS[self.class];
         let words = (blocks as usize).div_ceil(64);
@@ -139,7 +149,7 @@ impl Slabs {
 
     /// The slab of that number, looked at: it is one of this class, or the heap is damaged.
     #[inline]
-    fn slab(&self, number: u32) -> Result<*mut Slab, HeapError> {
+    fn slab(self, number: u32) -> Result<*mut Slab, HeapError> {
         // SAFETY: by the word given to `new`; where it is changed that is done atomically too. The top
         // only grows, and the slabs of this shard lie below any that was seen under its lock.
         let top = unsafe { AtomicU32::from_ptr(&raw mut (*self.header).state.top) }.load(Ordering::Relaxed);
@@ -155,7 +165,7 @@ impl Slabs {
         )))
     }
 
-    unsafe fn link(&mut self, slab: *mut Slab) -> Result<(), HeapError> {
+    unsafe fn link(self, slab: *mut Slab) -> Result<(), HeapError> {
         let number = self.number(slab);
         // SAFETY: callers name a slab of this shard and class; `slab` looks at its neighbours.
         unsafe {
@@ -174,7 +184,7 @@ impl Slabs {
         Ok(())
     }
 
-    unsafe fn unlink(&mut self, slab: *mut Slab) -> Result<(), HeapError> {
+    unsafe fn unlink(self, slab: *mut Slab) -> Result<(), HeapError> {
         // SAFETY: as in `link`.
         unsafe {
             let (next, prev) = ((*slab).next, (*slab).prev);
@@ -199,42 +209,42 @@ impl Slabs {
     }
 
     #[inline]
-    fn first(&self) -> *mut u32 {
+    fn first(self) -> *mut u32 {
         // SAFETY: by the word given to `new`; the class is one of those there are.
         unsafe { &raw mut (*self.header).shards[self.shard].partial[self.class] }
     }
 
     #[inline]
-    fn at(&self, number: u32) -> *mut Slab {
+    fn at(self, number: u32) -> *mut Slab {
         self.header
             .cast::<u8>()
             .wrapping_add(number as usize * UNIT)
             .cast()
     }
 
-    fn number(&self, slab: *mut Slab) -> u32 {
+    fn number(self, slab: *mut Slab) -> u32 {
         ((slab.addr() - self.header.addr()) / UNIT) as u32
     }
 
     #[inline]
-    fn end(&self, slab: *mut Slab) -> usize {
+    fn end(self, slab: *mut Slab) -> usize {
         slab.addr() + classes::units(self.class) * UNIT
     }
 
     /// Blocks lie from the end of the slab backwards.
     #[inline]
-    fn block(&self, slab: *mut Slab, index: usize) -> *mut u8 {
+    fn block(self, slab: *mut Slab, index: usize) -> *mut u8 {
         let end = slab.cast::<u8>().wrapping_add(classes::units(self.class) * UNIT);
         end.wrapping_sub((index + 1) * BYTES[self.class] as usize)
     }
 }
 
 /// The header and a word are about to be written. The first words are on the header's line.
-#[inline]
+#[inline(always)]
 fn touch_bits(slab: *mut Slab, word: usize) {
-    touch(slab, LINE);
+    touch_line(slab);
     if SLAB_HEADER + word * 8 >= LINE {
-        touch(bits(slab, word), 8);
+        touch_line(bits(slab, word));
     }
 }
 

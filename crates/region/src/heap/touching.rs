@@ -1,0 +1,23 @@
+//! Marking what lies in blocks, where their places say that it is on one line.
+//!
+//! A block lies at the end of a slab, or begins with a unit, so it is aligned to whatever power of two divides
+//! its class, and to 16 bytes at least.
+
+use super::classes::{self, BYTES};
+use crate::marks::{LINE, touch_value};
+use std::alloc::Layout;
+
+/// The line of an address is about to be written, and no other.
+#[inline(always)]
+pub(crate) fn touch_line<T>(at: *const T) {
+    touch_value(at.cast::<u8>());
+}
+
+/// A block allocated for a `T` is about to be written.
+#[inline(always)]
+pub(crate) fn touch_block<T>(at: *const T) {
+    match const { classes::of(Layout::new::<T>()) } {
+        Some(class) if size_of::<T>() != 0 && LINE.is_multiple_of(BYTES[class] as usize) => touch_line(at),
+        _ => touch_value(at),
+    }
+}
