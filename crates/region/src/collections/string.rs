@@ -132,7 +132,7 @@ impl String {
     #[inline]
     #[track_caller]
     pub fn push_str(&mut self, text: &str) {
-        self.bytes.extend_from_slice(text.as_bytes());
+        self.bytes.extend_from_copies(text.as_bytes());
     }
 
     /// Adds a character at the end.
@@ -162,7 +162,7 @@ impl String {
             "byte {at} of {self:?} is not the start of a character"
         );
         let moved = self.len() - at;
-        self.bytes.extend_from_slice(text.as_bytes());
+        self.bytes.extend_from_copies(text.as_bytes());
         self.bytes[at..].rotate_left(moved);
     }
 
@@ -248,7 +248,7 @@ impl String {
         let tail = self.bytes.split_off(range.end);
         self.bytes.truncate(range.start);
         self.push_str(text);
-        self.bytes.extend_from_slice(&tail);
+        self.bytes.extend_from_copies(&tail);
     }
 }
 

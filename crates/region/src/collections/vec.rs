@@ -9,13 +9,15 @@
 //! * No block when there is no room, or when a value has no bytes (the room is then `usize::MAX`).
 
 mod drain;
+mod room;
 mod traits;
 
 pub use drain::{Drain, IntoIter};
+pub(super) use room::RawBlock;
 
-use crate::heap::{Heap, HeapError};
-use crate::marks::{touch, touch_all, touch_value};
-use std::alloc::Layout;
+use crate::heap::Heap;
+use crate::heap::touching::touch_in_row;
+use crate::marks::{touch, touch_all};
 use std::marker::PhantomData;
 use std::ops::{Bound, Deref, DerefMut, Index, IndexMut, Range, RangeBounds};
 use std::ptr::NonNull;
@@ -118,124 +120,6 @@ impl<T> Vec<T> {
         self.length == 0
     }
 
-    /// Makes room for at least `additional` more values, and for some more after those.
-    ///
-    /// # Panics
-    /// When there is no memory.
-    #[inline]
-    #[track_caller]
-    pub fn reserve(&mut self, additional: usize) {
-        if additional > self.room - self.length {
-            self.grow(additional, true);
-        }
-    }
-
-    /// Makes room for `additional` more values.
-    ///
-    /// # Panics
-    /// When there is no memory.
-    #[track_caller]
-    pub fn reserve_exact(&mut self, additional: usize) {
-        if additional > self.room - self.length {
-            self.grow(additional, false);
-        }
-    }
-
-    /// As [`Vec::reserve`].
-    ///
-    /// # Errors
-    /// [`HeapError`] when there is no memory; nothing has changed then.
-    pub fn try_reserve(&mut self, additional: usize) -> Result<(), HeapError> {
-        if additional <= self.room - self.length {
-            return Ok(());
-        }
-        self.try_grow(additional, true)
-    }
-
-    #[cold]
-    #[inline(never)]
-    #[track_caller]
-    fn grow(&mut self, additional: usize, some_more: bool) {
-        if let Err(error) = self.try_grow(additional, some_more) {
-            panic!("{error}");
-        }
-    }
-
-    fn try_grow(&mut self, additional: usize, some_more: bool) -> Result<(), HeapError> {
-        let too_large = || HeapError::TooLarge {
-            bytes: additional as u64,
-        };
-        let needed = self.length.checked_add(additional).ok_or_else(too_large)?;
-        if Self::BYTES == 0 {
-            return Err(too_large()); // there is always room but for a sum of more than `usize::MAX`
-        }
-        let least = match Self::BYTES {
-            1 => 8,
-            2..=1024 => 4,
-            _ => 1,
-        };
-        match some_more {
-            true => self.resize_block(needed.max(self.room * 2).max(least)),
-            false => self.resize_block(needed),
-        }
-    }
-
-    /// Moves the values to a block with `room` for at least as many as there are.
-    fn resize_block(&mut self, room: usize) -> Result<(), HeapError> {
-        let too_large = |_| HeapError::TooLarge { bytes: u64::MAX };
-        let (old, new) = (self.block(), Layout::array::<T>(room).map_err(too_large)?);
-        // SAFETY: the block is ours, with the layout it was allocated with.
-        let longer = new.size() >= old.size() && unsafe { self.heap.try_extend(self.at.cast(), old, new) }?;
-        if !longer {
-            let at = self.heap.try_allocate(new)?.cast::<T>();
-            touch(at.as_ptr(), self.length * Self::BYTES);
-            // SAFETY: the new block has room for the values, which are not used in the old one any more.
-            unsafe {
-                at.copy_from_nonoverlapping(self.at, self.length);
-                self.heap.deallocate(self.at.cast(), old);
-            }
-            self.at = at;
-        }
-        self.room = room;
-        Ok(())
-    }
-
-    /// The layout of the block there is.
-    fn block(&self) -> Layout {
-        match Self::BYTES {
-            0 => Layout::new::<T>(),
-            bytes => Layout::from_size_align(self.room * bytes, align_of::<T>())
-                .expect("it was allocated with this layout"),
-        }
-    }
-
-    /// Gives back the room there is too much.
-    ///
-    /// # Panics
-    /// When there is no memory for a smaller block.
-    pub fn shrink_to_fit(&mut self) {
-        self.shrink_to(0);
-    }
-
-    /// Gives back the room past `capacity` values, or past those there are.
-    ///
-    /// # Panics
-    /// When there is no memory for a smaller block.
-    #[track_caller]
-    pub fn shrink_to(&mut self, capacity: usize) {
-        let room = self.length.max(capacity);
-        if Self::BYTES == 0 || room >= self.room {
-            return;
-        }
-        if room == 0 {
-            // SAFETY: the block holds no values.
-            unsafe { self.heap.deallocate(self.at.cast(), self.block()) };
-            (self.at, self.room) = (NonNull::dangling(), 0);
-        } else if let Err(error) = self.resize_block(room) {
-            panic!("{error}");
-        }
-    }
-
     /// The values as a slice.
     #[must_use]
     #[inline]
@@ -301,8 +185,8 @@ impl<T> Vec<T> {
             a < length && b < length,
             "swapping values {a} and {b} of {length}"
         );
-        touch_value(self.place(a));
-        touch_value(self.place(b));
+        touch_in_row(self.place(a));
+        touch_in_row(self.place(b));
         self.unmarked().swap(a, b);
     }
 
@@ -316,7 +200,7 @@ impl<T> Vec<T> {
         if self.length == self.room {
             self.grow(1, true);
         }
-        touch_value(self.place(self.length));
+        touch_in_row(self.place(self.length));
         // SAFETY: there is room.
         unsafe { self.place(self.length).write(value) };
         self.length += 1;
@@ -385,7 +269,7 @@ impl<T> Vec<T> {
         unsafe {
             let value = self.place(index).read();
             if index != last {
-                touch_value(self.place(index));
+                touch_in_row(self.place(index));
                 self.place(last).copy_to_nonoverlapping(self.place(index), 1);
             }
             value
@@ -478,12 +362,9 @@ impl<T> Vec<T> {
     /// # Panics
     /// When there is no memory.
     #[track_caller]
-    pub fn resize_with(&mut self, length: usize, mut make: impl FnMut() -> T) {
+    pub fn resize_with(&mut self, length: usize, make: impl FnMut() -> T) {
         self.truncate(length);
-        self.reserve(length - self.length);
-        while self.length < length {
-            self.push(make());
-        }
+        self.extend(std::iter::repeat_with(make).take(length - self.length));
     }
 
     /// Makes it `length` values long, with clones of `value`.
@@ -524,6 +405,24 @@ impl<T> Vec<T> {
             unsafe { start.add(index).write(value) };
             grown.1 += 1;
         }
+    }
+
+    /// Adds copies of the values of a slice, all at once.
+    ///
+    /// # Panics
+    /// When there is no memory.
+    #[inline]
+    #[track_caller]
+    pub(super) fn extend_from_copies(&mut self, values: &[T])
+    where
+        T: Copy,
+    {
+        let (length, more) = (self.length, values.len());
+        self.reserve(more);
+        self.mark(length..length + more);
+        // SAFETY: there is room for all of them, marked; nobody else has a slice of this vector's block.
+        unsafe { self.place(length).copy_from_nonoverlapping(values.as_ptr(), more) };
+        self.length = length + more;
     }
 
     /// Adds clones of a part of itself.
@@ -581,20 +480,6 @@ impl<T> Drop for Vec<T> {
         };
         // SAFETY: the values are ours and not used any more.
         unsafe { std::ptr::slice_from_raw_parts_mut(self.at.as_ptr(), self.length).drop_in_place() };
-    }
-}
-
-/// A block that is freed when this is dropped.
-pub(super) struct RawBlock {
-    pub(super) at: NonNull<u8>,
-    pub(super) layout: Layout,
-    pub(super) heap: Heap,
-}
-
-impl Drop for RawBlock {
-    fn drop(&mut self) {
-        // SAFETY: who makes one has it from this heap, with this layout, and uses it no longer.
-        unsafe { self.heap.deallocate(self.at, self.layout) };
     }
 }
 

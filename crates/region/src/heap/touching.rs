@@ -7,6 +7,9 @@ use super::classes::{self, BYTES};
 use crate::marks::{LINE, touch_value};
 use std::alloc::Layout;
 
+/// What blocks are aligned to at least.
+const ALIGN: usize = 16;
+
 /// The line of an address is about to be written, and no other.
 #[inline(always)]
 pub(crate) fn touch_line<T>(at: *const T) {
@@ -19,5 +22,15 @@ pub(crate) fn touch_block<T>(at: *const T) {
     match const { classes::of(Layout::new::<T>()) } {
         Some(class) if size_of::<T>() != 0 && LINE.is_multiple_of(BYTES[class] as usize) => touch_line(at),
         _ => touch_value(at),
+    }
+}
+
+/// A `T` is about to be written that lies in a row of them, which begins or ends at a multiple of [`ALIGN`].
+#[inline(always)]
+pub(crate) fn touch_in_row<T>(at: *const T) {
+    if size_of::<T>() != 0 && ALIGN.is_multiple_of(size_of::<T>()) {
+        touch_line(at);
+    } else {
+        touch_value(at);
     }
 }

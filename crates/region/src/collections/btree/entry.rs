@@ -188,8 +188,11 @@ impl<'a, K, V> VacantEntry<'a, K, V> {
     #[track_caller]
     pub fn insert(self, value: V) -> &'a mut V {
         match self.map.try_insert_at(self.path, self.key, value) {
-            // SAFETY: the entry is there now, and the map borrowed alone.
-            Ok(path) => unsafe { value_mut(&path) },
+            Ok(path) => {
+                let (node, index) = path.entry();
+                // SAFETY: the entry is there now, marked as it was put there, and the map borrowed alone.
+                unsafe { &mut *node.value(index) }
+            }
             Err(error) => panic!("{error}"),
         }
     }

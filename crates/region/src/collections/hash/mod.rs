@@ -2,10 +2,12 @@
 
 mod entry;
 mod hasher;
+mod iter;
 mod map;
 mod set;
 pub(crate) mod table;
 
 pub use entry::{Entry, OccupiedEntry, VacantEntry};
-pub use map::{Drain, HashMap, IntoIter, IntoKeys, IntoValues, Iter, IterMut, Keys, Values, ValuesMut};
+pub use iter::{Drain, IntoIter, IntoKeys, IntoValues, Iter, IterMut, Keys, Values, ValuesMut};
+pub use map::HashMap;
 pub use set::HashSet;

@@ -1,6 +1,7 @@
 //! Values that are there or not: a map without values.
 
-use super::map::{self, HashMap};
+use super::iter;
+use super::map::HashMap;
 use crate::heap::{Heap, HeapError};
 use crate::persist::{Kind, Persist, Types};
 use std::borrow::Borrow;
@@ -65,7 +66,7 @@ impl<T> HashSet<T> {
 
     /// The values, in no order that means anything.
     #[must_use]
-    pub fn iter(&self) -> map::Keys<'_, T, ()> {
+    pub fn iter(&self) -> iter::Keys<'_, T, ()> {
         self.map.keys()
     }
 
@@ -244,16 +245,16 @@ impl<'a, T: Hash + Eq + Copy> Extend<&'a T> for HashSet<T> {
 
 impl<T> IntoIterator for HashSet<T> {
     type Item = T;
-    type IntoIter = map::IntoKeys<T, ()>;
-    fn into_iter(self) -> map::IntoKeys<T, ()> {
+    type IntoIter = iter::IntoKeys<T, ()>;
+    fn into_iter(self) -> iter::IntoKeys<T, ()> {
         self.map.into_keys()
     }
 }
 
 impl<'a, T> IntoIterator for &'a HashSet<T> {
     type Item = &'a T;
-    type IntoIter = map::Keys<'a, T, ()>;
-    fn into_iter(self) -> map::Keys<'a, T, ()> {
+    type IntoIter = iter::Keys<'a, T, ()>;
+    fn into_iter(self) -> iter::Keys<'a, T, ()> {
         self.iter()
     }
 }

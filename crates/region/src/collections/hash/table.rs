@@ -16,22 +16,22 @@
 //!   until a group has an `EMPTY`. So a deleted entry's control is `EMPTY` again where its group has one.
 //! * An insertion writes one control and one entry.
 
+mod group;
+mod slots;
+
+pub(crate) use group::{BEYOND, DELETED, EMPTY, GROUP};
+pub(crate) use slots::{Drain, IntoEntries, Slots};
+
 use super::hasher::{Fold, fold};
 use crate::collections::vec::RawBlock;
+use crate::heap::touching::{touch_in_row, touch_line};
 use crate::heap::{Heap, HeapError};
 use crate::marks::{LINE, touch, touch_value};
+use group::{Bits, Group, Probe, control_of};
 use std::alloc::Layout;
-use std::arch::x86_64::{
-    __m128i, _mm_cmpeq_epi8, _mm_cmpgt_epi8, _mm_load_si128, _mm_movemask_epi8, _mm_set1_epi8,
-};
+use std::arch::x86_64::{_MM_HINT_ET0, _mm_prefetch};
 use std::marker::PhantomData;
 use std::ptr::NonNull;
-
-pub(crate) const EMPTY: u8 = 0x80;
-pub(crate) const DELETED: u8 = 0xFE;
-pub(crate) const BEYOND: u8 = 0xFF;
-/// Controls looked at at once.
-pub(crate) const GROUP: usize = 16;
 
 /// A hash table of entries `T`. What is hashed and compared is its users' business.
 #[repr(C)]
@@ -63,54 +63,6 @@ pub(crate) enum Found {
     Free(Slot),
 }
 
-/// Sixteen controls.
-#[derive(Clone, Copy)]
-struct Group(__m128i);
-
-/// Bits of the places of a group.
-#[derive(Clone, Copy)]
-struct Bits(u32);
-
-impl Group {
-    #[inline]
-    fn with(self, control: u8) -> Bits {
-        // SAFETY: SSE2 is part of x86-64.
-        Bits(
-            unsafe { _mm_movemask_epi8(_mm_cmpeq_epi8(self.0, _mm_set1_epi8(control.cast_signed()))) } as u32,
-        )
-    }
-
-    /// Those that are `EMPTY` or `DELETED`.
-    #[inline]
-    fn free(self) -> Bits {
-        // SAFETY: as above. As signed numbers these are the ones below `BEYOND`.
-        Bits(unsafe { _mm_movemask_epi8(_mm_cmpgt_epi8(_mm_set1_epi8(BEYOND.cast_signed()), self.0)) } as u32)
-    }
-
-    #[inline]
-    fn used(self) -> Bits {
-        // SAFETY: as above.
-        Bits(!unsafe { _mm_movemask_epi8(self.0) } as u32 & 0xFFFF)
-    }
-}
-
-impl Iterator for Bits {
-    type Item = usize;
-    #[inline]
-    fn next(&mut self) -> Option<usize> {
-        let lowest = self.first()?;
-        self.0 &= self.0 - 1;
-        Some(lowest)
-    }
-}
-
-impl Bits {
-    #[inline]
-    fn first(self) -> Option<usize> {
-        (self.0 != 0).then(|| self.0.trailing_zeros() as usize)
-    }
-}
-
 /// How many of so many places may be used.
 pub(crate) fn usable(places: usize) -> usize {
     if places < 8 {
@@ -138,11 +90,6 @@ pub(crate) fn block(places: usize, entry: Layout) -> Option<(Layout, usize)> {
         .checked_next_multiple_of(align)?;
     let bytes = controls.checked_add(places.max(GROUP))?;
     Some((Layout::from_size_align(bytes, align).ok()?, controls))
-}
-
-#[inline]
-fn control_of(hash: u64) -> u8 {
-    (hash >> 57) as u8
 }
 
 impl<T> Table<T> {
@@ -243,7 +190,8 @@ impl<T> Table<T> {
     #[inline]
     pub(crate) fn put(&mut self, slot: Slot, hash: u64, entry: T) {
         let at = self.entry(slot);
-        touch_value(at);
+        prefetch(at);
+        touch_in_row(at);
         // SAFETY: the slot is free, and its control one of the table's.
         let was = unsafe {
             at.write(entry);
@@ -277,7 +225,7 @@ impl<T> Table<T> {
     #[inline]
     unsafe fn set(&mut self, slot: Slot, control: u8) -> u8 {
         let at = self.controls.as_ptr().wrapping_add(slot.0);
-        touch(at, 1);
+        touch_line(at);
         // SAFETY: by the caller's word the control is there.
         unsafe { at.replace(control) }
     }
@@ -286,7 +234,7 @@ impl<T> Table<T> {
     unsafe fn group(&self, at: usize) -> Group {
         debug_assert!(at.is_multiple_of(GROUP));
         // SAFETY: by the caller's word there are controls, aligned and a whole number of groups.
-        Group(unsafe { _mm_load_si128(self.controls.as_ptr().wrapping_add(at).cast()) })
+        unsafe { Group::at(self.controls.as_ptr().wrapping_add(at)) }
     }
 
     /// Makes room for `additional` more entries.
@@ -535,123 +483,10 @@ fn too_large(entries: usize) -> HeapError {
     }
 }
 
-/// The groups to look at for a hash.
-struct Probe {
-    at: usize,
-    step: usize,
-    mask: usize,
-}
-
-impl Probe {
-    #[inline]
-    fn new(hash: u64, places: usize) -> Probe {
-        let mask = places.max(GROUP) - 1;
-        Probe {
-            at: (hash as usize).wrapping_mul(GROUP) & mask,
-            step: 0,
-            mask,
-        }
-    }
-
-    #[inline]
-    fn step(&mut self) {
-        self.step += GROUP;
-        self.at = (self.at + self.step) & self.mask;
-    }
-}
-
-/// The slots of a table that have an entry, in order.
-#[derive(Clone)]
-pub(crate) struct Slots {
-    controls: NonNull<u8>,
-    at: usize,
-    bits: Bits,
-    /// How many are to come.
-    left: usize,
-}
-
-impl Iterator for Slots {
-    type Item = Slot;
-    #[inline]
-    fn next(&mut self) -> Option<Slot> {
-        if self.left == 0 {
-            return None;
-        }
-        loop {
-            if let Some(bit) = self.bits.next() {
-                self.left -= 1;
-                return Some(Slot(self.at + bit));
-            }
-            self.at += GROUP;
-            // SAFETY: entries are left, so there is a further group.
-            let group = unsafe { _mm_load_si128(self.controls.as_ptr().wrapping_add(self.at).cast()) };
-            self.bits = Group(group).used();
-        }
-    }
-    fn size_hint(&self) -> (usize, Option<usize>) {
-        (self.left, Some(self.left))
-    }
-}
-
-/// [`Table::drain`].
-pub(crate) struct Drain<'a, T> {
-    table: &'a mut Table<T>,
-    slots: Slots,
-}
-
-impl<T> Iterator for Drain<'_, T> {
-    type Item = T;
-    fn next(&mut self) -> Option<T> {
-        let slot = self.slots.next()?;
-        // SAFETY: the entry is read once: all controls are emptied at the end.
-        Some(unsafe { self.table.entry(slot).read() })
-    }
-    fn size_hint(&self) -> (usize, Option<usize>) {
-        self.slots.size_hint()
-    }
-}
-
-impl<T> Drop for Drain<'_, T> {
-    fn drop(&mut self) {
-        struct Emptied<'a, T>(&'a mut Table<T>);
-        impl<T> Drop for Emptied<'_, T> {
-            fn drop(&mut self) {
-                self.0.clear_controls();
-            }
-        }
-        let emptied = Emptied(self.table);
-        // SAFETY: what was not taken is not used any more.
-        unsafe { emptied.0.drop_entries(self.slots.clone()) };
-    }
-}
-
-/// [`Table::into_entries`].
-pub(crate) struct IntoEntries<T> {
-    table: std::mem::ManuallyDrop<Table<T>>,
-    slots: Slots,
-}
-
-// SAFETY: it owns its entries.
-unsafe impl<T: Send> Send for IntoEntries<T> {}
-// SAFETY: as above.
-unsafe impl<T: Sync> Sync for IntoEntries<T> {}
-
-impl<T> Iterator for IntoEntries<T> {
-    type Item = T;
-    fn next(&mut self) -> Option<T> {
-        let slot = self.slots.next()?;
-        // SAFETY: the entry is read once; the table is never dropped.
-        Some(unsafe { self.table.entry(slot).read() })
-    }
-    fn size_hint(&self) -> (usize, Option<usize>) {
-        self.slots.size_hint()
-    }
-}
-
-impl<T> Drop for IntoEntries<T> {
-    fn drop(&mut self) {
-        let _block = self.table.raw_block();
-        // SAFETY: what was not taken is not used any more.
-        unsafe { self.table.drop_entries(self.slots.clone()) };
-    }
+/// Asks for the line of a place before it is written: in a large table it is nowhere near, and stores wait for
+/// each other.
+#[inline]
+fn prefetch<T>(at: *mut T) {
+    // SAFETY: a hint: no access, whatever the address.
+    unsafe { _mm_prefetch::<_MM_HINT_ET0>(at.cast()) };
 }

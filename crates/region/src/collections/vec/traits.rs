@@ -13,8 +13,17 @@ use std::slice;
 impl<T> Extend<T> for Vec<T> {
     #[track_caller]
     fn extend<I: IntoIterator<Item = T>>(&mut self, values: I) {
-        let values = values.into_iter();
-        self.reserve(values.size_hint().0);
+        let mut values = values.into_iter();
+        let least = values.size_hint().0;
+        self.reserve(least);
+        // Those that are sure to come are marked all at once.
+        self.mark(self.length..self.length + least);
+        for _ in 0..least {
+            let Some(value) = values.next() else { return };
+            // SAFETY: there is room for so many.
+            unsafe { self.place(self.length).write(value) };
+            self.length += 1;
+        }
         values.for_each(|value| self.push(value));
     }
 }

@@ -1,0 +1,99 @@
+//! Controls, a byte a place, sixteen looked at at once.
+
+use std::arch::x86_64::{
+    __m128i, _mm_cmpeq_epi8, _mm_cmpgt_epi8, _mm_load_si128, _mm_movemask_epi8, _mm_set1_epi8,
+};
+
+pub(crate) const EMPTY: u8 = 0x80;
+pub(crate) const DELETED: u8 = 0xFE;
+pub(crate) const BEYOND: u8 = 0xFF;
+/// Controls looked at at once.
+pub(crate) const GROUP: usize = 16;
+
+#[inline]
+pub(super) fn control_of(hash: u64) -> u8 {
+    (hash >> 57) as u8
+}
+
+/// Sixteen controls.
+#[derive(Clone, Copy)]
+pub(super) struct Group(__m128i);
+
+/// Bits of the places of a group.
+#[derive(Clone, Copy)]
+pub(super) struct Bits(pub(super) u32);
+
+impl Group {
+    /// The group that begins at a control.
+    ///
+    /// # Safety
+    /// Sixteen controls are there, aligned.
+    #[inline]
+    pub(super) unsafe fn at(controls: *const u8) -> Group {
+        // SAFETY: by the caller's word; SSE2 is part of x86-64.
+        Group(unsafe { _mm_load_si128(controls.cast()) })
+    }
+
+    #[inline]
+    pub(super) fn with(self, control: u8) -> Bits {
+        // SAFETY: SSE2 is part of x86-64.
+        Bits(
+            unsafe { _mm_movemask_epi8(_mm_cmpeq_epi8(self.0, _mm_set1_epi8(control.cast_signed()))) } as u32,
+        )
+    }
+
+    /// Those that are `EMPTY` or `DELETED`.
+    #[inline]
+    pub(super) fn free(self) -> Bits {
+        // SAFETY: as above. As signed numbers these are the ones below `BEYOND`.
+        Bits(unsafe { _mm_movemask_epi8(_mm_cmpgt_epi8(_mm_set1_epi8(BEYOND.cast_signed()), self.0)) } as u32)
+    }
+
+    #[inline]
+    pub(super) fn used(self) -> Bits {
+        // SAFETY: as above.
+        Bits(!unsafe { _mm_movemask_epi8(self.0) } as u32 & 0xFFFF)
+    }
+}
+
+impl Iterator for Bits {
+    type Item = usize;
+    #[inline]
+    fn next(&mut self) -> Option<usize> {
+        let lowest = self.first()?;
+        self.0 &= self.0 - 1;
+        Some(lowest)
+    }
+}
+
+impl Bits {
+    #[inline]
+    pub(super) fn first(self) -> Option<usize> {
+        (self.0 != 0).then(|| self.0.trailing_zeros() as usize)
+    }
+}
+
+/// The groups to look at for a hash.
+pub(super) struct Probe {
+    pub(super) at: usize,
+    step: usize,
+    mask: usize,
+}
+
+impl Probe {
+    #[inline]
+    pub(super) fn new(hash: u64, places: usize) -> Probe {
+        let mask = places.max(GROUP) - 1;
+        Probe {
+            at: (hash as usize).wrapping_mul(GROUP) & mask,
+            step: 0,
+            mask,
+        }
+    }
+
+    #[inline]
+    pub(super) fn step(&mut self) {
+        self.step += GROUP;
+        self.at = (self.at + self.step) & self.mask;
+    }
+}
