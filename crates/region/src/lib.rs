@@ -44,6 +44,7 @@
 
 extern crate self as twinpage; // what the derive macros write is good in here too
 
+mod ahead;
 mod backup;
 pub mod collections;
 mod epochs;

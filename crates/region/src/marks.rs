@@ -51,6 +51,7 @@
 //!   was written, not what there is.
 
 mod discard;
+mod few;
 mod saved;
 mod sweep;
 #[cfg(test)]
@@ -58,6 +59,8 @@ mod tests;
 
 pub(crate) use discard::{discard, take_discarded};
 pub(crate) use sweep::{Frozen, cut};
+
+use few::Few;
 
 use crate::gate;
 use crate::window::{DATA_BYTES, PAGE, Place, Reserved, SIDE, locate};
@@ -114,8 +117,11 @@ pub(crate) fn touch_all<T: ?Sized>(all: &T) {
 }
 
 /// [`touch`] of bytes at a multiple of `align`: no more than that are on one line.
+///
+/// # Panics
+/// As [`touch`].
 #[inline(always)]
-fn touch_aligned(at: usize, bytes: usize, align: usize) {
+pub(crate) fn touch_aligned(at: usize, bytes: usize, align: usize) {
     match bytes {
         0 => {}
         // On two lines at most.
@@ -139,8 +145,8 @@ pub(crate) fn touch_for_caller<T>(at: *const T) {
     }
 }
 
-/// Up to so many bytes lines are marked one by one.
-const FEW: usize = 8 * LINE;
+/// Bytes whose lines are marked by two stores at most ([`Few`]).
+const FEW: usize = 15 * LINE;
 
 /// [`touch`] of more than a line, not worth a copy wherever it is called.
 #[inline(never)]
@@ -177,23 +183,16 @@ fn touch_simply(at: usize, bytes: usize, is_one: bool) -> bool {
     } else {
         (offset + bytes - 1) / LINE
     };
-    let between = || if bytes > LINE { first + 1..last } else { 0..0 };
-    // SAFETY: the address is usable, so its marks are (`grow`), in both maps.
-    let of = |map, line| unsafe { mark(map, line) };
-    let stands = |line| of(frozen, line).load(Ordering::Acquire) != 0;
-    let is_frozen = || stands(first) || stands(last) || between().any(stands);
+    let lines = Few::new(first, last, bytes, is_one);
     let is_noted = noted(map, first) & if is_one { MARKED } else { noted(map, last) };
-    if is_noted == 0 || frozen != 0 && is_frozen() {
+    // SAFETY: the address is usable, so its marks are (`grow`), in both maps.
+    if is_noted == 0 || frozen != 0 && unsafe { lines.any(frozen) } {
         return false;
     }
     // Without a look whether they are marked: in a large structure that is hard to foretell, and a wrong
     // guess costs more than the stores.
-    let set = |line| of(map, line).store(MARKED, Ordering::Relaxed);
-    set(first);
-    if !is_one {
-        set(last);
-    }
-    between().for_each(set);
+    // SAFETY: as above.
+    unsafe { lines.set(map) };
     // The writes come after it.
     fence(Ordering::Release);
     true

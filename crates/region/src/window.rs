@@ -39,7 +39,7 @@ pub const PAGE: usize = 4096;
 pub(crate) struct Apart<T>(pub(crate) T);
 
 /// One window's state, there whether or not the window is in use.
-#[repr(align(128))]
+#[repr(C, align(128))]
 pub(crate) struct State {
     /// What updates mark with, and what keeps them out of cuts (`gate.rs`).
     pub(crate) here: Here,
@@ -120,9 +120,11 @@ pub struct Window {
 /// assert_eq!(Place::of(&raw const window), None);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy)]
 pub struct Place {
     index: usize,
+    /// That of the number: an update is not to look for it.
+    state: &'static State,
 }
 
 impl Window {
@@ -178,7 +180,7 @@ impl Window {
     }
 
     fn take(index: usize, volatile: bool) -> Result<Window> {
-        let (place, base) = (Place { index }, base_of(index));
+        let (place, base) = (Place::numbered(index), base_of(index));
         let state = place.state();
         let mut held = place.reserved();
         let taken = || Error::Taken {
@@ -216,9 +218,7 @@ impl Place {
     #[must_use]
     #[inline]
     pub fn of<T: ?Sized>(at: *const T) -> Option<Place> {
-        let place = Place {
-            index: index_of(at.addr())?,
-        };
+        let place = Place::numbered(index_of(at.addr())?);
         (place.state().here.current.load(Ordering::Acquire) != 0).then_some(place)
     }
 
@@ -366,7 +366,11 @@ impl Place {
     /// The window of that number, whether or not it is in use.
     #[inline]
     pub(crate) fn numbered(index: usize) -> Place {
-        Place { index }
+        let index = index % WINDOWS; // always less: spares a check
+        Place {
+            index,
+            state: &STATES[index],
+        }
     }
 
     /// Its number in the zone.
@@ -377,7 +381,7 @@ impl Place {
 
     #[inline]
     pub(crate) fn state(self) -> &'static State {
-        &STATES[self.index()]
+        self.state
     }
 
     fn reserved(self) -> std::sync::MutexGuard<'static, Option<Reserved>> {
@@ -385,6 +389,14 @@ impl Place {
         held.unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+impl PartialEq for Place {
+    fn eq(&self, other: &Place) -> bool {
+        self.index == other.index
+    }
+}
+
+impl Eq for Place {}
 
 impl fmt::Debug for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -2,6 +2,7 @@
 
 use super::{FLIP, GROUP, LINE, LINES_PER_PAGE, MARKED, any, copy, lines_of, mark, marks, mask, note};
 use super::{saved, set, summary};
+use crate::ahead;
 use crate::window::{PAGE, Place};
 use std::sync::atomic::{Ordering, fence};
 use twinpage_core::LineMask;
@@ -112,7 +113,7 @@ impl Frozen {
         let mut lines = mask(unsafe { marks(self.map, lines_of(page)) });
         while lines != 0 {
             let at = page * PAGE + lines.trailing_zeros() as usize * LINE;
-            prefetch(self.place.base().wrapping_add(at));
+            ahead::fetch(self.place.base().wrapping_add(at));
             lines &= lines - 1;
         }
     }
@@ -255,15 +256,4 @@ fn keep(into: &mut Buffer, start: usize, had: u64, wanted: u64) {
         }
     }
     into.truncate(end);
-}
-
-#[inline]
-fn prefetch(at: *const u8) {
-    #[cfg(not(miri))]
-    // SAFETY: a hint, which is defined for any address.
-    unsafe {
-        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(at.cast());
-    }
-    #[cfg(miri)]
-    let _ = at;
 }

@@ -11,6 +11,7 @@
 //!   before entry `k`, and the last child what is after all. Places past the length hold nothing.
 //! * No node knows its parent: a change writes the nodes it is about and no other.
 
+use crate::ahead;
 use crate::heap::Heap;
 use crate::marks::{LINE, touch, touch_value};
 use std::alloc::Layout;
@@ -21,6 +22,8 @@ use std::ptr::NonNull;
 pub(super) const MOST: usize = Shape::MOST;
 /// Entries a node other than the root has at least.
 pub(super) const LEAST: usize = Shape::LEAST;
+/// Bytes of a node that are worth asking for before they are needed.
+const FETCHED: usize = 5 * LINE;
 
 #[repr(C)]
 pub(super) struct Leaf<K, V> {
@@ -111,6 +114,15 @@ impl<K, V> Node<K, V> {
         if let Some(at) = NonNull::new(self.at) {
             // SAFETY: by the caller's word nobody uses the node; this is how it was allocated.
             unsafe { heap.deallocate(at.cast(), Self::layout(self.height)) };
+        }
+    }
+
+    /// Asks for all lines of the node at once: which of them a search needs it finds out one after the other.
+    #[inline]
+    pub(super) fn fetch(self) {
+        let bytes = Self::layout(self.height).size().min(FETCHED);
+        for at in (0..bytes).step_by(LINE) {
+            ahead::fetch(self.at.cast::<u8>().wrapping_add(at));
         }
     }
 

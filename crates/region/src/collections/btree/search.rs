@@ -99,6 +99,7 @@ impl<K: Ord, V> BTreeMap<K, V> {
                 return Some((node, index, found));
             }
             node = node.child(index);
+            node.fetch();
         }
     }
 
@@ -121,6 +122,7 @@ impl<K: Ord, V> BTreeMap<K, V> {
                 return (path, found);
             }
             node = node.child(index);
+            node.fetch();
         }
     }
 

@@ -15,6 +15,12 @@ pub(super) fn control_of(hash: u64) -> u8 {
     (hash >> 57) as u8
 }
 
+/// Where in a group an entry is best put: bits that neither the control nor the group is made of.
+#[inline]
+pub(super) fn favourite_of(hash: u64) -> usize {
+    (hash >> 53) as usize % GROUP
+}
+
 /// Sixteen controls.
 #[derive(Clone, Copy)]
 pub(super) struct Group(__m128i);
@@ -70,6 +76,13 @@ impl Bits {
     #[inline]
     pub(super) fn first(self) -> Option<usize> {
         (self.0 != 0).then(|| self.0.trailing_zeros() as usize)
+    }
+
+    /// The first from a place on, and round.
+    #[inline]
+    pub(super) fn first_from(self, place: usize) -> Option<usize> {
+        let turned = (self.0 as u16).rotate_right(place as u32);
+        (turned != 0).then(|| (turned.trailing_zeros() as usize + place) % GROUP)
     }
 }
 
