@@ -212,28 +212,27 @@ impl Controller {
             None => self.later(Part::FillHead(fill), at),
         }
         let rest = self.groups.begin(Part::FillRest(fill));
+        let mut pieces = std::mem::take(&mut self.pieces);
         for (number, entry) in log.iter().enumerate() {
+            let mut want = |from: u64, lines: u64| match entry.action {
+                _ if lines == 0 => {}
+                Action::Read => pieces.push((from, lines)),
+                _ => self.push_dram_for(rest, Kind::Read, Class::Demand, from, lines, at),
+            };
             match head {
                 Some((split, before)) if split == number => {
                     let after = before + 1;
-                    self.push_rest(rest, entry.action, entry.at, before, at);
-                    let lines = entry.lines - after;
-                    self.push_rest(rest, entry.action, entry.at + after * 64, lines, at);
+                    want(entry.at, before);
+                    want(entry.at + after * 64, entry.lines - after);
                 }
-                _ => self.push_rest(rest, entry.action, entry.at, entry.lines, at),
+                _ => want(entry.at, entry.lines),
             }
         }
+        self.read_nvm_for(rest, &pieces, at);
+        pieces.clear();
+        self.pieces = pieces;
         if self.groups.is_empty(rest) {
             self.groups.schedule(rest, at);
-        }
-    }
-
-    fn push_rest(&mut self, group: u32, action: Action, from: u64, lines: u64, at: u64) {
-        let (kind, class) = (Kind::Read, Class::Demand);
-        match action {
-            _ if lines == 0 => {}
-            Action::Read => self.push_nvm_for(group, kind, class, from, lines, at),
-            _ => self.push_dram_for(group, kind, class, from, lines, at),
         }
     }
 

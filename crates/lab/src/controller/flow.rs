@@ -79,6 +79,8 @@ pub struct Controller {
     pub(super) calls: Calls,
     pub(super) now: u64,
     pub(super) log: Vec<Entry>,
+    /// What is left to read of a page: address and lines of each piece.
+    pub(super) pieces: Vec<(u64, u64)>,
     /// Lines that came, for the machine to take.
     pub answers: Vec<Answer>,
     /// The scheme asked for a checkpoint: it has no room left.
@@ -108,6 +110,7 @@ impl Controller {
             calls: Calls::default(),
             now: 0,
             log: Vec::new(),
+            pieces: Vec::new(),
             answers: Vec::new(),
             wants_checkpoint: false,
             flushing: 0,

@@ -111,7 +111,8 @@ impl Controller {
     /// Requests that `part` waits for, to NVM.
     pub(super) fn push_nvm(&mut self, part: Part, kind: Kind, class: Class, at: u64, lines: u64, time: u64) {
         let group = self.groups.begin(part);
-        self.push_nvm_for(group, kind, class, at, lines, time);
+        let requests = self.nvm_device.push(name(group), kind, class, at, lines, time);
+        self.groups.add(group, requests);
     }
 
     /// One more request of a group, to DRAM.
@@ -128,17 +129,11 @@ impl Controller {
         self.groups.add(group, requests);
     }
 
-    /// One more request of a group, to NVM.
-    pub(super) fn push_nvm_for(
-        &mut self,
-        group: u32,
-        kind: Kind,
-        class: Class,
-        at: u64,
-        lines: u64,
-        time: u64,
-    ) {
-        let requests = self.nvm_device.push(name(group), kind, class, at, lines, time);
+    /// A read of pieces, each so many lines from an address, for a group, to NVM.
+    pub(super) fn read_nvm_for(&mut self, group: u32, pieces: &[(u64, u64)], time: u64) {
+        let requests = self
+            .nvm_device
+            .push_sweep(name(group), Class::Demand, pieces, time);
         self.groups.add(group, requests);
     }
 

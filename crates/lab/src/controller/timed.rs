@@ -40,6 +40,14 @@ impl Timed {
         requests
     }
 
+    /// Asks to read pieces, each so many lines from an address, one after the other.
+    pub(super) fn push_sweep(&mut self, name: u64, class: Class, pieces: &[(u64, u64)], time: u64) -> u32 {
+        let cycle = time.div_ceil(self.cycle_fs);
+        let requests = self.memory.push_sweep(name, class, pieces, cycle);
+        self.find_bound();
+        requests
+    }
+
     /// Works up to a time, and tells the name of each request that is done, and when.
     pub(super) fn run_until(&mut self, until: u64, mut told: impl FnMut(u64, u64)) {
         let cycle_fs = self.cycle_fs;

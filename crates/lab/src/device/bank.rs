@@ -186,57 +186,64 @@ impl Banks {
             Command::Activate => self.activate(bank, row, cycle),
             Command::Precharge => self.precharge(bank, cycle),
             Command::Read => self.reads(bank, cycle, 1),
-            Command::Write => self.writes(bank, cycle, 1),
+            Command::Write => self.writes(bank, cycle, cycle, 1),
         }
     }
 
-    /// Issues a column command at `cycle` and `lines - 1` more behind it, each as soon as the bus is free.
-    /// Says when the last goes. Writes that keep the bank busy go one by one.
-    pub(super) fn issue_run(&mut self, command: Command, bank: usize, cycle: u64, lines: u16) -> u64 {
-        debug_assert!(
-            cycle >= self.earliest(command, bank, 0),
-            "{command:?} of bank {bank} at {cycle} is too early"
-        );
+    /// Brings a row into its buffer, each command as early as bank and rank allow, from `now` on. One
+    /// command a cycle is not enforced: a line's data takes several.
+    pub(super) fn open(&mut self, bank: usize, row: u64, now: u64) {
+        if self.banks[bank].row == row {
+            return;
+        }
+        if self.banks[bank].row != CLOSED {
+            self.precharge(bank, self.own(Command::Precharge, bank).max(now));
+        }
+        self.activate(bank, row, self.ready(Command::Activate, bank, now));
+    }
+
+    /// The first cycle from `now` on that bank and rank allow the command.
+    #[inline]
+    pub(super) fn ready(&self, command: Command, bank: usize, now: u64) -> u64 {
+        let shared = self.shared[self.rank(bank) * 4 + command as usize];
+        self.own(command, bank).max(shared).max(now)
+    }
+
+    /// A column command of the open row at `cycle` and `lines - 1` more behind it, each as soon as bus and
+    /// bank are free. Says when the last goes. Where writes keep the bank busy the bus is taken for all of
+    /// them at once.
+    pub(super) fn columns(&mut self, command: Command, bank: usize, cycle: u64, lines: u16) -> u64 {
         let more = u64::from(lines - 1);
-        let last = match command {
+        match command {
             Command::Read => {
                 let last = cycle + more * self.timing.read_to_read();
                 self.reads(bank, last, lines);
                 last
             }
             _ => {
-                debug_assert!(lines == 1 || self.timing.write_pulse == 0);
-                let last = cycle + more * self.timing.write_to_write();
-                self.writes(bank, last, lines);
+                let last = cycle + more * self.timing.write_to_next();
+                let bus = cycle + more * self.timing.write_to_write();
+                self.writes(bank, last, bus, lines);
                 last
             }
-        };
-        self.command = last + 1;
-        last
+        }
+    }
+
+    /// The command bus is taken at this cycle.
+    #[inline]
+    pub(super) fn take_bus(&mut self, cycle: u64) {
+        self.command = cycle + 1;
     }
 
     /// Reads runs of many banks in order, each command as early as its bank and rank allow, from `now`
-    /// on. One command a cycle is not enforced: a line's data takes several. Says when the last goes.
+    /// on. Says when the last goes.
     pub fn sweep(&mut self, runs: &[Run], now: u64) -> u64 {
         let mut last = now;
         for run in runs {
             let bank = usize::from(run.bank);
-            let rank = self.rank(bank) * 4;
-            if self.banks[bank].row != run.row {
-                if self.banks[bank].row != CLOSED {
-                    self.precharge(bank, self.own(Command::Precharge, bank).max(now));
-                }
-                let ready = self.shared[rank + Command::Activate as usize];
-                self.activate(
-                    bank,
-                    run.row,
-                    self.own(Command::Activate, bank).max(ready).max(now),
-                );
-            }
-            let ready = self.shared[rank + Command::Read as usize];
-            let first = self.own(Command::Read, bank).max(ready).max(last);
-            last = first + u64::from(run.lines - 1) * self.timing.read_to_read();
-            self.reads(bank, last, run.lines);
+            self.open(bank, run.row, now);
+            let first = self.ready(Command::Read, bank, last);
+            last = self.columns(Command::Read, bank, first, run.lines);
         }
         last
     }
@@ -294,22 +301,22 @@ impl Banks {
         self.done.reads += u64::from(lines);
     }
 
-    /// So many writes, the last at `at`.
+    /// So many writes, the last at `at` for the bank and at `bus` for the others.
     #[inline]
-    fn writes(&mut self, bank: usize, at: u64, lines: u16) {
+    fn writes(&mut self, bank: usize, at: u64, bus: u64, lines: u16) {
         let timing = &self.timing;
         let state = &mut self.banks[bank];
         state.delay(Command::Precharge, at + timing.write_to_precharge());
         if timing.write_pulse > 0 {
-            let busy = at + timing.cwl + timing.burst + timing.write_pulse;
+            let busy = at + timing.write_to_next();
             state.delay(Command::Read, busy);
             state.delay(Command::Write, busy);
         }
         let own = self.rank(bank);
         let (write, across) = (timing.write_to_write(), timing.across_ranks());
         let (read, read_across) = (timing.write_to_read(), timing.write_to_read_across());
-        self.delay(own, Command::Write, at + write, at + across);
-        self.delay(own, Command::Read, at + read, at + read_across);
+        self.delay(own, Command::Write, bus + write, bus + across);
+        self.delay(own, Command::Read, bus + read, bus + read_across);
         self.done.writes += u64::from(lines);
     }
 

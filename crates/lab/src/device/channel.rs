@@ -13,6 +13,10 @@
 //! * A request is not seen before it comes. So a channel need not be driven cycle by cycle: it works when
 //!   something could be done, or somebody wants to know ([`Channel::bound`]).
 //! * One request alone is served without the queues, by the same rules (`serve_alone`).
+//! * Commands that belong together are decided together. A row is closed and the next opened in one go; where
+//!   no other request's data could come before, the request is served through; a run of lines goes whole (of
+//!   writes that keep the bank busy, four lines). What comes meanwhile waits for data decided on, not
+//!   for more.
 
 use super::bank::{Banks, Command, Run};
 use super::choice::Choice;
@@ -66,6 +70,9 @@ pub const NOBODY: u64 = u64::MAX;
 
 /// Nothing follows.
 pub(super) const NO_SWEEP: u32 = u32::MAX;
+
+/// So many lines are written in turn where each keeps the bank busy.
+const PULSES: u16 = 4;
 
 /// A request whose last command was issued.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -170,6 +177,10 @@ impl Channel {
 
     /// Takes a read of the request's run and others after it, which are done when the last is.
     pub fn push_sweep(&mut self, mut request: Request, rest: impl Iterator<Item = Run>) {
+        let mut rest = rest.peekable();
+        if rest.peek().is_none() {
+            return self.push(request);
+        }
         let sweep = self.sweeps.take();
         let Request { bank, lines, row, .. } = request;
         let runs = &mut self.sweeps[sweep];
@@ -288,86 +299,90 @@ impl Channel {
         cycle + left + self.latencies[request.kind as usize]
     }
 
-    /// The only request there is: its commands go one after the other up to `limit`. What is left then
-    /// waits in its queue.
+    /// The only request there is goes as soon as it can, if that is by `limit`. Otherwise it waits in its
+    /// queue, and so does what is left of it.
     fn serve_alone(&mut self, mut request: Request, limit: u64) {
         let (bank, kind) = (usize::from(request.bank), request.kind);
         let column = column(kind);
         self.now = request.arrival;
         self.writing = true;
-        loop {
-            let command = self.banks.next(bank, request.row, column);
-            let cycle = self.banks.earliest(command, bank, self.now);
-            if cycle > limit || self.banks.refresh_due() <= cycle {
-                self.queues[kind as usize].come(request);
-                self.admit(kind);
-                return;
-            }
+        let command = self.banks.next(bank, request.row, column);
+        let cycle = self.banks.earliest(command, bank, self.now);
+        if cycle <= limit && cycle < self.banks.refresh_due() {
             self.now = cycle;
             if request.sweep != NO_SWEEP {
                 self.issue_sweep(request.id, request.sweep, cycle);
                 return;
             }
-            if command != column {
-                self.banks.issue(command, bank, request.row, cycle);
-                self.streaks[bank] = 0;
-                continue;
-            }
-            let (lines, last) = self.issue_column(kind, bank, request.lines, cycle);
+            let shared = self.banks.shared()[self.banks.rank(bank) * 4 + column as usize];
+            let data = shared.max(cycle + self.to_column(command));
+            let lines = self.go(&request, cycle, data < self.banks.refresh_due());
             request.lines -= lines;
-            if request.lines == 0 {
-                self.tell(request.id, last + self.latencies[kind as usize]);
-                return;
-            }
+        }
+        if request.lines > 0 {
+            self.queues[kind as usize].come(request);
+            self.admit(kind);
         }
     }
 
+    /// The chosen request's turn.
     fn issue(&mut self, cycle: u64, kind: Kind, bank: usize) {
-        let column = column(kind);
         let queue = &mut self.queues[kind as usize];
-        let request = queue.head(bank);
-        let Request {
-            id,
-            sweep,
-            row,
-            lines,
-            ..
-        } = *request;
+        let request = *queue.head(bank);
         self.now = cycle;
-        if sweep != NO_SWEEP {
+        if request.sweep != NO_SWEEP {
             queue.remove(bank);
-            self.issue_sweep(id, sweep, cycle);
+            self.issue_sweep(request.id, request.sweep, cycle);
             return;
         }
-        let command = self.banks.next(bank, row, column);
-        if command != column {
-            self.banks.issue(command, bank, row, cycle);
-            self.streaks[bank] = 0;
-            self.changed(1 << bank);
-            return;
-        }
-        let (gone, last) = self.issue_column(kind, bank, lines, cycle);
+        let through = self.chosen.is_first() && self.chosen.own_column < self.banks.refresh_due();
+        let lines = self.go(&request, cycle, through);
         let queue = &mut self.queues[kind as usize];
-        if gone < lines {
-            queue.head(bank).lines -= gone;
+        if lines < request.lines {
+            queue.head(bank).lines -= lines;
         } else {
             queue.remove(bank);
-            self.tell(id, last + self.latencies[kind as usize]);
             self.admit(kind);
         }
         self.changed(1 << bank);
     }
 
-    /// Column commands of a run of lines: how many go at once, and when the last does. The rest of a run
-    /// follows at once unless the bus has to wait for the bank.
-    fn issue_column(&mut self, kind: Kind, bank: usize, lines: u16, cycle: u64) -> (u16, u64) {
+    /// The request's next command goes at `cycle`; if it is to go `through`, the others up to its data
+    /// follow as early as they can. Says how many lines were served.
+    fn go(&mut self, request: &Request, cycle: u64, through: bool) -> u16 {
+        let (bank, kind) = (usize::from(request.bank), request.kind);
+        let column = column(kind);
+        let command = self.banks.next(bank, request.row, column);
+        if command != column {
+            self.streaks[bank] = 0;
+            if !through {
+                self.bring(command, bank, request.row, cycle);
+                return 0;
+            }
+        }
+        self.banks.take_bus(cycle);
+        self.banks.open(bank, request.row, cycle);
+        let first = self.banks.ready(column, bank, cycle);
         let lines = match kind {
-            Kind::Write if self.timing.write_pulse > 0 => 1,
-            _ => lines,
+            Kind::Write if self.timing.write_pulse > 0 => request.lines.min(PULSES),
+            _ => request.lines,
         };
         self.streaks[bank] += u32::from(lines);
-        let last = self.banks.issue_run(column(kind), bank, cycle, lines);
-        (lines, last)
+        let last = self.banks.columns(column, bank, first, lines);
+        if lines == request.lines {
+            self.tell(request.id, last + self.latencies[kind as usize]);
+        }
+        lines
+    }
+
+    /// A row is opened, and the one that is open closed before, unless a refresh comes between.
+    fn bring(&mut self, command: Command, bank: usize, row: u64, cycle: u64) {
+        if command == Command::Precharge && cycle + self.timing.rp < self.banks.refresh_due() {
+            self.banks.take_bus(cycle);
+            self.banks.open(bank, row, cycle);
+        } else {
+            self.banks.issue(command, bank, row, cycle);
+        }
     }
 
     /// All of a read of many row buffers.

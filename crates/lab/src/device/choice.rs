@@ -23,8 +23,9 @@ pub(super) struct Choice {
     pub(super) is_current: bool,
     /// The banks looked at, by kind.
     pub(super) view: [u64; 2],
-    /// The earliest column command among them.
+    /// The earliest column command among them, and the chosen one's.
     pub(super) column: u64,
+    pub(super) own_column: u64,
     /// No data can have arrived before this cycle.
     pub(super) bound: u64,
 }
@@ -37,6 +38,7 @@ impl Choice {
         is_current: false,
         view: [0; 2],
         column: u64::MAX,
+        own_column: u64::MAX,
         bound: u64::MAX,
     };
 
@@ -44,6 +46,12 @@ impl Choice {
     #[inline]
     pub(super) fn cycle(&self) -> u64 {
         (self.key >> 64) as u64
+    }
+
+    /// Whether no other request's data could come before.
+    #[inline]
+    pub(super) fn is_first(&self) -> bool {
+        self.own_column <= self.column
     }
 }
 
@@ -82,20 +90,29 @@ impl Channel {
         self.rechoose(kind, among);
         let heads = &self.queues[kind as usize].heads;
         let (shared, floor) = (self.banks.shared(), self.now.max(self.banks.command()));
-        let Choice { key, column, .. } = self.chosen;
-        let (mut best, mut bank, mut column) = (key, 0, column);
+        let Choice {
+            key,
+            mut column,
+            mut own_column,
+            ..
+        } = self.chosen;
+        let (mut best, mut bank, command) = (key, 0, super::channel::column(kind) as usize);
         while among != 0 {
             let number = among.trailing_zeros();
             among &= among - 1;
             let head = &heads[number as usize];
             let cycle = head.ready.max(shared[usize::from(head.shared & 63)]).max(floor);
-            column = column.min(cycle + u64::from(head.to_column));
+            let data = shared[usize::from(head.shared & 60) | command];
+            let data = data.max(cycle + u64::from(head.to_column));
+            column = column.min(data);
             let key = Key::from(cycle) << 64 | Key::from(head.tag);
             let better = key < best;
             best = if better { key } else { best };
             bank = if better { number } else { bank };
+            own_column = if better { data } else { own_column };
         }
         self.chosen.column = column;
+        self.chosen.own_column = own_column;
         if best < key {
             self.chosen.key = best;
             self.chosen.kind = kind;

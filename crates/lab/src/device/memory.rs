@@ -78,69 +78,35 @@ impl Memory {
         let end = (at & ((1 << self.map.buffer_bits) - 1)) + lines * 64;
         if end <= 1 << self.map.buffer_bits {
             let Place { channel, bank, row } = self.map.place(at);
-            let request = Request {
-                id,
-                kind,
-                class,
-                bank,
-                lines: lines as u16,
-                row,
-                arrival: cycle,
-                sweep: NO_SWEEP,
-            };
-            self.channels[channel].push(request);
+            let lines = lines as u16;
+            self.channels[channel].push(request(id, kind, class, Run { bank, lines, row }, cycle));
             return 1;
         }
-        let runs = self.runs(at, lines);
-        let request = |channel: usize, run: Run| {
-            let Run { bank, lines, row } = run;
-            (
-                channel,
-                Request {
-                    id,
-                    kind,
-                    class,
-                    bank,
-                    lines,
-                    row,
-                    arrival: cycle,
-                    sweep: NO_SWEEP,
-                },
-            )
-        };
-        if kind == Kind::Read && self.channels.len() == 1 && lines * 64 > self.device.buffer_bytes {
-            let mut runs = runs.map(|(_, run)| run);
-            let first = runs.next().expect("a line at least");
-            self.channels[0].push_sweep(request(0, first).1, runs);
-            return 1;
+        if kind == Kind::Read {
+            return self.push_sweep(id, class, &[(at, lines)], cycle);
         }
         let mut requests = 0;
-        for (channel, run) in runs {
-            self.channels[channel].push(request(channel, run).1);
+        for (channel, run) in self.map.runs(at, lines) {
+            self.channels[channel].push(request(id, kind, class, run, cycle));
             requests += 1;
         }
         requests
     }
 
-    /// The runs of row buffers that lines lie in, and their channels.
-    fn runs(&self, at: u64, lines: u64) -> impl Iterator<Item = (usize, Run)> + use<> {
-        let (map, buffer_bytes) = (self.map, 1_u64 << self.map.buffer_bits);
-        let (mut at, mut left) = (at, lines);
-        std::iter::from_fn(move || {
-            let room = (buffer_bytes - (at & (buffer_bytes - 1))).div_ceil(64);
-            let lines = left.min(room);
-            let Place { channel, bank, row } = map.place(at);
-            at += lines * 64;
-            left -= lines;
-            (lines > 0).then_some((
-                channel,
-                Run {
-                    bank,
-                    lines: lines as u16,
-                    row,
-                },
-            ))
-        })
+    /// Asks to read pieces, each so many lines from an address, at `cycle`, as one request to each channel
+    /// they lie in. Says how many.
+    pub fn push_sweep(&mut self, id: u64, class: Class, pieces: &[(u64, u64)], cycle: u64) -> u32 {
+        let map = self.map;
+        let mut requests = 0;
+        for (number, channel) in self.channels.iter_mut().enumerate() {
+            let runs = pieces.iter().flat_map(|&(at, lines)| map.runs(at, lines));
+            let mut here = runs.filter_map(|(channel, run)| (channel == number).then_some(run));
+            if let Some(first) = here.next() {
+                channel.push_sweep(request(id, Kind::Read, class, first, cycle), here);
+                requests += 1;
+            }
+        }
+        requests
     }
 
     /// Whether a request for `at` would enter its queue at once.
@@ -222,7 +188,37 @@ impl Memory {
     }
 }
 
+/// A request for a run of lines.
+fn request(id: u64, kind: Kind, class: Class, run: Run, arrival: u64) -> Request {
+    let Run { bank, lines, row } = run;
+    Request {
+        id,
+        kind,
+        class,
+        bank,
+        lines,
+        row,
+        arrival,
+        sweep: NO_SWEEP,
+    }
+}
+
 impl Map {
+    /// The runs of row buffers that lines lie in, and their channels.
+    #[inline]
+    fn runs(self, at: u64, lines: u64) -> impl Iterator<Item = (usize, Run)> {
+        let buffer_bytes = 1_u64 << self.buffer_bits;
+        let (mut at, mut left) = (at, lines);
+        std::iter::from_fn(move || {
+            let room = (buffer_bytes - (at & (buffer_bytes - 1))).div_ceil(64);
+            let lines = left.min(room) as u16;
+            let Place { channel, bank, row } = self.place(at);
+            at += u64::from(lines) * 64;
+            left -= u64::from(lines);
+            (lines > 0).then_some((channel, Run { bank, lines, row }))
+        })
+    }
+
     #[inline]
     fn place(&self, at: u64) -> Place {
         let at = at & (self.bytes - 1);

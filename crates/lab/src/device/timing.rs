@@ -54,6 +54,15 @@ impl Timing {
         self.ccd.max(self.burst)
     }
 
+    /// Write to write, same bank: the cells must have been written too.
+    #[must_use]
+    pub fn write_to_next(&self) -> u64 {
+        match self.write_pulse {
+            0 => self.write_to_write(),
+            pulse => self.write_to_write().max(self.cwl + self.burst + pulse),
+        }
+    }
+
     /// Either to the same, another rank.
     #[must_use]
     pub fn across_ranks(&self) -> u64 {
