@@ -104,7 +104,11 @@ pub fn touch<T: ?Sized>(at: *const T, bytes: usize) {
 /// As [`touch`].
 #[inline]
 pub(crate) fn touch_value<T>(at: *const T) {
-    touch_aligned(at.addr(), size_of::<T>(), align_of::<T>());
+    // A size known to the compiler makes few instructions of it, however many lines there are.
+    match size_of::<T>() {
+        bytes @ LINE..=FEW => touch_few(at.addr(), bytes, bytes <= align_of::<T>().min(LINE)),
+        bytes => touch_aligned(at.addr(), bytes, align_of::<T>()),
+    }
 }
 
 /// [`touch`] of all of a value or a part, however many bytes that is.
