@@ -65,6 +65,24 @@ pub struct Request {
     pub(super) sweep: u32,
 }
 
+impl Request {
+    /// A request for a run of lines.
+    #[inline]
+    pub(super) fn new(id: u64, kind: Kind, class: Class, run: Run, arrival: u64) -> Request {
+        let Run { bank, lines, row } = run;
+        Request {
+            id,
+            kind,
+            class,
+            bank,
+            lines,
+            row,
+            arrival,
+            sweep: NO_SWEEP,
+        }
+    }
+}
+
 /// The name of a request nobody wants to hear of.
 pub const NOBODY: u64 = u64::MAX;
 
@@ -175,20 +193,31 @@ impl Channel {
         self.coming.push(request);
     }
 
-    /// Takes a read of the request's run and others after it, which are done when the last is.
-    pub fn push_sweep(&mut self, mut request: Request, rest: impl Iterator<Item = Run>) {
-        let mut rest = rest.peekable();
-        if rest.peek().is_none() {
-            return self.push(request);
-        }
+    /// Takes a read of all the runs that `collect` gives, which is done when the last is. False if there
+    /// are none.
+    pub fn push_sweep(
+        &mut self,
+        id: u64,
+        class: Class,
+        arrival: u64,
+        collect: impl FnOnce(&mut Vec<Run>),
+    ) -> bool {
         let sweep = self.sweeps.take();
-        let Request { bank, lines, row, .. } = request;
         let runs = &mut self.sweeps[sweep];
         runs.clear();
-        runs.push(Run { bank, lines, row });
-        runs.extend(rest);
-        request.sweep = sweep;
+        collect(runs);
+        let Some(&first) = runs.first() else {
+            self.sweeps.give_back(sweep);
+            return false;
+        };
+        let mut request = Request::new(id, Kind::Read, class, first, arrival);
+        if runs.len() == 1 {
+            self.sweeps.give_back(sweep);
+        } else {
+            request.sweep = sweep;
+        }
         self.push(request);
+        true
     }
 
     /// Works up to `cycle`, and returns what became known to be done, in the order it was issued.

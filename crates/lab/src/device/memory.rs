@@ -6,7 +6,7 @@
 //! ```
 
 use super::bank::Run;
-use super::channel::{Channel, Class, Done, Kind, NO_SWEEP, Request};
+use super::channel::{Channel, Class, Done, Kind, Request};
 use super::energy::Commands;
 use super::spec::Device;
 
@@ -79,7 +79,7 @@ impl Memory {
         if end <= 1 << self.map.buffer_bits {
             let Place { channel, bank, row } = self.map.place(at);
             let lines = lines as u16;
-            self.channels[channel].push(request(id, kind, class, Run { bank, lines, row }, cycle));
+            self.channels[channel].push(Request::new(id, kind, class, Run { bank, lines, row }, cycle));
             return 1;
         }
         if kind == Kind::Read {
@@ -87,7 +87,7 @@ impl Memory {
         }
         let mut requests = 0;
         for (channel, run) in self.map.runs(at, lines) {
-            self.channels[channel].push(request(id, kind, class, run, cycle));
+            self.channels[channel].push(Request::new(id, kind, class, run, cycle));
             requests += 1;
         }
         requests
@@ -99,12 +99,13 @@ impl Memory {
         let map = self.map;
         let mut requests = 0;
         for (number, channel) in self.channels.iter_mut().enumerate() {
-            let runs = pieces.iter().flat_map(|&(at, lines)| map.runs(at, lines));
-            let mut here = runs.filter_map(|(channel, run)| (channel == number).then_some(run));
-            if let Some(first) = here.next() {
-                channel.push_sweep(request(id, Kind::Read, class, first, cycle), here);
-                requests += 1;
-            }
+            let collect = |runs: &mut Vec<Run>| {
+                for &(at, lines) in pieces {
+                    let here = map.runs(at, lines).filter(|&(channel, _)| channel == number);
+                    here.for_each(|(_, run)| runs.push(run));
+                }
+            };
+            requests += u32::from(channel.push_sweep(id, class, cycle, collect));
         }
         requests
     }
@@ -185,21 +186,6 @@ impl Memory {
             false => self.device.energy.idle_w * seconds(cycle * u64::from(self.device.channels)),
         };
         self.device.energy.commands_j(&self.commands()) + standing
-    }
-}
-
-/// A request for a run of lines.
-fn request(id: u64, kind: Kind, class: Class, run: Run, arrival: u64) -> Request {
-    let Run { bank, lines, row } = run;
-    Request {
-        id,
-        kind,
-        class,
-        bank,
-        lines,
-        row,
-        arrival,
-        sweep: NO_SWEEP,
     }
 }
 
