@@ -12,7 +12,7 @@
 
 use super::layout::SHEET;
 use crate::dual_page::codec::{Cursor, put_mask, put_number};
-use crate::geometry::LineMask;
+use crate::geometry::{LineMask, Lines};
 use crc32c::crc32c_append;
 
 /// Bytes of the header.
@@ -46,12 +46,20 @@ pub(super) struct Sizes {
     pub(super) page: usize,
 }
 
+impl Sizes {
+    /// The longest batch, and so the longest directory.
+    fn most(self) -> usize {
+        self.page * SHEET as usize
+    }
+}
+
 /// A batch being put together.
 #[derive(Debug, Default)]
 pub(super) struct Builder {
     drops: Vec<u8>,
     strips: Vec<u8>,
-    lines: Vec<u8>,
+    /// Room for the directory, which goes right before what the strips hold, and that.
+    bytes: Vec<u8>,
     dropped: u32,
     /// The strips so far.
     pub(super) packed: Vec<(u64, LineMask)>,
@@ -61,10 +69,10 @@ pub(super) struct Builder {
 
 impl Builder {
     /// Empties it and keeps its memory.
-    pub(super) fn clear(&mut self) {
+    pub(super) fn clear(&mut self, sizes: Sizes) {
         self.drops.clear();
         self.strips.clear();
-        self.lines.clear();
+        self.bytes.resize(sizes.most(), 0);
         self.packed.clear();
         self.dropped = 0;
         self.next = [0; 2];
@@ -72,7 +80,12 @@ impl Builder {
 
     /// Bytes the batch takes so far, before it is padded.
     fn len(&self, sizes: Sizes) -> usize {
-        (HEADER + self.drops.len() + self.strips.len()).next_multiple_of(sizes.line) + self.lines.len()
+        self.directory().next_multiple_of(sizes.line) + self.bytes.len() - sizes.most()
+    }
+
+    /// Bytes of the directory.
+    fn directory(&self) -> usize {
+        HEADER + self.drops.len() + self.strips.len()
     }
 
     /// Adds a dropped page, if it fits `limit` bytes. Pages ascend.
@@ -88,46 +101,37 @@ impl Builder {
         true
     }
 
-    /// Adds the lines `mask` of a page that is `bytes` long, if they fit `limit` bytes. Pages ascend.
-    pub(super) fn strip(
-        &mut self,
-        page: u64,
-        mask: LineMask,
-        bytes: &[u8],
-        sizes: Sizes,
-        limit: usize,
-    ) -> bool {
+    /// Adds lines of a page, if they fit `limit` bytes. Pages ascend.
+    pub(super) fn strip(&mut self, page: u64, lines: Lines<'_>, sizes: Sizes, limit: usize) -> bool {
         let had = self.strips.len();
         put_number(&mut self.strips, page - self.next[1]);
-        put_mask(&mut self.strips, mask);
-        if self.len(sizes) + mask.count() * sizes.line > limit {
+        put_mask(&mut self.strips, lines.mask);
+        if self.len(sizes) + lines.bytes.len() > limit {
             self.strips.truncate(had);
             return false;
         }
-        for run in mask.runs() {
-            let from = &bytes[run.start * sizes.line..run.end * sizes.line];
-            self.lines.extend_from_slice(from);
-        }
+        self.bytes.extend_from_slice(lines.bytes);
         self.next[1] = page + 1;
-        self.packed.push((page, mask));
+        self.packed.push((page, lines.mask));
         true
     }
 
     /// The bytes of the batch, to be written from line `line` of the log on, and where in them the
     /// lines of the strips begin.
-    pub(super) fn finish(&mut self, line: u64, seed: u32, sizes: Sizes, out: &mut Vec<u8>) -> usize {
-        let directory = HEADER + self.drops.len() + self.strips.len();
+    pub(super) fn finish(&mut self, line: u64, seed: u32, sizes: Sizes) -> (&[u8], usize) {
+        let sum = crc32c_append(seed, &self.bytes[sizes.most()..]);
+        let directory = self.directory();
         let content = directory.next_multiple_of(sizes.line);
         let lines = self.len(sizes).div_ceil(sizes.page);
-        out.clear();
-        out.resize(HEADER, 0);
-        out.extend_from_slice(&self.drops);
-        out.extend_from_slice(&self.strips);
-        out.resize(content, 0);
-        out.extend_from_slice(&self.lines);
-        let sum = crc32c_append(seed, &self.lines);
-        out.resize(lines * sizes.page, 0);
+        let start = sizes.most() - content;
+        self.bytes.resize(start + lines * sizes.page, 0);
+        let out = &mut self.bytes[start..];
+        let mut end = HEADER;
         let mut put = |at: usize, bytes: &[u8]| out[at..at + bytes.len()].copy_from_slice(bytes);
+        for entries in [&self.drops, &self.strips] {
+            put(end, entries);
+            end += entries.len();
+        }
         put(at::MAGIC, &MAGIC);
         put(at::LINE, &line.to_le_bytes());
         put(at::LINES, &(lines as u32).to_le_bytes());
@@ -135,9 +139,11 @@ impl Builder {
         put(at::DROPS, &self.dropped.to_le_bytes());
         put(at::STRIPS, &(self.packed.len() as u32).to_le_bytes());
         put(at::CONTENT, &sum.to_le_bytes());
+        put(at::ZERO, &[0; HEADER - at::ZERO]);
+        out[directory..content].fill(0);
         let crc = crc32c_append(seed, &out[at::LINE..directory]);
         out[at::CRC..at::LINE].copy_from_slice(&crc.to_le_bytes());
-        content
+        (out, content)
     }
 }
 
@@ -277,14 +283,16 @@ mod tests {
         ) {
             let mut builder = Builder::default();
             let limit = limit * 4096;
-            let page: Vec<u8> = (0..4096).map(|k| (k / 64) as u8).collect();
+            builder.clear(SIZES);
             let dropped: Vec<u64> = drops.into_iter().filter(|&page| builder.drop_page(page, SIZES, limit)).collect();
             for (&number, &mask) in &strips {
-                builder.strip(number, LineMask(mask), &page, SIZES, limit);
+                let mask = LineMask(mask);
+                let bytes: Vec<u8> = mask.runs().flatten().flat_map(|k| [k as u8; 64]).collect();
+                builder.strip(number, Lines { mask, line_bytes: 64, bytes: &bytes }, SIZES, limit);
             }
             let packed = builder.packed.clone();
-            let mut out = Vec::new();
-            let content = builder.finish(line & !63, 5, SIZES, &mut out);
+            let (out, content) = builder.finish(line & !63, 5, SIZES);
+            let mut out = out.to_vec();
             prop_assert!(out.len() <= limit && out.len().is_multiple_of(4096));
             let read = parse(&out, line & !63).unwrap();
             prop_assert_eq!((&read.drops, &read.strips, read.content), (&dropped, &packed, content));

@@ -6,9 +6,10 @@
 //!   live lines some 50 here.
 
 use super::layout::SHEET;
-use crate::geometry::LineMask;
+use crate::geometry::{LINES_PER_PAGE, LineMask};
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
+use std::ops::Range;
 
 /// Where the live lines of a page are.
 #[derive(Clone, Default, Debug)]
@@ -55,9 +56,27 @@ pub(super) struct Index {
     pub(super) live: u64,
 }
 
-/// The place of a line among the live ones.
-fn rank(mask: LineMask, line: usize) -> usize {
-    LineMask(mask.0 & !(!0 << line)).count()
+impl Lines {
+    /// The lines of `mask` are in these slots now.
+    fn put(&mut self, mask: LineMask, slots: Range<u32>) {
+        let old = self.mask & !mask;
+        if old.is_empty() {
+            self.slots.clear();
+            self.slots.extend(slots);
+        } else {
+            let mut merged = [0; LINES_PER_PAGE];
+            let (mut had, mut new) = (self.slots.iter().zip(self.mask.runs().flatten()), slots);
+            let mut had = had.by_ref().filter(|&(_, line)| !mask.has(line)).map(|(&slot, _)| slot);
+            let all = self.mask | mask;
+            for (slot, line) in merged.iter_mut().zip(all.runs().flatten()) {
+                let next = if mask.has(line) { new.next() } else { had.next() };
+                *slot = next.unwrap_or_default();
+            }
+            self.slots.clear();
+            self.slots.extend_from_slice(&merged[..all.count()]);
+        }
+        self.mask = self.mask | mask;
+    }
 }
 
 impl Index {
@@ -132,21 +151,15 @@ impl Index {
             return;
         };
         let first = self.first_slot(batch) + (at / line_bytes) as u32;
-        let Index {
-            pages, live_in, live, ..
-        } = self;
-        let lines = pages.entry(page).or_default();
-        for (slot, line) in (first..).zip(mask.runs().flatten()) {
-            let place = rank(lines.mask, line);
-            if lines.mask.has(line) {
-                live_in[(lines.slots[place] / SHEET as u32) as usize] -= 1;
-                lines.slots[place] = slot;
-            } else {
-                lines.slots.insert(place, slot);
-                lines.mask = lines.mask | LineMask::run(line, 1);
-                *live += 1;
-            }
-            live_in[(slot / SHEET as u32) as usize] += 1;
+        let count = mask.count() as u32;
+        let lines = self.pages.entry(page).or_default();
+        for (slot, line) in lines.slots.iter().zip(lines.mask.runs().flatten()) {
+            self.live_in[(slot / SHEET as u32) as usize] -= u16::from(mask.has(line));
+        }
+        self.live += (mask & !lines.mask).count() as u64;
+        lines.put(mask, first..first + count);
+        for slot in first..first + count {
+            self.live_in[(slot / SHEET as u32) as usize] += 1;
         }
     }
 

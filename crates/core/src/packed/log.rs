@@ -73,12 +73,12 @@ impl<S: Scheme> Packed<S> {
     fn place_whole(&mut self) -> Result<Room> {
         let most = self.tuning.whole_lines as usize;
         let few = self.waiting.len() <= 2 && self.appended == 0 && self.drops.is_empty();
-        let few = few && self.waiting.iter().all(|(number, _)| !self.index.has(number));
+        let few = few && self.waiting.iter().all(|page| !self.index.has(page.number));
         let whole: Vec<u64> = self
             .waiting
             .iter()
-            .filter(|(_, page)| few || page.born || page.lines.count() >= most)
-            .map(|(number, _)| number)
+            .filter(|page| few || page.born || page.lines.mask.count() >= most)
+            .map(|page| page.number)
             .collect();
         let mut room = Room::Plenty;
         for page in whole {
@@ -108,9 +108,8 @@ impl<S: Scheme> Packed<S> {
         self.read_own_place(page, 0, bytes)?;
         if let Some(waiting) = self.waiting.get(page) {
             let line = self.layout.line_bytes();
-            for run in waiting.lines.runs() {
-                let at = run.start * line..run.end * line;
-                bytes[at.clone()].copy_from_slice(&waiting.bytes[at]);
+            for run in waiting.lines.mask.runs() {
+                bytes[run.start * line..run.end * line].copy_from_slice(waiting.lines.run(run));
             }
         }
         Ok(())
@@ -141,7 +140,7 @@ impl<S: Scheme> Packed<S> {
     fn append(&mut self) -> Result<Room> {
         let sizes = self.sizes();
         let limit = (SHEET - self.head % SHEET) as usize * sizes.page;
-        self.builder.clear();
+        self.builder.clear(sizes);
         while let Some(&page) = self.drops.first() {
             if !self.builder.drop_page(page, sizes, limit) {
                 break;
@@ -150,24 +149,18 @@ impl<S: Scheme> Packed<S> {
         }
         // A strip may not come before the drop of what is older of its page.
         while self.drops.is_empty() {
-            let Some((number, page)) = self.waiting.first() else {
+            let Some(page) = self.waiting.first() else {
                 break;
             };
-            if !self.builder.strip(number, page.lines, &page.bytes, sizes, limit) {
+            if !self.builder.strip(page.number, page.lines, sizes, limit) {
                 break;
             }
             self.waiting.pop();
         }
-        let content = self
-            .builder
-            .finish(self.head, self.root.seed(), sizes, &mut self.batch);
-        let lines = self.batch.len() / sizes.page;
-        let (sheet, first) = self.root.log(self.head);
-        let span = Span {
-            page: sheet,
-            first,
-            bytes: &self.batch,
-        };
+        let (bytes, content) = self.builder.finish(self.head, self.root.seed(), sizes);
+        let lines = bytes.len() / sizes.page;
+        let (page, first) = self.root.log(self.head);
+        let span = Span { page, first, bytes };
         let before = self.below.traffic();
         let room = self.below.write(span, LineMask::run(first, lines))?;
         self.count(Cause::Log, before);

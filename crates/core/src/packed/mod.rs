@@ -115,9 +115,10 @@ use crate::buffer::Buffer;
 use crate::compare::differing_from_newest;
 use crate::dual_page::DualPage;
 use crate::error::{Error, Result};
-use crate::geometry::{Geometry, LINES_PER_PAGE, LineMask, PageId, Span};
+use crate::geometry::{Geometry, LINES_PER_PAGE, LineMask, Lines, PageId, Span};
 use crate::medium::{Cause, Medium, Offset};
 use crate::scheme::{Damage, Epoch, Info, LogInfo, Recovered, Room, Scheme, Traffic};
+use crate::source::Capture;
 use batch::{Builder, Sizes};
 use index::Index;
 use layout::{LOG_SHEETS, Layout, ROOT, Root, SHEET};
@@ -360,7 +361,7 @@ impl<S: Scheme> Packed<S> {
             return Ok(());
         }
         let waiting = self.waiting.get(page);
-        let wait = waiting.map_or(LineMask::NONE, |page| page.lines & wanted);
+        let wait = waiting.map_or(LineMask::NONE, |page| page.lines.mask & wanted);
         let packed = self.index.lines(page) & wanted & !wait;
         match wanted & !wait & !packed {
             LineMask::NONE => {}
@@ -371,7 +372,7 @@ impl<S: Scheme> Packed<S> {
             self.read_strips(page, packed, first, into)?;
         }
         for run in wait.runs() {
-            let from = waiting.map_or(&[][..], |page| &page.bytes[run.start * line..run.end * line]);
+            let from = waiting.map_or(&[][..], |page| page.lines.run(run.clone()));
             into[(run.start - first) * line..(run.end - first) * line].copy_from_slice(from);
         }
         Ok(())
@@ -390,21 +391,31 @@ impl<S: Scheme> Packed<S> {
         Ok(())
     }
 
-    /// Newer versions of `lines`; `bytes` begins at line `first`.
-    fn write_newest(&mut self, page: u64, first: usize, bytes: &[u8], lines: LineMask) -> Result<Room> {
+    /// Newer versions of lines of a page.
+    fn write_newest(&mut self, page: u64, lines: Lines<'_>) -> Result<Room> {
         self.open = true;
-        if lines == LineMask::ALL {
+        if lines.mask == LineMask::ALL {
             self.presence.set(page);
             self.waiting.remove(page);
-            return self.write_whole(page, bytes);
+            return self.write_whole(page, lines.bytes);
         }
         let presence = &mut self.presence;
-        let born = || !presence.set(page);
-        self.waiting.put(page, (first, bytes), lines, born, self.layout);
+        self.waiting.put(page, lines, || !presence.set(page));
         match self.waiting.is_full(self.layout) {
             true => self.place_waiting(),
             false => Ok(Room::Plenty),
         }
+    }
+
+    /// The pieces of a capture that are of one page, one after the other and not to be compared.
+    fn write_lines(&mut self, page: PageId, lines: Lines<'_>) -> Result<Room> {
+        let (page, _) = self.lines(page, 0, 0)?;
+        if lines.mask.is_empty() {
+            return Ok(Room::Plenty);
+        }
+        let ready = self.ready();
+        let written = ready.and_then(|()| self.write_newest(page, lines));
+        self.settle(written)
     }
 
     /// A page goes to its own place; what the log has of it is void.
@@ -570,9 +581,46 @@ impl<S: Scheme> Scheme for Packed<S> {
         if lines.is_empty() {
             return Ok(Room::Plenty);
         }
-        let ready = self.ready();
-        let written = ready.and_then(|()| self.write_newest(page, span.first, span.bytes, lines));
+        let line_bytes = self.layout.line_bytes();
+        let written = self.ready().and_then(|()| {
+            lines.runs().try_fold(Room::Plenty, |room, run| {
+                let bytes =
+                    &span.bytes[(run.start - span.first) * line_bytes..(run.end - span.first) * line_bytes];
+                let lines = Lines {
+                    mask: LineMask::run(run.start, run.len()),
+                    line_bytes,
+                    bytes,
+                };
+                let wrote = self.write_newest(page, lines)?;
+                Ok(if room == Room::Commit { room } else { wrote })
+            })
+        });
         self.settle(written)
+    }
+
+    fn write_capture(&mut self, capture: &Capture, changed: &mut dyn FnMut(LineMask)) -> Result<Room> {
+        let mut room = Room::Plenty;
+        for page in capture.pages(self.geometry()) {
+            let (pieces, lines) = page?;
+            let first = pieces[0];
+            let wrote = if first.compare {
+                let span = Span {
+                    page: first.page,
+                    first: first.first.into(),
+                    bytes: lines.bytes,
+                };
+                let differ = self.diff(span)?;
+                changed(differ);
+                self.write(span, differ)?
+            } else {
+                pieces.iter().for_each(|piece| changed(piece.mask()));
+                self.write_lines(first.page, lines)?
+            };
+            if wrote == Room::Commit {
+                room = Room::Commit;
+            }
+        }
+        Ok(room)
     }
 
     fn expect(&mut self, page: PageId) -> Result<Room> {

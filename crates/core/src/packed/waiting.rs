@@ -1,22 +1,34 @@
 //! Changed lines of the epoch that have no place yet: it is decided when many are known.
+//!
+//! * What they hold lies back to back in one buffer, which stays in the processor's cache: from there it is
+//!   copied once, to its strip.
+//! * Pages are in order, what they hold in the order it came.
 
 use super::layout::Layout;
-use crate::geometry::LineMask;
+use crate::geometry::{LineMask, Lines};
 use std::collections::VecDeque;
 use std::ops::Range;
 
-/// Pages that may wait: so many times a page of memory.
-const MOST_PAGES: usize = 1024;
+/// Pages that may wait.
+const MOST_PAGES: usize = 4096;
 
 /// Lines of one page.
-#[derive(Debug)]
-pub(super) struct Page {
-    /// Which lines wait.
-    pub(super) lines: LineMask,
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Page<'a> {
+    pub(super) number: u64,
+    /// What waits.
+    pub(super) lines: Lines<'a>,
     /// Whether the page was not there before: its other lines are zero.
     pub(super) born: bool,
-    /// A page of memory; the lines that wait are at their places.
-    pub(super) bytes: Box<[u8]>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    number: u64,
+    mask: LineMask,
+    born: bool,
+    /// Where what it holds begins.
+    at: usize,
 }
 
 /// The lines that wait, by page. Writes come page by page and mostly in order, so the last page is
@@ -24,14 +36,16 @@ pub(super) struct Page {
 #[derive(Debug, Default)]
 pub(super) struct Waiting {
     /// Ascending.
-    pages: VecDeque<(u64, Page)>,
-    lines: usize,
-    spare: Vec<Box<[u8]>>,
+    pages: VecDeque<Entry>,
+    /// What they hold, and what is no longer needed of it.
+    bytes: Vec<u8>,
+    line: usize,
 }
 
 impl Waiting {
     pub(super) fn clear(&mut self) {
-        while self.pop().is_some() {}
+        self.pages.clear();
+        self.bytes.clear();
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -46,89 +60,160 @@ impl Waiting {
     /// Whether it is time to write: there is enough for a sheet of the log.
     pub(super) fn is_full(&self, layout: Layout) -> bool {
         let entries = self.pages.len() * 4;
-        let bytes = self.lines * layout.line_bytes() + entries;
-        self.pages.len() >= MOST_PAGES || bytes >= 63 * layout.page_bytes()
+        self.pages.len() >= MOST_PAGES || self.bytes.len() + entries >= 63 * layout.page_bytes()
     }
 
     /// Where the page is, or where it would be.
     fn find(&self, number: u64) -> Result<usize, usize> {
         match self.pages.back() {
-            Some(&(last, _)) if last == number => Ok(self.pages.len() - 1),
-            Some(&(last, _)) if last > number => self.pages.binary_search_by_key(&number, |page| page.0),
+            Some(last) if last.number == number => Ok(self.pages.len() - 1),
+            Some(last) if last.number > number => {
+                self.pages.binary_search_by_key(&number, |page| page.number)
+            }
             _ => Err(self.pages.len()),
         }
     }
 
-    pub(super) fn get(&self, number: u64) -> Option<&Page> {
-        self.find(number).ok().map(|at| &self.pages[at].1)
-    }
-
-    pub(super) fn iter(&self) -> impl Iterator<Item = (u64, &Page)> {
-        self.pages.iter().map(|(number, page)| (*number, page))
-    }
-
-    /// `lines` of a page wait; `bytes` begins at line `first`. `born` is asked when nothing of the page
-    /// waited yet: whether it was not there before.
-    pub(super) fn put(
-        &mut self,
-        number: u64,
-        (first, bytes): (usize, &[u8]),
-        lines: LineMask,
-        born: impl FnOnce() -> bool,
-        layout: Layout,
-    ) {
-        let at = self.find(number).unwrap_or_else(|at| {
-            let bytes = self.spare.pop();
-            let bytes = bytes.unwrap_or_else(|| vec![0; layout.page_bytes()].into());
-            let page = Page {
-                lines: LineMask::NONE,
-                born: born(),
-                bytes,
-            };
-            self.pages.insert(at, (number, page));
-            at
-        });
-        let page = &mut self.pages[at].1;
-        let line = layout.line_bytes();
-        for run in lines.runs() {
-            let from = &bytes[(run.start - first) * line..(run.end - first) * line];
-            page.bytes[run.start * line..run.end * line].copy_from_slice(from);
+    fn page(&self, entry: &Entry) -> Page<'_> {
+        let end = entry.at + entry.mask.count() * self.line;
+        let lines = Lines {
+            mask: entry.mask,
+            line_bytes: self.line,
+            bytes: &self.bytes[entry.at..end],
+        };
+        Page {
+            number: entry.number,
+            lines,
+            born: entry.born,
         }
-        self.lines += (lines & !page.lines).count();
-        page.lines = page.lines | lines;
+    }
+
+    pub(super) fn get(&self, number: u64) -> Option<Page<'_>> {
+        self.find(number).ok().map(|at| self.page(&self.pages[at]))
+    }
+
+    /// Ascending.
+    pub(super) fn iter(&self) -> impl Iterator<Item = Page<'_>> {
+        self.pages.iter().map(|entry| self.page(entry))
+    }
+
+    /// Lines of a page wait. `born` is asked when nothing of the page waited yet: whether it was not there
+    /// before.
+    pub(super) fn put(&mut self, number: u64, lines: Lines<'_>, born: impl FnOnce() -> bool) {
+        self.line = lines.line_bytes;
+        let end = self.bytes.len();
+        match self.find(number) {
+            Err(at) => {
+                self.bytes.extend_from_slice(lines.bytes);
+                let entry = Entry {
+                    number,
+                    mask: lines.mask,
+                    born: born(),
+                    at: end,
+                };
+                match at == self.pages.len() {
+                    true => self.pages.push_back(entry),
+                    false => self.pages.insert(at, entry),
+                }
+            }
+            Ok(at) => self.add(at, lines),
+        }
+    }
+
+    /// More lines of a page that waits: newer than those that do.
+    fn add(&mut self, at: usize, lines: Lines<'_>) {
+        let Entry { mask, at: start, .. } = self.pages[at];
+        let (line, end) = (self.line, self.bytes.len());
+        let follow = mask.0.leading_zeros() + lines.mask.0.trailing_zeros() >= u64::BITS;
+        if follow && start + mask.count() * line == end {
+            self.bytes.extend_from_slice(lines.bytes);
+        } else {
+            self.pages[at].at = end;
+            let mut old = start;
+            for k in (mask | lines.mask).runs().flatten() {
+                match lines.mask.has(k) {
+                    true => self.bytes.extend_from_slice(lines.run(k..k + 1)),
+                    false => self.bytes.extend_from_within(old..old + line),
+                }
+                old += if mask.has(k) { line } else { 0 };
+            }
+        }
+        self.pages[at].mask = mask | lines.mask;
     }
 
     /// The lines of the page wait no more.
     pub(super) fn remove(&mut self, number: u64) {
         if let Ok(at) = self.find(number) {
-            let gone = self.pages.remove(at);
-            self.recycle(gone);
+            self.pages.remove(at);
+            self.recycle();
         }
     }
 
     /// The lines of every page in the range wait no more.
     pub(super) fn remove_range(&mut self, pages: Range<u64>) {
-        let waiting = self.pages.iter().map(|page| page.0);
-        let gone: Vec<u64> = waiting.filter(|number| pages.contains(number)).collect();
-        gone.into_iter().for_each(|number| self.remove(number));
+        self.pages.retain(|page| !pages.contains(&page.number));
+        self.recycle();
     }
 
     /// The lowest page.
-    pub(super) fn first(&self) -> Option<(u64, &Page)> {
-        self.iter().next()
+    pub(super) fn first(&self) -> Option<Page<'_>> {
+        self.pages.front().map(|entry| self.page(entry))
     }
 
     /// Takes the lowest page away.
-    pub(super) fn pop(&mut self) -> Option<u64> {
-        let page = self.pages.pop_front();
-        self.recycle(page)
+    pub(super) fn pop(&mut self) {
+        self.pages.pop_front();
+        self.recycle();
     }
 
-    /// Keeps the memory of a page that waits no more.
-    fn recycle(&mut self, page: Option<(u64, Page)>) -> Option<u64> {
-        let (number, page) = page?;
-        self.lines -= page.lines.count();
-        self.spare.push(page.bytes);
-        Some(number)
+    /// Once nothing waits its memory is used anew.
+    fn recycle(&mut self) {
+        if self.pages.is_empty() {
+            self.bytes.clear();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeMap;
+
+    proptest! {
+        /// Against a map of every line.
+        #[test]
+        fn the_newest_lines_wait(puts in prop::collection::vec((0_u64..5, 1_u64.., any::<bool>()), 1..40)) {
+            let mut waiting = Waiting::default();
+            let mut model = BTreeMap::new();
+            for (round, (page, mask, few)) in puts.into_iter().enumerate() {
+                let mask = LineMask(if few { mask & mask >> 7 & mask << 9 | 1 << (mask % 64) } else { mask });
+                let bytes: Vec<u8> = mask.runs().flatten().flat_map(|k| [round as u8, k as u8]).collect();
+                let was = model.keys().any(|&(number, _)| number == page);
+                let mut asked = false;
+                waiting.put(page, Lines { mask, line_bytes: 2, bytes: &bytes }, || { asked = true; true });
+                prop_assert_eq!(asked, !was);
+                model.extend(mask.runs().flatten().map(|k| ((page, k), [round as u8, k as u8])));
+                if round % 7 == 6 {
+                    waiting.remove(page);
+                    model.retain(|&(number, _), _| number != page);
+                }
+            }
+            let mut found = BTreeMap::new();
+            for page in waiting.iter() {
+                for k in page.lines.mask.runs().flatten() {
+                    let line = page.lines.run(k..k + 1);
+                    found.insert((page.number, k), [line[0], line[1]]);
+                }
+            }
+            prop_assert_eq!(&found, &model);
+            prop_assert!(waiting.iter().zip(waiting.iter().skip(1)).all(|(a, b)| a.number < b.number));
+            waiting.remove_range(0..3);
+            prop_assert!(waiting.iter().all(|page| page.number >= 3));
+            while waiting.first().is_some() {
+                waiting.pop();
+            }
+            prop_assert!(waiting.is_empty() && waiting.bytes.is_empty());
+        }
     }
 }
