@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 use crate::geometry::{Geometry, LINES_PER_PAGE, LineMask, PageId, Span};
 use crate::medium::{Medium, Offset};
 use crate::packed::{self, Packed, is_packed};
-use crate::scheme::{Damage, Epoch, Info, Recovered, Room, Scheme, Traffic};
+use crate::scheme::{Damage, Epoch, Info, Recovered, Room, Scheme, Traffic, Wishes};
 use crate::source::Capture;
 use std::fmt;
 use std::ops::Range;
@@ -340,6 +340,10 @@ impl<M: Medium> Scheme for AnyScheme<M> {
 
     fn write_capture(&mut self, capture: &Capture, changed: &mut dyn FnMut(LineMask)) -> Result<Room> {
         each!(self, store => store.write_capture(capture, changed))
+    }
+
+    fn wishes(&mut self) -> Result<Wishes> {
+        each!(self, store => store.wishes())
     }
 
     fn expect(&mut self, page: PageId) -> Result<Room> {

@@ -180,6 +180,26 @@ pub struct Damage {
     pub why: String,
 }
 
+/// Pages of which a scheme would rather be given all lines than those that changed: it is going to write them
+/// whole, and would have to read the other lines first.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Wishes {
+    /// Pages that the next commit had better have, ascending.
+    pub pages: Vec<PageId>,
+    /// And every page of which so many lines changed.
+    pub whole_from: u32,
+}
+
+impl Default for Wishes {
+    /// None.
+    fn default() -> Wishes {
+        Wishes {
+            pages: Vec::new(),
+            whole_from: u32::MAX,
+        }
+    }
+}
+
 /// How written lines become the checkpoint, all or nothing.
 pub trait Scheme: Sized {
     /// Where the bytes stay.
@@ -250,6 +270,15 @@ pub trait Scheme: Sized {
             }
         }
         Ok(room)
+    }
+
+    /// What it would rather be given whole by the next commit. A source that has it in memory captures it;
+    /// nothing is amiss where it cannot. To be asked between two epochs.
+    ///
+    /// # Errors
+    /// As [`Scheme::commit`].
+    fn wishes(&mut self) -> Result<Wishes> {
+        Ok(Wishes::default())
     }
 
     /// The pages will be written soon: allocates what they need off the critical path (DPC 4.4.3).

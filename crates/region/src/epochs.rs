@@ -25,6 +25,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use twinpage_core::engine::{EngineError, Inline};
 use twinpage_core::geometry::LINES_PER_PAGE;
+use twinpage_core::scheme::Wishes;
 use twinpage_core::{Capture, Epoch, Geometry, Later, LineMask, PageId, Piece, Scheme, Source};
 
 /// Bytes captured before they are handed to the scheme: they are still in the processor's cache then.
@@ -186,19 +187,26 @@ pub(crate) trait Checkpoints: Send {
 /// An engine and its source. Whoever asks for a checkpoint waits for it, so it is made on his thread.
 pub(crate) struct Checkpointer<S: Scheme> {
     engine: Inline<Shared<S>, ()>,
+    scheme: Shared<S>,
     source: Marks,
 }
 
 impl<S: Scheme + Send + 'static> Checkpointer<S> {
     pub(crate) fn new(scheme: Shared<S>, source: Marks) -> Checkpointer<S> {
         Checkpointer {
-            engine: Inline::new(scheme, ()),
+            engine: Inline::new(scheme.clone(), ()),
+            scheme,
             source,
         }
     }
 
     fn run(&mut self) -> Result<Epoch, EngineError<Error>> {
-        let Checkpointer { engine, source } = self;
+        let Checkpointer {
+            engine,
+            scheme,
+            source,
+        } = self;
+        source.wishes = scheme.wishes().map_err(EngineError::Store)?;
         let report = engine.checkpoint(source)?;
         let cut = source.progress.cuts.load(Ordering::Relaxed);
         if let Some(pager) = source.place.pager() {
@@ -272,6 +280,8 @@ pub(crate) struct Marks {
     discarding: Vec<Range<PageId>>,
     /// What is kept with the epoch in flight.
     superblock: Option<Superblock>,
+    /// What the scheme would rather have whole in the next cut.
+    wishes: Wishes,
 }
 
 impl Marks {
@@ -292,6 +302,7 @@ impl Marks {
             owed: Vec::new(),
             discarding: Vec::new(),
             superblock: None,
+            wishes: Wishes::default(),
         }
     }
 
@@ -315,6 +326,25 @@ impl Marks {
         })
     }
 
+    /// Marks whole what the scheme wants so and is in memory, and says how many lines that are more. No
+    /// update is running.
+    fn mark_wanted(&mut self, discarded: &[Range<PageId>]) -> u64 {
+        let mut wanted = std::mem::take(&mut self.wishes.pages);
+        for gone in discarded {
+            let at = |id| wanted.partition_point(|&page| page < id);
+            let gone = at(gone.start)..at(gone.end);
+            wanted.drain(gone);
+        }
+        let (place, stored) = (self.place, self.geometry.page_bytes() / PAGE);
+        let pager = place.pager();
+        let is_here = |&page: &usize| pager.as_ref().is_none_or(|pager| pager.is_here(page));
+        let pages = wanted
+            .into_iter()
+            .flat_map(|page| page.0 as usize * stored..(page.0 as usize + 1) * stored)
+            .take_while(|page| (page + 1) * PAGE <= place.bytes());
+        marks::mark_whole(place, pages.filter(is_here))
+    }
+
     /// What is left of a cut that failed is marked again.
     fn thaw(&mut self) {
         if let Some(frozen) = lock(&self.frozen).take() {
@@ -328,19 +358,21 @@ impl Source for Marks {
 
     fn capture(&mut self, into: &mut Capture) -> Result<()> {
         let place = self.place;
-        let stop = |drain, held| self.counters.add_stop(Stop { drain, held });
+        let counters = self.counters.clone();
+        let stop = |drain, held| counters.add_stop(Stop { drain, held });
         let closed = place.state().gate.close(place, |held| stop(held, Duration::ZERO));
         let (begun, drained) = (closed.since, Instant::now());
-        let frozen = marks::cut(place);
+        into.discarded = marks::take_discarded(place, self.geometry);
+        into.discarded.append(&mut self.owed);
+        let asked_lines = self.mark_wanted(&into.discarded);
+        let frozen = marks::cut(place).wanting(self.wishes.whole_from, asked_lines);
         if let Some(pager) = place.pager() {
             pager.cut();
         }
         let bytes = place.bytes();
-        into.discarded = marks::take_discarded(place, self.geometry);
         self.progress.cuts.fetch_add(1, Ordering::Release);
         drop(closed);
         stop(drained - begun, drained.elapsed());
-        into.discarded.append(&mut self.owed);
         self.discarding.clone_from(&into.discarded);
         self.saved_bytes = bytes;
         let superblock = Superblock::now(place.base().addr(), bytes, place.bound());
@@ -381,9 +413,6 @@ impl Later for Sweep {
                     let offset = page * PAGE + run.start * LINE;
                     add(into, self.geometry, offset, run.len() * LINE);
                 }
-            } else if let Some((offset, bytes)) = frozen.next_saved() {
-                into.bytes.extend_from_slice(bytes);
-                add(into, self.geometry, offset, bytes.len());
             } else {
                 break;
             }

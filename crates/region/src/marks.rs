@@ -36,9 +36,13 @@
 //! and they are the same, so the checkpoint may have either. Until the next cut a frozen mark is only ever
 //! cleared, so it does not matter who clears it last, nor that one who comes late does so again.
 //!
-//! Why no saved line is missed: a slot is taken before the mark is cleared, so who finds all frozen marks
-//! clear finds all slots that count. One whose writer was interrupted before the last word is waited for;
-//! it has a tag that no earlier cut can have left.
+//! Why no saved line is missed: a slot is taken before the mark is cleared, so who finds the frozen marks of
+//! a page clear finds all of its slots that count, and the sweep hands a page on once, with all of its lines.
+//! A slot whose writer was interrupted before the last word is waited for; it has a tag that no earlier cut
+//! can have left.
+//!
+//! Lines that were not frozen and have no current mark after they were copied did not change since the
+//! cut either: the sweep can have a page whole where little of it is written meanwhile.
 //!
 //! Where a store keeps lines as large as pages (disks), all of this happens by page: the unit that is
 //! copied is the page, its mark stands while that of any of its lines does, and all are cleared at once.
@@ -58,7 +62,7 @@ mod sweep;
 mod tests;
 
 pub(crate) use discard::{discard, take_discarded};
-pub(crate) use sweep::{Frozen, cut};
+pub(crate) use sweep::{Frozen, cut, mark_whole};
 
 use few::Few;
 

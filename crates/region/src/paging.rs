@@ -434,6 +434,11 @@ impl Pager {
             .unwrap_or_else(|e| give_up("waking", e));
     }
 
+    /// Whether the page is in memory, or was a moment ago.
+    pub(crate) fn is_here(&self, page: usize) -> bool {
+        page * PAGE >= self.served.load(Ordering::Acquire) || self.has(page, LOADED)
+    }
+
     fn has(&self, page: usize, flag: u8) -> bool {
         self.flags(page).load(Ordering::Relaxed) & flag != 0
     }

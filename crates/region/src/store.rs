@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use twinpage_core::scheme::{Damage, Epoch, Info, Recovered, Room, Traffic};
+use twinpage_core::scheme::{Damage, Epoch, Info, Recovered, Room, Traffic, Wishes};
 use twinpage_core::{Capture, Geometry, LineMask, PageId, Result, Scheme, Span};
 
 /// A scheme behind a lock.
@@ -86,6 +86,9 @@ impl<S: Scheme> Scheme for Shared<S> {
     }
     fn write_capture(&mut self, capture: &Capture, changed: &mut dyn FnMut(LineMask)) -> Result<Room> {
         self.lock().write_capture(capture, changed)
+    }
+    fn wishes(&mut self) -> Result<Wishes> {
+        self.lock().wishes()
     }
     fn expect(&mut self, page: PageId) -> Result<Room> {
         self.lock().expect(page)

@@ -66,7 +66,10 @@ impl Lines {
         } else {
             let mut merged = [0; LINES_PER_PAGE];
             let (mut had, mut new) = (self.slots.iter().zip(self.mask.runs().flatten()), slots);
-            let mut had = had.by_ref().filter(|&(_, line)| !mask.has(line)).map(|(&slot, _)| slot);
+            let mut had = had
+                .by_ref()
+                .filter(|&(_, line)| !mask.has(line))
+                .map(|(&slot, _)| slot);
             let all = self.mask | mask;
             for (slot, line) in merged.iter_mut().zip(all.runs().flatten()) {
                 let next = if mask.has(line) { new.next() } else { had.next() };

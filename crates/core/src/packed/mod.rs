@@ -58,7 +58,8 @@
 //! An index in memory (`index.rs`) knows which lines are in the log; reading lays them over the page.
 //! When the ring comes round, the pages that have live lines in the oldest batch are *folded*:
 //! written whole to their own places. Folding begins early and grows with what is in use, so that no
-//! commit has to do much of it.
+//! commit has to do much of it. Who can give those pages whole is told before which they are
+//! ([`Scheme::wishes`]); what was not given is read, from its own place and from every strip.
 //!
 //! # What is chosen by cost
 //!
@@ -117,7 +118,7 @@ use crate::dual_page::DualPage;
 use crate::error::{Error, Result};
 use crate::geometry::{Geometry, LINES_PER_PAGE, LineMask, Lines, PageId, Span};
 use crate::medium::{Cause, Medium, Offset};
-use crate::scheme::{Damage, Epoch, Info, LogInfo, Recovered, Room, Scheme, Traffic};
+use crate::scheme::{Damage, Epoch, Info, LogInfo, Recovered, Room, Scheme, Traffic, Wishes};
 use crate::source::Capture;
 use batch::{Builder, Sizes};
 use index::Index;
@@ -207,8 +208,12 @@ pub struct Packed<S> {
     head: u64,
     /// Lines appended in this epoch.
     appended: u64,
+    /// And in the one before.
+    lately: u64,
     /// Bytes that may be folded.
     credit: u64,
+    /// Pages to fold in this epoch, if they come whole; ascending.
+    wanted: Vec<u64>,
     /// Something was written since the last commit.
     open: bool,
     /// The epoch found no room and waits to be abandoned.
@@ -272,7 +277,9 @@ impl<S: Scheme> Packed<S> {
             tail: root.tail,
             head: root.head,
             appended: 0,
+            lately: 0,
             credit: 0,
+            wanted: Vec::new(),
             open: false,
             lost: false,
             poisoned: None,
@@ -397,7 +404,10 @@ impl<S: Scheme> Packed<S> {
         if lines.mask == LineMask::ALL {
             self.presence.set(page);
             self.waiting.remove(page);
-            return self.write_whole(page, lines.bytes);
+            return match self.wanted.binary_search(&page) {
+                Ok(_) => self.fold_given(page, lines.bytes),
+                Err(_) => self.write_whole(page, lines.bytes),
+            };
         }
         let presence = &mut self.presence;
         self.waiting.put(page, lines, || !presence.set(page));
@@ -623,6 +633,15 @@ impl<S: Scheme> Scheme for Packed<S> {
         Ok(room)
     }
 
+    fn wishes(&mut self) -> Result<Wishes> {
+        let wanted = self.ready().and_then(|()| self.find_wanted());
+        self.settle(wanted)?;
+        Ok(Wishes {
+            pages: self.wanted.iter().copied().map(PageId).collect(),
+            whole_from: self.tuning.whole_lines,
+        })
+    }
+
     fn expect(&mut self, page: PageId) -> Result<Room> {
         let (page, _) = self.lines(page, 0, 0)?;
         let room = self
@@ -653,6 +672,7 @@ impl<S: Scheme> Scheme for Packed<S> {
         }
         self.waiting.clear();
         self.drops.clear();
+        self.wanted.clear();
         self.appended = 0;
         self.open = false;
         self.lost = false;

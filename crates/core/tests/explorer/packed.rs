@@ -30,6 +30,8 @@ struct Setting {
     /// Extents the medium may grow to.
     limit: u64,
     tuning: Tuning,
+    /// Whether what the store wishes for is given, after every other commit.
+    given: bool,
     profile: Profile,
 }
 
@@ -40,6 +42,7 @@ impl Default for Setting {
             pool: PoolLimit::Grow,
             limit: u64::MAX,
             tuning: Tuning::default(),
+            given: false,
             profile: Profile {
                 epochs: 7,
                 pages: 70,
@@ -59,7 +62,7 @@ const EAGER: Tuning = Tuning {
     pressure_percent: 20_000,
 };
 
-fn settings() -> [Setting; 4] {
+fn settings() -> [Setting; 5] {
     let packed = Setting::default();
     let small = Profile {
         pages: 30,
@@ -71,6 +74,12 @@ fn settings() -> [Setting; 4] {
         Setting {
             name: "packed, folding early",
             tuning: EAGER,
+            ..packed
+        },
+        Setting {
+            name: "packed, given what it wishes for",
+            tuning: EAGER,
+            given: true,
             ..packed
         },
         Setting {
@@ -260,6 +269,16 @@ fn scripts() -> Vec<Script> {
             |seen| seen.write_back_bytes > 0,
         ),
         script(
+            "packed: folded as it is given",
+            EAGER,
+            u64::MAX,
+            (0..8).fold(new().fill(0..40).commit(0), |steps, n| {
+                let steps = steps.then(Step::Grant).touch((n..40).step_by(2), n as usize);
+                steps.then(Step::Discard(n..n + 1)).commit(0)
+            }),
+            |seen| seen.write_back_bytes > 0,
+        ),
+        script(
             "packed: an epoch larger than the log",
             LAZY,
             u64::MAX,
@@ -363,7 +382,18 @@ fn explore(
     row: &mut Row,
 ) -> Result<(), Broken> {
     let mut random = Random::new(seed);
-    let steps = random_steps(&setting.profile, &mut random);
+    let mut steps = random_steps(&setting.profile, &mut random);
+    if setting.given {
+        let commits = steps
+            .iter()
+            .enumerate()
+            .filter(|(_, step)| matches!(step, Step::Commit(..)));
+        let every_other: Vec<usize> = commits.map(|(at, _)| at + 1).step_by(2).collect();
+        every_other
+            .into_iter()
+            .rev()
+            .for_each(|at| steps.insert(at, Step::Grant));
+    }
     let mut explorer = Explorer::new(subject(setting, fault), effort, random.number());
     let explored = explorer.explore(medium(setting), &steps);
     row.add(&explorer);

@@ -48,7 +48,6 @@ impl Watched {
             }
             buffer.clear();
         }
-        assert!(frozen.next_saved().is_none());
         // SAFETY: so many bytes are usable, and no one writes meanwhile.
         let memory = unsafe { std::slice::from_raw_parts(place.base(), place.bytes()) };
         if memory == self.picture {

@@ -130,3 +130,103 @@ fn save_run(place: Place, frozen: usize, lines: Range<usize>, unit: usize) {
     }
     set(standing, 0);
 }
+
+/// What writers saved since a cut, by page, as far as it was looked at.
+///
+/// Of each page the slots are linked, from the last to the first. A slot of a page that was swept already
+/// is of no interest, and of no harm.
+#[derive(Debug)]
+pub(super) struct Found {
+    place: Place,
+    cut: u64,
+    unit: usize,
+    /// For so many pages together, once there is something: of each page its last slot and one more, or 0.
+    last: Vec<Box<[u32]>>,
+    /// For each slot looked at, the one of the same page before it, likewise.
+    before: Vec<u32>,
+}
+
+/// Pages whose last slots are kept together.
+const TOGETHER: usize = 4096;
+
+impl Found {
+    pub(super) fn new(place: Place) -> Found {
+        Found {
+            place,
+            cut: place.state().cuts.load(Ordering::Relaxed),
+            unit: unit(place),
+            last: Vec::new(),
+            before: Vec::new(),
+        }
+    }
+
+    /// Looks at the slots that were given since it was last asked. Waits for writers that have one and did
+    /// not say yet what is in it.
+    fn look(&mut self) {
+        let given = self.place.state().saved.0.load(Ordering::Acquire);
+        // What does not fit was not saved: its writer waited for the sweep.
+        let given = given.min(count(self.unit));
+        while self.before.len() < given {
+            let slot = self.before.len();
+            let (tags, _) = slots(self.place, slot..slot + 1, self.unit);
+            let before = match tags[0].offset(self.cut) {
+                Some(offset) => std::mem::replace(self.last_of(offset / PAGE), slot as u32 + 1),
+                None => 0,
+            };
+            self.before.push(before);
+        }
+    }
+
+    fn last_of(&mut self, page: usize) -> &mut u32 {
+        let (block, at) = (page / TOGETHER, page % TOGETHER);
+        if self.last.len() <= block {
+            self.last.resize_with(block + 1, Box::default);
+        }
+        let block = &mut self.last[block];
+        if block.is_empty() {
+            *block = vec![0; TOGETHER].into();
+        }
+        &mut block[at]
+    }
+
+    /// The slots of a page, among those looked at: their offsets from the base, and their content.
+    fn of(&self, page: usize) -> impl Iterator<Item = (usize, *const u8)> {
+        let block = self.last.get(page / TOGETHER);
+        let last = block.and_then(|block| block.get(page % TOGETHER));
+        let mut next = last.copied().unwrap_or(0);
+        std::iter::from_fn(move || {
+            let slot = next.checked_sub(1)? as usize;
+            next = self.before[slot];
+            let (tags, content) = slots(self.place, slot..slot + 1, self.unit);
+            Some((tags[0].offset(self.cut)?, content.cast_const()))
+        })
+    }
+
+    /// Whether anything of a page was saved.
+    #[inline]
+    pub(super) fn has(&mut self, page: usize) -> bool {
+        self.look();
+        self.of(page).next().is_some()
+    }
+
+    /// The lines of a page that were saved.
+    #[inline]
+    pub(super) fn lines(&mut self, page: usize) -> u64 {
+        self.look();
+        let many = if self.unit == PAGE { !0 } else { 1 };
+        self.of(page)
+            .fold(0, |lines, (offset, _)| lines | many << (offset % PAGE / LINE))
+    }
+
+    /// What was saved of a page, line by line.
+    pub(super) fn each(&self, page: usize) -> impl Iterator<Item = (usize, &[u8])> {
+        self.of(page).flat_map(|(offset, content)| {
+            (0..self.unit / LINE).map(move |k| {
+                // SAFETY: the slot's writer is done with it (`Tag::offset`), and slots are given out anew
+                // only after the next cut, which waits for the end of this sweep.
+                let bytes = unsafe { std::slice::from_raw_parts(content.wrapping_add(k * LINE), LINE) };
+                (offset % PAGE / LINE + k, bytes)
+            })
+        })
+    }
+}

@@ -1,7 +1,8 @@
 //! The cut, and the sweep that copies what it froze while the writers go on.
 
+use super::saved::Found;
 use super::{FLIP, GROUP, LINE, LINES_PER_PAGE, MARKED, any, copy, lines_of, mark, marks, mask, note};
-use super::{saved, set, summary};
+use super::{set, summary};
 use crate::ahead;
 use crate::window::{PAGE, Place};
 use std::sync::atomic::{Ordering, fence};
@@ -30,13 +31,30 @@ pub(crate) fn cut(place: Place) -> Frozen {
         map,
         page: 0,
         end: place.bytes() / PAGE,
-        slot: 0,
+        found: Found::new(place),
+        whole_from: u32::MAX,
+        asked_lines: 0,
         taken: Vec::new(),
         saved_lines: 0,
     }
 }
 
-/// The lines of a cut, to be swept while the writers go on: all pages, then all saved lines.
+/// Marks whole pages, so that the next cut has all of their lines, and says how many of them were not
+/// marked. No update is running.
+pub(crate) fn mark_whole(place: Place, pages: impl Iterator<Item = usize>) -> u64 {
+    let map = place.state().here.current.load(Ordering::Relaxed);
+    let mut more = 0;
+    for lines in pages.map(lines_of) {
+        // SAFETY: the caller asks for pages that are usable.
+        let marks = unsafe { marks(map, lines.clone()) };
+        more += u64::from(mask(marks).count_zeros());
+        note(map, &lines);
+        set(marks, MARKED);
+    }
+    more
+}
+
+/// The lines of a cut, to be swept while the writers go on.
 #[derive(Debug)]
 pub(crate) struct Frozen {
     place: Place,
@@ -44,8 +62,12 @@ pub(crate) struct Frozen {
     /// The next page to look at, and the last.
     page: usize,
     end: usize,
-    /// The next saved unit to look at.
-    slot: usize,
+    /// What writers saved.
+    found: Found,
+    /// Of a page with so many lines all are wanted, if they can be had.
+    whole_from: u32,
+    /// Lines that were marked because somebody wanted them.
+    asked_lines: u64,
     /// What the sweep took, in case its epoch is lost.
     taken: Vec<(usize, u64)>,
     /// Lines that writers saved.
@@ -53,15 +75,28 @@ pub(crate) struct Frozen {
 }
 
 impl Frozen {
-    /// The next page with frozen lines: its number, and those of its lines that were appended to `into`,
-    /// one after the other. Lines a writer was faster with come later, from [`Frozen::next_saved`].
+    /// The same, and of a page with at least `whole_from` lines all are wanted that were not written since
+    /// the cut. `asked_lines` were marked for nobody's writing ([`mark_whole`]).
+    pub(crate) fn wanting(mut self, whole_from: u32, asked_lines: u64) -> Frozen {
+        self.whole_from = whole_from;
+        self.asked_lines = asked_lines;
+        self
+    }
+
+    /// The next page with lines of the cut: its number, and the lines, which were appended to `into` one
+    /// after the other.
     pub(crate) fn next_page(&mut self, into: &mut Buffer) -> Option<(usize, u64)> {
         let state = self.place.state();
         let by_page = state.by_page.load(Ordering::Relaxed);
         let takes_away = state.takes_away.load(Ordering::Relaxed);
         while let Some((page, waiting)) = self.next_waiting() {
             self.fetch(page + AHEAD);
-            let lines = if by_page { !0 } else { waiting };
+            let many = (waiting | self.found.lines(page)).count_ones() >= self.whole_from;
+            let lines = match waiting {
+                0 => 0,
+                _ if by_page || many => !0,
+                some => some,
+            };
             let start = into.len();
             self.copy(page, lines, into);
             if takes_away {
@@ -75,19 +110,52 @@ impl Frozen {
             set(standing, 0);
             // What the writers took is in the list too: its flight ends with the others'.
             self.taken.push((page, had));
-            let taken = match had {
+            let copied = match had {
                 0 => 0,
                 _ if by_page => !0,
+                _ if many => had | self.untouched(page, waiting),
                 had => had,
             };
-            if taken != lines {
-                keep(into, start, lines, taken);
+            // Whoever cleared a mark has said before where the line is.
+            let saved = self.found.lines(page);
+            // Unless they make the page whole, lines that did not change are of no use.
+            let all = if copied | saved == !0 { !0 } else { had | saved };
+            self.saved_lines += u64::from((saved & !had).count_ones());
+            if all != lines || all & !copied != 0 {
+                self.weave(page, start, lines, copied, all, into);
             }
-            if taken != 0 {
-                return Some((page, taken));
+            if all != 0 {
+                return Some((page, all));
             }
         }
         None
+    }
+
+    /// Those lines of a page that did not wait at the cut and were not written since either, as of the
+    /// copies made so far. A frozen mark still stood after them, so the page was not given back before.
+    fn untouched(&self, page: usize, waiting: u64) -> u64 {
+        // SAFETY: the page was usable at the cut, and stays so.
+        let written = mask(unsafe { marks(self.map ^ FLIP, lines_of(page)) });
+        !waiting & !written
+    }
+
+    /// In `into` are `lines` from `start` on, and those `copied` count. Puts `all` in their place: the others
+    /// are as writers saved them.
+    fn weave(&self, page: usize, start: usize, lines: u64, copied: u64, all: u64, into: &mut Buffer) {
+        let mut woven = [0; PAGE];
+        let at = |of: u64, line: usize| (of & !(!0 << line)).count_ones() as usize * LINE;
+        for (line, bytes) in self.found.each(page) {
+            if all & !copied & 1 << line != 0 {
+                let at = at(all, line);
+                woven[at..at + LINE].copy_from_slice(bytes);
+            }
+        }
+        for run in LineMask(all & copied).runs() {
+            let (to, from, bytes) = (at(all, run.start), start + at(lines, run.start), run.len() * LINE);
+            woven[to..to + bytes].copy_from_slice(&into[from..from + bytes]);
+        }
+        into.truncate(start);
+        into.extend_from_slice(&woven[..all.count_ones() as usize * LINE]);
     }
 
     /// Appends lines of a page to `into`.
@@ -118,39 +186,7 @@ impl Frozen {
         }
     }
 
-    /// The next lines that a writer saved, neighbours together, and their offset from the base. Only
-    /// after all pages.
-    pub(crate) fn next_saved(&mut self) -> Option<(usize, &[u8])> {
-        let (state, unit) = (self.place.state(), saved::unit(self.place));
-        let cut = state.cuts.load(Ordering::Relaxed);
-        // What does not fit was not saved: its writer waited for the sweep.
-        let given = state.saved.0.load(Ordering::Acquire).min(saved::count(unit));
-        while self.slot < given {
-            let first = self.slot;
-            let (tags, content) = saved::slots(self.place, first..first + 1, unit);
-            self.slot += 1;
-            let Some(offset) = tags[0].offset(cut) else {
-                continue;
-            };
-            let mut end = offset + unit;
-            while self.slot < given && !end.is_multiple_of(PAGE) {
-                let (tags, _) = saved::slots(self.place, self.slot..self.slot + 1, unit);
-                if tags[0].offset(cut) != Some(end) {
-                    break;
-                }
-                (self.slot, end) = (self.slot + 1, end + unit);
-            }
-            self.saved_lines += ((end - offset) / LINE) as u64;
-            self.taken.push((offset / PAGE, 0));
-            // SAFETY: the slots' writers are done with them (`Tag::offset`), and slots are given out anew
-            // only after the next cut, which waits for the end of this sweep.
-            let bytes = unsafe { std::slice::from_raw_parts(content, end - offset) };
-            return Some((offset, bytes));
-        }
-        None
-    }
-
-    /// Pages of the cut that were marked, once all are swept; some more than once.
+    /// Pages of the cut that were marked, once all are swept.
     pub(crate) fn pages(&self) -> impl Iterator<Item = usize> {
         self.taken.iter().map(|&(page, _)| page)
     }
@@ -158,7 +194,7 @@ impl Frozen {
     /// Lines of the cut that were marked, once all are swept.
     pub(crate) fn changed_lines(&self) -> u64 {
         let taken = self.taken.iter().map(|(_, lines)| u64::from(lines.count_ones()));
-        taken.sum::<u64>() + self.saved_lines
+        (taken.sum::<u64>() + self.saved_lines).saturating_sub(self.asked_lines)
     }
 
     /// The epoch is durable, or marked again: what was swept is no longer on its way.
@@ -196,7 +232,7 @@ impl Frozen {
         }
     }
 
-    /// The next page with a frozen line, and its frozen lines. Summaries are emptied on the way.
+    /// The next page with a line of the cut, and those that are frozen still. Summaries are emptied on the way.
     #[inline]
     fn next_waiting(&mut self) -> Option<(usize, u64)> {
         while self.page < self.end {
@@ -213,7 +249,7 @@ impl Frozen {
             }
             // SAFETY: the page was usable at the cut, and stays so.
             let waiting = mask(unsafe { marks(self.map, lines_of(page)) });
-            if waiting != 0 {
+            if waiting != 0 || self.found.has(page) {
                 return Some((page, waiting));
             }
         }
@@ -242,18 +278,4 @@ impl Frozen {
         }
         self.end
     }
-}
-
-/// Of the lines `had`, which lie in `into` from `start` on, keeps those `wanted`.
-#[cold]
-fn keep(into: &mut Buffer, start: usize, had: u64, wanted: u64) {
-    let mut end = start;
-    for (k, line) in LineMask(had).runs().flatten().enumerate() {
-        if wanted >> line & 1 == 1 {
-            let from = start + k * LINE;
-            into.copy_within(from..from + LINE, end);
-            end += LINE;
-        }
-    }
-    into.truncate(end);
 }
