@@ -1,8 +1,9 @@
 //! The collections beside those of `std` (and hashbrown), in one run: processor time for the same operations.
 //!
-//! `cargo bench -p twinpage --bench collections [-- --json] [-- NAME]`. Ours are in an update of a region in
-//! memory that is kept, so every write is marked; no checkpoint falls in between. Each pair runs in turns; the
-//! ratio is the median over the rounds.
+//! `cargo bench -p twinpage --bench collections [-- --json] [-- --fresh] [-- NAME]`. Ours are in an update of a
+//! region in memory that is kept, so every write is marked; no checkpoint falls in between. With `--fresh` there
+//! is a checkpoint before each round, so that no line is marked already when it begins. Each pair runs in turns;
+//! the ratio is the median over the rounds.
 
 use rustix::time::{ClockId, clock_gettime};
 use std::hint::black_box;
@@ -26,8 +27,11 @@ struct Row {
 }
 
 struct Bench {
+    region: Region,
     heap: Heap,
     only: Option<String>,
+    /// A checkpoint before each round.
+    fresh: bool,
     rows: Vec<Row>,
 }
 
@@ -44,6 +48,11 @@ fn timed(f: impl FnOnce() -> u64) -> Run {
 }
 
 impl Bench {
+    /// What several rounds use.
+    fn make<T: 'static>(&self, make: impl FnOnce(Heap) -> T) -> T {
+        self.region.update(|_| make(self.heap))
+    }
+
     fn compare(
         &mut self,
         operation: &'static str,
@@ -61,7 +70,11 @@ impl Bench {
         }
         let mut rounds = Vec::new();
         for round in 0..=ROUNDS {
-            let (first, second) = (theirs(), ours(self.heap));
+            let first = theirs();
+            if self.fresh {
+                self.region.checkpoint().expect("a checkpoint");
+            }
+            let second = self.region.update(|_| ours(self.heap));
             assert_eq!(first.1, second.1, "{operation}");
             if round > 0 {
                 let ns = |d: Duration| d.as_secs_f64() * 1e9 / ops as f64;
@@ -124,7 +137,7 @@ fn vectors(bench: &mut Bench) {
     let at: Vec<usize> = keys(n, 1).into_iter().map(|k| k as usize % n).collect();
     let (mut a, mut b) = (
         vec![0_u64; n],
-        ours::Vec::from_iter_in((0..n).map(|_| 0_u64), bench.heap),
+        bench.make(|heap| ours::Vec::from_iter_in((0..n).map(|_| 0_u64), heap)),
     );
     bench.compare(
         "vec set at random",
@@ -143,10 +156,11 @@ fn vectors(bench: &mut Bench) {
             })
         },
     );
+    bench.region.update(|_| drop(b));
     let strings = 100_000;
     let (mut a, mut b) = (
         vec![[1_u8; 256]; strings],
-        ours::Vec::from_iter_in((0..strings).map(|_| [1_u8; 256]), bench.heap),
+        bench.make(|heap| ours::Vec::from_iter_in((0..strings).map(|_| [1_u8; 256]), heap)),
     );
     let pairs: Vec<(usize, usize)> = at
         .windows(2)
@@ -170,6 +184,7 @@ fn vectors(bench: &mut Bench) {
             })
         },
     );
+    bench.region.update(|_| drop(b));
     let all = keys(200_000, 2);
     bench.compare(
         "vec sort",
@@ -401,11 +416,13 @@ fn main() {
     let heap = region.heap().expect("a heap");
     let only = arguments.iter().find(|a| !a.starts_with("--")).cloned();
     let mut bench = Bench {
+        region,
         heap,
         only,
+        fresh: arguments.iter().any(|a| a == "--fresh"),
         rows: Vec::new(),
     };
-    region.update(|_| rows(&mut bench));
+    rows(&mut bench);
     if arguments.iter().any(|a| a == "--json") {
         println!("{}", serde_json::json!({ "rows": bench.rows }));
         return;

@@ -105,6 +105,7 @@ unsafe fn free<T>(at: NonNull<T>) {
 }
 
 impl<T> Drop for Box<T> {
+    #[inline]
     fn drop(&mut self) {
         /// Frees the block also when the value's drop panics.
         struct Freed<T>(NonNull<T>);

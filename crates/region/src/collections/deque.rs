@@ -15,8 +15,8 @@ mod traits;
 pub use traits::IntoIter;
 
 use super::vec::in_bounds;
+use crate::heap::touching::touch_in_row;
 use crate::heap::{Heap, HeapError};
-use crate::marks::touch_value;
 use std::iter::Chain;
 use std::marker::PhantomData;
 use std::ops::{Index, IndexMut, Range, RangeBounds};
@@ -264,9 +264,10 @@ impl<T> VecDeque<T> {
         if index >= self.length {
             return None;
         }
-        touch_value(self.value(index));
+        let at = self.value(index);
+        touch_in_row(at);
         // SAFETY: the value is there, and the ring borrowed alone.
-        Some(unsafe { &mut *self.value(index) })
+        Some(unsafe { &mut *at })
     }
 
     /// The first value.
@@ -310,9 +311,10 @@ impl<T> VecDeque<T> {
         if self.length == self.room {
             self.grow();
         }
+        let length = self.length;
         // SAFETY: there is room.
-        unsafe { self.write(self.length, value) };
-        self.length += 1;
+        unsafe { self.write(length, value) };
+        self.length = length + 1;
     }
 
     /// Adds a value at the start.
@@ -346,7 +348,7 @@ impl<T> VecDeque<T> {
     pub fn pop_front(&mut self) -> Option<T> {
         self.length = self.length.checked_sub(1)?;
         // SAFETY: the value was there, and is not any more.
-        let value = unsafe { self.value(0).read() };
+        let value = unsafe { self.at.add(self.head).read() };
         self.head = self.place(1);
         Some(value)
     }
@@ -362,8 +364,8 @@ impl<T> VecDeque<T> {
             a < length && b < length,
             "swapping values {a} and {b} of {length}"
         );
-        touch_value(self.value(a));
-        touch_value(self.value(b));
+        touch_in_row(self.value(a));
+        touch_in_row(self.value(b));
         // SAFETY: both values are there.
         unsafe { std::ptr::swap(self.value(a), self.value(b)) };
     }

@@ -185,9 +185,11 @@ impl<T> Vec<T> {
             a < length && b < length,
             "swapping values {a} and {b} of {length}"
         );
-        touch_in_row(self.place(a));
-        touch_in_row(self.place(b));
-        self.unmarked().swap(a, b);
+        let (a, b) = (self.place(a), self.place(b));
+        touch_in_row(a);
+        touch_in_row(b);
+        // SAFETY: both values are there.
+        unsafe { a.swap(b) };
     }
 
     /// Adds a value at the end.
@@ -200,10 +202,11 @@ impl<T> Vec<T> {
         if self.length == self.room {
             self.grow(1, true);
         }
-        touch_in_row(self.place(self.length));
+        let (length, at) = (self.length, self.place(self.length));
+        touch_in_row(at);
         // SAFETY: there is room.
-        unsafe { self.place(self.length).write(value) };
-        self.length += 1;
+        unsafe { at.write(value) };
+        self.length = length + 1;
     }
 
     /// The last value, taken out.
@@ -419,9 +422,10 @@ impl<T> Vec<T> {
     {
         let (length, more) = (self.length, values.len());
         self.reserve(more);
-        self.mark(length..length + more);
+        let at = self.place(length);
+        touch(at, more * Self::BYTES);
         // SAFETY: there is room for all of them, marked; nobody else has a slice of this vector's block.
-        unsafe { self.place(length).copy_from_nonoverlapping(values.as_ptr(), more) };
+        unsafe { at.copy_from_nonoverlapping(values.as_ptr(), more) };
         self.length = length + more;
     }
 

@@ -165,13 +165,15 @@ impl Thread {
             static NUMBER: Cell<usize> = const { Cell::new(NOBODY) };
         }
         static NEXT: AtomicUsize = AtomicUsize::new(NOBODY + 1);
-        let number = NUMBER.get();
-        if number != NOBODY {
-            return Thread(number);
+        #[cold]
+        fn number() -> usize {
+            NUMBER.set(NEXT.fetch_add(1, Ordering::Relaxed));
+            NUMBER.get()
         }
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        NUMBER.set(number);
-        Thread(number)
+        match NUMBER.get() {
+            NOBODY => Thread(number()),
+            number => Thread(number),
+        }
     }
 
     /// The shard it takes blocks from: threads take turns.

@@ -33,7 +33,7 @@ use crate::gate;
 use crate::marks::{self, touch};
 use crate::persist::{Kind, Persist, Types};
 use crate::window::{DATA_BYTES, Place};
-use format::{FIRST_ENTRIES, Header, LARGE, MAGIC, REST, SLAB, SLAB_MAGIC, Slab, UNIT, VERSION};
+use format::{FIRST_ENTRIES, Header, LARGE, MAGIC, REST, SLAB, Slab, UNIT, VERSION};
 use slabs::Slabs;
 use std::alloc::Layout;
 use std::fmt;
@@ -195,7 +195,7 @@ impl Heap {
         if layout.size() == 0 {
             return Ok(layout.dangling_ptr());
         }
-        // Outside an update the first mark is refused, before anything has changed.
+        // Outside an update the first mark of a slab is refused, before anything has changed.
         let Some(class) = classes::of(layout) else {
             return self.allocate_large(layout);
         };
@@ -203,9 +203,9 @@ impl Heap {
         let _lock = locks::shard(self.address(), thread.shard(), thread);
         // SAFETY: the heap is in a usable window (of which it is a handle), and the lock is held.
         let slabs = unsafe { Slabs::new(self.header(), thread.shard(), class) };
-        match slabs.take()? {
+        match slabs.take_simply() {
             Some(block) => Ok(block),
-            None => self.allocate_in_new_slab(slabs, class),
+            None => self.allocate_otherwise(slabs, class),
         }
     }
 
@@ -368,8 +368,17 @@ impl Heap {
         ((at.addr().get() - self.address()) / UNIT) as u32
     }
 
+    #[inline(never)]
+    fn allocate_otherwise(self, slabs: Slabs, class: usize) -> Result<NonNull<u8>, HeapError> {
+        match slabs.take()? {
+            Some(block) => Ok(block),
+            None => self.allocate_in_new_slab(slabs, class),
+        }
+    }
+
     #[cold]
     fn allocate_in_new_slab(self, slabs: Slabs, class: usize) -> Result<NonNull<u8>, HeapError> {
+        marks::assert_may_write(self.header());
         let length = classes::units(class) as u32;
         let run = {
             let _lock = locks::units(self.address());
@@ -409,17 +418,33 @@ impl Heap {
     unsafe fn free_in_slab(self, block: NonNull<u8>, class: usize) -> Result<(), HeapError> {
         let slab = self.slab_of(block, class)?;
         // SAFETY: the block is in use, so its slab is there and stays with its shard.
-        let (magic, shard) = unsafe { ((*slab).magic, usize::from((*slab).shard)) };
-        // SAFETY: as above.
-        if magic != SLAB_MAGIC || usize::from(unsafe { (*slab).class }) != class {
-            return Err(HeapError::damaged(format!(
-                "the block at {block:p} is in no slab of its size"
-            )));
+        let (is_slab, shard) = unsafe { (slabs::is_of(slab, class), usize::from((*slab).shard)) };
+        if !is_slab {
+            return Err(in_no_slab(block));
         }
         let _lock = locks::shard(self.address(), shard, locks::Thread::current());
         // SAFETY: as in `allocate`; the slab was just looked at.
-        let empty = unsafe { Slabs::new(self.header(), shard, class).put(slab, block.as_ptr()) }?;
-        match empty {
+        unsafe {
+            let slabs = Slabs::new(self.header(), shard, class);
+            if slabs.put_simply(slab, block.as_ptr()) {
+                return Ok(());
+            }
+            self.free_otherwise(slabs, slab, block, class)
+        }
+    }
+
+    /// # Safety
+    /// As [`Slabs::put`].
+    #[inline(never)]
+    unsafe fn free_otherwise(
+        self,
+        slabs: Slabs,
+        slab: *mut Slab,
+        block: NonNull<u8>,
+        class: usize,
+    ) -> Result<(), HeapError> {
+        // SAFETY: the caller's word.
+        match unsafe { slabs.put(slab, block.as_ptr()) }? {
             Some(run) => self.release(run, classes::units(class) as u32),
             None => Ok(()),
         }
@@ -449,6 +474,7 @@ impl Heap {
     }
 
     fn allocate_large(self, layout: Layout) -> Result<NonNull<u8>, HeapError> {
+        marks::assert_may_write(self.header());
         let length = units_of(layout)?;
         let _lock = locks::units(self.address());
         // SAFETY: as in `allocate`.
@@ -517,6 +543,12 @@ fn units_of(layout: Layout) -> Result<u32, HeapError> {
             bytes: layout.size() as u64,
         }),
     }
+}
+
+#[cold]
+#[inline(never)]
+fn in_no_slab(block: NonNull<u8>) -> HeapError {
+    HeapError::damaged(format!("the block at {block:p} is in no slab of its size"))
 }
 
 #[cold]

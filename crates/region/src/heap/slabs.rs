@@ -35,8 +35,36 @@ impl Slabs {
         }
     }
 
-    /// A block, from a slab that has room; `None`: there is none.
+    /// A block, where its bit, the summary and a count are all that changes, as nearly always. `None`: ask [`Slabs::take`].
     #[inline]
+    pub(super) fn take_simply(self) -> Option<NonNull<u8>> {
+        // SAFETY: by the word given to `new`; `slab_at` looked at the slab. There is none in unit 0.
+        unsafe {
+            let slab = self.slab_at(*self.first())?;
+            let summary = NonZero::new((*slab).summary)?;
+            let word = summary.trailing_zeros() as usize;
+            if word * 64 >= BLOCKS[self.class] as usize {
+                return None;
+            }
+            let bits = bits(slab, word);
+            let free_here = NonZero::new(*bits)?;
+            let block = word * 64 + free_here.trailing_zeros() as usize;
+            let free = (*slab).free;
+            if block >= BLOCKS[self.class] as usize || free <= 1 {
+                return None;
+            }
+            touch_bits(slab, word);
+            let left = free_here.get() & (free_here.get() - 1);
+            *bits = left;
+            if left == 0 {
+                (*slab).summary = summary.get() & (summary.get() - 1);
+            }
+            (*slab).free = free - 1;
+            NonNull::new(self.block(slab, block))
+        }
+    }
+
+    /// A block, from a slab that has room; `None`: there is none.
     pub(super) fn take(self) -> Result<Option<NonNull<u8>>, HeapError> {
         // SAFETY: by the word given to `new`.
         let first = unsafe { *self.first() };
@@ -76,11 +104,37 @@ impl Slabs {
         }
     }
 
+    /// A block is free, where its bit, the summary and a count are all that changes, as nearly always. Where not,
+    /// nothing has: [`Slabs::put`] does it.
+    ///
+    /// # Safety
+    /// As [`Slabs::put`].
+    #[inline]
+    pub(super) unsafe fn put_simply(self, slab: *mut Slab, block: *mut u8) -> bool {
+        let index = classes::divide(self.end(slab) - block.addr() - 1, self.class);
+        if self.block(slab, index) != block || index >= BLOCKS[self.class] as usize {
+            return false;
+        }
+        let (word, bit) = (index / 64, 1_u64 << (index % 64));
+        // SAFETY: by the caller's word; the block's bit is one of the slab's.
+        unsafe {
+            let (bits, free) = (bits(slab, word), (*slab).free);
+            let was = *bits;
+            if was & bit != 0 || (*slab).linked == 0 || free + 1 >= BLOCKS[self.class] {
+                return false;
+            }
+            touch_bits(slab, word);
+            *bits = was | bit;
+            (*slab).summary |= 1 << word;
+            (*slab).free = free + 1;
+        }
+        true
+    }
+
     /// A block is free. Returns the slab's number if none of it is in use any more and it may go.
     ///
     /// # Safety
     /// `slab` is a slab of this shard and class, and `block` a block of it that is not used any more.
-    #[inline]
     pub(super) unsafe fn put(self, slab: *mut Slab, block: *mut u8) -> Result<Option<u32>, HeapError> {
         let (bytes, end) = (BYTES[self.class] as usize, self.end(slab));
         let index = classes::divide(end - block.addr() - 1, self.class);
@@ -148,21 +202,24 @@ impl Slabs {
     }
 
     /// The slab of that number, looked at: it is one of this class, or the heap is damaged.
-    #[inline]
     fn slab(self, number: u32) -> Result<*mut Slab, HeapError> {
+        self.slab_at(number).ok_or_else(|| {
+            HeapError::damaged(format!(
+                "unit {number} is not a slab of blocks of {} bytes, as is said",
+                BYTES[self.class]
+            ))
+        })
+    }
+
+    #[inline]
+    fn slab_at(self, number: u32) -> Option<*mut Slab> {
         // SAFETY: by the word given to `new`; where it is changed that is done atomically too. The top
         // only grows, and the slabs of this shard lie below any that was seen under its lock.
         let top = unsafe { AtomicU32::from_ptr(&raw mut (*self.header).state.top) }.load(Ordering::Relaxed);
         let slab = self.at(number);
         let is_there = u64::from(number) + classes::units(self.class) as u64 <= u64::from(top);
         // SAFETY: a unit below the top is usable.
-        if is_there && unsafe { (*slab).magic == SLAB_MAGIC && (*slab).class as usize == self.class } {
-            return Ok(slab);
-        }
-        Err(HeapError::damaged(format!(
-            "unit {number} is not a slab of blocks of {} bytes, as is said",
-            BYTES[self.class]
-        )))
+        (is_there && unsafe { is_of(slab, self.class) }).then_some(slab)
     }
 
     unsafe fn link(self, slab: *mut Slab) -> Result<(), HeapError> {
@@ -246,6 +303,16 @@ fn touch_bits(slab: *mut Slab, word: usize) {
     if SLAB_HEADER + word * 8 >= LINE {
         touch_line(bits(slab, word));
     }
+}
+
+/// Whether it is a slab, and of that class.
+///
+/// # Safety
+/// `slab` is the first byte of a usable unit.
+#[inline]
+pub(super) unsafe fn is_of(slab: *const Slab, class: usize) -> bool {
+    // SAFETY: by the caller's word; any bytes are a slab's header.
+    unsafe { (*slab).magic == SLAB_MAGIC && usize::from((*slab).class) == class }
 }
 
 #[inline]

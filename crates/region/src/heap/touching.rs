@@ -20,7 +20,9 @@ pub(crate) fn touch_line<T>(at: *const T) {
 #[inline(always)]
 pub(crate) fn touch_block<T>(at: *const T) {
     match const { classes::of(Layout::new::<T>()) } {
-        Some(class) if size_of::<T>() != 0 && LINE.is_multiple_of(BYTES[class] as usize) => touch_line(at),
+        Some(class) if size_of::<T>() != 0 && LINE.is_multiple_of(BYTES[class] as usize) => {
+            touch_line(at);
+        }
         _ => touch_value(at),
     }
 }

@@ -7,7 +7,8 @@
 use super::VecDeque;
 use crate::collections::vec::RawBlock;
 use crate::heap::HeapError;
-use crate::marks::{touch, touch_value};
+use crate::heap::touching::touch_in_row;
+use crate::marks::touch;
 use std::alloc::Layout;
 use std::ops::Range;
 use std::ptr::NonNull;
@@ -111,9 +112,11 @@ impl<T> VecDeque<T> {
     }
 
     /// Puts a value at `index`, where none is.
+    #[inline]
     pub(super) unsafe fn write(&mut self, index: usize, value: T) {
-        touch_value(self.value(index));
+        let at = self.value(index);
+        touch_in_row(at);
         // SAFETY: by the caller's word the place is there and holds nothing.
-        unsafe { self.value(index).write(value) };
+        unsafe { at.write(value) };
     }
 }
