@@ -144,6 +144,8 @@ pub(super) struct Found {
     last: Vec<Box<[u32]>>,
     /// For each slot looked at, the one of the same page before it, likewise.
     before: Vec<u32>,
+    /// The page to go on from ([`Found::next_page`]).
+    next: usize,
 }
 
 /// Pages whose last slots are kept together.
@@ -157,6 +159,7 @@ impl Found {
             unit: unit(place),
             last: Vec::new(),
             before: Vec::new(),
+            next: 0,
         }
     }
 
@@ -200,6 +203,23 @@ impl Found {
             let (tags, content) = slots(self.place, slot..slot + 1, self.unit);
             Some((tags[0].offset(self.cut)?, content.cast_const()))
         })
+    }
+
+    /// The next page that anything was saved of, from the last one asked for on.
+    pub(super) fn next_page(&mut self) -> Option<usize> {
+        self.look();
+        while let Some(block) = self.last.get(self.next / TOGETHER) {
+            let rest = block.get(self.next % TOGETHER..).unwrap_or_default();
+            match rest.iter().position(|&last| last != 0) {
+                Some(at) => {
+                    let page = self.next + at;
+                    self.next = page + 1;
+                    return Some(page);
+                }
+                None => self.next = (self.next / TOGETHER + 1) * TOGETHER,
+            }
+        }
+        None
     }
 
     /// Whether anything of a page was saved.

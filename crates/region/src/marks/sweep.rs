@@ -31,6 +31,7 @@ pub(crate) fn cut(place: Place) -> Frozen {
         map,
         page: 0,
         end: place.bytes() / PAGE,
+        is_swept: false,
         found: Found::new(place),
         whole_from: u32::MAX,
         asked_lines: 0,
@@ -62,6 +63,8 @@ pub(crate) struct Frozen {
     /// The next page to look at, and the last.
     page: usize,
     end: usize,
+    /// All pages were looked at.
+    is_swept: bool,
     /// What writers saved.
     found: Found,
     /// Of a page with so many lines all are wanted, if they can be had.
@@ -85,12 +88,74 @@ impl Frozen {
 
     /// The next page with lines of the cut: its number, and the lines, which were appended to `into` one
     /// after the other.
+    ///
+    /// Where pages are wanted whole, each comes once, with what its writers saved. Where not, what was saved
+    /// comes after all pages: to look at the slots while writers take them slows both down.
     pub(crate) fn next_page(&mut self, into: &mut Buffer) -> Option<(usize, u64)> {
-        let state = self.place.state();
-        let by_page = state.by_page.load(Ordering::Relaxed);
-        let takes_away = state.takes_away.load(Ordering::Relaxed);
+        match self.weaves() {
+            true => self.next_woven(into),
+            false => self.next_swept(into).or_else(|| self.next_saved(into)),
+        }
+    }
+
+    fn weaves(&self) -> bool {
+        self.whole_from != u32::MAX
+    }
+
+    /// The next page with lines that the sweep was first to have.
+    fn next_swept(&mut self, into: &mut Buffer) -> Option<(usize, u64)> {
+        let by_page = self.place.state().by_page.load(Ordering::Relaxed);
         while let Some((page, waiting)) = self.next_waiting() {
-            self.fetch(page + AHEAD);
+            let lines = if by_page { !0 } else { waiting };
+            let start = into.len();
+            let had = self.sweep(page, lines, into);
+            let taken = match had {
+                0 => 0,
+                _ if by_page => !0,
+                had => had,
+            };
+            if taken != lines {
+                self.weave(page, start, lines, taken, taken, into);
+            }
+            if taken != 0 {
+                return Some((page, taken));
+            }
+        }
+        None
+    }
+
+    /// The next page with lines that writers saved. Only after all pages.
+    fn next_saved(&mut self, into: &mut Buffer) -> Option<(usize, u64)> {
+        let page = self.found.next_page()?;
+        let saved = self.found.lines(page);
+        self.saved_lines += u64::from(saved.count_ones());
+        self.taken.push((page, 0));
+        self.weave(page, into.len(), 0, 0, saved, into);
+        Some((page, saved))
+    }
+
+    /// Copies lines of a page and clears its marks, and says which stood after the copy.
+    fn sweep(&mut self, page: usize, lines: u64, into: &mut Buffer) -> u64 {
+        self.fetch(page + AHEAD);
+        self.copy(page, lines, into);
+        if self.place.state().takes_away.load(Ordering::Relaxed) {
+            crate::paging::set_in_flight(self.place, page);
+        }
+        // The copy is done before the marks are looked at again.
+        fence(Ordering::Acquire);
+        // SAFETY: the page was usable at the cut, and stays so.
+        let standing = unsafe { marks(self.map, lines_of(page)) };
+        let had = mask(standing);
+        set(standing, 0);
+        // What the writers took is in the list too: its flight ends with the others'.
+        self.taken.push((page, had));
+        had
+    }
+
+    /// The next page with lines of the cut, whoever had them first.
+    fn next_woven(&mut self, into: &mut Buffer) -> Option<(usize, u64)> {
+        let by_page = self.place.state().by_page.load(Ordering::Relaxed);
+        while let Some((page, waiting)) = self.next_waiting() {
             let many = (waiting | self.found.lines(page)).count_ones() >= self.whole_from;
             let lines = match waiting {
                 0 => 0,
@@ -98,18 +163,7 @@ impl Frozen {
                 some => some,
             };
             let start = into.len();
-            self.copy(page, lines, into);
-            if takes_away {
-                crate::paging::set_in_flight(self.place, page);
-            }
-            // The copy is done before the marks are looked at again.
-            fence(Ordering::Acquire);
-            // SAFETY: the page was usable at the cut, and stays so.
-            let standing = unsafe { marks(self.map, lines_of(page)) };
-            let had = mask(standing);
-            set(standing, 0);
-            // What the writers took is in the list too: its flight ends with the others'.
-            self.taken.push((page, had));
+            let had = self.sweep(page, lines, into);
             let copied = match had {
                 0 => 0,
                 _ if by_page => !0,
@@ -249,14 +303,17 @@ impl Frozen {
             }
             // SAFETY: the page was usable at the cut, and stays so.
             let waiting = mask(unsafe { marks(self.map, lines_of(page)) });
-            if waiting != 0 || self.found.has(page) {
+            if waiting != 0 || self.weaves() && self.found.has(page) {
                 return Some((page, waiting));
             }
         }
-        // From here on writers need not look at the frozen map.
-        let here = &self.place.state().here;
-        here.frozen.store(0, Ordering::Release);
-        here.set_simple(Some(self.place.base().addr()));
+        // From here on writers need not look at the frozen map. They read this at every update, so it is said once.
+        if !self.is_swept {
+            self.is_swept = true;
+            let here = &self.place.state().here;
+            here.frozen.store(0, Ordering::Release);
+            here.set_simple(Some(self.place.base().addr()));
+        }
         None
     }
 
