@@ -153,6 +153,34 @@ pub(crate) fn touch_for_caller<T>(at: *const T) {
     }
 }
 
+/// [`touch`] of the first and the last line of some bytes, likely marked already: the end of what grows, what
+/// counts. Looking whether they are is less than marking them, where the answer can be foretold.
+///
+/// # Panics
+/// As [`touch`].
+#[inline(always)]
+pub(crate) fn touch_ends<T: ?Sized>(at: *const T, bytes: usize) {
+    let at = at.addr();
+    let here = gate::here();
+    let offset = here.offset_of(at);
+    if offset < DATA_BYTES {
+        let map = here.current.load(Ordering::Relaxed);
+        // SAFETY: as in `touch_simply`. Who set a mark that is seen knew that nothing of the line is frozen.
+        let is_marked = |at| unsafe { mark(map, at / LINE) }.load(Ordering::Acquire) == MARKED;
+        if is_marked(offset) && (bytes == 1 || is_marked(offset + bytes - 1)) {
+            return;
+        }
+    }
+    touch_ends_anew(at, bytes);
+}
+
+/// What is left when that is not so.
+#[inline(never)]
+fn touch_ends_anew(at: usize, bytes: usize) {
+    touch_few(at, 1, true);
+    touch_few(at + bytes - 1, 1, true);
+}
+
 /// Bytes whose lines are marked by two stores at most ([`Few`]).
 const FEW: usize = 15 * LINE;
 

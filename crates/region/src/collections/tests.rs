@@ -6,6 +6,7 @@ mod hash;
 mod string;
 mod vec;
 
+use crate::gate::{self, Inside};
 use crate::heap::Heap;
 use crate::marks::{self, LINE};
 use crate::window::{PAGE, Window};
@@ -16,7 +17,10 @@ use twinpage_core::buffer::Buffer;
 
 /// A heap, and a picture of its region as the checkpoints would have it: what is marked is copied to
 /// the picture, and then the picture must be the region. So a write that was not marked is found.
+///
+/// All happens inside updates, as in a region that is kept, so that lines are marked by the same short roads.
 pub(super) struct Watched {
+    update: Option<Inside>,
     window: Window,
     picture: Vec<u8>,
     pub(super) heap: Heap,
@@ -24,18 +28,21 @@ pub(super) struct Watched {
 
 impl Watched {
     pub(super) fn new() -> Watched {
-        let window = Window::volatile().unwrap();
+        let window = Window::reserve(None).unwrap();
+        let update = Some(gate::enter(window.place()));
         let heap = Heap::create(window.place(), 0x5eed).unwrap();
         Watched {
+            update,
             window,
             picture: Vec::new(),
             heap,
         }
     }
 
-    /// Takes a checkpoint.
+    /// Takes a checkpoint, between two updates.
     pub(super) fn check(&mut self) {
         let place = self.window.place();
+        self.update = None;
         let report = self.heap.check();
         assert!(report.damage.is_empty(), "{:?}", report.damage);
         self.picture.resize(place.bytes(), 0);
@@ -48,6 +55,8 @@ impl Watched {
             }
             buffer.clear();
         }
+        drop(frozen);
+        self.update = Some(gate::enter(place));
         // SAFETY: so many bytes are usable, and no one writes meanwhile.
         let memory = unsafe { std::slice::from_raw_parts(place.base(), place.bytes()) };
         if memory == self.picture {

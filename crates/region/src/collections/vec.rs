@@ -16,8 +16,8 @@ pub use drain::{Drain, IntoIter};
 pub(super) use room::RawBlock;
 
 use crate::heap::Heap;
-use crate::heap::touching::touch_in_row;
-use crate::marks::{touch, touch_all};
+use crate::heap::touching::{touch_at_end, touch_in_row};
+use crate::marks::{LINE, touch, touch_all, touch_ends};
 use std::marker::PhantomData;
 use std::ops::{Bound, Deref, DerefMut, Index, IndexMut, Range, RangeBounds};
 use std::ptr::NonNull;
@@ -203,7 +203,7 @@ impl<T> Vec<T> {
             self.grow(1, true);
         }
         let (length, at) = (self.length, self.place(self.length));
-        touch_in_row(at);
+        touch_at_end(at);
         // SAFETY: there is room.
         unsafe { at.write(value) };
         self.length = length + 1;
@@ -423,7 +423,10 @@ impl<T> Vec<T> {
         let (length, more) = (self.length, values.len());
         self.reserve(more);
         let at = self.place(length);
-        touch(at, more * Self::BYTES);
+        match more * Self::BYTES {
+            bytes @ 1..=LINE => touch_ends(at, bytes),
+            bytes => touch(at, bytes),
+        }
         // SAFETY: there is room for all of them, marked; nobody else has a slice of this vector's block.
         unsafe { at.copy_from_nonoverlapping(values.as_ptr(), more) };
         self.length = length + more;

@@ -9,8 +9,7 @@
 use super::HeapError;
 use super::classes::{self, BLOCKS, BYTES};
 use super::format::{Header, SHARDS, SLAB_HEADER, SLAB_MAGIC, Slab, UNIT};
-use super::touching::touch_line;
-use crate::marks::{LINE, touch};
+use crate::marks::{touch, touch_ends};
 use std::num::NonZero;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -299,10 +298,7 @@ impl Slabs {
 /// The header and a word are about to be written. The first words are on the header's line.
 #[inline(always)]
 fn touch_bits(slab: *mut Slab, word: usize) {
-    touch_line(slab);
-    if SLAB_HEADER + word * 8 >= LINE {
-        touch_line(bits(slab, word));
-    }
+    touch_ends(slab, SLAB_HEADER + (word + 1) * 8);
 }
 
 /// Whether it is a slab, and of that class.

@@ -81,7 +81,7 @@ unsafe fn store(map: usize, first: usize, width: usize) {
     if width == 1 || APART {
         for line in first..first + width {
             // SAFETY: by the caller's word.
-            unsafe { mark(map, line) }.store(MARKED, Ordering::Relaxed);
+            unsafe { mark(map, line) }.store(MARKED, Ordering::Release);
         }
         return;
     }

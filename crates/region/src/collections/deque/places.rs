@@ -7,7 +7,7 @@
 use super::VecDeque;
 use crate::collections::vec::RawBlock;
 use crate::heap::HeapError;
-use crate::heap::touching::touch_in_row;
+use crate::heap::touching::touch_at_end;
 use crate::marks::touch;
 use std::alloc::Layout;
 use std::ops::Range;
@@ -115,7 +115,7 @@ impl<T> VecDeque<T> {
     #[inline]
     pub(super) unsafe fn write(&mut self, index: usize, value: T) {
         let at = self.value(index);
-        touch_in_row(at);
+        touch_at_end(at);
         // SAFETY: by the caller's word the place is there and holds nothing.
         unsafe { at.write(value) };
     }
