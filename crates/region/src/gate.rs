@@ -377,6 +377,9 @@ mod tests {
                     }
                 });
             }
+            while a.load(Ordering::Relaxed) == 0 {
+                std::thread::yield_now();
+            }
             let mut seen = 0;
             for _ in 0..300 {
                 let closed = place.state().gate.close(place, |_| ());

@@ -169,7 +169,8 @@ impl Window {
         use std::hash::{BuildHasher, RandomState};
         let first = RandomState::new().hash_one(0) as usize % WINDOWS;
         let mut all: Vec<usize> = (first..WINDOWS).chain(0..first).collect();
-        all.sort_by_key(|&index| STATES[index].left.load(Ordering::Relaxed));
+        // Looked at once: others leave theirs meanwhile, and an order that changes is none.
+        all.sort_by_cached_key(|&index| STATES[index].left.load(Ordering::Relaxed));
         for index in all {
             match Window::take(index, volatile) {
                 Err(Error::Taken { .. }) => {}

@@ -31,7 +31,7 @@ use crate::collections::vec::RawBlock;
 use crate::heap::touching::{touch_in_row, touch_line};
 use crate::heap::{Heap, HeapError};
 use crate::marks::{LINE, touch, touch_value};
-use group::{Bits, Group, Probe, control_of, favourite_of};
+use group::{Bits, Group, Probe, control_of};
 use std::alloc::Layout;
 use std::marker::PhantomData;
 use std::ptr::NonNull;
@@ -140,10 +140,10 @@ impl<T> Table<T> {
         self.controls.as_ptr().cast::<T>().wrapping_sub(slot.0 + 1)
     }
 
-    /// The favourite place in a group.
+    /// The favourite place in the group looked at.
     #[inline]
-    fn favourite(&self, group: &Probe, hash: u64) -> *const T {
-        self.entry(Slot(group.at + favourite_of(hash)))
+    fn favourite(&self, probe: &Probe) -> *const T {
+        self.entry(Slot(probe.at + probe.favourite))
     }
 
     /// The slot of the entry of that hash that `is` it.
@@ -153,7 +153,7 @@ impl<T> Table<T> {
             return None;
         }
         let mut probe = Probe::new(hash, self.places);
-        ahead::fetch(self.favourite(&probe, hash));
+        ahead::fetch(self.favourite(&probe));
         loop {
             // SAFETY: there are places, so there is a group.
             let group = unsafe { self.group(probe.at) };
@@ -175,7 +175,7 @@ impl<T> Table<T> {
     pub(crate) fn find_or_free(&self, hash: u64, mut is: impl FnMut(&T) -> bool) -> Found {
         let mut probe = Probe::new(hash, self.places);
         let mut free = None;
-        ahead::fetch_to_write(self.favourite(&probe, hash));
+        ahead::fetch_to_write(self.favourite(&probe));
         loop {
             // SAFETY: there is room, so there are places and a group.
             let group = unsafe { self.group(probe.at) };
@@ -186,7 +186,7 @@ impl<T> Table<T> {
                 }
             }
             if free.is_none() {
-                let bit = group.free().first_from(favourite_of(hash));
+                let bit = group.free().first_from(probe.favourite);
                 free = bit.map(|bit| Slot(probe.at + bit));
             }
             if let Some(free) = free
@@ -342,10 +342,7 @@ impl<T> Table<T> {
         let mut probe = Probe::new(hash, self.places);
         loop {
             // SAFETY: the caller knows that there is room.
-            if let Some(bit) = unsafe { self.group(probe.at) }
-                .free()
-                .first_from(favourite_of(hash))
-            {
+            if let Some(bit) = unsafe { self.group(probe.at) }.free().first_from(probe.favourite) {
                 return Slot(probe.at + bit);
             }
             probe.step();

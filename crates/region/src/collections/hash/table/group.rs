@@ -15,12 +15,6 @@ pub(super) fn control_of(hash: u64) -> u8 {
     (hash >> 57) as u8
 }
 
-/// Where in a group an entry is best put: bits that neither the control nor the group is made of.
-#[inline]
-pub(super) fn favourite_of(hash: u64) -> usize {
-    (hash >> 53) as usize % GROUP
-}
-
 /// Sixteen controls.
 #[derive(Clone, Copy)]
 pub(super) struct Group(__m128i);
@@ -89,6 +83,8 @@ impl Bits {
 /// The groups to look at for a hash.
 pub(super) struct Probe {
     pub(super) at: usize,
+    /// Where in each of them an entry is best put: the upper bits of the hash.
+    pub(super) favourite: usize,
     step: usize,
     mask: usize,
 }
@@ -97,8 +93,11 @@ impl Probe {
     #[inline]
     pub(super) fn new(hash: u64, places: usize) -> Probe {
         let mask = places.max(GROUP) - 1;
+        // The group from the lower bits of the hash, and the place in it from the upper four.
+        let place = (hash as usize).rotate_left(GROUP.ilog2()) & mask;
         Probe {
-            at: (hash as usize).wrapping_mul(GROUP) & mask,
+            at: place & !(GROUP - 1),
+            favourite: place % GROUP,
             step: 0,
             mask,
         }
