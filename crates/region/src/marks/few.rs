@@ -76,54 +76,80 @@ impl Few {
 /// Accesses of several marks are taken apart for tools that know no other.
 const APART: bool = cfg!(any(miri, twinpage_plain));
 
+/// Marks `width` lines.
 #[inline(always)]
 unsafe fn store(map: usize, first: usize, width: usize) {
-    if width == 1 || APART {
-        for line in first..first + width {
-            // SAFETY: by the caller's word.
-            unsafe { mark(map, line) }.store(MARKED, Ordering::Release);
-        }
-        return;
+    if width > 1 && !APART {
+        // SAFETY: by the caller's word the marks are there.
+        return unsafe { wide::store(map + first, width) };
     }
-    let at = map + first;
-    #[cfg(not(miri))]
-    // SAFETY: by the caller's word the marks are there.
-    unsafe {
-        use std::arch::asm;
-        match width {
-            2 => asm!("mov word ptr [{}], 0x0101", in(reg) at, options(nostack, preserves_flags)),
-            4 => asm!("mov dword ptr [{}], 0x01010101", in(reg) at, options(nostack, preserves_flags)),
-            _ => asm!("mov qword ptr [{}], {}", in(reg) at, in(reg) u64::from_ne_bytes([MARKED; 8]),
-                      options(nostack, preserves_flags)),
-        }
+    for line in first..first + width {
+        // SAFETY: by the caller's word.
+        unsafe { mark(map, line) }.store(MARKED, Ordering::Release);
     }
 }
 
+/// The marks of `width` lines: 0 if there is none.
 #[inline(always)]
 unsafe fn load(map: usize, first: usize, width: usize) -> u64 {
-    if width == 1 || APART {
-        // SAFETY: by the caller's word.
-        let marks = (first..first + width).map(|line| unsafe { mark(map, line) }.load(Ordering::Acquire));
-        return marks.fold(0, |any, mark| any | u64::from(mark));
-    }
-    let (at, marks) = (map + first, 0_u64);
-    #[cfg(not(miri))]
-    let marks = {
-        use std::arch::asm;
-        let mut marks = marks;
+    if width > 1 && !APART {
         // SAFETY: by the caller's word the marks are there.
+        return unsafe { wide::load(map + first, width) };
+    }
+    // SAFETY: by the caller's word.
+    let marks = (first..first + width).map(|line| unsafe { mark(map, line) }.load(Ordering::Acquire));
+    marks.fold(0, |any, mark| any | u64::from(mark))
+}
+
+/// 2, 4 or 8 marks in one access.
+#[cfg(not(miri))]
+mod wide {
+    use std::arch::asm;
+
+    #[inline(always)]
+    pub(super) unsafe fn store(at: usize, width: usize) {
+        let marked = u64::from_ne_bytes([super::MARKED; 8]);
+        // SAFETY: by the caller's word there are so many marks.
         unsafe {
             match width {
-                2 => asm!("movzx {:e}, word ptr [{}]", out(reg) marks, in(reg) at,
-                          options(nostack, preserves_flags)),
-                4 => asm!("mov {:e}, dword ptr [{}]", out(reg) marks, in(reg) at,
-                          options(nostack, preserves_flags)),
-                _ => asm!("mov {}, qword ptr [{}]", out(reg) marks, in(reg) at,
-                          options(nostack, preserves_flags)),
+                2 => asm!("mov word ptr [{}], 0x0101", in(reg) at, options(nostack, preserves_flags)),
+                4 => asm!("mov dword ptr [{}], 0x01010101", in(reg) at, options(nostack, preserves_flags)),
+                _ => {
+                    asm!("mov qword ptr [{}], {}", in(reg) at, in(reg) marked, options(nostack, preserves_flags))
+                }
+            }
+        }
+    }
+
+    #[inline(always)]
+    pub(super) unsafe fn load(at: usize, width: usize) -> u64 {
+        let marks: u64;
+        // SAFETY: as above. The upper bits become zero.
+        unsafe {
+            match width {
+                2 => {
+                    asm!("movzx {:e}, word ptr [{}]", out(reg) marks, in(reg) at, options(nostack, preserves_flags))
+                }
+                4 => {
+                    asm!("mov {:e}, dword ptr [{}]", out(reg) marks, in(reg) at, options(nostack, preserves_flags))
+                }
+                _ => {
+                    asm!("mov {}, qword ptr [{}]", out(reg) marks, in(reg) at, options(nostack, preserves_flags))
+                }
             }
         }
         marks
-    };
-    let _ = at;
-    marks
+    }
+}
+
+/// Not reached: accesses are taken apart.
+#[cfg(miri)]
+mod wide {
+    pub(super) unsafe fn store(_: usize, _: usize) {
+        unreachable!("accesses are taken apart");
+    }
+
+    pub(super) unsafe fn load(_: usize, _: usize) -> u64 {
+        unreachable!("accesses are taken apart");
+    }
 }
