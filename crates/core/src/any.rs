@@ -9,7 +9,7 @@ use crate::baseline::{
 };
 use crate::dual_page::{self, DualPage, Options, PoolLimit};
 use crate::error::{Error, Result};
-use crate::geometry::{Geometry, LINES_PER_PAGE, LineMask, PageId, Span};
+use crate::geometry::{Geometry, LINES_PER_PAGE, LineMask, Lines, PageId, Span};
 use crate::medium::{Medium, Offset};
 use crate::packed::{self, Packed, is_packed};
 use crate::scheme::{Damage, Epoch, Info, Recovered, Room, Scheme, Traffic, Wishes};
@@ -340,6 +340,10 @@ impl<M: Medium> Scheme for AnyScheme<M> {
 
     fn write_capture(&mut self, capture: &Capture, changed: &mut dyn FnMut(LineMask)) -> Result<Room> {
         each!(self, store => store.write_capture(capture, changed))
+    }
+
+    fn write_lines(&mut self, page: PageId, lines: Lines<'_>) -> Result<Room> {
+        each!(self, store => store.write_lines(page, lines))
     }
 
     fn wishes(&mut self) -> Result<Wishes> {

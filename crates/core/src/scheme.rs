@@ -4,7 +4,7 @@
 //! checkpoint and the newest (DPC 3.1), and shares one where they agree.
 
 use crate::error::Result;
-use crate::geometry::{Geometry, LineMask, PageId, Span};
+use crate::geometry::{Geometry, LineMask, Lines, PageId, Span};
 use crate::medium::{Cause, Medium, Offset};
 use crate::source::Capture;
 use std::ops::Range;
@@ -257,19 +257,46 @@ pub trait Scheme: Sized {
     /// As [`Scheme::write`]; [`crate::Error::Invalid`] when the pieces do not add up.
     fn write_capture(&mut self, capture: &Capture, changed: &mut dyn FnMut(LineMask)) -> Result<Room> {
         let mut room = Room::Plenty;
-        for piece in capture.spans(self.geometry()) {
-            let (piece, span) = piece?;
-            let lines = if piece.compare {
-                self.diff(span)?
+        for page in capture.pages(self.geometry()) {
+            let (pieces, lines) = page?;
+            let first = pieces[0];
+            let wrote = if first.compare {
+                let span = Span {
+                    page: first.page,
+                    first: first.first.into(),
+                    bytes: lines.bytes,
+                };
+                let differ = self.diff(span)?;
+                changed(differ);
+                match differ.is_empty() {
+                    true => Room::Plenty,
+                    false => self.write(span, differ)?,
+                }
             } else {
-                piece.mask()
+                pieces.iter().for_each(|piece| changed(piece.mask()));
+                self.write_lines(first.page, lines)?
             };
-            changed(lines);
-            if lines != LineMask::NONE && self.write(span, lines)? == Room::Commit {
+            if wrote == Room::Commit {
                 room = Room::Commit;
             }
         }
         Ok(room)
+    }
+
+    /// Newer versions of lines of one page, wherever in it they are.
+    ///
+    /// # Errors
+    /// As [`Scheme::write`].
+    fn write_lines(&mut self, page: PageId, lines: Lines<'_>) -> Result<Room> {
+        lines.mask.runs().try_fold(Room::Plenty, |room, run| {
+            let span = Span {
+                page,
+                first: run.start,
+                bytes: lines.run(run.clone()),
+            };
+            let wrote = self.write(span, LineMask::run(run.start, run.len()))?;
+            Ok(if room == Room::Commit { room } else { wrote })
+        })
     }
 
     /// What it would rather be given whole by the next commit. A source that has it in memory captures it;

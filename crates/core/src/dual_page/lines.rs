@@ -198,7 +198,7 @@ impl<M: Medium> DualPage<M> {
     }
 
     /// Newer versions of lines of a page: all of them at once where their homes are known, else run by run.
-    pub(super) fn write_lines(&mut self, page: PageId, lines: Lines<'_>) -> Result<Room> {
+    pub(super) fn write_page(&mut self, page: PageId, lines: Lines<'_>) -> Result<Room> {
         let (key, _) = self.key(page, 0, 0)?;
         self.path = Path::Background;
         let wrote = self.ready().and_then(|()| self.write_homes(key, lines));

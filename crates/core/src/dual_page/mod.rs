@@ -45,7 +45,6 @@ use crate::error::{Error, Result};
 use crate::geometry::{Geometry, LineMask, Lines, PageId, Span};
 use crate::medium::{Cause, Medium, Offset, Path};
 use crate::scheme::{Damage, Epoch, Info, Recovered, Room, Scheme, Traffic};
-use crate::source::Capture;
 use fallback::Fallback;
 use journal::{Change, ContextMark};
 use map::{CONTEXT_EXTENTS, Flags, Key, MAX_EXTENTS, Table};
@@ -478,29 +477,8 @@ impl<M: Medium> Scheme for DualPage<M> {
         }
     }
 
-    fn write_capture(&mut self, capture: &Capture, changed: &mut dyn FnMut(LineMask)) -> Result<Room> {
-        let mut room = Room::Plenty;
-        for page in capture.pages(self.geometry()) {
-            let (pieces, lines) = page?;
-            let first = pieces[0];
-            let wrote = if first.compare {
-                let span = Span {
-                    page: first.page,
-                    first: first.first.into(),
-                    bytes: lines.bytes,
-                };
-                let differ = self.diff(span)?;
-                changed(differ);
-                self.write(span, differ)?
-            } else {
-                pieces.iter().for_each(|piece| changed(piece.mask()));
-                self.write_lines(first.page, lines)?
-            };
-            if wrote == Room::Commit {
-                room = Room::Commit;
-            }
-        }
-        Ok(room)
+    fn write_lines(&mut self, page: PageId, lines: Lines<'_>) -> Result<Room> {
+        self.write_page(page, lines)
     }
 
     fn expect(&mut self, page: PageId) -> Result<Room> {

@@ -415,17 +415,6 @@ impl<S: Scheme> Packed<S> {
         }
     }
 
-    /// The pieces of a capture that are of one page, one after the other and not to be compared.
-    fn write_lines(&mut self, page: PageId, lines: Lines<'_>) -> Result<Room> {
-        let (page, _) = self.lines(page, 0, 0)?;
-        if lines.mask.is_empty() {
-            return Ok(Room::Plenty);
-        }
-        let ready = self.ready();
-        let written = ready.and_then(|()| self.write_newest(page, lines));
-        self.settle(written)
-    }
-
     /// A page goes to its own place; what the log has of it is void.
     fn write_whole(&mut self, page: u64, bytes: &[u8]) -> Result<Room> {
         let (sheet, place) = self.layout.page(page);

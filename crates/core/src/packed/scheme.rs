@@ -9,7 +9,6 @@ use crate::error::Result;
 use crate::geometry::{Geometry, LineMask, Lines, PageId, Span};
 use crate::medium::Offset;
 use crate::scheme::{Damage, Epoch, Info, LogInfo, Recovered, Room, Scheme, Traffic, Wishes};
-use crate::source::Capture;
 use std::ops::Range;
 
 impl<S: Scheme> Scheme for Packed<S> {
@@ -92,29 +91,13 @@ impl<S: Scheme> Scheme for Packed<S> {
         self.settle(written)
     }
 
-    fn write_capture(&mut self, capture: &Capture, changed: &mut dyn FnMut(LineMask)) -> Result<Room> {
-        let mut room = Room::Plenty;
-        for page in capture.pages(self.geometry()) {
-            let (pieces, lines) = page?;
-            let first = pieces[0];
-            let wrote = if first.compare {
-                let span = Span {
-                    page: first.page,
-                    first: first.first.into(),
-                    bytes: lines.bytes,
-                };
-                let differ = self.diff(span)?;
-                changed(differ);
-                self.write(span, differ)?
-            } else {
-                pieces.iter().for_each(|piece| changed(piece.mask()));
-                self.write_lines(first.page, lines)?
-            };
-            if wrote == Room::Commit {
-                room = Room::Commit;
-            }
+    fn write_lines(&mut self, page: PageId, lines: Lines<'_>) -> Result<Room> {
+        let (page, _) = self.lines(page, 0, 0)?;
+        if lines.mask.is_empty() {
+            return Ok(Room::Plenty);
         }
-        Ok(room)
+        let written = self.ready().and_then(|()| self.write_newest(page, lines));
+        self.settle(written)
     }
 
     fn wishes(&mut self) -> Result<Wishes> {
