@@ -75,3 +75,8 @@ pub use root::{Root, RootError, RootInfo};
 pub use statistics::Statistics;
 pub use twinpage_core::SchemeKind;
 pub use twinpage_os::Durability;
+
+/// The example of the README compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;
