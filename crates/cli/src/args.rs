@@ -58,10 +58,12 @@ pub(crate) enum Command {
 const PROVE_HELP: &str = "\
 Would my program survive?
 
-Runs the program once undisturbed, without twinpage; then under twinpage, killed with SIGKILL at
-random instants and resumed each time, in as many runs as it takes for so many kills. What each run
-printed on standard output and standard error, the files it made and how it ended are compared byte
-for byte.
+Runs the program once undisturbed, without twinpage; then under twinpage without kills, so that what
+twinpage itself changes is told apart; then killed with SIGKILL at random instants and resumed each
+time, in as many runs as it takes for so many kills. What each run printed on standard output and
+standard error, the files it made and how it ended are compared byte for byte.
+
+Every run has a session of its own without a terminal. What the program started ends with it.
 
 Every run starts in a fresh, empty scratch directory: files that the program names relative to its
 directory are made there. Arguments that name something in the current directory are made absolute,
@@ -82,6 +84,9 @@ pub(crate) struct Prove {
     /// What a checkpoint survives: the machine's death (disk, dax) or the program's only (memory)
     #[arg(long, value_enum, default_value_t = DurabilityArgument::Disk)]
     pub(crate) durability: DurabilityArgument,
+    /// The longest that any run may take, with all its kills and resumes, such as 5min; without it there is no limit
+    #[arg(long, value_name = "TIME", value_parser = interval)]
+    pub(crate) timeout: Option<Duration>,
     /// Where to make the scratch directory, instead of where temporary files go
     #[arg(long, value_name = "DIR")]
     pub(crate) scratch: Option<PathBuf>,

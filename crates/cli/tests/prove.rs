@@ -87,6 +87,8 @@ fn programs_that_do_not() {
         (code, &said["identical"], &said["repeatable"]),
         (1, &false.into(), &true.into())
     );
+    // No kill is needed to see it.
+    assert_eq!((&said["cause"], &said["kills"]), (&"refusal".into(), &0.into()));
     // Others may be refused before it: without HOME in its environment, bash asks the name service for it.
     let refused = said["refused"].as_array().expect("a list");
     assert!(
@@ -104,6 +106,78 @@ fn programs_that_do_not() {
     assert_eq!(code, 1);
     assert!(stdout.starts_with("DIFFERENT: stdout, line 1"), "{stdout}");
     assert!(stdout.contains("Two undisturbed runs differ as well"), "{stdout}");
+
+    // The program is 300 under twinpage, and another number alone.
+    let notices = "for ((j = 0; j < 9000; j++)); do :; done; [ $$ = 300 ] && echo traced; exit 0";
+    let (code, stdout, _) = prove(scratch.path(), &["--kills", "1", "--", "bash", "-c", notices]);
+    assert_eq!(code, 1);
+    assert!(
+        stdout.starts_with("DIFFERENT without any kill: stdout") && stdout.contains("No call was refused"),
+        "{stdout}"
+    );
+}
+
+#[test]
+fn a_program_that_ends_only_alone() {
+    let scratch = tempfile::tempdir().unwrap();
+    let hangs = "[ $$ = 300 ] && while :; do :; done; exit 0";
+    let words = ["--timeout", "2s", "--json", "--", "bash", "-c", hangs];
+    let (code, stdout, stderr) = prove(scratch.path(), &words);
+    let said = json(&stdout);
+    assert_eq!(
+        (code, &said["difference"]["what"]),
+        (1, &"time".into()),
+        "{stderr}"
+    );
+    let words = ["--timeout", "100ms", "--", "bash", "-c", "while :; do :; done"];
+    let (code, _, stderr) = prove(scratch.path(), &words);
+    assert!(code == 125 && stderr.contains("--timeout"), "{stderr}");
+    assert!(names(scratch.path()).is_empty(), "something was left");
+}
+
+#[test]
+fn a_program_has_the_signals_it_was_given() {
+    let scratch = tempfile::tempdir().unwrap();
+    let script = "for ((j = 0; j < 20000; j++)); do :; done; \
+                  while read -r name bits; do [[ $name == Sig[BI][lg][kn]: ]] && echo $name $bits; done \
+                  </proc/self/status; kill -TERM $$; echo it survived";
+    let mut command = Command::new("env");
+    command.args(["--block-signal=USR1", "--ignore-signal=USR2"]);
+    command.arg(env!("CARGO_BIN_EXE_twinpage"));
+    command.args(["prove", "--kills", "2", "--json", "--keep", "--scratch"]);
+    command.arg(scratch.path()).args(["--", "bash", "-c", script]);
+    let (code, stdout, stderr) = output(command.stdin(Stdio::null()));
+    assert_eq!(code, 0, "{stdout}{stderr}");
+    assert_eq!(json(&stdout)["ended"]["signal"], 15);
+    let kept = scratch.path().join(&names(scratch.path())[0]);
+    let printed = fs::read_to_string(kept.join("undisturbed/stdout")).unwrap();
+    let lines: Vec<&str> = printed.lines().collect();
+    assert_eq!(lines[0], format!("SigBlk: {:016x}", 1 << 9), "{printed}");
+    assert_eq!(lines.len(), 2, "{printed}");
+}
+
+#[test]
+fn nothing_runs_on_when_a_proof_is_killed() {
+    let scratch = tempfile::tempdir().unwrap();
+    // A child in a session of its own, which no signal to the program or its group reaches.
+    let script = "setsid bash -c 'echo $$ >child; while :; do :; done' & while :; do :; done";
+    let mut command = twinpage();
+    command.args(["prove", "--scratch"]).arg(scratch.path());
+    command.args(["--", "bash", "-c", script]).stderr(Stdio::null());
+    let mut proof = command.spawn().expect("twinpage starts");
+    let child = loop {
+        let name = names(scratch.path()).pop().unwrap_or_default();
+        let text = fs::read_to_string(scratch.path().join(name).join("work/child"));
+        match text {
+            Ok(text) if text.ends_with('\n') => break text,
+            _ => std::thread::sleep(std::time::Duration::from_millis(1)),
+        }
+    };
+    proof.kill().unwrap();
+    proof.wait().unwrap();
+    while Path::new("/proc").join(child.trim()).exists() {
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
 }
 
 #[test]

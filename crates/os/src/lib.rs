@@ -17,6 +17,7 @@ mod batch;
 pub mod cache;
 pub mod copier;
 pub mod dax;
+pub mod family;
 #[cfg(any(test, feature = "faults"))]
 pub mod faulty;
 pub mod file;

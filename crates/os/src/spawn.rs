@@ -175,10 +175,10 @@ pub fn exit_now(code: i32) -> ! {
     unsafe { libc::_exit(code) }
 }
 
-/// Puts signal handling into the state that whoever started us meant for the program: none blocked,
-/// every action default, but for what was ignored already, as nohup(1) does with SIGHUP. (SIGPIPE is
-/// ignored by our own runtime, so it is not known how it was.) Safe after a fork.
-pub fn reset_signals() {
+/// Gives every signal the action that was meant for the program: the default, but for those that were
+/// ignored, as nohup(1) does with SIGHUP. (SIGPIPE is ignored by our own runtime, so it is not known how
+/// it was.) The signal mask is the one this thread was given. Safe after a fork.
+pub fn reset_actions() {
     // SAFETY: plain system calls on valid, initialised structures.
     unsafe {
         for signal in 1..=64 {
@@ -188,9 +188,6 @@ pub fn reset_signals() {
                 libc::signal(signal, libc::SIG_DFL);
             }
         }
-        let mut none = std::mem::zeroed();
-        libc::sigemptyset(&raw mut none);
-        libc::sigprocmask(libc::SIG_SETMASK, &raw const none, std::ptr::null_mut());
     }
 }
 
@@ -229,12 +226,13 @@ pub fn die_of(signal: i32) -> ! {
         rlim_cur: 0,
         rlim_max: 0,
     };
-    reset_signals();
-    // SAFETY: plain system calls; `no_core` outlives its use.
+    // SAFETY: plain system calls; `no_core` and `none` outlive their use; all-zero is an empty set.
     unsafe {
+        let none: libc::sigset_t = std::mem::zeroed();
         libc::signal(signal, libc::SIG_DFL);
         libc::setrlimit(libc::RLIMIT_CORE, &raw const no_core);
-        libc::raise(signal);
+        libc::raise(signal); // it waits while it is blocked
+        libc::sigprocmask(libc::SIG_SETMASK, &raw const none, std::ptr::null_mut());
     }
     exit_now(128 + signal)
 }
@@ -258,29 +256,45 @@ pub fn end_with_parent(command: &mut std::process::Command) {
 }
 
 /// Asked to end (SIGINT, SIGTERM, SIGHUP), this process calls `tidy` and then ends with the exit code a
-/// shell shows for that signal. Call before it has other threads: pthread_sigmask(3), sigwait(3).
+/// shell shows for that signal. No signal is blocked for it, and programs started later have the actions
+/// this process was given: execve(2) resets handlers and keeps what is ignored.
 ///
 /// # Errors
-/// When no thread can be had.
+/// When no pipe or thread can be had.
 pub fn tidy_when_asked_to_end(tidy: impl FnOnce() + Send + 'static) -> io::Result<()> {
-    // SAFETY: all-zero is a valid set; the calls read and write live sets and integers only.
-    let asked = unsafe {
-        let mut asked: libc::sigset_t = std::mem::zeroed();
-        libc::sigemptyset(&raw mut asked);
-        for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
-            libc::sigaddset(&raw mut asked, signal);
+    use std::io::{Read, Write};
+    static ASKED: std::sync::OnceLock<io::PipeWriter> = std::sync::OnceLock::new();
+    extern "C" fn asked(signal: c_int) {
+        // SAFETY: errno belongs to the interrupted code.
+        let errno = unsafe { *libc::__errno_location() };
+        if let Some(mut end) = ASKED.get() {
+            let _ = end.write(&[signal as u8]); // a single write(2): safe in a handler
         }
-        libc::pthread_sigmask(libc::SIG_BLOCK, &raw const asked, std::ptr::null_mut());
-        asked
-    };
-    let waiter = std::thread::Builder::new().name("signals".into());
-    waiter.spawn(move || {
-        let mut signal = 0;
-        // SAFETY: sigwait reads a live set and writes a live integer.
-        while unsafe { libc::sigwait(&raw const asked, &raw mut signal) } != 0 {}
-        tidy();
-        exit_now(128 + signal)
-    })?;
+        // SAFETY: as above.
+        unsafe { *libc::__errno_location() = errno };
+    }
+    let (mut signals, end) = std::io::pipe()?;
+    let _ = ASKED.set(end); // the first call counts
+    std::thread::Builder::new()
+        .name("signals".into())
+        .spawn(move || {
+            let mut signal = [0];
+            while !matches!(signals.read(&mut signal), Ok(1)) {}
+            tidy();
+            exit_now(128 + i32::from(signal[0]))
+        })?;
+    for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
+        // SAFETY: an all-zero sigaction is valid; the handler only loads a static and calls write.
+        unsafe {
+            let mut action: libc::sigaction = std::mem::zeroed();
+            libc::sigaction(signal, std::ptr::null(), &raw mut action);
+            if action.sa_sigaction == libc::SIG_DFL {
+                action.sa_sigaction = asked as extern "C" fn(c_int) as usize;
+                action.sa_flags = libc::SA_RESTART;
+                libc::sigaction(signal, &raw const action, std::ptr::null_mut());
+            }
+        }
+    }
     Ok(())
 }
 
@@ -345,6 +359,7 @@ impl Ticker {
             event.sigev_signo = signal;
             event.sigev_notify_thread_id = libc::gettid();
             let mut timer: libc::timer_t = std::mem::zeroed();
+            unblock(&[signal]);
             if libc::timer_create(libc::CLOCK_MONOTONIC, &raw mut event, &raw mut timer) == -1 {
                 return Err(io::Error::last_os_error());
             }
@@ -397,6 +412,7 @@ const FORWARDED: [c_int; 13] = [
 static FORWARD_TO: std::sync::atomic::AtomicI32 = std::sync::atomic::AtomicI32::new(0);
 
 /// From now on the signals a user sends to a program go to process `pid` instead of ending this one.
+/// Call after that process was made: it inherits the signal mask, which this changes.
 ///
 /// # Errors
 /// Never in practice.
@@ -409,6 +425,7 @@ pub fn forward_signals(pid: pid_t) -> io::Result<()> {
         }
     }
     FORWARD_TO.store(pid, std::sync::atomic::Ordering::Relaxed);
+    unblock(&FORWARDED);
     for signal in FORWARDED {
         // SAFETY: the handler only loads an atomic and calls kill; an all-zero sigaction is valid.
         let result = unsafe {
@@ -428,6 +445,18 @@ pub fn forward_signals(pid: pid_t) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+/// This thread takes `signals` even if it was started with them blocked: pthread_sigmask(3).
+fn unblock(signals: &[c_int]) {
+    // SAFETY: all-zero is an empty set; the calls read and write a live set.
+    unsafe {
+        let mut set: libc::sigset_t = std::mem::zeroed();
+        for signal in signals {
+            libc::sigaddset(&raw mut set, *signal);
+        }
+        libc::pthread_sigmask(libc::SIG_UNBLOCK, &raw const set, std::ptr::null_mut());
+    }
 }
 
 /// Begins a session of its own, away from the terminal's signals.

@@ -255,7 +255,7 @@ pub fn start(
         .map_err(|source| Error::target("cannot choose the program's id", source))?;
     let pid = spawn::clone_with_pid(PROGRAM_PID, || {
         spawn::close(gate_writer);
-        spawn::reset_signals();
+        spawn::reset_actions();
         spawn::leave_session();
         spawn::place_streams(&ends, terminal);
         spawn::wait_for_gate(gate);

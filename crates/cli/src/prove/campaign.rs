@@ -1,5 +1,6 @@
 //! Runs with kills: a program from its first instruction to its end, through as many lives as it takes.
 //!
+//! * The first run has no kills: it says what twinpage itself changes, and how long a run takes.
 //! * A kill hits `twinpage` with SIGKILL, and with it the kernel ends the program at once.
 //! * How long a life may last is drawn evenly from nothing to [`Campaign::reach`], so that some kills come while
 //!   twinpage starts or restores. The reach grows when lives are too short to get on, and shrinks to
@@ -9,14 +10,14 @@
 //!   are not among those that were asked for.
 
 use super::compare::Difference;
+use super::progress::Progress;
 use super::report::Tally;
 use super::scratch::{Killed, Scratch, Settings, describe, ending};
+use super::waiting;
 use crate::args::Prove;
-use indicatif::ProgressBar;
-use rustix::event::{PollFd, PollFlags, poll};
-use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use crate::show;
 use std::fs;
-use std::process::{Child, Command, ExitStatus};
+use std::process::{Command, ExitStatus};
 use std::time::{Duration, Instant, SystemTime};
 use twinpage_process::context::Ending;
 use twinpage_process::inspect::{self, Inspection};
@@ -33,12 +34,17 @@ const TRIES_PER_KILL: u32 = 20;
 /// Kills still to be made, and what they came to so far.
 pub(super) struct Campaign<'a> {
     scratch: &'a Scratch,
-    bar: &'a ProgressBar,
+    progress: &'a Progress,
     settings: Settings,
     kills: u32,
     chance: fastrand::Rng,
     /// The longest a life may last before it is killed.
     reach: Duration,
+    /// How long the run without kills took.
+    whole_took: Duration,
+    /// The longest a run may take, with all its lives.
+    timeout: Option<Duration>,
+    until: Option<Instant>,
     pub(super) tally: Tally,
 }
 
@@ -51,6 +57,8 @@ enum End {
     NothingYet,
     /// Twinpage failed, and says why.
     Failed(String),
+    /// The run took longer than this, which is the most it may.
+    TooLong(Duration),
 }
 
 /// What became of a process.
@@ -58,6 +66,8 @@ struct Death {
     status: ExitStatus,
     /// When the kill was sent.
     killed_at: Option<SystemTime>,
+    /// It was killed because the run took too long.
+    too_long: bool,
 }
 
 impl<'a> Campaign<'a> {
@@ -65,27 +75,45 @@ impl<'a> Campaign<'a> {
         arguments: &Prove,
         seed: u64,
         scratch: &'a Scratch,
-        bar: &'a ProgressBar,
-        alone: Duration,
-    ) -> Result<Campaign<'a>, String> {
-        let share = alone * 2 / (arguments.kills + 1);
-        Ok(Campaign {
+        progress: &'a Progress,
+    ) -> Campaign<'a> {
+        Campaign {
             scratch,
-            bar,
+            progress,
             settings: Settings {
                 every: format!("{}us", arguments.every.as_micros()),
                 durability: arguments.durability.name(),
             },
-            kills: arguments.kills,
+            kills: 0,
             chance: fastrand::Rng::with_seed(seed),
-            reach: share.max((alone + START).min(SHORT)),
+            reach: Duration::ZERO,
+            whole_took: Duration::ZERO,
+            timeout: arguments.timeout,
+            until: None,
             tally: Tally::default(),
-        })
+        }
+    }
+
+    /// One run under twinpage without a kill. The runs after it have as many as `arguments` ask for.
+    pub(super) fn run_whole(&mut self, kills: u32) -> Result<Result<Ending, Difference>, String> {
+        let began = Instant::now();
+        let ended = self.run()?;
+        self.whole_took = began.elapsed();
+        let share = self.whole_took * 2 / (kills + 1);
+        self.reach = share.max((self.whole_took + START).min(SHORT));
+        self.kills = kills;
+        Ok(ended)
+    }
+
+    /// How long the run without kills took.
+    pub(super) fn whole_took(&self) -> Duration {
+        self.whole_took
     }
 
     /// One run of the program to its end. `Err`: what was lost on the way.
     pub(super) fn run(&mut self) -> Result<Result<Ending, Difference>, String> {
         self.tally.runs += 1;
+        self.until = self.timeout.map(|timeout| Instant::now() + timeout);
         let mut killed = self.scratch.begin()?;
         let mut epoch = 0;
         let mut resumed = false;
@@ -106,6 +134,11 @@ impl<'a> Campaign<'a> {
                 End::Failed(why) if resumed => {
                     self.collect(&killed);
                     return Ok(Err(Difference::new("resume", "goes on", why)));
+                }
+                End::TooLong(longest) => {
+                    self.collect(&killed);
+                    let still = format!("still runs after {}", show::time(longest));
+                    return Ok(Err(Difference::new("time", "ends", still)));
                 }
                 End::Failed(why) => return Err(why),
             }
@@ -134,11 +167,14 @@ impl<'a> Campaign<'a> {
         let wanted = self.tally.kills < self.kills;
         let patience = wanted.then(|| self.reach.mul_f64(self.chance.f64()));
         let life = if resumed { "resumed" } else { "running" };
-        self.bar.set_message(format!("run {}, {life}", self.tally.runs));
+        self.progress.now(format!("run {}, {life}", self.tally.runs));
         self.tally.resumes += u32::from(resumed);
         let command = self.scratch.life(killed, resumed, &self.settings)?;
         let (began, began_at) = (Instant::now(), SystemTime::now());
-        let death = watch(command, patience)?;
+        let death = watch(command, patience, self.until)?;
+        if let (true, Some(longest)) = (death.too_long, self.timeout) {
+            return Ok(End::TooLong(longest));
+        }
         let Some(killed_at) = death.killed_at else {
             if !resumed {
                 self.reach = self.reach.min(began.elapsed());
@@ -204,7 +240,7 @@ impl<'a> Campaign<'a> {
             Some(context) if context.fixed.ended.is_some() => self.tally.kills_after_end += 1,
             Some(_) => {
                 self.tally.kills += 1;
-                self.bar.inc(1);
+                self.progress.killed();
             }
         }
         Ok(End::Resumable)
@@ -231,43 +267,28 @@ impl<'a> Campaign<'a> {
     }
 }
 
-/// Runs a command and kills it after `patience`, or lets it end.
-fn watch(mut command: Command, patience: Option<Duration>) -> Result<Death, String> {
+/// Runs a command and kills it after `patience`, or at `until` at the latest, or lets it end.
+fn watch(mut command: Command, patience: Option<Duration>, until: Option<Instant>) -> Result<Death, String> {
     let told = |error: std::io::Error| format!("cannot run twinpage: {error}");
     let mut child = command.spawn().map_err(told)?;
-    let killed_at = match patience {
-        Some(patience) if !ends_within(&child, patience).map_err(told)? => {
-            let now = SystemTime::now();
-            child.kill().map_err(told)?;
-            Some(now)
-        }
-        _ => None,
-    };
+    let kill_at = patience.map(|patience| Instant::now() + patience);
+    let first = kill_at.into_iter().chain(until).min();
+    if let Some(status) = waiting::until(&mut child, first).map_err(told)? {
+        return Ok(Death {
+            status,
+            killed_at: None,
+            too_long: false,
+        });
+    }
+    let now = SystemTime::now();
+    child.kill().map_err(told)?;
     let status = child.wait().map_err(told)?;
-    let by_us = ending(status) == Ending::Signal(9);
+    let by_us = ending(status) == Ending::Signal(9); // it may have ended just before
     Ok(Death {
         status,
-        killed_at: killed_at.filter(|_| by_us), // it may have ended just before
+        killed_at: by_us.then_some(now),
+        too_long: by_us && first == until,
     })
-}
-
-/// Whether a process ends within a time.
-fn ends_within(child: &Child, patience: Duration) -> std::io::Result<bool> {
-    let pid = Pid::from_child(child);
-    let process = pidfd_open(pid, PidfdFlags::empty())?;
-    let until = Instant::now() + patience;
-    loop {
-        let left = until.saturating_duration_since(Instant::now());
-        let left = rustix::time::Timespec {
-            tv_sec: left.as_secs() as i64,
-            tv_nsec: left.subsec_nanos().into(),
-        };
-        match poll(&mut [PollFd::new(&process, PollFlags::IN)], Some(&left)) {
-            Ok(ready) => return Ok(ready > 0),
-            Err(rustix::io::Errno::INTR) => {}
-            Err(error) => return Err(error.into()),
-        }
-    }
 }
 
 /// The state, once nobody holds it any more: what was killed needs a moment to be gone. `None` when

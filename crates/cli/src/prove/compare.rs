@@ -2,7 +2,6 @@
 
 use serde::Serialize;
 use std::collections::BTreeMap;
-use std::fmt;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
 use std::os::unix::fs::PermissionsExt;
@@ -20,7 +19,7 @@ pub(crate) struct Difference {
     pub(crate) line: Option<u64>,
     /// What the undisturbed run has.
     pub(crate) undisturbed: String,
-    /// What the run with kills has.
+    /// What the run under twinpage has.
     pub(crate) killed: String,
 }
 
@@ -39,16 +38,14 @@ impl Difference {
     }
 }
 
-impl fmt::Display for Difference {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.what)?;
-        if let Some(line) = self.line {
-            write!(f, ", line {line}")?;
-        }
-        write!(
-            f,
-            "\n  undisturbed  {}\n  with kills   {}",
-            self.undisturbed, self.killed
+impl Difference {
+    /// For people; `other` says which run is beside the undisturbed one.
+    pub(crate) fn beside(&self, other: &str) -> String {
+        let line = self.line.map_or(String::new(), |line| format!(", line {line}"));
+        let width = other.len().max("undisturbed".len());
+        format!(
+            "{}{line}\n  {:width$}  {}\n  {other:width$}  {}",
+            self.what, "undisturbed", self.undisturbed, self.killed
         )
     }
 }

@@ -2,10 +2,12 @@
 //!
 //! ```text
 //! undisturbed   the program alone ------------------------------> outputs, files, exit
-//! run 1         twinpage run --x  resume --x  resume ------------> the same?
-//! run 2         twinpage run ----x  resume ----------------------> the same?     ... until N kills (x)
+//! run 1         twinpage run ------------------------------------> the same?     if not, no kill is the cause
+//! run 2         twinpage run --x  resume --x  resume ------------> the same?
+//! run 3         twinpage run ----x  resume ----------------------> the same?     ... until N kills (x)
 //! ```
 //!
+//! * Alone, the program has what it has when a user starts it: signal mask, signal actions, no tracer.
 //! * Each run is in a fresh directory under one and the same name, so that a program which prints
 //!   where it is prints the same.
 //! * The instants of the kills are drawn from a printed seed, as shares of what was measured.
@@ -13,14 +15,17 @@
 
 mod campaign;
 mod compare;
+mod progress;
 mod report;
 mod scratch;
+mod waiting;
 
 use crate::args::Prove;
+use crate::show;
 use campaign::Campaign;
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use report::Report;
-use scratch::Scratch;
+use progress::Progress;
+use report::{Cause, Report};
+use scratch::{Scratch, describe};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -39,9 +44,7 @@ pub(crate) fn prove(arguments: &Prove) -> Result<ExitCode, String> {
     notes::tell(&format!(
         "seed {seed}; --seed {seed} draws the same instants again"
     ));
-    let bar = progress(u64::from(arguments.kills));
-    let report = measure(arguments, seed, &scratch, &bar)?;
-    bar.finish_and_clear();
+    let report = measure(arguments, seed, &scratch)?;
     if arguments.keep {
         notes::tell(&format!("what the runs left is in {}", scratch.keep().display()));
     }
@@ -58,34 +61,42 @@ pub(crate) fn prove(arguments: &Prove) -> Result<ExitCode, String> {
 }
 
 /// All the runs, until there were enough kills or one of them came to another end.
-fn measure(arguments: &Prove, seed: u64, scratch: &Scratch, bar: &ProgressBar) -> Result<Report, String> {
-    bar.set_message("undisturbed");
-    let undisturbed = scratch.run_undisturbed()?;
+fn measure(arguments: &Prove, seed: u64, scratch: &Scratch) -> Result<Report, String> {
+    let progress = Progress::new(arguments.kills);
+    progress.now("alone".into());
+    let undisturbed = scratch.run_undisturbed(arguments.timeout)?;
     let mut report = Report::new(seed, &undisturbed);
-    let mut campaign = Campaign::new(arguments, seed, scratch, bar, undisturbed.took)?;
+    progress.say(&format!(
+        "alone: {}, {}",
+        show::time(undisturbed.took),
+        describe(undisturbed.ended)
+    ));
+    let mut campaign = Campaign::new(arguments, seed, scratch, &progress);
+    let whole = campaign.run_whole(arguments.kills)?;
+    report.difference = scratch.judge(undisturbed.ended, whole)?;
+    if report.difference.is_some() {
+        let refused = !campaign.tally.refused.is_empty();
+        report.cause = Some(if refused { Cause::Refusal } else { Cause::Twinpage });
+    } else {
+        progress.say(&format!(
+            "under twinpage, without kills: the same, {}",
+            show::time(campaign.whole_took())
+        ));
+    }
     while campaign.tally.kills < arguments.kills && report.difference.is_none() {
-        report.difference = match campaign.run()? {
-            Ok(ended) => scratch.difference(undisturbed.ended, ended)?,
-            Err(lost) => Some(lost),
-        };
+        let ended = campaign.run()?;
+        report.difference = scratch.judge(undisturbed.ended, ended)?;
+        report.cause = report.difference.as_ref().map(|_| Cause::Kill);
     }
     if report.difference.is_some() {
-        bar.set_message("undisturbed, again");
-        report.repeatable = Some(scratch.repeats(&undisturbed)?);
+        progress.now("alone, again".into());
+        if !scratch.repeats(&undisturbed, arguments.timeout)? {
+            report.cause = Some(Cause::Program);
+        }
     }
     report.tally = campaign.tally;
     report.sizes = scratch.sizes()?;
     Ok(report)
-}
-
-/// Drawn on a terminal only.
-fn progress(kills: u64) -> ProgressBar {
-    let bar = ProgressBar::with_draw_target(Some(kills), ProgressDrawTarget::stderr());
-    let style = ProgressStyle::with_template("{bar:30} {pos} of {len} kills, {elapsed}: {msg}");
-    if let Ok(style) = style {
-        bar.set_style(style);
-    }
-    bar
 }
 
 /// Words that name something that exists below the working directory name it from anywhere: the

@@ -3,6 +3,7 @@
 use super::compare::Difference;
 use super::scratch::{Sizes, Undisturbed, describe};
 use crate::show::{self, Rows};
+use serde::Serialize;
 use serde_json::{Value, json};
 use twinpage_process::context::Ending;
 use twinpage_process::statistics::{Histogram, Statistics};
@@ -36,8 +37,22 @@ pub(super) struct Report {
     pub(super) tally: Tally,
     pub(super) sizes: Sizes,
     pub(super) difference: Option<Difference>,
-    /// After a difference: whether two undisturbed runs are the same.
-    pub(super) repeatable: Option<bool>,
+    /// Why, when there is one.
+    pub(super) cause: Option<Cause>,
+}
+
+/// What a difference comes from, as far as runs can tell.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Cause {
+    /// Two undisturbed runs differ as well.
+    Program,
+    /// A run without kills differs, in which calls were refused.
+    Refusal,
+    /// A run without kills differs, and nothing was refused.
+    Twinpage,
+    /// Only a run with kills differs.
+    Kill,
 }
 
 impl Report {
@@ -49,7 +64,7 @@ impl Report {
             tally: Tally::default(),
             sizes: Sizes::default(),
             difference: None,
-            repeatable: None,
+            cause: None,
         }
     }
 
@@ -70,7 +85,8 @@ impl Report {
         json!({
             "identical": self.difference.is_none(),
             "difference": self.difference,
-            "repeatable": self.repeatable,
+            "repeatable": self.cause.map(|cause| cause != Cause::Program),
+            "cause": self.cause,
             "kills": tally.kills,
             "kills_before_checkpoint": tally.kills_before_checkpoint,
             "kills_after_end": tally.kills_after_end,
@@ -96,23 +112,43 @@ impl Report {
     }
 
     pub(super) fn print(&self) {
-        match &self.difference {
-            None => println!("identical: {}\n", self.what_was_compared()),
-            Some(difference) => println!("DIFFERENT: {difference}\n"),
+        match (&self.difference, self.cause) {
+            (None, _) => println!("identical: {}\n", self.what_was_compared()),
+            (Some(difference), Some(Cause::Refusal | Cause::Twinpage)) => {
+                println!(
+                    "DIFFERENT without any kill: {}\n",
+                    difference.beside("under twinpage")
+                );
+            }
+            (Some(difference), _) => println!("DIFFERENT: {}\n", difference.beside("with kills")),
         }
-        if self.repeatable == Some(false) {
-            println!(
+        match self.cause {
+            Some(Cause::Program) => println!(
                 "Two undisturbed runs differ as well: the program depends on time, chance or its surroundings,\nso this says nothing of the kills.\n"
-            );
-        } else if self.difference.is_some() && !self.tally.refused.is_empty() {
-            println!("Calls were refused, which may be why:");
-            self.tally
-                .refused
-                .iter()
-                .for_each(|refusal| println!("  {refusal}"));
-            println!();
+            ),
+            Some(Cause::Refusal) => {
+                println!("The program did something else because calls were refused:");
+                self.print_refusals();
+            }
+            Some(Cause::Twinpage) => println!(
+                "No call was refused: the program notices twinpage in another way. Please report it.\n"
+            ),
+            Some(Cause::Kill) if !self.tally.refused.is_empty() => {
+                println!("A run without kills is the same. Calls were refused, which may still be why:");
+                self.print_refusals();
+            }
+            Some(Cause::Kill) => println!("A run without kills is the same. Please report it.\n"),
+            None => {}
         }
         self.rows().print();
+    }
+
+    fn print_refusals(&self) {
+        self.tally
+            .refused
+            .iter()
+            .for_each(|refusal| println!("  {refusal}"));
+        println!();
     }
 
     fn what_was_compared(&self) -> String {

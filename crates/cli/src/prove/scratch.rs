@@ -8,6 +8,7 @@
 //! ```
 
 use super::compare::{self, Difference};
+use super::waiting;
 use crate::show;
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
@@ -16,6 +17,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
+use twinpage_os::family::Family;
 use twinpage_os::spawn;
 use twinpage_process::context::Ending;
 
@@ -108,21 +110,22 @@ impl Scratch {
         Ok(path)
     }
 
-    pub(super) fn run_undisturbed(&self) -> Result<Undisturbed, String> {
-        self.run_alone("undisturbed")
+    pub(super) fn run_undisturbed(&self, timeout: Option<Duration>) -> Result<Undisturbed, String> {
+        self.run_alone("undisturbed", timeout)
     }
 
     /// Whether another undisturbed run leaves the same: if not, a difference says nothing of kills.
-    pub(super) fn repeats(&self, first: &Undisturbed) -> Result<bool, String> {
+    pub(super) fn repeats(&self, first: &Undisturbed, timeout: Option<Duration>) -> Result<bool, String> {
         let work = self.at("killed/work");
         fs::rename(self.at("work"), &work).map_err(told("move to", &work))?;
-        let again = self.run_alone("again")?;
+        let again = self.run_alone("again", timeout)?;
         let found = self.compare("again", first.ended, again.ended);
         Ok(found?.is_none())
     }
 
-    /// Runs the program without twinpage, and leaves what it made in `name`.
-    fn run_alone(&self, name: &str) -> Result<Undisturbed, String> {
+    /// Runs the program without twinpage, and leaves what it made in `name`. What it started and did not
+    /// wait for ends with it, as under twinpage.
+    fn run_alone(&self, name: &str, timeout: Option<Duration>) -> Result<Undisturbed, String> {
         let work = self.fresh("work")?;
         let to = self.fresh(name)?;
         let (program, arguments) = self.words.split_first().ok_or("no program was named")?;
@@ -132,8 +135,16 @@ impl Scratch {
         command.stderr(create(&to.join("stderr"))?);
         self.place(&mut command);
         let began = Instant::now();
-        let mut child = command.spawn().map_err(told("start", Path::new(program)))?;
-        let status = child.wait().map_err(told("wait for", Path::new(program)))?;
+        let mut family = Family::start(&mut command).map_err(told("start", Path::new(program)))?;
+        let until = timeout.map(|timeout| began + timeout);
+        let waited = waiting::until(family.guard(), until);
+        let Some(status) = waited.map_err(told("wait for", Path::new(program)))? else {
+            family.end().map_err(told("end", Path::new(program)))?;
+            return Err(format!(
+                "alone, the program still ran after {}: give it longer with --timeout",
+                show::time(timeout.unwrap_or_default())
+            ));
+        };
         let took = began.elapsed();
         fs::rename(&work, to.join("work")).map_err(told("move", &work))?;
         Ok(Undisturbed {
@@ -142,11 +153,10 @@ impl Scratch {
         })
     }
 
-    /// The directory a program runs in, in whichever way it is run; and it ends when this process does.
+    /// The directory a program runs in, alone or not.
     fn place(&self, command: &mut Command) {
         let work = self.at("work");
         command.current_dir(&work).env("PWD", &work);
-        spawn::end_with_parent(command);
     }
 
     /// Everything fresh for a run with kills.
@@ -184,12 +194,20 @@ impl Scratch {
         let dup = |file: &File| file.try_clone().map_err(told("use", &killed.state));
         command.stdout(dup(&killed.stdout)?).stderr(dup(&killed.stderr)?);
         self.place(&mut command);
+        spawn::end_with_parent(&mut command);
         Ok(command)
     }
 
-    /// The first difference between the undisturbed run and the one with kills.
-    pub(super) fn difference(&self, alone: Ending, killed: Ending) -> Result<Option<Difference>, String> {
-        self.compare("killed", alone, killed)
+    /// The first difference between the undisturbed run and one under twinpage, which ended or was lost.
+    pub(super) fn judge(
+        &self,
+        alone: Ending,
+        other: Result<Ending, Difference>,
+    ) -> Result<Option<Difference>, String> {
+        match other {
+            Ok(ended) => self.compare("killed", alone, ended),
+            Err(lost) => Ok(Some(lost)),
+        }
     }
 
     fn compare(&self, other: &str, alone: Ending, ended: Ending) -> Result<Option<Difference>, String> {

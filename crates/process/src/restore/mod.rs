@@ -103,7 +103,7 @@ fn start_child(context: &Context, streams: &Stdio, sources: &files::Sources) -> 
     let umask = fixed.kernel.umask;
     spawn::set_last_pid(fixed.pid - 1).map_err(make)?;
     let pid = spawn::clone_with_pid(fixed.pid, || {
-        spawn::reset_signals();
+        spawn::reset_actions();
         spawn::leave_session();
         sources.put_in_place(terminal);
         if spawn::enter_directory(&directory, umask).is_err() {
