@@ -2,7 +2,7 @@
 
 use crate::config::machine::Config;
 use crate::machine::crash::Recovery;
-use crate::machine::{Machine, Outcome, Stop};
+use crate::machine::{Ended, Machine, Outcome, Stop};
 use crate::space::Space;
 use crate::workload::Workload;
 use crate::workload::image::{Images, filled};
@@ -83,7 +83,7 @@ impl Experiment {
         let pool = machine.info().pool;
         machine.check()?;
         let recovery = match outcome.ended {
-            "crash" => Some(machine.crash(&mut *list::make(&self.workload, &setting)?)),
+            Ended::Crash => Some(machine.crash(&mut *list::make(&self.workload, &setting)?)),
             _ => None,
         };
         Ok(Report {

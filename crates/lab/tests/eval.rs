@@ -84,9 +84,9 @@ fn what_is_open_is_varied() {
     assert!((time("as it is") - 1.0).abs() < 1e-9);
     assert!(time("NVM of 4 channels") < time("NVM of 2 channels"));
     assert!(time("NVM of 2 channels") < 1.0 && time("NVM reads half as fast") > 1.0);
-    assert_eq!(evaluation.runs, 4 * 18);
+    assert_eq!(evaluation.runs, 4 * 21);
     let notes = evaluation.rows.iter().filter(|row| row.note.is_some());
-    assert_eq!(notes.count(), 4 * 17);
+    assert_eq!(notes.count(), 4 * 20);
     let unknown = Request {
         sweep: vec!["ekko".into()],
         ..request
@@ -114,7 +114,7 @@ fn a_mix_of_recorded_programs_is_played_and_the_others_are_named() {
 
     let window = Window {
         skip: 0,
-        limit: 400_000,
+        limit: 700_000,
     };
     let mut trace = Vec::new();
     let mut program = Command::new("sort");
@@ -126,7 +126,7 @@ fn a_mix_of_recorded_programs_is_played_and_the_others_are_named() {
     }
     request.traces = Some(folder.path().to_owned());
     let with = evaluate(&request, &|_, _, _| ()).unwrap();
-    assert_eq!(with.workloads, ["WD1"]);
+    assert_eq!(with.workloads, ["WD1", "gamess", "h264ref", "povray"]);
     assert_eq!(with.left_out.len(), 7);
     assert!(with.left_out[0].contains("bzip2.trace"), "{:?}", with.left_out);
     let mine = with
@@ -138,6 +138,37 @@ fn a_mix_of_recorded_programs_is_played_and_the_others_are_named() {
     let said = said.find(|row| row.series == "footprint").unwrap().paper;
     assert_eq!(said, Some(34.0 / request.smaller as f64));
     assert!(with.html().unwrap().contains("Left out"));
+
+    // A mix is over with its first program: what comes of it is refused, not shown.
+    let window = Window {
+        skip: 0,
+        limit: 60_000,
+    };
+    let mut short = Vec::new();
+    record(
+        &program,
+        [Stdio::null(), Stdio::null()],
+        &window,
+        &mut short,
+        |_| {},
+    )
+    .unwrap();
+    std::fs::write(folder.path().join("povray.trace"), &short).unwrap();
+    let refused = evaluate(&request, &|_, _, _| ()).unwrap_err();
+    assert!(
+        refused.contains("WD1: the run ended by its programs"),
+        "{refused}"
+    );
+    std::fs::write(folder.path().join("povray.trace"), &trace).unwrap();
+
+    // Figure 2 is of programs by themselves.
+    let alone = Request {
+        artifacts: vec!["fig2".into()],
+        ..request.clone()
+    };
+    let alone = evaluate(&alone, &|_, _, _| ()).unwrap();
+    let names: Vec<_> = alone.rows.iter().map(|row| &row.workload[..]).collect();
+    assert_eq!(names, ["gamess", "h264ref", "povray", "average"]);
 
     std::fs::write(folder.path().join("x264.trace"), &trace[..trace.len() / 2]).unwrap();
     let damaged = evaluate(&request, &|_, _, _| ()).unwrap_err();

@@ -1,8 +1,11 @@
 //! The whole machine: does it run, is what it says right, does it survive.
 
 use twinpage_core::any::SchemeKind;
-use twinpage_lab::config::machine::Config;
-use twinpage_lab::machine::{Machine, Mode, Outcome, Plan, Stop};
+use twinpage_core::medium::Cause;
+use twinpage_lab::config::machine::{Config, TablesIn};
+use twinpage_lab::controller::UndoOrder;
+use twinpage_lab::controller::lookup::Backup;
+use twinpage_lab::machine::{Ended, Machine, Mode, Outcome, Plan, Stop};
 use twinpage_lab::workload::uniform::Uniform;
 
 /// DPC's machine, a sixty-fourth of it: caches, DRAM and pool.
@@ -69,7 +72,7 @@ fn crashes(plan: &Plan, scheme: SchemeKind, times: u64) -> u64 {
         let mut workload = uniform();
         let mut machine = Machine::new(plan.clone(), scheme, &mut workload, true).unwrap();
         let outcome = machine.run(Stop { crash_fs: Some(at) }).unwrap();
-        assert_eq!(outcome.ended, "crash");
+        assert_eq!(outcome.ended, Ended::Crash);
         let recovery = machine.crash(&mut uniform());
         assert!(recovery.consistent, "{scheme}, crash {turn}: {recovery:?}");
         assert!(recovery.epoch >= last && recovery.batches <= recovery.batches_run);
@@ -103,6 +106,95 @@ fn what_a_crash_leaves_is_a_checkpoint_with_overlap() {
         ..small(scheme)
     };
     assert!(crashes(&plan, scheme, 9) > 1);
+}
+
+/// A pool so small that every epoch needs pages which another one holds.
+fn short_of_pages(scheme: SchemeKind) -> Plan {
+    Plan {
+        pool_pages: 700,
+        warm_up: 1000,
+        instructions: 20_000_000,
+        ..small(scheme)
+    }
+}
+
+/// DPC 4.4.3: reclaim is off the critical path. None of it is in a stop, and it is done in time.
+#[test]
+fn pages_are_reclaimed_while_the_cores_run() {
+    let scheme = SchemeKind::DualPage;
+    let plan = Plan {
+        instructions: 6_000_000,
+        ..short_of_pages(scheme)
+    };
+    let outcome = run(plan, scheme);
+    let reclaimed = outcome.nvm_causes[&Cause::Reclaim];
+    println!("{reclaimed} lines of {:?}", outcome.nvm_writes);
+    assert!(reclaimed > 1000);
+    assert!(outcome.nvm_writes.pre_allocation >= reclaimed);
+    assert!(crashes(&short_of_pages(scheme), scheme, 9) > 1);
+}
+
+/// DPC 4.5.2: the whole table goes to NVM at each checkpoint, unless the journal is all there is.
+#[test]
+fn the_table_is_backed_up_whole_or_by_its_changes() {
+    let scheme = SchemeKind::DualPage;
+    let mut plan = small(scheme);
+    let whole = run(plan.clone(), scheme);
+    let lines = (plan.pool_pages * 101).div_ceil(8).div_ceil(64) * whole.checkpoints;
+    plan.controller.backup = Backup::Journal;
+    let journal = run(plan, scheme);
+    let snapshot = |outcome: &Outcome| outcome.nvm_causes.get(&Cause::Snapshot).copied().unwrap_or(0);
+    assert!(snapshot(&whole) >= lines && lines > 0);
+    assert!(snapshot(&journal) < lines / 2);
+    assert!(whole.nvm_writes.commit > journal.nvm_writes.commit + lines / 2);
+}
+
+/// A page that is written twice in an epoch counts once (DPC Figure 1).
+#[test]
+fn clean_lines_are_counted_by_epoch() {
+    let scheme = SchemeKind::CopyOnWrite;
+    let mut plan = small(scheme);
+    plan.controller.dram_bytes = 64 * 4096;
+    plan.interval_fs *= 64;
+    let outcome = run(plan, scheme);
+    let counts = &outcome.controller;
+    assert!(outcome.checkpoints > 0 && counts.pages_written > counts.epoch_pages);
+    let share = 1.0 - counts.epoch_lines as f64 / (64 * counts.epoch_pages) as f64;
+    assert_eq!(outcome.clean_share, Some(share));
+    assert_eq!(
+        run(small(SchemeKind::InPlace), SchemeKind::InPlace).clean_share,
+        None
+    );
+}
+
+/// The undo log's order costs what it says: with it an eviction waits for the log.
+#[test]
+fn an_eviction_waits_for_the_undo_log() {
+    let scheme = SchemeKind::UndoLog;
+    let mut plan = small(scheme);
+    plan.controller.dram_bytes = 64 * 4096;
+    let before = run(plan.clone(), scheme);
+    plan.controller.undo = UndoOrder::Posted;
+    let posted = run(plan.clone(), scheme);
+    println!("{} and {} ns", before.time_ns, posted.time_ns);
+    assert!(before.time_ns > posted.time_ns);
+    plan.controller.undo = UndoOrder::Before;
+    plan.instructions = 20_000_000;
+    assert!(crashes(&plan, scheme, 5) > 1);
+}
+
+/// ThyNVM's tables take their DRAM from the cache.
+#[test]
+fn thynvm_lives_in_the_dram_there_is() {
+    let mut machine = Config::find("dpc").unwrap();
+    let dram = |machine: &Config, scheme| machine.plan(scheme).controller.dram_bytes;
+    let all = dram(&machine, SchemeKind::DualPage);
+    let tables = machine.plan.tables;
+    let taken = u64::from(tables.pages) * 4096 + u64::from(tables.blocks) * 64;
+    let left = dram(&machine, SchemeKind::ThyNvm);
+    assert!(left + taken <= all && left + taken + 4096 > all);
+    machine.thynvm_dram = TablesIn::Beside;
+    assert_eq!(dram(&machine, SchemeKind::ThyNvm), all);
 }
 
 /// Without protection the same crashes are found out: the check can fail.

@@ -108,7 +108,7 @@ fn show(report: &Report) {
         "workload",
         format!("{}, {}", report.workload, bytes(outcome.footprint_bytes)),
     );
-    rows.add("ended by", outcome.ended);
+    rows.add("ended by", outcome.ended.to_string());
     rows.add(
         "instructions",
         format!("{} in {}", outcome.instructions, time(outcome.time_ns as f64)),

@@ -32,7 +32,13 @@ impl<M: Medium> DualPage<M> {
     /// Commits everything written, with `context`.
     pub(super) fn commit_epoch(&mut self, context: &[u8]) -> Result<Epoch> {
         let mark = self.write_context(context)?;
-        let home = self.replenish()?;
+        let home = match self.defers_reclaim {
+            true => Vec::new(),
+            false => match self.shortage() {
+                0 => Vec::new(),
+                wanted => self.bring_home(wanted)?,
+            },
+        };
         self.gather(mark, &home);
         if let Err(error) = self.persist(self.epoch + 1, Version::Newest) {
             self.stay(&home);

@@ -158,6 +158,8 @@ pub struct DualPage<M> {
     claimed: Vec<u64>,
     /// No derivative page can be had before the epoch ends.
     exhausted: bool,
+    /// A commit leaves the refilling of a limited pool to the owner.
+    defers_reclaim: bool,
     /// Lines of the last commit are in the fall-back still: there was no room to copy them home.
     homeless: bool,
     /// The epoch found no room and waits to be abandoned.
@@ -244,6 +246,7 @@ impl<M: Medium> DualPage<M> {
             touched: Vec::new(),
             claimed: Vec::new(),
             exhausted: false,
+            defers_reclaim: false,
             homeless: false,
             lost: false,
             poisoned: None,
@@ -272,6 +275,26 @@ impl<M: Medium> DualPage<M> {
         if let Some(place) = self.table.key(page).and_then(|key| self.table.find(key)) {
             self.table[place].set(Flags::CACHED, cached);
         }
+    }
+
+    /// From now on a commit does not refill a limited pool: the owner calls [`DualPage::replenish`] when
+    /// nothing waits for it (DPC 4.4.3).
+    pub fn defer_reclaim(&mut self) {
+        self.defers_reclaim = true;
+    }
+
+    /// Refills a limited pool, so that it has as many derivative pages free as were handed out since the
+    /// last time. Says how many were freed.
+    ///
+    /// # Errors
+    /// As [`Scheme::consolidate`].
+    pub fn replenish(&mut self) -> Result<u64> {
+        self.path = Path::Background;
+        let freed = self.ready().and_then(|()| match self.shortage() {
+            0 => Ok(0),
+            wanted => self.reclaim(wanted),
+        });
+        self.settle(freed)
     }
 
     /// Whether the page has a derivative page now: an entry of the derivative page table (DPC 4.3).

@@ -3,7 +3,8 @@
 //! * A clean page's derivative lines are copied home, a fence, a record that says so, a fence: only
 //!   then is its derivative page free. The base lines overwritten by the copy hold no version.
 //! * A limited pool is replenished by every commit for what the next epoch may want, in the commit's
-//!   own record and fences, so that an allocation rarely has to wait for a reclaim.
+//!   own record and fences, so that an allocation rarely has to wait for a reclaim; or by its owner
+//!   between commits, where a commit is waited for and reclaim is not.
 //! * When neither a free nor a clean page is left the allocation fails, and lines go to the fall-back.
 
 use super::map::{Flags, Frame, Key, Life, Place};
@@ -183,13 +184,12 @@ impl<M: Medium> DualPage<M> {
         }
     }
 
-    /// Before a commit: clean pages to bring home in its record, so that a limited pool has as many
-    /// free as the last epoch took.
-    pub(super) fn replenish(&mut self) -> Result<Vec<Key>> {
-        let wanted = std::mem::take(&mut self.pool.demand).saturating_sub(self.pool.room());
-        match self.pool.is_limited() && wanted > 0 {
-            true => self.bring_home(wanted),
-            false => Ok(Vec::new()),
+    /// Pages to free so that a limited pool has as many as were handed out since the last time.
+    pub(super) fn shortage(&mut self) -> u64 {
+        let demand = std::mem::take(&mut self.pool.demand);
+        match self.pool.is_limited() {
+            true => demand.saturating_sub(self.pool.room()),
+            false => 0,
         }
     }
 }

@@ -2,11 +2,12 @@
 
 use super::quantity::{Bytes, Frequency, Quantity, Span};
 use super::{ConfigError, Place, find};
-use crate::controller::Setting;
-use crate::controller::lookup::Placement;
+use crate::controller::lookup::{Backup, Placement};
+use crate::controller::{Setting, UndoOrder};
 use crate::device::Device;
 use crate::machine::hierarchy::Level;
 use crate::machine::{Mode, Plan, Shape};
+use crate::op::PAGE_BYTES;
 use serde::Deserialize;
 use twinpage_core::any::SchemeKind;
 use twinpage_core::baseline::{Switching, Tables};
@@ -30,6 +31,7 @@ struct File {
     table: Table,
     pool: Pool,
     thynvm: ThyNvm,
+    undo_log: UndoLog,
     checkpoint: Checkpoint,
     run: Run,
 }
@@ -93,6 +95,7 @@ struct Table {
     _source: String,
     lookup: Quantity<Span>,
     placement: Placement,
+    backup: Backup,
     cached_entries: usize,
     pre_allocate: bool,
     journal: Quantity<Bytes>,
@@ -113,7 +116,26 @@ struct ThyNvm {
     _source: String,
     blocks: u32,
     pages: u32,
+    dram: TablesIn,
     switching: Thresholds,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct UndoLog {
+    #[serde(rename = "source")]
+    _source: String,
+    order: UndoOrder,
+}
+
+/// Where the pages and lines of ThyNVM's tables lie.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum TablesIn {
+    /// In the machine's DRAM, of which the cache has the rest.
+    Cache,
+    /// In DRAM of their own.
+    Beside,
 }
 
 /// When ThyNVM's pages change their grain: as the paper says, or as its code does.
@@ -151,6 +173,8 @@ pub struct Config {
     pub plan: Plan,
     /// Whether checkpoints overlap with execution where the scheme does not do it by itself.
     pub overlap: bool,
+    /// Where the pages and lines of ThyNVM's tables lie.
+    pub thynvm_dram: TablesIn,
 }
 
 impl Config {
@@ -178,6 +202,7 @@ impl Config {
         levels.extend(&said.cache.l3);
         Ok(Config {
             overlap: said.checkpoint.overlap,
+            thynvm_dram: said.thynvm.dram,
             plan: Plan {
                 shape,
                 controller,
@@ -210,10 +235,20 @@ impl Config {
             _ if self.overlap => Mode::Overlap,
             _ => Mode::Stall,
         };
-        Plan {
+        let mut plan = Plan {
             mode,
             ..self.plan.clone()
+        };
+        if scheme == SchemeKind::ThyNvm && self.thynvm_dram == TablesIn::Cache {
+            plan.controller.dram_bytes -= self.thynvm_bytes();
         }
+        plan
+    }
+
+    /// DRAM for the pages and lines of ThyNVM's tables, in whole pages.
+    fn thynvm_bytes(&self) -> u64 {
+        let Tables { blocks, pages, .. } = self.plan.tables;
+        thynvm_bytes(blocks, pages)
     }
 
     /// The same machine, smaller by a power of two: DRAM, NVM, pool, journal, tables, cores' state,
@@ -243,7 +278,9 @@ impl Config {
         let sets = |level: &Level| level.bytes >= 64 * u64::from(level.ways);
         let fits = by.is_power_of_two()
             && plan.shape.levels.iter().all(sets)
-            && plan.controller.dram_bytes >= 64 * 4096;
+            && plan.controller.dram_bytes >= 64 * 4096
+            && (config.thynvm_dram == TablesIn::Beside
+                || config.thynvm_bytes() + 64 * 4096 <= config.plan.controller.dram_bytes);
         match fits {
             true => Ok(config),
             false => Err(ConfigError {
@@ -266,6 +303,11 @@ impl Config {
     pub fn hash(&self) -> String {
         super::hash(&self.resolved())
     }
+}
+
+/// DRAM for a page of each entry of the page table and a line of each of the block table.
+fn thynvm_bytes(blocks: u32, pages: u32) -> u64 {
+    u64::from(pages) * PAGE_BYTES + (u64::from(blocks) * 64).next_multiple_of(PAGE_BYTES)
 }
 
 fn shape(place: Place<'_>, said: &File, cycle_fs: u64) -> Result<Shape, ConfigError> {
@@ -333,6 +375,8 @@ fn controller(place: Place<'_>, said: &File, cycle_fs: u64) -> Result<Setting, C
         cpt_fs: said.dram.lookup.is.fs(cycle_fs),
         table_fs: said.table.lookup.is.fs(cycle_fs),
         placement: said.table.placement,
+        backup: said.table.backup,
+        undo: said.undo_log.order,
         cached_entries: said.table.cached_entries,
         write_buffer_lines: said.nvm.write_buffer.is.0 / 64,
         pre_allocate: said.table.pre_allocate,
@@ -378,6 +422,14 @@ fn check(place: Place<'_>, said: &File) -> Result<(), ConfigError> {
             "pages",
             (1..=1 << 24).contains(&said.thynvm.pages),
             "1 to 16777216 entries",
+        ),
+        (
+            "thynvm",
+            "dram",
+            said.thynvm.dram == TablesIn::Beside
+                || thynvm_bytes(said.thynvm.blocks, said.thynvm.pages) + 64 * PAGE_BYTES
+                    <= said.dram.size.is.0,
+            "its tables leave the cache less than 64 pages of DRAM",
         ),
         (
             "table",

@@ -1,6 +1,7 @@
 //! Calls: accesses of the scheme on the critical path, in their order, that somebody waits for.
 //!
-//! * A call's accesses go out together, up to a fence.
+//! * A call's accesses go out together, up to a fence, when no fence before the call is waited for: none of
+//!   an older call, no barrier of the stream. What is posted after such a call is a call too.
 //! * A fence waits for its call's accesses before it, for all older calls, and for what went to the stream
 //!   before it.
 //! * A background access of a call goes to the stream when those before it have gone out.
@@ -28,6 +29,9 @@ struct Call {
     in_flight: usize,
     after: After,
     not_before: u64,
+    /// It begins when the stream is past this.
+    begin: u64,
+    has_begun: bool,
     /// Its fences wait for the stream up to here.
     mark: u64,
 }
@@ -52,6 +56,19 @@ pub(super) struct Calls {
 }
 
 impl Calls {
+    /// Whether one of those before `id` has a fence to come.
+    fn wait_before(&self, id: u32) -> bool {
+        let is_fence = |entry: &Entry| entry.action == Action::Fence;
+        self.all
+            .range(..id)
+            .any(|(_, call)| call.entries.iter().any(is_fence))
+    }
+
+    /// Whether a fence is waited for, or will be.
+    pub(super) fn wait(&self) -> bool {
+        self.wait_before(u32::MAX)
+    }
+
     /// Whether there is none.
     pub(super) fn is_empty(&self) -> bool {
         self.all.is_empty()
@@ -72,6 +89,8 @@ impl Controller {
             in_flight: 0,
             after,
             not_before,
+            begin: self.stream.barrier(),
+            has_begun: false,
             mark: self.stream.end(),
         };
         self.calls.all.insert(id, call);
@@ -91,6 +110,13 @@ impl Controller {
         let Some(mut call) = self.calls.all.remove(&id) else {
             return;
         };
+        if !self.stream.is_past(call.begin) || !call.has_begun && self.calls.wait_before(id) {
+            self.calls.fenced.push(id);
+            self.calls.all.insert(id, call);
+            return;
+        }
+        call.has_begun = true;
+        let mut passed = false;
         while let Some(entry) = call.entries.front().copied() {
             if entry.path == Path::Background {
                 let not_before = call.not_before;
@@ -109,6 +135,7 @@ impl Controller {
                     self.calls.fenced.push(id);
                     break;
                 }
+                passed = true;
             } else {
                 call.in_flight += 1;
                 let at = call.not_before.max(self.now);
@@ -122,6 +149,10 @@ impl Controller {
             self.pump_fenced();
         } else {
             self.calls.all.insert(id, call);
+            // Younger calls may have waited for this fence.
+            if passed {
+                self.pump_fenced();
+            }
         }
     }
 

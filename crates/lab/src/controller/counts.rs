@@ -36,6 +36,10 @@ pub struct Counts {
     pub pages_written: u64,
     /// Their dirty lines: the others were clean.
     pub dirty_lines: u64,
+    /// Pages written in an epoch, each once for the epoch.
+    pub epoch_pages: u64,
+    /// Lines of theirs that were dirty in it.
+    pub epoch_lines: u64,
     /// Pages prepared when they got dirty.
     pub prepared: u64,
     /// Of these, how many found no room (pre-allocation failures).
@@ -62,6 +66,8 @@ impl Counts {
             evictions: self.evictions - before.evictions,
             pages_written: self.pages_written - before.pages_written,
             dirty_lines: self.dirty_lines - before.dirty_lines,
+            epoch_pages: self.epoch_pages - before.epoch_pages,
+            epoch_lines: self.epoch_lines - before.epoch_lines,
             prepared: self.prepared - before.prepared,
             prepare_failures: self.prepare_failures - before.prepare_failures,
             kept_lines: self.kept_lines - before.kept_lines,

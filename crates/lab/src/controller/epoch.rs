@@ -12,10 +12,13 @@ use super::call::After;
 use super::counts::Why;
 use super::flow::{Controller, address};
 use super::frames::Found;
+use super::lookup::{BACKUP_BITS, Backup, VECTOR_BITS};
 use super::requests::Part;
 use crate::device::{Class, Kind};
 use crate::space::Space;
-use twinpage_core::{LineMask, PageId, Scheme, Span};
+use twinpage_core::any::AnyScheme;
+use twinpage_core::medium::{Cause, Path};
+use twinpage_core::{LineMask, Medium, PageId, Scheme, Span};
 
 /// What a checkpoint in flight still needs.
 #[derive(Debug)]
@@ -71,7 +74,7 @@ impl Controller {
         self.counts.writes += 1;
         self.counts.hits += 1;
         self.write_frame(frame, line, self.now, space, Part::Flush);
-        self.frames.frame_mut(frame).dirty |= 1 << (line % 64);
+        self.prepare(line / 64, frame, line, self.now);
         true
     }
 
@@ -88,7 +91,7 @@ impl Controller {
             let state = *self.frames.frame(frame);
             let dirty = LineMask(state.dirty);
             let count = dirty.count() as u32;
-            self.count_lines(u64::from(count));
+            self.count_lines(state.page, state.dirty);
             let at = self.now + self.entry_cost(state.page, false);
             self.write_page(frame, PageId(state.page), dirty);
             self.frames.frame_mut(frame).dirty = 0;
@@ -103,7 +106,7 @@ impl Controller {
     pub fn write_direct(&mut self, page: u64, lines: u64, space: &Space) {
         let bytes = space.at(page * crate::op::PAGE_BYTES, crate::op::PAGE_BYTES as usize);
         let at = self.now + self.entry_cost(page, false);
-        self.count_lines(u64::from(lines.count_ones()));
+        self.count_lines(page, lines);
         self.counts.writes += u64::from(lines.count_ones());
         let room = self.scheme.write(
             Span {
@@ -123,6 +126,8 @@ impl Controller {
         self.capture.by_scheme = by_scheme;
         self.capture.over = false;
         self.wants_checkpoint = false;
+        self.count_epoch();
+        self.back_up_table();
         let done = match by_scheme {
             true => self.scheme.begin(context),
             false => self.scheme.commit(context),
@@ -159,10 +164,35 @@ impl Controller {
     pub(super) fn committed(&mut self) {
         self.capture.in_flight = false;
         self.capture.committed = Some(self.now);
+        self.replenish();
         for page in std::mem::take(&mut self.capture.expected) {
             self.expect(page, self.now);
         }
         self.release_fills();
+    }
+
+    /// Refills the pool of derivative pages in the background of the next epoch (DPC 4.4.2, 4.4.3).
+    fn replenish(&mut self) {
+        if let AnyScheme::DualPage(store) = &mut self.scheme {
+            if let Err(error) = store.replenish() {
+                self.failed.get_or_insert(error);
+            }
+            self.dispatch(self.now, Why::PreAllocation, None, After::Nothing);
+        }
+    }
+
+    /// Writes the whole table beside its last version (DPC 4.5.2, step 3), where that is how it is kept.
+    fn back_up_table(&mut self) {
+        let is_whole = self.setting.backup == Backup::Whole;
+        if let (true, AnyScheme::DualPage(store)) = (is_whole, &self.scheme) {
+            let entries = store.info().pool.pages;
+            self.nvm.hint(Cause::Snapshot, Path::Critical);
+            self.nvm.write_standby((entries * BACKUP_BITS).div_ceil(8));
+            let lines = (entries * VECTOR_BITS).div_ceil(8 * 64);
+            self.lookup.dram_reads += lines;
+            let at = self.setting.dram_bytes;
+            self.push_dram(Part::Nothing, Kind::Read, Class::Background, at, lines, self.now);
+        }
     }
 
     /// When the commit became durable, told once.

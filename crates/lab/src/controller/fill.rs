@@ -120,16 +120,24 @@ impl Controller {
         }
         let count = u64::from(dirty.count_ones());
         self.counts.evictions += 1;
-        self.count_lines(count);
+        self.count_lines(old, dirty);
         let at = self.now + self.entry_cost(old, false) + self.page_read_fs(count);
         self.write_page(frame, PageId(old), LineMask(dirty));
         self.dispatch(at, Why::Eviction, Some((frame, count as u32)), After::Fill(fill))
     }
 
-    /// A page was written with so many dirty lines.
-    pub(super) fn count_lines(&mut self, dirty: u64) {
+    /// These lines of a page were dirty and are written.
+    pub(super) fn count_lines(&mut self, page: u64, dirty: u64) {
         self.counts.pages_written += 1;
-        self.counts.dirty_lines += dirty;
+        self.counts.dirty_lines += u64::from(dirty.count_ones());
+        *self.written.entry(page).or_default() |= dirty;
+    }
+
+    /// The epoch is over: its pages are counted, each once however often it was written.
+    pub(super) fn count_epoch(&mut self) {
+        self.counts.epoch_pages += self.written.len() as u64;
+        let lines = self.written.drain().map(|(_, lines)| lines.count_ones());
+        self.counts.epoch_lines += lines.map(u64::from).sum::<u64>();
     }
 
     /// The scheme takes the dirty lines of a frame.
@@ -156,6 +164,10 @@ impl Controller {
             // The table lies past the frames.
             let at = self.setting.dram_bytes + page % (1 << 16) * 64;
             self.push_dram(Part::Nothing, Kind::Read, Class::Demand, at, 1, self.now);
+        }
+        if !reading && self.lookup.update() {
+            let at = self.setting.dram_bytes + page % (1 << 16) * 64;
+            self.push_dram(Part::Nothing, Kind::Write, Class::Background, at, 1, self.now);
         }
         let wait = if cost.wait { self.page_read_fs(1) } else { 0 };
         self.setting.table_fs + wait

@@ -5,7 +5,7 @@ use super::counts::{Counts, Why};
 use super::epoch::Capture;
 use super::fill::Fill;
 use super::frames::{Found, Frames};
-use super::lookup::{Lookup, Placement};
+use super::lookup::{Backup, Lookup, Placement};
 use super::nvm::{Action, Entry, Nvm};
 use super::requests::{Groups, Part};
 use super::stream::{Item, Stream};
@@ -13,9 +13,9 @@ use super::timed::Timed;
 use crate::device::{Class, Device, Kind};
 use crate::numbered::Numbered;
 use crate::space::Space;
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use twinpage_core::any::AnyScheme;
-use twinpage_core::medium::Path;
+use twinpage_core::medium::{Cause, Path};
 use twinpage_core::{Error, PageId, Scheme};
 
 /// How a controller is set up.
@@ -37,8 +37,22 @@ pub struct Setting {
     pub cached_entries: usize,
     /// With so many lines waiting to be written to NVM, no page is evicted.
     pub write_buffer_lines: u64,
+    /// How a commit makes the table durable.
+    pub backup: Backup,
+    /// When an undo log lets an eviction go on.
+    pub undo: UndoOrder,
     /// Whether pages are prepared for the scheme when they get dirty in DRAM (DPC 4.4.3).
     pub pre_allocate: bool,
+}
+
+/// When an undo log lets a dirty page leave its frame.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Deserialize, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum UndoOrder {
+    /// When the old lines are in the log (Twins V-A2: "copies old data to log area first").
+    Before,
+    /// At once: log and lines wait in the controller, in order.
+    Posted,
 }
 
 /// What a line came from.
@@ -75,6 +89,8 @@ pub struct Controller {
     /// Fills that wait for a frame, or for room to evict.
     pub(super) held_fills: VecDeque<u32>,
     pub(super) capture: Capture,
+    /// Pages written in this epoch, and which of their lines were dirty.
+    pub(super) written: HashMap<u64, u64>,
     pub(super) groups: Groups,
     pub(super) calls: Calls,
     pub(super) now: u64,
@@ -106,6 +122,7 @@ impl Controller {
             fills: Numbered::default(),
             held_fills: VecDeque::new(),
             capture: Capture::new(setting.dram_bytes),
+            written: HashMap::new(),
             groups: Groups::default(),
             calls: Calls::default(),
             now: 0,
@@ -140,10 +157,10 @@ impl Controller {
         &self.nvm
     }
 
-    /// DRAM reads for entries of the scheme's table.
+    /// DRAM reads and writes of entries of the scheme's table.
     #[must_use]
-    pub fn table_reads(&self) -> u64 {
-        self.lookup.dram_reads
+    pub fn table_accesses(&self) -> [u64; 2] {
+        [self.lookup.dram_reads, self.lookup.dram_writes]
     }
 
     /// Joules used by DRAM and NVM until now.
@@ -247,7 +264,14 @@ impl Controller {
         self.nvm.take_log(&mut log);
         let mut entries = VecDeque::new();
         let mut source = source;
-        for entry in &log {
+        let logs_first = why == Why::Eviction
+            && self.setting.undo == UndoOrder::Before
+            && matches!(self.scheme, AnyScheme::UndoLog(_));
+        let waits = self.calls.wait();
+        for entry in &mut log {
+            if logs_first && entry.cause == Cause::Log {
+                entry.path = Path::Critical;
+            }
             match entry.action {
                 Action::Read => self.counts.nvm_reads += entry.lines,
                 Action::Write(_) => {
@@ -256,9 +280,9 @@ impl Controller {
                 }
                 Action::Fence | Action::Touch => {}
             }
-            // Behind a critical access even a background one waits for the fences before it.
+            // Behind a critical access, and behind an older call's fence, even a background one waits.
             match entry.path {
-                Path::Background if entries.is_empty() => self.stream.push(Item {
+                Path::Background if entries.is_empty() && !waits => self.stream.push(Item {
                     entry: *entry,
                     not_before: at,
                     source: source.take(),

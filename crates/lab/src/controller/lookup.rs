@@ -22,6 +22,22 @@ pub enum Placement {
     Dram,
 }
 
+/// How a commit makes the table durable.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Deserialize, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Backup {
+    /// All of it is written beside its last version, the change to it in a journal as well, which recovery
+    /// reads here (DPC 4.3, 4.5.2).
+    Whole,
+    /// Only the journal of what changed.
+    Journal,
+}
+
+/// Bits an entry takes in NVM: index of the base page, valid flag, checkpoint positions (DPC Table 2).
+pub const BACKUP_BITS: u64 = 36 + 1 + 64;
+/// Bits of an entry that lie in DRAM: checkpoint positions and dirty bits.
+pub const VECTOR_BITS: u64 = 64 + 64;
+
 /// What an access must do before NVM.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Cost {
@@ -43,6 +59,8 @@ pub struct Lookup {
     turn: u64,
     /// DRAM reads for entries.
     pub dram_reads: u64,
+    /// DRAM writes of entries.
+    pub dram_writes: u64,
 }
 
 impl Lookup {
@@ -57,6 +75,7 @@ impl Lookup {
             order: VecDeque::new(),
             turn: 0,
             dram_reads: 0,
+            dram_writes: 0,
         }
     }
 
@@ -73,6 +92,14 @@ impl Lookup {
             dram_read,
             wait: dram_read && !(reading && self.placement == Placement::Partial),
         }
+    }
+
+    /// The entry's dirty bits or positions change: whether that is a DRAM write. Cached entries are written
+    /// through.
+    pub fn update(&mut self) -> bool {
+        let in_dram = self.placement != Placement::Controller;
+        self.dram_writes += u64::from(in_dram);
+        in_dram
     }
 
     /// Whether the entry is cached; it is from now on.

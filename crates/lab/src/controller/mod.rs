@@ -24,4 +24,4 @@ mod timed;
 
 pub use counts::{Counts, Why};
 pub use epoch::Capture;
-pub use flow::{Answer, Controller, Setting, Source};
+pub use flow::{Answer, Controller, Setting, Source, UndoOrder};

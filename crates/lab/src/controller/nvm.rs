@@ -55,6 +55,8 @@ struct State {
     /// Whether the log is kept at all: not while memory is filled before a run.
     logging: bool,
     remember: bool,
+    /// Which half of the place for copies of tables was written last.
+    standby: bool,
     next: u64,
     /// What writes not durable yet replaced.
     replaced: BTreeMap<u64, (u64, Box<[u8]>)>,
@@ -102,6 +104,7 @@ impl Nvm {
                 log: Vec::new(),
                 logging: false,
                 remember,
+                standby: false,
                 next: 0,
                 replaced: BTreeMap::new(),
                 issued: HashSet::new(),
@@ -120,6 +123,25 @@ impl Nvm {
     #[must_use]
     pub fn remembers(&self) -> bool {
         self.state.borrow().remember
+    }
+
+    /// A write of so many bytes that hold nothing a scheme reads: to the place for copies of tables, past
+    /// all else, by turns to one half of it and the other.
+    pub fn write_standby(&self, bytes: u64) {
+        let mut state = self.state.borrow_mut();
+        let bytes = bytes.next_multiple_of(64);
+        state.standby = !state.standby;
+        let at = state.limit.next_multiple_of(CHUNK as u64) + if state.standby { 0 } else { bytes };
+        let number = state.next;
+        state.next += 1;
+        state.note(Action::Write(number), at, bytes as usize, self.hint.get());
+        if state.logging {
+            let chunks = (at + bytes).div_ceil(CHUNK as u64) as usize;
+            if state.wear.len() < chunks {
+                state.wear.resize(chunks, None);
+            }
+            state.wear_out(at, bytes as usize);
+        }
     }
 
     /// From now on accesses are recorded.

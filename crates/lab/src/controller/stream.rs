@@ -26,6 +26,8 @@ pub(super) struct Stream {
     first: u64,
     in_flight: usize,
     window: usize,
+    /// Where the last barrier ends.
+    barrier: u64,
     /// Lines to write that are in it or in flight.
     pub(super) lines: u64,
 }
@@ -39,6 +41,7 @@ impl Stream {
             first: 0,
             in_flight: 0,
             window,
+            barrier: 0,
             lines: 0,
         }
     }
@@ -53,8 +56,16 @@ impl Stream {
         self.first >= mark
     }
 
+    /// Where the last barrier ends: what comes after it must wait till the stream is past this.
+    pub(super) fn barrier(&self) -> u64 {
+        self.barrier
+    }
+
     /// Appends an access or a barrier.
     pub(super) fn push(&mut self, item: Item) {
+        if item.entry.action == Action::Fence {
+            self.barrier = self.end() + 1;
+        }
         if matches!(item.entry.action, Action::Write(_)) {
             self.lines += item.entry.lines;
         }

@@ -19,6 +19,8 @@ pub(super) struct Load {
     pub(super) said: Option<Characteristics>,
     /// What Twins' Table II says of it.
     pub(super) mix: Option<MixSaid>,
+    /// One program by itself, on one core (Twins Figure 2).
+    pub(super) is_single: bool,
 }
 
 /// A line of Twins Table II.
@@ -119,6 +121,7 @@ pub(super) fn choose(request: &Request) -> (Vec<Load>, Vec<String>) {
                 workload,
                 said: mix.said,
                 mix: mix.mix,
+                is_single: false,
             }),
             Err(why) => left_out.push(format!("{} ({}): {why}", mix.name, mix.programs.join(", "))),
         }
@@ -133,9 +136,39 @@ pub(super) fn choose(request: &Request) -> (Vec<Load>, Vec<String>) {
             workload: entry.name.into(),
             said: entry.paper,
             mix: None,
+            is_single: false,
         }));
     }
+    if request.paper == Paper::Twins {
+        loads.extend(singles(request));
+    }
     (loads, left_out)
+}
+
+/// Whether some program can be run by itself.
+pub(super) fn has_singles(request: &Request) -> bool {
+    request.paper == Paper::Twins && !singles(request).is_empty()
+}
+
+/// The programs of all mixes that have a trace, each by itself.
+fn singles(request: &Request) -> Vec<Load> {
+    let Some(folder) = &request.traces else {
+        return Vec::new();
+    };
+    let mut programs: Vec<&str> = MIXES.iter().flat_map(|mix| mix.programs).collect();
+    programs.sort_unstable();
+    programs.dedup();
+    let trace = |program: &&str| folder.join(format!("{}.trace", stand_in(program)));
+    let recorded = programs.into_iter().filter(|program| trace(program).is_file());
+    recorded
+        .map(|program| Load {
+            name: program.into(),
+            workload: format!("trace:{}", trace(&program).display()),
+            said: None,
+            mix: None,
+            is_single: true,
+        })
+        .collect()
 }
 
 impl Mix {

@@ -23,6 +23,7 @@ pub use plan::ARTIFACTS;
 use crate::characteristics::{Caches, Measured, measure};
 use crate::config::machine::Config;
 use crate::experiment::{Experiment, Report};
+use crate::machine::{Ended, Outcome};
 use crate::workload::image::Images;
 use crate::workload::list::{self, Setting};
 use loads::Load;
@@ -207,6 +208,7 @@ fn run(
     key.apply(&mut config);
     let load = &loads[key.workload];
     let dram_bytes = config.plan.controller.dram_bytes;
+    let config_length = config.plan.instructions;
     let experiment = Experiment {
         config,
         scheme: key.scheme,
@@ -218,11 +220,24 @@ fn run(
     let report = experiment
         .run_among(images)
         .map_err(|why| format!("{} {}: {why}", key.scheme, load.name))?;
+    cut_short(&report.outcome, config_length)
+        .map_err(|why| format!("{} {}: {why}", key.scheme, load.name))?;
     Ok(Run {
         report,
         dram_bytes,
         mix: None,
     })
+}
+
+/// A run that did not go its length says nothing of the experiment it was for.
+fn cut_short(outcome: &Outcome, asked: u64) -> Result<(), String> {
+    match outcome.ended {
+        Ended::Instructions => Ok(()),
+        ended => Err(format!(
+            "the run ended by its {ended} after {} of {asked} instructions; traces must be recorded longer (record DIR SMALLER LIMIT)",
+            outcome.instructions
+        )),
+    }
 }
 
 /// The workload without the machine, as far as a run goes.

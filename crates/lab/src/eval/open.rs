@@ -1,7 +1,9 @@
 //! What the papers leave open, each changed by itself (the artifact `sensitivity`).
 
 use super::Paper;
-use crate::config::machine::Config;
+use crate::config::machine::{Config, TablesIn};
+use crate::controller::UndoOrder;
+use crate::controller::lookup::Backup;
 use twinpage_core::baseline::Switching;
 
 /// One other choice.
@@ -16,7 +18,7 @@ const fn open(name: &'static str, change: fn(&mut Config)) -> Open {
 }
 
 /// The table "What the papers leave open" of `docs/lab.md`, and the look-up that DPC 5.1.1 varies itself.
-pub(super) const OPEN: [Open; 17] = [
+pub(super) const OPEN: [Open; 20] = [
     open("look-up of 32 cycles", |config| {
         config.plan.controller.cpt_fs *= 2;
         config.plan.controller.table_fs *= 2;
@@ -59,6 +61,15 @@ pub(super) const OPEN: [Open; 17] = [
     open("ThyNVM: a quarter of the page table", |config| {
         let pages = &mut config.plan.tables.pages;
         *pages = (*pages / 4).max(1);
+    }),
+    open("ThyNVM: its tables' DRAM beside the cache", |config| {
+        config.thynvm_dram = TablesIn::Beside;
+    }),
+    open("logging: write-backs posted", |config| {
+        config.plan.controller.undo = UndoOrder::Posted;
+    }),
+    open("table's backup a journal", |config| {
+        config.plan.controller.backup = Backup::Journal;
     }),
     open("ThyNVM: thresholds of its code", |config| {
         config.plan.tables.switching = Switching::Code;

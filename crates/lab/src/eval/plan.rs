@@ -1,6 +1,6 @@
 //! Artifacts, and the runs each needs.
 
-use super::loads::Load;
+use super::loads::{self, Load};
 use super::open::OPEN;
 use super::paper::Paper;
 use super::{Request, Run};
@@ -22,6 +22,8 @@ pub(super) enum Variant {
     Place(usize),
     /// Millions of cycles between checkpoints, at the paper's size.
     Interval(u64),
+    /// One core, for a program by itself.
+    Alone,
     /// Another choice where the papers leave one: which of [`OPEN`].
     Open(usize),
 }
@@ -66,6 +68,7 @@ impl Key {
             }
             // The paper's interval is 30.
             Variant::Interval(millions) => plan.interval_fs = plan.interval_fs * millions / 30,
+            Variant::Alone => plan.shape.cores = 1,
             Variant::Open(which) => (OPEN[which].change)(config),
         }
     }
@@ -243,15 +246,21 @@ impl Artifact {
             "fig12" => &["tatp", "tpcc"],
             "fig13" => &["echo"],
             "sensitivity" | "sensitivity-writes" => &["tpcc"],
-            _ => return (0..loads.len()).collect(),
+            // Where there are traces, Twins' Figure 2 is of programs by themselves; all else is of mixes.
+            _ => {
+                let single = self.0 == "fig2" && loads.iter().any(|load| load.is_single);
+                let mine = |&load: &usize| loads[load].is_single == single;
+                return (0..loads.len()).filter(mine).collect();
+            }
         };
+        let whole = || (0..loads.len()).filter(|&load| !loads[load].is_single).collect();
         let among = |names: &mut dyn Iterator<Item = &str>| -> Vec<usize> {
             names
                 .filter_map(|name| loads.iter().position(|load| load.name == name))
                 .collect()
         };
         let chosen = match (&request.sweep[..], request.quick) {
-            ([], false) => (0..loads.len()).collect(),
+            ([], false) => whole(),
             ([], true) => among(&mut few.iter().copied()),
             (names, _) => among(&mut names.iter().map(String::as_str)),
         };
@@ -266,6 +275,9 @@ impl Artifact {
         let dual = |variant, name: String| (SchemeKind::DualPage, variant, name);
         let named = |(scheme, variant, name): (SchemeKind, Variant, &str)| (scheme, variant, name.to_owned());
         match self.0 {
+            "fig2" if loads::has_singles(request) => {
+                vec![named((SchemeKind::CopyOnWrite, Variant::Alone, "copy-on-write"))]
+            }
             "fig1" | "fig2" | "table1" => {
                 vec![named((SchemeKind::CopyOnWrite, Variant::Plain, "copy-on-write"))]
             }

@@ -241,19 +241,32 @@ impl<'a> Table<'a> {
 
     /// Clean lines of dirty pages.
     fn clean(&self) -> Vec<Row> {
-        let which = (SchemeKind::CopyOnWrite, Variant::Plain);
-        let clean = |&workload: &usize| (workload, self.run(workload, which).outcome.clean_share * 100.0);
+        let which = self.copies();
+        let clean = |&workload: &usize| (workload, self.clean_share(workload) * 100.0);
         let values: Vec<_> = self.workloads().iter().map(clean).collect();
         let why = |behind: &[usize]| evidence::of_pages(&self.pairs(behind, which, which));
         let said = Some(paper::clean_percent(self.request.paper));
         self.each("copy-on-write", "%", &values, (said, Summary::Average), &why)
     }
 
+    fn clean_share(&self, workload: usize) -> f64 {
+        let run = self.run(workload, self.copies());
+        run.outcome.clean_share.unwrap_or(f64::NAN)
+    }
+
+    /// Copy-on-write as the artifact runs it.
+    fn copies(&self) -> Which {
+        let all = self.artifact.series(self.request).into_iter();
+        let mut copies = all.filter(|one| one.0 == SchemeKind::CopyOnWrite);
+        copies
+            .next()
+            .map_or((SchemeKind::CopyOnWrite, Variant::Plain), |one| (one.0, one.1))
+    }
+
     /// Lines a page-grain copy writes for each that is dirty.
     fn extra(&self) -> Vec<Row> {
-        let which = (SchemeKind::CopyOnWrite, Variant::Plain);
         let extra = |&workload: &usize| {
-            let clean = self.run(workload, which).outcome.clean_share;
+            let clean = self.clean_share(workload);
             (workload, clean / (1.0 - clean).max(1.0 / 64.0))
         };
         let values: Vec<_> = self.workloads().iter().map(extra).collect();

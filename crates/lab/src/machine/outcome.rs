@@ -38,7 +38,7 @@ struct Base {
     instructions: u64,
     stalls: [u64; 5],
     energy: [f64; 2],
-    table_reads: u64,
+    table: [u64; 2],
 }
 
 impl Ledger {
@@ -165,16 +165,19 @@ pub struct Outcome {
     pub read_write_ratio: f64,
     /// Bytes the workload computes on.
     pub footprint_bytes: u64,
-    /// The part of the lines of written pages that was clean.
-    pub clean_share: f64,
+    /// Of the lines of pages written in an epoch, the part that stayed clean in it (DPC Figure 1); none
+    /// without epochs.
+    pub clean_share: Option<f64>,
     /// DRAM reads for table entries.
     pub table_reads: u64,
+    /// DRAM writes of table entries.
+    pub table_writes: u64,
     /// What the controller counted.
     pub controller: Counts,
     /// What the caches counted.
     pub caches: CacheCounts,
     /// How it ended.
-    pub ended: &'static str,
+    pub ended: Ended,
 }
 
 impl Machine<'_> {
@@ -202,7 +205,7 @@ impl Machine<'_> {
             instructions: self.instructions(),
             stalls: std::array::from_fn(sum),
             energy,
-            table_reads: self.controller.table_reads(),
+            table: self.controller.table_accesses(),
         }
     }
 
@@ -261,15 +264,13 @@ impl Machine<'_> {
             dram_miss_rate: share(counts.misses, counts.hits + counts.misses),
             read_write_ratio: share(counts.reads, counts.writes),
             footprint_bytes: self.space.len(),
-            clean_share: 1.0 - share(counts.dirty_lines, counts.pages_written * 64),
-            table_reads: end.table_reads - base.table_reads,
+            clean_share: (counts.epoch_pages > 0)
+                .then(|| 1.0 - share(counts.epoch_lines, counts.epoch_pages * 64)),
+            table_reads: end.table[0] - base.table[0],
+            table_writes: end.table[1] - base.table[1],
             controller: counts,
             caches: end.caches.since(&base.caches),
-            ended: match ended {
-                Ended::Instructions => "instructions",
-                Ended::Programs => "programs",
-                Ended::Crash => "crash",
-            },
+            ended,
         }
     }
 

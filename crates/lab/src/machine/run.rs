@@ -19,14 +19,25 @@ use twinpage_core::{Error, Geometry, LineMask, PageId, Scheme, Span};
 const WINDOW_FS: u64 = 100_000_000;
 
 /// Why the machine stopped.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Ended {
     /// As many instructions as were asked for.
     Instructions,
-    /// Every core's program is over.
+    /// Every core's program is over, or one of a mix.
     Programs,
     /// The power failed.
     Crash,
+}
+
+impl std::fmt::Display for Ended {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Ended::Instructions => "instructions",
+            Ended::Programs => "programs",
+            Ended::Crash => "crash",
+        })
+    }
 }
 
 /// When to stop before the plan says.
@@ -53,6 +64,8 @@ pub struct Machine<'w> {
     pub(super) order: Vec<u8>,
     pub(super) remember: bool,
     pub(super) crash_at: u64,
+    /// One program of a mix is over.
+    mix_is_over: bool,
 }
 
 impl<'w> Machine<'w> {
@@ -103,6 +116,9 @@ impl<'w> Machine<'w> {
             )?;
         }
         store.commit(&context)?;
+        if let AnyScheme::DualPage(store) = &mut store {
+            store.defer_reclaim();
+        }
         nvm.forget_wear();
         nvm.start();
         let pages = space.len() / op::PAGE_BYTES;
@@ -121,6 +137,7 @@ impl<'w> Machine<'w> {
             order: Vec::new(),
             remember,
             crash_at: u64::MAX,
+            mix_is_over: false,
             plan,
         })
     }
@@ -171,6 +188,9 @@ impl<'w> Machine<'w> {
             }
             if self.controller.now() >= self.crash_at {
                 return Ok(Ended::Crash);
+            }
+            if self.mix_is_over {
+                return Ok(Ended::Programs);
             }
             match self.behind() {
                 Some(core) => self.advance(core),
@@ -309,7 +329,10 @@ impl<'w> Machine<'w> {
         match progress {
             Progress::More => {}
             Progress::Waiting => core.state = State::Waiting,
-            Progress::Done => core.state = State::Over,
+            Progress::Done => {
+                core.state = State::Over;
+                self.mix_is_over = self.workload.is_mix();
+            }
         }
         if progress != Progress::Waiting {
             for other in &mut self.cores {

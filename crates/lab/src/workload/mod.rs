@@ -54,6 +54,11 @@ pub trait Workload: Send {
     /// time order.
     fn run(&mut self, core: usize, port: &mut Port<'_>) -> Progress;
 
+    /// Whether each core runs a program of its own: a mix, which is over when the first of them is.
+    fn is_mix(&self) -> bool {
+        false
+    }
+
     /// Checks the results so far, from the space alone or together with what the program remembers.
     ///
     /// # Errors

@@ -5,6 +5,8 @@
 //! * The program's pages become pages of the space as they are first touched, in that order; programs share
 //!   none. The pages of a physical trace are packed the same way.
 //! * Where a trace carries no data, a store writes a number that follows from its place in the trace.
+//! * Where cores play traces of their own the run is over with the first trace: what the others would do
+//!   without it is another mix.
 //! * All traces are read once before the first run, so that damage is refused before anything happens; not
 //!   again for another run of this process while they stay as they were. Each is played once.
 //!
@@ -299,6 +301,10 @@ impl Workload for Replay {
             });
         }
         Progress::More
+    }
+
+    fn is_mix(&self) -> bool {
+        self.players.len() > 1
     }
 
     fn check(&self, space: &Space) -> Result<(), String> {
