@@ -4,9 +4,11 @@
 //! * The kernel marks a page at its first write and goes on by itself: no signal, no handler.
 //! * [`Tracker::take_written`] reads the marks and protects the pages again in one call.
 //! * mremap(2), and munmap(2) followed by mmap(2) at the same place, drop a registration without
-//!   a trace in /proc/PID/maps: [`Tracker::unregistered`] finds such ranges.
-//! * madvise(`MADV_DONTNEED`) empties pages without marking them: whoever tracks must watch the
-//!   call and then look with [`Tracker::present`].
+//!   a trace in /proc/PID/maps: [`Tracker::unregistered`] finds such ranges. The marks in their page
+//!   tables may stay, and are wrong: a write where nothing is registered does not lift one. So such a
+//!   range is tracked again with [`Tracker::register_as_written`].
+//! * madvise(`MADV_DONTNEED`), mremap(2) in place and the truncation of a mapped file empty pages
+//!   without marking them: the tracer watches the calls and then looks with [`Tracker::present`].
 
 #![allow(unsafe_code)]
 
@@ -26,6 +28,7 @@ const UFFD_FEATURE_WP_UNPOPULATED: u64 = 1 << 13;
 const UFFD_FEATURE_WP_ASYNC: u64 = 1 << 15;
 const UFFDIO_API: libc::c_ulong = 0xc018_aa3f;
 const UFFDIO_REGISTER: libc::c_ulong = 0xc020_aa00;
+const UFFDIO_UNREGISTER: libc::c_ulong = 0x8010_aa01;
 const UFFDIO_COPY: libc::c_ulong = 0xc028_aa03;
 const UFFDIO_WRITEPROTECT: libc::c_ulong = 0xc018_aa06;
 const UFFDIO_WRITEPROTECT_MODE_WP: u64 = 1;
@@ -120,7 +123,8 @@ impl Tracker {
         })
     }
 
-    /// Begins to track `range`, which must be mapped private. Its pages count as written.
+    /// Begins to track `range`, which must be mapped private. Its pages count as written, except where
+    /// an earlier registration left its marks.
     ///
     /// # Errors
     /// `EINVAL` where a mapping cannot be tracked.
@@ -128,6 +132,35 @@ impl Tracker {
         let mut register = [range.start, range.end - range.start, UFFDIO_REGISTER_MODE_WP, 0];
         // SAFETY: UFFDIO_REGISTER reads and writes a uffdio_register of four u64.
         checked(unsafe { libc::ioctl(self.uffd.as_raw_fd(), UFFDIO_REGISTER, register.as_mut_ptr()) })
+    }
+
+    /// Begins to track `range` and lifts every protection that an earlier registration left there: all
+    /// its pages count as written.
+    ///
+    /// # Errors
+    /// `EINVAL` where a mapping cannot be tracked.
+    pub fn register_as_written(&self, range: Range<u64>) -> io::Result<()> {
+        self.register(range.clone())?;
+        self.unprotect(range)
+    }
+
+    /// Stops tracking `range`: its mappings are as the kernel would have them without a tracker. Those
+    /// that are not tracked stay as they are.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn unregister(&self, range: Range<u64>) -> io::Result<()> {
+        let mut registered = Vec::new();
+        let query = Query {
+            mask: WP_ALLOWED,
+            ..Query::default()
+        };
+        self.scan(range, &mut registered, query)?;
+        registered.iter().try_for_each(|region| {
+            let mut range = [region.start, region.end - region.start];
+            // SAFETY: UFFDIO_UNREGISTER reads a uffdio_range of two u64.
+            checked(unsafe { libc::ioctl(self.uffd.as_raw_fd(), UFFDIO_UNREGISTER, range.as_mut_ptr()) })
+        })
     }
 
     /// Pages of `range` written since they were last taken; they are protected again.

@@ -1,14 +1,18 @@
 //! The program's memory at a stop: which pages changed, and what they hold.
 //!
 //! * Layout changes are found by comparing /proc/PID/maps, and by asking for mappings that are not
-//!   tracked: a mapping made anew at an old place is tracked no longer, and empty.
-//! * Pages dropped by a watched madvise(2) are looked for among the stored ones.
+//!   tracked: a mapping made or moved since the last stop, and any that the kernel merged with it.
+//!   Nothing is believed of such a mapping: what was stored there is forgotten, and all of it counts as
+//!   written, whatever its page tables say.
+//! * Pages that madvise(2), mremap(2) or the truncation of a mapped file may have dropped are looked for
+//!   among the stored ones, and so are those of the stack, which grows over what was unmapped.
 //! * In a chunk with hot pages nothing is protected by the scan: hot pages are captured and compared
 //!   each time, the few cold ones written are protected one by one. In every other chunk one scan
 //!   takes and protects.
 
 use crate::copies::Copies;
 use crate::error::{Error, Result};
+use crate::files::Ident;
 use crate::layout::{Kind, Layout, Mapping};
 use crate::marks::{Mark, Marks};
 use crate::pages::{CHUNK_BYTES, Pages, page_index};
@@ -27,6 +31,8 @@ pub struct Memory {
     compare: bool,
     /// Ranges that a watched call may have emptied since the last stop.
     dropped: Vec<Range<u64>>,
+    /// Files that were truncated since the last stop: private copies of their pages may be gone.
+    truncated: Vec<Ident>,
     marks: Marks,
     /// The marks changed since the last capture.
     marked: bool,
@@ -70,6 +76,7 @@ impl Memory {
             pages,
             compare: (geometry.line_bytes() as u64) < PAGE,
             dropped: Vec::new(),
+            truncated: Vec::new(),
             marks,
             marked: false,
             owed: Vec::new(),
@@ -95,6 +102,30 @@ impl Memory {
     /// A call that may empty pages of `range` is about to run.
     pub fn may_drop(&mut self, range: Range<u64>) {
         self.dropped.push(range);
+    }
+
+    /// The program is about to move `range`, perhaps of several mappings. The kernel moves mappings that
+    /// are tracked one by one only, and merges none that is with one that is not yet: `wholly`, or where
+    /// only some are, none is tracked until the next stop, so that the call goes as it would alone.
+    ///
+    /// # Errors
+    /// When the program is gone.
+    pub fn may_move(&mut self, range: Range<u64>, wholly: bool) -> Result<()> {
+        let mut untracked = Vec::new();
+        let looked = self.tracker.unregistered(range.clone(), &mut untracked);
+        let freed = looked.and_then(|()| {
+            if wholly || !untracked.is_empty() {
+                self.tracker.unregister(range)?;
+            }
+            Ok(())
+        });
+        freed.map_err(|source| Error::target("cannot look at memory that is about to move", source))
+    }
+
+    /// A call that may truncate `file` is about to run. Private mappings lose their copies of the pages
+    /// past the new end (truncate(2) unmaps them), unlike when a hole is punched.
+    pub fn may_truncate(&mut self, file: Ident) {
+        self.truncated.push(file);
     }
 
     /// The program gives advice on a range. False when it is of a kind that leaves no mark.
@@ -125,6 +156,7 @@ impl Memory {
         self.layout = layout;
         self.tracker = tracker;
         self.dropped.clear();
+        self.truncated.clear();
         self.copies = Copies::default(); // helpers still had the old memory
     }
 
@@ -167,12 +199,14 @@ impl Memory {
             .collect();
         for range in &fresh {
             self.pages.forget(range.clone(), &mut into.discarded, |_| true);
-            self.tracker.register(range.clone()).map_err(|source| {
-                Error::target(
-                    format!("cannot track writes to {:x}-{:x}", range.start, range.end),
-                    source,
-                )
-            })?;
+            self.tracker
+                .register_as_written(range.clone())
+                .map_err(|source| {
+                    Error::target(
+                        format!("cannot track writes to {:x}-{:x}", range.start, range.end),
+                        source,
+                    )
+                })?;
         }
         Ok(changed || !fresh.is_empty() || std::mem::take(&mut self.marked))
     }
@@ -195,10 +229,27 @@ impl Memory {
             .forget(end..END_OF_MEMORY, &mut into.discarded, |_| true);
     }
 
-    /// Stored pages that a watched call emptied. In a private mapping of a file, a page that is the
-    /// file's again is empty too.
+    /// Where stored pages may have been emptied since the last stop.
+    fn perhaps_dropped(&mut self) -> Vec<Range<u64>> {
+        let mut ranges = std::mem::take(&mut self.dropped);
+        let truncated = std::mem::take(&mut self.truncated);
+        let mappings = self.layout.mappings().iter();
+        let doubtful = mappings.filter(|mapping| match mapping.kind {
+            Kind::Stack => true,
+            // A name that leads nowhere tells nothing, so its mapping is looked at.
+            Kind::PrivateFile if !truncated.is_empty() => {
+                rustix::fs::stat(&mapping.path).map_or(true, |stat| truncated.contains(&Ident::from(&stat)))
+            }
+            _ => false,
+        });
+        ranges.extend(doubtful.map(Mapping::range));
+        ranges
+    }
+
+    /// Stored pages that are gone. In a private mapping of a file, a page that is the file's again is
+    /// empty too.
     fn find_dropped(&mut self, into: &mut Capture) -> Result<()> {
-        for range in std::mem::take(&mut self.dropped) {
+        for range in self.perhaps_dropped() {
             self.regions.clear();
             let mappings = self.layout.mappings();
             let first = mappings.partition_point(|mapping| mapping.end <= range.start);

@@ -47,6 +47,8 @@ pub enum Watch {
     Advise,
     /// A mapping other than plain private memory.
     Map,
+    /// A mapping that moves, shrinks or grows: pages may be gone in what stays mapped.
+    Remap,
     /// A new thread, or a new process, which is refused.
     Clone,
     /// A wait with a time limit, which the kernel does not begin again after a stop.
@@ -292,7 +294,7 @@ const UNLIMITED: &[&[Argument]] = &[&[bits(3, INT, INT)], &[bits(3, INT, 0)]];
 pub const CALLS: &[Call] = calls! {
     // Memory: written pages are tracked, layouts compared at each stop.
     mmap: FreeWhen(PLAIN_MAP, Watch::Map),
-    munmap: Free, mprotect: Free, mremap: Free, mincore: Free, msync: Free, cachestat: Free,
+    munmap: Free, mprotect: Free, mremap: Watched(Watch::Remap), mincore: Free, msync: Free, cachestat: Free,
     madvise: FreeWhen(SAFE_ADVICE, Watch::Advise),
     brk: FreeWhen(&[&[is(0, 0)]], Watch::Break),
     remap_file_pages: SHARED_MEMORY, shmget: SHARED_MEMORY, shmat: SHARED_MEMORY, shmdt: SHARED_MEMORY, shmctl: SHARED_MEMORY,

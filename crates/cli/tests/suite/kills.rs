@@ -12,18 +12,20 @@ fn survives(file: &str) {
 
 fn survives_with(file: &str, run_options: &[&str]) {
     let program = named(file);
-    let Some(line) = program.command(program.rounds) else {
-        return;
-    };
-    let seed = seed();
+    if let Some(line) = program.command(program.rounds) {
+        survives_as(file, &line, run_options, seed());
+    }
+}
+
+fn survives_as(file: &str, line: &[String], run_options: &[&str], seed: u64) {
     let mut chance = chance(seed, file);
     let kinds = [sink::Kind::File, sink::Kind::Pipe, sink::Kind::Terminal];
     let sink = kinds[chance.usize(0..kinds.len())];
     let kills = if long() { 100 } else { 10 };
-    let oracle = oracle(&line, None);
+    let oracle = oracle(line, None);
     let campaign = Campaign {
         name: file,
-        line: &line,
+        line,
         kills,
         run_options,
         sink,
@@ -61,6 +63,19 @@ fn c_with_files() {
 #[test]
 fn c_with_every_kind_of_memory() {
     survives("c_memory.c");
+}
+
+#[test]
+fn c_with_mappings_moved_at_random() {
+    let program = named("c_mappings.c");
+    let Some(mut line) = program.command(program.rounds) else {
+        return;
+    };
+    let seed = seed();
+    line.push(seed.to_string());
+    for every in ["16ms", "3ms"] {
+        survives_as(program.file, &line, &["--every", every], seed);
+    }
 }
 
 #[test]

@@ -56,6 +56,9 @@ impl Program {
         if let Some(refused) = refuse_special(start.as_fd(), &path, self.streams.terminal().is_some()) {
             return Ok(refused);
         }
+        if flags.contains(OFlags::TRUNC) {
+            self.before_truncate(start.as_fd(), &path);
+        }
         if !flags.intersects(OFlags::CREATE | OFlags::TRUNC) {
             return Ok(Decision::Run);
         }
@@ -110,6 +113,7 @@ impl Program {
 
     pub(super) fn before_change(&mut self, call: &Stopped) -> Result<Decision> {
         let a = call.arguments;
+        self.before_change_of_length(call);
         match call.name {
             "ftruncate" => self.with_fd(call.int(0), |fd| Change::SetLen {
                 target: Target::Open(fd),

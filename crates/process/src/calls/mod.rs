@@ -7,6 +7,7 @@
 //! * The program sees an ordinary error; the user reads once which call it was and what to do.
 
 mod files;
+mod memory;
 
 use crate::error::{Error, Result};
 use crate::program::Program;
@@ -124,6 +125,7 @@ impl Program {
                 self.stale.limits = true;
                 self.renew_threads();
             }
+            Watch::Remap => return self.before_remap(call),
             Watch::Membarrier => self.stale.membarrier = true,
             Watch::Kill => self.kills_itself = true,
             Watch::Wait => self.waits.begin(call.tid),

@@ -44,6 +44,7 @@ pub(crate) const PROGRAMS: &[Program] = &[
     program("c_threads.c", Kind::C(&["-pthread", "-lm"]), 24),
     program("c_files.c", Kind::C(&[]), 48),
     program("c_memory.c", Kind::C(&[]), 18),
+    program("c_mappings.c", Kind::C(&[]), 40),
     program("c_kernel.c", Kind::C(&[]), 60),
     program("c_descriptors.c", Kind::C(&[]), 60),
     program("c_limits.c", Kind::C(&[]), 120),
