@@ -32,6 +32,7 @@ miri:
 	$(NIGHTLY)
 	$(call MIRI,) -p twinpage-core --test under_miri
 	$(call MIRI,) -p twinpage --test under_miri -- rows tables
+	$(call MIRI,) -p twinpage --test liars
 	$(call MIRI,-Zmiri-disable-stacked-borrows -Zmiri-disable-weak-memory-emulation) \
 		-p twinpage --test under_miri -- a_region
 	$(call MIRI,-Zmiri-disable-stacked-borrows -Zmiri-disable-weak-memory-emulation) \

@@ -85,7 +85,8 @@ impl Inner {
         let mut copy = Copy::begin(path)?;
         let place = self.place();
         let _idle = self.checkpoints();
-        let _closed = place.state().gate.close(place, |_| ());
+        let closed = place.state().gate.close(place, self.patience, |_| ());
+        let _closed = closed.map_err(|busy| busy.error())?;
         debug_assert!(!gate::is_inside(place));
         let bytes = place.bytes();
         for page in 0..bytes / PAGE {

@@ -13,6 +13,7 @@
 //! * No cut is made when nothing was written.
 
 use crate::error::{Error, Result};
+use crate::gate::Busy;
 use crate::marks::{self, Frozen, LINE};
 use crate::statistics::{Counters, Stop};
 use crate::store::Shared;
@@ -34,6 +35,8 @@ const PART_BYTES: usize = 128 << 10;
 /// How far the epochs of a region are: shared by those who cut and those who wait.
 #[derive(Debug)]
 pub(crate) struct Progress {
+    /// Its number among those of this process: tickets are of one region.
+    region: u64,
     /// Cuts made.
     cuts: AtomicU64,
     told: Mutex<Told>,
@@ -95,13 +98,18 @@ struct Told {
     superblock: Option<Superblock>,
     /// The last cut that found no room, and why.
     lost: Option<(u64, String)>,
+    /// How many cuts were given up because of an update that did not end, and what the last one waited for.
+    given_up: u64,
+    busy: Option<Busy>,
     /// Why nothing is durable any more.
     poisoned: Option<String>,
 }
 
 impl Progress {
     pub(crate) fn new(epoch: Epoch, superblock: Option<Superblock>) -> Progress {
+        static REGIONS: AtomicU64 = AtomicU64::new(0);
         Progress {
+            region: REGIONS.fetch_add(1, Ordering::Relaxed),
             cuts: AtomicU64::new(0),
             told: Mutex::new(Told {
                 epoch,
@@ -122,10 +130,23 @@ impl Progress {
         self.changed.notify_all();
     }
 
-    /// The number of the next cut. With the lock: see [`Marks::nothing_to_do`].
-    pub(crate) fn next_cut(&self) -> u64 {
+    /// A ticket for the next cut. With the lock: see [`Marks::nothing_to_do`].
+    pub(crate) fn ticket(&self) -> Ticket {
         let _told = self.told();
-        self.cuts.load(Ordering::Acquire) + 1
+        Ticket {
+            region: self.region,
+            cut: self.cuts.load(Ordering::Acquire) + 1,
+        }
+    }
+
+    /// The cut a ticket of this region waits for.
+    pub(crate) fn cut_of(&self, ticket: Ticket) -> Result<u64> {
+        if ticket.region != self.region {
+            return Err(Error::Invalid(
+                "the ticket was taken from another region: ask that one whether it is durable".into(),
+            ));
+        }
+        Ok(ticket.cut)
     }
 
     /// The last durable epoch.
@@ -157,10 +178,16 @@ impl Progress {
         self.told().answer(cut)
     }
 
-    /// Waits until cut number `cut` is durable, for somebody else to make it.
+    /// Waits until cut number `cut` is durable, which another thread makes.
     pub(crate) fn wait(&self, cut: u64) -> Result<()> {
         let mut told = self.told();
+        let given_up = told.given_up;
         while !told.answer(cut)? {
+            if let Some(busy) = &told.busy
+                && told.given_up > given_up
+            {
+                return Err(busy.error());
+            }
             told = self.changed.wait(told).unwrap_or_else(PoisonError::into_inner);
         }
         Ok(())
@@ -200,7 +227,7 @@ impl<S: Scheme + Send + 'static> Checkpointer<S> {
         }
     }
 
-    fn run(&mut self) -> Result<Epoch, EngineError<Error>> {
+    fn run(&mut self) -> Result<Epoch, EngineError<Interrupted>> {
         let Checkpointer {
             engine,
             scheme,
@@ -258,7 +285,14 @@ impl<S: Scheme + Send + 'static> Checkpoints for Checkpointer<S> {
                     progress.tell(|told| told.poisoned = Some(why.clone()));
                     Error::Poisoned(why)
                 }
-                EngineError::Source(error) => error,
+                EngineError::Source(Interrupted(busy)) => {
+                    let error = busy.error();
+                    progress.tell(|told| {
+                        told.given_up += 1;
+                        told.busy = Some(busy);
+                    });
+                    error
+                }
                 other => Error::Invalid(other.to_string()),
             }
         })
@@ -271,6 +305,8 @@ pub(crate) struct Marks {
     pub(crate) geometry: Geometry,
     pub(crate) progress: Arc<Progress>,
     pub(crate) counters: Arc<Counters>,
+    /// How long a cut waits for an update.
+    pub(crate) patience: Duration,
     /// The cut in flight, shared with what the engine asks later.
     frozen: Arc<Mutex<Option<Frozen>>>,
     /// The size that the last cut saved.
@@ -297,6 +333,7 @@ impl Marks {
             geometry,
             progress,
             counters,
+            patience: Duration::MAX,
             frozen: Arc::default(),
             saved_bytes,
             owed: Vec::new(),
@@ -353,14 +390,28 @@ impl Marks {
     }
 }
 
-impl Source for Marks {
-    type Error = Error;
+/// A cut that was given up.
+#[derive(Debug)]
+pub(crate) struct Interrupted(Busy);
 
-    fn capture(&mut self, into: &mut Capture) -> Result<()> {
+impl std::fmt::Display for Interrupted {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}", self.0.error())
+    }
+}
+
+impl std::error::Error for Interrupted {}
+
+impl Source for Marks {
+    type Error = Interrupted;
+
+    fn capture(&mut self, into: &mut Capture) -> Result<(), Interrupted> {
         let place = self.place;
         let counters = self.counters.clone();
         let stop = |drain, held| counters.add_stop(Stop { drain, held });
-        let closed = place.state().gate.close(place, |held| stop(held, Duration::ZERO));
+        let gate = &place.state().gate;
+        let closed = gate.close(place, self.patience, |held| stop(held, Duration::ZERO));
+        let closed = closed.map_err(Interrupted)?;
         let (begun, drained) = (closed.since, Instant::now());
         into.discarded = marks::take_discarded(place, self.geometry);
         into.discarded.append(&mut self.owed);
@@ -446,7 +497,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What was done up to now, to be waited for: taken by `Region::ticket`.
+/// What was done in a region up to now, to be waited for: taken by `Region::ticket`.
 ///
 /// ```
 /// # let folder = tempfile::tempdir()?;
@@ -467,5 +518,6 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 #[must_use = "a ticket is there to be waited for"]
 pub struct Ticket {
+    region: u64,
     pub(crate) cut: u64,
 }

@@ -81,6 +81,20 @@ pub enum Error {
     /// The region is open elsewhere.
     #[error(transparent)]
     Locked(#[from] twinpage_os::LockError),
+    /// A checkpoint waited for an update that did not end. Nothing is lost: the next one makes up for it.
+    #[error(
+        "no checkpoint within {waited:?}: an update is still running in {inside}, and {waiting} waits for it to end; \
+         if that update waits for a lock held here, release the lock before asking for a checkpoint; else ask again, \
+         or open the region with more patience (Options::patience)"
+    )]
+    Busy {
+        /// The threads whose updates did not end.
+        inside: String,
+        /// The thread that waits for a checkpoint.
+        waiting: String,
+        /// How long it was waited for.
+        waited: std::time::Duration,
+    },
     /// The last checkpoint found no room. Nothing is lost: the next one makes up for it.
     #[error("the last checkpoint was not made: {0}")]
     Full(String),

@@ -13,6 +13,14 @@
 //!          long open again and try later
 //! ```
 //!
+//! # No cut and no update waits for ever
+//!
+//! An update may need a thread that waits at the gate: a lock is held by one that wants in, work was handed
+//! to others, two regions are updated in opposite orders. So a closed gate always opens again: the cutter
+//! waits with the gate closed for as long as it has waited before, then opens it until all that waited are in,
+//! and tries again. If an update does not end at all (it may wait for a lock that the thread holds which wants the
+//! checkpoint), the cutter gives up after the region's patience, with an error that names both ([`Busy`]).
+//!
 //! Either the thread sees `closed` or the cutter sees `depth`: that is what the barriers give.
 //!
 //! Being in also tells a thread where it is ([`Here`]), so that what it writes is marked without a search.
@@ -21,7 +29,7 @@ use crate::window::{Place, WINDOWS};
 use std::cell::Cell;
 use std::marker::PhantomData;
 use std::ptr::null_mut;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU8, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use twinpage_os::barrier;
@@ -30,8 +38,10 @@ use twinpage_os::barrier;
 const LOOKS: u32 = 100;
 /// How long a cutter keeps the gate closed for somebody who is in, and then open.
 const PATIENCE: Duration = Duration::from_micros(300);
-/// From when on it stays closed until all are out.
+/// From when on it stays closed for as long as it was waited for before.
 const INSISTS: Duration = Duration::from_millis(30);
+/// How long an open gate is kept open for those that waited: they need a turn on a processor.
+const ADMISSION: Duration = Duration::from_millis(100);
 
 /// A bit of a door: a cut is being made.
 const CLOSED: u8 = 1;
@@ -46,6 +56,8 @@ pub(crate) struct Gate {
     sleepers: Mutex<()>,
     opened: Condvar,
     left: Condvar,
+    /// Threads that wait to go in.
+    waiting: AtomicU32,
 }
 
 /// In how many updates of each window a thread is, one inside the other.
@@ -53,6 +65,8 @@ pub(crate) struct Gate {
 struct Depths {
     of: [AtomicU32; WINDOWS],
     taken: AtomicBool,
+    /// The thread's number in the system, for messages.
+    thread: AtomicI32,
     next: AtomicPtr<Depths>,
 }
 
@@ -136,20 +150,13 @@ fn mine() -> &'static Depths {
 /// A record for a thread that has none: one that was given back, or a new one.
 #[cold]
 fn find_record() -> &'static Depths {
-    let mut at = ALL.load(Ordering::Acquire);
-    let mut found = None;
-    // SAFETY: records are never freed, and their pointers published with release.
-    while let Some(record) = unsafe { at.as_ref() } {
-        if !record.taken.load(Ordering::Relaxed) && !record.taken.swap(true, Ordering::Acquire) {
-            found = Some(record);
-            break;
-        }
-        at = record.next.load(Ordering::Relaxed);
-    }
+    let found = records()
+        .find(|record| !record.taken.load(Ordering::Relaxed) && !record.taken.swap(true, Ordering::Acquire));
     let record = found.unwrap_or_else(|| {
         let record: &'static Depths = Box::leak(Box::new(Depths {
             of: [const { AtomicU32::new(0) }; WINDOWS],
             taken: AtomicBool::new(true),
+            thread: AtomicI32::new(0),
             next: AtomicPtr::new(ALL.load(Ordering::Relaxed)),
         }));
         let new = std::ptr::from_ref(record).cast_mut();
@@ -160,6 +167,7 @@ fn find_record() -> &'static Depths {
         }
         record
     });
+    record.thread.store(this_thread(), Ordering::Relaxed);
     // In a thread that is ending already nothing gives the record back: it stays taken.
     let _ = RETURN.try_with(|_| ());
     MINE.set(Some(record));
@@ -215,6 +223,7 @@ impl Gate {
             sleepers: Mutex::new(()),
             opened: Condvar::new(),
             left: Condvar::new(),
+            waiting: AtomicU32::new(0),
         }
     }
 
@@ -237,7 +246,11 @@ impl Gate {
     #[cold]
     #[inline(never)]
     fn wait_to_enter(&self, depth: &AtomicU32, before: u32) {
-        while before == 0 && self.is_closed() {
+        if before > 0 || !self.is_closed() {
+            return;
+        }
+        self.waiting.fetch_add(1, Ordering::Relaxed);
+        while self.is_closed() {
             depth.store(0, Ordering::Release);
             self.tell_left(0);
             let mut looks = 0;
@@ -252,6 +265,7 @@ impl Gate {
             drop(sleeping);
             depth.store(1, Ordering::Relaxed);
         }
+        self.waiting.fetch_sub(1, Ordering::Relaxed);
     }
 
     /// Tells a cutter of one who is still in so many updates.
@@ -265,25 +279,45 @@ impl Gate {
         }
     }
 
-    /// Keeps updates out and waits for those that are in. One cutter at a time, and not from inside
-    /// an update.
+    /// Keeps updates out and waits for those that are in, `limit` at most. One cutter at a time, and not from
+    /// inside an update.
     ///
-    /// Whoever is in for long, because its thread lost the processor or its update is a large one, is first
-    /// waited for with the gate open, so that the others are not held up with it. `gave_up` is told of every
-    /// time the gate was closed in vain.
-    pub(crate) fn close(&'static self, place: Place, mut gave_up: impl FnMut(Duration)) -> Closed {
+    /// An update may take long, because its thread lost the processor or it is a large one: it is waited for with
+    /// the gate open in between, so that others are not held up with it. `gave_up` is told of every time the gate
+    /// was closed in vain.
+    pub(crate) fn close(
+        &'static self,
+        place: Place,
+        limit: Duration,
+        mut gave_up: impl FnMut(Duration),
+    ) -> Result<Closed, Busy> {
         debug_assert!(!is_inside(place));
         let begun = Instant::now();
         loop {
-            let patience = (begun.elapsed() < INSISTS).then_some(PATIENCE);
+            let waited = begun.elapsed();
+            let patience = if waited < INSISTS { PATIENCE } else { waited };
             let closed = self.shut();
-            if self.drain(place, patience) {
-                return closed;
+            if self.drain(place, patience.min(limit)) {
+                return Ok(closed);
             }
             let held = closed.since.elapsed();
+            let inside = threads_inside(place);
             drop(closed);
             gave_up(held);
-            std::thread::sleep(PATIENCE);
+            if begun.elapsed() >= limit {
+                let waited = begun.elapsed();
+                return Err(Busy { inside, waited });
+            }
+            self.admit();
+        }
+    }
+
+    /// Leaves the gate open for a moment, and until those that waited are in.
+    fn admit(&self) {
+        let opened = Instant::now();
+        std::thread::sleep(PATIENCE);
+        while self.waiting.load(Ordering::Relaxed) > 0 && opened.elapsed() < ADMISSION {
+            std::thread::sleep(PATIENCE / 10);
         }
     }
 
@@ -295,8 +329,8 @@ impl Gate {
         Closed { gate: self, since }
     }
 
-    /// Waits until nobody is inside, so long at most.
-    fn drain(&self, place: Place, patience: Option<Duration>) -> bool {
+    /// Waits until no thread is inside, so long at most.
+    fn drain(&self, place: Place, patience: Duration) -> bool {
         let mut looks = 0;
         while anybody_inside(place) && looks < LOOKS {
             std::hint::spin_loop();
@@ -305,20 +339,56 @@ impl Gate {
         if !anybody_inside(place) {
             return true;
         }
-        let until = patience.map(|patience| Instant::now() + patience);
+        let until = Instant::now() + patience;
         let mut sleeping = self.sleepers();
         while anybody_inside(place) {
-            let left = until.map(|until| until.saturating_duration_since(Instant::now()));
-            sleeping = match left {
-                Some(Duration::ZERO) => return false,
-                Some(left) => {
-                    let woken = self.left.wait_timeout(sleeping, left);
-                    woken.unwrap_or_else(PoisonError::into_inner).0
-                }
-                None => self.left.wait(sleeping).unwrap_or_else(PoisonError::into_inner),
-            };
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return false;
+            }
+            let woken = self.left.wait_timeout(sleeping, left);
+            sleeping = woken.unwrap_or_else(PoisonError::into_inner).0;
         }
         true
+    }
+}
+
+/// The updates that did not end while a cut waited for them.
+#[derive(Clone, Debug)]
+pub(crate) struct Busy {
+    /// The threads that were in updates.
+    inside: std::vec::Vec<i32>,
+    waited: Duration,
+}
+
+impl Busy {
+    /// What the thread is told that asks for the cut.
+    pub(crate) fn error(&self) -> crate::Error {
+        let names: std::vec::Vec<_> = self.inside.iter().map(|&thread| name_of(thread)).collect();
+        crate::Error::Busy {
+            inside: match names.len() {
+                0 => "a thread that has left by now".into(),
+                _ => names.join(", "),
+            },
+            waiting: name_of(this_thread()),
+            waited: self.waited,
+        }
+    }
+}
+
+/// The number of this thread in the system.
+fn this_thread() -> i32 {
+    match cfg!(any(miri, twinpage_plain)) {
+        true => 0,
+        false => rustix::thread::gettid().as_raw_pid(),
+    }
+}
+
+fn name_of(thread: i32) -> std::string::String {
+    let name = std::fs::read_to_string(format!("/proc/self/task/{thread}/comm"));
+    match name.as_deref().map(str::trim) {
+        Ok(name) => format!("thread {thread} ({name})"),
+        Err(_) => format!("thread {thread}"),
     }
 }
 
@@ -339,15 +409,31 @@ impl Drop for Closed {
 }
 
 fn anybody_inside(place: Place) -> bool {
-    let mut at = ALL.load(Ordering::Acquire);
-    // SAFETY: as in `find_record`.
-    while let Some(record) = unsafe { at.as_ref() } {
-        if record.of[place.index()].load(Ordering::Acquire) != 0 {
-            return true;
-        }
-        at = record.next.load(Ordering::Relaxed);
+    records().any(|record| record.is_in(place))
+}
+
+fn threads_inside(place: Place) -> std::vec::Vec<i32> {
+    let inside = records().filter(|record| record.is_in(place));
+    inside
+        .map(|record| record.thread.load(Ordering::Relaxed))
+        .collect()
+}
+
+impl Depths {
+    fn is_in(&self, place: Place) -> bool {
+        self.of[place.index()].load(Ordering::Acquire) != 0
     }
-    false
+}
+
+/// The records of all threads.
+fn records() -> impl Iterator<Item = &'static Depths> {
+    let mut at = ALL.load(Ordering::Acquire);
+    std::iter::from_fn(move || {
+        // SAFETY: records are never freed, and their pointers published with release.
+        let record = unsafe { at.as_ref() }?;
+        at = record.next.load(Ordering::Relaxed);
+        Some(record)
+    })
 }
 
 #[cfg(test)]
@@ -355,6 +441,8 @@ mod tests {
     use super::*;
     use crate::window::Window;
     use std::sync::atomic::AtomicU64;
+
+    const LONG: Duration = Duration::from_secs(600);
 
     #[test]
     fn a_cut_is_outside_of_every_update() {
@@ -382,7 +470,7 @@ mod tests {
             }
             let mut seen = 0;
             for _ in 0..300 {
-                let closed = place.state().gate.close(place, |_| ());
+                let closed = place.state().gate.close(place, LONG, |_| ()).unwrap();
                 let now = a.load(Ordering::Relaxed);
                 assert_eq!(now, b.load(Ordering::Relaxed));
                 assert!(now >= seen);
@@ -418,11 +506,12 @@ mod tests {
             while !inside.load(Ordering::Acquire) {
                 std::thread::yield_now();
             }
-            let closed = gate.close(place, |_| {
+            let closed = gate.close(place, LONG, |_| {
                 assert!(!gate.is_closed(), "others may enter");
                 drop(enter(place));
                 opened.store(true, Ordering::Release);
             });
+            let closed = closed.unwrap();
             assert!(done.load(Ordering::Acquire), "the gate closed around an update");
             drop(closed);
         });
@@ -438,22 +527,14 @@ mod tests {
             panic!("on purpose");
         });
         assert!(panicked.is_err() && !is_inside(place));
-        drop(place.state().gate.close(place, |_| ()));
+        drop(place.state().gate.close(place, LONG, |_| ()).unwrap());
     }
 
     #[test]
     fn records_are_used_again() {
         let window = Window::reserve(None).unwrap();
         let place = window.place();
-        let count = || {
-            let (mut at, mut count) = (ALL.load(Ordering::Acquire), 0);
-            // SAFETY: as in `find_record`.
-            while let Some(record) = unsafe { at.as_ref() } {
-                count += 1;
-                at = record.next.load(Ordering::Relaxed);
-            }
-            count
-        };
+        let count = || records().count();
         for _ in 0..200 {
             std::thread::spawn(move || drop(enter(place))).join().unwrap();
         }

@@ -98,7 +98,7 @@ const MANY: usize = 16;
 /// # Panics
 /// When the thread is not inside an update of the region: the write would be torn by a crash.
 #[inline]
-pub fn touch<T: ?Sized>(at: *const T, bytes: usize) {
+pub(crate) fn touch<T: ?Sized>(at: *const T, bytes: usize) {
     touch_aligned(at.addr(), bytes, 1);
 }
 

@@ -37,6 +37,7 @@ pub struct Options {
     pub(crate) base: Option<usize>,
     pub(crate) budget: Option<usize>,
     pub(crate) checked: bool,
+    pub(crate) patience: Option<Duration>,
     durability: Option<Durability>,
     scheme: Option<SchemeKind>,
     line_bytes: Option<u32>,
@@ -67,6 +68,15 @@ impl Options {
     pub fn memory_budget(self, bytes: usize) -> Options {
         Options {
             budget: Some(bytes),
+            ..self
+        }
+    }
+
+    /// How long a checkpoint waits for an update that does not end before it is given up with
+    /// [`Error::Busy`]; ten seconds if never said. Other updates go on meanwhile.
+    pub fn patience(self, patience: Duration) -> Options {
+        Options {
+            patience: Some(patience),
             ..self
         }
     }

@@ -21,6 +21,9 @@ use twinpage_core::scheme::Info;
 use twinpage_core::{Epoch, Scheme};
 use twinpage_os::Lock;
 
+/// How long a cut waits for an update if never said.
+const PATIENCE: Duration = Duration::from_secs(10);
+
 /// Memory of this process that survives it, in a file.
 ///
 /// What is written inside [`Region::update`] survives from the first checkpoint after it; a
@@ -54,6 +57,8 @@ pub struct Region {
 /// What the region's threads share. Parts are dropped in this order.
 pub(crate) struct Inner {
     checkpoints: Mutex<Box<dyn Checkpoints>>,
+    /// How long a cut waits for an update.
+    pub(crate) patience: Duration,
     progress: Arc<Progress>,
     counters: Arc<Counters>,
     store: Box<dyn Store>,
@@ -159,13 +164,16 @@ impl Region {
         let counters = Arc::new(Counters::default());
         // A region without a checkpoint gets its first one now.
         let saved_bytes = found.map_or(usize::MAX, |_| bytes);
-        let source = Marks::new(place, geometry, progress.clone(), counters.clone(), saved_bytes);
+        let mut source = Marks::new(place, geometry, progress.clone(), counters.clone(), saved_bytes);
+        let patience = options.patience.unwrap_or(PATIENCE);
+        source.patience = patience;
         let mut checkpoints = Checkpointer::new(store.clone(), source);
         if found.is_none() {
             checkpoints.checkpoint()?;
         }
         let inner = Arc::new(Inner {
             checkpoints: Mutex::new(Box::new(checkpoints)),
+            patience,
             progress,
             counters,
             store: Box::new(store),
@@ -217,8 +225,8 @@ impl Region {
     /// Makes all that was done so far durable, and returns the epoch it is in.
     ///
     /// # Errors
-    /// [`Error::Full`] when the medium has no room: nothing is lost, and the next checkpoint has it
-    /// all. [`Error::Poisoned`] after any other failure of the medium, for good. [`Error::Invalid`]
+    /// [`Error::Full`] when the medium has no room, [`Error::Busy`] when an update does not end: nothing is lost,
+    /// and the next checkpoint has it all. [`Error::Poisoned`] after any other failure of the medium, for good. [`Error::Invalid`]
     /// inside an update.
     pub fn checkpoint(&self) -> Result<Epoch> {
         self.outside_update("a checkpoint")?;
@@ -238,29 +246,30 @@ impl Region {
     /// A ticket for what was done so far, to be waited for later with [`Region::wait`]: acknowledge to
     /// the world when it is durable. Inside an update the ticket covers the update.
     pub fn ticket(&self) -> Ticket {
-        Ticket {
-            cut: self.inner.progress.next_cut(),
-        }
+        self.inner.progress.ticket()
     }
 
     /// Whether what the ticket covers is on the medium.
     ///
     /// # Errors
-    /// As [`Region::checkpoint`], when the checkpoint that should have covered it failed.
+    /// As [`Region::checkpoint`], when the checkpoint that should have covered it failed. [`Error::Invalid`]
+    /// for a ticket of another region.
     pub fn is_durable(&self, ticket: Ticket) -> Result<bool> {
-        self.inner.progress.is_durable(ticket.cut)
+        let progress = &self.inner.progress;
+        progress.is_durable(progress.cut_of(ticket)?)
     }
 
     /// Waits until what the ticket covers is on the medium. With [`Options::every`] that is at most a
     /// period away; without, this makes the checkpoint.
     ///
     /// # Errors
-    /// As [`Region::checkpoint`].
+    /// As [`Region::is_durable`].
     pub fn wait(&self, ticket: Ticket) -> Result<()> {
         self.outside_update("waiting for a checkpoint")?;
+        let cut = self.inner.progress.cut_of(ticket)?;
         match self.is_timed {
-            true => self.inner.progress.wait(ticket.cut),
-            false => self.inner.make_durable(ticket.cut),
+            true => self.inner.progress.wait(cut),
+            false => self.inner.make_durable(cut),
         }
     }
 

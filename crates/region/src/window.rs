@@ -287,6 +287,18 @@ impl Place {
         Ok(())
     }
 
+    /// The bytes of `range`, from the base, are about to be written by this thread: for memory that no collection
+    /// manages.
+    ///
+    /// # Panics
+    /// In a region, outside an update: a crash would tear the write.
+    ///
+    /// # Safety
+    /// The bytes are usable ([`Place::bytes`]), and the window stays in use meanwhile.
+    pub unsafe fn touch(self, range: Range<usize>) {
+        crate::marks::touch(self.base().wrapping_add(range.start), range.len());
+    }
+
     /// `range` (bytes from the base, whole pages) holds nothing any more: it reads as zero, and its
     /// memory goes back to the system.
     ///

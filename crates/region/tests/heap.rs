@@ -4,9 +4,9 @@ use proptest::prelude::*;
 use std::alloc::Layout;
 use std::collections::BTreeMap;
 use std::ptr::NonNull;
+use twinpage::Heap;
 use twinpage::heap::HeapError;
-use twinpage::window::{STEP, Window};
-use twinpage::{Heap, marks};
+use twinpage::window::{Place, STEP, Window};
 
 const UNIT: usize = 64 << 10;
 
@@ -50,9 +50,13 @@ struct Model {
 impl Model {
     fn fill(&mut self, block: NonNull<u8>, layout: Layout) {
         self.next = self.next.wrapping_add(1);
-        marks::touch(block.as_ptr(), layout.size());
+        let place = Place::of(block.as_ptr()).unwrap();
+        let offset = place.offset_of(block.as_ptr());
         // SAFETY: the block is ours and has that many bytes.
-        unsafe { block.write_bytes(self.next, layout.size()) };
+        unsafe {
+            place.touch(offset..offset + layout.size());
+            block.write_bytes(self.next, layout.size());
+        }
         self.blocks.insert(block.addr().get(), (layout, self.next));
     }
 

@@ -52,9 +52,11 @@ fn make(path: &Path) {
     region.update(|update| {
         update.place().grow(BYTES).unwrap();
         let at = update.place().base();
-        twinpage::marks::touch(at, BYTES);
         // SAFETY: so many bytes are usable, and nobody else's.
-        unsafe { at.write_bytes(7, BYTES) };
+        unsafe {
+            update.place().touch(0..BYTES);
+            at.write_bytes(7, BYTES);
+        }
     });
     region.close().unwrap();
 }

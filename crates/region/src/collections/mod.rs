@@ -19,7 +19,15 @@
 //! # When there is no memory
 //!
 //! Methods that would grow panic, as those of `std` abort; `try_reserve` and others that begin with
-//! `try_` return an error first. Nothing is lost or half done by such a panic.
+//! `try_` return an error first. What the collection had is still there then, in the order it was in, and of
+//! values that are moved from one collection to another each is in one of the two. What was only being put in is
+//! dropped: an argument, and what an iterator had not handed out.
+//!
+//! # When comparisons and hashes lie
+//!
+//! An `Ord`, `Eq` or `Hash` that contradicts itself or panics, and iterators that are forgotten, can make a
+//! collection lose or misplace entries, as in `std`; never use one that is gone, or drop one twice. One search's
+//! answer is never believed to be another's (`tests/liars.rs`).
 
 mod boxed;
 pub mod btree;

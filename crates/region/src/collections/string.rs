@@ -161,9 +161,7 @@ impl String {
             self.is_char_boundary(at),
             "byte {at} of {self:?} is not the start of a character"
         );
-        let moved = self.len() - at;
-        self.bytes.extend_from_copies(text.as_bytes());
-        self.bytes[at..].rotate_left(moved);
+        self.bytes.replace_copies(at..at, text.as_bytes());
     }
 
     /// Puts a character in, before byte `at`.
@@ -245,10 +243,7 @@ impl String {
             self.is_char_boundary(range.start) && self.is_char_boundary(range.end),
             "bytes {range:?} of {self:?} cut a character"
         );
-        let tail = self.bytes.split_off(range.end);
-        self.bytes.truncate(range.start);
-        self.push_str(text);
-        self.bytes.extend_from_copies(&tail);
+        self.bytes.replace_copies(range, text.as_bytes());
     }
 }
 

@@ -3,6 +3,7 @@
 mod btree;
 mod deque;
 mod hash;
+mod memory;
 mod string;
 mod vec;
 

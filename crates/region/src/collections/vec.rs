@@ -432,6 +432,30 @@ impl<T> Vec<T> {
         self.length = length + more;
     }
 
+    /// Puts copies of `values` in place of a range that lies in the vector.
+    ///
+    /// # Panics
+    /// When there is no memory; nothing has changed then.
+    #[track_caller]
+    pub(super) fn replace_copies(&mut self, range: Range<usize>, values: &[T])
+    where
+        T: Copy,
+    {
+        self.reserve(values.len().saturating_sub(range.len()));
+        let (from, to, tail) = (range.end, range.start + values.len(), self.length - range.end);
+        match values.len() == range.len() {
+            true => self.mark(range.start..to),
+            false => self.mark(range.start..to + tail),
+        }
+        // SAFETY: there is room for all, marked; nobody else has a slice of this vector's block.
+        unsafe {
+            self.place(from).copy_to(self.place(to), tail);
+            self.place(range.start)
+                .copy_from_nonoverlapping(values.as_ptr(), values.len());
+        }
+        self.length = to + tail;
+    }
+
     /// Adds clones of a part of itself.
     ///
     /// # Panics

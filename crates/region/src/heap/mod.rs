@@ -97,6 +97,9 @@ pub enum HeapError {
         /// What was asked for.
         bytes: u64,
     },
+    /// A heap was to be made where there is one.
+    #[error("there is a heap in the region already: open it with Heap::open")]
+    Exists,
     /// What is in the region is not what the heap wrote there.
     #[error("the heap of the region is damaged: {0}; `twinpage check` tells what can be read")]
     Damaged(String),
@@ -120,13 +123,18 @@ impl Heap {
     /// choose the keys.
     ///
     /// # Errors
-    /// [`HeapError::Grow`].
+    /// [`HeapError::Grow`]; [`HeapError::Exists`] when there is one already.
     ///
     /// # Panics
     /// Outside an update of the region.
     pub fn create(place: Place, seed: u64) -> Result<Heap, HeapError> {
         place.grow(UNIT)?;
         let header = place.base().cast::<Header>();
+        let _lock = locks::units(header.addr());
+        // SAFETY: the first unit is usable, and any bytes are a header; the lock is held.
+        if unsafe { (*header).state.magic != 0 || (*header).state.top != 0 } {
+            return Err(HeapError::Exists);
+        }
         touch(header, size_of::<Header>());
         // SAFETY: the window's first unit is usable, reads as zero, and nobody's yet. All fields may be zero.
         unsafe {

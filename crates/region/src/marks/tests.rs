@@ -277,7 +277,11 @@ fn pictures(by_page: bool, whole: bool, cuts: u32, seed: u64) {
         }
         for cut_number in 0..cuts {
             let (mut frozen, picture) = {
-                let _stop = place.state().gate.close(place, |_| ());
+                let _stop = place
+                    .state()
+                    .gate
+                    .close(place, std::time::Duration::from_secs(600), |_| ())
+                    .unwrap();
                 let words = words.iter().flat_map(|w| w.load(Ordering::Relaxed).to_ne_bytes());
                 let wanted = (0..BYTES / PAGE).filter(|_| whole && random.u8(..8) == 0);
                 let asked_lines = mark_whole(place, wanted);

@@ -4,7 +4,6 @@
 
 use tempfile::TempDir;
 use twinpage::Region;
-use twinpage::marks::touch;
 use twinpage::window::Place;
 
 /// One directory in memory, one on a disk.
@@ -44,9 +43,11 @@ impl<'r> Bytes<'r> {
     pub(crate) fn write(&self, offset: usize, bytes: usize, value: u8) {
         assert!(offset + bytes <= self.place.bytes());
         let at = self.place.base().wrapping_add(offset);
-        touch(at, bytes);
         // SAFETY: usable bytes that only this test knows of.
-        unsafe { at.write_bytes(value, bytes) };
+        unsafe {
+            self.place.touch(offset..offset + bytes);
+            at.write_bytes(value, bytes);
+        }
     }
 
     /// Whether the bytes all are `value`.
@@ -69,8 +70,10 @@ impl<'r> Bytes<'r> {
     pub(crate) fn set_word(&self, offset: usize, value: u64) {
         let at = self.place.base().wrapping_add(offset).cast::<u64>();
         assert!(offset + 8 <= self.place.bytes());
-        touch(at, 8);
         // SAFETY: as above; each test thread has its own words.
-        unsafe { at.write_volatile(value) };
+        unsafe {
+            self.place.touch(offset..offset + 8);
+            at.write_volatile(value);
+        }
     }
 }

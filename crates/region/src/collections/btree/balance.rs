@@ -19,28 +19,34 @@ impl<K, V> BTreeMap<K, V> {
         key: K,
         value: V,
     ) -> Result<Path<K, V>, HeapError> {
-        let Some(root) = self.root() else {
-            let leaf = Node::try_new(0, self.heap)?;
-            // SAFETY: the leaf is empty.
-            unsafe { leaf.insert(0, key, value, None) };
-            (self.root, self.height, self.length) = (leaf.at, 0, 1);
-            path.set(leaf, 0);
-            return Ok(path);
-        };
-        let (leaf, index) = path.at(0);
-        if leaf.len() < MOST {
+        if self.root().is_some() && path.at(0).0.len() < MOST {
+            let (leaf, index) = path.at(0);
             // SAFETY: there is room.
             unsafe { leaf.insert(index, key, value, None) };
+            self.length += 1;
         } else {
-            let mut spare = Spare::new(self, &path, root)?;
-            self.split_up(&mut path, key, value, &mut spare);
+            let mut spare = Spare::new(self, &path)?;
+            self.insert_at(&mut path, key, value, &mut spare);
         }
-        self.length += 1;
         Ok(path)
     }
 
-    /// Puts an entry into a full leaf: splits it, and those above it that are full too. `path` then leads
-    /// to the entry, in its lowest step only.
+    /// As [`BTreeMap::try_insert_at`], with the nodes it needs.
+    pub(super) fn insert_at(&mut self, path: &mut Path<K, V>, key: K, value: V, spare: &mut Spare<K, V>) {
+        if self.root().is_none() {
+            let leaf = spare.take(0);
+            // SAFETY: the leaf is empty.
+            unsafe { leaf.insert(0, key, value, None) };
+            (self.root, self.height) = (leaf.at, 0);
+            path.set(leaf, 0);
+        } else {
+            self.split_up(path, key, value, spare);
+        }
+        self.length += 1;
+    }
+
+    /// Puts an entry into a leaf: splits it if it is full, and those above it that are full too. `path` then
+    /// leads to the entry, in its lowest step only.
     fn split_up(&mut self, path: &mut Path<K, V>, key: K, value: V, spare: &mut Spare<K, V>) {
         let (mut carried, mut level) = ((key, value, None), 0);
         loop {
@@ -78,12 +84,13 @@ impl<K, V> BTreeMap<K, V> {
         }
     }
 
-    /// Takes the entry a path leads to out.
-    pub(super) fn remove_at(&mut self, mut path: Path<K, V>) -> (K, V) {
+    /// Takes the entry a path leads to out. The path then leads to an edge of a leaf: where the entry was, or, if
+    /// the entry before it took its place, before that one, which is said.
+    pub(super) fn remove_at(&mut self, path: &mut Path<K, V>) -> ((K, V), bool) {
         let (node, index) = path.entry();
-        let removed = if node.height == 0 {
+        let (removed, is_replaced) = if node.height == 0 {
             // SAFETY: the entry is there.
-            unsafe { node.remove(index) }
+            (unsafe { node.remove(index) }, false)
         } else {
             // The last entry before it, which is in a leaf, takes its place.
             let mut below = node.child(index);
@@ -96,33 +103,43 @@ impl<K, V> BTreeMap<K, V> {
             // SAFETY: both entries are there.
             unsafe {
                 let entry = below.remove(last);
-                node.replace(index, entry)
+                (node.replace(index, entry), true)
             }
         };
+        path.level = 0;
         self.length -= 1;
-        self.mend_up(&path);
-        removed
+        self.mend_up(path);
+        (removed, is_replaced)
     }
 
-    /// Makes the nodes of a path right again, from a leaf that lost an entry.
-    fn mend_up(&mut self, path: &Path<K, V>) {
+    /// Mends the nodes of a path, from a leaf that lost an entry. The path leads to the same edge then.
+    fn mend_up(&mut self, path: &mut Path<K, V>) {
         for level in 0..self.height {
-            if path.at(level).0.len() >= LEAST {
+            let (node, index) = path.at(level);
+            if node.len() >= LEAST {
                 return;
             }
-            let (above, index) = path.at(level + 1);
-            // SAFETY: `index` is the child of this path. What is freed has no entries.
+            let (above, child) = path.at(level + 1);
+            // SAFETY: `child` is the child of this path. What is freed has no entries.
             unsafe {
-                if let Some(gone) = above.mend(index) {
-                    gone.free(self.heap);
+                let mended = above.mend(child);
+                path.set(mended.now, index + mended.shift);
+                if mended.now.at != node.at {
+                    path.set(above, child - 1);
+                }
+                if let Some(freed) = mended.freed {
+                    freed.free(self.heap);
                 }
             }
         }
-        let root = Node {
-            at: self.root,
-            height: self.height,
-        };
-        if root.len() == 0 {
+        self.lower();
+    }
+
+    /// Takes roots without entries away.
+    fn lower(&mut self) {
+        while let Some(root) = self.root()
+            && root.len() == 0
+        {
             (self.root, self.height) = match root.height {
                 0 => (std::ptr::null_mut(), 0),
                 _ => (root.child(0).at, root.height - 1),
@@ -131,28 +148,79 @@ impl<K, V> BTreeMap<K, V> {
             unsafe { root.free(self.heap) };
         }
     }
+
+    /// Moves all that is behind the edge a path leads to into a map of its own. Nothing changes on an error.
+    pub(super) fn try_split_at(&mut self, path: &Path<K, V>) -> Result<BTreeMap<K, V>, HeapError> {
+        let mut rest = BTreeMap::new_in(self.heap);
+        let Some(root) = self.root() else { return Ok(rest) };
+        let mut spare = Spare::levels(root.height, self.heap)?;
+        let mut below = None;
+        for level in 0..=root.height {
+            let ((node, index), new) = (path.at(level), spare.take(level));
+            // SAFETY: the new node is empty; the child before its entries is what was split off below.
+            unsafe { node.move_tail(index, new, below) };
+            below = Some(new);
+            (rest.root, rest.height) = (new.at, level);
+        }
+        self.mend_border(true);
+        rest.mend_border(false);
+        rest.length = rest.root().map_or(0, Node::count);
+        self.length -= rest.length;
+        Ok(rest)
+    }
+
+    /// Mends a tree of which only the nodes along one border may have too few entries.
+    fn mend_border(&mut self, is_last: bool) {
+        self.lower();
+        let Some(mut node) = self.root() else { return };
+        while node.height > 0 {
+            // SAFETY: the node has an entry, so two children: a root that has none was taken away, and every other
+            // node of the border was given one more than it needs, so that it may lose one here.
+            let (child, freed) = unsafe { node.fill(if is_last { node.len() } else { 0 }) };
+            if let Some(freed) = freed {
+                // SAFETY: it has no entries any more.
+                unsafe { freed.free(self.heap) };
+            }
+            node = child;
+        }
+        self.lower();
+    }
 }
 
-/// Nodes for a split, taken before anything changes; what is not used is freed.
-struct Spare<K, V> {
+/// Nodes for a change, taken before anything changes; what is not used is freed.
+pub(super) struct Spare<K, V> {
     nodes: [*mut Leaf<K, V>; DEEPEST],
     heap: Heap,
 }
 
 impl<K, V> Spare<K, V> {
-    /// One for each full node from the leaf up, and one for a new root if all are full.
-    fn new(map: &BTreeMap<K, V>, path: &Path<K, V>, root: Node<K, V>) -> Result<Self, HeapError> {
+    /// What an insertion at a path needs: a node for each full one from the leaf up, and one for a new root if all
+    /// are full.
+    pub(super) fn new(map: &BTreeMap<K, V>, path: &Path<K, V>) -> Result<Self, HeapError> {
         let mut spare = Spare {
             nodes: [std::ptr::null_mut(); DEEPEST],
             heap: map.heap,
         };
-        for level in 0..=root.height {
+        let levels = map.root().map_or(0, |root| root.height + 1);
+        for level in 0..levels {
             if path.at(level).0.len() < MOST {
                 return Ok(spare);
             }
             spare.nodes[level] = Node::try_new(level, map.heap)?.at;
         }
-        spare.nodes[root.height + 1] = Node::try_new(root.height + 1, map.heap)?.at;
+        spare.nodes[levels] = Node::try_new(levels, map.heap)?.at;
+        Ok(spare)
+    }
+
+    /// One for each level up to `height`.
+    fn levels(height: usize, heap: Heap) -> Result<Self, HeapError> {
+        let mut spare = Spare {
+            nodes: [std::ptr::null_mut(); DEEPEST],
+            heap,
+        };
+        for level in 0..=height {
+            spare.nodes[level] = Node::try_new(level, heap)?.at;
+        }
         Ok(spare)
     }
 

@@ -2,6 +2,7 @@
 
 use super::map::BTreeMap;
 use super::search::Path;
+use crate::heap::HeapError;
 use crate::marks::touch_value;
 use std::fmt;
 
@@ -160,8 +161,8 @@ impl<'a, K, V> OccupiedEntry<'a, K, V> {
 
     /// Takes key and value out.
     #[must_use]
-    pub fn remove_entry(self) -> (K, V) {
-        self.map.remove_at(self.path)
+    pub fn remove_entry(mut self) -> (K, V) {
+        self.map.remove_at(&mut self.path).0
     }
 
     /// Takes the value out.
@@ -187,14 +188,16 @@ impl<'a, K, V> VacantEntry<'a, K, V> {
     /// When there is no memory.
     #[track_caller]
     pub fn insert(self, value: V) -> &'a mut V {
-        match self.map.try_insert_at(self.path, self.key, value) {
-            Ok(path) => {
-                let (node, index) = path.entry();
-                // SAFETY: the entry is there now, marked as it was put there, and the map borrowed alone.
-                unsafe { &mut *node.value(index) }
-            }
+        match self.try_insert(value) {
+            Ok(value) => value,
             Err(error) => panic!("{error}"),
         }
+    }
+
+    pub(super) fn try_insert(self, value: V) -> Result<&'a mut V, HeapError> {
+        let (node, index) = self.map.try_insert_at(self.path, self.key, value)?.entry();
+        // SAFETY: the entry is there now, marked as it was put there, and the map borrowed alone.
+        Ok(unsafe { &mut *node.value(index) })
     }
 }
 

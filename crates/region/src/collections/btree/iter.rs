@@ -34,19 +34,12 @@ impl<K, V> Clone for Edges<K, V> {
 impl<K, V> Edges<K, V> {
     /// From an edge, or the first, to another, or the last.
     fn new(map: &BTreeMap<K, V>, front: Option<Path<K, V>>, back: Option<Path<K, V>>) -> Self {
-        let root = map.root();
-        let outer = |last| {
-            let mut path = Path::new();
-            if let Some(root) = root {
-                descend(&mut path, root, last);
-            }
-            path
-        };
+        let outer = |last| map.edge_at_end(last).unwrap_or_else(Path::new);
         Edges {
-            height: root.map_or(0, |root| root.height),
+            height: map.height,
             front: front.unwrap_or_else(|| outer(false)),
             back: back.unwrap_or_else(|| outer(true)),
-            is_empty: root.is_none(),
+            is_empty: map.is_empty(),
         }
     }
 
@@ -59,52 +52,17 @@ impl<K, V> Edges<K, V> {
 
     #[inline]
     fn next(&mut self) -> Option<(Node<K, V>, usize)> {
-        if self.is_done() {
-            return None;
+        match self.is_done() {
+            true => None,
+            false => self.front.next(self.height),
         }
-        let (leaf, index) = self.front.at(0);
-        if index < leaf.len() {
-            self.front.set(leaf, index + 1);
-            return Some((leaf, index));
-        }
-        for level in 1..=self.height {
-            let (node, index) = self.front.at(level);
-            if index < node.len() {
-                self.front.set(node, index + 1);
-                descend(&mut self.front, node.child(index + 1), false);
-                return Some((node, index));
-            }
-        }
-        None
     }
 
     fn next_back(&mut self) -> Option<(Node<K, V>, usize)> {
-        if self.is_done() {
-            return None;
+        match self.is_done() {
+            true => None,
+            false => self.back.next_back(self.height),
         }
-        for level in 0..=self.height {
-            let (node, index) = self.back.at(level);
-            if index > 0 {
-                self.back.set(node, index - 1);
-                if level > 0 {
-                    descend(&mut self.back, node.child(index - 1), true);
-                }
-                return Some((node, index - 1));
-            }
-        }
-        None
-    }
-}
-
-/// Goes on to the first or last edge below a node.
-fn descend<K, V>(path: &mut Path<K, V>, mut node: Node<K, V>, last: bool) {
-    loop {
-        let index = if last { node.len() } else { 0 };
-        path.set(node, index);
-        if node.height == 0 {
-            return;
-        }
-        node = node.child(index);
     }
 }
 

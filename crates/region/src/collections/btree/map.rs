@@ -5,6 +5,7 @@
 //! | root | height | length | heap |     root: a node, 0 when the map is empty (`node.rs`)
 //! ```
 
+use super::balance::Spare;
 use super::entry::{Entry, OccupiedEntry, VacantEntry};
 use super::iter::{IntoIter, IntoKeys, IntoValues, Iter, IterMut, Keys, Range, RangeMut, Values, ValuesMut};
 use super::node::{LEAST, Leaf, MOST, Node};
@@ -12,7 +13,6 @@ use crate::heap::{Heap, HeapError};
 use crate::marks::touch_value;
 use std::borrow::Borrow;
 use std::marker::PhantomData;
-use std::mem::ManuallyDrop;
 use std::ops::{Index, RangeBounds};
 
 /// Keys and their values in the order of the keys, as [`std::collections::BTreeMap`], in a region.
@@ -158,14 +158,14 @@ impl<K, V> BTreeMap<K, V> {
 
     /// The first entry, taken out.
     pub fn pop_first(&mut self) -> Option<(K, V)> {
-        let path = self.path_to_end(false)?;
-        Some(self.remove_at(path))
+        let mut path = self.path_to_end(false)?;
+        Some(self.remove_at(&mut path).0)
     }
 
     /// The last entry, taken out.
     pub fn pop_last(&mut self) -> Option<(K, V)> {
-        let path = self.path_to_end(true)?;
-        Some(self.remove_at(path))
+        let mut path = self.path_to_end(true)?;
+        Some(self.remove_at(&mut path).0)
     }
 }
 
@@ -257,12 +257,12 @@ impl<K: Ord, V> BTreeMap<K, V> {
                 self.length += 1;
                 Ok(None)
             }
-            // A leaf that splits changes those above it: only then their path is needed.
-            _ => {
-                let path = self.path_to(&key).0;
-                self.try_insert_at(path, key, value)?;
-                Ok(None)
-            }
+            // A leaf that splits changes those above it: only then their path is needed. The second search is
+            // believed alone: an `Ord` that is none may answer otherwise than in the first.
+            _ => match self.entry(key) {
+                Entry::Occupied(mut entry) => Ok(Some(entry.insert(value))),
+                Entry::Vacant(entry) => entry.try_insert(value).map(|_| None),
+            },
         }
     }
 
@@ -273,6 +273,16 @@ impl<K: Ord, V> BTreeMap<K, V> {
             (path, true) => Entry::Occupied(OccupiedEntry { map: self, path }),
             (path, false) => Entry::Vacant(VacantEntry { map: self, path, key }),
         }
+    }
+
+    /// Puts a key in place of the one that is equal, which is returned; or gives it back.
+    pub(super) fn replace_key(&mut self, key: K) -> Result<K, K> {
+        let Some((node, index)) = self.find(&key) else {
+            return Err(key);
+        };
+        touch_value(node.key(index));
+        // SAFETY: the entry is there, and the map borrowed alone.
+        Ok(std::mem::replace(unsafe { &mut *node.key(index) }, key))
     }
 
     /// Takes a key's value out.
@@ -298,9 +308,10 @@ impl<K: Ord, V> BTreeMap<K, V> {
                 // SAFETY: the entry is there.
                 Some(unsafe { leaf.remove(index) })
             }
+            // As in `try_insert`, the second search is believed alone.
             _ => {
-                let path = self.path_to(key).0;
-                Some(self.remove_at(path))
+                let (mut path, found) = self.path_to(key);
+                found.then(|| self.remove_at(&mut path).0)
             }
         }
     }
@@ -335,45 +346,69 @@ impl<K: Ord, V> BTreeMap<K, V> {
 
     /// Keeps the entries `keep` says yes to. All values are marked as written: it may change them.
     pub fn retain(&mut self, mut keep: impl FnMut(&K, &mut V) -> bool) {
-        let mut gone = std::vec::Vec::new();
-        for (key, value) in self.iter_mut() {
-            if !keep(key, value) {
-                // SAFETY: the copy is only compared with, and only while the key itself is there.
-                gone.push(ManuallyDrop::new(unsafe { std::ptr::from_ref(key).read() }));
+        let Some(mut path) = self.edge_at_end(false) else {
+            return;
+        };
+        while let Some((node, index)) = path.next(self.height) {
+            touch_value(node.value(index));
+            // SAFETY: the entry is there, and the map borrowed alone.
+            if unsafe { keep(&*node.key(index), &mut *node.value(index)) } {
+                continue;
             }
-        }
-        for key in gone {
-            drop(self.remove_entry(&*key));
+            path.set(node, index);
+            path.level = node.height;
+            let (removed, is_replaced) = self.remove_at(&mut path);
+            if is_replaced {
+                // The entry that took its place was kept already.
+                path.next(self.height);
+            }
+            drop(removed);
         }
     }
 
     /// Moves all entries of another map to this one.
     ///
     /// # Panics
-    /// When there is no memory.
+    /// When there is no memory: what was not moved until then is still in the other map.
     #[track_caller]
     pub fn append(&mut self, other: &mut BTreeMap<K, V>) {
-        self.extend(std::mem::replace(other, BTreeMap::new_in(other.heap)));
+        if self.is_empty() && self.heap == other.heap {
+            return std::mem::swap(self, other);
+        }
+        while let Some(mut first) = other.path_to_end(false) {
+            let (node, index) = first.entry();
+            // SAFETY: the entry is there.
+            let (mut path, found) = self.path_to(unsafe { &*node.key(index) });
+            if found {
+                let ((_, value), _) = other.remove_at(&mut first);
+                OccupiedEntry { map: self, path }.insert(value);
+                continue;
+            }
+            match Spare::new(self, &path) {
+                Ok(mut spare) => {
+                    let ((key, value), _) = other.remove_at(&mut first);
+                    self.insert_at(&mut path, key, value, &mut spare);
+                }
+                Err(error) => panic!("{error}"),
+            }
+        }
     }
 
     /// The entries from `key` on, in a map of their own on the same heap.
     ///
     /// # Panics
-    /// When there is no memory.
+    /// When there is no memory; nothing has changed then.
     #[track_caller]
     pub fn split_off<Q>(&mut self, key: &Q) -> BTreeMap<K, V>
     where
         K: Borrow<Q>,
         Q: Ord + ?Sized,
     {
-        let mut rest = BTreeMap::new_in(self.heap);
-        while self
-            .last_key_value()
-            .is_some_and(|(last, _)| last.borrow() >= key)
-        {
-            rest.extend(self.pop_last());
+        let path = self.edge(key, false);
+        match self.try_split_at(&path) {
+            Ok(rest) => rest,
+            Err(error) => panic!("{error}"),
         }
-        rest
     }
 }
 

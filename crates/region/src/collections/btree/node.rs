@@ -81,6 +81,22 @@ pub(super) struct Node<K, V> {
     pub(super) height: usize,
 }
 
+/// How a node with an entry too few was mended.
+pub(super) struct Mended<K, V> {
+    /// A node that is to be freed.
+    pub(super) freed: Option<Node<K, V>>,
+    /// Where the node's entries are now, and by how many places they moved.
+    pub(super) now: Node<K, V>,
+    pub(super) shift: usize,
+}
+
+impl<K, V> Mended<K, V> {
+    fn moved_by(now: Node<K, V>, shift: usize) -> Self {
+        let freed = None;
+        Mended { freed, now, shift }
+    }
+}
+
 impl<K, V> Clone for Node<K, V> {
     fn clone(&self) -> Self {
         *self
@@ -289,33 +305,98 @@ impl<K, V> Node<K, V> {
         }
     }
 
-    /// Makes child `index`, which has an entry too few, right again: with an entry of a neighbour, or as
-    /// one with it. Returns a node that is to be freed.
-    pub(super) unsafe fn mend(self, index: usize) -> Option<Self> {
-        let (child, length) = (self.child(index), self.len());
-        // SAFETY: the neighbours are there; entries go over this node, which keeps their order.
+    /// Gives child `index`, which has an entry too few, one of a neighbour's, or makes the two one.
+    pub(super) unsafe fn mend(self, index: usize) -> Mended<K, V> {
+        let child = self.child(index);
+        // SAFETY: the neighbours are there.
         unsafe {
             if index > 0 && self.child(index - 1).len() > LEAST {
-                let left = self.child(index - 1);
-                let last = left.len() - 1;
-                let moved_child = (left.height > 0).then(|| left.child(last + 1));
-                let (key, value) = (left.key(last).read(), left.value(last).read());
-                left.set_len(last);
-                let (key, value) = self.replace(index - 1, (key, value));
-                child.insert_first(key, value, moved_child);
-                return None;
+                self.take_from_left(index);
+                return Mended::moved_by(child, 1);
             }
-            if index < length && self.child(index + 1).len() > LEAST {
-                let right = self.child(index + 1);
-                let moved_child = (right.height > 0).then(|| right.child(0));
-                let entry = right.remove_first();
-                let (key, value) = self.replace(index, entry);
-                child.insert(child.len(), key, value, moved_child);
-                return None;
+            if index < self.len() && self.child(index + 1).len() > LEAST {
+                self.take_from_right(index);
+                return Mended::moved_by(child, 0);
             }
-            let first = if index > 0 { index - 1 } else { index };
-            Some(self.merge(first))
+            if index == 0 {
+                return Mended {
+                    freed: Some(self.merge(0)),
+                    ..Mended::moved_by(child, 0)
+                };
+            }
+            let left = self.child(index - 1);
+            let shift = left.len() + 1;
+            Mended {
+                freed: Some(self.merge(index - 1)),
+                ..Mended::moved_by(left, shift)
+            }
         }
+    }
+
+    /// Gives child `index`, which may have any number of entries, more than [`LEAST`]: those of a neighbour, which
+    /// has at least [`LEAST`]. Returns the child, or what it is part of now, and a node that is to be freed.
+    pub(super) unsafe fn fill(self, index: usize) -> (Self, Option<Self>) {
+        let (left, child) = (index.saturating_sub(1), self.child(index));
+        let neighbour = self.child(if index > 0 { left } else { 1 });
+        // SAFETY: there is a neighbour; it keeps at least `LEAST`, as the two have more than `MOST - 1` together.
+        unsafe {
+            if neighbour.len() + child.len() < MOST {
+                let freed = self.merge(left);
+                return (self.child(left), Some(freed));
+            }
+            while child.len() <= LEAST {
+                match index > 0 {
+                    true => self.take_from_left(index),
+                    false => self.take_from_right(index),
+                }
+            }
+        }
+        (child, None)
+    }
+
+    /// Moves the last entry of the child before child `index` up, and the one between them into that child.
+    unsafe fn take_from_left(self, index: usize) {
+        let (left, child) = (self.child(index - 1), self.child(index));
+        let last = left.len() - 1;
+        // SAFETY: the neighbour has an entry; entries go over this node, which keeps their order.
+        unsafe {
+            let moved_child = (left.height > 0).then(|| left.child(last + 1));
+            let (key, value) = (left.key(last).read(), left.value(last).read());
+            left.set_len(last);
+            let (key, value) = self.replace(index - 1, (key, value));
+            child.insert_first(key, value, moved_child);
+        }
+    }
+
+    /// Moves the first entry of the child after child `index` up, and the one between them into that child.
+    unsafe fn take_from_right(self, index: usize) {
+        let (child, right) = (self.child(index), self.child(index + 1));
+        // SAFETY: as above.
+        unsafe {
+            let moved_child = (right.height > 0).then(|| right.child(0));
+            let entry = right.remove_first();
+            let (key, value) = self.replace(index, entry);
+            child.insert(child.len(), key, value, moved_child);
+        }
+    }
+
+    /// Moves the entries from `index` on, and the children behind them, to an empty node. Above the leaves the
+    /// other node gets `first` as its first child: what was split off child `index`.
+    pub(super) unsafe fn move_tail(self, index: usize, other: Self, first: Option<Self>) {
+        let moved = self.len() - index;
+        debug_assert!(other.len() == 0);
+        // SAFETY: the entries are there, and the other has room for all.
+        unsafe {
+            self.move_to(index, other, 0, moved);
+            if let Some(first) = first {
+                touch(other.child_at(0), (moved + 1) * 8);
+                self.child_at(index + 1)
+                    .copy_to_nonoverlapping(other.child_at(1), moved);
+                other.child_at(0).write(first.at);
+            }
+        }
+        self.set_len(index);
+        other.set_len(moved);
     }
 
     /// As [`Node::insert`] at the start, with the child that is before all.
@@ -365,6 +446,15 @@ impl<K, V> Node<K, V> {
             left.set_len(have + 1 + more);
         }
         right
+    }
+
+    /// How many entries there are from this node down.
+    pub(super) fn count(self) -> usize {
+        let below = match self.height {
+            0 => 0,
+            _ => (0..=self.len()).map(|index| self.child(index).count()).sum(),
+        };
+        self.len() + below
     }
 
     /// Becomes a root above two nodes.

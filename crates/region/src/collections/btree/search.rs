@@ -43,6 +43,49 @@ impl<K, V> Path<K, V> {
         (Node { at, height: level }, index as usize)
     }
 
+    /// From the edge it leads to, to the one behind the next entry, which is returned.
+    #[inline]
+    pub(super) fn next(&mut self, height: usize) -> Option<(Node<K, V>, usize)> {
+        for level in 0..=height {
+            let (node, index) = self.at(level);
+            if index < node.len() {
+                self.set(node, index + 1);
+                if level > 0 {
+                    self.descend(node.child(index + 1), false);
+                }
+                return Some((node, index));
+            }
+        }
+        None
+    }
+
+    /// From the edge it leads to, to the one before the last entry, which is returned.
+    pub(super) fn next_back(&mut self, height: usize) -> Option<(Node<K, V>, usize)> {
+        for level in 0..=height {
+            let (node, index) = self.at(level);
+            if index > 0 {
+                self.set(node, index - 1);
+                if level > 0 {
+                    self.descend(node.child(index - 1), true);
+                }
+                return Some((node, index - 1));
+            }
+        }
+        None
+    }
+
+    /// Goes on to the first or last edge below a node.
+    fn descend(&mut self, mut node: Node<K, V>, last: bool) {
+        loop {
+            let index = if last { node.len() } else { 0 };
+            self.set(node, index);
+            if node.height == 0 {
+                return;
+            }
+            node = node.child(index);
+        }
+    }
+
     /// The entry.
     #[inline]
     pub(super) fn entry(&self) -> (Node<K, V>, usize) {
@@ -69,6 +112,13 @@ impl<K, V> BTreeMap<K, V> {
             node = node.child(index);
         }
         path.set(node, if last { node.len() - 1 } else { 0 });
+        Some(path)
+    }
+
+    /// The path to the first or the last edge.
+    pub(super) fn edge_at_end(&self, last: bool) -> Option<Path<K, V>> {
+        let mut path = Path::new();
+        path.descend(self.root()?, last);
         Some(path)
     }
 }
@@ -128,7 +178,7 @@ impl<K: Ord, V> BTreeMap<K, V> {
 
     /// The path to the leaf edge where a range begins or ends: before a key, or behind it if it
     /// is there and `after_equal`.
-    fn edge<Q>(&self, key: &Q, after_equal: bool) -> Path<K, V>
+    pub(super) fn edge<Q>(&self, key: &Q, after_equal: bool) -> Path<K, V>
     where
         K: Borrow<Q>,
         Q: Ord + ?Sized,
@@ -175,6 +225,16 @@ impl<K: Ord, V> BTreeMap<K, V> {
             Excluded(key) => Some(self.edge(key, false)),
             Unbounded => None,
         };
+        if let (Some(front), Some(back)) = (&front, &back)
+            && self.root().is_some()
+            && (0..=self.height)
+                .rev()
+                .map(|level| front.at(level).1.cmp(&back.at(level).1))
+                .find(|order| order.is_ne())
+                .is_some_and(Ordering::is_gt)
+        {
+            panic!("the range ends before it begins: the `Ord` of the keys contradicts itself")
+        }
         [front, back]
     }
 }

@@ -177,9 +177,13 @@ impl<T: Ord> BTreeSet<T> {
     /// When there is no memory.
     #[track_caller]
     pub fn replace(&mut self, value: T) -> Option<T> {
-        let old = self.take(&value);
-        self.insert(value);
-        old
+        match self.map.replace_key(value) {
+            Ok(old) => Some(old),
+            Err(value) => {
+                self.insert(value);
+                None
+            }
+        }
     }
 
     /// Removes a value. Returns whether it was there.

@@ -5,6 +5,7 @@ use super::hasher::Fold;
 use super::iter::{Drain, IntoKeys, IntoValues, Iter, IterMut, Keys, Values, ValuesMut};
 use super::table::{self, Found, Table};
 use crate::heap::{Heap, HeapError};
+use crate::marks::touch_value;
 use crate::persist::{Kind, Persist, Types};
 use std::borrow::Borrow;
 use std::fmt;
@@ -260,6 +261,19 @@ impl<K: Hash + Eq, V> HashMap<K, V> {
                 self.table.put(slot, hash, (key, value));
                 None
             }
+        }
+    }
+
+    /// Puts a key in place of the one that is equal, which is returned; or gives it back.
+    pub(super) fn replace_key(&mut self, key: K) -> Result<K, K> {
+        let Some(slot) = self.find(&key) else {
+            return Err(key);
+        };
+        let entry = self.table.entry(slot);
+        // SAFETY: the slot has an entry, and the map is borrowed alone.
+        unsafe {
+            touch_value(&raw const (*entry).0);
+            Ok(std::mem::replace(&mut (*entry).0, key))
         }
     }
 

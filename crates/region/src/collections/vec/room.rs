@@ -41,6 +41,17 @@ impl<T> Vec<T> {
         self.try_grow(additional, true)
     }
 
+    /// As [`Vec::reserve_exact`].
+    ///
+    /// # Errors
+    /// [`HeapError`] when there is no memory; nothing has changed then.
+    pub fn try_reserve_exact(&mut self, additional: usize) -> Result<(), HeapError> {
+        if additional <= self.room - self.length {
+            return Ok(());
+        }
+        self.try_grow(additional, false)
+    }
+
     #[cold]
     #[inline(never)]
     #[track_caller]

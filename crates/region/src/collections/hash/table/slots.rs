@@ -46,9 +46,8 @@ pub(crate) struct Drain<'a, T> {
 impl<T> Iterator for Drain<'_, T> {
     type Item = T;
     fn next(&mut self) -> Option<T> {
-        let slot = self.slots.next()?;
-        // SAFETY: the entry is read once: all controls are emptied at the end.
-        Some(unsafe { self.table.entry(slot).read() })
+        // Out of the table at once: when the drain is forgotten, the table has all that was not taken.
+        Some(self.table.take(self.slots.next()?))
     }
     fn size_hint(&self) -> (usize, Option<usize>) {
         self.slots.size_hint()
@@ -57,15 +56,7 @@ impl<T> Iterator for Drain<'_, T> {
 
 impl<T> Drop for Drain<'_, T> {
     fn drop(&mut self) {
-        struct Emptied<'a, T>(&'a mut Table<T>);
-        impl<T> Drop for Emptied<'_, T> {
-            fn drop(&mut self) {
-                self.0.clear_controls();
-            }
-        }
-        let emptied = Emptied(self.table);
-        // SAFETY: what was not taken is not used any more.
-        unsafe { emptied.0.drop_entries(self.slots.clone()) };
+        self.table.clear();
     }
 }
 

@@ -1,0 +1,140 @@
+//! No thread waits for ever: updates that need each other go on while a cut waits for them, and a checkpoint that
+//! cannot be made says which thread is in the way. Tickets are of one region.
+
+use std::sync::Mutex;
+use std::sync::mpsc::channel;
+use std::time::Duration;
+use twinpage::collections::Vec;
+use twinpage::{Error, Region};
+
+fn open(folder: &tempfile::TempDir, name: &str) -> Region {
+    let options = Region::options().every(Duration::from_millis(1));
+    options.open(folder.path().join(name)).unwrap()
+}
+
+/// Waits for a cut that stays closed longer than any patience at the start.
+fn long() {
+    std::thread::sleep(Duration::from_millis(60));
+}
+
+/// One thread takes a lock and then enters an update, another takes it inside one.
+#[test]
+fn a_lock_taken_before_and_inside_updates() {
+    let folder = tempfile::tempdir_in("/dev/shm").unwrap();
+    let region = open(&folder, "lock");
+    let count = Mutex::new(region.root("count", |_| 0_u64).unwrap());
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for _ in 0..5 {
+                let mut count = count.lock().unwrap();
+                long();
+                region.update(|_| **count += 1);
+            }
+        });
+        scope.spawn(|| (0..5).for_each(|_| region.update(|_| **count.lock().unwrap() += 1)));
+    });
+    assert_eq!(**count.lock().unwrap(), 10);
+    region.durable().unwrap();
+}
+
+/// Two threads update two regions, one inside the other, in opposite orders.
+#[test]
+fn two_regions_in_opposite_orders() {
+    let folder = tempfile::tempdir_in("/dev/shm").unwrap();
+    let (a, b) = (open(&folder, "a"), open(&folder, "b"));
+    let nested = |first: &Region, second: &Region, name: &str| {
+        let mut one = first.root(name, |_| 0_u64).unwrap();
+        let mut two = second.root(name, |_| 0_u64).unwrap();
+        for _ in 0..5 {
+            first.update(|_| {
+                *one += 1;
+                long();
+                second.update(|_| *two += 1);
+            });
+        }
+        assert_eq!((*one, *two), (5, 5));
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(|| nested(&a, &b, "here"));
+        scope.spawn(|| nested(&b, &a, "there"));
+    });
+}
+
+/// An update hands work to other threads, which enter the region themselves.
+#[test]
+fn threads_of_an_update_enter_it_too() {
+    let folder = tempfile::tempdir_in("/dev/shm").unwrap();
+    let region = open(&folder, "scope");
+    let mut list = region.root("list", Vec::<u64>::new_in).unwrap();
+    region.update(|_| list.resize(1000, 0));
+    region.update(|_| {
+        let (low, high) = list.as_mut_slice().split_at_mut(500);
+        std::thread::scope(|scope| {
+            for half in [low, high] {
+                scope.spawn(|| {
+                    long();
+                    region.update(|_| half.fill(1));
+                });
+            }
+        });
+    });
+    assert_eq!(list.iter().sum::<u64>(), 1000);
+}
+
+/// A thread that holds a lock asks for a checkpoint, while an update waits for that lock: neither can go on. The
+/// checkpoint is given up with an error that names both, and all goes on.
+#[test]
+fn a_checkpoint_that_cannot_be_made_names_who_is_in_the_way() {
+    let folder = tempfile::tempdir_in("/dev/shm").unwrap();
+    for every in [None, Some(Duration::from_millis(1))] {
+        let mut options = Region::options().patience(Duration::from_millis(100));
+        if let Some(every) = every {
+            options = options.every(every);
+        }
+        let region = options.open(folder.path().join(format!("{every:?}"))).unwrap();
+        let count = Mutex::new(region.root("count", |_| 0_u64).unwrap());
+        let (inside, is_inside) = channel();
+        std::thread::scope(|scope| {
+            let held = count.lock().unwrap();
+            let count = &count;
+            let region = &region;
+            let updating = std::thread::Builder::new().name("updates".into());
+            let update = move || {
+                region.update(|_| {
+                    inside.send(()).unwrap();
+                    **count.lock().unwrap() += 1;
+                });
+            };
+            updating.spawn_scoped(scope, update).unwrap();
+            is_inside.recv().unwrap();
+            let ticket = region.ticket();
+            for error in [region.durable().unwrap_err(), region.wait(ticket).unwrap_err()] {
+                let Error::Busy { inside, waiting, .. } = &error else {
+                    panic!("{error}")
+                };
+                assert!(
+                    inside.contains("(updates)") && waiting.contains("thread "),
+                    "{error}"
+                );
+            }
+            assert!(!region.is_durable(ticket).unwrap());
+            drop(held);
+        });
+        region.durable().unwrap();
+        region.close().unwrap();
+    }
+}
+
+#[test]
+fn a_ticket_is_of_one_region() {
+    let folder = tempfile::tempdir_in("/dev/shm").unwrap();
+    let (a, b) = (open(&folder, "a"), open(&folder, "b"));
+    a.durable().unwrap();
+    let ticket = b.update(|_| b.ticket());
+    for refused in [a.is_durable(ticket).map(|_| ()), a.wait(ticket)] {
+        let refused = refused.unwrap_err();
+        assert!(refused.to_string().contains("another region"), "{refused}");
+    }
+    b.wait(ticket).unwrap();
+    assert!(b.is_durable(ticket).unwrap());
+}
