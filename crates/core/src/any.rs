@@ -19,7 +19,7 @@ use std::ops::Range;
 use std::str::FromStr;
 
 /// The schemes there are.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, serde::Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SchemeKind {
     /// [`DualPage`].

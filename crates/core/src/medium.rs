@@ -19,7 +19,7 @@ use std::ops::Range;
 pub type Offset = u64;
 
 /// What an access is for: a field of [`Traffic`] each.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, serde::Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Cause {
     /// Newest versions of lines, at the place they were given.

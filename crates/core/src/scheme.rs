@@ -116,7 +116,7 @@ impl std::ops::Sub for Traffic {
 }
 
 /// The derivative page pool.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Serialize, serde::Deserialize)]
 pub struct PoolInfo {
     /// Derivative pages that exist.
     pub pages: u64,

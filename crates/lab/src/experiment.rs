@@ -27,14 +27,14 @@ pub struct Experiment {
 }
 
 /// What a run says.
-#[derive(Clone, Debug, serde::Serialize)]
+#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 pub struct Report {
     /// The machine's name.
     pub config: String,
     /// A short name for exactly this machine.
     pub config_hash: String,
     /// The scheme.
-    pub scheme: &'static str,
+    pub scheme: SchemeKind,
     /// The workload.
     pub workload: String,
     /// What was measured.
@@ -89,7 +89,7 @@ impl Experiment {
         Ok(Report {
             config: self.config.name.clone(),
             config_hash: self.config.hash(),
-            scheme: self.scheme.name(),
+            scheme: self.scheme,
             workload: self.workload.clone(),
             outcome,
             pool,

@@ -4,13 +4,15 @@ use super::bar;
 use clap::Args;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use twinpage_lab::eval::{Evaluation, Paper, Request, evaluate};
+use twinpage_lab::eval::{Evaluation, Paper, Request, do_only, evaluate};
 use twinpage_process::notes;
 
 pub(super) const EXAMPLES: &str = "Example:
   twinpage lab eval dpc --quick
   twinpage lab eval dpc --artifact fig9a fig9b --smaller 16 --out results --json
   twinpage lab eval twins --smaller 16 --traces target/traces --out results
+  twinpage lab eval dpc --artifact fig9a claims --precision 1% --runs runs --out results
+  twinpage lab eval dpc --artifact fig9a --runs runs --only '*/tatp' '*/echo'
 
 Writes PAPER.json, PAPER.html and an SVG for each artifact into --out. The papers' mixes of SPEC programs are
 played with traces of free ones that stand in for them: make traces records them into target/traces.";
@@ -40,6 +42,18 @@ pub(crate) struct Eval {
     /// Everything random follows from it
     #[arg(long, value_name = "SEED", default_value_t = 1)]
     seed: u64,
+    /// End runs when their ratios are known so well, such as 1%; without it each goes its full length
+    #[arg(long, value_name = "SHARE", value_parser = share)]
+    precision: Option<f64>,
+    /// Runs at a time [default: one on each processor]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=4096))]
+    jobs: Option<u64>,
+    /// Keep runs in this folder, and do none again that is there
+    #[arg(long, value_name = "DIR")]
+    runs: Option<PathBuf>,
+    /// Only do these runs, for an evaluation to come: SCHEME/WORKLOAD, * for any
+    #[arg(long, value_name = "RUN", num_args = 1.., requires = "runs")]
+    only: Vec<String>,
     /// Where to write the report and its figures
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
@@ -58,13 +72,27 @@ pub(super) fn eval(arguments: &Eval) -> Result<ExitCode, String> {
         smaller: arguments.smaller.unwrap_or(if arguments.quick { 64 } else { 1 }),
         quick: arguments.quick,
         seed: arguments.seed,
+        precision: arguments.precision,
+        runs: arguments.runs.clone(),
+        jobs: arguments.jobs.map(|jobs| jobs as usize),
+        command: command(),
     };
     let shown = bar(1, "runs");
-    let evaluation = evaluate(&request, &|done, all, last| {
+    let tell = |done: usize, all: usize, last: &str| {
         shown.set_length(all as u64);
         shown.set_position(done as u64);
         shown.set_message(last.to_owned());
-    })?;
+    };
+    if !arguments.only.is_empty() {
+        let (done, all) = do_only(&request, &arguments.only, &tell)?;
+        shown.finish_and_clear();
+        match arguments.json {
+            true => println!("{{\"done\":{done},\"runs\":{all}}}"),
+            false => println!("{done} of {all} runs are done"),
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
+    let evaluation = evaluate(&request, &tell)?;
     shown.finish_and_clear();
     for left_out in &evaluation.left_out {
         notes::tell(&format!("left out: {left_out}"));
@@ -84,6 +112,28 @@ pub(super) fn eval(arguments: &Eval) -> Result<ExitCode, String> {
         false => show(&evaluation),
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// `1%` or `0.01`.
+fn share(text: &str) -> Result<f64, String> {
+    let (number, unit) = match text.strip_suffix('%') {
+        Some(percent) => (percent, 100.0),
+        None => (text, 1.0),
+    };
+    let number: f64 = number
+        .trim()
+        .parse()
+        .map_err(|_| "expected a share such as 1% or 0.01".to_owned())?;
+    Ok(number / unit)
+}
+
+/// What was asked, as one types it.
+fn command() -> String {
+    let arguments = std::env::args().skip(1);
+    std::iter::once("twinpage".to_owned())
+        .chain(arguments)
+        .collect::<Vec<_>>()
+        .join(" ")
 }
 
 /// The folder named, which must be there, or the one that `make traces` fills, if it is.
@@ -120,14 +170,36 @@ fn write(evaluation: &Evaluation, folder: &std::path::Path) -> Result<(), String
 fn show(evaluation: &Evaluation) {
     let mut table = comfy_table::Table::new();
     table.load_preset(comfy_table::presets::NOTHING);
-    table.set_header(["artifact", "series", "workload", "paper", "ours", "unit"]);
+    table.set_header(["artifact", "series", "workload", "paper", "ours", "±", "unit"]);
     for row in &evaluation.rows {
         let is_said = row.paper.is_some() || row.artifact.starts_with("sensitivity");
-        if is_said || row.workload == "average" || row.workload == "worst" {
+        if is_said || row.artifact.starts_with("range") || row.is_summary() {
             let paper = row.paper.map_or(String::new(), |paper| format!("{paper:.2}"));
             let ours = format!("{:.2}", row.ours);
-            table.add_row([row.artifact, &row.series, &row.workload, &paper, &ours, row.unit]);
+            let width = row
+                .plus_minus
+                .map_or(String::new(), |width| format!("{width:.3}"));
+            table.add_row([
+                row.artifact,
+                &row.series,
+                &row.workload,
+                &paper,
+                &ours,
+                &width,
+                row.unit,
+            ]);
         }
     }
-    println!("{table}");
+    if !evaluation.rows.is_empty() {
+        println!("{table}");
+    }
+    for claim in &evaluation.claims {
+        println!(
+            "{:6} {:15} {}: {}",
+            claim.place,
+            claim.verdict.to_string(),
+            claim.sentence,
+            claim.numbers
+        );
+    }
 }

@@ -6,7 +6,7 @@
 use twinpage_core::medium::Cause;
 
 /// What NVM lines are written for.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, serde::Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Why {
     /// A page left the DRAM cache.
@@ -20,7 +20,7 @@ pub enum Why {
 }
 
 /// What happened so far.
-#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Counts {
     /// Lines asked for by the caches, and written back by them.
     pub reads: u64,

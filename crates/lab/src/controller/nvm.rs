@@ -74,7 +74,7 @@ pub struct Nvm {
 }
 
 /// How worn a memory is.
-#[derive(Clone, Copy, PartialEq, Debug, Default, serde::Serialize)]
+#[derive(Clone, Copy, PartialEq, Debug, Default, serde::Serialize, serde::Deserialize)]
 pub struct Wear {
     /// Lines written at least once.
     pub lines: u64,

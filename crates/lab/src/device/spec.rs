@@ -219,6 +219,12 @@ impl Device {
         })
     }
 
+    /// So many channels, and the same bytes: a bank has fewer rows, or more.
+    pub fn set_channels(&mut self, channels: u32) {
+        self.rows = self.rows * u64::from(self.channels) / u64::from(channels.max(1));
+        self.channels = channels;
+    }
+
     /// Bytes it holds.
     #[must_use]
     pub fn bytes(&self) -> u64 {

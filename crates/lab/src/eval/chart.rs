@@ -29,7 +29,12 @@ fn draw(svg: &mut String, title: &str, rows: &[&Row]) -> Result<(), Box<dyn std:
     let groups = names(rows, |row| &row.workload);
     let series = names(rows, |row| &row.series);
     let unit = rows.first().map_or("", |row| row.unit);
-    let top = rows.iter().map(|row| row.ours).fold(0.0, f64::max).max(1e-3) * 1.1;
+    let top = rows
+        .iter()
+        .map(|row| row.ours + row.plus_minus.unwrap_or(0.0))
+        .fold(0.0, f64::max)
+        .max(1e-3)
+        * 1.1;
     let root = SVGBackend::with_string(svg, (1000, 420)).into_drawing_area();
     root.fill(&WHITE)?;
     let mut chart = ChartBuilder::on(&root)
@@ -60,10 +65,25 @@ fn draw(svg: &mut String, title: &str, rows: &[&Row]) -> Result<(), Box<dyn std:
             .filter(|row| row.series == *name)
             .map(|row| bar(&row))
             .collect();
+        let left = |row: &Row| {
+            let group = groups
+                .iter()
+                .position(|group| *group == row.workload)
+                .unwrap_or(0) as f64;
+            group + 0.08 + (number as f64 + 0.46) * width
+        };
+        let with_interval = rows
+            .iter()
+            .filter(|row| row.series == *name)
+            .filter_map(|row| row.plus_minus.map(|width| (left(row), row.ours, width)));
+        let intervals: Vec<_> = with_interval
+            .map(|(x, is, width)| ErrorBar::new_vertical(x, (is - width).max(0.0), is, is + width, BLACK, 4))
+            .collect();
         chart
             .draw_series(mine)?
             .label(*name)
             .legend(move |(x, y)| Rectangle::new([(x, y - 5), (x + 10, y + 5)], color.filled()));
+        chart.draw_series(intervals)?;
     }
     for (number, group) in groups.iter().enumerate() {
         let place = chart.backend_coord(&(number as f64 + 0.5, 0.0));

@@ -1,7 +1,7 @@
 //! The report: every artifact with its figure and its table, ours beside the paper's.
 
 use super::evidence::is_far;
-use super::{Evaluation, Row};
+use super::{Claim, Evaluation, Row};
 use std::fmt::Write;
 
 const STYLE: &str = "body{font:15px/1.5 sans-serif;max-width:1040px;margin:2em auto;padding:0 1em;color:#222}\
@@ -37,6 +37,30 @@ pub(super) fn document(evaluation: &Evaluation) -> Result<String, String> {
             evaluation.short.join("; ")
         );
     }
+    let commit = evaluation.commit.as_deref().unwrap_or("not known");
+    let _ = write!(
+        page,
+        "<p>Command: <code>{}</code><br>Commit: <code>{commit}</code></p>",
+        evaluation.command
+    );
+    if !evaluation.claims.is_empty() {
+        page.push_str(
+            "<h2 id=claims>The paper's sentences</h2><table><tr><th>where<th>sentence<th><th>numbers</tr>",
+        );
+        for claim in &evaluation.claims {
+            let Claim {
+                place,
+                sentence,
+                verdict,
+                numbers,
+            } = claim;
+            let _ = write!(
+                page,
+                "<tr><td>{place}<td>{sentence}<td>{verdict}<td>{numbers}</tr>"
+            );
+        }
+        page.push_str("</table>");
+    }
     for artifact in evaluation.artifacts() {
         let rows: Vec<&Row> = evaluation
             .rows
@@ -51,7 +75,7 @@ pub(super) fn document(evaluation: &Evaluation) -> Result<String, String> {
         );
         let (said, rest): (Vec<&Row>, Vec<&Row>) = rows
             .into_iter()
-            .partition(|row| row.paper.is_some() || row.note.is_some() || row.workload == "average");
+            .partition(|row| row.paper.is_some() || row.note.is_some() || row.is_summary());
         table(&mut page, &said);
         if !rest.is_empty() {
             page.push_str("<details><summary>every run</summary>");
@@ -63,7 +87,7 @@ pub(super) fn document(evaluation: &Evaluation) -> Result<String, String> {
 }
 
 fn table(page: &mut String, rows: &[&Row]) {
-    page.push_str("<table><tr><th>series<th>workload<th>paper<th>ours<th>unit<th></tr>");
+    page.push_str("<table><tr><th>series<th>workload<th>paper<th>ours<th>±<th>unit<th></tr>");
     for row in rows {
         let class = if is_far(row.paper, row.ours) {
             " class=far"
@@ -71,10 +95,13 @@ fn table(page: &mut String, rows: &[&Row]) {
             ""
         };
         let paper = row.paper.map_or(String::new(), |paper| format!("{paper:.2}"));
+        let plus_minus = row
+            .plus_minus
+            .map_or(String::new(), |width| format!("{width:.3}"));
         let note = row.note.as_deref().unwrap_or("");
         let _ = write!(
             page,
-            "<tr{class}><td>{}<td>{}<td class=n>{paper}<td class=n>{:.3}<td>{}<td>{note}</tr>",
+            "<tr{class}><td>{}<td>{}<td class=n>{paper}<td class=n>{:.3}<td class=n>{plus_minus}<td>{}<td>{note}</tr>",
             row.series, row.workload, row.ours, row.unit
         );
     }

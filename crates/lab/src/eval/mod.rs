@@ -1,38 +1,37 @@
 //! The papers' evaluation, repeated (`twinpage lab eval`).
 //!
 //! Reading order: `paper.rs` is what the papers say; `loads.rs` what the machines run; `plan.rs` which runs
-//! an artifact needs, with `open.rs` for what the papers leave open; `rows.rs` what follows from them, and
-//! `evidence.rs` why it is not what the paper says; `chart.rs` and `html.rs` draw.
+//! an artifact needs, with `open.rs` for what the papers leave open; `work.rs` does them, `precision.rs` says how
+//! long, and `store.rs` keeps them; `rows.rs` is what follows from them, `evidence.rs` why it is not what the
+//! paper says, `claims.rs` which of its sentences hold; `chart.rs` and `html.rs` draw.
 //!
 //! * A run that several artifacts need is done once.
 //! * Runs are independent and deterministic: the number of threads changes nothing but the time.
 //! * No number of a paper goes into a run; they stand beside ours, and are `null` where the text has none.
 
 mod chart;
+mod claims;
 mod evidence;
 mod html;
 mod loads;
 mod open;
 mod paper;
 mod plan;
+mod precision;
 mod rows;
+mod store;
+mod work;
 
 pub use paper::Paper;
 pub use plan::ARTIFACTS;
 
-use crate::characteristics::{Caches, Measured, measure};
-use crate::config::machine::Config;
-use crate::experiment::{Experiment, Report};
-use crate::machine::{Ended, Outcome};
-use crate::workload::image::Images;
-use crate::workload::list::{self, Setting};
-use loads::Load;
-use plan::{Key, Runs, Variant};
-use rayon::prelude::*;
-use std::collections::BTreeSet;
+use crate::experiment::Report;
+pub use claims::{Claim, Verdict};
+use plan::Artifact;
+use std::collections::BTreeMap;
 use std::ops::Deref;
 use std::path::PathBuf;
-use twinpage_core::any::SchemeKind;
+use work::Work;
 
 /// One number beside the paper's.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
@@ -47,10 +46,29 @@ pub struct Row {
     pub paper: Option<f64>,
     /// What was measured here.
     pub ours: f64,
+    /// Half of its interval: 95 of 100 times the whole run's value is not further away. None where the run was
+    /// too short to say, or where it does not apply.
+    pub plus_minus: Option<f64>,
     /// Its unit.
     pub unit: &'static str,
     /// What was measured beside it, where the two differ by more than 15%.
     pub note: Option<String>,
+}
+
+impl Row {
+    /// Whether it is of several workloads together.
+    #[must_use]
+    pub fn is_summary(&self) -> bool {
+        let names = [
+            "average",
+            "geometric mean",
+            "ratio of sums",
+            "worst",
+            "least",
+            "most",
+        ];
+        names.contains(&self.workload.as_str())
+    }
 }
 
 /// What to repeat, and how large.
@@ -72,6 +90,15 @@ pub struct Request {
     pub sweep: Vec<String>,
     /// Everything random follows from it.
     pub seed: u64,
+    /// A run ends when the ratios it is for are known so well (0.01 is 1%), or at its full length; always at
+    /// its full length if none is given.
+    pub precision: Option<f64>,
+    /// Where runs are kept, and found again.
+    pub runs: Option<PathBuf>,
+    /// Runs at a time; as many as there are processors if none is given.
+    pub jobs: Option<usize>,
+    /// The command that asked, for the report.
+    pub command: String,
 }
 
 /// What came of it.
@@ -79,14 +106,26 @@ pub struct Request {
 pub struct Evaluation {
     /// `dpc` or `twins`.
     pub paper: &'static str,
+    /// The command that asked.
+    pub command: String,
+    /// The commit the program was built from, where it is known.
+    pub commit: Option<String>,
     /// The machine everything ran on, but for what an artifact varies.
     pub config_hash: String,
+    /// That machine.
+    pub machine: serde_json::Value,
+    /// The content of each trace, by its file's name.
+    pub traces: BTreeMap<String, String>,
     /// Machine, workloads and runs are smaller by this.
     pub smaller: u64,
     /// Instructions of a run before it is counted, and counted.
     pub warm_up: u64,
     /// Those counted.
     pub instructions: u64,
+    /// How well the ratios were to be known.
+    pub precision: Option<f64>,
+    /// Instructions counted in the runs of each workload.
+    pub lengths: BTreeMap<String, u64>,
     /// Runs done.
     pub runs: usize,
     /// The workloads, in the order of the figures.
@@ -97,13 +136,18 @@ pub struct Evaluation {
     pub short: Vec<String>,
     /// The numbers.
     pub rows: Vec<Row>,
+    /// The paper's sentences, where they are asked for.
+    pub claims: Vec<Claim>,
 }
 
 /// One run, and what else is known of its workload.
+#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 struct Run {
     report: Report,
     /// Bytes of its DRAM cache.
     dram_bytes: u64,
+    /// Femtoseconds of an epoch's execution.
+    interval_fs: u64,
     /// The program by itself, where it is asked for.
     mix: Option<Instructions>,
 }
@@ -116,159 +160,65 @@ impl Deref for Run {
 }
 
 /// What a program does, whatever the machine.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy, Debug, Default, serde::Serialize, serde::Deserialize)]
 struct Instructions {
     loads: u64,
     stores: u64,
     touched_bytes: u64,
 }
 
-/// Repeats it. `tell` hears how many runs of how many are done, and which was the last.
+/// Hears how many runs of how many are done, and which was the last.
+pub type Tell<'a> = &'a (dyn Fn(usize, usize, &str) + Sync);
+
+/// Repeats it. Runs that `request.runs` has are not done again.
 ///
 /// # Errors
 /// No such artifact, or a run that failed.
-pub fn evaluate(request: &Request, tell: &(dyn Fn(usize, usize, &str) + Sync)) -> Result<Evaluation, String> {
-    let config = config(request)?;
-    let artifacts = plan::choose(request)?;
-    let (loads, left_out) = loads::choose(request);
-    let unknown = request
-        .sweep
-        .iter()
-        .find(|name| !loads.iter().any(|load| load.name == **name));
-    if let Some(unknown) = unknown {
-        let names: Vec<&str> = loads.iter().map(|load| load.name.as_str()).collect();
-        return Err(format!(
-            "no workload is called {unknown} here; there are {}",
-            names.join(", ")
-        ));
-    }
-    let keys: BTreeSet<Key> = artifacts
-        .iter()
-        .flat_map(|artifact| artifact.keys(request, &loads))
-        .collect();
-    let keys: Vec<Key> = keys.into_iter().collect();
-    let with_mix = artifacts.iter().any(|artifact| artifact.0 == "table5");
-    let images = Images::default();
-    let done = std::sync::atomic::AtomicUsize::new(0);
-    let reports: Result<Vec<Run>, String> = keys
-        .par_iter()
-        .map(|key| {
-            let mut run = run(&config, key, request, &loads, &images)?;
-            if with_mix && (key.scheme, key.variant) == (SchemeKind::DualPage, Variant::Plain) {
-                run.mix = Some(instructions(&config, request, &loads[key.workload])?);
-            }
-            let count = done.fetch_add(1, std::sync::atomic::Ordering::Relaxed) + 1;
-            let last = format!("{} {}", run.scheme, loads[key.workload].name);
-            tell(count, keys.len(), &last);
-            Ok(run)
-        })
-        .collect();
-    let runs = Runs::new(keys, reports?);
-    let cores = config.plan.shape.cores;
-    let rows = artifacts
-        .iter()
-        .flat_map(|artifact| artifact.rows(request, &runs, &loads, cores))
-        .collect();
+pub fn evaluate(request: &Request, tell: Tell<'_>) -> Result<Evaluation, String> {
+    let work = Work::new(request, tell)?;
+    let (runs, lengths) = work.all()?;
+    let cores = work.config.plan.shape.cores;
+    let of = |artifact: &Artifact| artifact.rows(request, &runs, &work.loads, cores);
+    let rows = work.artifacts.iter().flat_map(of).collect();
+    let claims = match work.artifacts.iter().any(|artifact| artifact.0 == "claims") {
+        true => claims::all(request, &runs, &work.loads),
+        false => Vec::new(),
+    };
     Ok(Evaluation {
         paper: request.paper.name(),
-        config_hash: config.hash(),
+        command: request.command.clone(),
+        commit: store::commit(),
+        config_hash: work.config.hash(),
+        machine: serde_json::to_value(&work.config).map_err(|why| why.to_string())?,
+        traces: work.traces()?,
         smaller: request.smaller,
-        warm_up: config.plan.warm_up,
-        instructions: config.plan.instructions,
+        warm_up: work.config.plan.warm_up,
+        instructions: work.config.plan.instructions,
+        precision: request.precision,
+        lengths,
         runs: runs.len(),
-        short: runs.short(&loads),
-        workloads: loads.into_iter().map(|load| load.name).collect(),
-        left_out,
+        short: runs.short(&work.loads),
+        workloads: work.loads.into_iter().map(|load| load.name).collect(),
+        left_out: work.left_out,
         rows,
+        claims,
     })
 }
 
-fn config(request: &Request) -> Result<Config, String> {
-    let config = Config::find(request.paper.name()).map_err(|why| why.to_string())?;
-    let mut config = match request.smaller {
-        1 => config,
-        by => config.smaller(by).map_err(|why| why.to_string())?,
-    };
-    if request.quick {
-        config.plan.warm_up = 300_000;
-        config.plan.instructions = 1_000_000;
+/// Does those runs of an evaluation that `only` names, as `SCHEME/WORKLOAD` with `*` for any, and keeps them
+/// in `request.runs`. Says how many were done or there, of how many.
+///
+/// # Errors
+/// No folder for them, a name that fits no run, or a run that failed.
+pub fn do_only(request: &Request, only: &[String], tell: Tell<'_>) -> Result<(usize, usize), String> {
+    if request.runs.is_none() {
+        return Err("--only keeps its runs for an evaluation to come: --runs DIR says where".into());
     }
-    config.plan.instructions = request.instructions.unwrap_or(config.plan.instructions);
-    Ok(config)
-}
-
-fn run(
-    config: &Config,
-    key: &Key,
-    request: &Request,
-    loads: &[Load],
-    images: &Images,
-) -> Result<Run, String> {
-    let mut config = config.clone();
-    key.apply(&mut config);
-    let load = &loads[key.workload];
-    let dram_bytes = config.plan.controller.dram_bytes;
-    let config_length = config.plan.instructions;
-    let experiment = Experiment {
-        config,
-        scheme: key.scheme,
-        workload: load.workload.clone(),
-        scale: 1.0 / request.smaller as f64,
-        seed: request.seed,
-        crash_fs: None,
-    };
-    let report = experiment
-        .run_among(images)
-        .map_err(|why| format!("{} {}: {why}", key.scheme, load.name))?;
-    cut_short(&report.outcome, config_length)
-        .map_err(|why| format!("{} {}: {why}", key.scheme, load.name))?;
-    Ok(Run {
-        report,
-        dram_bytes,
-        mix: None,
-    })
-}
-
-/// A run that did not go its length says nothing of the experiment it was for.
-fn cut_short(outcome: &Outcome, asked: u64) -> Result<(), String> {
-    match outcome.ended {
-        Ended::Instructions => Ok(()),
-        ended => Err(format!(
-            "the run ended by its {ended} after {} of {asked} instructions; traces must be recorded longer (record DIR SMALLER LIMIT)",
-            outcome.instructions
-        )),
-    }
-}
-
-/// The workload without the machine, as far as a run goes.
-fn instructions(config: &Config, request: &Request, load: &Load) -> Result<Instructions, String> {
-    let plan = &config.plan;
-    let setting = Setting {
-        scale: 1.0 / request.smaller as f64,
-        cores: plan.shape.cores,
-        seed: request.seed,
-    };
-    let mut workload = list::make(&load.workload, &setting)?;
-    let caches = Caches::paper(setting.scale);
-    let measured = measure(
-        &mut *workload,
-        setting.cores,
-        &caches,
-        plan.warm_up,
-        plan.instructions,
-        |_| (),
-    );
-    let Measured {
-        loads,
-        stores,
-        touched_bytes,
-        ..
-    } = measured.map_err(|why| format!("{}: {why}", load.name))?;
-    Ok(Instructions {
-        loads,
-        stores,
-        touched_bytes,
-    })
+    let mut work = Work::new(request, tell)?;
+    let all = work.keys.len();
+    work.restrict(only)?;
+    let (runs, _) = work.all()?;
+    Ok((runs.len(), all))
 }
 
 impl Evaluation {

@@ -36,10 +36,10 @@ pub(super) const OPEN: [Open; 20] = [
             .for_each(|level| level.cycles *= 2);
     }),
     open("NVM of 2 channels", |config| {
-        config.plan.controller.nvm.channels *= 2
+        config.plan.controller.nvm.set_channels(2);
     }),
     open("NVM of 4 channels", |config| {
-        config.plan.controller.nvm.channels *= 4
+        config.plan.controller.nvm.set_channels(4);
     }),
     open("NVM reads half as fast", |config| {
         config.plan.controller.nvm.timing.rcd *= 2;

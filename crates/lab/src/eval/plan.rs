@@ -5,7 +5,7 @@ use super::open::OPEN;
 use super::paper::Paper;
 use super::{Request, Run};
 use crate::config::machine::Config;
-use crate::controller::lookup::Placement;
+use crate::controller::lookup::{Backup, Placement};
 use std::collections::BTreeMap;
 use twinpage_core::any::SchemeKind;
 
@@ -22,6 +22,8 @@ pub(super) enum Variant {
     Place(usize),
     /// Millions of cycles between checkpoints, at the paper's size.
     Interval(u64),
+    /// One of [`CHOICES`].
+    Choice(usize),
     /// One core, for a program by itself.
     Alone,
     /// Another choice where the papers leave one: which of [`OPEN`].
@@ -47,6 +49,16 @@ pub(super) const PLACES: [(&str, Placement, usize); 7] = [
     ("all in DRAM", Placement::Dram, 0),
 ];
 
+/// What the text leaves open and matters most, together: channels of NVM, how the table is backed up.
+pub(super) const CHOICES: [(u32, Backup, &str); 6] = [
+    (1, Backup::Whole, "1 channel, whole table"),
+    (2, Backup::Whole, "2 channels, whole table"),
+    (4, Backup::Whole, "4 channels, whole table"),
+    (1, Backup::Journal, "1 channel, journal"),
+    (2, Backup::Journal, "2 channels, journal"),
+    (4, Backup::Journal, "4 channels, journal"),
+];
+
 const POOLS: [u64; 5] = [100, 200, 300, 400, 500];
 const INTERVALS: [u64; 5] = [10, 20, 30, 40, 50];
 
@@ -68,6 +80,11 @@ impl Key {
             }
             // The paper's interval is 30.
             Variant::Interval(millions) => plan.interval_fs = plan.interval_fs * millions / 30,
+            Variant::Choice(choice) => {
+                let (channels, backup, _) = CHOICES[choice];
+                plan.controller.nvm.set_channels(channels);
+                plan.controller.backup = backup;
+            }
             Variant::Alone => plan.shape.cores = 1,
             Variant::Open(which) => (OPEN[which].change)(config),
         }
@@ -78,8 +95,17 @@ impl Key {
 pub(super) struct Runs(BTreeMap<Key, Run>);
 
 impl Runs {
-    pub(super) fn new(keys: Vec<Key>, runs: Vec<Run>) -> Runs {
-        Runs(keys.into_iter().zip(runs).collect())
+    pub(super) fn new(runs: BTreeMap<Key, Run>) -> Runs {
+        Runs(runs)
+    }
+
+    /// A run, if it was done.
+    pub(super) fn find(&self, workload: usize, scheme: SchemeKind, variant: Variant) -> Option<&Run> {
+        self.0.get(&Key {
+            workload,
+            scheme,
+            variant,
+        })
     }
 
     pub(super) fn len(&self) -> usize {
@@ -106,7 +132,7 @@ impl Runs {
 }
 
 /// What can be asked for: name, paper, title.
-pub const ARTIFACTS: [(&str, Paper, &str); 22] = [
+pub const ARTIFACTS: [(&str, Paper, &str); 28] = [
     ("fig1", Paper::Dpc, "DPC Figure 1: clean lines in dirty pages"),
     (
         "fig9a",
@@ -157,6 +183,28 @@ pub const ARTIFACTS: [(&str, Paper, &str); 22] = [
         Paper::Dpc,
         "What the papers leave open: NVM writes over the dual page's, one choice changed at a time",
     ),
+    (
+        "range",
+        Paper::Dpc,
+        "DPC Figure 9a over what the text leaves open: average execution time over the dual page's",
+    ),
+    (
+        "range-writes",
+        Paper::Dpc,
+        "DPC Figure 9b over what the text leaves open: average NVM writes over the dual page's",
+    ),
+    ("claims", Paper::Dpc, "DPC's evaluation, sentence by sentence"),
+    (
+        "range",
+        Paper::Twins,
+        "Twins Figure 7a over what the text leaves open: average execution time over Twins'",
+    ),
+    (
+        "range-writes",
+        Paper::Twins,
+        "Twins Figure 7b over what the text leaves open: average NVM writes over Twins'",
+    ),
+    ("claims", Paper::Twins, "Twins' evaluation, sentence by sentence"),
     ("fig2", Paper::Twins, "Twins Figure 2: clean lines in dirty pages"),
     ("table2", Paper::Twins, "Twins Table II: the mixes"),
     (
@@ -186,6 +234,19 @@ pub const ARTIFACTS: [(&str, Paper, &str); 22] = [
         "What the paper leaves open: NVM writes over Twins', one choice changed at a time",
     ),
 ];
+
+/// Whether an artifact is about NVM writes, not time.
+pub(super) fn is_of_writes(name: &str) -> bool {
+    [
+        "fig9b",
+        "fig7b",
+        "fig11b",
+        "fig8b",
+        "sensitivity-writes",
+        "range-writes",
+    ]
+    .contains(&name)
+}
 
 /// The title of an artifact.
 pub(super) fn title(paper: Paper, name: &str) -> &'static str {
@@ -312,6 +373,18 @@ impl Artifact {
                     })
                     .collect()
             }
+            "range" | "range-writes" => compared(request.paper)
+                .into_iter()
+                .filter(|one| one.1 == Variant::Plain)
+                .flat_map(|one| {
+                    (0..CHOICES.len()).map(move |choice| named((one.0, made(one.0, choice), one.2)))
+                })
+                .collect(),
+            "claims" => {
+                let mut all: Vec<_> = compared(request.paper).into_iter().map(named).collect();
+                all.retain(|one| one.1 == Variant::Plain);
+                all
+            }
             "table3" => Vec::new(),
             _ => compared(request.paper).into_iter().map(named).collect(),
         }
@@ -328,6 +401,18 @@ impl Artifact {
             })
         };
         self.workloads(request, loads).into_iter().flat_map(of).collect()
+    }
+}
+
+/// A choice as a scheme is run with it: the table's backup is the dual page's alone.
+pub(super) fn made(scheme: SchemeKind, choice: usize) -> Variant {
+    let alike = |&other: &usize| {
+        let backup_matters = scheme == SchemeKind::DualPage;
+        CHOICES[other].0 == CHOICES[choice].0 && (!backup_matters || CHOICES[other].1 == CHOICES[choice].1)
+    };
+    match (0..CHOICES.len()).find(alike) {
+        Some(0) | None => Variant::Plain,
+        Some(other) => Variant::Choice(other),
     }
 }
 

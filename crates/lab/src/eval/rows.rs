@@ -4,8 +4,10 @@ use super::evidence::{self, Pair, is_far};
 use super::loads::Load;
 use super::open::{self, OPEN};
 use super::paper;
-use super::plan::{Artifact, PLACES, Runs, Variant, compared};
+use super::plan::{Artifact, CHOICES, PLACES, Runs, Variant, compared, made};
+use super::precision;
 use super::{Request, Row, Run};
+use crate::machine::Outcome;
 use twinpage_core::any::SchemeKind;
 use twinpage_core::baseline::{page_overlay, thynvm};
 use twinpage_core::dual_page;
@@ -16,19 +18,45 @@ type Which = (SchemeKind, Variant);
 const DUAL: Which = (SchemeKind::DualPage, Variant::Plain);
 
 /// What of a run is compared.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Measure {
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Measure {
     Time = 0,
     Writes = 1,
 }
 
 impl Measure {
-    fn of(self, run: &Run) -> f64 {
+    pub(super) fn of(self, run: &Outcome) -> f64 {
         match self {
-            Measure::Time => run.outcome.time_ns as f64,
-            Measure::Writes => run.outcome.nvm_writes.total as f64,
+            Measure::Time => run.time_ns as f64,
+            Measure::Writes => run.nvm_writes.total as f64,
         }
     }
+}
+
+/// A workload's value.
+#[derive(Clone, Copy)]
+struct Value {
+    workload: usize,
+    is: f64,
+    plus_minus: Option<f64>,
+}
+
+impl Value {
+    fn new(workload: usize, is: f64) -> Value {
+        Value {
+            workload,
+            is,
+            plus_minus: None,
+        }
+    }
+}
+
+/// The interval of a sum of independent values, over a number.
+fn together(values: &[Value], over: f64) -> Option<f64> {
+    let squares = values
+        .iter()
+        .map(|value| value.plus_minus.map(|width| width * width));
+    squares.sum::<Option<f64>>().map(|sum| sum.sqrt() / over)
 }
 
 /// How the numbers of several workloads become one.
@@ -86,6 +114,9 @@ impl Artifact {
             "table2" => table.mixes(),
             "table5" => table.characteristics(),
             "table6" => table.checkpoints(),
+            "range" => table.range(Measure::Time),
+            "range-writes" => table.range(Measure::Writes),
+            "claims" => Vec::new(),
             "sensitivity" => table.sensitivity(Measure::Time),
             "sensitivity-writes" => table.sensitivity(Measure::Writes),
             _ => table.failures(),
@@ -101,6 +132,7 @@ fn metadata() -> Vec<Row> {
         workload: "metadata".into(),
         paper: Some(paper),
         ours: bits as f64,
+        plus_minus: None,
         unit,
         note: None,
     };
@@ -130,6 +162,7 @@ impl<'a> Table<'a> {
             workload: workload.into(),
             paper,
             ours,
+            plus_minus: None,
             unit,
             note: None,
         }
@@ -159,30 +192,44 @@ impl<'a> Table<'a> {
         &self,
         series: &str,
         unit: &'static str,
-        values: &[(usize, f64)],
+        values: &[Value],
         (paper, summary): (Option<f64>, Summary),
         why: &dyn Fn(&[usize]) -> String,
     ) -> Vec<Row> {
-        let values: Vec<_> = values.iter().filter(|(_, value)| value.is_finite()).collect();
+        let values: Vec<Value> = values
+            .iter()
+            .copied()
+            .filter(|value| value.is.is_finite())
+            .collect();
         if values.is_empty() {
             return Vec::new();
         }
         let mut rows: Vec<Row> = values
             .iter()
-            .map(|&&(workload, value)| self.row(series, &self.loads[workload].name, None, value, unit))
+            .map(|value| Row {
+                plus_minus: value.plus_minus,
+                ..self.row(series, &self.loads[value.workload].name, None, value.is, unit)
+            })
             .collect();
-        let all = values.iter().map(|(_, value)| *value);
-        let (name, ours) = match summary {
-            Summary::Average => ("average", all.sum::<f64>() / values.len().max(1) as f64),
-            Summary::Worst => ("worst", all.fold(0.0, f64::max)),
+        let all = values.iter().map(|value| value.is);
+        let count = values.len() as f64;
+        let worst = all.clone().fold(0.0, f64::max);
+        let is_worst = |value: &&Value| value.is >= worst;
+        let (name, ours, plus_minus) = match summary {
+            Summary::Average => ("average", all.sum::<f64>() / count, together(&values, count)),
+            Summary::Worst => {
+                let width = values.iter().find(is_worst).and_then(|value| value.plus_minus);
+                ("worst", worst, width)
+            }
         };
         let mut row = self.row(series, name, paper, ours, unit);
+        row.plus_minus = plus_minus;
         if is_far(paper, ours) {
             let behind: Vec<usize> = match summary {
-                Summary::Average => values.iter().map(|(workload, _)| *workload).collect(),
+                Summary::Average => values.iter().map(|value| value.workload).collect(),
                 Summary::Worst => {
-                    let worst = values.iter().find(|(_, value)| *value >= ours);
-                    worst.map(|(workload, _)| *workload).into_iter().collect()
+                    let worst = values.iter().find(is_worst);
+                    worst.map(|value| value.workload).into_iter().collect()
                 }
             };
             row.note = Some(why(&behind));
@@ -194,15 +241,10 @@ impl<'a> Table<'a> {
     /// A measure of each run over that of the same workload's reference. Workloads whose reference has
     /// nothing (no write at all) are left out.
     fn ratios(&self, over: Which, measure: Measure, said: Said<'_>, summary: Summary) -> Vec<Row> {
-        let workloads = self.workloads();
         let mut rows = Vec::new();
         for (scheme, variant, series) in self.artifact.series(self.request) {
             let which = (scheme, variant);
-            let ratio = |&workload: &usize| {
-                let reference = measure.of(self.run(workload, over));
-                (workload, measure.of(self.run(workload, which)) / reference)
-            };
-            let values: Vec<_> = workloads.iter().map(ratio).collect();
+            let values = self.values(measure, which, over);
             let why = |behind: &[usize]| {
                 let pairs = self.pairs(behind, which, over);
                 match measure {
@@ -221,7 +263,97 @@ impl<'a> Table<'a> {
                     }
                 }
             }
+            if matches!(summary, Summary::Average) {
+                some.extend(self.means(&series, measure, which, over));
+            }
             rows.append(&mut some);
+        }
+        rows
+    }
+
+    /// The ratio of each workload, and its interval.
+    fn values(&self, measure: Measure, which: Which, over: Which) -> Vec<Value> {
+        let workloads = self.workloads().into_iter();
+        workloads
+            .map(|workload| {
+                let [mine, reference] = [which, over].map(|which| &self.run(workload, which).outcome);
+                Value {
+                    workload,
+                    is: measure.of(mine) / measure.of(reference),
+                    plus_minus: precision::half_width(mine, reference, measure),
+                }
+            })
+            .collect()
+    }
+
+    /// The other means the papers may mean: of the ratios' logarithms, and the ratio of the sums.
+    fn means(&self, series: &str, measure: Measure, which: Which, over: Which) -> Vec<Row> {
+        let mut values = self.values(measure, which, over);
+        values.retain(|value| value.is.is_finite() && value.is > 0.0);
+        if values.is_empty() {
+            return Vec::new();
+        }
+        let count = values.len() as f64;
+        let logarithms: Vec<Value> = values
+            .iter()
+            .map(|value| Value {
+                is: value.is.ln(),
+                plus_minus: value.plus_minus.map(|width| width / value.is),
+                ..*value
+            })
+            .collect();
+        let geometric = (logarithms.iter().map(|value| value.is).sum::<f64>() / count).exp();
+        let sum = |which: Which| -> f64 {
+            let of = |value: &Value| measure.of(&self.run(value.workload, which).outcome);
+            values.iter().map(of).sum()
+        };
+        let reference = sum(over);
+        let weighted: Vec<Value> = values
+            .iter()
+            .map(|value| {
+                let weight = measure.of(&self.run(value.workload, over).outcome) / reference;
+                let plus_minus = value.plus_minus.map(|width| width * weight);
+                Value { plus_minus, ..*value }
+            })
+            .collect();
+        let mut rows = vec![
+            self.row(series, "geometric mean", None, geometric, "ratio"),
+            self.row(series, "ratio of sums", None, sum(which) / reference, "ratio"),
+        ];
+        rows[0].plus_minus = together(&logarithms, count).map(|width| width * geometric);
+        rows[1].plus_minus = together(&weighted, 1.0);
+        rows
+    }
+
+    /// Average ratios over the dual page's with each choice, and the least and the most of them.
+    fn range(&self, measure: Measure) -> Vec<Row> {
+        let mut rows = Vec::new();
+        for (scheme, _, name) in compared(self.request.paper)
+            .into_iter()
+            .filter(|one| one.1 == Variant::Plain)
+        {
+            let mut averages = Vec::new();
+            for (choice, (_, _, chosen)) in CHOICES.iter().enumerate() {
+                let [which, over] =
+                    [scheme, SchemeKind::DualPage].map(|scheme| (scheme, made(scheme, choice)));
+                let mut values = self.values(measure, which, over);
+                values.retain(|value| value.is.is_finite());
+                let count = values.len() as f64;
+                let average = values.iter().map(|value| value.is).sum::<f64>() / count;
+                if average.is_finite() {
+                    averages.push(average);
+                    let mut row = self.row(name, chosen, None, average, "ratio");
+                    row.plus_minus = together(&values, count);
+                    rows.push(row);
+                }
+            }
+            if let (Some(least), Some(most)) = (
+                averages.iter().copied().reduce(f64::min),
+                averages.iter().copied().reduce(f64::max),
+            ) {
+                rows.push(self.row(name, "least", None, least, "ratio"));
+                rows.push(self.row(name, "most", None, most, "ratio"));
+            }
         }
         rows
     }
@@ -242,7 +374,7 @@ impl<'a> Table<'a> {
     /// Clean lines of dirty pages.
     fn clean(&self) -> Vec<Row> {
         let which = self.copies();
-        let clean = |&workload: &usize| (workload, self.clean_share(workload) * 100.0);
+        let clean = |&workload: &usize| Value::new(workload, self.clean_share(workload) * 100.0);
         let values: Vec<_> = self.workloads().iter().map(clean).collect();
         let why = |behind: &[usize]| evidence::of_pages(&self.pairs(behind, which, which));
         let said = Some(paper::clean_percent(self.request.paper));
@@ -267,7 +399,7 @@ impl<'a> Table<'a> {
     fn extra(&self) -> Vec<Row> {
         let extra = |&workload: &usize| {
             let clean = self.clean_share(workload);
-            (workload, clean / (1.0 - clean).max(1.0 / 64.0))
+            Value::new(workload, clean / (1.0 - clean).max(1.0 / 64.0))
         };
         let values: Vec<_> = self.workloads().iter().map(extra).collect();
         let unit = "extra lines for each dirty one";
@@ -415,7 +547,8 @@ impl<'a> Table<'a> {
             for (scheme, _, series) in schemes.filter(|one| one.1 == Variant::Plain) {
                 let mean = |which: Which, over: Which| {
                     let ratio = |&workload: &usize| {
-                        measure.of(self.run(workload, which)) / measure.of(self.run(workload, over))
+                        let [mine, other] = [which, over].map(|which| &self.run(workload, which).outcome);
+                        measure.of(mine) / measure.of(other)
                     };
                     workloads.iter().map(ratio).sum::<f64>() / workloads.len() as f64
                 };

@@ -68,6 +68,7 @@ impl Machine<'_> {
         self.parking = false;
         self.epoch_end = now + self.plan.interval_fs;
         self.ledger.stalled(now - begun);
+        self.sample();
     }
 
     /// Memory works until it is so. False if the power failed first.

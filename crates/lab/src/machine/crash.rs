@@ -15,7 +15,7 @@ use twinpage_core::any::AnyScheme;
 use twinpage_core::{PageId, Scheme};
 
 /// What recovery found, and whether it is right.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Recovery {
     /// When the power failed, in nanoseconds of the machine's time.
     pub at_ns: u64,

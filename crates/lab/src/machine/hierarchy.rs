@@ -27,7 +27,7 @@ pub struct Level {
 }
 
 /// What was asked of the caches.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Serialize, serde::Deserialize)]
 pub struct Counts {
     /// Accesses that left the first level.
     pub first_misses: u64,

@@ -18,7 +18,7 @@ pub mod hierarchy;
 mod outcome;
 mod run;
 
-pub use outcome::{Outcome, Traffic};
+pub use outcome::{Outcome, Sample, Traffic};
 pub use run::{Ended, Machine, Stop};
 
 use crate::controller::Setting;

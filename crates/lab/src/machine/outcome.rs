@@ -21,6 +21,7 @@ pub(super) struct Ledger {
     /// The cores stood still for checkpoints, one core's time.
     stalled: u64,
     ended: VecDeque<u64>,
+    samples: Vec<Sample>,
     checkpoint_ns: Histogram,
     stop_ns: Histogram,
     transaction_ns: Histogram,
@@ -79,7 +80,7 @@ fn ns(femtoseconds: u64) -> f64 {
 }
 
 /// NVM lines written, by cause.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Serialize, serde::Deserialize)]
 pub struct Traffic {
     /// Pages that left the DRAM cache.
     pub eviction: u64,
@@ -93,8 +94,31 @@ pub struct Traffic {
     pub total: u64,
 }
 
+/// A run up to the end of an epoch, or of an interval where there are no epochs: sums since counting began.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Serialize, serde::Deserialize)]
+pub struct Sample {
+    /// Instructions of all cores.
+    pub instructions: u64,
+    /// How long they took.
+    pub time_ns: u64,
+    /// How long the cores stopped for checkpoints.
+    pub stop_ns: u64,
+    /// NVM lines written.
+    pub nvm_writes: u64,
+    /// NVM lines read.
+    pub nvm_reads: u64,
+    /// Requests to the DRAM cache that found their page.
+    pub dram_hits: u64,
+    /// Requests that brought in a page.
+    pub dram_misses: u64,
+    /// Pages written in their epoch.
+    pub pages: u64,
+    /// Lines of them that were dirty.
+    pub lines: u64,
+}
+
 /// Nanoseconds cores stood still, all cores together, by cause.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Serialize, serde::Deserialize)]
 pub struct Stalls {
     /// For data in the caches or the DRAM cache.
     pub dram: u64,
@@ -109,7 +133,7 @@ pub struct Stalls {
 }
 
 /// Joules.
-#[derive(Clone, Copy, PartialEq, Debug, Default, serde::Serialize)]
+#[derive(Clone, Copy, PartialEq, Debug, Default, serde::Serialize, serde::Deserialize)]
 pub struct Energy {
     /// The DRAM cache.
     pub dram: f64,
@@ -118,7 +142,7 @@ pub struct Energy {
 }
 
 /// Latencies, in nanoseconds.
-#[derive(Clone, Copy, PartialEq, Debug, Default, serde::Serialize)]
+#[derive(Clone, Copy, PartialEq, Debug, Default, serde::Serialize, serde::Deserialize)]
 pub struct Latencies {
     /// From the end of one transaction of a core to the end of the next.
     pub transaction: Percentiles,
@@ -131,7 +155,7 @@ pub struct Latencies {
 }
 
 /// A run, measured after its warm-up.
-#[derive(Clone, Debug, PartialEq, serde::Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Outcome {
     /// Instructions of all cores.
     pub instructions: u64,
@@ -178,6 +202,8 @@ pub struct Outcome {
     pub caches: CacheCounts,
     /// How it ended.
     pub ended: Ended,
+    /// The run at the end of each epoch.
+    pub epochs: Vec<Sample>,
 }
 
 impl Machine<'_> {
@@ -207,6 +233,24 @@ impl Machine<'_> {
             energy,
             table: self.controller.table_accesses(),
         }
+    }
+
+    /// Notes where the run is, at the end of an epoch.
+    pub(super) fn sample(&mut self) {
+        let base = &self.ledger.base;
+        let counts = self.controller.counts.since(&base.counts);
+        let sample = Sample {
+            instructions: self.instructions() - base.instructions,
+            time_ns: self.now().saturating_sub(self.ledger.begun) / 1_000_000,
+            stop_ns: self.ledger.stalled / 1_000_000,
+            nvm_writes: counts.nvm_writes.iter().sum(),
+            nvm_reads: counts.nvm_reads,
+            dram_hits: counts.hits,
+            dram_misses: counts.misses,
+            pages: counts.epoch_pages,
+            lines: counts.epoch_lines,
+        };
+        self.ledger.samples.push(sample);
     }
 
     /// The run so far, since counting began.
@@ -271,6 +315,7 @@ impl Machine<'_> {
             controller: counts,
             caches: end.caches.since(&base.caches),
             ended,
+            epochs: ledger.samples.clone(),
         }
     }
 

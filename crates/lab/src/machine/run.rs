@@ -19,10 +19,11 @@ use twinpage_core::{Error, Geometry, LineMask, PageId, Scheme, Span};
 const WINDOW_FS: u64 = 100_000_000;
 
 /// Why the machine stopped.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Ended {
     /// As many instructions as were asked for.
+    #[default]
     Instructions,
     /// Every core's program is over, or one of a mix.
     Programs,
@@ -309,6 +310,11 @@ impl<'w> Machine<'w> {
 
     /// Fetches a batch. False if the core does not go on now.
     fn next_batch(&mut self, number: usize) -> bool {
+        let now = self.cores[number].now;
+        if self.plan.mode == Mode::None && now >= self.epoch_end {
+            self.epoch_end = now + self.plan.interval_fs;
+            self.sample();
+        }
         let core = &mut self.cores[number];
         let due = self.plan.mode != Mode::None && core.now >= self.epoch_end;
         if self.parking || due || self.controller.wants_checkpoint && self.plan.mode != Mode::None {

@@ -1,0 +1,101 @@
+//! Runs that were done, in a folder: a file each, so that runs of several processes and machines become one
+//! evaluation.
+//!
+//! * A file's name follows from all that a run depends on: machine, scheme, workload with its traces' content,
+//!   length, seed, and the program that ran it. A run of anything else has another name.
+//! * A file is written whole or not at all.
+
+use super::Run;
+use crate::config;
+use std::path::{Path, PathBuf};
+
+/// The folder.
+#[derive(Clone, Debug)]
+pub(super) struct Store {
+    folder: PathBuf,
+    origin: String,
+}
+
+impl Store {
+    /// The folder, made if it is not there.
+    pub(super) fn open(folder: &Path) -> Result<Store, String> {
+        std::fs::create_dir_all(folder).map_err(|why| format!("{}: {why}", folder.display()))?;
+        Ok(Store {
+            folder: folder.to_owned(),
+            origin: origin()?,
+        })
+    }
+
+    fn path(&self, name: &str, what: &str) -> PathBuf {
+        let hash = config::hash(&format!("{}\n{what}", self.origin));
+        self.folder.join(format!("{name}-{hash}.json"))
+    }
+
+    /// The run that `what` describes, if it was done.
+    pub(super) fn find(&self, name: &str, what: &str) -> Result<Option<Run>, String> {
+        let path = self.path(name, what);
+        match std::fs::read_to_string(&path) {
+            Ok(text) => read(&text)
+                .map(Some)
+                .map_err(|why| format!("{}: {why}; remove it to have it run again", path.display())),
+            Err(why) if why.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            Err(why) => Err(format!("{}: {why}", path.display())),
+        }
+    }
+
+    /// Keeps a run.
+    pub(super) fn keep(&self, name: &str, what: &str, run: &Run) -> Result<(), String> {
+        let path = self.path(name, what);
+        let unfinished = path.with_extension(format!("{}.part", std::process::id()));
+        std::fs::write(&unfinished, write(run)?)
+            .and_then(|()| std::fs::rename(&unfinished, &path))
+            .map_err(|why| format!("{}: {why}", path.display()))
+    }
+}
+
+/// A run as text. Numbers are those that are read back, so that it makes no difference where a run was done.
+pub(super) fn write(run: &Run) -> Result<String, String> {
+    serde_json::to_string(run).map_err(|why| why.to_string())
+}
+
+pub(super) fn read(text: &str) -> Result<Run, String> {
+    serde_json::from_str(text).map_err(|why| why.to_string())
+}
+
+/// The content of a file, as 16 digits.
+pub(super) fn content(path: &Path) -> Result<String, String> {
+    use std::io::Read;
+    let wrong = |why: std::io::Error| format!("{}: {why}", path.display());
+    let mut file = std::fs::File::open(path).map_err(wrong)?;
+    let mut hash = config::HASH_BEGIN;
+    let mut buffer = vec![0; 1 << 20];
+    loop {
+        match file.read(&mut buffer).map_err(wrong)? {
+            0 => return Ok(format!("{hash:016x}")),
+            some => hash = config::hash_more(hash, &buffer[..some]),
+        }
+    }
+}
+
+/// The commit the program was built from, as its build or the source beside it says.
+pub(super) fn commit() -> Option<String> {
+    if let Some(commit) = option_env!("TWINPAGE_COMMIT") {
+        return Some(commit.to_owned());
+    }
+    let described = std::process::Command::new("git")
+        .args(["-C", env!("CARGO_MANIFEST_DIR")])
+        .args(["describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"])
+        .stderr(std::process::Stdio::null())
+        .output()
+        .ok()
+        .filter(|output| output.status.success())?;
+    Some(String::from_utf8_lossy(&described.stdout).trim().to_owned())
+}
+
+/// The program that runs: the commit a build was given, else what the program consists of.
+fn origin() -> Result<String, String> {
+    match option_env!("TWINPAGE_COMMIT") {
+        Some(commit) => Ok(commit.to_owned()),
+        None => content(&std::env::current_exe().map_err(|why| why.to_string())?),
+    }
+}
