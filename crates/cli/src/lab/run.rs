@@ -2,12 +2,14 @@
 
 use crate::show::{Rows, bytes};
 use clap::Args;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 use twinpage_core::any::SchemeKind;
 use twinpage_lab::config::machine::Config;
 use twinpage_lab::config::quantity::Time;
 use twinpage_lab::experiment::{Experiment, Report};
+use twinpage_lab::machine::Sample;
 
 pub(super) const EXAMPLES: &str = "Example:
   twinpage lab run --scheme dual-page --workload tatp --smaller 16
@@ -48,6 +50,9 @@ pub(crate) struct Run {
     /// Print the resolved machine and stop
     #[arg(long)]
     print_config: bool,
+    /// Write what each epoch had to this file, as CSV
+    #[arg(long, value_name = "FILE")]
+    epochs: Option<PathBuf>,
     /// One JSON document on standard output
     #[arg(long)]
     json: bool,
@@ -79,7 +84,11 @@ pub(super) fn run(arguments: &Run) -> Result<ExitCode, String> {
         crash_fs: arguments.crash_at.map(|Time(fs)| fs),
         config,
     };
-    let report = experiment.run()?;
+    let mut report = experiment.run()?;
+    let epochs = std::mem::take(&mut report.outcome.epochs);
+    if let Some(path) = &arguments.epochs {
+        std::fs::write(path, series(&epochs)).map_err(|why| format!("{}: {why}", path.display()))?;
+    }
     match arguments.json {
         true => println!(
             "{}",
@@ -98,12 +107,40 @@ pub(super) fn run(arguments: &Run) -> Result<ExitCode, String> {
     })
 }
 
+/// A line for each epoch: what it alone had.
+fn series(epochs: &[Sample]) -> String {
+    let mut text =
+        "epoch,instructions,time_ns,stop_ns,nvm_writes,nvm_reads,dram_hits,dram_misses,pages,dirty_lines\n"
+            .to_owned();
+    let mut before = [0; 9];
+    for (number, sample) in epochs.iter().enumerate() {
+        let now = [
+            sample.instructions,
+            sample.time_ns,
+            sample.stop_ns,
+            sample.nvm_writes,
+            sample.nvm_reads,
+            sample.dram_hits,
+            sample.dram_misses,
+            sample.pages,
+            sample.lines,
+        ];
+        let own = now
+            .iter()
+            .zip(before)
+            .map(|(now, before)| format!(",{}", now - before));
+        text += &format!("{}{}\n", number + 1, own.collect::<String>());
+        before = now;
+    }
+    text
+}
+
 fn show(report: &Report) {
     let outcome = &report.outcome;
     let time = |ns: f64| format!("{:.1?}", Duration::from_nanos(ns as u64));
     let mut rows = Rows::default();
     rows.add("machine", format!("{} {}", report.config, report.config_hash));
-    rows.add("scheme", report.scheme);
+    rows.add("scheme", report.scheme.name());
     rows.add(
         "workload",
         format!("{}, {}", report.workload, bytes(outcome.footprint_bytes)),
