@@ -34,6 +34,7 @@ pub mod remote;
 pub mod reserve;
 pub mod seccomp;
 pub mod shared_page;
+pub mod socket;
 mod space;
 pub mod spawn;
 pub mod terminal;

@@ -22,6 +22,13 @@ pub enum Argument {
         /// What it must be.
         value: u64,
     },
+    /// Argument `index` is anything but `value`.
+    IsNot {
+        /// Which argument, from 0.
+        index: u8,
+        /// What it must not be.
+        value: u64,
+    },
     /// Of argument `index`, the bits in `mask` are exactly `value`.
     Bits {
         /// Which argument, from 0.
@@ -133,6 +140,7 @@ impl Filter {
 fn condition(argument: &Argument) -> Result<SeccompCondition, seccompiler::BackendError> {
     let (index, operator, value) = match *argument {
         Argument::Is { index, value } => (index, SeccompCmpOp::Eq, value),
+        Argument::IsNot { index, value } => (index, SeccompCmpOp::Ne, value),
         Argument::Bits { index, mask, value } => (index, SeccompCmpOp::MaskedEq(mask), value),
     };
     SeccompCondition::new(index, SeccompCmpArgLen::Qword, operator, value)

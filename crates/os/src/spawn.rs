@@ -214,6 +214,22 @@ pub fn with_signals_blocked<T>(make: impl FnOnce() -> T) -> T {
     made
 }
 
+/// A descriptor that reads the signals of `mask`, one bit each: signalfd(2).
+///
+/// # Errors
+/// `EMFILE` when there are too many.
+pub fn signal_descriptor(mask: u64) -> io::Result<std::os::fd::OwnedFd> {
+    let flags = libc::SFD_CLOEXEC | libc::SFD_NONBLOCK;
+    // SAFETY: the kernel reads the eight bytes of a live mask and returns a descriptor that is ours.
+    unsafe {
+        let fd = libc::syscall(libc::SYS_signalfd4, -1, &raw const mask, size_of::<u64>(), flags);
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(std::os::fd::FromRawFd::from_raw_fd(fd as std::os::fd::RawFd))
+    }
+}
+
 /// Stops this process until its tracer lets it go on. Safe after a fork.
 pub fn stop_self() {
     // SAFETY: raise with a valid signal.

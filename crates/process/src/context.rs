@@ -22,11 +22,12 @@ use crate::machine::Machine;
 use crate::marks::Mark;
 use crate::threads::{Moving, Pending, Steady};
 use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
 use twinpage_os::trace::{Registers, Rseq};
 
 const MAGIC: u32 = u32::from_le_bytes(*b"TPCX");
 /// Raised whenever a section changes shape.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 const LINE: usize = 64;
 const WORDS_IN_REGISTERS: usize = size_of::<Registers>() / 8;
 /// tid, mask, robust head and length, rseq address, size and signature, extended length, registers.
@@ -66,6 +67,8 @@ pub struct Fixed {
     pub threads: Vec<Steady>,
     /// Set when the program ended: its exit code, or the signal that killed it.
     pub ended: Option<Ending>,
+    /// Named pipes that it made.
+    pub fifos: Vec<PathBuf>,
 }
 
 /// How a program ended.
@@ -301,6 +304,7 @@ mod tests {
             descriptors: Vec::new(),
             threads: Vec::new(),
             ended: Some(Ending::Exit(3)),
+            fifos: Vec::new(),
         };
         writer.set_fixed(&fixed).unwrap();
         (writer, vec![thread], Live::default())

@@ -8,12 +8,13 @@
 //! * What cannot be opened again is refused, by descriptor and name.
 
 use crate::error::{Error, Result};
+use crate::pairs::{self, End, Pairs, Queue};
 use crate::stdio::{Stdio, Stream};
 use rustix::fs::{FileType, OFlags, SeekFrom};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::fs;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use twinpage_os::remote::Process;
 
 /// What a descriptor is, as far as it does not change by itself.
@@ -58,6 +59,22 @@ pub enum What {
     Timer {
         /// The clock.
         clock: u32,
+    },
+    /// socketpair(2).
+    Pair(End),
+    /// signalfd(2).
+    Signals {
+        /// Which signals it reads, one bit each.
+        mask: u64,
+    },
+    /// A named pipe of the program's own: fifo(7).
+    Fifo {
+        /// Where it was opened.
+        path: String,
+        /// Its inode: descriptors with the same are one pipe.
+        inode: u64,
+        /// Its size in bytes.
+        capacity: u32,
     },
 }
 
@@ -134,11 +151,22 @@ pub enum Held {
         /// Expirations not read yet.
         ticks: u64,
     },
+    /// What waits in a socket.
+    Queue(Queue),
+    /// What is in a named pipe.
+    Fifo {
+        /// Bytes not read yet.
+        bytes: Vec<u8>,
+        /// It is known that all writers are gone: a poll says so.
+        hung_up: bool,
+    },
 }
 
 /// The program's descriptors.
 #[derive(Debug, Default)]
 pub struct Descriptors {
+    /// Which sockets belong together.
+    pub(crate) pairs: Pairs,
     list: Vec<Descriptor>,
     ours: HashMap<i32, OwnedFd>,
 }
@@ -174,12 +202,18 @@ impl Descriptors {
                 continue;
             };
             let shares = self.same_open_file(pid, fd, &ours)?;
-            let descriptor = describe(pid, fd, &ours, shares, streams)?;
+            let descriptor = describe(pid, fd, &ours, shares, streams, &self.pairs)?;
             if matches!(descriptor.what, What::File { .. } | What::Directory { .. }) {
                 self.ours.insert(fd, ours);
             }
             self.list.push(descriptor);
         }
+        let ends = self.list.iter().filter_map(|descriptor| match &descriptor.what {
+            What::Pair(end) => Some(end.inode),
+            _ => None,
+        });
+        let ends: Vec<u64> = ends.collect();
+        self.pairs.keep(&ends);
         self.check_pipes()
     }
 
@@ -196,7 +230,9 @@ impl Descriptors {
                         .ok()
                         == inode
                 }
-                (What::Pipe { inode: pipe, .. }, None) => inode.is_some_and(|(_, inode)| inode == *pipe),
+                (What::Pipe { inode: one, .. } | What::Pair(End { inode: one, .. }), None) => {
+                    inode.is_some_and(|(_, inode)| inode == *one)
+                }
                 _ => true,
             };
             if same_inode
@@ -283,6 +319,13 @@ impl Descriptors {
                     .map_err(|source| Error::target("cannot look into a pipe", source))?;
                 peek(end).map(Held::Bytes).map_err(look)
             }
+            What::Pair(end) => pairs::held(process, fd, end).map(Held::Queue),
+            What::Fifo { .. } => {
+                let ours = process
+                    .duplicate_fd(fd)
+                    .map_err(|source| Error::target("cannot look into a named pipe", source))?;
+                look_into_fifo(ours).map_err(look)
+            }
             What::Event | What::Poll | What::Timer { .. } => {
                 held_by_special(process.pid(), fd, &descriptor.what)
             }
@@ -319,7 +362,41 @@ fn peek(end: OwnedFd) -> rustix::io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-fn describe(pid: i32, fd: i32, ours: &OwnedFd, shares: i32, streams: &Stdio) -> Result<Descriptor> {
+/// What is in a named pipe, whichever way it is open. One that is open for writing only is looked into
+/// through another open of it, which disturbs nobody: the program stands still.
+fn look_into_fifo(end: OwnedFd) -> rustix::io::Result<Held> {
+    use rustix::event::{PollFd, PollFlags, poll};
+    let mut asked = [PollFd::new(&end, PollFlags::IN)];
+    rustix::io::retry_on_intr(|| poll(&mut asked, Some(&rustix::time::Timespec::default())))?;
+    let hung_up = asked[0].revents().contains(PollFlags::HUP);
+    let writes_only = rustix::fs::fcntl_getfl(&end)? & OFlags::ACCMODE == OFlags::WRONLY;
+    if rustix::io::ioctl_fionread(&end)? == 0 {
+        return Ok(Held::Fifo {
+            bytes: Vec::new(),
+            hung_up,
+        });
+    }
+    let readable = if writes_only {
+        let path = format!("/proc/self/fd/{}", end.as_raw_fd());
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        rustix::fs::open(path, flags, rustix::fs::Mode::empty())?
+    } else {
+        end
+    };
+    Ok(Held::Fifo {
+        bytes: peek(readable)?,
+        hung_up,
+    })
+}
+
+fn describe(
+    pid: i32,
+    fd: i32,
+    ours: &OwnedFd,
+    shares: i32,
+    streams: &Stdio,
+    pairs: &Pairs,
+) -> Result<Descriptor> {
     let look =
         |error: rustix::io::Errno| Error::target(format!("cannot look at descriptor {fd}"), error.into());
     let link = format!("/proc/{pid}/fd/{fd}");
@@ -333,6 +410,9 @@ fn describe(pid: i32, fd: i32, ours: &OwnedFd, shares: i32, streams: &Stdio) -> 
     let kind = FileType::from_raw_mode(stat.st_mode);
     let what = match streams.identify(stat.st_dev, stat.st_ino) {
         Some(stream) => What::Stream(stream),
+        None if kind == FileType::Socket && pairs.has(stat.st_ino) => {
+            What::Pair(pairs.describe(stat.st_ino, ours)?)
+        }
         None => what(fd, path, kind, &stat, ours, &info)?,
     };
     if flags.intersects(OFlags::from_bits_retain(libc::O_ASYNC as u32)) {
@@ -395,11 +475,11 @@ fn what(
                 capacity,
             }
         }
-        FileType::Fifo => {
-            return Err(unsupported(
-                "a named pipe leads to another program; use standard input or output",
-            ));
-        }
+        FileType::Fifo => What::Fifo {
+            path,
+            inode: stat.st_ino,
+            capacity: rustix::pipe::fcntl_getpipe_size(ours).unwrap_or(65536) as u32,
+        },
         FileType::Socket if fd <= 2 => What::Inherited { outer: fd as u8 },
         FileType::Socket => {
             return Err(unsupported(
@@ -413,6 +493,11 @@ fn what(
                 clock: field(info, "clockid")
                     .and_then(|clock| clock.parse().ok())
                     .unwrap_or(1),
+            },
+            "anon_inode:[signalfd]" => What::Signals {
+                mask: field(info, "sigmask")
+                    .and_then(|mask| u64::from_str_radix(mask, 16).ok())
+                    .unwrap_or(0),
             },
             _ => return Err(unsupported("this kind of descriptor is not known")),
         },

@@ -27,6 +27,7 @@ pub struct Stale {
     pub limits: bool,
     pub membarrier: bool,
     pub descriptors: bool,
+    pub options: bool,
 }
 
 impl Stale {
@@ -41,6 +42,7 @@ impl Stale {
         limits: true,
         membarrier: true,
         descriptors: true,
+        options: true,
     };
 
     /// Whether anything is to be read.
@@ -56,6 +58,7 @@ impl Stale {
             limits,
             membarrier,
             descriptors,
+            options,
         } = self;
         actions
             || brk
@@ -66,6 +69,7 @@ impl Stale {
             || limits
             || membarrier
             || descriptors
+            || options
     }
 
     /// Nothing is.
@@ -79,6 +83,7 @@ impl Stale {
         limits: false,
         membarrier: false,
         descriptors: false,
+        options: false,
     };
 }
 
@@ -175,6 +180,52 @@ pub struct Kernel {
     pub membarrier: u64,
     /// POSIX timers that exist.
     pub timers: Vec<PosixTimer>,
+    /// Options of the process.
+    pub options: Options,
+}
+
+/// Options of a process that it may set: prctl(2).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Options {
+    /// `PR_SET_DUMPABLE`.
+    pub dumpable: u64,
+    /// `PR_SET_THP_DISABLE`.
+    pub no_huge_pages: u64,
+    /// `PR_SET_CHILD_SUBREAPER`.
+    pub subreaper: u32,
+}
+
+impl Options {
+    fn read(process: &Process, tid: Tid) -> Result<Options> {
+        let ask = |source| Error::target("cannot ask for the options of the program", source);
+        let mut calls = [
+            Call::new(libc::SYS_prctl, &[libc::PR_GET_DUMPABLE as u64]),
+            Call::new(libc::SYS_prctl, &[libc::PR_GET_THP_DISABLE as u64]),
+            Call::new(libc::SYS_prctl, &[libc::PR_GET_CHILD_SUBREAPER as u64, ROOM]),
+        ];
+        inject::run(process, tid, &mut calls).map_err(ask)?;
+        calls[2].result().map_err(ask)?;
+        Ok(Options {
+            dumpable: calls[0].result().map_err(ask)?,
+            no_huge_pages: calls[1].result().map_err(ask)?,
+            subreaper: process.read_u64(ROOM).map_err(ask)? as u32,
+        })
+    }
+
+    /// The calls that set them in a new process.
+    #[must_use]
+    pub fn calls(self) -> Vec<Call> {
+        let set = |option: i32, value: u64| Call::new(libc::SYS_prctl, &[option as u64, value]);
+        let mut calls = vec![set(libc::PR_SET_CHILD_SUBREAPER, self.subreaper.into())];
+        if self.no_huge_pages != 0 {
+            calls.push(set(libc::PR_SET_THP_DISABLE, self.no_huge_pages));
+        }
+        // 2 is the kernel's own doing, and cannot be asked for.
+        if self.dumpable < 2 {
+            calls.push(set(libc::PR_SET_DUMPABLE, self.dumpable));
+        }
+        calls
+    }
 }
 
 /// What runs by itself: read at every stop while it does.
@@ -223,6 +274,9 @@ impl Kernel {
         }
         if stale.timers {
             self.timers = read_timers(pid)?;
+        }
+        if stale.options {
+            self.options = Options::read(process, tid)?;
         }
         Ok(())
     }

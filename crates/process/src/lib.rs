@@ -29,6 +29,7 @@ pub mod marks;
 pub mod memory;
 pub mod notes;
 pub mod pages;
+pub mod pairs;
 pub mod program;
 pub mod restore;
 pub mod run;

@@ -185,8 +185,11 @@ fn go_on(
         process,
         tids,
         memory,
+        pairs,
     } = restore::restore(context, &store, &setting.streams, &setting.filter, &moved)?;
-    let (program, witness) = setting.program(process, &tids, memory, context.fixed.command.clone())?;
+    let (mut program, witness) = setting.program(process, &tids, memory, context.fixed.command.clone())?;
+    program.descriptors.pairs = pairs;
+    program.fifos = context.fixed.fifos.iter().cloned().collect();
     let restore_ms = started.elapsed().unwrap_or_default().as_secs_f64() * 1e3;
     let mut ledger = Ledger::open(directory.path(), store.geometry());
     ledger.restored(restore_ms);

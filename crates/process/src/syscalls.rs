@@ -59,6 +59,16 @@ pub enum Watch {
     Kill,
     /// Options that change kernel state.
     Control,
+    /// A pair of sockets.
+    Pair,
+    /// A message that leaves through a socket.
+    Send,
+    /// An option of a socket, or its half-close.
+    Socket,
+    /// Users, groups and capabilities.
+    Identity,
+    /// It would succeed and change nothing that a program can notice: it succeeds at once.
+    Nothing,
 }
 
 /// The policy for one call.
@@ -126,6 +136,10 @@ const fn is(index: u8, value: u64) -> Argument {
     Argument::Is { index, value }
 }
 
+const fn is_not(index: u8, value: u64) -> Argument {
+    Argument::IsNot { index, value }
+}
+
 const fn bits(index: u8, mask: u64, value: u64) -> Argument {
     Argument::Bits { index, mask, value }
 }
@@ -149,14 +163,14 @@ const MESSAGES: Policy = refuse(
 pub(crate) const NO_CHILDREN: i32 = libc::ENOSYS;
 pub(crate) const CHILDREN: &str =
     "child processes are not captured yet; do the work in this process, or checkpoint the child instead";
-const SOCKETS: Policy = refuse(
-    libc::EACCES,
-    "the other side of a socket cannot be taken back to a checkpoint; read from files or standard input instead",
-);
-const IDENTITY: Policy = refuse(
-    libc::EPERM,
-    "a change of identity or session is not captured; start twinpage as that user instead",
-);
+pub(crate) const OUTSIDE: &str = "the other side of a socket cannot be taken back to a checkpoint; read from files or standard input instead";
+const SOCKETS: Policy = refuse(libc::EACCES, OUTSIDE);
+pub(crate) const IDENTITY: Refusal = Refusal {
+    errno: libc::EPERM,
+    why: "a change of identity or session is not captured; start twinpage as that user instead",
+};
+const SESSION: Policy = Policy::Refused(IDENTITY);
+const IDENTITIES: Policy = Watched(Watch::Identity);
 const SYSTEM: Policy = refuse(libc::EPERM, "a change to the whole system cannot be taken back");
 const RINGS: Policy = refuse(
     libc::ENOSYS,
@@ -178,9 +192,11 @@ const KEYS: Policy = refuse(
     libc::ENOSYS,
     "memory protection keys and shadow stacks are not captured; the program can go on without",
 );
-const LOCKED: Policy = refuse(
+/// Where pages lie, and whether they may be swapped out, changes nothing that a program computes.
+const PLACEMENT: Policy = Watched(Watch::Nothing);
+const PRIORITY: Policy = refuse(
     libc::EPERM,
-    "locked memory is not captured; the program can go on without",
+    "the priority of input and output is not captured; set it for twinpage with ionice, and the program inherits it",
 );
 const PIPES: Policy = refuse(
     libc::EINVAL,
@@ -278,10 +294,22 @@ const SAFE_IOCTL: &[&[Argument]] = &[
     &[bits(1, INT, libc::TIOCOUTQ)],
 ];
 
+// fcntl(2); not in the C library's headers for Rust.
+const F_GETSIG: u64 = 11;
+const F_GETOWN_EX: u64 = 16;
+const F_DUPFD_QUERY: u64 = 1024 + 3;
+const F_GET_RW_HINT: u64 = 1024 + 11;
+
 const SAFE_FCNTL: &[&[Argument]] = &[
     &[bits(1, INT, libc::F_GETFD as u64)],
     &[bits(1, INT, libc::F_GETFL as u64)],
     &[bits(1, INT, libc::F_GETLK as u64)],
+    &[bits(1, INT, libc::F_OFD_GETLK as u64)],
+    &[bits(1, INT, libc::F_GETLEASE as u64)],
+    &[bits(1, INT, F_GETSIG)],
+    &[bits(1, INT, F_GETOWN_EX)],
+    &[bits(1, INT, F_DUPFD_QUERY)],
+    &[bits(1, INT, F_GET_RW_HINT)],
     &[bits(1, INT, libc::F_GETOWN as u64)],
     &[bits(1, INT, libc::F_GETPIPE_SZ as u64)],
     &[bits(1, INT, libc::F_GET_SEALS as u64)],
@@ -289,6 +317,9 @@ const SAFE_FCNTL: &[&[Argument]] = &[
 
 /// A poll that waits for ever, or not at all.
 const UNLIMITED: &[&[Argument]] = &[&[bits(3, INT, INT)], &[bits(3, INT, 0)]];
+
+/// A message of some bytes to the peer, and nothing else with it.
+const PLAIN_SEND: &[&[Argument]] = &[&[is_not(2, 0), bits(3, libc::MSG_OOB as u64, 0), is(4, 0)]];
 
 /// Every call of Linux on x86-64, by what it touches.
 pub const CALLS: &[Call] = calls! {
@@ -299,9 +330,10 @@ pub const CALLS: &[Call] = calls! {
     brk: FreeWhen(&[&[is(0, 0)]], Watch::Break),
     remap_file_pages: SHARED_MEMORY, shmget: SHARED_MEMORY, shmat: SHARED_MEMORY, shmdt: SHARED_MEMORY, shmctl: SHARED_MEMORY,
     memfd_create: SHARED_MEMORY, memfd_secret: SHARED_MEMORY, userfaultfd: TRACING, process_madvise: TRACING, process_mrelease: TRACING,
-    mlock: LOCKED, mlock2: LOCKED, mlockall: LOCKED, munlock: LOCKED, munlockall: LOCKED,
+    mlock: PLACEMENT, mlock2: PLACEMENT, mlockall: PLACEMENT, munlock: PLACEMENT, munlockall: PLACEMENT,
     pkey_mprotect: KEYS, pkey_alloc: KEYS, pkey_free: KEYS, map_shadow_stack: KEYS, mseal: KEYS,
-    get_mempolicy: Free, set_mempolicy: LOCKED, mbind: LOCKED, migrate_pages: LOCKED, move_pages: LOCKED, set_mempolicy_home_node: LOCKED,
+    get_mempolicy: Free, set_mempolicy: PLACEMENT, mbind: PLACEMENT, migrate_pages: PLACEMENT, set_mempolicy_home_node: PLACEMENT,
+    move_pages: FreeWhen(&[&[is(3, 0)]], Watch::Nothing),
 
     // Reading, waiting and asking.
     read: Free, readv: Free, pread64: Free, preadv: Free, preadv2: Free, lseek: Free, getdents: Free, getdents64: Free,
@@ -327,7 +359,7 @@ pub const CALLS: &[Call] = calls! {
     sched_getaffinity: Free, sched_getattr: Free, sched_getparam: Free, sched_getscheduler: Free, sched_get_priority_max: Free,
     sched_get_priority_min: Free, sched_rr_get_interval: Free, sched_setaffinity: Watched(Watch::Limits),
     sched_setattr: Watched(Watch::Limits), sched_setparam: Watched(Watch::Limits), sched_setscheduler: Watched(Watch::Limits),
-    setpriority: Watched(Watch::Limits), ioprio_set: LOCKED, setrlimit: Watched(Watch::Limits),
+    setpriority: Watched(Watch::Limits), ioprio_set: PRIORITY, setrlimit: Watched(Watch::Limits),
     prlimit64: FreeWhen(&[&[is(2, 0)]], Watch::Limits), membarrier: Watched(Watch::Membarrier),
 
     // Signals and timers.
@@ -347,7 +379,7 @@ pub const CALLS: &[Call] = calls! {
     eventfd2: Watched(Watch::Descriptors), epoll_create: Watched(Watch::Descriptors), epoll_create1: Watched(Watch::Descriptors),
     epoll_ctl: Watched(Watch::Descriptors), timerfd_create: Watched(Watch::Descriptors), timerfd_settime: Watched(Watch::Descriptors),
     timerfd_gettime: Free,
-    signalfd: WATCHERS, signalfd4: WATCHERS, inotify_init: WATCHERS, inotify_init1: WATCHERS, inotify_add_watch: WATCHERS,
+    signalfd: Watched(Watch::Descriptors), signalfd4: Watched(Watch::Descriptors), inotify_init: WATCHERS, inotify_init1: WATCHERS, inotify_add_watch: WATCHERS,
     inotify_rm_watch: WATCHERS, fanotify_init: WATCHERS, fanotify_mark: WATCHERS, pidfd_open: WATCHERS, pidfd_getfd: TRACING,
     pidfd_send_signal: WATCHERS, flock: Watched(Watch::Descriptors),
 
@@ -367,9 +399,10 @@ pub const CALLS: &[Call] = calls! {
     splice: PIPES, tee: PIPES, vmsplice: PIPES, open_by_handle_at: SYSTEM,
 
     // Other processes and machines.
-    socket: SOCKETS, socketpair: SOCKETS, connect: SOCKETS, bind: SOCKETS, listen: SOCKETS, accept: SOCKETS, accept4: SOCKETS,
-    sendto: SOCKETS, recvfrom: SOCKETS, sendmsg: SOCKETS, recvmsg: SOCKETS, sendmmsg: SOCKETS, recvmmsg: SOCKETS, shutdown: SOCKETS,
-    getsockname: Free, getpeername: Free, setsockopt: SOCKETS, getsockopt: SOCKETS,
+    socket: SOCKETS, socketpair: Watched(Watch::Pair), connect: SOCKETS, bind: SOCKETS, listen: SOCKETS, accept: SOCKETS, accept4: SOCKETS,
+    sendto: FreeWhen(PLAIN_SEND, Watch::Send), recvfrom: Free, sendmsg: Watched(Watch::Send), recvmsg: Free,
+    sendmmsg: Watched(Watch::Send), recvmmsg: Free, shutdown: Watched(Watch::Socket), getsockname: Free, getpeername: Free,
+    setsockopt: Watched(Watch::Socket), getsockopt: Free,
     semget: MESSAGES, semop: MESSAGES, semctl: MESSAGES, semtimedop: MESSAGES, msgget: MESSAGES, msgsnd: MESSAGES, msgrcv: MESSAGES,
     msgctl: MESSAGES, mq_open: MESSAGES, mq_unlink: MESSAGES, mq_timedsend: MESSAGES, mq_timedreceive: MESSAGES, mq_notify: MESSAGES,
     mq_getsetattr: MESSAGES,
@@ -381,9 +414,9 @@ pub const CALLS: &[Call] = calls! {
     // Identity, options and the system.
     prctl: FreeWhen(SAFE_CONTROL, Watch::Control), arch_prctl: Watched(Watch::Control),
     personality: FreeWhen(&[&[bits(0, INT, INT)]], Watch::Control), modify_ldt: KEYS, set_thread_area: KEYS,
-    setuid: IDENTITY, setgid: IDENTITY, setreuid: IDENTITY, setregid: IDENTITY, setresuid: IDENTITY, setresgid: IDENTITY,
-    setfsuid: IDENTITY, setfsgid: IDENTITY, setgroups: IDENTITY, capset: IDENTITY, setsid: IDENTITY, setpgid: IDENTITY,
-    add_key: IDENTITY, request_key: IDENTITY, keyctl: IDENTITY,
+    setuid: IDENTITIES, setgid: IDENTITIES, setreuid: IDENTITIES, setregid: IDENTITIES, setresuid: IDENTITIES,
+    setresgid: IDENTITIES, setfsuid: IDENTITIES, setfsgid: IDENTITIES, setgroups: IDENTITIES, capset: IDENTITIES,
+    setsid: SESSION, setpgid: SESSION, add_key: SESSION, request_key: SESSION, keyctl: SESSION,
     unshare: SYSTEM, setns: SYSTEM, chroot: SYSTEM, pivot_root: SYSTEM, mount: SYSTEM, umount2: SYSTEM, mount_setattr: SYSTEM,
     move_mount: SYSTEM, open_tree: SYSTEM, fsopen: SYSTEM, fsconfig: SYSTEM, fsmount: SYSTEM, fspick: SYSTEM, swapon: SYSTEM,
     swapoff: SYSTEM, reboot: SYSTEM, sethostname: SYSTEM, setdomainname: SYSTEM, iopl: SYSTEM, ioperm: SYSTEM, init_module: SYSTEM,

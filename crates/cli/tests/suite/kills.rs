@@ -94,6 +94,11 @@ fn c_with_limits_and_attributes() {
 }
 
 #[test]
+fn c_with_socket_pairs_named_pipes_and_signals() {
+    survives("c_pairs.c");
+}
+
+#[test]
 fn sqlite_in_c() {
     survives("c_sqlite.c");
 }

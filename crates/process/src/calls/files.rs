@@ -9,8 +9,8 @@ use crate::error::Result;
 use crate::files::{self, Change, New, Place, Recorded, Refusal, Target};
 use crate::program::Program;
 use rustix::fs::OFlags;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::path::Path;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
 
 impl Program {
     /// Records what `change` destroys. A refusal of the recorder becomes one of the call.
@@ -53,7 +53,7 @@ impl Program {
                 "a file without a name (O_TMPFILE) cannot be opened again; use a named temporary file",
             ));
         }
-        if let Some(refused) = refuse_special(start.as_fd(), &path, self.streams.terminal().is_some()) {
+        if let Some(refused) = self.refuse_special(start.as_fd(), &path) {
             return Ok(refused);
         }
         if flags.contains(OFlags::TRUNC) {
@@ -92,7 +92,12 @@ impl Program {
             return Ok(Decision::Run);
         };
         if !crate::descriptors::is_regular(&fd) {
-            return Ok(Decision::Run);
+            let empty = call.name != "sendfile" && self.sends_empty_message(&fd, len);
+            return Ok(if empty {
+                super::pairs::empty_message()
+            } else {
+                Decision::Run
+            });
         }
         self.record(&Change::Write {
             fd: fd.as_fd(),
@@ -102,7 +107,7 @@ impl Program {
     }
 
     /// Bytes of the `count` buffers listed at `address`.
-    fn vector_bytes(&self, address: u64, count: u64) -> Option<u64> {
+    pub(super) fn vector_bytes(&self, address: u64, count: u64) -> Option<u64> {
         let mut bytes = vec![0; usize::try_from(count.min(1024)).ok()? * 16];
         self.process.read(address, &mut bytes).ok()?;
         let lengths = bytes
@@ -129,8 +134,16 @@ impl Program {
                 at: a[2],
                 len: a[3],
             }),
-            "mkdir" | "mknod" => self.with_place(libc::AT_FDCWD, a[0], new_thing),
-            "mkdirat" | "mknodat" => self.with_place(call.int(0), a[1], new_thing),
+            "mknod" => {
+                self.note_fifo(libc::AT_FDCWD, a[0], a[1]);
+                self.with_place(libc::AT_FDCWD, a[0], new_thing)
+            }
+            "mknodat" => {
+                self.note_fifo(call.int(0), a[1], a[2]);
+                self.with_place(call.int(0), a[1], new_thing)
+            }
+            "mkdir" => self.with_place(libc::AT_FDCWD, a[0], new_thing),
+            "mkdirat" => self.with_place(call.int(0), a[1], new_thing),
             "symlink" => self.with_place(libc::AT_FDCWD, a[1], new_thing),
             "symlinkat" => self.with_place(call.int(1), a[2], new_thing),
             "link" => self.with_place(libc::AT_FDCWD, a[1], |place| Change::Create {
@@ -274,25 +287,51 @@ fn errno_of(refusal: &Refusal) -> i32 {
     }
 }
 
-/// Devices, sockets and named pipes are refused when they are opened, not when they are found.
-fn refuse_special(start: BorrowedFd<'_>, path: &Path, has_terminal: bool) -> Option<Decision> {
-    use rustix::fs::FileType;
-    const OWN_TERMINAL: (u32, u32) = (5, 0);
-    let stat = rustix::fs::statat(start, path, rustix::fs::AtFlags::empty()).ok()?;
-    let device = (rustix::fs::major(stat.st_rdev), rustix::fs::minor(stat.st_rdev));
-    let why = match FileType::from_raw_mode(stat.st_mode) {
-        // Without a terminal the kernel says so, as to any other program.
-        FileType::CharacterDevice if device == OWN_TERMINAL && !has_terminal => return None,
-        FileType::CharacterDevice if crate::descriptors::is_stateless_device(stat.st_rdev) => return None,
-        FileType::CharacterDevice | FileType::BlockDevice => "devices keep state of their own",
-        FileType::Fifo => "a named pipe leads to another program",
-        _ => return None,
-    };
-    Some(fail(
-        libc::EACCES,
-        format!(
-            "{}: {why}; use files, or standard input and output",
-            path.display()
-        ),
-    ))
+impl Program {
+    /// A named pipe is about to be made, which is then the program's own.
+    fn note_fifo(&mut self, dirfd: i32, path: u64, mode: u64) {
+        let (Some(path), Some(start)) = (self.text(path), self.start(dirfd)) else {
+            return;
+        };
+        let is_fifo = mode as u32 & libc::S_IFMT == libc::S_IFIFO;
+        if let Some(path) = is_fifo.then(|| whole_name(start.as_fd(), &path)).flatten() {
+            self.fifos.insert(path);
+        }
+    }
+
+    /// Devices, sockets and named pipes of others are refused when they are opened, not when they are found.
+    fn refuse_special(&self, start: BorrowedFd<'_>, path: &Path) -> Option<Decision> {
+        use rustix::fs::FileType;
+        const OWN_TERMINAL: (u32, u32) = (5, 0);
+        let stat = rustix::fs::statat(start, path, rustix::fs::AtFlags::empty()).ok()?;
+        let device = (rustix::fs::major(stat.st_rdev), rustix::fs::minor(stat.st_rdev));
+        let why = match FileType::from_raw_mode(stat.st_mode) {
+            // Without a terminal the kernel says so, as to any other program.
+            FileType::CharacterDevice if device == OWN_TERMINAL && self.streams.terminal().is_none() => {
+                return None;
+            }
+            FileType::CharacterDevice if crate::descriptors::is_stateless_device(stat.st_rdev) => {
+                return None;
+            }
+            FileType::CharacterDevice | FileType::BlockDevice => "devices keep state of their own",
+            FileType::Fifo if whole_name(start, path).is_some_and(|name| self.fifos.contains(&name)) => {
+                return None;
+            }
+            FileType::Fifo => "a named pipe that the program did not make leads to another program",
+            _ => return None,
+        };
+        Some(fail(
+            libc::EACCES,
+            format!(
+                "{}: {why}; use files, or standard input and output",
+                path.display()
+            ),
+        ))
+    }
+}
+
+/// The absolute name of an entry of a directory, there or not.
+fn whole_name(start: BorrowedFd<'_>, path: &Path) -> Option<PathBuf> {
+    let path = PathBuf::from(format!("/proc/self/fd/{}", start.as_raw_fd())).join(path);
+    Some(path.parent()?.canonicalize().ok()?.join(path.file_name()?))
 }

@@ -7,7 +7,9 @@
 //! * The program sees an ordinary error; the user reads once which call it was and what to do.
 
 mod files;
+mod identity;
 mod memory;
+mod pairs;
 
 use crate::error::{Error, Result};
 use crate::program::Program;
@@ -26,6 +28,8 @@ use twinpage_os::tracker::PAGE;
 pub enum Decision {
     /// It runs.
     Run,
+    /// It was done on the program's behalf, or has nothing to do; this is its result.
+    Done(i64),
     /// It fails with this error; `why` is told to the user, once for each call.
     Fail {
         /// The error the program sees.
@@ -76,16 +80,19 @@ impl Program {
             }
             _ => self.decide(tid, registers.orig_rax as i64, &registers)?,
         };
-        if let Decision::Fail { errno, why } = decision {
-            registers.orig_rax = u64::MAX; // skip it
-            registers.rax = -i64::from(errno) as u64;
-            trace::set_registers(tid, &registers).map_err(gone)?;
-            if let Some(mut why) = why {
-                if matches!(name, "clone" | "clone3" | "fork" | "vfork") {
-                    why.push_str(&self.script_hint());
-                }
-                self.notes.refused(name, &why);
+        let (result, why) = match decision {
+            Decision::Run => return Ok(()),
+            Decision::Done(result) => (result, None),
+            Decision::Fail { errno, why } => (-i64::from(errno), why),
+        };
+        registers.orig_rax = u64::MAX; // skip it
+        registers.rax = result as u64;
+        trace::set_registers(tid, &registers).map_err(gone)?;
+        if let Some(mut why) = why {
+            if matches!(name, "clone" | "clone3" | "fork" | "vfork") {
+                why.push_str(&self.script_hint());
             }
+            self.notes.refused(name, &why);
         }
         Ok(())
     }
@@ -139,6 +146,11 @@ impl Program {
             Watch::Clone => return self.before_clone(call),
             Watch::Exec => return Ok(self.before_exec(call)),
             Watch::Control => return Ok(self.before_control(call)),
+            Watch::Pair => return self.before_socketpair(call),
+            Watch::Send => return Ok(self.before_send(call)),
+            Watch::Socket => return Ok(self.before_socket_change(call)),
+            Watch::Identity => return Ok(self.before_identity(call)),
+            Watch::Nothing => return Ok(Decision::Done(0)),
         }
         Ok(Decision::Run)
     }
@@ -276,6 +288,17 @@ impl Program {
                     Decision::Run
                 }
                 libc::PR_SET_PDEATHSIG => Decision::Run, // a checkpointed program dies with its tracer anyway
+                // What must not be dumped cannot be looked at by a tracer without privilege, after a resume.
+                libc::PR_SET_DUMPABLE if call.arguments[1] == 0 && !rustix::process::getuid().is_root() => {
+                    fail(
+                        libc::EINVAL,
+                        "a program that may not be looked at (PR_SET_DUMPABLE) is captured for root only; the program can go on without it",
+                    )
+                }
+                libc::PR_SET_CHILD_SUBREAPER | libc::PR_SET_THP_DISABLE | libc::PR_SET_DUMPABLE => {
+                    self.stale.options = true;
+                    Decision::Run
+                }
                 option => fail(
                     libc::EINVAL,
                     format!("prctl option {option} is not captured; the program can go on without it"),
@@ -315,7 +338,10 @@ impl Program {
             }
             command => fail(
                 libc::EINVAL,
-                format!("fcntl command {command} is not captured; the program can go on without it"),
+                format!(
+                    "fcntl {} is not captured; the program can go on without it",
+                    fcntl_name(command)
+                ),
             ),
         }
     }
@@ -385,4 +411,19 @@ impl Program {
         }
         self.process.duplicate_fd(fd).ok()
     }
+}
+
+/// A command as fcntl(2) has it.
+fn fcntl_name(command: i32) -> String {
+    let name = match command {
+        libc::F_SETOWN => "F_SETOWN",
+        10 => "F_SETSIG",
+        15 => "F_SETOWN_EX",
+        libc::F_SETLEASE => "F_SETLEASE",
+        libc::F_NOTIFY => "F_NOTIFY",
+        libc::F_ADD_SEALS => "F_ADD_SEALS",
+        1036 => "F_SET_RW_HINT",
+        _ => return format!("command {command}"),
+    };
+    name.into()
 }

@@ -160,6 +160,7 @@ impl Program {
             descriptors: self.descriptors.list().to_vec(),
             threads: self.steady.values().flatten().cloned().collect(),
             ended: self.ending,
+            fifos: self.fifos.iter().cloned().collect(),
         }
     }
 

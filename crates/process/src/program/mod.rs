@@ -22,7 +22,8 @@ use crate::memory::Memory;
 use crate::notes::Notes;
 use crate::stdio::Stdio;
 use crate::threads::Steady;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use twinpage_os::inject;
@@ -53,6 +54,8 @@ pub struct Program {
     pub(crate) descriptors: Descriptors,
     pub(crate) stale: Stale,
     pub(crate) files: Recorder,
+    /// Named pipes that it made, by absolute name.
+    pub(crate) fifos: BTreeSet<PathBuf>,
     pub(crate) notes: Notes,
     pub(crate) kernel: Kernel,
     steady: BTreeMap<Tid, Option<Steady>>,
@@ -108,6 +111,7 @@ impl Program {
             descriptors: Descriptors::default(),
             stale: Stale::ALL,
             files: surroundings.files,
+            fifos: BTreeSet::new(),
             notes: surroundings.notes,
             kernel: Kernel::default(),
             steady: tids.iter().map(|tid| (*tid, None)).collect(),

@@ -14,7 +14,7 @@ use rustix::event::EventfdFlags;
 use rustix::fs::{Mode, OFlags, RawDir, SeekFrom};
 use rustix::pipe::PipeFlags;
 use rustix::time::{Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use twinpage_os::spawn;
 
@@ -78,11 +78,14 @@ pub(super) fn open(context: &Context, streams: &Stdio, moved: &[(Ident, Ident)])
         streams: streams.program_ends(),
         moved,
         pipes: BTreeMap::new(),
+        fifos: BTreeSet::new(),
     };
     spawn::raise_descriptor_limit()
         .map_err(|source| Error::target("cannot raise the limit of open files", source))?;
     let mut sources: BTreeMap<i32, i32> = BTreeMap::new();
-    let others = |(descriptor, _): &(&Descriptor, &Held)| !is_own(descriptor, fixed.pid);
+    let others = |(descriptor, _): &(&Descriptor, &Held)| {
+        !is_own(descriptor, fixed.pid) && !matches!(descriptor.what, What::Pair(_))
+    };
     for (descriptor, held) in fixed.descriptors.iter().zip(&context.live.held).filter(others) {
         let source = match sources.get(&descriptor.shares) {
             Some(source) if descriptor.shares != descriptor.fd => *source,
@@ -151,6 +154,8 @@ struct Opener<'a> {
     moved: &'a [(Ident, Ident)],
     /// Both ends of the pipes that were made, by the old pipe's number.
     pipes: BTreeMap<u64, (i32, i32)>,
+    /// The named pipes that are held open, by inode.
+    fifos: BTreeSet<u64>,
 }
 
 impl Opener<'_> {
@@ -250,6 +255,19 @@ impl Opener<'_> {
                 let timer = make_timer(*clock, *left_ns, *every_ns, *ticks).map_err(failed)?;
                 self.keep_with_flags(timer, flags)
             }
+            (What::Signals { mask }, _) => {
+                let signals = twinpage_os::spawn::signal_descriptor(*mask)
+                    .map_err(|source| Error::target("cannot make a signal descriptor", source))?;
+                self.keep_with_flags(signals, flags)
+            }
+            (
+                What::Fifo {
+                    path,
+                    inode,
+                    capacity,
+                },
+                Held::Fifo { bytes, hung_up },
+            ) => self.fifo(path, flags, (*inode, *capacity), (bytes, *hung_up)),
             (what, _) => Err(Error::Damaged(format!(
                 "context: descriptor {} is {what:?} and holds {held:?}",
                 descriptor.fd
@@ -268,6 +286,33 @@ impl Opener<'_> {
         let end =
             end.ok_or_else(|| Error::Damaged("context: a stream that was relayed is not any more".into()))?;
         self.keep(end.map_err(|source| Error::target("cannot give the program its streams", source))?)
+    }
+
+    /// A named pipe is held open both ways while its ends are opened, so that no open waits for another; but
+    /// not for one whose reader has seen no writer yet.
+    fn fifo(
+        &mut self,
+        path: &str,
+        flags: OFlags,
+        (inode, capacity): (u64, u32),
+        (bytes, hung_up): (&[u8], bool),
+    ) -> Result<i32> {
+        let failed = |error: rustix::io::Errno| Error::target(format!("cannot fill {path}"), error.into());
+        let reads_only = flags & OFlags::ACCMODE == OFlags::RDONLY;
+        if !self.fifos.contains(&inode) && (hung_up || !bytes.is_empty() || !reads_only) {
+            let holder = reopen(path, OFlags::RDWR | OFlags::NONBLOCK)?;
+            self.same_file(&holder, path, inode)?;
+            rustix::pipe::fcntl_setpipe_size(&holder, capacity as usize).map_err(failed)?;
+            let mut rest = bytes;
+            while !rest.is_empty() {
+                rest = &rest[rustix::io::write(&holder, rest).map_err(failed)?..];
+            }
+            self.keep(holder)?;
+            self.fifos.insert(inode);
+        }
+        let end = reopen(path, flags | OFlags::NONBLOCK)?;
+        self.same_file(&end, path, inode)?;
+        self.keep_with_flags(end, flags)
     }
 
     fn pipe(&mut self, descriptor: &Descriptor, inode: u64, capacity: u32, held: &Held) -> Result<i32> {

@@ -33,6 +33,8 @@ pub(super) fn set(process: &Process, context: &Context, sources: &Sources, filte
     run(process, &mut close, "close what is not the program's")?;
     take_locks(process, context)?; // now: closing any descriptor of a file drops the process's locks on it
     drop_privileges(process)?;
+    let mut options = context.fixed.kernel.options.calls();
+    run(process, &mut options, "set the options of the program")?;
     install(process, filter)
 }
 

@@ -12,6 +12,7 @@
 
 mod files;
 mod kernel;
+mod pairs;
 mod space;
 
 use crate::context::Context;
@@ -21,6 +22,7 @@ use crate::launch;
 use crate::marks::Marks;
 use crate::memory::Memory;
 use crate::pages::Pages;
+use crate::pairs::Pairs;
 use crate::state::Store;
 use crate::stdio::Stdio;
 use crate::threads::Moving;
@@ -41,6 +43,8 @@ pub struct Restored {
     pub tids: Vec<Tid>,
     /// Its memory, tracked.
     pub memory: Memory,
+    /// Its socket pairs.
+    pub pairs: Pairs,
 }
 
 /// Brings back the program of `context`, whose pages are in `store`. Files that the rollback had to
@@ -66,6 +70,7 @@ pub fn restore(
     space::advise(&process, context)?;
     let tracker = crate::program::track(&process, pid)?;
     space::fill(&process, context, &tracker, store, &pages)?;
+    let pairs = pairs::make(&process, context, sources.base())?;
     kernel::set(&process, context, &sources, filter)?;
     let tids = kernel::make_threads(&process, context)?;
     kernel::set_threads(&process, context)?;
@@ -77,6 +82,7 @@ pub fn restore(
     Ok(Restored {
         process,
         tids,
+        pairs,
         memory: Memory::new(
             layout,
             tracker,

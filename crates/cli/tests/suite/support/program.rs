@@ -48,6 +48,7 @@ pub(crate) const PROGRAMS: &[Program] = &[
     program("c_kernel.c", Kind::C(&[]), 60),
     program("c_descriptors.c", Kind::C(&[]), 60),
     program("c_limits.c", Kind::C(&[]), 120),
+    program("c_pairs.c", Kind::C(&["-pthread"]), 100),
     program("c_sqlite.c", Kind::C(&["-lsqlite3"]), 240),
     program("python_threads.py", Kind::Python("threading"), 160),
     program("python_numpy.py", Kind::Python("numpy"), 50),

@@ -1,0 +1,100 @@
+//! Looking into sockets without changing them: recv(2) with `MSG_PEEK`, unix(7), socket(7).
+
+#![allow(unsafe_code)]
+
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+/// Makes a call until no signal interrupts it: even those that never wait take locks.
+fn uninterrupted(mut call: impl FnMut() -> libc::ssize_t) -> io::Result<usize> {
+    loop {
+        if let Ok(result) = usize::try_from(call()) {
+            return Ok(result);
+        }
+        let error = io::Error::last_os_error();
+        if error.kind() != io::ErrorKind::Interrupted {
+            return Err(error);
+        }
+    }
+}
+
+/// Options of 16 bytes at most: numbers and times.
+const MOST_OPTION_BYTES: usize = 16;
+
+/// The value of a `SOL_SOCKET` option.
+///
+/// # Errors
+/// `ENOPROTOOPT` when the socket has no such option.
+pub fn option(fd: BorrowedFd<'_>, name: i32) -> io::Result<Vec<u8>> {
+    let mut value = [0u8; MOST_OPTION_BYTES];
+    let mut length = MOST_OPTION_BYTES as libc::socklen_t;
+    // SAFETY: `value` is as long as `length` says; the kernel writes no more and tells how much.
+    uninterrupted(|| unsafe {
+        libc::getsockopt(
+            fd.as_raw_fd(),
+            libc::SOL_SOCKET,
+            name,
+            value.as_mut_ptr().cast(),
+            &raw mut length,
+        ) as libc::ssize_t
+    })?;
+    Ok(value[..length as usize].to_vec())
+}
+
+/// Sets a `SOL_SOCKET` option.
+///
+/// # Errors
+/// `EINVAL` for a value of the wrong size.
+pub fn set_option(fd: BorrowedFd<'_>, name: i32, value: &[u8]) -> io::Result<()> {
+    // SAFETY: the kernel reads `value.len()` bytes of a live slice.
+    uninterrupted(|| unsafe {
+        libc::setsockopt(
+            fd.as_raw_fd(),
+            libc::SOL_SOCKET,
+            name,
+            value.as_ptr().cast(),
+            value.len() as libc::socklen_t,
+        ) as libc::ssize_t
+    })
+    .map(drop)
+}
+
+/// The next bytes or the next message behind the socket's peek offset, left where they are; the offset
+/// goes on by what was read. With `whole` the length of the whole message is the answer, however small
+/// `into` is.
+///
+/// # Errors
+/// `EAGAIN` when there are no more.
+pub fn peek(fd: BorrowedFd<'_>, into: &mut [u8], whole: bool) -> io::Result<usize> {
+    let flags = libc::MSG_PEEK | libc::MSG_DONTWAIT | if whole { libc::MSG_TRUNC } else { 0 };
+    // SAFETY: the kernel writes at most `into.len()` bytes to a live slice.
+    uninterrupted(|| unsafe { libc::recv(fd.as_raw_fd(), into.as_mut_ptr().cast(), into.len(), flags) })
+}
+
+/// Sends without waiting and without SIGPIPE.
+///
+/// # Errors
+/// `EAGAIN` when there is no room, `ECONNREFUSED` and `EPIPE` when nobody receives.
+pub fn send(fd: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
+    let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+    // SAFETY: the kernel reads `bytes.len()` bytes of a live slice.
+    uninterrupted(|| unsafe { libc::send(fd.as_raw_fd(), bytes.as_ptr().cast(), bytes.len(), flags) })
+}
+
+/// Half-closes the socket: shutdown(2), `SHUT_*`.
+///
+/// # Errors
+/// `ENOTCONN` when it is not connected.
+pub fn shut(fd: BorrowedFd<'_>, how: i32) -> io::Result<()> {
+    // SAFETY: takes integers.
+    uninterrupted(|| unsafe { libc::shutdown(fd.as_raw_fd(), how) as libc::ssize_t }).map(drop)
+}
+
+/// Whether the socket has a peer, also one that is closed: getpeername(2).
+#[must_use]
+pub fn has_peer(fd: BorrowedFd<'_>) -> bool {
+    let mut address = [0u8; 128];
+    let mut length = address.len() as libc::socklen_t;
+    // SAFETY: the kernel writes at most `length` bytes to a live buffer.
+    unsafe { libc::getpeername(fd.as_raw_fd(), address.as_mut_ptr().cast(), &raw mut length) == 0 }
+}

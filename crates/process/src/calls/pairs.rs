@@ -1,0 +1,158 @@
+//! Calls on socket pairs of the program's own. What a look into a socket would not see is refused when it
+//! is sent; a program has no other sockets, so the rest of what it does with them runs freely.
+
+use super::{Decision, Stopped, fail};
+use crate::error::{Error, Result};
+use crate::pairs::{self, OPTIONS};
+use crate::program::Program;
+use std::os::fd::{AsFd, OwnedFd};
+use twinpage_os::inject::{self, Call, ROOM};
+
+/// `struct msghdr`, sendmsg(2).
+struct Message {
+    named: bool,
+    bytes: Option<u64>,
+    accompanied: bool,
+}
+
+impl Program {
+    /// Makes the pair on the program's behalf: only who makes it knows which sockets belong together.
+    pub(super) fn before_socketpair(&mut self, call: &Stopped) -> Result<Decision> {
+        if call.int(0) != libc::AF_UNIX {
+            return Ok(fail(
+                libc::EOPNOTSUPP,
+                "only pairs of Unix sockets are captured (AF_UNIX)",
+            ));
+        }
+        let [domain, kind, protocol, to, ..] = call.arguments;
+        let make = |source| Error::target("cannot make a socket pair", source);
+        let mut socketpair = [Call::new(libc::SYS_socketpair, &[domain, kind, protocol, ROOM])];
+        inject::run(&self.process, call.tid, &mut socketpair).map_err(make)?;
+        if let Err(error) = socketpair[0].result() {
+            return Ok(Decision::Done(-i64::from(
+                error.raw_os_error().unwrap_or(libc::EINVAL),
+            )));
+        }
+        let both = self.process.read_u64(ROOM).map_err(make)?;
+        let (one, other) = (both & 0xffff_ffff, both >> 32);
+        self.stale.descriptors = true;
+        if self.process.write(to, &both.to_le_bytes()).is_err() {
+            let mut close = [one, other].map(|fd| Call::new(libc::SYS_close, &[fd]));
+            inject::run(&self.process, call.tid, &mut close).map_err(make)?;
+            return Ok(Decision::Done(-i64::from(libc::EFAULT)));
+        }
+        let inode = |fd| {
+            let ours = self.process.duplicate_fd(fd as i32)?;
+            Ok::<_, std::io::Error>(rustix::fs::fstat(ours)?.st_ino)
+        };
+        // Another thread may have closed what it cannot know of yet; then there is nothing to keep.
+        if let (Ok(one), Ok(other)) = (inode(one), inode(other)) {
+            self.descriptors.pairs.know(one, other);
+        }
+        Ok(Decision::Done(0))
+    }
+
+    pub(super) fn before_send(&mut self, call: &Stopped) -> Decision {
+        let a = call.arguments;
+        let Some(kind) = self.socket_kind(call.int(0)) else {
+            return Decision::Run; // the kernel will refuse it
+        };
+        let (flags, messages) = match call.name {
+            "sendto" => {
+                let message = Message {
+                    named: a[4] != 0,
+                    bytes: Some(a[2]),
+                    accompanied: false,
+                };
+                (a[3], vec![message])
+            }
+            "sendmsg" => (a[2], self.message(a[1]).into_iter().collect()),
+            _ => {
+                const MMSGHDR_BYTES: u64 = 64;
+                let heads = (0..(a[2] & 0xffff_ffff).min(1024)).map(|index| a[1] + index * MMSGHDR_BYTES);
+                (a[3], heads.map_while(|head| self.message(head)).collect())
+            }
+        };
+        if flags & libc::MSG_OOB as u64 != 0 {
+            return fail(
+                libc::EOPNOTSUPP,
+                "out-of-band bytes are not captured; send them as others",
+            );
+        }
+        for message in messages {
+            if message.accompanied {
+                return fail(
+                    libc::EINVAL,
+                    "descriptors and credentials sent along with a message are not captured; share them within the program",
+                );
+            }
+            if message.named && kind == libc::SOCK_DGRAM {
+                return fail(libc::EACCES, crate::syscalls::OUTSIDE);
+            }
+            if message.bytes == Some(0) && kind != libc::SOCK_STREAM {
+                return empty_message();
+            }
+        }
+        Decision::Run
+    }
+
+    fn message(&self, at: u64) -> Option<Message> {
+        let word = |index: u64| self.process.read_u64(at + index * 8).ok();
+        Some(Message {
+            named: word(0)? != 0 && word(1)? & 0xffff_ffff != 0,
+            bytes: self.vector_bytes(word(2)?, word(3)?),
+            accompanied: word(5)? != 0,
+        })
+    }
+
+    /// Whether a write of nothing would send an empty message, which cannot be captured.
+    pub(super) fn sends_empty_message(&self, fd: &OwnedFd, bytes: u64) -> bool {
+        bytes == 0 && pairs::kind(fd.as_fd()).is_ok_and(|kind| kind != libc::SOCK_STREAM)
+    }
+
+    pub(super) fn before_socket_change(&mut self, call: &Stopped) -> Decision {
+        let Some(kind) = self.socket_kind(call.int(0)) else {
+            return Decision::Run; // the kernel will refuse it
+        };
+        if call.name == "shutdown" {
+            let sends_only = call.int(1) == libc::SHUT_WR && kind == libc::SOCK_DGRAM;
+            if sends_only && self.is_open_for_both(call.int(0)) {
+                return fail(
+                    libc::EOPNOTSUPP,
+                    "a datagram socket that sends no more and still receives is not captured; close it both ways, or not at all",
+                );
+            }
+            return Decision::Run;
+        }
+        if call.int(1) == libc::SOL_SOCKET && OPTIONS.contains(&call.int(2)) {
+            self.stale.descriptors = true;
+            return Decision::Run;
+        }
+        fail(
+            libc::ENOPROTOOPT,
+            format!(
+                "socket option {} of level {} is not captured; the program can go on without it",
+                call.int(2),
+                call.int(1)
+            ),
+        )
+    }
+
+    fn is_open_for_both(&self, fd: i32) -> bool {
+        let ours = self.process.duplicate_fd(fd);
+        ours.is_ok_and(|ours| pairs::state(&ours).is_ok_and(|state| state.is_empty()))
+    }
+
+    /// `SOCK_*` of a socket; `None` of anything else.
+    fn socket_kind(&self, fd: i32) -> Option<i32> {
+        let ours = self.process.duplicate_fd(fd).ok()?;
+        pairs::kind(ours.as_fd()).ok()
+    }
+}
+
+pub(super) fn empty_message() -> Decision {
+    fail(
+        libc::EINVAL,
+        "an empty message cannot be seen in a socket, and so not captured; send at least a byte",
+    )
+}

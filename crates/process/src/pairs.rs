@@ -1,0 +1,227 @@
+//! Socket pairs of the program's own, socketpair(2): which sockets belong together, and what is in them.
+//!
+//! * The kernel does not say which socket is whose peer, so every pair is made by the tracer on the
+//!   program's behalf (`calls/pairs.rs`), which knows it then.
+//! * What waits to be received is looked at with `MSG_PEEK` at an offset, `SO_PEEK_OFF`, which no program
+//!   here may use itself.
+//! * Streams and sequenced packets mirror a half-close at the peer, so it is enough to know who receives no
+//!   more. Datagram sockets do not; a half-close of their sending side alone is refused.
+//! * An error that waits is told by the next look at packets, but not at a stream; that case is refused.
+//!
+//! Empty messages, descriptors sent along and out-of-band bytes would not be seen; they are refused when
+//! they are sent.
+
+use crate::error::{Error, Result};
+use rustix::event::{PollFd, PollFlags, poll};
+use serde::{Deserialize, Serialize};
+use std::collections::HashMap;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use twinpage_os::remote::Process;
+use twinpage_os::socket;
+
+/// One end of a pair, as far as it does not change by itself.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct End {
+    /// The socket's inode.
+    pub inode: u64,
+    /// The inode of the other end, which may be closed.
+    pub peer: u64,
+    /// `SOCK_STREAM`, `SOCK_DGRAM` or `SOCK_SEQPACKET`.
+    pub kind: i32,
+    /// Options and their values, in the order of [`OPTIONS`].
+    pub options: Vec<Vec<u8>>,
+}
+
+/// The options of `SOL_SOCKET` that a program may set and that are captured.
+pub const OPTIONS: [i32; 8] = [
+    libc::SO_SNDBUF,
+    libc::SO_RCVBUF,
+    libc::SO_RCVTIMEO,
+    libc::SO_SNDTIMEO,
+    libc::SO_RCVLOWAT,
+    libc::SO_KEEPALIVE,
+    libc::SO_REUSEADDR,
+    libc::SO_PRIORITY,
+];
+
+/// What an end holds at a stop.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Queue {
+    /// What waits to be received: messages, or all bytes of a stream in one.
+    pub messages: Vec<Vec<u8>>,
+    /// It receives no more: `SHUT_RD`, or the peer sends no more.
+    pub receives_no_more: bool,
+    /// It sends no more either.
+    pub sends_no_more: bool,
+    /// An error waits to be told: the peer was closed with unread data, `ECONNRESET`.
+    pub reset: bool,
+    /// A datagram socket was told that its peer is gone, and has none since.
+    pub alone: bool,
+}
+
+/// Which sockets belong together, by inode.
+#[derive(Debug, Default)]
+pub struct Pairs(HashMap<u64, u64>);
+
+impl Pairs {
+    /// Two ends of one pair.
+    pub fn know(&mut self, one: u64, other: u64) {
+        self.0.insert(one, other);
+        self.0.insert(other, one);
+    }
+
+    /// Whether a socket is an end of a pair.
+    #[must_use]
+    pub fn has(&self, inode: u64) -> bool {
+        self.0.contains_key(&inode)
+    }
+
+    /// The steady part of an end.
+    ///
+    /// # Errors
+    /// When the system refuses a look, or it is no end of a known pair.
+    pub fn describe(&self, inode: u64, ours: &OwnedFd) -> Result<End> {
+        let unknown = || Error::Internal(format!("socket {inode} is no end of a pair"));
+        let peer = *self.0.get(&inode).ok_or_else(unknown)?;
+        let look = |source| Error::target("cannot look at a socket", source);
+        let options = OPTIONS.iter().map(|name| socket::option(ours.as_fd(), *name));
+        Ok(End {
+            inode,
+            peer,
+            kind: kind(ours.as_fd()).map_err(look)?,
+            options: options.collect::<std::io::Result<_>>().map_err(look)?,
+        })
+    }
+
+    /// Forgets the pairs of which neither end is among `open`.
+    pub fn keep(&mut self, open: &[u64]) {
+        self.0
+            .retain(|one, other| open.contains(one) || open.contains(other));
+    }
+}
+
+/// `SOCK_*`.
+///
+/// # Errors
+/// `ENOTSOCK`.
+pub fn kind(fd: BorrowedFd<'_>) -> std::io::Result<i32> {
+    let value = socket::option(fd, libc::SO_TYPE)?;
+    let bytes = value.first_chunk().copied().unwrap_or_default();
+    Ok(i32::from_ne_bytes(bytes))
+}
+
+/// What an end holds now. Nothing of the program runs.
+///
+/// # Errors
+/// When the system refuses a look.
+pub fn held(process: &Process, fd: i32, end: &End) -> Result<Queue> {
+    let look = |source| Error::target(format!("cannot look into socket {fd}"), source);
+    let ours = process.duplicate_fd(fd).map_err(look)?;
+    let state = state(&ours).map_err(look)?;
+    let told_first = end.kind == libc::SOCK_SEQPACKET && state.contains(PollFlags::ERR);
+    if told_first && rustix::io::ioctl_fionread(&ours).map_err(|error| look(error.into()))? > 0 {
+        // A look at the messages would be told of the error, and the program would not.
+        return Err(Error::Unsupported(format!(
+            "descriptor {fd} is a socket for packets whose peer was closed with packets unread, while it has packets unread itself, which cannot be looked at: read them before the peer is closed"
+        )));
+    }
+    Ok(Queue {
+        messages: waiting(ours.as_fd(), end.kind).map_err(look)?,
+        receives_no_more: state.contains(PollFlags::RDHUP),
+        sends_no_more: state.contains(PollFlags::HUP),
+        reset: state.contains(PollFlags::ERR),
+        alone: end.kind == libc::SOCK_DGRAM && !socket::has_peer(ours.as_fd()),
+    })
+}
+
+/// `RDHUP`: it receives no more; `HUP`: it does neither; `ERR`: an error waits to be told.
+pub(crate) fn state(fd: &OwnedFd) -> std::io::Result<PollFlags> {
+    let mut asked = [PollFd::new(fd, PollFlags::RDHUP)];
+    rustix::io::retry_on_intr(|| poll(&mut asked, Some(&rustix::time::Timespec::default())))?;
+    Ok(asked[0].revents())
+}
+
+/// A copy of what waits to be received; it stays there.
+fn waiting(fd: BorrowedFd<'_>, kind: i32) -> std::io::Result<Vec<Vec<u8>>> {
+    let all = rustix::io::ioctl_fionread(fd)? as usize; // of datagrams: the first
+    let mut messages = Vec::new();
+    if all == 0 {
+        return Ok(messages);
+    }
+    socket::set_option(fd, libc::SO_PEEK_OFF, &0i32.to_ne_bytes())?;
+    let read = peek_all(fd, (kind == libc::SOCK_STREAM).then_some(all), &mut messages);
+    socket::set_option(fd, libc::SO_PEEK_OFF, &(-1i32).to_ne_bytes())?;
+    read.map(|()| messages)
+}
+
+fn peek_all(fd: BorrowedFd<'_>, stream: Option<usize>, into: &mut Vec<Vec<u8>>) -> std::io::Result<()> {
+    loop {
+        let length = match stream {
+            Some(length) => length,
+            None => match socket::peek(fd, &mut [], true) {
+                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return Ok(()),
+                Ok(0) => return Ok(()), // half-closed: nothing follows
+                length => length?,
+            },
+        };
+        let mut bytes = vec![0; length];
+        let mut filled = 0;
+        while filled < length {
+            match socket::peek(fd, &mut bytes[filled..], false)? {
+                0 => return Err(std::io::ErrorKind::UnexpectedEof.into()),
+                some => filled += some,
+            }
+        }
+        into.push(bytes);
+        if stream.is_some() {
+            return Ok(());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Read, Write};
+    use std::os::unix::net::{UnixDatagram, UnixStream};
+
+    #[test]
+    fn a_look_changes_nothing() {
+        let (mut one, mut other) = UnixStream::pair().unwrap();
+        for piece in ["these", "are", "one"] {
+            one.write_all(piece.as_bytes()).unwrap();
+        }
+        for _ in 0..2 {
+            let found = waiting(other.as_fd(), libc::SOCK_STREAM).unwrap();
+            assert_eq!(found, [b"theseareone".to_vec()]);
+        }
+        let mut read = [0; 20];
+        assert_eq!(other.read(&mut read).unwrap(), 11);
+        assert!(waiting(other.as_fd(), libc::SOCK_STREAM).unwrap().is_empty());
+
+        let (one, other) = UnixDatagram::pair().unwrap();
+        let messages = [vec![1; 3], vec![2; 100_000], vec![3]];
+        for message in &messages {
+            one.send(message).unwrap();
+        }
+        for _ in 0..2 {
+            assert_eq!(waiting(other.as_fd(), libc::SOCK_DGRAM).unwrap(), messages);
+        }
+        assert_eq!(other.recv(&mut read).unwrap(), 3);
+        assert_eq!(waiting(other.as_fd(), libc::SOCK_DGRAM).unwrap(), messages[1..]);
+    }
+
+    #[test]
+    fn a_half_close_is_seen() {
+        let (mut one, other) = UnixStream::pair().unwrap();
+        one.write_all(b"unread").unwrap();
+        let ends = [OwnedFd::from(one.try_clone().unwrap()), other.into()];
+        one.shutdown(std::net::Shutdown::Write).unwrap();
+        assert!(state(&ends[0]).unwrap().is_empty());
+        assert_eq!(state(&ends[1]).unwrap(), PollFlags::RDHUP);
+        let [first, second] = ends;
+        drop(second);
+        let ended = state(&first).unwrap();
+        assert_eq!(ended, PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR);
+    }
+}
