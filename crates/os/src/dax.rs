@@ -80,15 +80,7 @@ impl Persistence for PastTheCaches<Native> {
     fn of(file: &File, path: &Path) -> Result<Self> {
         match obstacle(file) {
             Ok(None) => Ok(PastTheCaches::new(Native::new())),
-            Ok(Some(why)) => Err(Error::Invalid(format!(
-                "{} cannot be used as persistent memory: {why}; put it on ext4 or XFS on persistent memory, mounted with -o dax, or choose the durability disk",
-                path.display()
-            ))),
-            Err(source) => Err(Error::Io {
-                what: format!("asking whether {} is on persistent memory", path.display()),
-                at: 0,
-                source,
-            }),
+            _ => Err(not_dax(file, path)),
         }
     }
 
@@ -123,6 +115,22 @@ impl Persistence for PastTheCaches<Native> {
 /// What the system says when it cannot be asked.
 pub fn is_dax(file: &File) -> io::Result<bool> {
     Ok(obstacle(file)?.is_none())
+}
+
+/// Why a file cannot be used as persistent memory, and the way out.
+pub(crate) fn not_dax(file: &File, path: &Path) -> Error {
+    match obstacle(file) {
+        Ok(why) => Error::Invalid(format!(
+            "{} cannot be used as persistent memory: {}; put it on ext4 or XFS on persistent memory, mounted with -o dax, or choose the durability disk",
+            path.display(),
+            why.unwrap_or("it was not when it was asked before")
+        )),
+        Err(source) => Error::Io {
+            what: format!("asking whether {} is on persistent memory", path.display()),
+            at: 0,
+            source,
+        },
+    }
 }
 
 /// What keeps the file from being mapped as persistent memory.

@@ -118,20 +118,103 @@ pub enum WriteBack {
 }
 
 impl WriteBack {
+    /// All there are, the best first.
+    pub const ALL: [WriteBack; 3] = [WriteBack::Clwb, WriteBack::Clflushopt, WriteBack::Clflush];
+
+    /// Whether this processor has it (`CPUID`, leaf 7).
+    #[must_use]
+    pub fn is_here(self) -> bool {
+        let bit = |bit: u32| __cpuid_count(7, 0).ebx >> bit & 1 == 1;
+        match self {
+            WriteBack::Clwb => bit(24),
+            WriteBack::Clflushopt => bit(23),
+            WriteBack::Clflush => true,
+        }
+    }
+
+    /// Sends `lines` cache lines from `first` on their way to memory.
+    ///
+    /// # Safety
+    /// The lines are mapped.
+    ///
+    /// # Panics
+    /// When the processor does not have the instruction.
+    pub unsafe fn write_back(self, first: *mut u8, lines: usize) {
+        debug_assert!(self.is_here());
+        // SAFETY: the caller's.
+        unsafe {
+            match self {
+                WriteBack::Clwb => twinpage_clwb(first, lines),
+                WriteBack::Clflushopt => twinpage_clflushopt(first, lines),
+                WriteBack::Clflush => twinpage_clflush(first, lines),
+            }
+        }
+    }
+
     /// What this processor has (`CPUID`, leaf 7).
     #[must_use]
     pub fn best() -> WriteBack {
         static BEST: OnceLock<WriteBack> = OnceLock::new();
         *BEST.get_or_init(|| {
-            let [clwb, clflushopt] = [24, 23].map(|bit| __cpuid_count(7, 0).ebx >> bit & 1 == 1);
-            match (clwb, clflushopt) {
-                (true, _) => WriteBack::Clwb,
-                (false, true) => WriteBack::Clflushopt,
-                (false, false) => WriteBack::Clflush,
-            }
+            let here = WriteBack::ALL.into_iter().find(|way| way.is_here());
+            here.unwrap_or(WriteBack::Clflush)
         })
     }
 }
+
+/// How the processor waits for write-backs and non-temporal stores.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Fence {
+    /// `sfence`: orders stores.
+    Sfence,
+    /// `mfence`: orders loads, too.
+    Mfence,
+}
+
+impl Fence {
+    /// Waits.
+    pub fn fence(self) {
+        match self {
+            Fence::Sfence => twinpage_sfence(),
+            Fence::Mfence => twinpage_mfence(),
+        }
+    }
+}
+
+// One function for each instruction, with a name that a disassembler shows: a test looks at their code.
+macro_rules! write_back {
+    ($name:ident, $instruction:literal) => {
+        #[unsafe(no_mangle)]
+        #[inline(never)]
+        unsafe extern "C" fn $name(first: *mut u8, lines: usize) {
+            for line in 0..lines {
+                // SAFETY: the caller's: the line is mapped, and the processor has the instruction.
+                unsafe {
+                    asm!(concat!($instruction, " [{}]"), in(reg) first.add(line * CACHE_LINE),
+                        options(nostack, preserves_flags));
+                }
+            }
+        }
+    };
+}
+
+write_back!(twinpage_clwb, "clwb");
+write_back!(twinpage_clflushopt, "clflushopt");
+write_back!(twinpage_clflush, "clflush");
+
+macro_rules! fence {
+    ($name:ident, $instruction:literal) => {
+        #[unsafe(no_mangle)]
+        #[inline(never)]
+        extern "C" fn $name() {
+            // SAFETY: every x86-64 processor has it.
+            unsafe { asm!($instruction, options(nostack, preserves_flags)) };
+        }
+    };
+}
+
+fence!(twinpage_sfence, "sfence");
+fence!(twinpage_mfence, "mfence");
 
 /// The processor this program runs on.
 #[derive(Clone, Copy, Debug)]

@@ -17,6 +17,8 @@ mod batch;
 pub mod cache;
 pub mod copier;
 pub mod dax;
+pub mod direct;
+mod draft;
 pub mod family;
 #[cfg(any(test, feature = "faults"))]
 pub mod faulty;
@@ -29,6 +31,8 @@ pub mod mapped;
 mod mapping;
 pub mod memory;
 pub mod missing;
+#[cfg(any(test, feature = "faults"))]
+pub mod modelled;
 pub mod name;
 pub mod remote;
 pub mod reserve;
@@ -43,6 +47,8 @@ pub mod tracker;
 
 pub use any::{AnyMedium, Durability};
 pub use dax::DaxMedium;
+pub use direct::{Direct, DirectFile};
+pub use draft::Draft;
 pub use file::FileMedium;
 pub use health::Access;
 pub use lock::{Lock, LockError};

@@ -30,6 +30,7 @@ pub(crate) struct Mapping {
     /// Bytes from `base` on that are the file's; a whole number of system pages.
     mapped: u64,
     flags: MapFlags,
+    protection: ProtFlags,
 }
 
 // SAFETY: the mapping is this value's alone, as a boxed slice would be; no thread owns addresses.
@@ -60,12 +61,19 @@ impl Mapping {
                         room,
                         mapped: 0,
                         flags,
+                        protection: ProtFlags::READ | ProtFlags::WRITE,
                     });
                 }
                 Err(_) if room > ROOM_MIN => room /= 2,
                 Err(e) => return Err(e.into()),
             }
         }
+    }
+
+    /// The same, for reading only.
+    pub(crate) fn read_only(mut self) -> Mapping {
+        self.protection = ProtFlags::READ;
+        self
     }
 
     /// The longest file that can be mapped.
@@ -88,11 +96,10 @@ impl Mapping {
         // SAFETY: `mapped..end` lies in the range kept free above and is nobody's yet, so MAP_FIXED
         // replaces only our own empty reservation.
         unsafe {
-            let prot = ProtFlags::READ | ProtFlags::WRITE;
             mmap(
                 at.cast(),
                 bytes,
-                prot,
+                self.protection,
                 self.flags | MapFlags::FIXED,
                 file,
                 self.mapped,

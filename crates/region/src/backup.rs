@@ -6,14 +6,14 @@
 
 use crate::error::{Error, Result};
 use crate::gate;
-use crate::options::{Draft, Options};
+use crate::options::Options;
 use crate::region::{Inner, Region};
 use crate::store::Store;
 use crate::superblock::Superblock;
 use crate::window::PAGE;
 use std::path::Path;
 use twinpage_core::{AnyScheme, Epoch, LineMask, PageId, Scheme, Span};
-use twinpage_os::AnyMedium;
+use twinpage_os::{AnyMedium, Draft};
 
 /// Pages read at once.
 const CHUNK: usize = 64;

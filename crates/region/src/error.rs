@@ -107,6 +107,9 @@ pub enum Error {
     /// The store below the region failed.
     #[error(transparent)]
     Store(#[from] twinpage_core::Error),
+    /// A versioned array failed.
+    #[error(transparent)]
+    Versions(#[from] twinpage_versions::Error),
     /// A root cannot be had.
     #[error(transparent)]
     Root(#[from] crate::root::RootError),

@@ -75,6 +75,9 @@ pub use root::{Root, RootError, RootInfo};
 pub use statistics::Statistics;
 pub use twinpage_core::SchemeKind;
 pub use twinpage_os::Durability;
+/// Arrays whose versions lie on the medium itself, in files of their own.
+pub use twinpage_versions as versions;
+pub use twinpage_versions::{Planes, Versions};
 
 /// The example of the README compiles.
 #[cfg(doctest)]

@@ -3,11 +3,10 @@
 use crate::error::{Error, Result};
 use crate::marks::LINE;
 use crate::region::Region;
-use std::hash::{BuildHasher, RandomState};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 use twinpage_core::{AnyScheme, Geometry, Medium, Scheme, SchemeKind, Setup};
-use twinpage_os::{Access, AnyMedium, Durability, Lock};
+use twinpage_os::{Access, AnyMedium, Draft, Durability, Lock};
 
 /// How a region is made and opened. Begun by [`Region::options`], ended by [`Options::open`].
 ///
@@ -168,7 +167,7 @@ impl Options {
     /// Makes the region beside its name and then gives it the name; `None` if that is taken by now.
     fn create(&self, path: &Path) -> Result<Option<Region>> {
         let (scheme, mut draft) = self.draft(path)?;
-        let mut region = Region::begin(self, scheme, &[], draft.lock.take())?;
+        let mut region = Region::begin(self, scheme, &[], draft.take_lock())?;
         if !draft.name(path)? {
             return Ok(None);
         }
@@ -178,13 +177,9 @@ impl Options {
 
     /// An empty store beside the file `path`, to be given that name when it is whole.
     pub(crate) fn draft(&self, path: &Path) -> Result<(AnyScheme<AnyMedium>, Draft)> {
-        remove_stale_drafts(path);
         let durability = self.durability_at(path.parent().unwrap_or(Path::new(".")))?;
-        let mut draft = Draft {
-            path: draft_of(path)?,
-            lock: None,
-        };
-        let mut medium = AnyMedium::create(&draft.path, durability).map_err(|e| match e {
+        let mut draft = Draft::of(path)?;
+        let mut medium = AnyMedium::create(draft.path(), durability).map_err(|e| match e {
             twinpage_core::Error::Io { source, .. } => {
                 Error::system(format!("making {}", path.display()), source)
             }
@@ -192,7 +187,7 @@ impl Options {
         })?;
         // Nobody asked for a draft: whatever goes wrong is told of the name it will have.
         medium.rename(path);
-        draft.lock = Some(Lock::take(&draft.path)?);
+        draft.lock()?;
         let geometry = medium.geometry();
         Ok((self.make(medium, geometry)?, draft))
     }
@@ -254,28 +249,6 @@ impl Options {
     }
 }
 
-/// A file that has not its own name yet. It goes when dropped without one.
-pub(crate) struct Draft {
-    path: PathBuf,
-    /// Keeps others from taking it for one that a crash left.
-    lock: Option<Lock>,
-}
-
-impl Draft {
-    /// Gives the file its name; false when that is taken.
-    pub(crate) fn name(&mut self, name: &Path) -> Result<bool> {
-        twinpage_os::name::give(&self.path, name)
-            .map_err(|e| Error::system(format!("naming {}", name.display()), e))
-    }
-}
-
-impl Drop for Draft {
-    fn drop(&mut self) {
-        // It is not there any more when it was named.
-        let _ = std::fs::remove_file(&self.path);
-    }
-}
-
 /// Lines are marked by 64 bytes and captured by those or by pages of the system.
 fn fit(geometry: Geometry) -> Result<()> {
     match geometry.line_bytes() {
@@ -283,38 +256,5 @@ fn fit(geometry: Geometry) -> Result<()> {
         other => Err(Error::Invalid(format!(
             "lines of {other} bytes: a region has lines of 64 or 4096"
         ))),
-    }
-}
-
-/// A name for a file that is being made, like `.orders.twin.1a2b.new`.
-fn draft_of(path: &Path) -> Result<PathBuf> {
-    let (head, tail) =
-        draft_parts(path).ok_or_else(|| Error::Invalid(format!("{} names no file", path.display())))?;
-    let random = RandomState::new().hash_one(0);
-    Ok(path.with_file_name(format!("{head}{random:016x}{tail}")))
-}
-
-fn draft_parts(path: &Path) -> Option<(String, &'static str)> {
-    Some((format!(".{}.", path.file_name()?.to_string_lossy()), ".new"))
-}
-
-/// Removes what crashes left behind while making a region of this name. Those in use are locked.
-fn remove_stale_drafts(path: &Path) {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-    let (Some((head, tail)), Ok(files)) = (
-        draft_parts(path),
-        std::fs::read_dir(folder.unwrap_or(Path::new("."))),
-    ) else {
-        return;
-    };
-    for file in files.flatten() {
-        let name = file.file_name();
-        let is_draft = name
-            .to_str()
-            .is_some_and(|name| name.starts_with(&head) && name.ends_with(tail));
-        if is_draft && Lock::take(file.path()).is_ok() {
-            // One that cannot be removed does no harm.
-            let _ = std::fs::remove_file(file.path());
-        }
     }
 }

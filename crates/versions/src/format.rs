@@ -1,0 +1,456 @@
+//! What is in a file, byte for byte: `docs/format.md`, "Versioned arrays".
+//!
+//! * A header in one of two slots says what the array is; the valid one of the higher generation counts.
+//! * One word says up to which update, or which step, all is durable.
+//! * Every number has 16 bits that depend on it and on its place, so that a flipped one is noticed.
+
+use crate::error::{Error, Result};
+use std::path::Path;
+use twinpage_core::Error as Damage;
+
+/// The first bytes of a header.
+pub(crate) const MAGIC: [u8; 8] = *b"tp-array";
+/// The version of the format.
+pub const VERSION: u32 = 1;
+/// Bytes of a header.
+pub(crate) const HEADER_BYTES: usize = 256;
+/// Where the headers are.
+pub(crate) const HEADERS: [u64; 2] = [0, 2048];
+/// Where the durable word is.
+pub(crate) const WORD: u64 = 4096;
+/// Where readers see which word is durable: it is set when the word is known to have arrived.
+pub(crate) const CONFIRMED: u64 = 4096 + 64;
+/// Where elements or planes begin.
+pub(crate) const FIRST: u64 = 8192;
+/// What everything begins at a multiple of: no medium writes more at once.
+pub(crate) const GRAIN: u64 = 4096;
+/// The first byte of little-endian machines' arrays.
+const LITTLE_ENDIAN: u8 = 1;
+const NAME_BYTES: usize = 128;
+/// Values of one version that lie together are about this many bytes.
+const CHUNK_BYTES: u64 = 64 << 10;
+
+/// What an array is made of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Kind {
+    /// Each element has versions.
+    Elements,
+    /// The whole array has versions.
+    Planes,
+}
+
+/// What a file says of its array.
+#[derive(Clone, PartialEq, Eq, Debug, serde::Serialize)]
+pub struct Header {
+    /// Elements or planes.
+    pub kind: Kind,
+    /// Versions of each element, or planes: 2 or 3.
+    pub versions: u8,
+    /// Bytes of a value.
+    pub value_bytes: u64,
+    /// What a value's address is a multiple of.
+    pub align: u32,
+    /// Values.
+    pub count: u64,
+    /// Elements of a block; 0 for planes.
+    pub per_block: u64,
+    /// Where the first block or plane begins, in bytes from the start of the file.
+    pub first: u64,
+    /// From the beginning of a block or plane to that of the next.
+    pub stride: u64,
+    /// Counts the headers written.
+    pub generation: u64,
+    /// The type of the values, without modules.
+    pub type_name: String,
+}
+
+impl Header {
+    /// That of a new array of `T`.
+    pub(crate) fn of<T>(kind: Kind, versions: usize, count: u64, per_block: Option<u64>) -> Header {
+        let value_bytes = size_of::<T>() as u64;
+        let header = Header {
+            kind,
+            versions: versions as u8,
+            value_bytes,
+            align: align_of::<T>() as u32,
+            count,
+            per_block: match kind {
+                Kind::Elements => per_block.unwrap_or_else(|| suits(value_bytes)),
+                Kind::Planes => 0,
+            },
+            first: FIRST,
+            stride: 0,
+            generation: 1,
+            type_name: shortened(crate::value::name_of::<T>()),
+        };
+        Header {
+            stride: match kind {
+                Kind::Elements => Blocks::of(&header).bytes(),
+                Kind::Planes => (count * value_bytes).next_multiple_of(GRAIN),
+            },
+            ..header
+        }
+    }
+
+    /// Bytes of the file.
+    pub(crate) fn file_bytes(&self) -> u64 {
+        let pieces = match self.kind {
+            Kind::Elements => self.count.div_ceil(self.per_block),
+            Kind::Planes => u64::from(self.versions),
+        };
+        self.first + pieces * self.stride
+    }
+
+    /// What a person calls it.
+    pub(crate) fn describe(&self) -> String {
+        let (versions, what) = match self.kind {
+            Kind::Elements => ("versions", "elements"),
+            Kind::Planes => ("planes", "values in planes"),
+        };
+        format!(
+            "{} {what} of type {} ({} bytes, aligned to {}) in {} {versions}",
+            self.count, self.type_name, self.value_bytes, self.align, self.versions
+        )
+    }
+
+    pub(crate) fn encode(&self) -> [u8; HEADER_BYTES] {
+        let mut record = [0; HEADER_BYTES];
+        let mut put = |at: usize, bytes: &[u8]| record[at..at + bytes.len()].copy_from_slice(bytes);
+        put(0, &MAGIC);
+        put(8, &VERSION.to_le_bytes());
+        put(
+            12,
+            &[
+                match self.kind {
+                    Kind::Elements => 1,
+                    Kind::Planes => 2,
+                },
+                self.versions,
+                LITTLE_ENDIAN,
+            ],
+        );
+        put(16, &self.align.to_le_bytes());
+        let numbers = [
+            self.value_bytes,
+            self.count,
+            self.per_block,
+            self.first,
+            self.stride,
+            self.generation,
+        ];
+        for (k, number) in numbers.iter().enumerate() {
+            put(24 + 8 * k, &number.to_le_bytes());
+        }
+        put(20, &(self.type_name.len() as u32).to_le_bytes());
+        put(72, self.type_name.as_bytes());
+        let crc = crc32c::crc32c(&record[..HEADER_BYTES - 4]);
+        record[HEADER_BYTES - 4..].copy_from_slice(&crc.to_le_bytes());
+        record
+    }
+
+    /// A header, if the bytes are one of this version and machine.
+    fn decode(record: &[u8; HEADER_BYTES]) -> Option<Header> {
+        let word = |at: usize| u32::from_le_bytes(std::array::from_fn(|k| record[at + k]));
+        let long = |at: usize| u64::from_le_bytes(std::array::from_fn(|k| record[at + k]));
+        if record[..8] != MAGIC || crc32c::crc32c(&record[..HEADER_BYTES - 4]) != word(HEADER_BYTES - 4) {
+            return None;
+        }
+        let kind = match record[12] {
+            1 => Kind::Elements,
+            2 => Kind::Planes,
+            _ => return None,
+        };
+        let name = record[72..].get(..word(20) as usize)?;
+        Some(Header {
+            kind,
+            versions: record[13],
+            value_bytes: long(24),
+            align: word(16),
+            count: long(32),
+            per_block: long(40),
+            first: long(48),
+            stride: long(56),
+            generation: long(64),
+            type_name: String::from_utf8_lossy(name).into_owned(),
+        })
+    }
+
+    /// Reads the header of an array that lies in `bytes`.
+    ///
+    /// # Errors
+    /// When they are something else, of another version, damaged, or too few.
+    pub fn read(bytes: &[u8]) -> Result<Header> {
+        Header::find(bytes, bytes.len() as u64, Path::new("the array"))
+    }
+
+    /// The header that counts, of a file whose first bytes are `start` and that has `len` bytes in all.
+    ///
+    /// # Errors
+    /// [`Damage::Foreign`] when the file is something else or of another version, [`Damage::Damaged`] when no header
+    /// is whole or the file is too short.
+    pub(crate) fn find(start: &[u8], len: u64, path: &Path) -> Result<Header> {
+        let slots = HEADERS.map(|at| start.get(at as usize..at as usize + HEADER_BYTES));
+        let slots: Vec<&[u8; HEADER_BYTES]> = slots
+            .into_iter()
+            .flatten()
+            .filter_map(|slot| slot.first_chunk())
+            .collect();
+        let is_ours = slots.iter().any(|slot| slot[..8] == MAGIC);
+        if !is_ours {
+            let why = format!("{} is not a versioned array", path.display());
+            return Err(Damage::Foreign(why).into());
+        }
+        let damaged = |why: String| {
+            Error::from(Damage::Damaged {
+                what: "header",
+                at: 0,
+                why: format!("{}: {why}", path.display()),
+            })
+        };
+        let newest = slots
+            .iter()
+            .filter_map(|slot| Header::decode(slot))
+            .max_by_key(|header| header.generation);
+        let Some(header) = newest else {
+            return Err(damaged("the checksum of neither header is right".into()));
+        };
+        let slot = slots
+            .iter()
+            .find(|slot| Header::decode(slot).as_ref() == Some(&header));
+        let slot = slot.expect("it was decoded from one");
+        let version = u32::from_le_bytes(std::array::from_fn(|k| slot[8 + k]));
+        if version != VERSION || slot[14] != LITTLE_ENDIAN {
+            return Err(Damage::Foreign(format!(
+                "{} has version {version} and byte order {}; this build reads version {VERSION} and byte order {LITTLE_ENDIAN} (little-endian)",
+                path.display(),
+                slot[14]
+            ))
+            .into());
+        }
+        if !header.is_possible() {
+            return Err(damaged(format!("no array is like that: {}", header.describe())));
+        }
+        if len < header.file_bytes() {
+            return Err(damaged(format!(
+                "the file was cut: it has {len} bytes, and its array takes {}",
+                header.file_bytes()
+            )));
+        }
+        Ok(header)
+    }
+
+    fn is_possible(&self) -> bool {
+        let sane = matches!(self.versions, 2 | 3)
+            && self.value_bytes > 0
+            && self.align.is_power_of_two()
+            && u64::from(self.align) <= GRAIN
+            && self.value_bytes.is_multiple_of(u64::from(self.align))
+            && self.first >= FIRST
+            && self.first.is_multiple_of(GRAIN)
+            && self.stride.is_multiple_of(GRAIN)
+            && self.count < 1 << 44
+            && self.value_bytes < 1 << 40
+            && u128::from(self.count) * u128::from(self.value_bytes) < 1 << 44
+            && self.first < 1 << 48
+            && self.stride < 1 << 46;
+        sane && match self.kind {
+            Kind::Elements => {
+                self.per_block.is_power_of_two()
+                    && self.per_block <= 1 << 20
+                    && self.stride == Blocks::of(self).bytes()
+            }
+            Kind::Planes => self.per_block == 0 && self.stride >= self.count * self.value_bytes,
+        }
+    }
+}
+
+/// As much of a name as there is room for.
+fn shortened(mut name: String) -> String {
+    name.truncate(name.floor_char_boundary(NAME_BYTES));
+    name
+}
+
+/// How many elements of this size a block has.
+fn suits(value_bytes: u64) -> u64 {
+    let most = (CHUNK_BYTES / value_bytes.max(1)).max(1);
+    1 << most.ilog2()
+}
+
+/// Where things are in a block of elements.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Blocks {
+    first: u64,
+    shift: u32,
+    value_bytes: u64,
+    versions: u64,
+    /// Bytes of the numbers of a block, and of one version of its values.
+    numbers: u64,
+    chunk: u64,
+    bytes: u64,
+    /// Bytes of the numbers of an element.
+    row: u64,
+}
+
+impl Blocks {
+    pub(crate) fn of(header: &Header) -> Blocks {
+        let versions = u64::from(header.versions);
+        let row = (versions * 8).next_power_of_two();
+        let numbers = (header.per_block * row).next_multiple_of(GRAIN);
+        let chunk = (header.per_block * header.value_bytes).next_multiple_of(GRAIN);
+        Blocks {
+            first: header.first,
+            shift: header.per_block.max(1).trailing_zeros(),
+            value_bytes: header.value_bytes,
+            versions,
+            numbers,
+            chunk,
+            bytes: numbers + versions * chunk,
+            row,
+        }
+    }
+
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Elements of a block.
+    pub(crate) fn per_block(&self) -> u64 {
+        1 << self.shift
+    }
+
+    fn split(&self, index: u64) -> (u64, u64) {
+        let block = index >> self.shift;
+        (self.first + block * self.bytes, index & (self.per_block() - 1))
+    }
+
+    /// Where the numbers of an element are; those of its versions lie one after another.
+    #[inline]
+    pub(crate) fn numbers(&self, index: u64) -> u64 {
+        let (block, within) = self.split(index);
+        block + within * self.row
+    }
+
+    /// Where a version of an element is.
+    #[inline]
+    pub(crate) fn value(&self, index: u64, version: usize) -> u64 {
+        let (block, within) = self.split(index);
+        block + self.numbers + version as u64 * self.chunk + within * self.value_bytes
+    }
+}
+
+/// The largest number an update can have.
+pub(crate) const LAST_NUMBER: u64 = (1 << 48) - 1;
+/// The place of the durable word, for its check.
+pub(crate) const WORD_PLACE: u64 = u64::MAX;
+
+/// The place of a version's number, for its check.
+#[inline]
+pub(crate) fn place(index: u64, version: usize) -> u64 {
+    index << 2 | version as u64
+}
+
+/// A number with its check; 0 stands for none.
+#[inline]
+pub(crate) fn encode(number: u64, place: u64) -> u64 {
+    debug_assert!(number <= LAST_NUMBER);
+    if number == 0 {
+        return 0;
+    }
+    number << 16 | check(number, place)
+}
+
+/// The number, unchecked.
+#[inline]
+pub(crate) fn number(raw: u64) -> u64 {
+    raw >> 16
+}
+
+/// The number, if its check is right.
+pub(crate) fn checked(raw: u64, place: u64) -> Option<u64> {
+    (encode(number(raw), place) == raw).then_some(number(raw))
+}
+
+/// 16 bits of a product: a flip of any one bit of the number changes them (shown by a test).
+#[inline]
+fn check(number: u64, place: u64) -> u64 {
+    let mixed = number ^ place.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    (mixed ^ mixed >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 48
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flipped_bit_of_a_number_is_noticed() {
+        let mut random = fastrand::Rng::with_seed(1);
+        let mut missed = 0;
+        for _ in 0..20_000 {
+            let (number, place) = (random.u64(1..=LAST_NUMBER), random.u64(..));
+            let raw = encode(number, place);
+            assert_eq!(checked(raw, place), Some(number));
+            assert_eq!(super::number(raw), number);
+            for bit in 0..64 {
+                missed += usize::from(checked(raw ^ 1 << bit, place).is_some());
+            }
+        }
+        assert_eq!(missed, 0);
+        assert_eq!(checked(0, 7), Some(0));
+        assert_eq!(checked(1, 7), None);
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        let header = Header::of::<[u8; 256]>(Kind::Elements, 3, 100_000, None);
+        let mut file = vec![0; 8192];
+        file[..HEADER_BYTES].copy_from_slice(&header.encode());
+        let path = Path::new("x");
+        let found = Header::find(&file, header.file_bytes(), path).unwrap();
+        assert_eq!(found, header);
+        // The next generation counts, wherever it is.
+        let larger = Header {
+            count: 100_001,
+            generation: 2,
+            ..header.clone()
+        };
+        file[2048..2048 + HEADER_BYTES].copy_from_slice(&larger.encode());
+        assert_eq!(Header::find(&file, u64::MAX, path).unwrap(), larger);
+        // One that is flipped does not count.
+        file[2060] ^= 4;
+        assert_eq!(Header::find(&file, u64::MAX, path).unwrap(), header);
+        file[33] ^= 4;
+        let error = Header::find(&file, u64::MAX, path).unwrap_err().to_string();
+        assert!(error.contains("checksum of neither"), "{error}");
+        file[33] ^= 4;
+        let error = Header::find(&file, 9000, path).unwrap_err().to_string();
+        assert!(error.contains("was cut"), "{error}");
+        let error = Header::find(&[7; 100], 9000, path).unwrap_err().to_string();
+        assert!(error.contains("not a versioned array"), "{error}");
+    }
+
+    #[test]
+    fn versions_of_an_element_lie_apart() {
+        for header in [
+            Header::of::<u8>(Kind::Elements, 2, 100_000, None),
+            Header::of::<[u8; 256]>(Kind::Elements, 3, 1000, None),
+            Header::of::<[u64; 20_000]>(Kind::Elements, 3, 10, None),
+        ] {
+            let blocks = Blocks::of(&header);
+            let mut ranges = Vec::new();
+            for index in 0..header.count {
+                let numbers = blocks.numbers(index);
+                ranges.push(numbers..numbers + 8 * u64::from(header.versions));
+                for version in 0..usize::from(header.versions) {
+                    let at = blocks.value(index, version);
+                    ranges.push(at..at + header.value_bytes);
+                    let next = blocks.value(index, (version + 1) % usize::from(header.versions));
+                    assert!(at.abs_diff(next) >= GRAIN);
+                }
+            }
+            ranges.sort_by_key(|range| range.start);
+            assert!(ranges.windows(2).all(|pair| pair[0].end <= pair[1].start));
+            assert!(ranges[0].start >= FIRST && ranges.last().unwrap().end <= header.file_bytes());
+        }
+    }
+}

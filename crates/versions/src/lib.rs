@@ -1,0 +1,69 @@
+//! Arrays whose versions lie on the medium itself (MSS, "Exploring Memory-Style Storage", HotPower 2014): no log, no
+//! copy, no mapping. For data larger than memory, or rewritten whole in every step.
+//!
+//! [`Versions`]: each element has two or three versions in place; random updates of a few. [`Planes`]: the
+//! whole array has; kernels that rewrite all of it in every step. Where 1% of the data changes between two
+//! checkpoints a region (`twinpage::Region`) writes less; where all of it changes, planes do.
+//!
+//! * An update, or a step, is there whole after any crash, or not at all: one word says up to which all is durable.
+//! * The program's stores are the write. A thread of its own makes them durable (Algorithms 1 and 2).
+//! * One writer; any readers of the last durable version, in any process.
+//!
+//! ```text
+//! look, reader           files as others see them
+//! elements, planes       what a program calls
+//! pace                   when updates are handed over
+//! persistence, handover  how they become durable
+//! recover, options       how a file is made and opened
+//! format                 where everything lies
+//! ```
+//!
+//! Linux on x86-64 only.
+
+#![deny(unsafe_code)]
+
+mod elements;
+mod error;
+mod format;
+mod handover;
+mod options;
+mod pace;
+mod persistence;
+mod planes;
+mod recover;
+mod statistics;
+mod ticket;
+mod value;
+
+pub use elements::{Update, Versions};
+pub use error::{Error, Result};
+pub use format::{Header, Kind, VERSION};
+pub use options::Options;
+pub use pace::Pace;
+pub use planes::Planes;
+pub use statistics::Statistics;
+pub use ticket::Ticket;
+pub use value::Value;
+pub use zerocopy;
+
+#[cfg(any(test, feature = "faults"))]
+pub use persistence::Planted;
+
+/// Drives the persister of an array that was opened [`stepped`](Options::stepped).
+#[cfg(any(test, feature = "faults"))]
+#[derive(Clone, Debug)]
+pub struct Stepper(std::sync::Arc<persistence::Shared>);
+
+#[cfg(any(test, feature = "faults"))]
+impl Stepper {
+    /// Does one thing; false when there is nothing to do.
+    pub fn step(&self) -> bool {
+        self.0.step()
+    }
+
+    /// The last update that is durable.
+    #[must_use]
+    pub fn durable(&self) -> u64 {
+        self.0.durable()
+    }
+}

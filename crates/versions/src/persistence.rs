@@ -1,0 +1,409 @@
+//! The persistence thread (Algorithm 2), and who waits for it.
+//!
+//! A batch becomes durable in this order: its ranges are written back; fence; the durable word is stored
+//! and written back; fence; and only then it is called durable.
+//!
+//! * The word never arrives before what it speaks of: there is a fence between them.
+//! * Nothing is called durable after a failed fence.
+//! * The same steps run on a thread of their own, on the caller's, or one by one under a test.
+
+#![allow(unsafe_code)]
+
+use crate::error::{Error, Result};
+use crate::format::{CONFIRMED, WORD};
+use crate::handover::{Handover, InFlight};
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread::{JoinHandle, Thread};
+use twinpage_core::Offset;
+use twinpage_os::Direct;
+
+/// Looks for work before the thread sleeps, about half a microsecond each.
+const LOOKS: u32 = 64;
+const PAUSES: u32 = 16;
+
+/// A mistake made on purpose.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Planted {
+    /// The durable word is stored before the fence that must precede it.
+    WordBeforeFence,
+    /// A version is used again while a durable state needs it.
+    ReusedTooEarly,
+    /// Recovery leaves the numbers of updates that were not durable.
+    NumberNotErased,
+    /// A range is written back while it is being written.
+    FlushedWhileWritten,
+    /// The number of an update that panicked stays.
+    PanickedNumberStays,
+}
+
+/// What the operation thread, the persistence thread and those who wait share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    direct: Arc<dyn Direct>,
+    path: PathBuf,
+    pub(crate) handover: Handover,
+    /// The last update, or step, that is durable.
+    durable: AtomicU64,
+    /// The last that somebody waits for.
+    wanted: AtomicU64,
+    waiters: AtomicU32,
+    turn: Mutex<()>,
+    changed: Condvar,
+    poisoned: OnceLock<String>,
+    closed: AtomicBool,
+    persists: AtomicU64,
+    runner: Runner,
+    pub(crate) planted: Option<Planted>,
+}
+
+/// Where the persister runs.
+#[derive(Debug)]
+enum Runner {
+    /// On the thread that updates, or waits; by steps of a test in between.
+    Inline {
+        persister: Mutex<Persister>,
+        stepped: bool,
+    },
+    Thread {
+        thread: OnceLock<Thread>,
+        parked: AtomicBool,
+    },
+}
+
+/// How the persister is run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) enum Run {
+    #[default]
+    Thread,
+    /// At the end of each update that is due.
+    Inline,
+    /// By a test, step by step, and by those who wait.
+    Stepped,
+}
+
+impl Shared {
+    pub(crate) fn new(
+        direct: Arc<dyn Direct>,
+        path: &Path,
+        durable: u64,
+        run: Run,
+        planted: Option<Planted>,
+    ) -> Shared {
+        Shared {
+            direct,
+            path: path.to_owned(),
+            handover: Handover::default(),
+            durable: AtomicU64::new(durable),
+            wanted: AtomicU64::new(0),
+            waiters: AtomicU32::new(0),
+            turn: Mutex::new(()),
+            changed: Condvar::new(),
+            poisoned: OnceLock::new(),
+            closed: AtomicBool::new(false),
+            persists: AtomicU64::new(0),
+            runner: match run {
+                Run::Thread => Runner::Thread {
+                    thread: OnceLock::new(),
+                    parked: AtomicBool::new(false),
+                },
+                Run::Inline | Run::Stepped => Runner::Inline {
+                    persister: Mutex::default(),
+                    stepped: run == Run::Stepped,
+                },
+            },
+            planted,
+        }
+    }
+
+    pub(crate) fn direct(&self) -> &dyn Direct {
+        &*self.direct
+    }
+
+    /// The last update that is durable.
+    #[inline]
+    pub(crate) fn durable(&self) -> u64 {
+        self.durable.load(Ordering::SeqCst)
+    }
+
+    /// How often something was made durable.
+    pub(crate) fn persists(&self) -> u64 {
+        self.persists.load(Ordering::Relaxed)
+    }
+
+    /// A word of the file.
+    ///
+    /// # Panics
+    /// When it is not an aligned one inside the file.
+    pub(crate) fn word(&self, at: Offset) -> &AtomicU64 {
+        word(self.direct(), at)
+    }
+
+    /// The program stored into `range`.
+    pub(crate) fn stored(&self, range: Range<Offset>) {
+        if self.direct.is_watched() {
+            self.direct.stored(range);
+        }
+    }
+
+    /// # Errors
+    /// [`Error::Poisoned`] after a failed flush.
+    pub(crate) fn sound(&self) -> Result<()> {
+        match self.poisoned.get() {
+            None => Ok(()),
+            Some(reason) => Err(Error::Poisoned {
+                path: self.path.clone(),
+                reason: reason.clone(),
+            }),
+        }
+    }
+
+    pub(crate) fn poison(&self, reason: &dyn std::fmt::Display) {
+        // The first reason counts.
+        let _ = self.poisoned.set(reason.to_string());
+        self.tell();
+    }
+
+    /// The end of an update, or of a plane's step, whose batch was offered.
+    #[inline]
+    pub(crate) fn offered(&self, due: bool) {
+        let wanted = self.is_waited_for();
+        match &self.runner {
+            Runner::Thread { parked, .. } => {
+                if (due || wanted) && parked.load(Ordering::SeqCst) {
+                    self.wake();
+                }
+            }
+            Runner::Inline { persister, stepped } => {
+                if due && !stepped || wanted {
+                    lock(persister).run(self);
+                }
+            }
+        }
+    }
+
+    /// Whether somebody waits for more than is durable.
+    pub(crate) fn is_waited_for(&self) -> bool {
+        self.wanted.load(Ordering::SeqCst) > self.durable()
+    }
+
+    fn wake(&self) {
+        if let Runner::Thread { thread, .. } = &self.runner
+            && let Some(thread) = thread.get()
+        {
+            thread.unpark();
+        }
+    }
+
+    /// One step of the persister, where a test drives it; false when there is nothing to do.
+    #[cfg(any(test, feature = "faults"))]
+    pub(crate) fn step(&self) -> bool {
+        match &self.runner {
+            Runner::Inline { persister, .. } => lock(persister).step(self),
+            Runner::Thread { .. } => false,
+        }
+    }
+
+    /// Returns when update `number` is durable.
+    pub(crate) fn wait(&self, number: u64) -> Result<()> {
+        if self.durable() >= number {
+            return Ok(());
+        }
+        self.wanted.fetch_max(number, Ordering::SeqCst);
+        match &self.runner {
+            Runner::Thread { .. } => self.wake(),
+            Runner::Inline { persister, .. } => lock(persister).run(self),
+        }
+        self.waiters.fetch_add(1, Ordering::SeqCst);
+        let mut turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let outcome = loop {
+            if self.durable() >= number {
+                break Ok(());
+            }
+            if let Err(error) = self.sound() {
+                break Err(error);
+            }
+            if self.closed.load(Ordering::SeqCst) {
+                let path = self.path.clone();
+                break Err(Error::Closed { path, number });
+            }
+            turn = self.changed.wait(turn).unwrap_or_else(PoisonError::into_inner);
+        };
+        drop(turn);
+        self.waiters.fetch_sub(1, Ordering::SeqCst);
+        outcome
+    }
+
+    /// Wakes those who wait, if there are any.
+    fn tell(&self) {
+        if self.waiters.load(Ordering::SeqCst) > 0 {
+            drop(self.turn.lock().unwrap_or_else(PoisonError::into_inner));
+            self.changed.notify_all();
+        }
+    }
+}
+
+/// An aligned word of a file.
+pub(crate) fn word(direct: &dyn Direct, at: Offset) -> &AtomicU64 {
+    assert!(at.is_multiple_of(8) && at + 8 <= direct.len());
+    // SAFETY: aligned, inside the mapping, which does not move while `direct` lives; such words are only reached
+    // as atomics.
+    unsafe { AtomicU64::from_ptr(direct.base().add(at as usize).cast()) }
+}
+
+fn lock(persister: &Mutex<Persister>) -> MutexGuard<'_, Persister> {
+    persister.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Algorithm 2, a step at a time.
+#[derive(Debug, Default)]
+pub(crate) struct Persister {
+    in_flight: InFlight,
+    stage: Stage,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+enum Stage {
+    #[default]
+    Idle,
+    WriteBack(usize),
+    Fence,
+    Word,
+    FenceWord,
+}
+
+impl Persister {
+    fn run(&mut self, shared: &Shared) {
+        while self.step(shared) {}
+    }
+
+    /// Does one thing; false when there is nothing to do.
+    fn step(&mut self, shared: &Shared) -> bool {
+        if shared.poisoned.get().is_some() {
+            return false;
+        }
+        self.stage = match self.stage {
+            Stage::Idle => {
+                if !self.in_flight.take(&shared.handover, shared.is_waited_for()) {
+                    return false;
+                }
+                shared.persists.fetch_add(1, Ordering::Relaxed);
+                Stage::WriteBack(0)
+            }
+            Stage::WriteBack(next) => match self.in_flight.batch(&shared.handover).ranges.get(next) {
+                Some(range) => {
+                    shared.direct.write_back(range.clone());
+                    Stage::WriteBack(next + 1)
+                }
+                None if shared.planted == Some(Planted::WordBeforeFence) => Stage::Word,
+                None => Stage::Fence,
+            },
+            Stage::Fence => match self.fence(shared) {
+                true => Stage::Word,
+                false => return false,
+            },
+            Stage::Word => {
+                let word = self.in_flight.batch(&shared.handover).word;
+                shared.word(WORD).store(word, Ordering::Release);
+                shared.stored(WORD..WORD + 8);
+                shared.direct.write_back(WORD..WORD + 8);
+                Stage::FenceWord
+            }
+            Stage::FenceWord => {
+                if !self.fence(shared) {
+                    return false;
+                }
+                let batch = self.in_flight.batch(&shared.handover);
+                shared.word(CONFIRMED).store(batch.word, Ordering::Release);
+                shared.stored(CONFIRMED..CONFIRMED + 8);
+                shared.direct.publish(CONFIRMED..CONFIRMED + 8);
+                shared.durable.store(batch.number, Ordering::SeqCst);
+                self.in_flight.done(&shared.handover);
+                shared.tell();
+                Stage::Idle
+            }
+        };
+        true
+    }
+
+    fn fence(&self, shared: &Shared) -> bool {
+        shared
+            .direct
+            .fence()
+            .map_err(|error| shared.poison(&error))
+            .is_ok()
+    }
+}
+
+/// An array that is open: what is shared, and the thread. Dropping it ends the thread.
+#[derive(Debug)]
+pub(crate) struct Engine {
+    pub(crate) shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Engine {
+    pub(crate) fn start(shared: Shared) -> Result<Engine> {
+        let shared = Arc::new(shared);
+        let thread = match &shared.runner {
+            Runner::Inline { .. } => None,
+            Runner::Thread { .. } => {
+                let own = Arc::clone(&shared);
+                let spawned = std::thread::Builder::new()
+                    .name("persistence".into())
+                    .spawn(move || persist(&own));
+                Some(spawned.map_err(|source| twinpage_core::Error::Io {
+                    what: format!("starting the persistence thread of {}", shared.path.display()),
+                    at: 0,
+                    source,
+                })?)
+            }
+        };
+        Ok(Engine { shared, thread })
+    }
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        self.shared.closed.store(true, Ordering::SeqCst);
+        self.shared.wake();
+        if let Some(thread) = self.thread.take() {
+            // It has told those who wait if it failed.
+            let _ = thread.join();
+        }
+        self.shared.tell();
+    }
+}
+
+/// The persistence thread.
+fn persist(shared: &Shared) {
+    let Runner::Thread { thread, parked } = &shared.runner else {
+        return;
+    };
+    let _ = thread.set(std::thread::current());
+    let mut persister = Persister::default();
+    let mut looks = 0;
+    loop {
+        if persister.step(shared) {
+            looks = 0;
+            continue;
+        }
+        if shared.closed.load(Ordering::SeqCst) {
+            return;
+        }
+        if looks < LOOKS {
+            looks += 1;
+            (0..PAUSES).for_each(|_| std::hint::spin_loop());
+            continue;
+        }
+        parked.store(true, Ordering::SeqCst);
+        // What was offered before it could be seen that nobody looks.
+        if !persister.step(shared) && !shared.closed.load(Ordering::SeqCst) {
+            std::thread::park();
+        }
+        parked.store(false, Ordering::SeqCst);
+        looks = 0;
+    }
+}

@@ -1,0 +1,425 @@
+//! Arrays that are rewritten whole in every step, in two or three planes.
+//!
+//! ```text
+//!   plane 0 | step 6 |   persistent: the durable word names it
+//!   plane 1 | step 7 |   newest, on its way to the medium
+//!   plane 2 | step 8 |   being computed from plane 1, meanwhile
+//! ```
+//!
+//! * A step reads the newest plane and writes one that is neither the newest, nor persistent, nor in flight. With two
+//!   planes that is one only when the step before is durable.
+//! * The word says which step is durable and in which plane, so a step is there whole or not at all, and opening reads
+//!   no plane.
+//! * On memory and persistent memory the planes are the file itself. On a disk they are memory, and a plane is
+//!   written to the file in order.
+
+#![allow(unsafe_code)]
+
+use crate::error::Result;
+use crate::format::{GRAIN, Header, Kind, WORD_PLACE, encode};
+use crate::handover::Collecting;
+use crate::options::{self, File, Options, durable_word, persist, write_header};
+use crate::pace::{Owed, Pace};
+use crate::persistence::{Engine, Planted, Shared};
+use crate::statistics::Statistics;
+use crate::ticket::Ticket;
+use crate::value::Value;
+use std::marker::PhantomData;
+use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::path::Path;
+use std::sync::Arc;
+use twinpage_core::Error as Damage;
+use twinpage_os::{Direct, Lock};
+
+/// The durable word of a step in a plane.
+pub(crate) fn step_word(step: u64, plane: usize) -> u64 {
+    (step + 1) << 2 | plane as u64
+}
+
+/// The step and the plane of a durable word.
+pub(crate) fn step_of(word: u64) -> (u64, usize) {
+    ((word >> 2).wrapping_sub(1), (word & 3) as usize)
+}
+
+/// An array of `T` in `N` planes: 2, or 3 where the next step is computed while one is on its way to the medium.
+///
+/// ```
+/// # let folder = tempfile::tempdir().unwrap();
+/// # let path = folder.path().join("field.twin");
+/// use twinpage_versions::Planes;
+///
+/// let mut field = Planes::<f64, 3>::open(&path, 1000)?; // zeros
+/// for step in field.steps_done()..10 {
+///     field.step(|old, new| {
+///         for (new, old) in new.iter_mut().zip(old) {
+///             *new = old + step as f64;
+///         }
+///     })?;
+/// }
+/// field.durable()?;
+/// assert_eq!(field.newest()[0], 45.0);
+/// # Ok::<(), twinpage_versions::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Planes<T: Value, const N: usize = 3> {
+    /// Dropped first: it ends the thread.
+    engine: Engine,
+    header: Header,
+    collecting: Collecting,
+    owed: Owed,
+    step: u64,
+    newest: usize,
+    persistent: usize,
+    /// The plane that was handed over and not seen durable yet, and its step.
+    in_flight: Option<(usize, u64)>,
+    counts: Statistics,
+    run_to_end: bool,
+    _lock: Option<Lock>,
+    _values: PhantomData<T>,
+}
+
+impl<T: Value, const N: usize> Planes<T, N> {
+    const POSSIBLE: () = assert!(
+        (N == 2 || N == 3) && size_of::<T>() > 0 && align_of::<T>() <= 4096,
+        "there are two or three planes of values of at least a byte"
+    );
+
+    /// Opens the planes in the file `path`, and makes them with `count` values of zero if there is none.
+    ///
+    /// # Errors
+    /// As [`Versions::open`](crate::Versions::open).
+    pub fn open(path: impl AsRef<Path>, count: usize) -> Result<Self> {
+        Planes::open_with(&Options::new(), path, count)
+    }
+
+    /// As [`Planes::open`], with options.
+    ///
+    /// # Errors
+    /// As [`Planes::open`].
+    pub fn open_with(options: &Options, path: impl AsRef<Path>, count: usize) -> Result<Self> {
+        let wanted = Self::wanted(count);
+        let file = options::open(options, path.as_ref(), &wanted, &mut |_, _| ())?;
+        Self::begin(options, file)
+    }
+
+    /// As [`Planes::open_with`], on a medium of one's own.
+    ///
+    /// # Errors
+    /// As [`Planes::open`].
+    pub fn open_on(options: &Options, direct: Arc<dyn Direct>, count: usize) -> Result<Self> {
+        let file = options::open_on(direct, &Self::wanted(count), &mut |_, _| ())?;
+        Self::begin(options, file)
+    }
+
+    fn wanted(count: usize) -> Header {
+        let () = Self::POSSIBLE;
+        Header::of::<T>(Kind::Planes, N, count as u64, None)
+    }
+
+    fn begin(options: &Options, file: File) -> Result<Self> {
+        let word = durable_word(&*file.direct, &file.path)?;
+        let (step, plane) = step_of(word);
+        if word >> 2 == 0 || plane >= N {
+            return Err(no_such_plane(&file.path, plane).into());
+        }
+        let header = file.header;
+        file.direct.load(range::<T>(&header, plane))?;
+        crate::recover::confirm(&*file.direct);
+        let shared = Shared::new(file.direct, &file.path, step, options.run, options.planted);
+        let pace = options.pace.unwrap_or(Pace::Immediate);
+        Ok(Planes {
+            engine: Engine::start(shared)?,
+            header,
+            collecting: Collecting::default(),
+            owed: Owed::new(pace),
+            step,
+            newest: plane,
+            persistent: plane,
+            in_flight: None,
+            counts: Statistics::default(),
+            run_to_end: pace != Pace::Manual,
+            _lock: file.lock,
+            _values: PhantomData,
+        })
+    }
+
+    /// Values of a plane.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.header.count as usize
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.header.count == 0
+    }
+
+    /// Steps done since the planes were made, durable or not.
+    #[must_use]
+    pub fn steps_done(&self) -> u64 {
+        self.step
+    }
+
+    /// What the last step made.
+    #[must_use]
+    pub fn newest(&self) -> &[T] {
+        let at = self.plane(self.newest);
+        // SAFETY: a plane of values, which changes through `&mut self` only, and not while it is the newest.
+        unsafe { std::slice::from_raw_parts(at, self.len()) }
+    }
+
+    /// Does a step: `compute` reads what the step before made and writes every value anew; what it leaves is what some
+    /// earlier step made. After any crash the step is there whole, or not at all; if `compute` panics, it is not.
+    ///
+    /// # Errors
+    /// [`Error::Poisoned`](crate::Error::Poisoned) after a failed flush, when no plane is free any more.
+    pub fn step<R>(&mut self, compute: impl FnOnce(&[T], &mut [T]) -> R) -> Result<R> {
+        let to = self.free()?;
+        let result = {
+            // SAFETY: two planes that do not overlap. The newest is not written by anybody; the other is neither
+            // persistent nor in flight, and is reached by this borrow only.
+            let (old, new) = unsafe {
+                (
+                    std::slice::from_raw_parts(self.plane(self.newest).cast_const(), self.len()),
+                    std::slice::from_raw_parts_mut(self.plane(to), self.len()),
+                )
+            };
+            catch_unwind(AssertUnwindSafe(|| compute(old, new)))
+        };
+        match result {
+            Ok(result) => {
+                self.done(to);
+                Ok(result)
+            }
+            Err(panic) => {
+                self.offer();
+                resume_unwind(panic)
+            }
+        }
+    }
+
+    /// Does a step that changes only `range`: `compute` gets that part of the new plane. The rest is copied.
+    ///
+    /// # Errors
+    /// As [`Planes::step`].
+    ///
+    /// # Panics
+    /// When `range` is not inside the array.
+    pub fn step_range<R>(
+        &mut self,
+        range: Range<usize>,
+        compute: impl FnOnce(&[T], &mut [T]) -> R,
+    ) -> Result<R> {
+        assert!(
+            range.start <= range.end && range.end <= self.len(),
+            "{range:?} of {} values",
+            self.len()
+        );
+        let copied = (self.len() - range.len()) * size_of::<T>();
+        let result = self.step(|old, new| {
+            new[..range.start].copy_from_slice(&old[..range.start]);
+            new[range.end..].copy_from_slice(&old[range.end..]);
+            compute(old, &mut new[range])
+        })?;
+        self.counts.copied_bytes += copied as u64;
+        Ok(result)
+    }
+
+    /// A claim on the durability of all steps so far.
+    #[must_use]
+    pub fn ticket(&self) -> Ticket {
+        Ticket {
+            shared: Arc::clone(&self.engine.shared),
+            number: self.step,
+        }
+    }
+
+    /// Makes all steps so far durable, and returns when they are.
+    ///
+    /// # Errors
+    /// [`Error::Poisoned`](crate::Error::Poisoned) after a failed flush.
+    pub fn durable(&self) -> Result<()> {
+        self.engine.shared.sound()?;
+        self.engine.shared.wait(self.step)
+    }
+
+    /// Makes the planes `count` values long, if they are shorter; new values are zero. All steps so far are durable
+    /// then, too.
+    ///
+    /// # Errors
+    /// When there is no room; the planes are as they were. [`Error::Poisoned`](crate::Error::Poisoned) after a failed
+    /// flush.
+    pub fn reserve(&mut self, count: usize) -> Result<()> {
+        self.durable()?;
+        self.settle();
+        if count as u64 <= self.header.count {
+            return Ok(());
+        }
+        let shared = Arc::clone(&self.engine.shared);
+        let direct = shared.direct();
+        let larger = Header {
+            first: direct.len().next_multiple_of(GRAIN),
+            generation: self.header.generation + 1,
+            ..Self::wanted(count)
+        };
+        direct.grow(larger.file_bytes())?;
+        // The same plane, so that the durable word goes on speaking of it.
+        let (from, to) = (
+            range::<T>(&self.header, self.newest),
+            range::<T>(&larger, self.newest),
+        );
+        // SAFETY: both lie in the file, the second past the end of the first; no step runs.
+        unsafe {
+            let base = direct.base();
+            let bytes = (from.end - from.start) as usize;
+            base.add(to.start as usize)
+                .copy_from_nonoverlapping(base.add(from.start as usize), bytes);
+        }
+        persist(direct, to.start, to.end - to.start);
+        let written = direct
+            .fence()
+            .map_err(crate::Error::from)
+            .and_then(|()| write_header(direct, &larger));
+        if let Err(error) = written {
+            shared.poison(&error);
+            return Err(error);
+        }
+        direct.discard(self.header.first..larger.first);
+        self.header = larger;
+        self.persistent = self.newest;
+        Ok(())
+    }
+
+    /// What was done since the planes were opened.
+    #[must_use]
+    pub fn statistics(&self) -> Statistics {
+        let shared = &self.engine.shared;
+        let persists = shared.persists();
+        Statistics {
+            persists,
+            threshold: persists as f64 / self.counts.updates.max(1) as f64,
+            durable: shared.durable(),
+            medium: shared.direct().counts(),
+            ..self.counts
+        }
+    }
+
+    /// What a test drives the persister by.
+    #[cfg(any(test, feature = "faults"))]
+    #[must_use]
+    pub fn stepper(&self) -> crate::Stepper {
+        crate::Stepper(Arc::clone(&self.engine.shared))
+    }
+
+    fn plane(&self, plane: usize) -> *mut T {
+        let at = range::<T>(&self.header, plane).start;
+        // SAFETY: inside the file.
+        unsafe { self.engine.shared.direct().base().add(at as usize).cast() }
+    }
+
+    /// Sees what has become durable.
+    fn settle(&mut self) {
+        if let Some((plane, step)) = self.in_flight
+            && self.engine.shared.durable() >= step
+        {
+            self.persistent = plane;
+            self.in_flight = None;
+        }
+    }
+
+    fn taken(&mut self) {
+        self.settle();
+        self.in_flight = Some((self.newest, self.step));
+        self.owed.pay();
+    }
+
+    /// The plane for the next step. The batch is this side's afterwards.
+    fn free(&mut self) -> Result<usize> {
+        let shared = Arc::clone(&self.engine.shared);
+        let mut waited = false;
+        loop {
+            if self.collecting.begin(&shared.handover) {
+                self.taken();
+            }
+            self.settle();
+            let in_use = |plane: usize| {
+                plane == self.newest
+                    || plane == self.persistent && shared.planted != Some(Planted::ReusedTooEarly)
+                    || self.in_flight.is_some_and(|(in_flight, _)| in_flight == plane)
+            };
+            if let Some(free) = (0..N).find(|&plane| !in_use(plane)) {
+                self.counts.version_waits += u64::from(waited);
+                return Ok(free);
+            }
+            waited = true;
+            match self.in_flight {
+                Some((_, step)) => shared.wait(step)?,
+                None => {
+                    // The newest is all there is: it goes first.
+                    if self.collecting.end(&shared.handover, true) {
+                        self.taken();
+                    }
+                    shared.offered(true);
+                    shared.wait(self.step)?;
+                }
+            }
+        }
+    }
+
+    /// The step in plane `to` is done.
+    fn done(&mut self, to: usize) {
+        (self.newest, self.step) = (to, self.step + 1);
+        self.counts.updates += 1;
+        self.owed.add();
+        let shared = Arc::clone(&self.engine.shared);
+        let range = range::<T>(&self.header, to);
+        if shared.planted == Some(Planted::FlushedWhileWritten) {
+            shared.direct().write_back(range.clone());
+        }
+        shared.stored(range.clone());
+        let batch = self.collecting.batch(&shared.handover);
+        batch.ranges.clear();
+        batch.ranges.push(range);
+        batch.number = self.step;
+        batch.word = encode(step_word(self.step, to), WORD_PLACE);
+        self.offer();
+    }
+
+    /// Offers the newest step, if it is not handed over yet.
+    fn offer(&mut self) {
+        let shared = Arc::clone(&self.engine.shared);
+        if self.collecting.batch(&shared.handover).ranges.is_empty() {
+            return;
+        }
+        let due = self.owed.is_due();
+        if self.collecting.end(&shared.handover, due) {
+            self.taken();
+        }
+        shared.offered(due);
+    }
+}
+
+impl<T: Value, const N: usize> Drop for Planes<T, N> {
+    fn drop(&mut self) {
+        if self.run_to_end && self.engine.shared.sound().is_ok() {
+            // `durable` is there for those who must know.
+            let _ = self.durable();
+        }
+    }
+}
+
+/// Where a plane lies.
+fn range<T>(header: &Header, plane: usize) -> Range<u64> {
+    let at = header.first + plane as u64 * header.stride;
+    at..at + header.count * size_of::<T>() as u64
+}
+
+pub(crate) fn no_such_plane(path: &Path, plane: usize) -> Damage {
+    Damage::Damaged {
+        what: "durable word",
+        at: crate::format::WORD,
+        why: format!("{}: it speaks of plane {plane}", path.display()),
+    }
+}

@@ -1,0 +1,286 @@
+//! Arrays of elements beside a plain vector: what updates make of them, in this life and the next.
+
+mod support;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use support::{folders, seed};
+use twinpage_versions::{Error, Options, Pace, Versions};
+
+type Text = [u8; 256];
+
+fn text(index: usize) -> Text {
+    let mut text = [index as u8; 256];
+    text[..8].copy_from_slice(&(index as u64).to_le_bytes());
+    text
+}
+
+/// What the array holds is what the model does.
+fn same<const N: usize>(array: &Versions<Text, N>, model: &[Text]) {
+    assert_eq!(array.len(), model.len());
+    for (index, text) in model.iter().enumerate() {
+        assert_eq!(array.get(index), text, "element {index}");
+    }
+}
+
+/// Random updates, some of which panic, on an array that is closed and opened again in between.
+fn beside_a_vector<const N: usize>(options: &Options, path: &std::path::Path, seed: u64) {
+    let mut random = fastrand::Rng::with_seed(seed);
+    let count = random.usize(1..300);
+    let mut model: Vec<Text> = (0..count).map(text).collect();
+    for _ in 0..3 {
+        let known = model.clone();
+        let mut array =
+            Versions::<Text, N>::open_with(options, path, model.len(), |index| known[index]).unwrap();
+        same(&array, &model);
+        for _ in 0..random.usize(0..100) {
+            let mut after = model.clone();
+            let panics = random.u8(..8) == 0;
+            let steps = random.usize(0..6);
+            let draw = |random: &mut fastrand::Rng| random.usize(..known.len());
+            let outcome = catch_unwind(AssertUnwindSafe(|| {
+                array.update(|update| {
+                    for _ in 0..steps {
+                        let (a, b) = (draw(&mut random), draw(&mut random));
+                        match random.u8(..4) {
+                            0 | 1 => {
+                                update.swap(a, b);
+                                after.swap(a, b);
+                            }
+                            2 => {
+                                update.set(a, text(b + 7));
+                                after[a] = text(b + 7);
+                            }
+                            _ => {
+                                let byte = &mut update.get_mut(a)[9];
+                                *byte = byte.wrapping_add(1);
+                                after[a][9] = after[a][9].wrapping_add(1);
+                            }
+                        }
+                        assert_eq!(update.get(a), &after[a]);
+                    }
+                    assert!(!panics, "on purpose");
+                });
+            }));
+            assert_eq!(outcome.is_err(), panics);
+            if !panics {
+                model = after;
+            }
+            if random.u8(..30) == 0 {
+                array.durable().unwrap();
+            }
+        }
+        same(&array, &model);
+        array.durable().unwrap();
+        assert_eq!(array.statistics().durable, array.ticket().number());
+        if random.bool() {
+            let more = model.len() + random.usize(0..300);
+            array.reserve(more, text).unwrap();
+            model.extend((model.len()..more).map(text));
+            same(&array, &model);
+        }
+    }
+}
+
+#[test]
+fn any_updates_beside_a_vector() {
+    let first = seed();
+    for folder in folders() {
+        for (k, pace) in [Pace::Immediate, Pace::Threshold(0.3), Pace::Manual]
+            .into_iter()
+            .enumerate()
+        {
+            for inline in [false, true] {
+                let options = Options::new().pace(pace);
+                let options = if inline { options.inline() } else { options };
+                for round in 0..2 {
+                    let seed = first.wrapping_add(round);
+                    let name = |n: u32| folder.path().join(format!("{k}{inline}{round}{n}"));
+                    beside_a_vector::<2>(&options, &name(2), seed);
+                    beside_a_vector::<3>(&options, &name(3), seed);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn the_threshold_asked_for_is_reached() {
+    for folder in folders().into_iter().skip(1) {
+        for asked in [0.2, 0.6, 1.0] {
+            let path = folder.path().join(format!("{asked}"));
+            let options = Options::new().pace(Pace::Threshold(asked));
+            let mut array = Versions::<Text, 3>::open_with(&options, &path, 5000, text).unwrap();
+            let mut random = fastrand::Rng::with_seed(1);
+            for _ in 0..20_000 {
+                let (a, b) = (random.usize(..5000), random.usize(..5000));
+                array.update(|update| update.swap(a, b));
+            }
+            let found = array.statistics();
+            assert!(found.updates > 19_900, "a swap with itself changes nothing");
+            assert!((found.threshold / asked - 1.0).abs() < 0.05, "{asked}: {found:?}");
+            assert_eq!(found.version_waits, 0, "three versions never wait: {found:?}");
+        }
+    }
+}
+
+#[test]
+fn two_versions_wait_where_three_do_not() {
+    let folder = tempfile::tempdir().unwrap();
+    let options = Options::new().pace(Pace::Immediate);
+    fn run<const N: usize>(options: &Options, path: &std::path::Path) -> u64 {
+        // On a disk: a flush takes longer than an update.
+        let mut array = Versions::<u64, N>::open_with(options, path, 4, |_| 0).unwrap();
+        for _ in 0..50 {
+            array.update(|update| *update.get_mut(1) += 1);
+        }
+        array.durable().unwrap();
+        assert_eq!(*array.get(1), 50);
+        array.statistics().version_waits
+    }
+    let two = run::<2>(&options, &folder.path().join("2"));
+    let three = run::<3>(&options, &folder.path().join("3"));
+    assert!(two > 0 && three == 0, "two waited {two} times, three {three}");
+}
+
+#[test]
+fn a_ticket_is_waited_for_on_any_thread_at_any_pace() {
+    for folder in folders() {
+        for pace in [Pace::Immediate, Pace::Threshold(0.01), Pace::Manual] {
+            let path = folder.path().join(format!("{pace:?}"));
+            let options = Options::new().pace(pace);
+            let mut array = Versions::<u64, 3>::open_with(&options, &path, 10, |_| 0).unwrap();
+            array.update(|update| update.set(3, 5));
+            let ticket = array.ticket();
+            // No update follows, and the one thread is enough.
+            ticket.wait().unwrap();
+            assert!(ticket.is_durable());
+            let waiting: Vec<_> = (0..20)
+                .map(|k| {
+                    array.update(|update| update.set(4, k));
+                    let ticket = array.ticket();
+                    std::thread::spawn(move || ticket.wait())
+                })
+                .collect();
+            for thread in waiting {
+                thread.join().unwrap().unwrap();
+            }
+        }
+    }
+}
+
+#[test]
+fn what_was_not_durable_is_not_there_after_the_array_is_forgotten() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("array");
+    let options = Options::new().pace(Pace::Manual);
+    let mut array = Versions::<u64, 2>::open_with(&options, &path, 100, |index| index as u64).unwrap();
+    array.update(|update| update.set(1, 10));
+    array.durable().unwrap();
+    array.update(|update| update.set(1, 11));
+    array.update(|update| update.set(2, 12));
+    let ticket = array.ticket();
+    drop(array);
+    assert!(matches!(ticket.wait(), Err(Error::Closed { number: 3.., .. })));
+    let array = Versions::<u64, 2>::open(&path, 100, |_| unreachable!()).unwrap();
+    assert_eq!((*array.get(1), *array.get(2)), (10, 2));
+}
+
+#[test]
+fn another_array_is_refused_and_left_as_it_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("array");
+    drop(Versions::<u64, 3>::open(&path, 10, |_| 1).unwrap());
+    let before = std::fs::read(&path).unwrap();
+    let texts = [
+        Versions::<i64, 3>::open(&path, 10, |_| 1)
+            .unwrap_err()
+            .to_string(),
+        Versions::<u64, 2>::open(&path, 10, |_| 1)
+            .unwrap_err()
+            .to_string(),
+        Versions::<u64, 3>::open(&path, 11, |_| 1)
+            .unwrap_err()
+            .to_string(),
+        Versions::<u32, 3>::open(&path, 10, |_| 1)
+            .unwrap_err()
+            .to_string(),
+        twinpage_versions::Planes::<u64, 3>::open(&path, 10)
+            .unwrap_err()
+            .to_string(),
+    ];
+    for text in texts {
+        assert!(text.contains("10 elements of type u64 (8 bytes"), "{text}");
+        assert!(text.contains(path.to_str().unwrap()), "{text}");
+    }
+    assert!(before == std::fs::read(&path).unwrap());
+    let held = Versions::<u64, 3>::open(&path, 10, |_| 1).unwrap();
+    let second = Versions::<u64, 3>::open(&path, 10, |_| 1).unwrap_err();
+    assert!(matches!(second, Error::Locked(_)), "{second}");
+    drop(held);
+}
+
+#[test]
+fn damage_is_told_and_nothing_is_changed() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("array");
+    let mut array = Versions::<Text, 3>::open(&path, 300, text).unwrap();
+    for k in 0..200 {
+        array.update(|update| update.swap(k, 299 - k));
+    }
+    drop(array);
+    let whole = std::fs::read(&path).unwrap();
+    let open = || Versions::<Text, 3>::open(&path, 300, |_| unreachable!());
+    let refused = |bytes: &[u8]| {
+        std::fs::write(&path, bytes).unwrap();
+        let error = open().unwrap_err().to_string();
+        assert!(error.contains(path.to_str().unwrap()), "{error}");
+        assert!(std::fs::read(&path).unwrap() == bytes, "{error}");
+        error
+    };
+    for len in [0, 8, 100, 4096, 8192, whole.len() - 4096] {
+        let error = refused(&whole[..len]);
+        assert!(
+            error.contains("cut") || error.contains("not a versioned array"),
+            "{error}"
+        );
+    }
+    // Header, word, numbers: each flipped bit that counts.
+    for byte in (0..256).chain(4096..4104) {
+        let mut bytes = whole.clone();
+        bytes[byte] ^= 1 << (byte % 8);
+        refused(&bytes);
+    }
+    for index in [0_usize, 7, 255, 256, 299] {
+        let row = 8192 + index / 256 * (8192 + 3 * 65536) + index % 256 * 32;
+        let mut found = 0;
+        for byte in row..row + 24 {
+            let mut bytes = whole.clone();
+            bytes[byte] ^= 1 << (byte % 8);
+            let error = refused(&bytes);
+            assert!(error.contains(&format!("element {index}")), "{error}");
+            found += 1;
+        }
+        assert_eq!(found, 24);
+    }
+    std::fs::write(&path, &whole).unwrap();
+    assert_eq!(open().unwrap().get(0), &text(299));
+}
+
+#[test]
+fn something_else_is_not_taken_for_an_array() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("letter");
+    std::fs::write(&path, "Dear Ada ".repeat(2000)).unwrap();
+    let error = Versions::<u64>::open(&path, 10, |_| 1).unwrap_err().to_string();
+    assert!(
+        error.contains("not a versioned array") && error.contains("letter"),
+        "{error}"
+    );
+    let error = Versions::<u64>::open(folder.path(), 10, |_| 1)
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.contains("directory") || error.contains("regular file"),
+        "{error}"
+    );
+}
