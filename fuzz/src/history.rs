@@ -71,6 +71,8 @@ pub struct History {
     pub moments: Vec<Moment>,
     /// Every commit: its context, and which pages were there.
     pub commits: Vec<(Vec<u8>, Vec<u64>)>,
+    /// Whether its lines have checksums.
+    pub checksums: bool,
 }
 
 /// So many last moments are all kept.
@@ -87,7 +89,9 @@ impl History {
         let (line, extent) = [(64, 4096), (64, 16384), (128, 8192), (256, 16384)][rng.usize(..4)];
         let geometry = Geometry::new(line, extent).expect("a possible geometry");
         let pool = [PoolLimit::Grow, PoolLimit::Pages(1), PoolLimit::Pages(5)][rng.usize(..3)];
+        let checksums = rng.bool();
         let options = Options::new(geometry)
+            .checksums(checksums)
             .pool(pool)
             .journal_bytes(rng.u64(1..4096))
             .id(rng.u64(..));
@@ -96,6 +100,7 @@ impl History {
         let mut history = History {
             moments: Vec::new(),
             commits: Vec::new(),
+            checksums,
         };
         // Some end when their journal has just been full: then a snapshot says it all.
         let (epochs, to_snapshot) = [(16, false), (150, false), (50, true)][rng.usize(..3)];

@@ -20,7 +20,7 @@ const MEMORY_FIRST: usize = 1 << 20;
 /// What came of reading.
 #[derive(Debug)]
 pub enum Reading {
-    /// With this error.
+    /// With this error, when it was opened or a page of it read.
     Refused(Error),
     /// As a store with this state, of which `check` said this.
     Accepted {
@@ -55,7 +55,9 @@ pub fn read(image: &[u8], rng: &mut Rng) -> Reading {
         "{} reads of {len} bytes",
         usage.reads()
     );
-    if let (Some(store), Reading::Accepted { state, .. }) = (store, &reading)
+    // A store with a damaged line goes on until it needs it.
+    if let (Some(store), Reading::Accepted { state, damage }) = (store, &reading)
+        && damage.is_empty()
         && rng.u8(..4) == 0
     {
         go_on(store, state.clone(), rng);
@@ -76,9 +78,17 @@ fn recover(medium: Metered, usage: &Usage) -> (Reading, Option<DualPage<Metered>
         }
     };
     let damage = store.check().expect("an image can be read");
-    let state = State::of(&store, recovered.context).expect("an image can be read");
-    assert_eq!(state.epoch, recovered.epoch);
-    (Reading::Accepted { state, damage }, Some(store))
+    match State::of(&store, recovered.context) {
+        Ok(state) => {
+            assert_eq!(state.epoch, recovered.epoch);
+            (Reading::Accepted { state, damage }, Some(store))
+        }
+        Err(error @ Error::Damaged { .. }) => {
+            assert!(!damage.is_empty(), "its check finds nothing: {error}");
+            (Reading::Refused(error), None)
+        }
+        Err(error) => panic!("an image can be read: {error}"),
+    }
 }
 
 /// A few more epochs, which must be there when the store is opened again.

@@ -252,7 +252,10 @@ impl Bench {
         let path = self.path("bad");
         std::fs::write(&path, image).expect("room for a file");
         let sound = self.look(&path, image.len());
-        self.open_unchecked(&path, sound);
+        // A damaged page with a checksum ends who touches it, which would be this process.
+        if sound || !has_checksums(&path) {
+            self.open_unchecked(&path, sound);
+        }
         std::fs::write(&path, image).expect("room for a file");
         let found = open_checked(&path, rng);
         assert!(
@@ -295,6 +298,11 @@ impl Bench {
             let _ = roots.text();
         }
     }
+}
+
+/// Whether the lines of the region in a file have checksums, if there is one.
+fn has_checksums(path: &Path) -> bool {
+    look(path).is_ok_and(|look| look.info().checksums)
 }
 
 /// Opens it, checked, and uses it.

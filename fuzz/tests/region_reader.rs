@@ -66,7 +66,7 @@ fn damaged_metadata_is_refused_or_did_not_matter() {
     });
 }
 
-/// Lines have no checksum, so damage there may be read; but only what a check calls sound, and then without
+/// Lines of files in memory have no checksum, so damage there may be read; but only what a check calls sound, and then without
 /// harm.
 #[test]
 fn damaged_heads_are_found_or_do_no_harm() {

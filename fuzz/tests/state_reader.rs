@@ -29,7 +29,7 @@ fn an_undamaged_store_is_read() {
 }
 
 /// One piece of damage: the reader notices, or it did not matter. The last commit is never taken for
-/// another one. Lines of pages carry no checksum, so damaged bytes there are read as they are, and only they.
+/// another one. Where lines have no checksums, damaged bytes there are read as they are, and only they.
 #[test]
 fn one_damage_is_never_another_state() {
     campaign("one_damage_is_never_another_state", RUNS, |rng| {
@@ -39,6 +39,7 @@ fn one_damage_is_never_another_state() {
             let mut damaged = image.clone();
             let bytes = damage(&mut damaged, &history.any(rng).image, rng);
             if let Reading::Accepted { state, damage } = read(&damaged, rng) {
+                let bytes = if history.checksums { 0 } else { bytes };
                 let differ = last.differing_bytes(&state);
                 assert!(
                     differ.is_some_and(|differ| differ <= bytes),
@@ -46,7 +47,11 @@ fn one_damage_is_never_another_state() {
                     last.epoch,
                     state.epoch
                 );
-                assert!(damage.is_empty(), "recovered, but its check says {damage:?}");
+                // With checksums a check may find damage where no state is: past the end of the context.
+                assert!(
+                    damage.is_empty() || history.checksums,
+                    "recovered, but its check says {damage:?}"
+                );
             }
         }
     });
@@ -100,7 +105,7 @@ fn arbitrary_bytes_are_refused() {
         let mut bytes = random(rng, len);
         if rng.bool() && len >= 12 {
             bytes[..8].copy_from_slice(b"twinpage");
-            bytes[8..12].copy_from_slice(&1_u32.to_le_bytes());
+            bytes[8..12].copy_from_slice(&rng.u32(1..3).to_le_bytes());
         }
         assert!(matches!(read(&bytes, rng), Reading::Refused(_)));
     });

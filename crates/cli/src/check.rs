@@ -2,6 +2,7 @@
 
 use crate::args::Look;
 use crate::info::{DAMAGED, json_of_store};
+use crate::show;
 use serde_json::json;
 use std::process::ExitCode;
 use twinpage_core::Damage;
@@ -20,8 +21,9 @@ pub(crate) fn check(arguments: &Look) -> Result<ExitCode, String> {
         }
         match &checked.info {
             Some(info) if checked.damage.is_empty() && info.epoch > 0 => println!(
-                "{state}: whole, epoch {}; every checksum is right (the lines of pages carry none)",
-                info.epoch
+                "{state}: whole, epoch {}; {}",
+                info.epoch,
+                show::checksums(info.checksums)
             ),
             Some(_) if checked.damage.is_empty() => {
                 println!("{state}: whole, and without a checkpoint yet; start the program again");

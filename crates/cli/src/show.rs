@@ -34,6 +34,14 @@ pub(crate) fn bytes(bytes: u64) -> String {
     format!("{size:.*} {}", usize::from(size < 100.0), UNITS[unit])
 }
 
+/// What a check verified that found nothing wrong.
+pub(crate) fn checksums(lines_have_some: bool) -> &'static str {
+    match lines_have_some {
+        true => "every checksum is right, also those of lines",
+        false => "every checksum is right; lines of pages have none in this store",
+    }
+}
+
 /// A number of things: `1 thread`, `2 threads`.
 pub(crate) fn count(number: u64, what: &str) -> String {
     format!("{number} {what}{}", if number == 1 { "" } else { "s" })

@@ -100,6 +100,9 @@ pub struct Setup {
     pub journal_bytes: u64,
     /// The longest context, in bytes, for a scheme that must know.
     pub context_bytes: u64,
+    /// Whether lines have checksums, for the dual page and packed lines over it; if not said, where lines on the medium
+    /// are of 4096 bytes or more.
+    pub checksums: Option<bool>,
     /// The tables of ThyNVM.
     pub tables: Tables,
     /// Tells the store from others that were on the same medium; a random number if not given.
@@ -115,17 +118,20 @@ impl Setup {
             pool: PoolLimit::Grow,
             journal_bytes: 1 << 20,
             context_bytes: 1 << 20,
+            checksums: None,
             tables: Tables::default(),
             id: None,
         }
     }
 
-    fn dual_page(&self) -> Options {
+    fn dual_page(&self, geometry: Geometry) -> Options {
+        let defaults = Options::new(geometry);
         Options {
-            geometry: self.geometry,
             pool: self.pool,
             journal_bytes: self.journal_bytes,
+            checksums: self.checksums.unwrap_or(defaults.checksums),
             id: self.id,
+            ..defaults
         }
     }
 
@@ -133,11 +139,7 @@ impl Setup {
     fn below_packed(&self) -> Result<Options> {
         let (line, extent) = (self.geometry.page_bytes(), self.geometry.extent_bytes());
         let extent = extent.next_multiple_of(line * LINES_PER_PAGE);
-        let geometry = Geometry::new(line as u32, extent as u32)?;
-        Ok(Options {
-            geometry,
-            ..self.dual_page()
-        })
+        Ok(self.dual_page(Geometry::new(line as u32, extent as u32)?))
     }
 
     fn packed(&self) -> packed::Options {
@@ -189,12 +191,19 @@ impl<M: Medium> AnyScheme<M> {
     /// A new store on `medium`, whatever was there before.
     ///
     /// # Errors
-    /// Those of the scheme's own `create`.
+    /// Those of the scheme's own `create`; [`Error::Invalid`] where checksums are asked of a scheme that has none.
     pub fn create(kind: SchemeKind, medium: M, setup: &Setup) -> Result<AnyScheme<M>> {
+        let has_checksums = matches!(kind, SchemeKind::DualPage | SchemeKind::Packed);
+        if setup.checksums == Some(true) && !has_checksums {
+            return Err(Error::Invalid(format!(
+                "the scheme {kind} has no checksums of lines: dual-page and packed have"
+            )));
+        }
         Ok(match kind {
-            SchemeKind::DualPage => {
-                AnyScheme::DualPage(Box::new(DualPage::create(medium, &setup.dual_page())?))
-            }
+            SchemeKind::DualPage => AnyScheme::DualPage(Box::new(DualPage::create(
+                medium,
+                &setup.dual_page(setup.geometry),
+            )?)),
             SchemeKind::Packed => {
                 let below = DualPage::create(medium, &setup.below_packed()?)?;
                 AnyScheme::Packed(Box::new(Packed::create(below, &setup.packed())?))

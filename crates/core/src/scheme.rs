@@ -150,6 +150,8 @@ pub struct Info {
     pub scheme: &'static str,
     /// The version of the format on the medium.
     pub version: u32,
+    /// Whether every line has a checksum, verified when it is read and by [`Scheme::check`].
+    pub checksums: bool,
     /// How the medium is cut.
     pub geometry: Geometry,
     /// The last durable commit.

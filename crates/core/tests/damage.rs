@@ -1,5 +1,6 @@
 //! Stores that were cut, flipped or overwritten by others: refused with what is wrong, or exactly
-//! the state that was committed. Never a panic, never silently another state.
+//! the state that was committed. Never a panic, never silently another state. Where lines have checksums, a damaged
+//! line is refused when it is read, and named by a check; where they have none, its bytes are read as they are.
 
 use std::collections::BTreeMap;
 use twinpage_core::crash::{Image, Random};
@@ -17,6 +18,7 @@ struct Kept {
     epoch: Epoch,
     context: Vec<u8>,
     pages: BTreeMap<u64, Vec<u8>>,
+    checksums: bool,
 }
 
 fn write(store: &mut DualPage<Image>, page: u64, lines: LineMask, random: &mut Random) {
@@ -34,10 +36,11 @@ fn write(store: &mut DualPage<Image>, page: u64, lines: LineMask, random: &mut R
 }
 
 /// A store after `epochs` of everything, on a small pool so that the last commit is in the fall-back.
-fn kept(pool: PoolLimit, epochs: u64) -> Kept {
+fn kept(pool: PoolLimit, epochs: u64, checksums: bool) -> Kept {
     let options = Options::new(Geometry::new(64, 4096).unwrap())
         .pool(pool)
         .journal_bytes(700)
+        .checksums(checksums)
         .id(3);
     let mut store = DualPage::create(Image::new(8), &options).unwrap();
     let mut random = Random::new(epochs);
@@ -69,6 +72,7 @@ fn kept(pool: PoolLimit, epochs: u64) -> Kept {
         epoch,
         context,
         pages,
+        checksums,
     }
 }
 
@@ -93,19 +97,38 @@ fn wrong_bytes(kept: &Kept, bytes: Vec<u8>) -> Option<usize> {
             "page {page}"
         );
         if let Some(expected) = kept.pages.get(&page) {
-            store.read(PageId(page), 0, &mut bytes).unwrap();
-            wrong += bytes.iter().zip(expected).filter(|(a, b)| a != b).count();
+            match store.read(PageId(page), 0, &mut bytes) {
+                Ok(()) => wrong += bytes.iter().zip(expected).filter(|(a, b)| a != b).count(),
+                Err(Error::Damaged { what, at, .. }) => {
+                    let found = store.check().unwrap();
+                    assert!(
+                        kept.checksums
+                            && found
+                                .iter()
+                                .any(|found| (found.what.as_str(), found.at) == (what, at))
+                    );
+                    return None;
+                }
+                Err(other) => panic!("{other}"),
+            }
         }
     }
+    assert!(
+        wrong == 0 || !kept.checksums,
+        "{wrong} wrong bytes without a word"
+    );
     Some(wrong)
 }
 
-fn stores() -> [Kept; 3] {
-    [
-        kept(PoolLimit::Grow, 11),
-        kept(PoolLimit::Pages(4), 5),
-        kept(PoolLimit::Pages(9), 14),
-    ]
+fn stores() -> [Kept; 6] {
+    let kinds = [
+        (PoolLimit::Grow, 11),
+        (PoolLimit::Pages(4), 5),
+        (PoolLimit::Pages(9), 14),
+    ];
+    let [a, b, c] = kinds.map(|(pool, epochs)| [false, true].map(|checksums| kept(pool, epochs, checksums)));
+    let ([a, x], [b, y], [c, z]) = (a, b, c);
+    [a, b, c, x, y, z]
 }
 
 #[test]
@@ -155,18 +178,23 @@ fn a_flipped_byte_is_refused_or_harmless_or_in_one_line() {
 #[test]
 fn garbage_is_refused() {
     let mut random = Random::new(5);
-    let kept = kept(PoolLimit::Grow, 8);
+    for kept in [false, true].map(|checksums| kept(PoolLimit::Grow, 8, checksums)) {
+        garbage_in(&kept, &mut random);
+    }
+}
+
+fn garbage_in(kept: &Kept, random: &mut Random) {
     for round in 0..1000 {
         let mut bytes = kept.image.clone();
         let start = random.below(6 * 4096) as usize;
         let len = 1 + random.below(if round % 2 == 0 { 40 } else { 4096 }) as usize;
         bytes[start..start + len].fill_with(|| random.number() as u8);
-        assert!(wrong_bytes(&kept, bytes).is_none_or(|wrong| wrong <= len));
+        assert!(wrong_bytes(kept, bytes).is_none_or(|wrong| wrong <= len));
     }
     for len in [0, 1, 63, 64, 65, 4095, 4096, 10_000] {
         let noise = (0..len).map(|_| random.number() as u8).collect();
-        assert_eq!(wrong_bytes(&kept, noise), None);
-        assert_eq!(wrong_bytes(&kept, vec![0; len]), None);
+        assert_eq!(wrong_bytes(kept, noise), None);
+        assert_eq!(wrong_bytes(kept, vec![0; len]), None);
     }
 }
 
@@ -177,7 +205,7 @@ fn what_an_earlier_store_left_is_not_believed() {
             .journal_bytes(700)
             .id(id)
     };
-    let old = kept(PoolLimit::Grow, 9).image;
+    let old = kept(PoolLimit::Grow, 9, true).image;
     let store = DualPage::create(Image::from_bytes(old, 8), &options(4)).unwrap();
     let (store, found) = DualPage::recover(store.into_medium()).unwrap();
     assert_eq!(

@@ -96,6 +96,7 @@ impl Scheme for Toy {
         Info {
             scheme: "toy",
             version: 0,
+            checksums: false,
             geometry: Geometry::MEMORY,
             epoch: self.epoch,
             pages: 0,

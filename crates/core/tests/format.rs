@@ -1,12 +1,16 @@
 //! `docs/format.md` and the bytes agree, and stores made by earlier builds open.
 //!
-//! `TWINPAGE_BLESS=1` writes the fixture anew: only when the format's version changes, under a new name.
+//! `TWINPAGE_BLESS=1` makes a fixture that is not there, for a new version of the format.
 
 use twinpage_core::crash::Image;
 use twinpage_core::dual_page::{DualPage, Options, PoolLimit};
 use twinpage_core::*;
 
-const FIXTURE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/store-v1.bin");
+/// Without checksums of lines, and with them.
+const FIXTURES: [&str; 2] = [
+    concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/store-v1.bin"),
+    concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/store-v2.bin"),
+];
 
 const EXTENT: usize = 4096;
 
@@ -20,11 +24,12 @@ fn write(store: &mut DualPage<Image>, page: u64, lines: LineMask, value: u8) {
 }
 
 /// A little of everything: derivative pages, discards, reclaim, a switch, a fall-back at the end.
-fn made() -> DualPage<Image> {
+fn made(checksums: bool) -> DualPage<Image> {
     let geometry = Geometry::new(64, EXTENT as u32).unwrap();
     let options = Options::new(geometry)
         .pool(PoolLimit::Pages(3))
         .journal_bytes(250)
+        .checksums(checksums)
         .id(0x1122_3344_5566_7788);
     let mut store = DualPage::create(Image::new(8), &options).unwrap();
     for page in 0..5 {
@@ -70,14 +75,43 @@ fn check(store: &DualPage<Image>, found: &Recovered) {
 }
 
 #[test]
-fn a_store_of_version_1_opens() {
-    let image = made().into_medium();
-    if std::env::var_os("TWINPAGE_BLESS").is_some() {
-        std::fs::write(FIXTURE, image.bytes()).unwrap();
+fn a_store_of_each_version_opens() {
+    for (fixture, checksums) in FIXTURES.into_iter().zip([false, true]) {
+        if std::env::var_os("TWINPAGE_BLESS").is_some() && !std::path::Path::new(fixture).exists() {
+            std::fs::write(fixture, made(checksums).into_medium().bytes()).unwrap();
+        }
+        let kept = std::fs::read(fixture).unwrap();
+        let (store, found) = DualPage::recover(Image::from_bytes(kept, 8)).unwrap();
+        assert_eq!(
+            (store.info().checksums, store.info().version),
+            (checksums, 1 + u32::from(checksums))
+        );
+        check(&store, &found);
     }
-    let kept = std::fs::read(FIXTURE).unwrap();
-    let (store, found) = DualPage::recover(Image::from_bytes(kept, 8)).unwrap();
-    check(&store, &found);
+}
+
+/// The record of one page's first write, by the document alone.
+#[test]
+fn checksums_are_where_the_document_says() {
+    let options = Options::new(Geometry::new(64, EXTENT as u32).unwrap())
+        .checksums(true)
+        .id(5);
+    let mut store = DualPage::create(Image::new(8), &options).unwrap();
+    write(&mut store, 0, LineMask(0b1001), 7);
+    store.commit(b"").unwrap();
+    let slot = (EXTENT..).step_by(EXTENT);
+    let image = store.into_medium();
+    let bytes = image.bytes();
+    assert_eq!(u32_at(bytes, 8), 2);
+    let record = slot
+        .take_while(|at| at + EXTENT <= bytes.len())
+        .flat_map(|slot| (slot..slot + EXTENT).step_by(8))
+        .find(|&at| bytes[at..at + 4] == *b"TpJr")
+        .unwrap();
+    let body = &bytes[record + 32..][..u32_at(bytes, record + 28) as usize];
+    let sum = (crc32c::crc32c(&[7; 64]) ^ crc32c::crc32c(&[0; 64])).to_le_bytes();
+    let section = [&[8, 1, 0x81, 1, 0b1001][..], &sum, &sum].concat();
+    assert!(body.ends_with(&section), "{body:x?}");
 }
 
 fn u32_at(bytes: &[u8], at: usize) -> u32 {
@@ -91,7 +125,7 @@ fn u64_at(bytes: &[u8], at: usize) -> u64 {
 /// Reads the store by the document alone.
 #[test]
 fn the_bytes_are_where_the_document_says() {
-    let image = made().into_medium();
+    let image = made(false).into_medium();
     let bytes = image.bytes();
     assert_eq!(bytes[..8], *b"twinpage");
     assert_eq!([8, 12, 16, 20].map(|at| u32_at(bytes, at)), [1, 64, 4096, 0]);

@@ -96,10 +96,22 @@ impl Look {
     /// [`Error::Invalid`] for a region in use, which does not stand still.
     pub fn check(&self) -> Result<(Vec<Damage>, Option<Report>)> {
         self.at_rest("check")?;
-        let damage = Scheme::check(&self.store)?;
-        let report = match &self.superblock {
-            Some(superblock) => check_content(&self.store, superblock)?,
-            None => None,
+        let mut damage = Scheme::check(&self.store)?;
+        let checked = self
+            .superblock
+            .map(|superblock| check_content(&self.store, &superblock));
+        let report = match checked.transpose() {
+            Ok(report) => report.flatten(),
+            // A page that cannot be believed: the heap in it cannot be looked at.
+            Err(Error::Store(twinpage_core::Error::Damaged { what, at, why })) => {
+                let what = what.to_owned();
+                let found = Damage { what, at, why };
+                if !damage.contains(&found) {
+                    damage.push(found);
+                }
+                None
+            }
+            Err(error) => return Err(error),
         };
         Ok((damage, report))
     }

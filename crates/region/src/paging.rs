@@ -52,6 +52,8 @@ const WENT: u8 = 8;
 /// How often the clock passes it over: two bits.
 const HEAT: u8 = 0x30;
 const HEAT_ONE: u8 = 0x10;
+/// It could not be read: who touches it gets SIGBUS.
+const LOST: u8 = 0x80;
 
 /// Pages brought together, at first and where one fault follows the other.
 const CHUNK: usize = 16;
@@ -239,7 +241,7 @@ impl Pager {
         let end = range.end.min(self.served.load(Ordering::Acquire));
         let pages = range.start / PAGE..(end / PAGE).max(range.start / PAGE);
         for page in pages.clone() {
-            let had = self.flags(page).fetch_and(!LOADED, Ordering::Relaxed);
+            let had = self.flags(page).fetch_and(!(LOADED | LOST), Ordering::Relaxed);
             self.flags(page)
                 .fetch_or(DISCARDED[work.phase & 1], Ordering::Relaxed);
             work.resident -= usize::from(had & LOADED != 0);
@@ -332,8 +334,17 @@ impl Pager {
             work.buffer.resize(count * PAGE, 0);
             match self.store.read_bytes(first * PAGE, &mut work.buffer) {
                 Ok(()) => self.missing.fill(at, &work.buffer),
-                // Who needs the pages gets SIGBUS: there is nothing true to give.
-                Err(_) => self.missing.poison(at..at + count * PAGE),
+                Err(_) if count > 1 => {
+                    // Page by page: only those that cannot be read are withheld.
+                    return (first..first + count).for_each(|page| self.bring_run(work, page, 1, false));
+                }
+                Err(error) => {
+                    eprintln!(
+                        "twinpage: a page of a region cannot be loaded, touching it raises SIGBUS: {error}"
+                    );
+                    self.flags(first).fetch_or(LOST, Ordering::Relaxed);
+                    self.missing.poison(at..at + PAGE)
+                }
             }
         };
         brought.unwrap_or_else(|e| give_up("bringing pages", e));
@@ -523,6 +534,15 @@ impl Serving {
         self.pager
             .as_ref()
             .is_none_or(|pager| pager.missing.kernel_waits())
+    }
+
+    /// That the page can be loaded, if it was not.
+    pub(crate) fn verify(&self, page: usize, store: &dyn Store) -> Result<()> {
+        let Some(pager) = &self.pager else { return Ok(()) };
+        if (pager.is_here(page) && !pager.has(page, LOST)) || pager.is_zero(page) {
+            return Ok(());
+        }
+        Ok(store.read_bytes(page * PAGE, &mut [0; PAGE])?)
     }
 
     pub(crate) fn paging(&self) -> Paging {

@@ -143,6 +143,10 @@ impl Region {
         if let (Some(superblock), true) = (&found, options.checked) {
             check(&store, superblock)?;
         }
+        if found.is_some_and(|found| found.bytes > 0) {
+            // The heap's header, which every use begins with.
+            store.read_bytes(0, &mut [0; PAGE])?;
+        }
         let window = Window::reserve(base.or(options.base))?;
         let place = window.place();
         marks::set_geometry(place, geometry);
@@ -297,7 +301,8 @@ impl Region {
     /// Loads these bytes, from the region's base, before they are touched.
     ///
     /// # Errors
-    /// [`Error::Invalid`] when they lie past the end.
+    /// [`Error::Invalid`] when they lie past the end; [`Error::Store`] when one of their pages is damaged or cannot be
+    /// read, which would end who touches it.
     pub fn load(&self, range: std::ops::Range<usize>) -> Result<()> {
         let (place, end) = (self.place(), self.place().bytes());
         if range.end > end {
@@ -306,6 +311,7 @@ impl Region {
             )));
         }
         for page in range.start / PAGE..range.end.div_ceil(PAGE) {
+            self.inner.serving.verify(page, &*self.inner.store)?;
             let at = place.base().wrapping_add(page * PAGE);
             // SAFETY: a usable byte; volatile, since it may be written meanwhile.
             unsafe { at.read_volatile() };

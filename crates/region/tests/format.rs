@@ -12,7 +12,11 @@ use twinpage::window::{WINDOW_BYTES, ZONE};
 use twinpage::{Durability, Heap, Persist, Region, Root, SchemeKind};
 
 /// The version of what is in them, and how their lines became durable.
-const KEPT: [(u32, SchemeKind); 2] = [(1, SchemeKind::DualPage), (1, SchemeKind::Packed)];
+const KEPT: [(u32, SchemeKind); 3] = [
+    (1, SchemeKind::DualPage),
+    (1, SchemeKind::Packed),
+    (2, SchemeKind::Packed),
+];
 
 #[derive(Persist, PartialEq, Debug)]
 #[repr(u8)]
@@ -163,7 +167,8 @@ fn regions_of_every_format_open() {
         std::fs::write(&path, bytes).unwrap();
         for life in 0..2 {
             let region = Region::options().checked().open(&path).unwrap();
-            assert_eq!(region.info().scheme, scheme.name());
+            let info = region.info();
+            assert_eq!((info.scheme, info.checksums), (scheme.name(), version > 1));
             let mut roots = roots(&region);
             assert_all(&roots.all);
             assert_eq!(roots.large.len(), 30_000 + life);

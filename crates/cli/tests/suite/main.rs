@@ -4,6 +4,7 @@
 //! - `kills`: each of them killed at random instants and resumed, compared byte for byte with that oracle;
 //! - `refused`: things that are hard to carry over are carried whole or refused by name;
 //! - `bad_input`: whatever is given to the command, it says what is wrong and loses nothing;
+//! - `damage`: damaged regions and states are told of, or hold what they held;
 //! - `contract`: exit codes, signals, help and JSON, as the README promises them.
 //!
 //! `TWINPAGE_SEED=N` repeats the choices of an earlier run (every test says its seed), `TWINPAGE_LONG=1`
@@ -11,6 +12,7 @@
 
 mod bad_input;
 mod contract;
+mod damage;
 mod kills;
 mod plain;
 mod refused;

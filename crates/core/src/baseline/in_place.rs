@@ -520,6 +520,7 @@ impl<M: Medium> Scheme for InPlace<M> {
         Info {
             scheme: "in-place",
             version: VERSION,
+            checksums: false,
             geometry: self.geometry,
             epoch: self.state.epoch,
             pages: self.pages.into(),

@@ -562,6 +562,7 @@ impl<M: Medium, P: Mechanism> Scheme for Store<M, P> {
         Info {
             scheme: P::KIND.name(),
             version: 1,
+            checksums: false,
             geometry: self.geometry(),
             epoch: self.epoch(),
             pages: self.ground.book.pages(),

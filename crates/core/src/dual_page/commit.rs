@@ -20,10 +20,11 @@ use super::map::{Extent, Flags, Key, Life};
 use super::slots::{ERASED, Slots};
 use super::snapshot::{self, Version};
 use super::space::Role;
+use super::sums::line_of;
 use super::superblock::{Slot, Switch};
 use super::{Cause, DualPage};
 use crate::error::{Error, Result};
-use crate::geometry::LineMask;
+use crate::geometry::{LINES_PER_PAGE, LineMask};
 use crate::medium::Medium;
 use crate::scheme::{Epoch, Scheme};
 use crc32c::crc32c;
@@ -132,6 +133,37 @@ impl<M: Medium> DualPage<M> {
         if self.faulty(Fault::ForgetEntry) {
             self.change.flips.pop();
         }
+        self.gather_sums();
+    }
+
+    /// Collects the checksums of the lines that the epoch changed.
+    fn gather_sums(&mut self) {
+        let old = self.faulty(Fault::OldSum);
+        let (Some(sums), change, table) = (&self.sums, &mut self.change, &self.table) else {
+            return;
+        };
+        for place in change.births.keys().filter_map(|key| table.find(key)) {
+            let base = table.base(place);
+            let line = |line| (line, sums.get(line_of(base, line)));
+            change.sums.push((0..LINES_PER_PAGE).map(line));
+        }
+        for &(key, lines) in &change.flips {
+            let Some(place) = table.find(key) else { continue };
+            let (entry, base) = (&table[place], table.base(place));
+            let derivative = match old {
+                true => entry.cpbv,
+                false => entry.newest(),
+            };
+            let home = |line| match entry.frame {
+                Some(frame) if derivative.has(line) => frame.number(),
+                _ => base,
+            };
+            let line = |line| (line, sums.get(line_of(home(line), line)));
+            change.sums.push(lines.runs().flatten().map(line));
+        }
+        for (_, redo) in &change.redo {
+            change.sums.push(redo.sums(sums));
+        }
     }
 
     /// Makes `self.change` durable, and every line posted before. What the fall-back of the last
@@ -189,6 +221,7 @@ impl<M: Medium> DualPage<M> {
             version,
             self.change.context,
             &self.change.redo,
+            self.sums.as_ref(),
             bytes,
         );
         let slot = self.slot_for(bytes.len() as u64)?;

@@ -34,6 +34,12 @@ pub enum Fault {
     LeaveSwitch,
     /// The mark runs ahead of the record it speaks of.
     MarkEarly,
+    /// A line is written and keeps the checksum of what was in its place before.
+    ForgetSum,
+    /// A record carries the checksums of the homes that its lines left.
+    OldSum,
+    /// A line is copied home and its checksum is not.
+    LeaveSum,
 }
 
 impl<M> DualPage<M> {

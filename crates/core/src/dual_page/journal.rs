@@ -12,6 +12,7 @@
 //!          5 frames  derivative pages assigned
 //!          6 flips   lines whose checkpoint changed homes: DBV, and CPBV ^= DBV
 //!          7 redo    lines that lie in the fall-back buffer until the next record
+//!          8 sums    checksums of the lines of 4, 6 and 7, where lines have some
 //! ```
 //!
 //! * One record, one change of the mapping, all or nothing: its checksum covers all of it.
@@ -21,6 +22,7 @@
 
 use super::codec::{Cursor, put_mask, put_number, put_step};
 use super::map::{Frame, Key};
+use super::sums::{PageSums, Sums};
 use super::superblock::{get_u32, get_u64, put};
 use crate::geometry::LineMask;
 use crate::scheme::Epoch;
@@ -66,6 +68,29 @@ pub(super) struct Redo {
     pub(super) places: Vec<u64>,
 }
 
+impl Redo {
+    /// Its lines and their sums.
+    pub(super) fn sums<'a>(&'a self, sums: &'a Sums) -> impl Iterator<Item = (usize, u32)> + 'a {
+        let lines = self.lines.runs().flatten();
+        lines
+            .zip(&self.places)
+            .map(|(line, &place)| (line, sums.get(place)))
+    }
+
+    /// Those of `lines` have these sums. `None` where one is not of this list.
+    pub(super) fn restore_sums(&self, sums: &mut Sums, lines: LineMask, found: &[u32]) -> Option<()> {
+        let mut found = found.iter();
+        for (line, &place) in self.lines.runs().flatten().zip(&self.places) {
+            let sum = match lines.has(line) {
+                true => *found.next()?,
+                false => 0,
+            };
+            sums.restore(place, sum);
+        }
+        (lines & !self.lines).is_empty().then_some(())
+    }
+}
+
 /// Ascending pages, as runs: a range may name many in a few bytes.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub(super) struct Runs(Vec<Range<u64>>);
@@ -100,6 +125,8 @@ pub(super) struct Change {
     pub(super) frames: Vec<(Key, Frame)>,
     pub(super) flips: Vec<(Key, LineMask)>,
     pub(super) redo: Vec<(Key, Redo)>,
+    /// Of every page of `births`, `flips` and `redo`, in that order; nothing in a store without checksums.
+    pub(super) sums: PageSums,
 }
 
 impl Change {
@@ -113,12 +140,14 @@ impl Change {
             frames,
             flips,
             redo,
+            sums,
         } = self;
         [home, deaths, births].into_iter().for_each(Runs::clear);
         claims.clear();
         frames.clear();
         flips.clear();
         redo.clear();
+        sums.clear();
     }
 }
 
@@ -137,6 +166,7 @@ const BIRTHS: u8 = 4;
 const FRAMES: u8 = 5;
 const FLIPS: u8 = 6;
 const REDO: u8 = 7;
+const SUMS: u8 = 8;
 
 /// Makes `out` the record. `None` if it is too large to be one.
 pub(super) fn encode(change: &Change, stamp: Stamp, seed: u32, out: &mut Vec<u8>) -> Option<()> {
@@ -175,6 +205,7 @@ pub(super) fn encode(change: &Change, stamp: Stamp, seed: u32, out: &mut Vec<u8>
         }
     });
     put_section(out, REDO, change.redo.len(), |out| put_redo(out, &change.redo));
+    put_section(out, SUMS, change.sums.len(), |out| change.sums.encode(out));
     let body_len = u32::try_from(out.len() - HEADER).ok()?;
     out.resize(out.len().next_multiple_of(ALIGN), 0);
     put(out, at::MAGIC, MAGIC);
@@ -264,6 +295,7 @@ pub(super) fn decode(record: &[u8]) -> Option<Change> {
             FRAMES => change.frames = read_frames(&mut body, count)?,
             FLIPS => change.flips = read_flips(&mut body, count)?,
             REDO => change.redo = read_redo(&mut body, count)?,
+            SUMS => change.sums = PageSums::decode(&mut body, count)?,
             _ => return None,
         }
     }
@@ -365,8 +397,16 @@ mod tests {
             vec(0..u64::MAX - 1, lines.count()).prop_map(move |places| Redo { lines, places })
         });
         let redo = btree_map((0_u64..1 << 36).prop_map(Key), redo, 0..5);
-        (context, keys(), keys(), claims, keys(), frames, flips, redo).prop_map(
-            |(context, home, deaths, claims, births, frames, flips, redo)| Change {
+        let sums = vec(vec((0_usize..64, any::<u32>()), 0..9), 0..9).prop_map(|pages| {
+            let mut sums = PageSums::default();
+            for page in pages {
+                let lines: std::collections::BTreeMap<_, _> = page.into_iter().collect();
+                sums.push(lines.into_iter());
+            }
+            sums
+        });
+        (context, keys(), keys(), claims, keys(), frames, flips, redo, sums).prop_map(
+            |(context, home, deaths, claims, births, frames, flips, redo, sums)| Change {
                 context,
                 home,
                 deaths,
@@ -375,6 +415,7 @@ mod tests {
                 frames: frames.into_iter().collect(),
                 flips: flips.into_iter().collect(),
                 redo: redo.into_iter().collect(),
+                sums,
             },
         )
     }

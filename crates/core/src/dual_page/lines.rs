@@ -14,6 +14,7 @@ use crate::error::{Error, Result};
 use crate::geometry::{LINES_PER_PAGE, LineMask, Lines, PageId};
 use crate::medium::{Medium, Offset, Path};
 use crate::scheme::{Room, Scheme};
+use crc32c::crc32c;
 use std::ops::Range;
 use std::sync::PoisonError;
 
@@ -71,8 +72,14 @@ impl<M: Medium> DualPage<M> {
             .try_for_each(|run| visit(self.at(self.table.base(place), run.start), run))
     }
 
-    /// Fills `into` with the newest version of the lines from `first` on.
+    /// Fills `into` with the newest version of the lines from `first` on, verified where they have checksums.
     pub(super) fn read_newest(&self, key: Key, first: usize, into: &mut [u8]) -> Result<()> {
+        let lines = LineMask::run(first, into.len() / self.geometry().line_bytes());
+        self.read_lines(key, first, lines, into)
+    }
+
+    /// As [`DualPage::read_newest`], only `lines` of them.
+    pub(super) fn read_lines(&self, key: Key, first: usize, lines: LineMask, into: &mut [u8]) -> Result<()> {
         let line = self.geometry().line_bytes();
         let Some(place) = self
             .table
@@ -82,13 +89,46 @@ impl<M: Medium> DualPage<M> {
             into.fill(0);
             return Ok(());
         };
-        let lines = LineMask::run(first, into.len() / line);
         self.newest_runs(key, place, lines, |at, run| {
-            self.medium.read(
-                at,
-                &mut into[(run.start - first) * line..(run.end - first) * line],
-            )
+            let into = &mut into[(run.start - first) * line..(run.end - first) * line];
+            self.medium.read(at, into)?;
+            self.verify(key, at, run.start, into)
         })
+    }
+
+    /// That the lines from line `first` of a page on, read at byte `at`, have their checksums.
+    fn verify(&self, key: Key, at: Offset, first: usize, bytes: &[u8]) -> Result<()> {
+        let wrong = self.wrong(at, bytes);
+        let Some(sums) = self.sums.as_ref().filter(|_| !wrong.is_empty()) else {
+            return Ok(());
+        };
+        let (k, line_bytes) = (wrong.0.trailing_zeros() as usize, self.geometry().line_bytes());
+        let at = at + (k * line_bytes) as u64;
+        let found = crc32c(&bytes[k * line_bytes..(k + 1) * line_bytes]);
+        Err(Error::Damaged {
+            what: "line of a page",
+            at,
+            why: format!(
+                "line {} of {}: checksum {found:08x}, its commit says {:08x}",
+                first + k,
+                self.name(key),
+                sums.crc(at / line_bytes as u64)
+            ),
+        })
+    }
+
+    /// Which of the lines read at byte `at` have another checksum than they must.
+    fn wrong(&self, at: Offset, bytes: &[u8]) -> LineMask {
+        let sums = self.sums.as_ref();
+        sums.map_or(LineMask::NONE, |sums| sums.wrong(at, bytes))
+    }
+
+    /// What a page is called.
+    pub(super) fn name(&self, key: Key) -> String {
+        match key.0.checked_sub(self.table.context_keys()) {
+            Some(page) => format!("page {page}"),
+            None => format!("page {} of the context", key.0),
+        }
     }
 
     /// Where the newest version of a line lies, if the page is there.
@@ -110,8 +150,10 @@ impl<M: Medium> DualPage<M> {
             .find(key)
             .filter(|&place| self.table[place].is(Flags::NEWEST))?;
         let lines = LineMask::run(first, len / self.geometry().line_bytes());
-        let number = self.single_home(place, lines)?;
-        self.medium.view(self.at(number, first), len)
+        let at = self.at(self.single_home(place, lines)?, first);
+        let bytes = self.medium.view(at, len)?;
+        // A damaged one must be read, which says so.
+        self.verify(key, at, first, bytes).ok().map(|()| bytes)
     }
 
     /// The page of the medium that holds the newest version of all of `lines`, if one does.
@@ -126,7 +168,8 @@ impl<M: Medium> DualPage<M> {
         }
     }
 
-    /// The lines of `bytes`, from line `first` on, that differ from the newest version.
+    /// The lines of `bytes`, from line `first` on, that differ from the newest version. One that is damaged differs:
+    /// writing it mends it.
     pub(super) fn diff_newest(&self, key: Key, first: usize, bytes: &[u8]) -> Result<LineMask> {
         let line = self.geometry().line_bytes();
         if bytes.is_empty() {
@@ -145,8 +188,14 @@ impl<M: Medium> DualPage<M> {
         let mut scratch = self.scratch.lock().unwrap_or_else(PoisonError::into_inner);
         scratch.clear();
         let old = scratch.append(bytes.len());
-        self.read_newest(key, first, old)?;
-        Ok(LineMask(differing_lines(old, bytes, line) << first))
+        let mut wrong = LineMask::NONE;
+        self.newest_runs(key, place, LineMask::run(first, bytes.len() / line), |at, run| {
+            let old = &mut old[(run.start - first) * line..(run.end - first) * line];
+            self.medium.read(at, old)?;
+            wrong = wrong | LineMask(self.wrong(at, old).0 << run.start);
+            Ok(())
+        })?;
+        Ok(wrong | LineMask(differing_lines(old, bytes, line) << first))
     }
 
     /// As [`DualPage::diff_newest`], on the medium's own memory where it is memory.
@@ -265,6 +314,9 @@ impl<M: Medium> DualPage<M> {
         let base = self.table.base(place);
         let virgin = self.table[place].is(Flags::VIRGIN) || self.faulty(Fault::NoZeroFill);
         self.table[place].set(Flags::VIRGIN, false);
+        if let Some(sums) = &mut self.sums {
+            sums.zeroed(base);
+        }
         self.write_runs(base, first, bytes, lines, cause)?;
         if !virgin && lines != LineMask::ALL {
             self.zero_lines(base, !lines, cause)?;
@@ -365,7 +417,7 @@ impl<M: Medium> DualPage<M> {
             .map(|redo| redo.runs(lines, line))
             .unwrap_or_default();
         for (at, run) in runs {
-            self.post(
+            self.post_data(
                 at,
                 &bytes[(run.start - first) * line..(run.end - first) * line],
                 Cause::Fallback,
@@ -404,7 +456,7 @@ impl<M: Medium> DualPage<M> {
         let line = self.geometry().line_bytes();
         lines.runs().try_for_each(|run| {
             let from = &bytes[(run.start - first) * line..(run.end - first) * line];
-            self.post(self.at(number, run.start), from, cause)
+            self.post_data(self.at(number, run.start), from, cause)
         })
     }
 

@@ -220,6 +220,11 @@ impl Table {
         (key < MAX_EXTENTS * self.extent_pages).then_some(Key(key))
     }
 
+    /// Keys of the context, before those of the page space.
+    pub(super) fn context_keys(&self) -> u64 {
+        CONTEXT_EXTENTS * self.extent_pages
+    }
+
     /// The keys of these pages, as far as the table reaches.
     pub(super) fn keys(&self, pages: Range<PageId>) -> Range<Key> {
         let end = Key(MAX_EXTENTS * self.extent_pages);

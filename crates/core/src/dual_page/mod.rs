@@ -3,7 +3,7 @@
 //! Reading order: `map.rs` is the idea; `lines.rs` is the mapping at work; `commit.rs` ends an epoch;
 //! `pool.rs` and `reclaim.rs` are derivative pages and where they come from; `fallback.rs` is what
 //! happens when there are none; `journal.rs`, `snapshot.rs`, `slots.rs` and `superblock.rs` make the
-//! mapping durable; `recover.rs` finds it again and `check.rs` compares.
+//! mapping durable; `recover.rs` finds it again and `check.rs` compares. `sums.rs` are the checksums of lines.
 //!
 //! The medium is one growing sequence of equal extents (`space.rs`):
 //!
@@ -33,6 +33,7 @@ mod recover;
 mod slots;
 mod snapshot;
 mod space;
+mod sums;
 mod superblock;
 
 #[cfg(any(test, feature = "faults"))]
@@ -46,9 +47,10 @@ use crate::geometry::{Geometry, LineMask, Lines, PageId, Span};
 use crate::medium::{Cause, Medium, Offset, Path};
 use crate::scheme::{Damage, Epoch, Info, Recovered, Room, Scheme, Traffic};
 use fallback::Fallback;
-use journal::{Change, ContextMark};
+use journal::{Change, ContextMark, Redo};
 use map::{CONTEXT_EXTENTS, Flags, Key, MAX_EXTENTS, Table};
 use pool::Pool;
+use recover::Loaded;
 use slots::Slots;
 use snapshot::Version;
 use space::{Role, Space};
@@ -56,6 +58,7 @@ use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
 use std::ops::Range;
 use std::sync::Mutex;
+use sums::Sums;
 pub(crate) use superblock::MAGIC;
 use superblock::{BLOCK, JOURNAL_LIMIT, Slot, Superblock, Switch};
 
@@ -93,20 +96,31 @@ pub struct Options {
     pub pool: PoolLimit,
     /// Bytes a journal has at least. A longer one makes snapshots rarer and recovery longer.
     pub journal_bytes: u64,
+    /// Whether every line of a page has a checksum, verified when it is read and by
+    /// [`Scheme::check`]. It takes four bytes a line in memory, in the record of the commit that writes the line
+    /// and in snapshots.
+    pub checksums: bool,
     /// Tells the store from others that were on the same medium; a random number if not given.
     pub id: Option<u64>,
 }
 
 impl Options {
-    /// A growing pool and a journal of a mebibyte.
+    /// A growing pool, a journal of a mebibyte, and checksums where lines are those of a disk: 4096 bytes or more.
     #[must_use]
     pub fn new(geometry: Geometry) -> Options {
         Options {
             geometry,
             pool: PoolLimit::Grow,
             journal_bytes: 1 << 20,
+            checksums: sums::are_default(geometry),
             id: None,
         }
+    }
+
+    /// The same with checksums of lines, or without.
+    #[must_use]
+    pub fn checksums(self, checksums: bool) -> Options {
+        Options { checksums, ..self }
     }
 
     /// The same with this pool.
@@ -150,6 +164,8 @@ pub struct DualPage<M> {
     pool: Pool,
     slots: Slots,
     fallback: Fallback,
+    /// Checksums of lines, in a store that has them.
+    sums: Option<Sums>,
     context: ContextMark,
     epoch: Epoch,
     /// Pages with something to look at when the epoch ends.
@@ -197,6 +213,7 @@ impl<M: Medium> DualPage<M> {
                 .unwrap_or_else(|| RandomState::new().build_hasher().finish()),
             pool_pages: pool_pages(&medium, options)?,
             journal_bytes: options.journal_bytes,
+            checksums: options.checksums,
         };
         if medium.len() >= BLOCK as u64 {
             medium.write(0, &[0; BLOCK])?;
@@ -213,34 +230,44 @@ impl<M: Medium> DualPage<M> {
         medium.fence()?;
         medium.write(0, &superblock.encode())?;
         medium.fence()?;
-        let table = Table::new(options.geometry.extent_pages());
-        Ok(DualPage::assemble(
-            medium,
+        let sums = superblock
+            .checksums
+            .then(|| Sums::new(options.geometry, space.extents()));
+        let nothing = Loaded {
+            slots,
+            table: Table::new(options.geometry.extent_pages()),
+            space,
+            pool,
+            context: ContextMark::default(),
+            redo: Vec::new(),
+            redo_extents: Vec::new(),
+            sums,
+            epoch: 0,
+        };
+        Ok(DualPage::assemble(medium, nothing).0)
+    }
+
+    /// The scheme as the medium has it, and what is in its fall-back still.
+    fn assemble(medium: M, loaded: Loaded) -> (DualPage<M>, Vec<(Key, Redo)>) {
+        let Loaded {
+            slots,
             table,
             space,
             pool,
-            slots,
-            ContextMark::default(),
-            0,
-        ))
-    }
-
-    fn assemble(
-        medium: M,
-        table: Table,
-        space: Space,
-        pool: Pool,
-        slots: Slots,
-        context: ContextMark,
-        epoch: Epoch,
-    ) -> DualPage<M> {
-        DualPage {
+            context,
+            redo,
+            redo_extents,
+            sums,
+            epoch,
+        } = loaded;
+        let mut store = DualPage {
             medium,
             table,
             space,
             pool,
             slots,
             fallback: Fallback::default(),
+            sums,
             context,
             epoch,
             touched: Vec::new(),
@@ -256,7 +283,9 @@ impl<M: Medium> DualPage<M> {
             change: Change::default(),
             record: Vec::new(),
             scratch: Mutex::default(),
-        }
+        };
+        store.fallback.extents = redo_extents;
+        (store, redo)
     }
 
     /// The medium.
@@ -312,11 +341,32 @@ impl<M: Medium> DualPage<M> {
         Ok(())
     }
 
-    /// As [`DualPage::post`], of those `chosen` of some lines, to page `number` of the medium.
+    /// As [`DualPage::post`], of lines of a page: they have a checksum from here on.
+    fn post_data(&mut self, at: Offset, bytes: &[u8], cause: Cause) -> Result<()> {
+        self.post(at, bytes, cause)?;
+        self.sum(at, bytes);
+        Ok(())
+    }
+
+    /// The lines at byte `at` were written.
+    fn sum(&mut self, at: Offset, bytes: &[u8]) {
+        if !self.faulty(Fault::ForgetSum)
+            && let Some(sums) = &mut self.sums
+        {
+            sums.wrote(at, bytes);
+        }
+    }
+
+    /// As [`DualPage::post_data`], of those `chosen` of some lines, to page `number` of the medium.
     fn post_lines(&mut self, number: u64, chosen: LineMask, lines: Lines<'_>, cause: Cause) -> Result<()> {
         self.medium.hint(cause, self.path);
         self.medium.write_lines(self.at(number, 0), chosen, lines)?;
         self.traffic.add(cause, chosen.count() * lines.line_bytes);
+        if self.sums.is_some() {
+            for run in chosen.runs() {
+                self.sum(self.at(number, run.start), lines.run(run));
+            }
+        }
         Ok(())
     }
 
@@ -406,6 +456,7 @@ fn create_slots(medium: &mut impl Medium, space: &mut Space, superblock: Superbl
         Version::Checkpoint,
         ContextMark::default(),
         &[],
+        None,
         &mut snapshot,
     );
     let count = Slots::extents_for(&superblock, snapshot.len() as u64);
@@ -553,7 +604,8 @@ impl<M: Medium> Scheme for DualPage<M> {
         let geometry = self.geometry();
         Info {
             scheme: "dual-page",
-            version: superblock::VERSION,
+            version: self.slots.superblock.version(),
+            checksums: self.sums.is_some(),
             geometry,
             epoch: self.epoch,
             pages: self.table.pages() - self.context.len.div_ceil(geometry.page_bytes() as u64),

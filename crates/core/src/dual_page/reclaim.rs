@@ -7,6 +7,7 @@
 //!   between commits, where a commit is waited for and reclaim is not.
 //! * When neither a free nor a clean page is left the allocation fails, and lines go to the fall-back.
 
+use super::fault::Fault;
 use super::map::{Flags, Frame, Key, Life, Place};
 use super::snapshot::Version;
 use super::{Cause, DualPage};
@@ -145,7 +146,7 @@ impl<M: Medium> DualPage<M> {
         Ok(())
     }
 
-    /// Posts a copy of `len` bytes from one place of the medium to another.
+    /// Posts a copy of `len` bytes of lines from one place of the medium to another, with their checksums.
     pub(super) fn copy(&mut self, from: u64, to: u64, len: usize, cause: Cause) -> Result<()> {
         let mut scratch = std::mem::take(&mut self.scratch);
         let buffer = scratch.get_mut().unwrap_or_else(PoisonError::into_inner);
@@ -157,6 +158,11 @@ impl<M: Medium> DualPage<M> {
             .read(from, bytes)
             .and_then(|()| self.post(to, bytes, cause));
         self.scratch = scratch;
+        if !self.faulty(Fault::LeaveSum)
+            && let (Ok(()), Some(sums)) = (&copied, &mut self.sums)
+        {
+            sums.copied_bytes(from, to, len);
+        }
         copied
     }
 

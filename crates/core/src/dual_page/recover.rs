@@ -20,6 +20,7 @@ use super::pool::Pool;
 use super::slots::Slots;
 use super::snapshot;
 use super::space::{Role, Space};
+use super::sums::{Sums, line_of};
 use super::superblock::{BLOCK, Superblock, Switch, read_mark};
 use crate::error::{Error, Result};
 use crate::medium::{Medium, Offset};
@@ -37,6 +38,7 @@ pub(super) struct Loaded {
     /// What the last record leaves in the fall-back, and the extents that hold it.
     pub(super) redo: Vec<(Key, Redo)>,
     pub(super) redo_extents: Vec<u32>,
+    pub(super) sums: Option<Sums>,
     pub(super) epoch: Epoch,
 }
 
@@ -76,6 +78,7 @@ pub(super) fn load(medium: &impl Medium) -> Result<Loaded> {
         table,
         context,
         redo,
+        sums,
         sequence,
         epoch,
         ..
@@ -114,6 +117,7 @@ pub(super) fn load(medium: &impl Medium) -> Result<Loaded> {
         context,
         redo,
         redo_extents,
+        sums,
         epoch,
     })
 }
@@ -205,8 +209,8 @@ fn read_snapshot(medium: &impl Medium, superblock: &Superblock, switch: &Switch)
         return Err(damaged("snapshot", at, why));
     }
     let space = Space::new(superblock.geometry, medium.len());
-    let Some((table, rest)) = snapshot::decode(&bytes, superblock.geometry.extent_pages(), space.extents())
-    else {
+    let decoded = snapshot::decode(&bytes, superblock.geometry, space.extents(), superblock.checksums);
+    let Some((table, rest)) = decoded else {
         return Err(damaged(
             "snapshot",
             at,
@@ -220,6 +224,7 @@ fn read_snapshot(medium: &impl Medium, superblock: &Superblock, switch: &Switch)
         table,
         context: rest.context,
         redo: rest.redo,
+        sums: rest.sums,
         sequence: switch.sequence,
         epoch: switch.epoch,
     })
@@ -233,6 +238,7 @@ struct Replay {
     table: Table,
     context: ContextMark,
     redo: Vec<(Key, Redo)>,
+    sums: Option<Sums>,
     sequence: u64,
     epoch: Epoch,
 }
@@ -299,11 +305,20 @@ impl Replay {
     /// Applies one record.
     fn apply(&mut self, change: Change) -> Result<(), &'static str> {
         let mut emptied = Vec::new();
+        self.redo_is_home();
         for key in change.home.keys() {
-            let entry = self
-                .present(key)
+            let place = self
+                .place(key, Life::Present)
                 .ok_or("it brings home a page that is not there")?;
-            entry.come_home().ok_or("it brings home a page that is at home")?;
+            let (base, cpbv) = (self.table.base(place), self.table[place].cpbv);
+            let frame = self.table[place].come_home();
+            let frame = frame.ok_or("it brings home a page that is at home")?;
+            if let Some(sums) = &mut self.sums {
+                for run in cpbv.runs() {
+                    let [from, to] = [frame.number(), base].map(|page| line_of(page, run.start));
+                    sums.copied(from, to, run.len());
+                }
+            }
         }
         for key in change.deaths.keys() {
             let place = self
@@ -347,6 +362,7 @@ impl Replay {
             entry.frame.ok_or("lines of a page without a derivative page")?;
             entry.cpbv ^= lines;
         }
+        self.apply_sums(&change)?;
         for logical in emptied {
             if let Some(physical) = self.table.remove_empty(logical) {
                 self.space.vacate(physical);
@@ -354,6 +370,61 @@ impl Replay {
         }
         (self.context, self.redo) = (change.context, change.redo);
         Ok(())
+    }
+
+    /// What the record before left in the fall-back was copied home before this one was written, checksums and all.
+    fn redo_is_home(&mut self) {
+        let Some(sums) = &mut self.sums else { return };
+        for (key, redo) in &self.redo {
+            let Some(place) = self.table.find(*key) else {
+                continue;
+            };
+            let base = self.table.base(place);
+            for (line, &from) in redo.lines.runs().flatten().zip(&redo.places) {
+                sums.copied(from, line_of(base, line), 1);
+            }
+        }
+    }
+
+    /// The checksums of a record whose other sections were applied.
+    fn apply_sums(&mut self, change: &Change) -> Result<(), &'static str> {
+        const COUNT: &str = "checksums of more or fewer pages than it changes";
+        const LINES: &str = "a checksum of a line that it does not change";
+        let Some(sums) = &mut self.sums else {
+            return match change.sums.len() {
+                0 => Ok(()),
+                _ => Err("checksums in a store without"),
+            };
+        };
+        let mut pages = change.sums.pages();
+        for key in change.births.keys() {
+            let (mask, found) = pages.next().ok_or(COUNT)?;
+            let base = self.table.find(key).map_or(0, |place| self.table.base(place));
+            sums.zeroed(base);
+            for (line, &sum) in mask.runs().flatten().zip(found) {
+                sums.restore(line_of(base, line), sum);
+            }
+        }
+        for &(key, lines) in &change.flips {
+            let (mask, found) = pages.next().ok_or(COUNT)?;
+            let Some(place) = self.table.find(key).filter(|_| (mask & !lines).is_empty()) else {
+                return Err(LINES);
+            };
+            let (entry, base, mut found) = (&self.table[place], self.table.base(place), found.iter());
+            for line in lines.runs().flatten() {
+                let home = match entry.frame {
+                    Some(frame) if entry.cpbv.has(line) => frame.number(),
+                    _ => base,
+                };
+                let sum = if mask.has(line) { found.next() } else { None };
+                sums.restore(line_of(home, line), sum.copied().unwrap_or(0));
+            }
+        }
+        for (_, redo) in &change.redo {
+            let (mask, found) = pages.next().ok_or(COUNT)?;
+            redo.restore_sums(sums, mask, found).ok_or(LINES)?;
+        }
+        pages.next().map_or(Ok(()), |_| Err(COUNT))
     }
 
     fn place(&self, key: Key, life: Life) -> Option<Place> {
@@ -448,17 +519,8 @@ impl<M: Medium> DualPage<M> {
     /// The checkpoint on `medium`. `fault` is planted from the start, for tests.
     pub(super) fn recover_from(medium: M, fault: Option<Fault>) -> Result<(DualPage<M>, Recovered)> {
         let loaded = load(&medium)?;
-        let Loaded {
-            slots,
-            table,
-            space,
-            pool,
-            context,
-            redo,
-            redo_extents,
-            epoch,
-        } = loaded;
-        let mut store = DualPage::assemble(medium, table, space, pool, slots, context, epoch);
+        let epoch = loaded.epoch;
+        let (mut store, redo) = DualPage::assemble(medium, loaded);
         store.fault = fault;
         for (key, redo) in redo {
             if let Some(place) = store.table.find(key) {
@@ -466,7 +528,6 @@ impl<M: Medium> DualPage<M> {
                 store.fallback.pages.insert(key, redo);
             }
         }
-        store.fallback.extents = redo_extents;
         let context = store.read_context()?;
         if store.faulty(Fault::ForgetRedo) {
             store.fallback.pages.clear();

@@ -7,6 +7,7 @@
 //!     distance from the one before, place on the medium
 //!     its pages, in runs: a number (length << 2 | kind), and for kind 2 so many derivative pages
 //!         0 absent      1 in the base page      2 in both: derivative page, CPBV
+//! where lines have checksums, those of every page that is there follow it, and those of redo follow redo
 //! ```
 //!
 //! * It stands for a record: the change that did not fit the journal is in it already.
@@ -15,7 +16,8 @@
 use super::codec::{Cursor, put_mask, put_number, put_step};
 use super::journal::{ContextMark, Redo, put_context, put_redo, read_context, read_redo};
 use super::map::{Entry, Flags, Frame, Key, MAX_EXTENTS, Table};
-use crate::geometry::LineMask;
+use super::sums::{PageSums, Sums, line_of};
+use crate::geometry::{Geometry, LINES_PER_PAGE, LineMask};
 
 /// Which version of the table to write down.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -52,6 +54,14 @@ impl Kind {
         }
     }
 
+    /// The line of the medium that is line `line` of the page, whose base is `base`.
+    fn line(self, base: u64, line: usize) -> u64 {
+        match self {
+            Kind::Dual(frame, cpbv) if cpbv.has(line) => line_of(frame.number(), line),
+            _ => line_of(base, line),
+        }
+    }
+
     fn number(self) -> u64 {
         match self {
             Kind::Absent => 0,
@@ -62,10 +72,12 @@ impl Kind {
 }
 
 /// What a snapshot says besides the table.
-#[derive(Default, Debug)]
+#[derive(Debug)]
 pub(super) struct Rest {
     pub(super) context: ContextMark,
     pub(super) redo: Vec<(Key, Redo)>,
+    /// Checksums of lines, in a store that has them.
+    pub(super) sums: Option<Sums>,
 }
 
 /// Makes `out` the snapshot.
@@ -74,12 +86,16 @@ pub(super) fn encode(
     version: Version,
     context: ContextMark,
     redo: &[(Key, Redo)],
+    sums: Option<&Sums>,
     out: &mut Vec<u8>,
 ) {
     out.clear();
     put_context(out, context);
     put_number(out, redo.len() as u64);
     put_redo(out, redo);
+    if let Some(sums) = sums {
+        redo.iter().for_each(|(_, redo)| put_sums(out, redo.sums(sums)));
+    }
     let mut extents = table.in_order();
     extents.retain(|extent| {
         extent
@@ -94,30 +110,54 @@ pub(super) fn encode(
         put_step(out, last.1, extent.physical.into());
         last.0 = extent.logical + 1;
         last.1 = extent.physical.into();
+        let mut base = u64::from(extent.physical) * extent.entries.len() as u64;
         for run in extent
             .entries
             .chunk_by(|a, b| Kind::of(a, version).number() == Kind::of(b, version).number())
         {
             put_number(out, (run.len() as u64) << 2 | Kind::of(&run[0], version).number());
             for entry in run {
-                if let Kind::Dual(frame, cpbv) = Kind::of(entry, version) {
+                let kind = Kind::of(entry, version);
+                if let Kind::Dual(frame, cpbv) = kind {
                     put_step(out, last.2, frame.number());
                     put_mask(out, cpbv);
                     last.2 = frame.number() + 1;
                 }
+                if let Some(sums) = sums.filter(|_| kind != Kind::Absent) {
+                    put_sums(
+                        out,
+                        (0..LINES_PER_PAGE).map(|k| (k, sums.get(kind.line(base, k)))),
+                    );
+                }
+                base += 1;
             }
         }
     }
 }
 
-/// The table a snapshot describes; `None` if it makes no sense. At most `most` extents are made.
-/// Whether the extents and derivative pages exist, the caller checks.
-pub(super) fn decode(bytes: &[u8], extent_pages: u64, most: u32) -> Option<(Table, Rest)> {
+fn put_sums(out: &mut Vec<u8>, sums: impl Iterator<Item = (usize, u32)>) {
+    let mut page = PageSums::default();
+    page.push(sums);
+    page.encode(out);
+}
+
+/// The table a snapshot describes, with checksums of lines or without; `None` if it makes no sense. At most `most`
+/// extents are made. Whether the extents and derivative pages exist, the caller checks.
+pub(super) fn decode(bytes: &[u8], geometry: Geometry, most: u32, checksums: bool) -> Option<(Table, Rest)> {
+    let extent_pages = geometry.extent_pages();
     let mut body = Cursor::new(bytes);
     let mut table = Table::new(extent_pages);
+    let mut sums = checksums.then(|| Sums::new(geometry, most));
     let context = read_context(&mut body)?;
     let count = body.number()?;
     let redo = read_redo(&mut body, count)?;
+    if let Some(sums) = &mut sums {
+        for (_, redo) in &redo {
+            let found = PageSums::decode(&mut body, 1)?;
+            let (mask, page) = found.pages().next()?;
+            redo.restore_sums(sums, mask, page)?;
+        }
+    }
     let count = body.number().filter(|&count| count <= most.into())?;
     let mut last = (0_u64, 0, 0);
     for _ in 0..count {
@@ -133,20 +173,23 @@ pub(super) fn decode(bytes: &[u8], extent_pages: u64, most: u32) -> Option<(Tabl
             &mut body,
             &mut table,
             Key(logical * extent_pages),
-            extent_pages,
+            (u64::from(physical) * extent_pages, extent_pages),
             &mut last.2,
+            sums.as_mut(),
         )?;
     }
-    (body.left() == 0).then_some((table, Rest { context, redo }))
+    (body.left() == 0).then_some((table, Rest { context, redo, sums }))
 }
 
-/// The pages of one extent, from key `first` on. At least one is there, or the extent would not be.
+/// The pages of one extent, from key `first` and page `base` of the medium on. At least one is there, or the extent
+/// would not be.
 fn read_pages(
     body: &mut Cursor<'_>,
     table: &mut Table,
     first: Key,
-    pages: u64,
+    (base, pages): (u64, u64),
     last: &mut u64,
+    mut sums: Option<&mut Sums>,
 ) -> Option<()> {
     let (mut page, mut present) = (0, false);
     while page < pages {
@@ -154,8 +197,9 @@ fn read_pages(
         let end = page
             .checked_add(head >> 2)
             .filter(|&end| end > page && end <= pages)?;
-        for key in (page..end).map(|page| Key(first.0 + page)) {
-            let place = table.find(key)?;
+        for page in page..end {
+            let place = table.find(Key(first.0 + page))?;
+            let mut kind = Kind::Base;
             match head & 3 {
                 0 => continue,
                 1 => {}
@@ -164,12 +208,20 @@ fn read_pages(
                     *last = frame.number() + 1;
                     table[place].frame = Some(frame);
                     table[place].cpbv = body.mask()?;
+                    kind = Kind::Dual(frame, table[place].cpbv);
                 }
                 _ => return None,
             }
             table[place].set(Flags::NEWEST, true);
             table.set_in_checkpoint(place, true);
             present = true;
+            if let Some(sums) = &mut sums {
+                let found = PageSums::decode(body, 1)?;
+                let (mask, page_sums) = found.pages().next()?;
+                for (line, &sum) in mask.runs().flatten().zip(page_sums) {
+                    sums.restore(kind.line(base + page, line), sum);
+                }
+            }
         }
         page = end;
     }
@@ -183,6 +235,10 @@ mod tests {
     use proptest::prelude::*;
 
     const PAGES: u64 = 6;
+
+    fn geometry() -> Geometry {
+        Geometry::new(64, PAGES as u32 * 4096).unwrap()
+    }
 
     /// A table of extents at odd places, each page absent, single or dual as told.
     fn table(pages: &[(u8, u32, u64)]) -> Table {
@@ -217,23 +273,46 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read(pages in vec((0_u8..3, 0_u32..u32::MAX, any::<u64>()), 0..40), len: u64, crc: u32) {
+        fn what_is_written_is_read(
+            pages in vec((0_u8..3, 0_u32..u32::MAX, any::<u64>()), 0..40),
+            lines in vec((0_u64..1200 * PAGES * 64, any::<u32>()), 0..400),
+            checksums: bool,
+            len: u64,
+            crc: u32,
+        ) {
             let table = table(&pages);
+            let mut sums = Sums::new(geometry(), 1200);
+            lines.into_iter().for_each(|(line, sum)| sums.restore(line, sum));
+            let known = checksums.then_some(&sums);
             let context = ContextMark { len, crc };
             let redo = [(Key(3), Redo { lines: LineMask(6), places: vec![70, 71] })];
             let mut out = vec![];
-            encode(&table, Version::Checkpoint, context, &redo, &mut out);
-            let (read, rest) = decode(&out, PAGES, 99).unwrap();
+            encode(&table, Version::Checkpoint, context, &redo, known, &mut out);
+            let (read, rest) = decode(&out, geometry(), 1200, checksums).unwrap();
             prop_assert!(same(&table, &read));
             prop_assert_eq!((rest.context, &rest.redo[..]), (context, &redo[..]));
+            if let Some(found) = &rest.sums {
+                for extent in read.extents() {
+                    let base = u64::from(extent.physical) * PAGES;
+                    for (base, entry) in (base..).zip(&extent.entries).filter(|(_, entry)| entry.is(Flags::NEWEST)) {
+                        let kind = Kind::of(entry, Version::Checkpoint);
+                        // A derivative page past the end of the medium, which recovery refuses, has none.
+                        let there = |line: &u64| line / (PAGES * 64) < 1200;
+                        for line in (0..64).map(|line| kind.line(base, line)).filter(there) {
+                            prop_assert_eq!(found.get(line), sums.get(line));
+                        }
+                    }
+                }
+                prop_assert_eq!((found.get(70), found.get(71)), (sums.get(70), sums.get(71)));
+            }
             for cut in 0..out.len() {
-                prop_assert!(decode(&out[..cut], PAGES, 99).is_none());
+                prop_assert!(decode(&out[..cut], geometry(), 1200, checksums).is_none());
             }
         }
 
         #[test]
-        fn any_bytes_are_read_or_refused(bytes in vec(any::<u8>(), 0..300)) {
-            decode(&bytes, PAGES, 9);
+        fn any_bytes_are_read_or_refused(bytes in vec(any::<u8>(), 0..300), checksums: bool) {
+            decode(&bytes, geometry(), 9, checksums);
         }
     }
 }

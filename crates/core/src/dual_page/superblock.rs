@@ -22,8 +22,9 @@ use crate::medium::Offset;
 use crate::scheme::Epoch;
 use crc32c::{crc32c, crc32c_append};
 
-/// The version of the format this build writes and reads.
-pub(super) const VERSION: u32 = 1;
+/// The versions of the format this build writes and reads: without checksums of lines, and with them.
+const VERSION: u32 = 1;
+const VERSION_CHECKSUMS: u32 = 2;
 
 /// The longest journal a store can be made for: a tebibyte.
 pub(super) const JOURNAL_LIMIT: u64 = 1 << 40;
@@ -102,12 +103,22 @@ pub(super) struct Superblock {
     pub(super) pool_pages: u64,
     /// Bytes a journal has at least.
     pub(super) journal_bytes: u64,
+    /// Whether lines have checksums.
+    pub(super) checksums: bool,
 }
 
 impl Superblock {
     /// What every checksum of this store begins with.
     pub(super) fn seed(&self) -> u32 {
         crc32c(&self.id.to_le_bytes())
+    }
+
+    /// The version of the format.
+    pub(super) fn version(&self) -> u32 {
+        match self.checksums {
+            true => VERSION_CHECKSUMS,
+            false => VERSION,
+        }
     }
 
     fn stride(&self) -> u64 {
@@ -127,7 +138,7 @@ impl Superblock {
     pub(super) fn encode(&self) -> [u8; BLOCK] {
         let mut block = [0; BLOCK];
         put(&mut block, at::MAGIC, MAGIC);
-        put(&mut block, at::VERSION, VERSION.to_le_bytes());
+        put(&mut block, at::VERSION, self.version().to_le_bytes());
         put(
             &mut block,
             at::LINE,
@@ -158,9 +169,9 @@ impl Superblock {
             return Err(Error::Foreign("it does not begin with \"twinpage\"".into()));
         }
         let version = get_u32(block, at::VERSION);
-        if version != VERSION {
+        if ![VERSION, VERSION_CHECKSUMS].contains(&version) {
             return Err(Error::Foreign(format!(
-                "format version {version}, this build reads {VERSION}"
+                "format version {version}, this build reads {VERSION} and {VERSION_CHECKSUMS}"
             )));
         }
         let crc = crc32c(&block[..at::CRC]);
@@ -186,6 +197,7 @@ impl Superblock {
             id: get_u64(block, at::ID),
             pool_pages: get_u64(block, at::POOL),
             journal_bytes,
+            checksums: version == VERSION_CHECKSUMS,
         })
     }
 }
@@ -297,6 +309,7 @@ mod tests {
             id: 77,
             pool_pages: u64::MAX,
             journal_bytes: 1 << 20,
+            checksums: false,
         }
     }
 

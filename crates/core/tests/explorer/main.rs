@@ -27,6 +27,8 @@ pub(crate) struct Setting {
     limit: u64,
     /// Bytes of a journal; with 0 every commit is a snapshot.
     journal: u64,
+    /// Whether lines have checksums.
+    checksums: bool,
     profile: Profile,
 }
 
@@ -39,6 +41,7 @@ impl Default for Setting {
             pool: PoolLimit::Grow,
             limit: u64::MAX,
             journal: 512,
+            checksums: true,
             profile: Profile {
                 epochs: 12,
                 pages: 12,
@@ -49,7 +52,7 @@ impl Default for Setting {
     }
 }
 
-fn settings() -> [Setting; 7] {
+fn settings() -> [Setting; 9] {
     let profile = |pages, writes| Profile {
         pages,
         writes,
@@ -62,6 +65,18 @@ fn settings() -> [Setting; 7] {
     let memory = Setting::default();
     [
         memory,
+        Setting {
+            name: "no checksums",
+            checksums: false,
+            ..memory
+        },
+        Setting {
+            name: "no checksums, tiny pool",
+            checksums: false,
+            pool: PoolLimit::Pages(2),
+            profile: profile(10, 6),
+            ..memory
+        },
         Setting {
             name: "larger extents",
             extent_pages: 2,
@@ -113,7 +128,7 @@ const EFFORT: Effort = Effort {
 /// Runs a planted fault may survive.
 const TRIES: u64 = 60;
 
-const FAULTS: [Fault; 13] = [
+const FAULTS: [Fault; 16] = [
     Fault::SkipDataFence,
     Fault::SkipRecordFence,
     Fault::SwitchEarly,
@@ -127,6 +142,9 @@ const FAULTS: [Fault; 13] = [
     Fault::LeaveTorn,
     Fault::LeaveSwitch,
     Fault::MarkEarly,
+    Fault::ForgetSum,
+    Fault::OldSum,
+    Fault::LeaveSum,
 ];
 
 fn options(setting: &Setting) -> Options {
@@ -134,6 +152,7 @@ fn options(setting: &Setting) -> Options {
     Options::new(geometry)
         .pool(setting.pool)
         .journal_bytes(setting.journal)
+        .checksums(setting.checksums)
         .id(0x1d)
 }
 
