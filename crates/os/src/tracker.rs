@@ -123,7 +123,7 @@ impl Tracker {
         })
     }
 
-    /// Begins to track `range`, which must be mapped private. Its pages count as written, except where
+    /// Begins to track `range`. Its pages count as written, except where
     /// an earlier registration left its marks.
     ///
     /// # Errors
@@ -208,7 +208,7 @@ impl Tracker {
     }
 
     /// Mapped ranges that are not tracked, whether or not they hold pages. Ranges that never can be
-    /// (shared mappings, the vDSO) are among them.
+    /// (the vDSO) are among them.
     ///
     /// # Errors
     /// What the kernel says.
@@ -238,6 +238,21 @@ impl Tracker {
                 ..Query::default()
             },
         )
+    }
+
+    /// Pages of `range`, in a shared mapping, that were not written since they were last protected. What is
+    /// not among them may have been.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn protected(&self, range: Range<u64>, into: &mut Vec<Region>) -> io::Result<()> {
+        let query = Query {
+            inverted: WRITTEN,
+            mask: WP_ALLOWED | WRITTEN,
+            any_of: PRESENT | SWAPPED,
+            ..Query::default()
+        };
+        self.scan(range, into, query)
     }
 
     /// Of `range`, in a private mapping of a file, the pages that are the process's own and no

@@ -15,11 +15,12 @@
 
 use crate::descriptors::{Descriptor, Held};
 use crate::error::{Error, Result};
-use crate::files::OpenFile;
+use crate::files::{self, OpenFile};
 use crate::kernel::{Kernel, Running};
 use crate::layout::Mapping;
 use crate::machine::Machine;
 use crate::marks::Mark;
+use crate::objects;
 use crate::threads::{Moving, Pending, Steady};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -44,6 +45,10 @@ pub struct Live {
     pub pending: Vec<Pending>,
     /// Files open for writing, and how long they were.
     pub files: Vec<OpenFile>,
+    /// Files whose content is among the pages.
+    pub objects: Vec<objects::Saved>,
+    /// Open files that have several names.
+    pub links: Vec<files::Linked>,
 }
 
 /// State that changes by watched calls.

@@ -8,6 +8,8 @@
 //! * What cannot be opened again is refused, by descriptor and name.
 
 use crate::error::{Error, Result};
+use crate::files::Recorder;
+use crate::objects::{Id, Known, Objects};
 use crate::pairs::{self, End, Pairs, Queue};
 use crate::stdio::{Stdio, Stream};
 use rustix::fs::{FileType, OFlags, SeekFrom};
@@ -27,10 +29,17 @@ pub enum What {
         /// Its inode, to notice a file that was replaced.
         inode: u64,
     },
+    /// A regular file whose content the checkpoint holds: see [`crate::objects`].
+    Object {
+        /// Which.
+        id: Id,
+    },
     /// A directory.
     Directory {
         /// Where it was opened.
         path: String,
+        /// It was removed since.
+        gone: bool,
     },
     /// A device without state: null, zero, full, random, urandom, tty.
     Device {
@@ -162,6 +171,14 @@ pub enum Held {
     },
 }
 
+/// Which regular files are what.
+pub struct Files<'a> {
+    /// Those whose content the checkpoint holds.
+    pub objects: &'a mut Objects,
+    /// The names of the others.
+    pub recorder: &'a Recorder,
+}
+
 /// The program's descriptors.
 #[derive(Debug, Default)]
 pub struct Descriptors {
@@ -187,7 +204,7 @@ impl Descriptors {
     ///
     /// # Errors
     /// Names a descriptor that cannot be captured.
-    pub fn list_again(&mut self, process: &Process, streams: &Stdio) -> Result<()> {
+    pub fn list_again(&mut self, process: &Process, streams: &Stdio, files: &mut Files<'_>) -> Result<()> {
         let pid = process.pid();
         let directory = format!("/proc/{pid}/fd");
         let entries = fs::read_dir(&directory).map_err(Error::file("cannot list", &directory))?;
@@ -202,8 +219,11 @@ impl Descriptors {
                 continue;
             };
             let shares = self.same_open_file(pid, fd, &ours)?;
-            let descriptor = describe(pid, fd, &ours, shares, streams, &self.pairs)?;
-            if matches!(descriptor.what, What::File { .. } | What::Directory { .. }) {
+            let descriptor = describe(pid, fd, &ours, shares, streams, &self.pairs, files)?;
+            if matches!(
+                descriptor.what,
+                What::File { .. } | What::Object { .. } | What::Directory { .. }
+            ) {
                 self.ours.insert(fd, ours);
             }
             self.list.push(descriptor);
@@ -297,13 +317,10 @@ impl Descriptors {
         let look =
             |error: rustix::io::Errno| Error::target(format!("cannot look at descriptor {fd}"), error.into());
         match &descriptor.what {
-            What::File { path, .. } => {
+            What::File { .. } | What::Object { .. } => {
                 let ours = &self.ours[&fd];
                 let at = rustix::fs::seek(ours, SeekFrom::Current(0)).map_err(look)?;
                 let stat = rustix::fs::fstat(ours).map_err(look)?;
-                if stat.st_nlink == 0 {
-                    return Err(deleted(fd, path));
-                }
                 Ok(Held::Offset {
                     at,
                     size: stat.st_size as u64,
@@ -332,12 +349,6 @@ impl Descriptors {
             _ => Ok(Held::Nothing),
         }
     }
-}
-
-fn deleted(fd: i32, path: &str) -> Error {
-    Error::Unsupported(format!(
-        "descriptor {fd} is {path}, which is deleted: it cannot be opened again; keep the file while it is open"
-    ))
 }
 
 /// A copy of what is in a pipe; it stays there. See tee(2).
@@ -396,6 +407,7 @@ fn describe(
     shares: i32,
     streams: &Stdio,
     pairs: &Pairs,
+    files: &mut Files<'_>,
 ) -> Result<Descriptor> {
     let look =
         |error: rustix::io::Errno| Error::target(format!("cannot look at descriptor {fd}"), error.into());
@@ -412,6 +424,15 @@ fn describe(
         Some(stream) => What::Stream(stream),
         None if kind == FileType::Socket && pairs.has(stat.st_ino) => {
             What::Pair(pairs.describe(stat.st_ino, ours)?)
+        }
+        None if kind == FileType::RegularFile => {
+            match files.objects.identify(ours.as_fd(), &stat, files.recorder)? {
+                Known::Object(id) => What::Object { id },
+                Known::Named(path) => What::File {
+                    path: path.to_string_lossy().into_owned(),
+                    inode: stat.st_ino,
+                },
+            }
         }
         None => what(fd, path, kind, &stat, ours, &info)?,
     };
@@ -445,15 +466,10 @@ fn what(
         ))
     };
     Ok(match kind {
-        FileType::RegularFile if stat.st_nlink == 0 => return Err(deleted(fd, &path)),
-        FileType::RegularFile if path.starts_with("/memfd:") => {
-            return Err(unsupported("use a file or private memory"));
-        }
-        FileType::RegularFile => What::File {
+        FileType::Directory => What::Directory {
+            gone: stat.st_nlink == 0,
             path,
-            inode: stat.st_ino,
         },
-        FileType::Directory => What::Directory { path },
         FileType::CharacterDevice => match path.as_str() {
             "/dev/null" | "/dev/zero" | "/dev/full" | "/dev/random" | "/dev/urandom" => What::Device { path },
             _ if fd <= 2 => What::Inherited { outer: fd as u8 },

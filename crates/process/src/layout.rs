@@ -4,6 +4,7 @@
 //! * What cannot be put back is refused here, by name.
 
 use crate::error::{Error, Result};
+use crate::objects::{Id, Objects};
 use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io;
@@ -22,6 +23,8 @@ pub enum Kind {
     PrivateFile,
     /// Shared pages of a file, read only.
     SharedFile,
+    /// Shared pages of a file whose content the checkpoint holds: see [`crate::objects`].
+    Object,
     /// The kernel's code in every process.
     Vdso,
     /// The kernel's data for it.
@@ -35,6 +38,12 @@ impl Kind {
     #[must_use]
     pub fn is_captured(self) -> bool {
         matches!(self, Kind::Anonymous | Kind::Stack | Kind::PrivateFile)
+    }
+
+    /// Whether writes to it are tracked.
+    #[must_use]
+    pub fn is_tracked(self) -> bool {
+        self.is_captured() || self == Kind::Object
     }
 
     /// Whether it is the kernel's own, to be moved into place.
@@ -59,6 +68,10 @@ pub struct Mapping {
     pub offset: u64,
     /// Inode of the file.
     pub inode: u64,
+    /// Device of the file, as the kernel shows it here.
+    pub device: u64,
+    /// Which object the file is, if any.
+    pub object: Option<Id>,
     /// Path of the file; empty when there is none.
     pub path: String,
 }
@@ -104,7 +117,7 @@ impl Layout {
     ///
     /// # Errors
     /// Names a mapping that cannot be captured.
-    pub fn refresh(&mut self) -> Result<bool> {
+    pub fn refresh(&mut self, objects: &Objects) -> Result<bool> {
         let mut filled = 0;
         loop {
             if filled == self.scratch.len() {
@@ -122,6 +135,7 @@ impl Layout {
         self.text.clear();
         self.text.extend_from_slice(&self.scratch[..filled]);
         self.mappings = parse(&String::from_utf8_lossy(&self.text))?;
+        objects.resolve(&mut self.mappings)?;
         Ok(true)
     }
 }
@@ -174,7 +188,9 @@ fn parse_line(line: &str) -> Option<Result<Option<Mapping>>> {
     let end = u64::from_str_radix(end, 16).ok()?;
     let flags = fields.next()?.as_bytes();
     let offset = u64::from_str_radix(fields.next()?, 16).ok()?;
-    let _device = fields.next()?;
+    let (major, minor) = fields.next()?.split_once(':')?;
+    let number = |text| u32::from_str_radix(text, 16).ok();
+    let device = rustix::fs::makedev(number(major)?, number(minor)?);
     let inode = fields.next()?.parse().ok()?;
     let path = fields.next().unwrap_or("").trim_start();
     if is_ours(&(start..end)) {
@@ -199,7 +215,7 @@ fn parse_line(line: &str) -> Option<Result<Option<Mapping>>> {
             ))));
         }
     };
-    let path = if matches!(kind, Kind::PrivateFile | Kind::SharedFile) {
+    let path = if matches!(kind, Kind::PrivateFile | Kind::SharedFile | Kind::Object) {
         path.to_owned()
     } else {
         String::new()
@@ -211,6 +227,8 @@ fn parse_line(line: &str) -> Option<Result<Option<Mapping>>> {
         kind,
         offset,
         inode,
+        device,
+        object: None,
         path,
     })))
 }
@@ -223,22 +241,15 @@ fn kind(path: &str, inode: u64, shared: bool, protection: u32) -> Result<Option<
         "[vsyscall]" | "[uprobes]" => return Ok(None), // the same in every process
         "[stack]" => Kind::Stack,
         _ if path.starts_with("[anon_shmem") || path.starts_with("/dev/zero") && shared => {
-            return Err("shared memory is not captured yet; use private memory");
+            return Err("this kind of shared memory is not captured; map it MAP_SHARED or MAP_PRIVATE");
         }
         _ if path.starts_with('[') || path.is_empty() => Kind::Anonymous,
         _ if path.starts_with("/dev/") && !path.starts_with("/dev/shm/") && path != "/dev/zero" => {
             return Err("device memory cannot be captured");
         }
         "/dev/zero" => Kind::Anonymous,
-        _ if path.ends_with(" (deleted)") => {
-            return Err(
-                "the file is deleted, so it cannot be mapped again; keep the file while the program runs",
-            );
-        }
-        _ if shared && protection & libc::PROT_WRITE as u32 != 0 => {
-            return Err(
-                "a shared writable mapping of a file changes the file behind the checkpoint's back; map it MAP_PRIVATE",
-            );
+        _ if shared && (protection & libc::PROT_WRITE as u32 != 0 || path.ends_with(" (deleted)")) => {
+            Kind::Object
         }
         _ if inode == 0 => Kind::Anonymous,
         _ if shared => Kind::SharedFile,
@@ -266,9 +277,15 @@ mod tests {
     #[test]
     fn what_cannot_be_captured_is_named() {
         let refused = |line: &str| parse(line).unwrap_err().to_string();
-        assert!(refused("7f00-8f00 rw-s 00000000 00:05 12 /tmp/x").contains("MAP_PRIVATE"));
         assert!(refused("7f00-8f00 rw-p 00000000 00:05 12 /dev/nvidia0").contains("device"));
-        assert!(refused("7f00-8f00 r--p 00000000 08:01 12 /tmp/a b (deleted)").contains("deleted"));
+        let gone = "7f00-8f00 r--p 00000000 08:01 12 /tmp/a b (deleted)";
+        let gone = Objects::default().resolve(&mut parse(gone).unwrap()).unwrap_err();
+        assert!(gone.to_string().contains("deleted"));
+        let shared = "7f00-8f00 rw-s 00000000 00:05 12 /tmp/x";
+        let shared = Objects::default()
+            .resolve(&mut parse(shared).unwrap())
+            .unwrap_err();
+        assert!(shared.to_string().contains("writable"));
         assert!(parse("7f00-8f00 r--s 00000000 08:01 12 /tmp/a b").unwrap()[0].path == "/tmp/a b");
         assert!(parse("nonsense").is_err());
     }

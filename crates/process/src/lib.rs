@@ -28,6 +28,7 @@ pub mod machine;
 pub mod marks;
 pub mod memory;
 pub mod notes;
+pub mod objects;
 pub mod pages;
 pub mod pairs;
 pub mod program;

@@ -12,12 +12,14 @@
 
 use crate::copies::Copies;
 use crate::error::{Error, Result};
-use crate::files::Ident;
+use crate::files::{Ident, Recorder};
 use crate::layout::{Kind, Layout, Mapping};
 use crate::marks::{Mark, Marks};
+use crate::objects::{self, Id, Objects};
 use crate::pages::{CHUNK_BYTES, Pages, page_index};
 use crate::scan::{Cut, Walks};
 use std::ops::Range;
+use std::os::fd::OwnedFd;
 use twinpage_core::{Capture, Geometry, Piece};
 use twinpage_os::copier;
 use twinpage_os::remote::{Process, Remote};
@@ -36,6 +38,7 @@ pub struct Memory {
     marks: Marks,
     /// The marks changed since the last capture.
     marked: bool,
+    objects: Objects,
     /// Pieces of an epoch that failed: captured again whatever the tracker says.
     owed: Vec<Piece>,
     regions: Vec<Region>,
@@ -69,7 +72,14 @@ pub struct Parts {
 
 impl Memory {
     /// The memory of a program whose pages the store (of this geometry) may already hold.
-    pub fn new(layout: Layout, tracker: Tracker, pages: Pages, marks: Marks, geometry: Geometry) -> Memory {
+    pub fn new(
+        layout: Layout,
+        tracker: Tracker,
+        pages: Pages,
+        marks: Marks,
+        objects: Objects,
+        geometry: Geometry,
+    ) -> Memory {
         Memory {
             layout,
             tracker,
@@ -79,6 +89,7 @@ impl Memory {
             truncated: Vec::new(),
             marks,
             marked: false,
+            objects,
             owed: Vec::new(),
             regions: Vec::new(),
             walks: Walks::default(),
@@ -92,6 +103,27 @@ impl Memory {
     #[must_use]
     pub fn mappings(&self) -> &[Mapping] {
         self.layout.mappings()
+    }
+
+    /// The files whose content the checkpoint holds.
+    pub fn objects(&mut self) -> &mut Objects {
+        &mut self.objects
+    }
+
+    /// Captures them, after the memory and once descriptors are known: `open` are those that are open. Gives
+    /// files to be synced.
+    ///
+    /// # Errors
+    /// When one cannot be read.
+    pub fn capture_objects(
+        &mut self,
+        open: impl Iterator<Item = Id>,
+        files: &Recorder,
+        into: &mut Capture,
+    ) -> Result<Vec<OwnedFd>> {
+        let mapped = self.layout.mappings().iter().filter_map(|mapping| mapping.object);
+        let used = open.chain(mapped).collect();
+        self.objects.capture(&used, files, &mut self.pages, into)
     }
 
     /// The places of pages, for the context.
@@ -170,6 +202,7 @@ impl Memory {
         let changed = self.follow_layout(into)?;
         self.find_dropped(into)?;
         let after_layout = clock.elapsed();
+        self.objects.find_written(self.layout.mappings(), &self.tracker)?;
         self.find_written(into)?;
         let after_scan = clock.elapsed();
         self.copy(process, into)?;
@@ -183,7 +216,7 @@ impl Memory {
 
     /// Tracks new mappings and forgets what is mapped no longer.
     fn follow_layout(&mut self, into: &mut Capture) -> Result<bool> {
-        let changed = self.layout.refresh()?;
+        let changed = self.layout.refresh(&self.objects)?;
         if changed {
             self.forget_unmapped(into);
         }
@@ -193,7 +226,7 @@ impl Memory {
             (around.into_iter()).try_for_each(|range| self.tracker.unregistered(range, &mut self.regions));
         scanned.map_err(|source| Error::target("cannot look for new mappings", source))?;
         let fresh: Vec<Range<u64>> = (self.layout.mappings().iter())
-            .filter(|mapping| mapping.kind.is_captured())
+            .filter(|mapping| mapping.kind.is_tracked())
             .filter(|mapping| overlaps(&self.regions, mapping))
             .map(Mapping::range)
             .collect();
@@ -404,6 +437,9 @@ impl Memory {
             return;
         }
         owed.retain(|address| self.pages.find(*address).is_some());
+        for key in owed.extract_if(.., |address| objects::is_key(*address)) {
+            self.objects.owe(key);
+        }
         let mut found: Vec<Range<u64>> = self
             .found
             .iter()

@@ -326,7 +326,7 @@ impl Pages {
             chunk.stored = std::array::from_fn(|index| word(2 + index));
             // Rows stand in the order of their ids; a table of N rows that had M chunks at most.
             let in_order = id >= pages.numbers.len() as u64 && id < MOST_CHUNKS;
-            if !in_order || number >= MOST_CHUNKS || chunk.is_empty() {
+            if !in_order || number >= u64::MAX / CHUNK_BYTES || chunk.is_empty() {
                 return Err(damaged("a row is out of order or empty"));
             }
             pages.free.extend(pages.numbers.len() as u32..id as u32);

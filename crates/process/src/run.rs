@@ -9,6 +9,7 @@ use crate::layout::Layout;
 use crate::marks::Marks;
 use crate::memory::Memory;
 use crate::notes::{self, Notes};
+use crate::objects::Objects;
 use crate::pages::Pages;
 use crate::program::{self, Program, Surroundings};
 use crate::restore::{self, Restored};
@@ -154,7 +155,14 @@ fn begin(command: &Command, directory: &StateDir, store: Store, pace: Pace) -> R
     let layout = Layout::open(PROGRAM_PID).map_err(look)?;
     let tracker = program::settle(&process, PROGRAM_PID)?;
     let geometry = store.geometry();
-    let memory = Memory::new(layout, tracker, Pages::new(geometry)?, Marks::default(), geometry);
+    let memory = Memory::new(
+        layout,
+        tracker,
+        Pages::new(geometry)?,
+        Marks::default(),
+        Objects::default(),
+        geometry,
+    );
     let (program, witness) = setting.program(process, &[PROGRAM_PID], memory, command.words.clone())?;
     let ledger = Ledger::open(directory.path(), geometry);
     session::run(program, store, witness, pace, ledger)
@@ -180,7 +188,8 @@ fn go_on(
         });
     }
     let files::RolledBack { moved, .. } = files::rollback(directory.path(), epoch, &context.live.files)?;
-    let setting = Setting::new(directory, streams, epoch)?;
+    let mut setting = Setting::new(directory, streams, epoch)?;
+    setting.files.set_links(&context.live.links, &moved);
     let Restored {
         process,
         tids,

@@ -329,7 +329,7 @@ pub const CALLS: &[Call] = calls! {
     madvise: FreeWhen(SAFE_ADVICE, Watch::Advise),
     brk: FreeWhen(&[&[is(0, 0)]], Watch::Break),
     remap_file_pages: SHARED_MEMORY, shmget: SHARED_MEMORY, shmat: SHARED_MEMORY, shmdt: SHARED_MEMORY, shmctl: SHARED_MEMORY,
-    memfd_create: SHARED_MEMORY, memfd_secret: SHARED_MEMORY, userfaultfd: TRACING, process_madvise: TRACING, process_mrelease: TRACING,
+    memfd_create: Watched(Watch::Control), memfd_secret: SHARED_MEMORY, userfaultfd: TRACING, process_madvise: TRACING, process_mrelease: TRACING,
     mlock: PLACEMENT, mlock2: PLACEMENT, mlockall: PLACEMENT, munlock: PLACEMENT, munlockall: PLACEMENT,
     pkey_mprotect: KEYS, pkey_alloc: KEYS, pkey_free: KEYS, map_shadow_stack: KEYS, mseal: KEYS,
     get_mempolicy: Free, set_mempolicy: PLACEMENT, mbind: PLACEMENT, migrate_pages: PLACEMENT, set_mempolicy_home_node: PLACEMENT,

@@ -61,6 +61,11 @@ fn c_with_files() {
 }
 
 #[test]
+fn c_with_files_without_a_name_and_shared_mappings() {
+    survives("c_objects.c");
+}
+
+#[test]
 fn c_with_every_kind_of_memory() {
     survives("c_memory.c");
 }

@@ -6,15 +6,16 @@
 
 use super::{Decision, Stopped, fail};
 use crate::error::Result;
-use crate::files::{self, Change, New, Place, Recorded, Refusal, Target};
+use crate::files::{self, Change, Ident, New, Place, Recorded, Refusal, Target};
 use crate::program::Program;
-use rustix::fs::OFlags;
+use rustix::fs::{OFlags, Stat};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 impl Program {
     /// Records what `change` destroys. A refusal of the recorder becomes one of the call.
-    fn record(&mut self, change: &Change<'_>) -> Result<Decision> {
+    pub(super) fn record(&mut self, change: &Change<'_>) -> Result<Decision> {
+        self.note_objects(change);
         match self.files.record(change) {
             Ok(Recorded::Saved | Recorded::Covered | Recorded::NotTracked) => Ok(Decision::Run),
             Err(files::Error::Refused(refusal)) => Ok(fail(errno_of(&refusal), refusal.to_string())),
@@ -23,6 +24,29 @@ impl Program {
                 "there is no room to keep what the change destroys; make room, or checkpoint more often with --every",
             )),
             Err(error) => Err(error.into()),
+        }
+    }
+
+    /// What a change may do to a file whose content the checkpoint holds is looked at again.
+    fn note_objects(&mut self, change: &Change<'_>) {
+        if self.memory.objects().is_empty() {
+            return;
+        }
+        let found = match *change {
+            Change::Write { fd, at, len } => rustix::fs::fstat(fd).map(|stat| {
+                // Behind the old end everything is looked at anyway.
+                let at = at.unwrap_or_else(|| rustix::fs::tell(fd).unwrap_or(0));
+                (stat, at..at.saturating_add(len))
+            }),
+            Change::SetLen { target, len } => stat_of(target).map(|stat| (stat, len..u64::MAX)),
+            Change::Allocate { fd, at, .. } => rustix::fs::fstat(fd).map(|stat| (stat, at..u64::MAX)),
+            Change::Open { place, flags } if flags.contains(OFlags::TRUNC) => {
+                stat_of(Target::Named { place, follow: true }).map(|stat| (stat, 0..u64::MAX))
+            }
+            _ => return,
+        };
+        if let Ok((stat, range)) = found {
+            self.memory.objects().changed(Ident::from(&stat), range);
         }
     }
 
@@ -47,12 +71,6 @@ impl Program {
             return Ok(Decision::Run);
         };
         let flags = OFlags::from_bits_retain(flags as u32);
-        if flags.contains(OFlags::TMPFILE) {
-            return Ok(fail(
-                libc::EOPNOTSUPP,
-                "a file without a name (O_TMPFILE) cannot be opened again; use a named temporary file",
-            ));
-        }
         if let Some(refused) = self.refuse_special(start.as_fd(), &path) {
             return Ok(refused);
         }
@@ -146,14 +164,8 @@ impl Program {
             "mkdirat" => self.with_place(call.int(0), a[1], new_thing),
             "symlink" => self.with_place(libc::AT_FDCWD, a[1], new_thing),
             "symlinkat" => self.with_place(call.int(1), a[2], new_thing),
-            "link" => self.with_place(libc::AT_FDCWD, a[1], |place| Change::Create {
-                place,
-                new: New::Link,
-            }),
-            "linkat" => self.with_place(call.int(2), a[3], |place| Change::Create {
-                place,
-                new: New::Link,
-            }),
+            "link" => self.before_link((libc::AT_FDCWD, a[0]), (libc::AT_FDCWD, a[1]), 0),
+            "linkat" => self.before_link((call.int(0), a[1]), (call.int(2), a[3]), call.int(4)),
             "unlink" => self.before_remove(libc::AT_FDCWD, a[0], false),
             "rmdir" => self.before_remove(libc::AT_FDCWD, a[0], true),
             "unlinkat" => self.before_remove(call.int(0), a[1], call.int(2) & libc::AT_REMOVEDIR != 0),
@@ -201,12 +213,53 @@ impl Program {
             return Ok(Decision::Run);
         };
         let still_open = self.is_open(start.as_fd(), &path);
+        self.stale.descriptors |= still_open;
         let place = place(&start, &path);
         self.record(&if directory {
-            Change::Rmdir { place, still_open }
+            Change::Rmdir { place }
         } else {
             Change::Unlink { place, still_open }
         })
+    }
+
+    fn before_link(&mut self, from: (i32, u64), to: (i32, u64), flags: i32) -> Result<Decision> {
+        let names = (
+            self.text(from.1),
+            self.start(from.0),
+            self.text(to.1),
+            self.start(to.0),
+        );
+        let (Some(from), Some(from_start), Some(to), Some(to_start)) = names else {
+            return Ok(Decision::Run);
+        };
+        let decision = self.record(&Change::Create {
+            place: place(&to_start, &to),
+            new: New::Link,
+        })?;
+        if decision == Decision::Run {
+            let follow = flags & libc::AT_SYMLINK_FOLLOW != 0;
+            let from = self.own_name(from);
+            let target = if from.as_os_str().is_empty() {
+                Target::Open(from_start.as_fd()) // AT_EMPTY_PATH
+            } else {
+                Target::Named {
+                    place: place(&from_start, &from),
+                    follow,
+                }
+            };
+            // The number of a file without a name changes its meaning.
+            self.stale.descriptors = true;
+            self.files.note_link(target, place(&to_start, &to))?;
+        }
+        Ok(decision)
+    }
+
+    /// A name in the program's `/proc/self`, as it is called from here.
+    fn own_name(&self, name: PathBuf) -> PathBuf {
+        match name.strip_prefix("/proc/self") {
+            Ok(rest) => Path::new("/proc").join(self.process.pid().to_string()).join(rest),
+            Err(_) => name,
+        }
     }
 
     fn before_rename(&mut self, from: (i32, u64), to: (i32, u64), flags: u32) -> Result<Decision> {
@@ -253,11 +306,14 @@ impl Program {
     }
 
     /// Whether the program has the named file open.
-    fn is_open(&self, start: BorrowedFd<'_>, path: &Path) -> bool {
+    fn is_open(&mut self, start: BorrowedFd<'_>, path: &Path) -> bool {
         let flags = rustix::fs::AtFlags::SYMLINK_NOFOLLOW;
         let Ok(stat) = rustix::fs::statat(start, path, flags) else {
             return false;
         };
+        if self.memory.objects().find(Ident::from(&stat)).is_some() {
+            return true; // mapped, perhaps
+        }
         let pid = self.process.pid();
         let open = std::fs::read_dir(format!("/proc/{pid}/fd"))
             .into_iter()
@@ -265,6 +321,16 @@ impl Program {
             .flatten();
         let mut files = open.filter_map(|entry| rustix::fs::stat(entry.path()).ok());
         files.any(|file| (file.st_dev, file.st_ino) == (stat.st_dev, stat.st_ino))
+    }
+}
+
+fn stat_of(target: Target<'_>) -> rustix::io::Result<Stat> {
+    match target {
+        Target::Open(fd) => rustix::fs::fstat(fd),
+        Target::Named { place, .. } => {
+            let start = place.dir.unwrap_or(rustix::fs::CWD);
+            rustix::fs::statat(start, place.name, rustix::fs::AtFlags::empty())
+        }
     }
 }
 

@@ -10,6 +10,7 @@ mod files;
 mod identity;
 mod memory;
 mod pairs;
+mod shared;
 
 use crate::error::{Error, Result};
 use crate::program::Program;
@@ -212,23 +213,7 @@ impl Program {
         if kind == libc::MAP_PRIVATE {
             return Ok(Decision::Run);
         }
-        if flags & libc::MAP_ANONYMOUS != 0 || kind != libc::MAP_SHARED && kind != libc::MAP_SHARED_VALIDATE {
-            return Ok(fail(
-                libc::EINVAL,
-                "shared memory is not captured yet; map it MAP_PRIVATE",
-            ));
-        }
-        let Ok(fd) = self.process.duplicate_fd(call.int(4)) else {
-            return Ok(Decision::Run);
-        };
-        if protection & libc::PROT_WRITE != 0 {
-            let why = "a shared writable mapping changes the file behind the checkpoint's back; map it MAP_PRIVATE or write with write()";
-            return Ok(fail(libc::EACCES, why));
-        }
-        if !crate::descriptors::is_regular(&fd) {
-            return Ok(fail(libc::ENODEV, "device memory cannot be captured"));
-        }
-        Ok(Decision::Run)
+        self.before_shared_map(call, protection, flags)
     }
 
     fn before_clone(&mut self, call: &Stopped) -> Result<Decision> {
@@ -282,6 +267,14 @@ impl Program {
         match call.name {
             "fcntl" => self.before_fcntl(call),
             "ioctl" => self.before_ioctl(call),
+            "memfd_create" => {
+                if call.arguments[1] & u64::from(libc::MFD_HUGETLB) != 0 {
+                    let why = "huge pages are not captured; the program can use ordinary ones";
+                    return fail(libc::ENOMEM, why);
+                }
+                self.stale.descriptors = true;
+                Decision::Run
+            }
             "prctl" => match call.int(0) {
                 libc::PR_SET_NAME => {
                     self.renew_thread(call.tid);
@@ -329,6 +322,7 @@ impl Program {
             | libc::F_SETFD
             | libc::F_SETFL
             | libc::F_SETPIPE_SZ
+            | libc::F_ADD_SEALS
             | libc::F_SETLK
             | libc::F_SETLKW
             | libc::F_OFD_SETLK

@@ -146,7 +146,7 @@ impl Recorder {
         match target {
             Target::Open(fd) => {
                 let stat = place::stat(fd)?;
-                if stat.st_nlink == 0 || !self.is_tracked(fd, &stat)? {
+                if self.is_nameless(fd, &stat) || !self.is_tracked(fd, &stat)? {
                     return Ok(Recorded::NotTracked);
                 }
                 self.save_attributes(&Reach::Open(fd), &stat)
@@ -198,7 +198,7 @@ impl Recorder {
 
     /// Whether the file is regular and has a name a rollback could find it by.
     fn has_content(&mut self, fd: BorrowedFd<'_>, stat: &Stat) -> Result<bool> {
-        Ok(place::is_regular(stat) && stat.st_nlink > 0 && self.is_tracked(fd, stat)?)
+        Ok(place::is_regular(stat) && !self.is_nameless(fd, stat) && self.is_tracked(fd, stat)?)
     }
 
     fn with_target(
@@ -254,16 +254,23 @@ impl Recorder {
     fn save(&mut self, reach: &Reach<'_>, stat: &Stat, save: Option<Save>) -> Result<Recorded> {
         let ident = Ident::from(stat);
         let is_few = self.files.len() <= OWN_MAX;
-        let Some(file) = self.files.get_mut(&ident) else {
+        let Some(file) = self.files.get(&ident) else {
             return Ok(Recorded::Covered);
         };
         let range = save.map_or(0..0, |save| wanted(&save, file.base.min(stat.st_size as u64)));
         if file.born || (file.sized && file.saved.gap(range.clone()).is_none()) {
             return Ok(Recorded::Covered);
         }
-        let path = reach.name(stat)?;
-        if path.starts_with(&self.journal.dir) {
-            return Err(Refusal::OwnState(path).into());
+        let path = self.name(reach, stat)?;
+        if !self.links.is_kept(&ident) {
+            self.not_our_own(&path)?;
+        }
+        let Some(file) = self.files.get_mut(&ident) else {
+            return Ok(Recorded::Covered);
+        };
+        if self.created.contains(&path) {
+            file.born = true; // the name it was touched by first was another
+            return Ok(Recorded::Covered);
         }
         let draft = Draft {
             file: ident,
@@ -286,7 +293,7 @@ impl Recorder {
 
     fn save_attributes(&mut self, reach: &Reach<'_>, stat: &Stat) -> Result<Recorded> {
         self.touch(stat, reach)?;
-        let path = reach.name(stat)?;
+        let path = self.name(reach, stat)?;
         let Some(file) = self.files.get_mut(&Ident::from(stat)) else {
             return Ok(Recorded::Covered);
         };

@@ -343,11 +343,13 @@ pub(super) enum Kept {
     Copy = 2,
     /// It was an empty directory; the record says all there is to know.
     Directory = 3,
+    /// It has another name, which the record gives as its second.
+    Name = 4,
 }
 
 impl Kept {
     fn from_byte(byte: u8) -> Option<Kept> {
-        [Kept::Nothing, Kept::Link, Kept::Copy, Kept::Directory]
+        [Kept::Nothing, Kept::Link, Kept::Copy, Kept::Directory, Kept::Name]
             .into_iter()
             .find(|&kept| kept as u8 == byte)
     }

@@ -107,7 +107,7 @@ pub fn check(dir: &Path, durable: Epoch) -> Result<Vec<Damage>> {
     for (log, entry) in live(&logs, durable) {
         let found = kept_ident(&keep, entry.seq);
         let right = match entry.kept {
-            Kept::Nothing | Kept::Directory => true,
+            Kept::Nothing | Kept::Directory | Kept::Name => true,
             Kept::Link => found == Some(entry.kept_file),
             Kept::Copy => found.is_some(),
         };

@@ -89,6 +89,16 @@ impl Journal {
         self.records
     }
 
+    /// The sequence number of the next record.
+    pub(super) fn next_seq(&self) -> u64 {
+        self.seq
+    }
+
+    /// The name of the file that record `seq` keeps.
+    pub(super) fn kept_path(&self, seq: u64) -> PathBuf {
+        self.keep.path_of(seq)
+    }
+
     /// Bytes written for records and copies that are not known to be dead.
     pub(super) fn bytes(&self) -> u64 {
         self.logs[0].bytes() + self.logs[1].bytes() + self.copied_bytes

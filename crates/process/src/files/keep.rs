@@ -21,6 +21,14 @@ pub(super) struct Keep {
     durability: Durability,
 }
 
+/// The directory of kept files, in the state directory; a state may be moved.
+const RELATIVE: &str = "kept";
+
+/// What a record calls the file that record `seq` keeps.
+pub(super) fn relative_name(seq: u64) -> PathBuf {
+    Path::new(RELATIVE).join(kept_name(seq))
+}
+
 /// The name of the file that record `seq` keeps.
 pub(super) fn kept_name(seq: u64) -> String {
     format!("{seq:016x}")
@@ -32,7 +40,7 @@ impl Keep {
     /// # Errors
     /// [`Error::Io`].
     pub(super) fn open(state: &Path, durability: Durability) -> Result<Keep> {
-        let path = state.join("kept");
+        let path = state.join(RELATIVE);
         match rustix::fs::mkdir(&path, Mode::RWXU) {
             Ok(()) | Err(Errno::EXIST) => {}
             Err(error) => return Err(error).doing("make the directory", &path),
@@ -54,6 +62,20 @@ impl Keep {
     /// The absolute name of the file that record `seq` keeps.
     pub(super) fn path_of(&self, seq: u64) -> PathBuf {
         self.path.join(kept_name(seq))
+    }
+
+    /// Where a record's file is: as it is named, unless that is a kept file.
+    pub(super) fn find(&self, path: &mut PathBuf) {
+        if let Ok(name) = path.strip_prefix(RELATIVE) {
+            *path = self.path.join(name);
+        }
+    }
+
+    /// Whether `path` is the name of a kept file that was forgotten: the checkpoint knows the file without a
+    /// name, and holds its content itself.
+    pub(super) fn is_gone(&self, path: &Path) -> bool {
+        path.parent() == Some(&self.path)
+            && rustix::fs::statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW).err() == Some(Errno::NOENT)
     }
 
     /// Keeps what `found` names (it is there) for record `seq`, safely when it returns. A directory

@@ -39,10 +39,12 @@
 
 mod data;
 mod error;
+mod extents;
 mod format;
 mod inspect;
 mod journal;
 mod keep;
+mod links;
 mod log;
 mod names;
 mod place;
@@ -56,10 +58,14 @@ mod undo;
 
 pub use error::{Error, Refusal, Result};
 pub use inspect::{Summary, check, describe};
+pub use links::Linked;
 pub use recorder::{Options, Recorder};
 pub use rollback::{RolledBack, rollback, rollback_watched};
 pub use sync::EpochFiles;
 pub use twinpage_core::Epoch;
+
+pub(crate) use extents::next_data;
+pub(crate) use ranges::Ranges;
 
 use rustix::fd::BorrowedFd;
 use rustix::fs::{OFlags, Stat};
@@ -124,14 +130,7 @@ impl OpenFile {
         if !place::is_regular(&stat) || stat.st_nlink == 0 {
             return Ok(None);
         }
-        let path = place::name_of(fd, &stat)?;
-        let state = format::State::from(&stat);
-        Ok(Some(OpenFile {
-            path,
-            file: Ident::from(&stat),
-            size: state.size,
-            mtime: state.mtime,
-        }))
+        Ok(Some(OpenFile::named(place::name_of(fd, &stat)?, &stat)))
     }
 }
 
@@ -235,15 +234,14 @@ pub enum Change<'a> {
     Unlink {
         /// The name.
         place: Place<'a>,
-        /// The program has the file open. That is refused: see [`Refusal::StillOpen`].
+        /// The program has the file open. When it has another name that is not known, that is refused:
+        /// see [`Refusal::StillOpen`].
         still_open: bool,
     },
     /// `rmdir`, and `unlinkat` with `AT_REMOVEDIR`.
     Rmdir {
         /// The name.
         place: Place<'a>,
-        /// The program has the directory open, or works in it. That is refused.
-        still_open: bool,
     },
     /// `rename`, `renameat`, `renameat2`.
     Rename {
@@ -253,7 +251,7 @@ pub enum Change<'a> {
         to: Place<'a>,
         /// The flags of `renameat2`, as given to the call.
         flags: u32,
-        /// The program has open what the new name names now. That is refused when it is replaced.
+        /// The program has open what the new name names now, as for [`Change::Unlink`].
         still_open: bool,
     },
     /// `chmod`, `chown`, `utimensat` and their kin.

@@ -2,9 +2,10 @@
 
 use super::error::{Refusal, Result};
 use super::format::{Draft, Kept, Kind, State};
+use super::journal::sync_directory;
 use super::place::{self, Found};
 use super::recorder::Recorder;
-use super::{Ident, New, Place, Recorded};
+use super::{Durability, Ident, New, Place, Recorded};
 use rustix::fs::{FileType, RenameFlags, Stat};
 use std::path::Path;
 
@@ -61,14 +62,14 @@ impl Recorder {
         self.remove(&found, &stat, still_open, Kind::Unlink)
     }
 
-    pub(super) fn rmdir(&mut self, place: Place<'_>, still_open: bool) -> Result<Recorded> {
+    pub(super) fn rmdir(&mut self, place: Place<'_>) -> Result<Recorded> {
         let Some(found) = place::find(place, false)? else {
             return Ok(Recorded::Covered);
         };
         let Some(stat) = found.stat.filter(place::is_directory) else {
             return Ok(Recorded::Covered);
         };
-        self.remove(&found, &stat, still_open, Kind::Rmdir)
+        self.remove(&found, &stat, false, Kind::Rmdir)
     }
 
     fn remove(&mut self, found: &Found, stat: &Stat, still_open: bool, kind: Kind) -> Result<Recorded> {
@@ -76,7 +77,7 @@ impl Recorder {
             return Ok(Recorded::NotTracked);
         };
         if still_open {
-            return Err(Refusal::StillOpen(found.path.clone()).into());
+            self.will_be_known(&found.path, stat)?;
         }
         // A directory is recorded even when it was born: names that come and go in it need it.
         if kind == Kind::Unlink && self.created.contains(&found.path) {
@@ -89,10 +90,30 @@ impl Recorder {
             path: &found.path,
             ..Draft::new(kind)
         };
-        self.journal.change(|journal| {
-            let kept = journal.keep(found, stat)?;
-            journal.append(&Draft { kept, ..draft })
-        })?;
+        let other = self.links.other_name(stat, &found.path);
+        let mut kept = (Kept::Nothing, 0);
+        if let Some(other) = other.filter(|_| kind == Kind::Unlink) {
+            // A record mentions it, so it must not go without one.
+            self.created.remove(&other);
+            if let (Durability::Disk, Some(dir)) = (self.journal.durability, other.parent()) {
+                sync_directory(dir)?;
+            }
+            let draft = Draft {
+                kept: Kept::Name,
+                to: &other,
+                ..draft
+            };
+            self.journal.change(|journal| journal.append(&draft))?;
+        } else {
+            self.journal.change(|journal| {
+                kept = (journal.keep(found, stat)?, journal.next_seq());
+                journal.append(&Draft {
+                    kept: kept.0,
+                    ..draft
+                })
+            })?;
+        }
+        self.note_kept(stat, kept);
         self.created.remove(&found.path);
         Ok(Recorded::Saved)
     }
@@ -129,8 +150,8 @@ impl Recorder {
         if same || mismatch || (flags.contains(RenameFlags::NOREPLACE) && replaced.is_some()) {
             return Ok(Recorded::Covered);
         }
-        if still_open && replaced.is_some() {
-            return Err(Refusal::StillOpen(to.path).into());
+        if let Some(replaced) = replaced.filter(|_| still_open) {
+            self.will_be_known(&to.path, &replaced)?;
         }
         self.rename_found(&from, &to, &stat)
     }
@@ -154,14 +175,21 @@ impl Recorder {
             to: &to.path,
             ..Draft::new(Kind::Rename)
         };
+        let mut kept = (Kept::Nothing, 0);
         self.journal.change(|journal| {
-            let kept = match &replaced {
-                Some(other) => journal.keep(to, other)?,
-                None => Kept::Nothing,
-            };
-            journal.append(&Draft { kept, ..draft })
+            if let Some(other) = &replaced {
+                kept = (journal.keep(to, other)?, journal.next_seq());
+            }
+            journal.append(&Draft {
+                kept: kept.0,
+                ..draft
+            })
         })?;
+        if let Some(other) = &replaced {
+            self.note_kept(other, kept);
+        }
         self.forget_created(&[&from.path, &to.path], place::is_directory(stat));
+        self.links.renamed(&from.path, &to.path);
         Ok(Recorded::Saved)
     }
 
@@ -189,6 +217,8 @@ impl Recorder {
         self.journal.change(|journal| journal.append(&draft))?;
         let directories = place::is_directory(stat) || place::is_directory(&other);
         self.forget_created(&[&from.path, &to.path], directories);
+        self.links.renamed(&from.path, &to.path);
+        self.links.renamed(&to.path, &from.path);
         Ok(Recorded::Saved)
     }
 

@@ -6,16 +6,16 @@ use std::ops::Range;
 
 /// Byte ranges of one file.
 #[derive(Default, Debug)]
-pub(super) struct Ranges(Vec<Range<u64>>);
+pub(crate) struct Ranges(Vec<Range<u64>>);
 
 impl Ranges {
     /// Empties the set and keeps its memory.
-    pub(super) fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         self.0.clear();
     }
 
     /// The first part of `range` that is not in the set, if any.
-    pub(super) fn gap(&self, range: Range<u64>) -> Option<Range<u64>> {
+    pub(crate) fn gap(&self, range: Range<u64>) -> Option<Range<u64>> {
         let mut start = range.start;
         let first = self.0.partition_point(|r| r.end <= start);
         let mut rest = self.0[first..].iter();
@@ -28,8 +28,17 @@ impl Ranges {
         (start < end).then_some(start..end)
     }
 
+    /// The parts of the set that lie in `range`.
+    pub(crate) fn within(&self, range: Range<u64>) -> impl Iterator<Item = Range<u64>> {
+        let first = self.0.partition_point(|r| r.end <= range.start);
+        self.0[first..]
+            .iter()
+            .map(move |r| r.start.max(range.start)..r.end.min(range.end))
+            .take_while(|r| !r.is_empty())
+    }
+
     /// Adds a range.
-    pub(super) fn add(&mut self, range: Range<u64>) {
+    pub(crate) fn add(&mut self, range: Range<u64>) {
         if range.is_empty() {
             return;
         }
@@ -66,6 +75,9 @@ mod tests {
                     first..end
                 });
                 assert_eq!(ranges.gap(start..end), gap, "{ranges:?}");
+                let within: Vec<u64> = ranges.within(start..end).flatten().collect();
+                let inside: Vec<u64> = (start..end).filter(|&at| model[at as usize]).collect();
+                assert_eq!(within, inside, "{ranges:?}");
                 if next() % 2 == 0 {
                     ranges.add(start..end);
                     model[start as usize..end as usize].fill(true);

@@ -10,6 +10,7 @@
 
 use super::error::{Doing, Error, Refusal, Result};
 use super::journal::Journal;
+use super::links::Links;
 use super::place::{self, Found};
 use super::ranges::Ranges;
 use super::reach::{Own, Reach, duplicate};
@@ -85,10 +86,13 @@ pub struct Recorder {
     spare: Vec<Ranges>,
     pub(super) created: HashSet<PathBuf>,
     listed: HashMap<Ident, Listed>,
+    pub(super) links: Links,
     /// File systems seen, and whether their files are worth tracking.
     systems: Vec<(u64, bool)>,
     dirs: Directories,
     whole: HashMap<u64, OwnedFd>,
+    /// Files changed otherwise than by what was recorded.
+    others: Vec<OwnedFd>,
     everything: bool,
 }
 
@@ -117,9 +121,11 @@ impl Recorder {
             spare: Vec::new(),
             created: HashSet::new(),
             listed: HashMap::new(),
+            links: Links::default(),
             systems: Vec::new(),
             dirs: HashMap::new(),
             whole: HashMap::new(),
+            others: Vec::new(),
             everything: false,
         })
     }
@@ -137,7 +143,7 @@ impl Recorder {
             Change::Open { place, flags } => self.open(place, flags),
             Change::Create { place, new } => self.create_name(place, new),
             Change::Unlink { place, still_open } => self.unlink(place, still_open),
-            Change::Rmdir { place, still_open } => self.rmdir(place, still_open),
+            Change::Rmdir { place } => self.rmdir(place),
             Change::Rename {
                 from,
                 to,
@@ -171,12 +177,25 @@ impl Recorder {
         let mut changed = EpochFiles::default();
         self.journal.begin_epoch(epoch, durable, &mut changed.dead)?;
         self.durable = durable;
+        self.links.begin_epoch(epoch, durable, &changed.dead);
         if !changed.dead.is_empty() {
             changed.keep = Some(self.journal.keep_handle());
         }
         self.hand_over(&mut changed);
         self.list(epoch, open);
         Ok(changed)
+    }
+
+    /// The file behind `file` changed by other ways than recorded ones: it is synced with this epoch.
+    pub fn sync(&mut self, file: OwnedFd) {
+        if self.options.durability == Durability::Disk {
+            self.others.push(file);
+        }
+    }
+
+    /// What changed cannot be named: all file systems are synced with this epoch.
+    pub(super) fn sync_everything(&mut self) {
+        self.everything |= self.options.durability == Durability::Disk;
     }
 
     /// Whether an early checkpoint would give back much room.
@@ -200,6 +219,9 @@ impl Recorder {
                 changed.files.push((own.fd, file.sync_all));
             }
         }
+        changed
+            .files
+            .extend(self.others.drain(..).map(|file| (file, true)));
         changed.dirs.extend(self.dirs.drain().map(|(_, fd)| fd));
         changed.whole.extend(self.whole.drain());
         changed.everything = std::mem::take(&mut self.everything);
@@ -272,7 +294,7 @@ impl Recorder {
             {
                 (tracked.base, tracked.sized) = (listed.size, true);
             }
-            _ => tracked.born = !self.created.is_empty() && self.created.contains(&reach.name(stat)?),
+            _ => tracked.born = !self.created.is_empty() && self.created.contains(&self.name(reach, stat)?),
         }
         if self.options.durability == Durability::Disk {
             self.own_for_sync(stat, &mut tracked, reach);

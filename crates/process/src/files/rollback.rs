@@ -73,7 +73,7 @@ pub fn rollback_watched(
         if entry.seq >= undone {
             continue;
         }
-        undo.record(&log.load(&entry)?)?;
+        undo.record(&mut log.load(&entry)?)?;
         done.records += 1;
     }
     undo.flush()?;

@@ -80,11 +80,13 @@ impl<'a> Undo<'a> {
     ///
     /// # Errors
     /// [`Error::Changed`], [`Error::Io`].
-    pub(super) fn record(&mut self, record: &Record) -> Result<()> {
+    pub(super) fn record(&mut self, record: &mut Record) -> Result<()> {
+        self.keep.find(&mut record.path);
         if record.kind.changes_names() {
             self.flush()?;
         }
         match record.kind {
+            Kind::Bytes | Kind::Attributes if self.keep.is_gone(&record.path) => {}
             Kind::Bytes => self.bytes(record)?,
             Kind::Attributes => self.attributes(record)?,
             Kind::Create => self.created(record)?,
@@ -298,7 +300,11 @@ impl<'a> Undo<'a> {
 
     fn removed(&mut self, record: &Record) -> Result<()> {
         let spot = needed_spot(&record.path)?;
-        self.restore(&spot, record.seq, record.kept, record.file, &record.before)?;
+        if record.kept == Kept::Name {
+            self.link_again(&spot, record)?;
+        } else {
+            self.restore(&spot, record.seq, record.kept, record.file, &record.before)?;
+        }
         self.settle(&spot, record.dir_mtime)
     }
 
@@ -354,7 +360,7 @@ impl<'a> Undo<'a> {
             None => {}
         }
         match kept {
-            Kept::Nothing => Ok(()),
+            Kept::Nothing | Kept::Name => Ok(()),
             Kept::Link => {
                 self.step("put a kept file back")?;
                 rustix::fs::renameat(self.keep.fd(), kept_name(seq), &spot.dir, spot.last)
@@ -367,6 +373,19 @@ impl<'a> Undo<'a> {
             }
             Kept::Copy | Kept::Directory => self.make_again(spot, seq, kept, file, before),
         }
+    }
+
+    /// Gives a file that has another name the removed one back.
+    fn link_again(&mut self, spot: &Spot<'_>, record: &Record) -> Result<()> {
+        match spot.look()? {
+            Some(stat) if Ident::from(&stat) == self.now(record.file) => return Ok(()),
+            Some(_) => return Err(replaced(spot.path)),
+            None => {}
+        }
+        self.expect(&record.to, record.file)?;
+        self.step("link a file again")?;
+        rustix::fs::linkat(CWD, &record.to, &spot.dir, spot.last, AtFlags::empty())
+            .doing("link again", spot.path)
     }
 
     /// Makes a file or directory again beside its place, notes which it is now, and puts it there.

@@ -9,9 +9,9 @@
 
 use super::{Program, clocks};
 use crate::context::{Clocks, Fixed, Live};
-use crate::descriptors::Descriptors;
+use crate::descriptors::{self, What};
 use crate::error::{Error, Result};
-use crate::files::OpenFile;
+use crate::files::{Linked, OpenFile};
 use crate::interrupted;
 use crate::kernel::{Running, Stale};
 use crate::memory::Parts;
@@ -44,6 +44,7 @@ impl Program {
     /// Everything a checkpoint holds, read while nothing moves.
     fn look(&mut self, into: &mut Capture, stop: &mut Stop) -> Result<Still> {
         let mut parts = Parts::default();
+        let listed_again = self.list_descriptors()?; // first: it tells which files memory shows
         let layout_changed = self.memory.capture(&self.process, into, &mut parts)?;
         (stop.layout_us, stop.scan_us, stop.copy_us) = (parts.layout_us, parts.scan_us, parts.copy_us);
         stop.pages = parts.pages;
@@ -56,7 +57,8 @@ impl Program {
         let clocks = clocks();
         let pending = threads::pending(self.threads.iter().map(|thread| thread.tid))?;
         let moving = self.registers(&pending)?;
-        let fixed_changed = self.refresh(layout_changed)?;
+        let fixed_changed = self.refresh(layout_changed)? | listed_again;
+        self.capture_objects(into)?;
         let (timers, pending) = self.timers(pending)?;
         let held = self.descriptors.held(&self.process)?;
         let live = Live {
@@ -64,6 +66,8 @@ impl Program {
             timers,
             pending,
             files: Vec::new(),
+            objects: self.memory.objects().saved().to_vec(),
+            links: self.links(),
         };
         let streams = self.streams.stop_point(into.epoch)?;
         let files = self.begin_files(into.epoch)?;
@@ -125,9 +129,6 @@ impl Program {
         let leader = self.process.pid();
         self.kernel.refresh(&self.process, leader, stale)?;
         self.timers_set |= stale.interval_timers;
-        if stale.descriptors {
-            self.descriptors.list_again(&self.process, &self.streams)?;
-        }
         let mut renewed = false;
         for (tid, steady) in &mut self.steady {
             if steady.is_none() {
@@ -138,9 +139,54 @@ impl Program {
         Ok(layout_changed || renewed || stale.is_any())
     }
 
+    /// Lists the descriptors again where they are stale. True when they were.
+    fn list_descriptors(&mut self) -> Result<bool> {
+        if !std::mem::take(&mut self.stale.descriptors) {
+            return Ok(false);
+        }
+        let mut files = descriptors::Files {
+            objects: self.memory.objects(),
+            recorder: &self.files,
+        };
+        self.descriptors
+            .list_again(&self.process, &self.streams, &mut files)?;
+        Ok(true)
+    }
+
+    /// The names of open files that have several.
+    fn links(&mut self) -> Vec<Linked> {
+        let descriptors = self.descriptors.list();
+        let objects = self.memory.objects();
+        self.files.links(|file| {
+            objects.find(*file).is_some()
+                || descriptors.iter().any(
+                    |descriptor| matches!(descriptor.what, What::File { inode, .. } if inode == file.ino),
+                )
+        })
+    }
+
+    /// Captures the files whose content the checkpoint holds.
+    fn capture_objects(&mut self, into: &mut Capture) -> Result<()> {
+        let open = self
+            .descriptors
+            .list()
+            .iter()
+            .filter_map(|descriptor| match descriptor.what {
+                What::Object { id } => Some(id),
+                _ => None,
+            });
+        for file in self.memory.capture_objects(open, &self.files, into)? {
+            self.files.sync(file);
+        }
+        Ok(())
+    }
+
     /// From here on, changes of files belong to the next epoch.
     fn begin_files(&mut self, epoch: u64) -> Result<Vec<OpenFile>> {
-        let open = self.descriptors.writable_files()?;
+        let mut open = Vec::new();
+        for fd in self.descriptors.writable() {
+            open.extend(self.files.open_file(fd)?);
+        }
         let finished =
             self.files
                 .begin_epoch(epoch, epoch - 1, open.iter().map(|open| (open.file, open.size)))?;
@@ -237,15 +283,4 @@ impl Source for Program {
 fn encode_streams(streams: &StdioContext) -> Result<Vec<u8>> {
     serde_json::to_vec(streams)
         .map_err(|error| Error::Internal(format!("cannot encode the streams: {error}")))
-}
-
-impl Descriptors {
-    /// The regular files that are open for writing, as the file recorder wants them.
-    fn writable_files(&self) -> Result<Vec<OpenFile>> {
-        let mut files = Vec::new();
-        for fd in self.writable() {
-            files.extend(OpenFile::of(fd)?);
-        }
-        Ok(files)
-    }
 }

@@ -4,11 +4,13 @@
 //! each in its place without stepping on another. What the program had open of its own in `/proc` is
 //! there only once the program is: the kernel's half of the restore opens it ([`is_own`]).
 
+use super::objects::{self, Made};
 use crate::context::Context;
 use crate::descriptors::{Descriptor, Held, What};
 use crate::error::{Error, Result};
 use crate::files::Ident;
-use crate::layout::Kind;
+use crate::layout::{Kind, Mapping};
+use crate::objects::Id;
 use crate::stdio::{Stdio, Stream};
 use rustix::event::EventfdFlags;
 use rustix::fs::{Mode, OFlags, RawDir, SeekFrom};
@@ -28,16 +30,27 @@ pub(super) struct Sources {
     gaps: Vec<(u32, u32)>,
     /// Files of mappings, and the program's own file, by path.
     files: BTreeMap<String, i32>,
+    /// Objects that are mapped, by number and the access that the mappings need.
+    objects: BTreeMap<(Id, u32), i32>,
     _open: Vec<OwnedFd>,
 }
 
 impl Sources {
-    /// The number, in the child too, at which a mapped file is open.
+    /// The number, in the child too, at which a file is open.
     pub(super) fn file(&self, path: &str) -> Result<i32> {
         self.files
             .get(path)
             .copied()
             .ok_or_else(|| Error::Internal(format!("{path} was not opened")))
+    }
+
+    /// The same for the file of a mapping.
+    pub(super) fn mapped(&self, mapping: &Mapping) -> Result<i32> {
+        match object_key(mapping) {
+            None => self.file(&mapping.path),
+            Some(key) => (self.objects.get(&key).copied())
+                .ok_or_else(|| Error::Internal(format!("{} was not opened", mapping.path))),
+        }
     }
 
     /// First number of what is to be closed at the end.
@@ -63,7 +76,12 @@ impl Sources {
 }
 
 /// Opens everything that `context` lists.
-pub(super) fn open(context: &Context, streams: &Stdio, moved: &[(Ident, Ident)]) -> Result<Sources> {
+pub(super) fn open(
+    context: &Context,
+    streams: &Stdio,
+    moved: &[(Ident, Ident)],
+    made: &Made,
+) -> Result<Sources> {
     let fixed = &context.fixed;
     let highest = fixed
         .descriptors
@@ -74,6 +92,7 @@ pub(super) fn open(context: &Context, streams: &Stdio, moved: &[(Ident, Ident)])
         .max(2);
     let mut opener = Opener {
         base: (highest + 1).max(64),
+        objects: made,
         open: Vec::new(),
         streams: streams.program_ends(),
         moved,
@@ -100,10 +119,16 @@ pub(super) fn open(context: &Context, streams: &Stdio, moved: &[(Ident, Ident)])
         .collect();
     places.sort_by_key(|(_, place, _)| *place);
     let mut files = BTreeMap::new();
-    let mapped = fixed
-        .mappings
-        .iter()
-        .filter(|mapping| matches!(mapping.kind, Kind::PrivateFile | Kind::SharedFile));
+    let mut objects = BTreeMap::new();
+    for mapping in &fixed.mappings {
+        if let (Some(id), Some(key)) = (mapping.object, object_key(mapping)) {
+            let file = made.open(id, OFlags::from_bits_retain(key.1))?;
+            objects.insert(key, opener.keep(file)?);
+        }
+    }
+    let mapped = fixed.mappings.iter().filter(|mapping| {
+        matches!(mapping.kind, Kind::PrivateFile | Kind::SharedFile) && mapping.object.is_none()
+    });
     for (path, inode) in mapped
         .map(|mapping| (&mapping.path, Some(mapping.inode)))
         .chain([(&fixed.kernel.memory.exe, None)])
@@ -118,6 +143,7 @@ pub(super) fn open(context: &Context, streams: &Stdio, moved: &[(Ident, Ident)])
         places,
         gaps,
         files,
+        objects,
         _open: opener.open,
     })
 }
@@ -125,12 +151,20 @@ pub(super) fn open(context: &Context, streams: &Stdio, moved: &[(Ident, Ident)])
 /// Whether it is a file or directory about the program itself: `/proc/PID/...`.
 pub(super) fn is_own(descriptor: &Descriptor, pid: i32) -> bool {
     match &descriptor.what {
-        What::File { path, .. } | What::Directory { path } => path
+        What::File { path, .. } | What::Directory { path, .. } => path
             .strip_prefix("/proc/")
             .and_then(|rest| rest.split('/').next())
             .is_some_and(|first| first == pid.to_string()),
         _ => false,
     }
+}
+
+/// Which object a mapping shows, and how that must be open. One that is not writable is mapped from a descriptor
+/// for reading where the file is sealed against writing, which a writable mapping would prevent.
+fn object_key(mapping: &Mapping) -> Option<(Id, u32)> {
+    let reads = mapping.protection & libc::PROT_WRITE as u32 == 0 && mapping.path.starts_with("/memfd:");
+    let flags = if reads { libc::O_RDONLY } else { libc::O_RDWR };
+    Some((mapping.object?, flags as u32))
 }
 
 fn gaps(places: &[(i32, i32, bool)], base: i32) -> Vec<(u32, u32)> {
@@ -147,6 +181,7 @@ fn gaps(places: &[(i32, i32, bool)], base: i32) -> Vec<(u32, u32)> {
 
 struct Opener<'a> {
     base: i32,
+    objects: &'a Made,
     open: Vec<OwnedFd>,
     /// The program's ends of its relayed streams, each to be placed once or more.
     streams: [Option<OwnedFd>; 3],
@@ -200,7 +235,8 @@ impl Opener<'_> {
             - (OFlags::CREATE | OFlags::EXCL | OFlags::TRUNC | OFlags::CLOEXEC);
         match (&descriptor.what, held) {
             (What::File { path, inode }, Held::Offset { at, size }) => {
-                let file = reopen(path, flags)?;
+                // It may have been made without a name, and got one since.
+                let file = reopen(path, flags - OFlags::TMPFILE)?;
                 self.same_file(&file, path, *inode)?;
                 if rustix::fs::fstat(&file).map_err(failed)?.st_size < *size as i64 {
                     return Err(Error::State(format!(
@@ -210,7 +246,15 @@ impl Opener<'_> {
                 rustix::fs::seek(&file, SeekFrom::Start(*at)).map_err(failed)?;
                 self.keep(file)
             }
-            (What::Directory { path }, Held::Offset { at, .. }) => {
+            (What::Object { id }, Held::Offset { at, .. }) => {
+                let file = self.objects.open(*id, flags)?;
+                rustix::fs::seek(&file, SeekFrom::Start(*at)).map_err(failed)?;
+                self.keep(file)
+            }
+            (What::Directory { path, gone: true }, _) => {
+                self.keep(objects::removed_directory(path).map_err(failed)?)
+            }
+            (What::Directory { path, .. }, Held::Offset { at, .. }) => {
                 let directory = reopen(path, flags)?;
                 if !flags.contains(OFlags::PATH) {
                     go_to_name(&directory, *at).map_err(failed)?;

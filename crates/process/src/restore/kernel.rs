@@ -295,7 +295,7 @@ pub(super) fn set_threads(process: &Process, context: &Context) -> Result<()> {
 fn open_own(process: &Process, context: &Context) -> Result<()> {
     let fixed = &context.fixed;
     for (descriptor, held) in fixed.descriptors.iter().zip(&context.live.held) {
-        let (What::File { path, .. } | What::Directory { path }, Held::Offset { at, .. }) =
+        let (What::File { path, .. } | What::Directory { path, .. }, Held::Offset { at, .. }) =
             (&descriptor.what, held)
         else {
             continue;

@@ -12,6 +12,7 @@
 
 mod files;
 mod kernel;
+mod objects;
 mod pairs;
 mod space;
 
@@ -61,7 +62,8 @@ pub fn restore(
 ) -> Result<Restored> {
     use twinpage_core::Scheme;
     let pages = Pages::from_table(store.geometry(), &context.pages)?;
-    let sources = files::open(context, streams, moved)?;
+    let made = objects::make(context, store, &pages, moved)?;
+    let sources = files::open(context, streams, moved, &made)?;
     let pid = start_child(context, streams, &sources)?;
     let process =
         Process::open(pid).map_err(|source| Error::target("cannot open the new process", source))?;
@@ -74,6 +76,7 @@ pub fn restore(
     kernel::set(&process, context, &sources, filter)?;
     let tids = kernel::make_threads(&process, context)?;
     kernel::set_threads(&process, context)?;
+    let objects = made.finish()?;
     for thread in &context.threads {
         begin_where_it_was(&process, thread)?;
     }
@@ -88,6 +91,7 @@ pub fn restore(
             tracker,
             pages,
             Marks::new(context.fixed.marks.clone()),
+            objects,
             store.geometry(),
         ),
     })

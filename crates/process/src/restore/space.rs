@@ -107,8 +107,8 @@ pub(super) fn map(process: &Process, context: &Context, sources: &Sources) -> Re
         .filter(|mapping| !mapping.kind.is_kernel())
     {
         let (flags, fd) = match mapping.kind {
-            Kind::PrivateFile => (libc::MAP_PRIVATE, sources.file(&mapping.path)?),
-            Kind::SharedFile => (libc::MAP_SHARED, sources.file(&mapping.path)?),
+            Kind::PrivateFile => (libc::MAP_PRIVATE, sources.mapped(mapping)?),
+            Kind::SharedFile | Kind::Object => (libc::MAP_SHARED, sources.mapped(mapping)?),
             Kind::Stack => (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_GROWSDOWN, -1),
             _ => (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE, -1),
         };
@@ -154,7 +154,8 @@ pub(super) fn fill(
         .iter()
         .filter(|mapping| mapping.kind.is_captured())
         .collect();
-    for mapping in &captured {
+    let objects = (context.fixed.mappings.iter()).filter(|mapping| mapping.kind == Kind::Object);
+    for mapping in captured.iter().copied().chain(objects) {
         tracker.register(mapping.range()).map_err(|source| {
             Error::target(
                 format!("cannot track {:x}-{:x}", mapping.start, mapping.end),

@@ -36,7 +36,7 @@ fn child() {
         for _ in 0..program.random.below(30) {
             program.step(&mut recorder);
         }
-        let open = program.open_files();
+        let open = program.open_files(&recorder);
         let tree = Tree::of(root).to_text();
         let mut changed = recorder.begin_epoch(durable + 1, durable, sizes(&open)).unwrap();
         for _ in 0..program.random.below(30) {

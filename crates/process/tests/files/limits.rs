@@ -232,6 +232,7 @@ fn what_cannot_be_undone_is_refused_by_name() {
     let (path, other) = (stage.root.join("a"), stage.root.join("b"));
     std::fs::write(&path, "a").unwrap();
     std::fs::write(&other, "b").unwrap();
+    std::fs::hard_link(&path, stage.root.join("made before the run")).unwrap();
     let mut recorder = recorder(&stage);
     let file = open(&path);
     let (a, b) = (Place::absolute(&path), Place::absolute(&other));

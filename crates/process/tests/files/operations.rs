@@ -116,6 +116,11 @@ impl Work<'_> {
             place: Place::absolute(&to),
             new: New::Link,
         });
+        let old = Target::Named {
+            place: Place::absolute(&from),
+            follow: false,
+        };
+        self.recorder.note_link(old, Place::absolute(&to)).unwrap();
         std::fs::hard_link(from, to).unwrap();
     }
 
@@ -128,11 +133,30 @@ impl Work<'_> {
         std::fs::remove_file(path).unwrap();
     }
 
+    fn unlink_open(&mut self, name: &str) {
+        let path = self.at(name);
+        self.record(Change::Unlink {
+            place: Place::absolute(&path),
+            still_open: true,
+        });
+        std::fs::remove_file(path).unwrap();
+    }
+
+    /// A write to a file that may have no name any more.
+    fn write_nameless(&mut self, file: &File, at: u64, bytes: &[u8]) {
+        let change = Change::Write {
+            fd: file.as_fd(),
+            at: Some(at),
+            len: bytes.len() as u64,
+        };
+        self.recorder.record(&change).unwrap();
+        file.write_all_at(bytes, at).unwrap();
+    }
+
     fn rmdir(&mut self, name: &str) {
         let path = self.at(name);
         self.record(Change::Rmdir {
             place: Place::absolute(&path),
-            still_open: false,
         });
         std::fs::remove_dir(path).unwrap();
     }
@@ -529,6 +553,49 @@ fn a_file_that_became_read_only_comes_back() {
         let file = work.open("a", OFlags::RDWR);
         work.chmod("a", 0o000);
         work.write_at(&file, 0, b"still written");
+    });
+}
+
+/// Removed while open, it is written all the same: until a checkpoint knows it without its name, the rollback
+/// gives it the name back, and the content it had.
+#[test]
+fn a_file_written_after_it_was_removed_comes_back() {
+    comes_back(&|work| {
+        let file = work.open("a", OFlags::RDWR);
+        work.unlink_open("a");
+        work.write_nameless(&file, 0, b"written without a name");
+        work.write_nameless(&file, 1 << 20, b"and longer");
+        work.put("a", b"another under the same name");
+        let other = work.open("a", OFlags::RDWR);
+        work.unlink_open("a");
+        work.write_nameless(&other, 3, b"and that one too");
+        work.put("a", b"a third");
+    });
+}
+
+#[test]
+fn a_file_written_after_it_was_replaced_comes_back() {
+    comes_back(&|work| {
+        let old = work.open("a", OFlags::RDWR);
+        work.put("new", b"new");
+        work.rename("new", "a");
+        work.write_nameless(&old, 0, b"the replaced one");
+        work.put("newer", b"newer");
+        work.rename("newer", "a");
+    });
+}
+
+/// Its other name is known because the program gave it, before or after it opened the file.
+#[test]
+fn a_file_written_through_the_name_it_was_opened_by_and_lost_comes_back() {
+    comes_back(&|work| {
+        work.link("a", "second");
+        let file = work.open("a", OFlags::RDWR);
+        work.unlink_open("a");
+        work.write_at(&file, 0, b"through the lost name");
+        work.chmod("second", 0o600);
+        work.unlink_open("second");
+        work.write_nameless(&file, 2, b"through none");
     });
 }
 

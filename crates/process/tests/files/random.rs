@@ -52,7 +52,10 @@ impl Run<'_> {
             self.captured -= 1;
         }
         self.captured += 1;
-        let (open, tree) = (self.program.open_files(), Tree::of(&self.stage.root));
+        let (open, tree) = (
+            self.program.open_files(&self.recorder),
+            Tree::of(&self.stage.root),
+        );
         let mut files = self
             .recorder
             .begin_epoch(self.captured, self.durable, sizes(&open))

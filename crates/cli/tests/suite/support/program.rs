@@ -43,6 +43,7 @@ const fn program(file: &'static str, kind: Kind, rounds: u32) -> Program {
 pub(crate) const PROGRAMS: &[Program] = &[
     program("c_threads.c", Kind::C(&["-pthread", "-lm"]), 24),
     program("c_files.c", Kind::C(&[]), 48),
+    program("c_objects.c", Kind::C(&["-pthread"]), 60),
     program("c_memory.c", Kind::C(&[]), 18),
     program("c_mappings.c", Kind::C(&[]), 40),
     program("c_kernel.c", Kind::C(&[]), 60),

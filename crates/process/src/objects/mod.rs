@@ -1,0 +1,441 @@
+//! Objects: files whose content a checkpoint holds itself, in the store, as it holds memory.
+//!
+//! * **Nameless** files: removed or replaced while open, made with `O_TMPFILE`, or by memfd_create(2). After a
+//!   kill no name leads to them any more, so a resume makes them again. They are held whole.
+//! * **Named** files that are mapped shared and may be written through the mapping: the kernel tells of such a
+//!   write only afterwards, when there is nothing left to save. What is mapped is held.
+//!
+//! What always holds:
+//!
+//! * An object has a number, and with it 16 TiB of keys behind the addresses of memory, where [`Pages`] finds its
+//!   pages: two mappings of one file are one content.
+//! * What may have changed is known without reading: watched calls name their range ([`Objects::changed`]),
+//!   mappings are tracked as memory is ([`mapped`]), growth is seen by length. An object that did not change
+//!   costs one fstat(2) a checkpoint.
+//! * A page that lies in a hole of the file is not stored.
+//! * Our descriptor is an open file of its own, for reading: the program's offsets, locks and seals are its own.
+
+mod mapped;
+
+use crate::error::{Error, Result};
+use crate::files::{Ident, Ranges, Recorder, next_data};
+use crate::pages::Pages;
+use rustix::fs::{Mode, OFlags, SealFlags, Stat};
+use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
+use std::collections::{HashMap, HashSet};
+use std::ffi::OsString;
+use std::ops::Range;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use twinpage_core::Capture;
+use twinpage_os::tracker::PAGE;
+
+/// Keys of one object.
+const SPAN: u64 = 1 << 44;
+/// Objects whose keys would be addresses.
+const BELOW: u64 = (1 << 47) / SPAN;
+/// How many objects there can be.
+const MOST: u32 = 1 << 19;
+/// `__O_TMPFILE`, without the flag of directories that comes with it.
+const TEMPORARY: u32 = (libc::O_TMPFILE & !libc::O_DIRECTORY) as u32;
+
+/// Number of an object.
+pub type Id = u32;
+
+/// Where a file is from, and so how it is made again.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Origin {
+    /// It has a name.
+    Named {
+        /// Which.
+        path: OsString,
+    },
+    /// It has none.
+    Nameless {
+        /// The directory that its name was in, or that `O_TMPFILE` was given.
+        directory: OsString,
+        /// It never had one, and may be given one.
+        temporary: bool,
+    },
+    /// memfd_create(2).
+    Memory {
+        /// The name it was given, for people.
+        name: OsString,
+        /// `F_SEAL_*` bits.
+        seals: u32,
+    },
+}
+
+/// An object, as a checkpoint lists it.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Saved {
+    /// Its number.
+    pub id: Id,
+    /// Which file it was.
+    pub file: Ident,
+    /// How it is made again.
+    pub origin: Origin,
+    /// Its length in bytes.
+    pub size: u64,
+    /// Its type and permissions.
+    pub mode: u32,
+    /// Its owner and group.
+    pub owner: (u32, u32),
+    /// When it was last written: seconds and nanoseconds since 1970.
+    pub mtime: (i64, u32),
+    /// Which bytes are held, from and to; all when there are none.
+    pub parts: Vec<(u64, u64)>,
+}
+
+impl Saved {
+    /// The key of the byte at `offset`.
+    #[must_use]
+    pub fn key(&self, offset: u64) -> u64 {
+        key(self.id, offset)
+    }
+}
+
+/// What an open regular file is.
+pub enum Known {
+    /// A file with this name.
+    Named(PathBuf),
+    /// An object.
+    Object(Id),
+}
+
+struct Object {
+    id: Id,
+    file: OwnedFd,
+    origin: Origin,
+    /// Its length at the last checkpoint.
+    size: u64,
+    /// The parts of it that are held; `None`: all.
+    parts: Option<Ranges>,
+    /// What may have changed since.
+    changed: Ranges,
+}
+
+/// The objects of a program.
+#[derive(Default)]
+pub struct Objects {
+    list: HashMap<Ident, Object>,
+    /// Mapped parts, as of the last stop.
+    mapped: Vec<mapped::Part>,
+    saved: Vec<Saved>,
+}
+
+fn key(id: Id, offset: u64) -> u64 {
+    (u64::from(id) + BELOW) * SPAN + offset
+}
+
+/// Whether a place in the page table belongs to an object.
+#[must_use]
+pub fn is_key(address: u64) -> bool {
+    address >= BELOW * SPAN
+}
+
+fn all_of(id: Id) -> Range<u64> {
+    key(id, 0)..key(id, SPAN)
+}
+
+fn to_pages(range: Range<u64>) -> Range<u64> {
+    let end = range.end.min(SPAN).next_multiple_of(PAGE);
+    (range.start - range.start % PAGE).min(end)..end
+}
+
+fn look(error: Errno) -> Error {
+    Error::target("cannot look at a file of the program", error.into())
+}
+
+impl Objects {
+    /// The objects of a program that was just made again.
+    #[must_use]
+    pub fn restored(made: Vec<(Saved, OwnedFd)>) -> Objects {
+        let mut objects = Objects::default();
+        for (saved, file) in made {
+            let Ok(stat) = rustix::fs::fstat(&file) else {
+                continue;
+            };
+            let mut parts = (!saved.parts.is_empty()).then(Ranges::default);
+            for (start, end) in &saved.parts {
+                parts.iter_mut().for_each(|parts| parts.add(*start..*end));
+            }
+            let object = Object {
+                id: saved.id,
+                file,
+                origin: saved.origin,
+                size: saved.size,
+                parts,
+                changed: Ranges::default(),
+            };
+            objects.list.insert(Ident::from(&stat), object);
+        }
+        objects
+    }
+
+    /// What the last capture held.
+    #[must_use]
+    pub fn saved(&self) -> &[Saved] {
+        &self.saved
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
+    /// The object that a file is.
+    #[must_use]
+    pub fn find(&self, file: Ident) -> Option<Id> {
+        self.list.get(&file).map(|object| object.id)
+    }
+
+    /// A watched call may change these bytes of the file.
+    pub fn changed(&mut self, file: Ident, range: Range<u64>) {
+        if let Some(object) = self.list.get_mut(&file) {
+            object.changed.add(range);
+        }
+    }
+
+    /// What the regular file behind `fd`, a duplicate of the program's, is. A nameless one becomes an object.
+    ///
+    /// # Errors
+    /// When it has a name that is not known, or cannot be read.
+    pub fn identify(&mut self, fd: BorrowedFd<'_>, stat: &Stat, files: &Recorder) -> Result<Known> {
+        let link = rustix::fs::readlink(proc_name(fd), Vec::new()).map_err(look)?;
+        if let Some(name) = link.to_bytes().strip_prefix(b"/memfd:") {
+            let name = name.strip_suffix(b" (deleted)").unwrap_or(name);
+            let origin = Origin::Memory {
+                name: os_string(name),
+                seals: 0,
+            };
+            return self.add(fd, stat, origin, None).map(Known::Object);
+        }
+        if let Some(path) = files.name_of(fd, stat)? {
+            return Ok(Known::Named(path));
+        }
+        let temporary = rustix::fs::fcntl_getfl(fd).map_err(look)?.bits() & TEMPORARY != 0;
+        let origin = nameless(link.to_bytes(), temporary);
+        self.add(fd, stat, origin, None).map(Known::Object)
+    }
+
+    /// The file behind `fd` is about to be mapped shared, from `range.start` on, and may be written through
+    /// the mapping.
+    ///
+    /// # Errors
+    /// As [`Objects::identify`].
+    pub fn map(&mut self, fd: BorrowedFd<'_>, range: Range<u64>, files: &Recorder) -> Result<Id> {
+        let stat = rustix::fs::fstat(fd).map_err(look)?;
+        let id = match self.identify(fd, &stat, files)? {
+            Known::Object(id) => id,
+            Known::Named(path) => {
+                let path = path.into_os_string();
+                self.add(fd, &stat, Origin::Named { path }, Some(Ranges::default()))?
+            }
+        };
+        let range = to_pages(range);
+        if let Some(object) = self.list.get_mut(&Ident::from(&stat)) {
+            object.parts.iter_mut().for_each(|parts| parts.add(range.clone()));
+            object.changed.add(range);
+        }
+        Ok(id)
+    }
+
+    fn add(&mut self, fd: BorrowedFd<'_>, stat: &Stat, origin: Origin, parts: Option<Ranges>) -> Result<Id> {
+        if let Some(object) = self.list.get_mut(&Ident::from(stat)) {
+            return Ok(object.id);
+        }
+        let taken: HashSet<Id> = self.list.values().map(|object| object.id).collect();
+        let id = (0..MOST).find(|id| !taken.contains(id)).ok_or_else(|| {
+            Error::Unsupported(format!(
+                "the program has more than {MOST} files without a name open"
+            ))
+        })?;
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+        let file = rustix::fs::open(proc_name(fd), flags, Mode::empty()).map_err(|error| {
+            Error::Unsupported(format!(
+                "{origin:?}: a file of the program cannot be read ({error}), so it cannot be captured; give its owner read permission"
+            ))
+        })?;
+        let mut changed = Ranges::default();
+        if parts.is_none() {
+            changed.add(0..SPAN);
+        }
+        let object = Object {
+            id,
+            file,
+            origin,
+            size: 0,
+            parts,
+            changed,
+        };
+        self.list.insert(Ident::from(stat), object);
+        Ok(id)
+    }
+
+    /// A page of an epoch that failed: it is captured again.
+    pub fn owe(&mut self, key: u64) {
+        let id = (key / SPAN - BELOW) as Id;
+        if let Some(object) = self.list.values_mut().find(|object| object.id == id) {
+            object.changed.add(key % SPAN..key % SPAN + PAGE);
+        }
+    }
+
+    /// Captures what changed, and forgets objects that are not in `used`. Gives named files that are objects no
+    /// longer: what was written through their mappings is to be synced.
+    ///
+    /// # Errors
+    /// When a file cannot be read.
+    pub fn capture(
+        &mut self,
+        used: &HashSet<Id>,
+        files: &Recorder,
+        pages: &mut Pages,
+        into: &mut Capture,
+    ) -> Result<Vec<OwnedFd>> {
+        self.saved.clear();
+        let mut released = Vec::new();
+        for (_, object) in self.list.extract_if(|_, object| !used.contains(&object.id)) {
+            pages.forget(all_of(object.id), &mut into.discarded, |_| true);
+            let has_name = |stat: Stat| stat.st_nlink > 0;
+            if rustix::fs::fstat(&object.file).is_ok_and(has_name) {
+                released.push(object.file);
+            }
+        }
+        for (file, object) in &mut self.list {
+            let stat = rustix::fs::fstat(&object.file).map_err(look)?;
+            object.follow_name(&stat, files)?;
+            object.capture(stat.st_size as u64, pages, into)?;
+            self.saved.push(object.saved(*file, &stat)?);
+        }
+        self.saved.sort_by_key(|saved| saved.id);
+        Ok(released)
+    }
+}
+
+impl Object {
+    /// Its name may have changed, gone, or come.
+    fn follow_name(&mut self, stat: &Stat, files: &Recorder) -> Result<()> {
+        if matches!(self.origin, Origin::Memory { .. }) {
+            return Ok(());
+        }
+        match files.name_of(self.file.as_fd(), stat)? {
+            Some(path) => {
+                self.origin = Origin::Named {
+                    path: path.into_os_string(),
+                }
+            }
+            None if matches!(self.origin, Origin::Named { .. }) => {
+                let link = rustix::fs::readlink(proc_name(&self.file), Vec::new()).map_err(look)?;
+                self.origin = nameless(link.to_bytes(), false);
+                self.parts = None;
+                self.changed.add(0..SPAN);
+            }
+            None => {}
+        }
+        Ok(())
+    }
+
+    fn capture(&mut self, size: u64, pages: &mut Pages, into: &mut Capture) -> Result<()> {
+        if size > SPAN {
+            return Err(Error::Unsupported(format!(
+                "{:?}: a file without a name of more than 16 TiB cannot be captured",
+                self.origin
+            )));
+        }
+        let end = size.next_multiple_of(PAGE);
+        let past = key(self.id, end)..key(self.id, self.size.next_multiple_of(PAGE).max(end));
+        pages.forget(past, &mut into.discarded, |_| true);
+        if size > self.size {
+            self.changed.add(self.size..size);
+        }
+        self.size = size;
+        let whole = std::iter::once(0..SPAN);
+        let held: Vec<Range<u64>> = match &self.parts {
+            Some(parts) => parts.within(0..SPAN).collect(),
+            None => whole.collect(),
+        };
+        let changed = std::mem::take(&mut self.changed);
+        for part in held {
+            for range in changed.within(part) {
+                let range = to_pages(range);
+                self.capture_range(range.start.min(end)..range.end.min(end), pages, into)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Captures whole pages: data is stored, holes are forgotten.
+    fn capture_range(&self, range: Range<u64>, pages: &mut Pages, into: &mut Capture) -> Result<()> {
+        let mut at = range.start;
+        while at < range.end {
+            let data = next_data(&self.file, at..range.end).map_err(look)?;
+            let data = data.map_or(range.end..range.end, to_pages);
+            let (start, end) = (data.start.max(at), data.end.min(range.end));
+            let hole = key(self.id, at)..key(self.id, start);
+            pages.forget(hole, &mut into.discarded, |_| true);
+            for page in (start..end).step_by(PAGE as usize) {
+                into.pieces.push(pages.piece(key(self.id, page), true));
+            }
+            self.read(start, into.bytes.append((end - start) as usize))?;
+            at = end;
+        }
+        Ok(())
+    }
+
+    /// Reads pages, with zeros behind the end of the file.
+    fn read(&self, start: u64, into: &mut [u8]) -> Result<()> {
+        let mut filled = 0;
+        while filled < into.len() {
+            match rustix::io::pread(&self.file, &mut into[filled..], start + filled as u64) {
+                Ok(0) => break,
+                Ok(read) => filled += read,
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(look(error)),
+            }
+        }
+        into[filled..].fill(0);
+        Ok(())
+    }
+
+    fn saved(&self, file: Ident, stat: &Stat) -> Result<Saved> {
+        let mut origin = self.origin.clone();
+        if let Origin::Memory { seals, .. } = &mut origin {
+            *seals = rustix::fs::fcntl_get_seals(&self.file)
+                .unwrap_or(SealFlags::empty())
+                .bits();
+        }
+        Ok(Saved {
+            id: self.id,
+            file,
+            origin,
+            size: self.size,
+            mode: stat.st_mode,
+            owner: (stat.st_uid, stat.st_gid),
+            mtime: (stat.st_mtime, stat.st_mtime_nsec as u32),
+            parts: self.parts.as_ref().map_or_else(Vec::new, |parts| {
+                parts.within(0..SPAN).map(|part| (part.start, part.end)).collect()
+            }),
+        })
+    }
+}
+
+/// The origin of a file that the kernel calls `link` now.
+fn nameless(link: &[u8], temporary: bool) -> Origin {
+    let path = PathBuf::from(os_string(link));
+    let directory = path.parent().unwrap_or(Path::new("/"));
+    Origin::Nameless {
+        directory: directory.as_os_str().to_owned(),
+        temporary,
+    }
+}
+
+fn os_string(bytes: &[u8]) -> OsString {
+    std::os::unix::ffi::OsStringExt::from_vec(bytes.to_vec())
+}
+
+fn proc_name(fd: impl AsFd) -> String {
+    format!("/proc/self/fd/{}", fd.as_fd().as_raw_fd())
+}
