@@ -77,6 +77,103 @@ fn a_crash_recovers_a_checkpoint_and_says_so() {
     }
 }
 
+/// Values of the machine are set and swept, and all runs are one table.
+#[test]
+fn a_sweep_is_one_table() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("out").display().to_string();
+    let asked = [
+        "--scheme",
+        "dual-page",
+        "undo-log",
+        "--set",
+        "table.backup=journal",
+    ];
+    let swept = ["--sweep", "nvm.channels=1,2", "--out", &out];
+    let said = json(&lab(&[&RUN[..], &asked, &swept].concat()));
+    let times: Vec<u64> = said["points"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|point| point["time_ns"].as_u64().unwrap())
+        .collect();
+    assert!(times.len() == 4 && times[2] < times[0], "{times:?}");
+    let read = |name: &str| std::fs::read_to_string(folder.path().join("out").join(name)).unwrap();
+    assert_eq!(read("sweep.csv").lines().count(), 5);
+    assert!(read("sweep.svg").starts_with("<svg") && read("sweep.json").contains("\"command\""));
+    let one = ["--scheme", "dual-page", "--epochs", &out];
+    assert!(
+        !lab(&[&RUN[..], &one].concat()).status.success(),
+        "a folder is no file"
+    );
+    let path = folder.path().join("epochs.csv").display().to_string();
+    let one = [
+        "--scheme",
+        "dual-page",
+        "--set",
+        "table.backup=journal",
+        "--epochs",
+        &path,
+    ];
+    let run = json(&lab(&[&RUN[..], &one].concat()));
+    assert_eq!(run["time_ns"].as_u64(), Some(times[0]));
+    let lines = std::fs::read_to_string(&path).unwrap().lines().count() as u64;
+    assert_eq!(Some(lines - 1), run["checkpoints"].as_u64());
+    let refused = lab(&[&RUN[..], &["--scheme", "dual-page", "--set", "nvm.chanels=2"]].concat());
+    assert!(
+        String::from_utf8_lossy(&refused.stderr).contains("chanels"),
+        "{refused:?}"
+    );
+}
+
+/// Two processes each do a part of an evaluation at the same time; a third puts them together, and runs nothing.
+#[test]
+fn two_processes_do_one_evaluation() {
+    let folder = tempfile::tempdir().unwrap();
+    let runs = folder.path().display().to_string();
+    let asked = [
+        "eval",
+        "twins",
+        "--artifact",
+        "fig7a",
+        "--quick",
+        "--instructions",
+        "20000",
+        "--json",
+    ];
+    let kept = ["--runs", &runs];
+    let part = |only: &str| {
+        Command::new(env!("CARGO_BIN_EXE_twinpage"))
+            .arg("lab")
+            .args(asked)
+            .args(kept)
+            .args(["--only", only])
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .expect("the command starts")
+    };
+    let parts = ["undo-log/*", "copy-on-write/*"].map(part);
+    for part in parts {
+        let said = json(&part.wait_with_output().unwrap());
+        assert_eq!(
+            (said["done"].as_u64(), said["runs"].as_u64()),
+            (Some(9), Some(36))
+        );
+    }
+    let count = || std::fs::read_dir(folder.path()).unwrap().count();
+    assert_eq!(count(), 18);
+    let merged = json(&lab(&[&asked[..], &kept].concat()));
+    assert_eq!(count(), 36);
+    let whole = json(&lab(&asked));
+    assert_eq!(merged["rows"], whole["rows"]);
+    assert!(
+        whole["command"]
+            .as_str()
+            .unwrap()
+            .starts_with("twinpage lab eval twins")
+    );
+}
+
 #[test]
 fn a_memory_alone_meets_its_closed_forms() {
     let folder = tempfile::tempdir().unwrap();

@@ -19,6 +19,7 @@ mod numbered;
 pub mod op;
 pub mod space;
 pub mod speed;
+pub mod sweep;
 pub mod trace;
 pub mod workload;
 

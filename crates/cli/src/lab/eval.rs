@@ -1,6 +1,6 @@
 //! `twinpage lab eval`: a paper's evaluation, repeated.
 
-use super::bar;
+use super::{bar, command};
 use clap::Args;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -45,6 +45,9 @@ pub(crate) struct Eval {
     /// End runs when their ratios are known so well, such as 1%; without it each goes its full length
     #[arg(long, value_name = "SHARE", value_parser = share)]
     precision: Option<f64>,
+    /// Change a value of the paper's machine, such as nvm.channels=2
+    #[arg(long, value_name = "KEY=VALUE")]
+    set: Vec<String>,
     /// Runs at a time [default: one on each processor]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=4096))]
     jobs: Option<u64>,
@@ -74,6 +77,7 @@ pub(super) fn eval(arguments: &Eval) -> Result<ExitCode, String> {
         seed: arguments.seed,
         precision: arguments.precision,
         runs: arguments.runs.clone(),
+        set: arguments.set.clone(),
         jobs: arguments.jobs.map(|jobs| jobs as usize),
         command: command(),
     };
@@ -125,15 +129,6 @@ fn share(text: &str) -> Result<f64, String> {
         .parse()
         .map_err(|_| "expected a share such as 1% or 0.01".to_owned())?;
     Ok(number / unit)
-}
-
-/// What was asked, as one types it.
-fn command() -> String {
-    let arguments = std::env::args().skip(1);
-    std::iter::once("twinpage".to_owned())
-        .chain(arguments)
-        .collect::<Vec<_>>()
-        .join(" ")
 }
 
 /// The folder named, which must be there, or the one that `make traces` fills, if it is.

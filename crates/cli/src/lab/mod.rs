@@ -5,6 +5,7 @@ mod eval;
 mod memory;
 mod record;
 mod run;
+mod sweep;
 mod workloads;
 
 use clap::{Args, Subcommand};
@@ -48,6 +49,15 @@ pub(crate) fn lab(lab: Lab) -> Result<ExitCode, String> {
         LabCommand::Convert(arguments) => convert::convert(&arguments),
         LabCommand::Workloads(arguments) => workloads::workloads(&arguments),
     }
+}
+
+/// What was asked, as one types it.
+fn command() -> String {
+    let arguments = std::env::args().skip(1);
+    std::iter::once("twinpage".to_owned())
+        .chain(arguments)
+        .collect::<Vec<_>>()
+        .join(" ")
 }
 
 /// A bar on standard error that goes to `total` of a `unit`.

@@ -1,5 +1,6 @@
 //! `twinpage lab run`: one scheme, one workload, one machine.
 
+use super::sweep;
 use crate::show::{Rows, bytes};
 use clap::Args;
 use std::path::PathBuf;
@@ -10,52 +11,66 @@ use twinpage_lab::config::machine::Config;
 use twinpage_lab::config::quantity::Time;
 use twinpage_lab::experiment::{Experiment, Report};
 use twinpage_lab::machine::Sample;
+use twinpage_lab::sweep::Axis;
 
 pub(super) const EXAMPLES: &str = "Example:
   twinpage lab run --scheme dual-page --workload tatp --smaller 16
   twinpage lab run --scheme dual-page --workload pagerank --smaller 64 --overlap --json
   twinpage lab run --scheme dual-page --workload echo --smaller 64 --crash-at 3.5ms
+  twinpage lab run --scheme dual-page undo-log --workload tatp --smaller 64 --sweep nvm.channels=1,2,4 --out channels
 
 Machines: dpc, twins, or a file. The exit code is 1 when what a crash left is not a checkpoint.";
 
 #[derive(Args, Debug)]
 pub(crate) struct Run {
-    /// The scheme that keeps NVM consistent
-    #[arg(long, value_name = "SCHEME", value_parser = scheme)]
-    scheme: SchemeKind,
-    /// The workload
-    #[arg(long, value_name = "WORKLOAD")]
-    workload: String,
+    /// The scheme that keeps NVM consistent; several give a table of runs
+    #[arg(long, value_name = "SCHEME", value_parser = scheme, num_args = 1.., required = true)]
+    pub(super) scheme: Vec<SchemeKind>,
+    /// The workload, or several
+    #[arg(long, value_name = "WORKLOAD", num_args = 1.., required = true)]
+    pub(super) workload: Vec<String>,
+    /// Change a value of the machine, such as nvm.channels=2
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub(super) set: Vec<String>,
+    /// Run with each of these values, such as nvm.channels=1,2,4; several --sweep run every combination
+    #[arg(long, value_name = "KEY=VALUE,...")]
+    pub(super) sweep: Vec<Axis>,
+    /// Of several runs, write sweep.csv, sweep.json and sweep.svg into this folder
+    #[arg(long, value_name = "DIR")]
+    pub(super) out: Option<PathBuf>,
+    /// Of several runs, so many at a time [default: one on each processor]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=4096))]
+    pub(super) jobs: Option<u64>,
     /// The machine: dpc, twins, or a machine file
     #[arg(long, value_name = "FILE", default_value = "dpc")]
-    config: String,
+    pub(super) config: String,
     /// Make the machine, the workload and the run smaller by this power of two
     #[arg(long, value_name = "N", default_value_t = 1)]
-    smaller: u64,
+    pub(super) smaller: u64,
     /// Instructions to count, of all cores together
     #[arg(long, value_name = "N")]
-    instructions: Option<u64>,
+    pub(super) instructions: Option<u64>,
     /// Instructions before counting begins
     #[arg(long, value_name = "N")]
-    warm_up: Option<u64>,
+    pub(super) warm_up: Option<u64>,
     /// Overlap checkpoints with execution
     #[arg(long)]
-    overlap: bool,
+    pub(super) overlap: bool,
     /// Everything random follows from it
     #[arg(long, value_name = "SEED", default_value_t = 1)]
-    seed: u64,
+    pub(super) seed: u64,
     /// Cut the power so long after counting began, recover, and check
     #[arg(long, value_name = "TIME")]
-    crash_at: Option<Time>,
+    pub(super) crash_at: Option<Time>,
     /// Print the resolved machine and stop
     #[arg(long)]
-    print_config: bool,
+    pub(super) print_config: bool,
     /// Write what each epoch had to this file, as CSV
     #[arg(long, value_name = "FILE")]
-    epochs: Option<PathBuf>,
+    pub(super) epochs: Option<PathBuf>,
     /// One JSON document on standard output
     #[arg(long)]
-    json: bool,
+    pub(super) json: bool,
 }
 
 fn scheme(name: &str) -> Result<SchemeKind, String> {
@@ -64,7 +79,10 @@ fn scheme(name: &str) -> Result<SchemeKind, String> {
 }
 
 pub(super) fn run(arguments: &Run) -> Result<ExitCode, String> {
-    let config = Config::find(&arguments.config).map_err(|why| why.to_string())?;
+    if sweep::is_asked(arguments) {
+        return sweep::sweep(arguments);
+    }
+    let config = Config::with(&arguments.config, &arguments.set).map_err(|why| why.to_string())?;
     let mut config = match arguments.smaller {
         1 => config,
         by => config.smaller(by).map_err(|why| why.to_string())?,
@@ -77,8 +95,8 @@ pub(super) fn run(arguments: &Run) -> Result<ExitCode, String> {
         return Ok(ExitCode::SUCCESS);
     }
     let experiment = Experiment {
-        scheme: arguments.scheme,
-        workload: arguments.workload.clone(),
+        scheme: arguments.scheme[0],
+        workload: arguments.workload[0].clone(),
         scale: 1.0 / arguments.smaller as f64,
         seed: arguments.seed,
         crash_fs: arguments.crash_at.map(|Time(fs)| fs),

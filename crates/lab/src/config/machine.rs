@@ -1,5 +1,6 @@
 //! Machine files: a whole machine, from cores to NVM (`dpc.toml`, `twins.toml`).
 
+use super::layers::{Layers, combine};
 use super::quantity::{Bytes, Frequency, Quantity, Span};
 use super::{ConfigError, Place, find};
 use crate::controller::lookup::{Backup, Placement};
@@ -84,6 +85,8 @@ struct NvmTable {
     #[serde(rename = "source")]
     _source: String,
     device: String,
+    /// Instead of the device's own; the bytes stay.
+    channels: Option<u32>,
     size: Quantity<Bytes>,
     write_buffer: Quantity<Bytes>,
 }
@@ -183,8 +186,27 @@ impl Config {
     /// # Errors
     /// Neither; or what is wrong with the file, and in which line.
     pub fn find(name: &str) -> Result<Config, ConfigError> {
+        Config::with(name, &[])
+    }
+
+    /// The same with single values set, each as `nvm.channels=2`.
+    ///
+    /// # Errors
+    /// As [`Config::find`]; a value that cannot be.
+    pub fn with(name: &str, set: &[String]) -> Result<Config, ConfigError> {
         let (name, text) = find(name, "machines", &BUILT_IN)?;
-        Config::parse(name, &text)
+        let Some(Layers { name, table }) = combine(name, &text, set)? else {
+            return Config::parse(name, &text);
+        };
+        let place = Place {
+            file: &name,
+            text: "",
+        };
+        let said: File = table.try_into().map_err(|why: toml::de::Error| ConfigError {
+            file: name.clone(),
+            what: why.to_string().trim_end().into(),
+        })?;
+        Config::resolve(place, said)
     }
 
     /// The machine a text describes; `file` is for errors.
@@ -193,7 +215,10 @@ impl Config {
     /// What is wrong, and in which line.
     pub fn parse(file: &str, text: &str) -> Result<Config, ConfigError> {
         let place = Place { file, text };
-        let said: File = place.read()?;
+        Config::resolve(place, place.read()?)
+    }
+
+    fn resolve(place: Place<'_>, said: File) -> Result<Config, ConfigError> {
         let cycle_fs = said.cpu.clock.is.cycle_fs;
         let shape = shape(place, &said, cycle_fs)?;
         let controller = controller(place, &said, cycle_fs)?;
@@ -368,10 +393,21 @@ fn controller(place: Place<'_>, said: &File, cycle_fs: u64) -> Result<Setting, C
             false => place.wrong(table, "device", why),
         })
     };
+    let mut nvm = device("nvm", &said.nvm.device)?;
+    if let Some(channels) = said.nvm.channels {
+        if !(channels.is_power_of_two() && channels <= 16) {
+            return Err(place.wrong(
+                "nvm",
+                "channels",
+                format!("{channels} cannot be: 1, 2, 4, 8 or 16"),
+            ));
+        }
+        nvm.set_channels(channels);
+    }
     Ok(Setting {
         dram: device("dram", &said.dram.device)?,
         dram_bytes: said.dram.size.is.0,
-        nvm: device("nvm", &said.nvm.device)?,
+        nvm,
         cpt_fs: said.dram.lookup.is.fs(cycle_fs),
         table_fs: said.table.lookup.is.fs(cycle_fs),
         placement: said.table.placement,

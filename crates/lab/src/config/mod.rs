@@ -3,6 +3,7 @@
 //! * Unknown keys, numbers without units and values that cannot be are errors, never ignored.
 //! * Every table names the `source` of its values; a value may name its own.
 
+mod layers;
 pub mod machine;
 pub mod quantity;
 
@@ -66,10 +67,14 @@ impl Place<'_> {
     /// An error about `key` of `[table]`, with its line.
     #[must_use]
     pub fn wrong(self, table: &str, key: &str, why: impl std::fmt::Display) -> ConfigError {
-        let line = self.line(table, key);
+        // Text put together from several has no lines to name.
+        let line = match self.text {
+            "" => String::new(),
+            _ => format!("line {}: ", self.line(table, key)),
+        };
         ConfigError {
             file: self.file.into(),
-            what: format!("line {line}: `{key}` of [{table}]: {why}"),
+            what: format!("{line}`{key}` of [{table}]: {why}"),
         }
     }
 

@@ -379,6 +379,8 @@ impl Banks {
                 _ => self.own(Command::Precharge, bank).max(due) + timing.rp,
             });
         }
+        // Until the refresh has gone no other command does: it is the channel's first.
+        self.command = self.command.max(start + 1);
         for bank in banks {
             if self.banks[bank].row != CLOSED {
                 self.precharge(bank, start - timing.rp);

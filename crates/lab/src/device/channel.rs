@@ -5,6 +5,8 @@
 //! * In a bank, requests for the open row go before older ones for another, but not more than the hit
 //!   streak in turn.
 //! * Writes wait until there are many (or no reads), then go together: the bus turns round rarely.
+//! * A row that was opened for a demand request is not closed before that request had its turn, and its turn
+//!   comes whichever kind goes: what the bus turns round for is less than what opening it again would cost.
 //! * Background writes (checkpoints, reclaim) use banks that no read waits for. They never hold back
 //!   a demand write, nor make writes go first. A bank has one kind in view at a time: two would close
 //!   each other's rows for ever.
@@ -116,6 +118,8 @@ pub struct Channel {
     pub(super) hit_streak: u32,
     pub(super) streaks: Vec<u32>,
     pub(super) writing: bool,
+    /// By kind, banks whose row was opened for a demand request that has not had its turn.
+    pub(super) owed: [u64; 2],
     /// When anything last changed.
     pub(super) now: u64,
     pub(super) order: u64,
@@ -147,6 +151,7 @@ impl Channel {
             hit_streak: queue.hit_streak,
             streaks: vec![0; banks],
             writing: false,
+            owed: [0; 2],
             now: 0,
             order: 0,
             chosen: Choice::NONE,
@@ -277,6 +282,7 @@ impl Channel {
             self.now = self.now.max(refresh);
             self.banks.refresh(refresh);
             self.streaks.fill(0);
+            self.owed = [0; 2];
             self.changed(u64::MAX);
             self.chosen.is_current = false;
             return true;
@@ -382,9 +388,14 @@ impl Channel {
         let (bank, kind) = (usize::from(request.bank), request.kind);
         let column = column(kind);
         let command = self.banks.next(bank, request.row, column);
+        let bit = 1_u64 << bank;
+        self.owed = self.owed.map(|banks| banks & !bit);
         if command != column {
             self.streaks[bank] = 0;
             if !through {
+                if request.class == Class::Demand {
+                    self.owed[kind as usize] |= bit;
+                }
                 self.bring(command, bank, request.row, cycle);
                 return 0;
             }
@@ -422,9 +433,10 @@ impl Channel {
         self.admit(Kind::Read);
         let mut banks = 0;
         for run in &runs {
-            banks |= 1 << run.bank;
+            banks |= 1_u64 << run.bank;
             self.streaks[usize::from(run.bank)] = 0;
         }
+        self.owed = self.owed.map(|owed| owed & !banks);
         self.changed(banks);
         self.sweeps[sweep] = runs;
         self.sweeps.give_back(sweep);

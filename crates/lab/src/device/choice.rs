@@ -78,9 +78,13 @@ impl Channel {
         let full = writes.demand >= self.drain[0];
         let over = writes.demand <= self.drain[1] && reads.count > 0;
         self.writing = (self.writing && !over) || full || reads.count == 0;
+        let [read, written] = self.owed;
         match self.writing {
-            true => [0, writes.any],
-            false => [reads.any, writes.any & !writes.demand_banks & !reads.any],
+            true => [reads.any & read, writes.any & !read],
+            false => [
+                reads.any & !written,
+                writes.any & (written | !writes.demand_banks & !reads.any),
+            ],
         }
     }
 

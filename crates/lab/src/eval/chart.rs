@@ -8,7 +8,7 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 ///
 /// # Errors
 /// The drawing library's.
-pub(super) fn bars(title: &str, rows: &[&Row]) -> Result<String, String> {
+pub(crate) fn bars(title: &str, rows: &[&Row]) -> Result<String, String> {
     let mut svg = String::new();
     draw(&mut svg, title, rows).map_err(|why| format!("{title}: {why}"))?;
     Ok(svg)

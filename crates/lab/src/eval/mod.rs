@@ -9,7 +9,7 @@
 //! * Runs are independent and deterministic: the number of threads changes nothing but the time.
 //! * No number of a paper goes into a run; they stand beside ours, and are `null` where the text has none.
 
-mod chart;
+pub(crate) mod chart;
 mod claims;
 mod evidence;
 mod html;
@@ -19,7 +19,7 @@ mod paper;
 mod plan;
 mod precision;
 mod rows;
-mod store;
+pub(crate) mod store;
 mod work;
 
 pub use paper::Paper;
@@ -95,6 +95,8 @@ pub struct Request {
     pub precision: Option<f64>,
     /// Where runs are kept, and found again.
     pub runs: Option<PathBuf>,
+    /// Values of the machine that are other than the paper's, each as `nvm.channels=2`.
+    pub set: Vec<String>,
     /// Runs at a time; as many as there are processors if none is given.
     pub jobs: Option<usize>,
     /// The command that asked, for the report.

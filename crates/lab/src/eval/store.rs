@@ -78,7 +78,7 @@ pub(super) fn content(path: &Path) -> Result<String, String> {
 }
 
 /// The commit the program was built from, as its build or the source beside it says.
-pub(super) fn commit() -> Option<String> {
+pub(crate) fn commit() -> Option<String> {
     if let Some(commit) = option_env!("TWINPAGE_COMMIT") {
         return Some(commit.to_owned());
     }

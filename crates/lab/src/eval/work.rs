@@ -272,7 +272,7 @@ impl<'a> Work<'a> {
 }
 
 fn config(request: &Request) -> Result<Config, String> {
-    let config = Config::find(request.paper.name()).map_err(|why| why.to_string())?;
+    let config = Config::with(request.paper.name(), &request.set).map_err(|why| why.to_string())?;
     let mut config = match request.smaller {
         1 => config,
         by => config.smaller(by).map_err(|why| why.to_string())?,

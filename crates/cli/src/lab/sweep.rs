@@ -1,0 +1,74 @@
+//! `twinpage lab run --sweep`: one table of many runs.
+
+use super::bar;
+use super::run::Run;
+use std::path::Path;
+use std::process::ExitCode;
+use twinpage_lab::sweep::{Grid, Sweep};
+
+/// Whether the arguments ask for more than one run.
+pub(super) fn is_asked(arguments: &Run) -> bool {
+    !arguments.sweep.is_empty() || arguments.scheme.len() > 1 || arguments.workload.len() > 1
+}
+
+pub(super) fn sweep(arguments: &Run) -> Result<ExitCode, String> {
+    for (given, option) in [
+        (arguments.crash_at.is_some(), "--crash-at"),
+        (arguments.epochs.is_some(), "--epochs"),
+        (arguments.print_config, "--print-config"),
+    ] {
+        if given {
+            return Err(format!(
+                "{option} is for one run: one scheme, one workload, no --sweep"
+            ));
+        }
+    }
+    let sweep = Sweep {
+        machine: arguments.config.clone(),
+        set: arguments.set.clone(),
+        axes: arguments.sweep.clone(),
+        schemes: arguments.scheme.clone(),
+        workloads: arguments.workload.clone(),
+        smaller: arguments.smaller,
+        overlap: arguments.overlap,
+        instructions: arguments.instructions,
+        warm_up: arguments.warm_up,
+        seed: arguments.seed,
+        jobs: arguments.jobs.map(|jobs| jobs as usize),
+    };
+    let shown = bar(1, "runs");
+    let grid = sweep.run(super::command(), &|done, all| {
+        shown.set_length(all as u64);
+        shown.set_position(done as u64);
+    })?;
+    shown.finish_and_clear();
+    if let Some(folder) = &arguments.out {
+        write(&grid, folder)?;
+    }
+    match arguments.json {
+        true => println!("{}", serde_json::to_string(&grid).map_err(|why| why.to_string())?),
+        false => show(&grid),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn write(grid: &Grid, folder: &Path) -> Result<(), String> {
+    let put = |name: &str, text: String| {
+        let path = folder.join(name);
+        std::fs::write(&path, text).map_err(|why| format!("{}: {why}", path.display()))
+    };
+    std::fs::create_dir_all(folder).map_err(|why| format!("{}: {why}", folder.display()))?;
+    let json = serde_json::to_string_pretty(grid).map_err(|why| why.to_string())?;
+    put("sweep.json", json + "\n")?;
+    put("sweep.csv", grid.csv())?;
+    put("sweep.svg", grid.figure()?)
+}
+
+fn show(grid: &Grid) {
+    let (names, lines) = grid.table();
+    let mut table = comfy_table::Table::new();
+    table.load_preset(comfy_table::presets::NOTHING);
+    table.set_header(names);
+    table.add_rows(lines);
+    println!("{table}");
+}

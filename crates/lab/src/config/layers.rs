@@ -1,0 +1,169 @@
+//! A machine file over another, and single values over both.
+//!
+//! * `base = "dpc"` in a machine file: what the file does not say, its base says. A base is a built-in machine, or
+//!   a file beside the one that names it.
+//! * `nvm.channels=2` sets one value, as `--set` and `--sweep` have it. A value is written as in the file; text
+//!   needs no quotes.
+//! * Keys that no machine has are errors here as everywhere.
+
+use super::ConfigError;
+use super::machine::BUILT_IN;
+use std::borrow::Cow;
+use std::path::Path;
+use toml::{Table, Value};
+
+/// How many machines may stand on one another.
+const DEPTH: usize = 8;
+
+/// A machine's text put together.
+pub(super) struct Layers {
+    /// What to call it in errors.
+    pub(super) name: String,
+    pub(super) table: Table,
+}
+
+fn wrong(file: &str, what: impl Into<String>) -> ConfigError {
+    ConfigError {
+        file: file.into(),
+        what: what.into(),
+    }
+}
+
+/// The text put together, or `None` where it stands alone, and its lines can be named in errors.
+pub(super) fn combine(name: &str, text: &str, set: &[String]) -> Result<Option<Layers>, ConfigError> {
+    // What is wrong with the text itself is told with its line, by those who read it alone.
+    let Ok(table) = text.parse::<Table>() else {
+        return Ok(None);
+    };
+    if set.is_empty() && !table.contains_key("base") {
+        return Ok(None);
+    }
+    let mut names = name.to_owned();
+    let mut table = on_its_base(name, table, &mut names, DEPTH)?;
+    for setting in set {
+        apply(&mut table, setting).map_err(|why| wrong(name, format!("--set {setting}: {why}")))?;
+        names += &format!(", {setting}");
+    }
+    Ok(Some(Layers { name: names, table }))
+}
+
+/// The table with what its base says where it says nothing.
+fn on_its_base(name: &str, mut table: Table, names: &mut String, depth: usize) -> Result<Table, ConfigError> {
+    let base = match table.remove("base") {
+        None => return Ok(table),
+        Some(Value::String(base)) => base,
+        Some(_) => return Err(wrong(name, "`base` is the name of a machine, or a file")),
+    };
+    if depth == 0 {
+        return Err(wrong(
+            name,
+            format!("its bases stand on one another without end, or more than {DEPTH} deep"),
+        ));
+    }
+    *names += &format!(" on {base}");
+    let beside = Path::new(name).parent().map(|folder| folder.join(&base));
+    let is_built_in = BUILT_IN.iter().any(|(known, _)| *known == base);
+    let path = match beside {
+        Some(path) if !is_built_in => path.display().to_string(),
+        _ => base,
+    };
+    let (_, text): (_, Cow<'_, str>) = super::find(&path, "machines", &BUILT_IN)?;
+    let below: Table = text.parse().map_err(|why| wrong(&path, format!("{why}")))?;
+    let mut below = on_its_base(&path, below, names, depth - 1)?;
+    lay(&mut below, table);
+    Ok(below)
+}
+
+/// Puts `above` over `below`, key by key.
+fn lay(below: &mut Table, above: Table) {
+    for (key, value) in above {
+        match (below.get_mut(&key), value) {
+            // A quantity with its source is one value, not a table of values.
+            (Some(Value::Table(mine)), Value::Table(other))
+                if !mine.contains_key("is") && !other.contains_key("is") =>
+            {
+                lay(mine, other);
+            }
+            (_, value) => drop(below.insert(key, value)),
+        }
+    }
+}
+
+/// Sets the value that `nvm.channels=2` names.
+fn apply(table: &mut Table, setting: &str) -> Result<(), String> {
+    let (path, text) = setting
+        .split_once('=')
+        .ok_or("expected TABLE.KEY=VALUE, such as nvm.channels=2")?;
+    let text = text.trim();
+    let read = format!("value = {text}").parse::<Table>().ok();
+    let value = match read.and_then(|mut read| read.remove("value")) {
+        Some(value) => value,
+        None => Value::String(text.to_owned()),
+    };
+    let mut keys: Vec<&str> = path.trim().split('.').collect();
+    let last = keys.pop().unwrap_or_default();
+    let mut here = table;
+    for key in keys {
+        let names = here.keys().cloned().collect::<Vec<_>>().join(", ");
+        here = match here.get_mut(key) {
+            Some(Value::Table(inner)) => inner,
+            _ => return Err(format!("there is no table {key}; there are {names}")),
+        };
+    }
+    here.insert(last.to_owned(), value);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::config::machine::Config;
+
+    #[test]
+    fn a_machine_says_only_how_it_differs_from_its_base() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name).display().to_string();
+        let write = |name: &str, text: &str| std::fs::write(path(name), text).unwrap();
+        write(
+            "mine.toml",
+            "base = \"dpc\"\nname = \"mine\"\n[nvm]\nchannels = 2\n",
+        );
+        write(
+            "yours.toml",
+            "base = \"mine.toml\"\n[table]\nbackup = \"journal\"\n",
+        );
+        let dpc = Config::find("dpc").unwrap();
+        let mine = Config::find(&path("mine.toml")).unwrap();
+        let yours = Config::find(&path("yours.toml")).unwrap();
+        assert_eq!(
+            (mine.name.as_str(), mine.plan.controller.nvm.channels),
+            ("mine", 2)
+        );
+        assert_eq!(mine.plan.controller.nvm.bytes(), dpc.plan.controller.nvm.bytes());
+        assert_eq!(mine.plan.pool_pages, dpc.plan.pool_pages);
+        assert_ne!(yours.hash(), mine.hash());
+        let set = |values: &[&str]| {
+            let values: Vec<String> = values.iter().map(|&value| value.to_owned()).collect();
+            Config::with("dpc", &values)
+        };
+        let same = set(&["name=mine", "nvm.channels=2", "table.backup=journal"]).unwrap();
+        assert_eq!(same.hash(), yours.hash());
+        let pool = set(&["pool.size=100 MiB"]).unwrap();
+        assert_eq!(pool.plan.pool_pages * 3, dpc.plan.pool_pages);
+        for (value, expected) in [
+            ("nvm.chanels=2", "unknown field `chanels`"),
+            ("nvm.channels=3", "`channels` of [nvm]"),
+            ("nvm.size=8", "expected"),
+            ("nwm.channels=2", "there is no table nwm"),
+            ("channels", "expected TABLE.KEY=VALUE"),
+        ] {
+            let refused = set(&[value]).unwrap_err().to_string();
+            assert!(
+                refused.contains(expected) && refused.contains(value),
+                "{value}: {refused}"
+            );
+        }
+        write("round.toml", "base = \"round.toml\"\n");
+        let refused = Config::find(&path("round.toml")).unwrap_err().to_string();
+        assert!(refused.contains("without end"), "{refused}");
+    }
+}
