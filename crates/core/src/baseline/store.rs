@@ -310,6 +310,10 @@ impl<M: Medium, P: Mechanism> Store<M, P> {
         Ok((ground, mechanism, context))
     }
 
+    pub(super) fn mechanism(&self) -> &P {
+        &self.mechanism
+    }
+
     /// The medium.
     pub fn medium(&self) -> &M {
         self.medium.inner()

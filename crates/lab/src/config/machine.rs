@@ -132,10 +132,10 @@ struct UndoLog {
 }
 
 /// Where the pages and lines of ThyNVM's tables lie.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, serde::Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum TablesIn {
-    /// In the machine's DRAM, of which the cache has the rest.
+enum TablesIn {
+    /// In the machine's DRAM, of which the cache has what they do not hold.
     Cache,
     /// In DRAM of their own.
     Beside,
@@ -176,8 +176,6 @@ pub struct Config {
     pub plan: Plan,
     /// Whether checkpoints overlap with execution where the scheme does not do it by itself.
     pub overlap: bool,
-    /// Where the pages and lines of ThyNVM's tables lie.
-    pub thynvm_dram: TablesIn,
 }
 
 impl Config {
@@ -227,7 +225,6 @@ impl Config {
         levels.extend(&said.cache.l3);
         Ok(Config {
             overlap: said.checkpoint.overlap,
-            thynvm_dram: said.thynvm.dram,
             plan: Plan {
                 shape,
                 controller,
@@ -260,14 +257,10 @@ impl Config {
             _ if self.overlap => Mode::Overlap,
             _ => Mode::Stall,
         };
-        let mut plan = Plan {
+        Plan {
             mode,
             ..self.plan.clone()
-        };
-        if scheme == SchemeKind::ThyNvm && self.thynvm_dram == TablesIn::Cache {
-            plan.controller.dram_bytes -= self.thynvm_bytes();
         }
-        plan
     }
 
     /// DRAM for the pages and lines of ThyNVM's tables, in whole pages.
@@ -304,7 +297,7 @@ impl Config {
         let fits = by.is_power_of_two()
             && plan.shape.levels.iter().all(sets)
             && plan.controller.dram_bytes >= 64 * 4096
-            && (config.thynvm_dram == TablesIn::Beside
+            && (config.plan.controller.tables_beside
                 || config.thynvm_bytes() + 64 * 4096 <= config.plan.controller.dram_bytes);
         match fits {
             true => Ok(config),
@@ -412,6 +405,7 @@ fn controller(place: Place<'_>, said: &File, cycle_fs: u64) -> Result<Setting, C
         table_fs: said.table.lookup.is.fs(cycle_fs),
         placement: said.table.placement,
         backup: said.table.backup,
+        tables_beside: said.thynvm.dram == TablesIn::Beside,
         undo: said.undo_log.order,
         cached_entries: said.table.cached_entries,
         write_buffer_lines: said.nvm.write_buffer.is.0 / 64,

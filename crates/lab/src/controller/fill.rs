@@ -72,6 +72,7 @@ impl Controller {
 
     /// Finds a frame and empties it. False if the fill must wait.
     fn start_fill(&mut self, fill: u32) -> bool {
+        self.make_way();
         let Some(frame) = self.frames.fresh().or_else(|| self.victim()) else {
             return false;
         };
@@ -84,10 +85,29 @@ impl Controller {
         }
         self.fills[fill].frame = frame;
         self.frames.put(frame, self.fills[fill].page);
-        if !(old.is_used() && self.evict(frame, old.page, old.dirty, fill)) {
+        if !(old.is_used() && self.evict(frame, old.page, old.dirty, After::Fill(fill))) {
             self.begin_fill(fill);
         }
         true
+    }
+
+    /// Gives up frames for what the scheme's tables hold in DRAM, as far as their pages can go.
+    fn make_way(&mut self) {
+        let AnyScheme::ThyNvm(store) = &self.scheme else {
+            return;
+        };
+        if self.setting.tables_beside {
+            return;
+        }
+        let frames = store.dram_bytes().div_ceil(crate::op::PAGE_BYTES);
+        self.frames.reserve(frames as u32);
+        while self.frames.is_over() && self.stream.lines < self.setting.write_buffer_lines {
+            let Some(frame) = self.victim() else { return };
+            let old = *self.frames.frame(frame);
+            self.frames.take(frame);
+            self.evict(frame, old.page, old.dirty, After::Nothing);
+            self.frames.give_up(frame);
+        }
     }
 
     /// Fills that waited may go now.
@@ -109,9 +129,9 @@ impl Controller {
         self.frames.oldest_first().take(SEARCH).find(can_go)
     }
 
-    /// The page `old` leaves its frame, which holds its bytes until the fill begins. Says whether the
-    /// fill must wait for a call, which begins it.
-    fn evict(&mut self, frame: u32, old: u64, dirty: u64, fill: u32) -> bool {
+    /// The page `old` leaves its frame, which holds its bytes until a fill begins. Says whether `after` must
+    /// wait for a call, which does it.
+    fn evict(&mut self, frame: u32, old: u64, dirty: u64, after: After) -> bool {
         if let AnyScheme::DualPage(store) = &mut self.scheme {
             store.set_cached(PageId(old), false);
         }
@@ -123,7 +143,7 @@ impl Controller {
         self.count_lines(old, dirty);
         let at = self.now + self.entry_cost(old, false) + self.page_read_fs(count);
         self.write_page(frame, PageId(old), LineMask(dirty));
-        self.dispatch(at, Why::Eviction, Some((frame, count as u32)), After::Fill(fill))
+        self.dispatch(at, Why::Eviction, Some((frame, count as u32)), after)
     }
 
     /// These lines of a page were dirty and are written.

@@ -39,6 +39,8 @@ pub struct Setting {
     pub write_buffer_lines: u64,
     /// How a commit makes the table durable.
     pub backup: Backup,
+    /// Whether what ThyNVM's tables hold has DRAM of its own; otherwise the cache has so much less.
+    pub tables_beside: bool,
     /// When an undo log lets an eviction go on.
     pub undo: UndoOrder,
     /// Whether pages are prepared for the scheme when they get dirty in DRAM (DPC 4.4.3).

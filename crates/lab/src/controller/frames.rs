@@ -3,6 +3,7 @@
 //!
 //! * Real bytes where somebody will look at them: a frame then holds what the DRAM would.
 //! * The least recently used frame goes first.
+//! * DRAM that something else needs is reserved: so many frames fewer hold pages.
 
 use crate::op::PAGE_BYTES;
 
@@ -60,6 +61,10 @@ pub struct Frames {
     newest: u32,
     oldest: u32,
     used: u32,
+    /// Frames given up, that hold nothing.
+    spare: Vec<u32>,
+    /// So many frames hold no page.
+    reserved: u32,
 }
 
 impl Frames {
@@ -82,6 +87,8 @@ impl Frames {
             newest: NONE,
             oldest: NONE,
             used: 0,
+            spare: Vec::new(),
+            reserved: 0,
         }
     }
 
@@ -151,8 +158,33 @@ impl Frames {
         }
     }
 
-    /// A frame never used, if there is one left.
+    /// So many frames are to hold no page.
+    pub fn reserve(&mut self, frames: u32) {
+        self.reserved = frames;
+    }
+
+    /// Whether more frames hold pages than may.
+    pub fn is_over(&self) -> bool {
+        self.holding() + self.reserved as usize > self.frames.len()
+    }
+
+    fn holding(&self) -> usize {
+        self.used as usize - self.spare.len()
+    }
+
+    /// A frame that was taken holds no page until there is room again.
+    pub fn give_up(&mut self, frame: u32) {
+        self.spare.push(frame);
+    }
+
+    /// A frame that holds nothing, if another may hold a page.
     pub fn fresh(&mut self) -> Option<u32> {
+        if self.holding() + self.reserved as usize >= self.frames.len() {
+            return None;
+        }
+        if let Some(frame) = self.spare.pop() {
+            return Some(frame);
+        }
         ((self.used as usize) < self.frames.len()).then(|| {
             self.used += 1;
             self.used - 1
@@ -252,5 +284,15 @@ mod tests {
         frames.put(gone, 1);
         frames.frame_mut(gone).dirty = 2;
         assert_eq!((order(&frames), frames.dirty()), (vec![7, 4, 1], vec![gone]));
+        frames.reserve(2);
+        assert!(frames.is_over());
+        for page in [7, 4] {
+            let frame = here(&frames, page);
+            frames.take(frame);
+            frames.give_up(frame);
+        }
+        assert!(!frames.is_over() && frames.fresh().is_none());
+        frames.reserve(1);
+        assert!(frames.fresh().is_some() && frames.fresh().is_none());
     }
 }

@@ -1,7 +1,7 @@
 //! What the papers leave open, each changed by itself (the artifact `sensitivity`).
 
 use super::Paper;
-use crate::config::machine::{Config, TablesIn};
+use crate::config::machine::Config;
 use crate::controller::UndoOrder;
 use crate::controller::lookup::Backup;
 use twinpage_core::baseline::Switching;
@@ -63,7 +63,7 @@ pub(super) const OPEN: [Open; 20] = [
         *pages = (*pages / 4).max(1);
     }),
     open("ThyNVM: its tables' DRAM beside the cache", |config| {
-        config.thynvm_dram = TablesIn::Beside;
+        config.plan.controller.tables_beside = true;
     }),
     open("logging: write-backs posted", |config| {
         config.plan.controller.undo = UndoOrder::Posted;

@@ -46,7 +46,7 @@ use crate::any::SchemeKind;
 use crate::error::{Error, Result};
 use crate::geometry::{Geometry, LineMask};
 use crate::medium::Medium;
-use crate::scheme::{Epoch, PoolInfo, Room};
+use crate::scheme::{Epoch, PoolInfo, Room, Scheme};
 use checkpoint::Flight;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -140,6 +140,15 @@ impl<M: Medium> ThyNvm<M> {
         let sizes = u64::from(pages) << 32 | u64::from(blocks);
         let code = u64::from(tables.switching == Switching::Code);
         Store::create_with(medium, geometry, id, [sizes, code])
+    }
+}
+
+impl<M: Medium> ThyNvm<M> {
+    /// DRAM that the tables hold now: a page for each entry of the page table, a line for each of the block table.
+    pub fn dram_bytes(&self) -> u64 {
+        let (tables, geometry) = (self.mechanism(), self.geometry());
+        let pages = tables.pages.len() * geometry.page_bytes();
+        (pages + tables.blocks.len() * geometry.line_bytes()) as u64
     }
 }
 
