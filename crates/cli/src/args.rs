@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 use twinpage_cli::report::interval;
 use twinpage_os::Durability;
-use twinpage_process::session::{OnFull, Pace};
+use twinpage_process::session::{OnFull, OnUncapturable, Pace};
 
 /// Memory that outlives its program.
 #[derive(Parser, Debug)]
@@ -172,6 +172,9 @@ pub(crate) struct PaceArguments {
     /// What to do when there is no room for a checkpoint
     #[arg(long, value_enum, default_value_t = OnFullArgument::Stop)]
     pub(crate) on_full: OnFullArgument,
+    /// What to do when the program has something that cannot be captured
+    #[arg(long, value_enum, default_value_t = OnUncapturableArgument::Stop)]
+    pub(crate) on_uncapturable: OnUncapturableArgument,
     /// Write statistics, as JSON, to this file when the program ends
     #[arg(long, value_name = "FILE")]
     pub(crate) stats: Option<PathBuf>,
@@ -186,9 +189,14 @@ impl PaceArguments {
             OnFullArgument::Stop => OnFull::Stop,
             OnFullArgument::Continue => OnFull::Continue,
         };
+        let on_uncapturable = match self.on_uncapturable {
+            OnUncapturableArgument::Stop => OnUncapturable::Stop,
+            OnUncapturableArgument::Warn => OnUncapturable::Warn,
+        };
         Pace {
             every: self.every,
             on_full,
+            on_uncapturable,
         }
     }
 }
@@ -328,6 +336,14 @@ pub(crate) enum OnFullArgument {
     Stop,
     /// Let it go on without new checkpoints until there is room
     Continue,
+}
+
+#[derive(ValueEnum, Clone, Copy, Debug)]
+pub(crate) enum OnUncapturableArgument {
+    /// End the program at once; its last checkpoint can be resumed
+    Stop,
+    /// Say so, and let it go on without new checkpoints until it can be captured again
+    Warn,
 }
 
 #[derive(ValueEnum, Clone, Copy, Debug)]

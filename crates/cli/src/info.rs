@@ -3,6 +3,7 @@
 use crate::args::Look;
 use crate::show::{self, Rows};
 use serde_json::{Value, json};
+use std::collections::HashSet;
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
 use twinpage_core::{Info, Scheme};
@@ -182,7 +183,7 @@ impl Found {
                 show::count(self.stored_pages, "page"),
             ),
         );
-        rows.add("directory", context.fixed.kernel.directory.clone());
+        rows.add("directory", context.fixed.kernel.directory.display().to_string());
         let files = open_files(context);
         let names = if files.is_empty() {
             "none".into()
@@ -314,17 +315,18 @@ fn mapped_bytes(context: &Context) -> u64 {
 }
 
 /// The regular files a program has open, each once.
-fn open_files(context: &Context) -> Vec<&str> {
-    let mut files: Vec<&str> = Vec::new();
+fn open_files(context: &Context) -> Vec<String> {
     if context.fixed.ended.is_some() {
-        return files;
+        return Vec::new();
     }
-    for descriptor in &context.fixed.descriptors {
-        if let What::File { path, .. } = &descriptor.what
-            && !files.contains(&path.as_str())
-        {
-            files.push(path);
-        }
-    }
-    files
+    let mut seen = HashSet::new();
+    let files = context
+        .fixed
+        .descriptors
+        .iter()
+        .filter_map(|descriptor| match &descriptor.what {
+            What::File { path, .. } if seen.insert(path) => Some(path.display().to_string()),
+            _ => None,
+        });
+    files.collect()
 }

@@ -166,8 +166,27 @@ pub fn call(process: &Process, tid: Tid, number: i64, arguments: &[u64]) -> io::
     calls[0].result()
 }
 
+/// Has the stopped thread end, with this exit code, while others of its process live: _exit(2). Returns
+/// when it was let go; it dies soon after.
+///
+/// # Errors
+/// `ESRCH` when it died before.
+pub fn end_thread(process: &Process, tid: Tid, code: i32) -> io::Result<()> {
+    process.write(DATA, &Call::new(libc::SYS_exit, &[code as u64]).to_bytes())?;
+    let mut registers = trace::registers(tid)?;
+    registers.rip = HOME;
+    registers.r12 = DATA;
+    registers.r13 = 1;
+    registers.orig_rax = u64::MAX;
+    trace::set_signal_mask(tid, u64::MAX)?;
+    trace::end_freely(tid)?;
+    trace::set_registers(tid, &registers)?;
+    trace::go_on(tid, 0)
+}
+
 /// Lets the thread run until it traps. Filtered calls and stop requests on the way are let through.
 fn run_to_trap(tid: Tid) -> io::Result<()> {
+    let mut stop_after = false;
     loop {
         trace::go_on(tid, 0)?;
         let stop = loop {
@@ -176,9 +195,17 @@ fn run_to_trap(tid: Tid) -> io::Result<()> {
             }
         };
         match stop {
-            Status::Signal(libc::SIGTRAP) => return Ok(()),
+            Status::Signal(libc::SIGTRAP) => break,
             // A clone made by the batch is told to the caller by the clone's own result.
             Status::Interrupted | Status::Event(trace::EVENT_SECCOMP | trace::EVENT_CLONE) => {}
+            // The others stay stopped; the caller brings this one back to them.
+            Status::GroupStop(_) => {}
+            // Not to be blocked like other signals: it waits until the batch is done.
+            Status::Signal(libc::SIGSTOP) => stop_after = true,
+            Status::Event(trace::EVENT_EXIT) => {
+                trace::go_on(tid, 0)?;
+                return Err(io::Error::from_raw_os_error(libc::ESRCH));
+            }
             Status::Exited(_) | Status::Killed(_) => return Err(io::Error::from_raw_os_error(libc::ESRCH)),
             other => {
                 return Err(io::Error::other(format!(
@@ -187,6 +214,10 @@ fn run_to_trap(tid: Tid) -> io::Result<()> {
             }
         }
     }
+    if stop_after {
+        trace::send_stop(tid)?;
+    }
+    Ok(())
 }
 
 /// Maps the code in a stopped thread's process that does not have it yet, by borrowing the bytes at

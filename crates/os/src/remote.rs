@@ -26,9 +26,13 @@ const MOST_RANGES: usize = 1024;
 #[derive(Debug)]
 pub struct Process {
     pid: i32,
+    thread: i32,
     memory: File,
     pidfd: OwnedFd,
 }
+
+/// `PIDFD_THREAD`, pidfd_open(2): a descriptor of one thread, since Linux 6.9.
+const PIDFD_THREAD: i32 = libc::O_EXCL;
 
 impl Process {
     /// Opens the process `pid`.
@@ -36,25 +40,46 @@ impl Process {
     /// # Errors
     /// `EACCES` when it may not be traced, `ENOENT` when it is gone.
     pub fn open(pid: i32) -> io::Result<Process> {
+        Process::open_by(pid, pid)
+    }
+
+    /// Opens the process `pid` by one of its threads: a main thread that ended has neither memory nor
+    /// descriptors any more, also while others go on.
+    ///
+    /// # Errors
+    /// As [`Process::open`]; `EINVAL` on kernels older than 6.9, for any but the main thread.
+    pub fn open_by(pid: i32, thread: i32) -> io::Result<Process> {
         let memory = OpenOptions::new()
             .read(true)
             .write(true)
-            .open(format!("/proc/{pid}/mem"))?;
+            .open(format!("/proc/{thread}/mem"))?;
+        let flags = if thread == pid { 0 } else { PIDFD_THREAD };
         // SAFETY: pidfd_open takes two integers and returns a descriptor that is ours.
         let pidfd = unsafe {
-            let fd = libc::syscall(libc::SYS_pidfd_open, pid, 0);
+            let fd = libc::syscall(libc::SYS_pidfd_open, thread, flags);
             if fd < 0 {
                 return Err(io::Error::last_os_error());
             }
             OwnedFd::from_raw_fd(fd as RawFd)
         };
-        Ok(Process { pid, memory, pidfd })
+        Ok(Process {
+            pid,
+            thread,
+            memory,
+            pidfd,
+        })
     }
 
     /// The process's id.
     #[must_use]
     pub fn pid(&self) -> i32 {
         self.pid
+    }
+
+    /// The thread it is looked at by: `/proc/THREAD` says what belongs to the process.
+    #[must_use]
+    pub fn thread(&self) -> i32 {
+        self.thread
     }
 
     /// Reads at `address`, whatever the protection there.
@@ -121,7 +146,7 @@ impl Process {
         // in the other process.
         let read = unsafe {
             libc::process_vm_readv(
-                self.pid,
+                self.thread,
                 &raw const local,
                 1,
                 remote.as_ptr(),

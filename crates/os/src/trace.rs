@@ -44,6 +44,13 @@ pub const EVENT_CLONE: c_int = libc::PTRACE_EVENT_CLONE;
 pub const EVENT_EXEC: c_int = libc::PTRACE_EVENT_EXEC;
 /// `PTRACE_EVENT_SECCOMP`: a watched system call is about to run.
 pub const EVENT_SECCOMP: c_int = libc::PTRACE_EVENT_SECCOMP;
+/// `PTRACE_EVENT_EXIT`: a thread is about to end; [`event_message`] is its wait status.
+pub const EVENT_EXIT: c_int = libc::PTRACE_EVENT_EXIT;
+
+const OPTIONS: c_int = libc::PTRACE_O_TRACECLONE
+    | libc::PTRACE_O_TRACEEXEC
+    | libc::PTRACE_O_TRACESECCOMP
+    | libc::PTRACE_O_EXITKILL;
 
 fn ptrace(request: c_int, tid: Tid, address: usize, data: usize) -> io::Result<c_long> {
     // SAFETY: every caller passes, for `data`, a plain number or a pointer to memory it owns that
@@ -55,16 +62,22 @@ fn ptrace(request: c_int, tid: Tid, address: usize, data: usize) -> io::Result<c
     Ok(result)
 }
 
-/// Becomes the tracer of a thread without stopping it. The tracee dies with its tracer.
+/// Becomes the tracer of a main thread without stopping it. The tracee dies with its tracer, and stops
+/// when it ends; so do the threads it makes, until [`end_freely`].
 ///
 /// # Errors
 /// `EPERM` where ptrace is restricted (Yama, containers) or the thread is traced already.
 pub fn seize(tid: Tid) -> io::Result<()> {
-    let options = libc::PTRACE_O_TRACECLONE
-        | libc::PTRACE_O_TRACEEXEC
-        | libc::PTRACE_O_TRACESECCOMP
-        | libc::PTRACE_O_EXITKILL;
+    let options = OPTIONS | libc::PTRACE_O_TRACEEXIT;
     ptrace(libc::PTRACE_SEIZE as c_int, tid, 0, options as usize).map(drop)
+}
+
+/// A stopped thread will not stop when it ends.
+///
+/// # Errors
+/// `ESRCH` when it is gone.
+pub fn end_freely(tid: Tid) -> io::Result<()> {
+    ptrace(libc::PTRACE_SETOPTIONS as c_int, tid, 0, OPTIONS as usize).map(drop)
 }
 
 /// Lets the thread go for good.
@@ -81,6 +94,18 @@ pub fn detach(tid: Tid) -> io::Result<()> {
 /// `ESRCH` when it is gone.
 pub fn interrupt(tid: Tid) -> io::Result<()> {
     ptrace(libc::PTRACE_INTERRUPT as c_int, tid, 0, 0).map(drop)
+}
+
+/// Sends SIGSTOP to a thread: tkill(2).
+///
+/// # Errors
+/// `ESRCH` when it is gone.
+pub fn send_stop(tid: Tid) -> io::Result<()> {
+    // SAFETY: tkill takes integers.
+    match unsafe { libc::syscall(libc::SYS_tkill, tid, libc::SIGSTOP) } {
+        -1 => Err(io::Error::last_os_error()),
+        _ => Ok(()),
+    }
 }
 
 /// Lets a stopped thread run, delivering `signal` (0: none).

@@ -13,6 +13,8 @@
 //!   have a fixed size, so that a commit writes only the lines that changed.
 //! * The store keeps its checksum; here lengths and versions are checked.
 
+mod version1;
+
 use crate::descriptors::{Descriptor, Held};
 use crate::error::{Error, Result};
 use crate::files::{self, OpenFile};
@@ -27,7 +29,7 @@ use std::path::PathBuf;
 use twinpage_os::trace::{Registers, Rseq};
 
 const MAGIC: u32 = u32::from_le_bytes(*b"TPCX");
-/// Raised whenever a section changes shape.
+/// Raised whenever a section changes shape; a build reads all versions up to its own.
 pub const VERSION: u32 = 2;
 const LINE: usize = 64;
 const WORDS_IN_REGISTERS: usize = size_of::<Registers>() / 8;
@@ -49,6 +51,8 @@ pub struct Live {
     pub objects: Vec<objects::Saved>,
     /// Open files that have several names.
     pub links: Vec<files::Linked>,
+    /// A signal had stopped the program: it goes on when it is told to.
+    pub stopped: bool,
 }
 
 /// State that changes by watched calls.
@@ -73,7 +77,10 @@ pub struct Fixed {
     /// Set when the program ended: its exit code, or the signal that killed it.
     pub ended: Option<Ending>,
     /// Named pipes that it made.
+    #[serde(with = "crate::path_bytes::list")]
     pub fifos: Vec<PathBuf>,
+    /// Set when the main thread ended before the others: its exit code.
+    pub main_thread_ended: Option<i32>,
 }
 
 /// How a program ended.
@@ -223,10 +230,10 @@ pub fn read(bytes: &[u8]) -> Result<Context> {
     if word(0) != MAGIC {
         return Err(damaged("it does not begin as one"));
     }
-    if word(1) != VERSION {
+    let version = word(1);
+    if !(1..=VERSION).contains(&version) {
         return Err(Error::State(format!(
-            "the state was written in context version {}, this build reads version {VERSION}: resume it with the twinpage that wrote it",
-            word(1)
+            "the state was written in context version {version}, this build reads versions up to {VERSION}: resume it with the twinpage that wrote it"
         )));
     }
     let clock = |at: usize| u64::from_le_bytes(header[at..][..8].try_into().expect("eight bytes"));
@@ -256,12 +263,16 @@ pub fn read(bytes: &[u8]) -> Result<Context> {
         .chunks_exact(slot)
         .map(|slot| read_thread(slot).ok_or_else(|| damaged("a thread's extended state is cut off")))
         .collect::<Result<_>>()?;
-    let decoded = |error: postcard::Error| damaged(&error.to_string());
+    let (live, fixed) = match version {
+        1 => version1::decode(live, fixed),
+        _ => postcard::from_bytes(live).and_then(|live| Ok((live, postcard::from_bytes(fixed)?))),
+    }
+    .map_err(|error| damaged(&error.to_string()))?;
     Ok(Context {
         clocks,
         threads,
-        live: postcard::from_bytes(live).map_err(decoded)?,
-        fixed: postcard::from_bytes(fixed).map_err(decoded)?,
+        live,
+        fixed,
         pages,
         streams,
     })
@@ -310,6 +321,7 @@ mod tests {
             threads: Vec::new(),
             ended: Some(Ending::Exit(3)),
             fifos: Vec::new(),
+            main_thread_ended: None,
         };
         writer.set_fixed(&fixed).unwrap();
         (writer, vec![thread], Live::default())
@@ -335,6 +347,26 @@ mod tests {
             (&b"table"[..], &b"streams"[..])
         );
         assert_eq!(context.fixed.ended, Some(Ending::Exit(3)));
+    }
+
+    #[test]
+    fn the_first_version_is_still_read() {
+        let context = read(include_bytes!("../tests/fixtures/context-1.bin")).unwrap();
+        let fixed = &context.fixed;
+        assert_eq!(fixed.command, ["../p/c_kernel", "1000"]);
+        assert_eq!(fixed.kernel.directory, std::path::Path::new("/tmp/program/w"));
+        assert_eq!(
+            (
+                fixed.kernel.actions.len(),
+                fixed.kernel.limits.len(),
+                fixed.kernel.timers.len()
+            ),
+            (64, 16, 3)
+        );
+        assert_eq!(fixed.descriptors.len(), context.live.held.len());
+        assert_eq!(fixed.threads.len(), context.threads.len());
+        assert_eq!((fixed.ended, fixed.main_thread_ended), (None, None));
+        assert!(!context.live.stopped && !context.pages.is_empty() && !context.streams.is_empty());
     }
 
     #[test]

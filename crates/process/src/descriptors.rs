@@ -9,6 +9,7 @@
 
 use crate::error::{Error, Result};
 use crate::files::Recorder;
+use crate::kernel::GoneDirectory;
 use crate::objects::{Id, Known, Objects};
 use crate::pairs::{self, End, Pairs, Queue};
 use crate::stdio::{Stdio, Stream};
@@ -17,6 +18,8 @@ use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::fs;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 use twinpage_os::remote::Process;
 
 /// What a descriptor is, as far as it does not change by itself.
@@ -25,26 +28,22 @@ pub enum What {
     /// A regular file.
     File {
         /// Where it was opened.
-        path: String,
+        #[serde(with = "crate::path_bytes")]
+        path: PathBuf,
         /// Its inode, to notice a file that was replaced.
         inode: u64,
-    },
-    /// A regular file whose content the checkpoint holds: see [`crate::objects`].
-    Object {
-        /// Which.
-        id: Id,
     },
     /// A directory.
     Directory {
         /// Where it was opened.
-        path: String,
-        /// It was removed since.
-        gone: bool,
+        #[serde(with = "crate::path_bytes")]
+        path: PathBuf,
     },
     /// A device without state: null, zero, full, random, urandom, tty.
     Device {
         /// Which.
-        path: String,
+        #[serde(with = "crate::path_bytes")]
+        path: PathBuf,
     },
     /// One end of a pipe whose both ends are the program's.
     Pipe {
@@ -79,11 +78,33 @@ pub enum What {
     /// A named pipe of the program's own: fifo(7).
     Fifo {
         /// Where it was opened.
-        path: String,
+        #[serde(with = "crate::path_bytes")]
+        path: PathBuf,
         /// Its inode: descriptors with the same are one pipe.
         inode: u64,
         /// Its size in bytes.
         capacity: u32,
+    },
+    /// A place in the file system and nothing more, open(2) with `O_PATH`.
+    Place {
+        /// Where.
+        #[serde(with = "crate::path_bytes")]
+        path: PathBuf,
+        /// Its inode, to notice that it was replaced.
+        inode: u64,
+    },
+    /// A file that the kernel makes up, of `/proc` or `/sys`.
+    Pseudo {
+        /// Where it was opened.
+        #[serde(with = "crate::path_bytes")]
+        path: PathBuf,
+    },
+    /// A directory that was removed.
+    GoneDirectory(GoneDirectory),
+    /// A regular file whose content the checkpoint holds: see [`crate::objects`].
+    Object {
+        /// Which.
+        id: Id,
     },
 }
 
@@ -205,7 +226,7 @@ impl Descriptors {
     /// # Errors
     /// Names a descriptor that cannot be captured.
     pub fn list_again(&mut self, process: &Process, streams: &Stdio, files: &mut Files<'_>) -> Result<()> {
-        let pid = process.pid();
+        let pid = process.thread();
         let directory = format!("/proc/{pid}/fd");
         let entries = fs::read_dir(&directory).map_err(Error::file("cannot list", &directory))?;
         let mut numbers: Vec<i32> = entries
@@ -222,7 +243,7 @@ impl Descriptors {
             let descriptor = describe(pid, fd, &ours, shares, streams, &self.pairs, files)?;
             if matches!(
                 descriptor.what,
-                What::File { .. } | What::Object { .. } | What::Directory { .. }
+                What::File { .. } | What::Object { .. } | What::Directory { .. } | What::Pseudo { .. }
             ) {
                 self.ours.insert(fd, ours);
             }
@@ -326,6 +347,14 @@ impl Descriptors {
                     size: stat.st_size as u64,
                 })
             }
+            What::Pseudo { .. } => {
+                // Some of them cannot seek: they have no place to go on from.
+                let at = match rustix::fs::seek(&self.ours[&fd], SeekFrom::Current(0)) {
+                    Err(rustix::io::Errno::SPIPE) => 0,
+                    at => at.map_err(look)?,
+                };
+                Ok(Held::Offset { at, size: 0 })
+            }
             What::Directory { .. } => {
                 let at = rustix::fs::seek(&self.ours[&fd], SeekFrom::Current(0)).map_err(look)?;
                 Ok(Held::Offset { at, size: 0 })
@@ -344,11 +373,18 @@ impl Descriptors {
                 look_into_fifo(ours).map_err(look)
             }
             What::Event | What::Poll | What::Timer { .. } => {
-                held_by_special(process.pid(), fd, &descriptor.what)
+                held_by_special(process.thread(), fd, &descriptor.what)
             }
             _ => Ok(Held::Nothing),
         }
     }
+}
+
+fn deleted(fd: i32, path: &Path) -> Error {
+    let path = path.display();
+    Error::Unsupported(format!(
+        "descriptor {fd} is {path}, which is deleted: it cannot be opened again; keep the file while it is open"
+    ))
 }
 
 /// A copy of what is in a pipe; it stays there. See tee(2).
@@ -413,7 +449,6 @@ fn describe(
         |error: rustix::io::Errno| Error::target(format!("cannot look at descriptor {fd}"), error.into());
     let link = format!("/proc/{pid}/fd/{fd}");
     let path = fs::read_link(&link).map_err(Error::file("cannot read", &link))?;
-    let path = path.to_string_lossy().into_owned();
     let stat = rustix::fs::fstat(ours).map_err(look)?;
     let flags = rustix::fs::fcntl_getfl(ours).map_err(look)?;
     let info = fdinfo(pid, fd)?;
@@ -425,11 +460,13 @@ fn describe(
         None if kind == FileType::Socket && pairs.has(stat.st_ino) => {
             What::Pair(pairs.describe(stat.st_ino, ours)?)
         }
+        None if flags.contains(OFlags::PATH) => place(fd, path, &stat)?,
+        None if kind == FileType::RegularFile && is_pseudo(ours) => What::Pseudo { path },
         None if kind == FileType::RegularFile => {
             match files.objects.identify(ours.as_fd(), &stat, files.recorder)? {
                 Known::Object(id) => What::Object { id },
                 Known::Named(path) => What::File {
-                    path: path.to_string_lossy().into_owned(),
+                    path,
                     inode: stat.st_ino,
                 },
             }
@@ -452,9 +489,22 @@ fn describe(
     })
 }
 
+/// A descriptor made with `O_PATH`, whatever is there.
+fn place(fd: i32, path: PathBuf, stat: &rustix::fs::Stat) -> Result<What> {
+    let is_directory = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
+    match GoneDirectory::of(stat) {
+        Some(gone) if is_directory => Ok(What::GoneDirectory(gone)),
+        Some(_) => Err(deleted(fd, &path)),
+        None => Ok(What::Place {
+            path,
+            inode: stat.st_ino,
+        }),
+    }
+}
+
 fn what(
     fd: i32,
-    path: String,
+    path: PathBuf,
     kind: FileType,
     stat: &rustix::fs::Stat,
     ours: &OwnedFd,
@@ -462,18 +512,22 @@ fn what(
 ) -> Result<What> {
     let unsupported = |why: &str| {
         Error::Unsupported(format!(
-            "descriptor {fd} is {path}, which cannot be captured: {why}"
+            "descriptor {fd} is {}, which cannot be captured: {why}",
+            path.display()
         ))
     };
+    let name = path.as_os_str().as_bytes();
     Ok(match kind {
-        FileType::Directory => What::Directory {
-            gone: stat.st_nlink == 0,
-            path,
+        FileType::Directory => match GoneDirectory::of(stat) {
+            Some(gone) => What::GoneDirectory(gone),
+            None => What::Directory { path },
         },
-        FileType::CharacterDevice => match path.as_str() {
-            "/dev/null" | "/dev/zero" | "/dev/full" | "/dev/random" | "/dev/urandom" => What::Device { path },
+        FileType::CharacterDevice => match name {
+            b"/dev/null" | b"/dev/zero" | b"/dev/full" | b"/dev/random" | b"/dev/urandom" => {
+                What::Device { path }
+            }
             _ if fd <= 2 => What::Inherited { outer: fd as u8 },
-            _ if path.starts_with("/dev/pts/") || path.starts_with("/dev/tty") => {
+            _ if name.starts_with(b"/dev/pts/") || name.starts_with(b"/dev/tty") => {
                 return Err(unsupported(
                     "only standard input, output and error may be a terminal",
                 ));
@@ -484,7 +538,7 @@ fn what(
                 ));
             }
         },
-        FileType::Fifo if path.starts_with("pipe:") => {
+        FileType::Fifo if name.starts_with(b"pipe:") => {
             let capacity = rustix::pipe::fcntl_getpipe_size(ours).unwrap_or(65536) as u32;
             What::Pipe {
                 inode: stat.st_ino,
@@ -502,15 +556,15 @@ fn what(
                 "the other side of a socket cannot be taken back; use files or standard input",
             ));
         }
-        _ => match path.as_str() {
-            "anon_inode:[eventfd]" => What::Event,
-            "anon_inode:[eventpoll]" => What::Poll,
-            "anon_inode:[timerfd]" => What::Timer {
+        _ => match name {
+            b"anon_inode:[eventfd]" => What::Event,
+            b"anon_inode:[eventpoll]" => What::Poll,
+            b"anon_inode:[timerfd]" => What::Timer {
                 clock: field(info, "clockid")
                     .and_then(|clock| clock.parse().ok())
                     .unwrap_or(1),
             },
-            "anon_inode:[signalfd]" => What::Signals {
+            b"anon_inode:[signalfd]" => What::Signals {
                 mask: field(info, "sigmask")
                     .and_then(|mask| u64::from_str_radix(mask, 16).ok())
                     .unwrap_or(0),
@@ -595,6 +649,21 @@ fn field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
 pub fn is_stateless_device(device: u64) -> bool {
     const MEMORY_DEVICES: u32 = 1;
     rustix::fs::major(device) == MEMORY_DEVICES && matches!(rustix::fs::minor(device), 3 | 5 | 7 | 8 | 9)
+}
+
+/// Whether the file is one that the kernel makes up: what is in it is the state of something else.
+#[must_use]
+pub fn is_pseudo(fd: impl AsFd) -> bool {
+    /// `f_type` of statfs(2): proc, sysfs, cgroup2, tracefs, debugfs, securityfs.
+    const KINDS: [u32; 6] = [
+        0x9fa0,
+        0x6265_6572,
+        0x6367_7270,
+        0x7472_6163,
+        0x6462_6720,
+        0x7363_6673,
+    ];
+    rustix::fs::fstatfs(fd).is_ok_and(|system| KINDS.contains(&(system.f_type as u32)))
 }
 
 /// Whether writes to this descriptor go to a file whose content is rolled back.

@@ -50,6 +50,12 @@ pub enum Error {
     #[error("{0}")]
     Unsupported(String),
 
+    /// The program got something that cannot be captured while it ran, and was ended.
+    #[error(
+        "{0}; the program was stopped, its last checkpoint is whole (--on-uncapturable warn lets it go on without checkpoints)"
+    )]
+    Uncapturable(String),
+
     /// This machine cannot do what is needed, and the way out.
     #[error("{0}")]
     Machine(String),

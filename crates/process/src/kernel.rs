@@ -7,6 +7,7 @@
 use crate::error::{Error, Result};
 use serde::{Deserialize, Serialize};
 use std::fs;
+use std::path::PathBuf;
 use twinpage_os::inject::{self, Call, ROOM};
 use twinpage_os::remote::Process;
 use twinpage_os::trace::Tid;
@@ -28,6 +29,7 @@ pub struct Stale {
     pub membarrier: bool,
     pub descriptors: bool,
     pub options: bool,
+    pub settings: bool,
 }
 
 impl Stale {
@@ -43,6 +45,7 @@ impl Stale {
         membarrier: true,
         descriptors: true,
         options: true,
+        settings: false, // inherited, until the program writes one
     };
 
     /// Whether anything is to be read.
@@ -59,6 +62,7 @@ impl Stale {
             membarrier,
             descriptors,
             options,
+            settings,
         } = self;
         actions
             || brk
@@ -70,6 +74,7 @@ impl Stale {
             || membarrier
             || descriptors
             || options
+            || settings
     }
 
     /// Nothing is.
@@ -84,6 +89,7 @@ impl Stale {
         membarrier: false,
         descriptors: false,
         options: false,
+        settings: false,
     };
 }
 
@@ -136,7 +142,8 @@ pub struct MemoryFields {
     /// The auxiliary vector.
     pub auxv: Vec<u8>,
     /// Path of the program's file.
-    pub exe: String,
+    #[serde(with = "crate::path_bytes")]
+    pub exe: PathBuf,
 }
 
 /// Index of the break in [`MemoryFields::addresses`].
@@ -173,7 +180,8 @@ pub struct Kernel {
     /// The file mode mask.
     pub umask: u32,
     /// The working directory.
-    pub directory: String,
+    #[serde(with = "crate::path_bytes")]
+    pub directory: PathBuf,
     /// (resource, soft, hard): prlimit(2).
     pub limits: Vec<(u32, u64, u64)>,
     /// `MEMBARRIER_CMD_REGISTER_*` bits in force.
@@ -182,6 +190,10 @@ pub struct Kernel {
     pub timers: Vec<PosixTimer>,
     /// Options of the process.
     pub options: Options,
+    /// Values that the program wrote to files of its own in `/proc`.
+    pub settings: Settings,
+    /// Set when the working directory was removed: then it has no path.
+    pub directory_gone: Option<GoneDirectory>,
 }
 
 /// Options of a process that it may set: prctl(2).
@@ -228,6 +240,65 @@ impl Options {
     }
 }
 
+/// Values of a process that are set by writing to `/proc`: proc_pid_oom_score_adj(5),
+/// proc_pid_coredump_filter(5), proc_pid_autogroup(5). `None` for what the program never wrote, which it
+/// inherits.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Settings {
+    /// How likely the kernel ends it for want of memory, -1000 to 1000.
+    pub oom_score_adj: Option<i32>,
+    /// Which mappings a core dump has, one bit a kind.
+    pub coredump_filter: Option<u32>,
+    /// Niceness of its session, -20 to 19.
+    pub autogroup: Option<i32>,
+}
+
+impl Settings {
+    /// The names of their files.
+    pub const OOM_SCORE_ADJ: &str = "oom_score_adj";
+    #[allow(missing_docs)]
+    pub const COREDUMP_FILTER: &str = "coredump_filter";
+    #[allow(missing_docs)]
+    pub const AUTOGROUP: &str = "autogroup";
+
+    fn read(pid: i32) -> Settings {
+        let number = |name, radix| {
+            let text = read(pid, name).ok()?;
+            // `/autogroup-33 nice 5`; the others are a number alone.
+            let word = text.split_whitespace().last()?;
+            i64::from_str_radix(word, radix).ok()
+        };
+        Settings {
+            oom_score_adj: number(Settings::OOM_SCORE_ADJ, 10).map(|number| number as i32),
+            coredump_filter: number(Settings::COREDUMP_FILTER, 16).map(|number| number as u32),
+            autogroup: number(Settings::AUTOGROUP, 10).map(|number| number as i32),
+        }
+    }
+}
+
+/// A directory that was removed while it was in use.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct GoneDirectory {
+    /// Its inode: what has the same one is the same directory.
+    pub inode: u64,
+    /// Its permissions.
+    pub mode: u32,
+    /// Its owner and group.
+    pub owner: (u32, u32),
+}
+
+impl GoneDirectory {
+    /// The directory that `stat` is of, if it was removed.
+    #[must_use]
+    pub fn of(stat: &rustix::fs::Stat) -> Option<GoneDirectory> {
+        (stat.st_nlink == 0).then_some(GoneDirectory {
+            inode: stat.st_ino,
+            mode: stat.st_mode & 0o7777,
+            owner: (stat.st_uid, stat.st_gid),
+        })
+    }
+}
+
 /// What runs by itself: read at every stop while it does.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Running {
@@ -235,15 +306,18 @@ pub struct Running {
     pub interval_timers: [Setting; 3],
     /// What each POSIX timer has left, in the order of [`Kernel::timers`].
     pub timers: Vec<Setting>,
+    /// Periodic POSIX timers whose signal waits: the timer's id, and when, in nanoseconds of its clock, the
+    /// expiration was that the signal is for. Later ones are its overruns, timer_getoverrun(2).
+    pub waiting: Vec<(i32, u64)>,
 }
 
 impl Kernel {
-    /// Reads what is stale. The main thread `tid` is stopped.
+    /// Reads what is stale. The thread `tid` is stopped, and the one the process is looked at by.
     ///
     /// # Errors
     /// When the program is gone, or something cannot be captured.
     pub fn refresh(&mut self, process: &Process, tid: Tid, stale: Stale) -> Result<()> {
-        let pid = process.pid();
+        let pid = process.thread();
         if stale.actions {
             self.actions = read_actions(process, tid)?;
         }
@@ -261,6 +335,13 @@ impl Kernel {
         }
         if stale.directory {
             self.directory = link(pid, "cwd")?;
+            let path = format!("/proc/{pid}/cwd");
+            let stat = rustix::fs::stat(&path);
+            let stat = stat.map_err(|error| Error::file("cannot look at", path)(error.into()))?;
+            self.directory_gone = GoneDirectory::of(&stat);
+        }
+        if stale.settings {
+            self.settings = Settings::read(pid);
         }
         if stale.limits {
             self.limits = read_limits(pid)?;
@@ -412,10 +493,9 @@ fn read(pid: i32, name: &str) -> Result<String> {
     fs::read_to_string(&path).map_err(Error::file("cannot read", path))
 }
 
-fn link(pid: i32, name: &str) -> Result<String> {
+fn link(pid: i32, name: &str) -> Result<PathBuf> {
     let path = format!("/proc/{pid}/{name}");
-    let target = fs::read_link(&path).map_err(Error::file("cannot read", path))?;
-    Ok(target.to_string_lossy().into_owned())
+    fs::read_link(&path).map_err(Error::file("cannot read", path))
 }
 
 #[cfg(test)]

@@ -6,10 +6,13 @@
 use crate::error::{Error, Result};
 use crate::objects::{Id, Objects};
 use serde::{Deserialize, Serialize};
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
 use std::ops::Range;
-use std::os::unix::fs::FileExt;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
 use twinpage_os::{copier, inject};
 
 /// What a mapping is made of.
@@ -23,21 +26,33 @@ pub enum Kind {
     PrivateFile,
     /// Shared pages of a file, read only.
     SharedFile,
-    /// Shared pages of a file whose content the checkpoint holds: see [`crate::objects`].
-    Object,
     /// The kernel's code in every process.
     Vdso,
     /// The kernel's data for it.
     Vvar,
     /// The second page of that data, since Linux 6.13.
     VvarClock,
+    /// Pages of a file that has no name any more. All of them belong to the checkpoint; a resume makes
+    /// private memory of them.
+    GoneFile,
+    /// Shared pages of a file whose content the checkpoint holds: see [`crate::objects`].
+    Object,
 }
 
 impl Kind {
     /// Whether its pages belong to the checkpoint.
     #[must_use]
     pub fn is_captured(self) -> bool {
-        matches!(self, Kind::Anonymous | Kind::Stack | Kind::PrivateFile)
+        matches!(
+            self,
+            Kind::Anonymous | Kind::Stack | Kind::PrivateFile | Kind::GoneFile
+        )
+    }
+
+    /// Whether pages that were never written are those of a file.
+    #[must_use]
+    pub fn is_private_file(self) -> bool {
+        matches!(self, Kind::PrivateFile | Kind::GoneFile)
     }
 
     /// Whether writes to it are tracked.
@@ -73,10 +88,18 @@ pub struct Mapping {
     /// Which object the file is, if any.
     pub object: Option<Id>,
     /// Path of the file; empty when there is none.
-    pub path: String,
+    #[serde(with = "crate::path_bytes")]
+    pub path: PathBuf,
 }
 
 impl Mapping {
+    /// Whether its file has no name any more. A name may end as the kernel marks that.
+    #[must_use]
+    pub fn is_of_gone_file(&self) -> bool {
+        self.path.as_os_str().as_bytes().ends_with(b" (deleted)")
+            && !std::fs::symlink_metadata(&self.path).is_ok_and(|named| named.ino() == self.inode)
+    }
+
     /// Its addresses.
     #[must_use]
     pub fn range(&self) -> Range<u64> {
@@ -88,6 +111,7 @@ impl Mapping {
 #[derive(Debug)]
 pub struct Layout {
     maps: File,
+    links: PathBuf,
     text: Vec<u8>,
     scratch: Vec<u8>,
     mappings: Vec<Mapping>,
@@ -101,6 +125,7 @@ impl Layout {
     pub fn open(pid: i32) -> io::Result<Layout> {
         Ok(Layout {
             maps: File::open(format!("/proc/{pid}/maps"))?,
+            links: PathBuf::from(format!("/proc/{pid}/map_files")),
             text: Vec::new(),
             scratch: vec![0; 64 << 10],
             mappings: Vec::new(),
@@ -132,23 +157,31 @@ impl Layout {
         if self.scratch[..filled] == self.text[..] {
             return Ok(false);
         }
+        let exact = |range: &Range<u64>| {
+            std::fs::read_link(self.links.join(format!("{:x}-{:x}", range.start, range.end))).ok()
+        };
+        let mut mappings = parse(&self.scratch[..filled], exact)?;
+        objects.resolve(&mut mappings)?;
+        self.mappings = mappings;
         self.text.clear();
         self.text.extend_from_slice(&self.scratch[..filled]);
-        self.mappings = parse(&String::from_utf8_lossy(&self.text))?;
-        objects.resolve(&mut self.mappings)?;
         Ok(true)
     }
 }
 
-/// The mappings in `text`, without the page that twinpage itself keeps in the program.
+/// The mappings in `text`, without the page that twinpage itself keeps in the program. A line end in a
+/// path is written `\012`, as may be those four characters: `exact` says what the path of a mapping is.
 ///
 /// # Errors
 /// Names a mapping that cannot be captured.
-pub fn parse(text: &str) -> Result<Vec<Mapping>> {
+pub fn parse(text: &[u8], exact: impl Fn(&Range<u64>) -> Option<PathBuf>) -> Result<Vec<Mapping>> {
     let mut mappings = Vec::new();
-    for line in text.lines() {
-        let unreadable = || Error::Internal(format!("a line of /proc/PID/maps is not understood: {line}"));
-        if let Some(mapping) = parse_line(line).ok_or_else(unreadable)?? {
+    for line in text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
+        let unreadable = || {
+            let line = String::from_utf8_lossy(line);
+            Error::Internal(format!("a line of /proc/PID/maps is not understood: {line}"))
+        };
+        if let Some(mapping) = parse_line(line, &exact).ok_or_else(unreadable)?? {
             mappings.push(mapping);
         }
     }
@@ -181,18 +214,26 @@ fn is_ours(range: &Range<u64>) -> bool {
 }
 
 /// `start-end rwxp offset major:minor inode path`; the path may hold spaces.
-fn parse_line(line: &str) -> Option<Result<Option<Mapping>>> {
-    let mut fields = line.splitn(6, ' ');
-    let (start, end) = fields.next()?.split_once('-')?;
+fn parse_line(
+    line: &[u8],
+    exact: impl Fn(&Range<u64>) -> Option<PathBuf>,
+) -> Option<Result<Option<Mapping>>> {
+    let mut fields = line.splitn(6, |byte| *byte == b' ');
+    let mut text = || std::str::from_utf8(fields.next()?).ok();
+    let (start, end) = text()?.split_once('-')?;
     let start = u64::from_str_radix(start, 16).ok()?;
     let end = u64::from_str_radix(end, 16).ok()?;
-    let flags = fields.next()?.as_bytes();
-    let offset = u64::from_str_radix(fields.next()?, 16).ok()?;
-    let (major, minor) = fields.next()?.split_once(':')?;
+    let flags = text()?.as_bytes();
+    let offset = u64::from_str_radix(text()?, 16).ok()?;
+    let (major, minor) = text()?.split_once(':')?;
     let number = |text| u32::from_str_radix(text, 16).ok();
     let device = rustix::fs::makedev(number(major)?, number(minor)?);
-    let inode = fields.next()?.parse().ok()?;
-    let path = fields.next().unwrap_or("").trim_start();
+    let inode = text()?.parse().ok()?;
+    let path = fields.next().unwrap_or_default().trim_ascii_start();
+    let path = match has_escape(path) {
+        true => exact(&(start..end)).unwrap_or_else(|| path_of(path)),
+        false => path_of(path),
+    };
     if is_ours(&(start..end)) {
         return Some(Ok(None));
     }
@@ -206,19 +247,20 @@ fn parse_line(line: &str) -> Option<Result<Option<Mapping>>> {
     let protection =
         bit(0, b'r', libc::PROT_READ) | bit(1, b'w', libc::PROT_WRITE) | bit(2, b'x', libc::PROT_EXEC);
     let shared = flags.get(3) == Some(&b's');
-    let kind = match kind(path, inode, shared, protection) {
+    let kind = match kind(&path, inode, shared, protection) {
         Ok(Some(kind)) => kind,
         Ok(None) => return Some(Ok(None)),
         Err(why) => {
             return Some(Err(Error::Unsupported(format!(
-                "the program mapped {path}: {why}"
+                "the program mapped {}: {why}",
+                path.display()
             ))));
         }
     };
     let path = if matches!(kind, Kind::PrivateFile | Kind::SharedFile | Kind::Object) {
-        path.to_owned()
+        path
     } else {
-        String::new()
+        PathBuf::new()
     };
     Some(Ok(Some(Mapping {
         start,
@@ -233,22 +275,33 @@ fn parse_line(line: &str) -> Option<Result<Option<Mapping>>> {
     })))
 }
 
-fn kind(path: &str, inode: u64, shared: bool, protection: u32) -> Result<Option<Kind>, &'static str> {
-    Ok(Some(match path {
-        "[vdso]" => Kind::Vdso,
-        "[vvar]" => Kind::Vvar,
-        "[vvar_vclock]" => Kind::VvarClock,
-        "[vsyscall]" | "[uprobes]" => return Ok(None), // the same in every process
-        "[stack]" => Kind::Stack,
-        _ if path.starts_with("[anon_shmem") || path.starts_with("/dev/zero") && shared => {
+fn path_of(bytes: &[u8]) -> PathBuf {
+    OsStr::from_bytes(bytes).into()
+}
+
+/// Whether there may be a line end in the path.
+fn has_escape(path: &[u8]) -> bool {
+    path.windows(4).any(|four| four == b"\\012")
+}
+
+fn kind(path: &Path, inode: u64, shared: bool, protection: u32) -> Result<Option<Kind>, &'static str> {
+    let name = path.as_os_str().as_bytes();
+    let begins = |with: &str| name.starts_with(with.as_bytes());
+    Ok(Some(match name {
+        b"[vdso]" => Kind::Vdso,
+        b"[vvar]" => Kind::Vvar,
+        b"[vvar_vclock]" => Kind::VvarClock,
+        b"[vsyscall]" | b"[uprobes]" => return Ok(None), // the same in every process
+        b"[stack]" => Kind::Stack,
+        _ if begins("[anon_shmem") || begins("/dev/zero") && shared => {
             return Err("this kind of shared memory is not captured; map it MAP_SHARED or MAP_PRIVATE");
         }
-        _ if path.starts_with('[') || path.is_empty() => Kind::Anonymous,
-        _ if path.starts_with("/dev/") && !path.starts_with("/dev/shm/") && path != "/dev/zero" => {
+        _ if begins("[") || name.is_empty() => Kind::Anonymous,
+        _ if begins("/dev/") && !begins("/dev/shm/") && name != b"/dev/zero" => {
             return Err("device memory cannot be captured");
         }
-        "/dev/zero" => Kind::Anonymous,
-        _ if shared && (protection & libc::PROT_WRITE as u32 != 0 || path.ends_with(" (deleted)")) => {
+        b"/dev/zero" => Kind::Anonymous,
+        _ if shared && (protection & libc::PROT_WRITE as u32 != 0 || name.ends_with(b" (deleted)")) => {
             Kind::Object
         }
         _ if inode == 0 => Kind::Anonymous,
@@ -263,30 +316,34 @@ mod tests {
 
     #[test]
     fn own_mappings_are_understood() {
-        let mappings = parse(&std::fs::read_to_string("/proc/self/maps").unwrap()).unwrap();
+        let mappings = parse(&std::fs::read("/proc/self/maps").unwrap(), |_| None).unwrap();
         assert!(mappings.iter().any(|mapping| mapping.kind == Kind::Stack));
         assert!(mappings.iter().any(|mapping| mapping.kind == Kind::Vdso));
         assert!(
             mappings
                 .iter()
-                .any(|mapping| mapping.kind == Kind::PrivateFile && !mapping.path.is_empty())
+                .any(|mapping| mapping.kind == Kind::PrivateFile && !mapping.path.as_os_str().is_empty())
         );
         assert!(mappings.windows(2).all(|pair| pair[0].end <= pair[1].start));
     }
 
     #[test]
     fn what_cannot_be_captured_is_named() {
-        let refused = |line: &str| parse(line).unwrap_err().to_string();
+        let understood = |line: &str| parse(line.as_bytes(), |_| Some("/tmp/a\nb".into()));
+        let refused = |line: &str| understood(line).unwrap_err().to_string();
         assert!(refused("7f00-8f00 rw-p 00000000 00:05 12 /dev/nvidia0").contains("device"));
-        let gone = "7f00-8f00 r--p 00000000 08:01 12 /tmp/a b (deleted)";
-        let gone = Objects::default().resolve(&mut parse(gone).unwrap()).unwrap_err();
-        assert!(gone.to_string().contains("deleted"));
-        let shared = "7f00-8f00 rw-s 00000000 00:05 12 /tmp/x";
-        let shared = Objects::default()
-            .resolve(&mut parse(shared).unwrap())
-            .unwrap_err();
+        assert!(refused("nonsense").contains("nonsense"));
+        let resolved = |line: &str| {
+            let mut mappings = understood(line).unwrap();
+            Objects::default()
+                .resolve(&mut mappings)
+                .map(|()| mappings.remove(0))
+        };
+        let shared = resolved("7f00-8f00 rw-s 00000000 00:05 12 /tmp/x").unwrap_err();
         assert!(shared.to_string().contains("writable"));
-        assert!(parse("7f00-8f00 r--s 00000000 08:01 12 /tmp/a b").unwrap()[0].path == "/tmp/a b");
-        assert!(parse("nonsense").is_err());
+        let mapping = |path: &str| resolved(&format!("7f00-8f00 r--p 00000000 08:01 12 {path}")).unwrap();
+        assert_eq!(mapping("/tmp/a b").path, Path::new("/tmp/a b"));
+        assert_eq!(mapping("/tmp/a\\012b").path, Path::new("/tmp/a\nb"));
+        assert_eq!(mapping("/tmp/a b (deleted)").kind, Kind::GoneFile);
     }
 }

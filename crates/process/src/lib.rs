@@ -31,6 +31,7 @@ pub mod notes;
 pub mod objects;
 pub mod pages;
 pub mod pairs;
+mod path_bytes;
 pub mod program;
 pub mod restore;
 pub mod run;

@@ -39,6 +39,8 @@ pub struct Memory {
     /// The marks changed since the last capture.
     marked: bool,
     objects: Objects,
+    /// Mappings of files without a name that were captured whole.
+    gone: Vec<Range<u64>>,
     /// Pieces of an epoch that failed: captured again whatever the tracker says.
     owed: Vec<Piece>,
     regions: Vec<Region>,
@@ -90,6 +92,7 @@ impl Memory {
             marks,
             marked: false,
             objects,
+            gone: Vec::new(),
             owed: Vec::new(),
             regions: Vec::new(),
             walks: Walks::default(),
@@ -204,6 +207,7 @@ impl Memory {
         let after_layout = clock.elapsed();
         self.objects.find_written(self.layout.mappings(), &self.tracker)?;
         self.find_written(into)?;
+        self.find_gone(process);
         let after_scan = clock.elapsed();
         self.copy(process, into)?;
         let micros = |duration: std::time::Duration| duration.as_secs_f64() * 1e6;
@@ -231,6 +235,7 @@ impl Memory {
             .map(Mapping::range)
             .collect();
         for range in &fresh {
+            self.gone.retain(|taken| taken != range);
             self.pages.forget(range.clone(), &mut into.discarded, |_| true);
             self.tracker
                 .register_as_written(range.clone())
@@ -291,7 +296,10 @@ impl Memory {
                 .take_while(|mapping| mapping.start < range.end)
             {
                 let part = range.start.max(mapping.start)..range.end.min(mapping.end);
-                let looked = if mapping.kind == Kind::PrivateFile {
+                if mapping.kind == Kind::GoneFile {
+                    self.gone.retain(|taken| *taken != mapping.range()); // dropped pages are the file's again
+                }
+                let looked = if mapping.kind.is_private_file() {
                     let lifted = self.tracker.unprotect(part.clone());
                     lifted.and_then(|()| self.tracker.private_copies(part, &mut self.regions))
                 } else {
@@ -375,7 +383,7 @@ impl Memory {
             .take_while(|mapping| mapping.start < region.end)
         {
             let part = region.start.max(mapping.start)..region.end.min(mapping.end);
-            if mapping.kind == Kind::PrivateFile {
+            if mapping.kind.is_private_file() {
                 let mut copies = Vec::new();
                 let asked = self.tracker.private_copies(part, &mut copies);
                 asked.map_err(|source| Error::target("cannot ask which pages are the file's", source))?;
@@ -426,6 +434,24 @@ impl Memory {
         protect(&self.tracker, cold)
     }
 
+    /// All pages of mappings whose file has just lost its last name: nothing else has them.
+    fn find_gone(&mut self, process: &Process) {
+        let mappings = self.layout.mappings().iter();
+        let gone = mappings.filter(|mapping| mapping.kind == Kind::GoneFile);
+        let gone: Vec<Range<u64>> = gone.map(Mapping::range).collect();
+        self.gone.retain(|taken| gone.contains(taken));
+        for range in gone {
+            if self.gone.contains(&range) {
+                continue;
+            }
+            // Behind the end of the file there is nothing.
+            let starts: Vec<u64> = range.clone().step_by(PAGE as usize).collect();
+            let there = starts.partition_point(|start| process.read(*start, &mut [0]).is_ok());
+            self.add(starts[..there].to_vec());
+            self.gone.push(range);
+        }
+    }
+
     /// Pieces of a failed epoch that the scan did not find again.
     fn add_owed(&mut self) {
         let mut owed: Vec<u64> = self
@@ -433,12 +459,17 @@ impl Memory {
             .drain(..)
             .filter_map(|piece| self.pages.address(piece))
             .collect();
-        if owed.is_empty() {
-            return;
-        }
         owed.retain(|address| self.pages.find(*address).is_some());
         for key in owed.extract_if(.., |address| objects::is_key(*address)) {
             self.objects.owe(key);
+        }
+        self.add(owed);
+    }
+
+    /// Adds pages to what was found, unless they are there.
+    fn add(&mut self, owed: Vec<u64>) {
+        if owed.is_empty() {
+            return;
         }
         let mut found: Vec<Range<u64>> = self
             .found

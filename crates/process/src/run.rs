@@ -11,7 +11,7 @@ use crate::memory::Memory;
 use crate::notes::{self, Notes};
 use crate::objects::Objects;
 use crate::pages::Pages;
-use crate::program::{self, Program, Surroundings};
+use crate::program::{self, Carried, Program, Surroundings};
 use crate::restore::{self, Restored};
 use crate::session::{self, Outside, Pace, Summary};
 use crate::state::{StateDir, Store};
@@ -100,6 +100,7 @@ impl Setting {
         tids: &[i32],
         memory: Memory,
         command: Vec<String>,
+        carried: Carried,
     ) -> Result<(Program, Outside)> {
         let (epoch_files, changed) = mpsc::channel();
         self.streams.begin();
@@ -110,6 +111,7 @@ impl Setting {
             files: self.files,
             epoch_files,
             notes: Notes::default(),
+            carried,
         };
         let mut program = Program::new(process, tids, memory, surroundings)?;
         program.read_program()?;
@@ -163,7 +165,13 @@ fn begin(command: &Command, directory: &StateDir, store: Store, pace: Pace) -> R
         Objects::default(),
         geometry,
     );
-    let (program, witness) = setting.program(process, &[PROGRAM_PID], memory, command.words.clone())?;
+    let (program, witness) = setting.program(
+        process,
+        &[PROGRAM_PID],
+        memory,
+        command.words.clone(),
+        Carried::default(),
+    )?;
     let ledger = Ledger::open(directory.path(), geometry);
     session::run(program, store, witness, pace, ledger)
 }
@@ -195,8 +203,24 @@ fn go_on(
         tids,
         memory,
         pairs,
-    } = restore::restore(context, &store, &setting.streams, &setting.filter, &moved)?;
-    let (mut program, witness) = setting.program(process, &tids, memory, context.fixed.command.clone())?;
+    } = restore::restore(
+        context,
+        directory.path(),
+        &store,
+        &setting.streams,
+        &setting.filter,
+        &moved,
+    )?;
+    let (mut program, witness) = setting.program(
+        process,
+        &tids,
+        memory,
+        context.fixed.command.clone(),
+        Carried {
+            main_thread_ended: context.fixed.main_thread_ended,
+            settings: context.fixed.kernel.settings.clone(),
+        },
+    )?;
     program.descriptors.pairs = pairs;
     program.fifos = context.fixed.fifos.iter().cloned().collect();
     let restore_ms = started.elapsed().unwrap_or_default().as_secs_f64() * 1e3;

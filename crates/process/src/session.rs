@@ -5,6 +5,7 @@
 
 use crate::error::{Error, Result};
 use crate::files::EpochFiles;
+use crate::notes;
 use crate::program::Program;
 use crate::state::Store;
 use crate::statistics::Ledger;
@@ -28,6 +29,16 @@ pub enum OnFull {
     Continue,
 }
 
+/// What to do when the program has something that cannot be captured.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum OnUncapturable {
+    /// End the program; the last checkpoint is whole and can be resumed.
+    #[default]
+    Stop,
+    /// Say so, let it go on without new checkpoints, and try again at the next epoch.
+    Warn,
+}
+
 /// How a session runs.
 #[derive(Clone, Copy, Debug)]
 pub struct Pace {
@@ -35,6 +46,8 @@ pub struct Pace {
     pub every: Duration,
     /// What to do when the medium is full.
     pub on_full: OnFull,
+    /// What to do when something cannot be captured.
+    pub on_uncapturable: OnUncapturable,
 }
 
 /// Makes durable what must not be behind a commit, and lets out what waited for one.
@@ -151,6 +164,18 @@ fn drive(program: &mut Program, engine: &mut ProgramEngine, pace: Pace, ledger: 
     checkpoint(program, engine, pace, ledger)
 }
 
+/// Something cannot be captured: the program ends, or goes on without checkpoints until it can be.
+fn uncapturable(program: &mut Program, choice: OnUncapturable, why: String) -> Result<()> {
+    if choice == OnUncapturable::Stop {
+        return Err(Error::Uncapturable(why));
+    }
+    program.notes.say(&format!(
+        "{why}; the program goes on without new checkpoints, and what it prints is held, until that changes or it ends"
+    ));
+    program.streams.hold_everything(true);
+    Ok(())
+}
+
 fn checkpoint(
     program: &mut Program,
     engine: &mut ProgramEngine,
@@ -160,8 +185,14 @@ fn checkpoint(
     loop {
         match engine.checkpoint(program) {
             Ok(started) => {
+                if program.streams.hold_everything(false) {
+                    notes::tell("checkpoints are made again");
+                }
                 ledger.add(&mut program.stops, started.last.as_ref());
                 return Ok(());
+            }
+            Err(EngineError::Source(Error::Unsupported(why))) => {
+                return uncapturable(program, pace.on_uncapturable, why);
             }
             Err(EngineError::Source(error)) => return Err(error),
             Err(EngineError::Lost { cause, .. }) if pace.on_full == OnFull::Continue => {

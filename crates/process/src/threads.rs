@@ -30,14 +30,18 @@ pub struct Moving {
 pub struct Steady {
     /// Its id.
     pub tid: Tid,
-    /// Its name.
-    pub name: String,
+    /// Its name: up to 15 bytes, proc_pid_comm(5).
+    pub name: Vec<u8>,
     /// Alternate signal stack: address, flags, size.
     pub alternate_stack: (u64, u32, u64),
     /// Address cleared and woken when the thread ends.
     pub clear_tid: u64,
     /// `SCHED_*`, priority, niceness, processors.
     pub scheduling: (i32, i32, i32, [u64; 16]),
+    /// By how much its timers may be late, `PR_SET_TIMERSLACK`; 0: not kept, the usual.
+    pub timer_slack_ns: u64,
+    /// The signal it gets when its parent dies, `PR_SET_PDEATHSIG`; 0: none.
+    pub parent_death_signal: i32,
 }
 
 /// Signals that wait for a thread, or for the process when `tid` is 0.
@@ -101,6 +105,29 @@ pub fn moving(tid: Tid) -> Result<Moving> {
     })
 }
 
+/// Waits until a thread that was let go into its end is a zombie: it has written what the kernel writes to
+/// the program's memory for it, set_tid_address(2), get_robust_list(2).
+///
+/// # Errors
+/// Never in practice.
+pub fn wait_for_end(tid: Tid) -> Result<()> {
+    let path = format!("/proc/{tid}/stat");
+    loop {
+        let stat = match fs::read(&path) {
+            Ok(stat) => stat,
+            Err(error) if error.raw_os_error() == Some(libc::ESRCH) => return Ok(()),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+            Err(error) => return Err(Error::file("cannot read", path)(error)),
+        };
+        // The state follows the name, which is in brackets and may hold any byte.
+        let after_name = stat.iter().rposition(|byte| *byte == b')');
+        if after_name.is_some_and(|at| matches!(stat.get(at + 2), Some(b'Z' | b'X'))) {
+            return Ok(());
+        }
+        std::thread::sleep(std::time::Duration::from_micros(50));
+    }
+}
+
 /// Reads the steady state of a stopped thread.
 ///
 /// # Errors
@@ -110,6 +137,8 @@ pub fn steady(process: &Process, tid: Tid) -> Result<Steady> {
     let mut calls = [
         Call::new(libc::SYS_sigaltstack, &[0, ROOM]),
         Call::new(libc::SYS_prctl, &[libc::PR_GET_TID_ADDRESS as u64, ROOM + 32]),
+        Call::new(libc::SYS_prctl, &[libc::PR_GET_PDEATHSIG as u64, ROOM + 40]),
+        Call::new(libc::SYS_prctl, &[libc::PR_GET_TIMERSLACK as u64]),
     ];
     inject::run(process, tid, &mut calls).map_err(look)?;
     for call in &calls {
@@ -120,10 +149,11 @@ pub fn steady(process: &Process, tid: Tid) -> Result<Steady> {
             )
         })?;
     }
-    let mut bytes = [0; 40];
+    let mut bytes = [0; 48];
     process.read(ROOM, &mut bytes).map_err(look)?;
     let word = |at: usize| u64::from_le_bytes(bytes[at..][..8].try_into().expect("eight bytes"));
-    let name = fs::read_to_string(format!("/proc/{}/task/{tid}/comm", process.pid())).map_err(look)?;
+    let mut name = fs::read(format!("/proc/{}/task/{tid}/comm", process.pid())).map_err(look)?;
+    name.pop(); // the line's end, which is not the name's
     let Scheduling {
         policy,
         priority,
@@ -132,10 +162,12 @@ pub fn steady(process: &Process, tid: Tid) -> Result<Steady> {
     } = remote::scheduling(tid).map_err(look)?;
     Ok(Steady {
         tid,
-        name: name.trim_end_matches('\n').to_owned(),
+        name,
         alternate_stack: (word(0), word(8) as u32 & !(libc::SS_ONSTACK as u32), word(16)),
         clear_tid: word(32),
         scheduling: (policy, priority, nice, affinity),
+        timer_slack_ns: calls[3].result().unwrap_or(0),
+        parent_death_signal: word(40) as i32,
     })
 }
 

@@ -94,6 +94,16 @@ fn c_with_descriptors() {
 }
 
 #[test]
+fn c_with_places_and_odd_names() {
+    survives("c_places.c");
+}
+
+#[test]
+fn c_whose_main_thread_ended() {
+    survives("c_leaderless.c");
+}
+
+#[test]
 fn c_with_limits_and_attributes() {
     survives("c_limits.c");
 }

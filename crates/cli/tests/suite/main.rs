@@ -5,6 +5,7 @@
 //! - `refused`: things that are hard to carry over are carried whole or refused by name;
 //! - `bad_input`: whatever is given to the command, it says what is wrong and loses nothing;
 //! - `damage`: damaged regions and states are told of, or hold what they held;
+//! - `told`: what cannot be captured is told at once; a program that was stopped stays so;
 //! - `contract`: exit codes, signals, help and JSON, as the README promises them.
 //!
 //! `TWINPAGE_SEED=N` repeats the choices of an earlier run (every test says its seed), `TWINPAGE_LONG=1`
@@ -17,3 +18,4 @@ mod kills;
 mod plain;
 mod refused;
 mod support;
+mod told;

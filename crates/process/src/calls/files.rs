@@ -5,10 +5,13 @@
 //! * What would not be there after a resume, as a device or a named pipe, is refused when it is opened.
 
 use super::{Decision, Stopped, fail};
+use crate::descriptors;
 use crate::error::Result;
 use crate::files::{self, Change, Ident, New, Place, Recorded, Refusal, Target};
+use crate::kernel::Settings;
 use crate::program::Program;
 use rustix::fs::{OFlags, Stat};
+use std::ffi::OsStr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
@@ -77,7 +80,7 @@ impl Program {
         if flags.contains(OFlags::TRUNC) {
             self.before_truncate(start.as_fd(), &path);
         }
-        if !flags.intersects(OFlags::CREATE | OFlags::TRUNC) {
+        if !flags.intersects(OFlags::CREATE | OFlags::TRUNC) || is_pseudo_at(&start, &path) {
             return Ok(Decision::Run);
         }
         self.record(&Change::Open {
@@ -109,7 +112,7 @@ impl Program {
         let (Some(len), Ok(fd)) = (len, self.process.duplicate_fd(fd)) else {
             return Ok(Decision::Run);
         };
-        if !crate::descriptors::is_regular(&fd) {
+        if !descriptors::is_regular(&fd) {
             let empty = call.name != "sendfile" && self.sends_empty_message(&fd, len);
             return Ok(if empty {
                 super::pairs::empty_message()
@@ -117,11 +120,38 @@ impl Program {
                 Decision::Run
             });
         }
+        if descriptors::is_pseudo(&fd) {
+            return Ok(self.before_setting(&fd));
+        }
         self.record(&Change::Write {
             fd: fd.as_fd(),
             at,
             len,
         })
+    }
+
+    /// A write to a file of `/proc` or `/sys` sets something: what can be read again is.
+    fn before_setting(&mut self, fd: &OwnedFd) -> Decision {
+        let link = std::fs::read_link(format!("/proc/self/fd/{}", fd.as_raw_fd())).unwrap_or_default();
+        let own = link.strip_prefix(format!("/proc/{}", self.process.pid())).ok();
+        let name = own.and_then(Path::file_name).and_then(OsStr::to_str);
+        match name {
+            Some("mem" | "clear_refs") => {} // memory, and marks that nothing here relies on
+            Some("comm" | "timerslack_ns") => self.renew_threads(),
+            Some(Settings::OOM_SCORE_ADJ | Settings::COREDUMP_FILTER | Settings::AUTOGROUP | "oom_adj") => {
+                self.stale.settings = true;
+            }
+            _ => {
+                return fail(
+                    libc::EACCES,
+                    format!(
+                        "what {} sets is not captured; set it before the run",
+                        link.display()
+                    ),
+                );
+            }
+        }
+        Decision::Run
     }
 
     /// Bytes of the `count` buffers listed at `address`.
@@ -212,9 +242,12 @@ impl Program {
         let (Some(path), Some(start)) = (self.text(path), self.start(dirfd)) else {
             return Ok(Decision::Run);
         };
-        let still_open = self.is_open(start.as_fd(), &path);
+        let still_open = !directory && self.is_open(start.as_fd(), &path);
         self.stale.descriptors |= still_open;
         let place = place(&start, &path);
+        // A directory in use can be made again without a name: it is empty.
+        self.stale.directory |= directory;
+        self.stale.descriptors |= directory;
         self.record(&if directory {
             Change::Rmdir { place }
         } else {
@@ -257,7 +290,9 @@ impl Program {
     /// A name in the program's `/proc/self`, as it is called from here.
     fn own_name(&self, name: PathBuf) -> PathBuf {
         match name.strip_prefix("/proc/self") {
-            Ok(rest) => Path::new("/proc").join(self.process.pid().to_string()).join(rest),
+            Ok(rest) => Path::new("/proc")
+                .join(self.process.thread().to_string())
+                .join(rest),
             Err(_) => name,
         }
     }
@@ -274,6 +309,7 @@ impl Program {
         };
         let still_open = self.is_open(to_start.as_fd(), &to);
         self.stale.descriptors = true; // open files are listed by name
+        self.stale.directory = true;
         self.record(&Change::Rename {
             from: place(&from_start, &from),
             to: place(&to_start, &to),
@@ -314,7 +350,7 @@ impl Program {
         if self.memory.objects().find(Ident::from(&stat)).is_some() {
             return true; // mapped, perhaps
         }
-        let pid = self.process.pid();
+        let pid = self.process.thread();
         let open = std::fs::read_dir(format!("/proc/{pid}/fd"))
             .into_iter()
             .flatten()
@@ -332,6 +368,12 @@ fn stat_of(target: Target<'_>) -> rustix::io::Result<Stat> {
             rustix::fs::statat(start, place.name, rustix::fs::AtFlags::empty())
         }
     }
+}
+
+/// Whether the kernel makes up the file that is there.
+fn is_pseudo_at(start: &OwnedFd, path: &Path) -> bool {
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
+    rustix::fs::openat(start, path, flags, rustix::fs::Mode::empty()).is_ok_and(descriptors::is_pseudo)
 }
 
 fn new_thing(place: Place<'_>) -> Change<'_> {
@@ -376,7 +418,7 @@ impl Program {
             FileType::CharacterDevice if device == OWN_TERMINAL && self.streams.terminal().is_none() => {
                 return None;
             }
-            FileType::CharacterDevice if crate::descriptors::is_stateless_device(stat.st_rdev) => {
+            FileType::CharacterDevice if descriptors::is_stateless_device(stat.st_rdev) => {
                 return None;
             }
             FileType::CharacterDevice | FileType::BlockDevice => "devices keep state of their own",

@@ -74,6 +74,7 @@ impl Program {
     pub fn answer(&mut self, tid: Tid) -> Result<()> {
         let gone = |source| Error::target("cannot look at a system call", source);
         let mut registers = trace::registers(tid).map_err(gone)?;
+        self.look_through(tid)?;
         let (name, decision) = match trace::event_message(tid).map_err(gone)? {
             seccomp::FOREIGN => {
                 let why = "32-bit system calls of a 64-bit program are not captured; use the 64-bit ones";
@@ -276,11 +277,10 @@ impl Program {
                 Decision::Run
             }
             "prctl" => match call.int(0) {
-                libc::PR_SET_NAME => {
+                libc::PR_SET_NAME | libc::PR_SET_PDEATHSIG | libc::PR_SET_TIMERSLACK => {
                     self.renew_thread(call.tid);
                     Decision::Run
                 }
-                libc::PR_SET_PDEATHSIG => Decision::Run, // a checkpointed program dies with its tracer anyway
                 // What must not be dumped cannot be looked at by a tracer without privilege, after a resume.
                 libc::PR_SET_DUMPABLE if call.arguments[1] == 0 && !rustix::process::getuid().is_root() => {
                     fail(
@@ -357,7 +357,7 @@ impl Program {
     /// often do not know that they do. Empty for other programs.
     fn script_hint(&self) -> String {
         const SHELLS: [&str; 7] = ["sh", "bash", "dash", "zsh", "ksh", "mksh", "busybox"];
-        let pid = self.process.pid();
+        let pid = self.process.thread();
         let program = std::fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
         let is_shell = program
             .file_name()
@@ -394,7 +394,7 @@ impl Program {
     }
 
     fn directory(&self) -> PathBuf {
-        PathBuf::from(format!("/proc/{}/cwd", self.process.pid()))
+        PathBuf::from(format!("/proc/{}/cwd", self.process.thread()))
     }
 
     /// The directory that a name given with descriptor `fd` starts from.

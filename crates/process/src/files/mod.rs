@@ -109,6 +109,7 @@ impl From<&Stat> for Ident {
 #[derive(Clone, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
 pub struct OpenFile {
     /// Its absolute path at the checkpoint.
+    #[serde(with = "crate::path_bytes")]
     pub path: PathBuf,
     /// Which file it was.
     pub file: Ident,

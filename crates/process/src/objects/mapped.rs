@@ -33,18 +33,18 @@ impl Objects {
             mapping.object = self.find_mapped(mapping);
             match (mapping.kind, mapping.object) {
                 (Kind::SharedFile, Some(_)) => mapping.kind = Kind::Object,
+                (Kind::Object, None)
+                    if mapping.protection & libc::PROT_WRITE as u32 == 0 && mapping.is_of_gone_file() =>
+                {
+                    mapping.kind = Kind::GoneFile;
+                }
                 (Kind::Object, None) => {
                     return Err(Error::Unsupported(format!(
                         "the program mapped {} shared, and made it writable or removed it afterwards: map it writable from the start",
-                        mapping.path
+                        mapping.path.display()
                     )));
                 }
-                (Kind::PrivateFile, None) if mapping.path.ends_with(" (deleted)") => {
-                    return Err(Error::Unsupported(format!(
-                        "the program mapped {}: the file is deleted, so it cannot be mapped again; keep the file while the program runs",
-                        mapping.path
-                    )));
-                }
+                (Kind::PrivateFile, None) if mapping.is_of_gone_file() => mapping.kind = Kind::GoneFile,
                 _ => {}
             }
         }

@@ -2,12 +2,13 @@
 //!
 //! * A capture stops every thread, reads what changed, and lets them go on; encoding the context and
 //!   everything that writes comes after.
-//! * The threads go on also when something cannot be read.
+//! * The threads go on also when something cannot be read. What cannot be captured is found before anything
+//!   is taken from the memory's marks, and what was taken after all is owed to the next capture.
 //! * A system call that the stop interrupted is finished or begun again so that the program never
 //!   notices: see [`crate::interrupted`].
 //! * Of a program that ended, a checkpoint says how, and holds what it printed last.
 
-use super::{Program, clocks};
+use super::{Program, State, clocks};
 use crate::context::{Clocks, Fixed, Live};
 use crate::descriptors::{self, What};
 use crate::error::{Error, Result};
@@ -19,7 +20,7 @@ use crate::stdio::StdioContext;
 use crate::threads::{self, Moving, Pending};
 use std::time::Instant;
 use twinpage_core::{Capture, Piece, Source};
-use twinpage_os::trace;
+use twinpage_os::trace::{self, Tid};
 
 /// Microseconds the parts of a stop took.
 #[derive(Clone, Copy, Debug, Default, serde::Serialize)]
@@ -43,23 +44,25 @@ pub struct Stop {
 impl Program {
     /// Everything a checkpoint holds, read while nothing moves.
     fn look(&mut self, into: &mut Capture, stop: &mut Stop) -> Result<Still> {
+        let tid = self.threads[0].tid;
+        if !self
+            .threads
+            .iter()
+            .any(|thread| thread.tid == self.process.thread())
+        {
+            self.look_through(tid)?;
+        }
+        self.list_descriptors()?; // it tells which files memory shows
+        self.refresh(tid)?;
         let mut parts = Parts::default();
-        let listed_again = self.list_descriptors()?; // first: it tells which files memory shows
-        let layout_changed = self.memory.capture(&self.process, into, &mut parts)?;
+        self.fixed_changed |= self.memory.capture(&self.process, into, &mut parts)?;
         (stop.layout_us, stop.scan_us, stop.copy_us) = (parts.layout_us, parts.scan_us, parts.copy_us);
         stop.pages = parts.pages;
-        let leader = self.process.pid();
-        if !self.threads.iter().any(|thread| thread.tid == leader) {
-            return Err(Error::Unsupported(
-                "the program's main thread ended before the others, which cannot be captured".into(),
-            ));
-        }
         let clocks = clocks();
         let pending = threads::pending(self.threads.iter().map(|thread| thread.tid))?;
         let moving = self.registers(&pending)?;
-        let fixed_changed = self.refresh(layout_changed)? | listed_again;
         self.capture_objects(into)?;
-        let (timers, pending) = self.timers(pending)?;
+        let (timers, pending) = self.timers(tid, pending)?;
         let held = self.descriptors.held(&self.process)?;
         let live = Live {
             held,
@@ -68,6 +71,7 @@ impl Program {
             files: Vec::new(),
             objects: self.memory.objects().saved().to_vec(),
             links: self.links(),
+            stopped: (self.threads.iter()).any(|thread| thread.state == State::GroupStopped),
         };
         let streams = self.streams.stop_point(into.epoch)?;
         let files = self.begin_files(into.epoch)?;
@@ -77,17 +81,14 @@ impl Program {
             moving,
             live,
             streams,
-            fixed_changed,
         })
     }
 
     /// What the timers have left, and the signals that wait beside them. Timers run on while nothing else
     /// does: one that rings between the two looks would be in neither, or in both, so both look again.
-    fn timers(&mut self, mut pending: Vec<Pending>) -> Result<(Running, Vec<Pending>)> {
+    fn timers(&mut self, tid: Tid, mut pending: Vec<Pending>) -> Result<(Running, Vec<Pending>)> {
         loop {
-            let timers = self
-                .kernel
-                .running(&self.process, self.process.pid(), self.timers_set)?;
+            let timers = self.kernel.running(&self.process, tid, self.timers_set)?;
             if timers != Running::default() {
                 let after = threads::pending(self.threads.iter().map(|thread| thread.tid))?;
                 if after != pending {
@@ -123,34 +124,34 @@ impl Program {
         Ok(all)
     }
 
-    /// Reads what is stale. True when the steady part of the context changed.
-    fn refresh(&mut self, layout_changed: bool) -> Result<bool> {
-        let stale = std::mem::replace(&mut self.stale, Stale::NOTHING);
-        let leader = self.process.pid();
-        self.kernel.refresh(&self.process, leader, stale)?;
+    /// Reads what is stale, by the thread `tid`. It stays stale when it cannot be captured.
+    fn refresh(&mut self, tid: Tid) -> Result<()> {
+        let stale = self.stale;
+        self.fixed_changed |= stale.is_any();
+        self.kernel.refresh(&self.process, tid, stale)?;
         self.timers_set |= stale.interval_timers;
-        let mut renewed = false;
         for (tid, steady) in &mut self.steady {
             if steady.is_none() {
                 *steady = Some(threads::steady(&self.process, *tid)?);
-                renewed = true;
+                self.fixed_changed = true;
             }
         }
-        Ok(layout_changed || renewed || stale.is_any())
+        self.stale = Stale::NOTHING;
+        Ok(())
     }
 
-    /// Lists the descriptors again where they are stale. True when they were.
-    fn list_descriptors(&mut self) -> Result<bool> {
-        if !std::mem::take(&mut self.stale.descriptors) {
-            return Ok(false);
+    /// Lists the descriptors again where they are stale. They stay stale when one cannot be captured.
+    fn list_descriptors(&mut self) -> Result<()> {
+        if !self.stale.descriptors {
+            return Ok(());
         }
+        self.fixed_changed = true;
         let mut files = descriptors::Files {
             objects: self.memory.objects(),
             recorder: &self.files,
         };
         self.descriptors
-            .list_again(&self.process, &self.streams, &mut files)?;
-        Ok(true)
+            .list_again(&self.process, &self.streams, &mut files)
     }
 
     /// The names of open files that have several.
@@ -207,6 +208,7 @@ impl Program {
             threads: self.steady.values().flatten().cloned().collect(),
             ended: self.ending,
             fifos: self.fifos.iter().cloned().collect(),
+            main_thread_ended: self.main_thread_ended,
         }
     }
 
@@ -233,7 +235,6 @@ struct Still {
     moving: Vec<Moving>,
     live: Live,
     streams: StdioContext,
-    fixed_changed: bool,
 }
 
 impl Source for Program {
@@ -251,12 +252,15 @@ impl Source for Program {
         }
         stop.interrupt_us = micros(clock);
         let still = self.look(into, &mut stop);
+        if still.is_err() {
+            self.memory.owe(&into.pieces);
+        }
         self.go_on_all()?;
         let still = still?;
         stop.total_us = micros(clock);
         stop.state_us = stop.total_us - stop.interrupt_us - stop.layout_us - stop.scan_us - stop.copy_us;
         self.stops.push(stop);
-        if still.fixed_changed {
+        if std::mem::take(&mut self.fixed_changed) {
             self.writer.set_fixed(&self.fixed())?;
         }
         let streams = encode_streams(&still.streams)?;

@@ -56,7 +56,8 @@ impl Program {
     /// Asks every thread to stand still, and waits. False when the program ended instead.
     fn halt(&mut self) -> Result<bool> {
         let mut asked = Vec::with_capacity(self.threads.len());
-        while self.threads.iter().any(|thread| thread.state == State::Running) {
+        // A program with no thread left ends as soon as its main thread is told of.
+        while self.threads.is_empty() || !self.running().is_empty() {
             for tid in self.running() {
                 if asked.contains(&tid) {
                     continue;
@@ -69,7 +70,7 @@ impl Program {
                     self.steady.remove(&tid);
                 }
             }
-            if self.running().is_empty() {
+            if self.running().is_empty() && !self.threads.is_empty() {
                 break;
             }
             // Any stop answers the request, also one for a signal or a call: a thread that goes on from
@@ -81,14 +82,15 @@ impl Program {
                 return Ok(false);
             }
         }
-        Ok(!self.threads.is_empty())
+        Ok(true)
     }
 
+    /// The threads that cannot be looked at: they run, or wait in a group stop.
     fn running(&self) -> Vec<Tid> {
         let running = self
             .threads
             .iter()
-            .filter(|thread| thread.state == State::Running);
+            .filter(|thread| matches!(thread.state, State::Running | State::Listening));
         running.map(|thread| thread.tid).collect()
     }
 
@@ -97,9 +99,10 @@ impl Program {
     fn await_stop(&mut self) -> Result<Option<Tid>> {
         match trace::wait(-1, true) {
             Ok(Some((tid, Status::Interrupted))) => {
-                self.know(tid);
+                self.know(tid)?;
                 self.set_state(tid, State::Stopped);
             }
+            Ok(Some((tid, Status::GroupStop(_)))) => self.set_state(tid, State::GroupStopped),
             Ok(Some((tid, status))) => {
                 self.handle(tid, status)?;
                 return Ok(Some(tid));
@@ -121,8 +124,19 @@ impl Program {
                     thread.state = State::Running;
                     ignore_gone(trace::go_on(thread.tid, 0))?;
                 }
-                State::GroupStopped => ignore_gone(trace::listen(thread.tid))?,
-                State::Running => {}
+                State::GroupStopped => {
+                    thread.state = State::Listening;
+                    match trace::listen(thread.tid) {
+                        // Calls were injected in it: it reaches its group stop again by itself.
+                        Err(error) if error.raw_os_error() == Some(libc::EIO) => {
+                            thread.state = State::Running;
+                            ignore_gone(trace::interrupt(thread.tid))?;
+                            ignore_gone(trace::go_on(thread.tid, 0))?;
+                        }
+                        listening => ignore_gone(listening)?,
+                    }
+                }
+                State::Running | State::Listening => {}
             }
         }
         Ok(())

@@ -2,6 +2,8 @@
 //!
 //! * All of it happens on one thread, the tracer: ptrace allows no other.
 //! * Whatever a thread stops for is answered before it goes on, also while all are asked to stand still.
+//! * The main thread may end before the others. The process is then looked at by another thread, which is
+//!   alive whenever that is done: the one that stopped for a call, or one that stands still for a checkpoint.
 //!
 //! `halt.rs` has every thread stand still; `capture.rs` reads what a checkpoint holds meanwhile.
 
@@ -15,13 +17,13 @@ use crate::descriptors::Descriptors;
 use crate::error::{Error, Result};
 use crate::files::{EpochFiles, Recorder};
 use crate::interrupted::Waits;
-use crate::kernel::{Kernel, Stale};
+use crate::kernel::{Kernel, Settings, Stale};
 use crate::layout::Layout;
 use crate::machine::Machine;
 use crate::memory::Memory;
 use crate::notes::Notes;
 use crate::stdio::Stdio;
-use crate::threads::Steady;
+use crate::threads::{self, Steady};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -43,7 +45,10 @@ pub(crate) struct Thread {
 pub(crate) enum State {
     Running,
     Stopped,
+    /// A signal stopped the whole program, and the thread can be looked at.
     GroupStopped,
+    /// The same, and it waits for the signal that ends it.
+    Listening,
 }
 
 /// A program under twinpage.
@@ -59,6 +64,8 @@ pub struct Program {
     pub(crate) notes: Notes,
     pub(crate) kernel: Kernel,
     steady: BTreeMap<Tid, Option<Steady>>,
+    /// The steady part of the context is not as it was written last.
+    fixed_changed: bool,
     timers_set: bool,
     pub(crate) waits: Waits,
     machine: Machine,
@@ -67,6 +74,8 @@ pub struct Program {
     epoch_files: Sender<EpochFiles>,
     writer: context::Writer,
     ending: Option<Ending>,
+    /// The exit code of the main thread, when it ended before the others.
+    main_thread_ended: Option<i32>,
     /// It sent SIGKILL: to itself, for nobody else is there.
     pub(crate) kills_itself: bool,
     /// The stops that nobody took note of yet.
@@ -85,6 +94,17 @@ pub struct Surroundings {
     pub epoch_files: Sender<EpochFiles>,
     /// Where messages for the user go.
     pub notes: Notes,
+    /// What it was resumed with.
+    pub carried: Carried,
+}
+
+/// What a resumed program has that cannot be read from its process again.
+#[derive(Clone, Debug, Default)]
+pub struct Carried {
+    /// The exit code of the main thread, when it ended before the others.
+    pub main_thread_ended: Option<i32>,
+    /// Values it wrote to files of its own in `/proc`.
+    pub settings: Settings,
 }
 
 impl Program {
@@ -113,8 +133,12 @@ impl Program {
             files: surroundings.files,
             fifos: BTreeSet::new(),
             notes: surroundings.notes,
-            kernel: Kernel::default(),
+            kernel: Kernel {
+                settings: surroundings.carried.settings,
+                ..Kernel::default()
+            },
             steady: tids.iter().map(|tid| (*tid, None)).collect(),
+            fixed_changed: true,
             timers_set: false,
             waits: Waits::default(),
             machine: Machine::this()?,
@@ -123,6 +147,7 @@ impl Program {
             epoch_files: surroundings.epoch_files,
             writer: context::Writer::default(),
             ending: None,
+            main_thread_ended: surroundings.carried.main_thread_ended,
             kills_itself: false,
             stops: Vec::new(),
         })
@@ -133,7 +158,7 @@ impl Program {
     /// # Errors
     /// When it is gone.
     pub fn read_program(&mut self) -> Result<()> {
-        self.kernel.read_program(self.process.pid())
+        self.kernel.read_program(self.process.thread())
     }
 
     /// Whether an early checkpoint would help: held output or kept file contents pile up.
@@ -160,16 +185,24 @@ impl Program {
     /// # Errors
     /// The same, when that was not why.
     pub fn unless_killed(&mut self, error: Error) -> Result<()> {
-        while self.ending.is_none() && is_gone(&trace::registers(self.process.pid()).map(drop)) {
-            let waited = trace::wait(-1, true);
-            let waited = waited.map_err(|source| Error::target("cannot wait for the program", source))?;
-            match waited {
-                Some((tid, Status::Exited(code))) => self.gone(tid, Ending::Exit(code)),
-                Some((tid, Status::Killed(signal))) => self.gone(tid, Ending::Signal(signal)),
-                _ => {}
+        // A thread that stands still can be looked at, unless it was killed. One that runs cannot either way,
+        // so all are asked to stand still first.
+        if self.stop_all().is_ok_and(|stopped| stopped) {
+            while self.ending.is_none() && self.stands_no_longer() {
+                match trace::wait(-1, true) {
+                    Ok(Some((tid, status))) => self.handle(tid, status)?,
+                    Ok(None) => {}
+                    Err(source) => return Err(Error::target("cannot wait for the program", source)),
+                }
             }
         }
         if self.was_killed() { Ok(()) } else { Err(error) }
+    }
+
+    /// Whether a thread that stood still was killed.
+    fn stands_no_longer(&self) -> bool {
+        let mut threads = self.threads.iter();
+        threads.any(|thread| is_gone(&trace::registers(thread.tid).map(drop)))
     }
 
     /// The process id, in its namespace.
@@ -198,18 +231,21 @@ impl Program {
             Status::Killed(signal) => self.gone(tid, Ending::Signal(signal)),
             Status::Signal(signal) => return self.go_on(tid, signal),
             Status::GroupStop(_) => {
-                self.set_state(tid, State::GroupStopped);
+                self.set_state(tid, State::Listening);
                 return ignore_gone(trace::listen(tid));
             }
             Status::Interrupted => {
-                self.know(tid);
+                self.know(tid)?;
                 return self.go_on(tid, 0);
+            }
+            Status::Event(trace::EVENT_EXIT) if tid == self.process.pid() && self.threads.len() > 1 => {
+                return self.main_thread_ends();
             }
             Status::Event(event) => {
                 match event {
                     trace::EVENT_CLONE => {
                         if let Ok(new) = trace::event_message(tid) {
-                            self.know(new as Tid);
+                            self.note(new as Tid);
                         }
                     }
                     trace::EVENT_EXEC => self.replaced(tid)?,
@@ -233,7 +269,16 @@ impl Program {
         }
     }
 
-    fn know(&mut self, tid: Tid) {
+    /// A thread that stopped: perhaps the first that is heard of it.
+    fn know(&mut self, tid: Tid) -> Result<()> {
+        self.note(tid);
+        if tid == self.process.pid() {
+            return Ok(());
+        }
+        ignore_gone(trace::end_freely(tid)) // what it inherited from the main thread
+    }
+
+    fn note(&mut self, tid: Tid) {
         if !self.threads.iter().any(|thread| thread.tid == tid) {
             self.threads.push(Thread {
                 tid,
@@ -246,10 +291,39 @@ impl Program {
     fn gone(&mut self, tid: Tid, ending: Ending) {
         self.threads.retain(|thread| thread.tid != tid);
         self.steady.remove(&tid);
+        self.fixed_changed = true;
         self.waits.forget(tid);
         if tid == self.process.pid() {
             self.ending = Some(ending);
         }
+    }
+
+    /// The main thread ends before others: it is none of the threads any more, and its id stays taken until
+    /// the others ended too. Returns when it has left the program's memory.
+    fn main_thread_ends(&mut self) -> Result<()> {
+        let pid = self.process.pid();
+        let status = trace::event_message(pid).unwrap_or_default() as i32;
+        ignore_gone(trace::go_on(pid, 0))?;
+        self.threads.retain(|thread| thread.tid != pid);
+        self.steady.remove(&pid);
+        self.fixed_changed = true;
+        self.waits.forget(pid);
+        self.main_thread_ended = Some(status >> 8);
+        threads::wait_for_end(pid)
+    }
+
+    /// From now on the process is looked at by this thread, which stands still, if its main thread ended.
+    pub(crate) fn look_through(&mut self, tid: Tid) -> Result<()> {
+        if self.main_thread_ended.is_none() || self.process.thread() == tid {
+            return Ok(());
+        }
+        self.process = Process::open_by(self.process.pid(), tid).map_err(|source| {
+            Error::target(
+                "cannot look at the program, whose main thread ended (this needs Linux 6.9)",
+                source,
+            )
+        })?;
+        Ok(())
     }
 
     /// The program replaced itself by exec: one thread is left, in a new memory.
@@ -260,6 +334,7 @@ impl Program {
             state: State::Stopped,
         }];
         self.steady = BTreeMap::from([(tid, None)]);
+        self.main_thread_ended = None;
         self.stale = Stale::ALL;
         self.descriptors.release(0, i32::MAX);
         self.process =

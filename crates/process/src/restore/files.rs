@@ -4,11 +4,12 @@
 //! each in its place without stepping on another. What the program had open of its own in `/proc` is
 //! there only once the program is: the kernel's half of the restore opens it ([`is_own`]).
 
-use super::objects::{self, Made};
+use super::objects::Made;
 use crate::context::Context;
 use crate::descriptors::{Descriptor, Held, What};
 use crate::error::{Error, Result};
 use crate::files::Ident;
+use crate::kernel::{GoneDirectory, Kernel};
 use crate::layout::{Kind, Mapping};
 use crate::objects::Id;
 use crate::stdio::{Stdio, Stream};
@@ -17,7 +18,10 @@ use rustix::fs::{Mode, OFlags, RawDir, SeekFrom};
 use rustix::pipe::PipeFlags;
 use rustix::time::{Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec};
 use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::CString;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 use twinpage_os::spawn;
 
 /// Opened descriptors and where they go.
@@ -29,19 +33,31 @@ pub(super) struct Sources {
     /// Gaps between the places, to be closed in the child.
     gaps: Vec<(u32, u32)>,
     /// Files of mappings, and the program's own file, by path.
-    files: BTreeMap<String, i32>,
+    files: BTreeMap<PathBuf, i32>,
     /// Objects that are mapped, by number and the access that the mappings need.
     objects: BTreeMap<(Id, u32), i32>,
+    /// Directories that were removed, by the inode they had.
+    gone: BTreeMap<u64, i32>,
     _open: Vec<OwnedFd>,
 }
 
 impl Sources {
     /// The number, in the child too, at which a file is open.
-    pub(super) fn file(&self, path: &str) -> Result<i32> {
+    pub(super) fn file(&self, path: &Path) -> Result<i32> {
         self.files
             .get(path)
             .copied()
-            .ok_or_else(|| Error::Internal(format!("{path} was not opened")))
+            .ok_or_else(|| Error::Internal(format!("{} was not opened", path.display())))
+    }
+
+    /// A name by which the child enters the program's working directory.
+    pub(super) fn working_directory(&self, kernel: &Kernel) -> Result<CString> {
+        let gone = kernel.directory_gone.and_then(|gone| self.gone.get(&gone.inode));
+        let name = match gone {
+            Some(fd) => format!("/proc/self/fd/{fd}").into_bytes(),
+            None => kernel.directory.as_os_str().as_bytes().to_vec(),
+        };
+        CString::new(name).map_err(|_| Error::Damaged("context: a directory with a zero byte".into()))
     }
 
     /// The same for the file of a mapping.
@@ -49,7 +65,7 @@ impl Sources {
         match object_key(mapping) {
             None => self.file(&mapping.path),
             Some(key) => (self.objects.get(&key).copied())
-                .ok_or_else(|| Error::Internal(format!("{} was not opened", mapping.path))),
+                .ok_or_else(|| Error::Internal(format!("{} was not opened", mapping.path.display()))),
         }
     }
 
@@ -78,6 +94,7 @@ impl Sources {
 /// Opens everything that `context` lists.
 pub(super) fn open(
     context: &Context,
+    state: &Path,
     streams: &Stdio,
     moved: &[(Ident, Ident)],
     made: &Made,
@@ -98,12 +115,17 @@ pub(super) fn open(
         moved,
         pipes: BTreeMap::new(),
         fifos: BTreeSet::new(),
+        state,
+        gone: BTreeMap::new(),
     };
+    if let Some(gone) = &fixed.kernel.directory_gone {
+        opener.gone_directory(gone)?;
+    }
     spawn::raise_descriptor_limit()
         .map_err(|source| Error::target("cannot raise the limit of open files", source))?;
     let mut sources: BTreeMap<i32, i32> = BTreeMap::new();
     let others = |(descriptor, _): &(&Descriptor, &Held)| {
-        !is_own(descriptor, fixed.pid) && !matches!(descriptor.what, What::Pair(_))
+        own_path(descriptor, fixed.pid).is_none() && !matches!(descriptor.what, What::Pair(_))
     };
     for (descriptor, held) in fixed.descriptors.iter().zip(&context.live.held).filter(others) {
         let source = match sources.get(&descriptor.shares) {
@@ -144,25 +166,28 @@ pub(super) fn open(
         gaps,
         files,
         objects,
+        gone: opener.gone,
         _open: opener.open,
     })
 }
 
-/// Whether it is a file or directory about the program itself: `/proc/PID/...`.
-pub(super) fn is_own(descriptor: &Descriptor, pid: i32) -> bool {
-    match &descriptor.what {
-        What::File { path, .. } | What::Directory { path, .. } => path
-            .strip_prefix("/proc/")
-            .and_then(|rest| rest.split('/').next())
-            .is_some_and(|first| first == pid.to_string()),
-        _ => false,
-    }
+/// Its path, when it is a file or directory about the program itself: `/proc/PID/...`.
+pub(super) fn own_path(descriptor: &Descriptor, pid: i32) -> Option<&Path> {
+    let (What::File { path, .. }
+    | What::Pseudo { path }
+    | What::Directory { path }
+    | What::Place { path, .. }) = &descriptor.what
+    else {
+        return None;
+    };
+    path.starts_with(format!("/proc/{pid}")).then_some(path)
 }
 
 /// Which object a mapping shows, and how that must be open. One that is not writable is mapped from a descriptor
 /// for reading where the file is sealed against writing, which a writable mapping would prevent.
 fn object_key(mapping: &Mapping) -> Option<(Id, u32)> {
-    let reads = mapping.protection & libc::PROT_WRITE as u32 == 0 && mapping.path.starts_with("/memfd:");
+    let reads = mapping.protection & libc::PROT_WRITE as u32 == 0
+        && mapping.path.as_os_str().as_bytes().starts_with(b"/memfd:");
     let flags = if reads { libc::O_RDONLY } else { libc::O_RDWR };
     Some((mapping.object?, flags as u32))
 }
@@ -191,6 +216,10 @@ struct Opener<'a> {
     pipes: BTreeMap<u64, (i32, i32)>,
     /// The named pipes that are held open, by inode.
     fifos: BTreeSet<u64>,
+    /// The state directory, where removed directories are made.
+    state: &'a Path,
+    /// Removed directories that were made, by the inode they had.
+    gone: BTreeMap<u64, i32>,
 }
 
 impl Opener<'_> {
@@ -201,22 +230,23 @@ impl Opener<'_> {
         Ok(self.open[self.open.len() - 1].as_raw_fd())
     }
 
-    fn same_file(&self, file: &OwnedFd, path: &str, inode: u64) -> Result<()> {
-        let stat = rustix::fs::fstat(file)
-            .map_err(|error| Error::target(format!("cannot look at {path}"), error.into()))?;
+    fn same_file(&self, file: &OwnedFd, path: &Path, inode: u64) -> Result<()> {
+        let stat =
+            rustix::fs::fstat(file).map_err(|error| Error::file("cannot look at", path)(error.into()))?;
         let moved = self
             .moved
             .iter()
             .find(|(old, _)| (old.dev, old.ino) == (stat.st_dev, inode));
         if stat.st_ino != moved.map_or(inode, |(_, new)| new.ino) {
             return Err(Error::State(format!(
-                "{path} is another file than at the checkpoint: put the old one back to resume"
+                "{} is another file than at the checkpoint: put the old one back to resume",
+                path.display()
             )));
         }
         Ok(())
     }
 
-    fn open_mapped(&mut self, path: &str, inode: Option<u64>) -> Result<i32> {
+    fn open_mapped(&mut self, path: &Path, inode: Option<u64>) -> Result<i32> {
         let file = reopen(path, OFlags::RDONLY)?;
         if let Some(inode) = inode {
             self.same_file(&file, path, inode)?;
@@ -240,7 +270,8 @@ impl Opener<'_> {
                 self.same_file(&file, path, *inode)?;
                 if rustix::fs::fstat(&file).map_err(failed)?.st_size < *size as i64 {
                     return Err(Error::State(format!(
-                        "{path} is shorter than at the checkpoint ({size} bytes): put it back to resume"
+                        "{} is shorter than at the checkpoint ({size} bytes): put it back to resume",
+                        path.display()
                     )));
                 }
                 rustix::fs::seek(&file, SeekFrom::Start(*at)).map_err(failed)?;
@@ -251,15 +282,31 @@ impl Opener<'_> {
                 rustix::fs::seek(&file, SeekFrom::Start(*at)).map_err(failed)?;
                 self.keep(file)
             }
-            (What::Directory { path, gone: true }, _) => {
-                self.keep(objects::removed_directory(path).map_err(failed)?)
-            }
             (What::Directory { path, .. }, Held::Offset { at, .. }) => {
                 let directory = reopen(path, flags)?;
                 if !flags.contains(OFlags::PATH) {
                     go_to_name(&directory, *at).map_err(failed)?;
                 }
                 self.keep(directory)
+            }
+            (What::Place { path, inode }, _) => {
+                let place = reopen(path, flags | OFlags::NOFOLLOW)?;
+                self.same_file(&place, path, *inode)?;
+                self.keep(place)
+            }
+            (What::Pseudo { path }, Held::Offset { at, .. }) => {
+                let file = reopen(path, flags)?;
+                if *at != 0 {
+                    rustix::fs::seek(&file, SeekFrom::Start(*at)).map_err(failed)?;
+                }
+                self.keep(file)
+            }
+            (What::GoneDirectory(gone), _) => {
+                let made = self.gone_directory(gone)?;
+                let made =
+                    spawn::borrow(made).map_err(|source| Error::target("cannot make a directory", source))?;
+                let path = PathBuf::from(format!("/proc/self/fd/{}", made.as_raw_fd()));
+                self.keep(reopen(&path, flags)?)
             }
             (What::Device { path }, _) => self.keep(reopen(path, flags)?),
             (What::Stream(stream), _) => self.keep_stream(*stream),
@@ -319,6 +366,40 @@ impl Opener<'_> {
         }
     }
 
+    /// A directory without a name, as the removed one was.
+    fn gone_directory(&mut self, gone: &GoneDirectory) -> Result<i32> {
+        if let Some(made) = self.gone.get(&gone.inode) {
+            return Ok(*made);
+        }
+        let path = self.state.join("gone");
+        let made = (|| {
+            rustix::fs::mkdir(&path, Mode::RWXU)?;
+            let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+            let opened = rustix::fs::open(&path, flags, Mode::empty());
+            rustix::fs::rmdir(&path)?;
+            let opened = opened?;
+            let (owner, group) = (
+                rustix::fs::Uid::from_raw(gone.owner.0),
+                rustix::fs::Gid::from_raw(gone.owner.1),
+            );
+            let stat = rustix::fs::fstat(&opened)?;
+            if (stat.st_uid, stat.st_gid) != gone.owner {
+                rustix::fs::fchown(&opened, Some(owner), Some(group))?;
+            }
+            rustix::fs::fchmod(&opened, Mode::from_raw_mode(gone.mode))?;
+            Ok(opened)
+        })();
+        let made = made.map_err(|error: rustix::io::Errno| {
+            Error::file(
+                "cannot make again a directory that the program had removed, in",
+                &path,
+            )(error.into())
+        })?;
+        let made = self.keep(made)?;
+        self.gone.insert(gone.inode, made);
+        Ok(made)
+    }
+
     fn keep_with_flags(&mut self, fd: OwnedFd, flags: OFlags) -> Result<i32> {
         rustix::fs::fcntl_setfl(&fd, flags & (OFlags::NONBLOCK | OFlags::APPEND))
             .map_err(|error| Error::target("cannot set a descriptor's flags", error.into()))?;
@@ -336,12 +417,13 @@ impl Opener<'_> {
     /// not for one whose reader has seen no writer yet.
     fn fifo(
         &mut self,
-        path: &str,
+        path: &Path,
         flags: OFlags,
         (inode, capacity): (u64, u32),
         (bytes, hung_up): (&[u8], bool),
     ) -> Result<i32> {
-        let failed = |error: rustix::io::Errno| Error::target(format!("cannot fill {path}"), error.into());
+        let failed =
+            |error: rustix::io::Errno| Error::target(format!("cannot fill {}", path.display()), error.into());
         let reads_only = flags & OFlags::ACCMODE == OFlags::RDONLY;
         if !self.fifos.contains(&inode) && (hung_up || !bytes.is_empty() || !reads_only) {
             let holder = reopen(path, OFlags::RDWR | OFlags::NONBLOCK)?;
@@ -425,10 +507,11 @@ fn go_to_name(directory: &OwnedFd, at: u64) -> rustix::io::Result<()> {
     rustix::fs::seek(directory, SeekFrom::Start(at)).map(drop)
 }
 
-fn reopen(path: &str, flags: OFlags) -> Result<OwnedFd> {
+fn reopen(path: &Path, flags: OFlags) -> Result<OwnedFd> {
     rustix::fs::open(path, flags | OFlags::CLOEXEC | OFlags::NOCTTY, Mode::empty()).map_err(|error| {
         Error::State(format!(
-            "{path}, which the program had open, cannot be opened ({error}): put it back to resume"
+            "{}, which the program had open, cannot be opened ({error}): put it back to resume",
+            path.display()
         ))
     })
 }

@@ -5,9 +5,11 @@ use super::space::run;
 use crate::context::Context;
 use crate::descriptors::{Held, LockKind, What};
 use crate::error::{Error, Result};
-use crate::kernel::{PosixTimer, SIGNALS};
+use crate::kernel::{PosixTimer, SIGNALS, Settings};
+use crate::notes;
 use crate::syscalls::THREAD_FLAGS;
 use crate::threads::Steady;
+use std::os::unix::ffi::OsStrExt;
 use twinpage_os::inject::{self, Call, ROOM};
 use twinpage_os::remote::{self, Process, Scheduling};
 use twinpage_os::seccomp::Filter;
@@ -31,6 +33,7 @@ pub(super) fn set(process: &Process, context: &Context, sources: &Sources, filte
         &[sources.base() as u64, u64::from(u32::MAX), 0],
     )];
     run(process, &mut close, "close what is not the program's")?;
+    set_settings(leader, &context.fixed.kernel.settings);
     take_locks(process, context)?; // now: closing any descriptor of a file drops the process's locks on it
     drop_privileges(process)?;
     let mut options = context.fixed.kernel.options.calls();
@@ -174,6 +177,33 @@ fn set_membarrier(process: &Process, context: &Context) -> Result<()> {
     run(process, &mut calls, "register the program's memory barriers")
 }
 
+/// What the program wrote to `/proc` about itself. Some of it needs a privilege that whoever resumes may not
+/// have: the program then goes on with what it inherits, and that is said.
+fn set_settings(pid: Tid, settings: &Settings) {
+    let wanted = [
+        (
+            Settings::OOM_SCORE_ADJ,
+            settings.oom_score_adj.map(|value| value.to_string()),
+        ),
+        (
+            Settings::COREDUMP_FILTER,
+            settings.coredump_filter.map(|value| format!("{value:#x}")),
+        ),
+        (
+            Settings::AUTOGROUP,
+            settings.autogroup.map(|value| value.to_string()),
+        ),
+    ];
+    for (name, value) in wanted {
+        let Some(value) = value else { continue };
+        if let Err(error) = std::fs::write(format!("/proc/{pid}/{name}"), &value) {
+            notes::tell(&format!(
+                "the program had set its {name} to {value}, which is not allowed now ({error}): it keeps what it inherits"
+            ));
+        }
+    }
+}
+
 /// A program of an ordinary user has no capabilities; the tracer's, in its namespace, were inherited.
 fn drop_privileges(process: &Process) -> Result<()> {
     const VERSION_3: u32 = 0x2008_0522;
@@ -203,6 +233,29 @@ fn install(process: &Process, filter: &Filter) -> Result<()> {
     run(process, &mut calls, "install the system call filter")
 }
 
+/// The main thread ends, as it had before; the process is looked at by another from then on.
+pub(super) fn end_main_thread(process: Process, tids: &[Tid], code: i32) -> Result<Process> {
+    let leader = process.pid();
+    let failed = |source| Error::target("cannot end the program's main thread again", source);
+    let other = tids.iter().find(|tid| **tid != leader);
+    let other = *other.ok_or_else(|| Error::Damaged("context: a program without threads".into()))?;
+    // Nothing of what the main thread left in memory is to be done again.
+    let mut forget = [
+        Call::new(libc::SYS_set_tid_address, &[0]),
+        Call::new(libc::SYS_set_robust_list, &[0, 24]),
+    ];
+    run(&process, &mut forget, "end the program's main thread again")?;
+    inject::end_thread(&process, leader, code).map_err(failed)?;
+    crate::threads::wait_for_end(leader)?;
+    Process::open_by(leader, other).map_err(failed)
+}
+
+/// The program was stopped by a signal, and begins stopped: it gets the signal before it goes on.
+pub(super) fn stop_all(process: &Process) -> Result<()> {
+    trace::send_stop(process.thread())
+        .map_err(|source| Error::target("cannot stop the program as it was", source))
+}
+
 /// Makes the other threads, each with its id, stopped where the leader is.
 pub(super) fn make_threads(process: &Process, context: &Context) -> Result<Vec<Tid>> {
     let leader = process.pid();
@@ -224,7 +277,10 @@ pub(super) fn make_threads(process: &Process, context: &Context) -> Result<Vec<T
         inject::call(process, leader, libc::SYS_clone3, &[ROOM, 88]).map_err(made)?;
         loop {
             match trace::wait(tid, true).map_err(made)? {
-                Some((_, Status::Interrupted)) => break,
+                Some((_, Status::Interrupted)) => {
+                    trace::end_freely(tid).map_err(made)?; // as it was before
+                    break;
+                }
                 Some((_, status)) => {
                     return Err(Error::Internal(format!("thread {tid} began with {status:?}")));
                 }
@@ -254,7 +310,15 @@ pub(super) fn set_threads(process: &Process, context: &Context) -> Result<()> {
             ),
             Call::new(libc::SYS_sigaltstack, &[ROOM, 0]),
             Call::new(libc::SYS_prctl, &[libc::PR_SET_NAME as u64, ROOM + 64]),
+            Call::new(
+                libc::SYS_prctl,
+                &[libc::PR_SET_PDEATHSIG as u64, steady.parent_death_signal as u64],
+            ),
         ];
+        if steady.timer_slack_ns != 0 {
+            let slack = [libc::PR_SET_TIMERSLACK as u64, steady.timer_slack_ns];
+            calls.push(Call::new(libc::SYS_prctl, &slack));
+        }
         if thread.rseq.address != 0 {
             let rseq = thread.rseq;
             calls.push(Call::new(
@@ -264,7 +328,7 @@ pub(super) fn set_threads(process: &Process, context: &Context) -> Result<()> {
         }
         let (address, flags, size) = steady.alternate_stack;
         write(process, ROOM, &words(&[address, u64::from(flags), size]))?;
-        let mut name = steady.name.clone().into_bytes();
+        let mut name = steady.name.clone();
         name.resize(16, 0);
         write(process, ROOM + 64, &name)?;
         run_in(process, tid, &mut calls)?;
@@ -295,15 +359,15 @@ pub(super) fn set_threads(process: &Process, context: &Context) -> Result<()> {
 fn open_own(process: &Process, context: &Context) -> Result<()> {
     let fixed = &context.fixed;
     for (descriptor, held) in fixed.descriptors.iter().zip(&context.live.held) {
-        let (What::File { path, .. } | What::Directory { path, .. }, Held::Offset { at, .. }) =
-            (&descriptor.what, held)
-        else {
+        let Some(path) = super::files::own_path(descriptor, fixed.pid) else {
             continue;
         };
-        if !super::files::is_own(descriptor, fixed.pid) {
-            continue;
-        }
-        let open = |source| Error::target(format!("cannot open {path} again for the program"), source);
+        let open = |source| {
+            Error::target(
+                format!("cannot open {} again for the program", path.display()),
+                source,
+            )
+        };
         let call =
             |number, arguments: &[u64]| inject::call(process, process.pid(), number, arguments).map_err(open);
         let (place, cloexec) = (
@@ -314,11 +378,15 @@ fn open_own(process: &Process, context: &Context) -> Result<()> {
             call(libc::SYS_dup3, &[descriptor.shares as u64, place, cloexec as u64])?;
             continue;
         }
-        write(process, ROOM, &[path.as_bytes(), &[0]].concat())?;
+        write(process, ROOM, &[path.as_os_str().as_bytes(), &[0]].concat())?;
         let flags =
             descriptor.flags & !(libc::O_CREAT | libc::O_EXCL | libc::O_TRUNC | libc::O_CLOEXEC) as u32;
         let opened = call(libc::SYS_open, &[ROOM, u64::from(flags), 0])?;
-        call(libc::SYS_lseek, &[opened, *at, libc::SEEK_SET as u64])?;
+        if let Held::Offset { at, .. } = held
+            && *at != 0
+        {
+            call(libc::SYS_lseek, &[opened, *at, libc::SEEK_SET as u64])?;
+        }
         if opened != place {
             call(libc::SYS_dup3, &[opened, place, cloexec as u64])?;
             call(libc::SYS_close, &[opened])?;

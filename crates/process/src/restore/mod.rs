@@ -27,9 +27,9 @@ use crate::pairs::Pairs;
 use crate::state::Store;
 use crate::stdio::Stdio;
 use crate::threads::Moving;
-use std::ffi::CString;
 use std::io::Read;
 use std::os::fd::AsRawFd;
+use std::path::Path;
 use twinpage_os::inject;
 use twinpage_os::remote::Process;
 use twinpage_os::seccomp::Filter;
@@ -49,12 +49,14 @@ pub struct Restored {
 }
 
 /// Brings back the program of `context`, whose pages are in `store`. Files that the rollback had to
-/// make again have other inodes: `moved`, from old to new.
+/// make again have other inodes: `moved`, from old to new. In the state directory `state` things are made
+/// that have no name.
 ///
 /// # Errors
 /// Names what is missing on this machine, or differs from what the program had.
 pub fn restore(
     context: &Context,
+    state: &Path,
     store: &Store,
     streams: &Stdio,
     filter: &Filter,
@@ -63,7 +65,7 @@ pub fn restore(
     use twinpage_core::Scheme;
     let pages = Pages::from_table(store.geometry(), &context.pages)?;
     let made = objects::make(context, store, &pages, moved)?;
-    let sources = files::open(context, streams, moved, &made)?;
+    let sources = files::open(context, state, streams, moved, &made)?;
     let pid = start_child(context, streams, &sources)?;
     let process =
         Process::open(pid).map_err(|source| Error::target("cannot open the new process", source))?;
@@ -82,6 +84,17 @@ pub fn restore(
     }
     let layout = crate::layout::Layout::open(pid)
         .map_err(|source| Error::target("cannot look at the program", source))?;
+    let process = match context.fixed.main_thread_ended {
+        Some(code) => kernel::end_main_thread(process, &tids, code)?,
+        None => process,
+    };
+    let tids = tids
+        .into_iter()
+        .filter(|tid| *tid == process.thread() || *tid != pid);
+    let tids = tids.collect();
+    if context.live.stopped {
+        kernel::stop_all(&process)?;
+    }
     Ok(Restored {
         process,
         tids,
@@ -107,8 +120,7 @@ fn start_child(context: &Context, streams: &Stdio, sources: &files::Sources) -> 
     let (mut ready, ready_end) = std::io::pipe().map_err(make)?;
     let ready_end = sources.above(ready_end)?; // out of the way of the program's descriptors
     let ready_end_fd = ready_end.as_raw_fd();
-    let directory = CString::new(fixed.kernel.directory.clone())
-        .map_err(|_| Error::Damaged("context: a directory with a zero byte".into()))?;
+    let directory = sources.working_directory(&fixed.kernel)?;
     let terminal = streams.terminal().map(|stream| stream as i32);
     let umask = fixed.kernel.umask;
     spawn::set_last_pid(fixed.pid - 1).map_err(make)?;
@@ -128,24 +140,32 @@ fn start_child(context: &Context, streams: &Stdio, sources: &files::Sources) -> 
     .map_err(make)?;
     drop(ready_end);
     let _ = ready.read(&mut [0]).map_err(make)?; // ends when the child closed its end
-    launch::seize(pid)?;
+    if let Err(error) = launch::seize(pid) {
+        // One that ended cannot be traced either: it says more.
+        return Err(match trace::wait(pid, false).map_err(make)? {
+            Some((_, Status::Exited(code))) => not_prepared(code, &fixed.kernel.directory),
+            _ => error,
+        });
+    }
     trace::interrupt(pid).map_err(make)?;
     loop {
         match trace::wait(pid, true).map_err(make)?.map(|(_, status)| status) {
             Some(Status::Interrupted) => return Ok(pid),
-            Some(Status::Exited(CANNOT_ENTER)) => {
-                return Err(Error::State(format!(
-                    "{}: the program's working directory is gone; make it again to resume",
-                    fixed.kernel.directory
-                )));
-            }
-            Some(Status::Exited(_) | Status::Killed(_)) => {
-                return Err(Error::Internal(
-                    "the new process died while it was prepared".into(),
-                ));
-            }
+            Some(Status::Exited(code)) => return Err(not_prepared(code, &fixed.kernel.directory)),
+            Some(Status::Killed(_)) => return Err(not_prepared(0, &fixed.kernel.directory)),
             _ => {}
         }
+    }
+}
+
+/// Why the child ended before it was the program.
+fn not_prepared(code: i32, directory: &Path) -> Error {
+    match code {
+        CANNOT_ENTER => Error::State(format!(
+            "{}: the program's working directory is gone or may not be entered; make it again to resume",
+            directory.display()
+        )),
+        _ => Error::Internal("the new process died while it was prepared".into()),
     }
 }
 

@@ -152,28 +152,6 @@ fn hidden(directory: &Path) -> PathBuf {
     directory.join(format!(".twinpage-made-again-{}", std::process::id()))
 }
 
-/// A directory that was removed while the program had it open. It is made and removed where it was, or in the next
-/// directory above that is there, which keeps its time of the last write.
-pub(super) fn removed_directory(path: &str) -> rustix::io::Result<OwnedFd> {
-    let mut place = Path::new(path).parent();
-    loop {
-        let parent = place.unwrap_or(Path::new("/"));
-        let stat = match rustix::fs::stat(parent) {
-            Err(Errno::NOENT | Errno::NOTDIR) if place.is_some() => {
-                place = parent.parent();
-                continue;
-            }
-            stat => stat?,
-        };
-        let path = hidden(parent);
-        rustix::fs::mkdir(&path, Mode::RWXU)?;
-        let opened = rustix::fs::open(&path, OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty());
-        rustix::fs::rmdir(&path)?;
-        set_mtime(parent, (stat.st_mtime, stat.st_mtime_nsec as u32))?;
-        return opened;
-    }
-}
-
 fn set_mtime(path: impl rustix::path::Arg, (tv_sec, nanos): (i64, u32)) -> rustix::io::Result<()> {
     let times = Timestamps {
         last_access: Timespec {

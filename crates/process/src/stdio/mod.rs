@@ -128,13 +128,26 @@ struct Shared {
     changed: Condvar,
     released: Released,
     wake: Arc<OwnedFd>,
-    limit: u64,
+    limit_bytes: u64,
+    /// Everything is held, however much.
+    lifted: AtomicBool,
     disk: bool,
     own: bool,
     pressure: Option<Pressure>,
     wanted: AtomicBool,
     told: AtomicBool,
     stopped: AtomicBool,
+}
+
+impl Shared {
+    /// How many bytes may be held now.
+    fn limit(&self) -> u64 {
+        if self.lifted.load(Ordering::Acquire) {
+            u64::MAX
+        } else {
+            self.limit_bytes
+        }
+    }
 }
 
 /// The standard streams of one checkpointed program.
@@ -334,6 +347,16 @@ impl Stdio {
         }
         self.shared.wake();
         done
+    }
+
+    /// From now on everything is held, however much, because no checkpoint may come (`true`); or no more
+    /// than the limit again. True when it was not so before.
+    pub fn hold_everything(&self, everything: bool) -> bool {
+        let changed = self.shared.lifted.swap(everything, Ordering::AcqRel) != everything;
+        if changed {
+            self.shared.wake();
+        }
+        changed
     }
 
     /// Whether a checkpoint now would let the program go on, or keep it from having to wait soon.

@@ -198,7 +198,7 @@ impl Relay {
         if let Some(fd) = &self.resize {
             wait.on(Event::Resize, fd, PollFlags::IN);
         }
-        let room = state.held(&self.shared) < self.shared.limit;
+        let room = state.held(&self.shared) < self.shared.limit();
         for (n, lane) in self.lanes.iter_mut().enumerate() {
             let channel = &state.channels[n];
             let Some(output) = &channel.output else { continue };

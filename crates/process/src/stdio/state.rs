@@ -98,7 +98,7 @@ impl State {
 
     /// Takes what was printed to a channel, as far as the limit allows.
     pub(super) fn drain(&mut self, n: usize, shared: &Shared) -> Result<u64> {
-        let room = shared.limit.saturating_sub(self.held(shared));
+        let room = shared.limit().saturating_sub(self.held(shared));
         let Channel {
             inside: Some(inside),
             output: Some(output),
@@ -120,12 +120,12 @@ impl State {
             .filter_map(|c| c.output.as_ref())
             .map(Output::uncovered)
             .sum();
-        let full = self.held(shared) >= shared.limit;
+        let full = self.held(shared) >= shared.limit();
         if full && !self.at_limit {
             self.limit_reached += 1;
         }
         self.at_limit = full;
-        if uncovered > 0 && (full || uncovered >= shared.limit / 2) {
+        if uncovered > 0 && (full || uncovered >= shared.limit() / 2) {
             shared.wanted.store(true, Ordering::Release);
         }
     }

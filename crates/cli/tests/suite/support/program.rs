@@ -48,6 +48,8 @@ pub(crate) const PROGRAMS: &[Program] = &[
     program("c_mappings.c", Kind::C(&[]), 40),
     program("c_kernel.c", Kind::C(&[]), 60),
     program("c_descriptors.c", Kind::C(&[]), 60),
+    program("c_places.c", Kind::C(&[]), 60),
+    program("c_leaderless.c", Kind::C(&["-pthread"]), 40),
     program("c_limits.c", Kind::C(&[]), 120),
     program("c_pairs.c", Kind::C(&["-pthread"]), 100),
     program("c_sqlite.c", Kind::C(&["-lsqlite3"]), 240),

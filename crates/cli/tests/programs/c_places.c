@@ -1,0 +1,201 @@
+// A program that holds what has no ordinary name, and knows what each must be.
+//
+// - places (O_PATH) of a directory, a file and a symbolic link; names that are not UTF-8, hold a line end
+//   or a backslash, or end as the kernel marks what is deleted;
+// - mapped files that were unlinked or replaced; a working directory and an open one that were removed;
+// - positions in files of /proc; what it wrote to them about itself.
+//
+// It works in its current directory, which should be empty. Usage: c_places [ROUNDS]
+#define _GNU_SOURCE
+#include "check.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { SIZE = 3 * 4096 };
+
+static int new_file(const char *name, uint64_t seed, size_t size) {
+    static unsigned char bytes[SIZE];
+    int fd = open(name, O_RDWR | O_CREAT | O_TRUNC, 0600);
+    pattern_fill(bytes, seed, 0, size);
+    CHECK(fd >= 0 && write(fd, bytes, size) == (ssize_t)size, "a file %s", name);
+    return fd;
+}
+
+// ---- places ----
+
+static int place_dir, place_file, place_link;
+
+static void places_start(void) {
+    CHECK(!mkdir("place", 0700) && !symlink("place/file", "link"), "make a place");
+    CHECK(!close(new_file("place/file", 1, 10)), "close");
+    place_dir = open("place", O_PATH | O_DIRECTORY);
+    place_file = open("place/file", O_PATH);
+    place_link = open("link", O_PATH | O_NOFOLLOW);
+    CHECK(place_dir >= 0 && place_file >= 0 && place_link >= 0, "open a place");
+}
+
+static void places_step(void) {
+    struct stat st;
+    char text[32];
+    CHECK(!fstat(place_link, &st) && S_ISLNK(st.st_mode), "the link is %o", st.st_mode);
+    CHECK(readlinkat(place_link, "", text, sizeof text) == 10, "readlinkat");
+    CHECK(read(place_file, text, 1) == -1 && errno == EBADF, "a place was read");
+    int fd = openat(place_dir, "file", O_RDONLY);
+    CHECK(fd >= 0 && read(fd, text, sizeof text) == 10 && !close(fd), "openat");
+}
+
+// ---- names ----
+
+static const char *const names[] = {"caf\xe9", "a\xff\xfe", "x (deleted)", "new\nline", "back\\012slash", "pipe:[1]"};
+enum { NAMES = sizeof names / sizeof *names };
+static int named[NAMES];
+static unsigned char *named_map[NAMES];
+
+static void names_start(void) {
+    for (int i = 0; i < NAMES; i++) {
+        named[i] = new_file(names[i], (uint64_t)i, 100);
+        named_map[i] = mmap(NULL, 4096, PROT_READ, MAP_PRIVATE, named[i], 0);
+        CHECK(named_map[i] != MAP_FAILED, "mmap");
+    }
+}
+
+static void names_step(void) {
+    for (int i = 0; i < NAMES; i++) {
+        pattern_check(named_map[i], (uint64_t)i, 0, 100, names[i]);
+        int again = open(names[i], O_RDONLY);
+        struct stat one, other;
+        CHECK(again >= 0 && !fstat(again, &one) && !fstat(named[i], &other), "open %s", names[i]);
+        CHECK(one.st_ino == other.st_ino && !close(again), "%s is another file", names[i]);
+        CHECK(lseek(named[i], 0, SEEK_CUR) == 100, "the position in %s", names[i]);
+    }
+}
+
+// ---- mapped files without a name ----
+
+static unsigned char *unlinked, *replaced;
+static uint64_t private_seed = 50;
+
+static void gone_maps_start(void) {
+    int fd = new_file("library", 20, SIZE);
+    unlinked = mmap(NULL, SIZE, PROT_READ, MAP_PRIVATE, fd, 0);
+    CHECK(unlinked != MAP_FAILED && !close(fd) && !unlink("library"), "a mapped file");
+    fd = new_file("old", 21, SIZE);
+    replaced = mmap(NULL, SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE, fd, 0);
+    CHECK(replaced != MAP_FAILED && !close(fd), "a mapped file");
+    CHECK(!close(new_file("new", 22, SIZE)) && !rename("new", "old"), "replace it");
+    pattern_fill(replaced + 4096, private_seed, 0, 4096);
+}
+
+static void gone_maps_step(void) {
+    pattern_check(unlinked, 20, 0, SIZE, "an unlinked mapping");
+    pattern_check(replaced, 21, 0, 4096, "a replaced mapping");
+    pattern_check(replaced + 4096, private_seed, 0, 4096, "its private page");
+    pattern_fill(replaced + 4096, ++private_seed, 0, 4096);
+    if (private_seed % 64) return;
+    // Another one comes and goes.
+    int fd = new_file("library", private_seed, SIZE);
+    CHECK(!munmap(unlinked, SIZE), "munmap");
+    unlinked = mmap(NULL, SIZE, PROT_READ, MAP_PRIVATE, fd, 0);
+    CHECK(unlinked != MAP_FAILED && !close(fd) && !unlink("library"), "a mapped file");
+    pattern_check(unlinked, private_seed, 0, SIZE, "a new mapping");
+    CHECK(!munmap(unlinked, SIZE), "munmap");
+    fd = new_file("library", 20, SIZE);
+    unlinked = mmap(unlinked, SIZE, PROT_READ, MAP_PRIVATE | MAP_FIXED_NOREPLACE, fd, 0);
+    CHECK(unlinked != MAP_FAILED && !close(fd) && !unlink("library"), "a mapped file");
+}
+
+// ---- removed directories ----
+
+static int removed;
+
+static void gone_directories_start(void) {
+    CHECK(!mkdir("removed", 0711), "mkdir");
+    removed = open("removed", O_RDONLY | O_DIRECTORY);
+    CHECK(removed >= 0 && !rmdir("removed"), "rmdir");
+}
+
+static void gone_directories_step(void) {
+    struct stat st;
+    CHECK(!fstat(removed, &st) && S_ISDIR(st.st_mode) && !st.st_nlink, "the removed directory has %lu links",
+          (unsigned long)st.st_nlink);
+    CHECK((st.st_mode & 07777) == 0711, "the removed directory has mode %o", st.st_mode);
+    CHECK(openat(removed, "x", O_CREAT | O_RDWR, 0600) == -1 && errno == ENOENT, "a file in a removed directory");
+    char path[4096];
+    CHECK(!mkdir("here", 0700) && !chdir("here") && !rmdir("../here"), "remove the working directory");
+    spin(private_seed, 3000000);
+    CHECK(!getcwd(path, sizeof path) && errno == ENOENT, "the removed directory is %s", path);
+    CHECK(!fchdir(place_dir) && !chdir(".."), "go back");
+}
+
+// ---- what it is, in /proc ----
+
+static int memory, status;
+static volatile uint64_t poked = 1;
+static char before[64];
+
+static void set(const char *name, const char *value) {
+    int fd = open(name, O_WRONLY | O_TRUNC);
+    CHECK(fd >= 0 && write(fd, value, strlen(value)) == (ssize_t)strlen(value) && !close(fd), "set %s", name);
+}
+
+static void expect(const char *name, const char *value) {
+    char text[64] = {0};
+    int fd = open(name, O_RDONLY);
+    CHECK(fd >= 0 && read(fd, text, sizeof text - 1) > 0 && !close(fd), "read %s", name);
+    CHECK(!strcmp(text, value), "%s is %s, not %s", name, text, value);
+}
+
+static void proc_start(void) {
+    memory = open("/proc/self/mem", O_RDWR);
+    status = open("/proc/self/stat", O_RDONLY);
+    CHECK(memory >= 0 && status >= 0 && read(status, before, 4) == 4, "open /proc/self");
+    set("/proc/self/oom_score_adj", "321\n");
+    set("/proc/self/coredump_filter", "0x77\n");
+    set("/proc/self/timerslack_ns", "77777\n");
+    set("/proc/self/comm", "line\n");
+    CHECK(!prctl(PR_SET_PDEATHSIG, SIGUSR1, 0, 0, 0), "prctl");
+}
+
+static void proc_step(void) {
+    uint64_t next = poked + 1;
+    CHECK(pwrite(memory, &next, 8, (off_t)(uintptr_t)&poked) == 8 && poked == next, "write to /proc/self/mem");
+    CHECK(lseek(status, 0, SEEK_CUR) == 4, "the position in /proc/self/stat");
+    char text[256] = {0};
+    CHECK(pread(status, text, sizeof text - 1, 0) > 0 && atoi(text) == getpid(), "/proc/self/stat is of %d", atoi(text));
+    expect("/proc/self/oom_score_adj", "321\n");
+    expect("/proc/self/coredump_filter", "00000077\n");
+    expect("/proc/self/timerslack_ns", "77777\n");
+    expect("/proc/self/comm", "line\n\n");
+    int signal = 0;
+    CHECK(!prctl(PR_GET_PDEATHSIG, &signal) && signal == SIGUSR1, "the signal of a parent's death is %d", signal);
+}
+
+// ---- all of it ----
+
+int main(int argc, char **argv) {
+    long rounds = scale(argc, argv, 100);
+    places_start();
+    names_start();
+    gone_maps_start();
+    gone_directories_start();
+    proc_start();
+    uint64_t word = 1;
+    for (long round = 0; round < rounds; round++) {
+        for (int i = 0; i < 8; i++) {
+            places_step();
+            names_step();
+            gone_maps_step();
+            gone_directories_step();
+            proc_step();
+            word = spin(word, 2000000);
+        }
+        printf("round %ld: %016llx\n", round, (unsigned long long)word);
+        fflush(stdout);
+    }
+    return 0;
+}

@@ -1,0 +1,175 @@
+//! What cannot be captured is told at once, by the clock: the program is ended, or goes on without
+//! checkpoints until it can be captured again, as the user chose. And a program that a signal stopped is
+//! stopped after a resume.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ExitStatus, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::support::process::{Victim, family, kill, name_of, twinpage};
+use crate::support::program::compile;
+use crate::support::state::wait_until;
+use crate::support::{chance, seed};
+
+/// A directory with what a life of a program writes to.
+struct Place {
+    scratch: tempfile::TempDir,
+}
+
+impl Place {
+    fn new() -> Place {
+        let scratch = tempfile::tempdir().expect("a scratch directory");
+        fs::create_dir(scratch.path().join("work")).expect("a working directory");
+        Place { scratch }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.scratch.path().join(name)
+    }
+
+    fn read(&self, name: &str) -> String {
+        String::from_utf8_lossy(&fs::read(self.path(name)).unwrap_or_default()).into_owned()
+    }
+
+    fn life(&self, words: &[&str], program: &[&str]) -> Child {
+        let append = |name: &str| {
+            let file = fs::OpenOptions::new()
+                .append(true)
+                .create(true)
+                .open(self.path(name));
+            Stdio::from(file.expect("a file for what is printed"))
+        };
+        let mut command = twinpage();
+        command
+            .args(words)
+            .arg(self.path("state"))
+            .args(program)
+            .current_dir(self.path("work"))
+            .stdout(append("stdout"))
+            .stderr(append("stderr"));
+        command.spawn().expect("twinpage starts")
+    }
+
+    /// Until the file holds the words, or the life ends, whose status is then returned.
+    fn until_said(&self, child: &mut Child, file: &str, words: &str) -> Option<ExitStatus> {
+        loop {
+            if self.read(file).contains(words) {
+                return None;
+            }
+            if let Some(status) = child.try_wait().expect("wait for twinpage") {
+                return Some(status);
+            }
+            std::thread::sleep(std::time::Duration::from_millis(2));
+        }
+    }
+}
+
+/// The program, with a file open that others remove; it has said that it is ready.
+fn with_a_removed_file(place: &Place, options: &[&str]) -> Option<Child> {
+    let binary = compile("uncapturable.c", &[])?;
+    fs::write(place.path("work/held"), "x").expect("a file");
+    let words = [&["run", "--every", "5ms"], options, &["--state"]].concat();
+    let mut child = place.life(&words, &["--", &binary, "held"]);
+    assert_eq!(place.until_said(&mut child, "stdout", "ready"), None);
+    fs::remove_file(place.path("work/held")).expect("remove the file");
+    Some(child)
+}
+
+#[test]
+fn what_cannot_be_captured_ends_the_program_at_once() {
+    let place = Place::new();
+    let Some(mut child) = with_a_removed_file(&place, &[]) else {
+        return;
+    };
+    // Nothing else ends it for two minutes, and then with another code.
+    let status = child.wait().expect("wait for twinpage");
+    let stderr = place.read("stderr");
+    assert_eq!(status.code(), Some(125), "{stderr}");
+    assert!(
+        stderr.contains("held") && stderr.contains("cannot be") && stderr.contains("--on-uncapturable"),
+        "{stderr}"
+    );
+    assert_eq!(place.read("stdout"), "ready\n");
+    // The checkpoint before is whole: with the file put back it could go on.
+    let mut look = twinpage();
+    let checked = look.arg("check").arg(place.path("state")).stdout(Stdio::null());
+    assert!(checked.status().expect("twinpage starts").success());
+}
+
+#[test]
+fn or_it_goes_on_without_checkpoints_until_it_can_be_captured() {
+    let place = Place::new();
+    let Some(mut child) = with_a_removed_file(&place, &["--on-uncapturable", "warn"]) else {
+        return;
+    };
+    let told = "goes on without new checkpoints";
+    assert_eq!(
+        place.until_said(&mut child, "stderr", told),
+        None,
+        "{}",
+        place.read("stderr")
+    );
+    fs::write(place.path("work/close"), "").expect("a file");
+    let again = place.until_said(&mut child, "stderr", "checkpoints are made again");
+    assert_eq!(again, None, "{}", place.read("stderr"));
+    assert_eq!(place.until_said(&mut child, "stdout", "closed"), None);
+    kill(&mut child, Victim::Tree, &mut chance(seed(), "told"));
+    fs::write(place.path("work/end"), "").expect("a file");
+    let status = place.life(&["resume"], &[]).wait().expect("wait for twinpage");
+    assert_eq!(status.code(), Some(7), "{}", place.read("stderr"));
+    assert_eq!(place.read("stdout"), "ready\nclosed\nend\n");
+    assert_eq!(place.read("stderr").matches(told).count(), 1, "said once");
+}
+
+/// The process of that name below a twinpage, and its state's letter in proc_pid_stat(5).
+fn program_below(child: &Child, name: &str) -> Option<(i32, char)> {
+    let below = family(child.id() as i32);
+    let pid = below.into_iter().find(|pid| name_of(*pid) == name)?;
+    let stat = fs::read_to_string(Path::new("/proc").join(pid.to_string()).join("stat")).ok()?;
+    Some((pid, stat[stat.rfind(')')? + 2..].chars().next()?))
+}
+
+#[test]
+fn a_program_that_was_stopped_stays_stopped() {
+    let Some(binary) = compile("uncapturable.c", &[]) else {
+        return;
+    };
+    let place = Place::new();
+    fs::write(place.path("work/held"), "x").expect("a file");
+    let words = ["run", "--every", "5ms", "--state"];
+    let mut child = place.life(&words, &["--", &binary, "held"]);
+    assert_eq!(place.until_said(&mut child, "stdout", "ready"), None);
+    let send = |child: &Child, signal| {
+        let (pid, _) = program_below(child, "uncapturable").expect("the program");
+        kill_process(Pid::from_raw(pid).expect("an id"), signal).expect("kill");
+    };
+    let is = |child: &Child, letters: &str| {
+        wait_until("the program is stopped, or is not", || {
+            program_below(child, "uncapturable").is_some_and(|(_, state)| letters.contains(state))
+        });
+    };
+    send(&child, Signal::STOP);
+    is(&child, "tT");
+    // Checkpoints of it come every few milliseconds; what they are of shows only in the next life.
+    std::thread::sleep(std::time::Duration::from_millis(100));
+    kill(&mut child, Victim::Tree, &mut chance(seed(), "stopped"));
+    for name in ["close", "end"] {
+        fs::write(place.path("work").join(name), "").expect("a file");
+    }
+    let mut child = place.life(&["resume"], &[]);
+    is(&child, "tT");
+    std::thread::sleep(std::time::Duration::from_millis(200));
+    assert_eq!(
+        child.try_wait().expect("wait for twinpage"),
+        None,
+        "{}",
+        place.read("stderr")
+    );
+    assert_eq!(place.read("stdout"), "ready\n", "it went on by itself");
+    send(&child, Signal::CONT);
+    let status = child.wait().expect("wait for twinpage");
+    assert_eq!(status.code(), Some(7), "{}", place.read("stderr"));
+    assert_eq!(place.read("stdout"), "ready\nclosed\nend\n");
+}
