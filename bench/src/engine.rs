@@ -18,11 +18,14 @@ pub(crate) type Result<T, E = String> = std::result::Result<T, E>;
 
 /// A value without pointers or padding, the same bytes in every engine.
 pub(crate) trait Plain:
-    Copy + Send + Sync + IntoBytes + FromBytes + Immutable + KnownLayout + Persist
+    Copy + Send + Sync + IntoBytes + FromBytes + Immutable + KnownLayout + for<'r> Persist<In<'r> = Self>
 {
 }
 
-impl<T: Copy + Send + Sync + IntoBytes + FromBytes + Immutable + KnownLayout + Persist> Plain for T {}
+impl<T> Plain for T where
+    T: Copy + Send + Sync + IntoBytes + FromBytes + Immutable + KnownLayout + for<'r> Persist<In<'r> = Self>
+{
+}
 
 /// What a map is made of, where the engine has a choice.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -103,7 +106,7 @@ impl From<Percentiles> for Stops {
 /// One engine, open.
 pub(crate) trait Engine: Sync + Sized + 'static {
     /// What operations happen in: a transaction, where the engine has them.
-    type Tx<'t>;
+    type Tx<'t, 'r>;
     /// A map from numbers to values.
     type Map<V: Plain>: Send;
     /// Values by their number.
@@ -125,42 +128,48 @@ pub(crate) trait Engine: Sync + Sized + 'static {
     fn array<V: Plain>(&self, name: Name, len: u64, first: impl Fn(u64) -> V) -> Result<Self::Array<V>>;
 
     /// A group of operations, durable together as the place's pace asks.
-    fn group(&self, work: &mut dyn FnMut(&mut Self::Tx<'_>) -> Result<()>) -> Result<()>;
+    fn group(&self, work: &mut dyn FnMut(&mut Self::Tx<'_, '_>) -> Result<()>) -> Result<()>;
 
     /// Many operations at once, before anything is measured: durable when it returns, quick above all.
-    fn load(&self, work: &mut dyn FnMut(&mut Self::Tx<'_>) -> Result<()>) -> Result<()> {
+    fn load(&self, work: &mut dyn FnMut(&mut Self::Tx<'_, '_>) -> Result<()>) -> Result<()> {
         self.group(work)
     }
 
     /// One operation of a group, which no crash may split.
     fn operate<R: 'static>(
-        tx: &mut Self::Tx<'_>,
-        work: impl FnOnce(&mut Self::Tx<'_>) -> Result<R>,
+        tx: &mut Self::Tx<'_, '_>,
+        work: impl FnOnce(&mut Self::Tx<'_, '_>) -> Result<R>,
     ) -> Result<R> {
         work(tx)
     }
 
-    fn get<V: Plain>(tx: &Self::Tx<'_>, map: &Self::Map<V>, key: u64) -> Result<Option<V>>;
+    fn get<V: Plain>(tx: &Self::Tx<'_, '_>, map: &Self::Map<V>, key: u64) -> Result<Option<V>>;
 
-    fn insert<V: Plain>(tx: &mut Self::Tx<'_>, map: &mut Self::Map<V>, key: u64, value: &V) -> Result<()>;
+    fn insert<V: Plain>(tx: &mut Self::Tx<'_, '_>, map: &mut Self::Map<V>, key: u64, value: &V)
+    -> Result<()>;
 
     /// Takes the key out when it is there, puts it in when it is not. Whether it is there now.
-    fn toggle<V: Plain>(tx: &mut Self::Tx<'_>, map: &mut Self::Map<V>, key: u64, value: &V) -> Result<bool>;
+    fn toggle<V: Plain>(
+        tx: &mut Self::Tx<'_, '_>,
+        map: &mut Self::Map<V>,
+        key: u64,
+        value: &V,
+    ) -> Result<bool>;
 
     /// Changes a value where it is; whether there was one.
     fn modify<V: Plain>(
-        tx: &mut Self::Tx<'_>,
+        tx: &mut Self::Tx<'_, '_>,
         map: &mut Self::Map<V>,
         key: u64,
         change: impl FnOnce(&mut V),
     ) -> Result<bool>;
 
-    fn at<V: Plain>(tx: &Self::Tx<'_>, array: &Self::Array<V>, index: u64) -> Result<V>;
+    fn at<V: Plain>(tx: &Self::Tx<'_, '_>, array: &Self::Array<V>, index: u64) -> Result<V>;
 
-    fn swap<V: Plain>(tx: &mut Self::Tx<'_>, array: &mut Self::Array<V>, a: u64, b: u64) -> Result<()>;
+    fn swap<V: Plain>(tx: &mut Self::Tx<'_, '_>, array: &mut Self::Array<V>, a: u64, b: u64) -> Result<()>;
 
     fn change<V: Plain>(
-        tx: &mut Self::Tx<'_>,
+        tx: &mut Self::Tx<'_, '_>,
         array: &mut Self::Array<V>,
         index: u64,
         change: impl FnOnce(&mut V),

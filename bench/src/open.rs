@@ -47,8 +47,8 @@ fn open(place: &Path, scheme: Option<SchemeKind>) -> Result<Region> {
     opened.map_err(failed)
 }
 
-fn numbers(region: &Region) -> Result<Root<Numbers<u64>>> {
-    region.root(ROOT, Numbers::new_in).map_err(failed)
+fn numbers(region: &Region) -> Result<Root<Numbers<'static, u64>>> {
+    region.root(ROOT).map_err(failed)
 }
 
 /// Fills the region, says so, and changes it until it is killed.
@@ -56,16 +56,19 @@ pub(crate) fn fill(arguments: &OpenArguments) -> Result<()> {
     let count = arguments.mib << 17;
     let region = open(&arguments.place, arguments.scheme)?;
     let mut numbers = numbers(&region)?;
-    region.update(|_| numbers.reserve_exact(count as usize));
+    region.update(|u| numbers.get_mut(u).reserve_exact(count as usize));
     for begin in (0..count).step_by(TOGETHER as usize) {
-        region.update(|_| numbers.extend(begin..count.min(begin + TOGETHER)));
+        region.update(|u| numbers.get_mut(u).extend(begin..count.min(begin + TOGETHER)));
     }
     region.durable().map_err(failed)?;
     println!("filled");
     let mut random = fastrand::Rng::with_seed(1);
     loop {
         let at = random.usize(..count as usize);
-        region.update(|_| numbers[at] = numbers[at].wrapping_add(CHANGE));
+        region.update(|u| {
+            let number = &mut numbers.get_mut(u)[at];
+            *number = number.wrapping_add(CHANGE);
+        });
     }
 }
 
@@ -74,7 +77,7 @@ pub(crate) fn look(arguments: &OpenArguments, begun: Instant) -> Result<()> {
     let region = open(&arguments.place, arguments.scheme)?;
     let numbers = numbers(&region)?;
     let at = arguments.mib << 16;
-    let found = numbers.get(at as usize).copied();
+    let found = region.read(|v| numbers.get(v).get(at as usize).copied());
     let ms = begun.elapsed().as_secs_f64() * 1e3;
     match found {
         Some(number) if number % CHANGE == at => println!("{ms}"),

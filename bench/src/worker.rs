@@ -251,7 +251,7 @@ fn run<E: Engine, W: Workload<E>>(engine: &E, share: &mut W, pace: Pace, until: 
 #[inline(never)]
 fn operate<E: Engine, W: Workload<E>>(
     share: &mut W,
-    tx: &mut E::Tx<'_>,
+    tx: &mut E::Tx<'_, '_>,
     pace: Pace,
     end: Instant,
     tally: &mut Tally,

@@ -13,7 +13,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use twinpage::collections::{BTreeMap, BTreeSet, Box, HashMap, HashSet, String, Vec, VecDeque};
 use twinpage::look::look;
-use twinpage::{Durability, Heap, Options, Persist, Region, Root, SchemeKind, Update};
+use twinpage::{Durability, Options, Persist, Region, Root, SchemeKind, Update, View};
 
 /// Bytes of memory for each byte of the file and of the region, and some to begin with.
 const MEMORY_TIMES: usize = 16;
@@ -23,95 +23,96 @@ const MEMORY_FIRST: usize = 8 << 20;
 #[derive(Persist, Debug)]
 #[expect(dead_code)]
 #[repr(u8)]
-enum Entry {
+enum Entry<'r> {
     Empty,
     Flag(bool),
     Letter {
         letter: char,
         count: std::num::NonZeroU32,
     },
-    Text(String),
+    Text(String<'r>),
 }
 
 #[derive(Persist, Debug)]
-struct Mixed {
-    list: Vec<u64>,
-    nothing: Vec<()>,
-    boxed: Box<Option<Entry>>,
-    ring: VecDeque<Entry>,
-    names: HashSet<String>,
+struct Mixed<'r> {
+    list: Vec<'r, u64>,
+    nothing: Vec<'r, ()>,
+    boxed: Box<'r, Option<Entry<'r>>>,
+    ring: VecDeque<'r, Entry<'r>>,
+    names: HashSet<'r, String<'r>>,
     pair: (u16, bool),
-    row: [Option<Box<u64>>; 3],
+    row: [Option<Box<'r, u64>>; 3],
 }
 
 /// The roots of the regions made here.
 struct Roots {
-    mixed: Root<Mixed>,
-    map: Root<HashMap<u64, Vec<u32>>>,
-    tree: Root<BTreeMap<u64, String>>,
-    set: Root<BTreeSet<(u8, char)>>,
-    large: Root<Vec<[u64; 40]>>,
+    mixed: Root<Mixed<'static>>,
+    map: Root<HashMap<'static, u64, Vec<'static, u32>>>,
+    tree: Root<BTreeMap<'static, u64, String<'static>>>,
+    set: Root<BTreeSet<'static, (u8, char)>>,
+    large: Root<Vec<'static, [u64; 40]>>,
 }
 
 impl Roots {
     fn open(region: &Region) -> twinpage::Result<Roots> {
         Ok(Roots {
-            mixed: region.root("mixed", |heap| Mixed {
-                list: Vec::new_in(heap),
-                nothing: Vec::new_in(heap),
-                boxed: Box::new_in(Some(Entry::Flag(true)), heap),
-                ring: VecDeque::new_in(heap),
-                names: HashSet::new_in(heap),
+            mixed: region.root_with::<Mixed>("mixed", |u| Mixed {
+                list: u.empty::<Vec<u64>>(),
+                nothing: u.empty::<Vec<()>>(),
+                boxed: u.boxed(Some(Entry::Flag(true))),
+                ring: u.empty::<VecDeque<Entry>>(),
+                names: u.empty::<HashSet<String>>(),
                 pair: (7, true),
-                row: [None, Some(Box::new_in(9, heap)), None],
+                row: [None, Some(u.boxed(9)), None],
             })?,
-            map: region.root("map", HashMap::new_in)?,
-            tree: region.root("tree", BTreeMap::new_in)?,
-            set: region.root("set", BTreeSet::new_in)?,
-            large: region.root("large", Vec::new_in)?,
+            map: region.root("map")?,
+            tree: region.root("tree")?,
+            set: region.root("set")?,
+            large: region.root("large")?,
         })
     }
 
     /// One change, inside an update.
-    fn change(&mut self, _: &Update<'_>, heap: Heap, rng: &mut Rng) {
+    fn change(&mut self, u: &Update<'_>, rng: &mut Rng) {
+        let (heap, mixed) = (u.heap(), self.mixed.get_mut(u));
         let (key, text) = (rng.u64(..200), "word".repeat(rng.usize(..40)));
         match rng.u8(..14) {
-            0 => self.mixed.list.extend(0..key),
-            1 => self.mixed.list.truncate(key as usize / 4),
-            2 => *self.mixed.boxed = Some(Entry::Text(String::from_in(&text, heap))),
-            3 => self.mixed.ring.push_back(Entry::Letter {
+            0 => mixed.list.extend(0..key),
+            1 => mixed.list.truncate(key as usize / 4),
+            2 => *mixed.boxed = Some(Entry::Text(String::from_in(&text, heap))),
+            3 => mixed.ring.push_back(Entry::Letter {
                 letter: rng.char('a'..='π'),
                 count: std::num::NonZeroU32::MIN,
             }),
-            4 => self.mixed.ring.push_front(Entry::Empty),
-            5 => drop(self.mixed.ring.pop_back()),
-            6 => drop(self.mixed.names.insert(String::from_in(&text, heap))),
+            4 => mixed.ring.push_front(Entry::Empty),
+            5 => drop(mixed.ring.pop_back()),
+            6 => drop(mixed.names.insert(String::from_in(&text, heap))),
             7 => {
                 let mut list = Vec::new_in(heap);
                 list.extend(0..key as u32);
-                self.map.insert(key, list);
+                self.map.get_mut(u).insert(key, list);
             }
-            8 => drop(self.map.remove(&key)),
-            9 => drop(self.tree.insert(key, String::from_in(&text, heap))),
-            10 => drop(self.tree.remove(&key)),
-            11 => drop(self.set.insert((key as u8, rng.char('a'..='ω')))),
-            12 => self.large.push([key; 40]),
+            8 => drop(self.map.get_mut(u).remove(&key)),
+            9 => drop(self.tree.get_mut(u).insert(key, String::from_in(&text, heap))),
+            10 => drop(self.tree.get_mut(u).remove(&key)),
+            11 => drop(self.set.get_mut(u).insert((key as u8, rng.char('a'..='ω')))),
+            12 => self.large.get_mut(u).push([key; 40]),
             _ => {
-                self.mixed.nothing.push(());
-                self.mixed.row[rng.usize(..3)] = Some(Box::new_in(key, heap));
-                self.large.truncate(key as usize / 10);
+                mixed.nothing.push(());
+                mixed.row[rng.usize(..3)] = Some(Box::new_in(key, heap));
+                self.large.get_mut(u).truncate(key as usize / 10);
             }
         }
     }
 
     /// All there is, as text that is the same for the same values.
-    fn text(&self) -> std::string::String {
+    fn text(&self, v: &View<'_>) -> std::string::String {
         fn sorted<T: Debug>(values: impl Iterator<Item = T>) -> std::vec::Vec<std::string::String> {
             let mut all: std::vec::Vec<_> = values.map(|value| format!("{value:?}")).collect();
             all.sort_unstable();
             all
         }
-        let mixed = &*self.mixed;
+        let mixed = self.mixed.get(v);
         let plain = (
             &mixed.list,
             mixed.nothing.len(),
@@ -120,40 +121,43 @@ impl Roots {
             mixed.pair,
             &mixed.row,
         );
-        let (names, map) = (sorted(mixed.names.iter()), sorted(self.map.iter()));
+        let (names, map) = (sorted(mixed.names.iter()), sorted(self.map.get(v).iter()));
         format!(
             "{plain:?} {names:?} {map:?} {:?} {:?} {:?}",
-            *self.tree, *self.set, *self.large
+            self.tree.get(v),
+            self.set.get(v),
+            self.large.get(v)
         )
     }
 
     /// Looks for what is there, by its key.
-    fn look_up(&self, rng: &mut Rng) -> usize {
+    fn look_up(&self, v: &View<'_>, rng: &mut Rng) -> usize {
         let key = rng.u64(..200);
-        usize::from(self.map.contains_key(&key))
-            + self.map.get(&key).map_or(0, |list| list.len())
-            + self.tree.range(key..).count()
+        usize::from(self.map.get(v).contains_key(&key))
+            + self.map.get(v).get(&key).map_or(0, |list| list.len())
+            + self.tree.get(v).range(key..).count()
             + self
                 .tree
+                .get(v)
                 .range(..key)
                 .next_back()
                 .map_or(0, |(_, text)| text.len())
-            + usize::from(self.mixed.names.contains("wordword"))
-            + self.set.iter().rev().count()
+            + usize::from(self.mixed.get(v).names.contains("wordword"))
+            + self.set.get(v).iter().rev().count()
     }
 
     /// Where the values of the roots lie in the region.
-    fn places(&self, base: usize) -> [Range<usize>; 5] {
+    fn places(&self, v: &View<'_>, base: usize) -> [Range<usize>; 5] {
         fn place<T>(value: &T, base: usize) -> Range<usize> {
             let at = std::ptr::from_ref(value).addr() - base;
             at..at + size_of::<T>()
         }
         [
-            place(&*self.mixed, base),
-            place(&*self.map, base),
-            place(&*self.tree, base),
-            place(&*self.set, base),
-            place(&*self.large, base),
+            place(self.mixed.get(v), base),
+            place(self.map.get(v), base),
+            place(self.tree.get(v), base),
+            place(self.set.get(v), base),
+            place(self.large.get(v), base),
         ]
     }
 }
@@ -217,19 +221,18 @@ impl Bench {
             .open(&path)
             .expect("a region");
         let mut roots = Roots::open(&region).expect("its roots");
-        let heap = region.heap().expect("its heap");
         let mut older = std::vec::Vec::new();
         for _ in 0..rng.u64(2..8) {
             for _ in 0..rng.usize(1..60) {
-                region.update(|update| roots.change(update, heap, rng));
+                region.update(|update| roots.change(update, rng));
             }
             region.checkpoint().expect("a checkpoint");
             if older.is_empty() || rng.bool() {
                 older = std::fs::read(&path).expect("its file");
             }
         }
-        region.update(|update| roots.change(update, heap, rng));
-        let (text, parts) = (roots.text(), heads(&region, &roots));
+        region.update(|update| roots.change(update, rng));
+        let (text, parts) = (region.read(|v| roots.text(v)), heads(&region, &roots));
         drop(roots);
         region.close().expect("a last checkpoint");
         let image = std::fs::read(&path).expect("its file");
@@ -295,7 +298,7 @@ impl Bench {
         if let Ok(roots) = Roots::open(&region)
             && sound
         {
-            let _ = roots.text();
+            let _ = region.read(|v| roots.text(v));
         }
     }
 }
@@ -310,13 +313,12 @@ fn open_checked(path: &Path, rng: &mut Rng) -> Option<std::string::String> {
     let open = || Options::default().checked().open(path);
     let region = open().ok()?;
     let mut roots = Roots::open(&region).ok()?;
-    let text = roots.text();
-    let heap = region.heap().expect("a heap, since there are roots");
+    let text = region.read(|v| roots.text(v));
     for _ in 0..rng.usize(..100) {
-        region.update(|update| roots.change(update, heap, rng));
-        let _ = roots.look_up(rng);
+        region.update(|update| roots.change(update, rng));
+        let _ = region.read(|v| roots.look_up(v, rng));
     }
-    let changed = roots.text();
+    let changed = region.read(|v| roots.text(v));
     drop(roots);
     match region.close() {
         // Forged numbers can be at their end, and a store may be found wanting only when it is written.
@@ -330,7 +332,7 @@ fn open_checked(path: &Path, rng: &mut Rng) -> Option<std::string::String> {
 fn region_again(open: impl Fn() -> twinpage::Result<Region>, text: &str) -> Region {
     let region = open().expect("its own checkpoint");
     let roots = Roots::open(&region).expect("its own roots");
-    assert!(roots.text() == text, "not what was written");
+    assert!(region.read(|v| roots.text(v)) == text, "not what was written");
     drop(roots);
     region
 }
@@ -347,7 +349,7 @@ fn heads(region: &Region, roots: &Roots) -> std::vec::Vec<std::vec::Vec<u8>> {
     let entries = word(table) - base;
     let mut parts = vec![0..64, 64..512, 1024..4096, 16384..16384 + 64 * 16];
     parts.extend([table..table + 32, entries..entries + 5 * 88]);
-    parts.extend(roots.places(base));
+    parts.extend(region.read(|v| roots.places(v, base)));
     let slabs = (1..all.len() >> 16).map(|unit| unit << 16);
     parts.extend(
         slabs

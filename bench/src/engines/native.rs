@@ -14,7 +14,7 @@ pub(crate) enum Map<V> {
 }
 
 impl Engine for Native {
-    type Tx<'t> = ();
+    type Tx<'t, 'r> = ();
     type Map<V: Plain> = Map<V>;
     type Array<V: Plain> = Vec<V>;
 

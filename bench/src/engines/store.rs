@@ -71,7 +71,7 @@ impl<S: Store> Stored<S> {
 }
 
 impl<S: Store> Engine for Stored<S> {
-    type Tx<'t> = S::Tx<'t>;
+    type Tx<'t, 'r> = S::Tx<'t>;
     type Map<V: Plain> = Table<V>;
     type Array<V: Plain> = Table<V>;
 

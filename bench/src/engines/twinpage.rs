@@ -7,7 +7,7 @@ use crate::engine::{Account, Engine, Kind, Name, Pace, Place, Plain, Result};
 use twinpage::collections::btree::Entry as TreeEntry;
 use twinpage::collections::hash::Entry;
 use twinpage::collections::{BTreeMap, HashMap, Vec};
-use twinpage::{Options, Region, Root};
+use twinpage::{Options, Region, Root, Update, View};
 use twinpage_core::SchemeKind;
 
 pub(crate) struct Twinpage {
@@ -16,8 +16,31 @@ pub(crate) struct Twinpage {
 }
 
 pub(crate) enum Map<V: Plain> {
-    Hash(Root<HashMap<u64, V>>),
-    Tree(Root<BTreeMap<u64, V>>),
+    Hash(Root<HashMap<'static, u64, V>>),
+    Tree(Root<BTreeMap<'static, u64, V>>),
+}
+
+/// The region, and the update an operation is in.
+pub(crate) struct Tx<'t, 'r> {
+    region: &'t Region,
+    update: Option<Update<'r>>,
+}
+
+impl<'r> Tx<'_, 'r> {
+    #[inline]
+    fn update(&self) -> &Update<'r> {
+        self.update
+            .as_ref()
+            .expect("changes are made in `operate` and `load`")
+    }
+
+    #[inline]
+    fn read<R>(&self, look: impl for<'v> FnOnce(&View<'v>) -> R) -> R {
+        match &self.update {
+            Some(update) => look(update),
+            None => self.region.read(look),
+        }
+    }
 }
 
 pub(crate) fn failed(error: impl std::fmt::Display) -> String {
@@ -38,9 +61,9 @@ fn root(name: Name) -> String {
 }
 
 impl Engine for Twinpage {
-    type Tx<'t> = &'t Region;
+    type Tx<'t, 'r> = Tx<'t, 'r>;
     type Map<V: Plain> = Map<V>;
-    type Array<V: Plain> = Root<Vec<V>>;
+    type Array<V: Plain> = Root<Vec<'static, V>>;
 
     const WRITES_BY_CALLS: bool = false;
 
@@ -58,63 +81,79 @@ impl Engine for Twinpage {
     fn map<V: Plain>(&self, name: Name, kind: Kind, _: u64) -> Result<Map<V>> {
         let name = root(name);
         Ok(match kind {
-            Kind::Hash => Map::Hash(self.region.root(&name, HashMap::new_in).map_err(failed)?),
-            Kind::Tree => Map::Tree(self.region.root(&name, BTreeMap::new_in).map_err(failed)?),
+            Kind::Hash => Map::Hash(self.region.root(&name).map_err(failed)?),
+            Kind::Tree => Map::Tree(self.region.root(&name).map_err(failed)?),
         })
     }
 
     fn array<V: Plain>(&self, name: Name, len: u64, first: impl Fn(u64) -> V) -> Result<Self::Array<V>> {
-        let made = self.region.root(&root(name), |heap| {
-            let mut values = Vec::with_capacity_in(len as usize, heap);
+        let made = self.region.root_with::<Vec<V>>(&root(name), |update| {
+            let mut values = Vec::with_capacity_in(len as usize, update.heap());
             values.extend((0..len).map(first));
             values
         });
         made.map_err(failed)
     }
 
-    fn group(&self, work: &mut dyn FnMut(&mut &Region) -> Result<()>) -> Result<()> {
-        work(&mut &self.region)?;
+    fn group(&self, work: &mut dyn FnMut(&mut Tx<'_, '_>) -> Result<()>) -> Result<()> {
+        work(&mut Tx {
+            region: &self.region,
+            update: None,
+        })?;
         match self.pace {
             Pace::Each => self.region.durable().map_err(failed),
             Pace::Every(_) => Ok(()),
         }
     }
 
-    fn load(&self, work: &mut dyn FnMut(&mut &Region) -> Result<()>) -> Result<()> {
-        self.region.update(|_| work(&mut &self.region))
-    }
-
-    #[inline]
-    fn operate<R: 'static>(tx: &mut &Region, work: impl FnOnce(&mut &Region) -> Result<R>) -> Result<R> {
-        let region = *tx;
-        region.update(|_| work(tx))
-    }
-
-    fn get<V: Plain>(_: &&Region, map: &Map<V>, key: u64) -> Result<Option<V>> {
-        Ok(match map {
-            Map::Hash(map) => map.get(&key).copied(),
-            Map::Tree(map) => map.get(&key).copied(),
+    fn load(&self, work: &mut dyn FnMut(&mut Tx<'_, '_>) -> Result<()>) -> Result<()> {
+        self.region.update(|update| {
+            work(&mut Tx {
+                region: &self.region,
+                update: Some(*update),
+            })
         })
     }
 
-    fn insert<V: Plain>(_: &mut &Region, map: &mut Map<V>, key: u64, value: &V) -> Result<()> {
+    #[inline]
+    fn operate<R: 'static>(
+        tx: &mut Tx<'_, '_>,
+        work: impl FnOnce(&mut Tx<'_, '_>) -> Result<R>,
+    ) -> Result<R> {
+        let region = tx.region;
+        region.update(|update| {
+            work(&mut Tx {
+                region,
+                update: Some(*update),
+            })
+        })
+    }
+
+    fn get<V: Plain>(tx: &Tx<'_, '_>, map: &Map<V>, key: u64) -> Result<Option<V>> {
+        Ok(tx.read(|view| match map {
+            Map::Hash(map) => map.get(view).get(&key).copied(),
+            Map::Tree(map) => map.get(view).get(&key).copied(),
+        }))
+    }
+
+    fn insert<V: Plain>(tx: &mut Tx<'_, '_>, map: &mut Map<V>, key: u64, value: &V) -> Result<()> {
         match map {
-            Map::Hash(map) => map.insert(key, *value),
-            Map::Tree(map) => map.insert(key, *value),
+            Map::Hash(map) => map.get_mut(tx.update()).insert(key, *value),
+            Map::Tree(map) => map.get_mut(tx.update()).insert(key, *value),
         };
         Ok(())
     }
 
-    fn toggle<V: Plain>(_: &mut &Region, map: &mut Map<V>, key: u64, value: &V) -> Result<bool> {
+    fn toggle<V: Plain>(tx: &mut Tx<'_, '_>, map: &mut Map<V>, key: u64, value: &V) -> Result<bool> {
         match map {
-            Map::Hash(map) => match map.entry(key) {
+            Map::Hash(map) => match map.get_mut(tx.update()).entry(key) {
                 Entry::Occupied(there) => drop(there.remove()),
                 Entry::Vacant(room) => {
                     room.insert(*value);
                     return Ok(true);
                 }
             },
-            Map::Tree(map) => match map.entry(key) {
+            Map::Tree(map) => match map.get_mut(tx.update()).entry(key) {
                 TreeEntry::Occupied(there) => drop(there.remove()),
                 TreeEntry::Vacant(room) => {
                     room.insert(*value);
@@ -126,34 +165,34 @@ impl Engine for Twinpage {
     }
 
     fn modify<V: Plain>(
-        _: &mut &Region,
+        tx: &mut Tx<'_, '_>,
         map: &mut Map<V>,
         key: u64,
         change: impl FnOnce(&mut V),
     ) -> Result<bool> {
         let value = match map {
-            Map::Hash(map) => map.get_mut(&key),
-            Map::Tree(map) => map.get_mut(&key),
+            Map::Hash(map) => map.get_mut(tx.update()).get_mut(&key),
+            Map::Tree(map) => map.get_mut(tx.update()).get_mut(&key),
         };
         Ok(value.map(change).is_some())
     }
 
-    fn at<V: Plain>(_: &&Region, array: &Self::Array<V>, index: u64) -> Result<V> {
-        Ok(array[index as usize])
+    fn at<V: Plain>(tx: &Tx<'_, '_>, array: &Self::Array<V>, index: u64) -> Result<V> {
+        Ok(tx.read(|view| array.get(view)[index as usize]))
     }
 
-    fn swap<V: Plain>(_: &mut &Region, array: &mut Self::Array<V>, a: u64, b: u64) -> Result<()> {
-        array.swap(a as usize, b as usize);
+    fn swap<V: Plain>(tx: &mut Tx<'_, '_>, array: &mut Self::Array<V>, a: u64, b: u64) -> Result<()> {
+        array.get_mut(tx.update()).swap(a as usize, b as usize);
         Ok(())
     }
 
     fn change<V: Plain>(
-        _: &mut &Region,
+        tx: &mut Tx<'_, '_>,
         array: &mut Self::Array<V>,
         index: u64,
         change: impl FnOnce(&mut V),
     ) -> Result<()> {
-        change(&mut array[index as usize]);
+        change(&mut array.get_mut(tx.update())[index as usize]);
         Ok(())
     }
 

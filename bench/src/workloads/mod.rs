@@ -56,7 +56,7 @@ pub(crate) trait Workload<E: Engine>: Send + Sized {
     fn open(engine: &E, setting: Setting, fresh: bool) -> Result<Self>;
 
     /// One operation: the bytes it changed, as the program that called for it counts.
-    fn operate(&mut self, tx: &mut E::Tx<'_>) -> Result<u64>;
+    fn operate(&mut self, tx: &mut E::Tx<'_, '_>) -> Result<u64>;
 
     /// Compares what is in `engine` with what `operations` operations must have made of it.
     fn check(&self, engine: &E, operations: u64) -> Result<()>;
@@ -72,7 +72,7 @@ fn scattered(number: u64) -> u64 {
 fn load<E: Engine>(
     engine: &E,
     count: u64,
-    mut put: impl FnMut(&mut E::Tx<'_>, u64) -> Result<()>,
+    mut put: impl FnMut(&mut E::Tx<'_, '_>, u64) -> Result<()>,
 ) -> Result<()> {
     const TOGETHER: u64 = 20_000;
     for begin in (0..count).step_by(TOGETHER as usize) {

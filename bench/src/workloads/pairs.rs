@@ -73,7 +73,7 @@ impl<E: Engine> Workload<E> for Pairs<E> {
         Ok(Pairs { map, draw, setting })
     }
 
-    fn operate(&mut self, tx: &mut E::Tx<'_>) -> Result<u64> {
+    fn operate(&mut self, tx: &mut E::Tx<'_, '_>) -> Result<u64> {
         let (number, value) = self.draw.next();
         E::toggle(tx, &mut self.map, scattered(number), &value)?;
         Ok(CHANGED)

@@ -40,7 +40,7 @@ impl<E: Engine> Workload<E> for Sps<E> {
         })
     }
 
-    fn operate(&mut self, tx: &mut E::Tx<'_>) -> Result<u64> {
+    fn operate(&mut self, tx: &mut E::Tx<'_, '_>) -> Result<u64> {
         let (a, b) = draw(&mut self.random, self.count);
         E::swap(tx, &mut self.strings, a, b)?;
         Ok(2 * size_of::<Text>() as u64)

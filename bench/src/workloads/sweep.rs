@@ -79,7 +79,7 @@ impl<E: Engine> Workload<E> for Sweep<E> {
         })
     }
 
-    fn operate(&mut self, tx: &mut E::Tx<'_>) -> Result<u64> {
+    fn operate(&mut self, tx: &mut E::Tx<'_, '_>) -> Result<u64> {
         let (piece, word) = self.walk.next();
         E::change(tx, &mut self.array, piece, |piece| add(piece, word))?;
         Ok((WORDS / WORDS_PER_LINE * size_of::<u64>()) as u64)

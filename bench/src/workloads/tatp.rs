@@ -79,7 +79,7 @@ impl<E: Engine> Workload<E> for Tatp<E> {
         })
     }
 
-    fn operate(&mut self, tx: &mut E::Tx<'_>) -> Result<u64> {
+    fn operate(&mut self, tx: &mut E::Tx<'_, '_>) -> Result<u64> {
         let (id, location) = draw(&mut self.random, self.count);
         let id = E::get(tx, &self.numbers, number(id))?.ok_or("a subscriber's number is gone")?;
         if !E::modify(tx, &mut self.rows, id, |row| row.vlr_location = location)? {

@@ -244,7 +244,7 @@ impl<E: Engine> Workload<E> for Tpcc<E> {
         Ok(tpcc)
     }
 
-    fn operate(&mut self, tx: &mut E::Tx<'_>) -> Result<u64> {
+    fn operate(&mut self, tx: &mut E::Tx<'_, '_>) -> Result<u64> {
         let wish = self.draw.next();
         let mut number = 0;
         E::modify(tx, &mut self.districts, wish.district, |district| {

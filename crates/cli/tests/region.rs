@@ -36,9 +36,9 @@ fn a_region_is_looked_at_checked_and_copied() {
         .every(Duration::from_millis(5))
         .open(&path)
         .unwrap();
-    let mut orders = region.root("orders", HashMap::<u64, u64>::new_in).unwrap();
+    let mut orders = region.root::<HashMap<u64, u64>>("orders").unwrap();
     for id in 0..5000 {
-        region.update(|_| orders.insert(id, id * id));
+        region.update(|u| orders.get_mut(u).insert(id, id * id));
     }
     region.durable().unwrap();
 
@@ -82,8 +82,11 @@ fn a_region_is_looked_at_checked_and_copied() {
     assert_eq!(json(&["backup", "--json"], &[&copy, &second], 0)["live"], false);
     assert!(refused(&["stats"], &[&path]).contains("twinpage info"));
     let region = Region::open(&second).unwrap();
-    let orders = region.root("orders", HashMap::<u64, u64>::new_in).unwrap();
-    assert!(orders.len() == 5000 && (0..5000).all(|id| orders.get(&id) == Some(&(id * id))));
+    let orders = region.root::<HashMap<u64, u64>>("orders").unwrap();
+    region.read(|v| {
+        let orders = orders.get(v);
+        assert!(orders.len() == 5000 && (0..5000).all(|id| orders.get(&id) == Some(&(id * id))));
+    });
     drop(orders);
     region.close().unwrap();
 
@@ -106,13 +109,12 @@ fn no_damage_makes_a_command_fall_over() {
     let folder = tempfile::tempdir_in("/dev/shm").unwrap();
     let (good, bad) = (folder.path().join("good"), folder.path().join("bad"));
     let region = Region::open(&good).unwrap();
-    let mut lists = region.root("lists", HashMap::<u64, Vec<u64>>::new_in).unwrap();
-    let heap = region.heap().unwrap();
+    let mut lists = region.root::<HashMap<u64, Vec<u64>>>("lists").unwrap();
     for id in 0..100 {
-        region.update(|_| {
-            let mut list = Vec::new_in(heap);
+        region.update(|u| {
+            let mut list = Vec::new_in(u.heap());
             list.extend(0..id);
-            lists.insert(id, list)
+            lists.get_mut(u).insert(id, list);
         });
     }
     drop(lists);

@@ -5,10 +5,13 @@
 //!   fields follow from its `repr` (Rust reference, "Primitive representation of field-carrying enums").
 
 use darling::{Error, FromDeriveInput, Result};
-use proc_macro2::TokenStream;
+use proc_macro2::{Group, TokenStream, TokenTree};
 use quote::{quote, quote_spanned};
 use syn::spanned::Spanned;
-use syn::{Data, DataEnum, DataStruct, DeriveInput, Fields, GenericParam, Ident, Member, Type};
+use syn::{
+    Data, DataEnum, DataStruct, DeriveInput, Fields, GenericParam, Generics, Ident, Lifetime, Member, Type,
+    TypeParamBound, parse_quote,
+};
 
 /// What the user may say.
 #[derive(FromDeriveInput)]
@@ -32,15 +35,22 @@ pub(crate) fn expand(input: &DeriveInput) -> Result<TokenStream> {
             .with_span(&data.union_token));
         }
     };
-    let (previous, migrate) = migration(&options)?;
+    let brand = Brand::of(input)?;
+    let (previous, migrate) = migration(&options, &brand)?;
     let (name, version) = (name(input, &options), options.version.unwrap_or(1));
-    let generics = bounded(input)?;
-    let (generics, arguments, bounds) = generics.split_for_impl_parts(input);
     let ident = &input.ident;
+    let generics = brand.generics(input, &parse_quote!(::twinpage::persist::Persist));
+    let (generics, _, bounds) = generics.split_for_impl();
+    let (family, member) = (brand.arguments(input, false), brand.arguments(input, true));
+    let empty = empty(input, &brand, &family, &member);
+    let layout = brand.named_static(layout);
     Ok(quote! {
+        #empty
+
         // SAFETY: every field is `Persist`, and the description names them all.
         #[automatically_derived]
-        unsafe impl #generics ::twinpage::persist::Persist for #ident #arguments #bounds {
+        unsafe impl #generics ::twinpage::persist::Persist for #ident #family #bounds {
+            type In<'twinpage> = #ident #member;
             type Previous = #previous;
             const VERSION: u32 = #version;
             fn name() -> ::std::string::String {
@@ -49,7 +59,10 @@ pub(crate) fn expand(input: &DeriveInput) -> Result<TokenStream> {
             fn layout(types: &mut ::twinpage::persist::Types) -> ::twinpage::persist::Kind {
                 #layout
             }
-            fn migrate(old: Self::Previous, heap: ::twinpage::Heap) -> Self {
+            fn migrate<'twinpage>(
+                old: ::twinpage::persist::Of<'twinpage, Self::Previous>,
+                heap: ::twinpage::Heap<'twinpage>,
+            ) -> Self::In<'twinpage> {
                 #migrate
             }
         }
@@ -57,7 +70,7 @@ pub(crate) fn expand(input: &DeriveInput) -> Result<TokenStream> {
 }
 
 /// The type before this one, and how it becomes this one.
-fn migration(options: &Options) -> Result<(TokenStream, TokenStream)> {
+fn migration(options: &Options, brand: &Brand) -> Result<(TokenStream, TokenStream)> {
     match (&options.from, &options.with) {
         (None, Some(with)) => {
             Err(Error::custom("say from which type: `from = V1, with = function`").with_span(with))
@@ -68,10 +81,13 @@ fn migration(options: &Options) -> Result<(TokenStream, TokenStream)> {
         )
         .with_span(from)),
         (Some(from), None) => Ok((
-            quote!(#from),
-            quote_spanned!(from.span()=> let _ = heap; <Self as ::core::convert::From<#from>>::from(old)),
+            brand.named_static(quote!(#from)),
+            quote_spanned!(from.span()=> let _ = heap; ::core::convert::From::from(old)),
         )),
-        (Some(from), Some(with)) => Ok((quote!(#from), quote_spanned!(with.span()=> #with(old, heap)))),
+        (Some(from), Some(with)) => Ok((
+            brand.named_static(quote!(#from)),
+            quote_spanned!(with.span()=> #with(old, heap)),
+        )),
     }
 }
 
@@ -101,38 +117,134 @@ fn name(input: &DeriveInput, options: &Options) -> TokenStream {
     }
 }
 
-/// The generics of the impl: each type parameter must be `Persist`.
-struct Bounded(syn::Generics);
+/// The lifetime of a type that owns memory of its region, if it has one.
+struct Brand(Option<Lifetime>);
 
-fn bounded(input: &DeriveInput) -> Result<Bounded> {
-    let mut generics = input.generics.clone();
-    for parameter in &mut generics.params {
-        match parameter {
-            GenericParam::Lifetime(lifetime) => {
-                return Err(Error::custom(
-                    "a type with a lifetime borrows from somewhere, and what it borrows is gone after a restart; \
-                     own the value, or keep a key or an index",
-                )
-                .with_span(lifetime));
-            }
-            GenericParam::Type(t) => t.bounds.push(syn::parse_quote!(::twinpage::persist::Persist)),
-            GenericParam::Const(_) => {}
+impl Brand {
+    fn of(input: &DeriveInput) -> Result<Brand> {
+        let mut lifetimes = input.generics.lifetimes();
+        let first = lifetimes.next().map(|parameter| parameter.lifetime.clone());
+        match lifetimes.next() {
+            Some(second) => Err(Error::custom(
+                "a type of a region has one lifetime, the brand of its region; what it borrows from elsewhere is gone \
+                 after a restart: own the value, or keep a key or an index",
+            )
+            .with_span(second)),
+            None => Ok(Brand(first)),
         }
     }
-    Ok(Bounded(generics))
+
+    /// The generics of the impl: each type parameter has the bound.
+    fn generics(&self, input: &DeriveInput, bound: &TypeParamBound) -> Generics {
+        let mut generics = input.generics.clone();
+        generics.params = generics
+            .params
+            .into_iter()
+            .filter(|parameter| !matches!(parameter, GenericParam::Lifetime(_)))
+            .collect();
+        for parameter in generics.type_params_mut() {
+            parameter.bounds.push(bound.clone());
+        }
+        generics
+    }
+
+    /// The arguments of the type: as the family is named, or as a member with the brand `'twinpage`.
+    fn arguments(&self, input: &DeriveInput, member: bool) -> TokenStream {
+        let arguments: Vec<TokenStream> = input
+            .generics
+            .params
+            .iter()
+            .map(|parameter| match parameter {
+                GenericParam::Lifetime(_) if member => quote!('twinpage),
+                GenericParam::Lifetime(_) => quote!('static),
+                GenericParam::Type(t) => {
+                    let t = &t.ident;
+                    match member {
+                        true => quote!(::twinpage::persist::Of<'twinpage, #t>),
+                        false => quote!(#t),
+                    }
+                }
+                GenericParam::Const(c) => {
+                    let c = &c.ident;
+                    quote!(#c)
+                }
+            })
+            .collect();
+        match arguments.is_empty() {
+            true => TokenStream::new(),
+            false => quote!(<#(#arguments),*>),
+        }
+    }
+
+    /// Types as their families are named: with `'static` for the brand.
+    fn named_static(&self, tokens: TokenStream) -> TokenStream {
+        self.named(tokens, "static")
+    }
+
+    /// Types with another lifetime for the brand.
+    fn named(&self, tokens: TokenStream, name: &str) -> TokenStream {
+        let Some(Lifetime { ident: brand, .. }) = &self.0 else {
+            return tokens;
+        };
+        let mut after_quote = false;
+        tokens
+            .into_iter()
+            .map(|token| {
+                let is_brand = matches!(&token, TokenTree::Ident(ident) if after_quote && ident == brand);
+                after_quote = matches!(&token, TokenTree::Punct(punct) if punct.as_char() == '\'');
+                match token {
+                    TokenTree::Ident(ident) if is_brand => Ident::new(name, ident.span()).into(),
+                    TokenTree::Group(group) => {
+                        let mut inner = Group::new(group.delimiter(), self.named(group.stream(), name));
+                        inner.set_span(group.span());
+                        inner.into()
+                    }
+                    other => other,
+                }
+            })
+            .collect()
+    }
 }
 
-impl Bounded {
-    fn split_for_impl_parts<'a>(
-        &'a self,
-        input: &'a DeriveInput,
-    ) -> (
-        syn::ImplGenerics<'a>,
-        syn::TypeGenerics<'a>,
-        Option<&'a syn::WhereClause>,
-    ) {
-        let (generics, _, bounds) = self.0.split_for_impl();
-        (generics, input.generics.split_for_impl().1, bounds)
+/// The value of a struct without type parameters whose fields all have one that holds nothing.
+fn empty(input: &DeriveInput, brand: &Brand, family: &TokenStream, member: &TokenStream) -> TokenStream {
+    let Data::Struct(data) = &input.data else {
+        return TokenStream::new();
+    };
+    // A bound on a field of a generic type would hide from the compiler what the type is in a region.
+    if input.generics.type_params().next().is_some() {
+        return TokenStream::new();
+    }
+    let ident = &input.ident;
+    let mut generics = brand.generics(input, &parse_quote!(::twinpage::persist::Empty));
+    let types: Vec<TokenStream> = data
+        .fields
+        .iter()
+        .map(|field| {
+            let ty = &field.ty;
+            brand.named_static(quote!(#ty))
+        })
+        .collect();
+    let bounds = generics.make_where_clause();
+    for (field, family) in data.fields.iter().zip(&types) {
+        let ty = &field.ty;
+        let member = brand.named(quote!(#ty), "twinpage");
+        // `for`: so a type without parameters may fail to meet it. What it is in a region is said, as the compiler
+        // looks no further than the bound.
+        bounds.predicates.push(parse_quote! {
+            for<'twinpage> #family: ::twinpage::persist::Empty + ::twinpage::persist::Persist<In<'twinpage> = #member>
+        });
+    }
+    let (generics, _, bounds) = generics.split_for_impl();
+    let members = data.fields.members();
+    quote! {
+        #[automatically_derived]
+        impl #generics ::twinpage::persist::Empty for #ident #family #bounds {
+            fn empty<'twinpage>(heap: ::twinpage::Heap<'twinpage>) -> #ident #member {
+                let _ = heap;
+                #ident { #(#members: <#types as ::twinpage::persist::Empty>::empty(heap)),* }
+            }
+        }
     }
 }
 

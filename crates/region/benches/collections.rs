@@ -10,7 +10,7 @@ use std::hint::black_box;
 use std::time::Duration;
 
 use twinpage::collections::{self as ours, Box as RegionBox};
-use twinpage::{Heap, Region};
+use twinpage::{Persist, Region, Root, Update};
 
 const ROUNDS: usize = 9;
 const KEYS: usize = 200_000;
@@ -28,7 +28,6 @@ struct Row {
 
 struct Bench {
     region: Region,
-    heap: Heap,
     only: Option<String>,
     /// A checkpoint before each round.
     fresh: bool,
@@ -48,9 +47,13 @@ fn timed(f: impl FnOnce() -> u64) -> Run {
 }
 
 impl Bench {
-    /// What several rounds use.
-    fn make<T: 'static>(&self, make: impl FnOnce(Heap) -> T) -> T {
-        self.region.update(|_| make(self.heap))
+    /// A vector that several rounds use.
+    fn make<T: Persist>(&self, make: impl for<'r> FnOnce(&Update<'r>) -> T::In<'r>) -> Root<T> {
+        self.region.root_with("made", make).expect("a root")
+    }
+
+    fn drop(&self, made: Root<impl Persist>) {
+        self.region.update(|u| made.remove(u)).expect("it is removed");
     }
 
     fn compare(
@@ -59,7 +62,7 @@ impl Bench {
         peer: &'static str,
         ops: usize,
         mut theirs: impl FnMut() -> Run,
-        mut ours: impl FnMut(Heap) -> Run,
+        mut ours: impl for<'r> FnMut(&Update<'r>) -> Run,
     ) {
         if self
             .only
@@ -74,7 +77,7 @@ impl Bench {
             if self.fresh {
                 self.region.checkpoint().expect("a checkpoint");
             }
-            let second = self.region.update(|_| ours(self.heap));
+            let second = self.region.update(&mut ours);
             assert_eq!(first.1, second.1, "{operation}");
             if round > 0 {
                 let ns = |d: Duration| d.as_secs_f64() * 1e9 / ops as f64;
@@ -126,7 +129,8 @@ fn vectors(bench: &mut Bench) {
                 v.len() as u64
             })
         },
-        |heap| {
+        |u| {
+            let heap = u.heap();
             let mut v = ours::Vec::new_in(heap);
             timed(|| {
                 (0..n as u64).for_each(|k| v.push(black_box(k)));
@@ -137,7 +141,7 @@ fn vectors(bench: &mut Bench) {
     let at: Vec<usize> = keys(n, 1).into_iter().map(|k| k as usize % n).collect();
     let (mut a, mut b) = (
         vec![0_u64; n],
-        bench.make(|heap| ours::Vec::from_iter_in((0..n).map(|_| 0_u64), heap)),
+        bench.make::<ours::Vec<u64>>(|u| ours::Vec::from_iter_in((0..n).map(|_| 0), u.heap())),
     );
     bench.compare(
         "vec set at random",
@@ -149,18 +153,21 @@ fn vectors(bench: &mut Bench) {
                 a[at[0]]
             })
         },
-        |_| {
+        |u| {
+            let b = b.get_mut(u);
             timed(|| {
                 at.iter().for_each(|&k| b[k] = b[k].wrapping_add(k as u64));
                 b[at[0]]
             })
         },
     );
-    bench.region.update(|_| drop(b));
+    bench.drop(b);
     let strings = 100_000;
     let (mut a, mut b) = (
         vec![[1_u8; 256]; strings],
-        bench.make(|heap| ours::Vec::from_iter_in((0..strings).map(|_| [1_u8; 256]), heap)),
+        bench.make::<ours::Vec<[u8; 256]>>(|u| {
+            ours::Vec::from_iter_in((0..strings).map(|_| [1_u8; 256]), u.heap())
+        }),
     );
     let pairs: Vec<(usize, usize)> = at
         .windows(2)
@@ -177,14 +184,15 @@ fn vectors(bench: &mut Bench) {
                 a[0][0].into()
             })
         },
-        |_| {
+        |u| {
+            let b = b.get_mut(u);
             timed(|| {
                 pairs.iter().for_each(|&(x, y)| b.swap(x, y));
                 b[0][0].into()
             })
         },
     );
-    bench.region.update(|_| drop(b));
+    bench.drop(b);
     let all = keys(200_000, 2);
     bench.compare(
         "vec sort",
@@ -197,7 +205,8 @@ fn vectors(bench: &mut Bench) {
                 v[0]
             })
         },
-        |heap| {
+        |u| {
+            let heap = u.heap();
             let mut v = ours::Vec::from_iter_in(all.iter().copied(), heap);
             timed(|| {
                 v.sort();
@@ -223,7 +232,8 @@ fn rings(bench: &mut Bench) {
                 ring[0]
             })
         },
-        |heap| {
+        |u| {
+            let heap = u.heap();
             let mut ring = ours::VecDeque::from_iter_in(0..1000, heap);
             timed(|| {
                 (0..n as u64).for_each(|k| {
@@ -249,7 +259,8 @@ fn text(bench: &mut Bench) {
                 text.len() as u64
             })
         },
-        |heap| {
+        |u| {
+            let heap = u.heap();
             let mut text = ours::String::new_in(heap);
             timed(|| {
                 (0..n).for_each(|_| text.push_str(black_box("a few words ")));
@@ -277,8 +288,9 @@ fn boxes(bench: &mut Bench) {
                 kept[0][0]
             })
         },
-        |heap| {
-            let mut kept: Vec<RegionBox<[u64; 4]>> =
+        |u| {
+            let heap = u.heap();
+            let mut kept: Vec<RegionBox<'_, [u64; 4]>> =
                 (0..1000).map(|k| RegionBox::new_in([k; 4], heap)).collect();
             timed(|| {
                 (0..n).for_each(|k| {
@@ -314,7 +326,7 @@ macro_rules! map_operations {
                     $peer,
                     KEYS,
                     || side!($map, $theirs, $body),
-                    |heap| side!($map, $ours(heap), $body),
+                    |u| side!($map, $ours(u.heap()), $body),
                 )
             };
         }
@@ -331,7 +343,8 @@ macro_rules! map_operations {
                     map.len() as u64
                 })
             },
-            |heap| {
+            |u| {
+                let heap = u.heap();
                 let mut map = $ours(heap);
                 timed(|| {
                     all.iter().for_each(|&k| {
@@ -413,11 +426,9 @@ fn main() {
     let region = Region::options()
         .open(directory.path().join("region"))
         .expect("a region");
-    let heap = region.heap().expect("a heap");
     let only = arguments.iter().find(|a| !a.starts_with("--")).cloned();
     let mut bench = Bench {
         region,
-        heap,
         only,
         fresh: arguments.iter().any(|a| a == "--fresh"),
         rows: Vec::new(),

@@ -13,7 +13,7 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 use twinpage::collections::{BTreeMap, HashMap};
-use twinpage::{Heap, Persist, Region, Ticket};
+use twinpage::{Persist, Region, Ticket};
 
 type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 
@@ -26,27 +26,17 @@ struct Order {
 
 /// What survives: both sides of the book, best price first, and what became of every order.
 #[derive(Persist)]
-struct Book {
+struct Book<'r> {
     /// By price, then by arrival.
-    buys: BTreeMap<(u64, u64), Order>,
-    sells: BTreeMap<(u64, u64), Order>,
+    buys: BTreeMap<'r, (u64, u64), Order>,
+    sells: BTreeMap<'r, (u64, u64), Order>,
     /// How much of each order was traded.
-    traded: HashMap<u64, u64>,
+    traded: HashMap<'r, u64, u64>,
     orders: u64,
     trades: u64,
 }
 
-impl Book {
-    fn new_in(heap: Heap) -> Book {
-        Book {
-            buys: BTreeMap::new_in(heap),
-            sells: BTreeMap::new_in(heap),
-            traded: HashMap::new_in(heap),
-            orders: 0,
-            trades: 0,
-        }
-    }
-
+impl Book<'_> {
     /// Matches an order with the best of the other side, and keeps what is left. Says its number.
     fn place(&mut self, buys: bool, price: u64, amount: u64) -> u64 {
         self.orders += 1;
@@ -88,7 +78,7 @@ fn main() -> Outcome<()> {
     let region = Region::options()
         .every(Duration::from_millis(4))
         .open(folder.join("book.twin"))?;
-    let mut book = region.root("book", Book::new_in)?;
+    let mut book = region.root::<Book>("book")?;
     let (mut waiting, mut confirmed) = (VecDeque::<(u64, Ticket, Instant)>::new(), 0);
     let mut waits = Vec::new();
     let mut confirm = |waiting: &mut VecDeque<(u64, Ticket, Instant)>, all: bool| -> Outcome<u64> {
@@ -116,7 +106,7 @@ fn main() -> Outcome<()> {
             900 + (random >> 40) % 200,
             1 + (random >> 20) % 50,
         );
-        let id = region.update(|_| book.place(buys, price, amount));
+        let id = region.update(|u| book.get_mut(u).place(buys, price, amount));
         waiting.push_back((id, region.ticket(), Instant::now()));
         if number % 64 == 0 {
             confirm(&mut waiting, false)?;
@@ -127,9 +117,10 @@ fn main() -> Outcome<()> {
     waits.sort_unstable();
     let at = |share: f64| waits[((waits.len() - 1) as f64 * share) as usize].as_secs_f64() * 1e3;
     let statistics = region.statistics();
+    let (orders, trades) = region.read(|v| (book.get(v).orders, book.get(v).trades));
     println!(
         "orders         {ORDERS}, {} trades, {:.0} orders a second",
-        book.trades,
+        trades,
         ORDERS as f64 / took.as_secs_f64()
     );
     println!(
@@ -147,17 +138,19 @@ fn main() -> Outcome<()> {
     // The next life, from a copy of the file as it is now.
     let copy = folder.join("next-life.twin");
     std::fs::copy(folder.join("book.twin"), &copy)?;
-    let (orders, trades) = (book.orders, book.trades);
     drop(book);
     region.close()?;
     let region = Region::open(&copy)?;
-    let book = region.root("book", Book::new_in)?;
-    println!(
-        "next life      {} orders, {} trades; {last} were confirmed",
-        book.orders, book.trades
-    );
-    assert!(book.orders >= last && (book.orders, book.trades) == (orders, trades));
-    assert!((1..=last).all(|id| book.traded.contains_key(&id)));
+    let book = region.root::<Book>("book")?;
+    region.read(|v| {
+        let book = book.get(v);
+        println!(
+            "next life      {} orders, {} trades; {last} were confirmed",
+            book.orders, book.trades
+        );
+        assert!(book.orders >= last && (book.orders, book.trades) == (orders, trades));
+        assert!((1..=last).all(|id| book.traded.contains_key(&id)));
+    });
     drop(book);
     region.close()?;
     std::fs::remove_dir_all(folder)?;

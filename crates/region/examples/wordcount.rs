@@ -17,25 +17,16 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 use twinpage::collections::{HashMap, String as Text};
-use twinpage::{Heap, Persist, Region};
+use twinpage::{Persist, Region};
 
 type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 
 /// What survives.
 #[derive(Persist)]
-struct Counts {
+struct Counts<'r> {
     /// Bytes of the text that are counted.
     offset: u64,
-    words: HashMap<Text, u64>,
-}
-
-impl Counts {
-    fn new_in(heap: Heap) -> Counts {
-        Counts {
-            offset: 0,
-            words: HashMap::new_in(heap),
-        }
-    }
+    words: HashMap<'r, Text<'r>, u64>,
 }
 
 fn main() -> Outcome<()> {
@@ -50,13 +41,13 @@ fn main() -> Outcome<()> {
 /// Counts to the end of the text, from where the last life came to, and prints the counts.
 fn count(text: &Path, file: &Path) -> Outcome<()> {
     let region = Region::options().every(Duration::from_millis(16)).open(file)?;
-    let mut counts = region.root("counts", Counts::new_in)?;
-    let heap = region.heap()?;
+    let mut counts = region.root::<Counts>("counts")?;
     let mut input = BufReader::new(File::open(text)?);
-    input.seek(SeekFrom::Start(counts.offset))?;
+    input.seek(SeekFrom::Start(region.read(|v| counts.get(v).offset)))?;
     let mut line = Vec::new();
     while input.read_until(b'\n', &mut line)? > 0 {
-        region.update(|_| {
+        region.update(|u| {
+            let counts = counts.get_mut(u);
             for word in std::str::from_utf8(&line)
                 .unwrap_or_default()
                 .split_ascii_whitespace()
@@ -64,7 +55,7 @@ fn count(text: &Path, file: &Path) -> Outcome<()> {
                 match counts.words.get_mut(word) {
                     Some(count) => *count += 1,
                     None => {
-                        counts.words.insert(Text::from_in(word, heap), 1);
+                        counts.words.insert(u.string(word), 1);
                     }
                 }
             }
@@ -73,12 +64,15 @@ fn count(text: &Path, file: &Path) -> Outcome<()> {
         line.clear();
     }
     region.durable()?;
-    let sorted: BTreeMap<&str, u64> = counts.words.iter().map(|(word, n)| (word.as_str(), *n)).collect();
-    let mut out = std::io::stdout().lock();
-    for (word, count) in sorted {
-        writeln!(out, "{count} {word}")?;
-    }
-    Ok(())
+    region.read(|v| -> Outcome<()> {
+        let words = counts.get(v).words.iter();
+        let sorted: BTreeMap<&str, u64> = words.map(|(word, n)| (word.as_str(), *n)).collect();
+        let mut out = std::io::stdout().lock();
+        for (word, count) in sorted {
+            writeln!(out, "{count} {word}")?;
+        }
+        Ok(())
+    })
 }
 
 /// Counts a text with a kill every few milliseconds, and compares with coreutils.

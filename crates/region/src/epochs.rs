@@ -505,9 +505,9 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// use twinpage::Region;
 ///
 /// let region = Region::open("counts.twin")?;
-/// let mut count = region.root("count", |_| 0_u64)?;
-/// let ticket = region.update(|_| {
-///     *count += 1;
+/// let mut count = region.root::<u64>("count")?;
+/// let ticket = region.update(|u| {
+///     *count.get_mut(u) += 1;
 ///     region.ticket()
 /// });
 /// assert!(!region.is_durable(ticket)?);

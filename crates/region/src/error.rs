@@ -8,10 +8,10 @@
 /// use twinpage::Region;
 ///
 /// fn visit(region: &Region) -> twinpage::Result<u64> {
-///     let mut visits = region.root("visits", |_| 0)?;
-///     region.update(|_| *visits += 1);
+///     let mut visits = region.root::<u64>("visits")?;
+///     region.update(|u| *visits.get_mut(u) += 1);
 ///     region.durable()?;
-///     Ok(*visits)
+///     Ok(region.read(|v| *visits.get(v)))
 /// }
 /// assert_eq!(visit(&Region::open("visits.twin")?)?, 1);
 /// # Ok::<(), Box<dyn std::error::Error>>(())

@@ -6,37 +6,40 @@
 //!
 //! ```
 //! use std::time::Duration;
-//! use twinpage::Persist;
-//! use twinpage::collections::HashMap;
+//! use twinpage::collections::{HashMap, String};
+//! use twinpage::{Persist, Region};
 //!
 //! #[derive(Persist)]
-//! struct Order {
-//!     item: u64,
-//!     amount: u64,
+//! struct Order<'r> {
+//!     customer: String<'r>,
+//!     pieces: u32,
 //! }
 //!
 //! # fn main() -> twinpage::Result<()> {
 //! # let folder = tempfile::tempdir().unwrap();
 //! # std::env::set_current_dir(folder.path()).unwrap();
-//! # let (id, order) = (7, Order { item: 1, amount: 2 });
-//! let region = twinpage::Region::options().every(Duration::from_millis(16)).open("orders.twin")?;
-//! let mut orders = region.root("orders", |heap| HashMap::<u64, Order>::new_in(heap))?;
-//! region.update(|_| orders.insert(id, order)); // no epoch is cut inside an update
+//! let region = Region::options().every(Duration::from_millis(16)).open("orders.twin")?;
+//! let mut orders = region.root::<HashMap<u64, Order>>("orders")?; // empty at first
+//! region.update(|u| {
+//!     let order = Order { customer: u.string("Ada"), pieces: 3 };
+//!     orders.get_mut(u).insert(7, order);
+//! }); // no epoch is cut inside an update
 //! region.durable()?; // wait until what was done so far is on the medium
 //! # drop((orders, region));
 //!
 //! // The next life of the program:
-//! let region = twinpage::Region::open("orders.twin")?;
-//! let orders = region.root("orders", |heap| HashMap::<u64, Order>::new_in(heap))?;
-//! assert_eq!(orders[&7].amount, 2);
-//! # assert_eq!(orders[&7].item, 1);
+//! let region = Region::open("orders.twin")?;
+//! let orders = region.root::<HashMap<u64, Order>>("orders")?;
+//! assert_eq!(region.read(|v| orders.get(v)[&7].pieces), 3);
+//! # assert_eq!(region.read(|v| orders.get(v)[&7].customer == "Ada"), true);
 //! # Ok(())
 //! # }
 //! ```
 //!
-//! Reading needs no update. Writing does: a `&mut` to a root outside an update panics, and a `&mut` must
-//! not leave the update it was made in. What is acknowledged to the world should wait for its epoch:
-//! [`Region::ticket`].
+//! What owns memory of a region has the region's brand in its type, the lifetime `'r`: a value belongs to its region,
+//! and to the update or the reading it was reached in. So no value and no reference leaves [`Region::update`] or
+//! [`Region::read`], none gets into another region, and none is on a stack when a checkpoint is cut. What is
+//! acknowledged to the world should wait for its epoch: [`Region::ticket`].
 //!
 //! Linux on x86-64 only.
 
@@ -66,11 +69,11 @@ pub mod window;
 
 pub use epochs::Ticket;
 pub use error::{Error, Result};
-pub use heap::Heap;
+pub use heap::{Brand, Heap};
 pub use options::Options;
 pub use paging::Paging;
-pub use persist::Persist;
-pub use region::{Region, Update};
+pub use persist::{Empty, Persist};
+pub use region::{Region, Update, View};
 pub use root::{Root, RootError, RootInfo};
 pub use statistics::Statistics;
 pub use twinpage_core::SchemeKind;

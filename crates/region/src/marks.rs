@@ -138,21 +138,6 @@ pub(crate) fn touch_aligned(at: usize, bytes: usize, align: usize) {
     }
 }
 
-/// [`touch_value`] for somebody whose caller is told when he is outside an update.
-///
-/// # Panics
-/// As [`touch`].
-#[inline(always)]
-#[track_caller]
-pub(crate) fn touch_for_caller<T>(at: *const T) {
-    let bytes = size_of::<T>();
-    let is_one = bytes <= align_of::<T>().min(LINE);
-    if bytes == 0 || bytes > FEW || !touch_simply(at.addr(), bytes, is_one) {
-        assert_may_write(at);
-        touch_aligned(at.addr(), bytes, 1);
-    }
-}
-
 /// [`touch`] of the first and the last line of some bytes, likely marked already: the end of what grows, what
 /// counts. Looking whether they are is less than marking them, where the answer can be foretold.
 ///

@@ -111,16 +111,17 @@ struct Counts {
 ///
 /// # let load = || -> twinpage::Result<()> {
 /// let region = Region::open("numbers.twin")?;
-/// let numbers = region.root("numbers", |heap| Vec::from_iter_in(0..100_000_u64, heap))?;
+/// let mut numbers = region.root::<Vec<u64>>("numbers")?;
+/// region.update(|u| numbers.get_mut(u).extend(0..100_000));
 /// # drop(numbers);
 /// # region.close()
 /// # };
 /// # load()?;
 /// # let region = Region::open("numbers.twin")?;
-/// # let numbers = region.root("numbers", Vec::<u64>::new_in)?;
+/// # let numbers = region.root::<Vec<u64>>("numbers")?;
 /// // In the next life of the program pages come as they are touched.
 /// let before = region.statistics().paging;
-/// assert_eq!(numbers[70_000], 70_000);
+/// assert_eq!(region.read(|v| numbers.get(v)[70_000]), 70_000);
 /// let after = region.statistics().paging;
 /// assert!(after.loaded_pages > before.loaded_pages || after.loaded_at_open);
 /// # Ok::<(), Box<dyn std::error::Error>>(())

@@ -32,6 +32,10 @@ use crate::heap::Heap;
 
 /// A type that may live in a region. Derived: `#[derive(Persist)]`.
 ///
+/// A type that owns memory of its region has the region's brand, a lifetime `'r`: `String<'r>`, `Vec<'r, T>`. Then it
+/// stands for a family of types, one for each brand, and is named by its `'static` form: `Vec<'static, u64>` is
+/// [`Persist`], and `Vec<'r, u64>` is what it is in a region ([`Persist::In`]).
+///
 /// What is refused, and why, is said where it is used:
 ///
 /// ```compile_fail
@@ -68,6 +72,8 @@ use crate::heap::Heap;
 /// ```
 ///
 /// # Safety
+/// * `In<'r>` is this type but for the brand, so that a pointer to one is a pointer to the other, and has the brand
+///   wherever it owns memory of the region.
 /// * All it can reach lies in itself or in blocks of the region's heap that it owns and that its
 ///   [`Persist::layout`] tells of; every bit pattern it was given stays valid in any later process on
 ///   the same target.
@@ -80,6 +86,9 @@ use crate::heap::Heap;
     note = "collections that live in a region are in `twinpage::collections`"
 )]
 pub unsafe trait Persist: Sized + 'static {
+    /// The type as it is in a region with brand `'r`; `Self` for what has no brand.
+    type In<'r>;
+
     /// The type a value of this one may have been before; `Self` when there is none.
     type Previous: Persist;
 
@@ -93,5 +102,46 @@ pub unsafe trait Persist: Sized + 'static {
     fn layout(types: &mut Types) -> Kind;
 
     /// A value of the previous type, made into one of this. `heap` is where both live.
-    fn migrate(old: Self::Previous, heap: Heap) -> Self;
+    fn migrate<'r>(old: Of<'r, Self::Previous>, heap: Heap<'r>) -> Self::In<'r>;
+}
+
+/// A type as it is in a region with brand `'r`.
+///
+/// ```
+/// use twinpage::collections::{String, Vec};
+/// use twinpage::persist::Of;
+///
+/// fn count<'r>(names: &Of<'r, Vec<'static, String<'static>>>) -> usize {
+///     let names: &Vec<'r, String<'r>> = names; // that is what it is
+///     names.len()
+/// }
+/// ```
+pub type Of<'r, T> = <T as Persist>::In<'r>;
+
+/// A type with a value that a root begins with: 0, nothing, no entries. `#[derive(Persist)]` derives it for structs
+/// without type parameters, where every field has one.
+///
+/// ```
+/// # let folder = tempfile::tempdir()?;
+/// # std::env::set_current_dir(folder.path())?;
+/// use twinpage::collections::String;
+/// use twinpage::{Persist, Region};
+///
+/// #[derive(Persist)]
+/// struct Account<'r> {
+///     owner: String<'r>,
+///     cents: u64,
+/// }
+/// let region = Region::open("accounts.twin")?;
+/// let account = region.root::<Account>("account")?;
+/// assert!(region.read(|v| account.get(v).owner.is_empty() && account.get(v).cents == 0));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` has no empty value that a root could begin with",
+    label = "say with `root_with` what it begins with"
+)]
+pub trait Empty: Persist {
+    /// That value.
+    fn empty<'r>(heap: Heap<'r>) -> Self::In<'r>;
 }

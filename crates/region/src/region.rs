@@ -1,20 +1,24 @@
 //! A region: memory of this process that survives it.
 
+use crate::collections;
 use crate::epochs::{Checkpointer, Checkpoints, Marks, Progress, Ticket};
 use crate::error::{Error, Result};
 use crate::gate;
+use crate::heap::{Brand, Heap, HeapError, RawHeap};
 use crate::live::Listening;
 use crate::look;
 use crate::marks;
 use crate::options::Options;
 use crate::paging::{Pager, Serving};
+use crate::persist::Empty;
+use crate::root;
 use crate::statistics::{Counters, Statistics};
 use crate::store::{Shared, Store};
 use crate::superblock::Superblock;
 use crate::window::{DATA_BYTES, PAGE, Place, Window};
 use std::marker::PhantomData;
 use std::path::Path;
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 use twinpage_core::scheme::Info;
@@ -39,9 +43,9 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// use twinpage::Region;
 ///
 /// let region = Region::open("visits.twin")?; // made if it is not there
-/// let mut visits = region.root("visits", |_| 0_u64)?;
-/// region.update(|_| *visits += 1);
-/// assert_eq!(*visits, 1);
+/// let mut visits = region.root::<u64>("visits")?; // 0 at first
+/// region.update(|u| *visits.get_mut(u) += 1);
+/// assert_eq!(region.read(|v| *visits.get(v)), 1);
 /// drop(visits);
 /// region.close()?; // with a last checkpoint
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -59,6 +63,7 @@ pub(crate) struct Inner {
     checkpoints: Mutex<Box<dyn Checkpoints>>,
     /// How long a cut waits for an update.
     pub(crate) patience: Duration,
+    heap: OnceLock<RawHeap>,
     progress: Arc<Progress>,
     counters: Arc<Counters>,
     store: Box<dyn Store>,
@@ -73,35 +78,115 @@ impl std::fmt::Debug for Inner {
     }
 }
 
-/// An update of a region in progress: proof that writing is allowed.
+/// A look at a region: what its roots are read with. It also is part of every [`Update`].
 ///
-/// It stays on its thread, and a `&mut` into the region must not outlive it.
+/// It has the region's brand: a lifetime made for this reading only, which is in the type of all that is reached with
+/// it. So none of it leaves.
 ///
 /// ```
 /// # let folder = tempfile::tempdir()?;
 /// # std::env::set_current_dir(folder.path())?;
 /// use twinpage::Region;
-/// use twinpage::window::Place;
 ///
 /// let region = Region::open("counts.twin")?;
-/// let mut count = region.root("count", |_| 0_u64)?;
-/// region.update(|update| {
-///     *count += 1;
-///     assert_eq!(Place::of(&raw const *count), Some(update.place()));
-/// });
+/// let count = region.root::<u64>("count")?;
+/// assert_eq!(region.read(|view| *count.get(view)), 0);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Debug)]
-pub struct Update<'r> {
+#[derive(Clone, Copy, Debug)]
+pub struct View<'r> {
     place: Place,
-    _region: PhantomData<(&'r Region, *const ())>,
+    /// There as long as the view.
+    inner: *const Inner,
+    brand: Brand<'r>,
 }
 
-impl Update<'_> {
+impl View<'_> {
     /// Where the region lies.
     #[must_use]
+    #[inline]
     pub fn place(&self) -> Place {
         self.place
+    }
+}
+
+/// An update of a region in progress: proof that writing is allowed.
+///
+/// It stays on its thread. It has the region's brand, as a [`View`].
+///
+/// ```
+/// # let folder = tempfile::tempdir()?;
+/// # std::env::set_current_dir(folder.path())?;
+/// use twinpage::Region;
+/// use twinpage::collections::{String, Vec};
+///
+/// let region = Region::open("names.twin")?;
+/// let mut names = region.root::<Vec<String>>("names")?;
+/// region.update(|u| {
+///     let ada = u.string("Ada");
+///     names.get_mut(u).push(ada);
+/// });
+/// assert_eq!(region.read(|v| names.get(v).len()), 1);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Update<'r> {
+    view: View<'r>,
+}
+
+impl<'r> std::ops::Deref for Update<'r> {
+    type Target = View<'r>;
+    #[inline]
+    fn deref(&self) -> &View<'r> {
+        &self.view
+    }
+}
+
+impl<'r> Update<'r> {
+    /// The heap of the region: `Vec::new_in(u.heap())`.
+    ///
+    /// # Panics
+    /// When the heap is damaged, or there is none and no memory for one.
+    #[must_use]
+    #[inline]
+    #[track_caller]
+    pub fn heap(&self) -> Heap<'r> {
+        // SAFETY: the region is there as long as its update.
+        let inner = unsafe { &*self.view.inner };
+        match inner.heap(self) {
+            Ok(heap) => heap,
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    /// A copy of `text` in the region.
+    ///
+    /// # Panics
+    /// When there is no memory.
+    #[must_use]
+    #[track_caller]
+    pub fn string(&self, text: &str) -> collections::String<'r> {
+        collections::String::from_in(text, self.heap())
+    }
+
+    /// A value in a block of its own.
+    ///
+    /// # Panics
+    /// When there is no memory.
+    #[must_use]
+    #[track_caller]
+    pub fn boxed<T>(&self, value: T) -> collections::Box<'r, T> {
+        collections::Box::new_in(value, self.heap())
+    }
+
+    /// A value that holds nothing yet: `u.empty::<Vec<u64>>()`.
+    ///
+    /// # Panics
+    /// When there is no memory.
+    #[must_use]
+    #[track_caller]
+    pub fn empty<T: Empty>(&self) -> T::In<'r> {
+        T::empty(self.heap())
     }
 }
 
@@ -178,6 +263,7 @@ impl Region {
         let inner = Arc::new(Inner {
             checkpoints: Mutex::new(Box::new(checkpoints)),
             patience,
+            heap: OnceLock::new(),
             progress,
             counters,
             store: Box::new(store),
@@ -204,12 +290,12 @@ impl Region {
     /// waits for the updates that run and holds new ones back for some microseconds, so an update
     /// should not wait for anything slow.
     ///
-    /// A `&mut` into the region must not leave the update it was made in: later writes through it would
-    /// be in no update. What an update returns can therefore not borrow: copy it out.
+    /// What is in the region has the brand of the update in its type, so that none of it leaves `change`: copy out
+    /// what is to leave.
     ///
     /// ```compile_fail
-    /// # fn example(region: &twinpage::Region, mut list: twinpage::Root<twinpage::collections::Vec<u64>>) {
-    /// let first = region.update(|_| &mut list[0]); // error: `list` does not live long enough
+    /// # fn example(region: &twinpage::Region, mut list: twinpage::Root<twinpage::collections::Vec<'static, u64>>) {
+    /// let first = region.update(|u| &mut list.get_mut(u)[0]); // error: lifetime may not live long enough
     /// *first = 7;
     /// # }
     /// ```
@@ -217,13 +303,24 @@ impl Region {
     /// When `change` panics, what it wrote until then stays written, and a later checkpoint makes it
     /// durable: a program that goes on after a panic must mend its data as it would in plain memory.
     #[inline]
-    pub fn update<R: 'static>(&self, change: impl FnOnce(&Update<'_>) -> R) -> R {
-        let place = self.place();
-        let _inside = gate::enter(place);
-        change(&Update {
-            place,
-            _region: PhantomData,
-        })
+    pub fn update<R>(&self, change: impl for<'r> FnOnce(&Update<'r>) -> R) -> R {
+        let _inside = gate::enter(self.place());
+        change(&Update { view: self.view() })
+    }
+
+    /// Reads the region: roots are read with the view that `look` is given. It costs nothing.
+    #[inline]
+    pub fn read<R>(&self, look: impl for<'r> FnOnce(&View<'r>) -> R) -> R {
+        look(&self.view())
+    }
+
+    #[inline]
+    fn view<'r>(&self) -> View<'r> {
+        View {
+            place: self.place(),
+            inner: Arc::as_ptr(&self.inner),
+            brand: PhantomData,
+        }
     }
 
     /// Makes all that was done so far durable, and returns the epoch it is in.
@@ -382,6 +479,16 @@ impl Drop for Region {
 }
 
 impl Inner {
+    /// The heap of the region, made if there is none.
+    pub(crate) fn heap<'r>(&self, _: &Update<'r>) -> Result<Heap<'r>, HeapError> {
+        let found = match self.heap.get() {
+            Some(found) => *found,
+            None => root::heap_of(self.place()).map(|found| *self.heap.get_or_init(|| found))?,
+        };
+        // SAFETY: the brand is of an update of this region.
+        Ok(unsafe { Heap::branded(found) })
+    }
+
     pub(crate) fn checkpoint(&self) -> Result<Epoch> {
         self.checkpoints().checkpoint()
     }

@@ -10,16 +10,15 @@
 
 use crate::collections::{self, Vec};
 use crate::heap::format::Header;
-use crate::heap::{Heap, HeapError};
-use crate::marks::{self, touch};
-use crate::persist::{Description, Persist};
-use crate::region::{Inner, Region};
+use crate::heap::{Heap, HeapError, RawHeap, Report};
+use crate::marks::{touch, touch_value};
+use crate::persist::{Description, Empty, Of, Persist};
+use crate::region::{Inner, Region, Update, View};
 use crate::window::{Place, WINDOWS};
 use std::alloc::Layout;
 use std::any::TypeId;
 use std::collections::BTreeSet;
 use std::fmt;
-use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -38,13 +37,16 @@ static NAMES: [Names; WINDOWS] = [const {
     }
 }; WINDOWS];
 
+/// The table of the roots.
+type Table<'r> = Vec<'r, RootEntry<'r>>;
+
 /// One root, as it is kept in the region.
 #[derive(Persist)]
 #[repr(C)]
-pub(crate) struct RootEntry {
-    pub(crate) name: collections::String,
+pub(crate) struct RootEntry<'r> {
+    pub(crate) name: collections::String<'r>,
     /// The text of the description of its type.
-    pub(crate) layout: collections::String,
+    pub(crate) layout: collections::String<'r>,
     /// Its address, and the size and alignment of its block.
     pub(crate) at: u64,
     pub(crate) bytes: u64,
@@ -59,11 +61,11 @@ pub(crate) struct RootEntry {
 /// use twinpage::{Error, Region, RootError};
 ///
 /// let region = Region::open("counts.twin")?;
-/// let count = region.root("count", |_| 7_u64)?;
-/// let second = region.root("count", |_| 7_u64).unwrap_err();
+/// let count = region.root::<u64>("count")?;
+/// let second = region.root::<u64>("count").unwrap_err();
 /// assert!(matches!(second, Error::Root(RootError::InUse { name }) if name == "count"));
 /// drop(count);
-/// let other_type = region.root("count", |_| 7_i32).unwrap_err();
+/// let other_type = region.root::<i32>("count").unwrap_err();
 /// assert!(matches!(other_type, Error::Root(RootError::Layout { .. })));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -108,7 +110,7 @@ pub enum RootError {
 /// use twinpage::Region;
 ///
 /// let region = Region::open("counts.twin")?;
-/// let count = region.root("count", |_| 7_u64)?;
+/// let count = region.root::<u64>("count")?;
 /// let root = &region.roots()?[0];
 /// assert_eq!((&root.name[..], root.open), ("count", true));
 /// assert_eq!(root.description.types[0].name, "u64");
@@ -127,8 +129,9 @@ pub struct RootInfo {
 
 /// A named value of a region: [`Region::root`].
 ///
-/// It is read anywhere, and changed inside [`Region::update`]; a change outside panics. The memory it
-/// lies in stays as long as it does, even if the region is dropped first.
+/// It is a handle: read with the view that [`Region::read`] gives, changed with the update that [`Region::update`]
+/// gives. The value's type is named by its `'static` form: `Root<Vec<'static, u64>>`. The memory it lies in stays as
+/// long as the handle does, even if the region is dropped first.
 ///
 /// ```
 /// # let folder = tempfile::tempdir()?;
@@ -137,15 +140,15 @@ pub struct RootInfo {
 /// use twinpage::{Region, Root};
 ///
 /// let region = Region::open("tasks.twin")?;
-/// let mut tasks = region.root("tasks", Vec::<u64>::new_in)?;
-/// region.update(|_| tasks.push(17));
-/// assert_eq!(tasks.first(), Some(&17));
-/// assert_eq!(Root::name(&tasks), "tasks");
-/// region.update(|_| Root::remove(tasks))?; // with all it holds
+/// let mut tasks: Root<Vec<u64>> = region.root("tasks")?; // empty at first
+/// region.update(|u| tasks.get_mut(u).push(17));
+/// assert_eq!(region.read(|v| tasks.get(v).first().copied()), Some(17));
+/// assert_eq!(tasks.name(), "tasks");
+/// region.update(|u| tasks.remove(u))?; // with all it holds
 /// assert!(region.roots()?.is_empty());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub struct Root<T> {
+pub struct Root<T: Persist> {
     at: NonNull<T>,
     /// Dropped in this order: the name is free again before the memory goes.
     lease: Lease,
@@ -153,9 +156,9 @@ pub struct Root<T> {
 }
 
 // SAFETY: it is the one owner of the value.
-unsafe impl<T: Send> Send for Root<T> {}
+unsafe impl<T: Persist + Send> Send for Root<T> {}
 // SAFETY: as above.
-unsafe impl<T: Sync> Sync for Root<T> {}
+unsafe impl<T: Persist + Sync> Sync for Root<T> {}
 
 /// The right to a name while it is open.
 struct Lease {
@@ -187,36 +190,35 @@ fn open_names(place: Place) -> MutexGuard<'static, BTreeSet<String>> {
 }
 
 impl Region {
-    /// The heap of the region, made when it is first asked for.
-    ///
-    /// # Errors
-    /// [`RootError::Heap`] when it is damaged, or the region cannot grow.
-    pub fn heap(&self) -> crate::Result<Heap> {
-        let place = self.place();
-        let table = &NAMES[place.index()].table;
-        Ok(self.update(|_| {
-            let _lock = table.lock().unwrap_or_else(PoisonError::into_inner);
-            heap_of(place)
-        })?)
-    }
-
-    /// The root `name`: the one there is, or what `make` makes. Collections are made with the heap it is
-    /// given: `region.root("orders", |heap| HashMap::new_in(heap))`.
+    /// The root `name`: the one there is, or a new one that holds nothing yet.
     ///
     /// A root that was made with a type `T` was before ([`Persist::Previous`]) becomes a `T` now, all of
     /// it at once. A panic in that conversion ends the process, before anything of it is durable.
     ///
     /// # Errors
     /// [`RootError`]: it is in use, it is of another type, or the heap has no memory or is damaged.
-    pub fn root<T: Persist>(&self, name: &str, make: impl FnOnce(Heap) -> T) -> crate::Result<Root<T>> {
+    pub fn root<T: Empty>(&self, name: &str) -> crate::Result<Root<T>> {
+        self.root_with::<T>(name, |update| T::empty(update.heap()))
+    }
+
+    /// As [`Region::root`], with a value to begin with.
+    ///
+    /// # Errors
+    /// As [`Region::root`].
+    pub fn root_with<T: Persist>(
+        &self,
+        name: &str,
+        make: impl for<'r> FnOnce(&Update<'r>) -> T::In<'r>,
+    ) -> crate::Result<Root<T>> {
         let place = self.place();
         let lease = Lease::take(place, name)?;
-        let heap = self.heap()?;
-        let at = self.update(|_| match find(heap, name)? {
-            Some(found) => open(heap, name, found),
-            None => {
-                let value = make(heap);
-                create(heap, name, value)
+        self.update(|update| self.inner.heap(update).map(|_| ()))
+            .map_err(RootError::Heap)?;
+        let at = self.update(|update| {
+            let heap = update.heap();
+            match find(heap, name)? {
+                Some(found) => open::<T>(heap, name, found),
+                None => create::<T>(heap, name, make(update)),
             }
         })?;
         Ok(Root {
@@ -226,12 +228,25 @@ impl Region {
         })
     }
 
+    /// Looks at all of the heap and at every root: what is in use, leaked or damaged.
+    ///
+    /// # Errors
+    /// [`RootError::Heap`] when there is no heap to be looked at.
+    pub fn check(&self) -> crate::Result<Report> {
+        let report = self.update(|update| self.inner.heap(update).map(Heap::check));
+        Ok(report.map_err(RootError::Heap)?)
+    }
+
     /// The roots there are, in the order they were made.
     ///
     /// # Errors
     /// [`RootError::Heap`] when the heap is damaged.
     pub fn roots(&self) -> crate::Result<std::vec::Vec<RootInfo>> {
-        let heap = self.heap()?;
+        self.update(|update| self.roots_of(update))
+    }
+
+    fn roots_of(&self, update: &Update<'_>) -> crate::Result<std::vec::Vec<RootInfo>> {
+        let heap = self.inner.heap(update).map_err(RootError::Heap)?;
         let open = open_names(self.place()).clone();
         let _lock = lock_table(heap);
         let mut infos = std::vec::Vec::new();
@@ -254,14 +269,14 @@ impl Region {
     /// [`RootError`]: it is in use, there is none, or it is damaged.
     pub fn remove_root(&self, name: &str) -> crate::Result<()> {
         let _lease = Lease::take(self.place(), name)?;
-        let heap = self.heap()?;
-        self.update(|_| -> Result<(), RootError> {
+        self.update(|update| -> Result<(), RootError> {
+            let heap = self.inner.heap(update)?;
             let found = find(heap, name)?.ok_or_else(|| RootError::Missing { name: name.into() })?;
-            let owned = heap.blocks_of(&found.description, found.at);
+            let owned = heap.raw().blocks_of(&found.description, found.at);
             let owned = owned.map_err(|finding| HeapError::damaged(format!("root {name:?}, {finding}")))?;
             for (block, bytes) in owned {
                 // SAFETY: nobody uses the root, and these are the blocks it owns.
-                unsafe { heap.free_block(block, bytes) };
+                unsafe { heap.raw().free_block(block, bytes) };
             }
             remove_entry(heap, name)
         })?;
@@ -269,61 +284,83 @@ impl Region {
     }
 }
 
-/// These are called as `Root::name(&root)`, so that they hide no method of the value.
-impl<T> Root<T> {
+impl<T: Persist> Root<T> {
     /// Its name.
     #[must_use]
-    pub fn name(this: &Root<T>) -> &str {
-        &this.lease.name
+    pub fn name(&self) -> &str {
+        &self.lease.name
     }
 
-    /// Drops the value and removes the root. Inside an update, as any change.
+    /// The value, to read.
+    ///
+    /// # Panics
+    /// In an update or a reading of another region.
+    #[must_use]
+    #[inline]
+    #[track_caller]
+    pub fn get<'a, 'r>(&'a self, view: &'a View<'r>) -> &'a T::In<'r> {
+        self.assert_in(view);
+        // SAFETY: the value is there as long as the root, and of this type (`open`). The brand is of this region, and
+        // for now only.
+        unsafe { self.at.cast().as_ref() }
+    }
+
+    /// The value, to change. Its own bytes are marked as written.
+    ///
+    /// # Panics
+    /// In an update of another region.
+    #[inline]
+    #[track_caller]
+    pub fn get_mut<'a, 'r>(&'a mut self, update: &'a Update<'r>) -> &'a mut T::In<'r> {
+        self.assert_in(update);
+        touch_value(self.at.as_ptr());
+        // SAFETY: as above, and this is the only root of the name.
+        unsafe { self.at.cast().as_mut() }
+    }
+
+    /// Drops the value and removes the root.
     ///
     /// # Errors
     /// [`RootError::Heap`] when the table of roots is damaged.
     ///
     /// # Panics
-    /// Outside an update of the region.
-    pub fn remove(this: Root<T>) -> crate::Result<()> {
-        marks::assert_may_write(this.lease.place.base());
-        let heap = heap_of(this.lease.place)?;
-        remove_entry(heap, &this.lease.name)?;
-        touch(this.at.as_ptr(), size_of::<T>());
-        // SAFETY: the root is nobody else's, and found no more.
+    /// In an update of another region.
+    pub fn remove(self, update: &Update<'_>) -> crate::Result<()> {
+        self.assert_in(update);
+        let heap = update.heap();
+        remove_entry(heap, &self.lease.name)?;
+        touch_value(self.at.as_ptr());
+        // SAFETY: the root is not used any more, and found no more.
         unsafe {
-            this.at.drop_in_place();
-            heap.deallocate(this.at.cast(), Layout::new::<T>());
+            self.at.drop_in_place();
+            heap.deallocate(self.at.cast(), Layout::new::<T>());
         }
         Ok(())
     }
-}
 
-impl<T> Deref for Root<T> {
-    type Target = T;
-    #[inline]
-    fn deref(&self) -> &T {
-        // SAFETY: the value is there as long as the root, and of this type (`open`).
-        unsafe { self.at.as_ref() }
-    }
-}
-
-impl<T> DerefMut for Root<T> {
-    /// # Panics
-    /// Outside an update of the region.
     #[inline]
     #[track_caller]
-    fn deref_mut(&mut self) -> &mut T {
-        marks::touch_for_caller(self.at.as_ptr());
-        // SAFETY: as above, and this is the only root of the name.
-        unsafe { self.at.as_mut() }
+    fn assert_in(&self, view: &View<'_>) {
+        if view.place() != self.lease.place {
+            self.is_elsewhere();
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    #[track_caller]
+    fn is_elsewhere(&self) -> ! {
+        panic!(
+            "root {:?} is of another region than this update or reading",
+            self.lease.name
+        )
     }
 }
 
-impl<T: fmt::Debug> fmt::Debug for Root<T> {
+impl<T: Persist> fmt::Debug for Root<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Root")
-            .field("name", &Root::name(self))
-            .field("value", &**self)
+            .field("name", &self.name())
             .field("region", &self.region)
             .finish()
     }
@@ -336,20 +373,22 @@ struct Found {
 }
 
 /// The heap of a window, made if there is none. The caller is in an update.
-fn heap_of(place: Place) -> Result<Heap, RootError> {
+pub(crate) fn heap_of(place: Place) -> Result<RawHeap, HeapError> {
     use std::hash::{BuildHasher, RandomState};
+    let table = &NAMES[place.index()].table;
+    let _lock = table.lock().unwrap_or_else(PoisonError::into_inner);
     let header = place.base().cast::<Header>();
     // SAFETY: the first unit is usable if the region has so many bytes; any bytes are a header.
     let is_empty = place.bytes() < size_of::<Header>()
         || unsafe { (*header).state.magic == 0 && (*header).state.top == 0 };
     match is_empty {
-        true => Ok(Heap::create(place, RandomState::new().hash_one(place.index()))?),
-        false => Ok(Heap::open(place)?),
+        true => RawHeap::create(place, RandomState::new().hash_one(place.index())),
+        false => RawHeap::open(place),
     }
 }
 
-fn lock_table(heap: Heap) -> MutexGuard<'static, ()> {
-    NAMES[heap.place().index()]
+fn lock_table(heap: Heap<'_>) -> MutexGuard<'static, ()> {
+    NAMES[heap.raw().place().index()]
         .table
         .lock()
         .unwrap_or_else(PoisonError::into_inner)
@@ -359,13 +398,13 @@ fn lock_table(heap: Heap) -> MutexGuard<'static, ()> {
 ///
 /// # Safety
 /// The lock of the table is held for as long as it is used.
-unsafe fn table<'a>(heap: Heap) -> Result<Option<&'a Vec<RootEntry>>, HeapError> {
+unsafe fn table<'r>(heap: Heap<'r>) -> Result<Option<&'r Table<'r>>, HeapError> {
     // SAFETY: the header is there as long as the heap.
-    let at = unsafe { (*heap.header()).roots };
+    let at = unsafe { (*heap.raw().header()).roots };
     if at == 0 {
         return Ok(None);
     }
-    if !heap.has_root_table(at) {
+    if !heap.raw().has_root_table(at) {
         return Err(HeapError::damaged(format!("the table of roots at {at:#x}")));
     }
     // SAFETY: it is a vector of entries with sound texts, which nobody changes while the lock is held.
@@ -376,24 +415,24 @@ unsafe fn table<'a>(heap: Heap) -> Result<Option<&'a Vec<RootEntry>>, HeapError>
 ///
 /// # Safety
 /// As [`table`].
-unsafe fn table_mut<'a>(heap: Heap) -> Result<Option<&'a mut Vec<RootEntry>>, HeapError> {
+unsafe fn table_mut<'r>(heap: Heap<'r>) -> Result<Option<&'r mut Table<'r>>, HeapError> {
     // SAFETY: the caller's word.
     if unsafe { table(heap) }?.is_none() {
         return Ok(None);
     }
     // SAFETY: the header is there as long as the heap.
-    let at = std::ptr::with_exposed_provenance_mut(unsafe { (*heap.header()).roots } as usize);
-    touch(at, size_of::<Vec<RootEntry>>());
+    let at = std::ptr::with_exposed_provenance_mut(unsafe { (*heap.raw().header()).roots } as usize);
+    touch(at, size_of::<Table<'r>>());
     // SAFETY: as in `table`; the lock makes it ours alone.
     Ok(Some(unsafe { &mut *at }))
 }
 
-fn parse(entry: &RootEntry) -> Result<Description, RootError> {
+fn parse(entry: &RootEntry<'_>) -> Result<Description, RootError> {
     let bad = |e| HeapError::damaged(format!("root {:?}: {e}", entry.name));
     Ok(Description::parse(&entry.layout).map_err(bad)?)
 }
 
-fn find(heap: Heap, name: &str) -> Result<Option<Found>, RootError> {
+fn find(heap: Heap<'_>, name: &str) -> Result<Option<Found>, RootError> {
     let _lock = lock_table(heap);
     // SAFETY: the lock is held.
     let Some(table) = (unsafe { table(heap) })? else {
@@ -408,7 +447,7 @@ fn find(heap: Heap, name: &str) -> Result<Option<Found>, RootError> {
         let why = format!("root {name:?} of {} bytes at {:#x}", entry.bytes, entry.at);
         return Err(HeapError::damaged(why).into());
     }
-    let checked = heap.check_head(&description, entry.at);
+    let checked = heap.raw().check_head(&description, entry.at);
     checked.map_err(|finding| HeapError::damaged(format!("root {name:?}, {finding}")))?;
     Ok(Some(Found {
         at: entry.at,
@@ -417,13 +456,13 @@ fn find(heap: Heap, name: &str) -> Result<Option<Found>, RootError> {
 }
 
 /// Adds a root to the table.
-fn create<T: Persist>(heap: Heap, name: &str, value: T) -> Result<NonNull<T>, RootError> {
+fn create<'r, T: Persist>(heap: Heap<'r>, name: &str, value: Of<'r, T>) -> Result<NonNull<T>, RootError> {
     let _lock = lock_table(heap);
     let layout = Description::of::<T>();
     let at = heap.try_allocate(Layout::new::<T>())?.cast::<T>();
     touch(at.as_ptr(), size_of::<T>());
     // SAFETY: the block is new and fits.
-    unsafe { at.write(value) };
+    unsafe { at.cast().write(value) };
     // SAFETY: the lock is held.
     let table = match unsafe { table_mut(heap) }? {
         Some(table) => table,
@@ -440,15 +479,15 @@ fn create<T: Persist>(heap: Heap, name: &str, value: T) -> Result<NonNull<T>, Ro
     Ok(at)
 }
 
-fn new_table<'a>(heap: Heap) -> Result<&'a mut Vec<RootEntry>, RootError> {
+fn new_table<'r>(heap: Heap<'r>) -> Result<&'r mut Table<'r>, RootError> {
     let mut at = heap
         .try_allocate(Layout::new::<Vec<RootEntry>>())?
         .cast::<Vec<RootEntry>>();
-    touch(at.as_ptr(), size_of::<Vec<RootEntry>>());
+    touch(at.as_ptr(), size_of::<Table<'r>>());
     // SAFETY: the block is new and fits; the header is there, and this is the only place that sets the field.
     unsafe {
         at.write(Vec::new_in(heap));
-        let roots = &raw mut (*heap.header()).roots;
+        let roots = &raw mut (*heap.raw().header()).roots;
         touch(roots, 8);
         roots.write(at.expose_provenance().get() as u64);
         Ok(at.as_mut())
@@ -456,7 +495,7 @@ fn new_table<'a>(heap: Heap) -> Result<&'a mut Vec<RootEntry>, RootError> {
 }
 
 /// Takes a root out of the table. What it is stays.
-fn remove_entry(heap: Heap, name: &str) -> Result<(), RootError> {
+fn remove_entry(heap: Heap<'_>, name: &str) -> Result<(), RootError> {
     let _lock = lock_table(heap);
     // SAFETY: the lock is held.
     if let Some(table) = unsafe { table_mut(heap) }? {
@@ -466,7 +505,7 @@ fn remove_entry(heap: Heap, name: &str) -> Result<(), RootError> {
 }
 
 /// A root there is, as a `T`: it is one, or becomes one.
-fn open<T: Persist>(heap: Heap, name: &str, found: Found) -> Result<NonNull<T>, RootError> {
+fn open<T: Persist>(heap: Heap<'_>, name: &str, found: Found) -> Result<NonNull<T>, RootError> {
     let asked = Description::of::<T>();
     let at = std::ptr::with_exposed_provenance_mut::<T>(found.at as usize);
     if asked == found.description {
@@ -486,7 +525,7 @@ fn open<T: Persist>(heap: Heap, name: &str, found: Found) -> Result<NonNull<T>, 
     let new = unsafe { migrate::<T>(&found, heap) };
     touch(block.as_ptr(), size_of::<T>());
     // SAFETY: the block is new and fits.
-    unsafe { block.write(new) };
+    unsafe { block.cast().write(new) };
     let old = &found.description.get(0);
     let layout = Layout::from_size_align(old.bytes as usize, old.align as usize);
     if let (Ok(layout), Some(old)) = (layout, NonNull::new(at.cast())) {
@@ -499,7 +538,12 @@ fn open<T: Persist>(heap: Heap, name: &str, found: Found) -> Result<NonNull<T>, 
 }
 
 /// The root is at another place now, and of another type.
-fn set_entry<T>(heap: Heap, name: &str, at: NonNull<T>, description: &Description) -> Result<(), RootError> {
+fn set_entry<T>(
+    heap: Heap<'_>,
+    name: &str,
+    at: NonNull<T>,
+    description: &Description,
+) -> Result<(), RootError> {
     let _lock = lock_table(heap);
     // SAFETY: the lock is held.
     let table = unsafe { table_mut(heap) }?;
@@ -544,10 +588,10 @@ fn can_migrate<T: Persist>(stored: &Description, depth: u32) -> bool {
 ///
 /// # Safety
 /// [`can_migrate`], or its description is that of a `T`; the value is not used any more.
-unsafe fn migrate<T: Persist>(found: &Found, heap: Heap) -> T {
+unsafe fn migrate<'r, T: Persist>(found: &Found, heap: Heap<'r>) -> Of<'r, T> {
     if Description::of::<T>() == found.description {
         // SAFETY: by the caller's word.
-        return unsafe { std::ptr::with_exposed_provenance::<T>(found.at as usize).read() };
+        return unsafe { std::ptr::with_exposed_provenance::<Of<'r, T>>(found.at as usize).read() };
     }
     // SAFETY: by the caller's word.
     T::migrate(unsafe { migrate::<T::Previous>(found, heap) }, heap)

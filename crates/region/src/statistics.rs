@@ -16,10 +16,10 @@ use twinpage_core::histogram::{Histogram, Percentiles};
 /// use twinpage::Region;
 ///
 /// let region = Region::open("counts.twin")?;
-/// let mut count = region.root("count", |_| 0_u64)?;
+/// let mut count = region.root::<u64>("count")?;
 /// region.checkpoint()?;
 /// region.forget_statistics(); // what was filled in is not of interest
-/// region.update(|_| *count += 1);
+/// region.update(|u| *count.get_mut(u) += 1);
 /// region.checkpoint()?;
 /// let statistics = region.statistics();
 /// assert_eq!((statistics.epochs, statistics.changed_bytes), (1, 64));

@@ -5,29 +5,22 @@ use twinpage::heap::{Report, check_image};
 use twinpage::{Persist, Region};
 
 #[derive(Persist)]
-struct All {
-    words: Vec<String>,
-    map: HashMap<u64, Box<u32>>,
-    tree: BTreeMap<u16, Vec<u8>>,
-    ring: VecDeque<(bool, Option<Box<char>>)>,
-    large: Vec<u64>,
+struct All<'r> {
+    words: Vec<'r, String<'r>>,
+    map: HashMap<'r, u64, Box<'r, u32>>,
+    tree: BTreeMap<'r, u16, Vec<'r, u8>>,
+    ring: VecDeque<'r, (bool, Option<Box<'r, char>>)>,
+    large: Vec<'r, u64>,
 }
 
 /// The bytes of a region with roots and freed blocks, and its address.
 fn image() -> (std::vec::Vec<u8>, u64) {
     let dir = tempfile::tempdir().unwrap();
     let region = Region::open(dir.path().join("check.twin")).unwrap();
-    let mut all = region
-        .root("all", |heap| All {
-            words: Vec::new_in(heap),
-            map: HashMap::new_in(heap),
-            tree: BTreeMap::new_in(heap),
-            ring: VecDeque::new_in(heap),
-            large: Vec::from_iter_in(0..20_000, heap),
-        })
-        .unwrap();
-    let heap = region.heap().unwrap();
-    region.update(|_| {
+    let mut all = region.root::<All>("all").unwrap();
+    region.update(|u| {
+        let (all, heap) = (all.get_mut(u), u.heap());
+        all.large.extend(0..20_000);
         for k in 0..300_u16 {
             all.words.push(String::from_in(&format!("word {k}"), heap));
             all.map.insert(k.into(), Box::new_in(k.into(), heap));
@@ -41,7 +34,7 @@ fn image() -> (std::vec::Vec<u8>, u64) {
             all.tree.remove(&(k as u16));
         }
     });
-    let _number = region.root("number", |_| 5_u32).unwrap();
+    let _number = region.root_with::<u32>("number", |_| 5).unwrap();
     let place = region.place();
     // SAFETY: so many bytes are usable, and nobody changes them.
     let bytes = unsafe { std::slice::from_raw_parts(place.base(), place.bytes()) }.to_vec();
@@ -74,14 +67,13 @@ fn a_sound_heap_is_sound() {
 fn a_block_nobody_owns_is_a_leak() {
     let dir = tempfile::tempdir().unwrap();
     let region = Region::open(dir.path().join("leak.twin")).unwrap();
-    let mut words = region.root("words", Vec::<String>::new_in).unwrap();
-    let heap = region.heap().unwrap();
-    region.update(|_| {
-        words.push(String::from_in("kept", heap));
-        std::mem::forget(String::from_in(&"lost ".repeat(20), heap));
-        std::mem::forget(Vec::<u64>::with_capacity_in(10_000, heap));
+    let mut words = region.root::<Vec<String>>("words").unwrap();
+    region.update(|u| {
+        words.get_mut(u).push(u.string("kept"));
+        std::mem::forget(u.string(&"lost ".repeat(20)));
+        std::mem::forget(Vec::<u64>::with_capacity_in(10_000, u.heap()));
     });
-    let report = heap.check();
+    let report = region.check().unwrap();
     assert_eq!((report.leaked_blocks, report.leaks.len()), (2, 2));
     assert_eq!(report.leaked_bytes, 112 + (128 << 10));
     assert!(report.damage.is_empty() && !report.is_sound());

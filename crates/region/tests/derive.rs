@@ -172,7 +172,7 @@ fn names_and_versions_are_recorded() {
         "Price (version 2): 8 bytes\n    at   0: cents, u64 (8 bytes)\n"
     );
     let window = twinpage::window::Window::volatile().unwrap();
-    let heap = twinpage::Heap::create(window.place(), 1).unwrap();
+    let heap = twinpage::Heap::create(&window, 1).unwrap();
     let moved = <Option<[Price; 2]>>::migrate(Some([PriceV1(3), PriceV1(4)]), heap);
     assert!(matches!(
         moved,

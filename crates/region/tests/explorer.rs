@@ -71,21 +71,21 @@ fn keep(region: &Region, log: &Log, states: &mut States) {
 
 fn script(region: &Region, log: &Log, random: &mut fastrand::Rng) -> States {
     let mut states = States::new();
-    let heap = region.heap().unwrap();
-    let mut words = region.root("words", HashMap::<Text, u64>::new_in).unwrap();
-    let mut tree = region.root("tree", BTreeMap::<u64, List<u64>>::new_in).unwrap();
+    let mut words = region.root::<HashMap<Text, u64>>("words").unwrap();
+    let mut tree = region.root::<BTreeMap<u64, List<u64>>>("tree").unwrap();
     keep(region, log, &mut states);
     for round in 0..6 {
         for _ in 0..random.usize(1..60) {
-            region.update(|_| {
+            region.update(|u| {
+                let (words, tree) = (words.get_mut(u), tree.get_mut(u));
                 let key = random.u64(..40);
                 match random.u8(..10) {
                     0..4 => {
-                        words.insert(Text::from_in(&format!("word {key} of {round}"), heap), key);
+                        words.insert(u.string(&format!("word {key} of {round}")), key);
                     }
                     4 => drop(words.remove(format!("word {key} of {round}").as_str())),
                     5..8 => {
-                        let mut list = List::new_in(heap);
+                        let mut list = List::new_in(u.heap());
                         list.extend((0..key * 20).map(|k| k ^ round));
                         tree.insert(key, list);
                     }
@@ -94,18 +94,20 @@ fn script(region: &Region, log: &Log, random: &mut fastrand::Rng) -> States {
             });
         }
         if round % 2 == 1 {
-            region.update(|_| heap.give_back()).unwrap();
+            region.update(|u| u.heap().give_back()).unwrap();
         }
         if round == 3 {
             // Larger than a step: the region grows, and gives most of it back later.
-            let mut list = List::new_in(heap);
-            region.update(|_| list.resize(400_000, round));
-            region.update(|_| tree.insert(1000, list));
+            region.update(|u| {
+                let mut list = List::new_in(u.heap());
+                list.resize(400_000, round);
+                tree.get_mut(u).insert(1000, list);
+            });
         }
         keep(region, log, &mut states);
     }
-    region.update(|_| drop(tree.remove(&1000)));
-    region.update(|_| heap.give_back()).unwrap();
+    region.update(|u| drop(tree.get_mut(u).remove(&1000)));
+    region.update(|u| u.heap().give_back()).unwrap();
     keep(region, log, &mut states);
     states
 }

@@ -163,13 +163,12 @@ fn no_damage_to_a_file_makes_a_panic() {
             .scheme(SchemeKind::DualPage)
             .open(&path)
             .unwrap();
-        let mut map = region.root("map", HashMap::<u64, List<u64>>::new_in).unwrap();
-        let heap = region.heap().unwrap();
+        let mut map = region.root::<HashMap<u64, List<u64>>>("map").unwrap();
         for key in 0..200 {
-            region.update(|_| {
-                let mut list = List::new_in(heap);
+            region.update(|u| {
+                let mut list = List::new_in(u.heap());
                 list.extend(0..key % 30);
-                map.insert(key, list)
+                map.get_mut(u).insert(key, list);
             });
             if key % 20 == 0 {
                 region.checkpoint().unwrap();

@@ -9,7 +9,7 @@ use std::num::NonZeroU16;
 use std::path::{Path, PathBuf};
 use twinpage::collections::{BTreeMap, BTreeSet, Box, HashMap, HashSet, String, Vec, VecDeque};
 use twinpage::window::{WINDOW_BYTES, ZONE};
-use twinpage::{Durability, Heap, Persist, Region, Root, SchemeKind};
+use twinpage::{Durability, Persist, Region, Root, SchemeKind, Update};
 
 /// The version of what is in them, and how their lines became durable.
 const KEPT: [(u32, SchemeKind); 3] = [
@@ -26,22 +26,23 @@ enum State {
 }
 
 #[derive(Persist)]
-struct Order {
+struct Order<'r> {
     item: u32,
     state: State,
-    notes: Vec<String>,
-    last: Option<Box<u64>>,
+    notes: Vec<'r, String<'r>>,
+    last: Option<Box<'r, u64>>,
 }
 
 #[derive(Persist)]
-struct All {
-    orders: HashMap<u64, Order>,
-    names: BTreeMap<String, (u64, char)>,
-    ring: VecDeque<u16>,
+struct All<'r> {
+    orders: HashMap<'r, u64, Order<'r>>,
+    names: BTreeMap<'r, String<'r>, (u64, char)>,
+    ring: VecDeque<'r, u16>,
     flags: [bool; 5],
 }
 
-fn make_all(heap: Heap) -> All {
+fn make_all<'r>(update: &Update<'r>) -> All<'r> {
+    let heap = update.heap();
     let mut all = All {
         orders: HashMap::new_in(heap),
         names: BTreeMap::new_in(heap),
@@ -76,7 +77,7 @@ fn make_all(heap: Heap) -> All {
     all
 }
 
-fn assert_all(all: &All) {
+fn assert_all(all: &All<'_>) {
     assert_eq!(all.flags, [true, false, true, true, false]);
     assert!(all.ring.iter().copied().eq((7..20).chain(0..7)));
     assert_eq!((all.orders.len(), all.names.len()), (100, 100));
@@ -98,23 +99,25 @@ fn assert_all(all: &All) {
     }
 }
 
+type Sets<'r> = (HashSet<'r, u64>, BTreeSet<'r, i8>);
+
 struct Roots {
-    all: Root<All>,
-    large: Root<Vec<u64>>,
-    sets: Root<(HashSet<u64>, BTreeSet<i8>)>,
+    all: Root<All<'static>>,
+    large: Root<Vec<'static, u64>>,
+    sets: Root<Sets<'static>>,
 }
 
 fn roots(region: &Region) -> Roots {
     Roots {
-        all: region.root("all", make_all).unwrap(),
+        all: region.root_with::<All>("all", make_all).unwrap(),
         large: region
-            .root("large", |heap| Vec::from_iter_in(0..30_000, heap))
+            .root_with("large", |u| Vec::from_iter_in(0..30_000, u.heap()))
             .unwrap(),
         sets: region
-            .root("sets", |heap| {
+            .root_with::<Sets>("sets", |u| {
                 (
-                    HashSet::from_iter_in(0..50, heap),
-                    BTreeSet::from_iter_in(-50..50, heap),
+                    HashSet::from_iter_in(0..50, u.heap()),
+                    BTreeSet::from_iter_in(-50..50, u.heap()),
                 )
             })
             .unwrap(),
@@ -138,11 +141,14 @@ fn make(file: &Path, number: usize, scheme: SchemeKind) {
     let mut roots = roots(&region);
     region.checkpoint().unwrap();
     for turn in 0..6 {
-        region.update(|_| roots.large.iter_mut().step_by(97).for_each(|n| *n += 1));
-        region.update(|_| roots.large.iter_mut().step_by(97).for_each(|n| *n -= 1));
-        region.update(|_| roots.all.ring.rotate_left(turn));
+        let mut large = |change: fn(&mut u64)| {
+            region.update(|u| roots.large.get_mut(u).iter_mut().step_by(97).for_each(change));
+        };
+        large(|n| *n += 1);
+        large(|n| *n -= 1);
+        region.update(|u| roots.all.get_mut(u).ring.rotate_left(turn));
         region.checkpoint().unwrap();
-        region.update(|_| roots.all.ring.rotate_right(turn));
+        region.update(|u| roots.all.get_mut(u).ring.rotate_right(turn));
         region.checkpoint().unwrap();
     }
     drop(roots);
@@ -170,13 +176,16 @@ fn regions_of_every_format_open() {
             let info = region.info();
             assert_eq!((info.scheme, info.checksums), (scheme.name(), version > 1));
             let mut roots = roots(&region);
-            assert_all(&roots.all);
-            assert_eq!(roots.large.len(), 30_000 + life);
-            assert!((0..30_000).eq(roots.large.iter().copied().take(30_000)));
-            assert!((0..50).all(|n| roots.sets.0.contains(&n)) && roots.sets.0.len() == 50);
-            assert!(roots.sets.1.iter().copied().eq(-50..50));
+            region.read(|v| {
+                assert_all(roots.all.get(v));
+                let (large, (hashed, sorted)) = (roots.large.get(v), roots.sets.get(v));
+                assert_eq!(large.len(), 30_000 + life);
+                assert!((0..30_000).eq(large.iter().copied().take(30_000)));
+                assert!((0..50).all(|n| hashed.contains(&n)) && hashed.len() == 50);
+                assert!(sorted.iter().copied().eq(-50..50));
+            });
             // And it goes on.
-            region.update(|_| roots.large.push(0));
+            region.update(|u| roots.large.get_mut(u).push(0));
             drop(roots);
             region.close().unwrap();
         }

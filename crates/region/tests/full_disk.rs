@@ -55,21 +55,26 @@ fn options(scheme: SchemeKind, durability: Durability) -> Options {
     Region::options().scheme(scheme).durability(durability)
 }
 
-fn values(region: &Region) -> Root<List<u64>> {
-    region.root("values", List::new_in).unwrap()
+type Values = Root<List<'static, u64>>;
+
+fn values(region: &Region) -> Values {
+    region.root("values").unwrap()
 }
 
 /// So many bytes of `value`.
-fn fill(region: &Region, list: &mut Root<List<u64>>, bytes: usize, value: u64) {
-    region.update(|_| {
+fn fill(region: &Region, list: &mut Values, bytes: usize, value: u64) {
+    region.update(|u| {
+        let list = list.get_mut(u);
         list.clear();
         list.resize(bytes / 8, value);
     });
 }
 
-fn assert_all(list: &List<u64>, bytes: usize, value: u64) {
-    assert_eq!(list.len(), bytes / 8);
-    assert!(list.iter().all(|&found| found == value));
+fn assert_all(region: &Region, list: &Values, bytes: usize, value: u64) {
+    region.read(|v| {
+        assert_eq!(list.get(v).len(), bytes / 8);
+        assert!(list.get(v).iter().all(|&found| found == value));
+    });
 }
 
 fn assert_full(outcome: Result<impl std::fmt::Debug, Error>) {
@@ -95,7 +100,7 @@ fn fill_up(scheme: SchemeKind, durability: Durability) {
     }
     assert_eq!(region.epoch(), epoch);
     // Memory is as it was, and can be saved where there is room.
-    assert_all(&list, LONG, 2);
+    assert_all(&region, &list, LONG, 2);
     assert_full(region.backup("backup"));
     let no_room = region.save_as("disk/copy").unwrap_err().to_string();
     assert!(
@@ -104,12 +109,13 @@ fn fill_up(scheme: SchemeKind, durability: Durability) {
     );
     region.save_as(saved).unwrap();
     // With less to keep there is room again.
-    region.update(|_| {
+    region.update(|u| {
+        let list = list.get_mut(u);
         list.truncate((2 << 20) / 8);
         list.shrink_to_fit();
         list[0] = 3;
     });
-    region.update(|_| region.heap().unwrap().give_back()).unwrap();
+    region.update(|u| u.heap().give_back()).unwrap();
     let smaller = region.checkpoint();
     if let Err(error) = &smaller {
         assert!(matches!(error, Error::Full(_)), "{error:?}");
@@ -127,14 +133,17 @@ fn fill_up(scheme: SchemeKind, durability: Durability) {
     let region = options(scheme, durability).checked().open(path).unwrap();
     let list = values(&region);
     match smaller {
-        Ok(_) => assert_eq!((list.len(), list[0], list[1]), ((2 << 20) / 8, 3, 2)),
-        Err(_) => assert_all(&list, 4 << 20, 1),
+        Ok(_) => region.read(|v| {
+            let list = list.get(v);
+            assert_eq!((list.len(), list[0], list[1]), ((2 << 20) / 8, 3, 2));
+        }),
+        Err(_) => assert_all(&region, &list, 4 << 20, 1),
     }
     drop(list);
     drop(region);
     std::fs::remove_file(rest).unwrap();
     let region = Region::options().checked().open(saved).unwrap();
-    assert_all(&values(&region), LONG, 2);
+    assert_all(&region, &values(&region), LONG, 2);
     drop(region);
     // With room it goes on.
     let region = options(scheme, durability).open(path).unwrap();

@@ -10,10 +10,12 @@ use twinpage::window::{Place, STEP, Window};
 
 const UNIT: usize = 64 << 10;
 
-fn heap() -> (Window, Heap) {
-    let window = Window::volatile().unwrap();
-    let heap = Heap::create(window.place(), 1).unwrap();
-    (window, heap)
+fn window() -> Window {
+    Window::volatile().unwrap()
+}
+
+fn heap(window: &Window) -> Heap<'_> {
+    Heap::create(window, 1).unwrap()
 }
 
 #[derive(Clone, Debug)]
@@ -40,14 +42,14 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-struct Model {
-    heap: Heap,
+struct Model<'r> {
+    heap: Heap<'r>,
     /// Blocks in use: address, layout and the byte they are filled with.
     blocks: BTreeMap<usize, (Layout, u8)>,
     next: u8,
 }
 
-impl Model {
+impl Model<'_> {
     fn fill(&mut self, block: NonNull<u8>, layout: Layout) {
         self.next = self.next.wrapping_add(1);
         let place = Place::of(block.as_ptr()).unwrap();
@@ -127,7 +129,8 @@ impl Model {
 }
 
 fn run(ops: &[Op]) {
-    let (window, heap) = heap();
+    let window = window();
+    let heap = heap(&window);
     let mut model = Model {
         heap,
         blocks: BTreeMap::new(),
@@ -137,7 +140,7 @@ fn run(ops: &[Op]) {
         model.run(op);
     }
     model.verify_all();
-    let again = Heap::open(window.place()).unwrap();
+    let again = Heap::open(&window).unwrap();
     assert_eq!(again.stats(), heap.stats());
     while !model.blocks.is_empty() {
         model.run(&Op::Free(0));
@@ -156,7 +159,8 @@ proptest! {
 
 #[test]
 fn memory_is_used_again() {
-    let (_window, heap) = heap();
+    let window = window();
+    let heap = heap(&window);
     let layout = Layout::from_size_align(100_000, 8).unwrap();
     let mut spans = Vec::new();
     for _ in 0..3 {
@@ -177,7 +181,8 @@ fn memory_is_used_again() {
 
 #[test]
 fn a_block_of_nothing_takes_nothing() {
-    let (_window, heap) = heap();
+    let window = window();
+    let heap = heap(&window);
     let layout = Layout::from_size_align(0, 4096).unwrap();
     let block = heap.allocate(layout);
     assert_eq!(block.addr().get() % 4096, 0);
@@ -188,7 +193,8 @@ fn a_block_of_nothing_takes_nothing() {
 
 #[test]
 fn a_bound_is_an_error_and_nothing_is_lost() {
-    let (window, heap) = heap();
+    let window = window();
+    let heap = heap(&window);
     window.place().set_bound(8 * STEP);
     let layout = Layout::from_size_align(UNIT, 8).unwrap();
     let mut blocks = Vec::new();
@@ -220,7 +226,8 @@ fn a_bound_is_an_error_and_nothing_is_lost() {
 
 #[test]
 fn the_table_moves_when_the_heap_outgrows_it() {
-    let (window, heap) = heap();
+    let window = window();
+    let heap = heap(&window);
     let layout = Layout::from_size_align(40 * UNIT, 8).unwrap();
     // Room for 3072 units in the first table: 12,000 need two moves. Nothing of it is written.
     let blocks: Vec<_> = (0..300).map(|_| heap.allocate(layout)).collect();
@@ -229,7 +236,7 @@ fn the_table_moves_when_the_heap_outgrows_it() {
         (stats.used_blocks, stats.used_bytes),
         (300, 300 * 40 * UNIT as u64)
     );
-    assert_eq!(Heap::open(window.place()).unwrap().stats(), stats);
+    assert_eq!(Heap::open(&window).unwrap().stats(), stats);
     for block in blocks {
         // SAFETY: allocated so.
         unsafe { heap.deallocate(block, layout) };
@@ -239,7 +246,8 @@ fn the_table_moves_when_the_heap_outgrows_it() {
 
 #[test]
 fn a_block_freed_twice_is_noticed() {
-    let (_window, heap) = heap();
+    let window = window();
+    let heap = heap(&window);
     for bytes in [24, 500, 20_000, 300_000] {
         let layout = Layout::from_size_align(bytes, 8).unwrap();
         let (block, _other) = (heap.allocate(layout), heap.allocate(layout));
@@ -256,18 +264,18 @@ fn a_block_freed_twice_is_noticed() {
 #[test]
 fn what_is_no_heap_is_refused() {
     let window = Window::volatile().unwrap();
-    assert!(matches!(Heap::open(window.place()), Err(HeapError::Damaged(_))));
+    assert!(matches!(Heap::open(&window), Err(HeapError::Damaged(_))));
     window.place().grow(STEP).unwrap();
-    assert!(matches!(Heap::open(window.place()), Err(HeapError::Damaged(_))));
-    let heap = Heap::create(window.place(), 1).unwrap();
-    assert_eq!(Heap::open(window.place()).unwrap(), heap);
+    assert!(matches!(Heap::open(&window), Err(HeapError::Damaged(_))));
+    let heap = Heap::create(&window, 1).unwrap();
+    assert_eq!(Heap::open(&window).unwrap(), heap);
     for (at, byte) in [(0, 9), (8, 2), (13, 1), (18, 1), (25, 0)] {
         let byte_at = window.place().base().wrapping_add(at);
         // SAFETY: the first bytes of the window are usable; the old one is put back.
         unsafe {
             let old = byte_at.read();
             byte_at.write(byte);
-            assert!(Heap::open(window.place()).is_err(), "byte {at}");
+            assert!(Heap::open(&window).is_err(), "byte {at}");
             byte_at.write(old);
         }
     }
@@ -275,7 +283,8 @@ fn what_is_no_heap_is_refused() {
 
 #[test]
 fn threads_take_and_free_each_others_blocks() {
-    let (_window, heap) = heap();
+    let window = window();
+    let heap = heap(&window);
     let rounds = 30_000;
     let (send, receive): (Vec<_>, Vec<_>) = (0..4)
         .map(|_| std::sync::mpsc::channel::<(usize, Layout, u8)>())

@@ -54,21 +54,21 @@ fn lies() -> bool {
 }
 
 /// A key that is known while it lives, with a block of its own.
-struct Liar {
+struct Liar<'r> {
     key: u64,
     number: u64,
-    body: Box<u64>,
+    body: Box<'r, u64>,
 }
 
-impl Liar {
-    fn new(key: u64, mut body: Box<u64>) -> Liar {
+impl<'r> Liar<'r> {
+    fn new(key: u64, mut body: Box<'r, u64>) -> Liar<'r> {
         let number = MADE.replace(MADE.get() + 1);
         ALIVE.with_borrow_mut(|alive| alive.insert(number));
         *body = number;
         Liar { key, number, body }
     }
 
-    fn any(heap: Heap) -> Liar {
+    fn any(heap: Heap<'r>) -> Liar<'r> {
         Liar::new(random(60), Box::new_in(0, heap))
     }
 
@@ -80,7 +80,7 @@ impl Liar {
     }
 }
 
-impl Drop for Liar {
+impl Drop for Liar<'_> {
     fn drop(&mut self) {
         let lived = ALIVE.with_borrow_mut(|alive| alive.remove(&self.number));
         if !lived {
@@ -91,23 +91,23 @@ impl Drop for Liar {
     }
 }
 
-impl Clone for Liar {
-    fn clone(&self) -> Liar {
+impl Clone for Liar<'_> {
+    fn clone(&self) -> Self {
         self.is_well();
         lies();
         Liar::new(self.key, self.body.clone())
     }
 }
 
-impl Hash for Liar {
+impl Hash for Liar<'_> {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.is_well();
         state.write_u64(if lies() { random(4) } else { self.key });
     }
 }
 
-impl PartialEq for Liar {
-    fn eq(&self, other: &Liar) -> bool {
+impl PartialEq for Liar<'_> {
+    fn eq(&self, other: &Self) -> bool {
         self.is_well();
         other.is_well();
         if lies() {
@@ -118,16 +118,16 @@ impl PartialEq for Liar {
     }
 }
 
-impl Eq for Liar {}
+impl Eq for Liar<'_> {}
 
-impl PartialOrd for Liar {
-    fn partial_cmp(&self, other: &Liar) -> Option<Ordering> {
+impl PartialOrd for Liar<'_> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl Ord for Liar {
-    fn cmp(&self, other: &Liar) -> Ordering {
+impl Ord for Liar<'_> {
+    fn cmp(&self, other: &Self) -> Ordering {
         self.is_well();
         other.is_well();
         match lies() {
@@ -149,19 +149,12 @@ fn some_of<I: Iterator>(mut rest: I, mut well: impl FnMut(&I::Item)) -> bool {
     forgets
 }
 
-/// Random sequences of operations on what `new` makes; `step` says whether something was forgotten, `look` goes
-/// through all of it and returns how many values it met.
-fn attack<C>(
-    new: fn(Heap) -> C,
-    step: fn(&mut C, Heap) -> bool,
-    look: fn(&C) -> usize,
-    len: fn(&C) -> usize,
-) {
-    let long = std::env::var_os("TWINPAGE_LONG").is_some();
-    let (rounds, steps) = match (cfg!(miri), long) {
-        (true, _) => (1, 60),
-        (_, false) => (12, 1500),
-        (_, true) => (200, 5000),
+/// Calls `attack` with empty heaps, in every manner.
+fn everywhere(attack: impl for<'r> Fn(Heap<'r>, Manner) -> bool) {
+    let rounds = match (cfg!(miri), is_long()) {
+        (true, _) => 1,
+        (_, false) => 12,
+        (_, true) => 200,
     };
     let seed = match std::env::var("TWINPAGE_SEED") {
         Ok(seed) => seed.parse().unwrap(),
@@ -172,47 +165,64 @@ fn attack<C>(
         for manner in Manner::ALL {
             RANDOM.set(fastrand::Rng::with_seed(seed.wrapping_add(round)));
             let window = Window::volatile().unwrap();
-            let heap = Heap::create(window.place(), 1).unwrap();
-            let mut forgot = false;
-            {
-                let mut all = new(heap);
-                for _ in 0..steps {
-                    MANNER.set(manner);
-                    let done = catch_unwind(AssertUnwindSafe(|| step(&mut all, heap)));
-                    MANNER.set(Manner::HONEST);
-                    match done {
-                        Ok(done) => forgot |= done,
-                        Err(why) => {
-                            let text = why.downcast_ref::<std::string::String>().map(|text| &text[..]);
-                            let text = text.or(why.downcast_ref::<&str>().copied()).unwrap_or_default();
-                            // What `std` and ours say to a comparison that contradicts itself.
-                            let told = ["on purpose", "range", "total order"];
-                            assert!(told.iter().any(|one| text.contains(one)), "{text}");
-                        }
-                    }
-                    assert_eq!(look(&all), len(&all));
-                }
-                let report = heap.check();
-                assert!(report.damage.is_empty(), "{:?}", report.damage);
-            }
+            let heap = Heap::create(&window, 1).unwrap();
+            let forgot = attack(heap, manner);
             let left = ALIVE.take().len();
             assert!(forgot || left == 0, "{left} values were not dropped");
-            if !forgot {
-                assert_eq!(heap.stats().used_blocks, 0);
-            }
+            assert!(forgot || heap.stats().used_blocks == 0);
         }
     }
 }
 
-fn well(liar: &Liar) -> usize {
+fn is_long() -> bool {
+    std::env::var_os("TWINPAGE_LONG").is_some()
+}
+
+/// Random sequences of operations on `all`; `step` says whether something was forgotten, `look` goes through all of
+/// it and returns how many values it met.
+fn attack<'r, C>(
+    (heap, manner): (Heap<'r>, Manner),
+    mut all: C,
+    step: fn(&mut C, Heap<'r>) -> bool,
+    look: fn(&C) -> usize,
+    len: fn(&C) -> usize,
+) -> bool {
+    let steps = match (cfg!(miri), is_long()) {
+        (true, _) => 60,
+        (_, false) => 1500,
+        (_, true) => 5000,
+    };
+    let mut forgot = false;
+    for _ in 0..steps {
+        MANNER.set(manner);
+        let done = catch_unwind(AssertUnwindSafe(|| step(&mut all, heap)));
+        MANNER.set(Manner::HONEST);
+        match done {
+            Ok(done) => forgot |= done,
+            Err(why) => {
+                let text = why.downcast_ref::<std::string::String>().map(|text| &text[..]);
+                let text = text.or(why.downcast_ref::<&str>().copied()).unwrap_or_default();
+                // What `std` and ours say to a comparison that contradicts itself.
+                let told = ["on purpose", "range", "total order"];
+                assert!(told.iter().any(|one| text.contains(one)), "{text}");
+            }
+        }
+        assert_eq!(look(&all), len(&all));
+    }
+    let report = heap.check();
+    assert!(report.damage.is_empty(), "{:?}", report.damage);
+    forgot
+}
+
+fn well(liar: &Liar<'_>) -> usize {
     liar.is_well();
     1
 }
 
 #[test]
 fn a_hash_map() {
-    type Map = HashMap<Liar, Liar>;
-    fn step(map: &mut Map, heap: Heap) -> bool {
+    type Map<'r> = HashMap<'r, Liar<'r>, Liar<'r>>;
+    fn step<'r>(map: &mut Map<'r>, heap: Heap<'r>) -> bool {
         let any = || Liar::any(heap);
         match random(17) {
             0 => drop(map.remove(&any())),
@@ -243,18 +253,21 @@ fn a_hash_map() {
         }
         false
     }
-    attack(
-        Map::new_in,
-        step,
-        |map| map.iter().map(|(key, value)| well(key).min(well(value))).sum(),
-        Map::len,
-    );
+    everywhere(|heap, manner| {
+        attack(
+            (heap, manner),
+            Map::new_in(heap),
+            step,
+            |map| map.iter().map(|(key, value)| well(key).min(well(value))).sum(),
+            Map::len,
+        )
+    });
 }
 
 #[test]
 fn a_hash_set() {
-    type Set = HashSet<Liar>;
-    fn step(set: &mut Set, heap: Heap) -> bool {
+    type Set<'r> = HashSet<'r, Liar<'r>>;
+    fn step<'r>(set: &mut Set<'r>, heap: Heap<'r>) -> bool {
         let any = || Liar::any(heap);
         match random(10) {
             0 => drop(set.take(&any())),
@@ -270,15 +283,23 @@ fn a_hash_set() {
         }
         false
     }
-    attack(Set::new_in, step, |set| set.iter().map(well).sum(), Set::len);
+    everywhere(|heap, manner| {
+        attack(
+            (heap, manner),
+            Set::new_in(heap),
+            step,
+            |set| set.iter().map(well).sum(),
+            Set::len,
+        )
+    });
 }
 
 #[test]
 fn a_tree_map() {
-    type Map = BTreeMap<Liar, Liar>;
-    fn step(map: &mut Map, heap: Heap) -> bool {
+    type Map<'r> = BTreeMap<'r, Liar<'r>, Liar<'r>>;
+    fn step<'r>(map: &mut Map<'r>, heap: Heap<'r>) -> bool {
         let any = || Liar::any(heap);
-        let both = |(key, value): &(&Liar, &mut Liar)| (key.is_well(), value.is_well()).0;
+        let both = |(key, value): &(&Liar<'_>, &mut Liar<'_>)| (key.is_well(), value.is_well()).0;
         match random(22) {
             0 => drop(map.remove(&any())),
             1 => drop(map.remove_entry(&any())),
@@ -328,30 +349,33 @@ fn a_tree_map() {
         }
         false
     }
-    attack(
-        Map::new_in,
-        step,
-        |map| {
-            let backwards = map.iter().rev().count();
-            let all: usize = map.iter().map(|(key, value)| well(key).min(well(value))).sum();
-            assert_eq!(all, backwards);
-            all
-        },
-        Map::len,
-    );
+    everywhere(|heap, manner| {
+        attack(
+            (heap, manner),
+            Map::new_in(heap),
+            step,
+            |map| {
+                let backwards = map.iter().rev().count();
+                let all: usize = map.iter().map(|(key, value)| well(key).min(well(value))).sum();
+                assert_eq!(all, backwards);
+                all
+            },
+            Map::len,
+        )
+    });
 }
 
 #[test]
 fn a_tree_set() {
-    type Set = BTreeSet<Liar>;
-    fn step(set: &mut Set, heap: Heap) -> bool {
+    type Set<'r> = BTreeSet<'r, Liar<'r>>;
+    fn step<'r>(set: &mut Set<'r>, heap: Heap<'r>) -> bool {
         let any = || Liar::any(heap);
         match random(12) {
             0 => drop(set.take(&any())),
             1 => drop(set.replace(any())),
             2 if random(9) == 0 => set.retain(|value| value.key % 3 != random(3)),
             3 => {
-                let other: Set = BTreeSet::from_iter_in((0..random(20)).map(|_| any()), heap);
+                let other: Set<'r> = BTreeSet::from_iter_in((0..random(20)).map(|_| any()), heap);
                 let met = set.union(&other).chain(set.symmetric_difference(&other));
                 assert!(met.map(well).sum::<usize>() <= 2 * (set.len() + other.len()));
                 let met = set.intersection(&other).chain(set.difference(&other));
@@ -370,15 +394,23 @@ fn a_tree_set() {
         }
         false
     }
-    attack(Set::new_in, step, |set| set.iter().map(well).sum(), Set::len);
+    everywhere(|heap, manner| {
+        attack(
+            (heap, manner),
+            Set::new_in(heap),
+            step,
+            |set| set.iter().map(well).sum(),
+            Set::len,
+        )
+    });
 }
 
 #[test]
 fn a_vector() {
-    type List = Vec<Liar>;
-    fn step(list: &mut List, heap: Heap) -> bool {
+    type List<'r> = Vec<'r, Liar<'r>>;
+    fn step<'r>(list: &mut List<'r>, heap: Heap<'r>) -> bool {
         let any = || Liar::any(heap);
-        let at = |list: &List| random(list.len() as u64 + 1) as usize;
+        let at = |list: &List<'_>| random(list.len() as u64 + 1) as usize;
         match random(18) {
             0 => drop(list.pop()),
             1 => list.truncate(at(list)),
@@ -412,15 +444,23 @@ fn a_vector() {
         }
         false
     }
-    attack(List::new_in, step, |list| list.iter().map(well).sum(), List::len);
+    everywhere(|heap, manner| {
+        attack(
+            (heap, manner),
+            List::new_in(heap),
+            step,
+            |list| list.iter().map(well).sum(),
+            List::len,
+        )
+    });
 }
 
 #[test]
 fn a_ring() {
-    type Ring = VecDeque<Liar>;
-    fn step(ring: &mut Ring, heap: Heap) -> bool {
+    type Ring<'r> = VecDeque<'r, Liar<'r>>;
+    fn step<'r>(ring: &mut Ring<'r>, heap: Heap<'r>) -> bool {
         let any = || Liar::any(heap);
-        let at = |ring: &Ring| random(ring.len() as u64 + 1) as usize;
+        let at = |ring: &Ring<'_>| random(ring.len() as u64 + 1) as usize;
         match random(16) {
             0 => drop(ring.pop_front()),
             1 => drop(ring.pop_back()),
@@ -453,7 +493,15 @@ fn a_ring() {
         }
         false
     }
-    attack(Ring::new_in, step, |ring| ring.iter().map(well).sum(), Ring::len);
+    everywhere(|heap, manner| {
+        attack(
+            (heap, manner),
+            Ring::new_in(heap),
+            step,
+            |ring| ring.iter().map(well).sum(),
+            Ring::len,
+        )
+    });
 }
 
 /// What a drain had not handed out yet is still there when the drain is forgotten, and what it had handed out is
@@ -461,7 +509,7 @@ fn a_ring() {
 #[test]
 fn what_a_forgotten_drain_handed_out_is_no_longer_there() {
     let window = Window::volatile().unwrap();
-    let heap = Heap::create(window.place(), 1).unwrap();
+    let heap = Heap::create(&window, 1).unwrap();
     let text = |n: u64| String::from_in(&format!("text {n} of its own"), heap);
     let mut map: HashMap<u64, String> = HashMap::from_iter_in((0..40).map(|n| (n, text(n))), heap);
     let mut drain = map.drain();
@@ -489,9 +537,9 @@ fn what_a_forgotten_drain_handed_out_is_no_longer_there() {
 #[test]
 fn a_heap_is_made_once() {
     let window = Window::volatile().unwrap();
-    let heap = Heap::create(window.place(), 1).unwrap();
+    let heap = Heap::create(&window, 1).unwrap();
     let list = Vec::from_iter_in(0..100_u64, heap);
-    let again = Heap::create(window.place(), 2).unwrap_err();
+    let again = Heap::create(&window, 2).unwrap_err();
     assert!(matches!(again, twinpage::heap::HeapError::Exists), "{again}");
-    assert!(list.iter().copied().eq(0..100) && heap == Heap::open(window.place()).unwrap());
+    assert!(list.iter().copied().eq(0..100) && heap == Heap::open(&window).unwrap());
 }

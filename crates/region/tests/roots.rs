@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 use twinpage::collections::{BTreeMap, BTreeSet, Box, HashMap, HashSet, String, Vec, VecDeque};
-use twinpage::{Error, Heap, Persist, Region, Root, RootError};
+use twinpage::{Error, Heap, Persist, Region, Root, RootError, Update};
 
 struct Dir(tempfile::TempDir);
 
@@ -37,52 +37,55 @@ fn what_is_durable_is_there_again() {
             .every(Duration::from_millis(16))
             .open(dir.file())
             .unwrap();
-        let mut orders = region.root("orders", HashMap::<u64, Order>::new_in).unwrap();
+        let mut orders = region.root::<HashMap<u64, Order>>("orders").unwrap();
         for id in 0..1000 {
-            region.update(|_| orders.insert(id, order(id)));
+            region.update(|u| orders.get_mut(u).insert(id, order(id)));
         }
         region.durable().unwrap();
     }
     let region = dir.open();
     let orders = region
-        .root("orders", |_| -> HashMap<u64, Order> { panic!("it is there") })
+        .root_with::<HashMap<u64, Order>>("orders", |_| panic!("it is there"))
         .unwrap();
-    assert_eq!(orders.len(), 1000);
-    assert!((0..1000).all(|id| orders.get(&id) == Some(&order(id))));
-    assert!(region.heap().unwrap().check().is_sound());
+    region.read(|v| {
+        assert_eq!(orders.get(v).len(), 1000);
+        assert!((0..1000).all(|id| orders.get(v).get(&id) == Some(&order(id))));
+    });
+    assert!(region.check().unwrap().is_sound());
 }
 
 /// One of everything, each inside another.
 #[derive(Persist)]
-struct Everything {
-    names: Vec<String>,
-    by_name: BTreeMap<u32, Vec<u16>>,
-    seen: HashSet<u64>,
-    sorted: BTreeSet<[u8; 3]>,
-    queue: VecDeque<Option<String>>,
-    list: Option<Box<Node>>,
-    shape: Shape,
+struct Everything<'r> {
+    names: Vec<'r, String<'r>>,
+    by_name: BTreeMap<'r, u32, Vec<'r, u16>>,
+    seen: HashSet<'r, u64>,
+    sorted: BTreeSet<'r, [u8; 3]>,
+    queue: VecDeque<'r, Option<String<'r>>>,
+    list: Option<Box<'r, Node<'r>>>,
+    shape: Shape<'r>,
     flags: (bool, char, Option<Option<bool>>),
 }
 
 #[derive(Persist)]
-struct Node {
+struct Node<'r> {
     value: u32,
-    next: Option<Box<Node>>,
+    next: Option<Box<'r, Node<'r>>>,
 }
 
 #[derive(Persist)]
 #[repr(u8)]
-enum Shape {
+enum Shape<'r> {
     #[allow(dead_code)] // described
     Dot,
     Named {
-        name: String,
-        corners: Vec<(f64, f64)>,
+        name: String<'r>,
+        corners: Vec<'r, (f64, f64)>,
     },
 }
 
-fn everything(heap: Heap) -> Everything {
+fn everything<'r>(update: &Update<'r>) -> Everything<'r> {
+    let heap = update.heap();
     let mut all = Everything {
         names: Vec::new_in(heap),
         by_name: BTreeMap::new_in(heap),
@@ -112,7 +115,7 @@ fn everything(heap: Heap) -> Everything {
     all
 }
 
-fn verify(all: &Everything) {
+fn verify(all: &Everything<'_>) {
     assert!(
         all.names
             .iter()
@@ -142,12 +145,12 @@ fn verify(all: &Everything) {
     assert_eq!(all.flags, (true, 'ß', Some(None)));
 }
 
-trait AsNode {
-    fn as_deref_node(&self) -> Option<&Node>;
+trait AsNode<'r> {
+    fn as_deref_node(&self) -> Option<&Node<'r>>;
 }
 
-impl AsNode for Option<Box<Node>> {
-    fn as_deref_node(&self) -> Option<&Node> {
+impl<'r> AsNode<'r> for Option<Box<'r, Node<'r>>> {
+    fn as_deref_node(&self) -> Option<&Node<'r>> {
         self.as_ref().map(|node| &**node)
     }
 }
@@ -157,9 +160,9 @@ fn everything_inside_everything_survives_and_is_walked() {
     let dir = Dir::new();
     let blocks = {
         let region = dir.open();
-        let all = region.root("all", everything).unwrap();
-        verify(&all);
-        let report = region.heap().unwrap().check();
+        let all = region.root_with::<Everything>("all", everything).unwrap();
+        region.read(|v| verify(all.get(v)));
+        let report = region.check().unwrap();
         assert!(report.is_sound(), "{report:?}");
         assert_eq!(report.roots.len(), 1);
         assert_eq!(
@@ -171,14 +174,15 @@ fn everything_inside_everything_survives_and_is_walked() {
     };
     let region = dir.open();
     let mut all = region
-        .root("all", |_| -> Everything { panic!("it is there") })
+        .root_with::<Everything>("all", |_| panic!("it is there"))
         .unwrap();
-    verify(&all);
-    region.update(|_| {
+    region.read(|v| verify(all.get(v)));
+    region.update(|u| {
+        let all = all.get_mut(u);
         all.names.truncate(100);
         all.list.as_mut().unwrap().next = None;
     });
-    let report = region.heap().unwrap().check();
+    let report = region.check().unwrap();
     assert!(report.is_sound(), "{report:?}");
     assert!(report.roots[0].blocks < blocks - 290, "{report:?}");
     let roots = region.roots().unwrap();
@@ -188,14 +192,14 @@ fn everything_inside_everything_survives_and_is_walked() {
     );
     drop(all);
     region.remove_root("all").unwrap();
-    let report = region.heap().unwrap().check();
+    let report = region.check().unwrap();
     assert!(report.is_sound() && report.roots.is_empty(), "{report:?}");
     assert!(matches!(
         region.remove_root("all"),
         Err(Error::Root(RootError::Missing { .. }))
     ));
-    let again: Root<u64> = region.root("all", |_| 5).unwrap();
-    assert_eq!(*again, 5);
+    let again: Root<u64> = region.root_with("all", |_| 5).unwrap();
+    assert_eq!(region.read(|v| *again.get(v)), 5);
 }
 
 #[test]
@@ -216,7 +220,7 @@ fn roots_made_and_removed_in_any_epoch_are_kept() {
             let name = format!("{round} {k}");
             drop(
                 region
-                    .root(&name, |heap| Vec::from_iter_in([round, k], heap))
+                    .root_with::<Vec<u64>>(&name, |u| Vec::from_iter_in([round, k], u.heap()))
                     .unwrap(),
             );
             expected.push(name);
@@ -228,7 +232,7 @@ fn roots_made_and_removed_in_any_epoch_are_kept() {
         drop(region);
         let region = dir.open();
         assert_eq!(names(&region), expected);
-        let report = region.heap().unwrap().check();
+        let report = region.check().unwrap();
         assert!(report.is_sound(), "{report:?}");
     }
 }
@@ -237,42 +241,46 @@ fn roots_made_and_removed_in_any_epoch_are_kept() {
 fn there_is_one_root_of_a_name_at_a_time() {
     let dir = Dir::new();
     let region = dir.open();
-    let first = region.root("n", |_| 1_u64).unwrap();
+    let number = |root: &Root<u64>| region.read(|v| *root.get(v));
+    let first = region.root_with::<u64>("n", |_| 1).unwrap();
     assert!(matches!(
-        region.root("n", |_| 1_u64),
+        region.root::<u64>("n"),
         Err(Error::Root(RootError::InUse { .. }))
     ));
     assert!(matches!(
         region.remove_root("n"),
         Err(Error::Root(RootError::InUse { .. }))
     ));
-    let other = region.root("m", |_| 2_u64).unwrap();
+    let other = region.root_with::<u64>("m", |_| 2).unwrap();
     drop(first);
-    let mut first = region.root("n", |_| 7_u64).unwrap();
-    assert_eq!((*first, *other), (1, 2));
-    region.update(|_| *first += 5);
-    assert_eq!(*first, 6);
-    region.update(|_| Root::remove(first)).unwrap();
+    let mut first = region.root_with::<u64>("n", |_| 7).unwrap();
+    assert_eq!((number(&first), number(&other)), (1, 2));
+    region.update(|u| *first.get_mut(u) += 5);
+    assert_eq!(number(&first), 6);
+    region.update(|u| first.remove(u)).unwrap();
     assert_eq!(region.roots().unwrap().len(), 1);
-    assert_eq!(*region.root("n", |_| 9_u64).unwrap(), 9);
+    assert_eq!(number(&region.root_with::<u64>("n", |_| 9).unwrap()), 9);
 }
 
+/// A root is of one region: in an update or a reading of another it says so, before it is looked at.
 #[test]
-fn a_root_is_changed_inside_an_update_only() {
-    let dir = Dir::new();
-    let region = dir.open();
-    let mut numbers = region
-        .root("numbers", |heap| Vec::from_iter_in([1, 2, 3], heap))
-        .unwrap();
-    region.checkpoint().unwrap();
-    let outside = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| numbers.push(4)));
-    let message = *outside.unwrap_err().downcast::<&str>().unwrap();
-    assert!(message.contains("region.update("), "{message}");
-    let heap = region.heap().unwrap();
-    assert!(std::panic::catch_unwind(|| drop(Box::new_in(5, heap))).is_err());
-    assert_eq!(*numbers, [1, 2, 3]);
-    region.update(|_| numbers.push(4));
-    assert_eq!(*numbers, [1, 2, 3, 4]);
+fn a_root_is_used_with_its_own_region_only() {
+    let (dir, other) = (Dir::new(), Dir::new());
+    let (region, other) = (dir.open(), other.open());
+    let mut numbers = region.root::<Vec<u64>>("numbers").unwrap();
+    let mut refused = |attempt: &mut dyn FnMut(&mut Root<Vec<'static, u64>>)| {
+        let attempt = std::panic::AssertUnwindSafe(|| attempt(&mut numbers));
+        let told = *std::panic::catch_unwind(attempt)
+            .unwrap_err()
+            .downcast::<std::string::String>()
+            .unwrap();
+        assert!(told.contains("another region"), "{told}");
+    };
+    refused(&mut |numbers| other.update(|u| numbers.get_mut(u).push(4)));
+    refused(&mut |numbers| region.update(|_| other.update(|u| numbers.get_mut(u).clear())));
+    refused(&mut |numbers| assert!(other.read(|v| numbers.get(v).is_empty())));
+    region.update(|u| numbers.get_mut(u).push(4));
+    assert_eq!(region.read(|v| numbers.get(v).to_vec()), [4]);
 }
 
 #[test]
@@ -280,14 +288,14 @@ fn a_panic_while_it_is_made_leaves_no_root() {
     let dir = Dir::new();
     let region = dir.open();
     let made = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-        region.root("n", |heap| -> Vec<u8> {
-            panic!("{}", Vec::<u8>::from_iter_in([1], heap).len())
+        region.root_with::<Vec<u8>>("n", |u| {
+            panic!("{}", Vec::<u8>::from_iter_in([1], u.heap()).len())
         })
     }));
     assert!(made.is_err());
     assert!(region.roots().unwrap().is_empty());
-    assert!(region.root("n", Vec::<u8>::new_in).is_ok());
-    assert!(region.heap().unwrap().check().is_sound());
+    assert!(region.root::<Vec<u8>>("n").is_ok());
+    assert!(region.check().unwrap().is_sound());
 }
 
 #[test]
@@ -295,22 +303,21 @@ fn a_root_outlives_the_region_it_is_of() {
     let dir = Dir::new();
     let region = dir.open();
     let numbers = region
-        .root("numbers", |heap| Vec::from_iter_in(0..1000, heap))
+        .root_with::<Vec<i32>>("numbers", |u| Vec::from_iter_in(0..1000, u.heap()))
         .unwrap();
     drop(region);
-    assert_eq!(numbers.len(), 1000);
+    assert_eq!(numbers.name(), "numbers");
     drop(numbers);
-    assert_eq!(
-        dir.open().root("numbers", Vec::<i32>::new_in).unwrap().len(),
-        1000
-    );
+    let region = dir.open();
+    let numbers = region.root::<Vec<i32>>("numbers").unwrap();
+    assert_eq!(region.read(|v| numbers.get(v).len()), 1000);
 }
 
 #[test]
 fn another_type_is_refused_and_both_are_shown() {
     let dir = Dir::new();
     let region = dir.open();
-    drop(region.root("orders", HashMap::<u64, Order>::new_in).unwrap());
+    drop(region.root::<HashMap<u64, Order>>("orders").unwrap());
     #[derive(Persist, Debug)]
     #[persist(name = "Order")]
     struct Changed {
@@ -318,7 +325,7 @@ fn another_type_is_refused_and_both_are_shown() {
         _amount: u32,
     }
     let error = region
-        .root("orders", HashMap::<u64, Changed>::new_in)
+        .root::<HashMap<u64, Changed>>("orders")
         .unwrap_err()
         .to_string();
     for part in [
@@ -329,8 +336,8 @@ fn another_type_is_refused_and_both_are_shown() {
     ] {
         assert!(error.contains(part), "{error}");
     }
-    assert!(region.root("orders", HashMap::<u32, Order>::new_in).is_err());
-    assert!(region.root("orders", HashMap::<u64, Order>::new_in).is_ok());
+    assert!(region.root::<HashMap<u32, Order>>("orders").is_err());
+    assert!(region.root::<HashMap<u64, Order>>("orders").is_ok());
 }
 
 #[derive(Persist)]
@@ -355,26 +362,26 @@ impl From<ItemV1> for ItemV2 {
 
 #[derive(Persist)]
 #[persist(version = 3, from = ItemV2, with = named)]
-struct Item {
+struct Item<'r> {
     cents: u64,
-    name: String,
+    name: String<'r>,
 }
 
-fn named(old: ItemV2, heap: Heap) -> Item {
+fn named(old: ItemV2, heap: Heap<'_>) -> Item<'_> {
     Item {
         cents: old.cents,
         name: String::from_in(&format!("item of {}", old.cents), heap),
     }
 }
 
-type In<T> = (
-    HashMap<u64, T>,
-    BTreeMap<u8, Vec<T>>,
-    VecDeque<Option<Box<T>>>,
+type In<'r, T> = (
+    HashMap<'r, u64, T>,
+    BTreeMap<'r, u8, Vec<'r, T>>,
+    VecDeque<'r, Option<Box<'r, T>>>,
     [T; 2],
 );
 
-fn fill<T>(heap: Heap, make: impl Fn(u32) -> T) -> In<T> {
+fn fill<'r, T>(heap: Heap<'r>, make: impl Fn(u32) -> T) -> In<'r, T> {
     (
         HashMap::from_iter_in((0..100).map(|k| (u64::from(k), make(k))), heap),
         BTreeMap::from_iter_in(
@@ -394,48 +401,46 @@ fn an_old_layout_migrates_wherever_it_is() {
     let dir = Dir::new();
     drop(
         dir.open()
-            .root("items", |heap| fill(heap, |cents| ItemV1 { cents }))
+            .root_with::<In<ItemV1>>("items", |u| fill(u.heap(), |cents| ItemV1 { cents }))
             .unwrap(),
     );
     {
         let region = dir.open();
         let items = region
-            .root("items", |_| -> In<Item> { panic!("it is there") })
+            .root_with::<In<Item>>("items", |_| panic!("it is there"))
             .unwrap();
-        let good = |item: &Item, cents: u64| item.cents == cents && item.name == format!("item of {cents}");
-        assert!((0..100).all(|k| good(&items.0[&k], k)));
-        assert!(items.1.iter().all(|(k, v)| v.len() == usize::from(*k)));
-        assert!(
-            items
-                .1
-                .values()
-                .flat_map(|v| v.iter().enumerate())
-                .all(|(k, item)| good(item, k as u64))
-        );
-        assert!(
-            items
-                .2
-                .iter()
-                .enumerate()
-                .all(|(k, one)| one.is_some() == (k % 2 == 0))
-        );
-        assert!(good(&items.3[0], 1) && good(&items.3[1], 2));
-        let report = region.heap().unwrap().check();
+        region.read(|v| verify_items(items.get(v)));
+        let report = region.check().unwrap();
         assert!(report.is_sound(), "{report:?}");
     }
     let region = dir.open();
     assert!(matches!(
-        region.root("items", |heap| fill(heap, |cents| ItemV1 { cents })),
+        region.root_with::<In<ItemV1>>("items", |u| fill(u.heap(), |cents| ItemV1 { cents })),
         Err(Error::Root(RootError::Layout { .. }))
     ));
-    assert_eq!(
-        region
-            .root("items", |_| -> In<Item> { panic!() })
-            .unwrap()
-            .0
-            .len(),
-        100
+    let items = region.root_with::<In<Item>>("items", |_| panic!()).unwrap();
+    assert_eq!(region.read(|v| items.get(v).0.len()), 100);
+}
+
+fn verify_items(items: &In<'_, Item<'_>>) {
+    let good = |item: &Item<'_>, cents: u64| item.cents == cents && item.name == format!("item of {cents}");
+    assert!((0..100).all(|k| good(&items.0[&k], k)));
+    assert!(items.1.iter().all(|(k, v)| v.len() == usize::from(*k)));
+    assert!(
+        items
+            .1
+            .values()
+            .flat_map(|v| v.iter().enumerate())
+            .all(|(k, item)| good(item, k as u64))
     );
+    assert!(
+        items
+            .2
+            .iter()
+            .enumerate()
+            .all(|(k, one)| one.is_some() == (k % 2 == 0))
+    );
+    assert!(good(&items.3[0], 1) && good(&items.3[1], 2));
 }
 
 #[test]
@@ -450,12 +455,12 @@ fn threads_change_their_own_roots() {
             for thread in 0..4_u64 {
                 let region = &region;
                 scope.spawn(move || {
-                    let make = BTreeMap::<u64, String>::new_in;
-                    let mut own = region.root(&format!("root {thread}"), make).unwrap();
-                    let heap = region.heap().unwrap();
+                    let name = format!("root {thread}");
+                    let mut own = region.root::<BTreeMap<u64, String>>(&name).unwrap();
                     for k in 0..3000 {
-                        region.update(|_| {
-                            own.insert(k % 500, String::from_in(&format!("{thread} {k}"), heap));
+                        region.update(|u| {
+                            let own = own.get_mut(u);
+                            own.insert(k % 500, u.string(&format!("{thread} {k}")));
                             if k % 3 == 0 {
                                 own.remove(&(k / 2));
                             }
@@ -464,11 +469,11 @@ fn threads_change_their_own_roots() {
                 });
             }
         });
-        let report = region.heap().unwrap().check();
+        let report = region.check().unwrap();
         assert!(report.is_sound() && report.roots.len() == 4, "{report:?}");
     }
     let region = dir.open();
-    let report = region.heap().unwrap().check();
+    let report = region.check().unwrap();
     assert!(report.is_sound() && report.roots.len() == 4, "{report:?}");
 }
 
@@ -478,14 +483,16 @@ fn roots_made_in_different_epochs_are_all_there_again() {
     let dir = Dir::new();
     let region = dir.open();
     for number in 0..ROOTS {
-        region.root(&format!("root {number}"), |_| number).unwrap();
+        region
+            .root_with::<u64>(&format!("root {number}"), |_| number)
+            .unwrap();
         region.checkpoint().unwrap();
     }
     region.close().unwrap();
     let region = dir.open();
     for number in 0..ROOTS {
-        let root = region.root(&format!("root {number}"), |_| 0u64).unwrap();
-        assert_eq!(*root, number);
+        let root = region.root::<u64>(&format!("root {number}")).unwrap();
+        assert_eq!(region.read(|v| *root.get(v)), number);
     }
 }
 
@@ -502,14 +509,13 @@ fn roots_come_and_go_while_others_are_changed() {
             scope.spawn(move || {
                 for round in 0..60 {
                     let name = format!("root {thread}");
-                    let mut own = region.root(&name, BTreeMap::<u32, Vec<u32>>::new_in).unwrap();
-                    let heap = region.heap().unwrap();
+                    let mut own = region.root::<BTreeMap<u32, Vec<u32>>>(&name).unwrap();
                     for k in 0..50 {
-                        region.update(|_| own.insert(k, Vec::from_iter_in(0..k, heap)));
+                        region.update(|u| drop(own.get_mut(u).insert(k, Vec::from_iter_in(0..k, u.heap()))));
                     }
-                    assert_eq!(own.len(), 50);
+                    assert_eq!(region.read(|v| own.get(v).len()), 50);
                     if round % 2 == 0 {
-                        region.update(|_| Root::remove(own)).unwrap();
+                        region.update(|u| own.remove(u)).unwrap();
                     } else {
                         drop(own);
                         region.remove_root(&name).unwrap();
@@ -518,7 +524,7 @@ fn roots_come_and_go_while_others_are_changed() {
             });
         }
     });
-    let report = region.heap().unwrap().check();
+    let report = region.check().unwrap();
     assert!(report.is_sound() && report.roots.is_empty(), "{report:?}");
     assert_eq!(report.stats.used_blocks, 2);
 }

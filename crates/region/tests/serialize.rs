@@ -8,13 +8,13 @@ use twinpage::collections::{BTreeMap, BTreeSet, Box, HashMap, HashSet, String, V
 use twinpage::window::Window;
 
 #[derive(Serialize, Deserialize, PartialEq, Debug)]
-struct All {
-    names: Vec<String>,
-    ages: HashMap<u64, Box<u32>>,
-    seen: HashSet<u8>,
-    tree: BTreeMap<String, Vec<Option<bool>>>,
-    sorted: BTreeSet<i32>,
-    ring: VecDeque<(u8, char)>,
+struct All<'r> {
+    names: Vec<'r, String<'r>>,
+    ages: HashMap<'r, u64, Box<'r, u32>>,
+    seen: HashSet<'r, u8>,
+    tree: BTreeMap<'r, String<'r>, Vec<'r, Option<bool>>>,
+    sorted: BTreeSet<'r, i32>,
+    ring: VecDeque<'r, (u8, char)>,
 }
 
 #[derive(Serialize, Deserialize, PartialEq, Debug)]
@@ -33,10 +33,10 @@ const TEXT: &str = r#"{"names":["Ada","Grace"],"ages":{"7":1,"9":2},"seen":[1,2]
 #[test]
 fn as_std_there_and_back() {
     let window = Window::volatile().unwrap();
-    let heap = Heap::create(window.place(), 1).unwrap();
+    let heap = Heap::create(&window, 1).unwrap();
     let read = |text: &str| {
-        heap.seed::<All>()
-            .deserialize(&mut serde_json::Deserializer::from_str(text))
+        // SAFETY: what is read goes into the value and nowhere else.
+        unsafe { heap.seed::<All>() }.deserialize(&mut serde_json::Deserializer::from_str(text))
     };
     {
         let all = read(TEXT).unwrap();

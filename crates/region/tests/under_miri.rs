@@ -17,9 +17,9 @@ use twinpage_core::{AnyScheme, Geometry, Medium, Offset, Setup};
 /// So often under Miri, more often otherwise.
 const TIMES: u64 = if cfg!(miri) { 1 } else { 50 };
 
-fn with_heap(test: impl FnOnce(Heap)) {
+fn with_heap(test: impl FnOnce(Heap<'_>)) {
     let window = Window::volatile().unwrap();
-    let heap = Heap::create(window.place(), 7).unwrap();
+    let heap = Heap::create(&window, 7).unwrap();
     test(heap);
     let report = heap.check();
     assert!(report.damage.is_empty(), "{:?}", report.damage);
@@ -154,9 +154,9 @@ impl Medium for Kept {
 }
 
 #[derive(Persist)]
-struct Order {
+struct Order<'r> {
     item: u64,
-    note: String,
+    note: String<'r>,
 }
 
 #[derive(Persist)]
@@ -189,40 +189,43 @@ fn a_region() {
     };
     {
         let region = open();
-        let mut orders = region.root("orders", HashMap::<u64, Order>::new_in).unwrap();
-        let mut lists = [0, 1].map(|n| region.root(&n.to_string(), Vec::<u64>::new_in).unwrap());
-        let mut count = region.root("count", |_| CountV1(3)).unwrap();
-        let heap = region.heap().unwrap();
-        region.update(|_| {
-            let note = String::from_in("two", heap);
-            orders.insert(7, Order { item: 1, note });
-            count.0 += 1;
+        let mut orders = region.root::<HashMap<u64, Order>>("orders").unwrap();
+        let mut lists = [0, 1].map(|n| region.root::<Vec<u64>>(&n.to_string()).unwrap());
+        let mut count = region.root_with::<CountV1>("count", |_| CountV1(3)).unwrap();
+        region.update(|u| {
+            let note = u.string("two");
+            orders.get_mut(u).insert(7, Order { item: 1, note });
+            count.get_mut(u).0 += 1;
         });
         region.checkpoint().unwrap();
         std::thread::scope(|scope| {
             for list in &mut lists {
                 let region = &region;
-                scope.spawn(move || (0..20).for_each(|n| region.update(|_| list.push(n))));
+                scope.spawn(move || (0..20).for_each(|n| region.update(|u| list.get_mut(u).push(n))));
             }
         });
         let ticket = region.ticket();
         region.durable().unwrap();
         assert!(region.is_durable(ticket).unwrap());
         // What was marked since the cut is of the next epoch.
-        region.update(|_| orders.get_mut(&7).unwrap().item = 2);
+        region.update(|u| orders.get_mut(u).get_mut(&7).unwrap().item = 2);
         let [first, _] = lists;
-        region.update(|_| twinpage::Root::remove(first)).unwrap();
+        region.update(|u| first.remove(u)).unwrap();
         drop((orders, count));
         region.close().unwrap();
     }
     let region = open();
-    let orders = region.root("orders", HashMap::<u64, Order>::new_in).unwrap();
-    assert_eq!((orders[&7].item, orders[&7].note.as_str()), (2, "two"));
-    assert_eq!(region.root("count", |_| Count(0, 0)).unwrap().0, 4);
-    let list = region.root("1", Vec::<u64>::new_in).unwrap();
-    assert!(list.iter().copied().eq(0..20));
+    let orders = region.root::<HashMap<u64, Order>>("orders").unwrap();
+    let count = region.root::<Count>("count").unwrap();
+    let list = region.root::<Vec<u64>>("1").unwrap();
+    region.read(|v| {
+        let order = &orders.get(v)[&7];
+        assert_eq!((order.item, order.note.as_str()), (2, "two"));
+        assert_eq!(count.get(v).0, 4);
+        assert!(list.get(v).iter().copied().eq(0..20));
+    });
     assert_eq!(region.roots().unwrap().len(), 3);
     drop(orders);
     region.remove_root("orders").unwrap();
-    assert!(region.heap().unwrap().check().is_sound());
+    assert!(region.check().unwrap().is_sound());
 }

@@ -22,18 +22,18 @@ fn long() {
 fn a_lock_taken_before_and_inside_updates() {
     let folder = tempfile::tempdir_in("/dev/shm").unwrap();
     let region = open(&folder, "lock");
-    let count = Mutex::new(region.root("count", |_| 0_u64).unwrap());
+    let count = Mutex::new(region.root::<u64>("count").unwrap());
     std::thread::scope(|scope| {
         scope.spawn(|| {
             for _ in 0..5 {
                 let mut count = count.lock().unwrap();
                 long();
-                region.update(|_| **count += 1);
+                region.update(|u| *count.get_mut(u) += 1);
             }
         });
-        scope.spawn(|| (0..5).for_each(|_| region.update(|_| **count.lock().unwrap() += 1)));
+        scope.spawn(|| (0..5).for_each(|_| region.update(|u| *count.lock().unwrap().get_mut(u) += 1)));
     });
-    assert_eq!(**count.lock().unwrap(), 10);
+    assert_eq!(region.read(|v| *count.lock().unwrap().get(v)), 10);
     region.durable().unwrap();
 }
 
@@ -43,16 +43,19 @@ fn two_regions_in_opposite_orders() {
     let folder = tempfile::tempdir_in("/dev/shm").unwrap();
     let (a, b) = (open(&folder, "a"), open(&folder, "b"));
     let nested = |first: &Region, second: &Region, name: &str| {
-        let mut one = first.root(name, |_| 0_u64).unwrap();
-        let mut two = second.root(name, |_| 0_u64).unwrap();
+        let mut one = first.root::<u64>(name).unwrap();
+        let mut two = second.root::<u64>(name).unwrap();
         for _ in 0..5 {
-            first.update(|_| {
-                *one += 1;
+            first.update(|u| {
+                *one.get_mut(u) += 1;
                 long();
-                second.update(|_| *two += 1);
+                second.update(|u| *two.get_mut(u) += 1);
             });
         }
-        assert_eq!((*one, *two), (5, 5));
+        assert_eq!(
+            (first.read(|v| *one.get(v)), second.read(|v| *two.get(v))),
+            (5, 5)
+        );
     };
     std::thread::scope(|scope| {
         scope.spawn(|| nested(&a, &b, "here"));
@@ -65,10 +68,10 @@ fn two_regions_in_opposite_orders() {
 fn threads_of_an_update_enter_it_too() {
     let folder = tempfile::tempdir_in("/dev/shm").unwrap();
     let region = open(&folder, "scope");
-    let mut list = region.root("list", Vec::<u64>::new_in).unwrap();
-    region.update(|_| list.resize(1000, 0));
-    region.update(|_| {
-        let (low, high) = list.as_mut_slice().split_at_mut(500);
+    let mut list = region.root::<Vec<u64>>("list").unwrap();
+    region.update(|u| list.get_mut(u).resize(1000, 0));
+    region.update(|u| {
+        let (low, high) = list.get_mut(u).as_mut_slice().split_at_mut(500);
         std::thread::scope(|scope| {
             for half in [low, high] {
                 scope.spawn(|| {
@@ -78,7 +81,7 @@ fn threads_of_an_update_enter_it_too() {
             }
         });
     });
-    assert_eq!(list.iter().sum::<u64>(), 1000);
+    assert_eq!(region.read(|v| list.get(v).iter().sum::<u64>()), 1000);
 }
 
 /// A thread that holds a lock asks for a checkpoint, while an update waits for that lock: neither can go on. The
@@ -92,7 +95,7 @@ fn a_checkpoint_that_cannot_be_made_names_who_is_in_the_way() {
             options = options.every(every);
         }
         let region = options.open(folder.path().join(format!("{every:?}"))).unwrap();
-        let count = Mutex::new(region.root("count", |_| 0_u64).unwrap());
+        let count = Mutex::new(region.root::<u64>("count").unwrap());
         let (inside, is_inside) = channel();
         std::thread::scope(|scope| {
             let held = count.lock().unwrap();
@@ -100,9 +103,9 @@ fn a_checkpoint_that_cannot_be_made_names_who_is_in_the_way() {
             let region = &region;
             let updating = std::thread::Builder::new().name("updates".into());
             let update = move || {
-                region.update(|_| {
+                region.update(|u| {
                     inside.send(()).unwrap();
-                    **count.lock().unwrap() += 1;
+                    *count.lock().unwrap().get_mut(u) += 1;
                 });
             };
             updating.spawn_scoped(scope, update).unwrap();

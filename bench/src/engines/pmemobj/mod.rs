@@ -177,7 +177,7 @@ impl Pmemobj {
 }
 
 impl Engine for Pmemobj {
-    type Tx<'t> = Tx<'t>;
+    type Tx<'t, 'r> = Tx<'t>;
     type Map<V: Plain> = Map<V>;
     type Array<V: Plain> = Array<V>;
 

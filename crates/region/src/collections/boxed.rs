@@ -6,9 +6,9 @@
 //! ```
 
 use crate::heap::touching::touch_block;
-use crate::heap::{Heap, HeapError};
+use crate::heap::{Brand, Heap, HeapError, RawHeap};
 use crate::marks::touch_value;
-use crate::persist::{Kind, Persist, Types};
+use crate::persist::{Empty, Kind, Of, Persist, Types};
 use std::alloc::Layout;
 use std::borrow::{Borrow, BorrowMut};
 use std::cmp::Ordering;
@@ -24,14 +24,14 @@ use std::ptr::NonNull;
 /// ```
 /// # use twinpage::{Heap, window::Window};
 /// # let window = Window::volatile()?;
-/// # let heap = Heap::create(window.place(), 1)?;
+/// # let heap = Heap::create(&window, 1)?;
 /// use twinpage::Persist;
 /// use twinpage::collections::Box;
 ///
 /// #[derive(Persist)]
-/// struct Node {
+/// struct Node<'r> {
 ///     value: u32,
-///     next: Option<Box<Node>>,
+///     next: Option<Box<'r, Node<'r>>>,
 /// }
 /// let last = Box::new_in(Node { value: 2, next: None }, heap);
 /// let mut first = Box::new_in(Node { value: 1, next: Some(last) }, heap);
@@ -40,49 +40,51 @@ use std::ptr::NonNull;
 /// # Ok::<(), std::boxed::Box<dyn std::error::Error>>(())
 /// ```
 #[repr(transparent)]
-pub struct Box<T> {
+pub struct Box<'r, T> {
     at: NonNull<T>,
     owned: PhantomData<T>,
+    brand: Brand<'r>,
 }
 
 // SAFETY: it owns its value.
-unsafe impl<T: Send> Send for Box<T> {}
+unsafe impl<'r, T: Send> Send for Box<'r, T> {}
 // SAFETY: as above.
-unsafe impl<T: Sync> Sync for Box<T> {}
+unsafe impl<'r, T: Sync> Sync for Box<'r, T> {}
 
-impl<T> Box<T> {
+impl<'r, T> Box<'r, T> {
     /// Puts a value into a block of the heap.
     ///
     /// # Panics
     /// When there is no memory ([`Heap::allocate`]).
     #[inline]
     #[track_caller]
-    pub fn new_in(value: T, heap: Heap) -> Box<T> {
-        Box::fill(heap.allocate(Layout::new::<T>()).cast(), value)
+    pub fn new_in(value: T, heap: Heap<'r>) -> Box<'r, T> {
+        Box::fill(heap.raw().allocate(Layout::new::<T>()).cast(), value)
     }
 
     /// As [`Box::new_in`].
     ///
     /// # Errors
     /// [`HeapError`] when there is no memory; the value is dropped.
-    pub fn try_new_in(value: T, heap: Heap) -> Result<Box<T>, HeapError> {
+    pub fn try_new_in(value: T, heap: Heap<'r>) -> Result<Box<'r, T>, HeapError> {
         Ok(Box::fill(heap.try_allocate(Layout::new::<T>())?.cast(), value))
     }
 
     #[inline]
-    fn fill(at: NonNull<T>, value: T) -> Box<T> {
+    fn fill(at: NonNull<T>, value: T) -> Box<'r, T> {
         touch_block(at.as_ptr());
         // SAFETY: the block is new and fits a `T`.
         unsafe { at.write(value) };
         Box {
             at,
             owned: PhantomData,
+            brand: PhantomData,
         }
     }
 
     /// The value, out of its block.
     #[must_use]
-    pub fn into_inner(this: Box<T>) -> T {
+    pub fn into_inner(this: Box<'r, T>) -> T {
         let this = std::mem::ManuallyDrop::new(this);
         // SAFETY: the box is not used any more, so the value is read once and the block freed once.
         unsafe {
@@ -100,11 +102,11 @@ impl<T> Box<T> {
 unsafe fn free<T>(at: NonNull<T>) {
     if size_of::<T>() != 0 {
         // SAFETY: by the caller's word; it was allocated with this layout.
-        unsafe { Heap::deallocate_from_its_own(at.cast(), Layout::new::<T>()) };
+        unsafe { RawHeap::deallocate_from_its_own(at.cast(), Layout::new::<T>()) };
     }
 }
 
-impl<T> Drop for Box<T> {
+impl<'r, T> Drop for Box<'r, T> {
     #[inline]
     fn drop(&mut self) {
         /// Frees the block also when the value's drop panics.
@@ -121,7 +123,7 @@ impl<T> Drop for Box<T> {
     }
 }
 
-impl<T> Deref for Box<T> {
+impl<'r, T> Deref for Box<'r, T> {
     type Target = T;
     #[inline]
     fn deref(&self) -> &T {
@@ -130,7 +132,7 @@ impl<T> Deref for Box<T> {
     }
 }
 
-impl<T> DerefMut for Box<T> {
+impl<'r, T> DerefMut for Box<'r, T> {
     #[inline]
     fn deref_mut(&mut self) -> &mut T {
         touch_value(self.at.as_ptr());
@@ -139,87 +141,94 @@ impl<T> DerefMut for Box<T> {
     }
 }
 
-impl<T: Clone> Clone for Box<T> {
-    fn clone(&self) -> Box<T> {
+impl<'r, T: Clone> Clone for Box<'r, T> {
+    fn clone(&self) -> Box<'r, T> {
         let value = T::clone(self);
         match size_of::<T>() {
             0 => Box::fill(NonNull::dangling(), value),
-            _ => Box::new_in(value, Heap::of(self.at)),
+            _ => Box::fill(RawHeap::of(self.at).allocate(Layout::new::<T>()).cast(), value),
         }
     }
 }
 
 // SAFETY: it owns its block, and its value may live in a region.
-unsafe impl<T: Persist> Persist for Box<T> {
-    type Previous = Box<T::Previous>;
+unsafe impl<T: Persist> Persist for Box<'static, T> {
+    type In<'r> = Box<'r, T::In<'r>>;
+    type Previous = Box<'static, T::Previous>;
     fn name() -> String {
         format!("Box<{}>", T::name())
     }
     fn layout(types: &mut Types) -> Kind {
         Kind::Box { of: types.of::<T>() }
     }
-    fn migrate(old: Self::Previous, heap: Heap) -> Self {
+    fn migrate<'r>(old: Box<'r, Of<'r, T::Previous>>, heap: Heap<'r>) -> Box<'r, T::In<'r>> {
         Box::new_in(T::migrate(Box::into_inner(old), heap), heap)
     }
 }
 
-impl<T: fmt::Debug> fmt::Debug for Box<T> {
+impl<T: Empty> Empty for Box<'static, T> {
+    fn empty<'r>(heap: Heap<'r>) -> Box<'r, T::In<'r>> {
+        Box::new_in(T::empty(heap), heap)
+    }
+}
+
+impl<'r, T: fmt::Debug> fmt::Debug for Box<'r, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         T::fmt(self, f)
     }
 }
 
-impl<T: fmt::Display> fmt::Display for Box<T> {
+impl<'r, T: fmt::Display> fmt::Display for Box<'r, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         T::fmt(self, f)
     }
 }
 
-impl<T: PartialEq> PartialEq for Box<T> {
-    fn eq(&self, other: &Box<T>) -> bool {
+impl<'r, T: PartialEq> PartialEq for Box<'r, T> {
+    fn eq(&self, other: &Box<'r, T>) -> bool {
         T::eq(self, other)
     }
 }
 
-impl<T: Eq> Eq for Box<T> {}
+impl<'r, T: Eq> Eq for Box<'r, T> {}
 
-impl<T: PartialOrd> PartialOrd for Box<T> {
-    fn partial_cmp(&self, other: &Box<T>) -> Option<Ordering> {
+impl<'r, T: PartialOrd> PartialOrd for Box<'r, T> {
+    fn partial_cmp(&self, other: &Box<'r, T>) -> Option<Ordering> {
         T::partial_cmp(self, other)
     }
 }
 
-impl<T: Ord> Ord for Box<T> {
-    fn cmp(&self, other: &Box<T>) -> Ordering {
+impl<'r, T: Ord> Ord for Box<'r, T> {
+    fn cmp(&self, other: &Box<'r, T>) -> Ordering {
         T::cmp(self, other)
     }
 }
 
-impl<T: Hash> Hash for Box<T> {
+impl<'r, T: Hash> Hash for Box<'r, T> {
     fn hash<H: Hasher>(&self, state: &mut H) {
         T::hash(self, state);
     }
 }
 
-impl<T> AsRef<T> for Box<T> {
+impl<'r, T> AsRef<T> for Box<'r, T> {
     fn as_ref(&self) -> &T {
         self
     }
 }
 
-impl<T> AsMut<T> for Box<T> {
+impl<'r, T> AsMut<T> for Box<'r, T> {
     fn as_mut(&mut self) -> &mut T {
         self
     }
 }
 
-impl<T> Borrow<T> for Box<T> {
+impl<'r, T> Borrow<T> for Box<'r, T> {
     fn borrow(&self) -> &T {
         self
     }
 }
 
-impl<T> BorrowMut<T> for Box<T> {
+impl<'r, T> BorrowMut<T> for Box<'r, T> {
     fn borrow_mut(&mut self) -> &mut T {
         self
     }

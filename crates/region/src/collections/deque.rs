@@ -28,7 +28,7 @@ use std::slice;
 /// ```
 /// # use twinpage::{Heap, window::Window};
 /// # let window = Window::volatile()?;
-/// # let heap = Heap::create(window.place(), 1)?;
+/// # let heap = Heap::create(&window, 1)?;
 /// use twinpage::collections::VecDeque;
 ///
 /// let mut queue = VecDeque::new_in(heap);
@@ -40,28 +40,28 @@ use std::slice;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[repr(C)]
-pub struct VecDeque<T> {
+pub struct VecDeque<'r, T> {
     at: NonNull<T>,
     head: usize,
     length: usize,
     room: usize,
-    heap: Heap,
+    heap: Heap<'r>,
     owned: PhantomData<T>,
 }
 
 // SAFETY: it owns its values.
-unsafe impl<T: Send> Send for VecDeque<T> {}
+unsafe impl<'r, T: Send> Send for VecDeque<'r, T> {}
 // SAFETY: as above.
-unsafe impl<T: Sync> Sync for VecDeque<T> {}
+unsafe impl<'r, T: Sync> Sync for VecDeque<'r, T> {}
 
-const _: () = assert!(size_of::<VecDeque<u64>>() == 40);
+const _: () = assert!(size_of::<VecDeque<'_, u64>>() == 40);
 
 /// The values of a [`VecDeque`].
 ///
 /// ```
 /// # use twinpage::{Heap, window::Window};
 /// # let window = Window::volatile()?;
-/// # let heap = Heap::create(window.place(), 1)?;
+/// # let heap = Heap::create(&window, 1)?;
 /// use twinpage::collections::VecDeque;
 ///
 /// let mut queue = VecDeque::from_iter_in([2, 3], heap);
@@ -75,7 +75,7 @@ pub type Iter<'a, T> = Chain<slice::Iter<'a, T>, slice::Iter<'a, T>>;
 /// ```
 /// # use twinpage::{Heap, window::Window};
 /// # let window = Window::volatile()?;
-/// # let heap = Heap::create(window.place(), 1)?;
+/// # let heap = Heap::create(&window, 1)?;
 /// use twinpage::collections::VecDeque;
 ///
 /// let mut queue = VecDeque::from_iter_in([2, 3], heap);
@@ -85,12 +85,12 @@ pub type Iter<'a, T> = Chain<slice::Iter<'a, T>, slice::Iter<'a, T>>;
 /// ```
 pub type IterMut<'a, T> = Chain<slice::IterMut<'a, T>, slice::IterMut<'a, T>>;
 
-impl<T> VecDeque<T> {
+impl<'r, T> VecDeque<'r, T> {
     const BYTES: usize = size_of::<T>();
 
     /// An empty ring. It takes no memory yet.
     #[must_use]
-    pub const fn new_in(heap: Heap) -> VecDeque<T> {
+    pub const fn new_in(heap: Heap<'r>) -> VecDeque<'r, T> {
         VecDeque {
             at: NonNull::dangling(),
             head: 0,
@@ -107,7 +107,7 @@ impl<T> VecDeque<T> {
     /// When there is no memory.
     #[must_use]
     #[track_caller]
-    pub fn with_capacity_in(capacity: usize, heap: Heap) -> VecDeque<T> {
+    pub fn with_capacity_in(capacity: usize, heap: Heap<'r>) -> VecDeque<'r, T> {
         let mut ring = VecDeque::new_in(heap);
         ring.reserve(capacity);
         ring
@@ -115,7 +115,7 @@ impl<T> VecDeque<T> {
 
     /// The values of an iterator.
     #[track_caller]
-    pub fn from_iter_in(values: impl IntoIterator<Item = T>, heap: Heap) -> VecDeque<T> {
+    pub fn from_iter_in(values: impl IntoIterator<Item = T>, heap: Heap<'r>) -> VecDeque<'r, T> {
         let mut ring = VecDeque::new_in(heap);
         ring.extend(values);
         ring
@@ -123,7 +123,7 @@ impl<T> VecDeque<T> {
 
     /// The heap it takes its memory from.
     #[must_use]
-    pub fn heap(&self) -> Heap {
+    pub fn heap(&self) -> Heap<'r> {
         self.heap
     }
 
@@ -521,7 +521,7 @@ impl<T> VecDeque<T> {
     /// # Panics
     /// When there is no memory.
     #[track_caller]
-    pub fn append(&mut self, other: &mut VecDeque<T>) {
+    pub fn append(&mut self, other: &mut VecDeque<'r, T>) {
         self.reserve(other.length);
         while let Some(value) = other.pop_front() {
             self.push_back(value);
@@ -533,7 +533,7 @@ impl<T> VecDeque<T> {
     /// # Panics
     /// When `at` is past the end, or there is no memory.
     #[track_caller]
-    pub fn split_off(&mut self, at: usize) -> VecDeque<T> {
+    pub fn split_off(&mut self, at: usize) -> VecDeque<'r, T> {
         let length = self.length;
         assert!(at <= length, "splitting {length} values at {at}");
         let mut rest = VecDeque::with_capacity_in(length - at, self.heap);
@@ -550,16 +550,26 @@ impl<T> VecDeque<T> {
     /// # Panics
     /// When the range does not lie in it, or there is no memory.
     #[track_caller]
-    pub fn drain(&mut self, range: impl RangeBounds<usize>) -> IntoIter<T> {
+    pub fn drain(&mut self, range: impl RangeBounds<usize>) -> IntoIter<'r, T> {
         let range = in_bounds(range, self.length);
-        let mut tail = self.split_off(range.end);
-        let taken = self.split_off(range.start);
-        self.append(&mut tail);
+        let (taken_length, length) = (range.len(), self.length);
+        let mut taken = VecDeque::with_capacity_in(taken_length, self.heap);
+        // Until all are moved the ring has only what is before them.
+        self.length = range.start;
+        for index in range.clone() {
+            // SAFETY: the value is there; it is the other's from now on, as what is behind takes its place.
+            taken.push_back(unsafe { self.value(index).read() });
+        }
+        for index in range.end..length {
+            // SAFETY: the value is there, and the place before it was left.
+            unsafe { self.write(index - taken_length, self.value(index).read()) };
+        }
+        self.length = length - taken_length;
         taken.into_iter()
     }
 }
 
-impl<T> Drop for VecDeque<T> {
+impl<'r, T> Drop for VecDeque<'r, T> {
     fn drop(&mut self) {
         // Frees the block also when a value's drop panics.
         let _block = self.block();
@@ -567,7 +577,7 @@ impl<T> Drop for VecDeque<T> {
     }
 }
 
-impl<T> Index<usize> for VecDeque<T> {
+impl<'r, T> Index<usize> for VecDeque<'r, T> {
     type Output = T;
     #[inline]
     #[track_caller]
@@ -576,7 +586,7 @@ impl<T> Index<usize> for VecDeque<T> {
     }
 }
 
-impl<T> IndexMut<usize> for VecDeque<T> {
+impl<'r, T> IndexMut<usize> for VecDeque<'r, T> {
     #[inline]
     #[track_caller]
     fn index_mut(&mut self, index: usize) -> &mut T {

@@ -1,12 +1,13 @@
 //! Collections that live in a region, named and behaving as those of `std`.
 //!
-//! Each is made with `new_in(heap)` and keeps its heap. Their layouts are fixed and drawn at the top of
+//! Each is made with `new_in(heap)` (`u.heap()` in an update), keeps its heap, and has the brand of its region, `'r`,
+//! in its type. Their layouts are fixed and drawn at the top of
 //! each file and in `docs/format.md`.
 //!
 //! # How every write is marked
 //!
-//! * Whoever hands out a `&mut T` has marked the bytes of the `T` itself ([`crate::marks::touch`]): a
-//!   root when it is dereferenced, a collection when it hands out an element. So a method with
+//! * Whoever hands out a `&mut T` has marked the bytes of the `T` itself (`crate::marks`): a
+//!   root when it is borrowed, a collection when it hands out an element. So a method with
 //!   `&mut self` may write to `self`.
 //! * A method marks what it writes elsewhere: elements and control bytes in its blocks.
 //! * Memory that holds no value (room at the end of a vector, a freed block) is not relied on: it is

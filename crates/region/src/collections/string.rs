@@ -2,7 +2,7 @@
 
 use crate::collections::Vec;
 use crate::heap::{Heap, HeapError};
-use crate::persist::{Kind, Persist, Types};
+use crate::persist::{Empty, Kind, Persist, Types};
 use std::borrow::{Borrow, Cow};
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -13,7 +13,7 @@ use std::ops::{AddAssign, Deref, DerefMut, RangeBounds};
 /// ```
 /// # use twinpage::{Heap, window::Window};
 /// # let window = Window::volatile()?;
-/// # let heap = Heap::create(window.place(), 1)?;
+/// # let heap = Heap::create(&window, 1)?;
 /// use twinpage::collections::String;
 ///
 /// let mut name = String::from_in("Ada", heap);
@@ -24,14 +24,14 @@ use std::ops::{AddAssign, Deref, DerefMut, RangeBounds};
 /// ```
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(transparent)]
-pub struct String {
-    bytes: Vec<u8>,
+pub struct String<'r> {
+    bytes: Vec<'r, u8>,
 }
 
-impl String {
+impl<'r> String<'r> {
     /// No text. It takes no memory yet.
     #[must_use]
-    pub const fn new_in(heap: Heap) -> String {
+    pub const fn new_in(heap: Heap<'r>) -> String<'r> {
         String {
             bytes: Vec::new_in(heap),
         }
@@ -43,7 +43,7 @@ impl String {
     /// When there is no memory.
     #[must_use]
     #[track_caller]
-    pub fn with_capacity_in(capacity: usize, heap: Heap) -> String {
+    pub fn with_capacity_in(capacity: usize, heap: Heap<'r>) -> String<'r> {
         String {
             bytes: Vec::with_capacity_in(capacity, heap),
         }
@@ -55,7 +55,7 @@ impl String {
     /// When there is no memory.
     #[must_use]
     #[track_caller]
-    pub fn from_in(text: &str, heap: Heap) -> String {
+    pub fn from_in(text: &str, heap: Heap<'r>) -> String<'r> {
         let mut string = String::with_capacity_in(text.len(), heap);
         string.push_str(text);
         string
@@ -65,20 +65,20 @@ impl String {
     ///
     /// # Errors
     /// The bytes are not UTF-8.
-    pub fn from_utf8(bytes: Vec<u8>) -> Result<String, std::str::Utf8Error> {
+    pub fn from_utf8(bytes: Vec<'r, u8>) -> Result<String<'r>, std::str::Utf8Error> {
         std::str::from_utf8(&bytes)?;
         Ok(String { bytes })
     }
 
     /// The bytes.
     #[must_use]
-    pub fn into_bytes(self) -> Vec<u8> {
+    pub fn into_bytes(self) -> Vec<'r, u8> {
         self.bytes
     }
 
     /// The heap it takes its memory from.
     #[must_use]
-    pub fn heap(&self) -> Heap {
+    pub fn heap(&self) -> Heap<'r> {
         self.bytes.heap()
     }
 
@@ -222,7 +222,7 @@ impl String {
     /// When `at` is past the end or inside a character, or there is no memory.
     #[must_use]
     #[track_caller]
-    pub fn split_off(&mut self, at: usize) -> String {
+    pub fn split_off(&mut self, at: usize) -> String<'r> {
         assert!(
             self.is_char_boundary(at),
             "byte {at} of {self:?} is not the start of a character"
@@ -247,7 +247,7 @@ impl String {
     }
 }
 
-impl Deref for String {
+impl Deref for String<'_> {
     type Target = str;
     #[inline]
     fn deref(&self) -> &str {
@@ -255,70 +255,70 @@ impl Deref for String {
     }
 }
 
-impl DerefMut for String {
+impl DerefMut for String<'_> {
     fn deref_mut(&mut self) -> &mut str {
         self.as_mut_str()
     }
 }
 
-impl Hash for String {
+impl Hash for String<'_> {
     #[inline]
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.as_str().hash(state);
     }
 }
 
-impl fmt::Debug for String {
+impl fmt::Debug for String<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Debug::fmt(self.as_str(), f)
     }
 }
 
-impl fmt::Display for String {
+impl fmt::Display for String<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self.as_str(), f)
     }
 }
 
-impl fmt::Write for String {
+impl fmt::Write for String<'_> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         self.push_str(text);
         Ok(())
     }
 }
 
-impl Borrow<str> for String {
+impl Borrow<str> for String<'_> {
     fn borrow(&self) -> &str {
         self
     }
 }
 
-impl AsRef<str> for String {
+impl AsRef<str> for String<'_> {
     fn as_ref(&self) -> &str {
         self
     }
 }
 
-impl AsRef<[u8]> for String {
+impl AsRef<[u8]> for String<'_> {
     fn as_ref(&self) -> &[u8] {
         self.as_bytes()
     }
 }
 
-impl AddAssign<&str> for String {
+impl AddAssign<&str> for String<'_> {
     #[track_caller]
     fn add_assign(&mut self, text: &str) {
         self.push_str(text);
     }
 }
 
-impl Extend<char> for String {
+impl Extend<char> for String<'_> {
     fn extend<I: IntoIterator<Item = char>>(&mut self, characters: I) {
         characters.into_iter().for_each(|c| self.push(c));
     }
 }
 
-impl<'a> Extend<&'a str> for String {
+impl<'a> Extend<&'a str> for String<'_> {
     fn extend<I: IntoIterator<Item = &'a str>>(&mut self, texts: I) {
         texts.into_iter().for_each(|text| self.push_str(text));
     }
@@ -326,13 +326,13 @@ impl<'a> Extend<&'a str> for String {
 
 macro_rules! equal {
     ($($other:ty),*) => {$(
-        impl PartialEq<$other> for String {
+        impl PartialEq<$other> for String<'_> {
             fn eq(&self, other: &$other) -> bool {
                 self.as_str() == AsRef::<str>::as_ref(other)
             }
         }
-        impl PartialEq<String> for $other {
-            fn eq(&self, other: &String) -> bool {
+        impl PartialEq<String<'_>> for $other {
+            fn eq(&self, other: &String<'_>) -> bool {
                 other.as_str() == AsRef::<str>::as_ref(self)
             }
         }
@@ -342,7 +342,8 @@ macro_rules! equal {
 equal!(str, &str, std::string::String, Cow<'_, str>);
 
 // SAFETY: as a vector of bytes.
-unsafe impl Persist for String {
+unsafe impl Persist for String<'static> {
+    type In<'r> = String<'r>;
     type Previous = Self;
     fn name() -> std::string::String {
         "String".into()
@@ -350,7 +351,13 @@ unsafe impl Persist for String {
     fn layout(types: &mut Types) -> Kind {
         Kind::Vec { of: types.of::<u8>() }
     }
-    fn migrate(old: Self, _: Heap) -> Self {
+    fn migrate<'r>(old: String<'r>, _: Heap<'r>) -> String<'r> {
         old
+    }
+}
+
+impl Empty for String<'static> {
+    fn empty<'r>(heap: Heap<'r>) -> String<'r> {
+        String::new_in(heap)
     }
 }

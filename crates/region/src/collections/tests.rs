@@ -8,7 +8,7 @@ mod string;
 mod vec;
 
 use crate::gate::{self, Inside};
-use crate::heap::Heap;
+use crate::heap::{Heap, RawHeap};
 use crate::marks::{self, LINE};
 use crate::window::{PAGE, Window};
 use std::cell::{Cell, RefCell};
@@ -24,14 +24,16 @@ pub(super) struct Watched {
     update: Option<Inside>,
     window: Window,
     picture: Vec<u8>,
-    pub(super) heap: Heap,
+    pub(super) heap: Heap<'static>,
 }
 
 impl Watched {
     pub(super) fn new() -> Watched {
         let window = Window::reserve(None).unwrap();
         let update = Some(gate::enter(window.place()));
-        let heap = Heap::create(window.place(), 0x5eed).unwrap();
+        let raw = RawHeap::create(window.place(), 0x5eed).unwrap();
+        // SAFETY: the tests drop what they make before what it is in.
+        let heap = unsafe { Heap::branded(raw) };
         Watched {
             update,
             window,

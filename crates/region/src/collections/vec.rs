@@ -31,7 +31,7 @@ use std::slice::{self, SliceIndex};
 /// ```
 /// # use twinpage::{Heap, window::Window};
 /// # let window = Window::volatile()?;
-/// # let heap = Heap::create(window.place(), 1)?;
+/// # let heap = Heap::create(&window, 1)?;
 /// use twinpage::collections::Vec;
 ///
 /// let mut primes = Vec::new_in(heap);
@@ -44,27 +44,27 @@ use std::slice::{self, SliceIndex};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[repr(C)]
-pub struct Vec<T> {
+pub struct Vec<'r, T> {
     at: NonNull<T>,
     length: usize,
     room: usize,
-    heap: Heap,
+    heap: Heap<'r>,
     owned: PhantomData<T>,
 }
 
 // SAFETY: it owns its values.
-unsafe impl<T: Send> Send for Vec<T> {}
+unsafe impl<'r, T: Send> Send for Vec<'r, T> {}
 // SAFETY: as above.
-unsafe impl<T: Sync> Sync for Vec<T> {}
+unsafe impl<'r, T: Sync> Sync for Vec<'r, T> {}
 
-const _: () = assert!(size_of::<Vec<u64>>() == 32);
+const _: () = assert!(size_of::<Vec<'_, u64>>() == 32);
 
-impl<T> Vec<T> {
+impl<'r, T> Vec<'r, T> {
     const BYTES: usize = size_of::<T>();
 
     /// An empty vector. It takes no memory yet.
     #[must_use]
-    pub const fn new_in(heap: Heap) -> Vec<T> {
+    pub const fn new_in(heap: Heap<'r>) -> Vec<'r, T> {
         Vec {
             at: NonNull::dangling(),
             length: 0,
@@ -80,7 +80,7 @@ impl<T> Vec<T> {
     /// When there is no memory.
     #[must_use]
     #[track_caller]
-    pub fn with_capacity_in(capacity: usize, heap: Heap) -> Vec<T> {
+    pub fn with_capacity_in(capacity: usize, heap: Heap<'r>) -> Vec<'r, T> {
         let mut vec = Vec::new_in(heap);
         vec.reserve_exact(capacity);
         vec
@@ -88,7 +88,7 @@ impl<T> Vec<T> {
 
     /// The values of an iterator.
     #[track_caller]
-    pub fn from_iter_in(values: impl IntoIterator<Item = T>, heap: Heap) -> Vec<T> {
+    pub fn from_iter_in(values: impl IntoIterator<Item = T>, heap: Heap<'r>) -> Vec<'r, T> {
         let mut vec = Vec::new_in(heap);
         vec.extend(values);
         vec
@@ -96,7 +96,7 @@ impl<T> Vec<T> {
 
     /// The heap it takes its memory from.
     #[must_use]
-    pub fn heap(&self) -> Heap {
+    pub fn heap(&self) -> Heap<'r> {
         self.heap
     }
 
@@ -299,7 +299,7 @@ impl<T> Vec<T> {
     /// # Panics
     /// When there is no memory.
     #[track_caller]
-    pub fn append(&mut self, other: &mut Vec<T>) {
+    pub fn append(&mut self, other: &mut Vec<'r, T>) {
         self.reserve(other.length);
         let moved = std::mem::take(&mut other.length);
         self.mark(self.length..self.length + moved);
@@ -316,7 +316,7 @@ impl<T> Vec<T> {
     /// # Panics
     /// When `at` is past the end, or there is no memory.
     #[track_caller]
-    pub fn split_off(&mut self, at: usize) -> Vec<T> {
+    pub fn split_off(&mut self, at: usize) -> Vec<'r, T> {
         let length = self.length;
         assert!(at <= length, "splitting {length} values at {at}");
         let mut rest = Vec::<T>::with_capacity_in(length - at, self.heap);
@@ -392,8 +392,8 @@ impl<T> Vec<T> {
         T: Clone,
     {
         /// As many values as were written are there, also after a panic.
-        struct Grown<'a, T>(&'a mut Vec<T>, usize);
-        impl<T> Drop for Grown<'_, T> {
+        struct Grown<'a, 'r, T>(&'a mut Vec<'r, T>, usize);
+        impl<T> Drop for Grown<'_, '_, T> {
             fn drop(&mut self) {
                 self.0.length = self.1;
             }
@@ -478,7 +478,7 @@ impl<T> Vec<T> {
     /// # Panics
     /// When the range does not lie in it.
     #[track_caller]
-    pub fn drain(&mut self, range: impl RangeBounds<usize>) -> Drain<'_, T> {
+    pub fn drain(&mut self, range: impl RangeBounds<usize>) -> Drain<'_, 'r, T> {
         let range = in_bounds(range, self.length);
         Drain::new(self, range)
     }
@@ -501,20 +501,20 @@ pub(super) fn in_bounds(range: impl RangeBounds<usize>, length: usize) -> Range<
     start..end
 }
 
-impl<T> Drop for Vec<T> {
+impl<'r, T> Drop for Vec<'r, T> {
     fn drop(&mut self) {
         // Frees the block also when a value's drop panics.
         let _block = RawBlock {
             at: self.at.cast(),
             layout: self.block(),
-            heap: self.heap,
+            heap: self.heap.raw(),
         };
         // SAFETY: the values are ours and not used any more.
         unsafe { std::ptr::slice_from_raw_parts_mut(self.at.as_ptr(), self.length).drop_in_place() };
     }
 }
 
-impl<T> Deref for Vec<T> {
+impl<'r, T> Deref for Vec<'r, T> {
     type Target = [T];
     #[inline]
     fn deref(&self) -> &[T] {
@@ -522,14 +522,14 @@ impl<T> Deref for Vec<T> {
     }
 }
 
-impl<T> DerefMut for Vec<T> {
+impl<'r, T> DerefMut for Vec<'r, T> {
     #[inline]
     fn deref_mut(&mut self) -> &mut [T] {
         self.as_mut_slice()
     }
 }
 
-impl<T, I: SliceIndex<[T]>> Index<I> for Vec<T> {
+impl<'r, T, I: SliceIndex<[T]>> Index<I> for Vec<'r, T> {
     type Output = I::Output;
     #[inline]
     fn index(&self, index: I) -> &I::Output {
@@ -537,7 +537,7 @@ impl<T, I: SliceIndex<[T]>> Index<I> for Vec<T> {
     }
 }
 
-impl<T, I: SliceIndex<[T]>> IndexMut<I> for Vec<T> {
+impl<'r, T, I: SliceIndex<[T]>> IndexMut<I> for Vec<'r, T> {
     #[inline]
     fn index_mut(&mut self, index: I) -> &mut I::Output {
         let found = &mut self.unmarked()[index];

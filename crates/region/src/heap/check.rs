@@ -10,7 +10,7 @@
 mod structure;
 mod walk;
 
-use super::{Heap, HeapStats};
+use super::{HeapStats, RawHeap};
 use crate::persist::Description;
 use crate::root::RootEntry;
 use std::mem::offset_of;
@@ -28,8 +28,9 @@ const TOLD: usize = 100;
 /// use twinpage::collections::Vec;
 ///
 /// let region = Region::open("numbers.twin")?;
-/// let numbers = region.root("numbers", |heap| Vec::from_iter_in(0..9_u64, heap))?;
-/// let report = region.heap()?.check();
+/// let mut numbers = region.root::<Vec<u64>>("numbers")?;
+/// region.update(|u| numbers.get_mut(u).extend(0..9));
+/// let report = region.check()?;
 /// assert!(report.is_sound());
 /// assert_eq!((report.roots.len(), report.leaked_blocks), (1, 0));
 /// # drop(numbers);
@@ -60,8 +61,9 @@ pub struct Report {
 /// use twinpage::collections::Vec;
 ///
 /// let region = Region::open("numbers.twin")?;
-/// let numbers = region.root("numbers", |heap| Vec::from_iter_in(0..9_u64, heap))?;
-/// let report = region.heap()?.check();
+/// let mut numbers = region.root::<Vec<u64>>("numbers")?;
+/// region.update(|u| numbers.get_mut(u).extend(0..9));
+/// let report = region.check()?;
 /// let root = &report.roots[0];
 /// // The vector itself has a block, and its numbers have one.
 /// assert_eq!((&root.name[..], &root.type_name[..], root.blocks), ("numbers", "Vec<u64>", 2));
@@ -139,12 +141,12 @@ pub fn check_image(bytes: &[u8], base: u64) -> Report {
     report
 }
 
-impl Heap {
+impl RawHeap {
     /// Checks all of the heap and what its roots hold. All of the region is read.
     ///
     /// No update may be in progress: what another thread is changing looks like damage.
     #[must_use]
-    pub fn check(self) -> Report {
+    pub(crate) fn check(self) -> Report {
         let image = self.image();
         check_image(image.bytes, image.base)
     }

@@ -17,6 +17,7 @@
 //!
 //! Reading order: [`format`](self), `classes.rs`, `slabs.rs`, `units.rs`, `check.rs`.
 
+mod brand;
 pub mod check;
 mod classes;
 pub(crate) mod format;
@@ -26,12 +27,12 @@ mod stats;
 pub(crate) mod touching;
 mod units;
 
+pub use brand::{Brand, Heap};
 pub use check::{Finding, Report, RootReport, check_image};
 pub use stats::{ClassStats, HeapStats};
 
 use crate::gate;
 use crate::marks::{self, touch};
-use crate::persist::{Kind, Persist, Types};
 use crate::window::{DATA_BYTES, Place};
 use format::{FIRST_ENTRIES, Header, LARGE, MAGIC, REST, SLAB, Slab, UNIT, VERSION};
 use slabs::Slabs;
@@ -40,40 +41,22 @@ use std::fmt;
 use std::ptr::NonNull;
 use units::Units;
 
-/// The heap of a region, where its collections take their memory from: `Vec::new_in(heap)`.
-///
-/// A handle: cheap to copy, and itself at home in the region, so that a collection keeps the one it
-/// was made with. It is good for as long as the region is open, and again when it is opened next.
-///
-/// ```
-/// use twinpage::collections::Vec;
-/// use twinpage::Heap;
-/// use twinpage::window::Window;
-///
-/// let window = Window::volatile()?; // memory like any other; a region's is kept
-/// let heap = Heap::create(window.place(), 7)?;
-/// let mut numbers = Vec::new_in(heap);
-/// numbers.extend([3, 1, 2]);
-/// numbers.sort();
-/// assert_eq!(numbers, [1, 2, 3]);
-/// assert_eq!(heap.stats().used_blocks, 1);
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
+/// A heap, whatever it belongs to: what [`Heap`] and the collections work with.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(transparent)]
-pub struct Heap(NonNull<Header>);
+pub(crate) struct RawHeap(NonNull<Header>);
 
 // SAFETY: a handle; whatever it is used for takes the locks.
-unsafe impl Send for Heap {}
+unsafe impl Send for RawHeap {}
 // SAFETY: as above.
-unsafe impl Sync for Heap {}
+unsafe impl Sync for RawHeap {}
 
 /// Why there is no memory.
 ///
 /// ```
 /// # use twinpage::{Heap, window::Window};
 /// # let window = Window::volatile()?;
-/// # let heap = Heap::create(window.place(), 1)?;
+/// # let heap = Heap::create(&window, 1)?;
 /// use twinpage::collections::Vec;
 /// use twinpage::heap::HeapError;
 ///
@@ -118,7 +101,7 @@ impl HeapError {
     }
 }
 
-impl Heap {
+impl RawHeap {
     /// Makes a heap in an empty window. Its hash tables are seeded from `seed`: keep it from those who
     /// choose the keys.
     ///
@@ -127,7 +110,7 @@ impl Heap {
     ///
     /// # Panics
     /// Outside an update of the region.
-    pub fn create(place: Place, seed: u64) -> Result<Heap, HeapError> {
+    pub(crate) fn create(place: Place, seed: u64) -> Result<RawHeap, HeapError> {
         place.grow(UNIT)?;
         let header = place.base().cast::<Header>();
         let _lock = locks::units(header.addr());
@@ -146,7 +129,7 @@ impl Heap {
             (*state).entries = FIRST_ENTRIES;
             (*header).seed = seed;
             Units::new(header).create();
-            Ok(Heap(NonNull::new_unchecked(header)))
+            Ok(RawHeap(NonNull::new_unchecked(header)))
         }
     }
 
@@ -154,7 +137,7 @@ impl Heap {
     ///
     /// # Errors
     /// [`HeapError::Damaged`] when there is none, or one of another version.
-    pub fn open(place: Place) -> Result<Heap, HeapError> {
+    pub(crate) fn open(place: Place) -> Result<RawHeap, HeapError> {
         if place.bytes() < UNIT {
             return Err(HeapError::damaged("the region is too small to hold one"));
         }
@@ -187,7 +170,7 @@ impl Heap {
             )));
         }
         NonNull::new(header)
-            .map(Heap)
+            .map(RawHeap)
             .ok_or_else(|| HeapError::damaged("no window"))
     }
 
@@ -199,7 +182,7 @@ impl Heap {
     /// # Panics
     /// Outside an update of the region.
     #[inline]
-    pub fn try_allocate(self, layout: Layout) -> Result<NonNull<u8>, HeapError> {
+    pub(crate) fn try_allocate(self, layout: Layout) -> Result<NonNull<u8>, HeapError> {
         if layout.size() == 0 {
             return Ok(layout.dangling_ptr());
         }
@@ -223,7 +206,7 @@ impl Heap {
     /// When there is no memory: the region keeps its state, and the update goes on after `catch_unwind`.
     #[inline]
     #[track_caller]
-    pub fn allocate(self, layout: Layout) -> NonNull<u8> {
+    pub(crate) fn allocate(self, layout: Layout) -> NonNull<u8> {
         match self.try_allocate(layout) {
             Ok(block) => block,
             Err(error) => no_memory(&error),
@@ -239,7 +222,7 @@ impl Heap {
     /// Outside an update of the region, and when the heap is damaged. While another panic unwinds the
     /// block is left as a leak instead.
     #[inline]
-    pub unsafe fn deallocate(self, block: NonNull<u8>, layout: Layout) {
+    pub(crate) unsafe fn deallocate(self, block: NonNull<u8>, layout: Layout) {
         if layout.size() == 0 {
             return;
         }
@@ -265,12 +248,12 @@ impl Heap {
         let offset = gate::here().offset_of(block.addr().get());
         if offset >= DATA_BYTES || layout.size() == 0 {
             // SAFETY: the caller's word.
-            return unsafe { Heap::of(block).deallocate(block, layout) };
+            return unsafe { RawHeap::of(block).deallocate(block, layout) };
         }
         // In the window of the innermost update, whose base is that of its heap.
         let header = NonNull::new(std::ptr::with_exposed_provenance_mut(block.addr().get() - offset));
         // SAFETY: the caller's word; a window's base is not null.
-        unsafe { Heap(header.unwrap_unchecked()).free(block, layout) };
+        unsafe { RawHeap(header.unwrap_unchecked()).free(block, layout) };
     }
 
     /// # Safety
@@ -295,7 +278,12 @@ impl Heap {
     ///
     /// # Safety
     /// As [`Heap::deallocate`]; `new` is not smaller and no stricter aligned.
-    pub unsafe fn try_extend(self, block: NonNull<u8>, old: Layout, new: Layout) -> Result<bool, HeapError> {
+    pub(crate) unsafe fn try_extend(
+        self,
+        block: NonNull<u8>,
+        old: Layout,
+        new: Layout,
+    ) -> Result<bool, HeapError> {
         if old.size() == 0 || new.align() > UNIT {
             return Ok(false);
         }
@@ -317,7 +305,7 @@ impl Heap {
     ///
     /// # Errors
     /// [`HeapError`].
-    pub fn give_back(self) -> Result<u64, HeapError> {
+    pub(crate) fn give_back(self) -> Result<u64, HeapError> {
         marks::assert_may_write(self.header());
         let _lock = locks::units(self.address());
         // SAFETY: as in `allocate`.
@@ -338,10 +326,10 @@ impl Heap {
 
     /// The heap of the block at `at`.
     #[inline]
-    pub(crate) fn of<T>(at: NonNull<T>) -> Heap {
+    pub(crate) fn of<T>(at: NonNull<T>) -> RawHeap {
         Place::of(at.as_ptr())
             .and_then(|place| NonNull::new(place.base().cast()))
-            .map(Heap)
+            .map(RawHeap)
             .expect("a block lies in a window")
     }
 
@@ -522,23 +510,9 @@ impl Heap {
     }
 }
 
-impl fmt::Debug for Heap {
+impl fmt::Debug for RawHeap {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Heap({:p})", self.0)
-    }
-}
-
-// SAFETY: the address is that of the region, which is the same in every life of it.
-unsafe impl Persist for Heap {
-    type Previous = Self;
-    fn name() -> String {
-        "Heap".into()
-    }
-    fn layout(_: &mut Types) -> Kind {
-        Kind::Heap
-    }
-    fn migrate(old: Self, _: Heap) -> Self {
-        old
     }
 }
 

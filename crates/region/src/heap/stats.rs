@@ -2,14 +2,14 @@
 
 use super::format::{FREE, LARGE, OWN, SLAB, UNIT};
 use super::units::Units;
-use super::{Heap, HeapError, classes};
+use super::{HeapError, RawHeap, classes};
 
 /// What is in a heap. Bytes are those of whole blocks, which may be larger than what was asked for.
 ///
 /// ```
 /// # use twinpage::{Heap, window::Window};
 /// # let window = Window::volatile()?;
-/// # let heap = Heap::create(window.place(), 1)?;
+/// # let heap = Heap::create(&window, 1)?;
 /// use twinpage::collections::Box;
 ///
 /// let number = Box::new_in(7_u64, heap);
@@ -47,7 +47,7 @@ pub struct HeapStats {
 /// ```
 /// # use twinpage::{Heap, window::Window};
 /// # let window = Window::volatile()?;
-/// # let heap = Heap::create(window.place(), 1)?;
+/// # let heap = Heap::create(&window, 1)?;
 /// use twinpage::collections::Vec;
 ///
 /// let numbers = Vec::from_iter_in(0..100_u64, heap);
@@ -69,13 +69,13 @@ pub struct ClassStats {
     pub free: u64,
 }
 
-impl Heap {
+impl RawHeap {
     /// Counts what is in the heap. It takes a look at each slab; other threads wait meanwhile.
     ///
     /// # Panics
     /// When the heap is damaged.
     #[must_use]
-    pub fn stats(self) -> HeapStats {
+    pub(crate) fn stats(self) -> HeapStats {
         match self.try_stats() {
             Ok(stats) => stats,
             Err(error) => super::no_memory(&error),
@@ -86,7 +86,7 @@ impl Heap {
     ///
     /// # Errors
     /// [`HeapError::Damaged`].
-    pub fn try_stats(self) -> Result<HeapStats, HeapError> {
+    pub(crate) fn try_stats(self) -> Result<HeapStats, HeapError> {
         let _locks = self.lock_all();
         // SAFETY: the heap is in a usable window, and the lock of its units is held.
         let units = unsafe { Units::new(self.header()) };

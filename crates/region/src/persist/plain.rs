@@ -1,6 +1,6 @@
 //! The types of the language and of `std` that may live in a region as they are.
 
-use super::{Kind, Persist, Types};
+use super::{Empty, Kind, Of, Persist, Types};
 use crate::heap::Heap;
 use std::marker::PhantomData;
 use std::mem::{MaybeUninit, offset_of};
@@ -13,6 +13,7 @@ macro_rules! plain {
     ($($type:ty),*) => {$(
         // SAFETY: bytes that point nowhere and mean the same in every process of the target.
         unsafe impl Persist for $type {
+            type In<'r> = Self;
             type Previous = Self;
             fn name() -> String {
                 stringify!($type).into()
@@ -20,7 +21,7 @@ macro_rules! plain {
             fn layout(_: &mut Types) -> Kind {
                 Kind::Plain
             }
-            fn migrate(old: Self, _: Heap) -> Self {
+            fn migrate<'r>(old: Self, _: Heap<'r>) -> Self {
                 old
             }
         }
@@ -65,6 +66,7 @@ plain!(
 
 // SAFETY: it holds nothing.
 unsafe impl<T: ?Sized + 'static> Persist for PhantomData<T> {
+    type In<'r> = Self;
     type Previous = Self;
     fn name() -> String {
         "PhantomData".into()
@@ -72,7 +74,7 @@ unsafe impl<T: ?Sized + 'static> Persist for PhantomData<T> {
     fn layout(_: &mut Types) -> Kind {
         Kind::Plain
     }
-    fn migrate(old: Self, _: Heap) -> Self {
+    fn migrate<'r>(old: Self, _: Heap<'r>) -> Self {
         old
     }
 }
@@ -81,6 +83,7 @@ macro_rules! around {
     ($($type:ident),*) => {$(
         // SAFETY: `repr(transparent)` around a type that may.
         unsafe impl<T: Persist> Persist for $type<T> {
+            type In<'r> = $type<T::In<'r>>;
             type Previous = $type<T::Previous>;
             fn name() -> String {
                 format!(concat!(stringify!($type), "<{}>"), T::name())
@@ -88,8 +91,14 @@ macro_rules! around {
             fn layout(types: &mut Types) -> Kind {
                 Kind::Struct(vec![types.field::<T>("0", 0)])
             }
-            fn migrate(old: Self::Previous, heap: Heap) -> Self {
+            fn migrate<'r>(old: $type<Of<'r, T::Previous>>, heap: Heap<'r>) -> $type<T::In<'r>> {
                 $type(T::migrate(old.0, heap))
+            }
+        }
+
+        impl<T: Empty> Empty for $type<T> {
+            fn empty<'r>(heap: Heap<'r>) -> $type<T::In<'r>> {
+                $type(T::empty(heap))
             }
         }
     )*};
@@ -101,6 +110,7 @@ macro_rules! tuple {
     ($($type:ident $index:tt),*) => {
         // SAFETY: each element may, and each is described.
         unsafe impl<$($type: Persist),*> Persist for ($($type,)*) {
+            type In<'r> = ($($type::In<'r>,)*);
             type Previous = ($($type::Previous,)*);
             fn name() -> String {
                 format!("({})", [$($type::name()),*].join(", "))
@@ -108,8 +118,14 @@ macro_rules! tuple {
             fn layout(types: &mut Types) -> Kind {
                 Kind::Struct(vec![$(types.field::<$type>(stringify!($index), offset_of!(Self, $index))),*])
             }
-            fn migrate(old: Self::Previous, heap: Heap) -> Self {
+            fn migrate<'r>(old: Of<'r, Self::Previous>, heap: Heap<'r>) -> Self::In<'r> {
                 ($($type::migrate(old.$index, heap),)*)
+            }
+        }
+
+        impl<$($type: Empty),*> Empty for ($($type,)*) {
+            fn empty<'r>(heap: Heap<'r>) -> Self::In<'r> {
+                ($($type::empty(heap),)*)
             }
         }
     };
@@ -124,6 +140,7 @@ tuple!(A 0, B 1, C 2, D 3, E 4, F 5);
 
 // SAFETY: each element may.
 unsafe impl<T: Persist, const N: usize> Persist for [T; N] {
+    type In<'r> = [T::In<'r>; N];
     type Previous = [T::Previous; N];
     fn name() -> String {
         format!("[{}; {N}]", T::name())
@@ -134,13 +151,14 @@ unsafe impl<T: Persist, const N: usize> Persist for [T; N] {
             count: N as u64,
         }
     }
-    fn migrate(old: Self::Previous, heap: Heap) -> Self {
+    fn migrate<'r>(old: [Of<'r, T::Previous>; N], heap: Heap<'r>) -> [T::In<'r>; N] {
         old.map(|one| T::migrate(one, heap))
     }
 }
 
 // SAFETY: the value may, and which bytes say that there is none was tried out.
 unsafe impl<T: Persist> Persist for Option<T> {
+    type In<'r> = Option<T::In<'r>>;
     type Previous = Option<T::Previous>;
     fn name() -> String {
         format!("Option<{}>", T::name())
@@ -156,8 +174,40 @@ unsafe impl<T: Persist> Persist for Option<T> {
             none,
         }
     }
-    fn migrate(old: Self::Previous, heap: Heap) -> Self {
+    fn migrate<'r>(old: Option<Of<'r, T::Previous>>, heap: Heap<'r>) -> Option<T::In<'r>> {
         old.map(|one| T::migrate(one, heap))
+    }
+}
+
+macro_rules! empty {
+    ($($type:ty = $value:expr),*) => {$(
+        impl Empty for $type {
+            fn empty<'r>(_: Heap<'r>) -> Self {
+                $value
+            }
+        }
+    )*};
+}
+
+empty!(u8 = 0, u16 = 0, u32 = 0, u64 = 0, u128 = 0, usize = 0);
+empty!(i8 = 0, i16 = 0, i32 = 0, i64 = 0, i128 = 0, isize = 0);
+empty!(f32 = 0.0, f64 = 0.0, bool = false, char = '\0', () = ());
+
+impl<T: ?Sized + 'static> Empty for PhantomData<T> {
+    fn empty<'r>(_: Heap<'r>) -> Self {
+        PhantomData
+    }
+}
+
+impl<T: Empty, const N: usize> Empty for [T; N] {
+    fn empty<'r>(heap: Heap<'r>) -> [T::In<'r>; N] {
+        std::array::from_fn(|_| T::empty(heap))
+    }
+}
+
+impl<T: Persist> Empty for Option<T> {
+    fn empty<'r>(_: Heap<'r>) -> Option<T::In<'r>> {
+        None
     }
 }
 

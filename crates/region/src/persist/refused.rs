@@ -8,7 +8,7 @@ use crate::heap::Heap;
 
 /// Who would have to take it.
 #[doc(hidden)]
-pub struct Region;
+pub struct AnyRegion;
 
 macro_rules! refuse {
     ($reason:ident, $message:literal, $label:literal, $note:literal: $([$($generics:tt)*] $type:ty),+ $(,)?) => {
@@ -21,8 +21,9 @@ macro_rules! refuse {
             #[doc(hidden)]
             unsafe impl<$($generics)*> Persist for $type
             where
-                for<'never> Region: $reason<$type>, // `for`: so a type without parameters may fail to meet it
+                for<'never> AnyRegion: $reason<$type>, // `for`: so a type without parameters may fail to meet it
             {
+                type In<'r> = Self;
                 type Previous = Self;
                 fn name() -> String {
                     unreachable!("its condition cannot be met")
@@ -30,7 +31,7 @@ macro_rules! refuse {
                 fn layout(_: &mut Types) -> Kind {
                     unreachable!("its condition cannot be met")
                 }
-                fn migrate(old: Self, _: Heap) -> Self {
+                fn migrate<'r>(old: Self, _: Heap<'r>) -> Self {
                     old
                 }
             }

@@ -8,9 +8,9 @@
 use super::map::BTreeMap;
 use super::node::{LEAST, Leaf, MOST, Node};
 use super::search::{DEEPEST, Path};
-use crate::heap::{Heap, HeapError};
+use crate::heap::{HeapError, RawHeap};
 
-impl<K, V> BTreeMap<K, V> {
+impl<'r, K, V> BTreeMap<'r, K, V> {
     /// Puts an entry where a search for its key ended: at a leaf. Returns where it is then, or nothing
     /// changed.
     pub(super) fn try_insert_at(
@@ -128,7 +128,7 @@ impl<K, V> BTreeMap<K, V> {
                     path.set(above, child - 1);
                 }
                 if let Some(freed) = mended.freed {
-                    freed.free(self.heap);
+                    freed.free(self.heap.raw());
                 }
             }
         }
@@ -145,15 +145,15 @@ impl<K, V> BTreeMap<K, V> {
                 _ => (root.child(0).at, root.height - 1),
             };
             // SAFETY: the root has no entries, and its child, if any, is the root now.
-            unsafe { root.free(self.heap) };
+            unsafe { root.free(self.heap.raw()) };
         }
     }
 
     /// Moves all that is behind the edge a path leads to into a map of its own. Nothing changes on an error.
-    pub(super) fn try_split_at(&mut self, path: &Path<K, V>) -> Result<BTreeMap<K, V>, HeapError> {
+    pub(super) fn try_split_at(&mut self, path: &Path<K, V>) -> Result<BTreeMap<'r, K, V>, HeapError> {
         let mut rest = BTreeMap::new_in(self.heap);
         let Some(root) = self.root() else { return Ok(rest) };
-        let mut spare = Spare::levels(root.height, self.heap)?;
+        let mut spare = Spare::levels(root.height, self.heap.raw())?;
         let mut below = None;
         for level in 0..=root.height {
             let ((node, index), new) = (path.at(level), spare.take(level));
@@ -179,7 +179,7 @@ impl<K, V> BTreeMap<K, V> {
             let (child, freed) = unsafe { node.fill(if is_last { node.len() } else { 0 }) };
             if let Some(freed) = freed {
                 // SAFETY: it has no entries any more.
-                unsafe { freed.free(self.heap) };
+                unsafe { freed.free(self.heap.raw()) };
             }
             node = child;
         }
@@ -190,30 +190,30 @@ impl<K, V> BTreeMap<K, V> {
 /// Nodes for a change, taken before anything changes; what is not used is freed.
 pub(super) struct Spare<K, V> {
     nodes: [*mut Leaf<K, V>; DEEPEST],
-    heap: Heap,
+    heap: RawHeap,
 }
 
 impl<K, V> Spare<K, V> {
     /// What an insertion at a path needs: a node for each full one from the leaf up, and one for a new root if all
     /// are full.
-    pub(super) fn new(map: &BTreeMap<K, V>, path: &Path<K, V>) -> Result<Self, HeapError> {
+    pub(super) fn new(map: &BTreeMap<'_, K, V>, path: &Path<K, V>) -> Result<Self, HeapError> {
         let mut spare = Spare {
             nodes: [std::ptr::null_mut(); DEEPEST],
-            heap: map.heap,
+            heap: map.heap.raw(),
         };
         let levels = map.root().map_or(0, |root| root.height + 1);
         for level in 0..levels {
             if path.at(level).0.len() < MOST {
                 return Ok(spare);
             }
-            spare.nodes[level] = Node::try_new(level, map.heap)?.at;
+            spare.nodes[level] = Node::try_new(level, map.heap.raw())?.at;
         }
-        spare.nodes[levels] = Node::try_new(levels, map.heap)?.at;
+        spare.nodes[levels] = Node::try_new(levels, map.heap.raw())?.at;
         Ok(spare)
     }
 
     /// One for each level up to `height`.
-    fn levels(height: usize, heap: Heap) -> Result<Self, HeapError> {
+    fn levels(height: usize, heap: RawHeap) -> Result<Self, HeapError> {
         let mut spare = Spare {
             nodes: [std::ptr::null_mut(); DEEPEST],
             heap,

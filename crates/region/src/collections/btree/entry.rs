@@ -11,7 +11,7 @@ use std::fmt;
 /// ```
 /// # use twinpage::{Heap, window::Window};
 /// # let window = Window::volatile()?;
-/// # let heap = Heap::create(window.place(), 1)?;
+/// # let heap = Heap::create(&window, 1)?;
 /// use twinpage::collections::btree::{Entry, BTreeMap};
 ///
 /// let mut stock = BTreeMap::from_iter_in([("apples", 3), ("pears", 5)], heap);
@@ -23,11 +23,11 @@ use std::fmt;
 /// assert_eq!((stock["pears"], stock["plums"]), (6, 1));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub enum Entry<'a, K, V> {
+pub enum Entry<'a, 'r, K, V> {
     /// The key is there.
-    Occupied(OccupiedEntry<'a, K, V>),
+    Occupied(OccupiedEntry<'a, 'r, K, V>),
     /// It is not.
-    Vacant(VacantEntry<'a, K, V>),
+    Vacant(VacantEntry<'a, 'r, K, V>),
 }
 
 /// The place of a key that is there.
@@ -35,7 +35,7 @@ pub enum Entry<'a, K, V> {
 /// ```
 /// # use twinpage::{Heap, window::Window};
 /// # let window = Window::volatile()?;
-/// # let heap = Heap::create(window.place(), 1)?;
+/// # let heap = Heap::create(&window, 1)?;
 /// use twinpage::collections::btree::{Entry, BTreeMap};
 ///
 /// let mut stock = BTreeMap::from_iter_in([("apples", 3), ("pears", 5)], heap);
@@ -46,8 +46,8 @@ pub enum Entry<'a, K, V> {
 /// assert_eq!(stock.len(), 1);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub struct OccupiedEntry<'a, K, V> {
-    pub(super) map: &'a mut BTreeMap<K, V>,
+pub struct OccupiedEntry<'a, 'r, K, V> {
+    pub(super) map: &'a mut BTreeMap<'r, K, V>,
     pub(super) path: Path<K, V>,
 }
 
@@ -56,7 +56,7 @@ pub struct OccupiedEntry<'a, K, V> {
 /// ```
 /// # use twinpage::{Heap, window::Window};
 /// # let window = Window::volatile()?;
-/// # let heap = Heap::create(window.place(), 1)?;
+/// # let heap = Heap::create(&window, 1)?;
 /// use twinpage::collections::btree::{Entry, BTreeMap};
 ///
 /// let mut stock = BTreeMap::from_iter_in([("apples", 3), ("pears", 5)], heap);
@@ -67,13 +67,13 @@ pub struct OccupiedEntry<'a, K, V> {
 /// assert_eq!(stock["plums"], 8);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub struct VacantEntry<'a, K, V> {
-    pub(super) map: &'a mut BTreeMap<K, V>,
+pub struct VacantEntry<'a, 'r, K, V> {
+    pub(super) map: &'a mut BTreeMap<'r, K, V>,
     pub(super) path: Path<K, V>,
     pub(super) key: K,
 }
 
-impl<'a, K, V> Entry<'a, K, V> {
+impl<'a, 'r, K, V> Entry<'a, 'r, K, V> {
     /// The value, put there if there was none.
     pub fn or_insert(self, value: V) -> &'a mut V {
         self.or_insert_with(|| value)
@@ -116,7 +116,7 @@ impl<'a, K, V> Entry<'a, K, V> {
 
     /// Changes the value if there is one.
     #[must_use]
-    pub fn and_modify(mut self, change: impl FnOnce(&mut V)) -> Entry<'a, K, V> {
+    pub fn and_modify(mut self, change: impl FnOnce(&mut V)) -> Entry<'a, 'r, K, V> {
         if let Entry::Occupied(entry) = &mut self {
             change(entry.get_mut());
         }
@@ -124,7 +124,7 @@ impl<'a, K, V> Entry<'a, K, V> {
     }
 }
 
-impl<'a, K, V> OccupiedEntry<'a, K, V> {
+impl<'a, 'r, K, V> OccupiedEntry<'a, 'r, K, V> {
     /// The key.
     #[must_use]
     pub fn key(&self) -> &K {
@@ -171,7 +171,7 @@ impl<'a, K, V> OccupiedEntry<'a, K, V> {
     }
 }
 
-impl<'a, K, V> VacantEntry<'a, K, V> {
+impl<'a, 'r, K, V> VacantEntry<'a, 'r, K, V> {
     /// The key.
     pub fn key(&self) -> &K {
         &self.key
@@ -209,7 +209,7 @@ unsafe fn value_mut<'a, K, V>(path: &Path<K, V>) -> &'a mut V {
     unsafe { &mut *node.value(index) }
 }
 
-impl<K: fmt::Debug, V: fmt::Debug> fmt::Debug for Entry<'_, K, V> {
+impl<K: fmt::Debug, V: fmt::Debug> fmt::Debug for Entry<'_, '_, K, V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Entry::Occupied(entry) => f

@@ -33,7 +33,7 @@ impl<K, V> Clone for Edges<K, V> {
 
 impl<K, V> Edges<K, V> {
     /// From an edge, or the first, to another, or the last.
-    fn new(map: &BTreeMap<K, V>, front: Option<Path<K, V>>, back: Option<Path<K, V>>) -> Self {
+    fn new(map: &BTreeMap<'_, K, V>, front: Option<Path<K, V>>, back: Option<Path<K, V>>) -> Self {
         let outer = |last| map.edge_at_end(last).unwrap_or_else(Path::new);
         Edges {
             height: map.height,
@@ -78,7 +78,7 @@ unsafe fn value_mut<'a, K, V>(node: Node<K, V>, index: usize) -> &'a mut V {
 /// ```
 /// # use twinpage::{Heap, window::Window};
 /// # let window = Window::volatile()?;
-/// # let heap = Heap::create(window.place(), 1)?;
+/// # let heap = Heap::create(&window, 1)?;
 /// use twinpage::collections::BTreeMap;
 ///
 /// let prices = BTreeMap::from_iter_in([(3, "c"), (1, "a"), (2, "b")], heap);
@@ -96,7 +96,7 @@ pub struct Range<'a, K, V> {
 /// ```
 /// # use twinpage::{Heap, window::Window};
 /// # let window = Window::volatile()?;
-/// # let heap = Heap::create(window.place(), 1)?;
+/// # let heap = Heap::create(&window, 1)?;
 /// use twinpage::collections::BTreeMap;
 ///
 /// let mut prices = BTreeMap::from_iter_in([(3, "c"), (1, "a"), (2, "b")], heap);
@@ -119,7 +119,11 @@ unsafe impl<K: Sync, V: Send> Send for RangeMut<'_, K, V> {}
 unsafe impl<K: Sync, V: Sync> Sync for RangeMut<'_, K, V> {}
 
 impl<'a, K, V> Range<'a, K, V> {
-    pub(super) fn new(map: &'a BTreeMap<K, V>, front: Option<Path<K, V>>, back: Option<Path<K, V>>) -> Self {
+    pub(super) fn new(
+        map: &'a BTreeMap<'_, K, V>,
+        front: Option<Path<K, V>>,
+        back: Option<Path<K, V>>,
+    ) -> Self {
         Range {
             edges: Edges::new(map, front, back),
             borrowed: PhantomData,
@@ -129,7 +133,7 @@ impl<'a, K, V> Range<'a, K, V> {
 
 impl<'a, K, V> RangeMut<'a, K, V> {
     pub(super) fn new(
-        map: &'a mut BTreeMap<K, V>,
+        map: &'a mut BTreeMap<'_, K, V>,
         front: Option<Path<K, V>>,
         back: Option<Path<K, V>>,
     ) -> Self {
@@ -193,7 +197,7 @@ impl<K, V> FusedIterator for RangeMut<'_, K, V> {}
 /// ```
 /// # use twinpage::{Heap, window::Window};
 /// # let window = Window::volatile()?;
-/// # let heap = Heap::create(window.place(), 1)?;
+/// # let heap = Heap::create(&window, 1)?;
 /// use twinpage::collections::BTreeMap;
 ///
 /// let prices = BTreeMap::from_iter_in([(3, "c"), (1, "a"), (2, "b")], heap);
@@ -211,7 +215,7 @@ pub struct Iter<'a, K, V> {
 /// ```
 /// # use twinpage::{Heap, window::Window};
 /// # let window = Window::volatile()?;
-/// # let heap = Heap::create(window.place(), 1)?;
+/// # let heap = Heap::create(&window, 1)?;
 /// use twinpage::collections::BTreeMap;
 ///
 /// let mut prices = BTreeMap::from_iter_in([(3, "c"), (1, "a"), (2, "b")], heap);
@@ -225,7 +229,7 @@ pub struct IterMut<'a, K, V> {
 }
 
 impl<'a, K, V> Iter<'a, K, V> {
-    pub(super) fn new(map: &'a BTreeMap<K, V>) -> Self {
+    pub(super) fn new(map: &'a BTreeMap<'_, K, V>) -> Self {
         Iter {
             range: Range::new(map, None, None),
             left: map.len(),
@@ -234,7 +238,7 @@ impl<'a, K, V> Iter<'a, K, V> {
 }
 
 impl<'a, K, V> IterMut<'a, K, V> {
-    pub(super) fn new(map: &'a mut BTreeMap<K, V>) -> Self {
+    pub(super) fn new(map: &'a mut BTreeMap<'_, K, V>) -> Self {
         let left = map.len();
         IterMut {
             range: RangeMut::new(map, None, None),
@@ -257,7 +261,7 @@ impl<K, V> Clone for Iter<'_, K, V> {
 /// ```
 /// # use twinpage::{Heap, window::Window};
 /// # let window = Window::volatile()?;
-/// # let heap = Heap::create(window.place(), 1)?;
+/// # let heap = Heap::create(&window, 1)?;
 /// use twinpage::collections::BTreeMap;
 ///
 /// let prices = BTreeMap::from_iter_in([(3, "c"), (1, "a"), (2, "b")], heap);
@@ -265,19 +269,19 @@ impl<K, V> Clone for Iter<'_, K, V> {
 /// assert_eq!((entries.next(), entries.next_back()), (Some((1, "a")), Some((3, "c"))));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub struct IntoIter<K, V> {
-    map: ManuallyDrop<BTreeMap<K, V>>,
+pub struct IntoIter<'r, K, V> {
+    map: ManuallyDrop<BTreeMap<'r, K, V>>,
     edges: Edges<K, V>,
     left: usize,
 }
 
 // SAFETY: it owns its entries.
-unsafe impl<K: Send, V: Send> Send for IntoIter<K, V> {}
+unsafe impl<'r, K: Send, V: Send> Send for IntoIter<'r, K, V> {}
 // SAFETY: as above.
-unsafe impl<K: Sync, V: Sync> Sync for IntoIter<K, V> {}
+unsafe impl<'r, K: Sync, V: Sync> Sync for IntoIter<'r, K, V> {}
 
-impl<K, V> IntoIter<K, V> {
-    pub(super) fn new(map: BTreeMap<K, V>) -> Self {
+impl<'r, K, V> IntoIter<'r, K, V> {
+    pub(super) fn new(map: BTreeMap<'r, K, V>) -> Self {
         let (edges, left) = (Edges::new(&map, None, None), map.len());
         IntoIter {
             map: ManuallyDrop::new(map),
@@ -287,15 +291,15 @@ impl<K, V> IntoIter<K, V> {
     }
 }
 
-impl<K, V> Drop for IntoIter<K, V> {
+impl<'r, K, V> Drop for IntoIter<'r, K, V> {
     fn drop(&mut self) {
         /// Frees the nodes also when an entry's drop panics.
-        struct Nodes<'a, K, V>(&'a BTreeMap<K, V>);
-        impl<K, V> Drop for Nodes<'_, K, V> {
+        struct Nodes<'a, 'r, K, V>(&'a BTreeMap<'r, K, V>);
+        impl<K, V> Drop for Nodes<'_, '_, K, V> {
             fn drop(&mut self) {
                 if let Some(root) = self.0.root() {
                     // SAFETY: the entries are gone, and the map is never used or dropped.
-                    unsafe { root.free_all(self.0.heap()) };
+                    unsafe { root.free_all(self.0.heap.raw()) };
                 }
             }
         }
@@ -317,7 +321,7 @@ impl<K, V> Drop for IntoIter<K, V> {
 /// ```
 /// # use twinpage::{Heap, window::Window};
 /// # let window = Window::volatile()?;
-/// # let heap = Heap::create(window.place(), 1)?;
+/// # let heap = Heap::create(&window, 1)?;
 /// use twinpage::collections::BTreeMap;
 ///
 /// let prices = BTreeMap::from_iter_in([(3, "c"), (1, "a"), (2, "b")], heap);
@@ -330,7 +334,7 @@ pub struct Keys<'a, K, V>(pub(super) Iter<'a, K, V>);
 /// ```
 /// # use twinpage::{Heap, window::Window};
 /// # let window = Window::volatile()?;
-/// # let heap = Heap::create(window.place(), 1)?;
+/// # let heap = Heap::create(&window, 1)?;
 /// use twinpage::collections::BTreeMap;
 ///
 /// let prices = BTreeMap::from_iter_in([(3, "c"), (1, "a"), (2, "b")], heap);
@@ -343,7 +347,7 @@ pub struct Values<'a, K, V>(pub(super) Iter<'a, K, V>);
 /// ```
 /// # use twinpage::{Heap, window::Window};
 /// # let window = Window::volatile()?;
-/// # let heap = Heap::create(window.place(), 1)?;
+/// # let heap = Heap::create(&window, 1)?;
 /// use twinpage::collections::BTreeMap;
 ///
 /// let mut prices = BTreeMap::from_iter_in([(3, "c"), (1, "a"), (2, "b")], heap);
@@ -357,27 +361,27 @@ pub struct ValuesMut<'a, K, V>(pub(super) IterMut<'a, K, V>);
 /// ```
 /// # use twinpage::{Heap, window::Window};
 /// # let window = Window::volatile()?;
-/// # let heap = Heap::create(window.place(), 1)?;
+/// # let heap = Heap::create(&window, 1)?;
 /// use twinpage::collections::BTreeMap;
 ///
 /// let prices = BTreeMap::from_iter_in([(3, "c"), (1, "a"), (2, "b")], heap);
 /// assert!(prices.into_keys().eq([1, 2, 3]));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub struct IntoKeys<K, V>(pub(super) IntoIter<K, V>);
+pub struct IntoKeys<'r, K, V>(pub(super) IntoIter<'r, K, V>);
 /// The values of a map, moved out: [`BTreeMap::into_values`].
 ///
 /// ```
 /// # use twinpage::{Heap, window::Window};
 /// # let window = Window::volatile()?;
-/// # let heap = Heap::create(window.place(), 1)?;
+/// # let heap = Heap::create(&window, 1)?;
 /// use twinpage::collections::BTreeMap;
 ///
 /// let prices = BTreeMap::from_iter_in([(3, "c"), (1, "a"), (2, "b")], heap);
 /// assert!(prices.into_values().eq(["a", "b", "c"]));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub struct IntoValues<K, V>(pub(super) IntoIter<K, V>);
+pub struct IntoValues<'r, K, V>(pub(super) IntoIter<'r, K, V>);
 
 /// An entry, moved out.
 fn read<K, V>((node, index): (Node<K, V>, usize)) -> (K, V) {
@@ -416,7 +420,7 @@ macro_rules! counted {
 counted! {
     ['a, K, V] Iter<'a, K, V>, (&'a K, &'a V), |this| this.range.next(), this.range.next_back();
     ['a, K, V] IterMut<'a, K, V>, (&'a K, &'a mut V), |this| this.range.next(), this.range.next_back();
-    [K, V] IntoIter<K, V>, (K, V), |this| this.edges.next().map(read), this.edges.next_back().map(read);
+    ['r, K, V] IntoIter<'r, K, V>, (K, V), |this| this.edges.next().map(read), this.edges.next_back().map(read);
 }
 
 macro_rules! mapped {
@@ -445,6 +449,6 @@ mapped! {
     ['a, K, V] Keys<'a, K, V>, &'a K, |(key, _)| key;
     ['a, K, V] Values<'a, K, V>, &'a V, |(_, value)| value;
     ['a, K, V] ValuesMut<'a, K, V>, &'a mut V, |(_, value)| value;
-    [K, V] IntoKeys<K, V>, K, |(key, _)| key;
-    [K, V] IntoValues<K, V>, V, |(_, value)| value;
+    ['r, K, V] IntoKeys<'r, K, V>, K, |(key, _)| key;
+    ['r, K, V] IntoValues<'r, K, V>, V, |(_, value)| value;
 }

@@ -22,7 +22,7 @@ use std::ops::{Index, RangeBounds};
 /// ```
 /// # use twinpage::{Heap, window::Window};
 /// # let window = Window::volatile()?;
-/// # let heap = Heap::create(window.place(), 1)?;
+/// # let heap = Heap::create(&window, 1)?;
 /// use twinpage::collections::BTreeMap;
 ///
 /// let mut prices = BTreeMap::new_in(heap);
@@ -34,25 +34,25 @@ use std::ops::{Index, RangeBounds};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[repr(C)]
-pub struct BTreeMap<K, V> {
+pub struct BTreeMap<'r, K, V> {
     pub(super) root: *mut Leaf<K, V>,
     pub(super) height: usize,
     pub(super) length: usize,
-    pub(super) heap: Heap,
+    pub(super) heap: Heap<'r>,
     owned: PhantomData<(K, V)>,
 }
 
 // SAFETY: it owns its entries.
-unsafe impl<K: Send, V: Send> Send for BTreeMap<K, V> {}
+unsafe impl<'r, K: Send, V: Send> Send for BTreeMap<'r, K, V> {}
 // SAFETY: as above.
-unsafe impl<K: Sync, V: Sync> Sync for BTreeMap<K, V> {}
+unsafe impl<'r, K: Sync, V: Sync> Sync for BTreeMap<'r, K, V> {}
 
-const _: () = assert!(size_of::<BTreeMap<u64, u64>>() == 32);
+const _: () = assert!(size_of::<BTreeMap<'_, u64, u64>>() == 32);
 
-impl<K, V> BTreeMap<K, V> {
+impl<'r, K, V> BTreeMap<'r, K, V> {
     /// An empty map. It takes no memory yet.
     #[must_use]
-    pub const fn new_in(heap: Heap) -> BTreeMap<K, V> {
+    pub const fn new_in(heap: Heap<'r>) -> BTreeMap<'r, K, V> {
         BTreeMap {
             root: std::ptr::null_mut(),
             height: 0,
@@ -64,7 +64,7 @@ impl<K, V> BTreeMap<K, V> {
 
     /// The heap it takes its memory from.
     #[must_use]
-    pub fn heap(&self) -> Heap {
+    pub fn heap(&self) -> Heap<'r> {
         self.heap
     }
 
@@ -122,13 +122,13 @@ impl<K, V> BTreeMap<K, V> {
 
     /// The keys in order, moved out.
     #[must_use]
-    pub fn into_keys(self) -> IntoKeys<K, V> {
+    pub fn into_keys(self) -> IntoKeys<'r, K, V> {
         IntoKeys(self.into_iter())
     }
 
     /// The values in the order of their keys, moved out.
     #[must_use]
-    pub fn into_values(self) -> IntoValues<K, V> {
+    pub fn into_values(self) -> IntoValues<'r, K, V> {
         IntoValues(self.into_iter())
     }
 
@@ -145,13 +145,13 @@ impl<K, V> BTreeMap<K, V> {
     }
 
     /// The place of the first entry, to change it or take it out.
-    pub fn first_entry(&mut self) -> Option<OccupiedEntry<'_, K, V>> {
+    pub fn first_entry(&mut self) -> Option<OccupiedEntry<'_, 'r, K, V>> {
         let path = self.path_to_end(false)?;
         Some(OccupiedEntry { map: self, path })
     }
 
     /// The place of the last entry, to change it or take it out.
-    pub fn last_entry(&mut self) -> Option<OccupiedEntry<'_, K, V>> {
+    pub fn last_entry(&mut self) -> Option<OccupiedEntry<'_, 'r, K, V>> {
         let path = self.path_to_end(true)?;
         Some(OccupiedEntry { map: self, path })
     }
@@ -169,10 +169,10 @@ impl<K, V> BTreeMap<K, V> {
     }
 }
 
-impl<K: Ord, V> BTreeMap<K, V> {
+impl<'r, K: Ord, V> BTreeMap<'r, K, V> {
     /// The entries of an iterator.
     #[track_caller]
-    pub fn from_iter_in(entries: impl IntoIterator<Item = (K, V)>, heap: Heap) -> BTreeMap<K, V> {
+    pub fn from_iter_in(entries: impl IntoIterator<Item = (K, V)>, heap: Heap<'r>) -> BTreeMap<'r, K, V> {
         let mut map = BTreeMap::new_in(heap);
         map.extend(entries);
         map
@@ -268,7 +268,7 @@ impl<K: Ord, V> BTreeMap<K, V> {
 
     /// The key's place, there or not.
     #[inline]
-    pub fn entry(&mut self, key: K) -> Entry<'_, K, V> {
+    pub fn entry(&mut self, key: K) -> Entry<'_, 'r, K, V> {
         match self.path_to(&key) {
             (path, true) => Entry::Occupied(OccupiedEntry { map: self, path }),
             (path, false) => Entry::Vacant(VacantEntry { map: self, path, key }),
@@ -371,7 +371,7 @@ impl<K: Ord, V> BTreeMap<K, V> {
     /// # Panics
     /// When there is no memory: what was not moved until then is still in the other map.
     #[track_caller]
-    pub fn append(&mut self, other: &mut BTreeMap<K, V>) {
+    pub fn append(&mut self, other: &mut BTreeMap<'r, K, V>) {
         if self.is_empty() && self.heap == other.heap {
             return std::mem::swap(self, other);
         }
@@ -399,7 +399,7 @@ impl<K: Ord, V> BTreeMap<K, V> {
     /// # Panics
     /// When there is no memory; nothing has changed then.
     #[track_caller]
-    pub fn split_off<Q>(&mut self, key: &Q) -> BTreeMap<K, V>
+    pub fn split_off<Q>(&mut self, key: &Q) -> BTreeMap<'r, K, V>
     where
         K: Borrow<Q>,
         Q: Ord + ?Sized,
@@ -412,14 +412,14 @@ impl<K: Ord, V> BTreeMap<K, V> {
     }
 }
 
-impl<K, V> Drop for BTreeMap<K, V> {
+impl<'r, K, V> Drop for BTreeMap<'r, K, V> {
     fn drop(&mut self) {
         // SAFETY: the map is not used any more.
         drop(IntoIter::new(unsafe { std::ptr::from_mut(self).read() }));
     }
 }
 
-impl<K, Q, V> Index<&Q> for BTreeMap<K, V>
+impl<'r, K, Q, V> Index<&Q> for BTreeMap<'r, K, V>
 where
     K: Ord + Borrow<Q>,
     Q: Ord + ?Sized,

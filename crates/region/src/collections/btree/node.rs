@@ -12,7 +12,7 @@
 //! * No node knows its parent: a change writes the nodes it is about and no other.
 
 use crate::ahead;
-use crate::heap::Heap;
+use crate::heap::RawHeap;
 use crate::marks::{LINE, touch, touch_value};
 use std::alloc::Layout;
 use std::mem::{MaybeUninit, offset_of};
@@ -115,7 +115,7 @@ impl<K, V> Node<K, V> {
     }
 
     /// A node without entries.
-    pub(super) fn try_new(height: usize, heap: Heap) -> Result<Self, crate::heap::HeapError> {
+    pub(super) fn try_new(height: usize, heap: RawHeap) -> Result<Self, crate::heap::HeapError> {
         let at = heap
             .try_allocate(Self::layout(height))?
             .cast::<Leaf<K, V>>()
@@ -126,7 +126,7 @@ impl<K, V> Node<K, V> {
     }
 
     /// Frees the node, which has no entries any more.
-    pub(super) unsafe fn free(self, heap: Heap) {
+    pub(super) unsafe fn free(self, heap: RawHeap) {
         if let Some(at) = NonNull::new(self.at) {
             // SAFETY: by the caller's word nobody uses the node; this is how it was allocated.
             unsafe { heap.deallocate(at.cast(), Self::layout(self.height)) };
@@ -467,7 +467,7 @@ impl<K, V> Node<K, V> {
     }
 
     /// Frees all nodes from this one down. Their entries are gone.
-    pub(super) unsafe fn free_all(self, heap: Heap) {
+    pub(super) unsafe fn free_all(self, heap: RawHeap) {
         if self.height > 0 {
             for index in 0..=self.len() {
                 // SAFETY: the caller's word.

@@ -102,7 +102,7 @@ impl<K, V> Clone for Path<K, V> {
     }
 }
 
-impl<K, V> BTreeMap<K, V> {
+impl<'r, K, V> BTreeMap<'r, K, V> {
     /// The path to the first or the last entry.
     pub(super) fn path_to_end(&self, last: bool) -> Option<Path<K, V>> {
         let (mut node, mut path) = (self.root()?, Path::new());
@@ -123,7 +123,7 @@ impl<K, V> BTreeMap<K, V> {
     }
 }
 
-impl<K: Ord, V> BTreeMap<K, V> {
+impl<'r, K: Ord, V> BTreeMap<'r, K, V> {
     /// Where a key is, without a path.
     #[inline]
     pub(super) fn find<Q>(&self, key: &Q) -> Option<(Node<K, V>, usize)>

@@ -2,7 +2,7 @@
 
 use super::{IntoKeys, Keys, map::BTreeMap};
 use crate::heap::Heap;
-use crate::persist::{Kind, Persist, Types};
+use crate::persist::{Empty, Kind, Persist, Types};
 use std::borrow::Borrow;
 use std::cmp::Ordering;
 use std::fmt;
@@ -15,7 +15,7 @@ use std::ops::RangeBounds;
 /// ```
 /// # use twinpage::{Heap, window::Window};
 /// # let window = Window::volatile()?;
-/// # let heap = Heap::create(window.place(), 1)?;
+/// # let heap = Heap::create(&window, 1)?;
 /// use twinpage::collections::BTreeSet;
 ///
 /// let mut seen = BTreeSet::new_in(heap);
@@ -24,14 +24,14 @@ use std::ops::RangeBounds;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[repr(transparent)]
-pub struct BTreeSet<T> {
-    map: BTreeMap<T, ()>,
+pub struct BTreeSet<'r, T> {
+    map: BTreeMap<'r, T, ()>,
 }
 
-impl<T> BTreeSet<T> {
+impl<'r, T> BTreeSet<'r, T> {
     /// An empty set. It takes no memory yet.
     #[must_use]
-    pub const fn new_in(heap: Heap) -> BTreeSet<T> {
+    pub const fn new_in(heap: Heap<'r>) -> BTreeSet<'r, T> {
         BTreeSet {
             map: BTreeMap::new_in(heap),
         }
@@ -39,7 +39,7 @@ impl<T> BTreeSet<T> {
 
     /// The heap it takes its memory from.
     #[must_use]
-    pub fn heap(&self) -> Heap {
+    pub fn heap(&self) -> Heap<'r> {
         self.map.heap()
     }
 
@@ -67,10 +67,10 @@ impl<T> BTreeSet<T> {
     }
 }
 
-impl<T: Ord> BTreeSet<T> {
+impl<'r, T: Ord> BTreeSet<'r, T> {
     /// The values of an iterator.
     #[track_caller]
-    pub fn from_iter_in(values: impl IntoIterator<Item = T>, heap: Heap) -> BTreeSet<T> {
+    pub fn from_iter_in(values: impl IntoIterator<Item = T>, heap: Heap<'r>) -> BTreeSet<'r, T> {
         let mut set = BTreeSet::new_in(heap);
         set.extend(values);
         set
@@ -121,7 +121,7 @@ impl<T: Ord> BTreeSet<T> {
     /// # Panics
     /// When there is no memory.
     #[track_caller]
-    pub fn append(&mut self, other: &mut BTreeSet<T>) {
+    pub fn append(&mut self, other: &mut BTreeSet<'r, T>) {
         self.map.append(&mut other.map);
     }
 
@@ -130,7 +130,7 @@ impl<T: Ord> BTreeSet<T> {
     /// # Panics
     /// When there is no memory.
     #[track_caller]
-    pub fn split_off<Q>(&mut self, value: &Q) -> BTreeSet<T>
+    pub fn split_off<Q>(&mut self, value: &Q) -> BTreeSet<'r, T>
     where
         T: Borrow<Q>,
         Q: Ord + ?Sized,
@@ -206,12 +206,12 @@ impl<T: Ord> BTreeSet<T> {
     }
 
     /// The values of this set that are not in the other, in order.
-    pub fn difference<'a>(&'a self, other: &'a BTreeSet<T>) -> impl Iterator<Item = &'a T> {
+    pub fn difference<'a>(&'a self, other: &'a BTreeSet<'r, T>) -> impl Iterator<Item = &'a T> {
         self.iter().filter(|value| !other.contains(value))
     }
 
     /// The values that are in one of the sets, not in both, in order.
-    pub fn symmetric_difference<'a>(&'a self, other: &'a BTreeSet<T>) -> impl Iterator<Item = &'a T> {
+    pub fn symmetric_difference<'a>(&'a self, other: &'a BTreeSet<'r, T>) -> impl Iterator<Item = &'a T> {
         Merged {
             left: self.iter().peekable(),
             right: other.iter().peekable(),
@@ -220,12 +220,12 @@ impl<T: Ord> BTreeSet<T> {
     }
 
     /// The values that are in both sets, in order.
-    pub fn intersection<'a>(&'a self, other: &'a BTreeSet<T>) -> impl Iterator<Item = &'a T> {
+    pub fn intersection<'a>(&'a self, other: &'a BTreeSet<'r, T>) -> impl Iterator<Item = &'a T> {
         self.iter().filter(|value| other.contains(value))
     }
 
     /// The values that are in any of the two sets, in order.
-    pub fn union<'a>(&'a self, other: &'a BTreeSet<T>) -> impl Iterator<Item = &'a T> {
+    pub fn union<'a>(&'a self, other: &'a BTreeSet<'r, T>) -> impl Iterator<Item = &'a T> {
         Merged {
             left: self.iter().peekable(),
             right: other.iter().peekable(),
@@ -235,19 +235,19 @@ impl<T: Ord> BTreeSet<T> {
 
     /// Whether no value is in both.
     #[must_use]
-    pub fn is_disjoint(&self, other: &BTreeSet<T>) -> bool {
+    pub fn is_disjoint(&self, other: &BTreeSet<'r, T>) -> bool {
         self.intersection(other).next().is_none()
     }
 
     /// Whether all values are in the other.
     #[must_use]
-    pub fn is_subset(&self, other: &BTreeSet<T>) -> bool {
+    pub fn is_subset(&self, other: &BTreeSet<'r, T>) -> bool {
         self.len() <= other.len() && self.iter().all(|value| other.contains(value))
     }
 
     /// Whether all values of the other are in this.
     #[must_use]
-    pub fn is_superset(&self, other: &BTreeSet<T>) -> bool {
+    pub fn is_superset(&self, other: &BTreeSet<'r, T>) -> bool {
         other.is_subset(self)
     }
 }
@@ -283,29 +283,29 @@ impl<'a, T: Ord> Iterator for Merged<'a, T> {
     }
 }
 
-impl<T: Ord> Extend<T> for BTreeSet<T> {
+impl<'r, T: Ord> Extend<T> for BTreeSet<'r, T> {
     #[track_caller]
     fn extend<I: IntoIterator<Item = T>>(&mut self, values: I) {
         self.map.extend(values.into_iter().map(|value| (value, ())));
     }
 }
 
-impl<'a, T: Ord + Copy> Extend<&'a T> for BTreeSet<T> {
+impl<'a, 'r, T: Ord + Copy> Extend<&'a T> for BTreeSet<'r, T> {
     #[track_caller]
     fn extend<I: IntoIterator<Item = &'a T>>(&mut self, values: I) {
         self.extend(values.into_iter().copied());
     }
 }
 
-impl<T> IntoIterator for BTreeSet<T> {
+impl<'r, T> IntoIterator for BTreeSet<'r, T> {
     type Item = T;
-    type IntoIter = IntoKeys<T, ()>;
-    fn into_iter(self) -> IntoKeys<T, ()> {
+    type IntoIter = IntoKeys<'r, T, ()>;
+    fn into_iter(self) -> IntoKeys<'r, T, ()> {
         self.map.into_keys()
     }
 }
 
-impl<'a, T> IntoIterator for &'a BTreeSet<T> {
+impl<'a, 'r, T> IntoIterator for &'a BTreeSet<'r, T> {
     type Item = &'a T;
     type IntoIter = Keys<'a, T, ()>;
     fn into_iter(self) -> Keys<'a, T, ()> {
@@ -313,57 +313,70 @@ impl<'a, T> IntoIterator for &'a BTreeSet<T> {
     }
 }
 
-impl<T: Ord + Clone> Clone for BTreeSet<T> {
+impl<'r, T: Ord + Clone> Clone for BTreeSet<'r, T> {
     /// A clone on the same heap.
-    fn clone(&self) -> BTreeSet<T> {
+    fn clone(&self) -> BTreeSet<'r, T> {
         BTreeSet {
             map: self.map.clone(),
         }
     }
 }
 
-impl<T: PartialEq> PartialEq for BTreeSet<T> {
-    fn eq(&self, other: &BTreeSet<T>) -> bool {
+impl<'r, T: PartialEq> PartialEq for BTreeSet<'r, T> {
+    fn eq(&self, other: &BTreeSet<'r, T>) -> bool {
         self.map == other.map
     }
 }
 
-impl<T: Eq> Eq for BTreeSet<T> {}
+impl<'r, T: Eq> Eq for BTreeSet<'r, T> {}
 
-impl<T: PartialOrd> PartialOrd for BTreeSet<T> {
-    fn partial_cmp(&self, other: &BTreeSet<T>) -> Option<Ordering> {
+impl<'r, T: PartialOrd> PartialOrd for BTreeSet<'r, T> {
+    fn partial_cmp(&self, other: &BTreeSet<'r, T>) -> Option<Ordering> {
         self.iter().partial_cmp(other.iter())
     }
 }
 
-impl<T: Ord> Ord for BTreeSet<T> {
-    fn cmp(&self, other: &BTreeSet<T>) -> Ordering {
+impl<'r, T: Ord> Ord for BTreeSet<'r, T> {
+    fn cmp(&self, other: &BTreeSet<'r, T>) -> Ordering {
         self.iter().cmp(other.iter())
     }
 }
 
-impl<T: Hash> Hash for BTreeSet<T> {
+impl<'r, T: Hash> Hash for BTreeSet<'r, T> {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.map.hash(state);
     }
 }
 
-impl<T: fmt::Debug> fmt::Debug for BTreeSet<T> {
+impl<'r, T: fmt::Debug> fmt::Debug for BTreeSet<'r, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_set().entries(self).finish()
     }
 }
 
 // SAFETY: as a map of nothing.
-unsafe impl<T: Persist + Ord> Persist for BTreeSet<T> {
+unsafe impl<T: Persist> Persist for BTreeSet<'static, T>
+where
+    for<'r> T::In<'r>: Ord,
+{
+    type In<'r> = BTreeSet<'r, T::In<'r>>;
     type Previous = Self;
     fn name() -> String {
         format!("BTreeSet<{}>", T::name())
     }
     fn layout(types: &mut Types) -> Kind {
-        <BTreeMap<T, ()>>::layout(types)
+        <BTreeMap<'static, T, ()>>::layout(types)
     }
-    fn migrate(old: Self, _: Heap) -> Self {
+    fn migrate<'r>(old: BTreeSet<'r, T::In<'r>>, _: Heap<'r>) -> BTreeSet<'r, T::In<'r>> {
         old
+    }
+}
+
+impl<T: Persist> Empty for BTreeSet<'static, T>
+where
+    for<'r> T::In<'r>: Ord,
+{
+    fn empty<'r>(heap: Heap<'r>) -> BTreeSet<'r, T::In<'r>> {
+        BTreeSet::new_in(heap)
     }
 }

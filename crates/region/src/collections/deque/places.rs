@@ -14,7 +14,7 @@ use std::ops::Range;
 use std::ptr::NonNull;
 use std::slice;
 
-impl<T> VecDeque<T> {
+impl<'r, T> VecDeque<'r, T> {
     /// Moves the values to a block with room for at least as many as there are, from its start.
     pub(super) fn move_to(&mut self, room: usize) -> Result<(), HeapError> {
         let layout = Layout::array::<T>(room).map_err(|_| HeapError::TooLarge { bytes: u64::MAX })?;
@@ -45,7 +45,7 @@ impl<T> VecDeque<T> {
         RawBlock {
             at: self.at.cast(),
             layout,
-            heap: self.heap,
+            heap: self.heap.raw(),
         }
     }
 

@@ -10,7 +10,7 @@ use std::fmt;
 /// ```
 /// # use twinpage::{Heap, window::Window};
 /// # let window = Window::volatile()?;
-/// # let heap = Heap::create(window.place(), 1)?;
+/// # let heap = Heap::create(&window, 1)?;
 /// use twinpage::collections::hash::{Entry, HashMap};
 ///
 /// let mut stock = HashMap::from_iter_in([("apples", 3), ("pears", 5)], heap);
@@ -22,11 +22,11 @@ use std::fmt;
 /// assert_eq!((stock["pears"], stock["plums"]), (6, 1));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub enum Entry<'a, K, V> {
+pub enum Entry<'a, 'r, K, V> {
     /// The key is there.
-    Occupied(OccupiedEntry<'a, K, V>),
+    Occupied(OccupiedEntry<'a, 'r, K, V>),
     /// It is not.
-    Vacant(VacantEntry<'a, K, V>),
+    Vacant(VacantEntry<'a, 'r, K, V>),
 }
 
 /// The place of a key that is there.
@@ -34,7 +34,7 @@ pub enum Entry<'a, K, V> {
 /// ```
 /// # use twinpage::{Heap, window::Window};
 /// # let window = Window::volatile()?;
-/// # let heap = Heap::create(window.place(), 1)?;
+/// # let heap = Heap::create(&window, 1)?;
 /// use twinpage::collections::hash::{Entry, HashMap};
 ///
 /// let mut stock = HashMap::from_iter_in([("apples", 3), ("pears", 5)], heap);
@@ -45,8 +45,8 @@ pub enum Entry<'a, K, V> {
 /// assert_eq!(stock.len(), 1);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub struct OccupiedEntry<'a, K, V> {
-    pub(super) map: &'a mut HashMap<K, V>,
+pub struct OccupiedEntry<'a, 'r, K, V> {
+    pub(super) map: &'a mut HashMap<'r, K, V>,
     pub(super) slot: Slot,
 }
 
@@ -55,7 +55,7 @@ pub struct OccupiedEntry<'a, K, V> {
 /// ```
 /// # use twinpage::{Heap, window::Window};
 /// # let window = Window::volatile()?;
-/// # let heap = Heap::create(window.place(), 1)?;
+/// # let heap = Heap::create(&window, 1)?;
 /// use twinpage::collections::hash::{Entry, HashMap};
 ///
 /// let mut stock = HashMap::from_iter_in([("apples", 3), ("pears", 5)], heap);
@@ -66,14 +66,14 @@ pub struct OccupiedEntry<'a, K, V> {
 /// assert_eq!(stock["plums"], 8);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub struct VacantEntry<'a, K, V> {
-    pub(super) map: &'a mut HashMap<K, V>,
+pub struct VacantEntry<'a, 'r, K, V> {
+    pub(super) map: &'a mut HashMap<'r, K, V>,
     pub(super) slot: Slot,
     pub(super) hash: u64,
     pub(super) key: K,
 }
 
-impl<'a, K, V> Entry<'a, K, V> {
+impl<'a, 'r, K, V> Entry<'a, 'r, K, V> {
     /// The value, put there if there was none.
     #[inline]
     pub fn or_insert(self, value: V) -> &'a mut V {
@@ -118,7 +118,7 @@ impl<'a, K, V> Entry<'a, K, V> {
 
     /// Changes the value if there is one.
     #[must_use]
-    pub fn and_modify(mut self, change: impl FnOnce(&mut V)) -> Entry<'a, K, V> {
+    pub fn and_modify(mut self, change: impl FnOnce(&mut V)) -> Entry<'a, 'r, K, V> {
         if let Entry::Occupied(entry) = &mut self {
             change(entry.get_mut());
         }
@@ -126,7 +126,7 @@ impl<'a, K, V> Entry<'a, K, V> {
     }
 
     /// Sets the value.
-    pub fn insert_entry(self, value: V) -> OccupiedEntry<'a, K, V> {
+    pub fn insert_entry(self, value: V) -> OccupiedEntry<'a, 'r, K, V> {
         match self {
             Entry::Occupied(mut entry) => {
                 entry.insert(value);
@@ -137,7 +137,7 @@ impl<'a, K, V> Entry<'a, K, V> {
     }
 }
 
-impl<'a, K, V> OccupiedEntry<'a, K, V> {
+impl<'a, 'r, K, V> OccupiedEntry<'a, 'r, K, V> {
     /// The key.
     #[must_use]
     pub fn key(&self) -> &K {
@@ -181,7 +181,7 @@ impl<'a, K, V> OccupiedEntry<'a, K, V> {
     }
 }
 
-impl<'a, K, V> VacantEntry<'a, K, V> {
+impl<'a, 'r, K, V> VacantEntry<'a, 'r, K, V> {
     /// The key.
     pub fn key(&self) -> &K {
         &self.key
@@ -203,7 +203,7 @@ impl<'a, K, V> VacantEntry<'a, K, V> {
 
     /// Puts a value there.
     #[inline]
-    pub fn insert_entry(self, value: V) -> OccupiedEntry<'a, K, V> {
+    pub fn insert_entry(self, value: V) -> OccupiedEntry<'a, 'r, K, V> {
         let VacantEntry { map, slot, hash, key } = self;
         map.table.put(slot, hash, (key, value));
         OccupiedEntry { map, slot }
@@ -223,7 +223,7 @@ pub(super) unsafe fn value_mut<'a, K, V>(entry: *mut (K, V)) -> &'a mut V {
     unsafe { &mut *value }
 }
 
-impl<K: fmt::Debug, V: fmt::Debug> fmt::Debug for Entry<'_, K, V> {
+impl<K: fmt::Debug, V: fmt::Debug> fmt::Debug for Entry<'_, '_, K, V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Entry::Occupied(entry) => f

@@ -3,6 +3,7 @@
 use super::entry::value_mut;
 use super::map::HashMap;
 use super::table::{self, Slots, Table};
+use crate::heap::Brand;
 use std::iter::FusedIterator;
 use std::marker::PhantomData;
 
@@ -11,7 +12,7 @@ use std::marker::PhantomData;
 /// ```
 /// # use twinpage::{Heap, window::Window};
 /// # let window = Window::volatile()?;
-/// # let heap = Heap::create(window.place(), 1)?;
+/// # let heap = Heap::create(&window, 1)?;
 /// use twinpage::collections::HashMap;
 ///
 /// let stock = HashMap::from_iter_in([("apples", 3), ("pears", 5)], heap);
@@ -28,7 +29,7 @@ pub struct Iter<'a, K, V> {
 /// ```
 /// # use twinpage::{Heap, window::Window};
 /// # let window = Window::volatile()?;
-/// # let heap = Heap::create(window.place(), 1)?;
+/// # let heap = Heap::create(&window, 1)?;
 /// use twinpage::collections::HashMap;
 ///
 /// let mut stock = HashMap::from_iter_in([("apples", 3), ("pears", 5)], heap);
@@ -56,7 +57,7 @@ unsafe impl<K: Sync, V: Sync> Sync for Iter<'_, K, V> {}
 /// ```
 /// # use twinpage::{Heap, window::Window};
 /// # let window = Window::volatile()?;
-/// # let heap = Heap::create(window.place(), 1)?;
+/// # let heap = Heap::create(&window, 1)?;
 /// use twinpage::collections::HashMap;
 ///
 /// let stock = HashMap::from_iter_in([("apples", 3), ("pears", 5)], heap);
@@ -65,13 +66,13 @@ unsafe impl<K: Sync, V: Sync> Sync for Iter<'_, K, V> {}
 /// assert_eq!(all, [("apples", 3), ("pears", 5)]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub struct IntoIter<K, V>(pub(super) table::IntoEntries<(K, V)>);
+pub struct IntoIter<'r, K, V>(table::IntoEntries<(K, V)>, Brand<'r>);
 /// The entries of a map, taken out: [`HashMap::drain`].
 ///
 /// ```
 /// # use twinpage::{Heap, window::Window};
 /// # let window = Window::volatile()?;
-/// # let heap = Heap::create(window.place(), 1)?;
+/// # let heap = Heap::create(&window, 1)?;
 /// use twinpage::collections::HashMap;
 ///
 /// let mut stock = HashMap::from_iter_in([("apples", 3), ("pears", 5)], heap);
@@ -85,7 +86,7 @@ pub struct Drain<'a, K, V>(pub(super) table::Drain<'a, (K, V)>);
 /// ```
 /// # use twinpage::{Heap, window::Window};
 /// # let window = Window::volatile()?;
-/// # let heap = Heap::create(window.place(), 1)?;
+/// # let heap = Heap::create(&window, 1)?;
 /// use twinpage::collections::HashMap;
 ///
 /// let stock = HashMap::from_iter_in([("apples", 3), ("pears", 5)], heap);
@@ -98,7 +99,7 @@ pub struct Keys<'a, K, V>(pub(super) Iter<'a, K, V>);
 /// ```
 /// # use twinpage::{Heap, window::Window};
 /// # let window = Window::volatile()?;
-/// # let heap = Heap::create(window.place(), 1)?;
+/// # let heap = Heap::create(&window, 1)?;
 /// use twinpage::collections::HashMap;
 ///
 /// let stock = HashMap::from_iter_in([("apples", 3), ("pears", 5)], heap);
@@ -111,7 +112,7 @@ pub struct Values<'a, K, V>(pub(super) Iter<'a, K, V>);
 /// ```
 /// # use twinpage::{Heap, window::Window};
 /// # let window = Window::volatile()?;
-/// # let heap = Heap::create(window.place(), 1)?;
+/// # let heap = Heap::create(&window, 1)?;
 /// use twinpage::collections::HashMap;
 ///
 /// let mut stock = HashMap::from_iter_in([("apples", 3), ("pears", 5)], heap);
@@ -125,7 +126,7 @@ pub struct ValuesMut<'a, K, V>(pub(super) IterMut<'a, K, V>);
 /// ```
 /// # use twinpage::{Heap, window::Window};
 /// # let window = Window::volatile()?;
-/// # let heap = Heap::create(window.place(), 1)?;
+/// # let heap = Heap::create(&window, 1)?;
 /// use twinpage::collections::HashMap;
 ///
 /// let stock = HashMap::from_iter_in([("apples", 3), ("pears", 5)], heap);
@@ -134,20 +135,20 @@ pub struct ValuesMut<'a, K, V>(pub(super) IterMut<'a, K, V>);
 /// assert_eq!(names, ["apples", "pears"]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub struct IntoKeys<K, V>(pub(super) IntoIter<K, V>);
+pub struct IntoKeys<'r, K, V>(pub(super) IntoIter<'r, K, V>);
 /// The values of a map, moved out: [`HashMap::into_values`].
 ///
 /// ```
 /// # use twinpage::{Heap, window::Window};
 /// # let window = Window::volatile()?;
-/// # let heap = Heap::create(window.place(), 1)?;
+/// # let heap = Heap::create(&window, 1)?;
 /// use twinpage::collections::HashMap;
 ///
 /// let stock = HashMap::from_iter_in([("apples", 3), ("pears", 5)], heap);
 /// assert_eq!(stock.into_values().sum::<i32>(), 8);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub struct IntoValues<K, V>(pub(super) IntoIter<K, V>);
+pub struct IntoValues<'r, K, V>(pub(super) IntoIter<'r, K, V>);
 
 impl<'a, K, V> Iterator for Iter<'a, K, V> {
     type Item = (&'a K, &'a V);
@@ -195,13 +196,13 @@ macro_rules! iterators {
 }
 
 iterators! {
-    [K, V] IntoIter<K, V>, (K, V), |entry| entry;
+    ['r, K, V] IntoIter<'r, K, V>, (K, V), |entry| entry;
     ['a, K, V] Drain<'a, K, V>, (K, V), |entry| entry;
     ['a, K, V] Keys<'a, K, V>, &'a K, |(key, _)| key;
     ['a, K, V] Values<'a, K, V>, &'a V, |(_, value)| value;
     ['a, K, V] ValuesMut<'a, K, V>, &'a mut V, |(_, value)| value;
-    [K, V] IntoKeys<K, V>, K, |(key, _)| key;
-    [K, V] IntoValues<K, V>, V, |(_, value)| value;
+    ['r, K, V] IntoKeys<'r, K, V>, K, |(key, _)| key;
+    ['r, K, V] IntoValues<'r, K, V>, V, |(_, value)| value;
 }
 
 impl<K, V> ExactSizeIterator for Iter<'_, K, V> {}
@@ -218,15 +219,15 @@ impl<K, V> Clone for Iter<'_, K, V> {
     }
 }
 
-impl<K, V> IntoIterator for HashMap<K, V> {
+impl<'r, K, V> IntoIterator for HashMap<'r, K, V> {
     type Item = (K, V);
-    type IntoIter = IntoIter<K, V>;
-    fn into_iter(self) -> IntoIter<K, V> {
-        IntoIter(self.table.into_entries())
+    type IntoIter = IntoIter<'r, K, V>;
+    fn into_iter(self) -> IntoIter<'r, K, V> {
+        IntoIter(self.table.into_entries(), PhantomData)
     }
 }
 
-impl<'a, K, V> IntoIterator for &'a HashMap<K, V> {
+impl<'a, 'r, K, V> IntoIterator for &'a HashMap<'r, K, V> {
     type Item = (&'a K, &'a V);
     type IntoIter = Iter<'a, K, V>;
     fn into_iter(self) -> Iter<'a, K, V> {
@@ -234,7 +235,7 @@ impl<'a, K, V> IntoIterator for &'a HashMap<K, V> {
     }
 }
 
-impl<'a, K, V> IntoIterator for &'a mut HashMap<K, V> {
+impl<'a, 'r, K, V> IntoIterator for &'a mut HashMap<'r, K, V> {
     type Item = (&'a K, &'a mut V);
     type IntoIter = IterMut<'a, K, V>;
     fn into_iter(self) -> IterMut<'a, K, V> {

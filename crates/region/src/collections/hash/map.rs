@@ -4,9 +4,9 @@ use super::entry::{Entry, OccupiedEntry, VacantEntry, value_mut};
 use super::hasher::Fold;
 use super::iter::{Drain, IntoKeys, IntoValues, Iter, IterMut, Keys, Values, ValuesMut};
 use super::table::{self, Found, Table};
-use crate::heap::{Heap, HeapError};
+use crate::heap::{Brand, Heap, HeapError};
 use crate::marks::touch_value;
-use crate::persist::{Kind, Persist, Types};
+use crate::persist::{Empty, Kind, Of, Persist, Types};
 use std::borrow::Borrow;
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -22,7 +22,7 @@ use std::ops::Index;
 /// ```
 /// # use twinpage::{Heap, window::Window};
 /// # let window = Window::volatile()?;
-/// # let heap = Heap::create(window.place(), 1)?;
+/// # let heap = Heap::create(&window, 1)?;
 /// use twinpage::collections::HashMap;
 ///
 /// let mut stock = HashMap::new_in(heap);
@@ -35,23 +35,26 @@ use std::ops::Index;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[repr(transparent)]
-pub struct HashMap<K, V> {
+pub struct HashMap<'r, K, V> {
     pub(super) table: Table<(K, V)>,
+    brand: Brand<'r>,
 }
 
-impl<K, V> HashMap<K, V> {
+impl<'r, K, V> HashMap<'r, K, V> {
     /// An empty map. It takes no memory yet.
     #[must_use]
-    pub const fn new_in(heap: Heap) -> HashMap<K, V> {
+    pub const fn new_in(heap: Heap<'r>) -> HashMap<'r, K, V> {
         HashMap {
-            table: Table::new_in(heap),
+            table: Table::new_in(heap.raw()),
+            brand: PhantomData,
         }
     }
 
     /// The heap it takes its memory from.
     #[must_use]
-    pub fn heap(&self) -> Heap {
-        self.table.heap()
+    pub fn heap(&self) -> Heap<'r> {
+        // SAFETY: the map has the brand of its heap.
+        unsafe { Heap::branded(self.table.heap()) }
     }
 
     /// How many entries there are.
@@ -115,13 +118,13 @@ impl<K, V> HashMap<K, V> {
 
     /// The keys, moved out.
     #[must_use]
-    pub fn into_keys(self) -> IntoKeys<K, V> {
+    pub fn into_keys(self) -> IntoKeys<'r, K, V> {
         IntoKeys(self.into_iter())
     }
 
     /// The values, moved out.
     #[must_use]
-    pub fn into_values(self) -> IntoValues<K, V> {
+    pub fn into_values(self) -> IntoValues<'r, K, V> {
         IntoValues(self.into_iter())
     }
 
@@ -139,14 +142,14 @@ impl<K, V> HashMap<K, V> {
     }
 }
 
-impl<K: Hash + Eq, V> HashMap<K, V> {
+impl<'r, K: Hash + Eq, V> HashMap<'r, K, V> {
     /// An empty map with room for `capacity` entries.
     ///
     /// # Panics
     /// When there is no memory.
     #[must_use]
     #[track_caller]
-    pub fn with_capacity_in(capacity: usize, heap: Heap) -> HashMap<K, V> {
+    pub fn with_capacity_in(capacity: usize, heap: Heap<'r>) -> HashMap<'r, K, V> {
         let mut map = HashMap::new_in(heap);
         map.reserve(capacity);
         map
@@ -154,7 +157,7 @@ impl<K: Hash + Eq, V> HashMap<K, V> {
 
     /// The entries of an iterator.
     #[track_caller]
-    pub fn from_iter_in(entries: impl IntoIterator<Item = (K, V)>, heap: Heap) -> HashMap<K, V> {
+    pub fn from_iter_in(entries: impl IntoIterator<Item = (K, V)>, heap: Heap<'r>) -> HashMap<'r, K, V> {
         let mut map = HashMap::new_in(heap);
         map.extend(entries);
         map
@@ -304,7 +307,7 @@ impl<K: Hash + Eq, V> HashMap<K, V> {
     /// When there is no memory for one more entry.
     #[inline]
     #[track_caller]
-    pub fn entry(&mut self, key: K) -> Entry<'_, K, V> {
+    pub fn entry(&mut self, key: K) -> Entry<'_, 'r, K, V> {
         self.table.reserve(1, hash_entry);
         let hash = hash(&key, self.table.hasher());
         match self.table.find_or_free(hash, |entry| entry.0 == key) {
@@ -330,7 +333,7 @@ fn hash_entry<K: Hash, V>(entry: &(K, V), state: Fold) -> u64 {
     hash(&entry.0, state)
 }
 
-impl<K: Hash + Eq, V> Extend<(K, V)> for HashMap<K, V> {
+impl<'r, K: Hash + Eq, V> Extend<(K, V)> for HashMap<'r, K, V> {
     #[track_caller]
     fn extend<I: IntoIterator<Item = (K, V)>>(&mut self, entries: I) {
         let entries = entries.into_iter();
@@ -343,13 +346,13 @@ impl<K: Hash + Eq, V> Extend<(K, V)> for HashMap<K, V> {
     }
 }
 
-impl<'a, K: Hash + Eq + Copy, V: Copy> Extend<(&'a K, &'a V)> for HashMap<K, V> {
+impl<'a, 'r, K: Hash + Eq + Copy, V: Copy> Extend<(&'a K, &'a V)> for HashMap<'r, K, V> {
     fn extend<I: IntoIterator<Item = (&'a K, &'a V)>>(&mut self, entries: I) {
         self.extend(entries.into_iter().map(|(&key, &value)| (key, value)));
     }
 }
 
-impl<K, Q, V> Index<&Q> for HashMap<K, V>
+impl<'r, K, Q, V> Index<&Q> for HashMap<'r, K, V>
 where
     K: Hash + Eq + Borrow<Q>,
     Q: Hash + Eq + ?Sized,
@@ -361,17 +364,18 @@ where
     }
 }
 
-impl<K: Hash + Eq + Clone, V: Clone> Clone for HashMap<K, V> {
+impl<'r, K: Hash + Eq + Clone, V: Clone> Clone for HashMap<'r, K, V> {
     /// A clone on the same heap.
-    fn clone(&self) -> HashMap<K, V> {
+    fn clone(&self) -> HashMap<'r, K, V> {
         HashMap {
             table: self.table.clone_with(Clone::clone, hash_entry),
+            brand: PhantomData,
         }
     }
 }
 
-impl<K: Hash + Eq, V: PartialEq> PartialEq for HashMap<K, V> {
-    fn eq(&self, other: &HashMap<K, V>) -> bool {
+impl<'r, K: Hash + Eq, V: PartialEq> PartialEq for HashMap<'r, K, V> {
+    fn eq(&self, other: &HashMap<'r, K, V>) -> bool {
         self.len() == other.len()
             && self
                 .iter()
@@ -379,17 +383,21 @@ impl<K: Hash + Eq, V: PartialEq> PartialEq for HashMap<K, V> {
     }
 }
 
-impl<K: Hash + Eq, V: Eq> Eq for HashMap<K, V> {}
+impl<'r, K: Hash + Eq, V: Eq> Eq for HashMap<'r, K, V> {}
 
-impl<K: fmt::Debug, V: fmt::Debug> fmt::Debug for HashMap<K, V> {
+impl<'r, K: fmt::Debug, V: fmt::Debug> fmt::Debug for HashMap<'r, K, V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_map().entries(self).finish()
     }
 }
 
 // SAFETY: it owns its block, its entries may live in a region, and the hash is fixed.
-unsafe impl<K: Persist + Hash + Eq, V: Persist> Persist for HashMap<K, V> {
-    type Previous = HashMap<K, V::Previous>;
+unsafe impl<K: Persist, V: Persist> Persist for HashMap<'static, K, V>
+where
+    for<'r> K::In<'r>: Hash + Eq,
+{
+    type In<'r> = HashMap<'r, K::In<'r>, V::In<'r>>;
+    type Previous = HashMap<'static, K, V::Previous>;
     fn name() -> String {
         format!("HashMap<{}, {}>", K::name(), V::name())
     }
@@ -399,10 +407,22 @@ unsafe impl<K: Persist + Hash + Eq, V: Persist> Persist for HashMap<K, V> {
             hash: Fold::witness(),
         }
     }
-    fn migrate(old: Self::Previous, heap: Heap) -> Self {
+    fn migrate<'r>(
+        old: HashMap<'r, K::In<'r>, Of<'r, V::Previous>>,
+        heap: Heap<'r>,
+    ) -> HashMap<'r, K::In<'r>, V::In<'r>> {
         HashMap::from_iter_in(
             old.into_iter().map(|(key, value)| (key, V::migrate(value, heap))),
             heap,
         )
+    }
+}
+
+impl<K: Persist, V: Persist> Empty for HashMap<'static, K, V>
+where
+    for<'r> K::In<'r>: Hash + Eq,
+{
+    fn empty<'r>(heap: Heap<'r>) -> HashMap<'r, K::In<'r>, V::In<'r>> {
+        HashMap::new_in(heap)
     }
 }

@@ -3,7 +3,7 @@
 use super::iter;
 use super::map::HashMap;
 use crate::heap::{Heap, HeapError};
-use crate::persist::{Kind, Persist, Types};
+use crate::persist::{Empty, Kind, Persist, Types};
 use std::borrow::Borrow;
 use std::fmt;
 use std::hash::Hash;
@@ -13,7 +13,7 @@ use std::hash::Hash;
 /// ```
 /// # use twinpage::{Heap, window::Window};
 /// # let window = Window::volatile()?;
-/// # let heap = Heap::create(window.place(), 1)?;
+/// # let heap = Heap::create(&window, 1)?;
 /// use twinpage::collections::HashSet;
 ///
 /// let mut seen = HashSet::new_in(heap);
@@ -22,14 +22,14 @@ use std::hash::Hash;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[repr(transparent)]
-pub struct HashSet<T> {
-    map: HashMap<T, ()>,
+pub struct HashSet<'r, T> {
+    map: HashMap<'r, T, ()>,
 }
 
-impl<T> HashSet<T> {
+impl<'r, T> HashSet<'r, T> {
     /// An empty set. It takes no memory yet.
     #[must_use]
-    pub const fn new_in(heap: Heap) -> HashSet<T> {
+    pub const fn new_in(heap: Heap<'r>) -> HashSet<'r, T> {
         HashSet {
             map: HashMap::new_in(heap),
         }
@@ -37,7 +37,7 @@ impl<T> HashSet<T> {
 
     /// The heap it takes its memory from.
     #[must_use]
-    pub fn heap(&self) -> Heap {
+    pub fn heap(&self) -> Heap<'r> {
         self.map.heap()
     }
 
@@ -81,14 +81,14 @@ impl<T> HashSet<T> {
     }
 }
 
-impl<T: Hash + Eq> HashSet<T> {
+impl<'r, T: Hash + Eq> HashSet<'r, T> {
     /// An empty set with room for `capacity` values.
     ///
     /// # Panics
     /// When there is no memory.
     #[must_use]
     #[track_caller]
-    pub fn with_capacity_in(capacity: usize, heap: Heap) -> HashSet<T> {
+    pub fn with_capacity_in(capacity: usize, heap: Heap<'r>) -> HashSet<'r, T> {
         HashSet {
             map: HashMap::with_capacity_in(capacity, heap),
         }
@@ -96,7 +96,7 @@ impl<T: Hash + Eq> HashSet<T> {
 
     /// The values of an iterator.
     #[track_caller]
-    pub fn from_iter_in(values: impl IntoIterator<Item = T>, heap: Heap) -> HashSet<T> {
+    pub fn from_iter_in(values: impl IntoIterator<Item = T>, heap: Heap<'r>) -> HashSet<'r, T> {
         let mut set = HashSet::new_in(heap);
         set.extend(values);
         set
@@ -190,17 +190,17 @@ impl<T: Hash + Eq> HashSet<T> {
     }
 
     /// The values of this set that are not in the other.
-    pub fn difference<'a>(&'a self, other: &'a HashSet<T>) -> impl Iterator<Item = &'a T> {
+    pub fn difference<'a>(&'a self, other: &'a HashSet<'r, T>) -> impl Iterator<Item = &'a T> {
         self.iter().filter(|value| !other.contains(value))
     }
 
     /// The values that are in one of the sets, not in both.
-    pub fn symmetric_difference<'a>(&'a self, other: &'a HashSet<T>) -> impl Iterator<Item = &'a T> {
+    pub fn symmetric_difference<'a>(&'a self, other: &'a HashSet<'r, T>) -> impl Iterator<Item = &'a T> {
         self.difference(other).chain(other.difference(self))
     }
 
     /// The values that are in both sets.
-    pub fn intersection<'a>(&'a self, other: &'a HashSet<T>) -> impl Iterator<Item = &'a T> {
+    pub fn intersection<'a>(&'a self, other: &'a HashSet<'r, T>) -> impl Iterator<Item = &'a T> {
         let (small, large) = if self.len() <= other.len() {
             (self, other)
         } else {
@@ -210,52 +210,52 @@ impl<T: Hash + Eq> HashSet<T> {
     }
 
     /// The values that are in any of the two sets.
-    pub fn union<'a>(&'a self, other: &'a HashSet<T>) -> impl Iterator<Item = &'a T> {
+    pub fn union<'a>(&'a self, other: &'a HashSet<'r, T>) -> impl Iterator<Item = &'a T> {
         self.iter().chain(other.difference(self))
     }
 
     /// Whether no value is in both.
     #[must_use]
-    pub fn is_disjoint(&self, other: &HashSet<T>) -> bool {
+    pub fn is_disjoint(&self, other: &HashSet<'r, T>) -> bool {
         self.intersection(other).next().is_none()
     }
 
     /// Whether all values are in the other.
     #[must_use]
-    pub fn is_subset(&self, other: &HashSet<T>) -> bool {
+    pub fn is_subset(&self, other: &HashSet<'r, T>) -> bool {
         self.len() <= other.len() && self.iter().all(|value| other.contains(value))
     }
 
     /// Whether all values of the other are in this.
     #[must_use]
-    pub fn is_superset(&self, other: &HashSet<T>) -> bool {
+    pub fn is_superset(&self, other: &HashSet<'r, T>) -> bool {
         other.is_subset(self)
     }
 }
 
-impl<T: Hash + Eq> Extend<T> for HashSet<T> {
+impl<'r, T: Hash + Eq> Extend<T> for HashSet<'r, T> {
     #[track_caller]
     fn extend<I: IntoIterator<Item = T>>(&mut self, values: I) {
         self.map.extend(values.into_iter().map(|value| (value, ())));
     }
 }
 
-impl<'a, T: Hash + Eq + Copy> Extend<&'a T> for HashSet<T> {
+impl<'a, 'r, T: Hash + Eq + Copy> Extend<&'a T> for HashSet<'r, T> {
     #[track_caller]
     fn extend<I: IntoIterator<Item = &'a T>>(&mut self, values: I) {
         self.extend(values.into_iter().copied());
     }
 }
 
-impl<T> IntoIterator for HashSet<T> {
+impl<'r, T> IntoIterator for HashSet<'r, T> {
     type Item = T;
-    type IntoIter = iter::IntoKeys<T, ()>;
-    fn into_iter(self) -> iter::IntoKeys<T, ()> {
+    type IntoIter = iter::IntoKeys<'r, T, ()>;
+    fn into_iter(self) -> iter::IntoKeys<'r, T, ()> {
         self.map.into_keys()
     }
 }
 
-impl<'a, T> IntoIterator for &'a HashSet<T> {
+impl<'a, 'r, T> IntoIterator for &'a HashSet<'r, T> {
     type Item = &'a T;
     type IntoIter = iter::Keys<'a, T, ()>;
     fn into_iter(self) -> iter::Keys<'a, T, ()> {
@@ -263,39 +263,52 @@ impl<'a, T> IntoIterator for &'a HashSet<T> {
     }
 }
 
-impl<T: Hash + Eq + Clone> Clone for HashSet<T> {
+impl<'r, T: Hash + Eq + Clone> Clone for HashSet<'r, T> {
     /// A clone on the same heap.
-    fn clone(&self) -> HashSet<T> {
+    fn clone(&self) -> HashSet<'r, T> {
         HashSet {
             map: self.map.clone(),
         }
     }
 }
 
-impl<T: Hash + Eq> PartialEq for HashSet<T> {
-    fn eq(&self, other: &HashSet<T>) -> bool {
+impl<'r, T: Hash + Eq> PartialEq for HashSet<'r, T> {
+    fn eq(&self, other: &HashSet<'r, T>) -> bool {
         self.map == other.map
     }
 }
 
-impl<T: Hash + Eq> Eq for HashSet<T> {}
+impl<'r, T: Hash + Eq> Eq for HashSet<'r, T> {}
 
-impl<T: fmt::Debug> fmt::Debug for HashSet<T> {
+impl<'r, T: fmt::Debug> fmt::Debug for HashSet<'r, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_set().entries(self).finish()
     }
 }
 
 // SAFETY: as a map of nothing.
-unsafe impl<T: Persist + Hash + Eq> Persist for HashSet<T> {
+unsafe impl<T: Persist> Persist for HashSet<'static, T>
+where
+    for<'r> T::In<'r>: Hash + Eq,
+{
+    type In<'r> = HashSet<'r, T::In<'r>>;
     type Previous = Self;
     fn name() -> String {
         format!("HashSet<{}>", T::name())
     }
     fn layout(types: &mut Types) -> Kind {
-        <HashMap<T, ()>>::layout(types)
+        <HashMap<'static, T, ()>>::layout(types)
     }
-    fn migrate(old: Self, _: Heap) -> Self {
+    fn migrate<'r>(old: HashSet<'r, T::In<'r>>, _: Heap<'r>) -> HashSet<'r, T::In<'r>> {
         old
+    }
+}
+
+impl<T: Persist> Empty for HashSet<'static, T>
+where
+    for<'r> T::In<'r>: Hash + Eq,
+{
+    fn empty<'r>(heap: Heap<'r>) -> HashSet<'r, T::In<'r>> {
+        HashSet::new_in(heap)
     }
 }

@@ -29,7 +29,7 @@ use super::hasher::{Fold, fold};
 use crate::ahead;
 use crate::collections::vec::RawBlock;
 use crate::heap::touching::{touch_in_row, touch_line};
-use crate::heap::{Heap, HeapError};
+use crate::heap::{HeapError, RawHeap};
 use crate::marks::{LINE, touch, touch_value};
 use group::{Bits, Group, Probe, control_of};
 use std::alloc::Layout;
@@ -44,7 +44,7 @@ pub(crate) struct Table<T> {
     items: usize,
     left: usize,
     seed: u64,
-    heap: Heap,
+    heap: RawHeap,
     owned: PhantomData<T>,
 }
 
@@ -96,7 +96,7 @@ pub(crate) fn block(places: usize, entry: Layout) -> Option<(Layout, usize)> {
 }
 
 impl<T> Table<T> {
-    pub(crate) const fn new_in(heap: Heap) -> Table<T> {
+    pub(crate) const fn new_in(heap: RawHeap) -> Table<T> {
         Table {
             controls: NonNull::dangling(),
             places: 0,
@@ -108,7 +108,7 @@ impl<T> Table<T> {
         }
     }
 
-    pub(crate) fn heap(&self) -> Heap {
+    pub(crate) fn heap(&self) -> RawHeap {
         self.heap
     }
 
@@ -349,7 +349,7 @@ impl<T> Table<T> {
         }
     }
 
-    fn with_places(places: usize, heap: Heap) -> Result<Table<T>, HeapError> {
+    fn with_places(places: usize, heap: RawHeap) -> Result<Table<T>, HeapError> {
         let mut table = Table::new_in(heap);
         if places == 0 {
             return Ok(table);

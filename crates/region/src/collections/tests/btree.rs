@@ -266,7 +266,7 @@ proptest! {
 
 #[test]
 fn a_panic_in_a_drop_or_a_comparison_loses_nothing_twice() {
-    type Map = BTreeMap<Counted, Counted>;
+    type Map = BTreeMap<'static, Counted, Counted>;
     type Change = fn(&mut Map, &Census);
     let changes: [Change; 7] = [
         |m, _| m.clear(),

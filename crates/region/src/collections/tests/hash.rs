@@ -242,7 +242,7 @@ impl std::hash::Hash for Same {
 
 #[test]
 fn a_panic_in_a_drop_a_hash_or_a_comparison_loses_nothing_twice() {
-    type Map = HashMap<Counted, Counted>;
+    type Map = HashMap<'static, Counted, Counted>;
     type Change = fn(&mut Map, &Census);
     let changes: [Change; 10] = [
         |m, _| m.clear(),

@@ -7,7 +7,7 @@ use crate::window::STEP;
 
 /// A heap of one step, with no block left when `full` is called.
 struct Scarce {
-    fill: std::vec::Vec<Vec<u8>>,
+    fill: std::vec::Vec<Vec<'static, u8>>,
     watched: Watched,
 }
 
@@ -19,7 +19,7 @@ impl Scarce {
         Scarce { watched, fill }
     }
 
-    fn heap(&self) -> Heap {
+    fn heap(&self) -> Heap<'static> {
         self.watched.heap
     }
 

@@ -1,6 +1,7 @@
 //! Taking values out of a vector: all, a range, or those that are not kept.
 
 use super::{RawBlock, Vec};
+use crate::heap::Brand;
 use std::iter::FusedIterator;
 use std::marker::PhantomData;
 use std::ops::Range;
@@ -11,33 +12,35 @@ use std::ptr::NonNull;
 /// ```
 /// # use twinpage::{Heap, window::Window};
 /// # let window = Window::volatile()?;
-/// # let heap = Heap::create(window.place(), 1)?;
+/// # let heap = Heap::create(&window, 1)?;
 /// use twinpage::collections::Vec;
 ///
 /// let numbers = Vec::from_iter_in([1, 2, 3], heap);
 /// assert!(numbers.into_iter().rev().eq([3, 2, 1]));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub struct IntoIter<T> {
+pub struct IntoIter<'r, T> {
     at: NonNull<T>,
     /// What is left.
     left: Range<usize>,
     _block: RawBlock,
     owned: PhantomData<T>,
+    brand: Brand<'r>,
 }
 
 // SAFETY: it owns its values.
-unsafe impl<T: Send> Send for IntoIter<T> {}
+unsafe impl<'r, T: Send> Send for IntoIter<'r, T> {}
 // SAFETY: as above.
-unsafe impl<T: Sync> Sync for IntoIter<T> {}
+unsafe impl<'r, T: Sync> Sync for IntoIter<'r, T> {}
 
-impl<T> IntoIter<T> {
-    pub(super) fn new(at: NonNull<T>, length: usize, block: RawBlock) -> IntoIter<T> {
+impl<'r, T> IntoIter<'r, T> {
+    pub(super) fn new(at: NonNull<T>, length: usize, block: RawBlock) -> IntoIter<'r, T> {
         IntoIter {
             at,
             left: 0..length,
             _block: block,
             owned: PhantomData,
+            brand: PhantomData,
         }
     }
 
@@ -49,7 +52,7 @@ impl<T> IntoIter<T> {
     }
 }
 
-impl<T> Iterator for IntoIter<T> {
+impl<'r, T> Iterator for IntoIter<'r, T> {
     type Item = T;
     #[inline]
     fn next(&mut self) -> Option<T> {
@@ -62,7 +65,7 @@ impl<T> Iterator for IntoIter<T> {
     }
 }
 
-impl<T> DoubleEndedIterator for IntoIter<T> {
+impl<'r, T> DoubleEndedIterator for IntoIter<'r, T> {
     fn next_back(&mut self) -> Option<T> {
         let index = self.left.next_back()?;
         // SAFETY: as above.
@@ -70,10 +73,10 @@ impl<T> DoubleEndedIterator for IntoIter<T> {
     }
 }
 
-impl<T> ExactSizeIterator for IntoIter<T> {}
-impl<T> FusedIterator for IntoIter<T> {}
+impl<'r, T> ExactSizeIterator for IntoIter<'r, T> {}
+impl<'r, T> FusedIterator for IntoIter<'r, T> {}
 
-impl<T> Drop for IntoIter<T> {
+impl<'r, T> Drop for IntoIter<'r, T> {
     fn drop(&mut self) {
         let left = std::mem::take(&mut self.left);
         // SAFETY: what is left is ours and not used any more.
@@ -89,7 +92,7 @@ impl<T> Drop for IntoIter<T> {
 /// ```
 /// # use twinpage::{Heap, window::Window};
 /// # let window = Window::volatile()?;
-/// # let heap = Heap::create(window.place(), 1)?;
+/// # let heap = Heap::create(&window, 1)?;
 /// use twinpage::collections::Vec;
 ///
 /// let mut numbers = Vec::from_iter_in([1, 2, 3, 4], heap);
@@ -97,17 +100,17 @@ impl<T> Drop for IntoIter<T> {
 /// assert_eq!(numbers, [1, 4]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub struct Drain<'a, T> {
+pub struct Drain<'a, 'r, T> {
     /// While this lives, it is as long as what is before the range.
-    vec: &'a mut Vec<T>,
+    vec: &'a mut Vec<'r, T>,
     /// What is left of the range.
     left: Range<usize>,
     /// What is after the range.
     tail: Range<usize>,
 }
 
-impl<'a, T> Drain<'a, T> {
-    pub(super) fn new(vec: &'a mut Vec<T>, range: Range<usize>) -> Drain<'a, T> {
+impl<'a, 'r, T> Drain<'a, 'r, T> {
+    pub(super) fn new(vec: &'a mut Vec<'r, T>, range: Range<usize>) -> Drain<'a, 'r, T> {
         let tail = range.end..vec.length;
         vec.length = range.start;
         Drain {
@@ -118,7 +121,7 @@ impl<'a, T> Drain<'a, T> {
     }
 }
 
-impl<T> Iterator for Drain<'_, T> {
+impl<T> Iterator for Drain<'_, '_, T> {
     type Item = T;
     fn next(&mut self) -> Option<T> {
         let index = self.left.next()?;
@@ -130,7 +133,7 @@ impl<T> Iterator for Drain<'_, T> {
     }
 }
 
-impl<T> DoubleEndedIterator for Drain<'_, T> {
+impl<T> DoubleEndedIterator for Drain<'_, '_, T> {
     fn next_back(&mut self) -> Option<T> {
         let index = self.left.next_back()?;
         // SAFETY: as above.
@@ -138,14 +141,14 @@ impl<T> DoubleEndedIterator for Drain<'_, T> {
     }
 }
 
-impl<T> ExactSizeIterator for Drain<'_, T> {}
-impl<T> FusedIterator for Drain<'_, T> {}
+impl<T> ExactSizeIterator for Drain<'_, '_, T> {}
+impl<T> FusedIterator for Drain<'_, '_, T> {}
 
-impl<T> Drop for Drain<'_, T> {
+impl<T> Drop for Drain<'_, '_, T> {
     fn drop(&mut self) {
         /// Moves the tail up, also when a value's drop panics.
-        struct Close<'a, T>(&'a mut Vec<T>, Range<usize>);
-        impl<T> Drop for Close<'_, T> {
+        struct Close<'a, 'r, T>(&'a mut Vec<'r, T>, Range<usize>);
+        impl<T> Drop for Close<'_, '_, T> {
             fn drop(&mut self) {
                 let (vec, tail) = (&mut *self.0, self.1.clone());
                 let start = vec.length;
@@ -166,15 +169,15 @@ impl<T> Drop for Drain<'_, T> {
 
 /// Keeps the values `keep` says yes to, in order. It is given the value in question and the last one
 /// kept; what it changes in them it must have marked. Values that move are marked here.
-pub(super) fn keep<T>(vec: &mut Vec<T>, mut keep: impl FnMut(&mut T, Option<&mut T>) -> bool) {
+pub(super) fn keep<T>(vec: &mut Vec<'_, T>, mut keep: impl FnMut(&mut T, Option<&mut T>) -> bool) {
     /// Puts what was not looked at behind what was kept, also after a panic.
-    struct Hole<'a, T> {
-        vec: &'a mut Vec<T>,
+    struct Hole<'a, 'r, T> {
+        vec: &'a mut Vec<'r, T>,
         length: usize,
         kept: usize,
         next: usize,
     }
-    impl<T> Drop for Hole<'_, T> {
+    impl<T> Drop for Hole<'_, '_, T> {
         fn drop(&mut self) {
             let (kept, next, rest) = (self.kept, self.next, self.length - self.next);
             if kept != next {

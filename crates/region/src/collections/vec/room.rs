@@ -1,12 +1,12 @@
 //! The block of a vector: how it grows and shrinks.
 
 use super::Vec;
-use crate::heap::{Heap, HeapError};
+use crate::heap::{HeapError, RawHeap};
 use crate::marks::touch;
 use std::alloc::Layout;
 use std::ptr::NonNull;
 
-impl<T> Vec<T> {
+impl<'r, T> Vec<'r, T> {
     /// Makes room for at least `additional` more values, and for some more after those.
     ///
     /// # Panics
@@ -141,7 +141,7 @@ impl<T> Vec<T> {
 pub(in crate::collections) struct RawBlock {
     pub(in crate::collections) at: NonNull<u8>,
     pub(in crate::collections) layout: Layout,
-    pub(in crate::collections) heap: Heap,
+    pub(in crate::collections) heap: RawHeap,
 }
 
 impl Drop for RawBlock {

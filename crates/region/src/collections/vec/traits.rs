@@ -2,7 +2,7 @@
 
 use super::{IntoIter, RawBlock, Vec};
 use crate::heap::Heap;
-use crate::persist::{Kind, Persist, Types};
+use crate::persist::{Empty, Kind, Of, Persist, Types};
 use std::borrow::{Borrow, BorrowMut};
 use std::cmp::Ordering;
 use std::fmt;
@@ -10,7 +10,7 @@ use std::hash::{Hash, Hasher};
 use std::mem::ManuallyDrop;
 use std::slice;
 
-impl<T> Extend<T> for Vec<T> {
+impl<'r, T> Extend<T> for Vec<'r, T> {
     #[track_caller]
     fn extend<I: IntoIterator<Item = T>>(&mut self, values: I) {
         let mut values = values.into_iter();
@@ -28,28 +28,28 @@ impl<T> Extend<T> for Vec<T> {
     }
 }
 
-impl<'a, T: Copy + 'a> Extend<&'a T> for Vec<T> {
+impl<'a, 'r, T: Copy + 'a> Extend<&'a T> for Vec<'r, T> {
     #[track_caller]
     fn extend<I: IntoIterator<Item = &'a T>>(&mut self, values: I) {
         self.extend(values.into_iter().copied());
     }
 }
 
-impl<T> IntoIterator for Vec<T> {
+impl<'r, T> IntoIterator for Vec<'r, T> {
     type Item = T;
-    type IntoIter = IntoIter<T>;
-    fn into_iter(self) -> IntoIter<T> {
+    type IntoIter = IntoIter<'r, T>;
+    fn into_iter(self) -> IntoIter<'r, T> {
         let vec = ManuallyDrop::new(self);
         let block = RawBlock {
             at: vec.at.cast(),
             layout: vec.block(),
-            heap: vec.heap,
+            heap: vec.heap.raw(),
         };
         IntoIter::new(vec.at, vec.length, block)
     }
 }
 
-impl<'a, T> IntoIterator for &'a Vec<T> {
+impl<'a, 'r, T> IntoIterator for &'a Vec<'r, T> {
     type Item = &'a T;
     type IntoIter = slice::Iter<'a, T>;
     fn into_iter(self) -> slice::Iter<'a, T> {
@@ -57,7 +57,7 @@ impl<'a, T> IntoIterator for &'a Vec<T> {
     }
 }
 
-impl<'a, T> IntoIterator for &'a mut Vec<T> {
+impl<'a, 'r, T> IntoIterator for &'a mut Vec<'r, T> {
     type Item = &'a mut T;
     type IntoIter = slice::IterMut<'a, T>;
     fn into_iter(self) -> slice::IterMut<'a, T> {
@@ -65,9 +65,9 @@ impl<'a, T> IntoIterator for &'a mut Vec<T> {
     }
 }
 
-impl<T: Clone> Clone for Vec<T> {
+impl<'r, T: Clone> Clone for Vec<'r, T> {
     /// A clone on the same heap.
-    fn clone(&self) -> Vec<T> {
+    fn clone(&self) -> Vec<'r, T> {
         let mut vec = Vec::with_capacity_in(self.length, self.heap);
         vec.extend_from_slice(self);
         vec
@@ -75,41 +75,48 @@ impl<T: Clone> Clone for Vec<T> {
 }
 
 // SAFETY: it owns its block, and its values may live in a region.
-unsafe impl<T: Persist> Persist for Vec<T> {
-    type Previous = Vec<T::Previous>;
+unsafe impl<T: Persist> Persist for Vec<'static, T> {
+    type In<'r> = Vec<'r, T::In<'r>>;
+    type Previous = Vec<'static, T::Previous>;
     fn name() -> String {
         format!("Vec<{}>", T::name())
     }
     fn layout(types: &mut Types) -> Kind {
         Kind::Vec { of: types.of::<T>() }
     }
-    fn migrate(old: Self::Previous, heap: Heap) -> Self {
+    fn migrate<'r>(old: Vec<'r, Of<'r, T::Previous>>, heap: Heap<'r>) -> Vec<'r, T::In<'r>> {
         Vec::from_iter_in(old.into_iter().map(|one| T::migrate(one, heap)), heap)
     }
 }
 
-impl<T: fmt::Debug> fmt::Debug for Vec<T> {
+impl<T: Persist> Empty for Vec<'static, T> {
+    fn empty<'r>(heap: Heap<'r>) -> Vec<'r, T::In<'r>> {
+        Vec::new_in(heap)
+    }
+}
+
+impl<'r, T: fmt::Debug> fmt::Debug for Vec<'r, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.as_slice().fmt(f)
     }
 }
 
-impl<T: Hash> Hash for Vec<T> {
+impl<'r, T: Hash> Hash for Vec<'r, T> {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.as_slice().hash(state);
     }
 }
 
-impl<T: Eq> Eq for Vec<T> {}
+impl<'r, T: Eq> Eq for Vec<'r, T> {}
 
-impl<T: PartialOrd> PartialOrd for Vec<T> {
-    fn partial_cmp(&self, other: &Vec<T>) -> Option<Ordering> {
+impl<'r, T: PartialOrd> PartialOrd for Vec<'r, T> {
+    fn partial_cmp(&self, other: &Vec<'r, T>) -> Option<Ordering> {
         self.as_slice().partial_cmp(other.as_slice())
     }
 }
 
-impl<T: Ord> Ord for Vec<T> {
-    fn cmp(&self, other: &Vec<T>) -> Ordering {
+impl<'r, T: Ord> Ord for Vec<'r, T> {
+    fn cmp(&self, other: &Vec<'r, T>) -> Ordering {
         self.as_slice().cmp(other.as_slice())
     }
 }
@@ -125,36 +132,36 @@ macro_rules! equal {
 }
 
 equal! {
-    [] Vec<T>, Vec<U>;
-    [] Vec<T>, [U];
-    [] Vec<T>, &[U];
-    [] Vec<T>, &mut [U];
-    [] Vec<T>, std::vec::Vec<U>;
-    [] std::vec::Vec<T>, Vec<U>;
-    [] [T], Vec<U>;
-    [const N: usize] Vec<T>, [U; N];
-    [const N: usize] Vec<T>, &[U; N];
+    [] Vec<'_, T>, Vec<'_, U>;
+    [] Vec<'_, T>, [U];
+    [] Vec<'_, T>, &[U];
+    [] Vec<'_, T>, &mut [U];
+    [] Vec<'_, T>, std::vec::Vec<U>;
+    [] std::vec::Vec<T>, Vec<'_, U>;
+    [] [T], Vec<'_, U>;
+    [const N: usize] Vec<'_, T>, [U; N];
+    [const N: usize] Vec<'_, T>, &[U; N];
 }
 
-impl<T> AsRef<[T]> for Vec<T> {
+impl<T> AsRef<[T]> for Vec<'_, T> {
     fn as_ref(&self) -> &[T] {
         self
     }
 }
 
-impl<T> AsMut<[T]> for Vec<T> {
+impl<T> AsMut<[T]> for Vec<'_, T> {
     fn as_mut(&mut self) -> &mut [T] {
         self
     }
 }
 
-impl<T> Borrow<[T]> for Vec<T> {
+impl<T> Borrow<[T]> for Vec<'_, T> {
     fn borrow(&self) -> &[T] {
         self
     }
 }
 
-impl<T> BorrowMut<[T]> for Vec<T> {
+impl<T> BorrowMut<[T]> for Vec<'_, T> {
     fn borrow_mut(&mut self) -> &mut [T] {
         self
     }

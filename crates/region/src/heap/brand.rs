@@ -1,0 +1,185 @@
+//! The heap as the types of a region see it: with the brand of the region.
+//!
+//! * A brand is a lifetime of its own, made for each update and each reading. It is invariant, so two never become
+//!   one: a value with a brand stays in its region, and in the closure that the brand was made for.
+//! * A [`Heap`] of memory that is not kept has the lifetime of its [`Window`](crate::window::Window)'s borrow: what
+//!   takes memory from it cannot outlive the window.
+
+use super::{HeapError, HeapStats, RawHeap, Report};
+use crate::persist::{Kind, Persist, Types};
+use crate::window::Window;
+use std::alloc::Layout;
+use std::fmt;
+use std::marker::PhantomData;
+use std::ptr::NonNull;
+
+/// The mark of a region in a type: `'r`, invariant.
+///
+/// ```
+/// use twinpage::Brand;
+///
+/// struct Number<'r>(u64, Brand<'r>); // nothing but a type that stays where it was made
+/// # let _ = Number(1, Brand::default()).0;
+/// ```
+pub type Brand<'r> = PhantomData<fn(&'r ()) -> &'r ()>;
+
+/// The heap of a region, where its collections take their memory from: `Vec::new_in(heap)`.
+///
+/// A handle: cheap to copy, and itself at home in the region, so that a collection keeps the one it
+/// was made with. It is of one region, by its type, and of one update or reading of it.
+///
+/// ```
+/// use twinpage::collections::Vec;
+/// use twinpage::Heap;
+/// use twinpage::window::Window;
+///
+/// let window = Window::volatile()?; // memory like any other; a region's is kept
+/// let heap = Heap::create(&window, 7)?;
+/// let mut numbers = Vec::new_in(heap);
+/// numbers.extend([3, 1, 2]);
+/// numbers.sort();
+/// assert_eq!(numbers, [1, 2, 3]);
+/// assert_eq!(heap.stats().used_blocks, 1);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// What is in a window does not outlive it:
+///
+/// ```compile_fail,E0505
+/// # use twinpage::{collections::Vec, Heap, window::Window};
+/// let window = Window::volatile().unwrap();
+/// let numbers = Vec::from_iter_in([1, 2, 3], Heap::create(&window, 7).unwrap());
+/// drop(window); // error: cannot move out of `window` because it is borrowed
+/// assert_eq!(numbers[0], 1);
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq)]
+#[repr(transparent)]
+pub struct Heap<'r> {
+    raw: RawHeap,
+    brand: Brand<'r>,
+}
+
+impl<'r> Heap<'r> {
+    /// The same heap, with a brand.
+    ///
+    /// # Safety
+    /// Nothing that gets the brand is used longer than the heap, or put into another.
+    pub(crate) const unsafe fn branded(raw: RawHeap) -> Heap<'r> {
+        let brand = PhantomData;
+        Heap { raw, brand }
+    }
+
+    #[inline]
+    pub(crate) const fn raw(self) -> RawHeap {
+        self.raw
+    }
+
+    /// Makes a heap in an empty window. Its hash tables are seeded from `seed`: keep it from those who
+    /// choose the keys.
+    ///
+    /// # Errors
+    /// [`HeapError::Grow`]; [`HeapError::Exists`] when there is one already.
+    pub fn create(window: &'r Window, seed: u64) -> Result<Heap<'r>, HeapError> {
+        let raw = RawHeap::create(window.place(), seed)?;
+        // SAFETY: the window stays while it is borrowed. All that has the brand is of windows that are borrowed for
+        // as long, so nothing in one can outlive another.
+        Ok(unsafe { Heap::branded(raw) })
+    }
+
+    /// The heap that is in a window already.
+    ///
+    /// # Errors
+    /// [`HeapError::Damaged`] when there is none, or one of another version.
+    pub fn open(window: &'r Window) -> Result<Heap<'r>, HeapError> {
+        let raw = RawHeap::open(window.place())?;
+        // SAFETY: as in `create`.
+        Ok(unsafe { Heap::branded(raw) })
+    }
+
+    /// A block for `layout`, with whatever bytes it last had. Of no bytes: no block, and nothing to free.
+    ///
+    /// # Errors
+    /// [`HeapError`]; nothing has changed then.
+    ///
+    /// # Panics
+    /// Outside an update of the region.
+    pub fn try_allocate(self, layout: Layout) -> Result<NonNull<u8>, HeapError> {
+        self.raw.try_allocate(layout)
+    }
+
+    /// As [`Heap::try_allocate`], for collections whose methods return no error.
+    ///
+    /// # Panics
+    /// When there is no memory: the region keeps its state, and the update goes on after `catch_unwind`.
+    #[track_caller]
+    pub fn allocate(self, layout: Layout) -> NonNull<u8> {
+        self.raw.allocate(layout)
+    }
+
+    /// Frees a block. Of no bytes: nothing to do.
+    ///
+    /// # Safety
+    /// The block is this heap's, allocated with the same layout, and not used any more.
+    ///
+    /// # Panics
+    /// Outside an update of the region, and when the heap is damaged.
+    pub unsafe fn deallocate(self, block: NonNull<u8>, layout: Layout) {
+        // SAFETY: the caller's word.
+        unsafe { self.raw.deallocate(block, layout) }
+    }
+
+    /// Makes a block of whole units longer where it is, if what follows it is free. Returns whether it
+    /// was; the block then fits `new` instead of `old`.
+    ///
+    /// # Errors
+    /// [`HeapError::Damaged`].
+    ///
+    /// # Safety
+    /// As [`Heap::deallocate`]; `new` is not smaller and no stricter aligned.
+    pub unsafe fn try_extend(self, block: NonNull<u8>, old: Layout, new: Layout) -> Result<bool, HeapError> {
+        // SAFETY: the caller's word.
+        unsafe { self.raw.try_extend(block, old, new) }
+    }
+
+    /// Gives the memory of all free units back, to the region's file and to the system. It happens by
+    /// itself when there is much.
+    ///
+    /// # Errors
+    /// [`HeapError`].
+    pub fn give_back(self) -> Result<u64, HeapError> {
+        self.raw.give_back()
+    }
+
+    /// Looks at all of the heap and at every root: what is in use, leaked or damaged.
+    #[must_use]
+    pub fn check(self) -> Report {
+        self.raw.check()
+    }
+
+    /// What is in use.
+    #[must_use]
+    pub fn stats(self) -> HeapStats {
+        self.raw.stats()
+    }
+}
+
+impl fmt::Debug for Heap<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.raw.fmt(f)
+    }
+}
+
+// SAFETY: the address of the region's own heap, which is the same in all its lives.
+unsafe impl Persist for Heap<'static> {
+    type In<'r> = Heap<'r>;
+    type Previous = Self;
+    fn name() -> String {
+        "Heap".into()
+    }
+    fn layout(_: &mut Types) -> Kind {
+        Kind::Heap
+    }
+    fn migrate<'r>(old: Heap<'r>, _: Heap<'r>) -> Heap<'r> {
+        old
+    }
+}
