@@ -1,5 +1,6 @@
-//! The command line of `twinpage bench region`.
+//! The command lines of `twinpage bench region` and `twinpage bench versions`.
 
+use crate::versions::Variant;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use serde::{Serialize, Serializer};
 use std::fmt::{self, Display, Formatter};
@@ -25,6 +26,15 @@ pub(crate) enum Command {
         after_help = "Example:\n  twinpage bench region --workload hash-rand,sps --engine native,twinpage,lmdb --medium /dev/shm --json"
     )]
     Region(RegionArguments),
+    /// The SPS programs of MSS: redo logs, versioned arrays and their peers, on memory files
+    #[command(
+        bin_name = "twinpage bench versions",
+        after_help = "Example:\n  twinpage bench versions --swaps 100000,1000000 --repeat 200 --json\n  twinpage bench versions --variant l,lcs,tcs,tcs-clwb --repeat 5"
+    )]
+    Versions(VersionsArguments),
+    /// One run of one variant, for `versions`
+    #[command(hide = true)]
+    Sps(SpsArguments),
     /// One engine on one workload, for `region`: does what it is told on standard input
     #[command(hide = true)]
     Worker(WorkerArguments),
@@ -238,6 +248,88 @@ pub(crate) struct WorkerArguments {
     pub(crate) scale: f64,
     #[arg(long)]
     pub(crate) seed: u64,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct VersionsArguments {
+    /// What is run [default: all]
+    #[arg(long, value_enum, value_delimiter = ',', hide_default_value = true, default_values_t = Variant::value_variants().to_vec())]
+    variant: Vec<Variant>,
+    /// Swaps of a run
+    #[arg(long, value_delimiter = ',', default_values_t = [100_000, 1_000_000], value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) swaps: Vec<u64>,
+    /// Runs of each variant; medians are shown, and the least and the most
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) repeat: u16,
+    /// Strings of 256 bytes
+    #[arg(long, default_value_t = 100_000, value_parser = strings)]
+    pub(crate) strings: usize,
+    /// Hand-overs to the persistence thread for each swap, of tcm, tcs and ts
+    #[arg(long, default_value_t = 0.6, value_parser = threshold)]
+    pub(crate) threshold: f64,
+    /// Entries of a redo log, 576 bytes each, before it begins again
+    #[arg(long, default_value_t = 16_384, value_parser = entries)]
+    pub(crate) log_entries: usize,
+    /// A directory on a memory file system
+    #[arg(long, value_name = "PATH", default_value = "/dev/shm")]
+    pub(crate) memory: PathBuf,
+    /// A directory on a disk, for dl [default: the one for temporary files]
+    #[arg(long, value_name = "PATH")]
+    disk: Option<PathBuf>,
+    /// What the swaps are drawn from
+    #[arg(long, default_value_t = 1)]
+    pub(crate) seed: u64,
+    /// Print one JSON document
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+impl VersionsArguments {
+    /// Each once, in the order asked for.
+    pub(crate) fn variants(&self) -> Vec<Variant> {
+        each_once(self.variant.iter().copied())
+    }
+
+    pub(crate) fn disk(&self) -> PathBuf {
+        self.disk.clone().unwrap_or_else(std::env::temp_dir)
+    }
+}
+
+#[derive(Args, Clone, Debug)]
+pub(crate) struct SpsArguments {
+    #[arg(long, value_enum)]
+    pub(crate) variant: Variant,
+    #[arg(long)]
+    pub(crate) swaps: u64,
+    #[arg(long, value_parser = strings)]
+    pub(crate) strings: usize,
+    #[arg(long, value_parser = threshold)]
+    pub(crate) threshold: f64,
+    #[arg(long, value_parser = entries)]
+    pub(crate) log_entries: usize,
+    #[arg(long)]
+    pub(crate) seed: u64,
+    #[arg(long)]
+    pub(crate) place: PathBuf,
+}
+
+fn threshold(text: &str) -> Result<f64, String> {
+    positive(text, 1.0)
+}
+
+fn strings(text: &str) -> Result<usize, String> {
+    whole(text, 2, 1 << 24)
+}
+
+fn entries(text: &str) -> Result<usize, String> {
+    whole(text, 1, 1 << 24)
+}
+
+fn whole(text: &str, least: usize, most: usize) -> Result<usize, String> {
+    match text.parse() {
+        Ok(number) if (least..=most).contains(&number) => Ok(number),
+        _ => Err(format!("expected a whole number from {least} to {most}")),
+    }
 }
 
 #[derive(Args, Debug)]

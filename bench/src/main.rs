@@ -1,4 +1,4 @@
-//! `twinpage bench region`: the library beside what it is compared to.
+//! `twinpage bench region` and `versions`: the library beside what it is compared to.
 //!
 //! A program of its own, so that the `twinpage` command has no peer in it; the command starts it.
 
@@ -10,6 +10,7 @@ mod open;
 mod region;
 mod report;
 mod team;
+mod versions;
 mod worker;
 mod workloads;
 
@@ -25,6 +26,8 @@ fn main() -> ExitCode {
     let begun = Instant::now();
     let done = match Arguments::parse().command {
         Command::Region(arguments) => region::bench(&arguments),
+        Command::Versions(arguments) => versions::bench(&arguments),
+        Command::Sps(arguments) => versions::sps(&arguments),
         Command::Worker(arguments) => worker::work(&arguments),
         Command::Fill(arguments) => open::fill(&arguments),
         Command::Look(arguments) => open::look(&arguments, begun),

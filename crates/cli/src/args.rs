@@ -25,12 +25,12 @@ pub(crate) enum Command {
     /// Go on with a killed program from its last checkpoint
     #[command(after_help = "Example:\n  twinpage resume /tmp/state")]
     Resume(Resume),
-    /// Say what is in a state or a region: the program, its checkpoint, what it costs
+    /// Say what is in a state, a region or a versioned array: the program, its checkpoint, what it costs
     #[command(
         after_help = "Example:\n  twinpage info /tmp/state\n  twinpage info orders.twin\n\nOnly looks: also while the program runs."
     )]
     Info(Look),
-    /// Read everything in a state or a region and verify every checksum, heap and root
+    /// Read everything in a state, a region or a versioned array and verify every checksum, heap and root
     #[command(
         after_help = "Example:\n  twinpage check /tmp/state\n  twinpage check orders.twin\n\nExit code 0 when all is whole, 1 when there is damage, 125 when it cannot be told."
     )]
@@ -38,7 +38,7 @@ pub(crate) enum Command {
     /// Ask the program that has a region open what its checkpoints cost
     #[command(after_help = "Example:\n  twinpage stats orders.twin --json")]
     Stats(Stats),
-    /// Copy a region at one of its epochs, also while a program has it open and goes on
+    /// Copy a region at one of its epochs, also while a program has it open and goes on; or a versioned array at rest
     #[command(after_help = "Example:\n  twinpage backup orders.twin /backup/orders.twin")]
     Backup(Backup),
     /// Would my program survive? Run it undisturbed, then killed and resumed again and again, and compare
@@ -136,7 +136,7 @@ pub(crate) struct Look {
     /// One JSON document on standard output
     #[arg(long)]
     pub(crate) json: bool,
-    /// The directory that twinpage run kept the checkpoints in, or the file of a region
+    /// The directory that twinpage run kept the checkpoints in, or the file of a region or an array
     #[arg(value_name = "DIR|FILE")]
     pub(crate) state: PathBuf,
 }
@@ -156,11 +156,11 @@ pub(crate) struct Backup {
     /// One JSON document on standard output
     #[arg(long)]
     pub(crate) json: bool,
-    /// The file of the region
-    #[arg(value_name = "REGION")]
+    /// The file of the region, or of the array
+    #[arg(value_name = "FILE")]
     pub(crate) region: PathBuf,
     /// The copy, which must not be there yet
-    #[arg(value_name = "FILE")]
+    #[arg(value_name = "COPY")]
     pub(crate) file: PathBuf,
 }
 
@@ -221,6 +221,13 @@ pub(crate) enum BenchCommand {
         after_help = "Example:\n  twinpage bench region --workload hash-rand,sps --engine native,twinpage,lmdb --json"
     )]
     Region(RegionArguments),
+    /// Versioned arrays beside redo logs and other stores: the SPS programs of MSS
+    #[command(
+        disable_help_flag = true,
+        disable_version_flag = true,
+        after_help = "Example:\n  twinpage bench versions --swaps 100000 --variant l,lcs,tcs --json"
+    )]
+    Versions(RegionArguments),
     /// The simulator itself: simulated requests and instructions a second of processor time
     #[command(after_help = "Example:\n  twinpage bench lab --repeat 5 --json")]
     Lab(LabArguments),

@@ -1,6 +1,7 @@
 //! The `twinpage` command.
 
 mod args;
+mod array;
 mod bench;
 mod check;
 mod explain;
@@ -24,11 +25,14 @@ fn main() -> ExitCode {
     let done = match arguments.command {
         Command::Run(run) => program::run(run),
         Command::Resume(resume) => program::resume(resume),
+        Command::Info(look) if array::is_array(&look.state) => array::info(&look),
         Command::Info(look) if region::is_region(&look.state) => region::info(&look),
         Command::Info(look) => info::info(&look),
+        Command::Check(look) if array::is_array(&look.state) => array::check(&look),
         Command::Check(look) if region::is_region(&look.state) => region::check(&look),
         Command::Check(look) => check::check(&look),
         Command::Stats(stats) => region::stats(&stats),
+        Command::Backup(backup) if array::is_array(&backup.region) => array::backup(&backup),
         Command::Backup(backup) => region::backup(&backup),
         Command::Prove(prove) => prove::prove(&prove),
         Command::Bench(bench) => bench::bench(bench),

@@ -13,6 +13,7 @@
 //! | a memory file (survives the program) | nothing | nothing |
 //! | persistent memory, mapped `MAP_SYNC` | `clwb`, else `clflushopt`, `clflush` | `sfence` |
 //! | a disk | nothing: the system writes pages when it likes | `fdatasync` |
+//! | [`CopiedFile`](crate::CopiedFile), a disk | writes to the file, in order | `fdatasync` |
 //!
 //! All space is taken when the file is opened or grown, so no store meets a full file system (SIGBUS). Nobody
 //! else may shorten the file meanwhile. Bytes the medium itself lost raise SIGBUS when they are read.
@@ -267,6 +268,13 @@ impl DirectFile {
     #[must_use]
     pub fn outlives_machine(&self) -> bool {
         self.kind != Kind::Memory
+    }
+
+    /// Whether the file lies on a disk: its stores are the system's to write, page by page, when it likes. Memory that is
+    /// rewritten whole is better a [`CopiedFile`](crate::CopiedFile).
+    #[must_use]
+    pub fn is_on_disk(&self) -> bool {
+        self.kind == Kind::Disk
     }
 
     /// Brings `range` into the page table at once, for writing: half the price of one fault a page.

@@ -15,6 +15,7 @@ pub mod barrier;
 mod batch;
 #[cfg(any(test, feature = "faults"))]
 pub mod cache;
+mod copied;
 pub mod copier;
 pub mod dax;
 pub mod direct;
@@ -46,6 +47,7 @@ pub mod trace;
 pub mod tracker;
 
 pub use any::{AnyMedium, Durability};
+pub use copied::CopiedFile;
 pub use dax::DaxMedium;
 pub use direct::{Direct, DirectFile};
 pub use draft::Draft;

@@ -50,6 +50,21 @@ impl Reserved {
         Ok(reserved)
     }
 
+    /// Reserves `bytes` addresses where the system likes.
+    ///
+    /// # Errors
+    /// `ENOMEM` under a limit of addresses (`ulimit -v`).
+    pub fn anywhere(bytes: usize) -> io::Result<Reserved> {
+        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+        // SAFETY: a new mapping at an address of the system's choice replaces nothing.
+        let base =
+            unsafe { mmap_anonymous(std::ptr::null_mut(), bytes, ProtFlags::empty(), flags)? } as usize;
+        let reserved = Reserved { base, bytes };
+        // SAFETY: our own mapping, which nobody uses yet.
+        unsafe { madvise(base as *mut _, bytes, Advice::LinuxDontFork)? };
+        Ok(reserved)
+    }
+
     /// The addresses.
     #[must_use]
     pub fn range(&self) -> Range<usize> {

@@ -103,7 +103,8 @@ impl Header {
     }
 
     /// What a person calls it.
-    pub(crate) fn describe(&self) -> String {
+    #[must_use]
+    pub fn describe(&self) -> String {
         let (versions, what) = match self.kind {
             Kind::Elements => ("versions", "elements"),
             Kind::Planes => ("planes", "values in planes"),

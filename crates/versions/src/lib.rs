@@ -7,7 +7,7 @@
 //!
 //! * An update, or a step, is there whole after any crash, or not at all: one word says up to which all is durable.
 //! * The program's stores are the write. A thread of its own makes them durable (Algorithms 1 and 2).
-//! * One writer; any readers of the last durable version, in any process.
+//! * One writer; any readers of the last durable version, in any process ([`Reader`], [`PlanesReader`]).
 //!
 //! ```text
 //! look, reader           files as others see them
@@ -26,10 +26,12 @@ mod elements;
 mod error;
 mod format;
 mod handover;
+mod look;
 mod options;
 mod pace;
 mod persistence;
 mod planes;
+mod reader;
 mod recover;
 mod statistics;
 mod ticket;
@@ -38,15 +40,17 @@ mod value;
 pub use elements::{Update, Versions};
 pub use error::{Error, Result};
 pub use format::{Header, Kind, VERSION};
+pub use look::{Look, is_array, look};
 pub use options::Options;
 pub use pace::Pace;
 pub use planes::Planes;
+pub use reader::{Moved, PlanesReader, Reader, View};
 pub use statistics::Statistics;
 pub use ticket::Ticket;
 pub use value::Value;
 pub use zerocopy;
 
-#[cfg(any(test, feature = "faults"))]
+#[doc(hidden)]
 pub use persistence::Planted;
 
 /// Drives the persister of an array that was opened [`stepped`](Options::stepped).

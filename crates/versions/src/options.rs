@@ -1,7 +1,7 @@
 //! How an array is opened, and the file made or read.
 
 use crate::error::{Error, Result};
-use crate::format::{CONFIRMED, GRAIN, HEADERS, Header, WORD, WORD_PLACE, checked, encode};
+use crate::format::{CONFIRMED, FIRST, GRAIN, HEADERS, Header, WORD, WORD_PLACE, checked, encode};
 use crate::pace::Pace;
 use crate::persistence::{Planted, Run, word};
 use crate::planes::step_word;
@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use twinpage_core::Error as Damage;
 use twinpage_os::direct::Instructions;
-use twinpage_os::{Access, Direct, DirectFile, Draft, Durability, Lock, LockError};
+use twinpage_os::{Access, CopiedFile, Direct, DirectFile, Draft, Durability, Lock, LockError};
 
 /// How an array is opened: [`Versions::open_with`](crate::Versions::open_with).
 ///
@@ -149,7 +149,10 @@ pub(crate) fn open(
             Ok(lock) => {
                 let durability = options.durability_at(path)?;
                 let direct = DirectFile::open(path, durability, options.instructions, Access::ReadWrite)?;
-                return existing(Arc::new(direct), wanted, path, Some(lock));
+                return match is_copied(&direct, wanted) {
+                    true => existing(Arc::new(CopiedFile::open(path)?), wanted, path, Some(lock)),
+                    false => existing(Arc::new(direct), wanted, path, Some(lock)),
+                };
             }
             Err(LockError::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {}
             Err(error) => return Err(error.into()),
@@ -188,20 +191,32 @@ fn create(
     let durability = options.durability_at(path.parent().unwrap_or(Path::new(".")))?;
     let mut draft = Draft::of(path)?;
     let direct = DirectFile::create(draft.path(), durability, options.instructions)?;
-    direct.rename(path);
     draft.lock()?;
+    let direct: Arc<dyn Direct> = match is_copied(&direct, wanted) {
+        true => Arc::new(CopiedFile::open(draft.path())?),
+        false => {
+            direct.grow(wanted.file_bytes())?;
+            direct.populate(&(0..wanted.file_bytes()));
+            Arc::new(direct)
+        }
+    };
+    direct.rename(path);
     direct.grow(wanted.file_bytes())?;
-    direct.populate(&(0..wanted.file_bytes()));
-    make(&direct, wanted, fill)?;
+    make(&*direct, wanted, fill)?;
     if !draft.name(path)? {
         return Ok(None);
     }
     Ok(Some(File {
-        direct: Arc::new(direct),
+        direct,
         header: wanted.clone(),
         path: path.to_owned(),
         lock: draft.take_lock(),
     }))
+}
+
+/// Planes on a disk are memory, and written in order: all of a plane changes in a step, and it is known when.
+fn is_copied(direct: &DirectFile, wanted: &Header) -> bool {
+    direct.is_on_disk() && wanted.kind == crate::format::Kind::Planes
 }
 
 fn make(direct: &dyn Direct, header: &Header, fill: &mut dyn FnMut(&dyn Direct, &Header)) -> Result<()> {
@@ -240,6 +255,7 @@ pub(crate) fn persist(direct: &dyn Direct, at: u64, bytes: u64) {
 }
 
 fn existing(direct: Arc<dyn Direct>, wanted: &Header, path: &Path, lock: Option<Lock>) -> Result<File> {
+    direct.load(0..direct.len().min(FIRST))?;
     let header = header_of(&*direct, path)?;
     fits(&header, wanted, path)?;
     Ok(File {

@@ -122,6 +122,10 @@ impl Shared {
         &*self.direct
     }
 
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// The last update that is durable.
     #[inline]
     pub(crate) fn durable(&self) -> u64 {

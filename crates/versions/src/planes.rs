@@ -292,6 +292,18 @@ impl<T: Value, const N: usize> Planes<T, N> {
         Ok(())
     }
 
+    /// Copies the array, as of the last step, to the new file `to`, which is then one like any other. Says of which step it
+    /// is.
+    ///
+    /// # Errors
+    /// As `durable`; when there is such a file; those of the file systems.
+    pub fn backup(&mut self, to: impl AsRef<Path>) -> Result<u64> {
+        self.durable()?;
+        let shared = &self.engine.shared;
+        crate::look::copy(shared.path(), to.as_ref())?;
+        Ok(shared.durable())
+    }
+
     /// What was done since the planes were opened.
     #[must_use]
     pub fn statistics(&self) -> Statistics {

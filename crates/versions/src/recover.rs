@@ -10,14 +10,20 @@ use crate::options::persist;
 use crate::persistence::word;
 use std::path::Path;
 use std::sync::atomic::Ordering;
-use twinpage_core::Error as Damage;
+use twinpage_core::{Error as Damage, Offset};
 use twinpage_os::Direct;
 
-/// What is known of the numbers of an array.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Numbers {
-    /// Numbers after the durable word: of updates that were under way.
-    pub(crate) after: u64,
+/// What is not as after a clean end.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Finding {
+    /// The number there is of an update after the durable word.
+    After(Offset),
+    /// The numbers of an element are not as they were written.
+    Damaged {
+        at: Offset,
+        index: u64,
+        why: &'static str,
+    },
 }
 
 /// Checks the numbers, and erases those after `durable` (unless a test plants that mistake).
@@ -28,15 +34,26 @@ pub(crate) fn recover(
     path: &Path,
     leave: bool,
 ) -> Result<()> {
-    let mut erased = false;
-    let mut erase = |at: u64| {
-        if !leave {
-            word(direct, at).store(0, Ordering::Relaxed);
-            persist(direct, at, 8);
-            erased = true;
+    let (mut after, mut damaged) = (Vec::new(), None);
+    walk(direct, header, durable, &mut |finding| match finding {
+        Finding::After(at) => after.push(at),
+        Finding::Damaged { at, index, why } => {
+            damaged.get_or_insert_with(|| Damage::Damaged {
+                what: "numbers",
+                at,
+                why: format!("{}, element {index}: {why}", path.display()),
+            });
         }
-    };
-    walk(direct, header, durable, path, &mut erase)?;
+    });
+    // Nothing is changed in a damaged file.
+    if let Some(damaged) = damaged {
+        return Err(damaged.into());
+    }
+    let erased = !after.is_empty() && !leave;
+    for at in after.into_iter().filter(|_| erased) {
+        word(direct, at).store(0, Ordering::Relaxed);
+        persist(direct, at, 8);
+    }
     if erased {
         direct.fence()?;
     }
@@ -54,50 +71,31 @@ pub(crate) fn confirm(direct: &dyn Direct) {
     direct.publish(CONFIRMED..CONFIRMED + 8);
 }
 
-/// Looks at every number. `after` is given the places of those after `durable`.
-///
-/// # Errors
-/// [`Damage::Damaged`] names the first element with a wrong number, or without a version.
-pub(crate) fn walk(
-    direct: &dyn Direct,
-    header: &Header,
-    durable: u64,
-    path: &Path,
-    after: &mut dyn FnMut(u64),
-) -> Result<Numbers> {
+/// Looks at every number, and tells what it finds.
+pub(crate) fn walk(direct: &dyn Direct, header: &Header, durable: u64, tell: &mut dyn FnMut(Finding)) {
     let (blocks, versions) = (Blocks::of(header), usize::from(header.versions));
-    let mut found = Numbers::default();
     for index in 0..header.count {
         let at = blocks.numbers(index);
         let mut persistent = 0;
         for version in 0..versions {
             let at = at + 8 * version as u64;
             let raw = word(direct, at).load(Ordering::Relaxed);
-            if raw == 0 {
-                continue;
-            }
-            let Some(number) = checked(raw, place(index, version)) else {
-                return Err(damaged(path, at, index, "the check of a number is wrong"));
-            };
-            if number > durable {
-                found.after += 1;
-                after(at);
-            } else {
-                persistent = persistent.max(number);
+            match checked(raw, place(index, version)) {
+                None => tell(Finding::Damaged {
+                    at,
+                    index,
+                    why: "the check of a number is wrong",
+                }),
+                Some(number) if number > durable => tell(Finding::After(at)),
+                Some(number) => persistent = persistent.max(number),
             }
         }
         if persistent == 0 {
-            return Err(damaged(path, at, index, "it has no durable version"));
+            tell(Finding::Damaged {
+                at,
+                index,
+                why: "it has no durable version",
+            });
         }
     }
-    Ok(found)
-}
-
-fn damaged(path: &Path, at: u64, index: u64, why: &str) -> crate::Error {
-    Damage::Damaged {
-        what: "numbers",
-        at,
-        why: format!("{}, element {index}: {why}", path.display()),
-    }
-    .into()
 }

@@ -12,7 +12,8 @@ pub(crate) fn bench(bench: Bench) -> Result<ExitCode, String> {
     match bench.command {
         BenchCommand::Lab(arguments) => lab::bench(&arguments),
         BenchCommand::Process(arguments) => process::bench(&arguments),
-        BenchCommand::Region(arguments) => region::bench(&arguments),
+        BenchCommand::Region(arguments) => region::bench("region", &arguments),
+        BenchCommand::Versions(arguments) => region::bench("versions", &arguments),
         BenchCommand::Writer(arguments) => writer::write(&arguments),
     }
 }

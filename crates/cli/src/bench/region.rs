@@ -1,4 +1,4 @@
-//! `twinpage bench region`: starts the program beside this one that knows the stores compared with.
+//! `twinpage bench region` and `versions`: starts the program beside this one that knows the stores compared with.
 //!
 //! It is a program of its own so that this one has no part of them.
 
@@ -10,7 +10,7 @@ use std::time::SystemTime;
 
 const PROGRAM: &str = "twinpage-bench";
 
-pub(crate) fn bench(arguments: &RegionArguments) -> Result<ExitCode, String> {
+pub(crate) fn bench(what: &str, arguments: &RegionArguments) -> Result<ExitCode, String> {
     let own =
         std::env::current_exe().map_err(|error| format!("cannot find the twinpage program: {error}"))?;
     let program = own.with_file_name(PROGRAM);
@@ -28,10 +28,7 @@ pub(crate) fn bench(arguments: &RegionArguments) -> Result<ExitCode, String> {
             program.display()
         );
     }
-    let error = Command::new(&program)
-        .arg("region")
-        .args(&arguments.options)
-        .exec();
+    let error = Command::new(&program).arg(what).args(&arguments.options).exec();
     Err(format!("cannot start {}: {error}", program.display()))
 }
 
