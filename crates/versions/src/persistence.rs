@@ -220,6 +220,13 @@ impl Shared {
             Runner::Thread { .. } => self.wake(),
             Runner::Inline { persister, .. } => lock(persister).run(self),
         }
+        // Where it takes no longer than this, sleeping would.
+        for _ in 0..LOOKS {
+            if self.durable() >= number {
+                return Ok(());
+            }
+            (0..PAUSES).for_each(|_| std::hint::spin_loop());
+        }
         self.waiters.fetch_add(1, Ordering::SeqCst);
         let mut turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         let outcome = loop {
