@@ -1,12 +1,16 @@
 # `make test` is the whole gate; `.ci/run` installs what it needs on a fresh machine and runs it.
 
-.PHONY: test power miri sanitize sanitize-address sanitize-thread nightly bench traces
+.PHONY: test before-resolving power power-short miri sanitize sanitize-address sanitize-address-short sanitize-thread nightly bench traces
 
 test:
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --release --features twinpage/serde -- -D warnings
 	# A shell ignores signals for what it runs in the background; some tests send them.
 	env --default-signal cargo test --workspace --release --features twinpage/serde
+
+# What the gate does not run, in its shortest form: a power cut of each medium, a sanitizer over the smallest tests.
+# Some minutes. Run it before an issue is called resolved: what is never run breaks unseen.
+before-resolving: test power-short sanitize-address-short
 
 # The same, with longer campaigns of the explorer, the fuzzers and the kills.
 nightly: export TWINPAGE_LONG = 1
@@ -17,6 +21,11 @@ nightly: test power miri sanitize
 power:
 	.ci/machine target/kernel
 	TWINPAGE_KERNEL=$(CURDIR)/target/kernel cargo test --release -p twinpage-cli --test power
+
+# One cut of a store on a disk, one of a program.
+power-short:
+	.ci/machine target/kernel
+	TWINPAGE_SHORT=1 TWINPAGE_KERNEL=$(CURDIR)/target/kernel cargo test --release -p twinpage-cli --test power -- disk
 
 # Rust as its interpreter and its sanitizers see it: what each covers is in docs/guarantees.md. They need a
 # nightly toolchain, which is installed; not in `test`: a quarter of an hour each on two cores.
@@ -43,11 +52,16 @@ miri:
 
 sanitize: sanitize-address sanitize-thread
 
+ADDRESS = RUSTFLAGS=-Zsanitizer=address CARGO_TARGET_DIR=target/sanitize/address \
+	LSAN_OPTIONS="suppressions=$(CURDIR)/crates/region/tests/lsan.txt:print_suppressions=0" $(NIGHTLY_TEST)
 sanitize-address:
 	$(NIGHTLY)
-	RUSTFLAGS=-Zsanitizer=address CARGO_TARGET_DIR=target/sanitize/address \
-		LSAN_OPTIONS="suppressions=$(CURDIR)/crates/region/tests/lsan.txt:print_suppressions=0" \
-		$(NIGHTLY_TEST) -p twinpage-os -p twinpage --lib --tests
+	$(ADDRESS) -p twinpage-os -p twinpage --lib --tests
+
+# The media, the copier and what they stand on.
+sanitize-address-short:
+	$(NIGHTLY)
+	$(ADDRESS) -p twinpage-os --lib --test media --test copier
 
 # The thread sanitizer must see the standard library too, and has a use of its own for the addresses of windows.
 sanitize-thread:

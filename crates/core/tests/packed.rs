@@ -395,3 +395,32 @@ proptest! {
         }
     }
 }
+
+/// Bytes written by epochs of few lines here and there, with checksums of lines or without.
+fn written(checksums: bool, pages: u64, lines: u64) -> u64 {
+    let options = dual_page::Options::new(Geometry::DISK).checksums(checksums).id(7);
+    let below = DualPage::create(Image::new(512), &options).unwrap();
+    let mut store = Packed::create(below, &Options::default().log_bytes(4 << 20).id(8)).unwrap();
+    fill(&mut store, 0..pages, 1);
+    store.commit(b"filled").unwrap();
+    let (before, mut random) = (store.traffic(), Random::new(3));
+    for epoch in 0..60 {
+        for _ in 0..lines {
+            write(&mut store, random.below(pages), random.below(64) as usize, epoch);
+        }
+        store.commit(b"").unwrap();
+    }
+    (store.traffic() - before).total_bytes()
+}
+
+#[test]
+fn checksums_of_lines_cost_at_most_two_percent_of_the_bytes_written() {
+    for (pages, lines) in [(500, 20), (4000, 400), (4000, 3000)] {
+        let [without, with] = [false, true].map(|checksums| written(checksums, pages, lines));
+        let percent = 100.0 * (with as f64 / without as f64 - 1.0);
+        println!(
+            "{lines} lines of {pages} pages an epoch: {without} bytes, with checksums {percent:.3} % more"
+        );
+        assert!(percent <= 2.0, "{percent}");
+    }
+}

@@ -145,8 +145,8 @@ pub struct Checked {
     pub durability: Option<Durability>,
 }
 
-/// Reads everything there is in a state and verifies every checksum. The lines of pages carry none:
-/// that they can be read and belong where they are is all that is verified of them.
+/// Reads everything there is in a state and verifies every checksum, also those of the lines of pages, which a state
+/// on a disk has and one in a memory file has not.
 ///
 /// # Errors
 /// When there is no state, it is in use or of another version, or the system refuses to read it.

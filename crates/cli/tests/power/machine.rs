@@ -13,6 +13,9 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
+/// Bytes of the guest's memory, in MiB. Its first file system is unpacked into it from an archive that lies in it too.
+const MEMORY_MIB: usize = 256;
+
 /// What the lines of the guest's program begin with.
 pub(crate) const MARK: &str = "power: ";
 
@@ -56,7 +59,13 @@ impl Machine {
         let folder = tempfile::tempdir().expect("a folder for the machine");
         let kernel = only(&package.join("boot"), "vmlinuz");
         let modules = only(&package.join("lib/modules"), "").join("kernel");
-        let root = Archive::of_this_program(&modules);
+        let root = Archive::of_this_program(&modules, folder.path());
+        let most = MEMORY_MIB << 18;
+        assert!(
+            root.len() <= most,
+            "the machine's first file system has {} bytes: at most {most} fit its memory beside what runs",
+            root.len()
+        );
         fs::write(folder.path().join("root"), root).expect("the machine's first file system");
         Machine { kernel, folder }
     }
@@ -73,7 +82,12 @@ impl Machine {
             "-smp",
             "2",
         ])
-        .args(["-m", "256M,slots=1,maxmem=1G", "-nodefaults", "-no-reboot"])
+        .args([
+            "-m",
+            &format!("{MEMORY_MIB}M,slots=1,maxmem=1G"),
+            "-nodefaults",
+            "-no-reboot",
+        ])
         .args(["-display", "none", "-serial", "stdio", "-kernel"])
         .arg(&self.kernel)
         .arg("-initrd")
@@ -228,8 +242,9 @@ struct Archive {
 }
 
 impl Archive {
-    /// This program as `/init`, the command, `mke2fs`, their libraries, and the kernel's modules.
-    fn of_this_program(modules: &Path) -> Vec<u8> {
+    /// This program as `/init`, the command, `mke2fs`, their libraries, and the kernel's modules. `folder` is for files
+    /// on the way.
+    fn of_this_program(modules: &Path, folder: &Path) -> Vec<u8> {
         let mut archive = Archive::default();
         let this = std::env::current_exe().expect("this program");
         let programs = [
@@ -239,7 +254,7 @@ impl Archive {
         ];
         let mut libraries = Vec::new();
         for (name, program) in programs {
-            archive.add(Path::new(name), &read(program));
+            archive.add(Path::new(name), &stripped(program, &folder.join(name)));
             libraries.append(&mut libraries_of(program));
         }
         libraries.sort();
@@ -299,6 +314,21 @@ impl Archive {
     fn align(&mut self) {
         self.bytes.resize(self.bytes.len().next_multiple_of(4), 0);
     }
+}
+
+/// A program without what debuggers read in it, which is most of its bytes.
+fn stripped(program: &Path, to: &Path) -> Vec<u8> {
+    let strip = Command::new("strip")
+        .arg("--strip-debug")
+        .arg("-o")
+        .args([to, program])
+        .status();
+    assert!(
+        strip.is_ok_and(|strip| strip.success()),
+        "{} cannot be stripped (package binutils)",
+        program.display()
+    );
+    read(to)
 }
 
 /// The libraries a program is linked with, and its loader.

@@ -18,7 +18,7 @@
 //!
 //! It needs `qemu-system-x86_64`, `mke2fs` and an unpacked kernel package, whose place `TWINPAGE_KERNEL`
 //! says; without that, nothing is run. `TWINPAGE_SEED` repeats the choices of an earlier run (not the
-//! instants: a machine is not that exact), `TWINPAGE_LONG` makes more cuts.
+//! instants: a machine is not that exact), `TWINPAGE_LONG` makes more cuts, `TWINPAGE_SHORT` one of each kind.
 
 mod disk;
 mod guest;
@@ -52,11 +52,15 @@ fn main() -> ExitCode {
         .and_then(|seed| seed.parse().ok());
     let seed = seed.unwrap_or_else(|| std::process::id().into());
     println!("TWINPAGE_SEED={seed}");
-    let long = std::env::var_os("TWINPAGE_LONG").is_some();
+    let is_set = |name: &str| std::env::var_os(name).is_some();
     let power = Power {
         machine: Machine::new(&PathBuf::from(kernel)),
         random: Random::new(seed),
-        cuts: if long { 60 } else { 8 },
+        cuts: match (is_set("TWINPAGE_LONG"), is_set("TWINPAGE_SHORT")) {
+            (true, _) => 60,
+            (_, true) => 1,
+            _ => 8,
+        },
     };
     power.run();
     ExitCode::SUCCESS
