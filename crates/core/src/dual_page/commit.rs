@@ -24,7 +24,7 @@ use super::sums::line_of;
 use super::superblock::{Slot, Switch};
 use super::{Cause, DualPage};
 use crate::error::{Error, Result};
-use crate::geometry::{LINES_PER_PAGE, LineMask};
+use crate::geometry::{LINES_PER_PAGE, LineMask, Lines};
 use crate::medium::Medium;
 use crate::scheme::{Epoch, Scheme};
 use crc32c::crc32c;
@@ -76,7 +76,12 @@ impl<M: Medium> DualPage<M> {
                     lines = LineMask::run(first, bytes.len() / line);
                 }
                 if !lines.is_empty() {
-                    let _ = self.write_newest(key, first, bytes, lines, Cause::Context)?;
+                    let held = Lines {
+                        mask: LineMask::run(first, bytes.len() / line),
+                        line_bytes: line,
+                        bytes,
+                    };
+                    let _ = self.write_newest(key, lines, held, Cause::Context)?;
                 }
             }
         }

@@ -222,13 +222,12 @@ impl<M: Medium> DualPage<M> {
         ))
     }
 
-    /// Newer versions of `lines`; `bytes` begins at line `first`.
+    /// Newer versions of those `changed` of some lines of a page.
     pub(super) fn write_newest(
         &mut self,
         key: Key,
-        first: usize,
-        bytes: &[u8],
-        lines: LineMask,
+        changed: LineMask,
+        lines: Lines<'_>,
         cause: Cause,
     ) -> Result<Room> {
         let place = match self.table.find(key) {
@@ -236,58 +235,47 @@ impl<M: Medium> DualPage<M> {
             None => self.claim_base(key)?,
         };
         match self.table[place].life() {
-            Life::Absent => self.write_birth(key, place, first, bytes, lines, cause),
+            Life::Present => self.write_other_home(key, place, changed, lines, cause),
+            Life::Absent => self.write_birth(key, place, changed, lines, cause),
             Life::Born => {
-                self.write_runs(self.table.base(place), first, bytes, lines, cause)?;
+                self.post_lines(self.table.base(place), changed, lines, cause)?;
                 Ok(Room::Plenty)
             }
-            Life::Present => self.write_other_home(key, place, first, bytes, lines, cause),
-            Life::Dead => self.write_rebirth(key, place, first, bytes, lines, cause),
+            Life::Dead => self.write_rebirth(key, place, changed, lines, cause),
         }
     }
 
-    /// Newer versions of lines of a page: all of them at once where their homes are known, else run by run.
-    pub(super) fn write_page(&mut self, page: PageId, lines: Lines<'_>) -> Result<Room> {
-        let (key, _) = self.key(page, 0, 0)?;
-        self.path = Path::Background;
-        let wrote = self.ready().and_then(|()| self.write_homes(key, lines));
-        let wrote = match wrote {
-            Ok(false) => lines.mask.runs().try_fold(Room::Plenty, |room, run| {
-                let mask = LineMask::run(run.start, run.len());
-                let wrote = self.write_newest(key, run.start, lines.run(run), mask, Cause::Data)?;
-                Ok(if room == Room::Commit { room } else { wrote })
-            }),
-            Ok(true) => return Ok(Room::Plenty),
-            Err(error) => Err(error),
-        };
-        self.settle(wrote)
-    }
-
-    /// Writes the lines of a page that is there, and has the derivative page it needs or gets one now. False,
-    /// and nothing is written, where it is otherwise.
-    fn write_homes(&mut self, key: Key, lines: Lines<'_>) -> Result<bool> {
-        let Some(place) = self.table.find(key) else {
-            return Ok(false);
-        };
+    /// The heart: each line of a page of the checkpoint goes to the home that does not hold its checkpoint.
+    fn write_other_home(
+        &mut self,
+        key: Key,
+        place: Place,
+        changed: LineMask,
+        lines: Lines<'_>,
+        cause: Cause,
+    ) -> Result<Room> {
         let entry = self.table[place];
-        let derivative = lines.mask & entry.target();
-        if entry.life() != Life::Present || entry.is(Flags::FALLBACK) || self.faulty(Fault::WriteBothHomes) {
-            return Ok(false);
-        }
+        let derivative = changed & entry.target();
         if !derivative.is_empty() {
             let frame = match entry.frame {
+                _ if entry.is(Flags::FALLBACK) => None,
                 None => self.allocate(key, place, Path::Critical)?,
                 frame => frame,
             };
-            let Some(frame) = frame else { return Ok(false) };
-            self.post_lines(frame.number(), derivative, lines, Cause::Data)?;
+            let Some(frame) = frame else {
+                return self.write_fallback(key, place, changed, lines);
+            };
+            self.post_lines(frame.number(), derivative, lines, cause)?;
+            if self.faulty(Fault::WriteBothHomes) {
+                self.post_lines(self.table.base(place), derivative, lines, cause)?;
+            }
         }
-        let base = lines.mask & !derivative;
+        let base = changed & !derivative;
         if !base.is_empty() {
-            self.post_lines(self.table.base(place), base, lines, Cause::Data)?;
+            self.post_lines(self.table.base(place), base, lines, cause)?;
         }
-        self.mark_dirty(key, place, lines.mask);
-        Ok(true)
+        self.mark_dirty(key, place, changed);
+        Ok(Room::Plenty)
     }
 
     /// An extent for the base page of `key` and its neighbours.
@@ -306,9 +294,8 @@ impl<M: Medium> DualPage<M> {
         &mut self,
         key: Key,
         place: Place,
-        first: usize,
-        bytes: &[u8],
-        lines: LineMask,
+        changed: LineMask,
+        lines: Lines<'_>,
         cause: Cause,
     ) -> Result<Room> {
         let base = self.table.base(place);
@@ -317,9 +304,9 @@ impl<M: Medium> DualPage<M> {
         if let Some(sums) = &mut self.sums {
             sums.zeroed(base);
         }
-        self.write_runs(base, first, bytes, lines, cause)?;
-        if !virgin && lines != LineMask::ALL {
-            self.zero_lines(base, !lines, cause)?;
+        self.post_lines(base, changed, lines, cause)?;
+        if !virgin && changed != LineMask::ALL {
+            self.zero_lines(base, !changed, cause)?;
         }
         self.table[place].set(Flags::NEWEST, true);
         self.touch(key, place);
@@ -337,7 +324,12 @@ impl<M: Medium> DualPage<M> {
         if zeroed.is_ok() {
             let dirty = lines & LineMask(nonzero_lines(page, self.geometry().line_bytes()));
             page.fill(0);
-            zeroed = self.write_runs(number, 0, page, dirty, cause);
+            let zeros = Lines {
+                mask: LineMask::ALL,
+                line_bytes: self.geometry().line_bytes(),
+                bytes: page,
+            };
+            zeroed = self.post_lines(number, dirty, zeros, cause);
         }
         self.scratch = scratch;
         zeroed
@@ -348,52 +340,23 @@ impl<M: Medium> DualPage<M> {
         &mut self,
         key: Key,
         place: Place,
-        first: usize,
-        bytes: &[u8],
-        lines: LineMask,
+        changed: LineMask,
+        lines: Lines<'_>,
         cause: Cause,
     ) -> Result<Room> {
-        let line = self.geometry().line_bytes();
+        let line_bytes = lines.line_bytes;
         let mut whole = vec![0; self.geometry().page_bytes()];
-        for run in lines.runs() {
-            let from = &bytes[(run.start - first) * line..(run.end - first) * line];
-            whole[run.start * line..run.end * line].copy_from_slice(from);
+        for run in changed.runs() {
+            whole[run.start * line_bytes..run.end * line_bytes].copy_from_slice(lines.run(run));
         }
-        let room = self.write_other_home(key, place, 0, &whole, LineMask::ALL, cause)?;
+        let whole = Lines {
+            mask: LineMask::ALL,
+            line_bytes,
+            bytes: &whole,
+        };
+        let room = self.write_other_home(key, place, LineMask::ALL, whole, cause)?;
         self.table[place].set(Flags::NEWEST, true);
         Ok(room)
-    }
-
-    /// A page of the checkpoint: each line goes to the home that does not hold its checkpoint.
-    fn write_other_home(
-        &mut self,
-        key: Key,
-        place: Place,
-        first: usize,
-        bytes: &[u8],
-        lines: LineMask,
-        cause: Cause,
-    ) -> Result<Room> {
-        let entry = self.table[place];
-        let target = entry.target();
-        let frame = match entry.frame {
-            _ if entry.is(Flags::FALLBACK) => None,
-            None if !(lines & target).is_empty() => self.allocate(key, place, Path::Critical)?,
-            frame => frame,
-        };
-        match frame {
-            Some(frame) => {
-                self.write_runs(frame.number(), first, bytes, lines & target, cause)?;
-                if self.faulty(Fault::WriteBothHomes) {
-                    self.write_runs(self.table.base(place), first, bytes, lines & target, cause)?;
-                }
-            }
-            None if (lines & target).is_empty() => {}
-            None => return self.write_fallback(key, place, first, bytes, lines),
-        }
-        self.write_runs(self.table.base(place), first, bytes, lines & !target, cause)?;
-        self.mark_dirty(key, place, lines);
-        Ok(Room::Plenty)
     }
 
     /// No derivative page: the lines go to the fall-back buffer.
@@ -401,29 +364,21 @@ impl<M: Medium> DualPage<M> {
         &mut self,
         key: Key,
         place: Place,
-        first: usize,
-        bytes: &[u8],
-        lines: LineMask,
+        changed: LineMask,
+        lines: Lines<'_>,
     ) -> Result<Room> {
         let geometry = self.geometry();
-        let line = geometry.line_bytes();
         self.fallback
-            .reserve(key, lines, geometry, &mut self.space, &mut self.medium)?;
+            .reserve(key, changed, geometry, &mut self.space, &mut self.medium)?;
         self.table[place].set(Flags::FALLBACK, true);
-        let runs = self
-            .fallback
-            .pages
-            .get(&key)
-            .map(|redo| redo.runs(lines, line))
-            .unwrap_or_default();
-        for (at, run) in runs {
-            self.post_data(
-                at,
-                &bytes[(run.start - first) * line..(run.end - first) * line],
-                Cause::Fallback,
-            )?;
+        let redo = self.fallback.pages.get(&key);
+        let runs = redo.map(|redo| redo.runs(changed, geometry.line_bytes()));
+        for (at, run) in runs.unwrap_or_default() {
+            let bytes = lines.run(run);
+            self.post(at, bytes, Cause::Fallback)?;
+            self.sum(at, bytes);
         }
-        self.mark_dirty(key, place, lines);
+        self.mark_dirty(key, place, changed);
         Ok(Room::Commit)
     }
 
@@ -442,22 +397,6 @@ impl<M: Medium> DualPage<M> {
             entry.set(Flags::TOUCHED, true);
             self.touched.push(key);
         }
-    }
-
-    /// Writes `lines` to page `number` of the medium; `bytes` begins at line `first`.
-    pub(super) fn write_runs(
-        &mut self,
-        number: u64,
-        first: usize,
-        bytes: &[u8],
-        lines: LineMask,
-        cause: Cause,
-    ) -> Result<()> {
-        let line = self.geometry().line_bytes();
-        lines.runs().try_for_each(|run| {
-            let from = &bytes[(run.start - first) * line..(run.end - first) * line];
-            self.post_data(self.at(number, run.start), from, cause)
-        })
     }
 
     /// The pages hold nothing from the next commit on.

@@ -341,14 +341,7 @@ impl<M: Medium> DualPage<M> {
         Ok(())
     }
 
-    /// As [`DualPage::post`], of lines of a page: they have a checksum from here on.
-    fn post_data(&mut self, at: Offset, bytes: &[u8], cause: Cause) -> Result<()> {
-        self.post(at, bytes, cause)?;
-        self.sum(at, bytes);
-        Ok(())
-    }
-
-    /// The lines at byte `at` were written.
+    /// The lines at byte `at` were written: they have a checksum from here on.
     fn sum(&mut self, at: Offset, bytes: &[u8]) {
         if !self.faulty(Fault::ForgetSum)
             && let Some(sums) = &mut self.sums
@@ -357,7 +350,7 @@ impl<M: Medium> DualPage<M> {
         }
     }
 
-    /// As [`DualPage::post_data`], of those `chosen` of some lines, to page `number` of the medium.
+    /// As [`DualPage::post`], of those `chosen` of some lines, to page `number` of the medium.
     fn post_lines(&mut self, number: u64, chosen: LineMask, lines: Lines<'_>, cause: Cause) -> Result<()> {
         self.medium.hint(cause, self.path);
         self.medium.write_lines(self.at(number, 0), chosen, lines)?;
@@ -545,14 +538,30 @@ impl<M: Medium> Scheme for DualPage<M> {
         if let Err(error) = self.ready() {
             return Err(self.fail(error));
         }
-        match self.write_newest(key, span.first, span.bytes, lines, Cause::Data) {
+        let held = Lines {
+            mask: held,
+            line_bytes: self.geometry().line_bytes(),
+            bytes: span.bytes,
+        };
+        match self.write_newest(key, lines, held, Cause::Data) {
             Ok(room) => Ok(room),
             Err(error) => Err(self.fail(error)),
         }
     }
 
     fn write_lines(&mut self, page: PageId, lines: Lines<'_>) -> Result<Room> {
-        self.write_page(page, lines)
+        let (key, _) = self.key(page, 0, 0)?;
+        if lines.mask.is_empty() {
+            return Ok(Room::Plenty);
+        }
+        self.path = Path::Background;
+        if let Err(error) = self.ready() {
+            return Err(self.fail(error));
+        }
+        match self.write_newest(key, lines.mask, lines, Cause::Data) {
+            Ok(room) => Ok(room),
+            Err(error) => Err(self.fail(error)),
+        }
     }
 
     fn expect(&mut self, page: PageId) -> Result<Room> {
