@@ -148,6 +148,9 @@ impl<'a> Court<'a> {
                 let Some((ratio, width)) = self.ratio(workload, one, other, measure) else {
                     return (workload, None, String::new());
                 };
+                if !ratio.is_finite() {
+                    return (workload, None, "nothing to compare".into());
+                }
                 let decided = (ratio - factor).abs() > width;
                 (workload, decided.then_some(ratio < factor), format!("{ratio:.2}"))
             })
