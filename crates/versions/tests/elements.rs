@@ -284,3 +284,24 @@ fn something_else_is_not_taken_for_an_array() {
         "{error}"
     );
 }
+
+#[test]
+fn an_array_without_room_leaves_no_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("array");
+    let error = Versions::<[u8; 4096], 3>::open(&path, 1 << 30, |_| [0; 4096]).unwrap_err();
+    assert!(
+        matches!(error, Error::Store(twinpage_core::Error::Full { .. })),
+        "{error}"
+    );
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+    // One that is there stays as it is.
+    let mut array = Versions::<[u8; 4096], 3>::open(&path, 10, |_| [7; 4096]).unwrap();
+    let error = array.reserve(1 << 30, |_| [0; 4096]).unwrap_err().to_string();
+    assert!(error.contains("full"), "{error}");
+    array.update(|update| update.set(9, [8; 4096]));
+    array.durable().unwrap();
+    drop(array);
+    let array = Versions::<[u8; 4096], 3>::open(&path, 10, |_| unreachable!()).unwrap();
+    assert_eq!((array.get(0)[0], array.get(9)[0]), (7, 8));
+}
