@@ -184,10 +184,6 @@ const TRACING: Policy = refuse(
     libc::EPERM,
     "a checkpointed program cannot trace, or be filtered by, another; run the tracer outside",
 );
-const ATTRIBUTES: Policy = refuse(
-    libc::EOPNOTSUPP,
-    "extended attributes are not rolled back; set them before or after the run",
-);
 const KEYS: Policy = refuse(
     libc::ENOSYS,
     "memory protection keys and shadow stacks are not captured; the program can go on without",
@@ -394,8 +390,8 @@ pub const CALLS: &[Call] = calls! {
     chmod: Watched(Watch::Change), fchmod: Watched(Watch::Change), fchmodat: Watched(Watch::Change), fchmodat2: Watched(Watch::Change),
     chown: Watched(Watch::Change), lchown: Watched(Watch::Change), fchown: Watched(Watch::Change), fchownat: Watched(Watch::Change),
     utime: Watched(Watch::Change), utimes: Watched(Watch::Change), futimesat: Watched(Watch::Change), utimensat: Watched(Watch::Change),
-    setxattr: ATTRIBUTES, lsetxattr: ATTRIBUTES, fsetxattr: ATTRIBUTES, removexattr: ATTRIBUTES, lremovexattr: ATTRIBUTES,
-    fremovexattr: ATTRIBUTES, chdir: Watched(Watch::Directory), fchdir: Watched(Watch::Directory), umask: Watched(Watch::Umask),
+    setxattr: Watched(Watch::Change), lsetxattr: Watched(Watch::Change), fsetxattr: Watched(Watch::Change), removexattr: Watched(Watch::Change), lremovexattr: Watched(Watch::Change),
+    fremovexattr: Watched(Watch::Change), chdir: Watched(Watch::Directory), fchdir: Watched(Watch::Directory), umask: Watched(Watch::Umask),
     splice: PIPES, tee: PIPES, vmsplice: PIPES, open_by_handle_at: SYSTEM,
 
     // Other processes and machines.

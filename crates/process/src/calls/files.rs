@@ -202,8 +202,42 @@ impl Program {
             "rename" => self.before_rename((libc::AT_FDCWD, a[0]), (libc::AT_FDCWD, a[1]), 0),
             "renameat" => self.before_rename((call.int(0), a[1]), (call.int(2), a[3]), 0),
             "renameat2" => self.before_rename((call.int(0), a[1]), (call.int(2), a[3]), a[4] as u32),
+            "setxattr" | "removexattr" => self.before_extended(call, true),
+            "lsetxattr" | "lremovexattr" => self.before_extended(call, false),
+            "fsetxattr" | "fremovexattr" => match self.text(a[1]) {
+                Some(name) => {
+                    let name = name.into_os_string();
+                    match self.process.duplicate_fd(call.int(0)) {
+                        Ok(fd) => self.record(&Change::ExtendedAttribute {
+                            target: Target::Open(fd.as_fd()),
+                            name: &name,
+                        }),
+                        Err(_) => Ok(Decision::Run), // the kernel will refuse it
+                    }
+                }
+                None => Ok(Decision::Run),
+            },
             _ => self.before_attributes(call),
         }
+    }
+
+    /// An extended attribute of a named file is set or removed.
+    fn before_extended(&mut self, call: &Stopped, follow: bool) -> Result<Decision> {
+        let names = (
+            self.text(call.arguments[0]),
+            self.start(libc::AT_FDCWD),
+            self.text(call.arguments[1]),
+        );
+        let (Some(path), Some(start), Some(name)) = names else {
+            return Ok(Decision::Run);
+        };
+        self.record(&Change::ExtendedAttribute {
+            target: Target::Named {
+                place: place(&start, &path),
+                follow,
+            },
+            name: name.as_os_str(),
+        })
     }
 
     fn before_attributes(&mut self, call: &Stopped) -> Result<Decision> {

@@ -1,7 +1,8 @@
 //! Recording changes to what files hold: their bytes, lengths and attributes.
 
+use super::attributes;
 use super::error::{Doing, Error, Refusal, Result};
-use super::format::{Draft, Kind, State};
+use super::format::{Attribute, Draft, Kind, State};
 use super::journal::Journal;
 use super::place::{self, Found};
 use super::reach::Reach;
@@ -9,6 +10,8 @@ use super::recorder::{OWN_MAX, Recorder, Tracked};
 use super::{Durability, Ident, Place, Recorded, Target};
 use rustix::fd::BorrowedFd;
 use rustix::fs::{OFlags, Stat};
+use rustix::io::Errno;
+use std::ffi::OsStr;
 use std::ops::Range;
 
 /// The mode bits of `fallocate` (linux/falloc.h).
@@ -90,21 +93,24 @@ impl Recorder {
         if !self.has_content(fd, &stat)? {
             return Ok(Recorded::NotTracked);
         }
-        let name = || place::name_of(fd, &stat);
-        if mode & (falloc::COLLAPSE_RANGE | falloc::INSERT_RANGE) != 0 {
-            return Err(Refusal::MovesBytes(name()?).into());
-        }
+        let moves = falloc::COLLAPSE_RANGE | falloc::INSERT_RANGE;
         let erases = falloc::PUNCH_HOLE | falloc::ZERO_RANGE | falloc::WRITE_ZEROES;
-        if mode & !(erases | falloc::KEEP_SIZE | falloc::UNSHARE_RANGE) != 0 {
-            return Err(Refusal::UnknownMode { path: name()?, mode }.into());
-        }
         let reach = Reach::Open(fd);
+        if mode & !(moves | erases | falloc::KEEP_SIZE | falloc::UNSHARE_RANGE) != 0 {
+            let path = self.name(&reach, &stat)?;
+            return Err(Refusal::UnknownMode { path, mode }.into());
+        }
         self.touch(&stat, &reach)?;
+        let end = if mode & moves == 0 {
+            at.saturating_add(len)
+        } else {
+            u64::MAX // what lies behind moves
+        };
         let save = Save {
-            range: at..at.saturating_add(len),
+            range: at..end,
             grain: 1,
         };
-        self.save(&reach, &stat, (mode & erases != 0).then_some(save))
+        self.save(&reach, &stat, (mode & (moves | erases) != 0).then_some(save))
     }
 
     /// `open`: a new name, or an emptied file, or nothing.
@@ -167,14 +173,16 @@ impl Recorder {
         }
     }
 
-    pub(super) fn extended_attributes(&mut self, target: Target<'_>) -> Result<Recorded> {
-        let (stat, path) = match target {
+    pub(super) fn extended_attribute(&mut self, target: Target<'_>, name: &OsStr) -> Result<Recorded> {
+        match target {
             Target::Open(fd) => {
                 let stat = place::stat(fd)?;
-                if !self.is_tracked(fd, &stat)? {
+                if self.is_nameless(fd, &stat) || !self.is_tracked(fd, &stat)? {
                     return Ok(Recorded::NotTracked);
                 }
-                (stat, place::name_of(fd, &stat)?)
+                let mut value = vec![0; attributes::LONGEST];
+                let len = rustix::fs::fgetxattr(fd, name, &mut value[..]);
+                self.save_extended(&Reach::Open(fd), &stat, name, (len, value))
             }
             Target::Named { place, follow } => {
                 let Some(found) = place::find(place, follow)? else {
@@ -186,14 +194,55 @@ impl Recorder {
                 if !self.is_tracked_name(&found, &stat)? {
                     return Ok(Recorded::NotTracked);
                 }
-                (stat, found.path)
+                self.not_our_own(&found.path)?;
+                let mut value = vec![0; attributes::LONGEST];
+                let len = rustix::fs::lgetxattr(&found.path, name, &mut value[..]);
+                self.save_extended(&Reach::Named(&found), &stat, name, (len, value))
             }
+        }
+    }
+
+    fn save_extended(
+        &mut self,
+        reach: &Reach<'_>,
+        stat: &Stat,
+        name: &OsStr,
+        (len, mut value): (Result<usize, Errno>, Vec<u8>),
+    ) -> Result<Recorded> {
+        let value = match len {
+            Ok(len) => {
+                value.truncate(len);
+                Some(value)
+            }
+            Err(Errno::NODATA) => None,
+            Err(_) => return Ok(Recorded::Covered), // the call will fail too
         };
-        let born = self.files.get(&Ident::from(&stat)).is_some_and(|file| file.born);
-        if born || self.created.contains(&path) {
+        // An access control list changes the mode with it.
+        self.save_attributes(reach, stat)?;
+        let path = self.name(reach, stat)?;
+        let once = !place::is_directory(stat);
+        let Some(file) = self.files.get_mut(&Ident::from(stat)) else {
+            return Ok(Recorded::Covered);
+        };
+        let is_saved = file.extended.iter().any(|saved| saved == name);
+        if once && (file.born || is_saved || self.created.contains(&path)) {
             return Ok(Recorded::Covered);
         }
-        Err(Refusal::ExtendedAttributes(path).into())
+        let draft = Draft {
+            file: Ident::from(stat),
+            before: State::from(stat),
+            path: &path,
+            ..Draft::new(Kind::Extended)
+        };
+        let name = name.to_owned();
+        let data = Attribute {
+            name: name.clone(),
+            value,
+        };
+        self.journal
+            .change(|journal| journal.append_data(&draft, &data.to_bytes()))?;
+        file.extended.push(name);
+        Ok(Recorded::Saved)
     }
 
     /// Whether the file is regular and has a name a rollback could find it by.
@@ -334,7 +383,7 @@ fn save_gaps(
     let own = file.own.as_ref().filter(|own| own.readable);
     let own = own.ok_or_else(|| Refusal::Unreadable(draft.path.to_owned()))?;
     while let Some(part) = gap {
-        journal.append_bytes(draft, &own.fd, part.clone())?;
+        journal.append_content(draft, &own.fd, own.is_ours, part.clone())?;
         gap = file.saved.gap(part.end..range.end);
     }
     Ok(())

@@ -106,10 +106,6 @@ pub enum Refusal {
     #[error("{path} is removed or replaced while the program has it open: close it first", path = .0.display())]
     StillOpen(PathBuf),
 
-    /// `FALLOC_FL_COLLAPSE_RANGE` and `FALLOC_FL_INSERT_RANGE` move the bytes behind them.
-    #[error("fallocate collapses or inserts a range of {path}, which moves all bytes behind it: rewrite the file instead", path = .0.display())]
-    MovesBytes(PathBuf),
-
     /// A mode of `fallocate` that this build does not know.
     #[error("fallocate of {path} with the unknown mode {mode:#x}", path = path.display())]
     UnknownMode {
@@ -128,11 +124,8 @@ pub enum Refusal {
         flags: u32,
     },
 
-    /// Extended attributes and access control lists are not undone.
-    #[error("extended attributes of {path} are changed, which cannot be undone: set them before the run", path = .0.display())]
-    ExtendedAttributes(PathBuf),
-
-    /// What is removed has extended attributes, and a copy would lose them.
+    /// What is removed has extended attributes, and would lose them: a directory, a symbolic link, or a copy of a
+    /// file that the system gives them to nobody else.
     #[error("{path} has extended attributes and is removed: they would be lost; remove them before the run", path = .0.display())]
     LosesAttributes(PathBuf),
 

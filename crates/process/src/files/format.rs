@@ -5,7 +5,7 @@
 
 use super::{Epoch, Ident};
 use rustix::fs::{Stat, Timespec, Timestamps};
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::mem::{offset_of, size_of};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -314,19 +314,58 @@ pub(super) enum Kind {
     Exchange = 7,
     /// An epoch was captured again: earlier records count as of that epoch, given in `at`.
     Again = 8,
+    /// A hole that was written to or cut off: its length is the data. Otherwise as [`Kind::Bytes`].
+    Hole = 9,
+    /// An extended attribute, by its name and what it was, if it was there: see [`Attribute`].
+    Extended = 10,
 }
 
 impl Kind {
     fn from_byte(byte: u8) -> Option<Kind> {
         use Kind::*;
-        [Bytes, Attributes, Create, Unlink, Rmdir, Rename, Exchange, Again]
-            .into_iter()
-            .find(|&kind| kind as u8 == byte)
+        [
+            Bytes, Attributes, Create, Unlink, Rmdir, Rename, Exchange, Again, Hole, Extended,
+        ]
+        .into_iter()
+        .find(|&kind| kind as u8 == byte)
     }
 
     /// Whether undoing it changes names, so that what comes after needs it done.
     pub(super) fn changes_names(self) -> bool {
-        !matches!(self, Kind::Bytes | Kind::Attributes | Kind::Again)
+        !matches!(
+            self,
+            Kind::Bytes | Kind::Hole | Kind::Attributes | Kind::Extended | Kind::Again
+        )
+    }
+}
+
+/// The data of a [`Kind::Extended`] record: length of the name (2 bytes), the name, whether it was there
+/// (1 byte), its value.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Attribute {
+    pub(super) name: OsString,
+    pub(super) value: Option<Vec<u8>>,
+}
+
+impl Attribute {
+    pub(super) fn to_bytes(&self) -> Vec<u8> {
+        let name = self.name.as_bytes();
+        let mut bytes = (name.len() as u16).to_le_bytes().to_vec();
+        bytes.extend_from_slice(name);
+        bytes.push(self.value.is_some().into());
+        bytes.extend_from_slice(self.value.as_deref().unwrap_or_default());
+        bytes
+    }
+
+    /// `None` when the bytes are none.
+    pub(super) fn from_bytes(bytes: &[u8]) -> Option<Attribute> {
+        let (len, rest) = bytes.split_first_chunk()?;
+        let (name, rest) = rest.split_at_checked(u16::from_le_bytes(*len).into())?;
+        let (there, value) = rest.split_first()?;
+        Some(Attribute {
+            name: OsStr::from_bytes(name).to_owned(),
+            value: (*there == 1).then(|| value.to_vec()),
+        })
     }
 }
 

@@ -6,6 +6,7 @@
 //! * The log that is written to changes only when every record of the other one is dead.
 
 use super::error::{Doing, Error, Refusal, Result};
+use super::extents::next_data;
 use super::format::{DATA_MAX, Draft, Kept, Kind};
 use super::keep::Keep;
 use super::log::{Log, read_at};
@@ -147,16 +148,52 @@ impl Journal {
         self.append_buffer(draft)
     }
 
-    /// Appends the bytes of `file` in `range`, in as many records as it takes. `draft` describes the file.
+    /// Appends a record with data.
     ///
     /// # Errors
     /// As [`Journal::append`].
-    pub(super) fn append_bytes(
+    pub(super) fn append_data(&mut self, draft: &Draft<'_>, data: &[u8]) -> Result<()> {
+        check_names(draft)?;
+        draft.start(&mut self.buffer);
+        self.buffer.extend_from_slice(data);
+        self.append_buffer(draft)
+    }
+
+    /// Appends what `file` holds in `range`, in as many records as it takes. `draft` describes the file. Of an
+    /// open file of ours holes are told apart.
+    ///
+    /// # Errors
+    /// As [`Journal::append`].
+    pub(super) fn append_content(
         &mut self,
         draft: &Draft<'_>,
         file: &OwnedFd,
+        is_ours: bool,
         range: Range<u64>,
     ) -> Result<()> {
+        let mut at = range.start;
+        while at < range.end {
+            let data = if is_ours {
+                next_data(file, at..range.end).doing("look for data in", draft.path)?
+            } else {
+                Some(at..range.end)
+            };
+            let data = data.unwrap_or(range.end..range.end);
+            if at < data.start {
+                let hole = Draft {
+                    kind: Kind::Hole,
+                    at,
+                    ..*draft
+                };
+                self.append_data(&hole, &(data.start - at).to_le_bytes())?;
+            }
+            self.append_bytes(draft, file, data.clone())?;
+            at = data.end;
+        }
+        Ok(())
+    }
+
+    fn append_bytes(&mut self, draft: &Draft<'_>, file: &OwnedFd, range: Range<u64>) -> Result<()> {
         check_names(draft)?;
         let mut at = range.start;
         while at < range.end {

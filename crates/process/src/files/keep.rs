@@ -3,6 +3,7 @@
 //! * A kept file is named by the sequence number of the record that wants it back, in hexadecimal.
 //! * It is the file itself (a hard link) where that can be, else a copy with mode, owner and times.
 
+use super::attributes;
 use super::error::{Doing, Error, Refusal, Result};
 use super::format::{Kept, State};
 use super::place::{self, Found};
@@ -151,7 +152,9 @@ impl Keep {
         if stat.st_nlink > 1 {
             return Err(Refusal::LinkedElsewhere(found.path.clone()).into());
         }
-        refuse_attributes(&found.path)?;
+        if place::kind(stat) != FileType::RegularFile {
+            refuse_attributes(&found.path)?;
+        }
         let copied = copy(
             &found.parent,
             found.last.as_ref(),
@@ -209,8 +212,11 @@ pub(super) fn copy(
             let mut from = File::from(open_to_read(from_dir, from, shown)?);
             let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
             let to = rustix::fs::openat(to_dir, to, flags, Mode::RUSR | Mode::WUSR).doing("copy", shown)?;
-            match io::copy(&mut from, &mut File::from(to)) {
-                Ok(_) => Ok(()),
+            let mut to = File::from(to);
+            match io::copy(&mut from, &mut to) {
+                Ok(_) => attributes::read_all(&from)
+                    .and_then(|all| attributes::write_all(&to, &all))
+                    .map_err(|_| Refusal::LosesAttributes(shown.to_owned()).into()),
                 Err(error)
                     if matches!(
                         error.kind(),
@@ -268,29 +274,18 @@ pub(super) fn sync_file(dir: impl AsFd, name: &str, shown: &Path) -> Result<()> 
     }
 }
 
-/// Refuses what has extended attributes that a copy would lose. Those that the system's own
-/// security modules give to every file do not count: they give them to the copy too.
+/// Refuses what has extended attributes that are not kept.
 fn refuse_attributes(path: &Path) -> Result<()> {
-    let mut names = vec![0; 1 << 16]; // XATTR_LIST_MAX
-    let len = match rustix::fs::llistxattr(path, names.as_mut_slice()) {
+    let mut list = vec![0; attributes::LONGEST];
+    let len = match rustix::fs::llistxattr(path, list.as_mut_slice()) {
         Ok(len) => len,
         Err(Errno::OPNOTSUPP) => 0,
         Err(error) => return Err(error).doing("list the extended attributes of", path),
     };
-    names.truncate(len);
-    let own = [
-        b"security.selinux".as_slice(),
-        b"security.ima",
-        b"security.evm",
-        b"security.SMACK64",
-    ];
-    if names
-        .split(|&byte| byte == 0)
-        .all(|name| name.is_empty() || own.contains(&name))
-    {
-        return Ok(());
+    match attributes::names(&list[..len]).next() {
+        None => Ok(()),
+        Some(_) => Err(Refusal::LosesAttributes(path.to_owned()).into()),
     }
-    Err(Refusal::LosesAttributes(path.to_owned()).into())
 }
 
 /// What is kept for record `seq`, if anything.

@@ -30,13 +30,14 @@
 //! * Other programs leave the files alone between a crash and the resume; where the rollback sees
 //!   that they did not, it stops with [`Error::Changed`].
 //!
-//! Restored are names, contents, lengths, modes, owners and the times of the last write (of files
-//! and of the directories they are in). Not restored are inode change times, holes, and the inode
+//! Restored are names, contents, holes, lengths, modes, owners, extended attributes and the times of the last
+//! write (of files and of the directories they are in). Not restored are inode change times and the inode
 //! numbers of what had to be made again ([`RolledBack::moved`]).
 //!
 //! Reading order: [`Change`], `recorder.rs`, `data.rs`, `names.rs`, `rollback.rs`; the bytes are in
 //! `format.rs` and `docs/undo.md`.
 
+mod attributes;
 mod data;
 mod error;
 mod extents;
@@ -64,11 +65,14 @@ pub use rollback::{RolledBack, rollback, rollback_watched};
 pub use sync::EpochFiles;
 pub use twinpage_core::Epoch;
 
+pub use attributes::Attributes;
+pub(crate) use attributes::{read_all, write_all};
 pub(crate) use extents::next_data;
 pub(crate) use ranges::Ranges;
 
 use rustix::fd::BorrowedFd;
 use rustix::fs::{OFlags, Stat};
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 /// What a checkpoint must survive.
@@ -260,10 +264,12 @@ pub enum Change<'a> {
         /// The file.
         target: Target<'a>,
     },
-    /// `setxattr`, `removexattr` and their kin. Always refused on a file that existed before.
-    ExtendedAttributes {
+    /// `setxattr`, `removexattr` and their kin.
+    ExtendedAttribute {
         /// The file.
         target: Target<'a>,
+        /// Which attribute.
+        name: &'a OsStr,
     },
 }
 

@@ -15,10 +15,13 @@ pub(super) enum Reach<'a> {
     Named(&'a Found),
 }
 
-/// A descriptor of our own, and whether it is open for reading.
+/// A descriptor of our own.
 pub(super) struct Own {
     pub(super) fd: OwnedFd,
+    /// It is open for reading.
     pub(super) readable: bool,
+    /// It is an open file of its own: its offset is nobody else's.
+    pub(super) is_ours: bool,
 }
 
 impl Reach<'_> {
@@ -31,7 +34,11 @@ impl Reach<'_> {
             Reach::Open(fd) => open_again(*fd),
             Reach::Named(found) => {
                 let fd = place::reopen(&found.parent, found.last.as_ref(), OFlags::NOFOLLOW)?;
-                Ok(Own { fd, readable: true })
+                Ok(Own {
+                    fd,
+                    readable: true,
+                    is_ours: true,
+                })
             }
         }
     }
@@ -62,11 +69,19 @@ impl Reach<'_> {
 /// Opens the file behind the program's descriptor again; its own one if need be.
 fn open_again(fd: BorrowedFd<'_>) -> Result<Own, Errno> {
     match place::reopen(CWD, &place::proc_name(fd), OFlags::empty()) {
-        Ok(fd) => Ok(Own { fd, readable: true }),
+        Ok(fd) => Ok(Own {
+            fd,
+            readable: true,
+            is_ours: true,
+        }),
         Err(Errno::ACCESS) => {
             // It lost its read permission since the program opened it.
             let readable = rustix::fs::fcntl_getfl(fd)?.contains(OFlags::RDWR);
-            rustix::io::fcntl_dupfd_cloexec(fd, 3).map(|fd| Own { fd, readable })
+            rustix::io::fcntl_dupfd_cloexec(fd, 3).map(|fd| Own {
+                fd,
+                readable,
+                is_ours: false,
+            })
         }
         Err(error) => Err(error),
     }

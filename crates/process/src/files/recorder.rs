@@ -19,6 +19,7 @@ use super::{Change, Durability, Epoch, Ident, Recorded, Summary};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{FileType, Stat, StatFs};
 use std::collections::{HashMap, HashSet};
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 /// Files of an epoch that get a descriptor of their own; for more, whole file systems are synced.
@@ -58,6 +59,8 @@ pub(super) struct Tracked {
     pub(super) sized: bool,
     /// Its mode, owner and times are in the journal.
     pub(super) attributes: bool,
+    /// Which of its extended attributes are in the journal.
+    pub(super) extended: Vec<OsString>,
     /// Which of its bytes are in the journal.
     pub(super) saved: Ranges,
     /// A descriptor of our own, for syncing and for reading what will be overwritten.
@@ -151,7 +154,7 @@ impl Recorder {
                 still_open,
             } => self.rename(from, to, flags, still_open),
             Change::Attributes { target } => self.attributes(target),
-            Change::ExtendedAttributes { target } => self.extended_attributes(target),
+            Change::ExtendedAttribute { target, name } => self.extended_attribute(target, name),
         }
     }
 

@@ -4,16 +4,17 @@
 //! killed before it), or be undone in part by a rollback that was killed.
 
 use super::error::{Doing, Error, Result};
-use super::format::{Kept, Kind, Record, State, mtime_only};
+use super::format::{Attribute, Kept, Kind, Record, State, mtime_only};
 use super::keep::{self, Keep, kept_name};
 use super::place;
 use super::progress::Progress;
 use super::{Ident, OpenFile};
 use rustix::fd::{AsFd, OwnedFd};
-use rustix::fs::{AtFlags, CWD, Gid, Mode, OFlags, RenameFlags, Stat, Uid};
+use rustix::fs::{AtFlags, CWD, FallocateFlags, Gid, Mode, OFlags, RenameFlags, Stat, Uid, XattrFlags};
 use rustix::io::Errno;
 use std::collections::HashMap;
 use std::ffi::OsStr;
+use std::ops::Range;
 use std::path::Path;
 
 /// Files written but not yet noted as undone; above this the progress is noted at once.
@@ -86,9 +87,12 @@ impl<'a> Undo<'a> {
             self.flush()?;
         }
         match record.kind {
-            Kind::Bytes | Kind::Attributes if self.keep.is_gone(&record.path) => {}
+            Kind::Bytes | Kind::Hole | Kind::Attributes | Kind::Extended
+                if self.keep.is_gone(&record.path) => {}
             Kind::Bytes => self.bytes(record)?,
+            Kind::Hole => self.hole(record)?,
             Kind::Attributes => self.attributes(record)?,
+            Kind::Extended => self.extended(record)?,
             Kind::Create => self.created(record)?,
             Kind::Unlink | Kind::Rmdir => self.removed(record)?,
             Kind::Rename => self.renamed(record)?,
@@ -217,18 +221,33 @@ impl<'a> Undo<'a> {
         let path = &record.path;
         self.open_to_write(path, record.file)?;
         self.step("put bytes back")?;
+        write(&self.touched[&record.file], record.at, &record.data).doing("put bytes back into", path)?;
+        self.set_length(record)
+    }
+
+    fn hole(&mut self, record: &Record) -> Result<()> {
+        let path = &record.path;
+        let len = record.data.as_slice().try_into().map_or(0, u64::from_le_bytes);
+        self.open_to_write(path, record.file)?;
+        self.step("make a hole again")?;
         let fd = &self.touched[&record.file];
-        let (mut bytes, mut at) = (record.data.as_slice(), record.at);
-        while !bytes.is_empty() {
-            match rustix::io::pwrite(fd, bytes, at) {
-                Ok(written) => {
-                    bytes = &bytes[written..];
-                    at += written as u64;
-                }
-                Err(Errno::INTR) => {}
-                Err(error) => return Err(error).doing("put bytes back into", path),
-            }
+        let size = rustix::fs::fstat(fd).doing("look at", path)?.st_size as u64;
+        let end = record.at.saturating_add(len).min(size);
+        if record.at < end {
+            let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+            let punched = match rustix::fs::fallocate(fd, flags, record.at, end - record.at) {
+                Err(Errno::OPNOTSUPP) => write_zeros(fd, record.at..end),
+                punched => punched,
+            };
+            punched.doing("make a hole again in", path)?;
         }
+        self.set_length(record)
+    }
+
+    /// The length, mode, owner and time that go with bytes or a hole.
+    fn set_length(&mut self, record: &Record) -> Result<()> {
+        let path = &record.path;
+        let fd = &self.touched[&record.file];
         let stat = rustix::fs::fstat(fd).doing("look at", path)?;
         if stat.st_size as u64 != record.before.size {
             (self.watch)("set a length back")?;
@@ -237,16 +256,40 @@ impl<'a> Undo<'a> {
         self.dress(path, &record.before, false)
     }
 
+    /// Sets an extended attribute back. One that gives rights (an access control list) changes the mode with it;
+    /// the record of that comes next.
+    fn extended(&mut self, record: &Record) -> Result<()> {
+        let path = &record.path;
+        self.expect(path, record.file)?;
+        let Some(Attribute { name, value }) = Attribute::from_bytes(&record.data) else {
+            return Ok(());
+        };
+        self.step("set an extended attribute back")?;
+        let set = match value {
+            Some(value) => rustix::fs::lsetxattr(path, &name, &value, XattrFlags::empty()),
+            None => match rustix::fs::lremovexattr(path, &name) {
+                Err(Errno::NODATA) => Ok(()),
+                removed => removed,
+            },
+        };
+        set.doing("set back an extended attribute of", path)?;
+        self.sync_attributes(record)
+    }
+
+    fn sync_attributes(&self, record: &Record) -> Result<()> {
+        if !self.sync || self.touched.contains_key(&record.file) {
+            return Ok(());
+        }
+        match place::reopen(CWD, &record.path, OFlags::NOFOLLOW) {
+            Ok(fd) => rustix::fs::fsync(fd).doing("sync", &record.path),
+            Err(_) => place::sync_around(&record.path),
+        }
+    }
+
     fn attributes(&mut self, record: &Record) -> Result<()> {
         self.expect(&record.path, record.file)?;
         self.dress(&record.path, &record.before, true)?;
-        if self.sync && !self.touched.contains_key(&record.file) {
-            match place::reopen(CWD, &record.path, OFlags::NOFOLLOW) {
-                Ok(fd) => rustix::fs::fsync(fd).doing("sync", &record.path)?,
-                Err(_) => place::sync_around(&record.path)?,
-            }
-        }
-        Ok(())
+        self.sync_attributes(record)
     }
 
     /// Sets owner, mode and times back. Owner first: changing it clears set-user-ID.
@@ -493,6 +536,33 @@ fn remove_any(dir: impl AsFd, name: &str, shown: &Path) -> Result<()> {
         }
     }
     Ok(())
+}
+
+fn write(file: &OwnedFd, mut at: u64, mut bytes: &[u8]) -> Result<(), Errno> {
+    while !bytes.is_empty() {
+        match rustix::io::pwrite(file, bytes, at) {
+            Ok(written) => {
+                bytes = &bytes[written..];
+                at += written as u64;
+            }
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// For file systems without holes.
+fn write_zeros(file: &OwnedFd, range: Range<u64>) -> Result<(), Errno> {
+    let zeros = vec![0; 1 << 20];
+    let mut starts = range.clone().step_by(zeros.len());
+    starts.try_for_each(|at| {
+        write(
+            file,
+            at,
+            &zeros[..(range.end - at).min(zeros.len() as u64) as usize],
+        )
+    })
 }
 
 fn set_mtime(path: &Path, mtime: (i64, u32)) -> Result<()> {

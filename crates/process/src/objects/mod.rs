@@ -18,7 +18,7 @@
 mod mapped;
 
 use crate::error::{Error, Result};
-use crate::files::{Ident, Ranges, Recorder, next_data};
+use crate::files::{Attributes, Ident, Ranges, Recorder, next_data, read_all};
 use crate::pages::Pages;
 use rustix::fs::{Mode, OFlags, SealFlags, Stat};
 use rustix::io::Errno;
@@ -84,6 +84,8 @@ pub struct Saved {
     pub owner: (u32, u32),
     /// When it was last written: seconds and nanoseconds since 1970.
     pub mtime: (i64, u32),
+    /// Extended attributes.
+    pub attributes: Attributes,
     /// Which bytes are held, from and to; all when there are none.
     pub parts: Vec<(u64, u64)>,
 }
@@ -415,6 +417,10 @@ impl Object {
             mode: stat.st_mode,
             owner: (stat.st_uid, stat.st_gid),
             mtime: (stat.st_mtime, stat.st_mtime_nsec as u32),
+            attributes: match self.origin {
+                Origin::Named { .. } => Vec::new(), // the rollback's
+                _ => read_all(&self.file).map_err(look)?,
+            },
             parts: self.parts.as_ref().map_or_else(Vec::new, |parts| {
                 parts.within(0..SPAN).map(|part| (part.start, part.end)).collect()
             }),

@@ -5,7 +5,7 @@
 
 use crate::context::Context;
 use crate::error::{Error, Result};
-use crate::files::Ident;
+use crate::files::{Ident, write_all};
 use crate::objects::{Id, Objects, Origin, Saved};
 use crate::pages::Pages;
 use crate::state::Store;
@@ -237,6 +237,7 @@ fn dress(saved: &Saved, file: &OwnedFd) -> rustix::io::Result<()> {
             let (uid, gid) = (Uid::from_raw(saved.owner.0), Gid::from_raw(saved.owner.1));
             rustix::fs::fchown(file, Some(uid), Some(gid))?;
         }
+        write_all(file, &saved.attributes)?;
         rustix::fs::fchmod(file, Mode::from_raw_mode(saved.mode))?;
     }
     match set_mtime(proc_name(file), saved.mtime) {

@@ -10,8 +10,7 @@ use std::io::Write;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use twinpage_process::files::{
-    Change, Durability, Error, New, OpenFile, Options, Place, Recorded, Recorder, Refusal, Result, Target,
-    rollback,
+    Change, Durability, Error, New, OpenFile, Options, Place, Recorded, Recorder, Refusal, Result, rollback,
 };
 
 fn recorder(stage: &Stage) -> Recorder {
@@ -265,15 +264,6 @@ fn what_cannot_be_undone_is_refused_by_name() {
             flags: 4
         }
     );
-    for mode in [0x08, 0x20] {
-        let change = Change::Allocate {
-            fd,
-            mode,
-            at: 0,
-            len: 4096,
-        };
-        assert_eq!(refusal(&mut recorder, change), Refusal::MovesBytes(path.clone()));
-    }
     let change = Change::Allocate {
         fd,
         mode: 0x4000,
@@ -287,16 +277,6 @@ fn what_cannot_be_undone_is_refused_by_name() {
             mode: 0x4000
         }
     );
-    for target in [
-        Target::Open(fd),
-        Target::Named {
-            place: a,
-            follow: true,
-        },
-    ] {
-        let refused = refusal(&mut recorder, Change::ExtendedAttributes { target });
-        assert_eq!(refused, Refusal::ExtendedAttributes(path.clone()));
-    }
     let (inside, outside) = (stage.state.join("new"), stage.root.join("new"));
     for (from, to) in [(&path, &inside), (&stage.state, &outside)] {
         let (from, to) = (Place::absolute(from), Place::absolute(to));
@@ -334,13 +314,6 @@ fn kept_copies_that_would_not_be_the_same_are_refused() {
         place: Place::absolute(&path),
         still_open: false,
     };
-    if rustix::fs::lsetxattr(&path, "user.note", b"x", rustix::fs::XattrFlags::empty()).is_ok() {
-        assert_eq!(
-            refusal(&mut recorder, change),
-            Refusal::LosesAttributes(path.clone())
-        );
-        rustix::fs::lremovexattr(&path, "user.note").unwrap();
-    }
     std::fs::hard_link(&path, stage.root.join("b")).unwrap();
     assert_eq!(
         refusal(&mut recorder, change),

@@ -153,6 +153,27 @@ impl Work<'_> {
         file.write_all_at(bytes, at).unwrap();
     }
 
+    fn set_attribute(&mut self, name: &str, attribute: &str, value: Option<&[u8]>) {
+        let path = self.at(name);
+        let target = Target::Named {
+            place: Place::absolute(&path),
+            follow: true,
+        };
+        self.record(Change::ExtendedAttribute {
+            target,
+            name: attribute.as_ref(),
+        });
+        let flags = rustix::fs::XattrFlags::empty();
+        let set = match value {
+            Some(value) => rustix::fs::setxattr(&path, attribute, value, flags),
+            None => rustix::fs::removexattr(&path, attribute),
+        };
+        match set {
+            Err(rustix::io::Errno::OPNOTSUPP) => println!("NOTE: {attribute} is not supported here"),
+            set => set.unwrap(),
+        }
+    }
+
     fn rmdir(&mut self, name: &str) {
         let path = self.at(name);
         self.record(Change::Rmdir {
@@ -220,6 +241,8 @@ fn setup(root: &Path) {
     std::os::unix::fs::symlink("d/a", root.join("link")).unwrap();
     std::os::unix::fs::symlink("d/new", root.join("dangling")).unwrap();
     std::fs::hard_link(root.join("b"), root.join("d/b")).unwrap();
+    let flags = rustix::fs::XattrFlags::empty();
+    let _ = rustix::fs::setxattr(root.join("f/x"), "user.old", b"a value", flags); // where there are any
     let time = rustix::fs::Timespec {
         tv_sec: 1_000_000_000,
         tv_nsec: 123_456_789,
@@ -554,6 +577,83 @@ fn a_file_that_became_read_only_comes_back() {
         work.chmod("a", 0o000);
         work.write_at(&file, 0, b"still written");
     });
+}
+
+#[test]
+fn extended_attributes_come_back() {
+    comes_back(&|work| {
+        work.set_attribute("a", "user.new", Some(b"one"));
+        work.set_attribute("a", "user.new", Some(b"two"));
+        work.set_attribute("f/x", "user.old", Some(b"another value"));
+        work.set_attribute("f/x", "user.old", None);
+        work.set_attribute("d", "user.directory", Some(b"one"));
+        work.unlink("f/x");
+        work.put("born", b"new");
+        work.set_attribute("born", "user.born", Some(b""));
+    });
+}
+
+#[test]
+fn ranges_taken_out_and_put_in_come_back() {
+    comes_back(&|work| {
+        work.allocate("big", FallocateFlags::COLLAPSE_RANGE, 8192, 65536);
+        work.allocate("big", FallocateFlags::INSERT_RANGE, 4096, 8192);
+        let file = work.open("big", OFlags::RDWR);
+        work.write_at(&file, 0, b"in front");
+        work.write_at(&file, 100_000, b"in what moved");
+    });
+}
+
+/// Only data is saved: 4 GiB of hole cost a few records.
+#[test]
+fn a_large_sparse_file_comes_back_with_its_holes() {
+    let stage = Stage::new();
+    let path = stage.root.join("sparse");
+    let file = OpenOptions::new()
+        .create_new(true)
+        .read(true)
+        .write(true)
+        .open(&path)
+        .unwrap();
+    let marks: [(u64, &[u8]); 3] = [(0, b"first"), (1 << 31, b"middle"), ((1 << 32) - 4, b"last")];
+    for (at, bytes) in marks {
+        file.write_all_at(bytes, at).unwrap();
+    }
+    file.sync_all().unwrap();
+    let blocks = std::os::unix::fs::MetadataExt::blocks(&file.metadata().unwrap());
+    let options = Options {
+        bytes_max: 1 << 20,
+        ..Options::new(Durability::Memory)
+    };
+    let mut recorder = Recorder::create(&stage.state, options, 0).unwrap();
+    let mut work = Work {
+        root: &stage.root,
+        recorder: &mut recorder,
+    };
+    work.allocate(
+        "sparse",
+        FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE,
+        1 << 20,
+        3 << 30,
+    );
+    work.truncate("sparse", 100);
+    work.write_at(&file, 1 << 30, b"where nothing was");
+    drop(recorder);
+    rollback(&stage.state, 0, &[]).unwrap();
+    assert_eq!(file.metadata().unwrap().len(), 1 << 32);
+    for (at, bytes) in marks {
+        let mut read = vec![0; bytes.len()];
+        file.read_exact_at(&mut read, at).unwrap();
+        assert_eq!(read, bytes, "at {at}");
+    }
+    let mut hole = [1; 32];
+    file.read_exact_at(&mut hole, 1 << 30).unwrap();
+    assert_eq!(hole, [0; 32]);
+    file.sync_all().unwrap();
+    assert_eq!(
+        std::os::unix::fs::MetadataExt::blocks(&file.metadata().unwrap()),
+        blocks
+    );
 }
 
 /// Removed while open, it is written all the same: until a checkpoint knows it without its name, the rollback

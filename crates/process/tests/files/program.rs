@@ -176,6 +176,7 @@ impl Program {
             10 | 11 => self.create(recorder),
             12 | 13 => self.remove(recorder),
             14..=16 => self.rename(recorder),
+            17 if self.random.chance(2) => self.extended_attribute(recorder),
             17 => self.attributes(recorder),
             18 => {
                 let path = self.name();
@@ -289,8 +290,13 @@ impl Program {
             FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE,
             FallocateFlags::ZERO_RANGE,
             FallocateFlags::COLLAPSE_RANGE,
+            FallocateFlags::INSERT_RANGE,
         ];
         let mode = modes[self.random.below(modes.len() as u64) as usize];
+        let (mut at, mut len) = (at, len);
+        if mode.intersects(FallocateFlags::COLLAPSE_RANGE | FallocateFlags::INSERT_RANGE) {
+            (at, len) = (at & !0xfff, len.next_multiple_of(4096)); // else the kernel refuses
+        }
         let change = Change::Allocate {
             fd: fd.as_fd(),
             mode: mode.bits(),
@@ -377,6 +383,28 @@ impl Program {
         };
         self.change(recorder, &change, || {
             let _ = rustix::fs::renameat_with(CWD, &from, CWD, &to, flags);
+        });
+    }
+
+    fn extended_attribute(&mut self, recorder: &mut Recorder) {
+        let path = self.name();
+        let name = ["user.a", "user.b"][self.random.below(2) as usize];
+        let len = self.random.below(200);
+        let value = self.random.chance(3).then(|| self.random.bytes(len));
+        let target = Target::Named {
+            place: Place::absolute(&path),
+            follow: true,
+        };
+        let attribute = Change::ExtendedAttribute {
+            target,
+            name: name.as_ref(),
+        };
+        self.change(recorder, &attribute, || match value {
+            Some(value) => {
+                let flags = rustix::fs::XattrFlags::empty();
+                done(rustix::fs::setxattr(&path, name, &value, flags));
+            }
+            None => done(rustix::fs::removexattr(&path, name)),
         });
     }
 

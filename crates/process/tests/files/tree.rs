@@ -14,6 +14,22 @@ pub(crate) struct Node {
     /// The first name of the same inode.
     first: PathBuf,
     content: Vec<u8>,
+    attributes: BTreeMap<String, Vec<u8>>,
+}
+
+/// What the program itself may set: `user.*`.
+fn attributes(path: &Path) -> BTreeMap<String, Vec<u8>> {
+    let mut list = vec![0; 1 << 16];
+    let len = rustix::fs::llistxattr(path, &mut list[..]).unwrap_or(0);
+    let names = list[..len].split(|byte| *byte == 0).map(String::from_utf8_lossy);
+    names
+        .filter(|name| name.starts_with("user."))
+        .map(|name| {
+            let mut value = vec![0; 1 << 16];
+            let len = rustix::fs::lgetxattr(path, &*name, &mut value[..]).unwrap();
+            (name.into_owned(), value[..len].to_vec())
+        })
+        .collect()
 }
 
 /// A directory tree. Not compared: inode numbers, inode change times, times of reading.
@@ -46,6 +62,7 @@ impl Tree {
             mtime: (meta.mtime(), meta.mtime_nsec()),
             first: seen.entry(meta.ino()).or_insert_with(|| name.to_owned()).clone(),
             content,
+            attributes: attributes(path),
         };
         self.0.insert(name.to_owned(), node);
         if meta.is_dir() {
@@ -83,6 +100,14 @@ impl Tree {
             if node.first != is.first {
                 writeln!(text, "{shown}: linked to {:?}, was {:?}", is.first, node.first).unwrap();
             }
+            if node.attributes != is.attributes {
+                writeln!(
+                    text,
+                    "{shown}: attributes {:?}, was {:?}",
+                    is.attributes, node.attributes
+                )
+                .unwrap();
+            }
             if node.content != is.content {
                 let at = node.content.iter().zip(&is.content).position(|(a, b)| a != b);
                 let lens = (is.content.len(), node.content.len());
@@ -104,7 +129,10 @@ impl Tree {
     pub(crate) fn to_text(&self) -> String {
         let mut text = String::new();
         for (name, node) in &self.0 {
-            let sum = crc32c::crc32c(&node.content);
+            let mut sum = crc32c::crc32c(&node.content);
+            for (name, value) in &node.attributes {
+                sum = crc32c::crc32c_append(crc32c::crc32c_append(sum, name.as_bytes()), value);
+            }
             writeln!(
                 text,
                 "{} {:o} {:?} {:?} {} {} {sum:08x}",
