@@ -18,7 +18,6 @@ use crate::state::{StateDir, Store};
 use crate::statistics::Ledger;
 use crate::stdio::{self, Stdio};
 use crate::syscalls;
-use std::ffi::OsString;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc;
@@ -28,15 +27,14 @@ use twinpage_os::Durability;
 use twinpage_os::remote::Process;
 use twinpage_os::seccomp::Filter;
 
-/// Runs `words` under twinpage, with its state in `state`, until it ends. Must be called while this
+/// Runs `command` under twinpage, with its state in `state`, until it ends. Must be called while this
 /// process has one thread.
 ///
 /// # Errors
 /// One line: what went wrong and what to do.
-pub fn run(words: &[OsString], state: &Path, durability: Durability, pace: Pace) -> Result<Summary, String> {
-    let command = Command::find(words).map_err(|error| error.to_string())?;
+pub fn run(command: &Command, state: &Path, durability: Durability, pace: Pace) -> Result<Summary, String> {
     let (directory, store) = StateDir::create(state, durability).map_err(|error| error.to_string())?;
-    launch::contained(0, move || begin(&command, &directory, store, pace))
+    launch::contained(0, move || begin(command, &directory, store, pace))
 }
 
 /// Goes on with the program in `state`. Must be called while this process has one thread.
@@ -222,6 +220,7 @@ fn go_on(
         },
     )?;
     program.descriptors.pairs = pairs;
+    program.redraw(&context.fixed.kernel.actions);
     program.fifos = context.fixed.fifos.iter().cloned().collect();
     let restore_ms = started.elapsed().unwrap_or_default().as_secs_f64() * 1e3;
     let mut ledger = Ledger::open(directory.path(), store.geometry());

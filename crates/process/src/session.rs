@@ -121,9 +121,15 @@ pub fn run(
         program.notes.say(&Error::Killed.to_string());
     }
     let finished = engine.finish();
+    if ended.is_err() {
+        Stdio::restore_terminal();
+        notes::hold_back(false);
+    }
     ended?;
     ledger.add(&mut program.stops, finished.last?.as_ref());
-    streams.finish()?;
+    let finishing = streams.finish();
+    notes::hold_back(false);
+    finishing?;
     if let Some(trouble) = finished.witness.trouble {
         return Err(Error::State(format!("output could not be passed on: {trouble}")));
     }

@@ -153,17 +153,16 @@ const INT: u64 = 0xffff_ffff;
 
 const SHARED_MEMORY: Policy = refuse(
     libc::ENOSYS,
-    "memory shared between processes is not captured; use threads and private memory",
+    "memory shared between processes is not captured; most programs have a setting that keeps all their work in one process",
 );
 const MESSAGES: Policy = refuse(
     libc::ENOSYS,
-    "System V and POSIX messages and semaphores live outside the program; use threads",
+    "System V and POSIX messages and semaphores live outside the program; most programs have a setting that keeps all their work in one process",
 );
 /// Not `EAGAIN`, on which shells try again for a quarter of a minute.
 pub(crate) const NO_CHILDREN: i32 = libc::ENOSYS;
-pub(crate) const CHILDREN: &str =
-    "child processes are not captured yet; do the work in this process, or checkpoint the child instead";
-pub(crate) const OUTSIDE: &str = "the other side of a socket cannot be taken back to a checkpoint; read from files or standard input instead";
+pub(crate) const CHILDREN: &str = "child processes are not captured yet; look for a setting that keeps the work in one process, or run the child itself under twinpage";
+pub(crate) const OUTSIDE: &str = "the other side of a socket cannot be taken back to a checkpoint; give the program files, or its standard input, instead";
 const SOCKETS: Policy = refuse(libc::EACCES, OUTSIDE);
 pub(crate) const IDENTITY: Refusal = Refusal {
     errno: libc::EPERM,
@@ -178,7 +177,7 @@ const RINGS: Policy = refuse(
 );
 const WATCHERS: Policy = refuse(
     libc::ENOSYS,
-    "this kind of descriptor is not captured; poll instead",
+    "this kind of descriptor is not captured; most programs look now and then instead",
 );
 const TRACING: Policy = refuse(
     libc::EPERM,
@@ -196,7 +195,7 @@ const PRIORITY: Policy = refuse(
 );
 const PIPES: Policy = refuse(
     libc::EINVAL,
-    "moving pages between pipes is not captured; use read and write",
+    "moving pages between pipes is not captured; most programs fall back to read and write by themselves",
 );
 
 macro_rules! calls {

@@ -6,6 +6,8 @@
 //! - `bad_input`: whatever is given to the command, it says what is wrong and loses nothing;
 //! - `damage`: damaged regions and states are told of, or hold what they held;
 //! - `told`: what cannot be captured is told at once; a program that was stopped stays so;
+//! - `random`: random sequences of system calls, alone and under kills;
+//! - `screens`: the default state directory, messages on a terminal, screens drawn again;
 //! - `contract`: exit codes, signals, help and JSON, as the README promises them.
 //!
 //! `TWINPAGE_SEED=N` repeats the choices of an earlier run (every test says its seed), `TWINPAGE_LONG=1`
@@ -16,6 +18,8 @@ mod contract;
 mod damage;
 mod kills;
 mod plain;
+mod random;
 mod refused;
+mod screens;
 mod support;
 mod told;

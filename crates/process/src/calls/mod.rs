@@ -13,6 +13,7 @@ mod pairs;
 mod shared;
 
 use crate::error::{Error, Result};
+use crate::notes;
 use crate::program::Program;
 use crate::syscalls::{self, Policy, THREAD_FLAGS, Watch};
 use rustix::fs::OFlags;
@@ -94,6 +95,7 @@ impl Program {
             if matches!(name, "clone" | "clone3" | "fork" | "vfork") {
                 why.push_str(&self.script_hint());
             }
+            notes::hold_back(self.streams.takes_whole_terminal());
             self.notes.refused(name, &why);
         }
         Ok(())
@@ -314,9 +316,10 @@ impl Program {
 
     fn before_fcntl(&mut self, call: &Stopped) -> Decision {
         match call.int(1) {
-            libc::F_SETFL if call.int(2) & libc::O_ASYNC != 0 => {
-                fail(libc::EINVAL, "signal-driven input is not captured; poll instead")
-            }
+            libc::F_SETFL if call.int(2) & libc::O_ASYNC != 0 => fail(
+                libc::EINVAL,
+                "signal-driven input (O_ASYNC) is not captured; the program may have a setting to wait in another way",
+            ),
             libc::F_DUPFD
             | libc::F_DUPFD_CLOEXEC
             | libc::F_SETFD

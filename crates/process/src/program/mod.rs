@@ -17,7 +17,7 @@ use crate::descriptors::Descriptors;
 use crate::error::{Error, Result};
 use crate::files::{EpochFiles, Recorder};
 use crate::interrupted::Waits;
-use crate::kernel::{Kernel, Settings, Stale};
+use crate::kernel::{Action, Kernel, Settings, Stale};
 use crate::layout::Layout;
 use crate::machine::Machine;
 use crate::memory::Memory;
@@ -159,6 +159,20 @@ impl Program {
     /// When it is gone.
     pub fn read_program(&mut self) -> Result<()> {
         self.kernel.read_program(self.process.thread())
+    }
+
+    /// A program on a terminal that knows what a change of the terminal's size is draws anew: the screen
+    /// may hold something else than when it was stopped. Stopped programs hear of it when they go on.
+    pub fn redraw(&self, actions: &[Action]) {
+        const DEFAULT: u64 = libc::SIG_DFL as u64;
+        const IGNORED: u64 = libc::SIG_IGN as u64;
+        let action = actions.get(libc::SIGWINCH as usize - 1);
+        let handles = action.is_some_and(|action| ![DEFAULT, IGNORED].contains(&action.handler));
+        if self.streams.terminal().is_some() && handles {
+            let pid = rustix::process::Pid::from_raw(self.pid());
+            // One that is gone is told by wait.
+            let _ = pid.map(|pid| rustix::process::kill_process(pid, rustix::process::Signal::WINCH));
+        }
     }
 
     /// Whether an early checkpoint would help: held output or kept file contents pile up.

@@ -193,6 +193,11 @@ impl Stdio {
         self.terminal
     }
 
+    /// Whether the program reads keys, not lines, from its terminal, as one does that draws on all of it.
+    pub fn takes_whole_terminal(&self) -> bool {
+        self.shared.lock().reads_keys()
+    }
+
     /// Whether a file the program has open is the end of one of its streams, by device and inode as
     /// fstat(2) shows them. On resume such a descriptor is the end [`Stdio::program_ends`] has for
     /// that stream.

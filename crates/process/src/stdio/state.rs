@@ -130,6 +130,16 @@ impl State {
         }
     }
 
+    /// Whether the program's terminal gives it keys instead of lines: termios(3), `ICANON`.
+    pub(super) fn reads_keys(&self) -> bool {
+        self.channels.iter().any(|channel| match &channel.inside {
+            Some(Inside::Terminal { slave, .. }) => {
+                terminal::modes(slave.as_fd()).is_ok_and(|modes| !modes.lines())
+            }
+            _ => false,
+        })
+    }
+
     /// The program's terminals get the size of the real one.
     pub(super) fn resize(&self) {
         for channel in self.channels.iter().filter(|_| self.begun) {

@@ -1,0 +1,181 @@
+//! What the user is told and shown: the default state directory, messages on a terminal, and a screen that is
+//! drawn again after a resume.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, Output, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::support::process::{family, name_of, twinpage};
+use crate::support::program::python_with;
+use crate::support::skip;
+use crate::support::state::wait_until;
+
+const TWINPAGE: &str = env!("CARGO_BIN_EXE_twinpage");
+
+fn stderr_of(out: &Output) -> String {
+    String::from_utf8_lossy(&out.stderr).into_owned()
+}
+
+fn names(directory: &Path) -> Vec<String> {
+    let entries = directory.read_dir().into_iter().flatten().flatten();
+    let mut names: Vec<String> = entries
+        .map(|entry| entry.file_name().to_string_lossy().into_owned())
+        .collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn runs_with_one_process_id_have_states_of_their_own() {
+    let home = tempfile::tempdir().expect("a home");
+    let in_container = || {
+        // Every run is process 1 of a namespace, as in a container.
+        let mut command = Command::new("unshare");
+        let user: &[&str] = if rustix::process::getuid().is_root() {
+            &[]
+        } else {
+            &["-r"]
+        };
+        command.args(user).args(["--pid", "--fork", "--mount-proc"]);
+        command.arg(TWINPAGE).args(["run", "--", "true"]);
+        let out = command.env("XDG_STATE_HOME", home.path()).output();
+        out.expect("unshare, of util-linux")
+    };
+    let first = in_container();
+    if stderr_of(&first).starts_with("unshare") {
+        return skip(
+            "two runs with one process id",
+            "a namespace",
+            "nothing: it is forbidden here",
+        );
+    }
+    for (number, out) in [(1, first), (2, in_container())] {
+        let stderr = stderr_of(&out);
+        assert_eq!(out.status.code(), Some(0), "{stderr}");
+        let state = home.path().join(format!("twinpage/true-{number}"));
+        assert!(
+            stderr.contains(&format!("twinpage resume {}", state.display())),
+            "{stderr}"
+        );
+        let looked = twinpage()
+            .arg("info")
+            .arg(&state)
+            .output()
+            .expect("twinpage starts");
+        assert!(looked.status.success(), "{}", stderr_of(&looked));
+    }
+}
+
+#[test]
+fn a_program_that_is_not_there_is_told_first() {
+    let home = tempfile::tempdir().expect("a home");
+    let mut command = twinpage();
+    command
+        .args(["run", "--", "no-such-program"])
+        .env("XDG_STATE_HOME", home.path());
+    let out = command.output().expect("twinpage starts");
+    let stderr = stderr_of(&out);
+    assert_eq!(
+        (out.status.code(), stderr.lines().count()),
+        (Some(125), 1),
+        "{stderr}"
+    );
+    assert!(stderr.contains("no such program"), "{stderr}");
+    assert!(names(home.path()).is_empty(), "something was left");
+}
+
+/// A terminal of its own with a command line in it.
+struct Screen {
+    script: Child,
+    _keyboard: Option<ChildStdin>,
+    seen: PathBuf,
+}
+
+impl Screen {
+    fn with(line: &str, directory: &Path) -> Screen {
+        let seen = directory.join("seen");
+        let _ = fs::remove_file(&seen);
+        let mut command = Command::new("script");
+        command.args(["-qefc", line]).arg(&seen).current_dir(directory);
+        // Its input stays open, as at a keyboard that is not touched.
+        command.stdin(Stdio::piped()).stdout(Stdio::null());
+        let mut script = command.spawn().expect("script, of bsdutils");
+        Screen {
+            _keyboard: script.stdin.take(),
+            script,
+            seen,
+        }
+    }
+
+    /// What was shown so far, byte for byte, but for the first and last line, which are script's own.
+    fn shown(&self) -> String {
+        let shown = String::from_utf8_lossy(&fs::read(&self.seen).unwrap_or_default()).into_owned();
+        let own = shown.split("\nScript done").next().unwrap_or_default();
+        own.split_inclusive('\n').skip(1).collect()
+    }
+
+    fn end(mut self) -> (Option<i32>, String) {
+        let status = self.script.wait().expect("wait for script");
+        (status.code(), self.shown())
+    }
+}
+
+#[test]
+fn a_message_breaks_no_screen() {
+    let Some(python) = python_with("termios") else {
+        return;
+    };
+    let scratch = tempfile::tempdir().expect("a scratch directory");
+    let program = scratch.path().join("screen.py");
+    let text = "import os, sys, termios, tty\n\
+                def fork():\n    try: os.fork()\n    except OSError: pass\n\
+                def say(text): sys.stdout.write(text); sys.stdout.flush()\n\
+                if sys.argv[1] == 'screen': before = termios.tcgetattr(0); tty.setraw(0)\n\
+                say('one '); fork(); say('two\\r\\n')\n\
+                if sys.argv[1] == 'screen': termios.tcsetattr(0, termios.TCSADRAIN, before)\n";
+    fs::write(&program, text).expect("a program");
+    let shown = |how: &str| {
+        let run = format!(
+            "{TWINPAGE} run --state {how} -- {python} {} {how}",
+            program.display()
+        );
+        Screen::with(&run, scratch.path()).end().1
+    };
+    let screen = shown("screen");
+    assert!(
+        screen.contains("one two\r\n"),
+        "in the midst of a screen: {screen:?}"
+    );
+    let (_, after) = screen.split_once("two\r\n").expect("it was said");
+    assert!(after.contains("twinpage: refused "), "and never: {screen:?}");
+    let lines = shown("lines");
+    assert!(lines.contains("twinpage: refused "), "{lines:?}");
+    assert_eq!(
+        lines.matches('\n').count(),
+        lines.matches("\r\n").count(),
+        "{lines:?}"
+    );
+}
+
+#[test]
+fn a_screen_is_drawn_again_after_a_resume() {
+    let scratch = tempfile::tempdir().expect("a scratch directory");
+    let drawing = "trap 'echo drawn; exit 7' WINCH; echo ready; while :; do :; done";
+    let line = format!("exec {TWINPAGE} run --every 5ms --state state -- bash -c \"{drawing}\"");
+    let first = Screen::with(&line, scratch.path());
+    wait_until("the program is ready", || first.shown().contains("ready\r\n"));
+    let mut tree = family(first.script.id() as i32);
+    tree.retain(|pid| name_of(*pid) == "twinpage");
+    for pid in tree {
+        // One that ended with another is no loss.
+        let _ = kill_process(Pid::from_raw(pid).expect("a process"), Signal::KILL);
+    }
+    let (_, shown) = first.end();
+    assert!(!shown.contains("drawn"), "{shown:?}");
+    let again = Screen::with(&format!("exec {TWINPAGE} resume state"), scratch.path());
+    let (code, shown) = again.end();
+    assert_eq!(code, Some(7), "{shown:?}");
+    assert!(shown.contains("drawn\r\n"), "{shown:?}");
+}
