@@ -41,8 +41,8 @@ pub(crate) fn print(json: bool) -> Result<ExitCode, String> {
 const CAPTURED: &str =
     "private memory, threads and their registers, signal actions, masks and waiting signals,
   alternate stacks, timers, clocks; regular files (rolled back with the checkpoint), directories,
-  pipes within the program, eventfd, timerfd and epoll descriptors; working directory, file mode
-  mask, limits, scheduling; standard input, output and error, held until the checkpoint is durable.";
+  pipes and socket pairs within the program, named pipes that it made, eventfd, timerfd, signalfd
+  and epoll descriptors; working directory, file mode mask, limits, scheduling; standard input, output and error, held until the checkpoint is durable.";
 
 fn wrap(words: &[&str]) -> String {
     let mut lines = vec![String::new()];

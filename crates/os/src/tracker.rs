@@ -44,6 +44,8 @@ const FILE: u64 = 1 << 2;
 const PRESENT: u64 = 1 << 3;
 const SWAPPED: u64 = 1 << 4;
 const ZERO: u64 = 1 << 5;
+/// Linux 6.16 and later.
+const GUARD: u64 = 1 << 8;
 
 /// Flags for the userfaultfd(2) call that the target itself makes: `O_CLOEXEC | O_NONBLOCK |
 /// UFFD_USER_MODE_ONLY`, so that no privilege is needed.
@@ -95,6 +97,8 @@ const _: () = assert!(size_of::<ScanArguments>() == 96 && size_of::<Region>() ==
 #[derive(Clone, Copy, Default)]
 struct Query {
     flags: u64,
+    /// Guard pages, which look like swapped ones and hold nothing, do not match.
+    but_guards: bool,
     inverted: u64,
     mask: u64,
     any_of: u64,
@@ -106,6 +110,8 @@ struct Query {
 pub struct Tracker {
     uffd: OwnedFd,
     pagemap: File,
+    /// The category of guard pages; 0 where the kernel does not know it.
+    guard: u64,
 }
 
 impl Tracker {
@@ -117,10 +123,35 @@ impl Tracker {
         let mut api = [UFFD_API, UFFD_FEATURE_WP_ASYNC | UFFD_FEATURE_WP_UNPOPULATED, 0];
         // SAFETY: UFFDIO_API reads and writes a uffdio_api of three u64.
         checked(unsafe { libc::ioctl(uffd.as_raw_fd(), UFFDIO_API, api.as_mut_ptr()) })?;
-        Ok(Tracker {
+        let mut tracker = Tracker {
             uffd,
             pagemap: File::open(format!("/proc/{pid}/pagemap"))?,
-        })
+            guard: GUARD,
+        };
+        let somewhere = crate::inject::HOME..crate::inject::END;
+        if tracker.guards(somewhere, &mut Vec::new()).is_err() {
+            tracker.guard = 0;
+        }
+        Ok(tracker)
+    }
+
+    /// Whether the kernel says which pages are guards.
+    #[must_use]
+    pub fn knows_guards(&self) -> bool {
+        self.guard != 0
+    }
+
+    /// Guard pages of `range`: madvise(2), `MADV_GUARD_INSTALL`.
+    ///
+    /// # Errors
+    /// `EINVAL` where the kernel is older than 6.16.
+    pub fn guards(&self, range: Range<u64>, into: &mut Vec<Region>) -> io::Result<()> {
+        let query = Query {
+            any_of: GUARD,
+            returned: GUARD,
+            ..Query::default()
+        };
+        self.scan(range, into, query)
     }
 
     /// Begins to track `range`. Its pages count as written, except where
@@ -233,6 +264,7 @@ impl Tracker {
             range,
             into,
             Query {
+                but_guards: true,
                 any_of: PRESENT | SWAPPED,
                 returned: ZERO,
                 ..Query::default()
@@ -262,6 +294,7 @@ impl Tracker {
     /// What the kernel says.
     pub fn private_copies(&self, range: Range<u64>, into: &mut Vec<Region>) -> io::Result<()> {
         let query = Query {
+            but_guards: true,
             inverted: FILE,
             mask: FILE,
             any_of: PRESENT | SWAPPED,
@@ -274,6 +307,7 @@ impl Tracker {
     /// Appends what matches. The kernel fills as many regions as there is room for and says where it stopped.
     fn scan(&self, range: Range<u64>, into: &mut Vec<Region>, query: Query) -> io::Result<()> {
         let mut start = range.start;
+        let but = if query.but_guards { self.guard } else { 0 };
         while start < range.end {
             if into.capacity() - into.len() < 512 {
                 into.reserve(4096);
@@ -288,8 +322,8 @@ impl Tracker {
                 regions: room.as_mut_ptr() as u64,
                 regions_len: room.len() as u64,
                 max_pages: 0,
-                inverted: query.inverted,
-                mask: query.mask,
+                inverted: query.inverted | but,
+                mask: query.mask | but,
                 any_of: query.any_of,
                 returned: query.returned,
             };
@@ -349,6 +383,7 @@ impl Tracker {
 /// Written, and still there; the zero page is told apart.
 const WRITTEN_NOW: Query = Query {
     flags: 0,
+    but_guards: true,
     inverted: 0,
     mask: WP_ALLOWED | WRITTEN,
     any_of: PRESENT | SWAPPED,

@@ -53,6 +53,8 @@ pub struct Live {
     pub links: Vec<files::Linked>,
     /// A signal had stopped the program: it goes on when it is told to.
     pub stopped: bool,
+    /// Guard pages, from one address to another.
+    pub guards: Vec<(u64, u64)>,
 }
 
 /// State that changes by watched calls.

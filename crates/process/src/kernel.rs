@@ -230,7 +230,10 @@ impl Options {
         let set = |option: i32, value: u64| Call::new(libc::SYS_prctl, &[option as u64, value]);
         let mut calls = vec![set(libc::PR_SET_CHILD_SUBREAPER, self.subreaper.into())];
         if self.no_huge_pages != 0 {
-            calls.push(set(libc::PR_SET_THP_DISABLE, self.no_huge_pages));
+            // The lowest bit says that it is set, the others are its flags.
+            let flags = self.no_huge_pages & !1;
+            let arguments = [libc::PR_SET_THP_DISABLE as u64, 1, flags];
+            calls.push(Call::new(libc::SYS_prctl, &arguments));
         }
         // 2 is the kernel's own doing, and cannot be asked for.
         if self.dumpable < 2 {

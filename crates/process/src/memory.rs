@@ -33,6 +33,8 @@ pub struct Memory {
     compare: bool,
     /// Ranges that a watched call may have emptied since the last stop.
     dropped: Vec<Range<u64>>,
+    /// The program has made guard pages: from then on every capture looks for them.
+    guarded: bool,
     /// Files that were truncated since the last stop: private copies of their pages may be gone.
     truncated: Vec<Ident>,
     marks: Marks,
@@ -88,6 +90,7 @@ impl Memory {
             pages,
             compare: (geometry.line_bytes() as u64) < PAGE,
             dropped: Vec::new(),
+            guarded: false,
             truncated: Vec::new(),
             marks,
             marked: false,
@@ -137,6 +140,34 @@ impl Memory {
     /// A call that may empty pages of `range` is about to run.
     pub fn may_drop(&mut self, range: Range<u64>) {
         self.dropped.push(range);
+    }
+
+    /// The program is about to turn pages of `range` into guards, or did so in an earlier life. False where
+    /// the kernel does not say which pages are.
+    pub fn may_guard(&mut self, range: Range<u64>) -> bool {
+        let known = self.tracker.knows_guards();
+        if known {
+            self.guarded = true;
+            self.may_drop(range);
+        }
+        known
+    }
+
+    /// The guard pages of the program, as ranges of addresses.
+    ///
+    /// # Errors
+    /// When the program is gone.
+    pub fn guards(&self) -> Result<Vec<(u64, u64)>> {
+        let mut found = Vec::new();
+        let captured = self
+            .mappings()
+            .iter()
+            .filter(|mapping| mapping.kind.is_captured());
+        for mapping in captured.filter(|_| self.guarded) {
+            let looked = self.tracker.guards(mapping.range(), &mut found);
+            looked.map_err(|source| Error::target("cannot look for guard pages", source))?;
+        }
+        Ok(found.iter().map(|region| (region.start, region.end)).collect())
     }
 
     /// The program is about to move `range`, perhaps of several mappings. The kernel moves mappings that

@@ -19,6 +19,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
+#include <sys/utsname.h>
 #include <unistd.h>
 
 enum { SLOTS = 24, NAMES = 12, CHANNELS = 4096, MAPS = 6, PAGES = 6, PAGE = 4096, ROOM = 9000 };
@@ -280,6 +281,16 @@ static void change_process(void) {
     }
 }
 
+static int probe[2]; // a pipe: a write to it reads memory
+
+// Linux 6.16 and later say which pages are guards, and only there they are captured.
+static int knows_guards(void) {
+    struct utsname system;
+    int major = 0, minor = 0;
+    CHECK(!uname(&system) && sscanf(system.release, "%d.%d", &major, &minor) == 2, "uname");
+    return major > 6 || (major == 6 && minor >= 16);
+}
+
 static void change_memory(void) {
     unsigned char **map = &maps[below(MAPS)];
     size_t at = below(PAGES) * PAGE, len = (1 + below(PAGES - at / PAGE)) * PAGE;
@@ -287,7 +298,15 @@ static void change_memory(void) {
         *map = mmap(NULL, PAGES * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         CHECK(*map != MAP_FAILED, "mmap");
     }
-    switch (below(7)) {
+    enum { GUARD_INSTALL = 102, GUARD_REMOVE };
+    switch (below(8)) {
+    case 7: // guarded for a while, and empty afterwards
+        if (!knows_guards()) break;
+        say("guard", madvise(*map + at, len, GUARD_INSTALL));
+        for (volatile int spin = 0; spin < 4000000; spin++) {}
+        say("read a guard", write(probe[1], *map + at + below(len), 1));
+        say("no guard", madvise(*map + at, len, GUARD_REMOVE));
+        break;
     case 0 ... 2: pattern_fill(*map + at, next_random(&chance), 0, 1 + below(len)); break;
     case 3: say("madvise", madvise(*map + at, len, MADV_DONTNEED)); break;
     case 4: say("mprotect", mprotect(*map + at, len, PROT_READ) | mprotect(*map + at, len, PROT_READ | PROT_WRITE)); break;
@@ -309,6 +328,7 @@ int main(int argc, char **argv) {
     sigemptyset(&set), sigaddset(&set, SIGUSR1), sigaddset(&set, SIGRTMIN + 1);
     signal(SIGPIPE, SIG_IGN);
     CHECK(!sigprocmask(SIG_BLOCK, &set, NULL) && !mkdir("d", 0700), "begin");
+    CHECK(!pipe2(probe, O_NONBLOCK | O_CLOEXEC), "pipe2");
     CHECK(getcwd(here, sizeof here) && !setenv("HERE", here, 1), "getcwd");
     for (long calls = atol(argv[2]); made < calls; made++) {
         struct slot *s = slot_of(0);

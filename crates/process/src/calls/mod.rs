@@ -189,6 +189,7 @@ impl Program {
                 libc::EINVAL,
                 "this advice reaches beyond the program's own memory",
             ),
+            GUARD_INSTALL | GUARD_REMOVE if self.memory.may_guard(address..end) => Decision::Run,
             GUARD_INSTALL | GUARD_REMOVE => not_there(libc::EINVAL),
             advice if self.memory.advise(address..end, advice) => Decision::Run,
             advice => fail(

@@ -45,6 +45,7 @@ impl From<Live1> for Live {
             files: old.files,
             objects: Vec::new(),
             links: Vec::new(),
+            guards: Vec::new(),
             stopped: false,
         }
     }

@@ -72,6 +72,7 @@ impl Program {
             objects: self.memory.objects().saved().to_vec(),
             links: self.links(),
             stopped: (self.threads.iter()).any(|thread| thread.state == State::GroupStopped),
+            guards: self.memory.guards()?,
         };
         let streams = self.streams.stop_point(into.epoch)?;
         let files = self.begin_files(into.epoch)?;

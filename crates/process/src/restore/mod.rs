@@ -74,6 +74,7 @@ pub fn restore(
     space::advise(&process, context)?;
     let tracker = crate::program::track(&process, pid)?;
     space::fill(&process, context, &tracker, store, &pages)?;
+    space::guard(&process, context)?;
     let pairs = pairs::make(&process, context, sources.base())?;
     kernel::set(&process, context, &sources, filter)?;
     let tids = kernel::make_threads(&process, context)?;
@@ -95,18 +96,16 @@ pub fn restore(
     if context.live.stopped {
         kernel::stop_all(&process)?;
     }
+    let marks = Marks::new(context.fixed.marks.clone());
+    let mut memory = Memory::new(layout, tracker, pages, marks, objects, store.geometry());
+    for &(start, end) in &context.live.guards {
+        memory.may_guard(start..end);
+    }
     Ok(Restored {
         process,
         tids,
         pairs,
-        memory: Memory::new(
-            layout,
-            tracker,
-            pages,
-            Marks::new(context.fixed.marks.clone()),
-            objects,
-            store.geometry(),
-        ),
+        memory,
     })
 }
 

@@ -140,6 +140,15 @@ pub(super) fn advise(process: &Process, context: &Context) -> Result<()> {
         .map_err(|source| Error::target("cannot give advice on memory", source))
 }
 
+/// Makes guard pages, which hold nothing.
+pub(super) fn guard(process: &Process, context: &Context) -> Result<()> {
+    const GUARD_INSTALL: u64 = 102;
+    let install =
+        |(start, end): &(u64, u64)| Call::new(libc::SYS_madvise, &[*start, end - start, GUARD_INSTALL]);
+    let mut calls: Vec<Call> = context.live.guards.iter().map(install).collect();
+    run(process, &mut calls, "make guard pages")
+}
+
 /// Tracks the mappings and fills their stored pages. What is filled counts as not written.
 pub(super) fn fill(
     process: &Process,
