@@ -133,7 +133,7 @@ mod tests {
             (0x1900_0000..END_OF_MEMORY, false),
         ];
         let mut walks = Walks::default();
-        walks.share(cuts, &parse(text).unwrap());
+        walks.share(cuts, &parse(text.as_bytes(), |_| None).unwrap());
         let all: Vec<Cut> = walks.0.iter().flat_map(|walk| walk.cuts.clone()).collect();
         assert_eq!((all[0].0.start, all[all.len() - 1].0.end), (0, END_OF_MEMORY));
         assert!(all.windows(2).all(|pair| pair[0].0.end == pair[1].0.start));
