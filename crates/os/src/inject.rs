@@ -10,6 +10,8 @@
 //!      │ batch        │
 //! ROOM ├──────────────┤  what arguments point to
 //!      │ 16 pages     │
+//! SLOTS├──────────────┤  what arguments of the program's own calls point to while they are taken up again,
+//!      │ 128 pages    │  256 bytes each
 //!  END └──────────────┘
 //! ```
 //!
@@ -30,8 +32,14 @@ const DATA: u64 = HOME + 0x1000;
 pub const ROOM: u64 = DATA + 0x4000;
 /// Bytes of room for arguments.
 pub const ROOM_BYTES: u64 = 0x1_0000;
+/// Slots that stay as they are between batches.
+pub const SLOTS: u64 = ROOM + ROOM_BYTES;
+/// Bytes of a slot.
+pub const SLOT_BYTES: usize = 256;
+/// Past the last slot.
+pub const SLOTS_END: u64 = SLOTS + 0x8_0000;
 /// Past the last byte.
-pub const END: u64 = ROOM + ROOM_BYTES;
+pub const END: u64 = SLOTS_END;
 
 const MOST_CALLS: usize = 0x4000 / size_of::<Call>();
 

@@ -36,6 +36,8 @@ pub enum Status {
     GroupStop(i32),
     /// One of the `PTRACE_EVENT_*` stops: clone, exec, seccomp, exit.
     Event(c_int),
+    /// A system call begins or ends, of a thread that goes on by [`go_on_to_call`].
+    Call,
 }
 
 /// `PTRACE_EVENT_CLONE`: a thread was made; [`event_message`] is its id.
@@ -50,6 +52,7 @@ pub const EVENT_EXIT: c_int = libc::PTRACE_EVENT_EXIT;
 const OPTIONS: c_int = libc::PTRACE_O_TRACECLONE
     | libc::PTRACE_O_TRACEEXEC
     | libc::PTRACE_O_TRACESECCOMP
+    | libc::PTRACE_O_TRACESYSGOOD
     | libc::PTRACE_O_EXITKILL;
 
 fn ptrace(request: c_int, tid: Tid, address: usize, data: usize) -> io::Result<c_long> {
@@ -116,6 +119,23 @@ pub fn go_on(tid: Tid, signal: i32) -> io::Result<()> {
     ptrace(libc::PTRACE_CONT as c_int, tid, 0, signal as usize).map(drop)
 }
 
+/// Lets a stopped thread run as [`go_on`] does, until its next system call begins or the one it is in ends.
+///
+/// # Errors
+/// `ESRCH` when it is gone.
+pub fn go_on_to_call(tid: Tid, signal: i32) -> io::Result<()> {
+    ptrace(libc::PTRACE_SYSCALL as c_int, tid, 0, signal as usize).map(drop)
+}
+
+/// Whether the system call of a thread that stopped for it ([`Status::Call`]) ends, not begins.
+///
+/// # Errors
+/// `ESRCH` when the thread is gone.
+pub fn call_ends(tid: Tid) -> io::Result<bool> {
+    const EVENTMSG_SYSCALL_EXIT: u64 = 2;
+    Ok(event_message(tid)? == EVENTMSG_SYSCALL_EXIT)
+}
+
 /// Leaves a thread in its group stop, still listening for events.
 ///
 /// # Errors
@@ -155,8 +175,10 @@ fn decode(status: c_int) -> Status {
     if libc::WIFSIGNALED(status) {
         return Status::Killed(libc::WTERMSIG(status));
     }
+    const CALL: c_int = libc::SIGTRAP | 0x80; // PTRACE_O_TRACESYSGOOD
     let signal = libc::WSTOPSIG(status);
     match status >> 16 {
+        0 if signal == CALL => Status::Call,
         0 => Status::Signal(signal),
         libc::PTRACE_EVENT_STOP if signal == libc::SIGTRAP => Status::Interrupted,
         libc::PTRACE_EVENT_STOP => Status::GroupStop(signal),

@@ -7,6 +7,7 @@
 //!     steady:  layout, kernel state, descriptors, names        (postcard)
 //!     pages:   the table of chunks (`pages`)
 //!     streams: held output, consumed input (`stdio`)           (as that module wrote it)
+//!     calls:   what is left of calls in flight (`interrupted`) (postcard; nothing when there are none)
 //! ```
 //!
 //! * Every section begins on a 64-byte line, and the parts that change in every epoch come first and
@@ -18,6 +19,7 @@ mod version1;
 use crate::descriptors::{Descriptor, Held};
 use crate::error::{Error, Result};
 use crate::files::{self, OpenFile};
+use crate::interrupted::Unfinished;
 use crate::kernel::{Kernel, Running};
 use crate::layout::Mapping;
 use crate::machine::Machine;
@@ -119,6 +121,17 @@ pub struct Context {
     pub pages: Vec<u8>,
     /// The streams' own bytes.
     pub streams: Vec<u8>,
+    /// What is left of calls in flight.
+    pub unfinished: Vec<Unfinished>,
+}
+
+/// The threads of a program at a stop.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Threads<'a> {
+    /// Registers.
+    pub moving: &'a [Moving],
+    /// What is left of the calls that some are in.
+    pub unfinished: &'a [Unfinished],
 }
 
 /// Writes contexts, keeping the bytes of the steady part until it changes.
@@ -145,12 +158,17 @@ impl Writer {
         &self,
         into: &mut Vec<u8>,
         clocks: Clocks,
-        threads: &[Moving],
+        threads: Threads<'_>,
         live: &Live,
         pages: &[u8],
         streams: &[u8],
     ) -> Result<()> {
         let live = encode(live)?;
+        let calls = match threads.unfinished {
+            [] => Vec::new(),
+            unfinished => encode(&unfinished)?,
+        };
+        let threads = threads.moving;
         let slot = slot_bytes(threads);
         let lengths = [
             threads.len() * slot,
@@ -168,13 +186,14 @@ impl Writer {
         }
         into.extend_from_slice(&clocks.monotonic_ns.to_le_bytes());
         into.extend_from_slice(&clocks.realtime_ns.to_le_bytes());
+        into.extend_from_slice(&(calls.len() as u32).to_le_bytes());
         pad(into);
         for thread in threads {
             let end = into.len() + slot;
             write_thread(into, thread);
             into.resize(end, 0);
         }
-        for section in [&live, &self.fixed, pages, streams] {
+        for section in [&live, &self.fixed, pages, streams, &calls] {
             into.extend_from_slice(section);
             pad(into);
         }
@@ -258,6 +277,7 @@ pub fn read(bytes: &[u8]) -> Result<Context> {
     let fixed = section(5, "steady state is cut off")?;
     let pages = section(6, "the page table is cut off")?.to_vec();
     let streams = section(7, "the streams are cut off")?.to_vec();
+    let calls = section(12, "the calls in flight are cut off")?;
     if slot < THREAD_HEAD || !threads.len().is_multiple_of(slot) {
         return Err(damaged("thread slots of an impossible size"));
     }
@@ -277,6 +297,10 @@ pub fn read(bytes: &[u8]) -> Result<Context> {
         fixed,
         pages,
         streams,
+        unfinished: match calls {
+            [] => Vec::new(),
+            calls => postcard::from_bytes(calls).map_err(|error| damaged(&error.to_string()))?,
+        },
     })
 }
 
@@ -336,11 +360,24 @@ mod tests {
             monotonic_ns: 1,
             realtime_ns: 2,
         };
+        let unfinished = [Unfinished {
+            tid: 300,
+            number: libc::SYS_poll,
+            until_ns: Some(7),
+            done: 0,
+            wanted: 0,
+            tells: true,
+        }];
+        let threads = Threads {
+            moving: &threads,
+            unfinished: &unfinished,
+        };
         let mut bytes = Vec::new();
         writer
-            .write(&mut bytes, clocks, &threads, &live, b"table", b"streams")
+            .write(&mut bytes, clocks, threads, &live, b"table", b"streams")
             .unwrap();
         let context = read(&bytes).unwrap();
+        assert_eq!(context.unfinished, unfinished);
         assert_eq!(context.clocks, clocks);
         assert_eq!(context.threads[0].registers.rip, 0x1234);
         assert_eq!(context.threads[0].extended, [9; 832]);
@@ -379,7 +416,10 @@ mod tests {
             .write(
                 &mut bytes,
                 Clocks::default(),
-                &threads,
+                Threads {
+                    moving: &threads,
+                    unfinished: &[],
+                },
                 &live,
                 b"table",
                 b"streams",

@@ -201,6 +201,7 @@ fn go_on(
         tids,
         memory,
         pairs,
+        calls,
     } = restore::restore(
         context,
         directory.path(),
@@ -222,6 +223,7 @@ fn go_on(
     program.descriptors.pairs = pairs;
     program.redraw(&context.fixed.kernel.actions);
     program.fifos = context.fixed.fifos.iter().cloned().collect();
+    program.carry_on(calls);
     let restore_ms = started.elapsed().unwrap_or_default().as_secs_f64() * 1e3;
     let mut ledger = Ledger::open(directory.path(), store.geometry());
     ledger.restored(restore_ms);

@@ -104,6 +104,14 @@ pub struct Call {
     pub policy: Policy,
 }
 
+impl Call {
+    /// Whether it is a wait whose beginning is known when it has a limit.
+    #[must_use]
+    pub fn is_watched_wait(&self) -> bool {
+        matches!(self.policy, Policy::FreeWhen(_, Watch::Wait))
+    }
+}
+
 /// The row of a call, if it is known.
 #[must_use]
 pub fn call(number: i64) -> Option<&'static Call> {

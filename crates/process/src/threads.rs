@@ -69,20 +69,6 @@ pub fn is_fault(info: &SignalInfo) -> bool {
     synchronous.contains(&signal) && code > 0
 }
 
-impl Pending {
-    /// Whether the signal may be delivered to this thread as soon as it goes on.
-    #[must_use]
-    pub fn reaches(&self, thread: &Moving) -> bool {
-        let signal = i32::from_le_bytes(
-            self.info[..4]
-                .try_into()
-                .expect("a siginfo begins with its number"),
-        );
-        let blocked = thread.mask >> (signal - 1).clamp(0, 63) & 1 == 1;
-        !blocked && (self.tid == 0 || self.tid == thread.tid)
-    }
-}
-
 /// Largest extended state of any x86-64 processor of today.
 pub const MOST_EXTENDED: usize = 16 << 10;
 

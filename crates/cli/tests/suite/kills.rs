@@ -84,6 +84,11 @@ fn c_with_mappings_moved_at_random() {
 }
 
 #[test]
+fn c_in_calls_that_a_stop_could_cut() {
+    survives_with("c_calls.c", &["--every", "3ms"]);
+}
+
+#[test]
 fn c_with_events_signals_and_timers() {
     survives("c_kernel.c");
 }

@@ -3,6 +3,7 @@
 //! - `plain`: the test programs alone print the same thing every time, so that they can be an oracle;
 //! - `kills`: each of them killed at random instants and resumed, compared byte for byte with that oracle;
 //! - `refused`: things that are hard to carry over are carried whole or refused by name;
+//! - `calls`: calls that a stop could cut do what they do alone;
 //! - `bad_input`: whatever is given to the command, it says what is wrong and loses nothing;
 //! - `damage`: damaged regions and states are told of, or hold what they held;
 //! - `told`: what cannot be captured is told at once; a program that was stopped stays so;
@@ -14,6 +15,7 @@
 //! runs longer campaigns. A program whose runtime is missing is skipped and says so, except where `CI=true`.
 
 mod bad_input;
+mod calls;
 mod contract;
 mod damage;
 mod kills;

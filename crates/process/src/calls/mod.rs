@@ -139,7 +139,11 @@ impl Program {
             Watch::Remap => return self.before_remap(call),
             Watch::Membarrier => self.stale.membarrier = true,
             Watch::Kill => self.kills_itself = true,
-            Watch::Wait => self.waits.begin(call.tid),
+            Watch::Wait => {
+                let look = |source| Error::target("cannot look at a system call", source);
+                let registers = trace::registers(call.tid).map_err(look)?;
+                self.calls.begin(call.tid, &registers, &self.process);
+            }
             Watch::Descriptors => self.stale.descriptors = true,
             Watch::Close => self.before_close(call),
             Watch::Open => return self.before_open(call),

@@ -4,23 +4,23 @@
 //!   everything that writes comes after.
 //! * The threads go on also when something cannot be read. What cannot be captured is found before anything
 //!   is taken from the memory's marks, and what was taken after all is owed to the next capture.
-//! * A system call that the stop interrupted is finished or begun again so that the program never
-//!   notices: see [`crate::interrupted`].
+//! * A system call that the stop cut is taken up again so that the program never notices: see
+//!   [`crate::interrupted`].
 //! * Of a program that ended, a checkpoint says how, and holds what it printed last.
 
 use super::{Program, State, clocks};
-use crate::context::{Clocks, Fixed, Live};
+use crate::context::{Clocks, Fixed, Live, Threads};
 use crate::descriptors::{self, What};
 use crate::error::{Error, Result};
 use crate::files::{Linked, OpenFile};
-use crate::interrupted;
+use crate::interrupted::Unfinished;
 use crate::kernel::{Running, Stale};
 use crate::memory::Parts;
 use crate::stdio::StdioContext;
 use crate::threads::{self, Moving, Pending};
 use std::time::Instant;
 use twinpage_core::{Capture, Piece, Source};
-use twinpage_os::trace::{self, Tid};
+use twinpage_os::trace::Tid;
 
 /// Microseconds the parts of a stop took.
 #[derive(Clone, Copy, Debug, Default, serde::Serialize)]
@@ -60,7 +60,8 @@ impl Program {
         stop.pages = parts.pages;
         let clocks = clocks();
         let pending = threads::pending(self.threads.iter().map(|thread| thread.tid))?;
-        let moving = self.registers(&pending)?;
+        let moving = self.registers()?;
+        let unfinished = self.unfinished();
         self.capture_objects(into)?;
         let (timers, pending) = self.timers(tid, pending)?;
         let held = self.descriptors.held(&self.process)?;
@@ -80,6 +81,7 @@ impl Program {
         Ok(Still {
             clocks,
             moving,
+            unfinished,
             live,
             streams,
         })
@@ -102,24 +104,13 @@ impl Program {
         }
     }
 
-    /// Registers of every thread; calls that the stop broke are mended first.
-    fn registers(&mut self, pending: &[Pending]) -> Result<Vec<Moving>> {
-        let mut all = Vec::with_capacity(self.threads.len());
-        for thread in &self.threads {
-            let mut moving = threads::moving(thread.tid)?;
-            let awaited = pending.iter().any(|pending| pending.reaches(&moving));
-            if !awaited
-                && interrupted::mend(
-                    &mut moving,
-                    &self.process,
-                    &mut self.waits,
-                    &self.streams,
-                    &self.descriptors,
-                )?
-            {
-                trace::set_registers(thread.tid, &moving.registers)
-                    .map_err(|source| Error::target("cannot mend an interrupted call", source))?;
-            }
+    /// Registers of every thread, as a checkpoint keeps them; calls that the stop cut are taken up.
+    fn registers(&mut self) -> Result<Vec<Moving>> {
+        let tids: Vec<Tid> = self.threads.iter().map(|thread| thread.tid).collect();
+        let mut all = Vec::with_capacity(tids.len());
+        for tid in tids {
+            let mut moving = threads::moving(tid)?;
+            self.take_up(&mut moving)?;
             all.push(moving);
         }
         Ok(all)
@@ -222,7 +213,7 @@ impl Program {
         self.writer.write(
             &mut into.context,
             clocks(),
-            &[],
+            Threads::default(),
             &Live::default(),
             &[],
             &encode_streams(&streams)?,
@@ -234,6 +225,7 @@ impl Program {
 struct Still {
     clocks: Clocks,
     moving: Vec<Moving>,
+    unfinished: Vec<Unfinished>,
     live: Live,
     streams: StdioContext,
 }
@@ -269,7 +261,10 @@ impl Source for Program {
         self.writer.write(
             &mut into.context,
             still.clocks,
-            &still.moving,
+            Threads {
+                moving: &still.moving,
+                unfinished: &still.unfinished,
+            },
             &still.live,
             pages,
             &streams,

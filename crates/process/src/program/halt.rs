@@ -6,6 +6,7 @@
 //! * Threads that a signal had stopped stay stopped when the others go on.
 //! * The program may end meanwhile: that is an answer, not an error.
 
+use super::cut::way_on;
 use super::{Program, State, ignore_gone, is_gone};
 use crate::error::{Error, Result};
 use crate::threads;
@@ -103,6 +104,7 @@ impl Program {
                 self.set_state(tid, State::Stopped);
             }
             Ok(Some((tid, Status::GroupStop(_)))) => self.set_state(tid, State::GroupStopped),
+            Ok(Some((tid, Status::Call))) => self.halt_at_call(tid)?,
             Ok(Some((tid, status))) => {
                 self.handle(tid, status)?;
                 return Ok(Some(tid));
@@ -122,7 +124,7 @@ impl Program {
             match thread.state {
                 State::Stopped => {
                     thread.state = State::Running;
-                    ignore_gone(trace::go_on(thread.tid, 0))?;
+                    ignore_gone(way_on(&self.calls, thread.tid)(thread.tid, 0))?;
                 }
                 State::GroupStopped => {
                     thread.state = State::Listening;

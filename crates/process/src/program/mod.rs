@@ -5,9 +5,11 @@
 //! * The main thread may end before the others. The process is then looked at by another thread, which is
 //!   alive whenever that is done: the one that stopped for a call, or one that stands still for a checkpoint.
 //!
-//! `halt.rs` has every thread stand still; `capture.rs` reads what a checkpoint holds meanwhile.
+//! `halt.rs` has every thread stand still; `capture.rs` reads what a checkpoint holds meanwhile; `cut.rs` takes
+//! up the calls that this cut.
 
 mod capture;
+mod cut;
 mod halt;
 
 pub use capture::Stop;
@@ -16,7 +18,7 @@ use crate::context::{self, Clocks, Ending};
 use crate::descriptors::Descriptors;
 use crate::error::{Error, Result};
 use crate::files::{EpochFiles, Recorder};
-use crate::interrupted::Waits;
+use crate::interrupted::Calls;
 use crate::kernel::{Action, Kernel, Settings, Stale};
 use crate::layout::Layout;
 use crate::machine::Machine;
@@ -67,7 +69,7 @@ pub struct Program {
     /// The steady part of the context is not as it was written last.
     fixed_changed: bool,
     timers_set: bool,
-    pub(crate) waits: Waits,
+    pub(crate) calls: Calls,
     machine: Machine,
     command: Vec<String>,
     pub(crate) streams: Arc<Stdio>,
@@ -140,7 +142,7 @@ impl Program {
             steady: tids.iter().map(|tid| (*tid, None)).collect(),
             fixed_changed: true,
             timers_set: false,
-            waits: Waits::default(),
+            calls: Calls::default(),
             machine: Machine::this()?,
             command: surroundings.command,
             streams: surroundings.streams,
@@ -243,7 +245,8 @@ impl Program {
         match status {
             Status::Exited(code) => self.gone(tid, Ending::Exit(code)),
             Status::Killed(signal) => self.gone(tid, Ending::Signal(signal)),
-            Status::Signal(signal) => return self.go_on(tid, signal),
+            Status::Signal(signal) => return self.signalled(tid, signal),
+            Status::Call => return self.at_call(tid),
             Status::GroupStop(_) => {
                 self.set_state(tid, State::Listening);
                 return ignore_gone(trace::listen(tid));
@@ -274,7 +277,8 @@ impl Program {
 
     fn go_on(&mut self, tid: Tid, signal: i32) -> Result<()> {
         self.set_state(tid, State::Running);
-        ignore_gone(trace::go_on(tid, signal))
+        let go_on = self.way_on(tid);
+        ignore_gone(go_on(tid, signal))
     }
 
     fn set_state(&mut self, tid: Tid, state: State) {
@@ -306,7 +310,7 @@ impl Program {
         self.threads.retain(|thread| thread.tid != tid);
         self.steady.remove(&tid);
         self.fixed_changed = true;
-        self.waits.forget(tid);
+        self.calls.forget(tid);
         if tid == self.process.pid() {
             self.ending = Some(ending);
         }
@@ -321,7 +325,7 @@ impl Program {
         self.threads.retain(|thread| thread.tid != pid);
         self.steady.remove(&pid);
         self.fixed_changed = true;
-        self.waits.forget(pid);
+        self.calls.forget(pid);
         self.main_thread_ended = Some(status >> 8);
         threads::wait_for_end(pid)
     }
@@ -350,6 +354,7 @@ impl Program {
         self.steady = BTreeMap::from([(tid, None)]);
         self.main_thread_ended = None;
         self.stale = Stale::ALL;
+        self.calls.clear();
         self.descriptors.release(0, i32::MAX);
         self.process =
             Process::open(pid).map_err(|source| Error::target("cannot open the program", source))?;

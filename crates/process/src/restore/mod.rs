@@ -19,6 +19,7 @@ mod space;
 use crate::context::Context;
 use crate::error::{Error, Result};
 use crate::files::Ident;
+use crate::interrupted::{Calls, Unfinished};
 use crate::launch;
 use crate::marks::Marks;
 use crate::memory::Memory;
@@ -46,6 +47,8 @@ pub struct Restored {
     pub memory: Memory,
     /// Its socket pairs.
     pub pairs: Pairs,
+    /// The calls it was in.
+    pub calls: Calls,
 }
 
 /// Brings back the program of `context`, whose pages are in `store`. Files that the rollback had to
@@ -80,8 +83,10 @@ pub fn restore(
     let tids = kernel::make_threads(&process, context)?;
     kernel::set_threads(&process, context)?;
     let objects = made.finish()?;
+    let mut calls = Calls::default();
     for thread in &context.threads {
-        begin_where_it_was(&process, thread)?;
+        let call = context.unfinished.iter().find(|call| call.tid == thread.tid);
+        begin_where_it_was(&process, thread, call, &mut calls)?;
     }
     let layout = crate::layout::Layout::open(pid)
         .map_err(|source| Error::target("cannot look at the program", source))?;
@@ -105,6 +110,7 @@ pub fn restore(
         process,
         tids,
         pairs,
+        calls,
         memory,
     })
 }
@@ -168,10 +174,13 @@ fn not_prepared(code: i32, directory: &Path) -> Error {
     }
 }
 
-/// Sets the registers a thread had. A wait that only the old process could have continued begins anew.
-fn begin_where_it_was(process: &Process, thread: &Moving) -> Result<()> {
-    const ERESTART_RESTARTBLOCK: i64 = -516;
-    const SYSCALL_BYTES: u64 = 2;
+/// Sets the registers a thread had. A call it was in is taken up where it was.
+fn begin_where_it_was(
+    process: &Process,
+    thread: &Moving,
+    call: Option<&Unfinished>,
+    calls: &mut Calls,
+) -> Result<()> {
     let set = |source| {
         Error::target(
             format!("cannot set the registers of thread {}", thread.tid),
@@ -179,11 +188,7 @@ fn begin_where_it_was(process: &Process, thread: &Moving) -> Result<()> {
         )
     };
     let mut registers = thread.registers;
-    if registers.orig_rax as i64 >= 0 && registers.rax as i64 == ERESTART_RESTARTBLOCK {
-        registers.rip -= SYSCALL_BYTES;
-        registers.rax = registers.orig_rax;
-        registers.orig_rax = u64::MAX;
-    }
+    calls.resume(thread.tid, &mut registers, call, process)?;
     leave_critical_section(process, thread, &mut registers).map_err(set)?;
     trace::set_extended_state(thread.tid, &thread.extended).map_err(set)?;
     trace::set_registers(thread.tid, &registers).map_err(set)?;

@@ -23,9 +23,8 @@
 //! * A checkpoint of a silent program adds a few numbers.
 //!
 //! The life of a [`Stdio`]: [`Stdio::run`] or [`Stdio::resume`], the program is started with
-//! [`Stdio::program_ends`], [`Stdio::begin`]; at each stop [`Stdio::append_rest`] where a write was
-//! interrupted, then [`Stdio::stop_point`]; in the background [`Stdio::before_commit`], the commit,
-//! [`Stdio::durable`]; and when the program ended, a last stop point and commit, and
+//! [`Stdio::program_ends`], [`Stdio::begin`]; at each stop [`Stdio::stop_point`]; in the background
+//! [`Stdio::before_commit`], the commit, [`Stdio::durable`]; and when the program ended, a last stop point and commit, and
 //! [`Stdio::finish`].
 //!
 //! What it does not do: keep apart what other programs write to the same terminal or pipe meanwhile;
@@ -53,7 +52,7 @@ pub use context::StdioContext;
 pub use error::{Error, Result};
 pub use outside::Outside;
 
-use inside::{Id, Inside};
+use inside::Id;
 use released::Released;
 use rustix::fd::OwnedFd;
 use state::{Channel, State};
@@ -216,35 +215,6 @@ impl Stdio {
         state.resize();
         drop(state);
         self.shared.wake();
-    }
-
-    /// The program is stopped in a write to `stream` that was interrupted after a part: `bytes` are
-    /// the rest of it, and follow what is in the pipe. Returns how many were taken, by which the
-    /// result of the write grows: all of them, but on a terminal whose output was stopped (`^S`). To
-    /// be called before [`Stdio::stop_point`].
-    ///
-    /// # Errors
-    /// [`Error::Io`] when the log cannot be written: the write then stays as short as it was.
-    pub fn append_rest(&self, stream: Stream, bytes: &[u8]) -> Result<usize> {
-        let mut state = self.shared.lock();
-        let Some(n) = state.fds[stream as usize] else {
-            return Err(Error::Context(format!("{stream:?} is not relayed")));
-        };
-        let Channel {
-            inside: Some(inside),
-            output: Some(output),
-            ..
-        } = &mut state.channels[n as usize]
-        else {
-            // Nobody reads: the program hears of it at its next write.
-            return Ok(0);
-        };
-        let inside: &Inside = inside;
-        output.drain_all(inside)?;
-        match inside {
-            Inside::Terminal { slave, .. } => output.type_out(inside, slave, bytes),
-            _ => output.log.append(bytes).map(|()| bytes.len()),
-        }
     }
 
     /// The program is stopped, every thread of it outside of system calls: takes what it printed,

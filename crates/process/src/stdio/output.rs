@@ -17,7 +17,7 @@ use super::context::OutputContext;
 use super::error::{Error, Result};
 use super::inside::Inside;
 use super::log::Log;
-use rustix::fd::{AsFd, OwnedFd};
+use rustix::fd::AsFd;
 use rustix::io::Errno;
 use std::collections::VecDeque;
 
@@ -153,34 +153,6 @@ impl Output {
                 Err(e) => return Err(Error::io("read from the program's terminal", e)),
             }
         }
-    }
-
-    /// The rest of a write to a terminal: written from here, so that the terminal makes of it what it
-    /// makes of all output. Says how much it took.
-    pub(super) fn type_out(&mut self, inside: &Inside, slave: &OwnedFd, bytes: &[u8]) -> Result<usize> {
-        let mut done = 0;
-        let mut tried = false;
-        while done < bytes.len() {
-            match rustix::io::write(slave, &bytes[done..]) {
-                Ok(n) => {
-                    done += n;
-                    tried = false;
-                }
-                Err(Errno::INTR) => {}
-                Err(Errno::AGAIN) => {
-                    // Reading the master until there is nothing empties every buffer on the way. Full
-                    // all the same: the output is stopped.
-                    let none = self.drain(inside, TERMINAL_BYTES)? == 0;
-                    if none && tried {
-                        break;
-                    }
-                    tried = none;
-                }
-                Err(e) => return Err(Error::io("write to the program's terminal", e)),
-            }
-        }
-        self.drain_all(inside)?;
-        Ok(done)
     }
 
     /// The program is stopped and drained: everything printed belongs to `epoch`. `released` bytes

@@ -473,33 +473,6 @@ fn keys_that_are_signals_reach_the_program() {
 }
 
 #[test]
-fn the_rest_of_an_interrupted_write_keeps_its_place() {
-    let dir = tempfile::tempdir().unwrap();
-    let (master, slave) = terminal();
-    let (read, out) = pipe();
-    let fds = [Some(slave.try_clone().unwrap()), Some(out), Some(slave)];
-    let stdio = Stdio::run(Outside::new(fds), options(dir.path())).unwrap();
-    let [Some(_), Some(stdout), Some(stderr)] = stdio.program_ends() else {
-        panic!("all are relayed")
-    };
-    stdio.begin();
-    write(&stdout, b"some ");
-    write(&stderr, b"to the ");
-    assert_eq!(stdio.append_rest(Stream::Stdout, b"bytes\n").unwrap(), 6);
-    let lines = "terminal\n".repeat(20_000);
-    assert_eq!(
-        stdio.append_rest(Stream::Stderr, lines.as_bytes()).unwrap(),
-        lines.len()
-    );
-    stdio.stop_point(1).unwrap();
-    write(&stdout, b"later");
-    stdio.durable(1).unwrap();
-    assert_eq!(exactly(&read, 11), b"some bytes\n");
-    let shown = format!("to the {}", lines.replace('\n', "\r\n"));
-    same(&exactly(&master, shown.len()), shown.as_bytes(), "the screen");
-}
-
-#[test]
 fn a_terminal_that_only_shows_stays_as_it_is() {
     let dir = tempfile::tempdir().unwrap();
     let (master, slave) = terminal();

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio as Fds};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use twinpage_process::stdio::{Options, Outside, Stdio, StdioContext, Stream};
+use twinpage_process::stdio::{Options, Outside, Stdio, StdioContext};
 
 /// What a runner is to do.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -108,8 +108,6 @@ struct Program {
     i: u64,
     /// What is left of it to write, when it was begun.
     rest: Option<Vec<u8>>,
-    /// Whether some of it was written in this system call.
-    partly: bool,
     /// Bytes of a line of input read so far.
     heard: Vec<u8>,
     /// The input ended.
@@ -175,18 +173,7 @@ fn run(job: &Job, outside: Outside) {
         let ended = runs.is_finished();
         epoch += 1;
         let (streams, now) = {
-            let mut program = program.lock().expect("the program");
-            if program.partly {
-                let rest = program.rest.take().unwrap_or_default();
-                let stream = if to_stderr(job, program.i) {
-                    Stream::Stderr
-                } else {
-                    Stream::Stdout
-                };
-                assert_eq!(stdio.append_rest(stream, &rest).expect("append"), rest.len());
-                program.partly = false;
-                program.i += 1;
-            }
+            let program = program.lock().expect("the program");
             (stdio.stop_point(epoch).expect("stop"), program.clone())
         };
         stdio.before_commit(epoch).expect("sync");
@@ -233,17 +220,13 @@ fn step(job: &Job, program: &Mutex<Program>, ends: &[Option<OwnedFd>; 3]) -> boo
             match nonblocking(end, |fd| rustix::io::write(fd, &rest)) {
                 Ok(wrote) if wrote == rest.len() => {
                     p.i += 1;
-                    p.partly = false;
                     drop(p);
                     if job.think_us > 0 {
                         std::thread::sleep(Duration::from_micros(job.think_us));
                     }
                     return true;
                 }
-                Ok(wrote) => {
-                    p.rest = Some(rest[wrote..].to_vec());
-                    p.partly = true;
-                }
+                Ok(wrote) => p.rest = Some(rest[wrote..].to_vec()),
                 Err(Errno::AGAIN) => p.rest = Some(rest),
                 Err(e) => panic!("write: {e}"),
             }
@@ -251,7 +234,7 @@ fn step(job: &Job, program: &Mutex<Program>, ends: &[Option<OwnedFd>; 3]) -> boo
         }
     };
     let end = ends[blocked_on].as_ref().expect("an end");
-    // Wakes now and then: a stop may have finished the write.
+    // Wakes now and then: a stop may have made room.
     let soon = Timespec {
         tv_sec: 0,
         tv_nsec: 1_000_000,

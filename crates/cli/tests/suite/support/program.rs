@@ -46,6 +46,8 @@ pub(crate) const PROGRAMS: &[Program] = &[
     program("c_objects.c", Kind::C(&["-pthread"]), 60),
     program("c_memory.c", Kind::C(&[]), 18),
     program("c_mappings.c", Kind::C(&[]), 40),
+    program("c_calls.c", Kind::C(&["-pthread"]), 10),
+    program("c_waits.c", Kind::C(&["-pthread"]), 4000), // milliseconds
     program("c_kernel.c", Kind::C(&[]), 60),
     program("c_descriptors.c", Kind::C(&[]), 60),
     program("c_places.c", Kind::C(&[]), 60),

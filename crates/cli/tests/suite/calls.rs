@@ -1,0 +1,88 @@
+//! Calls that a stop could cut: the program sees nothing of it, neither at a stop nor at a resume.
+
+use std::fs::OpenOptions;
+use std::path::Path;
+use std::process::Child;
+use std::time::{Duration, Instant};
+
+use crate::support::campaign::oracle;
+use crate::support::process::{Victim, ended_before, kill, twinpage};
+use crate::support::program::named;
+use crate::support::state::wait_until;
+use crate::support::tree::bytes_difference;
+use crate::support::{chance, long, say, seed};
+
+#[test]
+fn no_call_sees_a_stop() {
+    let Some(line) = named("c_calls.c").command(if long() { 40 } else { 3 }) else {
+        return;
+    };
+    let alone = oracle(&line, None);
+    let scratch = tempfile::tempdir().expect("a scratch directory");
+    let mut command = twinpage();
+    command
+        .args(["run", "--every", "200us", "--durability", "memory", "--state"])
+        .arg(scratch.path().join("state"));
+    command.arg("--").args(&line).current_dir(scratch.path());
+    let out = command.output().expect("twinpage starts");
+    let stderr = String::from_utf8_lossy(&out.stderr);
+    assert_eq!(out.status, alone.status, "{stderr}");
+    assert!(
+        out.stdout == alone.stdout,
+        "{}: {stderr}",
+        bytes_difference(&alone.stdout, &out.stdout)
+    );
+}
+
+/// Killed four times while all its threads wait for four seconds: a wait that began again as a whole would
+/// last seven, one that was forgotten less than four.
+#[test]
+fn a_wait_goes_on_for_what_is_left() {
+    const NAME: &str = "c_waits.c";
+    let program = named(NAME);
+    let Some(line) = program.command(program.rounds) else {
+        return;
+    };
+    let seed = seed();
+    let mut chance = chance(seed, NAME);
+    let scratch = tempfile::tempdir().expect("a scratch directory");
+    let (state, out) = (scratch.path().join("state"), scratch.path().join("out"));
+    let mut first = twinpage();
+    first.args(["run", "--every", "5ms", "--state"]).arg(&state);
+    first.arg("--").args(&line);
+    let mut life = start(first, &out);
+    wait_until("all wait", || {
+        std::fs::read(&out).is_ok_and(|said| !said.is_empty())
+    });
+    for _ in 0..4 {
+        let some_ms = chance.u64(850..1000);
+        let ended = ended_before(&mut life, Instant::now() + Duration::from_millis(some_ms));
+        assert!(
+            ended.is_none(),
+            "it ended too early: {ended:?}; TWINPAGE_SEED={seed}"
+        );
+        kill(&mut life, Victim::Tree, &mut chance);
+        let mut resume = twinpage();
+        resume.arg("resume").arg(&state);
+        life = start(resume, &out);
+    }
+    let status = life.wait().expect("wait for twinpage");
+    assert!(status.success(), "{status}; TWINPAGE_SEED={seed}");
+    let said = std::fs::read_to_string(&out).expect("the output");
+    assert_eq!(
+        said.matches("in time").count(),
+        said.lines().count() - 1,
+        "{said}"
+    );
+    say(&format!(
+        "{NAME}: 4 kills, every wait in time; TWINPAGE_SEED={seed}"
+    ));
+}
+
+fn start(mut command: std::process::Command, out: &Path) -> Child {
+    let out = OpenOptions::new().create(true).append(true).open(out);
+    command
+        .stdout(out.expect("the output"))
+        .spawn()
+        .expect("twinpage starts")
+}

@@ -1,0 +1,218 @@
+//! Calls that answer with fewer bytes than they were asked for because a stop was asked for meanwhile: which
+//! they are, and how each is begun for the rest.
+//!
+//! A count may be short for other reasons: then the rest of the call answers nothing, or an error, and the
+//! count stands. Where it would wait instead (reads of pipes, sockets and terminals, writes that must not
+//! wait, sendfile(2) to a pipe) nothing is begun.
+
+use super::Unfinished;
+use crate::error::{Error, Result};
+use rustix::fs::{FileType, OFlags, Stat, fcntl_getfl, fstat, major, minor};
+use std::io;
+use std::os::fd::OwnedFd;
+use twinpage_os::inject::SLOT_BYTES;
+use twinpage_os::remote::Process;
+use twinpage_os::trace::Registers;
+
+/// The most bytes the kernel moves in one call.
+const MOST_BYTES: u64 = 0x7fff_f000;
+/// Bytes of a struct iovec.
+const VECTOR_BYTES: u64 = 16;
+const MOST_VECTORS: u64 = 1024;
+
+/// Bytes of a struct msghdr, and of the struct mmsghdr around it.
+const MESSAGE_BYTES: u64 = 56;
+const COUNTED_MESSAGE_BYTES: u64 = 64;
+
+/// How many bytes (messages, of sendmmsg(2) and recvmmsg(2)) the call in `orig_rax` was to move, if a stop can
+/// have made it answer with fewer.
+pub(super) fn wanted(registers: &Registers, process: &Process) -> Result<Option<u64>> {
+    let r = registers;
+    let asked = match r.orig_rax as i64 {
+        libc::SYS_getrandom => return Ok(Some(r.rsi.min(MOST_BYTES))),
+        libc::SYS_getdents | libc::SYS_getdents64 => return Ok(Some(r.rdx)),
+        libc::SYS_read | libc::SYS_pread64 | libc::SYS_write => r.rdx,
+        libc::SYS_sendto if waits(r.r10) => r.rdx,
+        libc::SYS_recvfrom if waits_for_all(r.r10) => r.rdx,
+        libc::SYS_sendmsg if waits(r.rdx) => message(r.rsi, 0, process)?.1,
+        libc::SYS_recvmsg if waits_for_all(r.rdx) => message(r.rsi, 0, process)?.1,
+        libc::SYS_sendmmsg if waits(r.r10) => r.rdx & 0xffff_ffff,
+        libc::SYS_recvmmsg if waits(r.r10) && r.r8 == 0 => r.rdx & 0xffff_ffff,
+        libc::SYS_readv | libc::SYS_preadv | libc::SYS_writev => vectors(r.rsi, r.rdx, 0, process)?.1,
+        // With flags they may be asked not to wait.
+        libc::SYS_preadv2 | libc::SYS_pwritev2 if r.r9 == 0 => vectors(r.rsi, r.rdx, 0, process)?.1,
+        libc::SYS_sendfile => r.r10,
+        libc::SYS_copy_file_range => r.r8,
+        _ => return Ok(None),
+    };
+    let asked = asked.min(MOST_BYTES);
+    if asked <= r.rax {
+        return Ok(None);
+    }
+    let fd = match r.orig_rax as i64 {
+        libc::SYS_copy_file_range => r.rdx,
+        _ => r.rdi,
+    };
+    let Ok(fd) = process.duplicate_fd(fd as i32) else {
+        return Ok(None); // another thread closed it
+    };
+    let look = |source: rustix::io::Errno| Error::target("cannot look at a descriptor", source.into());
+    let stat = fstat(&fd).map_err(look)?;
+    let waits = !fcntl_getfl(&fd).map_err(look)?.contains(OFlags::NONBLOCK);
+    let all = match r.orig_rax as i64 {
+        libc::SYS_read | libc::SYS_pread64 | libc::SYS_readv | libc::SYS_preadv | libc::SYS_preadv2 => {
+            return Ok(reads(&fd, &stat, waits, asked));
+        }
+        libc::SYS_sendfile | libc::SYS_copy_file_range => is_a(&stat, FileType::RegularFile),
+        libc::SYS_recvfrom | libc::SYS_recvmsg => waits && is_stream(&fd),
+        libc::SYS_recvmmsg => waits,
+        libc::SYS_sendmmsg => {
+            let last = r.rsi + (r.rax - 1) * COUNTED_MESSAGE_BYTES;
+            waits && whole(last, process)?
+        }
+        _ => waits && takes_all(&fd, &stat),
+    };
+    Ok(all.then_some(asked))
+}
+
+fn waits(flags: u64) -> bool {
+    flags as i32 & (libc::MSG_DONTWAIT | libc::MSG_WAITFORONE) == 0
+}
+
+fn waits_for_all(flags: u64) -> bool {
+    let flags = flags as i32;
+    flags & libc::MSG_WAITALL != 0 && flags & (libc::MSG_DONTWAIT | libc::MSG_PEEK) == 0
+}
+
+fn is_stream(fd: &OwnedFd) -> bool {
+    rustix::net::sockopt::socket_type(fd).ok() == Some(rustix::net::SocketType::STREAM)
+}
+
+/// Whether a message of sendmmsg(2) was sent whole.
+fn whole(message_at: u64, process: &Process) -> Result<bool> {
+    let sent = process.read_u64(message_at + MESSAGE_BYTES);
+    let sent = sent.map_err(|source| Error::target("cannot read a message", source))?;
+    Ok(sent & 0xffff_ffff == message(message_at, 0, process)?.1)
+}
+
+fn is_a(stat: &Stat, kind: FileType) -> bool {
+    FileType::from_raw_mode(stat.st_mode) == kind
+}
+
+/// null(4) and random(4): zero, full, random, urandom.
+fn is_endless(stat: &Stat) -> bool {
+    let device = (major(stat.st_rdev), minor(stat.st_rdev));
+    is_a(stat, FileType::CharacterDevice) && matches!(device, (1, 5 | 7 | 8 | 9))
+}
+
+/// What a read moves unless it is cut: all of an endless device; of a terminal that is read byte by byte as
+/// many as it was told to wait for.
+fn reads(fd: &OwnedFd, stat: &Stat, waits: bool, asked: u64) -> Option<u64> {
+    use rustix::termios::{LocalModes, SpecialCodeIndex, tcgetattr};
+    if is_endless(stat) {
+        return Some(asked);
+    }
+    if !waits || !is_a(stat, FileType::CharacterDevice) {
+        return None;
+    }
+    let terminal = tcgetattr(fd).ok()?;
+    let at_least = terminal.special_codes[SpecialCodeIndex::VMIN];
+    let by_bytes = !terminal.local_modes.contains(LocalModes::ICANON);
+    (by_bytes && terminal.special_codes[SpecialCodeIndex::VTIME] == 0).then(|| asked.min(u64::from(at_least)))
+}
+
+/// Whether a write that may wait takes all it is given.
+fn takes_all(fd: &OwnedFd, stat: &Stat) -> bool {
+    match FileType::from_raw_mode(stat.st_mode) {
+        FileType::Fifo => true,
+        FileType::CharacterDevice => is_endless(stat) || rustix::termios::isatty(fd),
+        FileType::Socket => is_stream(fd),
+        _ => false,
+    }
+}
+
+/// `registers` begin what is left of a call whose own registers are `own`.
+pub(super) fn set(
+    registers: &mut Registers,
+    own: &Registers,
+    call: &Unfinished,
+    slot: u64,
+    process: &Process,
+) -> io::Result<()> {
+    let (done, left) = (call.done, call.wanted - call.done);
+    match call.number {
+        libc::SYS_getrandom => {
+            registers.rdi = own.rdi + done;
+            registers.rsi = left;
+        }
+        libc::SYS_sendfile => registers.r10 = left, // the kernel moved the offsets
+        libc::SYS_copy_file_range => registers.r8 = left,
+        libc::SYS_read
+        | libc::SYS_pread64
+        | libc::SYS_write
+        | libc::SYS_sendto
+        | libc::SYS_recvfrom
+        | libc::SYS_getdents
+        | libc::SYS_getdents64 => {
+            registers.rsi = own.rsi + done;
+            registers.rdx = left;
+        }
+        libc::SYS_sendmmsg | libc::SYS_recvmmsg => {
+            registers.rsi = own.rsi + done * COUNTED_MESSAGE_BYTES;
+            registers.rdx = left;
+        }
+        libc::SYS_sendmsg | libc::SYS_recvmsg => {
+            let (list, _) = message(own.rsi, done, process).map_err(io::Error::other)?;
+            let vectors = slot + MESSAGE_BYTES;
+            let count = write_vectors(vectors, SLOT_BYTES as u64 - MESSAGE_BYTES, &list, process)?;
+            // No name; the buffers; nothing beside them; no flags.
+            let words = [0, 0, vectors, count, 0, 0, 0].map(u64::to_le_bytes);
+            process.write(slot, words.as_flattened())?;
+            registers.rsi = slot;
+        }
+        _ => {
+            let (list, _) = vectors(own.rsi, own.rdx, done, process).map_err(io::Error::other)?;
+            registers.rsi = slot;
+            registers.rdx = write_vectors(slot, SLOT_BYTES as u64, &list, process)?;
+        }
+    }
+    Ok(())
+}
+
+/// As many of the buffers as there is room for, listed at an address; says how many.
+fn write_vectors(at: u64, room: u64, list: &[(u64, u64)], process: &Process) -> io::Result<u64> {
+    let count = list.len().min((room / VECTOR_BYTES) as usize);
+    let words = list[..count].iter();
+    let words = words.flat_map(|(start, length)| [start.to_le_bytes(), length.to_le_bytes()]);
+    process.write(at, &words.flatten().collect::<Vec<u8>>())?;
+    Ok(count as u64)
+}
+
+/// The buffers of a struct msghdr, from byte `done` of them on, and their bytes together.
+fn message(at: u64, done: u64, process: &Process) -> Result<(Vec<(u64, u64)>, u64)> {
+    let word = |index: u64| process.read_u64(at + index * 8);
+    let look = |source| Error::target("cannot read a message", source);
+    vectors(word(2).map_err(look)?, word(3).map_err(look)?, done, process)
+}
+
+/// The buffers in a list, from byte `done` of them on, and their bytes together.
+fn vectors(at: u64, count: u64, done: u64, process: &Process) -> Result<(Vec<(u64, u64)>, u64)> {
+    let mut bytes = vec![0; (count.min(MOST_VECTORS) * VECTOR_BYTES) as usize];
+    let look = |source| Error::target("cannot read a list of buffers", source);
+    process.read(at, &mut bytes).map_err(look)?;
+    let word = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().expect("eight bytes"));
+    let (mut list, mut skip) = (Vec::new(), done);
+    for vector in bytes.chunks_exact(VECTOR_BYTES as usize) {
+        let (start, length) = (word(&vector[..8]), word(&vector[8..]));
+        let skipped = skip.min(length);
+        skip -= skipped;
+        if skipped < length {
+            list.push((start + skipped, length - skipped));
+        }
+    }
+    let together = list
+        .iter()
+        .map(|(_, length)| length)
+        .fold(0, |sum: u64, length| sum.saturating_add(*length));
+    Ok((list, together))
+}

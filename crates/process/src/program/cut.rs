@@ -1,0 +1,115 @@
+//! Calls that a stop cut, taken up again: what [`crate::interrupted`] knows, done to the threads.
+
+use super::{Program, State, ignore_gone};
+use crate::error::{Error, Result};
+use crate::interrupted::{Calls, Unfinished};
+use crate::threads::Moving;
+use twinpage_os::trace::{self, Registers, Tid};
+
+/// How a thread goes on: one whose call is altered stops at the call's end.
+pub(super) fn way_on(calls: &Calls, tid: Tid) -> fn(Tid, i32) -> std::io::Result<()> {
+    if calls.is_altered(tid) {
+        trace::go_on_to_call
+    } else {
+        trace::go_on
+    }
+}
+
+impl Program {
+    pub(super) fn way_on(&self, tid: Tid) -> fn(Tid, i32) -> std::io::Result<()> {
+        way_on(&self.calls, tid)
+    }
+
+    /// The unfinished calls of a program that was put together again.
+    pub(crate) fn carry_on(&mut self, calls: Calls) {
+        self.calls = calls;
+    }
+
+    /// Takes up the call that the stop cut, if it cut one. What a checkpoint keeps of the thread is put into
+    /// `thread`.
+    pub(super) fn take_up(&mut self, thread: &mut Moving) -> Result<()> {
+        if self
+            .calls
+            .take_up(thread.tid, &mut thread.registers, &self.process)?
+        {
+            set(thread.tid, &thread.registers)?;
+        }
+        thread.registers = self.calls.kept(thread.tid, &thread.registers);
+        Ok(())
+    }
+
+    /// What is kept of the calls in flight.
+    pub(super) fn unfinished(&self) -> Vec<Unfinished> {
+        self.calls.list()
+    }
+
+    /// A signal is about to be delivered. One that a handler takes ends a call that was cut; one that is
+    /// ignored only woke the thread because it is traced, and must not be noticed. (Stop signals are: a wait
+    /// ends with `EINTR` when the program goes on, also alone.)
+    pub(super) fn signalled(&mut self, tid: Tid, signal: i32) -> Result<()> {
+        const STOPS: [i32; 4] = [libc::SIGSTOP, libc::SIGTSTP, libc::SIGTTIN, libc::SIGTTOU];
+        let Ok(mut registers) = trace::registers(tid) else {
+            return self.go_on(tid, signal); // it was killed
+        };
+        let in_call = registers.orig_rax as i64 >= 0 || self.calls.is_altered(tid);
+        if in_call && !STOPS.contains(&signal) {
+            let changed = if self.is_caught(signal)? {
+                self.calls.end_by_signal(tid, &mut registers, &self.process)?
+            } else {
+                self.calls.take_up(tid, &mut registers, &self.process)?
+            };
+            if changed {
+                set(tid, &registers)?;
+            }
+        }
+        self.go_on(tid, signal)
+    }
+
+    /// Whether the program handles the signal: proc_pid_status(5), `SigCgt`.
+    fn is_caught(&self, signal: i32) -> Result<bool> {
+        let path = format!("/proc/{}/status", self.process.thread());
+        let status = std::fs::read_to_string(&path).map_err(Error::file("cannot read", path))?;
+        let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+        let caught = caught.and_then(|word| u64::from_str_radix(word.trim(), 16).ok());
+        Ok(caught.is_some_and(|caught| caught >> (signal - 1) & 1 == 1))
+    }
+
+    /// A thread with an altered call stopped at the beginning or the end of it.
+    pub(super) fn at_call(&mut self, tid: Tid) -> Result<()> {
+        self.end_call(tid)?;
+        self.go_on(tid, 0)
+    }
+
+    /// The same while all threads are asked to stand still. The stop took the request with it: at its end the
+    /// call stands still, at its beginning it is asked again, so that it ends at once.
+    pub(super) fn halt_at_call(&mut self, tid: Tid) -> Result<()> {
+        if self.end_call(tid)? {
+            self.set_state(tid, State::Stopped);
+            return Ok(());
+        }
+        ignore_gone(trace::interrupt(tid))?;
+        self.go_on(tid, 0)
+    }
+
+    /// True when the thread is at the end of its call, which is then put right.
+    fn end_call(&mut self, tid: Tid) -> Result<bool> {
+        let Ok(true) = trace::call_ends(tid) else {
+            return Ok(false);
+        };
+        let Ok(mut registers) = trace::registers(tid) else {
+            return Ok(true); // it was killed
+        };
+        self.calls.end(tid, &mut registers, &self.process)?;
+        set(tid, &registers)?;
+        Ok(true)
+    }
+}
+
+fn set(tid: Tid, registers: &Registers) -> Result<()> {
+    match trace::set_registers(tid, registers) {
+        Err(error) if error.raw_os_error() != Some(libc::ESRCH) => {
+            Err(Error::target("cannot take a call up again", error))
+        }
+        _ => Ok(()),
+    }
+}
