@@ -125,41 +125,60 @@ fn sound_exit(what: &str, out: &Output) -> i32 {
 // ---- regions ----
 
 #[derive(Persist)]
-struct Order {
+struct Order<'r> {
     pieces: u32,
-    note: Text,
+    note: Text<'r>,
 }
 
 struct Roots {
-    orders: Root<HashMap<u64, Order>>,
-    names: Root<BTreeMap<Text, u64>>,
-    numbers: Root<List<u64>>,
+    orders: Root<HashMap<'static, u64, Order<'static>>>,
+    names: Root<BTreeMap<'static, Text<'static>, u64>>,
+    numbers: Root<List<'static, u64>>,
 }
 
 fn roots(region: &Region) -> twinpage::Result<Roots> {
     Ok(Roots {
-        orders: region.root("orders", HashMap::new_in)?,
-        names: region.root("names", BTreeMap::new_in)?,
-        numbers: region.root("numbers", |heap| List::from_iter_in(0..60_000, heap))?,
+        orders: region.root("orders")?,
+        names: region.root("names")?,
+        numbers: region.root_with("numbers", |u| List::from_iter_in(0..60_000, u.heap()))?,
     })
 }
 
 impl Roots {
     /// All they hold, as text that is the same for the same values.
-    fn text(&self) -> String {
-        let mut orders: Vec<_> = self
-            .orders
-            .iter()
-            .map(|(id, order)| (id, order.pieces, order.note.as_str()))
-            .collect();
-        orders.sort_unstable();
-        let names: Vec<_> = self.names.iter().map(|(name, id)| (name.as_str(), id)).collect();
-        format!("{orders:?} {names:?} {:?}", self.numbers.as_slice())
+    fn text(&self, region: &Region) -> String {
+        region.read(|v| {
+            let orders = self.orders.get(v).iter();
+            let mut orders: Vec<_> = orders
+                .map(|(id, order)| (id, order.pieces, order.note.as_str()))
+                .collect();
+            orders.sort_unstable();
+            let names = self.names.get(v).iter();
+            let names: Vec<_> = names.map(|(name, id)| (name.as_str(), id)).collect();
+            format!("{orders:?} {names:?} {:?}", self.numbers.get(v).as_slice())
+        })
+    }
+
+    /// One of several turns, which leave lines in the log, in pages of their own and in both homes of them.
+    fn change(&mut self, region: &Region, turn: u64) {
+        region.update(|u| {
+            let orders = self.orders.get_mut(u);
+            let names = self.names.get_mut(u);
+            for id in (turn * 100..turn * 150 + 300).step_by(1 + turn as usize) {
+                let (pieces, note) = (turn as u32, u.string(&format!("order {id} of turn {turn}")));
+                names.insert(u.string(&format!("{id:05}")), turn);
+                orders.insert(id, Order { pieces, note });
+            }
+            orders.remove(&(turn * 7));
+            let numbers = self.numbers.get_mut(u).iter_mut();
+            numbers
+                .step_by(1 + 40 * turn as usize)
+                .for_each(|number| *number += turn);
+        });
     }
 }
 
-/// A region's file some time before its end and then, and what is in it. Lines lie in the log, in pages of their own
-/// and in both homes of them.
+/// A region's file some time before its end and then, and what is in it.
 fn sample(path: &Path, durability: Durability, base: usize) -> [Vec<u8>; 3] {
     let options = Region::options()
         .durability(durability)
@@ -167,34 +186,15 @@ fn sample(path: &Path, durability: Durability, base: usize) -> [Vec<u8>; 3] {
         .base(base);
     let region = options.open(path).expect("a region");
     let mut roots = roots(&region).expect("its roots");
-    let heap = region.heap().expect("its heap");
     let mut older = Vec::new();
     for turn in 0..6_u64 {
-        region.update(|_| {
-            for id in (turn * 100..turn * 150 + 300).step_by(1 + turn as usize) {
-                let note = Text::from_in(&format!("order {id} of turn {turn}"), heap);
-                roots.names.insert(Text::from_in(&format!("{id:05}"), heap), turn);
-                roots.orders.insert(
-                    id,
-                    Order {
-                        pieces: turn as u32,
-                        note,
-                    },
-                );
-            }
-            roots.orders.remove(&(turn * 7));
-            roots
-                .numbers
-                .iter_mut()
-                .step_by(1 + 40 * turn as usize)
-                .for_each(|number| *number += turn);
-        });
+        roots.change(&region, turn);
         region.checkpoint().expect("a checkpoint");
         if turn == 4 {
             older = fs::read(path).expect("its file");
         }
     }
-    let text = roots.text().into_bytes();
+    let text = roots.text(&region).into_bytes();
     drop(roots);
     region.close().expect("a last checkpoint");
     [older, fs::read(path).expect("its file"), text]
@@ -211,7 +211,9 @@ fn a_reader_of_regions() {
         Some(_) => Region::options().checked(),
         None => Region::options(),
     };
-    let found = options.open(&path).and_then(|region| Ok(roots(&region)?.text()));
+    let found = options
+        .open(&path)
+        .and_then(|region| Ok(roots(&region)?.text(&region)));
     match found {
         Ok(text) => fs::write(Path::new(&path).with_extension("text"), text).expect("a file"),
         Err(error) => {
