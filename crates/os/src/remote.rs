@@ -203,6 +203,53 @@ pub fn same_open_file(pid: i32, one: i32, other: i32) -> io::Result<bool> {
     }
 }
 
+/// How the open files of two descriptors of one process are ordered, in an order that lasts as long as they:
+/// kcmp(2).
+///
+/// # Errors
+/// `ENOSYS` where the kernel lacks kcmp.
+pub fn order_of_open_files(pid: i32, one: i32, other: i32) -> io::Result<std::cmp::Ordering> {
+    use std::cmp::Ordering;
+    const KCMP_FILE: i32 = 0;
+    // SAFETY: kcmp takes five integers.
+    match unsafe { libc::syscall(libc::SYS_kcmp, pid, pid, KCMP_FILE, one, other) } {
+        -1 => Err(io::Error::last_os_error()),
+        0 => Ok(Ordering::Equal),
+        1 => Ok(Ordering::Less),
+        _ => Ok(Ordering::Greater),
+    }
+}
+
+/// Whether descriptor `fd` of a process is what the `nth` entry that was made with `number` in its poll
+/// descriptor `poll` belongs to: kcmp(2), `KCMP_EPOLL_TFD`.
+///
+/// # Errors
+/// `ENOENT` when there is no such entry.
+pub fn is_poll_target(pid: i32, fd: i32, poll: i32, number: i32, nth: u32) -> io::Result<bool> {
+    const KCMP_EPOLL_TFD: i32 = 7;
+    // struct kcmp_epoll_slot: efd, tfd, toff.
+    let slot = [poll as u32, number as u32, nth];
+    // SAFETY: kcmp takes integers and reads the slot, which outlives the call.
+    match unsafe { libc::syscall(libc::SYS_kcmp, pid, pid, KCMP_EPOLL_TFD, fd, slot.as_ptr()) } {
+        -1 => Err(io::Error::last_os_error()),
+        order => Ok(order == 0),
+    }
+}
+
+/// Says how many expirations of a timer descriptor were not read yet: ioctl_timerfd(2), `TFD_IOC_SET_TICKS`.
+///
+/// # Errors
+/// `ENOTTY` where the kernel lacks CONFIG_CHECKPOINT_RESTORE.
+pub fn set_timer_ticks(timer: impl std::os::fd::AsFd, ticks: u64) -> io::Result<()> {
+    const TFD_IOC_SET_TICKS: libc::c_ulong = 0x4008_5400;
+    let fd = timer.as_fd().as_raw_fd();
+    // SAFETY: the request reads eight bytes, which outlive the call.
+    match unsafe { libc::ioctl(fd, TFD_IOC_SET_TICKS, &raw const ticks) } {
+        -1 => Err(io::Error::last_os_error()),
+        _ => Ok(()),
+    }
+}
+
 /// The soft and hard limit of `resource` in process `pid`: prlimit(2).
 ///
 /// # Errors

@@ -12,15 +12,18 @@ use crate::files::Recorder;
 use crate::kernel::GoneDirectory;
 use crate::objects::{Id, Known, Objects};
 use crate::pairs::{self, End, Pairs, Queue};
+use crate::polls::{self, Interest};
 use crate::stdio::{Stdio, Stream};
 use rustix::fs::{FileType, OFlags, SeekFrom};
 use serde::{Deserialize, Serialize};
+use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::fs;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use twinpage_os::remote::Process;
+use twinpage_os::trace::Tid;
 
 /// What a descriptor is, as far as it does not change by itself.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -170,7 +173,7 @@ pub enum Held {
         /// Whether it counts down by one: `EFD_SEMAPHORE`.
         semaphore: bool,
     },
-    /// What a poll descriptor waits for: (descriptor, events, data).
+    /// What a poll descriptor waits for, as version 1 kept it: (descriptor, events, data).
     Interests(Vec<(i32, u32, u64)>),
     /// A timer: nanoseconds left, period, expirations not yet read.
     Countdown {
@@ -190,6 +193,10 @@ pub enum Held {
         /// It is known that all writers are gone: a poll says so.
         hung_up: bool,
     },
+    /// Packets in a pipe.
+    Packets(Vec<Vec<u8>>),
+    /// What a poll descriptor waits for.
+    Watched(Vec<Interest>),
 }
 
 /// Which regular files are what.
@@ -198,6 +205,37 @@ pub struct Files<'a> {
     pub objects: &'a mut Objects,
     /// The names of the others.
     pub recorder: &'a Recorder,
+}
+
+/// Which descriptors are one open file. By file, the lowest descriptor of each of its open files, in the
+/// order that kcmp(2) gives: a file opened thousands of times is found in a few steps.
+#[derive(Default)]
+struct OpenFiles(HashMap<(u64, u64), Vec<i32>>);
+
+impl OpenFiles {
+    /// The lowest descriptor of the same open file as `fd`, which is higher than all before.
+    fn lowest(&mut self, pid: i32, fd: i32, ours: &OwnedFd) -> Result<i32> {
+        let stat = rustix::fs::fstat(ours)
+            .map_err(|error| Error::target(format!("cannot look at descriptor {fd}"), error.into()))?;
+        let known = self.0.entry((stat.st_dev, stat.st_ino)).or_default();
+        let (mut low, mut high) = (0, known.len());
+        while low < high {
+            let middle = usize::midpoint(low, high);
+            let order = twinpage_os::remote::order_of_open_files(pid, known[middle], fd);
+            match order.map_err(|source| {
+                Error::target(
+                    "cannot compare descriptors (the kernel needs CONFIG_KCMP)",
+                    source,
+                )
+            })? {
+                Ordering::Equal => return Ok(known[middle]),
+                Ordering::Less => low = middle + 1,
+                Ordering::Greater => high = middle,
+            }
+        }
+        known.insert(low, fd);
+        Ok(fd)
+    }
 }
 
 /// The program's descriptors.
@@ -235,17 +273,22 @@ impl Descriptors {
         numbers.sort_unstable();
         self.ours.clear();
         self.list.clear();
+        let mut known = OpenFiles::default();
         for fd in numbers {
-            let Ok(ours) = process.duplicate_fd(fd) else {
-                continue;
+            let ours = match process.duplicate_fd(fd) {
+                Ok(ours) => ours,
+                Err(error) if error.raw_os_error() == Some(libc::EBADF) => continue, // closed meanwhile
+                Err(source) => return Err(Error::target(format!("cannot look at descriptor {fd}"), source)),
             };
-            let shares = self.same_open_file(pid, fd, &ours)?;
+            let shares = known.lowest(pid, fd, &ours)?;
             let descriptor = describe(pid, fd, &ours, shares, streams, &self.pairs, files)?;
             if matches!(
                 descriptor.what,
                 What::File { .. } | What::Object { .. } | What::Directory { .. } | What::Pseudo { .. }
             ) {
-                self.ours.insert(fd, ours);
+                if shares == fd {
+                    self.ours.insert(fd, ours);
+                }
             }
             self.list.push(descriptor);
         }
@@ -256,38 +299,6 @@ impl Descriptors {
         let ends: Vec<u64> = ends.collect();
         self.pairs.keep(&ends);
         self.check_pipes()
-    }
-
-    /// The lowest listed descriptor that is the same open file as `fd`. See kcmp(2).
-    fn same_open_file(&self, pid: i32, fd: i32, ours: &OwnedFd) -> Result<i32> {
-        let inode = rustix::fs::fstat(ours)
-            .map(|stat| (stat.st_dev, stat.st_ino))
-            .ok();
-        for other in &self.list {
-            let same_inode = match (&other.what, self.ours.get(&other.fd)) {
-                (_, Some(other)) => {
-                    rustix::fs::fstat(other)
-                        .map(|stat| (stat.st_dev, stat.st_ino))
-                        .ok()
-                        == inode
-                }
-                (What::Pipe { inode: one, .. } | What::Pair(End { inode: one, .. }), None) => {
-                    inode.is_some_and(|(_, inode)| inode == *one)
-                }
-                _ => true,
-            };
-            if same_inode
-                && twinpage_os::remote::same_open_file(pid, fd, other.fd).map_err(|source| {
-                    Error::target(
-                        "cannot compare descriptors (the kernel needs CONFIG_KCMP)",
-                        source,
-                    )
-                })?
-            {
-                return Ok(other.shares);
-            }
-        }
-        Ok(fd)
     }
 
     /// A pipe with one end only leads outside, or to an end that was closed. The second is harmless
@@ -307,6 +318,16 @@ impl Descriptors {
         Ok(())
     }
 
+    /// Whether an end of this pipe writes packets.
+    fn has_packets(&self, pipe: &Descriptor) -> bool {
+        let same_pipe = |other: &&Descriptor| match (&pipe.what, &other.what) {
+            (What::Pipe { inode: one, .. }, What::Pipe { inode: other, .. }) => one == other,
+            _ => false,
+        };
+        let mut ends = self.list.iter().filter(same_pipe);
+        ends.any(|end| end.flags & libc::O_DIRECT as u32 != 0)
+    }
+
     /// Ours of the regular files that are open for writing.
     pub fn writable(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         let writable = |descriptor: &&Descriptor| {
@@ -323,14 +344,14 @@ impl Descriptors {
     ///
     /// # Errors
     /// When the system refuses a look.
-    pub fn held(&self, process: &Process) -> Result<Vec<Held>> {
+    pub fn held(&self, process: &Process, tid: Tid) -> Result<Vec<Held>> {
         self.list
             .iter()
-            .map(|descriptor| self.held_by(process, descriptor))
+            .map(|descriptor| self.held_by(process, tid, descriptor))
             .collect()
     }
 
-    fn held_by(&self, process: &Process, descriptor: &Descriptor) -> Result<Held> {
+    fn held_by(&self, process: &Process, tid: Tid, descriptor: &Descriptor) -> Result<Held> {
         if descriptor.shares != descriptor.fd {
             return Ok(Held::Nothing);
         }
@@ -363,7 +384,12 @@ impl Descriptors {
                 let end = process
                     .duplicate_fd(fd)
                     .map_err(|source| Error::target("cannot look into a pipe", source))?;
-                peek(end).map(Held::Bytes).map_err(look)
+                let packets = peek(end).map_err(look)?;
+                Ok(if self.has_packets(descriptor) || packets.len() > 1 {
+                    Held::Packets(packets)
+                } else {
+                    Held::Bytes(packets.concat())
+                })
             }
             What::Pair(end) => pairs::held(process, fd, end).map(Held::Queue),
             What::Fifo { .. } => {
@@ -372,7 +398,18 @@ impl Descriptors {
                     .map_err(|source| Error::target("cannot look into a named pipe", source))?;
                 look_into_fifo(ours).map_err(look)
             }
-            What::Event | What::Poll | What::Timer { .. } => {
+            What::Poll => {
+                let info = fdinfo(process.thread(), fd)?;
+                polls::held(process, tid, fd, &info, &self.list).map(Held::Watched)
+            }
+            What::Event | What::Timer { .. } => {
+                if let What::Timer { .. } = descriptor.what {
+                    // The kernel counts the expirations of a periodic timer only when it is asked.
+                    let ours = process
+                        .duplicate_fd(fd)
+                        .map_err(|source| Error::target("cannot look at a timer", source))?;
+                    rustix::time::timerfd_gettime(ours).map_err(look)?;
+                }
                 held_by_special(process.thread(), fd, &descriptor.what)
             }
             _ => Ok(Held::Nothing),
@@ -387,12 +424,13 @@ fn deleted(fd: i32, path: &Path) -> Error {
     ))
 }
 
-/// A copy of what is in a pipe; it stays there. See tee(2).
-fn peek(end: OwnedFd) -> rustix::io::Result<Vec<u8>> {
+/// A copy of what is in a pipe, in the pieces that reads give: one, or a packet each (pipe(2), `O_DIRECT`).
+/// It stays there. See tee(2).
+fn peek(end: OwnedFd) -> rustix::io::Result<Vec<Vec<u8>>> {
     let waiting = rustix::io::ioctl_fionread(&end)? as usize;
-    let mut bytes = vec![0; waiting];
+    let mut packets = Vec::new();
     if waiting == 0 {
-        return Ok(bytes);
+        return Ok(packets);
     }
     let (read, write) =
         rustix::pipe::pipe_with(rustix::pipe::PipeFlags::NONBLOCK | rustix::pipe::PipeFlags::CLOEXEC)?;
@@ -402,11 +440,15 @@ fn peek(end: OwnedFd) -> rustix::io::Result<Vec<u8>> {
     if copied != waiting {
         return Err(rustix::io::Errno::IO);
     }
-    let mut filled = 0;
-    while filled < waiting {
-        filled += rustix::io::read(&read, &mut bytes[filled..])?;
+    let mut left = waiting;
+    while left > 0 {
+        let mut bytes = vec![0; left];
+        let length = rustix::io::read(&read, &mut bytes)?;
+        bytes.truncate(length);
+        left -= length;
+        packets.push(bytes);
     }
-    Ok(bytes)
+    Ok(packets)
 }
 
 /// What is in a named pipe, whichever way it is open. One that is open for writing only is looked into
@@ -431,7 +473,7 @@ fn look_into_fifo(end: OwnedFd) -> rustix::io::Result<Held> {
         end
     };
     Ok(Held::Fifo {
-        bytes: peek(readable)?,
+        bytes: peek(readable)?.concat(),
         hung_up,
     })
 }
@@ -583,7 +625,6 @@ fn held_by_special(pid: i32, fd: i32, what: &What) -> Result<Held> {
             count,
             semaphore: number("eventfd-semaphore", 10) == Some(1),
         }),
-        What::Poll => Some(Held::Interests(info.lines().filter_map(interest).collect())),
         _ => field(&info, "it_value")
             .and_then(pair_ns)
             .zip(field(&info, "it_interval").and_then(pair_ns))
@@ -594,15 +635,6 @@ fn held_by_special(pid: i32, fd: i32, what: &What) -> Result<Held> {
             }),
     };
     held.ok_or_else(|| Error::Internal(format!("/proc/{pid}/fdinfo/{fd} is not understood: {info}")))
-}
-
-/// `tfd: 5 events: 19 data: 7f... pos:0 ...`
-fn interest(line: &str) -> Option<(i32, u32, u64)> {
-    let mut words = line.strip_prefix("tfd:")?.split_whitespace();
-    let target = words.next()?.parse().ok()?;
-    let events = u32::from_str_radix(words.nth(1)?, 16).ok()?;
-    let data = u64::from_str_radix(words.nth(1)?, 16).ok()?;
-    Some((target, events, data))
 }
 
 /// `lock: 1: POSIX  ADVISORY  WRITE 300 fe:00:1234 0 EOF`, as proc_locks(5) has it.
@@ -678,10 +710,6 @@ mod tests {
 
     #[test]
     fn fdinfo_is_understood() {
-        assert_eq!(
-            interest("tfd:        5 events:       19 data:             7f05 pos:0 ino:61"),
-            Some((5, 0x19, 0x7f05))
-        );
         let expected = Lock {
             kind: LockKind::Process,
             exclusive: true,
@@ -700,7 +728,7 @@ mod tests {
     fn peeking_leaves_a_pipe_as_it_was() {
         let (read, write) = rustix::pipe::pipe().unwrap();
         rustix::io::write(&write, b"stay").unwrap();
-        assert_eq!(peek(read.try_clone().unwrap()).unwrap(), b"stay");
+        assert_eq!(peek(read.try_clone().unwrap()).unwrap(), [b"stay"]);
         let mut bytes = [0; 8];
         assert_eq!(rustix::io::read(&read, &mut bytes).unwrap(), 4);
     }

@@ -32,6 +32,7 @@ pub mod objects;
 pub mod pages;
 pub mod pairs;
 mod path_bytes;
+pub mod polls;
 pub mod program;
 pub mod restore;
 pub mod run;
@@ -43,5 +44,6 @@ pub mod statistics;
 pub mod stdio;
 pub mod syscalls;
 pub mod threads;
+pub mod timers;
 
 pub use error::{Error, Result};

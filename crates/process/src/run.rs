@@ -26,6 +26,7 @@ use twinpage_core::{Epoch, Recovered, Scheme};
 use twinpage_os::Durability;
 use twinpage_os::remote::Process;
 use twinpage_os::seccomp::Filter;
+use twinpage_os::spawn;
 
 /// Runs `command` under twinpage, with its state in `state`, until it ends. Must be called while this
 /// process has one thread.
@@ -150,6 +151,8 @@ fn begin(command: &Command, directory: &StateDir, store: Store, pace: Pace) -> R
         terminal,
         &setting.filter,
     )?;
+    spawn::raise_descriptor_limit() // ours, not the program's: what it has open is open here too
+        .map_err(|source| Error::target("cannot raise the limit of open files", source))?;
     let look = |source| Error::target("cannot look at the program", source);
     let process = Process::open(PROGRAM_PID).map_err(look)?;
     let layout = Layout::open(PROGRAM_PID).map_err(look)?;
@@ -218,6 +221,7 @@ fn go_on(
         Carried {
             main_thread_ended: context.fixed.main_thread_ended,
             settings: context.fixed.kernel.settings.clone(),
+            waiting_timers: context.live.timers.waiting.clone(),
         },
     )?;
     program.descriptors.pairs = pairs;

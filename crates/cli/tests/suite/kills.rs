@@ -99,6 +99,11 @@ fn c_with_descriptors() {
 }
 
 #[test]
+fn c_with_pipes_polls_and_timers() {
+    survives("c_ends.c");
+}
+
+#[test]
 fn c_with_places_and_odd_names() {
     survives("c_places.c");
 }

@@ -131,7 +131,7 @@ impl Program {
             Watch::Umask => self.stale.umask = true,
             Watch::Directory => self.stale.directory = true,
             Watch::IntervalTimers => self.stale.interval_timers = true,
-            Watch::Timers => self.stale.timers = true,
+            Watch::Timers => self.before_timer(call),
             Watch::Limits => {
                 self.stale.limits = true;
                 self.renew_threads();
@@ -145,7 +145,7 @@ impl Program {
                 self.calls.begin(call.tid, &registers, &self.process);
             }
             Watch::Descriptors => self.stale.descriptors = true,
-            Watch::Close => self.before_close(call),
+            Watch::Close => return Ok(self.before_close(call)),
             Watch::Open => return self.before_open(call),
             Watch::Write => return self.before_write(call),
             Watch::Change => return self.before_change(call),
@@ -163,7 +163,28 @@ impl Program {
         Ok(Decision::Run)
     }
 
-    fn before_close(&mut self, call: &Stopped) {
+    /// A timer is made, set or ended. When it will ring is known only now, if it rings before the next stop.
+    fn before_timer(&mut self, call: &Stopped) {
+        self.stale.timers = true;
+        let value = call.arguments[2] + 16; // behind the period
+        if call.name == "timer_settime"
+            && let (Ok(seconds), Ok(nanoseconds)) =
+                (self.process.read_u64(value), self.process.read_u64(value + 8))
+        {
+            let first = seconds.saturating_mul(1_000_000_000).saturating_add(nanoseconds);
+            self.dues
+                .set(call.int(0), first, call.int(1) & libc::TIMER_ABSTIME != 0);
+        }
+    }
+
+    fn before_close(&mut self, call: &Stopped) -> Decision {
+        const UNSHARE: i32 = libc::CLOSE_RANGE_UNSHARE as i32;
+        if call.name == "close_range" && call.int(2) & UNSHARE != 0 && self.threads.len() > 1 {
+            return fail(
+                libc::ENOMEM,
+                "threads with descriptors of their own (CLOSE_RANGE_UNSHARE) are not captured; close without it",
+            );
+        }
         self.stale.descriptors = true;
         let (first, last) = match call.name {
             "close" => (call.int(0), call.int(0)),
@@ -174,6 +195,7 @@ impl Program {
             _ => (call.int(1), call.int(1)), // dup2 and dup3 close their target
         };
         self.descriptors.release(first, last);
+        Decision::Run
     }
 
     fn before_advise(&mut self, call: &Stopped) -> Decision {

@@ -58,13 +58,13 @@ impl Program {
         self.fixed_changed |= self.memory.capture(&self.process, into, &mut parts)?;
         (stop.layout_us, stop.scan_us, stop.copy_us) = (parts.layout_us, parts.scan_us, parts.copy_us);
         stop.pages = parts.pages;
-        let clocks = clocks();
         let pending = threads::pending(self.threads.iter().map(|thread| thread.tid))?;
         let moving = self.registers()?;
         let unfinished = self.unfinished();
         self.capture_objects(into)?;
         let (timers, pending) = self.timers(tid, pending)?;
-        let held = self.descriptors.held(&self.process)?;
+        let clocks = clocks(); // here: what timers have left is from now on
+        let held = self.descriptors.held(&self.process, tid)?;
         let live = Live {
             held,
             timers,
@@ -91,7 +91,7 @@ impl Program {
     /// does: one that rings between the two looks would be in neither, or in both, so both look again.
     fn timers(&mut self, tid: Tid, mut pending: Vec<Pending>) -> Result<(Running, Vec<Pending>)> {
         loop {
-            let timers = self.kernel.running(&self.process, tid, self.timers_set)?;
+            let mut timers = self.kernel.running(&self.process, tid, self.timers_set)?;
             if timers != Running::default() {
                 let after = threads::pending(self.threads.iter().map(|thread| thread.tid))?;
                 if after != pending {
@@ -100,6 +100,7 @@ impl Program {
                 }
             }
             self.timers_set = timers.interval_timers.iter().any(|timer| *timer != [0; 4]);
+            timers.waiting = self.dues.waiting(&self.kernel.timers, &timers.timers, &pending);
             return Ok((timers, pending));
         }
     }

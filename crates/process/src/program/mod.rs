@@ -26,6 +26,7 @@ use crate::memory::Memory;
 use crate::notes::Notes;
 use crate::stdio::Stdio;
 use crate::threads::{self, Steady};
+use crate::timers::Dues;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -68,6 +69,7 @@ pub struct Program {
     steady: BTreeMap<Tid, Option<Steady>>,
     /// The steady part of the context is not as it was written last.
     fixed_changed: bool,
+    pub(crate) dues: Dues,
     timers_set: bool,
     pub(crate) calls: Calls,
     machine: Machine,
@@ -107,6 +109,8 @@ pub struct Carried {
     pub main_thread_ended: Option<i32>,
     /// Values it wrote to files of its own in `/proc`.
     pub settings: Settings,
+    /// Periodic timers whose signal waits: [`crate::kernel::Running::waiting`].
+    pub waiting_timers: Vec<(i32, u64)>,
 }
 
 impl Program {
@@ -141,6 +145,7 @@ impl Program {
             },
             steady: tids.iter().map(|tid| (*tid, None)).collect(),
             fixed_changed: true,
+            dues: Dues::new(&surroundings.carried.waiting_timers),
             timers_set: false,
             calls: Calls::default(),
             machine: Machine::this()?,
@@ -353,6 +358,7 @@ impl Program {
         }];
         self.steady = BTreeMap::from([(tid, None)]);
         self.main_thread_ended = None;
+        self.dues = Dues::default();
         self.stale = Stale::ALL;
         self.calls.clear();
         self.descriptors.release(0, i32::MAX);

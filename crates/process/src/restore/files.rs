@@ -114,6 +114,9 @@ pub(super) fn open(
         streams: streams.program_ends(),
         moved,
         pipes: BTreeMap::new(),
+        stopped_ns: context.clocks.monotonic_ns,
+        ends_given: BTreeSet::new(),
+        streams_given: BTreeSet::new(),
         fifos: BTreeSet::new(),
         state,
         gone: BTreeMap::new(),
@@ -214,6 +217,12 @@ struct Opener<'a> {
     moved: &'a [(Ident, Ident)],
     /// Both ends of the pipes that were made, by the old pipe's number.
     pipes: BTreeMap<u64, (i32, i32)>,
+    /// The program's monotonic clock at the stop.
+    stopped_ns: u64,
+    /// Ends of pipes that are one open file of the program already.
+    ends_given: BTreeSet<i32>,
+    /// The same of its streams.
+    streams_given: BTreeSet<usize>,
     /// The named pipes that are held open, by inode.
     fifos: BTreeSet<u64>,
     /// The state directory, where removed directories are made.
@@ -309,7 +318,7 @@ impl Opener<'_> {
                 self.keep(reopen(&path, flags)?)
             }
             (What::Device { path }, _) => self.keep(reopen(path, flags)?),
-            (What::Stream(stream), _) => self.keep_stream(*stream),
+            (What::Stream(stream), _) => self.keep_stream(*stream, flags),
             (What::Inherited { outer }, _) => {
                 self.keep(spawn::borrow(i32::from(*outer)).map_err(|error| {
                     Error::State(format!(
@@ -343,7 +352,8 @@ impl Opener<'_> {
                     ticks,
                 },
             ) => {
-                let timer = make_timer(*clock, *left_ns, *every_ns, *ticks).map_err(failed)?;
+                let timer = make_timer(*clock, *left_ns, *every_ns, *ticks, self.stopped_ns)
+                    .map_err(|source| Error::target("cannot make a timer again", source))?;
                 self.keep_with_flags(timer, flags)
             }
             (What::Signals { mask }, _) => {
@@ -401,16 +411,21 @@ impl Opener<'_> {
     }
 
     fn keep_with_flags(&mut self, fd: OwnedFd, flags: OFlags) -> Result<i32> {
-        rustix::fs::fcntl_setfl(&fd, flags & (OFlags::NONBLOCK | OFlags::APPEND))
+        rustix::fs::fcntl_setfl(&fd, flags & (OFlags::NONBLOCK | OFlags::APPEND | OFlags::DIRECT))
             .map_err(|error| Error::target("cannot set a descriptor's flags", error.into()))?;
         self.keep(fd)
     }
 
-    fn keep_stream(&mut self, stream: Stream) -> Result<i32> {
+    /// An end of a stream: the one there is the first time, then another open file of it.
+    fn keep_stream(&mut self, stream: Stream, flags: OFlags) -> Result<i32> {
         let end = self.streams[stream as usize].as_ref().map(|end| end.try_clone());
         let end =
             end.ok_or_else(|| Error::Damaged("context: a stream that was relayed is not any more".into()))?;
-        self.keep(end.map_err(|source| Error::target("cannot give the program its streams", source))?)
+        let end = end.map_err(|source| Error::target("cannot give the program its streams", source))?;
+        if !self.streams_given.insert(stream as usize) {
+            return self.open_once_more(end.as_raw_fd(), flags);
+        }
+        self.keep_with_flags(end, flags)
     }
 
     /// A named pipe is held open both ways while its ends are opened, so that no open waits for another; but
@@ -455,20 +470,44 @@ impl Opener<'_> {
         };
         let borrow =
             |fd| spawn::borrow(fd).map_err(|source| Error::target("cannot make a pipe again", source));
-        if let Held::Bytes(bytes) = held
-            && rustix::io::ioctl_fionread(borrow(read)?).map_err(failed)? == 0
-        {
-            let mut rest = &bytes[..];
-            while !rest.is_empty() {
-                let written = rustix::io::write(borrow(write)?, rest).map_err(failed)?;
-                rest = &rest[written..];
+        let is_empty = rustix::io::ioctl_fionread(borrow(read)?).map_err(failed)? == 0;
+        match held {
+            Held::Bytes(bytes) if is_empty => {
+                let mut rest = &bytes[..];
+                while !rest.is_empty() {
+                    let written = rustix::io::write(borrow(write)?, rest).map_err(failed)?;
+                    rest = &rest[written..];
+                }
             }
+            Held::Packets(packets) if is_empty => {
+                let before = rustix::fs::fcntl_getfl(borrow(write)?).map_err(failed)?;
+                rustix::fs::fcntl_setfl(borrow(write)?, OFlags::DIRECT).map_err(failed)?;
+                for packet in packets {
+                    rustix::io::write(borrow(write)?, packet).map_err(failed)?;
+                }
+                rustix::fs::fcntl_setfl(borrow(write)?, before).map_err(failed)?;
+            }
+            _ => {}
         }
-        let reads = descriptor.flags & libc::O_ACCMODE as u32 == libc::O_RDONLY as u32;
-        let end = if reads { read } else { write };
-        let flags = OFlags::from_bits_retain(descriptor.flags) & OFlags::NONBLOCK;
-        rustix::fs::fcntl_setfl(borrow(end)?, flags).map_err(failed)?;
+        let flags = OFlags::from_bits_retain(descriptor.flags);
+        let end = match flags & OFlags::ACCMODE {
+            OFlags::RDONLY => read,
+            OFlags::WRONLY => write,
+            _ => return self.open_once_more(write, flags),
+        };
+        if !self.ends_given.insert(end) {
+            return self.open_once_more(end, flags);
+        }
+        let settable = flags & (OFlags::NONBLOCK | OFlags::DIRECT);
+        rustix::fs::fcntl_setfl(borrow(end)?, settable).map_err(failed)?;
         Ok(end)
+    }
+
+    /// Another open file of what is open here at `fd`, with flags of its own.
+    fn open_once_more(&mut self, fd: i32, flags: OFlags) -> Result<i32> {
+        let path = PathBuf::from(format!("/proc/self/fd/{fd}"));
+        let opened = reopen(&path, flags & (OFlags::ACCMODE | OFlags::NONBLOCK))?;
+        self.keep_with_flags(opened, flags)
     }
 }
 
@@ -478,7 +517,16 @@ fn too_many(error: rustix::io::Errno) -> Error {
     ))
 }
 
-fn make_timer(clock: u32, left_ns: u64, every_ns: u64, ticks: u64) -> rustix::io::Result<OwnedFd> {
+/// A timer with `ticks` expirations that were not read. The program's monotonic clock went on since the stop, at
+/// `stopped_ns`: what rang since is counted here, because the kernel's own count is replaced.
+fn make_timer(
+    clock: u32,
+    left_ns: u64,
+    every_ns: u64,
+    mut ticks: u64,
+    stopped_ns: u64,
+) -> std::io::Result<OwnedFd> {
+    const SOON_NS: u64 = 1_000_000;
     let clock = match clock as i32 {
         libc::CLOCK_REALTIME => TimerfdClockId::Realtime,
         libc::CLOCK_BOOTTIME => TimerfdClockId::Boottime,
@@ -489,13 +537,34 @@ fn make_timer(clock: u32, left_ns: u64, every_ns: u64, ticks: u64) -> rustix::io
         tv_sec: (ns / 1_000_000_000) as i64,
         tv_nsec: (ns % 1_000_000_000) as i64,
     };
-    // One that rang and was not read rings again at once.
-    let left_ns = if ticks > 0 { 1 } else { left_ns };
+    let (mut flags, mut value_ns) = (TimerfdTimerFlags::empty(), left_ns);
+    if matches!(clock, TimerfdClockId::Monotonic) && left_ns > 0 {
+        flags = TimerfdTimerFlags::ABSTIME;
+        value_ns = stopped_ns + left_ns;
+        let now_ns = || crate::program::clocks().monotonic_ns;
+        // It must not ring between being set and being told its count.
+        if value_ns > now_ns() && value_ns - now_ns() < SOON_NS {
+            std::thread::sleep(std::time::Duration::from_nanos(SOON_NS));
+        }
+        let now_ns = now_ns();
+        if value_ns <= now_ns {
+            let rung = (now_ns - value_ns).checked_div(every_ns).unwrap_or(0) + 1;
+            ticks += rung;
+            value_ns = if every_ns > 0 {
+                value_ns + rung * every_ns
+            } else {
+                0
+            };
+        }
+    }
     let setting = Itimerspec {
         it_interval: time(every_ns),
-        it_value: time(left_ns),
+        it_value: time(value_ns),
     };
-    rustix::time::timerfd_settime(&timer, TimerfdTimerFlags::empty(), &setting)?;
+    rustix::time::timerfd_settime(&timer, flags, &setting)?;
+    if ticks > 0 {
+        twinpage_os::remote::set_timer_ticks(&timer, ticks)?;
+    }
     Ok(timer)
 }
 

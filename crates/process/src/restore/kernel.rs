@@ -7,8 +7,10 @@ use crate::descriptors::{Held, LockKind, What};
 use crate::error::{Error, Result};
 use crate::kernel::{PosixTimer, SIGNALS, Settings};
 use crate::notes;
+use crate::polls::Interest;
 use crate::syscalls::THREAD_FLAGS;
-use crate::threads::Steady;
+use crate::threads::{Pending, Steady};
+use crate::timers::timer_of;
 use std::os::unix::ffi::OsStrExt;
 use twinpage_os::inject::{self, Call, ROOM};
 use twinpage_os::remote::{self, Process, Scheduling};
@@ -19,7 +21,7 @@ use twinpage_os::trace::{self, Status, Tid};
 pub(super) fn set(process: &Process, context: &Context, sources: &Sources, filter: &Filter) -> Result<()> {
     set_memory_fields(process, context, sources)?;
     set_actions(process, context)?;
-    set_interests(process, context)?;
+    set_interests(process, context, sources)?;
     set_interval_timers(process, context)?;
     set_membarrier(process, context)?;
     let leader = process.pid();
@@ -88,34 +90,93 @@ fn set_actions(process: &Process, context: &Context) -> Result<()> {
     run(process, &mut calls, "set the program's signal actions")
 }
 
-/// What each poll descriptor waits for.
-fn set_interests(process: &Process, context: &Context) -> Result<()> {
+/// What each poll descriptor waits for. Entries whose edge was told come first, and what is ready of them is
+/// taken: so it is not told again.
+fn set_interests(process: &Process, context: &Context, sources: &Sources) -> Result<()> {
     for (descriptor, held) in context.fixed.descriptors.iter().zip(&context.live.held) {
-        let (What::Poll, Held::Interests(interests)) = (&descriptor.what, held) else {
+        if descriptor.shares != descriptor.fd {
             continue;
+        }
+        let interests: Vec<Interest> = match (&descriptor.what, held) {
+            (What::Poll, Held::Watched(interests)) => interests.clone(),
+            (What::Poll, Held::Interests(interests)) => interests.iter().map(as_in_version1).collect(),
+            _ => continue,
         };
-        for batch in interests.chunks(1024) {
-            let events: Vec<u8> = batch
-                .iter()
-                .flat_map(|(_, events, data)| {
-                    [&events.to_le_bytes()[..], &data.to_le_bytes(), &[0; 4]].concat()
-                })
-                .collect();
-            write(process, ROOM, &events)?;
-            let add = |(index, (target, ..)): (usize, &(i32, u32, u64))| {
-                let add = [
-                    descriptor.fd as u64,
-                    libc::EPOLL_CTL_ADD as u64,
-                    *target as u64,
-                    ROOM + index as u64 * 16,
-                ];
-                Call::new(libc::SYS_epoll_ctl, &add)
-            };
-            let mut calls: Vec<Call> = batch.iter().enumerate().map(add).collect();
-            run(process, &mut calls, "set what a poll descriptor waits for")?;
+        let (taken, others): (Vec<_>, Vec<_>) = interests.iter().partition(|interest| interest.taken);
+        for interest in &taken {
+            add_interest(process, context, sources, descriptor.fd, interest)?;
+        }
+        let room = taken.len().min(1024) as u64;
+        let wait = Call::new(libc::SYS_epoll_wait, &[descriptor.fd as u64, ROOM, room, 0]);
+        loop {
+            let mut take = [wait];
+            if taken.is_empty() {
+                break;
+            }
+            run(process, &mut take, "take edges that were told")?;
+            if take[0].result().unwrap_or(0) == 0 {
+                break;
+            }
+        }
+        for interest in others {
+            add_interest(process, context, sources, descriptor.fd, interest)?;
         }
     }
     Ok(())
+}
+
+fn as_in_version1(&(fd, events, data): &(i32, u32, u64)) -> Interest {
+    Interest {
+        fd,
+        events,
+        data,
+        target: fd,
+        taken: false,
+    }
+}
+
+/// Adds one entry. One whose number is closed now, or another file's, is made while the number is lent to its
+/// file.
+fn add_interest(
+    process: &Process,
+    context: &Context,
+    sources: &Sources,
+    poll: i32,
+    interest: &Interest,
+) -> Result<()> {
+    const WHAT: &str = "set what a poll descriptor waits for";
+    let (number, target) = (interest.fd as u64, interest.target as u64);
+    let add = [poll as u64, libc::EPOLL_CTL_ADD as u64, number, ROOM];
+    let add = Call::new(libc::SYS_epoll_ctl, &add);
+    let lend = Call::new(libc::SYS_dup3, &[target, number, 0]);
+    if number == target {
+        write(process, ROOM, &interest.event())?;
+        return run(process, &mut [add], WHAT);
+    }
+    let holder = context
+        .fixed
+        .descriptors
+        .iter()
+        .find(|descriptor| descriptor.fd == interest.fd);
+    let mut kept = [Call::new(
+        libc::SYS_fcntl,
+        &[number, libc::F_DUPFD_CLOEXEC as u64, sources.base() as u64],
+    )];
+    let after = match holder {
+        None => vec![Call::new(libc::SYS_close, &[number])],
+        Some(holder) => {
+            run(process, &mut kept, WHAT)?;
+            let kept = kept[0].result().unwrap_or_default();
+            let cloexec = if holder.cloexec { libc::O_CLOEXEC } else { 0 };
+            vec![
+                Call::new(libc::SYS_dup3, &[kept, number, cloexec as u64]),
+                Call::new(libc::SYS_close, &[kept]),
+            ]
+        }
+    };
+    write(process, ROOM, &interest.event())?;
+    let mut calls = [vec![lend, add], after].concat();
+    run(process, &mut calls, WHAT)
 }
 
 /// The locks that the program held on its files.
@@ -336,7 +397,12 @@ pub(super) fn set_threads(process: &Process, context: &Context) -> Result<()> {
     }
     set_timers(process, context)?;
     open_own(process, context)?;
-    for pending in &context.live.pending {
+    // The signal of a periodic timer is sent by the timer itself, with its overruns.
+    let waiting = &context.live.timers.waiting;
+    let by_timer = |pending: &&Pending| {
+        timer_of(pending).is_some_and(|id| waiting.iter().any(|(timer, _)| *timer == id))
+    };
+    for pending in context.live.pending.iter().filter(|pending| !by_timer(pending)) {
         let signal = i32::from_le_bytes(pending.info[..4].try_into().expect("checked when read")) as u64;
         let leader = process.pid() as u64;
         write(process, ROOM, &pending.info)?;
@@ -442,7 +508,15 @@ fn set_timers(process: &Process, context: &Context) -> Result<()> {
             timer.thread as u64,
         ];
         write(process, ROOM, &words(&event))?;
-        write(process, ROOM + 64, &words(setting))?;
+        let due = context.live.timers.waiting.iter().find(|(id, _)| *id == timer.id);
+        let (flags, setting) = match due {
+            Some((_, due)) => (
+                libc::TIMER_ABSTIME as u64,
+                [setting[0], setting[1], due / 1_000_000_000, due % 1_000_000_000],
+            ),
+            None => (0, *setting),
+        };
+        write(process, ROOM + 64, &words(&setting))?;
         let create = Call::new(libc::SYS_timer_create, &[timer.clock as u64, ROOM, ROOM + 128]);
         while !named && next < timer.id {
             let delete = Call::new(libc::SYS_timer_delete, &[next as u64]);
@@ -450,7 +524,7 @@ fn set_timers(process: &Process, context: &Context) -> Result<()> {
             next += 1;
         }
         write(process, ROOM + 128, &timer.id.to_le_bytes())?;
-        let set = Call::new(libc::SYS_timer_settime, &[timer.id as u64, 0, ROOM + 64, 0]);
+        let set = Call::new(libc::SYS_timer_settime, &[timer.id as u64, flags, ROOM + 64, 0]);
         run(process, &mut [create, set], "make the program's timers")?;
         next = timer.id + 1;
     }

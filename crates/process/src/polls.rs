@@ -1,0 +1,177 @@
+//! What poll descriptors wait for: epoll(7).
+//!
+//! * An entry belongs to a number and to the open file that the number was when the entry was made. The
+//!   number may be closed since, or be another file; kcmp(2) tells which number is that file now.
+//! * An edge that was told is not told again. Which edges are still to be told is found by taking them, on a
+//!   duplicate of the descriptor while the program stands still, and giving them back.
+
+use crate::descriptors::Descriptor;
+use crate::error::{Error, Result};
+use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
+use serde::{Deserialize, Serialize};
+use std::collections::{HashMap, HashSet};
+use twinpage_os::inject::{self, Call, ROOM};
+use twinpage_os::remote::{self, Process};
+use twinpage_os::trace::Tid;
+
+/// One entry of a poll descriptor.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Interest {
+    /// The number it was made with.
+    pub fd: i32,
+    /// `EPOLL*` bits.
+    pub events: u32,
+    /// What comes with an event.
+    pub data: u64,
+    /// A number of the open file it belongs to.
+    pub target: i32,
+    /// Its edge, if there was one, was told (`EPOLLET`).
+    pub taken: bool,
+}
+
+const EDGE: u32 = libc::EPOLLET as u32;
+const ONCE: u32 = libc::EPOLLONESHOT as u32;
+const EXCLUSIVE: u32 = libc::EPOLLEXCLUSIVE as u32;
+
+impl Interest {
+    /// The `struct epoll_event` of the entry, packed, and padding.
+    #[must_use]
+    pub fn event(&self) -> [u8; 16] {
+        event(self.events, self.data)
+    }
+}
+
+/// A packed `struct epoll_event`, and padding.
+#[must_use]
+pub fn event(events: u32, data: u64) -> [u8; 16] {
+    let mut bytes = [0; 16];
+    bytes[..4].copy_from_slice(&events.to_le_bytes());
+    bytes[4..12].copy_from_slice(&data.to_le_bytes());
+    bytes
+}
+
+/// What the poll descriptor `fd` waits for, by its lines in `/proc/PID/fdinfo`. `list` has all descriptors
+/// of the program by number; its thread `tid` stands still.
+///
+/// # Errors
+/// Names an entry whose file the program has no number of.
+pub fn held(process: &Process, tid: Tid, fd: i32, info: &str, list: &[Descriptor]) -> Result<Vec<Interest>> {
+    let mut seen: HashMap<i32, u32> = HashMap::new();
+    let mut interests = Vec::new();
+    for (number, events, data) in info.lines().filter_map(entry) {
+        let nth = seen.entry(number).or_default();
+        interests.push(Interest {
+            fd: number,
+            events,
+            data,
+            target: target(process.thread(), fd, number, *nth, list)?,
+            taken: false,
+        });
+        *nth += 1;
+    }
+    if interests.iter().any(|interest| interest.events & EDGE != 0) {
+        look_at_edges(process, tid, fd, &mut interests)?;
+    }
+    Ok(interests)
+}
+
+/// `tfd: 5 events: 19 data: 7f... pos:0 ...`
+fn entry(line: &str) -> Option<(i32, u32, u64)> {
+    let mut words = line.strip_prefix("tfd:")?.split_whitespace();
+    let number = words.next()?.parse().ok()?;
+    let events = u32::from_str_radix(words.nth(1)?, 16).ok()?;
+    let data = u64::from_str_radix(words.nth(1)?, 16).ok()?;
+    Some((number, events, data))
+}
+
+/// A number of the open file that the `nth` entry made with `number` belongs to.
+fn target(thread: i32, poll: i32, number: i32, nth: u32, list: &[Descriptor]) -> Result<i32> {
+    let own = list.iter().filter(|descriptor| descriptor.fd == number);
+    let others =
+        (list.iter()).filter(|descriptor| descriptor.fd != number && descriptor.shares == descriptor.fd);
+    for descriptor in own.chain(others) {
+        let same = remote::is_poll_target(thread, descriptor.fd, poll, number, nth);
+        if same.map_err(|source| Error::target("cannot compare what a poll descriptor waits for", source))? {
+            return Ok(descriptor.fd);
+        }
+    }
+    Err(Error::Unsupported(format!(
+        "descriptor {poll} waits for what descriptor {number} was when it was added, which the program has closed and another has open; remove it with EPOLL_CTL_DEL first"
+    )))
+}
+
+/// Finds out which edges were told.
+fn look_at_edges(process: &Process, tid: Tid, fd: i32, interests: &mut [Interest]) -> Result<()> {
+    let look = |error: rustix::io::Errno| Error::target("cannot look at a poll descriptor", error.into());
+    let ours = process
+        .duplicate_fd(fd)
+        .map_err(|source| Error::target("cannot look at a poll descriptor", source))?;
+    let mut asked = [PollFd::new(&ours, PollFlags::IN)];
+    let now = Timespec::default();
+    let ready = rustix::io::retry_on_intr(|| poll(&mut asked, Some(&now))).map_err(look)? > 0;
+    let consumed = EDGE | ONCE;
+    // What is taken must be given back by its number, which for these cannot be done.
+    let stuck = (interests.iter()).any(|interest| {
+        interest.events & consumed != 0
+            && (interest.events & EXCLUSIVE != 0 || interest.target != interest.fd)
+    });
+    if ready && stuck {
+        return Ok(()); // all may still be to be told
+    }
+    let mut waiting = HashSet::new();
+    if ready {
+        let mut events = Vec::with_capacity(interests.len());
+        rustix::io::retry_on_intr(|| {
+            epoll::wait(&ours, rustix::buffer::spare_capacity(&mut events), Some(&now))
+        })
+        .map_err(look)?;
+        waiting.extend(events.iter().map(|event| event.data.u64()));
+        give_back(process, tid, fd, interests, &waiting)?;
+    }
+    for interest in interests {
+        interest.taken = interest.events & EDGE != 0 && !waiting.contains(&interest.data);
+    }
+    Ok(())
+}
+
+/// Arms what a look has consumed again: what is ready is told once more.
+fn give_back(
+    process: &Process,
+    tid: Tid,
+    poll: i32,
+    interests: &[Interest],
+    waiting: &HashSet<u64>,
+) -> Result<()> {
+    let failed = |source| Error::target("cannot give an event back", source);
+    let consumed =
+        |interest: &&Interest| interest.events & (EDGE | ONCE) != 0 && waiting.contains(&interest.data);
+    let consumed: Vec<&Interest> = interests.iter().filter(consumed).collect();
+    for batch in consumed.chunks(1024) {
+        let events: Vec<u8> = batch.iter().flat_map(|interest| interest.event()).collect();
+        process.write(ROOM, &events).map_err(failed)?;
+        let modify = |(index, interest): (usize, &&Interest)| {
+            let at = ROOM + index as u64 * 16;
+            let arguments = [poll as u64, libc::EPOLL_CTL_MOD as u64, interest.fd as u64, at];
+            Call::new(libc::SYS_epoll_ctl, &arguments)
+        };
+        let mut calls: Vec<Call> = batch.iter().enumerate().map(modify).collect();
+        inject::run(process, tid, &mut calls).map_err(failed)?;
+        calls
+            .iter()
+            .try_for_each(|call| call.result().map(drop).map_err(failed))?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn entries_are_understood() {
+        assert_eq!(
+            entry("tfd:        5 events:       19 data:             7f05 pos:0 ino:61"),
+            Some((5, 0x19, 0x7f05))
+        );
+    }
+}
