@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use std::sync::mpsc::channel;
 use std::time::Duration;
 use twinpage::collections::Vec;
-use twinpage::{Error, Region};
+use twinpage::{Error, Region, Shared};
 
 fn open(folder: &tempfile::TempDir, name: &str) -> Region {
     let options = Region::options().every(Duration::from_millis(1));
@@ -35,6 +35,39 @@ fn a_lock_taken_before_and_inside_updates() {
     });
     assert_eq!(region.read(|v| *count.lock().unwrap().get(v)), 10);
     region.durable().unwrap();
+}
+
+/// The lock of a shared root is taken inside updates and readings only: threads that change two of them, with long
+/// updates while cuts are wanted, all come to an end, and every change is there.
+#[test]
+fn shared_roots_are_changed_by_many_threads() {
+    let folder = tempfile::tempdir_in("/dev/shm").unwrap();
+    let (region, other) = (open(&folder, "shared"), open(&folder, "other"));
+    let [a, b] = ["a", "b"].map(|name| Shared::new(region.root::<Vec<u64>>(name).unwrap()));
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            let (region, a, b) = (&region, &a, &b);
+            scope.spawn(move || {
+                for round in 0..100 {
+                    region.update(|u| {
+                        a.lock(u).push(thread);
+                        if round % 50 == 0 {
+                            long();
+                        }
+                        b.lock(u).push(thread);
+                    });
+                    assert!(region.read(|v| a.lock_to_read(v).contains(&thread)));
+                }
+            });
+        }
+    });
+    region.durable().unwrap();
+    for list in [a, b] {
+        let in_another = std::panic::AssertUnwindSafe(|| other.update(|u| list.lock(u).clear()));
+        assert!(std::panic::catch_unwind(in_another).is_err());
+        let list = list.into_root();
+        assert_eq!(region.read(|v| list.get(v).len()), 400);
+    }
 }
 
 /// Two threads update two regions, one inside the other, in opposite orders.
