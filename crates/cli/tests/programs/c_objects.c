@@ -236,7 +236,9 @@ int main(int argc, char **argv) {
     gone = open("gone", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     CHECK(gone >= 0 && !rmdir("gone"), "rmdir an open directory");
     char name[32];
-    snprintf(name, sizeof name, "/twinpage-test-%d-%ld", (int)getpid(), (long)time(NULL));
+    struct timespec now; // process ids repeat from one run to the next
+    CHECK(!clock_gettime(CLOCK_REALTIME, &now), "the time");
+    snprintf(name, sizeof name, "/twinpage-test-%ld-%ld", (long)now.tv_sec, now.tv_nsec);
     semaphore = sem_open(name, O_CREAT | O_EXCL, 0600, 0);
     CHECK(semaphore != SEM_FAILED && !sem_unlink(name), "sem_open");
     for (int i = 0; i < OBJECTS; i++) {
