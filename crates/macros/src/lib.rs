@@ -29,9 +29,9 @@ use proc_macro::TokenStream;
 ///
 /// #[derive(Persist)]
 /// #[persist(version = 2, from = ItemV1, with = named)]
-/// struct Item {
+/// struct Item<'r> {
 ///     cents: u64,
-///     name: String,
+///     name: String<'r>,
 ///     state: State,
 /// }
 ///
@@ -42,7 +42,7 @@ use proc_macro::TokenStream;
 ///     Sold { to: u64 },
 /// }
 ///
-/// fn named(old: ItemV1, heap: Heap) -> Item {
+/// fn named(old: ItemV1, heap: Heap<'_>) -> Item<'_> {
 ///     let name = String::from_in("unnamed", heap);
 ///     Item { cents: old.cents.into(), name, state: State::Free }
 /// }

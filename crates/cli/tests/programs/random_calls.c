@@ -193,7 +193,8 @@ static void look_at(struct slot *s) {
     switch (below(5)) {
     case 0:
         CHECK(!fstat(s->fd, &st), "fstat");
-        say("fstat", s->kind == REGULAR ? (long)(st.st_size * 8 + (long)st.st_nlink) : (long)(st.st_mode & S_IFMT));
+        // Not its links: a name that was removed counts until the next checkpoint (docs/guarantees.md).
+        say("fstat", s->kind == REGULAR ? (long)st.st_size : (long)(st.st_mode & S_IFMT));
         return;
     case 1: say("F_GETFL", fcntl(s->fd, F_GETFL)); return;
     case 2: say("F_GETFD", fcntl(s->fd, F_GETFD)); return;
