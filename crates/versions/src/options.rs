@@ -235,8 +235,15 @@ fn make(direct: &dyn Direct, header: &Header, fill: &mut dyn FnMut(&dyn Direct, 
 }
 
 /// Writes a header of a new generation, durably.
+///
+/// The checksum at its place is erased first, durably: a header of the same generation that a crash tore there
+/// would otherwise be completed by the words of this one that arrive first.
 pub(crate) fn write_header(direct: &dyn Direct, header: &Header) -> Result<()> {
     let (at, record) = (HEADERS[(header.generation as usize + 1) % 2], header.encode());
+    let seal = at + record.len() as u64 - 8;
+    word(direct, seal).store(0, Ordering::Relaxed);
+    persist(direct, seal, 8);
+    direct.fence()?;
     for (k, bytes) in record.as_chunks::<8>().0.iter().enumerate() {
         let to = word(direct, at + 8 * k as u64);
         to.store(u64::from_le_bytes(*bytes), Ordering::Relaxed);

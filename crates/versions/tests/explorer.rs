@@ -215,7 +215,10 @@ fn elements_twice<const N: usize>(seed: u64, planted: Option<Planted>) -> Result
     let mut recover = |image: Vec<u8>, random: &mut Random| recover_elements::<N>(image, random);
     let mut images = explore(&first, &mut random, &mut recover)?;
     let mut crash = Crash::new(&first.start);
+    // Not before the array is there: a file is made under another name, a bare medium is not.
+    let made = first.log.iter().position(|event| matches!(event, Event::Note(_)));
     let until = first.log.len() - random.below(first.log.len() as u64 / 3) as usize;
+    let until = until.max(made.map_or(0, |note| note + 1));
     first.log[..until].iter().for_each(|&event| crash.advance(event));
     for image in crash.images(1, &mut random) {
         let count = count(&image, COUNT);
