@@ -129,6 +129,7 @@ fn a_checkpoint_that_cannot_be_made_names_who_is_in_the_way() {
         }
         let region = options.open(folder.path().join(format!("{every:?}"))).unwrap();
         let count = Mutex::new(region.root::<u64>("count").unwrap());
+        let mut begun = region.root::<u64>("begun").unwrap();
         let (inside, is_inside) = channel();
         std::thread::scope(|scope| {
             let held = count.lock().unwrap();
@@ -137,6 +138,7 @@ fn a_checkpoint_that_cannot_be_made_names_who_is_in_the_way() {
             let updating = std::thread::Builder::new().name("updates".into());
             let update = move || {
                 region.update(|u| {
+                    *begun.get_mut(u) += 1; // so that there is something to make durable
                     inside.send(()).unwrap();
                     *count.lock().unwrap().get_mut(u) += 1;
                 });

@@ -162,8 +162,12 @@ fn a_message_breaks_no_screen() {
 #[test]
 fn a_screen_is_drawn_again_after_a_resume() {
     let scratch = tempfile::tempdir().expect("a scratch directory");
-    let drawing = "trap 'echo drawn; exit 7' WINCH; echo ready; while :; do :; done";
-    let line = format!("exec {TWINPAGE} run --every 5ms --state state -- bash -c \"{drawing}\"");
+    let drawing = "import os,signal,tty\n\
+        tty.setcbreak(0)\n\
+        signal.signal(signal.SIGWINCH, lambda *_: (print('drawn', flush=True), os._exit(7)))\n\
+        print('ready', flush=True)\n\
+        while True: pass";
+    let line = format!("exec {TWINPAGE} run --every 5ms --state state -- python3 -c \"{drawing}\"");
     let first = Screen::with(&line, scratch.path());
     wait_until("the program is ready", || first.shown().contains("ready\r\n"));
     let mut tree = family(first.script.id() as i32);

@@ -168,14 +168,14 @@ impl Program {
         self.kernel.read_program(self.process.thread())
     }
 
-    /// A program on a terminal that knows what a change of the terminal's size is draws anew: the screen
-    /// may hold something else than when it was stopped. Stopped programs hear of it when they go on.
+    /// A program that reads keys from its terminal and handles a change of its size draws the screen again: it
+    /// may show something else than at the checkpoint. A program that reads lines hears nothing.
     pub fn redraw(&self, actions: &[Action]) {
         const DEFAULT: u64 = libc::SIG_DFL as u64;
         const IGNORED: u64 = libc::SIG_IGN as u64;
         let action = actions.get(libc::SIGWINCH as usize - 1);
         let handles = action.is_some_and(|action| ![DEFAULT, IGNORED].contains(&action.handler));
-        if self.streams.terminal().is_some() && handles {
+        if self.streams.takes_whole_terminal() && handles {
             let pid = rustix::process::Pid::from_raw(self.pid());
             // One that is gone is told by wait.
             let _ = pid.map(|pid| rustix::process::kill_process(pid, rustix::process::Signal::WINCH));
