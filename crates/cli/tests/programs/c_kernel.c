@@ -255,7 +255,8 @@ static struct sigaction dispositions[32];
 static unsigned char alternate[32768];
 
 static void on_plain(int sig) { handled += sig == SIGUSR2; }
-static void never(int sig) { CHECK(0, "signal %d came from nowhere", sig); }
+// A resume tells a program that reads keys of its screen, as a terminal may at any time.
+static void never(int sig) { CHECK(sig == SIGWINCH, "signal %d came from nowhere", sig); }
 
 static void pending_step(void) {
     sigset_t pending;
