@@ -285,10 +285,9 @@ impl Descriptors {
             if matches!(
                 descriptor.what,
                 What::File { .. } | What::Object { .. } | What::Directory { .. } | What::Pseudo { .. }
-            ) {
-                if shares == fd {
-                    self.ours.insert(fd, ours);
-                }
+            ) && shares == fd
+            {
+                self.ours.insert(fd, ours);
             }
             self.list.push(descriptor);
         }
