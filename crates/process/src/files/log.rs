@@ -53,7 +53,7 @@ impl Log {
         let flags = OFlags::RDWR | OFlags::CLOEXEC;
         let file = match rustix::fs::open(&path, flags, Mode::empty()) {
             Err(Errno::NOENT) => {
-                make_whole(&path, header, disk)?;
+                make_whole(&path, header, &[], disk)?;
                 rustix::fs::open(&path, flags, Mode::empty())
             }
             opened => opened,

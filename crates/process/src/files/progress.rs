@@ -1,6 +1,9 @@
-//! `undo.progress`: how far a rollback has come, so that it can be killed and run again.
+//! `undo.progress`: how far a rollback has come, so that it can be killed and run again; and `undo.moved`, which
+//! it becomes at the end: the files that have other inode numbers than the checkpoint lists.
 //!
-//! * It exists from before the first change a rollback makes until after the logs are empty.
+//! * `undo.progress` exists from before the first change a rollback makes until after the logs are empty.
+//! * The program may be killed before its next checkpoint, so another rollback may go to the same epoch:
+//!   `undo.moved` of that epoch is its beginning. For every other epoch it means nothing.
 //! * Entries are appended one by one, each safe before the rollback goes on; a torn last one is ignored.
 
 use super::error::{Doing, Error, Result};
@@ -20,10 +23,17 @@ use zerocopy::{FromBytes, IntoBytes};
 const UNDONE: u32 = 1;
 /// The undo of record `seq` made file `old` again, as `new`.
 const MOVED: u32 = 2;
+/// Rollbacks to the same epoch made file `old` of the checkpoint again, as `new`, before this one began.
+const GIVEN: u32 = 3;
 
 /// The name of the progress file in the state directory.
 pub(super) fn progress_path(dir: &Path) -> PathBuf {
     dir.join("undo.progress")
+}
+
+/// The name of the list of files that finished rollbacks made again.
+fn moved_path(dir: &Path) -> PathBuf {
+    dir.join("undo.moved")
 }
 
 /// How far a rollback has come.
@@ -35,8 +45,10 @@ pub(super) struct Progress {
     end: u64,
     /// Every record from this on is undone.
     pub(super) undone: u64,
-    /// What files are now that had to be made again.
-    pub(super) moved: HashMap<Ident, Ident>,
+    /// Files of the checkpoint, as they were when this rollback began, by what the checkpoint calls them.
+    given: HashMap<Ident, Ident>,
+    /// Files that this rollback made again, as they are now, by what they were when it began.
+    moved: HashMap<Ident, Ident>,
 }
 
 impl Progress {
@@ -52,6 +64,19 @@ impl Progress {
             Err(Errno::NOENT) => begin(dir, &path, durable, sync)?,
             opened => opened.doing("open", &path)?,
         };
+        let progress = Progress::read(dir, path, file, sync)?;
+        if progress.epoch()? != durable {
+            let why = format!(
+                "a rollback to epoch {} was begun and must be finished",
+                progress.epoch()?
+            );
+            return Err(Error::Order { given: durable, why });
+        }
+        Ok(progress)
+    }
+
+    /// Reads the entries of `path`, which is open as `file`.
+    fn read(dir: &Path, path: PathBuf, file: OwnedFd, sync: bool) -> Result<Progress> {
         let mut progress = Progress {
             file,
             dir: dir.to_owned(),
@@ -59,11 +84,32 @@ impl Progress {
             sync,
             end: HEADER as u64,
             undone: u64::MAX,
+            given: HashMap::new(),
             moved: HashMap::new(),
         };
-        progress.check_header(durable)?;
-        progress.read()?;
+        progress.read_entries()?;
         Ok(progress)
+    }
+
+    /// What a file of the run that is rolled back is called now.
+    pub(super) fn now(&self, file: Ident) -> Ident {
+        self.moved.get(&file).copied().unwrap_or(file)
+    }
+
+    /// What a file of the checkpoint was called when this rollback began.
+    pub(super) fn begun_as(&self, file: Ident) -> Ident {
+        self.given.get(&file).copied().unwrap_or(file)
+    }
+
+    /// The files that had to be made again: what the checkpoint calls them, and what they are now.
+    pub(super) fn all_moved(&self) -> Vec<(Ident, Ident)> {
+        let given = self
+            .given
+            .iter()
+            .map(|(&listed, &begun)| (listed, self.now(begun)));
+        let moved = self.moved.iter().map(|(&listed, &now)| (listed, now));
+        let moved = moved.filter(|(listed, _)| !self.given.contains_key(listed));
+        given.chain(moved).collect()
     }
 
     /// Every record from `seq` on is undone, and what that changed is safe.
@@ -91,7 +137,11 @@ impl Progress {
     /// # Errors
     /// [`Error::Io`].
     pub(super) fn finish(&self) -> Result<()> {
-        rustix::fs::unlink(&self.path).doing("remove", &self.path)?;
+        if self.given.is_empty() && self.moved.is_empty() {
+            rustix::fs::unlink(&self.path).doing("remove", &self.path)?;
+        } else {
+            rustix::fs::rename(&self.path, moved_path(&self.dir)).doing("put away", &self.path)?;
+        }
         if self.sync {
             sync_directory(&self.dir)
         } else {
@@ -99,7 +149,8 @@ impl Progress {
         }
     }
 
-    fn check_header(&self, durable: Epoch) -> Result<()> {
+    /// The epoch of the checkpoint that the rollback goes to.
+    fn epoch(&self) -> Result<Epoch> {
         let mut bytes = [0; HEADER];
         let got = read_at(&self.file, &mut bytes, 0).doing("read", &self.path)?;
         let header = Header::read_from_bytes(&bytes).expect("a header is HEADER bytes");
@@ -118,31 +169,24 @@ impl Progress {
                 why,
             });
         }
-        if header.first_seq.get() != durable {
-            let why = format!(
-                "a rollback to epoch {} was begun and must be finished",
-                header.first_seq
-            );
-            return Err(Error::Order { given: durable, why });
-        }
-        Ok(())
+        Ok(header.first_seq.get())
     }
 
-    fn read(&mut self) -> Result<()> {
+    fn read_entries(&mut self) -> Result<()> {
+        self.epoch()?;
         loop {
             let mut bytes = [0; ENTRY];
             let got = read_at(&self.file, &mut bytes, self.end).doing("read", &self.path)?;
             let entry = RawEntry::read_from_bytes(&bytes).expect("an entry is ENTRY bytes");
-            let known = matches!(entry.kind.get(), UNDONE | MOVED);
+            let known = matches!(entry.kind.get(), UNDONE | MOVED | GIVEN);
             if got < ENTRY || entry.crc.get() != entry.right_crc() || !known {
                 return self.check_tail(got);
             }
             self.end += ENTRY as u64;
             match entry.kind.get() {
                 UNDONE => self.undone = entry.seq.get(),
-                _ => {
-                    self.moved.insert(entry.old.into(), entry.new.into());
-                }
+                GIVEN => drop(self.given.insert(entry.old.into(), entry.new.into())),
+                _ => drop(self.moved.insert(entry.old.into(), entry.new.into())),
             }
         }
     }
@@ -177,7 +221,7 @@ impl Progress {
     }
 }
 
-/// Makes the file with its header whole, or not at all.
+/// Makes the file with its header whole, and with what earlier rollbacks to this epoch made again; or not at all.
 fn begin(dir: &Path, path: &Path, durable: Epoch, sync: bool) -> Result<OwnedFd> {
     let header = Header {
         magic: PROGRESS_MAGIC,
@@ -185,27 +229,45 @@ fn begin(dir: &Path, path: &Path, durable: Epoch, sync: bool) -> Result<OwnedFd>
         mark_seq: U64::ZERO,
         ..Header::empty(0, durable)
     };
-    make_whole(path, header, sync)?;
+    let mut given = Vec::new();
+    for (listed, now) in moved_before(dir, durable)? {
+        given.extend_from_slice(RawEntry::new(GIVEN, 0, listed, now).as_bytes());
+    }
+    make_whole(path, header, &given, sync)?;
     if sync {
         sync_directory(dir)?;
     }
     rustix::fs::open(path, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()).doing("open", path)
 }
 
-/// Makes a file that holds a header, under its name only when it does.
+/// What finished rollbacks to epoch `durable` made again.
+fn moved_before(dir: &Path, durable: Epoch) -> Result<Vec<(Ident, Ident)>> {
+    let path = moved_path(dir);
+    match rustix::fs::open(&path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()) {
+        Err(Errno::NOENT) => Ok(Vec::new()),
+        opened => {
+            let before = Progress::read(dir, path.clone(), opened.doing("open", &path)?, false)?;
+            let same = before.epoch()? == durable;
+            Ok(if same { before.all_moved() } else { Vec::new() })
+        }
+    }
+}
+
+/// Makes a file that holds a header and what follows it, under its name only when it does.
 ///
 /// # Errors
-/// [`Error::Io`].
-pub(super) fn make_whole(path: &Path, header: Header, sync: bool) -> Result<()> {
+/// [`Error::Io`], [`Error::Full`].
+pub(super) fn make_whole(path: &Path, header: Header, rest: &[u8], sync: bool) -> Result<()> {
     let fresh = path.with_extension("new");
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::TRUNC | OFlags::CLOEXEC;
     let file = rustix::fs::open(&fresh, flags, Mode::RUSR | Mode::WUSR).doing("make", &fresh)?;
     let header = header.sealed();
-    let written = rustix::io::pwrite(&file, header.as_bytes(), 0).doing("write to", &fresh)?;
-    if written < HEADER {
+    let bytes = [header.as_bytes(), rest].concat();
+    let written = rustix::io::pwrite(&file, &bytes, 0).doing("write to", &fresh)?;
+    if written < bytes.len() {
         return Err(Error::Full {
             what: format!("the disk of {}", fresh.display()),
-            needed: HEADER as u64,
+            needed: bytes.len() as u64,
         });
     }
     if sync {

@@ -131,7 +131,8 @@ impl<'a> Undo<'a> {
     pub(super) fn cut(&mut self, open: &[OpenFile]) -> Result<u64> {
         let mut cut = 0;
         for file in open {
-            let stat = self.expect(&file.path, file.file)?;
+            let begun_as = self.progress.begun_as(file.file);
+            let stat = self.expect(&file.path, begun_as)?;
             let size = stat.st_size as u64;
             if size < file.size {
                 let why = format!("it has {size} bytes, the checkpoint had {}", file.size);
@@ -144,8 +145,8 @@ impl<'a> Undo<'a> {
             if size == file.size && mtime == file.mtime {
                 continue;
             }
-            self.open_to_write(&file.path, file.file)?;
-            let fd = &self.touched[&file.file];
+            self.open_to_write(&file.path, begun_as)?;
+            let fd = &self.touched[&begun_as];
             if size > file.size {
                 (self.watch)("cut an open file")?;
                 rustix::fs::ftruncate(fd, file.size).doing("cut", &file.path)?;
@@ -158,13 +159,9 @@ impl<'a> Undo<'a> {
         Ok(cut)
     }
 
-    /// Files that had to be made again.
+    /// Files that had to be made again: what the checkpoint calls them, and what they are now.
     pub(super) fn moved(&self) -> Vec<(Ident, Ident)> {
-        self.progress
-            .moved
-            .iter()
-            .map(|(&old, &new)| (old, new))
-            .collect()
+        self.progress.all_moved()
     }
 
     /// The rollback is complete and the logs are empty.
@@ -175,11 +172,6 @@ impl<'a> Undo<'a> {
         self.progress.finish()
     }
 
-    /// What a file is called now, by inode: it may have been made again.
-    fn now(&self, file: Ident) -> Ident {
-        self.progress.moved.get(&file).copied().unwrap_or(file)
-    }
-
     /// Checks that `path` still names `file`.
     fn expect(&self, path: &Path, file: Ident) -> Result<Stat> {
         let changed = |why: &str| Error::Changed {
@@ -187,7 +179,7 @@ impl<'a> Undo<'a> {
             why: why.to_owned(),
         };
         match rustix::fs::statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW) {
-            Ok(stat) if Ident::from(&stat) == self.now(file) => Ok(stat),
+            Ok(stat) if Ident::from(&stat) == self.progress.now(file) => Ok(stat),
             Ok(_) => Err(changed("it is another file now")),
             Err(Errno::NOENT | Errno::NOTDIR) => Err(changed("it is gone")),
             Err(error) => Err(error).doing("look at", path),
@@ -353,7 +345,7 @@ impl<'a> Undo<'a> {
 
     fn renamed(&mut self, record: &Record) -> Result<()> {
         let (from, to) = (needed_spot(&record.path)?, needed_spot(&record.to)?);
-        let file = self.now(record.file);
+        let file = self.progress.now(record.file);
         let is = |stat: Option<Stat>| stat.map(|stat| Ident::from(&stat));
         match (is(from.look()?), is(to.look()?)) {
             (None, Some(there)) if there == file => {
@@ -379,7 +371,7 @@ impl<'a> Undo<'a> {
 
     fn exchanged(&mut self, record: &Record) -> Result<()> {
         let (from, to) = (needed_spot(&record.path)?, needed_spot(&record.to)?);
-        let (file, other) = (self.now(record.file), self.now(record.other));
+        let (file, other) = (self.progress.now(record.file), self.progress.now(record.other));
         let is = |stat: Option<Stat>| stat.map(|stat| Ident::from(&stat));
         match (is(from.look()?), is(to.look()?)) {
             (Some(here), Some(there)) if (here, there) == (file, other) => {}
@@ -398,7 +390,7 @@ impl<'a> Undo<'a> {
     /// Puts back what was removed or replaced, unless it is there.
     fn restore(&mut self, spot: &Spot<'_>, seq: u64, kept: Kept, file: Ident, before: &State) -> Result<()> {
         match spot.look()? {
-            Some(stat) if Ident::from(&stat) == self.now(file) => return Ok(()),
+            Some(stat) if Ident::from(&stat) == self.progress.now(file) => return Ok(()),
             Some(_) => return Err(replaced(spot.path)),
             None => {}
         }
@@ -421,7 +413,7 @@ impl<'a> Undo<'a> {
     /// Gives a file that has another name the removed one back.
     fn link_again(&mut self, spot: &Spot<'_>, record: &Record) -> Result<()> {
         match spot.look()? {
-            Some(stat) if Ident::from(&stat) == self.now(record.file) => return Ok(()),
+            Some(stat) if Ident::from(&stat) == self.progress.now(record.file) => return Ok(()),
             Some(_) => return Err(replaced(spot.path)),
             None => {}
         }

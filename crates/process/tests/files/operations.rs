@@ -5,12 +5,14 @@ use crate::tree::Tree;
 use crate::{MakeStage, Stage};
 use rustix::fd::AsFd;
 use rustix::fs::{AtFlags, CWD, FallocateFlags, Mode, OFlags, RenameFlags};
+use std::collections::HashSet;
 use std::fs::{File, OpenOptions};
 use std::io::{Seek, SeekFrom, Write};
 use std::os::unix::fs::{FileExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use twinpage_process::files::{
-    Change, Durability, Error, New, Options, Place, Recorded, Recorder, Target, rollback, rollback_watched,
+    Change, Durability, Error, Ident, New, OpenFile, Options, Place, Recorded, Recorder, Target, rollback,
+    rollback_watched,
 };
 
 /// A program at work: each method records a change and makes it.
@@ -740,4 +742,72 @@ fn a_file_open_only_for_writing_is_saved() {
     drop(recorder);
     rollback(&stage.state, 0, &[]).unwrap();
     assert_eq!(before.differences(&Tree::of(&stage.root)), "");
+}
+
+/// Takes the inode number that was freed last near `name`, for as long as the file is open; leaves no trace there.
+fn take_number(name: &Path) -> File {
+    let dir = name.parent().unwrap();
+    let stat = rustix::fs::stat(dir).unwrap();
+    let taker = File::create(dir.join("taker")).unwrap();
+    std::fs::remove_file(dir.join("taker")).unwrap();
+    let time = rustix::fs::Timespec {
+        tv_sec: stat.st_mtime,
+        tv_nsec: stat.st_mtime_nsec.cast_signed(),
+    };
+    let times = rustix::fs::Timestamps {
+        last_access: time,
+        last_modification: time,
+    };
+    rustix::fs::utimensat(CWD, dir, &times, AtFlags::empty()).unwrap();
+    taker
+}
+
+/// Between two checkpoints a program may be killed often: each rollback finds the files that the last lists.
+#[test]
+fn an_open_file_made_again_is_found_by_every_rollback_to_its_checkpoint() {
+    let stage = Stage::apart();
+    setup(&stage.root);
+    let before = Tree::of(&stage.root);
+    let path = stage.root.join("a");
+    let stat = rustix::fs::stat(&path).unwrap();
+    let listed = [OpenFile {
+        path: path.clone(),
+        file: Ident::from(&stat),
+        size: stat.st_size as u64,
+        mtime: (stat.st_mtime, stat.st_mtime_nsec as u32),
+    }];
+    let (mut numbers, mut taken) = (HashSet::new(), Vec::new());
+    for life in 0..8 {
+        let mut recorder = Recorder::create(&stage.state, Options::new(Durability::Memory), 1).unwrap();
+        let mut work = Work {
+            root: &stage.root,
+            recorder: &mut recorder,
+        };
+        let file = work.open("a", OFlags::RDWR);
+        work.write_at(&file, 7, b"other bytes");
+        work.unlink_open("a");
+        drop(file);
+        taken.push(take_number(&path));
+        work.unlink("big");
+        work.put("a", b"another of the name");
+        drop(recorder);
+        let mut left: u32 = 3 * life;
+        let _ = rollback_watched(&stage.state, 1, &listed, &mut |what| {
+            left = left.checked_sub(1).ok_or_else(|| Error::Poisoned(what.into()))?;
+            Ok(())
+        });
+        let done = rollback(&stage.state, 1, &listed).unwrap();
+        assert_eq!(before.differences(&Tree::of(&stage.root)), "", "life {life}");
+        let now = Ident::from(&rustix::fs::stat(&path).unwrap());
+        assert!(
+            done.moved.contains(&(listed[0].file, now)),
+            "life {life}: {:?}",
+            done.moved
+        );
+        numbers.insert(now.ino);
+    }
+    assert!(
+        numbers.len() > 1,
+        "the file had the same inode number in all lives"
+    );
 }
