@@ -10,7 +10,7 @@ use quote::{quote, quote_spanned};
 use syn::spanned::Spanned;
 use syn::{
     Data, DataEnum, DataStruct, DeriveInput, Fields, GenericParam, Generics, Ident, Lifetime, Member, Type,
-    TypeParamBound, parse_quote,
+    TypeParamBound, WherePredicate, parse_quote,
 };
 
 /// What the user may say.
@@ -18,6 +18,8 @@ use syn::{
 #[darling(attributes(persist), supports(any))]
 struct Options {
     name: Option<String>,
+    #[darling(multiple)]
+    was: Vec<String>,
     version: Option<u32>,
     from: Option<Type>,
     with: Option<syn::Path>,
@@ -53,7 +55,7 @@ pub(crate) fn expand(input: &DeriveInput) -> Result<TokenStream> {
             type In<'twinpage> = #ident #member;
             type Previous = #previous;
             const VERSION: u32 = #version;
-            fn name() -> ::std::string::String {
+            fn name() -> ::twinpage::persist::Name {
                 #name
             }
             fn layout(types: &mut ::twinpage::persist::Types) -> ::twinpage::persist::Kind {
@@ -105,15 +107,16 @@ fn name(input: &DeriveInput, options: &Options) -> TokenStream {
             }
             GenericParam::Const(c) => {
                 let c = &c.ident;
-                Some(quote!(::std::string::ToString::to_string(&#c)))
+                Some(quote!(::twinpage::persist::Name::new(::std::string::ToString::to_string(&#c))))
             }
             GenericParam::Lifetime(_) => None,
         })
         .collect();
-    if parameters.is_empty() {
-        quote!(::std::string::String::from(#own))
-    } else {
-        quote!(::std::format!("{}<{}>", #own, [#(#parameters),*].join(", ")))
+    let was = &options.was;
+    let defined = quote!(::twinpage::persist::Name::defined(::core::module_path!(), #own, &[#(#was),*]));
+    match parameters.is_empty() {
+        true => defined,
+        false => quote!(#defined.with([#(#parameters),*])),
     }
 }
 
@@ -134,7 +137,7 @@ impl Brand {
         }
     }
 
-    /// The generics of the impl: each type parameter has the bound.
+    /// The generics of the impl: each type parameter has the bound, and what it is in a region has its own ones.
     fn generics(&self, input: &DeriveInput, bound: &TypeParamBound) -> Generics {
         let mut generics = input.generics.clone();
         generics.params = generics
@@ -142,9 +145,17 @@ impl Brand {
             .into_iter()
             .filter(|parameter| !matches!(parameter, GenericParam::Lifetime(_)))
             .collect();
+        let mut in_region: Vec<WherePredicate> = Vec::new();
         for parameter in generics.type_params_mut() {
+            let (ident, own) = (&parameter.ident, &parameter.bounds);
+            if !own.is_empty() {
+                in_region.push(
+                    parse_quote!(for<'twinpage> <#ident as ::twinpage::persist::Persist>::In<'twinpage>: #own),
+                );
+            }
             parameter.bounds.push(bound.clone());
         }
+        generics.make_where_clause().predicates.extend(in_region);
         generics
     }
 
@@ -206,15 +217,11 @@ impl Brand {
     }
 }
 
-/// The value of a struct without type parameters whose fields all have one that holds nothing.
+/// The value of a struct whose fields all have one that holds nothing.
 fn empty(input: &DeriveInput, brand: &Brand, family: &TokenStream, member: &TokenStream) -> TokenStream {
     let Data::Struct(data) = &input.data else {
         return TokenStream::new();
     };
-    // A bound on a field of a generic type would hide from the compiler what the type is in a region.
-    if input.generics.type_params().next().is_some() {
-        return TokenStream::new();
-    }
     let ident = &input.ident;
     let mut generics = brand.generics(input, &parse_quote!(::twinpage::persist::Empty));
     let types: Vec<TokenStream> = data
@@ -225,10 +232,16 @@ fn empty(input: &DeriveInput, brand: &Brand, family: &TokenStream, member: &Toke
             brand.named_static(quote!(#ty))
         })
         .collect();
+    let parameters: Vec<&Ident> = input.generics.type_params().map(|p| &p.ident).collect();
     let bounds = generics.make_where_clause();
     for (field, family) in data.fields.iter().zip(&types) {
         let ty = &field.ty;
-        let member = brand.named(quote!(#ty), "twinpage");
+        if matches!(ty, Type::Path(path) if parameters.iter().any(|&p| path.path.is_ident(p))) {
+            continue; // the parameter's own bound says it
+        }
+        let Some(member) = in_region(brand.named(quote!(#ty), "twinpage"), &parameters) else {
+            return TokenStream::new(); // what a parameter's associated type is in a region is not known here
+        };
         // `for`: so a type without parameters may fail to meet it. What it is in a region is said, as the compiler
         // looks no further than the bound.
         bounds.predicates.push(parse_quote! {
@@ -246,6 +259,31 @@ fn empty(input: &DeriveInput, brand: &Brand, family: &TokenStream, member: &Toke
             }
         }
     }
+}
+
+/// A type with each parameter as it is in a region; none if it has a path that begins with one.
+fn in_region(ty: TokenStream, parameters: &[&Ident]) -> Option<TokenStream> {
+    let mut tokens = ty.into_iter().peekable();
+    let mut member = TokenStream::new();
+    let mut after_colons = false;
+    while let Some(token) = tokens.next() {
+        let colons = matches!(&token, TokenTree::Punct(punct) if punct.as_char() == ':');
+        match token {
+            TokenTree::Ident(ident) if !after_colons && parameters.contains(&&ident) => {
+                if matches!(tokens.peek(), Some(TokenTree::Punct(punct)) if punct.as_char() == ':') {
+                    return None;
+                }
+                member.extend(quote!(::twinpage::persist::Of<'twinpage, #ident>));
+            }
+            TokenTree::Group(group) => {
+                let inner = in_region(group.stream(), parameters)?;
+                member.extend([TokenTree::from(Group::new(group.delimiter(), inner))]);
+            }
+            other => member.extend([other]),
+        }
+        after_colons = colons;
+    }
+    Some(member)
 }
 
 fn structure(data: &DataStruct) -> TokenStream {

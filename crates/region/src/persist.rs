@@ -22,10 +22,13 @@
 //! ```
 
 mod describe;
+mod name;
+mod niche;
 mod plain;
 mod refused;
 
 pub use describe::{BadDescription, Description, Field, Kind, Place, Type, Types, Variant};
+pub use name::Name;
 pub use twinpage_macros::Persist;
 
 use crate::heap::Heap;
@@ -96,7 +99,7 @@ pub unsafe trait Persist: Sized + 'static {
     const VERSION: u32 = 1;
 
     /// The name to show and to record, with that of each parameter.
-    fn name() -> String;
+    fn name() -> Name;
 
     /// How it is laid out. Asks `types` for every type it holds.
     fn layout(types: &mut Types) -> Kind;
@@ -119,7 +122,7 @@ pub unsafe trait Persist: Sized + 'static {
 pub type Of<'r, T> = <T as Persist>::In<'r>;
 
 /// A type with a value that a root begins with: 0, nothing, no entries. `#[derive(Persist)]` derives it for structs
-/// without type parameters, where every field has one.
+/// where every field has one.
 ///
 /// ```
 /// # let folder = tempfile::tempdir()?;

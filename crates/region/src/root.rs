@@ -79,10 +79,7 @@ pub enum RootError {
         name: String,
     },
     /// It was made with another type, or with another layout of the type.
-    #[error(
-        "root {name:?} was made as\n\n{stored}\nand cannot be opened as\n\n{asked}\nOpen it with the type it was made \
-         with, or give the new type `#[persist(version = .., from = ..)]`"
-    )]
+    #[error("{}", other_layout(name, stored, asked))]
     Layout {
         /// The root.
         name: String,
@@ -100,6 +97,20 @@ pub enum RootError {
     /// The heap has no memory, or is damaged.
     #[error(transparent)]
     Heap(#[from] HeapError),
+}
+
+fn other_layout(name: &str, stored: &Description, asked: &Description) -> String {
+    let moved = stored.moved(asked);
+    let Some((was, is)) = moved.last() else {
+        return format!(
+            "root {name:?} was made as\n\n{stored}\nand cannot be opened as\n\n{asked}\nOpen it with the type it was made \
+             with, or give the new type `#[persist(version = .., from = ..)]`"
+        );
+    };
+    format!(
+        "root {name:?} was made with the type `{was}` and cannot be opened as `{is}`, which has the same layout but is \
+         another type. If it is the same one, moved or renamed, let it say so: `#[persist(was = \"{was}\")]`"
+    )
 }
 
 /// A root, told of by [`Region::roots`].
@@ -508,9 +519,13 @@ fn remove_entry(heap: Heap<'_>, name: &str) -> Result<(), RootError> {
 fn open<T: Persist>(heap: Heap<'_>, name: &str, found: Found) -> Result<NonNull<T>, RootError> {
     let asked = Description::of::<T>();
     let at = std::ptr::with_exposed_provenance_mut::<T>(found.at as usize);
-    if asked == found.description {
-        return NonNull::new(at)
-            .ok_or_else(|| HeapError::damaged(format!("root {name:?} at address 0")).into());
+    if found.description.is_of::<T>() {
+        let at =
+            NonNull::new(at).ok_or_else(|| HeapError::damaged(format!("root {name:?} at address 0")))?;
+        if asked != found.description {
+            set_entry(heap, name, at, &asked)?; // it has another name now, or a fuller one
+        }
+        return Ok(at);
     }
     if !can_migrate::<T>(&found.description, 0) {
         return Err(RootError::Layout {
@@ -577,7 +592,7 @@ const MOST_VERSIONS: u32 = 64;
 
 /// Whether something of that description is what a `T` once was.
 fn can_migrate<T: Persist>(stored: &Description, depth: u32) -> bool {
-    if depth > 0 && Description::of::<T>() == *stored {
+    if depth > 0 && stored.is_of::<T>() {
         return true;
     }
     let has_previous = TypeId::of::<T>() != TypeId::of::<T::Previous>();
@@ -589,7 +604,7 @@ fn can_migrate<T: Persist>(stored: &Description, depth: u32) -> bool {
 /// # Safety
 /// [`can_migrate`], or its description is that of a `T`; the value is not used any more.
 unsafe fn migrate<'r, T: Persist>(found: &Found, heap: Heap<'r>) -> Of<'r, T> {
-    if Description::of::<T>() == found.description {
+    if found.description.is_of::<T>() {
         // SAFETY: by the caller's word.
         return unsafe { std::ptr::with_exposed_provenance::<Of<'r, T>>(found.at as usize).read() };
     }

@@ -8,7 +8,7 @@
 use crate::heap::touching::touch_block;
 use crate::heap::{Brand, Heap, HeapError, RawHeap};
 use crate::marks::touch_value;
-use crate::persist::{Empty, Kind, Of, Persist, Types};
+use crate::persist::{Empty, Kind, Name, Of, Persist, Types};
 use std::alloc::Layout;
 use std::borrow::{Borrow, BorrowMut};
 use std::cmp::Ordering;
@@ -155,8 +155,8 @@ impl<'r, T: Clone> Clone for Box<'r, T> {
 unsafe impl<T: Persist> Persist for Box<'static, T> {
     type In<'r> = Box<'r, T::In<'r>>;
     type Previous = Box<'static, T::Previous>;
-    fn name() -> String {
-        format!("Box<{}>", T::name())
+    fn name() -> Name {
+        Name::new("Box").with([T::name()])
     }
     fn layout(types: &mut Types) -> Kind {
         Kind::Box { of: types.of::<T>() }

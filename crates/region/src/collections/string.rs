@@ -2,7 +2,7 @@
 
 use crate::collections::Vec;
 use crate::heap::{Heap, HeapError};
-use crate::persist::{Empty, Kind, Persist, Types};
+use crate::persist::{Empty, Kind, Name, Persist, Types};
 use std::borrow::{Borrow, Cow};
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -345,8 +345,8 @@ equal!(str, &str, std::string::String, Cow<'_, str>);
 unsafe impl Persist for String<'static> {
     type In<'r> = String<'r>;
     type Previous = Self;
-    fn name() -> std::string::String {
-        "String".into()
+    fn name() -> Name {
+        Name::new("String")
     }
     fn layout(types: &mut Types) -> Kind {
         Kind::Vec { of: types.of::<u8>() }

@@ -6,7 +6,7 @@
 //!   takes memory from it cannot outlive the window.
 
 use super::{HeapError, HeapStats, RawHeap, Report};
-use crate::persist::{Kind, Persist, Types};
+use crate::persist::{Kind, Name, Persist, Types};
 use crate::window::Window;
 use std::alloc::Layout;
 use std::fmt;
@@ -173,8 +173,8 @@ impl fmt::Debug for Heap<'_> {
 unsafe impl Persist for Heap<'static> {
     type In<'r> = Heap<'r>;
     type Previous = Self;
-    fn name() -> String {
-        "Heap".into()
+    fn name() -> Name {
+        Name::new("Heap")
     }
     fn layout(_: &mut Types) -> Kind {
         Kind::Heap

@@ -7,7 +7,8 @@
 //!   its type and beside the others, and no type holds itself other than through a block. So a walker may
 //!   trust it, and looks at each byte of a value a few times at most.
 
-use super::Persist;
+use super::niche::{self, Spare};
+use super::{Name, Persist};
 use serde::{Deserialize, Serialize};
 use std::any::TypeId;
 use std::collections::HashMap;
@@ -42,6 +43,9 @@ pub struct Description {
 pub struct Type {
     /// Its name, with that of each parameter.
     pub name: String,
+    /// The same with crates and modules, where that is more. Regions of earlier builds have none.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub path: String,
     /// Its version among the layouts of that name.
     pub version: u32,
     /// Its size.
@@ -198,10 +202,46 @@ impl Description {
     /// The description of `T`.
     #[must_use]
     pub fn of<T: Persist>() -> Description {
+        Description::with_names::<T>().0
+    }
+
+    /// The description of `T`, and the names of its types with all that they were.
+    fn with_names<T: Persist>() -> (Description, Vec<Name>) {
         let mut types = Types::default();
         types.of::<T>();
-        let types = types.types.into_iter().flatten().collect();
-        Description { types }
+        let described = types.types.into_iter().flatten().collect();
+        (Description { types: described }, types.names)
+    }
+
+    /// Whether it is that of `T`: the same layout, and each type the same or one that `T`'s says it was.
+    ///
+    /// ```
+    /// use twinpage::persist::Description;
+    ///
+    /// assert!(Description::of::<u64>().is_of::<u64>());
+    /// assert!(!Description::of::<u64>().is_of::<i64>());
+    /// ```
+    #[must_use]
+    pub fn is_of<T: Persist>(&self) -> bool {
+        let (asked, names) = Description::with_names::<T>();
+        let mut types = self.types.iter().zip(&asked.types).zip(&names);
+        self.types.len() == asked.types.len()
+            && types.all(|((stored, asked), name)| stored.is_laid_out_as(asked) && stored.is_called(name))
+    }
+
+    /// The types that differ from another description's in where they are defined or what they are called, and in
+    /// nothing else; none if other things differ, too.
+    #[must_use]
+    pub(crate) fn moved<'a>(&'a self, other: &'a Description) -> Vec<(&'a str, &'a str)> {
+        let same = self.types.len() == other.types.len();
+        let pairs = || self.types.iter().zip(&other.types);
+        match same && pairs().all(|(a, b)| a.is_laid_out_as(b)) {
+            true => pairs()
+                .filter(|(a, b)| if a.path.is_empty() { a.name != b.name } else { a.path != b.path })
+                .map(|(a, b)| (a.path(), b.path()))
+                .collect(),
+            false => Vec::new(),
+        }
     }
 
     /// The form that is kept and compared.
@@ -345,6 +385,37 @@ impl Description {
 }
 
 impl Type {
+    /// Its name with crates and modules, as far as they are known.
+    #[must_use]
+    pub fn path(&self) -> &str {
+        if self.path.is_empty() { &self.name } else { &self.path }
+    }
+
+    fn is_called(&self, name: &Name) -> bool {
+        match self.path.is_empty() {
+            true => name.is_name(&self.name),
+            false => name.is_path(&self.path),
+        }
+    }
+
+    fn is_laid_out_as(&self, other: &Type) -> bool {
+        let same_kind = match (&self.kind, &other.kind) {
+            (
+                Kind::Option { of, at, none_at, none },
+                Kind::Option {
+                    of: other_of,
+                    at: other_at,
+                    none_at: other_none_at,
+                    none: other_none,
+                },
+            ) => (of, at) == (other_of, other_at)
+                && niche::tell_the_same((*none_at, none), (*other_none_at, other_none)),
+            (kind, other) => kind == other,
+        };
+        let size = |ty: &Type| (ty.version, ty.bytes, ty.align);
+        size(self) == size(other) && same_kind
+    }
+
     /// The numbers of the types that lie in it, not in blocks it owns.
     pub(crate) fn parts(&self) -> impl Iterator<Item = u32> {
         let (fields, variants, one) = match &self.kind {
@@ -410,6 +481,7 @@ impl fmt::Display for Description {
 pub struct Types {
     numbers: HashMap<TypeId, u32>,
     types: Vec<Option<Type>>,
+    names: Vec<Name>,
 }
 
 impl Types {
@@ -421,14 +493,22 @@ impl Types {
         let number = self.types.len() as u32;
         self.numbers.insert(TypeId::of::<T>(), number);
         self.types.push(None); // kept for it while what it holds is described
+        let (name, path) = (T::name().to_string(), T::name().path());
+        self.names.push(T::name());
         self.types[number as usize] = Some(Type {
-            name: T::name(),
+            path: if path == name { String::new() } else { path },
+            name,
             version: T::VERSION,
             bytes: size_of::<T>() as u64,
             align: align_of::<T>() as u64,
             kind: T::layout(self),
         });
         number
+    }
+
+    /// Where a type that was described may have values to spare.
+    pub(super) fn spares(&self, number: u32) -> Vec<Spare> {
+        niche::spares(&self.types, number)
     }
 
     /// A field of type `T` at byte `at`.

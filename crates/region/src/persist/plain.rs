@@ -1,9 +1,9 @@
 //! The types of the language and of `std` that may live in a region as they are.
 
-use super::{Empty, Kind, Of, Persist, Types};
+use super::{Empty, Kind, Name, Of, Persist, Types, niche};
 use crate::heap::Heap;
 use std::marker::PhantomData;
-use std::mem::{MaybeUninit, offset_of};
+use std::mem::offset_of;
 use std::num::{
     NonZeroI8, NonZeroI16, NonZeroI32, NonZeroI64, NonZeroI128, NonZeroIsize, NonZeroU8, NonZeroU16,
     NonZeroU32, NonZeroU64, NonZeroU128, NonZeroUsize, Saturating, Wrapping,
@@ -15,8 +15,8 @@ macro_rules! plain {
         unsafe impl Persist for $type {
             type In<'r> = Self;
             type Previous = Self;
-            fn name() -> String {
-                stringify!($type).into()
+            fn name() -> Name {
+                Name::new(stringify!($type))
             }
             fn layout(_: &mut Types) -> Kind {
                 Kind::Plain
@@ -68,8 +68,8 @@ plain!(
 unsafe impl<T: ?Sized + 'static> Persist for PhantomData<T> {
     type In<'r> = Self;
     type Previous = Self;
-    fn name() -> String {
-        "PhantomData".into()
+    fn name() -> Name {
+        Name::new("PhantomData")
     }
     fn layout(_: &mut Types) -> Kind {
         Kind::Plain
@@ -85,8 +85,8 @@ macro_rules! around {
         unsafe impl<T: Persist> Persist for $type<T> {
             type In<'r> = $type<T::In<'r>>;
             type Previous = $type<T::Previous>;
-            fn name() -> String {
-                format!(concat!(stringify!($type), "<{}>"), T::name())
+            fn name() -> Name {
+                Name::new(stringify!($type)).with([T::name()])
             }
             fn layout(types: &mut Types) -> Kind {
                 Kind::Struct(vec![types.field::<T>("0", 0)])
@@ -112,8 +112,8 @@ macro_rules! tuple {
         unsafe impl<$($type: Persist),*> Persist for ($($type,)*) {
             type In<'r> = ($($type::In<'r>,)*);
             type Previous = ($($type::Previous,)*);
-            fn name() -> String {
-                format!("({})", [$($type::name()),*].join(", "))
+            fn name() -> Name {
+                Name::new("(").list([$($type::name()),*]).then(")")
             }
             fn layout(types: &mut Types) -> Kind {
                 Kind::Struct(vec![$(types.field::<$type>(stringify!($index), offset_of!(Self, $index))),*])
@@ -142,8 +142,8 @@ tuple!(A 0, B 1, C 2, D 3, E 4, F 5);
 unsafe impl<T: Persist, const N: usize> Persist for [T; N] {
     type In<'r> = [T::In<'r>; N];
     type Previous = [T::Previous; N];
-    fn name() -> String {
-        format!("[{}; {N}]", T::name())
+    fn name() -> Name {
+        Name::new("[").list([T::name()]).then(&format!("; {N}]"))
     }
     fn layout(types: &mut Types) -> Kind {
         Kind::Array {
@@ -160,15 +160,16 @@ unsafe impl<T: Persist, const N: usize> Persist for [T; N] {
 unsafe impl<T: Persist> Persist for Option<T> {
     type In<'r> = Option<T::In<'r>>;
     type Previous = Option<T::Previous>;
-    fn name() -> String {
-        format!("Option<{}>", T::name())
+    fn name() -> Name {
+        Name::new("Option").with([T::name()])
     }
     fn layout(types: &mut Types) -> Kind {
         let none: Option<T> = None;
         let at = none.as_slice().as_ptr().addr() - (&raw const none).addr();
-        let (none_at, none) = none_bytes::<T>();
+        let of = types.of::<T>();
+        let (none_at, none) = niche::none_bytes::<T>(&types.spares(of));
         Kind::Option {
-            of: types.of::<T>(),
+            of,
             at: at as u64,
             none_at: none_at as u64,
             none,
@@ -208,55 +209,5 @@ impl<T: Empty, const N: usize> Empty for [T; N] {
 impl<T: Persist> Empty for Option<T> {
     fn empty<'r>(_: Heap<'r>) -> Option<T::In<'r>> {
         None
-    }
-}
-
-/// Where the bytes of an `Option<T>` lie that tell `None`, and what they hold: the bytes that make
-/// something of nothing when they are changed. The compiler does not say, and need not say the same
-/// in its next version; so it is tried.
-fn none_bytes<T>() -> (usize, Vec<u8>) {
-    let mut slot = MaybeUninit::<Option<T>>::zeroed();
-    let bytes = slot.as_mut_ptr().cast::<u8>();
-    let tells = |byte: usize| {
-        [0x00, 0x01, 0x55, 0xFF].into_iter().any(|value: u8| {
-            // SAFETY: the slot is ours. Only whether it is `None` is looked at, which reads the bytes
-            // that say so and no other; nothing is dropped or used as a `T`.
-            unsafe {
-                bytes.cast::<Option<T>>().write(None);
-                bytes.add(byte).write(value);
-                std::hint::black_box(bytes);
-                (*bytes.cast::<Option<T>>()).is_some()
-            }
-        })
-    };
-    let telling: Vec<usize> = (0..size_of::<Option<T>>()).filter(|&byte| tells(byte)).collect();
-    let (first, last) = match (telling.first(), telling.last()) {
-        (Some(&first), Some(&last)) => (first, last),
-        _ => unreachable!("an Option has at least two values, and some byte tells them apart"),
-    };
-    // SAFETY: the bytes that tell are written by the write of `None`.
-    let none = unsafe {
-        bytes.cast::<Option<T>>().write(None);
-        std::hint::black_box(bytes);
-        (first..=last).map(|byte| bytes.add(byte).read()).collect()
-    };
-    (first, none)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::ptr::NonNull;
-
-    #[test]
-    fn what_tells_none_is_found() {
-        assert_eq!(none_bytes::<NonNull<u8>>(), (0, vec![0; 8]));
-        assert_eq!(none_bytes::<bool>(), (0, vec![2]));
-        let (at, none) = none_bytes::<u64>();
-        assert!(at == 0 && none[0] == 0 && none.len() <= 8);
-        let (at, none) = none_bytes::<(u32, Option<bool>)>();
-        // Which value it is, is the compiler's choice, and not every version's is the same.
-        assert!(at == 4 && none.len() == 1 && none[0] > 2, "{at} {none:?}");
-        assert_eq!(none_bytes::<()>(), (0, vec![0]));
     }
 }

@@ -3,7 +3,7 @@
 //! Each type here "is" `Persist` on a condition that nothing meets, so that the compiler's error is the
 //! condition's message instead of a mere "not implemented", also behind an alias.
 
-use super::{Kind, Persist, Types};
+use super::{Kind, Name, Persist, Types};
 use crate::heap::Heap;
 
 /// Who would have to take it.
@@ -25,7 +25,7 @@ macro_rules! refuse {
             {
                 type In<'r> = Self;
                 type Previous = Self;
-                fn name() -> String {
+                fn name() -> Name {
                     unreachable!("its condition cannot be met")
                 }
                 fn layout(_: &mut Types) -> Kind {

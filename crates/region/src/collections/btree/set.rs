@@ -2,7 +2,7 @@
 
 use super::{IntoKeys, Keys, map::BTreeMap};
 use crate::heap::Heap;
-use crate::persist::{Empty, Kind, Persist, Types};
+use crate::persist::{Empty, Kind, Name, Persist, Types};
 use std::borrow::Borrow;
 use std::cmp::Ordering;
 use std::fmt;
@@ -361,8 +361,8 @@ where
 {
     type In<'r> = BTreeSet<'r, T::In<'r>>;
     type Previous = Self;
-    fn name() -> String {
-        format!("BTreeSet<{}>", T::name())
+    fn name() -> Name {
+        Name::new("BTreeSet").with([T::name()])
     }
     fn layout(types: &mut Types) -> Kind {
         <BTreeMap<'static, T, ()>>::layout(types)

@@ -3,7 +3,7 @@
 use super::iter::{IntoIter, Iter, IterMut};
 use super::map::BTreeMap;
 use crate::heap::Heap;
-use crate::persist::{Empty, Kind, Of, Persist, Types};
+use crate::persist::{Empty, Kind, Name, Of, Persist, Types};
 use std::cmp::Ordering;
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -97,8 +97,8 @@ where
 {
     type In<'r> = BTreeMap<'r, K::In<'r>, V::In<'r>>;
     type Previous = BTreeMap<'static, K, V::Previous>;
-    fn name() -> String {
-        format!("BTreeMap<{}, {}>", K::name(), V::name())
+    fn name() -> Name {
+        Name::new("BTreeMap").with([K::name(), V::name()])
     }
     fn layout(types: &mut Types) -> Kind {
         Kind::Tree {

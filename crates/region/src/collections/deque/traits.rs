@@ -2,7 +2,7 @@
 
 use super::{Iter, IterMut, VecDeque};
 use crate::heap::Heap;
-use crate::persist::{Empty, Kind, Of, Persist, Types};
+use crate::persist::{Empty, Kind, Name, Of, Persist, Types};
 use std::cmp::Ordering;
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -147,8 +147,8 @@ impl<'r, T: fmt::Debug> fmt::Debug for VecDeque<'r, T> {
 unsafe impl<T: Persist> Persist for VecDeque<'static, T> {
     type In<'r> = VecDeque<'r, T::In<'r>>;
     type Previous = VecDeque<'static, T::Previous>;
-    fn name() -> String {
-        format!("VecDeque<{}>", T::name())
+    fn name() -> Name {
+        Name::new("VecDeque").with([T::name()])
     }
     fn layout(types: &mut Types) -> Kind {
         Kind::Deque { of: types.of::<T>() }

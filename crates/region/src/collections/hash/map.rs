@@ -6,7 +6,7 @@ use super::iter::{Drain, IntoKeys, IntoValues, Iter, IterMut, Keys, Values, Valu
 use super::table::{self, Found, Table};
 use crate::heap::{Brand, Heap, HeapError};
 use crate::marks::touch_value;
-use crate::persist::{Empty, Kind, Of, Persist, Types};
+use crate::persist::{Empty, Kind, Name, Of, Persist, Types};
 use std::borrow::Borrow;
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -398,8 +398,8 @@ where
 {
     type In<'r> = HashMap<'r, K::In<'r>, V::In<'r>>;
     type Previous = HashMap<'static, K, V::Previous>;
-    fn name() -> String {
-        format!("HashMap<{}, {}>", K::name(), V::name())
+    fn name() -> Name {
+        Name::new("HashMap").with([K::name(), V::name()])
     }
     fn layout(types: &mut Types) -> Kind {
         Kind::Hash {

@@ -3,7 +3,7 @@
 use super::iter;
 use super::map::HashMap;
 use crate::heap::{Heap, HeapError};
-use crate::persist::{Empty, Kind, Persist, Types};
+use crate::persist::{Empty, Kind, Name, Persist, Types};
 use std::borrow::Borrow;
 use std::fmt;
 use std::hash::Hash;
@@ -293,8 +293,8 @@ where
 {
     type In<'r> = HashSet<'r, T::In<'r>>;
     type Previous = Self;
-    fn name() -> String {
-        format!("HashSet<{}>", T::name())
+    fn name() -> Name {
+        Name::new("HashSet").with([T::name()])
     }
     fn layout(types: &mut Types) -> Kind {
         <HashMap<'static, T, ()>>::layout(types)

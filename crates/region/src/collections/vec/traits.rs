@@ -2,7 +2,7 @@
 
 use super::{IntoIter, RawBlock, Vec};
 use crate::heap::Heap;
-use crate::persist::{Empty, Kind, Of, Persist, Types};
+use crate::persist::{Empty, Kind, Name, Of, Persist, Types};
 use std::borrow::{Borrow, BorrowMut};
 use std::cmp::Ordering;
 use std::fmt;
@@ -78,8 +78,8 @@ impl<'r, T: Clone> Clone for Vec<'r, T> {
 unsafe impl<T: Persist> Persist for Vec<'static, T> {
     type In<'r> = Vec<'r, T::In<'r>>;
     type Previous = Vec<'static, T::Previous>;
-    fn name() -> String {
-        format!("Vec<{}>", T::name())
+    fn name() -> Name {
+        Name::new("Vec").with([T::name()])
     }
     fn layout(types: &mut Types) -> Kind {
         Kind::Vec { of: types.of::<T>() }
