@@ -23,6 +23,8 @@ struct Options {
     version: Option<u32>,
     from: Option<Type>,
     with: Option<syn::Path>,
+    #[darling(default)]
+    deserialize: bool,
 }
 
 pub(crate) fn expand(input: &DeriveInput) -> Result<TokenStream> {
@@ -45,9 +47,14 @@ pub(crate) fn expand(input: &DeriveInput) -> Result<TokenStream> {
     let (generics, _, bounds) = generics.split_for_impl();
     let (family, member) = (brand.arguments(input, false), brand.arguments(input, true));
     let empty = empty(input, &brand, &family, &member);
+    let deserialize = match options.deserialize {
+        true => crate::deserialize::expand(input, &brand)?,
+        false => TokenStream::new(),
+    };
     let layout = brand.named_static(layout);
     Ok(quote! {
         #empty
+        #deserialize
 
         // SAFETY: every field is `Persist`, and the description names them all.
         #[automatically_derived]
@@ -121,9 +128,14 @@ fn name(input: &DeriveInput, options: &Options) -> TokenStream {
 }
 
 /// The lifetime of a type that owns memory of its region, if it has one.
-struct Brand(Option<Lifetime>);
+pub(crate) struct Brand(Option<Lifetime>);
 
 impl Brand {
+    /// Whether there is one.
+    pub(crate) fn is_there(&self) -> bool {
+        self.0.is_some()
+    }
+
     fn of(input: &DeriveInput) -> Result<Brand> {
         let mut lifetimes = input.generics.lifetimes();
         let first = lifetimes.next().map(|parameter| parameter.lifetime.clone());
@@ -188,7 +200,7 @@ impl Brand {
     }
 
     /// Types as their families are named: with `'static` for the brand.
-    fn named_static(&self, tokens: TokenStream) -> TokenStream {
+    pub(crate) fn named_static(&self, tokens: TokenStream) -> TokenStream {
         self.named(tokens, "static")
     }
 

@@ -520,8 +520,7 @@ fn open<T: Persist>(heap: Heap<'_>, name: &str, found: Found) -> Result<NonNull<
     let asked = Description::of::<T>();
     let at = std::ptr::with_exposed_provenance_mut::<T>(found.at as usize);
     if found.description.is_of::<T>() {
-        let at =
-            NonNull::new(at).ok_or_else(|| HeapError::damaged(format!("root {name:?} at address 0")))?;
+        let at = NonNull::new(at).ok_or_else(|| HeapError::damaged(format!("root {name:?} at address 0")))?;
         if asked != found.description {
             set_entry(heap, name, at, &asked)?; // it has another name now, or a fuller one
         }

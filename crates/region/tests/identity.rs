@@ -64,18 +64,27 @@ fn a_type_of_the_same_name_in_another_module_is_refused() {
     });
     drop(tokens);
     let told = refused::<Tokens<forger::Token>>(&region);
-    assert!(told.contains("`identity::bank::Token`") && told.contains("`identity::forger::Token`"), "{told}");
-    assert!(told.contains("#[persist(was = \"identity::bank::Token\")]"), "{told}");
+    assert!(
+        told.contains("`identity::bank::Token`") && told.contains("`identity::forger::Token`"),
+        "{told}"
+    );
+    assert!(
+        told.contains("#[persist(was = \"identity::bank::Token\")]"),
+        "{told}"
+    );
 
     let coins = region.root::<Tokens<Coin>>("root").unwrap();
-    assert_eq!(region.read(|v| coins.get(v)[&1][0] == Coin(7)), true);
+    assert!(region.read(|v| coins.get(v)[&1][0] == Coin(7)));
     drop(coins);
     // It is called so from now on.
     let told = refused::<Tokens<bank::Token>>(&region);
     assert!(told.contains("`identity::Coin`"), "{told}");
     drop(region);
     let region = dir.open();
-    assert_eq!(region.roots().unwrap()[0].description.types[0].name, "HashMap<u64, Vec<Coin>>");
+    assert_eq!(
+        region.roots().unwrap()[0].description.types[0].name,
+        "HashMap<u64, Vec<Coin>>"
+    );
     assert!(region.root::<Tokens<Coin>>("root").is_ok());
     assert!(region.check().unwrap().is_sound());
 }
@@ -105,7 +114,9 @@ fn a_description_without_paths_is_compared_by_names() {
     assert!(old.is_of::<Vec<bank::Token>>() && old.is_of::<Vec<forger::Token>>() && old.is_of::<Vec<Coin>>());
     assert!(!old.is_of::<Vec<(bank::Token,)>>() && !old.is_of::<VecDeque<bank::Token>>());
     let new = Description::of::<Vec<bank::Token>>();
-    assert!(new.is_of::<Vec<bank::Token>>() && new.is_of::<Vec<Coin>>() && !new.is_of::<Vec<forger::Token>>());
+    assert!(
+        new.is_of::<Vec<bank::Token>>() && new.is_of::<Vec<Coin>>() && !new.is_of::<Vec<forger::Token>>()
+    );
 }
 
 /// The empty value is derived for generic types, too.
@@ -140,6 +151,11 @@ fn generic_types_have_an_empty_value() {
         index.recent[2].push(u.string("one"));
     });
     assert!(region.check().unwrap().is_sound());
-    let of = region.root_with::<Of<u8>>("of", |_| Of { state: State::Open, value: 3 }).unwrap();
+    let of = region
+        .root_with::<Of<u8>>("of", |_| Of {
+            state: State::Open,
+            value: 3,
+        })
+        .unwrap();
     assert_eq!(region.read(|v| (of.get(v).state as u8, of.get(v).value)), (0, 3));
 }

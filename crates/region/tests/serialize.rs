@@ -3,11 +3,12 @@
 
 use serde::de::DeserializeSeed;
 use serde::{Deserialize, Serialize};
-use twinpage::Heap;
 use twinpage::collections::{BTreeMap, BTreeSet, Box, HashMap, HashSet, String, Vec, VecDeque};
 use twinpage::window::Window;
+use twinpage::{Heap, Persist};
 
-#[derive(Serialize, Deserialize, PartialEq, Debug)]
+#[derive(Persist, Serialize, PartialEq, Debug)]
+#[persist(deserialize)]
 struct All<'r> {
     names: Vec<'r, String<'r>>,
     ages: HashMap<'r, u64, Box<'r, u32>>,
@@ -15,6 +16,18 @@ struct All<'r> {
     tree: BTreeMap<'r, String<'r>, Vec<'r, Option<bool>>>,
     sorted: BTreeSet<'r, i32>,
     ring: VecDeque<'r, (u8, char)>,
+    state: State,
+    last: Option<String<'r>>,
+    sides: [u16; 2],
+}
+
+/// Nothing of it is on a heap.
+#[derive(Persist, Serialize, Deserialize, PartialEq, Debug)]
+#[persist(deserialize)]
+#[repr(u8)]
+enum State {
+    Open,
+    Paid { amount: u32 },
 }
 
 #[derive(Serialize, Deserialize, PartialEq, Debug)]
@@ -25,18 +38,23 @@ struct OfStd {
     tree: std::collections::BTreeMap<std::string::String, std::vec::Vec<Option<bool>>>,
     sorted: std::collections::BTreeSet<i32>,
     ring: std::collections::VecDeque<(u8, char)>,
+    state: State,
+    #[serde(default)]
+    last: Option<std::string::String>,
+    sides: [u16; 2],
 }
 
 const TEXT: &str = r#"{"names":["Ada","Grace"],"ages":{"7":1,"9":2},"seen":[1,2],
-    "tree":{"a":[true,null],"b":[]},"sorted":[3,1,2],"ring":[[1,"x"],[2,"ß"]]}"#;
+    "tree":{"a":[true,null],"b":[]},"sorted":[3,1,2],"ring":[[1,"x"],[2,"ß"]],"unknown":[{}],
+    "state":{"Paid":{"amount":5}},"sides":[1,2]}"#;
 
 #[test]
 fn as_std_there_and_back() {
     let window = Window::volatile().unwrap();
     let heap = Heap::create(&window, 1).unwrap();
     let read = |text: &str| {
-        // SAFETY: what is read goes into the value and nowhere else.
-        unsafe { heap.seed::<All>() }.deserialize(&mut serde_json::Deserializer::from_str(text))
+        heap.seed::<All>()
+            .deserialize(&mut serde_json::Deserializer::from_str(text))
     };
     {
         let all = read(TEXT).unwrap();
@@ -46,9 +64,12 @@ fn as_std_there_and_back() {
         let of_std: OfStd = serde_json::from_str(&text).unwrap();
         assert_eq!(of_std, serde_json::from_str(TEXT).unwrap());
         assert_eq!(read(&serde_json::to_string(&of_std).unwrap()).unwrap(), all);
+        assert_eq!((&all.state, &all.last), (&State::Paid { amount: 5 }, &None));
         assert!(read(r#"{"names":[1]}"#).is_err());
-        let error = serde_json::from_str::<Vec<u8>>("[1]").unwrap_err().to_string();
-        assert!(error.contains("heap.seed()"), "{error}");
+        let told = |text: &str| read(text).unwrap_err().to_string();
+        assert!(told(r#"{"names":[]}"#).contains("missing field `ages`"));
+        assert!(told(r#"{"names":[],"names":[]}"#).contains("duplicate field `names`"));
+        assert!(told(&TEXT.replace("[1,2]}", "[1]}")).contains("an array of 2"));
     }
     assert_eq!(heap.stats().used_blocks, 0);
 }

@@ -237,7 +237,13 @@ impl Description {
         let pairs = || self.types.iter().zip(&other.types);
         match same && pairs().all(|(a, b)| a.is_laid_out_as(b)) {
             true => pairs()
-                .filter(|(a, b)| if a.path.is_empty() { a.name != b.name } else { a.path != b.path })
+                .filter(|(a, b)| {
+                    if a.path.is_empty() {
+                        a.name != b.name
+                    } else {
+                        a.path != b.path
+                    }
+                })
                 .map(|(a, b)| (a.path(), b.path()))
                 .collect(),
             false => Vec::new(),
@@ -388,7 +394,11 @@ impl Type {
     /// Its name with crates and modules, as far as they are known.
     #[must_use]
     pub fn path(&self) -> &str {
-        if self.path.is_empty() { &self.name } else { &self.path }
+        if self.path.is_empty() {
+            &self.name
+        } else {
+            &self.path
+        }
     }
 
     fn is_called(&self, name: &Name) -> bool {
@@ -401,15 +411,22 @@ impl Type {
     fn is_laid_out_as(&self, other: &Type) -> bool {
         let same_kind = match (&self.kind, &other.kind) {
             (
-                Kind::Option { of, at, none_at, none },
+                Kind::Option {
+                    of,
+                    at,
+                    none_at,
+                    none,
+                },
                 Kind::Option {
                     of: other_of,
                     at: other_at,
                     none_at: other_none_at,
                     none: other_none,
                 },
-            ) => (of, at) == (other_of, other_at)
-                && niche::tell_the_same((*none_at, none), (*other_none_at, other_none)),
+            ) => {
+                (of, at) == (other_of, other_at)
+                    && niche::tell_the_same((*none_at, none), (*other_none_at, other_none))
+            }
             (kind, other) => kind == other,
         };
         let size = |ty: &Type| (ty.version, ty.bytes, ty.align);

@@ -144,7 +144,14 @@ mod tests {
             assert!(map.is_path(&format!("HashMap<u64, ({path})>")), "{path}");
             assert!(map.is_name(&format!("HashMap<u64, ({})>", last(path))), "{path}");
         }
-        for path in ["Item", "shop::Item", "shop::stock::Items", "old::Good::Item", "old::Goo", ""] {
+        for path in [
+            "Item",
+            "shop::Item",
+            "shop::stock::Items",
+            "old::Good::Item",
+            "old::Goo",
+            "",
+        ] {
             assert!(!map.is_path(&format!("HashMap<u64, ({path})>")), "{path}");
         }
         assert!(!map.is_path("HashMap<u64, (old::Good)"));

@@ -88,7 +88,9 @@ pub(super) fn none_bytes<T>(spares: &[Spare]) -> (usize, Vec<u8>) {
         // and nothing is dropped.
         unsafe {
             bytes.cast::<Option<T>>().write(None);
-            bytes.add(spare.at).copy_from_nonoverlapping(spare.valid.as_ptr(), spare.valid.len());
+            bytes
+                .add(spare.at)
+                .copy_from_nonoverlapping(spare.valid.as_ptr(), spare.valid.len());
             (*bytes.cast::<Option<T>>()).is_some()
         }
     });
