@@ -80,7 +80,10 @@ fn map_pages(device: &str) {
     let write = |file: &str, what: &str| {
         fs::write(bus.join(file), what).unwrap_or_else(|e| panic!("{file}: {e}"));
     };
-    let owner = fs::canonicalize("/sys/block/pmem0/device").unwrap();
+    // The kernel adds the link to /sys/block after the node in /dev.
+    let link = "/sys/block/pmem0/device";
+    wait_for(link);
+    let owner = fs::canonicalize(link).unwrap();
     if !owner.ends_with("namespace0.0") {
         return;
     }
@@ -117,8 +120,8 @@ fn mount_or_make(device: &str, options: &str) {
     attempt().unwrap_or_else(|e| panic!("mount {device}: {e}"));
 }
 
-fn wait_for(device: &str) {
-    while !Path::new(device).exists() {
+fn wait_for(file: &str) {
+    while !Path::new(file).exists() {
         std::thread::sleep(Duration::from_millis(2));
     }
 }
