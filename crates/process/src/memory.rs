@@ -57,7 +57,7 @@ pub struct Memory {
 struct Found {
     start: u64,
     pages: u64,
-    /// Left writable: written or not, it must be compared.
+    /// It was left writable, or will be: written or not, it must be compared.
     hot: bool,
 }
 
@@ -209,6 +209,26 @@ impl Memory {
     /// These pieces must be captured again.
     pub fn owe(&mut self, pieces: &[Piece]) {
         self.owed.extend_from_slice(pieces);
+    }
+
+    /// Whether it must.
+    #[must_use]
+    pub fn owes(&self) -> bool {
+        !self.owed.is_empty()
+    }
+
+    /// The pages that may have been written since the last capture. Nothing is protected again, and the program
+    /// may run.
+    ///
+    /// # Errors
+    /// When the program is gone.
+    pub fn written(&mut self) -> Result<&[Region]> {
+        self.regions.clear();
+        for (range, _) in leave_out(vec![(0..END_OF_MEMORY, false)], copier::WINDOW..copier::END) {
+            let seen = self.tracker.see_written(range, &mut self.regions);
+            seen.map_err(|source| Error::target("cannot ask which pages were written", source))?;
+        }
+        Ok(&self.regions)
     }
 
     /// A piece was compared: it had changed, or not.
@@ -437,10 +457,13 @@ impl Memory {
             for address in (at..end).step_by(PAGE as usize) {
                 let index = page_index(address);
                 let was_hot = chunk.is_hot(index);
-                if !was_hot {
-                    chunk.warm(index); // a hot page is judged by comparing
+                let was_left = chunk.leave_writable(index, false);
+                if !was_hot && !was_left {
+                    chunk.warm(index); // others are judged by comparing
                 }
-                let hot = hot_range && was_hot;
+                let hot = was_left || hot_range && was_hot;
+                let stays = hot_range && chunk.is_hot(index);
+                chunk.leave_writable(index, stays);
                 match self.found.last_mut() {
                     Some(last) if last.hot == hot && last.start + last.pages * PAGE == address => {
                         last.pages += 1
@@ -451,7 +474,7 @@ impl Memory {
                         hot,
                     }),
                 }
-                if hot_range && !chunk.is_hot(index) {
+                if hot_range && !stays {
                     match &mut cold {
                         Some(run) if run.end == address => run.end += PAGE,
                         _ => {

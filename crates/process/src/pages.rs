@@ -41,6 +41,8 @@ type Bits = [u64; CHUNK_PAGES / 64];
 pub struct Chunk {
     id: u32,
     stored: Bits,
+    /// Pages that were left writable at the last scan: that they look written says nothing.
+    left: Bits,
     heat: Box<[u8; CHUNK_PAGES]>,
     hot: u16,
 }
@@ -50,6 +52,7 @@ impl Chunk {
         Chunk {
             id,
             stored: [0; CHUNK_PAGES / 64],
+            left: [0; CHUNK_PAGES / 64],
             heat: Box::new([0; CHUNK_PAGES]),
             hot: 0,
         }
@@ -72,12 +75,18 @@ impl Chunk {
     }
 
     fn set_stored(&mut self, index: usize, stored: bool) {
-        let (word, bit) = (&mut self.stored[index / 64], 1 << (index % 64));
-        if stored { *word |= bit } else { *word &= !bit }
+        set(&mut self.stored, index, stored);
     }
 
     fn is_stored(&self, index: usize) -> bool {
-        self.stored[index / 64] >> (index % 64) & 1 == 1
+        is_set(&self.stored, index)
+    }
+
+    /// The page is left writable, or not any more. True when it was.
+    pub fn leave_writable(&mut self, index: usize, leave: bool) -> bool {
+        let was = is_set(&self.left, index);
+        set(&mut self.left, index, leave);
+        was
     }
 
     /// The page was found written.
@@ -94,6 +103,15 @@ impl Chunk {
         *heat = heat.saturating_sub(1);
         self.hot -= u16::from(was_hot && *heat < HOT);
     }
+}
+
+fn set(bits: &mut Bits, index: usize, value: bool) {
+    let (word, bit) = (&mut bits[index / 64], 1 << (index % 64));
+    if value { *word |= bit } else { *word &= !bit }
+}
+
+fn is_set(bits: &Bits, index: usize) -> bool {
+    bits[index / 64] >> (index % 64) & 1 == 1
 }
 
 /// The table of chunks.
@@ -207,6 +225,7 @@ impl Pages {
                 let address = base + index as u64 * PAGE;
                 if range.contains(&address) && chunk.is_stored(index) && gone(address) {
                     chunk.set_stored(index, false);
+                    chunk.leave_writable(index, false);
                     chunk.hot -= u16::from(chunk.heat[index] >= HOT);
                     chunk.heat[index] = 0;
                 }

@@ -137,6 +137,10 @@ pub fn run(
     Ok(ledger.session().summary(program.ending()))
 }
 
+/// A program that does nothing still has its clocks run on: a wait that is begun again after a resume lasts
+/// longer by as much at most.
+const LONGEST_REST: Duration = Duration::from_secs(600);
+
 type ProgramEngine = Engine<Store, Outside>;
 
 fn drive(program: &mut Program, engine: &mut ProgramEngine, pace: Pace, ledger: &mut Ledger) -> Result<()> {
@@ -148,7 +152,8 @@ fn drive(program: &mut Program, engine: &mut ProgramEngine, pace: Pace, ledger: 
             Duration::from_millis(1),
         )
     };
-    let mut next = Instant::now() + pace.every;
+    let mut last = Instant::now();
+    let mut next = last + pace.every;
     wait(next);
     program.go_on_all()?;
     while program.ending().is_none() {
@@ -161,13 +166,32 @@ fn drive(program: &mut Program, engine: &mut ProgramEngine, pace: Pace, ledger: 
         let due = Instant::now() >= next || program.wants_checkpoint();
         if due && program.ending().is_none() && engine.is_idle() {
             let began = Instant::now();
+            if began < last + LONGEST_REST && rests(program, engine, pace, ledger)? {
+                next = began + pace.every;
+                wait(next);
+                continue;
+            }
             checkpoint(program, engine, pace, ledger)?;
+            last = began;
             next = (began + pace.every).max(Instant::now() + pace.every / 8);
             wait(next);
         }
     }
     alarm.set(Duration::ZERO, Duration::ZERO);
     checkpoint(program, engine, pace, ledger)
+}
+
+/// Whether the last checkpoint has all there is, and is durable: another would hold the same.
+fn rests(program: &mut Program, engine: &mut ProgramEngine, pace: Pace, ledger: &mut Ledger) -> Result<bool> {
+    if program.wants_checkpoint() || !program.is_at_rest()? {
+        return Ok(false);
+    }
+    match engine.wait(program) {
+        Ok(Some(report)) => ledger.add(&mut program.stops, Some(&report)),
+        Ok(None) => {}
+        Err(error) => failed(program, pace, error)?, // what was lost is owed: no rest
+    }
+    program.is_at_rest()
 }
 
 /// Something cannot be captured: the program ends, or goes on without checkpoints until it can be.
@@ -200,24 +224,30 @@ fn checkpoint(
             Err(EngineError::Source(Error::Unsupported(why))) => {
                 return uncapturable(program, pace.on_uncapturable, why);
             }
-            Err(EngineError::Source(error)) => return Err(error),
-            Err(EngineError::Lost { cause, .. }) if pace.on_full == OnFull::Continue => {
-                program.notes.say(&format!(
-                    "{cause}; the program goes on without new checkpoints until there is room"
-                ));
-                if program.ending().is_none() {
-                    return Ok(());
-                }
-                std::thread::sleep(pace.every); // its last epoch must be kept: wait for room
-            }
-            Err(EngineError::Lost { cause, .. }) => {
-                return Err(Error::State(format!(
-                    "{cause}; the last checkpoint is whole: make room, then twinpage resume"
-                )));
-            }
-            Err(EngineError::Store(error)) => return Err(error.into()),
-            Err(error) => return Err(Error::Internal(error.to_string())),
+            Err(error) => failed(program, pace, error)?,
         }
+        if program.ending().is_none() {
+            return Ok(());
+        }
+        std::thread::sleep(pace.every); // its last epoch must be kept: wait for room
+    }
+}
+
+/// A checkpoint failed. Ok when the program is to go on until there is room for the next.
+fn failed(program: &mut Program, pace: Pace, error: EngineError<Error>) -> Result<()> {
+    match error {
+        EngineError::Source(error) => Err(error),
+        EngineError::Lost { cause, .. } if pace.on_full == OnFull::Continue => {
+            program.notes.say(&format!(
+                "{cause}; the program goes on without new checkpoints until there is room"
+            ));
+            Ok(())
+        }
+        EngineError::Lost { cause, .. } => Err(Error::State(format!(
+            "{cause}; the last checkpoint is whole: make room, then twinpage resume"
+        ))),
+        EngineError::Store(error) => Err(error.into()),
+        error => Err(Error::Internal(error.to_string())),
     }
 }
 

@@ -7,6 +7,7 @@
 //! - `bad_input`: whatever is given to the command, it says what is wrong and loses nothing;
 //! - `damage`: damaged regions and states are told of, or hold what they held;
 //! - `told`: what cannot be captured is told at once; a program that was stopped stays so;
+//! - `rest`: a program that does nothing costs nothing;
 //! - `random`: random sequences of system calls, alone and under kills;
 //! - `screens`: the default state directory, messages on a terminal, screens drawn again;
 //! - `contract`: exit codes, signals, help and JSON, as the README promises them.
@@ -22,6 +23,7 @@ mod kills;
 mod plain;
 mod random;
 mod refused;
+mod rest;
 mod screens;
 mod support;
 mod told;

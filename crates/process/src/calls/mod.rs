@@ -76,6 +76,7 @@ impl Program {
         let gone = |source| Error::target("cannot look at a system call", source);
         let mut registers = trace::registers(tid).map_err(gone)?;
         self.look_through(tid)?;
+        self.is_about_to_call(tid, &registers);
         let (name, decision) = match trace::event_message(tid).map_err(gone)? {
             seccomp::FOREIGN => {
                 let why = "32-bit system calls of a 64-bit program are not captured; use the 64-bit ones";

@@ -60,6 +60,7 @@ impl Program {
         stop.pages = parts.pages;
         let pending = threads::pending(self.threads.iter().map(|thread| thread.tid))?;
         let moving = self.registers()?;
+        self.keep_doubtful();
         let unfinished = self.unfinished();
         self.capture_objects(into)?;
         let (timers, pending) = self.timers(tid, pending)?;
@@ -245,8 +246,10 @@ impl Source for Program {
             return self.capture_ending(into);
         }
         stop.interrupt_us = micros(clock);
+        self.rest.begin();
         let still = self.look(into, &mut stop);
         if still.is_err() {
+            self.rest.disturb();
             self.memory.owe(&into.pieces);
         }
         self.go_on_all()?;
@@ -277,6 +280,7 @@ impl Source for Program {
     }
 
     fn owe(&mut self, lost: &Capture) {
+        self.rest.disturb();
         self.memory.owe(&lost.pieces);
     }
 }

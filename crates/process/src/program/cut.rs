@@ -34,6 +34,7 @@ impl Program {
         {
             set(thread.tid, &thread.registers)?;
         }
+        self.rest.let_go(thread);
         thread.registers = self.calls.kept(thread.tid, &thread.registers);
         Ok(())
     }
@@ -99,6 +100,7 @@ impl Program {
         let Ok(mut registers) = trace::registers(tid) else {
             return Ok(true); // it was killed
         };
+        self.rest.disturb();
         self.calls.end(tid, &mut registers, &self.process)?;
         set(tid, &registers)?;
         Ok(true)

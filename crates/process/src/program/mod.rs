@@ -6,11 +6,12 @@
 //!   alive whenever that is done: the one that stopped for a call, or one that stands still for a checkpoint.
 //!
 //! `halt.rs` has every thread stand still; `capture.rs` reads what a checkpoint holds meanwhile; `cut.rs` takes
-//! up the calls that this cut.
+//! up the calls that this cut; `rest.rs` tells when nothing ran since.
 
 mod capture;
 mod cut;
 mod halt;
+mod rest;
 
 pub use capture::Stop;
 
@@ -72,6 +73,7 @@ pub struct Program {
     pub(crate) dues: Dues,
     timers_set: bool,
     pub(crate) calls: Calls,
+    rest: rest::Rest,
     machine: Machine,
     command: Vec<String>,
     pub(crate) streams: Arc<Stdio>,
@@ -148,6 +150,7 @@ impl Program {
             dues: Dues::new(&surroundings.carried.waiting_timers),
             timers_set: false,
             calls: Calls::default(),
+            rest: rest::Rest::default(),
             machine: Machine::this()?,
             command: surroundings.command,
             streams: surroundings.streams,
@@ -247,6 +250,9 @@ impl Program {
     /// # Errors
     /// When the event cannot be handled; the program is then to be ended.
     pub fn handle(&mut self, tid: Tid, status: Status) -> Result<()> {
+        if !matches!(status, Status::Call | Status::Event(trace::EVENT_SECCOMP)) {
+            self.rest.disturb(); // calls are looked at one by one
+        }
         match status {
             Status::Exited(code) => self.gone(tid, Ending::Exit(code)),
             Status::Killed(signal) => self.gone(tid, Ending::Signal(signal)),

@@ -175,6 +175,7 @@ pub(super) fn build(
         held_max: 0,
         limit_reached: 0,
         at_limit: false,
+        ends_at_stop: None,
         trouble: None,
     };
     let shared = Arc::new(Shared {

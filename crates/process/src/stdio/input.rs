@@ -153,6 +153,16 @@ impl Input {
         !self.over && self.ahead.is_empty() && (self.fed < self.log.end() || self.eof)
     }
 
+    /// Where the log ends, and whether for good.
+    pub(super) fn end(&self) -> (u64, bool) {
+        (self.log.end(), self.eof)
+    }
+
+    /// Whether only a stop can feed what is there.
+    pub(super) fn waits_for_stop(&self) -> bool {
+        !self.ahead.is_empty()
+    }
+
     /// Bytes the program consumed or was fed.
     pub(super) fn fed(&self) -> u64 {
         self.fed

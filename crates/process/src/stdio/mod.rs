@@ -232,6 +232,14 @@ impl Stdio {
         Ok(context)
     }
 
+    /// Whether nothing was printed or typed since the last stop point, and nothing waits for the next one.
+    ///
+    /// # Errors
+    /// [`Error::Io`] when what was printed cannot be taken.
+    pub fn is_as_at_stop(&self) -> Result<bool> {
+        self.shared.lock().is_as_at_stop(&self.shared)
+    }
+
     /// To be called before the commit of `epoch`, from the background: flushes what its context
     /// relies on. Does nothing where a power cut need not be survived.
     ///

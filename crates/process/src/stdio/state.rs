@@ -53,6 +53,8 @@ pub(super) struct State {
     pub(super) limit_reached: u64,
     pub(super) at_limit: bool,
     pub(super) trouble: Option<String>,
+    /// Where the streams ended at the last stop.
+    pub(super) ends_at_stop: Option<Vec<(u64, bool)>>,
 }
 
 impl Channel {
@@ -186,11 +188,28 @@ impl State {
             });
         }
         self.held_max = self.held_max.max(self.held(shared));
+        self.ends_at_stop = Some(self.ends());
         Ok(StdioContext {
             fds: self.fds,
             channels,
             input: read,
         })
+    }
+
+    /// Where each log ends, and whether for good.
+    fn ends(&self) -> Vec<(u64, bool)> {
+        let outputs = self.channels.iter().filter_map(|channel| channel.output.as_ref());
+        let outputs = outputs.map(|output| (output.log.end(), output.closed()));
+        outputs.chain(self.input.as_ref().map(Input::end)).collect()
+    }
+
+    /// Whether the last stop has all there is. A terminal shows what is typed without its program's doing.
+    pub(super) fn is_as_at_stop(&mut self, shared: &Shared) -> Result<bool> {
+        for n in 0..self.channels.len() {
+            self.drain(n, shared)?;
+        }
+        let waits = self.input.as_ref().is_some_and(Input::waits_for_stop);
+        Ok(!waits && self.ends_at_stop == Some(self.ends()))
     }
 
     /// What an outside refused, if one does.

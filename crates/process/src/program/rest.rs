@@ -1,0 +1,324 @@
+//! Whether a program still stands as its last checkpoint has it, so that the next one can be left out.
+//!
+//! * A checkpoint moves the threads itself: a thread that waits in a call begins that call again. So the first
+//!   look after one asks whether each thread sleeps in the call it was let go with, and whether a page was
+//!   written since.
+//! * The kernel writes to a thread's memory when it goes on: which processor it is on, rseq(2). Pages that were
+//!   written at a first look are kept at the next checkpoint, and compared at the look after it.
+//! * From then on the kernel's count of the times that a thread was given a processor tells whether it ran.
+//! * The counts are read before the look and after it, so nothing ran unseen in between.
+//! * Whatever a thread stops for has the answer be no, and so does doubt: a file that cannot be read, a kernel
+//!   that does not count.
+
+use super::{Program, State};
+use crate::error::Result;
+use crate::threads::Moving;
+use std::collections::{BTreeMap, HashMap};
+use std::fs::{self, File};
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+use twinpage_os::trace::{Registers, Tid};
+use twinpage_os::tracker::PAGE;
+
+/// Bytes of the `syscall` instruction.
+const SYSCALL_BYTES: u64 = 2;
+
+/// More written pages than this are no doubt.
+const MOST_DOUBTFUL: u64 = 256;
+
+/// What is known since the last checkpoint.
+#[derive(Debug, Default)]
+pub(super) struct Rest {
+    /// The registers each thread was let go with; none when something happened since.
+    let_go: Option<HashMap<Tid, Registers>>,
+    /// How often each thread had been given a processor when it was seen asleep.
+    asleep: Option<Vec<(Counter, u64)>>,
+    /// Pages to be kept at the next checkpoint.
+    doubtful: Vec<u64>,
+    /// Where the kernel tells threads which processor they are on: rseq(2).
+    areas: Vec<Range<u64>>,
+    /// What such pages held at the last one.
+    kept: BTreeMap<u64, Vec<u8>>,
+}
+
+impl Rest {
+    /// A checkpoint begins.
+    pub(super) fn begin(&mut self) {
+        self.disturb();
+        self.let_go = Some(HashMap::new());
+        self.areas.clear();
+    }
+
+    /// A thread is about to be let go with these registers.
+    pub(super) fn let_go(&mut self, thread: &Moving) {
+        if let Some(threads) = &mut self.let_go {
+            threads.insert(thread.tid, thread.registers);
+            let start = thread.rseq.address;
+            self.areas.push(start..start + u64::from(thread.rseq.size));
+        }
+    }
+
+    /// Something happened in the program, or its checkpoint failed.
+    pub(super) fn disturb(&mut self) {
+        self.let_go = None;
+        self.asleep = None;
+        self.kept.clear();
+    }
+
+    /// A thread is about to make a call: perhaps the one it was let go with.
+    pub(super) fn calls(&mut self, tid: Tid, registers: &Registers) {
+        let arguments = arguments(registers);
+        let call = Sleep {
+            number: registers.orig_rax as i64,
+            arguments,
+            stack: registers.rsp,
+            after: registers.rip,
+        };
+        let known = self.let_go.as_ref().and_then(|threads| threads.get(&tid));
+        if !known.is_some_and(|known| call.is_of(known)) {
+            self.disturb();
+        }
+    }
+}
+
+impl Program {
+    /// A thread is about to make a watched call.
+    pub(crate) fn is_about_to_call(&mut self, tid: Tid, registers: &Registers) {
+        self.rest.calls(tid, registers);
+    }
+
+    /// Whether the program is what its last checkpoint holds: no thread ran since, and no stream moved.
+    ///
+    /// # Errors
+    /// When its memory or what it printed cannot be looked at.
+    pub fn is_at_rest(&mut self) -> Result<bool> {
+        if self.rest.let_go.is_none() || self.memory.owes() || !self.streams.is_as_at_stop()? {
+            return Ok(false);
+        }
+        let rests = match &self.rest.asleep {
+            Some(asleep) => asleep
+                .iter()
+                .all(|(counter, count)| counter.read() == Some(*count)),
+            None => self.falls_asleep()?,
+        };
+        if !rests {
+            self.rest.disturb();
+        }
+        Ok(rests)
+    }
+
+    /// The first look after a checkpoint.
+    fn falls_asleep(&mut self) -> Result<bool> {
+        let counters = self.threads.iter().map(|thread| {
+            let counter = Counter::of(self.process.pid(), thread.tid)?;
+            let count = counter.read()?;
+            Some((counter, count))
+        });
+        let Some(counters) = counters.collect::<Option<Vec<_>>>() else {
+            return Ok(false);
+        };
+        if !self
+            .threads
+            .iter()
+            .all(|thread| self.sleeps(thread.tid, thread.state))
+            || !self.holds_the_same()?
+        {
+            return Ok(false);
+        }
+        let still = counters
+            .iter()
+            .all(|(counter, count)| counter.read() == Some(*count));
+        self.rest.asleep = still.then_some(counters);
+        Ok(still)
+    }
+
+    /// Whether the memory is as it was at the checkpoint, but for what the kernel writes for itself.
+    fn holds_the_same(&mut self) -> Result<bool> {
+        let mut written = Vec::new();
+        for region in self.memory.written()? {
+            if written.len() as u64 + region.pages() > MOST_DOUBTFUL {
+                return Ok(false);
+            }
+            written.extend((region.start..region.end).step_by(PAGE as usize));
+        }
+        for page in &written {
+            let before = self.rest.kept.get(page);
+            let same = before.is_some_and(|before| self.masked(*page).is_some_and(|now| now == *before));
+            if !same {
+                self.rest.doubtful = written;
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Keeps what the doubtful pages hold, while nothing moves.
+    pub(super) fn keep_doubtful(&mut self) {
+        for page in std::mem::take(&mut self.rest.doubtful) {
+            if let Some(bytes) = self.masked(page) {
+                self.rest.kept.insert(page, bytes);
+            }
+        }
+    }
+
+    /// A page without what the kernel writes for a thread that goes on. `None` when nothing is there.
+    fn masked(&self, page: u64) -> Option<Vec<u8>> {
+        let mut bytes = vec![0; PAGE as usize];
+        self.process.read(page, &mut bytes).ok()?;
+        for area in self
+            .rest
+            .areas
+            .iter()
+            .filter(|area| area.start < page + PAGE && page < area.end)
+        {
+            let inside = area.start.max(page) - page..area.end.min(page + PAGE) - page;
+            bytes[inside.start as usize..inside.end as usize].fill(0);
+        }
+        Some(bytes)
+    }
+
+    /// Whether a thread sleeps in the call it was let go with.
+    fn sleeps(&self, tid: Tid, state: State) -> bool {
+        if state == State::Listening {
+            return true; // a signal stopped it
+        }
+        let known = self.rest.let_go.as_ref().and_then(|threads| threads.get(&tid));
+        let line = fs::read_to_string(format!("/proc/{}/task/{tid}/syscall", self.process.pid()));
+        let sleep = line.ok().and_then(|line| Sleep::parse(&line));
+        known.is_some_and(|known| sleep.is_some_and(|sleep| sleep.is_of(known)))
+    }
+}
+
+/// A call that a thread is in: proc_pid_syscall(5).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Sleep {
+    number: i64,
+    arguments: [u64; 6],
+    stack: u64,
+    /// The address after the instruction.
+    after: u64,
+}
+
+impl Sleep {
+    /// `None` for a thread that runs, or that waits for a page.
+    fn parse(line: &str) -> Option<Sleep> {
+        let mut words = line.split_ascii_whitespace();
+        let number = words.next()?.parse().ok()?;
+        let mut word = || u64::from_str_radix(words.next()?.strip_prefix("0x")?, 16).ok();
+        let mut arguments = [0; 6];
+        for argument in &mut arguments {
+            *argument = word()?;
+        }
+        Some(Sleep {
+            number,
+            arguments,
+            stack: word()?,
+            after: word()?,
+        })
+    }
+
+    /// Whether it is the call of a thread that was let go with `registers`: at its end, to be begun again by the
+    /// kernel, or before its beginning.
+    fn is_of(&self, registers: &Registers) -> bool {
+        let numbers = [
+            libc::SYS_restart_syscall,
+            registers.orig_rax as i64,
+            registers.rax as i64,
+        ];
+        numbers.contains(&self.number)
+            && self.arguments == arguments(registers)
+            && self.stack == registers.rsp
+            && [registers.rip, registers.rip.wrapping_add(SYSCALL_BYTES)].contains(&self.after)
+    }
+}
+
+fn arguments(registers: &Registers) -> [u64; 6] {
+    let r = registers;
+    [r.rdi, r.rsi, r.rdx, r.r10, r.r8, r.r9]
+}
+
+/// How often a thread was given a processor: the third number of proc_pid_schedstat(5).
+#[derive(Debug)]
+struct Counter(File);
+
+impl Counter {
+    fn of(pid: i32, tid: Tid) -> Option<Counter> {
+        File::open(format!("/proc/{pid}/task/{tid}/schedstat"))
+            .ok()
+            .map(Counter)
+    }
+
+    /// `None` when the thread is gone, or the kernel does not count (then all three numbers are zero).
+    fn read(&self) -> Option<u64> {
+        let mut bytes = [0; 80];
+        let length = self.0.read_at(&mut bytes, 0).ok()?;
+        let text = std::str::from_utf8(&bytes[..length]).ok()?;
+        let count = text.split_ascii_whitespace().nth(2)?.parse().ok()?;
+        (count > 0).then_some(count)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_sleeps_in_its_own_call_only() {
+        let line = "230 0x1 0x0 0x7ffd10 0x7ffd20 0x5 0x6 0x7ffce0 0x55000a\n";
+        let sleep = Sleep::parse(line).unwrap();
+        let mut registers = twinpage_os::trace::from_words(&[0; 27]);
+        registers.orig_rax = 230;
+        registers.rax = -516i64 as u64;
+        [registers.rdi, registers.rdx, registers.r10] = [1, 0x7ffd10, 0x7ffd20];
+        [registers.r8, registers.r9] = [5, 6];
+        [registers.rsp, registers.rip] = [0x7ffce0, 0x55000a];
+        assert!(sleep.is_of(&registers));
+        let restarted = Sleep {
+            number: libc::SYS_restart_syscall,
+            ..sleep
+        };
+        assert!(restarted.is_of(&registers));
+        let before = Registers {
+            rip: 0x550008,
+            rax: 230,
+            orig_rax: u64::MAX,
+            ..registers
+        };
+        assert!(sleep.is_of(&before), "let go at the instruction itself");
+        for other in [
+            Sleep { number: 35, ..sleep },
+            Sleep {
+                stack: 0x7ffcd8,
+                ..sleep
+            },
+            Sleep {
+                after: 0x55000c + 1,
+                ..sleep
+            },
+            Sleep {
+                arguments: [1, 0, 0x7ffd10, 0x7ffd20, 5, 7],
+                ..sleep
+            },
+        ] {
+            assert!(!other.is_of(&registers), "{other:?}");
+        }
+        for none in ["running\n", "-1 0x7ffce0 0x55000a\n", "", "230 0x1\n"] {
+            assert_eq!(Sleep::parse(none), None, "{none:?}");
+        }
+    }
+
+    #[test]
+    fn a_thread_that_ran_is_counted() {
+        let tid = rustix::thread::gettid().as_raw_nonzero().get();
+        let Some(counter) = Counter::of(std::process::id() as i32, tid) else {
+            panic!("no /proc");
+        };
+        let before = counter.read();
+        if before.is_none() {
+            eprintln!("SKIPPED: this kernel does not count (CONFIG_SCHED_INFO)");
+            return;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(2));
+        assert!(counter.read() > before);
+    }
+}
