@@ -27,7 +27,6 @@ pub struct Stale {
     pub timers: bool,
     pub limits: bool,
     pub membarrier: bool,
-    pub descriptors: bool,
     pub options: bool,
     pub settings: bool,
 }
@@ -43,7 +42,6 @@ impl Stale {
         timers: true,
         limits: true,
         membarrier: true,
-        descriptors: true,
         options: true,
         settings: false, // inherited, until the program writes one
     };
@@ -60,7 +58,6 @@ impl Stale {
             timers,
             limits,
             membarrier,
-            descriptors,
             options,
             settings,
         } = self;
@@ -72,7 +69,6 @@ impl Stale {
             || timers
             || limits
             || membarrier
-            || descriptors
             || options
             || settings
     }
@@ -87,7 +83,6 @@ impl Stale {
         timers: false,
         limits: false,
         membarrier: false,
-        descriptors: false,
         options: false,
         settings: false,
     };

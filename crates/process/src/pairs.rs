@@ -14,7 +14,7 @@
 use crate::error::{Error, Result};
 use rustix::event::{PollFd, PollFlags, poll};
 use serde::{Deserialize, Serialize};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use twinpage_os::remote::Process;
 use twinpage_os::socket;
@@ -70,6 +70,12 @@ impl Pairs {
         self.0.insert(other, one);
     }
 
+    /// Whether none are known.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Whether a socket is an end of a pair.
     #[must_use]
     pub fn has(&self, inode: u64) -> bool {
@@ -94,7 +100,7 @@ impl Pairs {
     }
 
     /// Forgets the pairs of which neither end is among `open`.
-    pub fn keep(&mut self, open: &[u64]) {
+    pub fn keep(&mut self, open: &HashSet<u64>) {
         self.0
             .retain(|one, other| open.contains(one) || open.contains(other));
     }

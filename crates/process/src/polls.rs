@@ -5,7 +5,7 @@
 //! * An edge that was told is not told again. Which edges are still to be told is found by taking them, on a
 //!   duplicate of the descriptor while the program stands still, and giving them back.
 
-use crate::descriptors::Descriptor;
+use crate::descriptors::List;
 use crate::error::{Error, Result};
 use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
 use serde::{Deserialize, Serialize};
@@ -55,7 +55,7 @@ pub fn event(events: u32, data: u64) -> [u8; 16] {
 ///
 /// # Errors
 /// Names an entry whose file the program has no number of.
-pub fn held(process: &Process, tid: Tid, fd: i32, info: &str, list: &[Descriptor]) -> Result<Vec<Interest>> {
+pub fn held(process: &Process, tid: Tid, fd: i32, info: &str, list: &List) -> Result<Vec<Interest>> {
     let mut seen: HashMap<i32, u32> = HashMap::new();
     let mut interests = Vec::new();
     for (number, events, data) in info.lines().filter_map(entry) {
@@ -85,10 +85,10 @@ fn entry(line: &str) -> Option<(i32, u32, u64)> {
 }
 
 /// A number of the open file that the `nth` entry made with `number` belongs to.
-fn target(thread: i32, poll: i32, number: i32, nth: u32, list: &[Descriptor]) -> Result<i32> {
-    let own = list.iter().filter(|descriptor| descriptor.fd == number);
+fn target(thread: i32, poll: i32, number: i32, nth: u32, list: &List) -> Result<i32> {
+    let own = list.get(&number).into_iter();
     let others =
-        (list.iter()).filter(|descriptor| descriptor.fd != number && descriptor.shares == descriptor.fd);
+        (list.values()).filter(|descriptor| descriptor.fd != number && descriptor.shares == descriptor.fd);
     for descriptor in own.chain(others) {
         let same = remote::is_poll_target(thread, descriptor.fd, poll, number, nth);
         if same.map_err(|source| Error::target("cannot compare what a poll descriptor waits for", source))? {

@@ -1,10 +1,11 @@
 //! What a program's checkpoints cost: of this session, and of all the program's lives.
 //!
 //! ```text
-//! DIR/statistics   magic "TPSTATS2" | bytes, 4 | crc32c, 4 | postcard
+//! DIR/statistics   magic "TPSTATS3" | bytes, 4 | crc32c, 4 | postcard
 //! ```
 //!
 //! * Percentiles come from histograms of a fixed size, exact to 1.6%, so nothing grows with a run.
+//! * Version 2 lacks the last number.
 //! * The file is written several times a second and never synced: it survives a kill. After a power cut it
 //!   may be old or torn; then it begins anew. No checkpoint depends on it.
 
@@ -19,7 +20,8 @@ use twinpage_core::engine::Report;
 pub use twinpage_core::histogram::{Histogram, Percentiles};
 use twinpage_core::{Geometry, Traffic};
 
-const MAGIC: &[u8; 8] = b"TPSTATS2";
+const MAGIC: &[u8; 8] = b"TPSTATS3";
+const VERSION_2: &[u8; 8] = b"TPSTATS2";
 const HEAD: usize = 16;
 
 /// The parts of a stop, each with its percentiles in microseconds.
@@ -50,6 +52,8 @@ pub struct Summary {
     pub stop_parts_us: Parts,
     /// Pages captured.
     pub pages: u64,
+    /// Descriptors looked at because a call may have changed them.
+    pub descriptors: u64,
     /// Lines that had changed.
     pub lines: u64,
     /// Bytes in them, and in the changed lines of registers and kernel state.
@@ -81,6 +85,8 @@ pub struct Statistics {
     pub changed_bytes: u64,
     /// Bytes written to the store, by cause.
     pub traffic: Traffic,
+    /// Descriptors looked at.
+    pub descriptors: u64,
 }
 
 impl Statistics {
@@ -98,6 +104,7 @@ impl Statistics {
             histogram.add(part_us);
         }
         self.pages += stop.pages;
+        self.descriptors += stop.descriptors;
     }
 
     /// Counts a commit in a store with lines of this size.
@@ -117,6 +124,7 @@ impl Statistics {
         }
         self.restores.merge(&other.restores);
         self.pages += other.pages;
+        self.descriptors += other.descriptors;
         self.lines += other.lines;
         self.changed_bytes += other.changed_bytes;
         self.traffic = [self.traffic, other.traffic].into_iter().sum();
@@ -131,6 +139,7 @@ impl Statistics {
             parts: std::array::from_fn(|part| self.parts[part].since(&earlier.parts[part])),
             restores: self.restores.since(&earlier.restores),
             pages: self.pages - earlier.pages,
+            descriptors: self.descriptors - earlier.descriptors,
             lines: self.lines - earlier.lines,
             changed_bytes: self.changed_bytes - earlier.changed_bytes,
             traffic: self.traffic - earlier.traffic,
@@ -153,6 +162,7 @@ impl Statistics {
                 state,
             },
             pages: self.pages,
+            descriptors: self.descriptors,
             lines: self.lines,
             changed_bytes: self.changed_bytes,
             bytes_written: self.traffic.total_bytes(),
@@ -180,14 +190,19 @@ pub fn read(dir: &Path) -> Option<Statistics> {
 
 fn decode(bytes: &[u8]) -> Option<Statistics> {
     let word = |at: usize| Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
-    if !bytes.starts_with(MAGIC) {
+    let is_old = bytes.starts_with(VERSION_2);
+    if !is_old && !bytes.starts_with(MAGIC) {
         return None;
     }
     let body = bytes.get(HEAD..HEAD.checked_add(word(8)? as usize)?)?;
     if crc32c::crc32c(body) != word(12)? {
         return None;
     }
-    postcard::from_bytes(body).ok().filter(Statistics::is_sound)
+    let mut body = body.to_vec();
+    if is_old {
+        body.push(0); // descriptors
+    }
+    postcard::from_bytes(&body).ok().filter(Statistics::is_sound)
 }
 
 fn encode(statistics: &Statistics, into: &mut Vec<u8>) {
@@ -286,6 +301,22 @@ impl Ledger {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn version_2_is_read() {
+        let statistics = Statistics {
+            epochs: 7,
+            ..Statistics::default()
+        };
+        let mut bytes = Vec::new();
+        encode(&statistics, &mut bytes);
+        let body = bytes[HEAD..bytes.len() - 1].to_vec();
+        bytes.truncate(bytes.len() - 1);
+        bytes[..8].copy_from_slice(VERSION_2);
+        bytes[8..12].copy_from_slice(&(body.len() as u32).to_le_bytes());
+        bytes[12..16].copy_from_slice(&crc32c::crc32c(&body).to_le_bytes());
+        assert_eq!(decode(&bytes), Some(statistics));
+    }
 
     #[test]
     fn the_ledger_goes_on_over_lives_and_bad_files() {

@@ -33,11 +33,11 @@ pub enum Watch {
     Limits,
     /// Membarrier registrations are read again.
     Membarrier,
-    /// The descriptor table is listed again.
+    /// A descriptor is made, or changes: it is looked at again.
     Descriptors,
     /// A descriptor goes away: ours of the same file must go first.
     Close,
-    /// A file may be made or emptied; the descriptor table is listed again.
+    /// A file may be made or emptied; the new descriptor is looked at.
     Open,
     /// Bytes go to a descriptor: if it is a file, what they overwrite is kept.
     Write,
@@ -380,7 +380,7 @@ pub const CALLS: &[Call] = calls! {
     dup3: Watched(Watch::Close), fcntl: FreeWhen(SAFE_FCNTL, Watch::Control), ioctl: FreeWhen(SAFE_IOCTL, Watch::Control),
     pipe: Watched(Watch::Descriptors), pipe2: Watched(Watch::Descriptors), eventfd: Watched(Watch::Descriptors),
     eventfd2: Watched(Watch::Descriptors), epoll_create: Watched(Watch::Descriptors), epoll_create1: Watched(Watch::Descriptors),
-    epoll_ctl: Watched(Watch::Descriptors), timerfd_create: Watched(Watch::Descriptors), timerfd_settime: Watched(Watch::Descriptors),
+    epoll_ctl: Free, timerfd_create: Watched(Watch::Descriptors), timerfd_settime: Free,
     timerfd_gettime: Free,
     signalfd: Watched(Watch::Descriptors), signalfd4: Watched(Watch::Descriptors), inotify_init: WATCHERS, inotify_init1: WATCHERS, inotify_add_watch: WATCHERS,
     inotify_rm_watch: WATCHERS, fanotify_init: WATCHERS, fanotify_mark: WATCHERS, pidfd_open: WATCHERS, pidfd_getfd: TRACING,

@@ -8,6 +8,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use crate::support::process::{family, name_of, twinpage};
+use crate::support::program::compile;
 use crate::support::state::{COUNTING, Killed, on_state, wait_until};
 
 fn run(words: &[&str]) -> Output {
@@ -289,6 +290,36 @@ fn run_and_resume_write_statistics() {
             "stop_us.{field}: {value}"
         );
     }
+}
+
+/// A stop looks at what calls changed, not at all that is open.
+#[test]
+fn a_stop_looks_at_descriptors_that_changed() {
+    let Some(binary) = compile("c_many.c", &["-pthread"]) else {
+        return;
+    };
+    let scratch = tempfile::tempdir().expect("a scratch directory");
+    let stats = scratch.path().join("stats.json");
+    let mut command = twinpage();
+    command
+        .args(["run", "--every", "4ms", "--stats"])
+        .arg(&stats)
+        .arg("--state")
+        .arg(scratch.path().join("state"))
+        .args(["--", &binary, "still"])
+        .current_dir(scratch.path());
+    let out = command.output().expect("twinpage starts");
+    assert_eq!(
+        out.stdout,
+        b"still done\n",
+        "{}",
+        String::from_utf8_lossy(&out.stderr)
+    );
+    let value: Value =
+        serde_json::from_str(&fs::read_to_string(&stats).expect("the statistics")).expect("JSON");
+    let [looked_at, epochs] = ["descriptors", "epochs"].map(|field| value[field].as_u64().unwrap_or(0));
+    // 2000 are open. Then each of 300 rounds touches three numbers at most, and sleeps.
+    assert!(epochs > 4 && (2000..3000).contains(&looked_at), "{value}");
 }
 
 #[test]

@@ -99,6 +99,17 @@ fn c_with_descriptors() {
 }
 
 #[test]
+fn c_with_a_thousand_descriptors() {
+    let program = named("c_many.c");
+    let Some(mut line) = program.command(program.rounds) else {
+        return;
+    };
+    let seed = seed();
+    line.push(seed.to_string());
+    survives_as(program.file, &line, &["--every", "4ms"], seed);
+}
+
+#[test]
 fn c_with_pipes_polls_and_timers() {
     survives("c_ends.c");
 }

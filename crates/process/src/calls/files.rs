@@ -10,7 +10,7 @@ use crate::error::Result;
 use crate::files::{self, Change, Ident, New, Place, Recorded, Refusal, Target};
 use crate::kernel::Settings;
 use crate::program::Program;
-use rustix::fs::{OFlags, Stat};
+use rustix::fs::{FileType, OFlags, Stat};
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -54,7 +54,7 @@ impl Program {
     }
 
     pub(super) fn before_open(&mut self, call: &Stopped) -> Result<Decision> {
-        self.stale.descriptors = true;
+        self.descriptors.give(0);
         let (dirfd, path, flags) = match call.name {
             "open" => (libc::AT_FDCWD, call.arguments[0], call.arguments[1]),
             "creat" => (
@@ -277,11 +277,10 @@ impl Program {
             return Ok(Decision::Run);
         };
         let still_open = !directory && self.is_open(start.as_fd(), &path);
-        self.stale.descriptors |= still_open;
+        self.touch_named(start.as_fd(), &path, false);
         let place = place(&start, &path);
         // A directory in use can be made again without a name: it is empty.
         self.stale.directory |= directory;
-        self.stale.descriptors |= directory;
         self.record(&if directory {
             Change::Rmdir { place }
         } else {
@@ -314,8 +313,10 @@ impl Program {
                     follow,
                 }
             };
-            // The number of a file without a name changes its meaning.
-            self.stale.descriptors = true;
+            // A descriptor of a file without a name changes its meaning.
+            if let Ok(stat) = stat_of(target) {
+                self.descriptors.touch_file(Ident::from(&stat));
+            }
             self.files.note_link(target, place(&to_start, &to))?;
         }
         Ok(decision)
@@ -342,7 +343,8 @@ impl Program {
             return Ok(Decision::Run);
         };
         let still_open = self.is_open(to_start.as_fd(), &to);
-        self.stale.descriptors = true; // open files are listed by name
+        self.touch_named(from_start.as_fd(), &from, true);
+        self.touch_named(to_start.as_fd(), &to, true);
         self.stale.directory = true;
         self.record(&Change::Rename {
             from: place(&from_start, &from),
@@ -384,13 +386,20 @@ impl Program {
         if self.memory.objects().find(Ident::from(&stat)).is_some() {
             return true; // mapped, perhaps
         }
-        let pid = self.process.thread();
-        let open = std::fs::read_dir(format!("/proc/{pid}/fd"))
-            .into_iter()
-            .flatten()
-            .flatten();
-        let mut files = open.filter_map(|entry| rustix::fs::stat(entry.path()).ok());
-        files.any(|file| (file.st_dev, file.st_ino) == (stat.st_dev, stat.st_ino))
+        self.descriptors.has_open(&self.process, Ident::from(&stat))
+    }
+
+    /// A name goes, or moves with all names below it: descriptors are listed by name.
+    fn touch_named(&mut self, start: BorrowedFd<'_>, path: &Path, moves: bool) {
+        let flags = rustix::fs::AtFlags::SYMLINK_NOFOLLOW;
+        let Ok(stat) = rustix::fs::statat(start, path, flags) else {
+            return;
+        };
+        if moves && FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
+            self.descriptors.touch_all();
+        } else {
+            self.descriptors.touch_file(Ident::from(&stat));
+        }
     }
 }
 
@@ -443,7 +452,6 @@ impl Program {
 
     /// Devices, sockets and named pipes of others are refused when they are opened, not when they are found.
     fn refuse_special(&self, start: BorrowedFd<'_>, path: &Path) -> Option<Decision> {
-        use rustix::fs::FileType;
         const OWN_TERMINAL: (u32, u32) = (5, 0);
         let stat = rustix::fs::statat(start, path, rustix::fs::AtFlags::empty()).ok()?;
         let device = (rustix::fs::major(stat.st_rdev), rustix::fs::minor(stat.st_rdev));

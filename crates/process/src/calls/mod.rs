@@ -145,7 +145,7 @@ impl Program {
                 let registers = trace::registers(call.tid).map_err(look)?;
                 self.calls.begin(call.tid, &registers, &self.process);
             }
-            Watch::Descriptors => self.stale.descriptors = true,
+            Watch::Descriptors => self.before_descriptor(call),
             Watch::Close => return Ok(self.before_close(call)),
             Watch::Open => return self.before_open(call),
             Watch::Write => return self.before_write(call),
@@ -186,17 +186,31 @@ impl Program {
                 "threads with descriptors of their own (CLOSE_RANGE_UNSHARE) are not captured; close without it",
             );
         }
-        self.stale.descriptors = true;
-        let (first, last) = match call.name {
-            "close" => (call.int(0), call.int(0)),
-            "close_range" => (
-                call.int(0),
-                i32::try_from(call.arguments[1] as u32).unwrap_or(i32::MAX),
-            ),
-            _ => (call.int(1), call.int(1)), // dup2 and dup3 close their target
-        };
-        self.descriptors.release(first, last);
+        match call.name {
+            "close" => self.descriptors.close(call.int(0), call.int(0)),
+            "close_range" => {
+                let [first, last] = [0, 1].map(|index| i32::try_from(call.arguments[index] as u32));
+                let first = first.unwrap_or(i32::MAX);
+                self.descriptors.close(first, last.unwrap_or(i32::MAX));
+            }
+            _ => self.descriptors.put(call.int(1)), // dup2, dup3
+        }
         Decision::Run
+    }
+
+    /// A descriptor is made, or something that is listed with it changes.
+    fn before_descriptor(&mut self, call: &Stopped) {
+        match call.name {
+            "flock" => self.descriptors.touch_file_of(&self.process, call.int(0)),
+            "signalfd" | "signalfd4" if call.int(0) >= 0 => {
+                self.descriptors.touch_open_file_of(&self.process, call.int(0));
+            }
+            "pipe" | "pipe2" => {
+                self.descriptors.give(0);
+                self.descriptors.give(0);
+            }
+            _ => self.descriptors.give(0),
+        }
     }
 
     fn before_advise(&mut self, call: &Stopped) -> Decision {
@@ -285,10 +299,7 @@ impl Program {
             return Decision::Run;
         }
         match crate::launch::check_program(&path) {
-            Ok(()) => {
-                self.stale.descriptors = true;
-                Decision::Run
-            }
+            Ok(()) => Decision::Run,
             Err(Error::Unsupported(why)) => fail(libc::EPERM, why),
             Err(_) => Decision::Run, // the kernel will say what is wrong with it
         }
@@ -303,7 +314,7 @@ impl Program {
                     let why = "huge pages are not captured; the program can use ordinary ones";
                     return fail(libc::ENOMEM, why);
                 }
-                self.stale.descriptors = true;
+                self.descriptors.give(0);
                 Decision::Run
             }
             "prctl" => match call.int(0) {
@@ -348,17 +359,25 @@ impl Program {
                 libc::EINVAL,
                 "signal-driven input (O_ASYNC) is not captured; the program may have a setting to wait in another way",
             ),
-            libc::F_DUPFD
-            | libc::F_DUPFD_CLOEXEC
-            | libc::F_SETFD
-            | libc::F_SETFL
-            | libc::F_SETPIPE_SZ
+            libc::F_DUPFD | libc::F_DUPFD_CLOEXEC => {
+                self.descriptors.give(call.int(2));
+                Decision::Run
+            }
+            libc::F_SETFD => {
+                self.descriptors.touch(call.int(0));
+                Decision::Run
+            }
+            libc::F_SETFL => {
+                self.descriptors.touch_open_file_of(&self.process, call.int(0));
+                Decision::Run
+            }
+            libc::F_SETPIPE_SZ
             | libc::F_ADD_SEALS
             | libc::F_SETLK
             | libc::F_SETLKW
             | libc::F_OFD_SETLK
             | libc::F_OFD_SETLKW => {
-                self.stale.descriptors = true;
+                self.descriptors.touch_file_of(&self.process, call.int(0));
                 Decision::Run
             }
             command => fail(
@@ -373,8 +392,12 @@ impl Program {
 
     fn before_ioctl(&mut self, call: &Stopped) -> Decision {
         match call.arguments[1] as u32 as u64 {
-            libc::FIOCLEX | libc::FIONCLEX | libc::FIONBIO => {
-                self.stale.descriptors = true;
+            libc::FIOCLEX | libc::FIONCLEX => {
+                self.descriptors.touch(call.int(0));
+                Decision::Run
+            }
+            libc::FIONBIO => {
+                self.descriptors.touch_open_file_of(&self.process, call.int(0));
                 Decision::Run
             }
             request => fail(

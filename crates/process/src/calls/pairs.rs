@@ -26,6 +26,8 @@ impl Program {
         }
         let [domain, kind, protocol, to, ..] = call.arguments;
         let make = |source| Error::target("cannot make a socket pair", source);
+        self.descriptors.give(0);
+        self.descriptors.give(0);
         let mut socketpair = [Call::new(libc::SYS_socketpair, &[domain, kind, protocol, ROOM])];
         inject::run(&self.process, call.tid, &mut socketpair).map_err(make)?;
         if let Err(error) = socketpair[0].result() {
@@ -35,7 +37,6 @@ impl Program {
         }
         let both = self.process.read_u64(ROOM).map_err(make)?;
         let (one, other) = (both & 0xffff_ffff, both >> 32);
-        self.stale.descriptors = true;
         if self.process.write(to, &both.to_le_bytes()).is_err() {
             let mut close = [one, other].map(|fd| Call::new(libc::SYS_close, &[fd]));
             inject::run(&self.process, call.tid, &mut close).map_err(make)?;
@@ -125,7 +126,7 @@ impl Program {
             return Decision::Run;
         }
         if call.int(1) == libc::SOL_SOCKET && OPTIONS.contains(&call.int(2)) {
-            self.stale.descriptors = true;
+            self.descriptors.touch_file_of(&self.process, call.int(0));
             return Decision::Run;
         }
         fail(

@@ -84,6 +84,7 @@ impl Program {
         let process = &self.process;
         let place = |source| Error::target("cannot make shared memory for the program", source);
         let inside = |number, arguments: &[u64]| inject::call(process, call.tid, number, arguments);
+        self.descriptors.give(0); // another thread's call may get the number behind it
         process.write(ROOM, b"dev/zero\0").map_err(place)?;
         let Ok(fd) = inside(libc::SYS_memfd_create, &[ROOM, u64::from(libc::MFD_CLOEXEC)]) else {
             return Ok(not_there(libc::ENOMEM));

@@ -171,15 +171,21 @@ impl Recorder {
         }
     }
 
-    /// What a checkpoint lists of the file behind a descriptor; `None` for what is not a regular file with
-    /// a name.
+    /// What a checkpoint lists of the file behind a descriptor; `None` for what is not a regular file with a
+    /// name. A file that did not change in this epoch is called `known`, if that is given: its name was looked up
+    /// before.
     ///
     /// # Errors
     /// As [`Recorder::name_of`], and when it cannot be looked at.
-    pub fn open_file(&self, fd: BorrowedFd<'_>) -> Result<Option<OpenFile>> {
+    pub fn open_file(&self, fd: BorrowedFd<'_>, known: Option<&Path>) -> Result<Option<OpenFile>> {
         let stat = place::stat(fd)?;
         if !place::is_regular(&stat) {
             return Ok(None);
+        }
+        if let Some(known) = known
+            && !self.files.contains_key(&Ident::from(&stat))
+        {
+            return Ok(Some(OpenFile::named(known.to_owned(), &stat)));
         }
         Ok(self.name_of(fd, &stat)?.map(|path| OpenFile::named(path, &stat)))
     }

@@ -10,7 +10,7 @@
 
 use super::{Program, State, clocks};
 use crate::context::{Clocks, Fixed, Live, Threads};
-use crate::descriptors::{self, What};
+use crate::descriptors;
 use crate::error::{Error, Result};
 use crate::files::{Linked, OpenFile};
 use crate::interrupted::Unfinished;
@@ -39,6 +39,8 @@ pub struct Stop {
     pub state_us: f64,
     /// Pages captured.
     pub pages: u64,
+    /// Descriptors looked at.
+    pub descriptors: u64,
 }
 
 impl Program {
@@ -52,7 +54,7 @@ impl Program {
         {
             self.look_through(tid)?;
         }
-        self.list_descriptors()?; // it tells which files memory shows
+        self.update_descriptors()?; // it tells which files memory shows
         self.refresh(tid)?;
         let mut parts = Parts::default();
         self.fixed_changed |= self.memory.capture(&self.process, into, &mut parts)?;
@@ -134,42 +136,27 @@ impl Program {
         Ok(())
     }
 
-    /// Lists the descriptors again where they are stale. They stay stale when one cannot be captured.
-    fn list_descriptors(&mut self) -> Result<()> {
-        if !self.stale.descriptors {
-            return Ok(());
-        }
-        self.fixed_changed = true;
+    /// Looks again at the descriptors that calls touched.
+    fn update_descriptors(&mut self) -> Result<()> {
         let mut files = descriptors::Files {
+            streams: &self.streams,
             objects: self.memory.objects(),
             recorder: &self.files,
         };
-        self.descriptors
-            .list_again(&self.process, &self.streams, &mut files)
+        self.fixed_changed |= self.descriptors.update(&self.process, &mut files)?;
+        Ok(())
     }
 
     /// The names of open files that have several.
     fn links(&mut self) -> Vec<Linked> {
-        let descriptors = self.descriptors.list();
         let objects = self.memory.objects();
-        self.files.links(|file| {
-            objects.find(*file).is_some()
-                || descriptors.iter().any(
-                    |descriptor| matches!(descriptor.what, What::File { inode, .. } if inode == file.ino),
-                )
-        })
+        self.files
+            .links(|file| objects.find(*file).is_some() || self.descriptors.knows(*file))
     }
 
     /// Captures the files whose content the checkpoint holds.
     fn capture_objects(&mut self, into: &mut Capture) -> Result<()> {
-        let open = self
-            .descriptors
-            .list()
-            .iter()
-            .filter_map(|descriptor| match descriptor.what {
-                What::Object { id } => Some(id),
-                _ => None,
-            });
+        let open = self.descriptors.objects();
         for file in self.memory.capture_objects(open, &self.files, into)? {
             self.files.sync(file);
         }
@@ -179,8 +166,8 @@ impl Program {
     /// From here on, changes of files belong to the next epoch.
     fn begin_files(&mut self, epoch: u64) -> Result<Vec<OpenFile>> {
         let mut open = Vec::new();
-        for fd in self.descriptors.writable() {
-            open.extend(self.files.open_file(fd)?);
+        for (path, fd) in self.descriptors.writable() {
+            open.extend(self.files.open_file(fd, Some(path))?);
         }
         let finished =
             self.files
@@ -198,7 +185,7 @@ impl Program {
             mappings: self.memory.mappings().to_vec(),
             marks: self.memory.marks().to_vec(),
             kernel: self.kernel.clone(),
-            descriptors: self.descriptors.list().to_vec(),
+            descriptors: self.descriptors.list().values().cloned().collect(),
             threads: self.steady.values().flatten().cloned().collect(),
             ended: self.ending,
             fifos: self.fifos.iter().cloned().collect(),
@@ -255,6 +242,7 @@ impl Source for Program {
         self.go_on_all()?;
         let still = still?;
         stop.total_us = micros(clock);
+        stop.descriptors = self.descriptors.take_looked_at();
         stop.state_us = stop.total_us - stop.interrupt_us - stop.layout_us - stop.scan_us - stop.copy_us;
         self.stops.push(stop);
         if std::mem::take(&mut self.fixed_changed) {

@@ -367,7 +367,8 @@ impl Program {
         self.dues = Dues::default();
         self.stale = Stale::ALL;
         self.calls.clear();
-        self.descriptors.release(0, i32::MAX);
+        self.descriptors.close(0, i32::MAX);
+        self.descriptors.touch_all();
         self.process =
             Process::open(pid).map_err(|source| Error::target("cannot open the program", source))?;
         let layout =

@@ -117,7 +117,7 @@ impl Program {
     pub(crate) fn open_files(&self, recorder: &Recorder) -> Vec<OpenFile> {
         self.open
             .iter()
-            .filter_map(|(fd, _)| recorder.open_file(fd.as_fd()).unwrap())
+            .filter_map(|(fd, _)| recorder.open_file(fd.as_fd(), None).unwrap())
             .collect()
     }
 

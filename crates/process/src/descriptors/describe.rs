@@ -1,0 +1,204 @@
+//! What a descriptor is: read once after each call that may have changed it.
+
+use super::{Descriptor, Lock, LockKind, What, fdinfo, field, is_pseudo};
+use crate::error::{Error, Result};
+use crate::files::Recorder;
+use crate::kernel::GoneDirectory;
+use crate::objects::{Known, Objects};
+use crate::pairs::Pairs;
+use crate::stdio::Stdio;
+use rustix::fs::{FileType, OFlags, Stat};
+use std::fs;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+/// Which files are what.
+pub struct Files<'a> {
+    /// The relayed standard streams.
+    pub streams: &'a Stdio,
+    /// Regular files whose content the checkpoint holds.
+    pub objects: &'a mut Objects,
+    /// The names of other regular files.
+    pub recorder: &'a Recorder,
+}
+
+/// What descriptor `fd` of process `pid` is. `ours` is a duplicate of it, and `stat` what fstat(2) says of it.
+pub(super) fn describe(
+    pid: i32,
+    fd: i32,
+    ours: &OwnedFd,
+    stat: &Stat,
+    shares: i32,
+    pairs: &Pairs,
+    files: &mut Files<'_>,
+) -> Result<Descriptor> {
+    let look =
+        |error: rustix::io::Errno| Error::target(format!("cannot look at descriptor {fd}"), error.into());
+    let link = format!("/proc/{pid}/fd/{fd}");
+    let path = fs::read_link(&link).map_err(Error::file("cannot read", &link))?;
+    let flags = rustix::fs::fcntl_getfl(ours).map_err(look)?;
+    let info = fdinfo(pid, fd)?;
+    let listed = u32::from_str_radix(field(&info, "flags").unwrap_or("0"), 8).unwrap_or(0);
+    let cloexec = listed & libc::O_CLOEXEC as u32 != 0;
+    let kind = FileType::from_raw_mode(stat.st_mode);
+    let what = match files.streams.identify(stat.st_dev, stat.st_ino) {
+        Some(stream) => What::Stream(stream),
+        None if kind == FileType::Socket && pairs.has(stat.st_ino) => {
+            What::Pair(pairs.describe(stat.st_ino, ours)?)
+        }
+        None if flags.contains(OFlags::PATH) => place(fd, path, stat)?,
+        None if kind == FileType::RegularFile && is_pseudo(ours) => What::Pseudo { path },
+        None if kind == FileType::RegularFile => {
+            match files.objects.identify(ours.as_fd(), stat, files.recorder)? {
+                Known::Object(id) => What::Object { id },
+                Known::Named(path) => What::File {
+                    path,
+                    inode: stat.st_ino,
+                },
+            }
+        }
+        None => what(fd, path, kind, stat, ours, &info)?,
+    };
+    if flags.intersects(OFlags::from_bits_retain(libc::O_ASYNC as u32)) {
+        return Err(Error::Unsupported(format!(
+            "descriptor {fd} sends signals (O_ASYNC), which is not captured; poll it instead"
+        )));
+    }
+    let locks = info.lines().filter_map(lock).collect();
+    Ok(Descriptor {
+        fd,
+        flags: flags.bits(),
+        cloexec,
+        what,
+        shares,
+        locks,
+    })
+}
+
+/// A descriptor made with `O_PATH`, whatever is there.
+fn place(fd: i32, path: PathBuf, stat: &Stat) -> Result<What> {
+    let is_directory = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
+    match GoneDirectory::of(stat) {
+        Some(gone) if is_directory => Ok(What::GoneDirectory(gone)),
+        Some(_) => Err(deleted(fd, &path)),
+        None => Ok(What::Place {
+            path,
+            inode: stat.st_ino,
+        }),
+    }
+}
+
+fn what(fd: i32, path: PathBuf, kind: FileType, stat: &Stat, ours: &OwnedFd, info: &str) -> Result<What> {
+    let unsupported = |why: &str| {
+        Error::Unsupported(format!(
+            "descriptor {fd} is {}, which cannot be captured: {why}",
+            path.display()
+        ))
+    };
+    let name = path.as_os_str().as_bytes();
+    Ok(match kind {
+        FileType::Directory => match GoneDirectory::of(stat) {
+            Some(gone) => What::GoneDirectory(gone),
+            None => What::Directory { path },
+        },
+        FileType::CharacterDevice => match name {
+            b"/dev/null" | b"/dev/zero" | b"/dev/full" | b"/dev/random" | b"/dev/urandom" => {
+                What::Device { path }
+            }
+            _ if fd <= 2 => What::Inherited { outer: fd as u8 },
+            _ if name.starts_with(b"/dev/pts/") || name.starts_with(b"/dev/tty") => {
+                return Err(unsupported(
+                    "only standard input, output and error may be a terminal",
+                ));
+            }
+            _ => {
+                return Err(unsupported(
+                    "devices keep state of their own; read what it gives before, or through standard input",
+                ));
+            }
+        },
+        FileType::Fifo if name.starts_with(b"pipe:") => {
+            let capacity = rustix::pipe::fcntl_getpipe_size(ours).unwrap_or(65536) as u32;
+            What::Pipe {
+                inode: stat.st_ino,
+                capacity,
+            }
+        }
+        FileType::Fifo => What::Fifo {
+            path,
+            inode: stat.st_ino,
+            capacity: rustix::pipe::fcntl_getpipe_size(ours).unwrap_or(65536) as u32,
+        },
+        FileType::Socket if fd <= 2 => What::Inherited { outer: fd as u8 },
+        FileType::Socket => {
+            return Err(unsupported(
+                "the other side of a socket cannot be taken back; use files or standard input",
+            ));
+        }
+        _ => match name {
+            b"anon_inode:[eventfd]" => What::Event,
+            b"anon_inode:[eventpoll]" => What::Poll,
+            b"anon_inode:[timerfd]" => What::Timer {
+                clock: field(info, "clockid")
+                    .and_then(|clock| clock.parse().ok())
+                    .unwrap_or(1),
+            },
+            b"anon_inode:[signalfd]" => What::Signals {
+                mask: field(info, "sigmask")
+                    .and_then(|mask| u64::from_str_radix(mask, 16).ok())
+                    .unwrap_or(0),
+            },
+            _ => return Err(unsupported("this kind of descriptor is not known")),
+        },
+    })
+}
+
+fn deleted(fd: i32, path: &Path) -> Error {
+    let path = path.display();
+    Error::Unsupported(format!(
+        "descriptor {fd} is {path}, which is deleted: it cannot be opened again; keep the file while it is open"
+    ))
+}
+
+/// `lock: 1: POSIX  ADVISORY  WRITE 300 fe:00:1234 0 EOF`, as proc_locks(5) has it.
+fn lock(line: &str) -> Option<Lock> {
+    let mut words = line.strip_prefix("lock:")?.split_whitespace().skip(1);
+    let kind = match words.next()? {
+        "FLOCK" => LockKind::Whole,
+        "OFDLCK" => LockKind::OpenFile,
+        _ => LockKind::Process,
+    };
+    let exclusive = words.nth(1)? == "WRITE";
+    let start = words.nth(2)?.parse().ok()?;
+    let len = match words.next()? {
+        "EOF" => 0,
+        last => last.parse::<u64>().ok()? - start + 1,
+    };
+    Some(Lock {
+        kind,
+        exclusive,
+        start,
+        len,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fdinfo_is_understood() {
+        let expected = Lock {
+            kind: LockKind::Process,
+            exclusive: true,
+            start: 8,
+            len: 4,
+        };
+        assert_eq!(
+            lock("lock:\t1: POSIX  ADVISORY  WRITE 300 fe:00:12 8 11"),
+            Some(expected)
+        );
+        assert_eq!(field("pos:\t0\nflags:\t02\n", "flags"), Some("02"));
+    }
+}

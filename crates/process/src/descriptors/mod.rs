@@ -1,0 +1,240 @@
+//! Open files, pipes, event and timer descriptors of the program, and how to open them again.
+//!
+//! * A descriptor is looked at again only after a call that may have changed it (`table.rs`, `touched.rs`);
+//!   offsets, counters and the contents of pipes are read at every stop (`held.rs`).
+//! * Descriptors of one open file share its offset; they share it again after a resume (`open_files.rs`).
+//! * What cannot be opened again is refused, by descriptor and name (`describe.rs`).
+
+mod describe;
+mod held;
+mod open_files;
+mod table;
+mod touched;
+
+pub use describe::Files;
+pub use table::{Descriptors, List};
+
+use crate::error::{Error, Result};
+use crate::kernel::GoneDirectory;
+use crate::objects::Id;
+use crate::pairs::{End, Queue};
+use crate::polls::Interest;
+use crate::stdio::Stream;
+use rustix::fs::FileType;
+use serde::{Deserialize, Serialize};
+use std::fs;
+use std::os::fd::AsFd;
+use std::path::PathBuf;
+
+/// What a descriptor is, as far as it does not change by itself.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum What {
+    /// A regular file.
+    File {
+        /// Where it was opened.
+        #[serde(with = "crate::path_bytes")]
+        path: PathBuf,
+        /// Its inode, to notice a file that was replaced.
+        inode: u64,
+    },
+    /// A directory.
+    Directory {
+        /// Where it was opened.
+        #[serde(with = "crate::path_bytes")]
+        path: PathBuf,
+    },
+    /// A device without state: null, zero, full, random, urandom, tty.
+    Device {
+        /// Which.
+        #[serde(with = "crate::path_bytes")]
+        path: PathBuf,
+    },
+    /// One end of a pipe whose both ends are the program's.
+    Pipe {
+        /// The pipe's number: ends with the same belong together.
+        inode: u64,
+        /// Its size in bytes.
+        capacity: u32,
+    },
+    /// A standard stream that twinpage relays.
+    Stream(Stream),
+    /// A pipe, terminal or socket of the outside, as it was given to the program; given again.
+    Inherited {
+        /// The descriptor of `resume` itself that stands for it.
+        outer: u8,
+    },
+    /// eventfd(2).
+    Event,
+    /// epoll(7).
+    Poll,
+    /// timerfd_create(2).
+    Timer {
+        /// The clock.
+        clock: u32,
+    },
+    /// socketpair(2).
+    Pair(End),
+    /// signalfd(2).
+    Signals {
+        /// Which signals it reads, one bit each.
+        mask: u64,
+    },
+    /// A named pipe of the program's own: fifo(7).
+    Fifo {
+        /// Where it was opened.
+        #[serde(with = "crate::path_bytes")]
+        path: PathBuf,
+        /// Its inode: descriptors with the same are one pipe.
+        inode: u64,
+        /// Its size in bytes.
+        capacity: u32,
+    },
+    /// A place in the file system and nothing more, open(2) with `O_PATH`.
+    Place {
+        /// Where.
+        #[serde(with = "crate::path_bytes")]
+        path: PathBuf,
+        /// Its inode, to notice that it was replaced.
+        inode: u64,
+    },
+    /// A file that the kernel makes up, of `/proc` or `/sys`.
+    Pseudo {
+        /// Where it was opened.
+        #[serde(with = "crate::path_bytes")]
+        path: PathBuf,
+    },
+    /// A directory that was removed.
+    GoneDirectory(GoneDirectory),
+    /// A regular file whose content the checkpoint holds: see [`crate::objects`].
+    Object {
+        /// Which.
+        id: Id,
+    },
+}
+
+/// One descriptor.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Descriptor {
+    /// Its number.
+    pub fd: i32,
+    /// `O_*` status flags and access mode.
+    pub flags: u32,
+    /// Closed by exec.
+    pub cloexec: bool,
+    /// What it is.
+    pub what: What,
+    /// The lowest descriptor of the same open file, perhaps itself.
+    pub shares: i32,
+    /// Locks held on the file through it.
+    pub locks: Vec<Lock>,
+}
+
+/// A lock on a file: flock(2) or fcntl_locking(2).
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Lock {
+    /// Whose it is, and so which call takes it.
+    pub kind: LockKind,
+    /// Nobody else may have one.
+    pub exclusive: bool,
+    /// First byte.
+    pub start: u64,
+    /// How many bytes; 0: to the end, however long the file grows.
+    pub len: u64,
+}
+
+/// Whose a lock is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum LockKind {
+    /// The open file's, whole: `flock`.
+    Whole,
+    /// The process's: `F_SETLK`.
+    Process,
+    /// The open file's: `F_OFD_SETLK`.
+    OpenFile,
+}
+
+/// What a descriptor held at a stop.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Held {
+    /// Nothing that changes.
+    Nothing,
+    /// Offset in bytes; and for a file that can be written, its size.
+    Offset {
+        /// Where the next read or write is.
+        at: u64,
+        /// How long the file was.
+        size: u64,
+    },
+    /// Bytes in a pipe, on its first read end.
+    Bytes(Vec<u8>),
+    /// An event counter.
+    Count {
+        /// The counter.
+        count: u64,
+        /// Whether it counts down by one: `EFD_SEMAPHORE`.
+        semaphore: bool,
+    },
+    /// What a poll descriptor waits for, as version 1 kept it: (descriptor, events, data).
+    Interests(Vec<(i32, u32, u64)>),
+    /// A timer: nanoseconds left, period, expirations not yet read.
+    Countdown {
+        /// Nanoseconds until the next expiration; 0 when it is not set.
+        left_ns: u64,
+        /// Nanoseconds between expirations; 0 when there is one only.
+        every_ns: u64,
+        /// Expirations not read yet.
+        ticks: u64,
+    },
+    /// What waits in a socket.
+    Queue(Queue),
+    /// What is in a named pipe.
+    Fifo {
+        /// Bytes not read yet.
+        bytes: Vec<u8>,
+        /// It is known that all writers are gone: a poll says so.
+        hung_up: bool,
+    },
+    /// Packets in a pipe.
+    Packets(Vec<Vec<u8>>),
+    /// What a poll descriptor waits for.
+    Watched(Vec<Interest>),
+}
+
+/// Whether a device keeps nothing that a checkpoint would have to: null, zero, full, random, urandom.
+#[must_use]
+pub fn is_stateless_device(device: u64) -> bool {
+    const MEMORY_DEVICES: u32 = 1;
+    rustix::fs::major(device) == MEMORY_DEVICES && matches!(rustix::fs::minor(device), 3 | 5 | 7 | 8 | 9)
+}
+
+/// Whether the file is one that the kernel makes up: what is in it is the state of something else.
+#[must_use]
+pub fn is_pseudo(fd: impl AsFd) -> bool {
+    /// `f_type` of statfs(2): proc, sysfs, cgroup2, tracefs, debugfs, securityfs.
+    const KINDS: [u32; 6] = [
+        0x9fa0,
+        0x6265_6572,
+        0x6367_7270,
+        0x7472_6163,
+        0x6462_6720,
+        0x7363_6673,
+    ];
+    rustix::fs::fstatfs(fd).is_ok_and(|system| KINDS.contains(&(system.f_type as u32)))
+}
+
+/// Whether writes to this descriptor go to a file whose content is rolled back.
+#[must_use]
+pub fn is_regular(fd: impl AsFd) -> bool {
+    rustix::fs::fstat(fd).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile)
+}
+
+fn fdinfo(pid: i32, fd: i32) -> Result<String> {
+    let path = format!("/proc/{pid}/fdinfo/{fd}");
+    fs::read_to_string(&path).map_err(Error::file("cannot read", path))
+}
+
+fn field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
+    info.lines()
+        .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))
+        .map(str::trim)
+}

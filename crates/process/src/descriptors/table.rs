@@ -1,0 +1,313 @@
+//! The program's table of descriptors, and which of them to look at again.
+//!
+//! * Ours of a file is the same open file, so its offset is one cheap call away. It is closed before the
+//!   program's own close, so that the program sees what it would see alone.
+//! * Locks belong to a file, or to an open file: a call that changes them touches all descriptors of the file.
+
+use super::describe::{Files, describe};
+use super::open_files::OpenFiles;
+use super::touched::Touched;
+use super::{Descriptor, What};
+use crate::error::{Error, Result};
+use crate::files::Ident;
+use crate::objects::Id;
+use crate::pairs::Pairs;
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::fs;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+use twinpage_os::remote::Process;
+
+/// Descriptors by number.
+pub type List = BTreeMap<i32, Descriptor>;
+
+/// The program's descriptors.
+#[derive(Debug)]
+pub struct Descriptors {
+    /// Which sockets belong together.
+    pub(crate) pairs: Pairs,
+    pub(super) list: List,
+    pub(super) ours: HashMap<i32, OwnedFd>,
+    pub(super) open_files: OpenFiles,
+    touched: Touched,
+    looked_at: u64,
+}
+
+impl Default for Descriptors {
+    fn default() -> Descriptors {
+        Descriptors {
+            pairs: Pairs::default(),
+            list: List::new(),
+            ours: HashMap::new(),
+            open_files: OpenFiles::default(),
+            touched: Touched::all(),
+            looked_at: 0,
+        }
+    }
+}
+
+impl Descriptors {
+    /// What they are, by number.
+    #[must_use]
+    pub fn list(&self) -> &List {
+        &self.list
+    }
+
+    /// How many descriptors were looked at since this was asked last.
+    pub fn take_looked_at(&mut self) -> u64 {
+        std::mem::take(&mut self.looked_at)
+    }
+
+    /// A call is about to change this one.
+    pub fn touch(&mut self, fd: i32) {
+        self.touched.add(fd);
+    }
+
+    /// A call is about to change any of them.
+    pub fn touch_all(&mut self) {
+        self.touched.all = true;
+    }
+
+    /// A call is about to change what all descriptors of a file have.
+    pub fn touch_file(&mut self, file: Ident) {
+        for fd in self.open_files.descriptors(file) {
+            self.touched.add(fd);
+        }
+    }
+
+    /// The same, for the file of descriptor `fd`.
+    pub fn touch_file_of(&mut self, process: &Process, fd: i32) {
+        self.touch(fd);
+        let ours = process.duplicate_fd(fd).ok(); // the kernel will refuse the call
+        if let Some(stat) = ours.and_then(|ours| rustix::fs::fstat(ours).ok()) {
+            self.touch_file(Ident::from(&stat));
+        }
+    }
+
+    /// A call is about to change what all descriptors of the open file of `fd` have.
+    pub fn touch_open_file_of(&mut self, process: &Process, fd: i32) {
+        match self.list.get(&fd) {
+            Some(known) if !self.touched.has(fd) => {
+                self.touched.add(known.shares);
+                for other in self.open_files.others(known.shares) {
+                    self.touched.add(other);
+                }
+            }
+            _ => self.touch_file_of(process, fd),
+        }
+    }
+
+    /// A call is about to be given a number, the lowest that is free and not below `least`.
+    pub fn give(&mut self, least: i32) {
+        self.touched.foretell(least, &self.list);
+    }
+
+    /// A call is about to put a descriptor at a number, in place of what is there.
+    pub fn put(&mut self, fd: i32) {
+        self.close(fd, fd);
+        self.touched.add(fd);
+        if !self.list.contains_key(&fd) {
+            self.give(fd);
+        }
+    }
+
+    /// The program is about to close its descriptors from `first` to `last`: ours are closed before.
+    pub fn close(&mut self, first: i32, last: i32) {
+        if first > last {
+            return;
+        }
+        let mut unlocked = HashSet::new();
+        for (fd, descriptor) in self.list.range(first..=last) {
+            self.touched.add(*fd);
+            self.ours.remove(fd);
+            if !descriptor.locks.is_empty() {
+                unlocked.extend(self.open_files.file(*fd));
+            }
+        }
+        for file in unlocked {
+            self.touch_file(file);
+        }
+    }
+
+    /// Whether the program has a file open.
+    #[must_use]
+    pub fn has_open(&self, process: &Process, file: Ident) -> bool {
+        let pid = process.thread();
+        let is_it = |fd: i32| {
+            rustix::fs::stat(format!("/proc/{pid}/fd/{fd}")).is_ok_and(|stat| Ident::from(&stat) == file)
+        };
+        if self.touched.all {
+            return numbers(pid).is_ok_and(|numbers| numbers.into_iter().any(is_it));
+        }
+        let mut known = self.open_files.descriptors(file);
+        known.any(|fd| !self.touched.has(fd)) || self.touched.numbers().any(is_it)
+    }
+
+    /// Whether an open file of this inode was among them at the last stop.
+    #[must_use]
+    pub fn knows(&self, file: Ident) -> bool {
+        !self.open_files.of(file).is_empty()
+    }
+
+    /// Looks at what calls touched. Whether anything is not as it was.
+    ///
+    /// # Errors
+    /// Names a descriptor that cannot be captured. All are looked at again then.
+    pub fn update(&mut self, process: &Process, files: &mut Files<'_>) -> Result<bool> {
+        if !self.touched.is_any() {
+            return Ok(false);
+        }
+        let updated = if self.touched.all {
+            self.list_all(process, files)
+        } else {
+            self.look_at_touched(process, files)
+        };
+        match updated {
+            Ok(_) => self.touched.clear(&self.list),
+            Err(_) => self.touched.all = true,
+        }
+        self.keep_pairs();
+        updated
+    }
+
+    fn list_all(&mut self, process: &Process, files: &mut Files<'_>) -> Result<bool> {
+        let before = std::mem::take(&mut self.list);
+        self.ours.clear();
+        self.open_files = OpenFiles::default();
+        for fd in numbers(process.thread())? {
+            self.look_at(fd, process, files)?;
+        }
+        Ok(before != self.list)
+    }
+
+    fn look_at_touched(&mut self, process: &Process, files: &mut Files<'_>) -> Result<bool> {
+        let mut before = List::new();
+        let mut led = Vec::new();
+        // From the highest on: the lowest of an open file is the last to go.
+        for fd in self.touched.numbers().rev() {
+            let Some(known) = self.list.remove(&fd) else {
+                continue;
+            };
+            self.ours.remove(&fd);
+            if let Some(lowest) = self.open_files.remove(fd, known.shares) {
+                led.push(lowest);
+            }
+            before.insert(fd, known);
+        }
+        let mut changed = false;
+        for lowest in led {
+            if self.list.contains_key(&lowest) {
+                self.lead(lowest, process)?;
+                changed = true;
+            }
+        }
+        let numbers: Vec<i32> = self.touched.numbers().collect();
+        for fd in numbers {
+            changed |= self.look_at(fd, process, files)?;
+            changed |= self.list.get(&fd) != before.get(&fd);
+        }
+        Ok(changed)
+    }
+
+    /// Looks at a descriptor, if it is open. Whether others are called by its number now.
+    fn look_at(&mut self, fd: i32, process: &Process, files: &mut Files<'_>) -> Result<bool> {
+        let look = |source| Error::target(format!("cannot look at descriptor {fd}"), source);
+        let ours = match process.duplicate_fd(fd) {
+            Ok(ours) => ours,
+            Err(error) if error.raw_os_error() == Some(libc::EBADF) => return Ok(false), // it is closed
+            Err(source) => return Err(look(source)),
+        };
+        self.looked_at += 1;
+        let pid = process.thread();
+        let stat = rustix::fs::fstat(&ours).map_err(|error| look(error.into()))?;
+        let shares = self.open_files.add(pid, fd, Ident::from(&stat))?;
+        let descriptor = describe(pid, fd, &ours, &stat, shares, &self.pairs, files)?;
+        let ours = (shares == fd && is_ours_kept(&descriptor.what)).then_some(ours);
+        self.list.insert(fd, descriptor);
+        let leads = shares == fd && self.open_files.others(fd).next().is_some();
+        if let Some(ours) = ours {
+            self.ours.insert(fd, ours);
+        }
+        if leads {
+            self.lead(fd, process)?;
+        }
+        Ok(leads)
+    }
+
+    /// An open file has another lowest descriptor than before.
+    fn lead(&mut self, lowest: i32, process: &Process) -> Result<()> {
+        for other in self.open_files.others(lowest) {
+            self.ours.remove(&other);
+            if let Some(descriptor) = self.list.get_mut(&other) {
+                descriptor.shares = lowest;
+            }
+        }
+        let Some(descriptor) = self.list.get_mut(&lowest) else {
+            return Ok(());
+        };
+        descriptor.shares = lowest;
+        if is_ours_kept(&descriptor.what) && !self.ours.contains_key(&lowest) {
+            let ours = process
+                .duplicate_fd(lowest)
+                .map_err(|source| Error::target(format!("cannot look at descriptor {lowest}"), source))?;
+            self.ours.insert(lowest, ours);
+        }
+        Ok(())
+    }
+
+    /// Forgets the pairs of sockets of which neither end is open.
+    fn keep_pairs(&mut self) {
+        if self.pairs.is_empty() {
+            return;
+        }
+        let ends = self
+            .list
+            .values()
+            .filter_map(|descriptor| match &descriptor.what {
+                What::Pair(end) => Some(end.inode),
+                _ => None,
+            });
+        self.pairs.keep(&ends.collect::<HashSet<u64>>());
+    }
+
+    /// Ours of the regular files that are open for writing, with their names.
+    pub fn writable(&self) -> impl Iterator<Item = (&Path, BorrowedFd<'_>)> {
+        self.list
+            .values()
+            .filter_map(|descriptor| match &descriptor.what {
+                What::File { path, .. }
+                    if descriptor.flags & libc::O_ACCMODE as u32 != libc::O_RDONLY as u32 =>
+                {
+                    Some((path.as_path(), self.ours.get(&descriptor.fd)?.as_fd()))
+                }
+                _ => None,
+            })
+    }
+
+    /// The open files whose content the checkpoint holds.
+    pub fn objects(&self) -> impl Iterator<Item = Id> {
+        self.list.values().filter_map(|descriptor| match descriptor.what {
+            What::Object { id } => Some(id),
+            _ => None,
+        })
+    }
+}
+
+/// Whether ours of an open file is kept, for its offset.
+fn is_ours_kept(what: &What) -> bool {
+    matches!(
+        what,
+        What::File { .. } | What::Object { .. } | What::Directory { .. } | What::Pseudo { .. }
+    )
+}
+
+/// The numbers of all descriptors of a process, the lowest first.
+fn numbers(pid: i32) -> Result<Vec<i32>> {
+    let directory = format!("/proc/{pid}/fd");
+    let entries = fs::read_dir(&directory).map_err(Error::file("cannot list", &directory))?;
+    let mut numbers: Vec<i32> = entries
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+        .collect();
+    numbers.sort_unstable();
+    Ok(numbers)
+}
