@@ -163,6 +163,17 @@ impl Model {
             Kind::Load => false,
             Kind::Store => true,
             Kind::Persist => return self.persist(core, op.at / 64),
+            Kind::Flush | Kind::FlushOpt => {
+                self.persist(core, op.at / 64);
+                return self.remove(core, op.at / 64);
+            }
+            Kind::Stream => {
+                self.measured.stores += 1;
+                self.touched[(op.at / PAGE_BYTES) as usize] = true;
+                self.remove(core, op.at / 64);
+                self.measured.writes += 1;
+                return self.request(op.at / 64);
+            }
             _ => return,
         };
         self.measured.loads += u64::from(!store);
@@ -197,6 +208,11 @@ impl Model {
             self.measured.writes += 1;
             self.request(line);
         }
+    }
+
+    fn remove(&mut self, core: usize, line: u64) {
+        self.first[core].remove(line);
+        self.last.remove(line);
     }
 
     fn request(&mut self, line: u64) {
@@ -252,6 +268,13 @@ impl Lines {
             *entry &= !1;
             dirty
         })
+    }
+
+    /// The line is here no more.
+    fn remove(&mut self, line: u64) {
+        if let Some(entry) = self.set(line).iter_mut().find(|entry| **entry >> 1 == line) {
+            *entry = u64::MAX;
+        }
     }
 }
 
@@ -323,5 +346,7 @@ mod tests {
         assert!(!lines.clean(9));
         lines.access(9, true);
         assert!(lines.clean(9) && !lines.clean(9));
+        lines.remove(9);
+        assert_eq!(lines.access(9, false), (false, None));
     }
 }

@@ -5,8 +5,10 @@
 //! that will be crashed real bytes lie in every memory below the caches, so that what it recovers to
 //! can be checked; other runs move no data, and give exactly the same numbers.
 //!
-//! Reading order: [`op`], [`space`], [`workload`]; [`device`], [`controller`], [`machine`]; [`experiment`].
+//! Reading order: [`op`], [`space`], [`workload`]; [`device`], [`controller`], [`machine`]; [`experiment`]; [`bus`] is a
+//! machine without a controller's scheme, for programs that persist by themselves.
 
+pub mod bus;
 pub mod characteristics;
 pub mod config;
 pub mod controller;

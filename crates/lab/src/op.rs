@@ -18,10 +18,20 @@ pub enum Kind {
     Load,
     /// Writes `bytes` at `at`.
     Store,
-    /// Asks for the line at `at` to be written back (`clwb`).
+    /// Asks for the line at `at` to be written back; it stays in the caches (`clwb`).
     Persist,
-    /// Waits for earlier [`Kind::Persist`] (`sfence`).
+    /// The same, and the line leaves the caches (`clflushopt`).
+    FlushOpt,
+    /// The same, one after the other in program order (`clflush`).
+    Flush,
+    /// Writes `bytes` at `at` past the caches (`movntdq`).
+    Stream,
+    /// Waits for earlier stores, write-backs and streams (`sfence`).
     Fence,
+    /// Waits for earlier loads too (`mfence`).
+    FullFence,
+    /// Writes `at` bytes to a file on a disk, and waits until they are durable (`write`, `fdatasync`).
+    Disk,
     /// A transaction or request ends here: its latency counts from the one before on this core, and
     /// its durability from here to the checkpoint that covers it. `at` is free.
     Commit,
@@ -36,7 +46,7 @@ pub struct Op {
     pub at: u64,
     /// Instructions before it that touch no memory.
     pub work: u32,
-    /// Bytes touched: 1 to 64 for a load or store, within one line.
+    /// Bytes touched: 1 to 64 for a load, store or stream, within one line.
     pub bytes: u8,
     /// What it is.
     pub kind: Kind,

@@ -172,14 +172,41 @@ impl<'a> Port<'a> {
         self.work += instructions;
     }
 
-    /// Asks for the line at `at` to be written back.
+    /// Writes many bytes past the caches: one instruction for each 16.
+    pub fn stream_bytes(&mut self, at: u64, bytes: &[u8]) {
+        self.note(Kind::Stream, at, bytes.len(), false);
+        self.space.bytes[at as usize..at as usize + bytes.len()].copy_from_slice(bytes);
+    }
+
+    /// Asks for the line at `at` to be written back (`clwb`).
     pub fn persist(&mut self, at: u64) {
         self.push(Kind::Persist, at, 0, false);
     }
 
-    /// Waits for earlier persists.
+    /// Asks for every line of these bytes to be written back: `how` is [`Kind::Persist`], [`Kind::FlushOpt`] or
+    /// [`Kind::Flush`].
+    pub fn write_back(&mut self, how: Kind, at: u64, bytes: u64) {
+        debug_assert!(matches!(how, Kind::Persist | Kind::FlushOpt | Kind::Flush));
+        let first = at / LINE_BYTES * LINE_BYTES;
+        for line in (first..at + bytes).step_by(LINE_BYTES as usize) {
+            self.push(how, line, 0, false);
+        }
+    }
+
+    /// Waits for earlier stores and write-backs (`sfence`).
     pub fn fence(&mut self) {
         self.push(Kind::Fence, 0, 0, false);
+    }
+
+    /// Waits for earlier loads too (`mfence`).
+    pub fn full_fence(&mut self) {
+        self.push(Kind::FullFence, 0, 0, false);
+    }
+
+    /// Writes so many bytes to a file on a disk, and waits until they are durable. Only the machine with its memory
+    /// on the bus ([`crate::bus`]) has a disk.
+    pub fn disk(&mut self, bytes: u64) {
+        self.push(Kind::Disk, bytes, 0, false);
     }
 
     /// A transaction or request ends here.

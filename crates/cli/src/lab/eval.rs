@@ -1,9 +1,10 @@
 //! `twinpage lab eval`: a paper's evaluation, repeated.
 
-use super::{bar, command};
+use super::{bar, command, mss};
 use clap::Args;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::str::FromStr;
 use twinpage_lab::eval::{Evaluation, Paper, Request, do_only, evaluate};
 use twinpage_process::notes;
 
@@ -13,23 +14,24 @@ pub(super) const EXAMPLES: &str = "Example:
   twinpage lab eval twins --smaller 16 --traces target/traces --out results
   twinpage lab eval dpc --artifact fig9a claims --precision 1% --runs runs --out results
   twinpage lab eval dpc --artifact fig9a --runs runs --only '*/tatp' '*/echo'
+  twinpage lab eval mss --quick
 
 Writes PAPER.json, PAPER.html and an SVG for each artifact into --out. The papers' mixes of SPEC programs are
 played with traces of free ones that stand in for them: make traces records them into target/traces.";
 
 #[derive(Args, Debug)]
 pub(crate) struct Eval {
-    /// The paper: dpc or twins
-    paper: Paper,
+    /// The paper: dpc, twins or mss
+    paper: Study,
     /// Artifacts, such as fig9a; all if none is named
     #[arg(long, value_name = "NAME", num_args = 1..)]
-    artifact: Vec<String>,
+    pub(super) artifact: Vec<String>,
     /// A small machine, short runs, few workloads for the sweeps
     #[arg(long)]
-    quick: bool,
+    pub(super) quick: bool,
     /// Make machine, workloads and runs smaller by this power of two (64 with --quick)
     #[arg(long, value_name = "N")]
-    smaller: Option<u64>,
+    pub(super) smaller: Option<u64>,
     /// Instructions of a run [default: the papers' 1.5 billion, smaller as the rest is]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     instructions: Option<u64>,
@@ -41,7 +43,7 @@ pub(crate) struct Eval {
     sweep: Vec<String>,
     /// Everything random follows from it
     #[arg(long, value_name = "SEED", default_value_t = 1)]
-    seed: u64,
+    pub(super) seed: u64,
     /// End runs when their ratios are known so well, such as 1%; without it each goes its full length
     #[arg(long, value_name = "SHARE", value_parser = share)]
     precision: Option<f64>,
@@ -50,7 +52,7 @@ pub(crate) struct Eval {
     set: Vec<String>,
     /// Runs at a time [default: one on each processor]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=4096))]
-    jobs: Option<u64>,
+    pub(super) jobs: Option<u64>,
     /// Keep runs in this folder, and do none again that is there
     #[arg(long, value_name = "DIR")]
     runs: Option<PathBuf>,
@@ -59,18 +61,60 @@ pub(crate) struct Eval {
     only: Vec<String>,
     /// Where to write the report and its figures
     #[arg(long, value_name = "DIR")]
-    out: Option<PathBuf>,
+    pub(super) out: Option<PathBuf>,
     /// One JSON document on standard output
     #[arg(long)]
-    json: bool,
+    pub(super) json: bool,
+}
+
+/// A paper.
+#[derive(Clone, Copy, Debug)]
+enum Study {
+    /// One of a memory controller's scheme.
+    Scheme(Paper),
+    /// Programs that persist by themselves.
+    Mss,
+}
+
+impl FromStr for Study {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Study, String> {
+        match text {
+            "mss" => Ok(Study::Mss),
+            _ => text
+                .parse()
+                .map(Study::Scheme)
+                .map_err(|_| "the papers are dpc, twins and mss".into()),
+        }
+    }
+}
+
+impl Eval {
+    /// An option that was given, and is for the papers of schemes alone.
+    pub(super) fn for_schemes(&self) -> Option<&'static str> {
+        [
+            (self.instructions.is_some(), "--instructions"),
+            (self.traces.is_some(), "--traces"),
+            (!self.sweep.is_empty(), "--sweep"),
+            (self.precision.is_some(), "--precision"),
+            (!self.set.is_empty(), "--set"),
+            (self.runs.is_some(), "--runs"),
+        ]
+        .into_iter()
+        .find_map(|(is_given, name)| is_given.then_some(name))
+    }
 }
 
 pub(super) fn eval(arguments: &Eval) -> Result<ExitCode, String> {
+    let paper = match arguments.paper {
+        Study::Scheme(paper) => paper,
+        Study::Mss => return mss::eval(arguments),
+    };
     let request = Request {
         instructions: arguments.instructions,
         traces: traces(arguments)?,
         sweep: arguments.sweep.clone(),
-        paper: arguments.paper,
+        paper,
         artifacts: arguments.artifact.clone(),
         smaller: arguments.smaller.unwrap_or(if arguments.quick { 64 } else { 1 }),
         quick: arguments.quick,

@@ -3,6 +3,7 @@
 mod convert;
 mod eval;
 mod memory;
+mod mss;
 mod record;
 mod run;
 mod sweep;

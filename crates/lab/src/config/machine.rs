@@ -1,13 +1,14 @@
 //! Machine files: a whole machine, from cores to NVM (`dpc.toml`, `twins.toml`).
 
 use super::layers::{Layers, combine};
-use super::quantity::{Bytes, Frequency, Quantity, Span};
+use super::processor::{Caches, Cpu, shape};
+use super::quantity::{Bytes, Quantity, Span};
 use super::{ConfigError, Place, find};
 use crate::controller::lookup::{Backup, Placement};
 use crate::controller::{Setting, UndoOrder};
 use crate::device::Device;
 use crate::machine::hierarchy::Level;
-use crate::machine::{Mode, Plan, Shape};
+use crate::machine::{Mode, Plan};
 use crate::op::PAGE_BYTES;
 use serde::Deserialize;
 use twinpage_core::any::SchemeKind;
@@ -35,38 +36,6 @@ struct File {
     undo_log: UndoLog,
     checkpoint: Checkpoint,
     run: Run,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Cpu {
-    #[serde(rename = "source")]
-    _source: String,
-    cores: usize,
-    clock: Quantity<Frequency>,
-    width: u64,
-    reorder_buffer: u64,
-    store_buffer: usize,
-    misses: usize,
-    state: Quantity<Bytes>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Caches {
-    l1: Cache,
-    l2: Cache,
-    l3: Option<Cache>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Cache {
-    #[serde(rename = "source")]
-    _source: String,
-    size: Quantity<Bytes>,
-    ways: u32,
-    latency: Quantity<Span>,
 }
 
 #[derive(Deserialize)]
@@ -218,11 +187,9 @@ impl Config {
 
     fn resolve(place: Place<'_>, said: File) -> Result<Config, ConfigError> {
         let cycle_fs = said.cpu.clock.is.cycle_fs;
-        let shape = shape(place, &said, cycle_fs)?;
+        let shape = shape(place, &said.cpu, &said.cache)?;
         let controller = controller(place, &said, cycle_fs)?;
         check(place, &said)?;
-        let mut levels = vec![&said.cache.l1, &said.cache.l2];
-        levels.extend(&said.cache.l3);
         Ok(Config {
             overlap: said.checkpoint.overlap,
             plan: Plan {
@@ -328,57 +295,6 @@ fn thynvm_bytes(blocks: u32, pages: u32) -> u64 {
     u64::from(pages) * PAGE_BYTES + (u64::from(blocks) * 64).next_multiple_of(PAGE_BYTES)
 }
 
-fn shape(place: Place<'_>, said: &File, cycle_fs: u64) -> Result<Shape, ConfigError> {
-    let cpu = &said.cpu;
-    for (key, value, most) in [
-        ("cores", cpu.cores as u64, 16),
-        ("width", cpu.width, 64),
-        ("reorder_buffer", cpu.reorder_buffer, 1 << 16),
-        ("store_buffer", cpu.store_buffer as u64, 1 << 12),
-        ("misses", cpu.misses as u64, 1 << 12),
-    ] {
-        if !(1..=most).contains(&value) {
-            return Err(place.wrong("cpu", key, format!("{value} cannot be: 1 to {most}")));
-        }
-    }
-    let mut levels = Vec::new();
-    for (name, cache) in [
-        ("cache.l1", Some(&said.cache.l1)),
-        ("cache.l2", Some(&said.cache.l2)),
-        ("cache.l3", said.cache.l3.as_ref()),
-    ] {
-        let Some(cache) = cache else { continue };
-        let (bytes, ways) = (cache.size.is.0, u64::from(cache.ways));
-        if ways == 0
-            || ways > 64
-            || !bytes.is_multiple_of(64 * ways.max(1))
-            || !(bytes / 64 / ways).is_power_of_two()
-        {
-            return Err(place.wrong(
-                name,
-                "ways",
-                format!("{bytes} bytes in {ways} ways are no power of two of sets"),
-            ));
-        }
-        levels.push(Level {
-            bytes,
-            ways: cache.ways,
-            cycles: u32::try_from(cache.latency.is.cycles(cycle_fs))
-                .map_err(|_| place.wrong(name, "latency", "too long"))?,
-        });
-    }
-    Ok(Shape {
-        cores: cpu.cores,
-        cycle_fs,
-        instruction_fs: cycle_fs / cpu.width,
-        reorder: cpu.reorder_buffer,
-        store_buffer: cpu.store_buffer,
-        misses: cpu.misses,
-        levels,
-        state_bytes: cpu.state.is.0,
-    })
-}
-
 fn controller(place: Place<'_>, said: &File, cycle_fs: u64) -> Result<Setting, ConfigError> {
     let device = |table: &str, name: &str| {
         Device::find(name).map_err(|why| match std::path::Path::new(name).exists() {
@@ -479,7 +395,6 @@ fn check(place: Place<'_>, said: &File) -> Result<(), ConfigError> {
             said.run.instructions > 0,
             "there must be some",
         ),
-        ("cpu", "state", said.cpu.state.is.0 <= 1 << 20, "at most 1 MiB"),
     ] {
         if !fits {
             return Err(place.wrong(table, key, why));

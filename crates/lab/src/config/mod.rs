@@ -5,6 +5,7 @@
 
 mod layers;
 pub mod machine;
+pub(crate) mod processor;
 pub mod quantity;
 
 use serde::de::DeserializeOwned;

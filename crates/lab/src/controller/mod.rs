@@ -20,7 +20,7 @@ pub mod lookup;
 pub mod nvm;
 mod requests;
 mod stream;
-mod timed;
+pub(crate) mod timed;
 
 pub use counts::{Counts, Why};
 pub use epoch::Capture;

@@ -3,14 +3,14 @@
 use crate::device::{Class, Device, Kind, Memory};
 
 /// A memory, and what it asks of whoever drives it.
-pub(super) struct Timed {
+pub(crate) struct Timed {
     memory: Memory,
     cycle_fs: u64,
     bound: u64,
 }
 
 impl Timed {
-    pub(super) fn new(device: &Device) -> Timed {
+    pub(crate) fn new(device: &Device) -> Timed {
         Timed {
             memory: Memory::new(device.clone()),
             cycle_fs: device.cycle_fs,
@@ -20,12 +20,12 @@ impl Timed {
 
     /// Before this time nothing is done that was not told; `u64::MAX` when nothing waits.
     #[inline]
-    pub(super) fn bound(&self) -> u64 {
+    pub(crate) fn bound(&self) -> u64 {
         self.bound
     }
 
     /// Asks for lines. Returns how many requests of this name will be told of.
-    pub(super) fn push(
+    pub(crate) fn push(
         &mut self,
         name: u64,
         kind: Kind,
@@ -41,7 +41,7 @@ impl Timed {
     }
 
     /// Asks to read pieces, each so many lines from an address, one after the other.
-    pub(super) fn push_sweep(&mut self, name: u64, class: Class, pieces: &[(u64, u64)], time: u64) -> u32 {
+    pub(crate) fn push_sweep(&mut self, name: u64, class: Class, pieces: &[(u64, u64)], time: u64) -> u32 {
         let cycle = time.div_ceil(self.cycle_fs);
         let requests = self.memory.push_sweep(name, class, pieces, cycle);
         self.find_bound();
@@ -49,7 +49,7 @@ impl Timed {
     }
 
     /// Works up to a time, and tells the name of each request that is done, and when.
-    pub(super) fn run_until(&mut self, until: u64, mut told: impl FnMut(u64, u64)) {
+    pub(crate) fn run_until(&mut self, until: u64, mut told: impl FnMut(u64, u64)) {
         let cycle_fs = self.cycle_fs;
         self.memory
             .run_until(until / cycle_fs, |done| told(done.id, done.at * cycle_fs));
@@ -57,8 +57,13 @@ impl Timed {
     }
 
     /// Joules used until now.
-    pub(super) fn energy_j(&self, now: u64) -> f64 {
+    pub(crate) fn energy_j(&self, now: u64) -> f64 {
         self.memory.energy_j(now / self.cycle_fs)
+    }
+
+    /// The memory.
+    pub(crate) fn memory(&self) -> &Memory {
+        &self.memory
     }
 
     fn find_bound(&mut self) {

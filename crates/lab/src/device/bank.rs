@@ -36,6 +36,8 @@ const CLOSED: u64 = u64::MAX;
 #[derive(Clone, Debug)]
 struct Bank {
     row: u64,
+    /// Nothing was read from or written to the row since it was opened.
+    is_fresh: bool,
     /// When each command may go, as far as the bank alone decides it.
     ready: [u64; 4],
 }
@@ -92,6 +94,7 @@ impl Banks {
         debug_assert!(per_rank.is_power_of_two());
         let bank = Bank {
             row: CLOSED,
+            is_fresh: false,
             ready: [0; 4],
         };
         let rank = |number: usize| Rank {
@@ -253,6 +256,7 @@ impl Banks {
         let timing = &self.timing;
         let state = &mut self.banks[bank];
         state.row = row;
+        state.is_fresh = true;
         state.delay(Command::Read, at + timing.rcd);
         state.delay(Command::Write, at + timing.rcd);
         state.delay(Command::Precharge, at + timing.ras);
@@ -289,6 +293,7 @@ impl Banks {
     fn reads(&mut self, bank: usize, at: u64, lines: u16) {
         let timing = &self.timing;
         let state = &mut self.banks[bank];
+        self.done.first_reads += u64::from(std::mem::take(&mut state.is_fresh));
         state.delay(Command::Precharge, at + timing.rtp);
         let own = self.rank(bank);
         let (same, other, write) = (
@@ -306,6 +311,7 @@ impl Banks {
     fn writes(&mut self, bank: usize, at: u64, bus: u64, lines: u16) {
         let timing = &self.timing;
         let state = &mut self.banks[bank];
+        self.done.first_writes += u64::from(std::mem::take(&mut state.is_fresh));
         state.delay(Command::Precharge, at + timing.write_to_precharge());
         if timing.write_pulse > 0 {
             let busy = at + timing.write_to_next();

@@ -28,8 +28,27 @@ pub struct Commands {
     pub reads: u64,
     /// Lines written.
     pub writes: u64,
+    /// Of the lines read and written, those that were the first after their row was opened: the others found it
+    /// open.
+    pub first_reads: u64,
+    /// The same of writes.
+    pub first_writes: u64,
     /// Ranks refreshed.
     pub refreshes: u64,
+}
+
+impl std::iter::Sum for Commands {
+    fn sum<I: Iterator<Item = Commands>>(all: I) -> Commands {
+        all.fold(Commands::default(), |sum, one| Commands {
+            activates: sum.activates + one.activates,
+            precharges: sum.precharges + one.precharges,
+            reads: sum.reads + one.reads,
+            writes: sum.writes + one.writes,
+            first_reads: sum.first_reads + one.first_reads,
+            first_writes: sum.first_writes + one.first_writes,
+            refreshes: sum.refreshes + one.refreshes,
+        })
+    }
 }
 
 impl Model {

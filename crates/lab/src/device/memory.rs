@@ -155,16 +155,7 @@ impl Memory {
     /// Commands issued, all channels together.
     #[must_use]
     pub fn commands(&self) -> Commands {
-        self.channels.iter().fold(Commands::default(), |sum, channel| {
-            let done = channel.banks().done;
-            Commands {
-                activates: sum.activates + done.activates,
-                precharges: sum.precharges + done.precharges,
-                reads: sum.reads + done.reads,
-                writes: sum.writes + done.writes,
-                refreshes: sum.refreshes + done.refreshes,
-            }
-        })
+        self.channels.iter().map(|channel| channel.banks().done).sum()
     }
 
     /// Joules used until `cycle`.

@@ -3,7 +3,8 @@
 //! Reading order: `paper.rs` is what the papers say; `loads.rs` what the machines run; `plan.rs` which runs
 //! an artifact needs, with `open.rs` for what the papers leave open; `work.rs` does them, `precision.rs` says how
 //! long, and `store.rs` keeps them; `rows.rs` is what follows from them, `evidence.rs` why it is not what the
-//! paper says, `claims.rs` which of its sentences hold; `chart.rs` and `html.rs` draw.
+//! paper says, `claims.rs` which of its sentences hold; `chart.rs` and `html.rs` draw. `mss/` is the one paper whose
+//! machine has its memory on the bus.
 //!
 //! * A run that several artifacts need is done once.
 //! * Runs are independent and deterministic: the number of threads changes nothing but the time.
@@ -14,6 +15,7 @@ mod claims;
 mod evidence;
 mod html;
 mod loads;
+pub mod mss;
 mod open;
 mod paper;
 mod plan;

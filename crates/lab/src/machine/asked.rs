@@ -17,13 +17,13 @@ struct Request {
 
 /// Requests under way, found by line and by number.
 #[derive(Debug)]
-pub(super) struct Asked {
+pub(crate) struct Asked {
     all: Numbered<Request>,
     buckets: Vec<u32>,
 }
 
 impl Asked {
-    pub(super) fn new() -> Asked {
+    pub(crate) fn new() -> Asked {
         Asked {
             all: Numbered::default(),
             buckets: vec![NONE; BUCKETS],
@@ -31,22 +31,30 @@ impl Asked {
     }
 
     /// Whether there is none.
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.all.is_unused()
+    }
+
+    /// The request for a line, if there is one.
+    pub(crate) fn find(&self, line: u64) -> Option<u32> {
+        let mut number = self.buckets[bucket(line)];
+        while number != NONE {
+            let request = &self.all[number];
+            if request.line == line {
+                return Some(number);
+            }
+            number = request.next;
+        }
+        None
     }
 
     /// The request for a line, and whether it is new.
     #[inline]
-    pub(super) fn ask(&mut self, line: u64) -> (u32, bool) {
-        let bucket = bucket(line);
-        let mut number = self.buckets[bucket];
-        while number != NONE {
-            let request = &self.all[number];
-            if request.line == line {
-                return (number, false);
-            }
-            number = request.next;
+    pub(crate) fn ask(&mut self, line: u64) -> (u32, bool) {
+        if let Some(number) = self.find(line) {
+            return (number, false);
         }
+        let bucket = bucket(line);
         let number = self.all.take();
         let request = &mut self.all[number];
         request.line = line;
@@ -56,12 +64,12 @@ impl Asked {
 
     /// One more waits.
     #[inline]
-    pub(super) fn wait(&mut self, number: u32, waiter: Waiter) {
+    pub(crate) fn wait(&mut self, number: u32, waiter: Waiter) {
         self.all[number].waiters.push(waiter);
     }
 
     /// The request is over: its line, and who waited, to be given back by [`Asked::reuse`].
-    pub(super) fn end(&mut self, number: u32) -> (u64, Vec<Waiter>) {
+    pub(crate) fn end(&mut self, number: u32) -> (u64, Vec<Waiter>) {
         let Request { line, next, .. } = self.all[number];
         let first = &mut self.buckets[bucket(line)];
         if *first == number {
@@ -77,7 +85,7 @@ impl Asked {
     }
 
     /// The number is free, and the memory of those who waited.
-    pub(super) fn reuse(&mut self, number: u32, mut waiters: Vec<Waiter>) {
+    pub(crate) fn reuse(&mut self, number: u32, mut waiters: Vec<Waiter>) {
         waiters.clear();
         self.all[number].waiters = waiters;
         self.all.give_back(number);

@@ -24,7 +24,14 @@ pub enum Stall {
     Checkpoint,
     /// For another core, or for the end.
     Idle,
+    /// For stores and write-backs before a fence, or for room for them.
+    Fence,
+    /// For a disk.
+    Disk,
 }
+
+/// As many as [`Stall`] has.
+pub const STALLS: usize = 7;
 
 /// What a core is doing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -125,7 +132,7 @@ pub struct Core {
     /// When its last transaction ended.
     pub committed: u64,
     /// Femtoseconds it stood still, by [`Stall`].
-    pub stalls: [u64; 5],
+    pub stalls: [u64; STALLS],
 }
 
 impl Default for Core {
@@ -147,7 +154,7 @@ impl Default for Core {
             stores: Window::default(),
             last,
             committed: 0,
-            stalls: [0; 5],
+            stalls: [0; STALLS],
         }
     }
 }
@@ -207,25 +214,50 @@ impl Core {
     /// A free place in the store buffer.
     #[inline]
     pub fn store_room(&mut self, shape: &Shape) -> Result<(), u32> {
+        self.leave_stores(shape.store_buffer, Stall::Store)
+    }
+
+    /// Stores leave until less than `room` are left.
+    #[inline]
+    pub fn leave_stores(&mut self, room: usize, why: Stall) -> Result<(), u32> {
         while let Some(&oldest) = self.stores.all.front() {
             if oldest.request == NO_REQUEST && oldest.done <= self.now {
                 self.stores.pop();
-            } else if self.stores.all.len() < shape.store_buffer {
+            } else if self.stores.all.len() < room {
                 break;
             } else if oldest.request != NO_REQUEST {
                 return Err(oldest.request);
             } else {
-                self.stall(oldest.done, Stall::Store);
+                self.stall(oldest.done, why);
                 self.stores.pop();
             }
         }
         Ok(())
     }
 
+    /// Every load leaves.
+    pub fn leave_loads(&mut self, why: Stall) -> Result<(), u32> {
+        while let Some(&oldest) = self.loads.all.front() {
+            if oldest.request != NO_REQUEST {
+                return Err(oldest.request);
+            }
+            self.stall(oldest.done, why);
+            self.loads.pop();
+        }
+        Ok(())
+    }
+
+    /// Lines it waits for.
+    #[must_use]
+    #[inline]
+    pub fn open_misses(&self) -> usize {
+        self.loads.open + self.stores.open
+    }
+
     /// A free miss register.
     #[inline]
     pub fn miss_room(&self, shape: &Shape) -> Result<(), u32> {
-        if self.loads.open + self.stores.open < shape.misses {
+        if self.open_misses() < shape.misses {
             return Ok(());
         }
         let mut all = self.loads.all.iter().chain(&self.stores.all);

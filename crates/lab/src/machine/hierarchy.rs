@@ -83,6 +83,12 @@ impl Hierarchy {
         self.cycles[0]
     }
 
+    /// Cycles of a hit in the last level.
+    #[must_use]
+    pub fn last_cycles(&self) -> u32 {
+        self.cycles[self.cycles.len() - 1]
+    }
+
     /// An access of `core`.
     #[inline]
     pub fn access(&mut self, core: usize, number: u64, write: bool) -> Access {
@@ -188,12 +194,14 @@ impl Hierarchy {
     /// The data of a miss has come. Says which dirty line must be written below for it.
     pub fn fill(&mut self, core: usize, number: u64, write: bool) -> Option<u64> {
         if self.shared.peek(number).is_some() {
+            // The access was counted when it missed.
+            let misses = self.counts.first_misses;
             let hit = self.access(core, number, write);
             debug_assert_ne!(hit, Access::Miss);
+            self.counts.first_misses = misses;
             return None;
         }
         // No cache has it: it comes to all levels, and may be written.
-        self.counts.first_misses += 1;
         let state = State {
             dirty: false,
             writable: false,
@@ -216,12 +224,7 @@ impl Hierarchy {
 
     /// A line left the shared cache: every private cache loses it.
     fn drop_shared(&mut self, gone: Line) -> Option<u64> {
-        let mut dirty = gone.state.dirty;
-        for core in (0..self.private.len()).filter(|core| gone.state.sharers >> core & 1 == 1) {
-            for cache in &mut self.private[core] {
-                dirty |= cache.remove(gone.number).is_some_and(|line| line.dirty);
-            }
-        }
+        let dirty = self.drop_private(gone);
         self.counts.write_backs += u64::from(dirty);
         dirty.then_some(gone.number)
     }
@@ -238,6 +241,25 @@ impl Hierarchy {
                 if let Some(line) = cache.peek(number) {
                     dirty |= std::mem::take(&mut line.dirty);
                 }
+            }
+        }
+        dirty
+    }
+
+    /// Takes one line out of every cache. Says whether it was dirty.
+    pub fn evict(&mut self, number: u64) -> bool {
+        match self.shared.remove(number) {
+            Some(state) => self.drop_private(Line { number, state }),
+            None => false,
+        }
+    }
+
+    /// A line left the shared cache: private caches lose it. Says whether it was dirty anywhere.
+    fn drop_private(&mut self, gone: Line) -> bool {
+        let mut dirty = gone.state.dirty;
+        for core in (0..self.private.len()).filter(|core| gone.state.sharers >> core & 1 == 1) {
+            for cache in &mut self.private[core] {
+                dirty |= cache.remove(gone.number).is_some_and(|line| line.dirty);
             }
         }
         dirty
@@ -296,6 +318,20 @@ mod tests {
         assert_eq!(out, (0..12).collect::<Vec<_>>());
         assert_eq!(caches.clean_all(), (12..20).collect::<Vec<_>>());
         assert!(!caches.clean(13));
+    }
+
+    #[test]
+    fn a_line_is_taken_out_of_every_cache() {
+        let mut caches = small();
+        caches.fill(0, 7, false);
+        assert_eq!(caches.access(0, 7, true), Access::Hit(4));
+        assert!(caches.evict(7), "it was dirty in the first core's cache");
+        assert!(!caches.evict(7));
+        let misses = caches.counts.first_misses;
+        assert_eq!(caches.access(0, 7, false), Access::Miss);
+        caches.fill(0, 7, false);
+        assert_eq!(caches.counts.first_misses, misses + 1, "a miss is counted once");
+        assert!(caches.clean_all().is_empty());
     }
 
     #[test]

@@ -9,7 +9,7 @@
 //!   caches, DRAM and NVM together hold.
 //! * The order of batches is the only thing that passes from the machine to the workload.
 
-mod asked;
+pub(crate) mod asked;
 pub mod cache;
 mod checkpoint;
 pub mod core;

@@ -1,6 +1,6 @@
 //! What a run says.
 
-use super::core::Core;
+use super::core::{Core, STALLS};
 use super::run::{Ended, Machine};
 use crate::controller::Counts;
 use crate::controller::nvm::Wear;
@@ -37,7 +37,7 @@ struct Base {
     counts: Counts,
     caches: CacheCounts,
     instructions: u64,
-    stalls: [u64; 5],
+    stalls: [u64; STALLS],
     energy: [f64; 2],
     table: [u64; 2],
 }
@@ -263,7 +263,7 @@ impl Machine<'_> {
         let time = now - ledger.begun;
         let instructions = end.instructions - base.instructions;
         let stall = |which: usize| (end.stalls[which] - base.stalls[which]) / 1_000_000;
-        let [dram, nvm, store, checkpoint, idle] = std::array::from_fn(stall);
+        let [dram, nvm, store, checkpoint, idle, ..]: [u64; STALLS] = std::array::from_fn(stall);
         let [eviction, pre_allocation, pages, commit] = counts.nvm_writes;
         let cycles = (time / self.plan.shape.cycle_fs).max(1) * self.plan.shape.cores as u64;
         let share = |part: u64, whole: u64| part as f64 / whole.max(1) as f64;

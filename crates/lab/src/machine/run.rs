@@ -288,15 +288,16 @@ impl<'w> Machine<'w> {
             let done = core.enter(&op, &self.plan.shape).and_then(|()| match op.kind {
                 Kind::Load => self.load(number, &op),
                 Kind::Store => self.store(number, &op),
-                Kind::Persist => {
-                    self.persist(number, &op);
+                Kind::Persist | Kind::FlushOpt | Kind::Flush | Kind::Stream => {
+                    self.write_back(number, &op);
                     Ok(())
                 }
                 Kind::Commit => {
                     self.transaction(number);
                     Ok(())
                 }
-                Kind::Fence | Kind::Work => Ok(()),
+                Kind::Fence | Kind::FullFence | Kind::Work => Ok(()),
+                Kind::Disk => unreachable!("a program with a disk, on a machine that has none"),
             });
             let core = &mut self.cores[number];
             if let Err(request) = done {
@@ -428,9 +429,13 @@ impl<'w> Machine<'w> {
     }
 
     /// A line is written back to DRAM; durable it is with the epoch, as everything else.
-    fn persist(&mut self, number: usize, op: &Op) {
+    fn write_back(&mut self, number: usize, op: &Op) {
         let line = op.at / op::LINE_BYTES;
-        if self.caches.clean(line) {
+        let is_dirty = match op.kind {
+            Kind::Persist => self.caches.clean(line),
+            _ => self.caches.evict(line),
+        };
+        if is_dirty || op.kind == Kind::Stream {
             self.controller.write(line, self.cores[number].now, &self.space);
         }
     }

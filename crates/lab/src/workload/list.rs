@@ -9,6 +9,7 @@ use super::flann::Flann;
 use super::nstore::NStore;
 use super::pagerank::PageRank;
 use super::replay::Replay;
+use super::sps::{self, Sps};
 use super::sweep::Sweep;
 use super::tatp::Tatp;
 use super::tpcc::Tpcc;
@@ -186,7 +187,7 @@ pub const ALL: &[Entry] = &[
     },
 ];
 
-/// Makes a workload by its name, or plays back traces: `trace:FILE,FILE,...`.
+/// Makes a workload by its name, a program of MSS (`sps:lcs`), or plays back traces: `trace:FILE,FILE,...`.
 ///
 /// # Errors
 /// No such name, a trace that cannot be read, or a setting that makes no sense.
@@ -203,12 +204,43 @@ pub fn make(name: &str, setting: &Setting) -> Result<Box<dyn Workload>, String> 
     if let Some(paths) = name.strip_prefix("trace:") {
         return Ok(Box::new(Replay::open(paths, setting.cores)?));
     }
+    if let Some(variant) = name.strip_prefix("sps:") {
+        return swaps(variant, setting);
+    }
     let entry = ALL.iter().find(|entry| entry.name == name).ok_or_else(|| {
         let names: Vec<_> = ALL.iter().map(|entry| entry.name).collect();
         format!(
-            "no workload is called {name}; there are {}, and trace:FILE",
+            "no workload is called {name}; there are {}, sps:PROGRAM and trace:FILE",
             names.join(", ")
         )
     })?;
     Ok((entry.make)(setting))
+}
+
+/// A program of MSS's study, of its size.
+fn swaps(variant: &str, setting: &Setting) -> Result<Box<dyn Workload>, String> {
+    // The one with a disk is for machines that have one.
+    let is_here = |variant: &sps::Variant| variant.name != "dl";
+    let found = sps::Variant::find(variant).filter(is_here).ok_or_else(|| {
+        let names: Vec<_> = sps::ALL
+            .iter()
+            .filter(|one| is_here(one))
+            .map(|one| one.name)
+            .collect();
+        format!(
+            "sps has no program {variant} here; there are {}",
+            names.join(", ")
+        )
+    })?;
+    if setting.cores < found.cores() {
+        return Err(format!("sps:{variant} runs on {} cores at least", found.cores()));
+    }
+    let scaled = |whole: f64, least: u64| ((whole * setting.scale) as u64).max(least);
+    let size = sps::Size {
+        strings: scaled(100_000.0, 64),
+        log_entries: scaled(4096.0, 4),
+        threshold: 0.6,
+        persist: sps::Persist::All,
+    };
+    Ok(Box::new(Sps::new(found, size, setting.seed)))
 }

@@ -18,6 +18,7 @@ mod nstore;
 mod pagerank;
 mod points;
 mod replay;
+pub mod sps;
 mod sweep;
 mod table;
 mod tatp;

@@ -1,0 +1,298 @@
+//! Machine files of machines with their memory on the bus (`mss.toml`).
+
+use super::outcome::{Disk, Prices};
+use crate::config::processor::{Caches, Cpu, shape};
+use crate::config::quantity::{self, Quantity, Span};
+use crate::config::{ConfigError, Place, find};
+use crate::device::Device;
+use crate::machine::Shape;
+use serde::Deserialize;
+
+/// The machines that come with the lab: name and text.
+pub const BUILT_IN: [(&str, &str); 1] = [("mss", include_str!("../../configs/mss.toml"))];
+
+/// When a write counts as durable.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum DurableIn {
+    /// When the memory controller has taken it.
+    Queue,
+    /// When it is safe in the cells.
+    Cells,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    name: String,
+    #[serde(rename = "source")]
+    _source: String,
+    cpu: Cpu,
+    cache: Caches,
+    memory: Memory,
+    fence: Fence,
+    energy: Energies,
+    disk: DiskTable,
+    study: StudyTable,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Memory {
+    #[serde(rename = "source")]
+    _source: String,
+    device: String,
+    channels: u32,
+    path: Quantity<Span>,
+    durable: DurableIn,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Fence {
+    #[serde(rename = "source")]
+    _source: String,
+    sfence: Quantity<Span>,
+    mfence: Quantity<Span>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Energies {
+    row: Rows,
+    processor: Processor,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Rows {
+    #[serde(rename = "source")]
+    _source: String,
+    hit_read: Quantity<quantity::Energy>,
+    hit_write: Quantity<quantity::Energy>,
+    array_read: Quantity<quantity::Energy>,
+    array_write: Quantity<quantity::Energy>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Processor {
+    #[serde(rename = "source")]
+    _source: String,
+    instruction: Quantity<quantity::Energy>,
+    l1: Quantity<quantity::Energy>,
+    shared: Quantity<quantity::Energy>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct DiskTable {
+    #[serde(rename = "source")]
+    _source: String,
+    access: Quantity<quantity::Time>,
+    bandwidth_mb_per_s: u64,
+    power: Quantity<quantity::Power>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct StudyTable {
+    #[serde(rename = "source")]
+    _source: String,
+    strings: u64,
+    swaps: Vec<u64>,
+    warm_up: u64,
+    threshold: f64,
+    thresholds: Vec<f64>,
+    log_entries: u64,
+}
+
+/// What the programs of the study are run with.
+#[derive(Clone, PartialEq, Debug, serde::Serialize)]
+pub struct Study {
+    /// Strings of 256 bytes.
+    pub strings: u64,
+    /// Swaps counted, of each run.
+    pub swaps: Vec<u64>,
+    /// Swaps before.
+    pub warm_up: u64,
+    /// Persists for each swap, of the programs with a persistence thread.
+    pub threshold: f64,
+    /// The same, of the sweep.
+    pub thresholds: Vec<f64>,
+    /// Entries of a log.
+    pub log_entries: u64,
+}
+
+/// A machine as its file says.
+#[derive(Clone, PartialEq, Debug, serde::Serialize)]
+pub struct Config {
+    /// Its name.
+    pub name: String,
+    /// Cores and caches.
+    pub shape: Shape,
+    /// The memory.
+    pub memory: Device,
+    /// From the last cache to a memory's queue, in femtoseconds, each way.
+    pub path_fs: u64,
+    /// When a write counts as durable.
+    pub durable: DurableIn,
+    /// A fence with nothing to wait for, in femtoseconds.
+    pub sfence_fs: u64,
+    /// The same of a full fence.
+    pub mfence_fs: u64,
+    /// What accesses cost.
+    pub prices: Prices,
+    /// The disk.
+    pub disk: Disk,
+    /// What is run.
+    pub study: Study,
+}
+
+impl Config {
+    /// A built-in machine by name, or a machine file by its path.
+    ///
+    /// # Errors
+    /// Neither; or what is wrong with the file, and in which line.
+    pub fn find(name: &str) -> Result<Config, ConfigError> {
+        let (name, text) = find(name, "machines with memory on the bus", &BUILT_IN)?;
+        Config::parse(name, &text)
+    }
+
+    /// The machine a text describes; `file` is for errors.
+    ///
+    /// # Errors
+    /// What is wrong, and in which line.
+    pub fn parse(file: &str, text: &str) -> Result<Config, ConfigError> {
+        let place = Place { file, text };
+        let said: File = place.read()?;
+        check(place, &said)?;
+        let cycle_fs = said.cpu.clock.is.cycle_fs;
+        let mut memory =
+            Device::find(&said.memory.device).map_err(|why| place.wrong("memory", "device", why))?;
+        memory.channels = said.memory.channels;
+        let (row, processor) = (&said.energy.row, &said.energy.processor);
+        Ok(Config {
+            shape: shape(place, &said.cpu, &said.cache)?,
+            memory,
+            path_fs: said.memory.path.is.fs(cycle_fs),
+            durable: said.memory.durable,
+            sfence_fs: said.fence.sfence.is.fs(cycle_fs),
+            mfence_fs: said.fence.mfence.is.fs(cycle_fs),
+            prices: Prices {
+                hit_read_j: row.hit_read.is.0,
+                hit_write_j: row.hit_write.is.0,
+                array_read_j: row.array_read.is.0,
+                array_write_j: row.array_write.is.0,
+                instruction_j: processor.instruction.is.0,
+                l1_j: processor.l1.is.0,
+                shared_j: processor.shared.is.0,
+            },
+            disk: Disk {
+                access_fs: said.disk.access.is.0,
+                byte_fs: 1_000_000_000 / said.disk.bandwidth_mb_per_s,
+                power_w: said.disk.power.is.0,
+            },
+            study: Study {
+                strings: said.study.strings,
+                swaps: said.study.swaps,
+                warm_up: said.study.warm_up,
+                threshold: said.study.threshold,
+                thresholds: said.study.thresholds,
+                log_entries: said.study.log_entries,
+            },
+            name: said.name,
+        })
+    }
+
+    /// The same study, smaller by a power of two in strings, log, seeks and shared cache, and in the first cache by four at
+    /// most; swaps and warm-up are fewer by more: they must be some times as many as the shared cache has lines.
+    ///
+    /// # Errors
+    /// When a part would be too small to be one.
+    pub fn smaller(&self, by: u64) -> Result<Config, ConfigError> {
+        let mut config = self.clone();
+        let study = &mut config.study;
+        study.strings /= by;
+        study.log_entries /= by;
+        study.warm_up /= by;
+        study.swaps.iter_mut().for_each(|swaps| *swaps /= by * 4);
+        // A smaller log on the same disk would be all seeks.
+        config.disk.access_fs /= by;
+        let levels = &mut config.shape.levels;
+        let last = levels.len() - 1;
+        for (number, level) in levels.iter_mut().enumerate() {
+            level.bytes /= if number == last { by } else { by.min(4) };
+        }
+        let fits = by.is_power_of_two()
+            && study.strings >= 64
+            && study.log_entries >= 4
+            && levels
+                .iter()
+                .all(|level| level.bytes >= 64 * u64::from(level.ways))
+            && levels[last].bytes > levels[last - 1].bytes * config.shape.cores as u64 / 4;
+        match fits {
+            true => Ok(config),
+            false => Err(ConfigError {
+                file: self.name.clone(),
+                what: format!(
+                    "the study cannot be {by} times smaller: a power of two that leaves strings and caches"
+                ),
+            }),
+        }
+    }
+}
+
+fn check(place: Place<'_>, said: &File) -> Result<(), ConfigError> {
+    let study = &said.study;
+    let is_threshold = |threshold: &f64| *threshold > 0.0 && *threshold <= 1.0;
+    for (table, key, fits, why) in [
+        (
+            "memory",
+            "channels",
+            said.memory.channels.is_power_of_two() && said.memory.channels <= 16,
+            "1, 2, 4, 8 or 16",
+        ),
+        (
+            "disk",
+            "bandwidth_mb_per_s",
+            (1..=100_000).contains(&said.disk.bandwidth_mb_per_s),
+            "1 to 100000",
+        ),
+        (
+            "study",
+            "strings",
+            (64..=1 << 22).contains(&study.strings),
+            "64 to 4194304",
+        ),
+        (
+            "study",
+            "swaps",
+            !study.swaps.is_empty() && study.swaps.iter().all(|swaps| *swaps > 0),
+            "one number of swaps at least, none of them 0",
+        ),
+        (
+            "study",
+            "threshold",
+            is_threshold(&study.threshold),
+            "above 0, and 1 at most",
+        ),
+        (
+            "study",
+            "thresholds",
+            !study.thresholds.is_empty() && study.thresholds.iter().all(is_threshold),
+            "above 0, and 1 at most",
+        ),
+        (
+            "study",
+            "log_entries",
+            (4..=1 << 22).contains(&study.log_entries),
+            "4 to 4194304",
+        ),
+    ] {
+        if !fits {
+            return Err(place.wrong(table, key, why));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,460 @@
+//! The machine in motion.
+
+use super::config::Config;
+use super::flushes::{Flushes, When};
+use super::memory::{Event, Memory, What};
+use super::outcome::Counts;
+use crate::controller::Source;
+use crate::machine::asked::Asked;
+use crate::machine::core::{Core, NO_REQUEST, Pending, Stall, State, Waiter};
+use crate::machine::hierarchy::{Access, Hierarchy};
+use crate::op::{Kind, LINE_BYTES, Op};
+use crate::space::{Port, Space};
+use crate::workload::image::filled;
+use crate::workload::{Progress, Workload};
+use std::collections::HashMap;
+
+/// A core may be so far ahead of the core furthest behind.
+const WINDOW_FS: u64 = 50_000_000;
+
+/// What an operation waits for before it can be done.
+enum Wait {
+    /// A line.
+    Line(u32),
+    /// A line, and the core's time with it: there is no register for one more miss.
+    Room(u32),
+    /// A write-back.
+    WriteBack,
+}
+
+/// Who wants to hear of a write, and whether it goes in order.
+#[derive(Clone, Copy, Debug)]
+struct Owner {
+    core: usize,
+    in_order: bool,
+}
+
+/// A core and its write-backs.
+#[derive(Debug, Default)]
+struct Lane {
+    core: Core,
+    flushes: Flushes,
+    /// It waits for a write-back.
+    wants_write_back: bool,
+    /// It waits for a miss register.
+    wants_room: bool,
+}
+
+/// A machine with a program in it.
+pub struct Machine<'w> {
+    config: Config,
+    lanes: Vec<Lane>,
+    caches: Hierarchy,
+    memory: Memory,
+    asked: Asked,
+    owners: HashMap<u64, Owner>,
+    space: Space,
+    workload: &'w mut dyn Workload,
+    counts: Counts,
+    /// The run is over with so many transactions.
+    until: u64,
+}
+
+impl<'w> Machine<'w> {
+    /// Fills memory with the workload's data and switches the machine on.
+    pub fn new(config: Config, workload: &'w mut dyn Workload) -> Machine<'w> {
+        Machine {
+            lanes: (0..config.shape.cores).map(|_| Lane::default()).collect(),
+            caches: Hierarchy::new(config.shape.cores, &config.shape.levels),
+            memory: Memory::new(&config.memory, config.path_fs, config.durable),
+            asked: Asked::new(),
+            owners: HashMap::new(),
+            space: filled(workload),
+            workload,
+            counts: Counts::default(),
+            until: 0,
+            config,
+        }
+    }
+
+    /// Runs until so many transactions are over, then counts as many more as are asked for.
+    ///
+    /// # Errors
+    /// The program ends before, or its cores wait for one another.
+    pub fn run(&mut self, warm_up: u64, transactions: u64) -> Result<Counts, String> {
+        self.go(warm_up)?;
+        let before = self.totals();
+        self.go(warm_up + transactions)?;
+        Ok(self.totals().since(&before))
+    }
+
+    /// The workload's own check of what it computed.
+    ///
+    /// # Errors
+    /// What is wrong.
+    pub fn check(&self) -> Result<(), String> {
+        self.workload.check(&self.space)
+    }
+
+    fn totals(&self) -> Counts {
+        let sum = |of: fn(&Core) -> u64| self.lanes.iter().map(|lane| of(&lane.core)).sum();
+        let now = self.lanes[0].core.now;
+        let counts = Counts {
+            time_fs: now,
+            instructions: sum(|core| core.index),
+            fence_stall_fs: sum(|core| core.stalls[Stall::Fence as usize]),
+            device_j: self.memory.energy_j(now.max(self.memory.now())),
+            ..self.counts
+        };
+        counts.device(&self.memory.commands())
+    }
+
+    fn go(&mut self, transactions: u64) -> Result<(), String> {
+        self.until = transactions;
+        while self.counts.transactions < transactions {
+            let behind = self.behind();
+            let limit = behind.map_or(u64::MAX, |lane| self.lanes[lane].core.now);
+            match (self.memory.next(limit), behind) {
+                (Some(event), _) => self.take(event),
+                (None, Some(lane)) => self.run_core(lane, limit + WINDOW_FS),
+                (None, None) => {
+                    return Err(format!(
+                        "{}: no core can go on after {} transactions of {transactions}",
+                        self.workload.name(),
+                        self.counts.transactions
+                    ));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The ready core that is furthest behind.
+    fn behind(&self) -> Option<usize> {
+        let ready = self.lanes.iter().enumerate();
+        let ready = ready.filter(|(_, lane)| lane.core.state == State::Ready);
+        ready
+            .min_by_key(|(_, lane)| lane.core.now)
+            .map(|(number, _)| number)
+    }
+
+    /// Something happened in memory: caches fill, cores go on.
+    fn take(&mut self, Event { at, what }: Event) {
+        match what {
+            What::Read(request) => self.line_came(request, at),
+            What::Durable(number) => {
+                let Some(Owner { core, in_order }) = self.owners.remove(&number) else {
+                    return;
+                };
+                let lane = &mut self.lanes[core];
+                match in_order {
+                    true => lane.flushes.in_order_ends(at),
+                    false => lane.flushes.closes(),
+                }
+                if std::mem::take(&mut lane.wants_write_back) {
+                    lane.core.stall(at, Stall::Fence);
+                    lane.core.state = State::Ready;
+                }
+                if in_order {
+                    self.go_on_in_order(core);
+                }
+            }
+            What::Left(_) => {}
+        }
+    }
+
+    fn line_came(&mut self, request: u32, at: u64) {
+        let (line, waiters) = self.asked.end(request);
+        for waiter in &waiters {
+            let number = waiter.core as usize;
+            if let Some(evicted) = self.caches.fill(number, line, waiter.write) {
+                self.memory.write(evicted, at);
+            }
+            self.lanes[number].core.complete(waiter, request, at, Source::Nvm);
+        }
+        self.asked.reuse(request, waiters);
+        // A core may wait for a line that another one asked for.
+        for lane in &mut self.lanes {
+            if lane.core.state == State::Blocked(request) {
+                lane.core.state = State::Ready;
+            }
+            if lane.core.state == State::Ready && std::mem::take(&mut lane.wants_room) {
+                lane.core.stall(at, Stall::Nvm);
+            }
+        }
+    }
+
+    /// The core runs until it is past the horizon, blocked, at the end of its program, or at that of the run.
+    fn run_core(&mut self, number: usize, horizon: u64) {
+        loop {
+            let core = &mut self.lanes[number].core;
+            let Some(&op) = core.batch.get(core.next) else {
+                match self.next_batch(number) {
+                    true => continue,
+                    false => return,
+                }
+            };
+            if core.now > horizon || self.counts.transactions >= self.until {
+                return;
+            }
+            let done = core.enter(&op, &self.config.shape).map_err(Wait::Line);
+            let done = done.and_then(|()| self.operation(number, &op));
+            let lane = &mut self.lanes[number];
+            let Err(wait) = done else {
+                lane.core.next += 1;
+                lane.core.entered = false;
+                continue;
+            };
+            lane.core.state = match wait {
+                Wait::Line(request) => State::Blocked(request),
+                Wait::Room(request) => {
+                    lane.wants_room = true;
+                    State::Blocked(request)
+                }
+                Wait::WriteBack => {
+                    lane.wants_write_back = true;
+                    State::Blocked(NO_REQUEST)
+                }
+            };
+            return;
+        }
+    }
+
+    fn operation(&mut self, number: usize, op: &Op) -> Result<(), Wait> {
+        match op.kind {
+            Kind::Load => self.load(number, op),
+            Kind::Store => self.store(number, op),
+            Kind::Persist | Kind::FlushOpt | Kind::Stream => self.write_back(number, op),
+            Kind::Flush => self.flush(number, op),
+            Kind::Fence => self.fence(number, self.config.sfence_fs),
+            Kind::FullFence => {
+                let loads = self.lanes[number].core.leave_loads(Stall::Fence);
+                loads.map_err(Wait::Line)?;
+                self.fence(number, self.config.mfence_fs)
+            }
+            Kind::Disk => {
+                let busy = self.config.disk.write_fs(op.at);
+                self.counts.disk_writes += 1;
+                self.counts.disk_bytes += op.at;
+                self.counts.disk_fs += busy;
+                let core = &mut self.lanes[number].core;
+                core.stall(core.now + busy, Stall::Disk);
+                Ok(())
+            }
+            Kind::Commit => {
+                self.counts.transactions += 1;
+                Ok(())
+            }
+            Kind::Work => Ok(()),
+        }
+    }
+
+    /// Fetches a batch. False if the core does not go on now. Cores that wait for others look again when one of them
+    /// has done a batch.
+    fn next_batch(&mut self, number: usize) -> bool {
+        let Core { now, next, .. } = self.lanes[number].core;
+        let waiting = self
+            .lanes
+            .iter_mut()
+            .filter(|lane| next > 0 && lane.core.state == State::Waiting);
+        for lane in waiting {
+            lane.core.state = State::Ready;
+            lane.core.stall(now, Stall::Idle);
+        }
+        let core = &mut self.lanes[number].core;
+        core.batch.clear();
+        core.next = 0;
+        let mut port = Port::new(&mut self.space, &mut core.batch);
+        let progress = self.workload.run(number, &mut port);
+        drop(port);
+        match progress {
+            Progress::More => {}
+            Progress::Waiting => core.state = State::Waiting,
+            Progress::Done => core.state = State::Over,
+        }
+        progress == Progress::More
+    }
+
+    fn cycles(&self, cycles: u32) -> u64 {
+        u64::from(cycles) * self.config.shape.cycle_fs
+    }
+
+    /// Counts an access to the first cache that was done.
+    fn accessed(&mut self, access: Access) {
+        self.counts.l1_accesses += 1;
+        self.counts.l1_misses += u64::from(access != Access::Hit(self.caches.first_cycles()));
+    }
+
+    fn load(&mut self, number: usize, op: &Op) -> Result<(), Wait> {
+        let core = &self.lanes[number].core;
+        let mut begin = core.now;
+        if op.chained {
+            if core.last.request != NO_REQUEST {
+                return Err(Wait::Line(core.last.request));
+            }
+            begin = begin.max(core.last.done);
+        }
+        let line = op.at / LINE_BYTES;
+        let index = core.index;
+        let access = self.caches.access(number, line, false);
+        let mut pending = Pending {
+            index,
+            request: NO_REQUEST,
+            done: begin,
+            source: Source::Dram,
+        };
+        match access {
+            Access::Hit(cycles) => pending.done += self.cycles(cycles),
+            Access::Miss => pending.request = self.request(number, line, begin)?,
+        }
+        self.accessed(access);
+        let soon = self.lanes[number].core.now + self.cycles(self.caches.first_cycles());
+        let core = &mut self.lanes[number].core;
+        core.last = pending;
+        if pending.request != NO_REQUEST {
+            let place = core.loads.push(pending);
+            self.join(pending.request, number, false, place);
+        } else if pending.done > soon {
+            core.loads.push(pending);
+        }
+        Ok(())
+    }
+
+    fn store(&mut self, number: usize, op: &Op) -> Result<(), Wait> {
+        let core = &mut self.lanes[number].core;
+        core.store_room(&self.config.shape).map_err(Wait::Line)?;
+        let (index, now) = (core.index, core.now);
+        let line = op.at / LINE_BYTES;
+        let access = self.caches.access(number, line, true);
+        if access == Access::Miss {
+            let request = self.request(number, line, now)?;
+            let pending = Pending {
+                index,
+                request,
+                done: 0,
+                source: Source::Dram,
+            };
+            let place = self.lanes[number].core.stores.push(pending);
+            self.join(request, number, true, place);
+        }
+        self.accessed(access);
+        Ok(())
+    }
+
+    /// Asks memory for a line of a core, unless somebody did already.
+    fn request(&mut self, number: usize, line: u64, at: u64) -> Result<u32, Wait> {
+        let lane = &mut self.lanes[number];
+        lane.core.miss_room(&self.config.shape).map_err(Wait::Room)?;
+        let lookup = self.caches.last_cycles();
+        let (request, new) = self.asked.ask(line);
+        if new {
+            self.memory.read(request, line, at + self.cycles(lookup));
+        }
+        Ok(request)
+    }
+
+    fn join(&mut self, request: u32, core: usize, write: bool, number: u64) {
+        let core = core as u32;
+        self.asked.wait(request, Waiter { core, write, number });
+    }
+
+    /// `clwb`, `clflushopt`, or a store past the caches.
+    fn write_back(&mut self, number: usize, op: &Op) -> Result<(), Wait> {
+        let line = op.at / LINE_BYTES;
+        self.line_is_here(line)?;
+        let lane = &mut self.lanes[number];
+        let (misses, taken) = (self.config.shape.misses, lane.core.open_misses());
+        match lane.flushes.room(lane.core.now, misses, taken) {
+            When::At(at) => lane.core.stall(at, Stall::Fence),
+            When::Unknown if lane.flushes.all_done() == When::Unknown => return Err(Wait::WriteBack),
+            When::Unknown => {
+                let room = lane.core.miss_room(&self.config.shape);
+                room.map_err(Wait::Room)?;
+            }
+        }
+        let now = self.lanes[number].core.now;
+        match self.begin(number, line, op.kind, now) {
+            When::At(at) => self.lanes[number].flushes.ends(at),
+            When::Unknown => self.lanes[number].flushes.opens(),
+        }
+        Ok(())
+    }
+
+    /// `clflush`.
+    fn flush(&mut self, number: usize, op: &Op) -> Result<(), Wait> {
+        let line = op.at / LINE_BYTES;
+        self.line_is_here(line)?;
+        let lane = &mut self.lanes[number];
+        if !lane.flushes.has_room_in_order(self.config.shape.store_buffer) {
+            return Err(Wait::WriteBack);
+        }
+        lane.flushes.queue(line, lane.core.now);
+        self.go_on_in_order(number);
+        Ok(())
+    }
+
+    /// The next `clflush`s of a core begin, as far as it is known when.
+    fn go_on_in_order(&mut self, number: usize) {
+        while let Some((line, at)) = self.lanes[number].flushes.next_in_order() {
+            let ends = self.begin(number, line, Kind::Flush, at);
+            let flushes = &mut self.lanes[number].flushes;
+            match ends {
+                When::At(at) => flushes.in_order_ends(at),
+                When::Unknown => flushes.in_order_opens(),
+            }
+        }
+    }
+
+    /// A write-back begins. Says when it ends, if the memory has no part in it.
+    fn begin(&mut self, number: usize, line: u64, kind: Kind, at: u64) -> When {
+        let after = at + self.cycles(self.caches.last_cycles());
+        let is_dirty = match kind {
+            Kind::Persist => self.caches.clean(line),
+            _ => self.caches.evict(line),
+        };
+        match kind {
+            Kind::Stream => self.counts.streams += 1,
+            _ => {
+                self.counts.write_backs += 1;
+                self.counts.dirty_write_backs += u64::from(is_dirty);
+            }
+        }
+        if !is_dirty && kind != Kind::Stream {
+            return When::At(after);
+        }
+        let write = self.memory.write(line, after);
+        let in_order = kind == Kind::Flush;
+        self.owners.insert(
+            write,
+            Owner {
+                core: number,
+                in_order,
+            },
+        );
+        When::Unknown
+    }
+
+    /// A line that is on its way to a cache is written back when it has come.
+    fn line_is_here(&self, line: u64) -> Result<(), Wait> {
+        match self.asked.find(line) {
+            Some(request) => Err(Wait::Line(request)),
+            None => Ok(()),
+        }
+    }
+
+    /// Stores and write-backs of the core are done before it goes on.
+    fn fence(&mut self, number: usize, cost_fs: u64) -> Result<(), Wait> {
+        let lane = &mut self.lanes[number];
+        let stores = lane.core.leave_stores(1, Stall::Fence);
+        stores.map_err(Wait::Line)?;
+        match lane.flushes.all_done() {
+            When::Unknown => Err(Wait::WriteBack),
+            When::At(at) => {
+                let until = at.max(lane.core.now) + cost_fs;
+                lane.core.stall(until, Stall::Fence);
+                self.counts.fences += 1;
+                Ok(())
+            }
+        }
+    }
+}

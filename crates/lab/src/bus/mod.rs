@@ -1,0 +1,23 @@
+//! Machines with their memory on the bus: no page cache and no scheme; programs make their data durable by
+//! instructions of their own (MSS, section 4; `mss.toml`).
+//!
+//! Reading order: `config.rs` is what a machine file says; `memory.rs` the memory and when a write to it is durable;
+//! `flushes.rs` the write-backs of a core that are under way; `machine.rs` moves all of it in time; `outcome.rs` is
+//! what is counted, and the energy that follows.
+//!
+//! * Cores, caches and devices are those of the other machines ([`crate::machine`], [`crate::device`]).
+//! * `clwb`, `clflushopt` and non-temporal stores overlap, as many as there are line fill buffers. `clflush` goes one
+//!   after the other.
+//! * A fence waits until the stores before it are in the caches and the lines written back before it are durable; a
+//!   full fence waits for loads too. Stores behind a `clflush` do not wait for it without a fence.
+//! * A line waits for its read before it is written back.
+
+pub mod config;
+mod flushes;
+mod machine;
+mod memory;
+mod outcome;
+
+pub use config::Config;
+pub use machine::Machine;
+pub use outcome::{Counts, Energy, Prices};

@@ -1,0 +1,94 @@
+//! What machine files say of cores and caches.
+
+use super::quantity::{Bytes, Frequency, Quantity, Span};
+use super::{ConfigError, Place};
+use crate::machine::Shape;
+use crate::machine::hierarchy::Level;
+use serde::Deserialize;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Cpu {
+    #[serde(rename = "source")]
+    _source: String,
+    cores: usize,
+    pub(crate) clock: Quantity<Frequency>,
+    width: u64,
+    reorder_buffer: u64,
+    store_buffer: usize,
+    misses: usize,
+    state: Quantity<Bytes>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Caches {
+    l1: Cache,
+    l2: Cache,
+    l3: Option<Cache>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Cache {
+    #[serde(rename = "source")]
+    _source: String,
+    size: Quantity<Bytes>,
+    ways: u32,
+    latency: Quantity<Span>,
+}
+
+/// Cores and caches, as a machine file says.
+pub(crate) fn shape(place: Place<'_>, cpu: &Cpu, cache: &Caches) -> Result<Shape, ConfigError> {
+    let cycle_fs = cpu.clock.is.cycle_fs;
+    for (key, value, most) in [
+        ("cores", cpu.cores as u64, 16),
+        ("width", cpu.width, 64),
+        ("reorder_buffer", cpu.reorder_buffer, 1 << 16),
+        ("store_buffer", cpu.store_buffer as u64, 1 << 12),
+        ("misses", cpu.misses as u64, 1 << 12),
+    ] {
+        if !(1..=most).contains(&value) {
+            return Err(place.wrong("cpu", key, format!("{value} cannot be: 1 to {most}")));
+        }
+    }
+    if cpu.state.is.0 > 1 << 20 {
+        return Err(place.wrong("cpu", "state", "at most 1 MiB"));
+    }
+    let mut levels = Vec::new();
+    for (name, cache) in [
+        ("cache.l1", Some(&cache.l1)),
+        ("cache.l2", Some(&cache.l2)),
+        ("cache.l3", cache.l3.as_ref()),
+    ] {
+        let Some(cache) = cache else { continue };
+        let (bytes, ways) = (cache.size.is.0, u64::from(cache.ways));
+        if ways == 0
+            || ways > 64
+            || !bytes.is_multiple_of(64 * ways.max(1))
+            || !(bytes / 64 / ways).is_power_of_two()
+        {
+            return Err(place.wrong(
+                name,
+                "ways",
+                format!("{bytes} bytes in {ways} ways are no power of two of sets"),
+            ));
+        }
+        levels.push(Level {
+            bytes,
+            ways: cache.ways,
+            cycles: u32::try_from(cache.latency.is.cycles(cycle_fs))
+                .map_err(|_| place.wrong(name, "latency", "too long"))?,
+        });
+    }
+    Ok(Shape {
+        cores: cpu.cores,
+        cycle_fs,
+        instruction_fs: cycle_fs / cpu.width,
+        reorder: cpu.reorder_buffer,
+        store_buffer: cpu.store_buffer,
+        misses: cpu.misses,
+        levels,
+        state_bytes: cpu.state.is.0,
+    })
+}
