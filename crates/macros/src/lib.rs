@@ -18,6 +18,7 @@ use proc_macro::TokenStream;
 /// | `#[persist(from = V1)]` | a root (or an element of one) made with `V1` becomes this type when it is opened, by `From<V1>` |
 /// | `#[persist(with = path)]` | by this function instead: `fn(V1, Heap) -> Self` |
 /// | `#[persist(name = "Order")]` | the name to record, when the type is called otherwise now |
+/// | `#[persist(default)]` | a struct with a brand has a default that is made on a heap (`DefaultIn`), so that `or_default()` makes one |
 /// | `#[persist(deserialize)]` | values are deserialized onto a heap (`Heap::seed`, with the feature `serde`): structs with a brand field by field, types without one by their own `Deserialize` |
 /// | `#[persist(was = "shop::Order")]` | the path (or name, in this module) the type had; any number of them |
 ///

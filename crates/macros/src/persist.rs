@@ -25,6 +25,8 @@ struct Options {
     with: Option<syn::Path>,
     #[darling(default)]
     deserialize: bool,
+    #[darling(default)]
+    default: bool,
 }
 
 pub(crate) fn expand(input: &DeriveInput) -> Result<TokenStream> {
@@ -47,6 +49,10 @@ pub(crate) fn expand(input: &DeriveInput) -> Result<TokenStream> {
     let (generics, _, bounds) = generics.split_for_impl();
     let (family, member) = (brand.arguments(input, false), brand.arguments(input, true));
     let empty = empty(input, &brand, &family, &member);
+    let default = match options.default {
+        true => default_in(input, &brand)?,
+        false => TokenStream::new(),
+    };
     let deserialize = match options.deserialize {
         true => crate::deserialize::expand(input, &brand)?,
         false => TokenStream::new(),
@@ -54,6 +60,7 @@ pub(crate) fn expand(input: &DeriveInput) -> Result<TokenStream> {
     let layout = brand.named_static(layout);
     Ok(quote! {
         #empty
+        #default
         #deserialize
 
         // SAFETY: every field is `Persist`, and the description names them all.
@@ -271,6 +278,34 @@ fn empty(input: &DeriveInput, brand: &Brand, family: &TokenStream, member: &Toke
             }
         }
     }
+}
+
+/// The value of a struct with a brand whose fields all have a default that is made on a heap.
+fn default_in(input: &DeriveInput, brand: &Brand) -> Result<TokenStream> {
+    let ident = &input.ident;
+    let (Data::Struct(data), true) = (&input.data, brand.is_there()) else {
+        let why = "`default` is for structs that own memory of their region: `#[derive(Default)]` does for all else";
+        return Err(Error::custom(why).with_span(ident));
+    };
+    let mut generics = input.generics.clone();
+    let brand = input.generics.lifetimes().next();
+    let types: Vec<&Type> = data.fields.iter().map(|field| &field.ty).collect();
+    let members = data.fields.members();
+    let bounds = generics.make_where_clause();
+    for ty in &types {
+        bounds
+            .predicates
+            .push(parse_quote!(#ty: ::twinpage::collections::DefaultIn<#brand>));
+    }
+    let (implemented, own, bounds) = generics.split_for_impl();
+    Ok(quote! {
+        #[automatically_derived]
+        impl #implemented ::twinpage::collections::DefaultIn<#brand> for #ident #own #bounds {
+            fn default_in(heap: ::twinpage::Heap<#brand>) -> Self {
+                #ident { #(#members: <#types as ::twinpage::collections::DefaultIn<#brand>>::default_in(heap)),* }
+            }
+        }
+    })
 }
 
 /// A type with each parameter as it is in a region; none if it has a path that begins with one.

@@ -169,6 +169,38 @@ impl<'r> Update<'r> {
         collections::String::from_in(text, self.heap())
     }
 
+    /// Text, as [`format!`] makes it: `u.format(format_args!("{name}: {count}"))`.
+    ///
+    /// # Panics
+    /// When there is no memory, or a value's own formatting says that it failed.
+    #[must_use]
+    #[track_caller]
+    pub fn format(&self, text: std::fmt::Arguments<'_>) -> collections::String<'r> {
+        let mut string = self.empty::<collections::String<'static>>();
+        std::fmt::Write::write_fmt(&mut string, text).expect("a value's formatting failed");
+        string
+    }
+
+    /// The values of an iterator in a collection: `u.collect::<Vec<_>>(0..3)`.
+    ///
+    /// # Panics
+    /// When there is no memory.
+    #[must_use]
+    #[track_caller]
+    pub fn collect<C>(&self, values: impl collections::CollectInto<'r, C>) -> C {
+        values.collect_into_in(self.heap())
+    }
+
+    /// A value to begin with: an empty collection, or the default of its type.
+    ///
+    /// # Panics
+    /// When there is no memory.
+    #[must_use]
+    #[track_caller]
+    pub fn default<T: collections::DefaultIn<'r>>(&self) -> T {
+        T::default_in(self.heap())
+    }
+
     /// A value in a block of its own.
     ///
     /// # Panics

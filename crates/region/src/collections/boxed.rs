@@ -1,13 +1,14 @@
-//! One value in a block of its own.
+//! One value in a block of its own, or a slice or text of a fixed length.
 //!
 //! ```text
 //! 0         8
-//! | address |   of the block; dangling when the value has no bytes
+//! | address |            of the block; dangling when the value has no bytes
+//! | address | length |   of a slice or text
 //! ```
 
 use crate::heap::touching::touch_block;
 use crate::heap::{Brand, Heap, HeapError, RawHeap};
-use crate::marks::touch_value;
+use crate::marks::touch_all;
 use crate::persist::{Empty, Kind, Name, Of, Persist, Types};
 use std::alloc::Layout;
 use std::borrow::{Borrow, BorrowMut};
@@ -40,16 +41,36 @@ use std::ptr::NonNull;
 /// # Ok::<(), std::boxed::Box<dyn std::error::Error>>(())
 /// ```
 #[repr(transparent)]
-pub struct Box<'r, T> {
+pub struct Box<'r, T: ?Sized> {
     at: NonNull<T>,
     owned: PhantomData<T>,
     brand: Brand<'r>,
 }
 
 // SAFETY: it owns its value.
-unsafe impl<'r, T: Send> Send for Box<'r, T> {}
+unsafe impl<'r, T: Send + ?Sized> Send for Box<'r, T> {}
 // SAFETY: as above.
-unsafe impl<'r, T: Sync> Sync for Box<'r, T> {}
+unsafe impl<'r, T: Sync + ?Sized> Sync for Box<'r, T> {}
+
+impl<'r, T: ?Sized> Box<'r, T> {
+    /// # Safety
+    /// The values are there, in a block of the heap with this brand that has room for no more, or need none; and
+    /// nobody else's.
+    pub(super) const unsafe fn from_block(at: NonNull<T>) -> Box<'r, T> {
+        Box {
+            at,
+            owned: PhantomData,
+            brand: PhantomData,
+        }
+    }
+
+    /// What is in the block, of which the caller marks what it changes.
+    #[inline]
+    pub(super) fn unmarked(&mut self) -> &mut T {
+        // SAFETY: the box owns it, and is borrowed alone.
+        unsafe { self.at.as_mut() }
+    }
+}
 
 impl<'r, T> Box<'r, T> {
     /// Puts a value into a block of the heap.
@@ -89,7 +110,7 @@ impl<'r, T> Box<'r, T> {
         // SAFETY: the box is not used any more, so the value is read once and the block freed once.
         unsafe {
             let value = this.at.read();
-            free(this.at);
+            free(this.at.cast(), Layout::new::<T>());
             value
         }
     }
@@ -98,32 +119,32 @@ impl<'r, T> Box<'r, T> {
 /// Frees the block, not the value.
 ///
 /// # Safety
-/// The block is a box's that is not used any more.
-unsafe fn free<T>(at: NonNull<T>) {
-    if size_of::<T>() != 0 {
-        // SAFETY: by the caller's word; it was allocated with this layout.
-        unsafe { RawHeap::deallocate_from_its_own(at.cast(), Layout::new::<T>()) };
+/// The block is a box's that is not used any more, and was allocated with this layout.
+unsafe fn free(at: NonNull<u8>, layout: Layout) {
+    if layout.size() != 0 {
+        // SAFETY: by the caller's word.
+        unsafe { RawHeap::deallocate_from_its_own(at, layout) };
     }
 }
 
-impl<'r, T> Drop for Box<'r, T> {
+impl<'r, T: ?Sized> Drop for Box<'r, T> {
     #[inline]
     fn drop(&mut self) {
         /// Frees the block also when the value's drop panics.
-        struct Freed<T>(NonNull<T>);
-        impl<T> Drop for Freed<T> {
+        struct Freed(NonNull<u8>, Layout);
+        impl Drop for Freed {
             fn drop(&mut self) {
                 // SAFETY: the box is being dropped.
-                unsafe { free(self.0) };
+                unsafe { free(self.0, self.1) };
             }
         }
-        let freed = Freed(self.at);
+        let _freed = Freed(self.at.cast(), Layout::for_value(&**self));
         // SAFETY: the box owns the value and is being dropped.
-        unsafe { freed.0.drop_in_place() };
+        unsafe { self.at.drop_in_place() };
     }
 }
 
-impl<'r, T> Deref for Box<'r, T> {
+impl<'r, T: ?Sized> Deref for Box<'r, T> {
     type Target = T;
     #[inline]
     fn deref(&self) -> &T {
@@ -132,10 +153,10 @@ impl<'r, T> Deref for Box<'r, T> {
     }
 }
 
-impl<'r, T> DerefMut for Box<'r, T> {
+impl<'r, T: ?Sized> DerefMut for Box<'r, T> {
     #[inline]
     fn deref_mut(&mut self) -> &mut T {
-        touch_value(self.at.as_ptr());
+        touch_all(&**self);
         // SAFETY: as above, and it is borrowed alone.
         unsafe { self.at.as_mut() }
     }
@@ -172,63 +193,63 @@ impl<T: Empty> Empty for Box<'static, T> {
     }
 }
 
-impl<'r, T: fmt::Debug> fmt::Debug for Box<'r, T> {
+impl<'r, T: fmt::Debug + ?Sized> fmt::Debug for Box<'r, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         T::fmt(self, f)
     }
 }
 
-impl<'r, T: fmt::Display> fmt::Display for Box<'r, T> {
+impl<'r, T: fmt::Display + ?Sized> fmt::Display for Box<'r, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         T::fmt(self, f)
     }
 }
 
-impl<'r, T: PartialEq> PartialEq for Box<'r, T> {
+impl<'r, T: PartialEq + ?Sized> PartialEq for Box<'r, T> {
     fn eq(&self, other: &Box<'r, T>) -> bool {
         T::eq(self, other)
     }
 }
 
-impl<'r, T: Eq> Eq for Box<'r, T> {}
+impl<'r, T: Eq + ?Sized> Eq for Box<'r, T> {}
 
-impl<'r, T: PartialOrd> PartialOrd for Box<'r, T> {
+impl<'r, T: PartialOrd + ?Sized> PartialOrd for Box<'r, T> {
     fn partial_cmp(&self, other: &Box<'r, T>) -> Option<Ordering> {
         T::partial_cmp(self, other)
     }
 }
 
-impl<'r, T: Ord> Ord for Box<'r, T> {
+impl<'r, T: Ord + ?Sized> Ord for Box<'r, T> {
     fn cmp(&self, other: &Box<'r, T>) -> Ordering {
         T::cmp(self, other)
     }
 }
 
-impl<'r, T: Hash> Hash for Box<'r, T> {
+impl<'r, T: Hash + ?Sized> Hash for Box<'r, T> {
     fn hash<H: Hasher>(&self, state: &mut H) {
         T::hash(self, state);
     }
 }
 
-impl<'r, T> AsRef<T> for Box<'r, T> {
+impl<'r, T: ?Sized> AsRef<T> for Box<'r, T> {
     fn as_ref(&self) -> &T {
         self
     }
 }
 
-impl<'r, T> AsMut<T> for Box<'r, T> {
+impl<'r, T: ?Sized> AsMut<T> for Box<'r, T> {
     fn as_mut(&mut self) -> &mut T {
         self
     }
 }
 
-impl<'r, T> Borrow<T> for Box<'r, T> {
+impl<'r, T: ?Sized> Borrow<T> for Box<'r, T> {
     fn borrow(&self) -> &T {
         self
     }
 }
 
-impl<'r, T> BorrowMut<T> for Box<'r, T> {
+impl<'r, T: ?Sized> BorrowMut<T> for Box<'r, T> {
     fn borrow_mut(&mut self) -> &mut T {
         self
     }

@@ -9,6 +9,7 @@
 //! * No block when there is no room, or when a value has no bytes (the room is then `usize::MAX`, and
 //!   the head 0).
 
+mod more;
 mod places;
 mod traits;
 

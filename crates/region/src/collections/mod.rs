@@ -30,20 +30,25 @@
 //! collection lose or misplace entries, as in `std`; never use one that is gone, or drop one twice. One search's
 //! answer is never believed to be another's (`tests/liars.rs`).
 
+mod binary_heap;
 mod boxed;
+mod boxed_slice;
 pub mod btree;
 pub mod deque;
 pub mod hash;
+mod make;
 #[cfg(feature = "serde")]
 pub mod serialize;
-mod string;
+pub mod string;
 #[cfg(test)]
 mod tests;
 pub mod vec;
 
+pub use binary_heap::{BinaryHeap, PeekMut};
 pub use boxed::Box;
 pub use btree::{BTreeMap, BTreeSet};
 pub use deque::VecDeque;
 pub use hash::{HashMap, HashSet};
-pub use string::String;
+pub use make::{CloneIn, CollectInto, DefaultIn, FromIteratorIn};
+pub use string::{FromUtf8Error, String};
 pub use vec::Vec;

@@ -1,6 +1,10 @@
 //! Text: a vector of bytes that are UTF-8.
 
-use crate::collections::Vec;
+mod drain;
+
+pub use drain::{Drain, FromUtf8Error};
+
+use crate::collections::{Box, Vec};
 use crate::heap::{Heap, HeapError};
 use crate::persist::{Empty, Kind, Name, Persist, Types};
 use std::borrow::{Borrow, Cow};
@@ -65,9 +69,51 @@ impl<'r> String<'r> {
     ///
     /// # Errors
     /// The bytes are not UTF-8.
-    pub fn from_utf8(bytes: Vec<'r, u8>) -> Result<String<'r>, std::str::Utf8Error> {
-        std::str::from_utf8(&bytes)?;
-        Ok(String { bytes })
+    pub fn from_utf8(bytes: Vec<'r, u8>) -> Result<String<'r>, FromUtf8Error<'r>> {
+        match std::str::from_utf8(&bytes) {
+            Ok(_) => Ok(String { bytes }),
+            Err(error) => Err(FromUtf8Error { bytes, error }),
+        }
+    }
+
+    /// The text of some bytes, with a replacement character for what is none.
+    ///
+    /// # Panics
+    /// When there is no memory.
+    #[must_use]
+    #[track_caller]
+    pub fn from_utf8_lossy_in(bytes: &[u8], heap: Heap<'r>) -> String<'r> {
+        let mut text = String::new_in(heap);
+        for chunk in bytes.utf8_chunks() {
+            text.push_str(chunk.valid());
+            if !chunk.invalid().is_empty() {
+                text.push(char::REPLACEMENT_CHARACTER);
+            }
+        }
+        text
+    }
+
+    /// The text of UTF-16.
+    ///
+    /// # Errors
+    /// Half of a pair stands alone.
+    ///
+    /// # Panics
+    /// When there is no memory.
+    #[track_caller]
+    pub fn from_utf16_in(units: &[u16], heap: Heap<'r>) -> Result<String<'r>, std::char::DecodeUtf16Error> {
+        let mut text = String::with_capacity_in(units.len(), heap);
+        char::decode_utf16(units.iter().copied()).try_for_each(|c| c.map(|c| text.push(c)))?;
+        Ok(text)
+    }
+
+    /// The text of some bytes.
+    ///
+    /// # Safety
+    /// They are UTF-8.
+    #[must_use]
+    pub const unsafe fn from_utf8_unchecked(bytes: Vec<'r, u8>) -> String<'r> {
+        String { bytes }
     }
 
     /// The bytes.
@@ -118,6 +164,72 @@ impl<'r> String<'r> {
     /// [`HeapError`] when there is no memory; nothing has changed then.
     pub fn try_reserve(&mut self, additional: usize) -> Result<(), HeapError> {
         self.bytes.try_reserve(additional)
+    }
+
+    /// Makes room for `additional` more bytes and no more.
+    ///
+    /// # Panics
+    /// When there is no memory.
+    #[track_caller]
+    pub fn reserve_exact(&mut self, additional: usize) {
+        self.bytes.reserve_exact(additional);
+    }
+
+    /// As [`String::reserve_exact`].
+    ///
+    /// # Errors
+    /// [`HeapError`] when there is no memory; nothing has changed then.
+    pub fn try_reserve_exact(&mut self, additional: usize) -> Result<(), HeapError> {
+        self.bytes.try_reserve_exact(additional)
+    }
+
+    /// Gives back the room past `capacity` bytes, or past those there are.
+    pub fn shrink_to(&mut self, capacity: usize) {
+        self.bytes.shrink_to(capacity);
+    }
+
+    /// The text in a block that has room for no more.
+    ///
+    /// # Panics
+    /// When there is no memory for a smaller block.
+    #[must_use]
+    #[track_caller]
+    pub fn into_boxed_str(self) -> Box<'r, str> {
+        let mut bytes = std::mem::ManuallyDrop::new(self.bytes.into_boxed_slice());
+        let text = std::ptr::from_mut(bytes.unmarked()) as *mut str;
+        // SAFETY: a box's block, which is no longer that one's; its bytes are text. A box's address is not null.
+        unsafe { Box::from_block(std::ptr::NonNull::new_unchecked(text)) }
+    }
+
+    /// Adds a part of itself at the end.
+    ///
+    /// # Panics
+    /// When the range does not lie in the text or cuts a character, or there is no memory.
+    #[track_caller]
+    pub fn extend_from_within(&mut self, range: impl RangeBounds<usize>) {
+        let range = self.whole_characters(range);
+        self.bytes.extend_from_within(range);
+    }
+
+    /// The characters of a range of bytes, taken out when the iterator is dropped.
+    ///
+    /// # Panics
+    /// When the range does not lie in the text or cuts a character.
+    #[track_caller]
+    pub fn drain(&mut self, range: impl RangeBounds<usize>) -> Drain<'_, 'r> {
+        let range = self.whole_characters(range);
+        Drain::new(self, range)
+    }
+
+    /// The range, which must lie in the text and cut no character.
+    #[track_caller]
+    fn whole_characters(&self, range: impl RangeBounds<usize>) -> std::ops::Range<usize> {
+        let range = super::vec::in_bounds(range, self.len());
+        assert!(
+            self.is_char_boundary(range.start) && self.is_char_boundary(range.end),
+            "bytes {range:?} of {self:?} cut a character"
+        );
+        range
     }
 
     /// Gives back the room there is too much.
@@ -238,11 +350,7 @@ impl<'r> String<'r> {
     /// When the range does not lie in the text or cuts a character, or there is no memory.
     #[track_caller]
     pub fn replace_range(&mut self, range: impl RangeBounds<usize>, text: &str) {
-        let range = super::vec::in_bounds(range, self.len());
-        assert!(
-            self.is_char_boundary(range.start) && self.is_char_boundary(range.end),
-            "bytes {range:?} of {self:?} cut a character"
-        );
+        let range = self.whole_characters(range);
         self.bytes.replace_copies(range, text.as_bytes());
     }
 }
@@ -315,6 +423,24 @@ impl AddAssign<&str> for String<'_> {
 impl Extend<char> for String<'_> {
     fn extend<I: IntoIterator<Item = char>>(&mut self, characters: I) {
         characters.into_iter().for_each(|c| self.push(c));
+    }
+}
+
+impl<'a> Extend<&'a char> for String<'_> {
+    fn extend<I: IntoIterator<Item = &'a char>>(&mut self, characters: I) {
+        characters.into_iter().for_each(|&c| self.push(c));
+    }
+}
+
+impl<'s> Extend<String<'s>> for String<'_> {
+    fn extend<I: IntoIterator<Item = String<'s>>>(&mut self, texts: I) {
+        texts.into_iter().for_each(|text| self.push_str(&text));
+    }
+}
+
+impl Extend<std::string::String> for String<'_> {
+    fn extend<I: IntoIterator<Item = std::string::String>>(&mut self, texts: I) {
+        texts.into_iter().for_each(|text| self.push_str(&text));
     }
 }
 

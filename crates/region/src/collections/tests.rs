@@ -4,6 +4,7 @@ mod btree;
 mod deque;
 mod hash;
 mod memory;
+mod more;
 mod string;
 mod vec;
 

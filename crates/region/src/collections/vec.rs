@@ -9,10 +9,12 @@
 //! * No block when there is no room, or when a value has no bytes (the room is then `usize::MAX`).
 
 mod drain;
+mod extract;
 mod room;
 mod traits;
 
 pub use drain::{Drain, IntoIter};
+pub use extract::{ExtractIf, Splice};
 pub(super) use room::RawBlock;
 
 use crate::heap::Heap;
@@ -91,6 +93,17 @@ impl<'r, T> Vec<'r, T> {
     pub fn from_iter_in(values: impl IntoIterator<Item = T>, heap: Heap<'r>) -> Vec<'r, T> {
         let mut vec = Vec::new_in(heap);
         vec.extend(values);
+        vec
+    }
+
+    /// # Safety
+    /// So many values are there, in a block of that heap that has room for no more, or need none; and nobody else's.
+    pub(super) unsafe fn from_block(at: NonNull<T>, length: usize, heap: Heap<'r>) -> Vec<'r, T> {
+        let mut vec = Vec::new_in(heap);
+        if vec.room < length {
+            vec.room = length;
+        }
+        (vec.at, vec.length) = (at, length);
         vec
     }
 

@@ -105,6 +105,11 @@ pub enum Kind {
         /// Its type.
         of: u32,
     },
+    /// Values in a block of their own, as many as there were when it was made (`collections/boxed_slice.rs`).
+    Slice {
+        /// Their type.
+        of: u32,
+    },
     /// Values in a row (`collections/vec.rs`).
     Vec {
         /// Their type.
@@ -356,6 +361,7 @@ impl Description {
             }
             Kind::Heap => wide(8),
             Kind::Box { of } => refers(*of).and(wide(8)),
+            Kind::Slice { of } => refers(*of).and(wide(16)),
             Kind::Vec { of } => refers(*of).and(wide(32)),
             Kind::Deque { of } => refers(*of).and(wide(40)),
             Kind::Hash { of, .. } => refers(*of).and(wide(48)),

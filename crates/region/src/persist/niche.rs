@@ -60,7 +60,7 @@ fn collect(types: &[Option<Type>], number: u32, start: u64, found: &mut Vec<Spar
                 collect(types, *of, start, found);
             }
         }
-        Kind::Heap | Kind::Box { .. } => spare(0, &address),
+        Kind::Heap | Kind::Box { .. } | Kind::Slice { .. } => spare(0, &address),
         // The address of the block, and of the heap.
         Kind::Vec { .. } => [0, 24].iter().for_each(|&at| spare(at, &address)),
         Kind::Deque { .. } => [0, 32].iter().for_each(|&at| spare(at, &address)),

@@ -2,6 +2,7 @@
 
 use super::map::BTreeMap;
 use super::search::Path;
+use crate::collections::make::DefaultIn;
 use crate::heap::HeapError;
 use crate::marks::touch_value;
 use std::fmt;
@@ -98,12 +99,18 @@ impl<'a, 'r, K, V> Entry<'a, 'r, K, V> {
         }
     }
 
-    /// The value, or the default of its type.
+    /// The value, or the default of its type ([`DefaultIn`]): an empty collection, too.
     pub fn or_default(self) -> &'a mut V
     where
-        V: Default,
+        V: DefaultIn<'r>,
     {
-        self.or_insert_with(V::default)
+        match self {
+            Entry::Occupied(entry) => entry.into_mut(),
+            Entry::Vacant(entry) => {
+                let value = V::default_in(entry.map.heap());
+                entry.insert(value)
+            }
+        }
     }
 
     /// The key.

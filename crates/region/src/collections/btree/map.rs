@@ -358,6 +358,9 @@ impl<'r, K: Ord, V> BTreeMap<'r, K, V> {
             path.set(node, index);
             path.level = node.height;
             let (removed, is_replaced) = self.remove_at(&mut path);
+            if self.is_empty() {
+                return; // with the last node
+            }
             if is_replaced {
                 // The entry that took its place was kept already.
                 path.next(self.height);

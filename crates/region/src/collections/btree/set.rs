@@ -25,7 +25,7 @@ use std::ops::RangeBounds;
 /// ```
 #[repr(transparent)]
 pub struct BTreeSet<'r, T> {
-    map: BTreeMap<'r, T, ()>,
+    pub(super) map: BTreeMap<'r, T, ()>,
 }
 
 impl<'r, T> BTreeSet<'r, T> {

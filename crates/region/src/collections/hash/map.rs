@@ -191,7 +191,7 @@ impl<'r, K: Hash + Eq, V> HashMap<'r, K, V> {
     }
 
     #[inline]
-    fn find<Q>(&self, key: &Q) -> Option<table::Slot>
+    pub(super) fn find<Q>(&self, key: &Q) -> Option<table::Slot>
     where
         K: Borrow<Q>,
         Q: Hash + Eq + ?Sized,
@@ -323,7 +323,7 @@ impl<'r, K: Hash + Eq, V> HashMap<'r, K, V> {
 }
 
 #[inline]
-fn hash<Q: Hash + ?Sized>(key: &Q, mut state: Fold) -> u64 {
+pub(super) fn hash<Q: Hash + ?Sized>(key: &Q, mut state: Fold) -> u64 {
     key.hash(&mut state);
     state.finish()
 }

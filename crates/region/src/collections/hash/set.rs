@@ -23,7 +23,7 @@ use std::hash::Hash;
 /// ```
 #[repr(transparent)]
 pub struct HashSet<'r, T> {
-    map: HashMap<'r, T, ()>,
+    pub(super) map: HashMap<'r, T, ()>,
 }
 
 impl<'r, T> HashSet<'r, T> {
@@ -122,6 +122,11 @@ impl<'r, T: Hash + Eq> HashSet<'r, T> {
     /// Gives back the room there is too much.
     pub fn shrink_to_fit(&mut self) {
         self.map.shrink_to_fit();
+    }
+
+    /// Gives back the room past `capacity` values, or past those there are.
+    pub fn shrink_to(&mut self, capacity: usize) {
+        self.map.shrink_to(capacity);
     }
 
     /// Whether the value is there.

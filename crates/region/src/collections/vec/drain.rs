@@ -102,11 +102,11 @@ impl<'r, T> Drop for IntoIter<'r, T> {
 /// ```
 pub struct Drain<'a, 'r, T> {
     /// While this lives, it is as long as what is before the range.
-    vec: &'a mut Vec<'r, T>,
+    pub(super) vec: &'a mut Vec<'r, T>,
     /// What is left of the range.
     left: Range<usize>,
     /// What is after the range.
-    tail: Range<usize>,
+    pub(super) tail: Range<usize>,
 }
 
 impl<'a, 'r, T> Drain<'a, 'r, T> {

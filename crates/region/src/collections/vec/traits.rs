@@ -166,3 +166,16 @@ impl<T> BorrowMut<[T]> for Vec<'_, T> {
         self
     }
 }
+
+impl std::io::Write for Vec<'_, u8> {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        match self.try_reserve(bytes.len()) {
+            Ok(()) => self.extend_from_copies(bytes),
+            Err(error) => return Err(std::io::Error::new(std::io::ErrorKind::OutOfMemory, error)),
+        }
+        Ok(bytes.len())
+    }
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}

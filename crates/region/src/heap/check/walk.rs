@@ -278,6 +278,11 @@ impl Walk<'_> {
             }
             Kind::Heap => self.heap(at, name),
             Kind::Box { of } => self.own(*of, image.u64(at)),
+            Kind::Slice { of } => {
+                let [first, length] = [0, 8].map(|offset| image.u64(at + offset));
+                self.row(*of, first, length, &[(0, length)], name);
+                self.text(at, name, first, length);
+            }
             Kind::Vec { of } => self.vec(*of, at, name),
             Kind::Deque { of } => self.deque(*of, at, name),
             Kind::Hash { of, .. } => self.hash(*of, at, name),
@@ -305,10 +310,16 @@ impl Walk<'_> {
             );
         }
         self.row(of, first, room, &[(0, length)], who);
-        if who == "String" && room > 0 {
+        if room > 0 {
+            self.text(at, who, first, length);
+        }
+    }
+
+    fn text(&mut self, at: u64, who: &str, first: u64, length: u64) {
+        if ["String", "Box<str>"].contains(&who) && length > 0 {
             let text = self.image.at(first, length).map(std::str::from_utf8);
             if !matches!(text, Some(Ok(_))) {
-                self.damaged(at, "a String that is not UTF-8".into());
+                self.damaged(at, format!("a {who} that is not UTF-8"));
             }
         }
     }

@@ -1,0 +1,210 @@
+//! Taking some entries out as they are asked for, and keys that are made only where they are put.
+
+use super::entry::OccupiedEntry;
+use super::map::BTreeMap;
+use super::search::Path;
+use super::set::BTreeSet;
+use crate::collections::make::{CloneIn, DefaultIn};
+use crate::marks::touch_value;
+use std::borrow::Borrow;
+use std::iter::FusedIterator;
+use std::ops::{Bound, RangeBounds};
+
+impl<'r, K: Ord, V> BTreeMap<'r, K, V> {
+    /// Takes the entries of a range of keys that `take` says yes to out, one when each is asked for. What was not
+    /// asked for stays. Each value it looks at is marked as written: it may change it.
+    ///
+    /// # Panics
+    /// As [`BTreeMap::range`].
+    #[track_caller]
+    pub fn extract_if<R, F>(&mut self, range: R, take: F) -> ExtractIf<'_, 'r, K, V, R, F>
+    where
+        R: RangeBounds<K>,
+        F: FnMut(&K, &mut V) -> bool,
+    {
+        let [front, _] = self.edges(&range);
+        let edge = match self.is_empty() {
+            true => None,
+            false => front.or_else(|| self.edge_at_end(false)),
+        };
+        ExtractIf {
+            map: self,
+            edge,
+            range,
+            take,
+        }
+    }
+
+    /// The place of a key, there or not, which is made (`String` from `str`) only where it is put.
+    #[inline]
+    pub fn entry_ref<'q, Q>(&mut self, key: &'q Q) -> EntryRef<'_, 'r, 'q, K, V, Q>
+    where
+        K: Borrow<Q>,
+        Q: Ord + ?Sized,
+    {
+        match self.path_to(key) {
+            (path, true) => EntryRef::Occupied(OccupiedEntry { map: self, path }),
+            (path, false) => EntryRef::Vacant(VacantEntryRef { map: self, path, key }),
+        }
+    }
+}
+
+impl<'r, T: Ord> BTreeSet<'r, T> {
+    /// Takes the values of a range that `take` says yes to out, one when each is asked for. What was not asked for
+    /// stays.
+    ///
+    /// # Panics
+    /// As [`BTreeMap::range`].
+    #[track_caller]
+    pub fn extract_if(
+        &mut self,
+        range: impl RangeBounds<T>,
+        mut take: impl FnMut(&T) -> bool,
+    ) -> impl Iterator<Item = T> {
+        let taken = self.map.extract_if(range, move |value, ()| take(value));
+        taken.map(|(value, ())| value)
+    }
+}
+
+/// Entries taken out of a map if a function says so: [`BTreeMap::extract_if`].
+///
+/// ```
+/// # use twinpage::{Heap, window::Window};
+/// # let window = Window::volatile()?;
+/// # let heap = Heap::create(&window, 1)?;
+/// use twinpage::collections::BTreeMap;
+///
+/// let mut squares = BTreeMap::from_iter_in((0..9).map(|n| (n, n * n)), heap);
+/// assert!(squares.extract_if(2..6, |n, _| n % 2 == 0).eq([(2, 4), (4, 16)]));
+/// assert_eq!(squares.len(), 7);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct ExtractIf<'a, 'r, K, V, R, F> {
+    map: &'a mut BTreeMap<'r, K, V>,
+    /// Before what was not looked at; none at the end of the range.
+    edge: Option<Path<K, V>>,
+    range: R,
+    take: F,
+}
+
+impl<K: Ord, V, R, F> Iterator for ExtractIf<'_, '_, K, V, R, F>
+where
+    R: RangeBounds<K>,
+    F: FnMut(&K, &mut V) -> bool,
+{
+    type Item = (K, V);
+    fn next(&mut self) -> Option<(K, V)> {
+        // What is not put back after a panic ends it.
+        let mut edge = self.edge.take()?;
+        loop {
+            let (node, index) = edge.next(self.map.height)?;
+            // SAFETY: the entry is there, and the map borrowed alone.
+            let key = unsafe { &*node.key(index) };
+            match self.range.end_bound() {
+                Bound::Included(last) if key > last => return None,
+                Bound::Excluded(end) if key >= end => return None,
+                _ => {}
+            }
+            touch_value(node.value(index));
+            // SAFETY: as above.
+            if !unsafe { (self.take)(key, &mut *node.value(index)) } {
+                continue;
+            }
+            edge.set(node, index);
+            edge.level = node.height;
+            let (removed, is_replaced) = self.map.remove_at(&mut edge);
+            if !self.map.is_empty() {
+                if is_replaced {
+                    edge.next(self.map.height); // looked at before
+                }
+                self.edge = Some(edge);
+            }
+            return Some(removed);
+        }
+    }
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (0, Some(self.map.len()))
+    }
+}
+
+impl<K: Ord, V, R, F> FusedIterator for ExtractIf<'_, '_, K, V, R, F>
+where
+    R: RangeBounds<K>,
+    F: FnMut(&K, &mut V) -> bool,
+{
+}
+
+/// A borrowed key's place in a [`BTreeMap`]: [`BTreeMap::entry_ref`].
+///
+/// ```
+/// # use twinpage::{Heap, window::Window};
+/// # let window = Window::volatile()?;
+/// # let heap = Heap::create(&window, 1)?;
+/// use twinpage::collections::{BTreeMap, String};
+///
+/// let mut words = BTreeMap::<String, u32>::new_in(heap);
+/// for word in "to be or not to be".split(' ') {
+///     *words.entry_ref(word).or_default() += 1; // no memory for a word that is there
+/// }
+/// assert!(words.iter().map(|(word, count)| (word.as_str(), *count)).eq([("be", 2), ("not", 1), ("or", 1), ("to", 2)]));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub enum EntryRef<'a, 'r, 'q, K, V, Q: ?Sized> {
+    /// The key is there.
+    Occupied(OccupiedEntry<'a, 'r, K, V>),
+    /// It is not.
+    Vacant(VacantEntryRef<'a, 'r, 'q, K, V, Q>),
+}
+
+/// The place of a borrowed key that is not there.
+///
+/// ```
+/// # use twinpage::{Heap, window::Window};
+/// # let window = Window::volatile()?;
+/// # let heap = Heap::create(&window, 1)?;
+/// use twinpage::collections::btree::{BTreeMap, EntryRef};
+/// use twinpage::collections::String;
+///
+/// let mut words = BTreeMap::<String, u32>::new_in(heap);
+/// if let EntryRef::Vacant(entry) = words.entry_ref("be") {
+///     assert_eq!(entry.key(), "be");
+///     entry.insert(2);
+/// }
+/// assert_eq!(words["be"], 2);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct VacantEntryRef<'a, 'r, 'q, K, V, Q: ?Sized> {
+    map: &'a mut BTreeMap<'r, K, V>,
+    path: Path<K, V>,
+    key: &'q Q,
+}
+
+impl<'a, 'r, 'q, K, V, Q: ?Sized> EntryRef<'a, 'r, 'q, K, V, Q>
+where
+    Q: CloneIn<'r, K>,
+{
+    crate::collections::make::entry_ref!();
+}
+
+impl<'a, 'r, 'q, K, V, Q: ?Sized> VacantEntryRef<'a, 'r, 'q, K, V, Q> {
+    /// The key.
+    #[must_use]
+    pub fn key(&self) -> &'q Q {
+        self.key
+    }
+
+    /// Makes the key and puts a value there.
+    ///
+    /// # Panics
+    /// When there is no memory.
+    #[inline]
+    #[track_caller]
+    pub fn insert(self, value: V) -> &'a mut V
+    where
+        Q: CloneIn<'r, K>,
+    {
+        let VacantEntryRef { map, path, key } = self;
+        let key = key.clone_in(map.heap());
+        super::entry::VacantEntry { map, path, key }.insert(value)
+    }
+}
