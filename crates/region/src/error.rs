@@ -95,6 +95,19 @@ pub enum Error {
         /// How long it was waited for.
         waited: std::time::Duration,
     },
+    /// While the checkpoint was copied, the process that writes made the next one, again and again.
+    #[error(
+        "{path} was overtaken {attempts} times: its checkpoints follow each other faster than one can be copied, and the \
+         process that has it open gave no copy ({why}); try again, or let it make checkpoints less often"
+    )]
+    Overtaken {
+        /// The region's file.
+        path: std::path::PathBuf,
+        /// How often it was copied.
+        attempts: u32,
+        /// Why there is no copy of the process that has it open.
+        why: String,
+    },
     /// The last checkpoint found no room. Nothing is lost: the next one makes up for it.
     #[error("the last checkpoint was not made: {0}")]
     Full(String),

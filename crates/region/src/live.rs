@@ -6,6 +6,7 @@
 //! ```text
 //! {"ask": "statistics"}                     {"info": {...}, "statistics": {...}}
 //! {"ask": "backup", "to": "/absolute"}      {"epoch": 17}
+//! {"ask": "copy", "to": "/absolute"}        {"epoch": 17}          of the last checkpoint, as it is
 //!                                           {"error": "why not"}
 //! ```
 //!
@@ -52,6 +53,17 @@ pub fn backup(region: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<Epoch> {
         .to_str()
         .ok_or_else(|| Error::Invalid(format!("{} is not text: choose another name", to.display())))?;
     let answer = ask(region.as_ref(), &json!({ "ask": "backup", "to": to }))?;
+    answer["epoch"]
+        .as_u64()
+        .ok_or_else(|| Error::Invalid(format!("an answer that makes no sense: {answer}")))
+}
+
+/// As [`backup`], of the last checkpoint there is: none is made for it.
+pub(crate) fn copy(region: &Path, to: &Path) -> Result<Epoch> {
+    let to = to
+        .to_str()
+        .ok_or_else(|| Error::Invalid(format!("{} is not text", to.display())))?;
+    let answer = ask(region, &json!({ "ask": "copy", "to": to }))?;
     answer["epoch"]
         .as_u64()
         .ok_or_else(|| Error::Invalid(format!("an answer that makes no sense: {answer}")))
@@ -153,6 +165,9 @@ fn answer(inner: &Inner, request: &Value) -> Result<Value> {
         }
         (Some("backup"), Some(to)) if Path::new(to).as_os_str().as_bytes().starts_with(b"/") => {
             inner.checkpoint()?;
+            Ok(json!({ "epoch": inner.backup(Path::new(to))? }))
+        }
+        (Some("copy"), Some(to)) if to.starts_with('/') => {
             Ok(json!({ "epoch": inner.backup(Path::new(to))? }))
         }
         _ => Err(Error::Invalid(format!(

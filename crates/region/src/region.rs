@@ -96,12 +96,17 @@ impl std::fmt::Debug for Inner {
 #[derive(Clone, Copy, Debug)]
 pub struct View<'r> {
     place: Place,
-    /// There as long as the view.
+    /// There as long as the view, where it is part of an update; looked at in no other.
     inner: *const Inner,
     brand: Brand<'r>,
 }
 
-impl View<'_> {
+impl<'r> View<'r> {
+    pub(crate) const fn new(place: Place, inner: *const Inner) -> View<'r> {
+        let brand = PhantomData;
+        View { place, inner, brand }
+    }
+
     /// Where the region lies.
     #[must_use]
     #[inline]
@@ -348,11 +353,7 @@ impl Region {
 
     #[inline]
     fn view<'r>(&self) -> View<'r> {
-        View {
-            place: self.place(),
-            inner: Arc::as_ptr(&self.inner),
-            brand: PhantomData,
-        }
+        View::new(self.place(), Arc::as_ptr(&self.inner))
     }
 
     /// Makes all that was done so far durable, and returns the epoch it is in.

@@ -378,9 +378,23 @@ impl<T: Persist> fmt::Debug for Root<T> {
 }
 
 /// A root that was found.
-struct Found {
-    at: u64,
+pub(crate) struct Found {
+    pub(crate) at: u64,
     description: Description,
+}
+
+impl Found {
+    /// Refuses what is not a `T` as it is.
+    pub(crate) fn is_read_as<T: Persist>(&self, name: &str) -> Result<(), RootError> {
+        match self.description.is_of::<T>() {
+            true => Ok(()),
+            false => Err(RootError::Layout {
+                name: name.into(),
+                stored: self.description.clone().into(),
+                asked: Description::of::<T>().into(),
+            }),
+        }
+    }
 }
 
 /// The heap of a window, made if there is none. The caller is in an update.
@@ -443,7 +457,7 @@ fn parse(entry: &RootEntry<'_>) -> Result<Description, RootError> {
     Ok(Description::parse(&entry.layout).map_err(bad)?)
 }
 
-fn find(heap: Heap<'_>, name: &str) -> Result<Option<Found>, RootError> {
+pub(crate) fn find(heap: Heap<'_>, name: &str) -> Result<Option<Found>, RootError> {
     let _lock = lock_table(heap);
     // SAFETY: the lock is held.
     let Some(table) = (unsafe { table(heap) })? else {
