@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use std::path::Path;
 use std::process::ExitCode;
 use twinpage::Durability;
-use twinpage::versions::{self, Header, Kind, VERSION, look};
+use twinpage::versions::{self, Header, Kind, look};
 use twinpage_core::Damage;
 
 pub(crate) use twinpage::versions::is_array;
@@ -20,7 +20,7 @@ fn told(error: impl std::fmt::Display) -> String {
 fn json_of(found: Option<&versions::Look>) -> Value {
     json!({
         "kind": "array",
-        "version": VERSION,
+        "version": found.map(|found| found.header.version),
         "durability": found.map(|found| match found.durability {
             Durability::Disk => "disk",
             Durability::Memory => "memory",
@@ -53,7 +53,11 @@ pub(crate) fn info(arguments: &Look) -> Result<ExitCode, String> {
     let mut rows = Rows::default();
     rows.add(
         "array",
-        format!("{}, format version {VERSION}", found.path.display()),
+        format!(
+            "{}, format version {}",
+            found.path.display(),
+            found.header.version
+        ),
     );
     rows.add(
         "status",

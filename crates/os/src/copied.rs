@@ -201,6 +201,10 @@ impl Direct for CopiedFile {
         written.medium.fence()
     }
 
+    fn fence_is_flush(&self) -> bool {
+        true
+    }
+
     fn counts(&self) -> Counts {
         Counts {
             write_backs: 0,

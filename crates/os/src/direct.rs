@@ -85,6 +85,11 @@ pub trait Direct: Debug + Send + Sync {
         let _ = range;
     }
 
+    /// Whether a fence is a flush of a device, which takes as long as thousands of stores.
+    fn fence_is_flush(&self) -> bool {
+        false
+    }
+
     /// Whether [`Direct::stored`] is to be called: by models, which cannot see a store.
     fn is_watched(&self) -> bool {
         false

@@ -45,6 +45,7 @@ struct Page(#[expect(dead_code, reason = "reached through `base`")] [u8; PAGE]);
 #[derive(Debug)]
 pub struct Model {
     base: *mut u8,
+    fence_is_flush: bool,
     state: Mutex<State>,
 }
 
@@ -79,6 +80,7 @@ impl Model {
         unsafe { base.copy_from_nonoverlapping(image.as_ptr(), image.len()) };
         Model {
             base,
+            fence_is_flush: false,
             state: Mutex::new(State {
                 pages,
                 len: image.len(),
@@ -88,6 +90,15 @@ impl Model {
                 complaint: None,
                 fails_at: None,
             }),
+        }
+    }
+
+    /// The same, where a fence is a flush of a device.
+    #[must_use]
+    pub fn flushed(image: &[u8], capacity: usize) -> Model {
+        Model {
+            fence_is_flush: true,
+            ..Model::new(image, capacity)
         }
     }
 
@@ -190,6 +201,10 @@ impl Direct for Model {
         }
         state.log.push(Event::Fenced);
         Ok(())
+    }
+
+    fn fence_is_flush(&self) -> bool {
+        self.fence_is_flush
     }
 
     fn is_watched(&self) -> bool {

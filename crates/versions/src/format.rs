@@ -10,8 +10,9 @@ use twinpage_core::Error as Damage;
 
 /// The first bytes of a header.
 pub(crate) const MAGIC: [u8; 8] = *b"tp-array";
-/// The version of the format.
-pub const VERSION: u32 = 1;
+/// The newest version of the format: that of planes, whose steps may have seals. Elements have version 1, and planes of
+/// version 1 are read.
+pub const VERSION: u32 = 2;
 /// Bytes of a header.
 pub(crate) const HEADER_BYTES: usize = 256;
 /// Where the headers are.
@@ -20,6 +21,10 @@ pub(crate) const HEADERS: [u64; 2] = [0, 2048];
 pub(crate) const WORD: u64 = 4096;
 /// Where readers see which word is durable: it is set when the word is known to have arrived.
 pub(crate) const CONFIRMED: u64 = 4096 + 64;
+/// Where the seals of steps are: a durable word, and a sum of its plane.
+pub(crate) const SEALS: [u64; 2] = [4096 + 128, 4096 + 192];
+/// Bytes of a seal.
+pub(crate) const SEAL_BYTES: u64 = 16;
 /// Where elements or planes begin.
 pub(crate) const FIRST: u64 = 8192;
 /// What everything begins at a multiple of: no medium writes more at once.
@@ -43,6 +48,8 @@ pub enum Kind {
 /// What a file says of its array.
 #[derive(Clone, PartialEq, Eq, Debug, serde::Serialize)]
 pub struct Header {
+    /// Of the format.
+    pub version: u32,
     /// Elements or planes.
     pub kind: Kind,
     /// Versions of each element, or planes: 2 or 3.
@@ -70,6 +77,7 @@ impl Header {
     pub(crate) fn of<T>(kind: Kind, versions: usize, count: u64, per_block: Option<u64>) -> Header {
         let value_bytes = size_of::<T>() as u64;
         let header = Header {
+            version: Header::newest_version(kind),
             kind,
             versions: versions as u8,
             value_bytes,
@@ -90,6 +98,14 @@ impl Header {
                 Kind::Planes => (count * value_bytes).next_multiple_of(GRAIN),
             },
             ..header
+        }
+    }
+
+    /// The version that new arrays have.
+    fn newest_version(kind: Kind) -> u32 {
+        match kind {
+            Kind::Elements => 1,
+            Kind::Planes => VERSION,
         }
     }
 
@@ -119,7 +135,7 @@ impl Header {
         let mut record = [0; HEADER_BYTES];
         let mut put = |at: usize, bytes: &[u8]| record[at..at + bytes.len()].copy_from_slice(bytes);
         put(0, &MAGIC);
-        put(8, &VERSION.to_le_bytes());
+        put(8, &self.version.to_le_bytes());
         put(
             12,
             &[
@@ -164,6 +180,7 @@ impl Header {
         };
         let name = record[72..].get(..word(20) as usize)?;
         Some(Header {
+            version: word(8),
             kind,
             versions: record[13],
             value_bytes: long(24),
@@ -220,10 +237,11 @@ impl Header {
             .iter()
             .find(|slot| Header::decode(slot).as_ref() == Some(&header));
         let slot = slot.expect("it was decoded from one");
-        let version = u32::from_le_bytes(std::array::from_fn(|k| slot[8 + k]));
-        if version != VERSION || slot[14] != LITTLE_ENDIAN {
+        let version = header.version;
+        let newest = Header::newest_version(header.kind);
+        if !(1..=newest).contains(&version) || slot[14] != LITTLE_ENDIAN {
             return Err(Damage::Foreign(format!(
-                "{} has version {version} and byte order {}; this build reads version {VERSION} and byte order {LITTLE_ENDIAN} (little-endian)",
+                "{} has version {version} and byte order {}; this build reads versions up to {newest} and byte order {LITTLE_ENDIAN} (little-endian)",
                 path.display(),
                 slot[14]
             ))
@@ -342,6 +360,8 @@ impl Blocks {
 
 /// The largest number an update can have.
 pub(crate) const LAST_NUMBER: u64 = (1 << 48) - 1;
+/// The place of a seal's word, for its check.
+pub(crate) const SEAL_PLACE: u64 = u64::MAX - 1;
 /// The place of the durable word, for its check.
 pub(crate) const WORD_PLACE: u64 = u64::MAX;
 

@@ -14,7 +14,7 @@
 //! elements, planes       what a program calls
 //! pace                   when updates are handed over
 //! persistence, handover  how they become durable
-//! recover, options       how a file is made and opened
+//! recover, options, seal how a file is made and opened, and what a crash left of it
 //! format                 where everything lies
 //! ```
 //!
@@ -33,6 +33,7 @@ mod persistence;
 mod planes;
 mod reader;
 mod recover;
+mod seal;
 mod statistics;
 mod ticket;
 mod value;

@@ -4,8 +4,9 @@ use crate::error::Result;
 use crate::format::{CONFIRMED, HEADERS, Header, Kind, MAGIC, WORD, WORD_PLACE, checked, number};
 use crate::options::{durability_of, header_of};
 use crate::persistence::word;
-use crate::planes::step_of;
+use crate::planes::{plane_range, step_of, step_word};
 use crate::recover::{Finding, walk};
+use crate::seal;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -77,6 +78,10 @@ pub fn look(path: impl AsRef<Path>) -> Result<Look> {
     let (durable, plane) = match header.kind {
         Kind::Elements => (word, None),
         Kind::Planes => {
+            let word = match in_use {
+                Some(_) => word,
+                None => seal::newest(&direct, &header, word, path)?.word,
+            };
             let (step, plane) = step_of(word);
             (step, Some(plane))
         }
@@ -118,7 +123,7 @@ impl Look {
         self.header.file_bytes()
     }
 
-    /// Reads every number: what is damaged. Values have no checksum.
+    /// Reads every number: what is damaged. Values have no checksum; the last step on a disk has one.
     ///
     /// # Errors
     /// [`Error::Invalid`] for an array in use, which does not stand still.
@@ -144,6 +149,16 @@ impl Look {
                     });
                 }
             }),
+            (Kind::Planes, Some(plane)) => {
+                let word = step_word(self.durable, plane);
+                if !seal::is_intact(&self.direct, &self.header, word, &self.path)? {
+                    damage.push(Damage {
+                        what: "plane".into(),
+                        at: plane_range(&self.header, plane).start,
+                        why: format!("its sum is not that of step {}", self.durable),
+                    });
+                }
+            }
             _ => {}
         }
         Ok(damage)

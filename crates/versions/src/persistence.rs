@@ -4,6 +4,8 @@
 //! and written back; fence; and only then it is called durable.
 //!
 //! * The word never arrives before what it speaks of: there is a fence between them.
+//! * Where a fence is a flush of a disk, a seal is written with the ranges instead, and the word after their one fence
+//!   (`seal.rs`).
 //! * Nothing is called durable after a failed fence.
 //! * The same steps run on a thread of their own, on the caller's, or one by one under a test.
 
@@ -12,6 +14,7 @@
 use crate::error::{Error, Result};
 use crate::format::{CONFIRMED, WORD};
 use crate::handover::{Handover, InFlight};
+use crate::seal;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -37,6 +40,8 @@ pub enum Planted {
     FlushedWhileWritten,
     /// The number of an update that panicked stays.
     PanickedNumberStays,
+    /// Recovery believes a seal whatever its plane holds.
+    SealBelieved,
 }
 
 /// What the operation thread, the persistence thread and those who wait share.
@@ -56,6 +61,8 @@ pub(crate) struct Shared {
     closed: AtomicBool,
     persists: AtomicU64,
     runner: Runner,
+    /// Steps have seals.
+    pub(crate) seals: bool,
     pub(crate) planted: Option<Planted>,
 }
 
@@ -114,6 +121,7 @@ impl Shared {
                     stepped: run == Run::Stepped,
                 },
             },
+            seals: false,
             planted,
         }
     }
@@ -308,6 +316,13 @@ impl Persister {
                     shared.direct.write_back(range.clone());
                     Stage::WriteBack(next + 1)
                 }
+                None if shared.seals => {
+                    let batch = self.in_flight.batch(&shared.handover);
+                    let plane = batch.ranges.first().expect("a step is a plane");
+                    // SAFETY: a plane in flight, which no step writes.
+                    unsafe { seal::write(shared.direct(), plane, batch.word) };
+                    Stage::FenceWord
+                }
                 None if shared.planted == Some(Planted::WordBeforeFence) => Stage::Word,
                 None => Stage::Fence,
             },
@@ -327,6 +342,13 @@ impl Persister {
                     return false;
                 }
                 let batch = self.in_flight.batch(&shared.handover);
+                if shared.seals {
+                    // The next fence is that of the next step: until then the seal speaks for this one.
+                    shared.word(WORD).store(batch.word, Ordering::Release);
+                    shared.stored(WORD..WORD + 8);
+                    shared.direct.write_back(WORD..WORD + 8);
+                    shared.direct.publish(WORD..WORD + 8);
+                }
                 shared.word(CONFIRMED).store(batch.word, Ordering::Release);
                 shared.stored(CONFIRMED..CONFIRMED + 8);
                 shared.direct.publish(CONFIRMED..CONFIRMED + 8);

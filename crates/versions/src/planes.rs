@@ -11,16 +11,17 @@
 //! * The word says which step is durable and in which plane, so a step is there whole or not at all, and opening reads
 //!   no plane.
 //! * On memory and persistent memory the planes are the file itself. On a disk they are memory, and a plane is
-//!   written to the file in order.
+//!   written to the file in order, with a seal instead of a word, so that one flush makes a step durable (`seal.rs`).
 
 #![allow(unsafe_code)]
 
 use crate::error::Result;
 use crate::format::{GRAIN, Header, Kind, WORD_PLACE, encode};
 use crate::handover::Collecting;
-use crate::options::{self, File, Options, durable_word, persist, write_header};
+use crate::options::{self, File, Options, persist, write_header};
 use crate::pace::{Owed, Pace};
 use crate::persistence::{Engine, Planted, Shared};
+use crate::seal;
 use crate::statistics::Statistics;
 use crate::ticket::Ticket;
 use crate::value::Value;
@@ -118,15 +119,18 @@ impl<T: Value, const N: usize> Planes<T, N> {
     }
 
     fn begin(options: &Options, file: File) -> Result<Self> {
-        let word = durable_word(&*file.direct, &file.path)?;
+        let unverified = options.planted == Some(Planted::SealBelieved);
+        let word = seal::recover(&*file.direct, &file.header, &file.path, unverified)?;
         let (step, plane) = step_of(word);
         if word >> 2 == 0 || plane >= N {
             return Err(no_such_plane(&file.path, plane).into());
         }
         let header = file.header;
-        file.direct.load(range::<T>(&header, plane))?;
+        file.direct.load(plane_range(&header, plane))?;
         crate::recover::confirm(&*file.direct);
-        let shared = Shared::new(file.direct, &file.path, step, options.run, options.planted);
+        let seals = header.version > 1 && file.direct.fence_is_flush();
+        let mut shared = Shared::new(file.direct, &file.path, step, options.run, options.planted);
+        shared.seals = seals;
         let pace = options.pace.unwrap_or(Pace::Immediate);
         Ok(Planes {
             engine: Engine::start(shared)?,
@@ -267,8 +271,8 @@ impl<T: Value, const N: usize> Planes<T, N> {
         direct.grow(larger.file_bytes())?;
         // The same plane, so that the durable word goes on speaking of it.
         let (from, to) = (
-            range::<T>(&self.header, self.newest),
-            range::<T>(&larger, self.newest),
+            plane_range(&self.header, self.newest),
+            plane_range(&larger, self.newest),
         );
         // SAFETY: both lie in the file, the second past the end of the first; no step runs.
         unsafe {
@@ -278,10 +282,10 @@ impl<T: Value, const N: usize> Planes<T, N> {
                 .copy_from_nonoverlapping(base.add(from.start as usize), bytes);
         }
         persist(direct, to.start, to.end - to.start);
-        let written = direct
-            .fence()
-            .map_err(crate::Error::from)
-            .and_then(|()| write_header(direct, &larger));
+        let written = direct.fence().map_err(crate::Error::from).and_then(|()| {
+            seal::erase(direct);
+            write_header(direct, &larger)
+        });
         if let Err(error) = written {
             shared.poison(&error);
             return Err(error);
@@ -326,7 +330,7 @@ impl<T: Value, const N: usize> Planes<T, N> {
     }
 
     fn plane(&self, plane: usize) -> *mut T {
-        let at = range::<T>(&self.header, plane).start;
+        let at = plane_range(&self.header, plane).start;
         // SAFETY: inside the file.
         unsafe { self.engine.shared.direct().base().add(at as usize).cast() }
     }
@@ -386,7 +390,7 @@ impl<T: Value, const N: usize> Planes<T, N> {
         self.counts.updates += 1;
         self.owed.add();
         let shared = Arc::clone(&self.engine.shared);
-        let range = range::<T>(&self.header, to);
+        let range = plane_range(&self.header, to);
         if shared.planted == Some(Planted::FlushedWhileWritten) {
             shared.direct().write_back(range.clone());
         }
@@ -423,9 +427,9 @@ impl<T: Value, const N: usize> Drop for Planes<T, N> {
 }
 
 /// Where a plane lies.
-fn range<T>(header: &Header, plane: usize) -> Range<u64> {
+pub(crate) fn plane_range(header: &Header, plane: usize) -> Range<u64> {
     let at = header.first + plane as u64 * header.stride;
-    at..at + header.count * size_of::<T>() as u64
+    at..at + header.count * header.value_bytes
 }
 
 pub(crate) fn no_such_plane(path: &Path, plane: usize) -> Damage {

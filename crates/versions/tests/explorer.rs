@@ -229,18 +229,82 @@ fn elements_twice<const N: usize>(seed: u64, planted: Option<Planted>) -> Result
 }
 
 fn planes<const N: usize>(seed: u64, planted: Option<Planted>) -> Result<u64, String> {
+    planes_on::<N>(Model::new, seed, planted)
+}
+
+/// Where a fence is a flush, steps have seals.
+fn planes_with_seals<const N: usize>(seed: u64, planted: Option<Planted>) -> Result<u64, String> {
+    planes_on::<N>(Model::flushed, seed, planted)
+}
+
+fn planes_on<const N: usize>(
+    medium: fn(&[u8], usize) -> Model,
+    seed: u64,
+    planted: Option<Planted>,
+) -> Result<u64, String> {
     let mut random = Random::new(seed);
-    let model = Arc::new(Model::new(&[], CAPACITY));
+    let first = run_planes::<N>(medium, Vec::new(), &mut random, planted);
+    let open = |image: &[u8]| {
+        let model = Arc::new(medium(image, CAPACITY));
+        let options = options(planted.filter(|planted| *planted == Planted::SealBelieved));
+        let field = Planes::<u64, N>::open_on(&options, model.clone(), count(image, 6));
+        let field = field.map_err(|error| error.to_string())?;
+        Ok::<_, String>(((field.steps_done(), field.newest().to_vec()), model))
+    };
+    // The recovery is crashed again.
+    let mut recover = |image: Vec<u8>, random: &mut Random| {
+        let (found, model) = open(&image)?;
+        let mut crash = Crash::new(&image);
+        for event in model.log() {
+            crash.advance(event);
+            if !random.once_in(10) {
+                continue;
+            }
+            for image in crash.images(1, random) {
+                let (again, _) = open(&image)?;
+                if again != found {
+                    return Err(format!(
+                        "{found:?} was recovered, and {again:?} after a crash of that"
+                    ));
+                }
+            }
+        }
+        Ok(found)
+    };
+    let mut images = explore(&first, &mut random, &mut recover)?;
+    // A second life, on what a crash of the first may have left.
+    let made = first.log.iter().position(|event| matches!(event, Event::Note(_)));
+    let until = first.log.len() - random.below(first.log.len() as u64 / 3) as usize;
+    let until = until.max(made.map_or(0, |note| note + 1));
+    let mut crash = Crash::new(&first.start);
+    first.log[..until].iter().for_each(|&event| crash.advance(event));
+    for image in crash.images(1, &mut random) {
+        let second = run_planes::<N>(medium, image, &mut random, planted);
+        images += explore(&second, &mut random, &mut recover)?;
+    }
+    Ok(images)
+}
+
+type Field = (u64, Vec<u64>);
+
+fn run_planes<const N: usize>(
+    medium: fn(&[u8], usize) -> Model,
+    image: Vec<u8>,
+    random: &mut Random,
+    planted: Option<Planted>,
+) -> Run<Field> {
+    let model = Arc::new(medium(&image, CAPACITY));
     let pace = if random.once_in(3) {
         Pace::Manual
     } else {
         Pace::Immediate
     };
-    let mut field = Planes::<u64, N>::open_on(&options(planted).pace(pace), model.clone(), 6).unwrap();
+    let wanted = count(&image, 6);
+    let mut field = Planes::<u64, N>::open_on(&options(planted).pace(pace), model.clone(), wanted).unwrap();
     let stepper = field.stepper();
-    model.note(DURABLE);
-    let mut states = vec![(0, (0, field.newest().to_vec()))];
-    let mut told = 0;
+    let mut told = field.steps_done();
+    model.note(DURABLE | told);
+    let mut states = vec![(told, (told, field.newest().to_vec()))];
     for _ in 0..4 + random.below(12) {
         let range = match random.below(3) {
             0 => 1..4,
@@ -283,25 +347,21 @@ fn planes<const N: usize>(seed: u64, planted: Option<Planted>) -> Result<u64, St
             model.note(DURABLE | told);
         }
     }
-    let run = Run {
-        start: Vec::new(),
+    Run {
+        start: image,
         states,
         log: model.log(),
         complaint: model.complaint(),
-    };
-    explore(&run, &mut random, &mut |image, _| {
-        let model = Arc::new(Model::new(&image, CAPACITY));
-        let field = Planes::<u64, N>::open_on(&options(None), model, count(&image, 6));
-        let field = field.map_err(|error| error.to_string())?;
-        Ok((field.steps_done(), field.newest().to_vec()))
-    })
+    }
 }
 
 fn all(seed: u64, planted: Option<Planted>) -> Result<u64, String> {
     Ok(elements_twice::<2>(seed, planted)?
         + elements_twice::<3>(seed, planted)?
         + planes::<2>(seed, planted)?
-        + planes::<3>(seed, planted)?)
+        + planes::<3>(seed, planted)?
+        + planes_with_seals::<2>(seed, planted)?
+        + planes_with_seals::<3>(seed, planted)?)
 }
 
 #[test]
@@ -318,12 +378,19 @@ fn every_crash_leaves_a_whole_update() {
 #[test]
 fn mistakes_made_on_purpose_are_found() {
     type Search = fn(u64, Option<Planted>) -> Result<u64, String>;
-    let cases: [(Planted, &str, Search); 8] = [
+    let cases: [(Planted, &str, Search); 11] = [
         (Planted::WordBeforeFence, "elements", elements_twice::<3>),
         (Planted::WordBeforeFence, "planes", planes::<3>),
         (Planted::ReusedTooEarly, "two versions", elements_twice::<2>),
         (Planted::ReusedTooEarly, "three versions", elements_twice::<3>),
         (Planted::ReusedTooEarly, "planes", planes::<3>),
+        (
+            Planted::ReusedTooEarly,
+            "planes with seals",
+            planes_with_seals::<2>,
+        ),
+        (Planted::SealBelieved, "two planes", planes_with_seals::<2>),
+        (Planted::SealBelieved, "three planes", planes_with_seals::<3>),
         (Planted::NumberNotErased, "elements", elements_twice::<3>),
         (Planted::FlushedWhileWritten, "elements", elements_twice::<3>),
         (Planted::PanickedNumberStays, "elements", elements_twice::<2>),

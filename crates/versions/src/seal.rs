@@ -1,0 +1,152 @@
+//! Steps that become durable with one flush, on a disk: the plane and its *seal* are written, then flushed together.
+//!
+//! A seal names a step and its plane, and has a sum of the plane's bytes. There are two, used in turn.
+//!
+//! * A step whose seal and plane fit together is whole. A crash before the flush leaves one that do not, and the other
+//!   seal, or the durable word, names the step before.
+//! * The durable word is stored after the flush, and reaches the disk with the next one: it may be one step behind.
+//! * The seal that is written is never that of the last durable step.
+//! * Opening erases the seal of a step that a crash cut short, durably, before anything else is written.
+
+#![allow(unsafe_code)]
+
+use crate::error::Result;
+use crate::format::{
+    Header, LAST_NUMBER, SEAL_BYTES, SEAL_PLACE, SEALS, WORD, WORD_PLACE, checked, encode, number,
+};
+use crate::options::{durable_word, persist};
+use crate::persistence::word;
+use crate::planes::{no_such_plane, plane_range, step_of};
+use std::ops::Range;
+use std::path::Path;
+use std::sync::atomic::Ordering;
+use twinpage_core::{Error as Damage, Offset};
+use twinpage_os::Direct;
+
+/// What the seals and the durable word say together.
+pub(crate) struct Newest {
+    /// The last whole step and its plane, as a durable word has them.
+    pub(crate) word: u64,
+    /// Seals of steps that a crash cut short.
+    cut: Vec<Offset>,
+}
+
+/// The sum of a plane, bound to its step.
+///
+/// # Safety
+/// Nobody changes the plane meanwhile.
+unsafe fn sum(direct: &dyn Direct, range: &Range<Offset>, word: u64) -> u64 {
+    assert!(range.start <= range.end && range.end <= direct.len());
+    // SAFETY: inside the file; the caller's.
+    let bytes = unsafe {
+        let at = direct.base().add(range.start as usize);
+        std::slice::from_raw_parts(at, (range.end - range.start) as usize)
+    };
+    // Never 0, which stands for no number.
+    encode(u64::from(crc32c::crc32c(bytes)) + 1, word)
+}
+
+/// Writes the seal of the step that `raw` names, as a durable word does, and whose plane is `range`.
+///
+/// # Safety
+/// As for `sum`.
+pub(crate) unsafe fn write(direct: &dyn Direct, range: &Range<Offset>, raw: u64) {
+    let named = number(raw);
+    let durable = number(word(direct, WORD).load(Ordering::Relaxed));
+    let is_free = |at: &Offset| number(word(direct, *at).load(Ordering::Relaxed)) != durable;
+    let at = SEALS.into_iter().find(is_free).unwrap_or(SEALS[0]);
+    // SAFETY: the caller's.
+    let sum = unsafe { sum(direct, range, named) };
+    word(direct, at).store(encode(named, SEAL_PLACE), Ordering::Relaxed);
+    word(direct, at + 8).store(sum, Ordering::Relaxed);
+    persist(direct, at, SEAL_BYTES);
+}
+
+/// Erases both seals: the sums no longer fit. The durable word must have arrived.
+pub(crate) fn erase(direct: &dyn Direct) {
+    SEALS.into_iter().for_each(|at| erase_one(direct, at));
+}
+
+fn erase_one(direct: &dyn Direct, at: Offset) {
+    for at in [at, at + 8] {
+        word(direct, at).store(0, Ordering::Relaxed);
+    }
+    persist(direct, at, SEAL_BYTES);
+}
+
+/// Finds the last whole step. Where the word is behind, planes are read.
+pub(crate) fn newest(direct: &dyn Direct, header: &Header, durable: u64, path: &Path) -> Result<Newest> {
+    let mut seals: Vec<(u64, Offset)> = SEALS
+        .into_iter()
+        .filter_map(|at| Some((checked(word(direct, at).load(Ordering::Relaxed), SEAL_PLACE)?, at)))
+        .filter(|(word, _)| step_is_after(*word, durable))
+        .collect();
+    seals.sort_unstable_by(|a, b| b.cmp(a));
+    let mut cut = Vec::new();
+    for (word, at) in seals {
+        if fits(direct, header, word, at, path)? {
+            return Ok(Newest { word, cut });
+        }
+        // Of two seals after the word the older was durable before the other was begun.
+        if !cut.is_empty() {
+            let (step, plane) = step_of(word);
+            return Err(Damage::Damaged {
+                what: "plane",
+                at: plane_range(header, plane).start,
+                why: format!("{}: its sum is not that of step {step}", path.display()),
+            }
+            .into());
+        }
+        cut.push(at);
+    }
+    Ok(Newest { word: durable, cut })
+}
+
+fn step_is_after(word: u64, durable: u64) -> bool {
+    word >> 2 > durable >> 2 && word <= LAST_NUMBER
+}
+
+/// Whether the plane that a seal names is the one it was written for.
+fn fits(direct: &dyn Direct, header: &Header, named: u64, at: Offset, path: &Path) -> Result<bool> {
+    let (_, plane) = step_of(named);
+    if plane >= usize::from(header.versions) {
+        return Err(no_such_plane(path, plane).into());
+    }
+    let range = plane_range(header, plane);
+    direct.load(range.clone())?;
+    // SAFETY: the array is being opened, or stands still: nobody writes a plane.
+    let sum = unsafe { sum(direct, &range, named) };
+    Ok(word(direct, at + 8).load(Ordering::Relaxed) == sum)
+}
+
+/// The seal of the durable step, if it has one: whether its plane is as it was written.
+pub(crate) fn is_intact(direct: &dyn Direct, header: &Header, durable: u64, path: &Path) -> Result<bool> {
+    let raw = encode(durable, SEAL_PLACE);
+    match SEALS
+        .into_iter()
+        .find(|at| word(direct, *at).load(Ordering::Relaxed) == raw)
+    {
+        Some(at) => fits(direct, header, durable, at, path),
+        None => Ok(true),
+    }
+}
+
+/// The durable word after a crash: that of the last whole step, in the file as well, and no seal is after it.
+///
+/// `unverified` plants a mistake: every seal is believed.
+pub(crate) fn recover(direct: &dyn Direct, header: &Header, path: &Path, unverified: bool) -> Result<u64> {
+    let durable = durable_word(direct, path)?;
+    let mut newest = newest(direct, header, durable, path)?;
+    if unverified && let Some(at) = newest.cut.pop() {
+        newest.word = number(word(direct, at).load(Ordering::Relaxed));
+    }
+    if newest.word != durable {
+        word(direct, WORD).store(encode(newest.word, WORD_PLACE), Ordering::Relaxed);
+        persist(direct, WORD, 8);
+    }
+    newest.cut.iter().for_each(|at| erase_one(direct, *at));
+    if newest.word != durable || !newest.cut.is_empty() {
+        direct.fence()?;
+    }
+    Ok(newest.word)
+}
