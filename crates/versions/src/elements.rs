@@ -16,10 +16,10 @@
 
 use crate::error::Result;
 use crate::format::{Blocks, Header, Kind, LAST_NUMBER, encode, number, place};
-use crate::handover::{Batch, Collecting};
-use crate::options::{self, File, Options, durable_word, persist, write_header};
-use crate::pace::Owed;
-use crate::persistence::{Engine, Planted, Shared, word};
+use crate::handover::Batch;
+use crate::opened::Opened;
+use crate::options::{self, File, Options, durable_word, persist};
+use crate::persistence::{Planted, Shared, word};
 use crate::recover::recover;
 use crate::statistics::Statistics;
 use crate::ticket::Ticket;
@@ -28,7 +28,7 @@ use std::marker::PhantomData;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
-use twinpage_os::{Direct, Lock};
+use twinpage_os::Direct;
 
 /// An array of `T` with `N` versions of each element: 2, or 3 where an update must never wait for the one before.
 ///
@@ -48,14 +48,10 @@ use twinpage_os::{Direct, Lock};
 /// ```
 #[derive(Debug)]
 pub struct Versions<T: Value, const N: usize = 3> {
-    /// Dropped first: it ends the thread.
-    engine: Engine,
-    header: Header,
+    opened: Opened,
     blocks: Blocks,
     base: *mut u8,
     work: Work,
-    run_to_end: bool,
-    _lock: Option<Lock>,
     _values: PhantomData<T>,
 }
 
@@ -65,15 +61,10 @@ unsafe impl<T: Value, const N: usize> Send for Versions<T, N> {}
 unsafe impl<T: Value, const N: usize> Sync for Versions<T, N> {}
 
 /// What the operation thread keeps.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Work {
-    collecting: Collecting,
-    owed: Owed,
-    /// The last update done.
-    last: u64,
     /// The last update handed over.
     handed: u64,
-    counts: Statistics,
     /// What operating versions held before the update that is running changed them again.
     before: Vec<Before>,
     bytes_before: Vec<u8>,
@@ -159,23 +150,13 @@ impl<T: Value, const N: usize> Versions<T, N> {
         let shared = Shared::new(file.direct, &file.path, durable, options.run, options.planted);
         let pace = options.pace.unwrap_or_default();
         Ok(Versions {
-            engine: Engine::start(shared)?,
             blocks: Blocks::of(&file.header),
-            header: file.header,
+            opened: Opened::begin(shared, file.header, file.lock, pace)?,
             base,
             work: Work {
-                collecting: Collecting::default(),
-                owed: Owed::new(pace),
-                last: durable,
                 handed: durable,
-                counts: Statistics::default(),
-                before: Vec::new(),
-                bytes_before: Vec::new(),
-                claimed: Vec::new(),
-                earlier: 0,
+                ..Work::default()
             },
-            run_to_end: pace != crate::Pace::Manual,
-            _lock: file.lock,
             _values: PhantomData,
         })
     }
@@ -183,13 +164,13 @@ impl<T: Value, const N: usize> Versions<T, N> {
     /// Elements.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.header.count as usize
+        self.opened.len()
     }
 
     /// Whether there are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.header.count == 0
+        self.len() == 0
     }
 
     /// The newest value of an element, durable or not.
@@ -220,10 +201,7 @@ impl<T: Value, const N: usize> Versions<T, N> {
     /// A claim on the durability of all updates so far.
     #[must_use]
     pub fn ticket(&self) -> Ticket {
-        Ticket {
-            shared: Arc::clone(&self.engine.shared),
-            number: self.work.last,
-        }
+        self.opened.ticket()
     }
 
     /// Makes all updates so far durable, and returns when they are.
@@ -231,8 +209,7 @@ impl<T: Value, const N: usize> Versions<T, N> {
     /// # Errors
     /// [`Error::Poisoned`](crate::Error::Poisoned) after a failed flush.
     pub fn durable(&self) -> Result<()> {
-        self.engine.shared.sound()?;
-        self.engine.shared.wait(self.work.last)
+        self.opened.durable()
     }
 
     /// Makes the array `count` elements long, if it is shorter: `first` says what the new ones are. All updates so far
@@ -242,28 +219,19 @@ impl<T: Value, const N: usize> Versions<T, N> {
     /// When there is no room; the array is as it was. [`Error::Poisoned`](crate::Error::Poisoned) after a failed flush.
     pub fn reserve(&mut self, count: usize, mut first: impl FnMut(usize) -> T) -> Result<()> {
         self.durable()?;
+        let before = self.opened.header.count;
         let larger = Header {
             count: count as u64,
-            generation: self.header.generation + 1,
-            ..self.header.clone()
+            generation: self.opened.header.generation + 1,
+            ..self.opened.header.clone()
         };
-        if larger.count <= self.header.count {
+        if larger.count <= before {
             return Ok(());
         }
-        let shared = Arc::clone(&self.engine.shared);
-        let direct = shared.direct();
-        direct.grow(larger.file_bytes())?;
-        fill::<T, N>(direct, &larger, self.header.count, &mut first);
-        let written = direct
-            .fence()
-            .map_err(crate::Error::from)
-            .and_then(|()| write_header(direct, &larger));
-        if let Err(error) = written {
-            shared.poison(&error);
-            return Err(error);
-        }
-        self.header = larger;
-        Ok(())
+        let header = larger.clone();
+        self.opened.grow(larger, |direct| {
+            fill::<T, N>(direct, &header, before, &mut first);
+        })
     }
 
     /// Copies the array, as of the last update, to the new file `to`, which is then one like any other. Says of which update it
@@ -272,31 +240,20 @@ impl<T: Value, const N: usize> Versions<T, N> {
     /// # Errors
     /// As `durable`; when there is such a file; those of the file systems.
     pub fn backup(&mut self, to: impl AsRef<Path>) -> Result<u64> {
-        self.durable()?;
-        let shared = &self.engine.shared;
-        crate::look::copy(shared.path(), to.as_ref())?;
-        Ok(shared.durable())
+        self.opened.backup(to.as_ref())
     }
 
     /// What was done since the array was opened.
     #[must_use]
     pub fn statistics(&self) -> Statistics {
-        let shared = &self.engine.shared;
-        let (persists, updates) = (shared.persists(), self.work.counts.updates);
-        Statistics {
-            persists,
-            threshold: persists as f64 / updates.max(1) as f64,
-            durable: shared.durable(),
-            medium: shared.direct().counts(),
-            ..self.work.counts
-        }
+        self.opened.statistics()
     }
 
     /// What a test drives the persister by.
     #[cfg(any(test, feature = "faults"))]
     #[must_use]
     pub fn stepper(&self) -> crate::Stepper {
-        crate::Stepper(Arc::clone(&self.engine.shared))
+        crate::Stepper(Arc::clone(self.opened.shared()))
     }
 
     /// Where a version of an element is.
@@ -350,15 +307,6 @@ impl<T: Value, const N: usize> Versions<T, N> {
     }
 }
 
-impl<T: Value, const N: usize> Drop for Versions<T, N> {
-    fn drop(&mut self) {
-        if self.run_to_end && self.engine.shared.sound().is_ok() {
-            // `durable` is there for those who must know.
-            let _ = self.durable();
-        }
-    }
-}
-
 /// A running update. See [`Versions::update`].
 #[derive(Debug)]
 pub struct Update<'a, T: Value, const N: usize> {
@@ -369,13 +317,14 @@ pub struct Update<'a, T: Value, const N: usize> {
 
 impl<'a, T: Value, const N: usize> Update<'a, T, N> {
     fn begin(array: &'a mut Versions<T, N>) -> Self {
-        let work = &mut array.work;
-        if work.collecting.begin(&array.engine.shared.handover) {
-            work.handed = work.last;
-            work.owed.pay();
+        let (work, opened) = (&mut array.work, &mut array.opened);
+        if opened.collecting.begin(&opened.engine.shared.handover) {
+            work.handed = opened.last;
+            opened.owed.pay();
         }
-        work.earlier = work.collecting.batch(&array.engine.shared.handover).ranges.len();
-        let number = work.last + 1;
+        let batch = opened.collecting.batch(&opened.engine.shared.handover);
+        work.earlier = batch.ranges.len();
+        let number = opened.last + 1;
         assert!(number <= LAST_NUMBER, "an array has at most 2^48 updates");
         Update {
             array,
@@ -426,7 +375,7 @@ impl<'a, T: Value, const N: usize> Update<'a, T, N> {
         unsafe {
             if !std::ptr::eq(from, to) {
                 to.copy_from_nonoverlapping(from, 1);
-                self.array.work.counts.copied_bytes += size_of::<T>() as u64;
+                self.array.opened.counts.copied_bytes += size_of::<T>() as u64;
             }
             &mut *to
         }
@@ -479,19 +428,20 @@ impl<'a, T: Value, const N: usize> Update<'a, T, N> {
         let value = self.array.blocks.value(index as u64, free);
         let array = &mut *self.array;
         array.work.claimed.push(at);
-        let batch = array.work.collecting.batch(&array.engine.shared.handover);
+        let opened = &mut array.opened;
+        let batch = opened.collecting.batch(&opened.engine.shared.handover);
         batch.ranges.push(value..value + size_of::<T>() as u64);
         batch.ranges.push(at..at + 8);
-        array.engine.shared.stored(at..at + 8);
+        opened.engine.shared.stored(at..at + 8);
         (self.array.value(index, newest), self.array.value(index, free))
     }
 
     /// The version that no durable state needs. `found` is the newest number.
     fn free(&mut self, index: usize, found: u64) -> usize {
-        let shared = &self.array.engine.shared;
+        let shared = &self.array.opened.engine.shared;
         let planted = shared.planted == Some(Planted::ReusedTooEarly);
         if N == 2 && found > shared.durable() && !planted {
-            self.array.work.counts.version_waits += 1;
+            self.array.opened.counts.version_waits += 1;
             if let Err(error) = shared.wait(found) {
                 panic!("{error}");
             }
@@ -516,7 +466,7 @@ impl<'a, T: Value, const N: usize> Update<'a, T, N> {
             encode(self.number, place(index as u64, version)),
             Ordering::Relaxed,
         );
-        array.engine.shared.stored(at..at + 8);
+        array.opened.shared().stored(at..at + 8);
         // SAFETY: a version of an element, which nobody changes now.
         let bytes = unsafe { std::slice::from_raw_parts(array.base.add(value as usize), size_of::<T>()) };
         array.work.bytes_before.extend_from_slice(bytes);
@@ -525,14 +475,14 @@ impl<'a, T: Value, const N: usize> Update<'a, T, N> {
             raw,
             value,
         });
-        array.work.counts.in_place += 1;
+        array.opened.counts.in_place += 1;
     }
 
     /// Takes back all that the update changed. Numbers it stored may be on the medium already, so their erasure goes
     /// with the batch; the values do not, as their versions are free again.
     fn roll_back(&mut self) {
         let array = &mut *self.array;
-        let shared = &array.engine.shared;
+        let shared = &array.opened.engine.shared;
         for before in array.work.before.drain(..).rev() {
             let at = array.work.bytes_before.len() - size_of::<T>();
             let bytes = array.work.bytes_before.split_off(at);
@@ -548,7 +498,7 @@ impl<'a, T: Value, const N: usize> Update<'a, T, N> {
             return;
         }
         let work = &mut array.work;
-        let batch = work.collecting.batch(&shared.handover);
+        let batch = array.opened.collecting.batch(&shared.handover);
         batch.ranges.truncate(work.earlier);
         for at in work.claimed.drain(..) {
             word(shared.direct(), at).store(0, Ordering::Relaxed);
@@ -565,19 +515,20 @@ impl<T: Value, const N: usize> Drop for Update<'_, T, N> {
         if !self.is_whole {
             self.roll_back();
         } else if changed {
-            self.array.work.last = self.number;
-            self.array.work.counts.updates += 1;
-            self.array.work.owed.add();
+            let opened = &mut self.array.opened;
+            opened.last = self.number;
+            opened.counts.updates += 1;
+            opened.owed.add();
         }
         let array = &mut *self.array;
-        let work = &mut array.work;
+        let (work, opened) = (&mut array.work, &mut array.opened);
         work.before.clear();
         work.bytes_before.clear();
         work.claimed.clear();
-        let shared = &array.engine.shared;
-        let Batch { ranges, number, word } = work.collecting.batch(&shared.handover);
-        *number = work.last;
-        *word = encode(work.last, crate::format::WORD_PLACE);
+        let shared = &opened.engine.shared;
+        let Batch { ranges, number, word } = opened.collecting.batch(&shared.handover);
+        *number = opened.last;
+        *word = encode(opened.last, crate::format::WORD_PLACE);
         let is_empty = ranges.is_empty();
         if shared.planted == Some(Planted::FlushedWhileWritten) {
             ranges
@@ -591,14 +542,14 @@ impl<T: Value, const N: usize> Drop for Update<'_, T, N> {
             // Nothing to hand over: the batch stays this side's.
             return;
         }
-        let due = work.owed.is_due();
-        if work.collecting.end(&shared.handover, due) {
-            work.handed = work.last;
-            work.owed.pay();
+        let due = opened.owed.is_due();
+        if opened.collecting.end(&shared.handover, due) {
+            work.handed = opened.last;
+            opened.owed.pay();
         }
         shared.offered(due);
-        if work.owed.is_late() && shared.durable() < work.handed {
-            work.counts.pace_waits += 1;
+        if opened.owed.is_late() && shared.durable() < work.handed {
+            opened.counts.pace_waits += 1;
             // A failure is told by `durable` and by tickets.
             let _ = shared.wait(work.handed);
         }

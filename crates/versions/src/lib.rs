@@ -12,6 +12,7 @@
 //! ```text
 //! look, reader           files as others see them
 //! elements, planes       what a program calls
+//! opened                 what those two have in common
 //! pace                   when updates are handed over
 //! persistence, handover  how they become durable
 //! recover, options, seal how a file is made and opened, and what a crash left of it
@@ -27,6 +28,7 @@ mod error;
 mod format;
 mod handover;
 mod look;
+mod opened;
 mod options;
 mod pace;
 mod persistence;

@@ -17,10 +17,10 @@
 
 use crate::error::Result;
 use crate::format::{GRAIN, Header, Kind, WORD_PLACE, encode};
-use crate::handover::Collecting;
-use crate::options::{self, File, Options, persist, write_header};
-use crate::pace::{Owed, Pace};
-use crate::persistence::{Engine, Planted, Shared};
+use crate::opened::Opened;
+use crate::options::{self, File, Options, persist};
+use crate::pace::Pace;
+use crate::persistence::{Planted, Shared};
 use crate::seal;
 use crate::statistics::Statistics;
 use crate::ticket::Ticket;
@@ -31,7 +31,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::Path;
 use std::sync::Arc;
 use twinpage_core::Error as Damage;
-use twinpage_os::{Direct, Lock};
+use twinpage_os::Direct;
 
 /// The durable word of a step in a plane.
 pub(crate) fn step_word(step: u64, plane: usize) -> u64 {
@@ -64,19 +64,11 @@ pub(crate) fn step_of(word: u64) -> (u64, usize) {
 /// ```
 #[derive(Debug)]
 pub struct Planes<T: Value, const N: usize = 3> {
-    /// Dropped first: it ends the thread.
-    engine: Engine,
-    header: Header,
-    collecting: Collecting,
-    owed: Owed,
-    step: u64,
+    opened: Opened,
     newest: usize,
     persistent: usize,
     /// The plane that was handed over and not seen durable yet, and its step.
     in_flight: Option<(usize, u64)>,
-    counts: Statistics,
-    run_to_end: bool,
-    _lock: Option<Lock>,
     _values: PhantomData<T>,
 }
 
@@ -133,17 +125,10 @@ impl<T: Value, const N: usize> Planes<T, N> {
         shared.seals = seals;
         let pace = options.pace.unwrap_or(Pace::Immediate);
         Ok(Planes {
-            engine: Engine::start(shared)?,
-            header,
-            collecting: Collecting::default(),
-            owed: Owed::new(pace),
-            step,
+            opened: Opened::begin(shared, header, file.lock, pace)?,
             newest: plane,
             persistent: plane,
             in_flight: None,
-            counts: Statistics::default(),
-            run_to_end: pace != Pace::Manual,
-            _lock: file.lock,
             _values: PhantomData,
         })
     }
@@ -151,19 +136,19 @@ impl<T: Value, const N: usize> Planes<T, N> {
     /// Values of a plane.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.header.count as usize
+        self.opened.len()
     }
 
     /// Whether there are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.header.count == 0
+        self.len() == 0
     }
 
     /// Steps done since the planes were made, durable or not.
     #[must_use]
     pub fn steps_done(&self) -> u64 {
-        self.step
+        self.opened.last
     }
 
     /// What the last step made.
@@ -227,17 +212,14 @@ impl<T: Value, const N: usize> Planes<T, N> {
             new[range.end..].copy_from_slice(&old[range.end..]);
             compute(old, &mut new[range])
         })?;
-        self.counts.copied_bytes += copied as u64;
+        self.opened.counts.copied_bytes += copied as u64;
         Ok(result)
     }
 
     /// A claim on the durability of all steps so far.
     #[must_use]
     pub fn ticket(&self) -> Ticket {
-        Ticket {
-            shared: Arc::clone(&self.engine.shared),
-            number: self.step,
-        }
+        self.opened.ticket()
     }
 
     /// Makes all steps so far durable, and returns when they are.
@@ -245,8 +227,7 @@ impl<T: Value, const N: usize> Planes<T, N> {
     /// # Errors
     /// [`Error::Poisoned`](crate::Error::Poisoned) after a failed flush.
     pub fn durable(&self) -> Result<()> {
-        self.engine.shared.sound()?;
-        self.engine.shared.wait(self.step)
+        self.opened.durable()
     }
 
     /// Makes the planes `count` values long, if they are shorter; new values are zero. All steps so far are durable
@@ -258,40 +239,29 @@ impl<T: Value, const N: usize> Planes<T, N> {
     pub fn reserve(&mut self, count: usize) -> Result<()> {
         self.durable()?;
         self.settle();
-        if count as u64 <= self.header.count {
+        let old = self.opened.header.clone();
+        if count as u64 <= old.count {
             return Ok(());
         }
-        let shared = Arc::clone(&self.engine.shared);
-        let direct = shared.direct();
         let larger = Header {
-            first: direct.len().next_multiple_of(GRAIN),
-            generation: self.header.generation + 1,
+            first: self.opened.shared().direct().len().next_multiple_of(GRAIN),
+            generation: old.generation + 1,
             ..Self::wanted(count)
         };
-        direct.grow(larger.file_bytes())?;
+        let unused = old.first..larger.first;
         // The same plane, so that the durable word goes on speaking of it.
-        let (from, to) = (
-            plane_range(&self.header, self.newest),
-            plane_range(&larger, self.newest),
-        );
-        // SAFETY: both lie in the file, the second past the end of the first; no step runs.
-        unsafe {
-            let base = direct.base();
-            let bytes = (from.end - from.start) as usize;
-            base.add(to.start as usize)
-                .copy_from_nonoverlapping(base.add(from.start as usize), bytes);
-        }
-        persist(direct, to.start, to.end - to.start);
-        let written = direct.fence().map_err(crate::Error::from).and_then(|()| {
-            seal::erase(direct);
-            write_header(direct, &larger)
-        });
-        if let Err(error) = written {
-            shared.poison(&error);
-            return Err(error);
-        }
-        direct.discard(self.header.first..larger.first);
-        self.header = larger;
+        let (from, to) = (plane_range(&old, self.newest), plane_range(&larger, self.newest));
+        self.opened.grow(larger, |direct| {
+            // SAFETY: both lie in the file, the second past the end of the first; no step runs.
+            unsafe {
+                let base = direct.base();
+                let bytes = (from.end - from.start) as usize;
+                base.add(to.start as usize)
+                    .copy_from_nonoverlapping(base.add(from.start as usize), bytes);
+            }
+            persist(direct, to.start, to.end - to.start);
+        })?;
+        self.opened.shared().direct().discard(unused);
         self.persistent = self.newest;
         Ok(())
     }
@@ -302,43 +272,32 @@ impl<T: Value, const N: usize> Planes<T, N> {
     /// # Errors
     /// As `durable`; when there is such a file; those of the file systems.
     pub fn backup(&mut self, to: impl AsRef<Path>) -> Result<u64> {
-        self.durable()?;
-        let shared = &self.engine.shared;
-        crate::look::copy(shared.path(), to.as_ref())?;
-        Ok(shared.durable())
+        self.opened.backup(to.as_ref())
     }
 
     /// What was done since the planes were opened.
     #[must_use]
     pub fn statistics(&self) -> Statistics {
-        let shared = &self.engine.shared;
-        let persists = shared.persists();
-        Statistics {
-            persists,
-            threshold: persists as f64 / self.counts.updates.max(1) as f64,
-            durable: shared.durable(),
-            medium: shared.direct().counts(),
-            ..self.counts
-        }
+        self.opened.statistics()
     }
 
     /// What a test drives the persister by.
     #[cfg(any(test, feature = "faults"))]
     #[must_use]
     pub fn stepper(&self) -> crate::Stepper {
-        crate::Stepper(Arc::clone(&self.engine.shared))
+        crate::Stepper(Arc::clone(&self.opened.engine.shared))
     }
 
     fn plane(&self, plane: usize) -> *mut T {
-        let at = plane_range(&self.header, plane).start;
+        let at = plane_range(&self.opened.header, plane).start;
         // SAFETY: inside the file.
-        unsafe { self.engine.shared.direct().base().add(at as usize).cast() }
+        unsafe { self.opened.engine.shared.direct().base().add(at as usize).cast() }
     }
 
     /// Sees what has become durable.
     fn settle(&mut self) {
         if let Some((plane, step)) = self.in_flight
-            && self.engine.shared.durable() >= step
+            && self.opened.engine.shared.durable() >= step
         {
             self.persistent = plane;
             self.in_flight = None;
@@ -347,16 +306,16 @@ impl<T: Value, const N: usize> Planes<T, N> {
 
     fn taken(&mut self) {
         self.settle();
-        self.in_flight = Some((self.newest, self.step));
-        self.owed.pay();
+        self.in_flight = Some((self.newest, self.opened.last));
+        self.opened.owed.pay();
     }
 
     /// The plane for the next step. The batch is this side's afterwards.
     fn free(&mut self) -> Result<usize> {
-        let shared = Arc::clone(&self.engine.shared);
+        let shared = Arc::clone(&self.opened.engine.shared);
         let mut waited = false;
         loop {
-            if self.collecting.begin(&shared.handover) {
+            if self.opened.collecting.begin(&shared.handover) {
                 self.taken();
             }
             self.settle();
@@ -366,7 +325,7 @@ impl<T: Value, const N: usize> Planes<T, N> {
                     || self.in_flight.is_some_and(|(in_flight, _)| in_flight == plane)
             };
             if let Some(free) = (0..N).find(|&plane| !in_use(plane)) {
-                self.counts.version_waits += u64::from(waited);
+                self.opened.counts.version_waits += u64::from(waited);
                 return Ok(free);
             }
             waited = true;
@@ -374,11 +333,11 @@ impl<T: Value, const N: usize> Planes<T, N> {
                 Some((_, step)) => shared.wait(step)?,
                 None => {
                     // The newest is all there is: it goes first.
-                    if self.collecting.end(&shared.handover, true) {
+                    if self.opened.collecting.end(&shared.handover, true) {
                         self.taken();
                     }
                     shared.offered(true);
-                    shared.wait(self.step)?;
+                    shared.wait(self.opened.last)?;
                 }
             }
         }
@@ -386,43 +345,34 @@ impl<T: Value, const N: usize> Planes<T, N> {
 
     /// The step in plane `to` is done.
     fn done(&mut self, to: usize) {
-        (self.newest, self.step) = (to, self.step + 1);
-        self.counts.updates += 1;
-        self.owed.add();
-        let shared = Arc::clone(&self.engine.shared);
-        let range = plane_range(&self.header, to);
+        (self.newest, self.opened.last) = (to, self.opened.last + 1);
+        self.opened.counts.updates += 1;
+        self.opened.owed.add();
+        let shared = Arc::clone(&self.opened.engine.shared);
+        let range = plane_range(&self.opened.header, to);
         if shared.planted == Some(Planted::FlushedWhileWritten) {
             shared.direct().write_back(range.clone());
         }
         shared.stored(range.clone());
-        let batch = self.collecting.batch(&shared.handover);
+        let batch = self.opened.collecting.batch(&shared.handover);
         batch.ranges.clear();
         batch.ranges.push(range);
-        batch.number = self.step;
-        batch.word = encode(step_word(self.step, to), WORD_PLACE);
+        batch.number = self.opened.last;
+        batch.word = encode(step_word(self.opened.last, to), WORD_PLACE);
         self.offer();
     }
 
     /// Offers the newest step, if it is not handed over yet.
     fn offer(&mut self) {
-        let shared = Arc::clone(&self.engine.shared);
-        if self.collecting.batch(&shared.handover).ranges.is_empty() {
+        let shared = Arc::clone(&self.opened.engine.shared);
+        if self.opened.collecting.batch(&shared.handover).ranges.is_empty() {
             return;
         }
-        let due = self.owed.is_due();
-        if self.collecting.end(&shared.handover, due) {
+        let due = self.opened.owed.is_due();
+        if self.opened.collecting.end(&shared.handover, due) {
             self.taken();
         }
         shared.offered(due);
-    }
-}
-
-impl<T: Value, const N: usize> Drop for Planes<T, N> {
-    fn drop(&mut self) {
-        if self.run_to_end && self.engine.shared.sound().is_ok() {
-            // `durable` is there for those who must know.
-            let _ = self.durable();
-        }
     }
 }
 

@@ -216,7 +216,7 @@ impl Config {
         study.strings /= by;
         study.log_entries /= by;
         study.warm_up /= by;
-        study.swaps.iter_mut().for_each(|swaps| *swaps /= by * 4);
+        study.swaps.iter_mut().for_each(|swaps| *swaps /= by * by.min(4));
         // A smaller log on the same disk would be all seeks.
         config.disk.access_fs /= by;
         let levels = &mut config.shape.levels;
