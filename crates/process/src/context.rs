@@ -388,6 +388,21 @@ mod tests {
         assert_eq!(context.fixed.ended, Some(Ending::Exit(3)));
     }
 
+    /// As docs/format.md has it.
+    #[test]
+    fn calls_are_written_as_they_are_drawn() {
+        let call = Unfinished {
+            tid: 300,
+            number: libc::SYS_poll,
+            until_ns: Some(5_000_000),
+            done: 0,
+            wanted: 0,
+            tells: false,
+        };
+        let drawn = [1, 0xd8, 4, 0x0e, 1, 0xc0, 0x96, 0xb1, 2, 0, 0, 0];
+        assert_eq!(encode(&[call].as_slice()).unwrap(), drawn);
+    }
+
     #[test]
     fn the_first_version_is_still_read() {
         let context = read(include_bytes!("../tests/fixtures/context-1.bin")).unwrap();

@@ -100,6 +100,15 @@ impl Mapping {
             && !std::fs::symlink_metadata(&self.path).is_ok_and(|named| named.ino() == self.inode)
     }
 
+    /// Whether the kernel's answer to a tracker says that nothing can ever be written through it: a shared
+    /// mapping of a file that is sealed against writing (userfaultfd, `EPERM`).
+    #[must_use]
+    pub fn refuses_tracking(&self, error: &io::Error) -> bool {
+        self.kind == Kind::Object
+            && self.protection & libc::PROT_WRITE as u32 == 0
+            && error.raw_os_error() == Some(libc::EPERM)
+    }
+
     /// Its addresses.
     #[must_use]
     pub fn range(&self) -> Range<u64> {

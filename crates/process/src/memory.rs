@@ -280,24 +280,26 @@ impl Memory {
         let scanned =
             (around.into_iter()).try_for_each(|range| self.tracker.unregistered(range, &mut self.regions));
         scanned.map_err(|source| Error::target("cannot look for new mappings", source))?;
-        let fresh: Vec<Range<u64>> = (self.layout.mappings().iter())
+        let fresh = (self.layout.mappings().iter())
             .filter(|mapping| mapping.kind.is_tracked())
-            .filter(|mapping| overlaps(&self.regions, mapping))
-            .map(Mapping::range)
-            .collect();
-        for range in &fresh {
-            self.gone.retain(|taken| taken != range);
+            .filter(|mapping| overlaps(&self.regions, mapping));
+        let mut tracked = false;
+        for mapping in fresh {
+            let range = mapping.range();
+            self.gone.retain(|taken| *taken != range);
             self.pages.forget(range.clone(), &mut into.discarded, |_| true);
-            self.tracker
-                .register_as_written(range.clone())
-                .map_err(|source| {
+            match self.tracker.register_as_written(range.clone()) {
+                Err(error) if mapping.refuses_tracking(&error) => continue,
+                registered => registered.map_err(|source| {
                     Error::target(
                         format!("cannot track writes to {:x}-{:x}", range.start, range.end),
                         source,
                     )
-                })?;
+                })?,
+            }
+            tracked = true;
         }
-        Ok(changed || !fresh.is_empty() || std::mem::take(&mut self.marked))
+        Ok(changed || tracked || std::mem::take(&mut self.marked))
     }
 
     /// Pages stored at addresses where nothing is mapped now.

@@ -49,8 +49,9 @@ static void map(struct object *o, size_t len, int twice) {
     o->one = mmap(NULL, len, PROT_READ | PROT_WRITE, share, o->fd, 0);
     CHECK(o->one != MAP_FAILED, "mmap");
     if (!twice) return;
-    // The second is made writable only later.
+    // The second is made writable only later; a checkpoint, and a kill, may come before.
     o->two = mmap(NULL, len, PROT_READ, MAP_SHARED, o->fd, 0);
+    usleep(2000);
     CHECK(o->two != MAP_FAILED && !mprotect(o->two, len, PROT_READ | PROT_WRITE), "mmap again");
 }
 

@@ -99,6 +99,18 @@ fn c_with_descriptors() {
 }
 
 #[test]
+fn c_whose_own_file_is_removed_or_replaced() {
+    let program = named("c_own.c");
+    let Some(line) = program.command(program.rounds) else {
+        return;
+    };
+    for how in ["remove", "replace"] {
+        let line = [&line[..], &[how.to_string()]].concat();
+        survives_as(program.file, &line, &["--every", "8ms"], seed());
+    }
+}
+
+#[test]
 fn c_with_a_thousand_descriptors() {
     let program = named("c_many.c");
     let Some(mut line) = program.command(program.rounds) else {

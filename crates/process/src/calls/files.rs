@@ -273,7 +273,7 @@ impl Program {
     }
 
     fn before_remove(&mut self, dirfd: i32, path: u64, directory: bool) -> Result<Decision> {
-        let (Some(path), Some(start)) = (self.text(path), self.start(dirfd)) else {
+        let Some((start, path)) = self.named((dirfd, path)) else {
             return Ok(Decision::Run);
         };
         let still_open = !directory && self.is_open(start.as_fd(), &path);
@@ -288,15 +288,14 @@ impl Program {
         })
     }
 
+    /// A name given with a call: the directory that it starts from, and the name.
+    fn named(&self, (dirfd, path): (i32, u64)) -> Option<(OwnedFd, PathBuf)> {
+        Some((self.start(dirfd)?, self.text(path)?))
+    }
+
     fn before_link(&mut self, from: (i32, u64), to: (i32, u64), flags: i32) -> Result<Decision> {
-        let names = (
-            self.text(from.1),
-            self.start(from.0),
-            self.text(to.1),
-            self.start(to.0),
-        );
-        let (Some(from), Some(from_start), Some(to), Some(to_start)) = names else {
-            return Ok(Decision::Run);
+        let (Some((from_start, from)), Some((to_start, to))) = (self.named(from), self.named(to)) else {
+            return Ok(Decision::Run); // the kernel will refuse it
         };
         let decision = self.record(&Change::Create {
             place: place(&to_start, &to),
@@ -333,14 +332,8 @@ impl Program {
     }
 
     fn before_rename(&mut self, from: (i32, u64), to: (i32, u64), flags: u32) -> Result<Decision> {
-        let names = (
-            self.text(from.1),
-            self.start(from.0),
-            self.text(to.1),
-            self.start(to.0),
-        );
-        let (Some(from), Some(from_start), Some(to), Some(to_start)) = names else {
-            return Ok(Decision::Run);
+        let (Some((from_start, from)), Some((to_start, to))) = (self.named(from), self.named(to)) else {
+            return Ok(Decision::Run); // the kernel will refuse it
         };
         let still_open = self.is_open(to_start.as_fd(), &to);
         self.touch_named(from_start.as_fd(), &from, true);
@@ -371,9 +364,9 @@ impl Program {
         path: u64,
         change: impl for<'a> FnOnce(Place<'a>) -> Change<'a>,
     ) -> Result<Decision> {
-        match (self.text(path), self.start(dirfd)) {
-            (Some(path), Some(start)) => self.record(&change(place(&start, &path))),
-            _ => Ok(Decision::Run), // the kernel will refuse it
+        match self.named((dirfd, path)) {
+            Some((start, path)) => self.record(&change(place(&start, &path))),
+            None => Ok(Decision::Run), // the kernel will refuse it
         }
     }
 
@@ -441,7 +434,7 @@ fn errno_of(refusal: &Refusal) -> i32 {
 impl Program {
     /// A named pipe is about to be made, which is then the program's own.
     fn note_fifo(&mut self, dirfd: i32, path: u64, mode: u64) {
-        let (Some(path), Some(start)) = (self.text(path), self.start(dirfd)) else {
+        let Some((start, path)) = self.named((dirfd, path)) else {
             return;
         };
         let is_fifo = mode as u32 & libc::S_IFMT == libc::S_IFIFO;

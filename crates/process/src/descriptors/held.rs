@@ -82,16 +82,8 @@ impl Descriptors {
                 let info = fdinfo(process.thread(), fd)?;
                 polls::held(process, tid, fd, &info, &self.list).map(Held::Watched)
             }
-            What::Event | What::Timer { .. } => {
-                if let What::Timer { .. } = descriptor.what {
-                    // The kernel counts the expirations of a periodic timer only when it is asked.
-                    let ours = process
-                        .duplicate_fd(fd)
-                        .map_err(|source| Error::target("cannot look at a timer", source))?;
-                    rustix::time::timerfd_gettime(ours).map_err(look)?;
-                }
-                held_by_special(process.thread(), fd, &descriptor.what)
-            }
+            What::Event => count(process.thread(), fd),
+            What::Timer { .. } => countdown(process, fd),
             _ => Ok(Held::Nothing),
         }
     }
@@ -151,25 +143,50 @@ fn look_into_fifo(end: OwnedFd) -> rustix::io::Result<Held> {
     })
 }
 
-fn held_by_special(pid: i32, fd: i32, what: &What) -> Result<Held> {
+fn not_understood(pid: i32, fd: i32, info: &str) -> Error {
+    Error::Internal(format!("/proc/{pid}/fdinfo/{fd} is not understood: {info}"))
+}
+
+fn count(pid: i32, fd: i32) -> Result<Held> {
     let info = fdinfo(pid, fd)?;
     let number =
         |name: &str, radix: u32| field(&info, name).and_then(|text| u64::from_str_radix(text, radix).ok());
-    let held = match what {
-        What::Event => number("eventfd-count", 16).map(|count| Held::Count {
-            count,
-            semaphore: number("eventfd-semaphore", 10) == Some(1),
-        }),
-        _ => field(&info, "it_value")
-            .and_then(pair_ns)
-            .zip(field(&info, "it_interval").and_then(pair_ns))
-            .map(|(left_ns, every_ns)| Held::Countdown {
+    let count = number("eventfd-count", 16).map(|count| Held::Count {
+        count,
+        semaphore: number("eventfd-semaphore", 10) == Some(1),
+    });
+    count.ok_or_else(|| not_understood(pid, fd, &info))
+}
+
+/// What a timer has left. The kernel counts the expirations of a periodic timer, and sets it again, only when it
+/// is asked for the time. One that rings after that and before the look has nothing left, as one that is not set:
+/// both are asked again, and that one alone does not count on.
+fn countdown(process: &Process, fd: i32) -> Result<Held> {
+    const LOOKS: usize = 3;
+    let pid = process.thread();
+    let ask = |source| Error::target("cannot look at a timer", source);
+    let ours = process.duplicate_fd(fd).map_err(ask)?;
+    let mut counted = Vec::new();
+    loop {
+        rustix::time::timerfd_gettime(&ours).map_err(|error| ask(error.into()))?;
+        let info = fdinfo(pid, fd)?;
+        let time = |name: &str| field(&info, name).and_then(pair_ns);
+        let ticks = field(&info, "ticks")
+            .and_then(|text| text.parse().ok())
+            .unwrap_or(0);
+        counted.push(ticks);
+        let stands = counted.len() >= LOOKS && counted[counted.len() - LOOKS..] == [ticks; LOOKS];
+        let (Some(left_ns), Some(every_ns)) = (time("it_value"), time("it_interval")) else {
+            return Err(not_understood(pid, fd, &info));
+        };
+        if left_ns > 0 || every_ns == 0 || stands {
+            return Ok(Held::Countdown {
                 left_ns,
                 every_ns,
-                ticks: number("ticks", 10).unwrap_or(0),
-            }),
-    };
-    held.ok_or_else(|| Error::Internal(format!("/proc/{pid}/fdinfo/{fd} is not understood: {info}")))
+                ticks,
+            });
+        }
+    }
 }
 
 /// `(seconds, nanoseconds)`
@@ -185,6 +202,38 @@ mod tests {
     #[test]
     fn times_are_understood() {
         assert_eq!(pair_ns("(1, 5)"), Some(1_000_000_005));
+    }
+
+    /// A timer that rings while it is looked at is not taken for one that is not set.
+    #[test]
+    fn a_periodic_timer_always_has_something_left() {
+        use rustix::time::{Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec};
+        const EVERY_NS: u64 = 20_000;
+        let process = Process::open(std::process::id() as i32).unwrap();
+        let timer = rustix::time::timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::CLOEXEC).unwrap();
+        let every = Timespec {
+            tv_sec: 0,
+            tv_nsec: EVERY_NS as i64,
+        };
+        let setting = Itimerspec {
+            it_interval: every,
+            it_value: every,
+        };
+        rustix::time::timerfd_settime(&timer, TimerfdTimerFlags::empty(), &setting).unwrap();
+        let mut before = 0;
+        for _ in 0..3000 {
+            let held = countdown(&process, timer.as_raw_fd()).unwrap();
+            let Held::Countdown {
+                left_ns,
+                every_ns,
+                ticks,
+            } = held
+            else {
+                panic!("{held:?}");
+            };
+            assert!(left_ns > 0 && every_ns == EVERY_NS && ticks >= before, "{held:?}");
+            before = ticks;
+        }
     }
 
     #[test]

@@ -143,12 +143,6 @@ impl Descriptors {
         known.any(|fd| !self.touched.has(fd)) || self.touched.numbers().any(is_it)
     }
 
-    /// Whether an open file of this inode was among them at the last stop.
-    #[must_use]
-    pub fn knows(&self, file: Ident) -> bool {
-        !self.open_files.of(file).is_empty()
-    }
-
     /// Looks at what calls touched. Whether anything is not as it was.
     ///
     /// # Errors

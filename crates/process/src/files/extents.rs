@@ -1,4 +1,5 @@
-//! Where a sparse file has data, and where it has holes: lseek(2), `SEEK_DATA` and `SEEK_HOLE`.
+//! Where a sparse file has data, and where it has holes: lseek(2), `SEEK_DATA` and `SEEK_HOLE`; writing to places in
+//! it.
 
 use rustix::fd::AsFd;
 use rustix::fs::SeekFrom;
@@ -22,4 +23,35 @@ pub(crate) fn next_data(file: impl AsFd, range: Range<u64>) -> Result<Option<Ran
     }
     let end = rustix::fs::seek(&file, SeekFrom::Hole(start))?;
     Ok(Some(start.max(range.start)..end.min(range.end)))
+}
+
+/// Writes all bytes, from `at` on.
+///
+/// # Errors
+/// The system's.
+pub(crate) fn write_all_at(file: impl AsFd, mut at: u64, mut bytes: &[u8]) -> Result<(), Errno> {
+    while !bytes.is_empty() {
+        match rustix::io::pwrite(&file, bytes, at) {
+            Ok(written) => {
+                bytes = &bytes[written..];
+                at += written as u64;
+            }
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// Writes zeros, for file systems without holes.
+///
+/// # Errors
+/// The system's.
+pub(crate) fn write_zeros(file: impl AsFd, range: Range<u64>) -> Result<(), Errno> {
+    let zeros = vec![0; (range.end - range.start).min(1 << 20) as usize];
+    let mut starts = range.clone().step_by(zeros.len().max(1));
+    starts.try_for_each(|at| {
+        let length = (range.end - at).min(zeros.len() as u64) as usize;
+        write_all_at(&file, at, &zeros[..length])
+    })
 }

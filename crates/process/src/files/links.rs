@@ -19,8 +19,8 @@ use std::collections::HashMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-/// Files whose other names are remembered.
-const MADE_MAX: usize = 1 << 14;
+/// Files whose other names are remembered, and listed by every checkpoint.
+const MADE_MAX: usize = 1 << 12;
 
 /// A file and its names, as a checkpoint lists them.
 pub type Linked = (Ident, Vec<OsString>);
@@ -135,12 +135,13 @@ impl Recorder {
         Ok(())
     }
 
-    /// Names of files that the program gave several, for the checkpoint: of those files that `is_open` says.
+    /// Names of files that the program gave several, for the checkpoint. Also of files that are closed: they may
+    /// be opened, and lose a name, after a resume.
     #[must_use]
-    pub fn links(&self, is_open: impl Fn(&Ident) -> bool) -> Vec<Linked> {
-        let open = self.links.made.iter().filter(|(file, _)| is_open(file));
+    pub fn links(&self) -> Vec<Linked> {
         let bytes = |path: &PathBuf| path.clone().into_os_string();
-        let mut links: Vec<Linked> = open
+        let made = self.links.made.iter();
+        let mut links: Vec<Linked> = made
             .map(|(file, names)| (*file, names.iter().map(bytes).collect()))
             .collect();
         links.sort_by_key(|(file, _)| (file.dev, file.ino));
@@ -165,8 +166,10 @@ impl Recorder {
             Ok(path) => Ok(Some(path)),
             Err(unknown) => match self.links.other_name(stat, Path::new("")) {
                 Some(path) => Ok(Some(path)),
-                None if self.count(stat) == 0 => Ok(None),
-                None => Err(unknown),
+                None => match self.count(Ident::from(stat), || rustix::fs::fstat(fd)) {
+                    Ok(0) => Ok(None),
+                    _ => Err(unknown),
+                },
             },
         }
     }
@@ -190,16 +193,27 @@ impl Recorder {
         Ok(self.name_of(fd, &stat)?.map(|path| OpenFile::named(path, &stat)))
     }
 
-    /// Names of the file that the program can see.
-    fn count(&self, stat: &Stat) -> u64 {
-        let file = Ident::from(stat);
+    /// Names of the file that the program can see. `look` looks at the file again: links of ours go away with a
+    /// commit in another thread, so what was seen before may still count one.
+    fn count(&self, file: Ident, look: impl Fn() -> rustix::io::Result<Stat>) -> rustix::io::Result<u64> {
+        loop {
+            let ours = self.kept_links(file);
+            let links = look()?.st_nlink;
+            if self.kept_links(file) == ours {
+                return Ok(links.saturating_sub(ours));
+            }
+        }
+    }
+
+    /// Links in the state directory that are there now.
+    fn kept_links(&self, file: Ident) -> u64 {
         let kept = self.links.kept.get(&file).into_iter().flatten().copied();
         let unkept = self.links.unkept.get(&file).into_iter().flatten();
         let ours = kept.chain(unkept.map(|(seq, _)| *seq)).filter(|seq| {
             rustix::fs::statat(CWD, self.journal.kept_path(*seq), AtFlags::SYMLINK_NOFOLLOW)
                 .is_ok_and(|link| Ident::from(&link) == file)
         });
-        stat.st_nlink.saturating_sub(ours.count() as u64)
+        ours.count() as u64
     }
 
     /// Whether the file is nameless, and no rollback gives it a name back.
@@ -227,7 +241,8 @@ impl Recorder {
 
     /// A file that the program has open loses the name `path`: another must be known, or none be left.
     pub(super) fn will_be_known(&self, path: &Path, stat: &Stat) -> Result<()> {
-        if place::is_directory(stat) || self.count(stat) <= 1 {
+        let look = || rustix::fs::statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW);
+        if place::is_directory(stat) || self.count(Ident::from(stat), look).is_ok_and(|names| names <= 1) {
             return Ok(());
         }
         match self.links.other_name(stat, path) {

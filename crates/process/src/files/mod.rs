@@ -67,7 +67,7 @@ pub use twinpage_core::Epoch;
 
 pub use attributes::Attributes;
 pub(crate) use attributes::{read_all, write_all};
-pub(crate) use extents::next_data;
+pub(crate) use extents::{next_data, write_all_at, write_zeros};
 pub(crate) use ranges::Ranges;
 
 use rustix::fd::BorrowedFd;

@@ -189,6 +189,12 @@ impl Recorder {
         Ok(changed)
     }
 
+    /// The state directory.
+    #[must_use]
+    pub fn state(&self) -> &Path {
+        &self.journal.dir
+    }
+
     /// The file behind `file` changed by other ways than recorded ones: it is synced with this epoch.
     pub fn sync(&mut self, file: OwnedFd) {
         if self.options.durability == Durability::Disk {

@@ -4,6 +4,7 @@
 //! killed before it), or be undone in part by a rollback that was killed.
 
 use super::error::{Doing, Error, Result};
+use super::extents::{write_all_at, write_zeros};
 use super::format::{Attribute, Kept, Kind, Record, State, mtime_only};
 use super::keep::{self, Keep, kept_name};
 use super::place;
@@ -14,7 +15,6 @@ use rustix::fs::{AtFlags, CWD, FallocateFlags, Gid, Mode, OFlags, RenameFlags, S
 use rustix::io::Errno;
 use std::collections::HashMap;
 use std::ffi::OsStr;
-use std::ops::Range;
 use std::path::Path;
 
 /// Files written but not yet noted as undone; above this the progress is noted at once.
@@ -213,7 +213,8 @@ impl<'a> Undo<'a> {
         let path = &record.path;
         self.open_to_write(path, record.file)?;
         self.step("put bytes back")?;
-        write(&self.touched[&record.file], record.at, &record.data).doing("put bytes back into", path)?;
+        write_all_at(&self.touched[&record.file], record.at, &record.data)
+            .doing("put bytes back into", path)?;
         self.set_length(record)
     }
 
@@ -528,33 +529,6 @@ fn remove_any(dir: impl AsFd, name: &str, shown: &Path) -> Result<()> {
         }
     }
     Ok(())
-}
-
-fn write(file: &OwnedFd, mut at: u64, mut bytes: &[u8]) -> Result<(), Errno> {
-    while !bytes.is_empty() {
-        match rustix::io::pwrite(file, bytes, at) {
-            Ok(written) => {
-                bytes = &bytes[written..];
-                at += written as u64;
-            }
-            Err(Errno::INTR) => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(())
-}
-
-/// For file systems without holes.
-fn write_zeros(file: &OwnedFd, range: Range<u64>) -> Result<(), Errno> {
-    let zeros = vec![0; 1 << 20];
-    let mut starts = range.clone().step_by(zeros.len());
-    starts.try_for_each(|at| {
-        write(
-            file,
-            at,
-            &zeros[..(range.end - at).min(zeros.len() as u64) as usize],
-        )
-    })
 }
 
 fn set_mtime(path: &Path, mtime: (i64, u32)) -> Result<()> {

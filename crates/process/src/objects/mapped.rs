@@ -109,7 +109,11 @@ impl Objects {
             for written in between(address(from)..address(to), &clean) {
                 let offset = part.offset + (written.start - part.range.start);
                 object.changed.add(offset..offset + (written.end - written.start));
-                tracker.protect(written)?;
+                match tracker.protect(written) {
+                    // Not tracked: nothing can be written through it.
+                    Err(error) if error.raw_os_error() == Some(libc::ENOENT) => {}
+                    protected => protected?,
+                }
             }
             at = to;
         }

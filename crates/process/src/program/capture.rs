@@ -12,7 +12,7 @@ use super::{Program, State, clocks};
 use crate::context::{Clocks, Fixed, Live, Threads};
 use crate::descriptors;
 use crate::error::{Error, Result};
-use crate::files::{Linked, OpenFile};
+use crate::files::OpenFile;
 use crate::interrupted::Unfinished;
 use crate::kernel::{Running, Stale};
 use crate::memory::Parts;
@@ -57,7 +57,10 @@ impl Program {
         self.update_descriptors()?; // it tells which files memory shows
         self.refresh(tid)?;
         let mut parts = Parts::default();
-        self.fixed_changed |= self.memory.capture(&self.process, into, &mut parts)?;
+        if self.memory.capture(&self.process, into, &mut parts)? {
+            self.fixed_changed = true;
+            self.follow_executable()?;
+        }
         (stop.layout_us, stop.scan_us, stop.copy_us) = (parts.layout_us, parts.scan_us, parts.copy_us);
         stop.pages = parts.pages;
         let pending = threads::pending(self.threads.iter().map(|thread| thread.tid))?;
@@ -74,7 +77,7 @@ impl Program {
             pending,
             files: Vec::new(),
             objects: self.memory.objects().saved().to_vec(),
-            links: self.links(),
+            links: self.files.links(),
             stopped: (self.threads.iter()).any(|thread| thread.state == State::GroupStopped),
             guards: self.memory.guards()?,
         };
@@ -145,13 +148,6 @@ impl Program {
         };
         self.fixed_changed |= self.descriptors.update(&self.process, &mut files)?;
         Ok(())
-    }
-
-    /// The names of open files that have several.
-    fn links(&mut self) -> Vec<Linked> {
-        let objects = self.memory.objects();
-        self.files
-            .links(|file| objects.find(*file).is_some() || self.descriptors.knows(*file))
     }
 
     /// Captures the files whose content the checkpoint holds.

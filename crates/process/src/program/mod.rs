@@ -6,14 +6,17 @@
 //!   alive whenever that is done: the one that stopped for a call, or one that stands still for a checkpoint.
 //!
 //! `halt.rs` has every thread stand still; `capture.rs` reads what a checkpoint holds meanwhile; `cut.rs` takes
-//! up the calls that this cut; `rest.rs` tells when nothing ran since.
+//! up the calls that this cut; `rest.rs` tells when nothing ran since;
+//! `executable.rs` keeps the program's own file.
 
 mod capture;
 mod cut;
+mod executable;
 mod halt;
 mod rest;
 
 pub use capture::Stop;
+pub use executable::forget_copies_but;
 
 use crate::context::{self, Clocks, Ending};
 use crate::descriptors::Descriptors;

@@ -11,10 +11,10 @@ use crate::error::{Error, Result};
 use crate::files::Ident;
 use crate::kernel::{GoneDirectory, Kernel};
 use crate::layout::{Kind, Mapping};
-use crate::objects::Id;
+use crate::objects::{Id, Origin, Saved};
 use crate::stdio::{Stdio, Stream};
 use rustix::event::EventfdFlags;
-use rustix::fs::{Mode, OFlags, RawDir, SeekFrom};
+use rustix::fs::{Mode, OFlags, RawDir, SealFlags, SeekFrom};
 use rustix::pipe::PipeFlags;
 use rustix::time::{Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec};
 use std::collections::{BTreeMap, BTreeSet};
@@ -36,6 +36,7 @@ pub(super) struct Sources {
     files: BTreeMap<PathBuf, i32>,
     /// Objects that are mapped, by number and the access that the mappings need.
     objects: BTreeMap<(Id, u32), i32>,
+    keys: Keys,
     /// Directories that were removed, by the inode they had.
     gone: BTreeMap<u64, i32>,
     _open: Vec<OwnedFd>,
@@ -62,7 +63,7 @@ impl Sources {
 
     /// The same for the file of a mapping.
     pub(super) fn mapped(&self, mapping: &Mapping) -> Result<i32> {
-        match object_key(mapping) {
+        match self.keys.of(mapping) {
             None => self.file(&mapping.path),
             Some(key) => (self.objects.get(&key).copied())
                 .ok_or_else(|| Error::Internal(format!("{} was not opened", mapping.path.display()))),
@@ -145,8 +146,9 @@ pub(super) fn open(
     places.sort_by_key(|(_, place, _)| *place);
     let mut files = BTreeMap::new();
     let mut objects = BTreeMap::new();
+    let keys = Keys::new(&context.live.objects);
     for mapping in &fixed.mappings {
-        if let (Some(id), Some(key)) = (mapping.object, object_key(mapping)) {
+        if let (Some(id), Some(key)) = (mapping.object, keys.of(mapping)) {
             let file = made.open(id, OFlags::from_bits_retain(key.1))?;
             objects.insert(key, opener.keep(file)?);
         }
@@ -154,13 +156,15 @@ pub(super) fn open(
     let mapped = fixed.mappings.iter().filter(|mapping| {
         matches!(mapping.kind, Kind::PrivateFile | Kind::SharedFile) && mapping.object.is_none()
     });
-    for (path, inode) in mapped
-        .map(|mapping| (&mapping.path, Some(mapping.inode)))
-        .chain([(&fixed.kernel.memory.exe, None)])
-    {
-        if !files.contains_key(path) {
-            files.insert(path.clone(), opener.open_mapped(path, inode)?);
+    for mapping in mapped {
+        if !files.contains_key(&mapping.path) {
+            let file = opener.open_mapped(&mapping.path, mapping.inode)?;
+            files.insert(mapping.path.clone(), file);
         }
+    }
+    let exe = &fixed.kernel.memory.exe;
+    if !files.contains_key(exe) {
+        files.insert(exe.clone(), opener.open_executable(exe)?);
     }
     let gaps = gaps(&places, opener.base);
     Ok(Sources {
@@ -169,6 +173,7 @@ pub(super) fn open(
         gaps,
         files,
         objects,
+        keys,
         gone: opener.gone,
         _open: opener.open,
     })
@@ -186,13 +191,30 @@ pub(super) fn own_path(descriptor: &Descriptor, pid: i32) -> Option<&Path> {
     path.starts_with(format!("/proc/{pid}")).then_some(path)
 }
 
-/// Which object a mapping shows, and how that must be open. One that is not writable is mapped from a descriptor
-/// for reading where the file is sealed against writing, which a writable mapping would prevent.
-fn object_key(mapping: &Mapping) -> Option<(Id, u32)> {
-    let reads = mapping.protection & libc::PROT_WRITE as u32 == 0
-        && mapping.path.as_os_str().as_bytes().starts_with(b"/memfd:");
-    let flags = if reads { libc::O_RDONLY } else { libc::O_RDWR };
-    Some((mapping.object?, flags as u32))
+/// Which object a mapping shows, and how that must be open: for reading and writing, as the mapping may be made
+/// writable later; but for reading where the file is sealed against writing, which a writable mapping would
+/// prevent.
+struct Keys {
+    sealed: BTreeSet<Id>,
+}
+
+impl Keys {
+    fn new(objects: &[Saved]) -> Keys {
+        let writing = (SealFlags::WRITE | SealFlags::FUTURE_WRITE).bits();
+        let sealed = objects
+            .iter()
+            .filter(|saved| matches!(saved.origin, Origin::Memory { seals, .. } if seals & writing != 0));
+        Keys {
+            sealed: sealed.map(|saved| saved.id).collect(),
+        }
+    }
+
+    fn of(&self, mapping: &Mapping) -> Option<(Id, u32)> {
+        let id = mapping.object?;
+        let reads = mapping.protection & libc::PROT_WRITE as u32 == 0 && self.sealed.contains(&id);
+        let flags = if reads { libc::O_RDONLY } else { libc::O_RDWR };
+        Some((id, flags as u32))
+    }
 }
 
 fn gaps(places: &[(i32, i32, bool)], base: i32) -> Vec<(u32, u32)> {
@@ -255,12 +277,28 @@ impl Opener<'_> {
         Ok(())
     }
 
-    fn open_mapped(&mut self, path: &Path, inode: Option<u64>) -> Result<i32> {
+    fn open_mapped(&mut self, path: &Path, inode: u64) -> Result<i32> {
         let file = reopen(path, OFlags::RDONLY)?;
-        if let Some(inode) = inode {
-            self.same_file(&file, path, inode)?;
-        }
+        self.same_file(&file, path, inode)?;
         self.keep(file)
+    }
+
+    /// The program's file, or the copy that the state directory has of it. Where nothing may be executed in the
+    /// state directory, a copy in memory.
+    fn open_executable(&mut self, exe: &Path) -> Result<i32> {
+        use rustix::fs::{MemfdFlags, StatVfsMountFlags};
+        let path = self.state.join(exe);
+        let file = reopen(&path, OFlags::RDONLY)?;
+        let mount = rustix::fs::fstatvfs(&file);
+        let is_kept = exe.is_relative();
+        if !is_kept || !mount.is_ok_and(|mount| mount.f_flag.contains(StatVfsMountFlags::NOEXEC)) {
+            return self.keep(file);
+        }
+        let copy = rustix::fs::memfd_create("executable", MemfdFlags::CLOEXEC)
+            .map_err(|error| Error::target("cannot make the program's file again", error.into()))?;
+        let mut copy = std::fs::File::from(copy);
+        std::io::copy(&mut std::fs::File::from(file), &mut copy).map_err(Error::file("cannot copy", path))?;
+        self.keep(copy)
     }
 
     fn open_again(&mut self, descriptor: &Descriptor, held: &Held) -> Result<i32> {
@@ -523,10 +561,9 @@ fn make_timer(
     clock: u32,
     left_ns: u64,
     every_ns: u64,
-    mut ticks: u64,
+    ticks: u64,
     stopped_ns: u64,
 ) -> std::io::Result<OwnedFd> {
-    const SOON_NS: u64 = 1_000_000;
     let clock = match clock as i32 {
         libc::CLOCK_REALTIME => TimerfdClockId::Realtime,
         libc::CLOCK_BOOTTIME => TimerfdClockId::Boottime,
@@ -537,35 +574,35 @@ fn make_timer(
         tv_sec: (ns / 1_000_000_000) as i64,
         tv_nsec: (ns % 1_000_000_000) as i64,
     };
-    let (mut flags, mut value_ns) = (TimerfdTimerFlags::empty(), left_ns);
-    if matches!(clock, TimerfdClockId::Monotonic) && left_ns > 0 {
-        flags = TimerfdTimerFlags::ABSTIME;
-        value_ns = stopped_ns + left_ns;
-        let now_ns = || crate::program::clocks().monotonic_ns;
-        // It must not ring between being set and being told its count.
-        if value_ns > now_ns() && value_ns - now_ns() < SOON_NS {
-            std::thread::sleep(std::time::Duration::from_nanos(SOON_NS));
+    let now_ns = || crate::program::clocks().monotonic_ns;
+    loop {
+        let (mut flags, mut value_ns, mut rung) = (TimerfdTimerFlags::empty(), left_ns, 0);
+        if matches!(clock, TimerfdClockId::Monotonic) && left_ns > 0 {
+            flags = TimerfdTimerFlags::ABSTIME;
+            value_ns += stopped_ns;
+            if let Some(late_ns) = now_ns().checked_sub(value_ns) {
+                rung = late_ns.checked_div(every_ns).unwrap_or(0) + 1;
+                value_ns = if every_ns > 0 {
+                    value_ns + rung * every_ns
+                } else {
+                    0
+                };
+            }
         }
-        let now_ns = now_ns();
-        if value_ns <= now_ns {
-            let rung = (now_ns - value_ns).checked_div(every_ns).unwrap_or(0) + 1;
-            ticks += rung;
-            value_ns = if every_ns > 0 {
-                value_ns + rung * every_ns
-            } else {
-                0
-            };
+        let setting = Itimerspec {
+            it_interval: time(every_ns),
+            it_value: time(value_ns),
+        };
+        rustix::time::timerfd_settime(&timer, flags, &setting)?;
+        if ticks + rung > 0 {
+            twinpage_os::remote::set_timer_ticks(&timer, ticks + rung)?;
+        }
+        // One that rang before it was told its count has lost that.
+        let rang = flags.contains(TimerfdTimerFlags::ABSTIME) && value_ns > 0 && now_ns() >= value_ns;
+        if !rang {
+            return Ok(timer);
         }
     }
-    let setting = Itimerspec {
-        it_interval: time(every_ns),
-        it_value: time(value_ns),
-    };
-    rustix::time::timerfd_settime(&timer, flags, &setting)?;
-    if ticks > 0 {
-        twinpage_os::remote::set_timer_ticks(&timer, ticks)?;
-    }
-    Ok(timer)
 }
 
 /// Puts a directory's position at `at`. One name is read first: where ext4 begins on a descriptor whose

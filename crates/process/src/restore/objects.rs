@@ -5,7 +5,7 @@
 
 use crate::context::Context;
 use crate::error::{Error, Result};
-use crate::files::{Ident, write_all};
+use crate::files::{Ident, write_all, write_all_at, write_zeros};
 use crate::objects::{Id, Objects, Origin, Saved};
 use crate::pages::Pages;
 use crate::state::Store;
@@ -194,7 +194,7 @@ fn fill(saved: &Saved, file: &OwnedFd, store: &Store, pages: &Pages) -> Result<(
             punch(file, &hole, is_new).map_err(failed)?;
             hole = next..next;
             store.read(piece.page, usize::from(piece.first), &mut page)?;
-            write(file, offset, &page[..(next - offset) as usize]).map_err(failed)?;
+            write_all_at(file, offset, &page[..(next - offset) as usize]).map_err(failed)?;
         }
         punch(file, &hole, is_new).map_err(failed)?;
     }
@@ -207,27 +207,9 @@ fn punch(file: &OwnedFd, hole: &Range<u64>, is_new: bool) -> rustix::io::Result<
     }
     let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
     match rustix::fs::fallocate(file, flags, hole.start, hole.end - hole.start) {
-        Err(Errno::OPNOTSUPP) => {
-            let zeros = [0; PAGE as usize];
-            let mut starts = hole.clone().step_by(PAGE as usize);
-            starts.try_for_each(|start| write(file, start, &zeros[..(hole.end - start).min(PAGE) as usize]))
-        }
+        Err(Errno::OPNOTSUPP) => write_zeros(file, hole.clone()),
         punched => punched,
     }
-}
-
-fn write(file: &OwnedFd, mut at: u64, mut bytes: &[u8]) -> rustix::io::Result<()> {
-    while !bytes.is_empty() {
-        match rustix::io::pwrite(file, bytes, at) {
-            Ok(written) => {
-                bytes = &bytes[written..];
-                at += written as u64;
-            }
-            Err(Errno::INTR) => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(())
 }
 
 fn dress(saved: &Saved, file: &OwnedFd) -> rustix::io::Result<()> {

@@ -50,8 +50,8 @@ pub(super) fn make(process: &Process, context: &Context, base: i32) -> Result<Pa
         match other {
             Some((other, other_end, other_queue)) => {
                 fill(&one, other_queue).map_err(failed)?;
-                settle(&one, descriptor, end, queue).map_err(failed)?;
-                settle(&two, other, other_end, other_queue).map_err(failed)?;
+                set_state(&one, descriptor, end, queue).map_err(failed)?;
+                set_state(&two, other, other_end, other_queue).map_err(failed)?;
                 place(process, context, other, &two)?;
             }
             None => {
@@ -68,7 +68,7 @@ pub(super) fn make(process: &Process, context: &Context, base: i32) -> Result<Pa
                 if queue.alone {
                     let _ = socket::send(one.ours.as_fd(), &[0]); // refused: from now on it has no peer
                 }
-                settle(&one, descriptor, end, queue).map_err(failed)?;
+                set_state(&one, descriptor, end, queue).map_err(failed)?;
             }
         }
         place(process, context, descriptor, &one)?;
@@ -119,7 +119,8 @@ fn set_buffer(fd: impl AsFd, name: i32, value: &[u8]) -> std::io::Result<()> {
     socket::set_option(fd.as_fd(), name, &(i32::from_ne_bytes(bytes) / 2).to_ne_bytes())
 }
 
-fn settle(one: &Fresh, descriptor: &Descriptor, end: &End, queue: &Queue) -> std::io::Result<()> {
+/// Half-closes, options and flags: nothing more is sent through it here.
+fn set_state(one: &Fresh, descriptor: &Descriptor, end: &End, queue: &Queue) -> std::io::Result<()> {
     let fd = one.ours.as_fd();
     if queue.receives_no_more {
         let both = queue.sends_no_more && end.kind == libc::SOCK_DGRAM;

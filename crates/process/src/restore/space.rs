@@ -165,12 +165,15 @@ pub(super) fn fill(
         .collect();
     let objects = (context.fixed.mappings.iter()).filter(|mapping| mapping.kind == Kind::Object);
     for mapping in captured.iter().copied().chain(objects) {
-        tracker.register(mapping.range()).map_err(|source| {
-            Error::target(
-                format!("cannot track {:x}-{:x}", mapping.start, mapping.end),
-                source,
-            )
-        })?;
+        match tracker.register(mapping.range()) {
+            Err(error) if mapping.refuses_tracking(&error) => {}
+            registered => registered.map_err(|source| {
+                Error::target(
+                    format!("cannot track {:x}-{:x}", mapping.start, mapping.end),
+                    source,
+                )
+            })?,
+        }
     }
     let mut pieces: Vec<(Range<u64>, bool)> = Vec::new();
     for run in pages.stored_runs() {

@@ -428,3 +428,28 @@ fn many_files_need_few_descriptors() {
     assert!(changed.len() <= 257 && !changed.is_empty());
     changed.sync_before_commit().unwrap();
 }
+
+/// The state directory's link to a removed file goes away with a commit, in another thread: what was seen of the
+/// file before still counts it.
+#[test]
+fn a_removed_file_is_nameless_before_and_after_its_link_goes() {
+    let stage = Stage::new();
+    let path = stage.root.join("a");
+    std::fs::write(&path, b"content").unwrap();
+    let mut recorder = recorder(&stage);
+    let file = open(&path);
+    let unlink = Change::Unlink {
+        place: Place::absolute(&path),
+        still_open: true,
+    };
+    assert_eq!(recorder.record(&unlink).unwrap(), Recorded::Saved);
+    std::fs::remove_file(&path).unwrap();
+    recorder.begin_epoch(1, 0, []).unwrap();
+    let mut second = recorder.begin_epoch(2, 1, []).unwrap();
+    let seen = rustix::fs::fstat(&file).unwrap();
+    assert_eq!(seen.st_nlink, 1);
+    assert_eq!(recorder.name_of(file.as_fd(), &seen).unwrap(), None);
+    second.sync_before_commit().unwrap();
+    assert_eq!(rustix::fs::fstat(&file).unwrap().st_nlink, 0);
+    assert_eq!(recorder.name_of(file.as_fd(), &seen).unwrap(), None);
+}

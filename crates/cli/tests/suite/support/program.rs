@@ -50,6 +50,7 @@ pub(crate) const PROGRAMS: &[Program] = &[
     program("c_waits.c", Kind::C(&["-pthread"]), 4000), // milliseconds
     program("c_kernel.c", Kind::C(&[]), 60),
     program("c_descriptors.c", Kind::C(&[]), 60),
+    program("c_own.c", Kind::C(&[]), 120),
     program("c_many.c", Kind::C(&["-pthread"]), 60),
     program("c_ends.c", Kind::C(&["-lrt"]), 120),
     program("c_places.c", Kind::C(&[]), 60),
