@@ -27,6 +27,8 @@ mod elements;
 mod error;
 mod format;
 mod handover;
+#[cfg(test)]
+mod handover_tests;
 mod look;
 mod opened;
 mod options;
@@ -37,6 +39,7 @@ mod reader;
 mod recover;
 mod seal;
 mod statistics;
+mod sync;
 mod ticket;
 mod value;
 
