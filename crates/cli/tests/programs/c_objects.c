@@ -218,15 +218,29 @@ static void check_object(struct object *o) {
         CHECK(fcntl(o->fd, F_GET_SEALS) == (F_SEAL_SHRINK | F_SEAL_GROW), "the seals of a memory file are gone");
 }
 
-// A removed directory stays one, and a semaphore in shared memory counts.
+// A removed directory stays one, a semaphore in shared memory counts, and a memory file that is sealed against
+// writing stays so, also where it is mapped.
 static int gone;
 static sem_t *semaphore;
 static int count;
+static int sealed;
+static char *constant;
+
+static void seal_one(void) {
+    sealed = memfd_create("sealed", MFD_ALLOW_SEALING | MFD_CLOEXEC);
+    CHECK(sealed >= 0 && write(sealed, "constant", 9) == 9 && !fcntl(sealed, F_ADD_SEALS, F_SEAL_WRITE), "seal");
+    constant = mmap(NULL, 4096, PROT_READ, MAP_SHARED, sealed, 0);
+    // Before Linux 6.7 even a mapping for reading is refused.
+    CHECK(constant != MAP_FAILED || errno == EPERM, "map a sealed file");
+}
 
 static void check_others(void) {
     struct stat st;
     int value;
     CHECK(!fstat(gone, &st) && S_ISDIR(st.st_mode) && st.st_nlink == 0, "a removed directory");
+    CHECK(pwrite(sealed, "x", 1, 0) == -1 && errno == EPERM, "a sealed file was written");
+    if (constant != MAP_FAILED)
+        CHECK(!strcmp(constant, "constant") && mprotect(constant, 4096, PROT_READ | PROT_WRITE) == -1, "a sealed mapping");
     CHECK(!sem_post(semaphore) && !sem_getvalue(semaphore, &value) && value == ++count, "the semaphore is %d, not %d",
           value, count);
 }
@@ -242,6 +256,7 @@ int main(int argc, char **argv) {
     snprintf(name, sizeof name, "/twinpage-test-%ld-%ld", (long)now.tv_sec, now.tv_nsec);
     semaphore = sem_open(name, O_CREAT | O_EXCL, 0600, 0);
     CHECK(semaphore != SEM_FAILED && !sem_unlink(name), "sem_open");
+    seal_one();
     for (int i = 0; i < OBJECTS; i++) {
         objects[i].bytes = malloc(LARGEST);
         CHECK(objects[i].bytes, "memory");
