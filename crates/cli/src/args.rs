@@ -47,6 +47,12 @@ pub(crate) enum Command {
         after_help = "Example:\n  twinpage prove --kills 20 -- python3 examples/wordcount.py\n\nExit code 0 when every run was identical, 1 when one was not, 125 when it could not be told."
     )]
     Prove(Prove),
+    /// Which methods of an object can be logged now and run later, and what makes the others instant
+    #[command(
+        long_about = CLASSIFY_HELP,
+        after_help = "Example:\n  twinpage classify src/scores.rs src/rows.rs\n  twinpage classify src --json"
+    )]
+    Classify(Classify),
     /// Measure what checkpoints cost on this machine
     #[command(after_help = "Example:\n  twinpage bench process --heap-mib 256 --every 16ms")]
     Bench(Bench),
@@ -69,6 +75,27 @@ Every run starts in a fresh, empty scratch directory: files that the program nam
 directory are made there. Arguments that name something in the current directory are made absolute,
 so that scripts and inputs are found. Files that the program writes elsewhere are written by every
 run and not compared. Standard input is given to every run when it is a file; otherwise it is empty.";
+
+const CLASSIFY_HELP: &str = "\
+Which methods of an object can be logged now and run later, and what makes the others instant
+
+A method that touches only its object, its arguments and locals, and returns nothing, is deferrable.
+Every other method is instant: its caller waits for it. Calls are followed through the sources that
+are given; pure functions of Rust's own libraries and of twinpage's collections are known. For each
+instant method every line that makes it so is printed, with the way out.
+
+Where impls are marked #[object], their methods are listed; otherwise those of all types.
+#[instant] and #[deferrable] on a function overrule what is found.";
+
+#[derive(Args, Debug)]
+pub(crate) struct Classify {
+    /// One JSON document on standard output
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Rust files, or directories of them
+    #[arg(value_name = "FILE.rs|DIR", required = true)]
+    pub(crate) sources: Vec<PathBuf>,
+}
 
 #[derive(Args, Debug)]
 pub(crate) struct Prove {

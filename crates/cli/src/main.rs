@@ -4,6 +4,7 @@ mod args;
 mod array;
 mod bench;
 mod check;
+mod classify;
 mod explain;
 mod info;
 mod lab;
@@ -34,6 +35,7 @@ fn main() -> ExitCode {
         Command::Stats(stats) => region::stats(&stats),
         Command::Backup(backup) if array::is_array(&backup.region) => array::backup(&backup),
         Command::Backup(backup) => region::backup(&backup),
+        Command::Classify(sources) => classify::classify(&sources),
         Command::Prove(prove) => prove::prove(&prove),
         Command::Bench(bench) => bench::bench(bench),
         Command::Lab(lab) => lab::lab(lab),
