@@ -48,7 +48,17 @@ impl<'r, K, V> BTreeMap<'r, K, V> {
     /// Puts an entry into a leaf: splits it if it is full, and those above it that are full too. `path` then
     /// leads to the entry, in its lowest step only.
     fn split_up(&mut self, path: &mut Path<K, V>, key: K, value: V, spare: &mut Spare<K, V>) {
-        let (mut carried, mut level) = ((key, value, None), 0);
+        self.split_from(0, path, (key, value, None), spare);
+    }
+
+    /// The same from a level on, with the child that is behind the entry.
+    pub(super) fn split_from(
+        &mut self,
+        mut level: usize,
+        path: &mut Path<K, V>,
+        mut carried: (K, V, Option<Node<K, V>>),
+        spare: &mut Spare<K, V>,
+    ) {
         loop {
             let (node, index) = path.at(level);
             let (key, value, child) = carried;
@@ -136,7 +146,7 @@ impl<'r, K, V> BTreeMap<'r, K, V> {
     }
 
     /// Takes roots without entries away.
-    fn lower(&mut self) {
+    pub(super) fn lower(&mut self) {
         while let Some(root) = self.root()
             && root.len() == 0
         {
@@ -170,7 +180,7 @@ impl<'r, K, V> BTreeMap<'r, K, V> {
     }
 
     /// Mends a tree of which only the nodes along one border may have too few entries.
-    fn mend_border(&mut self, is_last: bool) {
+    pub(super) fn mend_border(&mut self, is_last: bool) {
         self.lower();
         let Some(mut node) = self.root() else { return };
         while node.height > 0 {
@@ -212,8 +222,13 @@ impl<K, V> Spare<K, V> {
         Ok(spare)
     }
 
+    /// One for each level of a map, and for a new root.
+    pub(super) fn all(map: &BTreeMap<'_, K, V>) -> Result<Self, HeapError> {
+        Spare::levels(map.height + 1, map.heap.raw())
+    }
+
     /// One for each level up to `height`.
-    fn levels(height: usize, heap: RawHeap) -> Result<Self, HeapError> {
+    pub(super) fn levels(height: usize, heap: RawHeap) -> Result<Self, HeapError> {
         let mut spare = Spare {
             nodes: [std::ptr::null_mut(); DEEPEST],
             heap,
@@ -224,7 +239,7 @@ impl<K, V> Spare<K, V> {
         Ok(spare)
     }
 
-    fn take(&mut self, level: usize) -> Node<K, V> {
+    pub(super) fn take(&mut self, level: usize) -> Node<K, V> {
         let at = std::mem::replace(&mut self.nodes[level], std::ptr::null_mut());
         assert!(!at.is_null(), "a node was taken for each that splits");
         Node { at, height: level }

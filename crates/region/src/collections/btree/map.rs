@@ -6,6 +6,7 @@
 //! ```
 
 use super::balance::Spare;
+use super::bulk::Filling;
 use super::entry::{Entry, OccupiedEntry, VacantEntry};
 use super::iter::{IntoIter, IntoKeys, IntoValues, Iter, IterMut, Keys, Range, RangeMut, Values, ValuesMut};
 use super::node::{LEAST, Leaf, MOST, Node};
@@ -174,8 +175,20 @@ impl<'r, K: Ord, V> BTreeMap<'r, K, V> {
     #[track_caller]
     pub fn from_iter_in(entries: impl IntoIterator<Item = (K, V)>, heap: Heap<'r>) -> BTreeMap<'r, K, V> {
         let mut map = BTreeMap::new_in(heap);
-        map.extend(entries);
+        map.put_all(entries);
         map
+    }
+
+    /// Those that come in order at the end are put there without a search, and fill their nodes.
+    #[track_caller]
+    pub(super) fn put_all(&mut self, entries: impl IntoIterator<Item = (K, V)>) {
+        let mut filling = Filling::new(self);
+        for (key, value) in entries {
+            if let Err(error) = filling.add(key, value) {
+                drop(filling);
+                panic!("{error}");
+            }
+        }
     }
 
     /// The value of a key.
@@ -378,6 +391,29 @@ impl<'r, K: Ord, V> BTreeMap<'r, K, V> {
         if self.is_empty() && self.heap == other.heap {
             return std::mem::swap(self, other);
         }
+        // Who is before whom is asked once: with an `Ord` that lies they are in no order, as before.
+        let is_before = |a: &Self, b: &Self| {
+            let (last, first) = (a.last_key_value(), b.first_key_value());
+            last.zip(first)
+                .is_some_and(|((last, _), (first, _))| last < first)
+        };
+        if self.heap == other.heap && !other.is_empty() {
+            let joined = if is_before(self, other) {
+                self.try_join(other)
+            } else if is_before(other, self) {
+                let joined = other.try_join(self);
+                std::mem::swap(self, other);
+                joined
+            } else {
+                return self.merge(other);
+            };
+            return joined.unwrap_or_else(|error| panic!("{error}"));
+        }
+        self.merge(other);
+    }
+
+    #[track_caller]
+    fn merge(&mut self, other: &mut BTreeMap<'r, K, V>) {
         while let Some(mut first) = other.path_to_end(false) {
             let (node, index) = first.entry();
             // SAFETY: the entry is there.

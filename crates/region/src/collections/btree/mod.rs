@@ -1,6 +1,7 @@
 //! Maps and sets in order.
 
 mod balance;
+mod bulk;
 mod entry;
 mod iter;
 mod map;

@@ -192,7 +192,7 @@ impl<K, V> Node<K, V> {
         }
     }
 
-    fn set_child(self, index: usize, child: Self) {
+    pub(super) fn set_child(self, index: usize, child: Self) {
         let at = self.child_at(index);
         touch(at, 8);
         // SAFETY: as above.

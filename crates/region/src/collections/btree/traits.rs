@@ -11,9 +11,7 @@ use std::hash::{Hash, Hasher};
 impl<'r, K: Ord, V> Extend<(K, V)> for BTreeMap<'r, K, V> {
     #[track_caller]
     fn extend<I: IntoIterator<Item = (K, V)>>(&mut self, entries: I) {
-        for (key, value) in entries {
-            self.insert(key, value);
-        }
+        self.put_all(entries);
     }
 }
 

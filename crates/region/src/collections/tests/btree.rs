@@ -317,3 +317,95 @@ fn no_memory_for_a_split_changes_nothing() {
     drop(map);
     watched.assert_empty();
 }
+
+/// Trees of all sizes behind each other, and sorted entries with some out of order among them.
+#[test]
+fn whole_trees_and_sorted_entries_are_put_behind_each_other() {
+    let sizes = match cfg!(miri) {
+        true => &[0, 1, 12, 70][..],
+        false => &[
+            0, 1, 2, 5, 6, 11, 12, 13, 40, 71, 72, 73, 143, 144, 500, 863, 864, 2000,
+        ],
+    };
+    let mut watched = Watched::new();
+    let census = Census::default();
+    for &(mut before) in sizes {
+        for &behind in sizes {
+            let heap = watched.heap;
+            let all = |range: std::ops::Range<u64>| range.map(|n| (n, census.make(n + 1)));
+            let mut left = Box::new_in(BTreeMap::from_iter_in(all(0..before), heap), heap);
+            // Grown one by one, its nodes are half as full.
+            let mut right = Box::new_in(BTreeMap::new_in(heap), heap);
+            all(before..before + behind).for_each(|(n, value)| drop(right.insert(n, value)));
+            if behind % 2 == 0 {
+                left.append(&mut right);
+            } else {
+                right.append(&mut left);
+                std::mem::swap(&mut left, &mut right);
+            }
+            assert!(right.is_empty() && left.len() as u64 == before + behind);
+            assert!(
+                left.iter()
+                    .map(|(&n, value)| (n, value.id))
+                    .eq((0..before + behind).map(|n| (n, n + 1)))
+            );
+            left.assert_shape();
+            let rest = left.split_off(&(behind / 2));
+            left.assert_shape();
+            rest.assert_shape();
+            drop(rest);
+            while before > 0 && left.len() as u64 > before / 2 {
+                before -= 1;
+                left.pop_first();
+            }
+            left.assert_shape();
+            watched.check();
+        }
+    }
+    assert_eq!(census.alive(), 0);
+    watched.assert_empty();
+}
+
+#[test]
+fn nearly_sorted_entries_fill_a_tree() {
+    let mut watched = Watched::new();
+    let mut random = fastrand::Rng::new();
+    let seed = random.get_seed();
+    for round in 0..if cfg!(miri) { 3 } else { 60 } {
+        let heap = watched.heap;
+        let (mut ours, mut theirs) = (
+            Box::new_in(BTreeMap::new_in(heap), heap),
+            std::collections::BTreeMap::new(),
+        );
+        for _ in 0..3 {
+            let start = theirs.last_key_value().map_or(0, |(&n, _)| n);
+            let mut entries = std::vec::Vec::<(u64, u64)>::new();
+            for n in 0..random.u64(..600) {
+                let out_of_order = random.u32(..30) < round % 4;
+                let key = if out_of_order {
+                    random.u64(..start + n + 1)
+                } else {
+                    start + n
+                };
+                entries.push((key, random.u64(..)));
+            }
+            ours.extend(entries.iter().copied());
+            theirs.extend(entries);
+            assert!(ours.iter().eq(&theirs), "seed {seed}");
+            ours.assert_shape();
+            watched.check();
+        }
+        // What panics amid it leaves a tree.
+        panics(|| {
+            ours.extend(
+                (0..)
+                    .map(|n| (1 << 40 | n, n))
+                    .inspect(|(_, n)| assert!(*n < 100)),
+            )
+        });
+        assert_eq!(ours.len(), theirs.len() + 100);
+        ours.assert_shape();
+        watched.check();
+    }
+    watched.assert_empty();
+}
