@@ -24,7 +24,7 @@ fn watched<C>(
             watched.check();
         }
     }
-    watched.check();
+    // What is written where a value is dropped need not be marked, so no picture is compared any more.
     watched.assert_empty();
 }
 
