@@ -111,9 +111,16 @@ impl<'r, K, V> BTreeMap<'r, K, V> {
 /// A map that is filled at its end with entries in order. Dropped, it is a tree like any other.
 pub(super) struct Filling<'a, 'r, K, V> {
     map: &'a mut BTreeMap<'r, K, V>,
-    /// To the last edge, and where the last entry is; none before it is known.
-    last: Option<(Path<K, V>, Node<K, V>, usize)>,
+    /// None before it is known.
+    last: Option<Last<K, V>>,
     is_even: bool,
+}
+
+/// The last edge of a map, and where its last entry is.
+struct Last<K, V> {
+    edge: Path<K, V>,
+    node: Node<K, V>,
+    index: usize,
 }
 
 impl<'a, 'r, K: Ord, V> Filling<'a, 'r, K, V> {
@@ -128,13 +135,14 @@ impl<'a, 'r, K: Ord, V> Filling<'a, 'r, K, V> {
     /// Adds an entry: at the end if it belongs there, else where it does.
     pub(super) fn add(&mut self, key: K, value: V) -> Result<(), HeapError> {
         if self.last.is_none()
-            && let Some(path) = self.map.edge_at_end(true)
+            && let Some(edge) = self.map.edge_at_end(true)
         {
-            let (leaf, length) = path.at(0);
-            self.last = Some((path, leaf, length - 1));
+            let (node, length) = edge.at(0);
+            let index = length - 1;
+            self.last = Some(Last { edge, node, index });
         }
         // SAFETY: the last entry is there.
-        let belongs = matches!(&self.last, Some((_, node, index)) if key > *unsafe { &*node.key(*index) });
+        let belongs = matches!(&self.last, Some(last) if key > *unsafe { &*last.node.key(last.index) });
         if !belongs {
             self.end();
             return self.map.try_insert(key, value).map(drop);
@@ -143,7 +151,12 @@ impl<'a, 'r, K: Ord, V> Filling<'a, 'r, K, V> {
     }
 
     fn push(&mut self, key: K, value: V) -> Result<(), HeapError> {
-        let Some((path, node, index)) = &mut self.last else {
+        let Some(Last {
+            edge: path,
+            node,
+            index,
+        }) = &mut self.last
+        else {
             unreachable!("there is an entry")
         };
         let (leaf, length) = path.at(0);
