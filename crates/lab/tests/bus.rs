@@ -247,3 +247,43 @@ fn the_study_is_repeated_small() {
             .contains("no artifact fig3")
     );
 }
+
+/// The programs are workloads of the other machines too, crashed and recovered like any.
+#[test]
+fn the_programs_run_under_a_scheme() {
+    use twinpage_lab::config::machine::Config;
+    use twinpage_lab::experiment::Experiment;
+    use twinpage_lab::machine::Ended;
+    for variant in ALL.iter().filter(|variant| variant.name != "dl") {
+        let mut config = Config::find("dpc").unwrap().smaller(64).unwrap();
+        config.plan.warm_up = 50_000;
+        let report = Experiment {
+            config,
+            scheme: "dual-page".parse().unwrap(),
+            workload: format!("sps:{}", variant.name),
+            scale: 1.0 / 512.0,
+            seed: 3,
+            crash_fs: Some(700_000_000_000),
+        }
+        .run()
+        .unwrap();
+        let recovery = report
+            .recovery
+            .unwrap_or_else(|| panic!("{}: {}", variant.name, report.outcome.ended));
+        assert_eq!(report.outcome.ended, Ended::Crash);
+        assert!(
+            recovery.consistent && recovery.batches_run > 1000,
+            "{}: {recovery:?}",
+            variant.name
+        );
+    }
+    let disk = Experiment {
+        config: Config::find("dpc").unwrap().smaller(64).unwrap(),
+        scheme: "dual-page".parse().unwrap(),
+        workload: "sps:dl".into(),
+        scale: 1.0,
+        seed: 1,
+        crash_fs: None,
+    };
+    assert!(disk.run().unwrap_err().contains("no program dl here"));
+}

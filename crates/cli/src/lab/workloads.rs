@@ -12,6 +12,7 @@ pub(super) const EXAMPLES: &str = "Example:
   twinpage lab workloads
   twinpage lab workloads --measure --scale 0.1 pagerank tatp
   twinpage lab workloads --measure trace:bzip2.trace,cc1.trace
+  twinpage lab workloads --measure sps:lcs
 
 Measured as DPC's Table 5 has it: at a DRAM cache of pages (256 MB at scale 1) behind 128 KB of cache for each
 core and 2 MB shared. The paper's numbers are in brackets. Every run checks its own results.";

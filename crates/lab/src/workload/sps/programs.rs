@@ -125,9 +125,14 @@ impl Sps {
 
     /// The second thread: replays the full log into the copy.
     pub(super) fn checkpoint(&mut self, port: &mut Port<'_>) -> Progress {
-        if self.log.replayed == self.log.full {
-            (self.log.full, self.log.replayed) = (0, 0);
+        if self.log.full == 0 {
             return Progress::Waiting;
+        }
+        if self.log.replayed == self.log.full {
+            // A batch of its own: who waits for the log looks again.
+            (self.log.full, self.log.replayed) = (0, 0);
+            port.work(8);
+            return Progress::More;
         }
         let full = self.places.logs[self.log.current ^ 1];
         for _ in 0..REPLAYED.min(self.log.full - self.log.replayed) {
@@ -250,14 +255,18 @@ impl Sps {
 
     /// The persistence thread (Algorithm 2).
     pub(super) fn persist(&mut self, port: &mut Port<'_>) -> Progress {
-        if let Some(update) = self.handover.working.take() {
-            self.handover.durable = update;
-        }
-        let Some((from, count, update)) = self.handover.handed.take() else {
-            return Progress::Waiting;
-        };
+        let done = self.handover.working.take();
+        self.handover.durable = done.unwrap_or(self.handover.durable);
         let ring = self.places.ring;
+        let handed = self.handover.handed.take();
+        if done.is_none() && handed.is_none() {
+            return Progress::Waiting;
+        }
         let _: u64 = port.load(ring + RING * 8);
+        let Some((from, count, update)) = handed else {
+            // A batch of its own: a swap that waits looks again.
+            return Progress::More;
+        };
         for k in from..from + count {
             let at: u64 = port.load(ring + k % RING * 8);
             let bytes = if at < self.places.numbers { STRING } else { 8 };
