@@ -6,7 +6,7 @@
 
 use crate::args::{Contestant, OpenArguments, RegionArguments, scheme_words};
 use crate::engine::Result;
-use crate::engines::{failed, options};
+use crate::engines::{failed, open as open_with};
 use crate::{medium, report};
 use indicatif::ProgressBar;
 use serde::Serialize;
@@ -43,8 +43,7 @@ pub(crate) struct Row {
 }
 
 fn open(place: &Path, scheme: Option<SchemeKind>) -> Result<Region> {
-    let opened = options(scheme).every(EVERY).open(place.join("region"));
-    opened.map_err(failed)
+    open_with(Region::options().every(EVERY), &place.join("region"), scheme)
 }
 
 fn numbers(region: &Region) -> Result<Root<Numbers<'static, u64>>> {

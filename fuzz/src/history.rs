@@ -4,7 +4,7 @@ use fastrand::Rng;
 use std::collections::BTreeMap;
 use twinpage_core::crash::Image;
 use twinpage_core::dual_page::{DualPage, Options, PoolLimit};
-use twinpage_core::{Geometry, LineMask, Medium, PageId, Result, Scheme, Span};
+use twinpage_core::{Geometry, Medium, PageId, PageLines, Result, Scheme};
 
 /// Pages a store may have.
 pub const PAGES: u64 = 16;
@@ -159,12 +159,7 @@ pub fn run_epoch<M: Medium>(store: &mut DualPage<M>, state: &mut State, rng: &mu
         let lines = if rng.bool() { 1 } else { rng.usize(1..=64 - first) };
         // Every line differs from every other, so that one taken for another is seen.
         let bytes = random(rng, lines * line);
-        let span = Span {
-            page: PageId(page),
-            first,
-            bytes: &bytes,
-        };
-        let _ = store.write(span, LineMask::run(first, lines))?;
+        let _ = store.write(PageLines::from(PageId(page), first, &bytes, line))?;
         let whole = state.pages.entry(page).or_insert_with(|| vec![0; 64 * line]);
         whole[first * line..][..bytes.len()].copy_from_slice(&bytes);
     }

@@ -165,8 +165,6 @@ impl Roots {
 /// A region's file at two instants, and what was in it at the later one.
 #[derive(Debug)]
 pub struct Sample {
-    /// How its lines become durable.
-    pub scheme: SchemeKind,
     /// The file, and the same some epochs before.
     pub image: std::vec::Vec<u8>,
     /// See there.
@@ -208,11 +206,7 @@ impl Bench {
     /// When that fails.
     #[must_use]
     pub fn sample(&self, rng: &mut Rng) -> Sample {
-        let scheme = match rng.u8(..4) {
-            0 => SchemeKind::Packed,
-            1 => SchemeKind::ALL[rng.usize(..SchemeKind::ALL.len())],
-            _ => SchemeKind::DualPage,
-        };
+        let scheme = SchemeKind::PRODUCTS[rng.usize(..SchemeKind::PRODUCTS.len())];
         let path = self.path("good");
         let _ = std::fs::remove_file(&path);
         let options = Region::options().base(self.base).scheme(scheme);
@@ -238,7 +232,6 @@ impl Bench {
         let image = std::fs::read(&path).expect("its file");
         let heads = parts.iter().flat_map(|part| find(&image, part)).collect();
         Sample {
-            scheme,
             image,
             older,
             text,

@@ -17,4 +17,4 @@ pub(crate) use redb::Redb;
 pub(crate) use rocksdb::RocksDb;
 pub(crate) use sqlite::Sqlite;
 pub(crate) use store::Stored;
-pub(crate) use twinpage::{Twinpage, failed, options};
+pub(crate) use twinpage::{Twinpage, failed, open};

@@ -4,11 +4,13 @@
 //! the program waits for one after every update.
 
 use crate::engine::{Account, Engine, Kind, Name, Pace, Place, Plain, Result};
+use std::path::Path;
 use twinpage::collections::btree::Entry as TreeEntry;
 use twinpage::collections::hash::Entry;
 use twinpage::collections::{BTreeMap, HashMap, Vec};
-use twinpage::{Options, Region, Root, Update, View};
-use twinpage_core::SchemeKind;
+use twinpage::{Options, Region, Root, Stores, Update, View};
+use twinpage_baselines::AnyScheme;
+use twinpage_core::{Medium, Recovered, SchemeKind, Setup};
 
 pub(crate) struct Twinpage {
     region: Region,
@@ -47,13 +49,43 @@ pub(crate) fn failed(error: impl std::fmt::Display) -> String {
     format!("twinpage: {error}")
 }
 
-/// With the scheme, or as the library chooses.
-pub(crate) fn options(scheme: Option<SchemeKind>) -> Options {
-    let options = Region::options();
-    match scheme {
-        Some(scheme) => options.scheme(scheme),
-        None => options,
+/// The library's own stores and the baselines.
+struct AllSchemes;
+
+impl Stores for AllSchemes {
+    type Scheme<M: Medium + Send + 'static> = AnyScheme<M>;
+
+    fn create<M: Medium + Send + 'static>(
+        &self,
+        kind: SchemeKind,
+        medium: M,
+        setup: &Setup,
+    ) -> twinpage_core::Result<AnyScheme<M>> {
+        let setup = twinpage_baselines::Setup {
+            checksums: setup.checksums,
+            ..twinpage_baselines::Setup::new(setup.geometry)
+        };
+        AnyScheme::create(kind, medium, &setup)
     }
+
+    fn recover<M: Medium + Send + 'static>(
+        &self,
+        medium: M,
+    ) -> twinpage_core::Result<(AnyScheme<M>, Recovered)> {
+        AnyScheme::recover(medium)
+    }
+}
+
+/// Opens the region with the scheme, a baseline's by the same road, or as the library chooses.
+pub(crate) fn open(options: Options, path: &Path, scheme: Option<SchemeKind>) -> Result<Region> {
+    let opened = match scheme {
+        Some(kind) if !SchemeKind::PRODUCTS.contains(&kind) => {
+            options.scheme(kind).open_with(path, &AllSchemes)
+        }
+        Some(kind) => options.scheme(kind).open(path),
+        None => options.open(path),
+    };
+    opened.map_err(failed)
 }
 
 fn root(name: Name) -> String {
@@ -68,12 +100,12 @@ impl Engine for Twinpage {
     const WRITES_BY_CALLS: bool = false;
 
     fn open(place: &Place) -> Result<Self> {
-        let mut options = options(place.scheme);
+        let mut options = Region::options();
         if let Pace::Every(every) = place.pace {
             options = options.every(every);
         }
         Ok(Twinpage {
-            region: options.open(place.directory.join("region")).map_err(failed)?,
+            region: open(options, &place.directory.join("region"), place.scheme)?,
             pace: place.pace,
         })
     }

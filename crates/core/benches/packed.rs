@@ -127,12 +127,8 @@ trait Engine: Scheme {
 }
 
 fn write(store: &mut impl Scheme, page: usize, first: usize, bytes: &[u8], lines: LineMask) {
-    let span = Span {
-        page: PageId(page as u64),
-        first,
-        bytes,
-    };
-    let _ = store.write(span, lines).expect("memory has room");
+    let span = PageLines::from(PageId(page as u64), first, bytes, store.geometry().line_bytes());
+    let _ = store.write(span.only(lines)).expect("memory has room");
 }
 
 impl Engine for DualPage<Image> {

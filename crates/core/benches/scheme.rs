@@ -28,12 +28,9 @@ fn store(lines: impl Fn(u64) -> LineMask, pool: PoolLimit) -> DualPage<Image> {
     for round in 1..3 {
         for page in 0..PAGES {
             let lines = if round == 1 { LineMask::ALL } else { lines(page) };
-            let span = Span {
-                page: PageId(page),
-                first: 0,
-                bytes: &[page as u8 ^ 1; 4096],
-            };
-            let _ = store.write(span, lines).unwrap();
+            let _ = store
+                .write(PageLines::from(PageId(page), 0, &[page as u8 ^ 1; 4096], 64).only(lines))
+                .unwrap();
         }
         store.commit(b"").unwrap();
     }
@@ -50,15 +47,7 @@ fn compare(what: &str, store: &DualPage<Image>, change: impl Fn(u64) -> Option<u
     }
     let time = best(7, || {
         for (page, bytes) in (0..PAGES).zip(memory.chunks_exact(4096)) {
-            black_box(
-                store
-                    .diff(Span {
-                        page: PageId(page),
-                        first: 0,
-                        bytes,
-                    })
-                    .unwrap(),
-            );
+            black_box(store.diff(&PageLines::from(PageId(page), 0, bytes, 64)).unwrap());
         }
     });
     print(&format!("compare a page, {what}, 64 MiB"), time, PAGES);
@@ -68,15 +57,7 @@ fn compare(what: &str, store: &DualPage<Image>, change: impl Fn(u64) -> Option<u
             .cycle()
             .take(PAGES as usize)
         {
-            black_box(
-                store
-                    .diff(Span {
-                        page: PageId(page),
-                        first: 0,
-                        bytes,
-                    })
-                    .unwrap(),
-            );
+            black_box(store.diff(&PageLines::from(PageId(page), 0, bytes, 64)).unwrap());
         }
     });
     print(&format!("compare a page, {what}, 256 KiB"), time, PAGES);
@@ -91,16 +72,7 @@ fn commits(pages: u64, every: u64) {
         let begun = Instant::now();
         for page in 0..pages {
             let page = PageId((page * every + random.below(every)) % PAGES);
-            let _ = store
-                .write(
-                    Span {
-                        page,
-                        first: 7,
-                        bytes: &[round; 64],
-                    },
-                    LineMask(1 << 7),
-                )
-                .unwrap();
+            let _ = store.write(PageLines::from(page, 7, &[round; 64], 64)).unwrap();
         }
         writing = writing.min(begun.elapsed());
         let begun = Instant::now();

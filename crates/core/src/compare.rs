@@ -2,33 +2,35 @@
 
 use crate::buffer::Buffer;
 use crate::error::Result;
-use crate::geometry::{LineMask, Span};
-use crate::scheme::Scheme;
+use crate::geometry::{LineMask, PageId};
+use crate::shell::Mechanism;
 use std::ops::DerefMut;
 
-/// The lines of `span`, which lies in its page, that differ from the newest version in `store`. What
+/// Which of consecutive lines of a page, from line `first` on, differ from the newest version in `store`. What
 /// cannot be looked at in place is read into `scratch`.
-pub(crate) fn differing_from_newest<S: Scheme, B: DerefMut<Target = Buffer>>(
+pub fn differing_from_newest<S: Mechanism, B: DerefMut<Target = Buffer>>(
     store: &S,
-    span: Span<'_>,
+    page: PageId,
+    first: usize,
+    bytes: &[u8],
     scratch: impl FnOnce() -> B,
 ) -> Result<LineMask> {
-    let line = store.geometry().line_bytes();
-    if span.bytes.is_empty() {
+    let line = store.shell().geometry().line_bytes();
+    if bytes.is_empty() {
         return Ok(LineMask::NONE);
     }
-    let differ = if !store.is_present(span.page) {
-        nonzero_lines(span.bytes, line)
-    } else if let Some(old) = store.view(span.page, span.first, span.bytes.len()) {
-        differing_lines(old, span.bytes, line)
+    let differ = if !store.has_page(page) {
+        nonzero_lines(bytes, line)
+    } else if let Some(old) = store.view_newest(page, first, bytes.len()) {
+        differing_lines(old, bytes, line)
     } else {
         let mut scratch = scratch();
         scratch.clear();
-        let old = scratch.append(span.bytes.len());
-        store.read(span.page, span.first, old)?;
-        differing_lines(old, span.bytes, line)
+        let old = scratch.append(bytes.len());
+        store.read_newest(page, first, old)?;
+        differing_lines(old, bytes, line)
     };
-    Ok(LineMask(differ << span.first))
+    Ok(LineMask(differ << first))
 }
 
 /// Lines compared at once before looking which of them differ.
@@ -79,7 +81,7 @@ pub(crate) fn differing_in_homes(
 }
 
 /// Bit `k` is set where line `k` holds anything but zeros. At most 64 lines.
-pub(crate) fn nonzero_lines(bytes: &[u8], line_bytes: usize) -> u64 {
+pub fn nonzero_lines(bytes: &[u8], line_bytes: usize) -> u64 {
     let zero = |line: &[u8]| line.as_chunks::<64>().0.iter().all(|chunk| *chunk == [0; 64]);
     let lines = bytes.chunks_exact(line_bytes).enumerate();
     lines.fold(0, |mask, (k, line)| mask | u64::from(!zero(line)) << k)

@@ -12,7 +12,7 @@
 //! * [`Witness::durable`] is called only after the commit is durable, so what the outside world is
 //!   told waits for the epoch that covers it (external synchrony, DPC 3.6).
 //! * An epoch that finds no room is abandoned whole and owed by the source to the next one. Any
-//!   other failure poisons the engine: nothing later is called durable.
+//!   other failure poisons the store: nothing later is called durable.
 //! * Buffers go round between the two threads; the steady state allocates nothing.
 
 mod inline;
@@ -20,25 +20,25 @@ mod inline;
 pub use inline::Inline;
 
 use crate::error::{Error, Result};
-use crate::geometry::LineMask;
-use crate::scheme::{Epoch, Room, Scheme, Traffic};
-use crate::source::{Capture, Source};
+use crate::poison::Poison;
+pub use crate::report::Report;
+use crate::scheme::{Epoch, Room, Scheme};
+use crate::source::{Capture, Outcome, Source};
 use std::panic::resume_unwind;
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 use std::thread::{Builder, JoinHandle};
 use std::time::Instant;
 
-/// Who must know of a commit: just before it, and when it is durable. Called on the engine's
-/// background thread.
+/// Who must know of a commit: just before it, and when it is durable. Called on the thread that commits.
 pub trait Witness: Send {
     /// All of the epoch's lines are written and its commit is next: makes durable what must not be
     /// behind it (the program's own files). Called again with the same number when the epoch was
     /// lost and another takes its number.
     ///
     /// # Errors
-    /// [`Error::Full`] loses this epoch; any other error poisons the engine.
-    fn before_commit(&mut self, epoch: Epoch) -> Result<()> {
-        let _ = epoch;
+    /// [`Error::Full`] loses this epoch; any other error poisons the store.
+    fn before_commit(&mut self, capture: &mut Capture) -> Result<()> {
+        let _ = capture;
         Ok(())
     }
 
@@ -51,36 +51,22 @@ pub trait Witness: Send {
 /// Nobody needs to know.
 impl Witness for () {}
 
-/// How the engine runs.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Options {
-    /// Pages to consolidate after an epoch when no other is waiting; 0 for none.
-    pub consolidate_pages: u64,
+/// How the engine gets at its scheme: its own, or one that others read at the same time.
+pub trait Lease: Send {
+    /// The scheme.
+    type Scheme: Scheme;
+
+    /// Does something with the scheme, to which nobody else comes meanwhile.
+    fn with<R>(&mut self, operation: impl FnOnce(&mut Self::Scheme) -> R) -> R;
 }
 
-/// What one epoch cost.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Serialize)]
-pub struct Report {
-    /// The commit.
-    pub epoch: Epoch,
-    /// Microseconds in the source's capture (the stop is inside).
-    pub capture_us: u64,
-    /// Captured pieces, and their bytes.
-    pub pieces: u64,
-    /// Bytes captured.
-    pub captured_bytes: u64,
-    /// Lines that were written: those that differ, where the source asked to compare.
-    pub lines: u64,
-    /// Whether the scheme ran out of pool and took its slower path ([`Room::Commit`]).
-    pub fallback: bool,
-    /// Microseconds comparing and writing lines, in the background.
-    pub write_us: u64,
-    /// Microseconds in [`Witness::before_commit`].
-    pub witness_us: u64,
-    /// Microseconds in the scheme's commit.
-    pub commit_us: u64,
-    /// Bytes written to the medium, by cause.
-    pub traffic: Traffic,
+impl<S: Scheme + Send> Lease for S {
+    type Scheme = S;
+
+    #[inline]
+    fn with<R>(&mut self, operation: impl FnOnce(&mut S) -> R) -> R {
+        operation(self)
+    }
 }
 
 /// A checkpoint that was started: the capture is done and the program runs on.
@@ -139,6 +125,13 @@ struct Job {
     capture_us: u64,
 }
 
+/// The end of every epoch, on whichever thread: a scheme and those who must know.
+struct Committer<S, W> {
+    scheme: S,
+    witness: W,
+    poison: Poison,
+}
+
 /// And back again.
 struct Done {
     job: Job,
@@ -146,34 +139,36 @@ struct Done {
 }
 
 /// Joins a source, a scheme and those who must know. See the [module](self).
-pub struct Engine<S: Scheme, W: Witness> {
+pub struct Engine<S: Lease, W: Witness> {
     jobs: Option<SyncSender<Job>>,
     done: Receiver<Done>,
-    thread: Option<JoinHandle<(S, W)>>,
+    thread: Option<JoinHandle<Committer<S, W>>>,
     /// The buffers, while no epoch is in flight.
     idle: Option<Job>,
     /// What [`Engine::is_idle`] found finished and nobody waited for yet.
     arrived: Option<Done>,
     epoch: Epoch,
-    poisoned: Option<String>,
+    poison: Poison,
 }
 
 impl<S, W> Engine<S, W>
 where
-    S: Scheme + Send + 'static,
+    S: Lease + 'static,
     W: Witness + 'static,
 {
     /// Takes the scheme to a background thread.
     ///
     /// # Errors
     /// [`Error::Io`] when the system refuses a thread.
-    pub fn start(scheme: S, witness: W, options: Options) -> Result<Self> {
-        let epoch = scheme.epoch();
+    pub fn start(mut scheme: S, witness: W) -> Result<Self> {
+        let epoch = scheme.with(|scheme| scheme.epoch());
+        let committer = Committer::new(scheme, witness);
+        let poison = committer.poison.clone();
         let (jobs, work) = sync_channel::<Job>(1);
         let (results, done) = sync_channel::<Done>(1);
         let thread = Builder::new()
             .name("twinpage-epoch".into())
-            .spawn(move || background(scheme, witness, options, &work, &results))
+            .spawn(move || background(committer, &work, &results))
             .map_err(|source| Error::Io {
                 what: "start the epoch thread".into(),
                 at: 0,
@@ -186,7 +181,7 @@ where
             idle: Some(Job::default()),
             arrived: None,
             epoch,
-            poisoned: None,
+            poison,
         })
     }
 
@@ -233,20 +228,19 @@ where
         Src: Source,
         Src::Error: std::error::Error + 'static,
     {
-        if let Some(why) = &self.poisoned {
-            return Err(EngineError::Store(Error::Poisoned(why.clone())));
-        }
-        let Some(Done { job, outcome }) = self.take_done() else {
-            return Ok(None);
+        let Some(Done { mut job, outcome }) = self.take_done() else {
+            return self.poison.check().map(|()| None).map_err(EngineError::Store);
         };
-        let settled = settle(source, &job, outcome);
+        let settled = job.settle(source, outcome);
         self.idle = Some(job);
-        match &settled {
-            Ok(report) => self.epoch = report.epoch,
-            Err(EngineError::Store(error)) => self.poisoned = Some(error.to_string()),
-            Err(_) => {}
-        }
-        settled.map(Some)
+        let report = settled?;
+        assert_eq!(
+            report.epoch,
+            self.epoch + 1,
+            "epochs become durable one after the other"
+        );
+        self.epoch = report.epoch;
+        Ok(Some(report))
     }
 
     /// Whether no epoch is in flight, so that a checkpoint would not wait.
@@ -269,14 +263,13 @@ where
 
     /// Waits for the epoch in flight and gives everything back.
     pub fn finish(mut self) -> Finished<S, W> {
-        let last = match (self.take_done(), self.poisoned.take()) {
-            (Some(done), _) => done.outcome.map(Some),
-            (None, Some(why)) => Err(Error::Poisoned(why)),
-            (None, None) => Ok(None),
+        let last = match self.take_done() {
+            Some(done) => done.outcome.map(Some),
+            None => self.poison.check().map(|()| None),
         };
         self.jobs = None;
         let thread = self.thread.take().expect("taken only here and when dropped");
-        let (scheme, witness) = thread.join().unwrap_or_else(|panic| resume_unwind(panic));
+        let Committer { scheme, witness, .. } = thread.join().unwrap_or_else(|panic| resume_unwind(panic));
         Finished {
             scheme,
             witness,
@@ -304,7 +297,7 @@ where
     }
 }
 
-impl<S: Scheme, W: Witness> Drop for Engine<S, W> {
+impl<S: Lease, W: Witness> Drop for Engine<S, W> {
     /// The epoch in flight is committed before the thread ends.
     fn drop(&mut self) {
         self.jobs = None;
@@ -312,6 +305,21 @@ impl<S: Scheme, W: Witness> Drop for Engine<S, W> {
             drop(thread.join());
         }
     }
+}
+
+/// The background thread: one epoch after the other, until the engine hangs up.
+fn background<S: Lease, W: Witness>(
+    mut committer: Committer<S, W>,
+    work: &Receiver<Job>,
+    results: &SyncSender<Done>,
+) -> Committer<S, W> {
+    while let Ok(mut job) = work.recv() {
+        let outcome = committer.run(&mut job);
+        if results.send(Done { job, outcome }).is_err() {
+            break;
+        }
+    }
+    committer
 }
 
 impl Job {
@@ -325,114 +333,133 @@ impl Job {
         self.capture_us = micros(begun);
         Ok(())
     }
-}
 
-/// What became of an epoch, told to its source.
-fn settle<Src>(
-    source: &mut Src,
-    job: &Job,
-    outcome: Result<Report>,
-) -> Result<Report, EngineError<Src::Error>>
-where
-    Src: Source,
-    Src::Error: std::error::Error + 'static,
-{
-    match outcome {
-        Ok(report) => {
-            let looks = job.capture.pieces.iter().zip(&job.changed);
-            looks
-                .filter(|(piece, _)| piece.compare)
-                .for_each(|(&piece, &n)| source.learn(piece, n.into()));
-            Ok(report)
+    /// What became of the epoch, told to its source.
+    fn settle<Src>(
+        &mut self,
+        source: &mut Src,
+        outcome: Result<Report>,
+    ) -> Result<Report, EngineError<Src::Error>>
+    where
+        Src: Source,
+        Src::Error: std::error::Error + 'static,
+    {
+        let capture = &mut self.capture;
+        match outcome {
+            Ok(report) => {
+                let (report_of, changed) = (&report, &self.changed[..]);
+                let durable = Outcome::Durable {
+                    report: report_of,
+                    changed,
+                };
+                source.settled(capture, durable);
+                Ok(report)
+            }
+            Err(cause @ Error::Full { .. }) => {
+                let epoch = capture.epoch;
+                source.settled(capture, Outcome::Lost(&cause));
+                Err(EngineError::Lost { epoch, cause })
+            }
+            Err(error) => {
+                source.settled(capture, Outcome::Poisoned(&error));
+                Err(EngineError::Store(error))
+            }
         }
-        Err(cause @ Error::Full { .. }) => {
-            source.owe(&job.capture);
-            let epoch = job.capture.epoch;
-            Err(EngineError::Lost { epoch, cause })
-        }
-        Err(error) => Err(EngineError::Store(error)),
     }
 }
 
-/// The background thread: one epoch after the other, until the engine hangs up.
-fn background<S: Scheme, W: Witness>(
-    mut scheme: S,
-    mut witness: W,
-    options: Options,
-    work: &Receiver<Job>,
-    results: &SyncSender<Done>,
-) -> (S, W) {
-    while let Ok(mut job) = work.recv() {
-        let outcome = commit(&mut scheme, &mut witness, &mut job);
-        if outcome.is_err() {
-            scheme.abandon();
-        }
-        let idle = outcome.is_ok();
-        if results.send(Done { job, outcome }).is_err() {
-            break;
-        }
-        // Finding no room is no harm here; any other failure poisons the scheme, and the next epoch says so.
-        if idle && options.consolidate_pages > 0 && scheme.consolidate(options.consolidate_pages).is_err() {
-            scheme.abandon();
+impl<S: Lease, W: Witness> Committer<S, W> {
+    fn new(mut scheme: S, witness: W) -> Committer<S, W> {
+        let poison = scheme.with(|scheme| scheme.poison());
+        Committer {
+            scheme,
+            witness,
+            poison,
         }
     }
-    (scheme, witness)
-}
 
-/// One epoch: write what changed, make it durable, say so.
-fn commit<S: Scheme, W: Witness>(scheme: &mut S, witness: &mut W, job: &mut Job) -> Result<Report> {
-    let before = scheme.traffic();
-    let Job {
-        capture,
-        part,
-        changed,
-        ..
-    } = job;
-    let mut report = Report {
-        capture_us: job.capture_us,
-        ..Report::default()
-    };
-    let begun = Instant::now();
-    for pages in &capture.discarded {
-        scheme.discard(pages.clone())?;
+    /// One epoch, or nothing of it. Any failure but a lack of room poisons the store.
+    fn run(&mut self, job: &mut Job) -> Result<Report> {
+        let outcome = self.poison.check().and_then(|()| self.commit(job));
+        if let Err(error) = &outcome {
+            self.scheme.with(Scheme::abandon);
+            if !matches!(error, Error::Full { .. }) {
+                self.poison.set(error);
+            }
+        }
+        outcome
     }
-    write(scheme, capture, &mut report, &mut |lines| {
-        changed.push(lines.count() as u8);
-    })?;
-    if let Some(mut later) = capture.later.take() {
-        part.clear();
-        while later.more(part) {
-            write(scheme, part, &mut report, &mut |_| {})?;
+
+    /// One epoch: write what changed, make it durable, say so.
+    fn commit(&mut self, job: &mut Job) -> Result<Report> {
+        let Job {
+            capture,
+            part,
+            changed,
+            ..
+        } = job;
+        let mut report = Report {
+            capture_us: job.capture_us,
+            ..Report::default()
+        };
+        let begun = Instant::now();
+        let before = self.scheme.with(|scheme| {
+            let before = scheme.traffic();
+            for pages in &capture.discarded {
+                scheme.discard(pages.clone())?;
+            }
+            write(scheme, capture, &mut report, |lines| changed.push(lines))?;
+            Ok(before)
+        })?;
+        if let Some(later) = &mut capture.later {
             part.clear();
+            while later.more(part) {
+                self.scheme
+                    .with(|scheme| write(scheme, part, &mut report, |_| {}))?;
+                part.clear();
+            }
         }
+        report.write_us = micros(begun);
+        let begun = Instant::now();
+        self.witness.before_commit(capture)?;
+        report.witness_us = micros(begun);
+        let begun = Instant::now();
+        self.scheme.with(|scheme| {
+            report.epoch = scheme.commit(&capture.context)?;
+            report.traffic = scheme.traffic() - before;
+            Ok(())
+        })?;
+        report.commit_us = micros(begun);
+        assert_eq!(
+            report.epoch, capture.epoch,
+            "the scheme committed another epoch than was captured"
+        );
+        self.witness.durable(report.epoch);
+        Ok(report)
     }
-    report.write_us = micros(begun);
-    let begun = Instant::now();
-    witness.before_commit(capture.epoch)?;
-    report.witness_us = micros(begun);
-    let begun = Instant::now();
-    report.epoch = scheme.commit(&capture.context)?;
-    report.commit_us = micros(begun);
-    report.traffic = scheme.traffic() - before;
-    debug_assert_eq!(report.epoch, capture.epoch);
-    witness.durable(report.epoch);
-    Ok(report)
 }
 
-/// Writes a capture or a part of one, and counts.
+/// Writes a capture or a part of one: the lines that changed, or those that differ where a piece asks to compare.
 fn write<S: Scheme>(
     scheme: &mut S,
     capture: &Capture,
     report: &mut Report,
-    changed: &mut dyn FnMut(LineMask),
+    mut changed: impl FnMut(u8),
 ) -> Result<()> {
     report.pieces += capture.pieces.len() as u64;
     report.captured_bytes += capture.bytes.len() as u64;
-    let room = scheme.write_capture(capture, &mut |lines| {
-        report.lines += lines.count() as u64;
-        changed(lines);
-    })?;
-    report.fallback |= room == Room::Commit;
+    for piece in capture.lines(scheme.geometry()) {
+        let (piece, mut lines) = piece?;
+        if piece.compare {
+            lines.changed = scheme.diff(&lines)?;
+        }
+        let count = lines.changed.count();
+        report.lines += count as u64;
+        changed(count as u8);
+        if count > 0 && scheme.write(lines)? == Room::Commit {
+            report.fallback = true;
+        }
+    }
     Ok(())
 }
 

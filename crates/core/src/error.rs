@@ -1,6 +1,7 @@
 //! What can go wrong below a checkpoint. Each error names the thing and the way out.
 
-use crate::medium::Offset;
+use std::io;
+use std::sync::Arc;
 
 /// The result of every operation in this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -16,9 +17,9 @@ pub enum Error {
         /// What was attempted, naming the file.
         what: String,
         /// Where on the medium, in bytes.
-        at: Offset,
+        at: u64,
         /// What the system said.
-        source: std::io::Error,
+        source: io::Error,
     },
 
     /// No room for `needed` more bytes. The epoch in progress can be abandoned; the checkpoint is whole.
@@ -36,7 +37,7 @@ pub enum Error {
         /// Which structure: superblock, switch, snapshot, journal record, context.
         what: &'static str,
         /// Where on the medium, in bytes.
-        at: Offset,
+        at: u64,
         /// What was expected and what was found.
         why: String,
     },
@@ -49,9 +50,48 @@ pub enum Error {
     #[error(
         "the store is poisoned since an earlier failure ({0}); the last durable checkpoint is whole: resume from it"
     )]
-    Poisoned(String),
+    Poisoned(Arc<Error>),
 
     /// A value given by the caller is impossible.
     #[error("{0}")]
     Invalid(String),
+}
+
+impl Error {
+    /// What an operation after this failure answers. A store that was poisoned before keeps its first cause.
+    #[must_use]
+    pub fn poisoned(cause: Error) -> Error {
+        match cause {
+            Error::Poisoned(_) => cause,
+            cause => Error::Poisoned(Arc::new(cause)),
+        }
+    }
+}
+
+impl Clone for Error {
+    /// The same error: what the system said keeps its number, or else its kind and its text.
+    fn clone(&self) -> Error {
+        match self {
+            Error::Io { what, at, source } => Error::Io {
+                what: what.clone(),
+                at: *at,
+                source: match source.raw_os_error() {
+                    Some(number) => io::Error::from_raw_os_error(number),
+                    None => io::Error::new(source.kind(), source.to_string()),
+                },
+            },
+            Error::Full { what, needed } => Error::Full {
+                what: what.clone(),
+                needed: *needed,
+            },
+            Error::Damaged { what, at, why } => Error::Damaged {
+                what,
+                at: *at,
+                why: why.clone(),
+            },
+            Error::Foreign(why) => Error::Foreign(why.clone()),
+            Error::Poisoned(cause) => Error::Poisoned(cause.clone()),
+            Error::Invalid(why) => Error::Invalid(why.clone()),
+        }
+    }
 }

@@ -175,55 +175,61 @@ impl Geometry {
     }
 }
 
-/// Consecutive lines of one page: `bytes` begins at line `first` and is a whole number of lines.
+/// Some lines of one page: what they hold lies in `bytes`, in ascending order without gaps.
 #[derive(Clone, Copy, Debug)]
-pub struct Span<'a> {
+pub struct PageLines<'a> {
     /// The page.
     pub page: PageId,
-    /// The first line.
-    pub first: usize,
-    /// What the lines hold.
-    pub bytes: &'a [u8],
-}
-
-/// Some lines of one page, back to back.
-#[derive(Clone, Copy, Debug)]
-pub struct Lines<'a> {
-    /// Which lines.
-    pub mask: LineMask,
-    /// Bytes of each.
+    /// The lines that `bytes` holds.
+    pub held: LineMask,
+    /// Those of them that are newer than the store's. The others are as the store has them, so that a scheme
+    /// of a coarser grain need not read them.
+    pub changed: LineMask,
+    /// Bytes of a line.
     pub line_bytes: usize,
-    /// What they hold.
+    /// What the lines of `held` hold.
     pub bytes: &'a [u8],
 }
 
-impl<'a> Lines<'a> {
-    /// What neighbours among the lines hold: all of `run` must be.
+impl<'a> PageLines<'a> {
+    /// Consecutive lines of a page from line `first` on, all of them changed. They must lie in the page.
+    #[must_use]
+    pub fn from(page: PageId, first: usize, bytes: &'a [u8], line_bytes: usize) -> PageLines<'a> {
+        let held = LineMask::run(first, bytes.len() / line_bytes);
+        PageLines {
+            page,
+            held,
+            changed: held,
+            line_bytes,
+            bytes,
+        }
+    }
+
+    /// The same lines, of which only `changed` are newer than the store's.
+    #[must_use]
+    pub fn only(self, changed: LineMask) -> PageLines<'a> {
+        PageLines { changed, ..self }
+    }
+
+    /// The content of neighbours among the lines: all of `run` must be held.
     #[must_use]
     #[inline]
     pub fn run(&self, run: Range<usize>) -> &'a [u8] {
-        let before = self.mask & LineMask::run(0, run.start);
+        let before = self.held & LineMask::run(0, run.start);
         let start = before.count() * self.line_bytes;
         &self.bytes[start..start + run.len() * self.line_bytes]
     }
-}
 
-impl Span<'_> {
-    /// The lines of the span.
+    /// The content of one line that is held.
     #[must_use]
-    pub fn mask(&self, geometry: Geometry) -> LineMask {
-        LineMask::run(self.first, self.bytes.len() / geometry.line_bytes())
+    pub fn line(&self, line: usize) -> &'a [u8] {
+        self.run(line..line + 1)
     }
 
-    /// That `lines` are among those the span has, `held`.
-    pub(crate) fn must_hold(&self, held: LineMask, lines: LineMask) -> Result<()> {
-        if (lines & !held).is_empty() {
-            return Ok(());
-        }
-        Err(Error::Invalid(format!(
-            "lines {lines:?} of page {}: the span has {held:?}",
-            self.page.0
-        )))
+    /// Neighbours among the lines by themselves, changed. All of `run` must be held.
+    #[must_use]
+    pub fn part(&self, run: Range<usize>) -> PageLines<'a> {
+        PageLines::from(self.page, run.start, self.run(run), self.line_bytes)
     }
 }
 
@@ -243,8 +249,10 @@ mod tests {
     #[test]
     fn packed_lines_are_found() {
         let bytes: Vec<u8> = (0..40).collect();
-        let lines = Lines {
-            mask: LineMask(0b1011_0110),
+        let lines = PageLines {
+            page: PageId(0),
+            held: LineMask(0b1011_0110),
+            changed: LineMask::NONE,
             line_bytes: 8,
             bytes: &bytes,
         };

@@ -8,7 +8,7 @@
 //! * a [`Source`] says which lines changed and what they hold (a program's memory, a region, a
 //!   simulated machine);
 //! * a [`Scheme`] makes them durable all at once ([`dual_page`], [`packed`] over it for small changes
-//!   on a disk, [`baseline`]);
+//!   on a disk);
 //! * a [`Medium`] is where bytes stay (a file, memory, a crash recorder).
 //!
 //! The [`engine`] joins them. [`crash`] proves them: it stops a run at every write and fence and
@@ -17,18 +17,18 @@
 //! ```
 //! use twinpage_core::crash::Image; // a medium that is plain memory
 //! use twinpage_core::dual_page::{DualPage, Options};
-//! use twinpage_core::{Geometry, LineMask, PageId, Scheme, Span};
+//! use twinpage_core::{Geometry, LineMask, PageId, PageLines, Scheme};
 //!
 //! # fn main() -> twinpage_core::Result<()> {
 //! let mut store = DualPage::create(Image::new(8), &Options::new(Geometry::MEMORY))?;
-//! let page = Span { page: PageId(7), first: 0, bytes: &[1; 4096] };
-//! store.write(page, LineMask::ALL)?;
+//! let page = PageLines::from(PageId(7), 0, &[1; 4096], 64);
+//! store.write(page)?;
 //! store.commit(b"registers")?;
-//! store.write(Span { bytes: &[2; 4096], ..page }, LineMask::run(3, 1))?; // in no checkpoint yet
+//! store.write(PageLines::from(PageId(7), 3, &[2; 64], 64))?; // line 3, in no checkpoint yet
 //!
 //! let (store, found) = DualPage::recover(store.into_medium())?; // as after a crash
 //! assert_eq!((found.epoch, &found.context[..]), (1, &b"registers"[..]));
-//! assert_eq!(store.diff(page)?, LineMask::NONE);
+//! assert_eq!(store.diff(&page)?, LineMask::NONE);
 //! # Ok(())
 //! # }
 //! ```
@@ -37,26 +37,32 @@
 
 #![forbid(unsafe_code)]
 
-pub mod any;
-pub mod baseline;
 pub mod buffer;
-mod compare;
+pub mod compare;
 pub mod crash;
 pub mod dual_page;
 pub mod engine;
 pub mod error;
 pub mod geometry;
 pub mod histogram;
+pub mod kind;
 pub mod medium;
+pub mod metered;
 pub mod packed;
+pub mod poison;
+pub mod product;
+pub mod report;
 pub mod scheme;
+pub mod shell;
 pub mod source;
 
-pub use any::{AnyScheme, SchemeKind, Setup};
 pub use buffer::Buffer;
 pub use engine::{Engine, Witness};
 pub use error::{Error, Result};
-pub use geometry::{Geometry, LineMask, Lines, PageId, Span};
+pub use geometry::{Geometry, LineMask, PageId, PageLines};
+pub use kind::SchemeKind;
 pub use medium::{Cause, Medium, Offset, Path};
-pub use scheme::{Damage, Epoch, Info, LogInfo, PoolInfo, Recovered, Room, Scheme, Traffic};
-pub use source::{Capture, Later, Piece, Source};
+pub use poison::Poison;
+pub use product::{ProductScheme, Setup};
+pub use scheme::{Damage, Epoch, Info, LogInfo, PoolInfo, Recovered, Room, Scheme, Simulated, Traffic};
+pub use source::{Capture, Later, Outcome, Piece, Source};

@@ -10,15 +10,13 @@
 //!   Running out of room ([`crate::Error::Full`]) is not a failure of what was written before.
 
 use crate::error::Result;
-use crate::geometry::{LineMask, Lines};
-#[cfg(doc)]
-use crate::scheme::Traffic;
+use crate::geometry::{LineMask, PageLines};
 use std::ops::Range;
 
 /// A place on a medium, in bytes from its start.
 pub type Offset = u64;
 
-/// What an access is for: a field of [`Traffic`] each.
+/// What an access is for: a field of [`Traffic`](crate::scheme::Traffic) each.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Cause {
@@ -118,15 +116,16 @@ pub trait Medium {
     /// [`crate::Error::Io`] poisons the medium.
     fn write(&mut self, at: Offset, bytes: &[u8]) -> Result<()>;
 
-    /// Posts the writes of those `chosen` of some lines, to the page that begins at `page`: one call for
+    /// Posts the writes of those `chosen` of some lines, to the page that begins at `page_at`: one call for
     /// many, where what a medium does before a write counts.
     ///
     /// # Errors
     /// As [`Medium::write`].
-    fn write_lines(&mut self, page: Offset, chosen: LineMask, lines: Lines<'_>) -> Result<()> {
-        chosen
-            .runs()
-            .try_for_each(|run| self.write(page + (run.start * lines.line_bytes) as u64, lines.run(run)))
+    fn write_lines(&mut self, page_at: Offset, chosen: LineMask, from: &PageLines<'_>) -> Result<()> {
+        chosen.runs().try_for_each(|run| {
+            let at = page_at + (run.start * from.line_bytes) as u64;
+            self.write(at, from.run(run))
+        })
     }
 
     /// The bytes are no longer needed: a medium that can gives their space back. They then read as

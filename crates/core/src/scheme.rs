@@ -4,9 +4,9 @@
 //! checkpoint and the newest (DPC 3.1), and shares one where they agree.
 
 use crate::error::Result;
-use crate::geometry::{Geometry, LineMask, Lines, PageId, Span};
-use crate::medium::{Cause, Medium, Offset};
-use crate::source::Capture;
+use crate::geometry::{Geometry, LineMask, PageId, PageLines};
+use crate::medium::{Cause, Offset};
+use crate::poison::Poison;
 use std::ops::Range;
 
 /// The number of a commit; the first is 1, and 0 means there is none yet.
@@ -21,6 +21,16 @@ pub enum Room {
     /// The pool is used up by pages of this epoch. Writing more works, by the slower fall-back; a
     /// commit now makes the pages clean and reclaimable.
     Commit,
+}
+
+impl Room {
+    /// Both together: a commit is wanted where one of them wants it.
+    pub fn or(self, other: Room) -> Room {
+        match self {
+            Room::Plenty => other,
+            Room::Commit => Room::Commit,
+        }
+    }
 }
 
 /// What recovery found.
@@ -203,16 +213,7 @@ impl Default for Wishes {
 }
 
 /// How written lines become the checkpoint, all or nothing.
-pub trait Scheme: Sized {
-    /// Where the bytes stay.
-    type Medium: Medium;
-
-    /// The checkpoint on `medium`, exactly as its last durable commit left it.
-    ///
-    /// # Errors
-    /// [`crate::Error::Damaged`] and [`crate::Error::Foreign`] say what is wrong and where; nothing is written then.
-    fn recover(medium: Self::Medium) -> Result<(Self, Recovered)>;
-
+pub trait Scheme {
     /// How the medium is cut.
     fn geometry(&self) -> Geometry;
 
@@ -238,85 +239,26 @@ pub trait Scheme: Sized {
     /// Whether the page holds anything (was written and not discarded since).
     fn is_present(&self, page: PageId) -> bool;
 
-    /// The lines of `span` that differ from the newest version.
+    /// Which of the held lines differ from the newest version.
     ///
     /// # Errors
     /// [`crate::Error::Io`].
-    fn diff(&self, span: Span<'_>) -> Result<LineMask>;
+    fn diff(&self, lines: &PageLines<'_>) -> Result<LineMask>;
 
-    /// Newer versions of `lines` of `span`, in no checkpoint yet. What the span holds besides
-    /// `lines` is the newest version as well, so that a scheme of a coarser grain need not read it.
+    /// Newer versions of the changed lines, in no checkpoint yet.
     ///
     /// # Errors
-    /// [`crate::Error::Full`] leaves the epoch to be abandoned; any other error poisons the store.
-    fn write(&mut self, span: Span<'_>, lines: LineMask) -> Result<Room>;
+    /// [`crate::Error::Full`] leaves the epoch to be abandoned; any other error but
+    /// [`crate::Error::Invalid`] poisons the store.
+    fn write(&mut self, lines: PageLines<'_>) -> Result<Room>;
 
-    /// Writes the lines of a capture that changed (those that differ, where a piece asks to compare),
-    /// and tells of each piece which they were. One call for many pieces, so that a scheme that must
-    /// prepare for a write (a lock, say) does so once.
-    ///
-    /// # Errors
-    /// As [`Scheme::write`]; [`crate::Error::Invalid`] when the pieces do not add up.
-    fn write_capture(&mut self, capture: &Capture, changed: &mut dyn FnMut(LineMask)) -> Result<Room> {
-        let mut room = Room::Plenty;
-        for page in capture.pages(self.geometry()) {
-            let (pieces, lines) = page?;
-            let first = pieces[0];
-            let wrote = if first.compare {
-                let span = Span {
-                    page: first.page,
-                    first: first.first.into(),
-                    bytes: lines.bytes,
-                };
-                let differ = self.diff(span)?;
-                changed(differ);
-                match differ.is_empty() {
-                    true => Room::Plenty,
-                    false => self.write(span, differ)?,
-                }
-            } else {
-                pieces.iter().for_each(|piece| changed(piece.mask()));
-                self.write_lines(first.page, lines)?
-            };
-            if wrote == Room::Commit {
-                room = Room::Commit;
-            }
-        }
-        Ok(room)
-    }
-
-    /// Newer versions of lines of one page, wherever in it they are.
-    ///
-    /// # Errors
-    /// As [`Scheme::write`].
-    fn write_lines(&mut self, page: PageId, lines: Lines<'_>) -> Result<Room> {
-        lines.mask.runs().try_fold(Room::Plenty, |room, run| {
-            let span = Span {
-                page,
-                first: run.start,
-                bytes: lines.run(run.clone()),
-            };
-            let wrote = self.write(span, LineMask::run(run.start, run.len()))?;
-            Ok(if room == Room::Commit { room } else { wrote })
-        })
-    }
-
-    /// What it would rather be given whole by the next commit. A source that has it in memory captures it;
-    /// nothing is amiss where it cannot. To be asked between two epochs.
+    /// Pages of which the next commit had better have all lines. A source that has them in memory captures them
+    /// whole; nothing is amiss where it cannot. To be asked between two epochs.
     ///
     /// # Errors
     /// As [`Scheme::commit`].
     fn wishes(&mut self) -> Result<Wishes> {
         Ok(Wishes::default())
-    }
-
-    /// The pages will be written soon: allocates what they need off the critical path (DPC 4.4.3).
-    ///
-    /// # Errors
-    /// As [`Scheme::write`].
-    fn expect(&mut self, page: PageId) -> Result<Room> {
-        let _ = page;
-        Ok(Room::Plenty)
     }
 
     /// The pages hold nothing from the next commit on.
@@ -328,11 +270,60 @@ pub trait Scheme: Sized {
     /// Everything written becomes the checkpoint, with `context`. Durable when it returns.
     ///
     /// # Errors
-    /// [`crate::Error::Full`] leaves the epoch to be abandoned; any other error poisons the store.
+    /// As [`Scheme::write`].
     fn commit(&mut self, context: &[u8]) -> Result<Epoch>;
 
+    /// Forgets everything that is not durable: what was written since the last commit, and an epoch
+    /// begun that has not become durable. The newest version is the checkpoint again.
+    fn abandon(&mut self);
+
+    /// The last durable commit.
+    fn epoch(&self) -> Epoch;
+
+    /// The flag that says nothing is durable any more.
+    fn poison(&self) -> Poison;
+
+    /// Bytes written to the medium since the scheme was opened.
+    fn traffic(&self) -> Traffic {
+        self.info().traffic
+    }
+
+    /// What a person or a script may want to know.
+    fn info(&self) -> Info;
+
+    /// Reads everything there is and verifies every checksum. Empty when all is well.
+    ///
+    /// # Errors
+    /// [`crate::Error::Io`] when reading itself fails.
+    fn check(&self) -> Result<Vec<Damage>>;
+}
+
+/// What the controller of a scheme has to find a page with.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum TableEntry {
+    /// No table: a page is where it is.
+    None,
+    /// A table in the controller itself.
+    Controller,
+    /// A table in DRAM, with an entry for the page.
+    Mapped,
+    /// A table in DRAM, without an entry for the page.
+    Unmapped,
+}
+
+/// What only a simulated machine asks of a scheme: the work of a controller, off and on its critical path.
+pub trait Simulated: Scheme {
+    /// The page will be written soon: allocates what it needs off the critical path (DPC 4.4.3).
+    ///
+    /// # Errors
+    /// As [`Scheme::write`].
+    fn preallocate(&mut self, page: PageId) -> Result<Room> {
+        let _ = page;
+        Ok(Room::Plenty)
+    }
+
     /// Ends the epoch without waiting for it: what is written from here on belongs to the next one,
-    /// while [`Scheme::proceed`] makes this one durable (ThyNVM 3.2: checkpointing overlaps with
+    /// while [`Simulated::proceed`] makes this one durable (ThyNVM 3.2: checkpointing overlaps with
     /// execution). One begun before is durable first. Says which epoch this one is. A scheme that
     /// cannot overlap commits here and now.
     ///
@@ -352,18 +343,6 @@ pub trait Scheme: Sized {
         Ok(true)
     }
 
-    /// Forgets everything that is not durable: what was written since the last commit, and an epoch
-    /// begun that has not become durable. The newest version is the checkpoint again.
-    fn abandon(&mut self);
-
-    /// The last durable commit.
-    fn epoch(&self) -> Epoch;
-
-    /// Bytes written to the medium since the scheme was opened.
-    fn traffic(&self) -> Traffic {
-        self.info().traffic
-    }
-
     /// Idle-time work on at most `pages` pages, such as copying derivative lines home. Durable
     /// when it returns. Says how many pages it did.
     ///
@@ -374,12 +353,101 @@ pub trait Scheme: Sized {
         Ok(0)
     }
 
-    /// What a person or a script may want to know.
-    fn info(&self) -> Info;
+    /// From now on a commit does not refill a limited pool: the owner calls [`Simulated::replenish`] when
+    /// nothing waits for it (DPC 4.4.3).
+    fn defer_reclaim(&mut self) {}
 
-    /// Reads everything there is and verifies every checksum. Empty when all is well.
+    /// Refills a limited pool, so that it has as many derivative pages free as were handed out since the
+    /// last time. Says how many were freed; `None` from a scheme without a pool.
     ///
     /// # Errors
-    /// [`crate::Error::Io`] when reading itself fails.
-    fn check(&self) -> Result<Vec<Damage>>;
+    /// As [`Scheme::commit`].
+    fn replenish(&mut self) -> Result<Option<u64>> {
+        Ok(None)
+    }
+
+    /// Whether the owner keeps the page where it is quickly written again (DPC: cached in DRAM).
+    /// Reclaim takes such pages last. Forgotten when the page is discarded or the store closed.
+    fn set_cached(&mut self, page: PageId, cached: bool) {
+        let _ = (page, cached);
+    }
+
+    /// How the controller finds the page.
+    fn table_entry(&self, page: PageId) -> TableEntry {
+        let _ = page;
+        TableEntry::Controller
+    }
+
+    /// Entries of the table in DRAM, where there is one.
+    fn table_entries(&self) -> Option<u64> {
+        None
+    }
+
+    /// Bytes of DRAM that the scheme's own pages and lines take now, where it keeps some there.
+    fn dram_bytes(&self) -> Option<u64> {
+        None
+    }
+
+    /// Whether a write is preceded by one of what it overwrites (an undo log).
+    fn logs_first(&self) -> bool {
+        false
+    }
 }
+
+/// The methods of [`Scheme`], each asked of the store that `$each!(self, store => ...)` finds.
+#[macro_export]
+macro_rules! forward_scheme {
+    ($each:ident) => {
+        fn geometry(&self) -> Geometry {
+            $each!(self, store => store.geometry())
+        }
+        fn read(&self, page: PageId, first: usize, into: &mut [u8]) -> Result<()> {
+            $each!(self, store => store.read(page, first, into))
+        }
+        fn view(&self, page: PageId, first: usize, len: usize) -> Option<&[u8]> {
+            $each!(self, store => store.view(page, first, len))
+        }
+        fn place(&self, page: PageId, line: usize) -> Option<Offset> {
+            $each!(self, store => store.place(page, line))
+        }
+        fn is_present(&self, page: PageId) -> bool {
+            $each!(self, store => store.is_present(page))
+        }
+        fn diff(&self, lines: &PageLines<'_>) -> Result<LineMask> {
+            $each!(self, store => store.diff(lines))
+        }
+        #[inline]
+        fn write(&mut self, lines: PageLines<'_>) -> Result<Room> {
+            $each!(self, store => store.write(lines))
+        }
+        fn wishes(&mut self) -> Result<Wishes> {
+            $each!(self, store => store.wishes())
+        }
+        fn discard(&mut self, pages: Range<PageId>) -> Result<()> {
+            $each!(self, store => store.discard(pages))
+        }
+        fn commit(&mut self, context: &[u8]) -> Result<Epoch> {
+            $each!(self, store => store.commit(context))
+        }
+        fn abandon(&mut self) {
+            $each!(self, store => store.abandon());
+        }
+        fn epoch(&self) -> Epoch {
+            $each!(self, store => store.epoch())
+        }
+        fn poison(&self) -> Poison {
+            $each!(self, store => store.poison())
+        }
+        fn traffic(&self) -> Traffic {
+            $each!(self, store => store.traffic())
+        }
+        fn info(&self) -> Info {
+            $each!(self, store => store.info())
+        }
+        fn check(&self) -> Result<Vec<Damage>> {
+            $each!(self, store => store.check())
+        }
+    };
+}
+#[doc(inline)]
+pub use forward_scheme;

@@ -2,19 +2,20 @@
 
 use crate::buffer::Buffer;
 use crate::error::{Error, Result};
-use crate::geometry::{Geometry, LINES_PER_PAGE, LineMask, Lines, PageId, Span};
+use crate::geometry::{Geometry, LineMask, PageId, PageLines};
+use crate::report::Report;
 use crate::scheme::Epoch;
+use std::any::Any;
+use std::fmt::Debug;
 use std::ops::Range;
 
-/// Consecutive lines of one page that a source captured: `lines` lines from line `first`.
+/// Lines of one page that a source captured.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Piece {
     /// The page.
     pub page: PageId,
-    /// The first line.
-    pub first: u8,
-    /// How many lines.
-    pub lines: u8,
+    /// Its lines.
+    pub held: LineMask,
     /// Compare with the checkpoint and keep only what differs. False where the source knows every
     /// line changed, or where comparing costs more than writing.
     pub compare: bool,
@@ -39,12 +40,14 @@ pub struct Capture {
     pub context: Vec<u8>,
     /// More of what changed, to be read while the writers go on already.
     pub later: Option<Box<dyn Later>>,
+    /// What else belongs to the epoch, for the source's witness and for [`Source::settled`].
+    pub attachment: Option<Box<dyn Any + Send>>,
 }
 
 /// The part of a capture that is read after the stop: a source that keeps writers from overwriting
 /// what is not captured yet need not copy it while they wait. The engine asks on its background
-/// thread, before the commit.
-pub trait Later: Send + std::fmt::Debug {
+/// thread, before the commit. It stays in the capture until the epoch is settled.
+pub trait Later: Any + Send + Debug {
     /// Fills `into`, which is empty, with the next pieces and their content, as of the stop. False
     /// when there are no more.
     fn more(&mut self, into: &mut Capture) -> bool;
@@ -58,6 +61,7 @@ impl Capture {
         self.discarded.clear();
         self.context.clear();
         self.later = None;
+        self.attachment = None;
     }
 
     /// Adds a piece and its content.
@@ -66,92 +70,63 @@ impl Capture {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// The pieces with their content, in order.
+    /// The pieces with their content, in order, as lines that changed.
     ///
     /// # Errors
-    /// [`Error::Invalid`] when the pieces leave their page or need more bytes than there are.
-    pub fn spans(&self, geometry: Geometry) -> impl Iterator<Item = Result<(Piece, Span<'_>)>> {
+    /// [`Error::Invalid`] when the pieces need more bytes than there are.
+    pub fn lines(&self, geometry: Geometry) -> impl Iterator<Item = Result<(Piece, PageLines<'_>)>> {
+        let line_bytes = geometry.line_bytes();
         let mut at = 0;
         self.pieces.iter().map(move |&piece| {
-            let first = usize::from(piece.first);
-            let end = at + usize::from(piece.lines) * geometry.line_bytes();
-            piece.is_inside(end, self.bytes.len())?;
-            let bytes = &self.bytes[at..end];
+            let Piece { page, held, .. } = piece;
+            let end = at + held.count() * line_bytes;
+            let Some(bytes) = self.bytes.get(at..end) else {
+                return Err(Error::Invalid(format!(
+                    "{} captured lines of page {} end at byte {end} of {} captured bytes",
+                    held.count(),
+                    page.0,
+                    self.bytes.len()
+                )));
+            };
             at = end;
-            Ok((
-                piece,
-                Span {
-                    page: piece.page,
-                    first,
-                    bytes,
-                },
-            ))
-        })
-    }
-
-    /// The pieces again, those of one page together that follow one another there and are not compared.
-    ///
-    /// # Errors
-    /// As [`Capture::spans`].
-    pub fn pages(&self, geometry: Geometry) -> impl Iterator<Item = Result<(&[Piece], Lines<'_>)>> {
-        let line_bytes = geometry.line_bytes();
-        let together = |a: &Piece, b: &Piece| {
-            a.page == b.page
-                && !a.compare
-                && !b.compare
-                && u16::from(a.first) + u16::from(a.lines) <= b.first.into()
-        };
-        let mut at = 0;
-        self.pieces.chunk_by(together).map(move |pieces| {
-            let start = at;
-            let mut mask = LineMask::NONE;
-            for piece in pieces {
-                at += usize::from(piece.lines) * line_bytes;
-                piece.is_inside(at, self.bytes.len())?;
-                mask = mask | piece.mask();
-            }
-            let bytes = &self.bytes[start..at];
-            Ok((
-                pieces,
-                Lines {
-                    mask,
-                    line_bytes,
-                    bytes,
-                },
-            ))
+            let lines = PageLines {
+                page,
+                held,
+                changed: held,
+                line_bytes,
+                bytes,
+            };
+            Ok((piece, lines))
         })
     }
 }
 
 impl Piece {
-    /// Whether it lies in its page, and its content, which ends at byte `end`, in `captured` bytes.
-    fn is_inside(&self, end: usize, captured: usize) -> Result<()> {
-        let (first, lines) = (usize::from(self.first), usize::from(self.lines));
-        if first + lines > LINES_PER_PAGE || end > captured {
-            return Err(Error::Invalid(format!(
-                "a captured piece of {lines} lines from line {first} of page {}, up to byte {end} of {captured} captured bytes",
-                self.page.0,
-            )));
-        }
-        Ok(())
-    }
-
     /// A whole page.
     #[must_use]
     pub fn whole(page: PageId, compare: bool) -> Piece {
         Piece {
             page,
-            first: 0,
-            lines: LINES_PER_PAGE as u8,
+            held: LineMask::ALL,
             compare,
         }
     }
+}
 
-    /// The lines of the piece.
-    #[must_use]
-    pub fn mask(self) -> LineMask {
-        LineMask::run(usize::from(self.first), usize::from(self.lines))
-    }
+/// How an epoch ended.
+#[derive(Clone, Copy, Debug)]
+pub enum Outcome<'a> {
+    /// It is durable.
+    Durable {
+        /// What it cost.
+        report: &'a Report,
+        /// How many lines of each piece had changed (0: the comparison was in vain).
+        changed: &'a [u8],
+    },
+    /// It found no room: its pieces and discards, and what it left for later, must be in the next one.
+    Lost(&'a Error),
+    /// The store is poisoned, and no later epoch will be durable.
+    Poisoned(&'a Error),
 }
 
 /// A memory that changes under a running program.
@@ -161,19 +136,12 @@ pub trait Source {
 
     /// Stops every writer, captures what changed since the last stop, lets them go on. `into` is
     /// empty but for the number of its epoch. What can be read after the stop goes to
-    /// [`Capture::later`].
+    /// [`Capture::later`], what else belongs to the epoch to [`Capture::attachment`].
     ///
     /// # Errors
     /// The source's own; the capture is then not used, and the source owes it to the next one.
     fn capture(&mut self, into: &mut Capture) -> Result<(), Self::Error>;
 
-    /// A captured piece turned out to hold `changed` lines that differ (0: the look was in vain).
-    /// A source that leaves hot pages writable learns from it.
-    fn learn(&mut self, piece: Piece, changed: u32) {
-        let _ = (piece, changed);
-    }
-
-    /// The epoch of this capture failed: its pieces and discards, and what it left for later, must
-    /// be in the next one.
-    fn owe(&mut self, lost: &Capture);
+    /// The epoch of this capture has ended. Called once for each capture that succeeded, before the next.
+    fn settled(&mut self, capture: &mut Capture, outcome: Outcome<'_>);
 }

@@ -8,12 +8,8 @@ const PAGES: u64 = 65536;
 
 fn write(store: &mut DualPage<Image>, page: u64, line: usize, value: u64) {
     let bytes = [value.to_le_bytes(); 8].concat();
-    let span = Span {
-        page: PageId(page),
-        first: line,
-        bytes: &bytes,
-    };
-    let _ = store.write(span, LineMask::run(line, 1)).unwrap();
+    let span = PageLines::from(PageId(page), line, &bytes, 64);
+    let _ = store.write(span).unwrap();
 }
 
 /// 65536 pages, all of which have been written twice and have a derivative page.

@@ -24,14 +24,7 @@ struct Kept {
 fn write(store: &mut DualPage<Image>, page: u64, lines: LineMask, random: &mut Random) {
     let bytes: Vec<u8> = (0..4096).map(|_| random.number() as u8 | 1).collect();
     let _ = store
-        .write(
-            Span {
-                page: PageId(page),
-                first: 0,
-                bytes: &bytes,
-            },
-            lines,
-        )
+        .write(PageLines::from(PageId(page), 0, &bytes, 64).only(lines))
         .unwrap();
 }
 

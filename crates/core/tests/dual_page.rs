@@ -18,12 +18,9 @@ fn create(options: &Options) -> DualPage<Image> {
 }
 
 fn write(store: &mut DualPage<Image>, page: u64, line: usize, value: u8) -> Room {
-    let span = Span {
-        page: PageId(page),
-        first: line,
-        bytes: &[value; LINE],
-    };
-    store.write(span, LineMask::run(line, 1)).unwrap()
+    store
+        .write(PageLines::from(PageId(page), line, &[value; LINE], LINE))
+        .unwrap()
 }
 
 fn read(store: &DualPage<Image>, page: u64) -> Vec<u8> {
@@ -222,14 +219,7 @@ fn a_full_medium_loses_the_epoch_and_nothing_else() {
     for _ in 0..3 {
         let full = (0..400).find_map(|page| {
             store
-                .write(
-                    Span {
-                        page: PageId(page),
-                        first: 0,
-                        bytes: &[9; LINE],
-                    },
-                    LineMask(1),
-                )
+                .write(PageLines::from(PageId(page), 0, &[9; LINE], LINE))
                 .err()
         });
         assert!(matches!(full, Some(Error::Full { .. })), "{full:?}");
@@ -290,33 +280,17 @@ fn what_differs_is_found() {
         store.commit(b"").unwrap();
     }
     let mut page = read(&store, 2);
-    let span = |page: &[u8]| {
-        store
-            .diff(Span {
-                page: PageId(2),
-                first: 0,
-                bytes: page,
-            })
-            .unwrap()
-    };
+    let span = |page: &[u8]| store.diff(&PageLines::from(PageId(2), 0, page, LINE)).unwrap();
     assert_eq!(span(&page), LineMask::NONE);
     for line in [0, 1, 5, 63] {
         page[line * LINE + 7] ^= 1;
     }
     assert_eq!(span(&page), LineMask(1 << 63 | 0b10_0011));
-    let part = Span {
-        page: PageId(2),
-        first: 5,
-        bytes: &page[5 * LINE..7 * LINE],
-    };
-    assert_eq!(store.diff(part).unwrap(), LineMask(1 << 5));
+    let part = PageLines::from(PageId(2), 5, &page[5 * LINE..7 * LINE], LINE);
+    assert_eq!(store.diff(&part).unwrap(), LineMask(1 << 5));
     assert_eq!(
         store
-            .diff(Span {
-                page: PageId(77),
-                first: 0,
-                bytes: &[0; PAGE]
-            })
+            .diff(&PageLines::from(PageId(77), 0, &[0; PAGE], LINE))
             .unwrap(),
         LineMask::NONE
     );
@@ -325,48 +299,18 @@ fn what_differs_is_found() {
 #[test]
 fn nonsense_is_refused_by_name() {
     let mut store = create(&small());
-    let far = Span {
-        page: PageId(u64::MAX),
-        first: 0,
-        bytes: &[0; LINE],
-    };
+    let far = PageLines::from(PageId(u64::MAX), 0, &[0; LINE], LINE);
+    assert!(store.write(far).unwrap_err().to_string().contains("past the end"));
+    let ragged = PageLines::from(PageId(0), 0, &[0; 65], LINE);
     assert!(
         store
-            .write(far, LineMask(1))
-            .unwrap_err()
-            .to_string()
-            .contains("past the end")
-    );
-    let ragged = Span {
-        page: PageId(0),
-        first: 0,
-        bytes: &[0; 65],
-    };
-    assert!(
-        store
-            .write(ragged, LineMask(1))
+            .write(ragged)
             .unwrap_err()
             .to_string()
             .contains("whole 64-byte lines")
     );
-    let short = Span {
-        page: PageId(0),
-        first: 2,
-        bytes: &[0; LINE],
-    };
-    assert!(store.write(short, LineMask(1)).is_err());
-    assert!(
-        store
-            .write(
-                Span {
-                    page: PageId(0),
-                    first: 63,
-                    bytes: &[0; 2 * LINE]
-                },
-                LineMask(1)
-            )
-            .is_err()
-    );
+    let short = PageLines::from(PageId(0), 2, &[0; LINE], LINE);
+    assert!(store.write(short.only(LineMask(1))).is_err());
     assert!(
         store
             .commit(&vec![0; 1024 * 4 * 4096 + 1])
@@ -387,14 +331,10 @@ fn a_disk_has_larger_lines() {
         for page in [0, 3, 9] {
             let mut bytes = bytes.clone();
             bytes[5 * 4096] = round;
-            let span = Span {
-                page: PageId(page),
-                first: 0,
-                bytes: &bytes,
-            };
-            let lines = store.diff(span).unwrap();
+            let span = PageLines::from(PageId(page), 0, &bytes, 4096);
+            let lines = store.diff(&span).unwrap();
             assert_eq!(lines == LineMask(1 << 5), round > 0, "{lines:?}");
-            assert_eq!(store.write(span, lines).unwrap(), Room::Plenty);
+            assert_eq!(store.write(span.only(lines)).unwrap(), Room::Plenty);
         }
         store.commit(&bytes[..10_000]).unwrap();
     }
@@ -406,38 +346,39 @@ fn a_disk_has_larger_lines() {
     assert_eq!((line[0], &line[1..]), (2, &bytes[5 * 4096 + 1..6 * 4096]));
 }
 
-/// A piece: its page, its first line, how many, whether it is compared, and the byte it is full of.
-type Drawn = (u8, u8, u8, bool, u8);
+/// A page, lines of it, whether they are compared, and what they are filled with.
+type Drawn = (u8, u64, bool, u8);
 
-/// Pieces of one page are written together; what they make of the store is what each makes of it alone.
-fn capture_as_pieces(epochs: &[Vec<Drawn>]) {
+/// What lines of a page written together make of the store is what each run of them makes of it alone.
+fn lines_as_their_runs(epochs: &[Vec<Drawn>]) {
     let options = small().pool(PoolLimit::Pages(3));
     let [mut together, mut alone] = [(); 2].map(|()| create(&options));
-    for pieces in epochs {
-        let mut capture = Capture::default();
-        for &(page, first, lines, compare, value) in pieces {
-            let piece = Piece {
+    for writes in epochs {
+        for &(page, held, compare, value) in writes {
+            let held = LineMask(held);
+            let bytes = vec![value; held.count() * LINE];
+            let mut lines = PageLines {
                 page: PageId(page.into()),
-                first,
-                lines,
-                compare,
+                held,
+                changed: held,
+                line_bytes: LINE,
+                bytes: &bytes,
             };
-            capture.push(piece, &vec![value; usize::from(lines) * LINE]);
+            let mut by_run = LineMask::NONE;
+            for run in held.runs() {
+                let mut part = lines.part(run);
+                if compare {
+                    part.changed = alone.diff(&part).unwrap();
+                }
+                by_run = by_run | part.changed;
+                let _ = alone.write(part).unwrap();
+            }
+            if compare {
+                lines.changed = together.diff(&lines).unwrap();
+            }
+            assert_eq!(lines.changed, by_run);
+            let _ = together.write(lines).unwrap();
         }
-        let (mut a, mut b) = (Vec::new(), Vec::new());
-        let _ = together
-            .write_capture(&capture, &mut |lines| a.push(lines))
-            .unwrap();
-        for piece in capture.spans(together.geometry()) {
-            let (piece, span) = piece.unwrap();
-            let lines = match piece.compare {
-                true => alone.diff(span).unwrap(),
-                false => piece.mask(),
-            };
-            b.push(lines);
-            let _ = alone.write(span, lines).unwrap();
-        }
-        assert_eq!(a, b);
         together.commit(&[]).unwrap();
         alone.commit(&[]).unwrap();
         for page in (0..6).map(PageId) {
@@ -452,11 +393,9 @@ fn capture_as_pieces(epochs: &[Vec<Drawn>]) {
 
 proptest::proptest! {
     #[test]
-    fn a_capture_is_as_its_pieces(mut epochs in proptest::collection::vec(
-        proptest::collection::vec((0..6_u8, 0..60_u8, 1..=4_u8, proptest::bool::weighted(0.2), 0..3_u8), 0..40), 1..12))
+    fn lines_are_as_their_runs(epochs in proptest::collection::vec(
+        proptest::collection::vec((0..6_u8, 1_u64.., proptest::bool::weighted(0.2), 0..3_u8), 0..40), 1..12))
     {
-        // In order, as sources mostly have them.
-        epochs.iter_mut().skip(1).for_each(|pieces| pieces.sort_unstable());
-        capture_as_pieces(&epochs);
+        lines_as_their_runs(&epochs);
     }
 }

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex};
 use twinpage_core::crash::Image;
 use twinpage_core::dual_page::DualPage;
-use twinpage_core::engine::{Engine, EngineError, Inline, Options, Witness};
+use twinpage_core::engine::{Engine, EngineError, Inline, Witness};
 use twinpage_core::*;
 
 type Pages = BTreeMap<u64, Vec<u8>>;
@@ -18,26 +18,10 @@ struct Toy {
     epoch: Epoch,
     commits: u64,
     failures: BTreeMap<u64, fn() -> Error>,
+    poison: Poison,
 }
 
 impl Scheme for Toy {
-    type Medium = Image;
-    fn recover(_: Image) -> Result<(Self, Recovered)> {
-        let toy = Toy {
-            durable: Pages::new(),
-            newest: Pages::new(),
-            epoch: 0,
-            commits: 0,
-            failures: BTreeMap::new(),
-        };
-        Ok((
-            toy,
-            Recovered {
-                epoch: 0,
-                context: vec![],
-            },
-        ))
-    }
     fn geometry(&self) -> Geometry {
         Geometry::MEMORY
     }
@@ -51,22 +35,18 @@ impl Scheme for Toy {
     fn is_present(&self, page: PageId) -> bool {
         self.newest.contains_key(&page.0)
     }
-    fn diff(&self, span: Span<'_>) -> Result<LineMask> {
-        let mut old = vec![0; span.bytes.len()];
-        self.read(span.page, span.first, &mut old)?;
-        let lines = old.chunks(64).zip(span.bytes.chunks(64)).enumerate();
-        Ok(LineMask(
-            lines
-                .filter(|(_, (a, b))| a != b)
-                .map(|(k, _)| 1 << (k + span.first))
-                .sum(),
-        ))
+    fn diff(&self, lines: &PageLines<'_>) -> Result<LineMask> {
+        let mut line = [0; 64];
+        lines.held.runs().flatten().try_fold(LineMask::NONE, |differ, k| {
+            self.read(lines.page, k, &mut line)?;
+            let differs = line != *lines.line(k);
+            Ok(differ | LineMask(u64::from(differs) << k))
+        })
     }
-    fn write(&mut self, span: Span<'_>, lines: LineMask) -> Result<Room> {
-        let page = self.newest.entry(span.page.0).or_insert_with(|| vec![0; 4096]);
-        for run in lines.runs() {
-            let from = &span.bytes[(run.start - span.first) * 64..(run.end - span.first) * 64];
-            page[run.start * 64..run.end * 64].copy_from_slice(from);
+    fn write(&mut self, lines: PageLines<'_>) -> Result<Room> {
+        let page = self.newest.entry(lines.page.0).or_insert_with(|| vec![0; 4096]);
+        for run in lines.changed.runs() {
+            page[run.start * 64..run.end * 64].copy_from_slice(lines.run(run));
         }
         Ok(Room::Plenty)
     }
@@ -91,6 +71,9 @@ impl Scheme for Toy {
     }
     fn epoch(&self) -> Epoch {
         self.epoch
+    }
+    fn poison(&self) -> Poison {
+        self.poison.clone()
     }
     fn info(&self) -> Info {
         Info {
@@ -118,6 +101,7 @@ struct Counter {
     value: u8,
     owed: Vec<Piece>,
     learned: Vec<(PageId, u32)>,
+    poisoned: u32,
 }
 
 impl Source for Counter {
@@ -126,14 +110,14 @@ impl Source for Counter {
         assert!(into.pieces.is_empty() && into.bytes.is_empty() && into.context.is_empty());
         self.value += 1;
         into.context.extend(into.epoch.to_le_bytes());
+        into.attachment = Some(Box::new(self.value));
         let mut page = [0; 4096];
         page[0] = self.value;
         into.push(Piece::whole(PageId(0), true), &page);
         into.push(
             Piece {
                 page: PageId(1),
-                first: 3,
-                lines: 2,
+                held: LineMask::run(3, 2),
                 compare: false,
             },
             &[self.value; 128],
@@ -143,11 +127,22 @@ impl Source for Counter {
         }
         Ok(())
     }
-    fn learn(&mut self, piece: Piece, changed: u32) {
-        self.learned.push((piece.page, changed));
-    }
-    fn owe(&mut self, lost: &Capture) {
-        self.owed.extend_from_slice(&lost.pieces);
+    fn settled(&mut self, capture: &mut Capture, outcome: Outcome<'_>) {
+        assert_eq!(
+            capture.attachment.take().unwrap().downcast_ref(),
+            Some(&self.value)
+        );
+        match outcome {
+            Outcome::Durable { report, changed } => {
+                assert_eq!(report.epoch, capture.epoch);
+                let pieces = capture.pieces.iter().zip(changed);
+                let compared = pieces.filter(|(piece, _)| piece.compare);
+                self.learned
+                    .extend(compared.map(|(piece, &n)| (piece.page, n.into())));
+            }
+            Outcome::Lost(_) => self.owed.extend_from_slice(&capture.pieces),
+            Outcome::Poisoned(_) => self.poisoned += 1,
+        }
     }
 }
 
@@ -155,8 +150,12 @@ impl Source for Counter {
 struct Log(Arc<Mutex<Vec<(&'static str, Epoch)>>>);
 
 impl Witness for Log {
-    fn before_commit(&mut self, epoch: Epoch) -> Result<()> {
-        self.0.lock().unwrap().push(("before", epoch));
+    fn before_commit(&mut self, capture: &mut Capture) -> Result<()> {
+        assert!(
+            capture.attachment.is_some(),
+            "what belongs to the epoch rides with it"
+        );
+        self.0.lock().unwrap().push(("before", capture.epoch));
         Ok(())
     }
     fn durable(&mut self, epoch: Epoch) {
@@ -167,9 +166,14 @@ impl Witness for Log {
 type Failure = (u64, fn() -> Error);
 
 fn toy(failures: &[Failure]) -> Toy {
-    let (mut toy, _) = Toy::recover(Image::new(8)).unwrap();
-    toy.failures = failures.iter().copied().collect();
-    toy
+    Toy {
+        durable: Pages::new(),
+        newest: Pages::new(),
+        epoch: 0,
+        commits: 0,
+        failures: failures.iter().copied().collect(),
+        poison: Poison::default(),
+    }
 }
 
 fn full() -> Error {
@@ -183,7 +187,7 @@ fn full() -> Error {
 fn epochs_become_durable_one_after_the_other() {
     let log = Log::default();
     let mut source = Counter::default();
-    let mut engine = Engine::start(toy(&[]), log.clone(), Options { consolidate_pages: 1 }).unwrap();
+    let mut engine = Engine::start(toy(&[]), log.clone()).unwrap();
     for epoch in 1..=5 {
         assert_eq!(engine.next_epoch(), epoch);
         let started = engine.checkpoint(&mut source).unwrap();
@@ -224,9 +228,10 @@ impl Source for Afterwards {
         into.later = Some(Box::new(Afterwards(3)));
         Ok(())
     }
-    fn owe(&mut self, lost: &Capture) {
-        assert!(lost.later.is_none(), "asked to the end");
-        self.0 += 1;
+    fn settled(&mut self, capture: &mut Capture, outcome: Outcome<'_>) {
+        let later: Box<dyn std::any::Any> = capture.later.take().unwrap();
+        assert_eq!(later.downcast::<Afterwards>().unwrap().0, 0, "asked to the end");
+        self.0 += u8::from(matches!(outcome, Outcome::Lost(_)));
     }
 }
 
@@ -238,8 +243,7 @@ impl Later for Afterwards {
         }
         let piece = Piece {
             page: PageId(self.0.into()),
-            first: 7,
-            lines: 1,
+            held: LineMask::run(7, 1),
             compare: false,
         };
         into.push(piece, &[self.0; 64]);
@@ -251,7 +255,7 @@ impl Later for Afterwards {
 #[test]
 fn what_is_captured_after_the_stop_is_in_the_epoch() {
     let mut source = Afterwards(0);
-    let mut engine = Engine::start(toy(&[(2, full)]), (), Options::default()).unwrap();
+    let mut engine = Engine::start(toy(&[(2, full)]), ()).unwrap();
     engine.checkpoint(&mut source).unwrap();
     let report = engine.wait(&mut source).unwrap().unwrap();
     assert_eq!((report.lines, report.pieces, report.captured_bytes), (3, 3, 192));
@@ -273,7 +277,7 @@ fn what_is_captured_after_the_stop_is_in_the_epoch() {
 #[test]
 fn a_lost_epoch_is_owed_and_the_next_one_takes_its_number() {
     let mut source = Counter::default();
-    let mut engine = Engine::start(toy(&[(2, full)]), (), Options::default()).unwrap();
+    let mut engine = Engine::start(toy(&[(2, full)]), ()).unwrap();
     engine.checkpoint(&mut source).unwrap();
     engine.checkpoint(&mut source).unwrap();
     let lost = engine.checkpoint(&mut source).unwrap_err();
@@ -293,7 +297,7 @@ fn any_other_failure_is_for_good() {
         why: "on purpose".into(),
     };
     let mut source = Counter::default();
-    let mut engine = Engine::start(toy(&[(1, broken)]), (), Options::default()).unwrap();
+    let mut engine = Engine::start(toy(&[(1, broken)]), ()).unwrap();
     engine.checkpoint(&mut source).unwrap();
     assert!(matches!(
         engine.wait(&mut source),
@@ -301,8 +305,11 @@ fn any_other_failure_is_for_good() {
     ));
     for _ in 0..2 {
         let refused = engine.checkpoint(&mut source).unwrap_err();
-        assert!(matches!(&refused, EngineError::Store(Error::Poisoned(why)) if why.contains("on purpose")));
+        assert!(
+            matches!(&refused, EngineError::Store(Error::Poisoned(why)) if why.to_string().contains("on purpose"))
+        );
     }
+    assert_eq!(source.poisoned, 1);
     assert!(matches!(engine.finish().last, Err(Error::Poisoned(_))));
 }
 
@@ -310,7 +317,7 @@ fn any_other_failure_is_for_good() {
 fn dropping_the_engine_commits_what_is_in_flight() {
     let log = Log::default();
     let mut source = Counter::default();
-    let mut engine = Engine::start(toy(&[]), log.clone(), Options::default()).unwrap();
+    let mut engine = Engine::start(toy(&[]), log.clone()).unwrap();
     engine.checkpoint(&mut source).unwrap();
     drop(engine);
     assert_eq!(log.0.lock().unwrap().last(), Some(&("durable", 1)));
@@ -324,19 +331,20 @@ fn a_capture_that_does_not_add_up_is_refused() {
         fn capture(&mut self, into: &mut Capture) -> Result<()> {
             into.pieces.push(Piece {
                 page: PageId(9),
-                first: 60,
-                lines: 5,
+                held: LineMask::run(59, 5),
                 compare: false,
             });
             Ok(())
         }
-        fn owe(&mut self, _: &Capture) {}
+        fn settled(&mut self, _: &mut Capture, _: Outcome<'_>) {}
     }
-    let mut engine = Engine::start(toy(&[]), (), Options::default()).unwrap();
+    let mut engine = Engine::start(toy(&[]), ()).unwrap();
     engine.checkpoint(&mut Short).unwrap();
     let refused = engine.wait(&mut Short).unwrap_err();
     assert!(
-        refused.to_string().contains("5 lines from line 60 of page 9"),
+        refused
+            .to_string()
+            .contains("5 captured lines of page 9 end at byte 320 of 0"),
         "{refused}"
     );
 }
@@ -345,7 +353,7 @@ fn a_capture_that_does_not_add_up_is_refused() {
 fn the_engine_and_the_dual_page_scheme() {
     let store = DualPage::create(Image::new(8), &dual_page::Options::new(Geometry::MEMORY)).unwrap();
     let mut source = Counter::default();
-    let mut engine = Engine::start(store, (), Options { consolidate_pages: 2 }).unwrap();
+    let mut engine = Engine::start(store, ()).unwrap();
     for _ in 0..200 {
         engine.checkpoint(&mut source).unwrap();
     }

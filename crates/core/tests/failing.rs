@@ -10,8 +10,9 @@ use twinpage_core::packed::{self, Packed, Tuning};
 use twinpage_core::*;
 
 /// A scheme to run on such a medium.
-trait Store: Scheme<Medium = Failing> {
+trait Store: Simulated + Sized {
     fn make(medium: Failing, pool: PoolLimit) -> Self;
+    fn find(medium: Failing) -> Result<(Self, Recovered)>;
     fn give_back(self) -> Failing;
 }
 
@@ -22,6 +23,9 @@ impl Store for DualPage<Failing> {
             .journal_bytes(400)
             .id(1);
         DualPage::create(medium, &options).unwrap()
+    }
+    fn find(medium: Failing) -> Result<(Self, Recovered)> {
+        DualPage::recover(medium)
     }
     fn give_back(self) -> Failing {
         self.into_medium()
@@ -43,6 +47,9 @@ impl Store for Packed<DualPage<Failing>> {
         });
         store
     }
+    fn find(medium: Failing) -> Result<(Self, Recovered)> {
+        Packed::recover(medium)
+    }
     fn give_back(self) -> Failing {
         self.into_medium()
     }
@@ -63,7 +70,7 @@ fn fails_at<S: Store>(pool: PoolLimit, steps: &[Step], how: How, at: i64) -> boo
             assert_eq!(run.differs().unwrap(), None);
         }
         How::Io if reached => {
-            let written = run.scheme.write(line(), LineMask(1));
+            let written = run.scheme.write(line());
             let committed = run.scheme.commit(b"");
             assert!(
                 written.is_err() || matches!(committed, Err(Error::Poisoned(_))),
@@ -79,7 +86,7 @@ fn fails_at<S: Store>(pool: PoolLimit, steps: &[Step], how: How, at: i64) -> boo
         );
     }
     let epoch = run.scheme.epoch();
-    let (store, found) = S::recover(run.scheme.give_back().healed()).unwrap();
+    let (store, found) = S::find(run.scheme.give_back().healed()).unwrap();
     assert!(
         found.epoch == epoch || found.epoch == epoch + 1,
         "{} of {epoch}",
@@ -93,12 +100,8 @@ fn fails_at<S: Store>(pool: PoolLimit, steps: &[Step], how: How, at: i64) -> boo
     reached
 }
 
-fn line() -> Span<'static> {
-    Span {
-        page: PageId(0),
-        first: 0,
-        bytes: &[1; 64],
-    }
+fn line() -> PageLines<'static> {
+    PageLines::from(PageId(0), 0, &[1; 64], 64)
 }
 
 fn whatever_fails<S: Store>(profile: &Profile, pools: &[(u64, PoolLimit)]) {

@@ -15,12 +15,9 @@ const FIXTURES: [&str; 2] = [
 const EXTENT: usize = 4096;
 
 fn write(store: &mut DualPage<Image>, page: u64, lines: LineMask, value: u8) {
-    let span = Span {
-        page: PageId(page),
-        first: 0,
-        bytes: &[value; 4096],
-    };
-    let _ = store.write(span, lines).unwrap();
+    let _ = store
+        .write(PageLines::from(PageId(page), 0, &[value; 4096], 64).only(lines))
+        .unwrap();
 }
 
 /// A little of everything: derivative pages, discards, reclaim, a switch, a fall-back at the end.

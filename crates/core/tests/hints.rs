@@ -3,6 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
+use twinpage_baselines::{AnyScheme, Setup};
 use twinpage_core::crash::*;
 use twinpage_core::*;
 

@@ -22,22 +22,16 @@ fn create(log_sheets: u64) -> Store {
 }
 
 fn write(store: &mut Store, page: u64, line: usize, value: u8) {
-    let span = Span {
-        page: PageId(page),
-        first: line,
-        bytes: &[value; 64],
-    };
-    let _ = store.write(span, LineMask::run(line, 1)).unwrap();
+    let _ = store
+        .write(PageLines::from(PageId(page), line, &[value; 64], 64))
+        .unwrap();
 }
 
 fn fill(store: &mut Store, pages: impl IntoIterator<Item = u64>, value: u8) {
     for page in pages {
-        let span = Span {
-            page: PageId(page),
-            first: 0,
-            bytes: &[value; 4096],
-        };
-        let _ = store.write(span, LineMask::ALL).unwrap();
+        let _ = store
+            .write(PageLines::from(PageId(page), 0, &[value; 4096], 64))
+            .unwrap();
     }
 }
 
@@ -96,12 +90,8 @@ fn sparse_lines_are_packed_and_found_again() {
         assert!(store.view(PageId(page), 0, 4096).is_none());
         let other = (page as usize + 1) % 64;
         assert_eq!(store.view(PageId(page), other, 64), Some(&[1; 64][..]));
-        let span = Span {
-            page: PageId(page),
-            first: 0,
-            bytes: &[1; 4096],
-        };
-        assert_eq!(store.diff(span).unwrap(), LineMask::run(page as usize % 64, 1));
+        let span = PageLines::from(PageId(page), 0, &[1; 4096], 64);
+        assert_eq!(store.diff(&span).unwrap(), LineMask::run(page as usize % 64, 1));
         let at = store.place(PageId(page), page as usize % 64).unwrap() as usize;
         assert_eq!(store.medium().bytes()[at..at + 64], [2; 64]);
     }
@@ -125,12 +115,8 @@ fn pages_wished_for_and_given_whole_are_folds() {
     assert!(wished.len() > 50 && wished.is_sorted(), "{wished:?}");
     let (before, whole) = (store.traffic(), read(&store, 0));
     for &page in &wished {
-        let span = Span {
-            page: PageId(page),
-            first: 0,
-            bytes: &whole,
-        };
-        let _ = store.write(span, LineMask::ALL).unwrap();
+        let span = PageLines::from(PageId(page), 0, &whole, 64);
+        let _ = store.write(span).unwrap();
     }
     store.commit(b"").unwrap();
     let spent = store.traffic() - before;
@@ -263,12 +249,9 @@ fn a_full_medium_loses_the_epoch_and_nothing_else() {
     store.commit(b"whole").unwrap();
     for _ in 0..3 {
         let full = (100..10_000).find_map(|page| {
-            let span = Span {
-                page: PageId(page),
-                first: 0,
-                bytes: &[9; 4096],
-            };
-            store.write(span, LineMask::ALL).err()
+            store
+                .write(PageLines::from(PageId(page), 0, &[9; 4096], 64))
+                .err()
         });
         assert!(matches!(full, Some(Error::Full { .. })), "{full:?}");
         assert!(
@@ -320,18 +303,13 @@ fn a_store_says_whether_it_is_packed() {
 fn nonsense_is_refused_by_name() {
     let mut store = create(3);
     let write = |store: &mut Store, page, first, bytes: &[u8], lines| {
-        let span = Span {
-            page: PageId(page),
-            first,
-            bytes,
-        };
-        store.write(span, lines).unwrap_err().to_string()
+        let span = PageLines::from(PageId(page), first, bytes, 64);
+        store.write(span.only(lines)).unwrap_err().to_string()
     };
     assert!(write(&mut store, u64::MAX, 0, &[0; 64], LineMask(1)).contains("past the end"));
     assert!(write(&mut store, 1 << 40, 0, &[0; 64], LineMask(1)).contains("past the end"));
     assert!(write(&mut store, 0, 0, &[0; 65], LineMask(1)).contains("whole 64-byte lines"));
-    assert!(write(&mut store, 0, 2, &[0; 64], LineMask(1)).contains("the span has"));
-    assert!(write(&mut store, 0, 63, &[0; 128], LineMask(1)).contains("of one page"));
+    assert!(write(&mut store, 0, 2, &[0; 64], LineMask(1)).contains("are held"));
     assert_eq!(store.commit(b"still usable").unwrap(), 1);
 }
 

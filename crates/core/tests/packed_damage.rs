@@ -22,12 +22,8 @@ struct Kept {
 
 fn write(store: &mut Store, page: u64, lines: LineMask, random: &mut Random) {
     let bytes: Vec<u8> = (0..4096).map(|_| random.number() as u8 | 1).collect();
-    let span = Span {
-        page: PageId(page),
-        first: 0,
-        bytes: &bytes,
-    };
-    let _ = store.write(span, lines).unwrap();
+    let span = PageLines::from(PageId(page), 0, &bytes, 64);
+    let _ = store.write(span.only(lines)).unwrap();
 }
 
 /// A store after epochs of everything: strips, folded pages, discards, whole pages.

@@ -3,9 +3,10 @@
 //! is left to see is what it uses. It runs as an ordinary test too.
 
 use std::convert::Infallible;
+use twinpage_baselines::{AnyScheme, Setup};
 use twinpage_core::crash::{Effort, Explorer, Image, Step, Subject};
 use twinpage_core::dual_page::{DualPage, Options, PoolLimit};
-use twinpage_core::engine::{self, Engine};
+use twinpage_core::engine::Engine;
 use twinpage_core::*;
 
 /// Pages of 4 KiB, an extent each.
@@ -14,12 +15,9 @@ fn geometry() -> Geometry {
 }
 
 fn write(store: &mut impl Scheme, page: u64, line: usize, value: u8) {
-    let span = Span {
-        page: PageId(page),
-        first: line,
-        bytes: &[value; 64],
-    };
-    let _ = store.write(span, LineMask::run(line, 1)).unwrap();
+    let _ = store
+        .write(PageLines::from(PageId(page), line, &[value; 64], 64))
+        .unwrap();
 }
 
 fn read(store: &impl Scheme, page: u64, line: usize) -> u8 {
@@ -85,21 +83,20 @@ impl Source for Counter {
         self.0 += 1;
         into.pieces.push(Piece {
             page: PageId(2),
-            first: 7,
-            lines: 1,
+            held: LineMask::run(7, 1),
             compare: self.0.is_multiple_of(2),
         });
         into.bytes.append(64).fill(self.0);
         into.context.push(self.0);
         Ok(())
     }
-    fn owe(&mut self, _: &Capture) {}
+    fn settled(&mut self, _: &mut Capture, _: Outcome<'_>) {}
 }
 
 #[test]
 fn an_engine_writes_in_the_background() {
     let store = DualPage::create(Image::new(8), &Options::new(geometry()).journal_bytes(512).id(7)).unwrap();
-    let mut engine = Engine::start(store, (), engine::Options::default()).unwrap();
+    let mut engine = Engine::start(store, ()).unwrap();
     let mut counter = Counter(0);
     for _ in 0..4 {
         engine.checkpoint(&mut counter).unwrap();

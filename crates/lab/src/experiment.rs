@@ -7,7 +7,7 @@ use crate::space::Space;
 use crate::workload::Workload;
 use crate::workload::image::{Images, filled};
 use crate::workload::list::{self, Setting};
-use twinpage_core::any::SchemeKind;
+use twinpage_baselines::SchemeKind;
 
 /// What to run.
 #[derive(Clone, Debug)]

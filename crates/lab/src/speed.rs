@@ -9,7 +9,7 @@ use crate::drive::{Request, drive};
 use crate::machine::{Machine, Stop};
 use crate::workload::list::{self, Setting};
 use std::time::Duration;
-use twinpage_core::any::SchemeKind;
+use twinpage_baselines::SchemeKind;
 
 /// Thousand random requests a processor second of Ramulator 2.1 at saturation, measured as DDR3-1600K by
 /// the same requests.

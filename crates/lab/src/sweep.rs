@@ -7,7 +7,7 @@ use crate::machine::Outcome;
 use crate::workload::image::Images;
 use rayon::prelude::*;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use twinpage_core::any::SchemeKind;
+use twinpage_baselines::SchemeKind;
 
 /// A value of the machine, and what it is set to in turn: `nvm.channels=1,2,4`.
 #[derive(Clone, PartialEq, Eq, Debug, serde::Serialize)]

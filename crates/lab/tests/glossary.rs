@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 use std::collections::BTreeSet;
-use twinpage_core::any::SchemeKind;
+use twinpage_core::SchemeKind;
 use twinpage_core::medium::Cause;
 use twinpage_lab::bus::Counts;
 use twinpage_lab::config::machine::Config;

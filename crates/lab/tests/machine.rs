@@ -1,6 +1,6 @@
 //! The whole machine: does it run, is what it says right, does it survive.
 
-use twinpage_core::any::SchemeKind;
+use twinpage_baselines::SchemeKind;
 use twinpage_core::medium::Cause;
 use twinpage_lab::config::machine::Config;
 use twinpage_lab::controller::UndoOrder;

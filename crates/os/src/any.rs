@@ -7,7 +7,7 @@ use crate::{Access, DaxMedium, FileMedium, MemoryMedium};
 use std::fs::File;
 use std::ops::Range;
 use std::path::Path;
-use twinpage_core::{Geometry, LineMask, Lines, Medium, Offset, Result};
+use twinpage_core::{Geometry, LineMask, Medium, Offset, PageLines, Result};
 
 /// What a checkpoint must outlive.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -144,8 +144,8 @@ impl Medium for AnyMedium {
         on!(self, medium => medium.write(at, bytes))
     }
 
-    fn write_lines(&mut self, page: Offset, chosen: LineMask, lines: Lines<'_>) -> Result<()> {
-        on!(self, medium => medium.write_lines(page, chosen, lines))
+    fn write_lines(&mut self, page_at: Offset, chosen: LineMask, from: &PageLines<'_>) -> Result<()> {
+        on!(self, medium => medium.write_lines(page_at, chosen, from))
     }
 
     fn discard(&mut self, range: Range<Offset>) -> Result<()> {

@@ -194,7 +194,7 @@ impl Direct for CopiedFile {
         let mut written = self.written();
         if let Some(error) = written.failed.take() {
             // It is not known which ranges are missing, so no later fence can speak for them.
-            written.failed = Some(Error::Poisoned(error.to_string()));
+            written.failed = Some(Error::poisoned(error.clone()));
             return Err(error);
         }
         self.fences.fetch_add(1, Relaxed);

@@ -15,7 +15,7 @@ use std::collections::BTreeSet;
 use std::io;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use twinpage_core::{Error, Medium, Offset, Result};
+use twinpage_core::{Error, Medium, Offset, Poison, Result};
 
 /// The kinds of calls that can fail.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -49,7 +49,7 @@ pub struct Faults(Arc<Mutex<State>>);
 struct State {
     plan: Option<(Call, u64, How)>,
     full: bool,
-    poison: Option<String>,
+    poison: Poison,
     struck: u64,
     /// Blocks that have their space.
     written: BTreeSet<u64>,
@@ -89,9 +89,7 @@ impl Faults {
     fn meet(&self, call: Call, range: Range<Offset>, deed: impl FnOnce() -> Result<()>) -> Result<()> {
         let mut state = self.state();
         let state = &mut *state;
-        if let Some(reason) = &state.poison {
-            return Err(Error::Poisoned(reason.clone()));
-        }
+        state.poison.check()?;
         let how = match &mut state.plan {
             Some((planned, after, how)) if *planned == call => match after.checked_sub(1) {
                 Some(less) => {
@@ -131,12 +129,13 @@ impl Faults {
             Some(How::HalfDone) => deed()?,
         }
         let what = format!("planned failure of {call:?}");
-        state.poison = Some(what.clone());
-        Err(Error::Io {
+        let error = Error::Io {
             what,
             at: range.start,
             source: io::Error::from_raw_os_error(libc::EIO),
-        })
+        };
+        state.poison.set(&error);
+        Err(error)
     }
 }
 

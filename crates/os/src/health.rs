@@ -5,7 +5,7 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
-use twinpage_core::{Error, Offset, Result};
+use twinpage_core::{Error, Offset, Poison, Result};
 
 /// How a medium is opened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -22,7 +22,7 @@ pub enum Access {
 pub(crate) struct Health {
     path: PathBuf,
     access: Access,
-    poison: Option<String>,
+    poison: Poison,
 }
 
 impl Health {
@@ -30,7 +30,7 @@ impl Health {
         Health {
             path: path.to_owned(),
             access,
-            poison: None,
+            poison: Poison::default(),
         }
     }
 
@@ -50,10 +50,7 @@ impl Health {
 
     /// Refuses what a poisoned medium must not do.
     pub(crate) fn sound(&self) -> Result<()> {
-        match &self.poison {
-            Some(reason) => Err(Error::Poisoned(reason.clone())),
-            None => Ok(()),
-        }
+        self.poison.check()
     }
 
     /// Refuses what a poisoned or read-only medium must not do.
@@ -90,8 +87,9 @@ impl Health {
 
     /// Poisons, and returns the error that says why.
     pub(crate) fn poisoned(&mut self, what: &str, at: Offset, source: io::Error) -> Error {
-        self.poison = Some(format!("{what} {}: {source}", self.path.display()));
-        refused(what, &self.path, at, source)
+        let error = refused(what, &self.path, at, source);
+        self.poison.set(&error);
+        error
     }
 }
 

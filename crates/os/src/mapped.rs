@@ -21,7 +21,7 @@ use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use twinpage_core::{Error, LineMask, Lines, Medium, Offset, Result};
+use twinpage_core::{Error, LineMask, Medium, Offset, PageLines, Result};
 
 /// How bytes that were copied into the mapping become durable.
 pub trait Persistence: Debug + Sized {
@@ -247,24 +247,24 @@ impl<P: Persistence> Medium for MappedMedium<P> {
         Ok(())
     }
 
-    fn write_lines(&mut self, page: Offset, chosen: LineMask, lines: Lines<'_>) -> Result<()> {
+    fn write_lines(&mut self, page_at: Offset, chosen: LineMask, from: &PageLines<'_>) -> Result<()> {
         if chosen.is_empty() {
             return Ok(());
         }
-        let line = lines.line_bytes as u64;
+        let line = from.line_bytes as u64;
         let (first, last) = (chosen.0.trailing_zeros(), 63 - chosen.0.leading_zeros());
         self.make_ready(
-            page + u64::from(first) * line,
-            (last + 1 - first) as usize * lines.line_bytes,
+            page_at + u64::from(first) * line,
+            (last + 1 - first) as usize * from.line_bytes,
         )?;
         for run in chosen.runs() {
-            let from = lines.run(run.clone());
+            let bytes = from.run(run.clone());
             // SAFETY: as in `write`.
             unsafe {
                 self.persistence
-                    .copy(from, self.mapping.at(page + run.start as u64 * line));
+                    .copy(bytes, self.mapping.at(page_at + run.start as u64 * line));
             }
-            self.written_bytes += from.len() as u64;
+            self.written_bytes += bytes.len() as u64;
         }
         Ok(())
     }

@@ -197,7 +197,9 @@ impl Direct for Model {
         let mut state = self.state();
         state.counts.fences += 1;
         if state.fails_at.is_some_and(|at| state.counts.fences > at) {
-            return Err(Error::Poisoned("a fence failed on purpose".into()));
+            return Err(Error::poisoned(Error::Invalid(
+                "a fence failed on purpose".into(),
+            )));
         }
         state.log.push(Event::Fenced);
         Ok(())

@@ -2,7 +2,7 @@
 
 use twinpage_core::crash::{Effort, Explorer, Image, Profile, Random, Recorder, Subject, random_steps};
 use twinpage_core::dual_page::{DualPage, Options, PoolLimit};
-use twinpage_core::{Geometry, Medium, Scheme};
+use twinpage_core::{Geometry, Medium};
 use twinpage_os::cache::{Cached, Mistake};
 
 const EFFORT: Effort = Effort {

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use twinpage_core::dual_page::{DualPage, Options, PoolLimit};
-use twinpage_core::{Error, Geometry, LineMask, PageId, Result, Scheme, Span};
+use twinpage_core::{Error, Geometry, PageId, PageLines, Result, Scheme};
 use twinpage_os::faulty::{Call, Faults, Faulty, How};
 use twinpage_os::{Access, AnyMedium, Durability};
 
@@ -75,12 +75,7 @@ fn run_epoch(store: &mut Store, before: &Model) -> Result<Model> {
                 fill,
             } => {
                 let bytes = vec![fill; lines * LINE];
-                let span = Span {
-                    page: PageId(page),
-                    first,
-                    bytes: &bytes,
-                };
-                let _ = store.write(span, LineMask::run(first, lines))?;
+                let _ = store.write(PageLines::from(PageId(page), first, &bytes, LINE))?;
             }
             Step::Discard { page } => store.discard(PageId(page)..PageId(page + 1))?,
         }

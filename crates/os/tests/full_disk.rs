@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::process::Command;
 use twinpage_core::dual_page::{DualPage, Options};
-use twinpage_core::{Error, Geometry, LineMask, Medium, PageId, Scheme, Span};
+use twinpage_core::{Error, Geometry, Medium, PageId, PageLines, Scheme};
 use twinpage_os::{Access, AnyMedium, Durability};
 
 const BOTH: [Durability; 2] = [Durability::Disk, Durability::Memory];
@@ -194,12 +194,8 @@ fn pages(epoch: u64) -> std::ops::Range<u64> {
 
 fn write_epoch(store: &mut DualPage<AnyMedium>, epoch: u64) -> Result<(), Error> {
     for page in pages(epoch) {
-        let span = Span {
-            page: PageId(page),
-            first: 0,
-            bytes: &[epoch as u8; 4096],
-        };
-        let _ = store.write(span, LineMask::ALL)?;
+        let bytes = [epoch as u8; 4096];
+        let _ = store.write(PageLines::from(PageId(page), 0, &bytes, 64))?;
     }
     assert_eq!(store.commit(&epoch.to_le_bytes())?, epoch);
     Ok(())

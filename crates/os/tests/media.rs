@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use twinpage_core::dual_page::{DualPage, Options, PoolLimit};
-use twinpage_core::{Error, Geometry, LineMask, Medium, PageId, Scheme, Span};
+use twinpage_core::{Error, Geometry, Medium, PageId, PageLines, Scheme};
 use twinpage_os::{Access, AnyMedium, Durability};
 
 const BOTH: [Durability; 2] = [Durability::Disk, Durability::Memory];
@@ -91,12 +91,8 @@ fn a_store_that_recovery_must_finish_can_be_looked_at() {
         let mut store = DualPage::create(medium, &options).unwrap();
         for epoch in 1..=2 {
             for page in 0..9 {
-                let span = Span {
-                    page: PageId(page),
-                    first: 0,
-                    bytes: &[epoch; 4096],
-                };
-                let _ = store.write(span, LineMask::ALL).unwrap();
+                let bytes = [epoch; 4096];
+                let _ = store.write(PageLines::from(PageId(page), 0, &bytes, 64)).unwrap();
             }
             store.commit(b"context").unwrap();
         }

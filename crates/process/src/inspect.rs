@@ -194,7 +194,7 @@ fn check_pages(store: &Store, context: &Context) -> Result<Option<Damage>> {
             continue;
         };
         last = Some(piece.page);
-        if let Err(error) = store.read(piece.page, piece.first.into(), &mut line) {
+        if let Err(error) = store.read(piece.page, piece.held.0.trailing_zeros() as usize, &mut line) {
             return Ok(Some(Damage {
                 what: "page table in the context".into(),
                 at: 0,

@@ -15,7 +15,7 @@
 use crate::error::{Error, Result};
 use std::collections::BTreeMap;
 use std::ops::Range;
-use twinpage_core::{Geometry, PageId, Piece};
+use twinpage_core::{Geometry, LineMask, PageId, Piece};
 use twinpage_os::tracker::PAGE;
 
 /// Bytes of addresses a chunk covers.
@@ -201,8 +201,7 @@ impl Pages {
         let lines = (PAGE / line).max(1);
         Piece {
             page: PageId(page),
-            first: first as u8,
-            lines: lines as u8,
+            held: LineMask::run(first as usize, lines as usize),
             compare,
         }
     }
@@ -265,7 +264,7 @@ impl Pages {
         let each = CHUNK_BYTES / self.geometry.page_bytes() as u64;
         let number = *self.numbers.get((piece.page.0 / each) as usize)?;
         let inside = piece.page.0 % each * self.geometry.page_bytes() as u64
-            + u64::from(piece.first) * self.geometry.line_bytes() as u64;
+            + u64::from(piece.held.0.trailing_zeros()) * self.geometry.line_bytes() as u64;
         Some(number * CHUNK_BYTES + inside)
     }
 

@@ -20,7 +20,6 @@ use crate::stdio::{self, Stdio};
 use crate::syscalls;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::mpsc;
 use std::time::SystemTime;
 use twinpage_core::{Epoch, Recovered, Scheme};
 use twinpage_os::Durability;
@@ -101,14 +100,12 @@ impl Setting {
         command: Vec<String>,
         carried: Carried,
     ) -> Result<(Program, Outside)> {
-        let (epoch_files, changed) = mpsc::channel();
         self.streams.begin();
-        let witness = Outside::new(self.streams.clone(), changed);
+        let witness = Outside::new(self.streams.clone());
         let surroundings = Surroundings {
             command,
             streams: self.streams,
             files: self.files,
-            epoch_files,
             notes: Notes::default(),
             carried,
         };

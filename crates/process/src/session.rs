@@ -12,10 +12,9 @@ use crate::statistics::Ledger;
 pub use crate::statistics::{Parts, Percentiles, Summary};
 use crate::stdio::Stdio;
 use std::sync::Arc;
-use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
-use twinpage_core::Epoch;
 use twinpage_core::engine::{Engine, EngineError, Witness};
+use twinpage_core::{Capture, Epoch};
 use twinpage_os::spawn::{ALARM, Ticker};
 use twinpage_os::trace;
 
@@ -53,37 +52,32 @@ pub struct Pace {
 /// Makes durable what must not be behind a commit, and lets out what waited for one.
 pub struct Outside {
     streams: Arc<Stdio>,
-    changed: Receiver<EpochFiles>,
-    unsynced: EpochFiles,
     /// What kept output from going out, if anything did.
     trouble: Option<String>,
 }
 
 impl Outside {
-    /// For the files that each epoch changed, as sent by the program's captures.
+    /// For a program with these streams.
     #[must_use]
-    pub fn new(streams: Arc<Stdio>, changed: Receiver<EpochFiles>) -> Outside {
+    pub fn new(streams: Arc<Stdio>) -> Outside {
         Outside {
             streams,
-            changed,
-            unsynced: EpochFiles::default(),
             trouble: None,
         }
     }
 }
 
 impl Witness for Outside {
-    fn before_commit(&mut self, epoch: Epoch) -> twinpage_core::Result<()> {
-        while let Ok(mut changed) = self.changed.try_recv() {
-            changed.take_over(std::mem::take(&mut self.unsynced));
-            self.unsynced = changed;
+    fn before_commit(&mut self, capture: &mut Capture) -> twinpage_core::Result<()> {
+        let attached = capture.attachment.as_mut();
+        if let Some(files) = attached.and_then(|files| files.downcast_mut::<EpochFiles>()) {
+            files
+                .sync_before_commit()
+                .map_err(|error| outside_failed(&error))?;
+            *files = EpochFiles::default();
         }
-        self.unsynced
-            .sync_before_commit()
-            .map_err(|error| outside_failed(&error))?;
-        self.unsynced = EpochFiles::default();
         self.streams
-            .before_commit(epoch)
+            .before_commit(capture.epoch)
             .map_err(|error| outside_failed(&error))
     }
 
@@ -96,7 +90,7 @@ impl Witness for Outside {
 
 /// What could not be made durable poisons the epoch, and the engine with it.
 fn outside_failed(error: &(dyn std::error::Error + 'static)) -> twinpage_core::Error {
-    twinpage_core::Error::Poisoned(error.to_string())
+    twinpage_core::Error::poisoned(twinpage_core::Error::Invalid(error.to_string()))
 }
 
 /// Runs the program, stopped now, until it ends.
@@ -111,7 +105,7 @@ pub fn run(
     mut ledger: Ledger,
 ) -> Result<Summary> {
     let streams = witness.streams.clone();
-    let mut engine = Engine::start(store, witness, twinpage_core::engine::Options::default())?;
+    let mut engine = Engine::start(store, witness)?;
     let ended = drive(&mut program, &mut engine, pace, &mut ledger);
     let ended = ended.or_else(|error| program.unless_killed(error));
     if ended.is_err() {

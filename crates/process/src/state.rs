@@ -18,8 +18,8 @@ use std::io::{ErrorKind, Write};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
+use twinpage_core::Recovered;
 use twinpage_core::dual_page::{DualPage, Options};
-use twinpage_core::{Recovered, Scheme};
 use twinpage_os::{Access, AnyMedium, Durability, Lock, LockError, dax};
 
 /// The scheme a program's memory is kept with.

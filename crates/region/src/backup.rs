@@ -6,13 +6,13 @@
 
 use crate::error::{Error, Result};
 use crate::gate;
-use crate::options::Options;
+use crate::options::{Options, Products};
 use crate::region::{Inner, Region};
 use crate::store::Store;
 use crate::superblock::Superblock;
 use crate::window::PAGE;
 use std::path::Path;
-use twinpage_core::{AnyScheme, Epoch, LineMask, PageId, Scheme, Span};
+use twinpage_core::{Epoch, PageId, PageLines, ProductScheme, Scheme};
 use twinpage_os::{AnyMedium, Draft};
 
 /// Pages read at once.
@@ -101,7 +101,7 @@ impl Inner {
 
 /// A region in the making.
 pub(crate) struct Copy {
-    scheme: AnyScheme<AnyMedium>,
+    scheme: ProductScheme<AnyMedium>,
     draft: Draft,
     buffer: Vec<u8>,
 }
@@ -111,7 +111,7 @@ impl Copy {
         if path.exists() {
             return Err(exists(path));
         }
-        let (scheme, draft) = Options::default().draft(path)?;
+        let (scheme, draft) = Options::default().draft(path, &Products)?;
         Ok(Copy {
             scheme,
             draft,
@@ -155,15 +155,11 @@ impl Copy {
         let geometry = self.scheme.geometry();
         let (line, page_bytes) = (geometry.line_bytes(), geometry.page_bytes());
         let at = page * PAGE;
-        let span = Span {
-            page: PageId((at / page_bytes) as u64),
-            first: at % page_bytes / line,
-            bytes,
-        };
+        let id = PageId((at / page_bytes) as u64);
         let zero = bytes.iter().all(|&byte| byte == 0);
-        if !zero || self.scheme.is_present(span.page) {
-            let lines: LineMask = span.mask(geometry);
-            let _ = self.scheme.write(span, lines)?;
+        if !zero || self.scheme.is_present(id) {
+            let lines = PageLines::from(id, at % page_bytes / line, bytes, line);
+            let _ = self.scheme.write(lines)?;
         }
         Ok(())
     }

@@ -19,15 +19,18 @@ use crate::statistics::{Counters, Stop};
 use crate::store::Shared;
 use crate::superblock::Superblock;
 use crate::window::{PAGE, Place};
+use std::any::Any;
 use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-use twinpage_core::engine::{EngineError, Inline};
+use twinpage_core::engine::{EngineError, Inline, Report};
 use twinpage_core::geometry::LINES_PER_PAGE;
 use twinpage_core::scheme::Wishes;
-use twinpage_core::{Capture, Epoch, Geometry, Later, LineMask, PageId, Piece, Scheme, Source};
+use twinpage_core::{
+    Capture, Epoch, Geometry, Later, LineMask, Outcome, PageId, Piece, Poison, Scheme, Source,
+};
 
 /// Bytes captured before they are handed to the scheme: they are still in the processor's cache then.
 const PART_BYTES: usize = 128 << 10;
@@ -40,6 +43,8 @@ pub(crate) struct Progress {
     /// Cuts made.
     cuts: AtomicU64,
     told: Mutex<Told>,
+    /// The store's: it is set before those who wait are told.
+    poison: Poison,
     changed: Condvar,
     watch: Watch,
 }
@@ -101,12 +106,10 @@ struct Told {
     /// How many cuts were given up because of an update that did not end, and what the last one waited for.
     given_up: u64,
     busy: Option<Busy>,
-    /// Why nothing is durable any more.
-    poisoned: Option<String>,
 }
 
 impl Progress {
-    pub(crate) fn new(epoch: Epoch, superblock: Option<Superblock>) -> Progress {
+    pub(crate) fn new(epoch: Epoch, superblock: Option<Superblock>, poison: Poison) -> Progress {
         static REGIONS: AtomicU64 = AtomicU64::new(0);
         Progress {
             region: REGIONS.fetch_add(1, Ordering::Relaxed),
@@ -116,6 +119,7 @@ impl Progress {
                 superblock,
                 ..Told::default()
             }),
+            poison,
             changed: Condvar::new(),
             watch: Watch::default(),
         }
@@ -168,21 +172,21 @@ impl Progress {
         }
     }
 
-    /// Why nothing will be durable any more.
-    pub(crate) fn poisoned(&self) -> Option<String> {
-        self.told().poisoned.clone()
+    /// Whether nothing will be durable any more.
+    pub(crate) fn is_poisoned(&self) -> bool {
+        self.poison.is_set()
     }
 
     /// Whether cut number `cut` is durable; an error if it never will be by itself.
     pub(crate) fn is_durable(&self, cut: u64) -> Result<bool> {
-        self.told().answer(cut)
+        self.told().answer(cut, &self.poison)
     }
 
     /// Waits until cut number `cut` is durable, which another thread makes.
     pub(crate) fn wait(&self, cut: u64) -> Result<()> {
         let mut told = self.told();
         let given_up = told.given_up;
-        while !told.answer(cut)? {
+        while !told.answer(cut, &self.poison)? {
             if let Some(busy) = &told.busy
                 && told.given_up > given_up
             {
@@ -195,11 +199,13 @@ impl Progress {
 }
 
 impl Told {
-    fn answer(&self, cut: u64) -> Result<bool> {
-        match (&self.poisoned, &self.lost) {
-            _ if self.durable >= cut => Ok(true),
-            (Some(why), _) => Err(Error::Poisoned(why.clone())),
-            (_, Some((lost, why))) if *lost >= cut => Err(Error::Full(why.clone())),
+    fn answer(&self, cut: u64, poison: &Poison) -> Result<bool> {
+        if self.durable >= cut {
+            return Ok(true);
+        }
+        poison.check().map_err(poisoned)?;
+        match &self.lost {
+            Some((lost, why)) if *lost >= cut => Err(Error::Full(why.clone())),
             _ => Ok(false),
         }
     }
@@ -211,8 +217,8 @@ pub(crate) trait Checkpoints: Send {
     fn checkpoint(&mut self) -> Result<Epoch>;
 }
 
-/// An engine and its source. Whoever asks for a checkpoint waits for it, so it is made on his thread.
-pub(crate) struct Checkpointer<S: Scheme> {
+/// An engine and its source. A checkpoint is made on the thread that asks for it, which waits for it.
+pub(crate) struct Checkpointer<S: Scheme + Send> {
     engine: Inline<Shared<S>, ()>,
     scheme: Shared<S>,
     source: Marks,
@@ -228,75 +234,45 @@ impl<S: Scheme + Send + 'static> Checkpointer<S> {
     }
 
     fn run(&mut self) -> Result<Epoch, EngineError<Interrupted>> {
-        let Checkpointer {
-            engine,
-            scheme,
-            source,
-        } = self;
-        source.wishes = scheme.wishes().map_err(EngineError::Store)?;
-        let report = engine.checkpoint(source)?;
-        let cut = source.progress.cuts.load(Ordering::Relaxed);
-        if let Some(pager) = source.place.pager() {
-            pager.landed();
-        }
-        let frozen = lock(&source.frozen).take();
-        let changed_lines = frozen.map_or(0, |frozen| {
-            frozen.land();
-            source.progress.watch.add(frozen.pages());
-            frozen.changed_lines()
-        });
-        let stored = source.geometry.page_bytes() / PAGE;
-        let discarded = std::mem::take(&mut source.discarding);
-        let discarded = discarded
-            .into_iter()
-            .flat_map(|pages| pages.start.0 as usize * stored..pages.end.0 as usize * stored);
-        source.progress.watch.add(discarded);
-        source.counters.add_epoch(&report, changed_lines);
-        source.progress.tell(|told| {
-            told.durable = cut;
-            told.epoch = report.epoch;
-            told.superblock = source.superblock;
-        });
-        Ok(report.epoch)
+        let wishes = self.scheme.lock().wishes();
+        self.source.wishes = wishes.map_err(EngineError::Store)?;
+        Ok(self.engine.checkpoint(&mut self.source)?.epoch)
     }
 }
 
 impl<S: Scheme + Send + 'static> Checkpoints for Checkpointer<S> {
     fn checkpoint(&mut self) -> Result<Epoch> {
-        if let Some(why) = self.source.progress.poisoned() {
-            return Err(Error::Poisoned(why));
-        }
+        let progress = self.source.progress.clone();
+        progress.poison.check().map_err(poisoned)?;
         if let Some(epoch) = self.source.nothing_to_do() {
             return Ok(epoch);
         }
-        let outcome = self.run();
-        let progress = self.source.progress.clone();
-        let cut = progress.cuts.load(Ordering::Relaxed);
-        outcome.map_err(|error| {
-            self.source.thaw();
-            match error {
-                EngineError::Lost { cause, .. } => {
-                    let why = cause.to_string();
-                    progress.tell(|told| told.lost = Some((cut, why.clone())));
-                    Error::Full(why)
-                }
-                EngineError::Store(error) => {
-                    let why = error.to_string();
-                    progress.tell(|told| told.poisoned = Some(why.clone()));
-                    Error::Poisoned(why)
-                }
-                EngineError::Source(Interrupted(busy)) => {
-                    let error = busy.error();
-                    progress.tell(|told| {
-                        told.given_up += 1;
-                        told.busy = Some(busy);
-                    });
-                    error
-                }
-                other => Error::Invalid(other.to_string()),
+        self.run().map_err(|error| match error {
+            EngineError::Lost { cause, .. } => Error::Full(cause.to_string()),
+            EngineError::Store(error) => {
+                progress.poison.set(&error);
+                progress.tell(|_| {});
+                poisoned(error)
             }
+            EngineError::Source(Interrupted(busy)) => {
+                let error = busy.error();
+                progress.tell(|told| {
+                    told.given_up += 1;
+                    told.busy = Some(busy);
+                });
+                error
+            }
+            other => Error::Invalid(other.to_string()),
         })
     }
+}
+
+/// What the store says of a failure, without saying twice that it is poisoned.
+fn poisoned(error: twinpage_core::Error) -> Error {
+    Error::Poisoned(match error {
+        twinpage_core::Error::Poisoned(cause) => cause.to_string(),
+        cause => cause.to_string(),
+    })
 }
 
 /// The marks of a window as a source of changed lines.
@@ -307,15 +283,10 @@ pub(crate) struct Marks {
     pub(crate) counters: Arc<Counters>,
     /// How long a cut waits for an update.
     pub(crate) patience: Duration,
-    /// The cut in flight, shared with what the engine asks later.
-    frozen: Arc<Mutex<Option<Frozen>>>,
     /// The size that the last cut saved.
     saved_bytes: usize,
-    /// Discards of lost epochs, in pages of the geometry, and those of the epoch in flight.
+    /// Discards of lost epochs, in pages of the geometry.
     owed: Vec<Range<PageId>>,
-    discarding: Vec<Range<PageId>>,
-    /// What is kept with the epoch in flight.
-    superblock: Option<Superblock>,
     /// What the scheme would rather have whole in the next cut.
     wishes: Wishes,
 }
@@ -334,11 +305,8 @@ impl Marks {
             progress,
             counters,
             patience: Duration::MAX,
-            frozen: Arc::default(),
             saved_bytes,
             owed: Vec::new(),
-            discarding: Vec::new(),
-            superblock: None,
             wishes: Wishes::default(),
         }
     }
@@ -382,11 +350,35 @@ impl Marks {
         marks::mark_whole(place, pages.filter(is_here))
     }
 
-    /// What is left of a cut that failed is marked again.
-    fn thaw(&mut self) {
-        if let Some(frozen) = lock(&self.frozen).take() {
-            frozen.thaw();
+    /// The epoch is durable: its lines are no longer in flight, and those who wait are told.
+    fn landed(&mut self, sweep: Sweep, discarded: &[Range<PageId>], report: &Report) {
+        let cut = self.progress.cuts.load(Ordering::Relaxed);
+        if let Some(pager) = self.place.pager() {
+            pager.landed();
         }
+        sweep.frozen.land();
+        self.progress.watch.add(sweep.frozen.pages());
+        let stored = self.geometry.page_bytes() / PAGE;
+        let pages = |pages: &Range<PageId>| pages.start.0 as usize * stored..pages.end.0 as usize * stored;
+        self.progress.watch.add(discarded.iter().flat_map(pages));
+        self.counters.add_epoch(report, sweep.frozen.changed_lines());
+        self.progress.tell(|told| {
+            told.durable = cut;
+            told.epoch = report.epoch;
+            told.superblock = Some(sweep.superblock);
+        });
+    }
+
+    /// The epoch found no room: the next one makes up for it.
+    fn owe(&mut self, discarded: &[Range<PageId>], cause: &twinpage_core::Error) {
+        if let Some(pager) = self.place.pager() {
+            pager.lost();
+        }
+        self.owed.extend_from_slice(discarded);
+        self.saved_bytes = 0;
+        let cut = self.progress.cuts.load(Ordering::Relaxed);
+        self.progress
+            .tell(|told| told.lost = Some((cut, cause.to_string())));
     }
 }
 
@@ -424,70 +416,74 @@ impl Source for Marks {
         self.progress.cuts.fetch_add(1, Ordering::Release);
         drop(closed);
         stop(drained - begun, drained.elapsed());
-        self.discarding.clone_from(&into.discarded);
         self.saved_bytes = bytes;
         let superblock = Superblock::now(place.base().addr(), bytes, place.bound());
         into.context.extend_from_slice(&superblock.encode());
-        self.superblock = Some(superblock);
-        *lock(&self.frozen) = Some(frozen);
         into.later = Some(Box::new(Sweep {
-            frozen: self.frozen.clone(),
+            frozen,
             geometry: self.geometry,
+            superblock,
         }));
         Ok(())
     }
 
-    fn owe(&mut self, lost: &Capture) {
-        self.thaw();
-        if let Some(pager) = self.place.pager() {
-            pager.lost();
+    fn settled(&mut self, capture: &mut Capture, outcome: Outcome<'_>) {
+        let later: Option<Box<dyn Any>> = capture.later.take().map(|later| later as Box<dyn Any>);
+        let sweep = later
+            .and_then(|later| later.downcast::<Sweep>().ok())
+            .expect("a region's capture has a sweep until it is settled");
+        match outcome {
+            Outcome::Durable { report, .. } => self.landed(*sweep, &capture.discarded, report),
+            Outcome::Lost(cause) => {
+                sweep.frozen.thaw();
+                self.owe(&capture.discarded, cause);
+            }
+            Outcome::Poisoned(_) => sweep.frozen.thaw(),
         }
-        self.owed.extend_from_slice(&lost.discarded);
-        self.saved_bytes = 0;
     }
 }
 
 /// The lines of a cut, captured while the writers go on.
 #[derive(Debug)]
 struct Sweep {
-    frozen: Arc<Mutex<Option<Frozen>>>,
+    frozen: Frozen,
     geometry: Geometry,
+    /// What is kept with the epoch.
+    superblock: Superblock,
 }
 
 impl Later for Sweep {
     fn more(&mut self, into: &mut Capture) -> bool {
-        let mut held = lock(&self.frozen);
-        let Some(frozen) = held.as_mut() else { return false };
         while into.bytes.len() < PART_BYTES {
-            if let Some((page, lines)) = frozen.next_page(&mut into.bytes) {
-                for run in LineMask(lines).runs() {
-                    let offset = page * PAGE + run.start * LINE;
-                    add(into, self.geometry, offset, run.len() * LINE);
-                }
-            } else {
-                break;
+            match self.frozen.next_page(&mut into.bytes) {
+                Some((page, lines)) => add(into, self.geometry, page, LineMask(lines)),
+                None => break,
             }
         }
         !into.pieces.is_empty()
     }
 }
 
-/// The last bytes captured are whole lines at `offset` of the region: they go to the piece before where
-/// they follow it.
+/// The last bytes captured are lines of 64 bytes of a page of the region: they go to the piece before where
+/// they follow it. A store of larger lines is given whole pages.
 #[inline]
-fn add(into: &mut Capture, geometry: Geometry, offset: usize, bytes: usize) {
-    // Lines are a power of two, and a division costs as much as copying one.
-    let line_bits = geometry.line_bytes().trailing_zeros();
-    let number = offset >> line_bits;
-    let page = PageId((number / LINES_PER_PAGE) as u64);
-    let first = (number % LINES_PER_PAGE) as u8;
-    let lines = (bytes >> line_bits) as u8;
+fn add(into: &mut Capture, geometry: Geometry, page: usize, lines: LineMask) {
+    let (page, held) = match geometry.line_bytes() == LINE {
+        true => (PageId(page as u64), lines),
+        false => {
+            // Lines are a power of two, and a division costs as much as copying one.
+            let line_bits = geometry.line_bytes().trailing_zeros();
+            let number = (page * PAGE) >> line_bits;
+            let page = PageId((number / LINES_PER_PAGE) as u64);
+            (page, LineMask::run(number % LINES_PER_PAGE, PAGE >> line_bits))
+        }
+    };
+    let follow = |before: LineMask| before.0.leading_zeros() + held.0.trailing_zeros() >= u64::BITS;
     match into.pieces.last_mut() {
-        Some(last) if last.page == page && last.first + last.lines == first => last.lines += lines,
+        Some(last) if last.page == page && follow(last.held) => last.held = last.held | held,
         _ => into.pieces.push(Piece {
             page,
-            first,
-            lines,
+            held,
             compare: false,
         }),
     }

@@ -73,6 +73,8 @@ pub use epochs::Ticket;
 pub use error::{Error, Result};
 pub use heap::{Brand, Heap};
 pub use options::Options;
+#[doc(hidden)]
+pub use options::Stores;
 pub use paging::Paging;
 pub use persist::{Empty, Persist};
 pub use reader::{ReadRoot, Reader};

@@ -8,7 +8,7 @@ use crate::superblock::Superblock;
 use crate::window::PAGE;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use twinpage_core::{AnyScheme, Damage, Epoch, Info, Scheme};
+use twinpage_core::{Damage, Epoch, Info, ProductScheme};
 use twinpage_os::{Access, AnyMedium, Durability, Lock, LockError};
 
 /// How often the file of a region in use is read before it is given up, and the pause between.
@@ -38,7 +38,7 @@ pub struct Look {
     pub durability: Durability,
     /// What is kept beside the pages; none before the first checkpoint.
     pub superblock: Option<Superblock>,
-    store: Shared<AnyScheme<AnyMedium>>,
+    store: Shared<ProductScheme<AnyMedium>>,
     _lock: Option<Lock>,
 }
 
@@ -75,9 +75,9 @@ pub fn look(path: impl AsRef<Path>) -> Result<Look> {
     }
 }
 
-fn read(path: &Path, durability: Durability) -> Result<(AnyScheme<AnyMedium>, Option<Superblock>)> {
+fn read(path: &Path, durability: Durability) -> Result<(ProductScheme<AnyMedium>, Option<Superblock>)> {
     let medium = AnyMedium::open(path, durability, Access::ReadOnly)?;
-    let (scheme, found) = AnyScheme::recover(medium)?;
+    let (scheme, found) = ProductScheme::recover(medium)?;
     let superblock = (found.epoch > 0).then(|| Superblock::decode(&found.context));
     Ok((scheme, superblock.transpose()?))
 }
@@ -96,7 +96,7 @@ impl Look {
     /// [`Error::Invalid`] for a region in use, which does not stand still.
     pub fn check(&self) -> Result<(Vec<Damage>, Option<Report>)> {
         self.at_rest("check")?;
-        let mut damage = Scheme::check(&self.store)?;
+        let mut damage = self.store.check()?;
         let checked = self
             .superblock
             .map(|superblock| check_content(&self.store, &superblock));
@@ -129,7 +129,7 @@ impl Look {
         let mut copy = Copy::begin(to.as_ref())?;
         copy.pages(&self.store, 0..superblock.bytes as usize / PAGE)?;
         copy.end(&superblock, to.as_ref())?;
-        Ok(Scheme::epoch(&self.store))
+        Ok(self.store.epoch())
     }
 
     fn at_rest(&self, deed: &str) -> Result<()> {

@@ -5,8 +5,58 @@ use crate::marks::LINE;
 use crate::region::Region;
 use std::path::Path;
 use std::time::Duration;
-use twinpage_core::{AnyScheme, Geometry, Medium, Scheme, SchemeKind, Setup};
+use twinpage_core::{Geometry, Medium, ProductScheme, Recovered, Scheme, SchemeKind, Setup};
 use twinpage_os::{Access, AnyMedium, Draft, Durability, Lock};
+
+/// What a region's stores are: the library's own, or others, for a comparison on the same road.
+#[doc(hidden)]
+pub trait Stores {
+    /// A store on a medium.
+    type Scheme<M: Medium + Send + 'static>: Scheme + Send + 'static;
+
+    /// A new store.
+    ///
+    /// # Errors
+    /// Those of the scheme.
+    fn create<M: Medium + Send + 'static>(
+        &self,
+        kind: SchemeKind,
+        medium: M,
+        setup: &Setup,
+    ) -> twinpage_core::Result<Self::Scheme<M>>;
+
+    /// The store on a medium.
+    ///
+    /// # Errors
+    /// Those of the scheme.
+    fn recover<M: Medium + Send + 'static>(
+        &self,
+        medium: M,
+    ) -> twinpage_core::Result<(Self::Scheme<M>, Recovered)>;
+}
+
+/// The library's own.
+pub(crate) struct Products;
+
+impl Stores for Products {
+    type Scheme<M: Medium + Send + 'static> = ProductScheme<M>;
+
+    fn create<M: Medium + Send + 'static>(
+        &self,
+        kind: SchemeKind,
+        medium: M,
+        setup: &Setup,
+    ) -> twinpage_core::Result<ProductScheme<M>> {
+        ProductScheme::create(kind, medium, setup)
+    }
+
+    fn recover<M: Medium + Send + 'static>(
+        &self,
+        medium: M,
+    ) -> twinpage_core::Result<(ProductScheme<M>, Recovered)> {
+        ProductScheme::recover(medium)
+    }
+}
 
 /// How a region is made and opened. Begun by [`Region::options`], ended by [`Options::open`].
 ///
@@ -106,8 +156,8 @@ impl Options {
         }
     }
 
-    /// How lines become durable all at once. If not said, the dual page on memory, and on a disk
-    /// packed lines over it.
+    /// How lines become durable all at once: one of [`SchemeKind::PRODUCTS`]. If not said, the dual page on
+    /// memory, and on a disk packed lines over it.
     pub fn scheme(self, scheme: SchemeKind) -> Options {
         Options {
             scheme: Some(scheme),
@@ -154,32 +204,41 @@ impl Options {
     /// here, [`Error::Foreign`] and [`Error::Damaged`] and those of the store say what is wrong with
     /// the file, which is then left as it is.
     pub fn open(self, path: impl AsRef<Path>) -> Result<Region> {
+        self.open_with(path, &Products)
+    }
+
+    /// As [`Options::open`], in a store of another make.
+    ///
+    /// # Errors
+    /// As [`Options::open`].
+    #[doc(hidden)]
+    pub fn open_with(self, path: impl AsRef<Path>, stores: &impl Stores) -> Result<Region> {
         let path = path.as_ref();
         loop {
             match Lock::take(path) {
-                Ok(lock) => return self.open_existing(path, lock),
+                Ok(lock) => return self.open_existing(path, lock, stores),
                 Err(twinpage_os::LockError::Io { source, .. })
                     if source.kind() == std::io::ErrorKind::NotFound => {}
                 Err(error) => return Err(error.into()),
             }
-            if let Some(region) = self.create(path)? {
+            if let Some(region) = self.create(path, stores)? {
                 return Ok(region);
             }
             // Somebody else made it just now: open that one.
         }
     }
 
-    fn open_existing(&self, path: &Path, lock: Lock) -> Result<Region> {
+    fn open_existing(&self, path: &Path, lock: Lock, stores: &impl Stores) -> Result<Region> {
         let durability = self.durability_at(path)?;
         let medium = AnyMedium::open(path, durability, Access::ReadWrite)?;
-        let mut region = self.recover(medium, Some(lock))?;
+        let mut region = self.recover(medium, Some(lock), stores)?;
         region.listen(path);
         Ok(region)
     }
 
     /// Makes the region beside its name and then gives it the name; `None` if that is taken by now.
-    fn create(&self, path: &Path) -> Result<Option<Region>> {
-        let (scheme, mut draft) = self.draft(path)?;
+    fn create(&self, path: &Path, stores: &impl Stores) -> Result<Option<Region>> {
+        let (scheme, mut draft) = self.draft(path, stores)?;
         let mut region = Region::begin(self, scheme, &[], draft.take_lock())?;
         if !draft.name(path)? {
             return Ok(None);
@@ -189,7 +248,7 @@ impl Options {
     }
 
     /// An empty store beside the file `path`, to be given that name when it is whole.
-    pub(crate) fn draft(&self, path: &Path) -> Result<(AnyScheme<AnyMedium>, Draft)> {
+    pub(crate) fn draft<S: Stores>(&self, path: &Path, stores: &S) -> Result<(S::Scheme<AnyMedium>, Draft)> {
         let durability = self.durability_at(path.parent().unwrap_or(Path::new(".")))?;
         let mut draft = Draft::of(path)?;
         let mut medium = AnyMedium::create(draft.path(), durability).map_err(|e| match e {
@@ -202,7 +261,7 @@ impl Options {
         medium.rename(path);
         draft.lock()?;
         let geometry = medium.geometry();
-        Ok((self.make(medium, geometry)?, draft))
+        Ok((self.make(medium, geometry, stores)?, draft))
     }
 
     /// Opens the region on a medium of one's own, and makes it if the medium is empty: `geometry` is
@@ -212,13 +271,18 @@ impl Options {
     /// As [`Options::open`].
     pub fn open_on<M: Medium + Send + 'static>(self, medium: M, geometry: Geometry) -> Result<Region> {
         if medium.is_empty() {
-            Region::begin(&self, self.make(medium, geometry)?, &[], None)
+            Region::begin(&self, self.make(medium, geometry, &Products)?, &[], None)
         } else {
-            self.recover(medium, None)
+            self.recover(medium, None, &Products)
         }
     }
 
-    fn make<M: Medium>(&self, medium: M, geometry: Geometry) -> Result<AnyScheme<M>> {
+    fn make<M: Medium + Send + 'static, S: Stores>(
+        &self,
+        medium: M,
+        geometry: Geometry,
+        stores: &S,
+    ) -> Result<S::Scheme<M>> {
         // On a disk lines are large, and most changes small.
         let large = geometry.line_bytes() > LINE;
         let kind = self.scheme.unwrap_or(match large {
@@ -235,13 +299,18 @@ impl Options {
             checksums: self.checksums,
             ..Setup::new(geometry)
         };
-        Ok(AnyScheme::create(kind, medium, &setup)?)
+        Ok(stores.create(kind, medium, &setup)?)
     }
 
-    fn recover<M: Medium + Send + 'static>(&self, medium: M, lock: Option<Lock>) -> Result<Region> {
-        let (scheme, found) = AnyScheme::recover(medium)?;
-        let kind = scheme.kind();
-        if let Some(wanted) = self.scheme.filter(|&wanted| wanted != kind) {
+    fn recover<M: Medium + Send + 'static>(
+        &self,
+        medium: M,
+        lock: Option<Lock>,
+        stores: &impl Stores,
+    ) -> Result<Region> {
+        let (scheme, found) = stores.recover(medium)?;
+        let kind = scheme.info().scheme;
+        if let Some(wanted) = self.scheme.filter(|&wanted| wanted.name() != kind) {
             return Err(Error::Invalid(format!(
                 "the region was made with the scheme {kind} and cannot be opened with {wanted}"
             )));

@@ -369,7 +369,7 @@ impl Pager {
     fn make_room(&self) {
         let Some(budget) = self.budget else { return };
         let mut work = self.work();
-        if work.resident <= budget || self.progress.poisoned().is_some() {
+        if work.resident <= budget || self.progress.is_poisoned() {
             return;
         }
         // A little more than needed, so that the next faults need not.

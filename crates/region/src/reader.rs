@@ -22,7 +22,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
-use twinpage_core::{AnyScheme, Cause, Epoch, LineMask, Lines, Medium, Offset, Scheme};
+use twinpage_core::{Cause, Epoch, LineMask, Medium, Offset, PageLines, ProductScheme};
 use twinpage_os::{Access, AnyMedium};
 
 /// How often a copy is tried, with a pause between; after some a writer is asked for one.
@@ -182,7 +182,7 @@ impl<T: Persist> ReadRoot<T> {
 }
 
 /// A store that is recovered for looking, what was committed with its last epoch, and what recovery read.
-type Found = (Shared<AnyScheme<Witness>>, Superblock, Epoch, u64);
+type Found = (Shared<ProductScheme<Witness>>, Superblock, Epoch, u64);
 
 fn recover(path: &Path) -> Result<Found> {
     let durability = twinpage_os::name::durability_of(path)
@@ -192,7 +192,7 @@ fn recover(path: &Path) -> Result<Found> {
         medium: AnyMedium::open(path, durability, Access::ReadOnly)?,
         seen: seen.clone(),
     };
-    let (scheme, found) = AnyScheme::recover(medium)?;
+    let (scheme, found) = ProductScheme::recover(medium)?;
     let seen = seen.load(Ordering::Relaxed);
     Ok((
         Shared::new(scheme),
@@ -283,8 +283,13 @@ impl Medium for Witness {
     fn write(&mut self, at: Offset, bytes: &[u8]) -> twinpage_core::Result<()> {
         self.medium.write(at, bytes)
     }
-    fn write_lines(&mut self, page: Offset, chosen: LineMask, lines: Lines<'_>) -> twinpage_core::Result<()> {
-        self.medium.write_lines(page, chosen, lines)
+    fn write_lines(
+        &mut self,
+        page_at: Offset,
+        chosen: LineMask,
+        from: &PageLines<'_>,
+    ) -> twinpage_core::Result<()> {
+        self.medium.write_lines(page_at, chosen, from)
     }
     fn discard(&mut self, range: Range<Offset>) -> twinpage_core::Result<()> {
         self.medium.discard(range)

@@ -248,7 +248,7 @@ impl Region {
         context: &[u8],
         lock: Option<Lock>,
     ) -> Result<Region> {
-        let (geometry, epoch) = (scheme.geometry(), scheme.epoch());
+        let (geometry, epoch, poison) = (scheme.geometry(), scheme.epoch(), scheme.poison());
         let found = match epoch {
             0 => None,
             _ => Some(Superblock::decode(context)?),
@@ -276,7 +276,7 @@ impl Region {
         place.set_bound(options.bound.unwrap_or(old_bound));
         let bytes = found.map_or(0, |found| found.bytes as usize);
         place.grow(bytes)?;
-        let progress = Arc::new(Progress::new(epoch, found));
+        let progress = Arc::new(Progress::new(epoch, found, poison));
         let wish = Arc::new(Wish::default());
         let asked = wish.clone();
         let serving = Pager::start(
@@ -565,8 +565,8 @@ impl Inner {
 }
 
 /// Refuses what is damaged anywhere.
-fn check<S: Scheme + Send>(store: &Shared<S>, superblock: &Superblock) -> Result<()> {
-    let (damage, report) = (Scheme::check(store)?, look::check_content(store, superblock)?);
+fn check(store: &dyn Store, superblock: &Superblock) -> Result<()> {
+    let (damage, report) = (store.check()?, look::check_content(store, superblock)?);
     let findings = report.unwrap_or_default().damage;
     let damage = damage
         .iter()

@@ -1,13 +1,13 @@
-//! A scheme shared by those who need it at the same time: the engine's thread that writes and
-//! commits, and whoever reads pages.
+//! A scheme shared by those who need it at the same time: the engine that writes and commits, and those who
+//! read pages.
 //!
 //! A call holds the lock for as long as it takes and no longer, so a reader gets in between the
 //! parts of an epoch.
 
-use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use twinpage_core::scheme::{Damage, Epoch, Info, Recovered, Room, Traffic, Wishes};
-use twinpage_core::{Capture, Geometry, LineMask, PageId, Result, Scheme, Span};
+use twinpage_core::engine::Lease;
+use twinpage_core::scheme::{Damage, Epoch, Info};
+use twinpage_core::{PageId, Result, Scheme};
 
 /// A scheme behind a lock.
 #[derive(Debug)]
@@ -18,7 +18,7 @@ impl<S> Shared<S> {
         Shared(Arc::new(Mutex::new(scheme)))
     }
 
-    fn lock(&self) -> MutexGuard<'_, S> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, S> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -26,6 +26,14 @@ impl<S> Shared<S> {
 impl<S> Clone for Shared<S> {
     fn clone(&self) -> Shared<S> {
         Shared(self.0.clone())
+    }
+}
+
+impl<S: Scheme + Send> Lease for Shared<S> {
+    type Scheme = S;
+
+    fn with<R>(&mut self, operation: impl FnOnce(&mut S) -> R) -> R {
+        operation(&mut self.lock())
     }
 }
 
@@ -37,6 +45,10 @@ pub(crate) trait Store: Send + Sync {
     fn has_bytes(&self, at: usize) -> bool;
     /// As [`Scheme::info`].
     fn info(&self) -> Info;
+    /// As [`Scheme::epoch`].
+    fn epoch(&self) -> Epoch;
+    /// As [`Scheme::check`].
+    fn check(&self) -> Result<Vec<Damage>>;
 }
 
 impl<S: Scheme + Send> Store for Shared<S> {
@@ -60,65 +72,8 @@ impl<S: Scheme + Send> Store for Shared<S> {
     fn info(&self) -> Info {
         self.lock().info()
     }
-}
-
-impl<S: Scheme> Scheme for Shared<S> {
-    type Medium = S::Medium;
-
-    fn recover(medium: S::Medium) -> Result<(Self, Recovered)> {
-        let (scheme, found) = S::recover(medium)?;
-        Ok((Shared::new(scheme), found))
-    }
-    fn geometry(&self) -> Geometry {
-        self.lock().geometry()
-    }
-    fn read(&self, page: PageId, first: usize, into: &mut [u8]) -> Result<()> {
-        self.lock().read(page, first, into)
-    }
-    fn is_present(&self, page: PageId) -> bool {
-        self.lock().is_present(page)
-    }
-    fn diff(&self, span: Span<'_>) -> Result<LineMask> {
-        self.lock().diff(span)
-    }
-    fn write(&mut self, span: Span<'_>, lines: LineMask) -> Result<Room> {
-        self.lock().write(span, lines)
-    }
-    fn write_capture(&mut self, capture: &Capture, changed: &mut dyn FnMut(LineMask)) -> Result<Room> {
-        self.lock().write_capture(capture, changed)
-    }
-    fn wishes(&mut self) -> Result<Wishes> {
-        self.lock().wishes()
-    }
-    fn expect(&mut self, page: PageId) -> Result<Room> {
-        self.lock().expect(page)
-    }
-    fn discard(&mut self, pages: Range<PageId>) -> Result<()> {
-        self.lock().discard(pages)
-    }
-    fn commit(&mut self, context: &[u8]) -> Result<Epoch> {
-        self.lock().commit(context)
-    }
-    fn begin(&mut self, context: &[u8]) -> Result<Epoch> {
-        self.lock().begin(context)
-    }
-    fn proceed(&mut self, lines: u64) -> Result<bool> {
-        self.lock().proceed(lines)
-    }
-    fn abandon(&mut self) {
-        self.lock().abandon();
-    }
     fn epoch(&self) -> Epoch {
         self.lock().epoch()
-    }
-    fn traffic(&self) -> Traffic {
-        self.lock().traffic()
-    }
-    fn consolidate(&mut self, pages: u64) -> Result<u64> {
-        self.lock().consolidate(pages)
-    }
-    fn info(&self) -> Info {
-        self.lock().info()
     }
     fn check(&self) -> Result<Vec<Damage>> {
         self.lock().check()

@@ -12,7 +12,7 @@ use twinpage::heap::check_image;
 use twinpage::superblock::Superblock;
 use twinpage::{Region, SchemeKind};
 use twinpage_core::crash::Image;
-use twinpage_core::{AnyScheme, Geometry, Medium, Offset, PageId, Result, Scheme};
+use twinpage_core::{Geometry, Medium, Offset, PageId, ProductScheme, Result, Scheme};
 
 #[derive(Clone, Debug)]
 enum Op {
@@ -133,7 +133,7 @@ fn write(image: &mut Vec<u8>, op: &Op, atom: usize, mut there: impl FnMut() -> b
 
 /// Recovers an image, and says of which epoch it is.
 fn recovered(image: Vec<u8>, atom: usize, states: &States) -> std::result::Result<u64, String> {
-    let (store, found) = AnyScheme::recover(Image::from_bytes(image, atom)).map_err(|e| e.to_string())?;
+    let (store, found) = ProductScheme::recover(Image::from_bytes(image, atom)).map_err(|e| e.to_string())?;
     let Some((_, state)) = states.iter().find(|(epoch, _)| *epoch == found.epoch) else {
         return Ok(found.epoch);
     };

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex};
 use twinpage::collections::{BTreeMap, BTreeSet, Box, HashMap, HashSet, String, Vec, VecDeque};
 use twinpage::window::Window;
 use twinpage::{Heap, Persist, Region, SchemeKind};
-use twinpage_core::{AnyScheme, Geometry, Medium, Offset, Setup};
+use twinpage_core::{Geometry, Medium, Offset, ProductScheme, Setup};
 
 /// So often under Miri, more often otherwise.
 const TIMES: u64 = if cfg!(miri) { 1 } else { 50 };
@@ -182,7 +182,7 @@ fn a_region() {
         journal_bytes: 4096,
         ..Setup::new(Geometry::new(64, 4 * 4096).unwrap())
     };
-    drop(AnyScheme::create(SchemeKind::DualPage, medium.clone(), &setup).unwrap());
+    drop(ProductScheme::create(SchemeKind::DualPage, medium.clone(), &setup).unwrap());
     let open = || {
         let options = Region::options().scheme(SchemeKind::DualPage);
         options.open_on(medium.clone(), Geometry::MEMORY).unwrap()

@@ -6,7 +6,7 @@ use clap::Args;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
-use twinpage_core::any::SchemeKind;
+use twinpage_core::SchemeKind;
 use twinpage_lab::config::machine::Config;
 use twinpage_lab::config::quantity::Time;
 use twinpage_lab::experiment::{Experiment, Report};

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use twinpage_core::crash::Random;
 use twinpage_core::dual_page::{DualPage, Options, PoolLimit};
-use twinpage_core::{Epoch, Error, LineMask, PageId, Result, Scheme, Span};
+use twinpage_core::{Epoch, Error, LineMask, PageId, PageLines, Result, Scheme, Simulated};
 use twinpage_os::{Access, AnyMedium, Durability};
 
 /// Pages there may be.
@@ -163,12 +163,8 @@ fn commit(store: &mut DualPage<AnyMedium>, plan: &Plan, epoch: Epoch) -> Result<
         for (number, line) in bytes.chunks_mut(line_bytes).enumerate() {
             fill(line, page, number, epoch);
         }
-        let span = Span {
-            page: PageId(page),
-            first: 0,
-            bytes: &bytes,
-        };
-        let _ = store.write(span, lines)?;
+        let whole = PageLines::from(PageId(page), 0, &bytes, line_bytes);
+        let _ = store.write(whole.only(lines))?;
     }
     if let Some(page) = plan.discard {
         store.discard(PageId(page)..PageId(page + 1))?;

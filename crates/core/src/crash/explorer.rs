@@ -16,7 +16,7 @@ use super::recorder::{Log, Op, Recorder};
 use super::run::{Run, State, Step, differs_after_recovery};
 use crate::error::{Error, Result};
 use crate::geometry::LineMask;
-use crate::scheme::{Epoch, Recovered, Scheme};
+use crate::scheme::{Epoch, Recovered, Simulated};
 use std::collections::BTreeMap;
 use std::ops::{AddAssign, RangeInclusive};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -133,7 +133,7 @@ pub struct Explorer<S> {
     pub seen: Seen,
 }
 
-impl<S: Scheme> Explorer<S> {
+impl<S: Simulated> Explorer<S> {
     /// An explorer of one scheme; `seed` fixes which images are sampled.
     pub fn new(subject: Subject<S>, effort: Effort, seed: u64) -> Explorer<S> {
         Explorer {

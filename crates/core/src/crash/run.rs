@@ -3,8 +3,8 @@
 use super::random::Random;
 use super::recorder::{Log, Op};
 use crate::error::{Error, Result};
-use crate::geometry::{LineMask, PageId, Span};
-use crate::scheme::{Epoch, Recovered, Scheme};
+use crate::geometry::{LineMask, PageId, PageLines};
+use crate::scheme::{Epoch, Recovered, Scheme, Simulated};
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::rc::Rc;
@@ -62,7 +62,7 @@ pub struct Run<S> {
     begun: Epoch,
 }
 
-impl<S: Scheme> Run<S> {
+impl<S: Simulated> Run<S> {
     /// A run from a state the scheme is in.
     pub fn new(scheme: S, log: Log, state: State) -> Run<S> {
         let states = [(scheme.epoch(), state.clone())].into();
@@ -98,7 +98,7 @@ impl<S: Scheme> Run<S> {
     fn step(&mut self, step: &Step) -> Result<()> {
         match step {
             Step::Write { page, lines, value } => self.write(*page, *lines, *value)?,
-            Step::Expect(page) => drop(self.scheme.expect(PageId(*page))?),
+            Step::Expect(page) => drop(self.scheme.preallocate(PageId(*page))?),
             Step::Discard(pages) => {
                 self.scheme.discard(PageId(pages.start)..PageId(pages.end))?;
                 self.newest.pages.retain(|page, _| !pages.contains(page));
@@ -167,18 +167,14 @@ impl<S: Scheme> Run<S> {
                 .for_each(|chunk| chunk.copy_from_slice(&word.to_le_bytes()));
         }
         // Some writes tell what changed, others let the scheme find out.
-        let span = Span {
-            page: PageId(page),
-            first: 0,
-            bytes: &bytes,
-        };
+        let whole = PageLines::from(PageId(page), 0, &bytes, line);
         let lines = if value % 3 == 1 {
-            self.scheme.diff(span)?
+            self.scheme.diff(&whole)?
         } else {
             lines
         };
         if !lines.is_empty() {
-            let _ = self.scheme.write(span, lines)?;
+            let _ = self.scheme.write(whole.only(lines))?;
             self.newest.pages.insert(page, bytes.into());
         }
         Ok(())
@@ -187,12 +183,8 @@ impl<S: Scheme> Run<S> {
     fn grant(&mut self) -> Result<()> {
         for page in self.scheme.wishes()?.pages {
             if let Some(bytes) = self.newest.pages.get(&page.0) {
-                let span = Span {
-                    page,
-                    first: 0,
-                    bytes,
-                };
-                let _ = self.scheme.write(span, LineMask::ALL)?;
+                let line = self.scheme.geometry().line_bytes();
+                let _ = self.scheme.write(PageLines::from(page, 0, bytes, line))?;
             }
         }
         Ok(())

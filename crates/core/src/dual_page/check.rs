@@ -19,7 +19,7 @@ use crate::scheme::{Damage, Scheme};
 const MOST: usize = 16;
 
 impl<M: Medium> DualPage<M> {
-    pub(super) fn find_damage(&self) -> Result<Vec<Damage>> {
+    pub(super) fn list_damage(&self) -> Result<Vec<Damage>> {
         let loaded = match load(&self.medium) {
             Ok(loaded) => loaded,
             Err(error) => return Ok(vec![damage_of(error)?]),
@@ -36,7 +36,10 @@ impl<M: Medium> DualPage<M> {
         self.compare(&loaded.table, &mut damage);
         self.compare_sums(&loaded, &mut damage);
         // A commit that found no room may have begun to write the next context.
-        if let Some(error) = (!self.lost).then(|| self.read_context().err()).flatten() {
+        if let Some(error) = (!self.shell.is_lost())
+            .then(|| self.read_context().err())
+            .flatten()
+        {
             damage.push(damage_of(error)?);
         }
         self.read_all(&mut damage)?;
@@ -118,8 +121,8 @@ impl<M: Medium> DualPage<M> {
             let first = extent.logical * self.geometry().extent_pages();
             for (key, entry) in (first..).map(Key).zip(&extent.entries) {
                 let lines = match entry.life() {
-                    Life::Present if self.lost => !entry.dbv,
-                    Life::Born if self.lost => LineMask::NONE,
+                    Life::Present if self.shell.is_lost() => !entry.dbv,
+                    Life::Born if self.shell.is_lost() => LineMask::NONE,
                     _ => LineMask::ALL,
                 };
                 if let Err(error) = self.read_lines(key, 0, lines, &mut page) {

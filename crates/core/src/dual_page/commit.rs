@@ -8,6 +8,21 @@
 //! mark, copies from the fall-back  posted
 //! ```
 //!
+//! The states of a commit, and what a crash in each leaves:
+//!
+//! | state | on the medium | goes on to | recovery finds |
+//! | --- | --- | --- | --- |
+//! | written | lines posted | fence: covered | the checkpoint before |
+//! | covered | lines durable | record posted: torn | the checkpoint before |
+//! | torn | the record, any part of it | fence: durable | one of the two |
+//! | durable | the record | bits flip, mark posted: settled | the new checkpoint |
+//! | settled | the mark, copies from the fall-back | the next epoch | the new checkpoint |
+//! | lost | no room, before torn | abandoned: the epoch before | the checkpoint before |
+//! | poisoned | a write or a fence failed | nothing | one of the two |
+//!
+//! A switch to the other slot passes through them twice: the snapshot is to the switch record what the lines are to
+//! a record of the journal.
+//!
 //! * Nothing the checkpoint needs is overwritten or freed before the commit is durable.
 //! * A failure before the record is written leaves the epoch to be abandoned; after it, the commit
 //!   is durable, and a failure of what follows poisons the store for the next caller.
@@ -24,14 +39,14 @@ use super::sums::line_of;
 use super::superblock::{Slot, Switch};
 use super::{Cause, DualPage};
 use crate::error::{Error, Result};
-use crate::geometry::{LINES_PER_PAGE, LineMask, Lines};
+use crate::geometry::{LINES_PER_PAGE, LineMask, PageId, PageLines};
 use crate::medium::Medium;
 use crate::scheme::{Epoch, Scheme};
 use crc32c::crc32c;
 
 impl<M: Medium> DualPage<M> {
     /// Commits everything written, with `context`.
-    pub(super) fn commit_epoch(&mut self, context: &[u8]) -> Result<Epoch> {
+    pub(super) fn commit_newest(&mut self, context: &[u8]) -> Result<Epoch> {
         let mark = self.write_context(context)?;
         let home = match self.defers_reclaim {
             true => Vec::new(),
@@ -57,12 +72,6 @@ impl<M: Medium> DualPage<M> {
     fn write_context(&mut self, context: &[u8]) -> Result<ContextMark> {
         let geometry = self.geometry();
         let (line, page_bytes) = (geometry.line_bytes(), geometry.page_bytes());
-        if context.len() as u64 > super::context_limit(geometry) {
-            let (len, most) = (context.len(), super::context_limit(geometry));
-            return Err(Error::Invalid(format!(
-                "a context of {len} bytes: at most {most} fit"
-            )));
-        }
         for (page, bytes) in context.chunks(page_bytes).enumerate() {
             let key = Key(page as u64);
             let whole = bytes.len() / line * line;
@@ -71,17 +80,13 @@ impl<M: Medium> DualPage<M> {
             // A page of the context is always there, so that its length can be checked.
             let absent = !self.table.entry(key).is(Flags::NEWEST);
             for (first, bytes) in [(0, &bytes[..whole]), (whole / line, &tail[..])] {
-                let mut lines = self.diff_newest(key, first, bytes)?;
-                if absent {
-                    lines = LineMask::run(first, bytes.len() / line);
-                }
-                if !lines.is_empty() {
-                    let held = Lines {
-                        mask: LineMask::run(first, bytes.len() / line),
-                        line_bytes: line,
-                        bytes,
-                    };
-                    let _ = self.write_newest(key, lines, held, Cause::Context)?;
+                let held = PageLines::from(PageId(page as u64), first, bytes, line);
+                let changed = match absent {
+                    true => held.held,
+                    false => self.diff_key(key, first, bytes)?,
+                };
+                if !changed.is_empty() {
+                    let _ = self.write_key(key, &held.only(changed), Cause::Context)?;
                 }
             }
         }
@@ -188,6 +193,11 @@ impl<M: Medium> DualPage<M> {
             self.slots.sequence -= 1;
         }
         let mut bytes = std::mem::take(&mut self.record);
+        let next = self.epoch + u64::from(version == Version::Newest);
+        assert_eq!(
+            stamp.epoch, next,
+            "a record is of the next epoch, or mends the last"
+        );
         let whole = journal::encode(&self.change, stamp, self.slots.seed, &mut bytes).is_some();
         let written = match whole && self.slots.fits(bytes.len()) {
             true => self.append(&bytes, version),
@@ -208,6 +218,12 @@ impl<M: Medium> DualPage<M> {
         if !early && !self.faulty(Fault::SkipDataFence) {
             self.fence()?;
         }
+        assert!(
+            self.slots.fits(record.len()) && self.slots.tail.is_multiple_of(journal::ALIGN as u64),
+            "a record of {} bytes at {} leaves its journal",
+            record.len(),
+            self.slots.tail
+        );
         // Torn unless it is written whole and durable.
         self.slots.torn = true;
         self.post(self.slots.tail, record, Cause::Journal)?;
@@ -230,6 +246,16 @@ impl<M: Medium> DualPage<M> {
             bytes,
         );
         let slot = self.slot_for(bytes.len() as u64)?;
+        let (valid, place) = (self.slots.bytes(self.slots.switch.slot), self.slots.bytes(slot));
+        assert!(
+            place.end <= valid.start || valid.end <= place.start,
+            "a snapshot over the valid slot: {place:?} and {valid:?}"
+        );
+        assert!(
+            bytes.len() as u64 <= place.end - place.start,
+            "a snapshot of {} bytes in {place:?}",
+            bytes.len()
+        );
         if !self.faulty(Fault::LeaveSwitch) {
             self.post(self.slots.next_switch_at(), &ERASED, Cause::Snapshot)?;
         }
@@ -328,6 +354,10 @@ impl<M: Medium> DualPage<M> {
                     let entry = &mut self.table[place];
                     let recorded = !entry.dbv.is_empty();
                     entry.commit();
+                    assert!(
+                        entry.frame.is_some() || entry.cpbv.is_empty(),
+                        "{key:?} has its checkpoint on a derivative page and has none"
+                    );
                     entry.set(Flags::FRESH, entry.is(Flags::FRESH) && !recorded);
                 }
                 Life::Dead => {
@@ -398,7 +428,7 @@ impl<M: Medium> DualPage<M> {
     }
 
     /// Forgets everything written since the last commit.
-    pub(super) fn forget_epoch(&mut self) -> Result<()> {
+    pub(super) fn forget_newest(&mut self) -> Result<()> {
         self.exhausted = false;
         let touched = std::mem::take(&mut self.touched);
         for &key in &touched {

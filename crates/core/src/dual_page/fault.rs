@@ -54,14 +54,17 @@ impl<M> DualPage<M> {
         self.fault = Some(fault);
     }
 
-    /// [`Scheme::recover`](crate::Scheme::recover), making this mistake from the start.
+    /// [`DualPage::recover`], making this mistake from the start.
     ///
     /// # Errors
     /// As recovery.
     #[cfg(any(test, feature = "faults"))]
-    pub fn recover_with(medium: M, fault: Fault) -> crate::Result<(DualPage<M>, crate::Recovered)>
+    pub fn recover_with(
+        medium: M,
+        fault: Fault,
+    ) -> crate::error::Result<(DualPage<M>, crate::scheme::Recovered)>
     where
-        M: crate::Medium,
+        M: crate::medium::Medium,
     {
         DualPage::recover_from(medium, Some(fault))
     }

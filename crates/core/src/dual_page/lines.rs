@@ -11,7 +11,7 @@ use super::space::Role;
 use super::{Cause, DualPage};
 use crate::compare::{differing_in_homes, differing_lines, nonzero_lines};
 use crate::error::{Error, Result};
-use crate::geometry::{LINES_PER_PAGE, LineMask, Lines, PageId};
+use crate::geometry::{LineMask, PageId, PageLines};
 use crate::medium::{Medium, Offset, Path};
 use crate::scheme::{Room, Scheme};
 use crc32c::crc32c;
@@ -19,24 +19,10 @@ use std::ops::Range;
 use std::sync::PoisonError;
 
 impl<M: Medium> DualPage<M> {
-    /// The key of a page and of lines in it.
-    pub(super) fn key(&self, page: PageId, first: usize, len: usize) -> Result<(Key, LineMask)> {
-        let line = self.geometry().line_bytes();
-        let count = len / line;
-        if !len.is_multiple_of(line) || first + count > LINES_PER_PAGE {
-            return Err(Error::Invalid(format!(
-                "{len} bytes from line {first} of page {}: expected whole {line}-byte lines of one page",
-                page.0
-            )));
-        }
-        let key = self.table.key(page).ok_or_else(|| {
-            Error::Invalid(format!(
-                "page {} lies past the end of the page space, {}",
-                page.0,
-                super::page_limit(self.geometry())
-            ))
-        })?;
-        Ok((key, LineMask::run(first, count)))
+    /// The key of a page that can be.
+    #[inline]
+    pub(super) fn key(&self, page: PageId) -> Key {
+        Key(page.0 + self.table.context_keys())
     }
 
     /// Where a line of page `number` of the medium lies.
@@ -73,12 +59,12 @@ impl<M: Medium> DualPage<M> {
     }
 
     /// Fills `into` with the newest version of the lines from `first` on, verified where they have checksums.
-    pub(super) fn read_newest(&self, key: Key, first: usize, into: &mut [u8]) -> Result<()> {
+    pub(super) fn read_key(&self, key: Key, first: usize, into: &mut [u8]) -> Result<()> {
         let lines = LineMask::run(first, into.len() / self.geometry().line_bytes());
         self.read_lines(key, first, lines, into)
     }
 
-    /// As [`DualPage::read_newest`], only `lines` of them.
+    /// As [`DualPage::read_key`], only `lines` of them.
     pub(super) fn read_lines(&self, key: Key, first: usize, lines: LineMask, into: &mut [u8]) -> Result<()> {
         let line = self.geometry().line_bytes();
         let Some(place) = self
@@ -132,7 +118,7 @@ impl<M: Medium> DualPage<M> {
     }
 
     /// Where the newest version of a line lies, if the page is there.
-    pub(super) fn newest_place(&self, key: Key, line: usize) -> Option<Offset> {
+    pub(super) fn place_of(&self, key: Key, line: usize) -> Option<Offset> {
         let there = |&place: &Place| self.table[place].is(Flags::NEWEST);
         let place = self.table.find(key).filter(there)?;
         let mut found = None;
@@ -144,7 +130,7 @@ impl<M: Medium> DualPage<M> {
     }
 
     /// The newest version in place, where it lies in one home.
-    pub(super) fn view_newest(&self, key: Key, first: usize, len: usize) -> Option<&[u8]> {
+    pub(super) fn view_key(&self, key: Key, first: usize, len: usize) -> Option<&[u8]> {
         let place = self
             .table
             .find(key)
@@ -170,7 +156,7 @@ impl<M: Medium> DualPage<M> {
 
     /// The lines of `bytes`, from line `first` on, that differ from the newest version. One that is damaged differs:
     /// writing it mends it.
-    pub(super) fn diff_newest(&self, key: Key, first: usize, bytes: &[u8]) -> Result<LineMask> {
+    pub(super) fn diff_key(&self, key: Key, first: usize, bytes: &[u8]) -> Result<LineMask> {
         let line = self.geometry().line_bytes();
         if bytes.is_empty() {
             return Ok(LineMask::NONE);
@@ -198,7 +184,7 @@ impl<M: Medium> DualPage<M> {
         Ok(wrong | LineMask(differing_lines(old, bytes, line) << first))
     }
 
-    /// As [`DualPage::diff_newest`], on the medium's own memory where it is memory.
+    /// As [`DualPage::diff_key`], on the medium's own memory where it is memory.
     fn diff_views(&self, place: Place, first: usize, bytes: &[u8]) -> Option<LineMask> {
         let entry = &self.table[place];
         let line = self.geometry().line_bytes();
@@ -222,26 +208,21 @@ impl<M: Medium> DualPage<M> {
         ))
     }
 
-    /// Newer versions of those `changed` of some lines of a page.
-    pub(super) fn write_newest(
-        &mut self,
-        key: Key,
-        changed: LineMask,
-        lines: Lines<'_>,
-        cause: Cause,
-    ) -> Result<Room> {
+    /// Newer versions of the changed lines of a page. The key says which page it is: one of the page space, or of
+    /// the context.
+    pub(super) fn write_key(&mut self, key: Key, lines: &PageLines<'_>, cause: Cause) -> Result<Room> {
         let place = match self.table.find(key) {
             Some(place) => place,
             None => self.claim_base(key)?,
         };
         match self.table[place].life() {
-            Life::Present => self.write_other_home(key, place, changed, lines, cause),
-            Life::Absent => self.write_birth(key, place, changed, lines, cause),
+            Life::Present => self.write_other_home(key, place, lines, cause),
+            Life::Absent => self.write_birth(key, place, lines, cause),
             Life::Born => {
-                self.post_lines(self.table.base(place), changed, lines, cause)?;
+                self.post_lines(self.table.base(place), lines.changed, lines, cause)?;
                 Ok(Room::Plenty)
             }
-            Life::Dead => self.write_rebirth(key, place, changed, lines, cause),
+            Life::Dead => self.write_rebirth(key, place, lines, cause),
         }
     }
 
@@ -250,11 +231,10 @@ impl<M: Medium> DualPage<M> {
         &mut self,
         key: Key,
         place: Place,
-        changed: LineMask,
-        lines: Lines<'_>,
+        lines: &PageLines<'_>,
         cause: Cause,
     ) -> Result<Room> {
-        let entry = self.table[place];
+        let (entry, changed) = (self.table[place], lines.changed);
         let derivative = changed & entry.target();
         if !derivative.is_empty() {
             let frame = match entry.frame {
@@ -263,7 +243,7 @@ impl<M: Medium> DualPage<M> {
                 frame => frame,
             };
             let Some(frame) = frame else {
-                return self.write_fallback(key, place, changed, lines);
+                return self.write_fallback(key, place, lines);
             };
             self.post_lines(frame.number(), derivative, lines, cause)?;
             if self.faulty(Fault::WriteBothHomes) {
@@ -290,15 +270,8 @@ impl<M: Medium> DualPage<M> {
     }
 
     /// The first write of a page that no checkpoint has: straight to its base, all other lines zero.
-    fn write_birth(
-        &mut self,
-        key: Key,
-        place: Place,
-        changed: LineMask,
-        lines: Lines<'_>,
-        cause: Cause,
-    ) -> Result<Room> {
-        let base = self.table.base(place);
+    fn write_birth(&mut self, key: Key, place: Place, lines: &PageLines<'_>, cause: Cause) -> Result<Room> {
+        let (base, changed) = (self.table.base(place), lines.changed);
         let virgin = self.table[place].is(Flags::VIRGIN) || self.faulty(Fault::NoZeroFill);
         self.table[place].set(Flags::VIRGIN, false);
         if let Some(sums) = &mut self.sums {
@@ -324,50 +297,29 @@ impl<M: Medium> DualPage<M> {
         if zeroed.is_ok() {
             let dirty = lines & LineMask(nonzero_lines(page, self.geometry().line_bytes()));
             page.fill(0);
-            let zeros = Lines {
-                mask: LineMask::ALL,
-                line_bytes: self.geometry().line_bytes(),
-                bytes: page,
-            };
-            zeroed = self.post_lines(number, dirty, zeros, cause);
+            let zeros = PageLines::from(PageId(number), 0, page, self.geometry().line_bytes());
+            zeroed = self.post_lines(number, dirty, &zeros, cause);
         }
         self.scratch = scratch;
         zeroed
     }
 
     /// A page that was discarded in this epoch comes back: both versions exist, and differ in all lines.
-    fn write_rebirth(
-        &mut self,
-        key: Key,
-        place: Place,
-        changed: LineMask,
-        lines: Lines<'_>,
-        cause: Cause,
-    ) -> Result<Room> {
+    fn write_rebirth(&mut self, key: Key, place: Place, lines: &PageLines<'_>, cause: Cause) -> Result<Room> {
         let line_bytes = lines.line_bytes;
         let mut whole = vec![0; self.geometry().page_bytes()];
-        for run in changed.runs() {
+        for run in lines.changed.runs() {
             whole[run.start * line_bytes..run.end * line_bytes].copy_from_slice(lines.run(run));
         }
-        let whole = Lines {
-            mask: LineMask::ALL,
-            line_bytes,
-            bytes: &whole,
-        };
-        let room = self.write_other_home(key, place, LineMask::ALL, whole, cause)?;
+        let whole = PageLines::from(lines.page, 0, &whole, line_bytes);
+        let room = self.write_other_home(key, place, &whole, cause)?;
         self.table[place].set(Flags::NEWEST, true);
         Ok(room)
     }
 
     /// No derivative page: the lines go to the fall-back buffer.
-    fn write_fallback(
-        &mut self,
-        key: Key,
-        place: Place,
-        changed: LineMask,
-        lines: Lines<'_>,
-    ) -> Result<Room> {
-        let geometry = self.geometry();
+    fn write_fallback(&mut self, key: Key, place: Place, lines: &PageLines<'_>) -> Result<Room> {
+        let (geometry, changed) = (self.geometry(), lines.changed);
         self.fallback
             .reserve(key, changed, geometry, &mut self.space, &mut self.medium)?;
         self.table[place].set(Flags::FALLBACK, true);

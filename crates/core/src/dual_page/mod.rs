@@ -43,9 +43,11 @@ use fault::Fault;
 
 use crate::buffer::Buffer;
 use crate::error::{Error, Result};
-use crate::geometry::{Geometry, LineMask, Lines, PageId, Span};
+use crate::geometry::{Geometry, LineMask, PageId, PageLines};
 use crate::medium::{Cause, Medium, Offset, Path};
-use crate::scheme::{Damage, Epoch, Info, Recovered, Room, Scheme, Traffic};
+use crate::metered::Metered;
+use crate::scheme::{Damage, Epoch, Info, Recovered, Room, Scheme, Simulated, TableEntry, Traffic};
+use crate::shell::{self, Mechanism, Shell};
 use fallback::Fallback;
 use journal::{Change, ContextMark, Redo};
 use map::{CONTEXT_EXTENTS, Flags, Key, MAX_EXTENTS, Table};
@@ -59,7 +61,6 @@ use std::hash::{BuildHasher, Hasher};
 use std::ops::Range;
 use std::sync::Mutex;
 use sums::Sums;
-pub(crate) use superblock::MAGIC;
 use superblock::{BLOCK, JOURNAL_LIMIT, Slot, Superblock, Switch};
 
 /// How many derivative pages there may be.
@@ -158,7 +159,8 @@ fn context_limit(geometry: Geometry) -> u64 {
 /// The scheme, on its medium. See the [module](self).
 #[derive(Debug)]
 pub struct DualPage<M> {
-    medium: M,
+    medium: Metered<M>,
+    shell: Shell,
     table: Table,
     space: Space,
     pool: Pool,
@@ -178,13 +180,6 @@ pub struct DualPage<M> {
     defers_reclaim: bool,
     /// Lines of the last commit are in the fall-back still: there was no room to copy them home.
     homeless: bool,
-    /// The epoch found no room and waits to be abandoned.
-    lost: bool,
-    /// Why nothing can be durable any more.
-    poisoned: Option<String>,
-    traffic: Traffic,
-    /// Who waits for what is being done.
-    path: Path,
     fault: Option<Fault>,
     // Buffers, kept to be used again.
     change: Change,
@@ -260,8 +255,10 @@ impl<M: Medium> DualPage<M> {
             sums,
             epoch,
         } = loaded;
+        let geometry = slots.superblock.geometry;
         let mut store = DualPage {
-            medium,
+            medium: Metered::new(medium),
+            shell: Shell::new(geometry, page_limit(geometry), context_limit(geometry)),
             table,
             space,
             pool,
@@ -275,10 +272,6 @@ impl<M: Medium> DualPage<M> {
             exhausted: false,
             defers_reclaim: false,
             homeless: false,
-            lost: false,
-            poisoned: None,
-            traffic: Traffic::default(),
-            path: Path::Critical,
             fault: None,
             change: Change::default(),
             record: Vec::new(),
@@ -288,57 +281,28 @@ impl<M: Medium> DualPage<M> {
         (store, redo)
     }
 
+    /// The checkpoint on `medium`, exactly as its last durable commit left it.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`] and [`Error::Foreign`] say what is wrong and where; nothing is written then.
+    pub fn recover(medium: M) -> Result<(DualPage<M>, Recovered)> {
+        DualPage::recover_from(medium, None)
+    }
+
     /// The medium.
     pub fn medium(&self) -> &M {
-        &self.medium
+        self.medium.inner()
     }
 
     /// The medium, and an end to the scheme. What was not committed is forgotten.
     pub fn into_medium(self) -> M {
-        self.medium
-    }
-
-    /// Whether the owner keeps the page where it is quickly written again (DPC: cached in DRAM).
-    /// Reclaim takes such pages last. Forgotten when the page is discarded or the store closed.
-    pub fn set_cached(&mut self, page: PageId, cached: bool) {
-        if let Some(place) = self.table.key(page).and_then(|key| self.table.find(key)) {
-            self.table[place].set(Flags::CACHED, cached);
-        }
-    }
-
-    /// From now on a commit does not refill a limited pool: the owner calls [`DualPage::replenish`] when
-    /// nothing waits for it (DPC 4.4.3).
-    pub fn defer_reclaim(&mut self) {
-        self.defers_reclaim = true;
-    }
-
-    /// Refills a limited pool, so that it has as many derivative pages free as were handed out since the
-    /// last time. Says how many were freed.
-    ///
-    /// # Errors
-    /// As [`Scheme::consolidate`].
-    pub fn replenish(&mut self) -> Result<u64> {
-        self.path = Path::Background;
-        let freed = self.ready().and_then(|()| match self.shortage() {
-            0 => Ok(0),
-            wanted => self.reclaim(wanted),
-        });
-        self.settle(freed)
-    }
-
-    /// Whether the page has a derivative page now: an entry of the derivative page table (DPC 4.3).
-    pub fn has_derivative(&self, page: PageId) -> bool {
-        self.table
-            .key(page)
-            .is_some_and(|key| self.table.entry(key).frame.is_some())
+        self.medium.into_inner()
     }
 
     /// Posts a write and counts it.
     fn post(&mut self, at: Offset, bytes: &[u8], cause: Cause) -> Result<()> {
-        self.medium.hint(cause, self.path);
-        self.medium.write(at, bytes)?;
-        self.traffic.add(cause, bytes.len());
-        Ok(())
+        self.medium.on(cause);
+        self.medium.write(at, bytes)
     }
 
     /// The lines at byte `at` were written: they have a checksum from here on.
@@ -351,10 +315,15 @@ impl<M: Medium> DualPage<M> {
     }
 
     /// As [`DualPage::post`], of those `chosen` of some lines, to page `number` of the medium.
-    fn post_lines(&mut self, number: u64, chosen: LineMask, lines: Lines<'_>, cause: Cause) -> Result<()> {
-        self.medium.hint(cause, self.path);
+    fn post_lines(
+        &mut self,
+        number: u64,
+        chosen: LineMask,
+        lines: &PageLines<'_>,
+        cause: Cause,
+    ) -> Result<()> {
+        self.medium.on(cause);
         self.medium.write_lines(self.at(number, 0), chosen, lines)?;
-        self.traffic.add(cause, chosen.count() * lines.line_bytes);
         if self.sums.is_some() {
             for run in chosen.runs() {
                 self.sum(self.at(number, run.start), lines.run(run));
@@ -363,36 +332,22 @@ impl<M: Medium> DualPage<M> {
         Ok(())
     }
 
-    /// Everything posted is durable. A failure is for good, even one that says there is no room:
-    /// nobody knows what is on the medium now.
+    /// Everything posted is durable.
     fn fence(&mut self) -> Result<()> {
-        self.medium.hint(Cause::Journal, self.path);
-        let fenced = self.medium.fence();
-        fenced.map_err(|error| {
-            self.poison(&error);
-            Error::Poisoned(error.to_string())
-        })
-    }
-
-    fn poison(&mut self, why: &Error) {
-        self.poisoned.get_or_insert_with(|| why.to_string());
+        self.medium.on(Cause::Journal);
+        self.medium.fence()
     }
 
     /// A failure after the commit was durable: the next caller is told.
     fn poison_if(&mut self, result: Result<()>) {
         if let Err(error) = result {
-            self.poison(&error);
+            self.shell.poison().set(&error);
         }
     }
 
-    /// Whether an epoch can go on; what recovery left to do is done before its first write.
-    fn ready(&mut self) -> Result<()> {
-        if let Some(why) = &self.poisoned {
-            return Err(Error::Poisoned(why.clone()));
-        }
-        if self.lost {
-            return Err(Error::Invalid("the epoch found no room: abandon it first".into()));
-        }
+    /// What recovery, or the last commit, left to do.
+    #[cold]
+    fn make_up(&mut self) -> Result<()> {
         if self.homeless {
             self.finish_redo()?;
         }
@@ -403,26 +358,6 @@ impl<M: Medium> DualPage<M> {
             self.post_mark()?;
         }
         Ok(())
-    }
-
-    /// What an error means for what comes next. Where there is none, nothing is moved: a load of what was
-    /// just stored in other pieces would wait for all stores before it, those to the medium too.
-    #[inline]
-    fn settle<T>(&mut self, result: Result<T>) -> Result<T> {
-        match result {
-            Ok(value) => Ok(value),
-            Err(error) => Err(self.fail(error)),
-        }
-    }
-
-    #[cold]
-    fn fail(&mut self, error: Error) -> Error {
-        match &error {
-            Error::Invalid(_) => {}
-            Error::Full { .. } => self.lost = true,
-            error => self.poison(error),
-        }
-        error
     }
 }
 
@@ -491,125 +426,73 @@ fn create_slots(medium: &mut impl Medium, space: &mut Space, superblock: Superbl
     Ok(slots)
 }
 
-impl<M: Medium> Scheme for DualPage<M> {
-    type Medium = M;
-
-    fn recover(medium: M) -> Result<(DualPage<M>, Recovered)> {
-        DualPage::recover_from(medium, None)
+impl<M: Medium> Mechanism for DualPage<M> {
+    fn shell(&self) -> &Shell {
+        &self.shell
     }
 
-    fn geometry(&self) -> Geometry {
-        self.slots.superblock.geometry
+    fn shell_mut(&mut self) -> &mut Shell {
+        &mut self.shell
     }
 
-    fn read(&self, page: PageId, first: usize, into: &mut [u8]) -> Result<()> {
-        let (key, _) = self.key(page, first, into.len())?;
-        self.read_newest(key, first, into)
+    #[inline]
+    fn prepare(&mut self, path: Path) -> Result<()> {
+        self.medium.waits(path);
+        match self.homeless || self.slots.torn || self.slots.unmarked {
+            true => self.make_up(),
+            false => Ok(()),
+        }
     }
 
-    fn view(&self, page: PageId, first: usize, len: usize) -> Option<&[u8]> {
-        let (key, _) = self.key(page, first, len).ok()?;
-        self.view_newest(key, first, len)
+    fn read_newest(&self, page: PageId, first: usize, into: &mut [u8]) -> Result<()> {
+        self.read_key(self.key(page), first, into)
     }
 
-    fn place(&self, page: PageId, line: usize) -> Option<Offset> {
-        let key = self.table.key(page)?;
-        self.newest_place(key, line)
+    fn view_newest(&self, page: PageId, first: usize, len: usize) -> Option<&[u8]> {
+        self.view_key(self.key(page), first, len)
     }
 
-    fn is_present(&self, page: PageId) -> bool {
+    fn newest_place(&self, page: PageId, line: usize) -> Option<Offset> {
+        self.place_of(self.key(page), line)
+    }
+
+    fn has_page(&self, page: PageId) -> bool {
         self.table
             .key(page)
             .is_some_and(|key| self.table.entry(key).is(Flags::NEWEST))
     }
 
-    fn diff(&self, span: Span<'_>) -> Result<LineMask> {
-        let (key, _) = self.key(span.page, span.first, span.bytes.len())?;
-        self.diff_newest(key, span.first, span.bytes)
+    fn diff_newest(&self, page: PageId, first: usize, bytes: &[u8]) -> Result<LineMask> {
+        self.diff_key(self.key(page), first, bytes)
     }
 
-    fn write(&mut self, span: Span<'_>, lines: LineMask) -> Result<Room> {
-        let (key, held) = self.key(span.page, span.first, span.bytes.len())?;
-        span.must_hold(held, lines)?;
-        if lines.is_empty() {
-            return Ok(Room::Plenty);
-        }
-        self.path = Path::Background;
-        if let Err(error) = self.ready() {
-            return Err(self.fail(error));
-        }
-        let held = Lines {
-            mask: held,
-            line_bytes: self.geometry().line_bytes(),
-            bytes: span.bytes,
-        };
-        match self.write_newest(key, lines, held, Cause::Data) {
-            Ok(room) => Ok(room),
-            Err(error) => Err(self.fail(error)),
-        }
+    #[inline]
+    fn write_newest(&mut self, lines: PageLines<'_>) -> Result<Room> {
+        self.write_key(self.key(lines.page), &lines, Cause::Data)
     }
 
-    fn write_lines(&mut self, page: PageId, lines: Lines<'_>) -> Result<Room> {
-        let (key, _) = self.key(page, 0, 0)?;
-        if lines.mask.is_empty() {
-            return Ok(Room::Plenty);
-        }
-        self.path = Path::Background;
-        if let Err(error) = self.ready() {
-            return Err(self.fail(error));
-        }
-        match self.write_newest(key, lines.mask, lines, Cause::Data) {
-            Ok(room) => Ok(room),
-            Err(error) => Err(self.fail(error)),
-        }
-    }
-
-    fn expect(&mut self, page: PageId) -> Result<Room> {
-        let (key, _) = self.key(page, 0, 0)?;
-        self.path = Path::Background;
-        let room = self.ready().and_then(|()| self.prepare(key));
-        self.settle(room)
-    }
-
-    fn discard(&mut self, pages: Range<PageId>) -> Result<()> {
-        let ready = self.ready();
-        self.settle(ready)?;
+    fn discard_pages(&mut self, pages: Range<PageId>) -> Result<()> {
         self.discard_keys(self.table.keys(pages));
         Ok(())
     }
 
-    fn commit(&mut self, context: &[u8]) -> Result<Epoch> {
-        self.path = Path::Critical;
-        let epoch = self.ready().and_then(|()| self.commit_epoch(context));
-        self.settle(epoch)
+    fn commit_epoch(&mut self, context: &[u8]) -> Result<Epoch> {
+        self.commit_newest(context)
     }
 
-    fn abandon(&mut self) {
-        let forgotten = self.forget_epoch();
-        self.poison_if(forgotten);
-        self.lost = false;
+    fn forget_epoch(&mut self) -> Result<()> {
+        self.forget_newest()
     }
 
-    fn consolidate(&mut self, pages: u64) -> Result<u64> {
-        self.path = Path::Background;
-        let freed = self.ready().and_then(|()| self.reclaim(pages));
-        let freed = freed.and_then(|freed| {
-            self.pool
-                .give_back(&mut self.space, &mut self.medium)
-                .map(|()| freed)
-        });
-        self.settle(freed)
-    }
-
-    fn epoch(&self) -> Epoch {
+    fn last_epoch(&self) -> Epoch {
         self.epoch
     }
 
-    fn traffic(&self) -> Traffic {
-        self.traffic
+    fn written(&self) -> Traffic {
+        self.medium.traffic()
     }
 
-    fn info(&self) -> Info {
+    fn describe(&self) -> Info {
         let geometry = self.geometry();
         Info {
             scheme: "dual-page",
@@ -622,11 +505,54 @@ impl<M: Medium> Scheme for DualPage<M> {
             context_bytes: self.context.len,
             pool: self.pool.info(),
             log: None,
-            traffic: self.traffic,
+            traffic: self.medium.traffic(),
         }
     }
 
-    fn check(&self) -> Result<Vec<Damage>> {
-        self.find_damage()
+    fn find_damage(&self) -> Result<Vec<Damage>> {
+        self.list_damage()
+    }
+}
+
+impl<M: Medium> Simulated for DualPage<M> {
+    fn preallocate(&mut self, page: PageId) -> Result<Room> {
+        shell::guarded_page(self, page, |store| store.make_ready(store.key(page)))
+    }
+
+    fn consolidate(&mut self, pages: u64) -> Result<u64> {
+        shell::guarded(self, Path::Background, |store| {
+            let freed = store.reclaim(pages)?;
+            store.pool.give_back(&mut store.space, &mut store.medium)?;
+            Ok(freed)
+        })
+    }
+
+    fn defer_reclaim(&mut self) {
+        self.defers_reclaim = true;
+    }
+
+    fn replenish(&mut self) -> Result<Option<u64>> {
+        shell::guarded(self, Path::Background, |store| match store.shortage() {
+            0 => Ok(Some(0)),
+            wanted => store.reclaim(wanted).map(Some),
+        })
+    }
+
+    fn set_cached(&mut self, page: PageId, cached: bool) {
+        if let Some(place) = self.table.key(page).and_then(|key| self.table.find(key)) {
+            self.table[place].set(Flags::CACHED, cached);
+        }
+    }
+
+    fn table_entry(&self, page: PageId) -> TableEntry {
+        let entry = self.table.key(page).map(|key| self.table.entry(key));
+        match entry.is_some_and(|entry| entry.frame.is_some()) {
+            true => TableEntry::Mapped,
+            false => TableEntry::Unmapped,
+        }
+    }
+
+    fn table_entries(&self) -> Option<u64> {
+        Some(self.pool.info().pages)
     }
 }

@@ -29,9 +29,9 @@ impl<M: Medium> DualPage<M> {
         let frame = match self.take_or_grow(key)? {
             Some(frame) => Some(frame),
             None => {
-                let before = std::mem::replace(&mut self.path, path);
+                let before = self.medium.waits(path);
                 self.reclaim(BATCH.max(self.pool.info().pages / 8))?;
-                self.path = before;
+                self.medium.waits(before);
                 self.pool.take(key)
             }
         };
@@ -64,7 +64,7 @@ impl<M: Medium> DualPage<M> {
     }
 
     /// Makes a derivative page ready for a page that will be written (DPC 4.4.3).
-    pub(super) fn prepare(&mut self, key: Key) -> Result<Room> {
+    pub(super) fn make_ready(&mut self, key: Key) -> Result<Room> {
         let Some(place) = self.table.find(key) else {
             return Ok(Room::Plenty);
         };
@@ -152,7 +152,7 @@ impl<M: Medium> DualPage<M> {
         let buffer = scratch.get_mut().unwrap_or_else(PoisonError::into_inner);
         buffer.clear();
         let bytes = buffer.append(len);
-        self.medium.hint(cause, self.path);
+        self.medium.on(cause);
         let copied = self
             .medium
             .read(from, bytes)

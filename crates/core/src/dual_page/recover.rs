@@ -555,7 +555,7 @@ impl<M: Medium> DualPage<M> {
             let from = context.len();
             let rest = ((len - from as u64) as usize).min(page_bytes);
             context.resize(from + rest.next_multiple_of(line), 0);
-            self.read_newest(Key(page), 0, &mut context[from..])?;
+            self.read_key(Key(page), 0, &mut context[from..])?;
         }
         context.truncate(len as usize);
         let found = crc32c(&context);

@@ -1,27 +1,22 @@
-//! The engine without a thread of its own, for who would only wait for it.
+//! The engine on the caller's thread: when a checkpoint returns, it is durable.
 
-use super::{EngineError, Job, Report, Witness, commit, settle};
-use crate::error::Error;
+use super::{Committer, EngineError, Job, Lease, Report, Witness};
 use crate::scheme::Scheme;
 use crate::source::Source;
 
-/// Joins a source, a scheme and those who must know, on the caller's thread: when a checkpoint returns, it is
-/// durable. Nothing is handed from thread to thread, which costs more than a small epoch does.
-pub struct Inline<S: Scheme, W: Witness> {
-    scheme: S,
-    witness: W,
+/// Joins a source, a scheme and those who must know, on the caller's thread. Nothing is handed from thread to
+/// thread, which costs more than a small epoch does.
+pub struct Inline<S: Lease, W: Witness> {
+    committer: Committer<S, W>,
     job: Job,
-    poisoned: Option<String>,
 }
 
-impl<S: Scheme, W: Witness> Inline<S, W> {
+impl<S: Lease, W: Witness> Inline<S, W> {
     /// Over a scheme, at whatever its last commit left.
     pub fn new(scheme: S, witness: W) -> Inline<S, W> {
         Inline {
-            scheme,
-            witness,
+            committer: Committer::new(scheme, witness),
             job: Job::default(),
-            poisoned: None,
         }
     }
 
@@ -35,19 +30,11 @@ impl<S: Scheme, W: Witness> Inline<S, W> {
         Src: Source,
         Src::Error: std::error::Error + 'static,
     {
-        if let Some(why) = &self.poisoned {
-            return Err(EngineError::Store(Error::Poisoned(why.clone())));
-        }
-        let captured = self.job.capture(self.scheme.epoch() + 1, source);
-        captured.map_err(EngineError::Source)?;
-        let outcome = commit(&mut self.scheme, &mut self.witness, &mut self.job);
-        if outcome.is_err() {
-            self.scheme.abandon();
-        }
-        let settled = settle(source, &self.job, outcome);
-        if let Err(EngineError::Store(error)) = &settled {
-            self.poisoned = Some(error.to_string());
-        }
-        settled
+        let Inline { committer, job } = self;
+        committer.poison.check().map_err(EngineError::Store)?;
+        let epoch = committer.scheme.with(|scheme| scheme.epoch()) + 1;
+        job.capture(epoch, source).map_err(EngineError::Source)?;
+        let outcome = committer.run(job);
+        job.settle(source, outcome)
     }
 }

@@ -12,7 +12,7 @@
 
 use super::layout::SHEET;
 use crate::dual_page::codec::{Cursor, put_mask, put_number};
-use crate::geometry::{LineMask, Lines};
+use crate::geometry::{LineMask, PageLines};
 use crc32c::crc32c_append;
 
 /// Bytes of the header.
@@ -102,17 +102,18 @@ impl Builder {
     }
 
     /// Adds lines of a page, if they fit `limit` bytes. Pages ascend.
-    pub(super) fn strip(&mut self, page: u64, lines: Lines<'_>, sizes: Sizes, limit: usize) -> bool {
+    pub(super) fn strip(&mut self, lines: PageLines<'_>, sizes: Sizes, limit: usize) -> bool {
+        let page = lines.page.0;
         let had = self.strips.len();
         put_number(&mut self.strips, page - self.next[1]);
-        put_mask(&mut self.strips, lines.mask);
+        put_mask(&mut self.strips, lines.held);
         if self.len(sizes) + lines.bytes.len() > limit {
             self.strips.truncate(had);
             return false;
         }
         self.bytes.extend_from_slice(lines.bytes);
         self.next[1] = page + 1;
-        self.packed.push((page, lines.mask));
+        self.packed.push((page, lines.held));
         true
     }
 
@@ -261,6 +262,7 @@ impl Directory {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::geometry::PageId;
     use proptest::collection::{btree_map, btree_set};
     use proptest::prelude::*;
 
@@ -288,7 +290,8 @@ mod tests {
             for (&number, &mask) in &strips {
                 let mask = LineMask(mask);
                 let bytes: Vec<u8> = mask.runs().flatten().flat_map(|k| [k as u8; 64]).collect();
-                builder.strip(number, Lines { mask, line_bytes: 64, bytes: &bytes }, SIZES, limit);
+                let page = PageId(number);
+                builder.strip(PageLines { page, held: mask, changed: mask, line_bytes: 64, bytes: &bytes }, SIZES, limit);
             }
             let packed = builder.packed.clone();
             let (out, content) = builder.finish(line & !63, 5, SIZES);

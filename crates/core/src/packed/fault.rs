@@ -49,11 +49,11 @@ impl<S> Packed<S> {
     #[cfg(any(test, feature = "faults"))]
     pub fn over_with(
         below: S,
-        found: crate::Recovered,
+        found: crate::scheme::Recovered,
         fault: Fault,
-    ) -> crate::Result<(Packed<S>, crate::Recovered)>
+    ) -> crate::error::Result<(Packed<S>, crate::scheme::Recovered)>
     where
-        S: crate::Scheme,
+        S: crate::scheme::Scheme,
     {
         Packed::recover_over(below, found, Some(fault))
     }

@@ -16,7 +16,7 @@ use super::index::Batch;
 use super::layout::SHEET;
 use super::{Packed, batch};
 use crate::error::{Error, Result};
-use crate::geometry::{LineMask, Span};
+use crate::geometry::{LineMask, PageLines};
 use crate::medium::Cause;
 use crate::scheme::{Room, Scheme};
 use std::collections::BTreeSet;
@@ -74,12 +74,12 @@ impl<S: Scheme> Packed<S> {
     fn place_whole(&mut self) -> Result<Room> {
         let most = self.tuning.whole_lines as usize;
         let few = self.waiting.len() <= 2 && self.appended == 0 && self.drops.is_empty();
-        let few = few && self.waiting.iter().all(|page| !self.index.has(page.number));
+        let few = few && self.waiting.iter().all(|page| !self.index.has(page.lines.page.0));
         let whole: Vec<u64> = self
             .waiting
             .iter()
-            .filter(|page| few || page.born || page.lines.mask.count() >= most)
-            .map(|page| page.number)
+            .filter(|page| few || page.born || page.lines.held.count() >= most)
+            .map(|page| page.lines.page.0)
             .collect();
         let mut room = Room::Plenty;
         for page in whole {
@@ -96,7 +96,7 @@ impl<S: Scheme> Packed<S> {
         bytes.resize(self.layout.page_bytes(), 0);
         let read = match self.faulty(Fault::NoZeroFill) {
             true => self.read_without_birth(page, &mut bytes),
-            false => self.read_newest(page, 0, &mut bytes),
+            false => self.read_page(page, 0, &mut bytes),
         };
         let written = read.and_then(|()| self.write_whole(page, &bytes));
         self.page = bytes;
@@ -109,7 +109,7 @@ impl<S: Scheme> Packed<S> {
         self.read_own_place(page, 0, bytes)?;
         if let Some(waiting) = self.waiting.get(page) {
             let line = self.layout.line_bytes();
-            for run in waiting.lines.mask.runs() {
+            for run in waiting.lines.held.runs() {
                 bytes[run.start * line..run.end * line].copy_from_slice(waiting.lines.run(run));
             }
         }
@@ -153,7 +153,7 @@ impl<S: Scheme> Packed<S> {
             let Some(page) = self.waiting.first() else {
                 break;
             };
-            if !self.builder.strip(page.number, page.lines, sizes, limit) {
+            if !self.builder.strip(page.lines, sizes, limit) {
                 break;
             }
             self.waiting.pop();
@@ -161,9 +161,10 @@ impl<S: Scheme> Packed<S> {
         let (bytes, content) = self.builder.finish(self.head, self.root.seed(), sizes);
         let lines = bytes.len() / sizes.page;
         let (page, first) = self.root.log(self.head);
-        let span = Span { page, first, bytes };
         let before = self.below.traffic();
-        let room = self.below.write(span, LineMask::run(first, lines))?;
+        let room = self
+            .below
+            .write(PageLines::from(page, first, bytes, sizes.page))?;
         self.count(Cause::Log, before);
         self.index.push(self.head, lines as u32);
         let mut at = content;

@@ -11,20 +11,20 @@
 //! use twinpage_core::crash::Image;
 //! use twinpage_core::dual_page::{self, DualPage};
 //! use twinpage_core::packed::{Options, Packed};
-//! use twinpage_core::{Geometry, LineMask, PageId, Scheme, Span};
+//! use twinpage_core::{Geometry, PageId, PageLines, Scheme};
 //!
 //! # fn main() -> twinpage_core::Result<()> {
 //! let disk = DualPage::create(Image::new(512), &dual_page::Options::new(Geometry::DISK))?;
 //! let mut store = Packed::create(disk, &Options::default())?;
 //! assert_eq!(store.geometry(), Geometry::MEMORY); // 64-byte lines, on a disk
 //! for page in (0..1000).map(PageId) {
-//!     store.write(Span { page, first: 0, bytes: &[1; 4096] }, LineMask::ALL)?;
+//!     store.write(PageLines::from(page, 0, &[1; 4096], 64))?;
 //! }
 //! store.commit(b"roots")?;
 //!
 //! let before = store.traffic();
 //! for page in (0..1000).map(PageId) {
-//!     store.write(Span { page, first: 9, bytes: &[2; 64] }, LineMask::run(9, 1))?;
+//!     store.write(PageLines::from(page, 9, &[2; 64], 64))?;
 //! }
 //! store.commit(b"roots")?;
 //! let spent = store.traffic() - before; // 64,000 bytes changed, in pages of 4 MB
@@ -115,9 +115,10 @@ use fault::Fault;
 
 use crate::dual_page::DualPage;
 use crate::error::{Error, Result};
-use crate::geometry::{LINES_PER_PAGE, LineMask, Lines, PageId, Span};
+use crate::geometry::{LineMask, PageId, PageLines};
 use crate::medium::{Cause, Medium};
-use crate::scheme::{Epoch, Room, Scheme, Traffic};
+use crate::scheme::{Epoch, Recovered, Room, Scheme, Traffic};
+use crate::shell::Shell;
 use batch::{Builder, Sizes};
 use index::Index;
 use layout::{LOG_SHEETS, Layout, Root, SHEET};
@@ -192,6 +193,7 @@ pub fn is_packed(context: &[u8]) -> bool {
 #[derive(Debug)]
 pub struct Packed<S> {
     below: S,
+    shell: Shell,
     layout: Layout,
     tuning: Tuning,
     /// As the last commit left it.
@@ -214,10 +216,6 @@ pub struct Packed<S> {
     wanted: Vec<u64>,
     /// Something was written since the last commit.
     open: bool,
-    /// The epoch found no room and waits to be abandoned.
-    lost: bool,
-    /// Why nothing can be durable any more.
-    poisoned: Option<String>,
     /// What the scheme below takes for data and is not: the log, folded pages, the map.
     placed: Traffic,
     fault: Option<Fault>,
@@ -263,7 +261,10 @@ impl<S: Scheme> Packed<S> {
     }
 
     fn assemble(below: S, layout: Layout, root: Root) -> Packed<S> {
+        // The scheme below knows how long a context it takes.
+        let shell = Shell::new(layout.geometry, layout.page_limit(), u64::MAX);
         Packed {
+            shell: shell.sharing(below.poison()),
             below,
             layout,
             tuning: Tuning::default(),
@@ -279,8 +280,6 @@ impl<S: Scheme> Packed<S> {
             credit: 0,
             wanted: Vec::new(),
             open: false,
-            lost: false,
-            poisoned: None,
             placed: Traffic::default(),
             fault: None,
             builder: Builder::default(),
@@ -318,47 +317,8 @@ impl<S: Scheme> Packed<S> {
         }
     }
 
-    /// The page and its lines, if they can be.
-    fn lines(&self, page: PageId, first: usize, len: usize) -> Result<(u64, LineMask)> {
-        let line = self.layout.line_bytes();
-        let count = len / line;
-        if !len.is_multiple_of(line) || first + count > LINES_PER_PAGE {
-            return Err(Error::Invalid(format!(
-                "{len} bytes from line {first} of page {}: expected whole {line}-byte lines of one page",
-                page.0
-            )));
-        }
-        let limit = self.layout.page_limit();
-        if page.0 >= limit {
-            return Err(Error::Invalid(format!(
-                "page {} lies past the end of the page space, {limit}",
-                page.0
-            )));
-        }
-        Ok((page.0, LineMask::run(first, count)))
-    }
-
-    /// Whether an epoch can go on.
-    fn ready(&self) -> Result<()> {
-        match &self.poisoned {
-            Some(why) => Err(Error::Poisoned(why.clone())),
-            None if self.lost => Err(Error::Invalid("the epoch found no room: abandon it first".into())),
-            None => Ok(()),
-        }
-    }
-
-    /// What an error means for what comes next.
-    fn settle<T>(&mut self, result: Result<T>) -> Result<T> {
-        match &result {
-            Ok(_) | Err(Error::Invalid(_)) => {}
-            Err(Error::Full { .. }) => self.lost = true,
-            Err(error) => drop(self.poisoned.get_or_insert_with(|| error.to_string())),
-        }
-        result
-    }
-
     /// Fills `into` with the newest version of the lines from `first` on.
-    fn read_newest(&self, page: u64, first: usize, into: &mut [u8]) -> Result<()> {
+    fn read_page(&self, page: u64, first: usize, into: &mut [u8]) -> Result<()> {
         let line = self.layout.line_bytes();
         let wanted = LineMask::run(first, into.len() / line);
         if !self.presence.has(page) {
@@ -366,7 +326,7 @@ impl<S: Scheme> Packed<S> {
             return Ok(());
         }
         let waiting = self.waiting.get(page);
-        let wait = waiting.map_or(LineMask::NONE, |page| page.lines.mask & wanted);
+        let wait = waiting.map_or(LineMask::NONE, |page| page.lines.held & wanted);
         let packed = self.index.lines(page) & wanted & !wait;
         match wanted & !wait & !packed {
             LineMask::NONE => {}
@@ -396,10 +356,10 @@ impl<S: Scheme> Packed<S> {
         Ok(())
     }
 
-    /// Newer versions of lines of a page.
-    fn write_newest(&mut self, page: u64, lines: Lines<'_>) -> Result<Room> {
-        self.open = true;
-        if lines.mask == LineMask::ALL {
+    /// Newer versions of lines of a page, all of which are held.
+    fn write_held(&mut self, lines: PageLines<'_>) -> Result<Room> {
+        let page = lines.page.0;
+        if lines.held == LineMask::ALL {
             self.presence.set(page);
             self.waiting.remove(page);
             return match self.wanted.binary_search(&page) {
@@ -408,22 +368,23 @@ impl<S: Scheme> Packed<S> {
             };
         }
         let presence = &mut self.presence;
-        self.waiting.put(page, lines, || !presence.set(page));
+        self.waiting.put(lines, || !presence.set(page));
         match self.waiting.is_full(self.layout) {
             true => self.place_waiting(),
             false => Ok(Room::Plenty),
         }
     }
 
+    /// Writes lines of the scheme below, from line `first` of page `sheet` on.
+    fn write_below(&mut self, sheet: PageId, first: usize, bytes: &[u8]) -> Result<Room> {
+        let lines = PageLines::from(sheet, first, bytes, self.layout.page_bytes());
+        self.below.write(lines)
+    }
+
     /// A page goes to its own place; what the log has of it is void.
     fn write_whole(&mut self, page: u64, bytes: &[u8]) -> Result<Room> {
         let (sheet, place) = self.layout.page(page);
-        let span = Span {
-            page: sheet,
-            first: place,
-            bytes,
-        };
-        let room = self.below.write(span, LineMask::run(place, 1))?;
+        let room = self.write_below(sheet, place, bytes)?;
         self.void(page);
         Ok(room)
     }
@@ -435,7 +396,7 @@ impl<S: Scheme> Packed<S> {
         }
     }
 
-    fn discard_pages(&mut self, pages: Range<u64>) {
+    fn drop_range(&mut self, pages: Range<u64>) {
         let gone = self.presence.clear(pages.clone());
         self.open |= !gone.is_empty();
         self.waiting.remove_range(pages);
@@ -448,7 +409,7 @@ impl<S: Scheme> Packed<S> {
     }
 
     /// Writes what waits and the map, and commits the scheme below, with the root and `context`.
-    fn commit_epoch(&mut self, context: &[u8]) -> Result<Epoch> {
+    fn commit_newest(&mut self, context: &[u8]) -> Result<Epoch> {
         self.open = true;
         self.fold_some()?;
         let _ = self.place_waiting()?;
@@ -490,13 +451,9 @@ impl<S: Scheme> Packed<S> {
             self.presence
                 .encode(number, self.root.seed(), self.layout, &mut self.batch);
             let (page, first) = Layout::map(number);
-            let span = Span {
-                page,
-                first,
-                bytes: &self.batch,
-            };
             let before = self.below.traffic();
-            let _ = self.below.write(span, LineMask::run(first, 1))?;
+            let lines = PageLines::from(page, first, &self.batch, self.layout.page_bytes());
+            let _ = self.below.write(lines)?;
             self.count(Cause::Snapshot, before);
         }
         Ok(())
@@ -504,6 +461,15 @@ impl<S: Scheme> Packed<S> {
 }
 
 impl<M: Medium> Packed<DualPage<M>> {
+    /// The checkpoint on `medium`, exactly as its last durable commit left it.
+    ///
+    /// # Errors
+    /// As [`DualPage::recover`] and [`Packed::over`].
+    pub fn recover(medium: M) -> Result<(Packed<DualPage<M>>, Recovered)> {
+        let (below, found) = DualPage::recover(medium)?;
+        Packed::over(below, found)
+    }
+
     /// The medium.
     pub fn medium(&self) -> &M {
         self.below.medium()

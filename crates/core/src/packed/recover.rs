@@ -160,9 +160,9 @@ impl<S: Scheme> Packed<S> {
 
     /// Everything below, then the log and the map: read anew, verified, compared with what is in
     /// memory. While an epoch is open the log is between two commits, and only what is below is checked.
-    pub(super) fn find_damage(&self) -> Result<Vec<Damage>> {
+    pub(super) fn list_damage(&self) -> Result<Vec<Damage>> {
         let mut damage = self.below.check()?;
-        if self.open || self.lost || !damage.is_empty() {
+        if self.open || self.shell.is_lost() || !damage.is_empty() {
             return Ok(damage);
         }
         match self.load() {

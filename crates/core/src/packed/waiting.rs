@@ -5,7 +5,7 @@
 //! * Pages are in order, what they hold in the order it came.
 
 use super::layout::Layout;
-use crate::geometry::{LineMask, Lines};
+use crate::geometry::{LineMask, PageId, PageLines};
 use std::collections::VecDeque;
 use std::ops::Range;
 
@@ -15,9 +15,8 @@ const MOST_PAGES: usize = 4096;
 /// Lines of one page.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Page<'a> {
-    pub(super) number: u64,
     /// What waits.
-    pub(super) lines: Lines<'a>,
+    pub(super) lines: PageLines<'a>,
     /// Whether the page was not there before: its other lines are zero.
     pub(super) born: bool,
 }
@@ -76,13 +75,14 @@ impl Waiting {
 
     fn page(&self, entry: &Entry) -> Page<'_> {
         let end = entry.at + entry.mask.count() * self.line;
-        let lines = Lines {
-            mask: entry.mask,
+        let lines = PageLines {
+            page: PageId(entry.number),
+            held: entry.mask,
+            changed: entry.mask,
             line_bytes: self.line,
             bytes: &self.bytes[entry.at..end],
         };
         Page {
-            number: entry.number,
             lines,
             born: entry.born,
         }
@@ -99,7 +99,8 @@ impl Waiting {
 
     /// Lines of a page wait. `born` is asked when nothing of the page waited yet: whether it was not there
     /// before.
-    pub(super) fn put(&mut self, number: u64, lines: Lines<'_>, born: impl FnOnce() -> bool) {
+    pub(super) fn put(&mut self, lines: PageLines<'_>, born: impl FnOnce() -> bool) {
+        let number = lines.page.0;
         self.line = lines.line_bytes;
         let end = self.bytes.len();
         match self.find(number) {
@@ -107,7 +108,7 @@ impl Waiting {
                 self.bytes.extend_from_slice(lines.bytes);
                 let entry = Entry {
                     number,
-                    mask: lines.mask,
+                    mask: lines.held,
                     born: born(),
                     at: end,
                 };
@@ -121,24 +122,24 @@ impl Waiting {
     }
 
     /// More lines of a page that waits: newer than those that do.
-    fn add(&mut self, at: usize, lines: Lines<'_>) {
+    fn add(&mut self, at: usize, lines: PageLines<'_>) {
         let Entry { mask, at: start, .. } = self.pages[at];
         let (line, end) = (self.line, self.bytes.len());
-        let follow = mask.0.leading_zeros() + lines.mask.0.trailing_zeros() >= u64::BITS;
+        let follow = mask.0.leading_zeros() + lines.held.0.trailing_zeros() >= u64::BITS;
         if follow && start + mask.count() * line == end {
             self.bytes.extend_from_slice(lines.bytes);
         } else {
             self.pages[at].at = end;
             let mut old = start;
-            for k in (mask | lines.mask).runs().flatten() {
-                match lines.mask.has(k) {
+            for k in (mask | lines.held).runs().flatten() {
+                match lines.held.has(k) {
                     true => self.bytes.extend_from_slice(lines.run(k..k + 1)),
                     false => self.bytes.extend_from_within(old..old + line),
                 }
                 old += if mask.has(k) { line } else { 0 };
             }
         }
-        self.pages[at].mask = mask | lines.mask;
+        self.pages[at].mask = mask | lines.held;
     }
 
     /// The lines of the page wait no more.
@@ -191,7 +192,8 @@ mod tests {
                 let bytes: Vec<u8> = mask.runs().flatten().flat_map(|k| [round as u8, k as u8]).collect();
                 let was = model.keys().any(|&(number, _)| number == page);
                 let mut asked = false;
-                waiting.put(page, Lines { mask, line_bytes: 2, bytes: &bytes }, || { asked = true; true });
+                let page_lines = PageLines { page: PageId(page), held: mask, changed: mask, line_bytes: 2, bytes: &bytes };
+                waiting.put(page_lines, || { asked = true; true });
                 prop_assert_eq!(asked, !was);
                 model.extend(mask.runs().flatten().map(|k| ((page, k), [round as u8, k as u8])));
                 if round % 7 == 6 {
@@ -201,15 +203,15 @@ mod tests {
             }
             let mut found = BTreeMap::new();
             for page in waiting.iter() {
-                for k in page.lines.mask.runs().flatten() {
+                for k in page.lines.held.runs().flatten() {
                     let line = page.lines.run(k..k + 1);
-                    found.insert((page.number, k), [line[0], line[1]]);
+                    found.insert((page.lines.page.0, k), [line[0], line[1]]);
                 }
             }
             prop_assert_eq!(&found, &model);
-            prop_assert!(waiting.iter().zip(waiting.iter().skip(1)).all(|(a, b)| a.number < b.number));
+            prop_assert!(waiting.iter().zip(waiting.iter().skip(1)).all(|(a, b)| a.lines.page < b.lines.page));
             waiting.remove_range(0..3);
-            prop_assert!(waiting.iter().all(|page| page.number >= 3));
+            prop_assert!(waiting.iter().all(|page| page.lines.page.0 >= 3));
             while waiting.first().is_some() {
                 waiting.pop();
             }

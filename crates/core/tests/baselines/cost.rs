@@ -2,7 +2,8 @@
 //! changed.
 
 use crate::{create, setup, write_line, write_lines, write_page};
-use twinpage_core::baseline::{copy_on_write, page_overlay, redo_log, thynvm, undo_log};
+use twinpage_baselines::AnyScheme;
+use twinpage_baselines::{copy_on_write, page_overlay, redo_log, thynvm, undo_log};
 use twinpage_core::crash::Image;
 use twinpage_core::dual_page;
 use twinpage_core::*;

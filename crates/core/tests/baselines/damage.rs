@@ -3,6 +3,7 @@
 
 use crate::{KINDS, create, write_line, write_lines, write_page};
 use std::collections::BTreeMap;
+use twinpage_baselines::AnyScheme;
 use twinpage_core::crash::{Image, Random};
 use twinpage_core::*;
 

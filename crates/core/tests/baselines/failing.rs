@@ -2,6 +2,7 @@
 
 use crate::medium::{Failing, How};
 use crate::{KINDS, setup};
+use twinpage_baselines::AnyScheme;
 use twinpage_core::crash::*;
 use twinpage_core::*;
 

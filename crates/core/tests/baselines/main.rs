@@ -8,7 +8,8 @@ mod failing;
 mod medium;
 mod model;
 
-use twinpage_core::baseline::{Switching, Tables};
+use twinpage_baselines::{AnyScheme, Setup};
+use twinpage_baselines::{Switching, Tables};
 use twinpage_core::crash::Image;
 use twinpage_core::*;
 
@@ -41,12 +42,8 @@ fn create(kind: SchemeKind) -> AnyScheme<Image> {
 /// Writes a line filled with a value.
 fn write_line<M: Medium>(store: &mut AnyScheme<M>, page: u64, line: usize, value: u8) -> Room {
     let bytes = vec![value; store.geometry().line_bytes()];
-    let span = Span {
-        page: PageId(page),
-        first: line,
-        bytes: &bytes,
-    };
-    store.write(span, LineMask::run(line, 1)).unwrap()
+    let span = PageLines::from(PageId(page), line, &bytes, store.geometry().line_bytes());
+    store.write(span).unwrap()
 }
 
 /// The first lines of a page, one by one.
@@ -59,10 +56,6 @@ fn write_lines<M: Medium>(store: &mut AnyScheme<M>, page: u64, lines: usize, val
 /// Some lines of a page at once.
 fn write_page<M: Medium>(store: &mut AnyScheme<M>, page: u64, lines: LineMask, value: u8) {
     let bytes = vec![value; store.geometry().page_bytes()];
-    let span = Span {
-        page: PageId(page),
-        first: 0,
-        bytes: &bytes,
-    };
-    let _ = store.write(span, lines).unwrap();
+    let span = PageLines::from(PageId(page), 0, &bytes, store.geometry().line_bytes());
+    let _ = store.write(span.only(lines)).unwrap();
 }

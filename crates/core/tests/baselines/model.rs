@@ -3,7 +3,8 @@
 use crate::{KINDS, setup};
 use proptest::collection::vec;
 use proptest::prelude::*;
-use twinpage_core::baseline::{Switching, Tables};
+use twinpage_baselines::{AnyScheme, Setup};
+use twinpage_baselines::{Switching, Tables};
 use twinpage_core::crash::{Image, Log, Run, State, Step, differs_after_recovery};
 use twinpage_core::*;
 

@@ -4,7 +4,7 @@
 use crate::scripts::scripts;
 use crate::{Row, Setting, TRIES, medium, options};
 use std::time::Instant;
-use twinpage_core::baseline::*;
+use twinpage_baselines::*;
 use twinpage_core::crash::*;
 use twinpage_core::*;
 
@@ -42,7 +42,7 @@ fn settings() -> [Setting; 3] {
 /// Makes a store for a setting.
 type Create<P> = fn(Recorder, &Setting) -> Result<Store<Recorder, P>>;
 
-fn subject<P: Mechanism + 'static>(
+fn subject<P: LineStore + 'static>(
     create: Create<P>,
     setting: &Setting,
     fault: Option<Fault>,
@@ -78,7 +78,7 @@ trait Explored {
     fn planted(&self, seed: u64) -> Result<(), String>;
 }
 
-impl<P: Mechanism> Baseline<P> {
+impl<P: LineStore> Baseline<P> {
     /// A scheme whose checkpoints overlap with execution does that in its runs.
     fn steps(&self, steps: Vec<Step>, random: &mut Random) -> Vec<Step> {
         match P::KIND {
@@ -96,7 +96,7 @@ impl<P: Mechanism> Baseline<P> {
     }
 }
 
-impl<P: Mechanism + 'static> Explored for Baseline<P> {
+impl<P: LineStore + 'static> Explored for Baseline<P> {
     fn name(&self) -> &'static str {
         P::KIND.name()
     }
@@ -177,7 +177,7 @@ impl<P: Mechanism + 'static> Explored for Baseline<P> {
     }
 }
 
-fn undo_log() -> Baseline<impl Mechanism> {
+fn undo_log() -> Baseline<impl LineStore> {
     Baseline {
         create: |medium, setting| UndoLog::create(medium, options(setting).geometry, Some(0x1d)),
         lives: 200,
@@ -190,7 +190,7 @@ fn undo_log() -> Baseline<impl Mechanism> {
     }
 }
 
-fn redo_log() -> Baseline<impl Mechanism> {
+fn redo_log() -> Baseline<impl LineStore> {
     Baseline {
         create: |medium, setting| RedoLog::create(medium, options(setting).geometry, Some(0x1d)),
         lives: 60,
@@ -198,7 +198,7 @@ fn redo_log() -> Baseline<impl Mechanism> {
     }
 }
 
-fn copy_on_write() -> Baseline<impl Mechanism> {
+fn copy_on_write() -> Baseline<impl LineStore> {
     Baseline {
         create: |medium, setting| CopyOnWrite::create(medium, options(setting).geometry, Some(0x1d)),
         lives: 60,
@@ -214,7 +214,7 @@ fn copy_on_write() -> Baseline<impl Mechanism> {
     }
 }
 
-fn page_overlay() -> Baseline<impl Mechanism> {
+fn page_overlay() -> Baseline<impl LineStore> {
     Baseline {
         create: |medium, setting| PageOverlay::create(medium, options(setting).geometry, Some(0x1d)),
         lives: 60,
@@ -222,7 +222,7 @@ fn page_overlay() -> Baseline<impl Mechanism> {
     }
 }
 
-fn thynvm() -> Baseline<impl Mechanism> {
+fn thynvm() -> Baseline<impl LineStore> {
     Baseline {
         create: |medium, setting| {
             let tables = Tables {

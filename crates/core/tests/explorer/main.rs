@@ -11,7 +11,7 @@ use scripts::scripts;
 use std::panic::{set_hook, take_hook};
 use std::process::ExitCode;
 use std::time::Instant;
-use twinpage_core::baseline::InPlace;
+use twinpage_baselines::InPlace;
 use twinpage_core::crash::*;
 use twinpage_core::dual_page::{DualPage, Fault, Options, PoolLimit};
 use twinpage_core::*;
@@ -264,7 +264,7 @@ fn random(seed: u64, runs: u64) -> Result<(), String> {
 }
 
 /// One random run of a setting.
-fn explore<S: Scheme<Medium = Recorder>>(
+fn explore<S: Simulated>(
     subject: Subject<S>,
     setting: &Setting,
     seed: u64,

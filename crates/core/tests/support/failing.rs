@@ -47,7 +47,7 @@ impl Failing {
 
     fn count(&self, can_be_full: bool) -> Result<()> {
         if self.failed.get() && self.how == How::Io {
-            return Err(Error::Poisoned("fail on purpose".into()));
+            return Err(Error::poisoned(Error::Invalid("fail on purpose".into())));
         }
         if self.how == How::Full && !can_be_full {
             return Ok(());

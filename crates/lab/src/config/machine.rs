@@ -11,8 +11,8 @@ use crate::machine::hierarchy::Level;
 use crate::machine::{Mode, Plan};
 use crate::op::PAGE_BYTES;
 use serde::Deserialize;
-use twinpage_core::any::SchemeKind;
-use twinpage_core::baseline::{Switching, Tables};
+use twinpage_baselines::SchemeKind;
+use twinpage_baselines::{Switching, Tables};
 
 /// The machines that come with the lab: name and text.
 pub const BUILT_IN: [(&str, &str); 2] = [

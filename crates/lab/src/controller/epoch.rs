@@ -16,9 +16,8 @@ use super::lookup::{BACKUP_BITS, Backup, VECTOR_BITS};
 use super::requests::Part;
 use crate::device::{Class, Kind};
 use crate::space::Space;
-use twinpage_core::any::AnyScheme;
 use twinpage_core::medium::{Cause, Path};
-use twinpage_core::{LineMask, Medium, PageId, Scheme, Span};
+use twinpage_core::{LineMask, Medium, PageId, PageLines, Scheme, Simulated};
 
 /// What a checkpoint in flight still needs.
 #[derive(Debug)]
@@ -108,14 +107,8 @@ impl Controller {
         let at = self.now + self.entry_cost(page, false);
         self.count_lines(page, lines);
         self.counts.writes += u64::from(lines.count_ones());
-        let room = self.scheme.write(
-            Span {
-                page: PageId(page),
-                first: 0,
-                bytes,
-            },
-            LineMask(lines),
-        );
+        let whole = PageLines::from(PageId(page), 0, bytes, 64);
+        let room = self.scheme.write(whole.only(LineMask(lines)));
         self.settle(room);
         self.dispatch(at, Why::Checkpoint, None, After::Nothing);
     }
@@ -173,19 +166,20 @@ impl Controller {
 
     /// Refills the pool of derivative pages in the background of the next epoch (DPC 4.4.2, 4.4.3).
     fn replenish(&mut self) {
-        if let AnyScheme::DualPage(store) = &mut self.scheme {
-            if let Err(error) = store.replenish() {
+        match self.scheme.replenish() {
+            Ok(None) => return,
+            Ok(Some(_)) => {}
+            Err(error) => {
                 self.failed.get_or_insert(error);
             }
-            self.dispatch(self.now, Why::PreAllocation, None, After::Nothing);
         }
+        self.dispatch(self.now, Why::PreAllocation, None, After::Nothing);
     }
 
     /// Writes the whole table beside its last version (DPC 4.5.2, step 3), where that is how it is kept.
     fn back_up_table(&mut self) {
         let is_whole = self.setting.backup == Backup::Whole;
-        if let (true, AnyScheme::DualPage(store)) = (is_whole, &self.scheme) {
-            let entries = store.info().pool.pages;
+        if let (true, Some(entries)) = (is_whole, self.scheme.table_entries()) {
             self.nvm.hint(Cause::Snapshot, Path::Critical);
             self.nvm.write_standby((entries * BACKUP_BITS).div_ceil(8));
             let lines = (entries * VECTOR_BITS).div_ceil(8 * 64);

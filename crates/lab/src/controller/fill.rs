@@ -12,9 +12,9 @@ use super::nvm::{Action, Entry};
 use super::requests::Part;
 use crate::device::{Class, Kind};
 use crate::space::Space;
-use twinpage_core::any::AnyScheme;
 use twinpage_core::medium::{Cause, Path};
-use twinpage_core::{LineMask, Medium, PageId, Scheme, Span};
+use twinpage_core::scheme::TableEntry;
+use twinpage_core::{LineMask, Medium, PageId, PageLines, Scheme, Simulated};
 
 /// A page on its way into DRAM.
 #[derive(Debug, Default)]
@@ -93,13 +93,13 @@ impl Controller {
 
     /// Gives up frames for what the scheme's tables hold in DRAM, as far as their pages can go.
     fn make_way(&mut self) {
-        let AnyScheme::ThyNvm(store) = &self.scheme else {
+        let Some(bytes) = self.scheme.dram_bytes() else {
             return;
         };
         if self.setting.tables_beside {
             return;
         }
-        let frames = store.dram_bytes().div_ceil(crate::op::PAGE_BYTES);
+        let frames = bytes.div_ceil(crate::op::PAGE_BYTES);
         self.frames.reserve(frames as u32);
         while self.frames.is_over() && self.stream.lines < self.setting.write_buffer_lines {
             let Some(frame) = self.victim() else { return };
@@ -132,9 +132,7 @@ impl Controller {
     /// The page `old` leaves its frame, which holds its bytes until a fill begins. Says whether `after` must
     /// wait for a call, which does it.
     fn evict(&mut self, frame: u32, old: u64, dirty: u64, after: After) -> bool {
-        if let AnyScheme::DualPage(store) = &mut self.scheme {
-            store.set_cached(PageId(old), false);
-        }
+        self.scheme.set_cached(PageId(old), false);
         if dirty == 0 {
             return false;
         }
@@ -162,22 +160,18 @@ impl Controller {
 
     /// The scheme takes the dirty lines of a frame.
     pub(super) fn write_page(&mut self, frame: u32, page: PageId, dirty: LineMask) {
-        let span = Span {
-            page,
-            first: 0,
-            bytes: self.frames.bytes(frame),
-        };
-        let room = self.scheme.write(span, dirty);
+        let whole = PageLines::from(page, 0, self.frames.bytes(frame), 64);
+        let room = self.scheme.write(whole.only(dirty));
         self.settle(room);
     }
 
     /// Femtoseconds to find the page's entry in the scheme's table.
     pub(super) fn entry_cost(&mut self, page: u64, reading: bool) -> u64 {
-        let mapped = match &self.scheme {
-            AnyScheme::InPlace(_) => return 0,
-            AnyScheme::DualPage(store) => store.has_derivative(PageId(page)),
-            #[allow(unreachable_patterns, reason = "more schemes may come")]
-            _ => return self.setting.table_fs,
+        let mapped = match self.scheme.table_entry(PageId(page)) {
+            TableEntry::None => return 0,
+            TableEntry::Controller => return self.setting.table_fs,
+            TableEntry::Mapped => true,
+            TableEntry::Unmapped => false,
         };
         let cost = self.lookup.access(page, mapped, reading);
         if cost.dram_read {
@@ -211,9 +205,7 @@ impl Controller {
         if let Err(error) = read {
             self.failed.get_or_insert(error);
         }
-        if let AnyScheme::DualPage(store) = &mut self.scheme {
-            store.set_cached(PageId(page), true);
-        }
+        self.scheme.set_cached(PageId(page), true);
         self.nvm.take_log(&mut log);
         self.read_lines(fill, &log, at);
         self.log = log;

@@ -14,9 +14,9 @@ use crate::device::{Class, Device, Kind};
 use crate::numbered::Numbered;
 use crate::space::Space;
 use std::collections::{HashMap, VecDeque};
-use twinpage_core::any::AnyScheme;
+use twinpage_baselines::AnyScheme;
 use twinpage_core::medium::{Cause, Path};
-use twinpage_core::{Error, PageId, Scheme};
+use twinpage_core::{Error, PageId, Simulated};
 
 /// How a controller is set up.
 #[derive(Clone, Debug, serde::Serialize)]
@@ -238,7 +238,7 @@ impl Controller {
             return;
         }
         self.counts.prepared += 1;
-        let room = self.scheme.expect(PageId(page));
+        let room = self.scheme.preallocate(PageId(page));
         let failures = self.settle(room);
         self.counts.prepare_failures += u64::from(failures);
         self.dispatch(at, Why::PreAllocation, None, After::Nothing);
@@ -266,9 +266,8 @@ impl Controller {
         self.nvm.take_log(&mut log);
         let mut entries = VecDeque::new();
         let mut source = source;
-        let logs_first = why == Why::Eviction
-            && self.setting.undo == UndoOrder::Before
-            && matches!(self.scheme, AnyScheme::UndoLog(_));
+        let logs_first =
+            why == Why::Eviction && self.setting.undo == UndoOrder::Before && self.scheme.logs_first();
         let waits = self.calls.wait();
         for entry in &mut log {
             if logs_first && entry.cause == Cause::Log {

@@ -16,7 +16,7 @@ use super::rows::Measure;
 use super::{Request, Run};
 use crate::controller::lookup::{BACKUP_BITS, VECTOR_BITS};
 use std::fmt::Write;
-use twinpage_core::any::SchemeKind::{self, CopyOnWrite, DualPage, InPlace, PageOverlay, ThyNvm, UndoLog};
+use twinpage_baselines::SchemeKind::{self, CopyOnWrite, DualPage, InPlace, PageOverlay, ThyNvm, UndoLog};
 use twinpage_core::dual_page::BITS_PER_PAGE;
 
 /// What came of a sentence.

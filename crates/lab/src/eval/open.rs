@@ -4,7 +4,7 @@ use super::Paper;
 use crate::config::machine::Config;
 use crate::controller::UndoOrder;
 use crate::controller::lookup::Backup;
-use twinpage_core::baseline::Switching;
+use twinpage_baselines::Switching;
 
 /// One other choice.
 pub(super) struct Open {

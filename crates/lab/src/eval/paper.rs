@@ -1,6 +1,6 @@
 //! What the papers' texts say: averages and extremes. Figures themselves are not in the text.
 
-use twinpage_core::any::SchemeKind;
+use twinpage_baselines::SchemeKind;
 
 /// A paper whose evaluation can be repeated.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -7,7 +7,7 @@ use super::{Request, Run};
 use crate::config::machine::Config;
 use crate::controller::lookup::{Backup, Placement};
 use std::collections::BTreeMap;
-use twinpage_core::any::SchemeKind;
+use twinpage_baselines::SchemeKind;
 
 /// How a run's machine differs from the paper's.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]

@@ -8,8 +8,8 @@ use super::plan::{Artifact, CHOICES, PLACES, Runs, Variant, compared, made};
 use super::precision;
 use super::{Request, Row, Run};
 use crate::machine::Outcome;
-use twinpage_core::any::SchemeKind;
-use twinpage_core::baseline::{page_overlay, thynvm};
+use twinpage_baselines::SchemeKind;
+use twinpage_baselines::{page_overlay, thynvm};
 use twinpage_core::dual_page;
 
 /// A scheme and what is other than on the paper's machine.

@@ -20,7 +20,7 @@ use rayon::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use twinpage_core::any::SchemeKind;
+use twinpage_baselines::SchemeKind;
 
 /// With a precision, the first runs are shorter than the full ones by this.
 const SHORTER: u64 = 16;

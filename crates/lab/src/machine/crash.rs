@@ -11,7 +11,7 @@ use crate::op::PAGE_BYTES;
 use crate::space::Port;
 use crate::workload::Workload;
 use crate::workload::image::filled;
-use twinpage_core::any::AnyScheme;
+use twinpage_baselines::AnyScheme;
 use twinpage_core::{PageId, Scheme};
 
 /// What recovery found, and whether it is right.

@@ -23,7 +23,7 @@ pub use run::{Ended, Machine, Stop};
 
 use crate::controller::Setting;
 use hierarchy::Level;
-use twinpage_core::baseline::Tables;
+use twinpage_baselines::Tables;
 
 /// Who waits for a checkpoint.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Deserialize, serde::Serialize)]

@@ -11,9 +11,9 @@ use crate::op::{self, Kind, Op};
 use crate::space::{Port, Space};
 use crate::workload::image::filled;
 use crate::workload::{Progress, Workload};
-use twinpage_core::any::{AnyScheme, SchemeKind, Setup};
+use twinpage_baselines::{AnyScheme, SchemeKind, Setup};
 use twinpage_core::dual_page::PoolLimit;
-use twinpage_core::{Error, Geometry, LineMask, PageId, Scheme, Span};
+use twinpage_core::{Error, Geometry, PageId, PageLines, Scheme, Simulated};
 
 /// A core may be so far ahead of memory, and of the core furthest behind: a few hundred instructions.
 const WINDOW_FS: u64 = 100_000_000;
@@ -107,19 +107,10 @@ impl<'w> Machine<'w> {
         let mut store = AnyScheme::create(scheme, nvm.clone(), &setup)?;
         let context = context(&plan, 0);
         for (page, bytes) in (0..).zip(space.bytes().chunks_exact(op::PAGE_BYTES as usize)) {
-            let _ = store.write(
-                Span {
-                    page: PageId(page),
-                    first: 0,
-                    bytes,
-                },
-                LineMask::ALL,
-            )?;
+            let _ = store.write(PageLines::from(PageId(page), 0, bytes, 64))?;
         }
         store.commit(&context)?;
-        if let AnyScheme::DualPage(store) = &mut store {
-            store.defer_reclaim();
-        }
+        store.defer_reclaim();
         nvm.forget_wear();
         nvm.start();
         let pages = space.len() / op::PAGE_BYTES;

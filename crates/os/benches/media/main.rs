@@ -10,7 +10,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 use twinpage_core::dual_page::{DualPage, Options};
-use twinpage_core::{LineMask, Medium, PageId, Scheme, Span};
+use twinpage_core::{Medium, PageId, PageLines, Scheme};
 use twinpage_os::{AnyMedium, Durability, FileMedium, MemoryMedium};
 use uring::Ring;
 
@@ -56,12 +56,8 @@ fn commits(durability: Durability, measure: bool) {
     let pages = DISK_BYTES / geometry.page_bytes() as u64;
     let whole = vec![1; geometry.page_bytes()];
     for page in 0..pages {
-        let span = Span {
-            page: PageId(page),
-            first: 0,
-            bytes: &whole,
-        };
-        let _ = store.write(span, LineMask::ALL).expect("a write");
+        let lines = PageLines::from(PageId(page), 0, &whole, line);
+        let _ = store.write(lines).expect("a write");
     }
     store.commit(b"").expect("a commit");
     let mut scatter = Scatter(88172645463325252);
@@ -76,12 +72,8 @@ fn commits(durability: Durability, measure: bool) {
                 .collect();
             let start = Instant::now();
             for &(page, first) in &places {
-                let span = Span {
-                    page: PageId(page),
-                    first: first as usize,
-                    bytes: &bytes,
-                };
-                let _ = store.write(span, span.mask(geometry)).expect("a write");
+                let lines = PageLines::from(PageId(page), first as usize, &bytes, line);
+                let _ = store.write(lines).expect("a write");
             }
             store.commit(b"").expect("a commit");
             took.push(start.elapsed());

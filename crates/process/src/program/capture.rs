@@ -12,14 +12,14 @@ use super::{Program, State, clocks};
 use crate::context::{Clocks, Fixed, Live, Threads};
 use crate::descriptors;
 use crate::error::{Error, Result};
-use crate::files::OpenFile;
+use crate::files::{EpochFiles, OpenFile};
 use crate::interrupted::Unfinished;
 use crate::kernel::{Running, Stale};
 use crate::memory::Parts;
 use crate::stdio::StdioContext;
 use crate::threads::{self, Moving, Pending};
 use std::time::Instant;
-use twinpage_core::{Capture, Piece, Source};
+use twinpage_core::{Capture, Outcome, Source};
 use twinpage_os::trace::Tid;
 
 /// Microseconds the parts of a stop took.
@@ -82,7 +82,7 @@ impl Program {
             guards: self.memory.guards()?,
         };
         let streams = self.streams.stop_point(into.epoch)?;
-        let files = self.begin_files(into.epoch)?;
+        let files = self.begin_files(into)?;
         let live = Live { files, ..live };
         Ok(Still {
             clocks,
@@ -160,7 +160,8 @@ impl Program {
     }
 
     /// From here on, changes of files belong to the next epoch.
-    fn begin_files(&mut self, epoch: u64) -> Result<Vec<OpenFile>> {
+    fn begin_files(&mut self, into: &mut Capture) -> Result<Vec<OpenFile>> {
+        let epoch = into.epoch;
         let mut open = Vec::new();
         for (path, fd) in self.descriptors.writable() {
             open.extend(self.files.open_file(fd, Some(path))?);
@@ -168,9 +169,22 @@ impl Program {
         let finished =
             self.files
                 .begin_epoch(epoch, epoch - 1, open.iter().map(|open| (open.file, open.size)))?;
-        // The receiver is gone only when the engine failed, which is told by the engine.
-        let _ = self.epoch_files.send(finished);
+        self.attach_files(finished, into);
         Ok(open)
+    }
+
+    /// The files that the epoch changed ride with it, and those of epochs that were lost.
+    fn attach_files(&mut self, mut changed: EpochFiles, into: &mut Capture) {
+        changed.take_over(std::mem::take(&mut self.unsynced));
+        into.attachment = Some(Box::new(changed));
+    }
+
+    /// The epoch is lost: the next one makes its files durable.
+    fn owe_files(&mut self, lost: &mut Capture) {
+        let attached = lost.attachment.take();
+        if let Some(files) = attached.and_then(|files| files.downcast::<EpochFiles>().ok()) {
+            self.unsynced.take_over(*files);
+        }
     }
 
     fn fixed(&self) -> Fixed {
@@ -193,7 +207,7 @@ impl Program {
     fn capture_ending(&mut self, into: &mut Capture) -> Result<()> {
         let streams = self.streams.stop_point(into.epoch)?;
         let finished = self.files.begin_epoch(into.epoch, into.epoch - 1, [])?;
-        let _ = self.epoch_files.send(finished);
+        self.attach_files(finished, into);
         self.writer.set_fixed(&self.fixed())?;
         self.writer.write(
             &mut into.context,
@@ -219,6 +233,34 @@ impl Source for Program {
     type Error = Error;
 
     fn capture(&mut self, into: &mut Capture) -> Result<()> {
+        let captured = self.capture_stopped(into);
+        if captured.is_err() {
+            self.owe_files(into);
+        }
+        captured
+    }
+
+    fn settled(&mut self, capture: &mut Capture, outcome: Outcome<'_>) {
+        match outcome {
+            Outcome::Durable { changed, .. } => {
+                let pieces = capture.pieces.iter().zip(changed);
+                pieces
+                    .filter(|(piece, _)| piece.compare)
+                    .for_each(|(&piece, &changed)| self.memory.learn(piece, changed > 0));
+            }
+            Outcome::Lost(_) => {
+                self.rest.disturb();
+                self.memory.owe(&capture.pieces);
+                self.owe_files(capture);
+            }
+            Outcome::Poisoned(_) => {}
+        }
+    }
+}
+
+impl Program {
+    /// Stops every thread, captures, and lets them go on.
+    fn capture_stopped(&mut self, into: &mut Capture) -> Result<()> {
         let clock = Instant::now();
         let micros = |clock: Instant| clock.elapsed().as_secs_f64() * 1e6;
         let mut stop = Stop::default();
@@ -257,15 +299,6 @@ impl Source for Program {
             pages,
             &streams,
         )
-    }
-
-    fn learn(&mut self, piece: Piece, changed: u32) {
-        self.memory.learn(piece, changed > 0);
-    }
-
-    fn owe(&mut self, lost: &Capture) {
-        self.rest.disturb();
-        self.memory.owe(&lost.pieces);
     }
 }
 

@@ -34,7 +34,6 @@ use crate::timers::Dues;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::mpsc::Sender;
 use twinpage_os::inject;
 use twinpage_os::remote::Process;
 use twinpage_os::trace::{self, Status, Tid};
@@ -80,7 +79,8 @@ pub struct Program {
     machine: Machine,
     command: Vec<String>,
     pub(crate) streams: Arc<Stdio>,
-    epoch_files: Sender<EpochFiles>,
+    /// Files of epochs that were lost, which the next one makes durable.
+    unsynced: EpochFiles,
     writer: context::Writer,
     ending: Option<Ending>,
     /// The exit code of the main thread, when it ended before the others.
@@ -99,8 +99,6 @@ pub struct Surroundings {
     pub streams: Arc<Stdio>,
     /// The recorder of changed files.
     pub files: Recorder,
-    /// Where each epoch's changed files are sent, to be synced before its commit.
-    pub epoch_files: Sender<EpochFiles>,
     /// Where messages for the user go.
     pub notes: Notes,
     /// What it was resumed with.
@@ -157,7 +155,7 @@ impl Program {
             machine: Machine::this()?,
             command: surroundings.command,
             streams: surroundings.streams,
-            epoch_files: surroundings.epoch_files,
+            unsynced: EpochFiles::default(),
             writer: context::Writer::default(),
             ending: None,
             main_thread_ended: surroundings.carried.main_thread_ended,

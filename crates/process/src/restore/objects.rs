@@ -193,7 +193,7 @@ fn fill(saved: &Saved, file: &OwnedFd, store: &Store, pages: &Pages) -> Result<(
             };
             punch(file, &hole, is_new).map_err(failed)?;
             hole = next..next;
-            store.read(piece.page, usize::from(piece.first), &mut page)?;
+            store.read(piece.page, piece.held.0.trailing_zeros() as usize, &mut page)?;
             write_all_at(file, offset, &page[..(next - offset) as usize]).map_err(failed)?;
         }
         punch(file, &hole, is_new).map_err(failed)?;

@@ -213,7 +213,7 @@ fn fill_piece(
         let piece = pages
             .find(address)
             .ok_or_else(|| Error::Internal(format!("page {address:x} is not stored")))?;
-        let first = usize::from(piece.first);
+        let first = piece.held.0.trailing_zeros() as usize;
         given.push(match store.view(piece.page, first, PAGE as usize) {
             Some(view) => view,
             None => {

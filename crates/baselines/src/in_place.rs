@@ -12,16 +12,18 @@
 //! * Posting the open state has no fence of its own: when the program alone dies it is always seen;
 //!   when the machine does, a mixture may go unnoticed.
 
-use crate::buffer::Buffer;
-use crate::compare::{differing_from_newest, nonzero_lines};
-use crate::error::{Error, Result};
-use crate::geometry::{Geometry, LINES_PER_PAGE, LineMask, PageId, Span};
-use crate::medium::{Cause, Medium, Offset, Path};
-use crate::scheme::{Damage, Epoch, Info, PoolInfo, Recovered, Room, Scheme, Traffic};
 use crc32c::crc32c;
-use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
+use std::sync::{Mutex, PoisonError};
+use twinpage_core::buffer::Buffer;
+use twinpage_core::compare::{differing_from_newest, nonzero_lines};
+use twinpage_core::error::{Error, Result};
+use twinpage_core::geometry::{Geometry, LINES_PER_PAGE, LineMask, PageId, PageLines};
+use twinpage_core::medium::{Cause, Medium, Offset, Path};
+use twinpage_core::metered::Metered;
+use twinpage_core::scheme::{Damage, Epoch, Info, PoolInfo, Recovered, Room, Simulated, TableEntry, Traffic};
+use twinpage_core::shell::{Mechanism, Shell};
 
 pub(crate) const MAGIC: [u8; 8] = *b"inplace1";
 const VERSION: u32 = 1;
@@ -83,7 +85,8 @@ fn unseal(block: &[u8; BLOCK]) -> Option<[u64; 4]> {
 /// The scheme, on its medium. See the [module](self).
 #[derive(Debug)]
 pub struct InPlace<M> {
-    medium: M,
+    medium: Metered<M>,
+    shell: Shell,
     geometry: Geometry,
     context_limit: u64,
     state: State,
@@ -93,9 +96,7 @@ pub struct InPlace<M> {
     pages: u32,
     /// Words that changed in this epoch.
     changed: BTreeSet<u64>,
-    poisoned: Option<String>,
-    traffic: Traffic,
-    scratch: RefCell<Buffer>,
+    scratch: Mutex<Buffer>,
 }
 
 impl<M: Medium> InPlace<M> {
@@ -122,32 +123,32 @@ impl<M: Medium> InPlace<M> {
         }
         store.medium.write(STATE_AT, &store.state.encode())?;
         store.medium.fence()?;
+        store.medium = Metered::new(store.medium.into_inner());
         Ok(store)
     }
 
     fn new(medium: M, geometry: Geometry, context_limit: u64, state: State) -> InPlace<M> {
         InPlace {
-            medium,
+            medium: Metered::new(medium),
+            shell: Shell::new(geometry, PAGE_LIMIT, context_limit),
             geometry,
             context_limit,
             state,
             present: HashMap::new(),
             pages: 0,
             changed: BTreeSet::new(),
-            poisoned: None,
-            traffic: Traffic::default(),
-            scratch: RefCell::default(),
+            scratch: Mutex::default(),
         }
     }
 
     /// The medium.
     pub fn medium(&self) -> &M {
-        &self.medium
+        self.medium.inner()
     }
 
     /// The medium, and an end to the scheme.
     pub fn into_medium(self) -> M {
-        self.medium
+        self.medium.into_inner()
     }
 
     /// Pages between two pages of bits.
@@ -176,18 +177,6 @@ impl<M: Medium> InPlace<M> {
         page_at + (line * self.geometry.line_bytes()) as u64
     }
 
-    fn span(&self, page: PageId, first: usize, len: usize) -> Result<LineMask> {
-        let line = self.geometry.line_bytes();
-        let count = len / line;
-        if !len.is_multiple_of(line) || first + count > LINES_PER_PAGE || page.0 >= PAGE_LIMIT {
-            let page = page.0;
-            return Err(Error::Invalid(format!(
-                "{len} bytes from line {first} of page {page}: expected whole {line}-byte lines of a page below {PAGE_LIMIT}"
-            )));
-        }
-        Ok(LineMask::run(first, count))
-    }
-
     fn set_present(&mut self, page: PageId, there: bool) {
         let (word, bit) = (page.0 / 64, 1 << (page.0 % 64));
         let bits = self.present.entry(word).or_default();
@@ -196,100 +185,36 @@ impl<M: Medium> InPlace<M> {
         self.changed.insert(word);
     }
 
-    /// Whether more can be written; the first write of an epoch says that it is open.
+    /// The first write of an epoch says that it is open.
     fn open(&mut self) -> Result<()> {
-        if let Some(why) = &self.poisoned {
-            return Err(Error::Poisoned(why.clone()));
-        }
         if !self.state.open {
             self.state.open = true;
-            self.post(STATE_AT, &self.state.encode(), Cause::Journal, Path::Background)?;
+            let before = self.medium.waits(Path::Background);
+            self.post(STATE_AT, &self.state.encode(), Cause::Journal)?;
+            self.medium.waits(before);
         }
         Ok(())
     }
 
     /// Posts a write and counts it.
-    fn post(&mut self, at: Offset, bytes: &[u8], cause: Cause, path: Path) -> Result<()> {
-        self.medium.hint(cause, path);
-        self.medium.write(at, bytes)?;
-        self.traffic.add(cause, bytes.len());
-        Ok(())
-    }
-
-    fn write_lines(&mut self, span: Span<'_>, lines: LineMask) -> Result<()> {
-        self.open()?;
-        let end = self.at(span.page, LINES_PER_PAGE);
-        if end > self.medium.len() {
-            self.medium
-                .grow(end.next_multiple_of(self.geometry.extent_bytes() as u64))?;
-        }
-        let line = self.geometry.line_bytes();
-        for run in lines.runs() {
-            let from = &span.bytes[(run.start - span.first) * line..(run.end - span.first) * line];
-            let at = self.at(span.page, run.start);
-            self.post(at, from, Cause::Data, Path::Background)?;
-        }
-        if !self.is_present(span.page) {
-            self.zero_rest(span.page, !lines)?;
-            self.set_present(span.page, true);
-        }
-        Ok(())
+    fn post(&mut self, at: Offset, bytes: &[u8], cause: Cause) -> Result<()> {
+        self.medium.on(cause);
+        self.medium.write(at, bytes)
     }
 
     /// Makes lines of a page zero that hold something else.
     fn zero_rest(&mut self, page: PageId, lines: LineMask) -> Result<()> {
         let mut bytes = vec![0; self.geometry.page_bytes()];
-        self.medium.hint(Cause::Data, Path::Background);
+        self.medium.on(Cause::Data);
         self.medium.read(self.at(page, 0), &mut bytes)?;
         let line = self.geometry.line_bytes();
         let dirty = lines & LineMask(nonzero_lines(&bytes, line));
         bytes.fill(0);
         for run in dirty.runs() {
             let zeros = &bytes[run.start * line..run.end * line];
-            self.post(self.at(page, run.start), zeros, Cause::Data, Path::Background)?;
+            self.post(self.at(page, run.start), zeros, Cause::Data)?;
         }
         Ok(())
-    }
-
-    fn commit_epoch(&mut self, context: &[u8]) -> Result<Epoch> {
-        if context.len() as u64 > self.context_limit {
-            let (len, most) = (context.len(), self.context_limit);
-            return Err(Error::Invalid(format!(
-                "a context of {len} bytes: the store was made for {most}"
-            )));
-        }
-        self.open()?;
-        let at = self.geometry.page_bytes() as u64;
-        self.post(at, context, Cause::Context, Path::Critical)?;
-        for word in std::mem::take(&mut self.changed) {
-            let at = self.bits_at(word * 64) + word * 64 % self.group_pages() / 8;
-            let bits = self.present.get(&word).copied().unwrap_or_default();
-            self.post(at, &bits.to_le_bytes(), Cause::Journal, Path::Critical)?;
-        }
-        self.medium.fence()?;
-        let context_len = context.len() as u64;
-        let epoch = self.state.epoch + 1;
-        let state = State {
-            epoch,
-            open: false,
-            context_len,
-            context_crc: crc32c(context),
-            pages: self.pages,
-        };
-        self.post(STATE_AT, &state.encode(), Cause::Journal, Path::Critical)?;
-        self.medium.fence()?;
-        self.state = state;
-        Ok(epoch)
-    }
-
-    /// A failure leaves a mixture: there is no other version to go back to.
-    fn settle<T>(&mut self, result: Result<T>) -> Result<T> {
-        if let Err(error) = &result
-            && !matches!(error, Error::Invalid(_))
-        {
-            self.poisoned.get_or_insert_with(|| error.to_string());
-        }
-        result
     }
 
     fn read_context(&self) -> Result<Vec<u8>> {
@@ -370,10 +295,12 @@ fn read_block(medium: &impl Medium, at: Offset) -> Result<[u8; BLOCK]> {
     Ok(block)
 }
 
-impl<M: Medium> Scheme for InPlace<M> {
-    type Medium = M;
-
-    fn recover(medium: M) -> Result<(InPlace<M>, Recovered)> {
+impl<M: Medium> InPlace<M> {
+    /// The checkpoint on `medium`, if no epoch was open when its program stopped.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`] and [`Error::Foreign`] say what is wrong and where.
+    pub fn recover(medium: M) -> Result<(InPlace<M>, Recovered)> {
         if medium.len() < STATE_AT + BLOCK as u64 {
             return Err(Error::Foreign(format!(
                 "{} bytes are too few for an in-place store",
@@ -432,14 +359,26 @@ impl<M: Medium> Scheme for InPlace<M> {
             },
         ))
     }
+}
 
-    fn geometry(&self) -> Geometry {
-        self.geometry
+impl<M: Medium> Mechanism for InPlace<M> {
+    const CAN_ABANDON: bool = false;
+
+    fn shell(&self) -> &Shell {
+        &self.shell
     }
 
-    fn read(&self, page: PageId, first: usize, into: &mut [u8]) -> Result<()> {
-        self.span(page, first, into.len())?;
-        match self.is_present(page) {
+    fn shell_mut(&mut self) -> &mut Shell {
+        &mut self.shell
+    }
+
+    fn prepare(&mut self, path: Path) -> Result<()> {
+        self.medium.waits(path);
+        Ok(())
+    }
+
+    fn read_newest(&self, page: PageId, first: usize, into: &mut [u8]) -> Result<()> {
+        match self.has_page(page) {
             true => self.medium.read(self.at(page, first), into),
             false => {
                 into.fill(0);
@@ -448,34 +387,43 @@ impl<M: Medium> Scheme for InPlace<M> {
         }
     }
 
-    fn view(&self, page: PageId, first: usize, len: usize) -> Option<&[u8]> {
-        self.span(page, first, len)
-            .ok()
-            .filter(|_| self.is_present(page))?;
+    fn view_newest(&self, page: PageId, first: usize, len: usize) -> Option<&[u8]> {
+        self.has_page(page).then_some(())?;
         self.medium.view(self.at(page, first), len)
     }
 
-    fn is_present(&self, page: PageId) -> bool {
+    fn has_page(&self, page: PageId) -> bool {
         self.present
             .get(&(page.0 / 64))
             .is_some_and(|bits| bits >> (page.0 % 64) & 1 == 1)
     }
 
-    fn diff(&self, span: Span<'_>) -> Result<LineMask> {
-        self.span(span.page, span.first, span.bytes.len())?;
-        differing_from_newest(self, span, || self.scratch.borrow_mut())
+    fn diff_newest(&self, page: PageId, first: usize, bytes: &[u8]) -> Result<LineMask> {
+        differing_from_newest(self, page, first, bytes, || {
+            self.scratch.lock().unwrap_or_else(PoisonError::into_inner)
+        })
     }
 
-    fn write(&mut self, span: Span<'_>, lines: LineMask) -> Result<Room> {
-        let held = self.span(span.page, span.first, span.bytes.len())?;
-        span.must_hold(held, lines)?;
-        let written = self.write_lines(span, lines);
-        self.settle(written).map(|()| Room::Plenty)
+    fn write_newest(&mut self, lines: PageLines<'_>) -> Result<Room> {
+        self.open()?;
+        let page = lines.page;
+        let end = self.at(page, LINES_PER_PAGE);
+        if end > self.medium.len() {
+            self.medium
+                .grow(end.next_multiple_of(self.geometry.extent_bytes() as u64))?;
+        }
+        self.medium.on(Cause::Data);
+        let at = self.at(page, 0);
+        self.medium.write_lines(at, lines.changed, &lines)?;
+        if !self.has_page(page) {
+            self.zero_rest(page, !lines.changed)?;
+            self.set_present(page, true);
+        }
+        Ok(Room::Plenty)
     }
 
-    fn discard(&mut self, pages: Range<PageId>) -> Result<()> {
-        let opened = self.open();
-        self.settle(opened)?;
+    fn discard_pages(&mut self, pages: Range<PageId>) -> Result<()> {
+        self.open()?;
         let words = pages.start.0 / 64..pages.end.0.div_ceil(64);
         let known: Vec<u64> = self
             .present
@@ -488,35 +436,57 @@ impl<M: Medium> Scheme for InPlace<M> {
             .flat_map(|word| word * 64..word * 64 + 64)
             .map(PageId)
         {
-            if pages.contains(&page) && self.is_present(page) {
+            if pages.contains(&page) && self.has_page(page) {
                 self.set_present(page, false);
             }
         }
         Ok(())
     }
 
-    fn commit(&mut self, context: &[u8]) -> Result<Epoch> {
-        let epoch = self.commit_epoch(context);
-        self.settle(epoch)
+    fn commit_epoch(&mut self, context: &[u8]) -> Result<Epoch> {
+        self.open()?;
+        let at = self.geometry.page_bytes() as u64;
+        self.post(at, context, Cause::Context)?;
+        for word in std::mem::take(&mut self.changed) {
+            let at = self.bits_at(word * 64) + word * 64 % self.group_pages() / 8;
+            let bits = self.present.get(&word).copied().unwrap_or_default();
+            self.post(at, &bits.to_le_bytes(), Cause::Journal)?;
+        }
+        self.medium.fence()?;
+        let context_len = context.len() as u64;
+        let epoch = self.state.epoch + 1;
+        let state = State {
+            epoch,
+            open: false,
+            context_len,
+            context_crc: crc32c(context),
+            pages: self.pages,
+        };
+        self.post(STATE_AT, &state.encode(), Cause::Journal)?;
+        self.medium.fence()?;
+        self.state = state;
+        Ok(epoch)
     }
 
     /// There is no other version to go back to: an epoch with anything written poisons the store.
-    fn abandon(&mut self) {
-        if self.state.open {
-            let why = "an epoch was abandoned, and the in-place scheme keeps no second version";
-            self.poisoned.get_or_insert_with(|| why.into());
+    fn forget_epoch(&mut self) -> Result<()> {
+        match self.state.open {
+            true => Err(Error::Invalid(
+                "an epoch was abandoned, and the in-place scheme keeps no second version".into(),
+            )),
+            false => Ok(()),
         }
     }
 
-    fn epoch(&self) -> Epoch {
+    fn last_epoch(&self) -> Epoch {
         self.state.epoch
     }
 
-    fn traffic(&self) -> Traffic {
-        self.traffic
+    fn written(&self) -> Traffic {
+        self.medium.traffic()
     }
 
-    fn info(&self) -> Info {
+    fn describe(&self) -> Info {
         Info {
             scheme: "in-place",
             version: VERSION,
@@ -528,11 +498,11 @@ impl<M: Medium> Scheme for InPlace<M> {
             context_bytes: self.state.context_len,
             pool: PoolInfo::default(),
             log: None,
-            traffic: self.traffic,
+            traffic: self.medium.traffic(),
         }
     }
 
-    fn check(&self) -> Result<Vec<Damage>> {
+    fn find_damage(&self) -> Result<Vec<Damage>> {
         let state = State::decode(&read_block(&self.medium, STATE_AT)?);
         let mut damage = Vec::new();
         if state != Some(self.state) {
@@ -558,22 +528,29 @@ impl<M: Medium> Scheme for InPlace<M> {
     }
 }
 
+impl<M: Medium> Simulated for InPlace<M> {
+    fn table_entry(&self, _: PageId) -> TableEntry {
+        TableEntry::None
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::crash::Image;
+    use twinpage_core::Scheme;
+    use twinpage_core::crash::Image;
 
     fn create() -> InPlace<Image> {
         InPlace::create(Image::new(8), Geometry::new(64, 8192).unwrap(), 5000).unwrap()
     }
 
     fn write(store: &mut InPlace<Image>, page: u64, line: usize, value: u8) {
-        let span = Span {
-            page: PageId(page),
-            first: line,
-            bytes: &[value; 64],
-        };
-        assert_eq!(store.write(span, LineMask::run(line, 1)).unwrap(), Room::Plenty);
+        assert_eq!(
+            store
+                .write(PageLines::from(PageId(page), line, &[value; 64], 64))
+                .unwrap(),
+            Room::Plenty
+        );
     }
 
     #[test]
@@ -604,11 +581,7 @@ mod tests {
             assert_eq!(page, expected);
             assert_eq!(
                 store
-                    .diff(Span {
-                        page: PageId(63),
-                        first: 8,
-                        bytes: &[9; 128]
-                    })
+                    .diff(&PageLines::from(PageId(63), 8, &[9; 128], 64))
                     .unwrap(),
                 LineMask(1 << 8)
             );

@@ -1,14 +1,14 @@
 //! A store: which way a newer version of a line goes, by the state of its entry.
 
 use super::{Block, Hybrid, PAGE_LIMIT, SLOTS, State, lines_of};
-use crate::baseline::fault::Fault;
-use crate::baseline::metered::Metered;
-use crate::baseline::store::{Ground, Newer};
-use crate::error::{Error, Result};
-use crate::geometry::LineMask;
-use crate::medium::{Cause, Medium, Path};
-use crate::scheme::Room;
+use crate::fault::Fault;
+use crate::store::Ground;
 use std::sync::Arc;
+use twinpage_core::error::{Error, Result};
+use twinpage_core::geometry::{LineMask, PageLines};
+use twinpage_core::medium::{Cause, Medium, Path};
+use twinpage_core::metered::Metered;
+use twinpage_core::scheme::Room;
 
 /// Where a line went.
 enum Went {
@@ -22,9 +22,9 @@ impl Hybrid {
         &mut self,
         medium: &mut Metered<M>,
         ground: &mut Ground,
-        newer: Newer<'_>,
+        newer: PageLines<'_>,
     ) -> Result<Room> {
-        let Newer { page, lines, .. } = newer;
+        let (page, lines) = (newer.page.0, newer.changed);
         if page >= PAGE_LIMIT {
             return Err(Error::Invalid(format!(
                 "page {page}: the tables name {PAGE_LIMIT} pages"
@@ -66,11 +66,8 @@ impl Hybrid {
             return Ok(Room::Plenty);
         }
         self.overflows += nowhere.count() as u64;
-        let newer = Newer {
-            lines: nowhere,
-            ..newer
-        };
-        self.overflow.write(medium, ground, newer, Cause::Fallback)?;
+        self.overflow
+            .write(medium, ground, newer.only(nowhere), Cause::Fallback)?;
         Ok(Room::Commit)
     }
 
@@ -90,10 +87,10 @@ impl Hybrid {
         &mut self,
         medium: &mut Metered<M>,
         ground: &mut Ground,
-        newer: Newer<'_>,
+        newer: PageLines<'_>,
         line: usize,
     ) -> Result<Went> {
-        let (page, bytes) = (newer.page, newer.line(line));
+        let (page, bytes) = (newer.page.0, newer.line(line));
         let key = page << 6 | line as u64;
         if let Some(cached) = self.pages.get_mut(&page) {
             if !cached.frozen {

@@ -17,13 +17,13 @@
 
 use super::fault::Fault;
 use super::lanes::{Lane, Lanes, checked, unchecked};
-use super::metered::Metered;
-use crate::error::{Error, Result};
-use crate::geometry::Geometry;
-use crate::medium::{Cause, Medium, Offset};
-use crate::scheme::{Damage, Epoch};
 use crc32c::{crc32c, crc32c_append};
 use std::collections::HashMap;
+use twinpage_core::error::{Error, Result};
+use twinpage_core::geometry::Geometry;
+use twinpage_core::medium::{Cause, Medium, Offset};
+use twinpage_core::metered::Metered;
+use twinpage_core::scheme::{Damage, Epoch};
 
 const VERSION: u32 = 1;
 /// Bytes of the header and of a record.
@@ -473,7 +473,7 @@ impl Book {
         match self.apply(medium, lanes) {
             // The next commit begins with it.
             Err(Error::Full { .. }) => Ok(()),
-            other => other.map_err(|error| Error::Poisoned(error.to_string())),
+            other => other.map_err(Error::poisoned),
         }
     }
 

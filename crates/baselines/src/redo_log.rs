@@ -9,18 +9,18 @@
 
 use super::lanes::Lane;
 use super::log::Log;
-use super::metered::Metered;
-use super::store::{Ground, Mechanism, Newer, Store};
-use crate::any::SchemeKind;
-use crate::error::Result;
-use crate::geometry::{Geometry, LineMask};
-use crate::medium::{Cause, Medium, Path};
-use crate::scheme::Room;
+use super::store::{Ground, LineStore, Store};
+use twinpage_core::SchemeKind;
+use twinpage_core::error::Result;
+use twinpage_core::geometry::{Geometry, LineMask, PageLines};
+use twinpage_core::medium::{Cause, Medium, Path};
+use twinpage_core::metered::Metered;
+use twinpage_core::scheme::Room;
 
 /// Bits of the map after an epoch that wrote so many lines.
 #[must_use]
 pub fn metadata_bits(lines: u64) -> u64 {
-    lines * (super::undo_log::BITS_PER_LINE + 32)
+    lines * (crate::undo_log::BITS_PER_LINE + 32)
 }
 
 /// A store with a redo log. See the [module](self).
@@ -30,7 +30,7 @@ impl<M: Medium> RedoLog<M> {
     /// A new store on `medium`, whatever was there before; a random `id` if none is given.
     ///
     /// # Errors
-    /// [`crate::Error::Full`] when not even an empty store fits.
+    /// [`twinpage_core::Error::Full`] when not even an empty store fits.
     pub fn create(medium: M, geometry: Geometry, id: Option<u64>) -> Result<RedoLog<M>> {
         Store::create_with(medium, geometry, id, [0; 2])
     }
@@ -42,7 +42,7 @@ pub struct Redo {
     log: Log,
 }
 
-impl Mechanism for Redo {
+impl LineStore for Redo {
     const KIND: SchemeKind = SchemeKind::RedoLog;
     const MAGIC: [u8; 8] = *b"redolog1";
 
@@ -84,7 +84,7 @@ impl Mechanism for Redo {
         &mut self,
         medium: &mut Metered<M>,
         ground: &mut Ground,
-        newer: Newer<'_>,
+        newer: PageLines<'_>,
     ) -> Result<Room> {
         self.log.write(medium, ground, newer, Cause::Log)?;
         Ok(Room::Plenty)

@@ -12,14 +12,14 @@
 use super::book::damaged;
 use super::fault::Fault;
 use super::lanes::Lane;
-use super::metered::Metered;
-use super::store::{Ground, Mechanism, Newer, Store};
-use crate::any::SchemeKind;
-use crate::error::Result;
-use crate::geometry::{Geometry, LineMask};
-use crate::medium::{Cause, Medium};
-use crate::scheme::Room;
+use super::store::{Ground, LineStore, Store};
 use std::collections::HashSet;
+use twinpage_core::SchemeKind;
+use twinpage_core::error::Result;
+use twinpage_core::geometry::{Geometry, LineMask, PageLines};
+use twinpage_core::medium::{Cause, Medium};
+use twinpage_core::metered::Metered;
+use twinpage_core::scheme::Room;
 
 /// Bits a page of the map costs: two page numbers of a 48-bit address space, and one for the state.
 pub const BITS_PER_PAGE: u64 = 36 + 36 + 1;
@@ -37,7 +37,7 @@ impl<M: Medium> CopyOnWrite<M> {
     /// A new store on `medium`, whatever was there before; a random `id` if none is given.
     ///
     /// # Errors
-    /// [`crate::Error::Full`] when not even an empty store fits.
+    /// [`twinpage_core::Error::Full`] when not even an empty store fits.
     pub fn create(medium: M, geometry: Geometry, id: Option<u64>) -> Result<CopyOnWrite<M>> {
         Store::create_with(medium, geometry, id, [0; 2])
     }
@@ -77,28 +77,29 @@ impl Copies {
         &mut self,
         medium: &mut Metered<M>,
         ground: &mut Ground,
-        newer: Newer<'_>,
+        newer: PageLines<'_>,
     ) -> Result<()> {
-        let old = ground.book.get(newer.page);
+        let old = ground.book.get(newer.page.0);
         let line_bytes = ground.line_bytes();
-        let held = LineMask::run(newer.first, newer.bytes.len() / line_bytes);
         let mut page = vec![0; ground.geometry().page_bytes()];
         medium.on(Cause::Copy);
         if old != 0 {
-            for run in (!held).runs() {
+            for run in (!newer.held).runs() {
                 let into = &mut page[run.start * line_bytes..run.end * line_bytes];
                 let at = ground.line(old - 1, run.start);
                 ground.lanes.read(medium, Lane::OWN, at, into)?;
             }
         }
-        page[newer.first * line_bytes..][..newer.bytes.len()].copy_from_slice(newer.bytes);
-        let frame = self.take();
-        self.fill(medium, ground, frame, &page, newer.lines)?;
-        if old != 0 {
-            self.release(ground, newer.page, old - 1);
+        for run in newer.held.runs() {
+            page[run.start * line_bytes..run.end * line_bytes].copy_from_slice(newer.run(run));
         }
-        self.fresh.insert(newer.page);
-        ground.book.set(newer.page, frame + 1);
+        let frame = self.take();
+        self.fill(medium, ground, frame, &page, newer.changed)?;
+        if old != 0 {
+            self.release(ground, newer.page.0, old - 1);
+        }
+        self.fresh.insert(newer.page.0);
+        ground.book.set(newer.page.0, frame + 1);
         Ok(())
     }
 
@@ -124,7 +125,7 @@ impl Copies {
     }
 }
 
-impl Mechanism for Copies {
+impl LineStore for Copies {
     const KIND: SchemeKind = SchemeKind::CopyOnWrite;
     const MAGIC: [u8; 8] = *b"copywrt1";
     const HOMES: bool = false;
@@ -187,18 +188,18 @@ impl Mechanism for Copies {
         &mut self,
         medium: &mut Metered<M>,
         ground: &mut Ground,
-        newer: Newer<'_>,
+        newer: PageLines<'_>,
     ) -> Result<Room> {
-        let word = ground.book.get(newer.page);
-        let there = self.fresh.contains(&newer.page) || word != 0 && ground.faulty(Fault::SkipCopy);
+        let word = ground.book.get(newer.page.0);
+        let there = self.fresh.contains(&newer.page.0) || word != 0 && ground.faulty(Fault::SkipCopy);
         if !there {
             self.copy(medium, ground, newer)?;
             return Ok(Room::Plenty);
         }
         medium.on(Cause::Data);
-        for run in newer.lines.runs() {
+        for run in newer.changed.runs() {
             let at = ground.line(word - 1, run.start);
-            ground.lanes.write(medium, Lane::OWN, at, newer.run(&run))?;
+            ground.lanes.write(medium, Lane::OWN, at, newer.run(run))?;
         }
         Ok(Room::Plenty)
     }

@@ -19,15 +19,15 @@
 use super::book::damaged;
 use super::fault::Fault;
 use super::lanes::Lane;
-use super::metered::Metered;
-use super::store::{Ground, Mechanism, Newer, Store};
-use crate::any::SchemeKind;
-use crate::error::Result;
-use crate::geometry::{Geometry, LineMask};
-use crate::medium::{Cause, Medium};
-use crate::scheme::Room;
+use super::store::{Ground, LineStore, Store};
 use crc32c::crc32c_append;
 use std::collections::{BTreeMap, HashMap};
+use twinpage_core::SchemeKind;
+use twinpage_core::error::Result;
+use twinpage_core::geometry::{Geometry, LineMask, PageLines};
+use twinpage_core::medium::{Cause, Medium};
+use twinpage_core::metered::Metered;
+use twinpage_core::scheme::Room;
 
 /// Bytes of an entry before its line.
 const HEAD: usize = 16;
@@ -50,7 +50,7 @@ impl<M: Medium> UndoLog<M> {
     /// A new store on `medium`, whatever was there before; a random `id` if none is given.
     ///
     /// # Errors
-    /// [`crate::Error::Full`] when not even an empty store fits.
+    /// [`twinpage_core::Error::Full`] when not even an empty store fits.
     pub fn create(medium: M, geometry: Geometry, id: Option<u64>) -> Result<UndoLog<M>> {
         Store::create_with(medium, geometry, id, [0; 2])
     }
@@ -201,9 +201,10 @@ impl Undo {
     }
 }
 
-impl Mechanism for Undo {
+impl LineStore for Undo {
     const KIND: SchemeKind = SchemeKind::UndoLog;
     const MAGIC: [u8; 8] = *b"undolog1";
+    const LOGS_FIRST: bool = true;
 
     fn load<M: Medium>(medium: &mut Metered<M>, ground: &mut Ground, _: &[u8]) -> Result<Undo> {
         ground.homes_are_there()?;
@@ -250,9 +251,9 @@ impl Mechanism for Undo {
         &mut self,
         medium: &mut Metered<M>,
         ground: &mut Ground,
-        newer: Newer<'_>,
+        newer: PageLines<'_>,
     ) -> Result<Room> {
-        let Newer { page, lines, .. } = newer;
+        let (page, lines) = (newer.page.0, newer.changed);
         let logged = self.logged.get(&page).copied().unwrap_or_default();
         let mut fresh = lines & !logged;
         if ground.faulty(Fault::ForgetLine) {
@@ -277,7 +278,7 @@ impl Mechanism for Undo {
             }
         }
         for run in direct.runs() {
-            ground.write_home(medium, page, run.start, newer.run(&run))?;
+            ground.write_home(medium, page, run.start, newer.run(run))?;
         }
         Ok(Room::Plenty)
     }

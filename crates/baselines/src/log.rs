@@ -19,13 +19,13 @@
 use super::book::damaged;
 use super::fault::Fault;
 use super::lanes::Lane;
-use super::metered::Metered;
-use super::store::{Ground, Newer};
-use crate::error::{Error, Result};
-use crate::geometry::{LINES_PER_PAGE, LineMask};
-use crate::medium::{Cause, Medium};
+use super::store::Ground;
 use crc32c::crc32c_append;
 use std::collections::{BTreeMap, HashMap};
+use twinpage_core::error::{Error, Result};
+use twinpage_core::geometry::{LINES_PER_PAGE, LineMask, PageLines};
+use twinpage_core::medium::{Cause, Medium};
+use twinpage_core::metered::Metered;
 
 /// Bytes of an entry before its line.
 const HEAD: usize = 16;
@@ -153,18 +153,18 @@ impl Log {
         &mut self,
         medium: &mut Metered<M>,
         ground: &mut Ground,
-        newer: Newer<'_>,
+        newer: PageLines<'_>,
         cause: Cause,
     ) -> Result<()> {
         self.settle(medium, ground)?;
         medium.on(cause);
         let logged = self
             .pages
-            .get(&newer.page)
+            .get(&newer.page.0)
             .map_or(LineMask::NONE, |places| places.lines);
-        let (fresh, again) = (newer.lines & !logged, newer.lines & logged);
+        let (fresh, again) = (newer.changed & !logged, newer.changed & logged);
         for line in again.runs().flatten() {
-            let entry = self.pages[&newer.page].entries[line];
+            let entry = self.pages[&newer.page.0].entries[line];
             self.put(medium, ground, newer, [line], entry.into())?;
         }
         if fresh.is_empty() {
@@ -173,7 +173,7 @@ impl Log {
         let first = self.entries;
         self.put(medium, ground, newer, fresh.runs().flatten(), first)?;
         self.entries += fresh.count() as u64;
-        let places = self.pages.entry(newer.page).or_insert_with(|| Places {
+        let places = self.pages.entry(newer.page.0).or_insert_with(|| Places {
             lines: LineMask::NONE,
             entries: Box::new([0; LINES_PER_PAGE]),
         });
@@ -189,7 +189,7 @@ impl Log {
         &mut self,
         medium: &mut Metered<M>,
         ground: &mut Ground,
-        newer: Newer<'_>,
+        newer: PageLines<'_>,
         lines: impl IntoIterator<Item = usize>,
         first: u64,
     ) -> Result<()> {
@@ -198,7 +198,7 @@ impl Log {
         buffer.clear();
         for line in lines {
             let start = buffer.len();
-            buffer.extend((newer.page << 6 | line as u64).to_le_bytes());
+            buffer.extend((newer.page.0 << 6 | line as u64).to_le_bytes());
             buffer.extend([0; 8]);
             buffer.extend_from_slice(newer.line(line));
             let crc = entry_crc(ground, epoch, &buffer[start..]);
@@ -223,7 +223,7 @@ impl Log {
         match self.settle(medium, ground) {
             // The next epoch begins with it.
             Err(Error::Full { .. }) => Ok(()),
-            other => other.map_err(|error| Error::Poisoned(error.to_string())),
+            other => other.map_err(Error::poisoned),
         }
     }
 

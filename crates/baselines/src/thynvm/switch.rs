@@ -9,10 +9,10 @@
 
 use super::checkpoint::Flight;
 use super::{Heat, Hybrid, Page, Switching, lines_of};
-use crate::baseline::metered::Metered;
-use crate::baseline::store::Ground;
-use crate::error::Result;
-use crate::medium::{Cause, Medium, Path};
+use crate::store::Ground;
+use twinpage_core::error::Result;
+use twinpage_core::medium::{Cause, Medium, Path};
+use twinpage_core::metered::Metered;
 
 /// Stores an epoch that make a page enter, and fewer than which make it leave.
 const PAPER: (u32, u32) = (22, 16);

@@ -11,11 +11,11 @@
 //! | 2048 bytes: in extent 0 the header and the records | N words, one for each extent from here on |
 //! ```
 
-use super::metered::Metered;
-use crate::error::{Error, Result};
-use crate::geometry::Geometry;
-use crate::medium::{Cause, Medium, Offset};
 use crc32c::crc32c_append;
+use twinpage_core::error::{Error, Result};
+use twinpage_core::geometry::Geometry;
+use twinpage_core::medium::{Cause, Medium, Offset};
+use twinpage_core::metered::Metered;
 
 /// Where the words begin in an extent that has them.
 const WORDS_AT: u64 = 2048;
@@ -319,7 +319,7 @@ impl Lanes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::crash::Image;
+    use twinpage_core::crash::Image;
 
     #[test]
     fn a_word_whose_extent_was_lost_gives_nothing_away() {

@@ -1,32 +1,36 @@
 //! What the dual page is measured against: the schemes of DPC 5.1.2, on the same road.
 //!
 //! [`in_place`] protects nothing. The others share one [`store`](Store), whose lanes, book and commit
-//! are the same for all: reading order `lanes.rs`, `book.rs`, `store.rs`, then a scheme each.
+//! are the same for all: reading order `lanes.rs`, `book.rs`, `store.rs`, then a scheme each. [`AnyScheme`] is
+//! any of them, or a scheme of the products. The lab and the benchmarks link this crate; no product does.
 //!
 //! ```text
 //! | header, records, mark | directory | extents of lanes: home, table, journals, the scheme's own
 //! ```
 
+#![forbid(unsafe_code)]
+
+pub mod any;
 mod book;
 pub mod copy_on_write;
 mod fault;
 pub mod in_place;
 mod lanes;
 mod log;
-mod metered;
 pub mod page_overlay;
 pub mod redo_log;
 mod store;
 pub mod thynvm;
 pub mod undo_log;
 
+pub use any::{AnyScheme, Setup};
 pub use copy_on_write::CopyOnWrite;
 #[cfg(any(test, feature = "faults"))]
 pub use fault::Fault;
 pub use in_place::InPlace;
-pub use metered::Metered;
 pub use page_overlay::PageOverlay;
 pub use redo_log::RedoLog;
-pub use store::{Ground, Mechanism, Newer, Store};
+pub use store::{Ground, LineStore, Store};
 pub use thynvm::{Switching, Tables, ThyNvm};
+pub use twinpage_core::SchemeKind;
 pub use undo_log::UndoLog;

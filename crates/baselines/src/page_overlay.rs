@@ -22,15 +22,15 @@
 use super::book::damaged;
 use super::fault::Fault;
 use super::lanes::Lane;
-use super::metered::Metered;
-use super::store::{Ground, Mechanism, Newer, Store};
-use crate::any::SchemeKind;
-use crate::error::{Error, Result};
-use crate::geometry::{Geometry, LINES_PER_PAGE, LineMask};
-use crate::medium::{Cause, Medium, Path};
-use crate::scheme::Room;
+use super::store::{Ground, LineStore, Store};
 use crc32c::crc32c_append;
 use std::collections::BTreeMap;
+use twinpage_core::SchemeKind;
+use twinpage_core::error::{Error, Result};
+use twinpage_core::geometry::{Geometry, LINES_PER_PAGE, LineMask, PageLines};
+use twinpage_core::medium::{Cause, Medium, Path};
+use twinpage_core::metered::Metered;
+use twinpage_core::scheme::Room;
 
 /// Lines of a segment, by class.
 const LINES: [u64; 5] = [4, 8, 16, 32, 64];
@@ -300,7 +300,7 @@ impl Overlays {
     }
 }
 
-impl Mechanism for Overlays {
+impl LineStore for Overlays {
     const KIND: SchemeKind = SchemeKind::PageOverlay;
     const MAGIC: [u8; 8] = *b"overlay1";
 
@@ -373,9 +373,9 @@ impl Mechanism for Overlays {
         &mut self,
         medium: &mut Metered<M>,
         ground: &mut Ground,
-        newer: Newer<'_>,
+        newer: PageLines<'_>,
     ) -> Result<Room> {
-        let Newer { page, lines, .. } = newer;
+        let (page, lines) = (newer.page.0, newer.changed);
         self.settle(medium, ground)?;
         self.make_room(medium, ground, page, lines)?;
         let line_bytes = ground.line_bytes();
@@ -416,7 +416,7 @@ impl Mechanism for Overlays {
         match self.settle(medium, ground) {
             // The next epoch begins with it.
             Err(Error::Full { .. }) => Ok(()),
-            other => other.map_err(|error| Error::Poisoned(error.to_string())),
+            other => other.map_err(Error::poisoned),
         }
     }
 }

@@ -40,16 +40,16 @@ mod switch;
 use super::book::damaged;
 use super::lanes::Lane;
 use super::log::Log;
-use super::metered::Metered;
-use super::store::{Ground, Mechanism, Newer, Store};
-use crate::any::SchemeKind;
-use crate::error::{Error, Result};
-use crate::geometry::{Geometry, LineMask};
-use crate::medium::Medium;
-use crate::scheme::{Epoch, PoolInfo, Room, Scheme};
+use super::store::{Ground, LineStore, Store};
 use checkpoint::Flight;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use twinpage_core::SchemeKind;
+use twinpage_core::error::{Error, Result};
+use twinpage_core::geometry::{Geometry, LineMask, PageLines};
+use twinpage_core::medium::Medium;
+use twinpage_core::metered::Metered;
+use twinpage_core::scheme::{Epoch, PoolInfo, Room};
 
 /// Slots for lines.
 const SLOTS: Lane = Lane(6);
@@ -140,15 +140,6 @@ impl<M: Medium> ThyNvm<M> {
         let sizes = u64::from(pages) << 32 | u64::from(blocks);
         let code = u64::from(tables.switching == Switching::Code);
         Store::create_with(medium, geometry, id, [sizes, code])
-    }
-}
-
-impl<M: Medium> ThyNvm<M> {
-    /// DRAM that the tables hold now: a page for each entry of the page table, a line for each of the block table.
-    pub fn dram_bytes(&self) -> u64 {
-        let (tables, geometry) = (self.mechanism(), self.geometry());
-        let pages = tables.pages.len() * geometry.page_bytes();
-        (pages + tables.blocks.len() * geometry.line_bytes()) as u64
     }
 }
 
@@ -386,7 +377,7 @@ impl Page {
     }
 }
 
-impl Mechanism for Hybrid {
+impl LineStore for Hybrid {
     const KIND: SchemeKind = SchemeKind::ThyNvm;
     const MAGIC: [u8; 8] = *b"thynvm\0\x01";
 
@@ -474,7 +465,7 @@ impl Mechanism for Hybrid {
         &mut self,
         medium: &mut Metered<M>,
         ground: &mut Ground,
-        newer: Newer<'_>,
+        newer: PageLines<'_>,
     ) -> Result<Room> {
         self.write_lines(medium, ground, newer)
     }
@@ -512,6 +503,12 @@ impl Mechanism for Hybrid {
     }
 
     /// Entries of the block table; those that left it for others, and stores that found no entry.
+    /// A page for each entry of the page table, a line for each of the block table.
+    fn dram_bytes(&self, geometry: Geometry) -> Option<u64> {
+        let pages = self.pages.len() * geometry.page_bytes();
+        Some((pages + self.blocks.len() * geometry.line_bytes()) as u64)
+    }
+
     fn pool(&self) -> PoolInfo {
         PoolInfo {
             pages: self.tables.blocks.into(),

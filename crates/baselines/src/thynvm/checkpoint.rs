@@ -8,16 +8,16 @@
 //! ```
 
 use super::{FRAMES, Heat, Hybrid, SLOTS, State, lines_of};
-use crate::baseline::book::Prepared;
-use crate::baseline::fault::Fault;
-use crate::baseline::metered::Metered;
-use crate::baseline::store::Ground;
-use crate::error::{Error, Result};
-use crate::geometry::{LINES_PER_PAGE, LineMask};
-use crate::medium::{Cause, Medium, Path};
-use crate::scheme::Epoch;
+use crate::book::Prepared;
+use crate::fault::Fault;
+use crate::store::Ground;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use twinpage_core::error::{Error, Result};
+use twinpage_core::geometry::{LINES_PER_PAGE, LineMask};
+use twinpage_core::medium::{Cause, Medium, Path};
+use twinpage_core::metered::Metered;
+use twinpage_core::scheme::Epoch;
 
 /// A line on its way from DRAM.
 #[derive(Debug)]
@@ -213,7 +213,7 @@ impl Hybrid {
         match self.switch(medium, ground, &flight) {
             // Pages stay at the grain they have.
             Err(Error::Full { .. }) => Ok(()),
-            other => other.map_err(|error| Error::Poisoned(error.to_string())),
+            other => other.map_err(Error::poisoned),
         }
     }
 

@@ -1,7 +1,7 @@
 //! What the protected baselines have in common: a store of pages, around the way one of them keeps
 //! its lines.
 //!
-//! * A [`Mechanism`] keeps lines: where newer versions go, what makes them the checkpoint. It is the
+//! * A [`LineStore`] keeps lines: where newer versions go, what makes them the checkpoint. It is the
 //!   scheme; everything else here is the same for all, so that only the schemes are compared.
 //! * The [`Ground`] holds what is on the medium besides: the lanes and the book.
 //! * Abandoning an epoch is recovery: the checkpoint on the medium is whole at any time.
@@ -9,19 +9,20 @@
 use super::book::{Book, Header, Prepared, damaged};
 use super::fault::Fault;
 use super::lanes::{EXTENT_LIMIT, Lane, Lanes};
-use super::metered::Metered;
-use crate::any::SchemeKind;
-use crate::buffer::Buffer;
-use crate::compare::{differing_from_newest, nonzero_lines};
-use crate::error::{Error, Result};
-use crate::geometry::{Geometry, LINES_PER_PAGE, LineMask, PageId, Span};
-use crate::medium::{Cause, Medium, Path};
-use crate::scheme::{Damage, Epoch, Info, PoolInfo, Recovered, Room, Scheme, Traffic};
 use std::collections::hash_map::RandomState;
 use std::fmt::Debug;
 use std::hash::{BuildHasher, Hasher};
 use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
+use twinpage_core::SchemeKind;
+use twinpage_core::buffer::Buffer;
+use twinpage_core::compare::{differing_from_newest, nonzero_lines};
+use twinpage_core::error::Result;
+use twinpage_core::geometry::{Geometry, LineMask, PageId, PageLines};
+use twinpage_core::medium::{Cause, Medium, Path};
+use twinpage_core::metered::Metered;
+use twinpage_core::scheme::{Damage, Epoch, Info, PoolInfo, Recovered, Room, Simulated, TableEntry, Traffic};
+use twinpage_core::shell::{self, Mechanism, Shell};
 
 /// What is on the medium besides the lines: which extent is where, and what each page is.
 #[derive(Debug)]
@@ -92,40 +93,19 @@ impl Ground {
     }
 }
 
-/// Newer versions of some lines of a page: `lines` of `bytes`, which begin at line `first`. What
-/// `bytes` hold besides is the newest version as well.
-#[derive(Clone, Copy, Debug)]
-pub struct Newer<'a> {
-    pub(super) page: u64,
-    pub(super) first: usize,
-    pub(super) bytes: &'a [u8],
-    pub(super) lines: LineMask,
-    pub(super) line_bytes: usize,
-}
-
-impl<'a> Newer<'a> {
-    /// The content of consecutive lines.
-    pub(super) fn run(&self, run: &Range<usize>) -> &'a [u8] {
-        &self.bytes[(run.start - self.first) * self.line_bytes..(run.end - self.first) * self.line_bytes]
-    }
-
-    /// The content of one line.
-    pub(super) fn line(&self, line: usize) -> &'a [u8] {
-        self.run(&(line..line + 1))
-    }
-}
-
 /// How lines are kept so that an epoch of them becomes the checkpoint, or none of it.
 ///
 /// Pages are numbers here. A page is there when its word in the book is not zero.
 #[allow(private_interfaces)]
-pub trait Mechanism: Sized + Debug {
+pub trait LineStore: Sized + Debug {
     /// Which scheme it is.
     const KIND: SchemeKind;
     /// How its stores begin.
     const MAGIC: [u8; 8];
     /// Whether every page has its home in the lane of homes, from before its first write on.
     const HOMES: bool = true;
+    /// As [`Simulated::logs_first`].
+    const LOGS_FIRST: bool = false;
 
     /// What it knows of the checkpoint on the medium, `section` being what it added to the last
     /// commit. It may post writes.
@@ -165,7 +145,7 @@ pub trait Mechanism: Sized + Debug {
         &mut self,
         medium: &mut Metered<M>,
         ground: &mut Ground,
-        newer: Newer<'_>,
+        newer: PageLines<'_>,
     ) -> Result<Room>;
 
     /// The page holds nothing from the next commit on. Its word is still in the book.
@@ -184,10 +164,10 @@ pub trait Mechanism: Sized + Debug {
         context: &[u8],
     ) -> Result<()>;
 
-    /// As [`Scheme::begin`].
+    /// As [`Simulated::begin`].
     ///
     /// # Errors
-    /// As [`Scheme::begin`].
+    /// As [`Simulated::begin`].
     fn begin<M: Medium>(
         &mut self,
         medium: &mut Metered<M>,
@@ -198,10 +178,10 @@ pub trait Mechanism: Sized + Debug {
         Ok(ground.book.record.epoch)
     }
 
-    /// As [`Scheme::proceed`].
+    /// As [`Simulated::proceed`].
     ///
     /// # Errors
-    /// As [`Scheme::proceed`].
+    /// As [`Simulated::proceed`].
     fn proceed<M: Medium>(
         &mut self,
         medium: &mut Metered<M>,
@@ -210,6 +190,12 @@ pub trait Mechanism: Sized + Debug {
     ) -> Result<bool> {
         let _ = (medium, ground, lines);
         Ok(true)
+    }
+
+    /// Bytes of DRAM that its pages and lines take now, if it keeps some there.
+    fn dram_bytes(&self, geometry: Geometry) -> Option<u64> {
+        let _ = geometry;
+        None
     }
 
     /// Its second homes of pages, if it has a limited number.
@@ -224,15 +210,12 @@ pub struct Store<M, P> {
     medium: Metered<M>,
     ground: Ground,
     mechanism: P,
+    shell: Shell,
     context_len: u64,
-    /// The epoch found no room and waits to be abandoned.
-    lost: bool,
-    /// Why nothing can be durable any more.
-    poisoned: Option<String>,
     scratch: Mutex<Buffer>,
 }
 
-impl<M: Medium, P: Mechanism> Store<M, P> {
+impl<M: Medium, P: LineStore> Store<M, P> {
     /// A new store on `medium`, whatever was there before; a random `id` if none is given.
     pub(super) fn create_with(
         medium: M,
@@ -268,15 +251,26 @@ impl<M: Medium, P: Mechanism> Store<M, P> {
     }
 
     fn assemble(medium: Metered<M>, ground: Ground, mechanism: P, context_len: u64) -> Store<M, P> {
+        let geometry = ground.geometry();
+        let (pages, bytes) = (geometry.extent_pages(), geometry.extent_bytes() as u64);
+        // Longer contexts do not fit into a journal.
+        let shell = Shell::new(geometry, EXTENT_LIMIT * pages, EXTENT_LIMIT * bytes / 2);
         Store {
             medium,
             ground,
             mechanism,
+            shell,
             context_len,
-            lost: false,
-            poisoned: None,
             scratch: Mutex::default(),
         }
+    }
+
+    /// The checkpoint on `medium`, exactly as its last durable commit left it.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`] and [`Error::Foreign`] say what is wrong and where.
+    pub fn recover(medium: M) -> Result<(Store<M, P>, Recovered)> {
+        Store::recover_from(medium, None)
     }
 
     fn recover_from(medium: M, fault: Option<Fault>) -> Result<(Store<M, P>, Recovered)> {
@@ -310,10 +304,6 @@ impl<M: Medium, P: Mechanism> Store<M, P> {
         Ok((ground, mechanism, context))
     }
 
-    pub(super) fn mechanism(&self) -> &P {
-        &self.mechanism
-    }
-
     /// The medium.
     pub fn medium(&self) -> &M {
         self.medium.inner()
@@ -330,7 +320,7 @@ impl<M: Medium, P: Mechanism> Store<M, P> {
         self.ground.fault = Some(fault);
     }
 
-    /// [`Scheme::recover`], making this mistake from the start.
+    /// [`Store::recover`], making this mistake from the start.
     ///
     /// # Errors
     /// As recovery.
@@ -339,85 +329,32 @@ impl<M: Medium, P: Mechanism> Store<M, P> {
         Store::recover_from(medium, Some(fault))
     }
 
-    /// The lines `len` bytes from line `first` on are.
-    fn span(&self, page: PageId, first: usize, len: usize) -> Result<LineMask> {
-        let line = self.ground.line_bytes();
-        let count = len / line;
-        let limit = EXTENT_LIMIT * self.geometry().extent_pages();
-        if !len.is_multiple_of(line) || first + count > LINES_PER_PAGE || page.0 >= limit {
-            let page = page.0;
-            return Err(Error::Invalid(format!(
-                "{len} bytes from line {first} of page {page}: expected whole {line}-byte lines of a page below {limit}"
-            )));
-        }
-        Ok(LineMask::run(first, count))
-    }
-
-    /// Whether an epoch can go on, and who waits for what it does.
-    fn ready(&mut self, path: Path) -> Result<()> {
-        if let Some(why) = &self.poisoned {
-            return Err(Error::Poisoned(why.clone()));
-        }
-        if self.lost {
-            return Err(Error::Invalid("the epoch found no room: abandon it first".into()));
-        }
-        self.medium.waits(path);
-        Ok(())
-    }
-
-    /// What an error means for what comes next.
-    fn settle<T>(&mut self, result: Result<T>) -> Result<T> {
-        match &result {
-            Ok(_) | Err(Error::Invalid(_)) => {}
-            Err(Error::Full { .. }) => self.lost = true,
-            Err(error) => {
-                self.poisoned.get_or_insert_with(|| error.to_string());
-            }
-        }
-        result
-    }
-
-    fn write_lines(&mut self, span: Span<'_>, lines: LineMask) -> Result<Room> {
-        let line_bytes = self.ground.line_bytes();
-        let newer = Newer {
-            page: span.page.0,
-            first: span.first,
-            bytes: span.bytes,
-            lines,
-            line_bytes,
-        };
-        if self.is_present(span.page) {
-            return self.mechanism.write(&mut self.medium, &mut self.ground, newer);
-        }
+    /// The first write of a page: every other line of it is zero from now on.
+    fn write_birth(&mut self, newer: PageLines<'_>) -> Result<Room> {
         self.land()?;
-        // A page that was not there: every other line of it is zero from now on.
-        let mut whole = vec![0; self.geometry().page_bytes()];
+        let (page, line_bytes) = (newer.page.0, newer.line_bytes);
+        let mut whole = vec![0; self.ground.geometry().page_bytes()];
         self.medium.on(Cause::Data);
         if P::HOMES {
             // What lies there is known only when it is known where.
-            let at = self.ground.line(newer.page, 0);
+            let at = self.ground.line(page, 0);
             let Ground { lanes, .. } = &mut self.ground;
             lanes.reach(&mut self.medium, Lane::HOME, at, whole.len())?;
         }
         self.mechanism
-            .read(&self.medium, &self.ground, newer.page, 0, &mut whole)?;
-        let mut lines = lines;
+            .read(&self.medium, &self.ground, page, 0, &mut whole)?;
+        let mut changed = newer.changed;
         if !self.ground.faulty(Fault::NoZeroFill) {
-            lines = lines | LineMask(nonzero_lines(&whole, line_bytes));
+            changed = changed | LineMask(nonzero_lines(&whole, line_bytes));
         }
         whole.fill(0);
-        for run in newer.lines.runs() {
-            whole[run.start * line_bytes..run.end * line_bytes].copy_from_slice(newer.run(&run));
+        for run in newer.changed.runs() {
+            whole[run.start * line_bytes..run.end * line_bytes].copy_from_slice(newer.run(run));
         }
-        let newer = Newer {
-            first: 0,
-            bytes: &whole,
-            lines,
-            ..newer
-        };
+        let newer = PageLines::from(newer.page, 0, &whole, line_bytes).only(changed);
         let room = self.mechanism.write(&mut self.medium, &mut self.ground, newer)?;
-        if self.ground.book.get(newer.page) == 0 {
-            self.ground.book.set(newer.page, 1);
+        if self.ground.book.get(page) == 0 {
+            self.ground.book.set(page, 1);
         }
         Ok(room)
     }
@@ -430,34 +367,24 @@ impl<M: Medium, P: Mechanism> Store<M, P> {
         {}
         Ok(())
     }
-
-    /// Longer contexts do not fit into a journal.
-    fn context_fits(&self, context: &[u8]) -> Result<()> {
-        let most = EXTENT_LIMIT * self.geometry().extent_bytes() as u64 / 2;
-        match context.len() as u64 <= most {
-            true => Ok(()),
-            false => Err(Error::Invalid(format!(
-                "a context of {} bytes: at most {most} fit",
-                context.len()
-            ))),
-        }
-    }
 }
 
-impl<M: Medium, P: Mechanism> Scheme for Store<M, P> {
-    type Medium = M;
-
-    fn recover(medium: M) -> Result<(Store<M, P>, Recovered)> {
-        Store::recover_from(medium, None)
+impl<M: Medium, P: LineStore> Mechanism for Store<M, P> {
+    fn shell(&self) -> &Shell {
+        &self.shell
     }
 
-    fn geometry(&self) -> Geometry {
-        self.ground.geometry()
+    fn shell_mut(&mut self) -> &mut Shell {
+        &mut self.shell
     }
 
-    fn read(&self, page: PageId, first: usize, into: &mut [u8]) -> Result<()> {
-        self.span(page, first, into.len())?;
-        if !self.is_present(page) {
+    fn prepare(&mut self, path: Path) -> Result<()> {
+        self.medium.waits(path);
+        Ok(())
+    }
+
+    fn read_newest(&self, page: PageId, first: usize, into: &mut [u8]) -> Result<()> {
+        if !self.has_page(page) {
             into.fill(0);
             return Ok(());
         }
@@ -465,41 +392,31 @@ impl<M: Medium, P: Mechanism> Scheme for Store<M, P> {
             .read(&self.medium, &self.ground, page.0, first, into)
     }
 
-    fn view(&self, page: PageId, first: usize, len: usize) -> Option<&[u8]> {
-        self.span(page, first, len)
-            .ok()
-            .filter(|_| self.is_present(page))?;
+    fn view_newest(&self, page: PageId, first: usize, len: usize) -> Option<&[u8]> {
+        self.has_page(page).then_some(())?;
         self.mechanism
             .view(&self.medium, &self.ground, page.0, first, len)
     }
 
-    fn is_present(&self, page: PageId) -> bool {
+    fn has_page(&self, page: PageId) -> bool {
         self.ground.book.get(page.0) != 0
     }
 
-    fn diff(&self, span: Span<'_>) -> Result<LineMask> {
-        self.span(span.page, span.first, span.bytes.len())?;
-        differing_from_newest(self, span, || {
+    fn diff_newest(&self, page: PageId, first: usize, bytes: &[u8]) -> Result<LineMask> {
+        differing_from_newest(self, page, first, bytes, || {
             self.scratch.lock().unwrap_or_else(PoisonError::into_inner)
         })
     }
 
-    fn write(&mut self, span: Span<'_>, lines: LineMask) -> Result<Room> {
-        let held = self.span(span.page, span.first, span.bytes.len())?;
-        span.must_hold(held, lines)?;
-        if lines.is_empty() {
-            return Ok(Room::Plenty);
+    fn write_newest(&mut self, lines: PageLines<'_>) -> Result<Room> {
+        match self.has_page(lines.page) {
+            true => self.mechanism.write(&mut self.medium, &mut self.ground, lines),
+            false => self.write_birth(lines),
         }
-        let ready = self.ready(Path::Background);
-        let written = ready.and_then(|()| self.write_lines(span, lines));
-        self.settle(written)
     }
 
-    fn discard(&mut self, pages: Range<PageId>) -> Result<()> {
-        let ready = self.ready(Path::Background);
-        self.settle(ready)?;
-        let landed = self.land();
-        self.settle(landed)?;
+    fn discard_pages(&mut self, pages: Range<PageId>) -> Result<()> {
+        self.land()?;
         let range = pages.start.0..pages.end.0;
         let words = self.ground.book.words();
         let mut gone: Vec<u64> = words
@@ -514,71 +431,88 @@ impl<M: Medium, P: Mechanism> Scheme for Store<M, P> {
         Ok(())
     }
 
-    fn commit(&mut self, context: &[u8]) -> Result<Epoch> {
-        self.context_fits(context)?;
-        let ready = self.ready(Path::Critical);
-        let done = ready.and_then(|()| self.mechanism.commit(&mut self.medium, &mut self.ground, context));
-        self.settle(done)?;
+    fn commit_epoch(&mut self, context: &[u8]) -> Result<Epoch> {
+        self.mechanism
+            .commit(&mut self.medium, &mut self.ground, context)?;
         self.context_len = context.len() as u64;
-        Ok(self.epoch())
+        Ok(self.last_epoch())
     }
 
-    fn begin(&mut self, context: &[u8]) -> Result<Epoch> {
-        self.context_fits(context)?;
-        let ready = self.ready(Path::Critical);
-        let begun = ready.and_then(|()| self.mechanism.begin(&mut self.medium, &mut self.ground, context));
-        let epoch = self.settle(begun)?;
-        self.context_len = self.ground.book.record.context_len;
-        Ok(epoch)
+    /// Abandoning is recovery, which a poisoned medium refuses.
+    fn forget_epoch(&mut self) -> Result<()> {
+        self.shell.poison().check()?;
+        let (ground, mechanism, _) = Store::load(&mut self.medium, self.ground.fault)?;
+        (self.ground, self.mechanism) = (ground, mechanism);
+        Ok(())
     }
 
-    fn proceed(&mut self, lines: u64) -> Result<bool> {
-        let ready = self.ready(Path::Background);
-        let done = ready.and_then(|()| self.mechanism.proceed(&mut self.medium, &mut self.ground, lines));
-        let done = self.settle(done)?;
-        self.context_len = self.ground.book.record.context_len;
-        Ok(done)
-    }
-
-    fn abandon(&mut self) {
-        if self.poisoned.is_some() {
-            return;
-        }
-        let loaded = Store::load(&mut self.medium, self.ground.fault);
-        match loaded {
-            Ok((ground, mechanism, _)) => {
-                (self.ground, self.mechanism) = (ground, mechanism);
-                self.lost = false;
-            }
-            Err(error) => self.poisoned = Some(error.to_string()),
-        }
-    }
-
-    fn epoch(&self) -> Epoch {
+    fn last_epoch(&self) -> Epoch {
         self.ground.book.record.epoch
     }
 
-    fn traffic(&self) -> Traffic {
+    fn written(&self) -> Traffic {
         self.medium.traffic()
     }
 
-    fn info(&self) -> Info {
+    fn describe(&self) -> Info {
         Info {
             scheme: P::KIND.name(),
             version: 1,
             checksums: false,
-            geometry: self.geometry(),
-            epoch: self.epoch(),
+            geometry: self.ground.geometry(),
+            epoch: self.last_epoch(),
             pages: self.ground.book.pages(),
             medium_bytes: self.medium.len(),
             context_bytes: self.context_len,
             pool: self.mechanism.pool(),
             log: None,
-            traffic: self.traffic(),
+            traffic: self.medium.traffic(),
         }
     }
 
-    fn check(&self) -> Result<Vec<Damage>> {
+    fn find_damage(&self) -> Result<Vec<Damage>> {
         self.ground.book.check(&self.medium, &self.ground.lanes)
+    }
+}
+
+impl<M: Medium, P: LineStore> Simulated for Store<M, P> {
+    fn begin(&mut self, context: &[u8]) -> Result<Epoch> {
+        shell::guarded_context(self, context, |store| {
+            let Store {
+                medium,
+                ground,
+                mechanism,
+                ..
+            } = store;
+            let epoch = mechanism.begin(medium, ground, context)?;
+            store.context_len = store.ground.book.record.context_len;
+            Ok(epoch)
+        })
+    }
+
+    fn proceed(&mut self, lines: u64) -> Result<bool> {
+        shell::guarded(self, Path::Background, |store| {
+            let Store {
+                medium,
+                ground,
+                mechanism,
+                ..
+            } = store;
+            let done = mechanism.proceed(medium, ground, lines)?;
+            store.context_len = store.ground.book.record.context_len;
+            Ok(done)
+        })
+    }
+
+    fn table_entry(&self, _: PageId) -> TableEntry {
+        TableEntry::Controller
+    }
+
+    fn dram_bytes(&self) -> Option<u64> {
+        self.mechanism.dram_bytes(self.ground.geometry())
+    }
+
+    fn logs_first(&self) -> bool {
+        P::LOGS_FIRST
     }
 }

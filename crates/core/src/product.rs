@@ -1,0 +1,144 @@
+//! The scheme of a product: the dual page, or packed lines over it.
+//!
+//! * What lies on the medium says which of the two made it, so that recovery needs no name.
+
+use crate::dual_page::{self, DualPage, PoolLimit};
+use crate::error::{Error, Result};
+use crate::geometry::{Geometry, LINES_PER_PAGE, LineMask, PageId, PageLines};
+use crate::kind::SchemeKind;
+use crate::medium::{Medium, Offset};
+use crate::packed::{self, Packed, is_packed};
+use crate::poison::Poison;
+use crate::scheme::{Damage, Epoch, Info, Recovered, Room, Scheme, Traffic, Wishes, forward_scheme};
+use std::ops::Range;
+
+/// How a store is made. Each scheme takes from it what it has a use for.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    /// The lines and pages the caller sees. [`SchemeKind::Packed`] cuts the medium into lines 64 times
+    /// as large.
+    pub geometry: Geometry,
+    /// How many derivative pages there may be.
+    pub pool: PoolLimit,
+    /// Bytes of journal.
+    pub journal_bytes: u64,
+    /// Whether lines have checksums; if not said, where lines on the medium are of 4096 bytes or more.
+    pub checksums: Option<bool>,
+    /// Tells the store from others that were on the same medium; a random number if not given.
+    pub id: Option<u64>,
+}
+
+impl Setup {
+    /// A growing pool, a journal of a mebibyte.
+    #[must_use]
+    pub fn new(geometry: Geometry) -> Setup {
+        Setup {
+            geometry,
+            pool: PoolLimit::Grow,
+            journal_bytes: 1 << 20,
+            checksums: None,
+            id: None,
+        }
+    }
+
+    fn dual_page(&self, geometry: Geometry) -> dual_page::Options {
+        let defaults = dual_page::Options::new(geometry);
+        dual_page::Options {
+            pool: self.pool,
+            journal_bytes: self.journal_bytes,
+            checksums: self.checksums.unwrap_or(defaults.checksums),
+            id: self.id,
+            ..defaults
+        }
+    }
+
+    /// The same for the scheme below packed lines.
+    fn below_packed(&self) -> Result<dual_page::Options> {
+        let (line, extent) = (self.geometry.page_bytes(), self.geometry.extent_bytes());
+        let extent = extent.next_multiple_of(line * LINES_PER_PAGE);
+        Ok(self.dual_page(Geometry::new(line as u32, extent as u32)?))
+    }
+}
+
+/// A store of a product.
+#[derive(Debug)]
+pub enum ProductScheme<M> {
+    /// [`SchemeKind::DualPage`].
+    DualPage(Box<DualPage<M>>),
+    /// [`SchemeKind::Packed`].
+    Packed(Box<Packed<DualPage<M>>>),
+}
+
+/// The same expression, whichever scheme it is.
+macro_rules! each {
+    ($any:expr, $store:ident => $do:expr) => {
+        match $any {
+            ProductScheme::DualPage($store) => $do,
+            ProductScheme::Packed($store) => $do,
+        }
+    };
+}
+
+impl<M: Medium> ProductScheme<M> {
+    /// A new store on `medium`, whatever was there before.
+    ///
+    /// # Errors
+    /// Those of the scheme's own `create`; [`Error::Invalid`] for a baseline, which no product opens.
+    pub fn create(kind: SchemeKind, medium: M, setup: &Setup) -> Result<ProductScheme<M>> {
+        Ok(match kind {
+            SchemeKind::DualPage => {
+                let store = DualPage::create(medium, &setup.dual_page(setup.geometry))?;
+                ProductScheme::DualPage(Box::new(store))
+            }
+            SchemeKind::Packed => {
+                let below = DualPage::create(medium, &setup.below_packed()?)?;
+                let options = packed::Options {
+                    id: setup.id,
+                    ..packed::Options::default()
+                };
+                ProductScheme::Packed(Box::new(Packed::create(below, &options)?))
+            }
+            baseline => {
+                let products = SchemeKind::PRODUCTS.map(SchemeKind::name).join(" and ");
+                return Err(Error::Invalid(format!(
+                    "the scheme {baseline} is a baseline for benchmarks: {products} are for use"
+                )));
+            }
+        })
+    }
+
+    /// The checkpoint on `medium`, exactly as its last durable commit left it.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`] and [`Error::Foreign`] say what is wrong and where; nothing is written then.
+    pub fn recover(medium: M) -> Result<(ProductScheme<M>, Recovered)> {
+        let (store, found) = DualPage::recover(medium)?;
+        if is_packed(&found.context) {
+            let (store, found) = Packed::over(store, found)?;
+            return Ok((ProductScheme::Packed(Box::new(store)), found));
+        }
+        Ok((ProductScheme::DualPage(Box::new(store)), found))
+    }
+
+    /// Which scheme it is.
+    pub fn kind(&self) -> SchemeKind {
+        match self {
+            ProductScheme::DualPage(_) => SchemeKind::DualPage,
+            ProductScheme::Packed(_) => SchemeKind::Packed,
+        }
+    }
+
+    /// The medium.
+    pub fn medium(&self) -> &M {
+        each!(self, store => store.medium())
+    }
+
+    /// The medium, and an end to the scheme.
+    pub fn into_medium(self) -> M {
+        each!(self, store => store.into_medium())
+    }
+}
+
+impl<M: Medium> Scheme for ProductScheme<M> {
+    forward_scheme!(each);
+}

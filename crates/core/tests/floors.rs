@@ -1,0 +1,136 @@
+//! Nothing imports upwards: neither a crate another that is built on it, nor a module of this crate one above it.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// The crates of this project that each crate may know.
+const CRATES: &[(&str, &[&str])] = &[
+    ("classify", &[]),
+    ("core", &[]),
+    ("baselines", &["twinpage-core"]),
+    ("os", &["twinpage-core"]),
+    ("macros", &[]),
+    ("versions", &["twinpage-core", "twinpage-os"]),
+    (
+        "region",
+        &[
+            "twinpage-core",
+            "twinpage-os",
+            "twinpage-macros",
+            "twinpage-versions",
+        ],
+    ),
+    ("process", &["twinpage-core", "twinpage-os"]),
+    ("lab", &["twinpage-core", "twinpage-baselines"]),
+];
+
+/// The modules of this crate, from the lowest: each may import those before it.
+const MODULES: &[&str] = &[
+    "error",
+    "geometry",
+    "kind",
+    "buffer",
+    "histogram",
+    "medium",
+    "poison",
+    "scheme",
+    "metered",
+    "shell",
+    "compare",
+    "dual_page",
+    "packed",
+    "product",
+    "report",
+    "source",
+    "engine",
+    "crash",
+];
+
+fn crates() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+/// The names under a table of a manifest.
+fn dependencies(manifest: &str) -> Vec<&str> {
+    let lines = manifest
+        .lines()
+        .skip_while(|line| *line != "[dependencies]")
+        .skip(1);
+    let lines = lines.take_while(|line| !line.starts_with('['));
+    lines
+        .filter_map(|line| line.split(['.', ' ', '=']).next())
+        .filter(|name| name.starts_with("twinpage"))
+        .collect()
+}
+
+#[test]
+fn no_crate_knows_one_that_is_built_on_it() {
+    for (name, allowed) in CRATES {
+        let manifest = crates().join(name).join("Cargo.toml");
+        let manifest =
+            fs::read_to_string(&manifest).unwrap_or_else(|e| panic!("{}: {e}", manifest.display()));
+        for known in dependencies(&manifest) {
+            assert!(
+                allowed.contains(&known),
+                "crates/{name} must not depend on {known}"
+            );
+        }
+    }
+    let cli = fs::read_to_string(crates().join("cli/Cargo.toml")).unwrap();
+    assert!(dependencies(&cli).len() > 3, "the manifests are not read: {cli}");
+}
+
+/// The Rust files of a folder and below, and the module of each.
+fn sources(folder: &Path, module: Option<&str>, all: &mut Vec<(String, String)>) {
+    for entry in fs::read_dir(folder).unwrap().map(Result::unwrap) {
+        let path = entry.path();
+        let stem = path.file_stem().unwrap().to_str().unwrap().to_owned();
+        let module = module.unwrap_or(&stem);
+        if path.is_dir() {
+            sources(&path, Some(module), all);
+        } else if module != "lib" {
+            all.push((module.to_owned(), fs::read_to_string(&path).unwrap()));
+        }
+    }
+}
+
+/// What the program itself imports of its crate: neither in comments nor in tests.
+fn imports(source: &str) -> Vec<String> {
+    let program = source.split("#[cfg(test)]\nmod ").next().unwrap_or_default();
+    let code = program
+        .lines()
+        .filter(|line| !line.trim_start().starts_with("//"));
+    let code = code.collect::<Vec<_>>().join("\n");
+    let paths = code.split("crate::").skip(1);
+    paths
+        .map(|path| {
+            path.chars()
+                .take_while(|c| c.is_alphanumeric() || "_{".contains(*c))
+                .collect()
+        })
+        .collect()
+}
+
+#[test]
+fn no_module_of_the_core_imports_one_above_it() {
+    let rank = |module: &str| MODULES.iter().position(|&name| name == module);
+    let mut files = Vec::new();
+    sources(&crates().join("core/src"), None, &mut files);
+    let mut seen = BTreeMap::new();
+    for (module, source) in &files {
+        let own =
+            rank(module).unwrap_or_else(|| panic!("the module {module} has no floor: name it in MODULES"));
+        for import in imports(source) {
+            let other = rank(&import).unwrap_or_else(|| {
+                panic!("{module} imports crate::{import}: name the module, so that its floor is seen")
+            });
+            assert!(other <= own, "{module} imports {import}, which is above it");
+            *seen.entry(module.clone()).or_insert(0) += 1;
+        }
+    }
+    assert!(
+        seen.len() > 12 && seen["dual_page"] > 50,
+        "the sources are not read: {seen:?}"
+    );
+}
