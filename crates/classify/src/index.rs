@@ -2,13 +2,12 @@
 //!
 //! Names are kept without the modules they are in: a name that is defined twice means both.
 
-use crate::known;
 use crate::{Error, Place};
 use proc_macro2::{Span, TokenStream, TokenTree};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use syn::visit::{self, Visit};
-use syn::{Attribute, Block, ImplItemFn, ItemFn, ItemImpl, Signature, Type};
+use syn::{Attribute, Block, Generics, ImplItemFn, ItemFn, ItemImpl, Signature, Type};
 
 /// The number of a function in [`Sources`].
 pub(crate) type FnId = usize;
@@ -26,12 +25,20 @@ pub(crate) struct Function {
     pub(crate) block: Block,
     /// The impl is marked as an object's.
     pub(crate) of_object: bool,
+    /// The generic parameters in scope.
+    pub(crate) parameters: HashSet<String>,
 }
 
 /// A file: its name, and the paths that its imports stand for.
 pub(crate) struct Source {
     pub(crate) path: PathBuf,
     pub(crate) imports: HashMap<String, Vec<String>>,
+}
+
+/// A type that the type of a field names.
+pub(crate) struct FieldType {
+    pub(crate) file: usize,
+    pub(crate) path: Vec<String>,
 }
 
 /// Rust sources, given by files, directories or text.
@@ -49,8 +56,10 @@ pub struct Sources {
     pub(crate) consts: HashSet<String>,
     /// The names of types in the fields of a type.
     pub(crate) fields_of: BTreeMap<String, BTreeSet<String>>,
-    /// Fields of a type that is not for an object: the field's name, the type, and why.
-    pub(crate) impure_fields: HashMap<String, (String, &'static str)>,
+    /// The types in fields, by the names of the fields.
+    pub(crate) fields: HashMap<String, Vec<FieldType>>,
+    /// Types and traits.
+    pub(crate) defined: HashSet<String>,
     /// Types with a `Drop` of their own.
     pub(crate) dropping: HashMap<String, FnId>,
 }
@@ -94,6 +103,7 @@ impl Sources {
             sources: self,
             of_object: false,
             owner: None,
+            parameters: HashSet::new(),
         }
         .visit_file(&parsed);
         Ok(())
@@ -197,10 +207,35 @@ impl<'a> Visit<'a> for TypeNames {
     }
 }
 
+/// The path of every type in a piece of syntax.
+#[derive(Default)]
+pub(crate) struct TypePaths(pub(crate) Vec<Vec<String>>);
+
+impl<'a> Visit<'a> for TypePaths {
+    fn visit_type_path(&mut self, path: &'a syn::TypePath) {
+        self.0.push(parts_of(&path.path));
+        visit::visit_type_path(self, path);
+    }
+}
+
+pub(crate) fn parts_of(path: &syn::Path) -> Vec<String> {
+    path.segments.iter().map(|part| part.ident.to_string()).collect()
+}
+
+/// The names of generic parameters that are no lifetimes.
+pub(crate) fn names_of(generics: &Generics) -> HashSet<String> {
+    let types = generics.type_params().map(|ty| ty.ident.to_string());
+    types
+        .chain(generics.const_params().map(|value| value.ident.to_string()))
+        .collect()
+}
+
 struct Indexer<'s> {
     sources: &'s mut Sources,
     owner: Option<(String, bool)>,
     of_object: bool,
+    /// Those of the impl.
+    parameters: HashSet<String>,
 }
 
 impl Indexer<'_> {
@@ -218,6 +253,11 @@ impl Indexer<'_> {
             signature: signature.clone(),
             block: block.clone(),
             of_object: self.of_object,
+            parameters: self
+                .parameters
+                .union(&names_of(&signature.generics))
+                .cloned()
+                .collect(),
         });
         // Functions, statics and types may be defined in a body. They are no part of the type.
         let outer = (self.owner.take(), std::mem::take(&mut self.of_object));
@@ -225,27 +265,27 @@ impl Indexer<'_> {
         (self.owner, self.of_object) = outer;
     }
 
-    fn fields(&mut self, name: &syn::Ident, fields: &syn::Fields) {
+    fn fields(&mut self, name: &syn::Ident, generics: &Generics, fields: &syn::Fields) {
+        let file = self.sources.files.len() - 1;
+        let parameters = names_of(generics);
         for (index, field) in fields.iter().enumerate() {
-            let mut names = TypeNames::default();
-            names.visit_type(&field.ty);
-            let field = field
+            let mut types = TypePaths::default();
+            types.visit_type(&field.ty);
+            let own = field
                 .ident
                 .as_ref()
                 .map_or(index.to_string(), ToString::to_string);
-            for ty in &names.0 {
-                if let Some(why) = known::impure_type(ty) {
-                    self.sources
-                        .impure_fields
-                        .insert(field.clone(), (ty.clone(), why));
-                }
+            for path in types.0.into_iter().filter(|path| !parameters.contains(&path[0])) {
+                let held = self.sources.fields_of.entry(name.to_string()).or_default();
+                held.extend(path.last().cloned());
+                let known = self.sources.fields.entry(own.clone()).or_default();
+                known.push(FieldType { file, path });
             }
-            self.sources
-                .fields_of
-                .entry(name.to_string())
-                .or_default()
-                .append(&mut names.0);
         }
+    }
+
+    fn define(&mut self, name: &syn::Ident) {
+        self.sources.defined.insert(name.to_string());
     }
 
     fn import(&mut self, tree: &syn::UseTree, prefix: &[String]) {
@@ -284,8 +324,10 @@ impl<'a> Visit<'a> for Indexer<'_> {
             .any(|attribute| is_attribute(attribute, "object"));
         let outer = (self.owner.replace((owner, item.trait_.is_some())), self.of_object);
         self.of_object = of_object;
+        self.parameters = names_of(&item.generics);
         visit::visit_item_impl(self, item);
         (self.owner, self.of_object) = outer;
+        self.parameters.clear();
     }
 
     fn visit_impl_item_fn(&mut self, item: &'a ImplItemFn) {
@@ -296,7 +338,12 @@ impl<'a> Visit<'a> for Indexer<'_> {
         self.sources.consts.insert(item.ident.to_string());
     }
 
+    fn visit_item_type(&mut self, item: &'a syn::ItemType) {
+        self.define(&item.ident);
+    }
+
     fn visit_item_trait(&mut self, item: &'a syn::ItemTrait) {
+        self.define(&item.ident);
         let outer = self.owner.replace((item.ident.to_string(), true));
         for part in &item.items {
             if let syn::TraitItem::Fn(method) = part
@@ -309,12 +356,14 @@ impl<'a> Visit<'a> for Indexer<'_> {
     }
 
     fn visit_item_struct(&mut self, item: &'a syn::ItemStruct) {
-        self.fields(&item.ident, &item.fields);
+        self.define(&item.ident);
+        self.fields(&item.ident, &item.generics, &item.fields);
     }
 
     fn visit_item_enum(&mut self, item: &'a syn::ItemEnum) {
+        self.define(&item.ident);
         for variant in &item.variants {
-            self.fields(&item.ident, &variant.fields);
+            self.fields(&item.ident, &item.generics, &variant.fields);
         }
     }
 

@@ -7,7 +7,7 @@
 //! * Every call is followed through the sources that are given. A call whose source is not given makes instant,
 //!   unless it is in the list of pure functions of Rust's own libraries and of twinpage's collections.
 //! * Types are not inferred. Where a name may mean several functions, all of them are followed, and one that is not
-//!   deferrable decides.
+//!   deferrable decides. A value of a type whose source is not given makes instant, too.
 //! * Each instant method says which lines made it so, and the way out.
 //! * `#[instant]` and `#[deferrable]` on a function overrule what is found. `#[deferrable]` is the author's promise.
 //!
@@ -29,7 +29,9 @@
 mod body;
 mod index;
 mod known;
+mod macros;
 mod report;
+mod scope;
 mod verdict;
 
 pub use index::Sources;

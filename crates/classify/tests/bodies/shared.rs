@@ -11,6 +11,7 @@ struct Shared {
     many: Arc<u64>,
     inner: Inner,
     plain: u64,
+    logger: Logger,
 }
 
 struct Inner {
@@ -19,36 +20,46 @@ struct Inner {
 }
 
 impl Shared {
-    //~ instant: the field `count` holds a `AtomicU64`
+    //~ instant: the field `count`: `AtomicU64` is shared by threads
     fn atomics(&mut self) {
         self.count.fetch_add(1, Ordering::Relaxed);
     }
 
-    //~ instant: the field `count` holds
+    //~ instant: the field `count`
     fn swaps(&mut self) {
         self.count.swap(1, Ordering::Relaxed);
     }
 
-    //~ instant: the field `cell` holds a `RefCell`
+    //~ instant: the field `cell`: `RefCell` changes behind
     fn cells(&self) {
         self.cell.replace(3);
     }
 
-    //~ instant: the field `lock` holds a `Mutex`, which is a lock
+    //~ instant: the field `lock`: `Mutex` is a lock
     fn locks(&mut self) {
         self.lock.get_mut().unwrap().push(1);
     }
 
-    //~ instant: the field `many` holds
+    //~ instant: the field `many`
     fn owners(&mut self) {
         self.plain = *self.many;
     }
 
-    //~ instant: the field `hidden` holds a `Cell`
+    //~ instant: the field `hidden`: `std::cell::Cell` changes behind
     fn deep(&mut self) {
         if let Some(cell) = &self.inner.hidden {
             cell.set(1);
         }
+    }
+
+    //~ instant: the field `logger`: the source of `Logger` is not given
+    fn unseen(&mut self) {
+        self.logger.push(self.plain);
+    }
+
+    //~ instant: the source of `Logger` is not given
+    fn unseen_argument(&mut self, mut logger: Logger) {
+        logger.push(self.plain);
     }
 
     //~ deferrable
@@ -57,7 +68,7 @@ impl Shared {
         self.plain = 4;
     }
 
-    //~ instant: `Mutex` is a lock
+    //~ instant: `Mutex` uses what threads share | `Mutex` is a lock
     fn given(&mut self, lock: Mutex<u64>) {
         self.plain = lock.into_inner().unwrap();
     }
