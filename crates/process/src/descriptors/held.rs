@@ -10,15 +10,33 @@ use twinpage_os::remote::Process;
 use twinpage_os::trace::Tid;
 
 impl Descriptors {
-    /// What each descriptor holds now, in the order of [`Descriptors::list`].
+    /// What each descriptor holds now, in the order of [`Descriptors::list`]. What has lost its name, by others'
+    /// doing, is looked at again at the next stop.
     ///
     /// # Errors
     /// When the system refuses a look.
-    pub fn held(&self, process: &Process, tid: Tid) -> Result<Vec<Held>> {
-        self.list
-            .values()
+    pub fn held(&mut self, process: &Process, tid: Tid) -> Result<Vec<Held>> {
+        let held = self.list.values();
+        let held: Vec<Held> = held
             .map(|descriptor| self.held_by(process, tid, descriptor))
-            .collect()
+            .collect::<Result<_>>()?;
+        let nameless: Vec<i32> = (self.list.values())
+            .filter(|descriptor| self.has_lost_its_name(descriptor))
+            .map(|descriptor| descriptor.fd)
+            .collect();
+        for fd in nameless {
+            self.touch_open_file_of(process, fd);
+        }
+        Ok(held)
+    }
+
+    fn has_lost_its_name(&self, descriptor: &Descriptor) -> bool {
+        let named = matches!(
+            descriptor.what,
+            What::File { .. } | What::Place { .. } | What::Directory { .. }
+        );
+        let ours = self.ours.get(&descriptor.fd).filter(|_| named);
+        ours.is_some_and(|ours| rustix::fs::fstat(ours).is_ok_and(|stat| stat.st_nlink == 0))
     }
 
     /// Whether an end of this pipe writes packets.

@@ -287,11 +287,15 @@ impl Descriptors {
     }
 }
 
-/// Whether ours of an open file is kept, for its offset.
+/// Whether ours of an open file is kept, for its offset and to see that it loses its name.
 fn is_ours_kept(what: &What) -> bool {
     matches!(
         what,
-        What::File { .. } | What::Object { .. } | What::Directory { .. } | What::Pseudo { .. }
+        What::File { .. }
+            | What::Object { .. }
+            | What::Directory { .. }
+            | What::Place { .. }
+            | What::Pseudo { .. }
     )
 }
 
