@@ -5,9 +5,10 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
-use twinpage_cli::report::interval;
+use twinpage_cli::report::{self, every, interval, rate, share};
 use twinpage_os::Durability;
-use twinpage_process::session::{OnFull, OnUncapturable, Pace};
+use twinpage_process::pace::{Every, Limits};
+use twinpage_process::session::{OnFull, OnTerm, OnUncapturable, Pace};
 
 /// Memory that outlives its program.
 #[derive(Parser, Debug)]
@@ -25,6 +26,17 @@ pub(crate) enum Command {
     /// Go on with a killed program from its last checkpoint
     #[command(after_help = "Example:\n  twinpage resume /tmp/state")]
     Resume(Resume),
+    /// The states there are: what runs, what can be resumed, how old and how large each is
+    #[command(after_help = "Example:\n  twinpage list\n  twinpage list --json /backup/states")]
+    List(List),
+    /// Suspend a running program: a checkpoint, then the end; resume goes on
+    #[command(
+        after_help = "Example:\n  twinpage stop ~/.local/state/twinpage/python3-1\n  twinpage resume ~/.local/state/twinpage/python3-1"
+    )]
+    Stop(Stop),
+    /// Remove the states of programs that have finished
+    #[command(after_help = "Example:\n  twinpage clean --dry-run\n  twinpage clean /tmp/state")]
+    Clean(Clean),
     /// Say what is in a state, a region or a versioned array: the program, its checkpoint, what it costs
     #[command(
         after_help = "Example:\n  twinpage info /tmp/state\n  twinpage info orders.twin\n\nOnly looks: also while the program runs."
@@ -159,6 +171,39 @@ pub(crate) struct Resume {
 }
 
 #[derive(Args, Debug)]
+pub(crate) struct List {
+    /// One JSON document on standard output
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// States, or directories of states [default: the user's state directory]
+    #[arg(value_name = "DIR")]
+    pub(crate) places: Vec<PathBuf>,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Stop {
+    /// One JSON document on standard output
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// The directory that twinpage run keeps the checkpoints in
+    #[arg(value_name = "STATE")]
+    pub(crate) state: PathBuf,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Clean {
+    /// One JSON document on standard output
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Say what would be removed, and remove nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// States, or directories of states [default: the user's state directory]
+    #[arg(value_name = "DIR")]
+    pub(crate) places: Vec<PathBuf>,
+}
+
+#[derive(Args, Debug)]
 pub(crate) struct Look {
     /// One JSON document on standard output
     #[arg(long)]
@@ -193,9 +238,24 @@ pub(crate) struct Backup {
 
 #[derive(Args, Debug)]
 pub(crate) struct PaceArguments {
-    /// Time from one checkpoint to the next, such as 16ms, 1s, 500us
-    #[arg(long, value_name = "TIME", default_value = "16ms", value_parser = interval, allow_hyphen_values = true)]
-    pub(crate) every: Duration,
+    /// Time from one checkpoint to the next, such as 16ms, 1s, 500us; or auto: as often as the limits allow
+    #[arg(long, value_name = "TIME", default_value = "auto", value_parser = every, allow_hyphen_values = true)]
+    pub(crate) every: report::Every,
+    /// With --every auto: the most that checkpoints may take of the program's time
+    #[arg(long, value_name = "PERCENT", default_value = "3%", value_parser = share)]
+    pub(crate) slowdown: f64,
+    /// With --every auto: the most that is written to a disk, averaged over a few minutes
+    #[arg(long, value_name = "RATE", default_value = "4MB/s", value_parser = rate)]
+    pub(crate) write_rate: f64,
+    /// With --every auto: the most work that is to be lost with a kill; more where the other limits leave no choice
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = interval)]
+    pub(crate) lose_at_most: Duration,
+    /// What SIGTERM and SIGHUP from outside do: suspend the program, so that a resume goes on, or reach it
+    #[arg(long, value_enum, default_value_t = OnTermArgument::Suspend)]
+    pub(crate) on_term: OnTermArgument,
+    /// Leave a finished program's state also where no --state was named
+    #[arg(long)]
+    pub(crate) keep_state: bool,
     /// What to do when there is no room for a checkpoint
     #[arg(long, value_enum, default_value_t = OnFullArgument::Stop)]
     pub(crate) on_full: OnFullArgument,
@@ -220,10 +280,22 @@ impl PaceArguments {
             OnUncapturableArgument::Stop => OnUncapturable::Stop,
             OnUncapturableArgument::Warn => OnUncapturable::Warn,
         };
+        let limits = Limits {
+            slowdown: self.slowdown,
+            bytes_per_s: self.write_rate,
+            lose_at_most: self.lose_at_most,
+        };
         Pace {
-            every: self.every,
+            every: match self.every {
+                report::Every::Auto => Every::Auto(limits),
+                report::Every::Fixed(every) => Every::Fixed(every),
+            },
             on_full,
             on_uncapturable,
+            on_term: match self.on_term {
+                OnTermArgument::Suspend => OnTerm::Suspend,
+                OnTermArgument::Forward => OnTerm::Forward,
+            },
         }
     }
 }
@@ -365,6 +437,14 @@ pub(crate) enum Pattern {
 }
 
 #[derive(ValueEnum, Clone, Copy, Debug)]
+pub(crate) enum OnTermArgument {
+    /// Make a checkpoint and end; twinpage resume goes on
+    Suspend,
+    /// Pass the signal on to the program
+    Forward,
+}
+
+#[derive(ValueEnum, Clone, Copy, Debug)]
 pub(crate) enum OnFullArgument {
     /// End the program; make room, then resume
     Stop,
@@ -419,6 +499,14 @@ mod tests {
     #[test]
     fn the_command_line_holds_together() {
         Arguments::command().debug_assert();
+        for line in [
+            &["run", "--", "true"][..],
+            &["resume", "state"],
+            &["prove", "--", "true"],
+        ] {
+            let words = ["twinpage"].iter().chain(line);
+            assert!(Arguments::try_parse_from(words).is_ok(), "{line:?}");
+        }
         for command in Arguments::command().get_subcommands() {
             let help = command
                 .get_after_help()

@@ -12,6 +12,7 @@ use twinpage_process::context::{Context, Ending};
 use twinpage_process::descriptors::What;
 use twinpage_process::inspect::{self, Inspection};
 use twinpage_process::machine::Machine;
+use twinpage_process::pace::Chosen;
 use twinpage_process::statistics::{Statistics, Summary};
 use twinpage_process::{Result, files};
 
@@ -37,6 +38,7 @@ struct Found {
     undo: Option<files::Summary>,
     held_output_bytes: u64,
     statistics: Option<Statistics>,
+    pace: Option<Chosen>,
     /// Why it cannot be resumed here.
     obstacle: Option<String>,
 }
@@ -55,6 +57,7 @@ impl Found {
             undo: inspection.undo()?,
             held_output_bytes: inspection.held_output_bytes()?,
             statistics: inspection.statistics(),
+            pace: inspection.pace(),
             obstacle: obstacle.map(|error| error.to_string()),
             inspection,
         })
@@ -72,6 +75,7 @@ impl Found {
         document["undo_log"] = json!(self.undo);
         document["held_output_bytes"] = json!(self.held_output_bytes);
         document["statistics"] = json!(self.statistics.as_ref().map(json_of_statistics));
+        document["pace"] = json!(self.pace.map(|pace| self.json_of_pace(pace)));
         document
     }
 
@@ -137,7 +141,47 @@ impl Found {
         if let Some(statistics) = &self.statistics {
             rows.add("cost", cost_line(statistics));
         }
+        if let Some(pace) = self.pace {
+            rows.add("pace", self.pace_line(pace));
+        }
         rows
+    }
+
+    /// How much work a kill would lose now: since the last checkpoint, where the program runs. (While it does
+    /// nothing, nothing is lost, whatever the age of its checkpoint.)
+    fn would_lose(&self) -> Option<Duration> {
+        let context = self.inspection.context.as_ref()?;
+        let runs = self.inspection.in_use.is_some() && context.fixed.ended.is_none();
+        let at = SystemTime::UNIX_EPOCH + Duration::from_nanos(context.clocks.realtime_ns);
+        runs.then(|| SystemTime::now().duration_since(at).unwrap_or_default())
+    }
+
+    fn bytes_per_hour(&self, pace: Chosen) -> u64 {
+        let written = self
+            .statistics
+            .as_ref()
+            .map_or(0, |all| all.traffic.total_bytes());
+        pace.bytes_per_hour(written)
+    }
+
+    fn json_of_pace(&self, pace: Chosen) -> Value {
+        let mut document = json_of_pace(&pace, self.bytes_per_hour(pace));
+        document["would_lose_ms"] = json!(self.would_lose().map_or(0.0, |time| time.as_secs_f64() * 1e3));
+        document
+    }
+
+    fn pace_line(&self, pace: Chosen) -> String {
+        let lose = self.would_lose().map_or(String::new(), |time| {
+            format!("; at most {} would be lost now", show::time(time))
+        });
+        format!(
+            "every {}, {}; {} an hour, {:.1}% slowdown in {}{lose}",
+            show::time(Duration::from_micros(pace.every_us)),
+            pace.why,
+            show::bytes(self.bytes_per_hour(pace)),
+            pace.slowdown() * 100.0,
+            show::time(Duration::from_secs_f64(pace.run_s)),
+        )
     }
 
     fn status(&self) -> String {
@@ -254,6 +298,17 @@ pub(crate) fn json_of(
         "medium_bytes": info.map(|info| info.medium_bytes),
         "context_bytes": info.map(|info| info.context_bytes),
         "pool": info.map(|info| info.pool),
+    })
+}
+
+/// The pace of a program, as scripts read it.
+pub(crate) fn json_of_pace(pace: &Chosen, bytes_per_hour: u64) -> Value {
+    json!({
+        "every_ms": pace.every_us as f64 / 1e3,
+        "why": pace.why,
+        "run_s": pace.run_s,
+        "slowdown": pace.slowdown(),
+        "bytes_per_hour": bytes_per_hour,
     })
 }
 

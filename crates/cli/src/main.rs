@@ -12,6 +12,7 @@ mod program;
 mod prove;
 mod region;
 mod show;
+mod states;
 
 use args::{Arguments, Command};
 use clap::Parser;
@@ -26,6 +27,9 @@ fn main() -> ExitCode {
     let done = match arguments.command {
         Command::Run(run) => program::run(run),
         Command::Resume(resume) => program::resume(resume),
+        Command::List(list) => states::list(&list),
+        Command::Stop(stop) => states::stop(&stop),
+        Command::Clean(clean) => states::clean(&clean),
         Command::Info(look) if array::is_array(&look.state) => array::info(&look),
         Command::Info(look) if region::is_region(&look.state) => region::info(&look),
         Command::Info(look) => info::info(&look),

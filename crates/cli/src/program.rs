@@ -1,11 +1,13 @@
 //! `twinpage run` and `twinpage resume`.
 
 use crate::args::{PaceArguments, Resume, Run};
+use crate::states;
 use std::fs::{DirBuilder, OpenOptions};
 use std::io::ErrorKind;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use twinpage_os::spawn;
 use twinpage_process::context::Ending;
 use twinpage_process::launch::Command;
 use twinpage_process::session::Summary;
@@ -36,22 +38,18 @@ pub(crate) fn run(arguments: Run) -> Result<ExitCode, String> {
     if chosen && summary.is_err() {
         let _ = std::fs::remove_dir(&state); // only when nothing was put there
     }
-    finish(&summary?, &arguments.pace)
+    finish(&summary?, &arguments.pace, &state)
 }
 
 pub(crate) fn resume(arguments: Resume) -> Result<ExitCode, String> {
     redirect_messages(&arguments.pace)?;
     let summary = run::resume(&arguments.state, arguments.pace.pace())?;
-    finish(&summary, &arguments.pace)
+    finish(&summary, &arguments.pace, &arguments.state)
 }
 
 /// A new directory below the user's state directory, named after the program and numbered.
 fn default_state(program: &str) -> Result<PathBuf, String> {
-    let base = std::env::var_os("XDG_STATE_HOME")
-        .map(PathBuf::from)
-        .or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".local/state")))
-        .ok_or("no place for the state is known (HOME is not set): name one with --state DIR")?;
-    let base = base.join("twinpage");
+    let base = states::base()?;
     let told = |path: &Path| format!("cannot make a directory for the state in {}", path.display());
     let mut builder = DirBuilder::new();
     builder.recursive(true).mode(0o700);
@@ -84,15 +82,32 @@ fn redirect_messages(pace: &PaceArguments) -> Result<(), String> {
     Ok(())
 }
 
+/// What a run that was stopped by `twinpage stop` ends of: SIGTERM.
+const TERMINATED: i32 = rustix::process::Signal::TERM.as_raw();
+
 /// Writes statistics, and ends as the program did.
-fn finish(summary: &Summary, pace: &PaceArguments) -> Result<ExitCode, String> {
+fn finish(summary: &Summary, pace: &PaceArguments, state: &Path) -> Result<ExitCode, String> {
     if let Some(path) = &pace.stats {
-        let json = serde_json::to_string_pretty(summary).map_err(|error| error.to_string())?;
-        std::fs::write(path, json + "\n")
+        let mut document = serde_json::to_value(summary).map_err(|error| error.to_string())?;
+        let bytes_per_hour = summary.pace.bytes_per_hour(summary.bytes_written);
+        document["pace"] = crate::info::json_of_pace(&summary.pace, bytes_per_hour);
+        std::fs::write(path, format!("{document:#}\n"))
             .map_err(|error| format!("cannot write {}: {error}", path.display()))?;
     }
+    if let Some(signal) = summary.suspended {
+        notes::tell(&format!(
+            "suspended; go on with: twinpage resume {}",
+            state.display()
+        ));
+        let by_request = signal == spawn::SUSPEND;
+        spawn::die_of(if by_request { TERMINATED } else { signal });
+    }
+    // One that was killed by others has not finished: it is still resumable, and stays.
+    if summary.ended.is_some() && !pace.keep_state && states::is_own(state) {
+        states::remove_if_over(state);
+    }
     match summary.ended {
-        Some(Ending::Signal(signal)) => twinpage_os::spawn::die_of(signal),
+        Some(Ending::Signal(signal)) => spawn::die_of(signal),
         Some(Ending::Exit(code)) => Ok(ExitCode::from(code as u8)),
         None => Ok(ExitCode::SUCCESS),
     }

@@ -66,9 +66,77 @@ pub fn interval(text: &str) -> Result<Duration, String> {
     Ok(Duration::from_nanos(ns as u64))
 }
 
+/// When checkpoints come, as said on the command line.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Every {
+    /// As the limits allow.
+    Auto,
+    /// This long after the one before.
+    Fixed(Duration),
+}
+
+/// A time as [`interval`] reads it, or `auto`.
+///
+/// # Errors
+/// Says what is expected.
+pub fn every(text: &str) -> Result<Every, String> {
+    if text == "auto" {
+        return Ok(Every::Auto);
+    }
+    interval(text)
+        .map(Every::Fixed)
+        .map_err(|why| format!("{why}; or auto"))
+}
+
+/// A share in percent, as a number from 0 to 1.
+///
+/// # Errors
+/// Says what is expected.
+pub fn share(text: &str) -> Result<f64, String> {
+    let percent = text
+        .strip_suffix('%')
+        .and_then(|number| number.parse::<f64>().ok());
+    match percent {
+        Some(percent) if (0.01..=100.0).contains(&percent) => Ok(percent / 100.0),
+        _ => Err("expected a share from 0.01% to 100%, such as 3%".into()),
+    }
+}
+
+/// Bytes in a second.
+///
+/// # Errors
+/// Says what is expected.
+pub fn rate(text: &str) -> Result<f64, String> {
+    let units = [("kB/s", 1e3), ("MB/s", 1e6), ("GB/s", 1e9)];
+    let rate = units.iter().find_map(|(unit, bytes)| {
+        let number: f64 = text.strip_suffix(unit)?.trim().parse().ok()?;
+        Some(number * bytes)
+    });
+    match rate {
+        Some(rate) if (1e3..=1e12).contains(&rate) => Ok(rate),
+        _ => Err("expected a number and a unit, from 1kB/s to 1000GB/s, such as 4MB/s".into()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn limits_have_units() {
+        assert_eq!(every("auto"), Ok(Every::Auto));
+        assert_eq!(every("16ms"), Ok(Every::Fixed(Duration::from_millis(16))));
+        assert!(every("often").is_err());
+        assert_eq!(share("3%"), Ok(0.03));
+        assert_eq!(rate("4MB/s"), Ok(4e6));
+        assert_eq!(rate("500kB/s"), Ok(5e5));
+        for wrong in ["", "3", "%", "-1%", "0%", "101%", "NaN%"] {
+            assert!(share(wrong).is_err(), "{wrong}");
+        }
+        for wrong in ["", "4", "4MB", "MB/s", "-4MB/s", "0MB/s", "infMB/s", "NaNkB/s"] {
+            assert!(rate(wrong).is_err(), "{wrong}");
+        }
+    }
 
     #[test]
     fn times_have_units() {

@@ -10,6 +10,7 @@
 use libc::{c_int, pid_t};
 use std::fs;
 use std::io;
+use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 use std::time::Duration;
 
 /// What [`enter`] could not do, and for whom.
@@ -376,6 +377,7 @@ impl Ticker {
             event.sigev_notify_thread_id = libc::gettid();
             let mut timer: libc::timer_t = std::mem::zeroed();
             unblock(&[signal]);
+            WATCHER.store(event.sigev_notify_thread_id, Ordering::Relaxed);
             if libc::timer_create(libc::CLOCK_MONOTONIC, &raw mut event, &raw mut timer) == -1 {
                 return Err(io::Error::last_os_error());
             }
@@ -408,8 +410,12 @@ impl Drop for Ticker {
 /// The signal of a [`Ticker`], chosen among those no program sends by itself.
 pub const ALARM: c_int = 40;
 
+/// The signal by which one twinpage asks another to suspend its program.
+pub const SUSPEND: c_int = 41;
+
 /// Signals that are passed on to the program: all that a user may send to it, but those that stop.
-const FORWARDED: [c_int; 13] = [
+const FORWARDED: [c_int; 14] = [
+    SUSPEND,
     libc::SIGHUP,
     libc::SIGINT,
     libc::SIGQUIT,
@@ -425,7 +431,63 @@ const FORWARDED: [c_int; 13] = [
     libc::SIGPWR,
 ];
 
-static FORWARD_TO: std::sync::atomic::AtomicI32 = std::sync::atomic::AtomicI32::new(0);
+static FORWARD_TO: AtomicI32 = AtomicI32::new(0);
+/// The thread that the alarm wakes.
+static WATCHER: AtomicI32 = AtomicI32::new(0);
+/// The signals that are not passed on but ask for a suspension, one bit each.
+static SUSPENDING: AtomicU64 = AtomicU64::new(0);
+/// The signal that asked for it.
+static SUSPENSION: AtomicI32 = AtomicI32::new(0);
+
+/// From now on these signals and [`SUSPEND`] are not passed on: they ask for a suspension.
+pub fn suspend_on(signals: &[c_int]) {
+    let mask = signals
+        .iter()
+        .chain([&SUSPEND])
+        .fold(0u64, |mask, signal| mask | 1 << (signal - 1));
+    SUSPENDING.store(mask, Ordering::Relaxed);
+}
+
+/// Whether a signal asks for a suspension.
+pub fn suspends(signal: c_int) -> bool {
+    SUSPENDING.load(Ordering::Relaxed) >> (signal - 1) & 1 == 1
+}
+
+/// Asks this process for a suspension, as a signal would. Safe in a signal handler.
+pub fn ask_to_suspend(signal: c_int) {
+    SUSPENSION.store(signal, Ordering::Relaxed);
+    let watcher = WATCHER.load(Ordering::Relaxed);
+    if watcher > 0 {
+        // SAFETY: getpid and tgkill take integers, and are safe in a handler.
+        unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), watcher, ALARM) };
+    }
+}
+
+/// Whether the process is a twinpage that takes [`SUSPEND`]: it has a handler for it, proc_pid_status(5).
+#[must_use]
+pub fn can_be_suspended(pid: u32) -> bool {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+    let caught = caught.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    caught.is_some_and(|mask| mask >> (SUSPEND - 1) & 1 == 1)
+}
+
+/// Asks another twinpage to suspend its program.
+///
+/// # Errors
+/// `EPERM` when it is another user's, `ESRCH` when it is gone.
+pub fn ask_other_to_suspend(pid: u32) -> io::Result<()> {
+    // SAFETY: kill takes integers.
+    if unsafe { libc::kill(pid as pid_t, SUSPEND) } == -1 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(())
+}
+
+/// The signal that asked for a suspension, if one did.
+pub fn suspension() -> Option<c_int> {
+    Some(SUSPENSION.load(Ordering::Relaxed)).filter(|signal| *signal > 0)
+}
 
 /// From now on the signals a user sends to a program go to process `pid` instead of ending this one.
 /// Call after that process was made: it inherits the signal mask, which this changes.
@@ -434,13 +496,15 @@ static FORWARD_TO: std::sync::atomic::AtomicI32 = std::sync::atomic::AtomicI32::
 /// Never in practice.
 pub fn forward_signals(pid: pid_t) -> io::Result<()> {
     extern "C" fn forward(signal: c_int) {
-        let pid = FORWARD_TO.load(std::sync::atomic::Ordering::Relaxed);
-        if pid > 0 {
+        let pid = FORWARD_TO.load(Ordering::Relaxed);
+        if suspends(signal) {
+            ask_to_suspend(signal);
+        } else if pid > 0 {
             // SAFETY: kill is safe in a signal handler.
             unsafe { libc::kill(pid, signal) };
         }
     }
-    FORWARD_TO.store(pid, std::sync::atomic::Ordering::Relaxed);
+    FORWARD_TO.store(pid, Ordering::Relaxed);
     unblock(&FORWARDED);
     for signal in FORWARDED {
         // SAFETY: the handler only loads an atomic and calls kill; an all-zero sigaction is valid.

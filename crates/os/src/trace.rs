@@ -366,6 +366,21 @@ pub fn robust_list(tid: Tid) -> io::Result<(u64, u64)> {
 /// A queued signal, as the kernel keeps it: a `siginfo_t` of 128 bytes.
 pub type SignalInfo = [u8; 128];
 
+/// The signal that is about to be delivered to a thread that stopped for it.
+///
+/// # Errors
+/// `ESRCH` when the thread is gone.
+pub fn signal_info(tid: Tid) -> io::Result<SignalInfo> {
+    let mut info = [0u8; 128];
+    ptrace(
+        libc::PTRACE_GETSIGINFO as c_int,
+        tid,
+        0,
+        info.as_mut_ptr() as usize,
+    )?;
+    Ok(info)
+}
+
 /// The signals that wait to be delivered, to the thread or (`shared`) to the whole process.
 ///
 /// # Errors

@@ -7,6 +7,7 @@
 use crate::context::{self, Context};
 use crate::error::{Error, Result};
 use crate::files;
+use crate::pace::Chosen;
 use crate::pages::Pages;
 use crate::state::{self, Store, lock, read_kind};
 use crate::statistics::{self, Statistics};
@@ -116,6 +117,12 @@ impl Inspection {
             return Ok(0);
         };
         Ok(decode_streams(context)?.held_bytes(&self.path))
+    }
+
+    /// The pace that was chosen last, over all lives; `None` when it was not kept.
+    #[must_use]
+    pub fn pace(&self) -> Option<Chosen> {
+        statistics::read_pace(&self.path)
     }
 
     /// What the checkpoints cost so far, over all lives; `None` when it was not kept.

@@ -29,6 +29,7 @@ pub mod marks;
 pub mod memory;
 pub mod notes;
 pub mod objects;
+pub mod pace;
 pub mod pages;
 pub mod pairs;
 mod path_bytes;

@@ -33,6 +33,7 @@ use twinpage_os::spawn;
 /// # Errors
 /// One line: what went wrong and what to do.
 pub fn run(command: &Command, state: &Path, durability: Durability, pace: Pace) -> Result<Summary, String> {
+    let pace = pace.on(durability);
     let (directory, store) = StateDir::create(state, durability).map_err(|error| error.to_string())?;
     launch::contained(0, move || begin(command, &directory, store, pace))
 }
@@ -48,6 +49,7 @@ pub fn resume(state: &Path, pace: Pace) -> Result<Summary, String> {
         Ok((directory, store, recovered.epoch, context))
     });
     let (directory, store, epoch, context) = opened.map_err(|error| error.to_string())?;
+    let pace = pace.on(directory.durability());
     let clock_shift = i128::from(context.clocks.monotonic_ns) - i128::from(program::clocks().monotonic_ns);
     launch::contained(clock_shift, move || {
         go_on(&context, &directory, store, epoch, pace, started)
@@ -138,6 +140,7 @@ fn start_helpers() -> Result<()> {
 }
 
 fn begin(command: &Command, directory: &StateDir, store: Store, pace: Pace) -> Result<Summary> {
+    pace.on_term.prepare();
     start_helpers()?;
     let streams = Stdio::run(stdio::Outside::current()?, stream_options(directory))?;
     let setting = Setting::new(directory, streams, 0)?;
@@ -182,6 +185,7 @@ fn go_on(
     pace: Pace,
     started: SystemTime,
 ) -> Result<Summary> {
+    pace.on_term.prepare();
     start_helpers()?;
     let held = inspect::decode_streams(context)?;
     let streams = Stdio::resume(stdio::Outside::current()?, stream_options(directory), &held)?;

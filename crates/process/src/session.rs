@@ -6,6 +6,7 @@
 use crate::error::{Error, Result};
 use crate::files::EpochFiles;
 use crate::notes;
+use crate::pace::{Controller, Cost, Every};
 use crate::program::Program;
 use crate::state::Store;
 use crate::statistics::Ledger;
@@ -13,10 +14,10 @@ pub use crate::statistics::{Parts, Percentiles, Summary};
 use crate::stdio::Stdio;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use twinpage_core::engine::{Engine, EngineError, Witness};
+use twinpage_core::engine::{Engine, EngineError, Report, Witness};
 use twinpage_core::{Capture, Epoch};
-use twinpage_os::spawn::{ALARM, Ticker};
-use twinpage_os::trace;
+use twinpage_os::spawn::{self, ALARM, Ticker};
+use twinpage_os::{Durability, trace};
 
 /// What to do when an epoch finds the medium full.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -38,15 +39,47 @@ pub enum OnUncapturable {
     Warn,
 }
 
+/// What to do when this process is asked to end: SIGTERM, SIGHUP.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum OnTerm {
+    /// Make a checkpoint and end; a resume goes on.
+    #[default]
+    Suspend,
+    /// Pass the signal on to the program.
+    Forward,
+}
+
 /// How a session runs.
 #[derive(Clone, Copy, Debug)]
 pub struct Pace {
-    /// From the start of one epoch to the next.
-    pub every: Duration,
+    /// When checkpoints come.
+    pub every: Every,
     /// What to do when the medium is full.
     pub on_full: OnFull,
     /// What to do when something cannot be captured.
     pub on_uncapturable: OnUncapturable,
+    /// What to do when asked to end.
+    pub on_term: OnTerm,
+}
+
+impl Pace {
+    /// The same for a state that survives no power cut: what is written there wears nothing out.
+    pub(crate) fn on(mut self, durability: Durability) -> Pace {
+        if let (Every::Auto(limits), false) = (&mut self.every, durability.outlives_machine()) {
+            limits.bytes_per_s = f64::INFINITY;
+        }
+        self
+    }
+}
+
+impl OnTerm {
+    /// From now on signals do what was chosen. Called once, in the process that traces.
+    pub(crate) fn prepare(self) {
+        spawn::suspend_on(match self {
+            OnTerm::Suspend => &[libc::SIGTERM, libc::SIGHUP],
+            OnTerm::Forward => &[],
+        });
+    }
 }
 
 /// Makes durable what must not be behind a commit, and lets out what waited for one.
@@ -106,9 +139,10 @@ pub fn run(
 ) -> Result<Summary> {
     let streams = witness.streams.clone();
     let mut engine = Engine::start(store, witness)?;
-    let ended = drive(&mut program, &mut engine, pace, &mut ledger);
-    let ended = ended.or_else(|error| program.unless_killed(error));
-    if ended.is_err() {
+    let mut drive = Drive::new(&mut program, &mut engine, pace, &mut ledger)?;
+    let ended = drive.run();
+    let ended = ended.or_else(|error| program.unless_killed(error).map(|()| None));
+    if !matches!(ended, Ok(None)) {
         kill(&program);
     }
     if program.was_killed() {
@@ -119,73 +153,221 @@ pub fn run(
         Stdio::restore_terminal();
         notes::hold_back(false);
     }
-    ended?;
+    let suspended = ended?;
     ledger.add(&mut program.stops, finished.last?.as_ref());
-    let finishing = streams.finish();
+    let finishing = streams.finish_within(suspended.map(|_| PATIENCE));
     notes::hold_back(false);
-    finishing?;
+    if suspended.is_none() {
+        finishing?;
+    }
     if let Some(trouble) = finished.witness.trouble {
         return Err(Error::State(format!("output could not be passed on: {trouble}")));
     }
     drop(finished.scheme);
-    Ok(ledger.session().summary(program.ending()))
+    Ok(Summary {
+        suspended,
+        ..ledger.summary(program.ending())
+    })
 }
+
+/// How long a suspension waits for readers of what was printed. The rest is printed at the resume.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+type ProgramEngine = Engine<Store, Outside>;
 
 /// A program that does nothing still has its clocks run on: a wait that is begun again after a resume lasts
 /// longer by as much at most.
 const LONGEST_REST: Duration = Duration::from_secs(600);
+/// Where the limits choose the pace: how often it is looked whether something waits for a checkpoint, and the
+/// same while the program does nothing.
+const LOOK: Duration = Duration::from_millis(20);
+const LOOK_AT_REST: Duration = Duration::from_millis(40);
+/// The alarm rings at least this often: a signal that comes just before a wait is noticed by then.
+const LONGEST_WAIT: Duration = Duration::from_secs(1);
+/// What a page costs that is written first after a checkpoint.
+const FAULT: Duration = Duration::from_nanos(900);
 
-type ProgramEngine = Engine<Store, Outside>;
-
-fn drive(program: &mut Program, engine: &mut ProgramEngine, pace: Pace, ledger: &mut Ledger) -> Result<()> {
-    let alarm =
-        Ticker::for_this_thread(ALARM).map_err(|source| Error::target("cannot set an alarm", source))?;
-    let wait = |next: Instant| {
-        alarm.set(
-            next.saturating_duration_since(Instant::now()),
-            Duration::from_millis(1),
-        )
-    };
-    let mut last = Instant::now();
-    let mut next = last + pace.every;
-    wait(next);
-    program.go_on_all()?;
-    while program.ending().is_none() {
-        match trace::wait(-1, true) {
-            Ok(Some((tid, status))) => program.handle(tid, status)?,
-            Ok(None) => {}
-            Err(source) => return Err(Error::target("cannot wait for the program", source)),
-        }
-        // While the last epoch is still being written, the program goes on: the alarm rings again.
-        let due = Instant::now() >= next || program.wants_checkpoint();
-        if due && program.ending().is_none() && engine.is_idle() {
-            let began = Instant::now();
-            if began < last + LONGEST_REST && rests(program, engine, pace, ledger)? {
-                next = began + pace.every;
-                wait(next);
-                continue;
-            }
-            checkpoint(program, engine, pace, ledger)?;
-            last = began;
-            next = (began + pace.every).max(Instant::now() + pace.every / 8);
-            wait(next);
-        }
-    }
-    alarm.set(Duration::ZERO, Duration::ZERO);
-    checkpoint(program, engine, pace, ledger)
+/// One session's loop: answers the program, and looks from time to time whether a checkpoint is due.
+struct Drive<'a> {
+    program: &'a mut Program,
+    engine: &'a mut ProgramEngine,
+    pace: Pace,
+    ledger: &'a mut Ledger,
+    controller: Controller,
+    alarm: Ticker,
+    started: Instant,
+    /// When the last checkpoint began.
+    last: Instant,
+    /// What it cost the program, until it is known what it wrote.
+    in_flight: Duration,
+    look_at: Instant,
+    complained: bool,
 }
 
-/// Whether the last checkpoint has all there is, and is durable: another would hold the same.
-fn rests(program: &mut Program, engine: &mut ProgramEngine, pace: Pace, ledger: &mut Ledger) -> Result<bool> {
-    if program.wants_checkpoint() || !program.is_at_rest()? {
-        return Ok(false);
+impl<'a> Drive<'a> {
+    fn new(
+        program: &'a mut Program,
+        engine: &'a mut ProgramEngine,
+        pace: Pace,
+        ledger: &'a mut Ledger,
+    ) -> Result<Drive<'a>> {
+        let alarm =
+            Ticker::for_this_thread(ALARM).map_err(|source| Error::target("cannot set an alarm", source))?;
+        let now = Instant::now();
+        let mut controller = Controller::new(pace.every, Duration::ZERO);
+        controller.begins(Duration::ZERO);
+        Ok(Drive {
+            program,
+            engine,
+            pace,
+            ledger,
+            controller,
+            alarm,
+            started: now,
+            last: now,
+            in_flight: Duration::ZERO,
+            look_at: now,
+            complained: false,
+        })
     }
-    match engine.wait(program) {
-        Ok(Some(report)) => ledger.add(&mut program.stops, Some(&report)),
-        Ok(None) => {}
-        Err(error) => failed(program, pace, error)?, // what was lost is owed: no rest
+
+    /// Until the program ended, or was suspended by the signal that is returned.
+    fn run(&mut self) -> Result<Option<i32>> {
+        let first = self.controller.due();
+        self.look_in(first);
+        self.program.go_on_all()?;
+        while self.program.ending().is_none() {
+            match trace::wait(-1, true) {
+                Ok(Some((tid, status))) => {
+                    let began = Instant::now();
+                    self.program.handle(tid, status)?;
+                    self.ledger.watched(began.elapsed());
+                }
+                Ok(None) => {}
+                Err(source) => return Err(Error::target("cannot wait for the program", source)),
+            }
+            let asked = spawn::suspension();
+            let due = Instant::now() >= self.look_at || self.program.wants_checkpoint() || asked.is_some();
+            // While the last epoch is still being written, the program goes on: the alarm rings again.
+            if due && self.program.ending().is_none() && self.engine.is_idle() {
+                if asked.is_some() {
+                    self.suspend()?;
+                    return Ok(asked);
+                }
+                self.look()?;
+            }
+        }
+        self.alarm.set(Duration::ZERO, Duration::ZERO);
+        self.checkpoint()?;
+        Ok(None)
     }
-    program.is_at_rest()
+
+    /// The alarm rings then, and goes on ringing.
+    fn look_in(&mut self, time: Duration) {
+        self.look_at = Instant::now() + time;
+        self.alarm.set(
+            time.min(LONGEST_WAIT),
+            Duration::from_millis(1).max(time.min(LONGEST_WAIT) / 8),
+        );
+    }
+
+    /// Makes a checkpoint if one is due.
+    fn look(&mut self) -> Result<()> {
+        self.settle()?;
+        let is_auto = matches!(self.pace.every, Every::Auto(_));
+        let wanted = self.program.wants_checkpoint();
+        if self.rests()? {
+            let time = if is_auto {
+                LOOK_AT_REST
+            } else {
+                self.controller.interval().0
+            };
+            self.look_in(time);
+            return Ok(());
+        }
+        let early = is_auto && self.program.waits()?;
+        if wanted || self.controller.is_due(self.started.elapsed(), early) {
+            self.checkpoint()?;
+        }
+        let left = self.controller.due().saturating_sub(self.started.elapsed());
+        self.look_in(match self.pace.every {
+            Every::Fixed(every) => left.max(every / 8),
+            Every::Auto(_) => left.clamp(Duration::from_millis(1), LOOK),
+        });
+        Ok(())
+    }
+
+    /// Whether the last checkpoint has all there is, and is durable: another would hold the same.
+    fn rests(&mut self) -> Result<bool> {
+        let long = self.last.elapsed() > LONGEST_REST;
+        Ok(!long && !self.program.wants_checkpoint() && self.program.is_at_rest()?)
+    }
+
+    /// Takes note of what became of the last checkpoint.
+    fn settle(&mut self) -> Result<()> {
+        match self.engine.wait(self.program) {
+            Ok(report) => self.learn(report.as_ref()),
+            Err(error) => return failed(self.program, self.pace, error),
+        }
+        Ok(())
+    }
+
+    fn learn(&mut self, report: Option<&Report>) {
+        if let Some(stop) = self.program.stops.last() {
+            self.in_flight = Duration::from_secs_f64(stop.total_us / 1e6) + FAULT * stop.pages as u32;
+        }
+        if let Some(report) = report {
+            let took_us = report.capture_us + report.write_us + report.witness_us + report.commit_us;
+            let cost = Cost {
+                program: self.in_flight,
+                bytes: report.traffic.total_bytes(),
+                took: Duration::from_micros(took_us),
+            };
+            self.controller.settled(self.started.elapsed(), cost);
+            self.ledger.chosen(self.controller.interval(), cost.program);
+        }
+        if self.ledger.has_news(&self.program.stops, report) {
+            self.ledger.add(&mut self.program.stops, report);
+        }
+        if let Some(complaint) = self.controller.complaint().filter(|_| !self.complained) {
+            self.complained = true;
+            self.program.notes.say(&complaint);
+        }
+    }
+
+    fn checkpoint(&mut self) -> Result<()> {
+        loop {
+            self.last = Instant::now();
+            self.controller.begins(self.started.elapsed());
+            match self.engine.checkpoint(self.program) {
+                Ok(started) => {
+                    if self.program.streams.hold_everything(false) {
+                        notes::tell("checkpoints are made again");
+                    }
+                    self.learn(started.last.as_ref());
+                    return Ok(());
+                }
+                Err(EngineError::Source(Error::Unsupported(why))) => {
+                    return uncapturable(self.program, self.pace.on_uncapturable, why);
+                }
+                Err(error) => failed(self.program, self.pace, error)?,
+            }
+            if self.program.ending().is_none() {
+                return Ok(());
+            }
+            std::thread::sleep(LOOK); // its last epoch must be kept: wait for room
+        }
+    }
+
+    /// Makes what the program did so far durable. It is killed then.
+    fn suspend(&mut self) -> Result<()> {
+        self.alarm.set(Duration::ZERO, Duration::ZERO);
+        self.settle()?;
+        if !self.rests()? {
+            self.checkpoint()?;
+        }
+        self.settle()
+    }
 }
 
 /// Something cannot be captured: the program ends, or goes on without checkpoints until it can be.
@@ -198,33 +380,6 @@ fn uncapturable(program: &mut Program, choice: OnUncapturable, why: String) -> R
     ));
     program.streams.hold_everything(true);
     Ok(())
-}
-
-fn checkpoint(
-    program: &mut Program,
-    engine: &mut ProgramEngine,
-    pace: Pace,
-    ledger: &mut Ledger,
-) -> Result<()> {
-    loop {
-        match engine.checkpoint(program) {
-            Ok(started) => {
-                if program.streams.hold_everything(false) {
-                    notes::tell("checkpoints are made again");
-                }
-                ledger.add(&mut program.stops, started.last.as_ref());
-                return Ok(());
-            }
-            Err(EngineError::Source(Error::Unsupported(why))) => {
-                return uncapturable(program, pace.on_uncapturable, why);
-            }
-            Err(error) => failed(program, pace, error)?,
-        }
-        if program.ending().is_none() {
-            return Ok(());
-        }
-        std::thread::sleep(pace.every); // its last epoch must be kept: wait for room
-    }
 }
 
 /// A checkpoint failed. Ok when the program is to go on until there is room for the next.

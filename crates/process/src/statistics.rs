@@ -1,7 +1,7 @@
 //! What a program's checkpoints cost: of this session, and of all the program's lives.
 //!
 //! ```text
-//! DIR/statistics   magic "TPSTATS3" | bytes, 4 | crc32c, 4 | postcard
+//! DIR/statistics   magic "TPSTATS3" | bytes, 4 | crc32c, 4 | postcard: the statistics, the pace
 //! ```
 //!
 //! * Percentiles come from histograms of a fixed size, exact to 1.6%, so nothing grows with a run.
@@ -10,6 +10,7 @@
 //!   may be old or torn; then it begins anew. No checkpoint depends on it.
 
 use crate::context::Ending;
+use crate::pace::{Chosen, Why};
 use crate::program::Stop;
 use serde::{Deserialize, Serialize};
 use std::fs::{File, OpenOptions};
@@ -64,6 +65,10 @@ pub struct Summary {
     pub traffic: Traffic,
     /// What restoring took, for a resume.
     pub restore_ms: Option<f64>,
+    /// The pace of this session.
+    pub pace: Chosen,
+    /// The signal that suspended the program, if one did.
+    pub suspended: Option<i32>,
 }
 
 /// What checkpoints cost so far.
@@ -168,6 +173,8 @@ impl Statistics {
             bytes_written: self.traffic.total_bytes(),
             traffic: self.traffic,
             restore_ms: None,
+            pace: Chosen::default(),
+            suspended: None,
         }
     }
 
@@ -185,10 +192,20 @@ fn path(dir: &Path) -> PathBuf {
 /// none that can be believed.
 #[must_use]
 pub fn read(dir: &Path) -> Option<Statistics> {
+    read_all(dir).map(|(statistics, _)| statistics)
+}
+
+/// The pace that was chosen last, over all lives; `None` as above.
+#[must_use]
+pub fn read_pace(dir: &Path) -> Option<Chosen> {
+    read_all(dir).and_then(|(_, pace)| pace)
+}
+
+fn read_all(dir: &Path) -> Option<(Statistics, Option<Chosen>)> {
     decode(&std::fs::read(path(dir)).ok()?)
 }
 
-fn decode(bytes: &[u8]) -> Option<Statistics> {
+fn decode(bytes: &[u8]) -> Option<(Statistics, Option<Chosen>)> {
     let word = |at: usize| Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
     let is_old = bytes.starts_with(VERSION_2);
     if !is_old && !bytes.starts_with(MAGIC) {
@@ -202,14 +219,16 @@ fn decode(bytes: &[u8]) -> Option<Statistics> {
     if is_old {
         body.push(0); // descriptors
     }
-    postcard::from_bytes(&body).ok().filter(Statistics::is_sound)
+    let (statistics, rest): (Statistics, _) = postcard::take_from_bytes(&body).ok()?;
+    let pace = postcard::from_bytes(rest).ok(); // earlier builds wrote none
+    Some((statistics, pace)).filter(|(statistics, _)| statistics.is_sound())
 }
 
-fn encode(statistics: &Statistics, into: &mut Vec<u8>) {
+fn encode(statistics: &Statistics, pace: &Chosen, into: &mut Vec<u8>) {
     into.clear();
     into.extend_from_slice(MAGIC);
     into.resize(HEAD, 0);
-    let Ok(mut bytes) = postcard::to_extend(statistics, std::mem::take(into)) else {
+    let Ok(mut bytes) = postcard::to_extend(&(statistics, pace), std::mem::take(into)) else {
         return; // never: every field can be encoded
     };
     let body = &bytes[HEAD..];
@@ -228,6 +247,10 @@ pub struct Ledger {
     file: Option<File>,
     bytes: Vec<u8>,
     saved: Option<Instant>,
+    began: Instant,
+    /// This session's pace, and what earlier ones ran and took.
+    pace: Chosen,
+    before: Chosen,
 }
 
 /// Statistics are at most this old after a kill.
@@ -246,9 +269,13 @@ impl Ledger {
     pub fn open(dir: &Path, geometry: Geometry) -> Ledger {
         let mut options = OpenOptions::new();
         options.write(true).create(true).truncate(false);
+        let (life, before) = read_all(dir).unwrap_or_default();
         Ledger {
             session: Statistics::default(),
-            life: read(dir).unwrap_or_default(),
+            life,
+            began: Instant::now(),
+            pace: Chosen::default(),
+            before: before.unwrap_or_default(),
             line_bytes: geometry.line_bytes() as u64,
             file: options.open(path(dir)).ok(),
             bytes: Vec::new(),
@@ -275,10 +302,35 @@ impl Ledger {
         self.save();
     }
 
-    /// This session's.
+    /// Whether there is something to add.
     #[must_use]
-    pub fn session(&self) -> &Statistics {
-        &self.session
+    pub fn has_news(&self, stops: &[Stop], report: Option<&Report>) -> bool {
+        !stops.is_empty() || report.is_some()
+    }
+
+    /// A watched call, or something else the program stopped for, took so long.
+    pub fn watched(&mut self, took: Duration) {
+        self.pace.ours_s += took.as_secs_f64();
+    }
+
+    /// A checkpoint took so much of the program's time, and the next regular one comes after this interval.
+    pub fn chosen(&mut self, (interval, why): (Duration, Why), took: Duration) {
+        self.pace.every_us = interval.as_micros() as u64;
+        self.pace.why = why;
+        self.pace.ours_s += took.as_secs_f64();
+    }
+
+    /// This session's, for people and scripts.
+    #[must_use]
+    pub fn summary(&self, ended: Option<Ending>) -> Summary {
+        let pace = Chosen {
+            run_s: self.began.elapsed().as_secs_f64(),
+            ..self.pace
+        };
+        Summary {
+            pace,
+            ..self.session.summary(ended)
+        }
     }
 
     /// Writes all lives' statistics, at most every [`SAVE_EVERY`]: less often than commits come.
@@ -292,7 +344,12 @@ impl Ledger {
 
     fn write(&mut self) {
         if let Some(file) = &self.file {
-            encode(&self.life, &mut self.bytes);
+            let pace = Chosen {
+                run_s: self.before.run_s + self.began.elapsed().as_secs_f64(),
+                ours_s: self.before.ours_s + self.pace.ours_s,
+                ..self.pace
+            };
+            encode(&self.life, &pace, &mut self.bytes);
             let _ = file.write_all_at(&self.bytes, 0); // a full disk stops no program
         }
     }
@@ -335,7 +392,7 @@ mod tests {
             let mut ledger = Ledger::open(dir.path(), Geometry::MEMORY);
             ledger.restored(7.0);
             ledger.add(&mut vec![stop, stop], Some(&report));
-            assert_eq!(ledger.session().stops.count(), 2);
+            assert_eq!(ledger.session.stops.count(), 2);
             drop(ledger);
             let found = read(dir.path()).unwrap();
             assert_eq!((found.epochs, found.stops.count()), (life, 2 * life));

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use std::fs;
 use twinpage_os::inject::{self, Call, ROOM};
 use twinpage_os::remote::{self, Process, Scheduling};
+use twinpage_os::spawn;
 use twinpage_os::trace::{self, Registers, Rseq, SignalInfo, Tid};
 
 /// State of a thread that changes with every instruction. Kept in the context as fixed-size bytes,
@@ -67,6 +68,15 @@ pub fn is_fault(info: &SignalInfo) -> bool {
         libc::SIGSYS,
     ];
     synchronous.contains(&signal) && code > 0
+}
+
+/// Whether a process outside of the program's namespaces sent the signal: kill(2), from an id that is not known
+/// inside.
+#[must_use]
+pub fn is_from_outside(info: &SignalInfo) -> bool {
+    let word = |at: usize| i32::from_le_bytes(info[at..at + 4].try_into().expect("four bytes"));
+    const SENDER: usize = 16;
+    word(8) == libc::SI_USER && word(SENDER) == 0
 }
 
 /// Largest extended state of any x86-64 processor of today.
@@ -163,8 +173,11 @@ pub fn steady(process: &Process, tid: Tid) -> Result<Steady> {
 /// `ESRCH` when a thread died.
 pub fn pending(tids: impl IntoIterator<Item = Tid>) -> Result<Vec<Pending>> {
     let look = |source| Error::target("cannot read waiting signals", source);
+    // One that asks twinpage to suspend the program is not the program's: it would suspend a resume again.
+    let is_own = |info: &SignalInfo| !(spawn::suspends(i32::from(info[0])) && is_from_outside(info));
     let keep = |tid: Tid, infos: Vec<SignalInfo>| {
-        infos.into_iter().map(move |info| Pending {
+        let own = infos.into_iter().filter(is_own);
+        own.map(move |info| Pending {
             tid,
             info: info.to_vec(),
         })

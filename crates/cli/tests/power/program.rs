@@ -65,10 +65,10 @@ pub(crate) fn run(folder: &Path) {
     let before = output.metadata().expect("its length").len();
     let mut command = Command::new("/twinpage");
     if state.join("kind").exists() {
-        command.arg("resume").arg(state);
+        command.args(["resume", "--every", "16ms"]).arg(state);
     } else {
         command
-            .arg("run")
+            .args(["run", "--every", "16ms"])
             .arg("--state")
             .arg(state)
             .args(["--", "/init", COUNT]);

@@ -3,6 +3,7 @@
 //   sleepers all    threads that wait in many kinds of calls, with and without a limit, for ever
 //   sleepers spent  writes to a thousand pages for half a second, so that they are written in every epoch, and then
 //                   does nothing for ever
+//   sleepers busy   the same for two seconds, and then it ends
 //   sleepers hear   says "ready"; prints each line it reads; at "timer" it waits a second for a timer and says
 //                   "rang"; at the end of its input it says "end"
 #define _GNU_SOURCE
@@ -97,7 +98,7 @@ static void all(void) {
     in_pause(NULL);
 }
 
-static void spent(void) {
+static void write_for(long ms) {
     enum { PAGES = 1000, PAGE = 4096 };
     volatile char *bytes = malloc(PAGES * PAGE);
     CHECK(bytes, "malloc");
@@ -107,8 +108,7 @@ static void spent(void) {
         for (int i = 0; i < PAGES; i++)
             bytes[i * PAGE]++;
         clock_gettime(CLOCK_MONOTONIC, &now);
-    } while ((now.tv_sec - from.tv_sec) * 1000 + (now.tv_nsec - from.tv_nsec) / 1000000 < 500);
-    in_pause(NULL);
+    } while ((now.tv_sec - from.tv_sec) * 1000 + (now.tv_nsec - from.tv_nsec) / 1000000 < ms);
 }
 
 static volatile sig_atomic_t rang;
@@ -145,7 +145,9 @@ int main(int argc, char **argv) {
     if (!strcmp(argv[1], "all"))
         all();
     else if (!strcmp(argv[1], "spent"))
-        spent();
+        write_for(500), in_pause(NULL);
+    else if (!strcmp(argv[1], "busy"))
+        write_for(2000);
     else
         hear();
     return 0;

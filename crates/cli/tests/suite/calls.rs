@@ -63,7 +63,7 @@ fn a_wait_goes_on_for_what_is_left() {
         );
         kill(&mut life, Victim::Tree, &mut chance);
         let mut resume = twinpage();
-        resume.arg("resume").arg(&state);
+        resume.args(["resume", "--every", "5ms"]).arg(&state);
         life = start(resume, &out);
     }
     let status = life.wait().expect("wait for twinpage");

@@ -73,7 +73,7 @@ fn signals_to_twinpage_reach_the_program() {
         let script = format!("trap 'echo got {signal}; exit 9' {signal}; echo ready; while :; do :; done");
         let mut command = twinpage();
         command
-            .args(["run", "--every", "5ms", "--state"])
+            .args(["run", "--every", "5ms", "--on-term", "forward", "--state"])
             .arg(scratch.path().join("state"));
         command
             .args(["--", "bash", "-c", &script])
@@ -207,7 +207,7 @@ fn every_subcommand_has_help_with_an_example() {
     let text = String::from_utf8_lossy(&help.stdout).into_owned();
     assert!(help.status.success() && text.contains("twinpage"), "{text}");
     for subcommand in [
-        "run", "resume", "prove", "info", "check", "stats", "backup", "bench",
+        "run", "resume", "prove", "list", "stop", "clean", "info", "check", "stats", "backup", "bench",
     ] {
         assert!(
             text.contains(subcommand),

@@ -1,11 +1,13 @@
 //! Tests of the built `twinpage` command on real programs, as a user would run it.
 //!
+//! - `pace`: checkpoints come as the limits allow;
 //! - `plain`: the test programs alone print the same thing every time, so that they can be an oracle;
 //! - `kills`: each of them killed at random instants and resumed, compared byte for byte with that oracle;
 //! - `refused`: things that are hard to carry over are carried whole or refused by name;
 //! - `calls`: calls that a stop could cut do what they do alone;
 //! - `bad_input`: whatever is given to the command, it says what is wrong and loses nothing;
 //! - `damage`: damaged regions and states are told of, or hold what they held;
+//! - `states`: programs are listed, stopped, suspended, and cleaned away;
 //! - `told`: what cannot be captured is told at once; a program that was stopped stays so;
 //! - `rest`: a program that does nothing costs nothing;
 //! - `random`: random sequences of system calls, alone and under kills;
@@ -20,10 +22,12 @@ mod calls;
 mod contract;
 mod damage;
 mod kills;
+mod pace;
 mod plain;
 mod random;
 mod refused;
 mod rest;
 mod screens;
+mod states;
 mod support;
 mod told;

@@ -39,7 +39,7 @@ fn runs_with_one_process_id_have_states_of_their_own() {
             &["-r"]
         };
         command.args(user).args(["--pid", "--fork", "--mount-proc"]);
-        command.arg(TWINPAGE).args(["run", "--", "true"]);
+        command.arg(TWINPAGE).args(["run", "--keep-state", "--", "true"]);
         let out = command.env("XDG_STATE_HOME", home.path()).output();
         out.expect("unshare, of util-linux")
     };

@@ -3,7 +3,8 @@
 use super::{Program, State, ignore_gone};
 use crate::error::{Error, Result};
 use crate::interrupted::{Calls, Unfinished};
-use crate::threads::Moving;
+use crate::threads::{self, Moving};
+use twinpage_os::spawn;
 use twinpage_os::trace::{self, Registers, Tid};
 
 /// How a thread goes on: one whose call is altered stops at the call's end.
@@ -52,6 +53,12 @@ impl Program {
         let Ok(mut registers) = trace::registers(tid) else {
             return self.go_on(tid, signal); // it was killed
         };
+        if spawn::suspends(signal)
+            && trace::signal_info(tid).is_ok_and(|info| threads::is_from_outside(&info))
+        {
+            spawn::ask_to_suspend(signal);
+            return self.go_on(tid, 0);
+        }
         let in_call = registers.orig_rax as i64 >= 0 || self.calls.is_altered(tid);
         if in_call && !STOPS.contains(&signal) {
             let changed = if self.is_caught(signal)? {

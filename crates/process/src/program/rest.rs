@@ -33,6 +33,8 @@ pub(super) struct Rest {
     let_go: Option<HashMap<Tid, Registers>>,
     /// How often each thread had been given a processor when it was seen asleep.
     asleep: Option<Vec<(Counter, u64)>>,
+    /// The counts of all threads when it was last asked whether the program waits.
+    pulse: Vec<Option<u64>>,
     /// Pages to be kept at the next checkpoint.
     doubtful: Vec<u64>,
     /// Where the kernel tells threads which processor they are on: rseq(2).
@@ -105,6 +107,33 @@ impl Program {
             self.rest.disturb();
         }
         Ok(rests)
+    }
+
+    /// Whether something waits for a checkpoint: printed or typed bytes, or the program itself, which did nothing
+    /// since the last call.
+    ///
+    /// # Errors
+    /// When what was printed cannot be looked at.
+    pub fn waits(&mut self) -> Result<bool> {
+        const MOST_THREADS: usize = 16;
+        let counts: Vec<Option<u64>> = (self.threads.iter().take(MOST_THREADS + 1))
+            .map(|thread| Counter::of(self.process.pid(), thread.tid)?.read())
+            .collect();
+        let stood = counts.len() <= MOST_THREADS && !counts.contains(&None) && counts == self.rest.pulse;
+        self.rest.pulse = counts;
+        Ok((stood && !self.is_on_processor()) || !self.streams.is_as_at_stop()?)
+    }
+
+    /// Whether a thread runs now: proc_pid_syscall(5).
+    fn is_on_processor(&self) -> bool {
+        self.threads.iter().any(|thread| {
+            let line = fs::read_to_string(format!(
+                "/proc/{}/task/{}/syscall",
+                self.process.pid(),
+                thread.tid
+            ));
+            line.is_ok_and(|line| line.starts_with("running"))
+        })
     }
 
     /// The first look after a checkpoint.

@@ -60,6 +60,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 use twinpage_core::Epoch;
 
 /// How many bytes may be held by default.
@@ -355,6 +356,15 @@ impl Stdio {
     /// [`Error::Outside`] when the outside refuses (a full disk): what was printed is kept, and a
     /// resume tries again.
     pub fn finish(&self) -> Result<Stats> {
+        self.finish_within(None)
+    }
+
+    /// The same, but no longer than `at_most`: what is not outside then goes there at a resume.
+    ///
+    /// # Errors
+    /// As [`Stdio::finish`].
+    pub fn finish_within(&self, at_most: Option<Duration>) -> Result<Stats> {
+        let until = at_most.map(|most| Instant::now() + most);
         let mut state = self.shared.lock();
         // Keys are no longer read; the terminal stays as it is until the last byte is out.
         state.begun = false;
@@ -366,11 +376,14 @@ impl Stdio {
             if self.shared.stopped.load(Ordering::Acquire) || state.all_outside(&self.shared) {
                 break None;
             }
-            state = self
-                .shared
-                .changed
-                .wait(state)
-                .unwrap_or_else(PoisonError::into_inner);
+            let left = until.map_or(Duration::MAX, |until| {
+                until.saturating_duration_since(Instant::now())
+            });
+            if left.is_zero() {
+                break None;
+            }
+            let waited = self.shared.changed.wait_timeout(state, left);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
         };
         let stats = state.stats(&self.shared);
         drop(state);

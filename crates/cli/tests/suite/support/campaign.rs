@@ -168,12 +168,22 @@ impl Round<'_> {
                 .arg("--state")
                 .arg(state)
                 .args(self.campaign.run_options);
+            if !self.campaign.run_options.contains(&"--every") {
+                command.args(["--every", "16ms"]);
+            }
             command
                 .arg("--")
                 .args(self.campaign.line)
                 .current_dir(self.dir.join("work"));
         } else {
-            command.arg("resume").arg(state).current_dir("/");
+            // As often as in the first life.
+            let options = self.campaign.run_options;
+            let every = options.iter().position(|option| *option == "--every");
+            let every = every.map_or("16ms", |at| options[at + 1]);
+            command
+                .args(["resume", "--every", every])
+                .arg(state)
+                .current_dir("/");
         }
         if let Some(stdin) = &self.stdin {
             command.stdin(stdin.try_clone().expect("another descriptor of the input"));

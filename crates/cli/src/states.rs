@@ -1,0 +1,309 @@
+//! `twinpage list`, `twinpage stop`, `twinpage clean`: the states there are, and what becomes of them.
+//!
+//! * A state that a person did not name lies below the user's state directory; one that they did, wherever they
+//!   said. So each command takes directories too: states, or directories of states.
+//! * Only what has nothing to be resumed for is removed: a program that finished and whose output is all outside,
+//!   or one that never had a checkpoint.
+
+use crate::args::{Clean, List, Stop};
+use crate::show;
+use serde_json::{Value, json};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::{Duration, SystemTime};
+use twinpage_cli::report::table;
+use twinpage_os::{Lock, LockError, spawn};
+use twinpage_process::inspect::{self, Inspection};
+use twinpage_process::notes;
+
+/// Below the user's state directory: `XDG_STATE_HOME`, or its default.
+pub(crate) fn base() -> Result<PathBuf, String> {
+    let base = std::env::var_os("XDG_STATE_HOME")
+        .map(PathBuf::from)
+        .or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".local/state")))
+        .ok_or("no place for the state is known (HOME is not set): name one with --state DIR")?;
+    Ok(base.join("twinpage"))
+}
+
+/// What can be done with a state.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Status {
+    Running,
+    Resumable,
+    Finished,
+    /// Killed before its first checkpoint.
+    Empty,
+    Damaged,
+}
+
+impl Status {
+    fn name(self) -> &'static str {
+        match self {
+            Status::Running => "running",
+            Status::Resumable => "resumable",
+            Status::Finished => "finished",
+            Status::Empty => "no checkpoint",
+            Status::Damaged => "damaged",
+        }
+    }
+}
+
+/// One state, as a list has it.
+struct State {
+    path: PathBuf,
+    status: Status,
+    command: Vec<String>,
+    /// Since its last checkpoint.
+    age: Option<Duration>,
+    bytes: u64,
+    held_output_bytes: u64,
+    why: Option<String>,
+}
+
+impl State {
+    /// `None` when there is no state of a program.
+    fn at(path: &Path) -> Option<State> {
+        if !path.join("kind").is_file() {
+            return None;
+        }
+        let mut state = State {
+            path: path.to_owned(),
+            status: Status::Damaged,
+            command: Vec::new(),
+            age: None,
+            bytes: bytes_in(path),
+            held_output_bytes: 0,
+            why: None,
+        };
+        match inspect::inspect(path) {
+            Ok(found) => state.fill(&found),
+            Err(error) => state.why = Some(error.to_string()),
+        }
+        Some(state)
+    }
+
+    fn fill(&mut self, found: &Inspection) {
+        let ended = found
+            .context
+            .as_ref()
+            .is_some_and(|context| context.fixed.ended.is_some());
+        self.status = match (&found.in_use, &found.context) {
+            (Some(_), _) => Status::Running,
+            (None, None) => Status::Empty,
+            (None, Some(_)) if ended => Status::Finished,
+            (None, Some(_)) => Status::Resumable,
+        };
+        self.held_output_bytes = found.held_output_bytes().unwrap_or(u64::MAX); // not known: kept
+        if let Some(context) = &found.context {
+            let at = SystemTime::UNIX_EPOCH + Duration::from_nanos(context.clocks.realtime_ns);
+            self.age = Some(SystemTime::now().duration_since(at).unwrap_or_default());
+            self.command.clone_from(&context.fixed.command);
+        }
+    }
+
+    /// Whether nobody can want it any more.
+    fn is_over(&self) -> bool {
+        match self.status {
+            Status::Finished => self.held_output_bytes == 0,
+            Status::Empty => true,
+            Status::Running | Status::Resumable | Status::Damaged => false,
+        }
+    }
+
+    fn to_json(&self) -> Value {
+        json!({
+            "state": self.path,
+            "status": self.status.name(),
+            "command": self.command,
+            "age_s": self.age.map(|age| age.as_secs_f64()),
+            "bytes": self.bytes,
+            "held_output_bytes": self.held_output_bytes,
+            "why": self.why,
+        })
+    }
+}
+
+/// Bytes that the files of a directory take on the disk.
+fn bytes_in(path: &Path) -> u64 {
+    const BLOCK: u64 = 512;
+    let Ok(entries) = std::fs::read_dir(path) else {
+        return 0;
+    };
+    let sizes = entries.flatten().filter_map(|entry| {
+        let meta = entry.metadata().ok()?;
+        Some(if meta.is_dir() {
+            bytes_in(&entry.path())
+        } else {
+            meta.blocks() * BLOCK
+        })
+    });
+    sizes.sum()
+}
+
+/// The states in these directories, which are states or hold some; without any, those of the user.
+fn find(places: &[PathBuf]) -> Result<Vec<State>, String> {
+    let own;
+    let places = if places.is_empty() {
+        own = [base()?];
+        &own[..]
+    } else {
+        places
+    };
+    let mut found = Vec::new();
+    for place in places {
+        if let Some(state) = State::at(place) {
+            found.push(state);
+            continue;
+        }
+        let mut inside: Vec<PathBuf> = match std::fs::read_dir(place) {
+            Ok(entries) => entries.flatten().map(|entry| entry.path()).collect(),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound && own_place(place) => Vec::new(),
+            Err(error) => return Err(format!("cannot list {}: {error}", place.display())),
+        };
+        inside.sort();
+        found.extend(inside.iter().filter_map(|path| State::at(path)));
+    }
+    Ok(found)
+}
+
+fn own_place(place: &Path) -> bool {
+    base().is_ok_and(|base| base == place)
+}
+
+pub(crate) fn list(arguments: &List) -> Result<ExitCode, String> {
+    let found = find(&arguments.places)?;
+    if arguments.json {
+        let states: Vec<Value> = found.iter().map(State::to_json).collect();
+        println!("{:#}", json!({ "states": states }));
+        return Ok(ExitCode::SUCCESS);
+    }
+    if found.is_empty() {
+        println!("no states");
+        return Ok(ExitCode::SUCCESS);
+    }
+    let mut table = table(["state", "status", "checkpoint", "size", "program"]);
+    for state in &found {
+        let age = state
+            .age
+            .map_or("none".into(), |age| format!("{} ago", show::time(age)));
+        table.add_row([
+            state.path.display().to_string(),
+            state.status.name().into(),
+            age,
+            show::bytes(state.bytes),
+            state.why.clone().unwrap_or_else(|| state.command.join(" ")),
+        ]);
+    }
+    println!("{table}");
+    Ok(ExitCode::SUCCESS)
+}
+
+pub(crate) fn clean(arguments: &Clean) -> Result<ExitCode, String> {
+    let over: Vec<State> = find(&arguments.places)?
+        .into_iter()
+        .filter(State::is_over)
+        .collect();
+    for state in &over {
+        if !arguments.dry_run {
+            remove(&state.path)?;
+        }
+        if !arguments.json {
+            let done = if arguments.dry_run {
+                "would remove"
+            } else {
+                "removed"
+            };
+            let program = state.command.join(" ");
+            println!(
+                "{done} {} ({}, {}) {program}",
+                state.path.display(),
+                state.status.name(),
+                show::bytes(state.bytes)
+            );
+        }
+    }
+    if arguments.json {
+        let states: Vec<Value> = over.iter().map(State::to_json).collect();
+        println!("{:#}", json!({ "removed": !arguments.dry_run, "states": states }));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Removes a state that nobody uses.
+pub(crate) fn remove(path: &Path) -> Result<(), String> {
+    let _lock = Lock::take(path).map_err(|error| error.to_string())?;
+    let told = |error| format!("cannot remove {}: {error}", path.display());
+    // First what makes it a state: what is left after a kill is none.
+    std::fs::remove_file(path.join("kind")).map_err(told)?;
+    std::fs::remove_dir_all(path).map_err(told)
+}
+
+/// Whether a state lies where those do that nobody named.
+pub(crate) fn is_own(state: &Path) -> bool {
+    let parent = state
+        .canonicalize()
+        .ok()
+        .and_then(|state| Some(state.parent()?.to_owned()));
+    parent.is_some() && parent == base().ok().and_then(|base| base.canonicalize().ok())
+}
+
+/// Removes a state that has nothing to be resumed for. One that cannot be removed is found by `clean`.
+pub(crate) fn remove_if_over(path: &Path) {
+    if State::at(path).is_some_and(|state| state.status == Status::Finished && state.is_over()) {
+        let _ = remove(path);
+    }
+}
+
+/// What a run still waits for, for its suspension.
+const PAUSE: Duration = Duration::from_millis(5);
+
+pub(crate) fn stop(arguments: &Stop) -> Result<ExitCode, String> {
+    let state = &arguments.state;
+    let told = |error: twinpage_process::Error| error.to_string();
+    let before = inspect::inspect(state).map_err(told)?.in_use.is_some();
+    let mut asked = None;
+    loop {
+        match Lock::take(state) {
+            Ok(_) => break,
+            Err(LockError::Held { holder, .. }) => {
+                let Some(pid) = holder.pid else {
+                    return Err(format!(
+                        "{} is used in another container: stop it from there, or send SIGTERM to its twinpage",
+                        state.display()
+                    ));
+                };
+                if asked != Some(pid) && spawn::can_be_suspended(pid) {
+                    spawn::ask_other_to_suspend(pid)
+                        .map_err(|error| format!("cannot stop process {pid}: {error}"))?;
+                    asked = Some(pid);
+                }
+                std::thread::sleep(PAUSE);
+            }
+            Err(error) => return Err(error.to_string()),
+        }
+    }
+    let found = State::at(state).ok_or_else(|| {
+        format!(
+            "{}: the program has finished, and its state is gone",
+            state.display()
+        )
+    })?;
+    if arguments.json {
+        let mut document = found.to_json();
+        document["stopped"] = json!(asked.is_some());
+        println!("{document:#}");
+    } else {
+        notes::tell(&match found.status {
+            Status::Resumable if before => {
+                format!("stopped; go on with: twinpage resume {}", state.display())
+            }
+            Status::Resumable => format!(
+                "nothing runs in it; go on with: twinpage resume {}",
+                state.display()
+            ),
+            status => format!("{}: {}", state.display(), status.name()),
+        });
+    }
+    Ok(ExitCode::SUCCESS)
+}

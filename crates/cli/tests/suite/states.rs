@@ -1,0 +1,255 @@
+//! A person's ways: what runs and what can be resumed is listed; a program is stopped and goes on; asked to end, it
+//! is suspended; what has finished goes.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+use crate::support::process::{Victim, family, kill, name_of, twinpage};
+use crate::support::state::wait_until;
+use crate::support::{chance, seed};
+
+/// Counts in bash, in rounds, until a file is there; then it says how far it came.
+const UNTIL_TOLD: &str =
+    "i=0; echo ready; while ! [ -e go ]; do i=$((i + 1)); done; echo \"went on\"; exit 6";
+
+/// A home with a user's states, and a working directory.
+struct Home {
+    scratch: tempfile::TempDir,
+}
+
+impl Home {
+    fn new() -> Home {
+        Home {
+            scratch: tempfile::tempdir().expect("a scratch directory"),
+        }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.scratch.path().join(name)
+    }
+
+    fn twinpage(&self) -> Command {
+        let mut command = twinpage();
+        command
+            .env_remove("XDG_STATE_HOME")
+            .env("HOME", self.scratch.path());
+        command.current_dir(self.scratch.path());
+        command
+    }
+
+    fn append(&self, name: &str) -> Stdio {
+        let file = fs::OpenOptions::new()
+            .append(true)
+            .create(true)
+            .open(self.path(name));
+        file.expect("a file").into()
+    }
+
+    /// Runs the counting program until it is ready.
+    fn started(&self, options: &[&str]) -> Child {
+        let mut command = self.twinpage();
+        command.args(["run", "--every", "5ms"]).args(options);
+        command.args(["--", "bash", "-c", UNTIL_TOLD]);
+        command.stdout(self.append("out")).stderr(self.append("err"));
+        let child = command.spawn().expect("twinpage starts");
+        wait_until("the program is ready", || self.read("out") == "ready\n");
+        child
+    }
+
+    fn read(&self, name: &str) -> String {
+        fs::read_to_string(self.path(name)).unwrap_or_default()
+    }
+
+    fn json(&self, words: &[&str]) -> Value {
+        let out = self
+            .twinpage()
+            .args(words)
+            .arg("--json")
+            .output()
+            .expect("twinpage starts");
+        let stderr = String::from_utf8_lossy(&out.stderr);
+        assert!(out.status.success(), "{words:?}: {stderr}");
+        serde_json::from_slice(&out.stdout).unwrap_or_else(|error| panic!("{words:?}: {error}"))
+    }
+
+    /// The status of each of the user's states, by name.
+    fn listed(&self) -> Vec<(String, String)> {
+        let told = self.json(&["list"]);
+        let states = told["states"].as_array().expect("a list");
+        let text = |value: &Value| value.as_str().expect("a text").to_owned();
+        let name = |state: &Value| text(&state["state"]).rsplit('/').next().map(str::to_owned);
+        (states.iter())
+            .map(|state| (name(state).expect("a name"), text(&state["status"])))
+            .collect()
+    }
+
+    /// The program goes on in `state` and finishes.
+    fn goes_on(&self, state: &Path) {
+        fs::write(self.path("go"), "").expect("a file");
+        let mut resume = self.twinpage();
+        resume.arg("resume").arg(state).stdout(self.append("out"));
+        let status = resume.status().expect("twinpage starts");
+        assert_eq!(status.code(), Some(6), "{}", self.read("err"));
+        assert_eq!(self.read("out"), "ready\nwent on\n");
+    }
+}
+
+fn code(child: &mut Child) -> i32 {
+    use std::os::unix::process::ExitStatusExt;
+    let status = child.wait().expect("wait for twinpage");
+    status
+        .code()
+        .unwrap_or_else(|| 128 + status.signal().expect("a code or a signal"))
+}
+
+#[test]
+fn a_program_is_listed_stopped_and_goes_on() {
+    let home = Home::new();
+    assert_eq!(home.listed(), []);
+    let mut child = home.started(&[]);
+    let own = home.path(".local/state/twinpage/bash-1");
+    assert_eq!(home.listed(), [("bash-1".into(), "running".into())]);
+    let one = &home.json(&["list"])["states"][0];
+    assert!(one["bytes"].as_u64().is_some_and(|bytes| bytes > 0), "{one}");
+    assert!(one["age_s"].as_f64().is_some(), "{one}");
+    assert_eq!(one["command"][2], UNTIL_TOLD);
+
+    let stopped = home.json(&["stop", &own.display().to_string()]);
+    assert_eq!(
+        (&stopped["stopped"], &stopped["status"]),
+        (&true.into(), &"resumable".into())
+    );
+    assert_eq!(code(&mut child), 128 + 15);
+    assert!(
+        home.read("err").contains("twinpage resume"),
+        "{}",
+        home.read("err")
+    );
+    assert_eq!(home.listed(), [("bash-1".into(), "resumable".into())]);
+    // Nothing that can be resumed is cleaned away.
+    assert_eq!(home.json(&["clean"])["states"], Value::Array(vec![]));
+    let again = home.json(&["stop", &own.display().to_string()]);
+    assert_eq!(
+        (&again["stopped"], &again["status"]),
+        (&false.into(), &"resumable".into())
+    );
+
+    home.goes_on(&own);
+    assert_eq!(home.listed(), [], "a finished program's state goes by itself");
+    assert!(!own.exists());
+}
+
+#[test]
+fn asked_to_end_a_program_is_suspended() {
+    for (signal, number) in [(Signal::TERM, 15), (Signal::HUP, 1)] {
+        // The signal reaches twinpage alone, as from a shell, or all its processes, as from a system that shuts down.
+        for all in [false, true] {
+            let home = Home::new();
+            let state = home.path("state");
+            let mut child = home.started(&["--state", "state"]);
+            let pids = if all {
+                family(child.id() as i32)
+            } else {
+                vec![child.id() as i32]
+            };
+            for pid in pids {
+                let _ = kill_process(Pid::from_raw(pid).expect("an id"), signal);
+            }
+            assert_eq!(code(&mut child), 128 + number, "{}", home.read("err"));
+            assert!(
+                home.read("err").contains("suspended; go on with"),
+                "{}",
+                home.read("err")
+            );
+            assert_eq!(home.json(&["info", "state"])["program"]["finished"], false);
+            home.goes_on(&state);
+            assert!(state.exists(), "a state that was named stays");
+        }
+    }
+}
+
+#[test]
+fn a_signal_of_its_own_ends_a_program_all_the_same() {
+    let home = Home::new();
+    let mut command = home.twinpage();
+    command.args([
+        "run",
+        "--state",
+        "state",
+        "--",
+        "bash",
+        "-c",
+        "kill -TERM $$; echo alive",
+    ]);
+    let mut child = command
+        .stdout(home.append("out"))
+        .spawn()
+        .expect("twinpage starts");
+    assert_eq!(code(&mut child), 128 + 15);
+    assert_eq!(home.read("out"), "");
+    assert_eq!(home.json(&["info", "state"])["program"]["finished"], true);
+}
+
+#[test]
+fn a_sleeping_program_is_suspended_too() {
+    let home = Home::new();
+    let mut command = home.twinpage();
+    command.args(["run", "--every", "5ms", "--state", "state", "--", "sleep", "600"]);
+    let mut child = command
+        .stderr(home.append("err"))
+        .spawn()
+        .expect("twinpage starts");
+    wait_until("it sleeps", || {
+        home.path("state/kind").exists() && {
+            let below = family(child.id() as i32);
+            below.iter().any(|pid| name_of(*pid) == "sleep")
+        }
+    });
+    std::thread::sleep(std::time::Duration::from_millis(300)); // a rest, most likely
+    let stopped = home.json(&["stop", "state"]);
+    assert_eq!(
+        (&stopped["stopped"], &stopped["status"]),
+        (&true.into(), &"resumable".into())
+    );
+    assert_eq!(code(&mut child), 128 + 15);
+}
+
+#[test]
+fn what_has_finished_is_cleaned_away_and_nothing_else() {
+    let home = Home::new();
+    let run = |words: &[&str]| {
+        let mut command = home.twinpage();
+        command
+            .arg("run")
+            .args(words)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        command.status().expect("twinpage starts")
+    };
+    assert!(run(&["--keep-state", "--", "true"]).success());
+    assert!(run(&["--", "true"]).success());
+    let mut killed = home.started(&["--keep-state"]);
+    kill(&mut killed, Victim::Tree, &mut chance(seed(), "clean"));
+    fs::create_dir(home.path(".local/state/twinpage/stranger")).expect("a directory");
+    fs::write(home.path(".local/state/twinpage/stranger/file"), "x").expect("a file");
+    let left = |name: &str, status: &str| (name.to_owned(), status.to_owned());
+    assert_eq!(
+        home.listed(),
+        [left("bash-1", "resumable"), left("true-1", "finished")]
+    );
+    let would = home.json(&["clean", "--dry-run"]);
+    assert_eq!(would["states"].as_array().map(Vec::len), Some(1));
+    assert_eq!(home.listed().len(), 2, "a rehearsal");
+    home.json(&["clean"]);
+    assert_eq!(home.listed(), [left("bash-1", "resumable")]);
+    assert!(home.path(".local/state/twinpage/stranger/file").exists());
+    // A named state is cleaned when it is named.
+    assert!(run(&["--state", "mine", "--", "true"]).success());
+    assert_eq!(home.json(&["clean"])["states"], Value::Array(vec![]));
+    home.json(&["clean", "mine"]);
+    assert!(!home.path("mine").exists());
+}

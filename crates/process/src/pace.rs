@@ -1,0 +1,535 @@
+//! When the next checkpoint comes: at a fixed interval, or as often as the user's limits allow.
+//!
+//! * A controller is a function of what it is told: the time, and what checkpoints cost. It asks no clock and
+//!   writes nothing, so it is tested with simulated programs and disks.
+//! * What checkpoints cost is a limit that holds: the share of the program's time, and the bytes written.
+//!   How much a kill may lose gives way where both cannot be kept, which is told.
+//! * Regular checkpoints use half of what may be spent, as long as that keeps within what may be lost. The other
+//!   half is for checkpoints that come early, because output waits for them.
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::time::Duration;
+
+/// How the next checkpoint is chosen.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Every {
+    /// This long after the one before.
+    Fixed(Duration),
+    /// As often as these allow.
+    Auto(Limits),
+}
+
+impl Default for Every {
+    fn default() -> Every {
+        Every::Auto(Limits::default())
+    }
+}
+
+/// What checkpoints may cost, and what a kill may.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Limits {
+    /// The share of the program's time, from 0 to 1.
+    pub slowdown: f64,
+    /// Bytes written in a second, averaged over a few minutes; infinite where writing costs nothing.
+    pub bytes_per_s: f64,
+    /// Work since the last checkpoint.
+    pub lose_at_most: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            slowdown: 0.03,
+            bytes_per_s: 4e6,
+            lose_at_most: Duration::from_secs(10),
+        }
+    }
+}
+
+/// No checkpoint comes sooner after another, where the limits choose.
+pub const SHORTEST: Duration = Duration::from_millis(16);
+/// How soon one comes that output waits for.
+pub const NEAR: Duration = Duration::from_millis(20);
+/// What so long a run allows may be used at once: of the program's time, and of bytes.
+const SPARE_TIME: Duration = Duration::from_secs(5);
+const SPARE_BYTES: Duration = Duration::from_secs(20);
+
+/// What one checkpoint cost.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct Cost {
+    /// Time that the program lost.
+    pub program: Duration,
+    /// Bytes written.
+    pub bytes: u64,
+    /// From its beginning until it was durable.
+    pub took: Duration,
+}
+
+/// What the interval comes from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Why {
+    /// The user fixed it.
+    #[default]
+    Fixed,
+    /// More often would help nobody.
+    Shortest,
+    /// `--slowdown`.
+    Slowdown,
+    /// `--write-rate`.
+    WriteRate,
+    /// A checkpoint takes as long to become durable.
+    Medium,
+}
+
+impl fmt::Display for Why {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Why::Fixed => "fixed",
+            Why::Shortest => "the shortest there is",
+            Why::Slowdown => "as the slowdown allows",
+            Why::WriteRate => "as the write rate allows",
+            Why::Medium => "as fast as the disk",
+        })
+    }
+}
+
+/// Chooses when the next checkpoint comes.
+#[derive(Debug)]
+pub struct Controller {
+    every: Every,
+    /// What the next checkpoint is expected to cost; none before the second, as the first writes everything.
+    expected: Option<Cost>,
+    settled: u64,
+    began: Duration,
+    /// What may be used at once, as of `spare_at`: seconds of the program's time, and bytes. Below zero
+    /// after a checkpoint that cost more.
+    spare_s: f64,
+    spare_bytes: f64,
+    spare_at: Duration,
+}
+
+impl Controller {
+    /// The program begins, or goes on, `now`. All times are since one and the same moment.
+    #[must_use]
+    pub fn new(every: Every, now: Duration) -> Controller {
+        Controller {
+            every,
+            expected: None,
+            settled: 0,
+            began: now,
+            spare_s: 0.0,
+            spare_bytes: 0.0,
+            spare_at: now,
+        }
+    }
+
+    /// The time from one regular checkpoint to the next, and what it comes from.
+    #[must_use]
+    pub fn interval(&self) -> (Duration, Why) {
+        let limits = match self.every {
+            Every::Fixed(every) => return self.not_before_durable(every, Why::Fixed),
+            Every::Auto(limits) => limits,
+        };
+        let (least, why) = self.least(limits);
+        let wanted = (least * 2).min(limits.lose_at_most).max(least);
+        if wanted <= SHORTEST {
+            return self.not_before_durable(SHORTEST, Why::Shortest);
+        }
+        self.not_before_durable(wanted, why)
+    }
+
+    /// The interval that the costs allow if nothing is kept for early checkpoints.
+    fn least(&self, limits: Limits) -> (Duration, Why) {
+        let Some(cost) = self.expected else {
+            return (Duration::ZERO, Why::Shortest);
+        };
+        let by_time = cost.program.as_secs_f64() / limits.slowdown;
+        let by_bytes = cost.bytes as f64 / limits.bytes_per_s;
+        let (seconds, why) = if by_time >= by_bytes {
+            (by_time, Why::Slowdown)
+        } else {
+            (by_bytes, Why::WriteRate)
+        };
+        (Duration::from_secs_f64(seconds.min(1e6)), why)
+    }
+
+    fn not_before_durable(&self, interval: Duration, why: Why) -> (Duration, Why) {
+        let took = self.expected.map_or(Duration::ZERO, |cost| cost.took);
+        if took > interval {
+            (took, Why::Medium)
+        } else {
+            (interval, why)
+        }
+    }
+
+    /// When the next regular checkpoint is due.
+    #[must_use]
+    pub fn due(&self) -> Duration {
+        self.began + self.interval().0
+    }
+
+    /// Whether a checkpoint is to begin `now`; `early` when something waits for it.
+    #[must_use]
+    pub fn is_due(&self, now: Duration, early: bool) -> bool {
+        let Every::Auto(limits) = self.every else {
+            return now >= self.due();
+        };
+        let cost = self.expected.unwrap_or_default();
+        let (spare_s, spare_bytes) = self.spare(now, limits);
+        if now >= self.due() {
+            return spare_bytes >= 0.0;
+        }
+        let enough = spare_s >= cost.program.as_secs_f64() && spare_bytes >= cost.bytes as f64;
+        early && enough && now >= self.began + NEAR
+    }
+
+    /// What may be used at once.
+    fn spare(&self, now: Duration, limits: Limits) -> (f64, f64) {
+        let since_s = now.saturating_sub(self.spare_at).as_secs_f64();
+        let most_s = SPARE_TIME.as_secs_f64() * limits.slowdown;
+        let seconds = (self.spare_s + since_s * limits.slowdown).min(most_s);
+        if limits.bytes_per_s.is_infinite() {
+            return (seconds, f64::INFINITY);
+        }
+        let most_bytes = SPARE_BYTES.as_secs_f64() * limits.bytes_per_s;
+        let bytes = (self.spare_bytes + since_s * limits.bytes_per_s).min(most_bytes);
+        (seconds, bytes)
+    }
+
+    /// A checkpoint begins.
+    pub fn begins(&mut self, now: Duration) {
+        self.began = now;
+    }
+
+    /// It is durable, and cost this.
+    pub fn settled(&mut self, now: Duration, cost: Cost) {
+        if let Every::Auto(limits) = self.every {
+            let (spare_s, spare_bytes) = self.spare(now, limits);
+            let is_first = self.settled == 0; // it has to be made, whatever it costs
+            self.spare_s = spare_s - cost.program.as_secs_f64();
+            self.spare_bytes = spare_bytes - if is_first { 0.0 } else { cost.bytes as f64 };
+            self.spare_at = now;
+        }
+        self.settled += 1;
+        if self.settled == 1 {
+            return;
+        }
+        self.expected = Some(match self.expected {
+            None => cost,
+            Some(before) => Cost {
+                program: (before.program + cost.program) / 2,
+                bytes: u64::midpoint(before.bytes, cost.bytes),
+                took: (before.took + cost.took) / 2,
+            },
+        });
+    }
+
+    /// What cannot be kept, if anything: to be told once.
+    #[must_use]
+    pub fn complaint(&self) -> Option<String> {
+        const SLOW: Duration = Duration::from_millis(500);
+        const ENOUGH: u64 = 6;
+        let cost = self.expected.filter(|_| self.settled >= ENOUGH)?;
+        let (interval, why) = self.interval();
+        let asked = match self.every {
+            Every::Fixed(every) => every,
+            Every::Auto(limits) => limits.lose_at_most,
+        };
+        if cost.took > asked && cost.took > SLOW {
+            return Some(format!(
+                "the disk cannot follow: a checkpoint takes {} to be written; so much can be lost",
+                seconds(cost.took)
+            ));
+        }
+        match self.every {
+            Every::Auto(limits) if interval > limits.lose_at_most => {
+                let option = if why == Why::WriteRate {
+                    "--write-rate"
+                } else {
+                    "--slowdown"
+                };
+                Some(format!(
+                    "checkpoints come every {} only, because of {option}: so much can be lost, more than --lose-at-most {}",
+                    seconds(interval),
+                    seconds(limits.lose_at_most)
+                ))
+            }
+            _ => None,
+        }
+    }
+}
+
+fn seconds(time: Duration) -> String {
+    format!("{:.1}s", time.as_secs_f64())
+}
+
+/// The pace of a program, for people and scripts.
+#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct Chosen {
+    /// Microseconds from one regular checkpoint to the next.
+    pub every_us: u64,
+    /// What that comes from.
+    pub why: Why,
+    /// How long the program has run, in all its lives, in seconds.
+    pub run_s: f64,
+    /// How much of that checkpoints and watched calls took, in seconds.
+    pub ours_s: f64,
+}
+
+impl Chosen {
+    /// The share of the program's time that checkpoints and watched calls took.
+    #[must_use]
+    pub fn slowdown(&self) -> f64 {
+        if self.run_s > 0.0 {
+            self.ours_s / self.run_s
+        } else {
+            0.0
+        }
+    }
+
+    /// Bytes an hour, of so many in the whole run.
+    #[must_use]
+    pub fn bytes_per_hour(&self, bytes: u64) -> u64 {
+        if self.run_s > 0.0 {
+            (bytes as f64 / self.run_s * 3600.0) as u64
+        } else {
+            0
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A program as its checkpoints see it.
+    #[derive(Clone, Copy)]
+    struct Program {
+        /// Bytes it writes to anew, at most, and how many in a second.
+        heap: f64,
+        bytes_per_s: f64,
+        /// It prints this often.
+        prints: Option<Duration>,
+    }
+
+    #[derive(Debug, Default)]
+    struct Outcome {
+        slowdown: f64,
+        checkpoints: u64,
+        bytes: u64,
+        worst_minute: u64,
+        /// The longest time from one checkpoint to the next, once it has begun well.
+        longest: Duration,
+        /// The longest that output waited.
+        waited: Duration,
+        complaint: Option<String>,
+    }
+
+    const STEP: Duration = Duration::from_millis(4);
+
+    fn simulate(every: Every, program: Program, disk_bytes_per_s: f64, run: Duration) -> Outcome {
+        let mut controller = Controller::new(every, Duration::ZERO);
+        let mut outcome = Outcome::default();
+        let minute = Duration::from_secs(60);
+        let (mut now, mut began, mut ours) = (Duration::ZERO, Duration::ZERO, Duration::ZERO);
+        let mut writes: Vec<(Duration, u64)> = Vec::new();
+        let mut in_flight: Option<(Duration, Cost)> = None;
+        let (mut printed, mut held_since) = (Duration::ZERO, None);
+        while now < run {
+            now += STEP;
+            if program.prints.is_some_and(|often| now >= printed + often) {
+                printed = now;
+                held_since.get_or_insert(now);
+            }
+            if in_flight.is_some_and(|(until, _)| now >= until)
+                && let Some((_, cost)) = in_flight.take()
+            {
+                controller.settled(now, cost);
+                writes.push((now, cost.bytes));
+            }
+            if in_flight.is_some() || !controller.is_due(now, held_since.is_some()) {
+                continue;
+            }
+            let since = now - began;
+            let bytes = (program.bytes_per_s * since.as_secs_f64()).min(program.heap) as u64 + 8192;
+            let stop = Duration::from_secs_f64(0.0003 + bytes as f64 / 4e9);
+            let took = stop + Duration::from_secs_f64(0.001 + bytes as f64 / disk_bytes_per_s);
+            if now > run / 4 {
+                outcome.longest = outcome.longest.max(since);
+            }
+            if let Some(held) = held_since.take() {
+                outcome.waited = outcome.waited.max(now - held);
+            }
+            controller.begins(now);
+            (began, ours) = (now, ours + stop);
+            outcome.checkpoints += 1;
+            outcome.bytes += bytes;
+            in_flight = Some((
+                now + took,
+                Cost {
+                    program: stop,
+                    bytes,
+                    took,
+                },
+            ));
+            now += stop;
+        }
+        for (n, (from, _)) in writes.iter().enumerate() {
+            let minute = writes[n..].iter().take_while(|(at, _)| *at < *from + minute);
+            outcome.worst_minute = outcome.worst_minute.max(minute.map(|(_, bytes)| bytes).sum());
+        }
+        outcome.slowdown = ours.as_secs_f64() / run.as_secs_f64();
+        outcome.complaint = controller.complaint();
+        outcome
+    }
+
+    const FAST: f64 = 1e9;
+    const SMALL: Program = Program {
+        heap: 40e3,
+        bytes_per_s: 1e6,
+        prints: None,
+    };
+    const LARGE: Program = Program {
+        heap: 200e6,
+        bytes_per_s: 2e9,
+        prints: None,
+    };
+
+    fn minutes(n: u64) -> Duration {
+        Duration::from_secs(60 * n)
+    }
+
+    #[test]
+    fn a_small_program_is_checkpointed_often_within_its_limits() {
+        let found = simulate(Every::default(), SMALL, FAST, minutes(3));
+        assert!(found.slowdown < 0.03, "{found:?}");
+        assert!(found.worst_minute < 240_000_000, "{found:?}");
+        assert!(found.longest < Duration::from_millis(200), "{found:?}");
+        assert_eq!(found.complaint, None);
+    }
+
+    #[test]
+    fn a_large_program_keeps_the_write_rate_and_says_what_may_be_lost() {
+        let found = simulate(Every::default(), LARGE, FAST, minutes(20));
+        assert!(found.bytes as f64 / 1200.0 < 4.3e6, "{found:?}");
+        assert!(
+            found.worst_minute < 450_000_000,
+            "two checkpoints of 200 MB: {found:?}"
+        );
+        assert!(found.slowdown < 0.03, "{found:?}");
+        let complaint = found.complaint.unwrap_or_default();
+        assert!(
+            complaint.contains("--write-rate") && complaint.contains("10.0s"),
+            "{complaint}"
+        );
+        // Where the memory outlives nothing but the program, bytes cost nothing.
+        let limits = Limits {
+            bytes_per_s: f64::INFINITY,
+            ..Limits::default()
+        };
+        let found = simulate(Every::Auto(limits), LARGE, FAST, minutes(3));
+        assert!(
+            found.slowdown < 0.031 && found.longest < Duration::from_secs(5),
+            "{found:?}"
+        );
+        assert_eq!(found.complaint, None);
+    }
+
+    #[test]
+    fn every_limit_is_kept_whatever_the_program() {
+        for heap in [1e4, 1e6, 1e8, 1e9] {
+            for bytes_per_s in [1e5, 1e7, 1e9] {
+                for prints in [None, Some(Duration::from_millis(7)), Some(Duration::from_secs(3))] {
+                    let program = Program {
+                        heap,
+                        bytes_per_s,
+                        prints,
+                    };
+                    let found = simulate(Every::default(), program, FAST, minutes(10));
+                    let share = 0.0315; // a checkpoint more than the run pays for
+                    assert!(
+                        found.slowdown < share,
+                        "{heap} {bytes_per_s} {prints:?}: {found:?}"
+                    );
+                    let most = 4e6 * 600.0 + heap + bytes_per_s.min(heap);
+                    assert!(
+                        (found.bytes as f64) < most,
+                        "{heap} {bytes_per_s} {prints:?}: {found:?}"
+                    );
+                    assert!(
+                        found.checkpoints > 2,
+                        "{heap} {bytes_per_s} {prints:?}: {found:?}"
+                    );
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn output_now_and_then_does_not_wait() {
+        let quiet = Limits {
+            slowdown: 0.0005,
+            ..Limits::default()
+        };
+        for limits in [Limits::default(), quiet] {
+            let talks = Program {
+                prints: Some(Duration::from_secs(4)),
+                ..SMALL
+            };
+            let found = simulate(Every::Auto(limits), talks, FAST, minutes(3));
+            assert!(found.waited <= NEAR + 2 * STEP, "{found:?}");
+        }
+        // Without anything that waits, the same limits give a longer interval.
+        let found = simulate(Every::Auto(quiet), SMALL, FAST, minutes(3));
+        assert!(found.longest > Duration::from_secs(1), "{found:?}");
+    }
+
+    #[test]
+    fn a_disk_that_cannot_follow_is_told_of() {
+        let slow = 20e6;
+        let fixed = Every::Fixed(SHORTEST);
+        let found = simulate(fixed, LARGE, slow, minutes(5));
+        assert!(
+            found
+                .complaint
+                .is_some_and(|why| why.contains("disk cannot follow"))
+        );
+        assert_eq!(simulate(fixed, SMALL, slow, minutes(1)).complaint, None);
+        let found = simulate(Every::Fixed(SHORTEST), SMALL, FAST, minutes(1));
+        assert!(found.checkpoints > 2900, "{found:?}");
+    }
+
+    #[test]
+    fn a_program_that_changes_is_followed() {
+        let mut controller = Controller::new(Every::default(), Duration::ZERO);
+        let cost = |bytes| Cost {
+            program: Duration::from_micros(300),
+            bytes,
+            took: Duration::from_millis(2),
+        };
+        let mut now = Duration::ZERO;
+        let mut feed = |bytes: u64, times: usize| {
+            for _ in 0..times {
+                now = controller.due().max(now);
+                controller.begins(now);
+                controller.settled(now, cost(bytes));
+            }
+            controller.interval()
+        };
+        feed(30_000_000, 1);
+        let (often, _) = feed(8192, 3);
+        assert!(
+            often < Duration::from_millis(50),
+            "the first, which writes all, says nothing: {often:?}"
+        );
+        let (seldom, why) = feed(8_000_000, 10);
+        assert!(
+            seldom >= Duration::from_secs(3) && why == Why::WriteRate,
+            "{seldom:?} {why:?}"
+        );
+        let (often, _) = feed(8192, 15);
+        assert!(often < Duration::from_millis(50), "{often:?}");
+    }
+}
