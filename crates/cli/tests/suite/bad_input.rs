@@ -112,7 +112,7 @@ fn a_state_in_use() {
     let out = scratch.path().join("out");
     let mut command = twinpage();
     command
-        .args(["run", "--state"])
+        .args(["run", "--every", "16ms", "--state"])
         .arg(&state)
         .args(["--", "bash", "-c", COUNTING]);
     let mut child = command
