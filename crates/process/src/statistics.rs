@@ -365,14 +365,13 @@ mod tests {
             epochs: 7,
             ..Statistics::default()
         };
-        let mut bytes = Vec::new();
-        encode(&statistics, &mut bytes);
-        let body = bytes[HEAD..bytes.len() - 1].to_vec();
-        bytes.truncate(bytes.len() - 1);
+        let mut body = postcard::to_extend(&statistics, Vec::new()).unwrap();
+        body.pop(); // descriptors
+        let mut bytes = [&[0; HEAD], &body[..]].concat();
         bytes[..8].copy_from_slice(VERSION_2);
         bytes[8..12].copy_from_slice(&(body.len() as u32).to_le_bytes());
         bytes[12..16].copy_from_slice(&crc32c::crc32c(&body).to_le_bytes());
-        assert_eq!(decode(&bytes), Some(statistics));
+        assert_eq!(decode(&bytes), Some((statistics, None)));
     }
 
     #[test]
