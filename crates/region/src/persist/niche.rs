@@ -138,18 +138,20 @@ mod tests {
     fn what_tells_none_is_found() {
         assert_eq!(told::<Box<'static, u8>>(), (0, vec![0; 8]));
         assert_eq!(told::<Heap<'static>>(), (0, vec![0; 8]));
-        assert_eq!(told::<bool>(), (0, vec![2]));
         assert_eq!(told::<u64>(), (0, vec![0]));
         assert_eq!(told::<()>(), (0, vec![0]));
         assert_eq!(told::<NonZeroU16>(), (0, vec![0; 2]));
         assert_eq!(told::<NonZeroI128>(), (0, vec![0; 16]));
-        assert_eq!(told::<Option<bool>>(), (0, vec![3]));
         assert_eq!(told::<Option<Option<u32>>>().1.len(), 1);
         assert_eq!(told::<[NonZeroU16; 3]>(), (0, vec![0; 2]));
         // Which value it is, is the compiler's choice, and not every version's is the same.
         let (at, none) = told::<char>();
         let none = u32::from_le_bytes(none.try_into().unwrap());
         assert!(at == 0 && char::from_u32(none).is_none(), "{at} {none:#x}");
+        let (at, none) = told::<bool>();
+        assert!(at == 0 && none.len() == 1 && none[0] > 1, "{at} {none:?}");
+        let (at, none) = told::<Option<bool>>();
+        assert!(at == 0 && none.len() == 1 && none[0] > 2, "{at} {none:?}");
         let (at, none) = told::<(u32, Option<bool>)>();
         assert!(at == 4 && none.len() == 1 && none[0] > 2, "{at} {none:?}");
     }

@@ -3,9 +3,11 @@
 use super::{Watched, panics};
 use crate::collections::{BTreeMap, BTreeSet, HashMap, HashSet, String, Vec, VecDeque};
 use crate::heap::Heap;
-use crate::window::STEP;
 
-/// A heap of one step, with no block left when `full` is called.
+/// Enough for what the tests begin with, and a whole number of steps of every window.
+const BOUND: usize = 2 << 20;
+
+/// A heap with a bound, and with no block left when `full` is called.
 struct Scarce {
     fill: std::vec::Vec<Vec<'static, u8>>,
     watched: Watched,
@@ -14,7 +16,7 @@ struct Scarce {
 impl Scarce {
     fn new() -> Scarce {
         let watched = Watched::new();
-        watched.window.place().set_bound(STEP);
+        watched.window.place().set_bound(BOUND);
         let fill = std::vec::Vec::new();
         Scarce { watched, fill }
     }
