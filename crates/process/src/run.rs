@@ -18,6 +18,7 @@ use crate::state::{StateDir, Store};
 use crate::statistics::Ledger;
 use crate::stdio::{self, Stdio};
 use crate::syscalls;
+use crate::timers::Dues;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -223,7 +224,7 @@ fn go_on(
         Carried {
             main_thread_ended: context.fixed.main_thread_ended,
             settings: context.fixed.kernel.settings.clone(),
-            waiting_timers: context.live.timers.waiting.clone(),
+            dues: Dues::resumed(&context.fixed.kernel.timers, &context.live.timers),
         },
     )?;
     program.descriptors.pairs = pairs;

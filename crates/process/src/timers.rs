@@ -2,9 +2,12 @@
 //!
 //! While the signal of a timer waits, the kernel counts further expirations (overruns) and shows the count to
 //! nobody. It follows from the instant of the expiration that the signal is for: so that is kept, from what a
-//! timer has left at the stops before, or from how it was set.
+//! timer has left at the stops before, from how it was set, or from how a resume set it again.
+//!
+//! * A stop may come between the look at a call that sets a timer and the call itself: what it asks for is
+//!   remembered until the timer runs.
 
-use crate::kernel::{PosixTimer, Setting};
+use crate::kernel::{PosixTimer, Running, Setting};
 use crate::threads::Pending;
 use rustix::time::{ClockId, clock_gettime};
 use std::collections::HashMap;
@@ -22,20 +25,31 @@ struct Set {
 }
 
 /// The next expirations of the program's timers, in nanoseconds of their clocks, by id.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Dues {
     known: HashMap<i32, u64>,
     set: HashMap<i32, Set>,
 }
 
 impl Dues {
-    /// Of a program that was resumed: the timers whose signals wait.
+    /// Of a program that was resumed a moment ago, from a checkpoint with these timers.
     #[must_use]
-    pub fn new(waiting: &[(i32, u64)]) -> Dues {
-        Dues {
-            known: waiting.iter().copied().collect(),
-            set: HashMap::new(),
+    pub fn resumed(timers: &[PosixTimer], running: &Running) -> Dues {
+        let mut dues = Dues::default();
+        for (timer, setting) in timers.iter().zip(&running.timers) {
+            dues.set(timer.id, setting[2] * SECOND_NS + setting[3], false);
+            // It was set somewhat earlier; as expirations are whole periods apart, less than a period does not matter.
+            if let Some(set) = dues.set.get_mut(&timer.id) {
+                set.called_ns = set
+                    .called_ns
+                    .saturating_sub((setting[0] * SECOND_NS + setting[1]) / 2);
+            }
         }
+        for (id, due) in &running.waiting {
+            dues.set.remove(id);
+            dues.known.insert(*id, *due);
+        }
+        dues
     }
 
     /// The timer is about to be set.
@@ -58,12 +72,16 @@ impl Dues {
         left: &[Setting],
         pending: &[Pending],
     ) -> Vec<(i32, u64)> {
-        let set = std::mem::take(&mut self.set);
+        let mut set = std::mem::take(&mut self.set);
         let mut waiting = Vec::new();
         let mut known = HashMap::new();
         for (timer, setting) in timers.iter().zip(left) {
             let every = setting[0] * SECOND_NS + setting[1];
             let (Some(now), true) = (now(timer.clock), every > 0) else {
+                // The call that sets it may be still to come.
+                if let Some(asked) = set.remove(&timer.id) {
+                    self.set(timer.id, asked.first_ns, asked.absolute);
+                }
                 continue;
             };
             let next = now + setting[2] * SECOND_NS + setting[3];
@@ -72,16 +90,14 @@ impl Dues {
                 known.insert(timer.id, next);
                 continue;
             }
-            let first = set.get(&timer.id).map(|set| first_of(*set, now));
-            let about = self
-                .known
-                .get(&timer.id)
-                .copied()
-                .or(first)
-                .unwrap_or(next - every);
-            // The expirations are whole periods apart.
-            let periods = ((next.saturating_sub(about) + every / 2) / every).max(1);
-            let due = next.saturating_sub(periods * every).max(1);
+            // An expiration that is known stays as it is: read again at each stop, it would drift.
+            let due = self.known.get(&timer.id).copied().unwrap_or_else(|| {
+                let first = set.get(&timer.id).map(|set| first_of(*set, now));
+                let about = first.unwrap_or(next - every);
+                // The expirations are whole periods apart.
+                let periods = ((next.saturating_sub(about) + every / 2) / every).max(1);
+                next.saturating_sub(periods * every).max(1)
+            });
             known.insert(timer.id, due);
             waiting.push((timer.id, due));
         }
@@ -158,8 +174,27 @@ mod tests {
             assert_eq!((found.0, periods), (3, 5));
         }
         // And without a stop before: from how it was set.
+        let periods = |dues: &mut Dues| {
+            let found = dues.waiting(&[timer()], &left, &[signal()])[0];
+            (next(dues) - found.1 + EVERY / 4) / EVERY
+        };
         dues.set(3, next(&dues) - 7 * EVERY, true);
-        let found = dues.waiting(&[timer()], &left, &[signal()])[0];
-        assert_eq!((next(&dues) - found.1 + EVERY / 4) / EVERY, 7);
+        assert_eq!(periods(&mut dues), 7);
+        // The call that sets it is cut by a stop, at which the timer does not run.
+        dues.set(3, next(&dues) - 8 * EVERY, true);
+        assert!(dues.waiting(&[timer()], &[[0; 4]], &[]).is_empty());
+        assert_eq!(periods(&mut dues), 8);
+        // A resume set it again, and it rang since.
+        let mut running = Running {
+            timers: vec![[0, EVERY, 0, EVERY / 2]],
+            ..Running::default()
+        };
+        let mut dues = Dues::resumed(&[timer()], &running);
+        let at_once = std::time::Instant::now();
+        while at_once.elapsed().as_nanos() < u128::from(3 * EVERY) {}
+        let found = periods(&mut dues);
+        assert!(found >= 3, "{found} periods");
+        running.waiting = vec![(3, next(&dues) - 9 * EVERY)];
+        assert_eq!(periods(&mut Dues::resumed(&[timer()], &running)), 9);
     }
 }

@@ -112,8 +112,8 @@ pub struct Carried {
     pub main_thread_ended: Option<i32>,
     /// Values it wrote to files of its own in `/proc`.
     pub settings: Settings,
-    /// Periodic timers whose signal waits: [`crate::kernel::Running::waiting`].
-    pub waiting_timers: Vec<(i32, u64)>,
+    /// When its timers ring.
+    pub dues: Dues,
 }
 
 impl Program {
@@ -148,7 +148,7 @@ impl Program {
             },
             steady: tids.iter().map(|tid| (*tid, None)).collect(),
             fixed_changed: true,
-            dues: Dues::new(&surroundings.carried.waiting_timers),
+            dues: surroundings.carried.dues,
             timers_set: false,
             calls: Calls::default(),
             rest: rest::Rest::default(),
