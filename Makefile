@@ -6,7 +6,7 @@ test:
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --release --features twinpage/serde -- -D warnings
 	# A shell ignores signals for what it runs in the background; some tests send them.
-	env --default-signal cargo test --workspace --release --features twinpage/serde
+	env --default-signal cargo test --workspace --release --features twinpage/serde --no-fail-fast
 
 # What the gate does not run, in its shortest form: a power cut of each medium, a sanitizer over the smallest tests.
 # Some minutes. Run it before an issue is called resolved: what is never run breaks unseen.
