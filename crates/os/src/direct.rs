@@ -25,7 +25,7 @@ use crate::dax::{is_dax, not_dax};
 use crate::file::{create_private, open_regular, sync_name};
 use crate::flush::{CACHE_LINE, Fence, WriteBack};
 use crate::health::{Access, Health, full, refused};
-use crate::mapping::Mapping;
+use crate::mapping::{Mapping, ROOM_TO_STAY};
 use crate::space::{again, fill_holes, is_unsupported, punch, reserve};
 use rustix::fs::{FallocateFlags, fallocate, fdatasync};
 use rustix::mm::MapFlags;
@@ -247,7 +247,8 @@ impl DirectFile {
             Kind::Dax if writable => MapFlags::SHARED_VALIDATE.union(MapFlags::SYNC),
             _ => MapFlags::SHARED,
         };
-        let mut mapping = Mapping::keep_free(flags).map_err(failed("keeping addresses free for"))?;
+        let mut mapping = Mapping::keep_free(flags, ROOM_TO_STAY.max(2 * len))
+            .map_err(failed("keeping addresses free for"))?;
         if !writable {
             mapping = mapping.read_only();
         }

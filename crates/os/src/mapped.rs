@@ -1,6 +1,6 @@
 //! A file mapped shared: writing is a copy into the mapping, reading is the mapping itself.
 //!
-//! * Neither a write nor a view moves anything as the file grows.
+//! * Growing may map the file elsewhere: a view lasts until then, which its borrow says.
 //! * No store and no load can meet a full file system, where it would raise SIGBUS: a piece of the
 //!   file is touched only after its space was taken; until then it is read with `pread`.
 //! * Nobody else may shorten the file or write to it meanwhile (SIGBUS, torn views). Hold a
@@ -12,7 +12,7 @@
 
 use crate::file::{create_private, open_regular, sync_name};
 use crate::health::{Access, Health, full, refused};
-use crate::mapping::Mapping;
+use crate::mapping::{Mapping, ROOM_TO_MOVE};
 use crate::space::{Space, punch};
 use rustix::mm::MapFlags;
 use std::fmt::Debug;
@@ -135,8 +135,9 @@ impl<P: Persistence> MappedMedium<P> {
         } else {
             Space::default()
         };
-        let mut mapping = Mapping::keep_free(P::MAPPING).map_err(failed("keeping addresses free for"))?;
-        fits(path, &mapping, 0, len)?;
+        let mut mapping = Mapping::keep_free(P::MAPPING, ROOM_TO_MOVE.max(2 * len))
+            .map_err(failed("keeping addresses free for"))?;
+        make_room(path, &file, &mut mapping, 0..len)?;
         mapping.extend(&file, len).map_err(failed("mapping"))?;
         let health = Health::new(path, Access::ReadWrite);
         Ok(MappedMedium {
@@ -196,7 +197,7 @@ impl<P: Persistence> Medium for MappedMedium<P> {
             return Ok(());
         }
         let path = self.health.path();
-        fits(path, &self.mapping, self.len, len)?;
+        make_room(path, &self.file, &mut self.mapping, self.len..len)?;
         let failed = |e: io::Error| {
             full(path, len - self.len, &e).unwrap_or_else(|| refused("growing", path, self.len, e))
         };
@@ -232,8 +233,8 @@ impl<P: Persistence> Medium for MappedMedium<P> {
         }
         self.persistence.before_read();
         // SAFETY: the bytes lie in the file and in the mapping, their space is reserved, so reading
-        // them cannot fault; nobody writes them while `self` is borrowed, and the mapping never moves
-        // and lives as long as `self`.
+        // them cannot fault; nobody writes them while `self` is borrowed, and the mapping lives as
+        // long as `self` and moves only by `&mut self`.
         Some(unsafe { std::slice::from_raw_parts(self.mapping.at(at), len) })
     }
 
@@ -303,15 +304,17 @@ impl<P: Persistence> Medium for MappedMedium<P> {
     }
 }
 
-/// Refuses a length that the addresses kept free cannot hold.
-fn fits(path: &Path, mapping: &Mapping, old: u64, len: u64) -> Result<()> {
-    if len <= mapping.room() {
+/// Finds addresses for a file that grows as `range` says.
+fn make_room(path: &Path, file: &File, mapping: &mut Mapping, range: Range<u64>) -> Result<()> {
+    if range.end <= mapping.room() {
         return Ok(());
     }
-    let (path, room) = (path.display(), mapping.room() >> 20);
-    let what = format!("the address range of {room} MiB for {path} (see ulimit -v)");
-    Err(Error::Full {
-        what,
-        needed: len - old,
+    mapping.widen(file, range.end).map_err(|_| Error::Full {
+        what: format!(
+            "the address range of {} MiB for {} (see ulimit -v)",
+            mapping.room() >> 20,
+            path.display()
+        ),
+        needed: range.end - range.start,
     })
 }

@@ -1,11 +1,14 @@
-//! A range of addresses kept free, into which a file is mapped piece by piece as it grows. What was
-//! handed out of it never moves.
+//! A range of addresses kept free, into which a file is mapped piece by piece as it grows.
 //!
 //! ```text
-//! |<---------------------- kept free, 1 TiB, no memory behind ---------------------->|
-//! |<-- mapped: the file's bytes, shared -->|                                         |
-//! ^ base                                   ^ mapped                                  ^ room
+//! |<-------------------------- kept free, no memory behind -------------------------->|
+//! |<-- mapped: the file's bytes, shared -->|                                          |
+//! ^ base                                   ^ mapped                                   ^ room
 //! ```
+//!
+//! * Only [`Mapping::widen`] moves it, and only the owner can ask for that.
+//! * A process has 128 TiB of addresses, and half of them are the zone of regions: a mapping keeps so few free that
+//!   those of all regions fit beside the zone.
 
 #![allow(unsafe_code)]
 
@@ -17,8 +20,10 @@ use std::io;
 use std::ops::Range;
 use std::ptr::{NonNull, null_mut};
 
-/// Addresses to keep free, where no limit (`ulimit -v`) forbids it.
-const ROOM_MAX: u64 = 1 << 40;
+/// Addresses to keep free for a mapping that may move ([`Mapping::widen`]).
+pub(crate) const ROOM_TO_MOVE: u64 = 64 << 30;
+/// Addresses to keep free for a mapping that must stay where it is.
+pub(crate) const ROOM_TO_STAY: u64 = 512 << 30;
 /// Fewer are not worth trying.
 const ROOM_MIN: u64 = 64 << 20;
 
@@ -39,35 +44,34 @@ unsafe impl Send for Mapping {}
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// Keeps addresses free: 1 TiB, or the most that the limits of the process allow. `flags` say how
+    /// Keeps `room` addresses free, or the most that the limits of the process (`ulimit -v`) allow. `flags` say how
     /// the file will be shared.
-    pub(crate) fn keep_free(flags: MapFlags) -> io::Result<Mapping> {
-        let mut room = ROOM_MAX;
-        loop {
-            // SAFETY: a new mapping at an address of the system's choice replaces nothing.
-            let base = unsafe {
-                mmap_anonymous(
-                    null_mut(),
-                    room as usize,
-                    ProtFlags::empty(),
-                    MapFlags::PRIVATE | MapFlags::NORESERVE,
-                )
-            };
-            match base {
-                Ok(base) => {
-                    let base = NonNull::new(base.cast()).ok_or(io::ErrorKind::AddrNotAvailable)?;
-                    return Ok(Mapping {
-                        base,
-                        room,
-                        mapped: 0,
-                        flags,
-                        protection: ProtFlags::READ | ProtFlags::WRITE,
-                    });
-                }
-                Err(_) if room > ROOM_MIN => room /= 2,
-                Err(e) => return Err(e.into()),
-            }
-        }
+    pub(crate) fn keep_free(flags: MapFlags, room: u64) -> io::Result<Mapping> {
+        let (base, room) = reserve(room, ROOM_MIN)?;
+        Ok(Mapping {
+            base,
+            room,
+            mapped: 0,
+            flags,
+            protection: ProtFlags::READ | ProtFlags::WRITE,
+        })
+    }
+
+    /// Makes room for `len` bytes of the file: maps it at another place, with twice that room if the limits allow it.
+    /// Every address handed out before is void.
+    pub(crate) fn widen(&mut self, file: &File, len: u64) -> io::Result<()> {
+        let least = len.next_multiple_of(page_size() as u64);
+        let (base, room) = reserve(least.saturating_mul(2), least)?;
+        let mut wider = Mapping {
+            base,
+            room,
+            mapped: 0,
+            flags: self.flags,
+            protection: self.protection,
+        };
+        wider.extend(file, self.mapped)?;
+        *self = wider;
+        Ok(())
     }
 
     /// The same, for reading only.
@@ -137,8 +141,32 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: the whole range is ours since `keep_free`, and with the mapping no borrow of its
+        // SAFETY: the whole range is ours since it was reserved, and with the mapping no borrow of its
         // bytes is left. Failing would only leave addresses in use.
         let _ = unsafe { munmap(self.base.as_ptr().cast(), self.room as usize) };
+    }
+}
+
+/// Reserves `bytes` addresses, or half as many and so on, but at least `least`.
+fn reserve(bytes: u64, least: u64) -> io::Result<(NonNull<u8>, u64)> {
+    let mut room = bytes.max(least);
+    loop {
+        // SAFETY: a new mapping at an address of the system's choice replaces nothing.
+        let base = unsafe {
+            mmap_anonymous(
+                null_mut(),
+                room as usize,
+                ProtFlags::empty(),
+                MapFlags::PRIVATE | MapFlags::NORESERVE,
+            )
+        };
+        match base {
+            Ok(base) => {
+                let base = NonNull::new(base.cast()).ok_or(io::ErrorKind::AddrNotAvailable)?;
+                return Ok((base, room));
+            }
+            Err(_) if room > least => room = (room / 2).max(least),
+            Err(e) => return Err(e.into()),
+        }
     }
 }

@@ -61,6 +61,23 @@ fn what_was_written_is_there_after_reopening() {
 }
 
 #[test]
+fn a_memory_file_outgrows_the_addresses_kept_for_it() {
+    let (_folder, path, mut medium) = fresh(Durability::Memory);
+    medium.grow(1 << 20).unwrap();
+    medium.write(4095, b"first").unwrap();
+    for len in [100 << 30, 300 << 30_u64] {
+        medium.grow(len).unwrap(); // holes: no space
+        assert_eq!(bytes(&medium, 4094, 7), b"\0first\0");
+        medium.write(len - 4, b"last").unwrap();
+        assert_eq!(bytes(&medium, len - 5, 5), b"\0last");
+    }
+    drop(medium);
+    let medium = AnyMedium::open(&path, Durability::Memory, Access::ReadWrite).unwrap();
+    assert_eq!(bytes(&medium, 4094, 7), b"\0first\0");
+    assert_eq!(bytes(&medium, (100 << 30) - 5, 5), b"\0last");
+}
+
+#[test]
 fn looking_changes_nothing() {
     for durability in BOTH {
         let (_folder, path, mut medium) = fresh(durability);

@@ -48,10 +48,13 @@ pub enum Error {
         /// One past the last.
         end: usize,
     },
-    /// Every window of the zone is in use.
-    #[error("no room for one more region: all {windows} windows are in use in this process")]
+    /// As many regions are open as a process can have, or other mappings lie where the rest would be.
+    #[error(
+        "no room for one more region: a process can have {windows} open at once, and all their addresses are in use; \
+         close one, or open this one in another process"
+    )]
     NoWindow {
-        /// How many there are.
+        /// How many fit into a process.
         windows: usize,
     },
     /// The region would grow past its bound.
