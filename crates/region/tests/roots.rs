@@ -528,3 +528,73 @@ fn roots_come_and_go_while_others_are_changed() {
     assert!(report.is_sound() && report.roots.is_empty(), "{report:?}");
     assert_eq!(report.stats.used_blocks, 2);
 }
+
+/// Takes all memory of the region's heap, in blocks of every size.
+fn fill_up(region: &Region) -> Root<Vec<'static, Vec<'static, u8>>> {
+    let mut filler = region.root::<Vec<Vec<u8>>>("filler").unwrap();
+    region.update(|u| {
+        let blocks = filler.get_mut(u);
+        blocks.reserve(1 << 17);
+        for bytes in std::iter::once(1 << 20).chain((1..=256).rev().map(|n| n * 16)) {
+            let mut block = u.empty::<Vec<u8>>();
+            while block.try_reserve_exact(bytes).is_ok() {
+                blocks.push(std::mem::replace(&mut block, u.empty::<Vec<u8>>()));
+            }
+        }
+    });
+    filler
+}
+
+/// As `Named`, before it had a second field.
+#[derive(Persist, PartialEq, Debug)]
+#[persist(version = 1, name = "Named")]
+struct NamedV1 {
+    number: u64,
+}
+
+#[derive(Persist, PartialEq, Debug)]
+#[persist(version = 2, from = NamedV1, with = second_field)]
+struct Named {
+    number: u64,
+    second: [u64; 40],
+}
+
+fn second_field(old: NamedV1, _: Heap<'_>) -> Named {
+    let number = old.number;
+    let second = [number; 40];
+    Named { number, second }
+}
+
+#[test]
+fn without_memory_no_root_is_made_or_changed() {
+    let dir = Dir::new();
+    let open = || Region::options().bound(48 << 20).open(dir.file()).unwrap();
+    {
+        let region = open();
+        region
+            .root_with::<NamedV1>("named", |_| NamedV1 { number: 5 })
+            .unwrap();
+        let long = "long name ".repeat(100);
+        let mut filler = fill_up(&region);
+        let full = region.root::<u64>(&long).unwrap_err();
+        assert!(matches!(full, Error::Root(RootError::Heap(_))), "{full}");
+        let full = region.root::<Named>("named").unwrap_err();
+        assert!(matches!(full, Error::Root(RootError::Heap(_))), "{full}");
+        let names: std::vec::Vec<_> = region
+            .roots()
+            .unwrap()
+            .into_iter()
+            .map(|root| root.name)
+            .collect();
+        assert_eq!(names, ["named", "filler"]);
+        region.update(|u| filler.get_mut(u).clear());
+        region.root::<u64>(&long).unwrap();
+        drop(filler);
+        region.close().unwrap();
+    }
+    let region = open();
+    let named = region.root::<Named>("named").unwrap();
+    let second = [5; 40];
+    region.read(|v| assert_eq!(*named.get(v), Named { number: 5, second }));
+    assert!(region.check().unwrap().is_sound());
+}

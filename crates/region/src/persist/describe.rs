@@ -7,11 +7,12 @@
 //!   its type and beside the others, and no type holds itself other than through a block. So a walker may
 //!   trust it, and looks at each byte of a value a few times at most.
 
-use super::niche::{self, Spare};
-use super::{Name, Persist};
+mod make;
+mod validate;
+
+use super::{Name, Persist, niche};
+pub use make::{Place, Types};
 use serde::{Deserialize, Serialize};
-use std::any::TypeId;
-use std::collections::HashMap;
 use std::fmt;
 
 /// How a type and all it holds lie in memory.
@@ -200,9 +201,6 @@ pub struct Variant {
 #[error("not a description of a type: {0}")]
 pub struct BadDescription(String);
 
-/// The most types one in the other.
-const DEEPEST: usize = 100;
-
 impl Description {
     /// The description of `T`.
     #[must_use]
@@ -214,8 +212,8 @@ impl Description {
     fn with_names<T: Persist>() -> (Description, Vec<Name>) {
         let mut types = Types::default();
         types.of::<T>();
-        let described = types.types.into_iter().flatten().collect();
-        (Description { types: described }, types.names)
+        let (types, names) = types.described();
+        (Description { types }, names)
     }
 
     /// Whether it is that of `T`: the same layout, and each type the same or one that `T`'s says it was.
@@ -285,114 +283,6 @@ impl Description {
     #[must_use]
     pub fn get(&self, number: u32) -> &Type {
         &self.types[number as usize]
-    }
-
-    fn validate(&self) -> Result<(), String> {
-        if self.types.is_empty() {
-            return Err("it has no types".into());
-        }
-        for ty in &self.types {
-            if !ty.align.is_power_of_two() || ty.align > 1 << 29 || ty.bytes > 1 << 40 {
-                return Err(format!(
-                    "{} of {} bytes aligned to {}",
-                    ty.name, ty.bytes, ty.align
-                ));
-            }
-            self.validate_kind(ty)?;
-        }
-        let mut heights = vec![None; self.types.len()];
-        (0..self.types.len()).try_for_each(|number| self.height(number as u32, 0, &mut heights).map(drop))
-    }
-
-    fn validate_kind(&self, ty: &Type) -> Result<(), String> {
-        let lies = |of: u32, at: u64| {
-            let held = self.types.get(of as usize);
-            let held = held.ok_or_else(|| format!("{} refers to type {of}, which is not there", ty.name))?;
-            match at.checked_add(held.bytes) {
-                Some(end) if end <= ty.bytes => Ok(()),
-                _ => Err(format!("{} at byte {at} does not lie in {} ", held.name, ty.name)),
-            }
-        };
-        let refers = |of: u32| match self.types.get(of as usize) {
-            Some(_) => Ok(()),
-            None => Err(format!("{} refers to type {of}, which is not there", ty.name)),
-        };
-        let wide = |bytes: u64| match ty.bytes >= bytes {
-            true => Ok(()),
-            false => Err(format!("{} has {} bytes and needs {bytes}", ty.name, ty.bytes)),
-        };
-        let beside = |fields: &[Field]| {
-            fields.iter().try_for_each(|f| lies(f.of, f.at))?;
-            let mut parts: Vec<_> = fields.iter().map(|f| (f.at, self.get(f.of).bytes)).collect();
-            parts.retain(|&(_, bytes)| bytes > 0);
-            parts.sort_unstable();
-            match parts.windows(2).all(|two| two[0].0 + two[0].1 <= two[1].0) {
-                true => Ok(()),
-                false => Err(format!("fields of {} lie over each other", ty.name)),
-            }
-        };
-        match &ty.kind {
-            Kind::Plain => Ok(()),
-            Kind::Struct(fields) => beside(fields),
-            Kind::Enum { tag_bytes, variants } => {
-                if ![0, 1, 2, 4, 8].contains(tag_bytes) || *tag_bytes > ty.bytes || variants.is_empty() {
-                    return Err(format!("{} has a tag of {tag_bytes} bytes", ty.name));
-                }
-                variants.iter().try_for_each(|variant| beside(&variant.fields))
-            }
-            Kind::Option {
-                of,
-                at,
-                none_at,
-                none,
-            } => {
-                let end = none_at.checked_add(none.len() as u64);
-                if none.is_empty() || end.is_none_or(|end| end > ty.bytes) {
-                    return Err(format!("nothing says when {} is none", ty.name));
-                }
-                lies(*of, *at)
-            }
-            Kind::Array { of, count } => {
-                refers(*of)?;
-                match self.get(*of).bytes.checked_mul(*count) {
-                    Some(bytes) if bytes <= ty.bytes => Ok(()),
-                    _ => Err(format!("{} does not hold {count} elements", ty.name)),
-                }
-            }
-            Kind::Heap => wide(8),
-            Kind::Box { of } => refers(*of).and(wide(8)),
-            Kind::Slice { of } => refers(*of).and(wide(16)),
-            Kind::Vec { of } => refers(*of).and(wide(32)),
-            Kind::Deque { of } => refers(*of).and(wide(40)),
-            Kind::Hash { of, .. } => refers(*of).and(wide(48)),
-            Kind::Tree { key, value } => refers(*key).and(refers(*value)).and(wide(32)),
-        }
-    }
-
-    /// How many types deep type `number` is, without following blocks; an error if it has no end.
-    fn height(&self, number: u32, depth: usize, known: &mut [Option<usize>]) -> Result<usize, String> {
-        if let Some(height) = known[number as usize] {
-            return Ok(height);
-        }
-        let ty = self.get(number);
-        if depth > DEEPEST {
-            return Err(format!(
-                "{} holds itself, or more than {DEEPEST} types one in the other",
-                ty.name
-            ));
-        }
-        let mut below = 0;
-        for part in ty.parts() {
-            below = below.max(self.height(part, depth + 1, known)?);
-        }
-        known[number as usize] = Some(below + 1);
-        match below < DEEPEST {
-            true => Ok(below + 1),
-            false => Err(format!(
-                "{} holds more than {DEEPEST} types one in the other",
-                ty.name
-            )),
-        }
     }
 }
 
@@ -487,125 +377,5 @@ impl fmt::Display for Description {
             }
         }
         Ok(())
-    }
-}
-
-/// The types described so far.
-///
-/// ```
-/// use twinpage::persist::Types;
-///
-/// let mut types = Types::default();
-/// let number = types.of::<u64>();
-/// assert_eq!(types.of::<u64>(), number); // described once
-/// assert_eq!(types.field::<u64>("amount", 8).of, number);
-/// ```
-#[derive(Default)]
-pub struct Types {
-    numbers: HashMap<TypeId, u32>,
-    types: Vec<Option<Type>>,
-    names: Vec<Name>,
-}
-
-impl Types {
-    /// The number of `T`, described if it was not yet.
-    pub fn of<T: Persist>(&mut self) -> u32 {
-        if let Some(&number) = self.numbers.get(&TypeId::of::<T>()) {
-            return number;
-        }
-        let number = self.types.len() as u32;
-        self.numbers.insert(TypeId::of::<T>(), number);
-        self.types.push(None); // kept for it while what it holds is described
-        let (name, path) = (T::name().to_string(), T::name().path());
-        self.names.push(T::name());
-        self.types[number as usize] = Some(Type {
-            path: if path == name { String::new() } else { path },
-            name,
-            version: T::VERSION,
-            bytes: size_of::<T>() as u64,
-            align: align_of::<T>() as u64,
-            kind: T::layout(self),
-        });
-        number
-    }
-
-    /// Where a type that was described may have values to spare.
-    pub(super) fn spares(&self, number: u32) -> Vec<Spare> {
-        niche::spares(&self.types, number)
-    }
-
-    /// A field of type `T` at byte `at`.
-    pub fn field<T: Persist>(&mut self, name: &str, at: usize) -> Field {
-        Field {
-            name: name.into(),
-            at: at as u64,
-            of: self.of::<T>(),
-        }
-    }
-}
-
-impl Variant {
-    /// A variant with fields; `tag` is an integer.
-    #[must_use]
-    pub fn new<T: Copy>(name: &str, tag: &T, fields: Vec<Field>) -> Variant {
-        Variant {
-            name: name.into(),
-            tag: bytes_of(tag),
-            fields,
-        }
-    }
-
-    /// A variant of an enum without fields, which is all tag.
-    #[must_use]
-    pub fn unit<T>(name: &str, value: &T) -> Variant {
-        Variant {
-            name: name.into(),
-            tag: bytes_of(value),
-            fields: Vec::new(),
-        }
-    }
-}
-
-/// The bytes of an integer, or of a value of an enum without fields, as a number.
-fn bytes_of<T>(value: &T) -> u64 {
-    assert!(size_of::<T>() <= 8, "a tag has at most 8 bytes");
-    let mut bytes = [0; 8];
-    // SAFETY: the value has that many bytes, and none is padding: it is all tag.
-    unsafe {
-        std::ptr::copy_nonoverlapping(
-            std::ptr::from_ref(value).cast::<u8>(),
-            bytes.as_mut_ptr(),
-            size_of::<T>(),
-        );
-    }
-    u64::from_le_bytes(bytes)
-}
-
-/// Where fields lie that follow each other as in C.
-///
-/// ```
-/// use twinpage::persist::{Place, Types};
-///
-/// // The fields of a variant, as in C: after a tag of one byte, a `u8` and a `u32`.
-/// let (mut types, mut place) = (Types::default(), Place::after::<u8>());
-/// assert_eq!(place.next::<u8>(&mut types, "first").at, 1);
-/// assert_eq!(place.next::<u32>(&mut types, "second").at, 4);
-/// ```
-pub struct Place {
-    end: usize,
-}
-
-impl Place {
-    /// After a `T` at byte 0.
-    #[must_use]
-    pub fn after<T>() -> Place {
-        Place { end: size_of::<T>() }
-    }
-
-    /// The next field, a `T`.
-    pub fn next<T: Persist>(&mut self, types: &mut Types, name: &str) -> Field {
-        let at = self.end.next_multiple_of(align_of::<T>());
-        self.end = at + size_of::<T>();
-        types.field::<T>(name, at)
     }
 }
