@@ -40,6 +40,7 @@ MIRI = MIRIFLAGS="-Zmiri-disable-isolation -Zmiri-permissive-provenance $(1)" CA
 miri:
 	$(NIGHTLY)
 	$(call MIRI,) -p twinpage-core --test under_miri
+	$(call MIRI,-Zmiri-many-seeds=0..4) -p twinpage-versions --test under_miri
 	$(call MIRI,) -p twinpage --test under_miri -- rows tables
 	$(call MIRI,) -p twinpage --test liars
 	$(call MIRI,-Zmiri-disable-stacked-borrows -Zmiri-disable-weak-memory-emulation) \

@@ -1,6 +1,6 @@
 //! The command lines of `twinpage bench region` and `twinpage bench versions`.
 
-use crate::versions::Variant;
+use crate::versions::{Part, Task, Variant};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use serde::{Serialize, Serializer};
 use std::fmt::{self, Display, Formatter};
@@ -35,6 +35,9 @@ pub(crate) enum Command {
     /// One run of one variant, for `versions`
     #[command(hide = true)]
     Sps(SpsArguments),
+    /// One part that is not SPS, for `versions`
+    #[command(hide = true)]
+    Array(ArrayArguments),
     /// One engine on one workload, for `region`: does what it is told on standard input
     #[command(hide = true)]
     Worker(WorkerArguments),
@@ -255,16 +258,28 @@ pub(crate) struct VersionsArguments {
     /// What is run [default: all]
     #[arg(long, value_enum, value_delimiter = ',', hide_default_value = true, default_values_t = Variant::value_variants().to_vec())]
     variant: Vec<Variant>,
+    /// What is measured: the SPS programs, steps of planes, openings after a kill
+    #[arg(long, value_enum, value_delimiter = ',', default_values_t = Part::value_variants().to_vec())]
+    pub(crate) part: Vec<Part>,
     /// Swaps of a run
     #[arg(long, value_delimiter = ',', default_values_t = [100_000, 1_000_000], value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) swaps: Vec<u64>,
     /// Runs of each variant; medians are shown, and the least and the most
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) repeat: u16,
+    /// Runs of the other parts
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) repeat_arrays: u16,
+    /// MiB of a plane, of which there are three
+    #[arg(long, default_value_t = 256, value_parser = clap::value_parser!(u64).range(1..=65536))]
+    pub(crate) planes_mib: u64,
+    /// MiB of the arrays that are opened after a kill; their files have twice as many
+    #[arg(long, default_value_t = 1024, value_parser = clap::value_parser!(u64).range(1..=65536))]
+    pub(crate) open_mib: u64,
     /// Strings of 256 bytes
     #[arg(long, default_value_t = 100_000, value_parser = strings)]
     pub(crate) strings: usize,
-    /// Hand-overs to the persistence thread for each swap, of tcm, tcs and ts
+    /// Hand-overs to the persistence thread for each swap, of the variants with a thread
     #[arg(long, default_value_t = 0.6, value_parser = threshold)]
     pub(crate) threshold: f64,
     /// Entries of a redo log, 576 bytes each, before it begins again
@@ -273,7 +288,7 @@ pub(crate) struct VersionsArguments {
     /// A directory on a memory file system
     #[arg(long, value_name = "PATH", default_value = "/dev/shm")]
     pub(crate) memory: PathBuf,
-    /// A directory on a disk, for dl [default: the one for temporary files]
+    /// A directory on a disk, for dl and planes [default: the one for temporary files]
     #[arg(long, value_name = "PATH")]
     disk: Option<PathBuf>,
     /// What the swaps are drawn from
@@ -309,6 +324,16 @@ pub(crate) struct SpsArguments {
     pub(crate) log_entries: usize,
     #[arg(long)]
     pub(crate) seed: u64,
+    #[arg(long)]
+    pub(crate) place: PathBuf,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct ArrayArguments {
+    #[arg(long, value_enum)]
+    pub(crate) task: Task,
+    #[arg(long)]
+    pub(crate) mib: u64,
     #[arg(long)]
     pub(crate) place: PathBuf,
 }

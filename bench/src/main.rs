@@ -9,6 +9,7 @@ mod medium;
 mod open;
 mod region;
 mod report;
+mod subject;
 mod team;
 mod versions;
 mod worker;
@@ -28,6 +29,7 @@ fn main() -> ExitCode {
         Command::Region(arguments) => region::bench(&arguments),
         Command::Versions(arguments) => versions::bench(&arguments),
         Command::Sps(arguments) => versions::sps(&arguments),
+        Command::Array(arguments) => versions::array(&arguments, begun),
         Command::Worker(arguments) => worker::work(&arguments),
         Command::Fill(arguments) => open::fill(&arguments),
         Command::Look(arguments) => open::look(&arguments, begun),

@@ -7,12 +7,11 @@
 use crate::args::{Contestant, OpenArguments, RegionArguments, scheme_words};
 use crate::engine::Result;
 use crate::engines::{failed, open as open_with};
+use crate::subject::{Subject, own};
 use crate::{medium, report};
 use indicatif::ProgressBar;
 use serde::Serialize;
-use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use twinpage::collections::Vec as Numbers;
 use twinpage::{Region, Root};
@@ -87,38 +86,9 @@ pub(crate) fn look(arguments: &OpenArguments, begun: Instant) -> Result<()> {
     }
 }
 
-/// A process of this program, killed when it is no longer needed.
-struct Subject {
-    child: Child,
-}
-
-impl Subject {
-    /// Starts it and waits for its first line.
-    fn start(command: &str, place: &Path, scheme: Option<SchemeKind>, mib: u64) -> Result<(Subject, String)> {
-        let program = std::env::current_exe().map_err(|error| format!("cannot find itself: {error}"))?;
-        let started = Command::new(program)
-            .args([command, "--mib", &mib.to_string(), "--place"])
-            .arg(place)
-            .args(scheme_words(scheme))
-            .stdout(Stdio::piped())
-            .spawn();
-        let mut child = started.map_err(|error| format!("cannot start a process: {error}"))?;
-        let output = child.stdout.take().expect("piped");
-        let subject = Subject { child };
-        let mut line = String::new();
-        match BufReader::new(output).read_line(&mut line) {
-            Ok(read) if read > 0 => Ok((subject, line.trim().to_owned())),
-            _ => Err(format!("`{command}` ended without a word")),
-        }
-    }
-}
-
-impl Drop for Subject {
-    fn drop(&mut self) {
-        // That it was killed is the point; where it ended by itself there is nothing to kill.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
+fn start(command: &str, place: &Path, scheme: Option<SchemeKind>, mib: u64) -> Result<(Subject, String)> {
+    let mut words = own(&[command, "--mib", &mib.to_string(), "--place"])?;
+    Subject::start(words.arg(place).args(scheme_words(scheme)))
 }
 
 pub(crate) fn measure(
@@ -131,13 +101,13 @@ pub(crate) fn measure(
         .map_err(|error| format!("cannot make a directory in {}: {error}", at.display()))?;
     let mib = ((1024.0 * arguments.scale) as u64).max(1);
     progress.set_message(format!("open: filling {mib} MiB"));
-    let (filler, _) = Subject::start("fill", place.path(), who.scheme, mib)?;
+    let (filler, _) = start("fill", place.path(), who.scheme, mib)?;
     std::thread::sleep(EVERY * 10);
     drop(filler);
     progress.set_message("open");
     let mut times = Vec::new();
     for _ in 0..arguments.repeat {
-        let (reader, line) = Subject::start("look", place.path(), who.scheme, mib)?;
+        let (reader, line) = start("look", place.path(), who.scheme, mib)?;
         drop(reader);
         times.push(line.parse().map_err(|_| format!("the reader said {line:?}"))?);
     }

@@ -1,18 +1,26 @@
 //! `twinpage bench versions`: the SPS programs of MSS (4), every variant and its peers, in one run.
 //!
+//! And beside them: steps of planes, and the opening of arrays after a kill.
+//!
 //! Each run is a process of its own that swaps, checks that the strings are the permutation that the swaps make of the
 //! first, and says what it did. Runs of all variants take turns.
 
+mod arrays;
 mod programs;
+mod ratios;
+mod tables;
 mod variant;
 
 use crate::args::{SpsArguments, VersionsArguments};
 use crate::engine::Result;
 use crate::report::Spread;
+use crate::subject::{answer, own};
+use clap::ValueEnum;
 use indicatif::ProgressBar;
 use serde::{Deserialize, Serialize};
-use std::process::Command;
-use twinpage_cli::report::{machine, table};
+use twinpage_cli::report::machine;
+
+pub(crate) use arrays::{Task, array};
 pub(crate) use variant::Variant;
 
 /// What one run did.
@@ -69,24 +77,72 @@ struct Absent {
     why: String,
 }
 
+/// What is measured.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Part {
+    Sps,
+    Planes,
+    Open,
+}
+
+/// All that was measured.
+#[derive(Serialize, Default)]
+struct Report {
+    absent: Vec<Absent>,
+    rows: Vec<Row>,
+    ratios: Vec<ratios::Row>,
+    planes: Vec<arrays::PlanesRow>,
+    opens: Vec<arrays::OpenRow>,
+}
+
 pub(crate) fn bench(arguments: &VersionsArguments) -> Result<()> {
+    let mut report = Report::default();
+    let wanted = |part| arguments.part.contains(&part);
+    if wanted(Part::Sps) {
+        programs_of_sps(arguments, &mut report)?;
+    }
+    if wanted(Part::Planes) {
+        report.planes = arrays::planes(arguments)?;
+    }
+    if wanted(Part::Open) {
+        report.opens = arrays::opens(arguments)?;
+    }
+    if arguments.json {
+        let mut document = serde_json::json!({
+            "machine": machine(),
+            "strings": arguments.strings,
+            "seed": arguments.seed,
+            "threshold": arguments.threshold,
+            "log_entries": arguments.log_entries,
+        });
+        let serde_json::Value::Object(fields) = serde_json::json!(report) else {
+            return Err("a report has fields".into());
+        };
+        document.as_object_mut().expect("an object").extend(fields);
+        println!("{document:#}");
+    } else {
+        tables::show(&report, arguments);
+    }
+    Ok(())
+}
+
+fn programs_of_sps(arguments: &VersionsArguments, report: &mut Report) -> Result<()> {
     let variants = arguments.variants();
     let steps = variants.len() * arguments.swaps.len() * usize::from(arguments.repeat);
     let progress = ProgressBar::new(steps as u64);
-    let (mut rows, mut absent) = (Vec::new(), Vec::new());
     for &swaps in &arguments.swaps {
         let mut all: Vec<(Variant, Vec<Done>)> =
             variants.iter().map(|&variant| (variant, Vec::new())).collect();
         for _ in 0..arguments.repeat {
             for (variant, runs) in &mut all {
                 progress.set_message(variant.name());
-                if !is_absent(&absent, *variant) {
+                if !is_absent(&report.absent, *variant) {
                     match run(*variant, swaps, arguments) {
                         Ok(done) => runs.push(done),
                         Err(why) if variant.may_be_absent() => {
                             progress
                                 .suspend(|| eprintln!("twinpage bench: ABSENT: {}: {why}", variant.name()));
-                            absent.push(Absent {
+                            report.absent.push(Absent {
                                 engine: variant.name(),
                                 why,
                             });
@@ -100,23 +156,11 @@ pub(crate) fn bench(arguments: &VersionsArguments) -> Result<()> {
         let of = |wanted: Variant| all.iter().find(|(variant, _)| *variant == wanted);
         let [l, lcs] = [Variant::L, Variant::Lcs].map(|wanted| of(wanted).map(|(_, runs)| &runs[..]));
         let there = all.iter().filter(|(_, runs)| !runs.is_empty());
-        rows.extend(there.map(|(variant, runs)| row(*variant, runs, l, lcs, arguments)));
+        let rows = there.map(|(variant, runs)| row(*variant, runs, l, lcs, arguments));
+        report.rows.extend(rows);
+        report.ratios.extend(ratios::rows(swaps, &all));
     }
     progress.finish_and_clear();
-    if arguments.json {
-        let document = serde_json::json!({
-            "machine": machine(),
-            "strings": arguments.strings,
-            "seed": arguments.seed,
-            "threshold": arguments.threshold,
-            "log_entries": arguments.log_entries,
-            "absent": absent,
-            "rows": rows,
-        });
-        println!("{document:#}");
-    } else {
-        show(&rows, arguments);
-    }
     Ok(())
 }
 
@@ -126,7 +170,6 @@ fn is_absent(absent: &[Absent], variant: Variant) -> bool {
 
 /// One run, in a process of its own.
 fn run(variant: Variant, swaps: u64, arguments: &VersionsArguments) -> Result<Done> {
-    let program = std::env::current_exe().map_err(|error| format!("cannot find itself: {error}"))?;
     let at = if variant.is_on_disk() {
         arguments.disk()
     } else {
@@ -134,8 +177,8 @@ fn run(variant: Variant, swaps: u64, arguments: &VersionsArguments) -> Result<Do
     };
     let place = tempfile::tempdir_in(&at)
         .map_err(|error| format!("cannot make a directory in {}: {error}", at.display()))?;
-    let output = Command::new(program)
-        .args(["sps", "--variant", variant.name()])
+    let mut command = own(&["sps", "--variant", variant.name()])?;
+    command
         .args(["--swaps", &swaps.to_string()])
         .args(["--strings", &arguments.strings.to_string()])
         .args(["--threshold", &arguments.threshold.to_string()])
@@ -144,14 +187,8 @@ fn run(variant: Variant, swaps: u64, arguments: &VersionsArguments) -> Result<Do
         .arg("--place")
         .arg(place.path())
         // libpmemobj flushes cache lines on any memory then.
-        .env("PMEM_IS_PMEM_FORCE", "1")
-        .output()
-        .map_err(|error| format!("cannot start a process: {error}"))?;
-    if !output.status.success() {
-        let told = String::from_utf8_lossy(&output.stderr);
-        return Err(told.trim().trim_start_matches("twinpage bench: ").to_owned());
-    }
-    serde_json::from_slice(&output.stdout).map_err(|error| format!("it said something else: {error}"))
+        .env("PMEM_IS_PMEM_FORCE", "1");
+    answer(&mut command)
 }
 
 /// Does the one run that `arguments` ask for.
@@ -214,45 +251,4 @@ fn row(
         pace_waits: known(|done| done.pace_waits),
         checked: arguments.repeat > 0,
     }
-}
-
-fn show(rows: &[Row], arguments: &VersionsArguments) {
-    let mut table = table([
-        "variant",
-        "swaps",
-        "K swaps/s",
-        "least",
-        "most",
-        "over L",
-        "over LCS",
-        "write-backs/swap",
-        "fences/swap",
-        "bytes stored/swap",
-        "threshold",
-        "waits",
-        "durability",
-    ]);
-    let said = |number: Option<f64>| number.map_or(String::new(), |number| format!("{number:.2}"));
-    for row in rows {
-        table.add_row([
-            row.engine.to_owned(),
-            row.swaps.to_string(),
-            format!("{:.1}", row.ops_per_s / 1e3),
-            format!("{:.1}", row.ops_per_s_min / 1e3),
-            format!("{:.1}", row.ops_per_s_max / 1e3),
-            said(row.over_l),
-            said(row.over_lcs),
-            format!("{:.2}", row.write_backs),
-            format!("{:.2}", row.fences),
-            format!("{:.0}", row.stored_bytes),
-            said(row.threshold),
-            row.version_waits.map_or(String::new(), |waits| waits.to_string()),
-            row.durability.to_owned(),
-        ]);
-    }
-    println!("{table}");
-    println!(
-        "Medians of {}; {} strings of 256 bytes. Every run checked its strings.",
-        arguments.repeat, arguments.strings
-    );
 }

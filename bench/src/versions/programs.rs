@@ -12,17 +12,18 @@ use std::time::{Duration, Instant};
 use twinpage::versions::{self, Options, Versions};
 use twinpage_os::Durability;
 use twinpage_os::direct::{Direct, DirectFile, Instructions};
-use twinpage_os::flush::{CACHE_LINE, Native, Processor};
+use zerocopy::{Immutable, IntoBytes};
 
 type Text = [u8; 256];
 
 /// An entry of the redo log: what both strings are after a swap. Whole cache lines.
 #[repr(C, align(64))]
-#[derive(Clone, Copy)]
+#[derive(IntoBytes, Immutable, Clone, Copy)]
 struct Entry {
     number: u64,
     places: [u64; 2],
     texts: [Text; 2],
+    rest: [u64; 5],
 }
 
 /// The string that number `number` is at the beginning: no two are the same.
@@ -66,7 +67,7 @@ pub(crate) fn run(arguments: &SpsArguments) -> Result<Done> {
     }
     match arguments.variant.program() {
         Program::DiskLogging => disk_logging(arguments),
-        Program::Logging { checkpoint, streams } => logging(arguments, instructions, checkpoint, streams),
+        Program::Logging { checkpoint } => logging(arguments, instructions, checkpoint),
         Program::Interleaved => interleaved(arguments, instructions),
         Program::Threading { each } => threading(arguments, instructions, each),
         Program::Pmemobj => engine::<Pmemobj>(arguments, Pace::Each),
@@ -129,6 +130,7 @@ fn entry(number: u64, (a, b): (usize, usize), strings: &Strings) -> Entry {
         number,
         places: [a as u64, b as u64],
         texts,
+        rest: [0; 5],
     }
 }
 
@@ -155,8 +157,7 @@ fn disk_logging(arguments: &SpsArguments) -> Result<Done> {
     let mut log: Vec<Entry> = Vec::with_capacity(arguments.log_entries);
     let mut done = Done::default();
     let mut write = |log: &mut Vec<Entry>, done: &mut Done| -> Result<()> {
-        // SAFETY: entries are bytes; what pads them was zeroed or copied with them.
-        let bytes = unsafe { std::slice::from_raw_parts(log.as_ptr().cast::<u8>(), size_of_val(&log[..])) };
+        let bytes = log.as_bytes();
         file.write_all(bytes)
             .and_then(|()| file.sync_data())
             .map_err(failed)?;
@@ -184,12 +185,7 @@ fn disk_logging(arguments: &SpsArguments) -> Result<Done> {
 
 /// L, LCM, LCS and their like: a redo log in memory, written before the strings are changed in place. With a
 /// checkpoint there are two logs, and a thread replays the full one into another array meanwhile.
-fn logging(
-    arguments: &SpsArguments,
-    instructions: Instructions,
-    checkpoint: bool,
-    streams: bool,
-) -> Result<Done> {
+fn logging(arguments: &SpsArguments, instructions: Instructions, checkpoint: bool) -> Result<Done> {
     let entries = arguments.log_entries;
     let (log_bytes, array) = (
         entries * size_of::<Entry>(),
@@ -204,7 +200,6 @@ fn logging(
     let log = |which: usize, entry: usize| {
         strings.behind() + (which * log_bytes + entry * size_of::<Entry>()) as u64
     };
-    let mut native = Native::new();
     let mut done = Done::default();
     let copy = Addresses {
         base: strings.direct.base(),
@@ -227,11 +222,10 @@ fn logging(
             let entry = entry(number as u64, swap, &strings);
             // SAFETY: an entry of the log, which only this thread reaches until it is full.
             unsafe {
-                let to = strings.direct.base().add(at as usize);
-                if streams {
-                    stream(&mut native, &entry, to);
-                    done.write_backs += (size_of::<Entry>() / CACHE_LINE) as u64;
+                if instructions.streams {
+                    strings.direct.stream(at, entry.as_bytes());
                 } else {
+                    let to = strings.direct.base().add(at as usize);
                     to.cast::<Entry>().write(entry);
                     strings.direct.write_back(at..at + size_of::<Entry>() as u64);
                 }
@@ -264,7 +258,7 @@ fn logging(
     })?;
     let counts = strings.direct.counts();
     done.swaps = arguments.swaps;
-    done.write_backs += counts.write_backs;
+    done.write_backs = counts.write_backs;
     done.fences = if instructions.fence.is_some() {
         counts.fences
     } else {
@@ -277,20 +271,6 @@ fn logging(
         check(arguments, |index| Ok(unsafe { *copy.strings().add(index) }))?;
     }
     Ok(done)
-}
-
-/// Stores an entry past the caches.
-///
-/// # Safety
-/// `to` is aligned for an entry and valid for writes of one.
-unsafe fn stream(native: &mut Native, entry: &Entry, to: *mut u8) {
-    // SAFETY: an entry is whole cache lines; the caller's.
-    unsafe {
-        let lines = std::ptr::from_ref(entry).cast::<[u8; CACHE_LINE]>();
-        for line in 0..size_of::<Entry>() / CACHE_LINE {
-            native.stream(&*lines.add(line), to.add(line * CACHE_LINE));
-        }
-    }
 }
 
 /// A full log: where it begins, and how many entries it has.

@@ -24,8 +24,10 @@ pub(crate) enum Variant {
     LcmClwb, LcsClwb,
     IcmClwb, IcsClwb,
     TcmClwb, TcsClwb,
-    /// Redo log by non-temporal stores.
-    LnsNt, LnmNt,
+    // With non-temporal stores.
+    LnmNt, LnsNt,
+    InmNt, InsNt,
+    TnmNt, TnsNt,
     /// Threading, each swap durable before the next: for the peers.
     TcsClwbEach,
     Pmemobj,
@@ -45,10 +47,8 @@ pub(crate) struct Named {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Program {
     DiskLogging,
-    /// With a checkpoint, and by non-temporal stores.
     Logging {
         checkpoint: bool,
-        streams: bool,
     },
     Interleaved,
     /// Whether each swap is durable before the next.
@@ -80,8 +80,12 @@ impl Variant {
             Variant::IcsClwb => "ics-clwb",
             Variant::TcmClwb => "tcm-clwb",
             Variant::TcsClwb => "tcs-clwb",
-            Variant::LnsNt => "lns-nt",
             Variant::LnmNt => "lnm-nt",
+            Variant::LnsNt => "lns-nt",
+            Variant::InmNt => "inm-nt",
+            Variant::InsNt => "ins-nt",
+            Variant::TnmNt => "tnm-nt",
+            Variant::TnsNt => "tns-nt",
             Variant::TcsClwbEach => "tcs-clwb-each",
             Variant::Pmemobj => "pmemobj",
             Variant::Msync => "msync",
@@ -89,29 +93,28 @@ impl Variant {
         }
     }
 
+    #[rustfmt::skip]
     pub(crate) fn program(self) -> Program {
-        let logging = |checkpoint, streams| Program::Logging { checkpoint, streams };
+        use Variant as V;
         match self {
-            Variant::Dl => Program::DiskLogging,
-            Variant::L | Variant::Lcm | Variant::Lcs | Variant::LcmClwb | Variant::LcsClwb => {
-                logging(false, false)
+            V::Dl => Program::DiskLogging,
+            V::L | V::Lcm | V::Lcs | V::LcmClwb | V::LcsClwb | V::LnmNt | V::LnsNt => {
+                Program::Logging { checkpoint: false }
             }
-            Variant::LCkpt => logging(true, false),
-            Variant::LnsNt | Variant::LnmNt => logging(false, true),
-            Variant::Icm | Variant::Ics | Variant::Im | Variant::IcmClwb | Variant::IcsClwb => {
-                Program::Interleaved
-            }
-            Variant::Tcm | Variant::Tcs | Variant::Ts | Variant::TcmClwb | Variant::TcsClwb => {
+            V::LCkpt => Program::Logging { checkpoint: true },
+            V::Icm | V::Ics | V::Im | V::IcmClwb | V::IcsClwb | V::InmNt | V::InsNt => Program::Interleaved,
+            V::Tcm | V::Tcs | V::Ts | V::TcmClwb | V::TcsClwb | V::TnmNt | V::TnsNt => {
                 Program::Threading { each: false }
             }
-            Variant::TcsClwbEach => Program::Threading { each: true },
-            Variant::Pmemobj => Program::Pmemobj,
-            Variant::Msync => Program::Msync,
-            Variant::Region16ms => Program::Region,
+            V::TcsClwbEach => Program::Threading { each: true },
+            V::Pmemobj => Program::Pmemobj,
+            V::Msync => Program::Msync,
+            V::Region16ms => Program::Region,
         }
     }
 
     /// The instructions of the variants that choose theirs.
+    #[rustfmt::skip]
     pub(crate) fn chosen(self) -> Instructions {
         use Variant as V;
         let write_back = match self {
@@ -122,21 +125,14 @@ impl Variant {
             _ => None,
         };
         let fence = match self {
-            V::Lcm | V::Icm | V::Tcm | V::Im | V::LcmClwb | V::IcmClwb | V::TcmClwb | V::LnmNt => {
-                Some(Fence::Mfence)
-            }
-            V::Lcs
-            | V::Ics
-            | V::Tcs
-            | V::Ts
-            | V::LcsClwb
-            | V::IcsClwb
-            | V::TcsClwb
-            | V::TcsClwbEach
-            | V::LnsNt => Some(Fence::Sfence),
+            V::Lcm | V::Icm | V::Tcm | V::Im | V::LcmClwb | V::IcmClwb | V::TcmClwb
+            | V::LnmNt | V::InmNt | V::TnmNt => Some(Fence::Mfence),
+            V::Lcs | V::Ics | V::Tcs | V::Ts | V::LcsClwb | V::IcsClwb | V::TcsClwb | V::TcsClwbEach
+            | V::LnsNt | V::InsNt | V::TnsNt => Some(Fence::Sfence),
             _ => None,
         };
-        Instructions { write_back, fence }
+        let streams = matches!(self, V::LnmNt | V::LnsNt | V::InmNt | V::InsNt | V::TnmNt | V::TnsNt);
+        Instructions { write_back, fence, streams }
     }
 
     pub(crate) fn instructions(self) -> Named {
@@ -146,7 +142,7 @@ impl Variant {
                 Some(WriteBack::Clwb) => Some("clwb"),
                 Some(WriteBack::Clflushopt) => Some("clflushopt"),
                 Some(WriteBack::Clflush) => Some("clflush"),
-                None if matches!(self, Variant::LnsNt | Variant::LnmNt) => Some("non-temporal"),
+                None if chosen.streams => Some("non-temporal"),
                 None => None,
             },
             fence: chosen.fence.map(|fence| match fence {
@@ -159,7 +155,7 @@ impl Variant {
     pub(crate) fn durability(self) -> &'static str {
         match self.program() {
             Program::DiskLogging => "log on disk when full",
-            Program::Logging { checkpoint: true, .. } => "none",
+            Program::Logging { checkpoint: true } => "none",
             Program::Logging { .. } | Program::Interleaved if self.chosen().fence.is_none() => "none",
             Program::Logging { .. } | Program::Interleaved => "each swap",
             Program::Threading { each: false } => "threshold",

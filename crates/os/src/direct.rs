@@ -23,7 +23,7 @@
 use crate::any::Durability;
 use crate::dax::{is_dax, not_dax};
 use crate::file::{create_private, open_regular, sync_name};
-use crate::flush::{CACHE_LINE, Fence, WriteBack};
+use crate::flush::{self, CACHE_LINE, Fence, WriteBack};
 use crate::health::{Access, Health, full, refused};
 use crate::mapping::{Mapping, ROOM_TO_STAY};
 use crate::space::{again, fill_holes, is_unsupported, punch, reserve};
@@ -65,6 +65,28 @@ pub trait Direct: Debug + Send + Sync {
     /// # Errors
     /// [`Error::Io`] poisons; [`Error::Poisoned`] ever after.
     fn fence(&self) -> Result<()>;
+
+    /// Whether values are better stored by [`Direct::stream`].
+    fn streams(&self) -> bool {
+        false
+    }
+
+    /// Stores `bytes` at `at` and sends them on their way, past the caches where [`Direct::streams`]. No aligned word of
+    /// 8 bytes tears.
+    ///
+    /// # Safety
+    /// The bytes lie inside, are valid for writes and not borrowed; this thread calls [`Direct::drain`] or
+    /// [`Direct::fence`] before anybody accesses them.
+    unsafe fn stream(&self, at: Offset, bytes: &[u8]) {
+        let range = at..at + bytes.len() as u64;
+        // SAFETY: the caller's.
+        unsafe { flush::store(bytes, self.base().add(at as usize)) };
+        self.stored(range.clone());
+        self.write_back(range);
+    }
+
+    /// What this thread streamed comes before what it stores from now on, for every other thread.
+    fn drain(&self) {}
 
     /// What lies in `range` of the file is there in memory: for those that do not map the file.
     ///
@@ -112,7 +134,7 @@ pub trait Direct: Debug + Send + Sync {
 /// Instructions and calls executed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Serialize)]
 pub struct Counts {
-    /// Cache lines written back, by an instruction each.
+    /// Cache lines and words written back by an instruction, or stored past the caches.
     pub write_backs: u64,
     /// Fences: instructions, or calls of `fdatasync`.
     pub fences: u64,
@@ -125,6 +147,8 @@ pub struct Instructions {
     pub write_back: Option<WriteBack>,
     /// How the write-backs are waited for.
     pub fence: Option<Fence>,
+    /// Values are stored past the caches, by non-temporal stores, and need no write-back.
+    pub streams: bool,
 }
 
 impl Instructions {
@@ -132,6 +156,7 @@ impl Instructions {
     pub const NONE: Instructions = Instructions {
         write_back: None,
         fence: None,
+        streams: false,
     };
 
     /// What suits persistent memory best on this processor.
@@ -140,6 +165,7 @@ impl Instructions {
         Instructions {
             write_back: Some(WriteBack::best()),
             fence: Some(Fence::Sfence),
+            streams: false,
         }
     }
 }
@@ -348,6 +374,25 @@ impl Direct for DirectFile {
         // SAFETY: the lines lie in the mapping, whose length is a whole number of pages.
         unsafe { how.write_back(self.base.0.add(first), lines) };
         self.write_backs.fetch_add(lines as u64, Relaxed);
+    }
+
+    fn streams(&self) -> bool {
+        self.instructions.streams
+    }
+
+    unsafe fn stream(&self, at: Offset, bytes: &[u8]) {
+        assert!(at <= self.len() && bytes.len() as u64 <= self.len() - at);
+        let parts = self.instructions.write_back.unwrap_or(WriteBack::Clflush);
+        // SAFETY: inside the mapping; the rest is the caller's.
+        let sent = unsafe { flush::stream(bytes, self.base.0.add(at as usize), parts) };
+        self.write_backs.fetch_add(sent, Relaxed);
+    }
+
+    fn drain(&self) {
+        if let Some(fence) = self.instructions.fence {
+            fence.fence();
+            self.fences.fetch_add(1, Relaxed);
+        }
     }
 
     fn fence(&self) -> Result<()> {

@@ -216,6 +216,68 @@ macro_rules! fence {
 fence!(twinpage_sfence, "sfence");
 fence!(twinpage_mfence, "mfence");
 
+/// Stores whole cache lines past the caches.
+///
+/// # Safety
+/// As [`stream`], for `lines` cache lines; `to` is aligned to one.
+#[unsafe(no_mangle)]
+#[inline(never)]
+unsafe extern "C" fn twinpage_movntdq(from: *const u8, to: *mut u8, lines: usize) {
+    for part in 0..lines * (CACHE_LINE / 16) {
+        // SAFETY: the caller's; SSE2 is part of x86-64.
+        unsafe {
+            asm!("movdqu {bytes}, [{from}]", "movntdq [{to}], {bytes}",
+                bytes = out(xmm_reg) _, from = in(reg) from.add(part * 16), to = in(reg) to.add(part * 16),
+                options(nostack, preserves_flags));
+        }
+    }
+}
+
+/// Stores an aligned word past the caches.
+///
+/// # Safety
+/// As [`stream`], for the word at `to`.
+#[unsafe(no_mangle)]
+#[inline(never)]
+unsafe extern "C" fn twinpage_movnti(word: u64, to: *mut u64) {
+    // SAFETY: the caller's; SSE2 is part of x86-64.
+    unsafe { asm!("movnti [{}], {}", in(reg) to, in(reg) word, options(nostack, preserves_flags)) };
+}
+
+/// Stores past the caches: whole lines and words; parts of words are stored and written back by `parts`. All is
+/// on its way to memory then. Returns the instructions that sent it, counted in cache lines.
+///
+/// # Safety
+/// `to` is valid for writes of `bytes.len()` bytes, and not borrowed; a [`Fence`] comes before the bytes are
+/// accessed again.
+pub(crate) unsafe fn stream(bytes: &[u8], to: *mut u8, parts: WriteBack) -> u64 {
+    let mut at = 0;
+    let mut sent = 0;
+    while at < bytes.len() {
+        let left = bytes.len() - at;
+        // SAFETY: all of it is inside what the caller promised, and words and lines are aligned.
+        at += unsafe {
+            let (from, to) = (bytes.as_ptr().add(at), to.add(at));
+            if to.addr().is_multiple_of(CACHE_LINE) && left >= CACHE_LINE {
+                let lines = left / CACHE_LINE;
+                twinpage_movntdq(from, to, lines);
+                sent += lines as u64 - 1;
+                lines * CACHE_LINE
+            } else if to.addr().is_multiple_of(8) && left >= 8 {
+                twinpage_movnti(from.cast::<u64>().read_unaligned(), to.cast());
+                8
+            } else {
+                let part = left.min(8 - to.addr() % 8);
+                to.copy_from_nonoverlapping(from, part);
+                parts.write_back(to.sub(to.addr() % CACHE_LINE), 1);
+                part
+            }
+        };
+        sent += 1;
+    }
+    sent
+}
+
 /// The processor this program runs on.
 #[derive(Clone, Copy, Debug)]
 pub struct Native {
@@ -277,6 +339,24 @@ mod tests {
 
     #[repr(align(64))]
     struct Room([u8; 256]);
+
+    /// What is streamed arrives, wherever it begins and however long it is, and nothing around it changes.
+    #[test]
+    fn streamed_bytes_arrive_where_they_should_and_nowhere_else() {
+        let data: Vec<u8> = (1..=200).collect();
+        for at in 0..=56 {
+            for len in (0..=200 - at).filter(|len| len % 7 < 3) {
+                let mut room = Room([0; 256]);
+                // SAFETY: `at + len` is below 256, and the room is read only after the fence.
+                let sent = unsafe { stream(&data[..len], room.0.as_mut_ptr().add(at), WriteBack::best()) };
+                Fence::Sfence.fence();
+                assert!(sent as usize * CACHE_LINE >= len);
+                assert_eq!(room.0[at..at + len], data[..len], "{len} bytes at {at}");
+                let around = room.0[..at].iter().chain(&room.0[at + len..]);
+                assert!(around.copied().all(|byte| byte == 0), "{len} bytes at {at}");
+            }
+        }
+    }
 
     /// Every instruction this processor has, on every alignment: the bytes arrive and nothing else changes.
     #[test]

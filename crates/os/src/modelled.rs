@@ -46,6 +46,7 @@ struct Page(#[expect(dead_code, reason = "reached through `base`")] [u8; PAGE]);
 pub struct Model {
     base: *mut u8,
     fence_is_flush: bool,
+    streams: bool,
     state: Mutex<State>,
 }
 
@@ -81,6 +82,7 @@ impl Model {
         Model {
             base,
             fence_is_flush: false,
+            streams: false,
             state: Mutex::new(State {
                 pages,
                 len: image.len(),
@@ -98,6 +100,15 @@ impl Model {
     pub fn flushed(image: &[u8], capacity: usize) -> Model {
         Model {
             fence_is_flush: true,
+            ..Model::new(image, capacity)
+        }
+    }
+
+    /// The same, where values are stored past the caches.
+    #[must_use]
+    pub fn streaming(image: &[u8], capacity: usize) -> Model {
+        Model {
+            streams: true,
             ..Model::new(image, capacity)
         }
     }
@@ -207,6 +218,10 @@ impl Direct for Model {
 
     fn fence_is_flush(&self) -> bool {
         self.fence_is_flush
+    }
+
+    fn streams(&self) -> bool {
+        self.streams
     }
 
     fn is_watched(&self) -> bool {

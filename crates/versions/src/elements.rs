@@ -11,19 +11,23 @@
 //! * With three versions the oldest is never persistent and never in flight, as one batch at a time is. With two it
 //!   is persistent while the other is in flight: the update waits (Figure 3b).
 //! * A number is stored before the value it is for, so a reader that sees a number unchanged has read one value.
+//! * Where values are stored past the caches ([`Direct::streams`]), numbers are too, and the operation thread drains
+//!   both before the update ends: a fence orders only the stores of its own thread.
 
 #![allow(unsafe_code)]
 
 use crate::error::Result;
-use crate::format::{Blocks, Header, Kind, LAST_NUMBER, encode, number, place};
+use crate::fault::Planted;
+use crate::format::{Blocks, Header, Kind, LAST_NUMBER, WORD, encode, number, place};
 use crate::handover::Batch;
 use crate::opened::Opened;
-use crate::options::{self, File, Options, durable_word, persist};
-use crate::persistence::{Planted, Shared, word};
+use crate::options::{self, File, Options};
+use crate::persistence::Shared;
 use crate::recover::recover;
 use crate::statistics::Statistics;
 use crate::ticket::Ticket;
 use crate::value::Value;
+use crate::words::{durable_word, persist, word};
 use std::marker::PhantomData;
 use std::path::Path;
 use std::sync::Arc;
@@ -51,6 +55,8 @@ pub struct Versions<T: Value, const N: usize = 3> {
     opened: Opened,
     blocks: Blocks,
     base: *mut u8,
+    /// Values that an update replaces are stored past the caches.
+    streams: bool,
     work: Work,
     _values: PhantomData<T>,
 }
@@ -138,7 +144,7 @@ impl<T: Value, const N: usize> Versions<T, N> {
     }
 
     fn begin(options: &Options, file: File) -> Result<Self> {
-        let durable = durable_word(&*file.direct, &file.path)?;
+        let durable = durable_word(&*file.direct, WORD, &file.path)?;
         recover(
             &*file.direct,
             &file.header,
@@ -146,13 +152,14 @@ impl<T: Value, const N: usize> Versions<T, N> {
             &file.path,
             options.planted == Some(Planted::NumberNotErased),
         )?;
-        let base = file.direct.base();
+        let (base, streams) = (file.direct.base(), file.direct.streams());
         let shared = Shared::new(file.direct, &file.path, durable, options.run, options.planted);
         let pace = options.pace.unwrap_or_default();
         Ok(Versions {
             blocks: Blocks::of(&file.header),
             opened: Opened::begin(shared, file.header, file.lock, pace)?,
             base,
+            streams,
             work: Work {
                 handed: durable,
                 ..Work::default()
@@ -275,6 +282,29 @@ impl<T: Value, const N: usize> Versions<T, N> {
         unsafe { &*self.base.add(self.blocks.numbers(index as u64) as usize).cast() }
     }
 
+    /// Where in the file a version is.
+    fn offset(&self, version: *mut T) -> u64 {
+        (version.addr() - self.base.addr()) as u64
+    }
+
+    /// Stores the number of a version.
+    #[inline]
+    fn set_number(&self, index: usize, version: usize, number: u64) {
+        let raw = encode(number, place(index as u64, version));
+        let (shared, at) = (
+            self.opened.shared(),
+            self.blocks.numbers(index as u64) + 8 * version as u64,
+        );
+        if self.streams {
+            let _ = self.numbers(index);
+            // SAFETY: a word of an element there is, which others read as an atomic; no aligned word tears.
+            unsafe { shared.direct().stream(at, &raw.to_ne_bytes()) };
+        } else {
+            self.numbers(index)[version].store(raw, Ordering::Relaxed);
+            shared.stored(at..at + 8);
+        }
+    }
+
     /// The newest version of an element, and its number.
     #[inline]
     fn newest(&self, index: usize) -> (usize, u64) {
@@ -360,8 +390,10 @@ impl<'a, T: Value, const N: usize> Update<'a, T, N> {
     /// As [`Update::get`].
     pub fn set(&mut self, index: usize, value: T) {
         let (_, to) = self.claim(index);
+        self.drain();
         // SAFETY: the operating version, which only this update reaches.
-        unsafe { to.write(value) };
+        unsafe { self.put(to, value) };
+        self.drain();
     }
 
     /// An element, to be changed where it is. Its newest value is copied, unless it was changed before and not
@@ -371,6 +403,12 @@ impl<'a, T: Value, const N: usize> Update<'a, T, N> {
     /// As [`Update::get`].
     pub fn get_mut(&mut self, index: usize) -> &mut T {
         let (from, to) = self.claim(index);
+        if self.array.streams {
+            // What the caller stores is written back with the batch.
+            let at = self.array.offset(to);
+            self.batch().ranges.push(at..at + size_of::<T>() as u64);
+            self.drain();
+        }
         // SAFETY: two versions do not overlap; the operating one is only reached through `self`.
         unsafe {
             if !std::ptr::eq(from, to) {
@@ -391,21 +429,50 @@ impl<'a, T: Value, const N: usize> Update<'a, T, N> {
             return;
         }
         let ((from_a, to_a), (from_b, to_b)) = (self.claim(a), self.claim(b));
+        self.drain();
         // SAFETY: versions of two elements of the array; those written are operating ones, which only this update
         // reaches. Where one is changed in place, its old value is read first.
         unsafe {
             if std::ptr::eq(from_a, to_a) {
                 let value = *from_a;
-                to_a.copy_from_nonoverlapping(from_b, 1);
-                to_b.write(value);
+                self.put(to_a, *from_b);
+                self.put(to_b, value);
             } else {
                 // `from_a` is not written, whichever `to_b` is.
-                let in_place = std::ptr::eq(from_b, to_b);
-                to_a.copy_from_nonoverlapping(from_b, 1);
-                debug_assert!(!in_place || !std::ptr::eq(to_b, from_a));
-                to_b.copy_from_nonoverlapping(from_a, 1);
+                self.put(to_a, *from_b);
+                self.put(to_b, *from_a);
             }
         }
+        self.drain();
+    }
+
+    /// Stores a value.
+    ///
+    /// # Safety
+    /// `to` is an operating version of this array, and `value` is not part of it.
+    #[inline]
+    unsafe fn put(&self, to: *mut T, value: T) {
+        if self.array.streams {
+            let at = self.array.offset(to);
+            // SAFETY: a version inside the file, drained before the update goes on.
+            unsafe { self.array.opened.shared().direct().stream(at, value.as_bytes()) };
+        } else {
+            // SAFETY: the caller's.
+            unsafe { to.write(value) };
+        }
+    }
+
+    /// What was stored past the caches comes before what follows.
+    #[inline]
+    fn drain(&self) {
+        if self.array.streams {
+            self.array.opened.shared().direct().drain();
+        }
+    }
+
+    fn batch(&mut self) -> &mut Batch {
+        let opened = &mut self.array.opened;
+        opened.collecting.batch(&opened.engine.shared.handover)
     }
 
     /// The newest version of an element and the operating one, made if there is none: the same where the element
@@ -422,17 +489,15 @@ impl<'a, T: Value, const N: usize> Update<'a, T, N> {
         }
         let free = self.free(index, found);
         let at = self.array.blocks.numbers(index as u64) + 8 * free as u64;
-        let raw = encode(self.number, place(index as u64, free));
-        self.array.numbers(index)[free].store(raw, Ordering::Relaxed);
+        self.array.set_number(index, free, self.number);
         fence(Ordering::Release);
         let value = self.array.blocks.value(index as u64, free);
-        let array = &mut *self.array;
-        array.work.claimed.push(at);
-        let opened = &mut array.opened;
-        let batch = opened.collecting.batch(&opened.engine.shared.handover);
-        batch.ranges.push(value..value + size_of::<T>() as u64);
-        batch.ranges.push(at..at + 8);
-        opened.engine.shared.stored(at..at + 8);
+        self.array.work.claimed.push(at);
+        if !self.array.streams {
+            let batch = self.batch();
+            batch.ranges.push(value..value + size_of::<T>() as u64);
+            batch.ranges.push(at..at + 8);
+        }
         (self.array.value(index, newest), self.array.value(index, free))
     }
 
@@ -460,13 +525,8 @@ impl<'a, T: Value, const N: usize> Update<'a, T, N> {
         let array = &mut *self.array;
         let value = array.blocks.value(index as u64, version);
         let at = array.blocks.numbers(index as u64) + 8 * version as u64;
-        let slot = &array.numbers(index)[version];
-        let raw = slot.load(Ordering::Relaxed);
-        slot.store(
-            encode(self.number, place(index as u64, version)),
-            Ordering::Relaxed,
-        );
-        array.opened.shared().stored(at..at + 8);
+        let raw = array.numbers(index)[version].load(Ordering::Relaxed);
+        array.set_number(index, version, self.number);
         // SAFETY: a version of an element, which nobody changes now.
         let bytes = unsafe { std::slice::from_raw_parts(array.base.add(value as usize), size_of::<T>()) };
         array.work.bytes_before.extend_from_slice(bytes);
@@ -483,6 +543,10 @@ impl<'a, T: Value, const N: usize> Update<'a, T, N> {
     fn roll_back(&mut self) {
         let array = &mut *self.array;
         let shared = &array.opened.engine.shared;
+        let batch = array.opened.collecting.batch(&shared.handover);
+        if shared.planted != Some(Planted::PanickedNumberStays) {
+            batch.ranges.truncate(array.work.earlier);
+        }
         for before in array.work.before.drain(..).rev() {
             let at = array.work.bytes_before.len() - size_of::<T>();
             let bytes = array.work.bytes_before.split_off(at);
@@ -493,14 +557,18 @@ impl<'a, T: Value, const N: usize> Update<'a, T, N> {
             }
             word(shared.direct(), before.numbers).store(before.raw, Ordering::Relaxed);
             shared.stored(before.numbers..before.numbers + 8);
+            if array.streams {
+                // What the earlier update streamed is not written back by its batch.
+                batch
+                    .ranges
+                    .push(before.value..before.value + size_of::<T>() as u64);
+                batch.ranges.push(before.numbers..before.numbers + 8);
+            }
         }
         if shared.planted == Some(Planted::PanickedNumberStays) {
             return;
         }
-        let work = &mut array.work;
-        let batch = array.opened.collecting.batch(&shared.handover);
-        batch.ranges.truncate(work.earlier);
-        for at in work.claimed.drain(..) {
+        for at in array.work.claimed.drain(..) {
             word(shared.direct(), at).store(0, Ordering::Relaxed);
             shared.stored(at..at + 8);
             batch.ranges.push(at..at + 8);
@@ -529,7 +597,7 @@ impl<T: Value, const N: usize> Drop for Update<'_, T, N> {
         let Batch { ranges, number, word } = opened.collecting.batch(&shared.handover);
         *number = opened.last;
         *word = encode(opened.last, crate::format::WORD_PLACE);
-        let is_empty = ranges.is_empty();
+        let is_empty = ranges.is_empty() && opened.last == work.handed;
         if shared.planted == Some(Planted::FlushedWhileWritten) {
             ranges
                 .iter()

@@ -1,6 +1,7 @@
 //! What can go wrong with an array. Each error names the file and the way out.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// The result of every operation on an array.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -17,14 +18,14 @@ pub enum Error {
     Store(#[from] twinpage_core::Error),
     /// A flush failed, so nothing later is called durable. The array can still be read.
     #[error(
-        "{}: nothing is durable since a failure ({reason}); what was durable before is whole: open the file again",
+        "{}: nothing is durable since a failure ({cause}); what was durable before is whole: open the file again",
         path.display()
     )]
     Poisoned {
         /// The file.
         path: PathBuf,
         /// What failed.
-        reason: String,
+        cause: Arc<twinpage_core::Error>,
     },
     /// The array was closed before.
     #[error("{} was closed before update {number} was durable; open it and see how far it is", path.display())]

@@ -12,19 +12,21 @@
 //! ```text
 //! look, reader           files as others see them
 //! elements, planes       what a program calls
-//! opened                 what those two have in common
-//! pace                   when updates are handed over
-//! persistence, handover  how they become durable
-//! recover, options, seal how a file is made and opened, and what a crash left of it
-//! format                 where everything lies
+//! opened, ticket         what those two have in common
+//! options                how a file is made and opened
+//! persistence, handover  how updates become durable; pace: when they are handed over
+//! recover, seal          what a crash left of it
+//! words, format          where everything lies
 //! ```
 //!
 //! Linux on x86-64 only.
 
 #![deny(unsafe_code)]
 
+mod copy;
 mod elements;
 mod error;
+mod fault;
 mod format;
 mod handover;
 #[cfg(test)]
@@ -42,6 +44,7 @@ mod statistics;
 mod sync;
 mod ticket;
 mod value;
+mod words;
 
 pub use elements::{Update, Versions};
 pub use error::{Error, Result};
@@ -57,7 +60,7 @@ pub use value::Value;
 pub use zerocopy;
 
 #[doc(hidden)]
-pub use persistence::Planted;
+pub use fault::Planted;
 
 /// Drives the persister of an array that was opened [`stepped`](Options::stepped).
 #[cfg(any(test, feature = "faults"))]

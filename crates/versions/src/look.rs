@@ -1,18 +1,16 @@
 //! Looking at an array's file without changing it.
 
 use crate::error::Result;
-use crate::format::{CONFIRMED, HEADERS, Header, Kind, MAGIC, WORD, WORD_PLACE, checked, number};
+use crate::format::{CONFIRMED, HEADERS, Header, Kind, MAGIC, WORD};
 use crate::options::{durability_of, header_of};
-use crate::persistence::word;
-use crate::planes::{plane_range, step_of, step_word};
 use crate::recover::{Finding, walk};
 use crate::seal;
+use crate::words::{durable_word, plane_range, step_of, step_word};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::Ordering;
 use twinpage_core::{Damage, Error};
-use twinpage_os::{Access, Direct, DirectFile, Draft, Durability, Lock, LockError};
+use twinpage_os::{Access, DirectFile, Durability, Lock, LockError};
 
 /// Damage told at most; what is beyond is of the same kind.
 const MOST_DAMAGE: usize = 100;
@@ -98,24 +96,6 @@ pub fn look(path: impl AsRef<Path>) -> Result<Look> {
     })
 }
 
-/// A durable word of a file.
-fn durable_word(direct: &dyn Direct, at: u64, path: &Path) -> Result<u64> {
-    let raw = word(direct, at).load(Ordering::Acquire);
-    match checked(raw, WORD_PLACE) {
-        Some(word) if word > 0 => Ok(word),
-        _ => Err(Error::Damaged {
-            what: "durable word",
-            at,
-            why: format!(
-                "{}: the check of {} is wrong ({raw:#018x})",
-                path.display(),
-                number(raw)
-            ),
-        }
-        .into()),
-    }
-}
-
 impl Look {
     /// Bytes of the file that the array takes.
     #[must_use]
@@ -192,7 +172,7 @@ impl Look {
             ))
             .into());
         }
-        copy(&self.path, to.as_ref())?;
+        crate::copy::copy(&self.path, to.as_ref())?;
         Ok(self.durable)
     }
 
@@ -205,32 +185,5 @@ impl Look {
             ))
             .into()),
         }
-    }
-}
-
-/// Copies a file that stands still to a new one, durably.
-pub(crate) fn copy(from: &Path, to: &Path) -> Result<()> {
-    let exists = || {
-        let why = format!("{} exists: an array is copied to a new file only", to.display());
-        crate::Error::from(Error::Invalid(why))
-    };
-    if to.exists() {
-        return Err(exists());
-    }
-    let failed = |source| Error::Io {
-        what: format!("copying {} to {}", from.display(), to.display()),
-        at: 0,
-        source,
-    };
-    let mut draft = Draft::of(to)?;
-    File::create_new(draft.path()).map_err(failed)?;
-    draft.lock()?;
-    std::fs::copy(from, draft.path()).map_err(failed)?;
-    File::open(draft.path())
-        .and_then(|file| file.sync_all())
-        .map_err(failed)?;
-    match draft.name(to)? {
-        true => Ok(()),
-        false => Err(exists()),
     }
 }

@@ -76,7 +76,7 @@ impl Opened {
         let direct = shared.direct();
         direct.grow(larger.file_bytes())?;
         fill(direct);
-        let written = direct.fence().map_err(crate::Error::from).and_then(|()| {
+        let written = direct.fence().and_then(|()| {
             if larger.kind == Kind::Planes {
                 // Their sums are of shorter planes. The durable word has arrived with the fence.
                 seal::erase(direct);
@@ -85,7 +85,7 @@ impl Opened {
         });
         if let Err(error) = written {
             shared.poison(&error);
-            return Err(error);
+            return Err(error.into());
         }
         self.header = larger;
         Ok(())
@@ -94,7 +94,7 @@ impl Opened {
     /// Copies the array, as of the last update, to the new file `to`. Says of which update it is.
     pub(crate) fn backup(&self, to: &Path) -> Result<u64> {
         self.durable()?;
-        crate::look::copy(self.shared().path(), to)?;
+        crate::copy::copy(self.shared().path(), to)?;
         Ok(self.shared().durable())
     }
 

@@ -1,10 +1,11 @@
 //! How an array is opened, and the file made or read.
 
 use crate::error::{Error, Result};
-use crate::format::{CONFIRMED, FIRST, GRAIN, HEADERS, Header, WORD, WORD_PLACE, checked, encode};
+use crate::fault::Planted;
+use crate::format::{CONFIRMED, FIRST, GRAIN, HEADERS, Header, WORD, WORD_PLACE, encode};
 use crate::pace::Pace;
-use crate::persistence::{Planted, Run, word};
-use crate::planes::step_word;
+use crate::persistence::Run;
+use crate::words::{persist, step_word, word};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -231,14 +232,14 @@ fn make(direct: &dyn Direct, header: &Header, fill: &mut dyn FnMut(&dyn Direct, 
         persist(direct, at, 8);
     }
     direct.fence()?;
-    write_header(direct, header)
+    Ok(write_header(direct, header)?)
 }
 
 /// Writes a header of a new generation, durably.
 ///
 /// The checksum at its place is erased first, durably: a header of the same generation that a crash tore there
 /// would otherwise be completed by the words of this one that arrive first.
-pub(crate) fn write_header(direct: &dyn Direct, header: &Header) -> Result<()> {
+pub(crate) fn write_header(direct: &dyn Direct, header: &Header) -> twinpage_core::Result<()> {
     let (at, record) = (HEADERS[(header.generation as usize + 1) % 2], header.encode());
     let seal = at + record.len() as u64 - 8;
     word(direct, seal).store(0, Ordering::Relaxed);
@@ -249,16 +250,7 @@ pub(crate) fn write_header(direct: &dyn Direct, header: &Header) -> Result<()> {
         to.store(u64::from_le_bytes(*bytes), Ordering::Relaxed);
     }
     persist(direct, at, record.len() as u64);
-    direct.fence()?;
-    Ok(())
-}
-
-/// Sends what was stored on its way.
-pub(crate) fn persist(direct: &dyn Direct, at: u64, bytes: u64) {
-    if direct.is_watched() {
-        direct.stored(at..at + bytes);
-    }
-    direct.write_back(at..at + bytes);
+    direct.fence()
 }
 
 fn existing(direct: Arc<dyn Direct>, wanted: &Header, path: &Path, lock: Option<Lock>) -> Result<File> {
@@ -295,19 +287,5 @@ pub(crate) fn fits(found: &Header, wanted: &Header, path: &Path) -> Result<()> {
             found: found.describe(),
             wanted: wanted.describe(),
         }),
-    }
-}
-
-/// The durable word: up to where all is durable.
-pub(crate) fn durable_word(direct: &dyn Direct, path: &Path) -> Result<u64> {
-    let raw = word(direct, WORD).load(Ordering::Relaxed);
-    match checked(raw, WORD_PLACE) {
-        Some(number) if number > 0 => Ok(number),
-        _ => Err(Damage::Damaged {
-            what: "durable word",
-            at: WORD,
-            why: format!("{}: its check is wrong ({raw:#018x})", path.display()),
-        }
-        .into()),
     }
 }

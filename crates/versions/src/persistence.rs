@@ -12,37 +12,23 @@
 #![allow(unsafe_code)]
 
 use crate::error::{Error, Result};
+use crate::fault::Planted;
 use crate::format::{CONFIRMED, WORD};
 use crate::handover::{Handover, InFlight};
 use crate::seal;
+use crate::words::word;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::{JoinHandle, Thread};
 use twinpage_core::Offset;
+use twinpage_core::poison::Poison;
 use twinpage_os::Direct;
 
 /// Looks for work before the thread sleeps, about half a microsecond each.
 const LOOKS: u32 = 64;
 const PAUSES: u32 = 16;
-
-/// A mistake made on purpose.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Planted {
-    /// The durable word is stored before the fence that must precede it.
-    WordBeforeFence,
-    /// A version is used again while a durable state needs it.
-    ReusedTooEarly,
-    /// Recovery leaves the numbers of updates that were not durable.
-    NumberNotErased,
-    /// A range is written back while it is being written.
-    FlushedWhileWritten,
-    /// The number of an update that panicked stays.
-    PanickedNumberStays,
-    /// Recovery believes a seal whatever its plane holds.
-    SealBelieved,
-}
 
 /// What the operation thread, the persistence thread and those who wait share.
 #[derive(Debug)]
@@ -57,7 +43,7 @@ pub(crate) struct Shared {
     waiters: AtomicU32,
     turn: Mutex<()>,
     changed: Condvar,
-    poisoned: OnceLock<String>,
+    poison: Poison,
     closed: AtomicBool,
     persists: AtomicU64,
     runner: Runner,
@@ -108,7 +94,7 @@ impl Shared {
             waiters: AtomicU32::new(0),
             turn: Mutex::new(()),
             changed: Condvar::new(),
-            poisoned: OnceLock::new(),
+            poison: Poison::default(),
             closed: AtomicBool::new(false),
             persists: AtomicU64::new(0),
             runner: match run {
@@ -163,18 +149,17 @@ impl Shared {
     /// # Errors
     /// [`Error::Poisoned`] after a failed flush.
     pub(crate) fn sound(&self) -> Result<()> {
-        match self.poisoned.get() {
-            None => Ok(()),
-            Some(reason) => Err(Error::Poisoned {
+        self.poison.check().map_err(|error| match error {
+            twinpage_core::Error::Poisoned(cause) => Error::Poisoned {
                 path: self.path.clone(),
-                reason: reason.clone(),
-            }),
-        }
+                cause,
+            },
+            other => other.into(),
+        })
     }
 
-    pub(crate) fn poison(&self, reason: &dyn std::fmt::Display) {
-        // The first reason counts.
-        let _ = self.poisoned.set(reason.to_string());
+    pub(crate) fn poison(&self, cause: &twinpage_core::Error) {
+        self.poison.set(cause);
         self.tell();
     }
 
@@ -264,14 +249,6 @@ impl Shared {
     }
 }
 
-/// An aligned word of a file.
-pub(crate) fn word(direct: &dyn Direct, at: Offset) -> &AtomicU64 {
-    assert!(at.is_multiple_of(8) && at + 8 <= direct.len());
-    // SAFETY: aligned, inside the mapping, which does not move while `direct` lives; such words are only reached
-    // as atomics.
-    unsafe { AtomicU64::from_ptr(direct.base().add(at as usize).cast()) }
-}
-
 fn lock(persister: &Mutex<Persister>) -> MutexGuard<'_, Persister> {
     persister.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -300,7 +277,7 @@ impl Persister {
 
     /// Does one thing; false when there is nothing to do.
     fn step(&mut self, shared: &Shared) -> bool {
-        if shared.poisoned.get().is_some() {
+        if shared.poison.is_set() {
             return false;
         }
         self.stage = match self.stage {
@@ -332,9 +309,14 @@ impl Persister {
             },
             Stage::Word => {
                 let word = self.in_flight.batch(&shared.handover).word;
-                shared.word(WORD).store(word, Ordering::Release);
-                shared.stored(WORD..WORD + 8);
-                shared.direct.write_back(WORD..WORD + 8);
+                if shared.direct.streams() {
+                    // SAFETY: an aligned word of the file, which others read as an atomic; a fence follows.
+                    unsafe { shared.direct.stream(WORD, &word.to_ne_bytes()) };
+                } else {
+                    shared.word(WORD).store(word, Ordering::Release);
+                    shared.stored(WORD..WORD + 8);
+                    shared.direct.write_back(WORD..WORD + 8);
+                }
                 Stage::FenceWord
             }
             Stage::FenceWord => {

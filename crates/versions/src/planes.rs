@@ -16,32 +16,23 @@
 #![allow(unsafe_code)]
 
 use crate::error::Result;
+use crate::fault::Planted;
 use crate::format::{GRAIN, Header, Kind, WORD_PLACE, encode};
 use crate::opened::Opened;
-use crate::options::{self, File, Options, persist};
+use crate::options::{self, File, Options};
 use crate::pace::Pace;
-use crate::persistence::{Planted, Shared};
+use crate::persistence::Shared;
 use crate::seal;
 use crate::statistics::Statistics;
 use crate::ticket::Ticket;
 use crate::value::Value;
+use crate::words::{no_such_plane, persist, plane_range, step_of, step_word};
 use std::marker::PhantomData;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::Path;
 use std::sync::Arc;
-use twinpage_core::Error as Damage;
 use twinpage_os::Direct;
-
-/// The durable word of a step in a plane.
-pub(crate) fn step_word(step: u64, plane: usize) -> u64 {
-    (step + 1) << 2 | plane as u64
-}
-
-/// The step and the plane of a durable word.
-pub(crate) fn step_of(word: u64) -> (u64, usize) {
-    ((word >> 2).wrapping_sub(1), (word & 3) as usize)
-}
 
 /// An array of `T` in `N` planes: 2, or 3 where the next step is computed while one is on its way to the medium.
 ///
@@ -373,19 +364,5 @@ impl<T: Value, const N: usize> Planes<T, N> {
             self.taken();
         }
         shared.offered(due);
-    }
-}
-
-/// Where a plane lies.
-pub(crate) fn plane_range(header: &Header, plane: usize) -> Range<u64> {
-    let at = header.first + plane as u64 * header.stride;
-    at..at + header.count * header.value_bytes
-}
-
-pub(crate) fn no_such_plane(path: &Path, plane: usize) -> Damage {
-    Damage::Damaged {
-        what: "durable word",
-        at: crate::format::WORD,
-        why: format!("{}: it speaks of plane {plane}", path.display()),
     }
 }

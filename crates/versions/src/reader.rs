@@ -12,9 +12,8 @@
 use crate::error::{Error, Result};
 use crate::format::{Blocks, CONFIRMED, Header, Kind, WORD_PLACE, checked, number};
 use crate::options::{durability_of, fits, header_of};
-use crate::persistence::word;
-use crate::planes::step_of;
 use crate::value::Value;
+use crate::words::{step_of, word};
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 use std::path::{Path, PathBuf};

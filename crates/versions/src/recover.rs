@@ -6,8 +6,7 @@
 
 use crate::error::Result;
 use crate::format::{Blocks, CONFIRMED, Header, WORD, checked, place};
-use crate::options::persist;
-use crate::persistence::word;
+use crate::words::{persist, word};
 use std::path::Path;
 use std::sync::atomic::Ordering;
 use twinpage_core::{Error as Damage, Offset};

@@ -14,9 +14,7 @@ use crate::error::Result;
 use crate::format::{
     Header, LAST_NUMBER, SEAL_BYTES, SEAL_PLACE, SEALS, WORD, WORD_PLACE, checked, encode, number,
 };
-use crate::options::{durable_word, persist};
-use crate::persistence::word;
-use crate::planes::{no_such_plane, plane_range, step_of};
+use crate::words::{durable_word, no_such_plane, persist, plane_range, step_of, word};
 use std::ops::Range;
 use std::path::Path;
 use std::sync::atomic::Ordering;
@@ -135,7 +133,7 @@ pub(crate) fn is_intact(direct: &dyn Direct, header: &Header, durable: u64, path
 ///
 /// `unverified` plants a mistake: every seal is believed.
 pub(crate) fn recover(direct: &dyn Direct, header: &Header, path: &Path, unverified: bool) -> Result<u64> {
-    let durable = durable_word(direct, path)?;
+    let durable = durable_word(direct, WORD, path)?;
     let mut newest = newest(direct, header, durable, path)?;
     if unverified && let Some(at) = newest.cut.pop() {
         newest.word = number(word(direct, at).load(Ordering::Relaxed));

@@ -42,14 +42,18 @@ fn elements<const N: usize>(array: &Versions<Value, N>) -> Elements {
     (0..array.len()).map(|index| *array.get(index)).collect()
 }
 
+/// What a model is made by.
+type Medium = fn(&[u8], usize) -> Model;
+
 /// Random updates, with the persister a few steps further now and then: also inside an update.
 fn run_elements<const N: usize>(
+    medium: Medium,
     image: Vec<u8>,
     count: usize,
     random: &mut Random,
     planted: Option<Planted>,
 ) -> Run<Elements> {
-    let model = Arc::new(Model::new(&image, CAPACITY));
+    let model = Arc::new(medium(&image, CAPACITY));
     let pace = match random.below(3) {
         0 => Pace::Immediate,
         1 => Pace::Threshold(0.5),
@@ -89,6 +93,9 @@ fn run_elements<const N: usize>(
                     if random.once_in(2) {
                         update.swap(a, b);
                         expected.swap(a, b);
+                    } else if random.once_in(3) {
+                        expected[a] = [1000 * (number + 1) + a as u64; 3];
+                        update.set(a, expected[a]);
                     } else {
                         let value = update.get_mut(a);
                         value[0] += 100 * (number + 1);
@@ -210,8 +217,17 @@ fn recover_elements<const N: usize>(image: Vec<u8>, random: &mut Random) -> Resu
 
 /// Two lives in a row: the second begins with what a crash of the first may have left.
 fn elements_twice<const N: usize>(seed: u64, planted: Option<Planted>) -> Result<u64, String> {
+    elements_on::<N>(Model::new, seed, planted)
+}
+
+/// Where values are stored past the caches.
+fn elements_streamed<const N: usize>(seed: u64, planted: Option<Planted>) -> Result<u64, String> {
+    elements_on::<N>(Model::streaming, seed, planted)
+}
+
+fn elements_on<const N: usize>(medium: Medium, seed: u64, planted: Option<Planted>) -> Result<u64, String> {
     let mut random = Random::new(seed);
-    let first = run_elements::<N>(Vec::new(), COUNT, &mut random, planted);
+    let first = run_elements::<N>(medium, Vec::new(), COUNT, &mut random, planted);
     let mut recover = |image: Vec<u8>, random: &mut Random| recover_elements::<N>(image, random);
     let mut images = explore(&first, &mut random, &mut recover)?;
     let mut crash = Crash::new(&first.start);
@@ -222,7 +238,7 @@ fn elements_twice<const N: usize>(seed: u64, planted: Option<Planted>) -> Result
     first.log[..until].iter().for_each(|&event| crash.advance(event));
     for image in crash.images(1, &mut random) {
         let count = count(&image, COUNT);
-        let second = run_elements::<N>(image, count, &mut random, planted);
+        let second = run_elements::<N>(medium, image, count, &mut random, planted);
         images += explore(&second, &mut random, &mut recover)?;
     }
     Ok(images)
@@ -237,11 +253,7 @@ fn planes_with_seals<const N: usize>(seed: u64, planted: Option<Planted>) -> Res
     planes_on::<N>(Model::flushed, seed, planted)
 }
 
-fn planes_on<const N: usize>(
-    medium: fn(&[u8], usize) -> Model,
-    seed: u64,
-    planted: Option<Planted>,
-) -> Result<u64, String> {
+fn planes_on<const N: usize>(medium: Medium, seed: u64, planted: Option<Planted>) -> Result<u64, String> {
     let mut random = Random::new(seed);
     let first = run_planes::<N>(medium, Vec::new(), &mut random, planted);
     let open = |image: &[u8]| {
@@ -288,7 +300,7 @@ fn planes_on<const N: usize>(
 type Field = (u64, Vec<u64>);
 
 fn run_planes<const N: usize>(
-    medium: fn(&[u8], usize) -> Model,
+    medium: Medium,
     image: Vec<u8>,
     random: &mut Random,
     planted: Option<Planted>,
@@ -358,6 +370,8 @@ fn run_planes<const N: usize>(
 fn all(seed: u64, planted: Option<Planted>) -> Result<u64, String> {
     Ok(elements_twice::<2>(seed, planted)?
         + elements_twice::<3>(seed, planted)?
+        + elements_streamed::<2>(seed, planted)?
+        + elements_streamed::<3>(seed, planted)?
         + planes::<2>(seed, planted)?
         + planes::<3>(seed, planted)?
         + planes_with_seals::<2>(seed, planted)?
@@ -378,11 +392,13 @@ fn every_crash_leaves_a_whole_update() {
 #[test]
 fn mistakes_made_on_purpose_are_found() {
     type Search = fn(u64, Option<Planted>) -> Result<u64, String>;
-    let cases: [(Planted, &str, Search); 11] = [
+    let cases: [(Planted, &str, Search); 14] = [
         (Planted::WordBeforeFence, "elements", elements_twice::<3>),
+        (Planted::WordBeforeFence, "streamed", elements_streamed::<3>),
         (Planted::WordBeforeFence, "planes", planes::<3>),
         (Planted::ReusedTooEarly, "two versions", elements_twice::<2>),
         (Planted::ReusedTooEarly, "three versions", elements_twice::<3>),
+        (Planted::ReusedTooEarly, "streamed", elements_streamed::<3>),
         (Planted::ReusedTooEarly, "planes", planes::<3>),
         (
             Planted::ReusedTooEarly,
@@ -394,6 +410,7 @@ fn mistakes_made_on_purpose_are_found() {
         (Planted::NumberNotErased, "elements", elements_twice::<3>),
         (Planted::FlushedWhileWritten, "elements", elements_twice::<3>),
         (Planted::PanickedNumberStays, "elements", elements_twice::<2>),
+        (Planted::PanickedNumberStays, "streamed", elements_streamed::<2>),
     ];
     let first = seed();
     for (planted, where_, search) in cases {
@@ -435,10 +452,10 @@ fn after_a_failed_flush_nothing_is_called_durable() {
                     durable = elements(&array);
                 }
                 Err(error) => {
-                    assert!(
-                        matches!(error, twinpage_versions::Error::Poisoned { .. }),
-                        "{error}"
-                    );
+                    let twinpage_versions::Error::Poisoned { cause, .. } = &error else {
+                        panic!("{error}");
+                    };
+                    assert!(matches!(**cause, twinpage_core::Error::Invalid(_)), "{cause:?}");
                     assert!(2 * (k + 1) > good && !ticket.is_durable() && ticket.wait().is_err());
                 }
             }

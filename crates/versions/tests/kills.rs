@@ -8,6 +8,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 use support::{folders, seed};
+use twinpage_os::direct::Instructions;
 use twinpage_versions::{Error, Options, Pace, Planes, Result, Versions};
 
 const PATH: &str = "TWINPAGE_TEST_ARRAY";
@@ -35,6 +36,10 @@ fn options(case: &str) -> Options {
     match case {
         "threshold" => Options::new(),
         "inline" => Options::new().inline().pace(Pace::Immediate),
+        "streamed" => Options::new().instructions(Instructions {
+            streams: true,
+            ..Instructions::best()
+        }),
         _ => Options::new().pace(Pace::Immediate),
     }
 }
@@ -150,7 +155,7 @@ fn killed_at_any_instant() {
     let is_long = std::env::var_os("TWINPAGE_LONG").is_some();
     let mut random = fastrand::Rng::with_seed(seed());
     for (folder, kills) in folders().iter().zip(if is_long { [200, 2000] } else { [3, 8] }) {
-        for case in ["two", "three", "threshold", "inline", "planes"] {
+        for case in ["two", "three", "threshold", "inline", "streamed", "planes"] {
             let path = folder.path().join(case);
             let mut model = (1, (0..STRINGS).map(text).collect());
             let mut told = 0;

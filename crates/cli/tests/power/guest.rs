@@ -1,7 +1,7 @@
 //! Process 1 of the machine: modules, a file system, and the job.
 
 use super::machine::MARK;
-use super::{program, writer};
+use super::{arrays, program, writer};
 use rustix::mount::{MountFlags, mount};
 use rustix::system::{RebootCommand, finit_module, reboot};
 use std::ffi::CString;
@@ -69,6 +69,7 @@ fn work() {
     mount_or_make(&device, if on_dax { "dax=always" } else { "" });
     match job.as_str() {
         "Program" => program::run(Path::new("/mnt")),
+        "Arrays" | "LookAtArrays" => arrays::run(Path::new("/mnt"), on_dax, job == "Arrays"),
         _ => writer::run(Path::new("/mnt/store"), on_dax, job == "Write"),
     }
 }

@@ -35,6 +35,10 @@ pub(crate) enum Job {
     Write,
     /// Recovers and verifies.
     Look,
+    /// The same with versioned arrays.
+    Arrays,
+    /// Recovers and verifies versioned arrays.
+    LookAtArrays,
     /// Runs a program under `twinpage run`, or resumes it.
     Program,
 }

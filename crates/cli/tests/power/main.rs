@@ -20,6 +20,7 @@
 //! says; without that, nothing is run. `TWINPAGE_SEED` repeats the choices of an earlier run (not the
 //! instants: a machine is not that exact), `TWINPAGE_LONG` makes more cuts, `TWINPAGE_SHORT` one of each kind.
 
+mod arrays;
 mod disk;
 mod guest;
 mod machine;
@@ -87,11 +88,17 @@ impl Power {
         let disk = Disk::start(folder.path().join("disk"), DRIVE_BYTES).expect("a disk");
         let drive = Drive::Disk(disk.clone());
         if is_asked_for("dax") {
-            self.cut_often("persistent memory", &memory);
+            self.cut_often("persistent memory", &memory, [Job::Write, Job::Look]);
+            self.cut_often(
+                "arrays on persistent memory",
+                &memory,
+                [Job::Arrays, Job::LookAtArrays],
+            );
             self.cut_a_program("a program on persistent memory", &memory);
         }
         if is_asked_for("disk") {
-            self.cut_often("a disk", &drive);
+            self.cut_often("a disk", &drive, [Job::Write, Job::Look]);
+            self.cut_often("arrays on a disk", &drive, [Job::Arrays, Job::LookAtArrays]);
             self.cut_a_program("a program on a disk", &drive);
         }
         if is_asked_for("failures") {
@@ -108,12 +115,12 @@ impl Power {
     }
 
     /// Writes, cuts the power and looks, again and again.
-    fn cut_often(&mut self, name: &str, drive: &Drive) {
+    fn cut_often(&mut self, name: &str, drive: &Drive, [write, look]: [Job; 2]) {
         let begun = Instant::now();
         let mut told = 0;
         let mut found = Vec::new();
         for cut in 0..self.cuts {
-            let mut console = self.machine.boot(drive, Job::Write);
+            let mut console = self.machine.boot(drive, write);
             // One in four boots is cut at any instant: in the kernel, in its own recovery, in ours.
             if cut > 0 && self.random.once_in(4) {
                 console.run_for(Duration::from_millis(self.random.below(6000)));
@@ -132,7 +139,7 @@ impl Power {
             told = told.max(console.cut());
             drive.cut(&mut self.random);
         }
-        let mut console = self.machine.boot(drive, Job::Look);
+        let mut console = self.machine.boot(drive, look);
         let last = console.recovered();
         assert!(last >= told, "{name}: epoch {last} was found, {told} was durable");
         console.cut();

@@ -4,14 +4,19 @@
 //! * A row names the runs it follows from, and a row of energy has their counts: it can be computed again.
 //! * No number of the paper goes into a run.
 
+mod artifact;
+mod measure;
+mod paper;
 mod rows;
 mod runs;
 
-pub use rows::{ARTIFACTS, Row};
+pub use artifact::ARTIFACTS;
+pub use rows::Row;
 pub use runs::Run;
 
 use super::{Tell, chart, store};
 use crate::bus::Config;
+use artifact::Artifact;
 use runs::{Key, Runs};
 
 /// What to repeat, and how large.
@@ -59,7 +64,7 @@ pub struct Evaluation {
 pub fn evaluate(request: &Request, tell: Tell<'_>) -> Result<Evaluation, String> {
     let config = Config::find(&request.machine).map_err(|why| why.to_string())?;
     let config = config.smaller(request.smaller).map_err(|why| why.to_string())?;
-    let artifacts = rows::chosen(&request.artifacts)?;
+    let artifacts = artifact::chosen(&request.artifacts)?;
     let mut keys: Vec<Key> = artifacts
         .iter()
         .flat_map(|artifact| artifact.keys(&config))
@@ -67,7 +72,7 @@ pub fn evaluate(request: &Request, tell: Tell<'_>) -> Result<Evaluation, String>
     keys.sort_by_cached_key(|key| key.name(&config));
     keys.dedup_by_key(|key| key.name(&config));
     let runs = Runs::all(&config, &keys, request, tell)?;
-    let of = |artifact: &rows::Artifact| artifact.rows(&config, &runs);
+    let of = |artifact: &Artifact| artifact.rows(&config, &runs);
     Ok(Evaluation {
         paper: "mss",
         command: request.command.clone(),
@@ -100,6 +105,6 @@ impl Evaluation {
             .map(|row| &row.row)
             .filter(|row| row.artifact == artifact)
             .collect();
-        chart::bars(rows::title(artifact), &rows)
+        chart::bars(artifact::title(artifact), &rows)
     }
 }

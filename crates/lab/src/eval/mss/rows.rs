@@ -1,9 +1,11 @@
 //! Rows: what follows from the runs, beside what the paper says.
 
+use super::artifact::{DEVICES, HEADLINES, OPEN, SHOWN, SWEPT, compared};
+use super::measure::Measure;
+use super::paper::said;
 use super::runs::{Key, Other, Run, Runs};
 use crate::bus::{Config, Counts};
 use crate::eval;
-use crate::workload::sps::ALL;
 use std::collections::BTreeMap;
 
 /// A number beside the paper's.
@@ -19,254 +21,11 @@ pub struct Row {
     pub counts: BTreeMap<String, Counts>,
 }
 
-/// All artifacts, and what they show.
-pub const ARTIFACTS: [(&str, &str); 11] = [
-    (
-        "fig1",
-        "No fault tolerance, redo logging, and redo logging with checkpoints",
-    ),
-    (
-        "fig2",
-        "Write-order control: a log with flushes and fences over one without",
-    ),
-    ("disk", "Logging in memory over logging to a disk (4.1)"),
-    ("fig4a", "Swaps a second, over Logging"),
-    ("fig4b", "L1 miss rate, over Logging"),
-    ("fig4c", "Memory accesses, over Logging"),
-    ("fig5", "Dynamic energy, over Logging"),
-    (
-        "fig6",
-        "Persistence threshold, fewer swaps: energy and swaps a second over 0.2",
-    ),
-    (
-        "fig7",
-        "Persistence threshold, more swaps: energy and swaps a second over 0.2",
-    ),
-    (
-        "devices",
-        "Other memories: swaps a second, and energy by the device's own model",
-    ),
-    (
-        "open",
-        "What the paper leaves open: the same ratios by each choice",
-    ),
-];
-
-/// The lab's other memories.
-const DEVICES: [&str; 5] = ["stt-ram", "rram", "pcm", "pcm-mlc", "optane-like"];
-/// Programs shown on them.
-const SHOWN: [&str; 4] = ["lcs", "ics", "tcs", "tcs-clwb"];
-/// Programs of the sweeps.
-const SWEPT: [&str; 2] = ["tcm", "tcs"];
-/// What the paper leaves open.
-const OPEN: [(&str, Other); 5] = [
-    ("as in the machine file", Other::Nothing),
-    ("durable in the cells", Other::Cells),
-    ("only the last swap persisted", Other::Last),
-    ("a log of an eighth", Other::Log(0.125)),
-    ("a log of eight times", Other::Log(8.0)),
-];
-/// The ratios shown for each choice.
-const HEADLINES: [(&str, &str); 4] = [
-    ("lcs", "l"),
-    ("ics", "lcs"),
-    ("tcs", "lcs"),
-    ("tcs-clwb", "lcs-clwb"),
-];
-
-/// What an artifact shows.
-pub(super) fn title(artifact: &str) -> &'static str {
-    let found = ARTIFACTS.iter().find(|(name, _)| *name == artifact);
-    found.map_or("", |(_, title)| title)
-}
-
-/// One of [`ARTIFACTS`].
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Artifact(&'static str);
-
-/// The artifacts named; all if none is.
-pub(super) fn chosen(names: &[String]) -> Result<Vec<Artifact>, String> {
-    let known = |name: &String| ARTIFACTS.iter().any(|(known, _)| known == name);
-    if let Some(unknown) = names.iter().find(|name| !known(name)) {
-        let known: Vec<&str> = ARTIFACTS.iter().map(|(name, _)| *name).collect();
-        return Err(format!(
-            "mss has no artifact {unknown}; it has {}",
-            known.join(", ")
-        ));
-    }
-    let is_chosen = |name: &&'static str| names.is_empty() || names.iter().any(|chosen| chosen == name);
-    Ok(ARTIFACTS
-        .iter()
-        .map(|(name, _)| *name)
-        .filter(is_chosen)
-        .map(Artifact)
-        .collect())
-}
-
-/// Programs of Figures 4 and 5: all but those without a log and with a disk or checkpoints.
-fn compared() -> impl Iterator<Item = &'static str> {
-    let is_compared = |name: &&str| !["none", "dl", "l-ckpt"].contains(name);
-    ALL.iter().map(|variant| variant.name).filter(is_compared)
-}
-
-/// What of a run is compared.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Measure {
-    Time,
-    Throughput,
-    L1Misses,
-    L1MissRate,
-    Accesses,
-    Reads,
-    Writes,
-    MemoryEnergy,
-    ProcessorEnergy,
-    Energy,
-    DeviceEnergy,
-}
-
-impl Measure {
-    fn name(self) -> &'static str {
-        match self {
-            Measure::Time => "time",
-            Measure::Throughput => "throughput",
-            Measure::L1Misses => "L1 misses",
-            Measure::L1MissRate => "L1 miss rate",
-            Measure::Accesses => "memory accesses",
-            Measure::Reads => "memory reads",
-            Measure::Writes => "memory writes",
-            Measure::MemoryEnergy => "memory energy",
-            Measure::ProcessorEnergy => "processor energy",
-            Measure::Energy => "energy",
-            Measure::DeviceEnergy => "energy by the device",
-        }
-    }
-
-    /// Of a swap; a rate as it is.
-    fn of(self, run: &Run) -> f64 {
-        let counts = &run.counts;
-        let whole = match self {
-            Measure::Throughput => return counts.per_second(),
-            Measure::L1MissRate => return counts.l1_miss_rate(),
-            Measure::Time => counts.time_fs as f64 * 1e-6,
-            Measure::L1Misses => counts.l1_misses as f64,
-            Measure::Accesses => counts.accesses() as f64,
-            Measure::Reads => counts.reads as f64,
-            Measure::Writes => counts.writes as f64,
-            Measure::MemoryEnergy => run.energy_j.memory_j * 1e9,
-            Measure::ProcessorEnergy => run.energy_j.processor_j * 1e9,
-            Measure::Energy => run.energy_j.total_j() * 1e9,
-            Measure::DeviceEnergy => counts.device_j * 1e9,
-        };
-        whole / counts.transactions as f64
-    }
-
-    fn is_energy(self) -> bool {
-        use Measure as M;
-        matches!(
-            self,
-            M::MemoryEnergy | M::ProcessorEnergy | M::Energy | M::DeviceEnergy
-        )
-    }
-}
-
-impl Artifact {
-    /// The runs it needs.
-    pub(super) fn keys(self, config: &Config) -> Vec<Key> {
-        let swaps = &config.study.swaps;
-        let (least, most) = (swaps[0], swaps[swaps.len() - 1]);
-        let each = |names: Vec<&str>| -> Vec<Key> {
-            let of = |&swaps: &u64| {
-                names
-                    .iter()
-                    .map(move |name| Key::plain(name, swaps))
-                    .collect::<Vec<_>>()
-            };
-            swaps.iter().flat_map(of).collect()
-        };
-        let sweep = |swaps: u64| -> Vec<Key> {
-            let all = config.study.thresholds.iter();
-            let of = |&threshold: &f64| {
-                SWEPT.map(|name| Key::plain(name, swaps).with(Other::Threshold(threshold)))
-            };
-            all.flat_map(of).collect()
-        };
-        match self.0 {
-            "fig1" => each(vec!["none", "l", "l-ckpt"]),
-            "fig2" => each(vec!["l", "lcm"]),
-            "disk" => each(vec!["l", "dl"]),
-            "fig6" => sweep(least),
-            "fig7" => sweep(most),
-            "devices" => {
-                let of = |device| SHOWN.map(|name| Key::plain(name, most).with(Other::Device(device)));
-                let own = SHOWN.map(|name| Key::plain(name, most));
-                own.into_iter().chain(DEVICES.into_iter().flat_map(of)).collect()
-            }
-            "open" => {
-                let both = |other| move |(a, b)| [a, b].map(|name| Key::plain(name, most).with(other));
-                OPEN.into_iter()
-                    .flat_map(|(_, other)| HEADLINES.into_iter().flat_map(both(other)))
-                    .collect()
-            }
-            _ => each(compared().collect()),
-        }
-    }
-
-    pub(super) fn rows(self, config: &Config, runs: &Runs) -> Vec<Row> {
-        use Measure as M;
-        let table = Table {
-            artifact: self.0,
-            config,
-            runs,
-        };
-        let swaps = &config.study.swaps;
-        match self.0 {
-            "fig1" => table.over(
-                "none",
-                &["l", "l-ckpt"],
-                &[M::Time, M::MemoryEnergy, M::Reads, M::Writes],
-            ),
-            "fig2" => table.over(
-                "l",
-                &["lcm"],
-                &[M::Time, M::MemoryEnergy, M::L1Misses, M::Accesses],
-            ),
-            "disk" => table.over("dl", &["l"], &[M::Throughput, M::Energy]),
-            "fig4a" => table.figure(M::Throughput, &[("tcs", "lcs"), ("tcm", "lcm")]),
-            "fig4b" => table.figure(
-                M::L1MissRate,
-                &[("ics", "lcs"), ("icm", "lcm"), ("tcs", "lcs"), ("tcm", "lcm")],
-            ),
-            "fig4c" => {
-                let pairs = [("ics", "lcs"), ("tcs", "lcs"), ("im", "icm"), ("ts", "tcs")];
-                let mut rows = table.figure(M::Accesses, &pairs);
-                for measure in [M::Reads, M::Writes] {
-                    rows.extend(table.over("lcs", &["ics", "icm"], &[measure]));
-                }
-                rows
-            }
-            "fig5" => {
-                let mut rows = Vec::new();
-                for measure in [M::MemoryEnergy, M::ProcessorEnergy, M::Energy] {
-                    rows.extend(table.shares(measure));
-                }
-                rows.extend(table.pairs(M::Energy, &[("lcs", "tcs"), ("lcs-clwb", "tcs-clwb")]));
-                rows.extend(table.pairs(M::MemoryEnergy, &[("ics", "lcs"), ("icm", "lcs")]));
-                rows
-            }
-            "fig6" => table.sweep(swaps[0]),
-            "fig7" => table.sweep(swaps[swaps.len() - 1]),
-            "devices" => table.devices(),
-            _ => table.open(),
-        }
-    }
-}
-
 /// Rows of one artifact.
-struct Table<'a> {
-    artifact: &'static str,
-    config: &'a Config,
-    runs: &'a Runs,
+pub(super) struct Table<'a> {
+    pub(super) artifact: &'static str,
+    pub(super) config: &'a Config,
+    pub(super) runs: &'a Runs,
 }
 
 impl Table<'_> {
@@ -333,7 +92,7 @@ impl Table<'_> {
     }
 
     /// Each measure of some programs over another's.
-    fn over(&self, base: &str, names: &[&str], measures: &[Measure]) -> Vec<Row> {
+    pub(super) fn over(&self, base: &str, names: &[&str], measures: &[Measure]) -> Vec<Row> {
         let mut rows = Vec::new();
         for &swaps in self.swaps() {
             for measure in measures {
@@ -352,7 +111,7 @@ impl Table<'_> {
     }
 
     /// Pairs of programs.
-    fn pairs(&self, measure: Measure, pairs: &[(&str, &str)]) -> Vec<Row> {
+    pub(super) fn pairs(&self, measure: Measure, pairs: &[(&str, &str)]) -> Vec<Row> {
         pairs
             .iter()
             .flat_map(|(name, base)| self.over(base, &[name], &[measure]))
@@ -360,7 +119,7 @@ impl Table<'_> {
     }
 
     /// Every program over Logging, then some pairs.
-    fn figure(&self, measure: Measure, pairs: &[(&str, &str)]) -> Vec<Row> {
+    pub(super) fn figure(&self, measure: Measure, pairs: &[(&str, &str)]) -> Vec<Row> {
         let mut rows = Vec::new();
         for &swaps in self.swaps() {
             for name in compared() {
@@ -372,7 +131,7 @@ impl Table<'_> {
     }
 
     /// A part of every program's energy over all of Logging's.
-    fn shares(&self, measure: Measure) -> Vec<Row> {
+    pub(super) fn shares(&self, measure: Measure) -> Vec<Row> {
         let mut rows = Vec::new();
         for &swaps in self.swaps() {
             let base = self.run(&Key::plain("l", swaps));
@@ -399,7 +158,7 @@ impl Table<'_> {
     }
 
     /// Energy and throughput by threshold, over the first; then the threshold of the least energy.
-    fn sweep(&self, swaps: u64) -> Vec<Row> {
+    pub(super) fn sweep(&self, swaps: u64) -> Vec<Row> {
         let thresholds = &self.config.study.thresholds;
         let mut rows = Vec::new();
         for name in SWEPT {
@@ -437,7 +196,7 @@ impl Table<'_> {
     }
 
     /// Each device's swaps a second, and its energy a swap.
-    fn devices(&self) -> Vec<Row> {
+    pub(super) fn devices(&self) -> Vec<Row> {
         let swaps = self.swaps()[self.swaps().len() - 1];
         let own = std::iter::once((self.config.memory.name.as_str(), Other::Nothing));
         let all = own.chain(DEVICES.into_iter().map(|device| (device, Other::Device(device))));
@@ -466,7 +225,7 @@ impl Table<'_> {
     }
 
     /// The main ratios of throughput and energy by each choice.
-    fn open(&self) -> Vec<Row> {
+    pub(super) fn open(&self) -> Vec<Row> {
         let swaps = self.swaps()[self.swaps().len() - 1];
         let mut rows = Vec::new();
         for (name, base) in HEADLINES {
@@ -482,41 +241,6 @@ impl Table<'_> {
         }
         rows
     }
-}
-
-/// What the paper's text says: of the larger number of swaps where it does not say which.
-fn said(artifact: &str, series: &str, is_last: bool) -> Option<f64> {
-    if !is_last {
-        return None;
-    }
-    let all: &[(&str, f64)] = match artifact {
-        // "introduces 3x energy overhead ...; execution time remains similar"
-        "fig1" => &[
-            ("l-ckpt over none: memory energy", 3.0),
-            ("l-ckpt over none: time", 1.0),
-        ],
-        // "23.7x operation throughput improvement and 16.1x energy reduction"
-        "disk" => &[("l over dl: throughput", 23.7), ("l over dl: energy", 1.0 / 16.1)],
-        // "degrade system performance by more than 1.6x"; "TCS ... achieves 2.3x throughput of logging mechanisms"
-        "fig4a" => &[
-            ("lcm", 1.0 / 1.6),
-            ("lcs", 1.0 / 1.6),
-            ("tcs over lcs: throughput", 2.3),
-        ],
-        // "increases L1 cache miss rate by 10% compared with LCS"; "TCM and TCS reduce L1 cache miss rate by 53%"
-        "fig4b" => &[
-            ("ics over lcs: L1 miss rate", 1.10),
-            ("tcs over lcs: L1 miss rate", 0.47),
-        ],
-        // "LCM and LCS result in more than doubled memory access"
-        "fig4c" => &[("lcm", 2.0), ("lcs", 2.0)],
-        // "2.4x energy reduction compared with LCS"
-        "fig5" => &[("lcs over tcs: energy", 2.4)],
-        _ => &[],
-    };
-    all.iter()
-        .find(|(name, _)| *name == series)
-        .map(|(_, number)| *number)
 }
 
 /// What was counted in a run, for each swap.

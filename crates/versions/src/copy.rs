@@ -1,0 +1,34 @@
+//! A copy of an array's file.
+
+use crate::error::Result;
+use std::fs::File;
+use std::path::Path;
+use twinpage_core::Error;
+use twinpage_os::Draft;
+
+/// Copies a file that stands still to a new one, durably.
+pub(crate) fn copy(from: &Path, to: &Path) -> Result<()> {
+    let exists = || {
+        let why = format!("{} exists: an array is copied to a new file only", to.display());
+        crate::Error::from(Error::Invalid(why))
+    };
+    if to.exists() {
+        return Err(exists());
+    }
+    let failed = |source| Error::Io {
+        what: format!("copying {} to {}", from.display(), to.display()),
+        at: 0,
+        source,
+    };
+    let mut draft = Draft::of(to)?;
+    File::create_new(draft.path()).map_err(failed)?;
+    draft.lock()?;
+    std::fs::copy(from, draft.path()).map_err(failed)?;
+    File::open(draft.path())
+        .and_then(|file| file.sync_all())
+        .map_err(failed)?;
+    match draft.name(to)? {
+        true => Ok(()),
+        false => Err(exists()),
+    }
+}
