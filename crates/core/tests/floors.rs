@@ -1,6 +1,6 @@
 //! Nothing imports upwards: neither a crate another that is built on it, nor a module of this crate one above it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -24,6 +24,9 @@ const CRATES: &[(&str, &[&str])] = &[
     ("process", &["twinpage-core", "twinpage-os"]),
     ("lab", &["twinpage-core", "twinpage-baselines"]),
 ];
+
+/// Crates whose modules import one another without a cycle, and how many modules each has at least.
+const ACYCLIC: &[(&str, usize)] = &[("os", 25), ("process", 25), ("lab", 12), ("versions", 15)];
 
 /// The modules of this crate, from the lowest: each may import those before it.
 const MODULES: &[&str] = &[
@@ -133,4 +136,72 @@ fn no_module_of_the_core_imports_one_above_it() {
         seen.len() > 12 && seen["dual_page"] > 50,
         "the sources are not read: {seen:?}"
     );
+}
+
+/// A cycle of `edges` from `module` on, if there is one. Modules in `done` are in none.
+fn cycle<'a>(
+    module: &'a str,
+    edges: &'a BTreeMap<String, BTreeSet<String>>,
+    path: &mut Vec<&'a str>,
+    done: &mut BTreeSet<&'a str>,
+) -> Option<Vec<&'a str>> {
+    if let Some(at) = path.iter().position(|&on_path| on_path == module) {
+        return Some(path[at..].to_vec());
+    }
+    if done.contains(module) {
+        return None;
+    }
+    path.push(module);
+    let imports = edges.get(module).into_iter().flatten();
+    let found = imports
+        .into_iter()
+        .find_map(|import| cycle(import, edges, path, done));
+    path.pop();
+    done.insert(module);
+    found
+}
+
+#[test]
+fn modules_import_one_another_without_a_cycle() {
+    for &(name, least) in ACYCLIC {
+        let mut files = Vec::new();
+        sources(&crates().join(name).join("src"), None, &mut files);
+        files.retain(|(module, _)| module != "main" && !module.ends_with("_tests"));
+        let modules: BTreeSet<String> = files.iter().map(|(module, _)| module.clone()).collect();
+        assert!(
+            modules.len() >= least,
+            "the sources of {name} are not read: {modules:?}"
+        );
+        let mut edges: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+        for (module, source) in &files {
+            for import in imports(source) {
+                assert!(
+                    modules.contains(&import),
+                    "{name}: {module} imports crate::{import}: name the module, so that its floor is seen"
+                );
+                if import != *module {
+                    edges.entry(module.clone()).or_default().insert(import);
+                }
+            }
+        }
+        assert!(
+            edges.len() > least / 2,
+            "the imports of {name} are not read: {edges:?}"
+        );
+        let mut done = BTreeSet::new();
+        for module in &modules {
+            let found = cycle(module, &edges, &mut Vec::new(), &mut done);
+            assert!(found.is_none(), "crates/{name}: a cycle of modules: {found:?}");
+        }
+    }
+}
+
+#[test]
+fn a_cycle_is_found() {
+    let edges = [("a", "b"), ("b", "c"), ("c", "b"), ("d", "a")];
+    let edges = edges.map(|(from, to)| (from.to_owned(), BTreeSet::from([to.to_owned()])));
+    let edges = BTreeMap::from(edges);
+    let search = |from| cycle(from, &edges, &mut Vec::new(), &mut BTreeSet::new());
+    assert_eq!(search("d"), Some(vec!["b", "c"]));
+    assert_eq!(cycle("e", &edges, &mut Vec::new(), &mut BTreeSet::new()), None);
 }

@@ -19,13 +19,15 @@ pub mod experiment;
 pub mod machine;
 mod numbered;
 pub mod op;
+pub mod quantity;
 pub mod space;
 pub mod speed;
 pub mod sweep;
+pub mod text;
 pub mod trace;
 pub mod workload;
 
-pub use config::ConfigError;
 pub use op::{Kind, Op};
 pub use space::{Port, Space};
+pub use text::ConfigError;
 pub use workload::{Progress, Workload};

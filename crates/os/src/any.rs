@@ -1,9 +1,12 @@
 //! A medium chosen at run time.
 
+use crate::dax::DaxMedium;
 use crate::dax::is_dax;
+use crate::file::FileMedium;
 use crate::file::{create_private, open_regular, sync_name};
+use crate::health::Access;
 use crate::health::refused;
-use crate::{Access, DaxMedium, FileMedium, MemoryMedium};
+use crate::memory::MemoryMedium;
 use std::fs::File;
 use std::ops::Range;
 use std::path::Path;

@@ -16,6 +16,7 @@
 
 mod version1;
 
+use crate::clocks::Clocks;
 use crate::descriptors::{Descriptor, Held};
 use crate::error::{Error, Result};
 use crate::files::{self, OpenFile};
@@ -95,15 +96,6 @@ pub enum Ending {
     Exit(i32),
     /// By this signal.
     Signal(i32),
-}
-
-/// The clocks of a program at a stop.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Clocks {
-    /// `CLOCK_MONOTONIC`, nanoseconds.
-    pub monotonic_ns: u64,
-    /// `CLOCK_REALTIME`, nanoseconds.
-    pub realtime_ns: u64,
 }
 
 /// A whole context, as read back.

@@ -4,7 +4,6 @@
 //! * What cannot be put back is refused here, by name.
 
 use crate::error::{Error, Result};
-use crate::objects::{Id, Objects};
 use serde::{Deserialize, Serialize};
 use std::ffi::OsStr;
 use std::fs::File;
@@ -14,6 +13,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use twinpage_os::{copier, inject};
+
+/// Which shared object ([`crate::objects`]) a mapping shows.
+pub type ObjectId = u32;
 
 /// What a mapping is made of.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -86,7 +88,7 @@ pub struct Mapping {
     /// Device of the file, as the kernel shows it here.
     pub device: u64,
     /// Which object the file is, if any.
-    pub object: Option<Id>,
+    pub object: Option<ObjectId>,
     /// Path of the file; empty when there is none.
     #[serde(with = "crate::path_bytes")]
     pub path: PathBuf,
@@ -147,11 +149,11 @@ impl Layout {
         &self.mappings
     }
 
-    /// Reads the mappings again. True when they changed.
+    /// Reads the mappings again; `resolve` says which objects they show. True when they changed.
     ///
     /// # Errors
     /// Names a mapping that cannot be captured.
-    pub fn refresh(&mut self, objects: &Objects) -> Result<bool> {
+    pub fn refresh(&mut self, resolve: impl FnOnce(&mut [Mapping]) -> Result<()>) -> Result<bool> {
         let mut filled = 0;
         loop {
             if filled == self.scratch.len() {
@@ -170,7 +172,7 @@ impl Layout {
             std::fs::read_link(self.links.join(format!("{:x}-{:x}", range.start, range.end))).ok()
         };
         let mut mappings = parse(&self.scratch[..filled], exact)?;
-        objects.resolve(&mut mappings)?;
+        resolve(&mut mappings)?;
         self.mappings = mappings;
         self.text.clear();
         self.text.extend_from_slice(&self.scratch[..filled]);
@@ -322,6 +324,7 @@ fn kind(path: &Path, inode: u64, shared: bool, protection: u32) -> Result<Option
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::objects::Objects;
 
     #[test]
     fn own_mappings_are_understood() {

@@ -14,6 +14,7 @@
 #![forbid(unsafe_code)]
 
 pub mod calls;
+pub mod clocks;
 pub mod context;
 pub mod copies;
 pub mod descriptors;
@@ -33,7 +34,6 @@ pub mod pace;
 pub mod pages;
 pub mod pairs;
 mod path_bytes;
-pub mod polls;
 pub mod program;
 pub mod restore;
 pub mod run;

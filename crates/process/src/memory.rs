@@ -271,7 +271,7 @@ impl Memory {
 
     /// Tracks new mappings and forgets what is mapped no longer.
     fn follow_layout(&mut self, into: &mut Capture) -> Result<bool> {
-        let changed = self.layout.refresh(&self.objects)?;
+        let changed = self.layout.refresh(|mappings| self.objects.resolve(mappings))?;
         if changed {
             self.forget_unmapped(into);
         }

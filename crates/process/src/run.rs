@@ -1,5 +1,6 @@
 //! `run` and `resume`: a program from its first instruction, or from its last checkpoint.
 
+use crate::clocks::Clocks;
 use crate::context::{self, Ending};
 use crate::error::{Error, Result};
 use crate::files::{self, Recorder};
@@ -51,7 +52,7 @@ pub fn resume(state: &Path, pace: Pace) -> Result<Summary, String> {
     });
     let (directory, store, epoch, context) = opened.map_err(|error| error.to_string())?;
     let pace = pace.on(directory.durability());
-    let clock_shift = i128::from(context.clocks.monotonic_ns) - i128::from(program::clocks().monotonic_ns);
+    let clock_shift = i128::from(context.clocks.monotonic_ns) - i128::from(Clocks::now().monotonic_ns);
     launch::contained(clock_shift, move || {
         go_on(&context, &directory, store, epoch, pace, started)
     })

@@ -10,7 +10,7 @@ use twinpage_os::Draft;
 pub(crate) fn copy(from: &Path, to: &Path) -> Result<()> {
     let exists = || {
         let why = format!("{} exists: an array is copied to a new file only", to.display());
-        crate::Error::from(Error::Invalid(why))
+        crate::error::Error::from(Error::Invalid(why))
     };
     if to.exists() {
         return Err(exists());

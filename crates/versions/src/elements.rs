@@ -259,8 +259,8 @@ impl<T: Value, const N: usize> Versions<T, N> {
     /// What a test drives the persister by.
     #[cfg(any(test, feature = "faults"))]
     #[must_use]
-    pub fn stepper(&self) -> crate::Stepper {
-        crate::Stepper(Arc::clone(self.opened.shared()))
+    pub fn stepper(&self) -> crate::persistence::Stepper {
+        crate::persistence::Stepper(Arc::clone(self.opened.shared()))
     }
 
     /// Where a version of an element is.

@@ -61,22 +61,5 @@ pub use zerocopy;
 
 #[doc(hidden)]
 pub use fault::Planted;
-
-/// Drives the persister of an array that was opened [`stepped`](Options::stepped).
 #[cfg(any(test, feature = "faults"))]
-#[derive(Clone, Debug)]
-pub struct Stepper(std::sync::Arc<persistence::Shared>);
-
-#[cfg(any(test, feature = "faults"))]
-impl Stepper {
-    /// Does one thing; false when there is nothing to do.
-    pub fn step(&self) -> bool {
-        self.0.step()
-    }
-
-    /// The last update that is durable.
-    #[must_use]
-    pub fn durable(&self) -> u64 {
-        self.0.durable()
-    }
-}
+pub use persistence::Stepper;

@@ -275,8 +275,8 @@ impl<T: Value, const N: usize> Planes<T, N> {
     /// What a test drives the persister by.
     #[cfg(any(test, feature = "faults"))]
     #[must_use]
-    pub fn stepper(&self) -> crate::Stepper {
-        crate::Stepper(Arc::clone(&self.opened.engine.shared))
+    pub fn stepper(&self) -> crate::persistence::Stepper {
+        crate::persistence::Stepper(Arc::clone(&self.opened.engine.shared))
     }
 
     fn plane(&self, plane: usize) -> *mut T {

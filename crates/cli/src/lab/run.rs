@@ -8,9 +8,9 @@ use std::process::ExitCode;
 use std::time::Duration;
 use twinpage_core::SchemeKind;
 use twinpage_lab::config::machine::Config;
-use twinpage_lab::config::quantity::Time;
 use twinpage_lab::experiment::{Experiment, Report};
 use twinpage_lab::machine::Sample;
+use twinpage_lab::quantity::Time;
 use twinpage_lab::sweep::Axis;
 
 pub(super) const EXAMPLES: &str = "Example:

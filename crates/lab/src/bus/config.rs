@@ -2,10 +2,10 @@
 
 use super::outcome::{Disk, Prices};
 use crate::config::processor::{Caches, Cpu, shape};
-use crate::config::quantity::{self, Quantity, Span};
-use crate::config::{ConfigError, Place, find};
 use crate::device::Device;
 use crate::machine::Shape;
+use crate::quantity::{self, Quantity, Span};
+use crate::text::{ConfigError, Place, find};
 use serde::Deserialize;
 
 /// The machines that come with the lab: name and text.

@@ -6,8 +6,8 @@
 //!   needs no quotes.
 //! * Keys that no machine has are errors here as everywhere.
 
-use super::ConfigError;
 use super::machine::BUILT_IN;
+use crate::text::ConfigError;
 use std::borrow::Cow;
 use std::path::Path;
 use toml::{Table, Value};
@@ -67,7 +67,7 @@ fn on_its_base(name: &str, mut table: Table, names: &mut String, depth: usize) -
         Some(path) if !is_built_in => path.display().to_string(),
         _ => base,
     };
-    let (_, text): (_, Cow<'_, str>) = super::find(&path, "machines", &BUILT_IN)?;
+    let (_, text): (_, Cow<'_, str>) = crate::text::find(&path, "machines", &BUILT_IN)?;
     let below: Table = text.parse().map_err(|why| wrong(&path, format!("{why}")))?;
     let mut below = on_its_base(&path, below, names, depth - 1)?;
     lay(&mut below, table);

@@ -2,14 +2,14 @@
 
 use super::layers::{Layers, combine};
 use super::processor::{Caches, Cpu, shape};
-use super::quantity::{Bytes, Quantity, Span};
-use super::{ConfigError, Place, find};
 use crate::controller::lookup::{Backup, Placement};
 use crate::controller::{Setting, UndoOrder};
 use crate::device::Device;
 use crate::machine::hierarchy::Level;
 use crate::machine::{Mode, Plan};
 use crate::op::PAGE_BYTES;
+use crate::quantity::{Bytes, Quantity, Span};
+use crate::text::{ConfigError, Place, find};
 use serde::Deserialize;
 use twinpage_baselines::SchemeKind;
 use twinpage_baselines::{Switching, Tables};

@@ -1,4 +1,4 @@
-//! Configuration files: what is wrong in one is told with its file and line.
+//! Configuration files of machines.
 //!
 //! * Unknown keys, numbers without units and values that cannot be are errors, never ignored.
 //! * Every table names the `source` of its values; a value may name its own.
@@ -6,101 +6,6 @@
 mod layers;
 pub mod machine;
 pub(crate) mod processor;
-pub mod quantity;
-
-use serde::de::DeserializeOwned;
-use std::borrow::Cow;
-
-/// What is wrong with a configuration, and where.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{file}: {what}")]
-pub struct ConfigError {
-    /// The file, or the name of a built-in one.
-    pub file: String,
-    /// What and in which line.
-    pub what: String,
-}
-
-/// What `name` stands for, and its text: one of the `built_in`, else a file by its path. `kind`, in the
-/// plural, is for errors.
-///
-/// # Errors
-/// There is neither.
-pub fn find<'a>(
-    name: &'a str,
-    kind: &str,
-    built_in: &[(&'a str, &'a str)],
-) -> Result<(&'a str, Cow<'a, str>), ConfigError> {
-    if let Some(&(known, text)) = built_in.iter().find(|(known, _)| *known == name) {
-        return Ok((known, text.into()));
-    }
-    let text = std::fs::read_to_string(name).map_err(|why| {
-        let known: Vec<&str> = built_in.iter().map(|(known, _)| *known).collect();
-        ConfigError {
-            file: name.into(),
-            what: format!("{why}; the built-in {kind} are {}", known.join(", ")),
-        }
-    })?;
-    Ok((name, text.into()))
-}
-
-/// Text that is being read, to say where a value that cannot be stands.
-#[derive(Debug, Clone, Copy)]
-pub struct Place<'a> {
-    /// The file.
-    pub file: &'a str,
-    /// What it holds.
-    pub text: &'a str,
-}
-
-impl Place<'_> {
-    /// The text as `T`.
-    ///
-    /// # Errors
-    /// Names the line and column.
-    pub fn read<T: DeserializeOwned>(self) -> Result<T, ConfigError> {
-        toml::from_str(self.text).map_err(|error| ConfigError {
-            file: self.file.into(),
-            what: error.to_string().trim_end().into(),
-        })
-    }
-
-    /// An error about `key` of `[table]`, with its line.
-    #[must_use]
-    pub fn wrong(self, table: &str, key: &str, why: impl std::fmt::Display) -> ConfigError {
-        // Text put together from several has no lines to name.
-        let line = match self.text {
-            "" => String::new(),
-            _ => format!("line {}: ", self.line(table, key)),
-        };
-        ConfigError {
-            file: self.file.into(),
-            what: format!("{line}`{key}` of [{table}]: {why}"),
-        }
-    }
-
-    /// The line of the key, or of its table if the key is not there.
-    fn line(self, table: &str, key: &str) -> usize {
-        let header = format!("[{table}]");
-        let (mut here, mut found) = (table.is_empty(), 1);
-        for (number, line) in self
-            .text
-            .lines()
-            .enumerate()
-            .map(|(number, line)| (number + 1, line.trim()))
-        {
-            if line.starts_with('[') {
-                here = line.starts_with(&header);
-                if here {
-                    found = number;
-                }
-            } else if here && line.split('=').next().is_some_and(|name| name.trim() == key) {
-                return number;
-            }
-        }
-        found
-    }
-}
 
 /// A short name for the exact content of a resolved configuration: 16 hexadecimal digits.
 #[must_use]

@@ -1,9 +1,9 @@
 //! What machine files say of cores and caches.
 
-use super::quantity::{Bytes, Frequency, Quantity, Span};
-use super::{ConfigError, Place};
 use crate::machine::Shape;
 use crate::machine::hierarchy::Level;
+use crate::quantity::{Bytes, Frequency, Quantity, Span};
+use crate::text::{ConfigError, Place};
 use serde::Deserialize;
 
 #[derive(Deserialize)]

@@ -2,8 +2,8 @@
 
 use super::energy::Model;
 use super::timing::Timing;
-use crate::config::quantity::{Bytes, Current, Energy, Power, Quantity, Span, Time, Voltage};
-use crate::config::{ConfigError, Place, find};
+use crate::quantity::{Bytes, Current, Energy, Power, Quantity, Span, Time, Voltage};
+use crate::text::{ConfigError, Place, find};
 use serde::Deserialize;
 
 /// The devices that come with the lab: name and text.

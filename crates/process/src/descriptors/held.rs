@@ -1,9 +1,10 @@
 //! What descriptors hold at a stop: offsets, counters, what is in pipes and sockets.
 
+use super::polls;
 use super::{Descriptor, Descriptors, Held, What, fdinfo, field};
 use crate::error::{Error, Result};
 use crate::files::Ident;
-use crate::{pairs, polls};
+use crate::pairs;
 use rustix::fs::{OFlags, SeekFrom};
 use std::os::fd::{AsRawFd, OwnedFd};
 use twinpage_os::remote::Process;

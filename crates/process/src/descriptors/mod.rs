@@ -8,17 +8,18 @@
 mod describe;
 mod held;
 mod open_files;
+pub mod polls;
 mod table;
 mod touched;
 
 pub use describe::Files;
 pub use table::{Descriptors, List};
 
+use self::polls::Interest;
 use crate::error::{Error, Result};
 use crate::kernel::GoneDirectory;
 use crate::objects::Id;
 use crate::pairs::{End, Queue};
-use crate::polls::Interest;
 use crate::stdio::Stream;
 use rustix::fs::FileType;
 use serde::{Deserialize, Serialize};

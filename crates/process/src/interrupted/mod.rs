@@ -22,8 +22,8 @@
 mod limits;
 mod rest;
 
+use crate::clocks::Clocks;
 use crate::error::{Error, Result};
-use crate::program;
 use limits::Limit;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap};
@@ -71,7 +71,7 @@ const SYSCALL_BYTES: u64 = 2;
 const SYSCALL: [u8; 2] = [0x0f, 0x05];
 
 fn now_ns() -> u64 {
-    program::clocks().monotonic_ns
+    Clocks::now().monotonic_ns
 }
 
 impl Calls {

@@ -41,7 +41,7 @@ const MOST: u32 = 1 << 19;
 const TEMPORARY: u32 = (libc::O_TMPFILE & !libc::O_DIRECTORY) as u32;
 
 /// Number of an object.
-pub type Id = u32;
+pub use crate::layout::ObjectId as Id;
 
 /// Where a file is from, and so how it is made again.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]

@@ -8,8 +8,9 @@
 //!   [`crate::interrupted`].
 //! * Of a program that ended, a checkpoint says how, and holds what it printed last.
 
-use super::{Program, State, clocks};
-use crate::context::{Clocks, Fixed, Live, Threads};
+use super::{Program, State};
+use crate::clocks::Clocks;
+use crate::context::{Fixed, Live, Threads};
 use crate::descriptors;
 use crate::error::{Error, Result};
 use crate::files::{EpochFiles, OpenFile};
@@ -69,7 +70,7 @@ impl Program {
         let unfinished = self.unfinished();
         self.capture_objects(into)?;
         let (timers, pending) = self.timers(tid, pending)?;
-        let clocks = clocks(); // here: what timers have left is from now on
+        let clocks = Clocks::now(); // here: what timers have left is from now on
         let held = self.descriptors.held(&self.process, tid)?;
         let live = Live {
             held,
@@ -211,7 +212,7 @@ impl Program {
         self.writer.set_fixed(&self.fixed())?;
         self.writer.write(
             &mut into.context,
-            clocks(),
+            Clocks::now(),
             Threads::default(),
             &Live::default(),
             &[],

@@ -18,7 +18,7 @@ mod rest;
 pub use capture::Stop;
 pub use executable::forget_copies_but;
 
-use crate::context::{self, Clocks, Ending};
+use crate::context::{self, Ending};
 use crate::descriptors::Descriptors;
 use crate::error::{Error, Result};
 use crate::files::{EpochFiles, Recorder};
@@ -391,18 +391,6 @@ fn ignore_gone(result: std::io::Result<()>) -> Result<()> {
             Err(Error::target("cannot let the program go on", error))
         }
         _ => Ok(()),
-    }
-}
-
-/// The clocks as the program sees them.
-pub(crate) fn clocks() -> Clocks {
-    let now = |clock| {
-        let time = rustix::time::clock_gettime(clock);
-        time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
-    };
-    Clocks {
-        monotonic_ns: now(rustix::time::ClockId::Monotonic),
-        realtime_ns: now(rustix::time::ClockId::Realtime),
     }
 }
 

@@ -574,7 +574,7 @@ fn make_timer(
         tv_sec: (ns / 1_000_000_000) as i64,
         tv_nsec: (ns % 1_000_000_000) as i64,
     };
-    let now_ns = || crate::program::clocks().monotonic_ns;
+    let now_ns = || crate::clocks::Clocks::now().monotonic_ns;
     loop {
         let (mut flags, mut value_ns, mut rung) = (TimerfdTimerFlags::empty(), left_ns, 0);
         if matches!(clock, TimerfdClockId::Monotonic) && left_ns > 0 {

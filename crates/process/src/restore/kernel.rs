@@ -3,11 +3,11 @@
 use super::files::Sources;
 use super::space::run;
 use crate::context::Context;
+use crate::descriptors::polls::Interest;
 use crate::descriptors::{Held, LockKind, What};
 use crate::error::{Error, Result};
 use crate::kernel::{PosixTimer, SIGNALS, Settings};
 use crate::notes;
-use crate::polls::Interest;
 use crate::syscalls::THREAD_FLAGS;
 use crate::threads::{Pending, Steady};
 use crate::timers::timer_of;

@@ -5,7 +5,7 @@
 //! * An edge that was told is not told again. Which edges are still to be told is found by taking them, on a
 //!   duplicate of the descriptor while the program stands still, and giving them back.
 
-use crate::descriptors::List;
+use super::List;
 use crate::error::{Error, Result};
 use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
 use serde::{Deserialize, Serialize};
