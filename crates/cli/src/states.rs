@@ -94,7 +94,10 @@ impl State {
             (None, Some(_)) if ended => Status::Finished,
             (None, Some(_)) => Status::Resumable,
         };
-        self.held_output_bytes = found.held_output_bytes().unwrap_or(u64::MAX); // not known: kept
+        match found.held_output_bytes() {
+            Ok(held) => self.held_output_bytes = held,
+            Err(error) => (self.status, self.why) = (Status::Damaged, Some(error.to_string())),
+        }
         if let Some(context) = &found.context {
             let at = SystemTime::UNIX_EPOCH + Duration::from_nanos(context.clocks.realtime_ns);
             self.age = Some(SystemTime::now().duration_since(at).unwrap_or_default());

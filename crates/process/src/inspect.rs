@@ -108,15 +108,22 @@ impl Inspection {
         }
     }
 
-    /// Bytes printed up to the checkpoint that are not outside yet.
+    /// Bytes printed up to the checkpoint that are not outside yet. In a state that is not in use, they and the
+    /// input that waits are compared with their checksums.
     ///
     /// # Errors
-    /// [`Error::Damaged`].
+    /// [`Error::Damaged`], [`Error::Streams`].
     pub fn held_output_bytes(&self) -> Result<u64> {
         let Some(context) = &self.context else {
             return Ok(0);
         };
-        Ok(decode_streams(context)?.held_bytes(&self.path))
+        let streams = decode_streams(context)?;
+        if self.in_use.is_none()
+            && let Some(error) = streams.damage(&self.path)?.into_iter().next()
+        {
+            return Err(error.into());
+        }
+        Ok(streams.held_bytes(&self.path))
     }
 
     /// The pace that was chosen last, over all lives; `None` when it was not kept.

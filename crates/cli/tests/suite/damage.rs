@@ -10,7 +10,7 @@
 
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use fastrand::Rng;
@@ -300,21 +300,25 @@ fn a_region_in_a_memory_file_with_checksums() {
 
 // ---- states of programs ----
 
-#[test]
-fn a_state_of_a_program() {
-    let killed = Killed::midway();
+/// Damages one file of copies of a state, and looks at what comes of them.
+fn damaged_states(name: &str, killed: &Killed, choose: impl Fn(&mut Rng) -> PathBuf) {
     let first = seed();
-    let store = fs::read(killed.path("state/store")).expect("a store");
     let (mut same, mut told) = (0, 0);
     for trial in 0..trials() {
         let seed = first + trial;
-        let mut chance = chance(seed, "a state of a program");
+        let mut chance = chance(seed, name);
         let copy = killed.copy("damaged");
-        let mut damaged = store.clone();
+        let file = choose(&mut chance);
+        let mut damaged = fs::read(killed.path("state").join(&file)).expect("a file of the state");
         let what = damage(&mut damaged, &[], &mut chance);
-        let what = format!("{what}; TWINPAGE_SEED={seed}");
-        fs::write(copy.join("store"), damaged).expect("room for a file");
+        let what = format!("{}: {what}; TWINPAGE_SEED={seed}", file.display());
+        fs::write(copy.join(&file), damaged).expect("room for a file");
+        let info = sound_exit(&what, &on_state(&["info"], &copy)) == 0;
         let whole = sound_exit(&what, &on_state(&["check"], &copy)) == 0;
+        assert!(
+            info || !whole,
+            "{what}: told by info, but the check found nothing"
+        );
         let resume = on_state(&["resume"], &copy);
         if resume.status.success() {
             assert!(
@@ -328,8 +332,63 @@ fn a_state_of_a_program() {
         *(if whole { &mut same } else { &mut told }) += 1;
     }
     say(&format!(
-        "a state of a program: {} damaged files: {told} told, {same} harmless; TWINPAGE_SEED={first}",
+        "{name}: {} damaged files: {told} told, {same} harmless; TWINPAGE_SEED={first}",
         trials()
     ));
     assert!(told > 0, "damage is noticed");
+}
+
+#[test]
+fn a_state_of_a_program() {
+    damaged_states("a state of a program", &Killed::midway(), |_| "store".into());
+}
+
+/// Output that is held, input that was read, and every other file beside the store.
+#[test]
+fn streams_of_a_program() {
+    let killed = Killed::with_full_streams();
+    let files = killed.files();
+    let logs: Vec<_> = files.iter().filter(|file| is_of_streams(file)).cloned().collect();
+    assert!(logs.len() >= 4, "both logs, and what counts them: {files:?}");
+    damaged_states("streams of a program", &killed, |chance| {
+        let of = if chance.u8(0..4) > 0 { &logs } else { &files };
+        chance.choice(of).expect("a file").clone()
+    });
+}
+
+fn is_of_streams(file: &Path) -> bool {
+    let name = file.to_string_lossy();
+    ["output-", "input", "released"]
+        .iter()
+        .any(|start| name.starts_with(start))
+}
+
+/// Every part of the logs that is still needed, a bit at a time: noticed by `info`, `check` and `resume`.
+#[test]
+fn a_flipped_bit_in_a_log_of_a_program() {
+    let killed = Killed::with_full_streams();
+    let first = seed();
+    for log in ["output-1.0000000000000000", "input.0000000000000000"] {
+        let whole = fs::read(killed.path("state").join(log)).expect("a log");
+        let mut chance = chance(first, log);
+        for trial in 0..if long() { 100 } else { 4 } {
+            // The end of each is held: the outside took less than a pipe's worth, the program a few lines.
+            let at = whole.len() - 1 - chance.usize(0..whole.len() / 8);
+            let copy = killed.copy("damaged");
+            let mut flipped = whole.clone();
+            flipped[at] ^= 1 << chance.u8(0..8);
+            fs::write(copy.join(log), flipped).expect("room for a log");
+            let what = format!("a bit of byte {at} of {log}; trial {trial}, TWINPAGE_SEED={first}");
+            for command in ["info", "check", "resume"] {
+                let out = on_state(&[command], &copy);
+                assert_ne!(sound_exit(&what, &out), 0, "{what}: not noticed by {command}");
+                let told = [&out.stdout[..], &out.stderr[..]].concat();
+                let name = log.split('.').next().unwrap_or(log);
+                assert!(
+                    String::from_utf8_lossy(&told).contains(name),
+                    "{what}: {command} does not name it"
+                );
+            }
+        }
+    }
 }

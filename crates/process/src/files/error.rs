@@ -102,8 +102,12 @@ pub enum Error {
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Refusal {
-    /// The file would live on without a name, and a resumed program could not open it again.
-    #[error("{path} is removed or replaced while the program has it open: close it first", path = .0.display())]
+    /// The file would live on by a name that is not known here, and a resumed program could not open it again.
+    #[error(
+        "{path} is removed or replaced while the program has it open, and has another name that the program did not \
+         give it (find / -samefile {path} lists them): remove that name before the run, or run on a copy of the file",
+        path = .0.display()
+    )]
     StillOpen(PathBuf),
 
     /// A mode of `fallocate` that this build does not know.

@@ -2,7 +2,7 @@
 
 use super::context::{ChannelContext, InputContext, LineEnd, OutputContext, StdioContext, Typed};
 use super::error::{Error, Result};
-use super::flight::Flight;
+use super::flight::{self, Flight};
 use super::input::{Inlet, Input};
 use super::inside::{self, Inside, Made};
 use super::log::Log;
@@ -288,7 +288,7 @@ fn open_output(
 ) -> Result<(Output, Option<Outlet>)> {
     let name = format!("output-{n}");
     let log = if resumed {
-        Log::open(dir, &name, context.safe, context.end, &context.tail, false)?
+        Log::open(dir, &name, context.kept(), false)?
     } else {
         Log::create(dir, &name)?
     };
@@ -316,10 +316,13 @@ fn open_input(
     // After a power cut only what the context vouches for is known to be input.
     let known = resumed && released.trusted();
     let mut log = if resumed {
-        Log::open(dir, "input", input.fed, input.end, &input.tail, known)?
+        Log::open(dir, "input", input.kept(), known)?
     } else {
         Log::create(dir, "input")?
     };
+    if known && input.sums.is_some() {
+        flight::check(dir, &log, input.end)?;
+    }
     let mut flight = Flight::open(dir, !known)?;
     flight.land(&mut log)?;
     let terminal = context.channels[n as usize].terminal.is_some();

@@ -4,6 +4,7 @@
 //! says which of them this checkpoint covers. Only where a log would have to be flushed for a few
 //! bytes does the context hold the bytes themselves.
 
+use super::log::Kept;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// What a checkpoint keeps of the standard streams. Stored with each epoch; given back to
@@ -40,6 +41,21 @@ pub(super) struct OutputContext {
     pub(super) tail: Vec<u8>,
     /// The program closed it.
     pub(super) closed: bool,
+    /// The running sums of the stream at `safe` and `end`; earlier builds wrote none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) sums: Option<[u32; 2]>,
+}
+
+impl OutputContext {
+    /// What is needed of its log.
+    pub(super) fn kept(&self) -> Kept<'_> {
+        Kept {
+            floor: self.safe,
+            end: self.end,
+            tail: &self.tail,
+            sums: self.sums,
+        }
+    }
 }
 
 /// How far a program read.
@@ -56,6 +72,21 @@ pub(super) struct InputContext {
     pub(super) eof: bool,
     /// A pseudo-terminal was told so, by its end-of-file character.
     pub(super) told: bool,
+    /// The running sums of the stream at `fed` and `end`; earlier builds wrote none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) sums: Option<[u32; 2]>,
+}
+
+impl InputContext {
+    /// What is needed of its log.
+    pub(super) fn kept(&self) -> Kept<'_> {
+        Kept {
+            floor: self.fed,
+            end: self.end,
+            tail: &self.tail,
+            sums: self.sums,
+        }
+    }
 }
 
 /// The state of a pseudo-terminal.
@@ -148,6 +179,7 @@ mod tests {
             end: 123_456,
             tail: vec![],
             closed: false,
+            sums: Some([u32::MAX; 2]),
         };
         let channel = ChannelContext {
             terminal: None,
@@ -158,6 +190,6 @@ mod tests {
             channels: vec![channel.clone(), channel],
             input: None,
         };
-        assert!(serde_json::to_vec(&context).unwrap().len() < 256);
+        assert!(serde_json::to_vec(&context).unwrap().len() < 300);
     }
 }

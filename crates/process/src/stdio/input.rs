@@ -1,7 +1,7 @@
 //! The input of a program: kept in a log before the program sees it.
 //!
 //! Invariants:
-//! * A byte taken from outside is in the log before it is fed.
+//! * A byte taken from outside is in the log, with a checksum, before it is fed.
 //! * From a pipe it is moved by one splice(2): a kill leaves it there or in the log. From a terminal
 //!   or a socket it goes through a page that survives a kill ([`super::flight`]).
 //! * A checkpoint knows how much the program consumed. What it did not is fed again on resume, and
@@ -27,7 +27,7 @@ const AHEAD_BYTES: u64 = 65536;
 /// How many bytes a terminal is fed at once, and how many unread ones are enough for it.
 const KEYS_BYTES: u64 = 1024;
 /// What is moved from a pipe at once.
-const SPLICE_BYTES: usize = 65536;
+pub(super) const SPLICE_BYTES: usize = 65536;
 
 /// Where input comes from.
 #[derive(Debug)]
@@ -175,7 +175,9 @@ impl Input {
         };
         let fd = Arc::clone(&inlet.fd);
         if inlet.kind == Kind::Pipe {
-            return Ok(match self.log.splice_from(&*fd, SPLICE_BYTES)? {
+            let taken = self.log.splice_from(&*fd, SPLICE_BYTES)?;
+            self.flight.note_sum(&self.log)?;
+            return Ok(match taken {
                 None => Taken::Nothing,
                 Some(0) => Taken::End,
                 Some(_) => Taken::Some,
@@ -283,6 +285,7 @@ impl Input {
             tail = vec![0; (end - from) as usize];
             self.log.read(from, &mut tail)?;
         }
+        let sums = self.log.sums(consumed, end)?;
         self.marks.push_back(Mark {
             epoch,
             consumed,
@@ -295,6 +298,7 @@ impl Input {
                 tail,
                 eof: self.eof,
                 told: self.told,
+                sums: Some(sums),
             },
             queue,
         ))

@@ -17,8 +17,10 @@
 //! * Space is given back by removing whole files, never by punching holes: the kernel zeroes part of
 //!   a large folio in place, under the eyes of that reader.
 //! * Every byte below `end` is in exactly one file, from `floor` on.
+//! * What a context needs of a log has the checksum that the context says.
 
 use super::error::{Error, Result};
+use super::sums::Sums;
 use rustix::fd::AsFd;
 use rustix::pipe::SpliceFlags;
 use std::collections::VecDeque;
@@ -40,6 +42,37 @@ pub(super) struct Segment {
     pub(super) file: Arc<File>,
 }
 
+/// What a context needs of a log: bytes `floor..end`.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Kept<'a> {
+    pub(super) floor: u64,
+    pub(super) end: u64,
+    /// The last of them, which the log may have lost.
+    pub(super) tail: &'a [u8],
+    /// The running sums at `floor` and `end`; `None` where an earlier build wrote it.
+    pub(super) sums: Option<[u32; 2]>,
+}
+
+impl Kept<'_> {
+    /// The log must hold everything below.
+    fn vouched(&self) -> u64 {
+        self.end.saturating_sub(self.tail.len() as u64).max(self.floor)
+    }
+
+    /// The end of the tail, from position `at` on.
+    fn tail_from(&self, at: u64) -> &[u8] {
+        let left = self.end.saturating_sub(at).min(self.tail.len() as u64) as usize;
+        &self.tail[self.tail.len() - left..]
+    }
+}
+
+/// What may be done with the files of a log.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Access {
+    Look,
+    Write,
+}
+
 /// An append-only log of one stream.
 #[derive(Debug)]
 pub(super) struct Log {
@@ -50,6 +83,7 @@ pub(super) struct Log {
     end: u64,
     /// Every byte below is on the disk.
     synced: u64,
+    sums: Sums,
 }
 
 /// What [`Log::sync_later`] found to be synced, without the log's owner having to wait for it.
@@ -75,39 +109,50 @@ impl Log {
             segments: VecDeque::new(),
             end: 0,
             synced: 0,
+            sums: Sums::new(0, 0),
         })
     }
 
-    /// The log as a context left it: it must hold `floor..end`, of which `tail` (the last bytes) is
-    /// given by the context itself and written again. What lies past `end` belongs to no checkpoint
-    /// and is forgotten, unless `keep_rest` says that it is still wanted (input).
-    pub(super) fn open(
-        dir: &Path,
-        name: &str,
-        floor: u64,
-        end: u64,
-        tail: &[u8],
-        keep_rest: bool,
-    ) -> Result<Log> {
-        let vouched = end.saturating_sub(tail.len() as u64).max(floor);
+    /// The log as a context left it, to go on. The tail that it lost is written again. What lies past the
+    /// context's end belongs to no checkpoint and is forgotten, unless `keep_rest` says that it is still
+    /// wanted (input).
+    pub(super) fn open(dir: &Path, name: &str, kept: Kept<'_>, keep_rest: bool) -> Result<Log> {
+        let mut log = Log::find(dir, name, kept, keep_rest, Access::Write)?;
+        log.append(kept.tail_from(log.end))?;
+        log.verify(kept)?;
+        Ok(log)
+    }
+
+    /// The log as [`Log::open`] has it, to be looked at only: a lost tail stays lost.
+    pub(super) fn look(dir: &Path, name: &str, kept: Kept<'_>, keep_rest: bool) -> Result<Log> {
+        let log = Log::find(dir, name, kept, keep_rest, Access::Look)?;
+        log.verify(kept)?;
+        Ok(log)
+    }
+
+    fn find(dir: &Path, name: &str, kept: Kept<'_>, keep_rest: bool, access: Access) -> Result<Log> {
+        let vouched = kept.vouched();
         let mut log = Log {
             dir: dir.into(),
             name: name.into(),
             segments: VecDeque::new(),
             end: vouched,
             synced: 0,
+            sums: Sums::new(kept.floor, kept.sums.map_or(0, |[floor, _]| floor)),
         };
         let mut rest = vouched;
         for (start, path) in list(dir, name)? {
             if start >= vouched && !(keep_rest && start == rest) {
-                remove(&path)?;
+                if access == Access::Write {
+                    remove(&path)?;
+                }
                 continue;
             }
-            let file = Arc::new(
-                open_options()
-                    .open(&path)
-                    .map_err(|e| Error::io(format!("open {}", path.display()), e))?,
-            );
+            let file = OpenOptions::new()
+                .read(true)
+                .write(access == Access::Write)
+                .open(&path)
+                .map_err(|e| Error::io(format!("open {}", path.display()), e))?;
             let len = file
                 .metadata()
                 .map_err(|e| Error::io(format!("read {}", path.display()), e))?
@@ -115,36 +160,30 @@ impl Log {
             if rest < len && (start < vouched || keep_rest) {
                 rest = len;
             }
+            let file = Arc::new(file);
             log.segments.push_back(Segment { start, file });
         }
-        log.check_covers(floor, vouched)?;
+        log.check_covers(kept.floor, vouched)?;
         if keep_rest {
             log.end = rest.max(vouched);
         }
-        if log.end < end {
-            log.append(&tail[(log.end - (end - tail.len() as u64)) as usize..])?;
-        }
+        log.sum_up()?;
         Ok(log)
     }
 
-    /// Whether a log, looked at only, holds what a context needs of it: as [`Log::open`].
-    pub(super) fn check(dir: &Path, name: &str, floor: u64, end: u64, tail: &[u8]) -> Result<()> {
-        let vouched = end.saturating_sub(tail.len() as u64).max(floor);
-        let mut log = Log {
-            dir: dir.into(),
-            name: name.into(),
-            segments: VecDeque::new(),
-            end: vouched,
-            synced: 0,
+    /// Refuses a log whose bytes are not those that the context needs.
+    fn verify(&self, kept: Kept<'_>) -> Result<()> {
+        let Some([_, wanted]) = kept.sums else {
+            return Ok(());
         };
-        for (start, path) in list(dir, name)?.into_iter().filter(|(start, _)| *start < vouched) {
-            let file = File::open(&path).map_err(|e| Error::io(format!("open {}", path.display()), e))?;
-            log.segments.push_back(Segment {
-                start,
-                file: Arc::new(file),
-            });
+        let found = self.sum(kept.end.min(self.end))?;
+        if crc32c::crc32c_append(found, kept.tail_from(self.end)) == wanted {
+            return Ok(());
         }
-        log.check_covers(floor, vouched)
+        Err(self.damaged(format!(
+            "bytes {} to {} of the stream do not have their checksum",
+            kept.floor, kept.end
+        )))
     }
 
     /// Refuses a log that lost some of `floor..to`.
@@ -160,10 +199,30 @@ impl Log {
         if at >= to {
             return Ok(());
         }
-        Err(Error::Damaged {
-            what: self.dir.join(&self.name),
-            why: format!("bytes {floor} to {to} of the stream are needed, and they end at {at}"),
-        })
+        Err(self.damaged(format!(
+            "bytes {floor} to {to} of the stream are needed, and they end at {at}"
+        )))
+    }
+
+    /// The running sum at a position: of all bytes of the stream before it (in a state of an earlier build: since
+    /// the log was opened).
+    pub(super) fn sum(&self, at: u64) -> Result<u32> {
+        self.sums.at(at, &|at, into| self.read(at, into))
+    }
+
+    /// The running sums at both ends of what a checkpoint needs. No later one needs anything below `floor`.
+    pub(super) fn sums(&mut self, floor: u64, end: u64) -> Result<[u32; 2]> {
+        let sums = [self.sum(floor)?, self.sum(end)?];
+        self.sums.forget_below(floor, sums[0]);
+        Ok(sums)
+    }
+
+    /// Sums what was added to the files.
+    fn sum_up(&mut self) -> Result<()> {
+        let mut sums = std::mem::take(&mut self.sums);
+        let done = sums.extend_to(self.end, &|at, into| self.read(at, into));
+        self.sums = sums;
+        done
     }
 
     /// The position after the last byte.
@@ -185,6 +244,9 @@ impl Log {
         let file = self.tail()?;
         file.write_all_at(bytes, end)
             .map_err(|e| self.failed("write", e))?;
+        if self.sums.end() == end {
+            self.sums.extend(bytes);
+        }
         self.end += bytes.len() as u64;
         Ok(())
     }
@@ -204,6 +266,7 @@ impl Log {
         match got {
             Ok(n) => {
                 self.end += n as u64;
+                self.sum_up()?;
                 Ok(Some(n))
             }
             Err(rustix::io::Errno::AGAIN) => Ok(None),
@@ -217,7 +280,9 @@ impl Log {
             Some(last) if self.end < last.start + SEGMENT_BYTES => Ok(Arc::clone(&last.file)),
             _ => {
                 let path = self.dir.join(format!("{}.{:016x}", self.name, self.end));
-                let file = open_options()
+                let file = OpenOptions::new()
+                    .read(true)
+                    .write(true)
                     .create(true)
                     .truncate(true)
                     .open(&path)
@@ -250,10 +315,8 @@ impl Log {
             let want = (into.len() - done).min((stop - from) as usize);
             match file.read_at(&mut into[done..done + want], from) {
                 Ok(0) => {
-                    return Err(Error::Damaged {
-                        what: self.dir.join(&self.name),
-                        why: format!("it ends at byte {from} of the stream, before byte {}", self.end),
-                    });
+                    let why = format!("it ends at byte {from} of the stream, before byte {}", self.end);
+                    return Err(self.damaged(why));
                 }
                 Ok(n) => done += n,
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
@@ -301,6 +364,11 @@ impl Log {
     fn failed(&self, verb: &str, e: io::Error) -> Error {
         Error::io(format!("{verb} {}", self.dir.join(&self.name).display()), e)
     }
+
+    pub(super) fn damaged(&self, why: String) -> Error {
+        let what = self.dir.join(&self.name);
+        Error::Damaged { what, why }
+    }
 }
 
 impl Unsynced {
@@ -317,12 +385,6 @@ impl Unsynced {
         }
         Ok(self.to)
     }
-}
-
-fn open_options() -> OpenOptions {
-    let mut options = OpenOptions::new();
-    options.read(true).write(true);
-    options
 }
 
 fn remove(path: &Path) -> Result<()> {
@@ -355,99 +417,4 @@ fn list(dir: &Path, name: &str) -> Result<Vec<(u64, PathBuf)>> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn dir() -> tempfile::TempDir {
-        tempfile::tempdir().expect("a temporary directory")
-    }
-
-    fn bytes(from: u64, len: usize) -> Vec<u8> {
-        (from..from + len as u64)
-            .map(|i| (i.wrapping_mul(2_654_435_761) >> 13) as u8)
-            .collect()
-    }
-
-    #[test]
-    fn reads_back_across_files_and_trims_whole_files_only() {
-        let dir = dir();
-        let mut log = Log::create(dir.path(), "output-0").unwrap();
-        let chunk = 3 << 20;
-        for i in 0..8 {
-            log.append(&bytes(i * chunk as u64, chunk)).unwrap();
-        }
-        assert!(log.segments.len() > 2);
-        let mut back = vec![0; 20 << 20];
-        assert_eq!(log.read(1 << 20, &mut back).unwrap(), back.len());
-        assert_eq!(back, bytes(1 << 20, 20 << 20));
-        log.trim(10 << 20).unwrap();
-        assert_eq!(list(dir.path(), "output-0").unwrap().len(), log.segments.len());
-        let mut back = vec![0; 100];
-        log.read(10 << 20, &mut back).unwrap();
-        assert_eq!(back, bytes(10 << 20, 100));
-        assert!(log.segments[0].start <= 10 << 20);
-    }
-
-    #[test]
-    fn opening_forgets_what_no_checkpoint_covers() {
-        let dir = dir();
-        let mut log = Log::create(dir.path(), "output-0").unwrap();
-        log.append(&bytes(0, 20 << 20)).unwrap();
-        log.append(b"late").unwrap();
-        drop(log);
-        let mut log = Log::open(dir.path(), "output-0", 5, 1000, &[], false).unwrap();
-        assert_eq!(log.end(), 1000);
-        log.append(b"other").unwrap();
-        let mut back = [0; 10];
-        assert_eq!(log.read(995, &mut back).unwrap(), 10);
-        assert_eq!(&back[5..], b"other");
-        assert_eq!(back[..5], bytes(995, 5));
-    }
-
-    #[test]
-    fn opening_writes_the_contexts_tail_again_when_the_log_lost_it() {
-        let dir = dir();
-        for lost in [false, true] {
-            let mut log = Log::create(dir.path(), "x").unwrap();
-            log.append(&bytes(0, 500)).unwrap();
-            let tail = bytes(400, 100);
-            if lost {
-                log.segments[0].file.set_len(400).unwrap();
-            }
-            drop(log);
-            let log = Log::open(dir.path(), "x", 100, 500, &tail, false).unwrap();
-            let mut back = vec![0; 400];
-            assert_eq!(log.read(100, &mut back).unwrap(), 400);
-            assert_eq!(back, bytes(100, 400));
-        }
-    }
-
-    #[test]
-    fn a_log_that_lost_bytes_is_refused() {
-        let dir = dir();
-        let mut log = Log::create(dir.path(), "x").unwrap();
-        log.append(&bytes(0, 500)).unwrap();
-        log.segments[0].file.set_len(450).unwrap();
-        drop(log);
-        assert!(Log::check(dir.path(), "x", 100, 500, &[]).is_err());
-        assert!(Log::check(dir.path(), "x", 460, 500, &bytes(460, 40)).is_ok());
-        let error = Log::open(dir.path(), "x", 100, 500, &[], false).unwrap_err();
-        assert!(error.to_string().contains("450"), "{error}");
-        assert!(Log::open(dir.path(), "x", 460, 500, &bytes(460, 40), false).is_ok());
-    }
-
-    #[test]
-    fn the_rest_of_an_input_log_is_kept() {
-        let dir = dir();
-        let mut log = Log::create(dir.path(), "input").unwrap();
-        log.append(&bytes(0, 9 << 20)).unwrap();
-        log.append(&bytes(9 << 20, 100)).unwrap();
-        let end = log.end();
-        drop(log);
-        let log = Log::open(dir.path(), "input", 10, 40, &[], true).unwrap();
-        assert_eq!(log.end(), end);
-        let mut back = vec![0; 200];
-        log.read(end - 200, &mut back).unwrap();
-        assert_eq!(back, bytes(end - 200, 200));
-    }
-}
+mod tests;

@@ -1,10 +1,10 @@
 //! Looking at the streams of a program that does not run: `twinpage info` and `twinpage check`.
 
-use super::context::StdioContext;
+use super::context::{InputContext, StdioContext};
 use super::error::{Error, Result};
 use super::log::Log;
 use super::released::Released;
-use super::{build, released};
+use super::{build, flight, released};
 use std::path::Path;
 
 impl StdioContext {
@@ -37,16 +37,10 @@ impl StdioContext {
         }
         let outputs = self.channels.iter().enumerate().filter_map(|(n, channel)| {
             let output = channel.output.as_ref()?;
-            Some(Log::check(
-                dir,
-                &format!("output-{n}"),
-                output.safe,
-                output.end,
-                &output.tail,
-            ))
+            let log = Log::look(dir, &format!("output-{n}"), output.kept(), false);
+            Some(log.map(drop))
         });
-        let input = self.input.iter();
-        let input = input.map(|input| Log::check(dir, "input", input.fed, input.end, &input.tail));
+        let input = self.input.iter().map(|input| input.check(dir));
         let mut damage = Vec::new();
         let counters = std::iter::once_with(|| Released::check(dir));
         for checked in outputs.chain(input).chain(counters) {
@@ -56,5 +50,18 @@ impl StdioContext {
             }
         }
         Ok(damage)
+    }
+}
+
+impl InputContext {
+    /// Whether the input that a resume needs is as it was written. After a power cut, what came after the
+    /// checkpoint is not needed.
+    fn check(&self, dir: &Path) -> Result<()> {
+        let known = released::peek(dir).is_some();
+        let log = Log::look(dir, "input", self.kept(), known)?;
+        if known && self.sums.is_some() {
+            flight::check(dir, &log, self.end)?;
+        }
+        Ok(())
     }
 }

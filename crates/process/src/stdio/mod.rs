@@ -46,6 +46,7 @@ mod queue;
 mod relay;
 mod released;
 mod state;
+mod sums;
 mod terminal;
 
 pub use context::StdioContext;

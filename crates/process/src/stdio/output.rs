@@ -184,12 +184,14 @@ impl Output {
             logged: end - tail.len() as u64,
             closed: self.closed,
         };
+        let sums = self.log.sums(self.safe.min(end), end)?;
         self.marks.push_back(mark);
         Ok(OutputContext {
             safe: self.safe,
             end,
             tail,
             closed: self.closed,
+            sums: Some(sums),
         })
     }
 

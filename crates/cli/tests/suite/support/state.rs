@@ -1,6 +1,7 @@
 //! State directories to try things on: made by killing a program midway, copied for each trial.
 
 use std::fs;
+use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -46,6 +47,68 @@ impl Killed {
         }
         kill(&mut child, Victim::Tree, &mut fastrand::Rng::with_seed(1));
         killed
+    }
+
+    /// Kills a program that prints more than the outside takes, and is given more than it reads: most of both is
+    /// kept in the state. When `go` is there it reads on, to the end.
+    pub(crate) fn with_full_streams() -> Self {
+        let scratch = tempfile::tempdir().expect("a scratch directory");
+        let line = |i: usize| format!("{i:05} {}\n", "words ".repeat(80));
+        let stdout = (0..400).map(line).collect::<String>().into_bytes();
+        let killed = Self { scratch, stdout };
+        let (state, go) = (killed.path("state"), killed.path("go"));
+        let program = format!(
+            "for ((i = 0; i < 240; i++)); do read -r line; echo \"$line \"; done; until [ -e '{}' ]; do :; done; \
+             while read -r line; do echo \"$line \"; done",
+            go.display()
+        );
+        let mut command = twinpage();
+        command.args(["run", "--every", "200ms", "--state"]).arg(&state);
+        command.args(["--", "bash", "-c", &program]).stderr(Stdio::null());
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().expect("twinpage starts");
+        let mut stdin = child.stdin.take().expect("a pipe");
+        let mut give = |lines: std::ops::Range<usize>| {
+            let lines: String = lines.map(line).collect();
+            stdin.write_all(lines.as_bytes()).expect("the program reads");
+        };
+        give(0..380);
+        wait_until("a checkpoint holds output and input", || {
+            let info = on_state(&["info", "--json"], &state);
+            let info: serde_json::Value = serde_json::from_slice(&info.stdout).unwrap_or_default();
+            info["held_output_bytes"].as_u64().unwrap_or(0) > 40_000
+        });
+        // Mostly after the last checkpoint.
+        give(380..400);
+        let log = state.join("input.0000000000000000");
+        let all = killed.stdout.len() as u64;
+        wait_until("all input is in the log", || {
+            fs::metadata(&log).is_ok_and(|log| log.len() == all)
+        });
+        kill(&mut child, Victim::Tree, &mut fastrand::Rng::with_seed(1));
+        let mut printed = Vec::new();
+        let mut outside = child.stdout.take().expect("a pipe");
+        outside.read_to_end(&mut printed).expect("what was printed");
+        fs::write(killed.path("out"), printed).expect("room for it");
+        fs::write(go, "").expect("a file");
+        killed
+    }
+
+    /// The files of the state, by their paths in it.
+    pub(crate) fn files(&self) -> Vec<PathBuf> {
+        let (state, mut folders, mut files) = (self.path("state"), vec![self.path("state")], vec![]);
+        while let Some(folder) = folders.pop() {
+            for entry in fs::read_dir(folder).expect("a folder of the state") {
+                let entry = entry.expect("an entry");
+                if entry.file_type().expect("its type").is_dir() {
+                    folders.push(entry.path());
+                } else {
+                    files.push(entry.path().strip_prefix(&state).expect("inside").to_owned());
+                }
+            }
+        }
+        files.sort();
+        files
     }
 
     /// A file or directory beside the state.
