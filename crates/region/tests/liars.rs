@@ -277,6 +277,59 @@ fn a_hash_map() {
     });
 }
 
+/// A value so large that a table of a hundred has a directory.
+#[derive(Clone)]
+struct Wide<'r> {
+    liar: Liar<'r>,
+    _room: [u64; 2048],
+}
+
+#[test]
+fn a_hash_map_of_many_segments() {
+    type Map<'r> = HashMap<'r, Liar<'r>, Wide<'r>>;
+    fn step<'r>(map: &mut Map<'r>, heap: Heap<'r>) -> bool {
+        let key = || Liar::new(random(500), Box::new_in(0, heap));
+        let _room = [7; 2048];
+        let value = || Wide { liar: key(), _room };
+        let all = |(key, value): &(Liar<'r>, Wide<'r>)| (key.is_well(), value.liar.is_well()).0;
+        match random(60) {
+            0 => map.retain(|_, value| value.liar.key % 5 != random(5)),
+            1 => map.shrink_to_fit(),
+            2 => return some_of(map.drain(), all),
+            3 => {
+                let old = std::mem::replace(map, HashMap::new_in(heap));
+                return some_of(old.into_iter(), all);
+            }
+            4 => *map = map.clone(),
+            5 => {
+                let taken = map.extract_if(|key, value| (key.is_well(), value.liar.key % 3 == random(3)).1);
+                return some_of(taken, all);
+            }
+            6 => map.reserve(random(300) as usize),
+            7..15 => drop(map.remove(&key())),
+            15..20 => drop(map.entry(key()).or_insert_with(value).liar.clone()),
+            _ => map.extend((0..random(9)).map(|_| (key(), value()))),
+        }
+        if map.len() > 300 {
+            map.clear();
+        }
+        false
+    }
+    everywhere(|heap, manner| {
+        attack(
+            (heap, manner),
+            Map::new_in(heap),
+            step,
+            |map| {
+                map.iter()
+                    .map(|(key, value)| well(key).min(well(&value.liar)))
+                    .sum()
+            },
+            Map::len,
+        )
+    });
+}
+
 #[test]
 fn a_hash_set() {
     type Set<'r> = HashSet<'r, Liar<'r>>;

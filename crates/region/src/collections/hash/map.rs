@@ -252,9 +252,9 @@ impl<'r, K: Hash + Eq, V> HashMap<'r, K, V> {
     #[inline]
     #[track_caller]
     pub fn insert(&mut self, key: K, value: V) -> Option<V> {
-        self.table.reserve(1, hash_entry);
+        self.table.reserve_one(hash_entry);
         let hash = hash(&key, self.table.hasher());
-        match self.table.find_or_free(hash, |entry| entry.0 == key) {
+        match self.table.find_or_free(hash, |entry| entry.0 == key, hash_entry) {
             // SAFETY: the slot has an entry.
             Found::Here(slot) => Some(std::mem::replace(
                 unsafe { value_mut(self.table.entry(slot)) },
@@ -308,9 +308,9 @@ impl<'r, K: Hash + Eq, V> HashMap<'r, K, V> {
     #[inline]
     #[track_caller]
     pub fn entry(&mut self, key: K) -> Entry<'_, 'r, K, V> {
-        self.table.reserve(1, hash_entry);
+        self.table.reserve_one(hash_entry);
         let hash = hash(&key, self.table.hasher());
-        match self.table.find_or_free(hash, |entry| entry.0 == key) {
+        match self.table.find_or_free(hash, |entry| entry.0 == key, hash_entry) {
             Found::Here(slot) => Entry::Occupied(OccupiedEntry { map: self, slot }),
             Found::Free(slot) => Entry::Vacant(VacantEntry {
                 map: self,
@@ -329,7 +329,7 @@ pub(super) fn hash<Q: Hash + ?Sized>(key: &Q, mut state: Fold) -> u64 {
 }
 
 #[inline]
-fn hash_entry<K: Hash, V>(entry: &(K, V), state: Fold) -> u64 {
+pub(super) fn hash_entry<K: Hash, V>(entry: &(K, V), state: Fold) -> u64 {
     hash(&entry.0, state)
 }
 
@@ -339,7 +339,8 @@ impl<'r, K: Hash + Eq, V> Extend<(K, V)> for HashMap<'r, K, V> {
         let entries = entries.into_iter();
         let least = entries.size_hint().0;
         // Of many, half may be there already.
-        self.reserve(if self.is_empty() { least } else { least.div_ceil(2) });
+        let expected = if self.is_empty() { least } else { least.div_ceil(2) };
+        self.table.expect(expected, hash_entry);
         for (key, value) in entries {
             self.insert(key, value);
         }

@@ -2,7 +2,7 @@
 //! put.
 
 use super::entry::{OccupiedEntry, value_mut};
-use super::map::{HashMap, hash};
+use super::map::{HashMap, hash, hash_entry};
 use super::set::HashSet;
 use super::table::{Found, Slot, Slots, Table};
 use crate::collections::make::{CloneIn, DefaultIn};
@@ -61,9 +61,12 @@ impl<'r, K: Hash + Eq, V> HashMap<'r, K, V> {
         K: Borrow<Q>,
         Q: Hash + Eq + ?Sized,
     {
-        self.reserve(1);
+        self.table.reserve_one(hash_entry);
         let hash = hash(key, self.table.hasher());
-        match self.table.find_or_free(hash, |entry| entry.0.borrow() == key) {
+        match self
+            .table
+            .find_or_free(hash, |entry| entry.0.borrow() == key, hash_entry)
+        {
             Found::Here(slot) => EntryRef::Occupied(OccupiedEntry { map: self, slot }),
             Found::Free(slot) => EntryRef::Vacant(VacantEntryRef {
                 map: self,

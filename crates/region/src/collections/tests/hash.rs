@@ -1,5 +1,6 @@
 use super::{Census, Counted, Watched, cases, panics};
 use crate::collections::hash::Entry;
+use crate::collections::hash::table::directory::PLACES;
 use crate::collections::{Box, HashMap, HashSet};
 use proptest::prelude::*;
 use std::collections::hash_map;
@@ -179,6 +180,17 @@ fn step<K, V>(
 
 proptest! {
     #![proptest_config(cases(60))]
+    /// Most of these tables have a directory, of small segments.
+    #[test]
+    fn as_std_in_segments(ops in prop::collection::vec(op(), 1..100), places in prop::sample::select(vec![16, 32])) {
+        PLACES.set(Some(places));
+        run(&ops, |k, _| k, |v, _| v);
+        run(&ops, |k, c| c.make(u64::from(k) + 1), |v, c| c.make(u64::from(v) + 1000));
+        // What collides in a segment makes it larger.
+        run(&ops, |k, _| Same(k), |v, _| v);
+        run(&ops, |k, _| Few(k), |v, _| [u64::from(v); 20]);
+        PLACES.set(None);
+    }
     #[test]
     fn as_std_with_numbers(ops in prop::collection::vec(op(), 1..100)) {
         run(&ops, |k, _| k, |v, _| v);
@@ -240,6 +252,16 @@ impl std::hash::Hash for Same {
     }
 }
 
+/// Eight hashes for all.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+struct Few(u16);
+
+impl std::hash::Hash for Few {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        state.write_u16(self.0 % 8);
+    }
+}
+
 #[test]
 fn a_panic_in_a_drop_a_hash_or_a_comparison_loses_nothing_twice() {
     type Map = HashMap<'static, Counted, Counted>;
@@ -256,7 +278,12 @@ fn a_panic_in_a_drop_a_hash_or_a_comparison_loses_nothing_twice() {
         |m, _| drop(std::mem::replace(m, HashMap::new_in(m.heap()))),
         |m, _| drop(std::mem::replace(m, HashMap::new_in(m.heap())).into_iter().nth(1)),
     ];
-    for (number, change) in changes.into_iter().enumerate() {
+    let numbered = (0..).zip(changes).map(|(number, change)| (number, change, None));
+    let in_segments = (0..)
+        .zip(changes)
+        .map(|(number, change)| (number, change, Some(16)));
+    for (number, change, places) in numbered.chain(in_segments) {
+        PLACES.set(places);
         let (mut watched, census) = (Watched::new(), Census::default());
         let mut map = HashMap::with_capacity_in(100, watched.heap);
         for id in 1..=10 {
@@ -279,6 +306,55 @@ fn a_panic_in_a_drop_a_hash_or_a_comparison_loses_nothing_twice() {
         assert!(census.alive() <= 20, "change {number} leaves {}", census.alive());
         watched.assert_empty();
     }
+}
+
+/// A table of earlier builds is one segment, however large: it is read, changed, and divided when it grows.
+#[test]
+fn a_table_of_one_large_segment_goes_on() {
+    let mut watched = Watched::new();
+    PLACES.set(Some(1 << 20));
+    let mut map = HashMap::<u64, u64>::from_iter_in((0..5000).map(|key| (key, key)), watched.heap);
+    PLACES.set(Some(64));
+    for key in 0..20_000 {
+        assert_eq!(map.get(&key), (key < 5000).then_some(&key));
+        if key % 7 == 0 {
+            map.remove(&key);
+        }
+        map.insert(key, key);
+    }
+    watched.check();
+    assert!(map.len() == 20_000 && map.iter().count() == 20_000);
+    assert!((0..20_000).all(|key| map[&key] == key));
+    map.clear();
+    assert_eq!(map.iter().count(), 0);
+    drop(map);
+    PLACES.set(None);
+    watched.assert_empty();
+}
+
+/// The memory ends while a segment is split: what was there is there.
+#[test]
+fn without_memory_a_segment_stays() {
+    let mut watched = Watched::new();
+    PLACES.set(Some(64));
+    watched.window.place().set_bound(4 << 20);
+    let mut map = HashMap::<u64, [u64; 20]>::new_in(watched.heap);
+    let mut key = 0;
+    let full = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        loop {
+            map.insert(key, [key; 20]);
+            key += 1;
+        }
+    }));
+    assert!(full.is_err() && key > 1000);
+    watched.check();
+    assert!(map.len() as u64 == key && (0..key).all(|key| map[&key] == [key; 20]));
+    assert!(map.try_reserve(100_000).is_err());
+    watched.check();
+    assert!((0..key).all(|key| map[&key] == [key; 20]));
+    drop(map);
+    PLACES.set(None);
+    watched.assert_empty();
 }
 
 #[test]

@@ -1,9 +1,10 @@
 //! What roots reach, told by descriptions.
 
+mod table;
+
 use super::structure::{self, Block, Blocks};
 use super::{Image, Report, RootReport};
 use crate::collections::btree::node::Shape;
-use crate::collections::hash::table;
 use crate::heap::classes;
 use crate::heap::format::{Header, UNIT};
 use crate::persist::{Description, Field, Kind};
@@ -335,54 +336,6 @@ impl Walk<'_> {
         }
         let front = length.min(room - head);
         self.row(of, first, room, &[(head, front), (0, length - front)], who);
-    }
-
-    fn hash(&mut self, of: u32, at: u64, who: &str) {
-        let [controls, places, items, left] = [0, 8, 16, 24].map(|offset| self.image.u64(at + offset));
-        self.heap(at + 40, who);
-        if places == 0 {
-            if items != 0 || left != 0 || controls == 0 {
-                self.damaged(at, format!("{who}: {items} entries and no block"));
-            }
-            return;
-        }
-        let block = usize::try_from(places)
-            .ok()
-            .zip(self.layout(of, 1))
-            .and_then(|(n, entry)| table::block(n, entry));
-        let (Some((layout, start)), true) = (block, places.is_power_of_two() && places >= 4) else {
-            return self.damaged(at, format!("{who}: a table of {places} places"));
-        };
-        if !self.claim(controls.wrapping_sub(start as u64), Some(layout), who) || self.blocks.is_none() {
-            return;
-        }
-        let bytes = self
-            .image
-            .at(controls, places.max(table::GROUP as u64))
-            .unwrap_or_default();
-        let (own, beyond) = bytes.split_at((places as usize).min(bytes.len()));
-        let used = own.iter().filter(|&&control| control < table::EMPTY).count() as u64;
-        let deleted = own.iter().filter(|&&control| control == table::DELETED).count() as u64;
-        let empty = own.iter().filter(|&&control| control == table::EMPTY).count() as u64;
-        let usable = table::usable(places as usize) as u64;
-        if used != items
-            || used + deleted + empty != places
-            || used + deleted + left != usable
-            || beyond.iter().any(|&control| control != table::BEYOND)
-        {
-            self.damaged(at, format!("{who}: {items} entries and {left} more, but {used} places of {places} are used and {deleted} deleted"));
-            return;
-        }
-        let entry = self.description.get(of).bytes;
-        if self.owns[of as usize] {
-            for (index, _) in own
-                .iter()
-                .enumerate()
-                .filter(|(_, control)| **control < table::EMPTY)
-            {
-                self.rest.push((of, controls - (index as u64 + 1) * entry, 1));
-            }
-        }
     }
 
     fn tree(&mut self, key: u32, value: u32, at: u64, who: &str) {

@@ -72,6 +72,10 @@ impl Bits {
         (self.0 != 0).then(|| self.0.trailing_zeros() as usize)
     }
 
+    pub(super) fn number(self) -> usize {
+        self.0.count_ones() as usize
+    }
+
     /// The first from a place on, and round.
     #[inline]
     pub(super) fn first_from(self, place: usize) -> Option<usize> {
@@ -101,6 +105,18 @@ impl Probe {
             step: 0,
             mask,
         }
+    }
+
+    /// Groups looked at before this one.
+    #[inline]
+    pub(super) fn steps(&self) -> usize {
+        self.step / GROUP
+    }
+
+    /// Whether all groups were looked at.
+    #[inline]
+    pub(super) fn was_everywhere(&self) -> bool {
+        self.step > self.mask
     }
 
     #[inline]

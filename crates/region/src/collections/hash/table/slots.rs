@@ -1,18 +1,40 @@
 //! Going through the entries of a table.
 
-use super::group::{Bits, GROUP, Group};
-use super::{Slot, Table};
+use super::Table;
+use super::directory::Segments;
+use super::group::{Bits, GROUP};
+use super::segment::{Segment, Slot};
 use std::mem::ManuallyDrop;
-use std::ptr::NonNull;
 
 /// The slots of a table that have an entry, in order.
 #[derive(Clone)]
 pub(crate) struct Slots {
-    pub(super) controls: NonNull<u8>,
-    pub(super) at: usize,
-    pub(super) bits: Bits,
+    segment: Segment,
+    at: usize,
+    bits: Bits,
+    /// Segments after this one.
+    rest: Segments,
     /// How many are to come.
-    pub(super) left: usize,
+    left: usize,
+}
+
+impl Slots {
+    /// The `used` slots of one segment.
+    pub(super) fn of(segment: Segment, used: usize) -> Slots {
+        Slots::through(Segments::one(segment), used)
+    }
+
+    fn through(mut rest: Segments, left: usize) -> Slots {
+        let segment = rest.next().unwrap_or(Segment::NONE);
+        Slots {
+            // SAFETY: the segment is there as long as the table is not changed.
+            bits: unsafe { segment.first_used() },
+            segment,
+            at: 0,
+            rest,
+            left,
+        }
+    }
 }
 
 impl Iterator for Slots {
@@ -25,15 +47,25 @@ impl Iterator for Slots {
         loop {
             if let Some(bit) = self.bits.next() {
                 self.left -= 1;
-                return Some(Slot(self.at + bit));
+                return Some(self.segment.slot(self.at + bit));
             }
             self.at += GROUP;
-            // SAFETY: entries are left, so there is a further group.
-            self.bits = unsafe { Group::at(self.controls.as_ptr().wrapping_add(self.at)) }.used();
+            if self.at >= self.segment.places {
+                (self.segment, self.at) = (self.rest.next()?, 0);
+            }
+            // SAFETY: the segment has the place.
+            self.bits = unsafe { self.segment.group(self.at) }.used();
         }
     }
     fn size_hint(&self) -> (usize, Option<usize>) {
         (self.left, Some(self.left))
+    }
+}
+
+impl<T> Table<T> {
+    /// The slots that have an entry.
+    pub(crate) fn slots(&self) -> Slots {
+        Slots::through(self.segments(), self.items)
     }
 }
 
@@ -85,7 +117,7 @@ impl<T> Iterator for IntoEntries<T> {
 
 impl<T> Drop for IntoEntries<T> {
     fn drop(&mut self) {
-        let _block = self.table.raw_block();
+        let _blocks = self.table.blocks();
         // SAFETY: what was not taken is not used any more.
         unsafe { self.table.drop_entries(self.slots.clone()) };
     }
