@@ -126,8 +126,8 @@ impl<T> Table<T> {
         if self.items == 0 {
             return None;
         }
-        let segment = self.segment(hash);
-        let mut probe = Probe::new(hash, segment.places);
+        let (segment, mask) = self.segment(hash);
+        let mut probe = Probe::new(hash, mask);
         ahead::fetch(segment.favourite::<T>(&probe));
         loop {
             // SAFETY: there are entries, so every segment has places.
@@ -178,8 +178,8 @@ impl<T> Table<T> {
     /// places of its segment are used.
     #[inline]
     fn search(&self, hash: u64, is: &mut impl FnMut(&T) -> bool) -> (Option<Found>, usize) {
-        let segment = self.segment(hash);
-        let mut probe = Probe::new(hash, segment.places);
+        let (segment, mask) = self.segment(hash);
+        let mut probe = Probe::new(hash, mask);
         let mut free = None;
         ahead::fetch_to_write(segment.favourite::<T>(&probe));
         loop {

@@ -12,8 +12,8 @@
 //! * All hashes have the seed of the table: it stays when segments are split.
 //! * It is at most 16 times as long as evenly filled segments need: where hashes collide, a segment becomes larger.
 
-use super::Table;
 use super::segment::Segment;
+use super::{GROUP, Table};
 use crate::collections::vec::RawBlock;
 use crate::heap::{HeapError, RawHeap};
 use crate::marks::touch;
@@ -35,6 +35,7 @@ const SEGMENT_BYTES: usize = 1 << 20;
 pub(super) fn segment_places<T>() -> usize {
     #[cfg(test)]
     if let Some(places) = PLACES.get() {
+        assert!(places >= GROUP);
         return places;
     }
     let places = SEGMENT_BYTES / size_of::<T>().clamp(16, SEGMENT_BYTES);
@@ -57,13 +58,18 @@ impl<T> Table<T> {
         self.root.places & !DIRECTORY
     }
 
-    /// The segment in which an entry of that hash is.
+    /// The segment in which an entry of that hash is, and the mask of its groups ([`Probe::new`]).
+    ///
+    /// [`Probe::new`]: super::group::Probe::new
     #[inline(always)]
-    pub(super) fn segment(&self, hash: u64) -> Segment {
+    pub(super) fn segment(&self, hash: u64) -> (Segment, usize) {
         match self.is_divided() {
-            false => self.root,
-            // SAFETY: the number is below that of the directory's segments.
-            true => unsafe { *self.root.directory().add(self.number_of(hash)) },
+            false => (self.root, self.root.places.max(GROUP) - 1),
+            true => {
+                // SAFETY: the number is below that of the directory's segments.
+                let segment = unsafe { *self.root.directory().add(self.number_of(hash)) };
+                (segment, segment.places - 1) // whole groups
+            }
         }
     }
 

@@ -94,9 +94,9 @@ pub(super) struct Probe {
 }
 
 impl Probe {
+    /// `mask` is the number of places, of whole groups, less one.
     #[inline]
-    pub(super) fn new(hash: u64, places: usize) -> Probe {
-        let mask = places.max(GROUP) - 1;
+    pub(super) fn new(hash: u64, mask: usize) -> Probe {
         // The group from the lower bits of the hash, and the place in it from the upper four.
         let place = (hash as usize).rotate_left(GROUP.ilog2()) & mask;
         Probe {

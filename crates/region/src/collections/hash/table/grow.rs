@@ -124,7 +124,7 @@ impl<T> Table<T> {
     fn vacancy(&mut self, hash: u64, rehash: &impl Fn(&T, Fold) -> u64) -> Result<Slot, HeapError> {
         loop {
             // SAFETY: it has room, so every segment has places.
-            if let Some(slot) = unsafe { self.segment(hash).free_slot(hash) } {
+            if let Some(slot) = unsafe { self.segment(hash).0.free_slot(hash) } {
                 return Ok(slot);
             }
             self.relieve(hash, rehash)?;
@@ -152,7 +152,7 @@ impl<T> Table<T> {
             "a table of one segment grows before it is full"
         );
         let run = self.run(self.number_of(hash));
-        let old = self.segment(hash);
+        let (old, _) = self.segment(hash);
         // SAFETY: the segment is the table's.
         let count = unsafe { old.count() };
         if count.used + count.deleted < usable(old.places) {

@@ -124,7 +124,7 @@ impl Segment {
     /// The segment is there and has places.
     #[inline]
     pub(super) unsafe fn free_slot(self, hash: u64) -> Option<Slot> {
-        let mut probe = Probe::new(hash, self.places);
+        let mut probe = Probe::new(hash, self.places.max(GROUP) - 1);
         while !probe.was_everywhere() {
             // SAFETY: by the caller's word.
             if let Some(bit) = unsafe { self.group(probe.at) }.free().first_from(probe.favourite) {

@@ -73,6 +73,13 @@ impl Walk<'_> {
                 );
                 return false;
             }
+            if found[1] < table::GROUP as u64 {
+                self.damaged(
+                    first,
+                    format!("{who}: a segment of {} places in its directory", found[1]),
+                );
+                return false;
+            }
             if !self.segment(of, found[0], found[1], count, who) {
                 return false;
             }
