@@ -1,3 +1,9 @@
-//! What the command shares with the benchmarks beside it: see [`report`].
+//! What the `twinpage` command shares with programs beside it: how benchmarks report, and the lab's commands, for
+//! programs that add schemes and workloads of their own.
 
+pub mod lab;
 pub mod report;
+pub mod show;
+
+/// The exit code when twinpage itself fails, as `env` and `timeout` use it.
+pub const FAILED: u8 = 125;

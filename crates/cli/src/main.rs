@@ -7,16 +7,15 @@ mod check;
 mod classify;
 mod explain;
 mod info;
-mod lab;
 mod program;
 mod prove;
 mod region;
-mod show;
 mod states;
 
 use args::{Arguments, Command};
 use clap::Parser;
 use std::process::ExitCode;
+use twinpage_cli::{FAILED, lab, show};
 use twinpage_process::notes;
 
 fn main() -> ExitCode {
@@ -49,6 +48,3 @@ fn main() -> ExitCode {
         ExitCode::from(FAILED)
     })
 }
-
-/// The exit code when twinpage itself fails, as `env` and `timeout` use it.
-const FAILED: u8 = 125;

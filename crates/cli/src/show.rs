@@ -4,14 +4,16 @@ use std::time::Duration;
 
 /// Rows of a name and what there is to say, the names aligned.
 #[derive(Default)]
-pub(crate) struct Rows(Vec<(&'static str, String)>);
+pub struct Rows(Vec<(&'static str, String)>);
 
 impl Rows {
-    pub(crate) fn add(&mut self, name: &'static str, what: impl Into<String>) {
+    /// One more row.
+    pub fn add(&mut self, name: &'static str, what: impl Into<String>) {
         self.0.push((name, what.into()));
     }
 
-    pub(crate) fn print(&self) {
+    /// Prints them to standard output.
+    pub fn print(&self) {
         let width = self.0.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
         for (name, what) in &self.0 {
             println!("{name:width$}  {what}");
@@ -20,7 +22,7 @@ impl Rows {
 }
 
 /// A size, to three digits or so.
-pub(crate) fn bytes(bytes: u64) -> String {
+pub fn bytes(bytes: u64) -> String {
     const UNITS: [&str; 5] = ["KiB", "MiB", "GiB", "TiB", "PiB"];
     if bytes < 1024 {
         return count(bytes, "byte");
@@ -35,7 +37,7 @@ pub(crate) fn bytes(bytes: u64) -> String {
 }
 
 /// What a check verified that found nothing wrong.
-pub(crate) fn checksums(lines_have_some: bool) -> &'static str {
+pub fn checksums(lines_have_some: bool) -> &'static str {
     match lines_have_some {
         true => "every checksum is right, also those of lines",
         false => "every checksum is right; lines of pages have none in this store",
@@ -43,12 +45,12 @@ pub(crate) fn checksums(lines_have_some: bool) -> &'static str {
 }
 
 /// A number of things: `1 thread`, `2 threads`.
-pub(crate) fn count(number: u64, what: &str) -> String {
+pub fn count(number: u64, what: &str) -> String {
     format!("{number} {what}{}", if number == 1 { "" } else { "s" })
 }
 
 /// A time that people can take in.
-pub(crate) fn time(time: Duration) -> String {
+pub fn time(time: Duration) -> String {
     let seconds = time.as_secs_f64();
     match seconds {
         s if s < 1e-3 => format!("{:.0} µs", s * 1e6),
@@ -61,12 +63,12 @@ pub(crate) fn time(time: Duration) -> String {
 }
 
 /// Microseconds as milliseconds.
-pub(crate) fn ms_of_us(us: f64) -> String {
+pub fn ms_of_us(us: f64) -> String {
     ms(us / 1e3)
 }
 
 /// Milliseconds, with as many digits as say something.
-pub(crate) fn ms(ms: f64) -> String {
+pub fn ms(ms: f64) -> String {
     let digits = match ms {
         m if m < 1.0 => 2,
         m if m < 10.0 => 1,
@@ -76,7 +78,7 @@ pub(crate) fn ms(ms: f64) -> String {
 }
 
 /// A signal by number and, where it has one, name.
-pub(crate) fn signal(number: i32) -> String {
+pub fn signal(number: i32) -> String {
     const NAMES: [&str; 32] = [
         "", "HUP", "INT", "QUIT", "ILL", "TRAP", "ABRT", "BUS", "FPE", "KILL", "USR1", "SEGV", "USR2",
         "PIPE", "ALRM", "TERM", "STKFLT", "CHLD", "CONT", "STOP", "TSTP", "TTIN", "TTOU", "URG", "XCPU",

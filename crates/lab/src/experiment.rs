@@ -3,11 +3,11 @@
 use crate::config::machine::Config;
 use crate::machine::crash::Recovery;
 use crate::machine::{Ended, Machine, Outcome, Stop};
+use crate::schemes::SchemeName;
 use crate::space::Space;
 use crate::workload::Workload;
 use crate::workload::image::{Images, filled};
 use crate::workload::list::{self, Setting};
-use twinpage_baselines::SchemeKind;
 
 /// What to run.
 #[derive(Clone, Debug)]
@@ -15,7 +15,7 @@ pub struct Experiment {
     /// On which machine.
     pub config: Config,
     /// Which scheme.
-    pub scheme: SchemeKind,
+    pub scheme: SchemeName,
     /// Which workload.
     pub workload: String,
     /// Its footprint, as a share of the paper's.
@@ -34,7 +34,7 @@ pub struct Report {
     /// A short name for exactly this machine.
     pub config_hash: String,
     /// The scheme.
-    pub scheme: SchemeKind,
+    pub scheme: SchemeName,
     /// The workload.
     pub workload: String,
     /// What was measured.

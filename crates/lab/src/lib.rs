@@ -8,6 +8,7 @@
 //! Reading order: [`op`], [`space`], [`workload`]; [`device`], [`controller`], [`machine`]; [`experiment`]; [`bus`] is a
 //! machine without a controller's scheme, for programs that persist by themselves.
 
+mod added;
 pub mod bus;
 pub mod characteristics;
 pub mod config;
@@ -16,15 +17,18 @@ pub mod device;
 pub mod drive;
 pub mod eval;
 pub mod experiment;
+mod ground;
 pub mod machine;
 mod numbered;
 pub mod op;
 pub mod quantity;
+pub mod schemes;
 pub mod space;
 pub mod speed;
 pub mod sweep;
 pub mod text;
 pub mod trace;
+pub mod verify;
 pub mod workload;
 
 pub use op::{Kind, Op};

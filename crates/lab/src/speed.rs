@@ -7,9 +7,9 @@ use crate::config::machine::Config;
 use crate::device::Device;
 use crate::drive::{Request, drive};
 use crate::machine::{Machine, Stop};
+use crate::schemes::SchemeName;
 use crate::workload::list::{self, Setting};
 use std::time::Duration;
-use twinpage_baselines::SchemeKind;
 
 /// Thousand random requests a processor second of Ramulator 2.1 at saturation, measured as DDR3-1600K by
 /// the same requests.
@@ -73,7 +73,7 @@ pub fn instructions(workload: &str, smaller: u64, instructions: u64) -> Result<R
         seed: 1,
     };
     let mut program = list::make(workload, &setting)?;
-    let scheme = SchemeKind::DualPage;
+    let scheme = SchemeName::DUAL_PAGE;
     let mut machine =
         Machine::new(config.plan(scheme), scheme, &mut *program, false).map_err(|why| why.to_string())?;
     let begun = cpu_time();

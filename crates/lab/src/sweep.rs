@@ -4,10 +4,10 @@ use crate::config::machine::Config;
 use crate::eval::{Row, chart, store};
 use crate::experiment::Experiment;
 use crate::machine::Outcome;
+use crate::schemes::SchemeName;
 use crate::workload::image::Images;
 use rayon::prelude::*;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use twinpage_baselines::SchemeKind;
 
 /// A value of the machine, and what it is set to in turn: `nvm.channels=1,2,4`.
 #[derive(Clone, PartialEq, Eq, Debug, serde::Serialize)]
@@ -44,7 +44,7 @@ pub struct Sweep {
     /// Values that change.
     pub axes: Vec<Axis>,
     /// Schemes.
-    pub schemes: Vec<SchemeKind>,
+    pub schemes: Vec<SchemeName>,
     /// Workloads.
     pub workloads: Vec<String>,
     /// Machine, workloads and runs are smaller by this.
@@ -65,7 +65,7 @@ pub struct Sweep {
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct Point {
     /// The scheme.
-    pub scheme: SchemeKind,
+    pub scheme: SchemeName,
     /// The workload.
     pub workload: String,
     /// What each axis was set to.
@@ -130,7 +130,7 @@ impl Sweep {
             }
         }
         let (images, done) = (Images::default(), AtomicUsize::new(0));
-        let run = |(values, config, workload, scheme): &(Vec<String>, Config, &String, SchemeKind)| {
+        let run = |(values, config, workload, scheme): &(Vec<String>, Config, &String, SchemeName)| {
             let experiment = Experiment {
                 config: config.clone(),
                 scheme: *scheme,
@@ -260,7 +260,7 @@ mod tests {
             axes: ["nvm.channels=1,2", "table.backup=whole,journal"]
                 .map(|axis| axis.parse().unwrap())
                 .into(),
-            schemes: vec![SchemeKind::DualPage, SchemeKind::UndoLog],
+            schemes: vec![SchemeName::DUAL_PAGE, "undo-log".parse().unwrap()],
             workloads: vec!["tatp".into()],
             smaller: 64,
             overlap: false,
@@ -275,7 +275,7 @@ mod tests {
             let of = |point: &&Point| point.scheme == scheme && point.values == values;
             grid.points.iter().find(of).unwrap().outcome.time_ns
         };
-        let dual = SchemeKind::DualPage;
+        let dual = SchemeName::DUAL_PAGE;
         assert!(time(dual, ["2", "whole"]) < time(dual, ["1", "whole"]));
         let writes = |values: [&str; 2]| {
             let of = |point: &&Point| point.scheme == dual && point.values == values;

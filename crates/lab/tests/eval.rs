@@ -18,6 +18,7 @@ fn request(paper: Paper, artifacts: &[&str]) -> Request {
         seed: 1,
         precision: None,
         runs: None,
+        with: Vec::new(),
         set: Vec::new(),
         jobs: Some(2),
         command: "a test".into(),

@@ -2,11 +2,11 @@
 
 use serde_json::Value;
 use std::collections::BTreeSet;
-use twinpage_core::SchemeKind;
 use twinpage_core::medium::Cause;
 use twinpage_lab::bus::Counts;
 use twinpage_lab::config::machine::Config;
 use twinpage_lab::experiment::Experiment;
+use twinpage_lab::schemes::SchemeName;
 
 /// Names of fields, at any depth.
 fn names(value: &Value, into: &mut BTreeSet<String>) {
@@ -30,7 +30,7 @@ fn every_number_is_explained() {
     let explained: BTreeSet<&str> = text[begin..end].split('`').skip(1).step_by(2).collect();
     let report = Experiment {
         config: Config::find("dpc").unwrap().smaller(64).unwrap(),
-        scheme: "dual-page".parse::<SchemeKind>().unwrap(),
+        scheme: SchemeName::DUAL_PAGE,
         workload: "uniform".into(),
         scale: 1.0 / 256.0,
         seed: 1,

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::str::FromStr;
 use twinpage_lab::eval::{Evaluation, Paper, Request, do_only, evaluate};
+use twinpage_lab::schemes::SchemeName;
 use twinpage_process::notes;
 
 pub(super) const EXAMPLES: &str = "Example:
@@ -50,6 +51,9 @@ pub(crate) struct Eval {
     /// Change a value of the paper's machine, such as nvm.channels=2
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<String>,
+    /// Schemes beside the paper's, with a bar each
+    #[arg(long, value_name = "SCHEME", num_args = 1..)]
+    with: Vec<SchemeName>,
     /// Runs at a time [default: one on each processor]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=4096))]
     pub(super) jobs: Option<u64>,
@@ -98,6 +102,7 @@ impl Eval {
             (!self.sweep.is_empty(), "--sweep"),
             (self.precision.is_some(), "--precision"),
             (!self.set.is_empty(), "--set"),
+            (!self.with.is_empty(), "--with"),
             (self.runs.is_some(), "--runs"),
         ]
         .into_iter()
@@ -122,6 +127,7 @@ pub(super) fn eval(arguments: &Eval) -> Result<ExitCode, String> {
         precision: arguments.precision,
         runs: arguments.runs.clone(),
         set: arguments.set.clone(),
+        with: arguments.with.clone(),
         jobs: arguments.jobs.map(|jobs| jobs as usize),
         command: command(),
     };

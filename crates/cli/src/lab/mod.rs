@@ -7,14 +7,17 @@ mod mss;
 mod record;
 mod run;
 mod sweep;
+mod verify;
 mod workloads;
 
-use clap::{Args, Subcommand};
+use clap::{Args, Parser, Subcommand};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::process::ExitCode;
+use twinpage_process::notes;
 
+/// The papers' memory controllers in simulated time: traces, workloads, experiments.
 #[derive(Args, Debug)]
-pub(crate) struct Lab {
+pub struct Lab {
     #[command(subcommand)]
     command: LabCommand,
 }
@@ -36,18 +39,46 @@ enum LabCommand {
     /// Rewrite a trace in another form
     #[command(after_help = convert::EXAMPLES)]
     Convert(convert::Convert),
+    /// Crash a scheme at every write and fence of random runs, and check what is recovered
+    #[command(after_help = verify::EXAMPLES)]
+    Verify(verify::Verify),
     /// List the workloads, and measure what they are like
     #[command(after_help = workloads::EXAMPLES)]
     Workloads(workloads::Workloads),
 }
 
-pub(crate) fn lab(lab: Lab) -> Result<ExitCode, String> {
+/// A command that is the lab alone, for a program that has added schemes or workloads of its own:
+/// `mine run --scheme mine ...` is `twinpage lab run ...`.
+#[must_use]
+pub fn main() -> ExitCode {
+    #[derive(Parser)]
+    #[command(
+        version,
+        about = "The papers' memory controllers in simulated time, and schemes of one's own"
+    )]
+    struct Alone {
+        #[command(flatten)]
+        lab: Lab,
+    }
+    twinpage_os::spawn::end_when_nobody_reads();
+    lab(Alone::parse().lab).unwrap_or_else(|why| {
+        notes::tell(&why);
+        ExitCode::from(crate::FAILED)
+    })
+}
+
+/// Does what was asked.
+///
+/// # Errors
+/// What is wrong with the request, or with what was found.
+pub fn lab(lab: Lab) -> Result<ExitCode, String> {
     match lab.command {
         LabCommand::Run(arguments) => run::run(&arguments),
         LabCommand::Memory(arguments) => memory::memory(&arguments),
         LabCommand::Eval(arguments) => eval::eval(&arguments),
         LabCommand::Record(arguments) => record::record(&arguments),
         LabCommand::Convert(arguments) => convert::convert(&arguments),
+        LabCommand::Verify(arguments) => verify::verify(&arguments),
         LabCommand::Workloads(arguments) => workloads::workloads(&arguments),
     }
 }

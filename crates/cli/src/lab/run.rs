@@ -6,11 +6,11 @@ use clap::Args;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
-use twinpage_core::SchemeKind;
 use twinpage_lab::config::machine::Config;
 use twinpage_lab::experiment::{Experiment, Report};
 use twinpage_lab::machine::Sample;
 use twinpage_lab::quantity::Time;
+use twinpage_lab::schemes::SchemeName;
 use twinpage_lab::sweep::Axis;
 
 pub(super) const EXAMPLES: &str = "Example:
@@ -24,8 +24,8 @@ Machines: dpc, twins, or a file. The exit code is 1 when what a crash left is no
 #[derive(Args, Debug)]
 pub(crate) struct Run {
     /// The scheme that keeps NVM consistent; several give a table of runs
-    #[arg(long, value_name = "SCHEME", value_parser = scheme, num_args = 1.., required = true)]
-    pub(super) scheme: Vec<SchemeKind>,
+    #[arg(long, value_name = "SCHEME", num_args = 1.., required = true)]
+    pub(super) scheme: Vec<SchemeName>,
     /// The workload, or several
     #[arg(long, value_name = "WORKLOAD", num_args = 1.., required = true)]
     pub(super) workload: Vec<String>,
@@ -71,11 +71,6 @@ pub(crate) struct Run {
     /// One JSON document on standard output
     #[arg(long)]
     pub(super) json: bool,
-}
-
-fn scheme(name: &str) -> Result<SchemeKind, String> {
-    name.parse()
-        .map_err(|error: twinpage_core::Error| error.to_string())
 }
 
 pub(super) fn run(arguments: &Run) -> Result<ExitCode, String> {

@@ -100,12 +100,12 @@ impl From<Measured> for Ours {
 
 pub(super) fn workloads(arguments: &Workloads) -> Result<ExitCode, String> {
     let names: Vec<String> = match &arguments.names[..] {
-        [] => list::ALL.iter().map(|entry| entry.name.to_owned()).collect(),
+        [] => list::all().iter().map(|entry| entry.name.to_owned()).collect(),
         names => names.to_vec(),
     };
     let mut rows = Vec::new();
     for name in names {
-        let entry = list::ALL.iter().find(|entry| entry.name == name);
+        let entry = list::find(&name);
         // Made also where it is only listed: a wrong name is an error.
         let mut ours = None;
         if arguments.measure {

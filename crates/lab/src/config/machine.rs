@@ -9,9 +9,9 @@ use crate::machine::hierarchy::Level;
 use crate::machine::{Mode, Plan};
 use crate::op::PAGE_BYTES;
 use crate::quantity::{Bytes, Quantity, Span};
+use crate::schemes::SchemeName;
 use crate::text::{ConfigError, Place, find};
 use serde::Deserialize;
-use twinpage_baselines::SchemeKind;
 use twinpage_baselines::{Switching, Tables};
 
 /// The machines that come with the lab: name and text.
@@ -217,10 +217,11 @@ impl Config {
 
     /// The plan for a scheme: who waits for its checkpoints.
     #[must_use]
-    pub fn plan(&self, scheme: SchemeKind) -> Plan {
+    pub fn plan(&self, scheme: impl Into<SchemeName>) -> Plan {
+        let scheme = scheme.into();
         let mode = match scheme.name() {
             "in-place" => Mode::None,
-            "thynvm" => Mode::Scheme,
+            _ if scheme.overlaps() => Mode::Scheme,
             _ if self.overlap => Mode::Overlap,
             _ => Mode::Stall,
         };

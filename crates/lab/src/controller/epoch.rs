@@ -17,7 +17,7 @@ use super::requests::Part;
 use crate::device::{Class, Kind};
 use crate::space::Space;
 use twinpage_core::medium::{Cause, Path};
-use twinpage_core::{LineMask, Medium, PageId, PageLines, Scheme, Simulated};
+use twinpage_core::{LineMask, Medium, PageId, PageLines};
 
 /// What a checkpoint in flight still needs.
 #[derive(Debug)]

@@ -14,7 +14,7 @@ use crate::device::{Class, Kind};
 use crate::space::Space;
 use twinpage_core::medium::{Cause, Path};
 use twinpage_core::scheme::TableEntry;
-use twinpage_core::{LineMask, Medium, PageId, PageLines, Scheme, Simulated};
+use twinpage_core::{LineMask, Medium, PageId, PageLines};
 
 /// A page on its way into DRAM.
 #[derive(Debug, Default)]

@@ -14,7 +14,6 @@ use crate::device::{Class, Device, Kind};
 use crate::numbered::Numbered;
 use crate::space::Space;
 use std::collections::{HashMap, VecDeque};
-use twinpage_baselines::AnyScheme;
 use twinpage_core::medium::{Cause, Path};
 use twinpage_core::{Error, PageId, Simulated};
 
@@ -83,7 +82,7 @@ pub struct Controller {
     pub(super) dram: Timed,
     pub(super) nvm_device: Timed,
     pub(super) nvm: Nvm,
-    pub(super) scheme: AnyScheme<Nvm>,
+    pub(super) scheme: Box<dyn Simulated>,
     pub(super) frames: Frames,
     pub(super) lookup: Lookup,
     pub(super) stream: Stream,
@@ -114,7 +113,7 @@ pub struct Controller {
 impl Controller {
     /// An empty DRAM cache over a scheme whose medium is `nvm`, for a memory of `pages` pages.
     #[must_use]
-    pub fn new(setting: Setting, scheme: AnyScheme<Nvm>, nvm: Nvm, pages: u64) -> Controller {
+    pub fn new(setting: Setting, scheme: Box<dyn Simulated>, nvm: Nvm, pages: u64) -> Controller {
         Controller {
             dram: Timed::new(&setting.dram),
             nvm_device: Timed::new(&setting.nvm),
@@ -149,8 +148,8 @@ impl Controller {
 
     /// The scheme.
     #[must_use]
-    pub fn scheme(&self) -> &AnyScheme<Nvm> {
-        &self.scheme
+    pub fn scheme(&self) -> &dyn Simulated {
+        &*self.scheme
     }
 
     /// The medium of the scheme.

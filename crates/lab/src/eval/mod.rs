@@ -28,6 +28,7 @@ pub use paper::Paper;
 pub use plan::ARTIFACTS;
 
 use crate::experiment::Report;
+use crate::schemes::SchemeName;
 pub use claims::{Claim, Verdict};
 use plan::Artifact;
 use std::collections::BTreeMap;
@@ -101,6 +102,8 @@ pub struct Request {
     pub set: Vec<String>,
     /// Runs at a time; as many as there are processors if none is given.
     pub jobs: Option<usize>,
+    /// Schemes beside the paper's, with a bar each.
+    pub with: Vec<SchemeName>,
     /// The command that asked, for the report.
     pub command: String,
 }

@@ -6,6 +6,7 @@ use super::paper::Paper;
 use super::{Request, Run};
 use crate::config::machine::Config;
 use crate::controller::lookup::{Backup, Placement};
+use crate::schemes::SchemeName;
 use std::collections::BTreeMap;
 use twinpage_baselines::SchemeKind;
 
@@ -34,7 +35,7 @@ pub(super) enum Variant {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) struct Key {
     pub(super) workload: usize,
-    pub(super) scheme: SchemeKind,
+    pub(super) scheme: SchemeName,
     pub(super) variant: Variant,
 }
 
@@ -100,10 +101,15 @@ impl Runs {
     }
 
     /// A run, if it was done.
-    pub(super) fn find(&self, workload: usize, scheme: SchemeKind, variant: Variant) -> Option<&Run> {
+    pub(super) fn find(
+        &self,
+        workload: usize,
+        scheme: impl Into<SchemeName>,
+        variant: Variant,
+    ) -> Option<&Run> {
         self.0.get(&Key {
             workload,
-            scheme,
+            scheme: scheme.into(),
             variant,
         })
     }
@@ -115,14 +121,14 @@ impl Runs {
     /// Workloads whose run on the dual page had fewer than ten epochs: they say little.
     pub(super) fn short(&self, loads: &[Load]) -> Vec<String> {
         let epochs = |(key, run): (&Key, &Run)| {
-            let is_plain = (key.scheme, key.variant) == (SchemeKind::DualPage, Variant::Plain);
+            let is_plain = (key.scheme, key.variant) == (SchemeName::DUAL_PAGE, Variant::Plain);
             let count = run.outcome.checkpoints;
             (is_plain && count < 10).then(|| format!("{}, {count} epochs", loads[key.workload].name))
         };
         self.0.iter().filter_map(epochs).collect()
     }
 
-    pub(super) fn get(&self, workload: usize, scheme: SchemeKind, variant: Variant) -> &Run {
+    pub(super) fn get(&self, workload: usize, scheme: SchemeName, variant: Variant) -> &Run {
         &self.0[&Key {
             workload,
             scheme,
@@ -283,8 +289,18 @@ pub(super) fn choose(request: &Request) -> Result<Vec<Artifact>, String> {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Artifact(pub(super) &'static str);
 
-/// What is compared, in the order of the figures.
-pub(super) fn compared(paper: Paper) -> Vec<(SchemeKind, Variant, &'static str)> {
+/// What is compared, in the order of the figures; what was asked for beside the paper's schemes comes last.
+pub(super) fn compared(request: &Request) -> Vec<(SchemeName, Variant, &'static str)> {
+    let with = request
+        .with
+        .iter()
+        .map(|&scheme| (scheme, Variant::Plain, scheme.name()));
+    let of_the_paper = of_the_paper(request.paper).into_iter();
+    let named = of_the_paper.map(|(scheme, variant, name)| (scheme.into(), variant, name));
+    named.chain(with).collect()
+}
+
+fn of_the_paper(paper: Paper) -> Vec<(SchemeKind, Variant, &'static str)> {
     let mut all = vec![
         (SchemeKind::InPlace, Variant::Plain, "baseline"),
         (SchemeKind::DualPage, Variant::Plain, "dual page"),
@@ -332,15 +348,23 @@ impl Artifact {
     }
 
     /// Schemes and variants it needs of each workload.
-    pub(super) fn series(self, request: &Request) -> Vec<(SchemeKind, Variant, String)> {
-        let dual = |variant, name: String| (SchemeKind::DualPage, variant, name);
-        let named = |(scheme, variant, name): (SchemeKind, Variant, &str)| (scheme, variant, name.to_owned());
+    pub(super) fn series(self, request: &Request) -> Vec<(SchemeName, Variant, String)> {
+        let dual = |variant, name: String| (SchemeName::DUAL_PAGE, variant, name);
+        let named = |(scheme, variant, name): (SchemeName, Variant, &str)| (scheme, variant, name.to_owned());
         match self.0 {
             "fig2" if loads::has_singles(request) => {
-                vec![named((SchemeKind::CopyOnWrite, Variant::Alone, "copy-on-write"))]
+                vec![named((
+                    SchemeKind::CopyOnWrite.into(),
+                    Variant::Alone,
+                    "copy-on-write",
+                ))]
             }
             "fig1" | "fig2" | "table1" => {
-                vec![named((SchemeKind::CopyOnWrite, Variant::Plain, "copy-on-write"))]
+                vec![named((
+                    SchemeKind::CopyOnWrite.into(),
+                    Variant::Plain,
+                    "copy-on-write",
+                ))]
             }
             "table2" | "table5" | "preallocation" => vec![dual(Variant::Plain, "dual page".into())],
             "fig11a" | "fig11b" | "fig8a" | "fig8b" => POOLS
@@ -350,7 +374,7 @@ impl Artifact {
             "fig12" => (0..PLACES.len())
                 .map(|place| dual(Variant::Place(place), PLACES[place].0.into()))
                 .collect(),
-            "fig13" => stalling(request.paper)
+            "fig13" => stalling(request)
                 .flat_map(|(scheme, _, name)| {
                     INTERVALS.map(|interval| {
                         (
@@ -363,7 +387,7 @@ impl Artifact {
                 .collect(),
             "sensitivity" | "sensitivity-writes" => {
                 let variants = std::iter::once(Variant::Plain).chain((0..OPEN.len()).map(Variant::Open));
-                let all = compared(request.paper);
+                let all = compared(request);
                 let schemes = all.into_iter().filter(|one| one.1 == Variant::Plain);
                 schemes
                     .flat_map(|one| {
@@ -373,7 +397,7 @@ impl Artifact {
                     })
                     .collect()
             }
-            "range" | "range-writes" => compared(request.paper)
+            "range" | "range-writes" => compared(request)
                 .into_iter()
                 .filter(|one| one.1 == Variant::Plain)
                 .flat_map(|one| {
@@ -381,12 +405,12 @@ impl Artifact {
                 })
                 .collect(),
             "claims" => {
-                let mut all: Vec<_> = compared(request.paper).into_iter().map(named).collect();
-                all.retain(|one| one.1 == Variant::Plain);
-                all
+                let all = of_the_paper(request.paper).into_iter();
+                let plain = all.filter(|one| one.1 == Variant::Plain);
+                plain.map(|one| named((one.0.into(), one.1, one.2))).collect()
             }
             "table3" => Vec::new(),
-            _ => compared(request.paper).into_iter().map(named).collect(),
+            _ => compared(request).into_iter().map(named).collect(),
         }
     }
 
@@ -405,7 +429,7 @@ impl Artifact {
 }
 
 /// A choice as a scheme is run with it: the table's backup is the dual page's alone.
-pub(super) fn made(scheme: SchemeKind, choice: usize) -> Variant {
+pub(super) fn made(scheme: SchemeName, choice: usize) -> Variant {
     let alike = |&other: &usize| {
         let backup_matters = scheme == SchemeKind::DualPage;
         CHOICES[other].0 == CHOICES[choice].0 && (!backup_matters || CHOICES[other].1 == CHOICES[choice].1)
@@ -417,7 +441,7 @@ pub(super) fn made(scheme: SchemeKind, choice: usize) -> Variant {
 }
 
 /// The schemes that stop the cores for a checkpoint.
-fn stalling(paper: Paper) -> impl Iterator<Item = (SchemeKind, Variant, &'static str)> {
-    let all = compared(paper).into_iter();
+fn stalling(request: &Request) -> impl Iterator<Item = (SchemeName, Variant, &'static str)> {
+    let all = compared(request).into_iter();
     all.filter(|one| one.0 != SchemeKind::InPlace && one.1 == Variant::Plain)
 }

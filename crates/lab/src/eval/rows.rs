@@ -8,14 +8,15 @@ use super::plan::{Artifact, CHOICES, PLACES, Runs, Variant, compared, made};
 use super::precision;
 use super::{Request, Row, Run};
 use crate::machine::Outcome;
+use crate::schemes::SchemeName;
 use twinpage_baselines::SchemeKind;
 use twinpage_baselines::{page_overlay, thynvm};
 use twinpage_core::dual_page;
 
 /// A scheme and what is other than on the paper's machine.
-type Which = (SchemeKind, Variant);
+type Which = (SchemeName, Variant);
 
-const DUAL: Which = (SchemeKind::DualPage, Variant::Plain);
+const DUAL: Which = (SchemeName::DUAL_PAGE, Variant::Plain);
 
 /// What of a run is compared.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -78,36 +79,36 @@ impl Artifact {
         };
         let paper = request.paper;
         let pool = |which: usize| {
-            move |_: SchemeKind, variant: Variant| match variant {
+            move |_: SchemeName, variant: Variant| match variant {
                 Variant::Pool(size) => paper::pool_worst(paper, size)[which],
                 _ => None,
             }
         };
-        let largest = (SchemeKind::DualPage, Variant::Pool(500));
+        let largest = (SchemeName::DUAL_PAGE, Variant::Pool(500));
         match self.0 {
             "fig1" | "fig2" => table.clean(),
             "table1" => table.extra(),
             "fig9a" | "fig7a" => {
-                let said = |scheme, _: Variant| paper::slowdown(paper, scheme);
+                let said = |scheme: SchemeName, _: Variant| paper::slowdown(paper, scheme.house()?);
                 table.averages_and_most(Measure::Time, &said)
             }
             "fig9b" | "fig7b" => {
-                let said = |scheme, _: Variant| paper::writes(paper, scheme);
+                let said = |scheme: SchemeName, _: Variant| paper::writes(paper, scheme.house()?);
                 table.averages_and_most(Measure::Writes, &said)
             }
             "fig11a" | "fig8a" => table.ratios(largest, Measure::Time, &pool(0), Summary::Worst),
             "fig11b" | "fig8b" => table.ratios(largest, Measure::Writes, &pool(1), Summary::Worst),
             "fig12" => {
-                let all = (SchemeKind::DualPage, Variant::Place(0));
+                let all = (SchemeName::DUAL_PAGE, Variant::Place(0));
                 let mut rows = table.ratios(all, Measure::Time, &|_, _| None, Summary::Average);
                 let said =
-                    |_: SchemeKind, variant| (variant == Variant::Place(1)).then_some(paper::OPTIMIZED);
+                    |_: SchemeName, variant| (variant == Variant::Place(1)).then_some(paper::OPTIMIZED);
                 let worst = table.ratios(all, Measure::Time, &said, Summary::Worst);
                 rows.extend(worst.into_iter().filter(|row| row.workload == "worst"));
                 rows
             }
             "fig13" => {
-                let shortest = (SchemeKind::DualPage, Variant::Interval(10));
+                let shortest = (SchemeName::DUAL_PAGE, Variant::Interval(10));
                 table.ratios(shortest, Measure::Time, &|_, _| None, Summary::Average)
             }
             "table3" => metadata(),
@@ -152,7 +153,7 @@ struct Table<'a> {
     cores: usize,
 }
 
-type Said<'a> = &'a dyn Fn(SchemeKind, Variant) -> Option<f64>;
+type Said<'a> = &'a dyn Fn(SchemeName, Variant) -> Option<f64>;
 
 impl<'a> Table<'a> {
     fn row(&self, series: &str, workload: &str, paper: Option<f64>, ours: f64, unit: &'static str) -> Row {
@@ -328,14 +329,14 @@ impl<'a> Table<'a> {
     /// Average ratios over the dual page's with each choice, and the least and the most of them.
     fn range(&self, measure: Measure) -> Vec<Row> {
         let mut rows = Vec::new();
-        for (scheme, _, name) in compared(self.request.paper)
+        for (scheme, _, name) in compared(self.request)
             .into_iter()
             .filter(|one| one.1 == Variant::Plain)
         {
             let mut averages = Vec::new();
             for (choice, (_, _, chosen)) in CHOICES.iter().enumerate() {
                 let [which, over] =
-                    [scheme, SchemeKind::DualPage].map(|scheme| (scheme, made(scheme, choice)));
+                    [scheme, SchemeName::DUAL_PAGE].map(|scheme| (scheme, made(scheme, choice)));
                 let mut values = self.values(measure, which, over);
                 values.retain(|value| value.is.is_finite());
                 let count = values.len() as f64;
@@ -361,7 +362,9 @@ impl<'a> Table<'a> {
     /// Over the dual page: each workload, their average, and where the paper's text has it the most.
     fn averages_and_most(&self, measure: Measure, said: Said<'_>) -> Vec<Row> {
         let mut rows = self.ratios(DUAL, measure, said, Summary::Average);
-        let most = |scheme, _: Variant| paper::most(self.request.paper, scheme)[measure as usize];
+        let most = |scheme: SchemeName, _: Variant| {
+            paper::most(self.request.paper, scheme.house()?)[measure as usize]
+        };
         let worst = self.ratios(DUAL, measure, &most, Summary::Worst);
         rows.extend(
             worst
@@ -392,7 +395,9 @@ impl<'a> Table<'a> {
         let mut copies = all.filter(|one| one.0 == SchemeKind::CopyOnWrite);
         copies
             .next()
-            .map_or((SchemeKind::CopyOnWrite, Variant::Plain), |one| (one.0, one.1))
+            .map_or((SchemeKind::CopyOnWrite.into(), Variant::Plain), |one| {
+                (one.0, one.1)
+            })
     }
 
     /// Lines a page-grain copy writes for each that is dirty.
@@ -543,7 +548,7 @@ impl<'a> Table<'a> {
                 Variant::Open(which) => OPEN[which].name,
                 _ => "as it is",
             };
-            let schemes = compared(self.request.paper).into_iter();
+            let schemes = compared(self.request).into_iter();
             for (scheme, _, series) in schemes.filter(|one| one.1 == Variant::Plain) {
                 let mean = |which: Which, over: Which| {
                     let ratio = |&workload: &usize| {
@@ -552,11 +557,11 @@ impl<'a> Table<'a> {
                     };
                     workloads.iter().map(ratio).sum::<f64>() / workloads.len() as f64
                 };
-                let is_dual = scheme == SchemeKind::DualPage;
+                let is_dual = scheme == SchemeName::DUAL_PAGE;
                 let (ours, plain) = match is_dual {
                     true => (mean((scheme, variant), DUAL), 1.0),
                     false => (
-                        mean((scheme, variant), (SchemeKind::DualPage, variant)),
+                        mean((scheme, variant), (SchemeName::DUAL_PAGE, variant)),
                         mean((scheme, Variant::Plain), DUAL),
                     ),
                 };

@@ -14,13 +14,13 @@ use crate::characteristics::{Caches, Measured, measure};
 use crate::config::machine::Config;
 use crate::experiment::Experiment;
 use crate::machine::{Ended, Outcome};
+use crate::schemes::SchemeName;
 use crate::workload::image::Images;
 use crate::workload::list::{self, Setting};
 use rayon::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use twinpage_baselines::SchemeKind;
 
 /// With a precision, the first runs are shorter than the full ones by this.
 const SHORTER: u64 = 16;
@@ -153,7 +153,7 @@ impl<'a> Work<'a> {
         let wanted = self.request.precision?;
         let mine = || runs.iter().filter(|(key, _)| key.workload == workload);
         let plain =
-            |(key, _): &(&Key, &Run)| (key.scheme, key.variant) == (SchemeKind::DualPage, Variant::Plain);
+            |(key, _): &(&Key, &Run)| (key.scheme, key.variant) == (SchemeName::DUAL_PAGE, Variant::Plain);
         let (_, reference) = mine().find(plain).or_else(|| mine().next())?;
         let epochs = mine().map(|(_, run)| run.outcome.epochs.len()).min()?;
         let mut worst: Option<f64> = (epochs >= FEWEST).then_some(0.0);
@@ -227,7 +227,7 @@ impl<'a> Work<'a> {
     }
 
     fn wants_mix(&self, key: &Key) -> bool {
-        self.with_mix && (key.scheme, key.variant) == (SchemeKind::DualPage, Variant::Plain)
+        self.with_mix && (key.scheme, key.variant) == (SchemeName::DUAL_PAGE, Variant::Plain)
     }
 
     fn do_run(&self, key: &Key, load: &Load, config: Config) -> Result<Run, String> {

@@ -8,11 +8,11 @@
 use super::run::Machine;
 use crate::controller::nvm::Nvm;
 use crate::op::PAGE_BYTES;
+use crate::schemes::SchemeName;
 use crate::space::Port;
 use crate::workload::Workload;
 use crate::workload::image::filled;
-use twinpage_baselines::AnyScheme;
-use twinpage_core::{PageId, Scheme};
+use twinpage_core::PageId;
 
 /// What recovery found, and whether it is right.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -49,15 +49,22 @@ impl Machine<'_> {
             consistent: false,
             why: None,
         };
-        let checked = recover(nvm, &self.order, fresh, &mut recovery);
+        let checked = recover((self.scheme, nvm), &self.order, fresh, &mut recovery);
         recovery.consistent = checked.is_ok();
         recovery.why = checked.err();
         recovery
     }
 }
 
-fn recover(nvm: Nvm, order: &[u8], fresh: &mut dyn Workload, recovery: &mut Recovery) -> Result<(), String> {
-    let (store, found) = AnyScheme::recover(nvm).map_err(|error| format!("recovery failed: {error}"))?;
+fn recover(
+    (scheme, nvm): (SchemeName, Nvm),
+    order: &[u8],
+    fresh: &mut dyn Workload,
+    recovery: &mut Recovery,
+) -> Result<(), String> {
+    let (store, found) = scheme
+        .recover(nvm)
+        .map_err(|error| format!("recovery failed: {error}"))?;
     let batches = found.context.first_chunk().ok_or("the context is too short")?;
     recovery.epoch = found.epoch;
     recovery.batches = u64::from_le_bytes(*batches);

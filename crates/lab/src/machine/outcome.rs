@@ -6,7 +6,6 @@ use crate::controller::Counts;
 use crate::controller::nvm::Wear;
 use crate::machine::hierarchy::Counts as CacheCounts;
 use std::collections::{BTreeMap, VecDeque};
-use twinpage_core::Scheme;
 use twinpage_core::histogram::{Histogram, Percentiles};
 use twinpage_core::medium::Cause;
 

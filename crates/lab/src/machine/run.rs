@@ -8,12 +8,12 @@ use super::{Mode, Plan};
 use crate::controller::nvm::Nvm;
 use crate::controller::{Answer, Controller, Source};
 use crate::op::{self, Kind, Op};
+use crate::schemes::{SchemeName, Setup};
 use crate::space::{Port, Space};
 use crate::workload::image::filled;
 use crate::workload::{Progress, Workload};
-use twinpage_baselines::{AnyScheme, SchemeKind, Setup};
 use twinpage_core::dual_page::PoolLimit;
-use twinpage_core::{Error, Geometry, PageId, PageLines, Scheme, Simulated};
+use twinpage_core::{Error, Geometry, PageId, PageLines};
 
 /// A core may be so far ahead of memory, and of the core furthest behind: a few hundred instructions.
 const WINDOW_FS: u64 = 100_000_000;
@@ -51,6 +51,7 @@ pub struct Stop {
 /// A machine with a program in it.
 pub struct Machine<'w> {
     pub(super) plan: Plan,
+    pub(super) scheme: SchemeName,
     pub(super) cores: Vec<Core>,
     pub(super) caches: Hierarchy,
     pub(super) controller: Controller,
@@ -77,12 +78,12 @@ impl<'w> Machine<'w> {
     /// When the scheme cannot be made or the data does not fit.
     pub fn new(
         plan: Plan,
-        scheme: SchemeKind,
+        scheme: impl Into<SchemeName>,
         workload: &'w mut dyn Workload,
         remember: bool,
     ) -> Result<Machine<'w>, Error> {
         let space = filled(workload);
-        Machine::with_space(plan, scheme, workload, space, remember)
+        Machine::with_space(plan, scheme.into(), workload, space, remember)
     }
 
     /// The same, where what the workload fills memory with is known already.
@@ -91,7 +92,7 @@ impl<'w> Machine<'w> {
     /// As [`Machine::new`].
     pub(crate) fn with_space(
         plan: Plan,
-        scheme: SchemeKind,
+        scheme: SchemeName,
         workload: &'w mut dyn Workload,
         space: Space,
         remember: bool,
@@ -104,7 +105,7 @@ impl<'w> Machine<'w> {
             id: Some(1),
             ..Setup::new(Geometry::MEMORY)
         };
-        let mut store = AnyScheme::create(scheme, nvm.clone(), &setup)?;
+        let mut store = scheme.create(nvm.clone(), &setup)?;
         let context = context(&plan, 0);
         for (page, bytes) in (0..).zip(space.bytes().chunks_exact(op::PAGE_BYTES as usize)) {
             let _ = store.write(PageLines::from(PageId(page), 0, bytes, 64))?;
@@ -116,6 +117,7 @@ impl<'w> Machine<'w> {
         let pages = space.len() / op::PAGE_BYTES;
         let cores = (0..plan.shape.cores).map(|_| Core::default()).collect();
         Ok(Machine {
+            scheme,
             cores,
             caches: Hierarchy::new(plan.shape.cores, &plan.shape.levels),
             controller: Controller::new(plan.controller.clone(), store, nvm, pages),

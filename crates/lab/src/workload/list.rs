@@ -14,6 +14,7 @@ use super::sweep::Sweep;
 use super::tatp::Tatp;
 use super::tpcc::Tpcc;
 use super::uniform::Uniform;
+use crate::added::Added;
 use crate::op::PAGE_BYTES;
 
 /// One workload, as it is listed.
@@ -187,6 +188,37 @@ pub const ALL: &[Entry] = &[
     },
 ];
 
+static OWN: Added<Entry> = Added::new();
+
+/// Adds a workload of one's own to those the lab knows. To be called first in `main`.
+///
+/// # Panics
+/// When its name is taken.
+pub fn add(name: &'static str, about: &'static str, make: fn(&Setting) -> Box<dyn Workload>) {
+    let has_name = |other: &Entry| other.name == name;
+    assert!(!ALL.iter().any(has_name), "{name} is a workload of the house");
+    let paper = None;
+    let own = Entry {
+        name,
+        about,
+        paper,
+        make,
+    };
+    OWN.add(own, name, has_name);
+}
+
+/// All workloads, those that were added last.
+#[must_use]
+pub fn all() -> Vec<Entry> {
+    ALL.iter().copied().chain(OWN.all()).collect()
+}
+
+/// The workload of that name.
+#[must_use]
+pub fn find(name: &str) -> Option<Entry> {
+    all().into_iter().find(|entry| entry.name == name)
+}
+
 /// Makes a workload by its name, a program of MSS (`sps:lcs`), or plays back traces: `trace:FILE,FILE,...`.
 ///
 /// # Errors
@@ -207,8 +239,8 @@ pub fn make(name: &str, setting: &Setting) -> Result<Box<dyn Workload>, String> 
     if let Some(variant) = name.strip_prefix("sps:") {
         return swaps(variant, setting);
     }
-    let entry = ALL.iter().find(|entry| entry.name == name).ok_or_else(|| {
-        let names: Vec<_> = ALL.iter().map(|entry| entry.name).collect();
+    let entry = find(name).ok_or_else(|| {
+        let names: Vec<_> = all().iter().map(|entry| entry.name).collect();
         format!(
             "no workload is called {name}; there are {}, sps:PROGRAM and trace:FILE",
             names.join(", ")
