@@ -74,6 +74,7 @@ impl Found {
         );
         document["undo_log"] = json!(self.undo);
         document["held_output_bytes"] = json!(self.held_output_bytes);
+        document["refused"] = json!(self.inspection.refused_calls());
         document["statistics"] = json!(self.statistics.as_ref().map(json_of_statistics));
         document["pace"] = json!(self.pace.map(|pace| self.json_of_pace(pace)));
         document
@@ -137,6 +138,9 @@ impl Found {
                 "machine",
                 format!("Linux {} on {}{here}", machine.kernel, machine.processor),
             );
+        }
+        for refusal in self.inspection.refused_calls() {
+            rows.add("refused", refusal);
         }
         if let Some(statistics) = &self.statistics {
             rows.add("cost", cost_line(statistics));

@@ -7,6 +7,7 @@
 use crate::context::{self, Context};
 use crate::error::{Error, Result};
 use crate::files;
+use crate::notes;
 use crate::pace::Chosen;
 use crate::pages::Pages;
 use crate::state::{self, Store, lock, read_kind};
@@ -124,6 +125,12 @@ impl Inspection {
             return Err(error.into());
         }
         Ok(streams.held_bytes(&self.path))
+    }
+
+    /// The calls that were refused, over all lives, each once: `call: why`.
+    #[must_use]
+    pub fn refused_calls(&self) -> Vec<String> {
+        notes::refused_calls(&self.path)
     }
 
     /// The pace that was chosen last, over all lives; `None` when it was not kept.

@@ -2,11 +2,13 @@
 //! must tell them from what the program prints.
 //!
 //! * On a terminal in raw mode, which twinpage has taken, a line ends with a carriage return, too.
+//! * Refusals that programs usually cope with are not told, but listed in the state.
 //! * While a program draws on the whole terminal, messages wait until it has given it back.
 
 use std::collections::HashSet;
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io::Write;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 static FILE: OnceLock<File> = OnceLock::new();
@@ -62,16 +64,53 @@ fn needs_return() -> bool {
     modes.is_ok_and(|modes| !modes.output_modes.contains(rustix::termios::OutputModes::OPOST))
 }
 
-/// Says things once.
+/// Says things once, and lists the calls that were refused.
 #[derive(Debug, Default)]
 pub struct Notes {
     said: HashSet<String>,
+    /// Refusals of this life that the user was not told of.
+    unsaid: Vec<String>,
+    /// What is in the list of the state, and where that is.
+    listed: HashSet<String>,
+    list: PathBuf,
 }
 
 impl Notes {
+    /// For a program with this state directory.
+    #[must_use]
+    pub fn of_state(dir: &Path) -> Notes {
+        Notes {
+            listed: refused_calls(dir).into_iter().collect(),
+            list: dir.join(LIST),
+            ..Notes::default()
+        }
+    }
+
     /// A call was refused: which, and what to do.
     pub fn refused(&mut self, call: &str, why: &str) {
+        self.list(call, why);
         self.say(&format!("refused {call}: {why}"));
+    }
+
+    /// A call was refused that programs usually go on without: `twinpage info` lists it. It is told at once in a
+    /// file for a script, and at the end where the program fails.
+    pub fn went_without(&mut self, call: &str, why: &str) {
+        self.list(call, why);
+        if FILE.get().is_some() {
+            self.say(&format!("went without {call}: {why}"));
+        } else {
+            let what = format!("refused {call}: {why}");
+            if !self.unsaid.contains(&what) {
+                self.unsaid.push(what);
+            }
+        }
+    }
+
+    /// The program failed: perhaps because of what it went without.
+    pub fn failed(&mut self) {
+        for what in std::mem::take(&mut self.unsaid) {
+            self.say(&what);
+        }
     }
 
     /// Says it, unless it was said before.
@@ -80,4 +119,26 @@ impl Notes {
             tell(what);
         }
     }
+
+    fn list(&mut self, call: &str, why: &str) {
+        let line = format!("{call}: {why}").replace('\n', " ");
+        if self.listed.insert(line.clone()) {
+            let file = OpenOptions::new().append(true).create(true).open(&self.list);
+            // No checkpoint depends on the list.
+            let _ = file.and_then(|mut file| file.write_all(format!("{line}\n").as_bytes()));
+        }
+    }
+}
+
+/// The list of calls that were refused, in a state: a line each, `call: why`.
+const LIST: &str = "refused";
+
+/// The calls that were refused to the program of a state, in all its lives, each once.
+#[must_use]
+pub fn refused_calls(dir: &Path) -> Vec<String> {
+    let list = std::fs::read(dir.join(LIST)).unwrap_or_default();
+    String::from_utf8_lossy(&list)
+        .lines()
+        .map(str::to_owned)
+        .collect()
 }

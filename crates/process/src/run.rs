@@ -78,6 +78,7 @@ struct Setting {
     streams: Arc<Stdio>,
     files: Recorder,
     filter: Filter,
+    notes: Notes,
 }
 
 impl Setting {
@@ -92,6 +93,7 @@ impl Setting {
             filter: Filter::new(&syscalls::free_calls()).map_err(|error| {
                 Error::Internal(format!("the system call table makes no filter: {error}"))
             })?,
+            notes: Notes::of_state(directory.path()),
         })
     }
 
@@ -110,7 +112,7 @@ impl Setting {
             command,
             streams: self.streams,
             files: self.files,
-            notes: Notes::default(),
+            notes: self.notes,
             carried,
         };
         let mut program = Program::new(process, tids, memory, surroundings)?;

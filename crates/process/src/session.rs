@@ -3,6 +3,7 @@
 //! One thread traces and keeps time; the engine's writes in the background; relays carry the
 //! streams. An alarm interrupts the tracer's wait when an epoch is due.
 
+use crate::context::Ending;
 use crate::error::{Error, Result};
 use crate::files::EpochFiles;
 use crate::notes;
@@ -157,6 +158,9 @@ pub fn run(
     ledger.add(&mut program.stops, finished.last?.as_ref());
     let finishing = streams.finish_within(suspended.map(|_| PATIENCE));
     notes::hold_back(false);
+    if program.ending().is_some_and(|ending| ending != Ending::Exit(0)) {
+        program.notes.failed();
+    }
     if suspended.is_none() {
         finishing?;
     }

@@ -91,6 +91,8 @@ pub struct Refusal {
     pub errno: i32,
     /// What cannot be captured, and what to do.
     pub why: &'static str,
+    /// Programs usually go on without it by themselves.
+    pub is_optional: bool,
 }
 
 /// One row of the table.
@@ -153,7 +155,20 @@ const fn bits(index: u8, mask: u64, value: u64) -> Argument {
 }
 
 const fn refuse(errno: i32, why: &'static str) -> Policy {
-    Policy::Refused(Refusal { errno, why })
+    Policy::Refused(Refusal {
+        errno,
+        why,
+        is_optional: false,
+    })
+}
+
+/// Refused, where programs usually go on without it by themselves.
+const fn do_without(errno: i32, why: &'static str) -> Policy {
+    Policy::Refused(Refusal {
+        errno,
+        why,
+        is_optional: true,
+    })
 }
 
 /// The low 32 bits of an argument the kernel takes as an int.
@@ -175,15 +190,16 @@ const SOCKETS: Policy = refuse(libc::EACCES, OUTSIDE);
 pub(crate) const IDENTITY: Refusal = Refusal {
     errno: libc::EPERM,
     why: "a change of identity or session is not captured; start twinpage as that user instead",
+    is_optional: false,
 };
 const SESSION: Policy = Policy::Refused(IDENTITY);
 const IDENTITIES: Policy = Watched(Watch::Identity);
 const SYSTEM: Policy = refuse(libc::EPERM, "a change to the whole system cannot be taken back");
-const RINGS: Policy = refuse(
+const RINGS: Policy = do_without(
     libc::ENOSYS,
     "the kernel works on the program's memory behind its back; most programs fall back to ordinary reads and writes by themselves",
 );
-const WATCHERS: Policy = refuse(
+const WATCHERS: Policy = do_without(
     libc::ENOSYS,
     "this kind of descriptor is not captured; most programs look now and then instead",
 );
@@ -191,17 +207,17 @@ const TRACING: Policy = refuse(
     libc::EPERM,
     "a checkpointed program cannot trace, or be filtered by, another; run the tracer outside",
 );
-const KEYS: Policy = refuse(
+const KEYS: Policy = do_without(
     libc::ENOSYS,
     "memory protection keys and shadow stacks are not captured; the program can go on without",
 );
 /// Where pages lie, and whether they may be swapped out, changes nothing that a program computes.
 const PLACEMENT: Policy = Watched(Watch::Nothing);
-const PRIORITY: Policy = refuse(
+const PRIORITY: Policy = do_without(
     libc::EPERM,
     "the priority of input and output is not captured; set it for twinpage with ionice, and the program inherits it",
 );
-const PIPES: Policy = refuse(
+const PIPES: Policy = do_without(
     libc::EINVAL,
     "moving pages between pipes is not captured; most programs fall back to read and write by themselves",
 );

@@ -249,12 +249,17 @@ impl<'a> Campaign<'a> {
     /// Calls that were refused, each once.
     fn note_refusals(&mut self, killed: &Killed) {
         let messages = fs::read_to_string(&killed.messages).unwrap_or_default();
-        let refused = messages
-            .lines()
-            .filter_map(|line| line.strip_prefix("twinpage: refused "));
-        for refusal in refused {
-            if !self.tally.refused.iter().any(|known| known == refusal) {
-                self.tally.refused.push(refusal.to_owned());
+        let tally = &mut self.tally;
+        for line in messages.lines() {
+            let (list, refusal) = if let Some(refusal) = line.strip_prefix("twinpage: refused ") {
+                (&mut tally.refused, refusal)
+            } else if let Some(refusal) = line.strip_prefix("twinpage: went without ") {
+                (&mut tally.went_without, refusal)
+            } else {
+                continue;
+            };
+            if !list.iter().any(|known| known == refusal) {
+                list.push(refusal.to_owned());
             }
         }
     }

@@ -27,6 +27,8 @@ pub(super) struct Tally {
     pub(super) statistics: Statistics,
     /// Calls that were refused, and why.
     pub(super) refused: Vec<String>,
+    /// The same of those that programs usually go on without.
+    pub(super) went_without: Vec<String>,
 }
 
 /// All there is to say.
@@ -49,7 +51,7 @@ pub(super) enum Cause {
     Program,
     /// A run without kills differs, in which calls were refused.
     Refusal,
-    /// A run without kills differs, and nothing was refused.
+    /// A run without kills differs, and nothing was refused but what programs usually go on without.
     Twinpage,
     /// Only a run with kills differs.
     Kill,
@@ -108,6 +110,7 @@ impl Report {
             "bytes_written": statistics.traffic.total_bytes(),
             "bytes_per_changed_byte": self.amplification(),
             "refused": tally.refused,
+            "went_without": tally.went_without,
         })
     }
 
@@ -128,27 +131,25 @@ impl Report {
             ),
             Some(Cause::Refusal) => {
                 println!("The program did something else because calls were refused:");
-                self.print_refusals();
+                print_list(&self.tally.refused);
+            }
+            Some(Cause::Twinpage) if !self.tally.went_without.is_empty() => {
+                println!(
+                    "No call was refused but those below, which programs usually go on without. Otherwise the program\nnotices twinpage in another way. Please report it."
+                );
+                print_list(&self.tally.went_without);
             }
             Some(Cause::Twinpage) => println!(
                 "No call was refused: the program notices twinpage in another way. Please report it.\n"
             ),
             Some(Cause::Kill) if !self.tally.refused.is_empty() => {
                 println!("A run without kills is the same. Calls were refused, which may still be why:");
-                self.print_refusals();
+                print_list(&self.tally.refused);
             }
             Some(Cause::Kill) => println!("A run without kills is the same. Please report it.\n"),
             None => {}
         }
         self.rows().print();
-    }
-
-    fn print_refusals(&self) {
-        self.tally
-            .refused
-            .iter()
-            .for_each(|refusal| println!("  {refusal}"));
-        println!();
     }
 
     fn what_was_compared(&self) -> String {
@@ -221,4 +222,9 @@ impl Report {
         }
         rows
     }
+}
+
+fn print_list(refusals: &[String]) {
+    refusals.iter().for_each(|refusal| println!("  {refusal}"));
+    println!();
 }

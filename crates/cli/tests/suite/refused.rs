@@ -8,6 +8,7 @@ use std::process::{Command, Output, Stdio};
 use crate::support::campaign::{Campaign, Oracle, oracle};
 use crate::support::process::twinpage;
 use crate::support::program::{compile, python_with, sources};
+use crate::support::state::on_state;
 use crate::support::{chance, say, seed, sink};
 
 /// An attempt and the words one of which a refusal must use.
@@ -240,6 +241,49 @@ fn python_that_starts_programs_or_connects() {
             "{name} is not refused by name:\n{stderr}"
         );
     }
+}
+
+/// What programs usually go on without is in `info`, and on the terminal only where the program fails.
+#[test]
+fn what_programs_go_without_is_listed() {
+    let Some(binary) = compile("without.c", &[]) else {
+        return;
+    };
+    let run = |words: &[&str]| {
+        let scratch = tempfile::tempdir().expect("a scratch directory");
+        let state = scratch.path().join("state");
+        let mut command = twinpage();
+        command.args(["run", "--state"]).arg(&state).arg("--");
+        let out = command
+            .arg(&binary)
+            .args(words)
+            .output()
+            .expect("twinpage starts");
+        assert_eq!(out.status.code(), words[0].parse().ok());
+        let info = on_state(&["info", "--json"], &state);
+        let info: serde_json::Value = serde_json::from_slice(&info.stdout).expect("a document");
+        let listed = info["refused"].as_array().expect("a list").clone();
+        let listed = listed
+            .iter()
+            .map(|call| call.as_str().expect("a text").to_owned());
+        let stderr = String::from_utf8(out.stderr).expect("text");
+        (stderr, listed.collect::<Vec<_>>())
+    };
+    let (stderr, listed) = run(&["0"]);
+    assert_eq!(stderr, "", "it did what it was to do");
+    assert!(
+        listed.len() == 1 && listed[0].starts_with("prctl: "),
+        "{listed:?}"
+    );
+    let (stderr, again) = run(&["3"]);
+    assert_eq!(stderr, format!("twinpage: refused {}\n", listed[0]), "it failed");
+    assert_eq!(again, listed);
+    let (stderr, listed) = run(&["0", "and a child"]);
+    assert!(
+        stderr.starts_with("twinpage: refused clone: ") && stderr.lines().count() == 1,
+        "{stderr}"
+    );
+    assert_eq!(listed.len(), 2, "{listed:?}");
 }
 
 /// A program that is refused before it runs: one line, which names it and the reason.

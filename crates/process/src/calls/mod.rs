@@ -32,25 +32,47 @@ pub enum Decision {
     Run,
     /// It was done on the program's behalf, or has nothing to do; this is its result.
     Done(i64),
-    /// It fails with this error; `why` is told to the user, once for each call.
+    /// It fails with this error.
     Fail {
         /// The error the program sees.
         errno: i32,
-        /// What to tell; `None` for probes that programs make in passing.
-        why: Option<String>,
+        /// What the user hears of it.
+        why: Why,
     },
+}
+
+/// What the user hears of a call that fails, once for each call.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Why {
+    /// Nothing: a probe that programs make in passing.
+    Probe,
+    /// It is listed, and told at the end if the program fails: programs usually go on without the call.
+    Listed(String),
+    /// It is told at once.
+    Told(String),
 }
 
 fn fail(errno: i32, why: impl Into<String>) -> Decision {
     Decision::Fail {
         errno,
-        why: Some(why.into()),
+        why: Why::Told(why.into()),
+    }
+}
+
+/// Programs usually go on without it.
+fn do_without(errno: i32, why: impl Into<String>) -> Decision {
+    Decision::Fail {
+        errno,
+        why: Why::Listed(why.into()),
     }
 }
 
 /// As an older kernel would answer: programs ask, and go on without.
 const fn not_there(errno: i32) -> Decision {
-    Decision::Fail { errno, why: None }
+    Decision::Fail {
+        errno,
+        why: Why::Probe,
+    }
 }
 
 /// A stopped call and its arguments.
@@ -86,18 +108,22 @@ impl Program {
         };
         let (result, why) = match decision {
             Decision::Run => return Ok(()),
-            Decision::Done(result) => (result, None),
+            Decision::Done(result) => (result, Why::Probe),
             Decision::Fail { errno, why } => (-i64::from(errno), why),
         };
         registers.orig_rax = u64::MAX; // skip it
         registers.rax = result as u64;
         trace::set_registers(tid, &registers).map_err(gone)?;
-        if let Some(mut why) = why {
-            if matches!(name, "clone" | "clone3" | "fork" | "vfork") {
-                why.push_str(&self.script_hint());
+        match why {
+            Why::Probe => {}
+            Why::Listed(why) => self.notes.went_without(name, &why),
+            Why::Told(mut why) => {
+                if matches!(name, "clone" | "clone3" | "fork" | "vfork") {
+                    why.push_str(&self.script_hint());
+                }
+                notes::hold_back(self.streams.takes_whole_terminal());
+                self.notes.refused(name, &why);
             }
-            notes::hold_back(self.streams.takes_whole_terminal());
-            self.notes.refused(name, &why);
         }
         Ok(())
     }
@@ -107,7 +133,7 @@ impl Program {
             let why = format!(
                 "system call {number} is not known to this version; the program may go on without it"
             );
-            return Ok(("an unknown call", fail(libc::ENOSYS, why)));
+            return Ok(("an unknown call", do_without(libc::ENOSYS, why)));
         };
         let r = registers;
         let arguments = [r.rdi, r.rsi, r.rdx, r.r10, r.r8, r.r9];
@@ -118,6 +144,9 @@ impl Program {
         };
         let decision = match call.policy {
             Policy::Free => Decision::Run,
+            Policy::Refused(refusal) if refusal.is_optional || pairs::asks_for_names(&stopped) => {
+                do_without(refusal.errno, refusal.why)
+            }
             Policy::Refused(refusal) => fail(refusal.errno, refusal.why),
             Policy::Watched(watch) | Policy::FreeWhen(_, watch) => self.watch(watch, &stopped)?,
         };
@@ -233,7 +262,7 @@ impl Program {
             GUARD_INSTALL | GUARD_REMOVE if self.memory.may_guard(address..end) => Decision::Run,
             GUARD_INSTALL | GUARD_REMOVE => not_there(libc::EINVAL),
             advice if self.memory.advise(address..end, advice) => Decision::Run,
-            advice => fail(
+            advice => do_without(
                 libc::EINVAL,
                 format!("advice {advice} is not known, so what it changes cannot be captured"),
             ),
@@ -244,7 +273,7 @@ impl Program {
         let (protection, flags) = (call.int(2), call.int(3));
         let kind = flags & libc::MAP_TYPE;
         if flags & libc::MAP_HUGETLB != 0 {
-            return Ok(fail(
+            return Ok(do_without(
                 libc::ENOMEM,
                 "huge page mappings are not captured; the program can use ordinary pages",
             ));
@@ -312,7 +341,7 @@ impl Program {
             "memfd_create" => {
                 if call.arguments[1] & u64::from(libc::MFD_HUGETLB) != 0 {
                     let why = "huge pages are not captured; the program can use ordinary ones";
-                    return fail(libc::ENOMEM, why);
+                    return do_without(libc::ENOMEM, why);
                 }
                 self.descriptors.give(0);
                 Decision::Run
@@ -324,7 +353,7 @@ impl Program {
                 }
                 // What must not be dumped cannot be looked at by a tracer without privilege, after a resume.
                 libc::PR_SET_DUMPABLE if call.arguments[1] == 0 && !rustix::process::getuid().is_root() => {
-                    fail(
+                    do_without(
                         libc::EINVAL,
                         "a program that may not be looked at (PR_SET_DUMPABLE) is captured for root only; the program can go on without it",
                     )
@@ -333,20 +362,20 @@ impl Program {
                     self.stale.options = true;
                     Decision::Run
                 }
-                option => fail(
+                option => do_without(
                     libc::EINVAL,
                     format!("prctl option {option} is not captured; the program can go on without it"),
                 ),
             },
             "arch_prctl" => match call.int(0) {
                 0x1001..=0x1004 => Decision::Run, // segment bases are registers
-                0x1023 | 0x1025 => fail(
+                0x1023 | 0x1025 => do_without(
                     libc::EINVAL,
                     "larger register files (AMX) are not captured; the program can go on without",
                 ),
                 _ => not_there(libc::EINVAL),
             },
-            _ => fail(
+            _ => do_without(
                 libc::EINVAL,
                 "this option is not captured; the program can go on without it",
             ),
@@ -380,7 +409,7 @@ impl Program {
                 self.descriptors.touch_file_of(&self.process, call.int(0));
                 Decision::Run
             }
-            command => fail(
+            command => do_without(
                 libc::EINVAL,
                 format!(
                     "fcntl {} is not captured; the program can go on without it",
@@ -400,7 +429,7 @@ impl Program {
                 self.descriptors.touch_open_file_of(&self.process, call.int(0));
                 Decision::Run
             }
-            request => fail(
+            request => do_without(
                 libc::ENOTTY,
                 format!("ioctl {request:#x} is not known, so what it changes cannot be captured"),
             ),

@@ -15,6 +15,13 @@ struct Message {
     accompanied: bool,
 }
 
+/// Whether this is how the C library begins to ask the cache of the name service (nscd) for users, groups and hosts.
+/// It looks into files, or asks others, when there is none.
+pub(super) fn asks_for_names(call: &Stopped) -> bool {
+    const KIND: i32 = libc::SOCK_STREAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+    call.name == "socket" && [0, 1, 2].map(|index| call.int(index)) == [libc::AF_UNIX, KIND, 0]
+}
+
 impl Program {
     /// Makes the pair on the program's behalf: only who makes it knows which sockets belong together.
     pub(super) fn before_socketpair(&mut self, call: &Stopped) -> Result<Decision> {
