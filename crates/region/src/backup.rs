@@ -34,7 +34,8 @@ impl Region {
     /// [`Error::Invalid`] when there is such a file; those of [`Region::checkpoint`], and of the
     /// file's medium. There is no file then.
     pub fn backup(&self, path: impl AsRef<Path>) -> Result<Epoch> {
-        self.checkpoint()?;
+        self.outside_update("a backup")?;
+        self.inner.checkpoint()?;
         self.inner.backup(path.as_ref())
     }
 

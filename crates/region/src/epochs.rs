@@ -103,6 +103,8 @@ struct Told {
     superblock: Option<Superblock>,
     /// The last cut that found no room, and why.
     lost: Option<(u64, String)>,
+    /// Sections that found no room and were undone, and why.
+    undone: Vec<(Range<u64>, String)>,
     /// How many cuts were given up because of an update that did not end, and what the last one waited for.
     given_up: u64,
     busy: Option<Busy>,
@@ -172,6 +174,62 @@ impl Progress {
         }
     }
 
+    /// Counts a section that ended and has `changed` something. Says the number of the last one that had.
+    ///
+    /// In a region of sections a section is what a cut is in one of epochs.
+    pub(crate) fn count_section(&self, changed: bool) -> u64 {
+        let before = self.cuts.fetch_add(u64::from(changed), Ordering::AcqRel);
+        before + u64::from(changed)
+    }
+
+    /// The number of the last section that changed something.
+    pub(crate) fn sections(&self) -> u64 {
+        self.cuts.load(Ordering::Acquire)
+    }
+
+    /// A ticket for the section of that number and all before it.
+    pub(crate) fn ticket_of(&self, section: u64) -> Ticket {
+        let region = self.region;
+        Ticket { region, cut: section }
+    }
+
+    /// All sections up to number `last` are durable.
+    pub(crate) fn section_landed(
+        &self,
+        last: u64,
+        epoch: Epoch,
+        superblock: Superblock,
+        pages: impl IntoIterator<Item = usize>,
+    ) {
+        self.watch.add(pages);
+        self.tell(|told| {
+            told.durable = last;
+            told.epoch = epoch;
+            told.superblock = Some(superblock);
+        });
+    }
+
+    /// All sections that are not durable were undone. What there is now is durable.
+    pub(crate) fn sections_undone(&self, why: &str) {
+        let last = self.count_section(true);
+        self.tell(|told| {
+            told.undone.push((told.durable + 1..last, why.to_owned()));
+            told.durable = last;
+        });
+    }
+
+    /// The error of a store that is poisoned, if it is.
+    pub(crate) fn check_poison(&self) -> Result<()> {
+        self.poison.check().map_err(poisoned)
+    }
+
+    /// Poisons the store, and tells those who wait.
+    pub(crate) fn set_poison(&self, error: twinpage_core::Error) -> Error {
+        self.poison.set(&error);
+        self.tell(|_| {});
+        poisoned(error)
+    }
+
     /// Whether nothing will be durable any more.
     pub(crate) fn is_poisoned(&self) -> bool {
         self.poison.is_set()
@@ -200,6 +258,9 @@ impl Progress {
 
 impl Told {
     fn answer(&self, cut: u64, poison: &Poison) -> Result<bool> {
+        if let Some((_, why)) = self.undone.iter().find(|(sections, _)| sections.contains(&cut)) {
+            return Err(Error::Undone(why.clone()));
+        }
         if self.durable >= cut {
             return Ok(true);
         }
@@ -243,17 +304,13 @@ impl<S: Scheme + Send + 'static> Checkpointer<S> {
 impl<S: Scheme + Send + 'static> Checkpoints for Checkpointer<S> {
     fn checkpoint(&mut self) -> Result<Epoch> {
         let progress = self.source.progress.clone();
-        progress.poison.check().map_err(poisoned)?;
+        progress.check_poison()?;
         if let Some(epoch) = self.source.nothing_to_do() {
             return Ok(epoch);
         }
         self.run().map_err(|error| match error {
             EngineError::Lost { cause, .. } => Error::Full(cause.to_string()),
-            EngineError::Store(error) => {
-                progress.poison.set(&error);
-                progress.tell(|_| {});
-                poisoned(error)
-            }
+            EngineError::Store(error) => progress.set_poison(error),
             EngineError::Source(Interrupted(busy)) => {
                 let error = busy.error();
                 progress.tell(|told| {
@@ -456,7 +513,7 @@ impl Later for Sweep {
     fn more(&mut self, into: &mut Capture) -> bool {
         while into.bytes.len() < PART_BYTES {
             match self.frozen.next_page(&mut into.bytes) {
-                Some((page, lines)) => add(into, self.geometry, page, LineMask(lines)),
+                Some((page, lines)) => piece(&mut into.pieces, self.geometry, page, LineMask(lines)),
                 None => break,
             }
         }
@@ -467,7 +524,7 @@ impl Later for Sweep {
 /// The last bytes captured are lines of 64 bytes of a page of the region: they go to the piece before where
 /// they follow it. A store of larger lines is given whole pages.
 #[inline]
-fn add(into: &mut Capture, geometry: Geometry, page: usize, lines: LineMask) {
+pub(crate) fn piece(pieces: &mut Vec<Piece>, geometry: Geometry, page: usize, lines: LineMask) {
     let (page, held) = match geometry.line_bytes() == LINE {
         true => (PageId(page as u64), lines),
         false => {
@@ -479,9 +536,9 @@ fn add(into: &mut Capture, geometry: Geometry, page: usize, lines: LineMask) {
         }
     };
     let follow = |before: LineMask| before.0.leading_zeros() + held.0.trailing_zeros() >= u64::BITS;
-    match into.pieces.last_mut() {
+    match pieces.last_mut() {
         Some(last) if last.page == page && follow(last.held) => last.held = last.held | held,
-        _ => into.pieces.push(Piece {
+        _ => pieces.push(Piece {
             page,
             held,
             compare: false,

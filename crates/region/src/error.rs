@@ -114,6 +114,12 @@ pub enum Error {
     /// The last checkpoint found no room. Nothing is lost: the next one makes up for it.
     #[error("the last checkpoint was not made: {0}")]
     Full(String),
+    /// A section was undone: it was aborted, or a section inside it failed.
+    #[error("the section was undone: it was aborted, or a section inside it failed")]
+    Aborted,
+    /// The medium had no room for what a section changed, so it was undone, and what later sections made of it.
+    #[error("the section was undone, since the medium has no room for it: {0}")]
+    Undone(String),
     /// A write or a flush failed, so nothing later may be called durable. The data is still here.
     #[error(
         "nothing is durable since a failure ({0}); the last durable checkpoint is whole; \

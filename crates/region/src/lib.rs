@@ -41,6 +41,9 @@
 //! [`Region::read`], none gets into another region, and none is on a stack when a checkpoint is cut. What is
 //! acknowledged to the world should wait for its epoch: [`Region::ticket`].
 //!
+//! A region can also be changed by failure-atomic sections, each all or nothing and durable when it returns:
+//! [`Region::atomic`].
+//!
 //! Linux on x86-64 only.
 
 #![cfg_attr(any(miri, twinpage_plain), allow(unused_variables))]
@@ -63,6 +66,7 @@ pub mod persist;
 mod reader;
 pub mod region;
 pub mod root;
+mod sections;
 mod shared;
 pub mod statistics;
 mod store;
@@ -80,6 +84,7 @@ pub use persist::{Empty, Persist};
 pub use reader::{ReadRoot, Reader};
 pub use region::{Region, Update, View};
 pub use root::{Root, RootError, RootInfo};
+pub use sections::{Handle, Section};
 pub use shared::{Locked, LockedToRead, Shared};
 pub use statistics::Statistics;
 pub use twinpage_core::SchemeKind;

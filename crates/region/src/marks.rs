@@ -56,12 +56,14 @@
 
 mod discard;
 mod few;
+mod listed;
 mod saved;
 mod sweep;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use discard::{discard, take_discarded};
+pub(crate) use discard::{discard, take_discarded, take_given_back};
+pub(crate) use listed::{copy_lines, put_lines, start as start_listing, take_marks};
 pub(crate) use sweep::{Frozen, cut, mark_whole};
 
 use few::Few;
@@ -270,6 +272,7 @@ fn touch_lines(place: Place, map: usize, lines: Range<usize>) {
         return;
     }
     saved::save_frozen(place, map ^ FLIP, &lines);
+    listed::list(place, map, &lines);
     note(map, &lines);
     // After the lines are saved: who sees the marks writes at once.
     set(current, MARKED);
@@ -295,6 +298,7 @@ pub(crate) fn begin(place: Place, reserved: &Reserved) -> crate::Result<()> {
     state.by_page.store(false, Ordering::Relaxed);
     state.stored_page.store(PAGE, Ordering::Relaxed);
     discard::forget(place);
+    listed::stop(place);
     state.saved.0.store(0, Ordering::Relaxed);
     state.cuts.store(1, Ordering::Relaxed);
     state.here.frozen.store(0, Ordering::Relaxed);

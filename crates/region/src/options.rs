@@ -86,6 +86,7 @@ pub struct Options {
     pub(crate) base: Option<usize>,
     pub(crate) budget: Option<usize>,
     pub(crate) checked: bool,
+    pub(crate) sections: bool,
     pub(crate) patience: Option<Duration>,
     durability: Option<Durability>,
     scheme: Option<SchemeKind>,
@@ -99,6 +100,15 @@ impl Options {
     pub fn every(self, period: Duration) -> Options {
         Options {
             every: Some(period),
+            ..self
+        }
+    }
+
+    /// The region is changed by failure-atomic sections ([`Region::atomic`]), each durable when it returns, instead of by
+    /// updates and checkpoints. The file is the same: the next opening may choose otherwise.
+    pub fn sections(self) -> Options {
+        Options {
+            sections: true,
             ..self
         }
     }
@@ -213,6 +223,7 @@ impl Options {
     /// As [`Options::open`].
     #[doc(hidden)]
     pub fn open_with(self, path: impl AsRef<Path>, stores: &impl Stores) -> Result<Region> {
+        self.mode()?;
         let path = path.as_ref();
         loop {
             match Lock::take(path) {
@@ -225,6 +236,21 @@ impl Options {
                 return Ok(region);
             }
             // Somebody else made it just now: open that one.
+        }
+    }
+
+    /// Refuses what a region cannot be at the same time.
+    fn mode(&self) -> Result<()> {
+        let other = match (self.every, self.budget) {
+            (Some(_), _) => "a checkpoint every so often (`every`): a section is a commit of its own",
+            (_, Some(_)) => "a memory budget: all pages of a region of sections stay in memory",
+            _ => return Ok(()),
+        };
+        match self.sections {
+            true => Err(Error::Invalid(format!(
+                "a region is opened for sections, or with {other}; ask for one of the two"
+            ))),
+            false => Ok(()),
         }
     }
 
@@ -270,6 +296,7 @@ impl Options {
     /// # Errors
     /// As [`Options::open`].
     pub fn open_on<M: Medium + Send + 'static>(self, medium: M, geometry: Geometry) -> Result<Region> {
+        self.mode()?;
         if medium.is_empty() {
             Region::begin(&self, self.make(medium, geometry, &Products)?, &[], None)
         } else {

@@ -241,15 +241,39 @@ impl Pager {
         let mut work = self.work();
         let end = range.end.min(self.served.load(Ordering::Acquire));
         let pages = range.start / PAGE..(end / PAGE).max(range.start / PAGE);
+        let in_section = self.place.state().lists.load(Ordering::Relaxed);
         for page in pages.clone() {
             let had = self.flags(page).fetch_and(!(LOADED | LOST), Ordering::Relaxed);
-            self.flags(page)
-                .fetch_or(DISCARDED[work.phase & 1], Ordering::Relaxed);
             work.resident -= usize::from(had & LOADED != 0);
+            if !in_section {
+                self.flags(page)
+                    .fetch_or(DISCARDED[work.phase & 1], Ordering::Relaxed);
+            }
         }
-        work.discarded.push(pages);
+        zero()?;
+        match in_section {
+            true => self.bring_zeros(&mut work, pages),
+            false => work.discarded.push(pages),
+        }
         self.counts.resident.store(work.resident, Ordering::Relaxed);
-        zero()
+        Ok(())
+    }
+
+    /// Brings pages that a section gave back, which are zero now: whatever becomes of the section, no fault may bring
+    /// them from the store before it knows of it.
+    fn bring_zeros(&self, work: &mut Work, pages: Range<usize>) {
+        if pages.is_empty() {
+            return;
+        }
+        let base = self.place.base().addr();
+        let brought = self
+            .missing
+            .zero(base + pages.start * PAGE..base + pages.end * PAGE);
+        brought.unwrap_or_else(|e| give_up("bringing pages", e));
+        work.resident += pages.len();
+        for page in pages {
+            self.flags(page).fetch_or(LOADED, Ordering::Relaxed);
+        }
     }
 
     /// A cut was made, and the epoch before is settled.

@@ -11,7 +11,8 @@ use crate::marks;
 use crate::options::Options;
 use crate::paging::{Pager, Serving};
 use crate::persist::Empty;
-use crate::root;
+use crate::root::{self, RootError};
+use crate::sections::{self, Behind, Sections};
 use crate::statistics::{Counters, Statistics};
 use crate::store::{Shared, Store};
 use crate::superblock::Superblock;
@@ -55,6 +56,8 @@ pub struct Region {
     pub(crate) inner: Arc<Inner>,
     timer: Option<Timer>,
     is_timed: bool,
+    /// Makes sections durable in time that nobody waits for (`sections/deadline.rs`).
+    pub(crate) behind: OnceLock<Behind>,
     listening: Option<Listening>,
 }
 
@@ -64,6 +67,8 @@ pub(crate) struct Inner {
     /// How long a cut waits for an update.
     pub(crate) patience: Duration,
     heap: OnceLock<RawHeap>,
+    /// Of a region that was opened for sections; epochs have none.
+    pub(crate) sections: Option<Sections>,
     progress: Arc<Progress>,
     counters: Arc<Counters>,
     store: Box<dyn Store>,
@@ -98,13 +103,40 @@ pub struct View<'r> {
     place: Place,
     /// There as long as the view, where it is part of an update; looked at in no other.
     inner: *const Inner,
+    /// The number of the section's closure it is for; 0 in an update or a reading.
+    scope: u64,
     brand: Brand<'r>,
 }
 
 impl<'r> View<'r> {
     pub(crate) const fn new(place: Place, inner: *const Inner) -> View<'r> {
         let brand = PhantomData;
-        View { place, inner, brand }
+        View {
+            place,
+            inner,
+            scope: 0,
+            brand,
+        }
+    }
+
+    /// That of a section's closure.
+    pub(crate) const fn in_scope(place: Place, inner: *const Inner, scope: u64) -> View<'r> {
+        View {
+            scope,
+            ..View::new(place, inner)
+        }
+    }
+
+    pub(crate) const fn scope(&self) -> u64 {
+        self.scope
+    }
+
+    /// For the view of a section: whether the closure of that number is running, which is it or one around it.
+    pub(crate) fn is_scope_open(&self, scope: u64) -> bool {
+        debug_assert!(self.scope != 0);
+        // SAFETY: the region is there as long as its section.
+        let sections = unsafe { &(*self.inner).sections };
+        sections.as_ref().is_some_and(|sections| sections.is_open(scope))
     }
 
     /// Where the region lies.
@@ -148,6 +180,10 @@ impl<'r> std::ops::Deref for Update<'r> {
 }
 
 impl<'r> Update<'r> {
+    pub(crate) const fn new(view: View<'r>) -> Update<'r> {
+        Update { view }
+    }
+
     /// The heap of the region: `Vec::new_in(u.heap())`.
     ///
     /// # Panics
@@ -297,10 +333,17 @@ impl Region {
         if found.is_none() {
             checkpoints.checkpoint()?;
         }
+        let mut checkpoints: Box<dyn Checkpoints> = Box::new(checkpoints);
+        let mut sections = None;
+        if options.sections {
+            let (begun, committer) = Sections::begin(store.clone(), place, &progress, &counters);
+            (sections, checkpoints) = (Some(begun), committer);
+        }
         let inner = Arc::new(Inner {
-            checkpoints: Mutex::new(Box::new(checkpoints)),
+            checkpoints: Mutex::new(checkpoints),
             patience,
             heap: OnceLock::new(),
+            sections,
             progress,
             counters,
             store: Box::new(store),
@@ -313,12 +356,18 @@ impl Region {
             (None, None) => None,
             (every, _) => Some(Timer::start(inner.clone(), every, wish)?),
         };
-        Ok(Region {
+        let region = Region {
             inner,
             timer,
             is_timed: options.every.is_some(),
+            behind: OnceLock::new(),
             listening: None,
-        })
+        };
+        if options.sections {
+            // So that no section that is undone has made it.
+            region.change(|update| Ok(region.inner.heap(update).map(|_| ()).map_err(RootError::Heap)?))?;
+        }
+        Ok(region)
     }
 
     /// Changes the region: what `change` writes is in a checkpoint as a whole or not at all.
@@ -339,20 +388,41 @@ impl Region {
     ///
     /// When `change` panics, what it wrote until then stays written, and a later checkpoint makes it
     /// durable: a program that goes on after a panic must mend its data as it would in plain memory.
+    ///
+    /// # Panics
+    /// In a region that was opened for sections: use [`Region::atomic`].
     #[inline]
+    #[track_caller]
     pub fn update<R>(&self, change: impl for<'r> FnOnce(&Update<'r>) -> R) -> R {
+        if self.inner.sections.is_some() {
+            has_sections();
+        }
         let _inside = gate::enter(self.place());
         change(&Update { view: self.view() })
     }
 
     /// Reads the region: roots are read with the view that `look` is given. It costs nothing.
+    ///
+    /// A region that was opened for sections is read between two of them: no section runs meanwhile, and other readings
+    /// may.
+    ///
+    /// # Panics
+    /// Inside a section of the region: read with the section.
     #[inline]
+    #[track_caller]
     pub fn read<R>(&self, look: impl for<'r> FnOnce(&View<'r>) -> R) -> R {
-        look(&self.view())
+        match &self.inner.sections {
+            None => look(&self.view()),
+            Some(sections) => self.read_shared(sections, look),
+        }
+    }
+
+    pub(crate) fn sections(&self) -> Option<&Sections> {
+        self.inner.sections.as_ref()
     }
 
     #[inline]
-    fn view<'r>(&self) -> View<'r> {
+    pub(crate) fn view<'r>(&self) -> View<'r> {
         View::new(self.place(), Arc::as_ptr(&self.inner))
     }
 
@@ -361,9 +431,13 @@ impl Region {
     /// # Errors
     /// [`Error::Full`] when the medium has no room, [`Error::Busy`] when an update does not end: nothing is lost,
     /// and the next checkpoint has it all. [`Error::Poisoned`] after any other failure of the medium, for good. [`Error::Invalid`]
-    /// inside an update.
+    /// inside an update, and in a region that was opened for sections.
     pub fn checkpoint(&self) -> Result<Epoch> {
         self.outside_update("a checkpoint")?;
+        if self.inner.sections.is_some() {
+            let why = "a region that was opened for sections has no epochs: each section is a commit; `durable` waits";
+            return Err(Error::Invalid(why.into()));
+        }
         self.inner.checkpoint()
     }
 
@@ -380,7 +454,12 @@ impl Region {
     /// A ticket for what was done so far, to be waited for later with [`Region::wait`]: acknowledge to
     /// the world when it is durable. Inside an update the ticket covers the update.
     pub fn ticket(&self) -> Ticket {
-        self.inner.progress.ticket()
+        let progress = &self.inner.progress;
+        match &self.inner.sections {
+            None => progress.ticket(),
+            // Inside a section the next number is its own: no other thread has the turn.
+            Some(_) => progress.ticket_of(progress.sections() + u64::from(gate::is_inside(self.place()))),
+        }
     }
 
     /// Whether what the ticket covers is on the medium.
@@ -482,26 +561,36 @@ impl Region {
 
     fn finish(&mut self) -> Result<()> {
         drop(self.listening.take());
+        drop(self.behind.take());
         drop(self.timer.take());
         let last = self.inner.checkpoint();
         last.map(|_| ())
     }
 
     pub(crate) fn outside_update(&self, what: &str) -> Result<()> {
-        if gate::is_inside(self.place()) {
-            return Err(Error::Invalid(format!(
-                "{what} inside an update would wait for itself: call it after the update"
-            )));
+        let inside = match &self.inner.sections {
+            None => gate::is_inside(self.place()).then_some("an update"),
+            Some(_) if gate::is_inside(self.place()) => Some("a section"),
+            Some(_) => sections::is_reading(self.place()).then_some("a reading"),
+        };
+        match inside {
+            None => Ok(()),
+            Some(inside) => {
+                let after = inside.trim_start_matches("an ").trim_start_matches("a ");
+                Err(Error::Invalid(format!(
+                    "{what} inside {inside} would wait for itself: call it after the {after}"
+                )))
+            }
         }
-        Ok(())
     }
 }
 
 impl Drop for Region {
     fn drop(&mut self) {
         drop(self.listening.take());
-        if self.timer.is_some() && std::thread::panicking() {
+        if std::thread::panicking() {
             drop(self.timer.take());
+            drop(self.behind.take());
         }
         let inside = gate::is_inside(self.place());
         if !std::thread::panicking() && !inside {
@@ -523,10 +612,17 @@ impl Inner {
     }
 
     pub(crate) fn checkpoint(&self) -> Result<Epoch> {
-        self.checkpoints().checkpoint()
+        let made = self.checkpoints().checkpoint();
+        if let Some(sections) = &self.sections {
+            sections.settle_loss(self);
+        }
+        made
     }
 
-    fn make_durable(&self, cut: u64) -> Result<()> {
+    pub(crate) fn make_durable(&self, cut: u64) -> Result<()> {
+        if self.sections.is_some() {
+            return self.make_sections_durable(cut);
+        }
         let mut checkpoints = self.checkpoints();
         // Somebody may have made it while this waited for its turn.
         if !matches!(self.progress.is_durable(cut), Ok(true)) {
@@ -562,6 +658,13 @@ impl Inner {
     pub(crate) fn checkpoints(&self) -> std::sync::MutexGuard<'_, Box<dyn Checkpoints>> {
         self.checkpoints.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+#[cold]
+#[inline(never)]
+#[track_caller]
+fn has_sections() -> ! {
+    panic!("a region that was opened for sections is changed by `atomic`, not by `update`")
 }
 
 /// Refuses what is damaged anywhere.

@@ -194,16 +194,29 @@ impl Region {
         name: &str,
         make: impl for<'r> FnOnce(&Update<'r>) -> T::In<'r>,
     ) -> crate::Result<Root<T>> {
+        if self.sections().is_some() {
+            let why =
+                "a region that was opened for sections has roots for all threads: ask for it with `shared`";
+            return Err(crate::Error::Invalid(why.into()));
+        }
+        self.take_root(name, make)
+    }
+
+    /// The root of that name, in a region of either mode.
+    pub(crate) fn take_root<T: Persist>(
+        &self,
+        name: &str,
+        make: impl for<'r> FnOnce(&Update<'r>) -> T::In<'r>,
+    ) -> crate::Result<Root<T>> {
         let place = self.place();
         let lease = Lease::take(place, name)?;
-        self.update(|update| self.inner.heap(update).map(|_| ()))
-            .map_err(RootError::Heap)?;
-        let at = self.update(|update| {
+        self.change(|update| Ok(self.inner.heap(update).map(|_| ()).map_err(RootError::Heap)?))?;
+        let at = self.change(|update| {
             let heap = update.heap();
-            match find(heap, name)? {
+            Ok(match find(heap, name)? {
                 Some(found) => migrate::open::<T>(heap, name, found),
                 None => table::create::<T>(heap, name, make(update)),
-            }
+            }?)
         })?;
         Ok(Root {
             at,
@@ -217,8 +230,10 @@ impl Region {
     /// # Errors
     /// [`RootError::Heap`] when there is no heap to be looked at.
     pub fn check(&self) -> crate::Result<Report> {
-        let report = self.update(|update| self.inner.heap(update).map(Heap::check));
-        Ok(report.map_err(RootError::Heap)?)
+        self.change(|update| {
+            let report = self.inner.heap(update).map(Heap::check);
+            Ok(report.map_err(RootError::Heap)?)
+        })
     }
 
     /// The roots there are, in the order they were made.
@@ -226,7 +241,7 @@ impl Region {
     /// # Errors
     /// [`RootError::Heap`] when the heap is damaged.
     pub fn roots(&self) -> crate::Result<std::vec::Vec<RootInfo>> {
-        self.update(|update| self.roots_of(update))
+        self.change(|update| self.roots_of(update))
     }
 
     fn roots_of(&self, update: &Update<'_>) -> crate::Result<std::vec::Vec<RootInfo>> {
@@ -249,18 +264,18 @@ impl Region {
     /// [`RootError`]: it is in use, there is none, or it is damaged.
     pub fn remove_root(&self, name: &str) -> crate::Result<()> {
         let _lease = Lease::take(self.place(), name)?;
-        self.update(|update| -> Result<(), RootError> {
-            let heap = self.inner.heap(update)?;
+        self.change(|update| {
+            let heap = self.inner.heap(update).map_err(RootError::Heap)?;
             let found = find(heap, name)?.ok_or_else(|| RootError::Missing { name: name.into() })?;
             let owned = heap.raw().blocks_of(&found.description, found.at);
-            let owned = owned.map_err(|finding| HeapError::damaged(format!("root {name:?}, {finding}")))?;
+            let damaged = |finding| RootError::from(HeapError::damaged(format!("root {name:?}, {finding}")));
+            let owned = owned.map_err(damaged)?;
             for (block, bytes) in owned {
                 // SAFETY: nobody uses the root, and these are the blocks it owns.
                 unsafe { heap.raw().free_block(block, bytes) };
             }
-            table::remove(heap, name)
-        })?;
-        Ok(())
+            Ok(table::remove(heap, name)?)
+        })
     }
 }
 
@@ -316,6 +331,16 @@ impl<T: Persist> Root<T> {
             heap.deallocate(self.at.cast(), Layout::new::<T>());
         }
         Ok(())
+    }
+
+    /// Where the value is.
+    ///
+    /// # Panics
+    /// With the view of another region.
+    #[track_caller]
+    pub(crate) fn address(&self, view: &View<'_>) -> NonNull<T> {
+        self.assert_in(view);
+        self.at
     }
 
     #[inline]

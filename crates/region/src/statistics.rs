@@ -28,14 +28,14 @@ use twinpage_core::histogram::{Histogram, Percentiles};
 /// ```
 #[derive(Clone, PartialEq, Debug, Default, Serialize)]
 pub struct Statistics {
-    /// Checkpoints that became durable.
+    /// Checkpoints that became durable; commits, in a region of sections.
     pub epochs: u64,
     /// Microseconds during which no update could begin: waiting for those that ran, and the cut. One who is
     /// in an update for long is waited for several times, with pauses in which others can; each counts.
     pub stop_us: Percentiles,
     /// Of them, waiting for the updates that ran.
     pub drain_us: Percentiles,
-    /// Milliseconds from a cut until it was durable, in the background.
+    /// Milliseconds from a cut until it was durable, in the background. Sections are not timed.
     pub durable_ms: Percentiles,
     /// 64-byte lines that were written, once for every epoch they were written in.
     pub changed_lines: u64,
@@ -73,6 +73,15 @@ struct Counts {
     traffic: Traffic,
 }
 
+impl Counts {
+    fn add_commit(&mut self, report: &Report, changed_lines: u64) {
+        self.epochs += 1;
+        self.changed_lines += changed_lines;
+        self.lines += report.lines;
+        self.traffic = [self.traffic, report.traffic].into_iter().sum();
+    }
+}
+
 impl Counters {
     fn counts(&self) -> MutexGuard<'_, Counts> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
@@ -86,12 +95,14 @@ impl Counters {
 
     pub(crate) fn add_epoch(&self, report: &Report, changed_lines: u64) {
         let mut counts = self.counts();
-        counts.epochs += 1;
-        counts.changed_lines += changed_lines;
-        counts.lines += report.lines;
-        counts.traffic = [counts.traffic, report.traffic].into_iter().sum();
+        counts.add_commit(report, changed_lines);
         let durable_us = report.write_us + report.witness_us + report.commit_us;
         counts.durable_ms.add(durable_us as f64 / 1000.0);
+    }
+
+    /// A commit of sections, which looks at no clock.
+    pub(crate) fn add_commit(&self, report: &Report, changed_lines: u64) {
+        self.counts().add_commit(report, changed_lines);
     }
 
     pub(crate) fn forget(&self) {

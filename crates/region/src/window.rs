@@ -54,6 +54,9 @@ pub(crate) struct State {
     pub(crate) stored_page: AtomicUsize,
     /// Bytes from the base that were given back since the last cut (`marks.rs`).
     pub(crate) discarded: Mutex<Vec<Range<usize>>>,
+    /// Whether groups of pages are put on the list when their first line is marked, and the list (`marks/listed.rs`).
+    pub(crate) lists: AtomicBool,
+    pub(crate) groups: Mutex<Vec<u32>>,
     /// How many cuts there were (`marks.rs`).
     pub(crate) cuts: AtomicU64,
     /// Slots for saved lines given out since the last cut (`marks/saved.rs`).
@@ -77,6 +80,8 @@ static STATES: [State; WINDOWS] = [const {
         by_page: AtomicBool::new(false),
         stored_page: AtomicUsize::new(0),
         discarded: Mutex::new(Vec::new()),
+        lists: AtomicBool::new(false),
+        groups: Mutex::new(Vec::new()),
         cuts: AtomicU64::new(0),
         saved: Apart(AtomicUsize::new(0)),
         pager: Mutex::new(None),

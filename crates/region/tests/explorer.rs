@@ -1,4 +1,5 @@
-//! A crash after every operation of a scripted run of heap, collections, growth and give-back: what is
+//! A crash after every operation of a scripted run of heap, collections, growth and give-back, by epochs and by
+//! sections of which some fail: what is
 //! recovered is one of the states that were checkpointed, byte for byte, never older than the last
 //! that was reported durable.
 //!
@@ -7,10 +8,11 @@
 //! `TWINPAGE_LONG`.
 
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 use twinpage::collections::{BTreeMap, HashMap, String as Text, Vec as List};
 use twinpage::heap::check_image;
 use twinpage::superblock::Superblock;
-use twinpage::{Region, SchemeKind};
+use twinpage::{Error, Region, SchemeKind, Section};
 use twinpage_core::crash::Image;
 use twinpage_core::{Geometry, Medium, Offset, PageId, ProductScheme, Result, Scheme};
 
@@ -60,6 +62,10 @@ type States = Vec<(u64, Vec<u8>)>;
 
 fn keep(region: &Region, log: &Log, states: &mut States) {
     let epoch = region.checkpoint().unwrap();
+    keep_last(region, epoch, log, states);
+}
+
+fn keep_last(region: &Region, epoch: u64, log: &Log, states: &mut States) {
     log.lock().unwrap().push(Op::Durable(epoch));
     let place = region.place();
     // SAFETY: usable bytes, and nobody writes while the test looks.
@@ -112,6 +118,62 @@ fn script(region: &Region, log: &Log, random: &mut fastrand::Rng) -> States {
     states
 }
 
+/// The same by sections, each a commit or a part of one.
+fn script_of_sections(region: &Region, log: &Log, random: &mut fastrand::Rng) -> States {
+    let mut states = States::new();
+    let words = region.shared::<HashMap<Text, u64>>("words").unwrap();
+    let tree = region.shared::<BTreeMap<u64, List<u64>>>("tree").unwrap();
+    keep_last(region, region.epoch(), log, &mut states);
+    for round in 0..40 {
+        let (fails, waits) = (random.u8(..3) == 0, random.u8(..4) > 0);
+        let change = |section: &Section<'_>| {
+            let (words, tree) = (words.write(section), tree.write(section));
+            for _ in 0..random.usize(1..8) {
+                let key = random.u64(..40);
+                match random.u8(..10) {
+                    0..5 => {
+                        words.insert(section.string(&format!("word {key}")), round);
+                    }
+                    5 => drop(words.remove(format!("word {key}").as_str())),
+                    6..9 => {
+                        tree.insert(
+                            key,
+                            section.collect::<List<u64>>((0..key * 20).map(|k| k ^ round)),
+                        );
+                    }
+                    _ => drop(tree.remove(&key)),
+                }
+            }
+            match round {
+                // Larger than a step: the region grows, and gives most of it back later.
+                10 => {
+                    let mut list = List::new_in(section.heap());
+                    list.resize(400_000, round);
+                    tree.insert(1000, list);
+                }
+                20 => drop(tree.remove(&1000)),
+                _ => {}
+            }
+            if round % 5 == 0 {
+                section.heap().give_back().unwrap();
+            }
+            match fails && !matches!(round, 10 | 20) {
+                true => Err(section.abort()),
+                false => Ok::<_, Error>(()),
+            }
+        };
+        let _ = match waits {
+            true => region.atomic(change),
+            false => region.atomic_within(Duration::from_secs(3600), change),
+        };
+        if waits {
+            region.durable().unwrap();
+            keep_last(region, region.epoch(), log, &mut states);
+        }
+    }
+    states
+}
+
 /// Applies a write, or those of its atoms that `there` says.
 fn write(image: &mut Vec<u8>, op: &Op, atom: usize, mut there: impl FnMut() -> bool) {
     match op {
@@ -160,25 +222,33 @@ fn every_crash_point_of_a_region_is_one_of_its_states() {
     let mut random = fastrand::Rng::new();
     let seed = std::env::var("TWINPAGE_SEED").map_or(random.get_seed(), |seed| seed.parse().unwrap());
     random.seed(seed);
-    for (scheme, geometry, atom) in [
+    let cases = [
         (SchemeKind::DualPage, Geometry::MEMORY, 8),
         (SchemeKind::DualPage, Geometry::DISK, 512),
         (SchemeKind::Packed, Geometry::DISK, 512),
-    ] {
+    ];
+    for ((scheme, geometry, atom), in_sections) in
+        cases.iter().flat_map(|&case| [(case, false), (case, true)])
+    {
         let log = Log::default();
         let medium = Recorder {
             image: Image::new(atom),
             log: log.clone(),
         };
-        let region = Region::options()
-            .scheme(scheme)
-            .open_on(medium, geometry)
-            .unwrap();
+        let options = Region::options().scheme(scheme);
+        let options = if in_sections { options.sections() } else { options };
+        let region = options.open_on(medium, geometry).unwrap();
         // The first commit is in the log already; before it there is no region under its name.
         let begin = log.lock().unwrap().len();
-        let states = script(&region, &log, &mut random);
+        let states = match in_sections {
+            true => script_of_sections(&region, &log, &mut random),
+            false => script(&region, &log, &mut random),
+        };
         drop(region);
         let log = log.lock().unwrap();
+        // A section that makes a root is a commit, whose state is not kept.
+        let kept = log.iter().position(|op| matches!(op, Op::Durable(_))).unwrap();
+        let begin = if in_sections { kept } else { begin };
         let (mut durable, mut pending, mut last) = (Vec::new(), Vec::<&Op>::new(), 1);
         let mut images = 0;
         // Points in the middle of an epoch are alike: all near fences, and some of the others.
@@ -209,11 +279,12 @@ fn every_crash_point_of_a_region_is_one_of_its_states() {
                     });
                 }
                 images += 1;
-                let found = recovered(image, atom, &states)
-                    .unwrap_or_else(|why| panic!("seed {seed}, {scheme}, operation {at}: {why}"));
+                let found = recovered(image, atom, &states).unwrap_or_else(|why| {
+                    panic!("seed {seed}, {scheme}, sections {in_sections}, operation {at}: {why}")
+                });
                 assert!(
                     (last..=last + 1).contains(&found),
-                    "seed {seed}, {scheme}, operation {at}: epoch {found}, {last} was durable"
+                    "seed {seed}, {scheme}, sections {in_sections}, operation {at}: epoch {found}, {last} was durable"
                 );
             }
         }

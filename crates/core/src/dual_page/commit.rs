@@ -92,7 +92,9 @@ impl<M: Medium> DualPage<M> {
         }
         let used = context.len().div_ceil(page_bytes) as u64;
         let had = self.context.len.div_ceil(page_bytes as u64);
-        self.discard_keys(Key(used)..Key(had.max(used)));
+        if used < had {
+            self.discard_keys(Key(used)..Key(had));
+        }
         Ok(ContextMark {
             len: context.len() as u64,
             crc: crc32c(context),

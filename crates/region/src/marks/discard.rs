@@ -66,11 +66,15 @@ pub(super) fn forget(place: Place) {
     discarded(place).clear();
 }
 
+/// What was given back since the last cut, in bytes from the base.
+pub(crate) fn take_given_back(place: Place) -> Vec<Range<usize>> {
+    std::mem::take(&mut *discarded(place))
+}
+
 /// The pages of `geometry` that were given back since the last cut.
 pub(crate) fn take_discarded(place: Place, geometry: Geometry) -> Vec<Range<PageId>> {
     let page = geometry.page_bytes();
-    let ranges = std::mem::take(&mut *discarded(place));
-    let pages = ranges
+    let pages = take_given_back(place)
         .into_iter()
         .map(|range| PageId((range.start / page) as u64)..PageId((range.end / page) as u64));
     pages.collect()

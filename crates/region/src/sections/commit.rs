@@ -1,0 +1,98 @@
+//! A group of sections becomes durable: one commit of the store.
+
+use super::queue::{Group, Queue};
+use crate::epochs::{Checkpoints, Progress};
+use crate::error::{Error, Result};
+use crate::statistics::Counters;
+use crate::store::Shared;
+use crate::superblock::{self, Superblock};
+use crate::window::Place;
+use std::sync::Arc;
+use twinpage_core::engine::Report;
+use twinpage_core::{Epoch, Scheme};
+
+/// Commits groups, one after the other: the thread that holds it does.
+pub(super) struct Committer<S> {
+    pub(super) scheme: Shared<S>,
+    pub(super) queue: Arc<Queue>,
+    pub(super) progress: Arc<Progress>,
+    pub(super) counters: Arc<Counters>,
+    pub(super) place: Place,
+    /// What is kept with every commit, and the same as bytes. It changes when the region grows.
+    pub(super) superblock: Superblock,
+    pub(super) context: [u8; superblock::BYTES],
+}
+
+impl<S: Scheme> Committer<S> {
+    /// One commit, or nothing of it.
+    fn land(&self, group: &Group) -> twinpage_core::Result<Report> {
+        let mut scheme = self.scheme.lock();
+        let landed = write(&mut *scheme, group, &self.context);
+        if landed.is_err() {
+            scheme.abandon();
+        }
+        landed
+    }
+
+    fn refresh_context(&mut self) {
+        let (bytes, bound) = (self.place.bytes(), self.place.bound());
+        if (self.superblock.bytes, self.superblock.bound) != (bytes as u64, bound as u64) {
+            self.superblock = Superblock::now(self.place.base().addr(), bytes, bound);
+            self.context = self.superblock.encode();
+        }
+    }
+
+    fn landed(&self, group: &Group, last: u64, report: &Report) {
+        self.counters.add_commit(report, group.marked());
+        let geometry = self.queue.geometry;
+        let written = group.small_lines(geometry).map(|(page, ..)| page);
+        let pages = written.chain(group.discarded_pages(geometry).flatten());
+        self.progress
+            .section_landed(last, report.epoch, self.superblock, pages);
+    }
+}
+
+impl<S: Scheme + Send + 'static> Checkpoints for Committer<S> {
+    fn checkpoint(&mut self) -> Result<Epoch> {
+        self.progress.check_poison()?;
+        if let Some(why) = self.queue.why_lost() {
+            return Err(Error::Undone(why));
+        }
+        self.refresh_context();
+        let outcome = self.queue.commit(&self.progress, |group, last| {
+            let report = self.land(group)?;
+            self.landed(group, last, &report);
+            Ok(report.epoch)
+        });
+        match outcome {
+            None => Ok(self.progress.epoch()),
+            Some(Ok(epoch)) => {
+                self.queue.landed();
+                Ok(epoch)
+            }
+            Some(Err(error @ twinpage_core::Error::Full { .. })) => {
+                self.queue.lose(error.to_string());
+                Err(Error::Undone(error.to_string()))
+            }
+            Some(Err(error)) => Err(self.progress.set_poison(error)),
+        }
+    }
+}
+
+/// Writes a group and makes it the checkpoint.
+fn write(scheme: &mut impl Scheme, group: &Group, context: &[u8]) -> twinpage_core::Result<Report> {
+    let mut report = Report::default();
+    let before = scheme.traffic();
+    for pages in group.discarded() {
+        scheme.discard(pages.clone())?;
+    }
+    for lines in group.lines(scheme.geometry()) {
+        report.pieces += 1;
+        report.captured_bytes += lines.bytes.len() as u64;
+        report.lines += lines.changed.count() as u64;
+        report.fallback |= scheme.write(lines)? == twinpage_core::Room::Commit;
+    }
+    report.epoch = scheme.commit(context)?;
+    report.traffic = scheme.traffic() - before;
+    Ok(report)
+}

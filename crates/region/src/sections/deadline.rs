@@ -1,0 +1,105 @@
+//! Sections that nobody waits for are made durable in time, by a thread of its own.
+
+use super::lock;
+use crate::error::{Error, Result};
+use crate::region::{Inner, Region};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread::{Builder, JoinHandle};
+use std::time::{Duration, Instant};
+
+/// When the next commit must begin.
+#[derive(Debug, Default)]
+struct Deadline {
+    due: Mutex<Due>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Due {
+    at: Option<Instant>,
+    is_over: bool,
+}
+
+impl Deadline {
+    /// Waits until a commit is due; false at the end.
+    fn wait(&self) -> bool {
+        let mut due = lock(&self.due);
+        while !due.is_over {
+            let left = due.at.map(|at| at.saturating_duration_since(Instant::now()));
+            due = match left {
+                None => self.changed.wait(due).unwrap_or_else(PoisonError::into_inner),
+                Some(Duration::ZERO) => {
+                    due.at = None;
+                    return true;
+                }
+                Some(left) => {
+                    let woken = self.changed.wait_timeout(due, left);
+                    woken.unwrap_or_else(PoisonError::into_inner).0
+                }
+            };
+        }
+        false
+    }
+}
+
+/// The thread, until dropped.
+#[derive(Debug)]
+pub(crate) struct Behind {
+    deadline: Arc<Deadline>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Region {
+    /// The thread that makes sections durable in time, started by the first that asks for it.
+    pub(super) fn behind(&self) -> Result<&Behind> {
+        if let Some(behind) = self.behind.get() {
+            return Ok(behind);
+        }
+        let started = Behind::start(self.inner.clone())?;
+        // Of two that start at once one has nothing to do, and ends.
+        Ok(self.behind.get_or_init(|| started))
+    }
+}
+
+impl Behind {
+    fn start(inner: Arc<Inner>) -> Result<Behind> {
+        let deadline = Arc::new(Deadline::default());
+        let waits = deadline.clone();
+        let thread = Builder::new()
+            .name("twinpage-sections".into())
+            .spawn(move || {
+                while waits.wait() {
+                    // Whoever waits for a section is told; a store without room may have some later.
+                    if let Err(Error::Poisoned(_)) = inner.checkpoint() {
+                        break;
+                    }
+                }
+            })
+            .map_err(|e| Error::system("starting the thread that makes sections durable", e))?;
+        Ok(Behind {
+            deadline,
+            thread: Some(thread),
+        })
+    }
+
+    /// What was done so far is to be durable that much later.
+    pub(super) fn within(&self, bound: Duration) {
+        let at = Instant::now() + bound;
+        let mut due = lock(&self.deadline.due);
+        if due.at.is_none_or(|due| at < due) {
+            due.at = Some(at);
+            self.deadline.changed.notify_all();
+        }
+    }
+}
+
+impl Drop for Behind {
+    fn drop(&mut self) {
+        lock(&self.deadline.due).is_over = true;
+        self.deadline.changed.notify_all();
+        if let Some(thread) = self.thread.take() {
+            // It panics only where a commit did, and that was told.
+            let _ = thread.join();
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! What a section costs: fences, lines of the context, memory allocated. Nothing of it grows with the region.
+
+use super::sections;
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use twinpage::collections::Vec as List;
+use twinpage::{Error, SchemeKind};
+use twinpage_core::crash::Image;
+use twinpage_core::{Geometry, Medium, Offset, Result};
+
+/// Counts what a thread allocates.
+struct Counting;
+
+thread_local! {
+    static ALLOCATED: Cell<u64> = const { Cell::new(0) };
+}
+
+// SAFETY: all is the system's.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATED.set(ALLOCATED.get() + 1);
+        // SAFETY: the caller's word.
+        unsafe { System.alloc(layout) }
+    }
+    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
+        // SAFETY: the caller's word.
+        unsafe { System.dealloc(at, layout) }
+    }
+}
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
+/// A medium that counts its fences.
+struct Fences {
+    image: Image,
+    count: Arc<AtomicU64>,
+}
+
+impl Medium for Fences {
+    fn len(&self) -> u64 {
+        self.image.len()
+    }
+    fn grow(&mut self, len: u64) -> Result<()> {
+        self.image.grow(len)
+    }
+    fn read(&self, at: Offset, into: &mut [u8]) -> Result<()> {
+        self.image.read(at, into)
+    }
+    fn write(&mut self, at: Offset, bytes: &[u8]) -> Result<()> {
+        self.image.write(at, bytes)
+    }
+    fn fence(&mut self) -> Result<()> {
+        self.count.fetch_add(1, Ordering::Relaxed);
+        self.image.fence()
+    }
+    fn atom(&self) -> usize {
+        self.image.atom()
+    }
+}
+
+#[test]
+fn a_section_costs_two_fences_and_no_memory() {
+    const TIMES: u64 = 200;
+    let count = Arc::new(AtomicU64::new(0));
+    let medium = Fences {
+        image: Image::new(8),
+        count: count.clone(),
+    };
+    let region = sections()
+        .scheme(SchemeKind::DualPage)
+        .open_on(medium, Geometry::MEMORY);
+    let region = region.unwrap();
+    let list = region.shared::<List<u64>>("list").unwrap();
+    region
+        .atomic(|section| {
+            list.write(section).resize(1 << 20, 0);
+            Ok::<_, Error>(())
+        })
+        .unwrap();
+    // Words on three pages, far from each other.
+    let run = |times: u64| {
+        for round in 0..times {
+            let done = region.atomic(|section| {
+                let list = list.write(section);
+                for at in [0, 1 << 18, 1 << 19] {
+                    list[at + round as usize % 400] += 1;
+                }
+                Ok::<_, Error>(())
+            });
+            done.unwrap();
+        }
+    };
+    run(1000);
+    region.forget_statistics();
+    let (fences, allocated) = (count.load(Ordering::Relaxed), ALLOCATED.get());
+    run(TIMES);
+    let (fences, allocated) = (
+        count.load(Ordering::Relaxed) - fences,
+        ALLOCATED.get() - allocated,
+    );
+    let statistics = region.statistics();
+    assert_eq!(statistics.epochs, TIMES);
+    assert_eq!(statistics.traffic.context_bytes, 0, "{statistics:?}");
+    // Those of the three words, and that of the root itself, which is taken to be written.
+    assert_eq!(statistics.changed_lines, 4 * TIMES);
+    assert_eq!(statistics.lines, 4 * TIMES);
+    assert_eq!(fences, 2 * TIMES);
+    assert_eq!(allocated, 0, "a section allocates");
+}

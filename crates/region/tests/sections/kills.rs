@@ -1,0 +1,197 @@
+//! Real kills of a bank: four threads pay from account to account by sections, and many of them fail. The sum is kept,
+//! and every section that returned is there. `TWINPAGE_LONG` makes it thousands of kills.
+
+use super::sections;
+use super::support::folders;
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+use twinpage::collections::{BTreeMap, HashMap, Vec as List};
+use twinpage::{Error, Handle, Options, Region, Result, SchemeKind};
+
+const PATH: &str = "TWINPAGE_TEST_BANK";
+const CASE: &str = "TWINPAGE_TEST_CASE";
+const THREADS: usize = 4;
+const ACCOUNTS: u64 = 500;
+const EACH: i64 = 1000;
+
+fn options(case: &str) -> Options {
+    match case {
+        "dual page" => sections().scheme(SchemeKind::DualPage),
+        "packed" => sections().scheme(SchemeKind::Packed),
+        _ => sections(),
+    }
+}
+
+fn open(path: &Path, case: &str) -> Region {
+    loop {
+        match options(case).open(path) {
+            Ok(region) => return region,
+            // What is left of the killed one holds the lock for a moment.
+            Err(Error::Locked(_)) => std::thread::yield_now(),
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+struct Bank<'a> {
+    region: &'a Region,
+    accounts: Handle<HashMap<'static, u64, i64>>,
+    /// How often each thread has paid.
+    paid: Handle<List<'static, u64>>,
+    /// The last payments, by their number.
+    book: Handle<BTreeMap<'static, u64, List<'static, u64>>>,
+}
+
+impl Bank<'_> {
+    fn of(region: &Region) -> Bank<'_> {
+        let [accounts, paid] = ["accounts", "paid"];
+        let bank = Bank {
+            region,
+            accounts: region.shared(accounts).unwrap(),
+            paid: region.shared(paid).unwrap(),
+            book: region.shared("book").unwrap(),
+        };
+        let opened = region.atomic(|section| -> Result<()> {
+            let (accounts, paid) = (bank.accounts.write(section), bank.paid.write(section));
+            if paid.is_empty() {
+                accounts.extend((0..ACCOUNTS).map(|account| (account, EACH)));
+                paid.resize(THREADS, 0);
+            }
+            Ok(())
+        });
+        opened.unwrap();
+        bank
+    }
+
+    /// A payment of a thread, which fails now and then with all done but the last step.
+    fn pay(&self, own: usize, random: &mut fastrand::Rng) -> Result<u64> {
+        self.region.atomic(|section| {
+            let (accounts, paid) = (self.accounts.write(section), self.paid.write(section));
+            let book = self.book.write(section);
+            let [from, to] = [(); 2].map(|()| random.u64(..ACCOUNTS));
+            let amount = random.i64(1..50);
+            paid[own] += 1;
+            *accounts.get_mut(&from).unwrap() -= amount;
+            let number = paid[own] * THREADS as u64 + own as u64;
+            let entry = section.collect::<List<u64>>([from, to, amount as u64].into_iter());
+            book.insert(number, entry);
+            book.remove(&number.saturating_sub(100 * THREADS as u64));
+            if random.u8(..4) == 0 {
+                let spoiled = (0..random.u64(..200)).map(|k| (ACCOUNTS + k, 1));
+                accounts.extend(spoiled);
+                return Err(section.abort());
+            }
+            *accounts.get_mut(&to).unwrap() += amount;
+            Ok(paid[own])
+        })
+    }
+
+    fn check(&self) -> Vec<u64> {
+        assert!(self.region.check().unwrap().is_sound());
+        self.region.read(|view| {
+            let (accounts, paid) = (self.accounts.read(view), self.paid.read(view));
+            assert_eq!(accounts.len() as u64, ACCOUNTS);
+            assert_eq!(accounts.values().sum::<i64>(), ACCOUNTS as i64 * EACH);
+            for (own, &paid) in (0..).zip(paid.iter()) {
+                let book = self.book.read(view).keys();
+                let mine = book.filter(|number| *number % THREADS as u64 == own).count() as u64;
+                assert_eq!(mine, paid.min(100), "payments of thread {own}");
+            }
+            paid.to_vec()
+        })
+    }
+}
+
+#[test]
+fn every_section_that_returned_is_there() {
+    if let (Ok(path), Ok(case)) = (std::env::var(PATH), std::env::var(CASE)) {
+        return child(Path::new(&path), &case);
+    }
+    let kills = if std::env::var_os("TWINPAGE_LONG").is_some() {
+        600
+    } else {
+        6
+    };
+    let mut random = fastrand::Rng::new();
+    let seed = random.get_seed();
+    for folder in folders() {
+        for case in ["dual page", "packed"] {
+            let path = folder.path().join(case);
+            let mut told = vec![0; THREADS];
+            for kill in 0..kills {
+                let mut child = start(&path, case);
+                let said = BufReader::new(child.stdout.take().unwrap());
+                let mut said = said.lines().map_while(std::result::Result::ok);
+                let mut hear = |line: String| {
+                    let (own, paid) = line.strip_prefix("paid ")?.strip_suffix(".")?.split_once(' ')?;
+                    told[own.parse::<usize>().ok()?] = paid.parse().ok()?;
+                    Some(())
+                };
+                let wanted = random.usize(1..200);
+                let heard = said.by_ref().filter_map(&mut hear).take(wanted).count();
+                assert_eq!(
+                    heard, wanted,
+                    "seed {seed}, kill {kill}: the child ended by itself"
+                );
+                std::thread::sleep(Duration::from_micros(random.u64(..3000)));
+                child.kill().unwrap();
+                // A line may be cut in its middle by the kill, at the end.
+                let rest: Vec<String> = said.collect();
+                child.wait().unwrap();
+                rest.into_iter().for_each(|line| {
+                    hear(line);
+                });
+                let region = open(&path, case);
+                let found = Bank::of(&region).check();
+                for (found, told) in found.iter().zip(&mut told) {
+                    assert!(
+                        (*told..=*told + 1).contains(found),
+                        "seed {seed}, {case}, kill {kill}: {told} payments were told of, {found} are there"
+                    );
+                    *told = *found;
+                }
+            }
+        }
+    }
+}
+
+fn start(path: &Path, case: &str) -> Child {
+    Command::new(std::env::current_exe().unwrap())
+        .args([
+            "--exact",
+            "kills::every_section_that_returned_is_there",
+            "--nocapture",
+        ])
+        .env(PATH, path)
+        .env(CASE, case)
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap()
+}
+
+/// Pays until killed.
+fn child(path: &Path, case: &str) {
+    let region = open(path, case);
+    let bank = Bank::of(&region);
+    std::thread::scope(|scope| {
+        for own in 0..THREADS {
+            let bank = &bank;
+            scope.spawn(move || {
+                let mut random = fastrand::Rng::new();
+                loop {
+                    match bank.pay(own, &mut random) {
+                        Ok(paid) => {
+                            let mut out = std::io::stdout().lock();
+                            writeln!(out, "paid {own} {paid}.").unwrap();
+                            out.flush().unwrap();
+                        }
+                        Err(Error::Aborted) => {}
+                        Err(error) => panic!("{error}"),
+                    }
+                }
+            });
+        }
+    });
+}
