@@ -227,7 +227,7 @@ fn a_file_too_long_for_the_addresses_is_refused() {
         .write(true)
         .open(&path)
         .unwrap()
-        .set_len(2 << 40)
+        .set_len(200 << 40) // of 128 TiB of addresses
         .unwrap();
     let error = AnyMedium::open(&path, Durability::Memory, Access::ReadWrite).unwrap_err();
     assert!(error.to_string().contains("store"), "{error}");
