@@ -7,6 +7,7 @@ use twinpage_lab::controller::UndoOrder;
 use twinpage_lab::controller::lookup::Backup;
 use twinpage_lab::machine::{Ended, Machine, Mode, Outcome, Plan, Stop};
 use twinpage_lab::workload::uniform::Uniform;
+use twinpage_lab::{Port, Progress, Space, Workload};
 
 /// DPC's machine, a sixty-fourth of it: caches, DRAM and pool.
 fn small(scheme: SchemeKind) -> Plan {
@@ -299,4 +300,44 @@ fn a_damaged_machine_file_is_refused_with_its_line() {
     let machine = Config::find("dpc").unwrap();
     assert_eq!(machine.hash(), Config::find("dpc").unwrap().hash());
     assert_ne!(machine.hash(), Config::find("twins").unwrap().hash());
+}
+
+/// Core 0 ends after some batches; the others wait for more from it.
+struct Deserted(u32);
+
+impl Workload for Deserted {
+    fn name(&self) -> &str {
+        "deserted"
+    }
+
+    fn footprint_bytes(&self) -> u64 {
+        4096
+    }
+
+    fn fill(&self, _: &mut Space) {}
+
+    fn run(&mut self, core: usize, port: &mut Port<'_>) -> Progress {
+        port.work(100);
+        match (core, self.0) {
+            (0, 0) => Progress::Done,
+            (0, _) => {
+                self.0 -= 1;
+                Progress::More
+            }
+            _ => Progress::Waiting,
+        }
+    }
+
+    fn check(&self, _: &Space) -> Result<(), String> {
+        Ok(())
+    }
+}
+
+#[test]
+fn cores_that_wait_for_ever_are_an_error() {
+    let scheme = SchemeKind::DualPage;
+    let mut workload = Deserted(20);
+    let mut machine = Machine::new(small(scheme), scheme, &mut workload, false).unwrap();
+    let why = machine.run(Stop::default()).unwrap_err().to_string();
+    assert!(why.contains("deserted") && why.contains("1, 2, 3"), "{why}");
 }

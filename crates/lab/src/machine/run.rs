@@ -198,10 +198,25 @@ impl<'w> Machine<'w> {
                     }
                 }
                 None if self.step_to_answer() => {}
-                None => return Ok(Ended::Programs),
+                None => return self.all_are_over(),
             }
         }
         Ok(Ended::Instructions)
+    }
+
+    /// The programs have ended, unless some wait for others that will not move.
+    fn all_are_over(&self) -> Result<Ended, Error> {
+        let cores = self.cores.iter().enumerate();
+        let waiting = cores.filter(|(_, core)| core.state == State::Waiting);
+        let waiting: Vec<String> = waiting.map(|(number, _)| number.to_string()).collect();
+        match waiting.is_empty() {
+            true => Ok(Ended::Programs),
+            false => Err(Error::Invalid(format!(
+                "{}: no core is left that could wake those that wait ({})",
+                self.workload.name(),
+                waiting.join(", ")
+            ))),
+        }
     }
 
     /// The ready core that is furthest behind.
