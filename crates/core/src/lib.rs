@@ -51,6 +51,7 @@ pub mod metered;
 pub mod packed;
 pub mod poison;
 pub mod product;
+pub mod record;
 pub mod report;
 pub mod scheme;
 pub mod shell;

@@ -37,6 +37,7 @@ const MODULES: &[&str] = &[
     "histogram",
     "medium",
     "poison",
+    "record",
     "scheme",
     "metered",
     "shell",

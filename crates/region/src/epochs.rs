@@ -327,8 +327,8 @@ impl<S: Scheme + Send + 'static> Checkpoints for Checkpointer<S> {
 /// What the store says of a failure, without saying twice that it is poisoned.
 fn poisoned(error: twinpage_core::Error) -> Error {
     Error::Poisoned(match error {
-        twinpage_core::Error::Poisoned(cause) => cause.to_string(),
-        cause => cause.to_string(),
+        twinpage_core::Error::Poisoned(cause) => cause,
+        cause => Arc::new(cause),
     })
 }
 

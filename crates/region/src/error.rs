@@ -125,7 +125,7 @@ pub enum Error {
         "nothing is durable since a failure ({0}); the last durable checkpoint is whole; \
          save what is in memory elsewhere with save_as"
     )]
-    Poisoned(String),
+    Poisoned(std::sync::Arc<twinpage_core::Error>),
     /// The store below the region failed.
     #[error(transparent)]
     Store(#[from] twinpage_core::Error),

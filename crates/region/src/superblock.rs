@@ -12,6 +12,8 @@
 use crate::error::{Error, Result};
 use crate::window::{DATA_BYTES, PAGE, STEP, WINDOW_BYTES, ZONE};
 use std::time::{SystemTime, UNIX_EPOCH};
+use zerocopy::little_endian::{U16, U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, transmute};
 
 /// The first bytes of a region's context.
 pub const MAGIC: [u8; 8] = *b"tpregion";
@@ -24,6 +26,29 @@ pub const BYTES: usize = 64;
 
 /// Processor architectures by number: pointers, alignment and byte order follow from it.
 const X86_64: u8 = 1;
+/// Bytes of a pointer.
+const POINTER: u8 = size_of::<usize>() as u8;
+
+/// The bytes of the record.
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Clone, Copy)]
+#[repr(C)]
+struct Raw {
+    magic: [u8; 8],
+    version: U32,
+    layout: U32,
+    arch: u8,
+    pointer: u8,
+    page: U16,
+    zero_20: [u8; 4],
+    base: U64,
+    bytes: U64,
+    bound: U64,
+    unix_ms: U64,
+    zero_56: [u8; 8],
+}
+
+// In step with docs/format.md.
+const _: () = assert!(size_of::<Raw>() == BYTES);
 
 /// The record. See the [module](self).
 ///
@@ -67,20 +92,20 @@ impl Superblock {
     }
 
     pub(crate) fn encode(&self) -> [u8; BYTES] {
-        let mut record = [0; BYTES];
-        record[..8].copy_from_slice(&MAGIC);
-        record[8..12].copy_from_slice(&VERSION.to_le_bytes());
-        record[12..16].copy_from_slice(&self.layout.to_le_bytes());
-        record[16] = X86_64;
-        record[17] = size_of::<usize>() as u8;
-        record[18..20].copy_from_slice(&(PAGE as u16).to_le_bytes());
-        for (k, number) in [self.base, self.bytes, self.bound, self.unix_ms]
-            .into_iter()
-            .enumerate()
-        {
-            record[24 + 8 * k..32 + 8 * k].copy_from_slice(&number.to_le_bytes());
-        }
-        record
+        transmute!(Raw {
+            magic: MAGIC,
+            version: VERSION.into(),
+            layout: self.layout.into(),
+            arch: X86_64,
+            pointer: POINTER,
+            page: (PAGE as u16).into(),
+            zero_20: [0; 4],
+            base: self.base.into(),
+            bytes: self.bytes.into(),
+            bound: self.bound.into(),
+            unix_ms: self.unix_ms.into(),
+            zero_56: [0; 8],
+        })
     }
 
     /// Reads a context.
@@ -89,33 +114,28 @@ impl Superblock {
     /// [`Error::Foreign`] when it is no region's, or one for another machine or version;
     /// [`Error::Damaged`] when its numbers make no sense.
     pub fn decode(context: &[u8]) -> Result<Superblock> {
-        let Some(record) = context.first_chunk::<BYTES>().filter(|r| r[..8] == MAGIC) else {
+        let record = Raw::read_from_prefix(context).ok().map(|(record, _)| record);
+        let Some(record) = record.filter(|record| record.magic == MAGIC) else {
             return Err(Error::Foreign("it is a store, but not of a region".into()));
         };
-        let long = |at: usize| u64::from_le_bytes(std::array::from_fn(|k| record[at + k]));
-        let word = |at: usize| u32::from_le_bytes(std::array::from_fn(|k| record[at + k]));
-        let (version, layout) = (word(8), word(12));
+        let (version, layout) = (record.version.get(), record.layout.get());
         if (version, layout) != (VERSION, LAYOUT) {
             return Err(Error::Foreign(format!(
                 "it has version {version} with layout {layout}; this build reads version {VERSION} with layout {LAYOUT}"
             )));
         }
-        let (arch, pointer, page) = (
-            record[16],
-            record[17],
-            u16::from_le_bytes([record[18], record[19]]),
-        );
-        if (arch, pointer, page) != (X86_64, size_of::<usize>() as u8, PAGE as u16) {
+        let (arch, pointer, page) = (record.arch, record.pointer, record.page.get());
+        if (arch, pointer, page) != (X86_64, POINTER, PAGE as u16) {
             return Err(Error::Foreign(format!(
                 "it was made on another kind of machine (architecture {arch}, pointers of {pointer} bytes, pages of {page})"
             )));
         }
         let found = Superblock {
             layout,
-            base: long(24),
-            bytes: long(32),
-            bound: long(40),
-            unix_ms: long(48),
+            base: record.base.get(),
+            bytes: record.bytes.get(),
+            bound: record.bound.get(),
+            unix_ms: record.unix_ms.get(),
         };
         found.is_possible().then_some(found).ok_or_else(|| {
             Error::Damaged(format!(

@@ -34,7 +34,7 @@ fn after_a_failed_flush_nothing_is_durable_and_all_can_be_saved() {
         for _ in 0..3 {
             let error = region.checkpoint().unwrap_err();
             assert!(
-                matches!(&error, Error::Poisoned(why) if why.contains("planned")),
+                matches!(&error, Error::Poisoned(cause) if matches!(&**cause, twinpage_core::Error::Io { what, .. } if what.contains("planned"))),
                 "{error}"
             );
             assert!(error.to_string().contains("save_as"));

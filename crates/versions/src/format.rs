@@ -5,8 +5,13 @@
 //! * Every number has 16 bits that depend on it and on its place, so that a flipped one is noticed.
 
 use crate::error::{Error, Result};
+use std::mem::offset_of;
+use std::ops::Range;
 use std::path::Path;
 use twinpage_core::Error as Damage;
+use twinpage_core::record::{self, Record};
+use zerocopy::little_endian::{U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, transmute};
 
 /// The first bytes of a header.
 pub(crate) const MAGIC: [u8; 8] = *b"tp-array";
@@ -29,7 +34,7 @@ pub(crate) const SEAL_BYTES: u64 = 16;
 pub(crate) const FIRST: u64 = 8192;
 /// What everything begins at a multiple of: no medium writes more at once.
 pub(crate) const GRAIN: u64 = 4096;
-/// The first byte of little-endian machines' arrays.
+/// The byte order of an array of a little-endian machine.
 const LITTLE_ENDIAN: u8 = 1;
 const NAME_BYTES: usize = 128;
 /// Values of one version that lie together are about this many bytes.
@@ -44,6 +49,40 @@ pub enum Kind {
     /// The whole array has versions.
     Planes,
 }
+
+const ELEMENTS: u8 = 1;
+const PLANES: u8 = 2;
+
+/// The bytes of a header.
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Clone, Copy)]
+#[repr(C)]
+struct RawHeader {
+    magic: [u8; 8],
+    version: U32,
+    kind: u8,
+    versions: u8,
+    order: u8,
+    zero_15: u8,
+    align: U32,
+    name_bytes: U32,
+    value_bytes: U64,
+    count: U64,
+    per_block: U64,
+    first: U64,
+    stride: U64,
+    generation: U64,
+    name: [u8; NAME_BYTES],
+    zero_200: [u8; 52],
+    crc: U32,
+}
+
+impl Record for RawHeader {
+    const SUM_AT: usize = offset_of!(RawHeader, crc);
+    const COVERED: Range<usize> = 0..Self::SUM_AT;
+}
+
+// In step with docs/format.md.
+const _: () = assert!(size_of::<RawHeader>() == HEADER_BYTES);
 
 /// What a file says of its array.
 #[derive(Clone, PartialEq, Eq, Debug, serde::Serialize)]
@@ -132,66 +171,58 @@ impl Header {
     }
 
     pub(crate) fn encode(&self) -> [u8; HEADER_BYTES] {
-        let mut record = [0; HEADER_BYTES];
-        let mut put = |at: usize, bytes: &[u8]| record[at..at + bytes.len()].copy_from_slice(bytes);
-        put(0, &MAGIC);
-        put(8, &self.version.to_le_bytes());
-        put(
-            12,
-            &[
-                match self.kind {
-                    Kind::Elements => 1,
-                    Kind::Planes => 2,
-                },
-                self.versions,
-                LITTLE_ENDIAN,
-            ],
-        );
-        put(16, &self.align.to_le_bytes());
-        let numbers = [
-            self.value_bytes,
-            self.count,
-            self.per_block,
-            self.first,
-            self.stride,
-            self.generation,
-        ];
-        for (k, number) in numbers.iter().enumerate() {
-            put(24 + 8 * k, &number.to_le_bytes());
-        }
-        put(20, &(self.type_name.len() as u32).to_le_bytes());
-        put(72, self.type_name.as_bytes());
-        let crc = crc32c::crc32c(&record[..HEADER_BYTES - 4]);
-        record[HEADER_BYTES - 4..].copy_from_slice(&crc.to_le_bytes());
-        record
+        let mut name = [0; NAME_BYTES];
+        name[..self.type_name.len()].copy_from_slice(self.type_name.as_bytes());
+        let raw = RawHeader {
+            magic: MAGIC,
+            version: self.version.into(),
+            kind: match self.kind {
+                Kind::Elements => ELEMENTS,
+                Kind::Planes => PLANES,
+            },
+            versions: self.versions,
+            order: LITTLE_ENDIAN,
+            zero_15: 0,
+            align: self.align.into(),
+            name_bytes: (self.type_name.len() as u32).into(),
+            value_bytes: self.value_bytes.into(),
+            count: self.count.into(),
+            per_block: self.per_block.into(),
+            first: self.first.into(),
+            stride: self.stride.into(),
+            generation: self.generation.into(),
+            name,
+            zero_200: [0; 52],
+            crc: U32::ZERO,
+        };
+        transmute!(record::seal(raw, &[], 0))
     }
 
-    /// A header, if the bytes are one of this version and machine.
-    fn decode(record: &[u8; HEADER_BYTES]) -> Option<Header> {
-        let word = |at: usize| u32::from_le_bytes(std::array::from_fn(|k| record[at + k]));
-        let long = |at: usize| u64::from_le_bytes(std::array::from_fn(|k| record[at + k]));
-        if record[..8] != MAGIC || crc32c::crc32c(&record[..HEADER_BYTES - 4]) != word(HEADER_BYTES - 4) {
+    /// A header, if the bytes are a sealed one, and its byte order.
+    fn decode(record: &[u8; HEADER_BYTES]) -> Option<(Header, u8)> {
+        let raw: RawHeader = transmute!(*record);
+        if raw.magic != MAGIC || record::verify(&raw, &[], 0).is_err() {
             return None;
         }
-        let kind = match record[12] {
-            1 => Kind::Elements,
-            2 => Kind::Planes,
-            _ => return None,
-        };
-        let name = record[72..].get(..word(20) as usize)?;
-        Some(Header {
-            version: word(8),
-            kind,
-            versions: record[13],
-            value_bytes: long(24),
-            align: word(16),
-            count: long(32),
-            per_block: long(40),
-            first: long(48),
-            stride: long(56),
-            generation: long(64),
+        let name = raw.name.get(..raw.name_bytes.get() as usize)?;
+        let header = Header {
+            version: raw.version.get(),
+            kind: match raw.kind {
+                ELEMENTS => Kind::Elements,
+                PLANES => Kind::Planes,
+                _ => return None,
+            },
+            versions: raw.versions,
+            value_bytes: raw.value_bytes.get(),
+            align: raw.align.get(),
+            count: raw.count.get(),
+            per_block: raw.per_block.get(),
+            first: raw.first.get(),
+            stride: raw.stride.get(),
+            generation: raw.generation.get(),
             type_name: String::from_utf8_lossy(name).into_owned(),
-        })
+        };
+        Some((header, raw.order))
     }
 
     /// Reads the header of an array that lies in `bytes`.
@@ -229,21 +260,17 @@ impl Header {
         let newest = slots
             .iter()
             .filter_map(|slot| Header::decode(slot))
-            .max_by_key(|header| header.generation);
-        let Some(header) = newest else {
+            .max_by_key(|(header, _)| header.generation);
+        let Some((header, order)) = newest else {
             return Err(damaged("the checksum of neither header is right".into()));
         };
-        let slot = slots
-            .iter()
-            .find(|slot| Header::decode(slot).as_ref() == Some(&header));
-        let slot = slot.expect("it was decoded from one");
         let version = header.version;
         let newest = Header::newest_version(header.kind);
-        if !(1..=newest).contains(&version) || slot[14] != LITTLE_ENDIAN {
+        if !(1..=newest).contains(&version) || order != LITTLE_ENDIAN {
             return Err(Damage::Foreign(format!(
                 "{} has version {version} and byte order {}; this build reads versions up to {newest} and byte order {LITTLE_ENDIAN} (little-endian)",
                 path.display(),
-                slot[14]
+                order
             ))
             .into());
         }
@@ -419,6 +446,37 @@ mod tests {
         assert_eq!(missed, 0);
         assert_eq!(checked(0, 7), Some(0));
         assert_eq!(checked(1, 7), None);
+    }
+
+    /// Byte by byte as `docs/format.md` draws it: files of every build have it there.
+    #[test]
+    fn a_header_lies_as_it_is_drawn() {
+        let header = Header {
+            generation: 9,
+            ..Header::of::<[u32; 3]>(Kind::Planes, 3, 1000, None)
+        };
+        let record = header.encode();
+        let long = |at: usize| u64::from_le_bytes(record[at..at + 8].try_into().unwrap());
+        let word = |at: usize| u32::from_le_bytes(record[at..at + 4].try_into().unwrap());
+        assert_eq!(
+            (&record[..8], word(8), &record[12..16]),
+            (&b"tp-array"[..], 2, &[2, 3, 1, 0][..])
+        );
+        assert_eq!((word(16), word(20), &record[72..80]), (4, 8, &b"[u32; 3]"[..]));
+        let numbers: Vec<u64> = (24..72).step_by(8).map(long).collect();
+        assert_eq!(numbers, [12, 1000, 0, 8192, 12288, 9]);
+        assert!(record[80..252].iter().all(|&byte| byte == 0));
+        assert_eq!(word(252), crc32c::crc32c(&record[..252]));
+        // Another byte order, another version: sealed as well, and refused.
+        for (at, value, why) in [(14, 2, "byte order 2"), (8, 9, "version 9")] {
+            let mut other = record;
+            other[at] = value;
+            let crc = crc32c::crc32c(&other[..252]);
+            other[252..].copy_from_slice(&crc.to_le_bytes());
+            let error = Header::find(&other, header.file_bytes(), Path::new("field")).unwrap_err();
+            let text = error.to_string();
+            assert!(text.contains(why) && text.contains("field"), "{text}");
+        }
     }
 
     #[test]

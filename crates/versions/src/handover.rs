@@ -123,7 +123,10 @@ impl InFlight {
 
     /// The batch that was taken and is not done.
     pub(crate) fn batch<'a>(&'a mut self, handover: &'a Handover) -> &'a mut Batch {
-        debug_assert!(handover.state.load(Ordering::Relaxed) & BUSY != 0);
+        assert!(
+            handover.state.load(Ordering::Relaxed) & BUSY != 0,
+            "a batch that was not taken"
+        );
         // SAFETY: taken, so it is this side's until it is done; see `Collecting::batch`.
         unsafe { &mut *handover.batches[self.next].get() }
     }

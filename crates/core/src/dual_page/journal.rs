@@ -23,35 +23,40 @@
 use super::codec::{Cursor, put_mask, put_number, put_step};
 use super::map::{Frame, Key};
 use super::sums::{PageSums, Sums};
-use super::superblock::{get_u32, get_u64, put};
 use crate::geometry::LineMask;
+use crate::record::{self, Record};
 use crate::scheme::Epoch;
-use crc32c::crc32c_append;
+use std::mem::offset_of;
 use std::ops::Range;
+use zerocopy::little_endian::{U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 pub(super) const MAGIC: [u8; 4] = *b"TpJr";
-
-/// Where the fields of a record's header begin.
-mod at {
-    pub(super) const MAGIC: usize = 0;
-    pub(super) const CRC: usize = 4;
-    pub(super) const SEQUENCE: usize = 8;
-    pub(super) const EPOCH: usize = 16;
-    pub(super) const GENERATION: usize = 24;
-    pub(super) const BODY_LEN: usize = 28;
-}
 
 /// Bytes of a record's header.
 pub(super) const HEADER: usize = 32;
 /// Records begin at multiples of this.
 pub(super) const ALIGN: usize = 8;
 
+/// The bytes of a record's header.
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Clone, Copy)]
+#[repr(C)]
+struct RawHeader {
+    magic: [u8; 4],
+    crc: U32,
+    sequence: U64,
+    epoch: U64,
+    generation: U32,
+    body_len: U32,
+}
+
+impl Record for RawHeader {
+    const SUM_AT: usize = offset_of!(RawHeader, crc);
+    const COVERED: Range<usize> = offset_of!(RawHeader, sequence)..HEADER;
+}
+
 // In step with docs/format.md.
-const _: () = {
-    assert!(at::CRC == at::MAGIC + 4 && at::SEQUENCE == at::CRC + 4 && at::EPOCH == at::SEQUENCE + 8);
-    assert!(at::GENERATION == at::EPOCH + 8 && at::BODY_LEN == at::GENERATION + 4);
-    assert!(HEADER == at::BODY_LEN + 4 && HEADER.is_multiple_of(ALIGN));
-};
+const _: () = assert!(size_of::<RawHeader>() == HEADER && HEADER.is_multiple_of(ALIGN));
 
 /// What a commit saved of the context: where it ends, and its checksum. Its bytes are in pages.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -208,13 +213,16 @@ pub(super) fn encode(change: &Change, stamp: Stamp, seed: u32, out: &mut Vec<u8>
     put_section(out, SUMS, change.sums.len(), |out| change.sums.encode(out));
     let body_len = u32::try_from(out.len() - HEADER).ok()?;
     out.resize(out.len().next_multiple_of(ALIGN), 0);
-    put(out, at::MAGIC, MAGIC);
-    put(out, at::SEQUENCE, stamp.sequence.to_le_bytes());
-    put(out, at::EPOCH, stamp.epoch.to_le_bytes());
-    put(out, at::GENERATION, stamp.generation.to_le_bytes());
-    put(out, at::BODY_LEN, body_len.to_le_bytes());
-    let crc = crc32c_append(seed, &out[at::SEQUENCE..]);
-    put(out, at::CRC, crc.to_le_bytes());
+    let header = RawHeader {
+        magic: MAGIC,
+        crc: U32::ZERO,
+        sequence: stamp.sequence.into(),
+        epoch: stamp.epoch.into(),
+        generation: stamp.generation.into(),
+        body_len: body_len.into(),
+    };
+    let (to, body) = out.split_at_mut(HEADER);
+    to.copy_from_slice(record::seal(header, body, seed).as_bytes());
     Some(())
 }
 
@@ -257,23 +265,23 @@ pub(super) fn put_redo(out: &mut Vec<u8>, redo: &[(Key, Redo)]) {
 
 /// The record at the start of `bytes`: which it is and where it ends. `None` if there is none.
 pub(super) fn find(bytes: &[u8], generation: u32, seed: u32) -> Option<(Stamp, usize)> {
-    let header = bytes.get(..HEADER)?;
-    if header[..MAGIC.len()] != MAGIC || get_u32(header, at::GENERATION) != generation {
+    let header: RawHeader = record::peek(bytes)?;
+    if header.magic != MAGIC || header.generation.get() != generation {
         return None;
     }
-    let end = (HEADER + get_u32(header, at::BODY_LEN) as usize).next_multiple_of(ALIGN);
-    let covered = bytes.get(at::SEQUENCE..end)?;
+    let end = (HEADER + header.body_len.get() as usize).next_multiple_of(ALIGN);
+    record::verify(&header, bytes.get(HEADER..end)?, seed).ok()?;
     let stamp = Stamp {
         generation,
-        sequence: get_u64(header, at::SEQUENCE),
-        epoch: get_u64(header, at::EPOCH),
+        sequence: header.sequence.get(),
+        epoch: header.epoch.get(),
     };
-    (crc32c_append(seed, covered) == get_u32(header, at::CRC)).then_some((stamp, end))
+    Some((stamp, end))
 }
 
 /// What a record [`find`] found says. `None` if it makes no sense.
 pub(super) fn decode(record: &[u8]) -> Option<Change> {
-    let body_len = get_u32(record.get(..HEADER)?, at::BODY_LEN) as usize;
+    let body_len = record::peek::<RawHeader>(record)?.body_len.get() as usize;
     let mut body = Cursor::new(record.get(HEADER..HEADER + body_len)?);
     let mut change = Change {
         context: read_context(&mut body)?,
@@ -450,7 +458,8 @@ mod tests {
         #[test]
         fn any_bytes_are_read_or_refused(mut body in vec(any::<u8>(), 0..200)) {
             let mut record = vec![0; HEADER];
-            put(&mut record, at::BODY_LEN, (body.len() as u32).to_le_bytes());
+            let len = U32::new(body.len() as u32);
+            record[offset_of!(RawHeader, body_len)..].copy_from_slice(len.as_bytes());
             record.append(&mut body);
             decode(&record);
         }

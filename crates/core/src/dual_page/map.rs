@@ -287,7 +287,10 @@ impl Table {
     /// A claimed extent; its base pages read as zero if `virgin`. The caller knows that neither
     /// number is taken.
     pub(super) fn insert(&mut self, logical: u64, physical: u32, virgin: bool) {
-        debug_assert!(logical < MAX_EXTENTS && self.slot(logical).is_none());
+        assert!(
+            logical < MAX_EXTENTS && self.slot(logical).is_none(),
+            "extent {logical} is claimed twice"
+        );
         let mut entry = Entry::default();
         entry.set(Flags::VIRGIN, virgin);
         let entries = vec![entry; self.extent_pages as usize].into();
@@ -312,7 +315,10 @@ impl Table {
             return None;
         }
         let extent = self.extents.swap_remove(slot);
-        debug_assert!(extent.entries.iter().all(|entry| entry.life() == Life::Absent));
+        assert!(
+            extent.entries.iter().all(|entry| entry.life() == Life::Absent),
+            "extent {logical} is given back with pages in it"
+        );
         self.point(logical, NOWHERE);
         if let Some(moved) = self.extents.get(slot) {
             self.point(moved.logical, slot as u32);
@@ -330,7 +336,11 @@ impl Table {
 
     /// The page enters the checkpoint, or leaves it.
     pub(super) fn set_in_checkpoint(&mut self, place: Place, there: bool) {
-        debug_assert_ne!(self[place].is(Flags::CHECKPOINT), there);
+        assert_ne!(
+            self[place].is(Flags::CHECKPOINT),
+            there,
+            "{place:?} enters or leaves the checkpoint twice"
+        );
         self[place].set(Flags::CHECKPOINT, there);
         let present = &mut self.extents[place.extent as usize].present;
         if there {

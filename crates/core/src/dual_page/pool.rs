@@ -139,7 +139,7 @@ impl Pool {
 
     fn own(&mut self, extent: usize, page: usize, owner: Key) {
         let extent = &mut self.extents[extent];
-        debug_assert_eq!(extent.owners[page], FREE);
+        assert_eq!(extent.owners[page], FREE, "a derivative page is handed out twice");
         extent.owners[page] = owner.0;
         self.empty -= usize::from(extent.used == 0);
         extent.used += 1;
@@ -149,12 +149,11 @@ impl Pool {
     /// The derivative page is free from now on: no durable record names it.
     pub(super) fn free(&mut self, frame: Frame, space: &Space) {
         let Some(Role::Pool(index)) = space.role(frame.number() / self.extent_pages) else {
-            debug_assert!(false, "{frame:?} is not in the pool");
-            return;
+            panic!("{frame:?} is not in the pool");
         };
         let page = (frame.number() % self.extent_pages) as usize;
         let extent = &mut self.extents[index as usize];
-        debug_assert_ne!(extent.owners[page], FREE);
+        assert_ne!(extent.owners[page], FREE, "{frame:?} is freed twice");
         extent.owners[page] = FREE;
         extent.lowest = extent.lowest.min(page as u32);
         extent.used -= 1;

@@ -83,6 +83,18 @@ pub(super) fn load(medium: &impl Medium) -> Result<Loaded> {
         epoch,
         ..
     } = replay;
+    // Every record was found to be the next one, of the same epoch as the one before or the next.
+    assert!(
+        epoch >= switch.epoch && epoch - switch.epoch <= sequence - switch.sequence,
+        "epoch {epoch} after record {sequence}, from epoch {} after record {}",
+        switch.epoch,
+        switch.sequence
+    );
+    let slot = Slots::slot_bytes(&superblock, switch.slot);
+    assert!(
+        (slot.start..=slot.end).contains(&tail),
+        "the journal ends at byte {tail}, outside its slot {slot:?}"
+    );
     let redo_extents = find_redo(&superblock, &table, &redo, &mut space)?;
     let pool = find_pool(&superblock, &table, &mut space)?;
     let next = Slots::generation_after(&switch, other.map(|other| other.generation), sequence);

@@ -82,7 +82,7 @@ impl Space {
 
     /// Gives a used extent another number in its role.
     pub(super) fn set_role(&mut self, extent: u32, role: Role) {
-        debug_assert_ne!(self.roles[extent as usize], Role::Free);
+        assert_ne!(self.roles[extent as usize], Role::Free, "extent {extent} is free");
         self.roles[extent as usize] = role;
     }
 

@@ -19,8 +19,13 @@
 use crate::error::{Error, Result};
 use crate::geometry::Geometry;
 use crate::medium::Offset;
+use crate::record::{self, Record};
 use crate::scheme::Epoch;
 use crc32c::{crc32c, crc32c_append};
+use std::mem::offset_of;
+use std::ops::Range;
+use zerocopy::little_endian::{U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, transmute};
 
 /// The versions of the format this build writes and reads: without checksums of lines, and with them.
 const VERSION: u32 = 1;
@@ -35,49 +40,50 @@ pub(super) const BLOCK: usize = 64;
 pub(crate) const MAGIC: [u8; 8] = *b"twinpage";
 const SWITCH_MAGIC: [u8; 4] = *b"TpSw";
 
-/// Where the fields of the superblock begin.
-mod at {
-    pub(super) const MAGIC: usize = 0;
-    pub(super) const VERSION: usize = 8;
-    pub(super) const LINE: usize = 12;
-    pub(super) const EXTENT: usize = 16;
-    pub(super) const ZERO_20: usize = 20;
-    pub(super) const ID: usize = 24;
-    pub(super) const POOL: usize = 32;
-    pub(super) const JOURNAL: usize = 40;
-    pub(super) const ZERO_48: usize = 48;
-    pub(super) const CRC: usize = 60;
+/// The bytes of the superblock.
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Clone, Copy)]
+#[repr(C)]
+struct RawSuperblock {
+    magic: [u8; 8],
+    version: U32,
+    line_bytes: U32,
+    extent_bytes: U32,
+    zero_20: [u8; 4],
+    id: U64,
+    pool_pages: U64,
+    journal_bytes: U64,
+    zero_48: [u8; 12],
+    crc: U32,
 }
 
-/// Where the fields of a switch record begin.
-mod switch_at {
-    pub(super) const MAGIC: usize = 0;
-    pub(super) const CRC: usize = 4;
-    pub(super) const GENERATION: usize = 8;
-    pub(super) const SLOT_FIRST: usize = 12;
-    pub(super) const SLOT_COUNT: usize = 16;
-    pub(super) const SNAPSHOT_CRC: usize = 20;
-    pub(super) const SNAPSHOT_LEN: usize = 24;
-    pub(super) const SEQUENCE: usize = 32;
-    pub(super) const EPOCH: usize = 40;
-    pub(super) const ZERO_48: usize = 48;
+impl Record for RawSuperblock {
+    const SUM_AT: usize = offset_of!(RawSuperblock, crc);
+    const COVERED: Range<usize> = 0..Self::SUM_AT;
 }
 
-// In step with docs/format.md: every field follows the one before, naturally aligned.
-const _: () = {
-    assert!(at::VERSION == at::MAGIC + 8 && at::LINE == at::VERSION + 4 && at::EXTENT == at::LINE + 4);
-    assert!(at::ZERO_20 == at::EXTENT + 4 && at::ID == at::ZERO_20 + 4 && at::POOL == at::ID + 8);
-    assert!(at::JOURNAL == at::POOL + 8 && at::ZERO_48 == at::JOURNAL + 8 && at::CRC + 4 == BLOCK);
-    assert!(switch_at::CRC == switch_at::MAGIC + 4 && switch_at::GENERATION == switch_at::CRC + 4);
-    assert!(switch_at::SLOT_FIRST == switch_at::GENERATION + 4);
-    assert!(switch_at::SLOT_COUNT == switch_at::SLOT_FIRST + 4);
-    assert!(switch_at::SNAPSHOT_CRC == switch_at::SLOT_COUNT + 4);
-    assert!(switch_at::SNAPSHOT_LEN == switch_at::SNAPSHOT_CRC + 4);
-    assert!(
-        switch_at::SEQUENCE == switch_at::SNAPSHOT_LEN + 8 && switch_at::EPOCH == switch_at::SEQUENCE + 8
-    );
-    assert!(switch_at::ZERO_48 == switch_at::EPOCH + 8 && switch_at::ZERO_48 < BLOCK);
-};
+/// The bytes of a switch record.
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Clone, Copy)]
+#[repr(C)]
+struct RawSwitch {
+    magic: [u8; 4],
+    crc: U32,
+    generation: U32,
+    slot_first: U32,
+    slot_count: U32,
+    snapshot_crc: U32,
+    snapshot_len: U64,
+    sequence: U64,
+    epoch: U64,
+    zero_48: [u8; 16],
+}
+
+impl Record for RawSwitch {
+    const SUM_AT: usize = offset_of!(RawSwitch, crc);
+    const COVERED: Range<usize> = offset_of!(RawSwitch, generation)..BLOCK;
+}
+
+// In step with docs/format.md.
+const _: () = assert!(size_of::<RawSuperblock>() == BLOCK && size_of::<RawSwitch>() == BLOCK);
 
 /// A run of whole extents that holds a snapshot of the mapping and the journal since.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -88,7 +94,7 @@ pub(super) struct Slot {
 
 impl Slot {
     /// Its extents.
-    pub(super) fn extents(self) -> std::ops::Range<u32> {
+    pub(super) fn extents(self) -> Range<u32> {
         self.first..self.first.saturating_add(self.count)
     }
 }
@@ -136,25 +142,19 @@ impl Superblock {
     }
 
     pub(super) fn encode(&self) -> [u8; BLOCK] {
-        let mut block = [0; BLOCK];
-        put(&mut block, at::MAGIC, MAGIC);
-        put(&mut block, at::VERSION, self.version().to_le_bytes());
-        put(
-            &mut block,
-            at::LINE,
-            (self.geometry.line_bytes() as u32).to_le_bytes(),
-        );
-        put(
-            &mut block,
-            at::EXTENT,
-            (self.geometry.extent_bytes() as u32).to_le_bytes(),
-        );
-        put(&mut block, at::ID, self.id.to_le_bytes());
-        put(&mut block, at::POOL, self.pool_pages.to_le_bytes());
-        put(&mut block, at::JOURNAL, self.journal_bytes.to_le_bytes());
-        let crc = crc32c(&block[..at::CRC]);
-        put(&mut block, at::CRC, crc.to_le_bytes());
-        block
+        let raw = RawSuperblock {
+            magic: MAGIC,
+            version: self.version().into(),
+            line_bytes: (self.geometry.line_bytes() as u32).into(),
+            extent_bytes: (self.geometry.extent_bytes() as u32).into(),
+            zero_20: [0; 4],
+            id: self.id.into(),
+            pool_pages: self.pool_pages.into(),
+            journal_bytes: self.journal_bytes.into(),
+            zero_48: [0; 12],
+            crc: U32::ZERO,
+        };
+        transmute!(record::seal(raw, &[], 0))
     }
 
     /// # Errors
@@ -165,28 +165,25 @@ impl Superblock {
                 "it begins with zeros: its making was never finished".into(),
             ));
         }
-        if get::<8>(block, at::MAGIC) != MAGIC {
+        let raw: RawSuperblock = transmute!(*block);
+        if raw.magic != MAGIC {
             return Err(Error::Foreign("it does not begin with \"twinpage\"".into()));
         }
-        let version = get_u32(block, at::VERSION);
+        let version = raw.version.get();
         if ![VERSION, VERSION_CHECKSUMS].contains(&version) {
             return Err(Error::Foreign(format!(
                 "format version {version}, this build reads {VERSION} and {VERSION_CHECKSUMS}"
             )));
         }
-        let crc = crc32c(&block[..at::CRC]);
         let damaged = |why| Error::Damaged {
             what: "superblock",
             at: 0,
             why,
         };
-        if get_u32(block, at::CRC) != crc {
-            let found = get_u32(block, at::CRC);
-            return Err(damaged(format!("checksum {found:08x}, expected {crc:08x}")));
-        }
-        let geometry = Geometry::new(get_u32(block, at::LINE), get_u32(block, at::EXTENT))
+        record::verify(&raw, &[], 0).map_err(|mismatch| damaged(mismatch.to_string()))?;
+        let geometry = Geometry::new(raw.line_bytes.get(), raw.extent_bytes.get())
             .map_err(|error| damaged(error.to_string()))?;
-        let journal_bytes = get_u64(block, at::JOURNAL);
+        let journal_bytes = raw.journal_bytes.get();
         if journal_bytes > JOURNAL_LIMIT {
             return Err(damaged(format!(
                 "a journal of {journal_bytes} bytes: at most {JOURNAL_LIMIT}"
@@ -194,8 +191,8 @@ impl Superblock {
         }
         Ok(Superblock {
             geometry,
-            id: get_u64(block, at::ID),
-            pool_pages: get_u64(block, at::POOL),
+            id: raw.id.get(),
+            pool_pages: raw.pool_pages.get(),
             journal_bytes,
             checksums: version == VERSION_CHECKSUMS,
         })
@@ -217,26 +214,19 @@ pub(super) struct Switch {
 
 impl Switch {
     pub(super) fn encode(&self, seed: u32) -> [u8; BLOCK] {
-        let mut block = [0; BLOCK];
-        put(&mut block, switch_at::MAGIC, SWITCH_MAGIC);
-        put(&mut block, switch_at::GENERATION, self.generation.to_le_bytes());
-        put(&mut block, switch_at::SLOT_FIRST, self.slot.first.to_le_bytes());
-        put(&mut block, switch_at::SLOT_COUNT, self.slot.count.to_le_bytes());
-        put(
-            &mut block,
-            switch_at::SNAPSHOT_CRC,
-            self.snapshot_crc.to_le_bytes(),
-        );
-        put(
-            &mut block,
-            switch_at::SNAPSHOT_LEN,
-            self.snapshot_len.to_le_bytes(),
-        );
-        put(&mut block, switch_at::SEQUENCE, self.sequence.to_le_bytes());
-        put(&mut block, switch_at::EPOCH, self.epoch.to_le_bytes());
-        let crc = crc32c_append(seed, &block[switch_at::GENERATION..]);
-        put(&mut block, switch_at::CRC, crc.to_le_bytes());
-        block
+        let raw = RawSwitch {
+            magic: SWITCH_MAGIC,
+            crc: U32::ZERO,
+            generation: self.generation.into(),
+            slot_first: self.slot.first.into(),
+            slot_count: self.slot.count.into(),
+            snapshot_crc: self.snapshot_crc.into(),
+            snapshot_len: self.snapshot_len.into(),
+            sequence: self.sequence.into(),
+            epoch: self.epoch.into(),
+            zero_48: [0; 16],
+        };
+        transmute!(record::seal(raw, &[], seed))
     }
 
     /// Whether a store can come to these numbers: every snapshot and every commit is a record, and
@@ -248,20 +238,19 @@ impl Switch {
 
     /// The record, unless it is torn, damaged or was never written.
     pub(super) fn decode(block: &[u8; BLOCK], seed: u32) -> Option<Switch> {
-        let crc = crc32c_append(seed, &block[switch_at::GENERATION..]);
-        (get::<4>(block, switch_at::MAGIC) == SWITCH_MAGIC && get_u32(block, switch_at::CRC) == crc).then(
-            || Switch {
-                generation: get_u32(block, switch_at::GENERATION),
-                slot: Slot {
-                    first: get_u32(block, switch_at::SLOT_FIRST),
-                    count: get_u32(block, switch_at::SLOT_COUNT),
-                },
-                snapshot_crc: get_u32(block, switch_at::SNAPSHOT_CRC),
-                snapshot_len: get_u64(block, switch_at::SNAPSHOT_LEN),
-                sequence: get_u64(block, switch_at::SEQUENCE),
-                epoch: get_u64(block, switch_at::EPOCH),
+        let raw: RawSwitch = transmute!(*block);
+        let is_ours = raw.magic == SWITCH_MAGIC && record::verify(&raw, &[], seed).is_ok();
+        is_ours.then(|| Switch {
+            generation: raw.generation.get(),
+            slot: Slot {
+                first: raw.slot_first.get(),
+                count: raw.slot_count.get(),
             },
-        )
+            snapshot_crc: raw.snapshot_crc.get(),
+            snapshot_len: raw.snapshot_len.get(),
+            sequence: raw.sequence.get(),
+            epoch: raw.epoch.get(),
+        })
     }
 }
 
@@ -279,24 +268,6 @@ pub(super) fn mark(sequence: u64, seed: u32) -> [u8; 8] {
 pub(super) fn read_mark(word: [u8; 8], seed: u32) -> Option<u64> {
     let number = u64::from_le_bytes(word) & ((1 << MARK_BITS) - 1);
     (mark(number, seed) == word).then_some(number)
-}
-
-pub(super) fn put<const N: usize>(block: &mut [u8], at: usize, value: [u8; N]) {
-    block[at..at + N].copy_from_slice(&value);
-}
-
-fn get<const N: usize>(block: &[u8], at: usize) -> [u8; N] {
-    let mut value = [0; N];
-    value.copy_from_slice(&block[at..at + N]);
-    value
-}
-
-pub(super) fn get_u32(block: &[u8], at: usize) -> u32 {
-    u32::from_le_bytes(get(block, at))
-}
-
-pub(super) fn get_u64(block: &[u8], at: usize) -> u64 {
-    u64::from_le_bytes(get(block, at))
 }
 
 #[cfg(test)]

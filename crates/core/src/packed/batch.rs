@@ -13,31 +13,39 @@
 use super::layout::SHEET;
 use crate::dual_page::codec::{Cursor, put_mask, put_number};
 use crate::geometry::{LineMask, PageLines};
+use crate::record::{self, Record};
 use crc32c::crc32c_append;
+use std::mem::offset_of;
+use std::ops::Range;
+use zerocopy::little_endian::{U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// Bytes of the header.
 pub(super) const HEADER: usize = 40;
 const MAGIC: [u8; 4] = *b"TpSt";
 
-/// Where the fields of the header begin.
-mod at {
-    pub(super) const MAGIC: usize = 0;
-    pub(super) const CRC: usize = 4;
-    pub(super) const LINE: usize = 8;
-    pub(super) const LINES: usize = 16;
-    pub(super) const DIRECTORY: usize = 20;
-    pub(super) const DROPS: usize = 24;
-    pub(super) const STRIPS: usize = 28;
-    pub(super) const CONTENT: usize = 32;
-    pub(super) const ZERO: usize = 36;
+/// The bytes of the header.
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(C)]
+struct RawHeader {
+    magic: [u8; 4],
+    crc: U32,
+    line: U64,
+    lines: U32,
+    directory: U32,
+    drops: U32,
+    strips: U32,
+    content_crc: U32,
+    zero_36: [u8; 4],
+}
+
+impl Record for RawHeader {
+    const SUM_AT: usize = offset_of!(RawHeader, crc);
+    const COVERED: Range<usize> = offset_of!(RawHeader, line)..HEADER;
 }
 
 // In step with docs/format.md.
-const _: () = {
-    assert!(at::CRC == at::MAGIC + 4 && at::LINE == at::CRC + 4 && at::LINES == at::LINE + 8);
-    assert!(at::DIRECTORY == at::LINES + 4 && at::DROPS == at::DIRECTORY + 4 && at::STRIPS == at::DROPS + 4);
-    assert!(at::CONTENT == at::STRIPS + 4 && at::ZERO == at::CONTENT + 4 && at::ZERO + 4 == HEADER);
-};
+const _: () = assert!(size_of::<RawHeader>() == HEADER);
 
 /// Sizes of lines and pages here.
 #[derive(Clone, Copy, Debug)]
@@ -133,17 +141,20 @@ impl Builder {
             put(end, entries);
             end += entries.len();
         }
-        put(at::MAGIC, &MAGIC);
-        put(at::LINE, &line.to_le_bytes());
-        put(at::LINES, &(lines as u32).to_le_bytes());
-        put(at::DIRECTORY, &(directory as u32).to_le_bytes());
-        put(at::DROPS, &self.dropped.to_le_bytes());
-        put(at::STRIPS, &(self.packed.len() as u32).to_le_bytes());
-        put(at::CONTENT, &sum.to_le_bytes());
-        put(at::ZERO, &[0; HEADER - at::ZERO]);
         out[directory..content].fill(0);
-        let crc = crc32c_append(seed, &out[at::LINE..directory]);
-        out[at::CRC..at::LINE].copy_from_slice(&crc.to_le_bytes());
+        let header = RawHeader {
+            magic: MAGIC,
+            crc: U32::ZERO,
+            line: line.into(),
+            lines: (lines as u32).into(),
+            directory: (directory as u32).into(),
+            drops: self.dropped.into(),
+            strips: (self.packed.len() as u32).into(),
+            content_crc: sum.into(),
+            zero_36: [0; 4],
+        };
+        let header = record::seal(header, &out[HEADER..directory], seed);
+        out[..HEADER].copy_from_slice(header.as_bytes());
         (out, content)
     }
 }
@@ -151,14 +162,11 @@ impl Builder {
 /// What the first bytes of a batch say, not believed yet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Header {
-    crc: u32,
+    raw: RawHeader,
     /// Lines of the log it takes.
     pub(super) lines: u32,
     /// Bytes of its directory, header included.
     pub(super) directory: usize,
-    drops: u32,
-    strips: u32,
-    content_crc: u32,
 }
 
 impl Header {
@@ -167,21 +175,18 @@ impl Header {
     /// # Errors
     /// What makes it impossible.
     pub(super) fn read(bytes: &[u8], line: u64, sizes: Sizes) -> Result<Header, String> {
-        let u32_at = |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
-        if !bytes.starts_with(&MAGIC) {
-            return Err("no batch begins here".into());
-        }
-        let number = u64::from(u32_at(at::LINE)) | u64::from(u32_at(at::LINE + 4)) << 32;
-        if number != line {
-            return Err(format!("it says it is for line {number} of the log, not {line}"));
+        let raw = record::peek::<RawHeader>(bytes).filter(|raw| raw.magic == MAGIC);
+        let raw = raw.ok_or("no batch begins here")?;
+        if raw.line.get() != line {
+            return Err(format!(
+                "it says it is for line {} of the log, not {line}",
+                raw.line
+            ));
         }
         let header = Header {
-            crc: u32_at(at::CRC),
-            lines: u32_at(at::LINES),
-            directory: u32_at(at::DIRECTORY) as usize,
-            drops: u32_at(at::DROPS),
-            strips: u32_at(at::STRIPS),
-            content_crc: u32_at(at::CONTENT),
+            raw,
+            lines: raw.lines.get(),
+            directory: raw.directory.get() as usize,
         };
         let room = SHEET - line % SHEET;
         if header.lines == 0
@@ -224,10 +229,7 @@ impl Directory {
         pages: u64,
         sizes: Sizes,
     ) -> Result<Directory, String> {
-        let crc = crc32c_append(seed, &bytes[at::LINE..]);
-        if crc != header.crc {
-            return Err(format!("checksum {crc:08x}, it says {:08x}", header.crc));
-        }
+        record::verify(&header.raw, &bytes[HEADER..], seed).map_err(|mismatch| mismatch.to_string())?;
         Directory::entries(header, &bytes[HEADER..], pages, sizes)
             .ok_or_else(|| "its checksum is right, but it makes no sense".into())
     }
@@ -236,18 +238,18 @@ impl Directory {
         let mut body = Cursor::new(bytes);
         let mut directory = Directory {
             content: header.directory.next_multiple_of(sizes.line),
-            content_crc: header.content_crc,
+            content_crc: header.raw.content_crc.get(),
             ..Directory::default()
         };
         let below = |next: u64, gap: u64| next.checked_add(gap).filter(|&page| page < pages);
         let mut next = 0;
-        for _ in 0..header.drops {
+        for _ in 0..header.raw.drops.get() {
             let page = below(next, body.number()?)?;
             directory.drops.push(page);
             next = page + 1;
         }
         next = 0;
-        for _ in 0..header.strips {
+        for _ in 0..header.raw.strips.get() {
             let page = below(next, body.number()?)?;
             let mask = body.mask().filter(|mask| !mask.is_empty())?;
             directory.content_len += mask.count() * sizes.line;
@@ -265,6 +267,7 @@ mod tests {
     use crate::geometry::PageId;
     use proptest::collection::{btree_map, btree_set};
     use proptest::prelude::*;
+    use zerocopy::FromZeros;
 
     const SIZES: Sizes = Sizes { line: 64, page: 4096 };
     const PAGES: u64 = 1 << 33;
@@ -311,7 +314,8 @@ mod tests {
 
         #[test]
         fn any_bytes_are_read_or_refused(body in prop::collection::vec(any::<u8>(), 0..200), drops in 0_u32..9, strips in 0_u32..9) {
-            let header = Header { crc: 0, lines: 1, directory: HEADER + body.len(), drops, strips, content_crc: 0 };
+            let raw = RawHeader { drops: drops.into(), strips: strips.into(), ..RawHeader::new_zeroed() };
+            let header = Header { raw, lines: 1, directory: HEADER + body.len() };
             let _ = Directory::entries(header, &body, PAGES, SIZES);
         }
     }

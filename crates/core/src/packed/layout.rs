@@ -13,7 +13,12 @@
 
 use crate::error::{Error, Result};
 use crate::geometry::{Geometry, LINES_PER_PAGE, PageId};
+use crate::record::{self, Record};
 use crc32c::crc32c;
+use std::mem::offset_of;
+use std::ops::Range;
+use zerocopy::little_endian::{U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, transmute};
 
 /// The version of the format this build writes and reads.
 pub(super) const VERSION: u32 = 1;
@@ -30,25 +35,28 @@ pub(super) const SHEET: u64 = LINES_PER_PAGE as u64;
 pub(super) const ROOT: usize = 64;
 const MAGIC: [u8; 4] = *b"TpPk";
 
-/// Where the fields of the root begin.
-mod at {
-    pub(super) const MAGIC: usize = 0;
-    pub(super) const CRC: usize = 4;
-    pub(super) const VERSION: usize = 8;
-    pub(super) const LOG: usize = 12;
-    pub(super) const ID: usize = 16;
-    pub(super) const TAIL: usize = 24;
-    pub(super) const HEAD: usize = 32;
-    pub(super) const PAGES: usize = 40;
-    pub(super) const ZERO: usize = 48;
+/// The bytes of the root.
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Clone, Copy)]
+#[repr(C)]
+struct RawRoot {
+    magic: [u8; 4],
+    crc: U32,
+    version: U32,
+    log_sheets: U32,
+    id: U64,
+    tail: U64,
+    head: U64,
+    pages: U64,
+    zero_48: [u8; 16],
+}
+
+impl Record for RawRoot {
+    const SUM_AT: usize = offset_of!(RawRoot, crc);
+    const COVERED: Range<usize> = offset_of!(RawRoot, version)..ROOT;
 }
 
 // In step with docs/format.md.
-const _: () = {
-    assert!(at::CRC == at::MAGIC + 4 && at::VERSION == at::CRC + 4 && at::LOG == at::VERSION + 4);
-    assert!(at::ID == at::LOG + 4 && at::TAIL == at::ID + 8 && at::HEAD == at::TAIL + 8);
-    assert!(at::PAGES == at::HEAD + 8 && at::ZERO == at::PAGES + 8 && at::ZERO < ROOT);
-};
+const _: () = assert!(size_of::<RawRoot>() == ROOT);
 
 /// How pages here are cut, and where they lie below.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -142,18 +150,18 @@ impl Root {
     }
 
     pub(super) fn encode(&self) -> [u8; ROOT] {
-        let mut root = [0; ROOT];
-        let mut put = |at: usize, bytes: &[u8]| root[at..at + bytes.len()].copy_from_slice(bytes);
-        put(at::MAGIC, &MAGIC);
-        put(at::VERSION, &VERSION.to_le_bytes());
-        put(at::LOG, &self.log_sheets.to_le_bytes());
-        put(at::ID, &self.id.to_le_bytes());
-        put(at::TAIL, &self.tail.to_le_bytes());
-        put(at::HEAD, &self.head.to_le_bytes());
-        put(at::PAGES, &self.pages.to_le_bytes());
-        let crc = crc32c(&root[at::VERSION..]);
-        root[at::CRC..at::VERSION].copy_from_slice(&crc.to_le_bytes());
-        root
+        let raw = RawRoot {
+            magic: MAGIC,
+            crc: U32::ZERO,
+            version: VERSION.into(),
+            log_sheets: self.log_sheets.into(),
+            id: self.id.into(),
+            tail: self.tail.into(),
+            head: self.head.into(),
+            pages: self.pages.into(),
+            zero_48: [0; 16],
+        };
+        transmute!(record::seal(raw, &[], 0))
     }
 
     /// The root at the beginning of a context.
@@ -161,36 +169,29 @@ impl Root {
     /// # Errors
     /// [`Error::Foreign`] for any other context, [`Error::Damaged`] for a root that cannot be.
     pub(super) fn decode(context: &[u8]) -> Result<Root> {
-        let Some(root) = context
-            .first_chunk::<ROOT>()
-            .filter(|root| root.starts_with(&MAGIC))
-        else {
+        let Some(raw) = record::peek::<RawRoot>(context).filter(|raw| raw.magic == MAGIC) else {
             return Err(Error::Foreign(
                 "its pages are not packed: open it with the scheme it was made with".into(),
             ));
         };
-        let u32_at = |at: usize| u32::from_le_bytes([root[at], root[at + 1], root[at + 2], root[at + 3]]);
-        let u64_at = |at: usize| u64::from(u32_at(at)) | u64::from(u32_at(at + 4)) << 32;
         let damaged = |why: String| Error::Damaged {
             what: "root of the packed lines",
             at: 0,
             why,
         };
-        if u32_at(at::CRC) != crc32c(&root[at::VERSION..]) {
-            return Err(damaged("its checksum does not fit".into()));
-        }
-        let version = u32_at(at::VERSION);
+        record::verify(&raw, &[], 0).map_err(|mismatch| damaged(mismatch.to_string()))?;
+        let version = raw.version.get();
         if version != VERSION {
             return Err(Error::Foreign(format!(
                 "packed lines of version {version}, this build reads version {VERSION}"
             )));
         }
         let root = Root {
-            log_sheets: u32_at(at::LOG),
-            id: u64_at(at::ID),
-            tail: u64_at(at::TAIL),
-            head: u64_at(at::HEAD),
-            pages: u64_at(at::PAGES),
+            log_sheets: raw.log_sheets.get(),
+            id: raw.id.get(),
+            tail: raw.tail.get(),
+            head: raw.head.get(),
+            pages: raw.pages.get(),
         };
         let used = root.head.checked_sub(root.tail);
         let possible = (super::LEAST_SHEETS..=LOG_SHEETS).contains(&root.log_sheets.into());

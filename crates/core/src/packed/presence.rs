@@ -10,11 +10,31 @@
 //!   the checksum of its masks and its number.
 
 use super::layout::{Layout, SHEET};
+use crate::record::{self, Record};
 use crc32c::crc32c_append;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
+use zerocopy::little_endian::U32;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-const MASKS_AT: usize = 8;
+/// What a line of the map begins with; its masks follow.
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Clone, Copy)]
+#[repr(C)]
+struct RawLine {
+    crc: U32,
+    zero_4: [u8; 4],
+}
+
+impl Record for RawLine {
+    const SUM_AT: usize = 0;
+    // The checksum covers the masks, and begins with the number of the line.
+    const COVERED: Range<usize> = MASKS_AT..MASKS_AT;
+}
+
+const MASKS_AT: usize = size_of::<RawLine>();
+
+// In step with docs/format.md.
+const _: () = assert!(MASKS_AT == 8);
 
 /// The masks.
 #[derive(Clone, Debug, Default)]
@@ -107,8 +127,12 @@ impl Presence {
             let at = MASKS_AT + (sheet - first) as usize * 8;
             out[at..at + 8].copy_from_slice(&mask.to_le_bytes());
         }
-        let sum = sum(number, seed, out);
-        out[..4].copy_from_slice(&sum.to_le_bytes());
+        let (to, masks) = out.split_at_mut(MASKS_AT);
+        let header = RawLine {
+            crc: U32::ZERO,
+            zero_4: [0; 4],
+        };
+        to.copy_from_slice(record::seal(header, masks, seed_of(number, seed)).as_bytes());
     }
 
     /// Adds what line `number` of the map says; one never written says nothing.
@@ -125,15 +149,13 @@ impl Presence {
         if bytes.iter().all(|&byte| byte == 0) {
             return Ok(());
         }
-        let (said, found) = (
-            u64::from_le_bytes(bytes[..8].try_into().unwrap_or_default()),
-            sum(number, seed, bytes),
-        );
-        if said != u64::from(found) {
-            return Err(format!("checksum {found:08x}, it says {said:08x}"));
+        let (header, masks) = RawLine::read_from_prefix(bytes).map_err(|_| "it is cut")?;
+        record::verify(&header, masks, seed_of(number, seed)).map_err(|mismatch| mismatch.to_string())?;
+        if header.zero_4 != [0; 4] {
+            return Err("bytes 4 to 8 are not zero".into());
         }
         let first = number * layout.masks();
-        for (mask, sheet) in bytes[MASKS_AT..].chunks_exact(8).zip(first..) {
+        for (mask, sheet) in masks.chunks_exact(8).zip(first..) {
             let mask = u64::from_le_bytes(mask.try_into().unwrap_or_default());
             if mask != 0 {
                 self.sheets.insert(sheet, mask);
@@ -149,8 +171,9 @@ impl Presence {
     }
 }
 
-fn sum(number: u64, seed: u32, bytes: &[u8]) -> u32 {
-    crc32c_append(crc32c_append(seed, &number.to_le_bytes()), &bytes[MASKS_AT..])
+/// What the checksum of line `number` of the map begins with.
+fn seed_of(number: u64, seed: u32) -> u32 {
+    crc32c_append(seed, &number.to_le_bytes())
 }
 
 #[cfg(test)]

@@ -62,6 +62,13 @@ impl<S: Scheme> Packed<S> {
         (self.presence, self.index) = loaded;
         (self.tail, self.head) = (self.root.tail, self.root.head);
         self.let_go();
+        assert!(
+            self.tail <= self.head && self.head - self.tail <= self.root.lines(),
+            "the log reaches from line {} to {}, and has {} lines",
+            self.tail,
+            self.head,
+            self.root.lines()
+        );
         Ok(())
     }
 

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// The result of every operation of this module.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -95,7 +96,7 @@ pub enum Error {
 
     /// A write or a flush of the log failed earlier, so nothing after it can be undone for sure.
     #[error("the undo log is poisoned since an earlier failure ({0}); resume from the last checkpoint")]
-    Poisoned(String),
+    Poisoned(Arc<twinpage_core::Error>),
 }
 
 /// Why a change cannot be undone. The names are stable: `--explain` lists them.

@@ -18,6 +18,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use twinpage_core::Poison;
 
 /// A file in `kept/`, of the record `seq`.
 struct KeptFile {
@@ -47,7 +48,7 @@ pub(super) struct Journal {
     /// Records since the journal was made.
     records: u64,
     buffer: Vec<u8>,
-    poison: Option<String>,
+    poison: Poison,
 }
 
 impl Journal {
@@ -76,7 +77,7 @@ impl Journal {
             seq: 1,
             records: 0,
             buffer: Vec::new(),
-            poison: None,
+            poison: Poison::default(),
         })
     }
 
@@ -120,9 +121,10 @@ impl Journal {
     /// # Errors
     /// Those of `write`; none of its records then counts. [`Error::Poisoned`] after a failed write.
     pub(super) fn change(&mut self, write: impl FnOnce(&mut Journal) -> Result<()>) -> Result<()> {
-        if let Some(why) = &self.poison {
-            return Err(Error::Poisoned(why.clone()));
-        }
+        self.poison.check().map_err(|error| match error {
+            twinpage_core::Error::Poisoned(cause) => Error::Poisoned(cause),
+            cause => Error::Poisoned(Arc::new(cause)),
+        })?;
         let first = self.seq;
         let done = write(self).and_then(|()| {
             let sealed = self.logs[self.active].seal(self.seq);
@@ -326,8 +328,15 @@ impl Journal {
 
     /// After a failed write or sync of a log nothing is known about it. A full disk is no failure.
     fn poisoned_by<T>(&mut self, result: Result<T>) -> Result<T> {
-        if let Err(error @ Error::Io { .. }) = &result {
-            self.poison = Some(error.to_string());
+        if let Err(Error::Io { doing, path, source }) = &result {
+            self.poison.set(&twinpage_core::Error::Io {
+                what: format!("cannot {doing} {}", path.display()),
+                at: 0,
+                source: match source.raw_os_error() {
+                    Some(number) => std::io::Error::from_raw_os_error(number),
+                    None => std::io::Error::new(source.kind(), source.to_string()),
+                },
+            });
         }
         result
     }

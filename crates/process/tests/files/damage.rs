@@ -1,7 +1,7 @@
 //! Logs that are torn, cut, flipped, missing, or from somewhere else.
 
-use crate::Stage;
 use crate::tree::Tree;
+use crate::{Stage, killed_here};
 use rustix::fd::AsFd;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -255,11 +255,7 @@ fn a_rollback_comes_before_the_next_run_and_is_finished_as_begun() {
     let mut left = 5;
     let killed = rollback_watched(&stage.state, 0, &[], &mut |what| {
         left -= 1;
-        if left == 0 {
-            Err(Error::Poisoned(what.into()))
-        } else {
-            Ok(())
-        }
+        if left == 0 { Err(killed_here(what)) } else { Ok(()) }
     });
     assert!(killed.is_err());
     assert!(describe(&stage.state).unwrap().rollback_begun);
@@ -279,7 +275,7 @@ fn a_rollback_comes_before_the_next_run_and_is_finished_as_begun() {
 fn damaged_progress_is_found_and_torn_progress_is_not_missed() {
     let (stage, _, before) = crashed(Durability::Memory);
     let killed = rollback_watched(&stage.state, 0, &[], &mut |what| match what {
-        "put bytes back" => Err(Error::Poisoned(what.into())),
+        "put bytes back" => Err(killed_here(what)),
         _ => Ok(()),
     });
     assert!(killed.is_err());

@@ -11,6 +11,13 @@ mod tree;
 
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
+use twinpage_process::files::Error;
+
+/// What a test stops a rollback with, as a kill would.
+pub(crate) fn killed_here(what: &str) -> Error {
+    let killed = twinpage_core::Error::Invalid(format!("killed before: {what}"));
+    Error::Poisoned(std::sync::Arc::new(killed))
+}
 
 /// A tree for a program and a state directory, on the same file system or not.
 pub(crate) struct Stage {

@@ -2,7 +2,7 @@
 //! rolled back in one go, and again with the rollback killed before every single step it takes.
 
 use crate::tree::Tree;
-use crate::{MakeStage, Stage};
+use crate::{MakeStage, Stage, killed_here};
 use rustix::fd::AsFd;
 use rustix::fs::{AtFlags, CWD, FallocateFlags, Mode, OFlags, RenameFlags};
 use std::collections::HashSet;
@@ -271,7 +271,7 @@ fn once(stage: &Stage, durability: Durability, work: &dyn Fn(&mut Work<'_>), kil
     drop(recorder);
     let mut left = kill;
     let killed = rollback_watched(&stage.state, 0, &[], &mut |what| {
-        left = left.checked_sub(1).ok_or_else(|| Error::Poisoned(what.into()))?;
+        left = left.checked_sub(1).ok_or_else(|| killed_here(what))?;
         Ok(())
     });
     let reached = killed.is_err();
@@ -793,7 +793,7 @@ fn an_open_file_made_again_is_found_by_every_rollback_to_its_checkpoint() {
         drop(recorder);
         let mut left: u32 = 3 * life;
         let _ = rollback_watched(&stage.state, 1, &listed, &mut |what| {
-            left = left.checked_sub(1).ok_or_else(|| Error::Poisoned(what.into()))?;
+            left = left.checked_sub(1).ok_or_else(|| killed_here(what))?;
             Ok(())
         });
         let done = rollback(&stage.state, 1, &listed).unwrap();

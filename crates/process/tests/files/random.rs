@@ -3,7 +3,7 @@
 
 use crate::program::{Program, Random, seed, sizes};
 use crate::tree::Tree;
-use crate::{MakeStage, Stage};
+use crate::{MakeStage, Stage, killed_here};
 use twinpage_process::files::{
     Durability, EpochFiles, Error, OpenFile, Options, Recorder, check, describe, rollback_watched,
 };
@@ -99,9 +99,7 @@ fn rollback_killed(stage: &Stage, durable: u64, open: &[OpenFile], random: &mut 
             random.below(kills / 4 + 3)
         };
         let killed = rollback_watched(&stage.state, durable, open, &mut |what| {
-            left = left
-                .checked_sub(1)
-                .ok_or_else(|| Error::Poisoned(format!("killed before: {what}")))?;
+            left = left.checked_sub(1).ok_or_else(|| killed_here(what))?;
             Ok(())
         });
         match killed {
