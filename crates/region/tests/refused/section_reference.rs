@@ -1,8 +1,8 @@
 use twinpage::collections::HashMap;
-use twinpage::{Handle, Region};
+use twinpage::{Error, Handle, Region};
 
 fn later(bank: &Region, accounts: &Handle<HashMap<'static, u64, u64>>) {
-    let amount = bank.atomic(|section| twinpage::Result::Ok(accounts.write(section).get_mut(&7).unwrap()));
+    let amount = bank.atomic(|section| Ok::<_, Error>(accounts.write(section).get_mut(&7).unwrap()));
     *amount.unwrap() = 3;
 }
 

@@ -2,6 +2,7 @@
 
 mod costs;
 mod kills;
+mod schemes;
 #[path = "../support/mod.rs"]
 mod support;
 mod undo;

@@ -152,10 +152,17 @@ pub(super) fn lives(name: &str, open: &dyn Fn() -> Region, steps: usize, random:
         assert!(region.check().unwrap().is_sound());
         let memory = bytes_of(&region);
         region.close().unwrap();
-        assert!(
-            bytes_of(&open()) == memory,
+        // A region that grew for a section that failed is saved with its next commit.
+        let found = bytes_of(&open());
+        let differs = found
+            .iter()
+            .zip(&memory)
+            .position(|(found, memory)| found != memory);
+        assert_eq!(
+            differs, None,
             "{name}, life {life}: the file has another state than memory had"
         );
+        assert!(found.len() <= memory.len() && memory[found.len()..].iter().all(|&byte| byte == 0));
     }
 }
 
