@@ -1,6 +1,7 @@
 //! Failure-atomic sections: all or nothing, durable, one after the other; memory as it was after a failure.
 
 mod costs;
+mod faults;
 mod kills;
 mod schemes;
 #[path = "../support/mod.rs"]
