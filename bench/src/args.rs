@@ -1,6 +1,7 @@
-//! The command lines of `twinpage bench region` and `twinpage bench versions`.
+//! The command lines of `twinpage bench region`, `sections` and `versions`.
 
 use crate::versions::{Part, Task, Variant};
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use serde::{Serialize, Serializer};
 use std::fmt::{self, Display, Formatter};
@@ -26,6 +27,13 @@ pub(crate) enum Command {
         after_help = "Example:\n  twinpage bench region --workload hash-rand,sps --engine native,twinpage,lmdb --medium /dev/shm --json"
     )]
     Region(RegionArguments),
+    /// Failure-atomic sections beside the same structures volatile, and beside stores with each operation durable
+    #[command(
+        bin_name = "twinpage bench sections",
+        long_about = SECTIONS_HELP,
+        after_help = "Example:\n  twinpage bench sections --workload hash-rand,sps --engine twinpage,pmemobj --medium /dev/shm --threads 1,2 --json"
+    )]
+    Sections(SectionsArguments),
     /// The SPS programs of MSS: redo logs, versioned arrays and their peers, on memory files
     #[command(
         bin_name = "twinpage bench versions",
@@ -38,7 +46,7 @@ pub(crate) enum Command {
     /// One part that is not SPS, for `versions`
     #[command(hide = true)]
     Array(ArrayArguments),
-    /// One engine on one workload, for `region`: does what it is told on standard input
+    /// One engine on one workload, for `region` and `sections`: does what it is told on standard input
     #[command(hide = true)]
     Worker(WorkerArguments),
     /// Fills a region and goes on changing it until it is killed, for `region`
@@ -59,6 +67,17 @@ closed, opened again and compared with what the operations must have made of it.
 Durability is matched: at most --every of work is lost in a crash, and again with every operation
 durable before the next. Peers are shared libraries of the system, opened when they are installed;
 one that is absent is named above the table.";
+
+const SECTIONS_HELP: &str = "\
+Failure-atomic sections beside the same structures volatile, and beside stores with each operation durable
+
+Every operation is a section of twinpage (`Region::atomic`) or a transaction of a peer, durable before the
+next begins; threads of twinpage share commits. A second row of twinpage has groups: its sections do not
+wait (`Region::atomic_within`), and a crash loses those of --within at most. Data is divided among the
+threads; the engines take turns, and results are compared after reopening, as in `twinpage bench region`.
+
+fences_per_section (memory files) and flushes_per_section (disks) are those of twinpage; latency_us is from
+the beginning of an operation until it is durable, and not known of groups.";
 
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum WorkloadName {
@@ -165,36 +184,22 @@ fn each_once<T: PartialEq>(all: impl Iterator<Item = T>) -> Vec<T> {
     once
 }
 
+/// What is asked of every run that compares stores.
 #[derive(Args, Debug)]
-pub(crate) struct RegionArguments {
-    /// What is computed [default: all]
-    #[arg(long, value_enum, value_delimiter = ',', hide_default_value = true, default_values_t = WorkloadName::value_variants().to_vec())]
-    pub(crate) workload: Vec<WorkloadName>,
+pub(crate) struct Common {
     /// What it is computed on; native is always there, for the ratios [default: all]
     #[arg(long, value_enum, value_delimiter = ',', hide_default_value = true, default_values_t = EngineName::value_variants().to_vec())]
     pub(crate) engine: Vec<EngineName>,
-    /// How twinpage makes lines durable: schemes by name, `all` of them, or as it chooses itself
-    #[arg(long, value_delimiter = ',', default_value = "chosen", value_parser = schemes)]
-    pub(crate) scheme: Vec<Schemes>,
     /// Directories to make the stores in: on tmpfs they are memory files, elsewhere files on a disk
     /// [default: /dev/shm and the directory for temporary files]
     #[arg(long, value_name = "PATH", value_delimiter = ',')]
     pub(crate) medium: Vec<PathBuf>,
-    /// What may be lost in a crash
-    #[arg(long, value_name = "TIME", value_delimiter = ',', default_values = ["16ms"], value_parser = interval)]
-    pub(crate) every: Vec<Duration>,
-    /// Durability to measure [default: both]
-    #[arg(long, value_enum, value_delimiter = ',', hide_default_value = true, default_values_t = [Durability::Every, Durability::Each])]
-    pub(crate) durability: Vec<Durability>,
     /// Seconds of each repetition
     #[arg(long, default_value_t = 0.5, value_parser = seconds)]
     pub(crate) seconds: f64,
     /// Repetitions; medians are shown, and the least and the most
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) repeat: u16,
-    /// Threads that work at once, each on structures of its own
-    #[arg(long, value_delimiter = ',', default_values_t = [1], value_parser = clap::value_parser!(u32).range(1..=16))]
-    pub(crate) threads: Vec<u32>,
     /// How much of the data there is: 1 is as described
     #[arg(long, default_value_t = 1.0, value_parser = scale)]
     pub(crate) scale: f64,
@@ -206,22 +211,13 @@ pub(crate) struct RegionArguments {
     pub(crate) json: bool,
 }
 
-impl RegionArguments {
-    /// The schemes asked for, each once; none for what twinpage chooses.
-    pub(crate) fn schemes(&self) -> Vec<Option<SchemeKind>> {
-        each_once(self.scheme.iter().flat_map(|word| match word {
-            Schemes::Chosen => vec![None],
-            Schemes::All => SchemeKind::ALL.map(Some).to_vec(),
-            Schemes::One(scheme) => vec![Some(*scheme)],
-        }))
-    }
-
+impl Common {
     /// Who is measured. Native first, whatever was asked for: the ratios are over it.
-    pub(crate) fn contestants(&self) -> Vec<Contestant> {
+    pub(crate) fn contestants(&self, schemes: &[Schemes]) -> Vec<Contestant> {
         let engines = [EngineName::Native].iter().chain(&self.engine);
         each_once(engines.flat_map(|&engine| {
             let schemes = match engine {
-                EngineName::Twinpage => self.schemes(),
+                EngineName::Twinpage => each_scheme(schemes),
                 _ => vec![None],
             };
             schemes
@@ -229,6 +225,62 @@ impl RegionArguments {
                 .map(move |scheme| Contestant { engine, scheme })
         }))
     }
+}
+
+/// The schemes asked for, each once; none for what twinpage chooses.
+fn each_scheme(words: &[Schemes]) -> Vec<Option<SchemeKind>> {
+    each_once(words.iter().flat_map(|word| match word {
+        Schemes::Chosen => vec![None],
+        Schemes::All => SchemeKind::ALL.map(Some).to_vec(),
+        Schemes::One(scheme) => vec![Some(*scheme)],
+    }))
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct RegionArguments {
+    /// What is computed [default: all]
+    #[arg(long, value_enum, value_delimiter = ',', hide_default_value = true, default_values_t = WorkloadName::value_variants().to_vec())]
+    pub(crate) workload: Vec<WorkloadName>,
+    /// How twinpage makes lines durable: schemes by name, `all` of them, or as it chooses itself
+    #[arg(long, value_delimiter = ',', default_value = "chosen", value_parser = schemes)]
+    pub(crate) scheme: Vec<Schemes>,
+    /// What may be lost in a crash
+    #[arg(long, value_name = "TIME", value_delimiter = ',', default_values = ["16ms"], value_parser = interval)]
+    pub(crate) every: Vec<Duration>,
+    /// Durability to measure [default: both]
+    #[arg(long, value_enum, value_delimiter = ',', hide_default_value = true, default_values_t = [Durability::Every, Durability::Each])]
+    pub(crate) durability: Vec<Durability>,
+    /// Threads that work at once, each on structures of its own
+    #[arg(long, value_delimiter = ',', default_values_t = [1], value_parser = clap::value_parser!(u32).range(1..=16))]
+    pub(crate) threads: Vec<u32>,
+    #[command(flatten)]
+    pub(crate) common: Common,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct SectionsArguments {
+    /// What is computed
+    #[arg(long, value_delimiter = ',', default_values = ["hash-rand", "btree-rand", "sps", "tatp"], value_parser = in_sections())]
+    pub(crate) workload: Vec<WorkloadName>,
+    /// How twinpage makes lines durable: schemes by name, `all` of them, or as it chooses itself
+    #[arg(long, value_delimiter = ',', default_values = ["chosen", "undo-log", "redo-log"], value_parser = schemes)]
+    pub(crate) scheme: Vec<Schemes>,
+    /// What a group may lose in a crash
+    #[arg(long, value_name = "TIME", default_value = "16ms", value_parser = interval)]
+    pub(crate) within: Duration,
+    /// Threads that work at once, each on structures of its own
+    #[arg(long, value_delimiter = ',', default_values_t = [1, 2, 8], value_parser = clap::value_parser!(u32).range(1..=16))]
+    pub(crate) threads: Vec<u32>,
+    #[command(flatten)]
+    pub(crate) common: Common,
+}
+
+/// Workloads of which an operation takes each of its structures once.
+fn in_sections() -> impl TypedValueParser<Value = WorkloadName> {
+    use WorkloadName::{BtreeRand, BtreeZipf, HashRand, HashZipf, Sps, Tatp};
+    let all = [HashRand, HashZipf, BtreeRand, BtreeZipf, Sps, Tatp];
+    PossibleValuesParser::new(all.map(|one| one.to_possible_value().expect("no value is skipped")))
+        .map(|name| WorkloadName::from_str(&name, false).expect("one of those above"))
 }
 
 #[derive(Args, Debug)]
@@ -240,6 +292,9 @@ pub(crate) struct WorkerArguments {
     /// Twinpage's; as it chooses when it is not given
     #[arg(long)]
     pub(crate) scheme: Option<SchemeKind>,
+    /// In failure-atomic sections of twinpage
+    #[arg(long)]
+    pub(crate) sections: bool,
     #[arg(long)]
     pub(crate) place: PathBuf,
     /// Each operation when it is not given
@@ -408,10 +463,11 @@ mod tests {
                 other => Err(format!("{other:?}")),
             }
         };
-        let all = schemes("undo-log,all,undo-log").unwrap().schemes();
+        let all = each_scheme(&schemes("undo-log,all,undo-log").unwrap().scheme);
         assert_eq!(all.len(), SchemeKind::ALL.len());
         assert_eq!(all[0], Some(SchemeKind::UndoLog));
-        let contestants = schemes("chosen,in-place").unwrap().contestants();
+        let contestants = schemes("chosen,in-place").unwrap();
+        let contestants = contestants.common.contestants(&contestants.scheme);
         let names: Vec<String> = contestants.iter().map(Contestant::to_string).collect();
         assert_eq!(names, ["native", "twinpage", "twinpage in-place", "lmdb"]);
         let wrong = schemes("no-log").unwrap_err();

@@ -83,11 +83,13 @@ pub(crate) struct Account {
     pub(crate) changed_line_bytes: u64,
     /// Times that something became durable.
     pub(crate) commits: u64,
-    /// How long writers stood still.
-    pub(crate) stops: Stops,
+    /// How long writers stood still, where the engine knows better than the program that waits.
+    pub(crate) stops: Option<Stops>,
+    /// Fences of the medium, where they are counted.
+    pub(crate) fences: Option<u64>,
 }
 
-/// Microseconds that writers stood still.
+/// Microseconds that something was waited for.
 #[derive(Serialize, Deserialize, Clone, Copy, Default, Debug)]
 pub(crate) struct Stops {
     pub(crate) us_p50: f64,

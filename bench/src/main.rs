@@ -1,4 +1,4 @@
-//! `twinpage bench region` and `versions`: the library beside what it is compared to.
+//! `twinpage bench region`, `sections` and `versions`: the library beside what it is compared to.
 //!
 //! A program of its own, so that the `twinpage` command has no peer in it; the command starts it.
 
@@ -27,6 +27,7 @@ fn main() -> ExitCode {
     let begun = Instant::now();
     let done = match Arguments::parse().command {
         Command::Region(arguments) => region::bench(&arguments),
+        Command::Sections(arguments) => region::bench_sections(&arguments),
         Command::Versions(arguments) => versions::bench(&arguments),
         Command::Sps(arguments) => versions::sps(&arguments),
         Command::Array(arguments) => versions::array(&arguments, begun),

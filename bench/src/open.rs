@@ -4,7 +4,7 @@
 //! reads one number, says how long that took since its `main` began, and is killed as well, so that the
 //! next finds it no cleaner.
 
-use crate::args::{Contestant, OpenArguments, RegionArguments, scheme_words};
+use crate::args::{Common, Contestant, OpenArguments, scheme_words};
 use crate::engine::Result;
 use crate::engines::{failed, open as open_with};
 use crate::subject::{Subject, own};
@@ -91,12 +91,7 @@ fn start(command: &str, place: &Path, scheme: Option<SchemeKind>, mib: u64) -> R
     Subject::start(words.arg(place).args(scheme_words(scheme)))
 }
 
-pub(crate) fn measure(
-    arguments: &RegionArguments,
-    who: Contestant,
-    at: &Path,
-    progress: &ProgressBar,
-) -> Result<Row> {
+pub(crate) fn measure(arguments: &Common, who: Contestant, at: &Path, progress: &ProgressBar) -> Result<Row> {
     let place = tempfile::tempdir_in(at)
         .map_err(|error| format!("cannot make a directory in {}: {error}", at.display()))?;
     let mib = ((1024.0 * arguments.scale) as u64).max(1);

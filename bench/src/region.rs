@@ -1,6 +1,8 @@
 //! The run: for each setting a team of workers, repetitions interleaved, ratios within a repetition.
 
-use crate::args::{Durability, EngineName, RegionArguments, WorkloadName, spelled};
+use crate::args::{
+    Common, Contestant, Durability, EngineName, RegionArguments, SectionsArguments, WorkloadName, spelled,
+};
 use crate::engine::Result;
 use crate::medium::{self, Bandwidth};
 use crate::open;
@@ -10,10 +12,59 @@ use indicatif::{ProgressBar, ProgressStyle};
 use std::path::PathBuf;
 use std::time::Duration;
 
+/// What is measured, and of whom.
+struct Plan<'a> {
+    settings: Vec<Setting>,
+    contestants: Vec<Contestant>,
+    /// Openings after a kill too.
+    opens: bool,
+    sections: bool,
+    arguments: &'a Common,
+}
+
+/// `twinpage bench region`.
 pub(crate) fn bench(arguments: &RegionArguments) -> Result<()> {
+    run(&Plan {
+        settings: settings(arguments),
+        contestants: arguments.common.contestants(&arguments.scheme),
+        opens: arguments.workload.contains(&WorkloadName::Open),
+        sections: false,
+        arguments: &arguments.common,
+    })
+}
+
+/// `twinpage bench sections`.
+pub(crate) fn bench_sections(arguments: &SectionsArguments) -> Result<()> {
+    let mut settings = Vec::new();
+    for &workload in &arguments.workload {
+        for &threads in &arguments.threads {
+            settings.extend([None, Some(arguments.within)].map(|every| (workload, every, threads)));
+        }
+    }
+    run(&Plan {
+        settings,
+        contestants: arguments.common.contestants(&arguments.scheme),
+        opens: false,
+        sections: true,
+        arguments: &arguments.common,
+    })
+}
+
+impl Plan<'_> {
+    /// Those that take part in a task: each operation of a peer is durable where sections are measured.
+    fn of(&self, task: Task<'_>) -> impl Iterator<Item = Contestant> {
+        let grouped = self.sections && task.every.is_some();
+        let own = |engine| matches!(engine, EngineName::Native | EngineName::Twinpage);
+        let all = self.contestants.iter().copied();
+        all.filter(move |who| !grouped || own(who.engine))
+    }
+}
+
+fn run(plan: &Plan<'_>) -> Result<()> {
+    let arguments = plan.arguments;
     let media = media(arguments)?;
     let mut report = Report::default();
-    let steps = settings(arguments).len() * media.len() * (arguments.repeat as usize + 2);
+    let steps = plan.settings.len() * media.len() * (arguments.repeat as usize + 2);
     let progress = ProgressBar::new(steps as u64);
     progress.set_style(ProgressStyle::with_template("{wide_bar} {pos}/{len} {msg}").expect("a template"));
     for path in &media {
@@ -22,25 +73,27 @@ pub(crate) fn bench(arguments: &RegionArguments) -> Result<()> {
         progress.set_message(format!("{}: its own bandwidth", path.display()));
         let bandwidth = medium::measure(place.path(), Duration::from_secs_f64(arguments.seconds))?;
         let in_memory = medium::is_memory(path)?;
-        for (workload, every, threads) in settings(arguments) {
+        for &(workload, every, threads) in &plan.settings {
             let task = Task {
                 workload,
                 medium: path,
                 in_memory,
                 every,
                 threads,
+                sections: plan.sections,
             };
-            measure(task, &bandwidth, arguments, &mut report, &progress)?;
+            measure(task, &bandwidth, plan, &mut report, &progress)?;
         }
-        if arguments.workload.contains(&WorkloadName::Open) {
+        if plan.opens {
             let task = Task {
                 workload: WorkloadName::Open,
                 medium: path,
                 in_memory,
                 every: None,
                 threads: 1,
+                sections: false,
             };
-            let all = arguments.contestants().into_iter();
+            let all = plan.contestants.iter().copied();
             for who in all.filter(|who| who.engine == EngineName::Twinpage) {
                 match team::out_of_place(who, task) {
                     Some(why) => report.leave_out(who, task, why.into(), &progress),
@@ -63,7 +116,7 @@ pub(crate) fn bench(arguments: &RegionArguments) -> Result<()> {
 }
 
 /// Where stores are made: as asked, or a memory file system and a disk.
-fn media(arguments: &RegionArguments) -> Result<Vec<PathBuf>> {
+fn media(arguments: &Common) -> Result<Vec<PathBuf>> {
     if !arguments.medium.is_empty() {
         return Ok(arguments.medium.clone());
     }
@@ -109,12 +162,13 @@ fn settings(arguments: &RegionArguments) -> Vec<Setting> {
 fn measure(
     task: Task<'_>,
     bandwidth: &Bandwidth,
-    arguments: &RegionArguments,
+    plan: &Plan<'_>,
     report: &mut Report,
     progress: &ProgressBar,
 ) -> Result<()> {
+    let arguments = plan.arguments;
     let mut team = Vec::new();
-    for who in arguments.contestants() {
+    for who in plan.of(task) {
         if report.is_absent(who, task) {
             continue;
         }
@@ -140,7 +194,7 @@ fn measure(
     for (member, slices) in team {
         let who = member.who;
         progress.set_message(format!("{} {who}: checking", spelled(task.workload)));
-        let stops = member.check()?;
+        let waits = member.check()?;
         if who.engine == EngineName::Native {
             native.clone_from(&slices);
         }
@@ -149,7 +203,7 @@ fn measure(
             who,
             slices: &slices,
             native: &native,
-            stops,
+            waits,
         };
         report.rows.push(Row::of(&run, bandwidth));
     }

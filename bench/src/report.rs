@@ -1,11 +1,10 @@
 //! Rows: what was measured, as a table and as JSON.
 
-use crate::args::{Contestant, EngineName, RegionArguments, spelled};
-use crate::engine::Stops;
+use crate::args::{Common, Contestant, EngineName, spelled};
 use crate::medium::{self, Bandwidth};
 use crate::open;
 use crate::team::Task;
-use crate::worker::Slice;
+use crate::worker::{Slice, Waits};
 use indicatif::ProgressBar;
 use serde::Serialize;
 use twinpage_cli::report::{machine, median, table};
@@ -49,7 +48,7 @@ impl Report {
         });
     }
 
-    pub(crate) fn json(&self, arguments: &RegionArguments) -> serde_json::Value {
+    pub(crate) fn json(&self, arguments: &Common) -> serde_json::Value {
         let rows = self.rows.iter().map(|row| serde_json::json!(row));
         let rows = rows.chain(self.opens.iter().map(|row| serde_json::json!(row)));
         serde_json::json!({
@@ -72,7 +71,7 @@ pub(crate) struct Run<'a> {
     pub(crate) slices: &'a [Slice],
     /// Native's, in the same repetitions.
     pub(crate) native: &'a [Slice],
-    pub(crate) stops: Option<Stops>,
+    pub(crate) waits: Waits,
 }
 
 /// The middle of the repetitions, the least and the most.
@@ -116,6 +115,15 @@ pub(crate) struct Row {
     /// How long writers stood still: in a commit, or for a capture.
     stop_us_p50: Option<f64>,
     stop_us_p99: Option<f64>,
+    /// From the beginning of an operation until it was durable, where each is before the next.
+    latency_us_p50: Option<f64>,
+    latency_us_p99: Option<f64>,
+    /// Fences of a memory file, over the sections.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    fences_per_section: Option<f64>,
+    /// Flushes of a disk, over the sections.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    flushes_per_section: Option<f64>,
     commits_per_s: f64,
     written_bytes: Option<u64>,
     /// Over the bytes the operations changed.
@@ -153,6 +161,7 @@ impl Row {
         let lines = known(|slice| slice.changed_line_bytes).filter(|&bytes| bytes > 0);
         let operations = sum(|slice| slice.operations);
         let per = |bytes: u64| move |written: u64| written as f64 / bytes.max(1) as f64;
+        let fences = known(|slice| slice.fences).map(per(operations));
         let carried = |bytes_per_s: f64| {
             let bytes = written.filter(|&bytes| bytes > 0)?;
             Some(bytes_per_s / per(operations)(bytes))
@@ -180,8 +189,12 @@ impl Row {
             over_native: ratio.median,
             over_native_min: ratio.min,
             over_native_max: ratio.max,
-            stop_us_p50: run.stops.map(|stops| stops.us_p50),
-            stop_us_p99: run.stops.map(|stops| stops.us_p99),
+            stop_us_p50: run.waits.stops.map(|stops| stops.us_p50),
+            stop_us_p99: run.waits.stops.map(|stops| stops.us_p99),
+            latency_us_p50: run.waits.latency.map(|latency| latency.us_p50),
+            latency_us_p99: run.waits.latency.map(|latency| latency.us_p99),
+            fences_per_section: fences.filter(|_| run.task.in_memory),
+            flushes_per_section: fences.filter(|_| !run.task.in_memory),
             commits_per_s: sum(|slice| slice.commits) as f64
                 / slices.iter().map(|slice| slice.seconds).sum::<f64>(),
             written_bytes: written,
@@ -243,6 +256,9 @@ pub(crate) fn print(report: &Report) {
         "least to most",
         "stop p50 µs",
         "p99",
+        "latency p50 µs",
+        "p99",
+        "fences/section",
         "written/changed",
         "written/line",
         "medium's ops/s",
@@ -260,6 +276,9 @@ pub(crate) fn print(report: &Report) {
             format!("{} to {}", short(row.over_native_min), short(row.over_native_max)),
             maybe(row.stop_us_p50),
             maybe(row.stop_us_p99),
+            maybe(row.latency_us_p50),
+            maybe(row.latency_us_p99),
+            maybe(row.fences_per_section.or(row.flushes_per_section)),
             maybe(row.bytes_per_changed_byte),
             maybe(row.bytes_per_changed_line_byte),
             maybe(row.medium_scattered_ops_per_s),

@@ -1,8 +1,8 @@
 //! One worker for each engine, taking turns: those that wait are stopped, with all their threads.
 
-use crate::args::{Contestant, EngineName, RegionArguments, WorkloadName, scheme_words, spelled};
-use crate::engine::{Result, Stops};
-use crate::worker::{Answer, Slice};
+use crate::args::{Common, Contestant, EngineName, WorkloadName, scheme_words, spelled};
+use crate::engine::Result;
+use crate::worker::{Answer, Slice, Waits};
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -20,6 +20,8 @@ pub(crate) struct Task<'a> {
     /// None: each operation.
     pub(crate) every: Option<Duration>,
     pub(crate) threads: u32,
+    /// In failure-atomic sections of twinpage; the threads share the data there is.
+    pub(crate) sections: bool,
 }
 
 impl Task<'_> {
@@ -29,6 +31,14 @@ impl Task<'_> {
         match engine {
             EngineName::Native => self.every.or(Some(Duration::from_millis(16))),
             _ => self.every,
+        }
+    }
+
+    /// How much of the data a thread has.
+    fn scale(&self, scale: f64) -> f64 {
+        match self.sections {
+            true => scale / f64::from(self.threads),
+            false => scale,
         }
     }
 }
@@ -55,11 +65,7 @@ pub(crate) struct Member {
 
 impl Member {
     /// Starts a worker and waits until its structures are there; the reason when its engine cannot be used.
-    pub(crate) fn start(
-        who: Contestant,
-        task: Task<'_>,
-        arguments: &RegionArguments,
-    ) -> Result<Result<Member>> {
+    pub(crate) fn start(who: Contestant, task: Task<'_>, arguments: &Common) -> Result<Result<Member>> {
         let directory = tempfile::Builder::new()
             .prefix("twinpage-bench")
             .tempdir_in(task.medium);
@@ -72,11 +78,14 @@ impl Member {
             .args(["--engine", &spelled(who.engine)])
             .args(scheme_words(who.scheme))
             .args(["--threads", &task.threads.to_string()])
-            .args(["--scale", &arguments.scale.to_string()])
+            .args(["--scale", &task.scale(arguments.scale).to_string()])
             .args(["--seed", &arguments.seed.to_string(), "--place"])
             .arg(directory.path());
         if let Some(every) = task.every(who.engine) {
             command.args(["--every", &format!("{}us", every.as_micros())]);
+        }
+        if task.sections && who.engine == EngineName::Twinpage {
+            command.arg("--sections");
         }
         if who.engine == EngineName::Pmemobj {
             command.env("PMEM_IS_PMEM_FORCE", "1");
@@ -113,9 +122,9 @@ impl Member {
     }
 
     /// Compares what it computed with what it must have computed, and ends it.
-    pub(crate) fn check(mut self) -> Result<Option<Stops>> {
+    pub(crate) fn check(mut self) -> Result<Waits> {
         match self.ask("check")? {
-            Answer::Checked(stops) => Ok(stops),
+            Answer::Checked(waits) => Ok(waits),
             other => Err(self.unexpected(&other)),
         }
     }

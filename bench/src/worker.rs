@@ -9,7 +9,7 @@
 
 use crate::args::{EngineName, WorkerArguments, WorkloadName};
 use crate::engine::{Engine, Pace, Place, Result, Stops};
-use crate::engines::{Lmdb, Native, Pmemobj, Redb, RocksDb, Sqlite, Stored, Twinpage};
+use crate::engines::{Lmdb, Native, Pmemobj, Redb, RocksDb, Sections, Sqlite, Stored, Twinpage};
 use crate::medium;
 use crate::workloads::{Pairs, Setting, Sps, Sweep, Tatp, Tpcc, Workload};
 use serde::{Deserialize, Serialize};
@@ -23,12 +23,21 @@ use twinpage_core::histogram::Histogram;
 pub(crate) enum Answer {
     Ready,
     Slice(Slice),
-    /// How long writers stood still over all slices, where anything is waited for.
-    Checked(Option<Stops>),
+    /// How long was waited, over all slices.
+    Checked(Waits),
     /// Why the engine cannot be used.
     Absent(String),
     /// What went wrong.
     Failed(String),
+}
+
+/// What was waited for.
+#[derive(Serialize, Deserialize, Clone, Copy, Default, Debug)]
+pub(crate) struct Waits {
+    /// How long writers stood still, where anything is waited for.
+    pub(crate) stops: Option<Stops>,
+    /// How long operations took until they were durable, where each is before the next.
+    pub(crate) latency: Option<Stops>,
 }
 
 /// One repetition.
@@ -44,6 +53,8 @@ pub(crate) struct Slice {
     pub(crate) changed_line_bytes: Option<u64>,
     /// Times that something became durable.
     pub(crate) commits: u64,
+    /// Fences of the medium, where they are counted.
+    pub(crate) fences: Option<u64>,
 }
 
 pub(crate) fn work(arguments: &WorkerArguments) -> Result<()> {
@@ -54,6 +65,7 @@ pub(crate) fn work(arguments: &WorkerArguments) -> Result<()> {
         EngineName::Sqlite => on::<Stored<Sqlite>>(arguments),
         EngineName::Redb => on::<Stored<Redb>>(arguments),
         EngineName::Pmemobj => on::<Pmemobj>(arguments),
+        EngineName::Twinpage if arguments.sections => on::<Sections>(arguments),
         EngineName::Twinpage => on::<Twinpage>(arguments),
     };
     served.inspect_err(|why| answer(&Answer::Failed(why.clone())))
@@ -88,6 +100,7 @@ struct Worker<E, W> {
     /// Operations each thread has done.
     done: Vec<u64>,
     stops: Histogram,
+    latency: Histogram,
 }
 
 fn serve<E: Engine, W: Workload<E>>(arguments: &WorkerArguments) -> Result<()> {
@@ -123,6 +136,7 @@ fn serve<E: Engine, W: Workload<E>>(arguments: &WorkerArguments) -> Result<()> {
         settings,
         place,
         stops: Histogram::default(),
+        latency: Histogram::default(),
     };
     worker.engine.settle()?;
     worker.engine.filled();
@@ -136,8 +150,8 @@ fn serve<E: Engine, W: Workload<E>>(arguments: &WorkerArguments) -> Result<()> {
                 answer(&Answer::Slice(worker.slice(Duration::from_secs_f64(seconds))?));
             }
             _ if line == "check" => {
-                let stops = worker.check()?;
-                answer(&Answer::Checked(stops));
+                let waits = worker.check()?;
+                answer(&Answer::Checked(waits));
                 return Ok(());
             }
             _ => return Err(format!("not something to do: {line}")),
@@ -153,6 +167,7 @@ struct Tally {
     changed_bytes: u64,
     commits: u64,
     stops: Histogram,
+    latency: Histogram,
 }
 
 impl<E: Engine, W: Workload<E>> Worker<E, W> {
@@ -189,21 +204,29 @@ impl<E: Engine, W: Workload<E>> Worker<E, W> {
             slice.changed_bytes += tally.changed_bytes;
             slice.commits += tally.commits;
             self.stops.merge(&tally.stops);
+            self.latency.merge(&tally.latency);
         }
         if let (Some(before), Some(after)) = (account, after) {
             slice.written_bytes = Some(after.written_bytes - before.written_bytes);
             slice.changed_line_bytes = Some(after.changed_line_bytes - before.changed_line_bytes);
             slice.commits = after.commits - before.commits;
+            slice.fences = after
+                .fences
+                .zip(before.fences)
+                .map(|(after, before)| after - before);
         }
         Ok(slice)
     }
 
     /// Whether what is there is what must be there, opened again where that lasts.
-    fn check(self) -> Result<Option<Stops>> {
-        let stops = match self.engine.account()? {
-            Some(account) => Some(account.stops),
-            None if E::LASTS => Some(self.stops.percentiles().into()),
-            None => None,
+    fn check(self) -> Result<Waits> {
+        let own = || E::LASTS.then(|| self.stops.percentiles().into());
+        let waits = Waits {
+            stops: self
+                .engine
+                .account()?
+                .map_or_else(own, |account| account.stops.or_else(own)),
+            latency: (E::LASTS && self.place.pace == Pace::Each).then(|| self.latency.percentiles().into()),
         };
         let (engine, shares) = if E::LASTS {
             drop(self.shares);
@@ -221,7 +244,7 @@ impl<E: Engine, W: Workload<E>> Worker<E, W> {
         for (share, &operations) in shares.iter().zip(&self.done) {
             share.check(&engine, operations)?;
         }
-        Ok(stops)
+        Ok(waits)
     }
 }
 
@@ -243,7 +266,9 @@ fn run<E: Engine, W: Workload<E>>(engine: &E, share: &mut W, pace: Pace, until: 
             Ok(())
         })?;
         tally.commits += 1;
-        tally.stops.add(asked.elapsed().as_secs_f64() * 1e6);
+        let durable = Instant::now();
+        tally.stops.add((durable - asked).as_secs_f64() * 1e6);
+        tally.latency.add((durable - begun).as_secs_f64() * 1e6);
     }
 }
 

@@ -3,14 +3,12 @@
 //! At a pace the region makes its own checkpoints, behind the program's back; with each operation durable
 //! the program waits for one after every update.
 
+use super::schemes::open;
 use crate::engine::{Account, Engine, Kind, Name, Pace, Place, Plain, Result};
-use std::path::Path;
 use twinpage::collections::btree::Entry as TreeEntry;
 use twinpage::collections::hash::Entry;
 use twinpage::collections::{BTreeMap, HashMap, Vec};
-use twinpage::{Options, Region, Root, Stores, Update, View};
-use twinpage_baselines::AnyScheme;
-use twinpage_core::{Medium, Recovered, SchemeKind, Setup};
+use twinpage::{Region, Root, Update, View};
 
 pub(crate) struct Twinpage {
     region: Region,
@@ -49,46 +47,7 @@ pub(crate) fn failed(error: impl std::fmt::Display) -> String {
     format!("twinpage: {error}")
 }
 
-/// The library's own stores and the baselines.
-struct AllSchemes;
-
-impl Stores for AllSchemes {
-    type Scheme<M: Medium + Send + 'static> = AnyScheme<M>;
-
-    fn create<M: Medium + Send + 'static>(
-        &self,
-        kind: SchemeKind,
-        medium: M,
-        setup: &Setup,
-    ) -> twinpage_core::Result<AnyScheme<M>> {
-        let setup = twinpage_baselines::Setup {
-            checksums: setup.checksums,
-            ..twinpage_baselines::Setup::new(setup.geometry)
-        };
-        AnyScheme::create(kind, medium, &setup)
-    }
-
-    fn recover<M: Medium + Send + 'static>(
-        &self,
-        medium: M,
-    ) -> twinpage_core::Result<(AnyScheme<M>, Recovered)> {
-        AnyScheme::recover(medium)
-    }
-}
-
-/// Opens the region with the scheme, a baseline's by the same road, or as the library chooses.
-pub(crate) fn open(options: Options, path: &Path, scheme: Option<SchemeKind>) -> Result<Region> {
-    let opened = match scheme {
-        Some(kind) if !SchemeKind::PRODUCTS.contains(&kind) => {
-            options.scheme(kind).open_with(path, &AllSchemes)
-        }
-        Some(kind) => options.scheme(kind).open(path),
-        None => options.open(path),
-    };
-    opened.map_err(failed)
-}
-
-fn root(name: Name) -> String {
+pub(super) fn root(name: Name) -> String {
     format!("{} of thread {}", name.table, name.thread)
 }
 
@@ -242,7 +201,8 @@ impl Engine for Twinpage {
             written_bytes: all.traffic.total_bytes(),
             changed_line_bytes: all.changed_bytes,
             commits: all.epochs,
-            stops: all.stop_us.into(),
+            stops: Some(all.stop_us.into()),
+            fences: None,
         }))
     }
 

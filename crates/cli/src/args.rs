@@ -320,6 +320,13 @@ pub(crate) enum BenchCommand {
         after_help = "Example:\n  twinpage bench region --workload hash-rand,sps --engine native,twinpage,lmdb --json"
     )]
     Region(RegionArguments),
+    /// Failure-atomic sections beside the same structures volatile, and beside other stores
+    #[command(
+        disable_help_flag = true,
+        disable_version_flag = true,
+        after_help = "Example:\n  twinpage bench sections --workload hash-rand,sps --engine twinpage,pmemobj --threads 1,2 --json"
+    )]
+    Sections(RegionArguments),
     /// Versioned arrays beside redo logs and other stores: the SPS programs of MSS
     #[command(
         disable_help_flag = true,

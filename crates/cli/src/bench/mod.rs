@@ -13,6 +13,7 @@ pub(crate) fn bench(bench: Bench) -> Result<ExitCode, String> {
         BenchCommand::Lab(arguments) => lab::bench(&arguments),
         BenchCommand::Process(arguments) => process::bench(&arguments),
         BenchCommand::Region(arguments) => region::bench("region", &arguments),
+        BenchCommand::Sections(arguments) => region::bench("sections", &arguments),
         BenchCommand::Versions(arguments) => region::bench("versions", &arguments),
         BenchCommand::Writer(arguments) => writer::write(&arguments),
     }

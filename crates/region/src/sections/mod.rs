@@ -59,7 +59,7 @@ use twinpage_core::Scheme;
 /// assert_eq!(region.read(|view| names.read(view).len()), 1);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct Section<'r> {
     update: Update<'r>,
     doomed: &'r AtomicBool,

@@ -1,0 +1,139 @@
+//! Regions on every scheme: the library's own and the baselines, on a medium whose fences are counted.
+
+use super::failed;
+use crate::engine::Result;
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use twinpage::{Options, Region, Stores};
+use twinpage_baselines::AnyScheme;
+use twinpage_core::{
+    Cause, LineMask, Medium, Offset, PageLines, Path as Waits, Recovered, SchemeKind, Setup,
+};
+
+/// Fences since the store was opened.
+#[derive(Clone, Default, Debug)]
+pub(super) struct Fences(Arc<AtomicU64>);
+
+impl Fences {
+    pub(super) fn count(&self) -> u64 {
+        self.0.load(Relaxed)
+    }
+}
+
+/// Opens the region with the scheme, a baseline's by the same road, or as the library chooses.
+pub(crate) fn open(options: Options, path: &Path, scheme: Option<SchemeKind>) -> Result<Region> {
+    let opened = match scheme {
+        Some(kind) if !SchemeKind::PRODUCTS.contains(&kind) => {
+            return open_counted(options, path, scheme, &Fences::default());
+        }
+        Some(kind) => options.scheme(kind).open(path),
+        None => options.open(path),
+    };
+    opened.map_err(failed)
+}
+
+/// The same, and its fences are counted.
+pub(super) fn open_counted(
+    options: Options,
+    path: &Path,
+    scheme: Option<SchemeKind>,
+    fences: &Fences,
+) -> Result<Region> {
+    let options = match scheme {
+        Some(kind) => options.scheme(kind),
+        None => options,
+    };
+    options
+        .open_with(path, &AllSchemes(fences.clone()))
+        .map_err(failed)
+}
+
+/// The library's own stores and the baselines.
+struct AllSchemes(Fences);
+
+impl AllSchemes {
+    fn counted<M>(&self, medium: M) -> Counted<M> {
+        Counted {
+            medium,
+            fences: self.0.clone(),
+        }
+    }
+}
+
+impl Stores for AllSchemes {
+    type Scheme<M: Medium + Send + 'static> = AnyScheme<Counted<M>>;
+
+    fn create<M: Medium + Send + 'static>(
+        &self,
+        kind: SchemeKind,
+        medium: M,
+        setup: &Setup,
+    ) -> twinpage_core::Result<AnyScheme<Counted<M>>> {
+        let setup = twinpage_baselines::Setup {
+            checksums: setup.checksums,
+            ..twinpage_baselines::Setup::new(setup.geometry)
+        };
+        AnyScheme::create(kind, self.counted(medium), &setup)
+    }
+
+    fn recover<M: Medium + Send + 'static>(
+        &self,
+        medium: M,
+    ) -> twinpage_core::Result<(AnyScheme<Counted<M>>, Recovered)> {
+        AnyScheme::recover(self.counted(medium))
+    }
+}
+
+/// A medium that counts its fences.
+#[derive(Debug)]
+pub(crate) struct Counted<M> {
+    medium: M,
+    fences: Fences,
+}
+
+impl<M: Medium> Medium for Counted<M> {
+    fn hint(&self, cause: Cause, path: Waits) {
+        self.medium.hint(cause, path);
+    }
+    fn touch(&self, bytes: usize) {
+        self.medium.touch(bytes);
+    }
+    fn len(&self) -> u64 {
+        self.medium.len()
+    }
+    fn grow(&mut self, len: u64) -> twinpage_core::Result<()> {
+        self.medium.grow(len)
+    }
+    fn read(&self, at: Offset, into: &mut [u8]) -> twinpage_core::Result<()> {
+        self.medium.read(at, into)
+    }
+    #[inline]
+    fn view(&self, at: Offset, len: usize) -> Option<&[u8]> {
+        self.medium.view(at, len)
+    }
+    #[inline]
+    fn write(&mut self, at: Offset, bytes: &[u8]) -> twinpage_core::Result<()> {
+        self.medium.write(at, bytes)
+    }
+    #[inline]
+    fn write_lines(
+        &mut self,
+        page_at: Offset,
+        chosen: LineMask,
+        from: &PageLines<'_>,
+    ) -> twinpage_core::Result<()> {
+        self.medium.write_lines(page_at, chosen, from)
+    }
+    fn discard(&mut self, range: Range<Offset>) -> twinpage_core::Result<()> {
+        self.medium.discard(range)
+    }
+    fn fence(&mut self) -> twinpage_core::Result<()> {
+        self.fences.0.fetch_add(1, Relaxed);
+        self.medium.fence()
+    }
+    fn atom(&self) -> usize {
+        self.medium.atom()
+    }
+}
