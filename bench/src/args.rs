@@ -119,14 +119,59 @@ pub(crate) enum EngineName {
 pub(crate) struct Contestant {
     #[serde(serialize_with = "serialize_spelled")]
     pub(crate) engine: EngineName,
-    /// Twinpage's; none where it chooses itself.
+    #[serde(flatten)]
+    pub(crate) form: Form,
+}
+
+/// How twinpage stores a region; the library chooses where nothing is said.
+#[derive(Args, Serialize, Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Form {
+    /// How lines become durable
+    #[arg(long)]
     pub(crate) scheme: Option<SchemeKind>,
+    /// Whether lines have checksums
+    #[arg(long)]
+    pub(crate) checksums: Option<bool>,
+}
+
+impl Form {
+    /// The words that tell it to a process of ours.
+    pub(crate) fn words(self) -> impl Iterator<Item = String> {
+        let scheme = self.scheme.map(|scheme| format!("--scheme={scheme}"));
+        let checksums = self.checksums.map(|on| format!("--checksums={on}"));
+        scheme.into_iter().chain(checksums)
+    }
 }
 
 impl Display for Contestant {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         f.write_str(&spelled(self.engine))?;
-        self.scheme.map_or(Ok(()), |scheme| write!(f, " {scheme}"))
+        let form = self.form;
+        form.scheme.map_or(Ok(()), |scheme| write!(f, " {scheme}"))?;
+        match form.checksums {
+            None => Ok(()),
+            Some(true) => f.write_str(" with checksums"),
+            Some(false) => f.write_str(" without checksums"),
+        }
+    }
+}
+
+/// One word of `--checksums`.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Checksums {
+    /// On a disk, not in memory
+    Chosen,
+    On,
+    Off,
+}
+
+impl Checksums {
+    fn is_on(self) -> Option<bool> {
+        match self {
+            Checksums::Chosen => None,
+            Checksums::On => Some(true),
+            Checksums::Off => Some(false),
+        }
     }
 }
 
@@ -167,12 +212,6 @@ fn serialize_spelled<S: Serializer>(engine: &EngineName, serializer: S) -> Resul
     serializer.serialize_str(&spelled(*engine))
 }
 
-/// What tells a process of ours the scheme, if one is to be told.
-pub(crate) fn scheme_words(scheme: Option<SchemeKind>) -> impl Iterator<Item = &'static str> {
-    let words = scheme.map(|scheme| ["--scheme", scheme.name()]);
-    words.into_iter().flatten()
-}
-
 /// Those of `all` that differ, in their order.
 fn each_once<T: PartialEq>(all: impl Iterator<Item = T>) -> Vec<T> {
     let mut once = Vec::new();
@@ -190,6 +229,9 @@ pub(crate) struct Common {
     /// What it is computed on; native is always there, for the ratios [default: all]
     #[arg(long, value_enum, value_delimiter = ',', hide_default_value = true, default_values_t = EngineName::value_variants().to_vec())]
     pub(crate) engine: Vec<EngineName>,
+    /// Whether twinpage's lines have checksums; several are measured beside one another
+    #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Checksums::Chosen])]
+    pub(crate) checksums: Vec<Checksums>,
     /// Directories to make the stores in: on tmpfs they are memory files, elsewhere files on a disk
     /// [default: /dev/shm and the directory for temporary files]
     #[arg(long, value_name = "PATH", value_delimiter = ',')]
@@ -216,13 +258,20 @@ impl Common {
     pub(crate) fn contestants(&self, schemes: &[Schemes]) -> Vec<Contestant> {
         let engines = [EngineName::Native].iter().chain(&self.engine);
         each_once(engines.flat_map(|&engine| {
-            let schemes = match engine {
-                EngineName::Twinpage => each_scheme(schemes),
-                _ => vec![None],
+            let (schemes, checksums) = match engine {
+                EngineName::Twinpage => (each_scheme(schemes), &self.checksums[..]),
+                _ => (vec![None], &[Checksums::Chosen][..]),
             };
-            schemes
-                .into_iter()
-                .map(move |scheme| Contestant { engine, scheme })
+            let each = |scheme| {
+                checksums.iter().map(move |checksums| Contestant {
+                    engine,
+                    form: Form {
+                        scheme,
+                        checksums: checksums.is_on(),
+                    },
+                })
+            };
+            schemes.into_iter().flat_map(each).collect::<Vec<_>>()
         }))
     }
 }
@@ -289,9 +338,8 @@ pub(crate) struct WorkerArguments {
     pub(crate) workload: WorkloadName,
     #[arg(long, value_enum)]
     pub(crate) engine: EngineName,
-    /// Twinpage's; as it chooses when it is not given
-    #[arg(long)]
-    pub(crate) scheme: Option<SchemeKind>,
+    #[command(flatten)]
+    pub(crate) form: Form,
     /// In failure-atomic sections of twinpage
     #[arg(long)]
     pub(crate) sections: bool,
@@ -416,8 +464,8 @@ fn whole(text: &str, least: usize, most: usize) -> Result<usize, String> {
 pub(crate) struct OpenArguments {
     #[arg(long)]
     pub(crate) place: PathBuf,
-    #[arg(long)]
-    pub(crate) scheme: Option<SchemeKind>,
+    #[command(flatten)]
+    pub(crate) form: Form,
     #[arg(long)]
     pub(crate) mib: u64,
 }
@@ -445,6 +493,24 @@ mod tests {
     #[test]
     fn the_command_line_holds_together() {
         Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn checksums_are_twinpages_alone() {
+        let words = "twinpage-bench region --engine twinpage,lmdb --checksums off,on";
+        let Ok(Command::Region(arguments)) =
+            Arguments::try_parse_from(words.split(' ')).map(|all| all.command)
+        else {
+            panic!("it is not refused");
+        };
+        let names: Vec<String> = arguments
+            .common
+            .contestants(&arguments.scheme)
+            .iter()
+            .map(Contestant::to_string)
+            .collect();
+        let twinpage = ["twinpage without checksums", "twinpage with checksums"];
+        assert_eq!(names, ["native", twinpage[0], twinpage[1], "lmdb"]);
     }
 
     #[test]

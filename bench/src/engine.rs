@@ -5,11 +5,11 @@
 //! * Workloads are compiled for each engine: no call through a pointer stands between an operation and the
 //!   structure, or the volatile side would be measured slower than it is.
 
+use crate::args::Form;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use std::time::Duration;
 use twinpage::Persist;
-use twinpage_core::SchemeKind;
 use twinpage_core::histogram::Percentiles;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -51,8 +51,7 @@ pub(crate) struct Place {
     /// An empty directory, or the one of an earlier [`Engine::open`].
     pub(crate) directory: PathBuf,
     pub(crate) pace: Pace,
-    /// Twinpage's; none where it chooses itself.
-    pub(crate) scheme: Option<SchemeKind>,
+    pub(crate) form: Form,
     /// Whether the directory is on a memory file system.
     pub(crate) in_memory: bool,
 }

@@ -4,7 +4,7 @@
 //! reads one number, says how long that took since its `main` began, and is killed as well, so that the
 //! next finds it no cleaner.
 
-use crate::args::{Common, Contestant, OpenArguments, scheme_words};
+use crate::args::{Common, Contestant, Form, OpenArguments};
 use crate::engine::Result;
 use crate::engines::{failed, open as open_with};
 use crate::subject::{Subject, own};
@@ -15,7 +15,6 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 use twinpage::collections::Vec as Numbers;
 use twinpage::{Region, Root};
-use twinpage_core::SchemeKind;
 
 const ROOT: &str = "numbers";
 const EVERY: Duration = Duration::from_millis(16);
@@ -41,8 +40,8 @@ pub(crate) struct Row {
     checked: bool,
 }
 
-fn open(place: &Path, scheme: Option<SchemeKind>) -> Result<Region> {
-    open_with(Region::options().every(EVERY), &place.join("region"), scheme)
+fn open(place: &Path, form: Form) -> Result<Region> {
+    open_with(Region::options().every(EVERY), &place.join("region"), form)
 }
 
 fn numbers(region: &Region) -> Result<Root<Numbers<'static, u64>>> {
@@ -52,7 +51,7 @@ fn numbers(region: &Region) -> Result<Root<Numbers<'static, u64>>> {
 /// Fills the region, says so, and changes it until it is killed.
 pub(crate) fn fill(arguments: &OpenArguments) -> Result<()> {
     let count = arguments.mib << 17;
-    let region = open(&arguments.place, arguments.scheme)?;
+    let region = open(&arguments.place, arguments.form)?;
     let mut numbers = numbers(&region)?;
     region.update(|u| numbers.get_mut(u).reserve_exact(count as usize));
     for begin in (0..count).step_by(TOGETHER as usize) {
@@ -72,7 +71,7 @@ pub(crate) fn fill(arguments: &OpenArguments) -> Result<()> {
 
 /// Opens the region, reads, says how long it took, and waits to be killed.
 pub(crate) fn look(arguments: &OpenArguments, begun: Instant) -> Result<()> {
-    let region = open(&arguments.place, arguments.scheme)?;
+    let region = open(&arguments.place, arguments.form)?;
     let numbers = numbers(&region)?;
     let at = arguments.mib << 16;
     let found = region.read(|v| numbers.get(v).get(at as usize).copied());
@@ -86,9 +85,9 @@ pub(crate) fn look(arguments: &OpenArguments, begun: Instant) -> Result<()> {
     }
 }
 
-fn start(command: &str, place: &Path, scheme: Option<SchemeKind>, mib: u64) -> Result<(Subject, String)> {
+fn start(command: &str, place: &Path, form: Form, mib: u64) -> Result<(Subject, String)> {
     let mut words = own(&[command, "--mib", &mib.to_string(), "--place"])?;
-    Subject::start(words.arg(place).args(scheme_words(scheme)))
+    Subject::start(words.arg(place).args(form.words()))
 }
 
 pub(crate) fn measure(arguments: &Common, who: Contestant, at: &Path, progress: &ProgressBar) -> Result<Row> {
@@ -96,13 +95,13 @@ pub(crate) fn measure(arguments: &Common, who: Contestant, at: &Path, progress: 
         .map_err(|error| format!("cannot make a directory in {}: {error}", at.display()))?;
     let mib = ((1024.0 * arguments.scale) as u64).max(1);
     progress.set_message(format!("open: filling {mib} MiB"));
-    let (filler, _) = start("fill", place.path(), who.scheme, mib)?;
+    let (filler, _) = start("fill", place.path(), who.form, mib)?;
     std::thread::sleep(EVERY * 10);
     drop(filler);
     progress.set_message("open");
     let mut times = Vec::new();
     for _ in 0..arguments.repeat {
-        let (reader, line) = start("look", place.path(), who.scheme, mib)?;
+        let (reader, line) = start("look", place.path(), who.form, mib)?;
         drop(reader);
         times.push(line.parse().map_err(|_| format!("the reader said {line:?}"))?);
     }

@@ -1,6 +1,6 @@
 //! One worker for each engine, taking turns: those that wait are stopped, with all their threads.
 
-use crate::args::{Common, Contestant, EngineName, WorkloadName, scheme_words, spelled};
+use crate::args::{Common, Contestant, EngineName, WorkloadName, spelled};
 use crate::engine::Result;
 use crate::worker::{Answer, Slice, Waits};
 use rustix::process::{Pid, Signal, kill_process};
@@ -50,7 +50,7 @@ pub(crate) fn out_of_place(who: Contestant, task: Task<'_>) -> Option<&'static s
             "with PMEM_IS_PMEM_FORCE=1 it flushes cache lines, which makes nothing durable on a disk: memory files only",
         );
     }
-    (task.workload == WorkloadName::Open && who.scheme == Some(SchemeKind::InPlace))
+    (task.workload == WorkloadName::Open && who.form.scheme == Some(SchemeKind::InPlace))
         .then_some("it keeps no second version that a kill in an epoch could leave")
 }
 
@@ -76,7 +76,7 @@ impl Member {
         command
             .args(["worker", "--workload", &spelled(task.workload)])
             .args(["--engine", &spelled(who.engine)])
-            .args(scheme_words(who.scheme))
+            .args(who.form.words())
             .args(["--threads", &task.threads.to_string()])
             .args(["--scale", &task.scale(arguments.scale).to_string()])
             .args(["--seed", &arguments.seed.to_string(), "--place"])

@@ -107,7 +107,7 @@ fn serve<E: Engine, W: Workload<E>>(arguments: &WorkerArguments) -> Result<()> {
     let place = Place {
         directory: arguments.place.clone(),
         pace: arguments.every.map_or(Pace::Each, Pace::Every),
-        scheme: arguments.scheme,
+        form: arguments.form,
         in_memory: medium::is_memory(&arguments.place)?,
     };
     let engine = match E::open(&place) {

@@ -133,6 +133,32 @@ fn with_every_scheme() {
 }
 
 #[test]
+fn with_checksums_beside_without() {
+    let report = bench(&[
+        "--workload",
+        "hash-rand,open",
+        "--engine",
+        "twinpage",
+        "--checksums",
+        "off,on",
+        "--medium",
+        "/dev/shm",
+        "--seconds",
+        "0.05",
+        "--every",
+        "10ms",
+    ]);
+    let rows = report["rows"].as_array().expect("rows");
+    for workload in ["hash-rand", "open"] {
+        for checksums in [false, true] {
+            let mut own = rows.iter().filter(|row| row["checksums"] == checksums);
+            let row = own.find(|row| row["workload"] == workload);
+            assert_eq!(row.expect("a row")["checked"], true, "{workload}, {checksums}");
+        }
+    }
+}
+
+#[test]
 fn a_mistaken_option_is_named() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_twinpage-bench"));
     let out = command

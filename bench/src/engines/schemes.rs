@@ -1,6 +1,7 @@
 //! Regions on every scheme: the library's own and the baselines, on a medium whose fences are counted.
 
 use super::failed;
+use crate::args::Form;
 use crate::engine::Result;
 use std::ops::Range;
 use std::path::Path;
@@ -22,30 +23,31 @@ impl Fences {
     }
 }
 
-/// Opens the region with the scheme, a baseline's by the same road, or as the library chooses.
-pub(crate) fn open(options: Options, path: &Path, scheme: Option<SchemeKind>) -> Result<Region> {
-    let opened = match scheme {
+impl Form {
+    fn set(self, options: Options) -> Options {
+        let options = self
+            .scheme
+            .iter()
+            .fold(options, |options, &kind| options.scheme(kind));
+        self.checksums
+            .iter()
+            .fold(options, |options, &on| options.checksums(on))
+    }
+}
+
+/// Opens the region in its form, with a baseline by the same road as with a scheme of the library.
+pub(crate) fn open(options: Options, path: &Path, form: Form) -> Result<Region> {
+    match form.scheme {
         Some(kind) if !SchemeKind::PRODUCTS.contains(&kind) => {
-            return open_counted(options, path, scheme, &Fences::default());
+            open_counted(options, path, form, &Fences::default())
         }
-        Some(kind) => options.scheme(kind).open(path),
-        None => options.open(path),
-    };
-    opened.map_err(failed)
+        _ => form.set(options).open(path).map_err(failed),
+    }
 }
 
 /// The same, and its fences are counted.
-pub(super) fn open_counted(
-    options: Options,
-    path: &Path,
-    scheme: Option<SchemeKind>,
-    fences: &Fences,
-) -> Result<Region> {
-    let options = match scheme {
-        Some(kind) => options.scheme(kind),
-        None => options,
-    };
-    options
+pub(super) fn open_counted(options: Options, path: &Path, form: Form, fences: &Fences) -> Result<Region> {
+    form.set(options)
         .open_with(path, &AllSchemes(fences.clone()))
         .map_err(failed)
 }

@@ -85,7 +85,7 @@ impl Engine for Sections {
         let fences = Fences::default();
         let options = Region::options().sections();
         Ok(Sections {
-            region: open_counted(options, &place.directory.join("region"), place.scheme, &fences)?,
+            region: open_counted(options, &place.directory.join("region"), place.form, &fences)?,
             pace: place.pace,
             fences,
         })

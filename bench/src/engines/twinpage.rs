@@ -64,7 +64,7 @@ impl Engine for Twinpage {
             options = options.every(every);
         }
         Ok(Twinpage {
-            region: open(options, &place.directory.join("region"), place.scheme)?,
+            region: open(options, &place.directory.join("region"), place.form)?,
             pace: place.pace,
         })
     }

@@ -2,7 +2,7 @@
 
 use super::Done;
 use super::variant::Program;
-use crate::args::SpsArguments;
+use crate::args::{Form, SpsArguments};
 use crate::engine::{Engine, Name, Pace, Place, Result};
 use crate::engines::{Pmemobj, Twinpage};
 use std::fs::File;
@@ -413,7 +413,7 @@ fn engine<E: Engine>(arguments: &SpsArguments, pace: Pace) -> Result<Done> {
     let place = Place {
         directory: arguments.place.clone(),
         pace,
-        scheme: None,
+        form: Form::default(),
         in_memory: true,
     };
     let store = E::open(&place)?;

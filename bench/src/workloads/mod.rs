@@ -94,6 +94,7 @@ fn same<T: PartialEq + std::fmt::Debug>(what: &str, there: &T, expected: &T) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::args::Form;
     use crate::engine::{Pace, Place};
     use crate::engines::Native;
 
@@ -102,7 +103,7 @@ mod tests {
         let place = Place {
             directory: "/".into(),
             pace: Pace::Each,
-            scheme: None,
+            form: Form::default(),
             in_memory: true,
         };
         let engine = Native::open(&place).unwrap();

@@ -10,8 +10,8 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
-use support::{Bytes, folders};
-use twinpage::{Error, Options, Region, SchemeKind};
+use support::{Bytes, folders, when_free};
+use twinpage::{Options, Region, SchemeKind};
 
 const PATH: &str = "TWINPAGE_TEST_REGION";
 const CASE: &str = "TWINPAGE_TEST_CASE";
@@ -94,14 +94,7 @@ fn start(path: &Path, case: &str) -> Child {
 
 /// Opens the region as the next life would, and says how far it is.
 fn check(path: &Path, case: &str) -> u64 {
-    let region = loop {
-        match options(case).open(path) {
-            Ok(region) => break region,
-            // What is left of the killed one holds the lock for a moment.
-            Err(Error::Locked(_)) => std::thread::yield_now(),
-            Err(error) => panic!("{error}"),
-        }
-    };
+    let region = when_free(|| options(case).open(path));
     let bytes = Bytes::of(&region);
     if region.place().bytes() == 0 {
         return 0;
@@ -124,13 +117,7 @@ fn check(path: &Path, case: &str) -> u64 {
 
 /// Moves money until killed.
 fn child(path: &Path, case: &str) {
-    let region = loop {
-        match options(case).open(path) {
-            Ok(region) => break region,
-            Err(Error::Locked(_)) => std::thread::yield_now(),
-            Err(error) => panic!("{error}"),
-        }
-    };
+    let region = when_free(|| options(case).open(path));
     let bytes = Bytes::of(&region);
     region.update(|update| {
         if update.place().bytes() == 0 {

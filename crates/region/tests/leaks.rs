@@ -8,9 +8,9 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
-use support::folders;
+use support::{folders, when_free};
 use twinpage::collections::{BTreeMap, Box, HashMap, String, Vec, VecDeque};
-use twinpage::{Error, Persist, Region, Update};
+use twinpage::{Persist, Region, Update};
 
 const PATH: &str = "TWINPAGE_TEST_LEAKS";
 const NAMES: u64 = 3000;
@@ -87,14 +87,7 @@ fn change<'r>(u: &Update<'r>, all: &mut Churned<'r>, random: &mut fastrand::Rng)
 }
 
 fn open(path: &Path) -> Region {
-    loop {
-        match Region::options().every(Duration::from_micros(500)).open(path) {
-            Ok(region) => return region,
-            // What is left of the killed one holds the lock for a moment.
-            Err(Error::Locked(_)) => std::thread::yield_now(),
-            Err(error) => panic!("{error}"),
-        }
-    }
+    when_free(|| Region::options().every(Duration::from_micros(500)).open(path))
 }
 
 /// Changes until it is killed.

@@ -2,7 +2,7 @@
 //! and every section that returned is there. `TWINPAGE_LONG` makes it thousands of kills.
 
 use super::sections;
-use super::support::folders;
+use super::support::{folders, when_free};
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -25,14 +25,7 @@ fn options(case: &str) -> Options {
 }
 
 fn open(path: &Path, case: &str) -> Region {
-    loop {
-        match options(case).open(path) {
-            Ok(region) => return region,
-            // What is left of the killed one holds the lock for a moment.
-            Err(Error::Locked(_)) => std::thread::yield_now(),
-            Err(error) => panic!("{error}"),
-        }
-    }
+    when_free(|| options(case).open(path))
 }
 
 struct Bank<'a> {

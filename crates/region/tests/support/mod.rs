@@ -3,8 +3,8 @@
 #![allow(dead_code)]
 
 use tempfile::TempDir;
-use twinpage::Region;
 use twinpage::window::Place;
+use twinpage::{Error, Region};
 
 /// One directory in memory, one on a disk.
 pub(crate) fn folders() -> [TempDir; 2] {
@@ -12,6 +12,17 @@ pub(crate) fn folders() -> [TempDir; 2] {
         tempfile::tempdir_in("/dev/shm").unwrap(),
         tempfile::tempdir().unwrap(),
     ]
+}
+
+/// Opens what another process made. A killed one may still hold the lock for a moment, and another test of this
+/// process may have a region at the same addresses: each process chooses them by itself.
+pub(crate) fn when_free<T>(open: impl Fn() -> Result<T, Error>) -> T {
+    loop {
+        match open() {
+            Err(Error::Locked(_) | Error::Taken { .. }) => std::thread::yield_now(),
+            other => return other.unwrap(),
+        }
+    }
 }
 
 /// A region as plain bytes.
