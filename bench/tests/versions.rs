@@ -86,7 +86,7 @@ fn every_variant_does_what_it_is_named_for() {
         assert!((number(name, "write_backs") - sent).abs() < 0.02, "{name}");
         assert_eq!(rows[name]["write_back"], "non-temporal");
     }
-    for name in ["region16ms", "l", "tcs"] {
+    for name in ["region-sections", "region16ms", "l", "tcs"] {
         assert!(
             number(name, "ops_per_s") > 0.0 && rows[name]["checked"] == true,
             "{name}"

@@ -6,6 +6,7 @@
 //! first, and says what it did. Runs of all variants take turns.
 
 mod arrays;
+mod peers;
 mod programs;
 mod ratios;
 mod tables;

@@ -1,9 +1,10 @@
 //! The programs: swaps of two random strings, made durable one way or another.
 
 use super::Done;
+use super::peers::{engine, msync, sections};
 use super::variant::Program;
-use crate::args::{Form, SpsArguments};
-use crate::engine::{Engine, Name, Pace, Place, Result};
+use crate::args::SpsArguments;
+use crate::engine::{Pace, Result};
 use crate::engines::{Pmemobj, Twinpage};
 use std::fs::File;
 use std::io::Write;
@@ -14,7 +15,7 @@ use twinpage_os::Durability;
 use twinpage_os::direct::{Direct, DirectFile, Instructions};
 use zerocopy::{Immutable, IntoBytes};
 
-type Text = [u8; 256];
+pub(super) type Text = [u8; 256];
 
 /// An entry of the redo log: what both strings are after a swap. Whole cache lines.
 #[repr(C, align(64))]
@@ -27,7 +28,7 @@ struct Entry {
 }
 
 /// The string that number `number` is at the beginning: no two are the same.
-fn first(number: u64) -> Text {
+pub(super) fn first(number: u64) -> Text {
     let mut text = [0; 256];
     for (k, word) in text.chunks_exact_mut(8).enumerate() {
         let mixed = (number << 5 | k as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -37,7 +38,7 @@ fn first(number: u64) -> Text {
 }
 
 /// The swaps, the same for every variant of a seed.
-fn swaps(arguments: &SpsArguments) -> impl Iterator<Item = (usize, usize)> + use<> {
+pub(super) fn swaps(arguments: &SpsArguments) -> impl Iterator<Item = (usize, usize)> + use<> {
     let mut random = fastrand::Rng::with_seed(arguments.seed);
     let strings = arguments.strings;
     (0..arguments.swaps).map(move |_| {
@@ -47,7 +48,7 @@ fn swaps(arguments: &SpsArguments) -> impl Iterator<Item = (usize, usize)> + use
 }
 
 /// Compares the strings with what the swaps make of the first.
-fn check(arguments: &SpsArguments, at: impl Fn(usize) -> Result<Text>) -> Result<()> {
+pub(super) fn check(arguments: &SpsArguments, at: impl Fn(usize) -> Result<Text>) -> Result<()> {
     let mut model: Vec<u64> = (0..arguments.strings as u64).collect();
     swaps(arguments).for_each(|(a, b)| model.swap(a, b));
     for (index, &from) in model.iter().enumerate() {
@@ -72,19 +73,20 @@ pub(crate) fn run(arguments: &SpsArguments) -> Result<Done> {
         Program::Threading { each } => threading(arguments, instructions, each),
         Program::Pmemobj => engine::<Pmemobj>(arguments, Pace::Each),
         Program::Msync => msync(arguments),
+        Program::Sections => sections(arguments),
         Program::Region => engine::<Twinpage>(arguments, Pace::Every(Duration::from_millis(16))),
     }
 }
 
 /// Memory in a file, as an array of strings and room for more behind them.
-struct Strings {
+pub(super) struct Strings {
     direct: DirectFile,
     count: usize,
 }
 
 impl Strings {
     /// `more` bytes lie behind the strings.
-    fn new(arguments: &SpsArguments, instructions: Instructions, more: usize) -> Result<Strings> {
+    pub(super) fn new(arguments: &SpsArguments, instructions: Instructions, more: usize) -> Result<Strings> {
         let path = arguments.place.join("strings");
         let direct = DirectFile::create(&path, Durability::Memory, Some(instructions)).map_err(failed)?;
         let bytes = (arguments.strings * size_of::<Text>() + more) as u64;
@@ -101,7 +103,7 @@ impl Strings {
         Ok(strings)
     }
 
-    fn at(&self, index: usize) -> *mut Text {
+    pub(super) fn at(&self, index: usize) -> *mut Text {
         debug_assert!(index < self.count);
         // SAFETY: inside the mapping.
         unsafe { self.direct.base().cast::<Text>().add(index) }
@@ -112,13 +114,13 @@ impl Strings {
         (self.count * size_of::<Text>()) as u64
     }
 
-    fn check(&self, arguments: &SpsArguments) -> Result<()> {
+    pub(super) fn check(&self, arguments: &SpsArguments) -> Result<()> {
         // SAFETY: a string of the array, which nobody changes any more.
         check(arguments, |index| Ok(unsafe { *self.at(index) }))
     }
 }
 
-fn failed(error: impl std::fmt::Display) -> String {
+pub(super) fn failed(error: impl std::fmt::Display) -> String {
     error.to_string()
 }
 
@@ -378,66 +380,4 @@ fn threading(arguments: &SpsArguments, instructions: Instructions, each: bool) -
     strings.durable().map_err(failed)?;
     let seconds = begun.elapsed().as_secs_f64();
     account(arguments, &options, strings, before, seconds)
-}
-
-/// Strings in a mapped file, swapped in place and synced each time: not atomic, as a file is.
-fn msync(arguments: &SpsArguments) -> Result<Done> {
-    let strings = Strings::new(arguments, Instructions::NONE, 0)?;
-    let page = rustix::param::page_size();
-    let begun = Instant::now();
-    for (a, b) in swaps(arguments) {
-        // SAFETY: two different strings of the array; whole pages around them are mapped.
-        unsafe {
-            std::ptr::swap_nonoverlapping(strings.at(a), strings.at(b), 1);
-            for at in [strings.at(a), strings.at(b)] {
-                let into = at.addr() % page;
-                let first = at.cast::<u8>().sub(into).cast();
-                let bytes = (into + size_of::<Text>()).next_multiple_of(page);
-                rustix::mm::msync(first, bytes, rustix::mm::MsyncFlags::SYNC).map_err(failed)?;
-            }
-        }
-    }
-    let seconds = begun.elapsed().as_secs_f64();
-    strings.check(arguments)?;
-    Ok(Done {
-        seconds,
-        swaps: arguments.swaps,
-        fences: 2 * arguments.swaps,
-        stored_bytes: arguments.swaps * 2 * size_of::<Text>() as u64,
-        ..Done::default()
-    })
-}
-
-/// A store of `twinpage bench region`.
-fn engine<E: Engine>(arguments: &SpsArguments, pace: Pace) -> Result<Done> {
-    let place = Place {
-        directory: arguments.place.clone(),
-        pace,
-        form: Form::default(),
-        in_memory: true,
-    };
-    let store = E::open(&place)?;
-    let name = Name { table: 0, thread: 0 };
-    let mut strings = store.array(name, arguments.strings as u64, first)?;
-    let begun = Instant::now();
-    let mut all = swaps(arguments).peekable();
-    while all.peek().is_some() {
-        store.group(&mut |tx| {
-            for (a, b) in all.by_ref().take(if pace == Pace::Each { 1 } else { 1024 }) {
-                E::operate(tx, |tx| E::swap(tx, &mut strings, a as u64, b as u64))?;
-            }
-            Ok(())
-        })?;
-    }
-    store.settle()?;
-    let seconds = begun.elapsed().as_secs_f64();
-    store.group(&mut |tx| check(arguments, |index| E::at(tx, &strings, index as u64)))?;
-    drop(strings);
-    store.close()?;
-    Ok(Done {
-        seconds,
-        swaps: arguments.swaps,
-        stored_bytes: arguments.swaps * 2 * size_of::<Text>() as u64,
-        ..Done::default()
-    })
 }

@@ -40,7 +40,7 @@ pub(crate) struct Row {
 
 /// Which over which, what the paper says and what is to be reached.
 #[rustfmt::skip]
-const ALL: [(Variant, Variant, Option<f64>, Option<f64>); 16] = {
+const ALL: [(Variant, Variant, Option<f64>, Option<f64>); 17] = {
     use Variant as V;
     [
         (V::L, V::Dl, Some(23.7), None),
@@ -58,6 +58,7 @@ const ALL: [(Variant, Variant, Option<f64>, Option<f64>); 16] = {
         (V::TnsNt, V::TcsClwb, None, None),
         (V::TcsClwbEach, V::Pmemobj, None, Some(3.0)),
         (V::TcsClwbEach, V::Msync, None, Some(2.0)),
+        (V::TcsClwbEach, V::RegionSections, None, None),
         (V::TcsClwb, V::Region16ms, None, None),
     ]
 };

@@ -32,6 +32,8 @@ pub(crate) enum Variant {
     TcsClwbEach,
     Pmemobj,
     Msync,
+    /// A region of sections, each swap durable before the next.
+    RegionSections,
     /// A region with a checkpoint every 16 ms.
     Region16ms,
 }
@@ -57,6 +59,7 @@ pub(crate) enum Program {
     },
     Pmemobj,
     Msync,
+    Sections,
     Region,
 }
 
@@ -89,6 +92,7 @@ impl Variant {
             Variant::TcsClwbEach => "tcs-clwb-each",
             Variant::Pmemobj => "pmemobj",
             Variant::Msync => "msync",
+            Variant::RegionSections => "region-sections",
             Variant::Region16ms => "region16ms",
         }
     }
@@ -109,6 +113,7 @@ impl Variant {
             V::TcsClwbEach => Program::Threading { each: true },
             V::Pmemobj => Program::Pmemobj,
             V::Msync => Program::Msync,
+            V::RegionSections => Program::Sections,
             V::Region16ms => Program::Region,
         }
     }
@@ -159,7 +164,9 @@ impl Variant {
             Program::Logging { .. } | Program::Interleaved if self.chosen().fence.is_none() => "none",
             Program::Logging { .. } | Program::Interleaved => "each swap",
             Program::Threading { each: false } => "threshold",
-            Program::Threading { each: true } | Program::Pmemobj | Program::Msync => "each swap",
+            Program::Threading { each: true } | Program::Pmemobj | Program::Msync | Program::Sections => {
+                "each swap"
+            }
             Program::Region => "16ms",
         }
     }
