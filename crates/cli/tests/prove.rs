@@ -139,13 +139,23 @@ fn a_program_that_ends_only_alone() {
 #[test]
 fn a_program_has_the_signals_it_was_given() {
     let scratch = tempfile::tempdir().unwrap();
-    let script = "for ((j = 0; j < 20000; j++)); do :; done; \
+    // Long enough to be killed while it counts, also where twinpage is slow to start.
+    let script = "for ((j = 0; j < 150000; j++)); do :; done; \
                   while read -r name bits; do [[ $name == Sig[BI][lg][kn]: ]] && echo $name $bits; done \
                   </proc/self/status; kill -TERM $$; echo it survived";
     let mut command = Command::new("env");
     command.args(["--block-signal=USR1", "--ignore-signal=USR2"]);
     command.arg(env!("CARGO_BIN_EXE_twinpage"));
-    command.args(["prove", "--kills", "2", "--json", "--keep", "--scratch"]);
+    command.args([
+        "prove",
+        "--durability",
+        "memory",
+        "--kills",
+        "2",
+        "--json",
+        "--keep",
+    ]);
+    command.arg("--scratch");
     command.arg(scratch.path()).args(["--", "bash", "-c", script]);
     let (code, stdout, stderr) = output(command.stdin(Stdio::null()));
     assert_eq!(code, 0, "{stdout}{stderr}");

@@ -4,6 +4,7 @@
 //!   outside, the rest by calls injected in the program's main thread.
 //! * Running timers are read at every stop, because they run.
 
+use crate::clocks::Clocks;
 use crate::error::{Error, Result};
 use serde::{Deserialize, Serialize};
 use std::fs;
@@ -11,6 +12,8 @@ use std::path::PathBuf;
 use twinpage_os::inject::{self, Call, ROOM};
 use twinpage_os::remote::Process;
 use twinpage_os::trace::Tid;
+
+const SECOND_NS: u64 = 1_000_000_000;
 
 /// Signals are numbered from 1 to 64.
 pub const SIGNALS: i64 = 64;
@@ -397,11 +400,23 @@ impl Kernel {
     ///
     /// # Errors
     /// When the program is gone.
-    pub fn running(&self, process: &Process, tid: Tid, interval_timers: bool) -> Result<Running> {
+    pub fn running(
+        &self,
+        process: &Process,
+        tid: Tid,
+        interval_timers: bool,
+        stopped: Clocks,
+    ) -> Result<Running> {
         let mut running = Running::default();
         let mut calls = Vec::new();
         if interval_timers {
             calls.extend((0..3).map(|which| Call::new(libc::SYS_getitimer, &[which, ROOM + which * 32])));
+        }
+        // The thread may wait for a processor before it looks: so it tells when it did.
+        let looked_at = ROOM + (3 + self.timers.len() as u64) * 32;
+        if !self.timers.is_empty() {
+            let monotonic = libc::CLOCK_MONOTONIC as u64;
+            calls.push(Call::new(libc::SYS_clock_gettime, &[monotonic, looked_at]));
         }
         for (index, timer) in self.timers.iter().enumerate() {
             calls.push(Call::new(
@@ -414,18 +429,39 @@ impl Kernel {
         }
         let asked = |source| Error::target("cannot read the program's timers", source);
         inject::run(process, tid, &mut calls).map_err(asked)?;
-        let mut bytes = vec![0; (3 + self.timers.len()) * 32];
+        let mut bytes = vec![0; (4 + self.timers.len()) * 32];
         process.read(ROOM, &mut bytes).map_err(asked)?;
         let mut settings = bytes.chunks_exact(32).map(setting);
+        let [seconds, nanoseconds, ..] = settings.next_back().unwrap_or_default();
+        let looked_at_ns = seconds.saturating_mul(SECOND_NS).saturating_add(nanoseconds);
+        let since_ns = looked_at_ns.saturating_sub(stopped.monotonic_ns);
         for slot in &mut running.interval_timers {
             let setting = settings.next().unwrap_or_default();
             if interval_timers {
                 *slot = setting;
             }
         }
-        running.timers = settings.collect();
+        let left = self.timers.iter().zip(settings);
+        running.timers = left
+            .map(|(timer, setting)| left_at_the_stop(timer, setting, since_ns))
+            .collect();
         Ok(running)
     }
+}
+
+/// What a timer had left at the stop, by what it has left `since_ns` later. Clocks of processor time stand.
+fn left_at_the_stop(timer: &PosixTimer, setting: Setting, since_ns: u64) -> Setting {
+    let [every, every_ns, seconds, nanoseconds] = setting;
+    let left_ns = seconds * SECOND_NS + nanoseconds;
+    let runs = matches!(
+        timer.clock,
+        libc::CLOCK_REALTIME | libc::CLOCK_MONOTONIC | libc::CLOCK_BOOTTIME
+    );
+    if left_ns == 0 || !runs {
+        return setting;
+    }
+    let left_ns = left_ns + since_ns;
+    [every, every_ns, left_ns / SECOND_NS, left_ns % SECOND_NS]
 }
 
 fn setting(bytes: &[u8]) -> Setting {

@@ -227,7 +227,7 @@ fn go_on(
         Carried {
             main_thread_ended: context.fixed.main_thread_ended,
             settings: context.fixed.kernel.settings.clone(),
-            dues: Dues::resumed(&context.fixed.kernel.timers, &context.live.timers),
+            dues: Dues::resumed(&context.fixed.kernel.timers, &context.live.timers, context.clocks),
         },
     )?;
     program.descriptors.pairs = pairs;

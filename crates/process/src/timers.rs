@@ -2,11 +2,13 @@
 //!
 //! While the signal of a timer waits, the kernel counts further expirations (overruns) and shows the count to
 //! nobody. It follows from the instant of the expiration that the signal is for: so that is kept, from what a
-//! timer has left at the stops before, from how it was set, or from how a resume set it again.
+//! timer has left at the stops before, from how it was set, or from how a resume set it again. All that is told
+//! of one stop is for one instant of it, [`Clocks`]: looking may take long on a machine with much to do.
 //!
 //! * A stop may come between the look at a call that sets a timer and the call itself: what it asks for is
 //!   remembered until the timer runs.
 
+use crate::clocks::Clocks;
 use crate::kernel::{PosixTimer, Running, Setting};
 use crate::threads::Pending;
 use rustix::time::{ClockId, clock_gettime};
@@ -32,22 +34,16 @@ pub struct Dues {
 }
 
 impl Dues {
-    /// Of a program that was resumed a moment ago, from a checkpoint with these timers.
+    /// Of a program that was resumed a moment ago, from a checkpoint with these timers. Those of the monotonic
+    /// clock ring at the instants they had: see [`first_after_resume`].
     #[must_use]
-    pub fn resumed(timers: &[PosixTimer], running: &Running) -> Dues {
+    pub fn resumed(timers: &[PosixTimer], running: &Running, stopped: Clocks) -> Dues {
         let mut dues = Dues::default();
         for (timer, setting) in timers.iter().zip(&running.timers) {
-            dues.set(timer.id, setting[2] * SECOND_NS + setting[3], false);
-            // It was set somewhat earlier; as expirations are whole periods apart, less than a period does not matter.
-            if let Some(set) = dues.set.get_mut(&timer.id) {
-                set.called_ns = set
-                    .called_ns
-                    .saturating_sub((setting[0] * SECOND_NS + setting[1]) / 2);
+            match first_after_resume(timer, *setting, running, stopped) {
+                Some(due) => drop(dues.known.insert(timer.id, due)),
+                None => dues.set(timer.id, left_ns(*setting), false),
             }
-        }
-        for (id, due) in &running.waiting {
-            dues.set.remove(id);
-            dues.known.insert(*id, *due);
         }
         dues
     }
@@ -55,7 +51,7 @@ impl Dues {
     /// The timer is about to be set.
     pub fn set(&mut self, id: i32, first_ns: u64, absolute: bool) {
         self.known.remove(&id);
-        let called_ns = now(libc::CLOCK_MONOTONIC).unwrap_or(0);
+        let called_ns = Clocks::now().monotonic_ns;
         let set = Set {
             called_ns,
             first_ns,
@@ -65,26 +61,27 @@ impl Dues {
     }
 
     /// The periodic timers whose signal waits, and the expiration it is for. `left` is what each of `timers`
-    /// has left, in the same order.
+    /// had left at the stop, in the same order.
     pub fn waiting(
         &mut self,
         timers: &[PosixTimer],
         left: &[Setting],
         pending: &[Pending],
+        stopped: Clocks,
     ) -> Vec<(i32, u64)> {
         let mut set = std::mem::take(&mut self.set);
         let mut waiting = Vec::new();
         let mut known = HashMap::new();
         for (timer, setting) in timers.iter().zip(left) {
             let every = setting[0] * SECOND_NS + setting[1];
-            let (Some(now), true) = (now(timer.clock), every > 0) else {
+            let (Some(now), true) = (at_the_stop(timer.clock, stopped), every > 0) else {
                 // The call that sets it may be still to come.
                 if let Some(asked) = set.remove(&timer.id) {
                     self.set(timer.id, asked.first_ns, asked.absolute);
                 }
                 continue;
             };
-            let next = now + setting[2] * SECOND_NS + setting[3];
+            let next = now + left_ns(*setting);
             let is_waiting = pending.iter().any(|pending| timer_of(pending) == Some(timer.id));
             if !is_waiting {
                 known.insert(timer.id, next);
@@ -92,7 +89,7 @@ impl Dues {
             }
             // An expiration that is known stays as it is: read again at each stop, it would drift.
             let due = self.known.get(&timer.id).copied().unwrap_or_else(|| {
-                let first = set.get(&timer.id).map(|set| first_of(*set, now));
+                let first = set.get(&timer.id).map(|set| first_of(*set, now, stopped));
                 let about = first.unwrap_or(next - every);
                 // The expirations are whole periods apart.
                 let periods = ((next.saturating_sub(about) + every / 2) / every).max(1);
@@ -106,14 +103,33 @@ impl Dues {
     }
 }
 
-fn first_of(set: Set, now_of_clock: u64) -> u64 {
+fn first_of(set: Set, now_of_clock: u64, stopped: Clocks) -> u64 {
     if set.absolute {
         return set.first_ns;
     }
-    let since = now(libc::CLOCK_MONOTONIC)
-        .unwrap_or(0)
-        .saturating_sub(set.called_ns);
+    let since = stopped.monotonic_ns.saturating_sub(set.called_ns);
     now_of_clock.saturating_sub(since) + set.first_ns
+}
+
+/// When a timer of a program that is resumed rings first, in nanoseconds of its clock; a periodic timer whose
+/// signal waits, when it rang for that. `None`: as long after the resume as it had left, or never.
+#[must_use]
+pub fn first_after_resume(
+    timer: &PosixTimer,
+    setting: Setting,
+    running: &Running,
+    stopped: Clocks,
+) -> Option<u64> {
+    if let Some((_, due)) = running.waiting.iter().find(|(id, _)| *id == timer.id) {
+        return Some(*due);
+    }
+    // The program's monotonic clock goes on from the stop while it is restored.
+    let left_ns = left_ns(setting);
+    (timer.clock == libc::CLOCK_MONOTONIC && left_ns > 0).then(|| stopped.monotonic_ns + left_ns)
+}
+
+fn left_ns(setting: Setting) -> u64 {
+    setting[2] * SECOND_NS + setting[3]
 }
 
 /// The timer that a waiting signal comes from.
@@ -123,16 +139,17 @@ pub fn timer_of(pending: &Pending) -> Option<i32> {
     (word(8) == libc::SI_TIMER).then(|| word(16))
 }
 
-/// The clock now, where it is one that runs by itself.
-fn now(clock: i32) -> Option<u64> {
-    let clock = match clock {
-        libc::CLOCK_REALTIME => ClockId::Realtime,
-        libc::CLOCK_MONOTONIC => ClockId::Monotonic,
-        libc::CLOCK_BOOTTIME => ClockId::Boottime,
-        _ => return None,
-    };
-    let time = clock_gettime(clock);
-    Some(time.tv_sec as u64 * SECOND_NS + time.tv_nsec as u64)
+/// The clock at the stop, where it is one that runs by itself.
+fn at_the_stop(clock: i32, stopped: Clocks) -> Option<u64> {
+    match clock {
+        libc::CLOCK_REALTIME => Some(stopped.realtime_ns),
+        libc::CLOCK_MONOTONIC => Some(stopped.monotonic_ns),
+        libc::CLOCK_BOOTTIME => {
+            let time = clock_gettime(ClockId::Boottime);
+            Some(time.tv_sec as u64 * SECOND_NS + time.tv_nsec as u64)
+        }
+        _ => None,
+    }
 }
 
 #[cfg(test)]
@@ -163,38 +180,37 @@ mod tests {
         const EVERY: u64 = SECOND_NS / 100;
         let left = [[0, EVERY, 0, EVERY / 2]];
         let mut dues = Dues::default();
-        let next = |_: &Dues| now(libc::CLOCK_MONOTONIC).unwrap() + EVERY / 2;
-        assert!(dues.waiting(&[timer()], &left, &[]).is_empty());
+        let stopped = Clocks::now();
+        let next = stopped.monotonic_ns + EVERY / 2;
+        assert!(dues.waiting(&[timer()], &left, &[], stopped).is_empty());
         // Five periods before the next one, as a stop then would have seen it.
-        let first = next(&dues) - 5 * EVERY;
-        dues.known.insert(3, first);
+        dues.known.insert(3, next - 5 * EVERY);
+        let periods = |dues: &mut Dues| {
+            let found = dues.waiting(&[timer()], &left, &[signal()], stopped)[0];
+            assert_eq!(found.0, 3);
+            (next - found.1 + EVERY / 4) / EVERY
+        };
         for _ in 0..3 {
-            let found = dues.waiting(&[timer()], &left, &[signal()])[0];
-            let periods = (next(&dues) - found.1 + EVERY / 4) / EVERY;
-            assert_eq!((found.0, periods), (3, 5));
+            assert_eq!(periods(&mut dues), 5);
         }
         // And without a stop before: from how it was set.
-        let periods = |dues: &mut Dues| {
-            let found = dues.waiting(&[timer()], &left, &[signal()])[0];
-            (next(dues) - found.1 + EVERY / 4) / EVERY
-        };
-        dues.set(3, next(&dues) - 7 * EVERY, true);
+        dues.set(3, next - 7 * EVERY, true);
         assert_eq!(periods(&mut dues), 7);
         // The call that sets it is cut by a stop, at which the timer does not run.
-        dues.set(3, next(&dues) - 8 * EVERY, true);
-        assert!(dues.waiting(&[timer()], &[[0; 4]], &[]).is_empty());
+        dues.set(3, next - 8 * EVERY, true);
+        assert!(dues.waiting(&[timer()], &[[0; 4]], &[], stopped).is_empty());
         assert_eq!(periods(&mut dues), 8);
-        // A resume set it again, and it rang since.
+        // A resume set it again, however long that took, and it rang since.
         let mut running = Running {
             timers: vec![[0, EVERY, 0, EVERY / 2]],
             ..Running::default()
         };
-        let mut dues = Dues::resumed(&[timer()], &running);
-        let at_once = std::time::Instant::now();
-        while at_once.elapsed().as_nanos() < u128::from(3 * EVERY) {}
-        let found = periods(&mut dues);
-        assert!(found >= 3, "{found} periods");
-        running.waiting = vec![(3, next(&dues) - 9 * EVERY)];
-        assert_eq!(periods(&mut Dues::resumed(&[timer()], &running)), 9);
+        let before = Clocks {
+            monotonic_ns: stopped.monotonic_ns - 6 * EVERY,
+            ..stopped
+        };
+        assert_eq!(periods(&mut Dues::resumed(&[timer()], &running, before)), 6);
+        running.waiting = vec![(3, next - 9 * EVERY)];
+        assert_eq!(periods(&mut Dues::resumed(&[timer()], &running, before)), 9);
     }
 }

@@ -2,6 +2,7 @@
 
 use super::polls;
 use super::{Descriptor, Descriptors, Held, What, fdinfo, field};
+use crate::clocks::Clocks;
 use crate::error::{Error, Result};
 use crate::files::Ident;
 use crate::pairs;
@@ -16,10 +17,10 @@ impl Descriptors {
     ///
     /// # Errors
     /// When the system refuses a look.
-    pub fn held(&mut self, process: &Process, tid: Tid) -> Result<Vec<Held>> {
+    pub fn held(&mut self, process: &Process, tid: Tid, stopped: Clocks) -> Result<Vec<Held>> {
         let held = self.list.values();
         let held: Vec<Held> = held
-            .map(|descriptor| self.held_by(process, tid, descriptor))
+            .map(|descriptor| self.held_by(process, tid, descriptor, stopped))
             .collect::<Result<_>>()?;
         let nameless: Vec<i32> = (self.list.values())
             .filter(|descriptor| self.has_lost_its_name(descriptor))
@@ -50,7 +51,7 @@ impl Descriptors {
         ends.any(|end| end.flags & libc::O_DIRECT as u32 != 0)
     }
 
-    fn held_by(&self, process: &Process, tid: Tid, descriptor: &Descriptor) -> Result<Held> {
+    fn held_by(&self, process: &Process, tid: Tid, descriptor: &Descriptor, stopped: Clocks) -> Result<Held> {
         if descriptor.shares != descriptor.fd {
             return Ok(Held::Nothing);
         }
@@ -102,7 +103,7 @@ impl Descriptors {
                 polls::held(process, tid, fd, &info, &self.list).map(Held::Watched)
             }
             What::Event => count(process.thread(), fd),
-            What::Timer { .. } => countdown(process, fd),
+            What::Timer { .. } => countdown(process, fd, stopped),
             _ => Ok(Held::Nothing),
         }
     }
@@ -177,18 +178,23 @@ fn count(pid: i32, fd: i32) -> Result<Held> {
     count.ok_or_else(|| not_understood(pid, fd, &info))
 }
 
-/// What a timer has left. The kernel counts the expirations of a periodic timer, and sets it again, only when it
+/// What a timer had left at the stop, by what it has left now. The kernel counts the expirations of a periodic timer, and sets it again, only when it
 /// is asked for the time. One that rings after that and before the look has nothing left, as one that is not set:
 /// both are asked again, and that one alone does not count on.
-fn countdown(process: &Process, fd: i32) -> Result<Held> {
+fn countdown(process: &Process, fd: i32, stopped: Clocks) -> Result<Held> {
     const LOOKS: usize = 3;
+    /// A look that took longer tells too little of when it was; how often it is repeated.
+    const SHORT_NS: u64 = 200_000;
+    const MOST: usize = 20;
     let pid = process.thread();
     let ask = |source| Error::target("cannot look at a timer", source);
     let ours = process.duplicate_fd(fd).map_err(ask)?;
     let mut counted = Vec::new();
     loop {
+        let from_ns = Clocks::now().monotonic_ns;
         rustix::time::timerfd_gettime(&ours).map_err(|error| ask(error.into()))?;
         let info = fdinfo(pid, fd)?;
+        let took_ns = Clocks::now().monotonic_ns - from_ns;
         let time = |name: &str| field(&info, name).and_then(pair_ns);
         let ticks = field(&info, "ticks")
             .and_then(|text| text.parse().ok())
@@ -198,9 +204,11 @@ fn countdown(process: &Process, fd: i32) -> Result<Held> {
         let (Some(left_ns), Some(every_ns)) = (time("it_value"), time("it_interval")) else {
             return Err(not_understood(pid, fd, &info));
         };
-        if left_ns > 0 || every_ns == 0 || stands {
+        let is_told = left_ns > 0 || every_ns == 0 || stands;
+        if is_told && (left_ns == 0 || took_ns <= SHORT_NS || counted.len() >= MOST) {
+            let since_ns = from_ns.saturating_sub(stopped.monotonic_ns);
             return Ok(Held::Countdown {
-                left_ns,
+                left_ns: if left_ns > 0 { left_ns + since_ns } else { 0 },
                 every_ns,
                 ticks,
             });
@@ -241,7 +249,7 @@ mod tests {
         rustix::time::timerfd_settime(&timer, TimerfdTimerFlags::empty(), &setting).unwrap();
         let mut before = 0;
         for _ in 0..3000 {
-            let held = countdown(&process, timer.as_raw_fd()).unwrap();
+            let held = countdown(&process, timer.as_raw_fd(), Clocks::now()).unwrap();
             let Held::Countdown {
                 left_ns,
                 every_ns,

@@ -69,9 +69,9 @@ impl Program {
         self.keep_doubtful();
         let unfinished = self.unfinished();
         self.capture_objects(into)?;
-        let (timers, pending) = self.timers(tid, pending)?;
         let clocks = Clocks::now(); // here: what timers have left is from now on
-        let held = self.descriptors.held(&self.process, tid)?;
+        let (timers, pending) = self.timers(tid, pending, clocks)?;
+        let held = self.descriptors.held(&self.process, tid, clocks)?;
         let live = Live {
             held,
             timers,
@@ -96,9 +96,16 @@ impl Program {
 
     /// What the timers have left, and the signals that wait beside them. Timers run on while nothing else
     /// does: one that rings between the two looks would be in neither, or in both, so both look again.
-    fn timers(&mut self, tid: Tid, mut pending: Vec<Pending>) -> Result<(Running, Vec<Pending>)> {
+    fn timers(
+        &mut self,
+        tid: Tid,
+        mut pending: Vec<Pending>,
+        stopped: Clocks,
+    ) -> Result<(Running, Vec<Pending>)> {
         loop {
-            let mut timers = self.kernel.running(&self.process, tid, self.timers_set)?;
+            let mut timers = self
+                .kernel
+                .running(&self.process, tid, self.timers_set, stopped)?;
             if timers != Running::default() {
                 let after = threads::pending(self.threads.iter().map(|thread| thread.tid))?;
                 if after != pending {
@@ -107,7 +114,9 @@ impl Program {
                 }
             }
             self.timers_set = timers.interval_timers.iter().any(|timer| *timer != [0; 4]);
-            timers.waiting = self.dues.waiting(&self.kernel.timers, &timers.timers, &pending);
+            timers.waiting = self
+                .dues
+                .waiting(&self.kernel.timers, &timers.timers, &pending, stopped);
             return Ok((timers, pending));
         }
     }

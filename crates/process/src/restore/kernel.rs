@@ -10,7 +10,7 @@ use crate::kernel::{PosixTimer, SIGNALS, Settings};
 use crate::notes;
 use crate::syscalls::THREAD_FLAGS;
 use crate::threads::{Pending, Steady};
-use crate::timers::timer_of;
+use crate::timers::{first_after_resume, timer_of};
 use std::os::unix::ffi::OsStrExt;
 use twinpage_os::inject::{self, Call, ROOM};
 use twinpage_os::remote::{self, Process, Scheduling};
@@ -508,9 +508,9 @@ fn set_timers(process: &Process, context: &Context) -> Result<()> {
             timer.thread as u64,
         ];
         write(process, ROOM, &words(&event))?;
-        let due = context.live.timers.waiting.iter().find(|(id, _)| *id == timer.id);
-        let (flags, setting) = match due {
-            Some((_, due)) => (
+        let first = first_after_resume(timer, *setting, &context.live.timers, context.clocks);
+        let (flags, setting) = match first {
+            Some(due) => (
                 libc::TIMER_ABSTIME as u64,
                 [setting[0], setting[1], due / 1_000_000_000, due % 1_000_000_000],
             ),
