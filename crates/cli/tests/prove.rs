@@ -144,7 +144,7 @@ fn a_program_has_the_signals_it_was_given() {
                   while read -r name bits; do [[ $name == Sig[BI][lg][kn]: ]] && echo $name $bits; done \
                   </proc/self/status; kill -TERM $$; echo it survived";
     let mut command = Command::new("env");
-    command.args(["--block-signal=USR1", "--ignore-signal=USR2"]);
+    command.args(["--default-signal", "--block-signal=USR1", "--ignore-signal=USR2"]);
     command.arg(env!("CARGO_BIN_EXE_twinpage"));
     command.args([
         "prove",
