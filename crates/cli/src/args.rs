@@ -34,6 +34,11 @@ pub(crate) enum Command {
         after_help = "Example:\n  twinpage stop ~/.local/state/twinpage/python3-1\n  twinpage resume ~/.local/state/twinpage/python3-1"
     )]
     Stop(Stop),
+    /// Make a second program from one: a copy of its state, at its last checkpoint; both go on by themselves
+    #[command(
+        after_help = "Example:\n  twinpage stop /tmp/state\n  twinpage fork /tmp/state /tmp/other\n  twinpage resume /tmp/other\n\nThe program must not run. Files with a name are not copied: both programs have the same ones, and\nthe one does not undo what the other did to them (docs/guarantees.md)."
+    )]
+    Fork(Fork),
     /// Remove the states of programs that have finished
     #[command(after_help = "Example:\n  twinpage clean --dry-run\n  twinpage clean /tmp/state")]
     Clean(Clean),
@@ -188,6 +193,19 @@ pub(crate) struct Stop {
     /// The directory that twinpage run keeps the checkpoints in
     #[arg(value_name = "STATE")]
     pub(crate) state: PathBuf,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Fork {
+    /// One JSON document on standard output
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// The directory that twinpage run keeps the checkpoints in
+    #[arg(value_name = "STATE")]
+    pub(crate) state: PathBuf,
+    /// The directory of the second program, which does not exist yet
+    #[arg(value_name = "NEW")]
+    pub(crate) new: PathBuf,
 }
 
 #[derive(Args, Debug)]

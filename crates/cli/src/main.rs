@@ -28,6 +28,7 @@ fn main() -> ExitCode {
         Command::Resume(resume) => program::resume(resume),
         Command::List(list) => states::list(&list),
         Command::Stop(stop) => states::stop(&stop),
+        Command::Fork(fork) => states::fork(&fork),
         Command::Clean(clean) => states::clean(&clean),
         Command::Info(look) if array::is_array(&look.state) => array::info(&look),
         Command::Info(look) if region::is_region(&look.state) => region::info(&look),

@@ -5,7 +5,7 @@
 //! * Only what has nothing to be resumed for is removed: a program that finished and whose output is all outside,
 //!   or one that never had a checkpoint.
 
-use crate::args::{Clean, List, Stop};
+use crate::args::{Clean, Fork, List, Stop};
 use crate::show;
 use serde_json::{Value, json};
 use std::os::unix::fs::MetadataExt;
@@ -229,6 +229,22 @@ pub(crate) fn clean(arguments: &Clean) -> Result<ExitCode, String> {
     if arguments.json {
         let states: Vec<Value> = over.iter().map(State::to_json).collect();
         println!("{:#}", json!({ "removed": !arguments.dry_run, "states": states }));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+pub(crate) fn fork(arguments: &Fork) -> Result<ExitCode, String> {
+    let Fork { json, state, new } = arguments;
+    let epoch = twinpage_process::fork::fork(state, new).map_err(|error| error.to_string())?;
+    if *json {
+        println!("{:#}", json!({ "state": state, "new": new, "epoch": epoch }));
+    } else {
+        notes::tell(&format!(
+            "{} has epoch {epoch} of {}; go on with: twinpage resume {}",
+            new.display(),
+            state.display(),
+            new.display()
+        ));
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -20,6 +20,7 @@ pub mod copies;
 pub mod descriptors;
 pub mod error;
 pub mod files;
+pub mod fork;
 pub mod inspect;
 pub mod interrupted;
 pub mod kernel;

@@ -21,6 +21,7 @@ mod bad_input;
 mod calls;
 mod contract;
 mod damage;
+mod forks;
 mod kills;
 mod pace;
 mod plain;

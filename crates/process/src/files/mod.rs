@@ -40,7 +40,7 @@
 mod attributes;
 mod data;
 mod error;
-mod extents;
+pub(crate) mod extents;
 mod format;
 mod inspect;
 mod journal;
