@@ -131,6 +131,9 @@ impl<M: Medium> Medium for Counted<M> {
     fn discard(&mut self, range: Range<Offset>) -> twinpage_core::Result<()> {
         self.medium.discard(range)
     }
+    fn hand_over(&mut self) -> twinpage_core::Result<()> {
+        self.medium.hand_over()
+    }
     fn fence(&mut self) -> twinpage_core::Result<()> {
         self.fences.0.fetch_add(1, Relaxed);
         self.medium.fence()

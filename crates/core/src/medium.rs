@@ -138,6 +138,15 @@ pub trait Medium {
         Ok(())
     }
 
+    /// Hands every earlier write to the system: the end of this process does not lose it, though that of the machine
+    /// may. Nothing to do where writes do not wait in the process.
+    ///
+    /// # Errors
+    /// As [`Medium::write`].
+    fn hand_over(&mut self) -> Result<()> {
+        Ok(())
+    }
+
     /// Returns when every earlier write and growth is durable.
     ///
     /// # Errors

@@ -147,6 +147,10 @@ impl<M: Medium> Medium for Metered<M> {
         self.medium.discard(range)
     }
 
+    fn hand_over(&mut self) -> Result<()> {
+        self.medium.hand_over()
+    }
+
     /// A failure is for good, even one that says there is no room: what is on the medium now is not known.
     fn fence(&mut self) -> Result<()> {
         self.medium.fence().map_err(Error::poisoned)

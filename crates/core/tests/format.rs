@@ -6,10 +6,11 @@ use twinpage_core::crash::Image;
 use twinpage_core::dual_page::{DualPage, Options, PoolLimit};
 use twinpage_core::*;
 
-/// Without checksums of lines, and with them.
-const FIXTURES: [&str; 2] = [
+/// Without checksums of lines, with them, and with records that are valid by them.
+const FIXTURES: [&str; 3] = [
     concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/store-v1.bin"),
     concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/store-v2.bin"),
+    concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/store-v3.bin"),
 ];
 
 const EXTENT: usize = 4096;
@@ -73,17 +74,26 @@ fn check(store: &DualPage<Image>, found: &Recovered) {
 
 #[test]
 fn a_store_of_each_version_opens() {
-    for (fixture, checksums) in FIXTURES.into_iter().zip([false, true]) {
+    for (fixture, version) in FIXTURES.into_iter().zip(1..) {
+        let checksums = version > 1;
         if std::env::var_os("TWINPAGE_BLESS").is_some() && !std::path::Path::new(fixture).exists() {
             std::fs::write(fixture, made(checksums).into_medium().bytes()).unwrap();
         }
         let kept = std::fs::read(fixture).unwrap();
-        let (store, found) = DualPage::recover(Image::from_bytes(kept, 8)).unwrap();
-        assert_eq!(
-            (store.info().checksums, store.info().version),
-            (checksums, 1 + u32::from(checksums))
-        );
+        let (mut store, found) = DualPage::recover(Image::from_bytes(kept, 8)).unwrap();
+        let info = store.info();
+        assert_eq!((info.checksums, info.version), (checksums, version));
         check(&store, &found);
+        // It goes on as it was made.
+        for value in 0..9 {
+            write(&mut store, 1, LineMask(1 << 7), value);
+            store.commit(b"the last").unwrap();
+        }
+        let (store, found) = DualPage::recover(store.into_medium()).unwrap();
+        assert_eq!((found.epoch, store.info().version), (17, version));
+        let mut line = [0; 64];
+        store.read(PageId(1), 7, &mut line).unwrap();
+        assert_eq!(line, [8; 64]);
     }
 }
 
@@ -99,7 +109,7 @@ fn checksums_are_where_the_document_says() {
     let slot = (EXTENT..).step_by(EXTENT);
     let image = store.into_medium();
     let bytes = image.bytes();
-    assert_eq!(u32_at(bytes, 8), 2);
+    assert_eq!(u32_at(bytes, 8), 3);
     let record = slot
         .take_while(|at| at + EXTENT <= bytes.len())
         .flat_map(|slot| (slot..slot + EXTENT).step_by(8))

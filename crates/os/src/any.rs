@@ -155,6 +155,10 @@ impl Medium for AnyMedium {
         on!(self, medium => medium.discard(range))
     }
 
+    fn hand_over(&mut self) -> Result<()> {
+        on!(self, medium => medium.hand_over())
+    }
+
     fn fence(&mut self) -> Result<()> {
         on!(self, medium => medium.fence())
     }

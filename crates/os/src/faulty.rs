@@ -194,6 +194,10 @@ impl<M: Medium> Medium for Faulty<M> {
             .meet(Call::Discard, range.clone(), || inner.discard(range))
     }
 
+    fn hand_over(&mut self) -> Result<()> {
+        self.inner.hand_over()
+    }
+
     fn fence(&mut self) -> Result<()> {
         let inner = &mut self.inner;
         self.faults.meet(Call::Fence, 0..0, || inner.fence())

@@ -129,7 +129,7 @@ impl FileMedium {
     }
 
     /// Hands what waits to the system. Out of room, all of it goes on waiting.
-    fn hand_over(&mut self) -> Result<()> {
+    fn write_batch(&mut self) -> Result<()> {
         if self.batch.is_empty() {
             return Ok(());
         }
@@ -217,7 +217,7 @@ impl Medium for FileMedium {
         if !self.health.is_read_only() {
             self.take_space(at..end)?;
             if self.batch.bytes() + bytes.len() > FileMedium::BATCH_BYTES {
-                self.hand_over()?;
+                self.write_batch()?;
             }
         }
         self.batch.insert(at, bytes);
@@ -242,9 +242,14 @@ impl Medium for FileMedium {
         }
     }
 
+    fn hand_over(&mut self) -> Result<()> {
+        self.health.writable()?;
+        self.write_batch()
+    }
+
     fn fence(&mut self) -> Result<()> {
         self.health.writable()?;
-        self.hand_over()?;
+        self.write_batch()?;
         if !self.unsynced {
             return Ok(());
         }

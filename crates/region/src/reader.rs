@@ -294,6 +294,9 @@ impl Medium for Witness {
     fn discard(&mut self, range: Range<Offset>) -> twinpage_core::Result<()> {
         self.medium.discard(range)
     }
+    fn hand_over(&mut self) -> twinpage_core::Result<()> {
+        self.medium.hand_over()
+    }
     fn fence(&mut self) -> twinpage_core::Result<()> {
         self.medium.fence()
     }

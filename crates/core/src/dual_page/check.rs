@@ -20,7 +20,7 @@ const MOST: usize = 16;
 
 impl<M: Medium> DualPage<M> {
     pub(super) fn list_damage(&self) -> Result<Vec<Damage>> {
-        let loaded = match load(&self.medium) {
+        let loaded = match load(&self.medium, None) {
             Ok(loaded) => loaded,
             Err(error) => return Ok(vec![damage_of(error)?]),
         };

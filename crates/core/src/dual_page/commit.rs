@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! lines, context, copies home      posted
-//! fence                            they are durable
+//! fence                            they are durable; left out where the record is valid by their checksums
 //! one journal record               or a snapshot and, after another fence, the switch record
 //! fence                            the commit is durable
 //! mark, copies from the fall-back  posted
@@ -13,7 +13,7 @@
 //! | state | on the medium | goes on to | recovery finds |
 //! | --- | --- | --- | --- |
 //! | written | lines posted | fence: covered | the checkpoint before |
-//! | covered | lines durable | record posted: torn | the checkpoint before |
+//! | covered | lines durable, or unfenced | record posted: torn | the checkpoint before |
 //! | torn | the record, any part of it | fence: durable | one of the two |
 //! | durable | the record | bits flip, mark posted: settled | the new checkpoint |
 //! | settled | the mark, copies from the fall-back | the next epoch | the new checkpoint |
@@ -23,6 +23,8 @@
 //! A switch to the other slot passes through them twice: the snapshot is to the switch record what the lines are to
 //! a record of the journal.
 //!
+//! * A record is unfenced where all it speaks of is lines with checksums in it, few enough for recovery to read them,
+//!   on a medium that did not grow since the last fence: one fence makes such a commit.
 //! * Nothing the checkpoint needs is overwritten or freed before the commit is durable.
 //! * A failure before the record is written leaves the epoch to be abandoned; after it, the commit
 //!   is durable, and a failure of what follows poisons the store for the next caller.
@@ -43,6 +45,9 @@ use crate::geometry::{LINES_PER_PAGE, LineMask, PageId, PageLines};
 use crate::medium::Medium;
 use crate::scheme::{Epoch, Scheme};
 use crc32c::crc32c;
+
+/// Lines of an unfenced record at most: recovery reads them.
+const UNFENCED_LINES: usize = 1024;
 
 impl<M: Medium> DualPage<M> {
     /// Commits everything written, with `context`.
@@ -195,6 +200,7 @@ impl<M: Medium> DualPage<M> {
             self.slots.sequence -= 1;
         }
         let mut bytes = std::mem::take(&mut self.record);
+        self.change.unfenced = self.needs_no_fence();
         let next = self.epoch + u64::from(version == Version::Newest);
         assert_eq!(
             stamp.epoch, next,
@@ -217,7 +223,7 @@ impl<M: Medium> DualPage<M> {
     fn append(&mut self, record: &[u8], version: Version) -> Result<()> {
         self.erase_torn()?;
         let early = self.faulty(Fault::ReuseEarly) && version == Version::Checkpoint;
-        if !early && !self.faulty(Fault::SkipDataFence) {
+        if !self.change.unfenced && !early && !self.faulty(Fault::SkipDataFence) {
             self.fence()?;
         }
         assert!(
@@ -235,6 +241,16 @@ impl<M: Medium> DualPage<M> {
         self.slots.torn = false;
         self.slots.tail += record.len() as u64;
         Ok(())
+    }
+
+    /// Whether the record of `self.change` is valid by the checksums in it, without a fence before it.
+    fn needs_no_fence(&self) -> bool {
+        let change = &self.change;
+        let (home, redo) = (!change.home.is_empty(), !change.redo.is_empty());
+        let copies = home || redo || !self.fallback.retired.is_empty();
+        let grew = !change.claims.is_empty() || self.medium.len() != self.slots.fenced;
+        let others = grew || self.slots.torn || copies && !self.faulty(Fault::UnfencedCopies);
+        self.slots.superblock.unfenced && !others && change.lines() <= UNFENCED_LINES
     }
 
     /// Writes the table, with the change in it, to the other slot and switches to it.
@@ -318,11 +334,13 @@ impl<M: Medium> DualPage<M> {
         Ok(())
     }
 
-    /// Posts the mark of the last durable record.
+    /// Posts the mark of the last durable record. Handed over, so that only the end of the machine can lose it: where
+    /// it is lost, damage to lines of an unfenced record cannot be told from a crash.
     pub(super) fn post_mark(&mut self) -> Result<()> {
         let (at, mark) = self.slots.mark();
         self.slots.unmarked = true;
         self.post(at, &mark, Cause::Journal)?;
+        self.medium.hand_over()?;
         self.slots.unmarked = false;
         Ok(())
     }
@@ -331,6 +349,9 @@ impl<M: Medium> DualPage<M> {
     pub(super) fn erase_torn(&mut self) -> Result<()> {
         if self.slots.torn && self.slots.fits(ERASED.len()) && !self.faulty(Fault::LeaveTorn) {
             self.post(self.slots.tail, &ERASED, Cause::Journal)?;
+        }
+        if self.slots.torn {
+            self.slots.fenced = 0;
         }
         self.slots.torn = false;
         Ok(())

@@ -40,6 +40,10 @@ pub enum Fault {
     OldSum,
     /// A line is copied home and its checksum is not.
     LeaveSum,
+    /// Recovery takes an unfenced record without a look at its lines.
+    TrustUnfenced,
+    /// A record is unfenced though copies it speaks of have no checksum in it.
+    UnfencedCopies,
 }
 
 impl<M> DualPage<M> {

@@ -23,7 +23,7 @@
 use super::codec::{Cursor, put_mask, put_number, put_step};
 use super::map::{Frame, Key};
 use super::sums::{PageSums, Sums};
-use crate::geometry::LineMask;
+use crate::geometry::{LINES_PER_PAGE, LineMask};
 use crate::record::{self, Record};
 use crate::scheme::Epoch;
 use std::mem::offset_of;
@@ -113,6 +113,10 @@ impl Runs {
         self.0.iter().flat_map(|run| run.clone().map(Key))
     }
 
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     pub(super) fn clear(&mut self) {
         self.0.clear();
     }
@@ -132,6 +136,8 @@ pub(super) struct Change {
     pub(super) redo: Vec<(Key, Redo)>,
     /// Of every page of `births`, `flips` and `redo`, in that order; nothing in a store without checksums.
     pub(super) sums: PageSums,
+    /// No fence is between the lines and the record: it is valid if they are as `sums` say.
+    pub(super) unfenced: bool,
 }
 
 impl Change {
@@ -146,6 +152,7 @@ impl Change {
             flips,
             redo,
             sums,
+            unfenced,
         } = self;
         [home, deaths, births].into_iter().for_each(Runs::clear);
         claims.clear();
@@ -153,6 +160,13 @@ impl Change {
         flips.clear();
         redo.clear();
         sums.clear();
+        *unfenced = false;
+    }
+
+    /// How many lines it writes; those of births are all of their pages.
+    pub(super) fn lines(&self) -> usize {
+        let flips = self.flips.iter().map(|(_, lines)| lines.count());
+        self.births.keys().count() * LINES_PER_PAGE + flips.sum::<usize>()
     }
 }
 
@@ -172,6 +186,7 @@ const FRAMES: u8 = 5;
 const FLIPS: u8 = 6;
 const REDO: u8 = 7;
 const SUMS: u8 = 8;
+const UNFENCED: u8 = 9;
 
 /// Makes `out` the record. `None` if it is too large to be one.
 pub(super) fn encode(change: &Change, stamp: Stamp, seed: u32, out: &mut Vec<u8>) -> Option<()> {
@@ -211,6 +226,7 @@ pub(super) fn encode(change: &Change, stamp: Stamp, seed: u32, out: &mut Vec<u8>
     });
     put_section(out, REDO, change.redo.len(), |out| put_redo(out, &change.redo));
     put_section(out, SUMS, change.sums.len(), |out| change.sums.encode(out));
+    put_section(out, UNFENCED, usize::from(change.unfenced), |_| ());
     let body_len = u32::try_from(out.len() - HEADER).ok()?;
     out.resize(out.len().next_multiple_of(ALIGN), 0);
     let header = RawHeader {
@@ -304,6 +320,7 @@ pub(super) fn decode(record: &[u8]) -> Option<Change> {
             FLIPS => change.flips = read_flips(&mut body, count)?,
             REDO => change.redo = read_redo(&mut body, count)?,
             SUMS => change.sums = PageSums::decode(&mut body, count)?,
+            UNFENCED if count == 1 => change.unfenced = true,
             _ => return None,
         }
     }
@@ -413,8 +430,9 @@ mod tests {
             }
             sums
         });
+        let sums = (sums, any::<bool>());
         (context, keys(), keys(), claims, keys(), frames, flips, redo, sums).prop_map(
-            |(context, home, deaths, claims, births, frames, flips, redo, sums)| Change {
+            |(context, home, deaths, claims, births, frames, flips, redo, (sums, unfenced))| Change {
                 context,
                 home,
                 deaths,
@@ -424,6 +442,7 @@ mod tests {
                 flips: flips.into_iter().collect(),
                 redo: redo.into_iter().collect(),
                 sums,
+                unfenced,
             },
         )
     }

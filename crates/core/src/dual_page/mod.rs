@@ -14,7 +14,8 @@
 //!
 //! Invariants, each kept where it is named:
 //! * No byte the checkpoint needs is written before another checkpoint is durable (`map.rs`).
-//! * A record is written when all it speaks of is durable (`commit.rs`).
+//! * A record is written when all it speaks of is durable, or is valid only if its lines are as their checksums in
+//!   it say (`slots.rs`, `commit.rs`).
 //! * One write makes a commit: a record, or a switch record (`slots.rs`).
 //! * Nothing is used again before the record that lets it go is durable (`reclaim.rs`, `fallback.rs`).
 //! * After a failed write or fence nothing is called durable (this file).
@@ -209,6 +210,7 @@ impl<M: Medium> DualPage<M> {
             pool_pages: pool_pages(&medium, options)?,
             journal_bytes: options.journal_bytes,
             checksums: options.checksums,
+            unfenced: options.checksums,
         };
         if medium.len() >= BLOCK as u64 {
             medium.write(0, &[0; BLOCK])?;
@@ -238,6 +240,7 @@ impl<M: Medium> DualPage<M> {
             redo_extents: Vec::new(),
             sums,
             epoch: 0,
+            unfenced: None,
         };
         Ok(DualPage::assemble(medium, nothing).0)
     }
@@ -254,6 +257,7 @@ impl<M: Medium> DualPage<M> {
             redo_extents,
             sums,
             epoch,
+            unfenced: _,
         } = loaded;
         let geometry = slots.superblock.geometry;
         let mut store = DualPage {
@@ -335,7 +339,9 @@ impl<M: Medium> DualPage<M> {
     /// Everything posted is durable.
     fn fence(&mut self) -> Result<()> {
         self.medium.on(Cause::Journal);
-        self.medium.fence()
+        self.medium.fence()?;
+        self.slots.fenced = self.medium.len();
+        Ok(())
     }
 
     /// A failure after the commit was durable: the next caller is told.
@@ -415,6 +421,7 @@ fn create_slots(medium: &mut impl Medium, space: &mut Space, superblock: Superbl
         sequence: 0,
         torn: false,
         unmarked: false,
+        fenced: 0,
     };
     slots.switched(switch);
     slots.spare = Some(spare);

@@ -9,6 +9,7 @@
 //!   the medium and belong to one alone, and no length is trusted before it is compared with what is there.
 //! * A torn record at the end is what a crash leaves, and is not there. A bad record before a good one,
 //!   or a journal that ends before the mark says, is damage.
+//! * An unfenced record at the end that the mark does not name is torn unless its lines have the checksums in it.
 //! * Nothing is written unless all is well; then only lines of the fall-back are, and doing it twice
 //!   does no harm.
 
@@ -23,6 +24,7 @@ use super::space::{Role, Space};
 use super::sums::{Sums, line_of};
 use super::superblock::{BLOCK, Superblock, Switch, read_mark};
 use crate::error::{Error, Result};
+use crate::geometry::LineMask;
 use crate::medium::{Medium, Offset};
 use crate::scheme::{Epoch, Recovered, Scheme};
 use crc32c::{crc32c, crc32c_append};
@@ -40,6 +42,41 @@ pub(super) struct Loaded {
     pub(super) redo_extents: Vec<u32>,
     pub(super) sums: Option<Sums>,
     pub(super) epoch: Epoch,
+    /// What the last record wrote, if it is unfenced and may be torn.
+    pub(super) unfenced: Option<Vec<(Key, LineMask)>>,
+}
+
+impl Loaded {
+    /// Whether the lines of a record that is valid by them are as its checksums say.
+    fn has_its_lines(&self, medium: &impl Medium) -> Result<bool> {
+        let (Some(pages), Some(sums)) = (&self.unfenced, &self.sums) else {
+            return Ok(true);
+        };
+        let geometry = self.slots.superblock.geometry;
+        for &(key, lines) in pages {
+            let Some(place) = self.table.find(key) else {
+                continue;
+            };
+            let (entry, base) = (&self.table[place], self.table.base(place));
+            let homes = [
+                (base, lines & !entry.cpbv),
+                (
+                    entry.frame.map_or(base, |frame| frame.number()),
+                    lines & entry.cpbv,
+                ),
+            ];
+            for (home, lines) in homes {
+                for run in lines.runs() {
+                    let at = home * geometry.page_bytes() as u64 + (run.start * geometry.line_bytes()) as u64;
+                    let found = bytes(medium, at, run.len() * geometry.line_bytes())?;
+                    if !sums.wrong(at, &found).is_empty() {
+                        return Ok(false);
+                    }
+                }
+            }
+        }
+        Ok(true)
+    }
 }
 
 fn damaged(what: &'static str, at: Offset, why: impl Into<String>) -> Error {
@@ -50,8 +87,18 @@ fn damaged(what: &'static str, at: Offset, why: impl Into<String>) -> Error {
     }
 }
 
-/// Reads all there is but pages.
-pub(super) fn load(medium: &impl Medium) -> Result<Loaded> {
+/// Reads all there is but pages, and of them the lines that the last record must have to be valid.
+pub(super) fn load(medium: &impl Medium, fault: Option<Fault>) -> Result<Loaded> {
+    let loaded = load_until(medium, u64::MAX)?;
+    if fault == Some(Fault::TrustUnfenced) || loaded.has_its_lines(medium)? {
+        return Ok(loaded);
+    }
+    // The record before it is durable, as it was when this one was written.
+    load_until(medium, loaded.slots.sequence - 1)
+}
+
+/// As [`load`], up to record `last` of the journal.
+fn load_until(medium: &impl Medium, last: u64) -> Result<Loaded> {
     let superblock = read_superblock(medium)?;
     let seed = superblock.seed();
     let geometry = superblock.geometry;
@@ -71,8 +118,8 @@ pub(super) fn load(medium: &impl Medium) -> Result<Loaded> {
         ..read_snapshot(medium, &superblock, &switch)?
     };
     replay.occupy_bases()?;
-    let tail = replay.run(medium)?;
-    replay.check_mark(medium)?;
+    let tail = replay.run(medium, last)?;
+    let mark = replay.check_mark(medium)?;
     let Replay {
         mut space,
         table,
@@ -81,6 +128,7 @@ pub(super) fn load(medium: &impl Medium) -> Result<Loaded> {
         sums,
         sequence,
         epoch,
+        unfenced,
         ..
     } = replay;
     // Every record was found to be the next one, of the same epoch as the one before or the next.
@@ -108,8 +156,7 @@ pub(super) fn load(medium: &impl Medium) -> Result<Loaded> {
     for extent in spare.iter().flat_map(|slot| slot.extents()) {
         space.occupy(extent.into(), Role::Slot);
     }
-    let mark = read_mark(read_array(medium, superblock.mark_at())?, seed);
-    let unmarked = mark != Some(sequence);
+    let unmarked = mark != sequence;
     let slots = Slots {
         superblock,
         seed,
@@ -120,6 +167,7 @@ pub(super) fn load(medium: &impl Medium) -> Result<Loaded> {
         sequence,
         torn: true,
         unmarked,
+        fenced: 0,
     };
     Ok(Loaded {
         slots,
@@ -131,6 +179,7 @@ pub(super) fn load(medium: &impl Medium) -> Result<Loaded> {
         redo_extents,
         sums,
         epoch,
+        unfenced: unfenced.filter(|_| unmarked),
     })
 }
 
@@ -239,6 +288,7 @@ fn read_snapshot(medium: &impl Medium, superblock: &Superblock, switch: &Switch)
         sums: rest.sums,
         sequence: switch.sequence,
         epoch: switch.epoch,
+        unfenced: None,
     })
 }
 
@@ -253,6 +303,8 @@ struct Replay {
     sums: Option<Sums>,
     sequence: u64,
     epoch: Epoch,
+    /// What the last record wrote, if it is unfenced.
+    unfenced: Option<Vec<(Key, LineMask)>>,
 }
 
 impl Replay {
@@ -271,8 +323,8 @@ impl Replay {
         Ok(())
     }
 
-    /// Applies every record, and says where the next one goes.
-    fn run(&mut self, medium: &impl Medium) -> Result<Offset> {
+    /// Applies every record up to number `last`, and says where the next one goes.
+    fn run(&mut self, medium: &impl Medium, last: u64) -> Result<Offset> {
         let slot = Slots::slot_bytes(&self.superblock, self.switch.slot);
         let start = (slot.start + self.switch.snapshot_len).next_multiple_of(journal::ALIGN as u64);
         let Some(len) = slot.end.checked_sub(start) else {
@@ -283,6 +335,9 @@ impl Replay {
         let mut at = 0;
         while let Some((stamp, len)) = journal::find(&journal[at..], generation, seed) {
             let place = start + at as u64;
+            if stamp.sequence > last {
+                break;
+            }
             if stamp.sequence != self.sequence + 1 || stamp.epoch.wrapping_sub(self.epoch) > 1 {
                 let why = format!(
                     "record {} of epoch {}, expected {}",
@@ -380,6 +435,10 @@ impl Replay {
                 self.space.vacate(physical);
             }
         }
+        self.unfenced = change.unfenced.then(|| {
+            let births = change.births.keys().map(|key| (key, LineMask::ALL));
+            births.chain(change.flips.iter().copied()).collect()
+        });
         (self.context, self.redo) = (change.context, change.redo);
         Ok(())
     }
@@ -449,20 +508,22 @@ impl Replay {
         self.place(key, Life::Present).map(|place| &mut self.table[place])
     }
 
-    /// The journal ends where the mark says, or one record later.
-    fn check_mark(&self, medium: &impl Medium) -> Result<()> {
+    /// The journal ends where the mark says, or one record later; two, if there is no fence between them. Says what
+    /// the mark says.
+    fn check_mark(&self, medium: &impl Medium) -> Result<u64> {
         let at = self.superblock.mark_at();
         let Some(mark) = read_mark(read_array(medium, at)?, self.superblock.seed()) else {
             return Err(damaged("mark", at, "its check does not fit"));
         };
-        if self.sequence != mark && self.sequence != mark + 1 {
+        let most = mark + 1 + u64::from(self.unfenced.is_some());
+        if !(mark..=most).contains(&self.sequence) {
             let why = format!(
                 "it says record {mark} was durable, but the journal ends with {}",
                 self.sequence
             );
             return Err(damaged("mark", at, why));
         }
-        Ok(())
+        Ok(mark)
     }
 }
 
@@ -530,7 +591,7 @@ fn find_redo(
 impl<M: Medium> DualPage<M> {
     /// The checkpoint on `medium`. `fault` is planted from the start, for tests.
     pub(super) fn recover_from(medium: M, fault: Option<Fault>) -> Result<(DualPage<M>, Recovered)> {
-        let loaded = load(&medium)?;
+        let loaded = load(&medium, fault)?;
         let epoch = loaded.epoch;
         let (mut store, redo) = DualPage::assemble(medium, loaded);
         store.fault = fault;

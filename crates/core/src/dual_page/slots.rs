@@ -5,8 +5,12 @@
 //!                                              ^ tail
 //! ```
 //!
-//! * A record is written after a fence that covers the lines it speaks of, and is durable when the
-//!   fence after it returns. So of all records only the last can be torn by a crash.
+//! * A record is durable when the fence after it returns, and the next one is written after that. So of all records
+//!   only the last can be torn by a crash.
+//! * A record is written after a fence that covers the lines it speaks of. One that says it is *unfenced* is posted
+//!   with its lines, and one fence makes all of it durable: the last record, if it is unfenced and the mark does not
+//!   say that it is durable, is torn unless its lines have the checksums in it (`recover.rs`).
+//! * The mark is at most one record behind the one that was durable last.
 //! * A full journal is answered by a snapshot in the other slot and a write of the switch record
 //!   that has the lower generation. The valid slot is not touched meanwhile.
 //! * A torn record or switch record left by a crash is erased before anything that could complete
@@ -43,6 +47,9 @@ pub(super) struct Slots {
     pub(super) torn: bool,
     /// The mark is behind.
     pub(super) unmarked: bool,
+    /// Bytes the medium had at the last fence: what lies behind them may not be there after a crash. 0 where something
+    /// that the next record must come after was posted before any fence.
+    pub(super) fenced: u64,
 }
 
 /// Bytes to take from the start of something to make it invalid: a magic and a checksum.

@@ -10,7 +10,8 @@
 //! * Generation `g` of the mapping is switched to by writing switch record `g % 2`. The valid record
 //!   with the highest generation wins, so one write switches, and a torn one switches nothing.
 //! * The mark is the number of the last record that was durable. It is posted after that record's
-//!   fence and is itself durable before the next record is written.
+//!   fence, and the next fence makes it durable: before the next record is written, or with it where that
+//!   one has no fence before it (`slots.rs`).
 //! * Every checksum begins with the store's id, so what an earlier store left on the same medium is
 //!   not taken for this one's.
 //!
@@ -27,9 +28,11 @@ use std::ops::Range;
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, transmute};
 
-/// The versions of the format this build writes and reads: without checksums of lines, and with them.
+/// The versions of the format this build reads: without checksums of lines, with them, and with records that are
+/// valid by them. It makes stores of the first and the last.
 const VERSION: u32 = 1;
 const VERSION_CHECKSUMS: u32 = 2;
+const VERSION_UNFENCED: u32 = 3;
 
 /// The longest journal a store can be made for: a tebibyte.
 pub(super) const JOURNAL_LIMIT: u64 = 1 << 40;
@@ -111,6 +114,8 @@ pub(super) struct Superblock {
     pub(super) journal_bytes: u64,
     /// Whether lines have checksums.
     pub(super) checksums: bool,
+    /// Whether a record may be written without a fence after its lines, valid by their checksums.
+    pub(super) unfenced: bool,
 }
 
 impl Superblock {
@@ -121,9 +126,10 @@ impl Superblock {
 
     /// The version of the format.
     pub(super) fn version(&self) -> u32 {
-        match self.checksums {
-            true => VERSION_CHECKSUMS,
-            false => VERSION,
+        match (self.checksums, self.unfenced) {
+            (false, _) => VERSION,
+            (true, false) => VERSION_CHECKSUMS,
+            (true, true) => VERSION_UNFENCED,
         }
     }
 
@@ -170,9 +176,9 @@ impl Superblock {
             return Err(Error::Foreign("it does not begin with \"twinpage\"".into()));
         }
         let version = raw.version.get();
-        if ![VERSION, VERSION_CHECKSUMS].contains(&version) {
+        if !(VERSION..=VERSION_UNFENCED).contains(&version) {
             return Err(Error::Foreign(format!(
-                "format version {version}, this build reads {VERSION} and {VERSION_CHECKSUMS}"
+                "format version {version}, this build reads {VERSION} to {VERSION_UNFENCED}"
             )));
         }
         let damaged = |why| Error::Damaged {
@@ -194,7 +200,8 @@ impl Superblock {
             id: raw.id.get(),
             pool_pages: raw.pool_pages.get(),
             journal_bytes,
-            checksums: version == VERSION_CHECKSUMS,
+            checksums: version >= VERSION_CHECKSUMS,
+            unfenced: version >= VERSION_UNFENCED,
         })
     }
 }
@@ -281,6 +288,7 @@ mod tests {
             pool_pages: u64::MAX,
             journal_bytes: 1 << 20,
             checksums: false,
+            unfenced: false,
         }
     }
 

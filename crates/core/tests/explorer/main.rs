@@ -128,7 +128,7 @@ const EFFORT: Effort = Effort {
 /// Runs a planted fault may survive.
 const TRIES: u64 = 60;
 
-const FAULTS: [Fault; 16] = [
+const FAULTS: [Fault; 18] = [
     Fault::SkipDataFence,
     Fault::SkipRecordFence,
     Fault::SwitchEarly,
@@ -145,6 +145,8 @@ const FAULTS: [Fault; 16] = [
     Fault::ForgetSum,
     Fault::OldSum,
     Fault::LeaveSum,
+    Fault::TrustUnfenced,
+    Fault::UnfencedCopies,
 ];
 
 fn options(setting: &Setting) -> Options {
@@ -300,6 +302,11 @@ fn planted(seed: u64) -> Result<(), String> {
         let (settings, lives) = match fault {
             Fault::LeaveTorn => (vec![twice], 3),
             Fault::LeaveSwitch => (vec![Setting { journal: 0, ..twice }], 3),
+            // Copies are in records where derivative pages are few.
+            Fault::UnfencedCopies => {
+                let few = |setting: &Setting| setting.checksums && setting.pool != PoolLimit::Grow;
+                (settings().into_iter().filter(few).collect(), EFFORT.lives)
+            }
             _ => (settings().to_vec(), EFFORT.lives),
         };
         let effort = Effort {

@@ -6,7 +6,7 @@ use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use twinpage::collections::Vec as List;
-use twinpage::{Error, SchemeKind};
+use twinpage::{Error, Handle, Region, SchemeKind};
 use twinpage_core::crash::Image;
 use twinpage_core::{Geometry, Medium, Offset, Result};
 
@@ -61,18 +61,18 @@ impl Medium for Fences {
     }
 }
 
-#[test]
-fn a_section_costs_two_fences_and_no_memory() {
-    const TIMES: u64 = 200;
+/// A region with a list of a million words, and the fences of its medium.
+fn region(
+    scheme: SchemeKind,
+    atom: usize,
+    geometry: Geometry,
+) -> (Region, Handle<List<'static, u64>>, Arc<AtomicU64>) {
     let count = Arc::new(AtomicU64::new(0));
     let medium = Fences {
-        image: Image::new(8),
+        image: Image::new(atom),
         count: count.clone(),
     };
-    let region = sections()
-        .scheme(SchemeKind::DualPage)
-        .open_on(medium, Geometry::MEMORY);
-    let region = region.unwrap();
+    let region = sections().scheme(scheme).open_on(medium, geometry).unwrap();
     let list = region.shared::<List<u64>>("list").unwrap();
     region
         .atomic(|section| {
@@ -80,19 +80,28 @@ fn a_section_costs_two_fences_and_no_memory() {
             Ok::<_, Error>(())
         })
         .unwrap();
-    // Words on three pages, far from each other.
-    let run = |times: u64| {
-        for round in 0..times {
-            let done = region.atomic(|section| {
-                let list = list.write(section);
-                for at in [0, 1 << 18, 1 << 19] {
-                    list[at + round as usize % 400] += 1;
-                }
-                Ok::<_, Error>(())
-            });
-            done.unwrap();
-        }
-    };
+    (region, list, count)
+}
+
+/// Sections that change words on three pages, far from each other.
+fn run(region: &Region, list: &Handle<List<'static, u64>>, times: u64) {
+    for round in 0..times {
+        let done = region.atomic(|section| {
+            let list = list.write(section);
+            for at in [0, 1 << 18, 1 << 19] {
+                list[at + round as usize % 400] += 1;
+            }
+            Ok::<_, Error>(())
+        });
+        done.unwrap();
+    }
+}
+
+#[test]
+fn a_section_costs_two_fences_and_no_memory() {
+    const TIMES: u64 = 200;
+    let (region, list, count) = region(SchemeKind::DualPage, 8, Geometry::MEMORY);
+    let run = |times| run(&region, &list, times);
     run(1000);
     region.forget_statistics();
     let (fences, allocated) = (count.load(Ordering::Relaxed), ALLOCATED.get());
@@ -109,4 +118,22 @@ fn a_section_costs_two_fences_and_no_memory() {
     assert_eq!(statistics.lines, 4 * TIMES);
     assert_eq!(fences, 2 * TIMES);
     assert_eq!(allocated, 0, "a section allocates");
+}
+
+/// The commit is valid by the checksums of its lines: no flush is between them and its record. A new extent, and a
+/// snapshot where the journal is full, have one more.
+#[test]
+fn a_section_on_a_disk_costs_one_flush() {
+    const TIMES: u64 = 1000;
+    for scheme in SchemeKind::PRODUCTS {
+        let (region, list, count) = region(scheme, 512, Geometry::DISK);
+        run(&region, &list, 100);
+        let flushes = count.load(Ordering::Relaxed);
+        run(&region, &list, TIMES);
+        let flushes = count.load(Ordering::Relaxed) - flushes;
+        assert!(
+            (TIMES..TIMES * 105 / 100).contains(&flushes),
+            "{scheme}: {flushes} flushes of {TIMES} sections"
+        );
+    }
 }

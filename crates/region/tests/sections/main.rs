@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 use support::folders;
 use twinpage::collections::Vec as List;
-use twinpage::{Error, Handle, Options, Region, Result, SchemeKind, Section};
+use twinpage::{Durability, Error, Handle, Options, Region, Result, SchemeKind, Section};
 use twinpage_core::crash::Image;
 use twinpage_core::{Geometry, PageId, ProductScheme, Scheme};
 use twinpage_os::faulty::{Call, Faults, Faulty, How};
@@ -120,6 +120,35 @@ fn a_section_is_durable_when_it_returns() {
             epoch,
             "a section that changes nothing commits nothing"
         );
+    }
+}
+
+/// Its record is valid by the checksums of its lines; once it is durable they are damaged, not torn.
+#[test]
+fn damage_to_the_last_section_is_told() {
+    const VALUE: u64 = 0x7769_7473_2d77_656c;
+    let [_, folder] = folders();
+    for scheme in SchemeKind::PRODUCTS {
+        let path = folder.path().join(scheme.name());
+        let options = sections().durability(Durability::Disk).scheme(scheme);
+        let region = options.clone().open(&path).unwrap();
+        let list = region.shared::<List<u64>>("list").unwrap();
+        run(&region, |section| list.write(section).resize(2000, 1)).unwrap();
+        run(&region, |section| list.write(section)[700] = VALUE).unwrap();
+        drop(list);
+        region.close().unwrap();
+        let mut bytes = std::fs::read(&path).unwrap();
+        let found: Vec<usize> = bytes
+            .windows(8)
+            .enumerate()
+            .filter(|(_, word)| *word == VALUE.to_ne_bytes())
+            .map(|(at, _)| at)
+            .collect();
+        assert!(!found.is_empty(), "{scheme}");
+        found.iter().for_each(|&at| bytes[at] ^= 4);
+        std::fs::write(&path, bytes).unwrap();
+        let told = options.checked().open(&path).unwrap_err();
+        assert!(told.to_string().contains("damaged"), "{scheme}: {told}");
     }
 }
 
