@@ -206,3 +206,35 @@ fn a_cycle_is_found() {
     assert_eq!(search("d"), Some(vec!["b", "c"]));
     assert_eq!(cycle("e", &edges, &mut Vec::new(), &mut BTreeSet::new()), None);
 }
+
+#[test]
+fn the_contract_of_a_scheme_stays_small_and_object_safe() {
+    fn assert_object_safe(_: Option<&dyn twinpage_core::Scheme>) {}
+    assert_object_safe(None);
+    let source = fs::read_to_string(crates().join("core/src/scheme.rs")).unwrap();
+    let contract = source.split("\npub trait Scheme {").nth(1).expect("the trait");
+    let contract = contract.split("\n}").next().unwrap_or_default();
+    let methods = contract
+        .lines()
+        .filter(|line| line.starts_with("    fn "))
+        .count();
+    assert!((10..=13).contains(&methods), "{methods} methods: at most 13");
+}
+
+/// The simulator asks a scheme by [`Simulated`], and by its kind only where one is made or named.
+///
+/// [`Simulated`]: twinpage_core::Simulated
+#[test]
+fn the_simulator_never_asks_which_scheme_it_has() {
+    let mut files = Vec::new();
+    sources(&crates().join("lab/src"), None, &mut files);
+    assert!(files.len() > 50, "the sources of the lab are not read");
+    for (module, source) in files {
+        for line in source.lines().filter(|line| !line.trim_start().starts_with("//")) {
+            assert!(
+                !line.contains("AnyScheme::") || line.contains("AnyScheme::create"),
+                "{module}: {line}"
+            );
+        }
+    }
+}

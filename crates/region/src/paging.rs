@@ -471,7 +471,7 @@ impl Pager {
     }
 
     /// Whether the page is in memory, or was a moment ago.
-    pub(crate) fn is_here(&self, page: usize) -> bool {
+    fn is_here(&self, page: usize) -> bool {
         page * PAGE >= self.served.load(Ordering::Acquire) || self.has(page, LOADED)
     }
 

@@ -15,7 +15,7 @@ use super::presence::Presence;
 use super::{Options, Packed};
 use crate::error::{Error, Result};
 use crate::geometry::PageId;
-use crate::scheme::{Damage, Recovered, Scheme};
+use crate::scheme::{Damage, Located, Recovered};
 use crc32c::crc32c_append;
 
 /// Damage of one kind is listed at most so many times.
@@ -28,7 +28,7 @@ fn drop_pages(index: &mut Index, directory: &Directory) {
     }
 }
 
-impl<S: Scheme> Packed<S> {
+impl<S: Located> Packed<S> {
     /// The store over a scheme that was recovered already.
     ///
     /// # Errors

@@ -30,8 +30,6 @@ struct Setting {
     /// Extents the medium may grow to.
     limit: u64,
     tuning: Tuning,
-    /// Whether what the store wishes for is given, after every other commit.
-    given: bool,
     profile: Profile,
 }
 
@@ -42,7 +40,6 @@ impl Default for Setting {
             pool: PoolLimit::Grow,
             limit: u64::MAX,
             tuning: Tuning::default(),
-            given: false,
             profile: Profile {
                 epochs: 7,
                 pages: 70,
@@ -77,9 +74,13 @@ fn settings() -> [Setting; 5] {
             ..packed
         },
         Setting {
-            name: "packed, given what it wishes for",
+            name: "packed, folding early, more pages",
             tuning: EAGER,
-            given: true,
+            profile: Profile {
+                pages: 140,
+                writes: 60,
+                ..packed.profile
+            },
             ..packed
         },
         Setting {
@@ -269,11 +270,11 @@ fn scripts() -> Vec<Script> {
             |seen| seen.write_back_bytes > 0,
         ),
         script(
-            "packed: folded as it is given",
+            "packed: folded while pages go",
             EAGER,
             u64::MAX,
             (0..8).fold(new().fill(0..40).commit(0), |steps, n| {
-                let steps = steps.then(Step::Grant).touch((n..40).step_by(2), n as usize);
+                let steps = steps.touch((n..40).step_by(2), n as usize);
                 steps.then(Step::Discard(n..n + 1)).commit(0)
             }),
             |seen| seen.write_back_bytes > 0,
@@ -382,18 +383,7 @@ fn explore(
     row: &mut Row,
 ) -> Result<(), Broken> {
     let mut random = Random::new(seed);
-    let mut steps = random_steps(&setting.profile, &mut random);
-    if setting.given {
-        let commits = steps
-            .iter()
-            .enumerate()
-            .filter(|(_, step)| matches!(step, Step::Commit(..)));
-        let every_other: Vec<usize> = commits.map(|(at, _)| at + 1).step_by(2).collect();
-        every_other
-            .into_iter()
-            .rev()
-            .for_each(|at| steps.insert(at, Step::Grant));
-    }
+    let steps = random_steps(&setting.profile, &mut random);
     let mut explorer = Explorer::new(subject(setting, fault), effort, random.number());
     let explored = explorer.explore(medium(setting), &steps);
     row.add(&explorer);
