@@ -48,7 +48,7 @@ pub trait Witness: Send {
     }
 }
 
-/// Nobody needs to know.
+/// Commits without a witness.
 impl Witness for () {}
 
 /// How the engine gets at its scheme: its own, or one that others read at the same time.
@@ -56,7 +56,7 @@ pub trait Lease: Send {
     /// The scheme.
     type Scheme: Scheme;
 
-    /// Does something with the scheme, to which nobody else comes meanwhile.
+    /// Does something with the scheme, without another user of it meanwhile.
     fn with<R>(&mut self, operation: impl FnOnce(&mut Self::Scheme) -> R) -> R;
 }
 
@@ -110,7 +110,7 @@ pub struct Finished<S, W> {
     pub scheme: S,
     /// The witness.
     pub witness: W,
-    /// What became of the epoch in flight, if there was one that nobody waited for.
+    /// How the epoch in flight ended, if its end was not waited for.
     pub last: Result<Option<Report>>,
 }
 
@@ -145,7 +145,7 @@ pub struct Engine<S: Lease, W: Witness> {
     thread: Option<JoinHandle<Committer<S, W>>>,
     /// The buffers, while no epoch is in flight.
     idle: Option<Job>,
-    /// What [`Engine::is_idle`] found finished and nobody waited for yet.
+    /// The finished epoch that [`Engine::is_idle`] found and no call has waited for yet.
     arrived: Option<Done>,
     epoch: Epoch,
     poison: Poison,
@@ -288,7 +288,7 @@ where
         })
     }
 
-    /// The background thread ended by itself, which only a panic does: it goes on here.
+    /// The background thread ended before it was told to, which only a panic does: the panic goes on here.
     fn fail(&mut self) -> ! {
         match self.thread.take().map(JoinHandle::join) {
             Some(Err(panic)) => resume_unwind(panic),

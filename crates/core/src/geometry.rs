@@ -2,7 +2,7 @@
 //!
 //! * A page is 64 lines, so a set of its lines is one `u64`.
 //! * A line is the smallest piece a scheme keeps apart: 64 bytes on memory, 4096 on a disk.
-//! * A [`PageId`] is a place in the page space, not an address: whoever owns the space decides what
+//! * A [`PageId`] is a place in the page space, not an address: the owner of the space decides what
 //!   a page means.
 
 use crate::error::{Error, Result};

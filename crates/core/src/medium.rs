@@ -64,7 +64,7 @@ impl Cause {
 pub enum Path {
     /// The call that causes it: it is answered when the access is done, and a fence when everything is durable.
     Critical,
-    /// Nobody: the call is answered at once, and the access waits its turn. A fence on this path only
+    /// No caller: the call is answered at once, and the access waits its turn. A fence on this path only
     /// orders what follows it on this path after what came before it.
     Background,
 }
@@ -77,7 +77,7 @@ pub trait Medium {
         let _ = (cause, path);
     }
 
-    /// So many bytes of the scheme's own volatile memory (a DRAM cache of pages, say) were read or
+    /// A number of bytes of the scheme's own volatile memory (a DRAM cache of pages, say) were read or
     /// written, for what the last hint said. For media that keep time.
     fn touch(&self, bytes: usize) {
         let _ = bytes;

@@ -77,7 +77,7 @@ impl Traffic {
         *copy.counter(cause)
     }
 
-    /// So many bytes more.
+    /// Adds `bytes` to the counter of a cause.
     pub fn add(&mut self, cause: Cause, bytes: usize) {
         *self.counter(cause) += bytes as u64;
     }
@@ -304,7 +304,7 @@ pub trait Simulated: Scheme {
         self.commit(context)
     }
 
-    /// Works on the epoch begun: writes about so many lines of it. True when nothing is left to do
+    /// Works on the epoch begun: writes about `lines` lines of it. True when nothing is left to do
     /// and [`Scheme::epoch`] is the epoch begun.
     ///
     /// # Errors

@@ -85,11 +85,14 @@ fn no_crate_knows_one_that_is_built_on_it() {
     assert!(dependencies(&cli).len() > 3, "the manifests are not read: {cli}");
 }
 
-/// The Rust files of a folder and below, and the module of each.
+/// The Rust files of a folder and below but for tests, and the module of each.
 fn sources(folder: &Path, module: Option<&str>, all: &mut Vec<(String, String)>) {
     for entry in fs::read_dir(folder).unwrap().map(Result::unwrap) {
         let path = entry.path();
         let stem = path.file_stem().unwrap().to_str().unwrap().to_owned();
+        if stem == "tests" {
+            continue;
+        }
         let module = module.unwrap_or(&stem);
         if path.is_dir() {
             sources(&path, Some(module), all);
@@ -221,20 +224,95 @@ fn the_contract_of_a_scheme_stays_small_and_object_safe() {
     assert!((10..=13).contains(&methods), "{methods} methods: at most 13");
 }
 
-/// The simulator asks a scheme by [`Simulated`], and by its kind only where one is made or named.
+/// The simulator names a scheme where it makes or recovers one, and asks nothing but [`Simulated`] after that.
 ///
 /// [`Simulated`]: twinpage_core::Simulated
 #[test]
 fn the_simulator_never_asks_which_scheme_it_has() {
     let mut files = Vec::new();
     sources(&crates().join("lab/src"), None, &mut files);
-    assert!(files.len() > 50, "the sources of the lab are not read");
-    for (module, source) in files {
-        for line in source.lines().filter(|line| !line.trim_start().starts_with("//")) {
-            assert!(
-                !line.contains("AnyScheme::") || line.contains("AnyScheme::create"),
-                "{module}: {line}"
-            );
+    let code = |line: &&str| !line.trim_start().starts_with("//");
+    let lines = files.iter().flat_map(|(_, source)| source.lines().filter(code));
+    let mut made = 0;
+    for named in lines.filter(|line| line.contains("AnyScheme::")) {
+        let makes = named.contains("AnyScheme::create") || named.contains("AnyScheme::recover");
+        assert!(makes, "the lab asks which scheme it has: {named}");
+        made += 1;
+    }
+    assert!(made > 0, "the sources of the lab are not read");
+}
+
+/// The modules of the library, from the lowest.
+const LIBRARY: &[&str] = &[
+    "ahead",
+    "store",
+    "error",
+    "window",
+    "superblock",
+    "gate",
+    "marks",
+    "paging",
+    "statistics",
+    "epochs",
+    "heap",
+    "persist",
+    "collections",
+    "root",
+    "shared",
+    "sections",
+    "look",
+    "options",
+    "region",
+    "live",
+    "backup",
+    "reader",
+];
+
+/// The upward imports that the library still has. The list only gets shorter.
+const UPWARD: &[(&str, &str)] = &[
+    ("error", "root"),
+    ("heap", "collections"),
+    ("heap", "persist"),
+    ("heap", "root"),
+    ("look", "backup"),
+    ("marks", "paging"),
+    ("options", "region"),
+    ("region", "live"),
+    ("root", "region"),
+    ("sections", "region"),
+    ("shared", "region"),
+    ("window", "gate"),
+    ("window", "marks"),
+    ("window", "paging"),
+];
+
+#[test]
+fn the_library_has_no_upward_import_but_those_listed() {
+    let rank = |module: &str| {
+        let at = LIBRARY.iter().position(|&name| name == module);
+        at.unwrap_or_else(|| panic!("the module {module} has no floor: name it in LIBRARY"))
+    };
+    let mut files = Vec::new();
+    sources(&crates().join("region/src"), None, &mut files);
+    let mut found = BTreeSet::new();
+    for (module, source) in &files {
+        for import in imports(source) {
+            let import = match import.as_str() {
+                "Error" | "Result" => "error",
+                import => import,
+            };
+            if rank(import) > rank(module) {
+                found.insert((module.as_str(), import.to_owned()));
+            }
         }
     }
+    let found: BTreeSet<_> = found.iter().map(|(from, to)| (*from, to.as_str())).collect();
+    let listed: BTreeSet<_> = UPWARD.iter().copied().collect();
+    let new: Vec<_> = found.difference(&listed).collect();
+    assert!(new.is_empty(), "imports of a floor above: {new:?}");
+    let gone: Vec<_> = listed.difference(&found).collect();
+    assert!(
+        gone.is_empty(),
+        "no longer imported: take them off the list: {gone:?}"
+    );
 }

@@ -92,7 +92,7 @@ impl Inner {
         let bytes = place.bytes();
         for page in 0..bytes / PAGE {
             let at = place.base().wrapping_add(page * PAGE);
-            // SAFETY: a usable page, which nobody writes while the gate is closed.
+            // SAFETY: a usable page, which is not written while the gate is closed.
             copy.page(page, unsafe { std::slice::from_raw_parts(at, PAGE) })?;
         }
         let superblock = Superblock::now(place.base().addr(), bytes, place.bound());

@@ -8,8 +8,8 @@
 //!
 //! * Cuts are numbered. A [`Ticket`] has the number of the first cut that covers what was done when
 //!   it was taken; it is durable when that cut or a later one is.
-//! * A cut that found no room is made up for by the next one, which covers all it covered. Whoever
-//!   waits for it is told. After any other failure nothing is durable any more, and all are told.
+//! * If a checkpoint fails for lack of room, the next one includes its changes. Threads that
+//!   wait for it are told. After any other failure nothing is durable any more, and all are told.
 //! * No cut is made when nothing was written.
 
 use crate::error::{Error, Result};
@@ -74,7 +74,7 @@ impl Watch {
     }
 }
 
-/// Somebody watches, until dropped.
+/// Pages are watched until this is dropped.
 pub(crate) struct Watching<'a> {
     pub(crate) watch: &'a Watch,
     _turn: MutexGuard<'a, ()>,
@@ -234,7 +234,7 @@ impl Progress {
         self.poison.is_set()
     }
 
-    /// Whether cut number `cut` is durable; an error if it never will be by itself.
+    /// Whether cut number `cut` is durable; an error if it will not be without a new checkpoint.
     pub(crate) fn is_durable(&self, cut: u64) -> Result<bool> {
         self.told().answer(cut, &self.poison)
     }
@@ -358,8 +358,8 @@ impl Marks {
     }
 
     /// The last durable epoch, if it covers everything: then the next cut's number counts as durable
-    /// without a cut. Whoever took a ticket for it before this saw all its writes marked, so they
-    /// would have been found; whoever takes one later gets the number after it.
+    /// without a cut. A thread that took a ticket for it before saw all its writes marked, so they
+    /// would have been found; one that takes it later gets the number after it.
     fn nothing_to_do(&mut self) -> Option<Epoch> {
         let mut told = self.progress.told();
         let made = self.progress.cuts.load(Ordering::Relaxed);

@@ -2,7 +2,7 @@
 //!
 //! * Going in and out costs a few ordinary stores and loads of one's own cache line; the cutter pays
 //!   with a barrier on every thread (`twinpage_os::barrier`).
-//! * While the gate is closed no thread is in an update; whoever wants in waits.
+//! * While the gate is closed no thread is in an update; a thread that begins one waits.
 //! * An update inside an update is part of it, and never waits.
 //! * Every thread has one record for all windows. Records are kept for ever and used again by later
 //!   threads, so that a cutter can look at all of them without a lock.
@@ -36,7 +36,7 @@ use twinpage_os::barrier;
 
 /// How often a closed gate is looked at before its thread sleeps: cuts take microseconds.
 const LOOKS: u32 = 100;
-/// How long a cutter keeps the gate closed for somebody who is in, and then open.
+/// How long a cutter keeps the gate closed for a thread that is in an update, and then open.
 const PATIENCE: Duration = Duration::from_micros(300);
 /// From when on it stays closed for as long as it was waited for before.
 const INSISTS: Duration = Duration::from_millis(30);
@@ -242,7 +242,7 @@ impl Gate {
         self.door.load(Ordering::Acquire) & CLOSED != 0
     }
 
-    /// Waits while the gate is closed, but for who was in so many updates before.
+    /// Waits while the gate is closed, unless the thread was in `before` updates already.
     #[cold]
     #[inline(never)]
     fn wait_to_enter(&self, depth: &AtomicU32, before: u32) {
@@ -268,7 +268,7 @@ impl Gate {
         self.waiting.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Tells a cutter of one who is still in so many updates.
+    /// Tells a cutter of a thread that is still in updates.
     #[cold]
     #[inline(never)]
     fn tell_left(&self, still: u32) {
@@ -402,7 +402,7 @@ pub(crate) struct Closed {
 impl Drop for Closed {
     fn drop(&mut self) {
         self.gate.door.fetch_and(!CLOSED, Ordering::Release);
-        // With the lock: whoever looked before is asleep by now and hears it.
+        // With the lock: a thread that looked before is asleep by now and is woken.
         let _sleepers = self.gate.sleepers();
         self.gate.opened.notify_all();
     }
@@ -483,7 +483,7 @@ mod tests {
         });
     }
 
-    /// Somebody stays inside an update: the gate opens again for the others until he is out.
+    /// A thread stays inside an update: the gate opens again for the others until it is out.
     #[test]
     fn one_who_is_in_for_long_holds_up_nobody() {
         let window = Window::reserve(None).unwrap();

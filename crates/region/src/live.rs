@@ -1,6 +1,6 @@
 //! Talking to a region that a program has open: what its checkpoints cost, and a backup of it.
 //!
-//! Whoever has a region open listens on a socket of the name `twinpage-region-DEVICE-INODE` (unix(7),
+//! A process that has a region open listens on a socket of the name `twinpage-region-DEVICE-INODE` (unix(7),
 //! abstract, so nothing stays behind), and answers one request a connection, one line of JSON each way:
 //!
 //! ```text
@@ -102,7 +102,7 @@ pub(crate) struct Listening {
 }
 
 impl Listening {
-    /// Listens for questions about the region in `file`. Where sockets are forbidden nobody can ask,
+    /// Listens for questions about the region in `file`. Where sockets are forbidden there are no questions,
     /// and nothing else is different.
     pub(crate) fn start(inner: Arc<Inner>, file: &Path) -> io::Result<Listening> {
         let address = address(file)?;

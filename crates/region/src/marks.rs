@@ -2,7 +2,7 @@
 //!
 //! A line is 64 bytes and has one byte in a *line map*: its mark. A page is 64 lines, so its marks are
 //! one line of the processor's cache. There are two maps a window; a cut swaps them, and that is all a
-//! checkpoint does while nobody may write. The map that was current is now *frozen*: it names the lines
+//! checkpoint does while no thread may write. The map that was current is now *frozen*: it names the lines
 //! whose content, as of the cut, belongs to the checkpoint. A sweep copies them in the background while
 //! writers go on.
 //!
@@ -14,7 +14,7 @@
 //!
 //! # Who has the content of a frozen line
 //!
-//! Whoever finished a copy of it while its frozen mark stood. A writer and the sweep race for it, with
+//! The one that finished a copy of it while its frozen mark stood. A writer and the sweep race for it, with
 //! plain loads and stores, and neither waits:
 //!
 //! * The **sweep** copies the line and looks at the mark again. If it still stands, the copy is the
@@ -22,12 +22,12 @@
 //!   thrown away.
 //! * A **writer**, before he writes to a line ([`touch`]), looks at the frozen mark, while a sweep is on its
 //!   way. If it stands the writer copies the line into a slot and looks again. If it still stands, the slot is the
-//!   checkpoint's; if not, somebody else has the line, and the slot is void. Then it clears the frozen
+//!   checkpoint's; if not, the line is saved elsewhere, and the slot is void. Then it clears the frozen
 //!   mark, sets the current one, and writes.
 //!
-//! Why a copy that counts is whole, and of the cut: nobody writes a line before its frozen mark is clear
+//! Why a copy that counts is whole, and of the cut: no thread writes a line before its frozen mark is clear
 //! for him to see, or that nothing is frozen, which is said once all marks are clear. So if the
-//! mark stands when the copy is done, nobody had written the line by then. All loads of the copy come
+//! mark stands when the copy is done, no thread had written the line by then. All loads of the copy come
 //! before the second look, and all writes to the line after the clearing: an acquire fence and a release
 //! fence, for which x86-64 needs no instruction. A copy that does not count may be torn; its
 //! content is never looked at (`copy` says what the language has to do with it).
@@ -88,7 +88,7 @@ const LINES_PER_PAGE: usize = PAGE / LINE;
 const GROUP: usize = 8;
 /// Bytes of a summary.
 const SUMMARY_BYTES: usize = DATA_BYTES / PAGE / GROUP;
-/// From so many lines on marks are looked at and set by words.
+/// From this number of lines on, marks are read and set by words.
 const MANY: usize = 16;
 
 /// These bytes are about to be written by this thread, inside an update of the region they lie in.
@@ -241,7 +241,7 @@ pub fn may_write<T: ?Sized>(at: *const T) -> bool {
         || Place::of(at).is_none_or(|place| gate::is_inside(place) || place.is_volatile())
 }
 
-/// Tells whoever writes outside an update what to do.
+/// Tells a thread that writes outside an update what to do.
 ///
 /// # Panics
 /// When the thread is not inside an update of the region `at` points into.
@@ -331,7 +331,7 @@ pub(crate) fn set_geometry(place: Place, geometry: Geometry) {
 
 /// Whether a line of the page is marked or frozen.
 pub(crate) fn is_marked(place: Place, page: usize) -> bool {
-    // Whoever asks has changed what the writers see (`paging.rs`), and looks at the marks after that.
+    // The caller has changed what the writers see (`paging.rs`), and looks at the marks after that.
     fence(Ordering::SeqCst);
     let map = place.state().here.current.load(Ordering::SeqCst);
     // SAFETY: the pager asks for pages that are usable.
@@ -457,14 +457,14 @@ fn mask(marks: &[AtomicU8]) -> u64 {
     })
 }
 
-/// Copies whole lines that somebody may be writing: of one that was raced with the copy holds anything.
+/// Copies whole lines that a thread may be writing: of one that was raced with the copy holds anything.
 ///
 /// No access of the language does that. Of a race between ordinary writes and a read of whatever kind it says
 /// nothing, nor of bytes between fields, which need not be initialized. So the read is the processor's own:
 /// to the compiler the bytes come from somewhere it cannot look, and are what they are.
 ///
 /// # Safety
-/// Both are usable for so many bytes, whole lines; `from` begins a line, `to` is the caller's alone.
+/// Both are usable for `bytes` bytes, whole lines; `from` begins a line, `to` is the caller's alone.
 #[inline]
 #[cfg(not(miri))]
 unsafe fn copy(from: *const u8, to: *mut u8, bytes: usize) {

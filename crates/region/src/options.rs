@@ -235,7 +235,7 @@ impl Options {
             if let Some(region) = self.create(path, stores)? {
                 return Ok(region);
             }
-            // Somebody else made it just now: open that one.
+            // Another process made it just now: open that one.
         }
     }
 
@@ -283,7 +283,7 @@ impl Options {
             }
             other => other.into(),
         })?;
-        // Nobody asked for a draft: whatever goes wrong is told of the name it will have.
+        // The draft is an inner matter: an error names the file it will become.
         medium.rename(path);
         draft.lock()?;
         let geometry = medium.geometry();

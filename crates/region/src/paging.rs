@@ -25,7 +25,6 @@
 //! let one see). A page that was written, or came back after it had gone, is passed over by the clock
 //! a few times; others go when it comes by.
 
-use crate::epochs::Progress;
 use crate::error::{Error, Result};
 use crate::marks;
 use crate::store::Store;
@@ -34,6 +33,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
+use twinpage_core::Poison;
 use twinpage_os::missing::{Fault, Missing};
 
 /// From the base to the flags, one byte a page.
@@ -66,7 +66,8 @@ pub(crate) struct Pager {
     place: Place,
     missing: Missing,
     store: Box<dyn Store>,
-    progress: Arc<Progress>,
+    /// Of a poisoned store no page is evicted: what was written since stays in memory.
+    poison: Poison,
     budget: Option<usize>,
     /// Held while pages are brought, taken or discarded.
     work: Mutex<Work>,
@@ -152,7 +153,7 @@ impl Pager {
         place: Place,
         bytes: usize,
         store: Box<dyn Store>,
-        progress: Arc<Progress>,
+        poison: Poison,
         budget: Option<usize>,
         ask: Box<dyn Fn() + Send + Sync>,
     ) -> Result<Serving> {
@@ -176,7 +177,7 @@ impl Pager {
             place,
             missing,
             store,
-            progress,
+            poison,
             budget: budget.map(|bytes| (bytes / PAGE).max(BATCH)),
             work: Mutex::default(),
             served: AtomicUsize::new(0),
@@ -211,7 +212,7 @@ impl Pager {
         self.budget.is_some()
     }
 
-    /// The region grew. Without a budget the kernel gives the new pages by itself, large ones if it can.
+    /// The region grew. Without a budget the kernel gives the new pages, large ones if it can.
     pub(crate) fn adopt(&self, range: Range<usize>, prefer_large: impl FnOnce()) -> Result<()> {
         match self.budget {
             Some(_) => return self.serve(range),
@@ -309,7 +310,7 @@ impl Pager {
     /// The thread's life.
     fn run(&self) {
         let _last = AbortOnPanic;
-        // An error here is of the descriptor itself: nobody could be served any more.
+        // An error here is of the descriptor itself: no fault could be served any more.
         while let Some(fault) = self.missing.wait().unwrap_or_else(|e| give_up("waiting", e)) {
             match fault {
                 Fault::Missing(address) => self.bring(address),
@@ -332,7 +333,7 @@ impl Pager {
             true => (work.chunk * 2).clamp(CHUNK, CHUNK_MOST),
             false => CHUNK,
         };
-        // With a budget, neighbours that nobody asked for would push others out.
+        // With a budget, neighbours that were not asked for would evict others.
         let chunk = if self.budget.is_some() { CHUNK } else { work.chunk };
         let start = page / chunk * chunk;
         let end = (start + chunk).min(self.served.load(Ordering::Acquire) / PAGE);
@@ -393,7 +394,7 @@ impl Pager {
     fn make_room(&self) {
         let Some(budget) = self.budget else { return };
         let mut work = self.work();
-        if work.resident <= budget || self.progress.is_poisoned() {
+        if work.resident <= budget || self.poison.is_set() {
             return;
         }
         // A little more than needed, so that the next faults need not.
@@ -504,7 +505,7 @@ fn flags(place: Place, page: usize) -> &'static AtomicU8 {
     unsafe { &*at.cast_const().cast() }
 }
 
-/// Threads sleep on pages that nobody can bring: there is no way to tell them.
+/// Threads sleep on pages that cannot be faulted in: there is no way to tell them.
 fn give_up(what: &str, error: std::io::Error) -> ! {
     eprintln!("twinpage: {what}: {error}; the region cannot be used any more");
     std::process::abort()
@@ -528,7 +529,7 @@ fn ask_for_faults() -> std::io::Result<Missing> {
     }
 }
 
-/// Brings the first `bytes` bytes of a region that nobody uses yet.
+/// Brings the first `bytes` bytes of a region that is not in use yet.
 fn bring_all(place: Place, bytes: usize, store: &dyn Store) -> Result<Serving> {
     let mut brought = Paging {
         loaded_at_open: true,
@@ -541,7 +542,7 @@ fn bring_all(place: Place, bytes: usize, store: &dyn Store) -> Result<Serving> {
         // As addresses, so that those into the region are pointers again (`std::ptr`, exposed provenance).
         for (k, word) in page.as_chunks().0.iter().enumerate() {
             let word = std::ptr::with_exposed_provenance_mut(usize::from_ne_bytes(*word));
-            // SAFETY: the window has so many usable bytes, and nobody knows of it yet.
+            // SAFETY: the window has `bytes` usable bytes and is known only here.
             unsafe { to.add(k).write(word) };
         }
         brought.loaded_pages += 1;
@@ -581,7 +582,7 @@ impl Drop for Serving {
         pager.place.set_pager(None);
         pager.missing.end();
         if let Some(thread) = self.thread.take() {
-            // It ends by itself, or with the program.
+            // The thread ends on its own, or with the program.
             let _ = thread.join();
         }
     }

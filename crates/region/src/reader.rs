@@ -1,6 +1,6 @@
 //! The last durable checkpoint of a region, read by any process while another one changes the region.
 //!
-//! * A reader takes no lock, writes nothing and stops nobody: it copies the checkpoint into memory of its own, at the
+//! * A reader takes no lock, writes nothing and stops no writer: it copies the checkpoint into memory of its own, at the
 //!   region's addresses, and lets the file go.
 //! * A copy counts only if no checkpoint, and no other change of the mapping, became durable meanwhile: until then
 //!   nothing the checkpoint needs is written over. To know, recovery runs again after the copy and must read the same
@@ -79,7 +79,7 @@ pub struct ReadRoot<T> {
     window: Arc<Window>,
 }
 
-// SAFETY: nobody changes what it reads.
+// SAFETY: its memory does not change.
 unsafe impl<T: Sync> Send for ReadRoot<T> {}
 // SAFETY: as above.
 unsafe impl<T: Sync> Sync for ReadRoot<T> {}
@@ -175,7 +175,7 @@ impl<T: Persist> ReadRoot<T> {
             "root {:?} is of another region than this reading",
             self.name
         );
-        // SAFETY: the value is there as long as the window, of this type, and nobody changes it. The brand is of this
+        // SAFETY: the value is there as long as the window, of this type, and it does not change. The brand is of this
         // reading only.
         unsafe { self.at.cast().as_ref() }
     }
@@ -242,7 +242,7 @@ fn fill(store: &dyn Store, superblock: &Superblock, epoch: Epoch) -> Result<Read
     place.grow(bytes)?;
     for at in (0..bytes).step_by(PAGE).filter(|&at| store.has_bytes(at)) {
         let length = PAGE.min(bytes - at);
-        // SAFETY: usable bytes of a window that nobody else knows of.
+        // SAFETY: usable bytes of a window that is known only here.
         let page = unsafe { std::slice::from_raw_parts_mut(place.base().wrapping_add(at), length) };
         store.read_bytes(at, page)?;
     }

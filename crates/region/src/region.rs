@@ -56,7 +56,7 @@ pub struct Region {
     pub(crate) inner: Arc<Inner>,
     timer: Option<Timer>,
     is_timed: bool,
-    /// Makes sections durable in time that nobody waits for (`sections/deadline.rs`).
+    /// Makes sections durable in time that no thread waits for (`sections/deadline.rs`).
     pub(crate) behind: OnceLock<Behind>,
     listening: Option<Listening>,
 }
@@ -312,14 +312,14 @@ impl Region {
         place.set_bound(options.bound.unwrap_or(old_bound));
         let bytes = found.map_or(0, |found| found.bytes as usize);
         place.grow(bytes)?;
-        let progress = Arc::new(Progress::new(epoch, found, poison));
+        let progress = Arc::new(Progress::new(epoch, found, poison.clone()));
         let wish = Arc::new(Wish::default());
         let asked = wish.clone();
         let serving = Pager::start(
             place,
             bytes,
             Box::new(store.clone()),
-            progress.clone(),
+            poison,
             options.budget,
             Box::new(move || asked.set(Want::Checkpoint)),
         )?;
@@ -534,7 +534,7 @@ impl Region {
         self.inner.statistics()
     }
 
-    /// [`Region::statistics`] begin anew: after a program has filled its region, say.
+    /// [`Region::statistics`] begin again: after a program has filled its region, say.
     pub fn forget_statistics(&self) {
         self.inner.forget_statistics();
     }
@@ -555,7 +555,7 @@ impl Region {
 
     /// Others can ask about the region in `file` ([`crate::live`]).
     pub(crate) fn listen(&mut self, file: &Path) {
-        // Where sockets are forbidden nobody can ask.
+        // Where sockets are forbidden there are no questions.
         self.listening = Listening::start(self.inner.clone(), file).ok();
     }
 
@@ -624,7 +624,7 @@ impl Inner {
             return self.make_sections_durable(cut);
         }
         let mut checkpoints = self.checkpoints();
-        // Somebody may have made it while this waited for its turn.
+        // Another thread may have made it while this one waited for its turn.
         if !matches!(self.progress.is_durable(cut), Ok(true)) {
             checkpoints.checkpoint()?;
         }

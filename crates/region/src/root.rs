@@ -271,7 +271,7 @@ impl Region {
             let damaged = |finding| RootError::from(HeapError::damaged(format!("root {name:?}, {finding}")));
             let owned = owned.map_err(damaged)?;
             for (block, bytes) in owned {
-                // SAFETY: nobody uses the root, and these are the blocks it owns.
+                // SAFETY: the root is not in use, and these are the blocks it owns.
                 unsafe { heap.raw().free_block(block, bytes) };
             }
             Ok(table::remove(heap, name)?)

@@ -14,7 +14,7 @@
 //! * The zone is far from where Linux puts programs, heaps, stacks and libraries. What is taken all
 //!   the same is never replaced: it is an error.
 //! * No memory is used but what is written; no address is usable but what was grown into.
-//! * The states of all windows are static: whoever finds one from an address finds it alive.
+//! * The states of all windows are static: one found from an address is alive.
 
 use crate::error::{Error, Result};
 use crate::gate::{Gate, Here};
@@ -456,7 +456,7 @@ mod tests {
         let window = Window::volatile().unwrap();
         let place = window.place();
         place.grow(3 * STEP).unwrap();
-        // SAFETY: three steps are usable and nobody else's.
+        // SAFETY: three steps are usable, and only this test uses them.
         unsafe {
             let bytes = std::slice::from_raw_parts_mut(place.base(), 3 * STEP);
             assert!(bytes.iter().all(|&b| b == 0));

@@ -93,9 +93,9 @@ pub struct Broken {
 pub struct Effort {
     /// Random images at a point with too many to build all.
     pub samples: usize,
-    /// One image in so many gets a second life.
+    /// One image of this number gets a second life.
     pub lives: u64,
-    /// One second life in so many is crashed everywhere itself; 0 for none.
+    /// One second life of this number is crashed everywhere itself; 0 for none.
     pub deep: u64,
     /// Recoveries that write so often or less are always crashed everywhere, longer ones for the
     /// images that get a second life.

@@ -10,9 +10,9 @@ use super::recorder::Op;
 use crate::medium::{Medium, Offset};
 use std::ops::Range;
 
-/// So many atoms and fewer: every subset.
+/// Up to this number of atoms: every subset.
 const EVERY: usize = 6;
-/// So many and fewer: each alone and each missing.
+/// Up to this number of atoms: each alone and each missing.
 const EACH: usize = 20;
 
 /// The durable bytes at a point of a run, and what is not fenced yet.

@@ -25,13 +25,13 @@ pub enum Step {
     Expect(u64),
     /// The pages hold nothing any more.
     Discard(Range<u64>),
-    /// Idle-time work on so many pages.
+    /// Idle-time work on at most this number of pages.
     Consolidate(u64),
-    /// A commit with a context of so many bytes, filled from the value.
+    /// A commit with a context: its length in bytes, and the value it is filled from.
     Commit(usize, u64),
     /// The same, but not waited for: the epoch becomes durable behind what follows.
     Begin(usize, u64),
-    /// So many lines' worth of work on the epoch begun.
+    /// Work on the epoch begun, worth this number of lines.
     Proceed(u64),
     /// Forget everything since the last commit.
     Abandon,

@@ -15,7 +15,7 @@ use crate::geometry::{LINES_PER_PAGE, LineMask};
 use crate::medium::Medium;
 use crate::scheme::{Damage, Scheme};
 
-/// Damage of one kind is listed at most so many times.
+/// At most this number of damages of one kind are listed.
 const MOST: usize = 16;
 
 impl<M: Medium> DualPage<M> {
@@ -137,7 +137,7 @@ impl<M: Medium> DualPage<M> {
     }
 }
 
-/// Damage as a list has it; other errors are the caller's.
+/// Damage as an entry of a list; other errors are the caller's.
 fn damage_of(error: Error) -> Result<Damage> {
     match error {
         Error::Damaged { what, at, why } => Ok(Damage {

@@ -1,4 +1,4 @@
-//! Small numbers and line masks in few bytes, and reading them back from bytes nobody vouches for.
+//! Small numbers and line masks in few bytes, and reading them back from untrusted bytes.
 //!
 //! * A decoder never reads past its bytes and never allocates: it returns `None`.
 //! * What was encoded decodes to the same value, and takes no more than ten bytes a number and nine
@@ -62,7 +62,7 @@ pub(crate) fn put_mask(out: &mut Vec<u8>, mask: LineMask) {
     }
 }
 
-/// Reads from bytes nobody vouches for.
+/// Reads from untrusted bytes.
 #[derive(Clone, Copy)]
 pub(crate) struct Cursor<'a> {
     bytes: &'a [u8],

@@ -69,9 +69,9 @@ use superblock::{BLOCK, JOURNAL_LIMIT, Slot, Superblock, Switch};
 pub enum PoolLimit {
     /// As many as are needed; space is given back. For files.
     Grow,
-    /// So many, set apart when the store is made. For media of a fixed size.
+    /// This number, set apart when the store is made. For media of a fixed size.
     Pages(u64),
-    /// So many thousandths of the medium's pages. DPC has 37.
+    /// This number of thousandths of the medium's pages. DPC has 37.
     PerMille(u32),
 }
 
@@ -82,7 +82,7 @@ pub const DPC_SHARE: PoolLimit = PoolLimit::PerMille(37);
 /// 48-bit address space, and whether the entry is valid (DPC Tables 2 and 3).
 pub const BITS_PER_PAGE: u64 = 36 + 1;
 
-/// Bits of the table in the controller for so many derivative pages (DPC 5.5.1). The two bits a line
+/// Bits of the table in the controller for a number of derivative pages (DPC 5.5.1). The two bits a line
 /// are in DRAM but for one entry.
 #[must_use]
 pub fn metadata_bits(derivative_pages: u64) -> u64 {
@@ -131,7 +131,7 @@ impl Options {
         Options { pool, ..self }
     }
 
-    /// The same with a journal of at least so many bytes.
+    /// The same with a journal of at least this number of bytes.
     #[must_use]
     pub fn journal_bytes(self, journal_bytes: u64) -> Options {
         Options {
@@ -245,7 +245,7 @@ impl<M: Medium> DualPage<M> {
         Ok(DualPage::assemble(medium, nothing).0)
     }
 
-    /// The scheme as the medium has it, and what is in its fall-back still.
+    /// The scheme that is on the medium, and the lines still in its fall-back.
     fn assemble(medium: M, loaded: Loaded) -> (DualPage<M>, Vec<(Key, Redo)>) {
         let Loaded {
             slots,
@@ -367,7 +367,7 @@ impl<M: Medium> DualPage<M> {
     }
 }
 
-/// Derivative pages there may be, as the superblock has it.
+/// The limit of the derivative page pool, from the superblock.
 fn pool_pages(medium: &impl Medium, options: &Options) -> Result<u64> {
     match options.pool {
         PoolLimit::Grow => Ok(u64::MAX),

@@ -3,7 +3,7 @@
 //! * A derivative page belongs to one page of the table, or is free.
 //! * The lowest free one is handed out first, so that the pool stays dense and its end empties.
 //! * A derivative page that the checkpoint needs is freed only when a durable record says it is free:
-//!   whoever calls [`Pool::free`] has seen to that.
+//!   the caller of [`Pool::free`] makes sure of that.
 //! * Reclaim picks clean pages, those not cached and not written lately first: a clock goes round the
 //!   pool, and every look takes some heat off a page.
 

@@ -109,7 +109,7 @@ impl<M: Medium> DualPage<M> {
                 continue;
             };
             if self.table[place].is(Flags::FRESH) {
-                // Made ready and never written: nobody else knows of it.
+                // Pre-allocated and never written: no other record refers to it.
                 let frame = self.table[place].come_home();
                 frame
                     .into_iter()

@@ -23,7 +23,7 @@ use crate::geometry::Geometry;
 use crate::medium::Offset;
 use std::ops::Range;
 
-/// A journal is as long as the store's options say, or so many times its snapshot if that is more. A
+/// A journal is as long as the store's options say, or a multiple of its snapshot if that is more. A
 /// slot that is used again for a larger snapshot may have half of it.
 const JOURNAL_SHARE: u64 = 4;
 

@@ -5,7 +5,7 @@
 //! redo: how many pages, then as in a journal record
 //! extents: how many, then for each that has a page in the checkpoint, by logical number:
 //!     distance from the one before, place on the medium
-//!     its pages, in runs: a number (length << 2 | kind), and for kind 2 so many derivative pages
+//!     its pages, in runs: a number (length << 2 | kind), and for kind 2 a number of derivative pages
 //!         0 absent      1 in the base page      2 in both: derivative page, CPBV
 //! where lines have checksums, those of every page that is there follow it, and those of redo follow redo
 //! ```
@@ -28,7 +28,7 @@ pub(super) enum Version {
     Newest,
 }
 
-/// One page as a snapshot has it.
+/// One page in a snapshot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Kind {
     Absent,

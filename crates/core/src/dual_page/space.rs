@@ -2,7 +2,7 @@
 //!
 //! * Extent 0 holds the superblock; every other is free or belongs to one part of the scheme.
 //! * What an extent is used for is nowhere written as such: recovery finds it from who refers to it.
-//!   An extent nobody refers to is free.
+//!   An extent without a reference is free.
 //! * Free extents are used before the medium grows; the medium grows by several at a time.
 
 use crate::error::{Error, Result};
@@ -55,7 +55,7 @@ impl Space {
             limit,
             free: (1..roles.len() as u32).collect(),
             roles,
-            // Part of an extent at the end, from whoever, need not be zero either.
+            // Part of an extent at the end, whatever wrote it, need not be zero either.
             virgin_from: len.div_ceil(extent_bytes).min(limit) as u32,
         }
     }
@@ -86,7 +86,7 @@ impl Space {
         self.roles[extent as usize] = role;
     }
 
-    /// Takes an extent somebody refers to. False if it is not on the medium or taken.
+    /// Takes an extent that is referred to. False if it is not on the medium or taken.
     pub(super) fn occupy(&mut self, extent: u64, role: Role) -> bool {
         let Some(extent) = u32::try_from(extent)
             .ok()
@@ -98,7 +98,7 @@ impl Space {
         true
     }
 
-    /// Nobody refers to the extent any more.
+    /// The last reference to the extent is gone.
     pub(super) fn vacate(&mut self, extent: u32) {
         self.roles[extent as usize] = Role::Free;
         self.free.insert(extent);
@@ -162,7 +162,7 @@ impl Space {
         None
     }
 
-    /// Gives an extent nobody refers to any more back to the medium.
+    /// Gives an extent without a reference back to the medium.
     ///
     /// # Errors
     /// As [`Medium::discard`].

@@ -46,7 +46,7 @@ pub(super) struct Sums {
 }
 
 impl Sums {
-    /// All 0, on a medium of so many extents.
+    /// All 0, for a medium of this number of extents.
     pub(super) fn new(geometry: Geometry, extents: u32) -> Sums {
         Sums {
             line_bytes: geometry.line_bytes(),

@@ -28,7 +28,7 @@ pub(super) struct Batch {
     pub(super) lines: u32,
 }
 
-/// Spreads page numbers; nobody chooses them to collide.
+/// Spreads page numbers; no adversary chooses them.
 #[derive(Default)]
 pub(super) struct PageHasher(u64);
 

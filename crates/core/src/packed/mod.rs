@@ -67,7 +67,7 @@
 //! is folded. If it changes again so in `k` epochs before that, an epoch costs `n + 64 / k`; written
 //! whole each time it costs 64. The log is better while `n < 64 (1 - 1/k)`.
 //!
-//! * **[`Tuning::whole_lines`]**, 40: from so many changed lines on, a page is written whole. That is
+//! * **[`Tuning::whole_lines`]**, 40: from this number of changed lines on, a page is written whole. That is
 //!   right for `k` near 3. A page that never changes again loses at most 40 of 104 by waiting; one
 //!   that does gains up to a `k`-th of 64.
 //! * **A commit of at most two pages** that have nothing in the log writes them whole: a batch and the
@@ -152,7 +152,7 @@ impl Default for Options {
 }
 
 impl Options {
-    /// The same with a log of so many bytes.
+    /// The same with a log of this number of bytes.
     #[must_use]
     pub fn log_bytes(self, log_bytes: u64) -> Options {
         Options { log_bytes, ..self }
@@ -168,7 +168,7 @@ impl Options {
 /// What is chosen by cost; see the [module](self). Not kept with the store.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Tuning {
-    /// From so many changed lines on a page is written whole; 1 packs nothing.
+    /// From this number of changed lines on, a page is written whole; 1 packs nothing.
     pub whole_lines: u32,
     /// How eagerly pages are folded before the log is full.
     pub pressure_percent: u32,

@@ -18,7 +18,7 @@ use crate::geometry::PageId;
 use crate::scheme::{Damage, Located, Recovered};
 use crc32c::crc32c_append;
 
-/// Damage of one kind is listed at most so many times.
+/// At most this number of damages of one kind are listed.
 const MOST: usize = 16;
 
 /// What older batches have of the pages a batch drops is void.
@@ -56,7 +56,7 @@ impl<S: Located> Packed<S> {
         Ok((store, found))
     }
 
-    /// Forgets the epoch: everything is as the checkpoint below has it.
+    /// Forgets the epoch: everything is again as in the checkpoint below.
     pub(super) fn reload(&mut self) -> Result<()> {
         let loaded = self.load()?;
         (self.presence, self.index) = loaded;
@@ -165,7 +165,7 @@ impl<S: Located> Packed<S> {
         }
     }
 
-    /// Everything below, then the log and the map: read anew, verified, compared with what is in
+    /// Everything below, then the log and the map: read again, verified, compared with what is in
     /// memory. While an epoch is open the log is between two commits, and only what is below is checked.
     pub(super) fn list_damage(&self) -> Result<Vec<Damage>> {
         let mut damage = self.below.check()?;

@@ -167,7 +167,7 @@ impl Waiting {
         self.recycle();
     }
 
-    /// Once nothing waits its memory is used anew.
+    /// Once nothing waits, its memory is used again.
     fn recycle(&mut self) {
         if self.pages.is_empty() {
             self.bytes.clear();

@@ -6,7 +6,7 @@
 //!
 //! # How every write is marked
 //!
-//! * Whoever hands out a `&mut T` has marked the bytes of the `T` itself (`crate::marks`): a
+//! * A function that hands out a `&mut T` has marked the bytes of the `T` itself (`crate::marks`): a
 //!   root when it is borrowed, a collection when it hands out an element. So a method with
 //!   `&mut self` may write to `self`.
 //! * A method marks what it writes elsewhere: elements and control bytes in its blocks.

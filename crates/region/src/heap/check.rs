@@ -160,7 +160,7 @@ impl RawHeap {
         let mut report = Report::default();
         let (image, mut blocks): (_, Blocks) = {
             let _locks = self.lock_all();
-            let image = self.image(); // as large as the heap is while nobody makes it grow
+            let image = self.image(); // as large as the heap while it does not grow
             (image, structure::blocks(image, &mut Report::default()))
         };
         walk::value(image, description, at, &mut blocks, &mut report);
@@ -222,7 +222,7 @@ impl RawHeap {
 
     fn image(self) -> Image<'static> {
         let place = self.place();
-        // SAFETY: so many bytes are usable for as long as the heap is; they are only looked at.
+        // SAFETY: these bytes are usable for as long as the heap is; they are only looked at.
         let bytes = unsafe { std::slice::from_raw_parts(place.base(), place.bytes()) };
         Image {
             bytes,

@@ -3,9 +3,9 @@
 //! A lock is held for a few hundred instructions and never across a call of the user. A thread holds
 //! at most one of a shard and then, inside it, that of the units; never in the other order.
 //!
-//! Most blocks are taken and freed where nobody else is, so what counts is that case. A thread that took the
-//! lock of a shard often in a row *owns* it: from then on it goes in and out with plain stores. Whoever else
-//! wants in takes the lock itself, ends the ownership, and pays with a barrier on every thread:
+//! Most blocks are taken and freed without contention, so what counts is that case. A thread that took the
+//! lock of a shard often in a row *owns* it: from then on it goes in and out with plain stores. Any other
+//! thread takes the lock itself, ends the ownership, and pays with a barrier on every thread:
 //!
 //! ```text
 //! owner:  inside = 1 | light barrier | still mine? in.      no: inside = 0, takes the lock
@@ -190,7 +190,7 @@ mod tests {
 
     static LOCK: Lock = Lock::new();
 
-    /// Two numbers that are the same while nobody is in.
+    /// Two numbers that are the same while no thread is in.
     struct Pair(UnsafeCell<[u64; 2]>);
     // SAFETY: only the holder of the lock uses it.
     unsafe impl Sync for Pair {}
@@ -199,7 +199,7 @@ mod tests {
         let _locked = LOCK.lock(Thread::current());
         // SAFETY: the lock is held.
         let [a, b] = unsafe { &mut *pair.0.get() };
-        assert_eq!(a, b, "somebody else is in");
+        assert_eq!(a, b, "another thread is in");
         *a += 1;
         std::hint::black_box(&mut *a);
         *b += 1;
@@ -235,7 +235,7 @@ mod tests {
         let [a, b] = unsafe { *pair.0.get() };
         assert_eq!(a, b);
         if barrier::light_is_free() {
-            assert!(owned.load(Ordering::Relaxed) > 0, "nobody ever owned it");
+            assert!(owned.load(Ordering::Relaxed) > 0, "no thread ever owned it");
         }
     }
 }

@@ -9,7 +9,7 @@
 //! * All state is in the region and changes inside updates only, so a crash takes the heap back to a
 //!   commit with everything else: no block is lost and none is in use twice, without a log. Nothing is
 //!   cached outside.
-//! * Locks are outside (`locks.rs`): after a crash nobody holds one.
+//! * Locks are outside (`locks.rs`): after a crash none is held.
 //! * Threads take blocks from shards of their own; a block may be freed by any thread.
 //! * Every byte is marked before it is written; free blocks hold nothing, and are not written to.
 //! * Links are looked at before they are followed: a damaged heap is an error ([`HeapError::Damaged`]),
@@ -119,7 +119,7 @@ impl RawHeap {
             return Err(HeapError::Exists);
         }
         touch(header, size_of::<Header>());
-        // SAFETY: the window's first unit is usable, reads as zero, and nobody's yet. All fields may be zero.
+        // SAFETY: the window's first unit is usable, reads as zero, and has no owner yet. All fields may be zero.
         unsafe {
             let state = &raw mut (*header).state;
             (*state).magic = MAGIC;
@@ -312,7 +312,7 @@ impl RawHeap {
         unsafe { Units::new(self.header()) }.give_back()
     }
 
-    /// Frees a block of so many bytes, as a check tells of it. Where there is none, nothing happens.
+    /// Frees a block of `bytes` bytes that a check listed. Where there is none, nothing happens.
     ///
     /// # Safety
     /// The block is not used any more.
@@ -343,7 +343,7 @@ impl RawHeap {
         Place::of(self.header()).expect("a heap lies in a window")
     }
 
-    /// Nobody takes or frees a block while this lives.
+    /// No thread takes or frees a block while this lives.
     fn lock_all(self) -> (Vec<locks::Locked>, locks::Locked) {
         let thread = locks::Thread::current();
         let shards = (0..format::SHARDS).map(|shard| locks::shard(self.address(), shard, thread));

@@ -172,7 +172,7 @@ impl Slabs {
     /// A run becomes a slab of free blocks.
     ///
     /// # Safety
-    /// The run has [`classes::units`] units, and nobody else uses it.
+    /// The run has [`classes::units`] units, and no other thread uses it.
     pub(super) unsafe fn add(self, run: u32) -> Result<(), HeapError> {
         let slab = self.at(run);
         let blocks = BLOCKS[self.class];

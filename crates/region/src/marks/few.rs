@@ -25,7 +25,7 @@ pub(super) struct Few {
 }
 
 impl Few {
-    /// The lines of so many bytes, 15 lines' worth at most.
+    /// The lines of `bytes` bytes, 15 lines' worth at most.
     #[inline(always)]
     pub(super) fn new(first: usize, last: usize, bytes: usize, is_one: bool) -> Few {
         // They lie on so many lines at least, and on one more at most.

@@ -5,7 +5,7 @@
 //!   | cut, counts? | offset |
 //! ```
 //!
-//! * Slots are given out in order, neighbours for neighbouring lines, and anew after every cut.
+//! * Slots are given out in order, neighbours for neighbouring lines, and again after every cut.
 //! * A slot's tag is written last. It has the number of the cut, and whether the slot counts.
 
 use super::{LINE, LINES_PER_PAGE, SAVED, any, copy, lines_of, marks, set};
@@ -140,7 +140,7 @@ pub(super) struct Found {
     place: Place,
     cut: u64,
     unit: usize,
-    /// For so many pages together, once there is something: of each page its last slot and one more, or 0.
+    /// For [`TOGETHER`] pages each, once there is something: of each page its last slot and one more, or 0.
     last: Vec<Box<[u32]>>,
     /// For each slot looked at, the one of the same page before it, likewise.
     before: Vec<u32>,
@@ -235,7 +235,7 @@ impl Found {
     pub(super) fn each(&self, page: usize) -> impl Iterator<Item = (usize, &[u8])> {
         self.of(page).flat_map(|(offset, content)| {
             (0..self.unit / LINE).map(move |k| {
-                // SAFETY: the slot's writer is done with it (`Tag::offset`), and slots are given out anew
+                // SAFETY: the slot's writer is done with it (`Tag::offset`), and slots are given out again
                 // only after the next cut, which waits for the end of this sweep.
                 let bytes = unsafe { std::slice::from_raw_parts(content.wrapping_add(k * LINE), LINE) };
                 (offset % PAGE / LINE + k, bytes)

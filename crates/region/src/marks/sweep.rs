@@ -220,7 +220,7 @@ impl Frozen {
             let page = self.page;
             self.page += 1;
             if self.page.is_multiple_of(GROUP) {
-                // Nobody sets bytes of a frozen summary.
+                // Bytes of a frozen summary are not set any more.
                 set(summary(self.map, group..group + 1), 0);
             }
             // SAFETY: the page was usable at the cut, and stays so.
@@ -241,7 +241,7 @@ impl Frozen {
 
     /// The first page of the next group that has its byte in the summary.
     fn next_group(&self, mut group: usize) -> usize {
-        // So many are looked at by words first.
+        // Groups that are looked at by words first.
         const STRIDE: usize = 64;
         let groups = self.end.div_ceil(GROUP);
         while group < groups {

@@ -58,7 +58,7 @@ pub(crate) fn heap_of(place: Place) -> Result<RawHeap, HeapError> {
     use std::hash::{BuildHasher, RandomState};
     let _lock = lock_of(place);
     let header = place.base().cast::<Header>();
-    // SAFETY: the first unit is usable if the region has so many bytes; any bytes are a header.
+    // SAFETY: the first unit is usable if the region is as long as a header; any bytes are a header.
     let is_empty = place.bytes() < size_of::<Header>()
         || unsafe { (*header).state.magic == 0 && (*header).state.top == 0 };
     match is_empty {
@@ -89,7 +89,7 @@ unsafe fn table<'r>(heap: Heap<'r>) -> Result<Option<&'r Table<'r>>, HeapError> 
     if !heap.raw().has_root_table(at) {
         return Err(HeapError::damaged(format!("the table of roots at {at:#x}")));
     }
-    // SAFETY: it is a vector of entries with sound texts, which nobody changes while the lock is held.
+    // SAFETY: it is a vector of entries with sound texts, which do not change while the lock is held.
     Ok(Some(unsafe { &*std::ptr::with_exposed_provenance(at as usize) }))
 }
 

@@ -64,7 +64,7 @@ impl Reserved {
         if TAKEN[index].swap(true, Ordering::Acquire) {
             return Err(io::ErrorKind::AlreadyExists.into());
         }
-        // SAFETY: the window was nobody's until now.
+        // SAFETY: the window had no owner until now.
         unsafe { forget(base..base + bytes) }?;
         Ok(Reserved { index })
     }
@@ -84,7 +84,7 @@ impl Reserved {
 /// As `twinpage_os::reserve::forget`.
 pub(crate) unsafe fn forget(range: Range<usize>) -> io::Result<()> {
     let at = std::ptr::with_exposed_provenance_mut::<u8>(range.start);
-    // SAFETY: by the caller's word the range is of a window, and nobody counts on what it holds.
+    // SAFETY: by the caller's word the range is of a window, and its content is not needed.
     unsafe { at.write_bytes(0, range.len()) };
     Ok(())
 }
