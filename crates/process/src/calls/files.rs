@@ -7,50 +7,56 @@
 use super::{Decision, Stopped, fail};
 use crate::descriptors;
 use crate::error::Result;
-use crate::files::{self, Change, Ident, New, Place, Recorded, Refusal, Target};
+use crate::files::{self, Change, Ident, New, Place, Recorded, Recorder, Refusal, Target};
 use crate::kernel::Settings;
+use crate::memory::Memory;
 use crate::program::Program;
 use rustix::fs::{FileType, OFlags, Stat};
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
+/// Records what `change` destroys. A refusal of the recorder becomes one of the call.
+fn record(memory: &mut Memory, files: &mut Recorder, change: &Change<'_>) -> Result<Decision> {
+    note_objects(memory, change);
+    match files.record(change) {
+        Ok(Recorded::Saved | Recorded::Covered | Recorded::NotTracked) => Ok(Decision::Run),
+        Err(files::Error::Refused(refusal)) => Ok(fail(errno_of(&refusal), refusal.to_string())),
+        Err(files::Error::Full { .. }) => Ok(fail(
+            libc::ENOSPC,
+            "there is no room to keep what the change destroys; make room, or checkpoint more often with --every",
+        )),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// What a change may do to a file whose content the checkpoint holds is looked at again.
+fn note_objects(memory: &mut Memory, change: &Change<'_>) {
+    if memory.objects().is_empty() {
+        return;
+    }
+    let found = match *change {
+        Change::Write { fd, at, len } => rustix::fs::fstat(fd).map(|stat| {
+            // Behind the old end everything is looked at anyway.
+            let at = at.unwrap_or_else(|| rustix::fs::tell(fd).unwrap_or(0));
+            (stat, at..at.saturating_add(len))
+        }),
+        Change::SetLen { target, len } => stat_of(target).map(|stat| (stat, len..u64::MAX)),
+        Change::Allocate { fd, at, .. } => rustix::fs::fstat(fd).map(|stat| (stat, at..u64::MAX)),
+        Change::Open { place, flags } if flags.contains(OFlags::TRUNC) => {
+            stat_of(Target::Named { place, follow: true }).map(|stat| (stat, 0..u64::MAX))
+        }
+        _ => return,
+    };
+    if let Ok((stat, range)) = found {
+        memory.objects().changed(Ident::from(&stat), range);
+    }
+}
+
 impl Program {
     /// Records what `change` destroys. A refusal of the recorder becomes one of the call.
     pub(super) fn record(&mut self, change: &Change<'_>) -> Result<Decision> {
-        self.note_objects(change);
-        match self.files.record(change) {
-            Ok(Recorded::Saved | Recorded::Covered | Recorded::NotTracked) => Ok(Decision::Run),
-            Err(files::Error::Refused(refusal)) => Ok(fail(errno_of(&refusal), refusal.to_string())),
-            Err(files::Error::Full { .. }) => Ok(fail(
-                libc::ENOSPC,
-                "there is no room to keep what the change destroys; make room, or checkpoint more often with --every",
-            )),
-            Err(error) => Err(error.into()),
-        }
-    }
-
-    /// What a change may do to a file whose content the checkpoint holds is looked at again.
-    fn note_objects(&mut self, change: &Change<'_>) {
-        if self.memory.objects().is_empty() {
-            return;
-        }
-        let found = match *change {
-            Change::Write { fd, at, len } => rustix::fs::fstat(fd).map(|stat| {
-                // Behind the old end everything is looked at anyway.
-                let at = at.unwrap_or_else(|| rustix::fs::tell(fd).unwrap_or(0));
-                (stat, at..at.saturating_add(len))
-            }),
-            Change::SetLen { target, len } => stat_of(target).map(|stat| (stat, len..u64::MAX)),
-            Change::Allocate { fd, at, .. } => rustix::fs::fstat(fd).map(|stat| (stat, at..u64::MAX)),
-            Change::Open { place, flags } if flags.contains(OFlags::TRUNC) => {
-                stat_of(Target::Named { place, follow: true }).map(|stat| (stat, 0..u64::MAX))
-            }
-            _ => return,
-        };
-        if let Ok((stat, range)) = found {
-            self.memory.objects().changed(Ident::from(&stat), range);
-        }
+        record(&mut self.memory, &mut self.files, change)
     }
 
     pub(super) fn before_open(&mut self, call: &Stopped) -> Result<Decision> {
@@ -109,7 +115,13 @@ impl Program {
                 Some(a[4]),
             ),
         };
-        let (Some(len), Ok(fd)) = (len, self.process.duplicate_fd(fd)) else {
+        let Some(len) = len else {
+            return Ok(Decision::Run);
+        };
+        if let Some(fd) = self.descriptors.known_file(fd) {
+            return record(&mut self.memory, &mut self.files, &Change::Write { fd, at, len });
+        }
+        let Ok(fd) = self.process.duplicate_fd(fd) else {
             return Ok(Decision::Run);
         };
         if !descriptors::is_regular(&fd) {

@@ -129,6 +129,15 @@ impl Descriptors {
         }
     }
 
+    /// The file with content at a number, where no call touched the number since the last stop: the same open
+    /// file, with no call to ask for it.
+    #[must_use]
+    pub fn known_file(&self, fd: i32) -> Option<BorrowedFd<'_>> {
+        let known = self.list.get(&fd).filter(|_| !self.touched.has(fd))?;
+        let is_file = matches!(known.what, What::File { .. });
+        self.ours.get(&known.shares).filter(|_| is_file).map(AsFd::as_fd)
+    }
+
     /// Whether the program has a file open.
     #[must_use]
     pub fn has_open(&self, process: &Process, file: Ident) -> bool {
