@@ -76,17 +76,25 @@ impl Program {
             }
             _ => (call.int(0), call.arguments[1], call.arguments[2]),
         };
-        let (Some(path), Some(start)) = (self.text(path), self.start(dirfd)) else {
+        let flags = OFlags::from_bits_retain(flags as u32);
+        let makes = flags.intersects(OFlags::CREATE | OFlags::TRUNC);
+        let Some(path) = self.text(path) else {
             return Ok(Decision::Run);
         };
-        let flags = OFlags::from_bits_retain(flags as u32);
+        if path.is_absolute() && !makes {
+            let refused = self.refuse_special(rustix::fs::CWD, &path); // which is not looked at
+            return Ok(refused.unwrap_or(Decision::Run));
+        }
+        let Some(start) = self.start(dirfd) else {
+            return Ok(Decision::Run);
+        };
         if let Some(refused) = self.refuse_special(start.as_fd(), &path) {
             return Ok(refused);
         }
         if flags.contains(OFlags::TRUNC) {
             self.before_truncate(start.as_fd(), &path);
         }
-        if !flags.intersects(OFlags::CREATE | OFlags::TRUNC) || is_pseudo_at(&start, &path) {
+        if !makes || is_pseudo_at(&start, &path) {
             return Ok(Decision::Run);
         }
         self.record(&Change::Open {
