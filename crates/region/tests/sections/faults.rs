@@ -1,7 +1,7 @@
 //! Mistakes made on purpose, which the other tests of sections must find: they would not be worth much otherwise.
 
 use super::sections;
-use super::support::folders;
+use super::support::{folders, when_free};
 use super::undo::{lives, seeded};
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -130,10 +130,8 @@ fn planted_mistakes_are_found() {
             };
             let open = || -> Region {
                 base.store(0, Ordering::Relaxed);
-                let region = sections()
-                    .scheme(SchemeKind::DualPage)
-                    .open_with(&path, &stores)
-                    .unwrap();
+                let options = sections().scheme(SchemeKind::DualPage);
+                let region = when_free(|| options.clone().open_with(&path, &stores));
                 region.load(0..4096).unwrap();
                 base.store(region.place().base().addr(), Ordering::Relaxed);
                 region

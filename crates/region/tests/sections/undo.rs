@@ -1,6 +1,6 @@
 //! Random sections of which many fail, beside a model: what failed left nothing behind, in memory or in the file.
 
-use super::support::folders;
+use super::support::{folders, when_free};
 use super::{HOUR, bytes_of, sections};
 use std::collections::BTreeMap as Model;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -181,7 +181,8 @@ fn random_sections_are_there_or_never_were() {
             ("packed", sections().scheme(SchemeKind::Packed)),
         ] {
             let path = folder.path().join(name);
-            lives(name, &|| options.clone().open(&path).unwrap(), steps, &mut random);
+            let open = || when_free(|| options.clone().open(&path));
+            lives(name, &open, steps, &mut random);
         }
     }
 }

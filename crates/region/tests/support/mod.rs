@@ -15,7 +15,8 @@ pub(crate) fn folders() -> [TempDir; 2] {
 }
 
 /// Opens what another process made. A killed one may still hold the lock for a moment, and another test of this
-/// process may have a region at the same addresses: each process chooses them by itself.
+/// process may have a region at the same addresses: each process chooses them by itself. So it is with what this process
+/// made: a child that another test starts holds its locks until it runs its own program.
 pub(crate) fn when_free<T>(open: impl Fn() -> Result<T, Error>) -> T {
     loop {
         match open() {
