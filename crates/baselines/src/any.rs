@@ -5,8 +5,8 @@
 use crate::in_place::{self, InPlace};
 use crate::store::LineStore;
 use crate::{
-    CopyOnWrite, PageOverlay, RedoLog, Tables, ThyNvm, UndoLog, copy_on_write, page_overlay, redo_log,
-    thynvm, undo_log,
+    CopyOnWrite, DudeTm, Nvml, PageOverlay, RedoLog, Tables, ThyNvm, UndoLog, copy_on_write, dude_tm,
+    page_overlay, redo_log, thynvm, undo_log,
 };
 use std::ops::Range;
 use twinpage_core::dual_page::{DualPage, PoolLimit};
@@ -35,6 +35,8 @@ pub struct Setup {
     pub checksums: Option<bool>,
     /// The tables of ThyNVM.
     pub tables: Tables,
+    /// How many epochs DudeTM logs before it brings them home, together.
+    pub group: u32,
     /// Tells the store from others that were on the same medium; a random number if not given.
     pub id: Option<u64>,
 }
@@ -50,6 +52,7 @@ impl Setup {
             context_bytes: 1 << 20,
             checksums: None,
             tables: Tables::default(),
+            group: dude_tm::GROUP,
             id: None,
         }
     }
@@ -74,8 +77,12 @@ pub enum AnyScheme<M> {
     Packed(Box<Packed<DualPage<M>>>),
     /// [`SchemeKind::UndoLog`].
     UndoLog(Box<UndoLog<M>>),
+    /// [`SchemeKind::Nvml`].
+    Nvml(Box<Nvml<M>>),
     /// [`SchemeKind::RedoLog`].
     RedoLog(Box<RedoLog<M>>),
+    /// [`SchemeKind::DudeTm`].
+    DudeTm(Box<DudeTm<M>>),
     /// [`SchemeKind::CopyOnWrite`].
     CopyOnWrite(Box<CopyOnWrite<M>>),
     /// [`SchemeKind::ThyNvm`].
@@ -93,7 +100,9 @@ macro_rules! each {
             AnyScheme::DualPage($store) => $do,
             AnyScheme::Packed($store) => $do,
             AnyScheme::UndoLog($store) => $do,
+            AnyScheme::Nvml($store) => $do,
             AnyScheme::RedoLog($store) => $do,
+            AnyScheme::DudeTm($store) => $do,
             AnyScheme::CopyOnWrite($store) => $do,
             AnyScheme::ThyNvm($store) => $do,
             AnyScheme::PageOverlay($store) => $do,
@@ -120,6 +129,11 @@ impl<M: Medium> AnyScheme<M> {
             }
             SchemeKind::UndoLog => {
                 AnyScheme::UndoLog(Box::new(UndoLog::create(medium, setup.geometry, setup.id)?))
+            }
+            SchemeKind::Nvml => AnyScheme::Nvml(Box::new(Nvml::create(medium, setup.geometry, setup.id)?)),
+            SchemeKind::DudeTm => {
+                let store = DudeTm::create(medium, setup.geometry, setup.group, setup.id)?;
+                AnyScheme::DudeTm(Box::new(store))
             }
             SchemeKind::RedoLog => {
                 AnyScheme::RedoLog(Box::new(RedoLog::create(medium, setup.geometry, setup.id)?))
@@ -148,7 +162,9 @@ impl<M: Medium> AnyScheme<M> {
             AnyScheme::DualPage(_) => SchemeKind::DualPage,
             AnyScheme::Packed(_) => SchemeKind::Packed,
             AnyScheme::UndoLog(_) => SchemeKind::UndoLog,
+            AnyScheme::Nvml(_) => SchemeKind::Nvml,
             AnyScheme::RedoLog(_) => SchemeKind::RedoLog,
+            AnyScheme::DudeTm(_) => SchemeKind::DudeTm,
             AnyScheme::CopyOnWrite(_) => SchemeKind::CopyOnWrite,
             AnyScheme::ThyNvm(_) => SchemeKind::ThyNvm,
             AnyScheme::PageOverlay(_) => SchemeKind::PageOverlay,
@@ -187,9 +203,17 @@ impl<M: Medium> AnyScheme<M> {
             medium.read(0, &mut magic)?;
         }
         Ok(match magic {
-            undo_log::Undo::MAGIC => {
+            undo_log::Undo::<true>::MAGIC => {
                 let (store, found) = UndoLog::recover(medium)?;
                 (AnyScheme::UndoLog(Box::new(store)), found)
+            }
+            undo_log::Undo::<false>::MAGIC => {
+                let (store, found) = Nvml::recover(medium)?;
+                (AnyScheme::Nvml(Box::new(store)), found)
+            }
+            dude_tm::Dude::MAGIC => {
+                let (store, found) = DudeTm::recover(medium)?;
+                (AnyScheme::DudeTm(Box::new(store)), found)
             }
             redo_log::Redo::MAGIC => {
                 let (store, found) = RedoLog::recover(medium)?;

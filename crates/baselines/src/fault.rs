@@ -16,15 +16,15 @@ pub enum Fault {
     LeaveTorn,
     /// Any scheme: the first write of a page leaves what was there before.
     NoZeroFill,
-    /// Undo log: lines are written in place before their old versions are durable in the log.
+    /// Undo logs: lines are written in place before their old versions are durable in the log.
     SkipLogFence,
-    /// Undo log: one line in eight is not logged.
+    /// Undo logs: one line in eight is not logged.
     ForgetLine,
-    /// Undo log: a line is logged again at its second write, with what the first one wrote.
+    /// Undo logs: a line is logged again at its second write, with what the first one wrote.
     LogTwice,
-    /// Redo log: lines of a commit stay in the log and are forgotten.
+    /// Redo log, DudeTM: lines of a commit stay in the log and are forgotten.
     LeaveInLog,
-    /// Redo log: both epochs use one log.
+    /// Redo log, DudeTM: both epochs, or groups of epochs, use one log.
     OneLog,
     /// Copy-on-write: later writes of a page go to the checkpoint's frame.
     SkipCopy,

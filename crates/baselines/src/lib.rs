@@ -1,4 +1,4 @@
-//! What the dual page is measured against: the schemes of DPC 5.1.2, on the same road.
+//! What the dual page is measured against: the schemes of DPC 5.1.2 and 5.3, on the same road.
 //!
 //! [`in_place`] protects nothing. The others share one [`store`](Store), whose lanes, book and commit
 //! are the same for all: reading order `lanes.rs`, `book.rs`, `store.rs`, then a scheme each. [`AnyScheme`] is
@@ -13,6 +13,7 @@
 pub mod any;
 mod book;
 pub mod copy_on_write;
+pub mod dude_tm;
 mod fault;
 pub mod in_place;
 mod lanes;
@@ -25,6 +26,7 @@ pub mod undo_log;
 
 pub use any::{AnyScheme, Setup};
 pub use copy_on_write::CopyOnWrite;
+pub use dude_tm::DudeTm;
 #[cfg(any(test, feature = "faults"))]
 pub use fault::Fault;
 pub use in_place::InPlace;
@@ -33,4 +35,4 @@ pub use redo_log::RedoLog;
 pub use store::{Ground, LineStore, Store};
 pub use thynvm::{Switching, Tables, ThyNvm};
 pub use twinpage_core::SchemeKind;
-pub use undo_log::UndoLog;
+pub use undo_log::{Nvml, UndoLog};

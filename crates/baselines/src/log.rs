@@ -28,7 +28,7 @@ use twinpage_core::medium::{Cause, Medium};
 use twinpage_core::metered::Metered;
 
 /// Bytes of an entry before its line.
-const HEAD: usize = 16;
+pub(super) const HEAD: usize = 16;
 
 /// Where lines of a page are in a log.
 #[derive(Debug)]
@@ -54,9 +54,35 @@ fn lane(ground: &Ground, epoch: u64) -> Lane {
     }
 }
 
-fn entry_crc(ground: &Ground, epoch: u64, entry: &[u8]) -> u32 {
-    let crc = crc32c_append(ground.header.seed(), &epoch.to_le_bytes());
+/// The crc of an entry of log number `log`.
+fn entry_crc(ground: &Ground, log: u64, entry: &[u8]) -> u32 {
+    let crc = crc32c_append(ground.header.seed(), &log.to_le_bytes());
     crc32c_append(crc32c_append(crc, &entry[..8]), &entry[HEAD..])
+}
+
+/// Appends the entry of a line.
+pub(super) fn encode_entry(
+    ground: &Ground,
+    log: u64,
+    page: u64,
+    line: usize,
+    newer: &[u8],
+    into: &mut Vec<u8>,
+) {
+    let start = into.len();
+    into.extend((page << 6 | line as u64).to_le_bytes());
+    into.extend([0; 8]);
+    into.extend_from_slice(newer);
+    let crc = entry_crc(ground, log, &into[start..]);
+    into[start + 8..start + 12].copy_from_slice(&crc.to_le_bytes());
+}
+
+/// Page and line of an entry; none where it is not valid.
+pub(super) fn decode_entry(ground: &Ground, log: u64, entry: &[u8]) -> Option<(u64, usize)> {
+    let (head, _) = entry.as_chunks::<8>();
+    let line = u64::from_le_bytes(head[0]);
+    let is_valid = head[1][..4] == entry_crc(ground, log, entry).to_le_bytes();
+    is_valid.then_some((line >> 6, line as usize & 63))
 }
 
 impl Log {
@@ -73,21 +99,19 @@ impl Log {
         for index in 0..entries {
             let at = index * bytes as u64;
             ground.lanes.read(medium, lane(ground, epoch), at, &mut entry)?;
-            let (head, _) = entry.as_chunks::<8>();
-            let line = u64::from_le_bytes(head[0]);
-            if head[1][..4] != entry_crc(ground, epoch, &entry).to_le_bytes() {
+            let Some((page, line)) = decode_entry(ground, epoch, &entry) else {
                 let at = ground.lanes.at(lane(ground, epoch), at).unwrap_or(at);
                 return Err(damaged(
                     "log",
                     at,
                     format!("the checksum of entry {index} does not fit"),
                 ));
-            }
+            };
             // A page that was discarded has no line to bring home.
-            if ground.book.get(line >> 6) != 0 {
-                let places = Log::places(log.homeless.entry(line >> 6));
-                places.lines = places.lines | LineMask::run(line as usize & 63, 1);
-                places.entries[line as usize & 63] = index as u32;
+            if ground.book.get(page) != 0 {
+                let places = Log::places(log.homeless.entry(page));
+                places.lines = places.lines | LineMask::run(line, 1);
+                places.entries[line] = index as u32;
             }
         }
         match log.settle(medium, ground) {
@@ -197,12 +221,7 @@ impl Log {
         let buffer = &mut self.buffer;
         buffer.clear();
         for line in lines {
-            let start = buffer.len();
-            buffer.extend((newer.page.0 << 6 | line as u64).to_le_bytes());
-            buffer.extend([0; 8]);
-            buffer.extend_from_slice(newer.line(line));
-            let crc = entry_crc(ground, epoch, &buffer[start..]);
-            buffer[start + 8..start + 12].copy_from_slice(&crc.to_le_bytes());
+            encode_entry(ground, epoch, newer.page.0, line, newer.line(line), buffer);
         }
         let at = first * (HEAD + ground.line_bytes()) as u64;
         ground.lanes.write(medium, lane(ground, epoch), at, buffer)

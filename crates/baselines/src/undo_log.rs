@@ -1,5 +1,9 @@
-//! The undo log at line grain (DPC 2.1 and 5.1.2, "Logging"): the old version of a line goes to the
-//! log, durably, before the first write of the line in an epoch; the line itself is written in place.
+//! Undo logs at line grain: the old version of a line goes to the log, durably, before the first write of the line in
+//! an epoch; the line itself is written in place. Two of them differ in one thing, how often they fence:
+//!
+//! * [`UndoLog`] (DPC 2.1 and 5.1.2, "Logging"): lines wait in a queue until their entries are durable, and one fence
+//!   serves up to 64 of them.
+//! * [`Nvml`] (DPC 5.3, SSP 5.1; libpmemobj's `tx_add_range`): each range of lines is logged, fenced and then written.
 //!
 //! ```text
 //! log of the epoch, packed:     | entry | entry | entry | ...        (lane 4)
@@ -8,13 +12,13 @@
 //! ```
 //!
 //! * Optimised with an unbounded map (DPC 5.1.2 after Sanchez): a line is logged once an epoch.
-//! * A line waits in the queue until its entry is durable, so one fence serves a queue of them.
+//! * A line is written in place after a fence that its entry was posted before.
 //! * `fenced` says how many entries were durable before this one was written. A valid entry behind
 //!   an invalid one that it says was durable is damage; otherwise the invalid one is the torn end.
 //! * An entry belongs to the epoch it undoes to: a commit empties the log by its number alone.
 //! * Undoing may be repeated. What is undone stays logged, and the log goes on where it was.
 //!
-//! Volatile state: the map, 42 bits for each line logged; a queue of 64 lines.
+//! Volatile state: the map, 42 bits for each line logged; the queue of 64 lines.
 
 use super::book::damaged;
 use super::fault::Fault;
@@ -23,7 +27,7 @@ use super::store::{Ground, LineStore, Store};
 use crc32c::crc32c_append;
 use std::collections::{BTreeMap, HashMap};
 use twinpage_core::SchemeKind;
-use twinpage_core::error::Result;
+use twinpage_core::error::{Error, Result};
 use twinpage_core::geometry::{Geometry, LineMask, PageLines};
 use twinpage_core::medium::{Cause, Medium};
 use twinpage_core::metered::Metered;
@@ -44,21 +48,24 @@ pub fn metadata_bits(lines: u64) -> u64 {
 }
 
 /// A store with an undo log. See the [module](self).
-pub type UndoLog<M> = Store<M, Undo>;
+pub type UndoLog<M> = Store<M, Undo<true>>;
 
-impl<M: Medium> UndoLog<M> {
+/// A store with an undo log that fences each range. See the [module](self).
+pub type Nvml<M> = Store<M, Undo<false>>;
+
+impl<M: Medium, const QUEUED: bool> Store<M, Undo<QUEUED>> {
     /// A new store on `medium`, whatever was there before; a random `id` if none is given.
     ///
     /// # Errors
     /// [`twinpage_core::Error::Full`] when not even an empty store fits.
-    pub fn create(medium: M, geometry: Geometry, id: Option<u64>) -> Result<UndoLog<M>> {
+    pub fn create(medium: M, geometry: Geometry, id: Option<u64>) -> Result<Self> {
         Store::create_with(medium, geometry, id, [0; 2])
     }
 }
 
-/// What is logged in this epoch.
+/// What is logged in this epoch. `QUEUED`: one fence serves a queue of lines, else each range of lines has its own.
 #[derive(Debug, Default)]
-pub struct Undo {
+pub struct Undo<const QUEUED: bool> {
     logged: HashMap<u64, LineMask>,
     /// Lines whose entries are not durable yet, by page and line.
     queue: BTreeMap<(u64, usize), Box<[u8]>>,
@@ -95,7 +102,7 @@ impl Ground {
     }
 }
 
-impl Undo {
+impl<const QUEUED: bool> Undo<QUEUED> {
     /// Logs lines of a page as they are, without a fence.
     fn log<M: Medium>(
         &mut self,
@@ -127,6 +134,48 @@ impl Undo {
         let logged = self.logged.entry(page).or_default();
         *logged = *logged | lines;
         Ok(())
+    }
+
+    /// Logs lines that are written for the first time, which then wait for their entries, or are written after a fence.
+    fn log_first<M: Medium>(
+        &mut self,
+        medium: &mut Metered<M>,
+        ground: &mut Ground,
+        newer: PageLines<'_>,
+        fresh: LineMask,
+    ) -> Result<()> {
+        if QUEUED {
+            if self.queue.len() + fresh.count() > QUEUE {
+                self.flush(medium, ground)?;
+            }
+            if !fresh.is_empty() {
+                self.log(medium, ground, newer.page.0, fresh)?;
+                self.enqueue(newer, fresh);
+            }
+            return Ok(());
+        }
+        for range in fresh.runs() {
+            let range = LineMask::run(range.start, range.len());
+            self.log(medium, ground, newer.page.0, range)?;
+            self.enqueue(newer, range);
+            self.flush(medium, ground)?;
+        }
+        Ok(())
+    }
+
+    /// Lines of a page that wait.
+    fn waiting(&self, page: u64) -> LineMask {
+        let lines = self.queue.range((page, 0)..(page + 1, 0));
+        lines.fold(LineMask::NONE, |mask, (&(_, line), _)| {
+            mask | LineMask::run(line, 1)
+        })
+    }
+
+    /// These lines wait for their entries to be durable.
+    fn enqueue(&mut self, newer: PageLines<'_>, lines: LineMask) {
+        for line in lines.runs().flatten() {
+            self.queue.insert((newer.page.0, line), newer.line(line).into());
+        }
     }
 
     /// Makes the log durable, then writes what waited for it in place.
@@ -180,7 +229,13 @@ impl Undo {
                     let (page, line) = (line >> 6, line as usize & 63);
                     ground.read_home(medium, page, line, &mut now)?;
                     if now != entry[HEAD..] {
-                        ground.write_home(medium, page, line, &entry[HEAD..])?;
+                        match ground.write_home(medium, page, line, &entry[HEAD..]) {
+                            // It stays logged, and is written before the next commit.
+                            Err(Error::Full { .. }) => {
+                                self.queue.insert((page, line), entry[HEAD..].into());
+                            }
+                            other => other?,
+                        }
                     }
                     // What lies behind an invalid entry will be written over.
                     if invalid.is_none() {
@@ -201,12 +256,18 @@ impl Undo {
     }
 }
 
-impl LineStore for Undo {
-    const KIND: SchemeKind = SchemeKind::UndoLog;
-    const MAGIC: [u8; 8] = *b"undolog1";
+impl<const QUEUED: bool> LineStore for Undo<QUEUED> {
+    const KIND: SchemeKind = match QUEUED {
+        true => SchemeKind::UndoLog,
+        false => SchemeKind::Nvml,
+    };
+    const MAGIC: [u8; 8] = match QUEUED {
+        true => *b"undolog1",
+        false => *b"undonvml",
+    };
     const LOGS_FIRST: bool = true;
 
-    fn load<M: Medium>(medium: &mut Metered<M>, ground: &mut Ground, _: &[u8]) -> Result<Undo> {
+    fn load<M: Medium>(medium: &mut Metered<M>, ground: &mut Ground, _: &[u8]) -> Result<Self> {
         ground.homes_are_there()?;
         let mut undo = Undo::default();
         undo.undo(medium, ground)?;
@@ -262,22 +323,12 @@ impl LineStore for Undo {
         if ground.faulty(Fault::LogTwice) {
             fresh = lines;
         }
-        if self.queue.len() + fresh.count() > QUEUE {
-            self.flush(medium, ground)?;
-        }
-        if !fresh.is_empty() {
-            self.log(medium, ground, page, fresh)?;
-        }
+        self.log_first(medium, ground, newer, fresh)?;
+        let again = lines & !fresh;
+        let waiting = again & self.waiting(page);
+        self.enqueue(newer, waiting);
         medium.on(Cause::Data);
-        let mut direct = LineMask::NONE;
-        for line in lines.runs().flatten() {
-            if fresh.has(line) || self.queue.contains_key(&(page, line)) {
-                self.queue.insert((page, line), newer.line(line).into());
-            } else {
-                direct = direct | LineMask::run(line, 1);
-            }
-        }
-        for run in direct.runs() {
+        for run in (again & !waiting).runs() {
             ground.write_home(medium, page, run.start, newer.run(run))?;
         }
         Ok(Room::Plenty)

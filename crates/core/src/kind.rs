@@ -14,8 +14,12 @@ pub enum SchemeKind {
     Packed,
     /// A baseline: the old versions of lines are logged before they are overwritten.
     UndoLog,
+    /// A baseline: an undo log with a fence for each range of lines, as NVML's.
+    Nvml,
     /// A baseline: new versions of lines are logged, and written home after the commit.
     RedoLog,
+    /// A baseline: a shadow in DRAM, and a redo log that goes home by groups of epochs, as DudeTM.
+    DudeTm,
     /// A baseline: a page is copied before its first write in an epoch.
     CopyOnWrite,
     /// A baseline: lines and pages at two grains, checkpoints overlapped with execution.
@@ -29,11 +33,13 @@ pub enum SchemeKind {
 
 impl SchemeKind {
     /// All of them, the dual page first.
-    pub const ALL: [SchemeKind; 8] = [
+    pub const ALL: [SchemeKind; 10] = [
         SchemeKind::DualPage,
         SchemeKind::Packed,
         SchemeKind::UndoLog,
+        SchemeKind::Nvml,
         SchemeKind::RedoLog,
+        SchemeKind::DudeTm,
         SchemeKind::CopyOnWrite,
         SchemeKind::ThyNvm,
         SchemeKind::PageOverlay,
@@ -50,7 +56,9 @@ impl SchemeKind {
             SchemeKind::DualPage => "dual-page",
             SchemeKind::Packed => "packed",
             SchemeKind::UndoLog => "undo-log",
+            SchemeKind::Nvml => "nvml",
             SchemeKind::RedoLog => "redo-log",
+            SchemeKind::DudeTm => "dude-tm",
             SchemeKind::CopyOnWrite => "copy-on-write",
             SchemeKind::ThyNvm => "thynvm",
             SchemeKind::PageOverlay => "page-overlay",

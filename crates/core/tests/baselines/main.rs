@@ -14,9 +14,11 @@ use twinpage_core::crash::Image;
 use twinpage_core::*;
 
 /// The schemes that protect, but for the dual page and what is built on it.
-const KINDS: [SchemeKind; 5] = [
+const KINDS: [SchemeKind; 7] = [
     SchemeKind::UndoLog,
+    SchemeKind::Nvml,
     SchemeKind::RedoLog,
+    SchemeKind::DudeTm,
     SchemeKind::CopyOnWrite,
     SchemeKind::ThyNvm,
     SchemeKind::PageOverlay,

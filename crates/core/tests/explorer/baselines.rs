@@ -190,6 +190,22 @@ fn undo_log() -> Baseline<impl LineStore> {
     }
 }
 
+fn nvml() -> Baseline<impl LineStore> {
+    Baseline {
+        create: |medium, setting| Nvml::create(medium, options(setting).geometry, Some(0x1d)),
+        lives: 200,
+        faults: &[Fault::SkipLogFence, Fault::ForgetLine],
+    }
+}
+
+fn dude_tm() -> Baseline<impl LineStore> {
+    Baseline {
+        create: |medium, setting| DudeTm::create(medium, options(setting).geometry, 3, Some(0x1d)),
+        lives: 60,
+        faults: &[Fault::LeaveInLog, Fault::OneLog, Fault::NoZeroFill],
+    }
+}
+
 fn redo_log() -> Baseline<impl LineStore> {
     Baseline {
         create: |medium, setting| RedoLog::create(medium, options(setting).geometry, Some(0x1d)),
@@ -256,9 +272,11 @@ fn each(
     wanted: &dyn Fn(&str) -> bool,
     visit: &dyn Fn(&dyn Explored) -> Result<(), String>,
 ) -> Result<(), String> {
-    let all: [&dyn Explored; 5] = [
+    let all: [&dyn Explored; 7] = [
         &undo_log(),
+        &nvml(),
         &redo_log(),
+        &dude_tm(),
         &copy_on_write(),
         &page_overlay(),
         &thynvm(),
