@@ -237,6 +237,41 @@ fn a_full_medium_loses_the_epoch_and_nothing_else() {
 }
 
 #[test]
+fn the_log_grows_and_shrinks_with_what_is_stored() {
+    let mut store = create(16);
+    store.set_tuning(Tuning {
+        log_percent: 2000,
+        ..Tuning::default()
+    });
+    let sheets = |store: &Store| log(store).limit_bytes / SHEET;
+    fill(&mut store, 0..60, 1);
+    store.commit(b"").unwrap();
+    let mut lengths = vec![sheets(&store)];
+    for line in 0..3 {
+        (0..60).for_each(|page| write(&mut store, page, line, 2));
+        store.commit(b"").unwrap();
+        lengths.push(sheets(&store));
+    }
+    assert_eq!(lengths, [8, 16, 16, 16]);
+    store.discard(PageId(4)..PageId(60)).unwrap();
+    store.commit(b"").unwrap();
+    assert_eq!(sheets(&store), 8, "at most four times as long as is right");
+    let (mut store, _) = reopen(store);
+    assert_eq!(sheets(&store), 8);
+    assert!((0..4).all(|page| read(&store, page)[..4 * 64] == [&[2; 3 * 64][..], &[1; 64]].concat()));
+    write(&mut store, 0, 0, 3);
+    store.abandon();
+    assert_eq!(store.check().unwrap(), []);
+    for epochs in 0..200 {
+        (0..4).for_each(|page| write(&mut store, page, epochs % 60, 4));
+        fill(&mut store, 100..101, epochs as u8);
+        store.commit(b"").unwrap();
+        assert!(log(&store).used_bytes <= 8 * SHEET, "no longer than it is");
+    }
+    reopen(store);
+}
+
+#[test]
 fn a_store_says_whether_it_is_packed() {
     let mut store = create(3);
     store.commit(b"mine").unwrap();
@@ -316,6 +351,8 @@ proptest! {
         extent_pages in 1_u32..3,
         whole_lines in 1_u32..66,
         pressure_percent in prop_oneof![Just(0), Just(100), Just(5000)],
+        log_percent in prop_oneof![Just(50), Just(2000)],
+        log_sheets in prop_oneof![Just(3), Just(8), Just(32)],
         limit in prop_oneof![3 => Just(u64::MAX), 1 => 10_u64..30],
     ) {
         let geometry = Geometry::new(4096, SHEET as u32 * extent_pages).unwrap();
@@ -324,10 +361,10 @@ proptest! {
         let Ok(below) = DualPage::create(medium, &options) else {
             return Ok(());
         };
-        let mut store = Packed::create(below, &Options::default().log_bytes(3 * SHEET).id(1)).unwrap();
+        let mut store = Packed::create(below, &Options::default().log_bytes(log_sheets * SHEET).id(1)).unwrap();
         let mut state = State::default();
         for steps in lives {
-            store.set_tuning(Tuning { whole_lines, pressure_percent });
+            store.set_tuning(Tuning { whole_lines, pressure_percent, log_percent });
             let mut run = Run::new(store, Log::default(), state);
             run.go(&steps.concat()).unwrap();
             prop_assert_eq!(run.differs().unwrap(), None);

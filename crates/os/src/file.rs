@@ -29,7 +29,7 @@
 use crate::batch::Batch;
 use crate::health::{Access, Health, full, refused};
 use crate::space::{Space, again, is_unsupported, punch, reserve};
-use rustix::fs::{FallocateFlags, fallocate, fdatasync};
+use rustix::fs::fdatasync;
 use rustix::io::{Errno, pwritev};
 use std::fs::{File, OpenOptions};
 use std::io::{self, IoSlice};
@@ -163,6 +163,7 @@ impl FileMedium {
 /// The system calls that can fail after the file is open.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Call {
+    Grow,
     Reserve,
     Write,
     Sync,
@@ -174,30 +175,21 @@ impl Medium for FileMedium {
         self.len
     }
 
+    /// Takes a length, not space: that is taken when a piece is first written.
     fn grow(&mut self, len: u64) -> Result<()> {
         self.health.writable()?;
         if len <= self.len {
             return Ok(());
         }
         let (old, more) = (self.len, len - self.len);
-        let grown = self
-            .call(Call::Reserve)
-            .and_then(|()| again(|| fallocate(&self.file, FallocateFlags::empty(), old, more)));
-        let grown = match grown {
-            Err(e) if is_unsupported(&e) => self.file.set_len(len),
-            other => other,
-        };
-        if let Err(e) = grown {
-            // A refused growth may have taken a part: give it back, so that the length stays true.
-            return Err(match self.file.set_len(old) {
-                Ok(()) => full(self.health.path(), more, &e)
-                    .unwrap_or_else(|| refused("growing", self.health.path(), old, e)),
-                Err(e) => self.health.poisoned("shrinking back", old, e),
-            });
+        if let Err(e) = self.call(Call::Grow).and_then(|()| self.file.set_len(len)) {
+            return Err(full(self.health.path(), more, &e)
+                .unwrap_or_else(|| refused("growing", self.health.path(), old, e)));
         }
         self.unsynced = true;
         self.len = len;
-        self.space.settle(old..len, len);
+        // The last piece was short, and what it gained has no space yet.
+        self.space.unsettle(old..old + 1);
         Ok(())
     }
 
@@ -426,16 +418,38 @@ mod tests {
     #[test]
     fn no_room_while_reserving_touches_nothing() {
         let (_folder, mut medium) = medium(1 << 20);
-        medium.faults.fail(Call::Reserve, 0, libc::ENOSPC);
+        medium.faults.fail(Call::Grow, 0, libc::EFBIG);
         let error = medium.grow(4 << 20).unwrap_err();
         assert!(matches!(error, Error::Full { needed: 3145728, .. }), "{error}");
         assert_eq!(medium.len(), 1 << 20);
-        medium.discard(0..1 << 20).unwrap();
-        medium.faults.fail(Call::Reserve, 0, libc::EDQUOT);
-        assert!(matches!(medium.write(0, b"x"), Err(Error::Full { .. })));
+        medium.write(0, b"z").unwrap();
+        for written in [b"z\0", b"\0\0"] {
+            medium.faults.fail(Call::Reserve, 0, libc::EDQUOT);
+            let in_hole = medium.write(1 << 19, b"x");
+            assert!(matches!(in_hole, Err(Error::Full { .. })), "{in_hole:?}");
+            assert_eq!(
+                (bytes(&medium, 0, 2), bytes(&medium, 1 << 19, 1)),
+                (written.into(), vec![0])
+            );
+            medium.discard(0..1 << 20).unwrap();
+        }
         medium.write(0, b"y").unwrap();
         medium.fence().unwrap();
         assert_eq!(bytes(&medium, 0, 2), b"y\0");
+    }
+
+    #[test]
+    fn what_is_not_written_takes_no_space() {
+        use std::os::unix::fs::MetadataExt;
+        let (_folder, mut medium) = medium(0);
+        medium.grow(1 << 30).unwrap();
+        medium.write(1 << 29, b"x").unwrap();
+        medium.fence().unwrap();
+        medium.grow(2 << 30).unwrap();
+        medium.write((1 << 30) - 1, b"xx").unwrap();
+        medium.fence().unwrap();
+        let taken = medium.file.metadata().unwrap().blocks() * 512;
+        assert!(taken <= 2 << 20, "{taken} bytes for three");
     }
 
     #[test]

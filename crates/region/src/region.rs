@@ -563,6 +563,7 @@ impl Region {
         drop(self.listening.take());
         drop(self.behind.take());
         drop(self.timer.take());
+        self.inner.give_back();
         let last = self.inner.checkpoint();
         last.map(|_| ())
     }
@@ -609,6 +610,17 @@ impl Inner {
         };
         // SAFETY: the brand is of an update of this region.
         Ok(unsafe { Heap::branded(found) })
+    }
+
+    /// What is free in the heap takes no space on the medium from the next checkpoint on.
+    fn give_back(&self) {
+        if let Some(heap) = self.heap.get()
+            && self.sections.is_none()
+        {
+            let _inside = gate::enter(self.place());
+            // Of a heap that is damaged, nothing: the check says so.
+            let _ = heap.give_back();
+        }
     }
 
     pub(crate) fn checkpoint(&self) -> Result<Epoch> {

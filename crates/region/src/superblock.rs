@@ -87,7 +87,8 @@ impl Superblock {
             base: base as u64,
             bytes: bytes as u64,
             bound: bound as u64,
-            unix_ms: since.as_millis() as u64,
+            // Whole seconds: a context that stays the same is not written again.
+            unix_ms: since.as_secs() * 1000,
         }
     }
 

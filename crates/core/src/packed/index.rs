@@ -92,6 +92,11 @@ impl Index {
         }
     }
 
+    /// The ring has so many lines now; those that it no longer has are not in use.
+    pub(super) fn fit(&mut self, ring_lines: u64) {
+        self.live_in.resize(ring_lines as usize, 0);
+    }
+
     /// Bytes of memory.
     pub(super) fn bytes(&self) -> u64 {
         let slots: usize = self.pages.values().map(|lines| lines.slots.capacity() * 4).sum();

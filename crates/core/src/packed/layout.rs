@@ -16,7 +16,7 @@ use crate::geometry::{Geometry, LINES_PER_PAGE, PageId};
 use crate::record::{self, Record};
 use crc32c::crc32c;
 use std::mem::offset_of;
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, transmute};
 
@@ -28,8 +28,13 @@ pub(super) const LOG_SHEETS: u64 = 1 << 10;
 pub(super) const MAP_SHEETS: u64 = 1 << 10;
 /// The sheet of page 0.
 const DATA: u64 = LOG_SHEETS + MAP_SHEETS;
+/// Sheets of the log of a store with few pages.
+pub(super) const FIRST_SHEETS: u64 = 4;
 /// Lines in a sheet, and pages.
 pub(super) const SHEET: u64 = LINES_PER_PAGE as u64;
+
+/// How many sheets a log may have.
+const POSSIBLE: RangeInclusive<u64> = super::LEAST_SHEETS..=LOG_SHEETS;
 
 /// Bytes of the root.
 pub(super) const ROOT: usize = 64;
@@ -47,7 +52,8 @@ struct RawRoot {
     tail: U64,
     head: U64,
     pages: U64,
-    zero_48: [u8; 16],
+    limit_sheets: U32,
+    zero_52: [u8; 12],
 }
 
 impl Record for RawRoot {
@@ -121,6 +127,8 @@ impl Layout {
 pub(super) struct Root {
     /// Sheets of the log.
     pub(super) log_sheets: u32,
+    /// Sheets it may grow to.
+    pub(super) limit_sheets: u32,
     /// Tells this store's log from others that were on the same medium.
     pub(super) id: u64,
     /// The first line of the log in use. Lines are numbered on for ever; line `n` lies at `n` modulo
@@ -143,6 +151,34 @@ impl Root {
         u64::from(self.log_sheets) * SHEET
     }
 
+    /// Lines of a log that has `percent` of the lines that the pages have below, in whole sheets.
+    pub(super) fn fitting_lines(&self, pages: u64, percent: u32) -> u64 {
+        let limit = u64::from(self.limit_sheets);
+        let sheets = pages.saturating_mul(percent.into()) / 100 / SHEET;
+        sheets.clamp(FIRST_SHEETS.min(limit), limit) * SHEET
+    }
+
+    /// The same root with a log twice or half as long, if that is nearer to `fitting` lines and every line in use
+    /// has the same place in both.
+    pub(super) fn fitted(self, fitting: u64) -> Root {
+        let now = self.lines();
+        let log_sheets = match self.log_sheets {
+            sheets if fitting >= 2 * now => 2 * sheets,
+            sheets if 4 * fitting <= now => sheets / 2,
+            sheets => sheets,
+        };
+        let fitted = Root { log_sheets, ..self };
+        let last = self.head.max(self.tail + 1) - 1;
+        let lap = |root: &Root| {
+            (
+                self.tail / root.lines() == last / root.lines(),
+                self.tail % root.lines(),
+            )
+        };
+        let stays = self.tail == self.head || lap(&self) == lap(&fitted) && lap(&self).0;
+        if stays { fitted } else { self }
+    }
+
     /// Where line `line` of the log lies below.
     pub(super) fn log(&self, line: u64) -> (PageId, usize) {
         let place = line % self.lines();
@@ -159,7 +195,8 @@ impl Root {
             tail: self.tail.into(),
             head: self.head.into(),
             pages: self.pages.into(),
-            zero_48: [0; 16],
+            limit_sheets: self.limit_sheets.into(),
+            zero_52: [0; 12],
         };
         transmute!(record::seal(raw, &[], 0))
     }
@@ -192,9 +229,18 @@ impl Root {
             tail: raw.tail.get(),
             head: raw.head.get(),
             pages: raw.pages.get(),
+            // Earlier builds had logs of one length, and zero here.
+            limit_sheets: match raw.limit_sheets.get() {
+                0 => raw.log_sheets.get(),
+                limit => limit,
+            },
         };
         let used = root.head.checked_sub(root.tail);
-        let possible = (super::LEAST_SHEETS..=LOG_SHEETS).contains(&root.log_sheets.into());
+        let sheets = [root.log_sheets, root.limit_sheets];
+        let possible = sheets
+            .map(u64::from)
+            .iter()
+            .all(|sheets| POSSIBLE.contains(sheets));
         if !possible || used.is_none_or(|used| used > root.lines()) {
             return Err(damaged(format!(
                 "a log of {} sheets in use from line {} to {}",
@@ -219,9 +265,60 @@ mod tests {
     }
 
     #[test]
+    fn a_log_changes_its_length_where_no_line_in_use_moves() {
+        let root = |log_sheets, tail, head| Root {
+            log_sheets,
+            limit_sheets: 16,
+            id: 1,
+            tail,
+            head,
+            pages: 0,
+        };
+        let few = 2 * 4 * SHEET;
+        for (sheets, tail, head, pages, expected) in [
+            (4, 0, 0, 2 * few, 8),
+            (4, 10, 250, 2 * few, 8),
+            (4, 300, 500, 2 * few, 4), // An odd lap of the ring: line 300 would lie elsewhere.
+            (4, 520, 700, 2 * few, 8),
+            (4, 250, 270, 2 * few, 4), // Around its end.
+            (4, 250, 256, 2 * few, 8),
+            (4, 10, 250, 2 * few - 2, 4),
+            (16, 10, 250, u64::MAX, 16), // The limit.
+            (16, 10, 250, few, 8),
+            (16, 600, 650, few, 16),
+            (16, 1030, 1100, few, 8),
+            (16, 77, 77, few, 8),
+            (8, 10, 250, few, 8), // A half would be enough, and soon too little.
+        ] {
+            let before = root(sheets, tail, head);
+            let fitted = before.fitted(before.fitting_lines(pages, 50));
+            assert_eq!(
+                fitted.log_sheets, expected,
+                "{sheets} sheets, {tail}..{head}, {pages} pages"
+            );
+            let moved = (tail..head).find(|&line| fitted.log(line) != before.log(line));
+            assert_eq!(moved, None);
+        }
+    }
+
+    #[test]
+    fn a_root_of_an_earlier_build_has_a_log_of_one_length() {
+        let root = Root {
+            log_sheets: 8,
+            limit_sheets: 0,
+            id: 3,
+            tail: 0,
+            head: 5,
+            pages: 12,
+        };
+        assert_eq!(Root::decode(&root.encode()).unwrap().limit_sheets, 8);
+    }
+
+    #[test]
     fn a_root_is_read_as_written() {
         let root = Root {
             log_sheets: 8,
+            limit_sheets: 16,
             id: 0x1122_3344_5566_7788,
             tail: 70,
             head: 300,

@@ -193,10 +193,11 @@ impl<S: Located> Packed<S> {
 
     /// What was appended in the epoch that is over earns folding for the next.
     pub(super) fn earn(&mut self) {
-        let (used, all) = (self.head - self.tail, self.root.lines());
+        let fitting = self.fitting_lines();
+        let (used, all) = (self.head - self.tail, self.root.lines().min(fitting));
         let bytes = u128::from(self.appended * self.layout.page_bytes() as u64);
         let percent = u128::from(self.tuning.pressure_percent);
-        let earned = bytes * percent * u128::from(used) / (100 * u128::from((all - used).max(1)));
+        let earned = bytes * percent * u128::from(used) / (100 * u128::from(all.saturating_sub(used).max(1)));
         let most = all * self.layout.page_bytes() as u64;
         self.credit = (self.credit + earned.min(most.into()) as u64).min(most);
         self.appended = 0;

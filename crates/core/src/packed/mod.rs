@@ -72,9 +72,10 @@
 //!   that does gains up to a `k`-th of 64.
 //! * **A commit of at most two pages** that have nothing in the log writes them whole: a batch and the
 //!   root in the context below are two lines of the disk as well, and would be owed a fold.
-//! * **[`Options::log_bytes`]**, 64 MiB: `k` is what the log holds over what an epoch appends. The log
-//!   bounds the disk (twice it: every page has two homes), what recovery reads (its directories), and
-//!   the index (`index.rs`).
+//! * **[`Tuning::log_percent`]**, 50, and **[`Options::log_bytes`]**, 64 MiB: the log grows with the store to half of
+//!   what it holds, so that a small store has a small file, and no longer than that. `k` is what the log
+//!   holds over what an epoch appends. The log bounds the disk (twice it: every page has two homes), what recovery
+//!   reads (its directories), and the index (`index.rs`).
 //! * **[`Tuning::pressure_percent`]**, 100: of the log `u` is in use. For each page appended, so many
 //!   percent of `u / (1 - u)` pages are folded in the next commit. It settles where folding frees as
 //!   much as is appended; a commit is `1 / (1 - u)` times its strips at most, until the ring is full.
@@ -121,7 +122,7 @@ use crate::scheme::{Epoch, Located, Recovered, Room, Traffic};
 use crate::shell::Shell;
 use batch::{Builder, Sizes};
 use index::Index;
-use layout::{LOG_SHEETS, Layout, Root, SHEET};
+use layout::{FIRST_SHEETS, LOG_SHEETS, Layout, Root, SHEET};
 use presence::Presence;
 use std::collections::BTreeSet;
 use std::collections::hash_map::RandomState;
@@ -135,7 +136,7 @@ const LEAST_SHEETS: u64 = 3;
 /// How a store is made. None of it can be changed later.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Bytes the log may take, rounded up to 64 pages. A longer one folds pages more rarely; it takes
+    /// Bytes the log may grow to, rounded up to 64 pages. A longer one folds pages more rarely; it takes
     /// twice its length on the medium in the end, and at most about as much memory.
     pub log_bytes: u64,
     /// Tells the store's log from others that were on the same medium; a random number if not given.
@@ -172,6 +173,8 @@ pub struct Tuning {
     pub whole_lines: u32,
     /// How eagerly pages are folded before the log is full.
     pub pressure_percent: u32,
+    /// How long the log becomes, of what the store holds.
+    pub log_percent: u32,
 }
 
 impl Default for Tuning {
@@ -179,6 +182,7 @@ impl Default for Tuning {
         Tuning {
             whole_lines: 40,
             pressure_percent: 100,
+            log_percent: 50,
         }
     }
 }
@@ -247,7 +251,8 @@ impl<S: Located> Packed<S> {
             .id
             .unwrap_or_else(|| RandomState::new().build_hasher().finish());
         let root = Root {
-            log_sheets: sheets as u32,
+            log_sheets: sheets.min(FIRST_SHEETS) as u32,
+            limit_sheets: sheets as u32,
             id,
             tail: 0,
             head: 0,
@@ -302,6 +307,12 @@ impl<S: Located> Packed<S> {
     fn count(&mut self, cause: Cause, before: Traffic) {
         let bytes = self.below.traffic().data_bytes - before.data_bytes;
         self.placed.add(cause, bytes as usize);
+    }
+
+    /// How many lines suit what the store holds.
+    fn fitting_lines(&self) -> u64 {
+        self.root
+            .fitting_lines(self.presence.pages, self.tuning.log_percent)
     }
 
     fn sizes(&self) -> Sizes {
@@ -412,6 +423,12 @@ impl<S: Located> Packed<S> {
             pages: self.presence.pages,
             ..self.root
         };
+        let root = root.fitted(self.fitting_lines());
+        for sheet in (root.log_sheets..self.root.log_sheets).map(|sheet| PageId(sheet.into())) {
+            if self.below.is_present(sheet) {
+                self.below.discard(sheet..PageId(sheet.0 + 1))?;
+            }
+        }
         let written = match self.faulty(Fault::OldRoot) && self.root.head > 0 {
             true => self.root,
             false => root,
@@ -421,6 +438,7 @@ impl<S: Located> Packed<S> {
         self.context.extend_from_slice(context);
         let epoch = self.below.commit(&self.context)?;
         self.root = root;
+        self.index.fit(root.lines());
         self.presence.settle();
         self.earn();
         self.open = false;

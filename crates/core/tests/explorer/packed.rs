@@ -30,6 +30,8 @@ struct Setting {
     /// Extents the medium may grow to.
     limit: u64,
     tuning: Tuning,
+    /// Sheets the log may grow to.
+    log_sheets: u64,
     profile: Profile,
 }
 
@@ -40,6 +42,7 @@ impl Default for Setting {
             pool: PoolLimit::Grow,
             limit: u64::MAX,
             tuning: Tuning::default(),
+            log_sheets: 3,
             profile: Profile {
                 epochs: 7,
                 pages: 70,
@@ -53,13 +56,21 @@ impl Default for Setting {
 const LAZY: Tuning = Tuning {
     whole_lines: 40,
     pressure_percent: 0,
+    log_percent: 50,
 };
 const EAGER: Tuning = Tuning {
     whole_lines: 24,
     pressure_percent: 20_000,
+    log_percent: 50,
+};
+/// A log longer than all the pages: a few of them are enough to make it grow and shrink.
+const LONG: Tuning = Tuning {
+    whole_lines: 40,
+    pressure_percent: 100,
+    log_percent: 2000,
 };
 
-fn settings() -> [Setting; 5] {
+fn settings() -> [Setting; 6] {
     let packed = Setting::default();
     let small = Profile {
         pages: 30,
@@ -91,6 +102,12 @@ fn settings() -> [Setting; 5] {
             ..packed
         },
         Setting {
+            name: "packed, a log that grows and shrinks",
+            tuning: LONG,
+            log_sheets: 16,
+            ..packed
+        },
+        Setting {
             name: "packed, medium that fills up",
             limit: 11,
             profile: small,
@@ -111,7 +128,7 @@ fn subject(setting: &Setting, fault: Option<Fault>) -> Subject<Store> {
         .pool(pool)
         .journal_bytes(2048)
         .id(0x1d);
-    let options = Options::default().log_bytes(3 * SHEET).id(0x2d);
+    let options = Options::default().log_bytes(setting.log_sheets * SHEET).id(0x2d);
     Subject {
         create: Box::new(move |medium| {
             let mut store = Packed::create(DualPage::create(medium, &below)?, &options)?;
@@ -193,7 +210,30 @@ fn scripts() -> Vec<Script> {
         went_there,
     };
     let usual = Tuning::default();
+    let resized = Script {
+        setting: Setting {
+            name: "packed: the log grows and shrinks",
+            tuning: LONG,
+            log_sheets: 16,
+            ..Setting::default()
+        },
+        steps: (0..3)
+            .fold(
+                (0..3)
+                    .fold(new().fill(0..60).commit(0), |steps, n| {
+                        steps.touch(0..60, n).commit(9)
+                    })
+                    .then(Step::Discard(4..60))
+                    .commit(9),
+                |steps, n| steps.touch(0..4, n).commit(9),
+            )
+            .touch(0..4, 9)
+            .commit(9)
+            .steps,
+        went_there: |seen| seen.epochs == 9 && seen.log_bytes > 0,
+    };
     vec![
+        resized,
         script(
             "packed: sparse, again and again",
             usual,

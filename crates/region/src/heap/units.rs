@@ -12,7 +12,7 @@ use crate::window::Place;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Bytes that are kept at hand before free units are given back: this, or a quarter of the heap.
-const HELD_BYTES: usize = 64 << 20;
+const HELD_BYTES: usize = 4 << 20;
 
 /// The units of a heap, while their lock is held.
 pub(super) struct Units {

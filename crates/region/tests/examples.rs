@@ -1,0 +1,246 @@
+//! The programs of `examples/`, killed at any instant: what they answered holds, and what they keep is whole.
+//! `TWINPAGE_LONG` kills them more often.
+
+#[allow(dead_code)]
+#[path = "../../../examples/cache.rs"]
+mod cache;
+mod support;
+#[allow(dead_code)]
+#[path = "../../../examples/tally.rs"]
+mod tally;
+#[allow(dead_code)]
+#[path = "../../../examples/word_index.rs"]
+mod word_index;
+
+use std::collections::BTreeMap;
+use std::error::Error;
+use std::io::{BufRead, BufReader, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+use support::folders;
+
+const ROLE: &str = "TWINPAGE_TEST_EXAMPLE";
+const FILE: &str = "TWINPAGE_TEST_FILE";
+
+fn kills() -> u64 {
+    match std::env::var_os("TWINPAGE_LONG") {
+        Some(_) => 200,
+        None => 5,
+    }
+}
+
+fn random() -> fastrand::Rng {
+    let seed =
+        std::env::var("TWINPAGE_SEED").map_or_else(|_| fastrand::u64(..), |seed| seed.parse().unwrap());
+    println!("TWINPAGE_SEED={seed}");
+    fastrand::Rng::with_seed(seed)
+}
+
+/// Another life of a program: `test` is the one that asks.
+fn start(test: &str, role: &str, file: &Path) -> Child {
+    Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", test, "--nocapture"])
+        .env(ROLE, role)
+        .env(FILE, file)
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap()
+}
+
+fn kill(mut child: Child) {
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+/// What is left of a killed program holds the lock for a moment.
+fn patiently<T>(act: impl Fn() -> Result<T, Box<dyn Error>>) -> T {
+    loop {
+        match act() {
+            Ok(value) => return value,
+            Err(error) if matches!(error.downcast_ref(), Some(twinpage::Error::Locked(_))) => {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+/// In a child: which role it has, and its file.
+fn role() -> Option<(String, std::path::PathBuf)> {
+    Some((std::env::var(ROLE).ok()?, std::env::var_os(FILE)?.into()))
+}
+
+#[test]
+fn tallies_that_were_answered_hold() {
+    if let Some((_, file)) = role() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        println!("\nport {}", listener.local_addr().unwrap().port());
+        return patiently(|| tally::serve(&file, &listener));
+    }
+    let mut random = random();
+    for folder in folders() {
+        let file = folder.path().join("tallies");
+        let (port, answers, done) = (Mutex::new(0), AtomicU64::new(0), AtomicBool::new(false));
+        let life = || {
+            let mut child = start("tallies_that_were_answered_hold", "serve", &file);
+            let mut said = BufReader::new(child.stdout.take().unwrap())
+                .lines()
+                .map_while(Result::ok);
+            let found = said.find_map(|line| line.strip_prefix("port ").map(|port| port.parse().unwrap()));
+            *port.lock().unwrap() = found.expect("the server ended by itself");
+            child
+        };
+        let seeds: [u64; 3] = std::array::from_fn(|_| random.u64(..));
+        std::thread::scope(|scope| {
+            let clients = seeds.map(|seed| {
+                let (port, answers, done) = (&port, &answers, &done);
+                scope.spawn(move || client(seed, port, answers, done))
+            });
+            for _ in 0..kills() {
+                let child = life();
+                let wanted = answers.load(Ordering::Relaxed) + random.u64(1..20);
+                while answers.load(Ordering::Relaxed) < wanted {
+                    assert!(
+                        clients.iter().all(|client| !client.is_finished()),
+                        "a client has failed"
+                    );
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+                std::thread::sleep(Duration::from_micros(random.u64(..20_000)));
+                kill(child);
+            }
+            done.store(true, Ordering::Relaxed);
+            // The last one answers what is still asked.
+            let child = life();
+            let ended = clients.map(|client| client.join());
+            kill(child);
+            assert!(ended.iter().all(Result::is_ok), "seeds {seeds:?}");
+        });
+    }
+}
+
+/// Asks again until it is answered, with the port of the life there is. Every answer must be of exactly what was asked.
+fn client(seed: u64, port: &Mutex<u16>, answers: &AtomicU64, done: &AtomicBool) {
+    let mut random = fastrand::Rng::with_seed(seed);
+    let (mut number, mut total) = (0, 0);
+    let mut last = false;
+    while !last {
+        last = done.load(Ordering::Relaxed);
+        let amount = random.u64(..1000);
+        (number, total) = (number + 1, total + amount);
+        let ask = || -> std::io::Result<String> {
+            let mut stream = TcpStream::connect(("127.0.0.1", *port.lock().unwrap()))?;
+            writeln!(stream, "client-{seed} {number} {amount}")?;
+            let mut answer = String::new();
+            match BufReader::new(stream).read_line(&mut answer)? {
+                0 => Err(std::io::ErrorKind::UnexpectedEof.into()),
+                _ => Ok(answer),
+            }
+        };
+        let answer = loop {
+            match ask() {
+                Ok(answer) if answer.ends_with('\n') => break answer,
+                _ => std::thread::sleep(Duration::from_millis(1)),
+            }
+        };
+        assert_eq!(answer, format!("{number} {total}\n"), "seed {seed}");
+        answers.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn an_index_of_the_first_version_goes_on_in_the_second() {
+    if let Some((version, file)) = role() {
+        println!("\nruns");
+        let text = file.with_extension(&version);
+        return patiently(|| match &version[..] {
+            "first" => word_index::first(&file, &text),
+            _ => word_index::add(&file, &text),
+        });
+    }
+    let mut random = random();
+    let words = [
+        "Memory", "memory", "memories", "outlives", "its", "ITS", "program", "été",
+    ];
+    let mut lines = Vec::new();
+    let mut index = BTreeMap::<String, Vec<u64>>::new();
+    for number in 1..=60_000 {
+        let chosen: Vec<&str> = (0..random.usize(..9))
+            .map(|_| words[random.usize(..words.len())])
+            .collect();
+        for word in &chosen {
+            let lines = index.entry(word.to_lowercase()).or_default();
+            if lines.last() != Some(&number) {
+                lines.push(number);
+            }
+        }
+        lines.push(chosen.join(", ") + "\n");
+    }
+    for folder in folders() {
+        let file = folder.path().join("index");
+        std::fs::write(file.with_extension("first"), lines[..30_000].concat()).unwrap();
+        std::fs::write(file.with_extension("add"), lines.concat()).unwrap();
+        for version in ["first", "add"] {
+            let mut left = kills();
+            loop {
+                let mut child = start(
+                    "an_index_of_the_first_version_goes_on_in_the_second",
+                    version,
+                    &file,
+                );
+                let mut said = BufReader::new(child.stdout.take().unwrap())
+                    .lines()
+                    .map_while(Result::ok);
+                said.find(|line| line == "runs").expect("it begins");
+                if left > 0 {
+                    left -= 1;
+                    std::thread::sleep(Duration::from_micros(random.u64(..60_000)));
+                    kill(child);
+                    continue;
+                }
+                said.for_each(drop);
+                assert!(child.wait().unwrap().success());
+                break;
+            }
+        }
+        let found = word_index::find(&file, "").unwrap();
+        assert!(found == index.clone().into_iter().collect::<Vec<_>>());
+        let found = word_index::find(&file, "memor").unwrap();
+        assert_eq!(
+            found.iter().map(|(word, _)| &word[..]).collect::<Vec<_>>(),
+            ["memories", "memory"]
+        );
+    }
+}
+
+#[test]
+fn a_cache_larger_than_its_memory_is_whole() {
+    if let Some((_, file)) = role() {
+        println!("\nruns");
+        return patiently(|| cache::ask(&file, u64::MAX));
+    }
+    let mut random = random();
+    for folder in folders() {
+        let file = folder.path().join("cache");
+        let mut requests = 0;
+        for _ in 0..kills() {
+            let mut child = start("a_cache_larger_than_its_memory_is_whole", "ask", &file);
+            let mut said = BufReader::new(child.stdout.take().unwrap())
+                .lines()
+                .map_while(Result::ok);
+            said.find(|line| line == "runs").expect("it begins");
+            std::thread::sleep(Duration::from_micros(random.u64(..300_000)));
+            kill(child);
+            let found = patiently(|| cache::check(&file));
+            assert!(found >= requests, "{requests} requests, and then {found}");
+            requests = found;
+        }
+        cache::ask(&file, 20_000).unwrap();
+        let found = cache::check(&file).unwrap();
+        assert_eq!(found, requests + 20_000);
+    }
+}
