@@ -42,6 +42,8 @@ pub enum Fault {
     LeaveSum,
     /// Recovery takes an unfenced record without a look at its lines.
     TrustUnfenced,
+    /// The erasing of an unfenced record that misses lines is not fenced.
+    CompleteLater,
     /// A record is unfenced though copies it speaks of have no checksum in it.
     UnfencedCopies,
 }

@@ -360,6 +360,9 @@ impl<M: Medium> DualPage<M> {
         if self.slots.torn {
             self.erase_torn()?;
         }
+        if std::mem::take(&mut self.slots.incomplete) && !self.faulty(Fault::CompleteLater) {
+            self.fence()?;
+        }
         if self.slots.unmarked {
             self.post_mark()?;
         }
@@ -420,6 +423,7 @@ fn create_slots(medium: &mut impl Medium, space: &mut Space, superblock: Superbl
         tail: 0,
         sequence: 0,
         torn: false,
+        incomplete: false,
         unmarked: false,
         fenced: 0,
     };

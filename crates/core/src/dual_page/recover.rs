@@ -94,7 +94,9 @@ pub(super) fn load(medium: &impl Medium, fault: Option<Fault>) -> Result<Loaded>
         return Ok(loaded);
     }
     // The record before it is durable, as it was when this one was written.
-    load_until(medium, loaded.slots.sequence - 1)
+    let mut loaded = load_until(medium, loaded.slots.sequence - 1)?;
+    loaded.slots.incomplete = true;
+    Ok(loaded)
 }
 
 /// As [`load`], up to record `last` of the journal.
@@ -166,6 +168,7 @@ fn load_until(medium: &impl Medium, last: u64) -> Result<Loaded> {
         tail,
         sequence,
         torn: true,
+        incomplete: false,
         unmarked,
         fenced: 0,
     };

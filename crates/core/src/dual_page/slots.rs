@@ -13,6 +13,8 @@
 //! * The mark is at most one record behind the one that was durable last.
 //! * A full journal is answered by a snapshot in the other slot and a write of the switch record
 //!   that has the lower generation. The valid slot is not touched meanwhile.
+//! * Such a record that misses lines is durably erased before the next line is written: it could be made valid by lines
+//!   of an epoch that is itself torn.
 //! * A torn record or switch record left by a crash is erased before anything that could complete
 //!   it by chance is written: the next one at the same place may share most of its bytes.
 //! * No generation is used twice, so that no record left in a slot can pass for one of its journal. Where
@@ -45,6 +47,9 @@ pub(super) struct Slots {
     pub(super) sequence: u64,
     /// A crash, or a write that found no room, may have left part of a record at the tail.
     pub(super) torn: bool,
+    /// A whole unfenced record at the tail misses some of its lines, which later lines could be: it is erased, and the
+    /// erasing fenced, before any of them.
+    pub(super) incomplete: bool,
     /// The mark is behind.
     pub(super) unmarked: bool,
     /// Bytes the medium had at the last fence: what lies behind them may not be there after a crash. 0 where something
