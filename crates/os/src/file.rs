@@ -6,6 +6,8 @@
 //! * Space is taken from the file system before a write is posted, where the file system can do that,
 //!   so that a full disk is met by `grow` or `write` and not in the middle of a fence. Met in a fence
 //!   all the same, it loses nothing: what waits goes on waiting, and the fence can be tried again.
+//! * A file that is opened to be written is synced first: what a killed process handed to the system is seen by the
+//!   recovery that follows, and must not be lost by a power cut once that has built on it.
 //! * After a failed write or sync the file's pages in the system's memory are in no known state
 //!   (`fsync(2)`, notes), so the medium is poisoned; opening the file again shows what stayed.
 //!
@@ -95,17 +97,22 @@ impl FileMedium {
             .map_err(|e| refused("asking for the size of", path, 0, e))?
             .len();
         let space = Space::of(&file, len).map_err(|e| refused("looking for holes in", path, 0, e))?;
-        Ok(FileMedium {
+        let mut medium = FileMedium {
             file,
             health: Health::new(path, access),
             len,
             space,
             batch: Batch::default(),
-            unsynced: false,
+            // What a killed process wrote may still be on its way. A recovery sees it, and builds on it.
+            unsynced: len > 0 && access == Access::ReadWrite,
             written_bytes: 0,
             #[cfg(test)]
             faults: tests::Faults::default(),
-        })
+        };
+        if medium.unsynced {
+            medium.fence()?;
+        }
+        Ok(medium)
     }
 
     /// Takes space for `range`, which may be partly a hole.
