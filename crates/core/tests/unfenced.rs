@@ -62,7 +62,7 @@ fn next_commit(image: &Image, values: [u8; 2], fault: Option<Fault>) -> Vec<Op> 
 }
 
 fn is_line(bytes: &[u8], value: u8) -> bool {
-    bytes.len() % LINE == 0 && bytes.iter().all(|&byte| byte == value)
+    bytes.len().is_multiple_of(LINE) && bytes.iter().all(|&byte| byte == value)
 }
 
 /// The images that a crash leaves at each fence if of all that is not fenced only what `is_there` says is there.
