@@ -467,7 +467,6 @@ impl<M: Medium, P: LineStore> Mechanism for Store<M, P> {
             pool: self.mechanism.pool(),
             log: None,
             traffic: self.medium.traffic(),
-            poison: self.shell.poison().clone(),
         }
     }
 

@@ -370,7 +370,7 @@ impl Job {
 
 impl<S: Lease, W: Witness> Committer<S, W> {
     fn new(mut scheme: S, witness: W) -> Committer<S, W> {
-        let poison = scheme.with(|scheme| scheme.info().poison);
+        let poison = scheme.with(|scheme| scheme.poison());
         Committer {
             scheme,
             witness,

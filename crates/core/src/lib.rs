@@ -65,7 +65,5 @@ pub use kind::SchemeKind;
 pub use medium::{Cause, Medium, Offset, Path};
 pub use poison::Poison;
 pub use product::{ProductScheme, Setup};
-pub use scheme::{
-    Damage, Epoch, Info, Located, LogInfo, PoolInfo, Recovered, Room, Scheme, Simulated, Traffic,
-};
+pub use scheme::{Damage, Epoch, Info, LogInfo, PoolInfo, Recovered, Room, Scheme, Simulated, Traffic};
 pub use source::{Capture, Later, Outcome, Piece, Source};

@@ -179,9 +179,6 @@ pub struct Info {
     pub log: Option<LogInfo>,
     /// Bytes written since open.
     pub traffic: Traffic,
-    /// The flag that says nothing is durable any more; copies are the same flag.
-    #[serde(skip)]
-    pub poison: Poison,
 }
 
 /// One thing that is not as it was written.
@@ -193,6 +190,26 @@ pub struct Damage {
     pub at: Offset,
     /// What was expected and what was found.
     pub why: String,
+}
+
+/// Pages of which a scheme would rather be given all lines than those that changed: it is going to write them
+/// whole, and would have to read the other lines first.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Wishes {
+    /// Pages that the next commit had better have, ascending.
+    pub pages: Vec<PageId>,
+    /// And every page of which so many lines changed.
+    pub whole_from: u32,
+}
+
+impl Default for Wishes {
+    /// None.
+    fn default() -> Wishes {
+        Wishes {
+            pages: Vec::new(),
+            whole_from: u32::MAX,
+        }
+    }
 }
 
 /// How written lines become the checkpoint, all or nothing.
@@ -213,6 +230,12 @@ pub trait Scheme {
         None
     }
 
+    /// Where on the medium the newest version of a line lies, for messages; `None` where that is not known.
+    fn place(&self, page: PageId, line: usize) -> Option<Offset> {
+        let _ = (page, line);
+        None
+    }
+
     /// Whether the page holds anything (was written and not discarded since).
     fn is_present(&self, page: PageId) -> bool;
 
@@ -228,6 +251,15 @@ pub trait Scheme {
     /// [`crate::Error::Full`] leaves the epoch to be abandoned; any other error but
     /// [`crate::Error::Invalid`] poisons the store.
     fn write(&mut self, lines: PageLines<'_>) -> Result<Room>;
+
+    /// Pages of which the next commit had better have all lines. A source that has them in memory captures them
+    /// whole; nothing is amiss where it cannot. To be asked between two epochs.
+    ///
+    /// # Errors
+    /// As [`Scheme::commit`].
+    fn wishes(&mut self) -> Result<Wishes> {
+        Ok(Wishes::default())
+    }
 
     /// The pages hold nothing from the next commit on.
     ///
@@ -248,6 +280,9 @@ pub trait Scheme {
     /// The last durable commit.
     fn epoch(&self) -> Epoch;
 
+    /// The flag that says nothing is durable any more.
+    fn poison(&self) -> Poison;
+
     /// Bytes written to the medium since the scheme was opened.
     fn traffic(&self) -> Traffic {
         self.info().traffic
@@ -261,12 +296,6 @@ pub trait Scheme {
     /// # Errors
     /// [`crate::Error::Io`] when reading itself fails.
     fn check(&self) -> Result<Vec<Damage>>;
-}
-
-/// A scheme that a layer can name places of its medium with.
-pub trait Located: Scheme {
-    /// Where the newest version of a line lies, for messages; `None` where that is not known.
-    fn place(&self, page: PageId, line: usize) -> Option<Offset>;
 }
 
 /// What the controller of a scheme has to find a page with.
@@ -378,6 +407,9 @@ macro_rules! forward_scheme {
         fn view(&self, page: PageId, first: usize, len: usize) -> Option<&[u8]> {
             $each!(self, store => store.view(page, first, len))
         }
+        fn place(&self, page: PageId, line: usize) -> Option<Offset> {
+            $each!(self, store => store.place(page, line))
+        }
         fn is_present(&self, page: PageId) -> bool {
             $each!(self, store => store.is_present(page))
         }
@@ -387,6 +419,9 @@ macro_rules! forward_scheme {
         #[inline]
         fn write(&mut self, lines: PageLines<'_>) -> Result<Room> {
             $each!(self, store => store.write(lines))
+        }
+        fn wishes(&mut self) -> Result<Wishes> {
+            $each!(self, store => store.wishes())
         }
         fn discard(&mut self, pages: Range<PageId>) -> Result<()> {
             $each!(self, store => store.discard(pages))
@@ -399,6 +434,9 @@ macro_rules! forward_scheme {
         }
         fn epoch(&self) -> Epoch {
             $each!(self, store => store.epoch())
+        }
+        fn poison(&self) -> Poison {
+            $each!(self, store => store.poison())
         }
         fn traffic(&self) -> Traffic {
             $each!(self, store => store.traffic())

@@ -6,9 +6,9 @@
 
 use crate::error::{Error, Result};
 use crate::geometry::{Geometry, LINES_PER_PAGE, LineMask, PageId, PageLines};
-use crate::medium::Path;
+use crate::medium::{Offset, Path};
 use crate::poison::Poison;
-use crate::scheme::{Damage, Epoch, Info, Room, Scheme, Traffic};
+use crate::scheme::{Damage, Epoch, Info, Room, Scheme, Traffic, Wishes};
 use std::ops::Range;
 
 /// What every store has besides its mechanism.
@@ -171,6 +171,12 @@ pub trait Mechanism {
     /// As [`Scheme::view`].
     fn view_newest(&self, page: PageId, first: usize, len: usize) -> Option<&[u8]>;
 
+    /// As [`Scheme::place`].
+    fn newest_place(&self, page: PageId, line: usize) -> Option<Offset> {
+        let _ = (page, line);
+        None
+    }
+
     /// As [`Scheme::is_present`], of any number.
     fn has_page(&self, page: PageId) -> bool;
 
@@ -185,6 +191,14 @@ pub trait Mechanism {
     /// # Errors
     /// As [`Scheme::write`].
     fn write_newest(&mut self, lines: PageLines<'_>) -> Result<Room>;
+
+    /// As [`Scheme::wishes`].
+    ///
+    /// # Errors
+    /// As [`Scheme::wishes`].
+    fn find_wishes(&mut self) -> Result<Wishes> {
+        Ok(Wishes::default())
+    }
 
     /// As [`Scheme::discard`].
     ///
@@ -284,6 +298,13 @@ impl<T: Mechanism> Scheme for T {
         self.view_newest(page, first, len)
     }
 
+    fn place(&self, page: PageId, line: usize) -> Option<Offset> {
+        self.shell()
+            .lines(page, line, self.shell().geometry.line_bytes())
+            .ok()?;
+        self.newest_place(page, line)
+    }
+
     fn is_present(&self, page: PageId) -> bool {
         self.has_page(page)
     }
@@ -303,6 +324,10 @@ impl<T: Mechanism> Scheme for T {
             return Ok(Room::Plenty);
         }
         guarded(self, Path::Background, |store| store.write_newest(lines))
+    }
+
+    fn wishes(&mut self) -> Result<Wishes> {
+        guarded(self, Path::Background, T::find_wishes)
     }
 
     fn discard(&mut self, pages: Range<PageId>) -> Result<()> {
@@ -325,6 +350,10 @@ impl<T: Mechanism> Scheme for T {
 
     fn epoch(&self) -> Epoch {
         self.last_epoch()
+    }
+
+    fn poison(&self) -> Poison {
+        self.shell().poison.clone()
     }
 
     fn traffic(&self) -> Traffic {

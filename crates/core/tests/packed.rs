@@ -98,6 +98,38 @@ fn sparse_lines_are_packed_and_found_again() {
 }
 
 #[test]
+fn pages_wished_for_and_given_whole_are_folds() {
+    let mut store = create(8);
+    store.set_tuning(Tuning {
+        pressure_percent: 1_000_000,
+        ..Tuning::default()
+    });
+    fill(&mut store, 0..100, 1);
+    store.commit(b"").unwrap();
+    assert_eq!(store.wishes().unwrap().pages, []);
+    (0..100).for_each(|page| write(&mut store, page, 3, 2));
+    store.commit(b"").unwrap();
+    let wishes = store.wishes().unwrap();
+    assert_eq!(wishes.whole_from, Tuning::default().whole_lines);
+    let wished: Vec<u64> = wishes.pages.iter().map(|page| page.0).collect();
+    assert!(wished.len() > 50 && wished.is_sorted(), "{wished:?}");
+    let (before, whole) = (store.traffic(), read(&store, 0));
+    for &page in &wished {
+        let span = PageLines::from(PageId(page), 0, &whole, 64);
+        let _ = store.write(span).unwrap();
+    }
+    store.commit(b"").unwrap();
+    let spent = store.traffic() - before;
+    assert_eq!(
+        (spent.write_back_bytes, spent.data_bytes),
+        (wished.len() as u64 * 4096, 0)
+    );
+    assert_eq!(log(&store).pages as usize, 100 - wished.len());
+    let (store, _) = reopen(store);
+    assert!((0..100).all(|page| read(&store, page) == whole));
+}
+
+#[test]
 fn two_pages_alone_are_written_whole() {
     let mut store = create(8);
     fill(&mut store, 0..9, 1);
@@ -334,6 +366,7 @@ fn step() -> impl Strategy<Value = Vec<Step>> {
             (from..PAGES.min(from + len)).map(|page| write(page, lines, value)).collect()
         }),
         1 => (0..PAGES).prop_map(|page| vec![Step::Expect(page)]),
+        3 => Just(vec![Step::Grant]),
         2 => (0..PAGES, 1..PAGES).prop_map(|(start, len)| vec![Step::Discard(start..start + len)]),
         1 => (1..9_u64).prop_map(|pages| vec![Step::Consolidate(pages)]),
         5 => (0_usize..9000, any::<u64>()).prop_map(|(len, value)| vec![Step::Commit(len, value)]),

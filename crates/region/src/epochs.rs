@@ -27,6 +27,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use twinpage_core::engine::{EngineError, Inline, Report};
 use twinpage_core::geometry::LINES_PER_PAGE;
+use twinpage_core::scheme::Wishes;
 use twinpage_core::{
     Capture, Epoch, Geometry, Later, LineMask, Outcome, PageId, Piece, Poison, Scheme, Source,
 };
@@ -280,15 +281,23 @@ pub(crate) trait Checkpoints: Send {
 /// An engine and its source. A checkpoint is made on the thread that asks for it, which waits for it.
 pub(crate) struct Checkpointer<S: Scheme + Send> {
     engine: Inline<Shared<S>, ()>,
+    scheme: Shared<S>,
     source: Marks,
 }
 
 impl<S: Scheme + Send + 'static> Checkpointer<S> {
     pub(crate) fn new(scheme: Shared<S>, source: Marks) -> Checkpointer<S> {
         Checkpointer {
-            engine: Inline::new(scheme, ()),
+            engine: Inline::new(scheme.clone(), ()),
+            scheme,
             source,
         }
+    }
+
+    fn run(&mut self) -> Result<Epoch, EngineError<Interrupted>> {
+        let wishes = self.scheme.lock().wishes();
+        self.source.wishes = wishes.map_err(EngineError::Store)?;
+        Ok(self.engine.checkpoint(&mut self.source)?.epoch)
     }
 }
 
@@ -299,8 +308,7 @@ impl<S: Scheme + Send + 'static> Checkpoints for Checkpointer<S> {
         if let Some(epoch) = self.source.nothing_to_do() {
             return Ok(epoch);
         }
-        let report = self.engine.checkpoint(&mut self.source);
-        report.map(|report| report.epoch).map_err(|error| match error {
+        self.run().map_err(|error| match error {
             EngineError::Lost { cause, .. } => Error::Full(cause.to_string()),
             EngineError::Store(error) => progress.set_poison(error),
             EngineError::Source(Interrupted(busy)) => {
@@ -336,6 +344,8 @@ pub(crate) struct Marks {
     saved_bytes: usize,
     /// Discards of lost epochs, in pages of the geometry.
     owed: Vec<Range<PageId>>,
+    /// What the scheme would rather have whole in the next cut.
+    wishes: Wishes,
 }
 
 impl Marks {
@@ -354,6 +364,7 @@ impl Marks {
             patience: Duration::MAX,
             saved_bytes,
             owed: Vec::new(),
+            wishes: Wishes::default(),
         }
     }
 
@@ -375,6 +386,25 @@ impl Marks {
             self.progress.changed.notify_all();
             epoch
         })
+    }
+
+    /// Marks whole what the scheme wants so and is in memory, and says how many lines that are more. No
+    /// update is running.
+    fn mark_wanted(&mut self, discarded: &[Range<PageId>]) -> u64 {
+        let mut wanted = std::mem::take(&mut self.wishes.pages);
+        for gone in discarded {
+            let at = |id| wanted.partition_point(|&page| page < id);
+            let gone = at(gone.start)..at(gone.end);
+            wanted.drain(gone);
+        }
+        let (place, stored) = (self.place, self.geometry.page_bytes() / PAGE);
+        let pager = place.pager();
+        let is_here = |&page: &usize| pager.as_ref().is_none_or(|pager| pager.is_here(page));
+        let pages = wanted
+            .into_iter()
+            .flat_map(|page| page.0 as usize * stored..(page.0 as usize + 1) * stored)
+            .take_while(|page| (page + 1) * PAGE <= place.bytes());
+        marks::mark_whole(place, pages.filter(is_here))
     }
 
     /// The epoch is durable: its lines are no longer in flight, and those who wait are told.
@@ -434,7 +464,8 @@ impl Source for Marks {
         let (begun, drained) = (closed.since, Instant::now());
         into.discarded = marks::take_discarded(place, self.geometry);
         into.discarded.append(&mut self.owed);
-        let frozen = marks::cut(place);
+        let asked_lines = self.mark_wanted(&into.discarded);
+        let frozen = marks::cut(place).wanting(self.wishes.whole_from, asked_lines);
         if let Some(pager) = place.pager() {
             pager.cut();
         }

@@ -37,9 +37,12 @@
 //! cleared, so it does not matter who clears it last, nor that one who comes late does so again.
 //!
 //! Why no saved line is missed: a slot is taken before the mark is cleared, so who finds the frozen marks of
-//! a page clear finds all of its slots that count.
+//! a page clear finds all of its slots that count, and the sweep hands a page on once, with all of its lines.
 //! A slot whose writer was interrupted before the last word is waited for; it has a tag that no earlier cut
 //! can have left.
+//!
+//! Lines that were not frozen and have no current mark after they were copied did not change since the
+//! cut either: the sweep can have a page whole where little of it is written meanwhile.
 //!
 //! Where a store keeps lines as large as pages (disks), all of this happens by page: the unit that is
 //! copied is the page, its mark stands while that of any of its lines does, and all are cleared at once.
@@ -61,7 +64,7 @@ mod tests;
 
 pub(crate) use discard::{discard, take_discarded, take_given_back};
 pub(crate) use listed::{copy_lines, put_lines, start as start_listing, take_marks};
-pub(crate) use sweep::{Frozen, cut};
+pub(crate) use sweep::{Frozen, cut, mark_whole};
 
 use few::Few;
 

@@ -472,7 +472,7 @@ impl Pager {
     }
 
     /// Whether the page is in memory, or was a moment ago.
-    fn is_here(&self, page: usize) -> bool {
+    pub(crate) fn is_here(&self, page: usize) -> bool {
         page * PAGE >= self.served.load(Ordering::Acquire) || self.has(page, LOADED)
     }
 

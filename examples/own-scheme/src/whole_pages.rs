@@ -496,7 +496,6 @@ impl<M: Medium> Mechanism for WholePages<M> {
             pool: PoolInfo::default(),
             log: None,
             traffic: self.medium.traffic(),
-            poison: self.shell.poison().clone(),
         }
     }
 

@@ -25,6 +25,8 @@ pub enum Step {
     Expect(u64),
     /// The pages hold nothing any more.
     Discard(Range<u64>),
+    /// The pages that the scheme wishes for are written whole, as they are.
+    Grant,
     /// Idle-time work on at most this number of pages.
     Consolidate(u64),
     /// A commit with a context: its length in bytes, and the value it is filled from.
@@ -101,6 +103,7 @@ impl<S: Simulated> Run<S> {
                 self.scheme.discard(PageId(pages.start)..PageId(pages.end))?;
                 self.newest.pages.retain(|page, _| !pages.contains(page));
             }
+            Step::Grant => self.grant()?,
             Step::Consolidate(pages) => drop(self.scheme.consolidate(*pages)?),
             Step::Commit(len, value) => {
                 self.end_epoch(*len, *value);
@@ -173,6 +176,16 @@ impl<S: Simulated> Run<S> {
         if !lines.is_empty() {
             let _ = self.scheme.write(whole.only(lines))?;
             self.newest.pages.insert(page, bytes.into());
+        }
+        Ok(())
+    }
+
+    fn grant(&mut self) -> Result<()> {
+        for page in self.scheme.wishes()?.pages {
+            if let Some(bytes) = self.newest.pages.get(&page.0) {
+                let line = self.scheme.geometry().line_bytes();
+                let _ = self.scheme.write(PageLines::from(page, 0, bytes, line))?;
+            }
         }
         Ok(())
     }

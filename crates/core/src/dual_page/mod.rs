@@ -47,7 +47,7 @@ use crate::error::{Error, Result};
 use crate::geometry::{Geometry, LineMask, PageId, PageLines};
 use crate::medium::{Cause, Medium, Offset, Path};
 use crate::metered::Metered;
-use crate::scheme::{Damage, Epoch, Info, Located, Recovered, Room, Scheme, Simulated, TableEntry, Traffic};
+use crate::scheme::{Damage, Epoch, Info, Recovered, Room, Scheme, Simulated, TableEntry, Traffic};
 use crate::shell::{self, Mechanism, Shell};
 use fallback::Fallback;
 use journal::{Change, ContextMark, Redo};
@@ -463,6 +463,10 @@ impl<M: Medium> Mechanism for DualPage<M> {
         self.view_key(self.key(page), first, len)
     }
 
+    fn newest_place(&self, page: PageId, line: usize) -> Option<Offset> {
+        self.place_of(self.key(page), line)
+    }
+
     fn has_page(&self, page: PageId) -> bool {
         self.table
             .key(page)
@@ -513,19 +517,11 @@ impl<M: Medium> Mechanism for DualPage<M> {
             pool: self.pool.info(),
             log: None,
             traffic: self.medium.traffic(),
-            poison: self.shell.poison().clone(),
         }
     }
 
     fn find_damage(&self) -> Result<Vec<Damage>> {
         self.list_damage()
-    }
-}
-
-impl<M: Medium> Located for DualPage<M> {
-    fn place(&self, page: PageId, line: usize) -> Option<Offset> {
-        self.shell.lines(page, line, self.geometry().line_bytes()).ok()?;
-        self.place_of(self.key(page), line)
     }
 }
 

@@ -18,9 +18,10 @@ use super::{Packed, batch};
 use crate::error::{Error, Result};
 use crate::geometry::{LineMask, PageLines};
 use crate::medium::Cause;
-use crate::scheme::{Located, Room};
+use crate::scheme::{Room, Scheme};
+use std::collections::BTreeSet;
 
-impl<S: Located> Packed<S> {
+impl<S: Scheme> Packed<S> {
     /// Lays `lines` of a page, all of them live in the log, over `into`, which begins at line `first`.
     pub(super) fn read_strips(
         &self,
@@ -176,6 +177,49 @@ impl<S: Located> Packed<S> {
         Ok(room)
     }
 
+    /// Finds the pages that the next epoch will fold: those with live lines in the oldest batches, as many as
+    /// are earned, and so many that what it appends finds room if it is no more than twice that of the last.
+    pub(super) fn find_wanted(&mut self) -> Result<()> {
+        let earned = (self.credit / self.layout.page_bytes() as u64) as usize;
+        let most = (self.root.lines() / 2) as usize;
+        let free = self.root.lines() - (self.head - self.tail);
+        let needed = self.tail + (2 * self.lately).saturating_sub(free);
+        let mut wanted = BTreeSet::new();
+        for &batch in &self.index.batches {
+            let least = if batch.line < needed {
+                most
+            } else {
+                earned.min(most)
+            };
+            if wanted.len() >= least {
+                break;
+            }
+            if self.index.live_in(batch) > 0 {
+                let strips = self.read_directory(batch)?.strips.into_iter();
+                let live = strips
+                    .map(|(page, _)| page)
+                    .filter(|&page| self.index.is_in(page, batch));
+                let new = live
+                    .filter(|page| !wanted.contains(page))
+                    .take(least - wanted.len());
+                let new: Vec<u64> = new.collect();
+                wanted.extend(new);
+            }
+        }
+        self.wanted.clear();
+        self.wanted.extend(wanted);
+        Ok(())
+    }
+
+    /// Folds a page that is given whole.
+    pub(super) fn fold_given(&mut self, page: u64, bytes: &[u8]) -> Result<Room> {
+        let before = self.below.traffic();
+        let room = self.write_whole(page, bytes)?;
+        self.count(Cause::WriteBack, before);
+        self.credit = self.credit.saturating_sub(bytes.len() as u64);
+        Ok(room)
+    }
+
     /// Folds what the appended pages of earlier epochs earned.
     pub(super) fn fold_some(&mut self) -> Result<()> {
         let page = self.layout.page_bytes() as u64;
@@ -200,7 +244,9 @@ impl<S: Located> Packed<S> {
         let earned = bytes * percent * u128::from(used) / (100 * u128::from(all.saturating_sub(used).max(1)));
         let most = all * self.layout.page_bytes() as u64;
         self.credit = (self.credit + earned.min(most.into()) as u64).min(most);
+        self.lately = self.appended;
         self.appended = 0;
+        self.wanted.clear();
     }
 
     /// Folds up to `most` pages that have live lines in the oldest batch, and lets it go when there
@@ -264,7 +310,7 @@ impl<S: Located> Packed<S> {
 }
 
 /// The batch at line `line` of the log: how many lines it takes, and its directory.
-pub(super) fn read_directory<S: Located>(
+pub(super) fn read_directory<S: Scheme>(
     below: &S,
     packed: &Packed<S>,
     line: u64,

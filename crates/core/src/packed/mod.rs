@@ -58,8 +58,8 @@
 //! An index in memory (`index.rs`) knows which lines are in the log; reading lays them over the page.
 //! When the ring comes round, the pages that have live lines in the oldest batch are *folded*:
 //! written whole to their own places. Folding begins early and grows with what is in use, so that no
-//! commit has to do much of it. A fold reads the page from its own place and from every
-//! strip: pages written not long ago, which a system with a page cache still holds.
+//! commit has to do much of it. Who can give those pages whole is told before which they are
+//! ([`Scheme::wishes`]); what was not given is read, from its own place and from every strip.
 //!
 //! # What is chosen by cost
 //!
@@ -118,7 +118,7 @@ use crate::dual_page::DualPage;
 use crate::error::{Error, Result};
 use crate::geometry::{LineMask, PageId, PageLines};
 use crate::medium::{Cause, Medium};
-use crate::scheme::{Epoch, Located, Recovered, Room, Traffic};
+use crate::scheme::{Epoch, Recovered, Room, Scheme, Traffic};
 use crate::shell::Shell;
 use batch::{Builder, Sizes};
 use index::Index;
@@ -212,8 +212,12 @@ pub struct Packed<S> {
     head: u64,
     /// Lines appended in this epoch.
     appended: u64,
+    /// And in the one before.
+    lately: u64,
     /// Bytes that may be folded.
     credit: u64,
+    /// Pages to fold in this epoch, if they come whole; ascending.
+    wanted: Vec<u64>,
     /// Something was written since the last commit.
     open: bool,
     /// What the scheme below takes for data and is not: the log, folded pages, the map.
@@ -226,7 +230,7 @@ pub struct Packed<S> {
     context: Vec<u8>,
 }
 
-impl<S: Located> Packed<S> {
+impl<S: Scheme> Packed<S> {
     /// A new store over `below`, which has no checkpoint yet. It lasts from its first commit on.
     ///
     /// # Errors
@@ -265,7 +269,7 @@ impl<S: Located> Packed<S> {
         // The scheme below knows how long a context it takes.
         let shell = Shell::new(layout.geometry, layout.page_limit(), u64::MAX);
         Packed {
-            shell: shell.sharing(below.info().poison),
+            shell: shell.sharing(below.poison()),
             below,
             layout,
             tuning: Tuning::default(),
@@ -277,7 +281,9 @@ impl<S: Located> Packed<S> {
             tail: root.tail,
             head: root.head,
             appended: 0,
+            lately: 0,
             credit: 0,
+            wanted: Vec::new(),
             open: false,
             placed: Traffic::default(),
             fault: None,
@@ -367,7 +373,10 @@ impl<S: Located> Packed<S> {
         if lines.held == LineMask::ALL {
             self.presence.set(page);
             self.waiting.remove(page);
-            return self.write_whole(page, lines.bytes);
+            return match self.wanted.binary_search(&page) {
+                Ok(_) => self.fold_given(page, lines.bytes),
+                Err(_) => self.write_whole(page, lines.bytes),
+            };
         }
         let presence = &mut self.presence;
         self.waiting.put(lines, || !presence.set(page));

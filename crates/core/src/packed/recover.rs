@@ -15,7 +15,7 @@ use super::presence::Presence;
 use super::{Options, Packed};
 use crate::error::{Error, Result};
 use crate::geometry::PageId;
-use crate::scheme::{Damage, Located, Recovered};
+use crate::scheme::{Damage, Recovered, Scheme};
 use crc32c::crc32c_append;
 
 /// At most this number of damages of one kind are listed.
@@ -28,7 +28,7 @@ fn drop_pages(index: &mut Index, directory: &Directory) {
     }
 }
 
-impl<S: Located> Packed<S> {
+impl<S: Scheme> Packed<S> {
     /// The store over a scheme that was recovered already.
     ///
     /// # Errors

@@ -8,11 +8,11 @@ use crate::compare::differing_from_newest;
 use crate::error::Result;
 use crate::geometry::{LineMask, PageId, PageLines};
 use crate::medium::{Offset, Path};
-use crate::scheme::{Damage, Epoch, Info, Located, LogInfo, Room, Simulated, Traffic};
+use crate::scheme::{Damage, Epoch, Info, LogInfo, Room, Scheme, Simulated, Traffic, Wishes};
 use crate::shell::{self, Mechanism, Shell};
 use std::ops::Range;
 
-impl<S: Located> Mechanism for Packed<S> {
+impl<S: Scheme> Mechanism for Packed<S> {
     fn shell(&self) -> &Shell {
         &self.shell
     }
@@ -39,6 +39,25 @@ impl<S: Located> Mechanism for Packed<S> {
         let (sheet, place) = self.layout.page(page);
         let whole = self.below.view(sheet, place, self.layout.page_bytes())?;
         Some(&whole[first * line..first * line + len])
+    }
+
+    fn newest_place(&self, page: PageId, line: usize) -> Option<Offset> {
+        let number = page.0;
+        if !self.presence.has(number) || self.waiting.get(number).is_some() {
+            return None;
+        }
+        let in_log = self.index.slots(number, LineMask::run(line, 1)).next();
+        let (sheet, place, within) = match in_log.map(|(_, slot)| u64::from(slot)) {
+            Some(slot) => {
+                let (sheet, place) = self.root.log(slot / SHEET);
+                (sheet, place, slot % SHEET)
+            }
+            None => {
+                let (sheet, place) = self.layout.page(number);
+                (sheet, place, line as u64)
+            }
+        };
+        Some(self.below.place(sheet, place)? + within * self.layout.line_bytes() as u64)
     }
 
     fn has_page(&self, page: PageId) -> bool {
@@ -78,6 +97,7 @@ impl<S: Located> Mechanism for Packed<S> {
         };
         self.waiting.clear();
         self.drops.clear();
+        self.wanted.clear();
         self.appended = 0;
         self.open = false;
         reloaded
@@ -110,7 +130,6 @@ impl<S: Located> Mechanism for Packed<S> {
                 index_bytes: self.index.bytes(),
             }),
             traffic: self.written(),
-            poison: self.shell.poison().clone(),
             ..below
         }
     }
@@ -118,31 +137,17 @@ impl<S: Located> Mechanism for Packed<S> {
     fn find_damage(&self) -> Result<Vec<Damage>> {
         self.list_damage()
     }
-}
 
-impl<S: Located> Located for Packed<S> {
-    fn place(&self, page: PageId, line: usize) -> Option<Offset> {
-        self.shell.lines(page, line, self.layout.line_bytes()).ok()?;
-        let number = page.0;
-        if !self.presence.has(number) || self.waiting.get(number).is_some() {
-            return None;
-        }
-        let in_log = self.index.slots(number, LineMask::run(line, 1)).next();
-        let (sheet, place, within) = match in_log.map(|(_, slot)| u64::from(slot)) {
-            Some(slot) => {
-                let (sheet, place) = self.root.log(slot / SHEET);
-                (sheet, place, slot % SHEET)
-            }
-            None => {
-                let (sheet, place) = self.layout.page(number);
-                (sheet, place, line as u64)
-            }
-        };
-        Some(self.below.place(sheet, place)? + within * self.layout.line_bytes() as u64)
+    fn find_wishes(&mut self) -> Result<Wishes> {
+        self.find_wanted()?;
+        Ok(Wishes {
+            pages: self.wanted.iter().copied().map(PageId).collect(),
+            whole_from: self.tuning.whole_lines,
+        })
     }
 }
 
-impl<S: Simulated + Located> Simulated for Packed<S> {
+impl<S: Simulated> Simulated for Packed<S> {
     fn preallocate(&mut self, page: PageId) -> Result<Room> {
         shell::guarded_page(self, page, |store| {
             store.below.preallocate(store.layout.page(page.0).0)

@@ -32,6 +32,8 @@ struct Setting {
     tuning: Tuning,
     /// Sheets the log may grow to.
     log_sheets: u64,
+    /// Whether what the store wishes for is given, after every other commit.
+    given: bool,
     profile: Profile,
 }
 
@@ -43,6 +45,7 @@ impl Default for Setting {
             limit: u64::MAX,
             tuning: Tuning::default(),
             log_sheets: 3,
+            given: false,
             profile: Profile {
                 epochs: 7,
                 pages: 70,
@@ -85,13 +88,9 @@ fn settings() -> [Setting; 6] {
             ..packed
         },
         Setting {
-            name: "packed, folding early, more pages",
+            name: "packed, given what it wishes for",
             tuning: EAGER,
-            profile: Profile {
-                pages: 140,
-                writes: 60,
-                ..packed.profile
-            },
+            given: true,
             ..packed
         },
         Setting {
@@ -310,11 +309,11 @@ fn scripts() -> Vec<Script> {
             |seen| seen.write_back_bytes > 0,
         ),
         script(
-            "packed: folded while pages go",
+            "packed: folded as it is given",
             EAGER,
             u64::MAX,
             (0..8).fold(new().fill(0..40).commit(0), |steps, n| {
-                let steps = steps.touch((n..40).step_by(2), n as usize);
+                let steps = steps.then(Step::Grant).touch((n..40).step_by(2), n as usize);
                 steps.then(Step::Discard(n..n + 1)).commit(0)
             }),
             |seen| seen.write_back_bytes > 0,
@@ -423,7 +422,18 @@ fn explore(
     row: &mut Row,
 ) -> Result<(), Broken> {
     let mut random = Random::new(seed);
-    let steps = random_steps(&setting.profile, &mut random);
+    let mut steps = random_steps(&setting.profile, &mut random);
+    if setting.given {
+        let commits = steps
+            .iter()
+            .enumerate()
+            .filter(|(_, step)| matches!(step, Step::Commit(..)));
+        let every_other: Vec<usize> = commits.map(|(at, _)| at + 1).step_by(2).collect();
+        every_other
+            .into_iter()
+            .rev()
+            .for_each(|at| steps.insert(at, Step::Grant));
+    }
     let mut explorer = Explorer::new(subject(setting, fault), effort, random.number());
     let explored = explorer.explore(medium(setting), &steps);
     row.add(&explorer);

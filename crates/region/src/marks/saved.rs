@@ -222,6 +222,13 @@ impl Found {
         None
     }
 
+    /// Whether anything of a page was saved.
+    #[inline]
+    pub(super) fn has(&mut self, page: usize) -> bool {
+        self.look();
+        self.of(page).next().is_some()
+    }
+
     /// The lines of a page that were saved.
     #[inline]
     pub(super) fn lines(&mut self, page: usize) -> u64 {

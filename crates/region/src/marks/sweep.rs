@@ -33,9 +33,26 @@ pub(crate) fn cut(place: Place) -> Frozen {
         end: place.bytes() / PAGE,
         is_swept: false,
         found: Found::new(place),
+        whole_from: u32::MAX,
+        asked_lines: 0,
         taken: Vec::new(),
         saved_lines: 0,
     }
+}
+
+/// Marks whole pages, so that the next cut has all of their lines, and says how many of them were not
+/// marked. No update is running.
+pub(crate) fn mark_whole(place: Place, pages: impl Iterator<Item = usize>) -> u64 {
+    let map = place.state().here.current.load(Ordering::Relaxed);
+    let mut more = 0;
+    for lines in pages.map(lines_of) {
+        // SAFETY: the caller asks for pages that are usable.
+        let marks = unsafe { marks(map, lines.clone()) };
+        more += u64::from(mask(marks).count_zeros());
+        note(map, &lines);
+        set(marks, MARKED);
+    }
+    more
 }
 
 /// The lines of a cut, to be swept while the writers go on.
@@ -50,6 +67,10 @@ pub(crate) struct Frozen {
     is_swept: bool,
     /// What writers saved.
     found: Found,
+    /// Of a page with so many lines all are wanted, if they can be had.
+    whole_from: u32,
+    /// Lines that were marked because somebody wanted them.
+    asked_lines: u64,
     /// What the sweep took, in case its epoch is lost.
     taken: Vec<(usize, u64)>,
     /// Lines that writers saved.
@@ -57,12 +78,28 @@ pub(crate) struct Frozen {
 }
 
 impl Frozen {
+    /// The same, and of a page with at least `whole_from` lines all are wanted that were not written since
+    /// the cut. `asked_lines` were marked for nobody's writing ([`mark_whole`]).
+    pub(crate) fn wanting(mut self, whole_from: u32, asked_lines: u64) -> Frozen {
+        self.whole_from = whole_from;
+        self.asked_lines = asked_lines;
+        self
+    }
+
     /// The next page with lines of the cut: its number, and the lines, which were appended to `into` one
     /// after the other.
     ///
-    /// What writers saved comes after all pages: to look at the slots while writers take them slows both down.
+    /// Where pages are wanted whole, each comes once, with what its writers saved. Where not, what was saved
+    /// comes after all pages: to look at the slots while writers take them slows both down.
     pub(crate) fn next_page(&mut self, into: &mut Buffer) -> Option<(usize, u64)> {
-        self.next_swept(into).or_else(|| self.next_saved(into))
+        match self.weaves() {
+            true => self.next_woven(into),
+            false => self.next_swept(into).or_else(|| self.next_saved(into)),
+        }
+    }
+
+    fn weaves(&self) -> bool {
+        self.whole_from != u32::MAX
     }
 
     /// The next page with lines that the sweep was first to have.
@@ -113,6 +150,47 @@ impl Frozen {
         // What the writers took is in the list too: its flight ends with the others'.
         self.taken.push((page, had));
         had
+    }
+
+    /// The next page with lines of the cut, whoever had them first.
+    fn next_woven(&mut self, into: &mut Buffer) -> Option<(usize, u64)> {
+        let by_page = self.place.state().by_page.load(Ordering::Relaxed);
+        while let Some((page, waiting)) = self.next_waiting() {
+            let many = (waiting | self.found.lines(page)).count_ones() >= self.whole_from;
+            let lines = match waiting {
+                0 => 0,
+                _ if by_page || many => !0,
+                some => some,
+            };
+            let start = into.len();
+            let had = self.sweep(page, lines, into);
+            let copied = match had {
+                0 => 0,
+                _ if by_page => !0,
+                _ if many => had | self.untouched(page, waiting),
+                had => had,
+            };
+            // Whoever cleared a mark has said before where the line is.
+            let saved = self.found.lines(page);
+            // Unless they make the page whole, lines that did not change are of no use.
+            let all = if copied | saved == !0 { !0 } else { had | saved };
+            self.saved_lines += u64::from((saved & !had).count_ones());
+            if all != lines || all & !copied != 0 {
+                self.weave(page, start, lines, copied, all, into);
+            }
+            if all != 0 {
+                return Some((page, all));
+            }
+        }
+        None
+    }
+
+    /// Those lines of a page that did not wait at the cut and were not written since either, as of the
+    /// copies made so far. A frozen mark still stood after them, so the page was not given back before.
+    fn untouched(&self, page: usize, waiting: u64) -> u64 {
+        // SAFETY: the page was usable at the cut, and stays so.
+        let written = mask(unsafe { marks(self.map ^ FLIP, lines_of(page)) });
+        !waiting & !written
     }
 
     /// In `into` are `lines` from `start` on, and those `copied` count. Puts `all` in their place: the others
@@ -170,7 +248,7 @@ impl Frozen {
     /// Lines of the cut that were marked, once all are swept.
     pub(crate) fn changed_lines(&self) -> u64 {
         let taken = self.taken.iter().map(|(_, lines)| u64::from(lines.count_ones()));
-        taken.sum::<u64>() + self.saved_lines
+        (taken.sum::<u64>() + self.saved_lines).saturating_sub(self.asked_lines)
     }
 
     /// The epoch is durable, or marked again: what was swept is no longer on its way.
@@ -225,7 +303,7 @@ impl Frozen {
             }
             // SAFETY: the page was usable at the cut, and stays so.
             let waiting = mask(unsafe { marks(self.map, lines_of(page)) });
-            if waiting != 0 {
+            if waiting != 0 || self.weaves() && self.found.has(page) {
                 return Some((page, waiting));
             }
         }

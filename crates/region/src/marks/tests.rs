@@ -241,12 +241,13 @@ fn every_sweep_is_the_picture_of_its_cut() {
         Some(_) => 20_000,
         None => 400,
     };
-    for by_page in [false, true] {
-        pictures(by_page, cuts, fastrand::u64(..));
+    for (by_page, whole) in [(false, false), (true, false), (false, true)] {
+        pictures(by_page, whole, cuts, fastrand::u64(..));
     }
 }
 
-fn pictures(by_page: bool, cuts: u32, seed: u64) {
+/// `whole`: some pages are captured whole because they are wanted, and some because much of them changed.
+fn pictures(by_page: bool, whole: bool, cuts: u32, seed: u64) {
     const BYTES: usize = if cfg!(miri) { PAGE } else { 48 * PAGE };
     const LINES: usize = if cfg!(miri) { 4 } else { BYTES / LINE };
     let window = Window::reserve(None).unwrap();
@@ -282,7 +283,10 @@ fn pictures(by_page: bool, cuts: u32, seed: u64) {
                     .close(place, std::time::Duration::from_secs(600), |_| ())
                     .unwrap();
                 let words = words.iter().flat_map(|w| w.load(Ordering::Relaxed).to_ne_bytes());
-                let frozen = cut(place);
+                let wanted = (0..BYTES / PAGE).filter(|_| whole && random.u8(..8) == 0);
+                let asked_lines = mark_whole(place, wanted);
+                let whole_from = if whole { random.u32(1..64) } else { u32::MAX };
+                let frozen = cut(place).wanting(whole_from, asked_lines);
                 (frozen, words.collect::<Vec<_>>())
             };
             apply(&mut frozen, &mut image);
@@ -294,4 +298,40 @@ fn pictures(by_page: bool, cuts: u32, seed: u64) {
         }
         done.store(true, Ordering::Relaxed);
     });
+}
+
+#[test]
+fn a_page_is_swept_whole_where_that_is_wanted() {
+    let window = Window::reserve(None).unwrap();
+    let place = window.place();
+    place.grow(STEP).unwrap();
+    let mut image = vec![0; STEP];
+    updating(place, || fill(place, 0, STEP, 1));
+    apply(&mut cut(place), &mut image);
+    // The first is wanted, of the second much changed, of the third as much and then other lines, of the
+    // fourth little.
+    updating(place, || {
+        fill(place, 0, 64, 2);
+        fill(place, PAGE, 3000, 2);
+        fill(place, 2 * PAGE, 3000, 2);
+        fill(place, 3 * PAGE, 64, 2);
+    });
+    let asked_lines = mark_whole(place, [0].into_iter());
+    assert_eq!(asked_lines, 63);
+    let mut frozen = cut(place).wanting(40, asked_lines);
+    updating(place, || {
+        fill(place, 0, PAGE, 3);
+        fill(place, PAGE, 64, 3);
+        fill(place, 2 * PAGE, PAGE, 3);
+    });
+    let mut buffer = Buffer::default();
+    let mut swept = Vec::new();
+    while let Some((page, lines)) = frozen.next_page(&mut buffer) {
+        assert_eq!(buffer.len(), lines.count_ones() as usize * LINE);
+        assert!(buffer.iter().all(|&byte| byte == 1 || byte == 2));
+        swept.push((page, lines));
+        buffer.clear();
+    }
+    assert_eq!(swept, [(0, !0), (1, !0), (2, run(0, 47)), (3, 1)]);
+    assert_eq!(frozen.changed_lines(), 1 + 47 + 47 + 1);
 }
