@@ -72,8 +72,8 @@
 //!   that does gains up to a `k`-th of 64.
 //! * **A commit of at most two pages** that have nothing in the log writes them whole: a batch and the
 //!   root in the context below are two lines of the disk as well, and would be owed a fold.
-//! * **[`Tuning::log_percent`]**, 50, and **[`Options::log_bytes`]**, 64 MiB: the log grows with the store to half of
-//!   what it holds, so that a small store has a small file, and no longer than that. `k` is what the log
+//! * **[`Tuning::log_percent`]**, 100, and **[`Options::log_bytes`]**, 64 MiB: the log grows with the store to
+//!   what it holds, so that a small store has a small file, and no longer than the limit. `k` is what the log
 //!   holds over what an epoch appends. The log bounds the disk (twice it: every page has two homes), what recovery
 //!   reads (its directories), and the index (`index.rs`).
 //! * **[`Tuning::pressure_percent`]**, 100: of the log `u` is in use. For each page appended, so many
@@ -182,7 +182,7 @@ impl Default for Tuning {
         Tuning {
             whole_lines: 40,
             pressure_percent: 100,
-            log_percent: 50,
+            log_percent: 100,
         }
     }
 }
