@@ -148,7 +148,7 @@ impl Window {
                         ZONE.start, ZONE.end
                     ))
                 })?;
-                Window::take(index, false)
+                Window::take(index, false, None)
             }
             None => Window::take_any(false),
         }
@@ -173,11 +173,16 @@ impl Window {
     fn take_any(volatile: bool) -> Result<Window> {
         use std::hash::{BuildHasher, RandomState};
         let first = RandomState::new().hash_one(0) as usize % WINDOWS;
-        let mut all: Vec<usize> = (first..WINDOWS).chain(0..first).collect();
+        let all = (first..WINDOWS).chain(0..first);
         // Looked at once: others leave theirs meanwhile, and an order that changes is none.
-        all.sort_by_cached_key(|&index| STATES[index].left.load(Ordering::Relaxed));
-        for index in all {
-            match Window::take(index, volatile) {
+        let mut all: Vec<(u64, usize)> = all
+            .map(|index| (STATES[index].left.load(Ordering::Relaxed), index))
+            .collect();
+        all.sort_by_key(|&(left, _)| left);
+        let unchanged = all.iter().map(|&(left, index)| (Some(left), index));
+        let whatever = all.iter().map(|&(_, index)| (None, index));
+        for (left, index) in unchanged.chain(whatever) {
+            match Window::take(index, volatile, left) {
                 Err(Error::Taken { .. }) => {}
                 other => return other,
             }
@@ -185,7 +190,8 @@ impl Window {
         Err(Error::NoWindow { windows: WINDOWS })
     }
 
-    fn take(index: usize, volatile: bool) -> Result<Window> {
+    /// Takes a window; with `left`, only if it was not left since.
+    fn take(index: usize, volatile: bool, left: Option<u64>) -> Result<Window> {
         let (place, base) = (Place::numbered(index), base_of(index));
         let state = place.state();
         let mut held = place.reserved();
@@ -193,7 +199,9 @@ impl Window {
             base,
             end: base + WINDOW_BYTES,
         };
-        if held.is_some() {
+        // It was left before its lock was free.
+        let since = left.is_some_and(|left| left != state.left.load(Ordering::Relaxed));
+        if held.is_some() || since {
             return Err(taken());
         }
         let reserved = Reserved::at(base, WINDOW_BYTES).map_err(|e| match e.kind() {
