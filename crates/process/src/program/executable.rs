@@ -65,6 +65,12 @@ impl Program {
 
 fn copy(from: &str, to: &Path) -> std::io::Result<()> {
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::CLOEXEC;
-    let mut to = File::from(rustix::fs::open(to, flags, Mode::RWXU)?);
-    std::io::copy(&mut File::open(from)?, &mut to).map(drop)
+    loop {
+        let mut to = File::from(rustix::fs::open(to, flags, Mode::RWXU)?);
+        match std::io::copy(&mut File::open(from)?, &mut to) {
+            // The system copies (copy_file_range(2)), and a signal that comes meanwhile ends that: from the beginning.
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            other => return other.map(drop),
+        }
+    }
 }
