@@ -213,7 +213,14 @@ pub(super) fn copy(
             let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
             let to = rustix::fs::openat(to_dir, to, flags, Mode::RUSR | Mode::WUSR).doing("copy", shown)?;
             let mut to = File::from(to);
-            match io::copy(&mut from, &mut to) {
+            // The system copies (copy_file_range(2)), and a signal that comes meanwhile ends that: it goes on from there.
+            let copied = loop {
+                match io::copy(&mut from, &mut to) {
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                    other => break other,
+                }
+            };
+            match copied {
                 Ok(_) => attributes::read_all(&from)
                     .and_then(|all| attributes::write_all(&to, &all))
                     .map_err(|_| Refusal::LosesAttributes(shown.to_owned()).into()),
