@@ -116,6 +116,17 @@ impl Screen {
         own.split_inclusive('\n').skip(1).collect()
     }
 
+    /// Kills the twinpage in it, and says what was shown until then.
+    fn killed(self) -> String {
+        let mut tree = family(self.script.id() as i32);
+        tree.retain(|pid| name_of(*pid) == "twinpage");
+        for pid in tree {
+            // One that ended with another is no loss.
+            let _ = kill_process(Pid::from_raw(pid).expect("a process"), Signal::KILL);
+        }
+        self.end().1
+    }
+
     fn end(mut self) -> (Option<i32>, String) {
         let status = self.script.wait().expect("wait for script");
         (status.code(), self.shown())
@@ -170,16 +181,26 @@ fn a_screen_is_drawn_again_after_a_resume() {
     let line = format!("exec {TWINPAGE} run --every 5ms --state state -- python3 -c \"{drawing}\"");
     let first = Screen::with(&line, scratch.path());
     wait_until("the program is ready", || first.shown().contains("ready\r\n"));
-    let mut tree = family(first.script.id() as i32);
-    tree.retain(|pid| name_of(*pid) == "twinpage");
-    for pid in tree {
-        // One that ended with another is no loss.
-        let _ = kill_process(Pid::from_raw(pid).expect("a process"), Signal::KILL);
-    }
-    let (_, shown) = first.end();
+    let shown = first.killed();
     assert!(!shown.contains("drawn"), "{shown:?}");
     let again = Screen::with(&format!("exec {TWINPAGE} resume state"), scratch.path());
     let (code, shown) = again.end();
     assert_eq!(code, Some(7), "{shown:?}");
     assert!(shown.contains("drawn\r\n"), "{shown:?}");
+}
+
+#[test]
+fn a_program_that_executes_another_after_a_resume_keeps_its_terminal() {
+    let scratch = tempfile::tempdir().expect("a scratch directory");
+    let waiting = "echo ready; while [ ! -e go ]; do :; done; exec echo still here";
+    let line = format!("exec {TWINPAGE} run --every 5ms --state state -- bash -c '{waiting}'");
+    let first = Screen::with(&line, scratch.path());
+    wait_until("the program is ready", || first.shown().contains("ready\r\n"));
+    let shown = first.killed();
+    assert!(!shown.contains("still here"), "{shown:?}");
+    fs::write(scratch.path().join("go"), "").expect("a file");
+    let again = Screen::with(&format!("exec {TWINPAGE} resume state"), scratch.path());
+    let (code, shown) = again.end();
+    assert_eq!(code, Some(0), "{shown:?}");
+    assert!(shown.contains("still here\r\n"), "{shown:?}");
 }
