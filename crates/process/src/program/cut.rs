@@ -1,6 +1,6 @@
 //! Calls that a stop cut, taken up again: what [`crate::interrupted`] knows, done to the threads.
 
-use super::{Program, State, ignore_gone};
+use super::{Program, State};
 use crate::error::{Error, Result};
 use crate::interrupted::{Calls, Unfinished};
 use crate::threads::{self, Moving};
@@ -95,7 +95,6 @@ impl Program {
             self.set_state(tid, State::Stopped);
             return Ok(());
         }
-        ignore_gone(trace::interrupt(tid))?;
         self.go_on(tid, 0)
     }
 

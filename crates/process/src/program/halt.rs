@@ -1,7 +1,7 @@
 //! Every thread stands still, and goes on.
 //!
 //! * Any stop answers a request to stand still, also one for a signal or a call: that is dealt with, and the
-//!   thread, which then went on, is asked again.
+//!   thread is asked again before it goes on.
 //! * No thread is left at an instruction whose fault has not reached its handler.
 //! * Threads that a signal had stopped stay stopped when the others go on.
 //! * The program may end meanwhile: that is an answer, not an error.
@@ -10,6 +10,7 @@ use super::cut::way_on;
 use super::{Program, State, ignore_gone, is_gone};
 use crate::error::{Error, Result};
 use crate::threads;
+use std::collections::BTreeSet;
 use twinpage_os::trace::{self, Status, Tid};
 
 impl Program {
@@ -56,14 +57,19 @@ impl Program {
 
     /// Asks every thread to stand still, and waits. False when the program ended instead.
     fn halt(&mut self) -> Result<bool> {
-        let mut asked = Vec::with_capacity(self.threads.len());
+        self.asked = Some(BTreeSet::new());
+        let halted = self.ask_all();
+        self.asked = None;
+        halted
+    }
+
+    fn ask_all(&mut self) -> Result<bool> {
         // A program with no thread left ends as soon as its main thread is told of.
         while self.threads.is_empty() || !self.running().is_empty() {
             for tid in self.running() {
-                if asked.contains(&tid) {
+                if !self.asked.get_or_insert_default().insert(tid) {
                     continue;
                 }
-                asked.push(tid);
                 // A thread that just died is told by wait. One that was told already, before the event
                 // of its making was, is none.
                 if is_gone(&trace::interrupt(tid)) && tid != self.process.pid() {
@@ -74,11 +80,7 @@ impl Program {
             if self.running().is_empty() && !self.threads.is_empty() {
                 break;
             }
-            // Any stop answers the request, also one for a signal or a call: a thread that goes on from
-            // such a one must be asked again.
-            if let Some(gone_on) = self.await_stop()? {
-                asked.retain(|tid| *tid != gone_on);
-            }
+            self.await_stop()?;
             if self.ending.is_some() {
                 return Ok(false);
             }
@@ -95,9 +97,9 @@ impl Program {
         running.map(|thread| thread.tid).collect()
     }
 
-    /// Waits for a thread to stop for our request; what threads stop for before is answered, and the
-    /// thread that then went on is told. Any thread: a leader that died is told only after the others.
-    fn await_stop(&mut self) -> Result<Option<Tid>> {
+    /// Waits for a thread to stop for our request; what threads stop for before is answered. Any thread: a
+    /// leader that died is told only after the others.
+    fn await_stop(&mut self) -> Result<()> {
         match trace::wait(-1, true) {
             Ok(Some((tid, Status::Interrupted))) => {
                 self.know(tid)?;
@@ -105,14 +107,11 @@ impl Program {
             }
             Ok(Some((tid, Status::GroupStop(_)))) => self.set_state(tid, State::GroupStopped),
             Ok(Some((tid, Status::Call))) => self.halt_at_call(tid)?,
-            Ok(Some((tid, status))) => {
-                self.handle(tid, status)?;
-                return Ok(Some(tid));
-            }
+            Ok(Some((tid, status))) => self.handle(tid, status)?,
             Ok(None) => {}
             Err(source) => return Err(Error::target("cannot wait for the program", source)),
         }
-        Ok(None)
+        Ok(())
     }
 
     /// Lets every thread that stands still go on.

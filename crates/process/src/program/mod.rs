@@ -87,6 +87,8 @@ pub struct Program {
     main_thread_ended: Option<i32>,
     /// It sent SIGKILL: to itself, for nobody else is there.
     pub(crate) kills_itself: bool,
+    /// While all threads are asked to stand still: those that were.
+    asked: Option<BTreeSet<Tid>>,
     /// The stops that nobody took note of yet.
     pub stops: Vec<Stop>,
 }
@@ -160,6 +162,7 @@ impl Program {
             ending: None,
             main_thread_ended: surroundings.carried.main_thread_ended,
             kills_itself: false,
+            asked: None,
             stops: Vec::new(),
         })
     }
@@ -287,8 +290,15 @@ impl Program {
         Ok(())
     }
 
+    /// While all threads are asked to stand still this one is asked again first: its stop took the request
+    /// with it, but left the thread marked as one that a signal waits for, so that a wait it now begins would
+    /// end with `EINTR` and no stop after it.
     fn go_on(&mut self, tid: Tid, signal: i32) -> Result<()> {
         self.set_state(tid, State::Running);
+        if let Some(asked) = &mut self.asked {
+            asked.insert(tid);
+            ignore_gone(trace::interrupt(tid))?;
+        }
         let go_on = self.way_on(tid);
         ignore_gone(go_on(tid, signal))
     }
