@@ -5,8 +5,9 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
-use twinpage_cli::report::{self, every, interval, rate, share};
+use twinpage_cli::report::{self, at, every, interval, keep, rate, share};
 use twinpage_os::Durability;
+use twinpage_process::older::{At, Keep};
 use twinpage_process::pace::{Every, Limits};
 use twinpage_process::session::{OnFull, OnTerm, OnUncapturable, Pace};
 
@@ -24,7 +25,9 @@ pub(crate) enum Command {
     #[command(after_help = "Example:\n  twinpage run --every 16ms --state /tmp/state -- python3 simulate.py")]
     Run(Run),
     /// Go on with a killed program from its last checkpoint
-    #[command(after_help = "Example:\n  twinpage resume /tmp/state")]
+    #[command(
+        after_help = "Example:\n  twinpage resume /tmp/state\n  twinpage run --keep 6@10min --state /tmp/state -- python3 search.py\n  twinpage resume /tmp/state --at 30min"
+    )]
     Resume(Resume),
     /// The states there are: what runs, what can be resumed, how old and how large each is
     #[command(after_help = "Example:\n  twinpage list\n  twinpage list --json /backup/states")]
@@ -170,6 +173,10 @@ pub(crate) struct Run {
 pub(crate) struct Resume {
     #[command(flatten)]
     pub(crate) pace: PaceArguments,
+    /// Go back to an older checkpoint that --keep kept: its number, or how old it is at least (10min). The newest is
+    /// kept too
+    #[arg(long, value_name = "NUMBER|AGE", value_parser = at)]
+    pub(crate) at: Option<At>,
     /// The directory that twinpage run kept the checkpoints in
     #[arg(value_name = "DIR")]
     pub(crate) state: PathBuf,
@@ -271,6 +278,9 @@ pub(crate) struct PaceArguments {
     /// What SIGTERM and SIGHUP from outside do: suspend the program, so that a resume goes on, or reach it
     #[arg(long, value_enum, default_value_t = OnTermArgument::Suspend)]
     pub(crate) on_term: OnTermArgument,
+    /// Keep copies of N older checkpoints as well, at most one in each EVERY [default: 10min]; resume --at goes back
+    #[arg(long, value_name = "N[@EVERY]", value_parser = keep)]
+    pub(crate) keep: Option<Keep>,
     /// Leave a finished program's state also where no --state was named
     #[arg(long)]
     pub(crate) keep_state: bool,
@@ -314,6 +324,7 @@ impl PaceArguments {
                 OnTermArgument::Suspend => OnTerm::Suspend,
                 OnTermArgument::Forward => OnTerm::Forward,
             },
+            keep: self.keep,
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::args::Look;
 use crate::show::{self, Rows};
+use crate::states::{self, Older};
 use serde_json::{Value, json};
 use std::collections::HashSet;
 use std::process::ExitCode;
@@ -37,6 +38,7 @@ struct Found {
     stored_pages: u64,
     undo: Option<files::Summary>,
     held_output_bytes: u64,
+    older: Vec<Older>,
     statistics: Option<Statistics>,
     pace: Option<Chosen>,
     /// Why it cannot be resumed here.
@@ -51,11 +53,13 @@ impl Found {
             .context
             .as_ref()
             .and_then(|context| context.fixed.machine.check_against(&machine).err());
+        let older = states::older(&inspection.path).map_err(twinpage_process::Error::State)?;
         Ok(Found {
             info: inspection.store.info(),
             stored_pages: runs.iter().map(|run| (run.end - run.start) / tracker::PAGE).sum(),
             undo: inspection.undo()?,
             held_output_bytes: inspection.held_output_bytes()?,
+            older,
             statistics: inspection.statistics(),
             pace: inspection.pace(),
             obstacle: obstacle.map(|error| error.to_string()),
@@ -73,6 +77,7 @@ impl Found {
                 .map(|context| self.program(context))
         );
         document["undo_log"] = json!(self.undo);
+        document["older"] = json!(self.older.iter().map(Older::to_json).collect::<Vec<_>>());
         document["held_output_bytes"] = json!(self.held_output_bytes);
         document["refused"] = json!(self.inspection.refused_calls());
         document["statistics"] = json!(self.statistics.as_ref().map(json_of_statistics));
@@ -120,6 +125,9 @@ impl Found {
         rows.add("status", self.status());
         if let Some(context) = &self.inspection.context {
             self.add_checkpoint(context, &mut rows);
+        }
+        for older in &self.older {
+            rows.add("older checkpoint", older.line());
         }
         add_store(&mut rows, &self.info);
         if let Some(undo) = &self.undo {

@@ -43,7 +43,7 @@ pub(crate) fn run(arguments: Run) -> Result<ExitCode, String> {
 
 pub(crate) fn resume(arguments: Resume) -> Result<ExitCode, String> {
     redirect_messages(&arguments.pace)?;
-    let summary = run::resume(&arguments.state, arguments.pace.pace())?;
+    let summary = run::resume(&arguments.state, arguments.at, arguments.pace.pace())?;
     finish(&summary, &arguments.pace, &arguments.state)
 }
 

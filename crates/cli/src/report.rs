@@ -2,6 +2,7 @@
 
 use comfy_table::Table;
 use std::time::Duration;
+use twinpage_process::older::{At, Keep};
 
 /// The machine a benchmark ran on, as in its JSON.
 #[must_use]
@@ -38,6 +39,36 @@ pub fn table<const COLUMNS: usize>(header: [&str; COLUMNS]) -> Table {
 pub fn median(numbers: &mut [f64]) -> f64 {
     numbers.sort_by(f64::total_cmp);
     numbers[numbers.len() / 2]
+}
+
+/// How many older checkpoints to keep, and how often: `3`, `3@1min`.
+///
+/// # Errors
+/// Says what was expected.
+pub fn keep(text: &str) -> Result<Keep, String> {
+    let (most, every) = text.split_once('@').unwrap_or((text, "10min"));
+    let most = most.parse().ok().filter(|most| (1..=1000).contains(most));
+    Ok(Keep {
+        most: most.ok_or("expected a number from 1 to 1000, or with a time: 3, 3@1min")?,
+        every: interval(every)?,
+    })
+}
+
+/// Which older checkpoint: a number, or how old it is at least: `2`, `10min`, `2h`.
+///
+/// # Errors
+/// Says what was expected.
+pub fn at(text: &str) -> Result<At, String> {
+    if let Ok(number) = text.parse() {
+        return Ok(At::Number(number));
+    }
+    let hours = text.strip_suffix('h').and_then(|hours| hours.parse::<u32>().ok());
+    match hours {
+        Some(hours) => Ok(At::Ago(Duration::from_secs(3600) * hours)),
+        None => interval(text)
+            .map(At::Ago)
+            .map_err(|_| "expected a number as twinpage info shows it, or an age: 2, 30s, 10min, 2h".into()),
+    }
 }
 
 /// A time with its unit, from a tenth of a millisecond to an hour.

@@ -16,6 +16,7 @@ use twinpage_cli::report::table;
 use twinpage_os::{Lock, LockError, spawn};
 use twinpage_process::inspect::{self, Inspection};
 use twinpage_process::notes;
+use twinpage_process::older::{self, About};
 
 /// Below the user's state directory: `XDG_STATE_HOME`, or its default.
 pub(crate) fn base() -> Result<PathBuf, String> {
@@ -58,6 +59,7 @@ struct State {
     age: Option<Duration>,
     bytes: u64,
     held_output_bytes: u64,
+    older: Vec<Older>,
     why: Option<String>,
 }
 
@@ -74,8 +76,13 @@ impl State {
             age: None,
             bytes: bytes_in(path),
             held_output_bytes: 0,
+            older: Vec::new(),
             why: None,
         };
+        match older(path) {
+            Ok(older) => state.older = older,
+            Err(error) => state.why = Some(error),
+        }
         match inspect::inspect(path) {
             Ok(found) => state.fill(&found),
             Err(error) => state.why = Some(error.to_string()),
@@ -107,6 +114,9 @@ impl State {
 
     /// Whether nobody can want it any more.
     fn is_over(&self) -> bool {
+        if !self.older.is_empty() {
+            return false;
+        }
         match self.status {
             Status::Finished => self.held_output_bytes == 0,
             Status::Empty => true,
@@ -122,9 +132,54 @@ impl State {
             "age_s": self.age.map(|age| age.as_secs_f64()),
             "bytes": self.bytes,
             "held_output_bytes": self.held_output_bytes,
+            "older": self.older.iter().map(Older::to_json).collect::<Vec<_>>(),
             "why": self.why,
         })
     }
+}
+
+/// An older checkpoint that is kept.
+pub(crate) struct Older {
+    about: About,
+    age: Duration,
+    bytes: u64,
+}
+
+impl Older {
+    pub(crate) fn to_json(&self) -> Value {
+        json!({
+            "number": self.about.number,
+            "epoch": self.about.epoch,
+            "age_s": self.age.as_secs_f64(),
+            "bytes": self.bytes,
+            "left": self.about.left,
+            "files": self.about.files.len(),
+        })
+    }
+
+    pub(crate) fn line(&self) -> String {
+        let About {
+            number, epoch, left, ..
+        } = self.about;
+        let left = if left {
+            "; where it was when it went back"
+        } else {
+            ""
+        };
+        let (age, bytes) = (show::time(self.age), show::bytes(self.bytes));
+        format!("{number}: epoch {epoch}, {age} ago, {bytes}{left}")
+    }
+}
+
+/// The older checkpoints that are kept with a state, oldest first.
+pub(crate) fn older(state: &Path) -> Result<Vec<Older>, String> {
+    let kept = older::list(state).map_err(|error| error.to_string())?;
+    let look = |about: About| Older {
+        age: SystemTime::now().duration_since(about.time()).unwrap_or_default(),
+        bytes: bytes_in(&older::path_of(state, about.number)),
+        about,
+    };
+    Ok(kept.into_iter().map(look).collect())
 }
 
 /// Bytes that the files of a directory take on the disk.
@@ -185,7 +240,7 @@ pub(crate) fn list(arguments: &List) -> Result<ExitCode, String> {
         println!("no states");
         return Ok(ExitCode::SUCCESS);
     }
-    let mut table = table(["state", "status", "checkpoint", "size", "program"]);
+    let mut table = table(["state", "status", "checkpoint", "older", "size", "program"]);
     for state in &found {
         let age = state
             .age
@@ -194,6 +249,7 @@ pub(crate) fn list(arguments: &List) -> Result<ExitCode, String> {
             state.path.display().to_string(),
             state.status.name().into(),
             age,
+            state.older.len().to_string(),
             show::bytes(state.bytes),
             state.why.clone().unwrap_or_else(|| state.command.join(" ")),
         ]);

@@ -2,12 +2,14 @@
 //!
 //! * The state is locked while it is copied. The files that its program changed after the checkpoint are rolled back
 //!   first, as a resume would do: then no record of the one undoes what the other did.
+//! * Older checkpoints that are kept with the one are not copied.
 //! * The new state is there whole or not at all: it is copied beside its place, made durable, and renamed.
 //! * Bytes are shared where the file system can (ioctl_ficlone(2)), and holes stay holes.
 
 use crate::context;
 use crate::error::{Error, Result};
 use crate::files::{self, extents};
+use crate::older::OLDER;
 use crate::state::StateDir;
 use rustix::fs::{CWD, RenameFlags};
 use rustix::io::Errno;
@@ -80,17 +82,21 @@ fn put_in_place(unfinished: &Path, new: &Path) -> Result<()> {
     sync(parent)
 }
 
-fn sync(path: &Path) -> Result<()> {
+pub(crate) fn sync(path: &Path) -> Result<()> {
     let synced = File::open(path).and_then(|file| file.sync_all());
     synced.map_err(Error::file("cannot sync", path))
 }
 
-fn copy_directory(from: &Path, to: &Path, durable: bool) -> Result<()> {
+/// Copies all but the older checkpoints.
+pub(crate) fn copy_directory(from: &Path, to: &Path, durable: bool) -> Result<()> {
     let made = fs::DirBuilder::new().mode(0o700).create(to);
     made.map_err(Error::file("cannot make the directory", to))?;
     for entry in fs::read_dir(from).map_err(Error::file("cannot list", from))? {
         let entry = entry.map_err(Error::file("cannot list", from))?;
         let (path, new) = (entry.path(), to.join(entry.file_name()));
+        if entry.file_name() == OLDER {
+            continue;
+        }
         let kind = entry.file_type().map_err(Error::file("cannot look at", &path))?;
         if kind.is_dir() {
             copy_directory(&path, &new, durable)?;
@@ -104,29 +110,34 @@ fn copy_directory(from: &Path, to: &Path, durable: bool) -> Result<()> {
     if durable { sync(to) } else { Ok(()) }
 }
 
-fn copy_file(from: &Path, to: &Path) -> std::io::Result<()> {
+pub(crate) fn copy_file(from: &Path, to: &Path) -> std::io::Result<()> {
     let (from, to) = (File::open(from)?, File::create_new(to)?);
-    let meta = from.metadata()?;
-    to.set_permissions(fs::Permissions::from_mode(meta.permissions().mode()))?; // the program's own file is executed
-    if rustix::fs::ioctl_ficlone(&to, &from).is_ok() {
+    let mode = from.metadata()?.permissions().mode();
+    to.set_permissions(fs::Permissions::from_mode(mode))?; // the program's own file is executed
+    copy_content(&from, &to)
+}
+
+/// Fills the empty file `to`.
+pub(crate) fn copy_content(from: &File, to: &File) -> std::io::Result<()> {
+    if rustix::fs::ioctl_ficlone(to, from).is_ok() {
         return Ok(());
     }
+    let meta = from.metadata()?;
     to.set_len(meta.len())?;
     let mut at = 0;
     while at < meta.len()
-        && let Some(data) = extents::next_data(&from, at..meta.len())?
+        && let Some(data) = extents::next_data(from, at..meta.len())?
     {
         let (mut read_at, mut write_at) = (data.start, data.start);
         while read_at < data.end {
             let left = usize::try_from(data.end - read_at).unwrap_or(usize::MAX);
-            let copied =
-                rustix::fs::copy_file_range(&from, Some(&mut read_at), &to, Some(&mut write_at), left);
+            let copied = rustix::fs::copy_file_range(from, Some(&mut read_at), to, Some(&mut write_at), left);
             match copied {
                 Ok(0) => return Err(std::io::ErrorKind::UnexpectedEof.into()),
                 Ok(_) | Err(Errno::INTR) => {}
                 // Two file systems, of which one does not know how.
                 Err(Errno::XDEV | Errno::INVAL | Errno::OPNOTSUPP | Errno::NOSYS) => {
-                    copy_bytes(&from, &to, read_at..data.end)?;
+                    copy_bytes(from, to, read_at..data.end)?;
                     read_at = data.end;
                 }
                 Err(error) => return Err(error.into()),

@@ -8,6 +8,7 @@ use crate::context::{self, Context};
 use crate::error::{Error, Result};
 use crate::files;
 use crate::notes;
+use crate::older;
 use crate::pace::Chosen;
 use crate::pages::Pages;
 use crate::state::{self, Store, lock, read_kind};
@@ -51,6 +52,7 @@ pub const KIND: &str = state::PROGRAM;
 /// When there is none, it is of another version or damaged, or, in use, never stands still.
 pub fn inspect(path: &Path) -> Result<Inspection> {
     let durability = read_kind(path)?;
+    older::not_going_back(path)?;
     let (_lock, in_use) = match Lock::take(path) {
         Ok(lock) => (Some(lock), None),
         Err(LockError::Held { holder, .. }) => (None, Some(holder.to_string())),
@@ -78,7 +80,8 @@ pub fn inspect(path: &Path) -> Result<Inspection> {
     })
 }
 
-fn open(path: &Path, durability: Durability) -> Result<(Store, Epoch, Vec<u8>)> {
+/// The store of a state, to be looked at only, its newest epoch and that one's context.
+pub(crate) fn open(path: &Path, durability: Durability) -> Result<(Store, Epoch, Vec<u8>)> {
     let medium = AnyMedium::open(path.join("store"), durability, Access::ReadOnly)?;
     let (store, recovered) = Store::recover(medium)?;
     Ok((store, recovered.epoch, recovered.context))
@@ -181,6 +184,7 @@ pub fn check(path: &Path) -> Result<Checked> {
         }
     }
     let _lock = lock(path)?;
+    older::not_going_back(path)?;
     if let Err(error) = check_locked(path, &mut checked) {
         checked.damage.push(damage_of(error)?);
     }

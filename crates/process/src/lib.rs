@@ -31,6 +31,7 @@ pub mod marks;
 pub mod memory;
 pub mod notes;
 pub mod objects;
+pub mod older;
 pub mod pace;
 pub mod pages;
 pub mod pairs;

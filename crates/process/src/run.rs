@@ -11,6 +11,7 @@ use crate::marks::Marks;
 use crate::memory::Memory;
 use crate::notes::{self, Notes};
 use crate::objects::Objects;
+use crate::older::{self, At};
 use crate::pages::Pages;
 use crate::program::{self, Carried, Program, Surroundings};
 use crate::restore::{self, Restored};
@@ -40,12 +41,19 @@ pub fn run(command: &Command, state: &Path, durability: Durability, pace: Pace) 
     launch::contained(0, move || begin(command, &directory, store, pace))
 }
 
-/// Goes on with the program in `state`. Must be called while this process has one thread.
+/// Goes on with the program in `state`, from an older checkpoint if `at` names one. Must be called while this process has one thread.
 ///
 /// # Errors
 /// One line: what went wrong and what to do.
-pub fn resume(state: &Path, pace: Pace) -> Result<Summary, String> {
+pub fn resume(state: &Path, at: Option<At>, pace: Pace) -> Result<Summary, String> {
     let started = SystemTime::now(); // the monotonic clock is another inside
+    if let Some(at) = at {
+        let (about, left) = older::go_back(state, at).map_err(|error| error.to_string())?;
+        notes::tell(&format!(
+            "went back to {} (epoch {}); where it was is kept as {left}",
+            about.number, about.epoch
+        ));
+    }
     let opened = StateDir::open(state).and_then(|(directory, store, recovered)| {
         let context = checked_context(state, &recovered)?;
         Ok((directory, store, recovered.epoch, context))

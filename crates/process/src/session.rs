@@ -7,9 +7,10 @@ use crate::context::Ending;
 use crate::error::{Error, Result};
 use crate::files::EpochFiles;
 use crate::notes;
+use crate::older::{self, Keep};
 use crate::pace::{Controller, Cost, Every};
 use crate::program::Program;
-use crate::state::Store;
+use crate::state::{Store, read_kind};
 use crate::statistics::Ledger;
 pub use crate::statistics::{Parts, Percentiles, Summary};
 use crate::stdio::Stdio;
@@ -61,6 +62,8 @@ pub struct Pace {
     pub on_uncapturable: OnUncapturable,
     /// What to do when asked to end.
     pub on_term: OnTerm,
+    /// Which older checkpoints are kept, if any.
+    pub keep: Option<Keep>,
 }
 
 impl Pace {
@@ -188,6 +191,9 @@ const LOOK: Duration = Duration::from_millis(20);
 const LOOK_AT_REST: Duration = Duration::from_millis(40);
 /// The alarm rings at least this often: a signal that comes just before a wait is noticed by then.
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
+/// How long a checkpoint that is to be kept waits for readers of what was printed: the rest is printed again by a
+/// resume that goes back to it.
+const OUTPUT_PATIENCE: Duration = Duration::from_millis(200);
 /// What a page costs that is written first after a checkpoint.
 const FAULT: Duration = Duration::from_nanos(900);
 
@@ -205,6 +211,8 @@ struct Drive<'a> {
     /// What it cost the program, until it is known what it wrote.
     in_flight: Duration,
     look_at: Instant,
+    /// When an older checkpoint was kept last.
+    kept: Instant,
     complained: bool,
 }
 
@@ -231,6 +239,7 @@ impl<'a> Drive<'a> {
             last: now,
             in_flight: Duration::ZERO,
             look_at: now,
+            kept: now,
             complained: false,
         })
     }
@@ -280,7 +289,14 @@ impl<'a> Drive<'a> {
         self.settle()?;
         let is_auto = matches!(self.pace.every, Every::Auto(_));
         let wanted = self.program.wants_checkpoint();
-        if self.rests()? {
+        let rests = self.rests()?;
+        if let Some(keep) = self.pace.keep
+            && self.kept.elapsed() >= keep.every
+            && (!rests || self.last > self.kept)
+        {
+            return self.keep(keep);
+        }
+        if rests {
             let time = if is_auto {
                 LOOK_AT_REST
             } else {
@@ -361,6 +377,36 @@ impl<'a> Drive<'a> {
             }
             std::thread::sleep(LOOK); // its last epoch must be kept: wait for room
         }
+    }
+
+    /// Makes a checkpoint and keeps a copy of it. The program stands still until it is copied.
+    fn keep(&mut self, keep: Keep) -> Result<()> {
+        self.program.hold();
+        let kept = self.keep_held(keep);
+        let released = self.program.release();
+        self.kept = Instant::now();
+        self.look_in(LOOK.min(self.controller.interval().0));
+        kept.and(released)
+    }
+
+    fn keep_held(&mut self, keep: Keep) -> Result<()> {
+        self.checkpoint()?;
+        self.settle()?;
+        if !self.program.is_held_at_checkpoint() {
+            return Ok(());
+        }
+        let began = Instant::now();
+        self.program.streams.let_out_within(OUTPUT_PATIENCE);
+        let state = self.program.files.state().to_owned();
+        let kept = read_kind(&state).and_then(|durability| older::keep(&state, durability, false, &[]));
+        let dropped = kept.and_then(|_| older::drop_beyond(&state, keep.most));
+        self.ledger.watched(began.elapsed());
+        if let Err(error) = dropped {
+            self.program
+                .notes
+                .say(&format!("an older checkpoint could not be kept: {error}"));
+        }
+        Ok(())
     }
 
     /// Makes what the program did so far durable. It is killed then.

@@ -5,6 +5,7 @@
 //! DIR/kind       one line of JSON: what this is, its format version, its durability
 //! DIR/undo.*     what the program's changes to its own files destroyed (docs/undo.md)
 //! DIR/statistics what the checkpoints cost so far (`statistics`)
+//! DIR/older/     older checkpoints that are kept (`older`)
 //! DIR/...        the streams' logs (docs/guarantees.md)
 //! ```
 //!
@@ -12,6 +13,7 @@
 //! * `kind` is written last when a state is made, so a directory with one is complete.
 
 use crate::error::{Error, Result};
+use crate::older;
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::io::{ErrorKind, Write};
@@ -94,11 +96,13 @@ impl StateDir {
     /// # Errors
     /// When there is none, it is in use, damaged, or of another version.
     pub fn open(path: &Path) -> Result<(StateDir, Store, Recovered)> {
-        let durability = read_kind(path)?;
+        read_kind(path)?;
         let lock = lock(path)?;
+        let path = path.canonicalize().map_err(Error::file("cannot find", path))?;
+        older::finish(&path)?;
+        let durability = read_kind(&path)?;
         let medium = AnyMedium::open(path.join("store"), durability, Access::ReadWrite)?;
         let (store, recovered) = Store::recover(medium)?;
-        let path = path.canonicalize().map_err(Error::file("cannot find", path))?;
         Ok((
             StateDir {
                 path,
@@ -124,9 +128,9 @@ impl StateDir {
 }
 
 /// Makes a file that is whole whenever it is there.
-fn write_synced(path: &Path, bytes: &[u8]) -> Result<()> {
+pub(crate) fn write_synced(path: &Path, bytes: &[u8]) -> Result<()> {
     let unfinished = path.with_extension("new");
-    let written = fs::File::create_new(&unfinished).and_then(|mut file| {
+    let written = fs::File::create(&unfinished).and_then(|mut file| {
         file.write_all(bytes)?;
         file.sync_all()?;
         fs::rename(&unfinished, path)

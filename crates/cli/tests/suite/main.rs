@@ -23,6 +23,7 @@ mod contract;
 mod damage;
 mod forks;
 mod kills;
+mod older;
 mod pace;
 mod plain;
 mod random;

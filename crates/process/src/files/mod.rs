@@ -61,6 +61,7 @@ pub use error::{Error, Refusal, Result};
 pub use inspect::{Summary, check, describe};
 pub use links::Linked;
 pub use recorder::{Options, Recorder};
+pub(crate) use rollback::forget;
 pub use rollback::{RolledBack, rollback, rollback_watched};
 pub use sync::EpochFiles;
 pub use twinpage_core::Epoch;

@@ -101,6 +101,22 @@ pub(super) fn live(logs: &[ReadLog; 2], durable: Epoch) -> Vec<(&ReadLog, Entry)
     all
 }
 
+/// Forgets all records in a copy of a state whose program stands at its checkpoint.
+///
+/// # Errors
+/// [`Error::Io`].
+pub(crate) fn forget(dir: &Path, durable: bool) -> Result<()> {
+    let durability = if durable {
+        Durability::Disk
+    } else {
+        Durability::Memory
+    };
+    for index in 0..2 {
+        Log::create(dir, index, durability)?;
+    }
+    Keep::open(dir, durability)?.clear()
+}
+
 /// Empties the logs, then `kept/`, then forgets the progress: in this order, so that a second run
 /// finds nothing to do.
 fn finish(dir: &Path, durability: Durability, keep: &Keep, mut undo: Undo<'_>) -> Result<()> {

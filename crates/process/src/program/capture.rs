@@ -253,6 +253,7 @@ impl Source for Program {
     fn settled(&mut self, capture: &mut Capture, outcome: Outcome<'_>) {
         match outcome {
             Outcome::Durable { changed, .. } => {
+                self.held = self.held.map(|_| true);
                 let pieces = capture.pieces.iter().zip(changed);
                 pieces
                     .filter(|(piece, _)| piece.compare)
@@ -287,7 +288,9 @@ impl Program {
             self.rest.disturb();
             self.memory.owe(&into.pieces);
         }
-        self.go_on_all()?;
+        if self.held.is_none() {
+            self.go_on_all()?;
+        }
         let still = still?;
         stop.total_us = micros(clock);
         stop.descriptors = self.descriptors.take_looked_at();

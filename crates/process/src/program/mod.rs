@@ -89,6 +89,8 @@ pub struct Program {
     pub(crate) kills_itself: bool,
     /// While all threads are asked to stand still: those that were.
     asked: Option<BTreeSet<Tid>>,
+    /// Whether it stands still after a capture, until [`Program::release`]; and whether that one is durable.
+    held: Option<bool>,
     /// The stops that nobody took note of yet.
     pub stops: Vec<Stop>,
 }
@@ -163,6 +165,7 @@ impl Program {
             main_thread_ended: surroundings.carried.main_thread_ended,
             kills_itself: false,
             asked: None,
+            held: None,
             stops: Vec::new(),
         })
     }
@@ -187,6 +190,26 @@ impl Program {
             // One that is gone is told by wait.
             let _ = pid.map(|pid| rustix::process::kill_process(pid, rustix::process::Signal::WINCH));
         }
+    }
+
+    /// From the next capture on it stands still.
+    pub fn hold(&mut self) {
+        self.held = Some(false);
+    }
+
+    /// Whether it stands still at a checkpoint that is durable.
+    #[must_use]
+    pub fn is_held_at_checkpoint(&self) -> bool {
+        self.held == Some(true) && self.ending.is_none()
+    }
+
+    /// It goes on.
+    ///
+    /// # Errors
+    /// When a thread refuses to.
+    pub fn release(&mut self) -> Result<()> {
+        self.held = None;
+        self.go_on_all()
     }
 
     /// Whether an early checkpoint would help: held output or kept file contents pile up.

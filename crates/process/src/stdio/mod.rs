@@ -392,6 +392,20 @@ impl Stdio {
         refused.map_or(Ok(stats), Err)
     }
 
+    /// Waits until everything that may go outside is there, but no longer than `at_most`.
+    pub fn let_out_within(&self, at_most: Duration) {
+        let until = Instant::now() + at_most;
+        let mut state = self.shared.lock();
+        while !state.all_outside(&self.shared) && !self.shared.stopped.load(Ordering::Acquire) {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return;
+            }
+            let waited = self.shared.changed.wait_timeout(state, left);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
     /// What went through so far.
     pub fn stats(&self) -> Stats {
         self.shared.lock().stats(&self.shared)
