@@ -1,6 +1,7 @@
 //! `twinpage lab record`, `convert`, `workloads` and `eval`, as a user calls them.
 
 use serde_json::Value;
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::{Command, Output};
 use twinpage_lab::trace::can_record;
@@ -151,4 +152,27 @@ fn an_evaluation_writes_its_report_and_says_what_it_leaves_out() {
     }
     let lost = ["eval", "dpc", "--quick", "--traces", "nowhere"];
     assert!(refused(&lab(folder, &lost)).contains("make traces"));
+}
+
+/// The command of docs/lab.md.
+#[test]
+fn programs_that_persist_by_themselves_are_evaluated() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let said = json(&lab(
+        folder,
+        &["eval", "mss", "--quick", "--out", "out", "--json"],
+    ));
+    let rows = said["rows"].as_array().unwrap();
+    let artifacts: BTreeSet<&str> = rows.iter().filter_map(|row| row["artifact"].as_str()).collect();
+    for artifact in ["fig1", "fig2", "fig4a", "fig4b", "fig4c", "fig5", "fig6", "fig7"] {
+        assert!(artifacts.contains(artifact), "{artifact}");
+        let figure = std::fs::read_to_string(folder.join(format!("out/mss-{artifact}.svg"))).unwrap();
+        assert!(figure.starts_with("<svg"), "{artifact}");
+    }
+    let page = std::fs::read_to_string(folder.join("out/mss.html")).unwrap();
+    assert!(page.contains("id=fig7") && page.contains("lab eval mss --quick"));
+    assert!(folder.join("out/mss.json").is_file());
+    let refusal = refused(&lab(folder, &["eval", "mss", "--quick", "--artifact", "fig3"]));
+    assert!(refusal.contains("fig4a"), "{refusal}");
 }

@@ -200,6 +200,7 @@ fn a_machine_file_that_cannot_be_says_where() {
 
 #[test]
 fn the_study_is_repeated_small() {
+    use twinpage_lab::eval::Document;
     use twinpage_lab::eval::mss::{ARTIFACTS, Request, evaluate};
     let request = Request {
         machine: "mss".into(),

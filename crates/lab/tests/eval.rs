@@ -1,7 +1,7 @@
 //! A paper's evaluation, repeated small.
 
 use std::process::{Command, Stdio};
-use twinpage_lab::eval::{ARTIFACTS, Evaluation, Paper, Request, Verdict, do_only, evaluate};
+use twinpage_lab::eval::{ARTIFACTS, Document, Evaluation, Paper, Request, Verdict, do_only, evaluate};
 use twinpage_lab::trace::{
     Addresses, Clock, Event, Header, NativeWriter, Record, Window, can_record, record,
 };

@@ -2,10 +2,10 @@
 
 use super::{bar, command, mss};
 use clap::Args;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::str::FromStr;
-use twinpage_lab::eval::{Evaluation, Paper, Request, do_only, evaluate};
+use twinpage_lab::eval::{Document, Evaluation, Paper, Request, do_only, evaluate};
 use twinpage_lab::schemes::SchemeName;
 use twinpage_process::notes;
 
@@ -193,20 +193,19 @@ fn traces(arguments: &Eval) -> Result<Option<PathBuf>, String> {
     }
 }
 
-fn write(evaluation: &Evaluation, folder: &std::path::Path) -> Result<(), String> {
+/// `PAPER.json`, `PAPER.html` and an SVG for each artifact, in a folder.
+pub(super) fn write(evaluation: &impl Document, folder: &Path) -> Result<(), String> {
+    let paper = evaluation.paper();
     let put = |name: String, text: String| {
         let path = folder.join(name);
         std::fs::write(&path, text).map_err(|why| format!("{}: {why}", path.display()))
     };
     std::fs::create_dir_all(folder).map_err(|why| format!("{}: {why}", folder.display()))?;
     let json = serde_json::to_string_pretty(evaluation).map_err(|why| why.to_string())?;
-    put(format!("{}.json", evaluation.paper), json + "\n")?;
-    put(format!("{}.html", evaluation.paper), evaluation.html()?)?;
+    put(format!("{paper}.json"), json + "\n")?;
+    put(format!("{paper}.html"), evaluation.html()?)?;
     for artifact in evaluation.artifacts() {
-        put(
-            format!("{}-{artifact}.svg", evaluation.paper),
-            evaluation.figure(artifact)?,
-        )?;
+        put(format!("{paper}-{artifact}.svg"), evaluation.figure(artifact)?)?;
     }
     Ok(())
 }

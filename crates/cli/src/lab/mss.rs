@@ -1,9 +1,9 @@
 //! `twinpage lab eval mss`: programs that persist by themselves, on a machine with its memory on the bus.
 
-use super::eval::Eval;
+use super::eval::{self, Eval};
 use super::{bar, command};
-use std::path::Path;
 use std::process::ExitCode;
+use twinpage_lab::eval::Document;
 use twinpage_lab::eval::mss::{Evaluation, Request, evaluate};
 
 pub(super) fn eval(arguments: &Eval) -> Result<ExitCode, String> {
@@ -28,7 +28,7 @@ pub(super) fn eval(arguments: &Eval) -> Result<ExitCode, String> {
     })?;
     shown.finish_and_clear();
     if let Some(folder) = &arguments.out {
-        write(&evaluation, folder)?;
+        eval::write(&evaluation, folder)?;
     }
     match arguments.json {
         true => println!(
@@ -40,25 +40,11 @@ pub(super) fn eval(arguments: &Eval) -> Result<ExitCode, String> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn write(evaluation: &Evaluation, folder: &Path) -> Result<(), String> {
-    let put = |name: String, text: String| {
-        let path = folder.join(name);
-        std::fs::write(&path, text).map_err(|why| format!("{}: {why}", path.display()))
-    };
-    std::fs::create_dir_all(folder).map_err(|why| format!("{}: {why}", folder.display()))?;
-    let json = serde_json::to_string_pretty(evaluation).map_err(|why| why.to_string())?;
-    put("mss.json".into(), json + "\n")?;
-    for artifact in evaluation.artifacts() {
-        put(format!("mss-{artifact}.svg"), evaluation.figure(artifact)?)?;
-    }
-    Ok(())
-}
-
 fn show(evaluation: &Evaluation) {
     let mut table = comfy_table::Table::new();
     table.load_preset(comfy_table::presets::NOTHING);
     table.set_header(["artifact", "series", "of", "paper", "ours", "unit"]);
-    for row in evaluation.rows.iter().map(|row| &row.row) {
+    for row in evaluation.all_rows() {
         table.add_row([
             row.artifact,
             &row.series,
@@ -69,7 +55,7 @@ fn show(evaluation: &Evaluation) {
         ]);
     }
     println!("{table}");
-    for row in evaluation.rows.iter().map(|row| &row.row) {
+    for row in evaluation.all_rows() {
         if let Some(note) = &row.note {
             println!("{} {} {}: {note}", row.artifact, row.series, row.workload);
         }

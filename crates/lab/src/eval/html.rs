@@ -1,89 +1,123 @@
 //! The report: every artifact with its figure and its table, ours beside the paper's.
 
 use super::evidence::is_far;
-use super::{Claim, Evaluation, Row};
+use super::{Claim, Row, chart};
 use std::fmt::Write;
 
 const STYLE: &str = "body{font:15px/1.5 sans-serif;max-width:1040px;margin:2em auto;padding:0 1em;color:#222}\
 table{border-collapse:collapse;margin:1em 0}td,th{padding:.2em .8em;border-bottom:1px solid #ddd;text-align:left}\
 td.n{text-align:right;font-variant-numeric:tabular-nums}tr.far td{background:#fff4e0}.out{background:#fdeaea}details{margin:.5em 0}";
 
-pub(super) fn document(evaluation: &Evaluation) -> Result<String, String> {
-    let name = evaluation.paper;
-    let mut page = format!(
-        "<!doctype html><meta charset=utf-8><title>twinpage lab: {name}</title><style>{STYLE}</style>"
-    );
-    let _ = write!(
-        page,
-        "<h1>twinpage lab eval {name}</h1><p>Machine {}, {} times smaller than the paper's; {} instructions a run after {} to warm up, {} runs of {}. Numbers of the paper are those its text gives; rows more than 15% from them are marked and say what was measured beside them.</p>",
-        evaluation.config_hash,
-        evaluation.smaller,
-        evaluation.instructions,
-        evaluation.warm_up,
-        evaluation.runs,
-        evaluation.workloads.join(", ")
-    );
-    if !evaluation.left_out.is_empty() {
-        page.push_str("<p class=out><b>Left out:</b></p><ul class=out>");
-        for left_out in &evaluation.left_out {
-            let _ = write!(page, "<li>{left_out}");
-        }
-        page.push_str("</ul>");
+/// An evaluation as a person reads it: a figure and a table for each artifact, and all in one document.
+pub trait Document: serde::Serialize {
+    /// `dpc`, `twins` or `mss`.
+    fn paper(&self) -> &'static str;
+
+    /// What an artifact shows.
+    fn title(&self, artifact: &str) -> &'static str;
+
+    /// The numbers, artifact by artifact.
+    fn all_rows(&self) -> Vec<&Row>;
+
+    /// What a reader must know before the numbers, as HTML: machine, lengths, command, what is left out.
+    fn preface(&self) -> String;
+
+    /// The artifacts in it, in order.
+    fn artifacts(&self) -> Vec<&'static str> {
+        let mut names: Vec<&'static str> = self.all_rows().iter().map(|row| row.artifact).collect();
+        names.dedup();
+        names
     }
-    if !evaluation.short.is_empty() {
-        let _ = write!(
-            page,
-            "<p class=out><b>Too short to say much:</b> {}.</p>",
-            evaluation.short.join("; ")
-        );
+
+    /// The figure of an artifact, as SVG.
+    ///
+    /// # Errors
+    /// It cannot be drawn.
+    fn figure(&self, artifact: &str) -> Result<String, String> {
+        chart::bars(self.title(artifact), &self.rows_of(artifact))
     }
-    let commit = evaluation.commit.as_deref().unwrap_or("not known");
-    let _ = write!(
-        page,
-        "<p>Command: <code>{}</code><br>Commit: <code>{commit}</code></p>",
-        evaluation.command
-    );
-    if !evaluation.claims.is_empty() {
-        page.push_str(
-            "<h2 id=claims>The paper's sentences</h2><table><tr><th>where<th>sentence<th><th>numbers</tr>",
+
+    /// The numbers of an artifact.
+    fn rows_of(&self, artifact: &str) -> Vec<&Row> {
+        let mut rows = self.all_rows();
+        rows.retain(|row| row.artifact == artifact);
+        rows
+    }
+
+    /// A report a person can read: one HTML document, with its figures inside.
+    ///
+    /// # Errors
+    /// A figure that cannot be drawn.
+    fn html(&self) -> Result<String, String> {
+        let name = self.paper();
+        let mut page = format!(
+            "<!doctype html><meta charset=utf-8><title>twinpage lab: {name}</title><style>{STYLE}</style><h1>twinpage lab eval {name}</h1>{}",
+            self.preface()
         );
-        for claim in &evaluation.claims {
-            let Claim {
-                place,
-                sentence,
-                verdict,
-                numbers,
-            } = claim;
+        for artifact in self.artifacts() {
             let _ = write!(
                 page,
-                "<tr><td>{place}<td>{sentence}<td>{verdict}<td>{numbers}</tr>"
+                "<h2 id={artifact}>{}</h2>{}",
+                self.title(artifact),
+                self.figure(artifact)?
             );
+            let said = |row: &&Row| row.paper.is_some() || row.note.is_some() || row.is_summary();
+            let (said, rest): (Vec<&Row>, Vec<&Row>) = self.rows_of(artifact).into_iter().partition(said);
+            table(&mut page, &said);
+            if !rest.is_empty() {
+                page.push_str("<details><summary>every run</summary>");
+                table(&mut page, &rest);
+                page.push_str("</details>");
+            }
         }
-        page.push_str("</table>");
+        Ok(page)
     }
-    for artifact in evaluation.artifacts() {
-        let rows: Vec<&Row> = evaluation
-            .rows
-            .iter()
-            .filter(|row| row.artifact == artifact)
-            .collect();
-        let _ = write!(
-            page,
-            "<h2 id={artifact}>{}</h2>{}",
-            evaluation.title(artifact),
-            evaluation.figure(artifact)?
-        );
-        let (said, rest): (Vec<&Row>, Vec<&Row>) = rows
-            .into_iter()
-            .partition(|row| row.paper.is_some() || row.note.is_some() || row.is_summary());
-        table(&mut page, &said);
-        if !rest.is_empty() {
-            page.push_str("<details><summary>every run</summary>");
-            table(&mut page, &rest);
-            page.push_str("</details>");
-        }
+}
+
+/// How it was made.
+pub(super) fn made_by(command: &str, commit: Option<&str>) -> String {
+    let commit = commit.unwrap_or("not known");
+    format!("<p>Command: <code>{command}</code><br>Commit: <code>{commit}</code></p>")
+}
+
+/// The numbers of a paper beside ours, for a reader.
+pub(super) const ABOUT_ROWS: &str = "Numbers of the paper are those its text gives; rows more than 15% from them are marked and say what was measured beside them.";
+
+pub(super) fn left_out(all: &[String]) -> String {
+    if all.is_empty() {
+        return String::new();
     }
-    Ok(page)
+    let items: String = all.iter().map(|one| format!("<li>{one}")).collect();
+    format!("<p class=out><b>Left out:</b></p><ul class=out>{items}</ul>")
+}
+
+pub(super) fn short(all: &[String]) -> String {
+    if all.is_empty() {
+        return String::new();
+    }
+    format!(
+        "<p class=out><b>Too short to say much:</b> {}.</p>",
+        all.join("; ")
+    )
+}
+
+pub(super) fn claims(all: &[Claim]) -> String {
+    if all.is_empty() {
+        return String::new();
+    }
+    let row = |claim: &Claim| {
+        let Claim {
+            place,
+            sentence,
+            verdict,
+            numbers,
+        } = claim;
+        format!("<tr><td>{place}<td>{sentence}<td>{verdict}<td>{numbers}</tr>")
+    };
+    let rows: String = all.iter().map(row).collect();
+    format!(
+        "<h2 id=claims>The paper's sentences</h2><table><tr><th>where<th>sentence<th><th>numbers</tr>{rows}</table>"
+    )
 }
 
 fn table(page: &mut String, rows: &[&Row]) {

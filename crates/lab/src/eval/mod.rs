@@ -24,6 +24,7 @@ mod rows;
 pub(crate) mod store;
 mod work;
 
+pub use html::Document;
 pub use paper::Paper;
 pub use plan::ARTIFACTS;
 
@@ -228,37 +229,39 @@ pub fn do_only(request: &Request, only: &[String], tell: Tell<'_>) -> Result<(us
     Ok((runs.len(), all))
 }
 
-impl Evaluation {
-    /// A report a person can read: one HTML document, with its figures inside.
-    ///
-    /// # Errors
-    /// A figure that cannot be drawn.
-    pub fn html(&self) -> Result<String, String> {
-        html::document(self)
+impl Document for Evaluation {
+    fn paper(&self) -> &'static str {
+        self.paper
     }
 
-    /// The figure of an artifact, as SVG.
-    ///
-    /// # Errors
-    /// It cannot be drawn.
-    pub fn figure(&self, artifact: &str) -> Result<String, String> {
-        let rows: Vec<&Row> = self.rows.iter().filter(|row| row.artifact == artifact).collect();
-        chart::bars(self.title(artifact), &rows)
-    }
-
-    /// What an artifact shows.
-    #[must_use]
-    pub fn title(&self, artifact: &str) -> &'static str {
+    fn title(&self, artifact: &str) -> &'static str {
         self.paper
             .parse()
             .map_or("", |paper| plan::title(paper, artifact))
     }
 
-    /// The artifacts in it, in order.
-    #[must_use]
-    pub fn artifacts(&self) -> Vec<&'static str> {
-        let mut names: Vec<&'static str> = self.rows.iter().map(|row| row.artifact).collect();
-        names.dedup();
-        names
+    fn all_rows(&self) -> Vec<&Row> {
+        self.rows.iter().collect()
+    }
+
+    fn preface(&self) -> String {
+        let lengths = format!(
+            "<p>Machine {}, {} times smaller than the paper's; {} instructions a run after {} to warm up, {} runs of {}. {}</p>",
+            self.config_hash,
+            self.smaller,
+            self.instructions,
+            self.warm_up,
+            self.runs,
+            self.workloads.join(", "),
+            html::ABOUT_ROWS
+        );
+        [
+            lengths,
+            html::left_out(&self.left_out),
+            html::short(&self.short),
+            html::made_by(&self.command, self.commit.as_deref()),
+            html::claims(&self.claims),
+        ]
+        .concat()
     }
 }

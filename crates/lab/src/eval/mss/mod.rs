@@ -14,7 +14,7 @@ pub use artifact::ARTIFACTS;
 pub use rows::Row;
 pub use runs::Run;
 
-use super::{Tell, chart, store};
+use super::{Document, Tell, html, store};
 use crate::bus::Config;
 use artifact::Artifact;
 use runs::{Key, Runs};
@@ -85,26 +85,27 @@ pub fn evaluate(request: &Request, tell: Tell<'_>) -> Result<Evaluation, String>
     })
 }
 
-impl Evaluation {
-    /// The artifacts in it, in order.
-    #[must_use]
-    pub fn artifacts(&self) -> Vec<&'static str> {
-        let mut names: Vec<&'static str> = self.rows.iter().map(|row| row.row.artifact).collect();
-        names.dedup();
-        names
+impl Document for Evaluation {
+    fn paper(&self) -> &'static str {
+        self.paper
     }
 
-    /// The figure of an artifact, as SVG.
-    ///
-    /// # Errors
-    /// It cannot be drawn.
-    pub fn figure(&self, artifact: &str) -> Result<String, String> {
-        let rows: Vec<&super::Row> = self
-            .rows
-            .iter()
-            .map(|row| &row.row)
-            .filter(|row| row.artifact == artifact)
-            .collect();
-        chart::bars(artifact::title(artifact), &rows)
+    fn title(&self, artifact: &str) -> &'static str {
+        artifact::title(artifact)
+    }
+
+    fn all_rows(&self) -> Vec<&super::Row> {
+        self.rows.iter().map(|row| &row.row).collect()
+    }
+
+    fn preface(&self) -> String {
+        let machine = format!(
+            "<p>Machine {}; strings, swaps, log and caches {} times smaller than the paper's; {} runs. {}</p>",
+            self.config_hash,
+            self.smaller,
+            self.runs.len(),
+            html::ABOUT_ROWS
+        );
+        machine + &html::made_by(&self.command, self.commit.as_deref())
     }
 }
