@@ -32,7 +32,7 @@ struct IndexV1<'r> {
 
 /// The index: in which lines each word is, in ascending order.
 #[derive(Persist)]
-#[persist(version = 2, from = "IndexV1<'r>", with = in_order)]
+#[persist(version = 2, from = IndexV1<'r>, with = in_order)]
 struct Index<'r> {
     words: BTreeMap<'r, Text<'r>, Vec<'r, u64>>,
     read: u64,

@@ -15,7 +15,7 @@ use proc_macro::TokenStream;
 /// | attribute | |
 /// | --- | --- |
 /// | `#[persist(version = 2)]` | the number of the layout, 1 unless said; higher than that of `from` |
-/// | `#[persist(from = V1)]` | a root (or an element of one) made with `V1` becomes this type when it is opened, by `From<V1>` |
+/// | `#[persist(from = V1)]` | a root (or an element of one) made with `V1` becomes this type when it is opened, by `From<V1>`; a type with a brand is named with it, `from = V1<'r>` |
 /// | `#[persist(with = path)]` | by this function instead: `fn(V1, Heap) -> Self` |
 /// | `#[persist(name = "Order")]` | the name to record, when the type is called otherwise now |
 /// | `#[persist(default)]` | a struct with a brand has a default that is made on a heap (`DefaultIn`), so that `or_default()` makes one |

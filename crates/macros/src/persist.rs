@@ -5,12 +5,13 @@
 //!   fields follow from its `repr` (Rust reference, "Primitive representation of field-carrying enums").
 
 use darling::{Error, FromDeriveInput, Result};
-use proc_macro2::{Group, TokenStream, TokenTree};
+use proc_macro2::{Group, Punct, Spacing, TokenStream, TokenTree};
 use quote::{quote, quote_spanned};
+use syn::parse::{ParseStream, Parser};
 use syn::spanned::Spanned;
 use syn::{
-    Data, DataEnum, DataStruct, DeriveInput, Fields, GenericParam, Generics, Ident, Lifetime, Member, Type,
-    TypeParamBound, WherePredicate, parse_quote,
+    Data, DataEnum, DataStruct, DeriveInput, Fields, GenericParam, Generics, Ident, Lifetime, LitStr, Member,
+    Meta, Token, Type, TypeParamBound, WherePredicate, parse_quote,
 };
 
 /// What the user may say.
@@ -21,6 +22,8 @@ struct Options {
     #[darling(multiple)]
     was: Vec<String>,
     version: Option<u32>,
+    /// Set by [`take_from`].
+    #[darling(skip)]
     from: Option<Type>,
     with: Option<syn::Path>,
     #[darling(default)]
@@ -30,7 +33,12 @@ struct Options {
 }
 
 pub(crate) fn expand(input: &DeriveInput) -> Result<TokenStream> {
-    let options = Options::from_derive_input(input)?;
+    let mut rest = input.clone();
+    let from = take_from(&mut rest)?;
+    let options = Options {
+        from,
+        ..Options::from_derive_input(&rest)?
+    };
     let layout = match &input.data {
         Data::Struct(data) => structure(data),
         Data::Enum(data) => enumeration(input, data)?,
@@ -83,6 +91,56 @@ pub(crate) fn expand(input: &DeriveInput) -> Result<TokenStream> {
             }
         }
     })
+}
+
+/// Takes `from = Type` out of the attributes. A type with a lifetime is no expression, which values of other options
+/// are parsed as.
+fn take_from(input: &mut DeriveInput) -> Result<Option<Type>> {
+    let mut from = None;
+    for attribute in &mut input.attrs {
+        let Meta::List(list) = &mut attribute.meta else {
+            continue;
+        };
+        if list.path.is_ident("persist") {
+            let take = |stream: ParseStream<'_>| without_from(stream, &mut from);
+            list.tokens = take.parse2(list.tokens.clone())?;
+        }
+    }
+    Ok(from)
+}
+
+/// The options but for `from = Type`, which is put into `from`.
+fn without_from(options: ParseStream<'_>, from: &mut Option<Type>) -> syn::Result<TokenStream> {
+    let mut rest = TokenStream::new();
+    while !options.is_empty() {
+        let name = options.fork().parse::<Ident>();
+        if let Ok(name) = name.as_ref()
+            && name == "from"
+            && options.peek2(Token![=])
+        {
+            options.parse::<Ident>()?;
+            options.parse::<Token![=]>()?;
+            let earlier = match options.peek(LitStr) {
+                true => options.parse::<LitStr>()?.parse()?,
+                false => options.parse()?,
+            };
+            if from.replace(earlier).is_some() {
+                return Err(syn::Error::new(
+                    name.span(),
+                    "a type is made from one earlier type",
+                ));
+            }
+        } else {
+            while !options.is_empty() && !options.peek(Token![,]) {
+                rest.extend([options.parse::<TokenTree>()?]);
+            }
+            rest.extend([TokenTree::from(Punct::new(',', Spacing::Alone))]);
+        }
+        if !options.is_empty() {
+            options.parse::<Token![,]>()?;
+        }
+    }
+    Ok(rest)
 }
 
 /// The type before this one, and how it becomes this one.

@@ -93,7 +93,7 @@ pub use twinpage_os::Durability;
 pub use twinpage_versions as versions;
 pub use twinpage_versions::{Planes, Versions};
 
-/// The example of the README compiles.
+/// The example of the README compiles; `tests/examples.rs` runs it.
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 struct Readme;

@@ -176,6 +176,48 @@ impl From<PriceV1> for Price {
     }
 }
 
+#[derive(Persist)]
+#[persist(name = "Note")]
+struct NoteV1<'r, T>(twinpage::collections::String<'r>, T);
+
+/// With a brand and a parameter; the comma between them ends no option.
+#[derive(Persist)]
+#[persist(name = "Note", version = 2, from = NoteV1<'r, (T, u8)>, with = NoteV2::tagged)]
+struct NoteV2<'r, T>(twinpage::collections::String<'r>, T);
+
+/// The same in quotation marks, as it was first written.
+#[derive(Persist)]
+#[persist(from = "NoteV1<'r, (T, u8)>", with = NoteV3::tagged, version = 3, name = "Note")]
+struct NoteV3<'r, T>(twinpage::collections::String<'r>, T);
+
+impl<'r, T> NoteV2<'r, T> {
+    fn tagged(NoteV1(text, (tag, _)): NoteV1<'r, (T, u8)>, _: twinpage::Heap<'r>) -> Self {
+        NoteV2(text, tag)
+    }
+}
+
+impl<'r, T> NoteV3<'r, T> {
+    fn tagged(NoteV1(text, (tag, _)): NoteV1<'r, (T, u8)>, _: twinpage::Heap<'r>) -> Self {
+        NoteV3(text, tag)
+    }
+}
+
+#[test]
+fn an_earlier_type_may_have_a_brand() {
+    let window = twinpage::window::Window::volatile().unwrap();
+    let heap = twinpage::Heap::create(&window, 1).unwrap();
+    let old = || {
+        NoteV1(
+            twinpage::collections::String::from_in("note", heap),
+            (7_u32, 9_u8),
+        )
+    };
+    let NoteV2(text, tag) = NoteV2::<u32>::migrate(old(), heap);
+    assert_eq!((text.as_str(), tag), ("note", 7));
+    let NoteV3(text, tag) = NoteV3::<u32>::migrate(old(), heap);
+    assert_eq!((text.as_str(), tag), ("note", 7));
+}
+
 #[test]
 fn names_and_versions_are_recorded() {
     let (old, new) = (Description::of::<PriceV1>(), Description::of::<Price>());

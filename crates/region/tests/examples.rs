@@ -11,6 +11,15 @@ mod tally;
 #[allow(dead_code)]
 #[path = "../../../examples/word_index.rs"]
 mod word_index;
+/// The first example of the README.
+#[allow(dead_code)]
+mod readme {
+    include!("support/readme.in");
+
+    pub(super) fn run() -> twinpage::Result<()> {
+        main()
+    }
+}
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -242,5 +251,38 @@ fn a_cache_larger_than_its_memory_is_whole() {
         cache::ask(&file, 20_000).unwrap();
         let found = cache::check(&file).unwrap();
         assert_eq!(found, requests + 20_000);
+    }
+}
+
+/// In a directory that has no region, and then in one that has it.
+#[test]
+fn the_first_example_of_the_readme_runs() {
+    if std::env::var_os(ROLE).is_some() {
+        readme::run().unwrap();
+        return println!("RAN");
+    }
+    let (shown, run) = (
+        include_str!("../../../README.md"),
+        include_str!("support/readme.in"),
+    );
+    assert!(
+        shown.contains(&format!("```rust,no_run\n{run}```\n")),
+        "the README shows another example than `support/readme.in`, which this test runs"
+    );
+    for folder in folders() {
+        for life in 1..3 {
+            let child = Command::new(std::env::current_exe().unwrap())
+                .args(["--exact", "the_first_example_of_the_readme_runs", "--nocapture"])
+                .env(ROLE, "readme")
+                .current_dir(folder.path())
+                .output()
+                .unwrap();
+            let said = std::string::String::from_utf8_lossy(&child.stdout);
+            assert!(
+                child.status.success() && said.contains("RAN"),
+                "life {life}: {said}"
+            );
+            assert!(folder.path().join("orders.twin").metadata().unwrap().len() > 0);
+        }
     }
 }
