@@ -17,7 +17,7 @@ use twinpage_core::packed::Packed;
 use twinpage_core::poison::Poison;
 use twinpage_core::product::{self, ProductScheme};
 use twinpage_core::scheme::{
-    Damage, Epoch, Info, Recovered, Room, Scheme, Simulated, TableEntry, Traffic, Wishes,
+    Damage, Epoch, Idle, Info, Recovered, Room, Scheme, Simulated, TableEntry, Traffic, Wishes,
 };
 use twinpage_core::{SchemeKind, forward_scheme};
 
@@ -248,6 +248,12 @@ impl<M: Medium> AnyScheme<M> {
 
 impl<M: Medium> Scheme for AnyScheme<M> {
     forward_scheme!(each);
+}
+
+impl<M: Medium> Idle for AnyScheme<M> {
+    fn give_back(&mut self) -> Result<bool> {
+        each!(self, store => store.give_back())
+    }
 }
 
 impl<M: Medium> Simulated for AnyScheme<M> {

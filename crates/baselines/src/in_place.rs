@@ -22,7 +22,9 @@ use twinpage_core::error::{Error, Result};
 use twinpage_core::geometry::{Geometry, LINES_PER_PAGE, LineMask, PageId, PageLines};
 use twinpage_core::medium::{Cause, Medium, Offset, Path};
 use twinpage_core::metered::Metered;
-use twinpage_core::scheme::{Damage, Epoch, Info, PoolInfo, Recovered, Room, Simulated, TableEntry, Traffic};
+use twinpage_core::scheme::{
+    Damage, Epoch, Idle, Info, PoolInfo, Recovered, Room, Simulated, TableEntry, Traffic,
+};
 use twinpage_core::shell::{Mechanism, Shell};
 
 pub(crate) const MAGIC: [u8; 8] = *b"inplace1";
@@ -527,6 +529,8 @@ impl<M: Medium> Mechanism for InPlace<M> {
         }
     }
 }
+
+impl<M: Medium> Idle for InPlace<M> {}
 
 impl<M: Medium> Simulated for InPlace<M> {
     fn table_entry(&self, _: PageId) -> TableEntry {

@@ -21,7 +21,9 @@ use twinpage_core::error::Result;
 use twinpage_core::geometry::{Geometry, LineMask, PageId, PageLines};
 use twinpage_core::medium::{Cause, Medium, Path};
 use twinpage_core::metered::Metered;
-use twinpage_core::scheme::{Damage, Epoch, Info, PoolInfo, Recovered, Room, Simulated, TableEntry, Traffic};
+use twinpage_core::scheme::{
+    Damage, Epoch, Idle, Info, PoolInfo, Recovered, Room, Simulated, TableEntry, Traffic,
+};
 use twinpage_core::shell::{self, Mechanism, Shell};
 
 /// What is on the medium besides the lines: which extent is where, and what each page is.
@@ -474,6 +476,8 @@ impl<M: Medium, P: LineStore> Mechanism for Store<M, P> {
         self.ground.book.check(&self.medium, &self.ground.lanes)
     }
 }
+
+impl<M: Medium, P: LineStore> Idle for Store<M, P> {}
 
 impl<M: Medium, P: LineStore> Simulated for Store<M, P> {
     fn begin(&mut self, context: &[u8]) -> Result<Epoch> {

@@ -65,5 +65,5 @@ pub use kind::SchemeKind;
 pub use medium::{Cause, Medium, Offset, Path};
 pub use poison::Poison;
 pub use product::{ProductScheme, Setup};
-pub use scheme::{Damage, Epoch, Info, LogInfo, PoolInfo, Recovered, Room, Scheme, Simulated, Traffic};
+pub use scheme::{Damage, Epoch, Idle, Info, LogInfo, PoolInfo, Recovered, Room, Scheme, Simulated, Traffic};
 pub use source::{Capture, Later, Outcome, Piece, Source};

@@ -9,7 +9,7 @@ use crate::kind::SchemeKind;
 use crate::medium::{Medium, Offset};
 use crate::packed::{self, Packed, is_packed};
 use crate::poison::Poison;
-use crate::scheme::{Damage, Epoch, Info, Recovered, Room, Scheme, Traffic, Wishes, forward_scheme};
+use crate::scheme::{Damage, Epoch, Idle, Info, Recovered, Room, Scheme, Traffic, Wishes, forward_scheme};
 use std::ops::Range;
 
 /// How a store is made. Each scheme takes from it what it has a use for.
@@ -141,4 +141,10 @@ impl<M: Medium> ProductScheme<M> {
 
 impl<M: Medium> Scheme for ProductScheme<M> {
     forward_scheme!(each);
+}
+
+impl<M: Medium> Idle for ProductScheme<M> {
+    fn give_back(&mut self) -> Result<bool> {
+        each!(self, store => store.give_back())
+    }
 }

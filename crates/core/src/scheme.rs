@@ -298,6 +298,19 @@ pub trait Scheme {
     fn check(&self) -> Result<Vec<Damage>>;
 }
 
+/// What a scheme leaves for the time when nothing else is to be done.
+pub trait Idle: Scheme {
+    /// Brings some pages that the checkpoint has in two homes to one, and gives the space of the other back to the
+    /// medium: whether another step may find more. A step is about as long as a commit of an extent. The checkpoint
+    /// stays as it is, and so does what was written since.
+    ///
+    /// # Errors
+    /// As [`Scheme::commit`].
+    fn give_back(&mut self) -> Result<bool> {
+        Ok(false)
+    }
+}
+
 /// What the controller of a scheme has to find a page with.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TableEntry {
@@ -312,7 +325,7 @@ pub enum TableEntry {
 }
 
 /// What only a simulated machine asks of a scheme: the work of a controller, off and on its critical path.
-pub trait Simulated: Scheme {
+pub trait Simulated: Idle {
     /// The page will be written soon: allocates what it needs off the critical path (DPC 4.4.3).
     ///
     /// # Errors

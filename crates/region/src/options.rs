@@ -5,14 +5,14 @@ use crate::marks::LINE;
 use crate::region::Region;
 use std::path::Path;
 use std::time::Duration;
-use twinpage_core::{Geometry, Medium, ProductScheme, Recovered, Scheme, SchemeKind, Setup};
+use twinpage_core::{Geometry, Idle, Medium, ProductScheme, Recovered, Scheme, SchemeKind, Setup};
 use twinpage_os::{Access, AnyMedium, Draft, Durability, Lock};
 
 /// What a region's stores are: the library's own, or others, for a comparison on the same road.
 #[doc(hidden)]
 pub trait Stores {
     /// A store on a medium.
-    type Scheme<M: Medium + Send + 'static>: Scheme + Send + 'static;
+    type Scheme<M: Medium + Send + 'static>: Idle + Send + 'static;
 
     /// A new store.
     ///

@@ -23,7 +23,7 @@ use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 use twinpage_core::scheme::Info;
-use twinpage_core::{Epoch, Scheme};
+use twinpage_core::{Epoch, Idle};
 use twinpage_os::Lock;
 
 /// How long a cut waits for an update if never said.
@@ -278,7 +278,7 @@ impl Region {
     }
 
     /// The region of a store that was just made (no `context`) or recovered.
-    pub(crate) fn begin<S: Scheme + Send + 'static>(
+    pub(crate) fn begin<S: Idle + Send + 'static>(
         options: &Options,
         scheme: S,
         context: &[u8],
@@ -564,8 +564,9 @@ impl Region {
         drop(self.behind.take());
         drop(self.timer.take());
         self.inner.give_back();
-        let last = self.inner.checkpoint();
-        last.map(|_| ())
+        self.inner.checkpoint()?;
+        while self.inner.give_back_step()? {}
+        Ok(())
     }
 
     pub(crate) fn outside_update(&self, what: &str) -> Result<()> {
@@ -621,6 +622,13 @@ impl Inner {
             // Of a heap that is damaged, nothing: the check says so.
             let _ = heap.give_back();
         }
+    }
+
+    /// Gives back a little of the store's space that it can do without: whether there may be more.
+    fn give_back_step(&self) -> Result<bool> {
+        let _none_in_flight = self.checkpoints();
+        let stepped = self.store.give_back();
+        stepped.map_err(|error| self.progress.set_poison(error))
     }
 
     pub(crate) fn checkpoint(&self) -> Result<Epoch> {
@@ -720,10 +728,16 @@ impl Timer {
             .spawn(move || {
                 let due = || period.map(|period| Instant::now() + period);
                 let mut next = due();
+                let mut rest = Rest::new(inner.progress.epoch());
                 while watched.wait(next) != Want::Stop {
                     next = due();
                     // Those who wait for it are told; without room the next one tries again.
-                    if let Err(Error::Poisoned(_)) = inner.checkpoint() {
+                    let made = inner.checkpoint();
+                    let given = match &made {
+                        Ok(epoch) if rest.lasts(*epoch) => inner.give_back_step().map(drop),
+                        _ => Ok(()),
+                    };
+                    if let Err(Error::Poisoned(_)) = made.map(drop).and(given) {
                         break;
                     }
                 }
@@ -733,6 +747,30 @@ impl Timer {
             wish,
             thread: Some(thread),
         })
+    }
+}
+
+/// How long nothing was written.
+struct Rest {
+    epoch: Epoch,
+    since: Instant,
+}
+
+impl Rest {
+    /// A region that rests so long has time to give space back.
+    const LEAST: Duration = Duration::from_millis(500);
+
+    fn new(epoch: Epoch) -> Rest {
+        let since = Instant::now();
+        Rest { epoch, since }
+    }
+
+    /// A tick found the region in this epoch: whether it has been in it for long.
+    fn lasts(&mut self, epoch: Epoch) -> bool {
+        if self.epoch != epoch {
+            *self = Rest::new(epoch);
+        }
+        self.since.elapsed() >= Rest::LEAST
     }
 }
 

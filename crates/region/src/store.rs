@@ -7,7 +7,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use twinpage_core::engine::Lease;
 use twinpage_core::scheme::{Damage, Epoch, Info};
-use twinpage_core::{PageId, Result, Scheme};
+use twinpage_core::{Error, Idle, PageId, Result, Scheme};
 
 /// A scheme behind a lock.
 #[derive(Debug)]
@@ -47,11 +47,13 @@ pub(crate) trait Store: Send + Sync {
     fn info(&self) -> Info;
     /// As [`Scheme::epoch`].
     fn epoch(&self) -> Epoch;
+    /// As [`Idle::give_back`], between two epochs; a medium without room for it keeps its checkpoint as it is.
+    fn give_back(&self) -> Result<bool>;
     /// As [`Scheme::check`].
     fn check(&self) -> Result<Vec<Damage>>;
 }
 
-impl<S: Scheme + Send> Store for Shared<S> {
+impl<S: Idle + Send> Store for Shared<S> {
     fn read_bytes(&self, at: usize, into: &mut [u8]) -> Result<()> {
         let scheme = self.lock();
         let (page, line) = (scheme.geometry().page_bytes(), scheme.geometry().line_bytes());
@@ -74,6 +76,17 @@ impl<S: Scheme + Send> Store for Shared<S> {
     }
     fn epoch(&self) -> Epoch {
         self.lock().epoch()
+    }
+    fn give_back(&self) -> Result<bool> {
+        let mut scheme = self.lock();
+        match scheme.give_back() {
+            // Nothing was written since the last commit: there is nothing to lose, and room may come later.
+            Err(Error::Full { .. }) => {
+                scheme.abandon();
+                Ok(false)
+            }
+            other => other,
+        }
     }
     fn check(&self) -> Result<Vec<Damage>> {
         self.lock().check()

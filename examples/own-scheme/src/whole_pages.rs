@@ -19,7 +19,7 @@ use twinpage_core::error::{Error, Result};
 use twinpage_core::geometry::{Geometry, LINES_PER_PAGE, LineMask, PageId, PageLines};
 use twinpage_core::medium::{Cause, Medium, Offset, Path};
 use twinpage_core::metered::Metered;
-use twinpage_core::scheme::{Damage, Epoch, Info, PoolInfo, Recovered, Room, Simulated, Traffic};
+use twinpage_core::scheme::{Damage, Epoch, Idle, Info, PoolInfo, Recovered, Room, Simulated, Traffic};
 use twinpage_core::shell::{Mechanism, Shell};
 use twinpage_lab::schemes::{OwnScheme, Setup};
 
@@ -513,4 +513,5 @@ impl<M: Medium> Mechanism for WholePages<M> {
     }
 }
 
+impl<M: Medium> Idle for WholePages<M> {}
 impl<M: Medium> Simulated for WholePages<M> {}

@@ -29,6 +29,8 @@ pub enum Step {
     Grant,
     /// Idle-time work on at most this number of pages.
     Consolidate(u64),
+    /// All space that can be given back is.
+    GiveBack,
     /// A commit with a context: its length in bytes, and the value it is filled from.
     Commit(usize, u64),
     /// The same, but not waited for: the epoch becomes durable behind what follows.
@@ -105,6 +107,7 @@ impl<S: Simulated> Run<S> {
             }
             Step::Grant => self.grant()?,
             Step::Consolidate(pages) => drop(self.scheme.consolidate(*pages)?),
+            Step::GiveBack => while self.scheme.give_back()? {},
             Step::Commit(len, value) => {
                 self.end_epoch(*len, *value);
                 self.scheme.commit(&self.newest.context)?;

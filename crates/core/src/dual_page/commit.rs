@@ -400,7 +400,8 @@ impl<M: Medium> DualPage<M> {
         self.touched = touched;
         self.touched.clear();
         self.release_empty(emptied)?;
-        self.pool.give_back(&mut self.space, &mut self.medium)?;
+        let spare = self.pool.spare_extents();
+        self.pool.give_back(spare, &mut self.space, &mut self.medium)?;
         self.try_redo()
     }
 

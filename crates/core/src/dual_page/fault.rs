@@ -16,6 +16,8 @@ pub enum Fault {
     SwitchEarly,
     /// A reclaimed derivative page is used again before the record that frees it is durable.
     ReuseEarly,
+    /// An extent of derivative pages is given back before the record that frees them is durable.
+    GiveBackEarly,
     /// A commit leaves one page out of its record.
     ForgetEntry,
     /// A line is written over its checkpoint as well as to its other home.

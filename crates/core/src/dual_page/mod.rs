@@ -47,7 +47,7 @@ use crate::error::{Error, Result};
 use crate::geometry::{Geometry, LineMask, PageId, PageLines};
 use crate::medium::{Cause, Medium, Offset, Path};
 use crate::metered::Metered;
-use crate::scheme::{Damage, Epoch, Info, Recovered, Room, Scheme, Simulated, TableEntry, Traffic};
+use crate::scheme::{Damage, Epoch, Idle, Info, Recovered, Room, Scheme, Simulated, TableEntry, Traffic};
 use crate::shell::{self, Mechanism, Shell};
 use fallback::Fallback;
 use journal::{Change, ContextMark, Redo};
@@ -525,6 +525,12 @@ impl<M: Medium> Mechanism for DualPage<M> {
     }
 }
 
+impl<M: Medium> Idle for DualPage<M> {
+    fn give_back(&mut self) -> Result<bool> {
+        shell::guarded(self, Path::Background, DualPage::empty_last_extent)
+    }
+}
+
 impl<M: Medium> Simulated for DualPage<M> {
     fn preallocate(&mut self, page: PageId) -> Result<Room> {
         shell::guarded_page(self, page, |store| store.make_ready(store.key(page)))
@@ -533,7 +539,8 @@ impl<M: Medium> Simulated for DualPage<M> {
     fn consolidate(&mut self, pages: u64) -> Result<u64> {
         shell::guarded(self, Path::Background, |store| {
             let freed = store.reclaim(pages)?;
-            store.pool.give_back(&mut store.space, &mut store.medium)?;
+            let spare = store.pool.spare_extents();
+            store.pool.give_back(spare, &mut store.space, &mut store.medium)?;
             Ok(freed)
         })
     }

@@ -210,13 +210,41 @@ impl Pool {
         }
     }
 
-    /// Gives back extents without a used page, all but a quarter of what is used (one at least).
-    /// A pool with a limit keeps what it has.
+    /// Extents without a used page that are kept while the store is in use: a quarter of the others, one at least.
+    pub(super) fn spare_extents(&self) -> usize {
+        (self.extents.len() - self.empty).div_ceil(4).max(1)
+    }
+
+    /// Whether it takes at most an eighth of the space of so many pages, or a single extent.
+    pub(super) fn is_small(&self, pages: u64) -> bool {
+        let extents = self.extents.len() as u64;
+        extents <= 1 || extents * self.extent_pages <= pages / 8
+    }
+
+    /// The owners of the last extent with a used page, if all of them are clean.
+    pub(super) fn last_owners(&self, table: &Table) -> Vec<Key> {
+        let Some(last) = self.extents.iter().rev().find(|extent| extent.used > 0) else {
+            return Vec::new();
+        };
+        let is_clean = |key: Key| table.find(key).is_some_and(|place| table[place].is_clean());
+        let used = last.owners.iter().filter(|&&owner| owner != FREE);
+        let owners: Vec<Key> = used.map(|&owner| Key(owner)).collect();
+        match owners.iter().all(|&key| is_clean(key)) {
+            true => owners,
+            false => Vec::new(),
+        }
+    }
+
+    /// Gives back extents without a used page, all but `keep` of them. A pool with a limit keeps what it has.
     ///
     /// # Errors
     /// As [`Medium::discard`].
-    pub(super) fn give_back(&mut self, space: &mut Space, medium: &mut impl Medium) -> Result<()> {
-        let keep = (self.extents.len() - self.empty).div_ceil(4).max(1);
+    pub(super) fn give_back(
+        &mut self,
+        keep: usize,
+        space: &mut Space,
+        medium: &mut impl Medium,
+    ) -> Result<()> {
         if self.is_limited() || self.empty <= keep {
             return Ok(());
         }
@@ -330,7 +358,8 @@ mod tests {
         for &frame in &frames[4..] {
             pool.free(frame, &space);
         }
-        pool.give_back(&mut space, &mut medium).unwrap();
+        pool.give_back(pool.spare_extents(), &mut space, &mut medium)
+            .unwrap();
         assert_eq!((pool.info().pages, pool.info().used), (8, 4));
         pool.free(frames[0], &space);
         assert_eq!(pool.take(Key(1)), Some(frames[0]));

@@ -5,6 +5,8 @@
 //! * A limited pool is replenished by every commit for what the next epoch may want, in the commit's
 //!   own record and fences, so that an allocation rarely has to wait for a reclaim; or by its owner
 //!   between commits, where a commit is waited for and reclaim is not.
+//! * At rest the extents of a growing pool are emptied in the same way, from the last on, until the pool takes an
+//!   eighth of what is stored; each goes back to the medium after the record that frees its pages.
 //! * When neither a free nor a clean page is left the allocation fails, and lines go to the fall-back.
 
 use super::fault::Fault;
@@ -80,6 +82,11 @@ impl<M: Medium> DualPage<M> {
     /// Frees up to `wanted` derivative pages of clean pages, with a record of its own.
     pub(super) fn reclaim(&mut self, wanted: u64) -> Result<u64> {
         let keys = self.bring_home(wanted)?;
+        self.record_home(&keys)
+    }
+
+    /// A record of its own says that the pages, brought home, have no derivative page. Says how many they are.
+    fn record_home(&mut self, keys: &[Key]) -> Result<u64> {
         if keys.is_empty() {
             return Ok(0);
         }
@@ -87,11 +94,11 @@ impl<M: Medium> DualPage<M> {
         keys.iter().for_each(|&key| self.change.home.push(key));
         match self.persist(self.epoch, Version::Checkpoint) {
             Ok(()) => {
-                self.free_home(&keys);
+                self.free_home(keys);
                 Ok(keys.len() as u64)
             }
             Err(Error::Full { .. }) => {
-                self.stay(&keys);
+                self.stay(keys);
                 Ok(0)
             }
             Err(error) => Err(error),
@@ -101,7 +108,38 @@ impl<M: Medium> DualPage<M> {
     /// Picks clean pages and posts copies of their derivative lines to their bases. They are flagged
     /// as on their way home until [`DualPage::free_home`] or [`DualPage::stay`].
     pub(super) fn bring_home(&mut self, wanted: u64) -> Result<Vec<Key>> {
-        let mut keys = self.pool.victims(wanted, &mut self.table);
+        let keys = self.pool.victims(wanted, &mut self.table);
+        self.copy_all_home(keys)
+    }
+
+    /// Empties the last extent of a growing pool that is not small, and gives it back to the medium with those that
+    /// were empty. Says whether it did.
+    pub(super) fn empty_last_extent(&mut self) -> Result<bool> {
+        if self.pool.is_limited() || self.pool.is_small(self.table.pages()) {
+            return Ok(false);
+        }
+        let had = self.pool.info().pages;
+        let owners = self.pool.last_owners(&self.table);
+        let home = self.copy_all_home(owners)?;
+        if self.faulty(Fault::GiveBackEarly) {
+            self.give_back_early(&home)?;
+        }
+        self.record_home(&home)?;
+        self.pool.give_back(0, &mut self.space, &mut self.medium)?;
+        Ok(self.pool.info().pages < had)
+    }
+
+    /// The mistake [`Fault::GiveBackEarly`].
+    fn give_back_early(&mut self, home: &[Key]) -> Result<()> {
+        let place = home.first().and_then(|&key| self.table.find(key));
+        let Some(frame) = place.and_then(|place| self.table[place].frame) else {
+            return Ok(());
+        };
+        let extent = frame.number() / self.geometry().extent_pages();
+        self.medium.discard(self.space.bytes(extent as u32))
+    }
+
+    fn copy_all_home(&mut self, mut keys: Vec<Key>) -> Result<Vec<Key>> {
         keys.sort_unstable();
         let mut home = Vec::with_capacity(keys.len());
         for key in keys {

@@ -8,7 +8,7 @@ use crate::compare::differing_from_newest;
 use crate::error::Result;
 use crate::geometry::{LineMask, PageId, PageLines};
 use crate::medium::{Offset, Path};
-use crate::scheme::{Damage, Epoch, Info, LogInfo, Room, Scheme, Simulated, Traffic, Wishes};
+use crate::scheme::{Damage, Epoch, Idle, Info, LogInfo, Room, Scheme, Simulated, Traffic, Wishes};
 use crate::shell::{self, Mechanism, Shell};
 use std::ops::Range;
 
@@ -144,6 +144,12 @@ impl<S: Scheme> Mechanism for Packed<S> {
             pages: self.wanted.iter().copied().map(PageId).collect(),
             whole_from: self.tuning.whole_lines,
         })
+    }
+}
+
+impl<S: Idle> Idle for Packed<S> {
+    fn give_back(&mut self) -> Result<bool> {
+        shell::guarded(self, Path::Background, |store| store.below.give_back())
     }
 }
 

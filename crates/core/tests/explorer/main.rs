@@ -128,11 +128,12 @@ const EFFORT: Effort = Effort {
 /// Runs a planted fault may survive.
 const TRIES: u64 = 60;
 
-const FAULTS: [Fault; 18] = [
+const FAULTS: [Fault; 19] = [
     Fault::SkipDataFence,
     Fault::SkipRecordFence,
     Fault::SwitchEarly,
     Fault::ReuseEarly,
+    Fault::GiveBackEarly,
     Fault::ForgetEntry,
     Fault::WriteBothHomes,
     Fault::NoZeroFill,
@@ -315,17 +316,24 @@ fn planted(seed: u64) -> Result<(), String> {
             deep: lives,
             ..EFFORT
         };
-        let found = (0..TRIES).find_map(|run| {
-            let setting = &settings[run as usize % settings.len()];
-            explore(
-                subject(setting, Some(fault)),
-                setting,
-                seed.wrapping_add(run),
-                effort,
-                &mut row,
-            )
-            .err()
-        });
+        let found = match fault {
+            // No random run gives space back.
+            Fault::GiveBackEarly => scripts(8).into_iter().find_map(|script| {
+                if !script.steps.contains(&Step::GiveBack) {
+                    return None;
+                }
+                let subject = subject(&script.setting, Some(fault));
+                let mut explorer = Explorer::new(subject, effort, seed);
+                let explored = explorer.explore(medium(&script.setting), &script.steps);
+                row.add(&explorer);
+                explored.err()
+            }),
+            _ => (0..TRIES).find_map(|run| {
+                let setting = &settings[run as usize % settings.len()];
+                let seed = seed.wrapping_add(run);
+                explore(subject(setting, Some(fault)), setting, seed, effort, &mut row).err()
+            }),
+        };
         let Row { runs, counts, .. } = row;
         let broken = found.ok_or(format!("{fault:?} was not found in {runs} runs"))?;
         println!(

@@ -234,6 +234,25 @@ fn scripts() -> Vec<Script> {
     vec![
         resized,
         script(
+            "packed: given back",
+            usual,
+            u64::MAX,
+            new()
+                .fill(0..70)
+                .commit(0)
+                .fill(0..70)
+                .commit(9)
+                .then(Step::GiveBack)
+                .touch(0..9, 5)
+                .fill(60..70)
+                .then(Step::GiveBack)
+                .commit(9)
+                .then(Step::GiveBack)
+                .touch(0..9, 6)
+                .commit(0),
+            |seen| seen.reclaimed > 2,
+        ),
+        script(
             "packed: sparse, again and again",
             usual,
             u64::MAX,

@@ -189,6 +189,26 @@ pub(crate) fn scripts(atom: usize) -> Vec<Script> {
             |seen| seen.reclaimed > 0,
         ),
         script(
+            "given back",
+            PoolLimit::Grow,
+            u64::MAX,
+            new()
+                .touch(0..20, 0)
+                .commit(0)
+                .touch(0..20, 0)
+                .commit(0)
+                .then(Step::GiveBack)
+                .touch(0..20, 1)
+                .then(Step::GiveBack)
+                .commit(0)
+                .touch(3..5, 0)
+                .then(Step::GiveBack)
+                .touch(0..9, 2)
+                .commit(0)
+                .then(Step::GiveBack),
+            |seen| seen.reclaimed > 30,
+        ),
+        script(
             "commits larger than a journal",
             PoolLimit::Grow,
             u64::MAX,

@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use twinpage::{Region, SchemeKind, Stores};
 use twinpage_core::scheme::{Epoch, Info, Room};
 use twinpage_core::{
-    Damage, Geometry, LineMask, Medium, PageId, PageLines, Poison, ProductScheme, Recovered, Result, Scheme,
-    Setup,
+    Damage, Geometry, Idle, LineMask, Medium, PageId, PageLines, Poison, ProductScheme, Recovered, Result,
+    Scheme, Setup,
 };
 
 /// A mistake, as the store sees it.
@@ -82,6 +82,12 @@ impl<M: Medium> Scheme for Flawed<M> {
     }
     fn check(&self) -> Result<Vec<Damage>> {
         self.store.check()
+    }
+}
+
+impl<M: Medium> Idle for Flawed<M> {
+    fn give_back(&mut self) -> Result<bool> {
+        self.store.give_back()
     }
 }
 
