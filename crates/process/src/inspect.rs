@@ -7,8 +7,8 @@
 use crate::context::{self, Context};
 use crate::error::{Error, Result};
 use crate::files;
+use crate::going_back;
 use crate::notes;
-use crate::older;
 use crate::pace::Chosen;
 use crate::pages::Pages;
 use crate::state::{self, Store, lock, read_kind};
@@ -52,7 +52,7 @@ pub const KIND: &str = state::PROGRAM;
 /// When there is none, it is of another version or damaged, or, in use, never stands still.
 pub fn inspect(path: &Path) -> Result<Inspection> {
     let durability = read_kind(path)?;
-    older::not_going_back(path)?;
+    going_back::not_going_back(path)?;
     let (_lock, in_use) = match Lock::take(path) {
         Ok(lock) => (Some(lock), None),
         Err(LockError::Held { holder, .. }) => (None, Some(holder.to_string())),
@@ -184,7 +184,7 @@ pub fn check(path: &Path) -> Result<Checked> {
         }
     }
     let _lock = lock(path)?;
-    older::not_going_back(path)?;
+    going_back::not_going_back(path)?;
     if let Err(error) = check_locked(path, &mut checked) {
         checked.damage.push(damage_of(error)?);
     }

@@ -13,23 +13,21 @@
 //! * Going back is cut short by nothing: once `going-back` is there, the next opening of the state finishes it.
 
 use crate::context;
+use crate::copy::{OLDER, copy_directory, copy_file, sync};
 use crate::error::{Error, Result};
-use crate::files::{self, Ident, OpenFile};
-use crate::fork::{copy_content, copy_directory, copy_file, sync};
+use crate::files::{self, OpenFile};
+pub use crate::going_back::{About, path_of};
+use crate::going_back::{GOING_BACK, gone, put_in_place, read_about, remove_all, same_file};
 use crate::inspect;
 use crate::state::{StateDir, write_synced};
-use rustix::fs::{CWD, RenameFlags, Timespec, Timestamps};
-use serde::{Deserialize, Serialize};
-use std::fs::{self, File, OpenOptions};
+use rustix::fs::{CWD, RenameFlags};
+use std::fs::{self, OpenOptions};
 use std::io::ErrorKind;
 use std::os::unix::fs::DirBuilderExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, SystemTime};
-use twinpage_core::Epoch;
 use twinpage_os::Durability;
 
-pub(crate) const OLDER: &str = "older";
-const GOING_BACK: &str = "going-back";
 const UNFINISHED: &str = ".new";
 const DROPPED: &str = ".dropped";
 
@@ -49,35 +47,6 @@ pub enum At {
     Number(u64),
     /// The newest that is at least so old.
     Ago(Duration),
-}
-
-/// What is known of a kept checkpoint.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct About {
-    /// What a person calls it.
-    pub number: u64,
-    /// Its epoch.
-    pub epoch: Epoch,
-    /// When it was made: nanoseconds since 1970.
-    pub at_ns: u64,
-    /// It was the newest when its program went back to another.
-    pub left: bool,
-    /// The files whose content is kept with it.
-    pub files: Vec<OpenFile>,
-}
-
-impl About {
-    /// When it was made.
-    #[must_use]
-    pub fn time(&self) -> SystemTime {
-        SystemTime::UNIX_EPOCH + Duration::from_nanos(self.at_ns)
-    }
-}
-
-/// The directory of kept checkpoint `number`.
-#[must_use]
-pub fn path_of(state: &Path, number: u64) -> PathBuf {
-    state.join(OLDER).join(number.to_string())
 }
 
 /// The kept checkpoints of a state, oldest first.
@@ -106,12 +75,6 @@ pub fn list(state: &Path) -> Result<Vec<About>> {
     }
     all.sort_by_key(|about| about.number);
     Ok(all)
-}
-
-fn read_about(state: &Path, number: u64) -> Result<About> {
-    let path = path_of(state, number).join("about");
-    let bytes = fs::read(&path).map_err(Error::file("cannot read", &path))?;
-    serde_json::from_slice(&bytes).map_err(|error| Error::Damaged(format!("{}: {error}", path.display())))
 }
 
 fn write_about(kept: &Path, about: &About) -> Result<()> {
@@ -293,120 +256,7 @@ fn check_files(number: u64, open: &[OpenFile], about: &About, state: &Path) -> R
     Ok(())
 }
 
-fn gone(number: u64, file: &OpenFile) -> Error {
-    Error::State(format!(
-        "cannot go back to {number}: the program had {} open, which is gone or another file now",
-        file.path.display()
-    ))
-}
-
-/// The file a checkpoint lists, if it is still where it was.
-fn same_file(listed: &OpenFile, options: &OpenOptions) -> Result<Option<File>> {
-    let file = match options.open(&listed.path) {
-        Ok(file) => file,
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(Error::file("cannot open", &listed.path)(error)),
-    };
-    let stat = rustix::fs::fstat(&file)
-        .map_err(|error| Error::file("cannot look at", &listed.path)(error.into()))?;
-    Ok((Ident::from(&stat) == listed.file).then_some(file))
-}
-
-/// That no going back was cut short: the state is no checkpoint then, until it is finished.
-pub(crate) fn not_going_back(state: &Path) -> Result<()> {
-    if state.join(GOING_BACK).exists() {
-        return Err(Error::State(format!(
-            "{} was cut short on its way to an older checkpoint: twinpage resume finishes it",
-            state.display()
-        )));
-    }
-    Ok(())
-}
-
-/// Finishes a going back that was cut short. The state is locked.
-pub(crate) fn finish(state: &Path) -> Result<()> {
-    let path = state.join(GOING_BACK);
-    let text = match fs::read_to_string(&path) {
-        Ok(text) => text,
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
-        Err(error) => return Err(Error::file("cannot read", &path)(error)),
-    };
-    let number = text
-        .parse()
-        .map_err(|_| Error::Damaged(format!("{}: {text:?} is no number", path.display())))?;
-    put_in_place(state, number)
-}
-
-/// The state becomes kept checkpoint `number`, and the program's files too. May be killed anywhere and run again.
-fn put_in_place(state: &Path, number: u64) -> Result<()> {
-    let kept = path_of(state, number);
-    for (index, file) in read_about(state, number)?.files.iter().enumerate() {
-        put_back(file, &kept.join("files").join(index.to_string()), number)?;
-    }
-    let stays = |name: &std::ffi::OsStr| name == OLDER || name == GOING_BACK || name == "kind";
-    let listed = |path: &Path| {
-        let entries = fs::read_dir(path).and_then(Iterator::collect::<std::io::Result<Vec<_>>>);
-        entries.map_err(Error::file("cannot list", path))
-    };
-    for entry in listed(state)? {
-        if !stays(&entry.file_name()) {
-            remove_all(&entry.path())?;
-        }
-    }
-    for entry in listed(&kept.join("state"))? {
-        let (from, to) = (entry.path(), state.join(entry.file_name()));
-        if stays(&entry.file_name()) {
-            continue;
-        } else if from.is_dir() {
-            copy_directory(&from, &to, true)?;
-        } else {
-            copy_file(&from, &to).map_err(Error::file("cannot copy", &from))?;
-            sync(&to)?;
-        }
-    }
-    sync(state)?;
-    let going_back = state.join(GOING_BACK);
-    fs::remove_file(&going_back).map_err(Error::file("cannot remove", &going_back))?;
-    sync(state)
-}
-
-/// A file of the program gets back what it held.
-fn put_back(listed: &OpenFile, kept: &Path, number: u64) -> Result<()> {
-    let Some(file) = same_file(listed, OpenOptions::new().read(true).write(true))? else {
-        return Err(gone(number, listed));
-    };
-    let failed = Error::file("cannot write back", &listed.path);
-    let done = File::open(kept).and_then(|from| {
-        file.set_len(0)?;
-        copy_content(&from, &file)?;
-        let (tv_sec, nanos) = listed.mtime;
-        let time = Timespec {
-            tv_sec,
-            tv_nsec: nanos.into(),
-        };
-        let times = Timestamps {
-            last_access: time,
-            last_modification: time,
-        };
-        rustix::fs::futimens(&file, &times)?;
-        file.sync_all()
-    });
-    done.map_err(failed)
-}
-
 fn make_directory(path: &Path) -> Result<()> {
     let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(path);
     made.map_err(Error::file("cannot make the directory", path))
-}
-
-fn remove_all(path: &Path) -> Result<()> {
-    let removed = match fs::symlink_metadata(path) {
-        Ok(meta) if meta.is_dir() => fs::remove_dir_all(path),
-        Ok(_) => fs::remove_file(path),
-        Err(error) => Err(error),
-    };
-    match removed {
-        Err(error) if error.kind() != ErrorKind::NotFound => Err(Error::file("cannot remove", path)(error)),
-        _ => Ok(()),
-    }
 }

@@ -13,7 +13,7 @@
 //! * `kind` is written last when a state is made, so a directory with one is complete.
 
 use crate::error::{Error, Result};
-use crate::older;
+use crate::going_back;
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::io::{ErrorKind, Write};
@@ -99,7 +99,7 @@ impl StateDir {
         read_kind(path)?;
         let lock = lock(path)?;
         let path = path.canonicalize().map_err(Error::file("cannot find", path))?;
-        older::finish(&path)?;
+        going_back::finish(&path)?;
         let durability = read_kind(&path)?;
         let medium = AnyMedium::open(path.join("store"), durability, Access::ReadWrite)?;
         let (store, recovered) = Store::recover(medium)?;
