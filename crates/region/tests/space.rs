@@ -107,10 +107,10 @@ fn a_filled_region_takes_little_more_than_it_holds() {
             }
             region.durable().unwrap();
             drop(map);
-            // An eighth of the pages may have a second home; beside them are the log and two journals.
+            // An eighth of the pages may have a second home; beside them are the log, two snapshots and journals.
             let info = region.info();
             let log = info.log.map_or(0, |log| log.limit_bytes);
-            let most = info.pages * 4096 * 9 / 8 + log + 8 * MIB;
+            let most = info.pages * 4096 * 19 / 16 + log + 8 * MIB;
             assert!(log <= info.pages * 4096 + MIB, "a log of {log} bytes");
             match inserts {
                 10_000_000 => (region, most.min(info.pages * 4096 * 450 / 305)),
