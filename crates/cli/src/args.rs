@@ -1,5 +1,6 @@
 //! The command line: every subcommand, option and example.
 
+use crate::bench::programs::Mode;
 use crate::lab::Lab;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
@@ -342,6 +343,11 @@ pub(crate) enum BenchCommand {
         after_help = "Example:\n  twinpage bench process --heap-mib 256 --dirty-percent 1 --every 16ms --json"
     )]
     Process(ProcessArguments),
+    /// Programs of other people that do real work: alone and under checkpoints, in turns; or proved to survive
+    #[command(
+        after_help = "Example:\n  twinpage bench programs --only xz,sqlite,torch --json\n  twinpage bench programs --kills 20\n\nInterpreters of Python are looked for in $PYTHON, or as python3. Exit code 0 when every run was identical with the one\nalone, 1 when one was not, 125 when it could not be told."
+    )]
+    Programs(ProgramsArguments),
     /// Data structures in a region beside the same ones volatile, and beside other stores
     #[command(
         disable_help_flag = true,
@@ -385,6 +391,25 @@ pub(crate) struct LabArguments {
     /// Instructions of a run, of all cores together
     #[arg(long, value_name = "N", default_value_t = 20_000_000, value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) instructions: u64,
+    /// One JSON document on standard output
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct ProgramsArguments {
+    /// Only these; all that are installed if none is named
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    pub(crate) only: Vec<String>,
+    /// How they are checkpointed
+    #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Mode::Default, Mode::Disk, Mode::Memory])]
+    pub(crate) mode: Vec<Mode>,
+    /// Runs of each; medians are shown
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) repeat: u16,
+    /// Prove that they survive so many kills, instead of measuring them
+    #[arg(long, value_name = "N", conflicts_with_all = ["mode", "repeat", "json"])]
+    pub(crate) kills: Option<u32>,
     /// One JSON document on standard output
     #[arg(long)]
     pub(crate) json: bool,

@@ -2,6 +2,7 @@
 
 mod lab;
 mod process;
+pub(crate) mod programs;
 mod region;
 mod writer;
 
@@ -12,6 +13,7 @@ pub(crate) fn bench(bench: Bench) -> Result<ExitCode, String> {
     match bench.command {
         BenchCommand::Lab(arguments) => lab::bench(&arguments),
         BenchCommand::Process(arguments) => process::bench(&arguments),
+        BenchCommand::Programs(arguments) => programs::bench(&arguments),
         BenchCommand::Region(arguments) => region::bench("region", &arguments),
         BenchCommand::Sections(arguments) => region::bench("sections", &arguments),
         BenchCommand::Versions(arguments) => region::bench("versions", &arguments),

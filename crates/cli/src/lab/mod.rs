@@ -93,7 +93,8 @@ fn command() -> String {
 }
 
 /// A bar on standard error that goes to `total` of a `unit`.
-fn bar(total: u64, unit: &str) -> ProgressBar {
+#[must_use]
+pub fn bar(total: u64, unit: &str) -> ProgressBar {
     let bar = ProgressBar::with_draw_target(Some(total), ProgressDrawTarget::stderr());
     let template = format!("{{bar:30}} {{percent}}% of {{human_len}} {unit}, {{elapsed}}: {{msg}}");
     if let Ok(style) = ProgressStyle::with_template(&template) {
