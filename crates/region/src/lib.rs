@@ -53,6 +53,7 @@ extern crate self as twinpage; // what the derive macros write is good in here t
 mod ahead;
 mod backup;
 pub mod collections;
+mod copy;
 mod epochs;
 pub mod error;
 mod gate;

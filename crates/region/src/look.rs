@@ -1,6 +1,6 @@
 //! Looking at a region's file without changing it.
 
-use crate::backup::Copy;
+use crate::copy::Copy;
 use crate::error::{Error, Result};
 use crate::heap::{self, Report};
 use crate::store::{Shared, Store};
