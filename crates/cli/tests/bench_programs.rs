@@ -1,0 +1,48 @@
+//! `twinpage bench programs`, as a user calls it.
+
+use serde_json::Value;
+use std::process::{Command, Output};
+
+fn programs(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_twinpage"))
+        .args(["bench", "programs"])
+        .args(arguments)
+        .output()
+        .expect("the command starts")
+}
+
+#[test]
+fn a_program_is_measured_beside_itself() {
+    let arguments = [
+        "--only",
+        "perl",
+        "--repeat",
+        "1",
+        "--mode",
+        "16ms-memory",
+        "--json",
+    ];
+    let output = programs(&arguments);
+    let said = String::from_utf8_lossy(&output.stderr);
+    if said.contains("perl is not installed") {
+        return eprintln!("SKIPPED a_program_is_measured_beside_itself: no perl here");
+    }
+    assert!(output.status.success(), "{said}");
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let row = &report["rows"][0];
+    assert_eq!(
+        (row["program"].as_str(), row["identical"].as_bool()),
+        (Some("perl"), Some(true))
+    );
+    assert!(row["checkpoints"].as_u64() > Some(1), "{row}");
+    assert!(row["bytes_written"].as_u64() > Some(1 << 20), "{row}");
+    assert_eq!(report["medians"][0]["programs"], 1);
+}
+
+#[test]
+fn an_unknown_program_is_refused_with_those_there_are() {
+    let output = programs(&["--only", "emacs"]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(125), "{said}");
+    assert!(said.contains("emacs") && said.contains("sqlite"), "{said}");
+}
