@@ -106,10 +106,10 @@ impl History {
         let (epochs, to_snapshot) = [(16, false), (150, false), (50, true)][rng.usize(..3)];
         let epochs = rng.u64(1..epochs);
         loop {
-            let before = store.traffic().snapshot_bytes;
+            let before = store.info().traffic.snapshot_bytes;
             history.keep(&store, &state, rng);
             run_epoch(&mut store, &mut state, rng).expect("an epoch");
-            let snapshot = store.traffic().snapshot_bytes > before;
+            let snapshot = store.info().traffic.snapshot_bytes > before;
             if state.epoch >= epochs && (snapshot || !to_snapshot || state.epoch >= epochs + 200) {
                 break;
             }

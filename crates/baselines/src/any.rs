@@ -12,12 +12,11 @@ use std::ops::Range;
 use twinpage_core::dual_page::{DualPage, PoolLimit};
 use twinpage_core::error::{Error, Result};
 use twinpage_core::geometry::{Geometry, LineMask, PageId, PageLines};
-use twinpage_core::medium::{Medium, Offset};
+use twinpage_core::medium::Medium;
 use twinpage_core::packed::Packed;
-use twinpage_core::poison::Poison;
 use twinpage_core::product::{self, ProductScheme};
 use twinpage_core::scheme::{
-    Damage, Epoch, Idle, Info, Recovered, Room, Scheme, Simulated, TableEntry, Traffic, Wishes,
+    Damage, Epoch, Idle, Info, Recovered, Room, Scheme, Simulated, TableEntry, Wishes,
 };
 use twinpage_core::{SchemeKind, forward_scheme};
 

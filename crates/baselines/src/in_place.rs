@@ -501,6 +501,7 @@ impl<M: Medium> Mechanism for InPlace<M> {
             pool: PoolInfo::default(),
             log: None,
             traffic: self.medium.traffic(),
+            poison: self.shell.poison().clone(),
         }
     }
 

@@ -469,6 +469,7 @@ impl<M: Medium, P: LineStore> Mechanism for Store<M, P> {
             pool: self.mechanism.pool(),
             log: None,
             traffic: self.medium.traffic(),
+            poison: self.shell.poison().clone(),
         }
     }
 

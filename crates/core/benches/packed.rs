@@ -209,12 +209,12 @@ fn run(store: &mut impl Engine, workload: &Workload, warm: u64) -> Cost {
     let mut cost = Cost::default();
     for epoch in 0..2 * warm {
         let bytes = (workload.epoch)(&mut table);
-        let before = store.traffic();
+        let before = store.info().traffic;
         let begun = Instant::now();
         store.put(&table);
         store.commit(b"roots").expect("memory has room");
         let time = begun.elapsed();
-        let spent = store.traffic() - before;
+        let spent = store.info().traffic - before;
         if epoch < warm {
             cost.largest_before = cost.largest_before.max(spent.total_bytes());
         } else {

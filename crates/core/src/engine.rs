@@ -370,7 +370,7 @@ impl Job {
 
 impl<S: Lease, W: Witness> Committer<S, W> {
     fn new(mut scheme: S, witness: W) -> Committer<S, W> {
-        let poison = scheme.with(|scheme| scheme.poison());
+        let poison = scheme.with(|scheme| scheme.info().poison);
         Committer {
             scheme,
             witness,
@@ -404,7 +404,7 @@ impl<S: Lease, W: Witness> Committer<S, W> {
         };
         let begun = Instant::now();
         let before = self.scheme.with(|scheme| {
-            let before = scheme.traffic();
+            let before = scheme.info().traffic;
             for pages in &capture.discarded {
                 scheme.discard(pages.clone())?;
             }
@@ -426,7 +426,7 @@ impl<S: Lease, W: Witness> Committer<S, W> {
         let begun = Instant::now();
         self.scheme.with(|scheme| {
             report.epoch = scheme.commit(&capture.context)?;
-            report.traffic = scheme.traffic() - before;
+            report.traffic = scheme.info().traffic - before;
             Ok(())
         })?;
         report.commit_us = micros(begun);

@@ -6,10 +6,9 @@ use crate::dual_page::{self, DualPage, PoolLimit};
 use crate::error::{Error, Result};
 use crate::geometry::{Geometry, LINES_PER_PAGE, LineMask, PageId, PageLines};
 use crate::kind::SchemeKind;
-use crate::medium::{Medium, Offset};
+use crate::medium::Medium;
 use crate::packed::{self, Packed, is_packed};
-use crate::poison::Poison;
-use crate::scheme::{Damage, Epoch, Idle, Info, Recovered, Room, Scheme, Traffic, Wishes, forward_scheme};
+use crate::scheme::{Damage, Epoch, Idle, Info, Recovered, Room, Scheme, Wishes, forward_scheme};
 use std::ops::Range;
 
 /// How a store is made. Each scheme takes from it what it has a use for.

@@ -179,6 +179,9 @@ pub struct Info {
     pub log: Option<LogInfo>,
     /// Bytes written since open.
     pub traffic: Traffic,
+    /// The flag that says nothing is durable any more: the store's own, not a copy of its state.
+    #[serde(skip)]
+    pub poison: Poison,
 }
 
 /// One thing that is not as it was written.
@@ -230,12 +233,6 @@ pub trait Scheme {
         None
     }
 
-    /// Where on the medium the newest version of a line lies, for messages; `None` where that is not known.
-    fn place(&self, page: PageId, line: usize) -> Option<Offset> {
-        let _ = (page, line);
-        None
-    }
-
     /// Whether the page holds anything (was written and not discarded since).
     fn is_present(&self, page: PageId) -> bool;
 
@@ -280,15 +277,7 @@ pub trait Scheme {
     /// The last durable commit.
     fn epoch(&self) -> Epoch;
 
-    /// The flag that says nothing is durable any more.
-    fn poison(&self) -> Poison;
-
-    /// Bytes written to the medium since the scheme was opened.
-    fn traffic(&self) -> Traffic {
-        self.info().traffic
-    }
-
-    /// What a person or a script may want to know.
+    /// What an owner, a person or a script may want to know. Cheap enough to be asked before and after each commit.
     fn info(&self) -> Info;
 
     /// Reads everything there is and verifies every checksum. Empty when all is well.
@@ -420,9 +409,6 @@ macro_rules! forward_scheme {
         fn view(&self, page: PageId, first: usize, len: usize) -> Option<&[u8]> {
             $each!(self, store => store.view(page, first, len))
         }
-        fn place(&self, page: PageId, line: usize) -> Option<Offset> {
-            $each!(self, store => store.place(page, line))
-        }
         fn is_present(&self, page: PageId) -> bool {
             $each!(self, store => store.is_present(page))
         }
@@ -447,12 +433,6 @@ macro_rules! forward_scheme {
         }
         fn epoch(&self) -> Epoch {
             $each!(self, store => store.epoch())
-        }
-        fn poison(&self) -> Poison {
-            $each!(self, store => store.poison())
-        }
-        fn traffic(&self) -> Traffic {
-            $each!(self, store => store.traffic())
         }
         fn info(&self) -> Info {
             $each!(self, store => store.info())

@@ -171,7 +171,7 @@ pub trait Mechanism {
     /// As [`Scheme::view`].
     fn view_newest(&self, page: PageId, first: usize, len: usize) -> Option<&[u8]>;
 
-    /// As [`Scheme::place`].
+    /// Where on the medium the newest version of a line lies, for messages; `None` where that is not known.
     fn newest_place(&self, page: PageId, line: usize) -> Option<Offset> {
         let _ = (page, line);
         None
@@ -221,7 +221,7 @@ pub trait Mechanism {
     /// As [`Scheme::epoch`].
     fn last_epoch(&self) -> Epoch;
 
-    /// As [`Scheme::traffic`].
+    /// Bytes written to the medium since the scheme was opened.
     fn written(&self) -> Traffic;
 
     /// As [`Scheme::info`].
@@ -298,13 +298,6 @@ impl<T: Mechanism> Scheme for T {
         self.view_newest(page, first, len)
     }
 
-    fn place(&self, page: PageId, line: usize) -> Option<Offset> {
-        self.shell()
-            .lines(page, line, self.shell().geometry.line_bytes())
-            .ok()?;
-        self.newest_place(page, line)
-    }
-
     fn is_present(&self, page: PageId) -> bool {
         self.has_page(page)
     }
@@ -350,14 +343,6 @@ impl<T: Mechanism> Scheme for T {
 
     fn epoch(&self) -> Epoch {
         self.last_epoch()
-    }
-
-    fn poison(&self) -> Poison {
-        self.shell().poison.clone()
-    }
-
-    fn traffic(&self) -> Traffic {
-        self.written()
     }
 
     fn info(&self) -> Info {

@@ -29,20 +29,20 @@ fn one_line_in_each_of_65_scattered_pages() {
     let mut store = settled();
     let mut random = Random::new(1);
     let mut worst = 0.0_f64;
-    let (before, epochs, changed) = (store.traffic(), 6000, 65 * 64);
+    let (before, epochs, changed) = (store.info().traffic, 6000, 65 * 64);
     for epoch in 0..epochs {
-        let start = store.traffic();
+        let start = store.info().traffic;
         for stripe in 0..65 {
             let page = stripe * (PAGES / 65) + random.below(PAGES / 65);
             write(&mut store, page, random.below(64) as usize, epoch + 10);
         }
         store.commit(&[0; 4000]).unwrap();
-        let spent = store.traffic() - start;
+        let spent = store.info().traffic - start;
         assert_eq!(spent.data_bytes, changed);
         let without_snapshot = spent.total_bytes() - spent.snapshot_bytes;
         worst = worst.max(without_snapshot as f64 / changed as f64);
     }
-    let spent = store.traffic() - before;
+    let spent = store.info().traffic - before;
     let ratio = spent.total_bytes() as f64 / (epochs * changed) as f64;
     println!(
         "bytes written per changed byte: {ratio:.4} with snapshots, {worst:.4} at most without; {spent:?}"
@@ -54,9 +54,9 @@ fn one_line_in_each_of_65_scattered_pages() {
 #[test]
 fn an_empty_commit_is_a_record_and_a_mark() {
     let mut store = settled();
-    let before = store.traffic();
+    let before = store.info().traffic;
     store.commit(&[0; 4000]).unwrap();
-    let spent = store.traffic() - before;
+    let spent = store.info().traffic - before;
     assert_eq!(spent.total_bytes(), spent.journal_bytes);
     assert!(spent.journal_bytes <= 48, "{spent:?}");
 }

@@ -142,7 +142,7 @@ fn journals_fill_and_snapshots_switch() {
         }
         assert_eq!(store.commit(&round.to_le_bytes()).unwrap(), round);
         if round % 100 == 0 {
-            switches += u64::from(store.traffic().snapshot_bytes > 0);
+            switches += u64::from(store.info().traffic.snapshot_bytes > 0);
             let (again, recovered) = reopen(store);
             assert_eq!(
                 recovered,
@@ -206,7 +206,7 @@ fn a_commit_larger_than_the_pool_goes_through_the_fall_back() {
         assert!((0..49).all(|page| read(&store, page)[0] == round));
         assert_eq!((read(&store, 49)[0], read(&store, 49)[LINE]), (0, round));
     }
-    assert!(store.traffic().fallback_bytes > 0 || store.info().pool.failures == 0);
+    assert!(store.info().traffic.fallback_bytes > 0 || store.info().pool.failures == 0);
 }
 
 #[test]
@@ -260,10 +260,10 @@ fn contexts_come_and_go_by_changed_lines() {
     let mut store = create(&small());
     let mut context: Vec<u8> = (0..20_000_u32).map(|n| n as u8 ^ (n >> 8) as u8).collect();
     store.commit(&context).unwrap();
-    let before = store.traffic().context_bytes;
+    let before = store.info().traffic.context_bytes;
     context[7777] ^= 1;
     store.commit(&context).unwrap();
-    assert_eq!(store.traffic().context_bytes - before, LINE as u64);
+    assert_eq!(store.info().traffic.context_bytes - before, LINE as u64);
     for len in [0, 1, 63, 64, 4096, 4097, 12_345] {
         store.commit(&context[..len]).unwrap();
         let (again, recovered) = reopen(store);

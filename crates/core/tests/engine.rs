@@ -72,9 +72,6 @@ impl Scheme for Toy {
     fn epoch(&self) -> Epoch {
         self.epoch
     }
-    fn poison(&self) -> Poison {
-        self.poison.clone()
-    }
     fn info(&self) -> Info {
         Info {
             scheme: "toy",
@@ -88,6 +85,7 @@ impl Scheme for Toy {
             pool: PoolInfo::default(),
             log: None,
             traffic: Traffic::default(),
+            poison: self.poison.clone(),
         }
     }
     fn check(&self) -> Result<Vec<Damage>> {

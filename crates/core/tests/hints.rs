@@ -71,7 +71,7 @@ fn a_medium_is_told_what_everything_is_for() {
         steps.retain(|step| !matches!(step, Step::Abandon));
         let mut run = Run::new(store, Log::default(), State::default());
         run.go(&steps).unwrap();
-        let traffic = run.scheme.traffic();
+        let traffic = run.scheme.info().traffic;
         let told = told.borrow();
         println!("{kind}: bytes the call waits for, and not: {told:?}");
         for cause in Cause::ALL {

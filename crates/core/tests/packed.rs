@@ -5,6 +5,7 @@ use proptest::prelude::*;
 use twinpage_core::crash::{Image, Log, Random, Run, State, Step, differs_after_recovery};
 use twinpage_core::dual_page::{self, DualPage, PoolLimit};
 use twinpage_core::packed::{Options, Packed, Tuning, is_packed};
+use twinpage_core::shell::Mechanism;
 use twinpage_core::*;
 
 type Store = Packed<DualPage<Image>>;
@@ -59,7 +60,7 @@ fn sparse_lines_are_packed_and_found_again() {
     fill(&mut store, 0..200, 1);
     store.commit(b"one").unwrap();
     assert_eq!(log(&store).pages, 0, "whole pages go straight home");
-    let before = store.traffic();
+    let before = store.info().traffic;
     for page in 0..200 {
         write(&mut store, page, page as usize % 64, 2);
         assert_eq!(
@@ -69,7 +70,7 @@ fn sparse_lines_are_packed_and_found_again() {
         );
     }
     store.commit(b"two").unwrap();
-    let spent = store.traffic() - before;
+    let spent = store.info().traffic - before;
     assert!(
         spent.log_bytes < 200 * 64 + 4096 && spent.data_bytes + spent.write_back_bytes == 0,
         "{spent:?}"
@@ -92,7 +93,7 @@ fn sparse_lines_are_packed_and_found_again() {
         assert_eq!(store.view(PageId(page), other, 64), Some(&[1; 64][..]));
         let span = PageLines::from(PageId(page), 0, &[1; 4096], 64);
         assert_eq!(store.diff(&span).unwrap(), LineMask::run(page as usize % 64, 1));
-        let at = store.place(PageId(page), page as usize % 64).unwrap() as usize;
+        let at = store.newest_place(PageId(page), page as usize % 64).unwrap() as usize;
         assert_eq!(store.medium().bytes()[at..at + 64], [2; 64]);
     }
 }
@@ -113,13 +114,13 @@ fn pages_wished_for_and_given_whole_are_folds() {
     assert_eq!(wishes.whole_from, Tuning::default().whole_lines);
     let wished: Vec<u64> = wishes.pages.iter().map(|page| page.0).collect();
     assert!(wished.len() > 50 && wished.is_sorted(), "{wished:?}");
-    let (before, whole) = (store.traffic(), read(&store, 0));
+    let (before, whole) = (store.info().traffic, read(&store, 0));
     for &page in &wished {
         let span = PageLines::from(PageId(page), 0, &whole, 64);
         let _ = store.write(span).unwrap();
     }
     store.commit(b"").unwrap();
-    let spent = store.traffic() - before;
+    let spent = store.info().traffic - before;
     assert_eq!(
         (spent.write_back_bytes, spent.data_bytes),
         (wished.len() as u64 * 4096, 0)
@@ -134,11 +135,11 @@ fn two_pages_alone_are_written_whole() {
     let mut store = create(8);
     fill(&mut store, 0..9, 1);
     store.commit(b"").unwrap();
-    let before = store.traffic();
+    let before = store.info().traffic;
     write(&mut store, 3, 3, 2);
     write(&mut store, 7, 3, 2);
     store.commit(b"").unwrap();
-    let spent = store.traffic() - before;
+    let spent = store.info().traffic - before;
     assert_eq!(
         (spent.data_bytes, spent.log_bytes, spent.context_bytes),
         (2 * 4096, 0, 0)
@@ -161,14 +162,14 @@ fn the_ring_comes_round_and_every_page_holds_its_newest_lines() {
     store.commit(b"").unwrap();
     let (mut worst, mut folded) = (0, 0);
     for round in 0..60_u8 {
-        let before = store.traffic();
+        let before = store.info().traffic;
         for _ in 0..1500 {
             let (page, line) = (random.below(500), random.below(64) as usize);
             write(&mut store, page, line, round);
             model[page as usize][line * 64..][..64].fill(round);
         }
         store.commit(&[round]).unwrap();
-        let spent = store.traffic() - before;
+        let spent = store.info().traffic - before;
         worst = worst.max(spent.total_bytes());
         folded += spent.write_back_bytes;
         assert!(log(&store).used_bytes <= 3 * SHEET);
@@ -418,14 +419,14 @@ fn written(checksums: bool, pages: u64, lines: u64) -> u64 {
     let mut store = Packed::create(below, &Options::default().log_bytes(4 << 20).id(8)).unwrap();
     fill(&mut store, 0..pages, 1);
     store.commit(b"filled").unwrap();
-    let (before, mut random) = (store.traffic(), Random::new(3));
+    let (before, mut random) = (store.info().traffic, Random::new(3));
     for epoch in 0..60 {
         for _ in 0..lines {
             write(&mut store, random.below(pages), random.below(64) as usize, epoch);
         }
         store.commit(b"").unwrap();
     }
-    (store.traffic() - before).total_bytes()
+    (store.info().traffic - before).total_bytes()
 }
 
 #[test]

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use twinpage_core::crash::{Image, Random};
 use twinpage_core::dual_page::{self, DualPage};
 use twinpage_core::packed::{Options, Packed, Tuning};
+use twinpage_core::shell::Mechanism;
 use twinpage_core::*;
 
 type Store = Packed<DualPage<Image>>;
@@ -53,7 +54,7 @@ fn kept() -> Kept {
         context = (0..500 + epoch * 50).map(|_| random.number() as u8).collect();
         store.commit(&context).unwrap();
     }
-    assert!(store.traffic().write_back_bytes > 0 && store.info().log.unwrap().pages > 20);
+    assert!(store.info().traffic.write_back_bytes > 0 && store.info().log.unwrap().pages > 20);
     assert_eq!(store.check().unwrap(), []);
     let mut pages = BTreeMap::new();
     for page in (0..PAGES).filter(|&page| store.is_present(PageId(page))) {
@@ -176,7 +177,7 @@ fn a_flipped_byte_is_refused_or_harmless() {
 fn a_map_that_says_otherwise_is_refused() {
     let kept = kept();
     let (below, _) = DualPage::recover(Image::from_bytes(kept.image.clone(), 512)).unwrap();
-    let at = below.place(PageId(1024), 0).unwrap() as usize;
+    let at = below.newest_place(PageId(1024), 0).unwrap() as usize;
     for at in (at..at + 16).chain((at + 16..at + 4096).step_by(211)) {
         let mut bytes = kept.image.clone();
         bytes[at] ^= 0x20;

@@ -284,7 +284,7 @@ impl Region {
         context: &[u8],
         lock: Option<Lock>,
     ) -> Result<Region> {
-        let (geometry, epoch, poison) = (scheme.geometry(), scheme.epoch(), scheme.poison());
+        let (geometry, epoch, poison) = (scheme.geometry(), scheme.epoch(), scheme.info().poison);
         let found = match epoch {
             0 => None,
             _ => Some(Superblock::decode(context)?),

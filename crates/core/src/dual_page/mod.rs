@@ -517,6 +517,7 @@ impl<M: Medium> Mechanism for DualPage<M> {
             pool: self.pool.info(),
             log: None,
             traffic: self.medium.traffic(),
+            poison: self.shell.poison().clone(),
         }
     }
 

@@ -53,7 +53,7 @@ impl<S> Packed<S> {
         fault: Fault,
     ) -> crate::error::Result<(Packed<S>, crate::scheme::Recovered)>
     where
-        S: crate::scheme::Scheme,
+        S: crate::shell::Mechanism,
     {
         Packed::recover_over(below, found, Some(fault))
     }

@@ -19,9 +19,10 @@ use crate::error::{Error, Result};
 use crate::geometry::{LineMask, PageLines};
 use crate::medium::Cause;
 use crate::scheme::{Room, Scheme};
+use crate::shell::Mechanism;
 use std::collections::BTreeSet;
 
-impl<S: Scheme> Packed<S> {
+impl<S: Mechanism> Packed<S> {
     /// Lays `lines` of a page, all of them live in the log, over `into`, which begins at line `first`.
     pub(super) fn read_strips(
         &self,
@@ -161,7 +162,7 @@ impl<S: Scheme> Packed<S> {
         let (bytes, content) = self.builder.finish(self.head, self.root.seed(), sizes);
         let lines = bytes.len() / sizes.page;
         let (page, first) = self.root.log(self.head);
-        let before = self.below.traffic();
+        let before = self.below.written();
         let room = self
             .below
             .write(PageLines::from(page, first, bytes, sizes.page))?;
@@ -213,7 +214,7 @@ impl<S: Scheme> Packed<S> {
 
     /// Folds a page that is given whole.
     pub(super) fn fold_given(&mut self, page: u64, bytes: &[u8]) -> Result<Room> {
-        let before = self.below.traffic();
+        let before = self.below.written();
         let room = self.write_whole(page, bytes)?;
         self.count(Cause::WriteBack, before);
         self.credit = self.credit.saturating_sub(bytes.len() as u64);
@@ -271,7 +272,7 @@ impl<S: Scheme> Packed<S> {
                 let (sheet, place) = self.root.log(line);
                 Err(Error::Damaged {
                     what: "batch of packed lines",
-                    at: self.below.place(sheet, place).unwrap_or_default(),
+                    at: self.below.newest_place(sheet, place).unwrap_or_default(),
                     why: format!("line {line} of the log: there are lines in it of no page"),
                 })
             }
@@ -285,7 +286,7 @@ impl<S: Scheme> Packed<S> {
             self.index.drop_page(page);
             self.drops.insert(page);
         }
-        let before = self.below.traffic();
+        let before = self.below.written();
         let _ = self.write_newest_whole(page)?;
         self.count(Cause::WriteBack, before);
         Ok(())
@@ -310,7 +311,7 @@ impl<S: Scheme> Packed<S> {
 }
 
 /// The batch at line `line` of the log: how many lines it takes, and its directory.
-pub(super) fn read_directory<S: Scheme>(
+pub(super) fn read_directory<S: Mechanism>(
     below: &S,
     packed: &Packed<S>,
     line: u64,
@@ -319,7 +320,7 @@ pub(super) fn read_directory<S: Scheme>(
     let (sheet, place) = packed.root.log(line);
     let damaged = |why: String| Error::Damaged {
         what: "batch of packed lines",
-        at: below.place(sheet, place).unwrap_or_default(),
+        at: below.newest_place(sheet, place).unwrap_or_default(),
         why: format!("line {line} of the log: {why}"),
     };
     let mut bytes = vec![0; sizes.page];

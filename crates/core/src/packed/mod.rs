@@ -22,12 +22,12 @@
 //! }
 //! store.commit(b"roots")?;
 //!
-//! let before = store.traffic();
+//! let before = store.info().traffic;
 //! for page in (0..1000).map(PageId) {
 //!     store.write(PageLines::from(page, 9, &[2; 64], 64))?;
 //! }
 //! store.commit(b"roots")?;
-//! let spent = store.traffic() - before; // 64,000 bytes changed, in pages of 4 MB
+//! let spent = store.info().traffic - before; // 64,000 bytes changed, in pages of 4 MB
 //! assert!(spent.total_bytes() < 80_000);
 //!
 //! let (store, found) = Packed::<DualPage<Image>>::recover(store.into_medium())?;
@@ -119,7 +119,7 @@ use crate::error::{Error, Result};
 use crate::geometry::{LineMask, PageId, PageLines};
 use crate::medium::{Cause, Medium};
 use crate::scheme::{Epoch, Recovered, Room, Scheme, Traffic};
-use crate::shell::Shell;
+use crate::shell::{Mechanism, Shell};
 use batch::{Builder, Sizes};
 use index::Index;
 use layout::{FIRST_SHEETS, LOG_SHEETS, Layout, Root, SHEET};
@@ -230,7 +230,7 @@ pub struct Packed<S> {
     context: Vec<u8>,
 }
 
-impl<S: Scheme> Packed<S> {
+impl<S: Mechanism> Packed<S> {
     /// A new store over `below`, which has no checkpoint yet. It lasts from its first commit on.
     ///
     /// # Errors
@@ -269,7 +269,7 @@ impl<S: Scheme> Packed<S> {
         // The scheme below knows how long a context it takes.
         let shell = Shell::new(layout.geometry, layout.page_limit(), u64::MAX);
         Packed {
-            shell: shell.sharing(below.poison()),
+            shell: shell.sharing(below.shell().poison().clone()),
             below,
             layout,
             tuning: Tuning::default(),
@@ -311,7 +311,7 @@ impl<S: Scheme> Packed<S> {
 
     /// Data written below since `before` was for this cause.
     fn count(&mut self, cause: Cause, before: Traffic) {
-        let bytes = self.below.traffic().data_bytes - before.data_bytes;
+        let bytes = self.below.written().data_bytes - before.data_bytes;
         self.placed.add(cause, bytes as usize);
     }
 
@@ -469,7 +469,7 @@ impl<S: Scheme> Packed<S> {
             self.presence
                 .encode(number, self.root.seed(), self.layout, &mut self.batch);
             let (page, first) = Layout::map(number);
-            let before = self.below.traffic();
+            let before = self.below.written();
             let lines = PageLines::from(page, first, &self.batch, self.layout.page_bytes());
             let _ = self.below.write(lines)?;
             self.count(Cause::Snapshot, before);

@@ -16,6 +16,7 @@ use super::{Options, Packed};
 use crate::error::{Error, Result};
 use crate::geometry::PageId;
 use crate::scheme::{Damage, Recovered, Scheme};
+use crate::shell::Mechanism;
 use crc32c::crc32c_append;
 
 /// At most this number of damages of one kind are listed.
@@ -28,7 +29,7 @@ fn drop_pages(index: &mut Index, directory: &Directory) {
     }
 }
 
-impl<S: Scheme> Packed<S> {
+impl<S: Mechanism> Packed<S> {
     /// The store over a scheme that was recovered already.
     ///
     /// # Errors
@@ -160,7 +161,7 @@ impl<S: Scheme> Packed<S> {
     fn damaged(&self, what: &'static str, (page, line): (PageId, usize), why: String) -> Error {
         Error::Damaged {
             what,
-            at: self.below.place(page, line).unwrap_or_default(),
+            at: self.below.newest_place(page, line).unwrap_or_default(),
             why,
         }
     }
@@ -212,7 +213,7 @@ impl<S: Scheme> Packed<S> {
             if found != directory.content_crc && damage.len() < MOST {
                 damage.push(Damage {
                     what: "packed lines".into(),
-                    at: self.below.place(sheet, place).unwrap_or_default(),
+                    at: self.below.newest_place(sheet, place).unwrap_or_default(),
                     why: format!(
                         "checksum {found:08x}, their directory says {:08x}",
                         directory.content_crc

@@ -12,7 +12,7 @@ use crate::scheme::{Damage, Epoch, Idle, Info, LogInfo, Room, Scheme, Simulated,
 use crate::shell::{self, Mechanism, Shell};
 use std::ops::Range;
 
-impl<S: Scheme> Mechanism for Packed<S> {
+impl<S: Mechanism> Mechanism for Packed<S> {
     fn shell(&self) -> &Shell {
         &self.shell
     }
@@ -57,7 +57,7 @@ impl<S: Scheme> Mechanism for Packed<S> {
                 (sheet, place, line as u64)
             }
         };
-        Some(self.below.place(sheet, place)? + within * self.layout.line_bytes() as u64)
+        Some(self.below.newest_place(sheet, place)? + within * self.layout.line_bytes() as u64)
     }
 
     fn has_page(&self, page: PageId) -> bool {
@@ -108,7 +108,7 @@ impl<S: Scheme> Mechanism for Packed<S> {
     }
 
     fn written(&self) -> Traffic {
-        let mut all = self.below.traffic();
+        let mut all = self.below.written();
         all.data_bytes -= self.placed.total_bytes();
         [all, self.placed].into_iter().sum()
     }
@@ -147,13 +147,13 @@ impl<S: Scheme> Mechanism for Packed<S> {
     }
 }
 
-impl<S: Idle> Idle for Packed<S> {
+impl<S: Mechanism + Idle> Idle for Packed<S> {
     fn give_back(&mut self) -> Result<bool> {
         shell::guarded(self, Path::Background, |store| store.below.give_back())
     }
 }
 
-impl<S: Simulated> Simulated for Packed<S> {
+impl<S: Mechanism + Simulated> Simulated for Packed<S> {
     fn preallocate(&mut self, page: PageId) -> Result<Room> {
         shell::guarded_page(self, page, |store| {
             store.below.preallocate(store.layout.page(page.0).0)

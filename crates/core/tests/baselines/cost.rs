@@ -95,7 +95,7 @@ fn amplification(kind: SchemeKind, lines: usize) -> f64 {
         write_page(&mut store, page, LineMask::ALL, 1);
     }
     store.commit(b"").unwrap();
-    let before = store.traffic();
+    let before = store.info().traffic;
     let epochs = 4;
     for epoch in 2..2 + epochs {
         for page in 0..512 {
@@ -103,7 +103,7 @@ fn amplification(kind: SchemeKind, lines: usize) -> f64 {
         }
         store.commit(b"").unwrap();
     }
-    let spent = store.traffic() - before;
+    let spent = store.info().traffic - before;
     spent.total_bytes() as f64 / (u64::from(epochs) * 512 * lines as u64 * 64) as f64
 }
 
@@ -117,10 +117,10 @@ fn traffic_has_the_causes_of_its_scheme() {
             write_page(&mut store, 0, LineMask::ALL, value);
             store.commit(b"").unwrap();
         }
-        let before = store.traffic();
+        let before = store.info().traffic;
         let _ = write_line(&mut store, 0, 7, 9);
         store.commit(b"").unwrap();
-        store.traffic() - before
+        store.info().traffic - before
     };
     let undo = one_line(SchemeKind::UndoLog);
     assert_eq!((undo.log_bytes, undo.data_bytes), (80, 64), "{undo:?}");
@@ -145,9 +145,9 @@ fn overlays_migrate_through_every_size() {
     let mut store = create(SchemeKind::PageOverlay);
     write_lines(&mut store, 0, 64, 1);
     store.commit(b"").unwrap();
-    let before = store.traffic();
+    let before = store.info().traffic;
     write_lines(&mut store, 0, 64, 2);
-    let spent = store.traffic() - before;
+    let spent = store.info().traffic - before;
     assert_eq!(spent.migration_bytes, (3 + 7 + 15 + 31) * 64);
 }
 
@@ -158,10 +158,10 @@ fn thynvm_writes_a_line_once() {
     let _ = write_line(&mut store, 0, 0, 1);
     store.commit(b"").unwrap();
     for value in 2..8 {
-        let before = store.traffic();
+        let before = store.info().traffic;
         assert_eq!(write_line(&mut store, 0, 0, value), Room::Plenty);
         store.commit(b"").unwrap();
-        let spent = store.traffic() - before;
+        let spent = store.info().traffic - before;
         assert_eq!(
             (spent.data_bytes, spent.copy_bytes, spent.migration_bytes),
             (64, 0, 0)
@@ -174,10 +174,10 @@ fn thynvm_writes_a_line_once() {
 fn thynvm_changes_the_grain_of_a_page() {
     let mut store = create(SchemeKind::ThyNvm);
     let mut epoch = |lines: usize, value: u8| {
-        let before = store.traffic();
+        let before = store.info().traffic;
         write_lines(&mut store, 0, lines, value);
         store.commit(b"").unwrap();
-        store.traffic() - before
+        store.info().traffic - before
     };
     assert_eq!(epoch(22, 1).copy_bytes, 0, "line by line");
     assert_eq!(
@@ -208,10 +208,10 @@ fn thynvm_overflows_and_evicts() {
         "60 entries"
     );
     store.commit(b"").unwrap();
-    let before = store.traffic();
+    let before = store.info().traffic;
     assert_eq!(write_line(&mut store, 70, 1, 2), Room::Plenty);
     assert_eq!(
-        (store.traffic() - before).migration_bytes,
+        (store.info().traffic - before).migration_bytes,
         64,
         "a clean line goes home"
     );

@@ -64,7 +64,7 @@ fn commits(durability: Durability, measure: bool) {
     for (count, rounds) in [(65, 60), (655, 20), (6553, 5)] {
         let rounds = if measure { rounds } else { 1 };
         let mut took = Vec::new();
-        let before = store.traffic().total_bytes();
+        let before = store.info().traffic.total_bytes();
         for round in 0..rounds {
             let bytes = vec![round as u8; line];
             let places: Vec<_> = (0..count)
@@ -85,7 +85,7 @@ fn commits(durability: Durability, measure: bool) {
         println!(
             "{:60} {} bytes an epoch",
             "",
-            (store.traffic().total_bytes() - before) / rounds
+            (store.info().traffic.total_bytes() - before) / rounds
         );
     }
 }

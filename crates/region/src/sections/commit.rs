@@ -82,7 +82,7 @@ impl<S: Scheme + Send + 'static> Checkpoints for Committer<S> {
 /// Writes a group and makes it the checkpoint.
 fn write(scheme: &mut impl Scheme, group: &Group, context: &[u8]) -> twinpage_core::Result<Report> {
     let mut report = Report::default();
-    let before = scheme.traffic();
+    let before = scheme.info().traffic;
     for pages in group.discarded() {
         scheme.discard(pages.clone())?;
     }
@@ -93,6 +93,6 @@ fn write(scheme: &mut impl Scheme, group: &Group, context: &[u8]) -> twinpage_co
         report.fallback |= scheme.write(lines)? == twinpage_core::Room::Commit;
     }
     report.epoch = scheme.commit(context)?;
-    report.traffic = scheme.traffic() - before;
+    report.traffic = scheme.info().traffic - before;
     Ok(report)
 }

@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use twinpage::{Region, SchemeKind, Stores};
 use twinpage_core::scheme::{Epoch, Info, Room};
 use twinpage_core::{
-    Damage, Geometry, Idle, LineMask, Medium, PageId, PageLines, Poison, ProductScheme, Recovered, Result,
-    Scheme, Setup,
+    Damage, Geometry, Idle, LineMask, Medium, PageId, PageLines, ProductScheme, Recovered, Result, Scheme,
+    Setup,
 };
 
 /// A mistake, as the store sees it.
@@ -73,9 +73,6 @@ impl<M: Medium> Scheme for Flawed<M> {
     }
     fn epoch(&self) -> Epoch {
         self.store.epoch()
-    }
-    fn poison(&self) -> Poison {
-        self.store.poison()
     }
     fn info(&self) -> Info {
         self.store.info()
