@@ -48,6 +48,7 @@ pub mod histogram;
 pub mod kind;
 pub mod medium;
 pub mod metered;
+pub mod operation_log;
 pub mod packed;
 pub mod poison;
 pub mod product;

@@ -38,6 +38,7 @@ const MODULES: &[&str] = &[
     "medium",
     "poison",
     "record",
+    "operation_log",
     "scheme",
     "metered",
     "shell",

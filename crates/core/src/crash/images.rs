@@ -17,7 +17,7 @@ const EACH: usize = 20;
 
 /// The durable bytes at a point of a run, and what is not fenced yet.
 #[derive(Debug)]
-pub(super) struct Crash {
+pub struct Crash {
     durable: Vec<u8>,
     pending: Vec<Op>,
     atom: usize,
@@ -31,7 +31,9 @@ enum Atom {
 }
 
 impl Crash {
-    pub(super) fn new(start: &Image) -> Crash {
+    /// Nothing was done yet.
+    #[must_use]
+    pub fn new(start: &Image) -> Crash {
         Crash {
             durable: start.bytes().to_vec(),
             pending: Vec::new(),
@@ -40,7 +42,7 @@ impl Crash {
     }
 
     /// One more operation was done. True if it is a new point to crash at.
-    pub(super) fn advance(&mut self, op: &Op) -> bool {
+    pub fn advance(&mut self, op: &Op) -> bool {
         match op {
             Op::Committing(_) | Op::Durable(_) => return false,
             Op::Fence => {
@@ -62,7 +64,7 @@ impl Crash {
     }
 
     /// As [`Crash::images`], but fewer.
-    pub(super) fn few_images(&self, samples: usize, random: &mut Random) -> Vec<Image> {
+    pub fn few_images(&self, samples: usize, random: &mut Random) -> Vec<Image> {
         self.build(EVERY / 2, 0, samples, random)
     }
 

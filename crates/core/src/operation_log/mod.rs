@@ -1,0 +1,213 @@
+//! The log of an object's operations (SIMPO 3.1): what is called is durable before it is run.
+//!
+//! ```text
+//! callers --append--> Appender: the open group, in memory
+//!                        | take
+//!                     Log::flush: one write, one fence ---> file: header | definitions | ring of records
+//! recovery: read() gives the calls from a position on, in order; the owner runs those that its checkpoint lacks
+//! ```
+//!
+//! * The log is a file of its own beside the store: both flush when they like, a store's medium keeps one owner, and a
+//!   store without objects keeps its format. The store's context names the log by a random number, and says from which
+//!   position on its calls are needed. So truncation is the commit itself: it moves the position, nothing is written
+//!   here, and both move together or not at all.
+//! * A position counts bytes and never goes back. Position `p` lies at byte `p mod` the ring's size; what was written
+//!   one round ago has another position, and so another checksum.
+//! * A record is valid by its own checksum, which covers its position. A group begins with a mark, written when all
+//!   before it is durable. So a record that is not valid ends the log where no mark follows, and is damage where one
+//!   does.
+//! * Each opening of the log has a life of its own, a random number that its marks name and its calls' checksums cover:
+//!   what a torn group left behind is never taken for part of a later one.
+//! * The position a log is read from is that of a mark, or its end.
+//! * After a failed write or flush the log is poisoned, with the store whose flag it shares.
+
+mod read;
+mod record;
+
+pub use read::{Entry, Found, Header, header, read};
+pub use record::{Appender, Call, Group};
+
+use crate::error::{Error, Result};
+use crate::medium::{Cause, Medium, Path};
+use crate::poison::Poison;
+use record::{Raw, RawHeader, definition_seed, seed_of};
+use zerocopy::IntoBytes;
+
+/// Where the definitions begin, after the header.
+const DEFINITIONS_AT: u64 = 64;
+/// Where the ring begins.
+const RING_AT: u64 = 64 << 10;
+/// The smallest ring.
+pub const LEAST_RING: u64 = 4096;
+/// The version of the format.
+pub const VERSION: u32 = 1;
+
+/// A log that is written. See the [module](self).
+#[derive(Debug)]
+pub struct Log<M> {
+    medium: M,
+    id: u64,
+    ring: u64,
+    /// Bytes before it may be written over.
+    start: u64,
+    /// Bytes before it are durable.
+    end: u64,
+    definitions: Vec<String>,
+    /// Where the next definition goes.
+    next_definition: u64,
+    poison: Poison,
+}
+
+impl<M: Medium> Log<M> {
+    /// A new, empty log with a ring of `ring` bytes, whose first record has the position `start`. It is durable when
+    /// this returns.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for a ring that is no multiple of 8 or too small; those of the medium.
+    pub fn create(mut medium: M, id: u64, ring: u64, start: u64, poison: Poison) -> Result<Log<M>> {
+        if ring < LEAST_RING || !ring.is_multiple_of(8) || !start.is_multiple_of(8) {
+            return Err(Error::Invalid(format!(
+                "an operation log with a ring of {ring} bytes from position {start}: at least {LEAST_RING} bytes, and \
+                 multiples of 8"
+            )));
+        }
+        medium.hint(Cause::Log, Path::Critical);
+        medium.grow(RING_AT + ring)?;
+        medium.write(0, RawHeader::sealed(id, ring).as_bytes())?;
+        medium.fence()?;
+        Ok(Log {
+            medium,
+            id,
+            ring,
+            start,
+            end: start,
+            definitions: Vec::new(),
+            next_definition: DEFINITIONS_AT,
+            poison,
+        })
+    }
+
+    /// Opens the log `id` and says what is in it from position `start` on. What was found is durable when this returns.
+    ///
+    /// # Errors
+    /// As [`read()`].
+    pub fn open(mut medium: M, id: u64, start: u64, poison: Poison) -> Result<(Log<M>, Found)> {
+        let found = read(&medium, id, start)?;
+        // After the end of a process alone it may be in the system's memory only.
+        medium.fence()?;
+        let log = Log {
+            medium,
+            id,
+            ring: found.ring,
+            start,
+            end: found.end,
+            definitions: found.definitions.clone(),
+            next_definition: found.next_definition,
+            poison,
+        };
+        Ok((log, found))
+    }
+
+    /// The number that the store's context names the log by.
+    pub fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// What appends to the log in this life of it, whose number is random. There is one at a time.
+    pub fn appender(&self, life: u64) -> Appender {
+        Appender::new(self.id, life, self.end, self.ring)
+    }
+
+    /// The number of a definition, which is made if there is none of that text yet: it is durable when this returns.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] when there is no room for more; those of the medium.
+    pub fn define(&mut self, text: &str) -> Result<u16> {
+        if let Some(at) = self.definitions.iter().position(|known| known == text) {
+            return Ok(at as u16);
+        }
+        self.poison.check()?;
+        let (number, at) = (self.definitions.len(), self.next_definition);
+        let bytes = Raw::definition(number as u16, text, definition_seed(seed_of(self.id), at));
+        if at + bytes.len() as u64 > RING_AT || number >= usize::from(u16::MAX) {
+            return Err(Error::Invalid(format!(
+                "the operation log has no room for one more definition: it has {number}; close the region, which begins \
+                 a new log"
+            )));
+        }
+        self.store(at, &bytes).and_then(|()| self.fence())?;
+        self.definitions.push(text.to_owned());
+        self.next_definition += bytes.len() as u64;
+        Ok(number as u16)
+    }
+
+    /// Makes the next group durable: one write, two where the ring ends, and one fence.
+    ///
+    /// # Errors
+    /// [`Error::Full`] when there is no room before a checkpoint and [`Log::release`]: nothing was written then. Those of
+    /// the medium poison the log.
+    pub fn flush(&mut self, group: &Group) -> Result<()> {
+        self.poison.check()?;
+        debug_assert_eq!(group.start(), self.end, "groups are flushed in order");
+        let used = group.end() - self.start;
+        if used > self.ring {
+            return Err(Error::Full {
+                what: "the operation log".into(),
+                needed: used - self.ring,
+            });
+        }
+        self.medium.hint(Cause::Log, Path::Critical);
+        let (at, bytes) = (group.start() % self.ring, group.bytes());
+        let (first, rest) = bytes.split_at(bytes.len().min((self.ring - at) as usize));
+        self.store(RING_AT + at, first)?;
+        if !rest.is_empty() {
+            self.store(RING_AT, rest)?;
+        }
+        self.fence()?;
+        self.end = group.end();
+        Ok(())
+    }
+
+    /// A durable checkpoint has everything before `start`, which is not needed any more.
+    pub fn release(&mut self, start: u64) {
+        debug_assert!(start <= self.end);
+        self.start = self.start.max(start);
+    }
+
+    /// Bytes of the ring that are needed.
+    pub fn used(&self) -> u64 {
+        self.end - self.start
+    }
+
+    /// Bytes of the ring.
+    pub fn ring(&self) -> u64 {
+        self.ring
+    }
+
+    /// One past the last durable record.
+    pub fn end(&self) -> u64 {
+        self.end
+    }
+
+    /// The medium.
+    pub fn medium(&self) -> &M {
+        &self.medium
+    }
+
+    /// The medium, and an end to the log.
+    pub fn into_medium(self) -> M {
+        self.medium
+    }
+
+    fn store(&mut self, at: u64, bytes: &[u8]) -> Result<()> {
+        let poison = &self.poison;
+        self.medium
+            .write(at, bytes)
+            .inspect_err(|error| poison.set(error))
+    }
+
+    fn fence(&mut self) -> Result<()> {
+        let poison = &self.poison;
+        self.medium.fence().inspect_err(|error| poison.set(error))
+    }
+}

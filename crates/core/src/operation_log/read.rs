@@ -1,0 +1,260 @@
+//! What is in a log.
+
+use super::record::{HEAD, MAGIC, Raw, RawHeader, call_seed, definition_seed, mark_seed, seed_of};
+use super::{DEFINITIONS_AT, Group, LEAST_RING, RING_AT, VERSION};
+use crate::error::{Error, Result};
+use crate::medium::Medium;
+use crate::record::{peek, verify};
+
+/// A call that is in the log.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Entry {
+    /// Its position.
+    pub position: u64,
+    /// That of what follows it.
+    pub next: u64,
+    /// The number of the definition that names the object and its functions.
+    pub object: u16,
+    /// The number of the function in it.
+    pub function: u16,
+    /// The persistent number of the thread that called.
+    pub thread: u32,
+    /// The part of the object that the call touches; none for a call that may touch all of it.
+    pub lane: Option<u64>,
+    /// A copy of the arguments.
+    pub arguments: Vec<u8>,
+}
+
+/// What is in a log.
+#[derive(Clone, Debug)]
+pub struct Found {
+    /// The definitions, by number.
+    pub definitions: Vec<String>,
+    /// The calls, in order.
+    pub entries: Vec<Entry>,
+    /// One past the last of them.
+    pub end: u64,
+    /// Bytes of the ring.
+    pub ring: u64,
+    pub(super) next_definition: u64,
+}
+
+/// What the header of a log says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Header {
+    /// The number that a store's context names it by.
+    pub id: u64,
+    /// Bytes of its ring.
+    pub ring: u64,
+}
+
+fn damaged(what: &'static str, at: u64, why: impl Into<String>) -> Error {
+    let why = why.into();
+    Error::Damaged { what, at, why }
+}
+
+/// Reads the header of a log.
+///
+/// # Errors
+/// [`Error::Foreign`] when it is none, or one of another version; [`Error::Damaged`] when it is not as it was written,
+/// or the log is cut; those of the medium.
+pub fn header(medium: &impl Medium) -> Result<Header> {
+    const WHAT: &str = "header of the operation log";
+    let mut bytes = [0; size_of::<RawHeader>()];
+    if medium.len() < RING_AT {
+        let why = format!(
+            "it is cut: {} bytes are left, and the ring begins at {RING_AT}",
+            medium.len()
+        );
+        return Err(damaged(WHAT, medium.len(), why));
+    }
+    medium.read(0, &mut bytes)?;
+    let Some(raw) = peek::<RawHeader>(&bytes).filter(|raw| raw.magic == MAGIC) else {
+        return Err(Error::Foreign("it is no operation log".into()));
+    };
+    if raw.version.get() != VERSION {
+        return Err(Error::Foreign(format!(
+            "an operation log of version {}; this build reads version {VERSION}",
+            raw.version
+        )));
+    }
+    verify(&raw, &[], 0).map_err(|mismatch| damaged(WHAT, 0, mismatch.to_string()))?;
+    let (id, ring) = (raw.id.get(), raw.ring.get());
+    if ring < LEAST_RING || !ring.is_multiple_of(8) || ring > i64::MAX as u64 {
+        return Err(damaged(WHAT, 24, format!("a ring of {ring} bytes")));
+    }
+    if medium.len() < RING_AT + ring {
+        let why = format!("it is cut: {} bytes of {} are left", medium.len(), RING_AT + ring);
+        return Err(damaged("operation log", medium.len(), why));
+    }
+    Ok(Header { id, ring })
+}
+
+/// Reads the log `id` from position `start` on.
+///
+/// # Errors
+/// As [`header`]; [`Error::Foreign`] for the log of another store; [`Error::Damaged`] where a definition or a record is
+/// not as it was written and was durable. A last group that a crash has torn is no damage: the log ends in it.
+pub fn read(medium: &impl Medium, id: u64, start: u64) -> Result<Found> {
+    let Header { id: found, ring } = header(medium)?;
+    if found != id {
+        return Err(Error::Foreign(format!(
+            "the operation log {found:016x}, where the store has the log {id:016x}: it is of another store, or of an \
+             earlier time of this one"
+        )));
+    }
+    let (definitions, next_definition) = read_definitions(medium, seed_of(id))?;
+    let ring_bytes = usize::try_from(ring).map_err(|_| Error::Invalid(format!("a ring of {ring} bytes")))?;
+    let mut lap = vec![0; ring_bytes];
+    let (at, (first, rest)) = (start % ring, lap.split_at_mut((ring - start % ring) as usize));
+    medium.read(RING_AT + at, first)?;
+    medium.read(RING_AT, rest)?;
+    let mut scan = Scan {
+        lap: &lap,
+        start,
+        seed: seed_of(id),
+    };
+    let (entries, end) = scan.records(definitions.len())?;
+    Ok(Found {
+        definitions,
+        entries,
+        end,
+        ring,
+        next_definition,
+    })
+}
+
+/// The definitions, and where the next one goes.
+fn read_definitions(medium: &impl Medium, seed: u32) -> Result<(Vec<String>, u64)> {
+    let mut bytes = vec![0; (RING_AT - DEFINITIONS_AT) as usize];
+    medium.read(DEFINITIONS_AT, &mut bytes)?;
+    let (mut all, mut at) = (Vec::new(), 0);
+    while let Some(raw) = peek::<Raw>(&bytes[at..]) {
+        let content = at + HEAD..(at + HEAD).saturating_add(raw.bytes.get() as usize);
+        let seed = definition_seed(seed, DEFINITIONS_AT + at as u64);
+        let text = bytes
+            .get(content.clone())
+            .filter(|text| verify(&raw, text, seed).is_ok());
+        let Some(text) = text.and_then(|text| str::from_utf8(text).ok()) else {
+            break;
+        };
+        all.push(text.to_owned());
+        at = content.end.next_multiple_of(8);
+    }
+    Ok((all, DEFINITIONS_AT + at as u64))
+}
+
+/// A whole round of the ring, from a position on.
+struct Scan<'a> {
+    lap: &'a [u8],
+    start: u64,
+    seed: u32,
+}
+
+impl Scan<'_> {
+    /// The calls, and one past the last of them.
+    fn records(&mut self, definitions: usize) -> Result<(Vec<Entry>, u64)> {
+        let (mut entries, mut life, mut at) = (Vec::new(), None, 0);
+        loop {
+            let position = self.start + at as u64;
+            if let Some(found) = self.mark(at) {
+                (life, at) = (Some(found), at + HEAD);
+                continue;
+            }
+            let entry = match life.ok_or_else(|| "no group begins here".to_owned()) {
+                Ok(life) => self.call(at, life),
+                Err(why) => Err(why),
+            };
+            match entry {
+                Ok(entry) if usize::from(entry.object) >= definitions => {
+                    let why = format!("the definition {} that a call names is gone", entry.object);
+                    return Err(damaged("definitions of the operation log", DEFINITIONS_AT, why));
+                }
+                Ok(entry) => {
+                    at = (entry.next - self.start) as usize;
+                    entries.push(entry);
+                }
+                Err(why) => match self.next_mark(at + 8) {
+                    None => return Ok((entries, position)),
+                    Some(later) => {
+                        let why = format!(
+                            "{why}, and the group at position {later} was written after it was durable"
+                        );
+                        let at = RING_AT + position % self.lap.len() as u64;
+                        return Err(damaged("record of the operation log", at, why));
+                    }
+                },
+            }
+        }
+    }
+
+    /// The life of the mark there, if there is one.
+    fn mark(&self, at: usize) -> Option<u64> {
+        let raw = peek::<Raw>(self.lap.get(at..)?)?;
+        let life = raw.as_mark()?;
+        let seed = mark_seed(self.seed, self.start + at as u64);
+        verify(&raw, &[], seed).is_ok().then_some(life)
+    }
+
+    /// The position of the first mark from there on.
+    fn next_mark(&self, from: usize) -> Option<u64> {
+        let found = (from..self.lap.len())
+            .step_by(8)
+            .find(|&at| self.mark(at).is_some());
+        found.map(|at| self.start + at as u64)
+    }
+
+    /// The call there.
+    fn call(&self, at: usize, life: u64) -> Result<Entry, String> {
+        let position = self.start + at as u64;
+        let raw = self
+            .lap
+            .get(at..)
+            .and_then(peek::<Raw>)
+            .ok_or("the round ends here")?;
+        let content = at + HEAD..(at + HEAD).saturating_add(raw.bytes.get() as usize);
+        let end = content.end.next_multiple_of(8);
+        let arguments = self.lap.get(content).ok_or_else(|| {
+            format!(
+                "a record of {} bytes, which are more than there can be",
+                raw.bytes
+            )
+        })?;
+        let sum = verify(&raw, arguments, call_seed(self.seed, life, position));
+        sum.map_err(|mismatch| mismatch.to_string())?;
+        if raw.as_mark().is_some() || end > self.lap.len() {
+            return Err("a record that makes no sense".to_owned());
+        }
+        Ok(Entry {
+            position,
+            next: self.start + end as u64,
+            object: raw.object.get(),
+            function: raw.function.get(),
+            thread: raw.thread.get(),
+            lane: raw.lane(),
+            arguments: arguments.to_vec(),
+        })
+    }
+}
+
+impl Group {
+    /// Its calls, in order: as [`read()`] gives them after a crash.
+    pub fn entries(&self) -> impl Iterator<Item = Entry> + '_ {
+        let mut at = HEAD;
+        std::iter::from_fn(move || {
+            let raw = peek::<Raw>(self.bytes().get(at..)?)?;
+            let content = at + HEAD..at + HEAD + raw.bytes.get() as usize;
+            let position = self.start() + at as u64;
+            at = content.end.next_multiple_of(8);
+            Some(Entry {
+                position,
+                next: self.start() + at as u64,
+                object: raw.object.get(),
+                function: raw.function.get(),
+                thread: raw.thread.get(),
+                lane: raw.lane(),
+                arguments: self.bytes()[content].to_vec(),
+            })
+        })
+    }
+}

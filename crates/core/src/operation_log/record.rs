@@ -1,0 +1,265 @@
+//! The bytes of the log: its header, definitions, marks and calls; and the group that callers append to.
+
+use super::VERSION;
+use crate::error::{Error, Result};
+use crate::record::{self, Record};
+use crc32c::crc32c_append;
+use std::mem::offset_of;
+use std::ops::Range;
+use zerocopy::little_endian::{U16, U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+pub(super) const MAGIC: [u8; 8] = *b"tpoplog\0";
+/// Bytes of a record before its content.
+pub(super) const HEAD: usize = 24;
+/// The object of a mark.
+const MARK: u16 = u16::MAX;
+/// The lane of a call that has none: it may touch all of its object.
+const ALL: u64 = u64::MAX;
+
+/// The bytes of the log's header.
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Clone, Copy)]
+#[repr(C)]
+pub(super) struct RawHeader {
+    pub(super) magic: [u8; 8],
+    pub(super) version: U32,
+    crc: U32,
+    pub(super) id: U64,
+    pub(super) ring: U64,
+}
+
+impl Record for RawHeader {
+    const SUM_AT: usize = offset_of!(RawHeader, crc);
+    const COVERED: Range<usize> = offset_of!(RawHeader, id)..32;
+}
+
+/// The first bytes of every record.
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Clone, Copy)]
+#[repr(C)]
+pub(super) struct Raw {
+    crc: U32,
+    pub(super) bytes: U32,
+    pub(super) object: U16,
+    pub(super) function: U16,
+    pub(super) thread: U32,
+    pub(super) lane: U64,
+}
+
+impl Record for Raw {
+    const SUM_AT: usize = offset_of!(Raw, crc);
+    const COVERED: Range<usize> = offset_of!(Raw, bytes)..HEAD;
+}
+
+// In step with docs/format.md.
+const _: () = assert!(size_of::<RawHeader>() == 32 && size_of::<Raw>() == HEAD);
+
+/// What the checksums of a log begin with.
+pub(super) fn seed_of(id: u64) -> u32 {
+    crc32c_append(0, &id.to_le_bytes())
+}
+
+/// What the checksum of the definition at a byte of the file begins with.
+pub(super) fn definition_seed(seed: u32, at: u64) -> u32 {
+    crc32c_append(seed, &at.to_le_bytes())
+}
+
+/// What the checksum of a mark begins with.
+pub(super) fn mark_seed(seed: u32, position: u64) -> u32 {
+    crc32c_append(seed, &position.to_le_bytes())
+}
+
+/// What the checksum of a call begins with.
+pub(super) fn call_seed(seed: u32, life: u64, position: u64) -> u32 {
+    crc32c_append(crc32c_append(seed, &life.to_le_bytes()), &position.to_le_bytes())
+}
+
+impl RawHeader {
+    pub(super) fn sealed(id: u64, ring: u64) -> RawHeader {
+        let raw = RawHeader {
+            magic: MAGIC,
+            version: VERSION.into(),
+            crc: U32::ZERO,
+            id: id.into(),
+            ring: ring.into(),
+        };
+        record::seal(raw, &[], 0)
+    }
+}
+
+impl Raw {
+    fn mark(life: u64, seed: u32) -> Raw {
+        let raw = Raw {
+            crc: U32::ZERO,
+            bytes: U32::ZERO,
+            object: MARK.into(),
+            function: U16::ZERO,
+            thread: U32::ZERO,
+            lane: life.into(),
+        };
+        record::seal(raw, &[], seed)
+    }
+
+    fn call(call: &Call<'_>, seed: u32) -> Raw {
+        let raw = Raw {
+            crc: U32::ZERO,
+            bytes: (call.arguments.len() as u32).into(),
+            object: call.object.into(),
+            function: call.function.into(),
+            thread: call.thread.into(),
+            lane: call.lane.unwrap_or(ALL).into(),
+        };
+        record::seal(raw, call.arguments, seed)
+    }
+
+    /// All bytes of a definition.
+    pub(super) fn definition(number: u16, text: &str, seed: u32) -> Vec<u8> {
+        let call = Call {
+            object: number,
+            function: 0,
+            thread: 0,
+            lane: None,
+            arguments: text.as_bytes(),
+        };
+        let mut bytes = Raw::call(&call, seed).as_bytes().to_vec();
+        bytes.extend_from_slice(call.arguments);
+        bytes.resize(bytes.len().next_multiple_of(8), 0);
+        bytes
+    }
+
+    /// The life of a mark, if this looks like one.
+    pub(super) fn as_mark(&self) -> Option<u64> {
+        (self.object.get() == MARK && self.bytes.get() == 0).then_some(self.lane.get())
+    }
+
+    /// The lane of a call, if it has one.
+    pub(super) fn lane(&self) -> Option<u64> {
+        Some(self.lane.get()).filter(|&lane| lane != ALL)
+    }
+}
+
+/// A call, to be appended.
+#[derive(Clone, Copy, Debug)]
+pub struct Call<'a> {
+    /// The number of the definition that names the object and its functions.
+    pub object: u16,
+    /// The number of the function in it.
+    pub function: u16,
+    /// The persistent number of the thread that calls.
+    pub thread: u32,
+    /// The part of the object that the call touches; none for a call that may touch all of it.
+    pub lane: Option<u64>,
+    /// A copy of the arguments.
+    pub arguments: &'a [u8],
+}
+
+/// Calls that follow one another, to be made durable together.
+#[derive(Debug, Default)]
+pub struct Group {
+    start: u64,
+    bytes: Vec<u8>,
+}
+
+impl Group {
+    /// The position of its mark.
+    #[must_use]
+    pub fn start(&self) -> u64 {
+        self.start
+    }
+
+    /// One past its last record.
+    #[must_use]
+    pub fn end(&self) -> u64 {
+        self.start + self.bytes.len() as u64
+    }
+
+    /// Its records.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// Whether there is nothing in it.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+}
+
+/// Appends calls to the open group. Nothing is flushed: that is [`Log::flush`](super::Log::flush), with the group taken
+/// from here.
+#[derive(Debug)]
+pub struct Appender {
+    seed: u32,
+    life: u64,
+    ring: u64,
+    open: Group,
+}
+
+impl Appender {
+    pub(super) fn new(id: u64, life: u64, end: u64, ring: u64) -> Appender {
+        Appender {
+            seed: seed_of(id),
+            life,
+            ring,
+            open: Group {
+                start: end,
+                bytes: Vec::new(),
+            },
+        }
+    }
+
+    /// Appends a call. Says its position.
+    ///
+    /// # Errors
+    /// [`Error::Full`] when the open group must be flushed first; [`Error::Invalid`] for arguments longer than
+    /// [`Appender::most_arguments`].
+    #[inline]
+    pub fn append(&mut self, call: &Call<'_>) -> Result<u64> {
+        let most = self.most_arguments();
+        if call.arguments.len() > most {
+            return Err(Error::Invalid(format!(
+                "arguments of {} bytes: the operation log holds up to {most} bytes for a call; pass less at once, or put \
+                 it into the region and log where it is",
+                call.arguments.len()
+            )));
+        }
+        let needed = (2 * HEAD + call.arguments.len()).next_multiple_of(8) as u64;
+        if self.open.bytes.len() as u64 + needed > self.ring / 2 {
+            return Err(Error::Full {
+                what: "the open group of the operation log".into(),
+                needed,
+            });
+        }
+        if self.open.is_empty() {
+            let mark = Raw::mark(self.life, mark_seed(self.seed, self.open.start));
+            self.open.bytes.extend_from_slice(mark.as_bytes());
+        }
+        let position = self.open.end();
+        let raw = Raw::call(call, call_seed(self.seed, self.life, position));
+        let bytes = &mut self.open.bytes;
+        bytes.extend_from_slice(raw.as_bytes());
+        bytes.extend_from_slice(call.arguments);
+        bytes.resize(bytes.len().next_multiple_of(8), 0);
+        Ok(position)
+    }
+
+    /// Bytes of arguments that a call may have.
+    #[must_use]
+    pub fn most_arguments(&self) -> usize {
+        (self.ring / 16) as usize
+    }
+
+    /// The open group. What is appended from now on goes to the next one, whose memory is that of `used`.
+    pub fn take(&mut self, used: Group) -> Group {
+        let start = self.open.end();
+        let mut bytes = used.bytes;
+        bytes.clear();
+        std::mem::replace(&mut self.open, Group { start, bytes })
+    }
+
+    /// The open group, to look at.
+    #[must_use]
+    pub fn open(&self) -> &Group {
+        &self.open
+    }
+}

@@ -1,0 +1,432 @@
+//! The operation log beside a store that checkpoints: a crash after every operation of either medium. What is
+//! recovered is a prefix of the calls, with all that were acknowledged; faults planted on purpose are found.
+
+use std::cell::RefCell;
+use std::ops::Range;
+use std::rc::Rc;
+use twinpage_core::crash::{Crash, Image, Op, Random};
+use twinpage_core::dual_page::{DualPage, Options};
+use twinpage_core::operation_log::{Appender, Call, Group, LEAST_RING, Log, header, read};
+use twinpage_core::{Error, Geometry, Medium, Offset, PageId, PageLines, Poison, Result, Scheme};
+
+const ID: u64 = 0x1d;
+const RING: u64 = LEAST_RING;
+/// Where the ring begins.
+const RING_AT: usize = 64 << 10;
+
+/// What was done to two media, in one order.
+type Tape = Rc<RefCell<Vec<(usize, Op)>>>;
+
+/// A medium that writes to the tape.
+struct Taped {
+    image: Image,
+    number: usize,
+    tape: Tape,
+    /// A planted fault: flushes are answered and not done.
+    lies: bool,
+}
+
+impl Taped {
+    fn note(&self, op: Op) {
+        self.tape.borrow_mut().push((self.number, op));
+    }
+}
+
+impl Medium for Taped {
+    fn len(&self) -> u64 {
+        self.image.len()
+    }
+    fn grow(&mut self, len: u64) -> Result<()> {
+        if len > self.len() {
+            self.note(Op::Grow(len));
+        }
+        self.image.grow(len)
+    }
+    fn read(&self, at: Offset, into: &mut [u8]) -> Result<()> {
+        self.image.read(at, into)
+    }
+    fn write(&mut self, at: Offset, bytes: &[u8]) -> Result<()> {
+        let bytes_of = bytes.to_vec();
+        self.note(Op::Write { at, bytes: bytes_of });
+        self.image.write(at, bytes)
+    }
+    fn discard(&mut self, range: Range<Offset>) -> Result<()> {
+        self.note(Op::Discard(range.clone(), true));
+        self.image.discard(range)
+    }
+    fn fence(&mut self) -> Result<()> {
+        if !self.lies {
+            self.note(Op::Fence);
+        }
+        Ok(())
+    }
+    fn atom(&self) -> usize {
+        self.image.atom()
+    }
+}
+
+/// What is done wrong on purpose.
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum Fault {
+    None,
+    /// A group is acknowledged before it is durable.
+    NoFence,
+    /// The ring is used again before the checkpoint is durable.
+    EarlyRelease,
+    /// Every life has the same number.
+    SameLife,
+}
+
+/// A number of a call, as its arguments: long enough that the ring goes round.
+fn arguments(number: u64) -> Vec<u8> {
+    let mut bytes = number.to_le_bytes().to_vec();
+    bytes.resize(8 + (number % 5) as usize * 9, number as u8);
+    bytes
+}
+
+fn append(appender: &mut Appender, number: u64) {
+    let call = Call {
+        object: 0,
+        function: (number % 3) as u16,
+        thread: 1,
+        lane: Some(number).filter(|number| number % 2 == 1),
+        arguments: &arguments(number),
+    };
+    appender.append(&call).expect("small groups");
+}
+
+/// An object that counts its calls, in a page of a store; the log beside it.
+struct Object {
+    store: DualPage<Taped>,
+    log: Log<Taped>,
+    appender: Appender,
+    applied: u64,
+    fault: Fault,
+}
+
+impl Object {
+    fn media(images: [Image; 2], tape: &Tape, fault: Fault) -> [Taped; 2] {
+        let mut number = 0;
+        images.map(|image| {
+            let lies = fault == Fault::NoFence && number == 1;
+            let tape = tape.clone();
+            number += 1;
+            Taped {
+                image,
+                number: number - 1,
+                tape,
+                lies,
+            }
+        })
+    }
+
+    fn create(tape: &Tape, fault: Fault) -> Object {
+        let [store, log] = Object::media([Image::new(8), Image::new(8)], tape, fault);
+        let mut options = Options::new(Geometry::new(64, 16 << 10).unwrap());
+        options.journal_bytes = 4 << 10;
+        let mut store = DualPage::create(store, &options).unwrap();
+        let mut log = Log::create(log, ID, RING, 0, Poison::default()).unwrap();
+        assert_eq!(log.define("object\nadd(number: u64)").unwrap(), 0);
+        store.commit(&0_u64.to_le_bytes()).unwrap();
+        let appender = log.appender(1);
+        let applied = 0;
+        Object {
+            store,
+            log,
+            appender,
+            applied,
+            fault,
+        }
+    }
+
+    /// Opens both again and runs what the checkpoint lacks. An error says what is wrong.
+    fn recover(
+        images: [Image; 2],
+        life: u64,
+        tape: &Tape,
+        fault: Fault,
+    ) -> std::result::Result<Object, String> {
+        let [store, log] = Object::media(images, tape, fault);
+        let (store, found) = DualPage::recover(store).map_err(|e| e.to_string())?;
+        let start = u64::from_le_bytes(found.context[..8].try_into().unwrap());
+        let (log, found) = Log::open(log, ID, start, Poison::default()).map_err(|e| e.to_string())?;
+        let mut line = [0; 64];
+        store.read(PageId(0), 0, &mut line).map_err(|e| e.to_string())?;
+        let mut applied = u64::from_le_bytes(line[..8].try_into().unwrap());
+        for entry in &found.entries {
+            if entry.arguments != arguments(applied) || u64::from(entry.function) != applied % 3 {
+                return Err(format!("after {applied} calls comes {entry:?}"));
+            }
+            applied += 1;
+        }
+        let life = if fault == Fault::SameLife { 1 } else { life };
+        let appender = log.appender(life);
+        Ok(Object {
+            store,
+            log,
+            appender,
+            applied,
+            fault,
+        })
+    }
+
+    /// Logs calls and runs them. Where the ring is full a checkpoint makes room.
+    fn group(&mut self, calls: u64) {
+        for number in self.applied..self.applied + calls {
+            append(&mut self.appender, number);
+        }
+        let group = self.appender.take(Group::default());
+        assert_eq!(group.entries().count() as u64, calls);
+        if let Err(Error::Full { .. }) = self.log.flush(&group) {
+            match self.fault {
+                Fault::EarlyRelease => self.log.release(self.log.end()),
+                _ => self.checkpoint(),
+            }
+            self.log.flush(&group).unwrap();
+        }
+        self.applied += calls;
+    }
+
+    /// A checkpoint, with the position of the log in its context.
+    fn checkpoint(&mut self) {
+        let end = self.log.end();
+        let mut line = [0; 64];
+        line[..8].copy_from_slice(&self.applied.to_le_bytes());
+        let _ = self
+            .store
+            .write(PageLines::from(PageId(0), 0, &line, 64))
+            .unwrap();
+        self.store.commit(&end.to_le_bytes()).unwrap();
+        self.log.release(end);
+    }
+}
+
+/// A run: groups and checkpoints; notes of how many calls were begun and acknowledged are on the tape as epochs.
+fn run(object: &mut Object, tape: &Tape, random: &mut Random, steps: u64) {
+    for _ in 0..steps {
+        let calls = 1 + random.below(12);
+        let note = |op| tape.borrow_mut().push((0, op));
+        note(Op::Committing(object.applied + calls));
+        object.group(calls);
+        note(Op::Durable(object.applied));
+        if random.once_in(9) {
+            object.checkpoint();
+        }
+    }
+}
+
+/// Stops what is on the tape at every point and recovers what is left. Says the first promise that was broken, and how
+/// many images there were.
+fn explore(
+    starts: &[Image; 2],
+    tape: &Tape,
+    mut acknowledged: u64,
+    fault: Fault,
+    random: &mut Random,
+    depth: u32,
+) -> (u64, Option<String>) {
+    let mut crashes = [Crash::new(&starts[0]), Crash::new(&starts[1])];
+    let (mut begun, mut images, mut is_made) = (acknowledged, 0, false);
+    let ops = tape.borrow().clone();
+    for (point, (number, op)) in ops.iter().enumerate() {
+        match op {
+            Op::Committing(calls) => (begun, is_made) = ((*calls).max(begun), true),
+            Op::Durable(calls) => acknowledged = (*calls).max(acknowledged),
+            _ => {}
+        }
+        if !crashes[*number].advance(op) || !is_made {
+            continue;
+        }
+        let all: Vec<_> = crashes.iter().map(|crash| crash.few_images(4, random)).collect();
+        for at in 0..all[0].len().max(all[1].len()).min(6) {
+            let pick = |number: usize| all[number][at % all[number].len()].clone();
+            let left = [pick(0), pick(1)];
+            images += 1;
+            let second = Tape::default();
+            let mut object = match Object::recover(left.clone(), random.number(), &second, fault) {
+                Ok(object) => object,
+                Err(why) => return (images, Some(format!("point {point}: {why}"))),
+            };
+            if !(acknowledged..=begun).contains(&object.applied) {
+                let found = format!("{} calls of {acknowledged}..={begun}", object.applied);
+                return (images, Some(format!("point {point}: {found}")));
+            }
+            if depth > 0 && random.once_in(25) {
+                let known = object.applied;
+                second.borrow_mut().push((0, Op::Committing(known)));
+                run(&mut object, &second, random, 2);
+                let (more, broken) = explore(&left, &second, known, fault, random, depth - 1);
+                images += more;
+                if broken.is_some() {
+                    return (images, broken);
+                }
+            }
+        }
+    }
+    (images, None)
+}
+
+fn campaign(fault: Fault, seed: u64, steps: u64) -> (u64, Option<String>) {
+    let (tape, mut random) = (Tape::default(), Random::new(seed));
+    let mut object = Object::create(&tape, fault);
+    run(&mut object, &tape, &mut random, steps);
+    let empty = [Image::new(8), Image::new(8)];
+    explore(&empty, &tape, 0, fault, &mut random, 1)
+}
+
+#[test]
+fn whatever_the_instant_acknowledged_calls_are_there_and_none_twice() {
+    let long = std::env::var_os("TWINPAGE_LONG").is_some();
+    let seed = std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), 0);
+    for seed in (0..if long { 40 } else { 1 }).map(|more| seed.wrapping_add(more)) {
+        let (images, broken) = campaign(Fault::None, seed, 20);
+        assert_eq!(broken, None, "seed {seed}");
+        assert!(images > 200, "seed {seed}: only {images} images");
+    }
+}
+
+#[test]
+fn planted_faults_are_found() {
+    for fault in [Fault::NoFence, Fault::EarlyRelease, Fault::SameLife] {
+        let found = (0..40).find_map(|seed| campaign(fault, seed, 20).1);
+        assert!(found.is_some(), "{fault:?} was not found");
+    }
+}
+
+/// A log with three groups, and where each begins.
+fn three_groups() -> (Image, [u64; 3]) {
+    let mut log = Log::create(Image::new(8), ID, RING, RING * 3 - 200, Poison::default()).unwrap();
+    log.define("object\nadd(number: u64)").unwrap();
+    let mut appender = log.appender(7);
+    let mut number = 0;
+    let starts = [0, 1, 2].map(|_| {
+        for _ in 0..4 {
+            append(&mut appender, number);
+            number += 1;
+        }
+        let group = appender.take(Group::default());
+        log.flush(&group).unwrap();
+        group.start()
+    });
+    (log.into_medium(), starts)
+}
+
+#[test]
+fn damage_is_refused_with_its_place_and_a_torn_last_group_ends_the_log() {
+    let (image, starts) = three_groups();
+    let whole = read(&image, ID, starts[0]).unwrap();
+    assert_eq!(whole.entries.len(), 12);
+    assert!(
+        starts[0] / RING != whole.end / RING,
+        "the ring ends within the log"
+    );
+    for position in (starts[0]..whole.end).step_by(3) {
+        let at = RING_AT + (position % RING) as usize;
+        let mut flipped = image.clone();
+        flipped.bytes_mut()[at] ^= 0x10;
+        match read(&flipped, ID, starts[0]) {
+            // Zeros that pad a record are in no checksum.
+            Ok(found) if found.entries.len() == 12 => assert_eq!(found.entries, whole.entries),
+            Ok(found) => {
+                assert!(
+                    position >= starts[2] && found.end <= position,
+                    "position {position} was passed over"
+                );
+                assert_eq!(found.entries[..], whole.entries[..found.entries.len()]);
+                assert!(found.entries.len() >= 8);
+            }
+            Err(Error::Damaged { what, at: place, .. }) => {
+                assert!(position < starts[2], "position {position} is of the last group");
+                assert_eq!(what, "record of the operation log");
+                assert!(place as usize <= at || at < RING_AT + 200, "{place} for {at}");
+            }
+            Err(other) => panic!("{other}"),
+        }
+    }
+}
+
+#[test]
+fn other_logs_and_damaged_files_are_refused() {
+    let (image, starts) = three_groups();
+    let refused = |image: &Image| read(image, ID, starts[0]).unwrap_err().to_string();
+    assert!(
+        read(&image, ID + 1, starts[0])
+            .unwrap_err()
+            .to_string()
+            .contains("of another store")
+    );
+    let cut = |len: usize| Image::from_bytes(image.bytes()[..len].to_vec(), 8);
+    assert!(refused(&cut(0)).contains("it is cut: 0 bytes"));
+    assert!(refused(&cut(RING_AT + 100)).contains("it is cut"));
+    let flipped = |at: usize| {
+        let mut image = image.clone();
+        image.bytes_mut()[at] ^= 1;
+        image
+    };
+    assert!(refused(&flipped(0)).contains("no operation log"));
+    assert!(refused(&flipped(8)).contains("version 0"));
+    for at in 12..32 {
+        assert!(
+            refused(&flipped(at)).contains("damaged header of the operation log"),
+            "byte {at}"
+        );
+    }
+    assert!(refused(&flipped(64 + 30)).contains("the definition 0 that a call names is gone"));
+    assert_eq!(header(&image).unwrap().ring, RING);
+}
+
+#[test]
+fn a_group_costs_one_fence_and_a_small_call_few_bytes() {
+    let tape = Tape::default();
+    let mut object = Object::create(&tape, Fault::None);
+    tape.borrow_mut().clear();
+    let before = object.log.end();
+    for _ in 0..50 {
+        let call = Call {
+            object: 0,
+            function: 1,
+            thread: 1,
+            lane: None,
+            arguments: &[7, 1],
+        };
+        object.appender.append(&call).unwrap();
+    }
+    object.log.flush(&object.appender.take(Group::default())).unwrap();
+    let fences = tape
+        .borrow()
+        .iter()
+        .filter(|(_, op)| matches!(op, Op::Fence))
+        .count();
+    assert_eq!(fences, 1);
+    assert!((object.log.end() - before) / 50 <= 48);
+}
+
+#[test]
+fn a_full_ring_and_long_arguments_are_refused_before_anything_is_written() {
+    let mut log = Log::create(Image::new(8), ID, RING, 0, Poison::default()).unwrap();
+    log.define("object\nput(bytes: Vec<u8>)").unwrap();
+    let mut appender = log.appender(1);
+    let long = vec![1; appender.most_arguments() + 1];
+    let call = |arguments| Call {
+        object: 0,
+        function: 0,
+        thread: 1,
+        lane: None,
+        arguments,
+    };
+    assert!(matches!(appender.append(&call(&long)), Err(Error::Invalid(_))));
+    let mut flushed = 0;
+    let refused = loop {
+        while appender.append(&call(&long[1..])).is_ok() {}
+        let group = appender.take(Group::default());
+        match log.flush(&group) {
+            Ok(()) => flushed = group.end(),
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(refused, Error::Full { .. }));
+    assert_eq!((log.end(), log.used()), (flushed, flushed));
+    log.release(flushed);
+    assert_eq!(log.used(), 0);
+    assert_eq!(read(log.medium(), ID, 0).unwrap().end, flushed);
+}
