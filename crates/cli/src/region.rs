@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
-use twinpage::heap::Report;
+use twinpage::check::Report;
 use twinpage::look::{self, look};
 use twinpage::superblock::{Superblock, VERSION};
 use twinpage::{Durability, live};

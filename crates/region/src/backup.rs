@@ -4,12 +4,13 @@
 //! pages those epochs change, and copies those again, until they are few; the last of them are copied
 //! while no checkpoint is made. Updates go on all the time.
 
+use crate::address::PAGE;
 use crate::copy::Copy;
 use crate::error::{Error, Result};
-use crate::gate;
+use crate::live::Answers;
 use crate::region::{Inner, Region};
 use crate::superblock::Superblock;
-use crate::window::PAGE;
+use serde_json::{Value, json};
 use std::path::Path;
 use twinpage_core::Epoch;
 
@@ -46,8 +47,22 @@ impl Region {
     }
 }
 
+impl Answers for Inner {
+    fn told(&self) -> Value {
+        json!({ "info": self.store().info(), "statistics": self.statistics() })
+    }
+
+    fn checkpoint(&self) -> Result<Epoch> {
+        Inner::checkpoint(self)
+    }
+
+    fn copy_to(&self, path: &Path) -> Result<Epoch> {
+        self.backup(path)
+    }
+}
+
 impl Inner {
-    pub(crate) fn backup(&self, path: &Path) -> Result<Epoch> {
+    fn backup(&self, path: &Path) -> Result<Epoch> {
         let mut copy = Copy::begin(path)?;
         let watching = self.progress().watch();
         // With the engine at rest: from here on every epoch tells what it changes.
@@ -82,9 +97,9 @@ impl Inner {
         let mut copy = Copy::begin(path)?;
         let place = self.place();
         let _idle = self.checkpoints();
-        let closed = place.state().gate.close(place, self.patience, |_| ());
+        let closed = place.close_gate(self.patience, |_| ());
         let _closed = closed.map_err(|busy| busy.error())?;
-        debug_assert!(!gate::is_inside(place));
+        debug_assert!(!place.is_inside());
         let bytes = place.bytes();
         for page in 0..bytes / PAGE {
             let at = place.base().wrapping_add(page * PAGE);

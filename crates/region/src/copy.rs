@@ -1,10 +1,10 @@
 //! The copy of a region in a new file, page by page: for backups and for looking at a file in use.
 
+use crate::address::PAGE;
 use crate::error::{Error, Result};
 use crate::options::{Options, Products};
 use crate::store::Store;
 use crate::superblock::Superblock;
-use crate::window::PAGE;
 use std::path::Path;
 use twinpage_core::{PageId, PageLines, ProductScheme, Scheme};
 use twinpage_os::{AnyMedium, Draft};

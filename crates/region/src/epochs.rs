@@ -12,13 +12,14 @@
 //!   wait for it are told. After any other failure nothing is durable any more, and all are told.
 //! * No cut is made when nothing was written.
 
+use crate::address::{PAGE, Place};
 use crate::error::{Error, Result};
 use crate::gate::Busy;
 use crate::marks::{self, Frozen, LINE};
+use crate::paging;
 use crate::statistics::{Counters, Stop};
 use crate::store::Shared;
 use crate::superblock::Superblock;
-use crate::window::{PAGE, Place};
 use std::any::Any;
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -398,7 +399,7 @@ impl Marks {
             wanted.drain(gone);
         }
         let (place, stored) = (self.place, self.geometry.page_bytes() / PAGE);
-        let pager = place.pager();
+        let pager = paging::of(place);
         let is_here = |&page: &usize| pager.as_ref().is_none_or(|pager| pager.is_here(page));
         let pages = wanted
             .into_iter()
@@ -410,7 +411,7 @@ impl Marks {
     /// The epoch is durable: its lines are no longer in flight, and those who wait are told.
     fn landed(&mut self, sweep: Sweep, discarded: &[Range<PageId>], report: &Report) {
         let cut = self.progress.cuts.load(Ordering::Relaxed);
-        if let Some(pager) = self.place.pager() {
+        if let Some(pager) = paging::of(self.place) {
             pager.landed();
         }
         sweep.frozen.land();
@@ -428,7 +429,7 @@ impl Marks {
 
     /// The epoch found no room: the next one makes up for it.
     fn owe(&mut self, discarded: &[Range<PageId>], cause: &twinpage_core::Error) {
-        if let Some(pager) = self.place.pager() {
+        if let Some(pager) = paging::of(self.place) {
             pager.lost();
         }
         self.owed.extend_from_slice(discarded);
@@ -458,15 +459,14 @@ impl Source for Marks {
         let place = self.place;
         let counters = self.counters.clone();
         let stop = |drain, held| counters.add_stop(Stop { drain, held });
-        let gate = &place.state().gate;
-        let closed = gate.close(place, self.patience, |held| stop(held, Duration::ZERO));
+        let closed = place.close_gate(self.patience, |held| stop(held, Duration::ZERO));
         let closed = closed.map_err(Interrupted)?;
         let (begun, drained) = (closed.since, Instant::now());
         into.discarded = marks::take_discarded(place, self.geometry);
         into.discarded.append(&mut self.owed);
         let asked_lines = self.mark_wanted(&into.discarded);
         let frozen = marks::cut(place).wanting(self.wishes.whole_from, asked_lines);
-        if let Some(pager) = place.pager() {
+        if let Some(pager) = paging::of(place) {
             pager.cut();
         }
         let bytes = place.bytes();

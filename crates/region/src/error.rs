@@ -1,5 +1,11 @@
 //! What can go wrong with a region. Each error names the thing and the way out.
 
+mod heap;
+mod root;
+
+pub use heap::HeapError;
+pub use root::RootError;
+
 /// The result of every operation on a region.
 ///
 /// ```
@@ -134,7 +140,7 @@ pub enum Error {
     Versions(#[from] twinpage_versions::Error),
     /// A root cannot be had.
     #[error(transparent)]
-    Root(#[from] crate::root::RootError),
+    Root(#[from] RootError),
     /// A value given by the caller is impossible.
     #[error("{0}")]
     Invalid(String),

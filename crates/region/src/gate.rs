@@ -25,7 +25,7 @@
 //!
 //! Being in also tells a thread where it is ([`Here`]), so that what it writes is marked without a search.
 
-use crate::window::{Place, WINDOWS};
+use crate::zone::WINDOWS;
 use std::cell::Cell;
 use std::marker::PhantomData;
 use std::ptr::null_mut;
@@ -135,11 +135,11 @@ impl Drop for Return {
     }
 }
 
-/// Whether this thread is inside an update of the window.
+/// Whether this thread is inside an update of the window of that number.
 #[inline]
-pub(crate) fn is_inside(place: Place) -> bool {
+pub(crate) fn is_inside(window: usize) -> bool {
     MINE.get()
-        .is_some_and(|mine| mine.of[place.index()].load(Ordering::Relaxed) != 0)
+        .is_some_and(|mine| mine.of[window].load(Ordering::Relaxed) != 0)
 }
 
 #[inline]
@@ -184,11 +184,10 @@ pub(crate) struct Inside {
     _stays: PhantomData<*const ()>,
 }
 
-/// Goes in; waits while a cut is made.
+/// Goes in through the gate of the window of that number; waits while a cut is made.
 #[inline]
-pub(crate) fn enter(place: Place) -> Inside {
-    let state = place.state();
-    let (gate, depth) = (&state.gate, &mine().of[place.index()]);
+pub(crate) fn enter(gate: &'static Gate, here: &'static Here, window: usize) -> Inside {
+    let depth = &mine().of[window];
     let before = depth.load(Ordering::Relaxed);
     depth.store(before + 1, Ordering::Relaxed);
     barrier::light(true);
@@ -198,7 +197,7 @@ pub(crate) fn enter(place: Place) -> Inside {
     Inside {
         depth,
         gate,
-        outer: HERE.replace(&state.here),
+        outer: HERE.replace(here),
         _stays: PhantomData,
     }
 }
@@ -287,21 +286,21 @@ impl Gate {
     /// was closed in vain.
     pub(crate) fn close(
         &'static self,
-        place: Place,
+        window: usize,
         limit: Duration,
         mut gave_up: impl FnMut(Duration),
     ) -> Result<Closed, Busy> {
-        debug_assert!(!is_inside(place));
+        debug_assert!(!is_inside(window));
         let begun = Instant::now();
         loop {
             let waited = begun.elapsed();
             let patience = if waited < INSISTS { PATIENCE } else { waited };
             let closed = self.shut();
-            if self.drain(place, patience.min(limit)) {
+            if self.drain(window, patience.min(limit)) {
                 return Ok(closed);
             }
             let held = closed.since.elapsed();
-            let inside = threads_inside(place);
+            let inside = threads_inside(window);
             drop(closed);
             gave_up(held);
             if begun.elapsed() >= limit {
@@ -330,18 +329,18 @@ impl Gate {
     }
 
     /// Waits until no thread is inside, so long at most.
-    fn drain(&self, place: Place, patience: Duration) -> bool {
+    fn drain(&self, window: usize, patience: Duration) -> bool {
         let mut looks = 0;
-        while anybody_inside(place) && looks < LOOKS {
+        while anybody_inside(window) && looks < LOOKS {
             std::hint::spin_loop();
             looks += 1;
         }
-        if !anybody_inside(place) {
+        if !anybody_inside(window) {
             return true;
         }
         let until = Instant::now() + patience;
         let mut sleeping = self.sleepers();
-        while anybody_inside(place) {
+        while anybody_inside(window) {
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return false;
@@ -408,20 +407,20 @@ impl Drop for Closed {
     }
 }
 
-fn anybody_inside(place: Place) -> bool {
-    records().any(|record| record.is_in(place))
+fn anybody_inside(window: usize) -> bool {
+    records().any(|record| record.is_in(window))
 }
 
-fn threads_inside(place: Place) -> std::vec::Vec<i32> {
-    let inside = records().filter(|record| record.is_in(place));
+fn threads_inside(window: usize) -> std::vec::Vec<i32> {
+    let inside = records().filter(|record| record.is_in(window));
     inside
         .map(|record| record.thread.load(Ordering::Relaxed))
         .collect()
 }
 
 impl Depths {
-    fn is_in(&self, place: Place) -> bool {
-        self.of[place.index()].load(Ordering::Acquire) != 0
+    fn is_in(&self, window: usize) -> bool {
+        self.of[window].load(Ordering::Acquire) != 0
     }
 }
 
@@ -455,12 +454,12 @@ mod tests {
                 scope.spawn(|| {
                     let mut random = fastrand::Rng::new();
                     while !done.load(Ordering::Relaxed) {
-                        let _update = enter(place);
+                        let _update = place.enter();
                         a.fetch_add(1, Ordering::Relaxed);
                         if random.u8(..) == 0 {
                             std::thread::sleep(Duration::from_micros(100));
                         }
-                        let _inner = enter(place);
+                        let _inner = place.enter();
                         b.fetch_add(1, Ordering::Relaxed);
                     }
                 });
@@ -470,7 +469,7 @@ mod tests {
             }
             let mut seen = 0;
             for _ in 0..300 {
-                let closed = place.state().gate.close(place, LONG, |_| ()).unwrap();
+                let closed = place.close_gate(LONG, |_| ()).unwrap();
                 let now = a.load(Ordering::Relaxed);
                 assert_eq!(now, b.load(Ordering::Relaxed));
                 assert!(now >= seen);
@@ -496,7 +495,7 @@ mod tests {
         );
         std::thread::scope(|scope| {
             scope.spawn(|| {
-                let _update = enter(place);
+                let _update = place.enter();
                 inside.store(true, Ordering::Release);
                 while !opened.load(Ordering::Acquire) {
                     std::thread::yield_now();
@@ -506,9 +505,9 @@ mod tests {
             while !inside.load(Ordering::Acquire) {
                 std::thread::yield_now();
             }
-            let closed = gate.close(place, LONG, |_| {
+            let closed = place.close_gate(LONG, |_| {
                 assert!(!gate.is_closed(), "others may enter");
-                drop(enter(place));
+                drop(place.enter());
                 opened.store(true, Ordering::Release);
             });
             let closed = closed.unwrap();
@@ -522,12 +521,12 @@ mod tests {
         let window = Window::reserve(None).unwrap();
         let place = window.place();
         let panicked = std::panic::catch_unwind(|| {
-            let _update = enter(place);
-            assert!(is_inside(place));
+            let _update = place.enter();
+            assert!(place.is_inside());
             panic!("on purpose");
         });
-        assert!(panicked.is_err() && !is_inside(place));
-        drop(place.state().gate.close(place, LONG, |_| ()).unwrap());
+        assert!(panicked.is_err() && !place.is_inside());
+        drop(place.close_gate(LONG, |_| ()).unwrap());
     }
 
     #[test]
@@ -536,7 +535,7 @@ mod tests {
         let place = window.place();
         let count = || records().count();
         for _ in 0..200 {
-            std::thread::spawn(move || drop(enter(place))).join().unwrap();
+            std::thread::spawn(move || drop(place.enter())).join().unwrap();
         }
         // Other tests run at the same time, but never in hundreds of threads.
         assert!(count() < 100, "{}", count());

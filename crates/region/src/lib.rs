@@ -50,32 +50,46 @@
 
 extern crate self as twinpage; // what the derive macros write is good in here too
 
+mod address;
 mod ahead;
+mod atomic;
 mod backup;
+pub mod check;
 pub mod collections;
 mod copy;
+mod description;
 mod epochs;
 pub mod error;
 mod gate;
+mod handle;
 pub mod heap;
 pub mod live;
 pub mod look;
 pub mod marks;
+mod open;
 pub mod options;
 mod paging;
 pub mod persist;
 mod reader;
 pub mod region;
+mod residence;
 pub mod root;
+mod root_entry;
+mod root_table;
 mod sections;
 mod shared;
 pub mod statistics;
 mod store;
 pub mod superblock;
+mod timer;
 pub mod window;
+#[cfg_attr(any(miri, twinpage_plain), path = "zone/plain.rs")]
+mod zone;
 
+pub use atomic::Section;
 pub use epochs::Ticket;
 pub use error::{Error, Result};
+pub use handle::Handle;
 pub use heap::{Brand, Heap};
 pub use options::Options;
 #[doc(hidden)]
@@ -85,7 +99,6 @@ pub use persist::{Empty, Persist};
 pub use reader::{ReadRoot, Reader};
 pub use region::{Region, Update, View};
 pub use root::{Root, RootError, RootInfo};
-pub use sections::{Handle, Section};
 pub use shared::{Locked, LockedToRead, Shared};
 pub use statistics::Statistics;
 pub use twinpage_core::SchemeKind;

@@ -13,7 +13,6 @@
 //! Only the same user, or root, is answered.
 
 use crate::error::{Error, Result};
-use crate::region::Inner;
 use serde_json::{Value, json};
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::linux::net::SocketAddrExt;
@@ -93,6 +92,16 @@ fn ask(region: &Path, request: &Value) -> Result<Value> {
     }
 }
 
+/// What is asked of a region.
+pub(crate) trait Answers: Send + Sync {
+    /// What its store says of itself, and what its checkpoints cost.
+    fn told(&self) -> Value;
+    /// Makes a checkpoint.
+    fn checkpoint(&self) -> Result<Epoch>;
+    /// Copies the last checkpoint to a new file.
+    fn copy_to(&self, path: &Path) -> Result<Epoch>;
+}
+
 /// Answers, until dropped.
 #[derive(Debug)]
 pub(crate) struct Listening {
@@ -104,7 +113,7 @@ pub(crate) struct Listening {
 impl Listening {
     /// Listens for questions about the region in `file`. Where sockets are forbidden there are no questions,
     /// and nothing else is different.
-    pub(crate) fn start(inner: Arc<Inner>, file: &Path) -> io::Result<Listening> {
+    pub(crate) fn start(region: Arc<dyn Answers>, file: &Path) -> io::Result<Listening> {
         let address = address(file)?;
         let listener = UnixListener::bind_addr(&address)?;
         let ended = Arc::new(AtomicBool::new(false));
@@ -116,7 +125,7 @@ impl Listening {
                 }
                 if let Ok(stream) = stream {
                     // Who does not listen to the answer misses it.
-                    let _ = serve(&inner, &stream);
+                    let _ = serve(&*region, &stream);
                 }
             }
         })?;
@@ -139,7 +148,7 @@ impl Drop for Listening {
     }
 }
 
-fn serve(inner: &Inner, stream: &UnixStream) -> io::Result<()> {
+fn serve(region: &dyn Answers, stream: &UnixStream) -> io::Result<()> {
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
     let caller = rustix::net::sockopt::socket_peercred(stream)?;
@@ -150,7 +159,7 @@ fn serve(inner: &Inner, stream: &UnixStream) -> io::Result<()> {
     BufReader::new(stream.take(LONGEST)).read_line(&mut line)?;
     let answer = serde_json::from_str(&line)
         .map_err(|e| Error::Invalid(format!("a request that makes no sense: {e}")))
-        .and_then(|request: Value| answer(inner, &request));
+        .and_then(|request: Value| answer(region, &request));
     let mut answer = answer
         .unwrap_or_else(|error| json!({ "error": error.to_string() }))
         .to_string();
@@ -158,17 +167,15 @@ fn serve(inner: &Inner, stream: &UnixStream) -> io::Result<()> {
     (&*stream).write_all(answer.as_bytes())
 }
 
-fn answer(inner: &Inner, request: &Value) -> Result<Value> {
+fn answer(region: &dyn Answers, request: &Value) -> Result<Value> {
     match (request["ask"].as_str(), request["to"].as_str()) {
-        (Some("statistics"), _) => {
-            Ok(json!({ "info": inner.store().info(), "statistics": inner.statistics() }))
-        }
+        (Some("statistics"), _) => Ok(region.told()),
         (Some("backup"), Some(to)) if Path::new(to).as_os_str().as_bytes().starts_with(b"/") => {
-            inner.checkpoint()?;
-            Ok(json!({ "epoch": inner.backup(Path::new(to))? }))
+            region.checkpoint()?;
+            Ok(json!({ "epoch": region.copy_to(Path::new(to))? }))
         }
         (Some("copy"), Some(to)) if to.starts_with('/') => {
-            Ok(json!({ "epoch": inner.backup(Path::new(to))? }))
+            Ok(json!({ "epoch": region.copy_to(Path::new(to))? }))
         }
         _ => Err(Error::Invalid(format!(
             "a request that makes no sense: {request}"

@@ -1,11 +1,11 @@
 //! Looking at a region's file without changing it.
 
+use crate::address::PAGE;
+use crate::check::{self, Report};
 use crate::copy::Copy;
 use crate::error::{Error, Result};
-use crate::heap::{self, Report};
 use crate::store::{Shared, Store};
 use crate::superblock::Superblock;
-use crate::window::PAGE;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use twinpage_core::{Damage, Epoch, Info, ProductScheme};
@@ -158,5 +158,5 @@ pub(crate) fn check_content(store: &dyn Store, superblock: &Superblock) -> Resul
     }
     let first = &image[..bytes.min(PAGE)];
     let has_heap = first.iter().any(|&byte| byte != 0);
-    Ok(has_heap.then(|| heap::check_image(&image, superblock.base)))
+    Ok(has_heap.then(|| check::check_image(&image, superblock.base)))
 }

@@ -68,8 +68,9 @@ pub(crate) use sweep::{Frozen, cut, mark_whole};
 
 use few::Few;
 
+use crate::address::{PAGE, Place};
 use crate::gate;
-use crate::window::{DATA_BYTES, PAGE, Place, Reserved, SIDE, locate};
+use crate::zone::{DATA_BYTES, Reserved, SIDE, locate};
 use std::io;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering, fence};
@@ -230,7 +231,7 @@ fn touch_any(at: usize, bytes: usize) {
     if map == 0 {
         return;
     }
-    if !(gate::is_inside(place) || place.is_volatile()) {
+    if !(place.is_inside() || place.is_volatile()) {
         outside_update();
     }
     touch_lines(place, map, offset / LINE..(offset + bytes - 1) / LINE + 1);
@@ -241,7 +242,7 @@ fn touch_any(at: usize, bytes: usize) {
 #[must_use]
 pub fn may_write<T: ?Sized>(at: *const T) -> bool {
     gate::here().offset_of(at.addr()) < DATA_BYTES
-        || Place::of(at).is_none_or(|place| gate::is_inside(place) || place.is_volatile())
+        || Place::of(at).is_none_or(|place| place.is_inside() || place.is_volatile())
 }
 
 /// Tells a thread that writes outside an update what to do.

@@ -2,11 +2,10 @@
 
 use crate::error::{Error, Result};
 use crate::marks::LINE;
-use crate::region::Region;
 use std::path::Path;
 use std::time::Duration;
 use twinpage_core::{Geometry, Idle, Medium, ProductScheme, Recovered, Scheme, SchemeKind, Setup};
-use twinpage_os::{Access, AnyMedium, Draft, Durability, Lock};
+use twinpage_os::{AnyMedium, Draft, Durability};
 
 /// What a region's stores are: the library's own, or others, for a comparison on the same road.
 #[doc(hidden)]
@@ -205,42 +204,8 @@ impl Options {
         }
     }
 
-    /// Opens the region in the file `path`, and makes it if there is none.
-    ///
-    /// A new file appears under its name only when the region in it is whole.
-    ///
-    /// # Errors
-    /// [`Error::Locked`] when it is open elsewhere, [`Error::Taken`] when its addresses are in use
-    /// here, [`Error::Foreign`] and [`Error::Damaged`] and those of the store say what is wrong with
-    /// the file, which is then left as it is.
-    pub fn open(self, path: impl AsRef<Path>) -> Result<Region> {
-        self.open_with(path, &Products)
-    }
-
-    /// As [`Options::open`], in a store of another make.
-    ///
-    /// # Errors
-    /// As [`Options::open`].
-    #[doc(hidden)]
-    pub fn open_with(self, path: impl AsRef<Path>, stores: &impl Stores) -> Result<Region> {
-        self.mode()?;
-        let path = path.as_ref();
-        loop {
-            match Lock::take(path) {
-                Ok(lock) => return self.open_existing(path, lock, stores),
-                Err(twinpage_os::LockError::Io { source, .. })
-                    if source.kind() == std::io::ErrorKind::NotFound => {}
-                Err(error) => return Err(error.into()),
-            }
-            if let Some(region) = self.create(path, stores)? {
-                return Ok(region);
-            }
-            // Another process made it just now: open that one.
-        }
-    }
-
     /// Refuses what a region cannot be at the same time.
-    fn mode(&self) -> Result<()> {
+    pub(crate) fn mode(&self) -> Result<()> {
         let other = match (self.every, self.budget) {
             (Some(_), _) => "a checkpoint every so often (`every`): a section is a commit of its own",
             (_, Some(_)) => "a memory budget: all pages of a region of sections stay in memory",
@@ -252,25 +217,6 @@ impl Options {
             ))),
             false => Ok(()),
         }
-    }
-
-    fn open_existing(&self, path: &Path, lock: Lock, stores: &impl Stores) -> Result<Region> {
-        let durability = self.durability_at(path)?;
-        let medium = AnyMedium::open(path, durability, Access::ReadWrite)?;
-        let mut region = self.recover(medium, Some(lock), stores)?;
-        region.listen(path);
-        Ok(region)
-    }
-
-    /// Makes the region beside its name and then gives it the name; `None` if that is taken by now.
-    fn create(&self, path: &Path, stores: &impl Stores) -> Result<Option<Region>> {
-        let (scheme, mut draft) = self.draft(path, stores)?;
-        let mut region = Region::begin(self, scheme, &[], draft.take_lock())?;
-        if !draft.name(path)? {
-            return Ok(None);
-        }
-        region.listen(path);
-        Ok(Some(region))
     }
 
     /// An empty store beside the file `path`, to be given that name when it is whole.
@@ -290,21 +236,8 @@ impl Options {
         Ok((self.make(medium, geometry, stores)?, draft))
     }
 
-    /// Opens the region on a medium of one's own, and makes it if the medium is empty: `geometry` is
-    /// how such a medium is best cut.
-    ///
-    /// # Errors
-    /// As [`Options::open`].
-    pub fn open_on<M: Medium + Send + 'static>(self, medium: M, geometry: Geometry) -> Result<Region> {
-        self.mode()?;
-        if medium.is_empty() {
-            Region::begin(&self, self.make(medium, geometry, &Products)?, &[], None)
-        } else {
-            self.recover(medium, None, &Products)
-        }
-    }
-
-    fn make<M: Medium + Send + 'static, S: Stores>(
+    /// A new store on a medium; `geometry` is how the medium is best cut.
+    pub(crate) fn make<M: Medium + Send + 'static, S: Stores>(
         &self,
         medium: M,
         geometry: Geometry,
@@ -329,12 +262,12 @@ impl Options {
         Ok(stores.create(kind, medium, &setup)?)
     }
 
-    fn recover<M: Medium + Send + 'static>(
+    /// The store on a medium, if it is one that was asked for.
+    pub(crate) fn find<M: Medium + Send + 'static, S: Stores>(
         &self,
         medium: M,
-        lock: Option<Lock>,
-        stores: &impl Stores,
-    ) -> Result<Region> {
+        stores: &S,
+    ) -> Result<(S::Scheme<M>, Recovered)> {
         let (scheme, found) = stores.recover(medium)?;
         let kind = scheme.info().scheme;
         if let Some(wanted) = self.scheme.filter(|&wanted| wanted.name() != kind) {
@@ -353,10 +286,10 @@ impl Options {
             )));
         }
         fit(scheme.geometry())?;
-        Region::begin(self, scheme, &found.context, lock)
+        Ok((scheme, found))
     }
 
-    fn durability_at(&self, path: &Path) -> Result<Durability> {
+    pub(crate) fn durability_at(&self, path: &Path) -> Result<Durability> {
         match self.durability {
             Some(durability) => Ok(durability),
             None => {

@@ -25,35 +25,18 @@
 //! let one see). A page that was written, or came back after it had gone, is passed over by the clock
 //! a few times; others go when it comes by.
 
+use crate::address::{PAGE, Place};
 use crate::error::{Error, Result};
 use crate::marks;
+use crate::residence::{DISCARDED, FLAGS, FLAGS_BYTES, HEAT, HEAT_ONE, IN_FLIGHT, LOADED, LOST, WENT, flags};
 use crate::store::Store;
-use crate::window::{DATA_BYTES, HAS_FAULTS, PAGE, Place, SIDE};
+use crate::zone::{HAS_FAULTS, WINDOWS};
 use std::ops::Range;
 use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use twinpage_core::Poison;
 use twinpage_os::missing::{Fault, Missing};
-
-/// From the base to the flags, one byte a page.
-const FLAGS: usize = DATA_BYTES + 16 * SIDE;
-/// Bytes of all flags.
-const FLAGS_BYTES: usize = DATA_BYTES / PAGE;
-
-/// It was brought and did not go.
-const LOADED: u8 = 1;
-/// It reads as zero, whatever the store has: discarded in an even phase, in an odd one.
-const DISCARDED: [u8; 2] = [2, 0x40];
-/// Lines of it are on their way to the store.
-pub(crate) const IN_FLIGHT: u8 = 4;
-/// It went once.
-const WENT: u8 = 8;
-/// How often the clock passes it over: two bits.
-const HEAT: u8 = 0x30;
-const HEAT_ONE: u8 = 0x10;
-/// It could not be read: who touches it gets SIGBUS.
-const LOST: u8 = 0x80;
 
 /// Pages brought together, at first and where one fault follows the other.
 const CHUNK: usize = 16;
@@ -139,6 +122,22 @@ pub struct Paging {
     pub loaded_at_open: bool,
 }
 
+/// The pager of each window whose pages are not all in memory.
+static PAGERS: [Mutex<Option<Arc<Pager>>>; WINDOWS] = [const { Mutex::new(None) }; WINDOWS];
+
+/// The pager of a window, if it has one.
+pub(crate) fn of(place: Place) -> Option<Arc<Pager>> {
+    let pager = PAGERS[place.index()].lock();
+    pager.unwrap_or_else(PoisonError::into_inner).clone()
+}
+
+fn set(place: Place, pager: Option<Arc<Pager>>) {
+    let takes_away = pager.as_ref().is_some_and(|pager| pager.takes_away());
+    let held = PAGERS[place.index()].lock();
+    *held.unwrap_or_else(PoisonError::into_inner) = pager;
+    place.state().takes_away.store(takes_away, Ordering::Release);
+}
+
 /// The thread that answers faults, until dropped.
 pub(crate) struct Serving {
     /// None: all was brought at once.
@@ -190,7 +189,7 @@ impl Pager {
             .name("twinpage-pager".into())
             .spawn(move || server.run())
             .map_err(|e| Error::system("starting the thread that brings pages", e))?;
-        place.set_pager(Some(pager.clone()));
+        set(place, Some(pager.clone()));
         Ok(Serving {
             pager: Some(pager),
             brought: Paging::default(),
@@ -489,22 +488,6 @@ impl Pager {
     }
 }
 
-/// Lines of the page are on their way to the store. Only where pages may go.
-pub(crate) fn set_in_flight(place: Place, page: usize) {
-    flags(place, page).fetch_or(IN_FLIGHT | HEAT_ONE, Ordering::SeqCst);
-}
-
-/// They are there.
-pub(crate) fn end_flight(place: Place, page: usize) {
-    flags(place, page).fetch_and(!IN_FLIGHT, Ordering::SeqCst);
-}
-
-fn flags(place: Place, page: usize) -> &'static AtomicU8 {
-    let at = place.base().wrapping_add(FLAGS + page);
-    // SAFETY: the flags are open since `Pager::start`, and stay so while the window is in use.
-    unsafe { &*at.cast_const().cast() }
-}
-
 /// Threads sleep on pages that cannot be faulted in: there is no way to tell them.
 fn give_up(what: &str, error: std::io::Error) -> ! {
     eprintln!("twinpage: {what}: {error}; the region cannot be used any more");
@@ -579,7 +562,7 @@ impl Serving {
 impl Drop for Serving {
     fn drop(&mut self) {
         let Some(pager) = &self.pager else { return };
-        pager.place.set_pager(None);
+        set(pager.place, None);
         pager.missing.end();
         if let Some(thread) = self.thread.take() {
             // The thread ends on its own, or with the program.

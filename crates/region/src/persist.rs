@@ -27,7 +27,8 @@ mod niche;
 mod plain;
 mod refused;
 
-pub use describe::{BadDescription, Description, Field, Kind, Place, Type, Types, Variant};
+pub use crate::description::{BadDescription, Description, Field, Kind, Type, Variant};
+pub use describe::{Place, Types};
 pub use name::Name;
 pub use twinpage_macros::Persist;
 
@@ -147,4 +148,19 @@ pub type Of<'r, T> = <T as Persist>::In<'r>;
 pub trait Empty: Persist {
     /// That value.
     fn empty<'r>(heap: Heap<'r>) -> Self::In<'r>;
+}
+
+// SAFETY: the address of the region's own heap, which is the same in all its lives.
+unsafe impl Persist for Heap<'static> {
+    type In<'r> = Heap<'r>;
+    type Previous = Self;
+    fn name() -> Name {
+        Name::new("Heap")
+    }
+    fn layout(_: &mut Types) -> Kind {
+        Kind::Heap
+    }
+    fn migrate<'r>(old: Heap<'r>, _: Heap<'r>) -> Heap<'r> {
+        old
+    }
 }

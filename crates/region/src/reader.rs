@@ -7,15 +7,17 @@
 //!   bytes ([`Witness`]): every such change begins with a record that recovery reads.
 //! * A copy that was overtaken is made again. A writer too quick for that is asked for a copy ([`crate::live`]).
 
+use crate::address::PAGE;
+use crate::error::RootError;
 use crate::error::{Error, Result};
 use crate::heap::{Heap, HeapError, RawHeap};
 use crate::live;
 use crate::persist::Persist;
 use crate::region::View;
-use crate::root::{self, RootError};
+use crate::root_table;
 use crate::store::{Shared, Store};
 use crate::superblock::Superblock;
-use crate::window::{PAGE, Window};
+use crate::window::Window;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
@@ -148,7 +150,7 @@ impl Reader {
         let raw = RawHeap::open(self.window.place())?;
         // SAFETY: used here only, while the window is there.
         let heap = unsafe { Heap::branded(raw) };
-        let found = root::find(heap, name)?.ok_or_else(missing)?;
+        let found = root_table::find(heap, name)?.ok_or_else(missing)?;
         found.is_read_as::<T>(name)?;
         let at = std::ptr::with_exposed_provenance_mut::<T>(found.at as usize);
         NonNull::new(at).ok_or_else(|| HeapError::damaged(format!("root {name:?} at address 0")).into())

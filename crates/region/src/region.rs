@@ -1,33 +1,26 @@
 //! A region: memory of this process that survives it.
 
+use crate::address::{PAGE, Place};
 use crate::collections;
-use crate::epochs::{Checkpointer, Checkpoints, Marks, Progress, Ticket};
+use crate::epochs::{Checkpoints, Progress, Ticket};
 use crate::error::{Error, Result};
-use crate::gate;
 use crate::heap::{Brand, Heap, HeapError, RawHeap};
 use crate::live::Listening;
-use crate::look;
-use crate::marks;
-use crate::options::Options;
-use crate::paging::{Pager, Serving};
+use crate::paging::Serving;
 use crate::persist::Empty;
-use crate::root::{self, RootError};
+use crate::root_table;
 use crate::sections::{self, Behind, Sections};
 use crate::statistics::{Counters, Statistics};
-use crate::store::{Shared, Store};
-use crate::superblock::Superblock;
-use crate::window::{DATA_BYTES, PAGE, Place, Window};
+use crate::store::Store;
+use crate::timer::Timer;
+use crate::window::Window;
 use std::marker::PhantomData;
 use std::path::Path;
-use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
-use std::thread::{Builder, JoinHandle};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
+use twinpage_core::Epoch;
 use twinpage_core::scheme::Info;
-use twinpage_core::{Epoch, Idle};
 use twinpage_os::Lock;
-
-/// How long a cut waits for an update if never said.
-const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Memory of this process that survives it, in a file.
 ///
@@ -54,27 +47,27 @@ const PATIENCE: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub struct Region {
     pub(crate) inner: Arc<Inner>,
-    timer: Option<Timer>,
-    is_timed: bool,
+    pub(crate) timer: Option<Timer>,
+    pub(crate) is_timed: bool,
     /// Makes sections durable in time that no thread waits for (`sections/deadline.rs`).
     pub(crate) behind: OnceLock<Behind>,
-    listening: Option<Listening>,
+    pub(crate) listening: Option<Listening>,
 }
 
 /// What the region's threads share. Parts are dropped in this order.
 pub(crate) struct Inner {
-    checkpoints: Mutex<Box<dyn Checkpoints>>,
+    pub(crate) checkpoints: Mutex<Box<dyn Checkpoints>>,
     /// How long a cut waits for an update.
     pub(crate) patience: Duration,
-    heap: OnceLock<RawHeap>,
+    pub(crate) heap: OnceLock<RawHeap>,
     /// Of a region that was opened for sections; epochs have none.
     pub(crate) sections: Option<Sections>,
-    progress: Arc<Progress>,
-    counters: Arc<Counters>,
-    store: Box<dyn Store>,
-    serving: Serving,
-    window: Window,
-    _lock: Option<Lock>,
+    pub(crate) progress: Arc<Progress>,
+    pub(crate) counters: Arc<Counters>,
+    pub(crate) store: Box<dyn Store>,
+    pub(crate) serving: Serving,
+    pub(crate) window: Window,
+    pub(crate) _lock: Option<Lock>,
 }
 
 impl std::fmt::Debug for Inner {
@@ -264,112 +257,6 @@ impl<'r> Update<'r> {
 }
 
 impl Region {
-    /// How to make or open a region.
-    pub fn options() -> Options {
-        Options::default()
-    }
-
-    /// Makes or opens the region in the file `path`, with default options.
-    ///
-    /// # Errors
-    /// As [`Options::open`].
-    pub fn open(path: impl AsRef<Path>) -> Result<Region> {
-        Options::default().open(path)
-    }
-
-    /// The region of a store that was just made (no `context`) or recovered.
-    pub(crate) fn begin<S: Idle + Send + 'static>(
-        options: &Options,
-        scheme: S,
-        context: &[u8],
-        lock: Option<Lock>,
-    ) -> Result<Region> {
-        let (geometry, epoch, poison) = (scheme.geometry(), scheme.epoch(), scheme.info().poison);
-        let found = match epoch {
-            0 => None,
-            _ => Some(Superblock::decode(context)?),
-        };
-        let base = found.map(|found| found.base as usize);
-        if let (Some(wanted), Some(base)) = (options.base, base)
-            && wanted != base
-        {
-            return Err(Error::Invalid(format!(
-                "the region lives at {base:#x} and cannot be opened at {wanted:#x}: its pointers are only good there"
-            )));
-        }
-        let store = Shared::new(scheme);
-        if let (Some(superblock), true) = (&found, options.checked) {
-            check(&store, superblock)?;
-        }
-        if found.is_some_and(|found| found.bytes > 0) {
-            // The heap's header, which every use begins with.
-            store.read_bytes(0, &mut [0; PAGE])?;
-        }
-        let window = Window::reserve(base.or(options.base))?;
-        let place = window.place();
-        marks::set_geometry(place, geometry);
-        let old_bound = found.map_or(DATA_BYTES, |found| found.bound as usize);
-        place.set_bound(options.bound.unwrap_or(old_bound));
-        let bytes = found.map_or(0, |found| found.bytes as usize);
-        place.grow(bytes)?;
-        let progress = Arc::new(Progress::new(epoch, found, poison.clone()));
-        let wish = Arc::new(Wish::default());
-        let asked = wish.clone();
-        let serving = Pager::start(
-            place,
-            bytes,
-            Box::new(store.clone()),
-            poison,
-            options.budget,
-            Box::new(move || asked.set(Want::Checkpoint)),
-        )?;
-        let counters = Arc::new(Counters::default());
-        // A region without a checkpoint gets its first one now.
-        let saved_bytes = found.map_or(usize::MAX, |_| bytes);
-        let mut source = Marks::new(place, geometry, progress.clone(), counters.clone(), saved_bytes);
-        let patience = options.patience.unwrap_or(PATIENCE);
-        source.patience = patience;
-        let mut checkpoints = Checkpointer::new(store.clone(), source);
-        if found.is_none() {
-            checkpoints.checkpoint()?;
-        }
-        let mut checkpoints: Box<dyn Checkpoints> = Box::new(checkpoints);
-        let mut sections = None;
-        if options.sections {
-            let (begun, committer) = Sections::begin(store.clone(), place, &progress, &counters);
-            (sections, checkpoints) = (Some(begun), committer);
-        }
-        let inner = Arc::new(Inner {
-            checkpoints: Mutex::new(checkpoints),
-            patience,
-            heap: OnceLock::new(),
-            sections,
-            progress,
-            counters,
-            store: Box::new(store),
-            serving,
-            window,
-            _lock: lock,
-        });
-        // Without a period it makes checkpoints when memory is short.
-        let timer = match (options.every, options.budget) {
-            (None, None) => None,
-            (every, _) => Some(Timer::start(inner.clone(), every, wish)?),
-        };
-        let region = Region {
-            inner,
-            timer,
-            is_timed: options.every.is_some(),
-            behind: OnceLock::new(),
-            listening: None,
-        };
-        if options.sections {
-            // So that no section that is undone has made it.
-            region.change(|update| Ok(region.inner.heap(update).map(|_| ()).map_err(RootError::Heap)?))?;
-        }
-        Ok(region)
-    }
-
     /// Changes the region: what `change` writes is in a checkpoint as a whole or not at all.
     ///
     /// Several threads may be in updates at once. An update inside another is part of it. A checkpoint
@@ -397,7 +284,7 @@ impl Region {
         if self.inner.sections.is_some() {
             has_sections();
         }
-        let _inside = gate::enter(self.place());
+        let _inside = self.place().enter();
         change(&Update { view: self.view() })
     }
 
@@ -413,7 +300,10 @@ impl Region {
     pub fn read<R>(&self, look: impl for<'r> FnOnce(&View<'r>) -> R) -> R {
         match &self.inner.sections {
             None => look(&self.view()),
-            Some(sections) => self.read_shared(sections, look),
+            Some(sections) => {
+                let _reading = sections.reading();
+                look(&self.view())
+            }
         }
     }
 
@@ -458,7 +348,7 @@ impl Region {
         match &self.inner.sections {
             None => progress.ticket(),
             // Inside a section the next number is its own: no other thread has the turn.
-            Some(_) => progress.ticket_of(progress.sections() + u64::from(gate::is_inside(self.place()))),
+            Some(_) => progress.ticket_of(progress.sections() + u64::from(self.place().is_inside())),
         }
     }
 
@@ -571,8 +461,8 @@ impl Region {
 
     pub(crate) fn outside_update(&self, what: &str) -> Result<()> {
         let inside = match &self.inner.sections {
-            None => gate::is_inside(self.place()).then_some("an update"),
-            Some(_) if gate::is_inside(self.place()) => Some("a section"),
+            None => self.place().is_inside().then_some("an update"),
+            Some(_) if self.place().is_inside() => Some("a section"),
             Some(_) => sections::is_reading(self.place()).then_some("a reading"),
         };
         match inside {
@@ -594,7 +484,7 @@ impl Drop for Region {
             drop(self.timer.take());
             drop(self.behind.take());
         }
-        let inside = gate::is_inside(self.place());
+        let inside = self.place().is_inside();
         if !std::thread::panicking() && !inside {
             // Who wants to know calls `close`.
             let _ = self.finish();
@@ -607,7 +497,7 @@ impl Inner {
     pub(crate) fn heap<'r>(&self, _: &Update<'r>) -> Result<Heap<'r>, HeapError> {
         let found = match self.heap.get() {
             Some(found) => *found,
-            None => root::heap_of(self.place()).map(|found| *self.heap.get_or_init(|| found))?,
+            None => root_table::heap_of(self.place()).map(|found| *self.heap.get_or_init(|| found))?,
         };
         // SAFETY: the brand is of an update of this region.
         Ok(unsafe { Heap::branded(found) })
@@ -618,14 +508,14 @@ impl Inner {
         if let Some(heap) = self.heap.get()
             && self.sections.is_none()
         {
-            let _inside = gate::enter(self.place());
+            let _inside = self.place().enter();
             // Of a heap that is damaged, nothing: the check says so.
             let _ = heap.give_back();
         }
     }
 
     /// Gives back a little of the store's space that it can do without: whether there may be more.
-    fn give_back_step(&self) -> Result<bool> {
+    pub(crate) fn give_back_step(&self) -> Result<bool> {
         let _none_in_flight = self.checkpoints();
         let stepped = self.store.give_back();
         stepped.map_err(|error| self.progress.set_poison(error))
@@ -634,7 +524,7 @@ impl Inner {
     pub(crate) fn checkpoint(&self) -> Result<Epoch> {
         let made = self.checkpoints().checkpoint();
         if let Some(sections) = &self.sections {
-            sections.settle_loss(self);
+            sections.settle_loss();
         }
         made
     }
@@ -649,6 +539,30 @@ impl Inner {
             checkpoints.checkpoint()?;
         }
         Ok(())
+    }
+
+    /// All sections up to number `last` are durable when this returns. Threads that wait share a commit.
+    fn make_sections_durable(&self, last: u64) -> Result<()> {
+        let progress = self.progress();
+        if progress.is_durable(last)? {
+            return Ok(());
+        }
+        let committed = {
+            let mut checkpoints = self.checkpoints();
+            // Another thread may have done it while this one waited for its turn.
+            match progress.is_durable(last)? {
+                true => return Ok(()),
+                false => checkpoints.checkpoint(),
+            }
+        };
+        if let Some(sections) = &self.sections {
+            sections.settle_loss();
+        }
+        match progress.is_durable(last)? {
+            true => Ok(()),
+            // Of a section that did not come to its end there is nothing to wait for.
+            false => committed.map(|_| ()),
+        }
     }
 
     pub(crate) fn statistics(&self) -> Statistics {
@@ -685,129 +599,4 @@ impl Inner {
 #[track_caller]
 fn has_sections() -> ! {
     panic!("a region that was opened for sections is changed by `atomic`, not by `update`")
-}
-
-/// Refuses what is damaged anywhere.
-fn check(store: &dyn Store, superblock: &Superblock) -> Result<()> {
-    let (damage, report) = (store.check()?, look::check_content(store, superblock)?);
-    let findings = report.unwrap_or_default().damage;
-    let damage = damage
-        .iter()
-        .map(|d| format!("{} at byte {}: {}", d.what, d.at, d.why));
-    let mut all = damage.chain(findings.iter().map(ToString::to_string));
-    all.next().map_or(Ok(()), |first| Err(Error::Damaged(first)))
-}
-
-/// Makes a checkpoint every so often, and when asked to.
-#[derive(Debug)]
-struct Timer {
-    wish: Arc<Wish>,
-    thread: Option<JoinHandle<()>>,
-}
-
-/// What is wanted of a timer.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Debug)]
-enum Want {
-    #[default]
-    Nothing,
-    Checkpoint,
-    Stop,
-}
-
-#[derive(Debug, Default)]
-struct Wish {
-    want: Mutex<Want>,
-    changed: Condvar,
-}
-
-impl Timer {
-    fn start(inner: Arc<Inner>, period: Option<Duration>, wish: Arc<Wish>) -> Result<Timer> {
-        let watched = wish.clone();
-        let thread = Builder::new()
-            .name("twinpage-timer".into())
-            .spawn(move || {
-                let due = || period.map(|period| Instant::now() + period);
-                let mut next = due();
-                let mut rest = Rest::new(inner.progress.epoch());
-                while watched.wait(next) != Want::Stop {
-                    next = due();
-                    // Those who wait for it are told; without room the next one tries again.
-                    let made = inner.checkpoint();
-                    let given = match &made {
-                        Ok(epoch) if rest.lasts(*epoch) => inner.give_back_step().map(drop),
-                        _ => Ok(()),
-                    };
-                    if let Err(Error::Poisoned(_)) = made.map(drop).and(given) {
-                        break;
-                    }
-                }
-            })
-            .map_err(|e| Error::system("starting the thread that makes checkpoints", e))?;
-        Ok(Timer {
-            wish,
-            thread: Some(thread),
-        })
-    }
-}
-
-/// How long nothing was written.
-struct Rest {
-    epoch: Epoch,
-    since: Instant,
-}
-
-impl Rest {
-    /// A region that rests so long has time to give space back.
-    const LEAST: Duration = Duration::from_millis(500);
-
-    fn new(epoch: Epoch) -> Rest {
-        let since = Instant::now();
-        Rest { epoch, since }
-    }
-
-    /// A tick found the region in this epoch: whether it has been in it for long.
-    fn lasts(&mut self, epoch: Epoch) -> bool {
-        if self.epoch != epoch {
-            *self = Rest::new(epoch);
-        }
-        self.since.elapsed() >= Rest::LEAST
-    }
-}
-
-impl Wish {
-    fn set(&self, want: Want) {
-        let mut now = self.want.lock().unwrap_or_else(PoisonError::into_inner);
-        *now = want.max(*now);
-        self.changed.notify_all();
-    }
-
-    /// Sleeps until something is wanted, or until `due`; takes the wish, but for [`Want::Stop`].
-    fn wait(&self, due: Option<Instant>) -> Want {
-        let mut now = self.want.lock().unwrap_or_else(PoisonError::into_inner);
-        while *now == Want::Nothing {
-            now = match due.map(|due| due.saturating_duration_since(Instant::now())) {
-                Some(Duration::ZERO) => return Want::Checkpoint,
-                Some(left) => {
-                    let woken = self.changed.wait_timeout(now, left);
-                    woken.unwrap_or_else(PoisonError::into_inner).0
-                }
-                None => self.changed.wait(now).unwrap_or_else(PoisonError::into_inner),
-            };
-        }
-        if *now == Want::Checkpoint {
-            *now = Want::Nothing;
-            return Want::Checkpoint;
-        }
-        *now
-    }
-}
-
-impl Drop for Timer {
-    fn drop(&mut self) {
-        self.wish.set(Want::Stop);
-        if let Some(thread) = self.thread.take() {
-            // It panics only where the engine did, and that was told already.
-            let _ = thread.join();
-        }
-    }
 }

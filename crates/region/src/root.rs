@@ -5,20 +5,22 @@
 //! * An entry has the description of the root's type, which must be that of the type it is opened as, or
 //!   of one that type was before ([`Persist::Previous`]).
 //! * Of each root there is at most one [`Root`] at a time: it hands out `&mut`.
-//! * Nothing of the table is used before it was looked at byte by byte (`heap/check`), and no root is
+//! * Nothing of the table is used before it was looked at byte by byte (`check.rs`), and no root is
 //!   handed out before its own bytes and the blocks it owns itself were: what lies in those is not.
 //! * An error leaves every root as it was, also when memory runs out.
 
 mod migrate;
-mod table;
 
-pub(crate) use table::{RootEntry, find, heap_of};
+pub use crate::error::RootError;
 
-use crate::heap::{Heap, HeapError, Report};
+use crate::address::Place;
+use crate::check::Report;
+use crate::heap::{Heap, HeapError};
 use crate::marks::touch_value;
 use crate::persist::{Description, Empty, Persist};
 use crate::region::{Inner, Region, Update, View};
-use crate::window::{Place, WINDOWS};
+use crate::root_table::{self, find};
+use crate::zone::WINDOWS;
 use std::alloc::Layout;
 use std::collections::BTreeSet;
 use std::fmt;
@@ -27,66 +29,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The names of the roots that are open, of each window.
 static OPEN: [Mutex<BTreeSet<String>>; WINDOWS] = [const { Mutex::new(BTreeSet::new()) }; WINDOWS];
-
-/// Why there is no such root.
-///
-/// ```
-/// # let folder = tempfile::tempdir()?;
-/// # std::env::set_current_dir(folder.path())?;
-/// use twinpage::{Error, Region, RootError};
-///
-/// let region = Region::open("counts.twin")?;
-/// let count = region.root::<u64>("count")?;
-/// let second = region.root::<u64>("count").unwrap_err();
-/// assert!(matches!(second, Error::Root(RootError::InUse { name }) if name == "count"));
-/// drop(count);
-/// let other_type = region.root::<i32>("count").unwrap_err();
-/// assert!(matches!(other_type, Error::Root(RootError::Layout { .. })));
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum RootError {
-    /// Its [`Root`] is still there.
-    #[error("root {name:?} is in use: there is one `Root` of a name at a time; drop the other first")]
-    InUse {
-        /// The root.
-        name: String,
-    },
-    /// It was made with another type, or with another layout of the type.
-    #[error("{}", other_layout(name, stored, asked))]
-    Layout {
-        /// The root.
-        name: String,
-        /// What is in the region.
-        stored: Box<Description>,
-        /// What it was to be opened as.
-        asked: Box<Description>,
-    },
-    /// There is none of that name.
-    #[error("there is no root {name:?}")]
-    Missing {
-        /// The root.
-        name: String,
-    },
-    /// The heap has no memory, or is damaged.
-    #[error(transparent)]
-    Heap(#[from] HeapError),
-}
-
-fn other_layout(name: &str, stored: &Description, asked: &Description) -> String {
-    let moved = stored.moved(asked);
-    let Some((was, is)) = moved.last() else {
-        return format!(
-            "root {name:?} was made as\n\n{stored}\nand cannot be opened as\n\n{asked}\nOpen it with the type it was made \
-             with, or give the new type `#[persist(version = .., from = ..)]`"
-        );
-    };
-    format!(
-        "root {name:?} was made with the type `{was}` and cannot be opened as `{is}`, which has the same layout but is \
-         another type. If it is the same one, moved or renamed, let it say so: `#[persist(was = \"{was}\")]`"
-    )
-}
 
 /// A root, told of by [`Region::roots`].
 ///
@@ -215,7 +157,7 @@ impl Region {
             let heap = update.heap();
             Ok(match find(heap, name)? {
                 Some(found) => migrate::open::<T>(heap, name, found),
-                None => table::create::<T>(heap, name, make(update)),
+                None => root_table::create::<T>(heap, name, make(update)),
             }?)
         })?;
         Ok(Root {
@@ -247,7 +189,7 @@ impl Region {
     fn roots_of(&self, update: &Update<'_>) -> crate::Result<std::vec::Vec<RootInfo>> {
         let heap = self.inner.heap(update).map_err(RootError::Heap)?;
         let open = open_names(self.place()).clone();
-        let all = table::all(heap)?.into_iter();
+        let all = root_table::all(heap)?.into_iter();
         Ok(all
             .map(|(name, description)| RootInfo {
                 open: open.contains(&name),
@@ -274,7 +216,7 @@ impl Region {
                 // SAFETY: the root is not in use, and these are the blocks it owns.
                 unsafe { heap.raw().free_block(block, bytes) };
             }
-            Ok(table::remove(heap, name)?)
+            Ok(root_table::remove(heap, name)?)
         })
     }
 }
@@ -323,7 +265,7 @@ impl<T: Persist> Root<T> {
     pub fn remove(self, update: &Update<'_>) -> crate::Result<()> {
         self.assert_in(update);
         let heap = update.heap();
-        table::remove(heap, &self.lease.name)?;
+        root_table::remove(heap, &self.lease.name)?;
         touch_value(self.at.as_ptr());
         // SAFETY: the root is not used any more, and found no more.
         unsafe {

@@ -9,8 +9,9 @@
 //!
 //! The scheme below has a checksum over all of it. Numbers are little-endian.
 
+use crate::address::PAGE;
 use crate::error::{Error, Result};
-use crate::window::{DATA_BYTES, PAGE, STEP, WINDOW_BYTES, ZONE};
+use crate::zone::{DATA_BYTES, STEP, WINDOW_BYTES, ZONE};
 use std::time::{SystemTime, UNIX_EPOCH};
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, transmute};

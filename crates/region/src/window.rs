@@ -1,95 +1,17 @@
-//! Where regions live: windows of one tebibyte at fixed addresses, found from any pointer into them.
+//! The memory of a window: taken, grown and given back, with its marks and its pages together.
 //!
-//! ```text
-//! 0x1000_0000_0000                   the zone: 64 windows                    0x5000_0000_0000
-//! |  window 0  |  window 1  |  ...                                        |  window 63  |
-//!
-//! base                                base + 512 GiB                                  base + 1 TiB
-//! |  data: the region's pages         |  side: line maps, saved lines (`marks.rs`)      |
-//! |<- usable ->|<- no access, grows ->|
-//! ```
-//!
-//! * A window is aligned to its size, so the window of an address is some of its bits: a write is
-//!   marked without any handle.
-//! * The zone is far from where Linux puts programs, heaps, stacks and libraries. What is taken all
-//!   the same is never replaced: it is an error.
-//! * No memory is used but what is written; no address is usable but what was grown into.
-//! * The states of all windows are static: one found from an address is alive.
+//! * What is taken by anything else is never replaced: it is an error.
+//! * New memory is usable only when its marks are.
 
+pub use crate::address::{PAGE, Place};
+pub use crate::zone::{DATA_BYTES, STEP, WINDOW_BYTES, WINDOWS, ZONE};
+
+use crate::address::index_of;
 use crate::error::{Error, Result};
-use crate::gate::{Gate, Here};
-use crate::paging::Pager;
-use std::fmt;
+use crate::zone::{Reserved, base_of};
+use crate::{marks, paging};
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
-
-#[cfg_attr(any(miri, twinpage_plain), path = "window/plain.rs")]
-mod fixed;
-
-use fixed::base_of;
-pub use fixed::{DATA_BYTES, STEP, WINDOW_BYTES, WINDOWS, ZONE};
-pub(crate) use fixed::{HAS_FAULTS, Reserved, SAVED_BYTES, SIDE, locate};
-
-/// Bytes in a page of the system, and of the maps.
-pub const PAGE: usize = 4096;
-
-/// What is written often, apart from what is read often.
-#[repr(align(128))]
-pub(crate) struct Apart<T>(pub(crate) T);
-
-/// One window's state, there whether or not the window is in use.
-#[repr(C, align(128))]
-pub(crate) struct State {
-    /// What updates mark with, and what keeps them out of cuts (`gate.rs`).
-    pub(crate) here: Here,
-    pub(crate) gate: Gate,
-    bytes: AtomicUsize,
-    bound: AtomicUsize,
-    /// Plain memory: no epochs, no store.
-    volatile: AtomicBool,
-    /// Bytes are captured by whole pages, not by lines (`marks.rs`).
-    pub(crate) by_page: AtomicBool,
-    /// Bytes in a page of the store below.
-    pub(crate) stored_page: AtomicUsize,
-    /// Bytes from the base that were given back since the last cut (`marks.rs`).
-    pub(crate) discarded: Mutex<Vec<Range<usize>>>,
-    /// Whether groups of pages are put on the list when their first line is marked, and the list (`marks/listed.rs`).
-    pub(crate) lists: AtomicBool,
-    pub(crate) groups: Mutex<Vec<u32>>,
-    /// How many cuts there were (`marks.rs`).
-    pub(crate) cuts: AtomicU64,
-    /// Slots for saved lines given out since the last cut (`marks/saved.rs`).
-    pub(crate) saved: Apart<AtomicUsize>,
-    /// Brings and takes pages, where they are not all in memory (`paging.rs`).
-    pager: Mutex<Option<Arc<Pager>>>,
-    /// Whether pages may go.
-    pub(crate) takes_away: AtomicBool,
-    reserved: Mutex<Option<Reserved>>,
-    /// When it was last left, counted in windows left; 0: never.
-    left: AtomicU64,
-}
-
-static STATES: [State; WINDOWS] = [const {
-    State {
-        here: Here::new(),
-        gate: Gate::new(),
-        bytes: AtomicUsize::new(0),
-        bound: AtomicUsize::new(0),
-        volatile: AtomicBool::new(false),
-        by_page: AtomicBool::new(false),
-        stored_page: AtomicUsize::new(0),
-        discarded: Mutex::new(Vec::new()),
-        lists: AtomicBool::new(false),
-        groups: Mutex::new(Vec::new()),
-        cuts: AtomicU64::new(0),
-        saved: Apart(AtomicUsize::new(0)),
-        pager: Mutex::new(None),
-        takes_away: AtomicBool::new(false),
-        reserved: Mutex::new(None),
-        left: AtomicU64::new(0),
-    }
-}; WINDOWS];
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Windows left so far.
 static LEFT: AtomicU64 = AtomicU64::new(0);
@@ -108,28 +30,6 @@ static LEFT: AtomicU64 = AtomicU64::new(0);
 #[derive(Debug)]
 pub struct Window {
     place: Place,
-}
-
-/// A window found from an address, or borrowed from its owner: cheap to copy, valid while the
-/// [`Window`] is.
-///
-/// ```
-/// use twinpage::window::{Place, Window};
-///
-/// let window = Window::volatile()?;
-/// let place = window.place();
-/// place.grow(4096)?;
-/// let at = place.base().wrapping_add(17);
-/// assert_eq!(Place::of(at), Some(place)); // found by arithmetic
-/// assert_eq!(place.offset_of(at), 17);
-/// assert_eq!(Place::of(&raw const window), None);
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-#[derive(Clone, Copy)]
-pub struct Place {
-    index: usize,
-    /// That of the number: an update is not to look for it.
-    state: &'static State,
 }
 
 impl Window {
@@ -176,7 +76,7 @@ impl Window {
         let all = (first..WINDOWS).chain(0..first);
         // Looked at once: others leave theirs meanwhile, and an order that changes is none.
         let mut all: Vec<(u64, usize)> = all
-            .map(|index| (STATES[index].left.load(Ordering::Relaxed), index))
+            .map(|index| (Place::numbered(index).state().left.load(Ordering::Relaxed), index))
             .collect();
         all.sort_by_key(|&(left, _)| left);
         let unchanged = all.iter().map(|&(left, index)| (Some(left), index));
@@ -212,7 +112,7 @@ impl Window {
         state.bound.store(DATA_BYTES, Ordering::Relaxed);
         state.volatile.store(volatile, Ordering::Relaxed);
         state.gate.set_free(twinpage_os::barrier::light_is_free());
-        crate::marks::begin(place, &reserved)?;
+        marks::begin(place, &reserved)?;
         *held = Some(reserved);
         Ok(Window { place })
     }
@@ -220,7 +120,7 @@ impl Window {
 
 impl Drop for Window {
     fn drop(&mut self) {
-        crate::marks::end(self.place);
+        marks::end(self.place);
         let left = LEFT.fetch_add(1, Ordering::Relaxed) + 1;
         self.place.state().left.store(left, Ordering::Relaxed);
         *self.place.reserved() = None;
@@ -228,45 +128,6 @@ impl Drop for Window {
 }
 
 impl Place {
-    /// The window in use that `at` points into, wherever in it.
-    #[must_use]
-    #[inline]
-    pub fn of<T: ?Sized>(at: *const T) -> Option<Place> {
-        let place = Place::numbered(index_of(at.addr())?);
-        (place.state().here.current.load(Ordering::Acquire) != 0).then_some(place)
-    }
-
-    /// Its first byte.
-    #[must_use]
-    #[inline]
-    pub fn base(self) -> *mut u8 {
-        std::ptr::with_exposed_provenance_mut(base_of(self.index))
-    }
-
-    /// Bytes from the base on that can be used.
-    #[must_use]
-    pub fn bytes(self) -> usize {
-        self.state().bytes.load(Ordering::Acquire)
-    }
-
-    /// Bytes it may have at most.
-    #[must_use]
-    pub fn bound(self) -> usize {
-        self.state().bound.load(Ordering::Relaxed)
-    }
-
-    /// Whether it is plain memory, without a store.
-    #[must_use]
-    #[inline]
-    pub fn is_volatile(self) -> bool {
-        self.state().volatile.load(Ordering::Relaxed)
-    }
-
-    /// The most bytes it may have, from now on.
-    pub fn set_bound(self, bound: usize) {
-        self.state().bound.store(bound.min(DATA_BYTES), Ordering::Relaxed);
-    }
-
     /// Makes at least the first `bytes` bytes usable; new ones read as zero. Never shrinks.
     ///
     /// # Errors
@@ -286,11 +147,11 @@ impl Place {
         };
         // A step of data is a page of either line map, so what is opened is whole pages.
         let new = bytes.next_multiple_of(STEP);
-        let base = base_of(self.index);
+        let base = base_of(self.index());
         let refused = |e| Error::system(format!("growing a region to {new} bytes"), e);
-        crate::marks::grow(self, reserved, old..new).map_err(refused)?;
+        marks::grow(self, reserved, old..new).map_err(refused)?;
         reserved.open(base + old..base + new).map_err(refused)?;
-        match self.pager() {
+        match paging::of(self) {
             Some(pager) => pager.adopt(old..new, || reserved.prefer_large(base + old..base + new))?,
             None if self.is_volatile() => reserved.prefer_large(base + old..base + new),
             // What was there before is brought by small pages.
@@ -309,7 +170,7 @@ impl Place {
     /// # Safety
     /// The bytes are usable ([`Place::bytes`]), and the window stays in use meanwhile.
     pub unsafe fn touch(self, range: Range<usize>) {
-        crate::marks::touch(self.base().wrapping_add(range.start), range.len());
+        marks::touch(self.base().wrapping_add(range.start), range.len());
     }
 
     /// `range` (bytes from the base, whole pages) holds nothing any more: it reads as zero, and its
@@ -335,105 +196,19 @@ impl Place {
         let Some(reserved) = held.as_ref() else {
             return Err(Error::Invalid("discarding in a region that is closed".into()));
         };
-        let pages = base_of(self.index) + range.start..base_of(self.index) + range.end;
+        let pages = base_of(self.index()) + range.start..base_of(self.index()) + range.end;
         let zero = || {
             // SAFETY: by the caller's word nothing in the range is in use.
             unsafe { reserved.forget(pages) }.map_err(|e| Error::system("giving memory back", e))
         };
-        match self.pager() {
+        match paging::of(self) {
             Some(pager) => {
                 let offsets = range.clone();
-                crate::marks::discard(self, range, || pager.discard(offsets, zero))
+                marks::discard(self, range, || pager.discard(offsets, zero))
             }
-            None => crate::marks::discard(self, range, zero),
+            None => marks::discard(self, range, zero),
         }
     }
-
-    /// Forgets what pages of the data hold, as [`Reserved::forget`].
-    ///
-    /// # Safety
-    /// They are brought again before anybody sees them.
-    pub(crate) unsafe fn forget(self, range: Range<usize>) -> Result<()> {
-        let pages = base_of(self.index) + range.start..base_of(self.index) + range.end;
-        // SAFETY: by the caller's word.
-        unsafe { fixed::forget(pages) }.map_err(|e| Error::system("giving memory back", e))
-    }
-
-    /// Opens a part of the side.
-    pub(crate) fn open_side(self, range: Range<usize>) -> Result<()> {
-        let base = base_of(self.index);
-        match self.reserved().as_ref() {
-            Some(reserved) => reserved
-                .open(base + range.start..base + range.end)
-                .map_err(|e| Error::system("opening a region's side", e)),
-            None => Err(Error::Invalid("the region is closed".into())),
-        }
-    }
-
-    pub(crate) fn set_pager(self, pager: Option<Arc<Pager>>) {
-        let takes_away = pager.as_ref().is_some_and(|pager| pager.takes_away());
-        let state = self.state();
-        *state.pager.lock().unwrap_or_else(PoisonError::into_inner) = pager;
-        state.takes_away.store(takes_away, Ordering::Release);
-    }
-
-    pub(crate) fn pager(self) -> Option<Arc<Pager>> {
-        let pager = self.state().pager.lock();
-        pager.unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    /// Bytes from the base to `at`, which points into the window.
-    #[must_use]
-    #[inline]
-    pub fn offset_of<T: ?Sized>(self, at: *const T) -> usize {
-        at.addr() - base_of(self.index)
-    }
-
-    /// The window of that number, whether or not it is in use.
-    #[inline]
-    pub(crate) fn numbered(index: usize) -> Place {
-        let index = index % WINDOWS; // always less: spares a check
-        Place {
-            index,
-            state: &STATES[index],
-        }
-    }
-
-    /// Its number in the zone.
-    #[inline]
-    pub(crate) fn index(self) -> usize {
-        self.index % WINDOWS // always less: spares a check
-    }
-
-    #[inline]
-    pub(crate) fn state(self) -> &'static State {
-        self.state
-    }
-
-    fn reserved(self) -> std::sync::MutexGuard<'static, Option<Reserved>> {
-        let held = self.state().reserved.lock();
-        held.unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl PartialEq for Place {
-    fn eq(&self, other: &Place) -> bool {
-        self.index == other.index
-    }
-}
-
-impl Eq for Place {}
-
-impl fmt::Debug for Place {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} bytes at {:p}", self.bytes(), self.base())
-    }
-}
-
-/// The number of the window that holds `address`.
-#[inline]
-pub(crate) fn index_of(address: usize) -> Option<usize> {
-    locate(address).map(|(index, _)| index)
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! The check: sound heaps are sound, every kind of damage is told of, and no bytes make it fall over.
 
+use twinpage::check::{Report, check_image};
 use twinpage::collections::{BTreeMap, Box, HashMap, String, Vec, VecDeque};
-use twinpage::heap::{Report, check_image};
 use twinpage::{Persist, Region};
 
 #[derive(Persist)]

@@ -9,8 +9,8 @@
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
+use twinpage::check::check_image;
 use twinpage::collections::{BTreeMap, HashMap, String as Text, Vec as List};
-use twinpage::heap::check_image;
 use twinpage::superblock::Superblock;
 use twinpage::{Error, Region, SchemeKind, Section};
 use twinpage_core::crash::Image;

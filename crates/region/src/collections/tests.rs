@@ -8,10 +8,11 @@ mod more;
 mod string;
 mod vec;
 
-use crate::gate::{self, Inside};
+use crate::address::PAGE;
+use crate::gate::Inside;
 use crate::heap::{Heap, RawHeap};
 use crate::marks::{self, LINE};
-use crate::window::{PAGE, Window};
+use crate::window::Window;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use twinpage_core::LineMask;
@@ -31,7 +32,7 @@ pub(super) struct Watched {
 impl Watched {
     pub(super) fn new() -> Watched {
         let window = Window::reserve(None).unwrap();
-        let update = Some(gate::enter(window.place()));
+        let update = Some(window.place().enter());
         let raw = RawHeap::create(window.place(), 0x5eed).unwrap();
         // SAFETY: the tests drop what they make before what it is in.
         let heap = unsafe { Heap::branded(raw) };
@@ -60,7 +61,7 @@ impl Watched {
             buffer.clear();
         }
         drop(frozen);
-        self.update = Some(gate::enter(place));
+        self.update = Some(place.enter());
         // SAFETY: so many bytes are usable, and no one writes meanwhile.
         let memory = unsafe { std::slice::from_raw_parts(place.base(), place.bytes()) };
         if memory == self.picture {

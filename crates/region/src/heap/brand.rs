@@ -5,8 +5,7 @@
 //! * A [`Heap`] of memory that is not kept has the lifetime of its [`Window`](crate::window::Window)'s borrow: what
 //!   takes memory from it cannot outlive the window.
 
-use super::{HeapError, HeapStats, RawHeap, Report};
-use crate::persist::{Kind, Name, Persist, Types};
+use super::{HeapError, HeapStats, RawHeap};
 use crate::window::Window;
 use std::alloc::Layout;
 use std::fmt;
@@ -150,12 +149,6 @@ impl<'r> Heap<'r> {
         self.raw.give_back()
     }
 
-    /// Looks at all of the heap and at every root: what is in use, leaked or damaged.
-    #[must_use]
-    pub fn check(self) -> Report {
-        self.raw.check()
-    }
-
     /// What is in use.
     #[must_use]
     pub fn stats(self) -> HeapStats {
@@ -166,20 +159,5 @@ impl<'r> Heap<'r> {
 impl fmt::Debug for Heap<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.raw.fmt(f)
-    }
-}
-
-// SAFETY: the address of the region's own heap, which is the same in all its lives.
-unsafe impl Persist for Heap<'static> {
-    type In<'r> = Heap<'r>;
-    type Previous = Self;
-    fn name() -> Name {
-        Name::new("Heap")
-    }
-    fn layout(_: &mut Types) -> Kind {
-        Kind::Heap
-    }
-    fn migrate<'r>(old: Heap<'r>, _: Heap<'r>) -> Heap<'r> {
-        old
     }
 }

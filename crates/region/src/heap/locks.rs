@@ -19,7 +19,8 @@
 //! * While a lock has an owner nobody but the owner is in by it, but for the one who holds it and makes it so.
 
 use super::format::SHARDS;
-use crate::window::{self, WINDOWS};
+use crate::address;
+use crate::zone::WINDOWS;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use twinpage_os::barrier;
@@ -44,7 +45,7 @@ struct Lock {
 }
 
 /// The lock is free again when this is dropped.
-pub(super) struct Locked(&'static AtomicBool);
+pub(crate) struct Locked(&'static AtomicBool);
 
 impl Lock {
     const fn new() -> Lock {
@@ -139,7 +140,7 @@ static SHARD: [[Lock; SHARDS]; WINDOWS] = [const { [const { Lock::new() }; SHARD
 
 #[inline]
 fn index_of(address: usize) -> usize {
-    window::index_of(address).expect("a heap lies in a window")
+    address::index_of(address).expect("a heap lies in a window")
 }
 
 /// Locks the units of the heap at `address`.

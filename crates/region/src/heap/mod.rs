@@ -15,25 +15,25 @@
 //! * Links are looked at before they are followed: a damaged heap is an error ([`HeapError::Damaged`]),
 //!   not undefined behaviour. [`Heap::check`] walks all of it.
 //!
-//! Reading order: [`format`](self), `classes.rs`, `slabs.rs`, `units.rs`, `check.rs`.
+//! Reading order: [`format`](self), `classes.rs`, `slabs.rs`, `units.rs`; then [`crate::check`].
 
 mod brand;
-pub mod check;
-mod classes;
+pub(crate) mod classes;
 pub(crate) mod format;
-mod locks;
+pub(crate) mod locks;
 mod slabs;
-mod stats;
+pub(crate) mod stats;
 pub(crate) mod touching;
-mod units;
+pub(crate) mod units;
 
+pub use crate::error::HeapError;
 pub use brand::{Brand, Heap};
-pub use check::{Finding, Report, RootReport, check_image};
 pub use stats::{ClassStats, HeapStats};
 
+use crate::address::Place;
 use crate::gate;
 use crate::marks::{self, touch};
-use crate::window::{DATA_BYTES, Place};
+use crate::zone::DATA_BYTES;
 use format::{FIRST_ENTRIES, Header, LARGE, MAGIC, REST, SLAB, Slab, UNIT, VERSION};
 use slabs::Slabs;
 use std::alloc::Layout;
@@ -50,56 +50,6 @@ pub(crate) struct RawHeap(NonNull<Header>);
 unsafe impl Send for RawHeap {}
 // SAFETY: as above.
 unsafe impl Sync for RawHeap {}
-
-/// Why there is no memory.
-///
-/// ```
-/// # use twinpage::{Heap, window::Window};
-/// # let window = Window::volatile()?;
-/// # let heap = Heap::create(&window, 1)?;
-/// use twinpage::collections::Vec;
-/// use twinpage::heap::HeapError;
-///
-/// let mut numbers = Vec::<u64>::new_in(heap);
-/// let refused = numbers.try_reserve(1 << 50).unwrap_err();
-/// assert!(matches!(refused, HeapError::TooLarge { .. }));
-/// window.place().set_bound(1 << 20);
-/// let refused = numbers.try_reserve(1 << 20).unwrap_err();
-/// assert!(matches!(refused, HeapError::Grow(_)), "{refused}");
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum HeapError {
-    /// The region cannot grow: it is at its bound, or the system has no memory.
-    #[error(transparent)]
-    Grow(std::boxed::Box<crate::Error>),
-    /// More than any region can hold, or a stricter alignment than a unit's.
-    #[error("a block of {bytes} bytes: more than a region can hold in one piece")]
-    TooLarge {
-        /// What was asked for.
-        bytes: u64,
-    },
-    /// A heap was to be made where there is one.
-    #[error("there is a heap in the region already: open it with Heap::open")]
-    Exists,
-    /// What is in the region is not what the heap wrote there.
-    #[error("the heap of the region is damaged: {0}; `twinpage check` tells what can be read")]
-    Damaged(String),
-}
-
-impl From<crate::Error> for HeapError {
-    fn from(error: crate::Error) -> HeapError {
-        HeapError::Grow(error.into())
-    }
-}
-
-impl HeapError {
-    #[cold]
-    pub(crate) fn damaged(why: impl Into<String>) -> HeapError {
-        HeapError::Damaged(why.into())
-    }
-}
 
 impl RawHeap {
     /// Makes a heap in an empty window. Its hash tables are seeded from `seed`: keep it from those who
@@ -344,7 +294,7 @@ impl RawHeap {
     }
 
     /// No thread takes or frees a block while this lives.
-    fn lock_all(self) -> (Vec<locks::Locked>, locks::Locked) {
+    pub(crate) fn lock_all(self) -> (Vec<locks::Locked>, locks::Locked) {
         let thread = locks::Thread::current();
         let shards = (0..format::SHARDS).map(|shard| locks::shard(self.address(), shard, thread));
         (shards.collect(), locks::units(self.address()))

@@ -7,8 +7,8 @@
 
 use super::HeapError;
 use super::format::{BINS, Bins, Entry, FIRST_TABLE, FREE, FREE_END, Header, OWN, REST, State, UNIT};
+use crate::address::Place;
 use crate::marks::touch;
-use crate::window::Place;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Bytes that are kept at hand before free units are given back: this, or a quarter of the heap.
@@ -42,7 +42,7 @@ impl Units {
 
     /// A run of `length` units, of a kind the caller sets with [`Units::put`].
     pub(super) fn take(&mut self, length: u32) -> Result<u32, HeapError> {
-        if length as usize > crate::window::DATA_BYTES / UNIT {
+        if length as usize > crate::zone::DATA_BYTES / UNIT {
             return Err(HeapError::TooLarge {
                 bytes: u64::from(length) * UNIT as u64,
             });
@@ -404,7 +404,7 @@ pub(super) const EMPTY: Entry = Entry {
 };
 
 /// The bin of free runs of that length.
-pub(super) fn bin(length: u32) -> usize {
+pub(crate) fn bin(length: u32) -> usize {
     match length {
         0..4 => length as usize,
         _ => {

@@ -1,7 +1,7 @@
 //! Pages that are given back: zero at once, and no longer in the store from the next checkpoint on.
 
 use super::{FLIP, any, assert_may_write, lines_of, marks, saved, set, summary, touch};
-use crate::window::{PAGE, Place};
+use crate::address::{PAGE, Place};
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 use std::sync::{MutexGuard, PoisonError};

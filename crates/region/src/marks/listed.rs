@@ -4,7 +4,7 @@
 //! * One thread writes at a time, so no mark is set while they are taken; nothing is ever frozen.
 
 use super::{GROUP, LINE, LINES_PER_PAGE, MARKED, any, copy, lines_of, marks, mask, set, summary};
-use crate::window::{PAGE, Place};
+use crate::address::{PAGE, Place};
 use std::ops::Range;
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;

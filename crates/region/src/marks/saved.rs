@@ -9,7 +9,8 @@
 //! * A slot's tag is written last. It has the number of the cut, and whether the slot counts.
 
 use super::{LINE, LINES_PER_PAGE, SAVED, any, copy, lines_of, marks, set};
-use crate::window::{PAGE, Place, SAVED_BYTES, SIDE};
+use crate::address::{PAGE, Place};
+use crate::zone::{SAVED_BYTES, SIDE};
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 

@@ -3,8 +3,8 @@
 use super::saved::Found;
 use super::{FLIP, GROUP, LINE, LINES_PER_PAGE, MARKED, any, copy, lines_of, mark, marks, mask, note};
 use super::{set, summary};
-use crate::ahead;
-use crate::window::{PAGE, Place};
+use crate::address::{PAGE, Place};
+use crate::{ahead, residence};
 use std::sync::atomic::{Ordering, fence};
 use twinpage_core::LineMask;
 use twinpage_core::buffer::Buffer;
@@ -139,7 +139,7 @@ impl Frozen {
         self.fetch(page + AHEAD);
         self.copy(page, lines, into);
         if self.place.state().takes_away.load(Ordering::Relaxed) {
-            crate::paging::set_in_flight(self.place, page);
+            residence::set_in_flight(self.place, page);
         }
         // The copy is done before the marks are looked at again.
         fence(Ordering::Acquire);
@@ -255,7 +255,7 @@ impl Frozen {
     pub(crate) fn land(&self) {
         if self.place.state().takes_away.load(Ordering::Relaxed) {
             for &(page, _) in &self.taken {
-                crate::paging::end_flight(self.place, page);
+                residence::end_flight(self.place, page);
             }
         }
     }

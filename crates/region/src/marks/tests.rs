@@ -1,7 +1,8 @@
 //! Marks, cuts and sweeps, alone and under threads.
 
 use super::*;
-use crate::window::{SAVED_BYTES, STEP, Window};
+use crate::window::Window;
+use crate::zone::{SAVED_BYTES, STEP};
 use std::sync::atomic::AtomicBool;
 use twinpage_core::PageId;
 use twinpage_core::buffer::Buffer;
@@ -14,7 +15,7 @@ fn marked(place: Place, page: usize) -> u64 {
 }
 
 fn updating<R>(place: Place, f: impl FnOnce() -> R) -> R {
-    let _inside = gate::enter(place);
+    let _inside = place.enter();
     f()
 }
 
@@ -278,9 +279,7 @@ fn pictures(by_page: bool, whole: bool, cuts: u32, seed: u64) {
         for cut_number in 0..cuts {
             let (mut frozen, picture) = {
                 let _stop = place
-                    .state()
-                    .gate
-                    .close(place, std::time::Duration::from_secs(600), |_| ())
+                    .close_gate(std::time::Duration::from_secs(600), |_| ())
                     .unwrap();
                 let words = words.iter().flat_map(|w| w.load(Ordering::Relaxed).to_ne_bytes());
                 let wanted = (0..BYTES / PAGE).filter(|_| whole && random.u8(..8) == 0);

@@ -8,7 +8,7 @@
 //!   tag. Its description names these parts ([`Spare`]).
 //! * An option larger than its value begins with a tag of its own, 0 for `None` and 1 for `Some` (little-endian).
 
-use super::{Kind, Type};
+use crate::description::{Kind, Type};
 use std::mem::MaybeUninit;
 
 /// A part of a value that not all bytes are valid for, and bytes that are.
@@ -109,15 +109,6 @@ pub(super) fn none_bytes<T>(spares: &[Spare]) -> (usize, Vec<u8>) {
     (*at, none)
 }
 
-/// Whether two such places and bytes tell the same: an earlier build may have found fewer of the bytes, or more.
-pub(super) fn tell_the_same(a: (u64, &[u8]), b: (u64, &[u8])) -> bool {
-    let (first, second) = if a.0 <= b.0 { (a, b) } else { (b, a) };
-    let apart = (second.0 - first.0) as usize;
-    let common = first.1.get(apart..).unwrap_or_default();
-    let length = common.len().min(second.1.len());
-    length > 0 && common[..length] == second.1[..length]
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -169,14 +160,5 @@ mod tests {
         ] {
             assert_eq!(none, [0; 8]);
         }
-    }
-
-    #[test]
-    fn bytes_that_tell_the_same_overlap_and_agree() {
-        assert!(tell_the_same((4, &[2]), (4, &[2, 0, 0, 0])));
-        assert!(tell_the_same((4, &[0, 0, 0x11]), (6, &[0x11, 0])));
-        assert!(!tell_the_same((4, &[2]), (4, &[3])));
-        assert!(!tell_the_same((4, &[2]), (5, &[2])));
-        assert!(!tell_the_same((4, &[2]), (0, &[2])));
     }
 }

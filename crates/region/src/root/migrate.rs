@@ -1,10 +1,10 @@
 //! A root there is, opened as a type that its own type has become.
 
 use super::RootError;
-use super::table::{Change, Found};
 use crate::heap::{Heap, HeapError};
 use crate::marks::touch;
 use crate::persist::{Description, Of, Persist};
+use crate::root_table::{Change, Found};
 use std::alloc::Layout;
 use std::any::TypeId;
 use std::ptr::NonNull;

@@ -1,12 +1,12 @@
 //! A group of sections becomes durable: one commit of the store.
 
 use super::queue::{Group, Queue};
+use crate::address::Place;
 use crate::epochs::{Checkpoints, Progress};
 use crate::error::{Error, Result};
 use crate::statistics::Counters;
 use crate::store::Shared;
 use crate::superblock::{self, Superblock};
-use crate::window::Place;
 use std::sync::Arc;
 use twinpage_core::engine::Report;
 use twinpage_core::{Epoch, Scheme};

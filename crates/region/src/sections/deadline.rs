@@ -2,7 +2,6 @@
 
 use super::lock;
 use crate::error::{Error, Result};
-use crate::region::{Inner, Region};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
@@ -49,20 +48,9 @@ pub(crate) struct Behind {
     thread: Option<JoinHandle<()>>,
 }
 
-impl Region {
-    /// The thread that makes sections durable in time, started by the first that asks for it.
-    pub(super) fn behind(&self) -> Result<&Behind> {
-        if let Some(behind) = self.behind.get() {
-            return Ok(behind);
-        }
-        let started = Behind::start(self.inner.clone())?;
-        // Of two that start at once one has nothing to do, and ends.
-        Ok(self.behind.get_or_init(|| started))
-    }
-}
-
 impl Behind {
-    fn start(inner: Arc<Inner>) -> Result<Behind> {
+    /// Starts the thread, which commits with `commit`.
+    pub(crate) fn start(commit: impl Fn() -> Result<()> + Send + 'static) -> Result<Behind> {
         let deadline = Arc::new(Deadline::default());
         let waits = deadline.clone();
         let thread = Builder::new()
@@ -70,7 +58,7 @@ impl Behind {
             .spawn(move || {
                 while waits.wait() {
                     // Whoever waits for a section is told; a store without room may have some later.
-                    if let Err(Error::Poisoned(_)) = inner.checkpoint() {
+                    if let Err(Error::Poisoned(_)) = commit() {
                         break;
                     }
                 }
@@ -83,7 +71,7 @@ impl Behind {
     }
 
     /// What was done so far is to be durable that much later.
-    pub(super) fn within(&self, bound: Duration) {
+    pub(crate) fn within(&self, bound: Duration) {
         let at = Instant::now() + bound;
         let mut due = lock(&self.deadline.due);
         if due.at.is_none_or(|due| at < due) {

@@ -11,9 +11,9 @@
 //! * The group on its way stays here until its commit has ended, so that a section that is undone finds its lines.
 
 use super::{lock, read, write};
+use crate::address::{PAGE, Place};
 use crate::epochs::{Progress, piece};
 use crate::marks::{self, LINE};
-use crate::window::{PAGE, Place};
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, RwLock};

@@ -6,10 +6,10 @@
 //! * The thread has the turn.
 
 use super::queue::{Group, Queue, stored_lines};
+use crate::address::{PAGE, Place};
 use crate::error::Result;
 use crate::marks::{self, LINE};
 use crate::store::Store;
-use crate::window::{PAGE, Place};
 use std::collections::BTreeMap;
 use std::ops::Range;
 use twinpage_core::LineMask;

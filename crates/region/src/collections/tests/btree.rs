@@ -304,7 +304,7 @@ fn a_panic_in_a_drop_or_a_comparison_loses_nothing_twice() {
 #[test]
 fn no_memory_for_a_split_changes_nothing() {
     let mut watched = Watched::new();
-    watched.window.place().set_bound(crate::window::STEP);
+    watched.window.place().set_bound(crate::zone::STEP);
     let mut map = BTreeMap::<u64, [u64; 200]>::new_in(watched.heap);
     let full = (0..)
         .find(|&key| map.try_insert(key, [key; 200]).is_err())

@@ -301,7 +301,7 @@ fn only_what_is_changed_is_marked() {
 #[test]
 fn a_bound_is_an_error_first() {
     let watched = Watched::new();
-    watched.window.place().set_bound(crate::window::STEP);
+    watched.window.place().set_bound(crate::zone::STEP);
     let mut vec = Vec::<u64>::from_iter_in([1, 2, 3], watched.heap);
     assert!(vec.try_reserve(1 << 20).is_err());
     assert!(vec.try_reserve(usize::MAX).is_err());

@@ -1,6 +1,6 @@
 //! How a description of a type is made.
 
-use super::{Field, Type, Variant};
+use crate::description::{Field, Type, Variant};
 use crate::persist::niche::{self, Spare};
 use crate::persist::{Name, Persist};
 use std::any::TypeId;

@@ -13,7 +13,7 @@ use crate::collections::hash::hasher::fold;
 use crate::collections::vec::RawBlock;
 use crate::heap::{HeapError, RawHeap};
 use crate::marks::{LINE, touch_value};
-use crate::window::DATA_BYTES;
+use crate::zone::DATA_BYTES;
 use std::alloc::Layout;
 use std::mem::ManuallyDrop;
 use std::ops::Range;

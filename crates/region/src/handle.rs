@@ -4,12 +4,12 @@
 //!   that no two references to it are there of which one changes it.
 //! * What a section inside another was handed out is over when that one ends.
 
+use crate::atomic::Section;
 use crate::error::Result;
 use crate::marks::touch_value;
 use crate::persist::{Empty, Persist};
 use crate::region::{Region, Update, View};
 use crate::root::Root;
-use crate::sections::Section;
 use std::marker::PhantomData;
 use std::sync::RwLock;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -5,10 +5,10 @@ mod table;
 use super::structure::{self, Block, Blocks};
 use super::{Image, Report, RootReport};
 use crate::collections::btree::node::Shape;
+use crate::description::{Description, Field, Kind};
 use crate::heap::classes;
 use crate::heap::format::{Header, UNIT};
-use crate::persist::{Description, Field, Kind};
-use crate::root::RootEntry;
+use crate::root_entry::RootEntry;
 use std::alloc::Layout;
 use std::mem::offset_of;
 

@@ -10,9 +10,9 @@
 mod structure;
 mod walk;
 
-use super::{HeapStats, RawHeap};
-use crate::persist::Description;
-use crate::root::RootEntry;
+use crate::description::Description;
+use crate::heap::{Heap, HeapStats, RawHeap};
+use crate::root_entry::RootEntry;
 use std::mem::offset_of;
 use structure::Blocks;
 
@@ -85,7 +85,7 @@ pub struct RootReport {
 /// Something that is not as it should be.
 ///
 /// ```
-/// use twinpage::heap::check_image;
+/// use twinpage::check::check_image;
 ///
 /// let report = check_image(&[7; 1 << 17], 0x1000_0000_0000); // no heap looks like that
 /// assert!(!report.damage.is_empty());
@@ -139,6 +139,14 @@ pub fn check_image(bytes: &[u8], base: u64) -> Report {
         }
     }
     report
+}
+
+impl Heap<'_> {
+    /// Looks at all of the heap and at every root: what is in use, leaked or damaged.
+    #[must_use]
+    pub fn check(self) -> Report {
+        self.raw().check()
+    }
 }
 
 impl RawHeap {

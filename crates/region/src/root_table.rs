@@ -3,13 +3,15 @@
 //! * Only this file looks at it or changes it, with its lock held.
 //! * All memory that a change needs is taken before anything changes.
 
-use super::RootError;
+use crate::address::Place;
 use crate::collections::{self, Vec};
+use crate::error::RootError;
 use crate::heap::format::Header;
 use crate::heap::{Heap, HeapError, RawHeap};
 use crate::marks::touch;
 use crate::persist::{Description, Of, Persist};
-use crate::window::{Place, WINDOWS};
+use crate::root_entry::RootEntry;
+use crate::zone::WINDOWS;
 use std::alloc::Layout;
 use std::ptr::NonNull;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -20,23 +22,10 @@ static LOCKS: [Mutex<()>; WINDOWS] = [const { Mutex::new(()) }; WINDOWS];
 /// The table of the roots.
 type Table<'r> = Vec<'r, RootEntry<'r>>;
 
-/// One root, as it is kept in the region.
-#[derive(Persist)]
-#[repr(C)]
-pub(crate) struct RootEntry<'r> {
-    pub(crate) name: collections::String<'r>,
-    /// The text of the description of its type.
-    pub(crate) layout: collections::String<'r>,
-    /// Its address, and the size and alignment of its block.
-    pub(crate) at: u64,
-    pub(crate) bytes: u64,
-    pub(crate) align: u64,
-}
-
 /// A root that was found.
 pub(crate) struct Found {
     pub(crate) at: u64,
-    pub(super) description: Description,
+    pub(crate) description: Description,
 }
 
 impl Found {
@@ -138,7 +127,7 @@ pub(crate) fn find(heap: Heap<'_>, name: &str) -> Result<Option<Found>, RootErro
 }
 
 /// Every root: its name, and the description of its type.
-pub(super) fn all(heap: Heap<'_>) -> Result<std::vec::Vec<(String, Description)>, RootError> {
+pub(crate) fn all(heap: Heap<'_>) -> Result<std::vec::Vec<(String, Description)>, RootError> {
     let _lock = lock_table(heap);
     // SAFETY: the lock is held.
     let table = unsafe { table(heap) }?;
@@ -149,7 +138,7 @@ pub(super) fn all(heap: Heap<'_>) -> Result<std::vec::Vec<(String, Description)>
 }
 
 /// Adds a root to the table.
-pub(super) fn create<'r, T: Persist>(
+pub(crate) fn create<'r, T: Persist>(
     heap: Heap<'r>,
     name: &str,
     value: Of<'r, T>,
@@ -199,7 +188,7 @@ fn new_table<'r>(heap: Heap<'r>) -> Result<&'r mut Table<'r>, RootError> {
 }
 
 /// What an entry becomes when its root is of another type now.
-pub(super) struct Change<'r> {
+pub(crate) struct Change<'r> {
     layout: collections::String<'r>,
     bytes: u64,
     align: u64,
@@ -207,7 +196,7 @@ pub(super) struct Change<'r> {
 
 impl<'r> Change<'r> {
     /// Takes the memory it needs.
-    pub(super) fn to<T: Persist>(heap: Heap<'r>) -> Result<Change<'r>, HeapError> {
+    pub(crate) fn to<T: Persist>(heap: Heap<'r>) -> Result<Change<'r>, HeapError> {
         Ok(Change {
             layout: text(heap, &Description::of::<T>().text())?,
             bytes: size_of::<T>() as u64,
@@ -216,7 +205,7 @@ impl<'r> Change<'r> {
     }
 
     /// Root `name` is of that type now, at `at`.
-    pub(super) fn apply<T>(self, heap: Heap<'r>, name: &str, at: NonNull<T>) -> Result<(), RootError> {
+    pub(crate) fn apply<T>(self, heap: Heap<'r>, name: &str, at: NonNull<T>) -> Result<(), RootError> {
         let _lock = lock_table(heap);
         // SAFETY: the lock is held.
         let Some(table) = (unsafe { table_mut(heap) })? else {
@@ -233,7 +222,7 @@ impl<'r> Change<'r> {
 }
 
 /// Takes a root out of the table. What it is stays.
-pub(super) fn remove(heap: Heap<'_>, name: &str) -> Result<(), RootError> {
+pub(crate) fn remove(heap: Heap<'_>, name: &str) -> Result<(), RootError> {
     let _lock = lock_table(heap);
     // SAFETY: the lock is held.
     if let Some(table) = unsafe { table_mut(heap) }? {

@@ -1,105 +1,68 @@
-//! A section from its beginning to its end, what a reading is beside it, and who waits for the commit.
+//! Failure-atomic sections, as a program writes them (SSP).
 
-use super::{Reading, Section, Sections, is_reading, lock, poison, undo};
 use crate::error::{Error, Result};
-use crate::gate::{self, Inside};
-use crate::region::{Inner, Region, Update, View};
-use std::sync::RwLockWriteGuard;
-use std::sync::atomic::{AtomicU64, Ordering};
+use crate::region::{Region, Update, View};
+use crate::sections::{Behind, Sections, is_reading};
+use std::ops::Deref;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// The closure of a section is running. Its end without success dooms the section.
-struct Scope<'a> {
-    sections: &'a Sections,
-    number: u64,
-    is_good: bool,
+/// A section in progress: proof that it has the turn, and that writing is allowed. It is an [`Update`] too, so that it
+/// makes what a region holds.
+///
+/// ```
+/// # let folder = tempfile::tempdir()?;
+/// # std::env::set_current_dir(folder.path())?;
+/// use twinpage::collections::Vec;
+/// use twinpage::{Handle, Region, Section};
+///
+/// fn add<'r>(names: &Handle<Vec<'static, twinpage::collections::String<'static>>>, section: &Section<'r>) {
+///     names.write(section).push(section.string("Ada"));
+/// }
+/// let region = Region::options().sections().open("names.twin")?;
+/// let names = region.shared("names")?;
+/// region.atomic(|section| -> twinpage::Result<()> {
+///     add(&names, section);
+///     Ok(())
+/// })?;
+/// assert_eq!(region.read(|view| names.read(view).len()), 1);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Section<'r> {
+    update: Update<'r>,
+    doomed: &'r AtomicBool,
 }
 
-impl Sections {
-    /// One more scope, inside those there are.
-    fn open_scope(&self) -> Scope<'_> {
-        static NUMBER: AtomicU64 = AtomicU64::new(1);
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        lock(&self.scopes).push(number);
-        Scope {
-            sections: self,
-            number,
-            is_good: false,
-        }
+impl<'r> Deref for Section<'r> {
+    type Target = Update<'r>;
+    #[inline]
+    fn deref(&self) -> &Update<'r> {
+        &self.update
     }
 }
 
-impl Drop for Scope<'_> {
-    fn drop(&mut self) {
-        lock(&self.sections.scopes).pop();
-        if !self.is_good {
-            self.sections.doomed.store(true, Ordering::Relaxed);
-        }
-    }
-}
-
-/// A section that is not inside another has the turn. Undone when dropped, unless it was ended.
-struct Outermost<'a> {
-    inner: &'a Inner,
-    sections: &'a Sections,
-    is_ended: bool,
-    _inside: Inside,
-    _turn: RwLockWriteGuard<'a, ()>,
-}
-
-impl Outermost<'_> {
-    /// Hands what changed over to be made durable. Says the number of the last section that changed anything.
-    fn end(mut self) -> u64 {
-        self.is_ended = true;
-        self.sections
-            .queue
-            .capture(self.inner.place(), self.inner.progress())
-    }
-
-    fn undo(mut self) -> Result<()> {
-        self.is_ended = true;
-        self.undo_changes()
-    }
-
-    fn undo_changes(&self) -> Result<()> {
-        let (place, store) = (self.inner.place(), self.inner.store());
-        let undone = undo::undo_section(place, store, &self.sections.queue);
-        undone.map_err(|error| poison(self.inner.progress(), error))
-    }
-}
-
-impl Drop for Outermost<'_> {
-    /// The closure panicked. A failure has poisoned the store: the next call tells it.
-    fn drop(&mut self) {
-        if !self.is_ended {
-            let _ = self.undo_changes();
-        }
-    }
-}
-
-impl Inner {
-    /// All sections up to number `last` are durable when this returns. Threads that wait share a commit.
-    pub(crate) fn make_sections_durable(&self, last: u64) -> Result<()> {
-        let progress = self.progress();
-        if progress.is_durable(last)? {
-            return Ok(());
-        }
-        let committed = {
-            let mut checkpoints = self.checkpoints();
-            // Another thread may have done it while this one waited for its turn.
-            match progress.is_durable(last)? {
-                true => return Ok(()),
-                false => checkpoints.checkpoint(),
-            }
-        };
-        if let Some(sections) = &self.sections {
-            sections.settle_loss(self);
-        }
-        match progress.is_durable(last)? {
-            true => Ok(()),
-            // Of a section that did not come to its end there is nothing to wait for.
-            false => committed.map(|_| ()),
-        }
+impl Section<'_> {
+    /// The section will be undone, whatever its closure returns. Gives the error to leave it with.
+    ///
+    /// ```
+    /// # let folder = tempfile::tempdir()?;
+    /// # std::env::set_current_dir(folder.path())?;
+    /// use twinpage::{Error, Region};
+    ///
+    /// let region = Region::options().sections().open("count.twin")?;
+    /// let count = region.shared::<u64>("count")?;
+    /// let undone = region.atomic(|section| -> twinpage::Result<()> {
+    ///     *count.write(section) = 7;
+    ///     Err(section.abort())
+    /// });
+    /// assert!(matches!(undone, Err(Error::Aborted)));
+    /// assert_eq!(region.read(|view| *count.read(view)), 0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn abort(&self) -> Error {
+        self.doomed.store(true, Ordering::Relaxed);
+        Error::Aborted
     }
 }
 
@@ -206,11 +169,24 @@ impl Region {
         let (value, last) = self.section(change)?;
         if last.is_some() {
             behind.within(bound);
-            if sections.queue.is_long() {
+            if sections.is_long() {
                 self.inner.checkpoint()?;
             }
         }
         Ok(value)
+    }
+
+    /// The thread that makes sections durable in time, started by the first that asks for it.
+    fn behind(&self) -> Result<&Behind> {
+        if let Some(behind) = self.behind.get() {
+            return Ok(behind);
+        }
+        let started = {
+            let inner = self.inner.clone();
+            Behind::start(move || inner.checkpoint().map(drop))?
+        };
+        // Of two that start at once one has nothing to do, and ends.
+        Ok(self.behind.get_or_init(|| started))
     }
 
     /// What a region of sections has.
@@ -224,9 +200,9 @@ impl Region {
         &self,
         change: impl for<'r> FnOnce(&Section<'r>) -> Result<R, E>,
     ) -> Result<(R, Option<u64>), E> {
-        let (inner, place) = (&*self.inner, self.place());
+        let place = self.place();
         let sections = self.expect_sections()?;
-        if gate::is_inside(place) {
+        if place.is_inside() {
             return Ok((self.scope(sections, change)?, None));
         }
         if is_reading(place) {
@@ -234,18 +210,9 @@ impl Region {
                 "a section inside a reading of the same region would wait for itself: end the reading first";
             return Err(Error::Invalid(why.into()).into());
         }
-        inner.progress().check_poison()?;
-        let turn = sections.take_turn(inner)?;
-        let outermost = Outermost {
-            inner,
-            sections,
-            is_ended: false,
-            _inside: gate::enter(place),
-            _turn: turn,
-        };
-        sections.doomed.store(false, Ordering::Relaxed);
+        let outermost = sections.begin_section()?;
         match self.scope(sections, change) {
-            Ok(value) if !sections.doomed.load(Ordering::Relaxed) => Ok((value, Some(outermost.end()))),
+            Ok(value) if !sections.doomed().load(Ordering::Relaxed) => Ok((value, Some(outermost.end()))),
             Ok(_) => {
                 outermost.undo()?;
                 Err(Error::Aborted.into())
@@ -266,28 +233,10 @@ impl Region {
         let mut scope = sections.open_scope();
         let outcome = change(&Section {
             update: Update::new(View::in_scope(self.place(), &*self.inner, scope.number)),
-            doomed: &sections.doomed,
+            doomed: sections.doomed(),
         });
         scope.is_good = outcome.is_ok();
         outcome
-    }
-
-    /// Reads a region of sections.
-    ///
-    /// # Panics
-    /// Inside a section of it.
-    #[track_caller]
-    pub(crate) fn read_shared<R>(&self, sections: &Sections, look: impl for<'r> FnOnce(&View<'r>) -> R) -> R {
-        let place = self.place();
-        assert!(
-            !gate::is_inside(place),
-            "`Region::read` inside a section of the same region: read with the section, `handle.read(section)`"
-        );
-        if is_reading(place) {
-            return look(&self.view());
-        }
-        let _reading = Reading::begin(place, sections.share_turn(&self.inner));
-        look(&self.view())
     }
 
     /// A change that the library makes itself: an update, or a section that is durable when this returns.

@@ -1,0 +1,239 @@
+//! A region is made, or found again.
+
+use crate::address::PAGE;
+use crate::epochs::{Checkpointer, Checkpoints, Marks, Progress};
+use crate::error::{Error, Result, RootError};
+use crate::look;
+use crate::marks;
+use crate::options::{Options, Products, Stores};
+use crate::paging::Pager;
+use crate::region::{Inner, Region};
+use crate::sections::Sections;
+use crate::statistics::Counters;
+use crate::store::{Shared, Store};
+use crate::superblock::Superblock;
+use crate::timer::{Rest, Timer, Want, Wish};
+use crate::window::Window;
+use crate::zone::DATA_BYTES;
+use std::path::Path;
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
+use twinpage_core::{Geometry, Idle, Medium};
+use twinpage_os::{Access, AnyMedium, Lock};
+
+/// How long a cut waits for an update if never said.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+impl Region {
+    /// How to make or open a region.
+    pub fn options() -> Options {
+        Options::default()
+    }
+
+    /// Makes or opens the region in the file `path`, with default options.
+    ///
+    /// # Errors
+    /// As [`Options::open`].
+    pub fn open(path: impl AsRef<Path>) -> Result<Region> {
+        Options::default().open(path)
+    }
+}
+
+impl Options {
+    /// Opens the region in the file `path`, and makes it if there is none.
+    ///
+    /// A new file appears under its name only when the region in it is whole.
+    ///
+    /// # Errors
+    /// [`Error::Locked`] when it is open elsewhere, [`Error::Taken`] when its addresses are in use
+    /// here, [`Error::Foreign`] and [`Error::Damaged`] and those of the store say what is wrong with
+    /// the file, which is then left as it is.
+    pub fn open(self, path: impl AsRef<Path>) -> Result<Region> {
+        self.open_with(path, &Products)
+    }
+
+    /// As [`Options::open`], in a store of another make.
+    ///
+    /// # Errors
+    /// As [`Options::open`].
+    #[doc(hidden)]
+    pub fn open_with(self, path: impl AsRef<Path>, stores: &impl Stores) -> Result<Region> {
+        self.mode()?;
+        let path = path.as_ref();
+        loop {
+            match Lock::take(path) {
+                Ok(lock) => return self.open_existing(path, lock, stores),
+                Err(twinpage_os::LockError::Io { source, .. })
+                    if source.kind() == std::io::ErrorKind::NotFound => {}
+                Err(error) => return Err(error.into()),
+            }
+            if let Some(region) = self.create(path, stores)? {
+                return Ok(region);
+            }
+            // Another process made it just now: open that one.
+        }
+    }
+
+    fn open_existing(&self, path: &Path, lock: Lock, stores: &impl Stores) -> Result<Region> {
+        let durability = self.durability_at(path)?;
+        let medium = AnyMedium::open(path, durability, Access::ReadWrite)?;
+        let mut region = self.recover(medium, Some(lock), stores)?;
+        region.listen(path);
+        Ok(region)
+    }
+
+    /// Makes the region beside its name and then gives it the name; `None` if that is taken by now.
+    fn create(&self, path: &Path, stores: &impl Stores) -> Result<Option<Region>> {
+        let (scheme, mut draft) = self.draft(path, stores)?;
+        let mut region = Region::begin(self, scheme, &[], draft.take_lock())?;
+        if !draft.name(path)? {
+            return Ok(None);
+        }
+        region.listen(path);
+        Ok(Some(region))
+    }
+
+    /// Opens the region on a medium of one's own, and makes it if the medium is empty: `geometry` is
+    /// how such a medium is best cut.
+    ///
+    /// # Errors
+    /// As [`Options::open`].
+    pub fn open_on<M: Medium + Send + 'static>(self, medium: M, geometry: Geometry) -> Result<Region> {
+        self.mode()?;
+        if medium.is_empty() {
+            Region::begin(&self, self.make(medium, geometry, &Products)?, &[], None)
+        } else {
+            self.recover(medium, None, &Products)
+        }
+    }
+
+    fn recover<M: Medium + Send + 'static>(
+        &self,
+        medium: M,
+        lock: Option<Lock>,
+        stores: &impl Stores,
+    ) -> Result<Region> {
+        let (scheme, found) = self.find(medium, stores)?;
+        Region::begin(self, scheme, &found.context, lock)
+    }
+}
+
+impl Region {
+    /// The region of a store that was just made (no `context`) or recovered.
+    fn begin<S: Idle + Send + 'static>(
+        options: &Options,
+        scheme: S,
+        context: &[u8],
+        lock: Option<Lock>,
+    ) -> Result<Region> {
+        let (geometry, epoch, poison) = (scheme.geometry(), scheme.epoch(), scheme.info().poison);
+        let found = match epoch {
+            0 => None,
+            _ => Some(Superblock::decode(context)?),
+        };
+        let base = found.map(|found| found.base as usize);
+        if let (Some(wanted), Some(base)) = (options.base, base)
+            && wanted != base
+        {
+            return Err(Error::Invalid(format!(
+                "the region lives at {base:#x} and cannot be opened at {wanted:#x}: its pointers are only good there"
+            )));
+        }
+        let store = Shared::new(scheme);
+        if let (Some(superblock), true) = (&found, options.checked) {
+            check(&store, superblock)?;
+        }
+        if found.is_some_and(|found| found.bytes > 0) {
+            // The heap's header, which every use begins with.
+            store.read_bytes(0, &mut [0; PAGE])?;
+        }
+        let window = Window::reserve(base.or(options.base))?;
+        let place = window.place();
+        marks::set_geometry(place, geometry);
+        let old_bound = found.map_or(DATA_BYTES, |found| found.bound as usize);
+        place.set_bound(options.bound.unwrap_or(old_bound));
+        let bytes = found.map_or(0, |found| found.bytes as usize);
+        place.grow(bytes)?;
+        let progress = Arc::new(Progress::new(epoch, found, poison.clone()));
+        let wish = Arc::new(Wish::default());
+        let asked = wish.clone();
+        let serving = Pager::start(
+            place,
+            bytes,
+            Box::new(store.clone()),
+            poison,
+            options.budget,
+            Box::new(move || asked.set(Want::Checkpoint)),
+        )?;
+        let counters = Arc::new(Counters::default());
+        // A region without a checkpoint gets its first one now.
+        let saved_bytes = found.map_or(usize::MAX, |_| bytes);
+        let mut source = Marks::new(place, geometry, progress.clone(), counters.clone(), saved_bytes);
+        let patience = options.patience.unwrap_or(PATIENCE);
+        source.patience = patience;
+        let mut checkpoints = Checkpointer::new(store.clone(), source);
+        if found.is_none() {
+            checkpoints.checkpoint()?;
+        }
+        let mut checkpoints: Box<dyn Checkpoints> = Box::new(checkpoints);
+        let mut sections = None;
+        if options.sections {
+            let (begun, committer) = Sections::begin(store.clone(), place, &progress, &counters);
+            (sections, checkpoints) = (Some(begun), committer);
+        }
+        let inner = Arc::new(Inner {
+            checkpoints: Mutex::new(checkpoints),
+            patience,
+            heap: OnceLock::new(),
+            sections,
+            progress,
+            counters,
+            store: Box::new(store),
+            serving,
+            window,
+            _lock: lock,
+        });
+        // Without a period it makes checkpoints when memory is short.
+        let timer = match (options.every, options.budget) {
+            (None, None) => None,
+            (every, _) => Some(Timer::start(every, wish, ticks(inner.clone()))?),
+        };
+        let region = Region {
+            inner,
+            timer,
+            is_timed: options.every.is_some(),
+            behind: OnceLock::new(),
+            listening: None,
+        };
+        if options.sections {
+            // So that no section that is undone has made it.
+            region.change(|update| Ok(region.inner.heap(update).map(|_| ()).map_err(RootError::Heap)?))?;
+        }
+        Ok(region)
+    }
+}
+
+/// What a timer does: a checkpoint, and a step towards less space where nothing was written for some time.
+fn ticks(inner: Arc<Inner>) -> impl FnMut() -> bool + Send + 'static {
+    let mut rest = Rest::new(inner.progress().epoch());
+    move || {
+        // Those who wait for it are told; without room the next one tries again.
+        let made = inner.checkpoint();
+        let given = match &made {
+            Ok(epoch) if rest.lasts(*epoch) => inner.give_back_step().map(drop),
+            _ => Ok(()),
+        };
+        !matches!(made.map(drop).and(given), Err(Error::Poisoned(_)))
+    }
+}
+
+/// Refuses what is damaged anywhere.
+fn check(store: &dyn Store, superblock: &Superblock) -> Result<()> {
+    let (damage, report) = (store.check()?, look::check_content(store, superblock)?);
+    let findings = report.unwrap_or_default().damage;
+    let damage = damage
+        .iter()
+        .map(|d| format!("{} at byte {}: {}", d.what, d.at, d.why));
+    let mut all = damage.chain(findings.iter().map(ToString::to_string));
+    all.next().map_or(Ok(()), |first| Err(Error::Damaged(first)))
+}
