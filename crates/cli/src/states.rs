@@ -353,6 +353,9 @@ pub(crate) fn stop(arguments: &Stop) -> Result<ExitCode, String> {
                         .map_err(|error| format!("cannot stop process {pid}: {error}"))?;
                     asked = Some(pid);
                 }
+                if asked == Some(pid) {
+                    spawn::continue_stopped(pid); // its user may have stopped it with ^Z
+                }
                 std::thread::sleep(PAUSE);
             }
             Err(error) => return Err(error.to_string()),

@@ -10,7 +10,7 @@
 use libc::{c_int, pid_t};
 use std::fs;
 use std::io;
-use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::time::Duration;
 
 /// What [`enter`] could not do, and for whom.
@@ -413,8 +413,8 @@ pub const ALARM: c_int = 40;
 /// The signal by which one twinpage asks another to suspend its program.
 pub const SUSPEND: c_int = 41;
 
-/// Signals that are passed on to the program: all that a user may send to it, but those that stop.
-const FORWARDED: [c_int; 14] = [
+/// Signals that are passed on to the program: all that a user may send to it.
+const FORWARDED: [c_int; 15] = [
     SUSPEND,
     libc::SIGHUP,
     libc::SIGINT,
@@ -425,6 +425,7 @@ const FORWARDED: [c_int; 14] = [
     libc::SIGALRM,
     libc::SIGVTALRM,
     libc::SIGPROF,
+    libc::SIGTSTP,
     libc::SIGCONT,
     libc::SIGWINCH,
     libc::SIGIO,
@@ -432,6 +433,8 @@ const FORWARDED: [c_int; 14] = [
 ];
 
 static FORWARD_TO: AtomicI32 = AtomicI32::new(0);
+/// SIGCONT came, and was passed on.
+static CONTINUED: AtomicBool = AtomicBool::new(false);
 /// The thread that the alarm wakes.
 static WATCHER: AtomicI32 = AtomicI32::new(0);
 /// The signals that are not passed on but ask for a suspension, one bit each.
@@ -484,6 +487,17 @@ pub fn ask_other_to_suspend(pid: u32) -> io::Result<()> {
     Ok(())
 }
 
+/// Continues a process if a signal stopped it, proc_pid_stat(5): it takes no other signal before. One that is gone is
+/// left to its caller.
+pub fn continue_stopped(pid: u32) {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let state = stat.rsplit(") ").next().unwrap_or_default();
+    if state.starts_with('T') {
+        // SAFETY: kill takes integers.
+        unsafe { libc::kill(pid as pid_t, libc::SIGCONT) };
+    }
+}
+
 /// The signal that asked for a suspension, if one did.
 pub fn suspension() -> Option<c_int> {
     Some(SUSPENSION.load(Ordering::Relaxed)).filter(|signal| *signal > 0)
@@ -497,6 +511,9 @@ pub fn suspension() -> Option<c_int> {
 pub fn forward_signals(pid: pid_t) -> io::Result<()> {
     extern "C" fn forward(signal: c_int) {
         let pid = FORWARD_TO.load(Ordering::Relaxed);
+        if signal == libc::SIGCONT {
+            CONTINUED.store(true, Ordering::Relaxed);
+        }
         if suspends(signal) {
             ask_to_suspend(signal);
         } else if pid > 0 {
@@ -525,6 +542,36 @@ pub fn forward_signals(pid: pid_t) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+/// The job of this process stops, as its terminal stops one: every process of its group. Returns when a shell
+/// continues it, and process `pid`, to which signals are passed on, has SIGCONT then. A job that no shell looks after
+/// does not stop, setpgid(2). Call from the only thread.
+pub fn stop_job(pid: pid_t) {
+    CONTINUED.store(false, Ordering::Relaxed);
+    stop_group();
+    if !CONTINUED.load(Ordering::Relaxed) {
+        // SAFETY: kill takes integers.
+        unsafe { libc::kill(pid, libc::SIGCONT) };
+    }
+}
+
+/// Sends SIGTSTP, with its default action here, to every process of the group. Returns when this one is continued: a
+/// process that sends itself a signal takes it before kill(2) returns.
+fn stop_group() {
+    let signal = libc::SIGTSTP;
+    unblock(&[signal]);
+    // SAFETY: an all-zero sigaction is the default action; the calls read and write live ones.
+    unsafe {
+        let mut before: libc::sigaction = std::mem::zeroed();
+        let default: libc::sigaction = std::mem::zeroed();
+        libc::sigaction(signal, std::ptr::null(), &raw mut before);
+        if before.sa_sigaction != libc::SIG_IGN {
+            libc::sigaction(signal, &raw const default, std::ptr::null_mut());
+        }
+        libc::kill(0, signal);
+        libc::sigaction(signal, &raw const before, std::ptr::null_mut());
+    }
 }
 
 /// This thread takes `signals` even if it was started with them blocked: pthread_sigmask(3).

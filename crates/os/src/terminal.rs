@@ -8,11 +8,13 @@
 
 pub use libc::termios2 as Termios;
 
+use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
+use std::os::unix::fs::FileExt;
 use std::ptr;
-use std::sync::Once;
 use std::sync::atomic::{AtomicI32, AtomicPtr, Ordering};
+use std::sync::{Once, OnceLock};
 
 /// The modes of a terminal (for the master of a pseudo-terminal: those of its other end).
 ///
@@ -44,14 +46,48 @@ fn set(fd: RawFd, modes: &Termios) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether this process may touch the terminal: in the background that would stop it (SIGTTOU),
-/// credentials(7). A terminal that does not control this process never stops it. In a PID namespace
-/// the groups outside have no number (0): then nothing is known, and job control takes its course.
+/// The process whose place on its terminal this one shares: /proc/PID/stat, opened outside of a PID namespace.
+static OUTER: OnceLock<File> = OnceLock::new();
+
+/// From now on [`in_foreground`] asks for the process of this open proc_pid_stat(5), which is in the terminal's session
+/// while this one left it. The first call counts.
+pub fn share_foreground(stat: File) {
+    let _ = OUTER.set(stat);
+}
+
+/// Whether this process may read and change the terminal: in the background that would stop it (SIGTTIN, SIGTTOU),
+/// credentials(7), and the keys are those of another. A terminal that does not control it never stops it.
 #[must_use]
 pub fn in_foreground(fd: BorrowedFd<'_>) -> bool {
     // SAFETY: numbers only.
     let (front, own) = unsafe { (libc::tcgetpgrp(fd.as_raw_fd()), libc::getpgrp()) };
-    front <= 0 || own == 0 || front == own
+    if front > 0 && own > 0 {
+        return front == own;
+    }
+    OUTER.get().is_none_or(|stat| {
+        let mut bytes = [0; 1024];
+        let length = stat.read_at(&mut bytes, 0).unwrap_or(0);
+        let device = rustix::fs::fstat(fd).map_or(0, |stat| stat.st_rdev);
+        !is_in_background(&String::from_utf8_lossy(&bytes[..length]), device)
+    })
+}
+
+/// Whether a process, as its proc_pid_stat(5) has it, is in the background of the terminal that is this device.
+fn is_in_background(stat: &str, device: u64) -> bool {
+    /// /dev/tty: whichever terminal controls the process.
+    const OWN: (u32, u32) = (5, 0);
+    let after_name = stat.rsplit(") ").next().unwrap_or_default();
+    let mut fields = after_name
+        .split(' ')
+        .map(|field| field.parse::<i64>().unwrap_or(0));
+    let [group, _session, terminal, front] = [(); 4].map({
+        fields.nth(1); // state, parent
+        move |()| fields.next().unwrap_or(0)
+    });
+    let terminal = terminal as u32;
+    let terminal = (terminal >> 8 & 0xfff, terminal & 0xff | terminal >> 12 & 0xf_ff00);
+    let device = (rustix::fs::major(device), rustix::fs::minor(device));
+    (device == terminal || device == OWN) && front > 0 && front != group
 }
 
 /// What a signal handler needs to give the terminal back. Never freed: a handler may be looking.
@@ -180,5 +216,34 @@ extern "C" fn on_resize(_: libc::c_int) {
                 *libc::__errno_location() = errno;
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_is_in_the_background_of_its_own_terminal_only() {
+        let (own, other, any) = (
+            rustix::fs::makedev(136, 3),
+            rustix::fs::makedev(136, 4),
+            rustix::fs::makedev(5, 0),
+        );
+        let stat = |group, front| format!("7 (a) b) S 1 {group} 5 34819 {front} 4194304 0");
+        for (group, front, device, holds) in [
+            (7, 9, own, true),
+            (7, 9, any, true),
+            (7, 9, other, false),
+            (7, 7, own, false),
+            (7, -1, own, false),
+        ] {
+            assert_eq!(
+                is_in_background(&stat(group, front), device),
+                holds,
+                "{group} {front} {device}"
+            );
+        }
+        assert!(!is_in_background("", own));
     }
 }

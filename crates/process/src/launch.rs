@@ -24,8 +24,10 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicI32, Ordering};
 use twinpage_os::seccomp::Filter;
 use twinpage_os::spawn::{self, CStrings};
+use twinpage_os::terminal;
 use twinpage_os::trace::{self, Status};
 
 /// The id of every program in its namespace. The inner process's own threads are below.
@@ -42,12 +44,17 @@ pub fn contained<T: Serialize + DeserializeOwned>(
 ) -> Result<T, String> {
     let told = |error: std::io::Error| format!("cannot start: {error}");
     let (mut answer, answer_end) = std::io::pipe().map_err(told)?;
+    let place = std::fs::File::open("/proc/self/stat").ok();
     spawn::enter(clock_shift_ns).map_err(|error| error.to_string())?;
     let inner = spawn::fork().map_err(told)?;
     if inner == 0 {
         drop(answer);
+        OUTER.store(answer_end.as_raw_fd(), Ordering::Relaxed);
         spawn::die_with_parent();
         spawn::leave_session();
+        if let Some(place) = place {
+            terminal::share_foreground(place);
+        }
         let result = spawn::mount_proc()
             .map_err(|error| Error::Machine(error.to_string()))
             .and_then(|()| inside())
@@ -57,8 +64,7 @@ pub fn contained<T: Serialize + DeserializeOwned>(
     }
     drop(answer_end);
     spawn::forward_signals(inner).map_err(told)?;
-    let mut text = Vec::new();
-    answer.read_to_end(&mut text).map_err(told)?;
+    let text = read_answer(&mut answer, inner).map_err(told)?;
     let ended = spawn::wait_for(inner).map_err(told)?;
     if text.is_empty() {
         return Err(match ended {
@@ -70,6 +76,40 @@ pub fn contained<T: Serialize + DeserializeOwned>(
     }
     serde_json::from_slice::<Result<T, String>>(&text)
         .map_err(|error| format!("cannot read the result: {error}"))?
+}
+
+/// The inner process's end of the pipe to the outer one; -1 where there is none.
+static OUTER: AtomicI32 = AtomicI32::new(-1);
+/// What the inner process writes there when the program was stopped; what it returned begins with a brace.
+const JOB_STOPS: u8 = b'Z';
+
+/// The program was stopped: the outer process stops with its job, and passes SIGCONT on when it is continued.
+pub(crate) fn tell_job_stops() {
+    if let Ok(outer) = spawn::borrow(OUTER.load(Ordering::Relaxed)) {
+        let _ = rustix::io::write(outer, &[JOB_STOPS]); // an outer process that is gone takes this one along
+    }
+}
+
+/// Until the inner process is gone. Stops with the program meanwhile.
+fn read_answer(answer: &mut impl Read, inner: i32) -> std::io::Result<Vec<u8>> {
+    let (mut text, mut chunk) = (Vec::new(), [0; 4096]);
+    loop {
+        match answer.read(&mut chunk) {
+            Ok(0) => return Ok(text),
+            Ok(read) => {
+                let stops = chunk[..read]
+                    .iter()
+                    .take_while(|byte| text.is_empty() && **byte == JOB_STOPS);
+                let stops = stops.count();
+                if stops > 0 {
+                    spawn::stop_job(inner);
+                }
+                text.extend_from_slice(&chunk[stops..read]);
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
 }
 
 /// What to run, prepared so that starting it allocates nothing.

@@ -6,6 +6,7 @@
 use crate::context::Ending;
 use crate::error::{Error, Result};
 use crate::files::EpochFiles;
+use crate::launch;
 use crate::notes;
 use crate::older::{self, Keep};
 use crate::pace::{Controller, Cost, Every};
@@ -191,8 +192,8 @@ const LOOK: Duration = Duration::from_millis(20);
 const LOOK_AT_REST: Duration = Duration::from_millis(40);
 /// The alarm rings at least this often: a signal that comes just before a wait is noticed by then.
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
-/// How long a checkpoint that is to be kept waits for readers of what was printed: the rest is printed again by a
-/// resume that goes back to it.
+/// How long a checkpoint that is to be kept, and a program that its user stopped, wait for readers of what was printed.
+/// Of a kept one, the rest is printed again by a resume that goes back to it.
 const OUTPUT_PATIENCE: Duration = Duration::from_millis(200);
 /// What a page costs that is written first after a checkpoint.
 const FAULT: Duration = Duration::from_nanos(900);
@@ -259,6 +260,7 @@ impl<'a> Drive<'a> {
                 Ok(None) => {}
                 Err(source) => return Err(Error::target("cannot wait for the program", source)),
             }
+            self.follow_job()?;
             let asked = spawn::suspension();
             let due = Instant::now() >= self.look_at || self.program.wants_checkpoint() || asked.is_some();
             // While the last epoch is still being written, the program goes on: the alarm rings again.
@@ -377,6 +379,26 @@ impl<'a> Drive<'a> {
             }
             std::thread::sleep(LOOK); // its last epoch must be kept: wait for room
         }
+    }
+
+    /// A user's ^Z stops the program, and then twinpage as the user's shell sees it; both go on together. What the
+    /// program did until then is durable and what it printed outside, for it may be killed meanwhile.
+    fn follow_job(&mut self) -> Result<()> {
+        if self.program.job_stops() {
+            self.settle()?;
+            self.checkpoint()?;
+            self.settle()?;
+            self.program.streams.let_out_within(OUTPUT_PATIENCE);
+            if self.program.job_goes_on() {
+                return Ok(()); // it was continued meanwhile
+            }
+            self.program.streams.give_terminal_back();
+            launch::tell_job_stops();
+        }
+        if self.program.job_goes_on() {
+            self.program.streams.begin();
+        }
+        Ok(())
     }
 
     /// Makes a checkpoint and keeps a copy of it. The program stands still until it is copied.

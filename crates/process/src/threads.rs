@@ -79,6 +79,13 @@ pub fn is_from_outside(info: &SignalInfo) -> bool {
     word(8) == libc::SI_USER && word(SENDER) == 0
 }
 
+/// Whether twinpage passed the signal on: it is process 1 of the program's namespaces.
+#[must_use]
+pub fn is_passed_on(info: &SignalInfo) -> bool {
+    let word = |at: usize| i32::from_le_bytes(info[at..at + 4].try_into().expect("four bytes"));
+    word(8) == libc::SI_USER && word(16) == 1
+}
+
 /// Largest extended state of any x86-64 processor of today.
 pub const MOST_EXTENDED: usize = 16 << 10;
 

@@ -22,6 +22,7 @@ mod calls;
 mod contract;
 mod damage;
 mod forks;
+mod jobs;
 mod kills;
 mod older;
 mod pace;

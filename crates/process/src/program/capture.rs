@@ -8,7 +8,7 @@
 //!   [`crate::interrupted`].
 //! * Of a program that ended, a checkpoint says how, and holds what it printed last.
 
-use super::{Program, State};
+use super::{Job, Program, State};
 use crate::clocks::Clocks;
 use crate::context::{Fixed, Live, Threads};
 use crate::descriptors;
@@ -79,7 +79,9 @@ impl Program {
             files: Vec::new(),
             objects: self.memory.objects().saved().to_vec(),
             links: self.files.links(),
-            stopped: (self.threads.iter()).any(|thread| thread.state == State::GroupStopped),
+            // A resume goes on with a job that its user stopped: there is no shell that would.
+            stopped: self.job == Job::Runs
+                && (self.threads.iter()).any(|thread| thread.state == State::GroupStopped),
             guards: self.memory.guards()?,
         };
         let streams = self.streams.stop_point(into.epoch)?;

@@ -1,5 +1,6 @@
 //! Calls that a stop cut, taken up again: what [`crate::interrupted`] knows, done to the threads.
 
+use super::job::Job;
 use super::{Program, State};
 use crate::error::{Error, Result};
 use crate::interrupted::{Calls, Unfinished};
@@ -46,7 +47,7 @@ impl Program {
     }
 
     /// A signal is about to be delivered. One that a handler takes ends a call that was cut; one that is
-    /// ignored only woke the thread because it is traced, and must not be noticed. (Stop signals are: a wait
+    /// ignored only woke the thread because it is traced, and must not be noticed. (Signals that stop are: a wait
     /// ends with `EINTR` when the program goes on, also alone.)
     pub(super) fn signalled(&mut self, tid: Tid, signal: i32) -> Result<()> {
         const STOPS: [i32; 4] = [libc::SIGSTOP, libc::SIGTSTP, libc::SIGTTIN, libc::SIGTTOU];
@@ -59,9 +60,18 @@ impl Program {
             spawn::ask_to_suspend(signal);
             return self.go_on(tid, 0);
         }
+        if signal == libc::SIGCONT {
+            self.continue_job();
+        }
+        if self.stops_job(tid, signal)? {
+            self.job = Job::Stopping;
+            // Its process group is an orphan here, which SIGTSTP does not stop.
+            return self.go_on(tid, libc::SIGSTOP);
+        }
         let in_call = registers.orig_rax as i64 >= 0 || self.calls.is_altered(tid);
-        if in_call && !STOPS.contains(&signal) {
-            let changed = if self.is_caught(signal)? {
+        let is_caught = self.is_caught(signal)?;
+        if in_call && (is_caught || !STOPS.contains(&signal)) {
+            let changed = if is_caught {
                 self.calls.end_by_signal(tid, &mut registers, &self.process)?
             } else {
                 self.calls.take_up(tid, &mut registers, &self.process)?
@@ -73,13 +83,18 @@ impl Program {
         self.go_on(tid, signal)
     }
 
-    /// Whether the program handles the signal: proc_pid_status(5), `SigCgt`.
-    fn is_caught(&self, signal: i32) -> Result<bool> {
+    /// Whether the program handles the signal.
+    pub(super) fn is_caught(&self, signal: i32) -> Result<bool> {
+        self.is_in_mask("SigCgt:", signal)
+    }
+
+    /// Whether a line of proc_pid_status(5) names the signal.
+    pub(super) fn is_in_mask(&self, line: &str, signal: i32) -> Result<bool> {
         let path = format!("/proc/{}/status", self.process.thread());
         let status = std::fs::read_to_string(&path).map_err(Error::file("cannot read", path))?;
-        let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
-        let caught = caught.and_then(|word| u64::from_str_radix(word.trim(), 16).ok());
-        Ok(caught.is_some_and(|caught| caught >> (signal - 1) & 1 == 1))
+        let mask = status.lines().find_map(|found| found.strip_prefix(line));
+        let mask = mask.and_then(|word| u64::from_str_radix(word.trim(), 16).ok());
+        Ok(mask.is_some_and(|mask| mask >> (signal - 1) & 1 == 1))
     }
 
     /// A thread with an altered call stopped at the beginning or the end of it.

@@ -7,13 +7,16 @@
 //!
 //! `halt.rs` has every thread stand still; `capture.rs` reads what a checkpoint holds meanwhile; `cut.rs` takes
 //! up the calls that this cut; `rest.rs` tells when nothing ran since;
-//! `executable.rs` keeps the program's own file.
+//! `executable.rs` keeps the program's own file; `job.rs` follows a user's `^Z`.
 
 mod capture;
 mod cut;
 mod executable;
 mod halt;
+mod job;
 mod rest;
+
+use job::Job;
 
 pub use capture::Stop;
 pub use executable::forget_copies_but;
@@ -89,6 +92,7 @@ pub struct Program {
     pub(crate) kills_itself: bool,
     /// While all threads are asked to stand still: those that were.
     asked: Option<BTreeSet<Tid>>,
+    job: Job,
     /// Whether it stands still after a capture, until [`Program::release`]; and whether that one is durable.
     held: Option<bool>,
     /// The stops that nobody took note of yet.
@@ -165,6 +169,7 @@ impl Program {
             main_thread_ended: surroundings.carried.main_thread_ended,
             kills_itself: false,
             asked: None,
+            job: Job::Runs,
             held: None,
             stops: Vec::new(),
         })
@@ -334,6 +339,9 @@ impl Program {
 
     /// A thread that stopped: perhaps the first that is heard of it.
     fn know(&mut self, tid: Tid) -> Result<()> {
+        if self.job == Job::Stopped {
+            self.continue_job(); // a thread that stands by a signal is not told of in this way
+        }
         self.note(tid);
         if tid == self.process.pid() {
             return Ok(());

@@ -118,6 +118,13 @@ pub(super) enum Fed {
 }
 
 impl Input {
+    /// The real terminal is as it was found until it is read again.
+    pub(super) fn give_terminal_back(&mut self) {
+        if let Some(real) = self.inlet.as_mut().and_then(|inlet| inlet.real.as_mut()) {
+            real.give_back();
+        }
+    }
+
     pub(super) fn new(
         log: Log,
         flight: Flight,

@@ -392,6 +392,17 @@ impl Stdio {
         refused.map_or(Ok(stats), Err)
     }
 
+    /// Keys are no longer read, and the real terminal is as it was found, until [`Stdio::begin`].
+    pub fn give_terminal_back(&self) {
+        let mut state = self.shared.lock();
+        state.begun = false;
+        if let Some(input) = &mut state.input {
+            input.give_terminal_back();
+        }
+        drop(state);
+        self.shared.wake();
+    }
+
     /// Waits until everything that may go outside is there, but no longer than `at_most`.
     pub fn let_out_within(&self, at_most: Duration) {
         let until = Instant::now() + at_most;

@@ -151,8 +151,13 @@ impl Relay {
     }
 
     fn take_input(&mut self, state: &mut State) -> Result<()> {
-        let Some(input) = &mut state.input else {
-            return Ok(());
+        let State {
+            input: Some(input),
+            begun: true,
+            ..
+        } = state
+        else {
+            return Ok(()); // keys are the shell's meanwhile
         };
         if input.wants() && matches!(input.take()?, Taken::End) {
             input.end_of_outside();

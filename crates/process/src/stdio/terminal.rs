@@ -158,11 +158,18 @@ impl RealTerminal {
     }
 }
 
-impl Drop for RealTerminal {
-    fn drop(&mut self) {
+impl RealTerminal {
+    /// It is as it was found, until it is taken again.
+    pub(super) fn give_back(&mut self) {
         if let Some(taken) = self.taken.take() {
             drop(taken);
             let _ = std::fs::remove_file(&self.note);
         }
+    }
+}
+
+impl Drop for RealTerminal {
+    fn drop(&mut self) {
+        self.give_back();
     }
 }
