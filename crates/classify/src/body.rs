@@ -4,7 +4,7 @@ use crate::index::{FnId, Function, Sources, TypeNames, parts_of};
 use crate::known::{self, Known};
 use crate::macros::{self, Arguments};
 use crate::scope::{KEEP_IN_OBJECT, MOVE_OUT, Meaning, Scope, path_text, unlisted};
-use crate::{Place, Reason};
+use crate::{Position, Reason};
 use proc_macro2::Span;
 use quote::ToTokens;
 use std::collections::{BTreeSet, HashSet};
@@ -21,7 +21,7 @@ pub(crate) struct Body {
 
 /// A call that is followed.
 pub(crate) struct Call {
-    pub(crate) at: Place,
+    pub(crate) at: Position,
     /// The name that the body uses.
     pub(crate) name: String,
     /// Every function that it may be.

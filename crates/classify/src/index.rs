@@ -2,7 +2,7 @@
 //!
 //! Names are kept without the modules they are in: a name that is defined twice means both.
 
-use crate::{Error, Place};
+use crate::{Error, Position};
 use proc_macro2::{Span, TokenStream, TokenTree};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -110,7 +110,7 @@ impl Sources {
     }
 
     /// Where something is in file number `file`.
-    pub(crate) fn place(&self, file: usize, span: Span) -> Place {
+    pub(crate) fn place(&self, file: usize, span: Span) -> Position {
         place(&self.files[file].path, span)
     }
 
@@ -142,9 +142,9 @@ impl Sources {
     }
 }
 
-fn place(file: &Path, span: Span) -> Place {
+fn place(file: &Path, span: Span) -> Position {
     let start = span.start();
-    Place {
+    Position {
         file: file.to_owned(),
         line: start.line,
         column: start.column + 1,

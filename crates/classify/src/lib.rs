@@ -53,7 +53,7 @@ pub enum Class {
 
 /// A place in a source.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize)]
-pub struct Place {
+pub struct Position {
     /// The file.
     pub file: PathBuf,
     /// Counted from 1.
@@ -66,12 +66,12 @@ pub struct Place {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Reason {
     /// Where the method does it: for a call, where the call is.
-    pub at: Place,
+    pub at: Position,
     /// What it does.
     pub why: String,
     /// For a call, the calls from there to the function that does it, each with its place.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub through: Vec<(String, Place)>,
+    pub through: Vec<(String, Position)>,
     /// How the method could become deferrable.
     pub way_out: &'static str,
 }
@@ -84,7 +84,7 @@ pub struct Method {
     /// Its name.
     pub name: String,
     /// Where it is.
-    pub at: Place,
+    pub at: Position,
     /// The field whose parts are lanes: `#[lane(rows)]`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lane: Option<String>,
@@ -111,7 +111,7 @@ pub enum Error {
     #[error("{at}: {why}")]
     Syntax {
         /// Where.
-        at: Place,
+        at: Position,
         /// The parser's error.
         why: String,
     },
@@ -123,7 +123,7 @@ pub enum Error {
     },
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for Position {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}:{}", self.file.display(), self.line, self.column)
     }

@@ -5,7 +5,7 @@
 
 use crate::body::{self, Body};
 use crate::index::{FnId, Function, Sources, is_attribute};
-use crate::{Class, Method, Place, Reason};
+use crate::{Class, Method, Position, Reason};
 use syn::spanned::Spanned;
 use syn::{FnArg, Meta, ReceiverKind, ReturnType, Type};
 
@@ -122,7 +122,7 @@ impl Sources {
 
     fn reasons_of_signature(&self, function: &Function) -> Vec<Reason> {
         let at = |span| self.place(function.file, span);
-        let reason = |at: Place, why: String, way_out| Reason {
+        let reason = |at: Position, why: String, way_out| Reason {
             at,
             why,
             through: Vec::new(),
@@ -154,7 +154,7 @@ impl Sources {
     /// Why a call of `callee` makes instant: the reason that is found by following the first cause of each.
     fn reason_through(
         &self,
-        at: Place,
+        at: Position,
         name: &str,
         mut callee: FnId,
         bodies: &[Body],
@@ -182,7 +182,7 @@ impl Sources {
         }
     }
 
-    fn place_of(&self, id: FnId) -> Place {
+    fn place_of(&self, id: FnId) -> Position {
         let function = &self.functions[id];
         self.place(function.file, function.signature.ident.span())
     }

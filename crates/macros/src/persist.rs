@@ -449,7 +449,7 @@ fn enumeration(input: &DeriveInput, data: &DataEnum) -> Result<TokenStream> {
         variants.extend(quote! {
             #value
             next = value.wrapping_add(1);
-            let mut place = ::twinpage::persist::Place::after::<#tag>();
+            let mut place = ::twinpage::persist::FieldOffset::after::<#tag>();
             let mut fields = ::std::vec::Vec::new();
             #(#fields)*
             variants.push(::twinpage::persist::Variant::new(#label, &value, fields));

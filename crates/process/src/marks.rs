@@ -19,7 +19,7 @@ pub struct Mark {
 
 /// The advice in force.
 #[derive(Clone, Debug, Default)]
-pub struct Marks(Vec<Mark>);
+pub struct AdviceInForce(Vec<Mark>);
 
 /// What a piece of advice is about, and whether it is the default there. `None`: it leaves no mark.
 fn subject(advice: i32) -> Option<(u8, bool)> {
@@ -39,11 +39,11 @@ fn subject(advice: i32) -> Option<(u8, bool)> {
     })
 }
 
-impl Marks {
+impl AdviceInForce {
     /// The marks that a context held.
     #[must_use]
-    pub fn new(marks: Vec<Mark>) -> Marks {
-        Marks(marks)
+    pub fn new(marks: Vec<Mark>) -> AdviceInForce {
+        AdviceInForce(marks)
     }
 
     /// All of them.
@@ -105,7 +105,7 @@ mod tests {
 
     #[test]
     fn advice_replaces_advice_about_the_same() {
-        let mut marks = Marks::default();
+        let mut marks = AdviceInForce::default();
         assert!(marks.advise(0..100, libc::MADV_DONTDUMP));
         assert!(marks.advise(0..100, libc::MADV_DONTFORK));
         assert!(marks.advise(20..30, libc::MADV_DODUMP));

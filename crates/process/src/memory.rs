@@ -14,7 +14,7 @@ use crate::copies::Copies;
 use crate::error::{Error, Result};
 use crate::files::{Ident, Recorder};
 use crate::layout::{Kind, Layout, Mapping};
-use crate::marks::{Mark, Marks};
+use crate::marks::{AdviceInForce, Mark};
 use crate::objects::{self, Id, Objects};
 use crate::pages::{CHUNK_BYTES, Pages, page_index};
 use crate::scan::{Cut, Walks};
@@ -37,7 +37,7 @@ pub struct Memory {
     guarded: bool,
     /// Files that were truncated since the last stop: private copies of their pages may be gone.
     truncated: Vec<Ident>,
-    marks: Marks,
+    marks: AdviceInForce,
     /// The marks changed since the last capture.
     marked: bool,
     objects: Objects,
@@ -80,7 +80,7 @@ impl Memory {
         layout: Layout,
         tracker: Tracker,
         pages: Pages,
-        marks: Marks,
+        marks: AdviceInForce,
         objects: Objects,
         geometry: Geometry,
     ) -> Memory {

@@ -7,7 +7,7 @@ use crate::files::{self, Recorder};
 use crate::inspect;
 use crate::launch::{self, Command, PROGRAM_PID};
 use crate::layout::Layout;
-use crate::marks::Marks;
+use crate::marks::AdviceInForce;
 use crate::memory::Memory;
 use crate::notes::{self, Notes};
 use crate::objects::Objects;
@@ -15,7 +15,7 @@ use crate::older::{self, At};
 use crate::pages::Pages;
 use crate::program::{self, Carried, Program, Surroundings};
 use crate::restore::{self, Restored};
-use crate::session::{self, Outside, Pace, Summary};
+use crate::session::{self, OutputCommit, Pace, Summary};
 use crate::state::{StateDir, Store};
 use crate::statistics::Ledger;
 use crate::stdio::{self, Stdio};
@@ -113,9 +113,9 @@ impl Setting {
         memory: Memory,
         command: Vec<String>,
         carried: Carried,
-    ) -> Result<(Program, Outside)> {
+    ) -> Result<(Program, OutputCommit)> {
         self.streams.begin();
-        let witness = Outside::new(self.streams.clone());
+        let witness = OutputCommit::new(self.streams.clone());
         let surroundings = Surroundings {
             command,
             streams: self.streams,
@@ -174,7 +174,7 @@ fn begin(command: &Command, directory: &StateDir, store: Store, pace: Pace) -> R
         layout,
         tracker,
         Pages::new(geometry)?,
-        Marks::default(),
+        AdviceInForce::default(),
         Objects::default(),
         geometry,
     );

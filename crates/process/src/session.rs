@@ -88,24 +88,24 @@ impl OnTerm {
 }
 
 /// Makes durable what must not be behind a commit, and lets out what waited for one.
-pub struct Outside {
+pub struct OutputCommit {
     streams: Arc<Stdio>,
     /// What kept output from going out, if anything did.
     trouble: Option<String>,
 }
 
-impl Outside {
+impl OutputCommit {
     /// For a program with these streams.
     #[must_use]
-    pub fn new(streams: Arc<Stdio>) -> Outside {
-        Outside {
+    pub fn new(streams: Arc<Stdio>) -> OutputCommit {
+        OutputCommit {
             streams,
             trouble: None,
         }
     }
 }
 
-impl Witness for Outside {
+impl Witness for OutputCommit {
     fn before_commit(&mut self, capture: &mut Capture) -> twinpage_core::Result<()> {
         let attached = capture.attachment.as_mut();
         if let Some(files) = attached.and_then(|files| files.downcast_mut::<EpochFiles>()) {
@@ -138,7 +138,7 @@ fn outside_failed(error: &(dyn std::error::Error + 'static)) -> twinpage_core::E
 pub fn run(
     mut program: Program,
     store: Store,
-    witness: Outside,
+    witness: OutputCommit,
     pace: Pace,
     mut ledger: Ledger,
 ) -> Result<Summary> {
@@ -181,7 +181,7 @@ pub fn run(
 /// How long a suspension waits for readers of what was printed. The rest is printed at the resume.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-type ProgramEngine = Engine<Store, Outside>;
+type ProgramEngine = Engine<Store, OutputCommit>;
 
 /// A program that does nothing still has its clocks run on: a wait that is begun again after a resume lasts
 /// longer by as much at most.

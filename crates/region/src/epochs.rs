@@ -137,7 +137,7 @@ impl Progress {
         self.changed.notify_all();
     }
 
-    /// A ticket for the next cut. With the lock: see [`Marks::nothing_to_do`].
+    /// A ticket for the next cut. With the lock: see [`MarkedLines::nothing_to_do`].
     pub(crate) fn ticket(&self) -> Ticket {
         let _told = self.told();
         Ticket {
@@ -283,11 +283,11 @@ pub(crate) trait Checkpoints: Send {
 pub(crate) struct Checkpointer<S: Scheme + Send> {
     engine: Inline<Shared<S>, ()>,
     scheme: Shared<S>,
-    source: Marks,
+    source: MarkedLines,
 }
 
 impl<S: Scheme + Send + 'static> Checkpointer<S> {
-    pub(crate) fn new(scheme: Shared<S>, source: Marks) -> Checkpointer<S> {
+    pub(crate) fn new(scheme: Shared<S>, source: MarkedLines) -> Checkpointer<S> {
         Checkpointer {
             engine: Inline::new(scheme.clone(), ()),
             scheme,
@@ -334,7 +334,7 @@ fn poisoned(error: twinpage_core::Error) -> Error {
 }
 
 /// The marks of a window as a source of changed lines.
-pub(crate) struct Marks {
+pub(crate) struct MarkedLines {
     pub(crate) place: Place,
     pub(crate) geometry: Geometry,
     pub(crate) progress: Arc<Progress>,
@@ -349,15 +349,15 @@ pub(crate) struct Marks {
     wishes: Wishes,
 }
 
-impl Marks {
+impl MarkedLines {
     pub(crate) fn new(
         place: Place,
         geometry: Geometry,
         progress: Arc<Progress>,
         counters: Arc<Counters>,
         saved_bytes: usize,
-    ) -> Marks {
-        Marks {
+    ) -> MarkedLines {
+        MarkedLines {
             place,
             geometry,
             progress,
@@ -452,7 +452,7 @@ impl std::fmt::Display for Interrupted {
 
 impl std::error::Error for Interrupted {}
 
-impl Source for Marks {
+impl Source for MarkedLines {
     type Error = Interrupted;
 
     fn capture(&mut self, into: &mut Capture) -> Result<(), Interrupted> {

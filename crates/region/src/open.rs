@@ -1,7 +1,7 @@
 //! A region is made, or found again.
 
 use crate::address::PAGE;
-use crate::epochs::{Checkpointer, Checkpoints, Marks, Progress};
+use crate::epochs::{Checkpointer, Checkpoints, MarkedLines, Progress};
 use crate::error::{Error, Result, RootError};
 use crate::look;
 use crate::marks;
@@ -168,7 +168,7 @@ impl Region {
         let counters = Arc::new(Counters::default());
         // A region without a checkpoint gets its first one now.
         let saved_bytes = found.map_or(usize::MAX, |_| bytes);
-        let mut source = Marks::new(place, geometry, progress.clone(), counters.clone(), saved_bytes);
+        let mut source = MarkedLines::new(place, geometry, progress.clone(), counters.clone(), saved_bytes);
         let patience = options.patience.unwrap_or(PATIENCE);
         source.patience = patience;
         let mut checkpoints = Checkpointer::new(store.clone(), source);

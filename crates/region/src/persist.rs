@@ -28,7 +28,7 @@ mod plain;
 mod refused;
 
 pub use crate::description::{BadDescription, Description, Field, Kind, Type, Variant};
-pub use describe::{Place, Types};
+pub use describe::{FieldOffset, Types};
 pub use name::Name;
 pub use twinpage_macros::Persist;
 

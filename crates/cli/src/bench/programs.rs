@@ -133,7 +133,7 @@ pub(crate) fn bench(arguments: &ProgramsArguments) -> Result<ExitCode, String> {
     let scratch = scratch.map_err(|error| format!("cannot make a scratch directory: {error}"))?;
     let (mut rows, mut left_out, mut proved) = (Vec::new(), Vec::new(), true);
     for program in &programs {
-        let place = Place::of(program, scratch.path())?;
+        let place = Workspace::of(program, scratch.path())?;
         if !place.shell(&program.needs)?.status.success() {
             notes::tell(&format!(
                 "{} is not installed and left out: {}",
@@ -177,15 +177,15 @@ fn chosen(names: &[String]) -> Result<Vec<Program>, String> {
 }
 
 /// Where a program's inputs and runs are.
-struct Place<'a> {
+struct Workspace<'a> {
     program: &'a Program,
     directory: PathBuf,
 }
 
-impl<'a> Place<'a> {
-    fn of(program: &'a Program, scratch: &Path) -> Result<Place<'a>, String> {
+impl<'a> Workspace<'a> {
+    fn of(program: &'a Program, scratch: &Path) -> Result<Workspace<'a>, String> {
         let directory = scratch.join(&program.name);
-        let place = Place { program, directory };
+        let place = Workspace { program, directory };
         make(&place.inputs())?;
         Ok(place)
     }

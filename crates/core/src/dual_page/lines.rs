@@ -6,7 +6,7 @@
 //! * A page enters the dirty list once an epoch, so that a commit costs what was written.
 
 use super::fault::Fault;
-use super::map::{Entry, Flags, HOT, Key, Life, Place};
+use super::map::{Entry, EntryIndex, Flags, HOT, Key, Life};
 use super::space::Role;
 use super::{Cause, DualPage};
 use crate::compare::{differing_in_homes, differing_lines, nonzero_lines};
@@ -34,7 +34,7 @@ impl<M: Medium> DualPage<M> {
     fn newest_runs(
         &self,
         key: Key,
-        place: Place,
+        place: EntryIndex,
         lines: LineMask,
         mut visit: impl FnMut(Offset, Range<usize>) -> Result<()>,
     ) -> Result<()> {
@@ -119,7 +119,7 @@ impl<M: Medium> DualPage<M> {
 
     /// Where the newest version of a line lies, if the page is there.
     pub(super) fn place_of(&self, key: Key, line: usize) -> Option<Offset> {
-        let there = |&place: &Place| self.table[place].is(Flags::NEWEST);
+        let there = |&place: &EntryIndex| self.table[place].is(Flags::NEWEST);
         let place = self.table.find(key).filter(there)?;
         let mut found = None;
         let looked = self.newest_runs(key, place, LineMask::run(line, 1), |at, _| {
@@ -143,7 +143,7 @@ impl<M: Medium> DualPage<M> {
     }
 
     /// The page of the medium that holds the newest version of all of `lines`, if one does.
-    fn single_home(&self, place: Place, lines: LineMask) -> Option<u64> {
+    fn single_home(&self, place: EntryIndex, lines: LineMask) -> Option<u64> {
         let entry = &self.table[place];
         let derivative = lines & entry.newest();
         match entry.frame {
@@ -185,7 +185,7 @@ impl<M: Medium> DualPage<M> {
     }
 
     /// As [`DualPage::diff_key`], on the medium's own memory where it is memory.
-    fn diff_views(&self, place: Place, first: usize, bytes: &[u8]) -> Option<LineMask> {
+    fn diff_views(&self, place: EntryIndex, first: usize, bytes: &[u8]) -> Option<LineMask> {
         let entry = &self.table[place];
         let line = self.geometry().line_bytes();
         let lines = LineMask::run(first, bytes.len() / line);
@@ -230,7 +230,7 @@ impl<M: Medium> DualPage<M> {
     fn write_other_home(
         &mut self,
         key: Key,
-        place: Place,
+        place: EntryIndex,
         lines: &PageLines<'_>,
         cause: Cause,
     ) -> Result<Room> {
@@ -259,7 +259,7 @@ impl<M: Medium> DualPage<M> {
     }
 
     /// An extent for the base page of `key` and its neighbours.
-    fn claim_base(&mut self, key: Key) -> Result<Place> {
+    fn claim_base(&mut self, key: Key) -> Result<EntryIndex> {
         let (extent, virgin) = self.space.claim(&mut self.medium, Role::Base)?;
         let logical = self.table.logical(key);
         self.table.insert(logical, extent, virgin);
@@ -270,7 +270,13 @@ impl<M: Medium> DualPage<M> {
     }
 
     /// The first write of a page that no checkpoint has: straight to its base, all other lines zero.
-    fn write_birth(&mut self, key: Key, place: Place, lines: &PageLines<'_>, cause: Cause) -> Result<Room> {
+    fn write_birth(
+        &mut self,
+        key: Key,
+        place: EntryIndex,
+        lines: &PageLines<'_>,
+        cause: Cause,
+    ) -> Result<Room> {
         let (base, changed) = (self.table.base(place), lines.changed);
         let virgin = self.table[place].is(Flags::VIRGIN) || self.faulty(Fault::NoZeroFill);
         self.table[place].set(Flags::VIRGIN, false);
@@ -305,7 +311,13 @@ impl<M: Medium> DualPage<M> {
     }
 
     /// A page that was discarded in this epoch comes back: both versions exist, and differ in all lines.
-    fn write_rebirth(&mut self, key: Key, place: Place, lines: &PageLines<'_>, cause: Cause) -> Result<Room> {
+    fn write_rebirth(
+        &mut self,
+        key: Key,
+        place: EntryIndex,
+        lines: &PageLines<'_>,
+        cause: Cause,
+    ) -> Result<Room> {
         let line_bytes = lines.line_bytes;
         let mut whole = vec![0; self.geometry().page_bytes()];
         for run in lines.changed.runs() {
@@ -318,7 +330,7 @@ impl<M: Medium> DualPage<M> {
     }
 
     /// No derivative page: the lines go to the fall-back buffer.
-    fn write_fallback(&mut self, key: Key, place: Place, lines: &PageLines<'_>) -> Result<Room> {
+    fn write_fallback(&mut self, key: Key, place: EntryIndex, lines: &PageLines<'_>) -> Result<Room> {
         let (geometry, changed) = (self.geometry(), lines.changed);
         self.fallback
             .reserve(key, changed, geometry, &mut self.space, &mut self.medium)?;
@@ -335,7 +347,7 @@ impl<M: Medium> DualPage<M> {
     }
 
     /// The lines are written: they are in no checkpoint yet.
-    fn mark_dirty(&mut self, key: Key, place: Place, lines: LineMask) {
+    fn mark_dirty(&mut self, key: Key, place: EntryIndex, lines: LineMask) {
         let entry = &mut self.table[place];
         entry.dbv = entry.dbv | lines;
         entry.heat = HOT;
@@ -343,7 +355,7 @@ impl<M: Medium> DualPage<M> {
     }
 
     /// The page has something to look at when the epoch ends.
-    pub(super) fn touch(&mut self, key: Key, place: Place) {
+    pub(super) fn touch(&mut self, key: Key, place: EntryIndex) {
         let entry: &mut Entry = &mut self.table[place];
         if !entry.is(Flags::TOUCHED) {
             entry.set(Flags::TOUCHED, true);

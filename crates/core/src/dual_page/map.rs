@@ -187,7 +187,7 @@ pub(super) struct Extent {
 
 /// Where an entry is. Good until an extent is removed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Place {
+pub(super) struct EntryIndex {
     extent: u32,
     entry: u32,
 }
@@ -249,9 +249,9 @@ impl Table {
     }
 
     /// Where the page is, if its extent is claimed.
-    pub(super) fn find(&self, key: Key) -> Option<Place> {
+    pub(super) fn find(&self, key: Key) -> Option<EntryIndex> {
         let extent = self.slot(self.logical(key))? as u32;
-        Some(Place {
+        Some(EntryIndex {
             extent,
             entry: (key.0 % self.extent_pages) as u32,
         })
@@ -263,12 +263,12 @@ impl Table {
     }
 
     /// The base page, by its number on the medium.
-    pub(super) fn base(&self, place: Place) -> u64 {
+    pub(super) fn base(&self, place: EntryIndex) -> u64 {
         u64::from(self.extents[place.extent as usize].physical) * self.extent_pages + u64::from(place.entry)
     }
 
     /// The extent the entry is in.
-    pub(super) fn extent(&self, place: Place) -> &Extent {
+    pub(super) fn extent(&self, place: EntryIndex) -> &Extent {
         &self.extents[place.extent as usize]
     }
 
@@ -335,7 +335,7 @@ impl Table {
     }
 
     /// The page enters the checkpoint, or leaves it.
-    pub(super) fn set_in_checkpoint(&mut self, place: Place, there: bool) {
+    pub(super) fn set_in_checkpoint(&mut self, place: EntryIndex, there: bool) {
         assert_ne!(
             self[place].is(Flags::CHECKPOINT),
             there,
@@ -353,7 +353,7 @@ impl Table {
     }
 
     /// The claimed parts of a range of pages, as places and their keys.
-    pub(super) fn places(&self, keys: Range<Key>) -> impl Iterator<Item = (Key, Place)> + use<> {
+    pub(super) fn places(&self, keys: Range<Key>) -> impl Iterator<Item = (Key, EntryIndex)> + use<> {
         let pages = self.extent_pages;
         let (first, last) = (
             keys.start.0 / pages,
@@ -367,7 +367,7 @@ impl Table {
                 (start..end).map(move |key| {
                     (
                         Key(key),
-                        Place {
+                        EntryIndex {
                             extent,
                             entry: (key % pages) as u32,
                         },
@@ -393,15 +393,15 @@ impl Table {
     }
 }
 
-impl Index<Place> for Table {
+impl Index<EntryIndex> for Table {
     type Output = Entry;
-    fn index(&self, place: Place) -> &Entry {
+    fn index(&self, place: EntryIndex) -> &Entry {
         &self.extents[place.extent as usize].entries[place.entry as usize]
     }
 }
 
-impl IndexMut<Place> for Table {
-    fn index_mut(&mut self, place: Place) -> &mut Entry {
+impl IndexMut<EntryIndex> for Table {
+    fn index_mut(&mut self, place: EntryIndex) -> &mut Entry {
         &mut self.extents[place.extent as usize].entries[place.entry as usize]
     }
 }

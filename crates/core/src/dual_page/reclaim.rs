@@ -10,7 +10,7 @@
 //! * When neither a free nor a clean page is left the allocation fails, and lines go to the fall-back.
 
 use super::fault::Fault;
-use super::map::{Flags, Frame, Key, Life, Place};
+use super::map::{EntryIndex, Flags, Frame, Key, Life};
 use super::snapshot::Version;
 use super::{Cause, DualPage};
 use crate::error::{Error, Result};
@@ -24,7 +24,7 @@ const BATCH: u64 = 64;
 impl<M: Medium> DualPage<M> {
     /// A derivative page for a page that has none; `None` is an allocation failure.
     /// A reclaim it has to wait for is on `path`.
-    pub(super) fn allocate(&mut self, key: Key, place: Place, path: Path) -> Result<Option<Frame>> {
+    pub(super) fn allocate(&mut self, key: Key, place: EntryIndex, path: Path) -> Result<Option<Frame>> {
         if self.exhausted {
             return Ok(None);
         }
@@ -167,7 +167,7 @@ impl<M: Medium> DualPage<M> {
     }
 
     /// Posts a copy of the page's derivative lines to its base.
-    fn copy_home(&mut self, place: Place) -> Result<()> {
+    fn copy_home(&mut self, place: EntryIndex) -> Result<()> {
         let (cpbv, base) = (self.table[place].cpbv, self.table.base(place));
         let Some(frame) = self.table[place].frame else {
             return Ok(());

@@ -16,7 +16,7 @@
 use super::DualPage;
 use super::fault::Fault;
 use super::journal::{self, Change, ContextMark, Redo};
-use super::map::{Entry, Extent, Flags, Key, Life, MAX_EXTENTS, Place, Table};
+use super::map::{Entry, EntryIndex, Extent, Flags, Key, Life, MAX_EXTENTS, Table};
 use super::pool::Pool;
 use super::slots::Slots;
 use super::snapshot;
@@ -501,7 +501,7 @@ impl Replay {
         pages.next().map_or(Ok(()), |_| Err(COUNT))
     }
 
-    fn place(&self, key: Key, life: Life) -> Option<Place> {
+    fn place(&self, key: Key, life: Life) -> Option<EntryIndex> {
         self.table
             .find(key)
             .filter(|&place| self.table[place].life() == life)

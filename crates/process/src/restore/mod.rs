@@ -21,7 +21,7 @@ use crate::error::{Error, Result};
 use crate::files::Ident;
 use crate::interrupted::{Calls, Unfinished};
 use crate::launch;
-use crate::marks::Marks;
+use crate::marks::AdviceInForce;
 use crate::memory::Memory;
 use crate::pages::Pages;
 use crate::pairs::Pairs;
@@ -101,7 +101,7 @@ pub fn restore(
     if context.live.stopped {
         kernel::stop_all(&process)?;
     }
-    let marks = Marks::new(context.fixed.marks.clone());
+    let marks = AdviceInForce::new(context.fixed.marks.clone());
     let mut memory = Memory::new(layout, tracker, pages, marks, objects, store.geometry());
     for &(start, end) in &context.live.guards {
         memory.may_guard(start..end);

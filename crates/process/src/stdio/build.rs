@@ -10,7 +10,7 @@ use super::outlet::Outlet;
 use super::output::Output;
 use super::outside::{Kind, Outside};
 use super::queue;
-use super::relay::{Lane, Relay, eventfd};
+use super::relay::{ChannelEnd, Relay, eventfd};
 use super::released::{Released, SLOTS};
 use super::state::{Channel, State};
 use super::{Options, Shared, Stdio, Stream};
@@ -153,7 +153,7 @@ pub(super) fn build(
             file: outlet.as_ref().and_then(Outlet::file),
             stuck: None,
         });
-        lanes.push(Lane::new(outlet));
+        lanes.push(ChannelEnd::new(outlet));
     }
     let terminal = STREAMS
         .into_iter()

@@ -10,7 +10,7 @@
 use super::error::{Error, Result};
 use super::log::Log;
 use super::outside::{Kind, appends, kind, reopen, stat};
-use super::released::{Place, Released};
+use super::released::{Destination, Released};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::OFlags;
 use std::fs::File;
@@ -121,7 +121,7 @@ impl Outlet {
                     rustix::fs::tell(&*self.fd).unwrap_or(now.st_size as u64)
                 };
                 let base = base.unwrap_or_else(|| at.wrapping_sub(count));
-                Some(Place {
+                Some(Destination {
                     dev: now.st_dev,
                     ino: now.st_ino,
                     base,

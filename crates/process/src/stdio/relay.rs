@@ -48,7 +48,7 @@ enum Event {
 
 /// The real end of one channel, and when to look at it next.
 #[derive(Debug)]
-pub(super) struct Lane {
+pub(super) struct ChannelEnd {
     pub(super) outlet: Option<Outlet>,
     /// The outside took no more at the last try.
     full: bool,
@@ -58,10 +58,10 @@ pub(super) struct Lane {
     retry: Option<Instant>,
 }
 
-impl Lane {
-    pub(super) fn new(outlet: Option<Outlet>) -> Lane {
+impl ChannelEnd {
+    pub(super) fn new(outlet: Option<Outlet>) -> ChannelEnd {
         let full = outlet.as_ref().is_some_and(Outlet::gated);
-        Lane {
+        ChannelEnd {
             outlet,
             full,
             look: None,
@@ -73,7 +73,7 @@ impl Lane {
 /// The relay thread's own state.
 pub(super) struct Relay {
     pub(super) shared: Arc<Shared>,
-    pub(super) lanes: Vec<Lane>,
+    pub(super) lanes: Vec<ChannelEnd>,
     /// The program's input took no more at the last try.
     pub(super) feed_full: bool,
     /// When to feed the program more.
@@ -319,7 +319,7 @@ impl Relay {
 
     /// Everything allowed is outside, or there is no outside: tells those who wait, and passes on
     /// that the program closed its end.
-    fn at_rest(shared: &Shared, lane: &mut Lane, n: usize, state: MutexGuard<'_, State>) {
+    fn at_rest(shared: &Shared, lane: &mut ChannelEnd, n: usize, state: MutexGuard<'_, State>) {
         if let Some(output) = &state.channels[n].output
             && output.close_allowed()
             && let Some(outlet) = lane.outlet.take()

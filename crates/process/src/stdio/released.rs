@@ -47,7 +47,7 @@ const _: () = assert!(SLOT_BYTES * (SLOTS + 1) <= PAGE_BYTES && SLOT_BYTES >= WO
 
 /// The outside file a stream goes to, for those that can be looked at later.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Place {
+pub(super) struct Destination {
     pub(super) dev: u64,
     pub(super) ino: u64,
     /// The offset in the file of position 0 of the stream; wrapping.
@@ -173,9 +173,9 @@ impl Released {
     }
 
     /// The outside file of the last process that released this stream.
-    pub(super) fn place(&self, slot: usize) -> Option<Place> {
+    pub(super) fn place(&self, slot: usize) -> Option<Destination> {
         let word = |i| self.word(slot, i).load(Ordering::Acquire);
-        (word(PLACE) != 0).then(|| Place {
+        (word(PLACE) != 0).then(|| Destination {
             dev: word(2),
             ino: word(3),
             base: word(4),
@@ -183,7 +183,7 @@ impl Released {
     }
 
     /// Notes the outside file.
-    pub(super) fn set_place(&self, slot: usize, place: Option<Place>) {
+    pub(super) fn set_place(&self, slot: usize, place: Option<Destination>) {
         let store = |i, value| self.word(slot, i).store(value, Ordering::Release);
         store(PLACE, 0);
         if let Some(place) = place {
@@ -263,7 +263,7 @@ mod tests {
     #[test]
     fn counters_stay() {
         let dir = tempfile::tempdir().unwrap();
-        let place = Place {
+        let place = Destination {
             dev: 1,
             ino: 2,
             base: 0u64.wrapping_sub(7),
@@ -300,7 +300,7 @@ mod tests {
             released.set(slot, 500 + slot as u64);
             released.set_place(
                 slot,
-                (slot != 1).then_some(Place {
+                (slot != 1).then_some(Destination {
                     dev: 1,
                     ino: 2,
                     base: 3,

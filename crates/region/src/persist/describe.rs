@@ -4,7 +4,7 @@ mod make;
 
 use super::{Name, Persist};
 use crate::description::{Description, Type};
-pub use make::{Place, Types};
+pub use make::{FieldOffset, Types};
 
 impl Description {
     /// The description of `T`.

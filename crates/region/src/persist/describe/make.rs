@@ -105,22 +105,22 @@ fn bytes_of<T>(value: &T) -> u64 {
 /// Where fields lie that follow each other as in C.
 ///
 /// ```
-/// use twinpage::persist::{Place, Types};
+/// use twinpage::persist::{FieldOffset, Types};
 ///
 /// // The fields of a variant, as in C: after a tag of one byte, a `u8` and a `u32`.
-/// let (mut types, mut place) = (Types::default(), Place::after::<u8>());
+/// let (mut types, mut place) = (Types::default(), FieldOffset::after::<u8>());
 /// assert_eq!(place.next::<u8>(&mut types, "first").at, 1);
 /// assert_eq!(place.next::<u32>(&mut types, "second").at, 4);
 /// ```
-pub struct Place {
+pub struct FieldOffset {
     end: usize,
 }
 
-impl Place {
+impl FieldOffset {
     /// After a `T` at byte 0.
     #[must_use]
-    pub fn after<T>() -> Place {
-        Place { end: size_of::<T>() }
+    pub fn after<T>() -> FieldOffset {
+        FieldOffset { end: size_of::<T>() }
     }
 
     /// The next field, a `T`.
