@@ -31,6 +31,8 @@ mod map;
 mod pool;
 mod reclaim;
 mod recover;
+mod replay;
+mod scheme;
 mod slots;
 mod snapshot;
 mod space;
@@ -44,14 +46,14 @@ use fault::Fault;
 
 use crate::buffer::Buffer;
 use crate::error::{Error, Result};
-use crate::geometry::{Geometry, LineMask, PageId, PageLines};
-use crate::medium::{Cause, Medium, Offset, Path};
+use crate::geometry::{Geometry, LineMask, PageLines};
+use crate::medium::{Cause, Medium, Offset};
 use crate::metered::Metered;
-use crate::scheme::{Damage, Epoch, Idle, Info, Recovered, Room, Scheme, Simulated, TableEntry, Traffic};
-use crate::shell::{self, Mechanism, Shell};
+use crate::scheme::{Epoch, Recovered};
+use crate::shell::Shell;
 use fallback::Fallback;
 use journal::{Change, ContextMark, Redo};
-use map::{CONTEXT_EXTENTS, Flags, Key, MAX_EXTENTS, Table};
+use map::{CONTEXT_EXTENTS, Key, MAX_EXTENTS, Table};
 use pool::Pool;
 use recover::Loaded;
 use slots::Slots;
@@ -59,7 +61,6 @@ use snapshot::Version;
 use space::{Role, Space};
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
-use std::ops::Range;
 use std::sync::Mutex;
 use sums::Sums;
 use superblock::{BLOCK, JOURNAL_LIMIT, Slot, Superblock, Switch};
@@ -99,7 +100,7 @@ pub struct Options {
     /// Bytes a journal has at least. A longer one makes snapshots rarer and recovery longer.
     pub journal_bytes: u64,
     /// Whether every line of a page has a checksum, verified when it is read and by
-    /// [`Scheme::check`]. It takes four bytes a line in memory, in the record of the commit that writes the line
+    /// [`Scheme::check`](crate::Scheme::check). It takes four bytes a line in memory, in the record of the commit that writes the line
     /// and in snapshots.
     pub checksums: bool,
     /// Tells the store from others that were on the same medium; a random number if not given.
@@ -435,143 +436,4 @@ fn create_slots(medium: &mut impl Medium, space: &mut Space, superblock: Superbl
     let (at, mark) = slots.mark();
     medium.write(at, &mark)?;
     Ok(slots)
-}
-
-impl<M: Medium> Mechanism for DualPage<M> {
-    fn shell(&self) -> &Shell {
-        &self.shell
-    }
-
-    fn shell_mut(&mut self) -> &mut Shell {
-        &mut self.shell
-    }
-
-    #[inline]
-    fn prepare(&mut self, path: Path) -> Result<()> {
-        self.medium.waits(path);
-        match self.homeless || self.slots.torn || self.slots.unmarked {
-            true => self.make_up(),
-            false => Ok(()),
-        }
-    }
-
-    fn read_newest(&self, page: PageId, first: usize, into: &mut [u8]) -> Result<()> {
-        self.read_key(self.key(page), first, into)
-    }
-
-    fn view_newest(&self, page: PageId, first: usize, len: usize) -> Option<&[u8]> {
-        self.view_key(self.key(page), first, len)
-    }
-
-    fn newest_place(&self, page: PageId, line: usize) -> Option<Offset> {
-        self.place_of(self.key(page), line)
-    }
-
-    fn has_page(&self, page: PageId) -> bool {
-        self.table
-            .key(page)
-            .is_some_and(|key| self.table.entry(key).is(Flags::NEWEST))
-    }
-
-    fn diff_newest(&self, page: PageId, first: usize, bytes: &[u8]) -> Result<LineMask> {
-        self.diff_key(self.key(page), first, bytes)
-    }
-
-    #[inline]
-    fn write_newest(&mut self, lines: PageLines<'_>) -> Result<Room> {
-        self.write_key(self.key(lines.page), &lines, Cause::Data)
-    }
-
-    fn discard_pages(&mut self, pages: Range<PageId>) -> Result<()> {
-        self.discard_keys(self.table.keys(pages));
-        Ok(())
-    }
-
-    fn commit_epoch(&mut self, context: &[u8]) -> Result<Epoch> {
-        self.commit_newest(context)
-    }
-
-    fn forget_epoch(&mut self) -> Result<()> {
-        self.forget_newest()
-    }
-
-    fn last_epoch(&self) -> Epoch {
-        self.epoch
-    }
-
-    fn written(&self) -> Traffic {
-        self.medium.traffic()
-    }
-
-    fn describe(&self) -> Info {
-        let geometry = self.geometry();
-        Info {
-            scheme: "dual-page",
-            version: self.slots.superblock.version(),
-            checksums: self.sums.is_some(),
-            geometry,
-            epoch: self.epoch,
-            pages: self.table.pages() - self.context.len.div_ceil(geometry.page_bytes() as u64),
-            medium_bytes: self.medium.len(),
-            context_bytes: self.context.len,
-            pool: self.pool.info(),
-            log: None,
-            traffic: self.medium.traffic(),
-            poison: self.shell.poison().clone(),
-        }
-    }
-
-    fn find_damage(&self) -> Result<Vec<Damage>> {
-        self.list_damage()
-    }
-}
-
-impl<M: Medium> Idle for DualPage<M> {
-    fn give_back(&mut self) -> Result<bool> {
-        shell::guarded(self, Path::Background, DualPage::empty_last_extent)
-    }
-}
-
-impl<M: Medium> Simulated for DualPage<M> {
-    fn preallocate(&mut self, page: PageId) -> Result<Room> {
-        shell::guarded_page(self, page, |store| store.make_ready(store.key(page)))
-    }
-
-    fn consolidate(&mut self, pages: u64) -> Result<u64> {
-        shell::guarded(self, Path::Background, |store| {
-            let freed = store.reclaim(pages)?;
-            let spare = store.pool.spare_extents();
-            store.pool.give_back(spare, &mut store.space, &mut store.medium)?;
-            Ok(freed)
-        })
-    }
-
-    fn defer_reclaim(&mut self) {
-        self.defers_reclaim = true;
-    }
-
-    fn replenish(&mut self) -> Result<Option<u64>> {
-        shell::guarded(self, Path::Background, |store| match store.shortage() {
-            0 => Ok(Some(0)),
-            wanted => store.reclaim(wanted).map(Some),
-        })
-    }
-
-    fn set_cached(&mut self, page: PageId, cached: bool) {
-        if let Some(place) = self.table.key(page).and_then(|key| self.table.find(key)) {
-            self.table[place].set(Flags::CACHED, cached);
-        }
-    }
-
-    fn table_entry(&self, page: PageId) -> TableEntry {
-        let entry = self.table.key(page).map(|key| self.table.entry(key));
-        match entry.is_some_and(|entry| entry.frame.is_some()) {
-            true => TableEntry::Mapped,
-            false => TableEntry::Unmapped,
-        }
-    }
-
-    fn table_entries(&self) -> Option<u64> {
-        Some(self.pool.info().pages)
-    }
 }
