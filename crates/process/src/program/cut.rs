@@ -69,10 +69,11 @@ impl Program {
             return self.go_on(tid, libc::SIGSTOP);
         }
         let in_call = registers.orig_rax as i64 >= 0 || self.calls.is_altered(tid);
-        let is_caught = self.is_caught(signal)?;
-        if in_call && (is_caught || !STOPS.contains(&signal)) {
-            let changed = if is_caught {
+        if in_call {
+            let changed = if self.is_caught(signal)? {
                 self.calls.end_by_signal(tid, &mut registers, &self.process)?
+            } else if STOPS.contains(&signal) {
+                false
             } else {
                 self.calls.take_up(tid, &mut registers, &self.process)?
             };
