@@ -1,0 +1,251 @@
+//! The records of a journal, applied to the mapping one after the other.
+//!
+//! * A record is applied as a whole or not at all: one that does not fit the mapping is damage.
+//! * Which extents and derivative pages are taken is asked of [`Space`] before they are.
+
+use super::journal::{self, Change, ContextMark, Redo};
+use super::map::{Entry, EntryIndex, Extent, Flags, Key, Life, MAX_EXTENTS, Table};
+use super::recover::{bytes, damaged, read_array};
+use super::slots::Slots;
+use super::space::{Role, Space};
+use super::sums::{Sums, line_of};
+use super::superblock::{Superblock, Switch, read_mark};
+use crate::error::Result;
+use crate::geometry::LineMask;
+use crate::medium::{Medium, Offset};
+use crate::scheme::Epoch;
+
+/// The mapping while records are applied to it.
+pub(super) struct Replay {
+    pub(super) superblock: Superblock,
+    pub(super) switch: Switch,
+    pub(super) space: Space,
+    pub(super) table: Table,
+    pub(super) context: ContextMark,
+    pub(super) redo: Vec<(Key, Redo)>,
+    pub(super) sums: Option<Sums>,
+    pub(super) sequence: u64,
+    pub(super) epoch: Epoch,
+    /// What the last record wrote, if it is unfenced.
+    pub(super) unfenced: Option<Vec<(Key, LineMask)>>,
+}
+
+impl Replay {
+    /// The extents of base pages the snapshot names.
+    pub(super) fn occupy_bases(&mut self) -> Result<()> {
+        let at = Slots::slot_bytes(&self.superblock, self.switch.slot).start;
+        for &Extent {
+            logical, physical, ..
+        } in self.table.extents()
+        {
+            if !self.space.occupy(physical.into(), Role::Base) {
+                let why = format!("extent {physical} of pages {logical} is taken or not on the medium");
+                return Err(damaged("snapshot", at, why));
+            }
+        }
+        Ok(())
+    }
+
+    /// Applies every record up to number `last`, and says where the next one goes.
+    pub(super) fn run(&mut self, medium: &impl Medium, last: u64) -> Result<Offset> {
+        let slot = Slots::slot_bytes(&self.superblock, self.switch.slot);
+        let start = (slot.start + self.switch.snapshot_len).next_multiple_of(journal::ALIGN as u64);
+        let Some(len) = slot.end.checked_sub(start) else {
+            return Ok(slot.end);
+        };
+        let journal = bytes(medium, start, len as usize)?;
+        let (generation, seed) = (self.switch.generation, self.superblock.seed());
+        let mut at = 0;
+        while let Some((stamp, len)) = journal::find(&journal[at..], generation, seed) {
+            let place = start + at as u64;
+            if stamp.sequence > last {
+                break;
+            }
+            if stamp.sequence != self.sequence + 1 || stamp.epoch.wrapping_sub(self.epoch) > 1 {
+                let why = format!(
+                    "record {} of epoch {}, expected {}",
+                    stamp.sequence,
+                    stamp.epoch,
+                    self.sequence + 1
+                );
+                return Err(damaged("journal record", place, why));
+            }
+            let change =
+                journal::decode(&journal[at..at + len]).ok_or("its checksum is right, but it makes no sense");
+            change
+                .and_then(|change| self.apply(change))
+                .map_err(|why| damaged("journal record", place, why))?;
+            (self.sequence, self.epoch) = (stamp.sequence, stamp.epoch);
+            at += len;
+        }
+        let later = (at + journal::ALIGN..journal.len()).step_by(journal::ALIGN);
+        for next in later {
+            if let Some((stamp, _)) = journal::find(&journal[next..], generation, seed) {
+                let why = format!(
+                    "it is invalid, but record {} follows at byte {}",
+                    stamp.sequence,
+                    start + next as u64
+                );
+                return Err(damaged("journal record", start + at as u64, why));
+            }
+        }
+        Ok(start + at as u64)
+    }
+
+    /// Applies one record.
+    fn apply(&mut self, change: Change) -> Result<(), &'static str> {
+        let mut emptied = Vec::new();
+        self.redo_is_home();
+        for key in change.home.keys() {
+            let place = self
+                .place(key, Life::Present)
+                .ok_or("it brings home a page that is not there")?;
+            let (base, cpbv) = (self.table.base(place), self.table[place].cpbv);
+            let frame = self.table[place].come_home();
+            let frame = frame.ok_or("it brings home a page that is at home")?;
+            if let Some(sums) = &mut self.sums {
+                for run in cpbv.runs() {
+                    let [from, to] = [frame.number(), base].map(|page| line_of(page, run.start));
+                    sums.copied(from, to, run.len());
+                }
+            }
+        }
+        for key in change.deaths.keys() {
+            let place = self
+                .place(key, Life::Present)
+                .ok_or("it discards a page that is not there")?;
+            self.table.set_in_checkpoint(place, false);
+            self.table[place].set(Flags::NEWEST, false);
+            self.table[place].come_home();
+            let logical = self.table.logical(key);
+            if emptied.last() != Some(&logical) {
+                emptied.push(logical);
+            }
+        }
+        for &(logical, physical) in &change.claims {
+            if logical >= MAX_EXTENTS || self.table.contains(logical) {
+                return Err("it claims an extent of pages twice");
+            }
+            if !self.space.occupy(physical.into(), Role::Base) {
+                return Err("it claims an extent that is taken or not on the medium");
+            }
+            self.table.insert(logical, physical, false);
+            emptied.push(logical);
+        }
+        for key in change.births.keys() {
+            let place = self
+                .place(key, Life::Absent)
+                .ok_or("a page is born that is there, or has no place")?;
+            self.table.set_in_checkpoint(place, true);
+            self.table[place].set(Flags::NEWEST, true);
+        }
+        for &(key, frame) in &change.frames {
+            let entry = self
+                .present(key)
+                .ok_or("a derivative page of a page that is not there")?;
+            if entry.frame.replace(frame).is_some() {
+                return Err("a second derivative page");
+            }
+        }
+        for &(key, lines) in &change.flips {
+            let entry = self.present(key).ok_or("lines of a page that is not there")?;
+            entry.frame.ok_or("lines of a page without a derivative page")?;
+            entry.cpbv ^= lines;
+        }
+        self.apply_sums(&change)?;
+        for logical in emptied {
+            if let Some(physical) = self.table.remove_empty(logical) {
+                self.space.vacate(physical);
+            }
+        }
+        self.unfenced = change.unfenced.then(|| {
+            let births = change.births.keys().map(|key| (key, LineMask::ALL));
+            births.chain(change.flips.iter().copied()).collect()
+        });
+        (self.context, self.redo) = (change.context, change.redo);
+        Ok(())
+    }
+
+    /// What the record before left in the fall-back was copied home before this one was written, checksums and all.
+    fn redo_is_home(&mut self) {
+        let Some(sums) = &mut self.sums else { return };
+        for (key, redo) in &self.redo {
+            let Some(place) = self.table.find(*key) else {
+                continue;
+            };
+            let base = self.table.base(place);
+            for (line, &from) in redo.lines.runs().flatten().zip(&redo.places) {
+                sums.copied(from, line_of(base, line), 1);
+            }
+        }
+    }
+
+    /// The checksums of a record whose other sections were applied.
+    fn apply_sums(&mut self, change: &Change) -> Result<(), &'static str> {
+        const COUNT: &str = "checksums of more or fewer pages than it changes";
+        const LINES: &str = "a checksum of a line that it does not change";
+        let Some(sums) = &mut self.sums else {
+            return match change.sums.len() {
+                0 => Ok(()),
+                _ => Err("checksums in a store without"),
+            };
+        };
+        let mut pages = change.sums.pages();
+        for key in change.births.keys() {
+            let (mask, found) = pages.next().ok_or(COUNT)?;
+            let base = self.table.find(key).map_or(0, |place| self.table.base(place));
+            sums.zeroed(base);
+            for (line, &sum) in mask.runs().flatten().zip(found) {
+                sums.restore(line_of(base, line), sum);
+            }
+        }
+        for &(key, lines) in &change.flips {
+            let (mask, found) = pages.next().ok_or(COUNT)?;
+            let Some(place) = self.table.find(key).filter(|_| (mask & !lines).is_empty()) else {
+                return Err(LINES);
+            };
+            let (entry, base, mut found) = (&self.table[place], self.table.base(place), found.iter());
+            for line in lines.runs().flatten() {
+                let home = match entry.frame {
+                    Some(frame) if entry.cpbv.has(line) => frame.number(),
+                    _ => base,
+                };
+                let sum = if mask.has(line) { found.next() } else { None };
+                sums.restore(line_of(home, line), sum.copied().unwrap_or(0));
+            }
+        }
+        for (_, redo) in &change.redo {
+            let (mask, found) = pages.next().ok_or(COUNT)?;
+            redo.restore_sums(sums, mask, found).ok_or(LINES)?;
+        }
+        pages.next().map_or(Ok(()), |_| Err(COUNT))
+    }
+
+    fn place(&self, key: Key, life: Life) -> Option<EntryIndex> {
+        self.table
+            .find(key)
+            .filter(|&place| self.table[place].life() == life)
+    }
+
+    fn present(&mut self, key: Key) -> Option<&mut Entry> {
+        self.place(key, Life::Present).map(|place| &mut self.table[place])
+    }
+
+    /// The journal ends where the mark says, or one record later; two, if there is no fence between them. Says what
+    /// the mark says.
+    pub(super) fn check_mark(&self, medium: &impl Medium) -> Result<u64> {
+        let at = self.superblock.mark_at();
+        let Some(mark) = read_mark(read_array(medium, at)?, self.superblock.seed()) else {
+            return Err(damaged("mark", at, "its check does not fit"));
+        };
+        let most = mark + 1 + u64::from(self.unfenced.is_some());
+        if !(mark..=most).contains(&self.sequence) {
+            let why = format!(
+                "it says record {mark} was durable, but the journal ends with {}",
+                self.sequence
+            );
+            return Err(damaged("mark", at, why));
+        }
+        Ok(mark)
+    }
+}
