@@ -201,6 +201,62 @@ pub fn event_message(tid: Tid) -> io::Result<u64> {
     Ok(message)
 }
 
+/// A system call that is about to run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct WatchedCall {
+    /// Its number.
+    pub number: u64,
+    /// Its arguments.
+    pub arguments: [u64; 6],
+    /// The stack pointer.
+    pub stack: u64,
+    /// The address after the instruction.
+    pub after: u64,
+    /// The number that the seccomp filter returned.
+    pub message: u32,
+}
+
+/// `struct ptrace_syscall_info` of linux/ptrace.h, as it is at a stop of a seccomp filter.
+#[repr(C)]
+#[derive(Default)]
+struct SyscallInfo {
+    op: u8,
+    pad: [u8; 3],
+    architecture: u32,
+    instruction_pointer: u64,
+    stack_pointer: u64,
+    number: u64,
+    arguments: [u64; 6],
+    message: u32,
+    reserved: u32,
+}
+
+/// The call that a thread with [`EVENT_SECCOMP`] is about to make, by one request: `PTRACE_GET_SYSCALL_INFO`.
+///
+/// # Errors
+/// `ESRCH` when the thread is gone, `EINVAL` when it did not stop for that.
+pub fn watched_call(tid: Tid) -> io::Result<WatchedCall> {
+    const GET_SYSCALL_INFO: c_int = 0x420e;
+    const SECCOMP: u8 = 3;
+    let mut info = SyscallInfo::default();
+    ptrace(
+        GET_SYSCALL_INFO,
+        tid,
+        size_of::<SyscallInfo>(),
+        &raw mut info as usize,
+    )?;
+    if info.op != SECCOMP {
+        return Err(io::Error::from_raw_os_error(libc::EINVAL));
+    }
+    Ok(WatchedCall {
+        number: info.number,
+        arguments: info.arguments,
+        stack: info.stack_pointer,
+        after: info.instruction_pointer,
+        message: info.message,
+    })
+}
+
 /// General registers. In a system call that was interrupted, `rax` is the kernel's own
 /// `-ERESTART*` code and `orig_rax` the call.
 ///

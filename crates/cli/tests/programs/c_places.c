@@ -49,6 +49,26 @@ static void places_step(void) {
     CHECK(fd >= 0 && read(fd, text, sizeof text) == 10 && !close(fd), "openat");
 }
 
+// ---- an absolute name, which starts at the root whatever descriptor comes with it ----
+
+static char absolute[4096];
+static int is_there;
+
+static void absolute_start(void) {
+    CHECK(getcwd(absolute, sizeof absolute - 16), "getcwd");
+    strcat(absolute, "/absolute");
+}
+
+static void absolute_step(void) {
+    if (is_there) {
+        CHECK(!unlinkat(-1, absolute, 0), "unlinkat");
+    } else {
+        int fd = openat(-1, absolute, O_CREAT | O_EXCL | O_WRONLY, 0600);
+        CHECK(fd >= 0 && !close(fd), "openat");
+    }
+    is_there = !is_there;
+}
+
 // ---- names ----
 
 static const char *const names[] = {"caf\xe9", "a\xff\xfe", "x (deleted)", "new\nline", "back\\012slash", "pipe:[1]"};
@@ -180,6 +200,7 @@ static void proc_step(void) {
 int main(int argc, char **argv) {
     long rounds = scale(argc, argv, 100);
     places_start();
+    absolute_start();
     names_start();
     gone_maps_start();
     gone_directories_start();
@@ -188,6 +209,7 @@ int main(int argc, char **argv) {
     for (long round = 0; round < rounds; round++) {
         for (int i = 0; i < 8; i++) {
             places_step();
+        absolute_step();
             names_step();
             gone_maps_step();
             gone_directories_step();

@@ -4,14 +4,14 @@
 //! * What the recorder refuses or has no room for, the program sees refused; any other error of it ends the run.
 //! * What would not be there after a resume, as a device or a named pipe, is refused when it is opened.
 
-use super::{Decision, Stopped, fail};
+use super::{Decision, Start, Stopped, fail};
 use crate::descriptors;
 use crate::error::Result;
 use crate::files::{self, Change, Ident, New, Place, Recorded, Recorder, Refusal, Target};
 use crate::kernel::Settings;
 use crate::memory::Memory;
 use crate::program::Program;
-use rustix::fs::{FileType, OFlags, Stat};
+use rustix::fs::{AtFlags, FileType, OFlags, Stat};
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -78,23 +78,18 @@ impl Program {
         };
         let flags = OFlags::from_bits_retain(flags as u32);
         let makes = flags.intersects(OFlags::CREATE | OFlags::TRUNC);
-        let Some(path) = self.text(path) else {
+        let Some((start, path)) = self.named((dirfd, path)) else {
             return Ok(Decision::Run);
         };
-        if path.is_absolute() && !makes {
-            let refused = self.refuse_special(rustix::fs::CWD, &path); // which is not looked at
-            return Ok(refused.unwrap_or(Decision::Run));
-        }
-        let Some(start) = self.start(dirfd) else {
-            return Ok(Decision::Run);
-        };
-        if let Some(refused) = self.refuse_special(start.as_fd(), &path) {
+        let there = rustix::fs::statat(&start, &path, AtFlags::empty()).ok();
+        let refused = there.and_then(|stat| self.refuse_special(start.as_fd(), &path, &stat));
+        if let Some(refused) = refused {
             return Ok(refused);
         }
         if flags.contains(OFlags::TRUNC) {
             self.before_truncate(start.as_fd(), &path);
         }
-        if !makes || is_pseudo_at(&start, &path) {
+        if !makes || (there.is_some() && is_pseudo_at(&start, &path)) {
             return Ok(Decision::Run);
         }
         self.record(&Change::Open {
@@ -244,11 +239,10 @@ impl Program {
     /// An extended attribute of a named file is set or removed.
     fn before_extended(&mut self, call: &Stopped, follow: bool) -> Result<Decision> {
         let names = (
-            self.text(call.arguments[0]),
-            self.start(libc::AT_FDCWD),
+            self.named((libc::AT_FDCWD, call.arguments[0])),
             self.text(call.arguments[1]),
         );
-        let (Some(path), Some(start), Some(name)) = names else {
+        let (Some((start, path)), Some(name)) = names else {
             return Ok(Decision::Run);
         };
         self.record(&Change::ExtendedAttribute {
@@ -296,8 +290,11 @@ impl Program {
         let Some((start, path)) = self.named((dirfd, path)) else {
             return Ok(Decision::Run);
         };
-        let still_open = !directory && self.is_open(start.as_fd(), &path);
-        self.touch_named(start.as_fd(), &path, false);
+        let there = entry(&start, &path);
+        let still_open = !directory && there.is_some_and(|stat| self.is_open(&stat));
+        if let Some(stat) = there {
+            self.descriptors.touch_file(Ident::from(&stat));
+        }
         let place = place(&start, &path);
         // A directory in use can be made again without a name: it is empty.
         self.stale.directory |= directory;
@@ -306,11 +303,6 @@ impl Program {
         } else {
             Change::Unlink { place, still_open }
         })
-    }
-
-    /// A name given with a call: the directory that it starts from, and the name.
-    fn named(&self, (dirfd, path): (i32, u64)) -> Option<(OwnedFd, PathBuf)> {
-        Some((self.start(dirfd)?, self.text(path)?))
     }
 
     fn before_link(&mut self, from: (i32, u64), to: (i32, u64), flags: i32) -> Result<Decision> {
@@ -355,9 +347,11 @@ impl Program {
         let (Some((from_start, from)), Some((to_start, to))) = (self.named(from), self.named(to)) else {
             return Ok(Decision::Run); // the kernel will refuse it
         };
-        let still_open = self.is_open(to_start.as_fd(), &to);
-        self.touch_named(from_start.as_fd(), &from, true);
-        self.touch_named(to_start.as_fd(), &to, true);
+        let (moved, replaced) = (entry(&from_start, &from), entry(&to_start, &to));
+        let still_open = replaced.is_some_and(|stat| self.is_open(&stat));
+        for stat in moved.iter().chain(&replaced) {
+            self.touch_moved(stat);
+        }
         self.stale.directory = true;
         self.record(&Change::Rename {
             from: place(&from_start, &from),
@@ -390,30 +384,27 @@ impl Program {
         }
     }
 
-    /// Whether the program has the named file open.
-    fn is_open(&mut self, start: BorrowedFd<'_>, path: &Path) -> bool {
-        let flags = rustix::fs::AtFlags::SYMLINK_NOFOLLOW;
-        let Ok(stat) = rustix::fs::statat(start, path, flags) else {
-            return false;
-        };
-        if self.memory.objects().find(Ident::from(&stat)).is_some() {
+    /// Whether the program has this file open.
+    fn is_open(&mut self, stat: &Stat) -> bool {
+        if self.memory.objects().find(Ident::from(stat)).is_some() {
             return true; // mapped, perhaps
         }
-        self.descriptors.has_open(&self.process, Ident::from(&stat))
+        self.descriptors.has_open(&self.process, Ident::from(stat))
     }
 
-    /// A name goes, or moves with all names below it: descriptors are listed by name.
-    fn touch_named(&mut self, start: BorrowedFd<'_>, path: &Path, moves: bool) {
-        let flags = rustix::fs::AtFlags::SYMLINK_NOFOLLOW;
-        let Ok(stat) = rustix::fs::statat(start, path, flags) else {
-            return;
-        };
-        if moves && FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
+    /// A name moves, with all names below it: descriptors are listed by name.
+    fn touch_moved(&mut self, stat: &Stat) {
+        if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
             self.descriptors.touch_all();
         } else {
-            self.descriptors.touch_file(Ident::from(&stat));
+            self.descriptors.touch_file(Ident::from(stat));
         }
     }
+}
+
+/// What a name names; a symbolic link itself.
+fn entry(start: &Start, path: &Path) -> Option<Stat> {
+    rustix::fs::statat(start, path, AtFlags::SYMLINK_NOFOLLOW).ok()
 }
 
 fn stat_of(target: Target<'_>) -> rustix::io::Result<Stat> {
@@ -427,7 +418,7 @@ fn stat_of(target: Target<'_>) -> rustix::io::Result<Stat> {
 }
 
 /// Whether the kernel makes up the file that is there.
-fn is_pseudo_at(start: &OwnedFd, path: &Path) -> bool {
+fn is_pseudo_at(start: &Start, path: &Path) -> bool {
     let flags = OFlags::PATH | OFlags::CLOEXEC;
     rustix::fs::openat(start, path, flags, rustix::fs::Mode::empty()).is_ok_and(descriptors::is_pseudo)
 }
@@ -439,7 +430,7 @@ fn new_thing(place: Place<'_>) -> Change<'_> {
     }
 }
 
-fn place<'a>(start: &'a OwnedFd, path: &'a Path) -> Place<'a> {
+fn place<'a>(start: &'a Start, path: &'a Path) -> Place<'a> {
     Place::at(start.as_fd(), path)
 }
 
@@ -464,9 +455,8 @@ impl Program {
     }
 
     /// Devices, sockets and named pipes of others are refused when they are opened, not when they are found.
-    fn refuse_special(&self, start: BorrowedFd<'_>, path: &Path) -> Option<Decision> {
+    fn refuse_special(&self, start: BorrowedFd<'_>, path: &Path, stat: &Stat) -> Option<Decision> {
         const OWN_TERMINAL: (u32, u32) = (5, 0);
-        let stat = rustix::fs::statat(start, path, rustix::fs::AtFlags::empty()).ok()?;
         let device = (rustix::fs::major(stat.st_rdev), rustix::fs::minor(stat.st_rdev));
         let why = match FileType::from_raw_mode(stat.st_mode) {
             // Without a terminal the kernel says so, as to any other program.

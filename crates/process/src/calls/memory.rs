@@ -34,8 +34,7 @@ impl Program {
         const SHIFTS: i32 = libc::FALLOC_FL_COLLAPSE_RANGE | libc::FALLOC_FL_INSERT_RANGE;
         match call.name {
             "truncate" => {
-                if let (Some(path), Some(start)) = (self.text(call.arguments[0]), self.start(libc::AT_FDCWD))
-                {
+                if let Some((start, path)) = self.named((libc::AT_FDCWD, call.arguments[0])) {
                     self.before_truncate(start.as_fd(), &path);
                 }
             }

@@ -18,11 +18,11 @@ use crate::program::Program;
 use crate::syscalls::{self, Policy, THREAD_FLAGS, Watch};
 use rustix::fs::OFlags;
 use std::ffi::OsString;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use twinpage_os::seccomp;
-use twinpage_os::trace::{self, Registers, Tid};
+use twinpage_os::trace::{self, Tid, WatchedCall};
 use twinpage_os::tracker::PAGE;
 
 /// What becomes of a call.
@@ -96,21 +96,22 @@ impl Program {
     /// When the thread is gone or the file it changes cannot be kept.
     pub fn answer(&mut self, tid: Tid) -> Result<()> {
         let gone = |source| Error::target("cannot look at a system call", source);
-        let mut registers = trace::registers(tid).map_err(gone)?;
+        let call = trace::watched_call(tid).map_err(gone)?;
         self.look_through(tid)?;
-        self.is_about_to_call(tid, &registers);
-        let (name, decision) = match trace::event_message(tid).map_err(gone)? {
+        self.is_about_to_call(tid, &call);
+        let (name, decision) = match u64::from(call.message) {
             seccomp::FOREIGN => {
                 let why = "32-bit system calls of a 64-bit program are not captured; use the 64-bit ones";
                 ("int 0x80", fail(libc::ENOSYS, why))
             }
-            _ => self.decide(tid, registers.orig_rax as i64, &registers)?,
+            _ => self.decide(tid, &call)?,
         };
         let (result, why) = match decision {
             Decision::Run => return Ok(()),
             Decision::Done(result) => (result, Why::Probe),
             Decision::Fail { errno, why } => (-i64::from(errno), why),
         };
+        let mut registers = trace::registers(tid).map_err(gone)?;
         registers.orig_rax = u64::MAX; // skip it
         registers.rax = result as u64;
         trace::set_registers(tid, &registers).map_err(gone)?;
@@ -128,19 +129,18 @@ impl Program {
         Ok(())
     }
 
-    fn decide(&mut self, tid: Tid, number: i64, registers: &Registers) -> Result<(&'static str, Decision)> {
-        let Some(call) = syscalls::call(number) else {
+    fn decide(&mut self, tid: Tid, made: &WatchedCall) -> Result<(&'static str, Decision)> {
+        let Some(call) = syscalls::call(made.number as i64) else {
             let why = format!(
-                "system call {number} is not known to this version; the program may go on without it"
+                "system call {} is not known to this version; the program may go on without it",
+                made.number
             );
             return Ok(("an unknown call", do_without(libc::ENOSYS, why)));
         };
-        let r = registers;
-        let arguments = [r.rdi, r.rsi, r.rdx, r.r10, r.r8, r.r9];
         let stopped = Stopped {
             tid,
             name: call.name,
-            arguments,
+            arguments: made.arguments,
         };
         let decision = match call.policy {
             Policy::Free => Decision::Run,
@@ -313,10 +313,10 @@ impl Program {
             "execveat" => (call.int(0), 1),
             _ => (libc::AT_FDCWD, 0),
         };
-        let (Some(name), Some(start)) = (self.text(call.arguments[at]), self.start(dirfd)) else {
+        let Some((start, name)) = self.named((dirfd, call.arguments[at])) else {
             return Decision::Run; // the kernel will refuse it
         };
-        let start = PathBuf::from(format!("/proc/self/fd/{}", start.as_raw_fd()));
+        let start = PathBuf::from(format!("/proc/self/fd/{}", start.as_fd().as_raw_fd()));
         let path = if name.as_os_str().is_empty() {
             start // AT_EMPTY_PATH
         } else {
@@ -480,13 +480,41 @@ impl Program {
         PathBuf::from(format!("/proc/{}/cwd", self.process.thread()))
     }
 
-    /// The directory that a name given with descriptor `fd` starts from.
-    fn start(&self, fd: i32) -> Option<OwnedFd> {
+    /// The directory that a name given with descriptor `fd` starts from. An absolute name has none, whatever the
+    /// descriptor is.
+    fn start(&self, fd: i32, name: &Path) -> Option<Start> {
+        if name.is_absolute() {
+            return Some(Start::Root);
+        }
         if fd == libc::AT_FDCWD {
             let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-            return rustix::fs::open(self.directory(), flags, rustix::fs::Mode::empty()).ok();
+            let opened = rustix::fs::open(self.directory(), flags, rustix::fs::Mode::empty());
+            return opened.ok().map(Start::At);
         }
-        self.process.duplicate_fd(fd).ok()
+        self.process.duplicate_fd(fd).ok().map(Start::At)
+    }
+
+    /// A name given with a call: the directory that it starts from, and the name.
+    fn named(&self, (dirfd, name): (i32, u64)) -> Option<(Start, PathBuf)> {
+        let name = self.text(name)?;
+        Some((self.start(dirfd, &name)?, name))
+    }
+}
+
+/// Where a name starts.
+enum Start {
+    /// At the root: the name is absolute.
+    Root,
+    /// In this directory.
+    At(OwnedFd),
+}
+
+impl AsFd for Start {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Start::Root => rustix::fs::CWD, // which is not looked at
+            Start::At(directory) => directory.as_fd(),
+        }
     }
 }
 

@@ -17,7 +17,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::fs::{self, File};
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
-use twinpage_os::trace::{Registers, Tid};
+use twinpage_os::trace::{Registers, Tid, WatchedCall};
 use twinpage_os::tracker::PAGE;
 
 /// Bytes of the `syscall` instruction.
@@ -68,13 +68,12 @@ impl Rest {
     }
 
     /// A thread is about to make a call: perhaps the one it was let go with.
-    pub(super) fn calls(&mut self, tid: Tid, registers: &Registers) {
-        let arguments = arguments(registers);
+    pub(super) fn calls(&mut self, tid: Tid, call: &WatchedCall) {
         let call = Sleep {
-            number: registers.orig_rax as i64,
-            arguments,
-            stack: registers.rsp,
-            after: registers.rip,
+            number: call.number as i64,
+            arguments: call.arguments,
+            stack: call.stack,
+            after: call.after,
         };
         let known = self.let_go.as_ref().and_then(|threads| threads.get(&tid));
         if !known.is_some_and(|known| call.is_of(known)) {
@@ -85,8 +84,8 @@ impl Rest {
 
 impl Program {
     /// A thread is about to make a watched call.
-    pub(crate) fn is_about_to_call(&mut self, tid: Tid, registers: &Registers) {
-        self.rest.calls(tid, registers);
+    pub(crate) fn is_about_to_call(&mut self, tid: Tid, call: &WatchedCall) {
+        self.rest.calls(tid, call);
     }
 
     /// Whether the program is what its last checkpoint holds: no thread ran since, and no stream moved.
