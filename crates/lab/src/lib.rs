@@ -6,7 +6,8 @@
 //! can be checked; other runs move no data, and give exactly the same numbers.
 //!
 //! Reading order: [`op`], [`space`], [`workload`]; [`device`], [`controller`], [`machine`]; [`experiment`]; [`bus`] is a
-//! machine without a controller's scheme, for programs that persist by themselves.
+//! machine without a controller's scheme, for programs that persist by themselves; [`sections`] are failure-atomic
+//! sections on it.
 
 mod added;
 pub mod bus;
@@ -23,6 +24,7 @@ mod numbered;
 pub mod op;
 pub mod quantity;
 pub mod schemes;
+pub mod sections;
 pub mod space;
 pub mod speed;
 pub mod sweep;

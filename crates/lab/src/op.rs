@@ -32,6 +32,13 @@ pub enum Kind {
     FullFence,
     /// Writes `at` bytes to a file on a disk, and waits until they are durable (`write`, `fdatasync`).
     Disk,
+    /// Line `at >> 32` is from here on called line `at & 0xffff_ffff`: a cached copy gets the other tag and is dirty, and
+    /// one that no cache has is fetched by its old name first (SSP 4.1.1). Only the machine with its memory on the bus
+    /// does this.
+    Remap,
+    /// The core waits `at` femtoseconds, for a table that is not simulated line by line. Only the machine with its
+    /// memory on the bus does this.
+    Wait,
     /// A transaction or request ends here: its latency counts from the one before on this core, and
     /// its durability from here to the checkpoint that covers it. `at` is free.
     Commit,

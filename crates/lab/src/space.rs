@@ -126,6 +126,11 @@ impl<'a> Port<'a> {
         }
     }
 
+    /// The space, and the batch that operations go to.
+    pub(crate) fn parts(&mut self) -> (&mut Space, &mut Vec<Op>) {
+        (self.space, self.batch)
+    }
+
     /// Operations in the batch so far. A workload returns after some hundreds.
     #[must_use]
     pub fn batched(&self) -> usize {

@@ -15,8 +15,8 @@ pub(super) const EXAMPLES: &str = "Example:
   twinpage lab memory --trace requests.csv --config ddr3-1600k
   twinpage lab memory --trace ls.trc --form dramsim3 --config pcm --json
 
-Devices: ddr3-1600k, pcm, pcm-mlc, stt-ram, rram, optane-like, or a device file. Cycles of the trace are
-cycles of the device.";
+Devices: ddr3-1600k, pcm, pcm-mlc, stt-ram, rram, optane-like, ssp-nvram, or a device file. Cycles of
+the trace are cycles of the device.";
 
 #[derive(Args, Debug)]
 pub(crate) struct Drive {

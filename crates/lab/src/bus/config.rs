@@ -149,6 +149,39 @@ pub struct Config {
     pub study: Study,
 }
 
+/// What a program runs on, apart from what the study needs.
+#[derive(Clone, PartialEq, Debug, serde::Serialize)]
+pub struct Hardware {
+    /// Cores and caches.
+    pub shape: Shape,
+    /// The memory.
+    pub memory: Device,
+    /// From the last cache to a memory's queue, in femtoseconds, each way.
+    pub path_fs: u64,
+    /// When a write counts as durable.
+    pub durable: DurableIn,
+    /// A fence with nothing to wait for, in femtoseconds.
+    pub sfence_fs: u64,
+    /// The same of a full fence.
+    pub mfence_fs: u64,
+    /// The disk, where there is one.
+    pub disk: Option<Disk>,
+}
+
+impl From<Config> for Hardware {
+    fn from(config: Config) -> Hardware {
+        Hardware {
+            shape: config.shape,
+            memory: config.memory,
+            path_fs: config.path_fs,
+            durable: config.durable,
+            sfence_fs: config.sfence_fs,
+            mfence_fs: config.mfence_fs,
+            disk: Some(config.disk),
+        }
+    }
+}
+
 impl Config {
     /// A built-in machine by name, or a machine file by its path.
     ///

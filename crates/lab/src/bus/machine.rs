@@ -1,6 +1,6 @@
 //! The machine in motion.
 
-use super::config::Config;
+use super::config::Hardware;
 use super::flushes::{Flushes, When};
 use super::memory::{Event, Memory, What};
 use super::outcome::Counts;
@@ -45,14 +45,45 @@ struct Lane {
     wants_room: bool,
 }
 
+/// Lines that are fetched by one name and get another when they come.
+#[derive(Debug, Default)]
+struct Remaps {
+    new: HashMap<u64, u64>,
+    old: HashMap<u64, u64>,
+}
+
+impl Remaps {
+    fn add(&mut self, old: u64, new: u64) {
+        self.new.insert(old, new);
+        self.old.insert(new, old);
+    }
+
+    /// The name by which the line is fetched.
+    fn fetched(&self, line: u64) -> u64 {
+        self.old.get(&line).copied().unwrap_or(line)
+    }
+
+    /// The fetched line has come: its name from here on, and whether that is another.
+    fn end(&mut self, line: u64) -> (u64, bool) {
+        match self.new.remove(&line) {
+            Some(new) => {
+                self.old.remove(&new);
+                (new, true)
+            }
+            None => (line, false),
+        }
+    }
+}
+
 /// A machine with a program in it.
 pub struct Machine<'w> {
-    config: Config,
+    config: Hardware,
     lanes: Vec<Lane>,
     caches: Hierarchy,
     memory: Memory,
     asked: Asked,
     owners: HashMap<u64, Owner>,
+    remaps: Remaps,
     space: Space,
     workload: &'w mut dyn Workload,
     counts: Counts,
@@ -62,13 +93,15 @@ pub struct Machine<'w> {
 
 impl<'w> Machine<'w> {
     /// Fills memory with the workload's data and switches the machine on.
-    pub fn new(config: Config, workload: &'w mut dyn Workload) -> Machine<'w> {
+    pub fn new(config: impl Into<Hardware>, workload: &'w mut dyn Workload) -> Machine<'w> {
+        let config = config.into();
         Machine {
             lanes: (0..config.shape.cores).map(|_| Lane::default()).collect(),
             caches: Hierarchy::new(config.shape.cores, &config.shape.levels),
             memory: Memory::new(&config.memory, config.path_fs, config.durable),
             asked: Asked::new(),
             owners: HashMap::new(),
+            remaps: Remaps::default(),
             space: filled(workload),
             workload,
             counts: Counts::default(),
@@ -165,9 +198,10 @@ impl<'w> Machine<'w> {
 
     fn line_came(&mut self, request: u32, at: u64) {
         let (line, waiters) = self.asked.end(request);
+        let (line, is_new) = self.remaps.end(line);
         for waiter in &waiters {
             let number = waiter.core as usize;
-            if let Some(evicted) = self.caches.fill(number, line, waiter.write) {
+            if let Some(evicted) = self.caches.fill(number, line, waiter.write || is_new) {
                 self.memory.write(evicted, at);
             }
             self.lanes[number].core.complete(waiter, request, at, Source::Nvm);
@@ -233,12 +267,22 @@ impl<'w> Machine<'w> {
                 self.fence(number, self.config.mfence_fs)
             }
             Kind::Disk => {
-                let busy = self.config.disk.write_fs(op.at);
+                let disk = self
+                    .config
+                    .disk
+                    .expect("a program with a disk, on a machine that has one");
+                let busy = disk.write_fs(op.at);
                 self.counts.disk_writes += 1;
                 self.counts.disk_bytes += op.at;
                 self.counts.disk_fs += busy;
                 let core = &mut self.lanes[number].core;
                 core.stall(core.now + busy, Stall::Disk);
+                Ok(())
+            }
+            Kind::Remap => self.remap(number, op.at >> 32, op.at & 0xffff_ffff),
+            Kind::Wait => {
+                let core = &mut self.lanes[number].core;
+                core.stall(core.now + op.at, Stall::Dram);
                 Ok(())
             }
             Kind::Commit => {
@@ -341,12 +385,41 @@ impl<'w> Machine<'w> {
         Ok(())
     }
 
+    /// A line gets another name and is written: nothing is copied.
+    fn remap(&mut self, number: usize, old: u64, new: u64) -> Result<(), Wait> {
+        let core = &mut self.lanes[number].core;
+        core.store_room(&self.config.shape).map_err(Wait::Line)?;
+        let (index, now) = (core.index, core.now);
+        if self.asked.find(old).is_none() {
+            let access = self.caches.access(number, old, true);
+            if access != Access::Miss {
+                self.caches.evict(old);
+                self.caches.evict(new);
+                if let Some(evicted) = self.caches.fill(number, new, true) {
+                    self.memory.write(evicted, now);
+                }
+                return Ok(());
+            }
+        }
+        let request = self.request(number, old, now)?;
+        self.remaps.add(old, new);
+        let pending = Pending {
+            index,
+            request,
+            done: 0,
+            source: Source::Dram,
+        };
+        let place = self.lanes[number].core.stores.push(pending);
+        self.join(request, number, true, place);
+        Ok(())
+    }
+
     /// Asks memory for a line of a core, unless somebody did already.
     fn request(&mut self, number: usize, line: u64, at: u64) -> Result<u32, Wait> {
         let lane = &mut self.lanes[number];
         lane.core.miss_room(&self.config.shape).map_err(Wait::Room)?;
         let lookup = self.caches.last_cycles();
-        let (request, new) = self.asked.ask(line);
+        let (request, new) = self.asked.ask(self.remaps.fetched(line));
         if new {
             self.memory.read(request, line, at + self.cycles(lookup));
         }
@@ -436,7 +509,7 @@ impl<'w> Machine<'w> {
 
     /// A line that is on its way to a cache is written back when it has come.
     fn line_is_here(&self, line: u64) -> Result<(), Wait> {
-        match self.asked.find(line) {
+        match self.asked.find(self.remaps.fetched(line)) {
             Some(request) => Err(Wait::Line(request)),
             None => Ok(()),
         }

@@ -18,6 +18,6 @@ mod machine;
 mod memory;
 mod outcome;
 
-pub use config::Config;
+pub use config::{Config, Hardware};
 pub use machine::Machine;
 pub use outcome::{Counts, Energy, Prices};

@@ -7,9 +7,10 @@ use crate::text::{ConfigError, Place, find};
 use serde::Deserialize;
 
 /// The devices that come with the lab: name and text.
-pub const BUILT_IN: [(&str, &str); 6] = [
+pub const BUILT_IN: [(&str, &str); 7] = [
     ("ddr3-1600k", include_str!("../../devices/ddr3-1600k.toml")),
     ("pcm", include_str!("../../devices/pcm.toml")),
+    ("ssp-nvram", include_str!("../../devices/ssp-nvram.toml")),
     ("pcm-mlc", include_str!("../../devices/pcm-mlc.toml")),
     ("stt-ram", include_str!("../../devices/stt-ram.toml")),
     ("rram", include_str!("../../devices/rram.toml")),

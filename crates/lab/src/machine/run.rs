@@ -305,7 +305,9 @@ impl<'w> Machine<'w> {
                     Ok(())
                 }
                 Kind::Fence | Kind::FullFence | Kind::Work => Ok(()),
-                Kind::Disk => unreachable!("a program with a disk, on a machine that has none"),
+                Kind::Disk | Kind::Remap | Kind::Wait => {
+                    unreachable!("a program for a machine with its memory on the bus, on another one")
+                }
             });
             let core = &mut self.cores[number];
             if let Err(request) = done {

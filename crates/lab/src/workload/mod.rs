@@ -19,6 +19,7 @@ mod pagerank;
 mod points;
 mod replay;
 pub mod sps;
+pub mod swaps;
 mod sweep;
 mod table;
 mod tatp;

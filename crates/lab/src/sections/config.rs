@@ -1,0 +1,241 @@
+//! The machine file of sections (`ssp.toml`).
+
+use crate::bus::Hardware;
+use crate::bus::config::DurableIn;
+use crate::config::processor::{Caches, Cpu, shape};
+use crate::device::Device;
+use crate::quantity::{Bytes, Quantity, Span};
+use crate::text::{ConfigError, Place, find};
+use serde::Deserialize;
+
+/// The machines that come with the lab: name and text.
+pub const BUILT_IN: [(&str, &str); 1] = [("ssp", include_str!("../../configs/ssp.toml"))];
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    name: String,
+    #[serde(rename = "source")]
+    _source: String,
+    cpu: Cpu,
+    cache: Caches,
+    memory: Memory,
+    fence: Fence,
+    tlb: Tlb,
+    ssp: Ssp,
+    log: Log,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Memory {
+    #[serde(rename = "source")]
+    _source: String,
+    device: String,
+    channels: u32,
+    path: Quantity<Span>,
+    durable: DurableIn,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Fence {
+    #[serde(rename = "source")]
+    _source: String,
+    sfence: Quantity<Span>,
+    mfence: Quantity<Span>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Tlb {
+    #[serde(rename = "source")]
+    _source: String,
+    entries: usize,
+    walk: Quantity<Span>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Ssp {
+    #[serde(rename = "source")]
+    _source: String,
+    write_set_pages: usize,
+    spare_slots: usize,
+    near_entries: usize,
+    near: Quantity<Span>,
+    far: Quantity<Span>,
+    flip: Quantity<Span>,
+    journal: Quantity<Bytes>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Log {
+    #[serde(rename = "source")]
+    _source: String,
+    undo_entry: Quantity<Bytes>,
+    redo_entry: Quantity<Bytes>,
+    size: Quantity<Bytes>,
+}
+
+/// Sizes and costs of what the designs keep.
+#[derive(Clone, Copy, PartialEq, Debug, serde::Serialize)]
+pub struct Setting {
+    /// Cores that run the program. One more does what runs in the background.
+    pub cores: usize,
+    /// Pages in the TLB of a core.
+    pub tlb_entries: usize,
+    /// A page walk, in femtoseconds.
+    pub walk_fs: u64,
+    /// Pages in the write-set buffer of a core.
+    pub write_set_pages: usize,
+    /// Slots of the SSP cache above one for each entry of each TLB.
+    pub spare_slots: usize,
+    /// Entries of the SSP cache that lie in the last cache.
+    pub near_entries: usize,
+    /// Fetching one of those, in femtoseconds.
+    pub near_fs: u64,
+    /// Fetching another.
+    pub far_fs: u64,
+    /// A flip-current-bit message, in femtoseconds of the core that sends it.
+    pub flip_fs: u64,
+    /// Bytes of the metadata journal.
+    pub journal_bytes: u64,
+    /// Bytes of an undo log's entry.
+    pub undo_entry_bytes: u64,
+    /// Bytes of a redo log's entry.
+    pub redo_entry_bytes: u64,
+    /// Bytes of the log of a core.
+    pub log_bytes: u64,
+}
+
+/// A machine as its file says.
+#[derive(Clone, PartialEq, Debug, serde::Serialize)]
+pub struct Config {
+    /// Its name.
+    pub name: String,
+    /// Cores, caches and memory. One core more than the file says: the background's.
+    pub hardware: Hardware,
+    /// What the designs keep.
+    pub setting: Setting,
+}
+
+impl Config {
+    /// A built-in machine by name, or a machine file by its path.
+    ///
+    /// # Errors
+    /// Neither; or what is wrong with the file, and in which line.
+    pub fn find(name: &str) -> Result<Config, ConfigError> {
+        let (name, text) = find(name, "machines with sections", &BUILT_IN)?;
+        Config::parse(name, &text)
+    }
+
+    /// The machine a text describes; `file` is for errors.
+    ///
+    /// # Errors
+    /// What is wrong, and in which line.
+    pub fn parse(file: &str, text: &str) -> Result<Config, ConfigError> {
+        let place = Place { file, text };
+        let said: File = place.read()?;
+        check(place, &said)?;
+        let cycle_fs = said.cpu.clock.is.cycle_fs;
+        let fs = |span: &Quantity<Span>| span.is.fs(cycle_fs);
+        let mut memory =
+            Device::find(&said.memory.device).map_err(|why| place.wrong("memory", "device", why))?;
+        memory.channels = said.memory.channels;
+        let mut shape = shape(place, &said.cpu, &said.cache)?;
+        let cores = shape.cores;
+        if cores == 16 {
+            return Err(place.wrong("cpu", "cores", "15 at most: one more works in the background"));
+        }
+        shape.cores += 1;
+        Ok(Config {
+            name: said.name,
+            hardware: Hardware {
+                shape,
+                memory,
+                path_fs: fs(&said.memory.path),
+                durable: said.memory.durable,
+                sfence_fs: fs(&said.fence.sfence),
+                mfence_fs: fs(&said.fence.mfence),
+                disk: None,
+            },
+            setting: Setting {
+                cores,
+                tlb_entries: said.tlb.entries,
+                walk_fs: fs(&said.tlb.walk),
+                write_set_pages: said.ssp.write_set_pages,
+                spare_slots: said.ssp.spare_slots,
+                near_entries: said.ssp.near_entries,
+                near_fs: fs(&said.ssp.near),
+                far_fs: fs(&said.ssp.far),
+                flip_fs: fs(&said.ssp.flip),
+                journal_bytes: said.ssp.journal.is.0,
+                undo_entry_bytes: said.log.undo_entry.is.0,
+                redo_entry_bytes: said.log.redo_entry.is.0,
+                log_bytes: said.log.size.is.0,
+            },
+        })
+    }
+}
+
+fn check(place: Place<'_>, said: &File) -> Result<(), ConfigError> {
+    let log = 4096..=1 << 30;
+    for (table, key, fits, why) in [
+        (
+            "memory",
+            "channels",
+            said.memory.channels.is_power_of_two() && said.memory.channels <= 16,
+            "1, 2, 4, 8 or 16",
+        ),
+        (
+            "tlb",
+            "entries",
+            (1..=1024).contains(&said.tlb.entries),
+            "1 to 1024",
+        ),
+        (
+            "ssp",
+            "write_set_pages",
+            (1..=1024).contains(&said.ssp.write_set_pages),
+            "1 to 1024",
+        ),
+        (
+            "ssp",
+            "spare_slots",
+            said.ssp.spare_slots <= 1 << 16,
+            "at most 65536",
+        ),
+        (
+            "ssp",
+            "near_entries",
+            said.ssp.near_entries <= 1 << 16,
+            "at most 65536",
+        ),
+        (
+            "ssp",
+            "journal",
+            log.contains(&said.ssp.journal.is.0),
+            "4 KiB to 1 GiB",
+        ),
+        ("log", "size", log.contains(&said.log.size.is.0), "4 KiB to 1 GiB"),
+        (
+            "log",
+            "undo_entry",
+            (72..=4096).contains(&said.log.undo_entry.is.0),
+            "72 B (a line and its address) to 4 KiB",
+        ),
+        (
+            "log",
+            "redo_entry",
+            (72..=4096).contains(&said.log.redo_entry.is.0),
+            "72 B (a line and its address) to 4 KiB",
+        ),
+    ] {
+        if !fits {
+            return Err(place.wrong(table, key, why));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,142 @@
+//! The contract of a design, and what is counted.
+
+use super::step::Step;
+use crate::op::{LINE_BYTES, Op, PAGE_BYTES};
+use std::collections::BTreeSet;
+
+/// A design by its name.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Name {
+    /// Hardware undo logging: each entry is durable before its store.
+    UndoLog,
+    /// Hardware redo logging (DHTM): data is written back while the program goes on.
+    RedoLog,
+    /// Shadow sub-paging.
+    Ssp,
+}
+
+impl Name {
+    /// All of them, as the paper's figures order them.
+    pub const ALL: [Name; 3] = [Name::UndoLog, Name::RedoLog, Name::Ssp];
+}
+
+/// What was done, by the steps that were made.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Serialize)]
+pub struct Counts {
+    /// Sections.
+    pub sections: u64,
+    /// Lines they wrote, each once a section.
+    pub lines: u64,
+    /// Pages they wrote, each once a section.
+    pub pages: u64,
+    /// The most pages of a section.
+    pub most_pages: u64,
+    /// Pages that a TLB did not have.
+    pub tlb_misses: u64,
+    /// Flip-current-bit messages.
+    pub flips: u64,
+    /// Fetches of an entry of the SSP cache that did not find it in the last cache.
+    pub far_entries: u64,
+    /// Pages consolidated.
+    pub consolidations: u64,
+    /// Slots above the SSP cache's size.
+    pub slots_added: u64,
+    /// Lines written back by sections.
+    pub data_writes: u64,
+    /// Lines of logs and journals written.
+    pub log_writes: u64,
+    /// Lines copied by consolidation.
+    pub consolidation_writes: u64,
+    /// Lines written by checkpoints of the journal.
+    pub checkpoint_writes: u64,
+}
+
+/// What turns sections into steps.
+pub(super) trait Design: Send {
+    /// Whether the core may use these pages now.
+    fn is_ready(&self, _pages: &BTreeSet<u64>) -> bool {
+        true
+    }
+
+    /// A page came into a core's TLB, and another one left it.
+    fn translate(&mut self, _page: u64, _gone: Option<u64>, _out: &mut Out) {}
+
+    /// A load or anything else that writes nothing.
+    fn load(&mut self, op: &Op, out: &mut Out) {
+        out.steps.push(Step::Own(*op));
+    }
+
+    /// An atomic store.
+    fn store(&mut self, core: usize, op: &Op, out: &mut Out);
+
+    /// The section's stores are over; it is acknowledged after these steps.
+    ///
+    /// # Errors
+    /// The section is larger than the design can hold.
+    fn end(&mut self, core: usize, out: &mut Out) -> Result<(), String>;
+
+    /// The section is acknowledged; the core goes on after these steps.
+    fn after(&mut self, _core: usize, _out: &mut Out) {}
+
+    /// The machine has done the last steps of the core.
+    fn done(&mut self, _core: usize, _out: &mut Out) {}
+
+    /// What is to do in the background, if anything is.
+    fn background(&mut self, _out: &mut Out) {}
+}
+
+/// The steps of a batch, and what is counted.
+#[derive(Default)]
+pub(super) struct Out {
+    pub(super) steps: Vec<Step>,
+    pub(super) counts: Counts,
+}
+
+/// The line of a byte.
+pub(super) fn line(at: u64) -> u64 {
+    at / LINE_BYTES
+}
+
+/// The page of a byte, and the line's number in it.
+pub(super) fn page(at: u64) -> (u64, u32) {
+    (at / PAGE_BYTES, (at % PAGE_BYTES / LINE_BYTES) as u32)
+}
+
+/// An area of lines that is written from its first line to its last, and again.
+#[derive(Clone, Debug)]
+pub(super) struct Area {
+    first: u64,
+    bytes: u64,
+    at: u64,
+}
+
+impl Area {
+    /// From this line on.
+    pub(super) fn new(first: u64, bytes: u64) -> Area {
+        Area {
+            first,
+            bytes: bytes / LINE_BYTES * LINE_BYTES,
+            at: 0,
+        }
+    }
+
+    /// The line after it.
+    pub(super) fn end(&self) -> u64 {
+        self.first + self.bytes / LINE_BYTES
+    }
+
+    /// The lines that so many more bytes lie in.
+    pub(super) fn append(&mut self, bytes: u64) -> impl Iterator<Item = u64> + use<> {
+        let (first, lines) = (self.first, self.bytes / LINE_BYTES);
+        let from = self.at / LINE_BYTES;
+        let until = (self.at + bytes).div_ceil(LINE_BYTES);
+        self.at = (self.at + bytes) % self.bytes;
+        (from..until).map(move |line| first + line % lines)
+    }
+
+    /// Goes on at the start of a line.
+    pub(super) fn align(&mut self) {
+        self.at = self.at.next_multiple_of(LINE_BYTES) % self.bytes;
+    }
+}

@@ -1,0 +1,182 @@
+//! A workload whose sections a design makes atomic.
+
+use super::config::Setting;
+use super::design::{Counts, Design, Name, Out, line, page};
+use super::logs::{Redo, Undo};
+use super::lru::Lru;
+use super::ssp::Ssp;
+use super::step::Step;
+use crate::op::{Kind, Op, PAGE_BYTES};
+use crate::space::{Port, Space};
+use crate::workload::{Progress, Workload, next};
+use std::collections::BTreeSet;
+
+/// A workload on a design. Batches of the workload are whole sections.
+pub struct Sections<'w> {
+    workload: &'w mut dyn Workload,
+    setting: Setting,
+    design: Box<dyn Design>,
+    tlbs: Vec<Lru>,
+    /// A batch that waits for a page.
+    held: Vec<Option<Vec<Op>>>,
+    out: Out,
+    failed: Option<String>,
+}
+
+impl<'w> Sections<'w> {
+    /// The workload, with sections as the design makes them.
+    pub fn new(name: Name, setting: &Setting, workload: &'w mut dyn Workload) -> Sections<'w> {
+        let pages = workload.footprint_bytes().div_ceil(PAGE_BYTES);
+        let lines = pages * (PAGE_BYTES / 64);
+        Sections {
+            design: match name {
+                Name::UndoLog => Box::new(Undo::new(setting, lines)),
+                Name::RedoLog => Box::new(Redo::new(setting, lines)),
+                Name::Ssp => Box::new(Ssp::new(setting, pages)),
+            },
+            workload,
+            tlbs: vec![Lru::new(setting.tlb_entries); setting.cores],
+            held: vec![None; setting.cores],
+            setting: *setting,
+            out: Out::default(),
+            failed: None,
+        }
+    }
+
+    /// What was done since the beginning.
+    #[must_use]
+    pub fn counts(&self) -> Counts {
+        self.out.counts
+    }
+
+    /// The next steps of a core; those of the core after the program's are the background's. The steps that the core
+    /// was given before are done.
+    pub fn steps(&mut self, core: usize, space: &mut Space) -> (Progress, Vec<Step>) {
+        self.design.done(core, &mut self.out);
+        let progress = match core {
+            core if core < self.setting.cores => self.program(core, space),
+            core if core == self.setting.cores => {
+                self.design.background(&mut self.out);
+                match self.out.steps.is_empty() {
+                    true => Progress::Waiting,
+                    false => Progress::More,
+                }
+            }
+            _ => Progress::Done,
+        };
+        (progress, std::mem::take(&mut self.out.steps))
+    }
+
+    fn program(&mut self, core: usize, space: &mut Space) -> Progress {
+        if self.failed.is_some() {
+            return Progress::Done;
+        }
+        let ops = match self.held[core].take() {
+            Some(ops) => ops,
+            None => {
+                let mut ops = Vec::new();
+                let progress = next(self.workload, core, space, &mut ops);
+                if progress != Progress::More {
+                    return progress;
+                }
+                ops
+            }
+        };
+        let accesses = ops.iter().filter(|op| is_access(op));
+        let pages: BTreeSet<u64> = accesses.map(|op| page(op.at).0).collect();
+        if !self.design.is_ready(&pages) {
+            self.held[core] = Some(ops);
+            return Progress::Waiting;
+        }
+        if let Err(why) = self.translate(core, &ops) {
+            self.failed = Some(why);
+            return Progress::Done;
+        }
+        Progress::More
+    }
+
+    fn translate(&mut self, core: usize, ops: &[Op]) -> Result<(), String> {
+        let mut lines = BTreeSet::new();
+        // The beginning and the end of a section are full barriers (3.1).
+        self.out.steps.push(Step::Fence);
+        for op in ops {
+            if is_access(op) {
+                self.look_up(core, page(op.at).0);
+            }
+            match op.kind {
+                Kind::Store => {
+                    lines.insert(line(op.at));
+                    self.design.store(core, op, &mut self.out);
+                }
+                Kind::Commit => {
+                    self.design.end(core, &mut self.out)?;
+                    self.out.steps.push(Step::Acknowledge);
+                    self.design.after(core, &mut self.out);
+                    self.ended(&std::mem::take(&mut lines));
+                }
+                Kind::Load => self.design.load(op, &mut self.out),
+                Kind::Work => self.out.steps.push(Step::Own(*op)),
+                _ => {
+                    return Err(format!(
+                        "{:?} in a section, which persists by its end alone",
+                        op.kind
+                    ));
+                }
+            }
+        }
+        match lines.is_empty() {
+            true => Ok(()),
+            false => Err("a batch with stores after its last section".into()),
+        }
+    }
+
+    fn look_up(&mut self, core: usize, page: u64) {
+        let (is_there, gone) = self.tlbs[core].touch(page);
+        if !is_there {
+            self.out.counts.tlb_misses += 1;
+            self.out.steps.push(Step::Wait(self.setting.walk_fs));
+            self.design.translate(page, gone, &mut self.out);
+        }
+    }
+
+    fn ended(&mut self, lines: &BTreeSet<u64>) {
+        let pages: BTreeSet<u64> = lines.iter().map(|line| line / (PAGE_BYTES / 64)).collect();
+        let counts = &mut self.out.counts;
+        counts.sections += 1;
+        counts.lines += lines.len() as u64;
+        counts.pages += pages.len() as u64;
+        counts.most_pages = counts.most_pages.max(pages.len() as u64);
+    }
+}
+
+fn is_access(op: &Op) -> bool {
+    matches!(op.kind, Kind::Load | Kind::Store)
+}
+
+impl Workload for Sections<'_> {
+    fn name(&self) -> &str {
+        self.workload.name()
+    }
+
+    fn footprint_bytes(&self) -> u64 {
+        self.workload.footprint_bytes()
+    }
+
+    fn fill(&self, space: &mut Space) {
+        self.workload.fill(space);
+    }
+
+    fn run(&mut self, core: usize, port: &mut Port<'_>) -> Progress {
+        let (space, batch) = port.parts();
+        let (progress, steps) = self.steps(core, space);
+        steps.iter().for_each(|step| step.lower(batch));
+        progress
+    }
+
+    fn check(&self, space: &Space) -> Result<(), String> {
+        match &self.failed {
+            Some(why) => Err(why.clone()),
+            None => self.workload.check(space),
+        }
+    }
+}

@@ -1,0 +1,338 @@
+//! Failure-atomic sections (SSP): counts against small cases that are computed by hand, time on the machine, crashes
+//! between any two steps, and faults that the crashes find.
+
+use std::collections::BTreeMap;
+use twinpage_lab::bus::Machine;
+use twinpage_lab::sections::config::Setting;
+use twinpage_lab::sections::crash::Memory;
+use twinpage_lab::sections::step::{Record, Step};
+use twinpage_lab::sections::{Config, Counts, Name, Sections};
+use twinpage_lab::workload::swaps::Swaps;
+use twinpage_lab::workload::{Progress, Workload};
+use twinpage_lab::{Kind, Port, Space};
+
+/// Sections of one core, each a list of lines to write.
+struct Script(Vec<Vec<u64>>, usize);
+
+impl Workload for Script {
+    fn name(&self) -> &str {
+        "a script"
+    }
+
+    fn footprint_bytes(&self) -> u64 {
+        256 * 4096
+    }
+
+    fn fill(&self, _: &mut Space) {}
+
+    fn run(&mut self, core: usize, port: &mut Port<'_>) -> Progress {
+        let Some(lines) = self.0.get(self.1).filter(|_| core == 0) else {
+            return Progress::Done;
+        };
+        for &line in lines {
+            port.store(line * 64, self.1 as u64);
+        }
+        port.commit();
+        self.1 += 1;
+        Progress::More
+    }
+
+    fn check(&self, _: &Space) -> Result<(), String> {
+        Ok(())
+    }
+}
+
+fn ssp() -> Config {
+    Config::find("ssp").unwrap()
+}
+
+/// One core's steps, with the background's after each section, and the counts.
+fn steps(name: Name, setting: &Setting, sections: &[&[u64]]) -> (Vec<(usize, Step)>, Counts) {
+    let mut script = Script(sections.iter().map(|lines| lines.to_vec()).collect(), 0);
+    let mut space = Space::new(script.footprint_bytes());
+    let mut program = Sections::new(name, setting, &mut script);
+    let mut all = Vec::new();
+    let mut is_over = false;
+    while !is_over {
+        // The background works once more after the last section.
+        for core in [0, setting.cores] {
+            let (progress, steps) = program.steps(core, &mut space);
+            is_over |= progress == Progress::Done;
+            all.extend(steps.into_iter().map(|step| (core, step)));
+        }
+    }
+    program.check(&space).unwrap();
+    (all, program.counts())
+}
+
+#[test]
+fn a_small_case_is_counted_as_by_hand() {
+    // Two pages, then one; line 1 is written twice in a section.
+    let sections: &[&[u64]] = &[&[1, 2, 65, 1], &[1]];
+    let setting = ssp().setting;
+    let [undo, redo, ssp] = Name::ALL.map(|name| steps(name, &setting, sections).1);
+    for counts in [undo, redo, ssp] {
+        assert_eq!(
+            (counts.sections, counts.lines, counts.pages, counts.most_pages),
+            (2, 4, 3, 2)
+        );
+        assert_eq!((counts.data_writes, counts.tlb_misses), (4, 2));
+        assert_eq!((counts.consolidations, counts.consolidation_writes), (0, 0));
+    }
+    // An entry of two lines for each line, an end of one for each section.
+    assert_eq!(undo.log_writes, 4 * 2 + 2);
+    // 3 entries of 72 bytes and 8 bytes: 224 bytes, four lines; one and 8 bytes: 80 bytes, two lines.
+    assert_eq!(redo.log_writes, 4 + 2);
+    // 32 bytes of records, then 16: each section flushes the line it writes.
+    assert_eq!(ssp.log_writes, 2);
+    assert_eq!((ssp.flips, ssp.far_entries), (4, 2));
+}
+
+#[test]
+fn a_line_alternates_between_its_two_pages() {
+    let (steps, _) = steps(Name::Ssp, &ssp().setting, &[&[3], &[3, 3], &[3]]);
+    let remaps: Vec<_> = steps
+        .iter()
+        .filter_map(|(_, step)| match step {
+            Step::Remap(old, new) => Some((*old, *new)),
+            _ => None,
+        })
+        .collect();
+    let extra = 256 * 64 + 3;
+    assert_eq!(remaps, [(3, extra), (extra, 3), (3, extra)]);
+}
+
+#[test]
+fn the_lesser_side_is_copied_when_the_last_tlb_gives_the_page_up() {
+    let setting = Setting {
+        tlb_entries: 1,
+        ..ssp().setting
+    };
+    let copies = |written: u64| {
+        let first: Vec<u64> = (0..written).collect();
+        let (steps, counts) = steps(Name::Ssp, &setting, &[&first, &[64]]);
+        assert_eq!(counts.consolidations, 1);
+        let copies = steps.iter().filter_map(|(core, step)| match step {
+            Step::Copy(from, to) => Some((*core, *from, *to)),
+            _ => None,
+        });
+        copies.collect::<Vec<_>>()
+    };
+    let (background, second) = (setting.cores, 256 * 64);
+    // Three lines in the second page: they go back to the first.
+    let few = (0..3).map(|line| (background, second + line, line));
+    assert_eq!(copies(3), few.collect::<Vec<_>>());
+    // 62 lines there: the other two follow them.
+    let many = (62..64).map(|line| (background, line, second + line));
+    assert_eq!(copies(62), many.collect::<Vec<_>>());
+}
+
+#[test]
+fn a_section_larger_than_the_write_set_buffer_is_an_error() {
+    let setting = ssp().setting;
+    let lines: Vec<u64> = (0..=setting.write_set_pages as u64)
+        .map(|page| page * 64)
+        .collect();
+    let mut script = Script(vec![lines], 0);
+    let mut space = Space::new(script.footprint_bytes());
+    let mut program = Sections::new(Name::Ssp, &setting, &mut script);
+    assert_eq!(program.steps(0, &mut space).0, Progress::Done);
+    let why = program.check(&space).unwrap_err();
+    assert!(why.contains("65 pages") && why.contains("holds 64"), "{why}");
+}
+
+/// What every line holds after whole sections: the number of the last that wrote it.
+fn after(sections: &[&[u64]], whole: usize) -> BTreeMap<u64, u64> {
+    let numbered = sections[..whole].iter().zip(1..);
+    numbered
+        .flat_map(|(lines, number)| lines.iter().map(move |&line| (line, number)))
+        .collect()
+}
+
+/// Crashes between any two steps, several times each: whole sections are there, all that were acknowledged. `Err` says
+/// where they are not.
+fn crash_everywhere(
+    name: Name,
+    steps: &[(usize, Step)],
+    sections: &[&[u64]],
+    seed: u64,
+) -> Result<(), String> {
+    let mut random = fastrand::Rng::with_seed(seed);
+    let mut memory = Memory::new(name);
+    let mut acknowledged = 0;
+    for (place, (core, step)) in steps.iter().enumerate() {
+        memory.step(*core, step, acknowledged as u64 + 1);
+        acknowledged += usize::from(*step == Step::Acknowledge);
+        for chance in [0.0, 0.3, 0.5, 0.7, 1.0] {
+            let found = memory.clone().crash(|| random.f64() < chance);
+            let is = |whole: usize| {
+                let expected = after(sections, whole);
+                (0..256 * 64).all(|line| found.load(line) == expected.get(&line).copied().unwrap_or(0))
+            };
+            if !is(acknowledged) && (acknowledged == sections.len() || !is(acknowledged + 1)) {
+                return Err(format!(
+                    "{name:?}, seed {seed}: after step {place}, {step:?}, not whole sections ({acknowledged} acknowledged)"
+                ));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Sections over few pages, and a TLB so small that pages are consolidated again and again.
+fn random_sections(seed: u64) -> (Setting, Vec<Vec<u64>>) {
+    let mut random = fastrand::Rng::with_seed(seed);
+    let setting = Setting {
+        tlb_entries: 2,
+        journal_bytes: 4096,
+        ..ssp().setting
+    };
+    let mut section = || {
+        let lines = random.usize(1..12);
+        (0..lines)
+            .map(|_| random.u64(..5) * 64 + random.u64(..4))
+            .collect()
+    };
+    (setting, (0..20).map(|_| section()).collect())
+}
+
+#[test]
+fn whole_sections_survive_a_crash_anywhere() {
+    let seed = fastrand::u64(..);
+    let (setting, sections) = random_sections(seed);
+    let sections: Vec<&[u64]> = sections.iter().map(Vec::as_slice).collect();
+    for name in Name::ALL {
+        let (steps, counts) = steps(name, &setting, &sections);
+        assert_eq!(counts.consolidations > 0, name == Name::Ssp, "seed {seed}");
+        crash_everywhere(name, &steps, &sections, seed).unwrap();
+    }
+}
+
+/// The crashes find a fault in the steps, in one of some random programs at least.
+fn is_found(name: Name, fault: impl Fn(&mut Vec<(usize, Step)>)) {
+    let is_found = (0..10).any(|seed| {
+        let (setting, sections) = random_sections(seed);
+        let sections: Vec<&[u64]> = sections.iter().map(Vec::as_slice).collect();
+        let (mut steps, _) = steps(name, &setting, &sections);
+        fault(&mut steps);
+        crash_everywhere(name, &steps, &sections, seed).is_err()
+    });
+    assert!(is_found, "{name:?}");
+}
+
+#[test]
+fn metadata_before_data_is_found() {
+    // Figure 2's order the other way round: the fence between data and journal is not there.
+    is_found(Name::Ssp, |steps| {
+        let journal = |step: &Step| matches!(step, Step::Append(_, records) if !records.is_empty());
+        let fences: Vec<usize> = (1..steps.len())
+            .filter(|&place| steps[place - 1].1 == Step::Fence && journal(&steps[place].1))
+            .map(|place| place - 1)
+            .collect();
+        assert!(!fences.is_empty());
+        fences
+            .into_iter()
+            .rev()
+            .for_each(|place| drop(steps.remove(place)));
+    });
+}
+
+#[test]
+fn a_line_left_out_is_found() {
+    for name in [Name::UndoLog, Name::Ssp] {
+        is_found(name, |steps| {
+            let place = steps
+                .iter()
+                .position(|(_, step)| matches!(step, Step::WriteBack(_)));
+            steps.remove(place.unwrap());
+        });
+    }
+    is_found(Name::RedoLog, |steps| {
+        let records = steps.iter_mut().find_map(|(_, step)| match step {
+            Step::Append(_, records) if records.len() > 2 => Some(records),
+            _ => None,
+        });
+        let records = records.unwrap();
+        records.remove(0);
+        let last = records.len() - 1;
+        records[last] = Record::End(last);
+    });
+}
+
+#[test]
+fn a_line_that_is_not_copied_at_consolidation_is_found() {
+    is_found(Name::Ssp, |steps| {
+        let place = steps.iter().position(|(_, step)| matches!(step, Step::Copy(..)));
+        steps.remove(place.unwrap());
+    });
+}
+
+#[test]
+fn a_store_before_its_undo_entry_is_durable_is_found() {
+    is_found(Name::UndoLog, |steps| {
+        let is_store = |step: &Step| matches!(step, Step::Own(op) if op.kind == Kind::Store);
+        let fences: Vec<usize> = (1..steps.len())
+            .filter(|&place| steps[place - 1].1 == Step::Fence && is_store(&steps[place].1))
+            .map(|place| place - 1)
+            .collect();
+        assert!(!fences.is_empty());
+        fences
+            .into_iter()
+            .rev()
+            .for_each(|place| drop(steps.remove(place)));
+    });
+}
+
+/// Swaps on the machine: what the machine counted, and what the design did.
+fn swaps(name: Name, config: &Config, threads: usize) -> (twinpage_lab::bus::Counts, Counts) {
+    let mut workload = Swaps::new(1 << 16, threads, 1);
+    let mut program = Sections::new(name, &config.setting, &mut workload);
+    let mut machine = Machine::new(config.hardware.clone(), &mut program);
+    let counts = machine.run(200, 2000).unwrap();
+    machine.check().unwrap();
+    drop(machine);
+    (counts, program.counts())
+}
+
+#[test]
+fn designs_take_time_on_the_machine() {
+    let config = ssp();
+    for threads in [1, 4] {
+        let [undo, redo, ssp] = Name::ALL.map(|name| swaps(name, &config, threads));
+        for (machine, design) in [undo, redo, ssp] {
+            assert_eq!(machine.transactions, 2000);
+            // The machine writes what the design says, but for what was under way at either end.
+            let writes = design.data_writes
+                + design.log_writes
+                + design.consolidation_writes
+                + design.checkpoint_writes;
+            let each = writes as f64 / design.sections as f64;
+            let counted = machine.writes as f64 / 2000.0;
+            assert!((counted / each - 1.0).abs() < 0.1, "{each} {counted}");
+        }
+        // A swap waits for its two log entries and its data with an undo log; with a redo log for its entries alone.
+        assert!(undo.0.time_fs > redo.0.time_fs, "{threads} threads");
+        assert!(ssp.1.consolidations > 0);
+        assert_eq!(ssp.1.flips, ssp.1.lines);
+        assert!(ssp.1.log_writes < redo.1.log_writes && redo.1.log_writes < undo.1.log_writes);
+    }
+}
+
+#[test]
+fn a_smaller_tlb_consolidates_more() {
+    let large = ssp();
+    let mut small = large.clone();
+    small.setting.tlb_entries = 8;
+    let [large, small] = [large, small].map(|config| {
+        let mut config = config;
+        config.hardware.durable = twinpage_lab::bus::config::DurableIn::Queue;
+        swaps(Name::Ssp, &config, 1).1
+    });
+    let share = |counts: &Counts| counts.consolidation_writes as f64 / counts.data_writes as f64;
+    assert!(
+        share(&small) > share(&large),
+        "{} {}",
+        share(&small),
+        share(&large)
+    );
+}
