@@ -59,6 +59,11 @@ pub(crate) enum Command {
     /// Ask the program that has a region open what its checkpoints cost
     #[command(after_help = "Example:\n  twinpage stats orders.twin --json")]
     Stats(Stats),
+    /// The calls of a region's objects since its last checkpoint, which the next opening runs again, with their arguments
+    #[command(
+        after_help = "Example:\n  twinpage log scores.twin\n  twinpage log scores.twin --json\n\nOnly looks: also while a program has the region open. Arguments of types that the log does not\ndescribe are shown as bytes."
+    )]
+    Log(Log),
     /// Copy a region at one of its epochs, also while a program has it open and goes on; or a versioned array at rest
     #[command(after_help = "Example:\n  twinpage backup orders.twin /backup/orders.twin")]
     Backup(Backup),
@@ -107,6 +112,16 @@ instant method every line that makes it so is printed, with the way out.
 
 Where impls are marked #[object], their methods are listed; otherwise those of all types.
 #[instant] and #[deferrable] on a function overrule what is found.";
+
+#[derive(Args, Debug)]
+pub(crate) struct Log {
+    /// One JSON document on standard output
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// The region's file
+    #[arg(value_name = "FILE")]
+    pub(crate) region: PathBuf,
+}
 
 #[derive(Args, Debug)]
 pub(crate) struct Classify {

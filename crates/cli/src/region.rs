@@ -1,6 +1,6 @@
-//! `twinpage info`, `check`, `stats` and `backup` of a region's file.
+//! `twinpage info`, `check`, `stats`, `log` and `backup` of a region's file.
 
-use crate::args::{Backup, Look, Stats};
+use crate::args::{Backup, Log, Look, Stats};
 use crate::info::{DAMAGED, json_of};
 use crate::show::{self, Rows};
 use serde_json::{Value, json};
@@ -34,7 +34,8 @@ fn naming(path: &Path) -> impl FnOnce(twinpage::Error) -> String {
 
 /// What every look at a region begins with, as scripts read it.
 fn json_of_region(look: &look::Look) -> Value {
-    let mut document = json_of(KIND, VERSION, Some(&look.info()), Some(look.durability));
+    let version = look.superblock.map_or(VERSION, |superblock| superblock.version());
+    let mut document = json_of(KIND, version, Some(&look.info()), Some(look.durability));
     document["in_use"] = json!(look.in_use);
     document["region"] = json!(look.superblock);
     document
@@ -155,6 +156,25 @@ fn tell_heap(path: &Path, heap: &Report) {
             show::bytes(root.bytes)
         );
     }
+}
+
+pub(crate) fn log(arguments: &Log) -> Result<ExitCode, String> {
+    let path = &arguments.region;
+    let found = twinpage::objects::operations(path).map_err(naming(path))?;
+    if arguments.json {
+        println!("{:#}", json!(found));
+        return Ok(ExitCode::SUCCESS);
+    }
+    if found.operations.is_empty() {
+        println!("no calls since the last checkpoint");
+    }
+    for operation in &found.operations {
+        println!(
+            "{:>12}  thread {:<3}  {operation}",
+            operation.position, operation.thread
+        );
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 pub(crate) fn stats(arguments: &Stats) -> Result<ExitCode, String> {

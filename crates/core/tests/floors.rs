@@ -287,6 +287,7 @@ const LIBRARY: &[&str] = &[
     "handle",
     "shared",
     "backup",
+    "objects",
     "reader",
 ];
 

@@ -1,8 +1,9 @@
-//! The derive macros of [`twinpage`](https://docs.rs/twinpage).
+//! The macros of [`twinpage`](https://docs.rs/twinpage).
 
 #![forbid(unsafe_code)]
 
 mod deserialize;
+mod object;
 mod persist;
 
 use proc_macro::TokenStream;
@@ -56,5 +57,40 @@ pub fn derive_persist(input: TokenStream) -> TokenStream {
     let input = syn::parse_macro_input!(input as syn::DeriveInput);
     persist::expand(&input)
         .unwrap_or_else(|e| e.write_errors())
+        .into()
+}
+
+/// Makes a persistent object of an `impl` block: its public methods become operations that are logged.
+///
+/// See `Region::object` of twinpage.
+///
+/// ```
+/// use twinpage::Persist;
+///
+/// #[derive(Persist)]
+/// struct Counter {
+///     value: u64,
+/// }
+///
+/// #[twinpage::object]
+/// impl Counter {
+///     pub fn add(&mut self, by: u64) { // deferrable
+///         self.value += by;
+///     }
+///     pub fn value(&self) -> u64 { // instant
+///         self.value
+///     }
+/// }
+///
+/// fn count(counter: &CounterHandle) -> twinpage::Result<u64> {
+///     counter.add(3);
+///     counter.value()
+/// }
+/// ```
+#[proc_macro_attribute]
+pub fn object(attribute: TokenStream, item: TokenStream) -> TokenStream {
+    let item = syn::parse_macro_input!(item as syn::ItemImpl);
+    object::expand(attribute.into(), item)
+        .unwrap_or_else(|error| error.to_compile_error())
         .into()
 }

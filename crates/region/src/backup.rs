@@ -32,6 +32,7 @@ impl Region {
     /// file's medium. There is no file then.
     pub fn backup(&self, path: impl AsRef<Path>) -> Result<Epoch> {
         self.outside_update("a backup")?;
+        self.sync_attached()?;
         self.inner.checkpoint()?;
         self.inner.backup(path.as_ref())
     }
@@ -63,6 +64,7 @@ impl Answers for Inner {
 
 impl Inner {
     fn backup(&self, path: &Path) -> Result<Epoch> {
+        self.progress().check_log_was_run()?;
         let mut copy = Copy::begin(path)?;
         let watching = self.progress().watch();
         // With the engine at rest: from here on every epoch tells what it changes.
@@ -106,7 +108,7 @@ impl Inner {
             // SAFETY: a usable page, which is not written while the gate is closed.
             copy.page(page, unsafe { std::slice::from_raw_parts(at, PAGE) })?;
         }
-        let superblock = Superblock::now(place.base().addr(), bytes, place.bound());
+        let superblock = Superblock::now(place.base().addr(), bytes, place.bound()).at(self.progress().log());
         copy.end(&superblock, path)
     }
 }

@@ -19,11 +19,11 @@ use crate::marks::{self, Frozen, LINE};
 use crate::paging;
 use crate::statistics::{Counters, Stop};
 use crate::store::Shared;
-use crate::superblock::Superblock;
+use crate::superblock::{LogPlace, Superblock};
 use std::any::Any;
 use std::collections::BTreeSet;
 use std::ops::Range;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use twinpage_core::engine::{EngineError, Inline, Report};
@@ -48,6 +48,9 @@ pub(crate) struct Progress {
     poison: Poison,
     changed: Condvar,
     watch: Watch,
+    log: Mutex<LogPlace>,
+    /// An earlier process has left calls in the operation log that this one has not run.
+    is_log_unrun: AtomicBool,
 }
 
 /// Pages of 4 KiB that epochs changed, for a backup.
@@ -114,6 +117,7 @@ struct Told {
 impl Progress {
     pub(crate) fn new(epoch: Epoch, superblock: Option<Superblock>, poison: Poison) -> Progress {
         static REGIONS: AtomicU64 = AtomicU64::new(0);
+        let log = superblock.map(|found| found.log).unwrap_or_default();
         Progress {
             region: REGIONS.fetch_add(1, Ordering::Relaxed),
             cuts: AtomicU64::new(0),
@@ -125,6 +129,36 @@ impl Progress {
             poison,
             changed: Condvar::new(),
             watch: Watch::default(),
+            log: Mutex::new(log),
+            is_log_unrun: AtomicBool::new(log.id != 0),
+        }
+    }
+
+    /// The flag that says whether anything will be durable.
+    pub(crate) fn poison(&self) -> Poison {
+        self.poison.clone()
+    }
+
+    /// The place in the operation log that the next cut keeps.
+    pub(crate) fn log(&self) -> LogPlace {
+        *lock(&self.log)
+    }
+
+    /// From now on cuts keep this place in the operation log: all calls before it were run, in updates that ended.
+    pub(crate) fn set_log(&self, place: LogPlace) {
+        *lock(&self.log) = place;
+    }
+
+    /// All that earlier processes left in the operation log was run.
+    pub(crate) fn log_was_run(&self) {
+        self.is_log_unrun.store(false, Ordering::Release);
+    }
+
+    /// Refuses what must not leave calls behind.
+    pub(crate) fn check_log_was_run(&self) -> Result<()> {
+        match self.is_log_unrun.load(Ordering::Acquire) {
+            true => Err(not_run()),
+            false => Ok(()),
         }
     }
 
@@ -325,6 +359,15 @@ impl<S: Scheme + Send + 'static> Checkpoints for Checkpointer<S> {
     }
 }
 
+/// A copy would lack calls that are in the operation log only.
+pub(crate) fn not_run() -> Error {
+    Error::Invalid(
+        "calls of an earlier process are in the operation log and were not run again yet: open the region's objects \
+         first, and then copy it"
+            .into(),
+    )
+}
+
 /// What the store says of a failure, without saying twice that it is poisoned.
 fn poisoned(error: twinpage_core::Error) -> Error {
     Error::Poisoned(match error {
@@ -343,6 +386,8 @@ pub(crate) struct MarkedLines {
     pub(crate) patience: Duration,
     /// The size that the last cut saved.
     saved_bytes: usize,
+    /// The place in the operation log that it saved.
+    saved_log: LogPlace,
     /// Discards of lost epochs, in pages of the geometry.
     owed: Vec<Range<PageId>>,
     /// What the scheme would rather have whole in the next cut.
@@ -357,6 +402,7 @@ impl MarkedLines {
         counters: Arc<Counters>,
         saved_bytes: usize,
     ) -> MarkedLines {
+        let log = progress.log();
         MarkedLines {
             place,
             geometry,
@@ -364,6 +410,7 @@ impl MarkedLines {
             counters,
             patience: Duration::MAX,
             saved_bytes,
+            saved_log: log,
             owed: Vec::new(),
             wishes: Wishes::default(),
         }
@@ -378,6 +425,7 @@ impl MarkedLines {
         let clean = told.durable == made
             && marks::is_clean(self.place)
             && self.place.bytes() == self.saved_bytes
+            && self.progress.log() == self.saved_log
             && self.owed.is_empty();
         clean.then(|| {
             self.progress.cuts.store(made + 1, Ordering::Release);
@@ -469,12 +517,12 @@ impl Source for MarkedLines {
         if let Some(pager) = paging::of(place) {
             pager.cut();
         }
-        let bytes = place.bytes();
+        let (bytes, log) = (place.bytes(), self.progress.log());
         self.progress.cuts.fetch_add(1, Ordering::Release);
         drop(closed);
         stop(drained - begun, drained.elapsed());
-        self.saved_bytes = bytes;
-        let superblock = Superblock::now(place.base().addr(), bytes, place.bound());
+        (self.saved_bytes, self.saved_log) = (bytes, log);
+        let superblock = Superblock::now(place.base().addr(), bytes, place.bound()).at(log);
         into.context.extend_from_slice(&superblock.encode());
         into.later = Some(Box::new(Sweep {
             frozen,

@@ -141,6 +141,26 @@ pub enum Error {
     /// A root cannot be had.
     #[error(transparent)]
     Root(#[from] RootError),
+    /// A method of an object panicked. What it did until then stays done, here and whenever its call is run again.
+    #[error(
+        "the method `{method}` of the object {object:?} panicked: {why}; what it did until then stays done"
+    )]
+    Panicked {
+        /// The object.
+        object: String,
+        /// The method, with its signature.
+        method: String,
+        /// What the panic said.
+        why: String,
+    },
+    /// Calls in the operation log cannot be run again. They stay there.
+    #[error("the operation log {}: {why}", file.display())]
+    Log {
+        /// The log's file.
+        file: std::path::PathBuf,
+        /// Which calls, why, and the way out.
+        why: String,
+    },
     /// A value given by the caller is impossible.
     #[error("{0}")]
     Invalid(String),

@@ -66,6 +66,7 @@ pub mod heap;
 pub mod live;
 pub mod look;
 pub mod marks;
+pub mod objects;
 mod open;
 pub mod options;
 mod paging;
@@ -91,6 +92,7 @@ pub use epochs::Ticket;
 pub use error::{Error, Result};
 pub use handle::Handle;
 pub use heap::{Brand, Heap};
+pub use objects::object;
 pub use options::Options;
 #[doc(hidden)]
 pub use options::Stores;

@@ -3,6 +3,7 @@
 use crate::address::PAGE;
 use crate::check::{self, Report};
 use crate::copy::Copy;
+use crate::epochs::not_run;
 use crate::error::{Error, Result};
 use crate::store::{Shared, Store};
 use crate::superblock::Superblock;
@@ -126,6 +127,9 @@ impl Look {
         let superblock = self
             .superblock
             .ok_or_else(|| Error::Invalid(format!("{} has no checkpoint yet", self.path.display())))?;
+        if superblock.log.id != 0 {
+            return Err(not_run());
+        }
         let mut copy = Copy::begin(to.as_ref())?;
         copy.pages(&self.store, 0..superblock.bytes as usize / PAGE)?;
         copy.end(&superblock, to.as_ref())?;

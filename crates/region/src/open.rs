@@ -78,7 +78,7 @@ impl Options {
         let durability = self.durability_at(path)?;
         let medium = AnyMedium::open(path, durability, Access::ReadWrite)?;
         let mut region = self.recover(medium, Some(lock), stores)?;
-        region.listen(path);
+        region.listen(path, durability);
         Ok(region)
     }
 
@@ -89,7 +89,7 @@ impl Options {
         if !draft.name(path)? {
             return Ok(None);
         }
-        region.listen(path);
+        region.listen(path, self.durability_in_folder_of(path)?);
         Ok(Some(region))
     }
 
@@ -131,6 +131,13 @@ impl Region {
             0 => None,
             _ => Some(Superblock::decode(context)?),
         };
+        if options.sections && found.is_some_and(|found| found.log.id != 0) {
+            return Err(Error::Invalid(
+                "the region's objects have calls in their operation log, which sections cannot run: open it without \
+                 `sections`, open its objects, and close it"
+                    .into(),
+            ));
+        }
         let base = found.map(|found| found.base as usize);
         if let (Some(wanted), Some(base)) = (options.base, base)
             && wanted != base
@@ -204,6 +211,8 @@ impl Region {
             is_timed: options.every.is_some(),
             behind: OnceLock::new(),
             listening: None,
+            attached: Mutex::new(None),
+            file: None,
         };
         if options.sections {
             // So that no section that is undone has made it.

@@ -221,7 +221,7 @@ impl Options {
 
     /// An empty store beside the file `path`, to be given that name when it is whole.
     pub(crate) fn draft<S: Stores>(&self, path: &Path, stores: &S) -> Result<(S::Scheme<AnyMedium>, Draft)> {
-        let durability = self.durability_at(path.parent().unwrap_or(Path::new(".")))?;
+        let durability = self.durability_in_folder_of(path)?;
         let mut draft = Draft::of(path)?;
         let mut medium = AnyMedium::create(draft.path(), durability).map_err(|e| match e {
             twinpage_core::Error::Io { source, .. } => {
@@ -287,6 +287,10 @@ impl Options {
         }
         fit(scheme.geometry())?;
         Ok((scheme, found))
+    }
+
+    pub(crate) fn durability_in_folder_of(&self, path: &Path) -> Result<Durability> {
+        self.durability_at(path.parent().unwrap_or(Path::new(".")))
     }
 
     pub(crate) fn durability_at(&self, path: &Path) -> Result<Durability> {

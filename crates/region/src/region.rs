@@ -14,13 +14,15 @@ use crate::statistics::{Counters, Statistics};
 use crate::store::Store;
 use crate::timer::Timer;
 use crate::window::Window;
+use std::any::Any;
+use std::fmt::Debug;
 use std::marker::PhantomData;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 use twinpage_core::Epoch;
 use twinpage_core::scheme::Info;
-use twinpage_os::Lock;
+use twinpage_os::{Durability, Lock};
 
 /// Memory of this process that survives it, in a file.
 ///
@@ -52,6 +54,22 @@ pub struct Region {
     /// Makes sections durable in time that no thread waits for (`sections/deadline.rs`).
     pub(crate) behind: OnceLock<Behind>,
     pub(crate) listening: Option<Listening>,
+    /// What is built on the region and ends with it.
+    pub(crate) attached: Mutex<Option<Arc<dyn Attached>>>,
+    /// Its file, and what a checkpoint in it outlives.
+    pub(crate) file: Option<(PathBuf, Durability)>,
+}
+
+/// What is built on a region and ends with it: its objects.
+pub(crate) trait Attached: Any + Debug + Send + Sync {
+    /// Does what waits to be done.
+    fn sync(&self) -> Result<()>;
+    /// Does what waits, and nothing more from now on. A last checkpoint follows.
+    fn end(&self) -> Result<()>;
+    /// That checkpoint is durable.
+    fn ended(&self);
+    /// Does nothing more from now on, and leaves what waits.
+    fn abandon(&self);
 }
 
 /// What the region's threads share. Parts are dropped in this order.
@@ -328,6 +346,7 @@ impl Region {
             let why = "a region that was opened for sections has no epochs: each section is a commit; `durable` waits";
             return Err(Error::Invalid(why.into()));
         }
+        self.sync_attached()?;
         self.inner.checkpoint()
     }
 
@@ -338,6 +357,7 @@ impl Region {
     /// As [`Region::checkpoint`].
     pub fn durable(&self) -> Result<()> {
         self.outside_update("waiting for a checkpoint")?;
+        self.sync_attached()?;
         self.inner.make_durable(self.ticket().cut)
     }
 
@@ -444,7 +464,9 @@ impl Region {
     }
 
     /// Others can ask about the region in `file` ([`crate::live`]).
-    pub(crate) fn listen(&mut self, file: &Path) {
+    pub(crate) fn listen(&mut self, file: &Path, durability: Durability) {
+        // The program may change its directory.
+        self.file = std::path::absolute(file).ok().map(|file| (file, durability));
         // Where sockets are forbidden there are no questions.
         self.listening = Listening::start(self.inner.clone(), file).ok();
     }
@@ -453,10 +475,30 @@ impl Region {
         drop(self.listening.take());
         drop(self.behind.take());
         drop(self.timer.take());
+        let attached = self.take_attached();
+        let ended = attached.as_ref().map_or(Ok(()), |attached| attached.end());
         self.inner.give_back();
         self.inner.checkpoint()?;
+        ended?;
+        if let Some(attached) = attached {
+            attached.ended();
+        }
         while self.inner.give_back_step()? {}
         Ok(())
+    }
+
+    fn take_attached(&self) -> Option<Arc<dyn Attached>> {
+        let mut attached = self.attached.lock().unwrap_or_else(PoisonError::into_inner);
+        attached.take()
+    }
+
+    /// What is built on the region does what waits: it is part of what was done so far.
+    pub(crate) fn sync_attached(&self) -> Result<()> {
+        let attached = {
+            let attached = self.attached.lock().unwrap_or_else(PoisonError::into_inner);
+            attached.clone()
+        };
+        attached.map_or(Ok(()), |attached| attached.sync())
     }
 
     pub(crate) fn outside_update(&self, what: &str) -> Result<()> {
@@ -488,6 +530,9 @@ impl Drop for Region {
         if !std::thread::panicking() && !inside {
             // Who wants to know calls `close`.
             let _ = self.finish();
+        }
+        if let Some(attached) = self.take_attached() {
+            attached.abandon();
         }
     }
 }

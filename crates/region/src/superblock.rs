@@ -2,10 +2,12 @@
 //! machine and version its content was laid out. It is the context of every commit.
 //!
 //! ```text
-//!  0        8         12       16     17        18      20   24     32      40      48        56   64
-//!  | magic  | version | layout | arch | pointer | page  | 0  | base | bytes | bound | unix ms | 0  |
-//!  | 8      | u32     | u32    | u8   | u8      | u16   | 4  | u64  | u64   | u64   | u64     | 8  |
+//!  0        8         12       16     17        18      20   24     32      40      48        56   64       72          80
+//!  | magic  | version | layout | arch | pointer | page  | 0  | base | bytes | bound | unix ms | 0  | log id | log start |
+//!  | 8      | u32     | u32    | u8   | u8      | u16   | 4  | u64  | u64   | u64   | u64     | 8  | u64    | u64       |
 //! ```
+//!
+//! The place in the operation log is there from version 2 on, which a region has once it had objects.
 //!
 //! The scheme below has a checksum over all of it. Numbers are little-endian.
 
@@ -18,11 +20,13 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, transmute};
 
 /// The first bytes of a region's context.
 pub const MAGIC: [u8; 8] = *b"tpregion";
-/// The version of this record.
-pub const VERSION: u32 = 1;
+/// The newest version of this record.
+pub const VERSION: u32 = 2;
+/// The version of a record that says nothing of an operation log.
+const WITHOUT_LOG: u32 = 1;
 /// The version of what this crate puts into a region: the heap's structures and the collections'.
 pub const LAYOUT: u32 = 1;
-/// Bytes of the record.
+/// Bytes of the record without a place in an operation log.
 pub const BYTES: usize = 64;
 
 /// Processor architectures by number: pointers, alignment and byte order follow from it.
@@ -48,8 +52,38 @@ struct Raw {
     zero_56: [u8; 8],
 }
 
+/// What follows in version 2.
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Clone, Copy)]
+#[repr(C)]
+struct RawLog {
+    id: U64,
+    start: U64,
+}
+
 // In step with docs/format.md.
-const _: () = assert!(size_of::<Raw>() == BYTES);
+const _: () = assert!(size_of::<Raw>() == BYTES && size_of::<RawLog>() == 16);
+
+/// The place of a region in its operation log ([`twinpage_core::operation_log`]).
+///
+/// ```
+/// # let folder = tempfile::tempdir()?;
+/// # std::env::set_current_dir(folder.path())?;
+/// use twinpage::Region;
+/// use twinpage::look::look;
+/// use twinpage::superblock::LogPlace;
+///
+/// Region::open("counts.twin")?.close()?;
+/// let superblock = look("counts.twin")?.superblock.expect("it was made");
+/// assert_eq!(superblock.log, LogPlace::default()); // it never had objects
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Serialize)]
+pub struct LogPlace {
+    /// The number of the log; 0 when there is none, and nothing to run again.
+    pub id: u64,
+    /// The position from which on its calls are needed; without a log, one that the next log must begin after.
+    pub start: u64,
+}
 
 /// The record. See the [module](self).
 ///
@@ -78,6 +112,8 @@ pub struct Superblock {
     pub bound: u64,
     /// When the checkpoint was taken, in milliseconds since 1970.
     pub unix_ms: u64,
+    /// From where on calls of the region's objects are in their log only.
+    pub log: LogPlace,
 }
 
 impl Superblock {
@@ -90,13 +126,33 @@ impl Superblock {
             bound: bound as u64,
             // Whole seconds: a context that stays the same is not written again.
             unix_ms: since.as_secs() * 1000,
+            log: LogPlace::default(),
         }
     }
 
-    pub(crate) fn encode(&self) -> [u8; BYTES] {
-        transmute!(Raw {
+    /// The same, at a place in an operation log.
+    pub(crate) fn at(self, log: LogPlace) -> Superblock {
+        Superblock { log, ..self }
+    }
+
+    /// The record of a copy, which has no log of its own.
+    pub(crate) fn without_log(self) -> Superblock {
+        self.at(LogPlace { id: 0, ..self.log })
+    }
+
+    /// The version of the record.
+    #[must_use]
+    pub fn version(&self) -> u32 {
+        match self.log == LogPlace::default() {
+            true => WITHOUT_LOG,
+            false => VERSION,
+        }
+    }
+
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let record: [u8; BYTES] = transmute!(Raw {
             magic: MAGIC,
-            version: VERSION.into(),
+            version: self.version().into(),
             layout: self.layout.into(),
             arch: X86_64,
             pointer: POINTER,
@@ -107,7 +163,13 @@ impl Superblock {
             bound: self.bound.into(),
             unix_ms: self.unix_ms.into(),
             zero_56: [0; 8],
-        })
+        });
+        let mut bytes = record.to_vec();
+        if self.version() > WITHOUT_LOG {
+            let (id, start) = (self.log.id.into(), self.log.start.into());
+            bytes.extend_from_slice(RawLog { id, start }.as_bytes());
+        }
+        bytes
     }
 
     /// Reads a context.
@@ -121,11 +183,25 @@ impl Superblock {
             return Err(Error::Foreign("it is a store, but not of a region".into()));
         };
         let (version, layout) = (record.version.get(), record.layout.get());
-        if (version, layout) != (VERSION, LAYOUT) {
+        if !(WITHOUT_LOG..=VERSION).contains(&version) || layout != LAYOUT {
             return Err(Error::Foreign(format!(
-                "it has version {version} with layout {layout}; this build reads version {VERSION} with layout {LAYOUT}"
+                "it has version {version} with layout {layout}; this build reads versions up to {VERSION} with layout \
+                 {LAYOUT}"
             )));
         }
+        let log = match version {
+            WITHOUT_LOG => None,
+            _ => match RawLog::read_from_prefix(&context[BYTES..]) {
+                Ok((log, _)) => Some(log),
+                Err(_) => {
+                    let why = format!(
+                        "a record of {} bytes, cut before its place in the log",
+                        context.len()
+                    );
+                    return Err(Error::Damaged(why));
+                }
+            },
+        };
         let (arch, pointer, page) = (record.arch, record.pointer, record.page.get());
         if (arch, pointer, page) != (X86_64, POINTER, PAGE as u16) {
             return Err(Error::Foreign(format!(
@@ -138,6 +214,10 @@ impl Superblock {
             bytes: record.bytes.get(),
             bound: record.bound.get(),
             unix_ms: record.unix_ms.get(),
+            log: log.map_or_else(LogPlace::default, |log| LogPlace {
+                id: log.id.get(),
+                start: log.start.get(),
+            }),
         };
         found.is_possible().then_some(found).ok_or_else(|| {
             Error::Damaged(format!(
@@ -154,6 +234,7 @@ impl Superblock {
             && self.bytes.is_multiple_of(STEP as u64)
             && self.bytes <= DATA_BYTES as u64
             && self.bound <= DATA_BYTES as u64
+            && self.log.start.is_multiple_of(8)
     }
 }
 
@@ -164,14 +245,19 @@ mod tests {
     #[test]
     fn what_is_written_is_read() {
         let superblock = Superblock::now(ZONE.start + WINDOW_BYTES, 3 * STEP, 1 << 30);
+        assert_eq!(superblock.encode().len(), BYTES);
         assert_eq!(Superblock::decode(&superblock.encode()).unwrap(), superblock);
+        let logged = superblock.at(LogPlace { id: 7, start: 64 });
+        assert_eq!(Superblock::decode(&logged.encode()).unwrap(), logged);
+        let cut = Superblock::decode(&logged.encode()[..BYTES + 15]).unwrap_err();
+        assert!(cut.to_string().contains("cut before its place in the log"));
     }
 
     #[test]
     fn everything_else_is_refused() {
         let good = Superblock::now(ZONE.start, STEP, STEP).encode();
         let refused = |at: usize, value: u8| {
-            let mut record = good;
+            let mut record = good.clone();
             record[at] = value;
             Superblock::decode(&record).unwrap_err().to_string()
         };

@@ -73,6 +73,12 @@ impl<M: Medium> Log<M> {
         }
         medium.hint(Cause::Log, Path::Critical);
         medium.grow(RING_AT + ring)?;
+        // Room for all of it is there from now on, and a flush changes nothing but bytes.
+        let zeros = vec![0; ring.min(1 << 20) as usize];
+        for at in (0..ring).step_by(zeros.len()) {
+            let bytes = zeros.len().min((ring - at) as usize);
+            medium.write(RING_AT + at, &zeros[..bytes])?;
+        }
         medium.write(0, RawHeader::sealed(id, ring).as_bytes())?;
         medium.fence()?;
         Ok(Log {
@@ -149,11 +155,10 @@ impl<M: Medium> Log<M> {
     pub fn flush(&mut self, group: &Group) -> Result<()> {
         self.poison.check()?;
         debug_assert_eq!(group.start(), self.end, "groups are flushed in order");
-        let used = group.end() - self.start;
-        if used > self.ring {
+        if !self.has_room(group) {
             return Err(Error::Full {
                 what: "the operation log".into(),
-                needed: used - self.ring,
+                needed: group.end() - self.start - self.ring,
             });
         }
         self.medium.hint(Cause::Log, Path::Critical);
@@ -172,6 +177,11 @@ impl<M: Medium> Log<M> {
     pub fn release(&mut self, start: u64) {
         debug_assert!(start <= self.end);
         self.start = self.start.max(start);
+    }
+
+    /// Whether the ring has room for a group before a checkpoint.
+    pub fn has_room(&self, group: &Group) -> bool {
+        group.end() - self.start <= self.ring
     }
 
     /// Bytes of the ring that are needed.

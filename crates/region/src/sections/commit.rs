@@ -6,7 +6,7 @@ use crate::epochs::{Checkpoints, Progress};
 use crate::error::{Error, Result};
 use crate::statistics::Counters;
 use crate::store::Shared;
-use crate::superblock::{self, Superblock};
+use crate::superblock::Superblock;
 use std::sync::Arc;
 use twinpage_core::engine::Report;
 use twinpage_core::{Epoch, Scheme};
@@ -20,7 +20,7 @@ pub(super) struct Committer<S> {
     pub(super) place: Place,
     /// What is kept with every commit, and the same as bytes. It changes when the region grows.
     pub(super) superblock: Superblock,
-    pub(super) context: [u8; superblock::BYTES],
+    pub(super) context: Vec<u8>,
 }
 
 impl<S: Scheme> Committer<S> {
@@ -37,7 +37,8 @@ impl<S: Scheme> Committer<S> {
     fn refresh_context(&mut self) {
         let (bytes, bound) = (self.place.bytes(), self.place.bound());
         if (self.superblock.bytes, self.superblock.bound) != (bytes as u64, bound as u64) {
-            self.superblock = Superblock::now(self.place.base().addr(), bytes, bound);
+            let log = self.superblock.log;
+            self.superblock = Superblock::now(self.place.base().addr(), bytes, bound).at(log);
             self.context = self.superblock.encode();
         }
     }

@@ -1,0 +1,144 @@
+//! Persistent objects (SIMPO): their methods are logged as operations, run in batches, and run again after a crash.
+//!
+//! ```text
+//! handles, any thread:   add(7, 1)  add_all(3)  sum(7)?      one call after the other is appended to the log's group
+//!                                                 |
+//! the thread with the turn:   flush the group | run what waits, in order | checkpoint, every 1000 calls
+//! ```
+//!
+//! * A **deferrable** method changes only its object and returns nothing: its call is appended and returns. An
+//!   **instant** method makes durable what waits and its own call with one flush, runs what waits, then itself.
+//! * Calls are run in the order of the log, by one thread at a time: the one with the turn runs those of all others.
+//! * A call is run when it is durable, in an update of the region that also notes its position beside the object. So
+//!   every checkpoint holds an object and the position up to which its calls are in it, and none is run twice.
+//! * After a crash an object is its last checkpoint; when it is opened, the calls past its position are run again.
+//! * Methods must do the same whenever they are run on the same object with the same arguments: time, randomness and
+//!   whatever lies outside go in as arguments.
+
+mod calls;
+mod file;
+mod host;
+mod listing;
+mod replay;
+mod server;
+
+pub use calls::Calls;
+pub use host::{Arguments, Function, Object, Outcome, Undecodable};
+pub use listing::{Operation, Operations, operations};
+/// Makes a persistent object of an `impl` block.
+///
+/// Its public methods become operations. Calls are made through a handle, `ScoresHandle` for `Scores`, which is `Clone`,
+/// `Send` and `Sync`: [`Region::object`](crate::Region::object) gives it.
+///
+/// | method | call |
+/// | --- | --- |
+/// | `fn add_all(&mut self, by: i64)` | deferrable: it is logged and returns, and runs later |
+/// | `#[lane(rows)] fn add(row: &mut Row, by: i64)` | deferrable, on one element of the field `rows`: `add(7, 1)` |
+/// | `fn take(&mut self) -> u64` | instant: it runs at once, after all that waits, and is durable with it |
+/// | `fn sum(&self) -> u64` | instant: it reads, so nothing of it is logged; what it saw is durable |
+/// | `#[instant] fn clear(&mut self)` | instant, though it returns nothing |
+///
+/// A method must do the same whenever it runs: what it reads is its object and its arguments. The macro sees this one
+/// `impl` and goes by the signatures; `twinpage classify src` follows the calls and names each line that breaks the rule.
+/// Mark such a method `#[instant]` and give it what it reads from outside as an argument.
+///
+/// Arguments are copied into the log: types that are `Serialize` and `Deserialize` (serde). An argument of the type
+/// `Heap` is not logged: it is the heap of the region. Methods without `pub`, and functions that take no object (`new`),
+/// stay as they are.
+///
+/// The log names functions by name and signature, as written. One that is renamed, or has other types, is refused
+/// while calls of it wait to be run again; after [`Region::close`](crate::Region::close) none does. Types of arguments
+/// should keep their fields as long.
+pub use twinpage_macros::object;
+
+use crate::error::{Error, Result};
+use crate::region::{Region, Update};
+use server::Objects;
+use std::any::Any;
+use std::sync::{Arc, PoisonError};
+
+impl Region {
+    /// The persistent object `name`: the one there is, with all calls that the operation log has of it run, or the one
+    /// that `make` makes.
+    ///
+    /// The log is a file beside the region's, `scores.twin.log` for `scores.twin`. It is there as long as the region is
+    /// open, and after a crash until the next close; a clean close leaves nothing to run again.
+    ///
+    /// A handle works until the region is closed or dropped. A second one is a clone of the first.
+    ///
+    /// ```
+    /// # let folder = tempfile::tempdir()?;
+    /// # std::env::set_current_dir(folder.path())?;
+    /// use twinpage::collections::Vec;
+    /// use twinpage::{Persist, Region, Update};
+    ///
+    /// #[derive(Persist)]
+    /// struct Row {
+    ///     points: [i64; 8],
+    /// }
+    ///
+    /// #[derive(Persist)]
+    /// struct Scores<'r> {
+    ///     rows: Vec<'r, Row>,
+    /// }
+    ///
+    /// #[twinpage::object]
+    /// impl<'r> Scores<'r> {
+    ///     fn new_in(u: &Update<'r>, rows: usize) -> Scores<'r> {
+    ///         let row = |_| Row { points: [0; 8] };
+    ///         Scores { rows: u.collect((0..rows).map(row)) }
+    ///     }
+    ///     pub fn add_all(&mut self, by: i64) { // deferrable: every lane
+    ///         self.rows.iter_mut().for_each(|row| row.points[0] += by);
+    ///     }
+    ///     #[lane(rows)]
+    ///     pub fn add(row: &mut Row, by: i64) { // deferrable: one lane
+    ///         row.points[0] += by;
+    ///     }
+    ///     pub fn sum(&self, row: usize) -> i64 { // instant: returns a value
+    ///         self.rows[row].points.iter().sum()
+    ///     }
+    /// }
+    ///
+    /// let region = Region::open("scores.twin")?;
+    /// let scores = region.object::<Scores>("scores", |u| Scores::new_in(u, 500))?; // Clone, Send, Sync
+    /// scores.add_all(3); // logged, not run
+    /// scores.add(7, 1);
+    /// let sum = scores.sum(7)?; // one flush; what waits is run, then this; all of it is durable
+    /// assert_eq!(sum, 4);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Region::root`] for a root of that name. [`Error::Log`] when the log is not there or has calls that this build
+    /// cannot run; [`Error::Store`] when it is damaged. [`Error::Invalid`] inside an update, in a region that was opened
+    /// for sections, and in one without a file.
+    pub fn object<T: Object>(
+        &self,
+        name: &str,
+        make: impl for<'r> FnOnce(&Update<'r>) -> T::In<'r>,
+    ) -> Result<T::Handle> {
+        self.outside_update("opening an object")?;
+        if name.contains('\n') {
+            return Err(Error::Invalid(format!(
+                "an object's name is one line, not {name:?}"
+            )));
+        }
+        let objects = self.objects()?;
+        let number = objects.host::<T>(self, name, make)?;
+        Ok(T::handle(Calls::new(objects, number)))
+    }
+
+    /// The objects of the region, with the log, which is made or opened with the first of them.
+    fn objects(&self) -> Result<Arc<Objects>> {
+        let mut attached = self.attached.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(attached) = &*attached {
+            let objects: Arc<dyn Any + Send + Sync> = attached.clone();
+            let other = |_| Error::Invalid("something else is built on the region".into());
+            return objects.downcast::<Objects>().map_err(other);
+        }
+        let objects = Arc::new(Objects::open(self)?);
+        *attached = Some(objects.clone());
+        Ok(objects)
+    }
+}

@@ -1,0 +1,106 @@
+//! Calls that an earlier process logged, and that no checkpoint has yet.
+
+use super::file::Place;
+use super::host::Function;
+use crate::error::Result;
+use twinpage_core::operation_log::{Entry, Found};
+
+/// The text that names an object and its functions in the log.
+pub(super) fn definition(name: &str, functions: &[Function]) -> String {
+    let lines = functions.iter().map(|function| function.signature);
+    std::iter::once(name).chain(lines).collect::<Vec<_>>().join("\n")
+}
+
+/// Calls that wait for their objects to be opened.
+#[derive(Debug, Default)]
+pub(super) struct Left {
+    definitions: Vec<String>,
+    entries: Vec<Entry>,
+}
+
+impl Left {
+    pub(super) fn new(found: Found) -> Left {
+        Left {
+            definitions: found.definitions,
+            entries: found.entries,
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    fn name(&self, entry: &Entry) -> &str {
+        let definition = &self.definitions[usize::from(entry.object)];
+        definition.lines().next().unwrap_or_default()
+    }
+
+    /// The objects that have calls here.
+    pub(super) fn names(&self) -> String {
+        let mut names: Vec<_> = self
+            .entries
+            .iter()
+            .map(|entry| format!("{:?}", self.name(entry)))
+            .collect();
+        names.sort();
+        names.dedup();
+        names.join(", ")
+    }
+
+    /// The calls of an object from a position on, in order, each with the number that its function has in this build.
+    /// They stay here until [`Left::forget`].
+    ///
+    /// # Errors
+    /// A function that this build lacks, or has with another signature, by name.
+    pub(super) fn calls(
+        &self,
+        name: &str,
+        position: u64,
+        functions: &[Function],
+        place: &Place,
+    ) -> Result<Vec<(usize, Entry)>> {
+        let of_object = self
+            .entries
+            .iter()
+            .filter(|entry| entry.position >= position && self.name(entry) == name);
+        of_object
+            .map(|entry| {
+                let definition = &self.definitions[usize::from(entry.object)];
+                let signature = definition
+                    .lines()
+                    .nth(1 + usize::from(entry.function))
+                    .unwrap_or_default();
+                let number = functions
+                    .iter()
+                    .position(|function| function.signature == signature);
+                let number = number.ok_or_else(|| place.error(lacking(name, signature, functions)))?;
+                Ok((number, entry.clone()))
+            })
+            .collect()
+    }
+
+    /// The calls of the object were run.
+    pub(super) fn forget(&mut self, name: &str) {
+        let entries = std::mem::take(&mut self.entries);
+        self.entries = entries
+            .into_iter()
+            .filter(|entry| self.name(entry) != name)
+            .collect();
+    }
+}
+
+/// Why a logged function cannot be run.
+fn lacking(name: &str, signature: &str, functions: &[Function]) -> String {
+    let called = |signature: &str| signature.split('(').next().unwrap_or_default().to_owned();
+    let same = functions
+        .iter()
+        .find(|function| called(function.signature) == called(signature));
+    let has = match same {
+        Some(function) => format!("has it as `{}`", function.signature),
+        None => "has no such method".to_owned(),
+    };
+    format!(
+        "it has calls of the object {name:?} to `{signature}`, and this build {has}; run the build that made them until it \
+         closes the region, then this one"
+    )
+}
