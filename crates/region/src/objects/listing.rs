@@ -4,9 +4,9 @@ use super::file::log_path;
 use crate::error::{Error, Result};
 use crate::look::look;
 use crate::superblock::LogPlace;
-use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde_json::{Map, Value, json};
+use serde::{Serialize, Serializer};
+use serde_json::{Value, json};
 use std::fmt;
 use std::path::Path;
 use std::time::Duration;
@@ -79,7 +79,8 @@ pub struct Operation {
     pub method: String,
     /// Its arguments by name. From the first one on whose type the log does not describe, the bytes, as
     /// hexadecimal text.
-    pub arguments: Map<String, Value>,
+    #[serde(serialize_with = "as_map")]
+    pub arguments: Vec<(String, Value)>,
     /// The method with its types.
     pub signature: String,
     /// The element of the lane's field, if the call has a lane.
@@ -180,17 +181,21 @@ fn operation(found: &Found, entry: &Entry) -> Operation {
     }
 }
 
+fn as_map<S: Serializer>(arguments: &[(String, Value)], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(arguments.iter().map(|(name, value)| (name, value)))
+}
+
 /// The arguments by name.
-fn arguments(parameters: &[&str], mut bytes: &[u8]) -> Map<String, Value> {
-    let mut all = Map::new();
+fn arguments(parameters: &[&str], mut bytes: &[u8]) -> Vec<(String, Value)> {
+    let mut all = Vec::new();
     for parameter in parameters {
         let (name, ty) = parameter.split_once(": ").unwrap_or((parameter, ""));
         let before = bytes;
         match value(ty, &mut bytes) {
-            Some(value) => all.insert(name.to_owned(), value),
+            Some(value) => all.push((name.to_owned(), value)),
             None => {
                 let hex: String = before.iter().map(|byte| format!("{byte:02x}")).collect();
-                all.insert(name.to_owned(), json!(format!("0x{hex}")));
+                all.push((name.to_owned(), json!(format!("0x{hex}"))));
                 break;
             }
         };
@@ -290,7 +295,7 @@ mod tests {
             vec![300_u16, 2],
         );
         let bytes = postcard::to_stdvec(&logged).unwrap();
-        let shown = Value::Object(arguments(&parameters, &bytes));
+        let shown: Value = arguments(&parameters, &bytes).into_iter().collect();
         let expected =
             json!({ "row": 7, "by": -1, "name": "Ada", "at": [3, [true, false]], "more": [300, 2] });
         assert_eq!(shown, expected);
@@ -300,13 +305,20 @@ mod tests {
     fn what_the_log_does_not_describe_is_shown_as_bytes() {
         let parameters = split("by: u8, row: Row, after: u8");
         let shown = arguments(&parameters, &[1, 2, 255, 3]);
-        assert_eq!(Value::Object(shown), json!({ "by": 1, "row": "0x02ff03" }));
         assert_eq!(
-            Value::Object(arguments(&split("a: Vec<u8>"), &[9, 1])),
+            shown.into_iter().collect::<Value>(),
+            json!({ "by": 1, "row": "0x02ff03" })
+        );
+        assert_eq!(
+            arguments(&split("a: Vec<u8>"), &[9, 1])
+                .into_iter()
+                .collect::<Value>(),
             json!({ "a": "0x0901" })
         );
         assert_eq!(
-            Value::Object(arguments(&split("a: Vec<()>"), &[255; 9])),
+            arguments(&split("a: Vec<()>"), &[255; 9])
+                .into_iter()
+                .collect::<Value>(),
             json!({ "a": "0xffffffffffffffffff" })
         );
     }
