@@ -19,7 +19,7 @@ use crate::marks::{self, Frozen, LINE};
 use crate::paging;
 use crate::statistics::{Counters, Stop};
 use crate::store::Shared;
-use crate::superblock::{LogPlace, Superblock};
+use crate::superblock::{LogPosition, Superblock};
 use std::any::Any;
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -48,7 +48,7 @@ pub(crate) struct Progress {
     poison: Poison,
     changed: Condvar,
     watch: Watch,
-    log: Mutex<LogPlace>,
+    log: Mutex<LogPosition>,
     /// An earlier process has left calls in the operation log that this one has not run.
     is_log_unrun: AtomicBool,
 }
@@ -140,12 +140,12 @@ impl Progress {
     }
 
     /// The place in the operation log that the next cut keeps.
-    pub(crate) fn log(&self) -> LogPlace {
+    pub(crate) fn log(&self) -> LogPosition {
         *lock(&self.log)
     }
 
     /// From now on cuts keep this place in the operation log: all calls before it were run, in updates that ended.
-    pub(crate) fn set_log(&self, place: LogPlace) {
+    pub(crate) fn set_log(&self, place: LogPosition) {
         *lock(&self.log) = place;
     }
 
@@ -387,7 +387,7 @@ pub(crate) struct MarkedLines {
     /// The size that the last cut saved.
     saved_bytes: usize,
     /// The place in the operation log that it saved.
-    saved_log: LogPlace,
+    saved_log: LogPosition,
     /// Discards of lost epochs, in pages of the geometry.
     owed: Vec<Range<PageId>>,
     /// What the scheme would rather have whole in the next cut.

@@ -70,15 +70,15 @@ const _: () = assert!(size_of::<Raw>() == BYTES && size_of::<RawLog>() == 16);
 /// # std::env::set_current_dir(folder.path())?;
 /// use twinpage::Region;
 /// use twinpage::look::look;
-/// use twinpage::superblock::LogPlace;
+/// use twinpage::superblock::LogPosition;
 ///
 /// Region::open("counts.twin")?.close()?;
 /// let superblock = look("counts.twin")?.superblock.expect("it was made");
-/// assert_eq!(superblock.log, LogPlace::default()); // it never had objects
+/// assert_eq!(superblock.log, LogPosition::default()); // it never had objects
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Serialize)]
-pub struct LogPlace {
+pub struct LogPosition {
     /// The number of the log; 0 when there is none, and nothing to run again.
     pub id: u64,
     /// The position from which on its calls are needed; without a log, one that the next log must begin after.
@@ -113,7 +113,7 @@ pub struct Superblock {
     /// When the checkpoint was taken, in milliseconds since 1970.
     pub unix_ms: u64,
     /// From where on calls of the region's objects are in their log only.
-    pub log: LogPlace,
+    pub log: LogPosition,
 }
 
 impl Superblock {
@@ -126,24 +126,24 @@ impl Superblock {
             bound: bound as u64,
             // Whole seconds: a context that stays the same is not written again.
             unix_ms: since.as_secs() * 1000,
-            log: LogPlace::default(),
+            log: LogPosition::default(),
         }
     }
 
     /// The same, at a place in an operation log.
-    pub(crate) fn at(self, log: LogPlace) -> Superblock {
+    pub(crate) fn at(self, log: LogPosition) -> Superblock {
         Superblock { log, ..self }
     }
 
     /// The record of a copy, which has no log of its own.
     pub(crate) fn without_log(self) -> Superblock {
-        self.at(LogPlace { id: 0, ..self.log })
+        self.at(LogPosition { id: 0, ..self.log })
     }
 
     /// The version of the record.
     #[must_use]
     pub fn version(&self) -> u32 {
-        match self.log == LogPlace::default() {
+        match self.log == LogPosition::default() {
             true => WITHOUT_LOG,
             false => VERSION,
         }
@@ -214,7 +214,7 @@ impl Superblock {
             bytes: record.bytes.get(),
             bound: record.bound.get(),
             unix_ms: record.unix_ms.get(),
-            log: log.map_or_else(LogPlace::default, |log| LogPlace {
+            log: log.map_or_else(LogPosition::default, |log| LogPosition {
                 id: log.id.get(),
                 start: log.start.get(),
             }),
@@ -247,7 +247,7 @@ mod tests {
         let superblock = Superblock::now(ZONE.start + WINDOW_BYTES, 3 * STEP, 1 << 30);
         assert_eq!(superblock.encode().len(), BYTES);
         assert_eq!(Superblock::decode(&superblock.encode()).unwrap(), superblock);
-        let logged = superblock.at(LogPlace { id: 7, start: 64 });
+        let logged = superblock.at(LogPosition { id: 7, start: 64 });
         assert_eq!(Superblock::decode(&logged.encode()).unwrap(), logged);
         let cut = Superblock::decode(&logged.encode()[..BYTES + 15]).unwrap_err();
         assert!(cut.to_string().contains("cut before its place in the log"));

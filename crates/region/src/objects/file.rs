@@ -20,7 +20,7 @@ pub(super) fn log_path(path: &Path) -> PathBuf {
 
 /// Where a region's log is, and what it must outlive.
 #[derive(Clone, Debug)]
-pub(super) struct Place {
+pub(super) struct LogFile {
     pub(super) path: PathBuf,
     durability: Durability,
 }
@@ -29,11 +29,11 @@ pub(super) fn random() -> u64 {
     RandomState::new().hash_one(0)
 }
 
-impl Place {
-    pub(super) fn of(region: &Region) -> Result<Place> {
+impl LogFile {
+    pub(super) fn of(region: &Region) -> Result<LogFile> {
         let why = "objects need a region in a file of its own, beside which their log lies";
         let (path, durability) = region.file.as_ref().ok_or_else(|| Error::Invalid(why.into()))?;
-        Ok(Place {
+        Ok(LogFile {
             path: log_path(path),
             durability: *durability,
         })

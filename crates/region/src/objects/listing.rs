@@ -3,7 +3,7 @@
 use super::file::log_path;
 use crate::error::{Error, Result};
 use crate::look::look;
-use crate::superblock::LogPlace;
+use crate::superblock::LogPosition;
 use serde::de::DeserializeOwned;
 use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
@@ -129,7 +129,7 @@ pub fn operations(path: impl AsRef<Path>) -> Result<Operations> {
     }
 }
 
-fn list(path: &Path, place: LogPlace) -> Result<Operations> {
+fn list(path: &Path, place: LogPosition) -> Result<Operations> {
     if place.id == 0 {
         return Ok(Operations {
             log: None,

@@ -1,6 +1,6 @@
 //! Calls that an earlier process logged, and that no checkpoint has yet.
 
-use super::file::Place;
+use super::file::LogFile;
 use super::host::Function;
 use crate::error::Result;
 use twinpage_core::operation_log::{Entry, Found};
@@ -57,7 +57,7 @@ impl Left {
         name: &str,
         position: u64,
         functions: &[Function],
-        place: &Place,
+        log_file: &LogFile,
     ) -> Result<Vec<(usize, Entry)>> {
         let of_object = self
             .entries
@@ -73,7 +73,7 @@ impl Left {
                 let number = functions
                     .iter()
                     .position(|function| function.signature == signature);
-                let number = number.ok_or_else(|| place.error(lacking(name, signature, functions)))?;
+                let number = number.ok_or_else(|| log_file.error(lacking(name, signature, functions)))?;
                 Ok((number, entry.clone()))
             })
             .collect()

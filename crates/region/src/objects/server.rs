@@ -1,11 +1,11 @@
 //! The turn: one thread at a time flushes the open group and runs the calls of all threads.
 
-use super::file::{self, Place};
+use super::file::{LogFile, random};
 use super::host::{Arguments, Host, Hosted, Object, Outcome, Undecodable};
 use super::replay::{Left, definition};
 use crate::error::{Error, Result};
 use crate::region::{Attached, Inner, Region, Update, View};
-use crate::superblock::LogPlace;
+use crate::superblock::LogPosition;
 use std::any::Any;
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -24,7 +24,7 @@ const APART: u64 = 1 << 32;
 /// The objects of a region and their log.
 pub(crate) struct Objects {
     window: crate::address::Place,
-    place: Place,
+    file: LogFile,
     /// What callers append to; none when the region is closed.
     tail: Mutex<Option<Appender>>,
     /// The turn. None when the region is closed.
@@ -53,7 +53,7 @@ struct Server {
 
 impl fmt::Debug for Objects {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "objects of {}", self.place.path.display())
+        write!(f, "objects of {}", self.file.path.display())
     }
 }
 
@@ -82,14 +82,14 @@ impl Objects {
             let why = "a region that was opened for sections has no objects: open it without `sections`";
             return Err(Error::Invalid(why.into()));
         }
-        let (place, inner) = (Place::of(region)?, region.inner.clone());
+        let (file, inner) = (LogFile::of(region)?, region.inner.clone());
         let progress = inner.progress();
         progress.check_poison()?;
         let (known, poison) = (progress.log(), progress.poison());
         let (log, left) = match known.id {
-            0 => (place.create(known.start + APART, poison)?, Left::default()),
+            0 => (file.create(known.start + APART, poison)?, Left::default()),
             id => {
-                let (log, found) = place.open(id, known.start, poison)?;
+                let (log, found) = file.open(id, known.start, poison)?;
                 (log, Left::new(found))
             }
         };
@@ -107,8 +107,8 @@ impl Objects {
         server.keep_place(server.log.end());
         Ok(Objects {
             window: region.place(),
-            place,
-            tail: Mutex::new(Some(server.log.appender(file::random()))),
+            file,
+            tail: Mutex::new(Some(server.log.appender(random()))),
             server: Mutex::new(Some(server)),
             is_clean: AtomicBool::new(false),
         })
@@ -132,7 +132,7 @@ impl Objects {
         let calls = match known {
             // It is made now.
             0 => Vec::new(),
-            _ => server.left.calls(name, known, T::FUNCTIONS, &self.place)?,
+            _ => server.left.calls(name, known, T::FUNCTIONS, &self.file)?,
         };
         let root = region.root_with::<T>(name, make)?;
         if known == 0 {
@@ -143,7 +143,7 @@ impl Objects {
             let outcome = run(&server.inner, &mut *host, *function, entry);
             if let Err(RunError::Undecodable(Undecodable(why))) = outcome {
                 let signature = T::FUNCTIONS[*function].signature;
-                return Err(self.place.error(format!(
+                return Err(self.file.error(format!(
                     "the arguments of a call of the object {name:?} to `{signature}` cannot be read: {why}; a type of \
                      them has changed: run the build that made it until it closes the region, then this one"
                 )));
@@ -298,7 +298,7 @@ impl Attached for Objects {
         };
         if served.is_ok() && rest.is_ok() && ended.left.is_empty() {
             let start = ended.log.end();
-            ended.inner.progress().set_log(LogPlace { id: 0, start });
+            ended.inner.progress().set_log(LogPosition { id: 0, start });
             self.is_clean.store(true, Ordering::Release);
         }
         served.and(rest)
@@ -307,7 +307,7 @@ impl Attached for Objects {
     fn ended(&self) {
         if self.is_clean.load(Ordering::Acquire) {
             // One that cannot be removed now is replaced by the next.
-            let _ = self.place.remove();
+            let _ = self.file.remove();
         }
     }
 
@@ -464,7 +464,7 @@ impl Server {
             false => progress.log().start,
         };
         let id = self.log.id();
-        progress.set_log(LogPlace { id, start });
+        progress.set_log(LogPosition { id, start });
     }
 
     /// What the last checkpoint has is needed no more.
