@@ -37,6 +37,7 @@ pub mod modelled;
 pub mod name;
 pub mod remote;
 pub mod reserve;
+pub mod reset;
 pub mod seccomp;
 pub mod shared_page;
 pub mod socket;
