@@ -174,6 +174,10 @@ pub(crate) struct Run {
     /// What a checkpoint survives: the machine's death (disk, dax) or the program's only (memory)
     #[arg(long, value_enum, default_value_t = DurabilityArgument::Disk)]
     pub(crate) durability: DurabilityArgument,
+    /// Let the program talk to the outside over TCP, and say when what it sends goes out; without it, that is refused.
+    /// A resume listens again and resets connections
+    #[arg(long, value_enum)]
+    pub(crate) replies: Option<RepliesArgument>,
     /// List what is supported and what is refused, call by call, and do nothing
     #[arg(long)]
     pub(crate) explain: bool,
@@ -518,6 +522,16 @@ pub(crate) enum OnTermArgument {
     Suspend,
     /// Pass the signal on to the program
     Forward,
+}
+
+#[derive(ValueEnum, Clone, Copy, Debug)]
+pub(crate) enum RepliesArgument {
+    /// What is sent goes out at once; a kill may forget what the outside saw last
+    Loose,
+    /// What is sent waits until the checkpoint that covers it is durable (not built yet)
+    Held,
+    /// It waits where the program calls fsync (not built yet)
+    Synced,
 }
 
 #[derive(ValueEnum, Clone, Copy, Debug)]

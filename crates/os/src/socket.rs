@@ -18,21 +18,29 @@ fn uninterrupted(mut call: impl FnMut() -> libc::ssize_t) -> io::Result<usize> {
     }
 }
 
-/// Options of 16 bytes at most: numbers and times.
-const MOST_OPTION_BYTES: usize = 16;
+/// Options of 32 bytes at most: numbers, times, and the beginning of `TCP_INFO`.
+const MOST_OPTION_BYTES: usize = 32;
 
 /// The value of a `SOL_SOCKET` option.
 ///
 /// # Errors
 /// `ENOPROTOOPT` when the socket has no such option.
 pub fn option(fd: BorrowedFd<'_>, name: i32) -> io::Result<Vec<u8>> {
+    option_of(fd, libc::SOL_SOCKET, name)
+}
+
+/// The value of an option of any level, cut to 32 bytes.
+///
+/// # Errors
+/// `ENOPROTOOPT` when the socket has no such option.
+pub fn option_of(fd: BorrowedFd<'_>, level: i32, name: i32) -> io::Result<Vec<u8>> {
     let mut value = [0u8; MOST_OPTION_BYTES];
     let mut length = MOST_OPTION_BYTES as libc::socklen_t;
     // SAFETY: `value` is as long as `length` says; the kernel writes no more and tells how much.
     uninterrupted(|| unsafe {
         libc::getsockopt(
             fd.as_raw_fd(),
-            libc::SOL_SOCKET,
+            level,
             name,
             value.as_mut_ptr().cast(),
             &raw mut length,
@@ -46,11 +54,19 @@ pub fn option(fd: BorrowedFd<'_>, name: i32) -> io::Result<Vec<u8>> {
 /// # Errors
 /// `EINVAL` for a value of the wrong size.
 pub fn set_option(fd: BorrowedFd<'_>, name: i32, value: &[u8]) -> io::Result<()> {
+    set_option_of(fd, libc::SOL_SOCKET, name, value)
+}
+
+/// Sets an option of any level.
+///
+/// # Errors
+/// `EINVAL` for a value of the wrong size.
+pub fn set_option_of(fd: BorrowedFd<'_>, level: i32, name: i32, value: &[u8]) -> io::Result<()> {
     // SAFETY: the kernel reads `value.len()` bytes of a live slice.
     uninterrupted(|| unsafe {
         libc::setsockopt(
             fd.as_raw_fd(),
-            libc::SOL_SOCKET,
+            level,
             name,
             value.as_ptr().cast(),
             value.len() as libc::socklen_t,

@@ -44,6 +44,7 @@ pub mod run;
 pub mod scan;
 pub mod session;
 pub mod shim;
+pub mod sockets;
 pub mod state;
 pub mod statistics;
 pub mod stdio;

@@ -16,6 +16,7 @@ use crate::pages::Pages;
 use crate::program::{self, Carried, Program, Surroundings};
 use crate::restore::{self, Restored};
 use crate::session::{self, OutputCommit, Pace, Summary};
+use crate::sockets::{Replies, Sockets};
 use crate::state::{StateDir, Store};
 use crate::statistics::Ledger;
 use crate::stdio::{self, Stdio};
@@ -35,9 +36,16 @@ use twinpage_os::spawn;
 ///
 /// # Errors
 /// One line: what went wrong and what to do.
-pub fn run(command: &Command, state: &Path, durability: Durability, pace: Pace) -> Result<Summary, String> {
+pub fn run(
+    command: &Command,
+    state: &Path,
+    durability: Durability,
+    replies: Replies,
+    pace: Pace,
+) -> Result<Summary, String> {
     let pace = pace.on(durability);
-    let (directory, store) = StateDir::create(state, durability).map_err(|error| error.to_string())?;
+    let (directory, store) =
+        StateDir::create(state, durability, replies).map_err(|error| error.to_string())?;
     launch::contained(0, move || begin(command, &directory, store, pace))
 }
 
@@ -183,7 +191,13 @@ fn begin(command: &Command, directory: &StateDir, store: Store, pace: Pace) -> R
         &[PROGRAM_PID],
         memory,
         command.words.clone(),
-        Carried::default(),
+        Carried {
+            sockets: Sockets {
+                replies: directory.replies(),
+                ..Sockets::default()
+            },
+            ..Carried::default()
+        },
     )?;
     let ledger = Ledger::open(directory.path(), geometry);
     session::run(program, store, witness, pace, ledger)
@@ -200,6 +214,11 @@ fn go_on(
     pace.on_term.prepare();
     start_helpers()?;
     let held = inspect::decode_streams(context)?;
+    // Before anything else: with a port that is taken nothing is changed.
+    let sockets = match context.fixed.ended {
+        Some(_) => restore::sockets::Made::default(),
+        None => restore::sockets::make(context)?,
+    };
     let streams = Stdio::resume(stdio::Outside::current()?, stream_options(directory), &held)?;
     if let Some(ending) = context.fixed.ended {
         streams.finish()?; // what it printed last may still be held
@@ -223,7 +242,10 @@ fn go_on(
         context,
         directory.path(),
         &store,
-        &setting.streams,
+        &restore::Surroundings {
+            streams: &setting.streams,
+            sockets: &sockets,
+        },
         &setting.filter,
         &moved,
     )?;
@@ -236,6 +258,10 @@ fn go_on(
             main_thread_ended: context.fixed.main_thread_ended,
             settings: context.fixed.kernel.settings.clone(),
             dues: Dues::resumed(&context.fixed.kernel.timers, &context.live.timers, context.clocks),
+            sockets: Sockets {
+                replies: directory.replies(),
+                lent: sockets.lent,
+            },
         },
     )?;
     program.descriptors.pairs = pairs;

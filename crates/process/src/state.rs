@@ -14,6 +14,7 @@
 
 use crate::error::{Error, Result};
 use crate::going_back;
+use crate::sockets::Replies;
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::io::{ErrorKind, Write};
@@ -37,6 +38,9 @@ struct KindFile {
     kind: String,
     version: u32,
     durability: String,
+    /// States of earlier builds say nothing: sockets to the outside were refused.
+    #[serde(default)]
+    replies: Replies,
 }
 
 /// A locked state directory.
@@ -44,6 +48,7 @@ struct KindFile {
 pub struct StateDir {
     path: PathBuf,
     durability: Durability,
+    replies: Replies,
     _lock: Lock,
 }
 
@@ -52,7 +57,7 @@ impl StateDir {
     ///
     /// # Errors
     /// When there is a state already, or the directory cannot be written.
-    pub fn create(path: &Path, durability: Durability) -> Result<(StateDir, Store)> {
+    pub fn create(path: &Path, durability: Durability, replies: Replies) -> Result<(StateDir, Store)> {
         let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(path);
         made.map_err(Error::file("cannot make the state directory", path))?;
         let lock = lock(path)?;
@@ -76,6 +81,7 @@ impl StateDir {
             kind: PROGRAM.into(),
             version: VERSION,
             durability: name.into(),
+            replies,
         };
         write_synced(&path.join("kind"), &serde_json::to_vec(&kind).unwrap_or_default())?;
         let directory = fs::File::open(path).and_then(|directory| directory.sync_all());
@@ -85,6 +91,7 @@ impl StateDir {
             StateDir {
                 path,
                 durability,
+                replies,
                 _lock: lock,
             },
             store,
@@ -100,13 +107,14 @@ impl StateDir {
         let lock = lock(path)?;
         let path = path.canonicalize().map_err(Error::file("cannot find", path))?;
         going_back::finish(&path)?;
-        let durability = read_kind(&path)?;
+        let (durability, replies) = read_all(&path)?;
         let medium = AnyMedium::open(path.join("store"), durability, Access::ReadWrite)?;
         let (store, recovered) = Store::recover(medium)?;
         Ok((
             StateDir {
                 path,
                 durability,
+                replies,
                 _lock: lock,
             },
             store,
@@ -118,6 +126,12 @@ impl StateDir {
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Whether the program may talk to the outside.
+    #[must_use]
+    pub fn replies(&self) -> Replies {
+        self.replies
     }
 
     /// What its checkpoints survive.
@@ -161,6 +175,11 @@ pub(crate) fn lock(path: &Path) -> Result<Lock> {
 
 /// What the checkpoints in `path` survive, once it is known that there are some for this build.
 pub(crate) fn read_kind(path: &Path) -> Result<Durability> {
+    Ok(read_all(path)?.0)
+}
+
+/// The same, and whether the program may talk to the outside.
+fn read_all(path: &Path) -> Result<(Durability, Replies)> {
     let file = path.join("kind");
     let bytes = match fs::read(&file) {
         Ok(bytes) => bytes,
@@ -184,12 +203,13 @@ pub(crate) fn read_kind(path: &Path) -> Result<Durability> {
             kind.version
         )));
     }
-    match kind.durability.as_str() {
-        "disk" if is_on_dax(&path.join("store")) => Ok(Durability::Dax),
-        "disk" => Ok(Durability::Disk),
-        "memory" => Ok(Durability::Memory),
-        _ => Err(damaged("its durability is neither disk nor memory")),
-    }
+    let durability = match kind.durability.as_str() {
+        "disk" if is_on_dax(&path.join("store")) => Durability::Dax,
+        "disk" => Durability::Disk,
+        "memory" => Durability::Memory,
+        _ => return Err(damaged("its durability is neither disk nor memory")),
+    };
+    Ok((durability, kind.replies))
 }
 
 /// Whether the file lies on persistent memory; not being able to tell is for whoever opens it.

@@ -65,6 +65,10 @@ pub enum Watch {
     Send,
     /// An option of a socket, or its half-close.
     Socket,
+    /// A socket to the outside, refused without `--replies`.
+    Outside,
+    /// Whether a port may be used again, which is set for listeners here.
+    Reuse,
     /// Users, groups and capabilities.
     Identity,
     /// It would succeed and change nothing that a program can notice: it succeeds at once.
@@ -185,8 +189,8 @@ const MESSAGES: Policy = refuse(
 /// Not `EAGAIN`, on which shells try again for a quarter of a minute.
 pub(crate) const NO_CHILDREN: i32 = libc::ENOSYS;
 pub(crate) const CHILDREN: &str = "child processes are not captured yet; look for a setting that keeps the work in one process, or run the child itself under twinpage";
-pub(crate) const OUTSIDE: &str = "the other side of a socket cannot be taken back to a checkpoint; give the program files, or its standard input, instead";
-const SOCKETS: Policy = refuse(libc::EACCES, OUTSIDE);
+pub(crate) const OUTSIDE: &str = "the other side of a socket cannot be taken back to a checkpoint; give the program files, or its standard input, instead; or let a server go on from its last checkpoint with its connections reset, where a kill may forget what its clients saw last (--replies loose)";
+const SOCKETS: Policy = Watched(Watch::Outside);
 pub(crate) const IDENTITY: Refusal = Refusal {
     errno: libc::EPERM,
     why: "a change of identity or session is not captured; start twinpage as that user instead",
@@ -421,7 +425,7 @@ pub const CALLS: &[Call] = calls! {
     socket: SOCKETS, socketpair: Watched(Watch::Pair), connect: SOCKETS, bind: SOCKETS, listen: SOCKETS, accept: SOCKETS, accept4: SOCKETS,
     sendto: FreeWhen(PLAIN_SEND, Watch::Send), recvfrom: Free, sendmsg: Watched(Watch::Send), recvmsg: Free,
     sendmmsg: Watched(Watch::Send), recvmmsg: Free, shutdown: Watched(Watch::Socket), getsockname: Free, getpeername: Free,
-    setsockopt: Watched(Watch::Socket), getsockopt: Free,
+    setsockopt: Watched(Watch::Socket), getsockopt: FreeWhen(&[&[is_not(2, libc::SO_REUSEADDR as u64)]], Watch::Reuse),
     semget: MESSAGES, semop: MESSAGES, semctl: MESSAGES, semtimedop: MESSAGES, msgget: MESSAGES, msgsnd: MESSAGES, msgrcv: MESSAGES,
     msgctl: MESSAGES, mq_open: MESSAGES, mq_unlink: MESSAGES, mq_timedsend: MESSAGES, mq_timedreceive: MESSAGES, mq_notify: MESSAGES,
     mq_getsetattr: MESSAGES,

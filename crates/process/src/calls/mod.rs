@@ -11,6 +11,7 @@ mod identity;
 mod memory;
 mod pairs;
 mod shared;
+mod sockets;
 
 use crate::error::{Error, Result};
 use crate::notes;
@@ -144,9 +145,7 @@ impl Program {
         };
         let decision = match call.policy {
             Policy::Free => Decision::Run,
-            Policy::Refused(refusal) if refusal.is_optional || pairs::asks_for_names(&stopped) => {
-                do_without(refusal.errno, refusal.why)
-            }
+            Policy::Refused(refusal) if refusal.is_optional => do_without(refusal.errno, refusal.why),
             Policy::Refused(refusal) => fail(refusal.errno, refusal.why),
             Policy::Watched(watch) | Policy::FreeWhen(_, watch) => self.watch(watch, &stopped)?,
         };
@@ -187,6 +186,8 @@ impl Program {
             Watch::Pair => return self.before_socketpair(call),
             Watch::Send => return Ok(self.before_send(call)),
             Watch::Socket => return Ok(self.before_socket_change(call)),
+            Watch::Outside => return Ok(self.before_outside(call)),
+            Watch::Reuse => return Ok(self.before_reuse_query(call)),
             Watch::Identity => return Ok(self.before_identity(call)),
             Watch::Nothing => return Ok(Decision::Done(0)),
         }

@@ -1,5 +1,5 @@
 //! Calls on socket pairs of the program's own. What a look into a socket would not see is refused when it
-//! is sent; a program has no other sockets, so the rest of what it does with them runs freely.
+//! is sent; the rest of what a program does with them runs freely.
 
 use super::{Decision, Stopped, fail};
 use crate::error::{Error, Result};
@@ -62,6 +62,9 @@ impl Program {
 
     pub(super) fn before_send(&mut self, call: &Stopped) -> Decision {
         let a = call.arguments;
+        if self.tcp(call.int(0)).is_some() {
+            return Decision::Run; // nothing of it is captured
+        }
         let Some(kind) = self.socket_kind(call.int(0)) else {
             return Decision::Run; // the kernel will refuse it
         };
@@ -131,6 +134,9 @@ impl Program {
                 );
             }
             return Decision::Run;
+        }
+        if let Some(ours) = self.tcp(call.int(0)) {
+            return self.before_tcp_option(call, &ours);
         }
         if call.int(1) == libc::SOL_SOCKET && OPTIONS.contains(&call.int(2)) {
             self.descriptors.touch_file_of(&self.process, call.int(0));

@@ -6,6 +6,7 @@ use crate::files::Recorder;
 use crate::kernel::GoneDirectory;
 use crate::objects::{Known, Objects};
 use crate::pairs::Pairs;
+use crate::sockets::{self, Replies, Sockets, is_tcp};
 use crate::stdio::Stdio;
 use rustix::fs::{FileType, OFlags, Stat};
 use std::fs;
@@ -21,6 +22,8 @@ pub struct Files<'a> {
     pub objects: &'a mut Objects,
     /// The names of other regular files.
     pub recorder: &'a Recorder,
+    /// Sockets to the outside.
+    pub sockets: &'a Sockets,
 }
 
 /// What descriptor `fd` of process `pid` is. `ours` is a duplicate of it, and `stat` what fstat(2) says of it.
@@ -46,6 +49,13 @@ pub(super) fn describe(
         Some(stream) => What::Stream(stream),
         None if kind == FileType::Socket && pairs.has(stat.st_ino) => {
             What::Pair(pairs.describe(stat.st_ino, ours)?)
+        }
+        None if kind == FileType::Socket
+            && fd > 2
+            && files.sockets.replies == Replies::Loose
+            && is_tcp(ours.as_fd()) =>
+        {
+            tcp(fd, stat.st_ino, ours, files.sockets)?
         }
         None if flags.contains(OFlags::PATH) => place(fd, path, stat)?,
         None if kind == FileType::RegularFile && is_pseudo(ours) => What::Pseudo { path },
@@ -73,6 +83,15 @@ pub(super) fn describe(
         what,
         shares,
         locks,
+    })
+}
+
+fn tcp(fd: i32, inode: u64, ours: &OwnedFd, sockets: &Sockets) -> Result<What> {
+    let look = |source| Error::target(format!("cannot look at socket {fd}"), source);
+    let socket = sockets.describe(inode, ours.as_fd()).map_err(look)?;
+    Ok(match sockets::backlog(ours.as_fd()).map_err(look)? {
+        Some(backlog) => What::Listener { socket, backlog },
+        None => What::Connection(socket),
     })
 }
 

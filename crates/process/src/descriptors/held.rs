@@ -6,6 +6,7 @@ use crate::clocks::Clocks;
 use crate::error::{Error, Result};
 use crate::files::Ident;
 use crate::pairs;
+use crate::sockets;
 use rustix::fs::{OFlags, SeekFrom};
 use std::os::fd::{AsRawFd, OwnedFd};
 use twinpage_os::remote::Process;
@@ -92,6 +93,7 @@ impl Descriptors {
                 })
             }
             What::Pair(end) => pairs::held(process, fd, end).map(Held::Queue),
+            What::Connection(_) => sockets::phase(process, fd).map(Held::Connection),
             What::Fifo { .. } => {
                 let ours = process
                     .duplicate_fd(fd)

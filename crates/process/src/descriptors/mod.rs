@@ -20,6 +20,7 @@ use crate::error::{Error, Result};
 use crate::kernel::GoneDirectory;
 use crate::objects::Id;
 use crate::pairs::{End, Queue};
+use crate::sockets::{Phase, Socket};
 use crate::stdio::Stream;
 use rustix::fs::FileType;
 use serde::{Deserialize, Serialize};
@@ -111,6 +112,15 @@ pub enum What {
         /// Which.
         id: Id,
     },
+    /// A TCP socket that listens.
+    Listener {
+        /// The socket.
+        socket: Socket,
+        /// How many connections may wait to be accepted.
+        backlog: i32,
+    },
+    /// A TCP socket that does not.
+    Connection(Socket),
 }
 
 /// One descriptor.
@@ -199,6 +209,8 @@ pub enum Held {
     Packets(Vec<Vec<u8>>),
     /// What a poll descriptor waits for.
     Watched(Vec<Interest>),
+    /// How far a TCP socket is.
+    Connection(Phase),
 }
 
 /// Whether a device keeps nothing that a checkpoint would have to: null, zero, full, random, urandom.

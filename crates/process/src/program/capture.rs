@@ -157,6 +157,7 @@ impl Program {
             streams: &self.streams,
             objects: self.memory.objects(),
             recorder: &self.files,
+            sockets: &self.sockets,
         };
         self.fixed_changed |= self.descriptors.update(&self.process, &mut files)?;
         Ok(())

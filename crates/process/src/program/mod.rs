@@ -31,6 +31,7 @@ use crate::layout::Layout;
 use crate::machine::Machine;
 use crate::memory::Memory;
 use crate::notes::Notes;
+use crate::sockets::Sockets;
 use crate::stdio::Stdio;
 use crate::threads::{self, Steady};
 use crate::timers::Dues;
@@ -66,6 +67,7 @@ pub struct Program {
     pub(crate) threads: Vec<Thread>,
     pub(crate) memory: Memory,
     pub(crate) descriptors: Descriptors,
+    pub(crate) sockets: Sockets,
     pub(crate) stale: Stale,
     pub(crate) files: Recorder,
     /// Named pipes that it made, by absolute name.
@@ -114,7 +116,7 @@ pub struct Surroundings {
 }
 
 /// What a resumed program has that cannot be read from its process again.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub struct Carried {
     /// The exit code of the main thread, when it ended before the others.
     pub main_thread_ended: Option<i32>,
@@ -122,6 +124,8 @@ pub struct Carried {
     pub settings: Settings,
     /// When its timers ring.
     pub dues: Dues,
+    /// Its sockets to the outside.
+    pub sockets: Sockets,
 }
 
 impl Program {
@@ -146,6 +150,7 @@ impl Program {
                 .collect(),
             memory,
             descriptors: Descriptors::default(),
+            sockets: surroundings.carried.sockets,
             stale: Stale::ALL,
             files: surroundings.files,
             fifos: BTreeSet::new(),

@@ -5,6 +5,7 @@
 //! there only once the program is: the kernel's half of the restore opens it ([`is_own`]).
 
 use super::objects::Made;
+use super::{Surroundings, sockets};
 use crate::context::Context;
 use crate::descriptors::{Descriptor, Held, What};
 use crate::error::{Error, Result};
@@ -12,7 +13,7 @@ use crate::files::Ident;
 use crate::kernel::{GoneDirectory, Kernel};
 use crate::layout::{Kind, Mapping};
 use crate::objects::{Id, Origin, Saved};
-use crate::stdio::{Stdio, Stream};
+use crate::stdio::Stream;
 use rustix::event::EventfdFlags;
 use rustix::fs::{Mode, OFlags, RawDir, SealFlags, SeekFrom};
 use rustix::pipe::PipeFlags;
@@ -96,7 +97,7 @@ impl Sources {
 pub(super) fn open(
     context: &Context,
     state: &Path,
-    streams: &Stdio,
+    surroundings: &Surroundings<'_>,
     moved: &[(Ident, Ident)],
     made: &Made,
 ) -> Result<Sources> {
@@ -112,7 +113,8 @@ pub(super) fn open(
         base: (highest + 1).max(64),
         objects: made,
         open: Vec::new(),
-        streams: streams.program_ends(),
+        streams: surroundings.streams.program_ends(),
+        sockets: surroundings.sockets,
         moved,
         pipes: BTreeMap::new(),
         stopped_ns: context.clocks.monotonic_ns,
@@ -235,6 +237,8 @@ struct Opener<'a> {
     open: Vec<OwnedFd>,
     /// The program's ends of its relayed streams, each to be placed once or more.
     streams: [Option<OwnedFd>; 3],
+    /// Its sockets to the outside.
+    sockets: &'a sockets::Made,
     /// Inodes that changed when files were rolled back.
     moved: &'a [(Ident, Ident)],
     /// Both ends of the pipes that were made, by the old pipe's number.
@@ -365,6 +369,13 @@ impl Opener<'_> {
                 })?)
             }
             (What::Pipe { inode, capacity }, held) => self.pipe(descriptor, *inode, *capacity, held),
+            (What::Listener { .. } | What::Connection(_), _) => match self.sockets.open.get(&descriptor.fd) {
+                Some(socket) => self.keep(socket),
+                None => Err(Error::Damaged(format!(
+                    "context: nothing is known of socket {}",
+                    descriptor.fd
+                ))),
+            },
             (What::Event, Held::Count { count, semaphore }) => {
                 let kind = if *semaphore {
                     EventfdFlags::SEMAPHORE

@@ -102,7 +102,13 @@ fn set_interests(process: &Process, context: &Context, sources: &Sources) -> Res
             (What::Poll, Held::Interests(interests)) => interests.iter().map(as_in_version1).collect(),
             _ => continue,
         };
-        let (taken, others): (Vec<_>, Vec<_>) = interests.iter().partition(|interest| interest.taken);
+        // That a connection was reset is to be told, whatever was told of it before.
+        let is_reset = |target: i32| {
+            let mut all = context.fixed.descriptors.iter();
+            all.any(|descriptor| descriptor.fd == target && matches!(descriptor.what, What::Connection(_)))
+        };
+        let (taken, others): (Vec<_>, Vec<_>) =
+            (interests.iter()).partition(|interest| interest.taken && !is_reset(interest.target));
         for interest in &taken {
             add_interest(process, context, sources, descriptor.fd, interest)?;
         }

@@ -14,6 +14,7 @@ mod files;
 mod kernel;
 mod objects;
 mod pairs;
+pub mod sockets;
 mod space;
 
 use crate::context::Context;
@@ -51,6 +52,14 @@ pub struct Restored {
     pub calls: Calls,
 }
 
+/// What is there of the program already.
+pub struct Surroundings<'a> {
+    /// Its standard streams.
+    pub streams: &'a Stdio,
+    /// Its sockets to the outside.
+    pub sockets: &'a sockets::Made,
+}
+
 /// Brings back the program of `context`, whose pages are in `store`. Files that the rollback had to
 /// make again have other inodes: `moved`, from old to new. In the state directory `state` things are made
 /// that have no name.
@@ -61,14 +70,15 @@ pub fn restore(
     context: &Context,
     state: &Path,
     store: &Store,
-    streams: &Stdio,
+    surroundings: &Surroundings<'_>,
     filter: &Filter,
     moved: &[(Ident, Ident)],
 ) -> Result<Restored> {
+    let streams = surroundings.streams;
     use twinpage_core::Scheme;
     let pages = Pages::from_table(store.geometry(), &context.pages)?;
     let made = objects::make(context, store, &pages, moved)?;
-    let sources = files::open(context, state, streams, moved, &made)?;
+    let sources = files::open(context, state, surroundings, moved, &made)?;
     let pid = start_child(context, streams, &sources)?;
     let process =
         Process::open(pid).map_err(|source| Error::target("cannot open the new process", source))?;

@@ -1,0 +1,198 @@
+//! TCP sockets made again: listeners with their ports, connections as their peers' reset leaves them.
+
+use crate::context::Context;
+use crate::descriptors::{Held, What};
+use crate::error::{Error, Result};
+use crate::sockets::{Phase, Socket};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fs::OFlags;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, connect, listen, socket_with};
+use std::collections::{BTreeMap, HashSet};
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::os::fd::{AsFd, OwnedFd};
+use twinpage_os::reset::Resetter;
+use twinpage_os::socket;
+
+/// The program's sockets, by the number of their descriptor.
+#[derive(Debug, Default)]
+pub struct Made {
+    pub(super) open: BTreeMap<i32, OwnedFd>,
+    /// Listeners that have `SO_REUSEADDR` by our doing, by inode.
+    pub lent: HashSet<u64>,
+}
+
+/// Makes all of them, the listeners first: nothing else has changed when a port is taken.
+///
+/// # Errors
+/// Names the address that is taken.
+pub fn make(context: &Context) -> Result<Made> {
+    let mut made = Made::default();
+    let all =
+        || (context.fixed.descriptors.iter().zip(&context.live.held)).filter(|(one, _)| one.shares == one.fd);
+    for (descriptor, _) in all() {
+        if let What::Listener { socket, backlog } = &descriptor.what {
+            let fd = listener(socket, *backlog, &mut made.lent)?;
+            made.open.insert(descriptor.fd, fd);
+        }
+    }
+    let mut resetter = None;
+    for (descriptor, held) in all() {
+        if let (What::Connection(socket), Held::Connection(phase)) = (&descriptor.what, held) {
+            let fd = connection(socket, *phase, &mut resetter).map_err(|source| {
+                Error::target(format!("cannot make socket {} again", descriptor.fd), source)
+            })?;
+            made.open.insert(descriptor.fd, fd);
+        }
+    }
+    for (descriptor, _) in all() {
+        if let Some(fd) = made.open.get(&descriptor.fd) {
+            let flags = OFlags::from_bits_retain(descriptor.flags) & OFlags::NONBLOCK;
+            rustix::fs::fcntl_setfl(fd, flags)
+                .map_err(|error| Error::target("cannot make a socket again", error.into()))?;
+        }
+    }
+    Ok(made)
+}
+
+fn family(socket: &Socket) -> AddressFamily {
+    match SocketAddr::from(socket.address) {
+        SocketAddr::V4(_) => AddressFamily::INET,
+        SocketAddr::V6(_) => AddressFamily::INET6,
+    }
+}
+
+fn new(socket: &Socket) -> io::Result<OwnedFd> {
+    Ok(socket_with(
+        family(socket),
+        SocketType::STREAM,
+        SocketFlags::CLOEXEC,
+        None,
+    )?)
+}
+
+fn set_options(fd: &OwnedFd, socket: &Socket) -> io::Result<()> {
+    for (level, name, value) in &socket.options {
+        if socket::option_of(fd.as_fd(), *level, *name)? != *value {
+            socket::set_option_of(fd.as_fd(), *level, *name, value)?;
+        }
+    }
+    for (name, size) in [libc::SO_SNDBUF, libc::SO_RCVBUF].into_iter().zip(socket.buffers) {
+        if let Some(size) = size {
+            socket::set_option(fd.as_fd(), name, &size.to_ne_bytes())?;
+        }
+    }
+    Ok(())
+}
+
+fn listener(socket: &Socket, backlog: i32, lent: &mut HashSet<u64>) -> Result<OwnedFd> {
+    let address = SocketAddr::from(socket.address);
+    let failed = |source: io::Error| {
+        if source.kind() == io::ErrorKind::AddrInUse {
+            return Error::State(format!(
+                "port {} of {} is taken, and the program listens there: end the program that has it now (ss -ltnp names it), then resume again",
+                address.port(),
+                address.ip()
+            ));
+        }
+        Error::target(format!("cannot listen on {address} again"), source)
+    };
+    let mut again = || {
+        let fd = new(socket)?;
+        set_options(&fd, socket)?;
+        let reuses = socket::option(fd.as_fd(), libc::SO_REUSEADDR)?;
+        if reuses.iter().all(|byte| *byte == 0) {
+            socket::set_option(fd.as_fd(), libc::SO_REUSEADDR, &1i32.to_ne_bytes())?;
+            lent.insert(rustix::fs::fstat(&fd)?.st_ino);
+        }
+        bind(&fd, &address)?;
+        listen(&fd, backlog)?;
+        Ok(fd)
+    };
+    again().map_err(failed)
+}
+
+fn connection(socket: &Socket, phase: Phase, resetter: &mut Option<Resetter>) -> io::Result<OwnedFd> {
+    let fd = new(socket)?;
+    if phase == Phase::New {
+        set_options(&fd, socket)?;
+        let address = SocketAddr::from(socket.address);
+        if address.port() != 0 {
+            bind(&fd, &address)?;
+        }
+        return Ok(fd);
+    }
+    if family(socket) == AddressFamily::INET6 {
+        // What stands in for its peer is reached by a mapped address of IPv4.
+        socket::set_option_of(
+            fd.as_fd(),
+            libc::IPPROTO_IPV6,
+            libc::IPV6_V6ONLY,
+            &0i32.to_ne_bytes(),
+        )?;
+    }
+    if phase == Phase::Connecting {
+        be_refused(&fd, family(socket))?;
+    } else {
+        let resetter = match resetter {
+            Some(resetter) => resetter,
+            none => none.insert(Resetter::new()?),
+        };
+        connect(&fd, &reached_from(family(socket), resetter.address()?))?;
+        resetter.reset(fd.as_fd())?;
+        if phase == (Phase::Over { error: false }) {
+            socket::option(fd.as_fd(), libc::SO_ERROR)?; // reading tells it, and it is gone
+        }
+    }
+    let mut settable = socket.clone();
+    settable
+        .options
+        .retain(|(level, ..)| *level != libc::IPPROTO_IPV6); // not once it was connected
+    set_options(&fd, &settable)?;
+    Ok(fd)
+}
+
+/// The same address, for a socket of this family.
+fn reached_from(family: AddressFamily, address: SocketAddr) -> SocketAddr {
+    match address {
+        SocketAddr::V4(v4) if family == AddressFamily::INET6 => (v4.ip().to_ipv6_mapped(), v4.port()).into(),
+        same => same,
+    }
+}
+
+/// Leaves a socket as a connect(2) does that was begun, and refused meanwhile: a second one is told of it.
+fn be_refused(fd: &OwnedFd, family: AddressFamily) -> io::Result<()> {
+    let deaf = socket_with(
+        AddressFamily::INET,
+        SocketType::STREAM,
+        SocketFlags::CLOEXEC,
+        None,
+    )?;
+    bind(&deaf, &SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))?; // and nothing listens there
+    let address = std::net::TcpListener::from(deaf.try_clone()?).local_addr()?;
+    rustix::fs::fcntl_setfl(fd, OFlags::NONBLOCK)?;
+    match connect(fd, &reached_from(family, address)) {
+        Err(rustix::io::Errno::INPROGRESS) => {}
+        Err(error) => return Err(error.into()),
+        Ok(()) => return Err(io::Error::other("a port where nothing listens took a connection")),
+    }
+    let mut polled = [PollFd::new(fd, PollFlags::OUT)];
+    rustix::io::retry_on_intr(|| poll(&mut polled, None))?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// connect(2) that is begun again after a resume says that it failed, and not that it is connected.
+    #[test]
+    fn a_connect_under_way_is_refused() {
+        for family in [AddressFamily::INET, AddressFamily::INET6] {
+            let fd = socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, None).unwrap();
+            be_refused(&fd, family).unwrap();
+            let elsewhere = reached_from(family, (Ipv4Addr::LOCALHOST, 1).into());
+            assert_eq!(connect(&fd, &elsewhere), Err(rustix::io::Errno::CONNREFUSED));
+        }
+    }
+}

@@ -1,0 +1,280 @@
+//! TCP sockets to the outside, tcp(7), where the user allows them (`--replies loose`).
+//!
+//! * A listener comes back with its address; its queue of connections that were not accepted is gone.
+//! * A connection does not: after a resume the program finds it reset by its peer.
+//! * A listener has `SO_REUSEADDR` from listen(2) on, or its port would be taken after a kill by the
+//!   connections that the kernel still closes. The program sees the value that it gave itself.
+
+use crate::error::{Error, Result};
+use crate::pairs;
+use rustix::event::PollFlags;
+use rustix::net::AddressFamily;
+use rustix::net::sockopt::{socket_domain, socket_type};
+use serde::{Deserialize, Serialize};
+use std::collections::HashSet;
+use std::io;
+use std::net::{IpAddr, SocketAddr, SocketAddrV6, TcpListener};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use twinpage_os::remote::Process;
+use twinpage_os::socket;
+
+/// Whether a program may talk to the outside, and when its replies go out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Replies {
+    /// Sockets to the outside are refused.
+    #[default]
+    Refused,
+    /// They go out at once: a kill forgets at most what ran since the last checkpoint, also where the outside
+    /// has seen it.
+    Loose,
+}
+
+/// A local address.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Address {
+    ip: IpAddr,
+    port: u16,
+    /// Of an IPv6 address that belongs to one interface.
+    scope: u32,
+}
+
+impl From<SocketAddr> for Address {
+    fn from(address: SocketAddr) -> Address {
+        let scope = match address {
+            SocketAddr::V4(_) => 0,
+            SocketAddr::V6(address) => address.scope_id(),
+        };
+        Address {
+            ip: address.ip(),
+            port: address.port(),
+            scope,
+        }
+    }
+}
+
+impl From<Address> for SocketAddr {
+    fn from(address: Address) -> SocketAddr {
+        match address.ip {
+            IpAddr::V4(ip) => SocketAddr::from((ip, address.port)),
+            IpAddr::V6(ip) => SocketAddrV6::new(ip, address.port, 0, address.scope).into(),
+        }
+    }
+}
+
+/// An option: its level, its name, its value.
+pub type SocketOption = (i32, i32, Vec<u8>);
+
+/// A TCP socket, as far as only the program changes it.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Socket {
+    /// Its address here. That of a socket without one has no port, and says which protocol it speaks.
+    pub address: Address,
+    /// Options, as the program sees them.
+    pub options: Vec<SocketOption>,
+    /// Sizes of buffers that the program chose: `SO_SNDBUF`, `SO_RCVBUF`, halved as setsockopt(2) takes them.
+    pub buffers: [Option<i32>; 2],
+}
+
+/// How far a socket that does not listen is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Phase {
+    /// It was never connected.
+    New,
+    /// A connect(2) is under way.
+    Connecting,
+    /// It is connected, or closed on one side.
+    Connected,
+    /// The connection is over.
+    Over {
+        /// The error that ended it was not told yet.
+        error: bool,
+    },
+}
+
+/// The options that a program may set. After a resume they have the same values.
+const OPTIONS: [(i32, i32); 13] = [
+    (libc::SOL_SOCKET, libc::SO_REUSEADDR),
+    (libc::SOL_SOCKET, libc::SO_REUSEPORT),
+    (libc::SOL_SOCKET, libc::SO_KEEPALIVE),
+    (libc::SOL_SOCKET, libc::SO_LINGER),
+    (libc::SOL_SOCKET, libc::SO_RCVTIMEO),
+    (libc::SOL_SOCKET, libc::SO_SNDTIMEO),
+    (libc::SOL_SOCKET, libc::SO_RCVLOWAT),
+    (libc::SOL_SOCKET, libc::SO_PRIORITY),
+    (libc::IPPROTO_TCP, libc::TCP_NODELAY),
+    (libc::IPPROTO_TCP, libc::TCP_KEEPIDLE),
+    (libc::IPPROTO_TCP, libc::TCP_KEEPINTVL),
+    (libc::IPPROTO_TCP, libc::TCP_KEEPCNT),
+    (libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT),
+];
+const V6ONLY: (i32, i32) = (libc::IPPROTO_IPV6, libc::IPV6_V6ONLY);
+/// They say how to size a buffer, which is captured by itself, or hold until the next packet only.
+const PASSING: [(i32, i32); 3] = [
+    (libc::SOL_SOCKET, libc::SO_SNDBUF),
+    (libc::SOL_SOCKET, libc::SO_RCVBUF),
+    (libc::IPPROTO_TCP, libc::TCP_QUICKACK),
+];
+
+/// Whether a program may set this option.
+#[must_use]
+pub fn may_set(level: i32, name: i32) -> bool {
+    OPTIONS.contains(&(level, name)) || PASSING.contains(&(level, name)) || V6ONLY == (level, name)
+}
+
+/// `tcpi_state` of `TCP_INFO`.
+const SYN_SENT: u8 = 2;
+const CLOSE: u8 = 7;
+const LISTEN: u8 = 10;
+
+/// Sockets to the outside of one program.
+#[derive(Debug, Default)]
+pub struct Sockets {
+    /// Whether it may have any.
+    pub replies: Replies,
+    /// The inodes of listeners that have `SO_REUSEADDR` by our doing.
+    pub lent: HashSet<u64>,
+}
+
+impl Sockets {
+    /// The steady part of a TCP socket.
+    ///
+    /// # Errors
+    /// When the system refuses a look.
+    pub fn describe(&self, inode: u64, fd: BorrowedFd<'_>) -> io::Result<Socket> {
+        let address = local_address(fd)?;
+        let only = address.is_ipv6().then_some(V6ONLY);
+        let mut options = Vec::new();
+        for (level, name) in OPTIONS.into_iter().chain(only) {
+            let mut value = socket::option_of(fd, level, name)?;
+            if name == libc::SO_REUSEADDR && level == libc::SOL_SOCKET && self.lent.contains(&inode) {
+                value.fill(0);
+            }
+            options.push((level, name, value));
+        }
+        let locked = number(&socket::option(fd, libc::SO_BUF_LOCK)?);
+        let buffer = |bit: i32, name| match locked & bit {
+            0 => Ok(None),
+            _ => socket::option(fd, name).map(|value| Some(number(&value) / 2)),
+        };
+        Ok(Socket {
+            address: address.into(),
+            options,
+            buffers: [buffer(1, libc::SO_SNDBUF)?, buffer(2, libc::SO_RCVBUF)?],
+        })
+    }
+
+    /// The program is about to listen.
+    ///
+    /// # Errors
+    /// When the system refuses it.
+    pub fn before_listen(&mut self, fd: BorrowedFd<'_>) -> io::Result<()> {
+        if number(&socket::option(fd, libc::SO_REUSEADDR)?) == 0 {
+            socket::set_option(fd, libc::SO_REUSEADDR, &1i32.to_ne_bytes())?;
+            self.lent.insert(rustix::fs::fstat(fd)?.st_ino);
+        }
+        Ok(())
+    }
+}
+
+/// The number that the bytes of an option are; 0 if they are fewer.
+fn number(value: &[u8]) -> i32 {
+    i32::from_ne_bytes(value.first_chunk().copied().unwrap_or_default())
+}
+
+/// Whether it is a TCP socket.
+#[must_use]
+pub fn is_tcp(fd: BorrowedFd<'_>) -> bool {
+    let domain = socket_domain(fd);
+    let tcp = (libc::SOL_SOCKET, libc::SO_PROTOCOL);
+    domain.is_ok_and(|domain| [AddressFamily::INET, AddressFamily::INET6].contains(&domain))
+        && socket_type(fd).is_ok_and(|kind| kind == rustix::net::SocketType::STREAM)
+        && socket::option_of(fd, tcp.0, tcp.1).is_ok_and(|value| number(&value) == libc::IPPROTO_TCP)
+}
+
+fn local_address(fd: BorrowedFd<'_>) -> io::Result<SocketAddr> {
+    TcpListener::from(fd.try_clone_to_owned()?).local_addr()
+}
+
+/// How many connections may wait at a listener; `None` of other sockets.
+///
+/// # Errors
+/// When the system refuses a look.
+pub fn backlog(fd: BorrowedFd<'_>) -> io::Result<Option<i32>> {
+    const MOST_WAITING: usize = 28; // tcpi_sacked
+    let info = socket::option_of(fd, libc::IPPROTO_TCP, libc::TCP_INFO)?;
+    let most = info.get(MOST_WAITING..).map(number);
+    Ok(most.filter(|_| info[0] == LISTEN))
+}
+
+/// How far a socket that does not listen is. Nothing of the program runs.
+///
+/// # Errors
+/// When the system refuses a look.
+pub fn phase(process: &Process, fd: i32) -> Result<Phase> {
+    let look = |source| Error::target(format!("cannot look at socket {fd}"), source);
+    let ours = process.duplicate_fd(fd).map_err(look)?;
+    phase_of(&ours).map_err(look)
+}
+
+fn phase_of(fd: &OwnedFd) -> io::Result<Phase> {
+    let info = socket::option_of(fd.as_fd(), libc::IPPROTO_TCP, libc::TCP_INFO)?;
+    let state = pairs::state(fd)?;
+    Ok(match info.first() {
+        Some(&SYN_SENT) => Phase::Connecting,
+        // One that never was connected is shut neither way.
+        Some(&CLOSE) if !state.contains(PollFlags::RDHUP) => Phase::New,
+        Some(&CLOSE) => Phase::Over {
+            error: state.contains(PollFlags::ERR),
+        },
+        _ => Phase::Connected,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::{Ipv4Addr, TcpStream};
+    use twinpage_os::reset::Resetter;
+
+    #[test]
+    fn phases_are_told_apart() {
+        let fresh = rustix::net::socket(AddressFamily::INET, rustix::net::SocketType::STREAM, None).unwrap();
+        assert_eq!(phase_of(&fresh).unwrap(), Phase::New);
+        let resetter = Resetter::new().unwrap();
+        let stream = TcpStream::connect(resetter.address().unwrap()).unwrap();
+        let stream = OwnedFd::from(stream);
+        assert_eq!(phase_of(&stream).unwrap(), Phase::Connected);
+        resetter.reset(stream.as_fd()).unwrap();
+        assert_eq!(phase_of(&stream).unwrap(), Phase::Over { error: true });
+        socket::option(stream.as_fd(), libc::SO_ERROR).unwrap();
+        assert_eq!(phase_of(&stream).unwrap(), Phase::Over { error: false });
+    }
+
+    #[test]
+    fn a_listener_is_described_as_the_program_sees_it() {
+        let listener =
+            rustix::net::socket(AddressFamily::INET, rustix::net::SocketType::STREAM, None).unwrap();
+        rustix::net::bind(&listener, &SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).unwrap();
+        let mut sockets = Sockets::default();
+        sockets.before_listen(listener.as_fd()).unwrap();
+        rustix::net::listen(&listener, 17).unwrap();
+        assert_eq!(backlog(listener.as_fd()).unwrap(), Some(17));
+        assert_eq!(
+            number(&socket::option(listener.as_fd(), libc::SO_REUSEADDR).unwrap()),
+            1
+        );
+        let inode = rustix::fs::fstat(&listener).unwrap().st_ino;
+        let described = sockets.describe(inode, listener.as_fd()).unwrap();
+        let reuse = described
+            .options
+            .iter()
+            .find(|(_, name, _)| *name == libc::SO_REUSEADDR);
+        assert_eq!(number(&reuse.unwrap().2), 0);
+        assert_eq!(described.buffers, [None, None]);
+        assert_eq!(
+            SocketAddr::from(described.address),
+            local_address(listener.as_fd()).unwrap()
+        );
+    }
+}
