@@ -1,6 +1,7 @@
 //! Servers under `run --replies loose`: after a kill they listen again, go on from what they remember, and
 //! find their connections reset.
 
+use std::cell::RefCell;
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -26,13 +27,14 @@ struct Client {
 
 impl Client {
     fn new(port: u16) -> Client {
-        let mut connected = None;
+        let connected = RefCell::new(None);
         wait_until("the server listens", || {
-            connected = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).ok();
-            connected.is_some()
+            *connected.borrow_mut() = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).ok();
+            connected.borrow().is_some()
         });
+        let stream = connected.into_inner().expect("just seen");
         Client {
-            stream: BufReader::new(connected.expect("just seen")),
+            stream: BufReader::new(stream),
         }
     }
 
@@ -78,10 +80,10 @@ impl Server {
             let info: serde_json::Value = serde_json::from_slice(&info.stdout).unwrap_or_default();
             info["epoch"].as_u64().unwrap_or(0)
         };
-        let mut client = Client::new(self.port); // it runs: where nothing runs no checkpoint is made
+        let client = RefCell::new(Client::new(self.port)); // it runs: where nothing runs no checkpoint is made
         let before = epoch();
         wait_until("a checkpoint is made", || {
-            client.ask();
+            client.borrow_mut().ask();
             epoch() > before + 1
         });
     }
