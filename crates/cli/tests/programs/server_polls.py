@@ -11,9 +11,9 @@ async def serve(reader, writer):
             count += 1
             writer.write(b"%d\n" % count)
             await writer.drain()
-        print("closed", flush=True)
+        print("closed\n", end="", flush=True)
     except OSError as error:
-        print("error", error.errno, flush=True)
+        print(f"error {error.errno}\n", end="", flush=True)
 
 
 async def main():

@@ -15,9 +15,9 @@ def serve(client):
                 count += 1
                 told = count
             client.sendall(b"%d\n" % told)
-        print("closed", flush=True)
+        print("closed\n", end="", flush=True)
     except OSError as error:
-        print("error", error.errno, flush=True)
+        print(f"error {error.errno}\n", end="", flush=True)
 
 
 while True:

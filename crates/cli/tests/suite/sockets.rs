@@ -3,7 +3,7 @@
 
 use std::cell::RefCell;
 use std::fs;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{self, BufRead, BufReader, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, Output, Stdio};
@@ -26,24 +26,32 @@ struct Client {
 }
 
 impl Client {
-    fn new(port: u16) -> Client {
-        let connected = RefCell::new(None);
-        wait_until("the server listens", || {
-            *connected.borrow_mut() = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).ok();
-            connected.borrow().is_some()
+    /// A connection that was answered, and the answer. Until the processes of an earlier life are gone, the kernel
+    /// takes connections for them that nothing answers.
+    fn answered(port: u16) -> (Client, u64) {
+        let answered = RefCell::new(None);
+        wait_until("the server answers", || {
+            *answered.borrow_mut() = Client::try_new(port).ok();
+            answered.borrow().is_some()
         });
-        let stream = connected.into_inner().expect("just seen");
-        Client {
+        answered.into_inner().expect("just seen")
+    }
+
+    fn try_new(port: u16) -> io::Result<(Client, u64)> {
+        let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
+        let mut client = Client {
             stream: BufReader::new(stream),
-        }
+        };
+        let told = client.ask()?;
+        Ok((client, told))
     }
 
     /// How many messages the server has counted with this one.
-    fn ask(&mut self) -> u64 {
-        self.stream.get_mut().write_all(b"x").expect("the server reads");
+    fn ask(&mut self) -> io::Result<u64> {
+        self.stream.get_mut().write_all(b"x")?;
         let mut line = String::new();
-        self.stream.read_line(&mut line).expect("the server answers");
-        line.trim().parse().expect("a number")
+        self.stream.read_line(&mut line)?;
+        line.trim().parse().map_err(io::Error::other)
     }
 }
 
@@ -80,10 +88,11 @@ impl Server {
             let info: serde_json::Value = serde_json::from_slice(&info.stdout).unwrap_or_default();
             info["epoch"].as_u64().unwrap_or(0)
         };
-        let client = RefCell::new(Client::new(self.port)); // it runs: where nothing runs no checkpoint is made
+        // It runs: where nothing runs no checkpoint is made.
+        let client = RefCell::new(Client::answered(self.port).0);
         let before = epoch();
         wait_until("a checkpoint is made", || {
-            client.borrow_mut().ask();
+            client.borrow_mut().ask().expect("the server answers");
             epoch() > before + 1
         });
     }
@@ -129,25 +138,29 @@ fn goes_on(test: &str, program: &str) {
     let mut server = Server::start(&python, program);
     let mut seen = 0;
     for life in 1..=3 {
-        let mut waits = Client::new(server.port);
-        let told = waits.ask();
+        let (waits, told) = Client::answered(server.port);
         assert!(told > seen, "it forgot {seen}: {told}; {}", server.printed());
         server.wait_for_checkpoint();
-        seen = Client::new(server.port).ask() - 1; // this one may be forgotten
+        seen = told; // what is told later may be forgotten
         server.kill();
         server.resume();
         let resets = || server.printed().matches("error 104").count();
         wait_until("the open connection is reset", || resets() >= life);
+        drop(waits);
     }
     server.kill();
-    let taken = TcpListener::bind((Ipv4Addr::LOCALHOST, server.port)).expect("the port is free");
+    let taken = RefCell::new(None);
+    wait_until("the port is free", || {
+        *taken.borrow_mut() = TcpListener::bind((Ipv4Addr::LOCALHOST, server.port)).ok();
+        taken.borrow().is_some()
+    });
     let refused = server.resume_in_vain();
     let words = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert!(!refused.status.success(), "{words}");
     assert!(words.contains(&format!("port {}", server.port)), "{words}");
     drop(taken);
     server.resume();
-    assert!(Client::new(server.port).ask() > seen, "nothing was lost");
+    assert!(Client::answered(server.port).1 > seen, "nothing was lost");
     say(&format!("{test}: {seen} messages remembered over three kills"));
 }
 

@@ -41,7 +41,12 @@ impl Limit {
             libc::SYS_futex if r.rsi & 0xffff_ffff & !FUTEX_OPTIONS == libc::FUTEX_WAIT as u64 => Timespec(3),
             libc::SYS_pselect6 => Timespec(4),
             libc::SYS_select => Timeval(4),
-            libc::SYS_read | libc::SYS_readv | libc::SYS_recvfrom | libc::SYS_recvmsg => Socket(libc::POLLIN),
+            libc::SYS_read
+            | libc::SYS_readv
+            | libc::SYS_recvfrom
+            | libc::SYS_recvmsg
+            | libc::SYS_accept
+            | libc::SYS_accept4 => Socket(libc::POLLIN),
             libc::SYS_write | libc::SYS_writev | libc::SYS_sendto | libc::SYS_sendmsg => {
                 Socket(libc::POLLOUT)
             }
