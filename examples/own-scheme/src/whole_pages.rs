@@ -496,6 +496,7 @@ impl<M: Medium> Mechanism for WholePages<M> {
             pool: PoolInfo::default(),
             log: None,
             traffic: self.medium.traffic(),
+            poison: self.shell().poison().clone(),
         }
     }
 
