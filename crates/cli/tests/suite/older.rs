@@ -124,7 +124,9 @@ fn memory_and_files_go_back(durability: &str) {
     let second = counter.finish(&["--at", &regular[1].to_string()]);
     let newest = counter.finish(&["--at", &left[0].to_string()]);
     let again = counter.finish(&["--at", &regular[0].to_string()]);
-    assert!(oldest < second && second < newest, "{oldest}, {second}, {newest}");
+    // On a machine that has no time for it the program may do nothing between two checkpoints, but not between all.
+    let in_order = oldest <= second && second <= newest && oldest < newest;
+    assert!(in_order, "{oldest}, {second}, {newest}");
     assert_eq!(again, oldest, "the same one twice");
     let there = counter.older();
     let is_there = |number: &u64| there.iter().any(|(there, _)| there == number);
