@@ -178,7 +178,7 @@ fn a_server_that_polls_goes_on() {
 fn modes_that_are_not_built_are_refused_by_name() {
     for mode in ["held", "synced"] {
         let out = twinpage()
-            .args(["run", "--replies", mode, "--", "true"])
+            .args(["run", "--replies", mode, "--state", "nowhere", "--", "true"])
             .output()
             .expect("twinpage starts");
         let words = String::from_utf8_lossy(&out.stderr).into_owned();
