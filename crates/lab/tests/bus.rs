@@ -41,7 +41,10 @@ fn mss() -> Config {
 
 fn run(batch: impl FnMut(u64, &mut Port<'_>) + Send) -> Counts {
     let mut program = Program(batch, 0);
-    Machine::new(mss(), &mut program).run(100, 1000).unwrap()
+    let Config { hardware, disk, .. } = mss();
+    Machine::new(hardware, Some(disk), &mut program)
+        .run(100, 1000)
+        .unwrap()
 }
 
 /// Stores eight lines of a page nobody touched before, and has them written back.
@@ -161,7 +164,7 @@ fn every_program_keeps_its_strings() {
             persist: Persist::All,
         };
         let mut program = Sps::new(variant, size, 7);
-        let mut machine = Machine::new(config.clone(), &mut program);
+        let mut machine = Machine::new(config.hardware.clone(), Some(config.disk), &mut program);
         let counts = machine.run(50, 1000).unwrap();
         machine
             .check()

@@ -220,20 +220,23 @@ fn is_found(name: Name, fault: impl Fn(&mut Vec<(usize, Step)>)) {
     assert!(is_found, "{name:?}");
 }
 
+/// Takes out each fence right before such a step; there is one at least.
+fn remove_fences_before(steps: &mut Vec<(usize, Step)>, is_such: impl Fn(&Step) -> bool) {
+    let fences: Vec<usize> = (1..steps.len())
+        .filter(|&place| steps[place - 1].1 == Step::Fence && is_such(&steps[place].1))
+        .map(|place| place - 1)
+        .collect();
+    assert!(!fences.is_empty());
+    let from_the_end = fences.into_iter().rev();
+    from_the_end.for_each(|place| drop(steps.remove(place)));
+}
+
 #[test]
 fn metadata_before_data_is_found() {
     // Figure 2's order the other way round: the fence between data and journal is not there.
     is_found(Name::Ssp, |steps| {
         let journal = |step: &Step| matches!(step, Step::Append(_, records) if !records.is_empty());
-        let fences: Vec<usize> = (1..steps.len())
-            .filter(|&place| steps[place - 1].1 == Step::Fence && journal(&steps[place].1))
-            .map(|place| place - 1)
-            .collect();
-        assert!(!fences.is_empty());
-        fences
-            .into_iter()
-            .rev()
-            .for_each(|place| drop(steps.remove(place)));
+        remove_fences_before(steps, journal);
     });
 }
 
@@ -271,15 +274,7 @@ fn a_line_that_is_not_copied_at_consolidation_is_found() {
 fn a_store_before_its_undo_entry_is_durable_is_found() {
     is_found(Name::UndoLog, |steps| {
         let is_store = |step: &Step| matches!(step, Step::Own(op) if op.kind == Kind::Store);
-        let fences: Vec<usize> = (1..steps.len())
-            .filter(|&place| steps[place - 1].1 == Step::Fence && is_store(&steps[place].1))
-            .map(|place| place - 1)
-            .collect();
-        assert!(!fences.is_empty());
-        fences
-            .into_iter()
-            .rev()
-            .for_each(|place| drop(steps.remove(place)));
+        remove_fences_before(steps, is_store);
     });
 }
 
@@ -287,7 +282,7 @@ fn a_store_before_its_undo_entry_is_durable_is_found() {
 fn swaps(name: Name, config: &Config, threads: usize) -> (twinpage_lab::bus::Counts, Counts) {
     let mut workload = Swaps::new(1 << 16, threads, 1);
     let mut program = Sections::new(name, &config.setting, &mut workload);
-    let mut machine = Machine::new(config.hardware.clone(), &mut program);
+    let mut machine = Machine::new(config.hardware.clone(), None, &mut program);
     let counts = machine.run(200, 2000).unwrap();
     machine.check().unwrap();
     drop(machine);

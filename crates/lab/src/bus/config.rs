@@ -38,7 +38,7 @@ struct File {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Memory {
+pub(crate) struct Memory {
     #[serde(rename = "source")]
     _source: String,
     device: String,
@@ -49,7 +49,7 @@ struct Memory {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Fence {
+pub(crate) struct Fence {
     #[serde(rename = "source")]
     _source: String,
     sfence: Quantity<Span>,
@@ -129,18 +129,9 @@ pub struct Study {
 pub struct Config {
     /// Its name.
     pub name: String,
-    /// Cores and caches.
-    pub shape: Shape,
-    /// The memory.
-    pub memory: Device,
-    /// From the last cache to a memory's queue, in femtoseconds, each way.
-    pub path_fs: u64,
-    /// When a write counts as durable.
-    pub durable: DurableIn,
-    /// A fence with nothing to wait for, in femtoseconds.
-    pub sfence_fs: u64,
-    /// The same of a full fence.
-    pub mfence_fs: u64,
+    /// Cores, caches and memory.
+    #[serde(flatten)]
+    pub hardware: Hardware,
     /// What accesses cost.
     pub prices: Prices,
     /// The disk.
@@ -149,7 +140,7 @@ pub struct Config {
     pub study: Study,
 }
 
-/// What a program runs on, apart from what the study needs.
+/// What a program runs on.
 #[derive(Clone, PartialEq, Debug, serde::Serialize)]
 pub struct Hardware {
     /// Cores and caches.
@@ -164,21 +155,31 @@ pub struct Hardware {
     pub sfence_fs: u64,
     /// The same of a full fence.
     pub mfence_fs: u64,
-    /// The disk, where there is one.
-    pub disk: Option<Disk>,
 }
 
-impl From<Config> for Hardware {
-    fn from(config: Config) -> Hardware {
-        Hardware {
-            shape: config.shape,
-            memory: config.memory,
-            path_fs: config.path_fs,
-            durable: config.durable,
-            sfence_fs: config.sfence_fs,
-            mfence_fs: config.mfence_fs,
-            disk: Some(config.disk),
+impl Hardware {
+    /// What the tables of a machine file say of it.
+    pub(crate) fn read(
+        place: Place<'_>,
+        cpu: &Cpu,
+        cache: &Caches,
+        memory: &Memory,
+        fence: &Fence,
+    ) -> Result<Hardware, ConfigError> {
+        if !(memory.channels.is_power_of_two() && memory.channels <= 16) {
+            return Err(place.wrong("memory", "channels", "1, 2, 4, 8 or 16"));
         }
+        let cycle_fs = cpu.clock.is.cycle_fs;
+        let mut device = Device::find(&memory.device).map_err(|why| place.wrong("memory", "device", why))?;
+        device.channels = memory.channels;
+        Ok(Hardware {
+            shape: shape(place, cpu, cache)?,
+            memory: device,
+            path_fs: memory.path.is.fs(cycle_fs),
+            durable: memory.durable,
+            sfence_fs: fence.sfence.is.fs(cycle_fs),
+            mfence_fs: fence.mfence.is.fs(cycle_fs),
+        })
     }
 }
 
@@ -200,18 +201,9 @@ impl Config {
         let place = Place { file, text };
         let said: File = place.read()?;
         check(place, &said)?;
-        let cycle_fs = said.cpu.clock.is.cycle_fs;
-        let mut memory =
-            Device::find(&said.memory.device).map_err(|why| place.wrong("memory", "device", why))?;
-        memory.channels = said.memory.channels;
         let (row, processor) = (&said.energy.row, &said.energy.processor);
         Ok(Config {
-            shape: shape(place, &said.cpu, &said.cache)?,
-            memory,
-            path_fs: said.memory.path.is.fs(cycle_fs),
-            durable: said.memory.durable,
-            sfence_fs: said.fence.sfence.is.fs(cycle_fs),
-            mfence_fs: said.fence.mfence.is.fs(cycle_fs),
+            hardware: Hardware::read(place, &said.cpu, &said.cache, &said.memory, &said.fence)?,
             prices: Prices {
                 hit_read_j: row.hit_read.is.0,
                 hit_write_j: row.hit_write.is.0,
@@ -252,7 +244,7 @@ impl Config {
         study.swaps.iter_mut().for_each(|swaps| *swaps /= by * by.min(4));
         // A smaller log on the same disk would be all seeks.
         config.disk.access_fs /= by;
-        let levels = &mut config.shape.levels;
+        let levels = &mut config.hardware.shape.levels;
         let last = levels.len() - 1;
         for (number, level) in levels.iter_mut().enumerate() {
             level.bytes /= if number == last { by } else { by.min(4) };
@@ -263,7 +255,7 @@ impl Config {
             && levels
                 .iter()
                 .all(|level| level.bytes >= 64 * u64::from(level.ways))
-            && levels[last].bytes > levels[last - 1].bytes * config.shape.cores as u64 / 4;
+            && levels[last].bytes > levels[last - 1].bytes * config.hardware.shape.cores as u64 / 4;
         match fits {
             true => Ok(config),
             false => Err(ConfigError {
@@ -280,12 +272,6 @@ fn check(place: Place<'_>, said: &File) -> Result<(), ConfigError> {
     let study = &said.study;
     let is_threshold = |threshold: &f64| *threshold > 0.0 && *threshold <= 1.0;
     for (table, key, fits, why) in [
-        (
-            "memory",
-            "channels",
-            said.memory.channels.is_power_of_two() && said.memory.channels <= 16,
-            "1, 2, 4, 8 or 16",
-        ),
         (
             "disk",
             "bandwidth_mb_per_s",

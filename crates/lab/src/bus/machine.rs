@@ -3,7 +3,7 @@
 use super::config::Hardware;
 use super::flushes::{Flushes, When};
 use super::memory::{Event, Memory, What};
-use super::outcome::Counts;
+use super::outcome::{Counts, Disk};
 use crate::controller::Source;
 use crate::machine::asked::Asked;
 use crate::machine::core::{Core, NO_REQUEST, Pending, Stall, State, Waiter};
@@ -78,6 +78,7 @@ impl Remaps {
 /// A machine with a program in it.
 pub struct Machine<'w> {
     config: Hardware,
+    disk: Option<Disk>,
     lanes: Vec<Lane>,
     caches: Hierarchy,
     memory: Memory,
@@ -87,14 +88,13 @@ pub struct Machine<'w> {
     space: Space,
     workload: &'w mut dyn Workload,
     counts: Counts,
-    /// The run is over with so many transactions.
+    /// The run ends after this number of transactions.
     until: u64,
 }
 
 impl<'w> Machine<'w> {
     /// Fills memory with the workload's data and switches the machine on.
-    pub fn new(config: impl Into<Hardware>, workload: &'w mut dyn Workload) -> Machine<'w> {
-        let config = config.into();
+    pub fn new(config: Hardware, disk: Option<Disk>, workload: &'w mut dyn Workload) -> Machine<'w> {
         Machine {
             lanes: (0..config.shape.cores).map(|_| Lane::default()).collect(),
             caches: Hierarchy::new(config.shape.cores, &config.shape.levels),
@@ -103,6 +103,7 @@ impl<'w> Machine<'w> {
             owners: HashMap::new(),
             remaps: Remaps::default(),
             space: filled(workload),
+            disk,
             workload,
             counts: Counts::default(),
             until: 0,
@@ -110,7 +111,7 @@ impl<'w> Machine<'w> {
         }
     }
 
-    /// Runs until so many transactions are over, then counts as many more as are asked for.
+    /// Runs `warm_up` transactions, then counts `transactions` more.
     ///
     /// # Errors
     /// The program ends before, or its cores wait for one another.
@@ -268,7 +269,6 @@ impl<'w> Machine<'w> {
             }
             Kind::Disk => {
                 let disk = self
-                    .config
                     .disk
                     .expect("a program with a disk, on a machine that has one");
                 let busy = disk.write_fs(op.at);
@@ -372,14 +372,7 @@ impl<'w> Machine<'w> {
         let access = self.caches.access(number, line, true);
         if access == Access::Miss {
             let request = self.request(number, line, now)?;
-            let pending = Pending {
-                index,
-                request,
-                done: 0,
-                source: Source::Dram,
-            };
-            let place = self.lanes[number].core.stores.push(pending);
-            self.join(request, number, true, place);
+            self.store_waits(number, index, request);
         }
         self.accessed(access);
         Ok(())
@@ -403,6 +396,12 @@ impl<'w> Machine<'w> {
         }
         let request = self.request(number, old, now)?;
         self.remaps.add(old, new);
+        self.store_waits(number, index, request);
+        Ok(())
+    }
+
+    /// The store of instruction `index` waits for its line.
+    fn store_waits(&mut self, number: usize, index: u64, request: u32) {
         let pending = Pending {
             index,
             request,
@@ -411,7 +410,6 @@ impl<'w> Machine<'w> {
         };
         let place = self.lanes[number].core.stores.push(pending);
         self.join(request, number, true, place);
-        Ok(())
     }
 
     /// Asks memory for a line of a core, unless somebody did already.

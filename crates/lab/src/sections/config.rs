@@ -1,9 +1,8 @@
 //! The machine file of sections (`ssp.toml`).
 
 use crate::bus::Hardware;
-use crate::bus::config::DurableIn;
-use crate::config::processor::{Caches, Cpu, shape};
-use crate::device::Device;
+use crate::bus::config::{Fence, Memory};
+use crate::config::processor::{Caches, Cpu};
 use crate::quantity::{Bytes, Quantity, Span};
 use crate::text::{ConfigError, Place, find};
 use serde::Deserialize;
@@ -24,26 +23,6 @@ struct File {
     tlb: Tlb,
     ssp: Ssp,
     log: Log,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Memory {
-    #[serde(rename = "source")]
-    _source: String,
-    device: String,
-    channels: u32,
-    path: Quantity<Span>,
-    durable: DurableIn,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Fence {
-    #[serde(rename = "source")]
-    _source: String,
-    sfence: Quantity<Span>,
-    mfence: Quantity<Span>,
 }
 
 #[derive(Deserialize)]
@@ -141,26 +120,15 @@ impl Config {
         check(place, &said)?;
         let cycle_fs = said.cpu.clock.is.cycle_fs;
         let fs = |span: &Quantity<Span>| span.is.fs(cycle_fs);
-        let mut memory =
-            Device::find(&said.memory.device).map_err(|why| place.wrong("memory", "device", why))?;
-        memory.channels = said.memory.channels;
-        let mut shape = shape(place, &said.cpu, &said.cache)?;
-        let cores = shape.cores;
+        let mut hardware = Hardware::read(place, &said.cpu, &said.cache, &said.memory, &said.fence)?;
+        let cores = hardware.shape.cores;
         if cores == 16 {
             return Err(place.wrong("cpu", "cores", "15 at most: one more works in the background"));
         }
-        shape.cores += 1;
+        hardware.shape.cores += 1;
         Ok(Config {
             name: said.name,
-            hardware: Hardware {
-                shape,
-                memory,
-                path_fs: fs(&said.memory.path),
-                durable: said.memory.durable,
-                sfence_fs: fs(&said.fence.sfence),
-                mfence_fs: fs(&said.fence.mfence),
-                disk: None,
-            },
+            hardware,
             setting: Setting {
                 cores,
                 tlb_entries: said.tlb.entries,
@@ -183,12 +151,6 @@ impl Config {
 fn check(place: Place<'_>, said: &File) -> Result<(), ConfigError> {
     let log = 4096..=1 << 30;
     for (table, key, fits, why) in [
-        (
-            "memory",
-            "channels",
-            said.memory.channels.is_power_of_two() && said.memory.channels <= 16,
-            "1, 2, 4, 8 or 16",
-        ),
         (
             "tlb",
             "entries",

@@ -198,7 +198,7 @@ impl Table<'_> {
     /// Each device's swaps a second, and its energy a swap.
     pub(super) fn devices(&self) -> Vec<Row> {
         let swaps = self.swaps()[self.swaps().len() - 1];
-        let own = std::iter::once((self.config.memory.name.as_str(), Other::Nothing));
+        let own = std::iter::once((self.config.hardware.memory.name.as_str(), Other::Nothing));
         let all = own.chain(DEVICES.into_iter().map(|device| (device, Other::Device(device))));
         let mut rows = Vec::new();
         for (device, other) in all {

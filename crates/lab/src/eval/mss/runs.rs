@@ -73,17 +73,18 @@ impl Key {
             Other::Nothing => {}
             Other::Threshold(threshold) => size.threshold = threshold,
             Other::Device(device) => {
-                let channels = config.memory.channels;
-                config.memory = Device::find(device).map_err(|why| why.to_string())?;
-                config.memory.channels = channels;
+                let memory = &mut config.hardware.memory;
+                let channels = memory.channels;
+                *memory = Device::find(device).map_err(|why| why.to_string())?;
+                memory.channels = channels;
             }
             Other::Last => size.persist = Persist::Last,
-            Other::Cells => config.durable = DurableIn::Cells,
+            Other::Cells => config.hardware.durable = DurableIn::Cells,
             Other::Log(times) => size.log_entries = ((size.log_entries as f64 * times) as u64).max(4),
         }
         let mut program = Sps::new(self.variant, size, seed);
         let (prices, disk) = (config.prices, config.disk);
-        let mut machine = Machine::new(config.clone(), &mut program);
+        let mut machine = Machine::new(config.hardware.clone(), Some(disk), &mut program);
         let counts = machine.run(study.warm_up, self.swaps)?;
         machine
             .check()
