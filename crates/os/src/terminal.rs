@@ -72,7 +72,7 @@ pub fn in_foreground(fd: BorrowedFd<'_>) -> bool {
     })
 }
 
-/// Whether a process, as its proc_pid_stat(5) has it, is in the background of the terminal that is this device.
+/// Whether a process is in the background of the terminal `device`, by its proc_pid_stat(5).
 fn is_in_background(stat: &str, device: u64) -> bool {
     /// /dev/tty: whichever terminal controls the process.
     const OWN: (u32, u32) = (5, 0);

@@ -109,7 +109,7 @@ const OPTIONS: [(i32, i32); 13] = [
     (libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT),
 ];
 const V6ONLY: (i32, i32) = (libc::IPPROTO_IPV6, libc::IPV6_V6ONLY);
-/// They say how to size a buffer, which is captured by itself, or hold until the next packet only.
+/// Not captured: buffer sizes come back as sizes, and TCP_QUICKACK lasts until the next packet.
 const PASSING: [(i32, i32); 3] = [
     (libc::SOL_SOCKET, libc::SO_SNDBUF),
     (libc::SOL_SOCKET, libc::SO_RCVBUF),

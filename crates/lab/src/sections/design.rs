@@ -126,7 +126,7 @@ impl Area {
         self.first + self.bytes / LINE_BYTES
     }
 
-    /// The lines that so many more bytes lie in.
+    /// The lines of the next `bytes` bytes.
     pub(super) fn append(&mut self, bytes: u64) -> impl Iterator<Item = u64> + use<> {
         let (first, lines) = (self.first, self.bytes / LINE_BYTES);
         let from = self.at / LINE_BYTES;

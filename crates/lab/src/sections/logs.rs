@@ -14,7 +14,7 @@ fn logs(setting: &Setting, first: u64) -> Vec<Area> {
         .collect()
 }
 
-/// Writes records of so many bytes at the end of a log. They are complete with its last line.
+/// Writes `records`, `bytes` bytes long, at the end of a log. They are complete with its last line.
 fn append(log: &mut Area, bytes: u64, records: Vec<Record>, out: &mut Out) {
     let lines: Vec<u64> = log.append(bytes).collect();
     out.counts.log_writes += lines.len() as u64;

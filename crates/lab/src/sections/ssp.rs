@@ -85,7 +85,7 @@ pub(super) struct Ssp {
 }
 
 impl Ssp {
-    /// For a program of so many pages.
+    /// For a program of `pages` pages.
     pub(super) fn new(setting: &Setting, pages: u64) -> Ssp {
         let slots = (setting.cores * setting.tlb_entries + setting.spare_slots) as u64;
         let journal = Area::new((pages + slots + GROWTH) * LINES, setting.journal_bytes);

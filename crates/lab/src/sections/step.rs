@@ -13,7 +13,7 @@ pub enum Record {
     Old(u64),
     /// A redo log's entry: this line as it is now.
     New(u64),
-    /// The section of this core ends, and has so many entries.
+    /// The section of this core ends, with the number of its entries.
     End(usize),
     /// SSP's journal: the pages of one transaction.
     Pages(Vec<Page>),
@@ -49,7 +49,7 @@ pub enum Step {
     Keep(u64),
     /// Earlier writes are durable before the core goes on.
     Fence,
-    /// The core waits so many femtoseconds.
+    /// The core waits, in femtoseconds.
     Wait(u64),
     /// The section is acknowledged.
     Acknowledge,

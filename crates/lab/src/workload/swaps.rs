@@ -27,7 +27,7 @@ struct Thread {
 }
 
 impl Swaps {
-    /// Of an array of so many elements.
+    /// For an array of `elements` elements.
     ///
     /// # Panics
     /// With less than two elements.
