@@ -1,5 +1,6 @@
-//! The command lines of `twinpage bench region`, `sections` and `versions`.
+//! The command lines of `twinpage bench region`, `sections`, `versions` and `objects`.
 
+use crate::objects::{ObjectArguments, ObjectsArguments};
 use crate::versions::{Part, Task, Variant};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -46,6 +47,15 @@ pub(crate) enum Command {
     /// One part that is not SPS, for `versions`
     #[command(hide = true)]
     Array(ArrayArguments),
+    /// Persistent objects: the array of SIMPO's microbenchmark, and instant calls beside other stores
+    #[command(
+        bin_name = "twinpage bench objects",
+        after_help = "Example:\n  twinpage bench objects --json\n  twinpage bench objects --workload instant --medium /var/tmp --repeat 3"
+    )]
+    Objects(ObjectsArguments),
+    /// One run of one variant, for `objects`
+    #[command(hide = true)]
+    Object(ObjectArguments),
     /// One engine on one workload, for `region` and `sections`: does what it is told on standard input
     #[command(hide = true)]
     Worker(WorkerArguments),
@@ -254,7 +264,7 @@ pub(crate) struct Common {
 }
 
 impl Common {
-    /// Who is measured. Native first, whatever was asked for: the ratios are over it.
+    /// The engines measured. Native first, also where it was not asked for: the ratios are over it.
     pub(crate) fn contestants(&self, schemes: &[Schemes]) -> Vec<Contestant> {
         let engines = [EngineName::Native].iter().chain(&self.engine);
         each_once(engines.flat_map(|&engine| {
@@ -470,7 +480,7 @@ pub(crate) struct OpenArguments {
     pub(crate) mib: u64,
 }
 
-fn seconds(text: &str) -> Result<f64, String> {
+pub(crate) fn seconds(text: &str) -> Result<f64, String> {
     positive(text, 3600.0)
 }
 

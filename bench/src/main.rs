@@ -1,4 +1,4 @@
-//! `twinpage bench region`, `sections` and `versions`: the library beside what it is compared to.
+//! `twinpage bench region`, `sections`, `versions` and `objects`: the library beside what it is compared to.
 //!
 //! A program of its own, so that the `twinpage` command has no peer in it; the command starts it.
 
@@ -6,6 +6,7 @@ mod args;
 mod engine;
 mod engines;
 mod medium;
+mod objects;
 mod open;
 mod region;
 mod report;
@@ -31,6 +32,8 @@ fn main() -> ExitCode {
         Command::Versions(arguments) => versions::bench(&arguments),
         Command::Sps(arguments) => versions::sps(&arguments),
         Command::Array(arguments) => versions::array(&arguments, begun),
+        Command::Objects(arguments) => objects::bench(&arguments),
+        Command::Object(arguments) => objects::object(&arguments),
         Command::Worker(arguments) => worker::work(&arguments),
         Command::Fill(arguments) => open::fill(&arguments),
         Command::Look(arguments) => open::look(&arguments, begun),

@@ -12,7 +12,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// What is measured, and of whom.
+/// The measurements, and the engines measured.
 struct Plan<'a> {
     settings: Vec<Setting>,
     contestants: Vec<Contestant>,

@@ -43,7 +43,7 @@ impl Task<'_> {
     }
 }
 
-/// Why somebody has no place in a task.
+/// Why an engine has no place in a task.
 pub(crate) fn out_of_place(who: Contestant, task: Task<'_>) -> Option<&'static str> {
     if who.engine == EngineName::Pmemobj && !task.in_memory {
         return Some(

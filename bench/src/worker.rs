@@ -87,7 +87,7 @@ fn on<E: Engine>(arguments: &WorkerArguments) -> Result<()> {
 
 fn answer(answer: &Answer) {
     let text = serde_json::to_string(answer).expect("numbers and strings");
-    // Whoever asked is gone when this fails, and the next line read says so.
+    // The parent is gone when this fails, and the next line read says so.
     let _ = writeln!(stdout(), "{text}").and_then(|()| stdout().flush());
 }
 

@@ -55,6 +55,7 @@ fn every_variant_does_what_it_is_named_for() {
         ("icm", 11.0, 2.0),
         ("ics", 11.0, 2.0),
         ("im", 0.0, 2.0),
+        ("bare", 11.0, 2.0),
         ("lns-nt", 9.0, 1.0),
         ("lnm-nt", 9.0, 1.0),
         ("inm-nt", 11.0, 4.0),

@@ -23,7 +23,7 @@ pub fn campaign(name: &str, [short, long]: [u64; 2], deed: impl Fn(&mut Rng)) {
         Some(_) => long,
         None => short,
     });
-    // Past the harness, which would keep it from who watches a run that hangs or is aborted.
+    // Past the harness, which would hide it where a run hangs or is aborted.
     let _ = writeln!(
         std::io::stderr(),
         "{name}: {runs} runs from TWINPAGE_FUZZ_SEED={first}"

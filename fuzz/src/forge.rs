@@ -1,5 +1,5 @@
 //! Checksums made right again after damage, so that what lies behind them is reached: the decoders
-//! must hold against bytes that somebody made on purpose. Offsets as in `docs/format.md`.
+//! must hold against bytes made on purpose. Offsets as in `docs/format.md`.
 
 use crc32c::{crc32c, crc32c_append};
 use std::ops::Range;

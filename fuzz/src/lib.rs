@@ -1,4 +1,4 @@
-//! Bytes nobody vouches for, given to what reads twinpage's files. Runs on stable Rust, as a test:
+//! Untrusted bytes, given to all that reads twinpage's files. Runs on stable Rust, as a test:
 //!
 //! ```text
 //! cargo test --release -p twinpage-fuzz                      a short run, the seed is printed

@@ -252,7 +252,7 @@ impl Bench {
         let path = self.path("bad");
         std::fs::write(&path, image).expect("room for a file");
         let sound = self.look(&path, image.len());
-        // A damaged page with a checksum ends who touches it, which would be this process.
+        // A damaged page with a checksum ends its reader, which would be this process.
         if sound || !has_checksums(&path) {
             self.open_unchecked(&path, sound);
         }
@@ -297,7 +297,7 @@ impl Bench {
                 let _ = region.read(|v| roots.text(v));
             }
         } else if let Err(panic) = catch_unwind(AssertUnwindSafe(|| Roots::open(&region).map(drop))) {
-            // A root whose name was damaged is made anew, and making it allocates.
+            // A root whose name was damaged is made again, and making it allocates.
             let said = panic.downcast_ref::<std::string::String>();
             if !said.is_some_and(|said| said.starts_with("the heap of the region is damaged")) {
                 resume_unwind(panic);
@@ -344,7 +344,7 @@ fn region_again(open: impl Fn() -> twinpage::Result<Region>, text: &str) -> Regi
 fn heads(region: &Region, roots: &Roots) -> std::vec::Vec<std::vec::Vec<u8>> {
     let place = region.place();
     let base = place.base().addr();
-    // SAFETY: so many bytes are usable, and nobody changes them.
+    // SAFETY: these bytes are usable, and do not change.
     let all = unsafe { std::slice::from_raw_parts(place.base(), place.bytes()) };
     let word = |at: usize| u64::from_le_bytes(std::array::from_fn(|k| all[at + k])) as usize;
     // `docs/format.md`: the header, its lists, the table of units; the table of roots and its entries.

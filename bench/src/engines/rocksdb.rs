@@ -68,7 +68,7 @@ impl Library {
         if message.is_null() {
             return Ok(());
         }
-        // SAFETY: RocksDB's messages end, and are freed by whom they are given to.
+        // SAFETY: RocksDB's messages end with a zero byte, and the receiver frees them.
         unsafe {
             let why = CStr::from_ptr(message).to_string_lossy().into_owned();
             (self.rocksdb_free)(message.cast());

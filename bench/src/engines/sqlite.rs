@@ -193,7 +193,7 @@ impl Store for Sqlite {
             library, statements, ..
         } = tx.0;
         let statement = statements[&table].put;
-        // SAFETY: the value outlives the step below, and is bound anew before the next: no copy is asked for.
+        // SAFETY: the value outlives the step below, and is bound again before the next: no copy is asked for.
         let code = unsafe {
             (library.sqlite3_bind_blob)(
                 statement,

@@ -22,6 +22,7 @@ use serde::{Deserialize, Serialize};
 use twinpage_cli::report::machine;
 
 pub(crate) use arrays::{Task, array};
+pub(crate) use ratios::Ratio;
 pub(crate) use variant::Variant;
 
 /// What one run did.

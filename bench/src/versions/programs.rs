@@ -70,6 +70,7 @@ pub(crate) fn run(arguments: &SpsArguments) -> Result<Done> {
         Program::DiskLogging => disk_logging(arguments),
         Program::Logging { checkpoint } => logging(arguments, instructions, checkpoint),
         Program::Interleaved => interleaved(arguments, instructions),
+        Program::Bare => bare(arguments, instructions),
         Program::Threading { each } => threading(arguments, instructions, each),
         Program::Pmemobj => engine::<Pmemobj>(arguments, Pace::Each),
         Program::Msync => msync(arguments),
@@ -115,7 +116,7 @@ impl Strings {
     }
 
     pub(super) fn check(&self, arguments: &SpsArguments) -> Result<()> {
-        // SAFETY: a string of the array, which nobody changes any more.
+        // SAFETY: a string of the array, which does not change any more.
         check(arguments, |index| Ok(unsafe { *self.at(index) }))
     }
 }
@@ -139,7 +140,7 @@ fn entry(number: u64, (a, b): (usize, usize), strings: &Strings) -> Entry {
 /// Applies an entry to an array of strings.
 ///
 /// # Safety
-/// `to` is valid for writes of all strings that entries speak of, and nobody else reaches them.
+/// `to` is valid for writes of all strings that entries speak of, and no other thread reaches them.
 unsafe fn apply(entry: &Entry, to: *mut Text) {
     for (place, text) in entry.places.iter().zip(&entry.texts) {
         // SAFETY: the caller's.
@@ -275,6 +276,46 @@ fn logging(arguments: &SpsArguments, instructions: Instructions, checkpoint: boo
     Ok(done)
 }
 
+/// Two strings, two numbers and the durable word of a swap, stored and written back with two fences. Nothing is read, and
+/// nothing decides which version is next: each string has three, used in turn.
+fn bare(arguments: &SpsArguments, instructions: Instructions) -> Result<Done> {
+    const VERSIONS: usize = 3;
+    let versions = SpsArguments {
+        strings: VERSIONS * arguments.strings,
+        ..arguments.clone()
+    };
+    let numbers = size_of::<u64>() * versions.strings;
+    let strings = Strings::new(&versions, instructions, numbers + size_of::<Entry>())?;
+    let direct = &strings.direct;
+    let word = strings.behind() + numbers as u64;
+    let store = |at: u64, number: u64| {
+        // SAFETY: a word behind the strings, which only this thread reaches.
+        unsafe { direct.base().add(at as usize).cast::<u64>().write(number) };
+        direct.write_back(at..at + 8);
+    };
+    let mut done = Done::default();
+    let begun = Instant::now();
+    for (number, (a, b)) in (1..).zip(swaps(arguments)) {
+        for string in [a, b] {
+            let place = VERSIONS * string + number as usize % VERSIONS;
+            let at = (place * size_of::<Text>()) as u64;
+            // SAFETY: a string of the array, which only this thread reaches.
+            unsafe { strings.at(place).write([number as u8; 256]) };
+            direct.write_back(at..at + size_of::<Text>() as u64);
+            store(strings.behind() + 8 * place as u64, number);
+        }
+        direct.fence().map_err(failed)?;
+        store(word, number);
+        direct.fence().map_err(failed)?;
+        done.swaps = number;
+    }
+    done.seconds = begun.elapsed().as_secs_f64();
+    let counts = direct.counts();
+    (done.write_backs, done.fences) = (counts.write_backs, counts.fences);
+    done.stored_bytes = done.swaps * (2 * (size_of::<Text>() as u64 + 8) + 8);
+    Ok(done)
+}
+
 /// A full log: where it begins, and how many entries it has.
 type Full = (u64, usize);
 
@@ -294,7 +335,7 @@ impl Addresses {
         unsafe { self.base.add(self.checkpoint as usize).cast() }
     }
 
-    /// Replays full logs into the checkpoint. The channel has no room: who sends the next waits until this one is
+    /// Replays full logs into the checkpoint. The channel has no room: the sender of the next waits until this one is
     /// done.
     fn replay(self, full: &Receiver<Full>) {
         for (at, entries) in full {

@@ -40,7 +40,7 @@ pub(crate) struct Row {
 
 /// Which over which, what the paper says and what is to be reached.
 #[rustfmt::skip]
-const ALL: [(Variant, Variant, Option<f64>, Option<f64>); 17] = {
+const ALL: [(Variant, Variant, Option<f64>, Option<f64>); 19] = {
     use Variant as V;
     [
         (V::L, V::Dl, Some(23.7), None),
@@ -50,6 +50,7 @@ const ALL: [(Variant, Variant, Option<f64>, Option<f64>); 17] = {
         (V::Lcs, V::Lcm, Some(1.0), None),
         (V::Ics, V::Lcs, None, None),
         (V::Tcs, V::Lcs, Some(2.3), Some(2.3)),
+        (V::Bare, V::Lcs, None, None),
         (V::Tcm, V::Lcm, Some(2.3), None),
         (V::IcsClwb, V::LcsClwb, None, None),
         (V::TcsClwb, V::LcsClwb, None, None),
@@ -57,6 +58,7 @@ const ALL: [(Variant, Variant, Option<f64>, Option<f64>); 17] = {
         (V::TnsNt, V::LnsNt, None, None),
         (V::TnsNt, V::TcsClwb, None, None),
         (V::TcsClwbEach, V::Pmemobj, None, Some(3.0)),
+        (V::BareClwb, V::Pmemobj, None, None),
         (V::TcsClwbEach, V::Msync, None, Some(2.0)),
         (V::TcsClwbEach, V::RegionSections, None, None),
         (V::TcsClwb, V::Region16ms, None, None),

@@ -28,6 +28,8 @@ pub(crate) enum Variant {
     LnmNt, LnsNt,
     InmNt, InsNt,
     TnmNt, TnsNt,
+    /// The stores, write-backs and fences of an interleaved swap and nothing else: no array is faster.
+    Bare, BareClwb,
     /// Threading, each swap durable before the next: for the peers.
     TcsClwbEach,
     Pmemobj,
@@ -53,6 +55,7 @@ pub(crate) enum Program {
         checkpoint: bool,
     },
     Interleaved,
+    Bare,
     /// Whether each swap is durable before the next.
     Threading {
         each: bool,
@@ -89,6 +92,8 @@ impl Variant {
             Variant::InsNt => "ins-nt",
             Variant::TnmNt => "tnm-nt",
             Variant::TnsNt => "tns-nt",
+            Variant::Bare => "bare",
+            Variant::BareClwb => "bare-clwb",
             Variant::TcsClwbEach => "tcs-clwb-each",
             Variant::Pmemobj => "pmemobj",
             Variant::Msync => "msync",
@@ -110,6 +115,7 @@ impl Variant {
             V::Tcm | V::Tcs | V::Ts | V::TcmClwb | V::TcsClwb | V::TnmNt | V::TnsNt => {
                 Program::Threading { each: false }
             }
+            V::Bare | V::BareClwb => Program::Bare,
             V::TcsClwbEach => Program::Threading { each: true },
             V::Pmemobj => Program::Pmemobj,
             V::Msync => Program::Msync,
@@ -123,8 +129,9 @@ impl Variant {
     pub(crate) fn chosen(self) -> Instructions {
         use Variant as V;
         let write_back = match self {
-            V::Lcm | V::Lcs | V::Icm | V::Ics | V::Tcm | V::Tcs => Some(WriteBack::Clflush),
-            V::LcmClwb | V::LcsClwb | V::IcmClwb | V::IcsClwb | V::TcmClwb | V::TcsClwb | V::TcsClwbEach => {
+            V::Lcm | V::Lcs | V::Icm | V::Ics | V::Tcm | V::Tcs | V::Bare => Some(WriteBack::Clflush),
+            V::LcmClwb | V::LcsClwb | V::IcmClwb | V::IcsClwb | V::TcmClwb | V::TcsClwb | V::TcsClwbEach
+            | V::BareClwb => {
                 Some(WriteBack::Clwb)
             }
             _ => None,
@@ -133,7 +140,7 @@ impl Variant {
             V::Lcm | V::Icm | V::Tcm | V::Im | V::LcmClwb | V::IcmClwb | V::TcmClwb
             | V::LnmNt | V::InmNt | V::TnmNt => Some(Fence::Mfence),
             V::Lcs | V::Ics | V::Tcs | V::Ts | V::LcsClwb | V::IcsClwb | V::TcsClwb | V::TcsClwbEach
-            | V::LnsNt | V::InsNt | V::TnsNt => Some(Fence::Sfence),
+            | V::Bare | V::BareClwb | V::LnsNt | V::InsNt | V::TnsNt => Some(Fence::Sfence),
             _ => None,
         };
         let streams = matches!(self, V::LnmNt | V::LnsNt | V::InmNt | V::InsNt | V::TnmNt | V::TnsNt);
@@ -164,9 +171,11 @@ impl Variant {
             Program::Logging { .. } | Program::Interleaved if self.chosen().fence.is_none() => "none",
             Program::Logging { .. } | Program::Interleaved => "each swap",
             Program::Threading { each: false } => "threshold",
-            Program::Threading { each: true } | Program::Pmemobj | Program::Msync | Program::Sections => {
-                "each swap"
-            }
+            Program::Bare
+            | Program::Threading { each: true }
+            | Program::Pmemobj
+            | Program::Msync
+            | Program::Sections => "each swap",
             Program::Region => "16ms",
         }
     }

@@ -1,7 +1,7 @@
 //! What is measured: each workload computes for real, and checks at its end what it computed.
 //!
 //! * Everything a workload does follows from its seed and how many operations it did: the check draws them
-//!   again on a model of its own, and compares it with what is in the engine, opened anew where that lasts.
+//!   again on a model of its own, and compares it with the content of the engine, reopened where it is durable.
 //! * Each thread has structures of its own, in the same engine.
 
 mod pairs;
@@ -19,7 +19,7 @@ pub(crate) use tpcc::Tpcc;
 use crate::args::WorkloadName;
 use crate::engine::{Engine, Name, Result};
 
-/// Who runs, on how much.
+/// The engine that runs, and the size.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Setting {
     pub(crate) workload: WorkloadName,

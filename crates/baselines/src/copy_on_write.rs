@@ -48,7 +48,7 @@ impl<M: Medium> CopyOnWrite<M> {
 pub struct Copies {
     /// Pages whose frame is of this epoch.
     fresh: HashSet<u64>,
-    /// Frames nobody uses, and the first that was never used.
+    /// Free frames, and the first that was never used.
     free: Vec<u64>,
     end: u64,
     /// Frames of the checkpoint that the next one does without.
@@ -63,7 +63,7 @@ impl Copies {
         })
     }
 
-    /// Nobody uses the frame; the checkpoint still does if the page was not written in this epoch.
+    /// The frame has no user but the checkpoint, if the page was not written in this epoch.
     fn release(&mut self, ground: &Ground, page: u64, frame: u64) {
         if self.fresh.remove(&page) || ground.faulty(Fault::FreeEarly) {
             self.free.push(frame);

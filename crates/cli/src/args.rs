@@ -388,6 +388,13 @@ pub(crate) enum BenchCommand {
         after_help = "Example:\n  twinpage bench versions --swaps 100000 --variant l,lcs,tcs --json"
     )]
     Versions(RegionArguments),
+    /// Persistent objects: the array of SIMPO's microbenchmark, and instant calls beside other stores
+    #[command(
+        disable_help_flag = true,
+        disable_version_flag = true,
+        after_help = "Example:\n  twinpage bench objects --workload all-inc --threads 1,2 --json"
+    )]
+    Objects(RegionArguments),
     /// The simulator itself: simulated requests and instructions a second of processor time
     #[command(after_help = "Example:\n  twinpage bench lab --repeat 5 --json")]
     Lab(LabArguments),

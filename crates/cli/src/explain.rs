@@ -8,12 +8,17 @@ use twinpage_process::syscalls::{CALLS, Policy};
 pub(crate) fn print(json: bool) -> Result<ExitCode, String> {
     let mut free = Vec::new();
     let mut watched = Vec::new();
+    let mut in_descendants = Vec::new();
     let mut refused: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for call in CALLS {
         match call.policy {
             Policy::Free => free.push(call.name),
             Policy::FreeWhen(..) | Policy::Watched(_) => watched.push(call.name),
             Policy::Refused(refusal) => refused.entry(refusal.why).or_default().push(call.name),
+            Policy::RefusedToFirst(refusal) => {
+                refused.entry(refusal.why).or_default().push(call.name);
+                in_descendants.push(call.name);
+            }
         }
     }
     if json {
@@ -21,7 +26,7 @@ pub(crate) fn print(json: bool) -> Result<ExitCode, String> {
             .iter()
             .map(|(why, calls)| serde_json::json!({ "why": why, "calls": calls }))
             .collect();
-        let document = serde_json::json!({ "free": free, "watched": watched, "refused": refused });
+        let document = serde_json::json!({ "free": free, "watched": watched, "refused": refused, "in_descendants": in_descendants });
         println!("{document:#}");
         return Ok(ExitCode::SUCCESS);
     }
@@ -35,6 +40,10 @@ pub(crate) fn print(json: bool) -> Result<ExitCode, String> {
     for (why, calls) in refused {
         println!("  {why}:\n    {}", wrap(&calls).replace('\n', "\n  "));
     }
+    println!(
+        "\nCalls that are refused to the program itself, and run in its descendants:\n  {}",
+        wrap(&in_descendants)
+    );
     Ok(ExitCode::SUCCESS)
 }
 
@@ -42,7 +51,9 @@ const CAPTURED: &str =
     "private memory, threads and their registers, signal actions, masks and waiting signals,
   alternate stacks, timers, clocks; regular files (rolled back with the checkpoint), directories,
   pipes and socket pairs within the program, named pipes that it made, eventfd, timerfd, signalfd
-  and epoll descriptors; working directory, file mode mask, limits, scheduling; standard input, output and error, held until the checkpoint is durable.";
+  and epoll descriptors; working directory, file mode mask, limits, scheduling; standard input, output and error, held until the checkpoint is durable.
+  Child processes and theirs run and are not captured: a checkpoint is made while there are none, and waits
+  for that. The files they change are rolled back with it, and what they print is held.";
 
 fn wrap(words: &[&str]) -> String {
     let mut lines = vec![String::new()];

@@ -14,7 +14,7 @@ use twinpage_process::descriptors::What;
 use twinpage_process::inspect::{self, Inspection};
 use twinpage_process::machine::Machine;
 use twinpage_process::pace::Chosen;
-use twinpage_process::statistics::{Statistics, Summary};
+use twinpage_process::statistics::{Statistics, Summary, Waits};
 use twinpage_process::{Result, files};
 
 /// The exit code of a check that found damage.
@@ -41,6 +41,7 @@ struct Found {
     older: Vec<Older>,
     statistics: Option<Statistics>,
     pace: Option<Chosen>,
+    waits: Option<Waits>,
     /// Why it cannot be resumed here.
     obstacle: Option<String>,
 }
@@ -62,6 +63,7 @@ impl Found {
             older,
             statistics: inspection.statistics(),
             pace: inspection.pace(),
+            waits: inspection.waits(),
             obstacle: obstacle.map(|error| error.to_string()),
             inspection,
         })
@@ -82,6 +84,7 @@ impl Found {
         document["refused"] = json!(self.inspection.refused_calls());
         document["statistics"] = json!(self.statistics.as_ref().map(json_of_statistics));
         document["pace"] = json!(self.pace.map(|pace| self.json_of_pace(pace)));
+        document["waits"] = json!(self.waits);
         document
     }
 
@@ -155,6 +158,10 @@ impl Found {
         }
         if let Some(pace) = self.pace {
             rows.add("pace", self.pace_line(pace));
+        }
+        let waited = self.waits.as_ref().filter(|waits| **waits != Waits::default());
+        if let Some(waits) = waited {
+            rows.add("descendants", waits_line(waits));
         }
         rows
     }
@@ -360,6 +367,18 @@ fn cost_line(statistics: &Statistics) -> String {
         show::bytes(bytes_written),
         show::bytes(changed_bytes),
     )
+}
+
+/// Checkpoints are made while the program has no descendant.
+fn waits_line(waits: &Waits) -> String {
+    let longest = show::time(Duration::from_micros(waits.longest_us));
+    let checkpoints = show::count(waits.checkpoints, "checkpoint");
+    let past = format!("{checkpoints} waited for them to end, {longest} at most");
+    if waits.process.is_empty() {
+        past
+    } else {
+        format!("the next checkpoint waits: {}; {past}", waits.process)
+    }
 }
 
 fn undo_line(undo: &files::Summary) -> String {

@@ -112,7 +112,7 @@ impl State {
         }
     }
 
-    /// Whether nobody can want it any more.
+    /// Whether it is of no use any more.
     fn is_over(&self) -> bool {
         if !self.older.is_empty() {
             return false;
@@ -305,7 +305,7 @@ pub(crate) fn fork(arguments: &Fork) -> Result<ExitCode, String> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Removes a state that nobody uses.
+/// Removes a state that is not in use.
 pub(crate) fn remove(path: &Path) -> Result<(), String> {
     let _lock = Lock::take(path).map_err(|error| error.to_string())?;
     let told = |error| format!("cannot remove {}: {error}", path.display());
@@ -314,7 +314,7 @@ pub(crate) fn remove(path: &Path) -> Result<(), String> {
     std::fs::remove_dir_all(path).map_err(told)
 }
 
-/// Whether a state lies where those do that nobody named.
+/// Whether a state lies in the folder of states without a given name.
 pub(crate) fn is_own(state: &Path) -> bool {
     let parent = state
         .canonicalize()

@@ -176,3 +176,47 @@ fn programs_that_persist_by_themselves_are_evaluated() {
     let refusal = refused(&lab(folder, &["eval", "mss", "--quick", "--artifact", "fig3"]));
     assert!(refusal.contains("fig4a"), "{refusal}");
 }
+
+/// The command of docs/lab.md.
+#[test]
+fn failure_atomic_sections_are_evaluated() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let said = json(&lab(
+        folder,
+        &["eval", "ssp", "--quick", "--out", "out", "--json"],
+    ));
+    let rows = said["rows"].as_array().unwrap();
+    // Seven programs with three designs; a number of the paper only where its text has one.
+    for artifact in ["fig5a", "fig5b", "fig6", "fig7a"] {
+        let of = rows.iter().filter(|row| row["artifact"] == artifact);
+        let bars = of.filter(|row| {
+            ["undo-log", "redo-log", "ssp"]
+                .iter()
+                .any(|design| row["series"] == *design)
+        });
+        let bars: Vec<&Value> = bars.collect();
+        assert_eq!(bars.len(), 21, "{artifact}");
+        assert!(
+            bars.iter()
+                .all(|row| row["paper"].is_null() && row["ours"].as_f64() > Some(0.0))
+        );
+        let figure = std::fs::read_to_string(folder.join(format!("out/ssp-{artifact}.svg"))).unwrap();
+        assert!(figure.starts_with("<svg"), "{artifact}");
+    }
+    let average = rows.iter().find(|row| {
+        row["artifact"] == "fig5a" && row["series"] == "ssp over undo-log" && row["workload"] == "average"
+    });
+    let average = average.unwrap();
+    assert_eq!(average["paper"], 1.9);
+    assert!(average["plus_minus"].is_number());
+    let claims = said["claims"].as_array().unwrap();
+    let has = |verdict: &str| claims.iter().any(|claim| claim["verdict"] == verdict);
+    assert!(has("holds") && has("cannot be said"));
+    let page = std::fs::read_to_string(folder.join("out/ssp.html")).unwrap();
+    assert!(page.contains("id=fig9") && page.contains("id=claims"));
+    let refusal = refused(&lab(folder, &["eval", "ssp", "--quick", "--artifact", "fig3"]));
+    assert!(refusal.contains("fig5a"), "{refusal}");
+    let refusal = refused(&lab(folder, &["eval", "ssp", "--smaller", "3"]));
+    assert!(refusal.contains("power of two"), "{refusal}");
+}

@@ -2,7 +2,7 @@
 //!
 //! * It begins on a page boundary, so that whole pages land on whole pages.
 //! * Clearing keeps the memory; [`Buffer::append`] hands out bytes that still hold what they held.
-//! * Growing allocates zeroed memory lazily and copies only what is in use.
+//! * Growing allocates zeroed memory lazily and copies only the used part.
 //! * It may begin in memory that its maker chose ([`Buffer::within`]), which it leaves for
 //!   memory of its own when it grows out of it.
 

@@ -56,7 +56,7 @@ pub(crate) fn differing_lines(old: &[u8], new: &[u8], line_bytes: usize) -> u64 
         })
 }
 
-/// As [`differing_lines`], of what lies in two homes: line `k` in `derivative` where bit `k` of `there` is set.
+/// As [`differing_lines`], of a page in two homes: line `k` in `derivative` where bit `k` of `there` is set.
 pub(crate) fn differing_in_homes(
     base: &[u8],
     derivative: &[u8],

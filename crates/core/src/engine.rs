@@ -29,7 +29,7 @@ use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 use std::thread::{Builder, JoinHandle};
 use std::time::Instant;
 
-/// Who must know of a commit: just before it, and when it is durable. Called on the thread that commits.
+/// Observes a commit: just before it, and when it is durable. Called on the thread that commits.
 pub trait Witness: Send {
     /// All of the epoch's lines are written and its commit is next: makes durable what must not be
     /// behind it (the program's own files). Called again with the same number when the epoch was
@@ -92,7 +92,7 @@ pub enum EngineError<E: std::error::Error + 'static> {
     Lost {
         /// Its number, which the next one takes.
         epoch: Epoch,
-        /// [`Error::Full`], with what was full.
+        /// [`Error::Full`], with the full part.
         cause: Error,
     },
     /// The store failed. Nothing later will be durable.
@@ -120,12 +120,12 @@ struct Job {
     capture: Capture,
     /// Lines changed, for each piece.
     changed: Vec<u8>,
-    /// What is captured after the stop, a part at a time.
+    /// The rest of a capture, read after the stop, a part at a time.
     part: Capture,
     capture_us: u64,
 }
 
-/// The end of every epoch, on whichever thread: a scheme and those who must know.
+/// The end of every epoch, on any thread: a scheme and its observers.
 struct Committer<S, W> {
     scheme: S,
     witness: W,
@@ -138,7 +138,7 @@ struct Done {
     outcome: Result<Report>,
 }
 
-/// Joins a source, a scheme and those who must know. See the [module](self).
+/// Joins a source, a scheme and observers. See the [module](self).
 pub struct Engine<S: Lease, W: Witness> {
     jobs: Option<SyncSender<Job>>,
     done: Receiver<Done>,
@@ -323,7 +323,7 @@ fn background<S: Lease, W: Witness>(
 }
 
 impl Job {
-    /// Stops the source and captures what is to be epoch number `epoch`.
+    /// Stops the source and captures epoch number `epoch`.
     fn capture<Src: Source>(&mut self, epoch: Epoch, source: &mut Src) -> Result<(), Src::Error> {
         self.capture.clear();
         self.changed.clear();

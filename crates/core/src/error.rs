@@ -14,11 +14,11 @@ pub enum Error {
     /// The system refused a read or a write. The checkpoint is whole; the store is poisoned if it was a write.
     #[error("{what} at byte {at}: {source}")]
     Io {
-        /// What was attempted, naming the file.
+        /// The attempted operation, naming the file.
         what: String,
         /// Where on the medium, in bytes.
         at: u64,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
 
@@ -31,14 +31,14 @@ pub enum Error {
         needed: u64,
     },
 
-    /// Bytes on the medium are not what was written there.
+    /// Bytes on the medium differ from those written there.
     #[error("damaged {what} at byte {at}: {why}")]
     Damaged {
         /// Which structure: superblock, switch, snapshot, journal record, context.
         what: &'static str,
         /// Where on the medium, in bytes.
         at: u64,
-        /// What was expected and what was found.
+        /// The expected and the found value.
         why: String,
     },
 
@@ -69,7 +69,7 @@ impl Error {
 }
 
 impl Clone for Error {
-    /// The same error: what the system said keeps its number, or else its kind and its text.
+    /// The same error: the system's keeps its number, or else its kind and its text.
     fn clone(&self) -> Error {
         match self {
             Error::Io { what, at, source } => Error::Io {

@@ -187,7 +187,7 @@ pub struct PageLines<'a> {
     pub changed: LineMask,
     /// Bytes of a line.
     pub line_bytes: usize,
-    /// What the lines of `held` hold.
+    /// The content of the lines of `held`.
     pub bytes: &'a [u8],
 }
 

@@ -1,4 +1,4 @@
-//! Percentiles of what is measured all the time, in a fixed amount of memory.
+//! Percentiles of a running measurement, in a fixed amount of memory.
 //!
 //! Numbers are counted in buckets, exact to 1.6%, so nothing grows with a run.
 
@@ -60,7 +60,7 @@ impl Histogram {
         self.max = self.max.max(other.max);
     }
 
-    /// What was counted since an earlier look. The largest is then that of the buckets.
+    /// The values since an earlier look. The largest is then that of the buckets.
     #[must_use]
     pub fn since(&self, earlier: &Histogram) -> Histogram {
         let before = |bucket: usize| earlier.counts.get(bucket).copied().unwrap_or(0);

@@ -3,7 +3,7 @@
 //! Every page has two homes on a medium, its base page and a derivative page. One bit a line says
 //! which home holds the checkpoint; a new version goes to the other; a commit flips bits.
 //!
-//! Three roles, and nothing crosses between them but what is named here:
+//! Three roles. Only these things cross between them:
 //!
 //! * a [`Source`] says which lines changed and what they hold (a program's memory, a region, a
 //!   simulated machine);

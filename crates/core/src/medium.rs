@@ -7,7 +7,7 @@
 //! * A read sees every earlier write, durable or not.
 //! * Bytes gained by `grow` read as zero until written.
 //! * After a failed write or fence the medium is poisoned: it refuses every later write and fence.
-//!   Running out of room ([`crate::Error::Full`]) is not a failure of what was written before.
+//!   Running out of room ([`crate::Error::Full`]) is no failure of earlier writes.
 
 use crate::error::Result;
 use crate::geometry::{LineMask, PageLines};
@@ -58,7 +58,7 @@ impl Cause {
     ];
 }
 
-/// Who waits for an access.
+/// The waiter of an access.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Path {
@@ -71,7 +71,7 @@ pub enum Path {
 
 /// Where bytes stay: a file, memory, a simulated device, a crash recorder.
 pub trait Medium {
-    /// What the accesses from here on are for, and who waits for them, until the next hint. It
+    /// The purpose and the waiter of the accesses that follow, until the next hint. It
     /// changes no promise: a medium that keeps time takes its time accordingly, others need not listen.
     fn hint(&self, cause: Cause, path: Path) {
         let _ = (cause, path);
@@ -94,7 +94,7 @@ pub trait Medium {
     /// Makes the medium at least `len` bytes long. The new bytes read as zero.
     ///
     /// # Errors
-    /// [`crate::Error::Full`] when it cannot grow so far; what it holds is untouched.
+    /// [`crate::Error::Full`] when it cannot grow so far; its content is untouched.
     fn grow(&mut self, len: u64) -> Result<()>;
 
     /// Fills `into` from `at`.

@@ -1,4 +1,4 @@
-//! A medium that counts what is written to it by cause.
+//! A medium that counts its writes by cause.
 
 use crate::error::{Error, Result};
 use crate::geometry::{LineMask, PageLines};
@@ -80,7 +80,7 @@ impl<M: Medium> Metered<M> {
         self.medium.hint(cause, self.path());
     }
 
-    /// Who waits for what follows. Says who did for what came before.
+    /// Sets the waiter of the accesses that follow. Returns the one before.
     #[inline]
     pub fn waits(&self, path: Path) -> Path {
         let before = self.path();
@@ -151,7 +151,7 @@ impl<M: Medium> Medium for Metered<M> {
         self.medium.hand_over()
     }
 
-    /// A failure is for good, even one that says there is no room: what is on the medium now is not known.
+    /// A failure is for good, even one for want of room: the content of the medium is not known any more.
     fn fence(&mut self) -> Result<()> {
         self.medium.fence().map_err(Error::poisoned)
     }

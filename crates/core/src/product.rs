@@ -11,7 +11,7 @@ use crate::packed::{self, Packed, is_packed};
 use crate::scheme::{Damage, Epoch, Idle, Info, Recovered, Room, Scheme, Wishes, forward_scheme};
 use std::ops::Range;
 
-/// How a store is made. Each scheme takes from it what it has a use for.
+/// How a store is made. Each scheme takes the parts that it has a use for.
 #[derive(Clone, Debug)]
 pub struct Setup {
     /// The lines and pages the caller sees. [`SchemeKind::Packed`] cuts the medium into lines 64 times
@@ -109,7 +109,7 @@ impl<M: Medium> ProductScheme<M> {
     /// The checkpoint on `medium`, exactly as its last durable commit left it.
     ///
     /// # Errors
-    /// [`Error::Damaged`] and [`Error::Foreign`] say what is wrong and where; nothing is written then.
+    /// [`Error::Damaged`] and [`Error::Foreign`] name the fault and its place; nothing is written then.
     pub fn recover(medium: M) -> Result<(ProductScheme<M>, Recovered)> {
         let (store, found) = DualPage::recover(medium)?;
         if is_packed(&found.context) {

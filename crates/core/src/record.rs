@@ -1,4 +1,4 @@
-//! Records: structs whose bytes are what lies on the medium, sealed and opened here.
+//! Records: structs whose bytes lie on the medium as they are, sealed and opened here.
 //!
 //! * A record is `repr(C)`, little-endian, without padding; its size is asserted where it is declared.
 //! * Its checksum is CRC-32C, begun with a seed that tells the record's store from others on the same medium.
@@ -19,7 +19,7 @@ pub trait Record: FromBytes + IntoBytes + Immutable + Copy {
 /// The checksum is not that of the bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Mismatch {
-    /// What the record says.
+    /// The record.
     pub found: u32,
     /// What its bytes have.
     pub expected: u32,

@@ -1,4 +1,4 @@
-//! What an epoch cost, for its source and for those who measure.
+//! The cost of an epoch, for its source and for measurements.
 
 use crate::scheme::{Epoch, Traffic};
 

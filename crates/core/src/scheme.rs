@@ -1,6 +1,6 @@
 //! How written lines become the checkpoint, all or nothing.
 //!
-//! A scheme owns its medium. Between two commits it holds two versions of what was written, the
+//! A scheme owns its medium. Between two commits it holds two versions of each written line, the
 //! checkpoint and the newest (DPC 3.1), and shares one where they agree.
 
 use crate::error::Result;
@@ -38,7 +38,7 @@ impl Room {
 pub struct Recovered {
     /// The last durable commit.
     pub epoch: Epoch,
-    /// What was committed with it: registers, roots, cursors.
+    /// The caller's own state of that commit: registers, roots, cursors.
     pub context: Vec<u8>,
 }
 
@@ -119,7 +119,7 @@ impl std::iter::Sum for Traffic {
 
 impl std::ops::Sub for Traffic {
     type Output = Traffic;
-    /// What was written between two looks.
+    /// The traffic between two looks.
     fn sub(self, before: Traffic) -> Traffic {
         self.each(before, |now, before| now - before)
     }
@@ -191,7 +191,7 @@ pub struct Damage {
     pub what: String,
     /// Where on the medium, in bytes.
     pub at: Offset,
-    /// What was expected and what was found.
+    /// The expected and the found value.
     pub why: String,
 }
 
@@ -201,7 +201,7 @@ pub struct Damage {
 pub struct Wishes {
     /// Pages that the next commit had better have, ascending.
     pub pages: Vec<PageId>,
-    /// And every page of which so many lines changed.
+    /// And every page with at least as many changed lines.
     pub whole_from: u32,
 }
 
@@ -270,7 +270,7 @@ pub trait Scheme {
     /// As [`Scheme::write`].
     fn commit(&mut self, context: &[u8]) -> Result<Epoch>;
 
-    /// Forgets everything that is not durable: what was written since the last commit, and an epoch
+    /// Forgets everything that is not durable: all writes since the last commit, and an epoch
     /// begun that has not become durable. The newest version is the checkpoint again.
     fn abandon(&mut self);
 
@@ -300,7 +300,7 @@ pub trait Idle: Scheme {
     }
 }
 
-/// What the controller of a scheme has to find a page with.
+/// The tables with which a scheme's controller finds a page.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TableEntry {
     /// No table: a page is where it is.
@@ -315,7 +315,7 @@ pub enum TableEntry {
 
 /// What only a simulated machine asks of a scheme: the work of a controller, off and on its critical path.
 pub trait Simulated: Idle {
-    /// The page will be written soon: allocates what it needs off the critical path (DPC 4.4.3).
+    /// The page will be written soon: allocates its derivative page off the critical path (DPC 4.4.3).
     ///
     /// # Errors
     /// As [`Scheme::write`].
@@ -324,7 +324,7 @@ pub trait Simulated: Idle {
         Ok(Room::Plenty)
     }
 
-    /// Ends the epoch without waiting for it: what is written from here on belongs to the next one,
+    /// Ends the epoch without waiting for it: later writes belong to the next one,
     /// while [`Simulated::proceed`] makes this one durable (ThyNVM 3.2: checkpointing overlaps with
     /// execution). One begun before is durable first. Says which epoch this one is. A scheme that
     /// cannot overlap commits here and now.

@@ -38,7 +38,7 @@ pub struct Capture {
     pub discarded: Vec<Range<PageId>>,
     /// What to keep with the checkpoint.
     pub context: Vec<u8>,
-    /// More of what changed, to be read while the writers go on already.
+    /// The rest of the changes, read while the writers go on already.
     pub later: Option<Box<dyn Later>>,
     /// What else belongs to the epoch, for the source's witness and for [`Source::settled`].
     pub attachment: Option<Box<dyn Any + Send>>,
@@ -118,7 +118,7 @@ impl Piece {
 pub enum Outcome<'a> {
     /// It is durable.
     Durable {
-        /// What it cost.
+        /// Its cost.
         report: &'a Report,
         /// How many lines of each piece had changed (0: the comparison was in vain).
         changed: &'a [u8],

@@ -7,7 +7,7 @@ use twinpage_baselines::{AnyScheme, Setup};
 use twinpage_core::crash::*;
 use twinpage_core::*;
 
-/// Bytes by cause, whoever waits for them.
+/// Bytes by cause, for all waiters.
 type Told = Rc<RefCell<BTreeMap<Cause, [u64; 2]>>>;
 
 /// Memory that counts what it is told.

@@ -430,3 +430,35 @@ fn a_full_ring_and_long_arguments_are_refused_before_anything_is_written() {
     assert_eq!(log.used(), 0);
     assert_eq!(read(log.medium(), ID, 0).unwrap().end, flushed);
 }
+
+#[test]
+fn a_withdrawn_call_is_skipped_before_and_after_a_crash() {
+    let mut log = Log::create(Image::new(8), ID, RING, 0, Poison::default()).unwrap();
+    log.define("object\na()\nb()\nc()").unwrap();
+    let mut appender = log.appender(1);
+    let positions: Vec<u64> = (0..4)
+        .map(|number| {
+            let arguments = &arguments(number)[..];
+            let call = Call {
+                object: 0,
+                function: 1,
+                thread: 1,
+                lane: None,
+                arguments,
+            };
+            appender.append(&call).unwrap()
+        })
+        .collect();
+    let mut group = appender.take(Group::default());
+    assert!(log.withdraw(&mut group, positions[1]));
+    let next = group.end();
+    assert!(!log.withdraw(&mut group, next), "another group's");
+    let run: Vec<_> = group.entries().collect();
+    assert_eq!(
+        run.iter().map(|entry| entry.position).collect::<Vec<_>>(),
+        [positions[0], positions[2], positions[3]]
+    );
+    log.flush(&group).unwrap();
+    let found = read(log.medium(), ID, 0).unwrap();
+    assert_eq!((found.entries, found.end), (run, group.end()));
+}

@@ -43,6 +43,7 @@ fn every_number_is_explained() {
     for value in [
         serde_json::to_value(&report).unwrap(),
         serde_json::to_value(Counts::default()).unwrap(),
+        serde_json::to_value(twinpage_lab::sections::Counts::default()).unwrap(),
         serde_json::to_value(Cause::ALL).unwrap(),
     ] {
         names(&value, &mut said);

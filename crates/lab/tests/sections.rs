@@ -141,6 +141,29 @@ fn a_section_larger_than_the_write_set_buffer_is_an_error() {
     assert!(why.contains("65 pages") && why.contains("holds 64"), "{why}");
 }
 
+/// A page is queued for consolidation, used again so that all its lines are back in the first page, and left: it keeps its
+/// slot as long as the queue names it.
+#[test]
+fn a_queued_page_keeps_its_slot() {
+    let setting = Setting {
+        cores: 1,
+        tlb_entries: 1,
+        spare_slots: 1,
+        ..ssp().setting
+    };
+    let sections = [0, 64, 0, 64, 128, 192].map(|line| vec![line]).to_vec();
+    let number = sections.len();
+    let mut script = Script(sections, 0);
+    let mut space = Space::new(script.footprint_bytes());
+    let mut program = Sections::new(Name::Ssp, &setting, &mut script);
+    for _ in 0..number {
+        assert_eq!(program.steps(0, &mut space).0, Progress::More);
+    }
+    while program.steps(1, &mut space).0 == Progress::More {}
+    program.check(&space).unwrap();
+    assert!(program.counts().consolidations > 0);
+}
+
 /// What every line holds after whole sections: the number of the last that wrote it.
 fn after(sections: &[&[u64]], whole: usize) -> BTreeMap<u64, u64> {
     let numbered = sections[..whole].iter().zip(1..);

@@ -1,4 +1,4 @@
-//! A memory barrier on every thread of the process, paid by the one who asks: membarrier(2).
+//! A memory barrier on every thread of the process, paid by the caller: membarrier(2).
 //!
 //! It makes a pair of ordinary fences out of one expensive side and one free side. The free side
 //! stores, keeps the compiler from reordering, and loads; the expensive side stores, calls

@@ -3,7 +3,7 @@
 //! * Held ranges never overlap: a later write replaces the bytes of an earlier one.
 //! * Reads see them: [`Batch::overlay`].
 //! * They leave sorted and joined: [`Batch::runs`] yields each stretch of neighbours once.
-//! * Memory is what was posted, replaced bytes included: [`Batch::bytes`] is what to bound.
+//! * Memory grows with the posted bytes, replaced ones included: bound it by [`Batch::bytes`].
 
 use std::collections::BTreeMap;
 use std::io::IoSlice;
@@ -104,7 +104,7 @@ impl Batch {
         }
     }
 
-    /// Copies what is held for the bytes from `at` over `into`.
+    /// Copies the held bytes from `at` over `into`.
     pub(crate) fn overlay(&self, at: u64, into: &mut [u8]) {
         let range = at..at + into.len() as u64;
         let Some((first, _)) = self.first_touching(&range) else {
@@ -125,7 +125,7 @@ impl Batch {
         self.around(at, len).is_some()
     }
 
-    /// What is held, in order, neighbours together up to [`RUN_BYTES`]: where each run goes, and its bytes.
+    /// The held bytes in order, neighbours together up to [`RUN_BYTES`]: where each run goes, and its bytes.
     pub(crate) fn runs(&self) -> impl Iterator<Item = (u64, Vec<IoSlice<'_>>)> {
         let mut pieces = self
             .held

@@ -26,7 +26,7 @@ use twinpage_core::{Medium, Offset, Result};
 /// An instruction left out on purpose.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Mistake {
-    /// What was stored is not written back.
+    /// Stored lines are not written back.
     NoWriteBack,
     /// Whole lines are stored instead of streamed, and not written back either.
     StoresForStreams,
@@ -116,7 +116,7 @@ pub struct Cached {
 }
 
 impl Cached {
-    /// On top of what `recorder` holds, with a mistake if there is one.
+    /// On top of `recorder`, with a mistake if there is one.
     ///
     /// # Errors
     /// As the recorder's.

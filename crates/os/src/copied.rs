@@ -3,7 +3,7 @@
 //! * The program's stores are to memory, so the system writes nothing to the disk on its own, and no store waits for it.
 //! * What was written back has reached the disk when the fence returns: one `fdatasync`.
 //! * Memory is zero until it is loaded ([`Direct::load`]): a program loads what it needs.
-//! * Nobody changes a range while it is written back.
+//! * A range does not change while it is written back.
 
 #![allow(unsafe_code)]
 
@@ -13,6 +13,7 @@ use crate::health::{Access, refused};
 use crate::reserve::Reserved;
 use std::fs::{File, OpenOptions};
 use std::ops::Range;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Mutex;
@@ -24,6 +25,8 @@ const ROOM_MAX: usize = 1 << 40;
 const ROOM_MIN: usize = 64 << 20;
 /// Bytes handed to the system at once.
 const CHUNK: usize = 1 << 20;
+/// Bytes that the disk is told to begin with at once, while more are on their way: a fence waits for less then.
+const BEGUN: u64 = 8 << 20;
 
 /// A file and its copy in memory. See the [module](self).
 #[derive(Debug)]
@@ -39,6 +42,8 @@ pub struct CopiedFile {
 #[derive(Debug)]
 struct Written {
     medium: FileMedium,
+    /// What was written last and in order, and the disk was not told to begin with.
+    waiting: Range<Offset>,
     /// Why something was not written: the next fence says so.
     failed: Option<Error>,
 }
@@ -75,7 +80,11 @@ impl CopiedFile {
             len: AtomicU64::new(0),
             fences: AtomicU64::new(0),
             published: published.map_err(|e| refused("opening", path, 0, e))?,
-            medium: Mutex::new(Written { medium, failed: None }),
+            medium: Mutex::new(Written {
+                medium,
+                waiting: 0..0,
+                failed: None,
+            }),
         };
         let len = file.written().medium.len();
         file.lengthen(len)?;
@@ -84,6 +93,23 @@ impl CopiedFile {
 
     fn written(&self) -> std::sync::MutexGuard<'_, Written> {
         self.medium.lock().expect("no panic holds it")
+    }
+
+    /// `range` was written. The system would begin with it when it is synced; a disk is sooner done that begins before.
+    fn begin(&self, written: &mut Written, range: Range<Offset>) {
+        let waiting = &mut written.waiting;
+        if waiting.end == range.start {
+            waiting.end = range.end;
+        } else {
+            *waiting = range;
+        }
+        let bytes = waiting.end - waiting.start;
+        if bytes >= BEGUN {
+            let (fd, how) = (self.published.as_raw_fd(), libc::SYNC_FILE_RANGE_WRITE);
+            // SAFETY: no memory is passed. Best effort: the fence tells of what fails.
+            let _ = unsafe { libc::sync_file_range(fd, waiting.start as i64, bytes as i64, how) };
+            waiting.start = waiting.end;
+        }
     }
 
     /// Lets the memory of the first `len` bytes be used.
@@ -124,7 +150,7 @@ impl CopiedFile {
     /// The bytes of `range`.
     ///
     /// # Safety
-    /// Nobody changes them meanwhile.
+    /// They do not change meanwhile.
     unsafe fn bytes(&self, range: &Range<Offset>) -> &[u8] {
         self.check(range);
         // SAFETY: inside the memory, which was opened; the caller's.
@@ -151,7 +177,7 @@ impl Direct for CopiedFile {
 
     fn load(&self, range: Range<Offset>) -> Result<()> {
         self.check(&range);
-        // SAFETY: inside the memory; who loads uses none of it meanwhile.
+        // SAFETY: inside the memory; the caller uses none of it meanwhile.
         let into = unsafe {
             let at = self.base().add(range.start as usize);
             std::slice::from_raw_parts_mut(at, (range.end - range.start) as usize)
@@ -162,7 +188,7 @@ impl Direct for CopiedFile {
     fn publish(&self, range: Range<Offset>) {
         // SAFETY: words, which their one writer publishes.
         let bytes = unsafe { self.bytes(&range) };
-        // Who reads the file meanwhile sees it later.
+        // A reader of the file sees it later.
         let _ = self.published.write_all_at(bytes, range.start);
     }
 
@@ -173,13 +199,13 @@ impl Direct for CopiedFile {
         let whole = range.start.next_multiple_of(page) as usize..(range.end / page * page) as usize;
         if !whole.is_empty() {
             let start = self.memory.range().start;
-            // SAFETY: nobody counts on what lies there.
+            // SAFETY: the content is needed no more.
             let _ = unsafe { self.memory.forget(start + whole.start..start + whole.end) };
         }
     }
 
     fn write_back(&self, range: Range<Offset>) {
-        // SAFETY: nobody changes a range while it is written back.
+        // SAFETY: a range does not change while it is written back.
         let bytes = unsafe { self.bytes(&range) };
         let mut written = self.written();
         for (k, chunk) in bytes.chunks(CHUNK).enumerate() {
@@ -187,6 +213,7 @@ impl Direct for CopiedFile {
             if let Err(error) = written.medium.write(at, chunk) {
                 written.failed.get_or_insert(error);
             }
+            self.begin(&mut written, at..at + chunk.len() as u64);
         }
     }
 

@@ -1,6 +1,6 @@
 //! Copies a stopped program's pages from inside it, on every processor.
 //!
-//! Reading another process's scattered pages costs a look-up and a pin for each. Who shares the
+//! Reading another process's scattered pages costs a look-up and a pin for each. A helper that shares the
 //! program's memory reads them as any memory, and writes with stores that do not read their target
 //! first. So helpers are cloned from the stopped program, with its memory and nothing else of it, and
 //! sleep between two copies:
@@ -202,7 +202,7 @@ impl Window {
 
 impl Drop for Window {
     fn drop(&mut self) {
-        // SAFETY: mapped by `new`, and nobody borrows from it any more. Failing would only leave
+        // SAFETY: mapped by `new`, without a borrower left. Failing would only leave
         // addresses in use.
         let _ = unsafe { munmap(self.base.as_ptr().cast(), WINDOW_BYTES) };
     }
@@ -356,7 +356,7 @@ impl Drop for Copier {
     fn drop(&mut self) {
         for helper in self.helpers.iter().filter_map(|tid| Pid::from_raw(*tid)) {
             let _ = kill_process(helper, Signal::KILL);
-            let _ = waitpid(Some(helper), WaitOptions::empty()); // or somebody waited for it already
+            let _ = waitpid(Some(helper), WaitOptions::empty()); // or it was waited for already
         }
     }
 }

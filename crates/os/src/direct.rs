@@ -5,7 +5,7 @@
 //! write. The rules are those of processor caches, and they hold for the system's page cache as well:
 //!
 //! * A stored word reaches the medium at any time, whole, or never.
-//! * What was written back ([`Direct::write_back`]) has reached it when [`Direct::fence`] returns.
+//! * Ranges that were written back ([`Direct::write_back`]) have reached it when [`Direct::fence`] returns.
 //! * After a failed fence nothing more is durable: every later fence fails ([`Error::Poisoned`]).
 //!
 //! | [`DirectFile`] on | write back | fence |
@@ -15,8 +15,8 @@
 //! | a disk | nothing: the system writes pages when it likes | `fdatasync` |
 //! | [`CopiedFile`](crate::CopiedFile), a disk | writes to the file, in order | `fdatasync` |
 //!
-//! All space is taken when the file is opened or grown, so no store meets a full file system (SIGBUS). Nobody
-//! else may shorten the file meanwhile. Bytes the medium itself lost raise SIGBUS when they are read.
+//! All space is taken when the file is opened or grown, so no store meets a full file system (SIGBUS). No other process
+//! may shorten the file meanwhile. Bytes the medium itself lost raise SIGBUS when they are read.
 
 #![allow(unsafe_code)]
 
@@ -29,6 +29,7 @@ use crate::mapping::{Mapping, ROOM_TO_STAY};
 use crate::space::{again, fill_holes, is_unsupported, punch, reserve};
 use rustix::fs::{FallocateFlags, fallocate, fdatasync};
 use rustix::mm::MapFlags;
+use std::cell::Cell;
 use std::fmt::Debug;
 use std::fs::File;
 use std::ops::Range;
@@ -57,7 +58,7 @@ pub trait Direct: Debug + Send + Sync {
     /// [`Error::Full`] when there is no room; what is there stays.
     fn grow(&self, len: u64) -> Result<()>;
 
-    /// Sends what was stored in `range` on its way to the medium.
+    /// Sends the stores in `range` on their way to the medium.
     fn write_back(&self, range: Range<Offset>);
 
     /// Returns when all that was written back before is durable.
@@ -85,7 +86,7 @@ pub trait Direct: Debug + Send + Sync {
         self.write_back(range);
     }
 
-    /// What this thread streamed comes before what it stores from now on, for every other thread.
+    /// Bytes that this thread streamed come before its later stores, for every other thread.
     fn drain(&self) {}
 
     /// What lies in `range` of the file is there in memory: for those that do not map the file.
@@ -122,7 +123,7 @@ pub trait Direct: Debug + Send + Sync {
         let _ = range;
     }
 
-    /// What was done so far.
+    /// The counts so far.
     fn counts(&self) -> Counts;
 
     /// Errors name the file so from now on: for one that gets its name when it is whole.
@@ -131,7 +132,7 @@ pub trait Direct: Debug + Send + Sync {
     }
 }
 
-/// Instructions and calls executed.
+/// Instructions and calls executed. Write-backs count with the next fence of their thread.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Serialize)]
 pub struct Counts {
     /// Cache lines and words written back by an instruction, or stored past the caches.
@@ -197,10 +198,20 @@ pub struct DirectFile {
 #[derive(Clone, Copy, Debug)]
 struct Base(*mut u8);
 
-// SAFETY: a number; what is done with it is up to those who dereference it.
+// SAFETY: a number; each dereference has a safety comment of its own.
 unsafe impl Send for Base {}
 // SAFETY: as above.
 unsafe impl Sync for Base {}
+
+thread_local! {
+    /// Lines that this thread sent on their way since its last fence. A locked addition to a shared counter would wait
+    /// for each of them.
+    static SENT: Cell<u64> = const { Cell::new(0) };
+}
+
+fn sent(lines: u64) {
+    SENT.set(SENT.get() + lines);
+}
 
 impl DirectFile {
     /// Makes a new, empty file that only its owner can read. `instructions` are those that suit the medium, if
@@ -296,7 +307,7 @@ impl DirectFile {
         })
     }
 
-    /// Whether what is durable outlives the machine.
+    /// Whether durable bytes outlive the machine.
     #[must_use]
     pub fn outlives_machine(&self) -> bool {
         self.kind != Kind::Memory
@@ -318,6 +329,11 @@ impl DirectFile {
     fn sync(&self) -> Result<()> {
         // Out of room here means that stores are lost already: never `Full`.
         again(|| fdatasync(&self.file)).map_err(|e| self.health().poisoned("syncing", 0, e))
+    }
+
+    fn count_fence(&self) {
+        self.write_backs.fetch_add(SENT.replace(0), Relaxed);
+        self.fences.fetch_add(1, Relaxed);
     }
 
     fn health(&self) -> std::sync::MutexGuard<'_, Health> {
@@ -373,7 +389,7 @@ impl Direct for DirectFile {
         let lines = (range.end as usize - first).div_ceil(CACHE_LINE);
         // SAFETY: the lines lie in the mapping, whose length is a whole number of pages.
         unsafe { how.write_back(self.base.0.add(first), lines) };
-        self.write_backs.fetch_add(lines as u64, Relaxed);
+        sent(lines as u64);
     }
 
     fn streams(&self) -> bool {
@@ -384,14 +400,13 @@ impl Direct for DirectFile {
         assert!(at <= self.len() && bytes.len() as u64 <= self.len() - at);
         let parts = self.instructions.write_back.unwrap_or(WriteBack::Clflush);
         // SAFETY: inside the mapping; the rest is the caller's.
-        let sent = unsafe { flush::stream(bytes, self.base.0.add(at as usize), parts) };
-        self.write_backs.fetch_add(sent, Relaxed);
+        sent(unsafe { flush::stream(bytes, self.base.0.add(at as usize), parts) });
     }
 
     fn drain(&self) {
         if let Some(fence) = self.instructions.fence {
             fence.fence();
-            self.fences.fetch_add(1, Relaxed);
+            self.count_fence();
         }
     }
 
@@ -403,7 +418,7 @@ impl Direct for DirectFile {
         if self.kind == Kind::Disk || self.kind == Kind::Dax && self.grown.swap(false, Relaxed) {
             self.sync()?;
         }
-        self.fences.fetch_add(1, Relaxed);
+        self.count_fence();
         Ok(())
     }
 

@@ -26,7 +26,7 @@
 //! to two fifths, and then nothing stays there, which is what a resume and a reclaim read from.
 //!
 //! A file on a limit of file sizes gets SIGXFSZ from the system, which ends a program that does not
-//! ignore it (`setrlimit(2)`); who ignores it gets `Error::Full`.
+//! ignore it (`setrlimit(2)`); a program that ignores it gets `Error::Full`.
 
 use crate::batch::Batch;
 use crate::health::{Access, Health, full, refused};

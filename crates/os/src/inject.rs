@@ -104,7 +104,7 @@ impl Call {
         }
     }
 
-    /// What it returned.
+    /// Its result.
     ///
     /// # Errors
     /// The error it returned.

@@ -23,9 +23,9 @@ pub enum LockError {
     /// Another program has it.
     #[error("{} is in use by {holder}; wait for it to end, or end it", path.display())]
     Held {
-        /// What is locked.
+        /// The locked file.
         path: PathBuf,
-        /// Who has it.
+        /// Its holder.
         holder: Holder,
     },
     /// The system refused.
@@ -33,12 +33,12 @@ pub enum LockError {
     Io {
         /// What should have been locked.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
 }
 
-/// Who has a lock, as far as it can be told from here.
+/// The holder of a lock, as far as it can be told from here.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Holder {
     /// The process; none when it is in another PID namespace or on another machine.
@@ -82,7 +82,7 @@ impl Lock {
     /// Takes the lock on a directory or a file that is there, without waiting.
     ///
     /// # Errors
-    /// [`LockError::Held`] names who has it; [`LockError::Io`].
+    /// [`LockError::Held`] names the holder; [`LockError::Io`].
     pub fn take(path: impl AsRef<Path>) -> Result<Lock, LockError> {
         let path = path.as_ref();
         let io = |e: Errno| LockError::Io {
@@ -103,7 +103,7 @@ impl Lock {
     }
 }
 
-/// Who has a lock on the file behind `fd`: `proc_locks(5)`.
+/// The holder of a lock on the file behind `fd`: `proc_locks(5)`.
 fn holder(fd: impl AsFd) -> Holder {
     let locks = std::fs::read_to_string("/proc/locks").unwrap_or_default();
     let pid = fstat(fd).ok().and_then(|stat| {
@@ -123,7 +123,7 @@ fn holder(fd: impl AsFd) -> Holder {
 }
 
 /// The process in a line like `1: FLOCK  ADVISORY  WRITE 4321 fe:00:1234 0 EOF`, if it is about `file`.
-/// Lines with `->` are of those who wait.
+/// Lines with `->` are of waiters.
 fn holder_in(line: &str, file: &str) -> Option<u32> {
     let mut fields = line.split_whitespace().skip(1);
     if fields.next()? != "FLOCK" {

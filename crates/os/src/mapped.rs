@@ -3,8 +3,8 @@
 //! * Growing may map the file elsewhere: a view lasts until then, which its borrow says.
 //! * No store and no load can meet a full file system, where it would raise SIGBUS: a piece of the
 //!   file is touched only after its space was taken; until then it is read with `pread`.
-//! * Nobody else may shorten the file or write to it meanwhile (SIGBUS, torn views). Hold a
-//!   [`crate::Lock`] on it; a stranger who ignores locks is out of scope.
+//! * No other process may shorten the file or write to it meanwhile (SIGBUS, torn views). Hold a
+//!   [`crate::Lock`] on it; a process that ignores locks is out of scope.
 //! * How a copy becomes durable is the [`Persistence`]: [`crate::memory`] and [`crate::dax`] differ in
 //!   that and in nothing else.
 
@@ -35,7 +35,7 @@ pub trait Persistence: Debug + Sized {
     /// Whether the file can be kept so.
     ///
     /// # Errors
-    /// [`Error::Invalid`] says what is missing, and the way out.
+    /// [`Error::Invalid`] names the missing part, and the way out.
     fn of(file: &File, path: &Path) -> Result<Self>;
 
     /// Copies so that no aligned word tears, and the bytes are durable after the next fence.
@@ -45,23 +45,23 @@ pub trait Persistence: Debug + Sized {
     /// [`Persistence::before_read`] before they are read.
     unsafe fn copy(&mut self, bytes: &[u8], to: *mut u8);
 
-    /// What was copied may be read now.
+    /// Copied bytes may be read now.
     fn before_read(&self) {}
 
-    /// What was copied is durable now.
+    /// Copied bytes are durable now.
     fn fence(&self);
 
     /// Takes space for `range` of the file, so that storing into it cannot fail. What is there stays,
     /// the rest reads as zero.
     ///
     /// # Errors
-    /// What the file system says.
+    /// The file system's error.
     fn take_space(file: &File, range: &Range<u64>) -> io::Result<()>;
 
     /// Makes the file's length and its holes durable.
     ///
     /// # Errors
-    /// What the file system says.
+    /// The file system's error.
     fn sync(file: &File) -> io::Result<()> {
         let _ = file;
         Ok(())
@@ -233,7 +233,7 @@ impl<P: Persistence> Medium for MappedMedium<P> {
         }
         self.persistence.before_read();
         // SAFETY: the bytes lie in the file and in the mapping, their space is reserved, so reading
-        // them cannot fault; nobody writes them while `self` is borrowed, and the mapping lives as
+        // them cannot fault; they are not written while `self` is borrowed, and the mapping lives as
         // long as `self` and moves only by `&mut self`.
         Some(unsafe { std::slice::from_raw_parts(self.mapping.at(at), len) })
     }
@@ -241,7 +241,7 @@ impl<P: Persistence> Medium for MappedMedium<P> {
     fn write(&mut self, at: Offset, bytes: &[u8]) -> Result<()> {
         self.make_ready(at, bytes.len())?;
         // SAFETY: the bytes lie in the file and in the mapping, and their space is reserved, so storing
-        // cannot fault; `&mut self` makes us the only one who looks, and `bytes`, a shared borrow,
+        // cannot fault; `&mut self` makes this the only access, and `bytes`, a shared borrow,
         // cannot be part of what only we reach.
         unsafe { self.persistence.copy(bytes, self.mapping.at(at)) };
         self.written_bytes += bytes.len() as u64;

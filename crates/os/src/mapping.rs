@@ -97,7 +97,7 @@ impl Mapping {
             return Ok(());
         }
         let (at, bytes) = (self.at(self.mapped), (end - self.mapped) as usize);
-        // SAFETY: `mapped..end` lies in the range kept free above and is nobody's yet, so MAP_FIXED
+        // SAFETY: `mapped..end` lies in the range kept free above and is unused yet, so MAP_FIXED
         // replaces only our own empty reservation.
         unsafe {
             mmap(

@@ -1,7 +1,7 @@
 //! Pages of this process that are brought when they are first touched: userfaultfd(2).
 //!
-//! * A thread that touches a missing page of a registered range sleeps until somebody brings it.
-//! * A page can be protected for a moment, so that it is taken away only if nobody wrote it: who
+//! * A thread that touches a missing page of a registered range sleeps until the page is brought.
+//! * A page can be protected for a moment, so that it is taken away only if it was not written: a thread that
 //!   writes in that moment sleeps too.
 //! * Without privileges (`vm.unprivileged_userfaultfd` is 0 and no `CAP_SYS_PTRACE`) the kernel itself
 //!   cannot wait for pages: a system call that is given missing memory fails with `EFAULT`
@@ -45,7 +45,7 @@ pub enum Fault {
 #[derive(Debug)]
 pub struct Missing {
     uffd: OwnedFd,
-    /// Told when nobody should wait for faults any more.
+    /// Told when waiting for faults ends.
     end: OwnedFd,
     kernel_waits: bool,
     features: u64,
@@ -55,7 +55,7 @@ impl Missing {
     /// Asks the kernel for it: for the kernel's own faults too if that is allowed.
     ///
     /// # Errors
-    /// What the system says: `ENOSYS` where it cannot, `EPERM` under a filter.
+    /// The system's error: `ENOSYS` where it cannot, `EPERM` under a filter.
     pub fn new() -> io::Result<Missing> {
         let (supported, _) = with_api(0)?;
         let features = supported & (FEATURE_WP | FEATURE_POISON);
@@ -80,10 +80,10 @@ impl Missing {
         self.features & FEATURE_WP != 0
     }
 
-    /// From now on whoever touches a missing page of `range` (mapped, anonymous, private) sleeps.
+    /// From now on a thread that touches a missing page of `range` (mapped, anonymous, private) sleeps.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// The kernel's error.
     pub fn register(&self, range: Range<usize>) -> io::Result<()> {
         let mode = match self.can_protect() {
             true => MODE_MISSING | MODE_WP,
@@ -98,7 +98,7 @@ impl Missing {
     /// Waits for faults; `None` after [`Missing::end`].
     ///
     /// # Errors
-    /// What the kernel says.
+    /// The kernel's error.
     pub fn wait(&self) -> io::Result<Option<Fault>> {
         loop {
             let mut fds = [
@@ -118,7 +118,7 @@ impl Missing {
     /// The next fault, if one is waiting.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// The kernel's error.
     pub fn next(&self) -> io::Result<Option<Fault>> {
         let mut message = [0_u8; 32];
         match rustix::io::read(&self.uffd, &mut message) {
@@ -135,16 +135,16 @@ impl Missing {
         }
     }
 
-    /// Whoever waits for faults stops waiting.
+    /// Ends the waiting for faults.
     pub fn end(&self) {
         // Adding 1 to a counter of 64 bits cannot fail.
         let _ = rustix::io::write(&self.end, &1_u64.to_ne_bytes());
     }
 
-    /// Brings whole pages with this content to `at`, and wakes who waits for them.
+    /// Brings whole pages with this content to `at`, and wakes the threads that wait for them.
     ///
     /// # Errors
-    /// `EEXIST` where one is there already; what the kernel says.
+    /// `EEXIST` where one is there already; the kernel's error.
     pub fn fill(&self, at: usize, bytes: &[u8]) -> io::Result<()> {
         let mut done = 0;
         while done < bytes.len() {
@@ -176,7 +176,7 @@ impl Missing {
         Ok(())
     }
 
-    /// Whoever touches `range` gets SIGBUS: its content cannot be brought (Linux 6.6).
+    /// A thread that touches `range` gets SIGBUS: its content cannot be brought (Linux 6.6).
     ///
     /// # Errors
     /// `EINVAL` where the kernel cannot.
@@ -187,11 +187,11 @@ impl Missing {
         self.call(UFFDIO_POISON, &mut [range.start as u64, range.len() as u64, 0, 0])
     }
 
-    /// Whoever writes to `range` sleeps until [`Missing::release`] or [`Missing::wake`]. All writes
+    /// A thread that writes to `range` sleeps until [`Missing::release`] or [`Missing::wake`]. All writes
     /// that did not sleep have happened when this returns.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// The kernel's error.
     pub fn protect(&self, range: Range<usize>) -> io::Result<()> {
         self.call(
             UFFDIO_WRITEPROTECT,
@@ -199,10 +199,10 @@ impl Missing {
         )
     }
 
-    /// Ends the protection of `range` and wakes who waited.
+    /// Ends the protection of `range` and wakes the threads that waited.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// The kernel's error.
     pub fn release(&self, range: Range<usize>) -> io::Result<()> {
         self.call(
             UFFDIO_WRITEPROTECT,
@@ -210,10 +210,10 @@ impl Missing {
         )
     }
 
-    /// Wakes who sleeps on `range`, to try again.
+    /// Wakes the threads that sleep on `range`, to try again.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// The kernel's error.
     pub fn wake(&self, range: Range<usize>) -> io::Result<()> {
         self.call(UFFDIO_WAKE, &mut [range.start as u64, range.len() as u64])
     }
@@ -251,7 +251,7 @@ fn open() -> io::Result<(OwnedFd, bool)> {
     if let Some(fd) = own(unsafe { libc::syscall(libc::SYS_userfaultfd, flags) }) {
         return Ok((fd, true));
     }
-    // The device says who may, by its permissions: Documentation/admin-guide/mm/userfaultfd.rst.
+    // The permissions of the device decide: Documentation/admin-guide/mm/userfaultfd.rst.
     if let Ok(device) = File::open("/dev/userfaultfd") {
         // SAFETY: USERFAULTFD_IOC_NEW takes flags and touches no memory.
         if let Some(fd) = own(unsafe { libc::ioctl(device.as_raw_fd(), NEW, flags) }.into()) {
@@ -306,7 +306,7 @@ mod tests {
                 unsafe { (BASE as *mut u8).write_volatile(9) };
                 assert_eq!(byte(0), 9);
             }
-            // SAFETY: nobody uses the page.
+            // SAFETY: the page has no users.
             unsafe { memory.forget(BASE..BASE + PAGE) }.unwrap();
             assert_eq!(byte(0), 7);
             missing.end();

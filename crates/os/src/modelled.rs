@@ -64,7 +64,7 @@ struct State {
     fails_at: Option<u64>,
 }
 
-// SAFETY: `base` points to pages that the value owns; who writes there is up to those who use the memory, as for a
+// SAFETY: `base` points to pages that the value owns; its users decide on writes, as for a
 // mapping.
 unsafe impl Send for Model {}
 // SAFETY: as above; the rest is behind a lock.

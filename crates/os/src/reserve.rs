@@ -5,7 +5,7 @@
 //!        |<-- opened -->|                          |<-- opened -->|
 //! ```
 //!
-//! * What was taken stays at its address until dropped; nobody's mapping is ever replaced.
+//! * A reservation stays at its address until dropped; no other mapping is ever replaced.
 //! * Opened memory reads as zero, and takes room only where it was written.
 //! * A child made by fork(2) has none of it, so that it cannot take a copy for the original:
 //!   madvise(2), `MADV_DONTFORK`.
@@ -45,7 +45,7 @@ impl Reserved {
         if got != base {
             return Err(io::Error::from_raw_os_error(libc::EEXIST));
         }
-        // SAFETY: our own mapping, which nobody uses yet.
+        // SAFETY: our own mapping, without users yet.
         unsafe { madvise(base as *mut _, bytes, Advice::LinuxDontFork)? };
         Ok(reserved)
     }
@@ -60,7 +60,7 @@ impl Reserved {
         let base =
             unsafe { mmap_anonymous(std::ptr::null_mut(), bytes, ProtFlags::empty(), flags)? } as usize;
         let reserved = Reserved { base, bytes };
-        // SAFETY: our own mapping, which nobody uses yet.
+        // SAFETY: our own mapping, without users yet.
         unsafe { madvise(base as *mut _, bytes, Advice::LinuxDontFork)? };
         Ok(reserved)
     }
@@ -81,7 +81,7 @@ impl Reserved {
             return Ok(());
         }
         let access = MprotectFlags::READ | MprotectFlags::WRITE;
-        // SAFETY: the range is ours; more access takes nothing away from who uses it.
+        // SAFETY: the range is ours; more access takes nothing away from its users.
         Ok(unsafe { mprotect(range.start as *mut _, range.len(), access) }?)
     }
 
@@ -122,7 +122,7 @@ impl Reserved {
 /// What madvise(2) says of `MADV_DONTNEED`.
 ///
 /// # Safety
-/// The range is of a [`Reserved`], and nobody counts on what it holds.
+/// The range is of a [`Reserved`], and its content is needed no more.
 pub unsafe fn forget(range: Range<usize>) -> io::Result<()> {
     if range.is_empty() {
         return Ok(());
@@ -151,7 +151,7 @@ mod tests {
         assert_eq!(taken.raw_os_error(), Some(libc::EEXIST));
         reserved.open(BASE..BASE + 8192).unwrap();
         let word = BASE as *mut u64;
-        // SAFETY: the page was opened above and is nobody else's.
+        // SAFETY: the page was opened above and has no other user.
         unsafe {
             assert_eq!(word.read_volatile(), 0);
             word.write_volatile(7);

@@ -78,7 +78,7 @@ impl Filter {
         )
         .map_err(invalid)?;
         let mut program: BpfProgram = filter.try_into().map_err(invalid)?;
-        // The library would kill who calls by another architecture; here it is told, as of any other call.
+        // The library would kill a caller by another architecture; here it is refused by name, as any other call.
         let foreign = program.iter_mut().find(|i| i.k == libc::SECCOMP_RET_KILL_PROCESS);
         let foreign =
             foreign.ok_or_else(|| io::Error::other("a filter that does not look at the architecture"))?;

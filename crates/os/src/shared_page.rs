@@ -1,4 +1,4 @@
-//! A page of a file, mapped shared: what is stored there survives this process, by any death.
+//! A page of a file, mapped shared: its stores survive this process, by any death.
 //!
 //! * Words are only ever reached through atomics, and by the kernel, which may move one in the same
 //!   call that moves bytes ([`SharedPage::send`]).
@@ -68,7 +68,7 @@ impl SharedPage {
         let word = self.word(at);
         word.fetch_add(0, Ordering::AcqRel); // writable and present now: the kernel's store meets no fault
         let (to, from) = (to.as_fd().as_raw_fd(), from.as_raw_fd());
-        // SAFETY: the word is eight bytes of a mapping that outlives the call; all who look at it use
+        // SAFETY: the word is eight bytes of a mapping that outlives the call; all accesses to it use
         // atomics.
         let sent = unsafe { libc::sendfile64(to, from, word.as_ptr().cast::<i64>(), len) };
         usize::try_from(sent).map_err(|_| io::Error::last_os_error())

@@ -90,7 +90,7 @@ pub fn peek(fd: BorrowedFd<'_>, into: &mut [u8], whole: bool) -> io::Result<usiz
 /// Sends without waiting and without SIGPIPE.
 ///
 /// # Errors
-/// `EAGAIN` when there is no room, `ECONNREFUSED` and `EPIPE` when nobody receives.
+/// `EAGAIN` when there is no room, `ECONNREFUSED` and `EPIPE` without a receiver.
 pub fn send(fd: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
     let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
     // SAFETY: the kernel reads `bytes.len()` bytes of a live slice.

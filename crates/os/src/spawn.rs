@@ -13,7 +13,7 @@ use std::io;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// What [`enter`] could not do, and for whom.
+/// What [`enter`] could not do, and its reason.
 #[derive(Debug, thiserror::Error)]
 #[error("{what}: {source}; {advice}")]
 pub struct NamespaceError {
@@ -84,7 +84,7 @@ fn unshare(flags: c_int) -> io::Result<()> {
 /// Mounts a `/proc` that shows this process-id namespace. Call in its first process.
 ///
 /// # Errors
-/// Says what the container or kernel refused.
+/// Names the call that the container or kernel refused.
 pub fn mount_proc() -> Result<(), NamespaceError> {
     let advice = "a container that hides parts of /proc forbids it; run twinpage outside it, or with --security-opt systempaths=unconfined";
     mount(c"none", c"/", None, libc::MS_REC | libc::MS_PRIVATE)
@@ -192,7 +192,7 @@ pub fn reset_actions() {
     }
 }
 
-/// What is printed to a pipe that nobody reads ends the process, signal(7), as it does for any command
+/// Printing to a pipe without readers ends the process, signal(7), as it does for any command
 /// that only prints.
 pub fn end_when_nobody_reads() {
     // SAFETY: a plain system call; the default action runs no code of ours.

@@ -2,7 +2,7 @@
 //! changes of size. ioctl_tty(2), sigaction(2).
 //!
 //! * What a signal handler does here is async-signal-safe, signal-safety(7): loads, ioctl, write, raise.
-//! * A handler is installed only where there is none: whoever handles a signal already goes on to.
+//! * A handler is installed only where there is none: a program that handles a signal already goes on to.
 
 #![allow(unsafe_code)]
 
@@ -97,7 +97,7 @@ struct Taken {
 }
 
 static TAKEN: AtomicPtr<Taken> = AtomicPtr::new(ptr::null_mut());
-/// The eventfds of those who want to know of a change of size; -1 for none. More than one only where
+/// The eventfds told of a change of size; -1 for none. More than one only where
 /// one process holds the streams of several programs.
 static RESIZED: [AtomicI32; 16] = [const { AtomicI32::new(-1) }; 16];
 static HANDLERS: Once = Once::new();

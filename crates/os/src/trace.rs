@@ -34,14 +34,19 @@ pub enum Status {
     Interrupted,
     /// A stopping signal stopped the whole group.
     GroupStop(i32),
-    /// One of the `PTRACE_EVENT_*` stops: clone, exec, seccomp, exit.
+    /// One of the `PTRACE_EVENT_*` stops: clone, fork, vfork, exec, seccomp, exit.
     Event(c_int),
     /// A system call begins or ends, of a thread that goes on by [`go_on_to_call`].
     Call,
 }
 
-/// `PTRACE_EVENT_CLONE`: a thread was made; [`event_message`] is its id.
+/// `PTRACE_EVENT_CLONE`: a thread was made, or a process that sends another signal than SIGCHLD when it ends;
+/// [`event_message`] is its id.
 pub const EVENT_CLONE: c_int = libc::PTRACE_EVENT_CLONE;
+/// `PTRACE_EVENT_FORK`: a process was made; [`event_message`] is its id.
+pub const EVENT_FORK: c_int = libc::PTRACE_EVENT_FORK;
+/// `PTRACE_EVENT_VFORK`: a process was made, and its maker waits until it ends or executes a program.
+pub const EVENT_VFORK: c_int = libc::PTRACE_EVENT_VFORK;
 /// `PTRACE_EVENT_EXEC`: the program was replaced.
 pub const EVENT_EXEC: c_int = libc::PTRACE_EVENT_EXEC;
 /// `PTRACE_EVENT_SECCOMP`: a watched system call is about to run.
@@ -50,6 +55,8 @@ pub const EVENT_SECCOMP: c_int = libc::PTRACE_EVENT_SECCOMP;
 pub const EVENT_EXIT: c_int = libc::PTRACE_EVENT_EXIT;
 
 const OPTIONS: c_int = libc::PTRACE_O_TRACECLONE
+    | libc::PTRACE_O_TRACEFORK
+    | libc::PTRACE_O_TRACEVFORK
     | libc::PTRACE_O_TRACEEXEC
     | libc::PTRACE_O_TRACESECCOMP
     | libc::PTRACE_O_TRACESYSGOOD
@@ -66,7 +73,7 @@ fn ptrace(request: c_int, tid: Tid, address: usize, data: usize) -> io::Result<c
 }
 
 /// Becomes the tracer of a main thread without stopping it. The tracee dies with its tracer, and stops
-/// when it ends; so do the threads it makes, until [`end_freely`].
+/// when it ends; so do the threads and processes it makes, until [`end_freely`].
 ///
 /// # Errors
 /// `EPERM` where ptrace is restricted (Yama, containers) or the thread is traced already.

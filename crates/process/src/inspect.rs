@@ -12,7 +12,7 @@ use crate::notes;
 use crate::pace::Chosen;
 use crate::pages::Pages;
 use crate::state::{self, Store, lock, read_kind};
-use crate::statistics::{self, Statistics};
+use crate::statistics::{self, Statistics, Waits};
 use crate::stdio::{self, StdioContext};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -140,6 +140,12 @@ impl Inspection {
     #[must_use]
     pub fn pace(&self) -> Option<Chosen> {
         statistics::read_pace(&self.path)
+    }
+
+    /// How checkpoints waited for the program's descendants, over all lives; `None` when it was not kept.
+    #[must_use]
+    pub fn waits(&self) -> Option<Waits> {
+        statistics::read_waits(&self.path)
     }
 
     /// What the checkpoints cost so far, over all lives; `None` when it was not kept.

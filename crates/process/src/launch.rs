@@ -14,13 +14,14 @@
 use crate::error::{Error, Result};
 use crate::notes;
 use crate::shim::{self, Shim};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Access, access};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::ffi::{CString, OsStr, OsString};
 use std::fs::{self, File};
 use std::io::Read;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -32,6 +33,12 @@ use twinpage_os::trace::{self, Status};
 
 /// The id of every program in its namespace. The inner process's own threads are below.
 pub const PROGRAM_PID: i32 = 300;
+
+/// Whether the other end of a pipe is open anywhere: poll(2), `POLLERR`.
+fn has_reader(end: &impl AsFd) -> bool {
+    let mut polled = [PollFd::new(end, PollFlags::empty())];
+    !poll(&mut polled, Some(&Timespec::default())).is_ok_and(|_| polled[0].revents().contains(PollFlags::ERR))
+}
 
 /// Runs `inside` as the first process of new namespaces, whose monotonic clock is moved by
 /// `clock_shift_ns`, and returns what it returned. Must be called while single-threaded.
@@ -51,6 +58,9 @@ pub fn contained<T: Serialize + DeserializeOwned>(
         drop(answer);
         OUTER.store(answer_end.as_raw_fd(), Ordering::Relaxed);
         spawn::die_with_parent();
+        if !has_reader(&answer_end) {
+            spawn::exit_now(1); // the parent died before that
+        }
         spawn::leave_session();
         if let Some(place) = place {
             terminal::share_foreground(place);
@@ -218,6 +228,24 @@ fn find(name: &OsStr) -> Result<PathBuf> {
 /// Says why not.
 pub fn check_program(path: &Path) -> Result<()> {
     check_interpreted(path, 4)
+}
+
+/// Whether a descendant may execute a program file. One that changes its identity runs without doing so, as the
+/// kernel has it under a tracer, and what is no program the kernel refuses.
+///
+/// # Errors
+/// Says why not.
+pub(crate) fn check_descendant(path: &Path) -> Result<()> {
+    const CLASS_32: &[u8] = b"\x7fELF\x01";
+    let mut head = [0; 5];
+    let read = File::open(path).and_then(|mut file| file.read(&mut head));
+    if read.is_ok_and(|length| &head[..length] == CLASS_32) {
+        return Err(Error::Unsupported(format!(
+            "{}: a 32-bit program, which is not watched; use its 64-bit build",
+            path.display()
+        )));
+    }
+    Ok(())
 }
 
 fn check_interpreted(path: &Path, deeper: u32) -> Result<()> {

@@ -18,6 +18,7 @@ pub mod clocks;
 pub mod context;
 pub mod copies;
 mod copy;
+pub mod descendants;
 pub mod descriptors;
 pub mod error;
 pub mod files;

@@ -1,11 +1,11 @@
 //! What a program's checkpoints cost: of this session, and of all the program's lives.
 //!
 //! ```text
-//! DIR/statistics   magic "TPSTATS3" | bytes, 4 | crc32c, 4 | postcard: the statistics, the pace
+//! DIR/statistics   magic "TPSTATS3" | bytes, 4 | crc32c, 4 | postcard: the statistics, the pace, the waits
 //! ```
 //!
 //! * Percentiles come from histograms of a fixed size, exact to 1.6%, so nothing grows with a run.
-//! * Version 2 lacks the last number.
+//! * Version 2 lacks the last number. Earlier builds wrote no pace, or no waits after it.
 //! * The file is written several times a second and never synced: it survives a kill. After a power cut it
 //!   may be old or torn; then it begins anew. No checkpoint depends on it.
 
@@ -69,6 +69,19 @@ pub struct Summary {
     pub pace: Chosen,
     /// The signal that suspended the program, if one did.
     pub suspended: Option<i32>,
+    /// Checkpoints that waited for descendants, in this session.
+    pub waits: Waits,
+}
+
+/// Checkpoints that waited until the program had no descendant.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Waits {
+    /// How many.
+    pub checkpoints: u64,
+    /// The longest, in microseconds.
+    pub longest_us: u64,
+    /// The process that one has waited for so long that it was told, and why; empty when none does.
+    pub process: String,
 }
 
 /// What checkpoints cost so far.
@@ -175,6 +188,7 @@ impl Statistics {
             restore_ms: None,
             pace: Chosen::default(),
             suspended: None,
+            waits: Waits::default(),
         }
     }
 
@@ -192,20 +206,34 @@ fn path(dir: &Path) -> PathBuf {
 /// none that can be believed.
 #[must_use]
 pub fn read(dir: &Path) -> Option<Statistics> {
-    read_all(dir).map(|(statistics, _)| statistics)
+    read_all(dir).map(|kept| kept.statistics)
 }
 
 /// The pace that was chosen last, over all lives; `None` as above.
 #[must_use]
 pub fn read_pace(dir: &Path) -> Option<Chosen> {
-    read_all(dir).and_then(|(_, pace)| pace)
+    read_all(dir).and_then(|kept| kept.pace)
 }
 
-fn read_all(dir: &Path) -> Option<(Statistics, Option<Chosen>)> {
+/// How checkpoints waited for descendants, over all lives; `None` as above.
+#[must_use]
+pub fn read_waits(dir: &Path) -> Option<Waits> {
+    read_all(dir).map(|kept| kept.waits)
+}
+
+/// What the file holds.
+#[derive(Clone, PartialEq, Debug, Default)]
+struct Kept {
+    statistics: Statistics,
+    pace: Option<Chosen>,
+    waits: Waits,
+}
+
+fn read_all(dir: &Path) -> Option<Kept> {
     decode(&std::fs::read(path(dir)).ok()?)
 }
 
-fn decode(bytes: &[u8]) -> Option<(Statistics, Option<Chosen>)> {
+fn decode(bytes: &[u8]) -> Option<Kept> {
     let word = |at: usize| Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
     let is_old = bytes.starts_with(VERSION_2);
     if !is_old && !bytes.starts_with(MAGIC) {
@@ -220,15 +248,21 @@ fn decode(bytes: &[u8]) -> Option<(Statistics, Option<Chosen>)> {
         body.push(0); // descriptors
     }
     let (statistics, rest): (Statistics, _) = postcard::take_from_bytes(&body).ok()?;
-    let pace = postcard::from_bytes(rest).ok(); // earlier builds wrote none
-    Some((statistics, pace)).filter(|(statistics, _)| statistics.is_sound())
+    let (pace, rest) = postcard::take_from_bytes(rest)
+        .map_or((None, &[][..]), |(pace, rest): (Chosen, _)| (Some(pace), rest));
+    let kept = Kept {
+        statistics,
+        pace,
+        waits: postcard::from_bytes(rest).unwrap_or_default(),
+    };
+    Some(kept).filter(|kept| kept.statistics.is_sound())
 }
 
-fn encode(statistics: &Statistics, pace: &Chosen, into: &mut Vec<u8>) {
+fn encode(statistics: &Statistics, pace: &Chosen, waits: &Waits, into: &mut Vec<u8>) {
     into.clear();
     into.extend_from_slice(MAGIC);
     into.resize(HEAD, 0);
-    let Ok(mut bytes) = postcard::to_extend(&(statistics, pace), std::mem::take(into)) else {
+    let Ok(mut bytes) = postcard::to_extend(&(statistics, pace, waits), std::mem::take(into)) else {
         return; // never: every field can be encoded
     };
     let body = &bytes[HEAD..];
@@ -251,6 +285,8 @@ pub struct Ledger {
     /// This session's pace, and what earlier ones ran and took.
     pace: Chosen,
     before: Chosen,
+    /// This session's, and all lives'.
+    waits: [Waits; 2],
 }
 
 /// Statistics are at most this old after a kill.
@@ -269,13 +305,18 @@ impl Ledger {
     pub fn open(dir: &Path, geometry: Geometry) -> Ledger {
         let mut options = OpenOptions::new();
         options.write(true).create(true).truncate(false);
-        let (life, before) = read_all(dir).unwrap_or_default();
+        let kept = read_all(dir).unwrap_or_default();
+        let before = Waits {
+            process: String::new(),
+            ..kept.waits
+        };
         Ledger {
             session: Statistics::default(),
-            life,
+            life: kept.statistics,
             began: Instant::now(),
             pace: Chosen::default(),
-            before: before.unwrap_or_default(),
+            before: kept.pace.unwrap_or_default(),
+            waits: [Waits::default(), before],
             line_bytes: geometry.line_bytes() as u64,
             file: options.open(path(dir)).ok(),
             bytes: Vec::new(),
@@ -320,6 +361,25 @@ impl Ledger {
         self.pace.ours_s += took.as_secs_f64();
     }
 
+    /// A checkpoint waited for descendants, and does no longer.
+    pub fn waited(&mut self, time: Duration) {
+        for waits in &mut self.waits {
+            waits.checkpoints += 1;
+            waits.longest_us = waits.longest_us.max(time.as_micros() as u64);
+            waits.process.clear();
+        }
+    }
+
+    /// A checkpoint waits for this process, and has for long.
+    pub fn waits_for(&mut self, process: &str) {
+        if self.waits[1].process != process {
+            self.waits
+                .iter_mut()
+                .for_each(|waits| process.clone_into(&mut waits.process));
+            self.write();
+        }
+    }
+
     /// This session's, for people and scripts.
     #[must_use]
     pub fn summary(&self, ended: Option<Ending>) -> Summary {
@@ -329,6 +389,7 @@ impl Ledger {
         };
         Summary {
             pace,
+            waits: self.waits[0].clone(),
             ..self.session.summary(ended)
         }
     }
@@ -349,7 +410,7 @@ impl Ledger {
                 ours_s: self.before.ours_s + self.pace.ours_s,
                 ..self.pace
             };
-            encode(&self.life, &pace, &mut self.bytes);
+            encode(&self.life, &pace, &self.waits[1], &mut self.bytes);
             let _ = file.write_all_at(&self.bytes, 0); // a full disk stops no program
         }
     }
@@ -371,7 +432,11 @@ mod tests {
         bytes[..8].copy_from_slice(VERSION_2);
         bytes[8..12].copy_from_slice(&(body.len() as u32).to_le_bytes());
         bytes[12..16].copy_from_slice(&crc32c::crc32c(&body).to_le_bytes());
-        assert_eq!(decode(&bytes), Some((statistics, None)));
+        let kept = Kept {
+            statistics,
+            ..Kept::default()
+        };
+        assert_eq!(decode(&bytes), Some(kept));
     }
 
     #[test]

@@ -31,6 +31,8 @@ pub enum Watch {
     Timers,
     /// Affinity, scheduling, niceness and limits are read again.
     Limits,
+    /// The processors of its threads are those that it chose.
+    Processors,
     /// Membarrier registrations are read again.
     Membarrier,
     /// A descriptor is made, or changes: it is looked at again.
@@ -49,13 +51,13 @@ pub enum Watch {
     Map,
     /// A mapping that moves, shrinks or grows: pages may be gone in what stays mapped.
     Remap,
-    /// A new thread, or a new process, which is refused.
+    /// A new thread, or a new process.
     Clone,
     /// A wait with a time limit, which the kernel does not begin again after a stop.
     Wait,
     /// The program replaces itself.
     Exec,
-    /// The program kills itself.
+    /// A SIGKILL, perhaps to the program itself.
     Kill,
     /// Options that change kernel state.
     Control,
@@ -86,6 +88,9 @@ pub enum Policy {
     Watched(Watch),
     /// Fails with `errno`; the reason says what to do.
     Refused(Refusal),
+    /// Is refused so to the program itself, and runs in its descendants: what it makes ends with them, before
+    /// the next checkpoint.
+    RefusedToFirst(Refusal),
 }
 
 /// Why a call is not honoured.
@@ -140,7 +145,7 @@ pub fn free_calls() -> Vec<FreeCall> {
                     when: all.to_vec(),
                 }));
             }
-            Policy::Watched(_) | Policy::Refused(_) => {}
+            Policy::Watched(_) | Policy::Refused(_) | Policy::RefusedToFirst(_) => {}
         }
     }
     free
@@ -175,6 +180,15 @@ const fn do_without(errno: i32, why: &'static str) -> Policy {
     })
 }
 
+/// The same, to the program itself only.
+const fn not_in_first(errno: i32, why: &'static str, is_optional: bool) -> Policy {
+    Policy::RefusedToFirst(Refusal {
+        errno,
+        why,
+        is_optional,
+    })
+}
+
 /// The low 32 bits of an argument the kernel takes as an int.
 const INT: u64 = 0xffff_ffff;
 
@@ -186,9 +200,6 @@ const MESSAGES: Policy = refuse(
     libc::ENOSYS,
     "System V and POSIX messages and semaphores live outside the program; most programs have a setting that keeps all their work in one process",
 );
-/// Not `EAGAIN`, on which shells try again for a quarter of a minute.
-pub(crate) const NO_CHILDREN: i32 = libc::ENOSYS;
-pub(crate) const CHILDREN: &str = "child processes are not captured yet; look for a setting that keeps the work in one process, or run the child itself under twinpage";
 pub(crate) const OUTSIDE: &str = "the other side of a socket cannot be taken back to a checkpoint; give the program files, or its standard input, instead; or let a server go on from its last checkpoint with its connections reset, where a kill may forget what its clients saw last (--replies loose)";
 const SOCKETS: Policy = Watched(Watch::Outside);
 pub(crate) const IDENTITY: Refusal = Refusal {
@@ -203,23 +214,26 @@ const RINGS: Policy = do_without(
     libc::ENOSYS,
     "the kernel works on the program's memory behind its back; most programs fall back to ordinary reads and writes by themselves",
 );
-const WATCHERS: Policy = do_without(
+const WATCHERS: Policy = not_in_first(
     libc::ENOSYS,
     "this kind of descriptor is not captured; most programs look now and then instead",
+    true,
 );
-const TRACING: Policy = refuse(
-    libc::EPERM,
-    "a checkpointed program cannot trace, or be filtered by, another; run the tracer outside",
-);
-const KEYS: Policy = do_without(
+const TRACED: &str =
+    "a checkpointed program cannot trace, or be filtered by, another; run the tracer outside";
+const TRACING: Policy = refuse(libc::EPERM, TRACED);
+const SANDBOXES: Policy = not_in_first(libc::EPERM, TRACED, false);
+const KEYS: Policy = not_in_first(
     libc::ENOSYS,
     "memory protection keys and shadow stacks are not captured; the program can go on without",
+    true,
 );
 /// Where pages lie, and whether they may be swapped out, changes nothing that a program computes.
 const PLACEMENT: Policy = Watched(Watch::Nothing);
-const PRIORITY: Policy = do_without(
+const PRIORITY: Policy = not_in_first(
     libc::EPERM,
     "the priority of input and output is not captured; set it for twinpage with ionice, and the program inherits it",
+    true,
 );
 const PIPES: Policy = do_without(
     libc::EINVAL,
@@ -266,17 +280,6 @@ const SAFE_ADVICE: &[&[Argument]] = &[
     &[bits(2, INT, libc::MADV_POPULATE_WRITE as u64)],
     &[bits(2, INT, libc::MADV_COLLAPSE as u64)],
 ];
-
-/// Exactly what a thread of the same program is made of; ids and storage may come along.
-const THREAD: &[&[Argument]] = &[&[bits(
-    0,
-    !((libc::CLONE_SETTLS
-        | libc::CLONE_PARENT_SETTID
-        | libc::CLONE_CHILD_CLEARTID
-        | libc::CLONE_CHILD_SETTID
-        | libc::CLONE_DETACHED) as u64),
-    THREAD_FLAGS,
-)]];
 
 /// What every thread shares with its process.
 pub const THREAD_FLAGS: u64 = (libc::CLONE_VM
@@ -376,10 +379,10 @@ pub const CALLS: &[Call] = calls! {
     futex: Free, futex_wait: Free, futex_wake: Free, futex_requeue: Free, futex_waitv: Free, sched_yield: Free, nanosleep: Free,
     clock_nanosleep: Free, restart_syscall: Free, pause: Free, exit: Free, exit_group: Free, wait4: Free, waitid: Free,
     get_robust_list: Free, set_robust_list: Free, rseq: Free, get_thread_area: Free,
-    set_tid_address: Watched(Watch::Thread), clone: FreeWhen(THREAD, Watch::Clone), clone3: Watched(Watch::Clone),
-    fork: refuse(NO_CHILDREN, CHILDREN), vfork: refuse(NO_CHILDREN, CHILDREN),
+    set_tid_address: Watched(Watch::Thread), clone: Watched(Watch::Clone), clone3: Watched(Watch::Clone),
+    fork: Watched(Watch::Clone), vfork: Watched(Watch::Clone),
     execve: Watched(Watch::Exec), execveat: Watched(Watch::Exec),
-    sched_getaffinity: Free, sched_getattr: Free, sched_getparam: Free, sched_getscheduler: Free, sched_get_priority_max: Free,
+    sched_getaffinity: Watched(Watch::Processors), sched_getattr: Free, sched_getparam: Free, sched_getscheduler: Free, sched_get_priority_max: Free,
     sched_get_priority_min: Free, sched_rr_get_interval: Free, sched_setaffinity: Watched(Watch::Limits),
     sched_setattr: Watched(Watch::Limits), sched_setparam: Watched(Watch::Limits), sched_setscheduler: Watched(Watch::Limits),
     setpriority: Watched(Watch::Limits), ioprio_set: PRIORITY, setrlimit: Watched(Watch::Limits),
@@ -432,14 +435,14 @@ pub const CALLS: &[Call] = calls! {
     io_uring_setup: RINGS, io_uring_enter: RINGS, io_uring_register: RINGS, io_setup: RINGS, io_submit: RINGS, io_getevents: RINGS,
     io_pgetevents: RINGS, io_cancel: RINGS, io_destroy: RINGS,
     ptrace: TRACING, process_vm_readv: TRACING, process_vm_writev: TRACING, seccomp: TRACING, perf_event_open: TRACING, bpf: TRACING,
-    landlock_create_ruleset: TRACING, landlock_add_rule: TRACING, landlock_restrict_self: TRACING, lsm_set_self_attr: TRACING,
+    landlock_create_ruleset: SANDBOXES, landlock_add_rule: SANDBOXES, landlock_restrict_self: SANDBOXES, lsm_set_self_attr: TRACING,
 
     // Identity, options and the system.
     prctl: FreeWhen(SAFE_CONTROL, Watch::Control), arch_prctl: Watched(Watch::Control),
     personality: FreeWhen(&[&[bits(0, INT, INT)]], Watch::Control), modify_ldt: KEYS, set_thread_area: KEYS,
     setuid: IDENTITIES, setgid: IDENTITIES, setreuid: IDENTITIES, setregid: IDENTITIES, setresuid: IDENTITIES,
     setresgid: IDENTITIES, setfsuid: IDENTITIES, setfsgid: IDENTITIES, setgroups: IDENTITIES, capset: IDENTITIES,
-    setsid: SESSION, setpgid: SESSION, add_key: SESSION, request_key: SESSION, keyctl: SESSION,
+    setsid: Policy::RefusedToFirst(IDENTITY), setpgid: Free, add_key: SESSION, request_key: SESSION, keyctl: SESSION,
     unshare: SYSTEM, setns: SYSTEM, chroot: SYSTEM, pivot_root: SYSTEM, mount: SYSTEM, umount2: SYSTEM, mount_setattr: SYSTEM,
     move_mount: SYSTEM, open_tree: SYSTEM, fsopen: SYSTEM, fsconfig: SYSTEM, fsmount: SYSTEM, fspick: SYSTEM, swapon: SYSTEM,
     swapoff: SYSTEM, reboot: SYSTEM, sethostname: SYSTEM, setdomainname: SYSTEM, iopl: SYSTEM, ioperm: SYSTEM, init_module: SYSTEM,

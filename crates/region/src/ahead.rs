@@ -1,4 +1,4 @@
-//! Memory asked for before it is needed: who knows two addresses waits once for both, and not for one after the
+//! Memory asked for before it is needed: code that knows two addresses waits once for both, and not for one after the
 //! other.
 
 /// Asks for the line of an address, if there is one.

@@ -158,7 +158,7 @@ impl Region {
     /// ```
     ///
     /// # Errors
-    /// As [`Region::atomic`]. That there was no room is told to those who wait for the ticket.
+    /// As [`Region::atomic`]. A medium without room is told to the waiters of the ticket.
     pub fn atomic_within<R, E: From<Error>>(
         &self,
         bound: Duration,

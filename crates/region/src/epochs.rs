@@ -1,4 +1,4 @@
-//! Epochs of a region: the cut, what it leaves to be captured in the background, and who waits for it.
+//! Epochs of a region: the cut, what it leaves to be captured in the background, and its waiters.
 //!
 //! ```text
 //! updates   | running | wait |  running ...                 (the wait: drain, swap two maps)
@@ -36,7 +36,7 @@ use twinpage_core::{
 /// Bytes captured before they are handed to the scheme: they are still in the processor's cache then.
 const PART_BYTES: usize = 128 << 10;
 
-/// How far the epochs of a region are: shared by those who cut and those who wait.
+/// The progress of a region's epochs: shared by the threads that cut and those that wait.
 #[derive(Debug)]
 pub(crate) struct Progress {
     /// Its number among those of this process: tickets are of one region.
@@ -44,7 +44,7 @@ pub(crate) struct Progress {
     /// Cuts made.
     cuts: AtomicU64,
     told: Mutex<Told>,
-    /// The store's: it is set before those who wait are told.
+    /// The store's: it is set before the waiters are told.
     poison: Poison,
     changed: Condvar,
     watch: Watch,
@@ -258,7 +258,7 @@ impl Progress {
         self.poison.check().map_err(poisoned)
     }
 
-    /// Poisons the store, and tells those who wait.
+    /// Poisons the store, and tells the waiters.
     pub(crate) fn set_poison(&self, error: twinpage_core::Error) -> Error {
         self.poison.set(&error);
         self.tell(|_| {});
@@ -456,7 +456,7 @@ impl MarkedLines {
         marks::mark_whole(place, pages.filter(is_here))
     }
 
-    /// The epoch is durable: its lines are no longer in flight, and those who wait are told.
+    /// The epoch is durable: its lines are no longer in flight, and the waiters are told.
     fn landed(&mut self, sweep: Sweep, discarded: &[Range<PageId>], report: &Report) {
         let cut = self.progress.cuts.load(Ordering::Relaxed);
         if let Some(pager) = paging::of(self.place) {

@@ -9,7 +9,7 @@
 //!
 //! ```text
 //! thread:  depth = 1 | light barrier | closed? no: in.   yes: depth = 0, wait, again
-//! cutter:  closed = 1 | heavy barrier | every depth 0? closed. else wait for who is in, and if that takes
+//! cutter:  closed = 1 | heavy barrier | every depth 0? closed. else wait for the updates inside, and if that takes
 //!          long open again and try later
 //! ```
 //!
@@ -235,7 +235,7 @@ impl Gate {
         self.door.store(if free { 0 } else { FENCED }, Ordering::Release);
     }
 
-    /// Whether a cut is being made, for one who has said whether he is in.
+    /// Whether a cut is being made, for a thread that has said whether it is in.
     fn is_closed(&self) -> bool {
         barrier::light(self.door.load(Ordering::Relaxed) & FENCED == 0);
         self.door.load(Ordering::Acquire) & CLOSED != 0

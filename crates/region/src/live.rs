@@ -124,7 +124,7 @@ impl Listening {
                     break;
                 }
                 if let Ok(stream) = stream {
-                    // Who does not listen to the answer misses it.
+                    // A client that does not read the answer misses it.
                     let _ = serve(&*region, &stream);
                 }
             }

@@ -33,7 +33,7 @@ const PAUSE: Duration = Duration::from_millis(2);
 /// ```
 pub struct Look {
     path: PathBuf,
-    /// Who has it open now, if anyone.
+    /// The process that has it open now, if any.
     pub in_use: Option<String>,
     /// What the checkpoints survive, by where the file lies.
     pub durability: Durability,

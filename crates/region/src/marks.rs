@@ -12,7 +12,7 @@
 //!   a byte a line                a byte for every 8 pages    (`saved.rs`)
 //! ```
 //!
-//! # Who has the content of a frozen line
+//! # The place of a frozen line's content
 //!
 //! The one that finished a copy of it while its frozen mark stood. A writer and the sweep race for it, with
 //! plain loads and stores, and neither waits:
@@ -34,9 +34,9 @@
 //!
 //! Why nothing need be claimed: two may find the mark standing, each with a copy that is done. Both count,
 //! and they are the same, so the checkpoint may have either. Until the next cut a frozen mark is only ever
-//! cleared, so it does not matter who clears it last, nor that one who comes late does so again.
+//! cleared, so the order of clearing does not matter, nor that a late thread does so again.
 //!
-//! Why no saved line is missed: a slot is taken before the mark is cleared, so who finds the frozen marks of
+//! Why no saved line is missed: a slot is taken before the mark is cleared, so a thread that finds the frozen marks of
 //! a page clear finds all of its slots that count, and the sweep hands a page on once, with all of its lines.
 //! A slot whose writer was interrupted before the last word is waited for; it has a tag that no earlier cut
 //! can have left.
@@ -153,7 +153,7 @@ pub(crate) fn touch_ends<T: ?Sized>(at: *const T, bytes: usize) {
     let offset = here.offset_of(at);
     if offset < DATA_BYTES {
         let map = here.current.load(Ordering::Relaxed);
-        // SAFETY: as in `touch_simply`. Who set a mark that is seen knew that nothing of the line is frozen.
+        // SAFETY: as in `touch_simply`. A mark that is seen was set when nothing of the line was frozen.
         let is_marked = |at| unsafe { mark(map, at / LINE) }.load(Ordering::Acquire) == MARKED;
         if is_marked(offset) && (bytes == 1 || is_marked(offset + bytes - 1)) {
             return;
@@ -275,7 +275,7 @@ fn touch_lines(place: Place, map: usize, lines: Range<usize>) {
     saved::save_frozen(place, map ^ FLIP, &lines);
     listed::list(place, map, &lines);
     note(map, &lines);
-    // After the lines are saved: who sees the marks writes at once.
+    // After the lines are saved: a thread that sees the marks writes at once.
     set(current, MARKED);
     // The writes come after it. Stores that go past the caches, which large copies are made of, are not
     // in order by themselves.

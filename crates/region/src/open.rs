@@ -226,7 +226,7 @@ impl Region {
 fn ticks(inner: Arc<Inner>) -> impl FnMut() -> bool + Send + 'static {
     let mut rest = Rest::new(inner.progress().epoch());
     move || {
-        // Those who wait for it are told; without room the next one tries again.
+        // Its waiters are told; without room the next one tries again.
         let made = inner.checkpoint();
         let given = match &made {
             Ok(epoch) if rest.lasts(*epoch) => inner.give_back_step().map(drop),

@@ -147,8 +147,8 @@ impl Options {
     ///
     /// Without it a region is opened at once, whatever its size. Where lines have checksums
     /// ([`Options::checksums`]), each page is verified when it is loaded; a damaged one is named on standard error,
-    /// and who touches it gets SIGBUS. Where they have none, the bytes of the region are believed: of a root its own
-    /// bytes are checked, not what lies in the blocks it owns.
+    /// and a thread that touches it gets SIGBUS. Where they have none, the bytes of the region are believed: of a root
+    /// its own bytes are checked, not the blocks that it owns.
     pub fn checked(self) -> Options {
         Options {
             checked: true,

@@ -421,7 +421,7 @@ impl Region {
     ///
     /// # Errors
     /// [`Error::Invalid`] when they lie past the end; [`Error::Store`] when one of their pages is damaged or cannot be
-    /// read, which would end who touches it.
+    /// read, which would end the process that touches it.
     pub fn load(&self, range: std::ops::Range<usize>) -> Result<()> {
         let (place, end) = (self.place(), self.place().bytes());
         if range.end > end {
@@ -528,7 +528,7 @@ impl Drop for Region {
         }
         let inside = self.place().is_inside();
         if !std::thread::panicking() && !inside {
-            // Who wants to know calls `close`.
+            // `close` tells of errors.
             let _ = self.finish();
         }
         if let Some(attached) = self.take_attached() {

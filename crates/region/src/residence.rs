@@ -20,7 +20,7 @@ pub(crate) const WENT: u8 = 8;
 /// How often the clock passes it over: two bits.
 pub(crate) const HEAT: u8 = 0x30;
 pub(crate) const HEAT_ONE: u8 = 0x10;
-/// It could not be read: who touches it gets SIGBUS.
+/// It could not be read: a thread that touches it gets SIGBUS.
 pub(crate) const LOST: u8 = 0x80;
 
 /// Lines of the page are on their way to the store. Only where pages may go.

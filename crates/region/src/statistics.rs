@@ -30,7 +30,7 @@ use twinpage_core::histogram::{Histogram, Percentiles};
 pub struct Statistics {
     /// Checkpoints that became durable; commits, in a region of sections.
     pub epochs: u64,
-    /// Microseconds during which no update could begin: waiting for those that ran, and the cut. One who is
+    /// Microseconds during which no update could begin: waiting for those that ran, and the cut. A thread that is
     /// in an update for long is waited for several times, with pauses in which others can; each counts.
     pub stop_us: Percentiles,
     /// Of them, waiting for the updates that ran.

@@ -1,4 +1,4 @@
-//! A scheme shared by those who need it at the same time: the engine that writes and commits, and those who
+//! A scheme with several users at the same time: the engine that writes and commits, and those that
 //! read pages.
 //!
 //! A call holds the lock for as long as it takes and no longer, so a reader gets in between the

@@ -36,7 +36,7 @@ fn image() -> (std::vec::Vec<u8>, u64) {
     });
     let _number = region.root_with::<u32>("number", |_| 5).unwrap();
     let place = region.place();
-    // SAFETY: so many bytes are usable, and nobody changes them.
+    // SAFETY: these bytes are usable, and do not change.
     let bytes = unsafe { std::slice::from_raw_parts(place.base(), place.bytes()) }.to_vec();
     (bytes, place.base().addr() as u64)
 }

@@ -68,7 +68,7 @@ fn keep(region: &Region, log: &Log, states: &mut States) {
 fn keep_last(region: &Region, epoch: u64, log: &Log, states: &mut States) {
     log.lock().unwrap().push(Op::Durable(epoch));
     let place = region.place();
-    // SAFETY: usable bytes, and nobody writes while the test looks.
+    // SAFETY: usable bytes, which do not change while the test looks.
     let bytes = unsafe { std::slice::from_raw_parts(place.base(), place.bytes()) };
     let report = check_image(bytes, place.base().addr() as u64);
     assert!(report.is_sound(), "epoch {epoch}: {report:?}");

@@ -680,7 +680,7 @@ fn what_a_forgotten_drain_handed_out_is_no_longer_there() {
     assert_eq!(heap.stats().used_blocks, 0);
 }
 
-/// A heap is not made a second time under those who use it.
+/// A heap is not made a second time under its users.
 #[test]
 fn a_heap_is_made_once() {
     let window = Window::volatile().unwrap();

@@ -84,6 +84,12 @@ impl<'r> Rows<'r> {
         self.rows[0].calls += 1;
     }
 
+    pub fn add_slowly(&mut self, row: usize, number: u64) {
+        SLOW.fetch_add(1, Ordering::SeqCst);
+        std::thread::sleep(Duration::from_millis(10));
+        self.rows[row].mix(number);
+    }
+
     pub fn spoil(&mut self, row: usize) {
         self.rows[row].calls += 100;
         panic!("row {row} is spoilt");
@@ -310,6 +316,44 @@ fn what_was_committed_is_run_though_the_process_died_before_it_was() {
         let region = open(&path);
         assert_eq!(rows(&region).row(3).unwrap(), (3, expected.hash));
     }
+}
+
+/// A checkpoint in the middle of a group has some of its calls; the position beside the object says which.
+#[test]
+fn a_checkpoint_between_two_calls_of_a_group_runs_none_twice() {
+    const NAME: &str = "a_checkpoint_between_two_calls_of_a_group_runs_none_twice";
+    const CALLS: u64 = 100;
+    if let Some((_, path)) = role() {
+        let region = when_free(|| Region::options().every(Duration::from_millis(1)).open(&path));
+        let handle = rows(&region);
+        set_gate(false);
+        (0..CALLS).for_each(|number| handle.add(2, number));
+        handle.slow();
+        // Each waits for a moment, so that the timer's checkpoint comes between two of them.
+        (0..CALLS).for_each(|number| handle.add_slowly(2, CALLS + number));
+        std::thread::scope(|scope| {
+            scope.spawn(|| handle.sync());
+            while SLOW.load(Ordering::SeqCst) == 0 {
+                std::thread::yield_now();
+            }
+            let before = region.epoch();
+            set_gate(true);
+            while region.epoch() < before + 2 {
+                std::thread::yield_now();
+            }
+            assert!(SLOW.load(Ordering::SeqCst) < CALLS, "the group has not ended");
+            say("killed here");
+            std::thread::park();
+        });
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("rows.twin");
+    kill_after(child(NAME, "cut", &path), "killed here");
+    let region = open(&path);
+    let mut expected = Row { calls: 0, hash: 0 };
+    (0..2 * CALLS).for_each(|number| expected.mix(number));
+    assert_eq!(rows(&region).row(2).unwrap(), (2 * CALLS, expected.hash));
 }
 
 /// The child of the test below: threads that call, each on a row of its own, and say what was acknowledged.
@@ -626,9 +670,9 @@ fn what_an_object_cannot_be_asked_is_refused() {
     assert!(refused.to_string().contains("without `sections`"));
 }
 
-/// More than the ring holds goes through it, with nobody who asks.
+/// Deferrable calls alone, more than the ring holds: each full group is run.
 #[test]
-fn calls_that_nobody_waits_for_are_run_when_the_log_is_full() {
+fn deferrable_calls_are_run_when_the_log_is_full() {
     let folder = tempfile::tempdir_in("/dev/shm").unwrap();
     let path = folder.path().join("rows.twin");
     let region = open(&path);
@@ -645,4 +689,48 @@ fn calls_that_nobody_waits_for_are_run_when_the_log_is_full() {
     });
     assert_eq!(handle.row(1).unwrap().0, 400_000);
     assert!(std::fs::metadata(log_of(&path)).unwrap().len() < 10 << 20);
+}
+
+/// More threads than processors, with calls that wait for the turn and calls that wait for an answer.
+#[test]
+fn instant_calls_of_many_threads_get_each_its_own_answer() {
+    const CALLS: u64 = 2000;
+    for folder in folders() {
+        let region = open(&folder.path().join("rows.twin"));
+        let handle = rows(&region);
+        let calls = if folder.path().starts_with("/dev/shm") {
+            CALLS
+        } else {
+            CALLS / 20
+        };
+        let answers = Mutex::new(vec![Vec::new(); THREADS]);
+        std::thread::scope(|scope| {
+            for thread in 0..2 * THREADS {
+                let (handle, answers) = (handle.clone(), &answers);
+                scope.spawn(move || {
+                    let row = thread % THREADS;
+                    let (mut own, mut last) = (Vec::new(), 0);
+                    for call in 0..calls {
+                        let answer = handle.bump(row, call).unwrap();
+                        assert!(answer > last, "{answer} after {last}");
+                        own.push(answer);
+                        last = answer;
+                        if call % 64 == 0 {
+                            handle.add(row, call);
+                            last = handle.row(row).unwrap().0;
+                            assert!(last > answer, "{last} after {answer} and one more");
+                            handle.sync().unwrap();
+                        }
+                    }
+                    answers.lock().unwrap()[row].extend(own);
+                });
+            }
+        });
+        let added = 2 * calls.div_ceil(64);
+        for (row, answers) in answers.into_inner().unwrap().into_iter().enumerate() {
+            assert_eq!(handle.row(row).unwrap().0, 2 * calls + added);
+            let different: std::collections::BTreeSet<u64> = answers.iter().copied().collect();
+            assert_eq!(different.len(), answers.len(), "two calls had the same answer");
+        }
+    }
 }

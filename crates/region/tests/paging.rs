@@ -162,7 +162,7 @@ fn system_calls_may_be_given_memory_that_is_not_there_yet() {
         region.load(0..1 << 20).unwrap();
     }
     let base = region.place().base();
-    // SAFETY: a mebibyte is usable, and nobody writes.
+    // SAFETY: a mebibyte is usable, and does not change.
     let bytes = unsafe { std::slice::from_raw_parts(base, 1 << 20) };
     let copy = folder.path().join("copy");
     std::fs::write(&copy, bytes).unwrap();

@@ -13,8 +13,8 @@ fn child(name: &str) {
     use std::os::unix::fs::PermissionsExt;
     let folder = tempfile::tempdir_in("/dev/shm").unwrap();
     std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o777)).unwrap();
-    // Where everybody may run it. By a process of its own: a child of another test would hold what this one
-    // writes, and who holds a program open for writing keeps it from being run.
+    // Where any user may run it. By a process of its own: a child of another test would hold what this one
+    // writes, and a program that is open for writing cannot be run.
     let program = folder.path().join("test");
     let copied = Command::new("cp")
         .args([&std::env::current_exe().unwrap(), &program])
@@ -52,7 +52,7 @@ fn make(path: &Path) {
     region.update(|update| {
         update.place().grow(BYTES).unwrap();
         let at = update.place().base();
-        // SAFETY: so many bytes are usable, and nobody else's.
+        // SAFETY: these bytes are usable, and have no other user.
         unsafe {
             update.place().touch(0..BYTES);
             at.write_bytes(7, BYTES);
@@ -64,7 +64,7 @@ fn make(path: &Path) {
 /// What a system call says that is given bytes of the region.
 fn write_to_a_file(region: &Region, bytes: std::ops::Range<usize>) -> std::io::Result<()> {
     let at = region.place().base().wrapping_add(bytes.start);
-    // SAFETY: the bytes are usable, and nobody writes them meanwhile.
+    // SAFETY: the bytes are usable, and do not change meanwhile.
     let memory = unsafe { std::slice::from_raw_parts(at, bytes.len()) };
     tempfile::tempfile_in(".")?.write_all(memory)
 }
@@ -133,7 +133,7 @@ fn without_page_faults_all_is_loaded_at_once() {
     child("without_page_faults_all_is_loaded_at_once");
 }
 
-/// As container engines do by default; and nobody may open the device node.
+/// As container engines do by default; and no process may open the device node.
 fn forbid_userfaultfd() {
     let load = |word: u16, k: u32| libc::sock_filter {
         code: word,

@@ -392,7 +392,7 @@ impl<'a, T: Value, const N: usize> Update<'a, T, N> {
         let (_, to) = self.claim(index);
         self.drain();
         // SAFETY: the operating version, which only this update reaches.
-        unsafe { self.put(to, value) };
+        unsafe { self.put(to, &value) };
         self.drain();
     }
 
@@ -431,17 +431,11 @@ impl<'a, T: Value, const N: usize> Update<'a, T, N> {
         let ((from_a, to_a), (from_b, to_b)) = (self.claim(a), self.claim(b));
         self.drain();
         // SAFETY: versions of two elements of the array; those written are operating ones, which only this update
-        // reaches. Where one is changed in place, its old value is read first.
+        // reaches.
         unsafe {
-            if std::ptr::eq(from_a, to_a) {
-                let value = *from_a;
-                self.put(to_a, *from_b);
-                self.put(to_b, value);
-            } else {
-                // `from_a` is not written, whichever `to_b` is.
-                self.put(to_a, *from_b);
-                self.put(to_b, *from_a);
-            }
+            let (value_a, value_b) = (*from_a, *from_b);
+            self.put(to_a, &value_b);
+            self.put(to_b, &value_a);
         }
         self.drain();
     }
@@ -451,14 +445,14 @@ impl<'a, T: Value, const N: usize> Update<'a, T, N> {
     /// # Safety
     /// `to` is an operating version of this array, and `value` is not part of it.
     #[inline]
-    unsafe fn put(&self, to: *mut T, value: T) {
+    unsafe fn put(&self, to: *mut T, value: &T) {
         if self.array.streams {
             let at = self.array.offset(to);
             // SAFETY: a version inside the file, drained before the update goes on.
             unsafe { self.array.opened.shared().direct().stream(at, value.as_bytes()) };
         } else {
             // SAFETY: the caller's.
-            unsafe { to.write(value) };
+            unsafe { to.copy_from_nonoverlapping(value, 1) };
         }
     }
 
@@ -527,7 +521,7 @@ impl<'a, T: Value, const N: usize> Update<'a, T, N> {
         let at = array.blocks.numbers(index as u64) + 8 * version as u64;
         let raw = array.numbers(index)[version].load(Ordering::Relaxed);
         array.set_number(index, version, self.number);
-        // SAFETY: a version of an element, which nobody changes now.
+        // SAFETY: a version of an element, which does not change now.
         let bytes = unsafe { std::slice::from_raw_parts(array.base.add(value as usize), size_of::<T>()) };
         array.work.bytes_before.extend_from_slice(bytes);
         array.work.before.push(Before {

@@ -42,7 +42,7 @@ pub fn is_array(path: &Path) -> bool {
 pub struct Look {
     /// The file.
     pub path: PathBuf,
-    /// Who has it open for writing, if anyone.
+    /// The process that has it open for writing, if any.
     pub in_use: Option<String>,
     /// What the array outlives, by where the file lies.
     pub durability: Durability,

@@ -115,7 +115,7 @@ impl Opened {
 impl Drop for Opened {
     fn drop(&mut self) {
         if self.run_to_end && self.shared().sound().is_ok() {
-            // `durable` is there for those who must know.
+            // `durable` tells of errors.
             let _ = self.durable();
         }
     }

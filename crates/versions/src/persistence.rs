@@ -1,4 +1,4 @@
-//! The persistence thread (Algorithm 2), and who waits for it.
+//! The persister (Algorithm 2), its thread, and how a thread waits for it.
 //!
 //! A batch becomes durable in this order: its ranges are written back; fence; the durable word is stored
 //! and written back; fence; and only then it is called durable.
@@ -7,7 +7,8 @@
 //! * Where a fence is a flush of a disk, a seal is written with the ranges instead, and the word after their one fence
 //!   (`seal.rs`).
 //! * Nothing is called durable after a failed fence.
-//! * The same steps run on a thread of their own, on the caller's, or one by one under a test.
+//! * The same steps run on the persistence thread, on a thread that waits, or one by one under a test.
+//! * The persister of a closed array does nothing more.
 
 #![allow(unsafe_code)]
 
@@ -30,7 +31,7 @@ use twinpage_os::Direct;
 const LOOKS: u32 = 64;
 const PAUSES: u32 = 16;
 
-/// What the operation thread, the persistence thread and those who wait share.
+/// Shared by the operation thread, the persistence thread and the threads that wait.
 #[derive(Debug)]
 pub(crate) struct Shared {
     direct: Arc<dyn Direct>,
@@ -38,7 +39,7 @@ pub(crate) struct Shared {
     pub(crate) handover: Handover,
     /// The last update, or step, that is durable.
     durable: AtomicU64,
-    /// The last that somebody waits for.
+    /// The last that a thread waits for.
     wanted: AtomicU64,
     waiters: AtomicU32,
     turn: Mutex<()>,
@@ -46,24 +47,16 @@ pub(crate) struct Shared {
     poison: Poison,
     closed: AtomicBool,
     persists: AtomicU64,
-    runner: Runner,
+    /// Held for a batch, from its first write-back to its last fence: a fence is for write-backs of its own thread.
+    persister: Mutex<Persister>,
+    run: Run,
+    /// The persistence thread, where there is one.
+    thread: OnceLock<Thread>,
+    /// Whether it sleeps.
+    parked: AtomicBool,
     /// Steps have seals.
     pub(crate) seals: bool,
     pub(crate) planted: Option<Planted>,
-}
-
-/// Where the persister runs.
-#[derive(Debug)]
-enum Runner {
-    /// On the thread that updates, or waits; by steps of a test in between.
-    Inline {
-        persister: Mutex<Persister>,
-        stepped: bool,
-    },
-    Thread {
-        thread: OnceLock<Thread>,
-        parked: AtomicBool,
-    },
 }
 
 /// How the persister is run.
@@ -73,7 +66,7 @@ pub(crate) enum Run {
     Thread,
     /// At the end of each update that is due.
     Inline,
-    /// By a test, step by step, and by those who wait.
+    /// By a test, step by step, and by threads that wait.
     Stepped,
 }
 
@@ -97,16 +90,10 @@ impl Shared {
             poison: Poison::default(),
             closed: AtomicBool::new(false),
             persists: AtomicU64::new(0),
-            runner: match run {
-                Run::Thread => Runner::Thread {
-                    thread: OnceLock::new(),
-                    parked: AtomicBool::new(false),
-                },
-                Run::Inline | Run::Stepped => Runner::Inline {
-                    persister: Mutex::default(),
-                    stepped: run == Run::Stepped,
-                },
-            },
+            persister: Mutex::default(),
+            run,
+            thread: OnceLock::new(),
+            parked: AtomicBool::new(false),
             seals: false,
             planted,
         }
@@ -167,29 +154,23 @@ impl Shared {
     #[inline]
     pub(crate) fn offered(&self, due: bool) {
         let wanted = self.is_waited_for();
-        match &self.runner {
-            Runner::Thread { parked, .. } => {
-                if (due || wanted) && parked.load(Ordering::SeqCst) {
-                    self.wake();
-                }
+        let due = due && self.run != Run::Stepped;
+        match self.run {
+            Run::Thread if (due || wanted) && self.parked.load(Ordering::SeqCst) => self.wake(),
+            Run::Inline | Run::Stepped if due || wanted => {
+                lock(&self.persister).run(self);
             }
-            Runner::Inline { persister, stepped } => {
-                if due && !stepped || wanted {
-                    lock(persister).run(self);
-                }
-            }
+            _ => {}
         }
     }
 
-    /// Whether somebody waits for more than is durable.
+    /// Whether a thread waits for more than is durable.
     pub(crate) fn is_waited_for(&self) -> bool {
         self.wanted.load(Ordering::SeqCst) > self.durable()
     }
 
     fn wake(&self) {
-        if let Runner::Thread { thread, .. } = &self.runner
-            && let Some(thread) = thread.get()
-        {
+        if let Some(thread) = self.thread.get() {
             thread.unpark();
         }
     }
@@ -197,10 +178,7 @@ impl Shared {
     /// One step of the persister, where a test drives it; false when there is nothing to do.
     #[cfg(any(test, feature = "faults"))]
     pub(crate) fn step(&self) -> bool {
-        match &self.runner {
-            Runner::Inline { persister, .. } => lock(persister).step(self),
-            Runner::Thread { .. } => false,
-        }
+        self.run != Run::Thread && lock(&self.persister).step(self)
     }
 
     /// Returns when update `number` is durable.
@@ -209,9 +187,14 @@ impl Shared {
             return Ok(());
         }
         self.wanted.fetch_max(number, Ordering::SeqCst);
-        match &self.runner {
-            Runner::Thread { .. } => self.wake(),
-            Runner::Inline { persister, .. } => lock(persister).run(self),
+        // A fence of this thread is faster than a message to another processor. A persister at work sees `wanted`.
+        match self.persister.try_lock() {
+            // Closed: the file may belong to another opening by now.
+            Ok(persister) if self.closed.load(Ordering::SeqCst) => drop(persister),
+            Ok(mut persister) => {
+                persister.run(self);
+            }
+            Err(_) => self.wake(),
         }
         // Where it takes no longer than this, sleeping would.
         for _ in 0..LOOKS {
@@ -240,7 +223,7 @@ impl Shared {
         outcome
     }
 
-    /// Wakes those who wait, if there are any.
+    /// Wakes the waiters, if there are any.
     fn tell(&self) {
         if self.waiters.load(Ordering::SeqCst) > 0 {
             drop(self.turn.lock().unwrap_or_else(PoisonError::into_inner));
@@ -271,8 +254,13 @@ enum Stage {
 }
 
 impl Persister {
-    fn run(&mut self, shared: &Shared) {
-        while self.step(shared) {}
+    /// Makes durable what there is; whether there was anything.
+    fn run(&mut self, shared: &Shared) -> bool {
+        let mut any = false;
+        while self.step(shared) {
+            any = true;
+        }
+        any
     }
 
     /// Does one thing; false when there is nothing to do.
@@ -285,20 +273,21 @@ impl Persister {
                 if !self.in_flight.take(&shared.handover, shared.is_waited_for()) {
                     return false;
                 }
-                shared.persists.fetch_add(1, Ordering::Relaxed);
+                // No other thread adds: the persister is locked.
+                shared.persists.store(shared.persists() + 1, Ordering::Relaxed);
                 Stage::WriteBack(0)
+            }
+            Stage::WriteBack(_) if shared.seals => {
+                let batch = self.in_flight.batch(&shared.handover);
+                let plane = batch.ranges.first().expect("a step is a plane");
+                // SAFETY: a plane in flight, which no step writes.
+                unsafe { seal::write_back(shared.direct(), plane, batch.word) };
+                Stage::FenceWord
             }
             Stage::WriteBack(next) => match self.in_flight.batch(&shared.handover).ranges.get(next) {
                 Some(range) => {
                     shared.direct.write_back(range.clone());
                     Stage::WriteBack(next + 1)
-                }
-                None if shared.seals => {
-                    let batch = self.in_flight.batch(&shared.handover);
-                    let plane = batch.ranges.first().expect("a step is a plane");
-                    // SAFETY: a plane in flight, which no step writes.
-                    unsafe { seal::write(shared.direct(), plane, batch.word) };
-                    Stage::FenceWord
                 }
                 None if shared.planted == Some(Planted::WordBeforeFence) => Stage::Word,
                 None => Stage::Fence,
@@ -362,9 +351,9 @@ pub(crate) struct Engine {
 impl Engine {
     pub(crate) fn start(shared: Shared) -> Result<Engine> {
         let shared = Arc::new(shared);
-        let thread = match &shared.runner {
-            Runner::Inline { .. } => None,
-            Runner::Thread { .. } => {
+        let thread = match shared.run {
+            Run::Inline | Run::Stepped => None,
+            Run::Thread => {
                 let own = Arc::clone(&shared);
                 let spawned = std::thread::Builder::new()
                     .name("persistence".into())
@@ -383,9 +372,11 @@ impl Engine {
 impl Drop for Engine {
     fn drop(&mut self) {
         self.shared.closed.store(true, Ordering::SeqCst);
+        // A waiter that runs the persister is done before the file is closed; later ones see `closed`.
+        drop(lock(&self.shared.persister));
         self.shared.wake();
         if let Some(thread) = self.thread.take() {
-            // It has told those who wait if it failed.
+            // It has told the waiters if it failed.
             let _ = thread.join();
         }
         self.shared.tell();
@@ -394,14 +385,14 @@ impl Drop for Engine {
 
 /// The persistence thread.
 fn persist(shared: &Shared) {
-    let Runner::Thread { thread, parked } = &shared.runner else {
-        return;
-    };
-    let _ = thread.set(std::thread::current());
-    let mut persister = Persister::default();
+    let _ = shared.thread.set(std::thread::current());
     let mut looks = 0;
     loop {
-        if persister.step(shared) {
+        let found = match shared.persister.try_lock() {
+            Ok(mut persister) => persister.run(shared),
+            Err(_) => false,
+        };
+        if found {
             looks = 0;
             continue;
         }
@@ -413,12 +404,12 @@ fn persist(shared: &Shared) {
             (0..PAUSES).for_each(|_| std::hint::spin_loop());
             continue;
         }
-        parked.store(true, Ordering::SeqCst);
-        // What was offered before it could be seen that nobody looks.
-        if !persister.step(shared) && !shared.closed.load(Ordering::SeqCst) {
+        shared.parked.store(true, Ordering::SeqCst);
+        // Batches offered before `parked` was seen. Not `try_lock`: a waiter may have looked before them.
+        if !lock(&shared.persister).run(shared) && !shared.closed.load(Ordering::SeqCst) {
             std::thread::park();
         }
-        parked.store(false, Ordering::SeqCst);
+        shared.parked.store(false, Ordering::SeqCst);
         looks = 0;
     }
 }

@@ -150,7 +150,7 @@ impl<T: Value, const N: usize> Planes<T, N> {
         unsafe { std::slice::from_raw_parts(at, self.len()) }
     }
 
-    /// Does a step: `compute` reads what the step before made and writes every value anew; what it leaves is what some
+    /// Does a step: `compute` reads what the step before made and writes every value; what it leaves is what some
     /// earlier step made. After any crash the step is there whole, or not at all; if `compute` panics, it is not.
     ///
     /// # Errors

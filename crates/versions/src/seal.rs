@@ -21,6 +21,9 @@ use std::sync::atomic::Ordering;
 use twinpage_core::{Error as Damage, Offset};
 use twinpage_os::Direct;
 
+/// Bytes summed together: they are still in a cache when they were just written.
+const PIECE: usize = 512 << 10;
+
 /// What the seals and the durable word say together.
 pub(crate) struct Newest {
     /// The last whole step and its plane, as a durable word has them.
@@ -29,32 +32,43 @@ pub(crate) struct Newest {
     cut: Vec<Offset>,
 }
 
-/// The sum of a plane, bound to its step.
+/// The sum of a plane, bound to its step. Each piece is handed to `meanwhile`, and summed.
 ///
 /// # Safety
-/// Nobody changes the plane meanwhile.
-unsafe fn sum(direct: &dyn Direct, range: &Range<Offset>, word: u64) -> u64 {
-    assert!(range.start <= range.end && range.end <= direct.len());
-    // SAFETY: inside the file; the caller's.
-    let bytes = unsafe {
-        let at = direct.base().add(range.start as usize);
-        std::slice::from_raw_parts(at, (range.end - range.start) as usize)
-    };
+/// The plane does not change meanwhile.
+unsafe fn sum(
+    direct: &dyn Direct,
+    plane: &Range<Offset>,
+    step: u64,
+    mut meanwhile: impl FnMut(Range<Offset>),
+) -> u64 {
+    assert!(plane.start <= plane.end && plane.end <= direct.len());
+    let mut sum = 0;
+    for start in plane.clone().step_by(PIECE) {
+        let piece = start..plane.end.min(start + PIECE as u64);
+        // SAFETY: inside the file; the caller's.
+        let bytes = unsafe {
+            let at = direct.base().add(start as usize);
+            std::slice::from_raw_parts(at, (piece.end - start) as usize)
+        };
+        meanwhile(piece);
+        sum = crc32c::crc32c_append(sum, bytes);
+    }
     // Never 0, which stands for no number.
-    encode(u64::from(crc32c::crc32c(bytes)) + 1, word)
+    encode(u64::from(sum) + 1, step)
 }
 
-/// Writes the seal of the step that `raw` names, as a durable word does, and whose plane is `range`.
+/// Writes a step back whose plane is `plane`, and its seal. `raw` names it, as a durable word does.
 ///
 /// # Safety
 /// As for `sum`.
-pub(crate) unsafe fn write(direct: &dyn Direct, range: &Range<Offset>, raw: u64) {
+pub(crate) unsafe fn write_back(direct: &dyn Direct, plane: &Range<Offset>, raw: u64) {
     let named = number(raw);
     let durable = number(word(direct, WORD).load(Ordering::Relaxed));
     let is_free = |at: &Offset| number(word(direct, *at).load(Ordering::Relaxed)) != durable;
     let at = SEALS.into_iter().find(is_free).unwrap_or(SEALS[0]);
     // SAFETY: the caller's.
-    let sum = unsafe { sum(direct, range, named) };
+    let sum = unsafe { sum(direct, plane, named, |piece| direct.write_back(piece)) };
     word(direct, at).store(encode(named, SEAL_PLACE), Ordering::Relaxed);
     word(direct, at + 8).store(sum, Ordering::Relaxed);
     persist(direct, at, SEAL_BYTES);
@@ -112,8 +126,8 @@ fn fits(direct: &dyn Direct, header: &Header, named: u64, at: Offset, path: &Pat
     }
     let range = plane_range(header, plane);
     direct.load(range.clone())?;
-    // SAFETY: the array is being opened, or stands still: nobody writes a plane.
-    let sum = unsafe { sum(direct, &range, named) };
+    // SAFETY: the array is being opened, or stands still: no plane changes.
+    let sum = unsafe { sum(direct, &range, named, drop) };
     Ok(word(direct, at + 8).load(Ordering::Relaxed) == sum)
 }
 

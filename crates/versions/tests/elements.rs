@@ -186,6 +186,25 @@ fn what_was_not_durable_is_not_there_after_the_array_is_forgotten() {
 }
 
 #[test]
+fn a_wait_changes_nothing_after_the_array_is_closed() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("array");
+    for round in 0..100 {
+        let options = Options::new().pace(Pace::Manual);
+        let mut array = Versions::<u64, 2>::open_with(&options, &path, 100, |_| 0).unwrap();
+        array.update(|update| update.set(round, 7));
+        let tickets = [array.ticket(), array.ticket()];
+        let waiting = tickets.map(|ticket| std::thread::spawn(move || ticket.wait().is_ok()));
+        drop(array);
+        let closed = std::fs::read(&path).unwrap();
+        let durable = waiting.map(|thread| thread.join().unwrap());
+        assert_eq!(std::fs::read(&path).unwrap(), closed, "round {round}");
+        let array = Versions::<u64, 2>::open(&path, 100, |_| unreachable!()).unwrap();
+        assert!(*array.get(round) == 7 || durable == [false; 2], "round {round}");
+    }
+}
+
+#[test]
 fn another_array_is_refused_and_left_as_it_is() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("array");

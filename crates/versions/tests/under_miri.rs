@@ -21,7 +21,7 @@ struct Plain {
     streams: bool,
 }
 
-// SAFETY: memory of its own; who writes where is up to those who use it, as for a mapping.
+// SAFETY: memory of its own; its users decide on writes, as for a mapping.
 unsafe impl Send for Plain {}
 // SAFETY: as above.
 unsafe impl Sync for Plain {}
@@ -71,7 +71,7 @@ impl Direct for Plain {
             std::hint::black_box(match bytes {
                 // A number: a word that the next update may store meanwhile.
                 8 => AtomicU64::from_ptr(from.cast()).load(Ordering::Relaxed),
-                // A value, which nobody stores into while it is written back.
+                // A value, which does not change while it is written back.
                 _ => std::slice::from_raw_parts(from, bytes)
                     .iter()
                     .map(|&byte| u64::from(byte))

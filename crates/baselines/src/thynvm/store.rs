@@ -185,7 +185,7 @@ impl Hybrid {
         Ok(Went::Well)
     }
 
-    /// An entry for one more line: one that is clean is copied home and leaves. Nobody waits for that
+    /// An entry for one more line: one that is clean is copied home and leaves. No access waits for that
     /// (DPC 5.2): its slot keeps the checkpoint until the next is durable. False if none can.
     fn make_room<M: Medium>(&mut self, medium: &mut Metered<M>, ground: &mut Ground) -> Result<bool> {
         if self.blocks.len() < self.tables.blocks as usize {

@@ -17,6 +17,7 @@ pub(crate) fn bench(bench: Bench) -> Result<ExitCode, String> {
         BenchCommand::Region(arguments) => region::bench("region", &arguments),
         BenchCommand::Sections(arguments) => region::bench("sections", &arguments),
         BenchCommand::Versions(arguments) => region::bench("versions", &arguments),
+        BenchCommand::Objects(arguments) => region::bench("objects", &arguments),
         BenchCommand::Writer(arguments) => writer::write(&arguments),
     }
 }

@@ -1,4 +1,4 @@
-//! `twinpage bench region`, `sections` and `versions`: starts the program beside this one that knows the stores compared with.
+//! `twinpage bench region`, `sections`, `versions` and `objects`: starts the program beside this one that knows the stores compared with.
 //!
 //! It is a program of its own so that this one has no part of them.
 

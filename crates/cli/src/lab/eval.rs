@@ -1,11 +1,11 @@
 //! `twinpage lab eval`: a paper's evaluation, repeated.
 
-use super::{bar, command, mss};
+use super::{bar, command, study};
 use clap::Args;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::str::FromStr;
-use twinpage_lab::eval::{Document, Evaluation, Paper, Request, do_only, evaluate};
+use twinpage_lab::eval::{Claim, Document, Evaluation, Paper, Request, do_only, evaluate};
 use twinpage_lab::schemes::SchemeName;
 use twinpage_process::notes;
 
@@ -16,13 +16,14 @@ pub(super) const EXAMPLES: &str = "Example:
   twinpage lab eval dpc --artifact fig9a claims --precision 1% --runs runs --out results
   twinpage lab eval dpc --artifact fig9a --runs runs --only '*/tatp' '*/echo'
   twinpage lab eval mss --quick
+  twinpage lab eval ssp --artifact fig5a claims
 
 Writes PAPER.json, PAPER.html and an SVG for each artifact into --out. The papers' mixes of SPEC programs are
 played with traces of free ones that stand in for them: make traces records them into target/traces.";
 
 #[derive(Args, Debug)]
 pub(crate) struct Eval {
-    /// The paper: dpc, twins or mss
+    /// The paper: dpc, twins, mss or ssp
     paper: Study,
     /// Artifacts, such as fig9a; all if none is named
     #[arg(long, value_name = "NAME", num_args = 1..)]
@@ -78,6 +79,8 @@ enum Study {
     Scheme(Paper),
     /// Programs that persist by themselves.
     Mss,
+    /// Failure-atomic sections.
+    Ssp,
 }
 
 impl FromStr for Study {
@@ -85,10 +88,11 @@ impl FromStr for Study {
     fn from_str(text: &str) -> Result<Study, String> {
         match text {
             "mss" => Ok(Study::Mss),
+            "ssp" => Ok(Study::Ssp),
             _ => text
                 .parse()
                 .map(Study::Scheme)
-                .map_err(|_| "the papers are dpc, twins and mss".into()),
+                .map_err(|_| "the papers are dpc, twins, mss and ssp".into()),
         }
     }
 }
@@ -113,7 +117,8 @@ impl Eval {
 pub(super) fn eval(arguments: &Eval) -> Result<ExitCode, String> {
     let paper = match arguments.paper {
         Study::Scheme(paper) => paper,
-        Study::Mss => return mss::eval(arguments),
+        Study::Mss => return study::mss(arguments),
+        Study::Ssp => return study::ssp(arguments),
     };
     let request = Request {
         instructions: arguments.instructions,
@@ -237,7 +242,11 @@ fn show(evaluation: &Evaluation) {
     if !evaluation.rows.is_empty() {
         println!("{table}");
     }
-    for claim in &evaluation.claims {
+    show_claims(&evaluation.claims);
+}
+
+pub(super) fn show_claims(claims: &[Claim]) {
+    for claim in claims {
         println!(
             "{:6} {:15} {}: {}",
             claim.place,

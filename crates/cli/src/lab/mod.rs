@@ -3,9 +3,9 @@
 mod convert;
 mod eval;
 mod memory;
-mod mss;
 mod record;
 mod run;
+mod study;
 mod sweep;
 mod verify;
 mod workloads;

@@ -5,7 +5,7 @@
 //! * How long a life may last is drawn evenly from nothing to [`Campaign::reach`], so that some kills come while
 //!   twinpage starts or restores. The reach grows when lives are too short to get on, and shrinks to
 //!   what a whole run takes.
-//! * A kill before the first checkpoint leaves nothing to resume: the program is run anew, as a user
+//! * A kill before the first checkpoint leaves nothing to resume: the program is run again, as a user
 //!   would. One after the program's end leaves only output to pass on. Such kills are counted apart, and
 //!   are not among those that were asked for.
 
@@ -296,7 +296,7 @@ fn watch(mut command: Command, patience: Option<Duration>, until: Option<Instant
     })
 }
 
-/// The state, once nobody holds it any more: what was killed needs a moment to be gone. `None` when
+/// The state, once no process holds it: a killed process needs a moment to be gone. `None` when
 /// there is none.
 fn wait_until_free(killed: &Killed) -> twinpage_process::Result<Option<Inspection>> {
     let until = Instant::now() + DYING;

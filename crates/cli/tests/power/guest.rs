@@ -15,7 +15,7 @@ use std::time::Duration;
 /// Tells the host something.
 pub(crate) fn say(what: &str) {
     let mut console = io::stdout().lock();
-    // Without a console nobody is there to be told.
+    // Without a console there is no reader.
     let _ = writeln!(console, "{MARK}{what}").and_then(|()| console.flush());
 }
 

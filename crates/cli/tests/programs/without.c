@@ -1,11 +1,11 @@
-// Asks for what is refused and programs go on without (a time stamp counter that traps), and for a child where a
+// Asks for what is refused and programs go on without (a time stamp counter that traps), and for a socket where a
 // second word is given; ends with the code of the first word.
 #include <stdlib.h>
 #include <sys/prctl.h>
-#include <unistd.h>
+#include <sys/socket.h>
 
 int main(int argc, char **argv) {
     prctl(PR_SET_TSC, PR_TSC_SIGSEGV, 0, 0, 0);
-    if (argc > 2 && fork() == 0) _exit(0);
+    if (argc > 2) socket(AF_INET, SOCK_STREAM, 0);
     return argc > 1 ? atoi(argv[1]) : 0;
 }

@@ -5,7 +5,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use crate::support::process::{Victim, kill, twinpage};
+use crate::support::process::{Victim, kill, twinpage, with_argument};
 use crate::support::state::{COUNTING, Killed, on_state, refused_in_order, wait_until};
 use crate::support::{chance, long, say, seed};
 
@@ -381,7 +381,7 @@ fn a_disk_that_fills_up() {
 fn a_kill_between_run_and_first_checkpoint_is_said() {
     let seed = seed();
     let mut chance = chance(seed, "first");
-    for _ in 0..10 {
+    for victim in [Victim::Tree, Victim::Tool].repeat(8) {
         let scratch = tempfile::tempdir().expect("a scratch directory");
         let state = scratch.path().join("state");
         let mut command = twinpage();
@@ -392,7 +392,9 @@ fn a_kill_between_run_and_first_checkpoint_is_said() {
             .stderr(Stdio::null());
         let mut child = command.spawn().expect("twinpage starts");
         std::thread::sleep(std::time::Duration::from_micros(chance.u64(0..30_000)));
-        kill(&mut child, Victim::Tree, &mut chance);
+        kill(&mut child, victim, &mut chance);
+        let name = state.display().to_string();
+        wait_until("nothing runs on unwatched", || with_argument(&name).is_empty());
         let check = on_state(&["check"], &state);
         let stderr = String::from_utf8_lossy(&check.stderr).into_owned();
         assert!(!stderr.contains("panicked"), "TWINPAGE_SEED={seed}: {stderr}");

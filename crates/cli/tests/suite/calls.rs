@@ -2,15 +2,15 @@
 
 use std::fs::OpenOptions;
 use std::path::Path;
-use std::process::Child;
+use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::support::campaign::oracle;
-use crate::support::process::{Victim, ended_before, kill, twinpage};
+use crate::support::process::{Victim, ended_before, family, kill, name_of, twinpage};
 use crate::support::program::named;
 use crate::support::state::wait_until;
 use crate::support::tree::bytes_difference;
-use crate::support::{chance, long, say, seed};
+use crate::support::{chance, long, say, seed, skip};
 
 #[test]
 fn no_call_sees_a_stop() {
@@ -32,6 +32,43 @@ fn no_call_sees_a_stop() {
         "{}: {stderr}",
         bytes_difference(&alone.stdout, &out.stdout)
     );
+}
+
+/// A program that makes one call after another shares a processor with the tracer meanwhile, and has its own again when
+/// it pauses.
+#[test]
+fn calls_in_a_row_share_a_processor_and_a_pause_gives_it_back() {
+    let everywhere = processors(None).expect("the processors of this process");
+    if everywhere < 2 {
+        return skip("a shared processor", "a second processor", "a machine with two");
+    }
+    let Some(line) = named("c_processors.c").command(10) else {
+        return;
+    };
+    let scratch = tempfile::tempdir().expect("a scratch directory");
+    let mut command = twinpage();
+    command
+        .args(["run", "--every", "5ms", "--state"])
+        .arg(scratch.path().join("state"));
+    command.arg("--").args(&line).current_dir(scratch.path());
+    let mut child = command.stdout(Stdio::null()).spawn().expect("twinpage starts");
+    let mut seen = Vec::new();
+    while child.try_wait().expect("wait for twinpage").is_none() {
+        let program = family(child.id() as i32)
+            .into_iter()
+            .find(|pid| name_of(*pid) == "c_processors");
+        seen.extend(program.and_then(|pid| processors(Some(pid))));
+    }
+    assert!(child.wait().expect("wait for twinpage").success());
+    assert!(seen.contains(&1), "never on one processor: {seen:?}");
+    // It pauses before it ends.
+    assert!(seen.ends_with(&[everywhere; 5]), "not given back: {seen:?}");
+}
+
+/// How many processors a process may run on; `None` when it is gone.
+fn processors(pid: Option<i32>) -> Option<u32> {
+    let pid = pid.map(|pid| rustix::process::Pid::from_raw(pid).expect("a process id"));
+    rustix::thread::sched_getaffinity(pid).ok().map(|set| set.count())
 }
 
 /// Killed four times while all its threads wait for four seconds: a wait that began again as a whole would

@@ -369,7 +369,7 @@ fn a_user_without_privileges() {
     let scratch = tempfile::tempdir().expect("a scratch directory");
     fs::set_permissions(scratch.path(), fs::Permissions::from_mode(0o755)).expect("chmod");
     let (binary, home) = (scratch.path().join("twinpage"), scratch.path().join("home"));
-    // By a process of its own: a child of another test would hold what this one writes, and who holds
+    // By a process of its own: a child of another test would hold what this one writes, and a process that holds
     // a program open for writing keeps it from being run.
     let copied = Command::new("cp")
         .args([Path::new(env!("CARGO_BIN_EXE_twinpage")), &binary])

@@ -4,7 +4,7 @@
 //! - One piece of damage a file, where something is kept: a bit, a byte, a sector, a page that is zero, two pages that
 //!   changed places, a write that was lost, the end cut off.
 //! - `check` reads everything, so what any reader notices it must notice.
-//! - The readers of regions are processes of their own: a damaged page ends who touches it with SIGBUS.
+//! - The readers of regions are processes of their own: a damaged page ends its reader with SIGBUS.
 //!
 //! `TWINPAGE_LONG=1`: 500 files each. A seed repeats a failure.
 

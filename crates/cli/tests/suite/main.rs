@@ -8,6 +8,7 @@
 //! - `bad_input`: whatever is given to the command, it says what is wrong and loses nothing;
 //! - `damage`: damaged regions and states are told of, or hold what they held;
 //! - `states`: programs are listed, stopped, suspended, and cleaned away;
+//! - `trees`: scripts and builds, whose processes come and go, are killed and resumed;
 //! - `told`: what cannot be captured is told at once; a program that was stopped stays so;
 //! - `rest`: a program that does nothing costs nothing;
 //! - `random`: random sequences of system calls, alone and under kills;
@@ -36,3 +37,4 @@ mod sockets;
 mod states;
 mod support;
 mod told;
+mod trees;

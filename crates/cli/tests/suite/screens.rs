@@ -140,11 +140,11 @@ fn a_message_breaks_no_screen() {
     };
     let scratch = tempfile::tempdir().expect("a scratch directory");
     let program = scratch.path().join("screen.py");
-    let text = "import os, sys, termios, tty\n\
-                def fork():\n    try: os.fork()\n    except OSError: pass\n\
+    let text = "import socket, sys, termios, tty\n\
+                def ask():\n    try: socket.socket()\n    except OSError: pass\n\
                 def say(text): sys.stdout.write(text); sys.stdout.flush()\n\
                 if sys.argv[1] == 'screen': before = termios.tcgetattr(0); tty.setraw(0)\n\
-                say('one '); fork(); say('two\\r\\n')\n\
+                say('one '); ask(); say('two\\r\\n')\n\
                 if sys.argv[1] == 'screen': termios.tcsetattr(0, termios.TCSADRAIN, before)\n";
     fs::write(&program, text).expect("a program");
     let shown = |how: &str| {

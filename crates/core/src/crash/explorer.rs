@@ -1,7 +1,7 @@
 //! The explorer: stops a recorded run at every point, recovers what a crash may have left there, and
-//! compares it with what was promised.
+//! compares it with the promises.
 //!
-//! What is checked of every image:
+//! Checked of every image:
 //! * Recovery finds the last commit reported durable, or the one in flight, whole, with its context.
 //!   While a store is being made it may also find none.
 //! * `check` finds nothing to complain about.
@@ -26,7 +26,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 pub struct Counts {
     /// Points a run was stopped at.
     pub points: u64,
-    /// Images built of what a crash there may leave.
+    /// Images that a crash there may leave.
     pub images: u64,
     /// Recoveries: of the images, of crashed recoveries and of second lives.
     pub recoveries: u64,
@@ -43,7 +43,7 @@ impl AddAssign for Counts {
     }
 }
 
-/// What the runs themselves went through: proof that they went everywhere.
+/// The paths that the runs took: proof that they took all.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Seen {
     /// Epochs committed.
@@ -78,7 +78,7 @@ impl AddAssign for Seen {
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{what}, after operation {point} of {points}{}", if *deep { ", in a second life" } else { "" })]
 pub struct Broken {
-    /// What is wrong.
+    /// The fault.
     pub what: String,
     /// The operation the run was stopped after.
     pub point: usize,
@@ -100,7 +100,7 @@ pub struct Effort {
     /// Recoveries that write so often or less are always crashed everywhere, longer ones for the
     /// images that get a second life.
     pub short_recovery: usize,
-    /// Believe what was not crashed: for planted faults that a plain comparison would find already.
+    /// Skips the comparison without a crash: for planted faults that it would find already.
     pub only_crashes: bool,
 }
 
@@ -127,9 +127,9 @@ pub struct Explorer<S> {
     subject: Subject<S>,
     effort: Effort,
     random: Random,
-    /// What was done so far.
+    /// The counts so far.
     pub counts: Counts,
-    /// What the runs went through.
+    /// The paths that the runs took.
     pub seen: Seen,
 }
 

@@ -42,13 +42,13 @@ impl Image {
         self.limit = limit;
     }
 
-    /// What it holds.
+    /// Its content.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// What it holds, to damage it.
+    /// Its content, to damage it.
     pub fn bytes_mut(&mut self) -> &mut Vec<u8> {
         &mut self.bytes
     }

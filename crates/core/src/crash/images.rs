@@ -1,7 +1,7 @@
 //! What a crash may leave on the medium.
 //!
-//! * What was done before the last fence is there, all of it.
-//! * Of what was done since, any subset of the atoms is there. Few atoms: every subset is built. Many:
+//! * All writes before the last fence are there.
+//! * Of later writes, any subset of the atoms is there. Few atoms: every subset is built. Many:
 //!   none, all, each one alone, each one missing, and seeded samples.
 
 use super::image::Image;
@@ -15,7 +15,7 @@ const EVERY: usize = 6;
 /// Up to this number of atoms: each alone and each missing.
 const EACH: usize = 20;
 
-/// The durable bytes at a point of a run, and what is not fenced yet.
+/// The durable bytes at a point of a run, and the writes without a fence.
 #[derive(Debug)]
 pub struct Crash {
     durable: Vec<u8>,

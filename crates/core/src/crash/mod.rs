@@ -2,11 +2,11 @@
 //!
 //! The fault model, which everything here stands for: the program or the machine stops at any
 //! instant. Writes, growth and discards since the last fence are on the medium in any subset, each
-//! write torn at most at the medium's atom; what was fenced is there. Recovery may be stopped the
+//! write torn at most at the medium's atom; fenced writes are there. Recovery may be stopped the
 //! same way, and what follows it.
 //!
 //! ```text
-//! a run of steps ---> scheme ---> Recorder: an image and a log of what was done to it
+//! a run of steps ---> scheme ---> Recorder: an image and a log of its writes
 //!       |                             |
 //!       model: the state of           at every operation of the log: the images a crash may leave
 //!       every commit                  |

@@ -13,7 +13,7 @@ use std::cell::RefCell;
 use std::ops::Range;
 use std::rc::Rc;
 
-/// One thing a medium was asked to do, or a note of who asked.
+/// A request to a medium, or a note of its origin.
 #[derive(Clone, Debug)]
 pub enum Op {
     /// [`Medium::write`].
@@ -47,7 +47,7 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// On top of what `image` holds.
+    /// On top of `image`.
     #[must_use]
     pub fn new(image: Image) -> Recorder {
         Recorder {
@@ -63,7 +63,7 @@ impl Recorder {
         Rc::clone(&self.log)
     }
 
-    /// What the medium holds.
+    /// The content of the medium.
     #[must_use]
     pub fn image(&self) -> &Image {
         &self.image

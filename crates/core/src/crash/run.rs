@@ -1,4 +1,4 @@
-//! A run of a scheme beside a model of what it must hold.
+//! A run of a scheme beside a model of its content.
 
 use super::random::Random;
 use super::recorder::{Log, Op};
@@ -18,7 +18,7 @@ pub enum Step {
         page: u64,
         /// Its lines.
         lines: LineMask,
-        /// What the content is made from.
+        /// The seed of the content.
         value: u64,
     },
     /// The page will be written soon.
@@ -55,7 +55,7 @@ pub struct Run<S> {
     pub scheme: S,
     log: Log,
     newest: State,
-    /// The state of every commit since the run began; the first is what it began with.
+    /// The state of every commit since the run began; the first is the initial one.
     pub states: BTreeMap<Epoch, State>,
     /// Epochs that found no room.
     pub lost: u64,

@@ -1,4 +1,4 @@
-//! Everything on the medium, read again and compared with what is in memory.
+//! Everything on the medium, read again and compared with memory.
 //!
 //! * Superblock, switch records, snapshot, journal, mark and context are verified by their checksums,
 //!   extents and derivative pages by their owners: the same code as recovery.
@@ -114,7 +114,7 @@ impl<M: Medium> DualPage<M> {
         })
     }
 
-    /// Reads every page there is; of an epoch that found no room, what it did not begin to write.
+    /// Reads every page; of an epoch that found no room, the pages that it did not begin to write.
     fn read_all(&self, damage: &mut Vec<Damage>) -> Result<()> {
         let mut page = vec![0; self.geometry().page_bytes()];
         for extent in self.table.in_order() {

@@ -1,7 +1,7 @@
 //! Small numbers and line masks in few bytes, and reading them back from untrusted bytes.
 //!
 //! * A decoder never reads past its bytes and never allocates: it returns `None`.
-//! * What was encoded decodes to the same value, and takes no more than ten bytes a number and nine
+//! * An encoded value decodes to the same value, and takes no more than ten bytes a number and nine
 //!   a mask. A mask of one line, by far the most common, takes one.
 //!
 //! ```text

@@ -106,7 +106,7 @@ impl<M: Medium> DualPage<M> {
         })
     }
 
-    /// Collects what the epoch changed.
+    /// Collects the changes of the epoch.
     fn gather(&mut self, context: ContextMark, home: &[Key]) {
         self.touched.sort_unstable();
         let DualPage {
@@ -357,7 +357,7 @@ impl<M: Medium> DualPage<M> {
         Ok(())
     }
 
-    /// The commit is durable: its bits flip, what it no longer needs is free.
+    /// The commit is durable: its bits flip, and pages without a use are free.
     fn adopt(&mut self) -> Result<()> {
         self.exhausted = false;
         let touched = std::mem::take(&mut self.touched);

@@ -22,7 +22,7 @@ pub enum Fault {
     ForgetEntry,
     /// A line is written over its checkpoint as well as to its other home.
     WriteBothHomes,
-    /// The first write of a page leaves what was in its base before.
+    /// The first write of a page leaves the old bytes in the rest of its base.
     NoZeroFill,
     /// A page's derivative page is freed when the page is discarded, not when that is durable.
     FreeAtDiscard,
@@ -36,7 +36,7 @@ pub enum Fault {
     LeaveSwitch,
     /// The mark runs ahead of the record it speaks of.
     MarkEarly,
-    /// A line is written and keeps the checksum of what was in its place before.
+    /// A line is written and keeps the checksum of the line before it.
     ForgetSum,
     /// A record carries the checksums of the homes that its lines left.
     OldSum,

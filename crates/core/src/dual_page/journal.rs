@@ -1,4 +1,4 @@
-//! Records of what changed in the mapping, appended one after the other (SSP's metadata journal).
+//! Records of changes to the mapping, appended one after the other (SSP's metadata journal).
 //!
 //! ```text
 //! record   0       4     8          16      24           28         32
@@ -170,7 +170,7 @@ impl Change {
     }
 }
 
-/// Who wrote a record, and which it is.
+/// The writer of a record, and its number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Stamp {
     pub(super) generation: u32,

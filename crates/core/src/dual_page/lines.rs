@@ -3,7 +3,7 @@
 //! * A read goes to `CPBV xor DBV`, a write to `not CPBV`.
 //! * The first write of a page that is in no checkpoint goes straight to its base, and makes every
 //!   other line of the page zero there.
-//! * A page enters the dirty list once an epoch, so that a commit costs what was written.
+//! * A page enters the dirty list once an epoch, so the cost of a commit grows with its writes.
 
 use super::fault::Fault;
 use super::map::{Entry, EntryIndex, Flags, HOT, Key, Life};

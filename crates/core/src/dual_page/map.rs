@@ -65,7 +65,7 @@ impl Frame {
     }
 }
 
-/// What is known of a page besides its two masks.
+/// An entry of the page table without its two masks.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(super) struct Flags(u16);
 

@@ -289,7 +289,7 @@ impl<M: Medium> DualPage<M> {
     /// The checkpoint on `medium`, exactly as its last durable commit left it.
     ///
     /// # Errors
-    /// [`Error::Damaged`] and [`Error::Foreign`] say what is wrong and where; nothing is written then.
+    /// [`Error::Damaged`] and [`Error::Foreign`] name the fault and its place; nothing is written then.
     pub fn recover(medium: M) -> Result<(DualPage<M>, Recovered)> {
         DualPage::recover_from(medium, None)
     }
@@ -299,7 +299,7 @@ impl<M: Medium> DualPage<M> {
         self.medium.inner()
     }
 
-    /// The medium, and an end to the scheme. What was not committed is forgotten.
+    /// The medium, and an end to the scheme. Writes without a commit are forgotten.
     pub fn into_medium(self) -> M {
         self.medium.into_inner()
     }

@@ -1,4 +1,4 @@
-//! The derivative page pool (DPC 4.4): which derivative pages exist, whose they are, which to reclaim.
+//! The derivative page pool (DPC 4.4): which derivative pages exist, their owners, and which to reclaim.
 //!
 //! * A derivative page belongs to one page of the table, or is free.
 //! * The lowest free one is handed out first, so that the pool stays dense and its end empties.
@@ -26,7 +26,7 @@ struct PoolExtent {
     owners: Box<[u64]>,
 }
 
-/// The pool. It knows which derivative pages are free; what is in them the table knows.
+/// The pool. It knows which derivative pages are free; the page table knows their content.
 #[derive(Debug)]
 pub(super) struct Pool {
     extent_pages: u64,
@@ -40,7 +40,7 @@ pub(super) struct Pool {
     empty: usize,
     /// Where the clock stands.
     hand: u64,
-    /// Handed out since the last commit: what the next epoch may want.
+    /// Handed out since the last commit: the expected need of the next epoch.
     pub(super) demand: u64,
     pub(super) reclaimed: u64,
     pub(super) failures: u64,
@@ -235,7 +235,7 @@ impl Pool {
         }
     }
 
-    /// Gives back extents without a used page, all but `keep` of them. A pool with a limit keeps what it has.
+    /// Gives back extents without a used page, all but `keep` of them. A pool with a limit keeps all.
     ///
     /// # Errors
     /// As [`Medium::discard`].

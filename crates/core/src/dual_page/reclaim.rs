@@ -2,7 +2,7 @@
 //!
 //! * A clean page's derivative lines are copied home, a fence, a record that says so, a fence: only
 //!   then is its derivative page free. The base lines overwritten by the copy hold no version.
-//! * A limited pool is replenished by every commit for what the next epoch may want, in the commit's
+//! * A limited pool is replenished by every commit for the needs of the next epoch, in the commit's
 //!   own record and fences, so that an allocation rarely has to wait for a reclaim; or by its owner
 //!   between commits, where a commit is waited for and reclaim is not.
 //! * At rest the extents of a growing pool are emptied in the same way, from the last on, until the pool takes an

@@ -2,11 +2,11 @@
 //!
 //! ```text
 //! superblock -> switch records -> the valid slot: snapshot, then records one after the other -> mark
-//!            -> who has which extent -> context -> the fall-back's lines copied home
+//!            -> owner of each extent -> context -> the fall-back's lines copied home
 //! ```
 //!
 //! * Nothing is believed: every checksum is verified, every extent and derivative page must lie inside
-//!   the medium and belong to one alone, and no length is trusted before it is compared with what is there.
+//!   the medium and belong to one alone, and no length is trusted before it is compared with the medium's.
 //! * A torn record at the end is what a crash leaves, and is not there. A bad record before a good one,
 //!   or a journal that ends before the mark says, is damage.
 //! * An unfenced record at the end that the mark does not name is torn unless its lines have the checksums in it.
@@ -31,19 +31,19 @@ use crate::scheme::{Epoch, Recovered, Scheme};
 use crc32c::{crc32c, crc32c_append};
 use std::borrow::Cow;
 
-/// What the medium says, verified.
+/// The content of the medium, verified.
 pub(super) struct Loaded {
     pub(super) slots: Slots,
     pub(super) table: Table,
     pub(super) space: Space,
     pub(super) pool: Pool,
     pub(super) context: ContextMark,
-    /// What the last record leaves in the fall-back, and the extents that hold it.
+    /// The lines that the last record leaves in the fall-back, and the extents that hold them.
     pub(super) redo: Vec<(Key, Redo)>,
     pub(super) redo_extents: Vec<u32>,
     pub(super) sums: Option<Sums>,
     pub(super) epoch: Epoch,
-    /// What the last record wrote, if it is unfenced and may be torn.
+    /// The lines of the last record, if it is unfenced and may be torn.
     pub(super) unfenced: Option<Vec<(Key, LineMask)>>,
 }
 
@@ -296,7 +296,7 @@ fn read_snapshot(medium: &impl Medium, superblock: &Superblock, switch: &Switch)
     })
 }
 
-/// Who has which derivative page.
+/// The owner of each derivative page.
 fn find_pool(superblock: &Superblock, table: &Table, space: &mut Space) -> Result<Pool> {
     let pages = superblock.geometry.extent_pages();
     let mut pool = Pool::new(pages, superblock.pool_pages);

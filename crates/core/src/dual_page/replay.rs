@@ -26,7 +26,7 @@ pub(super) struct Replay {
     pub(super) sums: Option<Sums>,
     pub(super) sequence: u64,
     pub(super) epoch: Epoch,
-    /// What the last record wrote, if it is unfenced.
+    /// The lines of the last record, if it is unfenced.
     pub(super) unfenced: Option<Vec<(Key, LineMask)>>,
 }
 
@@ -166,7 +166,8 @@ impl Replay {
         Ok(())
     }
 
-    /// What the record before left in the fall-back was copied home before this one was written, checksums and all.
+    /// The lines that the record before left in the fall-back went home, with their checksums, before this one was
+    /// written.
     fn redo_is_home(&mut self) {
         let Some(sums) = &mut self.sums else { return };
         for (key, redo) in &self.redo {

@@ -1,4 +1,4 @@
-//! What the dual page is to its caller: a scheme. What happens inside is in the other files.
+//! The dual page as its callers see it: a scheme. Its mechanism is in the other files.
 
 use super::DualPage;
 use super::map::Flags;

@@ -22,9 +22,9 @@ use crate::geometry::{Geometry, LINES_PER_PAGE, LineMask};
 /// Which version of the table to write down.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Version {
-    /// What the last commit left, pages on their way home already there.
+    /// The state after the last commit, with pages on their way home already there.
     Checkpoint,
-    /// What the commit being made leaves.
+    /// The state after the commit that is being made.
     Newest,
 }
 

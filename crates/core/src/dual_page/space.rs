@@ -1,7 +1,7 @@
 //! The extents of the medium: one growing sequence of equal pieces, each with one role.
 //!
 //! * Extent 0 holds the superblock; every other is free or belongs to one part of the scheme.
-//! * What an extent is used for is nowhere written as such: recovery finds it from who refers to it.
+//! * The use of an extent is not written with it: recovery finds it from the references to it.
 //!   An extent without a reference is free.
 //! * Free extents are used before the medium grows; the medium grows by several at a time.
 
@@ -29,7 +29,7 @@ pub(super) enum Role {
 /// The most the medium grows by at once, in extents.
 const GROWTH: u64 = 32;
 
-/// Who has which extent.
+/// The owner of each extent.
 #[derive(Debug)]
 pub(super) struct Space {
     extent_bytes: u64,

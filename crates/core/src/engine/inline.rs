@@ -4,7 +4,7 @@ use super::{Committer, EngineError, Job, Lease, Report, Witness};
 use crate::scheme::Scheme;
 use crate::source::Source;
 
-/// Joins a source, a scheme and those who must know, on the caller's thread. Nothing is handed from thread to
+/// Joins a source, a scheme and observers, on the caller's thread. Nothing is handed from thread to
 /// thread, which costs more than a small epoch does.
 pub struct Inline<S: Lease, W: Witness> {
     committer: Committer<S, W>,

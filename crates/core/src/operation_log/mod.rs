@@ -1,4 +1,4 @@
-//! The log of an object's operations (SIMPO 3.1): what is called is durable before it is run.
+//! The log of an object's operations (SIMPO 3.1): a call is durable before it is run.
 //!
 //! ```text
 //! callers --append--> Appender: the open group, in memory
@@ -18,6 +18,7 @@
 //!   does.
 //! * Each opening of the log has a life of its own, a random number that its marks name and its calls' checksums cover:
 //!   what a torn group left behind is never taken for part of a later one.
+//! * A call that failed before its group was written is withdrawn: its record stays, and is skipped by all readers.
 //! * The position a log is read from is that of a mark, or its end.
 //! * After a failed write or flush the log is poisoned, with the store whose flag it shares.
 
@@ -93,7 +94,7 @@ impl<M: Medium> Log<M> {
         })
     }
 
-    /// Opens the log `id` and says what is in it from position `start` on. What was found is durable when this returns.
+    /// Opens the log `id` and reads it from position `start` on. All of that is durable when this returns.
     ///
     /// # Errors
     /// As [`read()`].
@@ -119,7 +120,7 @@ impl<M: Medium> Log<M> {
         self.id
     }
 
-    /// What appends to the log in this life of it, whose number is random. There is one at a time.
+    /// Appends to the log in this life of it, whose number is random. There is one appender at a time.
     pub fn appender(&self, life: u64) -> Appender {
         Appender::new(self.id, life, self.end, self.ring)
     }
@@ -171,6 +172,11 @@ impl<M: Medium> Log<M> {
         self.fence()?;
         self.end = group.end();
         Ok(())
+    }
+
+    /// Makes the call at `position` of a group that was not flushed one that is never run. Whether it is in the group.
+    pub fn withdraw(&self, group: &mut Group, position: u64) -> bool {
+        group.withdraw(position, seed_of(self.id))
     }
 
     /// A durable checkpoint has everything before `start`, which is not needed any more.

@@ -1,6 +1,6 @@
-//! What is in a log.
+//! The content of a log.
 
-use super::record::{HEAD, MAGIC, Raw, RawHeader, call_seed, definition_seed, mark_seed, seed_of};
+use super::record::{HEAD, MAGIC, Raw, RawHeader, WITHDRAWN, call_seed, definition_seed, mark_seed, seed_of};
 use super::{DEFINITIONS_AT, Group, LEAST_RING, RING_AT, VERSION};
 use crate::error::{Error, Result};
 use crate::medium::Medium;
@@ -25,7 +25,7 @@ pub struct Entry {
     pub arguments: Vec<u8>,
 }
 
-/// What is in a log.
+/// The content of a log.
 #[derive(Clone, Debug)]
 pub struct Found {
     /// The definitions, by number.
@@ -39,7 +39,7 @@ pub struct Found {
     pub(super) next_definition: u64,
 }
 
-/// What the header of a log says.
+/// The header of a log.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Header {
     /// The number that a store's context names it by.
@@ -172,7 +172,9 @@ impl Scan<'_> {
                 }
                 Ok(entry) => {
                     at = (entry.next - self.start) as usize;
-                    entries.push(entry);
+                    if entry.function != WITHDRAWN {
+                        entries.push(entry);
+                    }
                 }
                 Err(why) => match self.next_mark(at + 8) {
                     None => return Ok((entries, position)),
@@ -241,7 +243,7 @@ impl Group {
     /// Its calls, in order: as [`read()`] gives them after a crash.
     pub fn entries(&self) -> impl Iterator<Item = Entry> + '_ {
         let mut at = HEAD;
-        std::iter::from_fn(move || {
+        let all = std::iter::from_fn(move || {
             let raw = peek::<Raw>(self.bytes().get(at..)?)?;
             let content = at + HEAD..at + HEAD + raw.bytes.get() as usize;
             let position = self.start() + at as u64;
@@ -255,6 +257,7 @@ impl Group {
                 lane: raw.lane(),
                 arguments: self.bytes()[content].to_vec(),
             })
-        })
+        });
+        all.filter(|entry| entry.function != WITHDRAWN)
     }
 }

@@ -2,7 +2,7 @@
 
 use super::VERSION;
 use crate::error::{Error, Result};
-use crate::record::{self, Record};
+use crate::record::{self, Record, peek};
 use crc32c::crc32c_append;
 use std::mem::offset_of;
 use std::ops::Range;
@@ -14,6 +14,8 @@ pub(super) const MAGIC: [u8; 8] = *b"tpoplog\0";
 pub(super) const HEAD: usize = 24;
 /// The object of a mark.
 const MARK: u16 = u16::MAX;
+/// The function of a call that was withdrawn: it is never run.
+pub(super) const WITHDRAWN: u16 = u16::MAX;
 /// The lane of a call that has none: it may touch all of its object.
 const ALL: u64 = u64::MAX;
 
@@ -53,22 +55,22 @@ impl Record for Raw {
 // In step with docs/format.md.
 const _: () = assert!(size_of::<RawHeader>() == 32 && size_of::<Raw>() == HEAD);
 
-/// What the checksums of a log begin with.
+/// The seed of a log's checksums.
 pub(super) fn seed_of(id: u64) -> u32 {
     crc32c_append(0, &id.to_le_bytes())
 }
 
-/// What the checksum of the definition at a byte of the file begins with.
+/// The seed of the checksum of the definition at a byte of the file.
 pub(super) fn definition_seed(seed: u32, at: u64) -> u32 {
     crc32c_append(seed, &at.to_le_bytes())
 }
 
-/// What the checksum of a mark begins with.
+/// The seed of a mark's checksum.
 pub(super) fn mark_seed(seed: u32, position: u64) -> u32 {
     crc32c_append(seed, &position.to_le_bytes())
 }
 
-/// What the checksum of a call begins with.
+/// The seed of a call's checksum.
 pub(super) fn call_seed(seed: u32, life: u64, position: u64) -> u32 {
     crc32c_append(crc32c_append(seed, &life.to_le_bytes()), &position.to_le_bytes())
 }
@@ -178,6 +180,26 @@ impl Group {
         &self.bytes
     }
 
+    /// Whether a call begins at `position`, which is withdrawn then.
+    pub(super) fn withdraw(&mut self, position: u64, seed: u32) -> bool {
+        if !(self.start..self.end()).contains(&position) {
+            return false;
+        }
+        let at = (position - self.start) as usize;
+        let mark = peek::<Raw>(&self.bytes).and_then(|raw| raw.as_mark());
+        let (Some(raw), Some(life)) = (peek::<Raw>(&self.bytes[at..]), mark) else {
+            return false;
+        };
+        let content = at + HEAD..at + HEAD + raw.bytes.get() as usize;
+        let raw = Raw {
+            function: WITHDRAWN.into(),
+            ..raw
+        };
+        let raw = record::seal(raw, &self.bytes[content], call_seed(seed, life, position));
+        self.bytes[at..at + HEAD].copy_from_slice(raw.as_bytes());
+        true
+    }
+
     /// Whether there is nothing in it.
     #[must_use]
     pub fn is_empty(&self) -> bool {
@@ -249,7 +271,7 @@ impl Appender {
         (self.ring / 16) as usize
     }
 
-    /// The open group. What is appended from now on goes to the next one, whose memory is that of `used`.
+    /// The open group. Later calls go to the next one, whose memory is that of `used`.
     pub fn take(&mut self, used: Group) -> Group {
         let start = self.open.end();
         let mut bytes = used.bytes;

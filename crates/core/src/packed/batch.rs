@@ -66,7 +66,7 @@ impl Sizes {
 pub(super) struct Builder {
     drops: Vec<u8>,
     strips: Vec<u8>,
-    /// Room for the directory, which goes right before what the strips hold, and that.
+    /// Room for the directory and, right behind it, the content of the strips.
     bytes: Vec<u8>,
     dropped: u32,
     /// The strips so far.
@@ -159,7 +159,7 @@ impl Builder {
     }
 }
 
-/// What the first bytes of a batch say, not believed yet.
+/// The first bytes of a batch, not verified yet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Header {
     raw: RawHeader,
@@ -221,7 +221,7 @@ impl Directory {
     /// The directory in `bytes`, all of it, of which `header` is the beginning.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// Its fault.
     pub(super) fn read(
         header: Header,
         bytes: &[u8],

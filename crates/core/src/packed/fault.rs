@@ -24,7 +24,7 @@ pub enum Fault {
     DropLate,
     /// What an abandoned epoch did to the index stays.
     KeepIndex,
-    /// The other lines of a page that is new are what was there before.
+    /// The other lines of a new page hold the old bytes of its place.
     NoZeroFill,
     /// Recovery takes the oldest strip for the newest.
     OldestWins,

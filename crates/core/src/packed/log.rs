@@ -105,7 +105,7 @@ impl<S: Mechanism> Packed<S> {
         written
     }
 
-    /// The fault [`Fault::NoZeroFill`]: a new page over what was in its place.
+    /// The fault [`Fault::NoZeroFill`]: a new page over the old bytes of its place.
     fn read_without_birth(&self, page: u64, bytes: &mut [u8]) -> Result<()> {
         self.read_own_place(page, 0, bytes)?;
         if let Some(waiting) = self.waiting.get(page) {
@@ -117,7 +117,7 @@ impl<S: Mechanism> Packed<S> {
         Ok(())
     }
 
-    /// Makes the rest of the sheet at the head free: what the ring still has there is folded.
+    /// Makes the rest of the sheet at the head free: its lines in the ring are folded.
     fn enter_sheet(&mut self) -> Result<()> {
         let end = (self.head / SHEET + 1) * SHEET;
         while end - self.tail > self.root.lines() {
@@ -129,7 +129,7 @@ impl<S: Mechanism> Packed<S> {
         Ok(())
     }
 
-    /// The fault [`Fault::ForgetFold`]: what the oldest batch holds is lost.
+    /// The fault [`Fault::ForgetFold`]: the oldest batch is lost.
     fn forget_oldest(&mut self) {
         if let Some(&batch) = self.index.batches.front() {
             let mut pages: Vec<u64> = self.index.pages().collect();
@@ -138,7 +138,7 @@ impl<S: Mechanism> Packed<S> {
         }
     }
 
-    /// Puts one batch together, of what is to be dropped and what waits, and writes it.
+    /// Puts one batch together, of drops and waiting lines, and writes it.
     fn append(&mut self) -> Result<Room> {
         let sizes = self.sizes();
         let limit = (SHEET - self.head % SHEET) as usize * sizes.page;
@@ -149,7 +149,7 @@ impl<S: Mechanism> Packed<S> {
             }
             self.drops.pop_first();
         }
-        // A strip may not come before the drop of what is older of its page.
+        // A strip may not come before the drop of older lines of its page.
         while self.drops.is_empty() {
             let Some(page) = self.waiting.first() else {
                 break;
@@ -221,7 +221,7 @@ impl<S: Mechanism> Packed<S> {
         Ok(room)
     }
 
-    /// Folds what the appended pages of earlier epochs earned.
+    /// Folds as much as the appended pages of earlier epochs earned.
     pub(super) fn fold_some(&mut self) -> Result<()> {
         let page = self.layout.page_bytes() as u64;
         while self.credit >= page {
@@ -236,7 +236,7 @@ impl<S: Mechanism> Packed<S> {
         Ok(())
     }
 
-    /// What was appended in the epoch that is over earns folding for the next.
+    /// Pages appended in the last epoch earn folding for the next.
     pub(super) fn earn(&mut self) {
         let fitting = self.fitting_lines();
         let (used, all) = (self.head - self.tail, self.root.lines().min(fitting));
@@ -280,7 +280,7 @@ impl<S: Mechanism> Packed<S> {
         }
     }
 
-    /// A page goes whole to its own place, with what the log and the waiting lines have of it.
+    /// A page goes whole to its own place, with its lines in the log and in the waiting list.
     fn fold(&mut self, page: u64) -> Result<()> {
         if self.faulty(Fault::FoldOld) {
             self.index.drop_page(page);

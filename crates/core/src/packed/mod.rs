@@ -39,7 +39,7 @@
 //! # }
 //! ```
 //!
-//! Who opens a store and does not know how it was made recovers the scheme below, asks
+//! A reader that does not know how a store was made recovers the scheme below, asks
 //! [`is_packed`] of the context found, and goes on with [`Packed::over`] if it is.
 //!
 //! # How
@@ -58,10 +58,10 @@
 //! An index in memory (`index.rs`) knows which lines are in the log; reading lays them over the page.
 //! When the ring comes round, the pages that have live lines in the oldest batch are *folded*:
 //! written whole to their own places. Folding begins early and grows with what is in use, so that no
-//! commit has to do much of it. Who can give those pages whole is told before which they are
-//! ([`Scheme::wishes`]); what was not given is read, from its own place and from every strip.
+//! commit has to do much of it. A source that can give those pages whole is told before which they are
+//! ([`Scheme::wishes`]); other pages are read, from their own places and from every strip.
 //!
-//! # What is chosen by cost
+//! # Choices by cost
 //!
 //! A page that changes in `n` of its 64 lines costs `n` in the log now, and 64 (a page) once when it
 //! is folded. If it changes again so in `k` epochs before that, an epoch costs `n + 64 / k`; written
@@ -166,14 +166,14 @@ impl Options {
     }
 }
 
-/// What is chosen by cost; see the [module](self). Not kept with the store.
+/// The choices by cost; see the [module](self). Not kept with the store.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Tuning {
     /// From this number of changed lines on, a page is written whole; 1 packs nothing.
     pub whole_lines: u32,
     /// How eagerly pages are folded before the log is full.
     pub pressure_percent: u32,
-    /// How long the log becomes, of what the store holds.
+    /// How long the log becomes, as a share of the store's content.
     pub log_percent: u32,
 }
 
@@ -220,7 +220,7 @@ pub struct Packed<S> {
     wanted: Vec<u64>,
     /// Something was written since the last commit.
     open: bool,
-    /// What the scheme below takes for data and is not: the log, folded pages, the map.
+    /// Bytes that the scheme below takes for data and that are none: the log, folded pages, the map.
     placed: Traffic,
     fault: Option<Fault>,
     // Buffers, kept to be used again.
@@ -299,12 +299,12 @@ impl<S: Mechanism> Packed<S> {
         &self.below
     }
 
-    /// The scheme below, and an end to this one. What was not committed is forgotten by neither.
+    /// The scheme below, and an end to this one. Writes without a commit are kept by both.
     pub fn into_below(self) -> S {
         self.below
     }
 
-    /// Changes what is chosen by cost, from now on.
+    /// Changes the choices by cost, from now on.
     pub fn set_tuning(&mut self, tuning: Tuning) {
         self.tuning = tuning;
     }
@@ -315,7 +315,7 @@ impl<S: Mechanism> Packed<S> {
         self.placed.add(cause, bytes as usize);
     }
 
-    /// How many lines suit what the store holds.
+    /// How many lines suit the store's content.
     fn fitting_lines(&self) -> u64 {
         self.root
             .fitting_lines(self.presence.pages, self.tuning.log_percent)
@@ -392,7 +392,7 @@ impl<S: Mechanism> Packed<S> {
         self.below.write(lines)
     }
 
-    /// A page goes to its own place; what the log has of it is void.
+    /// A page goes to its own place; its lines in the log are void.
     fn write_whole(&mut self, page: u64, bytes: &[u8]) -> Result<Room> {
         let (sheet, place) = self.layout.page(page);
         let room = self.write_below(sheet, place, bytes)?;
@@ -400,7 +400,7 @@ impl<S: Mechanism> Packed<S> {
         Ok(room)
     }
 
-    /// What the log has of the page is void.
+    /// The page's lines in the log are void.
     fn void(&mut self, page: u64) {
         if self.index.drop_page(page) && !self.faulty(Fault::ForgetDrop) {
             self.drops.insert(page);
@@ -493,7 +493,7 @@ impl<M: Medium> Packed<DualPage<M>> {
         self.below.medium()
     }
 
-    /// The medium, and an end to the schemes. What was not committed is forgotten.
+    /// The medium, and an end to the schemes. Writes without a commit are forgotten.
     pub fn into_medium(self) -> M {
         self.below.into_medium()
     }

@@ -138,7 +138,7 @@ impl Presence {
     /// Adds what line `number` of the map says; one never written says nothing.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// Its fault.
     pub(super) fn decode(
         &mut self,
         number: u64,
@@ -171,7 +171,7 @@ impl Presence {
     }
 }
 
-/// What the checksum of line `number` of the map begins with.
+/// The seed of the checksum of line `number` of the map.
 fn seed_of(number: u64, seed: u32) -> u32 {
     crc32c_append(seed, &number.to_le_bytes())
 }

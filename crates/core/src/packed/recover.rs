@@ -73,7 +73,7 @@ impl<S: Mechanism> Packed<S> {
         Ok(())
     }
 
-    /// What the checkpoint below says.
+    /// The checkpoint of the scheme below.
     fn load(&self) -> Result<(Presence, Index)> {
         let presence = self.load_map()?;
         let mut index = Index::new(self.root.lines());
@@ -166,7 +166,7 @@ impl<S: Mechanism> Packed<S> {
         }
     }
 
-    /// Everything below, then the log and the map: read again, verified, compared with what is in
+    /// Everything below, then the log and the map: read again, verified, compared with
     /// memory. While an epoch is open the log is between two commits, and only what is below is checked.
     pub(super) fn list_damage(&self) -> Result<Vec<Damage>> {
         let mut damage = self.below.check()?;

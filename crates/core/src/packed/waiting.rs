@@ -26,7 +26,7 @@ struct Entry {
     number: u64,
     mask: LineMask,
     born: bool,
-    /// Where what it holds begins.
+    /// Where its content begins.
     at: usize,
 }
 
@@ -36,7 +36,7 @@ struct Entry {
 pub(super) struct Waiting {
     /// Ascending.
     pages: VecDeque<Entry>,
-    /// What they hold, and what is no longer needed of it.
+    /// Their content, and the part without a use.
     bytes: Vec<u8>,
     line: usize,
 }

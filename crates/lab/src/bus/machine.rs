@@ -116,10 +116,22 @@ impl<'w> Machine<'w> {
     /// # Errors
     /// The program ends before, or its cores wait for one another.
     pub fn run(&mut self, warm_up: u64, transactions: u64) -> Result<Counts, String> {
+        let parts = self.run_parts(warm_up, transactions, 1)?;
+        Ok(parts.into_iter().next_back().unwrap_or_default())
+    }
+
+    /// The same, in equal parts: what is counted from the start of the first to the end of each.
+    ///
+    /// # Errors
+    /// The program ends before, or its cores wait for one another.
+    pub fn run_parts(&mut self, warm_up: u64, transactions: u64, parts: u64) -> Result<Vec<Counts>, String> {
         self.go(warm_up)?;
         let before = self.totals();
-        self.go(warm_up + transactions)?;
-        Ok(self.totals().since(&before))
+        let part = |number: u64| {
+            self.go(warm_up + transactions * number / parts)?;
+            Ok(self.totals().since(&before))
+        };
+        (1..=parts).map(part).collect()
     }
 
     /// The workload's own check of what it computed.

@@ -72,7 +72,7 @@ pub(super) fn all(request: &Request, runs: &Runs, loads: &[Load]) -> Vec<Claim> 
 }
 
 /// A verdict and its numbers.
-type Finding = (Verdict, String);
+pub(super) type Finding = (Verdict, String);
 
 /// DPC's workloads by the names its text has, and what they are called here.
 const LOGGING_WINS: [&str; 7] = ["SPEC1", "pagerank", "community", "tatp", "tpcc", "echo", "nstore"];
@@ -766,7 +766,7 @@ impl<'a> Court<'a> {
 }
 
 impl Verdict {
-    fn of(holds: bool) -> Verdict {
+    pub(super) fn of(holds: bool) -> Verdict {
         if holds {
             Verdict::Holds
         } else {
@@ -776,7 +776,7 @@ impl Verdict {
 }
 
 /// A number beside the text's, which holds within 15%.
-fn number(said: Option<f64>, ours: f64, unit: &str) -> Finding {
+pub(super) fn number(said: Option<f64>, ours: f64, unit: &str) -> Finding {
     let verdict = match said {
         Some(_) if !ours.is_finite() => Verdict::CannotBeSaid,
         Some(_) => Verdict::of(!is_far(said, ours)),

@@ -3,8 +3,8 @@
 //! Reading order: `paper.rs` is what the papers say; `loads.rs` what the machines run; `plan.rs` which runs
 //! an artifact needs, with `open.rs` for what the papers leave open; `work.rs` does them, `precision.rs` says how
 //! long, and `store.rs` keeps them; `rows.rs` is what follows from them, `evidence.rs` why it is not what the
-//! paper says, `claims.rs` which of its sentences hold; `chart.rs` and `html.rs` draw. `mss/` is the one paper whose
-//! machine has its memory on the bus.
+//! paper says, `claims.rs` which of its sentences hold; `chart.rs` and `html.rs` draw. `mss/` and `ssp/` are the papers
+//! whose machines have their memory on the bus; `each.rs` is what they share.
 //!
 //! * A run that several artifacts need is done once.
 //! * Runs are independent and deterministic: the number of threads changes nothing but the time.
@@ -12,6 +12,7 @@
 
 pub(crate) mod chart;
 mod claims;
+mod each;
 mod evidence;
 mod html;
 mod loads;
@@ -21,6 +22,7 @@ mod paper;
 mod plan;
 mod precision;
 mod rows;
+pub mod ssp;
 pub(crate) mod store;
 mod work;
 

@@ -10,7 +10,7 @@ use super::rows::Measure;
 use crate::machine::{Outcome, Sample};
 
 /// Batches a run is cut into, at most.
-const BATCHES: usize = 20;
+pub(super) const BATCHES: usize = 20;
 /// Epochs without which nothing is said.
 pub(super) const FEWEST: usize = 20;
 
@@ -28,16 +28,23 @@ pub(super) fn half_width(run: &Outcome, reference: &Outcome, measure: Measure) -
     let count = epochs.min(BATCHES);
     let total = run.instructions.min(reference.instructions) as f64;
     let [mine, theirs] = [run, reference].map(|run| batches(run, measure, total, count));
+    of_batches(&mine, &theirs)
+}
+
+/// Half of the interval of the ratio of sums of these batches; `None` with fewer than ten.
+pub(super) fn of_batches(mine: &[f64], theirs: &[f64]) -> Option<f64> {
+    let count = mine.len().min(theirs.len());
+    let student = STUDENT.get(count.checked_sub(10)?)?;
     let sum: f64 = theirs.iter().sum();
     let ratio = mine.iter().sum::<f64>() / sum;
     let squares = mine
         .iter()
-        .zip(&theirs)
+        .zip(theirs)
         .map(|(mine, theirs)| (mine - ratio * theirs).powi(2))
         .sum::<f64>();
     let n = count as f64;
     let error = (squares / (n * (n - 1.0))).sqrt() / (sum / n);
-    error.is_finite().then(|| error * STUDENT[count - 10])
+    error.is_finite().then_some(error * student)
 }
 
 /// How much of the measure falls into each of `count` batches of the first `total` instructions.

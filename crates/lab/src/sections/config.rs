@@ -23,6 +23,21 @@ struct File {
     tlb: Tlb,
     ssp: Ssp,
     log: Log,
+    study: StudyTable,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct StudyTable {
+    #[serde(rename = "source")]
+    _source: String,
+    keys: u64,
+    elements: u64,
+    warm_up: u64,
+    sections: u64,
+    dram: Quantity<Span>,
+    latencies: Vec<u64>,
+    cache_cycles: Vec<u64>,
 }
 
 #[derive(Deserialize)]
@@ -89,6 +104,25 @@ pub struct Setting {
     pub log_bytes: u64,
 }
 
+/// What is run.
+#[derive(Clone, PartialEq, Debug, serde::Serialize)]
+pub struct Study {
+    /// Keys that can be in a map.
+    pub keys: u64,
+    /// Elements of the array of SPS.
+    pub elements: u64,
+    /// Sections before anything is counted.
+    pub warm_up: u64,
+    /// Sections counted.
+    pub sections: u64,
+    /// The latency that Figure 8 gives others in multiples of, in femtoseconds.
+    pub dram_fs: u64,
+    /// Those multiples.
+    pub latencies: Vec<u64>,
+    /// Latencies of the SSP cache, in cycles.
+    pub cache_cycles: Vec<u64>,
+}
+
 /// A machine as its file says.
 #[derive(Clone, PartialEq, Debug, serde::Serialize)]
 pub struct Config {
@@ -98,6 +132,8 @@ pub struct Config {
     pub hardware: Hardware,
     /// What the designs keep.
     pub setting: Setting,
+    /// What is run.
+    pub study: Study,
 }
 
 impl Config {
@@ -144,12 +180,50 @@ impl Config {
                 redo_entry_bytes: said.log.redo_entry.is.0,
                 log_bytes: said.log.size.is.0,
             },
+            study: Study {
+                keys: said.study.keys,
+                elements: said.study.elements,
+                warm_up: said.study.warm_up,
+                sections: said.study.sections,
+                dram_fs: fs(&said.study.dram),
+                latencies: said.study.latencies,
+                cache_cycles: said.study.cache_cycles,
+            },
         })
+    }
+
+    /// The same machine with maps, array and runs that are smaller by a power of two.
+    ///
+    /// # Errors
+    /// When a part would be too small to be one.
+    pub fn smaller(&self, by: u64) -> Result<Config, ConfigError> {
+        let mut config = self.clone();
+        let study = &mut config.study;
+        for size in [
+            &mut study.keys,
+            &mut study.elements,
+            &mut study.warm_up,
+            &mut study.sections,
+        ] {
+            *size /= by.max(1);
+        }
+        let is_large = study.keys >= 1024 && study.elements >= 1024 && study.sections >= 100;
+        match by.is_power_of_two() && is_large {
+            true => Ok(config),
+            false => Err(ConfigError {
+                file: self.name.clone(),
+                what: format!(
+                    "the study cannot be {by} times smaller: a power of two that leaves 1024 keys and 100 sections"
+                ),
+            }),
+        }
     }
 }
 
 fn check(place: Place<'_>, said: &File) -> Result<(), ConfigError> {
     let log = 4096..=1 << 30;
+    let study = &said.study;
+    let size = 1024..=1 << 26;
     for (table, key, fits, why) in [
         (
             "tlb",
@@ -193,6 +267,26 @@ fn check(place: Place<'_>, said: &File) -> Result<(), ConfigError> {
             "redo_entry",
             (72..=4096).contains(&said.log.redo_entry.is.0),
             "72 B (a line and its address) to 4 KiB",
+        ),
+        ("study", "keys", size.contains(&study.keys), "1024 to 67108864"),
+        (
+            "study",
+            "elements",
+            size.contains(&study.elements),
+            "1024 to 67108864",
+        ),
+        ("study", "sections", study.sections >= 100, "100 at least"),
+        (
+            "study",
+            "latencies",
+            !study.latencies.is_empty() && study.latencies.iter().all(|times| (1..=100).contains(times)),
+            "one at least, each 1 to 100",
+        ),
+        (
+            "study",
+            "cache_cycles",
+            !study.cache_cycles.is_empty(),
+            "one at least",
         ),
     ] {
         if !fits {

@@ -3,6 +3,7 @@
 //! * A line's content is a number. A write that no fence of its core has waited for is durable or not, each by itself; so
 //!   is a dirty line in a cache, unless the design holds it back. Redo entries of a section are there together.
 //! * Recovery sees durable lines and durable records alone.
+//! * SSP's journal is replayed whole: its checkpoints (`Step::Keep`) cost time here, and are not crashed.
 
 use super::design::Name;
 use super::step::{Page, Record, Step};
@@ -154,10 +155,7 @@ impl Memory {
         match self.design {
             Name::UndoLog => undo(&mut lines, &self.log),
             Name::RedoLog => redo(&mut lines, &self.log),
-            Name::Ssp => pages.extend(self.log.iter().flat_map(|(_, record)| match record {
-                Written::Pages(pages) => pages.iter().map(|page| (page.number, *page)).collect(),
-                _ => Vec::new(),
-            })),
+            Name::Ssp => replay(&mut pages, &self.log),
         }
         Recovered { lines, pages }
     }
@@ -196,11 +194,36 @@ fn redo(lines: &mut BTreeMap<u64, u64>, log: &[(usize, Written)]) {
     }
 }
 
+/// Applies the records of SSP's journal to its pages.
+fn replay(pages: &mut BTreeMap<u64, Mapped>, log: &[(usize, Written)]) {
+    let records = log.iter().flat_map(|(_, record)| match record {
+        Written::Pages(pages) => pages.as_slice(),
+        _ => &[],
+    });
+    for page in records {
+        let before = pages.get(&page.number).map_or(0, |mapped| mapped.committed);
+        let mapped = Mapped {
+            p0: page.p0,
+            p1: page.p1,
+            committed: page.moved.map_or(0, |moved| before ^ moved),
+        };
+        pages.insert(page.number, mapped);
+    }
+}
+
+/// A page's two physical pages, and of each line whether the second holds its committed version.
+#[derive(Clone, Copy, Debug)]
+struct Mapped {
+    p0: u64,
+    p1: u64,
+    committed: u64,
+}
+
 /// Memory after recovery.
 #[derive(Clone, Debug)]
 pub struct Recovered {
     lines: BTreeMap<u64, u64>,
-    pages: BTreeMap<u64, Page>,
+    pages: BTreeMap<u64, Mapped>,
 }
 
 impl Recovered {

@@ -17,6 +17,16 @@ pub enum Name {
 }
 
 impl Name {
+    /// The name as the figures write it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Name::UndoLog => "undo-log",
+            Name::RedoLog => "redo-log",
+            Name::Ssp => "ssp",
+        }
+    }
+
     /// All of them, as the paper's figures order them.
     pub const ALL: [Name; 3] = [Name::UndoLog, Name::RedoLog, Name::Ssp];
 }
@@ -50,6 +60,33 @@ pub struct Counts {
     pub consolidation_writes: u64,
     /// Lines written by checkpoints of the journal.
     pub checkpoint_writes: u64,
+}
+
+impl Counts {
+    /// What was done since `before`; the most pages as they are.
+    pub(super) fn since(&self, before: &Counts) -> Counts {
+        Counts {
+            sections: self.sections - before.sections,
+            lines: self.lines - before.lines,
+            pages: self.pages - before.pages,
+            most_pages: self.most_pages,
+            tlb_misses: self.tlb_misses - before.tlb_misses,
+            flips: self.flips - before.flips,
+            far_entries: self.far_entries - before.far_entries,
+            consolidations: self.consolidations - before.consolidations,
+            slots_added: self.slots_added - before.slots_added,
+            data_writes: self.data_writes - before.data_writes,
+            log_writes: self.log_writes - before.log_writes,
+            consolidation_writes: self.consolidation_writes - before.consolidation_writes,
+            checkpoint_writes: self.checkpoint_writes - before.checkpoint_writes,
+        }
+    }
+
+    /// Lines written, of all kinds.
+    #[must_use]
+    pub fn writes(&self) -> u64 {
+        self.data_writes + self.log_writes + self.consolidation_writes + self.checkpoint_writes
+    }
 }
 
 /// What turns sections into steps.

@@ -19,6 +19,6 @@ mod program;
 mod ssp;
 pub mod step;
 
-pub use config::Config;
+pub use config::{Config, Setting};
 pub use design::{Counts, Name};
 pub use program::Sections;

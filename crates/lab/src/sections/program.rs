@@ -20,6 +20,11 @@ pub struct Sections<'w> {
     /// A batch that waits for a page.
     held: Vec<Option<Vec<Op>>>,
     out: Out,
+    /// What was done in the warm-up, and how many sections that has.
+    before: Counts,
+    warm_up: u64,
+    /// Instructions before a section, beside the program's own.
+    between: u32,
     failed: Option<String>,
 }
 
@@ -39,14 +44,32 @@ impl<'w> Sections<'w> {
             held: vec![None; setting.cores],
             setting: *setting,
             out: Out::default(),
+            before: Counts::default(),
+            warm_up: 0,
+            between: 0,
             failed: None,
         }
     }
 
-    /// What was done since the beginning.
+    /// The same, with its first sections not counted.
+    #[must_use]
+    pub fn after(self, warm_up: u64) -> Sections<'w> {
+        Sections { warm_up, ..self }
+    }
+
+    /// The same, with more instructions between two sections.
+    #[must_use]
+    pub fn apart(self, instructions: u32) -> Sections<'w> {
+        Sections {
+            between: instructions,
+            ..self
+        }
+    }
+
+    /// What was done, since the warm-up.
     #[must_use]
     pub fn counts(&self) -> Counts {
-        self.out.counts
+        self.out.counts.since(&self.before)
     }
 
     /// The next steps of a core; those of the core after the program's are the background's. The steps that the core
@@ -97,9 +120,12 @@ impl<'w> Sections<'w> {
 
     fn translate(&mut self, core: usize, ops: &[Op]) -> Result<(), String> {
         let mut lines = BTreeSet::new();
-        // The beginning and the end of a section are full barriers (3.1).
-        self.out.steps.push(Step::Fence);
-        for op in ops {
+        self.begin(ops);
+        for (place, op) in ops.iter().enumerate() {
+            let op = &Op {
+                work: if place == 0 { 0 } else { op.work },
+                ..*op
+            };
             if is_access(op) {
                 self.look_up(core, page(op.at).0);
             }
@@ -130,6 +156,22 @@ impl<'w> Sections<'w> {
         }
     }
 
+    /// What comes before the first access is not of the section; then it begins. Its beginning and its end are full
+    /// barriers (3.1).
+    fn begin(&mut self, ops: &[Op]) {
+        let work = self.between + ops.first().map_or(0, |op| op.work);
+        if work > 0 {
+            self.out.steps.push(Step::Own(Op {
+                at: 0,
+                work,
+                bytes: 0,
+                kind: Kind::Work,
+                chained: false,
+            }));
+        }
+        self.out.steps.push(Step::Fence);
+    }
+
     fn look_up(&mut self, core: usize, page: u64) {
         let (is_there, gone) = self.tlbs[core].touch(page);
         if !is_there {
@@ -146,6 +188,10 @@ impl<'w> Sections<'w> {
         counts.lines += lines.len() as u64;
         counts.pages += pages.len() as u64;
         counts.most_pages = counts.most_pages.max(pages.len() as u64);
+        if counts.sections == self.warm_up {
+            self.before = *counts;
+            counts.most_pages = 0;
+        }
     }
 }
 

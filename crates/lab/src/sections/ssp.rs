@@ -49,12 +49,12 @@ impl Entry {
         side * LINES + u64::from(number)
     }
 
-    fn record(&self, number: u64) -> step::Page {
+    fn record(&self, number: u64, moved: Option<u64>) -> step::Page {
         step::Page {
             number,
             p0: self.p0,
             p1: self.p1,
-            committed: self.committed,
+            moved,
         }
     }
 }
@@ -114,7 +114,8 @@ impl Ssp {
             return free;
         }
         let mut idle = self.entries.iter();
-        let idle = idle.find(|(_, entry)| entry.committed == 0 && entry.is_idle());
+        // A queued page may have been used since, and be consolidated by its own sections; the queue still names it.
+        let idle = idle.find(|(_, entry)| entry.committed == 0 && entry.is_idle() && !entry.is_queued);
         if let Some(number) = idle.map(|(&number, _)| number) {
             let gone = self.entries.remove(&number).expect("just found");
             self.homes.insert(number, gone.p0);
@@ -201,7 +202,7 @@ impl Ssp {
             std::mem::swap(&mut entry.p0, &mut entry.p1);
         }
         (entry.committed, entry.current) = (0, 0);
-        let record = entry.record(number);
+        let record = entry.record(number, None);
         out.counts.consolidations += 1;
         out.counts.consolidation_writes += u64::from(lesser.count_ones());
         out.steps.push(Step::Fence);
@@ -289,7 +290,7 @@ impl Design for Ssp {
                 out.steps.push(Step::WriteBack(entry.line(entry.current, line)));
             }
             entry.committed ^= bits;
-            pages.push(entry.record(number));
+            pages.push(entry.record(number, Some(bits)));
         }
         out.steps.push(Step::Fence);
         self.commit(pages, out);

@@ -20,6 +20,9 @@ pub enum Record {
 }
 
 /// A page in SSP's metadata journal.
+///
+/// The paper's record has the new bitmap, which the memory controller makes from all records before it. Here a record has
+/// the bits that change: it says the same in whatever order the records of several cores are made and become durable.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Page {
     /// The virtual page. The paper names the slot (SID) instead, which names the page.
@@ -28,8 +31,8 @@ pub struct Page {
     pub p0: u64,
     /// The second one.
     pub p1: u64,
-    /// Of each line, whether the second holds the committed version.
-    pub committed: u64,
+    /// Lines whose committed version is from here on in the other page. None after consolidation: all are in the first.
+    pub moved: Option<u64>,
 }
 
 /// One step of a core.

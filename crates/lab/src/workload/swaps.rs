@@ -1,9 +1,11 @@
 //! SPS of SSP, Table 3: two elements of an array are swapped; each swap is a section.
 //!
-//! * Elements are 8-byte integers, and an element's lock is held until its core's next batch.
+//! * Elements are 8-byte integers. A lock covers a line of them, as the designs make lines durable: two sections under way
+//!   never write the same line. It is held until its core's next batch.
 //! * Positions are drawn before the run, as "the key/value pairs are generated prior to each run" (5.1).
 
 use super::{Progress, Workload};
+use crate::op::LINE_BYTES;
 use crate::space::{Port, Space};
 
 const ELEMENT: u64 = 8;
@@ -51,6 +53,10 @@ impl Swaps {
     }
 }
 
+fn line(element: u64) -> u64 {
+    element * ELEMENT / LINE_BYTES
+}
+
 fn pair(random: &mut fastrand::Rng, elements: u64) -> [u64; 2] {
     let one = random.u64(..elements);
     [one, (one + random.u64(1..elements)) % elements]
@@ -81,7 +87,8 @@ impl Workload for Swaps {
         }
         let wanted = thread.pair;
         let mut holders = self.threads.iter().filter(|other| other.holds);
-        if holders.any(|other| other.pair.iter().any(|element| wanted.contains(element))) {
+        let lines = wanted.map(line);
+        if holders.any(|other| other.pair.iter().any(|element| lines.contains(&line(*element)))) {
             return Progress::Waiting;
         }
         self.threads[core].holds = true;

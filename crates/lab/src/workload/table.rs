@@ -3,13 +3,14 @@
 //! ```text
 //! heads   | first row of chain 0 u64 | of chain 1 u64 | ...     0: none; twice as many as rows, a power of two
 //! row     | key u64 | next row u64 | fields ... |
-//! spare   | rows ever used u64 | first free row u64 |           free rows are chained by `next`
+//! spare   | of the pool of rows |                                     free rows are chained by `next`
 //! ```
 //!
 //! Instructions: hashing takes a multiplication, a shift and an address computation; a row looked at, a
 //! comparison and two branches beside its loads.
 
-use super::layout::{Array, Layout, Records, peek, poke};
+use super::layout::{Array, Layout, peek, poke};
+use super::pool::Pool;
 use crate::space::{Port, Space};
 
 /// Bytes of a row before its fields.
@@ -19,8 +20,7 @@ pub(super) const ROW_HEAD: u64 = 16;
 pub(super) struct Table {
     heads: Array<u64>,
     shift: u32,
-    spare: Array<u64>,
-    rows: Records,
+    rows: Pool,
 }
 
 impl Table {
@@ -30,8 +30,7 @@ impl Table {
         Table {
             heads: layout.array(heads),
             shift: 64 - heads.trailing_zeros(),
-            spare: layout.array(2),
-            rows: layout.records(capacity, row_bytes),
+            rows: Pool::new(layout, capacity, row_bytes),
         }
     }
 
@@ -63,20 +62,7 @@ impl Table {
 
     /// A new row for a key that has none; its fields are as they were left. None when the table is full.
     pub(super) fn insert(&self, port: &mut Port<'_>, key: u64) -> Option<u64> {
-        port.work(3);
-        let free: u64 = self.spare.load(port, 1);
-        let row = if free != 0 {
-            let next: u64 = port.follow(free + 8);
-            self.spare.store(port, 1, next);
-            free
-        } else {
-            let used = self.spare.load(port, 0);
-            if used == self.rows.len() {
-                return None;
-            }
-            self.spare.store(port, 0, used + 1);
-            self.rows.at(used)
-        };
+        let row = self.rows.take(port)?;
         port.work(4);
         let chain = self.chain(key);
         let first: u64 = port.load(chain);
@@ -99,9 +85,7 @@ impl Table {
             if port.follow::<u64>(row) == key {
                 let next: u64 = port.load(row + 8);
                 port.store(link, next);
-                let free: u64 = self.spare.load(port, 1);
-                port.store(row + 8, free);
-                self.spare.store(port, 1, row);
+                self.rows.give(port, row);
                 return true;
             }
             link = row + 8;
@@ -110,9 +94,7 @@ impl Table {
 
     /// [`Self::insert`] outside the simulation, into a table from which nothing was removed.
     pub(super) fn fill(&self, space: &mut Space, key: u64) -> u64 {
-        let used = self.spare.peek(space, 0);
-        self.spare.poke(space, 0, used + 1);
-        let row = self.rows.at(used);
+        let row = self.rows.fill(space);
         let chain = self.chain(key);
         let first: u64 = peek(space, chain);
         poke(space, row, key);
@@ -125,7 +107,7 @@ impl Table {
     pub(super) fn peek(&self, space: &Space, key: u64) -> Option<u64> {
         let mut row: u64 = peek(space, self.chain(key));
         // A damaged chain may be a circle, or lead anywhere.
-        for _ in 0..=self.rows.len() {
+        for _ in 0..=self.rows.capacity() {
             if row == 0 || row + ROW_HEAD > space.len() {
                 return None;
             }
@@ -139,7 +121,7 @@ impl Table {
 
     /// Any row.
     pub(super) fn first_row(&self) -> u64 {
-        self.rows.at(0)
+        self.rows.first()
     }
 
     /// Rows in use, counted along the chains; an error where a chain is broken.
@@ -149,7 +131,7 @@ impl Table {
             let mut row = self.heads.peek(space, chain);
             while row != 0 {
                 rows += 1;
-                if row < self.rows.at(0) || row + ROW_HEAD > space.len() || rows > self.rows.len() {
+                if row < self.rows.first() || row + ROW_HEAD > space.len() || rows > self.rows.capacity() {
                     return Err(format!("chain {chain} leads to {row:#x}, which is no row"));
                 }
                 row = peek(space, row + 8);

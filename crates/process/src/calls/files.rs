@@ -60,7 +60,9 @@ impl Program {
     }
 
     pub(super) fn before_open(&mut self, call: &Stopped) -> Result<Decision> {
-        self.descriptors.give(0);
+        if self.caller.is_none() {
+            self.descriptors.give(0);
+        }
         let (dirfd, path, flags) = match call.name {
             "open" => (libc::AT_FDCWD, call.arguments[0], call.arguments[1]),
             "creat" => (
@@ -69,7 +71,7 @@ impl Program {
                 (libc::O_CREAT | libc::O_WRONLY | libc::O_TRUNC) as u64,
             ),
             "openat2" => {
-                let Ok(flags) = self.process.read_u64(call.arguments[2]) else {
+                let Ok(flags) = self.caller().read_u64(call.arguments[2]) else {
                     return Ok(Decision::Run);
                 };
                 (call.int(0), call.arguments[1], flags)
@@ -81,6 +83,9 @@ impl Program {
         let Some((start, path)) = self.named((dirfd, path)) else {
             return Ok(Decision::Run);
         };
+        if path.starts_with("/proc") {
+            self.give_processors_back(); // `status` lists them
+        }
         let there = rustix::fs::statat(&start, &path, AtFlags::empty()).ok();
         let refused = there.and_then(|stat| self.refuse_special(start.as_fd(), &path, &stat));
         if let Some(refused) = refused {
@@ -113,7 +118,7 @@ impl Program {
                 if a[3] == 0 {
                     None
                 } else {
-                    self.process.read_u64(a[3]).ok()
+                    self.caller().read_u64(a[3]).ok()
                 },
                 Some(a[4]),
             ),
@@ -121,10 +126,11 @@ impl Program {
         let Some(len) = len else {
             return Ok(Decision::Run);
         };
-        if let Some(fd) = self.descriptors.known_file(fd) {
+        let is_first = self.caller.is_none();
+        if let Some(fd) = self.descriptors.known_file(fd).filter(|_| is_first) {
             return record(&mut self.memory, &mut self.files, &Change::Write { fd, at, len });
         }
-        let Ok(fd) = self.process.duplicate_fd(fd) else {
+        let Ok(fd) = self.caller().duplicate_fd(fd) else {
             return Ok(Decision::Run);
         };
         if !descriptors::is_regular(&fd) {
@@ -148,7 +154,7 @@ impl Program {
     /// A write to a file of `/proc` or `/sys` sets something: what can be read again is.
     fn before_setting(&mut self, fd: &OwnedFd) -> Decision {
         let link = std::fs::read_link(format!("/proc/self/fd/{}", fd.as_raw_fd())).unwrap_or_default();
-        let own = link.strip_prefix(format!("/proc/{}", self.process.pid())).ok();
+        let own = link.strip_prefix(format!("/proc/{}", self.caller().pid())).ok();
         let name = own.and_then(Path::file_name).and_then(OsStr::to_str);
         match name {
             Some("mem" | "clear_refs") => {} // memory, and marks that nothing here relies on
@@ -172,7 +178,7 @@ impl Program {
     /// Bytes of the `count` buffers listed at `address`.
     pub(super) fn vector_bytes(&self, address: u64, count: u64) -> Option<u64> {
         let mut bytes = vec![0; usize::try_from(count.min(1024)).ok()? * 16];
-        self.process.read(address, &mut bytes).ok()?;
+        self.caller().read(address, &mut bytes).ok()?;
         let lengths = bytes
             .chunks_exact(16)
             .map(|vector| u64::from_le_bytes(vector[8..].try_into().expect("eight bytes")));
@@ -222,7 +228,7 @@ impl Program {
             "fsetxattr" | "fremovexattr" => match self.text(a[1]) {
                 Some(name) => {
                     let name = name.into_os_string();
-                    match self.process.duplicate_fd(call.int(0)) {
+                    match self.caller().duplicate_fd(call.int(0)) {
                         Ok(fd) => self.record(&Change::ExtendedAttribute {
                             target: Target::Open(fd.as_fd()),
                             name: &name,
@@ -337,7 +343,7 @@ impl Program {
     fn own_name(&self, name: PathBuf) -> PathBuf {
         match name.strip_prefix("/proc/self") {
             Ok(rest) => Path::new("/proc")
-                .join(self.process.thread().to_string())
+                .join(self.caller().thread().to_string())
                 .join(rest),
             Err(_) => name,
         }
@@ -366,7 +372,7 @@ impl Program {
         fd: i32,
         change: impl for<'a> FnOnce(BorrowedFd<'a>) -> Change<'a>,
     ) -> Result<Decision> {
-        match self.process.duplicate_fd(fd) {
+        match self.caller().duplicate_fd(fd) {
             Ok(fd) => self.record(&change(fd.as_fd())),
             Err(_) => Ok(Decision::Run), // the kernel will refuse it
         }

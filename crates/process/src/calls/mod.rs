@@ -6,6 +6,8 @@
 //!   (`files.rs`).
 //! * The program sees an ordinary error; the user reads once which call it was and what to do.
 
+mod children;
+mod descendants;
 mod files;
 mod identity;
 mod memory;
@@ -16,12 +18,13 @@ mod sockets;
 use crate::error::{Error, Result};
 use crate::notes;
 use crate::program::Program;
-use crate::syscalls::{self, Policy, THREAD_FLAGS, Watch};
+use crate::syscalls::{self, Policy, Watch};
 use rustix::fs::OFlags;
 use std::ffi::OsString;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
+use twinpage_os::remote::Process;
 use twinpage_os::seccomp;
 use twinpage_os::trace::{self, Tid, WatchedCall};
 use twinpage_os::tracker::PAGE;
@@ -33,6 +36,8 @@ pub enum Decision {
     Run,
     /// It was done on the program's behalf, or has nothing to do; this is its result.
     Done(i64),
+    /// It is begun again later: a checkpoint comes first.
+    Again,
     /// It fails with this error.
     Fail {
         /// The error the program sees.
@@ -65,6 +70,14 @@ fn do_without(errno: i32, why: impl Into<String>) -> Decision {
     Decision::Fail {
         errno,
         why: Why::Listed(why.into()),
+    }
+}
+
+fn refuse(refusal: syscalls::Refusal) -> Decision {
+    if refusal.is_optional {
+        do_without(refusal.errno, refusal.why)
+    } else {
+        fail(refusal.errno, refusal.why)
     }
 }
 
@@ -107,22 +120,35 @@ impl Program {
             }
             _ => self.decide(tid, &call)?,
         };
+        self.carry_out(tid, &call, name, decision).map_err(gone)
+    }
+
+    /// Has the kernel do with the call what was decided.
+    fn carry_out(
+        &mut self,
+        tid: Tid,
+        call: &WatchedCall,
+        name: &str,
+        decision: Decision,
+    ) -> std::io::Result<()> {
+        const SYSCALL_BYTES: u64 = 2;
         let (result, why) = match decision {
             Decision::Run => return Ok(()),
             Decision::Done(result) => (result, Why::Probe),
-            Decision::Fail { errno, why } => (-i64::from(errno), why),
+            Decision::Again => (call.number as i64, Why::Probe),
+            Decision::Fail { errno, ref why } => (-i64::from(errno), why.clone()),
         };
-        let mut registers = trace::registers(tid).map_err(gone)?;
+        let mut registers = trace::registers(tid)?;
         registers.orig_rax = u64::MAX; // skip it
         registers.rax = result as u64;
-        trace::set_registers(tid, &registers).map_err(gone)?;
+        if decision == Decision::Again {
+            registers.rip -= SYSCALL_BYTES;
+        }
+        trace::set_registers(tid, &registers)?;
         match why {
             Why::Probe => {}
             Why::Listed(why) => self.notes.went_without(name, &why),
-            Why::Told(mut why) => {
-                if matches!(name, "clone" | "clone3" | "fork" | "vfork") {
-                    why.push_str(&self.script_hint());
-                }
+            Why::Told(why) => {
                 notes::hold_back(self.streams.takes_whole_terminal());
                 self.notes.refused(name, &why);
             }
@@ -145,15 +171,16 @@ impl Program {
         };
         let decision = match call.policy {
             Policy::Free => Decision::Run,
-            Policy::Refused(refusal) if refusal.is_optional => do_without(refusal.errno, refusal.why),
-            Policy::Refused(refusal) => fail(refusal.errno, refusal.why),
+            Policy::Refused(refusal) | Policy::RefusedToFirst(refusal) => refuse(refusal),
             Policy::Watched(watch) | Policy::FreeWhen(_, watch) => self.watch(watch, &stopped)?,
         };
         Ok((call.name, decision))
     }
 
     fn watch(&mut self, watch: Watch, call: &Stopped) -> Result<Decision> {
+        self.before_processors(watch);
         match watch {
+            Watch::Processors => {}
             Watch::Actions => self.stale.actions = true,
             Watch::Thread => self.renew_thread(call.tid),
             Watch::Break => self.stale.brk = true,
@@ -167,7 +194,7 @@ impl Program {
             }
             Watch::Remap => return self.before_remap(call),
             Watch::Membarrier => self.stale.membarrier = true,
-            Watch::Kill => self.kills_itself = true,
+            Watch::Kill => self.before_kill(call),
             Watch::Wait => {
                 let look = |source| Error::target("cannot look at a system call", source);
                 let registers = trace::registers(call.tid).map_err(look)?;
@@ -192,6 +219,13 @@ impl Program {
             Watch::Nothing => return Ok(Decision::Done(0)),
         }
         Ok(Decision::Run)
+    }
+
+    /// Processors are asked for, chosen, or handed on to a new thread or process.
+    fn before_processors(&mut self, watch: Watch) {
+        if matches!(watch, Watch::Processors | Watch::Limits | Watch::Clone) {
+            self.give_processors_back();
+        }
     }
 
     /// A timer is made, set or ended. When it will ring is known only now, if it rings before the next stop.
@@ -291,50 +325,6 @@ impl Program {
         self.before_shared_map(call, protection, flags)
     }
 
-    fn before_clone(&mut self, call: &Stopped) -> Result<Decision> {
-        let flags = if call.name == "clone3" {
-            let look = |source| Error::target("cannot read the arguments of clone3", source);
-            self.process.read_u64(call.arguments[0]).map_err(look)?
-        } else {
-            call.arguments[0]
-        };
-        let storage = libc::CLONE_SETTLS
-            | libc::CLONE_PARENT_SETTID
-            | libc::CLONE_CHILD_CLEARTID
-            | libc::CLONE_CHILD_SETTID
-            | libc::CLONE_DETACHED;
-        if flags & !(storage as u64) == THREAD_FLAGS {
-            return Ok(Decision::Run);
-        }
-        Ok(fail(syscalls::NO_CHILDREN, syscalls::CHILDREN))
-    }
-
-    fn before_exec(&mut self, call: &Stopped) -> Decision {
-        let (dirfd, at) = match call.name {
-            "execveat" => (call.int(0), 1),
-            _ => (libc::AT_FDCWD, 0),
-        };
-        let Some((start, name)) = self.named((dirfd, call.arguments[at])) else {
-            return Decision::Run; // the kernel will refuse it
-        };
-        let start = PathBuf::from(format!("/proc/self/fd/{}", start.as_fd().as_raw_fd()));
-        let path = if name.as_os_str().is_empty() {
-            start // AT_EMPTY_PATH
-        } else {
-            start.join(name)
-        };
-        // A program that looks along PATH by trying expects to hear what is not there.
-        let is_program = path.is_file() && rustix::fs::access(&path, rustix::fs::Access::EXEC_OK).is_ok();
-        if !is_program {
-            return Decision::Run;
-        }
-        match crate::launch::check_program(&path) {
-            Ok(()) => Decision::Run,
-            Err(Error::Unsupported(why)) => fail(libc::EPERM, why),
-            Err(_) => Decision::Run, // the kernel will say what is wrong with it
-        }
-    }
-
     fn before_control(&mut self, call: &Stopped) -> Decision {
         match call.name {
             "fcntl" => self.before_fcntl(call),
@@ -426,6 +416,8 @@ impl Program {
                 self.descriptors.touch(call.int(0));
                 Decision::Run
             }
+            // A program that is alone has the terminal. The size is that of the terminal outside, from its next change on.
+            libc::TIOCSPGRP | libc::TIOCSWINSZ => Decision::Run,
             libc::FIONBIO => {
                 self.descriptors.touch_open_file_of(&self.process, call.int(0));
                 Decision::Run
@@ -437,28 +429,9 @@ impl Program {
         }
     }
 
-    /// Which script it is that wants a child, when the program is a shell: people name scripts and
-    /// often do not know that they do. Empty for other programs.
-    fn script_hint(&self) -> String {
-        const SHELLS: [&str; 7] = ["sh", "bash", "dash", "zsh", "ksh", "mksh", "busybox"];
-        let pid = self.process.thread();
-        let program = std::fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
-        let is_shell = program
-            .file_name()
-            .is_some_and(|name| SHELLS.iter().any(|shell| name == *shell));
-        if !is_shell {
-            return String::new();
-        }
-        let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-        let script = match line.split(|byte| *byte == 0).nth(1) {
-            Some(word) if !word.is_empty() && !word.starts_with(b"-") => {
-                format!(", running {}", String::from_utf8_lossy(word))
-            }
-            _ => String::new(),
-        };
-        format!(
-            " (this is a shell{script}: it can use its builtins only; if all it does is start a program, run that program instead)"
-        )
+    /// The process whose call is answered: the program, or a descendant.
+    fn caller(&self) -> &Process {
+        self.caller.as_ref().unwrap_or(&self.process)
     }
 
     /// A string of the program's memory.
@@ -467,7 +440,7 @@ impl Program {
         while bytes.len() < libc::PATH_MAX as usize {
             let at = address + bytes.len() as u64;
             let mut piece = vec![0; (4096 - at % 4096).min(256) as usize];
-            self.process.read(at, &mut piece).ok()?;
+            self.caller().read(at, &mut piece).ok()?;
             if let Some(end) = piece.iter().position(|byte| *byte == 0) {
                 bytes.extend_from_slice(&piece[..end]);
                 return Some(PathBuf::from(OsString::from_vec(bytes)));
@@ -478,7 +451,7 @@ impl Program {
     }
 
     fn directory(&self) -> PathBuf {
-        PathBuf::from(format!("/proc/{}/cwd", self.process.thread()))
+        PathBuf::from(format!("/proc/{}/cwd", self.caller().thread()))
     }
 
     /// The directory that a name given with descriptor `fd` starts from. An absolute name has none, whatever the
@@ -492,7 +465,7 @@ impl Program {
             let opened = rustix::fs::open(self.directory(), flags, rustix::fs::Mode::empty());
             return opened.ok().map(Start::At);
         }
-        self.process.duplicate_fd(fd).ok().map(Start::At)
+        self.caller().duplicate_fd(fd).ok().map(Start::At)
     }
 
     /// A name given with a call: the directory that it starts from, and the name.

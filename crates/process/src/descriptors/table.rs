@@ -18,6 +18,9 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use twinpage_os::remote::Process;
 
+/// As many touched numbers are asked for one by one, however few are open.
+const FEW: usize = 8;
+
 /// Descriptors by number.
 pub type List = BTreeMap<i32, Descriptor>;
 
@@ -145,11 +148,23 @@ impl Descriptors {
         let is_it = |fd: i32| {
             rustix::fs::stat(format!("/proc/{pid}/fd/{fd}")).is_ok_and(|stat| Ident::from(&stat) == file)
         };
-        if self.touched.all {
-            return numbers(pid).is_ok_and(|numbers| numbers.into_iter().any(is_it));
-        }
         let mut known = self.open_files.descriptors(file);
-        known.any(|fd| !self.touched.has(fd)) || self.touched.numbers().any(is_it)
+        known.any(|fd| !self.touched.has(fd))
+            || self
+                .touched_now(process)
+                .is_ok_and(|numbers| numbers.into_iter().any(is_it))
+    }
+
+    /// The touched numbers that are open, and perhaps others of them.
+    fn touched_now(&self, process: &Process) -> Result<Vec<i32>> {
+        // Each number costs about as much as one of a listing of all. A program that opened and closed a thousand files
+        // has a thousand numbers foretold, and few open.
+        if !self.touched.all && self.touched.count() <= self.list.len() + FEW {
+            return Ok(self.touched.numbers().collect());
+        }
+        let mut numbers = numbers(process.thread())?;
+        numbers.retain(|fd| self.touched.has(*fd));
+        Ok(numbers)
     }
 
     /// Looks at what calls touched. Whether anything is not as it was.
@@ -204,12 +219,11 @@ impl Descriptors {
                 changed = true;
             }
         }
-        let numbers: Vec<i32> = self.touched.numbers().collect();
-        for fd in numbers {
+        for fd in self.touched_now(process)? {
             changed |= self.look_at(fd, process, files)?;
-            changed |= self.list.get(&fd) != before.get(&fd);
         }
-        Ok(changed)
+        let mut touched = self.touched.numbers();
+        Ok(changed || touched.any(|fd| self.list.get(&fd) != before.get(&fd)))
     }
 
     /// Looks at a descriptor, if it is open. Whether others are called by its number now.

@@ -62,6 +62,11 @@ impl Touched {
         self.all || !self.numbers.is_empty()
     }
 
+    /// How many [`Touched::numbers`] gives.
+    pub(super) fn count(&self) -> usize {
+        self.numbers.len()
+    }
+
     /// All of them, unless that is not known.
     pub(super) fn numbers(&self) -> impl DoubleEndedIterator<Item = i32> {
         self.numbers.iter().copied()

@@ -201,6 +201,13 @@ impl Objects {
         }
     }
 
+    /// All of them may have changed.
+    pub fn all_changed(&mut self) {
+        for object in self.list.values_mut() {
+            object.changed.add(0..u64::MAX);
+        }
+    }
+
     /// What the regular file behind `fd`, a duplicate of the program's, is. A nameless one becomes an object.
     ///
     /// # Errors

@@ -47,6 +47,7 @@ pub struct Stop {
 impl Program {
     /// Everything a checkpoint holds, read while nothing moves.
     fn look(&mut self, into: &mut Capture, stop: &mut Stop) -> Result<Still> {
+        self.take_back_shared();
         let tid = self.threads[0].tid;
         if !self
             .threads

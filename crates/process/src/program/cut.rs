@@ -91,11 +91,7 @@ impl Program {
 
     /// Whether a line of proc_pid_status(5) names the signal.
     pub(super) fn is_in_mask(&self, line: &str, signal: i32) -> Result<bool> {
-        let path = format!("/proc/{}/status", self.process.thread());
-        let status = std::fs::read_to_string(&path).map_err(Error::file("cannot read", path))?;
-        let mask = status.lines().find_map(|found| found.strip_prefix(line));
-        let mask = mask.and_then(|word| u64::from_str_radix(word.trim(), 16).ok());
-        Ok(mask.is_some_and(|mask| mask >> (signal - 1) & 1 == 1))
+        is_in_mask(self.process.thread(), line, signal)
     }
 
     /// A thread with an altered call stopped at the beginning or the end of it.
@@ -127,6 +123,15 @@ impl Program {
         set(tid, &registers)?;
         Ok(true)
     }
+}
+
+/// The same of any thread.
+pub(super) fn is_in_mask(tid: Tid, line: &str, signal: i32) -> Result<bool> {
+    let path = format!("/proc/{tid}/status");
+    let status = std::fs::read_to_string(&path).map_err(Error::file("cannot read", path))?;
+    let mask = status.lines().find_map(|found| found.strip_prefix(line));
+    let mask = mask.and_then(|word| u64::from_str_radix(word.trim(), 16).ok());
+    Ok(mask.is_some_and(|mask| mask >> (signal - 1) & 1 == 1))
 }
 
 fn set(tid: Tid, registers: &Registers) -> Result<()> {

@@ -57,6 +57,7 @@ impl Program {
 
     /// Asks every thread to stand still, and waits. False when the program ended instead.
     fn halt(&mut self) -> Result<bool> {
+        self.give_processors_back();
         self.asked = Some(BTreeSet::new());
         let halted = self.ask_all();
         self.asked = None;
@@ -101,7 +102,9 @@ impl Program {
     /// leader that died is told only after the others.
     fn await_stop(&mut self) -> Result<()> {
         match trace::wait(-1, true) {
+            Ok(Some((tid, status))) if self.descendant_of(tid).is_some() => self.handle(tid, status)?,
             Ok(Some((tid, Status::Interrupted))) => {
+                self.descendants.end_making(tid);
                 self.know(tid)?;
                 self.set_state(tid, State::Stopped);
             }

@@ -1,6 +1,7 @@
 //! Job control: a user stops a program with `^Z`, and continues it.
 //!
 //! * The process group of the program is orphaned, and SIGTSTP stops none (setpgid(2)): SIGSTOP stops it instead.
+//! * Descendants in the same group are stopped in the same way, and continued with it.
 //! * When all threads stand still, twinpage is told once. It stops then, as the user's shell sees it.
 //! * The program continues when SIGCONT reaches it.
 
@@ -57,6 +58,9 @@ impl Program {
 
     /// SIGCONT reached it, or a thread of it that a signal had stopped is not any more.
     pub(super) fn continue_job(&mut self) {
+        if self.job == Job::Stopped {
+            self.continue_descendants();
+        }
         self.job = match self.job {
             Job::Stopped | Job::Continued => Job::Continued,
             Job::Runs | Job::Stopping => Job::Runs,

@@ -7,21 +7,27 @@
 //!
 //! `halt.rs` has every thread stand still; `capture.rs` reads what a checkpoint holds meanwhile; `cut.rs` takes
 //! up the calls that this cut; `rest.rs` tells when nothing ran since;
-//! `executable.rs` keeps the program's own file; `job.rs` follows a user's `^Z`.
+//! `executable.rs` keeps the program's own file; `job.rs` follows a user's `^Z`; `processor.rs` makes calls cheap;
+//! `tree.rs` answers the program's descendants.
 
 mod capture;
 mod cut;
 mod executable;
 mod halt;
 mod job;
+mod processor;
 mod rest;
+mod tree;
 
 use job::Job;
+use processor::SharedProcessor;
 
 pub use capture::Stop;
 pub use executable::forget_copies_but;
+pub(crate) use tree::group_of;
 
 use crate::context::{self, Ending};
+use crate::descendants::Descendants;
 use crate::descriptors::Descriptors;
 use crate::error::{Error, Result};
 use crate::files::{EpochFiles, Recorder};
@@ -90,11 +96,21 @@ pub struct Program {
     ending: Option<Ending>,
     /// The exit code of the main thread, when it ended before the others.
     main_thread_ended: Option<i32>,
-    /// It sent SIGKILL: to itself, for nobody else is there.
+    /// It sent SIGKILL to itself, or a descendant did.
     pub(crate) kills_itself: bool,
+    pub(crate) descendants: Descendants,
+    /// The descendant whose call is answered; none: the program itself.
+    pub(crate) caller: Option<Process>,
+    /// A checkpoint is due, and waits for the program to be alone.
+    checkpoint_awaited: bool,
+    /// No checkpoint was begun yet.
+    is_new: bool,
+    /// A thread of a new program is about to make a process.
+    begins_tree: bool,
     /// While all threads are asked to stand still: those that were.
     asked: Option<BTreeSet<Tid>>,
     job: Job,
+    processor: SharedProcessor,
     /// Whether it stands still after a capture, until [`Program::release`]; and whether that one is durable.
     held: Option<bool>,
     /// The stops that nobody took note of yet.
@@ -173,8 +189,14 @@ impl Program {
             ending: None,
             main_thread_ended: surroundings.carried.main_thread_ended,
             kills_itself: false,
+            descendants: Descendants::default(),
+            caller: None,
+            checkpoint_awaited: false,
+            is_new: true,
+            begins_tree: false,
             asked: None,
             job: Job::Runs,
+            processor: SharedProcessor::NONE,
             held: None,
             stops: Vec::new(),
         })
@@ -222,10 +244,11 @@ impl Program {
         self.go_on_all()
     }
 
-    /// Whether an early checkpoint would help: held output or kept file contents pile up.
+    /// Whether an early checkpoint would help: held output or kept file contents pile up, or a new program is about
+    /// to make its first process.
     #[must_use]
     pub fn wants_checkpoint(&self) -> bool {
-        self.files.pressure() || self.streams.wants_checkpoint()
+        self.begins_tree || self.files.pressure() || self.streams.wants_checkpoint()
     }
 
     /// How the program ended, if it did.
@@ -260,6 +283,16 @@ impl Program {
         if self.was_killed() { Ok(()) } else { Err(error) }
     }
 
+    /// The alarm rang while it runs.
+    pub(crate) fn look_at_processor(&mut self) {
+        self.processor.look();
+    }
+
+    /// The processors of its threads are those that it chose.
+    pub(crate) fn give_processors_back(&mut self) {
+        self.processor.part();
+    }
+
     /// Whether a thread that stood still was killed.
     fn stands_no_longer(&self) -> bool {
         let mut threads = self.threads.iter();
@@ -287,6 +320,16 @@ impl Program {
     /// # Errors
     /// When the event cannot be handled; the program is then to be ended.
     pub fn handle(&mut self, tid: Tid, status: Status) -> Result<()> {
+        const MAKING: [i32; 3] = [trace::EVENT_CLONE, trace::EVENT_FORK, trace::EVENT_VFORK];
+        if !matches!(status, Status::Event(event) if MAKING.contains(&event)) {
+            self.descendants.end_making(tid); // with none made
+        }
+        if matches!(status, Status::Event(trace::EVENT_SECCOMP)) && self.asked.is_none() {
+            self.processor.called(tid);
+        }
+        if let Some(pid) = self.descendant_of(tid) {
+            return self.handle_descendant(tid, pid, status);
+        }
         if !matches!(status, Status::Call | Status::Event(trace::EVENT_SECCOMP)) {
             self.rest.disturb(); // calls are looked at one by one
         }
@@ -308,11 +351,7 @@ impl Program {
             }
             Status::Event(event) => {
                 match event {
-                    trace::EVENT_CLONE => {
-                        if let Ok(new) = trace::event_message(tid) {
-                            self.note(new as Tid);
-                        }
-                    }
+                    trace::EVENT_CLONE | trace::EVENT_FORK | trace::EVENT_VFORK => self.made(tid, event),
                     trace::EVENT_EXEC => self.replaced(tid)?,
                     trace::EVENT_SECCOMP => self.answer(tid)?,
                     _ => {}

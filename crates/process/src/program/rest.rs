@@ -93,7 +93,11 @@ impl Program {
     /// # Errors
     /// When its memory or what it printed cannot be looked at.
     pub fn is_at_rest(&mut self) -> Result<bool> {
-        if self.rest.let_go.is_none() || self.memory.owes() || !self.streams.is_as_at_stop()? {
+        if self.rest.let_go.is_none()
+            || self.descendants.lived()
+            || self.memory.owes()
+            || !self.streams.is_as_at_stop()?
+        {
             return Ok(false);
         }
         let rests = match &self.rest.asleep {

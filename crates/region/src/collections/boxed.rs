@@ -55,7 +55,7 @@ unsafe impl<'r, T: Sync + ?Sized> Sync for Box<'r, T> {}
 impl<'r, T: ?Sized> Box<'r, T> {
     /// # Safety
     /// The values are there, in a block of the heap with this brand that has room for no more, or need none; and
-    /// nobody else's.
+    /// of no other owner.
     pub(super) const unsafe fn from_block(at: NonNull<T>) -> Box<'r, T> {
         Box {
             at,

@@ -59,7 +59,7 @@ impl<'r> Box<'r, str> {
 
 /// The heap of a block, if there is one.
 fn heap_of<'r, T>(at: NonNull<T>) -> Heap<'r> {
-    // SAFETY: who asks has a box in it with this brand.
+    // SAFETY: the caller has a box in it with this brand.
     unsafe { Heap::branded(RawHeap::of(at)) }
 }
 

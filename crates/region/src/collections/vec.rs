@@ -97,7 +97,8 @@ impl<'r, T> Vec<'r, T> {
     }
 
     /// # Safety
-    /// So many values are there, in a block of that heap that has room for no more, or need none; and nobody else's.
+    /// There are `length` values, in a block of that heap with room for just them, or they need none; they have no
+    /// other owner.
     pub(super) unsafe fn from_block(at: NonNull<T>, length: usize, heap: Heap<'r>) -> Vec<'r, T> {
         let mut vec = Vec::new_in(heap);
         if vec.room < length {
@@ -440,7 +441,7 @@ impl<'r, T> Vec<'r, T> {
             bytes @ 1..=LINE => touch_ends(at, bytes),
             bytes => touch(at, bytes),
         }
-        // SAFETY: there is room for all of them, marked; nobody else has a slice of this vector's block.
+        // SAFETY: there is room for all of them, marked; there is no other slice of this vector's block.
         unsafe { at.copy_from_nonoverlapping(values.as_ptr(), more) };
         self.length = length + more;
     }
@@ -460,7 +461,7 @@ impl<'r, T> Vec<'r, T> {
             true => self.mark(range.start..to),
             false => self.mark(range.start..to + tail),
         }
-        // SAFETY: there is room for all, marked; nobody else has a slice of this vector's block.
+        // SAFETY: there is room for all, marked; there is no other slice of this vector's block.
         unsafe {
             self.place(from).copy_to(self.place(to), tail);
             self.place(range.start)

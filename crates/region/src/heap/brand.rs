@@ -73,7 +73,7 @@ impl<'r> Heap<'r> {
         self.raw
     }
 
-    /// Makes a heap in an empty window. Its hash tables are seeded from `seed`: keep it from those who
+    /// Makes a heap in an empty window. Its hash tables are seeded from `seed`: keep it from those that
     /// choose the keys.
     ///
     /// # Errors

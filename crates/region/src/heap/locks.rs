@@ -9,14 +9,14 @@
 //!
 //! ```text
 //! owner:  inside = 1 | light barrier | still mine? in.      no: inside = 0, takes the lock
-//! other:  takes the lock | owner = nobody | heavy barrier | inside 0? in. else wait for it
+//! other:  takes the lock | owner = none | heavy barrier | inside 0? in. else wait for it
 //! ```
 //!
 //! Either the owner sees that it is no more, or the other sees it inside (`twinpage_os::barrier`).
 //!
 //! # Invariants
 //! * `owner`, `last` and `row` change under the lock only.
-//! * While a lock has an owner nobody but the owner is in by it, but for the one who holds it and makes it so.
+//! * While a lock has an owner only the owner is in by it, and the holder that makes it so.
 
 use super::format::SHARDS;
 use crate::address;
@@ -31,7 +31,7 @@ const LOOKS: u32 = 100;
 /// little beside what those cost.
 const OFTEN: u32 = 1000;
 /// The number of no thread.
-const NOBODY: usize = 0;
+const NO_OWNER: usize = 0;
 
 #[repr(align(128))]
 struct Lock {
@@ -53,8 +53,8 @@ impl Lock {
             taken: AtomicBool::new(false),
             inside: AtomicBool::new(false),
             row: AtomicU32::new(0),
-            last: AtomicUsize::new(NOBODY),
-            owner: AtomicUsize::new(NOBODY),
+            last: AtomicUsize::new(NO_OWNER),
+            owner: AtomicUsize::new(NO_OWNER),
         }
     }
 
@@ -77,7 +77,7 @@ impl Lock {
     fn lock_as_one_of_many(&'static self, thread: Thread) -> Locked {
         let locked = self.lock_plain();
         if self.last.load(Ordering::Relaxed) != thread.0 {
-            if self.owner.load(Ordering::Relaxed) != NOBODY {
+            if self.owner.load(Ordering::Relaxed) != NO_OWNER {
                 self.end_ownership();
             }
             self.last.store(thread.0, Ordering::Relaxed);
@@ -96,7 +96,7 @@ impl Lock {
     /// The owner is out and takes the lock from now on, as all do.
     #[cold]
     fn end_ownership(&self) {
-        self.owner.store(NOBODY, Ordering::Relaxed);
+        self.owner.store(NO_OWNER, Ordering::Relaxed);
         barrier::heavy();
         look_until(|| !self.inside.load(Ordering::Acquire));
     }
@@ -154,7 +154,7 @@ pub(super) fn shard(address: usize, shard: usize, thread: Thread) -> Locked {
     SHARD[index_of(address)][shard % SHARDS].lock(thread)
 }
 
-/// A thread's number, never used again, and never [`NOBODY`].
+/// A thread's number, never used again, and never [`NO_OWNER`].
 #[derive(Clone, Copy)]
 pub(super) struct Thread(usize);
 
@@ -163,16 +163,16 @@ impl Thread {
     #[inline]
     pub(super) fn current() -> Thread {
         thread_local! {
-            static NUMBER: Cell<usize> = const { Cell::new(NOBODY) };
+            static NUMBER: Cell<usize> = const { Cell::new(NO_OWNER) };
         }
-        static NEXT: AtomicUsize = AtomicUsize::new(NOBODY + 1);
+        static NEXT: AtomicUsize = AtomicUsize::new(NO_OWNER + 1);
         #[cold]
         fn number() -> usize {
             NUMBER.set(NEXT.fetch_add(1, Ordering::Relaxed));
             NUMBER.get()
         }
         match NUMBER.get() {
-            NOBODY => Thread(number()),
+            NO_OWNER => Thread(number()),
             number => Thread(number),
         }
     }

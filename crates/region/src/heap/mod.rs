@@ -52,7 +52,7 @@ unsafe impl Send for RawHeap {}
 unsafe impl Sync for RawHeap {}
 
 impl RawHeap {
-    /// Makes a heap in an empty window. Its hash tables are seeded from `seed`: keep it from those who
+    /// Makes a heap in an empty window. Its hash tables are seeded from `seed`: keep it from those that
     /// choose the keys.
     ///
     /// # Errors

@@ -6,7 +6,7 @@
 //!                                                 | 1 | 1 1 1 1 |
 //! ```
 //!
-//! Every mark is a byte for whoever else looks: on x86-64 accesses of different sizes to the same bytes are each
+//! Every mark is a byte for all other code: on x86-64 accesses of different sizes to the same bytes are each
 //! as good as accesses of the bytes, in the order of the program, wherever the wide ones lie. The language has no
 //! such access, so it is the processor's own.
 

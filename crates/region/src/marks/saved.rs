@@ -30,7 +30,7 @@ pub(super) struct Tag {
 const _: () = assert!(size_of::<Tag>() == 16 && BYTES <= 12 * SIDE);
 
 impl Tag {
-    /// The offset of what the slot holds, if it counts. Waits for the writer who has the slot.
+    /// The offset of what the slot holds, if it counts. Waits for the writer that has the slot.
     pub(super) fn offset(&self, cut: u64) -> Option<usize> {
         let mut state = self.state.load(Ordering::Acquire);
         while state >> 1 != cut {

@@ -69,7 +69,7 @@ pub(crate) struct Frozen {
     found: Found,
     /// Of a page with so many lines all are wanted, if they can be had.
     whole_from: u32,
-    /// Lines that were marked because somebody wanted them.
+    /// Lines that were marked because the scheme wanted them.
     asked_lines: u64,
     /// What the sweep took, in case its epoch is lost.
     taken: Vec<(usize, u64)>,
@@ -79,7 +79,7 @@ pub(crate) struct Frozen {
 
 impl Frozen {
     /// The same, and of a page with at least `whole_from` lines all are wanted that were not written since
-    /// the cut. `asked_lines` were marked for nobody's writing ([`mark_whole`]).
+    /// the cut. `asked_lines` were marked without a write ([`mark_whole`]).
     pub(crate) fn wanting(mut self, whole_from: u32, asked_lines: u64) -> Frozen {
         self.whole_from = whole_from;
         self.asked_lines = asked_lines;
@@ -152,7 +152,7 @@ impl Frozen {
         had
     }
 
-    /// The next page with lines of the cut, whoever had them first.
+    /// The next page with lines of the cut, of either side.
     fn next_woven(&mut self, into: &mut Buffer) -> Option<(usize, u64)> {
         let by_page = self.place.state().by_page.load(Ordering::Relaxed);
         while let Some((page, waiting)) = self.next_waiting() {
@@ -170,7 +170,7 @@ impl Frozen {
                 _ if many => had | self.untouched(page, waiting),
                 had => had,
             };
-            // Whoever cleared a mark has said before where the line is.
+            // The place of a line is told before its mark is cleared.
             let saved = self.found.lines(page);
             // Unless they make the page whole, lines that did not change are of no use.
             let all = if copied | saved == !0 { !0 } else { had | saved };

@@ -5,9 +5,21 @@ use super::server::Objects;
 use crate::error::{Error, Result};
 use serde::Serialize;
 use std::any::Any;
+use std::cell::Cell;
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// The persistent number of this thread: in the order in which threads first called.
+pub(super) fn thread_number() -> u32 {
+    static LAST: AtomicU32 = AtomicU32::new(0);
+    thread_local!(static NUMBER: Cell<u32> = const { Cell::new(0) });
+    if NUMBER.get() == 0 {
+        NUMBER.set(LAST.fetch_add(1, Ordering::Relaxed) + 1);
+    }
+    NUMBER.get()
+}
 
 /// Makes calls of an object's methods: what is in its handle.
 #[doc(hidden)]
@@ -42,16 +54,17 @@ impl<T: Object> Calls<T> {
     /// Logs a call of a deferrable method.
     ///
     /// # Panics
-    /// When the region is closed, and when the arguments are too long or cannot be serialized: nothing was logged then.
+    /// When the region is closed, when the arguments are too long or cannot be serialized, and when the log and the
+    /// medium are full: nothing was logged then.
     #[track_caller]
     pub fn defer(&self, function: u16, lane: Option<usize>, arguments: &impl Serialize) {
         let lane = lane.map(|lane| lane as u64);
         let logged = encode(arguments, |bytes| {
-            self.objects.defer(self.object, function, lane, bytes)
+            self.objects.append(self.object, function, lane, bytes)
         });
         match logged {
             // A medium that failed: all later instant calls say so.
-            Ok(()) | Err(Error::Poisoned(_)) => {}
+            Ok(_) | Err(Error::Poisoned(_)) => {}
             Err(error) => panic!("{}: {error}", T::FUNCTIONS[usize::from(function)].signature),
         }
     }
@@ -60,7 +73,7 @@ impl<T: Object> Calls<T> {
     ///
     /// # Errors
     /// [`Error::Panicked`] when the method panics; [`Error::Poisoned`] when the medium has failed; [`Error::Full`] when it
-    /// has no room; [`Error::Invalid`] inside an update, when the region is closed, and for arguments that are too long
+    /// has no room, and the call will not run; [`Error::Invalid`] inside an update, when the region is closed, and for arguments that are too long
     /// or cannot be serialized.
     pub fn instant<R: Any>(
         &self,

@@ -122,7 +122,7 @@ pub fn operations(path: impl AsRef<Path>) -> Result<Operations> {
             .map(|superblock| superblock.log)
             .unwrap_or_default();
         match list(path, place) {
-            // The process that has it open went on meanwhile.
+            // The process that has it open wrote to both files meanwhile.
             Err(_) if found.in_use.is_some() && attempts > 0 => std::thread::sleep(PAUSE),
             other => return other,
         }

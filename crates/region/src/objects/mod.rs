@@ -15,11 +15,13 @@
 //! * Methods must do the same whenever they are run on the same object with the same arguments: time, randomness and
 //!   whatever lies outside go in as arguments.
 
+mod answers;
 mod calls;
 mod file;
 mod host;
 mod listing;
 mod replay;
+mod run;
 mod server;
 
 pub use calls::Calls;

@@ -1,23 +1,28 @@
 //! The turn: one thread at a time flushes the open group and runs the calls of all threads.
 
+use super::answers::Answers;
+use super::calls::thread_number;
 use super::file::{LogFile, random};
 use super::host::{Arguments, Host, Hosted, Object, Outcome, Undecodable};
 use super::replay::{Left, definition};
+use super::run::{RunError, apply, in_update, run};
 use crate::error::{Error, Result};
-use crate::region::{Attached, Inner, Region, Update, View};
+use crate::region::{Attached, Inner, Region, Update};
 use crate::superblock::LogPosition;
-use std::any::Any;
-use std::cell::Cell;
 use std::collections::HashMap;
 use std::fmt;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::time::{Duration, Instant};
 use twinpage_core::operation_log::{Appender, Call, Entry, Group, Log};
 use twinpage_os::AnyMedium;
 
 /// Calls after which a checkpoint is made (SIMPO 4.2: every 1000 functions).
 const CHECKPOINT_EVERY: u32 = 1000;
+/// The part of a flush, one in so many, that a group waits for the callers of the last one.
+const GATHERING: u32 = 8;
+/// The longest such wait, where a disk was busy.
+const LONGEST_GATHERING: Duration = Duration::from_millis(1);
 /// A new log begins so far after the place of the one before that no object's position is past it.
 const APART: u64 = 1 << 32;
 
@@ -29,8 +34,28 @@ pub(crate) struct Objects {
     tail: Mutex<Option<Appender>>,
     /// The turn. None when the region is closed.
     server: Mutex<Option<Server>>,
+    answers: Answers,
     /// The last checkpoint will need no log.
     is_clean: AtomicBool,
+}
+
+/// The turn of a thread, until it is dropped.
+struct Turn<'a> {
+    server: Option<MutexGuard<'a, Option<Server>>>,
+    answers: &'a Answers,
+}
+
+impl Turn<'_> {
+    fn server(&mut self) -> &mut Option<Server> {
+        self.server.as_mut().expect("it is there until the drop")
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.server = None;
+        self.answers.wake();
+    }
 }
 
 /// What the thread with the turn has.
@@ -38,14 +63,18 @@ struct Server {
     log: Log<AnyMedium>,
     hosts: HashMap<u16, Box<dyn Hosted>>,
     left: Left,
-    /// What instant calls of other threads returned, by position.
-    answers: HashMap<u64, Result<Outcome>>,
     /// The first deferrable method that panicked and was not told of.
     panicked: Option<Error>,
+    /// The instant call of the thread with the turn, and its answer.
+    own: (Option<u64>, Option<Result<Outcome>>),
     /// Calls since the last checkpoint.
     ran: u32,
+    /// Instant calls of the last group, and how long its flush took.
+    last: (u32, Duration),
     /// A group that found no room on the medium.
     kept: Option<Group>,
+    /// Positions of instant calls that failed before they were written.
+    withdrawn: Vec<u64>,
     /// A group that was flushed and run, for its memory.
     used: Group,
     inner: Arc<Inner>,
@@ -55,16 +84,6 @@ impl fmt::Debug for Objects {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "objects of {}", self.file.path.display())
     }
-}
-
-/// The persistent number of this thread: in the order in which threads first called.
-fn thread_number() -> u32 {
-    static LAST: AtomicU32 = AtomicU32::new(0);
-    thread_local!(static NUMBER: Cell<u32> = const { Cell::new(0) });
-    if NUMBER.get() == 0 {
-        NUMBER.set(LAST.fetch_add(1, Ordering::Relaxed) + 1);
-    }
-    NUMBER.get()
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -96,10 +115,12 @@ impl Objects {
         let server = Server {
             hosts: HashMap::new(),
             left,
-            answers: HashMap::new(),
             panicked: None,
+            own: (None, None),
             ran: 0,
+            last: (0, Duration::ZERO),
             kept: None,
+            withdrawn: Vec::new(),
             used: Group::default(),
             inner,
             log,
@@ -110,6 +131,7 @@ impl Objects {
             file,
             tail: Mutex::new(Some(server.log.appender(random()))),
             server: Mutex::new(Some(server)),
+            answers: Answers::default(),
             is_clean: AtomicBool::new(false),
         })
     }
@@ -121,10 +143,8 @@ impl Objects {
         name: &str,
         make: impl for<'r> FnOnce(&Update<'r>) -> T::In<'r>,
     ) -> Result<u16> {
-        let mut server = lock(&self.server);
-        let server = server.as_mut().ok_or_else(closed)?;
-        // What is appended from here on is after all that is run again.
-        server.serve(self)?;
+        let mut turn = self.turn();
+        let server = turn.server().as_mut().ok_or_else(closed)?;
         let end = server.log.end();
         let text = definition(name, T::FUNCTIONS);
         let mut position = region.root::<u64>(&format!("{name}: position in the operation log"))?;
@@ -159,10 +179,24 @@ impl Objects {
         Ok(number)
     }
 
-    /// Appends a call. Where the group is full it is run first.
-    fn append(&self, call: &Call<'_>) -> Result<u64> {
+    /// Appends a call, and says its position. Where the group is full it is run first.
+    pub(super) fn append(
+        &self,
+        object: u16,
+        function: u16,
+        lane: Option<u64>,
+        arguments: &[u8],
+    ) -> Result<u64> {
+        let thread = thread_number();
+        let call = Call {
+            object,
+            function,
+            thread,
+            lane,
+            arguments,
+        };
         loop {
-            let appended = lock(&self.tail).as_mut().ok_or_else(closed)?.append(call);
+            let appended = lock(&self.tail).as_mut().ok_or_else(closed)?.append(&call);
             match appended {
                 Err(twinpage_core::Error::Full { .. }) => self.make_room()?,
                 other => return Ok(other?),
@@ -182,24 +216,6 @@ impl Objects {
         self.with_turn(|server| server.serve(self))
     }
 
-    pub(super) fn defer(
-        &self,
-        object: u16,
-        function: u16,
-        lane: Option<u64>,
-        arguments: &[u8],
-    ) -> Result<()> {
-        let thread = thread_number();
-        let call = Call {
-            object,
-            function,
-            thread,
-            lane,
-            arguments,
-        };
-        self.append(&call).map(|_| ())
-    }
-
     pub(super) fn instant(
         &self,
         object: u16,
@@ -208,23 +224,34 @@ impl Objects {
         arguments: &[u8],
     ) -> Result<Outcome> {
         self.outside_update()?;
-        let thread = thread_number();
-        let call = Call {
-            object,
-            function,
-            thread,
-            lane,
-            arguments,
-        };
-        let position = self.append(&call)?;
-        self.with_turn(|server| {
-            // Another thread may have run it.
-            if !server.answers.contains_key(&position) {
-                server.serve(self)?;
+        self.answers.expect();
+        let appended = self.append(object, function, lane, arguments);
+        let position = appended.inspect_err(|_| self.answers.expect_no_more())?;
+        let is_turn_free = || !matches!(self.server.try_lock(), Err(TryLockError::WouldBlock));
+        loop {
+            if let Some(turn) = self.try_turn() {
+                return self.answer(turn, position);
             }
-            let lost =
-                || Error::Invalid("the call was not run: an earlier failure ended the operation log".into());
-            server.answers.remove(&position).unwrap_or_else(|| Err(lost()))
+            if let Some(answer) = self.answers.wait(position, is_turn_free) {
+                return answer;
+            }
+        }
+    }
+
+    /// Runs what waits, and a call with it.
+    fn answer(&self, mut turn: Turn<'_>, position: u64) -> Result<Outcome> {
+        if turn.server().is_none() {
+            // The close may have run it.
+            return self.answers.take(position).unwrap_or_else(|| Err(closed()));
+        }
+        let lost = "the call was not run: an earlier failure ended the operation log";
+        self.in_turn(turn, |server| {
+            let (served, answer) = match server.log.end() > position {
+                // Another thread has run it.
+                true => (Ok(()), self.answers.take(position)),
+                false => server.serve_with(self, position),
+            };
+            answer.unwrap_or_else(|| Err(served.err().unwrap_or_else(|| Error::Invalid(lost.into()))))
         })
     }
 
@@ -263,14 +290,32 @@ impl Objects {
         }
     }
 
-    /// Waits for the turn. A checkpoint that is due is made after it.
-    fn with_turn<R>(&self, work: impl FnOnce(&mut Server) -> Result<R>) -> Result<R> {
-        let (done, due) = {
-            let mut server = lock(&self.server);
-            let server = server.as_mut().ok_or_else(closed)?;
-            let done = work(server);
-            (done, server.take_due())
+    /// Waits for the turn.
+    fn turn(&self) -> Turn<'_> {
+        let (server, answers) = (Some(lock(&self.server)), &self.answers);
+        Turn { server, answers }
+    }
+
+    fn try_turn(&self) -> Option<Turn<'_>> {
+        let server = match self.server.try_lock() {
+            Ok(server) => Some(server),
+            Err(TryLockError::Poisoned(server)) => Some(server.into_inner()),
+            Err(TryLockError::WouldBlock) => return None,
         };
+        let answers = &self.answers;
+        Some(Turn { server, answers })
+    }
+
+    fn with_turn<R>(&self, work: impl FnOnce(&mut Server) -> Result<R>) -> Result<R> {
+        self.in_turn(self.turn(), work)
+    }
+
+    /// Works in a turn. A checkpoint that is due is made after it.
+    fn in_turn<R>(&self, mut turn: Turn<'_>, work: impl FnOnce(&mut Server) -> Result<R>) -> Result<R> {
+        let server = turn.server().as_mut().ok_or_else(closed)?;
+        let done = work(server);
+        let due = server.take_due();
+        drop(turn);
         if let Some(inner) = due {
             // The calls are durable. What a checkpoint says is told again by the next one, or by the flush it makes room
             // for.
@@ -286,14 +331,14 @@ impl Attached for Objects {
     }
 
     fn end(&self) -> Result<()> {
-        let mut server = lock(&self.server);
-        let Some(mut ended) = server.take() else {
+        let mut turn = self.turn();
+        let Some(mut ended) = turn.server().take() else {
             return Ok(());
         };
         let served = ended.serve(self);
         // Calls that were appended meanwhile.
         let rest = match (&served, lock(&self.tail).take()) {
-            (Ok(()), Some(mut appender)) => ended.run_group(appender.take(Group::default())),
+            (Ok(()), Some(mut appender)) => ended.run_group(self, appender.take(Group::default())),
             _ => Ok(()),
         };
         if served.is_ok() && rest.is_ok() && ended.left.is_empty() {
@@ -313,79 +358,17 @@ impl Attached for Objects {
 
     fn abandon(&self) {
         lock(&self.tail).take();
-        lock(&self.server).take();
+        self.turn().server().take();
     }
-}
-
-/// Why a call has no outcome.
-enum RunError {
-    Undecodable(Undecodable),
-    Panicked(Error),
-}
-
-impl RunError {
-    fn into_error(self) -> Error {
-        match self {
-            RunError::Undecodable(Undecodable(why)) => Error::Invalid(format!(
-                "the arguments of the call cannot be read again as they were written: {why}"
-            )),
-            RunError::Panicked(error) => error,
-        }
-    }
-}
-
-fn in_update<R>(inner: &Inner, change: impl FnOnce(&Update<'_>) -> R) -> R {
-    let _inside = inner.place().enter();
-    change(&Update::new(View::new(inner.place(), inner)))
-}
-
-/// Runs a method. A panic ends it, and nothing else.
-fn apply(
-    host: &mut dyn Hosted,
-    update: &Update<'_>,
-    function: usize,
-    arguments: &Arguments<'_>,
-) -> Result<Outcome, RunError> {
-    let applied = catch_unwind(AssertUnwindSafe(|| host.apply(update, function, arguments)));
-    match applied {
-        Ok(outcome) => outcome.map_err(RunError::Undecodable),
-        Err(panic) => Err(RunError::Panicked(Error::Panicked {
-            object: host.name().to_owned(),
-            method: host.functions()[function].signature.to_owned(),
-            why: said(&*panic),
-        })),
-    }
-}
-
-/// What a panic said.
-fn said(panic: &(dyn Any + Send)) -> String {
-    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-    let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
-    text.unwrap_or_else(|| "something that is not text".to_owned())
-}
-
-/// Runs a call and notes its position, in one update.
-fn run(inner: &Inner, host: &mut dyn Hosted, function: usize, entry: &Entry) -> Result<Outcome, RunError> {
-    let arguments = Arguments {
-        bytes: &entry.arguments,
-        lane: entry.lane,
-    };
-    in_update(inner, |update| {
-        let outcome = apply(host, update, function, &arguments);
-        // Arguments that cannot be read stay in the log.
-        if !matches!(outcome, Err(RunError::Undecodable(_))) {
-            host.advance(update, entry.next);
-        }
-        outcome
-    })
 }
 
 impl Server {
     /// Makes durable and runs what was appended so far.
     fn serve(&mut self, objects: &Objects) -> Result<()> {
         if let Some(group) = self.kept.take() {
-            self.run_group(group)?;
+            self.run_group(objects, group)?;
         }
+        self.gather(&objects.answers);
         let is_long = |appender: &Appender| !self.log.has_room(appender.open());
         if lock(&objects.tail).as_ref().is_some_and(is_long) {
             self.make_room()?;
@@ -394,11 +377,38 @@ impl Server {
             Some(appender) if !appender.open().is_empty() => appender.take(std::mem::take(&mut self.used)),
             _ => return self.inner.progress().check_poison(),
         };
-        self.run_group(group)
+        self.run_group(objects, group)
+    }
+
+    /// The same, for the caller of an instant call: its answer, if it was run.
+    fn serve_with(&mut self, objects: &Objects, position: u64) -> (Result<()>, Option<Result<Outcome>>) {
+        self.own.0 = Some(position);
+        let served = self.serve(objects);
+        self.own.0 = None;
+        let answer = self.own.1.take();
+        if answer.is_none() {
+            // Its caller is told that it was not run: it must not run later.
+            self.withdrawn.push(position);
+            objects.answers.expect_no_more();
+        }
+        (served, answer)
+    }
+
+    /// Lets the threads that were answered with the last group make their next calls, for a part of the time that a
+    /// flush takes: those that come too late wait for a whole one.
+    fn gather(&self, answers: &Answers) {
+        let (calls, flush) = self.last;
+        if answers.expected() >= calls {
+            return;
+        }
+        let (begun, longest) = (Instant::now(), LONGEST_GATHERING.min(flush / GATHERING));
+        while answers.expected() < calls && begun.elapsed() < longest {
+            std::thread::yield_now();
+        }
     }
 
     /// Makes a group durable and runs it. One that finds no room is kept.
-    fn run_group(&mut self, group: Group) -> Result<()> {
+    fn run_group(&mut self, objects: &Objects, mut group: Group) -> Result<()> {
         if group.is_empty() {
             return Ok(());
         }
@@ -409,6 +419,10 @@ impl Server {
             self.kept = Some(group);
             return Err(error);
         }
+        self.withdrawn
+            .retain(|&position| !self.log.withdraw(&mut group, position));
+        // One caller alone waits for no other, and looks at no clock.
+        let begun = (objects.answers.expected() > 1).then(Instant::now);
         match self.log.flush(&group) {
             Ok(()) => {}
             Err(twinpage_core::Error::Full { what, needed }) => {
@@ -417,9 +431,9 @@ impl Server {
             }
             Err(error) => return Err(self.failed(error)),
         }
-        for entry in group.entries() {
-            self.run(&entry);
-        }
+        let flush = begun.map_or(Duration::ZERO, |begun| begun.elapsed());
+        let calls = group.entries().map(|entry| self.run(objects, &entry)).sum();
+        self.last = (calls, flush);
         self.keep_place(group.end());
         self.used = group;
         Ok(())
@@ -438,22 +452,28 @@ impl Server {
         }
     }
 
-    fn run(&mut self, entry: &Entry) {
+    /// Runs a call. Says how many answers there are: one for an instant call.
+    fn run(&mut self, objects: &Objects, entry: &Entry) -> u32 {
         let Some(host) = self.hosts.get_mut(&entry.object) else {
-            return;
+            return 0;
         };
         let function = usize::from(entry.function);
         let is_instant = host.functions()[function].is_instant;
         let outcome = run(&self.inner, &mut **host, function, entry).map_err(RunError::into_error);
         self.ran += 1;
         match (outcome, is_instant) {
-            (outcome, true) => drop(self.answers.insert(entry.position, outcome)),
+            (outcome, true) if self.own.0 == Some(entry.position) => {
+                objects.answers.expect_no_more();
+                self.own.1 = Some(outcome);
+            }
+            (outcome, true) => objects.answers.put(entry.position, outcome),
             (Err(error), false) => drop(self.panicked.get_or_insert(error)),
             (Ok(_), false) => {}
         }
+        u32::from(is_instant)
     }
 
-    /// From the next cut on, calls before `end` are needed no more, unless some wait for their object to be opened.
+    /// From the next cut on, the log may forget calls before `end`, unless some wait for their object to be opened.
     fn keep_place(&self, end: u64) {
         let progress = self.inner.progress();
         let start = match self.left.is_empty() {
@@ -467,7 +487,7 @@ impl Server {
         progress.set_log(LogPosition { id, start });
     }
 
-    /// What the last checkpoint has is needed no more.
+    /// The calls that the last checkpoint holds make room for new ones.
     fn release(&mut self) {
         if let (_, Some(superblock)) = self.inner.progress().last()
             && superblock.log.id == self.log.id()

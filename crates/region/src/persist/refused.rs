@@ -6,7 +6,7 @@
 use super::{Kind, Name, Persist, Types};
 use crate::heap::Heap;
 
-/// Who would have to take it.
+/// The types that would have to take it.
 #[doc(hidden)]
 pub struct AnyRegion;
 

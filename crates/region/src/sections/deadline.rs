@@ -1,4 +1,4 @@
-//! Sections that nobody waits for are made durable in time, by a thread of its own.
+//! Sections without a waiter are made durable in time, by a thread of their own.
 
 use super::lock;
 use crate::error::{Error, Result};
@@ -57,7 +57,7 @@ impl Behind {
             .name("twinpage-sections".into())
             .spawn(move || {
                 while waits.wait() {
-                    // Whoever waits for a section is told; a store without room may have some later.
+                    // The waiters of a section are told; a store without room may have some later.
                     if let Err(Error::Poisoned(_)) = commit() {
                         break;
                     }

@@ -122,7 +122,7 @@ pub(super) fn stored_lines(geometry: Geometry, lines: LineMask) -> LineMask {
     }
 }
 
-/// Bytes of a group from which on nobody adds to it without a commit: it is in memory.
+/// Bytes of a group above which a section does not join it: a group is in memory.
 const LONG: usize = 16 << 20;
 
 /// The commits on their way.

@@ -1,4 +1,4 @@
-//! Who has the turn of a region: one section, or readings that share it.
+//! The turn of a region: one section, or readings that share it.
 
 use super::{Sections, lock, poison, read, undo, write};
 use crate::address::Place;

@@ -32,7 +32,7 @@ fn in_memory() -> Region {
 fn bytes_of(region: &Region) -> Vec<u8> {
     let place = region.place();
     region.read(|_| {
-        // SAFETY: usable bytes, which nobody writes during a reading.
+        // SAFETY: usable bytes, which do not change during a reading.
         unsafe { std::slice::from_raw_parts(place.base(), place.bytes()) }.to_vec()
     })
 }
@@ -474,7 +474,7 @@ fn a_full_medium_undoes_the_section_and_nothing_else() {
         let undone = run(&region, grow);
         assert!(matches!(undone, Err(Error::Undone(_))), "{undone:?}");
         assert!(bytes_of(&region)[..before.len()] == before && region.epoch() == epoch);
-        // One that nobody waits for, and those that were built on it.
+        // One without a waiter, and those that were built on it.
         let tickets = [(); 3].map(|()| {
             region
                 .atomic_within(HOUR, |section| {

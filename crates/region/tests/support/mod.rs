@@ -65,7 +65,7 @@ impl<'r> Bytes<'r> {
     /// Whether the bytes all are `value`.
     pub(crate) fn are(&self, offset: usize, bytes: usize, value: u8) -> bool {
         assert!(offset + bytes <= self.place.bytes());
-        // SAFETY: as above, and nobody writes while the test looks.
+        // SAFETY: as above, and they do not change while the test looks.
         let found = unsafe { std::slice::from_raw_parts(self.place.base().wrapping_add(offset), bytes) };
         found.iter().all(|&byte| byte == value)
     }

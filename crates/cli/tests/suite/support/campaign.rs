@@ -29,7 +29,7 @@ fn input(text: Option<&str>) -> Option<PipeReader> {
     let (from, mut to) = std::io::pipe().expect("a pipe");
     std::thread::spawn(move || {
         for some in lines.chunks(lines.len().div_ceil(200)) {
-            // The reader may be gone: then nobody misses the rest.
+            // The reader may be gone: then the rest is not needed.
             let _ = to.write_all(some.concat().as_bytes());
             std::thread::sleep(Duration::from_millis(5));
         }
@@ -230,7 +230,7 @@ impl Round<'_> {
     /// Until the program has printed as much as it should have by this kill, and some milliseconds more;
     /// or, now and then, only until twinpage is in the midst of starting.
     fn a_while(&self, child: &mut Child, chance: &mut fastrand::Rng) -> Option<ExitStatus> {
-        // Input that was read before the first checkpoint is gone, as it is from any program that starts anew.
+        // Input that was read before the first checkpoint is gone, as it is from any program that starts again.
         if chance.u8(0..6) == 0 && self.stdin.is_none() {
             return ended_before(
                 child,

@@ -56,6 +56,7 @@ pub(crate) const PROGRAMS: &[Program] = &[
     program("c_places.c", Kind::C(&[]), 60),
     program("c_leaderless.c", Kind::C(&["-pthread"]), 40),
     program("c_limits.c", Kind::C(&[]), 120),
+    program("c_processors.c", Kind::C(&["-pthread"]), 120),
     program("c_pairs.c", Kind::C(&["-pthread"]), 100),
     program("c_sqlite.c", Kind::C(&["-lsqlite3"]), 240),
     program("python_threads.py", Kind::Python("threading"), 160),

@@ -4,6 +4,7 @@ use super::measure::Measure;
 use super::rows::{Row, Table};
 use super::runs::{Key, Other, Runs};
 use crate::bus::Config;
+use crate::eval::each;
 use crate::workload::sps::ALL;
 
 /// All artifacts, and what they show.
@@ -73,21 +74,8 @@ pub(super) struct Artifact(&'static str);
 
 /// The artifacts named; all if none is.
 pub(super) fn chosen(names: &[String]) -> Result<Vec<Artifact>, String> {
-    let known = |name: &String| ARTIFACTS.iter().any(|(known, _)| known == name);
-    if let Some(unknown) = names.iter().find(|name| !known(name)) {
-        let known: Vec<&str> = ARTIFACTS.iter().map(|(name, _)| *name).collect();
-        return Err(format!(
-            "mss has no artifact {unknown}; it has {}",
-            known.join(", ")
-        ));
-    }
-    let is_chosen = |name: &&'static str| names.is_empty() || names.iter().any(|chosen| chosen == name);
-    Ok(ARTIFACTS
-        .iter()
-        .map(|(name, _)| *name)
-        .filter(is_chosen)
-        .map(Artifact)
-        .collect())
+    let names = each::chosen("mss", &ARTIFACTS, names)?;
+    Ok(names.into_iter().map(Artifact).collect())
 }
 
 /// Programs of Figures 4 and 5: all but those without a log and with a disk or checkpoints.

@@ -4,10 +4,9 @@ use super::{Request, Tell};
 use crate::bus::config::DurableIn;
 use crate::bus::{Config, Counts, Energy, Machine};
 use crate::device::Device;
+use crate::eval::each::each;
 use crate::workload::sps::{Persist, Size, Sps, Variant};
-use rayon::prelude::*;
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// What is other than on the machine of the study.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -133,15 +132,10 @@ impl Runs {
         request: &Request,
         tell: Tell<'_>,
     ) -> Result<Runs, String> {
-        let threads = rayon::ThreadPoolBuilder::new().num_threads(request.jobs.unwrap_or(0));
-        let threads = threads.build().map_err(|why| why.to_string())?;
-        let done = AtomicUsize::new(0);
-        let one = |key: &Key| {
+        let runs = each(keys, request.jobs, tell, |key| {
             let run = key.run(config, request.seed)?;
-            tell(done.fetch_add(1, Ordering::Relaxed) + 1, keys.len(), &run.name);
             Ok((run.name.clone(), run))
-        };
-        let runs = threads.install(|| keys.par_iter().map(one).collect::<Result<_, String>>())?;
+        })?;
         Ok(Runs(runs))
     }
 

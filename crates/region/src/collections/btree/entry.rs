@@ -212,7 +212,7 @@ impl<'a, 'r, K, V> VacantEntry<'a, 'r, K, V> {
 unsafe fn value_mut<'a, K, V>(path: &Path<K, V>) -> &'a mut V {
     let (node, index) = path.entry();
     touch_value(node.value(index));
-    // SAFETY: by the caller's word the entry is there and nobody else's for as long.
+    // SAFETY: by the caller's word the entry is there, without another user for as long.
     unsafe { &mut *node.value(index) }
 }
 

@@ -69,7 +69,7 @@ impl<K, V> Edges<K, V> {
 /// A value, marked.
 unsafe fn value_mut<'a, K, V>(node: Node<K, V>, index: usize) -> &'a mut V {
     touch_value(node.value(index));
-    // SAFETY: by the caller's word the entry is there and nobody else's for as long.
+    // SAFETY: by the caller's word the entry is there, without another user for as long.
     unsafe { &mut *node.value(index) }
 }
 

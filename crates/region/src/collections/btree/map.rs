@@ -391,7 +391,7 @@ impl<'r, K: Ord, V> BTreeMap<'r, K, V> {
         if self.is_empty() && self.heap == other.heap {
             return std::mem::swap(self, other);
         }
-        // Who is before whom is asked once: with an `Ord` that lies they are in no order, as before.
+        // Each pair is compared once: with an `Ord` that lies they are in no order, as before.
         let is_before = |a: &Self, b: &Self| {
             let (last, first) = (a.last_key_value(), b.first_key_value());
             last.zip(first)

@@ -38,7 +38,7 @@ struct Inner<K, V> {
     children: [*mut Leaf<K, V>; MOST + 1],
 }
 
-/// How the nodes of a tree are laid out, for who does not know their types.
+/// The layout of a tree's nodes, for code that does not know their types.
 pub(crate) struct Shape {
     pub(crate) keys: usize,
     pub(crate) values: usize,
@@ -105,7 +105,7 @@ impl<K, V> Clone for Node<K, V> {
 
 impl<K, V> Copy for Node<K, V> {}
 
-/// All of it is for who has a node of a tree, whose height is true.
+/// All of it needs a node of a tree, and its true height.
 impl<K, V> Node<K, V> {
     fn layout(height: usize) -> Layout {
         match height {
@@ -128,7 +128,7 @@ impl<K, V> Node<K, V> {
     /// Frees the node, which has no entries any more.
     pub(super) unsafe fn free(self, heap: RawHeap) {
         if let Some(at) = NonNull::new(self.at) {
-            // SAFETY: by the caller's word nobody uses the node; this is how it was allocated.
+            // SAFETY: by the caller's word the node has no users; this is how it was allocated.
             unsafe { heap.deallocate(at.cast(), Self::layout(self.height)) };
         }
     }

@@ -1,6 +1,6 @@
 //! Where things are in a tree: from the root down to a key, to where it would be put, or to an end.
 //!
-//! * Who only looks goes without a path; who changes the shape of the tree, or goes through it, keeps one.
+//! * A look-up needs no path; a change of the tree's shape, and an iterator, keep one.
 //! * A path has a step for each level from the root to where it leads: an entry, or an edge of a leaf, which
 //!   is before an entry or after the last. A step that was not set is never looked at.
 //! * It is right until the tree changes shape.

@@ -220,7 +220,7 @@ impl<'a, 'r, K, V> VacantEntry<'a, 'r, K, V> {
 /// The value of an entry, marked.
 ///
 /// # Safety
-/// There is an entry, and nobody else uses it for as long.
+/// There is an entry, without another user for as long.
 #[inline]
 pub(super) unsafe fn value_mut<'a, K, V>(entry: *mut (K, V)) -> &'a mut V {
     // SAFETY: the caller's word.

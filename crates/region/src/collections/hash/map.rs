@@ -136,7 +136,7 @@ impl<'r, K, V> HashMap<'r, K, V> {
     /// Keeps the entries `keep` says yes to. All values are marked as written: it may change them.
     pub fn retain(&mut self, mut keep: impl FnMut(&K, &mut V) -> bool) {
         self.table.retain(|entry| {
-            // SAFETY: the entry is there, and nobody else uses it.
+            // SAFETY: the entry is there, without another user.
             unsafe { keep(&(*entry).0, value_mut(entry)) }
         });
     }

@@ -103,7 +103,7 @@ impl<K, V, F: FnMut(&K, &mut V) -> bool> Iterator for ExtractIf<'_, K, V, F> {
         loop {
             let slot = self.slots.next()?;
             let entry = self.table.entry(slot);
-            // SAFETY: the entry is there, and nobody else uses it.
+            // SAFETY: the entry is there, without another user.
             if unsafe { (self.take)(&(*entry).0, value_mut(entry)) } {
                 return Some(self.table.take(slot));
             }

@@ -8,7 +8,7 @@
 //!            the directory:   | controls, places | controls, places | ... |
 //! ```
 //!
-//! * A small table is one segment, made anew when it grows. A larger one has a directory: the upper bits of an
+//! * A small table is one segment, rebuilt when it grows. A larger one has a directory: the upper bits of an
 //!   entry's hash say in which segment it is, and one segment that is full is split in two. So no insertion moves
 //!   more than a segment.
 //! * `places` of a segment is 0 (no block), 4, 8, or 16 times a power of two. Of 16 and more, 7 of 8 are used, of 8
@@ -231,7 +231,7 @@ impl<T> Table<T> {
         entry
     }
 
-    /// The entry of a slot is somebody else's from now on.
+    /// The entry of a slot has another owner from now on.
     fn forget(&mut self, slot: Slot) {
         // SAFETY: the slot is one of the table's.
         unsafe {
@@ -273,7 +273,7 @@ impl<T> Table<T> {
             let entry = self.entry(slot);
             if !keep(entry) {
                 self.forget(slot);
-                // SAFETY: it is nobody's any more.
+                // SAFETY: it has no owner any more.
                 unsafe { entry.drop_in_place() };
             }
         }

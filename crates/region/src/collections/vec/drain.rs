@@ -162,7 +162,7 @@ impl<T> Drop for Drain<'_, '_, T> {
         }
         let left = std::mem::take(&mut self.left);
         let close = Close(self.vec, self.tail.clone());
-        // SAFETY: what is left of the range is nobody else's.
+        // SAFETY: the rest of the range has no other user.
         unsafe { std::ptr::slice_from_raw_parts_mut(close.0.place(left.start), left.len()).drop_in_place() };
     }
 }
@@ -205,7 +205,7 @@ pub(super) fn keep<T>(vec: &mut Vec<'_, T>, mut keep: impl FnMut(&mut T, Option<
         };
         hole.next += 1;
         if !stays {
-            // SAFETY: it is nobody's any more.
+            // SAFETY: it has no owner any more.
             unsafe { value.drop_in_place() };
             continue;
         }

@@ -124,7 +124,7 @@ impl<T, F: FnMut(&mut T) -> bool> Iterator for ExtractIf<'_, '_, T, F> {
             let index = self.range.start;
             let value = self.vec.place(index);
             self.vec.mark(index..index + 1);
-            // SAFETY: the value is there, and nobody else's. If `take` panics it stays there.
+            // SAFETY: the value is there, without another owner. If `take` panics it stays there.
             let is_taken = unsafe { (self.take)(&mut *value) };
             self.range.start += 1;
             if is_taken {

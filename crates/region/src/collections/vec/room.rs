@@ -146,7 +146,7 @@ pub(in crate::collections) struct RawBlock {
 
 impl Drop for RawBlock {
     fn drop(&mut self) {
-        // SAFETY: who makes one has it from this heap, with this layout, and uses it no longer.
+        // SAFETY: the maker of one has it from this heap, with this layout, and uses it no longer.
         unsafe { self.heap.deallocate(self.at, self.layout) };
     }
 }

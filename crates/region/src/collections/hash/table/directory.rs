@@ -82,7 +82,7 @@ impl<T> Table<T> {
 
     /// Where the directory has the segment that is at `number`.
     pub(super) fn run(&self, number: usize) -> Range<usize> {
-        // SAFETY: the directory is there, and nobody changes it meanwhile.
+        // SAFETY: the directory is there, and does not change meanwhile.
         let all = unsafe { std::slice::from_raw_parts(self.root.directory(), 1 << self.depth()) };
         let mut run = number..number + 1;
         loop {

@@ -1,4 +1,4 @@
-//! How a table gets room: all of it anew where it is small or asked for, one segment at a time where it is large.
+//! How a table gets room: it is rebuilt whole where it is small or asked for, one segment at a time where it is large.
 //!
 //! * What has a new place is moved bit by bit. Until all is moved the old blocks have all entries, and the new ones
 //!   none that is dropped: so a `hash` that panics changes nothing.
@@ -70,7 +70,7 @@ impl<T> Table<T> {
         if self.is_divided() {
             return self.rebuild(needed, hash);
         }
-        // A table that is half deleted entries is made anew at the same size, which is work, but not
+        // A table that is half deleted entries is rebuilt at the same size, which is work, but not
         // more than a table twice the size; one that is full doubles.
         let full = usable(self.root.places);
         let wanted = if needed <= full / 2 {

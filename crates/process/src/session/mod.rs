@@ -1,7 +1,10 @@
 //! A program and its checkpoints, from start or resume to its end.
 //!
 //! One thread traces and keeps time; the engine's writes in the background; relays carry the
-//! streams. An alarm interrupts the tracer's wait when an epoch is due.
+//! streams. An alarm interrupts the tracer's wait when an epoch is due. `waiting.rs` has a checkpoint wait for the
+//! program's descendants.
+
+mod waiting;
 
 use crate::context::Ending;
 use crate::error::{Error, Result};
@@ -21,6 +24,7 @@ use twinpage_core::engine::{Engine, EngineError, Report, Witness};
 use twinpage_core::{Capture, Epoch};
 use twinpage_os::spawn::{self, ALARM, Ticker};
 use twinpage_os::{Durability, trace};
+use waiting::{Company, Waiting};
 
 /// What to do when an epoch finds the medium full.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -147,8 +151,8 @@ pub fn run(
     let mut drive = Drive::new(&mut program, &mut engine, pace, &mut ledger)?;
     let ended = drive.run();
     let ended = ended.or_else(|error| program.unless_killed(error).map(|()| None));
-    if !matches!(ended, Ok(None)) {
-        kill(&program);
+    if !matches!(ended, Ok(None)) || program.was_killed() {
+        program.kill_all();
     }
     if program.was_killed() {
         program.notes.say(&Error::Killed.to_string());
@@ -215,6 +219,13 @@ struct Drive<'a> {
     /// When an older checkpoint was kept last.
     kept: Instant,
     complained: bool,
+    /// Checkpoints wait for the program's descendants to end.
+    waiting: Option<Waiting>,
+    /// The process that a checkpoint was said to wait for.
+    told_waits_for: Option<i32>,
+    complained_of_company: bool,
+    /// When the program ended, if descendants live on.
+    ended: Option<Instant>,
 }
 
 impl<'a> Drive<'a> {
@@ -242,6 +253,10 @@ impl<'a> Drive<'a> {
             look_at: now,
             kept: now,
             complained: false,
+            waiting: None,
+            told_waits_for: None,
+            complained_of_company: false,
+            ended: None,
         })
     }
 
@@ -250,21 +265,33 @@ impl<'a> Drive<'a> {
         let first = self.controller.due();
         self.look_in(first);
         self.program.go_on_all()?;
-        while self.program.ending().is_none() {
+        while !self.program.is_over() {
             match trace::wait(-1, true) {
                 Ok(Some((tid, status))) => {
                     let began = Instant::now();
                     self.program.handle(tid, status)?;
                     self.ledger.watched(began.elapsed());
                 }
-                Ok(None) => {}
+                Ok(None) => {
+                    self.program.look_at_processor();
+                    self.program.look_for_lost();
+                }
                 Err(source) => return Err(Error::target("cannot wait for the program", source)),
             }
             self.follow_job()?;
             let asked = spawn::suspension();
+            match self.company(asked.is_some())? {
+                Company::None => {}
+                Company::Waits => continue,
+                Company::GivesUp => {
+                    self.settle()?;
+                    return Ok(asked);
+                }
+            }
             let due = Instant::now() >= self.look_at || self.program.wants_checkpoint() || asked.is_some();
             // While the last epoch is still being written, the program goes on: the alarm rings again.
-            if due && self.program.ending().is_none() && self.engine.is_idle() {
+            if (due || self.waiting.is_some()) && self.engine.is_idle() {
+                self.end_waiting();
                 if asked.is_some() {
                     self.suspend()?;
                     return Ok(asked);
@@ -360,6 +387,7 @@ impl<'a> Drive<'a> {
     fn checkpoint(&mut self) -> Result<()> {
         loop {
             self.last = Instant::now();
+            self.program.begin_checkpoint();
             self.controller.begins(self.started.elapsed());
             match self.engine.checkpoint(self.program) {
                 Ok(started) => {
@@ -386,7 +414,9 @@ impl<'a> Drive<'a> {
     fn follow_job(&mut self) -> Result<()> {
         if self.program.job_stops() {
             self.settle()?;
-            self.checkpoint()?;
+            if self.program.is_alone() {
+                self.checkpoint()?;
+            }
             self.settle()?;
             self.program.streams.let_out_within(OUTPUT_PATIENCE);
             if self.program.job_goes_on() {
@@ -470,9 +500,4 @@ fn failed(program: &mut Program, pace: Pace, error: EngineError<Error>) -> Resul
         EngineError::Store(error) => Err(error.into()),
         error => Err(Error::Internal(error.to_string())),
     }
-}
-
-fn kill(program: &Program) {
-    let _ = rustix::process::Pid::from_raw(program.pid())
-        .map(|pid| rustix::process::kill_process(pid, rustix::process::Signal::KILL));
 }

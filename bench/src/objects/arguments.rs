@@ -1,0 +1,59 @@
+//! The command line of `twinpage bench objects`.
+
+use super::variant::{Variant, Workload};
+use crate::args::seconds;
+use clap::{Args, ValueEnum};
+use std::path::PathBuf;
+
+#[derive(Args, Debug)]
+pub(crate) struct ObjectsArguments {
+    /// What is run [default: all]
+    #[arg(long, value_enum, value_delimiter = ',', hide_default_value = true, default_values_t = Variant::value_variants().to_vec())]
+    pub(crate) variant: Vec<Variant>,
+    /// What is called [default: all]
+    #[arg(long, value_enum, value_delimiter = ',', hide_default_value = true, default_values_t = Workload::value_variants().to_vec())]
+    pub(crate) workload: Vec<Workload>,
+    /// Threads that call, of all-inc and row-inc
+    #[arg(long, value_delimiter = ',', default_values_t = [1, 2, 8], value_parser = clap::value_parser!(u32).range(1..=60))]
+    pub(crate) threads: Vec<u32>,
+    /// Threads that call, of instant
+    #[arg(long, value_delimiter = ',', default_values_t = [8], value_parser = clap::value_parser!(u32).range(1..=60))]
+    pub(crate) instant_threads: Vec<u32>,
+    /// Seconds of each run
+    #[arg(long, default_value_t = 1.0, value_parser = seconds)]
+    pub(crate) seconds: f64,
+    /// Runs of each variant; medians are shown, and the least and the most
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) repeat: u16,
+    /// Directories to make the stores in: on tmpfs they are memory files, elsewhere files on a disk
+    /// [default: /dev/shm and the directory for temporary files]
+    #[arg(long, value_name = "PATH", value_delimiter = ',')]
+    medium: Vec<PathBuf>,
+    /// Print one JSON document
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+impl ObjectsArguments {
+    pub(crate) fn media(&self) -> Vec<PathBuf> {
+        match self.medium.is_empty() {
+            true => vec!["/dev/shm".into(), std::env::temp_dir()],
+            false => self.medium.clone(),
+        }
+    }
+}
+
+/// One run.
+#[derive(Args, Debug)]
+pub(crate) struct ObjectArguments {
+    #[arg(long, value_enum)]
+    pub(crate) variant: Variant,
+    #[arg(long, value_enum)]
+    pub(crate) workload: Workload,
+    #[arg(long)]
+    pub(crate) threads: u32,
+    #[arg(long, value_parser = seconds)]
+    pub(crate) seconds: f64,
+    #[arg(long)]
+    pub(crate) place: PathBuf,
+}

@@ -1,0 +1,252 @@
+//! What was measured, as tables and as JSON.
+
+use super::variant::{NOT_THERE, Variant, Workload};
+use super::{Done, ObjectsArguments};
+use crate::args::spelled;
+use crate::medium;
+use crate::report::Spread;
+use crate::versions::Ratio;
+use serde::Serialize;
+use std::path::PathBuf;
+use twinpage_cli::report::{machine, table};
+
+/// What is run in turns.
+pub(super) struct Setting {
+    pub(super) workload: Workload,
+    pub(super) medium: PathBuf,
+    pub(super) in_memory: bool,
+    pub(super) threads: u32,
+    pub(super) variants: Vec<Variant>,
+}
+
+/// One variant in one setting.
+#[derive(Serialize, Debug)]
+struct Row {
+    workload: String,
+    engine: &'static str,
+    medium: &'static str,
+    durability: &'static str,
+    threads: u32,
+    runs: usize,
+    ops_per_s: f64,
+    ops_per_s_min: f64,
+    ops_per_s_max: f64,
+    /// Medians, of a deferrable call.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    append_ns: Option<f64>,
+    /// Bytes of the log for a call of a group of 100, and for one flushed alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    bytes_logged: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    bytes_logged_alone: Option<f64>,
+    /// Every run compared what it opened again with the calls it had counted.
+    checked: bool,
+}
+
+/// The throughput of one variant over that of another.
+#[derive(Serialize, Debug)]
+struct Over {
+    workload: String,
+    of: &'static str,
+    over: &'static str,
+    medium: &'static str,
+    threads: u32,
+    #[serde(flatten)]
+    ratio: Ratio,
+}
+
+#[derive(Serialize)]
+pub(super) struct Absent {
+    pub(super) engine: &'static str,
+    pub(super) why: String,
+}
+
+/// All that was measured.
+#[derive(Serialize, Default)]
+pub(super) struct Report {
+    pub(super) absent: Vec<Absent>,
+    rows: Vec<Row>,
+    ratios: Vec<Over>,
+}
+
+/// Which over which, what the paper says (AMD, 4.1.1) and what is to be reached.
+#[rustfmt::skip]
+const RATIOS: [(Variant, Variant, Option<f64>, Option<f64>); 8] = {
+    use Variant as V;
+    [
+        (V::Grouped, V::Each, Some(2.2), None),
+        (V::Grouped, V::GroupedCow, Some(1.51), None),
+        (V::Grouped, V::Native, Some(0.91), Some(0.91)),
+        (V::Fc, V::Grouped, Some(1.47), None),
+        (V::Fc, V::Native, None, None),
+        (V::Simpo, V::Native, Some(2.5), Some(1.0)),
+        (V::Simpo, V::Fc, None, None),
+        (V::SimpoAll, V::Simpo, Some(0.8), None),
+    ]
+};
+
+/// How much faster instant calls on a disk are to be than those of the best peer.
+const OVER_PEER: f64 = 1.5;
+
+type Runs = (Variant, Vec<Done>);
+
+impl Report {
+    pub(super) fn is_absent(&self, variant: Variant) -> bool {
+        self.absent.iter().any(|one| one.engine == variant.name(false))
+    }
+
+    /// The runs of a setting.
+    pub(super) fn add(&mut self, setting: &Setting, all: &[Runs]) {
+        let there: Vec<&Runs> = all.iter().filter(|(_, runs)| !runs.is_empty()).collect();
+        self.rows
+            .extend(there.iter().map(|(variant, runs)| row(setting, *variant, runs)));
+        let of = |wanted: Variant| there.iter().find(|(variant, _)| *variant == wanted).copied();
+        let pairs = RATIOS.into_iter().filter_map(|(first, second, paper, reach)| {
+            // The paper's are of NVRAM.
+            let [paper, reach] = [paper, reach].map(|number| number.filter(|_| setting.in_memory));
+            Some(over(setting, of(first)?, of(second)?, paper, reach))
+        });
+        self.ratios.extend(pairs);
+        let median = |(_, runs): &&&Runs| Spread::of(runs.iter().map(Done::speed)).median;
+        let peers = there.iter().filter(|(variant, _)| variant.is_peer());
+        let best = peers.max_by(|a, b| median(a).total_cmp(&median(b)));
+        if let (Some(own), Some(best)) = (of(Variant::SimpoAll), best) {
+            let reach = (!setting.in_memory).then_some(OVER_PEER);
+            self.ratios.push(over(setting, own, best, None, reach));
+        }
+    }
+
+    pub(super) fn print(&self, arguments: &ObjectsArguments) {
+        if arguments.json {
+            let not_there: Vec<_> = NOT_THERE
+                .iter()
+                .map(|(engine, why)| serde_json::json!({ "engine": engine, "why": why }))
+                .collect();
+            let document = serde_json::json!({
+                "machine": machine(),
+                "seconds": arguments.seconds,
+                "repeat": arguments.repeat,
+                "not_there": not_there,
+                "absent": self.absent,
+                "rows": self.rows,
+                "ratios": self.ratios,
+            });
+            println!("{document:#}");
+            return;
+        }
+        self.show_rows();
+        self.show_ratios();
+        for (engine, why) in NOT_THERE {
+            println!("{engine} of Table 7 is not there: {why}.");
+        }
+        println!(
+            "Medians of {}. Every run compared its store, opened again, with its calls.",
+            arguments.repeat
+        );
+    }
+
+    fn show_rows(&self) {
+        let mut table = table([
+            "workload",
+            "medium",
+            "threads",
+            "variant",
+            "K calls/s",
+            "least",
+            "most",
+            "ns appended",
+            "bytes logged",
+            "alone",
+            "durable",
+        ]);
+        for row in &self.rows {
+            table.add_row([
+                row.workload.clone(),
+                row.medium.to_owned(),
+                row.threads.to_string(),
+                row.engine.to_owned(),
+                format!("{:.1}", row.ops_per_s / 1e3),
+                format!("{:.1}", row.ops_per_s_min / 1e3),
+                format!("{:.1}", row.ops_per_s_max / 1e3),
+                said(row.append_ns),
+                said(row.bytes_logged),
+                said(row.bytes_logged_alone),
+                row.durability.to_owned(),
+            ]);
+        }
+        println!("{table}");
+    }
+
+    fn show_ratios(&self) {
+        let mut table = table([
+            "calls/s of",
+            "over",
+            "workload",
+            "medium",
+            "threads",
+            "ratio",
+            "least",
+            "most",
+            "paper",
+            "reach",
+        ]);
+        for row in &self.ratios {
+            table.add_row([
+                row.of.to_owned(),
+                row.over.to_owned(),
+                row.workload.clone(),
+                row.medium.to_owned(),
+                row.threads.to_string(),
+                said(Some(row.ratio.ratio)),
+                said(Some(row.ratio.ratio_min)),
+                said(Some(row.ratio.ratio_max)),
+                said(row.ratio.paper),
+                said(row.ratio.reach),
+            ]);
+        }
+        println!("{table}");
+    }
+}
+
+fn said(number: Option<f64>) -> String {
+    number.map_or(String::new(), |number| format!("{number:.2}"))
+}
+
+fn row(setting: &Setting, variant: Variant, runs: &[Done]) -> Row {
+    let speeds = Spread::of(runs.iter().map(Done::speed));
+    let median = |of: fn(&Done) -> Option<f64>| {
+        let known: Vec<f64> = runs.iter().filter_map(of).collect();
+        (!known.is_empty()).then(|| Spread::of(known.into_iter()).median)
+    };
+    Row {
+        workload: spelled(setting.workload),
+        engine: variant.name(setting.in_memory),
+        medium: medium::name(setting.in_memory),
+        durability: variant.durability(),
+        threads: setting.threads,
+        runs: runs.len(),
+        ops_per_s: speeds.median,
+        ops_per_s_min: speeds.min,
+        ops_per_s_max: speeds.max,
+        append_ns: median(|done| done.append_ns),
+        bytes_logged: median(|done| Some(done.logged?[0])),
+        bytes_logged_alone: median(|done| Some(done.logged?[1])),
+        checked: !runs.is_empty(),
+    }
+}
+
+fn over(setting: &Setting, of: &Runs, over: &Runs, paper: Option<f64>, reach: Option<f64>) -> Over {
+    let pairs = of.1.iter().zip(&over.1);
+    Over {
+        workload: spelled(setting.workload),
+        of: of.0.name(setting.in_memory),
+        over: over.0.name(setting.in_memory),
+        medium: medium::name(setting.in_memory),
+        threads: setting.threads,
+        ratio: Ratio {
+            paper,
+            reach,
+            ..Ratio::of(pairs.map(|(of, over)| of.speed() / over.speed()))
+        },
+    }
+}

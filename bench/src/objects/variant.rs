@@ -1,0 +1,119 @@
+//! The variants of SIMPO's Table 7 that the library has, and the peers.
+
+use super::ObjectsArguments;
+use clap::ValueEnum;
+
+/// What is called, by every thread again and again.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Workload {
+    /// Adds one to each of the 500 elements
+    AllInc,
+    /// Adds one to each element of one of two rows, half of the threads to each
+    RowInc,
+    /// Adds one to a number of the thread's own, and returns it durable
+    Instant,
+    /// A deferrable call: what it costs its caller, and the log
+    Append,
+}
+
+impl Workload {
+    pub(crate) fn threads(self, arguments: &ObjectsArguments) -> &[u32] {
+        match self {
+            Workload::AllInc | Workload::RowInc => &arguments.threads,
+            Workload::Instant => &arguments.instant_threads,
+            Workload::Append => &[1],
+        }
+    }
+}
+
+/// How calls are made durable.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Variant {
+    /// Under a `Mutex`, in memory alone
+    Native,
+    /// ssd on a disk, nvram on a memory file: a checkpoint after each call
+    Each,
+    /// A region, its calls run by their callers and not logged; a checkpoint every 1000 calls
+    Grouped,
+    /// The same, with copy-on-write checkpoints
+    GroupedCow,
+    /// An object, its calls run by one thread at a time; the log is flushed every 1000 calls
+    Fc,
+    /// An object of instant calls, each durable before it returns
+    SimpoAll,
+    /// An object: flushed by instant calls, and where a group is full
+    Simpo,
+    Rocksdb,
+    Sqlite,
+    Lmdb,
+    Redb,
+    /// Memory files only: it makes nothing durable on a disk
+    Pmemobj,
+    /// An append-only file, synced always
+    Redis,
+}
+
+/// Variants of Table 7 that are not run, and why.
+pub(super) const NOT_THERE: [(&str, &str); 3] = [
+    (
+        "hybrid",
+        "callers that log their calls and run them themselves: the library's calls are run by the thread with the turn; \
+         `grouped` is it without the log",
+    ),
+    ("cow", "as hybrid; `grouped-cow` is it without the log"),
+    (
+        "m-server",
+        "lanes that several threads run at once: not in the library yet",
+    ),
+];
+
+impl Variant {
+    pub(super) fn name(self, in_memory: bool) -> &'static str {
+        match self {
+            Variant::Native => "native",
+            Variant::Each if in_memory => "nvram",
+            Variant::Each => "ssd",
+            Variant::Grouped => "grouped",
+            Variant::GroupedCow => "grouped-cow",
+            Variant::Fc => "fc",
+            Variant::SimpoAll => "simpo-all",
+            Variant::Simpo => "simpo",
+            Variant::Rocksdb => "rocksdb",
+            Variant::Sqlite => "sqlite",
+            Variant::Lmdb => "lmdb",
+            Variant::Redb => "redb",
+            Variant::Pmemobj => "pmemobj",
+            Variant::Redis => "redis",
+        }
+    }
+
+    pub(super) fn durability(self) -> &'static str {
+        match self {
+            Variant::Native => "none",
+            Variant::Grouped | Variant::GroupedCow | Variant::Fc => "1000 calls",
+            Variant::Simpo => "at the end, and where a group is full",
+            _ => "each call",
+        }
+    }
+
+    pub(super) fn is_peer(self) -> bool {
+        use Variant::{Lmdb, Pmemobj, Redb, Redis, Rocksdb, Sqlite};
+        matches!(self, Rocksdb | Sqlite | Lmdb | Redb | Pmemobj | Redis)
+    }
+
+    /// Whether it needs what a machine may not have: a library, a program.
+    pub(super) fn may_be_absent(self) -> bool {
+        self.is_peer() && self != Variant::Redb
+    }
+
+    /// Whether it is run in a setting.
+    pub(super) fn has_place(self, workload: Workload, in_memory: bool) -> bool {
+        match workload {
+            Workload::AllInc | Workload::RowInc => !self.is_peer(),
+            Workload::Append => self == Variant::Simpo,
+            Workload::Instant => {
+                self == Variant::SimpoAll || self.is_peer() && (in_memory || self != Variant::Pmemobj)
+            }
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! `twinpage bench objects`, quickly: each run compares its store, opened again, with the calls it counted.
+
+use serde_json::Value;
+use std::process::Command;
+
+#[test]
+fn every_variant_runs_and_is_compared() {
+    let out = Command::new(env!("CARGO_BIN_EXE_twinpage-bench"))
+        .args(["objects", "--json", "--repeat", "1", "--seconds", "0.02"])
+        .args(["--threads", "2", "--instant-threads", "3"])
+        .output()
+        .expect("the benchmark starts");
+    let notes = String::from_utf8_lossy(&out.stderr);
+    assert!(out.status.success(), "{notes}");
+    eprintln!("{notes}");
+    let report: Value = serde_json::from_slice(&out.stdout).expect("one JSON document");
+    let rows = report["rows"].as_array().expect("rows");
+    let named = |workload: &str, engine: &str| {
+        let is = |row: &&Value| row["workload"] == workload && row["engine"] == engine;
+        let found = rows.iter().find(is);
+        found.unwrap_or_else(|| panic!("no row of {engine}, {workload}"))
+    };
+    // A disk may be a memory file here, too.
+    for engine in [
+        "native",
+        "nvram",
+        "grouped",
+        "grouped-cow",
+        "fc",
+        "simpo-all",
+        "simpo",
+    ] {
+        for workload in ["all-inc", "row-inc"] {
+            let row = named(workload, engine);
+            assert!(row["checked"] == true && row["threads"] == 2, "{row}");
+            assert!(
+                row["ops_per_s"].as_f64().is_some_and(|speed| speed > 0.0),
+                "{row}"
+            );
+        }
+    }
+    for engine in ["simpo-all", "redb"] {
+        let row = named("instant", engine);
+        assert!(row["checked"] == true && row["threads"] == 3, "{row}");
+    }
+    // A head of 24 bytes and two of arguments, in units of 8; and the mark of a group.
+    let append = named("append", "simpo");
+    assert_eq!(append["bytes_logged"], 32.24);
+    assert_eq!(append["bytes_logged_alone"], 56.0);
+    assert!(
+        append["append_ns"].as_f64().is_some_and(|time| time > 1.0),
+        "{append}"
+    );
+    let ratios = report["ratios"].as_array().expect("ratios");
+    let best = ratios
+        .iter()
+        .find(|row| row["workload"] == "instant")
+        .expect("a peer");
+    assert!(best["of"] == "simpo-all" && best["ratio"].as_f64().is_some_and(|ratio| ratio > 0.0));
+    let not_there = report["not_there"]
+        .as_array()
+        .expect("variants that are not there");
+    assert!(not_there.iter().all(|one| one["why"].is_string()) && not_there.len() == 3);
+}

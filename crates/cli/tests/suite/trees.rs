@@ -1,0 +1,393 @@
+//! Programs that make processes: killed at random instants and resumed, and what is told of processes that stay.
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+use std::path::PathBuf;
+use std::process::{Child, Command, Output, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::support::process::{Victim, ended_before, family, kill, name_of, twinpage, with_argument};
+use crate::support::program::{python_with, which};
+use crate::support::state::{on_state, wait_until};
+use crate::support::{chance, long, say, seed, skip};
+
+/// `twinpage prove` finds that the script comes to the same end, however often it is killed.
+fn survives(what: &str, needs: &[&str], words: &[&str]) {
+    if let Some(missing) = needs.iter().find(|tool| which(tool).is_none()) {
+        return skip(what, missing, missing);
+    }
+    let seed = seed();
+    let scratch = tempfile::tempdir().expect("a scratch directory");
+    let kills = if long() { "20" } else { "3" };
+    let mut command = twinpage();
+    command.args(["prove", "--durability", "memory", "--every", "16ms", "--json"]);
+    command.args(["--kills", kills, "--seed", &seed.to_string(), "--scratch"]);
+    // Without them, shells do not ask the name service by a socket.
+    command.env_remove("HOME").env_remove("SHELL");
+    let out = command.arg(scratch.path()).arg("--").args(words).output();
+    let out = out.expect("twinpage starts");
+    let (stdout, stderr) = (text(&out.stdout), text(&out.stderr));
+    assert!(
+        out.status.success(),
+        "{what}: {}, TWINPAGE_SEED={seed}:\n{stdout}\n{stderr}",
+        out.status
+    );
+    say(&format!(
+        "{what}: the same after {kills} kills; TWINPAGE_SEED={seed}"
+    ));
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+#[test]
+fn a_script_with_pipelines_subshells_waits_and_traps() {
+    let script = "trap 'echo left; cat log | wc -l' EXIT; i=0
+        while [ $i -lt 10 ]; do
+            n=$(seq 1 300 | grep -c 7); (umask 077; mkdir -p sub; cd sub && echo $i $n >> deep) >> log
+            sleep 0.01 & wait $!; echo waited $?
+            sh -c 'kill -9 $$'; echo killed $?; (exit 3); echo ended $?
+            echo line $i | tee -a log | sed s/line/said/; i=$((i + 1))
+        done; ls -l sub | cut -c1-10; sort -r log | cksum; exit 5";
+    survives(
+        "a shell script",
+        &["seq", "grep", "sed", "tee"],
+        &["sh", "-c", script],
+    );
+}
+
+#[test]
+fn an_archive_and_checksums_beside_each_other() {
+    let script = "mkdir in; for i in 1 2 3 4 5 6; do seq 1 ${i}000 > in/$i; done; tar cf - in | gzip -n > all.tgz
+        rm -r in; gzip -dc all.tgz | tar xf -; mv in out; ls out | sed s,^,out/, | xargs -P2 -n 1 cksum | sort; rm all.tgz
+        find out -type f | sort | xargs cat | tail -n 1";
+    survives(
+        "an archive",
+        &["tar", "gzip", "xargs", "find", "cksum"],
+        &["sh", "-c", script],
+    );
+}
+
+#[test]
+fn a_build_of_two_jobs() {
+    let script = "for i in 1 2 3; do echo \"int f$i(int x) { return x * $i; }\" > f$i.c; done
+        printf '#include <stdio.h>\\nint f1(int), f2(int), f3(int);\\nint main(void) { printf(\"%%d\\\\n\", f1(f2(f3(7)))); }\\n' > main.c
+        printf 'run: prog\\n\\t@./prog\\nprog: main.o f1.o f2.o f3.o\\n\\t@cc -o $@ $^\\n%%.o: %%.c\\n\\t@cc -c -o $@ $<\\n' > Makefile
+        make -j2 && make && ls";
+    survives("a build", &["make", "cc"], &["sh", "-c", script]);
+}
+
+#[test]
+fn python_with_children() {
+    let Some(python) = python_with("subprocess") else {
+        return;
+    };
+    let program = "import os, subprocess as s
+for i in range(8):
+    print(i, s.run(['sh', '-c', f'echo {i} | tr 0-9 a-j; exit {i}'], capture_output=True, text=True), flush=True)
+    child = s.Popen(['cat'], stdin=s.PIPE, stdout=s.PIPE)
+    print(len(child.communicate(b'x' * 100000)[0]))
+    child = os.fork()
+    if child == 0: os.chdir('/'); os.umask(0o77); os._exit(7)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), os.getcwd() == '/')
+    with open('log', 'a') as log: s.run(['echo', str(i)], stdout=log)
+print(open('log').read())";
+    survives("python's children", &["cat", "tr"], &[&python, "-c", program]);
+}
+
+#[test]
+fn many_processes_at_once() {
+    let script = "all() { if [ $1 -gt 0 ]; then all $(($1 - 1)) & all $(($1 - 1)) & wait; fi; echo $1; }; all 5 | sort | uniq -c";
+    survives("63 processes", &["sort", "uniq"], &["sh", "-c", script]);
+}
+
+/// One life of a script.
+struct Life {
+    scratch: tempfile::TempDir,
+    child: Option<Child>,
+}
+
+impl Life {
+    fn begin(script: &str) -> Life {
+        let scratch = tempfile::tempdir().expect("a scratch directory");
+        fs::create_dir(scratch.path().join("work")).expect("a working directory");
+        let mut life = Life { scratch, child: None };
+        life.start(
+            &["run", "--every", "20ms", "--state"],
+            &["--", "sh", "-c", script],
+        );
+        life
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.scratch.path().join(name)
+    }
+
+    fn read(&self, name: &str) -> String {
+        text(&fs::read(self.path(name)).unwrap_or_default())
+    }
+
+    fn start(&mut self, words: &[&str], program: &[&str]) {
+        let append = |name| {
+            let file = fs::OpenOptions::new()
+                .append(true)
+                .create(true)
+                .open(self.path(name));
+            Stdio::from(file.expect("a file for what is printed"))
+        };
+        let mut command = twinpage();
+        command.args(words).arg(self.path("state")).args(program);
+        command
+            .current_dir(self.path("work"))
+            .stdout(append("out"))
+            .stderr(append("err"));
+        self.child = Some(command.spawn().expect("twinpage starts"));
+    }
+
+    fn child(&mut self) -> &mut Child {
+        self.child.as_mut().expect("it was started")
+    }
+
+    fn until_told(&self, words: &str) {
+        wait_until(words, || self.read("err").contains(words));
+    }
+
+    fn info(&self) -> serde_json::Value {
+        let Output { stdout, .. } = on_state(&["info", "--json"], &self.path("state"));
+        serde_json::from_slice(&stdout).expect("a document")
+    }
+
+    fn end(mut self) -> (Option<i32>, Life) {
+        let status = self.child().wait().expect("wait for twinpage");
+        (status.code(), self)
+    }
+}
+
+/// A checkpoint never comes; it is told with the process, and a resume does everything again, on files as they were.
+#[test]
+fn a_child_that_does_not_end_is_told_and_its_files_are_rolled_back() {
+    let mut life = Life::begin(
+        "echo one >> log; (umask 077; mkdir sub; cd sub; echo two >> made; mv made moved; rm -f ../log; echo three >> ../log
+         until [ -e ../../go ]; do sleep 0.02; done); cat log sub/moved; echo four >> sub/moved",
+    );
+    life.until_told("no checkpoint for ");
+    assert!(life.read("err").contains("(sh -c "), "{}", life.read("err"));
+    wait_until("the child wrote", || life.read("work/log") == "three\n");
+    assert!(life.path("work/sub/moved").exists());
+    let waits = life.info()["waits"]["process"].as_str().unwrap_or("").to_owned();
+    assert!(waits.contains("(sh -c "), "{waits}");
+    assert_eq!(life.read("out"), "", "nothing goes out before a checkpoint");
+    kill(
+        life.child(),
+        Victim::Tool,
+        &mut chance(seed(), "a child that does not end"),
+    );
+    fs::write(life.path("go"), "").expect("a file");
+    life.start(&["resume"], &[]);
+    let (code, life) = life.end();
+    assert_eq!(
+        (code, life.read("out").as_str()),
+        (Some(0), "three\ntwo\n"),
+        "{}",
+        life.read("err")
+    );
+    assert_eq!(life.read("work/sub/moved"), "two\nfour\n");
+}
+
+#[test]
+fn it_is_told_once_and_when_checkpoints_come_again() {
+    let life = Life::begin(
+        "wait_for() { (until [ -e ../$1 ]; do sleep 0.02; done); }; echo first; wait_for go; i=0
+         while [ $i -lt 200000 ]; do i=$((i + 1)); done; echo second",
+    );
+    life.until_told("no checkpoint for ");
+    fs::write(life.path("go"), "").expect("a file");
+    let (code, life) = life.end();
+    assert_eq!((code, life.read("out").as_str()), (Some(0), "first\nsecond\n"));
+    let err = life.read("err");
+    assert_eq!(err.lines().count(), 2, "{err}");
+    assert!(err.contains("checkpoints are made again"), "{err}");
+}
+
+/// It is asked to end in the midst of that: it goes on from its last checkpoint.
+#[test]
+fn a_suspension_does_not_wait_for_ever() {
+    let mut life = Life::begin("echo before; (until [ -e ../go ]; do sleep 0.02; done); echo after");
+    wait_until("the first checkpoint", || life.read("out") == "before\n");
+    let pid = Pid::from_child(life.child());
+    kill_process(pid, Signal::TERM).expect("twinpage runs");
+    let (code, mut life) = life.end();
+    let err = life.read("err");
+    assert_eq!(code, None, "it dies of the signal: {err}");
+    assert!(
+        err.contains("has not ended, so no checkpoint could be made") && err.contains("suspended"),
+        "{err}"
+    );
+    fs::write(life.path("go"), "").expect("a file");
+    life.start(&["resume"], &[]);
+    let (code, life) = life.end();
+    assert_eq!(
+        (code, life.read("out").as_str()),
+        (Some(0), "before\nafter\n"),
+        "{}",
+        life.read("err")
+    );
+}
+
+#[test]
+fn an_orphan_belongs_to_the_program_until_it_ends() {
+    let (code, life) = Life::begin("(sleep 0.3; echo late >> log; echo later) & echo early; exit 3").end();
+    assert_eq!(
+        (code, life.read("out").as_str()),
+        (Some(3), "early\nlater\n"),
+        "{}",
+        life.read("err")
+    );
+    assert_eq!(life.read("work/log"), "late\n");
+}
+
+#[test]
+fn an_orphan_that_does_not_end_is_told_and_can_be_ended() {
+    let name = format!("99{}", 100_000 + std::process::id());
+    let mut life = Life::begin(&format!("sleep {name} & echo early"));
+    life.until_told("the program ended, and ");
+    assert!(
+        life.read("err").contains(&format!("(sleep {name})")),
+        "{}",
+        life.read("err")
+    );
+    let pid = Pid::from_child(life.child());
+    kill_process(pid, Signal::TERM).expect("twinpage runs");
+    let (code, life) = life.end();
+    assert_eq!(
+        (code, life.read("out").as_str()),
+        (Some(0), "early\n"),
+        "{}",
+        life.read("err")
+    );
+    assert!(with_argument(&name).is_empty(), "it lives on");
+}
+
+/// Somebody kills its children, at any instant: it sees that, and goes on.
+#[test]
+fn children_are_killed_at_any_instant() {
+    let seed = seed();
+    let mut chance = chance(seed, "children");
+    let mut life = Life::begin(
+        "i=0; while [ $i -lt 40 ]; do (sleep 0.02; cat /dev/null) | cat 2>/dev/null; i=$((i + 1)); done; echo end",
+    );
+    let tool = life.child().id() as i32;
+    let soon = || std::time::Instant::now() + std::time::Duration::from_millis(3);
+    while ended_before(life.child(), soon()).is_none() {
+        let mut family = family(tool);
+        family.retain(|pid| ["sleep", "cat"].contains(&name_of(*pid).as_str()));
+        if let Some(pid) = chance.choice(&family) {
+            let _ = kill_process(Pid::from_raw(*pid).expect("a process"), Signal::KILL);
+        }
+    }
+    let (code, life) = life.end();
+    let read = life.read("out");
+    assert_eq!(
+        (code, read.as_str()),
+        (Some(0), "end\n"),
+        "TWINPAGE_SEED={seed}: {}",
+        life.read("err")
+    );
+}
+
+/// Of another user: it runs as the one who started twinpage.
+#[test]
+fn a_set_id_program_runs_without_its_bit() {
+    const OTHER: u32 = 65_534;
+    let Some(id) = which("id") else {
+        return skip("set-id programs", "id", "coreutils");
+    };
+    let scratch = tempfile::tempdir().expect("a scratch directory");
+    let copy = scratch.path().join("id");
+    fs::copy(&id, &copy).expect("a copy");
+    fs::set_permissions(scratch.path(), fs::Permissions::from_mode(0o755)).expect("its mode");
+    let own = fs::metadata(&copy).expect("the copy").uid();
+    if chown(&copy, Some(OTHER), None).is_err() {
+        return skip(
+            "set-id programs",
+            "the right to give files away",
+            "nothing, but run it as root",
+        );
+    }
+    fs::set_permissions(&copy, fs::Permissions::from_mode(0o4755)).expect("its mode");
+    let alone = Command::new(&copy).arg("-u").output().expect("it starts");
+    if text(&alone.stdout) != format!("{OTHER}\n") {
+        return skip(
+            "set-id programs",
+            "a file system with set-id",
+            "nothing, but set TMPDIR",
+        );
+    }
+    let (code, life) = Life::begin(&format!("{} -u; echo $?", copy.display())).end();
+    assert_eq!(
+        (code, life.read("out")),
+        (Some(0), format!("{own}\n0\n")),
+        "{}",
+        life.read("err")
+    );
+}
+
+/// Types at a shell with job control, kills twinpage when what it printed was seen, resumes it and types on.
+const TYPIST: &str = r#"
+import os, pty, select, signal, sys, time
+twinpage, bash = sys.argv[1:]
+def start(*words):
+    global shown
+    shown = b''
+    pid, terminal = pty.fork()
+    if pid == 0: os.execv(twinpage, [twinpage, *words])
+    return pid, terminal
+def until(pid, terminal, holds):
+    global shown
+    while not holds():
+        ended, status = os.waitpid(pid, os.WNOHANG)
+        assert ended == 0, (status, shown)
+        if select.select([terminal], [], [], 0.01)[0]: shown += os.read(terminal, 65536)
+def types(pid, terminal, line, text):
+    os.write(terminal, line.encode() + b'\n')
+    until(pid, terminal, lambda: text in shown)
+def interrupts(pid, terminal, name):
+    os.write(terminal, b'touch ' + name + b'; sleep 1000\n')
+    until(pid, terminal, lambda: os.path.exists(name))
+    time.sleep(0.1)
+    os.write(terminal, b'\x03')
+    types(pid, terminal, 'echo ended$?', b'ended130')
+one = start('run', '--every', '20ms', '--state', 'state', '--', bash, '--norc', '-i')
+types(*one, 'seq 3 | wc -l; echo lines$((1 + 1))', b'lines2')
+types(*one, 'sleep 0.1 & wait; echo wai$((1 + 1))ted', b'wai2ted')
+interrupts(*one, b'before')
+types(*one, 'x=keep; cd ..; echo set$((40 + 2))', b'set42')
+os.kill(one[0], signal.SIGKILL)
+os.waitpid(one[0], 0)
+two = start('resume', 'state')
+types(*two, 'echo $x$((6 * 7)) | cat; cd $OLDPWD', b'keep42')
+interrupts(*two, b'after')
+os.write(two[1], b'exit 4\n')
+pid = 0
+while not pid:
+    if select.select([two[1]], [], [], 0.01)[0]:
+        try: shown += os.read(two[1], 65536)
+        except OSError: pass
+    pid, status = os.waitpid(two[0], os.WNOHANG)
+assert os.waitstatus_to_exitcode(status) == 4, (status, shown)
+"#;
+
+#[test]
+fn a_shell_with_job_control_goes_on() {
+    let (Some(python), Some(bash)) = (python_with("termios"), which("bash")) else {
+        return skip("a session in a shell", "python3 or bash", "python3 and bash");
+    };
+    let scratch = tempfile::tempdir().expect("a scratch directory");
+    let mut typist = Command::new(python);
+    typist.args(["-c", TYPIST, env!("CARGO_BIN_EXE_twinpage"), &bash]);
+    typist.env("HISTFILE", "/dev/null").current_dir(scratch.path());
+    let out = typist.output().expect("python starts");
+    assert!(out.status.success(), "{}", text(&out.stderr));
+}

@@ -1,0 +1,48 @@
+//! What the studies on a machine with its memory on the bus share: artifacts by name, and runs side by side.
+
+use super::Tell;
+use rayon::prelude::*;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// The artifacts named, of those a paper has with what they show; all if none is named.
+///
+/// # Errors
+/// One that the paper does not have.
+pub(super) fn chosen(
+    paper: &str,
+    all: &[(&'static str, &str)],
+    names: &[String],
+) -> Result<Vec<&'static str>, String> {
+    let known = |name: &String| all.iter().any(|(known, _)| known == name);
+    if let Some(unknown) = names.iter().find(|name| !known(name)) {
+        let known: Vec<&str> = all.iter().map(|(name, _)| *name).collect();
+        return Err(format!(
+            "{paper} has no artifact {unknown}; it has {}",
+            known.join(", ")
+        ));
+    }
+    let is_chosen = |name: &&'static str| names.is_empty() || names.iter().any(|chosen| chosen == name);
+    Ok(all.iter().map(|(name, _)| *name).filter(is_chosen).collect())
+}
+
+/// Does the runs, `jobs` at a time or as many as there are processors, and returns them by name.
+///
+/// # Errors
+/// The first run that failed.
+pub(super) fn each<K: Sync, R: Send>(
+    keys: &[K],
+    jobs: Option<usize>,
+    tell: Tell<'_>,
+    run: impl Fn(&K) -> Result<(String, R), String> + Sync,
+) -> Result<BTreeMap<String, R>, String> {
+    let threads = rayon::ThreadPoolBuilder::new().num_threads(jobs.unwrap_or(0));
+    let threads = threads.build().map_err(|why| why.to_string())?;
+    let done = AtomicUsize::new(0);
+    let one = |key: &K| {
+        let (name, run) = run(key)?;
+        tell(done.fetch_add(1, Ordering::Relaxed) + 1, keys.len(), &name);
+        Ok((name, run))
+    };
+    threads.install(|| keys.par_iter().map(one).collect())
+}

@@ -1,0 +1,133 @@
+//! Artifacts: the figures and tables that are repeated, and the runs of each.
+
+use super::runs::{Key, LOADS, Load, Other};
+use crate::eval::each;
+use crate::sections::{Config, Name};
+
+/// All artifacts, and what they show.
+pub const ARTIFACTS: [(&str, &str); 12] = [
+    ("fig5a", "Sections a second, one thread: over UNDO-LOG"),
+    ("fig5b", "Sections a second, four threads: over UNDO-LOG"),
+    ("fig6", "Logging writes of a section: over UNDO-LOG"),
+    ("fig7a", "NVRAM writes of a section: over UNDO-LOG"),
+    ("fig7b", "What SSP writes: share of all its writes"),
+    (
+        "fig8",
+        "Latency of NVRAM, in that of DRAM: thousand sections a second",
+    ),
+    (
+        "fig9",
+        "Latency of the SSP cache, in cycles: throughput over REDO-LOG",
+    ),
+    (
+        "table3",
+        "Write sets: lines and pages of a section, and the most pages",
+    ),
+    ("tlb", "A smaller TLB: consolidation's share of SSP's writes"),
+    ("open", "What the paper leaves open: throughput by each choice"),
+    ("cost", "Hardware cost, in bytes"),
+    ("claims", "The sentences of the evaluation: which hold"),
+];
+
+/// Threads of Figure 5b.
+pub(super) const THREADS: usize = 4;
+/// Programs of Figure 8.
+pub(super) const SWEPT: [Load; 2] = [LOADS[1], LOADS[0]];
+/// Table 2's latency of a write, in that of DRAM.
+const TABLE: u64 = 4;
+/// Instructions between sections in Figure 8, beside the programs' own. The paper's axis ends at 200 thousand sections a
+/// second, 5 µs each: its sections have more code around them than the programs here.
+pub(super) const BETWEEN: [u32; 3] = [0, 5_000, 20_000];
+/// Entries of the smaller TLB.
+pub(super) const SMALL_TLB: usize = 8;
+/// What the paper leaves open, the threads it is shown with, and the programs.
+pub(super) const OPEN: [(&str, Other, usize); 8] = [
+    ("as in the machine file", Other::Nothing, 1),
+    ("durable in the queue", Other::Queue, 1),
+    ("NVRAM reads as slow as writes", Other::Latency(4), 1),
+    ("lines interleaved over banks", Other::Interleaved, 1),
+    (
+        "5000 instructions between sections",
+        Other::Between(5_000, TABLE),
+        1,
+    ),
+    (
+        "20000 instructions between sections",
+        Other::Between(20_000, TABLE),
+        1,
+    ),
+    ("a map for each of four threads", Other::Nothing, THREADS),
+    ("one map and a lock for four threads", Other::Shared, THREADS),
+];
+
+/// What an artifact shows.
+pub(super) fn title(artifact: &str) -> &'static str {
+    let found = ARTIFACTS.iter().find(|(name, _)| *name == artifact);
+    found.map_or("", |(_, title)| title)
+}
+
+/// The artifacts named; all if none is.
+pub(super) fn chosen(names: &[String]) -> Result<Vec<&'static str>, String> {
+    each::chosen("ssp", &ARTIFACTS, names)
+}
+
+/// Every program with these designs.
+fn all(designs: &[Name], threads: usize, other: Other) -> Vec<Key> {
+    let of = |load: Load| {
+        designs
+            .iter()
+            .map(move |&design| Key::new(load, design, threads, other))
+    };
+    LOADS.into_iter().flat_map(of).collect()
+}
+
+/// A run of Figure 8.
+pub(super) fn writes(between: u32, times: u64) -> Other {
+    match between {
+        0 => Other::Writes(times),
+        _ => Other::Between(between, times),
+    }
+}
+
+/// The runs that an artifact needs.
+pub(super) fn keys(artifact: &str, config: &Config) -> Vec<Key> {
+    let one = |other| all(&Name::ALL, 1, other);
+    match artifact {
+        "fig5a" | "fig6" | "fig7a" => one(Other::Nothing),
+        "fig5b" => all(&Name::ALL, THREADS, Other::Nothing),
+        "fig7b" | "table3" => all(&[Name::Ssp], 1, Other::Nothing),
+        "fig8" => {
+            let latencies = &config.study.latencies;
+            let of = |load: Load, between: u32| {
+                latencies.iter().flat_map(move |&times| {
+                    Name::ALL.map(|design| Key::new(load, design, 1, writes(between, times)))
+                })
+            };
+            let pairs = SWEPT
+                .into_iter()
+                .flat_map(|load| BETWEEN.map(|between| (load, between)));
+            pairs.flat_map(|(load, between)| of(load, between)).collect()
+        }
+        "fig9" => {
+            let sweep = config.study.cache_cycles.iter();
+            let sweep = sweep.flat_map(|&cycles| all(&[Name::Ssp], 1, Other::Cache(cycles)));
+            sweep.chain(all(&[Name::RedoLog], 1, Other::Nothing)).collect()
+        }
+        "tlb" => {
+            let small = all(&[Name::Ssp], 1, Other::Tlb(SMALL_TLB));
+            small
+                .into_iter()
+                .chain(all(&[Name::Ssp], 1, Other::Nothing))
+                .collect()
+        }
+        "open" => OPEN
+            .into_iter()
+            .flat_map(|(_, other, threads)| all(&Name::ALL, threads, other))
+            .collect(),
+        "claims" => ["fig5a", "fig5b", "fig8", "fig9"]
+            .into_iter()
+            .flat_map(|artifact| keys(artifact, config))
+            .collect(),
+        _ => Vec::new(),
+    }
+}

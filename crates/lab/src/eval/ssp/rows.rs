@@ -1,0 +1,326 @@
+//! Rows: what follows from the runs, beside what the paper says.
+
+use super::artifact::{BETWEEN, OPEN, SMALL_TLB, SWEPT, THREADS, writes};
+use super::cost;
+use super::measure::Measure;
+use super::paper::said;
+use super::runs::{Key, LOADS, Load, Other, Run, Runs};
+use crate::eval::Row;
+use crate::eval::evidence::is_far;
+use crate::sections::{Config, Counts, Name};
+
+/// The designs that SSP is compared with.
+pub(super) const OTHERS: [Name; 2] = [Name::UndoLog, Name::RedoLog];
+
+/// A number, and half of its interval where it has one.
+pub(super) type Known = (f64, Option<f64>);
+
+/// A number of SSP's run and of another design's.
+pub(super) type Comparison = Box<dyn Fn(&Run, &Run) -> Known>;
+
+/// The mean, and half of its interval if each number has one.
+pub(super) fn average(all: &[Known]) -> Known {
+    let n = all.len() as f64;
+    let squares: Option<f64> = all
+        .iter()
+        .map(|(_, width)| width.map(|width| width * width))
+        .sum();
+    let sum: f64 = all.iter().map(|(number, _)| number).sum();
+    (sum / n, squares.map(|squares| squares.sqrt() / n))
+}
+
+/// Groups of Table 3's programs that the text speaks of, by name.
+pub(super) fn groups() -> [(&'static str, Vec<Load>); 3] {
+    let those = |ending: &str| {
+        LOADS
+            .into_iter()
+            .filter(|load| load.0.ends_with(ending))
+            .collect()
+    };
+    [
+        ("average", LOADS.to_vec()),
+        ("average of zipf", those("zipf")),
+        ("average of random", those("rand")),
+    ]
+}
+
+/// Rows of one artifact.
+pub(super) struct Table<'a> {
+    pub(super) artifact: &'static str,
+    pub(super) config: &'a Config,
+    pub(super) runs: &'a Runs,
+}
+
+impl Table<'_> {
+    pub(super) fn rows(&self) -> Vec<Row> {
+        match self.artifact {
+            "fig5a" => self.figure(Measure::Throughput, 1),
+            "fig5b" => self.figure(Measure::Throughput, THREADS),
+            "fig6" => self.figure(Measure::LogWrites, 1),
+            "fig7a" => self.figure(Measure::Writes, 1),
+            "fig7b" => self.shares(),
+            "fig8" => self.latencies(),
+            "fig9" => self.cache(),
+            "table3" => self.write_sets(),
+            "tlb" => self.tlb(),
+            "open" => self.open(),
+            "cost" => cost::parts(&self.config.setting)
+                .into_iter()
+                .map(|(part, place, bytes)| self.row(part.into(), place.into(), (bytes, None), "bytes", &[]))
+                .collect(),
+            _ => Vec::new(),
+        }
+    }
+
+    fn run(&self, load: Load, design: Name, threads: usize, other: Other) -> &Run {
+        self.runs.get(&Key::new(load, design, threads, other))
+    }
+
+    fn row(
+        &self,
+        series: String,
+        workload: String,
+        (ours, plus_minus): Known,
+        unit: &'static str,
+        of: &[&Run],
+    ) -> Row {
+        let paper = said(self.artifact, &series, &workload);
+        let evidence = || of.iter().map(|run| evidence(run)).collect::<Vec<_>>().join("; ");
+        Row {
+            artifact: self.artifact,
+            series,
+            workload,
+            paper,
+            ours,
+            plus_minus,
+            unit,
+            note: (is_far(paper, ours) && !of.is_empty()).then(evidence),
+        }
+    }
+
+    /// Every design over UNDO-LOG, then SSP against both.
+    fn figure(&self, measure: Measure, threads: usize) -> Vec<Row> {
+        let run = |load, design| self.run(load, design, threads, Other::Nothing);
+        let mut rows = Vec::new();
+        for design in Name::ALL {
+            for load in LOADS {
+                let (run, over) = (run(load, design), run(load, Name::UndoLog));
+                rows.push(self.row(
+                    design.name().into(),
+                    load.0.into(),
+                    measure.ratio(run, over),
+                    "ratio",
+                    &[],
+                ));
+            }
+        }
+        for other in OTHERS {
+            let (series, of) = comparison(measure, other);
+            for load in LOADS {
+                let (ssp, other) = (run(load, Name::Ssp), run(load, other));
+                rows.push(self.row(
+                    series.clone(),
+                    load.0.into(),
+                    of(ssp, other),
+                    "ratio",
+                    &[ssp, other],
+                ));
+            }
+            for (name, loads) in groups() {
+                let all: Vec<Known> = loads
+                    .iter()
+                    .map(|&load| of(run(load, Name::Ssp), run(load, other)))
+                    .collect();
+                rows.push(self.row(series.clone(), name.into(), average(&all), "ratio", &[]));
+            }
+            if measure != Measure::Writes {
+                let ratios = LOADS.map(|load| of(run(load, Name::Ssp), run(load, other)).0);
+                let geometric =
+                    (ratios.iter().map(|ratio| ratio.ln()).sum::<f64>() / ratios.len() as f64).exp();
+                let bars = |design| -> f64 {
+                    let bar = |load| measure.ratio(run(load, design), run(load, Name::UndoLog)).0;
+                    LOADS.into_iter().map(bar).sum()
+                };
+                let (ssp, other) = (bars(Name::Ssp), bars(other));
+                let of_bars = if measure == Measure::Throughput {
+                    ssp / other
+                } else {
+                    other / ssp
+                };
+                for (name, mean) in [
+                    ("geometric mean", geometric),
+                    ("ratio of the figure's means", of_bars),
+                ] {
+                    rows.push(self.row(series.clone(), name.into(), (mean, None), "ratio", &[]));
+                }
+            }
+        }
+        rows
+    }
+
+    fn shares(&self) -> Vec<Row> {
+        let mut rows = Vec::new();
+        for load in LOADS {
+            let run = self.run(load, Name::Ssp, 1, Other::Nothing);
+            for (series, share) in parts(&run.design) {
+                rows.push(self.row(series.into(), load.0.into(), (share, None), "share", &[]));
+            }
+        }
+        rows
+    }
+
+    fn latencies(&self) -> Vec<Row> {
+        let pairs = SWEPT
+            .into_iter()
+            .flat_map(|load| BETWEEN.map(|between| (load, between)));
+        pairs
+            .flat_map(|(load, between)| self.by_latency(load, between))
+            .collect()
+    }
+
+    fn by_latency(&self, load: Load, between: u32) -> Vec<Row> {
+        let mut rows = Vec::new();
+        let program = match between {
+            0 => load.0.to_owned(),
+            _ => format!("{}, {between} instructions between sections", load.0),
+        };
+        for &times in &self.config.study.latencies {
+            let run = |design| self.run(load, design, 1, writes(between, times));
+            let place = format!("x{times}");
+            for design in Name::ALL {
+                let series = format!("{program}: {}", design.name());
+                let speed = Measure::Throughput.of(run(design)) / 1e3;
+                rows.push(self.row(series, place.clone(), (speed, None), "1000/s", &[]));
+            }
+            for other in OTHERS {
+                let (ssp, other_run) = (run(Name::Ssp), run(other));
+                let series = format!("{program}: ssp over {}", other.name());
+                let ratio = Measure::Throughput.ratio(ssp, other_run);
+                rows.push(self.row(series, place.clone(), ratio, "ratio", &[ssp, other_run]));
+            }
+        }
+        rows
+    }
+
+    fn cache(&self) -> Vec<Row> {
+        let mut rows = Vec::new();
+        for load in LOADS {
+            let redo = self.run(load, Name::RedoLog, 1, Other::Nothing);
+            for &cycles in &self.config.study.cache_cycles {
+                let ssp = self.run(load, Name::Ssp, 1, Other::Cache(cycles));
+                let ratio = Measure::Throughput.ratio(ssp, redo);
+                rows.push(self.row(load.0.into(), format!("{cycles} cycles"), ratio, "ratio", &[]));
+            }
+        }
+        rows
+    }
+
+    fn write_sets(&self) -> Vec<Row> {
+        let mut rows = Vec::new();
+        for load in LOADS {
+            let counts = &self.run(load, Name::Ssp, 1, Other::Nothing).design;
+            let each = |count: u64| count as f64 / counts.sections as f64;
+            for (series, number) in [
+                ("lines", each(counts.lines)),
+                ("pages", each(counts.pages)),
+                ("most pages", counts.most_pages as f64),
+            ] {
+                rows.push(self.row(series.into(), load.0.into(), (number, None), "a section", &[]));
+            }
+        }
+        rows
+    }
+
+    fn tlb(&self) -> Vec<Row> {
+        let mut rows = Vec::new();
+        let entries = self.config.setting.tlb_entries;
+        for load in LOADS {
+            for (entries, other) in [(entries, Other::Nothing), (SMALL_TLB, Other::Tlb(SMALL_TLB))] {
+                let run = self.run(load, Name::Ssp, 1, other);
+                let share = run.design.consolidation_writes as f64 / run.design.writes() as f64;
+                rows.push(self.row(
+                    format!("{entries} entries"),
+                    load.0.into(),
+                    (share, None),
+                    "share",
+                    &[],
+                ));
+            }
+        }
+        rows
+    }
+
+    fn open(&self) -> Vec<Row> {
+        let mut rows = Vec::new();
+        for (choice, other, threads) in OPEN {
+            for than in OTHERS {
+                let of = |load: &Load| {
+                    let [ssp, than] = [Name::Ssp, than].map(|design| self.run(*load, design, threads, other));
+                    Measure::Throughput.ratio(ssp, than)
+                };
+                let series = format!("ssp over {}: {choice}", than.name());
+                for load in LOADS {
+                    rows.push(self.row(series.clone(), load.0.into(), of(&load), "ratio", &[]));
+                }
+                let all: Vec<Known> = LOADS.iter().map(of).collect();
+                rows.push(self.row(series, "average".into(), average(&all), "ratio", &[]));
+            }
+        }
+        rows
+    }
+}
+
+/// How SSP is compared with another design by a measure: the series' name, and the number of two runs.
+pub(super) fn comparison(measure: Measure, other: Name) -> (String, Comparison) {
+    let other = other.name();
+    match measure {
+        Measure::Throughput => (
+            format!("ssp over {other}"),
+            Box::new(move |ssp, other| measure.ratio(ssp, other)),
+        ),
+        Measure::LogWrites => (
+            format!("{other} over ssp"),
+            Box::new(move |ssp, other| measure.ratio(other, ssp)),
+        ),
+        Measure::Writes => (
+            format!("saved over {other}"),
+            Box::new(move |ssp, other| {
+                let (ratio, width) = measure.ratio(ssp, other);
+                (1.0 - ratio, width)
+            }),
+        ),
+    }
+}
+
+/// Of what SSP writes, the shares of its kinds.
+pub(super) fn parts(counts: &Counts) -> [(&'static str, f64); 4] {
+    let share = |part: u64| part as f64 / counts.writes() as f64;
+    [
+        ("data", share(counts.data_writes)),
+        ("journaling", share(counts.log_writes)),
+        ("consolidation", share(counts.consolidation_writes)),
+        ("checkpointing", share(counts.checkpoint_writes)),
+    ]
+}
+
+/// What was counted in a run, for each section.
+fn evidence(run: &Run) -> String {
+    let (machine, design) = (&run.machine, &run.design);
+    let each = |count: u64| count as f64 / machine.transactions as f64;
+    let made = |count: u64| count as f64 / design.sections as f64;
+    format!(
+        "{}: {:.0} ns a section, {:.0} of them at fences; {:.1} lines and {:.1} pages written, {:.1} log lines, {:.1} \
+         lines consolidated, {:.2} TLB misses, {:.1} lines read from memory, {:.1} written, {:.0} instructions",
+        run.name,
+        each(machine.time_fs) * 1e-6,
+        each(machine.fence_stall_fs) * 1e-6,
+        made(design.lines),
+        made(design.pages),
+        made(design.log_writes),
+        made(design.consolidation_writes),
+        made(design.tlb_misses),
+        each(machine.reads),
+        each(machine.writes),
+        each(machine.instructions),
+    )
+}

@@ -1,0 +1,138 @@
+//! Calls that make a process, replace its program, or kill one.
+//!
+//! * A process is made with everything of its own, or, until it executes a program, with its maker's memory. What
+//!   would be shared for longer is refused by name.
+//! * The program makes none while a checkpoint is on its way: the call is begun again after it.
+
+use super::{Decision, Stopped, do_without, fail};
+use crate::error::{Error, Result};
+use crate::program::{Program, group_of};
+use crate::syscalls::THREAD_FLAGS;
+use rustix::fs::{Access, access};
+use std::os::fd::{AsFd, AsRawFd};
+use std::path::PathBuf;
+
+/// What makes a namespace: clone(2).
+const NAMESPACES: u64 = (libc::CLONE_NEWNS
+    | libc::CLONE_NEWCGROUP
+    | libc::CLONE_NEWUTS
+    | libc::CLONE_NEWIPC
+    | libc::CLONE_NEWUSER
+    | libc::CLONE_NEWPID
+    | libc::CLONE_NEWNET) as u64
+    | CLONE_NEWTIME;
+const CLONE_NEWTIME: u64 = 0x80;
+/// clone3(2).
+const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
+
+impl Program {
+    pub(super) fn before_clone(&mut self, call: &Stopped) -> Result<Decision> {
+        let flags = match call.name {
+            "fork" => libc::SIGCHLD as u64,
+            "vfork" => (libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD) as u64,
+            "clone" => call.arguments[0],
+            _ => match self.caller().read_u64(call.arguments[0]) {
+                Ok(flags) => flags,
+                Err(_) => return Ok(Decision::Run), // the kernel will refuse it
+            },
+        };
+        if flags & libc::CLONE_THREAD as u64 != 0 {
+            return Ok(thread(flags));
+        }
+        if let Some(refused) = self.refuse_process(flags) {
+            return Ok(refused);
+        }
+        if self.caller.is_none() && self.puts_off_making() {
+            return Ok(Decision::Again);
+        }
+        self.descendants.begin_making(call.tid, flags);
+        Ok(Decision::Run)
+    }
+
+    fn refuse_process(&self, flags: u64) -> Option<Decision> {
+        let has = |flag: i32| flags & flag as u64 != 0;
+        if flags & NAMESPACES != 0 {
+            return Some(fail(
+                libc::EPERM,
+                "a process in a namespace of its own is not followed; run what makes it outside",
+            ));
+        }
+        if has(libc::CLONE_PIDFD) && self.caller.is_none() || flags & CLONE_INTO_CGROUP != 0 {
+            return Some(do_without(
+                libc::EINVAL,
+                "a process with a descriptor of its own (CLONE_PIDFD), or in another group of processes (CLONE_INTO_CGROUP), is not captured; the program can go on without",
+            ));
+        }
+        if has(libc::CLONE_FILES) || has(libc::CLONE_FS) || has(libc::CLONE_SIGHAND) {
+            return Some(fail(
+                libc::EINVAL,
+                "a process that shares descriptors, directory or signal actions with another (CLONE_FILES, CLONE_FS, CLONE_SIGHAND) is not captured",
+            ));
+        }
+        if has(libc::CLONE_PARENT) || has(libc::CLONE_UNTRACED) || has(libc::CLONE_PTRACE) {
+            return Some(fail(
+                libc::EINVAL,
+                "a process that is another's child, or is not to be traced (CLONE_PARENT, CLONE_UNTRACED, CLONE_PTRACE), cannot be followed",
+            ));
+        }
+        None
+    }
+
+    pub(super) fn before_exec(&mut self, call: &Stopped) -> Decision {
+        let (dirfd, at) = match call.name {
+            "execveat" => (call.int(0), 1),
+            _ => (libc::AT_FDCWD, 0),
+        };
+        let Some((start, name)) = self.named((dirfd, call.arguments[at])) else {
+            return Decision::Run; // the kernel will refuse it
+        };
+        let start = PathBuf::from(format!("/proc/self/fd/{}", start.as_fd().as_raw_fd()));
+        let path = if name.as_os_str().is_empty() {
+            start // AT_EMPTY_PATH
+        } else {
+            start.join(name)
+        };
+        // A program that looks along PATH by trying expects to hear what is not there.
+        let is_program = path.is_file() && access(&path, Access::EXEC_OK).is_ok();
+        if !is_program {
+            return Decision::Run;
+        }
+        let checked = match self.caller {
+            Some(_) => crate::launch::check_descendant(&path),
+            None => crate::launch::check_program(&path),
+        };
+        match checked {
+            Ok(()) => Decision::Run,
+            Err(Error::Unsupported(why)) => fail(libc::EPERM, why),
+            Err(_) => Decision::Run, // the kernel will say what is wrong with it
+        }
+    }
+
+    /// A SIGKILL is about to be sent. The program that kills itself, or that a descendant kills, has ended.
+    pub(super) fn before_kill(&mut self, call: &Stopped) {
+        let first = self.pid();
+        let target = call.int(0);
+        self.kills_itself |= match (call.name, target) {
+            ("tkill", tid) => self.threads.iter().any(|thread| thread.tid == tid),
+            (_, 0) => group_of(self.caller().pid()) == Some(first),
+            (_, -1) => self.caller.is_some(),     // all but the sender
+            (_, target) => target.abs() == first, // it leads its group
+        };
+    }
+}
+
+/// Exactly what a thread of the same program is made of; ids and storage may come along.
+fn thread(flags: u64) -> Decision {
+    let storage = libc::CLONE_SETTLS
+        | libc::CLONE_PARENT_SETTID
+        | libc::CLONE_CHILD_CLEARTID
+        | libc::CLONE_CHILD_SETTID
+        | libc::CLONE_DETACHED;
+    if flags & !(storage as u64) == THREAD_FLAGS {
+        return Decision::Run;
+    }
+    fail(
+        libc::EINVAL,
+        "a thread that does not share all with the others is not captured",
+    )
+}

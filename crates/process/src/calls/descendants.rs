@@ -1,0 +1,170 @@
+//! Calls of descendants.
+//!
+//! * What they do to files is recorded as the program's own calls are: it is rolled back with the rest.
+//! * What ends with the process that made it, before the next checkpoint, runs freely, also where it could not be
+//!   captured. What acts on the outside, or outlives its maker, is refused as it is to the program.
+//! * Names and descriptors are the caller's; what has the program look again at something of its own is the program's.
+
+use super::{Decision, Stopped, do_without, fail, not_there, refuse};
+use crate::error::Result;
+use crate::files::Change;
+use crate::program::Program;
+use crate::sockets::Replies;
+use crate::syscalls::{self, Policy, Watch};
+use rustix::fs::{FileType, OFlags};
+use std::os::fd::AsFd;
+use twinpage_os::remote::Process;
+use twinpage_os::seccomp;
+use twinpage_os::trace::{self, Tid, WatchedCall};
+
+impl Program {
+    /// Answers the call that thread `tid` of descendant `pid` is about to make.
+    ///
+    /// # Errors
+    /// When the file it changes cannot be kept.
+    pub(crate) fn answer_descendant(&mut self, tid: Tid, pid: i32) -> Result<()> {
+        let Ok(call) = trace::watched_call(tid) else {
+            return Ok(()); // it was killed
+        };
+        let Some(process) = self.open_descendant(tid, pid) else {
+            return Ok(()); // the same
+        };
+        self.caller = Some(process);
+        let decided = self.decide_for_descendant(tid, pid, &call);
+        let process = self.caller.take();
+        if let Some(descendant) = self.descendants.get_mut(pid) {
+            descendant.process = process;
+        }
+        let (name, decision) = decided?;
+        match self.carry_out(tid, &call, name, decision) {
+            Err(error) if error.raw_os_error() != Some(libc::ESRCH) => {
+                Err(crate::error::Error::target("cannot answer a system call", error))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// By the thread that calls: a main thread that ended has no descriptors any more.
+    fn open_descendant(&mut self, tid: Tid, pid: i32) -> Option<Process> {
+        let known = self.descendants.get_mut(pid).and_then(|one| one.process.take());
+        match known {
+            Some(known) if known.thread() == tid => Some(known),
+            Some(known) if self.descendants.threads_of(pid) == 1 => Some(known),
+            _ => Process::open_by(pid, tid).or_else(|_| Process::open(pid)).ok(),
+        }
+    }
+
+    fn decide_for_descendant(
+        &mut self,
+        tid: Tid,
+        pid: i32,
+        made: &WatchedCall,
+    ) -> Result<(&'static str, Decision)> {
+        if u64::from(made.message) == seccomp::FOREIGN {
+            let why = "32-bit system calls of a 64-bit program are not watched; use the 64-bit ones";
+            return Ok(("int 0x80", fail(libc::ENOSYS, why)));
+        }
+        let Some(call) = syscalls::call(made.number as i64) else {
+            let why = format!("system call {} is not known to this version", made.number);
+            return Ok(("an unknown call", do_without(libc::ENOSYS, why)));
+        };
+        let stopped = Stopped {
+            tid,
+            name: call.name,
+            arguments: made.arguments,
+        };
+        let decision = match call.policy {
+            Policy::Refused(_) if is_plain_filter(&stopped) => Decision::Run,
+            Policy::Refused(refusal) => refuse(refusal),
+            Policy::Free | Policy::RefusedToFirst(_) => Decision::Run,
+            Policy::Watched(watch) | Policy::FreeWhen(_, watch) => {
+                self.watch_descendant(watch, pid, &stopped)?
+            }
+        };
+        Ok((call.name, decision))
+    }
+
+    fn watch_descendant(&mut self, watch: Watch, pid: i32, call: &Stopped) -> Result<Decision> {
+        let shares_memory = self.descendants.get_mut(pid).is_some_and(|one| one.shares_memory);
+        self.before_processors(watch);
+        match watch {
+            Watch::Open => return self.before_open(call),
+            Watch::Write => return self.before_write(call),
+            Watch::Change => return self.before_change(call),
+            Watch::Clone => return self.before_clone(call),
+            Watch::Exec => return Ok(self.before_exec(call)),
+            Watch::Kill => self.before_kill(call),
+            Watch::Advise if shares_memory => return Ok(self.before_advise(call)),
+            Watch::Remap if shares_memory => return self.before_remap(call),
+            Watch::Map => return self.before_descendant_maps(call, shares_memory),
+            Watch::Control => return Ok(self.before_descendant_controls(call)),
+            Watch::Outside if self.sockets.replies == Replies::Refused => {
+                return Ok(self.before_outside(call));
+            }
+            Watch::Nothing => return Ok(Decision::Done(0)),
+            _ => {}
+        }
+        Ok(Decision::Run)
+    }
+
+    /// A shared mapping of a file that may be written through it: what it holds there is kept before.
+    fn before_descendant_maps(&mut self, call: &Stopped, shares_memory: bool) -> Result<Decision> {
+        let flags = call.int(3);
+        let is_shared = [libc::MAP_SHARED, libc::MAP_SHARED_VALIDATE].contains(&(flags & libc::MAP_TYPE));
+        if shares_memory && (is_shared || flags & (libc::MAP_HUGETLB | libc::MAP_GROWSDOWN) != 0) {
+            return Ok(not_there(libc::ENOMEM)); // it would stay in the program's memory
+        }
+        if !is_shared || flags & libc::MAP_ANONYMOUS != 0 {
+            return Ok(Decision::Run);
+        }
+        let Ok(fd) = self.caller().duplicate_fd(call.int(4)) else {
+            return Ok(Decision::Run); // the kernel will refuse it
+        };
+        let Ok(stat) = rustix::fs::fstat(&fd) else {
+            return Ok(Decision::Run);
+        };
+        let writable = rustix::fs::fcntl_getfl(&fd).is_ok_and(|flags| flags.contains(OFlags::RDWR));
+        let is_named = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile && stat.st_nlink > 0;
+        if !writable || !is_named {
+            return Ok(Decision::Run);
+        }
+        self.record(&Change::Write {
+            fd: fd.as_fd(),
+            at: Some(call.arguments[5]),
+            len: call.arguments[1],
+        })
+    }
+
+    fn before_descendant_controls(&mut self, call: &Stopped) -> Decision {
+        /// ioctl_tty(2): of terminals, but those that type, log, or load code.
+        const TERMINAL: std::ops::RangeInclusive<u64> = 0x5401..=0x545f;
+        const NOT_THESE: [u64; 4] = [libc::TIOCSTI, libc::TIOCCONS, 0x541c, libc::TIOCSETD];
+        /// Questions about sockets and interfaces: netdevice(7).
+        const QUESTIONS: [u64; 6] = [0x8905, 0x8912, 0x8913, 0x8915, 0x8927, 0x8933];
+        match call.name {
+            "ioctl" => {
+                let request = call.arguments[1] & 0xffff_ffff;
+                let is_terminal = TERMINAL.contains(&request) && !NOT_THESE.contains(&request);
+                let of_pty = request >> 8 & 0xff == u64::from(b'T') && request >> 30 != 0;
+                if is_terminal || of_pty || QUESTIONS.contains(&request) {
+                    return Decision::Run;
+                }
+                do_without(
+                    libc::ENOTTY,
+                    format!("ioctl {request:#x} is not known, so what it changes cannot be rolled back"),
+                )
+            }
+            "prctl" if call.int(0) == libc::PR_SET_DUMPABLE => self.before_control(call),
+            _ => Decision::Run,
+        }
+    }
+}
+
+/// A filter that only takes more calls away, seccomp(2): what it lets pass is watched as before. One that asks
+/// another process could let calls pass unseen.
+fn is_plain_filter(call: &Stopped) -> bool {
+    const NEW_LISTENER: u64 = 1 << 3;
+    call.name == "seccomp"
+        && (call.arguments[0] & 0xffff_ffff == u64::from(libc::SECCOMP_SET_MODE_STRICT)
+            || call.arguments[1] & NEW_LISTENER == 0)
+}

@@ -1,0 +1,349 @@
+//! The processes that a program made, and those that they made: which there are, and what each is.
+//!
+//! * Every descendant is traced from its first instruction to its end, and has the program's filter.
+//! * A descendant is known before it runs, and until its end was taken note of: by its parent (wait(2)), or by
+//!   init where the parent ended before.
+//! * A call that may make a process counts as one from its beginning until it is known what it made.
+//! * While there is any, nothing of the program is captured.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::time::{Duration, Instant};
+use twinpage_os::remote::Process;
+use twinpage_os::trace::Tid;
+
+/// Processes by their ids, which are one namespace's with those of all threads.
+#[derive(Debug, Default)]
+pub struct Descendants {
+    list: BTreeMap<i32, Descendant>,
+    /// Threads of living descendants, with their process.
+    threads: HashMap<Tid, i32>,
+    /// Threads in a call that may make a process: its flags, clone(2).
+    making: HashMap<Tid, u64>,
+    /// There were some since [`Descendants::take_lived`].
+    lived: bool,
+}
+
+/// A process that is not the first.
+#[derive(Debug)]
+pub struct Descendant {
+    pid: i32,
+    parent: i32,
+    since: Instant,
+    /// It uses its parent's memory: `CLONE_VM`.
+    pub(crate) shares_memory: bool,
+    ended: bool,
+    /// Opened at the first call that needs it.
+    pub(crate) process: Option<Process>,
+}
+
+/// A descendant, as it is told to people.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Described {
+    /// Its process id, in the program's namespace.
+    pub pid: i32,
+    /// Its command line; what it was, if it ended and its parent has not waited for it.
+    pub command: String,
+    /// How long it has lived.
+    pub age: Duration,
+    /// It ended, and its parent has not waited for it.
+    pub ended: bool,
+}
+
+impl Descendants {
+    /// A thread begins a call that may make a process.
+    pub(crate) fn begin_making(&mut self, tid: Tid, flags: u64) {
+        self.making.insert(tid, flags);
+    }
+
+    /// What a thread was making, if it was: its call ended, with a process or without.
+    pub(crate) fn end_making(&mut self, tid: Tid) -> Option<u64> {
+        self.making.remove(&tid)
+    }
+
+    /// Threads in a call that may make a process.
+    pub(crate) fn makers(&self) -> Vec<Tid> {
+        self.making.keys().copied().collect()
+    }
+
+    /// A process was made, as its maker tells. It may have stopped before, or ended.
+    pub(crate) fn add(&mut self, pid: i32, parent: i32, flags: Option<u64>) {
+        self.lived = true;
+        let known = self
+            .list
+            .entry(pid)
+            .or_insert_with(|| Descendant::new(pid, parent));
+        if let Some(flags) = flags {
+            known.shares_memory = flags & libc::CLONE_VM as u64 != 0;
+        }
+        if !known.ended {
+            self.threads.insert(pid, pid);
+        }
+    }
+
+    /// A process stopped that was not known, or whose id an earlier one had.
+    pub(crate) fn meet(&mut self, pid: i32, parent: i32) {
+        self.lived = true;
+        self.list.insert(pid, Descendant::new(pid, parent));
+        self.threads.insert(pid, pid);
+    }
+
+    /// Those that ended before they were known have no other sign of it than that their ids are free.
+    pub(crate) fn forget_lost(&mut self, is_free: impl Fn(i32) -> bool) {
+        let living = self.living();
+        for pid in living.into_iter().filter(|pid| is_free(*pid)) {
+            self.end_thread(pid);
+            self.list.remove(&pid);
+        }
+    }
+
+    /// A descendant made a thread.
+    pub(crate) fn add_thread(&mut self, tid: Tid, pid: i32) {
+        self.threads.insert(tid, pid);
+    }
+
+    /// The descendant that a thread is of.
+    #[must_use]
+    pub fn of_thread(&self, tid: Tid) -> Option<i32> {
+        self.threads.get(&tid).copied()
+    }
+
+    /// A living descendant, or one that was not waited for.
+    pub(crate) fn get_mut(&mut self, pid: i32) -> Option<&mut Descendant> {
+        self.list.get_mut(&pid)
+    }
+
+    /// How many threads a descendant has.
+    #[must_use]
+    pub fn threads_of(&self, pid: i32) -> usize {
+        self.threads.values().filter(|of| **of == pid).count()
+    }
+
+    /// A descendant executes another program: one thread is left, in a memory of its own.
+    pub(crate) fn execute(&mut self, pid: i32) {
+        self.threads.retain(|_, of| *of != pid);
+        self.threads.insert(pid, pid);
+        if let Some(descendant) = self.list.get_mut(&pid) {
+            descendant.shares_memory = false;
+            descendant.process = None;
+        }
+    }
+
+    /// A thread of a descendant ended; with the last one, whose id is the process's, the process.
+    pub(crate) fn end_thread(&mut self, tid: Tid) {
+        self.making.remove(&tid);
+        self.threads.remove(&tid);
+        if let Some(descendant) = self.list.get_mut(&tid) {
+            self.threads.retain(|_, of| *of != tid);
+            descendant.ended = true;
+            descendant.process = None;
+        }
+    }
+
+    /// Whether there are none: all ended, and were waited for. `is_waited_for` says that of an id.
+    pub(crate) fn are_gone(&mut self, is_waited_for: impl Fn(i32) -> bool) -> bool {
+        if self.list.is_empty() && self.making.is_empty() {
+            return true;
+        }
+        if self.list.values().all(|descendant| descendant.ended) {
+            self.list.retain(|pid, _| !is_waited_for(*pid));
+        }
+        self.list.is_empty() && self.making.is_empty()
+    }
+
+    /// Whether a process lives.
+    #[must_use]
+    pub fn any_lives(&self) -> bool {
+        !self.making.is_empty() || self.list.values().any(|descendant| !descendant.ended)
+    }
+
+    /// Those that live.
+    #[must_use]
+    pub fn living(&self) -> Vec<i32> {
+        let living = self.list.values().filter(|descendant| !descendant.ended);
+        living.map(|descendant| descendant.pid).collect()
+    }
+
+    /// Whether there were any since [`Descendants::take_lived`].
+    pub(crate) fn lived(&self) -> bool {
+        self.lived
+    }
+
+    /// Whether there were any since the last call.
+    pub(crate) fn take_lived(&mut self) -> bool {
+        std::mem::take(&mut self.lived)
+    }
+
+    /// The process that has kept the program from being captured longest: the oldest child of the program `first`, or
+    /// of no living descendant, that lives; if none does, the oldest that has not been waited for.
+    #[must_use]
+    pub fn oldest(&self, first: i32) -> Option<Described> {
+        let living: HashSet<i32> = self.living().into_iter().collect();
+        let tops = self.list.values();
+        let tops = tops.filter(|one| one.parent == first || !living.contains(&one.parent));
+        tops.min_by_key(|one| (one.ended, one.since))
+            .map(Descendant::describe)
+    }
+}
+
+impl Descendant {
+    fn new(pid: i32, parent: i32) -> Descendant {
+        Descendant {
+            pid,
+            parent,
+            since: Instant::now(),
+            shares_memory: false,
+            ended: false,
+            process: None,
+        }
+    }
+
+    fn describe(&self) -> Described {
+        Described {
+            pid: self.pid,
+            command: command_of(self.pid),
+            age: self.since.elapsed(),
+            ended: self.ended,
+        }
+    }
+}
+
+impl Described {
+    /// Its id and command line.
+    #[must_use]
+    pub fn name(&self) -> String {
+        match self.command.as_str() {
+            "" => format!("process {}", self.pid),
+            command => format!("process {} ({command})", self.pid),
+        }
+    }
+}
+
+/// What it is, and why it counts.
+impl std::fmt::Display for Described {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let why = if self.ended {
+            "ended and was not waited for"
+        } else {
+            "has not ended"
+        };
+        write!(f, "{} {why}", self.name())
+    }
+}
+
+/// The command line of a process, shortened; its name where it has none.
+fn command_of(pid: i32) -> String {
+    const LONGEST: usize = 60;
+    let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let words = String::from_utf8_lossy(&line).replace(|c: char| c.is_control(), " ");
+    let line = match words.trim() {
+        "" => {
+            let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+            name.trim().to_owned()
+        }
+        words => words.to_owned(),
+    };
+    match line.char_indices().nth(LONGEST) {
+        Some((end, _)) => format!("{}...", &line[..end]),
+        None => line,
+    }
+}
+
+/// The process that a thread is of, and that one's parent: proc_pid_status(5).
+pub(crate) fn process_of(tid: Tid) -> Option<(i32, i32)> {
+    let status = std::fs::read_to_string(format!("/proc/{tid}/status")).ok()?;
+    let number = |name: &str| -> Option<i32> {
+        let mut lines = status.lines();
+        lines
+            .find_map(|line| line.strip_prefix(name))?
+            .trim()
+            .parse()
+            .ok()
+    };
+    Some((number("Tgid:")?, number("PPid:")?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FORK: Option<u64> = Some(libc::SIGCHLD as u64);
+    const FIRST: i32 = 300;
+
+    #[test]
+    fn a_process_is_there_from_the_call_that_makes_it_until_it_is_waited_for() {
+        let mut tree = Descendants::default();
+        assert!(tree.are_gone(|_| true));
+        tree.begin_making(FIRST, libc::SIGCHLD as u64);
+        assert!(!tree.are_gone(|_| true), "the call may have made one");
+        let flags = tree.end_making(FIRST);
+        tree.add(301, FIRST, flags);
+        assert!(!tree.are_gone(|_| true));
+        tree.end_thread(301);
+        assert!(!tree.any_lives() && !tree.are_gone(|_| false));
+        assert!(tree.are_gone(|pid| pid == 301));
+        assert!(tree.take_lived() && !tree.take_lived());
+    }
+
+    #[test]
+    fn a_call_that_fails_makes_none() {
+        let mut tree = Descendants::default();
+        tree.begin_making(FIRST, 0);
+        assert_eq!(tree.end_making(FIRST), Some(0));
+        assert!(tree.are_gone(|_| false));
+    }
+
+    #[test]
+    fn it_lives_as_long_as_its_last_thread() {
+        let mut tree = Descendants::default();
+        tree.add(301, FIRST, FORK);
+        tree.add_thread(302, 301);
+        assert_eq!((tree.of_thread(302), tree.threads_of(301)), (Some(301), 2));
+        tree.end_thread(302);
+        assert_eq!(tree.living(), [301]);
+        tree.add_thread(303, 301);
+        tree.execute(301);
+        assert_eq!((tree.of_thread(303), tree.threads_of(301)), (None, 1));
+        tree.end_thread(301);
+        assert_eq!(tree.living(), [] as [i32; 0]);
+    }
+
+    #[test]
+    fn memory_is_its_own_after_exec() {
+        let mut tree = Descendants::default();
+        tree.meet(301, FIRST); // its first stop comes before the event of its making
+        tree.add(301, FIRST, Some((libc::CLONE_VM | libc::CLONE_VFORK) as u64));
+        assert!(tree.get_mut(301).unwrap().shares_memory);
+        tree.execute(301);
+        assert!(!tree.get_mut(301).unwrap().shares_memory);
+    }
+
+    #[test]
+    fn the_oldest_child_is_named_not_what_it_made() {
+        let mut tree = Descendants::default();
+        tree.add(301, FIRST, FORK);
+        tree.add(302, 301, FORK);
+        tree.add(303, FIRST, FORK);
+        assert_eq!(tree.oldest(FIRST).unwrap().pid, 301);
+        tree.end_thread(301);
+        assert_eq!(tree.oldest(FIRST).unwrap().pid, 302, "an orphan, older than 303");
+        assert!(!tree.are_gone(|pid| pid == 301), "the others live");
+        tree.end_thread(303);
+        tree.end_thread(302);
+        assert!(tree.oldest(FIRST).unwrap().ended);
+    }
+
+    #[test]
+    fn an_id_may_be_used_again_and_an_end_come_before_all_else() {
+        let mut tree = Descendants::default();
+        tree.meet(301, FIRST);
+        tree.end_thread(301);
+        tree.add(301, FIRST, FORK); // its maker stops after it ended
+        assert!(!tree.any_lives() && tree.of_thread(301).is_none());
+        tree.add(301, FIRST, FORK); // another one
+        tree.meet(301, FIRST);
+        assert_eq!(tree.living(), [301]);
+        tree.add(302, FIRST, FORK); // killed before its first stop
+        tree.forget_lost(|pid| pid == 302);
+        assert_eq!((tree.living(), tree.of_thread(302)), (vec![301], None));
+    }
+}

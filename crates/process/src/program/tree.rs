@@ -1,0 +1,190 @@
+//! The program's descendants as they run: their stops are answered, and the program knows when it is alone.
+//!
+//! * A stop of a descendant never waits for the program, nor does one of the program for a descendant.
+//! * A program makes no process before the first checkpoint of its life was begun.
+//! * What descendants share with the program, they may have changed: it is all looked at again when they are gone.
+//! * The program ended for its user when it and all its descendants did.
+
+use super::cut::is_in_mask;
+use super::{Program, ignore_gone, is_gone};
+use crate::descendants::{Described, process_of};
+use crate::error::Result;
+use crate::kernel::Stale;
+use rustix::process::{Pid, Signal};
+use twinpage_os::trace::{self, Status, Tid};
+
+impl Program {
+    /// The descendant that stopped, if it was none of the program's threads.
+    pub(super) fn descendant_of(&mut self, tid: Tid) -> Option<i32> {
+        let known = self.descendants.of_thread(tid);
+        if known.is_some() || tid == self.pid() || self.threads.iter().any(|thread| thread.tid == tid) {
+            return known;
+        }
+        // Its first stop comes before the event of its making; or it ended before both.
+        let (pid, parent) = process_of(tid)?;
+        if pid == self.pid() {
+            return None;
+        }
+        if tid == pid {
+            self.descendants.meet(pid, parent);
+        } else {
+            self.descendants.add_thread(tid, pid);
+        }
+        Some(pid)
+    }
+
+    /// Answers what a thread of a descendant stopped for, and lets it run.
+    pub(super) fn handle_descendant(&mut self, tid: Tid, pid: i32, status: Status) -> Result<()> {
+        match status {
+            Status::Exited(_) | Status::Killed(_) => {
+                self.descendants.end_thread(tid);
+                Ok(())
+            }
+            Status::Signal(signal) => {
+                let signal = self.signal_for_descendant(tid, pid, signal);
+                ignore_gone(trace::go_on(tid, signal))
+            }
+            Status::GroupStop(_) => ignore_gone(trace::listen(tid)),
+            Status::Interrupted => {
+                ignore_gone(trace::end_freely(tid))?; // what it inherited from the program's main thread
+                ignore_gone(trace::go_on(tid, 0))
+            }
+            Status::Event(event) => {
+                match event {
+                    trace::EVENT_CLONE | trace::EVENT_FORK | trace::EVENT_VFORK => self.made(tid, event),
+                    trace::EVENT_EXEC => self.descendants.execute(pid),
+                    trace::EVENT_SECCOMP => self.answer_descendant(tid, pid)?,
+                    _ => {}
+                }
+                ignore_gone(trace::go_on(tid, 0))
+            }
+            Status::Call => ignore_gone(trace::go_on(tid, 0)),
+        }
+    }
+
+    /// A thread of the program or a descendant made a thread or a process.
+    pub(super) fn made(&mut self, tid: Tid, event: i32) {
+        let making = self.descendants.end_making(tid);
+        let Ok(new) = trace::event_message(tid) else {
+            return; // it was killed
+        };
+        let new = new as Tid;
+        let maker = self.descendants.of_thread(tid);
+        match maker {
+            _ if event != trace::EVENT_CLONE || making.is_some() => {
+                self.descendants.add(new, maker.unwrap_or(self.pid()), making);
+            }
+            Some(pid) => self.descendants.add_thread(new, pid),
+            None => self.note(new),
+        }
+    }
+
+    /// Whether the program has no descendant: all ended, and were waited for.
+    pub fn is_alone(&mut self) -> bool {
+        self.descendants.are_gone(is_waited_for)
+    }
+
+    /// The alarm rang: descendants that ended unseen are forgotten.
+    pub(crate) fn look_for_lost(&mut self) {
+        self.descendants.forget_lost(is_waited_for);
+    }
+
+    /// A process that keeps the program from being captured.
+    #[must_use]
+    pub fn company(&self) -> Option<Described> {
+        self.descendants.oldest(self.pid())
+    }
+
+    /// A thread that is in a call that may make a process has it end, if it failed: there is no other event of that.
+    ///
+    /// # Errors
+    /// When it cannot be asked.
+    pub fn ask_makers(&self) -> Result<()> {
+        for tid in self.descendants.makers() {
+            ignore_gone(trace::interrupt(tid))?;
+        }
+        Ok(())
+    }
+
+    /// From now on a thread that is about to make a process, while there is none, stands at the beginning of its
+    /// call for a checkpoint (`true`), or is not kept (`false`).
+    pub fn await_checkpoint(&mut self, awaited: bool) {
+        self.checkpoint_awaited = awaited;
+    }
+
+    /// A checkpoint is begun, or tried.
+    pub fn begin_checkpoint(&mut self) {
+        self.is_new = false;
+        self.begins_tree = false;
+    }
+
+    /// Whether a call that makes a process is to be begun again later: a checkpoint comes first.
+    pub(crate) fn puts_off_making(&mut self) -> bool {
+        self.begins_tree |= self.is_new;
+        self.begins_tree || self.asked.is_some() || (self.checkpoint_awaited && self.is_alone())
+    }
+
+    /// Descendants were there since the last checkpoint: what they share with the program is looked at again.
+    pub(super) fn take_back_shared(&mut self) {
+        if !self.descendants.take_lived() {
+            return;
+        }
+        self.stale = Stale::ALL;
+        self.renew_threads();
+        self.descriptors.touch_all();
+        self.memory.objects().all_changed();
+        self.fixed_changed = true;
+    }
+
+    /// Whether the program has ended, and its descendants with it. A program that was killed leaves none.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.ending.is_some() && (self.was_killed() || !self.descendants.any_lives())
+    }
+
+    /// Kills the program and every descendant.
+    pub fn kill_all(&self) {
+        for pid in self.descendants.living().into_iter().chain([self.pid()]) {
+            send(pid, Signal::KILL);
+        }
+    }
+
+    /// The signal as a descendant gets it. One that a user's `^Z` stops with the program is stopped as that is.
+    fn signal_for_descendant(&self, tid: Tid, pid: i32, signal: i32) -> i32 {
+        let is_handled = |line| is_in_mask(tid, line, signal).unwrap_or(true); // it was killed
+        let stops = signal == libc::SIGTSTP
+            && self.streams.terminal().is_some()
+            && group_of(pid) == Some(self.pid())
+            && !is_handled("SigCgt:")
+            && !is_handled("SigIgn:");
+        if stops { libc::SIGSTOP } else { signal }
+    }
+
+    /// Descendants that were stopped with the program go on with it.
+    pub(super) fn continue_descendants(&self) {
+        for pid in self.descendants.living() {
+            if group_of(pid) == Some(self.pid()) {
+                send(pid, Signal::CONT);
+            }
+        }
+    }
+}
+
+fn send(pid: i32, signal: Signal) {
+    // One that is gone is told by wait.
+    let _ = Pid::from_raw(pid).map(|pid| rustix::process::kill_process(pid, signal));
+}
+
+/// The process group that a process is in.
+pub(crate) fn group_of(pid: i32) -> Option<i32> {
+    let group = rustix::process::getpgid(Pid::from_raw(pid)).ok()?;
+    Some(group.as_raw_nonzero().get())
+}
+
+/// Whether a process that ended was waited for by its parent: its id is free.
+fn is_waited_for(pid: i32) -> bool {
+    let Some(pid) = Pid::from_raw(pid) else {
+        return true;
+    };
+    is_gone(&rustix::process::test_kill_process(pid).map_err(Into::into))
+}

@@ -1,0 +1,258 @@
+//! Persistent objects where calls cannot be run: no room on the medium, a log full of calls of other objects, types
+//! that have changed.
+
+#![allow(unreachable_pub)]
+
+mod support;
+
+use serde::{Deserialize, Serialize};
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use support::when_free;
+use twinpage::collections::Vec as List;
+use twinpage::{Error, Persist, Region, Update};
+
+const FILE: &str = "TWINPAGE_TEST_REGION";
+const DISK_BYTES: usize = 24 << 20;
+const LONG: usize = 256 << 10;
+
+static BEGUN: AtomicBool = AtomicBool::new(false);
+
+/// What an earlier build passed.
+#[derive(Serialize, Deserialize)]
+pub struct Note(u8);
+
+#[derive(Persist)]
+#[persist(was = "objects_refused::later::Pile")]
+struct Pile<'r> {
+    calls: u64,
+    bytes: List<'r, u64>,
+}
+
+#[twinpage::object]
+impl<'r> Pile<'r> {
+    fn of_calls(u: &Update<'r>, calls: u64) -> Pile<'r> {
+        Pile {
+            calls,
+            bytes: List::new_in(u.heap()),
+        }
+    }
+    pub fn grow(&mut self, bytes: usize) -> u64 {
+        self.bytes.resize(bytes / 8, 7);
+        self.calls
+    }
+    pub fn add(&mut self, _long: Vec<u8>) -> u64 {
+        self.calls += 1;
+        self.calls
+    }
+    pub fn later(&mut self, _long: Vec<u8>) {
+        self.calls += 1000;
+    }
+    pub fn note(&mut self, note: Note) {
+        self.calls += u64::from(note.0);
+    }
+    /// Begins, and never ends.
+    pub fn hang(&mut self) {
+        BEGUN.store(true, Ordering::SeqCst);
+        std::thread::park();
+    }
+    pub fn calls(&self) -> u64 {
+        self.calls
+    }
+}
+
+mod later {
+    use super::{Deserialize, List, Persist, Serialize};
+
+    /// With another field.
+    #[derive(Serialize, Deserialize)]
+    pub struct Note(String);
+
+    #[derive(Persist)]
+    #[persist(was = "objects_refused::Pile")]
+    pub(super) struct Pile<'r> {
+        calls: u64,
+        bytes: List<'r, u64>,
+    }
+
+    #[twinpage::object]
+    impl Pile<'_> {
+        pub fn note(&mut self, note: Note) {
+            self.calls += note.0.len() as u64;
+            self.bytes.clear();
+        }
+    }
+}
+
+fn pile(region: &Region, name: &str) -> Result<PileHandle, Error> {
+    region.object::<Pile>(name, |u| Pile::of_calls(u, 0))
+}
+
+/// A child of a test, whose region is in `path`.
+fn child(test: &str, path: &Path) -> Command {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command
+        .args(["--exact", test, "--nocapture", "--test-threads=1"])
+        .env(FILE, path);
+    command
+}
+
+/// The region's file, in a child.
+fn file() -> Option<PathBuf> {
+    Some(std::env::var_os(FILE)?.into())
+}
+
+/// Runs the child of a test until it says that calls are in the log and not in a checkpoint, and kills it.
+fn leave_calls(test: &str, path: &Path) {
+    let mut child = child(test, path).stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    assert!(
+        lines.any(|line| line.unwrap().ends_with("killed here")),
+        "the child ended"
+    );
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+/// Makes what was appended durable, and says so while the first call of it, `hang`, runs.
+fn hang(handle: &PileHandle) {
+    std::thread::scope(|scope| {
+        scope.spawn(|| handle.sync());
+        while !BEGUN.load(Ordering::SeqCst) {
+            std::thread::yield_now();
+        }
+        println!("\nkilled here");
+    });
+}
+
+#[test]
+fn an_instant_call_that_finds_no_room_fails_and_does_not_run_later() {
+    const NAME: &str = "an_instant_call_that_finds_no_room_fails_and_does_not_run_later";
+    if let Some(path) = file() {
+        return find_no_room(&path);
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let script =
+        format!("mkdir disk && mount -t tmpfs -o size={DISK_BYTES} tmpfs disk || exit 90; exec \"$@\"");
+    let child = child(NAME, Path::new("disk/pile.twin"));
+    let done = Command::new("unshare")
+        .args(["-rm", "sh", "-c", &script, "sh"])
+        .arg(child.get_program())
+        .args(child.get_args())
+        .envs(child.get_envs().filter_map(|(name, value)| Some((name, value?))))
+        .current_dir(folder.path())
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&done.stderr);
+    if done.status.code() == Some(90) || said.starts_with("unshare:") {
+        println!("SKIPPED: no mount namespaces on this machine: {said}");
+        return;
+    }
+    let out = String::from_utf8_lossy(&done.stdout);
+    assert!(done.status.success(), "{said}\n{out}");
+}
+
+fn find_no_room(path: &Path) {
+    let region = Region::open(path).unwrap();
+    let handle = pile(&region, "pile").unwrap();
+    // More than the file can ever hold.
+    handle.grow(2 * DISK_BYTES).unwrap();
+    assert!(matches!(region.checkpoint(), Err(Error::Full(_))));
+    let mut calls = 0;
+    let refused = loop {
+        match handle.add(vec![7; LONG]) {
+            Ok(counted) => {
+                calls += 1;
+                assert_eq!(counted, calls);
+            }
+            Err(error) => break error,
+        }
+    };
+    assert!(calls >= 16, "the log has room for {calls} calls only");
+    let refused = refused.to_string();
+    assert!(refused.contains("full"), "{refused}");
+    // One waits in the group behind it, and each that is refused is another that must not run.
+    handle.later(vec![7; LONG]);
+    for _ in 0..3 {
+        handle.add(vec![7; LONG]).unwrap_err();
+    }
+    // Less memory in use is no help: the call that says so needs room, too.
+    handle.grow(0).unwrap_err();
+    give_more_room();
+    assert_eq!(handle.add(vec![7; LONG]).unwrap(), calls + 1001);
+    region.close().unwrap();
+    let region = when_free(|| Region::open(path));
+    assert_eq!(pile(&region, "pile").unwrap().calls().unwrap(), calls + 1001);
+}
+
+/// The disk is given more room.
+fn give_more_room() {
+    let size = format!("remount,size={}", 8 * DISK_BYTES);
+    let done = Command::new("mount")
+        .args(["-o", &size, "disk"])
+        .status()
+        .unwrap();
+    assert!(done.success());
+}
+
+#[test]
+fn a_log_full_of_calls_of_other_objects_names_them_and_goes_on_when_they_are_opened() {
+    const NAME: &str = "a_log_full_of_calls_of_other_objects_names_them_and_goes_on_when_they_are_opened";
+    if let Some(path) = file() {
+        let region = Region::open(path).unwrap();
+        let (first, second) = (pile(&region, "first").unwrap(), pile(&region, "second").unwrap());
+        second.hang();
+        (0..3).for_each(|_| first.later(Vec::new()));
+        return hang(&first);
+    }
+    let folder = tempfile::tempdir_in("/dev/shm").unwrap();
+    let path = folder.path().join("pile.twin");
+    leave_calls(NAME, &path);
+    let region = when_free(|| Region::open(&path));
+    let third = pile(&region, "third").unwrap();
+    let refused = loop {
+        if let Err(error) = third.add(vec![7; LONG]) {
+            break error.to_string();
+        }
+    };
+    assert!(refused.contains("open \"first\", \"second\""), "{refused}");
+    let (before, first) = (third.calls(), pile(&region, "first"));
+    assert!(before.is_err());
+    // Its calls were run when it was opened; `second`'s first would hang.
+    let first = first.unwrap();
+    let refused = first.calls().unwrap_err().to_string();
+    assert!(refused.contains("open \"second\""), "{refused}");
+    drop((first, third));
+    region.close().unwrap_err();
+    // What was left is still refused or run, not forgotten.
+    let region = when_free(|| Region::open(&path));
+    assert_eq!(pile(&region, "first").unwrap().calls().unwrap(), 3000);
+}
+
+#[test]
+fn calls_whose_arguments_have_another_type_now_are_refused_by_name() {
+    const NAME: &str = "calls_whose_arguments_have_another_type_now_are_refused_by_name";
+    if let Some(path) = file() {
+        let region = Region::open(path).unwrap();
+        let (handle, other) = (pile(&region, "pile").unwrap(), pile(&region, "other").unwrap());
+        other.hang();
+        handle.note(Note(200));
+        return hang(&handle);
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("pile.twin");
+    leave_calls(NAME, &path);
+    let region = when_free(|| Region::open(&path));
+    let refused = region
+        .object::<later::Pile>("pile", |_| unreachable!("it is there"))
+        .unwrap_err()
+        .to_string();
+    assert!(
+        refused.contains("the object \"pile\" to `note(note: Note)` cannot be read"),
+        "{refused}"
+    );
+    // The build that made them runs them.
+    assert_eq!(pile(&region, "pile").unwrap().calls().unwrap(), 200);
+}
