@@ -1,12 +1,13 @@
 //! Processes below a `twinpage`: finding them, killing them all, seeing that they are gone.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-/// The built command. Whoever runs the tests may ignore some signals (a shell does so for what it runs
+/// The built command. The caller of the tests may ignore some signals (a shell does so for what it runs
 /// in the background), and a program would go on ignoring them.
 pub(crate) fn twinpage() -> Command {
     let mut command = Command::new("env");
@@ -15,7 +16,7 @@ pub(crate) fn twinpage() -> Command {
     command
 }
 
-/// Whom a kill hits.
+/// The target of a kill.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Victim {
     /// Twinpage and all below it, in an order drawn by chance.
@@ -28,7 +29,12 @@ pub(crate) enum Victim {
 
 /// The parent and the state letter of a process; `None` when it is no more.
 fn parent_and_state(pid: i32) -> Option<(i32, char)> {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    parse_stat(Path::new(&format!("/proc/{pid}")))
+}
+
+/// The same of a process or a thread by its directory in /proc.
+fn parse_stat(directory: &Path) -> Option<(i32, char)> {
+    let stat = std::fs::read_to_string(directory.join("stat")).ok()?;
     let mut fields = stat[stat.rfind(')')? + 2..].split(' ');
     let state = fields.next()?.chars().next()?;
     Some((fields.next()?.parse().ok()?, state))
@@ -63,8 +69,24 @@ pub(crate) fn family(of: i32) -> Vec<i32> {
     }
 }
 
+/// Whether a thread is left: the first one may be dead while another, in a flush, still holds the files.
 fn alive(pid: i32) -> bool {
-    parent_and_state(pid).is_some_and(|(_, state)| !matches!(state, 'Z' | 'X'))
+    let Ok(threads) = std::fs::read_dir(format!("/proc/{pid}/task")) else {
+        return false;
+    };
+    let mut states = threads.filter_map(|thread| parse_stat(&thread.ok()?.path()));
+    states.any(|(_, state)| !matches!(state, 'Z' | 'X'))
+}
+
+/// The processes with such an argument.
+pub(crate) fn with_argument(argument: &str) -> Vec<i32> {
+    let mut pids = all_pids();
+    pids.retain(|pid| {
+        let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        line.split(|byte| *byte == 0)
+            .any(|word| word == argument.as_bytes())
+    });
+    pids
 }
 
 /// The name of a process, as ps(1) shows it.
