@@ -203,16 +203,29 @@ pub fn same_open_file(pid: i32, one: i32, other: i32) -> io::Result<bool> {
     }
 }
 
-/// How the open files of two descriptors of one process are ordered, in an order that lasts as long as they:
-/// kcmp(2).
+/// Whether two threads share a table of descriptors: kcmp(2).
 ///
 /// # Errors
 /// `ENOSYS` where the kernel lacks kcmp.
-pub fn order_of_open_files(pid: i32, one: i32, other: i32) -> io::Result<std::cmp::Ordering> {
+pub fn share_descriptors(one: i32, other: i32) -> io::Result<bool> {
+    const KCMP_FILES: i32 = 2;
+    // SAFETY: kcmp takes five integers.
+    match unsafe { libc::syscall(libc::SYS_kcmp, one, other, KCMP_FILES, 0, 0) } {
+        -1 => Err(io::Error::last_os_error()),
+        order => Ok(order == 0),
+    }
+}
+
+/// How the open files of two descriptors, each of a thread and its number there, are ordered, in an order that lasts
+/// as long as they: kcmp(2).
+///
+/// # Errors
+/// `ENOSYS` where the kernel lacks kcmp.
+pub fn order_of_open_files(one: (i32, i32), other: (i32, i32)) -> io::Result<std::cmp::Ordering> {
     use std::cmp::Ordering;
     const KCMP_FILE: i32 = 0;
     // SAFETY: kcmp takes five integers.
-    match unsafe { libc::syscall(libc::SYS_kcmp, pid, pid, KCMP_FILE, one, other) } {
+    match unsafe { libc::syscall(libc::SYS_kcmp, one.0, other.0, KCMP_FILE, one.1, other.1) } {
         -1 => Err(io::Error::last_os_error()),
         0 => Ok(Ordering::Equal),
         1 => Ok(Ordering::Less),
@@ -220,17 +233,23 @@ pub fn order_of_open_files(pid: i32, one: i32, other: i32) -> io::Result<std::cm
     }
 }
 
-/// Whether descriptor `fd` of a process is what the `nth` entry that was made with `number` in its poll
-/// descriptor `poll` belongs to: kcmp(2), `KCMP_EPOLL_TFD`.
+/// Whether a descriptor, of a thread and its number there, is what the `nth` entry that was made with `number` in
+/// the poll descriptor `poll` of thread `tid` belongs to: kcmp(2), `KCMP_EPOLL_TFD`.
 ///
 /// # Errors
 /// `ENOENT` when there is no such entry.
-pub fn is_poll_target(pid: i32, fd: i32, poll: i32, number: i32, nth: u32) -> io::Result<bool> {
+pub fn is_poll_target(
+    (owner, fd): (i32, i32),
+    tid: i32,
+    poll: i32,
+    number: i32,
+    nth: u32,
+) -> io::Result<bool> {
     const KCMP_EPOLL_TFD: i32 = 7;
     // struct kcmp_epoll_slot: efd, tfd, toff.
     let slot = [poll as u32, number as u32, nth];
     // SAFETY: kcmp takes integers and reads the slot, which outlives the call.
-    match unsafe { libc::syscall(libc::SYS_kcmp, pid, pid, KCMP_EPOLL_TFD, fd, slot.as_ptr()) } {
+    match unsafe { libc::syscall(libc::SYS_kcmp, owner, tid, KCMP_EPOLL_TFD, fd, slot.as_ptr()) } {
         -1 => Err(io::Error::last_os_error()),
         order => Ok(order == 0),
     }

@@ -29,12 +29,13 @@ use crate::objects;
 use crate::threads::{Moving, Pending, Steady};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
-use twinpage_os::trace::{Registers, Rseq};
+use twinpage_os::trace::{Registers, Rseq, Tid};
 
 const MAGIC: u32 = u32::from_le_bytes(*b"TPCX");
 /// Raised whenever a section changes shape; a build reads all versions up to its own.
-/// Version 3 has sockets to the outside; its other bytes are those of version 2.
-pub const VERSION: u32 = 3;
+/// Version 3 has sockets to the outside, version 4 the tables of descriptors behind the steady part; other bytes are
+/// those of version 2.
+pub const VERSION: u32 = 4;
 const LINE: usize = 64;
 const WORDS_IN_REGISTERS: usize = size_of::<Registers>() / 8;
 /// tid, mask, robust head and length, rseq address, size and signature, extended length, registers.
@@ -87,6 +88,9 @@ pub struct Fixed {
     pub fifos: Vec<PathBuf>,
     /// Set when the main thread ended before the others: its exit code.
     pub main_thread_ended: Option<i32>,
+    /// Threads with descriptors of their own, and the table of each ([`crate::descriptors::tables`]). Version 4.
+    #[serde(skip)]
+    pub apart: Vec<(Tid, usize)>,
 }
 
 /// How a program ended.
@@ -139,7 +143,7 @@ impl Writer {
     /// # Errors
     /// Never in practice: every field can be encoded.
     pub fn set_fixed(&mut self, fixed: &Fixed) -> Result<()> {
-        self.fixed = encode(fixed)?;
+        self.fixed = encode(&(fixed, &fixed.apart))?;
         Ok(())
     }
 
@@ -280,6 +284,10 @@ pub fn read(bytes: &[u8]) -> Result<Context> {
         .collect::<Result<_>>()?;
     let (live, fixed) = match version {
         1 => version1::decode(live, fixed),
+        4 => postcard::from_bytes(live).and_then(|live| {
+            let (fixed, apart) = postcard::from_bytes(fixed)?;
+            Ok((live, Fixed { apart, ..fixed }))
+        }),
         _ => postcard::from_bytes(live).and_then(|live| Ok((live, postcard::from_bytes(fixed)?))),
     }
     .map_err(|error| damaged(&error.to_string()))?;
@@ -341,6 +349,7 @@ mod tests {
             ended: Some(Ending::Exit(3)),
             fifos: Vec::new(),
             main_thread_ended: None,
+            apart: vec![(301, 1)],
         };
         writer.set_fixed(&fixed).unwrap();
         (writer, vec![thread], Live::default())
@@ -379,6 +388,7 @@ mod tests {
             (&b"table"[..], &b"streams"[..])
         );
         assert_eq!(context.fixed.ended, Some(Ending::Exit(3)));
+        assert_eq!(context.fixed.apart, [(301, 1)]);
     }
 
     /// As docs/format.md has it.

@@ -214,6 +214,8 @@ fn go_on(
     pace.on_term.prepare();
     start_helpers()?;
     let held = inspect::decode_streams(context)?;
+    let (context, apart) = restore::tables::side_by_side(context);
+    let context = &*context;
     // Before anything else: with a port that is taken nothing is changed.
     let sockets = match context.fixed.ended {
         Some(_) => restore::sockets::Made::default(),
@@ -248,6 +250,7 @@ fn go_on(
         },
         &setting.filter,
         &moved,
+        &apart,
     )?;
     let (mut program, witness) = setting.program(
         process,
@@ -265,6 +268,9 @@ fn go_on(
         },
     )?;
     program.descriptors.pairs = pairs;
+    if !apart.is_empty() {
+        program.descriptors.part();
+    }
     program.redraw(&context.fixed.kernel.actions);
     program.fifos = context.fixed.fifos.iter().cloned().collect();
     program.carry_on(calls);

@@ -137,6 +137,11 @@ fn c_whose_main_thread_ended() {
 }
 
 #[test]
+fn c_whose_threads_have_descriptors_of_their_own() {
+    survives("c_tables.c");
+}
+
+#[test]
 fn c_with_limits_and_attributes() {
     survives("c_limits.c");
 }

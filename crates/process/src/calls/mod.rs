@@ -245,10 +245,14 @@ impl Program {
     fn before_close(&mut self, call: &Stopped) -> Decision {
         const UNSHARE: i32 = libc::CLOSE_RANGE_UNSHARE as i32;
         if call.name == "close_range" && call.int(2) & UNSHARE != 0 && self.threads.len() > 1 {
-            return fail(
-                libc::ENOMEM,
-                "threads with descriptors of their own (CLOSE_RANGE_UNSHARE) are not captured; close without it",
-            );
+            let mut others = self.threads.iter().filter(|thread| thread.tid != self.pid());
+            if others.any(|thread| Process::open_by(self.pid(), thread.tid).is_err()) {
+                return fail(
+                    libc::ENOMEM,
+                    "threads with descriptors of their own (CLOSE_RANGE_UNSHARE) need Linux 6.9; close without it",
+                );
+            }
+            self.descriptors.part();
         }
         match call.name {
             "close" => self.descriptors.close(call.int(0), call.int(0)),

@@ -78,6 +78,7 @@ impl From<Fixed1> for Fixed {
             ended: old.ended,
             fifos: Vec::new(),
             main_thread_ended: None,
+            apart: Vec::new(),
         }
     }
 }

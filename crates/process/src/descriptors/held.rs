@@ -56,12 +56,13 @@ impl Descriptors {
         if descriptor.shares != descriptor.fd {
             return Ok(Held::Nothing);
         }
-        let fd = descriptor.fd;
+        let ours = || &self.ours[&descriptor.fd];
+        let (owner, fd) = self.tables.at(process, descriptor.fd);
         let look =
             |error: rustix::io::Errno| Error::target(format!("cannot look at descriptor {fd}"), error.into());
         match &descriptor.what {
             What::File { .. } | What::Object { .. } => {
-                let ours = &self.ours[&fd];
+                let ours = ours();
                 let at = rustix::fs::seek(ours, SeekFrom::Current(0)).map_err(look)?;
                 let stat = rustix::fs::fstat(ours).map_err(look)?;
                 Ok(Held::Offset {
@@ -71,18 +72,18 @@ impl Descriptors {
             }
             What::Pseudo { .. } => {
                 // Some of them cannot seek: they have no place to go on from.
-                let at = match rustix::fs::seek(&self.ours[&fd], SeekFrom::Current(0)) {
+                let at = match rustix::fs::seek(ours(), SeekFrom::Current(0)) {
                     Err(rustix::io::Errno::SPIPE) => 0,
                     at => at.map_err(look)?,
                 };
                 Ok(Held::Offset { at, size: 0 })
             }
             What::Directory { .. } => {
-                let at = rustix::fs::seek(&self.ours[&fd], SeekFrom::Current(0)).map_err(look)?;
+                let at = rustix::fs::seek(ours(), SeekFrom::Current(0)).map_err(look)?;
                 Ok(Held::Offset { at, size: 0 })
             }
             What::Pipe { .. } if descriptor.flags & libc::O_ACCMODE as u32 == libc::O_RDONLY as u32 => {
-                let end = process
+                let end = owner
                     .duplicate_fd(fd)
                     .map_err(|source| Error::target("cannot look into a pipe", source))?;
                 let packets = peek(end).map_err(look)?;
@@ -92,20 +93,25 @@ impl Descriptors {
                     Held::Bytes(packets.concat())
                 })
             }
-            What::Pair(end) => pairs::held(process, fd, end).map(Held::Queue),
-            What::Connection(_) => sockets::phase(process, fd).map(Held::Connection),
+            What::Pair(end) => pairs::held(owner, fd, end).map(Held::Queue),
+            What::Connection(_) => sockets::phase(owner, fd).map(Held::Connection),
             What::Fifo { .. } => {
-                let ours = process
+                let ours = owner
                     .duplicate_fd(fd)
                     .map_err(|source| Error::target("cannot look into a named pipe", source))?;
                 look_into_fifo(ours).map_err(look)
             }
+            What::Poll if owner.thread() != process.thread() => Err(Error::Unsupported(format!(
+                "descriptor {fd} of thread {}, which has descriptors of its own, is a poll descriptor: make it before CLOSE_RANGE_UNSHARE",
+                owner.thread()
+            ))),
             What::Poll => {
                 let info = fdinfo(process.thread(), fd)?;
-                polls::held(process, tid, fd, &info, &self.list).map(Held::Watched)
+                let place = |number| self.place(process, number);
+                polls::held(process, tid, fd, &info, &self.list, place).map(Held::Watched)
             }
-            What::Event => count(process.thread(), fd),
-            What::Timer { .. } => countdown(process, fd, stopped),
+            What::Event => count(owner.thread(), fd),
+            What::Timer { .. } => countdown(owner, fd, stopped),
             _ => Ok(Held::Nothing),
         }
     }

@@ -10,6 +10,7 @@ mod held;
 mod open_files;
 pub mod polls;
 mod table;
+pub mod tables;
 mod touched;
 
 pub use describe::Files;

@@ -20,19 +20,20 @@ pub(super) struct OpenFiles {
 }
 
 impl OpenFiles {
-    /// Adds a descriptor of process `pid`, and gives the lowest of its open file.
-    pub(super) fn add(&mut self, pid: i32, fd: i32, file: Ident) -> Result<i32> {
+    /// Adds a descriptor, and gives the lowest of its open file. `place` has a thread and the number there.
+    pub(super) fn add(&mut self, place: impl Fn(i32) -> (i32, i32), fd: i32, file: Ident) -> Result<i32> {
         let known = self.by_file.entry(file).or_default();
         let (mut low, mut high) = (0, known.len());
         while low < high {
             let middle = usize::midpoint(low, high);
             let lowest = known[middle];
-            let order = twinpage_os::remote::order_of_open_files(pid, lowest, fd).map_err(|source| {
-                Error::target(
-                    "cannot compare descriptors (the kernel needs CONFIG_KCMP)",
-                    source,
-                )
-            })?;
+            let order =
+                twinpage_os::remote::order_of_open_files(place(lowest), place(fd)).map_err(|source| {
+                    Error::target(
+                        "cannot compare descriptors (the kernel needs CONFIG_KCMP)",
+                        source,
+                    )
+                })?;
             match order {
                 Ordering::Less => low = middle + 1,
                 Ordering::Greater => high = middle,
@@ -115,7 +116,7 @@ mod tests {
 
     #[test]
     fn the_lowest_names_an_open_file_whatever_comes_and_goes() {
-        let pid = std::process::id() as i32;
+        let own = |fd| (std::process::id() as i32, fd);
         let [one, other] = [(); 2].map(|()| File::open("/proc/self/exe").unwrap());
         let file = Ident::from(&rustix::fs::fstat(&one).unwrap());
         let copies: Vec<File> = (0..3).map(|_| one.try_clone().unwrap()).collect();
@@ -124,10 +125,10 @@ mod tests {
         numbers.sort_unstable();
         let [lowest, next, ..] = numbers;
         let mut open = OpenFiles::default();
-        assert_eq!(open.add(pid, other.as_raw_fd(), file).unwrap(), other.as_raw_fd());
+        assert_eq!(open.add(own, other.as_raw_fd(), file).unwrap(), other.as_raw_fd());
         for (count, fd) in numbers.iter().rev().enumerate() {
             let expected = numbers[3 - count];
-            assert_eq!(open.add(pid, *fd, file).unwrap(), expected);
+            assert_eq!(open.add(own, *fd, file).unwrap(), expected);
             assert_eq!(open.others(expected).count(), count);
         }
         assert_eq!((open.of(file).len(), open.descriptors(file).count()), (2, 5));

@@ -51,11 +51,18 @@ pub fn event(events: u32, data: u64) -> [u8; 16] {
 }
 
 /// What the poll descriptor `fd` waits for, by its lines in `/proc/PID/fdinfo`. `list` has all descriptors
-/// of the program by number; its thread `tid` stands still.
+/// of the program by number, of which `place` gives a thread and the number there; its thread `tid` stands still.
 ///
 /// # Errors
 /// Names an entry whose file the program has no number of.
-pub fn held(process: &Process, tid: Tid, fd: i32, info: &str, list: &List) -> Result<Vec<Interest>> {
+pub(super) fn held(
+    process: &Process,
+    tid: Tid,
+    fd: i32,
+    info: &str,
+    list: &List,
+    place: impl Fn(i32) -> (i32, i32),
+) -> Result<Vec<Interest>> {
     let mut seen: HashMap<i32, u32> = HashMap::new();
     let mut interests = Vec::new();
     for (number, events, data) in info.lines().filter_map(entry) {
@@ -64,7 +71,7 @@ pub fn held(process: &Process, tid: Tid, fd: i32, info: &str, list: &List) -> Re
             fd: number,
             events,
             data,
-            target: target(process.thread(), fd, number, *nth, list)?,
+            target: target(process.thread(), fd, number, *nth, list, &place)?,
             taken: false,
         });
         *nth += 1;
@@ -85,12 +92,19 @@ fn entry(line: &str) -> Option<(i32, u32, u64)> {
 }
 
 /// A number of the open file that the `nth` entry made with `number` belongs to.
-fn target(thread: i32, poll: i32, number: i32, nth: u32, list: &List) -> Result<i32> {
+fn target(
+    thread: i32,
+    poll: i32,
+    number: i32,
+    nth: u32,
+    list: &List,
+    place: impl Fn(i32) -> (i32, i32),
+) -> Result<i32> {
     let own = list.get(&number).into_iter();
     let others =
         (list.values()).filter(|descriptor| descriptor.fd != number && descriptor.shares == descriptor.fd);
     for descriptor in own.chain(others) {
-        let same = remote::is_poll_target(thread, descriptor.fd, poll, number, nth);
+        let same = remote::is_poll_target(place(descriptor.fd), thread, poll, number, nth);
         if same.map_err(|source| Error::target("cannot compare what a poll descriptor waits for", source))? {
             return Ok(descriptor.fd);
         }

@@ -6,6 +6,7 @@
 
 use super::describe::{Files, describe};
 use super::open_files::OpenFiles;
+use super::tables::{Tables, number, split};
 use super::touched::Touched;
 use super::{Descriptor, What};
 use crate::error::{Error, Result};
@@ -17,6 +18,7 @@ use std::fs;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use twinpage_os::remote::Process;
+use twinpage_os::trace::Tid;
 
 /// As many touched numbers are asked for one by one, however few are open.
 const FEW: usize = 8;
@@ -32,6 +34,9 @@ pub struct Descriptors {
     pub(super) list: List,
     pub(super) ours: HashMap<i32, OwnedFd>,
     pub(super) open_files: OpenFiles,
+    pub(super) tables: Tables,
+    /// A thread may have a table of its own.
+    may_be_apart: bool,
     touched: Touched,
     looked_at: u64,
 }
@@ -43,6 +48,8 @@ impl Default for Descriptors {
             list: List::new(),
             ours: HashMap::new(),
             open_files: OpenFiles::default(),
+            tables: Tables::default(),
+            may_be_apart: false,
             touched: Touched::all(),
             looked_at: 0,
         }
@@ -59,6 +66,31 @@ impl Descriptors {
     /// How many descriptors were looked at since this was asked last.
     pub fn take_looked_at(&mut self) -> u64 {
         std::mem::take(&mut self.looked_at)
+    }
+
+    /// A thread is about to get a table of its own, or had one.
+    pub fn part(&mut self) {
+        self.may_be_apart = true;
+        self.touched.all = true;
+        self.ours.clear();
+    }
+
+    /// Whether threads may have tables of their own.
+    #[must_use]
+    pub fn may_be_apart(&self) -> bool {
+        self.may_be_apart
+    }
+
+    /// The threads that do not share the first table, and the table of each.
+    #[must_use]
+    pub fn apart(&self) -> &[(Tid, usize)] {
+        self.tables.members()
+    }
+
+    /// A thread that has a descriptor, and its number there.
+    pub(super) fn place(&self, process: &Process, number: i32) -> (i32, i32) {
+        let (owner, fd) = self.tables.at(process, number);
+        (owner.thread(), fd)
     }
 
     /// A call is about to change this one.
@@ -116,6 +148,9 @@ impl Descriptors {
 
     /// The program is about to close its descriptors from `first` to `last`: ours are closed before.
     pub fn close(&mut self, first: i32, last: i32) {
+        if self.may_be_apart {
+            self.ours.clear(); // the tables of other threads are not told apart here
+        }
         if first > last {
             return;
         }
@@ -144,10 +179,13 @@ impl Descriptors {
     /// Whether the program has a file open.
     #[must_use]
     pub fn has_open(&self, process: &Process, file: Ident) -> bool {
-        let pid = process.thread();
-        let is_it = |fd: i32| {
-            rustix::fs::stat(format!("/proc/{pid}/fd/{fd}")).is_ok_and(|stat| Ident::from(&stat) == file)
-        };
+        if self.may_be_apart {
+            return threads(process.pid()).any(|tid| {
+                let numbers = numbers(tid).unwrap_or_default();
+                numbers.into_iter().any(|fd| is_file(tid, fd, file))
+            });
+        }
+        let is_it = |fd: i32| is_file(process.thread(), fd, file);
         let mut known = self.open_files.descriptors(file);
         known.any(|fd| !self.touched.has(fd))
             || self
@@ -167,14 +205,15 @@ impl Descriptors {
         Ok(numbers)
     }
 
-    /// Looks at what calls touched. Whether anything is not as it was.
+    /// Looks at what calls touched, while the `threads` stand still. Whether anything is not as it was.
     ///
     /// # Errors
     /// Names a descriptor that cannot be captured. All are looked at again then.
-    pub fn update(&mut self, process: &Process, files: &mut Files<'_>) -> Result<bool> {
+    pub fn update(&mut self, process: &Process, threads: &[Tid], files: &mut Files<'_>) -> Result<bool> {
         if !self.touched.is_any() {
             return Ok(false);
         }
+        let parted = self.may_be_apart && self.find_tables(process, threads)?;
         let updated = if self.touched.all {
             self.list_all(process, files)
         } else {
@@ -184,16 +223,36 @@ impl Descriptors {
             Ok(_) => self.touched.clear(&self.list),
             Err(_) => self.touched.all = true,
         }
+        self.touched.all |= self.may_be_apart;
         self.keep_pairs();
-        updated
+        Ok(updated? || parted)
+    }
+
+    /// Whether other threads have tables of their own than before.
+    fn find_tables(&mut self, process: &Process, threads: &[Tid]) -> Result<bool> {
+        let found = Tables::of(process, threads)?;
+        let changed = found.members() != self.tables.members();
+        self.may_be_apart = !found.is_one();
+        self.tables = found;
+        Ok(changed)
     }
 
     fn list_all(&mut self, process: &Process, files: &mut Files<'_>) -> Result<bool> {
         let before = std::mem::take(&mut self.list);
         self.ours.clear();
         self.open_files = OpenFiles::default();
-        for fd in numbers(process.thread())? {
-            self.look_at(fd, process, files)?;
+        let mut all = Vec::new();
+        for (table, owner) in self.tables.all(process).enumerate() {
+            let in_it = numbers(owner.thread())?;
+            if let Some(high) = in_it.iter().find(|fd| split(**fd).0 > 0) {
+                return Err(Error::Unsupported(format!(
+                    "descriptor {high}: numbers this high are not captured; use lower ones"
+                )));
+            }
+            all.extend(in_it.into_iter().map(|fd| number(table, fd)));
+        }
+        for number in all {
+            self.look_at(number, process, files)?;
         }
         Ok(before != self.list)
     }
@@ -227,26 +286,31 @@ impl Descriptors {
     }
 
     /// Looks at a descriptor, if it is open. Whether others are called by its number now.
-    fn look_at(&mut self, fd: i32, process: &Process, files: &mut Files<'_>) -> Result<bool> {
+    fn look_at(&mut self, number: i32, process: &Process, files: &mut Files<'_>) -> Result<bool> {
+        let (tid, fd) = self.place(process, number);
         let look = |source| Error::target(format!("cannot look at descriptor {fd}"), source);
-        let ours = match process.duplicate_fd(fd) {
+        let ours = match self.tables.duplicate(process, number) {
             Ok(ours) => ours,
             Err(error) if error.raw_os_error() == Some(libc::EBADF) => return Ok(false), // it is closed
             Err(source) => return Err(look(source)),
         };
         self.looked_at += 1;
-        let pid = process.thread();
         let stat = rustix::fs::fstat(&ours).map_err(|error| look(error.into()))?;
-        let shares = self.open_files.add(pid, fd, Ident::from(&stat))?;
-        let descriptor = describe(pid, fd, &ours, &stat, shares, &self.pairs, files)?;
-        let ours = (shares == fd && is_ours_kept(&descriptor.what)).then_some(ours);
-        self.list.insert(fd, descriptor);
-        let leads = shares == fd && self.open_files.others(fd).next().is_some();
+        let place = |number| {
+            let (owner, fd) = self.tables.at(process, number);
+            (owner.thread(), fd)
+        };
+        let shares = self.open_files.add(place, number, Ident::from(&stat))?;
+        let mut descriptor = describe(tid, fd, &ours, &stat, shares, &self.pairs, files)?;
+        descriptor.fd = number;
+        let ours = (shares == number && is_ours_kept(&descriptor.what)).then_some(ours);
+        self.list.insert(number, descriptor);
+        let leads = shares == number && self.open_files.others(number).next().is_some();
         if let Some(ours) = ours {
-            self.ours.insert(fd, ours);
+            self.ours.insert(number, ours);
         }
         if leads {
-            self.lead(fd, process)?;
+            self.lead(number, process)?;
         }
         Ok(leads)
     }
@@ -264,8 +328,7 @@ impl Descriptors {
         };
         descriptor.shares = lowest;
         if is_ours_kept(&descriptor.what) && !self.ours.contains_key(&lowest) {
-            let ours = process
-                .duplicate_fd(lowest)
+            let ours = (self.tables.duplicate(process, lowest))
                 .map_err(|source| Error::target(format!("cannot look at descriptor {lowest}"), source))?;
             self.ours.insert(lowest, ours);
         }
@@ -322,7 +385,18 @@ fn is_ours_kept(what: &What) -> bool {
     )
 }
 
-/// The numbers of all descriptors of a process, the lowest first.
+/// Whether a descriptor of a thread is of this file.
+fn is_file(tid: Tid, fd: i32, file: Ident) -> bool {
+    rustix::fs::stat(format!("/proc/{tid}/fd/{fd}")).is_ok_and(|stat| Ident::from(&stat) == file)
+}
+
+/// The threads of a process, as far as they are alive.
+fn threads(pid: i32) -> impl Iterator<Item = Tid> {
+    let entries = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten();
+    entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+}
+
+/// The numbers of all descriptors of a thread, the lowest first.
 fn numbers(pid: i32) -> Result<Vec<i32>> {
     let directory = format!("/proc/{pid}/fd");
     let entries = fs::read_dir(&directory).map_err(Error::file("cannot list", &directory))?;

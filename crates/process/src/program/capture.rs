@@ -49,13 +49,7 @@ impl Program {
     fn look(&mut self, into: &mut Capture, stop: &mut Stop) -> Result<Still> {
         self.take_back_shared();
         let tid = self.threads[0].tid;
-        if !self
-            .threads
-            .iter()
-            .any(|thread| thread.tid == self.process.thread())
-        {
-            self.look_through(tid)?;
-        }
+        self.look_through(tid)?;
         self.update_descriptors()?; // it tells which files memory shows
         self.refresh(tid)?;
         let mut parts = Parts::default();
@@ -133,6 +127,7 @@ impl Program {
             self.take_up(&mut moving)?;
             all.push(moving);
         }
+        self.look_through(all[0].tid)?;
         Ok(all)
     }
 
@@ -160,7 +155,8 @@ impl Program {
             recorder: &self.files,
             sockets: &self.sockets,
         };
-        self.fixed_changed |= self.descriptors.update(&self.process, &mut files)?;
+        let threads: Vec<Tid> = self.threads.iter().map(|thread| thread.tid).collect();
+        self.fixed_changed |= self.descriptors.update(&self.process, &threads, &mut files)?;
         Ok(())
     }
 
@@ -214,6 +210,7 @@ impl Program {
             ended: self.ending,
             fifos: self.fifos.iter().cloned().collect(),
             main_thread_ended: self.main_thread_ended,
+            apart: self.descriptors.apart().to_vec(),
         }
     }
 

@@ -30,6 +30,7 @@ impl Program {
     /// Takes up the call that the stop cut, if it cut one. What a checkpoint keeps of the thread is put into
     /// `thread`.
     pub(super) fn take_up(&mut self, thread: &mut Moving) -> Result<()> {
+        self.look_through(thread.tid)?;
         if self
             .calls
             .take_up(thread.tid, &mut thread.registers, &self.process)?
@@ -70,6 +71,7 @@ impl Program {
         }
         let in_call = registers.orig_rax as i64 >= 0 || self.calls.is_altered(tid);
         if in_call {
+            self.look_through(tid)?;
             let changed = if self.is_caught(signal)? {
                 self.calls.end_by_signal(tid, &mut registers, &self.process)?
             } else if STOPS.contains(&signal) {
@@ -119,6 +121,7 @@ impl Program {
             return Ok(true); // it was killed
         };
         self.rest.disturb();
+        self.look_through(tid)?;
         self.calls.end(tid, &mut registers, &self.process)?;
         set(tid, &registers)?;
         Ok(true)

@@ -4,6 +4,7 @@
 //! * Whatever a thread stops for is answered before it goes on, also while all are asked to stand still.
 //! * The main thread may end before the others. The process is then looked at by another thread, which is
 //!   alive whenever that is done: the one that stopped for a call, or one that stands still for a checkpoint.
+//!   So it is while threads have descriptors of their own, each seen by the thread itself.
 //!
 //! `halt.rs` has every thread stand still; `capture.rs` reads what a checkpoint holds meanwhile; `cut.rs` takes
 //! up the calls that this cut; `rest.rs` tells when nothing ran since;
@@ -427,14 +428,16 @@ impl Program {
         threads::wait_for_end(pid)
     }
 
-    /// From now on the process is looked at by this thread, which stands still, if its main thread ended.
+    /// From now on the process is looked at by this thread, which stands still, if its main thread ended or threads
+    /// have descriptors of their own.
     pub(crate) fn look_through(&mut self, tid: Tid) -> Result<()> {
-        if self.main_thread_ended.is_none() || self.process.thread() == tid {
+        let by_any = self.main_thread_ended.is_none() && !self.descriptors.may_be_apart();
+        if by_any || self.process.thread() == tid {
             return Ok(());
         }
         self.process = Process::open_by(self.process.pid(), tid).map_err(|source| {
             Error::target(
-                "cannot look at the program, whose main thread ended (this needs Linux 6.9)",
+                "cannot look at the program by one of its threads (this needs Linux 6.9)",
                 source,
             )
         })?;

@@ -219,7 +219,8 @@ impl Keys {
     }
 }
 
-fn gaps(places: &[(i32, i32, bool)], base: i32) -> Vec<(u32, u32)> {
+/// The ranges of numbers below `base` that are none of the places, which are sorted.
+pub(super) fn gaps(places: &[(i32, i32, bool)], base: i32) -> Vec<(u32, u32)> {
     let mut gaps = Vec::new();
     let mut next = 0;
     for place in places.iter().map(|(_, place, _)| *place).chain([base]) {

@@ -2,15 +2,17 @@
 
 use super::files::Sources;
 use super::space::run;
+use super::tables::Table;
 use crate::context::Context;
 use crate::descriptors::polls::Interest;
-use crate::descriptors::{Held, LockKind, What};
+use crate::descriptors::{Descriptor, Held, LockKind, What};
 use crate::error::{Error, Result};
 use crate::kernel::{PosixTimer, SIGNALS, Settings};
 use crate::notes;
 use crate::syscalls::THREAD_FLAGS;
 use crate::threads::{Pending, Steady};
 use crate::timers::{first_after_resume, timer_of};
+use std::collections::HashSet;
 use std::os::unix::ffi::OsStrExt;
 use twinpage_os::inject::{self, Call, ROOM};
 use twinpage_os::remote::{self, Process, Scheduling};
@@ -24,19 +26,12 @@ pub(super) fn set(process: &Process, context: &Context, sources: &Sources, filte
     set_interests(process, context, sources)?;
     set_interval_timers(process, context)?;
     set_membarrier(process, context)?;
-    let leader = process.pid();
-    for &(resource, soft, hard) in &context.fixed.kernel.limits {
-        remote::set_limit(leader, resource, soft, hard).map_err(|source| {
-            Error::target(format!("cannot set limit {resource} to {soft} of {hard}"), source)
-        })?;
-    }
     let mut close = [Call::new(
         libc::SYS_close_range,
         &[sources.base() as u64, u64::from(u32::MAX), 0],
     )];
     run(process, &mut close, "close what is not the program's")?;
-    set_settings(leader, &context.fixed.kernel.settings);
-    take_locks(process, context)?; // now: closing any descriptor of a file drops the process's locks on it
+    set_settings(process.pid(), &context.fixed.kernel.settings);
     drop_privileges(process)?;
     let mut options = context.fixed.kernel.options.calls();
     run(process, &mut options, "set the options of the program")?;
@@ -88,6 +83,16 @@ fn set_actions(process: &Process, context: &Context) -> Result<()> {
         })
         .collect();
     run(process, &mut calls, "set the program's signal actions")
+}
+
+/// The limits of the program. They come last: it may have more open than it may open now.
+pub(super) fn set_limits(process: &Process, context: &Context) -> Result<()> {
+    for &(resource, soft, hard) in &context.fixed.kernel.limits {
+        remote::set_limit(process.pid(), resource, soft, hard).map_err(|source| {
+            Error::target(format!("cannot set limit {resource} to {soft} of {hard}"), source)
+        })?;
+    }
+    Ok(())
 }
 
 /// What each poll descriptor waits for. Entries whose edge was told come first, and what is ready of them is
@@ -185,33 +190,43 @@ fn add_interest(
     run(process, &mut calls, WHAT)
 }
 
-/// The locks that the program held on its files.
-fn take_locks(process: &Process, context: &Context) -> Result<()> {
-    for descriptor in &context.fixed.descriptors {
+/// The locks that the program held on its files, each taken by a thread of the table that held it.
+pub(super) fn take_locks(process: &Process, context: &Context, apart: &[Table]) -> Result<()> {
+    let beside: HashSet<i32> = apart.iter().flat_map(Table::made_at).collect();
+    let own = context.fixed.descriptors.iter();
+    let own = own.filter(|descriptor| !beside.contains(&descriptor.fd));
+    take_locks_on(process, process.pid(), own)?;
+    for table in apart {
+        take_locks_on(process, table.first()?, table.own())?;
+    }
+    Ok(())
+}
+
+fn take_locks_on<'a>(
+    process: &Process,
+    tid: Tid,
+    descriptors: impl Iterator<Item = &'a Descriptor>,
+) -> Result<()> {
+    for descriptor in descriptors {
+        let fd = descriptor.fd as u64;
         for lock in &descriptor.locks {
-            let fd = descriptor.fd as u64;
-            let kind = if lock.exclusive {
-                libc::F_WRLCK
+            let (kind, whole) = if lock.exclusive {
+                (libc::F_WRLCK, libc::LOCK_EX)
             } else {
-                libc::F_RDLCK
-            } as u64;
-            // struct flock: type and whence, start, length, process.
-            write(process, ROOM, &words(&[kind, lock.start, lock.len, 0]))?;
-            let whole = if lock.exclusive {
-                libc::LOCK_EX
-            } else {
-                libc::LOCK_SH
-            } | libc::LOCK_NB;
-            let call = match lock.kind {
-                LockKind::Whole => Call::new(libc::SYS_flock, &[fd, whole as u64]),
-                LockKind::Process => Call::new(libc::SYS_fcntl, &[fd, libc::F_SETLK as u64, ROOM]),
-                LockKind::OpenFile => Call::new(libc::SYS_fcntl, &[fd, libc::F_OFD_SETLK as u64, ROOM]),
+                (libc::F_RDLCK, libc::LOCK_SH)
             };
-            run(
-                process,
-                &mut [call],
-                "lock again a file that the program had locked (another program has it now?)",
-            )?;
+            // struct flock: type and whence, start, length, process.
+            write(process, ROOM, &words(&[kind as u64, lock.start, lock.len, 0]))?;
+            let (number, arguments) = match lock.kind {
+                LockKind::Whole => (libc::SYS_flock, [fd, (whole | libc::LOCK_NB) as u64, 0]),
+                LockKind::Process => (libc::SYS_fcntl, [fd, libc::F_SETLK as u64, ROOM]),
+                LockKind::OpenFile => (libc::SYS_fcntl, [fd, libc::F_OFD_SETLK as u64, ROOM]),
+            };
+            inject::call(process, tid, number, &arguments).map_err(|source| {
+                let what =
+                    "cannot lock again a file that the program had locked (another program has it now?)";
+                Error::target(what, source)
+            })?;
         }
     }
     Ok(())
@@ -323,40 +338,41 @@ pub(super) fn stop_all(process: &Process) -> Result<()> {
         .map_err(|source| Error::target("cannot stop the program as it was", source))
 }
 
-/// Makes the other threads, each with its id, stopped where the leader is.
-pub(super) fn make_threads(process: &Process, context: &Context) -> Result<Vec<Tid>> {
+/// Makes the other threads, each with its id, stopped where the leader is; but those that another thread of their
+/// table makes.
+pub(super) fn make_threads(process: &Process, context: &Context, apart: &[Table]) -> Result<Vec<Tid>> {
     let leader = process.pid();
     let mut tids = vec![leader];
-    for tid in context
-        .threads
-        .iter()
-        .map(|thread| thread.tid)
-        .filter(|tid| *tid != leader)
-    {
-        let made = |source| Error::target(format!("cannot make thread {tid}"), source);
-        // struct clone_args: flags first, then ten words of which the last but two name the id.
-        let mut arguments = [0; 11];
-        arguments[0] = THREAD_FLAGS;
-        arguments[8] = ROOM + 128;
-        arguments[9] = 1;
-        write(process, ROOM, &words(&arguments))?;
-        write(process, ROOM + 128, &tid.to_le_bytes())?;
-        inject::call(process, leader, libc::SYS_clone3, &[ROOM, 88]).map_err(made)?;
-        loop {
-            match trace::wait(tid, true).map_err(made)? {
-                Some((_, Status::Interrupted)) => {
-                    trace::end_freely(tid).map_err(made)?; // as it was before
-                    break;
-                }
-                Some((_, status)) => {
-                    return Err(Error::Internal(format!("thread {tid} began with {status:?}")));
-                }
-                None => {}
-            }
+    for thread in &context.threads {
+        let tid = thread.tid;
+        if tid != leader && !apart.iter().any(|table| table.others().contains(&tid)) {
+            make_thread(process, leader, tid)?;
+            tids.push(tid);
         }
-        tids.push(tid);
     }
     Ok(tids)
+}
+
+/// Thread `maker` makes another, which shares everything with it.
+pub(super) fn make_thread(process: &Process, maker: Tid, tid: Tid) -> Result<()> {
+    let made = |source| Error::target(format!("cannot make thread {tid}"), source);
+    // struct clone_args: flags first, then ten words of which the last but two name the id.
+    let mut arguments = [0; 11];
+    arguments[0] = THREAD_FLAGS;
+    arguments[8] = ROOM + 128;
+    arguments[9] = 1;
+    write(process, ROOM, &words(&arguments))?;
+    write(process, ROOM + 128, &tid.to_le_bytes())?;
+    inject::call(process, maker, libc::SYS_clone3, &[ROOM, 88]).map_err(made)?;
+    loop {
+        match trace::wait(tid, true).map_err(made)? {
+            Some((_, Status::Interrupted)) => return trace::end_freely(tid).map_err(made), // as it was before
+            Some((_, status)) => {
+                return Err(Error::Internal(format!("thread {tid} began with {status:?}")));
+            }
+            None => {}
+        }
+    }
 }
 
 /// Sets what belongs to each thread, the timers that may signal one, and the signals that wait.
@@ -402,7 +418,6 @@ pub(super) fn set_threads(process: &Process, context: &Context) -> Result<()> {
         set_scheduling(tid, steady)?;
     }
     set_timers(process, context)?;
-    open_own(process, context)?;
     // The signal of a periodic timer is sent by the timer itself, with its overruns.
     let waiting = &context.live.timers.waiting;
     let by_timer = |pending: &&Pending| {
@@ -428,7 +443,7 @@ pub(super) fn set_threads(process: &Process, context: &Context) -> Result<()> {
 }
 
 /// What the program had open about itself, read on from where it was.
-fn open_own(process: &Process, context: &Context) -> Result<()> {
+pub(super) fn open_own(process: &Process, context: &Context) -> Result<()> {
     let fixed = &context.fixed;
     for (descriptor, held) in fixed.descriptors.iter().zip(&context.live.held) {
         let Some(path) = super::files::own_path(descriptor, fixed.pid) else {
@@ -472,7 +487,7 @@ fn open_own(process: &Process, context: &Context) -> Result<()> {
     Ok(())
 }
 
-fn run_in(process: &Process, tid: Tid, calls: &mut [Call]) -> Result<()> {
+pub(super) fn run_in(process: &Process, tid: Tid, calls: &mut [Call]) -> Result<()> {
     let set = |source| Error::target(format!("cannot set up thread {tid}"), source);
     inject::run(process, tid, calls).map_err(set)?;
     calls

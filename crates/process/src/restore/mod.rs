@@ -16,6 +16,7 @@ mod objects;
 mod pairs;
 pub mod sockets;
 mod space;
+pub mod tables;
 
 use crate::context::Context;
 use crate::error::{Error, Result};
@@ -60,7 +61,7 @@ pub struct Surroundings<'a> {
     pub sockets: &'a sockets::Made,
 }
 
-/// Brings back the program of `context`, whose pages are in `store`. Files that the rollback had to
+/// Brings back the program of `context`, all of whose descriptors are in one table but for `apart`, and whose pages are in `store`. Files that the rollback had to
 /// make again have other inodes: `moved`, from old to new. In the state directory `state` things are made
 /// that have no name.
 ///
@@ -73,6 +74,7 @@ pub fn restore(
     surroundings: &Surroundings<'_>,
     filter: &Filter,
     moved: &[(Ident, Ident)],
+    apart: &[tables::Table],
 ) -> Result<Restored> {
     let streams = surroundings.streams;
     use twinpage_core::Scheme;
@@ -90,8 +92,12 @@ pub fn restore(
     space::guard(&process, context)?;
     let pairs = pairs::make(&process, context, sources.base())?;
     kernel::set(&process, context, &sources, filter)?;
-    let tids = kernel::make_threads(&process, context)?;
+    let mut tids = kernel::make_threads(&process, context, apart)?;
+    kernel::open_own(&process, context)?;
+    tids.extend(tables::part(&process, apart)?);
     kernel::set_threads(&process, context)?;
+    kernel::take_locks(&process, context, apart)?;
+    kernel::set_limits(&process, context)?;
     let objects = made.finish()?;
     let mut calls = Calls::default();
     for thread in &context.threads {
