@@ -14,6 +14,7 @@ use twinpage_process::descriptors::What;
 use twinpage_process::inspect::{self, Inspection};
 use twinpage_process::machine::Machine;
 use twinpage_process::pace::Chosen;
+use twinpage_process::rested::Rested;
 use twinpage_process::statistics::{Statistics, Summary, Waits};
 use twinpage_process::{Result, files};
 
@@ -105,6 +106,7 @@ impl Found {
             "finished": finished,
             "ended": fixed.ended,
             "checkpoint_unix_ms": context.clocks.realtime_ns / 1_000_000,
+            "rested_s": self.rested(context).as_secs_f64(),
             "machine": { "kernel": machine.kernel, "build": machine.build, "processor": machine.processor },
             "resumes_here": self.obstacle.is_none(),
             "why_not_here": self.obstacle,
@@ -166,13 +168,19 @@ impl Found {
         rows
     }
 
-    /// How much work a kill would lose now: since the last checkpoint, where the program runs. (While it does
-    /// nothing, nothing is lost, whatever the age of its checkpoint.)
+    /// How long the program did nothing after its last checkpoint.
+    fn rested(&self, context: &Context) -> Duration {
+        Duration::from_nanos(Rested::of(&self.inspection.path).ns_since(context.clocks))
+    }
+
+    /// How much work a kill would lose now: since the last checkpoint, where the program runs, and no time in which
+    /// it did nothing.
     fn would_lose(&self) -> Option<Duration> {
         let context = self.inspection.context.as_ref()?;
         let runs = self.inspection.in_use.is_some() && context.fixed.ended.is_none();
         let at = SystemTime::UNIX_EPOCH + Duration::from_nanos(context.clocks.realtime_ns);
-        runs.then(|| SystemTime::now().duration_since(at).unwrap_or_default())
+        let held_until = at + self.rested(context);
+        runs.then(|| SystemTime::now().duration_since(held_until).unwrap_or_default())
     }
 
     fn bytes_per_hour(&self, pace: Chosen) -> u64 {
@@ -228,9 +236,13 @@ impl Found {
             Durability::Memory => "survives the end of the program, not of the machine",
         };
         let epoch = self.inspection.epoch;
+        let rested = match self.rested(context) {
+            Duration::ZERO => String::new(),
+            rested => format!(", of a program that did nothing for {} since", show::time(rested)),
+        };
         rows.add(
             "checkpoint",
-            format!("epoch {epoch}, {} ago; {survives}", show::time(age)),
+            format!("epoch {epoch}, {} ago{rested}; {survives}", show::time(age)),
         );
         if context.fixed.ended.is_some() {
             return;

@@ -17,6 +17,7 @@ use twinpage_os::{Lock, LockError, spawn};
 use twinpage_process::inspect::{self, Inspection};
 use twinpage_process::notes;
 use twinpage_process::older::{self, About};
+use twinpage_process::rested::Rested;
 
 /// Below the user's state directory: `XDG_STATE_HOME`, or its default.
 pub(crate) fn base() -> Result<PathBuf, String> {
@@ -309,6 +310,7 @@ pub(crate) fn fork(arguments: &Fork) -> Result<ExitCode, String> {
 pub(crate) fn remove(path: &Path) -> Result<(), String> {
     let _lock = Lock::take(path).map_err(|error| error.to_string())?;
     let told = |error| format!("cannot remove {}: {error}", path.display());
+    Rested::of(path).remove();
     // First what makes it a state: what is left after a kill is none.
     std::fs::remove_file(path.join("kind")).map_err(told)?;
     std::fs::remove_dir_all(path).map_err(told)

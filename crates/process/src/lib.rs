@@ -40,6 +40,7 @@ pub mod pages;
 pub mod pairs;
 mod path_bytes;
 pub mod program;
+pub mod rested;
 pub mod restore;
 pub mod run;
 pub mod scan;

@@ -14,6 +14,7 @@ use crate::objects::Objects;
 use crate::older::{self, At};
 use crate::pages::Pages;
 use crate::program::{self, Carried, Program, Surroundings};
+use crate::rested::{self, Rested};
 use crate::restore::{self, Restored};
 use crate::session::{self, OutputCommit, Pace, Summary};
 use crate::sockets::{Replies, Sockets};
@@ -66,9 +67,12 @@ pub fn resume(state: &Path, at: Option<At>, pace: Pace) -> Result<Summary, Strin
         let context = checked_context(state, &recovered)?;
         Ok((directory, store, recovered.epoch, context))
     });
-    let (directory, store, epoch, context) = opened.map_err(|error| error.to_string())?;
+    let (directory, store, epoch, mut context) = opened.map_err(|error| error.to_string())?;
     let pace = pace.on(directory.durability());
-    let clock_shift = i128::from(context.clocks.monotonic_ns) - i128::from(Clocks::now().monotonic_ns);
+    let rested_ns = Rested::of(directory.path()).ns_since(context.clocks);
+    rested::shorten_timers(&mut context, rested_ns);
+    let begins_ns = context.clocks.monotonic_ns + rested_ns;
+    let clock_shift = i128::from(begins_ns) - i128::from(Clocks::now().monotonic_ns);
     launch::contained(clock_shift, move || {
         go_on(&context, &directory, store, epoch, pace, started)
     })

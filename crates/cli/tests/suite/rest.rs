@@ -88,6 +88,59 @@ fn a_program_that_sleeps_writes_nothing() {
     kill(&mut child, Victim::Tree, &mut chance(seed(), "sleep again"));
 }
 
+/// How long the program did nothing since its last checkpoint.
+fn rested_s(state: &Path) -> f64 {
+    let out = on_state(&["info", "--json"], state);
+    let told: serde_json::Value = serde_json::from_slice(&out.stdout).unwrap_or_default();
+    told["program"]["rested_s"].as_f64().unwrap_or(0.0)
+}
+
+/// Its clock goes on from where it was killed, not from a checkpoint long before: half of the sleep was over then.
+#[test]
+fn a_kill_takes_no_rest_back() {
+    let Some(binary) = compile("c_rest.c", &[]) else {
+        return;
+    };
+    if fs::metadata("/dev/shm").is_err() {
+        return skip("rest", "/dev/shm", "a system with shared memory");
+    }
+    for seconds in [4, 16, 64] {
+        let scratch = scratch();
+        let state = scratch.path().join("state");
+        let out = fs::File::create(scratch.path().join("out")).expect("a file");
+        let mut child = run(&state, &[&binary, &seconds.to_string()]);
+        let mut child = child.stdout(out).spawn().expect("twinpage starts");
+        let half = f64::from(seconds) / 2.0;
+        let mut rested = 0.0;
+        while rested < half && child.try_wait().expect("wait for twinpage").is_none() {
+            std::thread::sleep(EVERY * 4);
+            rested = rested_s(&state);
+        }
+        kill(&mut child, Victim::Tree, &mut chance(seed(), "rest"));
+        if rested < half {
+            continue; // it was awake before it had rested for so long: a machine under load
+        }
+        assert!(rested_s(&state) >= rested);
+        let resumed = on_state(&["resume"], &state);
+        assert!(
+            resumed.status.success(),
+            "{}",
+            String::from_utf8_lossy(&resumed.stderr)
+        );
+        let told = fs::read_to_string(scratch.path().join("out")).expect("the output");
+        let told = [told, String::from_utf8_lossy(&resumed.stdout).into_owned()].concat();
+        let times: Vec<f64> = (told.split_whitespace())
+            .map(|ms| ms.parse::<f64>().expect("milliseconds") / 1000.0)
+            .collect();
+        assert_eq!(times.len(), 2, "{told}");
+        for time in times {
+            assert!(time > rested - 0.01, "{time} s, after a rest of {rested} s");
+        }
+        return;
+    }
+    panic!("no rest on this machine was long enough");
+}
+
 #[test]
 fn nor_do_threads_that_wait_in_many_ways() {
     let Some(binary) = compile("sleepers.c", &["-pthread"]) else {

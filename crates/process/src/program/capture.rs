@@ -293,6 +293,7 @@ impl Program {
             self.go_on_all()?;
         }
         let still = still?;
+        self.cut_at = still.clocks;
         stop.total_us = micros(clock);
         stop.descriptors = self.descriptors.take_looked_at();
         stop.state_us = stop.total_us - stop.interrupt_us - stop.layout_us - stop.scan_us - stop.copy_us;

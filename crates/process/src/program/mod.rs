@@ -27,6 +27,7 @@ pub use capture::Stop;
 pub use executable::forget_copies_but;
 pub(crate) use tree::group_of;
 
+use crate::clocks::Clocks;
 use crate::context::{self, Ending};
 use crate::descendants::Descendants;
 use crate::descriptors::Descriptors;
@@ -94,6 +95,8 @@ pub struct Program {
     /// Files of epochs that were lost, which the next one makes durable.
     unsynced: EpochFiles,
     writer: context::Writer,
+    /// The clocks of the last checkpoint.
+    cut_at: Clocks,
     ending: Option<Ending>,
     /// The exit code of the main thread, when it ended before the others.
     main_thread_ended: Option<i32>,
@@ -187,6 +190,7 @@ impl Program {
             streams: surroundings.streams,
             unsynced: EpochFiles::default(),
             writer: context::Writer::default(),
+            cut_at: Clocks::default(),
             ending: None,
             main_thread_ended: surroundings.carried.main_thread_ended,
             kills_itself: false,
@@ -250,6 +254,12 @@ impl Program {
     #[must_use]
     pub fn wants_checkpoint(&self) -> bool {
         self.begins_tree || self.files.pressure() || self.streams.wants_checkpoint()
+    }
+
+    /// The clocks of its last checkpoint.
+    #[must_use]
+    pub fn cut_at(&self) -> Clocks {
+        self.cut_at
     }
 
     /// How the program ended, if it did.

@@ -6,6 +6,7 @@
 
 mod waiting;
 
+use crate::clocks::Clocks;
 use crate::context::Ending;
 use crate::error::{Error, Result};
 use crate::files::EpochFiles;
@@ -14,6 +15,7 @@ use crate::notes;
 use crate::older::{self, Keep};
 use crate::pace::{Controller, Cost, Every};
 use crate::program::Program;
+use crate::rested::Rested;
 use crate::state::{Store, read_kind};
 use crate::statistics::Ledger;
 pub use crate::statistics::{Parts, Percentiles, Summary};
@@ -176,6 +178,9 @@ pub fn run(
         return Err(Error::State(format!("output could not be passed on: {trouble}")));
     }
     drop(finished.scheme);
+    if program.ending().is_some() && !program.was_killed() {
+        Rested::of(program.files.state()).remove();
+    }
     Ok(Summary {
         suspended,
         ..ledger.summary(program.ending())
@@ -187,7 +192,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 
 type ProgramEngine = Engine<Store, OutputCommit>;
 
-/// A program that does nothing still has its clocks run on: a wait that is begun again after a resume lasts
+/// A program that does nothing still has its clocks run on: a wait that is begun again after a power cut lasts
 /// longer by as much at most.
 const LONGEST_REST: Duration = Duration::from_secs(600);
 /// Where the limits choose the pace: how often it is looked whether something waits for a checkpoint, and the
@@ -226,6 +231,7 @@ struct Drive<'a> {
     complained_of_company: bool,
     /// When the program ended, if descendants live on.
     ended: Option<Instant>,
+    rested: Rested,
 }
 
 impl<'a> Drive<'a> {
@@ -240,7 +246,9 @@ impl<'a> Drive<'a> {
         let now = Instant::now();
         let mut controller = Controller::new(pace.every, Duration::ZERO);
         controller.begins(Duration::ZERO);
+        let rested = Rested::of(program.files.state());
         Ok(Drive {
+            rested,
             program,
             engine,
             pace,
@@ -326,6 +334,8 @@ impl<'a> Drive<'a> {
             return self.keep(keep);
         }
         if rests {
+            self.rested
+                .write(self.program.cut_at(), Clocks::now().monotonic_ns);
             let time = if is_auto {
                 LOOK_AT_REST
             } else {
@@ -465,9 +475,8 @@ impl<'a> Drive<'a> {
     fn suspend(&mut self) -> Result<()> {
         self.alarm.set(Duration::ZERO, Duration::ZERO);
         self.settle()?;
-        if !self.rests()? {
-            self.checkpoint()?;
-        }
+        // Also of a program at rest: its clock may be far from its last checkpoint's.
+        self.checkpoint()?;
         self.settle()
     }
 }
