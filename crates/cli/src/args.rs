@@ -5,8 +5,8 @@ use crate::lab::Lab;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
 use std::path::PathBuf;
-use std::time::Duration;
-use twinpage_cli::report::{self, at, every, interval, keep, rate, share};
+use std::time::{Duration, SystemTime};
+use twinpage_cli::report::{self, at, every, instant, interval, keep, rate, share};
 use twinpage_os::Durability;
 use twinpage_process::older::{At, Keep};
 use twinpage_process::pace::{Every, Limits};
@@ -61,7 +61,7 @@ pub(crate) enum Command {
     Stats(Stats),
     /// The calls of a region's objects since its last checkpoint, which the next opening runs again, with their arguments
     #[command(
-        after_help = "Example:\n  twinpage log scores.twin\n  twinpage log scores.twin --json\n\nOnly looks: also while a program has the region open. Arguments of types that the log does not\ndescribe are shown as bytes."
+        after_help = "Example:\n  twinpage log scores.twin\n  twinpage log scores.twin --until 10min\n  twinpage log scores.twin --follow\n\nOnly looks: also while a program has the region open. Arguments of types that the log does not\ndescribe are shown as bytes."
     )]
     Log(Log),
     /// Copy a region at one of its epochs, also while a program has it open and goes on; or a versioned array at rest
@@ -115,9 +115,15 @@ Where impls are marked #[object], their methods are listed; otherwise those of a
 
 #[derive(Args, Debug)]
 pub(crate) struct Log {
-    /// One JSON document on standard output
+    /// One JSON document on standard output; with --follow, one a line
     #[arg(long)]
     pub(crate) json: bool,
+    /// Then show calls as they are logged, until the region is closed
+    #[arg(long)]
+    pub(crate) follow: bool,
+    /// Only calls that were durable by then: a time (UTC) as 2026-11-23T18:00:00Z, or an age as 10min
+    #[arg(long, value_name = "TIME", value_parser = instant, conflicts_with = "follow")]
+    pub(crate) until: Option<SystemTime>,
     /// The region's file
     #[arg(value_name = "FILE")]
     pub(crate) region: PathBuf,

@@ -7,6 +7,7 @@ mod check;
 mod classify;
 mod explain;
 mod info;
+mod log;
 mod program;
 mod prove;
 mod region;
@@ -37,7 +38,7 @@ fn main() -> ExitCode {
         Command::Check(look) if region::is_region(&look.state) => region::check(&look),
         Command::Check(look) => check::check(&look),
         Command::Stats(stats) => region::stats(&stats),
-        Command::Log(log) => region::log(&log),
+        Command::Log(log) => log::log(&log),
         Command::Backup(backup) if array::is_array(&backup.region) => array::backup(&backup),
         Command::Backup(backup) => region::backup(&backup),
         Command::Classify(sources) => classify::classify(&sources),

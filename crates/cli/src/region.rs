@@ -1,6 +1,6 @@
-//! `twinpage info`, `check`, `stats`, `log` and `backup` of a region's file.
+//! `twinpage info`, `check`, `stats` and `backup` of a region's file.
 
-use crate::args::{Backup, Log, Look, Stats};
+use crate::args::{Backup, Look, Stats};
 use crate::info::{DAMAGED, json_of};
 use crate::show::{self, Rows};
 use serde_json::{Value, json};
@@ -21,7 +21,7 @@ pub(crate) fn is_region(path: &Path) -> bool {
 }
 
 /// An error in one line that names the file, once.
-fn naming(path: &Path) -> impl FnOnce(twinpage::Error) -> String {
+pub(crate) fn naming(path: &Path) -> impl FnOnce(twinpage::Error) -> String {
     move |error| {
         let (path, error) = (path.display().to_string(), error.to_string());
         if error.contains(&path) {
@@ -156,25 +156,6 @@ fn tell_heap(path: &Path, heap: &Report) {
             show::bytes(root.bytes)
         );
     }
-}
-
-pub(crate) fn log(arguments: &Log) -> Result<ExitCode, String> {
-    let path = &arguments.region;
-    let found = twinpage::objects::operations(path).map_err(naming(path))?;
-    if arguments.json {
-        println!("{:#}", json!(found));
-        return Ok(ExitCode::SUCCESS);
-    }
-    if found.operations.is_empty() {
-        println!("no calls since the last checkpoint");
-    }
-    for operation in &found.operations {
-        println!(
-            "{:>12}  thread {:<3}  {operation}",
-            operation.position, operation.thread
-        );
-    }
-    Ok(ExitCode::SUCCESS)
 }
 
 pub(crate) fn stats(arguments: &Stats) -> Result<ExitCode, String> {

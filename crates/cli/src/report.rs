@@ -1,7 +1,7 @@
 //! What every benchmark says alike: the machine, times on the command line, tables, medians.
 
 use comfy_table::Table;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 use twinpage_process::older::{At, Keep};
 
 /// The machine a benchmark ran on, as in its JSON.
@@ -69,6 +69,17 @@ pub fn at(text: &str) -> Result<At, String> {
             .map(At::Ago)
             .map_err(|_| "expected a number as twinpage info shows it, or an age: 2, 30s, 10min, 2h".into()),
     }
+}
+
+/// An instant: a time of UTC, or how long ago it is.
+///
+/// # Errors
+/// Says what is expected.
+pub fn instant(text: &str) -> Result<SystemTime, String> {
+    let ago = |age| SystemTime::now().checked_sub(age);
+    let instant = humantime::parse_rfc3339_weak(text).ok();
+    let instant = instant.or_else(|| ago(humantime::parse_duration(text).ok()?));
+    instant.ok_or_else(|| "expected a time of UTC, or an age: 2026-11-23T18:00:00Z, 10min, 2h".into())
 }
 
 /// A time with its unit, from a tenth of a millisecond to an hour.
@@ -152,6 +163,18 @@ pub fn rate(text: &str) -> Result<f64, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_instant_is_a_time_or_an_age() {
+        let at = SystemTime::UNIX_EPOCH + Duration::from_secs(1_795_456_800);
+        assert_eq!(instant("2026-11-23T18:00:00Z"), Ok(at));
+        assert_eq!(instant("2026-11-23 18:00:00"), Ok(at));
+        let ago = instant("90min").unwrap().elapsed().unwrap();
+        assert!(ago >= Duration::from_secs(90 * 60));
+        for wrong in ["", "18:00", "yesterday", "10", "-3s", "2026-13-01T00:00:00Z"] {
+            assert!(instant(wrong).is_err(), "{wrong}");
+        }
+    }
 
     #[test]
     fn limits_have_units() {

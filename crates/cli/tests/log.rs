@@ -33,6 +33,55 @@ fn log(path: &Path, arguments: &[&str]) -> (bool, String) {
     (ended.status.success(), String::from_utf8(told).unwrap())
 }
 
+/// Calls of a process that has the region open are seen by another, across checkpoints; until a time, and to the end.
+#[test]
+fn calls_are_followed_as_they_are_made() {
+    use std::io::{BufRead, BufReader};
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("scores.twin");
+    let region = Region::open(&path).unwrap();
+    let scores = region
+        .object::<Scores>("scores", |u| Scores {
+            rows: u.collect([0_i64; 9]),
+        })
+        .unwrap();
+    scores.add(0, 100);
+    scores.sync().unwrap();
+    let mut follower = Command::new(env!("CARGO_BIN_EXE_twinpage"));
+    follower
+        .arg("log")
+        .arg(&path)
+        .args(["--follow", "--json"])
+        .stdout(std::process::Stdio::piped());
+    let mut follower = follower.spawn().unwrap();
+    let mut lines = BufReader::new(follower.stdout.take().unwrap()).lines();
+    let mut next = || -> Value { serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap() };
+    let first = next();
+    assert_eq!(first["arguments"], json!({ "by": 100 }));
+    for by in 1..=30 {
+        scores.add(by % 9, by as i64);
+        scores.sync().unwrap();
+        if by % 7 == 0 {
+            region.checkpoint().unwrap(); // takes them from the log that a recovery reads
+        }
+    }
+    for by in 1..=30 {
+        let call = next();
+        assert_eq!(call["arguments"], json!({ "by": by }));
+        assert!(call["unix_ms"].as_u64() >= first["unix_ms"].as_u64());
+    }
+    let (ended, shown) = log(&path, &["--until", "2h"]);
+    assert_eq!(
+        (ended, &*shown),
+        (true, "no calls since the last checkpoint until then\n")
+    );
+    let (_, shown) = log(&path, &["--until", "2100-01-01T00:00:00Z"]);
+    assert!(shown.contains("scores.add(rows[3], by: 30)"), "{shown}");
+    region.close().unwrap();
+    assert!(lines.next().is_none());
+    assert!(follower.wait().unwrap().success());
+}
+
 #[test]
 fn the_calls_since_the_last_checkpoint_are_shown_with_their_arguments() {
     let folder = tempfile::tempdir().unwrap();
@@ -53,7 +102,8 @@ fn the_calls_since_the_last_checkpoint_are_shown_with_their_arguments() {
     assert!(ended, "{shown}");
     let calls: Vec<&str> = shown
         .lines()
-        .filter_map(|line| line.split("thread 1    ").nth(1))
+        .filter_map(|line| line.split("  thread ").nth(1)?.split_once("    "))
+        .map(|(_, call)| call)
         .collect();
     let expected = [
         "scores.add(rows[7], by: 1)",

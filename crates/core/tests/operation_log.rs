@@ -175,7 +175,7 @@ impl Object {
         for number in self.applied..self.applied + calls {
             append(&mut self.appender, number);
         }
-        let group = self.appender.take(Group::default());
+        let group = self.appender.take(Group::default(), 0);
         assert_eq!(group.entries().count() as u64, calls);
         if let Err(Error::Full { .. }) = self.log.flush(&group) {
             match self.fault {
@@ -304,7 +304,7 @@ fn three_groups() -> (Image, [u64; 3]) {
             append(&mut appender, number);
             number += 1;
         }
-        let group = appender.take(Group::default());
+        let group = appender.take(Group::default(), 0);
         log.flush(&group).unwrap();
         group.start()
     });
@@ -391,7 +391,10 @@ fn a_group_costs_one_fence_and_a_small_call_few_bytes() {
         };
         object.appender.append(&call).unwrap();
     }
-    object.log.flush(&object.appender.take(Group::default())).unwrap();
+    object
+        .log
+        .flush(&object.appender.take(Group::default(), 0))
+        .unwrap();
     let fences = tape
         .borrow()
         .iter()
@@ -418,7 +421,7 @@ fn a_full_ring_and_long_arguments_are_refused_before_anything_is_written() {
     let mut flushed = 0;
     let refused = loop {
         while appender.append(&call(&long[1..])).is_ok() {}
-        let group = appender.take(Group::default());
+        let group = appender.take(Group::default(), 0);
         match log.flush(&group) {
             Ok(()) => flushed = group.end(),
             Err(error) => break error,
@@ -449,7 +452,7 @@ fn a_withdrawn_call_is_skipped_before_and_after_a_crash() {
             appender.append(&call).unwrap()
         })
         .collect();
-    let mut group = appender.take(Group::default());
+    let mut group = appender.take(Group::default(), 0);
     assert!(log.withdraw(&mut group, positions[1]));
     let next = group.end();
     assert!(!log.withdraw(&mut group, next), "another group's");

@@ -13,6 +13,8 @@ pub struct Entry {
     pub position: u64,
     /// That of what follows it.
     pub next: u64,
+    /// When its group was closed to be made durable, milliseconds of Unix time; 0 where that is not known.
+    pub closed_ms: u64,
     /// The number of the definition that names the object and its functions.
     pub object: u16,
     /// The number of the function in it.
@@ -34,6 +36,8 @@ pub struct Found {
     pub entries: Vec<Entry>,
     /// One past the last of them.
     pub end: u64,
+    /// The position of the last group; `end` where there is none.
+    pub last_group: u64,
     /// Bytes of the ring.
     pub ring: u64,
     pub(super) next_definition: u64,
@@ -114,11 +118,12 @@ pub fn read(medium: &impl Medium, id: u64, start: u64) -> Result<Found> {
         start,
         seed: seed_of(id),
     };
-    let (entries, end) = scan.records(definitions.len())?;
+    let (entries, end, last_group) = scan.records(definitions.len())?;
     Ok(Found {
         definitions,
         entries,
         end,
+        last_group: last_group.unwrap_or(end),
         ring,
         next_definition,
     })
@@ -144,6 +149,13 @@ fn read_definitions(medium: &impl Medium, seed: u32) -> Result<(Vec<String>, u64
     Ok((all, DEFINITIONS_AT + at as u64))
 }
 
+/// What a group begins with.
+#[derive(Clone, Copy)]
+struct Mark {
+    life: u64,
+    closed_ms: u64,
+}
+
 /// A whole round of the ring, from a position on.
 struct Scan<'a> {
     lap: &'a [u8],
@@ -152,17 +164,17 @@ struct Scan<'a> {
 }
 
 impl Scan<'_> {
-    /// The calls, and one past the last of them.
-    fn records(&mut self, definitions: usize) -> Result<(Vec<Entry>, u64)> {
-        let (mut entries, mut life, mut at) = (Vec::new(), None, 0);
+    /// The calls, one past the last of them, and the position of the last group.
+    fn records(&mut self, definitions: usize) -> Result<(Vec<Entry>, u64, Option<u64>)> {
+        let (mut entries, mut group, mut last, mut at) = (Vec::new(), None, None, 0);
         loop {
             let position = self.start + at as u64;
-            if let Some(found) = self.mark(at) {
-                (life, at) = (Some(found), at + HEAD);
+            if let Some(mark) = self.mark(at) {
+                (group, last, at) = (Some(mark), Some(position), at + HEAD);
                 continue;
             }
-            let entry = match life.ok_or_else(|| "no group begins here".to_owned()) {
-                Ok(life) => self.call(at, life),
+            let entry = match group.ok_or_else(|| "no group begins here".to_owned()) {
+                Ok(mark) => self.call(at, mark),
                 Err(why) => Err(why),
             };
             match entry {
@@ -177,7 +189,7 @@ impl Scan<'_> {
                     }
                 }
                 Err(why) => match self.next_mark(at + 8) {
-                    None => return Ok((entries, position)),
+                    None => return Ok((entries, position, last)),
                     Some(later) => {
                         let why = format!(
                             "{why}, and the group at position {later} was written after it was durable"
@@ -190,12 +202,15 @@ impl Scan<'_> {
         }
     }
 
-    /// The life of the mark there, if there is one.
-    fn mark(&self, at: usize) -> Option<u64> {
+    /// The mark there, if there is one.
+    fn mark(&self, at: usize) -> Option<Mark> {
         let raw = peek::<Raw>(self.lap.get(at..)?)?;
-        let life = raw.as_mark()?;
+        let mark = Mark {
+            life: raw.as_mark()?,
+            closed_ms: raw.closed_ms(),
+        };
         let seed = mark_seed(self.seed, self.start + at as u64);
-        verify(&raw, &[], seed).is_ok().then_some(life)
+        verify(&raw, &[], seed).is_ok().then_some(mark)
     }
 
     /// The position of the first mark from there on.
@@ -206,8 +221,8 @@ impl Scan<'_> {
         found.map(|at| self.start + at as u64)
     }
 
-    /// The call there.
-    fn call(&self, at: usize, life: u64) -> Result<Entry, String> {
+    /// The call there, of a group with this mark.
+    fn call(&self, at: usize, mark: Mark) -> Result<Entry, String> {
         let position = self.start + at as u64;
         let raw = self
             .lap
@@ -222,7 +237,7 @@ impl Scan<'_> {
                 raw.bytes
             )
         })?;
-        let sum = verify(&raw, arguments, call_seed(self.seed, life, position));
+        let sum = verify(&raw, arguments, call_seed(self.seed, mark.life, position));
         sum.map_err(|mismatch| mismatch.to_string())?;
         if raw.as_mark().is_some() || end > self.lap.len() {
             return Err("a record that makes no sense".to_owned());
@@ -230,6 +245,7 @@ impl Scan<'_> {
         Ok(Entry {
             position,
             next: self.start + end as u64,
+            closed_ms: mark.closed_ms,
             object: raw.object.get(),
             function: raw.function.get(),
             thread: raw.thread.get(),
@@ -243,6 +259,7 @@ impl Group {
     /// Its calls, in order: as [`read()`] gives them after a crash.
     pub fn entries(&self) -> impl Iterator<Item = Entry> + '_ {
         let mut at = HEAD;
+        let closed_ms = peek::<Raw>(self.bytes()).map_or(0, |mark| mark.closed_ms());
         let all = std::iter::from_fn(move || {
             let raw = peek::<Raw>(self.bytes().get(at..)?)?;
             let content = at + HEAD..at + HEAD + raw.bytes.get() as usize;
@@ -251,6 +268,7 @@ impl Group {
             Some(Entry {
                 position,
                 next: self.start() + at as u64,
+                closed_ms,
                 object: raw.object.get(),
                 function: raw.function.get(),
                 thread: raw.thread.get(),

@@ -89,13 +89,13 @@ impl RawHeader {
 }
 
 impl Raw {
-    fn mark(life: u64, seed: u32) -> Raw {
+    fn mark(life: u64, closed_ms: u64, seed: u32) -> Raw {
         let raw = Raw {
             crc: U32::ZERO,
             bytes: U32::ZERO,
             object: MARK.into(),
-            function: U16::ZERO,
-            thread: U32::ZERO,
+            function: ((closed_ms >> 32) as u16).into(),
+            thread: (closed_ms as u32).into(),
             lane: life.into(),
         };
         record::seal(raw, &[], seed)
@@ -131,6 +131,11 @@ impl Raw {
     /// The life of a mark, if this looks like one.
     pub(super) fn as_mark(&self) -> Option<u64> {
         (self.object.get() == MARK && self.bytes.get() == 0).then_some(self.lane.get())
+    }
+
+    /// When the group of a mark was closed, milliseconds of Unix time; 0 where that is not known.
+    pub(super) fn closed_ms(&self) -> u64 {
+        u64::from(self.function.get()) << 32 | u64::from(self.thread.get())
     }
 
     /// The lane of a call, if it has one.
@@ -253,8 +258,7 @@ impl Appender {
             });
         }
         if self.open.is_empty() {
-            let mark = Raw::mark(self.life, mark_seed(self.seed, self.open.start));
-            self.open.bytes.extend_from_slice(mark.as_bytes());
+            self.open.bytes.resize(HEAD, 0); // its mark, sealed when it is closed
         }
         let position = self.open.end();
         let raw = Raw::call(call, call_seed(self.seed, self.life, position));
@@ -271,8 +275,13 @@ impl Appender {
         (self.ring / 16) as usize
     }
 
-    /// The open group. Later calls go to the next one, whose memory is that of `used`.
-    pub fn take(&mut self, used: Group) -> Group {
+    /// Closes the open group, at this time in milliseconds of Unix time. Later calls go to the next one, whose memory is
+    /// that of `used`.
+    pub fn take(&mut self, used: Group, now_ms: u64) -> Group {
+        if let Some(head) = self.open.bytes.get_mut(..HEAD) {
+            let mark = Raw::mark(self.life, now_ms, mark_seed(self.seed, self.open.start));
+            head.copy_from_slice(mark.as_bytes());
+        }
         let start = self.open.end();
         let mut bytes = used.bytes;
         bytes.clear();

@@ -71,6 +71,9 @@ pub struct Operations {
 pub struct Operation {
     /// Its position in the log.
     pub position: u64,
+    /// When it was made durable, milliseconds of Unix time; none in a log of a build that kept no times.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unix_ms: Option<u64>,
     /// The number of the thread that called, in the order in which threads of that process first did.
     pub thread: u32,
     /// The object.
@@ -157,7 +160,7 @@ fn list(path: &Path, place: LogPosition) -> Result<Operations> {
     })
 }
 
-fn operation(found: &Found, entry: &Entry) -> Operation {
+pub(super) fn operation(found: &Found, entry: &Entry) -> Operation {
     let mut lines = found.definitions[usize::from(entry.object)].lines();
     let object = lines.next().unwrap_or_default().to_owned();
     let signature = lines.nth(usize::from(entry.function)).unwrap_or_default();
@@ -171,6 +174,7 @@ fn operation(found: &Found, entry: &Entry) -> Operation {
     }
     Operation {
         position: entry.position,
+        unix_ms: Some(entry.closed_ms).filter(|time| *time > 0),
         thread: entry.thread,
         object,
         method: method.to_owned(),

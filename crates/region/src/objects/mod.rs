@@ -18,6 +18,7 @@
 mod answers;
 mod calls;
 mod file;
+mod follow;
 mod host;
 mod listing;
 mod replay;
@@ -25,6 +26,7 @@ mod run;
 mod server;
 
 pub use calls::Calls;
+pub use follow::{Follow, News, follow};
 pub use host::{Arguments, Function, Object, Outcome, Undecodable};
 pub use listing::{Operation, Operations, operations};
 /// Makes a persistent object of an `impl` block.

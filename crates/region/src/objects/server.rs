@@ -13,7 +13,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use twinpage_core::operation_log::{Appender, Call, Entry, Group, Log};
 use twinpage_os::AnyMedium;
 
@@ -88,6 +88,12 @@ impl fmt::Debug for Objects {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Milliseconds of Unix time.
+fn now_ms() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(0, |since| since.as_millis() as u64)
 }
 
 fn closed() -> Error {
@@ -338,7 +344,7 @@ impl Attached for Objects {
         let served = ended.serve(self);
         // Calls that were appended meanwhile.
         let rest = match (&served, lock(&self.tail).take()) {
-            (Ok(()), Some(mut appender)) => ended.run_group(self, appender.take(Group::default())),
+            (Ok(()), Some(mut appender)) => ended.run_group(self, appender.take(Group::default(), now_ms())),
             _ => Ok(()),
         };
         if served.is_ok() && rest.is_ok() && ended.left.is_empty() {
@@ -374,7 +380,9 @@ impl Server {
             self.make_room()?;
         }
         let group = match lock(&objects.tail).as_mut() {
-            Some(appender) if !appender.open().is_empty() => appender.take(std::mem::take(&mut self.used)),
+            Some(appender) if !appender.open().is_empty() => {
+                appender.take(std::mem::take(&mut self.used), now_ms())
+            }
             _ => return self.inner.progress().check_poison(),
         };
         self.run_group(objects, group)
