@@ -25,7 +25,7 @@
 mod read;
 mod record;
 
-pub use read::{Entry, Found, Header, header, read};
+pub use read::{Entry, Found, GroupAt, Header, header, read};
 pub use record::{Appender, Call, Group};
 
 use crate::error::{Error, Result};

@@ -36,11 +36,20 @@ pub struct Found {
     pub entries: Vec<Entry>,
     /// One past the last of them.
     pub end: u64,
-    /// The position of the last group; `end` where there is none.
-    pub last_group: u64,
+    /// The groups they are in, in order.
+    pub groups: Vec<GroupAt>,
     /// Bytes of the ring.
     pub ring: u64,
     pub(super) next_definition: u64,
+}
+
+/// A group of calls that were made durable together.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct GroupAt {
+    /// The position of its mark.
+    pub position: u64,
+    /// The life of the log that wrote it.
+    pub life: u64,
 }
 
 /// The header of a log.
@@ -118,12 +127,13 @@ pub fn read(medium: &impl Medium, id: u64, start: u64) -> Result<Found> {
         start,
         seed: seed_of(id),
     };
-    let (entries, end, last_group) = scan.records(definitions.len())?;
+    let mut groups = Vec::new();
+    let (entries, end) = scan.records(definitions.len(), &mut groups)?;
     Ok(Found {
         definitions,
         entries,
         end,
-        last_group: last_group.unwrap_or(end),
+        groups,
         ring,
         next_definition,
     })
@@ -164,13 +174,15 @@ struct Scan<'a> {
 }
 
 impl Scan<'_> {
-    /// The calls, one past the last of them, and the position of the last group.
-    fn records(&mut self, definitions: usize) -> Result<(Vec<Entry>, u64, Option<u64>)> {
-        let (mut entries, mut group, mut last, mut at) = (Vec::new(), None, None, 0);
+    /// The calls, and one past the last of them.
+    fn records(&mut self, definitions: usize, groups: &mut Vec<GroupAt>) -> Result<(Vec<Entry>, u64)> {
+        let (mut entries, mut group, mut at) = (Vec::new(), None, 0);
         loop {
             let position = self.start + at as u64;
             if let Some(mark) = self.mark(at) {
-                (group, last, at) = (Some(mark), Some(position), at + HEAD);
+                let life = mark.life;
+                groups.push(GroupAt { position, life });
+                (group, at) = (Some(mark), at + HEAD);
                 continue;
             }
             let entry = match group.ok_or_else(|| "no group begins here".to_owned()) {
@@ -189,7 +201,7 @@ impl Scan<'_> {
                     }
                 }
                 Err(why) => match self.next_mark(at + 8) {
-                    None => return Ok((entries, position, last)),
+                    None => return Ok((entries, position)),
                     Some(later) => {
                         let why = format!(
                             "{why}, and the group at position {later} was written after it was durable"

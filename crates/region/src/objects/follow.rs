@@ -5,32 +5,42 @@
 //! * What is seen was written. Of the last group it is not yet known that it is durable: a power cut may take it back,
 //!   the end of the process alone does not.
 
-use super::file::log_path;
 use super::listing::{Operation, operation};
+use super::tail::{Seen, Tail};
 use crate::error::Result;
 use crate::look::look;
-use std::path::{Path, PathBuf};
-use std::time::Duration;
-use twinpage_core::operation_log::{header, read};
-use twinpage_os::{Access, AnyMedium, Durability};
-
-/// How often a log that is written meanwhile is read before it is taken for damaged, and the pause between.
-const ATTEMPTS: u32 = 50;
-const PAUSE: Duration = Duration::from_millis(2);
+use std::path::Path;
 
 /// The operations of a region as another process logs them: [`follow`].
+///
+/// ```
+/// use twinpage::objects::Follow;
+///
+/// /// Prints what comes, until the region is closed.
+/// fn print(mut following: Follow) -> twinpage::Result<()> {
+///     loop {
+///         let news = following.news()?;
+///         news.operations.iter().for_each(|operation| println!("{operation}"));
+///         if news.closed {
+///             return Ok(());
+///         }
+///         std::thread::sleep(std::time::Duration::from_millis(100));
+///     }
+/// }
+/// ```
 #[derive(Debug)]
 pub struct Follow {
-    region: PathBuf,
-    /// The log; 0: none was there yet.
-    id: u64,
-    /// The position of the last group that was seen.
-    group: u64,
-    /// Operations before it were given.
-    seen: u64,
+    tail: Tail,
 }
 
-/// What happened since the last look.
+/// What happened since the last look: [`Follow::news`].
+///
+/// ```
+/// use twinpage::objects::News;
+///
+/// let nothing = News::default();
+/// assert!(nothing.operations.is_empty() && !nothing.missed && !nothing.closed);
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct News {
     /// What was logged, in order.
@@ -78,88 +88,42 @@ pub struct News {
 /// # Errors
 /// As [`look`].
 pub fn follow(path: impl AsRef<Path>) -> Result<Follow> {
-    let mut follow = Follow {
-        region: path.as_ref().to_owned(),
-        id: 0,
-        group: 0,
-        seen: 0,
-    };
-    follow.find()?;
-    Ok(follow)
+    let path = path.as_ref();
+    let place = look(path)?.superblock.map(|superblock| superblock.log);
+    let place = place.unwrap_or_default();
+    Ok(Follow {
+        tail: Tail::new(path, place),
+    })
 }
 
 impl Follow {
     /// What was logged since the last call, or since the checkpoint that was the last when following began.
     ///
     /// # Errors
-    /// As [`look`]; [`Error::Store`] when the log is damaged.
+    /// As [`look`]; [`Error::Log`](crate::Error::Log) when the log is missing.
     pub fn news(&mut self) -> Result<News> {
-        let mut attempts = ATTEMPTS;
-        let mut missed = false;
+        let mut news = News::default();
         loop {
-            attempts -= 1;
-            match self.read() {
-                Ok(Some(operations)) => {
-                    return Ok(News {
-                        operations,
-                        missed,
-                        closed: false,
-                    });
+            match self.tail.read()? {
+                Seen::New(found, from) => {
+                    let new = found.entries[from..].iter();
+                    news.operations = new.map(|entry| operation(&found, entry)).collect();
+                    return Ok(news);
                 }
-                Ok(None) => {
-                    let before = self.id;
-                    self.find()?;
-                    if self.id == 0 {
-                        return Ok(News {
-                            closed: before != 0,
-                            missed,
-                            ..News::default()
-                        });
+                Seen::Lost => {
+                    news.missed = true;
+                    self.tail.skip_to(self.tail.named()?);
+                }
+                Seen::Gone => match self.tail.named()? {
+                    named if named.id == 0 => {
+                        news.closed = self.tail.id() != 0;
+                        return Ok(news);
                     }
-                    missed |= before != 0;
-                }
-                Err(error) if attempts == 0 => return Err(error),
-                // It was written meanwhile; or written over, if that lasts.
-                Err(_) if attempts > ATTEMPTS / 2 => std::thread::sleep(PAUSE),
-                Err(_) => missed |= self.skip()?,
+                    named if self.tail.id() == 0 => self.tail.skip_to(named),
+                    named if named.id != self.tail.id() => self.tail.go_on_in(named.id),
+                    _ => return Err(self.tail.missing()),
+                },
             }
         }
-    }
-
-    /// What is in the log; none where it is another now, or gone.
-    fn read(&mut self) -> Result<Option<Vec<Operation>>> {
-        let file = log_path(&self.region);
-        if self.id == 0 || !file.exists() {
-            return Ok(None);
-        }
-        let medium = AnyMedium::open(&file, Durability::Memory, Access::ReadOnly)?;
-        if header(&medium)?.id != self.id {
-            return Ok(None);
-        }
-        let found = read(&medium, self.id, self.group)?;
-        let new = found.entries.iter().filter(|entry| entry.position >= self.seen);
-        let operations = new.map(|entry| operation(&found, entry)).collect();
-        (self.group, self.seen) = (found.last_group, found.end);
-        Ok(Some(operations))
-    }
-
-    /// The log that the region's last checkpoint names.
-    fn find(&mut self) -> Result<()> {
-        let place = look(&self.region)?.superblock.map(|superblock| superblock.log);
-        let place = place.unwrap_or_default();
-        if self.id != place.id {
-            (self.id, self.group, self.seen) = (place.id, place.start, place.start);
-        }
-        Ok(())
-    }
-
-    /// Goes on from the last checkpoint, if that is further than what was seen. Whether it is.
-    fn skip(&mut self) -> Result<bool> {
-        let place = look(&self.region)?.superblock.map(|superblock| superblock.log);
-        let further = place.filter(|place| place.id == self.id && place.start > self.seen);
-        if let Some(place) = further {
-            (self.group, self.seen) = (place.start, place.start);
-        }
-        Ok(further.is_some())
     }
 }

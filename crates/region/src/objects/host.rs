@@ -137,6 +137,8 @@ pub(super) trait Hosted: Send {
         function: usize,
         arguments: &Arguments<'_>,
     ) -> Result<Outcome, Undecodable>;
+    /// Calls before this position are part of the object.
+    fn position(&self, update: &Update<'_>) -> u64;
     /// Calls before `position` are part of the object.
     fn advance(&mut self, update: &Update<'_>, position: u64);
 }
@@ -163,6 +165,10 @@ impl<T: Object> Hosted for Host<T> {
         arguments: &Arguments<'_>,
     ) -> Result<Outcome, Undecodable> {
         T::apply(self.root.get_mut(update), update.heap(), function, arguments)
+    }
+
+    fn position(&self, update: &Update<'_>) -> u64 {
+        *self.position.get(update)
     }
 
     fn advance(&mut self, update: &Update<'_>, position: u64) {

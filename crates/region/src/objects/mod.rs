@@ -19,14 +19,17 @@ mod answers;
 mod calls;
 mod file;
 mod follow;
+mod follower;
 mod host;
 mod listing;
 mod replay;
 mod run;
 mod server;
+mod tail;
 
 pub use calls::Calls;
 pub use follow::{Follow, News, follow};
+pub use follower::Follower;
 pub use host::{Arguments, Function, Object, Outcome, Undecodable};
 pub use listing::{Operation, Operations, operations};
 /// Makes a persistent object of an `impl` block.

@@ -66,14 +66,7 @@ impl Left {
         of_object
             .map(|entry| {
                 let definition = &self.definitions[usize::from(entry.object)];
-                let signature = definition
-                    .lines()
-                    .nth(1 + usize::from(entry.function))
-                    .unwrap_or_default();
-                let number = functions
-                    .iter()
-                    .position(|function| function.signature == signature);
-                let number = number.ok_or_else(|| log_file.error(lacking(name, signature, functions)))?;
+                let number = number(definition, entry, functions).map_err(|why| log_file.error(why))?;
                 Ok((number, entry.clone()))
             })
             .collect()
@@ -87,6 +80,18 @@ impl Left {
             .filter(|entry| self.name(entry) != name)
             .collect();
     }
+}
+
+/// The number that a call's function has in this build.
+///
+/// # Errors
+/// Says by name that this build lacks it, or has it with another signature.
+pub(super) fn number(definition: &str, entry: &Entry, functions: &[Function]) -> Result<usize, String> {
+    let mut lines = definition.lines();
+    let name = lines.next().unwrap_or_default();
+    let signature = lines.nth(usize::from(entry.function)).unwrap_or_default();
+    let number = (functions.iter()).position(|function| function.signature == signature);
+    number.ok_or_else(|| lacking(name, signature, functions))
 }
 
 /// Why a logged function cannot be run.

@@ -3,19 +3,21 @@
 use super::answers::Answers;
 use super::calls::thread_number;
 use super::file::{LogFile, random};
+use super::follower::PLACE;
 use super::host::{Arguments, Host, Hosted, Object, Outcome, Undecodable};
-use super::replay::{Left, definition};
+use super::replay::{Left, definition, number};
 use super::run::{RunError, apply, in_update, run};
 use crate::error::{Error, Result};
 use crate::region::{Attached, Inner, Region, Update};
 use crate::superblock::LogPosition;
 use std::collections::HashMap;
 use std::fmt;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-use twinpage_core::operation_log::{Appender, Call, Entry, Group, Log};
-use twinpage_os::AnyMedium;
+use twinpage_core::operation_log::{Appender, Call, Entry, Found, Group, Log};
+use twinpage_os::{AnyMedium, Lock};
 
 /// Calls after which a checkpoint is made (SIMPO 4.2: every 1000 functions).
 const CHECKPOINT_EVERY: u32 = 1000;
@@ -24,7 +26,7 @@ const GATHERING: u32 = 8;
 /// The longest such wait, where a disk was busy.
 const LONGEST_GATHERING: Duration = Duration::from_millis(1);
 /// A new log begins so far after the place of the one before that no object's position is past it.
-const APART: u64 = 1 << 32;
+pub(super) const APART: u64 = 1 << 32;
 
 /// The objects of a region and their log.
 pub(crate) struct Objects {
@@ -37,6 +39,10 @@ pub(crate) struct Objects {
     answers: Answers,
     /// The last checkpoint will need no log.
     is_clean: AtomicBool,
+    /// It runs another region's calls, and takes none.
+    follows: AtomicBool,
+    /// The lock of the region that this one has taken over from.
+    taken_over: Mutex<Option<Lock>>,
 }
 
 /// The turn of a thread, until it is dropped.
@@ -59,7 +65,7 @@ impl Drop for Turn<'_> {
 }
 
 /// What the thread with the turn has.
-struct Server {
+pub(super) struct Server {
     log: Log<AnyMedium>,
     hosts: HashMap<u16, Box<dyn Hosted>>,
     left: Left,
@@ -107,6 +113,7 @@ impl Objects {
             let why = "a region that was opened for sections has no objects: open it without `sections`";
             return Err(Error::Invalid(why.into()));
         }
+        let follows = Objects::follows(region)?;
         let (file, inner) = (LogFile::of(region)?, region.inner.clone());
         let progress = inner.progress();
         progress.check_poison()?;
@@ -139,7 +146,15 @@ impl Objects {
             server: Mutex::new(Some(server)),
             answers: Answers::default(),
             is_clean: AtomicBool::new(false),
+            follows: AtomicBool::new(follows),
+            taken_over: Mutex::new(None),
         })
+    }
+
+    /// Whether the region was following another when it was used last.
+    pub(super) fn follows(region: &Region) -> Result<bool> {
+        let roots = region.roots()?;
+        Ok(roots.iter().any(|root| root.name == PLACE))
     }
 
     /// Opens an object: makes it if there is none, and runs what the log has of it. Says the number of its definition.
@@ -193,6 +208,10 @@ impl Objects {
         lane: Option<u64>,
         arguments: &[u8],
     ) -> Result<u64> {
+        if self.follows.load(Ordering::Relaxed) {
+            let why = "the region follows another: its objects take calls once it has taken over from that";
+            return Err(Error::Invalid(why.into()));
+        }
         let thread = thread_number();
         let call = Call {
             object,
@@ -277,6 +296,16 @@ impl Objects {
         })
     }
 
+    /// Whether calls are refused: those of another region are run.
+    pub(super) fn refuse_calls(&self, refuse: bool) {
+        self.follows.store(refuse, Ordering::Relaxed);
+    }
+
+    /// Keeps the lock of a region that this one has taken over from.
+    pub(super) fn keep(&self, leaders: Lock) {
+        *lock(&self.taken_over) = Some(leaders);
+    }
+
     pub(super) fn sync_and_tell(&self) -> Result<()> {
         self.outside_update()?;
         self.with_turn(|server| {
@@ -312,7 +341,7 @@ impl Objects {
         Some(Turn { server, answers })
     }
 
-    fn with_turn<R>(&self, work: impl FnOnce(&mut Server) -> Result<R>) -> Result<R> {
+    pub(super) fn with_turn<R>(&self, work: impl FnOnce(&mut Server) -> Result<R>) -> Result<R> {
         self.in_turn(self.turn(), work)
     }
 
@@ -338,6 +367,7 @@ impl Attached for Objects {
 
     fn end(&self) -> Result<()> {
         let mut turn = self.turn();
+        let _released = lock(&self.taken_over).take(); // when all is closed
         let Some(mut ended) = turn.server().take() else {
             return Ok(());
         };
@@ -479,6 +509,53 @@ impl Server {
             (Ok(_), false) => {}
         }
         u32::from(is_instant)
+    }
+
+    /// Runs calls of the region that this one follows, which `found` has. None is run unless all can be. Says how many
+    /// were.
+    pub(super) fn follow(&mut self, found: &Found, entries: &[Entry], log: &Path) -> Result<usize> {
+        let refuse = |why| {
+            let file = log.to_owned();
+            Error::Log { file, why }
+        };
+        let mut calls = Vec::new();
+        for entry in entries {
+            let definition = &found.definitions[usize::from(entry.object)];
+            let name = definition.lines().next().unwrap_or_default();
+            let host = self.hosts.iter().find(|(_, host)| host.name() == name);
+            let (&host, hosted) = host.ok_or_else(|| {
+                refuse(format!(
+                    "it has calls of the object {name:?}: open it in the copy, too"
+                ))
+            })?;
+            calls.push((
+                host,
+                number(definition, entry, hosted.functions()).map_err(refuse)?,
+                entry,
+            ));
+        }
+        let mut ran = 0;
+        for (host, function, entry) in calls {
+            let Some(host) = self.hosts.get_mut(&host) else {
+                continue;
+            };
+            if entry.position < in_update(&self.inner, |update| host.position(update)) {
+                continue;
+            }
+            // One that panics did so there.
+            if let Err(RunError::Undecodable(Undecodable(why))) =
+                run(&self.inner, &mut **host, function, entry)
+            {
+                let signature = host.functions()[function].signature;
+                return Err(refuse(format!(
+                    "the arguments of a call of the object {:?} to `{signature}` cannot be read: {why}",
+                    host.name()
+                )));
+            }
+            self.ran += 1;
+            ran += 1;
+        }
+        Ok(ran)
     }
 
     /// From the next cut on, the log may forget calls before `end`, unless some wait for their object to be opened.

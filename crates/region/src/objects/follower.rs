@@ -1,0 +1,196 @@
+//! A copy of a region that runs the calls another process logs, and takes over when that has gone.
+//!
+//! * The copy begins as a backup. It reads the log beside the leader's region and nothing else, and writes to its own
+//!   files alone: the leader knows nothing of it.
+//! * Its objects take no calls before it has taken over, or both would go ways of their own. They can be read.
+//! * The place in the leader's log is a root of the copy, and each object has its own: a copy that was killed goes on
+//!   from its last checkpoint and runs nothing twice.
+//! * Calls are run when they were written. A power cut can take the last of them from the leader and leave them here:
+//!   that is noticed, and the copy begins anew.
+
+use super::file::log_path;
+use super::run::in_update;
+use super::server::Objects;
+use super::tail::{Seen, Tail};
+use crate::error::{Error, Result};
+use crate::region::{Inner, Region};
+use crate::root::Root;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use twinpage_core::operation_log::{Found, GroupAt};
+use twinpage_os::{Lock, LockError};
+
+/// The root with the place: log, position and life of the last group, one past the last call.
+pub(super) const PLACE: &str = "place in the log that is followed";
+
+/// Follows the objects of another region: [`Region::follow`].
+///
+/// ```
+/// use twinpage::objects::Follower;
+///
+/// /// Runs what the leader calls, until that has gone and this takes over.
+/// fn stand_by(follower: &mut Follower) -> twinpage::Result<()> {
+///     while !follower.take_over()? {
+///         follower.catch_up()?;
+///         std::thread::sleep(std::time::Duration::from_millis(10));
+///     }
+///     Ok(())
+/// }
+/// ```
+#[derive(Debug)]
+pub struct Follower {
+    leader: PathBuf,
+    tail: Tail,
+    /// None once it has taken over.
+    place: Option<Root<[u64; 4]>>,
+    objects: Arc<Objects>,
+    inner: Arc<Inner>,
+}
+
+impl Region {
+    /// Has this region, a backup of the region in the file `leader`, run the calls that are made of its objects there.
+    /// Open its objects afterwards, all that have calls: what they are made of is in the backup.
+    ///
+    /// A copy lies at the same addresses, so it is followed from another process.
+    ///
+    /// ```no_run
+    /// use std::time::Duration;
+    /// use twinpage::{Persist, Region};
+    ///
+    /// #[derive(Persist)]
+    /// struct Counter {
+    ///     value: u64,
+    /// }
+    ///
+    /// #[twinpage::object]
+    /// impl Counter {
+    ///     pub fn add(&mut self, by: u64) {
+    ///         self.value += by;
+    ///     }
+    ///     pub fn value(&self) -> u64 {
+    ///         self.value
+    ///     }
+    /// }
+    ///
+    /// // `twinpage backup leader.twin copy.twin`, while the leader has its objects open. Then:
+    /// let copy = Region::open("copy.twin")?;
+    /// let mut follower = copy.follow("leader.twin")?;
+    /// let counter = copy.object::<Counter>("counter", |_| Counter { value: 0 })?;
+    /// while !follower.take_over()? { // the leader lives
+    ///     follower.catch_up()?;
+    ///     println!("{}", counter.value()?);
+    ///     std::thread::sleep(Duration::from_millis(10));
+    /// }
+    /// counter.add(1); // from now on it is here
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Region::object`]; [`Error::Invalid`] when objects were opened before, or this is no backup made since the
+    /// leader's objects were.
+    pub fn follow(&self, leader: impl AsRef<Path>) -> Result<Follower> {
+        self.outside_update("following a region")?;
+        let leader = leader.as_ref().to_owned();
+        let begun = self.inner.progress().log();
+        let is_fresh = begun.id == 0 && begun.start > 0;
+        if !is_fresh && !Objects::follows(self)? {
+            return Err(Error::Invalid(format!(
+                "this region is no fresh backup of {}: back that up while its objects are open, and follow before an \
+                 object of the copy is opened",
+                leader.display()
+            )));
+        }
+        let mut place = self.root::<[u64; 4]>(PLACE)?;
+        let tail = match self.read(|view| *place.get(view)) {
+            [0, ..] => Tail::of_copy(&leader, begun.start)?,
+            [id, position, life, seen] => Tail::after(&leader, id, GroupAt { position, life }, seen),
+        };
+        self.update(|update| *place.get_mut(update) = tail.place());
+        let objects = self.objects()?;
+        objects.refuse_calls(true);
+        Ok(Follower {
+            leader,
+            tail,
+            place: Some(place),
+            objects,
+            inner: self.inner.clone(),
+        })
+    }
+}
+
+impl Follower {
+    /// Runs what the leader logged since. Says how many calls there were.
+    ///
+    /// # Errors
+    /// [`Error::Log`] when the leader's log has lost calls since the last time, by others written over them or by a power
+    /// cut, and when it has calls of objects that are not open here, or that this build cannot run.
+    pub fn catch_up(&mut self) -> Result<usize> {
+        if self.place.is_none() {
+            return Ok(0); // it has taken over
+        }
+        loop {
+            match self.tail.read()? {
+                Seen::New(found, from) => return self.run(&found, from),
+                Seen::Lost => return Err(self.lost()),
+                Seen::Gone => match self.tail.named()? {
+                    // It was closed, which ends at the end of its log.
+                    named if named.id == 0 && named.start == self.tail.seen() => return Ok(0),
+                    named if named.id == 0 => return Err(self.lost()),
+                    named if named.id != self.tail.id() => self.tail.go_on_in(named.id),
+                    _ => return Err(self.tail.missing()),
+                },
+            }
+        }
+    }
+
+    /// Catches up and ends following, for good, if the leader's region is not open: from then on the objects here take calls. The
+    /// leader's region cannot be opened as long as this one is. Whether it is so.
+    ///
+    /// # Errors
+    /// As [`Follower::catch_up`]; those of a checkpoint.
+    pub fn take_over(&mut self) -> Result<bool> {
+        if self.place.is_none() {
+            return Ok(true);
+        }
+        let lock = match Lock::take(&self.leader) {
+            Ok(lock) => lock,
+            Err(LockError::Held { .. }) => return Ok(false),
+            Err(error) => return Err(error.into()),
+        };
+        self.catch_up()?;
+        let place = &mut self.place;
+        if let Some(place) = place.take() {
+            in_update(&self.inner, |update| place.remove(update))?;
+        }
+        self.inner.checkpoint()?;
+        self.objects.keep(lock);
+        self.objects.refuse_calls(false);
+        Ok(true)
+    }
+
+    fn run(&mut self, found: &Found, from: usize) -> Result<usize> {
+        let Some(place) = &mut self.place else {
+            return Ok(0); // there is nothing to follow any more
+        };
+        let now = self.tail.place();
+        let log = log_path(&self.leader);
+        let ran = self.objects.with_turn(|server| {
+            let ran = server.follow(found, &found.entries[from..], &log)?;
+            in_update(&self.inner, |update| *place.get_mut(update) = now);
+            Ok(ran)
+        });
+        // What was not run is to be seen again.
+        if ran.is_err() {
+            let [id, position, life, seen] = in_update(&self.inner, |update| *place.get(update));
+            self.tail = Tail::after(&self.leader, id, GroupAt { position, life }, seen);
+        }
+        ran
+    }
+
+    fn lost(&self) -> Error {
+        self.tail.error(
+            "calls after those that were followed are not in it any more: others were written over them, or a power cut took \
+             them; begin again with a new backup of the region",
+        )
+    }
+}

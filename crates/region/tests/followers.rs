@@ -1,0 +1,260 @@
+//! A copy of a region follows the calls of another process, is killed and goes on, and takes over when that is killed.
+//!
+//! Its seed repeats the choices of a failure; `TWINPAGE_LONG` makes it many rounds.
+
+mod support;
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::time::Duration;
+use support::{folders, when_free};
+use twinpage::collections::Vec as List;
+use twinpage::objects::Follower;
+use twinpage::{Heap, Persist, Region, Update};
+
+const ROLE: &str = "TWINPAGE_TEST_ROLE";
+const FOLDER: &str = "TWINPAGE_TEST_FOLDER";
+/// What a leader calls before it pauses: less than a log holds, however slow its follower is.
+const CALLS: u64 = 60_000;
+const ROWS: u64 = 5;
+
+#[derive(Persist)]
+struct Ledger<'r> {
+    sums: List<'r, u64>,
+    /// The calls so far, in an order that matters.
+    hash: u64,
+    notes: List<'r, twinpage::collections::String<'r>>,
+}
+
+#[twinpage::object]
+#[allow(unreachable_pub)]
+impl<'r> Ledger<'r> {
+    fn new_in(u: &Update<'r>, rows: u64) -> Ledger<'r> {
+        Ledger {
+            sums: u.collect((0..rows).map(|_| 0)),
+            hash: 0,
+            notes: List::new_in(u.heap()),
+        }
+    }
+    pub fn add(&mut self, heap: Heap<'r>, number: u64) {
+        self.sums[(number % ROWS) as usize] += number;
+        self.hash = (self.hash ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        if number.is_multiple_of(100) {
+            self.notes
+                .push(twinpage::collections::String::from_in("a hundred more", heap));
+        }
+    }
+    pub fn bump(&mut self, number: u64) -> u64 {
+        self.hash = (self.hash ^ number).rotate_left(9);
+        self.hash
+    }
+    pub fn all(&self) -> (Vec<u64>, u64, usize) {
+        (self.sums.iter().copied().collect(), self.hash, self.notes.len())
+    }
+}
+
+fn open(path: &Path) -> Region {
+    when_free(|| Region::options().every(Duration::from_millis(3)).open(path))
+}
+
+fn ledger(region: &Region) -> LedgerHandle {
+    region
+        .object::<Ledger>("ledger", |u| Ledger::new_in(u, ROWS))
+        .unwrap()
+}
+
+fn say(line: &str) {
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "{line}").and_then(|()| out.flush()).unwrap();
+}
+
+/// Makes the region, a copy of it, and calls; says each that was acknowledged.
+fn lead(folder: &Path) {
+    let region = open(&folder.join("leader.twin"));
+    let ledger = ledger(&region);
+    ledger.add(1);
+    ledger.sync().unwrap();
+    region.backup(folder.join("copy.twin")).unwrap();
+    say("acknowledged 1");
+    for number in 2..CALLS {
+        ledger.add(number);
+        if number % 37 == 0 {
+            ledger.bump(number).unwrap();
+            say(&format!("acknowledged {number}"));
+        }
+    }
+    say("done");
+    std::thread::park();
+}
+
+fn following(folder: &Path) -> (Region, Follower, LedgerHandle) {
+    let region = open(&folder.join("copy.twin"));
+    let follower = region.follow(folder.join("leader.twin")).unwrap();
+    let ledger = ledger(&region);
+    (region, follower, ledger)
+}
+
+/// Follows, and says how far it is.
+fn trail(folder: &Path) {
+    let (_region, mut follower, _) = following(folder);
+    loop {
+        say(&format!("ran {}", follower.catch_up().unwrap()));
+    }
+}
+
+/// Another process in a role, and what it says.
+fn process(test: &str, role: &str, folder: &Path) -> (Child, std::io::Lines<BufReader<ChildStdout>>) {
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", test, "--nocapture", "--test-threads=1"])
+        .env(ROLE, role)
+        .env(FOLDER, folder)
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let said = BufReader::new(child.stdout.take().unwrap()).lines();
+    (child, said)
+}
+
+fn kill(mut child: Child) {
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+/// The object after the calls up to some number, at least `least`: which number that is.
+fn replayed(all: &(Vec<u64>, u64, usize), least: u64) -> u64 {
+    let (mut sums, mut hash, mut notes) = (vec![0; ROWS as usize], 0_u64, 0);
+    for number in 1..CALLS {
+        sums[(number % ROWS) as usize] += number;
+        hash = (hash ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        notes += usize::from(number.is_multiple_of(100));
+        if number >= least && (&sums, &hash, &notes) == (&all.0, &all.1, &all.2) {
+            return number;
+        }
+        if number % 37 == 0 {
+            hash = (hash ^ number).rotate_left(9);
+            if number >= least && (&sums, &hash, &notes) == (&all.0, &all.1, &all.2) {
+                return number;
+            }
+        }
+    }
+    panic!("no sequence of the calls, at least {least} of them, ends in {all:?}");
+}
+
+#[test]
+fn a_copy_follows_is_killed_goes_on_and_takes_over() {
+    const NAME: &str = "a_copy_follows_is_killed_goes_on_and_takes_over";
+    if let (Ok(role), Some(folder)) = (std::env::var(ROLE), std::env::var_os(FOLDER).map(PathBuf::from)) {
+        return if role == "lead" {
+            lead(&folder)
+        } else {
+            trail(&folder)
+        };
+    }
+    let rounds = if std::env::var_os("TWINPAGE_LONG").is_some() {
+        60
+    } else {
+        3
+    };
+    let mut random = fastrand::Rng::new();
+    println!("seed {}", random.get_seed());
+    for round in 0..2 * rounds {
+        let folder = &folders()[round % 2];
+        let (leader, mut said) = process(NAME, "lead", folder.path());
+        let mut acknowledged = 0;
+        let mut note = |line: &str| {
+            let number = line
+                .strip_prefix("acknowledged ")
+                .and_then(|number| number.parse().ok());
+            acknowledged = number.unwrap_or(acknowledged);
+            number.is_some()
+        };
+        while !note(&said.next().unwrap().unwrap()) {}
+        // A follower that is killed at some instant.
+        let (trailing, mut ran) = process(NAME, "follow", folder.path());
+        let mut wanted = random.usize(1..60);
+        while wanted > 0 {
+            wanted -= usize::from(ran.next().unwrap().unwrap().starts_with("ran "));
+        }
+        kill(trailing);
+        // Another goes on, while the leader calls.
+        let (region, mut follower, ledger) = following(folder.path());
+        assert!(!follower.take_over().unwrap(), "the leader lives");
+        for _ in 0..random.usize(1..200) {
+            if !note(&said.next().unwrap().unwrap()) {
+                break;
+            }
+            follower.catch_up().unwrap();
+        }
+        kill(leader);
+        said.map_while(Result::ok).for_each(|line| {
+            note(&line);
+        });
+        while !follower.take_over().unwrap() {
+            std::thread::sleep(Duration::from_millis(1)); // its last thread is about to end
+        }
+        let all = ledger.all().unwrap();
+        let number = replayed(&all, acknowledged);
+        drop(follower);
+        region.close().unwrap();
+
+        // The leader, opened again, has come to the same; the copy goes on by itself.
+        let path = folder.path().join("leader.twin");
+        let again = open(&path);
+        assert_eq!(
+            self::ledger(&again).all().unwrap(),
+            all,
+            "round {round}, after call {number}"
+        );
+        drop(again);
+        let region = open(&folder.path().join("copy.twin"));
+        let ledger = self::ledger(&region);
+        ledger.add(5);
+        let (sums, ..) = ledger.all().unwrap();
+        assert_eq!(sums[0], all.0[0] + 5);
+        let report = region.check().unwrap();
+        assert!(
+            report.damage.is_empty() && report.leaked_blocks == 0,
+            "{report:?}"
+        );
+        region.close().unwrap();
+    }
+}
+
+#[test]
+fn what_cannot_be_followed_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let [leader, copy] = ["leader.twin", "copy.twin"].map(|name| folder.path().join(name));
+    let region = open(&leader);
+    let handle = ledger(&region);
+    handle.add(1);
+    handle.sync().unwrap();
+    let why = region.follow(&leader).unwrap_err().to_string();
+    assert!(why.contains("no fresh backup"), "{why}");
+    region.backup(&copy).unwrap();
+    region.close().unwrap();
+
+    let region = open(&copy);
+    let mut follower = region.follow(&leader).unwrap();
+    let handle = ledger(&region);
+    assert_eq!(follower.catch_up().unwrap(), 0);
+    let why = handle.bump(1).unwrap_err().to_string();
+    assert!(why.contains("follows another"), "{why}");
+    drop(follower);
+    region.close().unwrap();
+    // It still follows, also where nobody asks it to.
+    let region = open(&copy);
+    let why = ledger(&region).bump(1).unwrap_err().to_string();
+    assert!(why.contains("follows another"), "{why}");
+    region.close().unwrap();
+
+    // The leader went on without a follower, and closed: its calls are gone with its log.
+    let region = open(&leader);
+    ledger(&region).bump(7).unwrap();
+    region.close().unwrap();
+    let region = open(&copy);
+    let mut follower = region.follow(&leader).unwrap();
+    let _handle = ledger(&region);
+    let why = follower.catch_up().unwrap_err().to_string();
+    assert!(why.contains("begin again with a new backup"), "{why}");
+}
