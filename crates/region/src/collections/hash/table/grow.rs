@@ -66,7 +66,7 @@ impl<T> Table<T> {
         let needed = self
             .items
             .checked_add(additional)
-            .ok_or_else(|| too_large(additional))?;
+            .ok_or_else(|| too_large::<T>(additional))?;
         if self.is_divided() {
             return self.rebuild(needed, hash);
         }
@@ -161,7 +161,10 @@ impl<T> Table<T> {
         if count.used <= usable(old.places) / 2 {
             self.remake(old, &count, run, old.places, rehash)?;
         } else if !self.split(old, &count, run.clone(), rehash)? {
-            let places = old.places.checked_mul(2).ok_or_else(|| too_large(old.places))?;
+            let places = old
+                .places
+                .checked_mul(2)
+                .ok_or_else(|| too_large::<T>(old.places))?;
             self.remake(old, &count, run, places, rehash)?;
         }
         Ok(true)
@@ -270,10 +273,10 @@ struct Moving<T>(ManuallyDrop<Table<T>>);
 impl<T> Moving<T> {
     /// With places for `capacity` entries, and none yet.
     fn with_capacity(capacity: usize, heap: RawHeap) -> Result<Moving<T>, HeapError> {
-        let places = places_for(capacity).ok_or_else(|| too_large(capacity))?;
+        let places = places_for(capacity).ok_or_else(|| too_large::<T>(capacity))?;
         match block(places, Layout::new::<T>()) {
             Some((layout, _)) if layout.size() <= DATA_BYTES => {}
-            _ => return Err(too_large(capacity)),
+            _ => return Err(too_large::<T>(capacity)),
         }
         let mut new = Moving(ManuallyDrop::new(Table::new_in(heap)));
         let table = &mut *new.0;

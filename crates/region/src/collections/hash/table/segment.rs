@@ -75,7 +75,7 @@ impl Segment {
         if places == 0 {
             return Ok(Segment::NONE);
         }
-        let (layout, start) = block(places, Layout::new::<T>()).ok_or_else(|| too_large(places))?;
+        let (layout, start) = block(places, Layout::new::<T>()).ok_or_else(|| too_large::<T>(places))?;
         let at = heap.try_allocate(layout)?;
         // SAFETY: the controls lie in the block.
         let controls = unsafe { at.add(start) };
@@ -199,8 +199,9 @@ impl Slot {
     }
 }
 
-pub(super) fn too_large(entries: usize) -> HeapError {
+/// So many entries are more than a region can hold.
+pub(super) fn too_large<T>(entries: usize) -> HeapError {
     HeapError::TooLarge {
-        bytes: entries as u64,
+        bytes: (entries as u64).saturating_mul(size_of::<T>() as u64),
     }
 }
