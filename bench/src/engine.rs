@@ -177,7 +177,7 @@ pub(crate) trait Engine: Sync + Sized + 'static {
     ) -> Result<()>;
 
     /// Makes what was done durable, for engines that do so behind the program's back.
-    fn settle(&self) -> Result<()> {
+    fn flush_behind(&self) -> Result<()> {
         Ok(())
     }
 

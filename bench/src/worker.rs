@@ -138,7 +138,7 @@ fn serve<E: Engine, W: Workload<E>>(arguments: &WorkerArguments) -> Result<()> {
         stops: Histogram::default(),
         latency: Histogram::default(),
     };
-    worker.engine.settle()?;
+    worker.engine.flush_behind()?;
     worker.engine.filled();
     medium::sync(&worker.place.directory)?;
     answer(&Answer::Ready);
@@ -188,7 +188,7 @@ impl<E: Engine, W: Workload<E>> Worker<E, W> {
                 .map(|other| other.join().expect("no worker panics"));
             std::iter::once(first).chain(others).collect()
         });
-        engine.settle()?;
+        engine.flush_behind()?;
         let seconds = begun.elapsed().as_secs_f64();
         let tallies = tallies?;
         let after = engine.account()?;

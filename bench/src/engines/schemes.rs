@@ -99,8 +99,8 @@ impl<M: Medium> Medium for Counted<M> {
     fn hint(&self, cause: Cause, path: Waits) {
         self.medium.hint(cause, path);
     }
-    fn touch(&self, bytes: usize) {
-        self.medium.touch(bytes);
+    fn accessed(&self, bytes: usize) {
+        self.medium.accessed(bytes);
     }
     fn len(&self) -> u64 {
         self.medium.len()

@@ -226,7 +226,7 @@ impl Engine for Sections {
         tx.change(|section| change(&mut array.write(section)[index as usize]))
     }
 
-    fn settle(&self) -> Result<()> {
+    fn flush_behind(&self) -> Result<()> {
         self.region.durable().map_err(failed)
     }
 

@@ -187,7 +187,7 @@ impl Engine for Twinpage {
         Ok(())
     }
 
-    fn settle(&self) -> Result<()> {
+    fn flush_behind(&self) -> Result<()> {
         self.region.durable().map_err(failed)
     }
 

@@ -123,7 +123,7 @@ pub(super) fn object(arguments: &ObjectArguments) -> Result<Done> {
     let path = arguments.place.join("grid.twin");
     let (region, grid) = opened(&path, arguments.threads)?;
     let (workload, variant, all) = (arguments.workload, arguments.variant, AtomicU64::new(0));
-    let (all, settled) = (&all, grid.clone());
+    let (all, waiting) = (&all, grid.clone());
     let member = |thread| {
         let (grid, mut calls) = (grid.clone(), 0);
         move || {
@@ -154,8 +154,8 @@ pub(super) fn object(arguments: &ObjectArguments) -> Result<Done> {
         }
     };
     let members = (0..arguments.threads).map(member).collect();
-    let (done, counts) = team::call(arguments, members, || settled.sync().map_err(failed))?;
-    drop((grid, settled));
+    let (done, counts) = team::call(arguments, members, || waiting.sync().map_err(failed))?;
+    drop((grid, waiting));
     region.close().map_err(failed)?;
     let (_region, grid) = opened(&path, arguments.threads)?;
     match workload {

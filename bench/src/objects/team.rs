@@ -6,11 +6,11 @@ use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-/// Lets each member call again and again, then `settle`s; counts the calls of each.
+/// Lets each member call again and again, then `finish`es; counts the calls of each.
 pub(super) fn call<F: FnMut() -> Result<()> + Send>(
     arguments: &ObjectArguments,
     members: Vec<F>,
-    settle: impl FnOnce() -> Result<()>,
+    finish: impl FnOnce() -> Result<()>,
 ) -> Result<(Done, Vec<u64>)> {
     let (stop, begin) = (AtomicBool::new(false), Barrier::new(members.len() + 1));
     let (stop, begin) = (&stop, &begin);
@@ -40,7 +40,7 @@ pub(super) fn call<F: FnMut() -> Result<()> + Send>(
         (counts, begun)
     });
     let counts = counts?;
-    settle()?;
+    finish()?;
     let done = Done {
         seconds: begun.elapsed().as_secs_f64(),
         calls: counts.iter().sum(),

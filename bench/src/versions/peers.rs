@@ -58,7 +58,7 @@ pub(super) fn engine<E: Engine>(arguments: &SpsArguments, pace: Pace) -> Result<
             Ok(())
         })?;
     }
-    store.settle()?;
+    store.flush_behind()?;
     let seconds = begun.elapsed().as_secs_f64();
     store.group(&mut |tx| check(arguments, |index| E::at(tx, &strings, index as u64)))?;
     drop(strings);

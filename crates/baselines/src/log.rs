@@ -114,7 +114,7 @@ impl Log {
                 places.entries[line] = index as u32;
             }
         }
-        match log.settle(medium, ground) {
+        match log.post_homes(medium, ground) {
             Ok(()) | Err(Error::Full { .. }) => Ok(log),
             Err(error) => Err(error),
         }
@@ -180,7 +180,7 @@ impl Log {
         newer: PageLines<'_>,
         cause: Cause,
     ) -> Result<()> {
-        self.settle(medium, ground)?;
+        self.post_homes(medium, ground)?;
         medium.on(cause);
         let logged = self
             .pages
@@ -239,7 +239,7 @@ impl Log {
         if ground.faulty(Fault::LeaveInLog) {
             self.homeless.clear();
         }
-        match self.settle(medium, ground) {
+        match self.post_homes(medium, ground) {
             // The next epoch begins with it.
             Err(Error::Full { .. }) => Ok(()),
             other => other.map_err(Error::poisoned),
@@ -247,7 +247,11 @@ impl Log {
     }
 
     /// Posts copies of the last commit's lines to their homes.
-    pub(super) fn settle<M: Medium>(&mut self, medium: &mut Metered<M>, ground: &mut Ground) -> Result<()> {
+    pub(super) fn post_homes<M: Medium>(
+        &mut self,
+        medium: &mut Metered<M>,
+        ground: &mut Ground,
+    ) -> Result<()> {
         if self.homeless.is_empty() {
             return Ok(());
         }

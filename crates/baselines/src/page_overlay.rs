@@ -214,7 +214,7 @@ impl Overlays {
     }
 
     /// Posts the lines of the last commit's overlays to their pages.
-    fn settle<M: Medium>(&mut self, medium: &mut Metered<M>, ground: &mut Ground) -> Result<()> {
+    fn post_homes<M: Medium>(&mut self, medium: &mut Metered<M>, ground: &mut Ground) -> Result<()> {
         if self.homeless.is_empty() {
             return Ok(());
         }
@@ -314,7 +314,7 @@ impl LineStore for Overlays {
             let overlay = Overlays::load_one(medium, ground, words)?;
             overlays.homeless.insert(words[0], overlay);
         }
-        match overlays.settle(medium, ground) {
+        match overlays.post_homes(medium, ground) {
             Ok(()) | Err(Error::Full { .. }) => Ok(overlays),
             Err(error) => Err(error),
         }
@@ -376,7 +376,7 @@ impl LineStore for Overlays {
         newer: PageLines<'_>,
     ) -> Result<Room> {
         let (page, lines) = (newer.page.0, newer.changed);
-        self.settle(medium, ground)?;
+        self.post_homes(medium, ground)?;
         self.make_room(medium, ground, page, lines)?;
         let line_bytes = ground.line_bytes();
         let lane = lane(ground.book.record.epoch + 1);
@@ -404,7 +404,7 @@ impl LineStore for Overlays {
         ground: &mut Ground,
         context: &[u8],
     ) -> Result<()> {
-        self.settle(medium, ground)?;
+        self.post_homes(medium, ground)?;
         let section = self.persist(medium, ground)?;
         let epoch = ground.book.prepare(context, section, 0);
         ground.publish(medium, &epoch)?;
@@ -413,7 +413,7 @@ impl LineStore for Overlays {
         if ground.faulty(Fault::LeaveInOverlay) {
             self.homeless.clear();
         }
-        match self.settle(medium, ground) {
+        match self.post_homes(medium, ground) {
             // The next epoch begins with it.
             Err(Error::Full { .. }) => Ok(()),
             other => other.map_err(Error::poisoned),

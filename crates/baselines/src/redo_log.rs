@@ -96,7 +96,7 @@ impl LineStore for Redo {
         ground: &mut Ground,
         context: &[u8],
     ) -> Result<()> {
-        self.log.settle(medium, ground)?;
+        self.log.post_homes(medium, ground)?;
         let epoch = ground.book.prepare(context, Vec::new(), self.log.entries());
         ground.publish(medium, &epoch)?;
         medium.waits(Path::Background);

@@ -79,7 +79,7 @@ pub trait Medium {
 
     /// A number of bytes of the scheme's own volatile memory (a DRAM cache of pages, say) were read or
     /// written, for what the last hint said. For media that keep time.
-    fn touch(&self, bytes: usize) {
+    fn accessed(&self, bytes: usize) {
         let _ = bytes;
     }
 

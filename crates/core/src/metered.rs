@@ -108,8 +108,8 @@ impl<M: Medium> Medium for Metered<M> {
         self.medium.hint(cause, path);
     }
 
-    fn touch(&self, bytes: usize) {
-        self.medium.touch(bytes);
+    fn accessed(&self, bytes: usize) {
+        self.medium.accessed(bytes);
     }
 
     fn len(&self) -> u64 {

@@ -130,7 +130,7 @@ impl FileMedium {
                     return Err(self.health.failed("reserving space in", missing.start, needed, e));
                 }
             }
-            self.space.settle(missing, self.len);
+            self.space.set_allocated(missing, self.len);
         }
         Ok(())
     }
@@ -196,7 +196,7 @@ impl Medium for FileMedium {
         self.unsynced = true;
         self.len = len;
         // The last piece was short, and what it gained has no space yet.
-        self.space.unsettle(old..old + 1);
+        self.space.forget_allocation(old..old + 1);
         Ok(())
     }
 
@@ -232,7 +232,7 @@ impl Medium for FileMedium {
         match self.call(Call::Punch).and_then(|()| punch(&self.file, &range)) {
             Ok(true) => {
                 self.unsynced = true;
-                self.space.unsettle(range.clone());
+                self.space.forget_allocation(range.clone());
                 self.batch.remove(range);
                 Ok(())
             }

@@ -156,7 +156,7 @@ impl<P: Persistence> MappedMedium<P> {
     fn make_ready(&mut self, at: Offset, len: usize) -> Result<()> {
         self.health.writable()?;
         let end = self.health.inside(at, len, self.len)?;
-        if !self.space.is_settled(at..end) {
+        if !self.space.is_allocated(at..end) {
             self.take_space(at..end)?;
         }
         Ok(())
@@ -178,7 +178,7 @@ impl<P: Persistence> MappedMedium<P> {
                 Err(e) if e.raw_os_error() == Some(libc::EFAULT) => {
                     return Err(self.health.poisoned("touching", missing.start, e));
                 }
-                _ => self.space.settle(missing, self.len),
+                _ => self.space.set_allocated(missing, self.len),
             }
         }
         Ok(())
@@ -209,7 +209,7 @@ impl<P: Persistence> Medium for MappedMedium<P> {
         }
         self.unsynced = true;
         // The last piece was short, and what it gained has no space yet.
-        self.space.unsettle(self.len..self.len + 1);
+        self.space.forget_allocation(self.len..self.len + 1);
         self.len = len;
         Ok(())
     }
@@ -228,7 +228,7 @@ impl<P: Persistence> Medium for MappedMedium<P> {
 
     fn view(&self, at: Offset, len: usize) -> Option<&[u8]> {
         let end = at.checked_add(len as u64).filter(|&end| end <= self.len)?;
-        if !self.space.is_settled(at..end) {
+        if !self.space.is_allocated(at..end) {
             return None;
         }
         self.persistence.before_read();
@@ -278,7 +278,7 @@ impl<P: Persistence> Medium for MappedMedium<P> {
             return Ok(());
         }
         // First: from here on nothing may be touched through the mapping.
-        self.space.unsettle(whole.clone());
+        self.space.forget_allocation(whole.clone());
         self.persistence.before_read();
         self.unsynced = true;
         match punch(&self.file, &whole) {

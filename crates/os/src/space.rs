@@ -1,7 +1,7 @@
 //! Which pieces of a file surely have their space on the file system, so that storing into them
 //! cannot run out of room.
 //!
-//! * A settled piece has all its space. An unsettled one may have some, none, or all of it.
+//! * An allocated piece has all its space. An unallocated one may have some, none, or all of it.
 //! * Space is taken a piece at a time, before the first byte of the piece is written.
 
 use rustix::fs::{FallocateFlags, SeekFrom, fallocate, seek};
@@ -17,7 +17,7 @@ pub(crate) const PIECE: u64 = 256 << 10;
 /// A bit for every piece of a file.
 #[derive(Debug, Default)]
 pub(crate) struct Space {
-    settled: Vec<u64>,
+    allocated: Vec<u64>,
 }
 
 impl Space {
@@ -37,21 +37,21 @@ impl Space {
                 Err(Errno::NXIO) => len,
                 Err(e) => return Err(e.into()),
             };
-            space.settle(data..at.min(len), len);
+            space.set_allocated(data..at.min(len), len);
         }
         Ok(space)
     }
 
-    /// Whether every piece that `range` touches is settled.
-    pub(crate) fn is_settled(&self, range: Range<u64>) -> bool {
+    /// Whether every piece that `range` touches is allocated.
+    pub(crate) fn is_allocated(&self, range: Range<u64>) -> bool {
         pieces(range).all(|piece| self.has(piece))
     }
 
-    /// The first unsettled pieces that `range` touches, as bytes of a file of `len` bytes.
+    /// The first unallocated pieces that `range` touches, as bytes of a file of `len` bytes.
     pub(crate) fn missing(&self, range: Range<u64>, len: u64) -> Option<Range<u64>> {
-        let mut unsettled = pieces(range).skip_while(|&piece| self.has(piece));
-        let first = unsettled.next()?;
-        let last = unsettled
+        let mut unallocated = pieces(range).skip_while(|&piece| self.has(piece));
+        let first = unallocated.next()?;
+        let last = unallocated
             .take_while(|&piece| !self.has(piece))
             .last()
             .unwrap_or(first);
@@ -69,27 +69,27 @@ impl Space {
     }
 
     /// The pieces that lie whole in `range` have their space.
-    pub(crate) fn settle(&mut self, range: Range<u64>, len: u64) {
+    pub(crate) fn set_allocated(&mut self, range: Range<u64>, len: u64) {
         for piece in pieces(self.whole(range, len)) {
             let word = (piece / 64) as usize;
-            if self.settled.len() <= word {
-                self.settled.resize(word + 1, 0);
+            if self.allocated.len() <= word {
+                self.allocated.resize(word + 1, 0);
             }
-            self.settled[word] |= 1 << (piece % 64);
+            self.allocated[word] |= 1 << (piece % 64);
         }
     }
 
     /// The pieces that `range` touches may have lost their space.
-    pub(crate) fn unsettle(&mut self, range: Range<u64>) {
+    pub(crate) fn forget_allocation(&mut self, range: Range<u64>) {
         for piece in pieces(range) {
-            if let Some(word) = self.settled.get_mut((piece / 64) as usize) {
+            if let Some(word) = self.allocated.get_mut((piece / 64) as usize) {
                 *word &= !(1 << (piece % 64));
             }
         }
     }
 
     fn has(&self, piece: u64) -> bool {
-        self.settled
+        self.allocated
             .get((piece / 64) as usize)
             .is_some_and(|word| word >> (piece % 64) & 1 == 1)
     }
@@ -172,18 +172,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_whole_pieces_settle() {
+    fn only_whole_pieces_count_as_allocated() {
         let len = 10 * PIECE + 100;
         let mut space = Space::default();
-        space.settle(1..3 * PIECE, len);
-        assert!(!space.is_settled(0..1));
-        assert!(space.is_settled(PIECE..3 * PIECE));
-        assert!(!space.is_settled(2 * PIECE..3 * PIECE + 1));
-        space.settle(10 * PIECE..len, len);
-        assert!(space.is_settled(10 * PIECE..len), "the last piece is short");
+        space.set_allocated(1..3 * PIECE, len);
+        assert!(!space.is_allocated(0..1));
+        assert!(space.is_allocated(PIECE..3 * PIECE));
+        assert!(!space.is_allocated(2 * PIECE..3 * PIECE + 1));
+        space.set_allocated(10 * PIECE..len, len);
+        assert!(space.is_allocated(10 * PIECE..len), "the last piece is short");
         assert_eq!(space.missing(0..len, len), Some(0..PIECE));
         assert_eq!(space.missing(PIECE..len, len), Some(3 * PIECE..10 * PIECE));
-        space.unsettle(2 * PIECE - 1..2 * PIECE);
+        space.forget_allocation(2 * PIECE - 1..2 * PIECE);
         assert_eq!(space.missing(PIECE..3 * PIECE, len), Some(PIECE..2 * PIECE));
         assert_eq!(space.missing(5..5, len), None);
     }
@@ -196,9 +196,9 @@ mod tests {
         file.write_all_at(&vec![1; 2 * PIECE as usize], 3 * PIECE)
             .unwrap();
         let space = Space::of(&file, len).unwrap();
-        assert!(space.is_settled(3 * PIECE..5 * PIECE));
-        assert!(!space.is_settled(0..1), "this file system keeps no holes");
-        assert!(!space.is_settled(5 * PIECE..len));
+        assert!(space.is_allocated(3 * PIECE..5 * PIECE));
+        assert!(!space.is_allocated(0..1), "this file system keeps no holes");
+        assert!(!space.is_allocated(5 * PIECE..len));
     }
 
     #[test]
@@ -214,7 +214,7 @@ mod tests {
         assert!(bytes[start..end].iter().all(|&byte| byte == 1));
         assert!(bytes[..start].iter().chain(&bytes[end..]).all(|&byte| byte == 0));
         let space = Space::of(&file, len).unwrap();
-        assert!(!space.is_settled(0..1), "not asked for");
-        assert!(space.is_settled(PIECE..len));
+        assert!(!space.is_allocated(0..1), "not asked for");
+        assert!(space.is_allocated(PIECE..len));
     }
 }

@@ -101,7 +101,7 @@ pub struct Controller {
     every: Every,
     /// What the next checkpoint is expected to cost; none before the second, as the first writes everything.
     expected: Option<Cost>,
-    settled: u64,
+    checkpoints: u64,
     began: Duration,
     /// What may be used at once, as of `spare_at`: seconds of the program's time, and bytes. Below zero
     /// after a checkpoint that cost more.
@@ -117,7 +117,7 @@ impl Controller {
         Controller {
             every,
             expected: None,
-            settled: 0,
+            checkpoints: 0,
             began: now,
             spare_s: 0.0,
             spare_bytes: 0.0,
@@ -204,16 +204,16 @@ impl Controller {
     }
 
     /// It is durable, and cost this.
-    pub fn settled(&mut self, now: Duration, cost: Cost) {
+    pub fn learn(&mut self, now: Duration, cost: Cost) {
         if let Every::Auto(limits) = self.every {
             let (spare_s, spare_bytes) = self.spare(now, limits);
-            let is_first = self.settled == 0; // it has to be made, whatever it costs
+            let is_first = self.checkpoints == 0; // it has to be made, whatever it costs
             self.spare_s = spare_s - cost.program.as_secs_f64();
             self.spare_bytes = spare_bytes - if is_first { 0.0 } else { cost.bytes as f64 };
             self.spare_at = now;
         }
-        self.settled += 1;
-        if self.settled == 1 {
+        self.checkpoints += 1;
+        if self.checkpoints == 1 {
             return;
         }
         self.expected = Some(match self.expected {
@@ -231,7 +231,7 @@ impl Controller {
     pub fn complaint(&self) -> Option<String> {
         const SLOW: Duration = Duration::from_millis(500);
         const ENOUGH: u64 = 6;
-        let cost = self.expected.filter(|_| self.settled >= ENOUGH)?;
+        let cost = self.expected.filter(|_| self.checkpoints >= ENOUGH)?;
         let (interval, why) = self.interval();
         let asked = match self.every {
             Every::Fixed(every) => every,
@@ -346,7 +346,7 @@ mod tests {
             if in_flight.is_some_and(|(until, _)| now >= until)
                 && let Some((_, cost)) = in_flight.take()
             {
-                controller.settled(now, cost);
+                controller.learn(now, cost);
                 writes.push((now, cost.bytes));
             }
             if in_flight.is_some() || !controller.is_due(now, held_since.is_some()) {
@@ -514,7 +514,7 @@ mod tests {
             for _ in 0..times {
                 now = controller.due().max(now);
                 controller.begins(now);
-                controller.settled(now, cost(bytes));
+                controller.learn(now, cost(bytes));
             }
             controller.interval()
         };

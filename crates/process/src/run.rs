@@ -180,7 +180,7 @@ fn begin(command: &Command, directory: &StateDir, store: Store, pace: Pace) -> R
     let look = |source| Error::target("cannot look at the program", source);
     let process = Process::open(PROGRAM_PID).map_err(look)?;
     let layout = Layout::open(PROGRAM_PID).map_err(look)?;
-    let tracker = program::settle(&process, PROGRAM_PID)?;
+    let tracker = program::plant_and_track(&process, PROGRAM_PID)?;
     let geometry = store.geometry();
     let memory = Memory::new(
         layout,

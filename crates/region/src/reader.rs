@@ -265,8 +265,8 @@ impl Medium for Witness {
     fn hint(&self, cause: Cause, path: twinpage_core::Path) {
         self.medium.hint(cause, path);
     }
-    fn touch(&self, bytes: usize) {
-        self.medium.touch(bytes);
+    fn accessed(&self, bytes: usize) {
+        self.medium.accessed(bytes);
     }
     fn len(&self) -> u64 {
         self.medium.len()

@@ -569,7 +569,7 @@ impl Inner {
     pub(crate) fn checkpoint(&self) -> Result<Epoch> {
         let made = self.checkpoints().checkpoint();
         if let Some(sections) = &self.sections {
-            sections.settle_loss();
+            sections.undo_any_lost();
         }
         made
     }
@@ -601,7 +601,7 @@ impl Inner {
             }
         };
         if let Some(sections) = &self.sections {
-            sections.settle_loss();
+            sections.undo_any_lost();
         }
         match progress.is_durable(last)? {
             true => Ok(()),

@@ -229,7 +229,7 @@ impl<T: Value, const N: usize> Planes<T, N> {
     /// flush.
     pub fn reserve(&mut self, count: usize) -> Result<()> {
         self.durable()?;
-        self.settle();
+        self.see_durable();
         let old = self.opened.header.clone();
         if count as u64 <= old.count {
             return Ok(());
@@ -286,7 +286,7 @@ impl<T: Value, const N: usize> Planes<T, N> {
     }
 
     /// Sees what has become durable.
-    fn settle(&mut self) {
+    fn see_durable(&mut self) {
         if let Some((plane, step)) = self.in_flight
             && self.opened.engine.shared.durable() >= step
         {
@@ -296,7 +296,7 @@ impl<T: Value, const N: usize> Planes<T, N> {
     }
 
     fn taken(&mut self) {
-        self.settle();
+        self.see_durable();
         self.in_flight = Some((self.newest, self.opened.last));
         self.opened.owed.pay();
     }
@@ -309,7 +309,7 @@ impl<T: Value, const N: usize> Planes<T, N> {
             if self.opened.collecting.begin(&shared.handover) {
                 self.taken();
             }
-            self.settle();
+            self.see_durable();
             let in_use = |plane: usize| {
                 plane == self.newest
                     || plane == self.persistent && shared.planted != Some(Planted::ReusedTooEarly)

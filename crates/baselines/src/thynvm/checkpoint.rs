@@ -62,7 +62,7 @@ impl Hybrid {
     ) -> Result<Epoch> {
         self.land(medium, ground)?;
         medium.waits(Path::Critical);
-        self.overflow.settle(medium, ground)?;
+        self.overflow.post_homes(medium, ground)?;
         let mut release = std::mem::take(&mut self.retired);
         let (blocks, settled) = self.flip_blocks(&mut release.0);
         let pages = self.freeze_pages(ground, &mut release);
@@ -236,7 +236,7 @@ impl Hybrid {
         };
         let Some(data) = block.data.take() else { return };
         let line = (key & 63) as usize;
-        medium.touch(2 * data.len());
+        medium.accessed(2 * data.len());
         Arc::make_mut(&mut page.data)[line * data.len()..][..data.len()].copy_from_slice(&data);
         page.changed = page.changed | LineMask::run(line, 1);
         match block.slot {
@@ -262,7 +262,7 @@ impl Flight {
                 return Ok(false);
             }
             medium.on(Cause::Data);
-            medium.touch(data.len());
+            medium.accessed(data.len());
             match slot {
                 Some(slot) => {
                     let at = u64::from(*slot) * data.len() as u64;
@@ -293,7 +293,7 @@ impl Leaving {
             medium.on(cause);
             for run in lines.runs() {
                 let bytes = &self.data[run.start * line_bytes..run.end * line_bytes];
-                medium.touch(bytes.len());
+                medium.accessed(bytes.len());
                 match self.frame {
                     Some(frame) => {
                         let at = ground.line(frame.into(), run.start);

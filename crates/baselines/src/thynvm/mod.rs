@@ -335,7 +335,7 @@ impl Hybrid {
         }
         if let Some(flight) = &self.flight {
             for (&line, waiting) in flight.blocks.range(range.clone()) {
-                medium.touch(line_bytes);
+                medium.accessed(line_bytes);
                 into[place(line)].copy_from_slice(&waiting.data);
             }
         }
@@ -353,7 +353,7 @@ impl Hybrid {
     ) {
         for (&line, block) in self.blocks.range(range) {
             if let Some(data) = &block.data {
-                medium.touch(data.len());
+                medium.accessed(data.len());
                 into[place(line)].copy_from_slice(data);
             }
         }
@@ -425,7 +425,7 @@ impl LineStore for Hybrid {
             return self.read_lines(medium, ground, page, first, into);
         };
         let line_bytes = ground.line_bytes();
-        medium.touch(into.len());
+        medium.accessed(into.len());
         into.copy_from_slice(&cached.data[first * line_bytes..][..into.len()]);
         let place = |line: u64| {
             let start = ((line & 63) as usize - first) * line_bytes;

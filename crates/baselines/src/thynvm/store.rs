@@ -31,7 +31,7 @@ impl Hybrid {
             )));
         }
         if self.flight.is_none() {
-            self.overflow.settle(medium, ground)?;
+            self.overflow.post_homes(medium, ground)?;
         }
         self.count(page, lines);
         medium.on(Cause::Data);
@@ -94,7 +94,7 @@ impl Hybrid {
         let key = page << 6 | line as u64;
         if let Some(cached) = self.pages.get_mut(&page) {
             if !cached.frozen {
-                medium.touch(bytes.len());
+                medium.accessed(bytes.len());
                 let data = Arc::make_mut(&mut cached.data);
                 data[line * bytes.len()..][..bytes.len()].copy_from_slice(bytes);
                 cached.changed = cached.changed | LineMask::run(line, 1);
@@ -139,7 +139,7 @@ impl Hybrid {
             return Ok(Went::Nowhere);
         }
         medium.on(Cause::Data);
-        medium.touch(bytes.len());
+        medium.accessed(bytes.len());
         self.evictable.remove(&key);
         let block = self.blocks.entry(key).or_insert(Block {
             state,

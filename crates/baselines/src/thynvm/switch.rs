@@ -71,7 +71,7 @@ impl Hybrid {
         for number in pages {
             if let Some(frame) = self.pages[&number].frame {
                 let data = self.pages[&number].data.clone();
-                medium.touch(data.len());
+                medium.accessed(data.len());
                 ground.write_home(medium, number, 0, &data)?;
                 self.retired.1.push(frame);
             }
@@ -99,7 +99,7 @@ impl Hybrid {
     ) -> Result<()> {
         let mut data = vec![0; ground.geometry().page_bytes()];
         self.read_lines(medium, ground, page, 0, &mut data)?;
-        medium.touch(data.len());
+        medium.accessed(data.len());
         self.pages.insert(page, Page::of(data, None));
         let keys: Vec<u64> = self.blocks.range(lines_of(page)).map(|(&key, _)| key).collect();
         for key in keys {

@@ -214,8 +214,8 @@ impl<M: Medium> DualPage<M> {
         self.record = bytes;
         written?;
         self.slots.sequence += 1;
-        let settled = self.settle_record();
-        self.poison_if(settled);
+        let marked = self.after_record();
+        self.poison_if(marked);
         Ok(())
     }
 
@@ -322,7 +322,7 @@ impl<M: Medium> DualPage<M> {
     }
 
     /// After a record is durable: the mark follows, and the last commit's fall-back buffer is free.
-    fn settle_record(&mut self) -> Result<()> {
+    fn after_record(&mut self) -> Result<()> {
         match self.post_mark() {
             // The next epoch begins with it.
             Ok(()) | Err(Error::Full { .. }) => {}

@@ -448,7 +448,7 @@ impl<S: Mechanism> Packed<S> {
         let epoch = self.below.commit(&self.context)?;
         self.root = root;
         self.index.fit(root.lines());
-        self.presence.settle();
+        self.presence.end_epoch();
         self.earn();
         self.open = false;
         Ok(epoch)

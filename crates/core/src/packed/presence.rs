@@ -114,7 +114,7 @@ impl Presence {
     }
 
     /// The epoch is over.
-    pub(super) fn settle(&mut self) {
+    pub(super) fn end_epoch(&mut self) {
         self.changed.clear();
     }
 
@@ -201,7 +201,7 @@ mod tests {
             assert!(Presence::default().decode(number + 1, &line, 9, layout).is_err());
         }
         assert!(again.agrees(&presence) && again.pages == 2);
-        presence.settle();
+        presence.end_epoch();
         assert_eq!(presence.clear(3..7), [5]);
         assert_eq!(presence.emptied().collect::<Vec<_>>(), [0]);
         assert_eq!(presence.clear(0..u64::MAX), [64 * 511 * 3 + 70]);

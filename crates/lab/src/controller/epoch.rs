@@ -109,7 +109,7 @@ impl Controller {
         self.counts.writes += u64::from(lines.count_ones());
         let whole = PageLines::from(PageId(page), 0, bytes, 64);
         let room = self.scheme.write(whole.only(LineMask(lines)));
-        self.settle(room);
+        self.wants_commit(room);
         self.dispatch(at, Why::Checkpoint, None, After::Nothing);
     }
 

@@ -162,7 +162,7 @@ impl Controller {
     pub(super) fn write_page(&mut self, frame: u32, page: PageId, dirty: LineMask) {
         let whole = PageLines::from(page, 0, self.frames.bytes(frame), 64);
         let room = self.scheme.write(whole.only(dirty));
-        self.settle(room);
+        self.wants_commit(room);
     }
 
     /// Femtoseconds to find the page's entry in the scheme's table.

@@ -238,13 +238,13 @@ impl Controller {
         }
         self.counts.prepared += 1;
         let room = self.scheme.preallocate(PageId(page));
-        let failures = self.settle(room);
+        let failures = self.wants_commit(room);
         self.counts.prepare_failures += u64::from(failures);
         self.dispatch(at, Why::PreAllocation, None, After::Nothing);
     }
 
     /// Whether the scheme asks for a checkpoint; an error ends the run.
-    pub(super) fn settle(&mut self, room: Result<twinpage_core::Room, Error>) -> bool {
+    pub(super) fn wants_commit(&mut self, room: Result<twinpage_core::Room, Error>) -> bool {
         match room {
             Ok(twinpage_core::Room::Plenty) => false,
             Ok(twinpage_core::Room::Commit) => {

@@ -308,7 +308,7 @@ impl Medium for Nvm {
         self.hint.set((cause, path));
     }
 
-    fn touch(&self, bytes: usize) {
+    fn accessed(&self, bytes: usize) {
         self.state
             .borrow_mut()
             .note(Action::Touch, 0, bytes, self.hint.get());

@@ -87,7 +87,7 @@ impl Stream {
                 self.in_flight += 1;
                 return Some((number, item));
             }
-            self.settle();
+            self.forget_issued();
         }
     }
 
@@ -98,10 +98,10 @@ impl Stream {
             self.lines -= entry.lines;
         }
         self.issued[(number - self.first) as usize] = true;
-        self.settle();
+        self.forget_issued();
     }
 
-    fn settle(&mut self) {
+    fn forget_issued(&mut self) {
         while self.issued.front() == Some(&true) {
             self.issued.pop_front();
             self.first += 1;

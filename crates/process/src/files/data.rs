@@ -42,7 +42,7 @@ impl Recorder {
             return Ok(Recorded::Covered);
         }
         let reach = Reach::Open(fd);
-        self.touch(&stat, &reach)?;
+        self.note_change(&stat, &reach)?;
         let Some(file) = self.files.get(&Ident::from(&stat)) else {
             return Ok(Recorded::Covered);
         };
@@ -100,7 +100,7 @@ impl Recorder {
             let path = self.name(&reach, &stat)?;
             return Err(Refusal::UnknownMode { path, mode }.into());
         }
-        self.touch(&stat, &reach)?;
+        self.note_change(&stat, &reach)?;
         let end = if mode & moves == 0 {
             at.saturating_add(len)
         } else {
@@ -262,7 +262,7 @@ impl Recorder {
                     return Ok(Recorded::NotTracked);
                 }
                 let reach = Reach::Open(fd);
-                self.touch(&stat, &reach)?;
+                self.note_change(&stat, &reach)?;
                 then(self, &reach, &stat)
             }
             Target::Named { place, follow } => {
@@ -291,7 +291,7 @@ impl Recorder {
         }
         self.not_our_own(&found.path)?;
         let reach = Reach::Named(found);
-        self.touch(stat, &reach)?;
+        self.note_change(&stat, &reach)?;
         match then(self, &reach, stat) {
             // The call will meet the same lock, and change nothing.
             Err(Error::Refused(Refusal::Unreadable(_))) if !is_writable(found) => Ok(Recorded::Covered),
@@ -341,7 +341,7 @@ impl Recorder {
     }
 
     fn save_attributes(&mut self, reach: &Reach<'_>, stat: &Stat) -> Result<Recorded> {
-        self.touch(stat, reach)?;
+        self.note_change(&stat, reach)?;
         let path = self.name(reach, stat)?;
         let Some(file) = self.files.get_mut(&Ident::from(stat)) else {
             return Ok(Recorded::Covered);

@@ -286,7 +286,7 @@ impl Recorder {
     }
 
     /// Makes sure that the file is among those touched in this epoch.
-    pub(super) fn touch(&mut self, stat: &Stat, reach: &Reach<'_>) -> Result<()> {
+    pub(super) fn note_change(&mut self, stat: &Stat, reach: &Reach<'_>) -> Result<()> {
         let file = Ident::from(stat);
         if self.files.contains_key(&file) {
             return Ok(());

@@ -331,7 +331,7 @@ impl<'a> Undo<'a> {
                 removed => removed.doing("remove", &record.path)?,
             }
         }
-        self.settle(&spot, record.dir_mtime)
+        self.end_directory(&spot, record.dir_mtime)
     }
 
     fn removed(&mut self, record: &Record) -> Result<()> {
@@ -341,7 +341,7 @@ impl<'a> Undo<'a> {
         } else {
             self.restore(&spot, record.seq, record.kept, record.file, &record.before)?;
         }
-        self.settle(&spot, record.dir_mtime)
+        self.end_directory(&spot, record.dir_mtime)
     }
 
     fn renamed(&mut self, record: &Record) -> Result<()> {
@@ -366,8 +366,8 @@ impl<'a> Undo<'a> {
         if record.kept != Kept::Nothing {
             self.restore(&to, record.seq, record.kept, record.other, &record.other_before)?;
         }
-        self.settle(&from, record.dir_mtime)?;
-        self.settle(&to, record.other_dir_mtime)
+        self.end_directory(&from, record.dir_mtime)?;
+        self.end_directory(&to, record.other_dir_mtime)
     }
 
     fn exchanged(&mut self, record: &Record) -> Result<()> {
@@ -384,8 +384,8 @@ impl<'a> Undo<'a> {
             }
             _ => return Err(replaced(from.path)),
         }
-        self.settle(&from, record.dir_mtime)?;
-        self.settle(&to, record.other_dir_mtime)
+        self.end_directory(&from, record.dir_mtime)?;
+        self.end_directory(&to, record.other_dir_mtime)
     }
 
     /// Puts back what was removed or replaced, unless it is there.
@@ -459,7 +459,7 @@ impl<'a> Undo<'a> {
     }
 
     /// The names of a directory are as they were: its time of the last write too, and all is safe.
-    fn settle(&mut self, spot: &Spot<'_>, mtime: (i64, u32)) -> Result<()> {
+    fn end_directory(&mut self, spot: &Spot<'_>, mtime: (i64, u32)) -> Result<()> {
         self.step("set the time of a directory")?;
         set_mtime(spot.dir_path, mtime)?;
         if !self.sync {

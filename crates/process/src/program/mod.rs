@@ -472,7 +472,7 @@ impl Program {
             Process::open(pid).map_err(|source| Error::target("cannot open the program", source))?;
         let layout =
             Layout::open(pid).map_err(|source| Error::target("cannot look at the program", source))?;
-        let tracker = settle(&self.process, tid)?;
+        let tracker = plant_and_track(&self.process, tid)?;
         self.memory.replace(layout, tracker);
         self.kernel.read_program(pid)
     }
@@ -494,7 +494,7 @@ fn ignore_gone(result: std::io::Result<()>) -> Result<()> {
 
 /// Plants the code for injected calls in a process that stopped in its exec, and begins to track its
 /// writes.
-pub(crate) fn settle(process: &Process, tid: Tid) -> Result<Tracker> {
+pub(crate) fn plant_and_track(process: &Process, tid: Tid) -> Result<Tracker> {
     leave_exec(tid)
         .map_err(|source| Error::target("cannot bring the program to its first instruction", source))?;
     inject::plant(process, tid)

@@ -382,7 +382,7 @@ impl<'a> Drive<'a> {
                 bytes: report.traffic.total_bytes(),
                 took: Duration::from_micros(took_us),
             };
-            self.controller.settled(self.started.elapsed(), cost);
+            self.controller.learn(self.started.elapsed(), cost);
             self.ledger.chosen(self.controller.interval(), cost.program);
         }
         if self.ledger.has_news(&self.program.stops, report) {

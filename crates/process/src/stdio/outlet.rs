@@ -78,12 +78,12 @@ impl Outlet {
             sends,
             gated,
         };
-        outlet.settle(released, resumed)?;
+        outlet.set_counter(released, resumed)?;
         Ok(outlet)
     }
 
     /// Sets the counter to what really is outside, and notes which file it speaks of.
-    fn settle(&self, released: &Released, resumed: Option<(&Log, u64)>) -> Result<()> {
+    fn set_counter(&self, released: &Released, resumed: Option<(&Log, u64)>) -> Result<()> {
         let regular = self.kind == Kind::Regular;
         let now = if regular {
             Some(stat(self.fd.as_fd())?)

@@ -88,7 +88,7 @@ impl Released {
             file.write_all_at(MAGIC, 0).map_err(failed)?;
         }
         if !trusted {
-            // Until the counters are settled they belong to no boot.
+            // Until the counters are set they belong to no boot.
             file.write_all_at(&twice([0; 16]), 8).map_err(failed)?;
         }
         let page = SharedPage::map(&file).map_err(|e| Error::io(format!("map {}", path.display()), e))?;
@@ -119,7 +119,7 @@ impl Released {
         Err(Error::Damaged { what, why })
     }
 
-    /// The counters are settled: from now on they speak for this boot. `disk`: and what is said of
+    /// The counters are set: from now on they speak for this boot. `disk`: and what is said of
     /// files outside is on the disk.
     pub(super) fn vouch(&self, disk: bool) -> Result<()> {
         let failed = |e| Error::io("write the counters of what was printed", e);

@@ -82,7 +82,7 @@ impl Sections {
     }
 
     /// Undoes the groups that found no room, if there are any. Not while this thread has the turn or a share.
-    pub(crate) fn settle_loss(&self) {
+    pub(crate) fn undo_any_lost(&self) {
         if self.queue.is_lost() {
             // An error poisons the store.
             drop(self.take_turn());
