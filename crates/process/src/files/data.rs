@@ -291,7 +291,7 @@ impl Recorder {
         }
         self.not_our_own(&found.path)?;
         let reach = Reach::Named(found);
-        self.note_change(&stat, &reach)?;
+        self.note_change(stat, &reach)?;
         match then(self, &reach, stat) {
             // The call will meet the same lock, and change nothing.
             Err(Error::Refused(Refusal::Unreadable(_))) if !is_writable(found) => Ok(Recorded::Covered),
@@ -341,7 +341,7 @@ impl Recorder {
     }
 
     fn save_attributes(&mut self, reach: &Reach<'_>, stat: &Stat) -> Result<Recorded> {
-        self.note_change(&stat, reach)?;
+        self.note_change(stat, reach)?;
         let path = self.name(reach, stat)?;
         let Some(file) = self.files.get_mut(&Ident::from(stat)) else {
             return Ok(Recorded::Covered);
