@@ -53,7 +53,7 @@ miri:
 
 sanitize: sanitize-address sanitize-thread
 
-ADDRESS = RUSTFLAGS=-Zsanitizer=address CARGO_TARGET_DIR=target/sanitize/address \
+ADDRESS = RUSTFLAGS=-Zsanitizer=address CARGO_TARGET_DIR=target/sanitize/address TWINPAGE_SANITIZED=1 \
 	LSAN_OPTIONS="suppressions=$(CURDIR)/crates/region/tests/lsan.txt:print_suppressions=0" $(NIGHTLY_TEST)
 sanitize-address:
 	$(NIGHTLY)
