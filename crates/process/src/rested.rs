@@ -1,4 +1,4 @@
-//! Until when a program stood as its last checkpoint has it, so that its clock goes on from there.
+//! How long a program has been at rest since its last checkpoint: after a kill its clock goes on from there.
 //!
 //! * A program at rest gets no checkpoint. Without this, a kill would take its clock back to the last one, and a wait
 //!   would begin again from there.

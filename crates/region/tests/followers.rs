@@ -198,7 +198,7 @@ fn a_copy_follows_is_killed_goes_on_and_takes_over() {
         drop(follower);
         region.close().unwrap();
 
-        // The leader, opened again, has come to the same; the copy goes on by itself.
+        // The leader, opened again, has the same content; the copy works without it.
         let path = folder.path().join("leader.twin");
         let again = open(&path);
         assert_eq!(
@@ -242,7 +242,7 @@ fn what_cannot_be_followed_is_refused() {
     assert!(why.contains("follows another"), "{why}");
     drop(follower);
     region.close().unwrap();
-    // It still follows, also where nobody asks it to.
+    // It still follows, also when `follow` is not called.
     let region = open(&copy);
     let why = ledger(&region).bump(1).unwrap_err().to_string();
     assert!(why.contains("follows another"), "{why}");

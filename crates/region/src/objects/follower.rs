@@ -6,7 +6,7 @@
 //! * The place in the leader's log is a root of the copy, and each object has its own: a copy that was killed goes on
 //!   from its last checkpoint and runs nothing twice.
 //! * Calls are run when they were written. A power cut can take the last of them from the leader and leave them here:
-//!   that is noticed, and the copy begins anew.
+//!   that is noticed, and a new backup is needed.
 
 use super::file::log_path;
 use super::run::in_update;

@@ -199,7 +199,7 @@ impl Slot {
     }
 }
 
-/// So many entries are more than a region can hold.
+/// The error for more entries than a region can hold.
 pub(super) fn too_large<T>(entries: usize) -> HeapError {
     HeapError::TooLarge {
         bytes: (entries as u64).saturating_mul(size_of::<T>() as u64),
