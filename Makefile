@@ -1,6 +1,6 @@
 # `make test` is the whole gate; `.ci/run` installs what it needs on a fresh machine and runs it.
 
-.PHONY: test before-resolving power power-short miri sanitize sanitize-address sanitize-address-short sanitize-thread nightly bench traces
+.PHONY: test before-resolving power power-short miri sanitize sanitize-address sanitize-address-short sanitize-thread nightly campaigns bench traces
 
 test:
 	cargo fmt --all --check
@@ -12,9 +12,12 @@ test:
 # Some minutes. Run it before an issue is called resolved: what is never run breaks unseen.
 before-resolving: test power-short sanitize-address-short
 
-# The same, with longer campaigns of the explorer, the fuzzers and the kills.
-nightly: export TWINPAGE_LONG = 1
-nightly: test power miri sanitize
+# All there is, with longer campaigns of the explorer, the fuzzers, the kills and the power cuts. Miri and the
+# sanitizers look at each path of the code, and see nothing new in one that is taken a thousand times.
+nightly: campaigns miri sanitize
+
+campaigns: export TWINPAGE_LONG = 1
+campaigns: test power
 
 # Power cuts in an emulated machine: on persistent memory, on a disk that loses its cache, on one that fails.
 # Not in `test`: the machine has to be fetched, and boots for several seconds a cut.
