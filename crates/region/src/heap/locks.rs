@@ -1,28 +1,34 @@
 //! The locks of the heaps: volatile, beside the windows, found by address.
 //!
 //! A lock is held for a few hundred instructions and never across a call of the user. A thread holds
-//! at most one of a shard and then, inside it, that of the units; never in the other order.
+//! one of a shard, or all of them, and then, inside it, that of the units; never in the other order.
 //!
 //! Most blocks are taken and freed without contention, so what counts is that case. A thread that took the
 //! lock of a shard often in a row *owns* it: from then on it goes in and out with plain stores. Any other
 //! thread takes the lock itself, ends the ownership, and pays with a barrier on every thread:
 //!
 //! ```text
-//! owner:  inside = 1 | light barrier | still mine? in.      no: inside = 0, takes the lock
-//! other:  takes the lock | owner = none | heavy barrier | inside 0? in. else wait for it
+//! owner:  its `inside` = lock | light barrier | still mine? in.   no: `inside` = none, takes the lock
+//! other:  takes the lock | owner = none | heavy barrier | owner inside this lock? waits for it. in.
 //! ```
 //!
 //! Either the owner sees that it is no more, or the other sees it inside (`twinpage_os::barrier`).
 //!
+//! A thread says in memory of its own where it is inside: one that still takes itself for the owner, long after
+//! another has become it, must not wipe out that the other is inside.
+//!
 //! # Invariants
 //! * `owner`, `last` and `row` change under the lock only.
 //! * While a lock has an owner only the owner is in by it, and the holder that makes it so.
+//! * Only a thread itself writes its `inside`, and it is inside one lock at most.
 
 use super::format::SHARDS;
 use crate::address;
 use crate::zone::WINDOWS;
 use std::cell::Cell;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 use twinpage_os::barrier;
 
 /// How often a lock is looked at before its thread lets others run.
@@ -30,57 +36,73 @@ const LOOKS: u32 = 100;
 /// How often in a row a thread takes a lock before it owns it: then the end of that, some microseconds, is
 /// little beside what those cost.
 const OFTEN: u32 = 1000;
-/// The number of no thread.
-const NO_OWNER: usize = 0;
+/// Where a word says that a lock is free, or a thread inside none.
+const NONE: usize = 0;
 
 #[repr(align(128))]
 struct Lock {
-    taken: AtomicBool,
-    /// The owner is in.
-    inside: AtomicBool,
+    /// Not [`NONE`] while it is held, other than by its owner.
+    taken: AtomicUsize,
     /// How often the last one took it in a row.
     row: AtomicU32,
-    last: AtomicUsize,
-    owner: AtomicUsize,
+    last: AtomicPtr<Seat>,
+    owner: AtomicPtr<Seat>,
 }
 
 /// The lock is free again when this is dropped.
-pub(crate) struct Locked(&'static AtomicBool);
+pub(crate) struct Locked(&'static AtomicUsize);
 
 impl Lock {
     const fn new() -> Lock {
         Lock {
-            taken: AtomicBool::new(false),
-            inside: AtomicBool::new(false),
+            taken: AtomicUsize::new(NONE),
             row: AtomicU32::new(0),
-            last: AtomicUsize::new(NO_OWNER),
-            owner: AtomicUsize::new(NO_OWNER),
+            last: AtomicPtr::new(ptr::null_mut()),
+            owner: AtomicPtr::new(ptr::null_mut()),
         }
+    }
+
+    /// What a thread inside says of this lock.
+    fn name(&'static self) -> usize {
+        ptr::from_ref(self).addr()
+    }
+
+    fn is_owned_by(&self, thread: Thread) -> bool {
+        ptr::eq(self.owner.load(Ordering::Acquire), thread.0)
     }
 
     /// Locks it for a thread that may own it.
     #[inline]
     fn lock(&'static self, thread: Thread) -> Locked {
-        if self.owner.load(Ordering::Acquire) == thread.0 {
-            debug_assert!(!self.inside.load(Ordering::Relaxed), "a lock is taken once");
-            self.inside.store(true, Ordering::Relaxed);
-            barrier::light(true);
-            if self.owner.load(Ordering::Acquire) == thread.0 {
-                return Locked(&self.inside);
-            }
-            self.inside.store(false, Ordering::Release);
+        if self.is_owned_by(thread)
+            && let Some(locked) = self.enter(thread)
+        {
+            return locked;
         }
         self.lock_as_one_of_many(thread)
+    }
+
+    /// Locks it for a thread that owned it a moment ago, if it still does.
+    #[inline]
+    fn enter(&'static self, thread: Thread) -> Option<Locked> {
+        let inside = &thread.0.inside;
+        debug_assert_eq!(inside.load(Ordering::Relaxed), NONE, "a thread is in one lock");
+        // Released, because it may follow the end of an earlier stay that nobody has looked at.
+        inside.store(self.name(), Ordering::Release);
+        barrier::light(true);
+        if self.is_owned_by(thread) {
+            return Some(Locked(inside));
+        }
+        inside.store(NONE, Ordering::Release);
+        None
     }
 
     #[inline(never)]
     fn lock_as_one_of_many(&'static self, thread: Thread) -> Locked {
         let locked = self.lock_plain();
-        if self.last.load(Ordering::Relaxed) != thread.0 {
-            if self.owner.load(Ordering::Relaxed) != NO_OWNER {
-                self.end_ownership();
-            }
-            self.last.store(thread.0, Ordering::Relaxed);
+        if !ptr::eq(self.last.load(Ordering::Relaxed), thread.0) {
+            self.end_ownership();
+            self.last.store(thread.as_ptr(), Ordering::Relaxed);
             self.row.store(0, Ordering::Relaxed);
             return locked;
         }
@@ -88,32 +110,49 @@ impl Lock {
         if row < OFTEN {
             self.row.store(row, Ordering::Relaxed);
         } else if barrier::light_is_free() {
-            self.owner.store(thread.0, Ordering::Release);
+            self.owner.store(thread.as_ptr(), Ordering::Release);
         }
         locked
     }
 
-    /// The owner is out and takes the lock from now on, as all do.
+    /// The owner, if there is one, is out and takes the lock from now on, as all do.
+    fn end_ownership(&'static self) {
+        // SAFETY: an owner is a seat, and seats stay for ever.
+        if let Some(owner) = unsafe { self.owner.load(Ordering::Acquire).as_ref() } {
+            self.turn_out(owner);
+        }
+    }
+
     #[cold]
-    fn end_ownership(&self) {
-        self.owner.store(NO_OWNER, Ordering::Relaxed);
+    fn turn_out(&'static self, owner: &'static Seat) {
+        self.owner.store(ptr::null_mut(), Ordering::Relaxed);
         barrier::heavy();
-        look_until(|| !self.inside.load(Ordering::Acquire));
+        look_until(|| !self.holds(owner));
+    }
+
+    /// Whether the thread says that it is inside.
+    fn holds(&'static self, owner: &'static Seat) -> bool {
+        owner.inside.load(Ordering::Acquire) == self.name()
     }
 
     /// Locks one that is never owned.
     #[inline]
     fn lock_plain(&'static self) -> Locked {
-        if self.taken.swap(true, Ordering::Acquire) {
+        if !self.try_take() {
             self.wait();
         }
         Locked(&self.taken)
     }
 
+    #[inline]
+    fn try_take(&'static self) -> bool {
+        self.taken.swap(self.name(), Ordering::Acquire) == NONE
+    }
+
     #[cold]
     #[inline(never)]
-    fn wait(&self) {
-        look_until(|| !self.taken.load(Ordering::Relaxed) && !self.taken.swap(true, Ordering::Acquire));
+    fn wait(&'static self) {
+        look_until(|| self.taken.load(Ordering::Relaxed) == NONE && self.try_take());
     }
 }
 
@@ -131,7 +170,7 @@ fn look_until(is_so: impl Fn() -> bool) {
 impl Drop for Locked {
     #[inline]
     fn drop(&mut self) {
-        self.0.store(false, Ordering::Release);
+        self.0.store(NONE, Ordering::Release);
     }
 }
 
@@ -154,33 +193,77 @@ pub(super) fn shard(address: usize, shard: usize, thread: Thread) -> Locked {
     SHARD[index_of(address)][shard % SHARDS].lock(thread)
 }
 
-/// A thread's number, never used again, and never [`NO_OWNER`].
+/// Locks every shard of the heap at `address`: a thread is inside one at most, so none of them as its owner.
+pub(super) fn all_shards(address: usize) -> Vec<Locked> {
+    let thread = Thread::current();
+    let shards = SHARD[index_of(address)].iter();
+    shards.map(|lock| lock.lock_as_one_of_many(thread)).collect()
+}
+
+/// What the locks know of a thread. It stays for ever: when its thread ends, another takes it over, with the locks
+/// that it owns.
+#[repr(align(128))]
+struct Seat {
+    /// The lock that the thread is inside of as its owner.
+    inside: AtomicUsize,
+    /// The number of the seat.
+    number: usize,
+}
+
+/// Those whose threads have ended.
+static FREE: Mutex<Vec<&'static Seat>> = Mutex::new(Vec::new());
+
+/// A thread that takes locks.
 #[derive(Clone, Copy)]
-pub(super) struct Thread(usize);
+pub(super) struct Thread(&'static Seat);
 
 impl Thread {
     /// This one.
     #[inline]
     pub(super) fn current() -> Thread {
-        thread_local! {
-            static NUMBER: Cell<usize> = const { Cell::new(NO_OWNER) };
-        }
-        static NEXT: AtomicUsize = AtomicUsize::new(NO_OWNER + 1);
-        #[cold]
-        fn number() -> usize {
-            NUMBER.set(NEXT.fetch_add(1, Ordering::Relaxed));
-            NUMBER.get()
-        }
-        match NUMBER.get() {
-            NO_OWNER => Thread(number()),
-            number => Thread(number),
-        }
+        SEATED.get().unwrap_or_else(Thread::sit_down)
+    }
+
+    #[cold]
+    fn sit_down() -> Thread {
+        static NEXT: AtomicUsize = AtomicUsize::new(1);
+        let found = FREE.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let seat = found.unwrap_or_else(|| {
+            Box::leak(Box::new(Seat {
+                inside: AtomicUsize::new(NONE),
+                number: NEXT.fetch_add(1, Ordering::Relaxed),
+            }))
+        });
+        SEATED.set(Some(Thread(seat)));
+        // Too late where the thread is ending already: then no other takes the seat.
+        let _ = LEAVES.try_with(|_| ());
+        Thread(seat)
+    }
+
+    fn as_ptr(self) -> *mut Seat {
+        ptr::from_ref(self.0).cast_mut()
     }
 
     /// The shard it takes blocks from: threads take turns.
     #[inline]
     pub(super) fn shard(self) -> usize {
-        self.0 % SHARDS
+        self.0.number % SHARDS
+    }
+}
+
+thread_local! {
+    static SEATED: Cell<Option<Thread>> = const { Cell::new(None) };
+    static LEAVES: Leaves = const { Leaves };
+}
+
+/// Frees the thread's seat when the thread ends.
+struct Leaves;
+
+impl Drop for Leaves {
+    fn drop(&mut self) {
+        if let Some(Thread(seat)) = SEATED.take() {
+            FREE.lock().unwrap_or_else(PoisonError::into_inner).push(seat);
+        }
     }
 }
 
@@ -206,6 +289,34 @@ mod tests {
         *b += 1;
     }
 
+    fn seat() -> Thread {
+        let inside = AtomicUsize::new(NONE);
+        Thread(Box::leak(Box::new(Seat { inside, number: 0 })))
+    }
+
+    /// A thread that sees itself as the owner may sleep for so long that another has become it and is inside.
+    #[test]
+    fn who_was_the_owner_once_changes_nothing_for_the_owner() {
+        static LOCK: Lock = Lock::new();
+        let [late, owner] = [seat(), seat()];
+        LOCK.owner.store(owner.as_ptr(), Ordering::Release);
+        let locked = LOCK.lock(owner);
+        assert!(LOCK.enter(late).is_none());
+        assert!(LOCK.holds(owner.0), "the owner is inside, and nobody sees it");
+        drop(locked);
+        assert!(!LOCK.holds(owner.0));
+        // Out: another takes it at once.
+        drop(LOCK.lock(late));
+        assert!(!LOCK.is_owned_by(owner));
+    }
+
+    #[test]
+    fn a_seat_goes_to_the_next_thread() {
+        let sit = || std::thread::spawn(|| Thread::current().0.number).join().unwrap();
+        let all: std::collections::BTreeSet<usize> = (0..200).map(|_| sit()).collect();
+        assert!(all.len() < 100, "{} seats for one thread at a time", all.len());
+    }
+
     /// Threads own the lock by turns, and are disturbed at any instant of it.
     #[test]
     fn one_at_a_time_whoever_owns_it() {
@@ -224,7 +335,7 @@ mod tests {
                     for _ in 0..turns {
                         let times = if random.bool() { often } else { random.u64(1..4) };
                         (0..times).for_each(|_| add_one(pair));
-                        if LOCK.owner.load(Ordering::Relaxed) == Thread::current().0 {
+                        if LOCK.is_owned_by(Thread::current()) {
                             owned.fetch_add(1, Ordering::Relaxed);
                         }
                         random.bool().then(std::thread::yield_now);

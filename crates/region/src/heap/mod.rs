@@ -295,9 +295,7 @@ impl RawHeap {
 
     /// No thread takes or frees a block while this lives.
     pub(crate) fn lock_all(self) -> (Vec<locks::Locked>, locks::Locked) {
-        let thread = locks::Thread::current();
-        let shards = (0..format::SHARDS).map(|shard| locks::shard(self.address(), shard, thread));
-        (shards.collect(), locks::units(self.address()))
+        (locks::all_shards(self.address()), locks::units(self.address()))
     }
 
     #[inline]
