@@ -3,6 +3,7 @@
 use super::failed;
 use crate::args::Form;
 use crate::engine::Result;
+use std::io;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
@@ -10,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use twinpage::{Options, Region, Stores};
 use twinpage_baselines::AnyScheme;
 use twinpage_core::{
-    Cause, LineMask, Medium, Offset, PageLines, Path as Waits, Recovered, SchemeKind, Setup,
+    Cause, Flush, LineMask, Medium, Offset, PageLines, Path as Waits, Recovered, SchemeKind, Setup,
 };
 
 /// Fences since the store was opened.
@@ -137,6 +138,13 @@ impl<M: Medium> Medium for Counted<M> {
     fn fence(&mut self) -> twinpage_core::Result<()> {
         self.fences.0.fetch_add(1, Relaxed);
         self.medium.fence()
+    }
+    fn begin_fence(&mut self) -> twinpage_core::Result<Option<Arc<dyn Flush>>> {
+        self.fences.0.fetch_add(1, Relaxed);
+        self.medium.begin_fence()
+    }
+    fn end_fence(&mut self, flushed: io::Result<()>) -> twinpage_core::Result<()> {
+        self.medium.end_fence(flushed)
     }
     fn atom(&self) -> usize {
         self.medium.atom()

@@ -8,6 +8,7 @@ use crate::{
     CopyOnWrite, DudeTm, Nvml, PageOverlay, RedoLog, Tables, ThyNvm, UndoLog, copy_on_write, dude_tm,
     page_overlay, redo_log, thynvm, undo_log,
 };
+use std::io;
 use std::ops::Range;
 use twinpage_core::dual_page::{DualPage, PoolLimit};
 use twinpage_core::error::{Error, Result};
@@ -16,7 +17,7 @@ use twinpage_core::medium::Medium;
 use twinpage_core::packed::Packed;
 use twinpage_core::product::{self, ProductScheme};
 use twinpage_core::scheme::{
-    Damage, Epoch, Idle, Info, Recovered, Room, Scheme, Simulated, TableEntry, Wishes,
+    Commit, Damage, Epoch, Idle, Info, Recovered, Room, Scheme, Simulated, TableEntry, Wishes,
 };
 use twinpage_core::{SchemeKind, forward_scheme};
 
@@ -250,6 +251,12 @@ impl<M: Medium> Scheme for AnyScheme<M> {
 }
 
 impl<M: Medium> Idle for AnyScheme<M> {
+    fn begin_commit(&mut self, context: &[u8]) -> Result<Commit> {
+        each!(self, store => store.begin_commit(context))
+    }
+    fn end_commit(&mut self, flushed: io::Result<()>) -> Result<Epoch> {
+        each!(self, store => store.end_commit(flushed))
+    }
     fn give_back(&mut self) -> Result<bool> {
         each!(self, store => store.give_back())
     }

@@ -58,6 +58,14 @@ pub trait Lease: Send {
 
     /// Does something with the scheme, without another user of it meanwhile.
     fn with<R>(&mut self, operation: impl FnOnce(&mut Self::Scheme) -> R) -> R;
+
+    /// As [`Scheme::commit`]. Others may read while a device is waited for.
+    ///
+    /// # Errors
+    /// As [`Scheme::commit`].
+    fn commit(&mut self, context: &[u8]) -> Result<Epoch> {
+        self.with(|scheme| scheme.commit(context))
+    }
 }
 
 impl<S: Scheme + Send> Lease for S {
@@ -424,11 +432,8 @@ impl<S: Lease, W: Witness> Committer<S, W> {
         self.witness.before_commit(capture)?;
         report.witness_us = micros(begun);
         let begun = Instant::now();
-        self.scheme.with(|scheme| {
-            report.epoch = scheme.commit(&capture.context)?;
-            report.traffic = scheme.info().traffic - before;
-            Ok(())
-        })?;
+        report.epoch = Lease::commit(&mut self.scheme, &capture.context)?;
+        report.traffic = self.scheme.with(|scheme| scheme.info().traffic) - before;
         report.commit_us = micros(begun);
         assert_eq!(
             report.epoch, capture.epoch,

@@ -63,8 +63,10 @@ pub use engine::{Engine, Witness};
 pub use error::{Error, Result};
 pub use geometry::{Geometry, LineMask, PageId, PageLines};
 pub use kind::SchemeKind;
-pub use medium::{Cause, Medium, Offset, Path};
+pub use medium::{Cause, Flush, Medium, Offset, Path};
 pub use poison::Poison;
 pub use product::{ProductScheme, Setup};
-pub use scheme::{Damage, Epoch, Idle, Info, LogInfo, PoolInfo, Recovered, Room, Scheme, Simulated, Traffic};
+pub use scheme::{
+    Commit, Damage, Epoch, Idle, Info, LogInfo, PoolInfo, Recovered, Room, Scheme, Simulated, Traffic,
+};
 pub use source::{Capture, Later, Outcome, Piece, Source};

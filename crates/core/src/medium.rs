@@ -9,9 +9,11 @@
 //! * After a failed write or fence the medium is poisoned: it refuses every later write and fence.
 //!   Running out of room ([`crate::Error::Full`]) is no failure of earlier writes.
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::geometry::{LineMask, PageLines};
+use std::io;
 use std::ops::Range;
+use std::sync::Arc;
 
 /// A place on a medium, in bytes from its start.
 pub type Offset = u64;
@@ -67,6 +69,15 @@ pub enum Path {
     /// No caller: the call is answered at once, and the access waits its turn. A fence on this path only
     /// orders what follows it on this path after what came before it.
     Background,
+}
+
+/// The part of a fence that waits for a device, and needs nothing of the medium: others read it meanwhile.
+pub trait Flush: Send + Sync {
+    /// Returns when all that was handed over before is durable.
+    ///
+    /// # Errors
+    /// That of the system.
+    fn flush(&self) -> io::Result<()>;
 }
 
 /// Where bytes stay: a file, memory, a simulated device, a crash recorder.
@@ -152,6 +163,27 @@ pub trait Medium {
     /// # Errors
     /// [`crate::Error::Io`] poisons the medium.
     fn fence(&mut self) -> Result<()>;
+
+    /// As [`Medium::fence`], up to where it only waits: what waits is returned, and its outcome is given to
+    /// [`Medium::end_fence`]. In between the medium is read and not changed. Without an answer the fence is over.
+    ///
+    /// # Errors
+    /// As [`Medium::fence`].
+    fn begin_fence(&mut self) -> Result<Option<Arc<dyn Flush>>> {
+        self.fence().map(|()| None)
+    }
+
+    /// The wait that [`Medium::begin_fence`] left to its caller is over.
+    ///
+    /// # Errors
+    /// [`crate::Error::Io`] poisons the medium.
+    fn end_fence(&mut self, flushed: io::Result<()>) -> Result<()> {
+        flushed.map_err(|source| Error::Io {
+            what: "flush the medium".into(),
+            at: 0,
+            source,
+        })
+    }
 
     /// The largest aligned write that cannot tear: 8 bytes for memory, a sector for a disk.
     fn atom(&self) -> usize;

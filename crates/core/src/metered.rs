@@ -2,9 +2,11 @@
 
 use crate::error::{Error, Result};
 use crate::geometry::{LineMask, PageLines};
-use crate::medium::{Cause, Medium, Offset, Path};
+use crate::medium::{Cause, Flush, Medium, Offset, Path};
 use crate::scheme::Traffic;
+use std::io;
 use std::ops::Range;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
 // A cause is its place among all of them.
@@ -154,6 +156,15 @@ impl<M: Medium> Medium for Metered<M> {
     /// A failure is for good, even one for want of room: the content of the medium is not known any more.
     fn fence(&mut self) -> Result<()> {
         self.medium.fence().map_err(Error::poisoned)
+    }
+
+    /// As for [`Metered::fence`].
+    fn begin_fence(&mut self) -> Result<Option<Arc<dyn Flush>>> {
+        self.medium.begin_fence().map_err(Error::poisoned)
+    }
+
+    fn end_fence(&mut self, flushed: io::Result<()>) -> Result<()> {
+        self.medium.end_fence(flushed).map_err(Error::poisoned)
     }
 
     fn atom(&self) -> usize {

@@ -8,7 +8,8 @@ use crate::geometry::{Geometry, LINES_PER_PAGE, LineMask, PageId, PageLines};
 use crate::kind::SchemeKind;
 use crate::medium::Medium;
 use crate::packed::{self, Packed, is_packed};
-use crate::scheme::{Damage, Epoch, Idle, Info, Recovered, Room, Scheme, Wishes, forward_scheme};
+use crate::scheme::{Commit, Damage, Epoch, Idle, Info, Recovered, Room, Scheme, Wishes, forward_scheme};
+use std::io;
 use std::ops::Range;
 
 /// How a store is made. Each scheme takes the parts that it has a use for.
@@ -143,6 +144,12 @@ impl<M: Medium> Scheme for ProductScheme<M> {
 }
 
 impl<M: Medium> Idle for ProductScheme<M> {
+    fn begin_commit(&mut self, context: &[u8]) -> Result<Commit> {
+        each!(self, store => store.begin_commit(context))
+    }
+    fn end_commit(&mut self, flushed: io::Result<()>) -> Result<Epoch> {
+        each!(self, store => store.end_commit(flushed))
+    }
     fn give_back(&mut self) -> Result<bool> {
         each!(self, store => store.give_back())
     }

@@ -3,11 +3,13 @@
 //! A scheme owns its medium. Between two commits it holds two versions of each written line, the
 //! checkpoint and the newest (DPC 3.1), and shares one where they agree.
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::geometry::{Geometry, LineMask, PageId, PageLines};
-use crate::medium::{Cause, Offset};
+use crate::medium::{Cause, Flush, Offset};
 use crate::poison::Poison;
+use std::io;
 use std::ops::Range;
+use std::sync::Arc;
 
 /// The number of a commit; the first is 1, and 0 means there is none yet.
 pub type Epoch = u64;
@@ -287,8 +289,34 @@ pub trait Scheme {
     fn check(&self) -> Result<Vec<Damage>>;
 }
 
-/// What a scheme leaves for the time when nothing else is to be done.
+/// How far a commit came.
+pub enum Commit {
+    /// It is the checkpoint.
+    Durable(Epoch),
+    /// All of it is handed over, and this is to be waited for.
+    Flushing(Arc<dyn Flush>),
+}
+
+/// What a scheme leaves to the time that its owner chooses.
 pub trait Idle: Scheme {
+    /// As [`Scheme::commit`], up to its last wait for a device. Whoever has the answer waits, and gives the outcome to
+    /// [`Idle::end_commit`]; in between the scheme is read and asked, nothing else.
+    ///
+    /// # Errors
+    /// As [`Scheme::commit`].
+    fn begin_commit(&mut self, context: &[u8]) -> Result<Commit> {
+        self.commit(context).map(Commit::Durable)
+    }
+
+    /// The wait that [`Idle::begin_commit`] asked for is over.
+    ///
+    /// # Errors
+    /// As [`Scheme::commit`]; [`crate::Error::Invalid`] when no commit has begun.
+    fn end_commit(&mut self, flushed: io::Result<()>) -> Result<Epoch> {
+        let _ = flushed;
+        Err(Error::Invalid("no commit has begun: begin one first".into()))
+    }
+
     /// Brings some pages that the checkpoint has in two homes to one, and gives the space of the other back to the
     /// medium: whether another step may find more. A step is about as long as a commit of an extent. The checkpoint
     /// stays as it is, and so does what was written since.

@@ -256,6 +256,15 @@ pub fn guarded<T: Mechanism, R>(
     }
 }
 
+/// As [`guarded`], for the end of an operation that began before: nothing is prepared.
+///
+/// # Errors
+/// As [`guarded`].
+pub fn waited<T: Mechanism, R>(store: &mut T, operation: impl FnOnce(&mut T) -> Result<R>) -> Result<R> {
+    store.shell().ready()?;
+    operation(store).map_err(|error| store.shell_mut().fail(error, T::CAN_ABANDON))
+}
+
 /// As [`guarded`], for something done to a page.
 ///
 /// # Errors

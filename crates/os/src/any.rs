@@ -8,9 +8,11 @@ use crate::health::Access;
 use crate::health::refused;
 use crate::memory::MemoryMedium;
 use std::fs::File;
+use std::io;
 use std::ops::Range;
 use std::path::Path;
-use twinpage_core::{Geometry, LineMask, Medium, Offset, PageLines, Result};
+use std::sync::Arc;
+use twinpage_core::{Flush, Geometry, LineMask, Medium, Offset, PageLines, Result};
 
 /// What a checkpoint must outlive.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -161,6 +163,14 @@ impl Medium for AnyMedium {
 
     fn fence(&mut self) -> Result<()> {
         on!(self, medium => medium.fence())
+    }
+
+    fn begin_fence(&mut self) -> Result<Option<Arc<dyn Flush>>> {
+        on!(self, medium => medium.begin_fence())
+    }
+
+    fn end_fence(&mut self, flushed: io::Result<()>) -> Result<()> {
+        on!(self, medium => medium.end_fence(flushed))
     }
 
     fn atom(&self) -> usize {

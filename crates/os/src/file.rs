@@ -38,12 +38,13 @@ use std::io::{self, IoSlice};
 use std::ops::Range;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
-use twinpage_core::{Error, Medium, Offset, Result};
+use std::sync::Arc;
+use twinpage_core::{Error, Flush, Medium, Offset, Result};
 
 /// A file on a disk. See the module.
 #[derive(Debug)]
 pub struct FileMedium {
-    file: File,
+    file: Arc<Synced>,
     health: Health,
     len: u64,
     space: Space,
@@ -98,7 +99,7 @@ impl FileMedium {
             .len();
         let space = Space::of(&file, len).map_err(|e| refused("looking for holes in", path, 0, e))?;
         let mut medium = FileMedium {
-            file,
+            file: Arc::new(Synced(file)),
             health: Health::new(path, access),
             len,
             space,
@@ -120,7 +121,7 @@ impl FileMedium {
         while let Some(missing) = self.space.missing(range.clone(), self.len) {
             match self
                 .call(Call::Reserve)
-                .and_then(|()| reserve(&self.file, &missing))
+                .and_then(|()| reserve(&self.file.0, &missing))
             {
                 Ok(()) => self.unsynced = true,
                 // Without reservations a full disk is met when the batch is handed over.
@@ -145,7 +146,7 @@ impl FileMedium {
             let bytes: usize = slices.iter().map(|s| s.len()).sum();
             let written = self
                 .call(Call::Write)
-                .and_then(|()| write_all(&self.file, at, &mut slices));
+                .and_then(|()| write_all(&self.file.0, at, &mut slices));
             if let Err(e) = written {
                 return Err(self.health.failed("writing", at, bytes as u64, e));
             }
@@ -164,6 +165,16 @@ impl FileMedium {
     #[cfg(not(test))]
     fn call(&self, _: Call) -> io::Result<()> {
         Ok(())
+    }
+}
+
+/// The file, and how it becomes durable.
+#[derive(Debug)]
+struct Synced(File);
+
+impl Flush for Synced {
+    fn flush(&self) -> io::Result<()> {
+        again(|| fdatasync(&self.0))
     }
 }
 
@@ -189,7 +200,7 @@ impl Medium for FileMedium {
             return Ok(());
         }
         let (old, more) = (self.len, len - self.len);
-        if let Err(e) = self.call(Call::Grow).and_then(|()| self.file.set_len(len)) {
+        if let Err(e) = self.call(Call::Grow).and_then(|()| self.file.0.set_len(len)) {
             return Err(full(self.health.path(), more, &e)
                 .unwrap_or_else(|| refused("growing", self.health.path(), old, e)));
         }
@@ -203,7 +214,7 @@ impl Medium for FileMedium {
     fn read(&self, at: Offset, into: &mut [u8]) -> Result<()> {
         self.health.inside(at, into.len(), self.len)?;
         if !self.batch.covers(at, into.len()) {
-            let read = self.file.read_exact_at(into, at);
+            let read = self.file.0.read_exact_at(into, at);
             read.map_err(|e| refused("reading", self.health.path(), at, e))?;
         }
         self.batch.overlay(at, into);
@@ -229,7 +240,7 @@ impl Medium for FileMedium {
         if range.is_empty() {
             return Ok(());
         }
-        match self.call(Call::Punch).and_then(|()| punch(&self.file, &range)) {
+        match self.call(Call::Punch).and_then(|()| punch(&self.file.0, &range)) {
             Ok(true) => {
                 self.unsynced = true;
                 self.space.forget_allocation(range.clone());
@@ -247,16 +258,21 @@ impl Medium for FileMedium {
     }
 
     fn fence(&mut self) -> Result<()> {
+        match self.begin_fence()? {
+            Some(file) => self.end_fence(file.flush()),
+            None => Ok(()),
+        }
+    }
+
+    fn begin_fence(&mut self) -> Result<Option<Arc<dyn Flush>>> {
         self.health.writable()?;
         self.write_batch()?;
-        if !self.unsynced {
-            return Ok(());
-        }
+        Ok(self.unsynced.then(|| self.file.clone() as Arc<dyn Flush>))
+    }
+
+    fn end_fence(&mut self, flushed: io::Result<()>) -> Result<()> {
         // Out of room here means that written bytes are lost already: never `Full`.
-        if let Err(e) = self
-            .call(Call::Sync)
-            .and_then(|()| again(|| fdatasync(&self.file)))
-        {
+        if let Err(e) = self.call(Call::Sync).and(flushed) {
             return Err(self.health.poisoned("syncing", 0, e));
         }
         self.unsynced = false;
@@ -455,7 +471,7 @@ mod tests {
         medium.grow(2 << 30).unwrap();
         medium.write((1 << 30) - 1, b"xx").unwrap();
         medium.fence().unwrap();
-        let taken = medium.file.metadata().unwrap().blocks() * 512;
+        let taken = medium.file.0.metadata().unwrap().blocks() * 512;
         assert!(taken <= 2 << 20, "{taken} bytes for three");
     }
 

@@ -30,7 +30,7 @@ use twinpage_core::engine::{EngineError, Inline, Report};
 use twinpage_core::geometry::LINES_PER_PAGE;
 use twinpage_core::scheme::Wishes;
 use twinpage_core::{
-    Capture, Epoch, Geometry, Later, LineMask, Outcome, PageId, Piece, Poison, Scheme, Source,
+    Capture, Epoch, Geometry, Idle, Later, LineMask, Outcome, PageId, Piece, Poison, Source,
 };
 
 /// Bytes captured before they are handed to the scheme: they are still in the processor's cache then.
@@ -314,13 +314,13 @@ pub(crate) trait Checkpoints: Send {
 }
 
 /// An engine and its source. A checkpoint is made on the thread that asks for it, which waits for it.
-pub(crate) struct Checkpointer<S: Scheme + Send> {
+pub(crate) struct Checkpointer<S: Idle + Send> {
     engine: Inline<Shared<S>, ()>,
     scheme: Shared<S>,
     source: MarkedLines,
 }
 
-impl<S: Scheme + Send + 'static> Checkpointer<S> {
+impl<S: Idle + Send + 'static> Checkpointer<S> {
     pub(crate) fn new(scheme: Shared<S>, source: MarkedLines) -> Checkpointer<S> {
         Checkpointer {
             engine: Inline::new(scheme.clone(), ()),
@@ -336,7 +336,7 @@ impl<S: Scheme + Send + 'static> Checkpointer<S> {
     }
 }
 
-impl<S: Scheme + Send + 'static> Checkpoints for Checkpointer<S> {
+impl<S: Idle + Send + 'static> Checkpoints for Checkpointer<S> {
     fn checkpoint(&mut self) -> Result<Epoch> {
         let progress = self.source.progress.clone();
         progress.check_poison()?;

@@ -1,13 +1,14 @@
 //! A scheme with several users at the same time: the engine that writes and commits, and those that
 //! read pages.
 //!
-//! A call holds the lock for as long as it takes and no longer, so a reader gets in between the
-//! parts of an epoch.
+//! * A call holds the lock for as long as it takes and no longer, so a reader gets in between the parts of an epoch.
+//! * Nothing holds it while a device is waited for.
+//! * One thread at a time writes, commits and gives back: the one with the right to make checkpoints.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use twinpage_core::engine::Lease;
 use twinpage_core::scheme::{Damage, Epoch, Info};
-use twinpage_core::{Error, Idle, PageId, Result, Scheme};
+use twinpage_core::{Commit, Error, Idle, PageId, Result};
 
 /// A scheme behind a lock.
 #[derive(Debug)]
@@ -29,11 +30,29 @@ impl<S> Clone for Shared<S> {
     }
 }
 
-impl<S: Scheme + Send> Lease for Shared<S> {
+impl<S: Idle> Shared<S> {
+    /// As [`twinpage_core::Scheme::commit`]; others read while the device is waited for.
+    pub(crate) fn commit(&self, context: &[u8]) -> Result<Epoch> {
+        let begun = self.lock().begin_commit(context)?;
+        match begun {
+            Commit::Durable(epoch) => Ok(epoch),
+            Commit::Flushing(flush) => {
+                let flushed = flush.flush();
+                self.lock().end_commit(flushed)
+            }
+        }
+    }
+}
+
+impl<S: Idle + Send> Lease for Shared<S> {
     type Scheme = S;
 
     fn with<R>(&mut self, operation: impl FnOnce(&mut S) -> R) -> R {
         operation(&mut self.lock())
+    }
+
+    fn commit(&mut self, context: &[u8]) -> Result<Epoch> {
+        Shared::commit(self, context)
     }
 }
 
@@ -43,13 +62,13 @@ pub(crate) trait Store: Send + Sync {
     fn read_bytes(&self, at: usize, into: &mut [u8]) -> Result<()>;
     /// Whether there is anything in the page that holds byte `at`.
     fn has_bytes(&self, at: usize) -> bool;
-    /// As [`Scheme::info`].
+    /// As [`twinpage_core::Scheme::info`].
     fn info(&self) -> Info;
-    /// As [`Scheme::epoch`].
+    /// As [`twinpage_core::Scheme::epoch`].
     fn epoch(&self) -> Epoch;
     /// As [`Idle::give_back`], between two epochs; a medium without room for it keeps its checkpoint as it is.
     fn give_back(&self) -> Result<bool>;
-    /// As [`Scheme::check`].
+    /// As [`twinpage_core::Scheme::check`].
     fn check(&self) -> Result<Vec<Damage>>;
 }
 

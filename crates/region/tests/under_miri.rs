@@ -8,10 +8,11 @@
 //! the types here have no such bytes.
 
 use std::collections::BTreeMap as StdMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex};
 use twinpage::collections::{BTreeMap, BTreeSet, Box, HashMap, HashSet, String, Vec, VecDeque};
 use twinpage::window::Window;
-use twinpage::{Heap, Persist, Region, SchemeKind};
+use twinpage::{Error, Heap, Persist, Region, SchemeKind};
 use twinpage_core::{Geometry, Medium, Offset, ProductScheme, Setup};
 
 /// So often under Miri, more often otherwise.
@@ -173,16 +174,21 @@ impl From<CountV1> for Count {
     }
 }
 
-/// Threads in updates at the same time, checkpoints, a second life, a migration, a root removed.
-#[test]
-fn a_region() {
+/// A medium with an empty store, whose journal is soon looked through.
+fn medium() -> Kept {
     let medium = Kept::default();
-    // With a journal that is soon looked through.
     let setup = Setup {
         journal_bytes: 4096,
         ..Setup::new(Geometry::new(64, 4 * 4096).unwrap())
     };
     drop(ProductScheme::create(SchemeKind::DualPage, medium.clone(), &setup).unwrap());
+    medium
+}
+
+/// Threads in updates at the same time, checkpoints, a second life, a migration, a root removed.
+#[test]
+fn a_region() {
+    let medium = medium();
     let open = || {
         let options = Region::options().scheme(SchemeKind::DualPage);
         options.open_on(medium.clone(), Geometry::MEMORY).unwrap()
@@ -227,5 +233,68 @@ fn a_region() {
     assert_eq!(region.roots().unwrap().len(), 3);
     drop(orders);
     region.remove_root("orders").unwrap();
+    assert!(region.check().unwrap().is_sound());
+}
+
+/// Sections of threads that take turns, readers between them, one inside another, an error and a panic that undo, a
+/// second life.
+#[test]
+fn a_region_of_sections() {
+    let medium = medium();
+    let open = || {
+        let options = Region::options().sections().scheme(SchemeKind::DualPage);
+        options.open_on(medium.clone(), Geometry::MEMORY).unwrap()
+    };
+    {
+        let region = open();
+        let orders = region.shared::<HashMap<u64, Order>>("orders").unwrap();
+        let list = region.shared::<Vec<u64>>("list").unwrap();
+        let put = |item: u64, fails: bool| {
+            region.atomic(|section| {
+                list.write(section).push(item);
+                let note = section.string("a note that lies in the heap");
+                orders.write(section).insert(item, Order { item, note });
+                match fails {
+                    true => Err(section.abort()),
+                    false => Ok(()),
+                }
+            })
+        };
+        put(1, false).unwrap();
+        put(2, true).unwrap_err();
+        std::thread::scope(|scope| {
+            for thread in [10, 20] {
+                let put = &put;
+                scope.spawn(move || (0..4).for_each(|n| drop(put(thread + n, n == 2))));
+            }
+            for _ in 0..4 {
+                let counts = region.read(|v| (list.read(v).len(), orders.read(v).len()));
+                assert_eq!(counts.0, counts.1, "half a section");
+            }
+        });
+        let panicked = catch_unwind(AssertUnwindSafe(|| {
+            let _ = region.atomic(|section| -> Result<(), Error> {
+                orders.write(section).clear();
+                region.atomic(|inner| {
+                    list.write(inner).clear();
+                    Ok::<_, Error>(())
+                })?;
+                panic!("on purpose");
+            });
+        }));
+        assert!(panicked.is_err());
+        region.close().unwrap();
+    }
+    let region = open();
+    let orders = region.shared::<HashMap<u64, Order>>("orders").unwrap();
+    let list = region.shared::<Vec<u64>>("list").unwrap();
+    region.read(|v| {
+        let (orders, list) = (orders.read(v), list.read(v));
+        assert_eq!((orders.len(), list.len()), (7, 7));
+        assert!(
+            list.iter()
+                .all(|item| orders[item].item == *item && orders[item].note.len() > 20)
+        );
+    });
     assert!(region.check().unwrap().is_sound());
 }

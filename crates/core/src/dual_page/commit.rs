@@ -42,16 +42,36 @@ use super::superblock::{Slot, Switch};
 use super::{Cause, DualPage};
 use crate::error::{Error, Result};
 use crate::geometry::{LINES_PER_PAGE, LineMask, PageId, PageLines};
-use crate::medium::Medium;
+use crate::medium::{Flush, Medium};
 use crate::scheme::{Epoch, Scheme};
 use crc32c::crc32c;
+use std::sync::Arc;
 
 /// Lines of an unfenced record at most: recovery reads them.
 const UNFENCED_LINES: usize = 1024;
 
+/// What the next fence makes durable.
+#[derive(Clone, Copy, Debug)]
+enum Posted {
+    /// A record of this many bytes at the end of the journal. Planted faults take it for durable.
+    Record { len: u64, fenced: bool },
+    /// A snapshot in the other slot is durable, and this names it.
+    Switch(Switch),
+}
+
+/// A commit whose last fence has begun.
+#[derive(Debug)]
+pub(super) struct Flying {
+    posted: Posted,
+    mark: ContextMark,
+    /// Pages on their way home.
+    home: Vec<Key>,
+}
+
 impl<M: Medium> DualPage<M> {
-    /// Commits everything written, with `context`.
-    pub(super) fn commit_newest(&mut self, context: &[u8]) -> Result<Epoch> {
+    /// Posts everything written as a commit with `context`, up to the wait for it: of that nothing is left where the
+    /// medium has no use for it.
+    pub(super) fn post_newest(&mut self, context: &[u8]) -> Result<Option<Arc<dyn Flush>>> {
         let mark = self.write_context(context)?;
         let home = match self.defers_reclaim {
             true => Vec::new(),
@@ -61,10 +81,30 @@ impl<M: Medium> DualPage<M> {
             },
         };
         self.gather(mark, &home);
-        if let Err(error) = self.persist(self.epoch + 1, Version::Newest) {
+        let posted = self.post_change(self.epoch + 1, Version::Newest);
+        let begun = posted.and_then(|posted| Ok((posted, self.begin_wait(posted)?)));
+        match begun {
+            Ok((posted, flush)) => {
+                self.flying = Some(Flying { posted, mark, home });
+                Ok(flush)
+            }
+            Err(error) => {
+                self.stay(&home);
+                Err(error)
+            }
+        }
+    }
+
+    /// The posted commit becomes the checkpoint, if its wait ended well.
+    pub(super) fn adopt_newest(&mut self, waited: Result<()>) -> Result<Epoch> {
+        let flying = self.flying.take();
+        let Flying { posted, mark, home } =
+            flying.ok_or_else(|| Error::Invalid("no commit has begun: begin one first".into()))?;
+        if let Err(error) = waited {
             self.stay(&home);
             return Err(error);
         }
+        self.change_is_durable(posted);
         self.epoch += 1;
         self.context = mark;
         self.free_home(&home);
@@ -186,6 +226,16 @@ impl<M: Medium> DualPage<M> {
     /// Makes `self.change` durable, and every line posted before. What the fall-back of the last
     /// commit held is home after this.
     pub(super) fn persist(&mut self, epoch: Epoch, version: Version) -> Result<()> {
+        let posted = self.post_change(epoch, version)?;
+        if let Some(flush) = self.begin_wait(posted)? {
+            self.medium.end_fence(flush.flush())?;
+        }
+        self.change_is_durable(posted);
+        Ok(())
+    }
+
+    /// Posts `self.change`. The next fence makes it durable.
+    fn post_change(&mut self, epoch: Epoch, version: Version) -> Result<Posted> {
         let stamp = Stamp {
             generation: self.slots.switch.generation,
             sequence: self.slots.sequence + 1,
@@ -207,20 +257,46 @@ impl<M: Medium> DualPage<M> {
             "a record is of the next epoch, or mends the last"
         );
         let whole = journal::encode(&self.change, stamp, self.slots.seed, &mut bytes).is_some();
-        let written = match whole && self.slots.fits(bytes.len()) {
+        let posted = match whole && self.slots.fits(bytes.len()) {
             true => self.append(&bytes, version),
             false => self.switch(stamp, version, &mut bytes),
         };
         self.record = bytes;
-        written?;
+        posted
+    }
+
+    /// Begins the fence that makes what was posted durable. Of the wait nothing is left where the medium has no use
+    /// for it.
+    fn begin_wait(&mut self, posted: Posted) -> Result<Option<Arc<dyn Flush>>> {
+        if matches!(posted, Posted::Record { fenced: true, .. }) {
+            return Ok(None);
+        }
+        self.medium.on(Cause::Journal);
+        self.medium.begin_fence()
+    }
+
+    /// The fence after what was posted is over.
+    fn change_is_durable(&mut self, posted: Posted) {
+        match posted {
+            Posted::Record { len, fenced } => {
+                if !fenced {
+                    self.slots.fenced = self.medium.len();
+                }
+                self.slots.torn = false;
+                self.slots.tail += len;
+            }
+            Posted::Switch(switch) => {
+                self.slots.fenced = self.medium.len();
+                self.slots.switched(switch);
+            }
+        }
         self.slots.sequence += 1;
         let marked = self.after_record();
         self.poison_if(marked);
-        Ok(())
     }
 
-    /// Appends a record to the journal.
-    fn append(&mut self, record: &[u8], version: Version) -> Result<()> {
+    /// Posts a record at the end of the journal.
+    fn append(&mut self, record: &[u8], version: Version) -> Result<Posted> {
         self.erase_torn()?;
         let early = self.faulty(Fault::ReuseEarly) && version == Version::Checkpoint;
         if !self.change.unfenced && !early && !self.faulty(Fault::SkipDataFence) {
@@ -235,12 +311,10 @@ impl<M: Medium> DualPage<M> {
         // Torn unless it is written whole and durable.
         self.slots.torn = true;
         self.post(self.slots.tail, record, Cause::Journal)?;
-        if !early && !self.faulty(Fault::SkipRecordFence) {
-            self.fence()?;
-        }
-        self.slots.torn = false;
-        self.slots.tail += record.len() as u64;
-        Ok(())
+        Ok(Posted::Record {
+            len: record.len() as u64,
+            fenced: early || self.faulty(Fault::SkipRecordFence),
+        })
     }
 
     /// Whether the record of `self.change` is valid by the checksums in it, without a fence before it.
@@ -253,8 +327,8 @@ impl<M: Medium> DualPage<M> {
         self.slots.superblock.unfenced && !others && change.lines() <= UNFENCED_LINES
     }
 
-    /// Writes the table, with the change in it, to the other slot and switches to it.
-    fn switch(&mut self, stamp: Stamp, version: Version, bytes: &mut Vec<u8>) -> Result<()> {
+    /// Writes the table, with the change in it, to the other slot and posts the switch to it.
+    fn switch(&mut self, stamp: Stamp, version: Version, bytes: &mut Vec<u8>) -> Result<Posted> {
         snapshot::encode(
             &self.table,
             version,
@@ -294,9 +368,7 @@ impl<M: Medium> DualPage<M> {
             &switch.encode(self.slots.seed),
             Cause::Snapshot,
         )?;
-        self.fence()?;
-        self.slots.switched(switch);
-        Ok(())
+        Ok(Posted::Switch(switch))
     }
 
     /// A slot for a snapshot of `len` bytes: the spare one, another where that does not suit, and

@@ -180,6 +180,8 @@ pub struct DualPage<M> {
     exhausted: bool,
     /// A commit leaves the refilling of a limited pool to the owner.
     defers_reclaim: bool,
+    /// The commit whose last fence has begun.
+    flying: Option<commit::Flying>,
     /// Lines of the last commit are in the fall-back still: there was no room to copy them home.
     homeless: bool,
     fault: Option<Fault>,
@@ -276,6 +278,7 @@ impl<M: Medium> DualPage<M> {
             claimed: Vec::new(),
             exhausted: false,
             defers_reclaim: false,
+            flying: None,
             homeless: false,
             fault: None,
             change: Change::default(),
@@ -355,6 +358,10 @@ impl<M: Medium> DualPage<M> {
     /// What recovery, or the last commit, left to do.
     #[cold]
     fn make_up(&mut self) -> Result<()> {
+        assert!(
+            self.flying.is_none(),
+            "a commit that has begun ends before anything else"
+        );
         if self.homeless {
             self.finish_redo()?;
         }

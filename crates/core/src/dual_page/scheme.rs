@@ -5,8 +5,9 @@ use super::map::Flags;
 use crate::error::Result;
 use crate::geometry::{LineMask, PageId, PageLines};
 use crate::medium::{Cause, Medium, Offset, Path};
-use crate::scheme::{Damage, Epoch, Idle, Info, Room, Scheme, Simulated, TableEntry, Traffic};
+use crate::scheme::{Commit, Damage, Epoch, Idle, Info, Room, Scheme, Simulated, TableEntry, Traffic};
 use crate::shell::{self, Mechanism, Shell};
+use std::io;
 use std::ops::Range;
 
 impl<M: Medium> Mechanism for DualPage<M> {
@@ -60,7 +61,11 @@ impl<M: Medium> Mechanism for DualPage<M> {
     }
 
     fn commit_epoch(&mut self, context: &[u8]) -> Result<Epoch> {
-        self.commit_newest(context)
+        let waited = match self.post_newest(context)? {
+            Some(flush) => self.medium.end_fence(flush.flush()),
+            None => Ok(()),
+        };
+        self.adopt_newest(waited)
     }
 
     fn forget_epoch(&mut self) -> Result<()> {
@@ -99,6 +104,20 @@ impl<M: Medium> Mechanism for DualPage<M> {
 }
 
 impl<M: Medium> Idle for DualPage<M> {
+    fn begin_commit(&mut self, context: &[u8]) -> Result<Commit> {
+        shell::guarded_context(self, context, |store| match store.post_newest(context)? {
+            Some(flush) => Ok(Commit::Flushing(flush)),
+            None => store.adopt_newest(Ok(())).map(Commit::Durable),
+        })
+    }
+
+    fn end_commit(&mut self, flushed: io::Result<()>) -> Result<Epoch> {
+        shell::waited(self, |store| {
+            let waited = store.medium.end_fence(flushed);
+            store.adopt_newest(waited)
+        })
+    }
+
     fn give_back(&mut self) -> Result<bool> {
         shell::guarded(self, Path::Background, DualPage::empty_last_extent)
     }

@@ -118,7 +118,7 @@ use crate::dual_page::DualPage;
 use crate::error::{Error, Result};
 use crate::geometry::{LineMask, PageId, PageLines};
 use crate::medium::{Cause, Medium};
-use crate::scheme::{Epoch, Recovered, Room, Scheme, Traffic};
+use crate::scheme::{Recovered, Room, Scheme, Traffic};
 use crate::shell::{Mechanism, Shell};
 use batch::{Builder, Sizes};
 use index::Index;
@@ -202,6 +202,8 @@ pub struct Packed<S> {
     tuning: Tuning,
     /// As the last commit left it.
     root: Root,
+    /// That of a commit which the scheme below has begun.
+    flying: Option<Root>,
     presence: Presence,
     index: Index,
     waiting: Waiting,
@@ -274,6 +276,7 @@ impl<S: Mechanism> Packed<S> {
             layout,
             tuning: Tuning::default(),
             root,
+            flying: None,
             presence: Presence::default(),
             index: Index::new(root.lines()),
             waiting: Waiting::default(),
@@ -419,8 +422,8 @@ impl<S: Mechanism> Packed<S> {
         }
     }
 
-    /// Writes what waits and the map, and commits the scheme below, with the root and `context`.
-    fn commit_newest(&mut self, context: &[u8]) -> Result<Epoch> {
+    /// Writes what waits and the map. The root of the commit is before `context` in the scheme's own context.
+    fn post_newest(&mut self, context: &[u8]) -> Result<Root> {
         self.open = true;
         self.fold_some()?;
         let _ = self.place_waiting()?;
@@ -445,13 +448,16 @@ impl<S: Mechanism> Packed<S> {
         self.context.clear();
         self.context.extend_from_slice(&written.encode());
         self.context.extend_from_slice(context);
-        let epoch = self.below.commit(&self.context)?;
+        Ok(root)
+    }
+
+    /// The scheme below has committed, with this root.
+    fn adopt_newest(&mut self, root: Root) {
         self.root = root;
         self.index.fit(root.lines());
         self.presence.end_epoch();
         self.earn();
         self.open = false;
-        Ok(epoch)
     }
 
     /// Writes the lines of the map that changed, and lets go of sheets without a page.

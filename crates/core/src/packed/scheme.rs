@@ -8,8 +8,9 @@ use crate::compare::differing_from_newest;
 use crate::error::Result;
 use crate::geometry::{LineMask, PageId, PageLines};
 use crate::medium::{Offset, Path};
-use crate::scheme::{Damage, Epoch, Idle, Info, LogInfo, Room, Scheme, Simulated, Traffic, Wishes};
+use crate::scheme::{Commit, Damage, Epoch, Idle, Info, LogInfo, Room, Scheme, Simulated, Traffic, Wishes};
 use crate::shell::{self, Mechanism, Shell};
+use std::io;
 use std::ops::Range;
 
 impl<S: Mechanism> Mechanism for Packed<S> {
@@ -86,7 +87,10 @@ impl<S: Mechanism> Mechanism for Packed<S> {
     }
 
     fn commit_epoch(&mut self, context: &[u8]) -> Result<Epoch> {
-        self.commit_newest(context)
+        let root = self.post_newest(context)?;
+        let epoch = self.below.commit(&self.context)?;
+        self.adopt_newest(root);
+        Ok(epoch)
     }
 
     fn forget_epoch(&mut self) -> Result<()> {
@@ -148,6 +152,27 @@ impl<S: Mechanism> Mechanism for Packed<S> {
 }
 
 impl<S: Mechanism + Idle> Idle for Packed<S> {
+    fn begin_commit(&mut self, context: &[u8]) -> Result<Commit> {
+        shell::guarded_context(self, context, |store| {
+            let root = store.post_newest(context)?;
+            let commit = store.below.begin_commit(&store.context)?;
+            match commit {
+                Commit::Durable(_) => store.adopt_newest(root),
+                Commit::Flushing(_) => store.flying = Some(root),
+            }
+            Ok(commit)
+        })
+    }
+
+    fn end_commit(&mut self, flushed: io::Result<()>) -> Result<Epoch> {
+        shell::waited(self, |store| {
+            let root = store.flying.take();
+            let epoch = store.below.end_commit(flushed)?;
+            root.into_iter().for_each(|root| store.adopt_newest(root));
+            Ok(epoch)
+        })
+    }
+
     fn give_back(&mut self) -> Result<bool> {
         shell::guarded(self, Path::Background, |store| store.below.give_back())
     }

@@ -9,7 +9,7 @@ use crate::store::Shared;
 use crate::superblock::Superblock;
 use std::sync::Arc;
 use twinpage_core::engine::Report;
-use twinpage_core::{Epoch, Scheme};
+use twinpage_core::{Epoch, Idle, Room, Traffic};
 
 /// Commits groups, one after the other: the thread that holds it does.
 pub(super) struct Committer<S> {
@@ -23,15 +23,35 @@ pub(super) struct Committer<S> {
     pub(super) context: Vec<u8>,
 }
 
-impl<S: Scheme> Committer<S> {
+impl<S: Idle> Committer<S> {
     /// One commit, or nothing of it.
     fn land(&self, group: &Group) -> twinpage_core::Result<Report> {
-        let mut scheme = self.scheme.lock();
-        let landed = write(&mut *scheme, group, &self.context);
+        let landed = self.write(group).and_then(|(mut report, before)| {
+            report.epoch = self.scheme.commit(&self.context)?;
+            report.traffic = self.scheme.lock().info().traffic - before;
+            Ok(report)
+        });
         if landed.is_err() {
-            scheme.abandon();
+            self.scheme.lock().abandon();
         }
         landed
+    }
+
+    /// Writes a group. Says what was written in all before.
+    fn write(&self, group: &Group) -> twinpage_core::Result<(Report, Traffic)> {
+        let mut scheme = self.scheme.lock();
+        let mut report = Report::default();
+        let before = scheme.info().traffic;
+        for pages in group.discarded() {
+            scheme.discard(pages.clone())?;
+        }
+        for lines in group.lines(scheme.geometry()) {
+            report.pieces += 1;
+            report.captured_bytes += lines.bytes.len() as u64;
+            report.lines += lines.changed.count() as u64;
+            report.fallback |= scheme.write(lines)? == Room::Commit;
+        }
+        Ok((report, before))
     }
 
     fn refresh_context(&mut self) {
@@ -53,7 +73,7 @@ impl<S: Scheme> Committer<S> {
     }
 }
 
-impl<S: Scheme + Send + 'static> Checkpoints for Committer<S> {
+impl<S: Idle + Send + 'static> Checkpoints for Committer<S> {
     fn checkpoint(&mut self) -> Result<Epoch> {
         self.progress.check_poison()?;
         if let Some(why) = self.queue.why_lost() {
@@ -78,22 +98,4 @@ impl<S: Scheme + Send + 'static> Checkpoints for Committer<S> {
             Some(Err(error)) => Err(self.progress.set_poison(error)),
         }
     }
-}
-
-/// Writes a group and makes it the checkpoint.
-fn write(scheme: &mut impl Scheme, group: &Group, context: &[u8]) -> twinpage_core::Result<Report> {
-    let mut report = Report::default();
-    let before = scheme.info().traffic;
-    for pages in group.discarded() {
-        scheme.discard(pages.clone())?;
-    }
-    for lines in group.lines(scheme.geometry()) {
-        report.pieces += 1;
-        report.captured_bytes += lines.bytes.len() as u64;
-        report.lines += lines.changed.count() as u64;
-        report.fallback |= scheme.write(lines)? == twinpage_core::Room::Commit;
-    }
-    report.epoch = scheme.commit(context)?;
-    report.traffic = scheme.info().traffic - before;
-    Ok(report)
 }

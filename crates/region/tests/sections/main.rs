@@ -2,6 +2,7 @@
 
 mod costs;
 mod faults;
+mod flushes;
 mod kills;
 mod schemes;
 #[path = "../support/mod.rs"]
