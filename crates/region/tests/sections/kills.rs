@@ -1,6 +1,7 @@
 //! Real kills of a bank: four threads pay from account to account by sections, and many of them fail. The sum is kept,
 //! and every section that returned is there. `TWINPAGE_LONG` makes it thousands of kills.
 
+use super::schemes::AllSchemes;
 use super::sections;
 use super::support::{folders, when_free};
 use std::io::{BufRead, BufReader, Write};
@@ -8,7 +9,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 use twinpage::collections::{BTreeMap, HashMap, Vec as List};
-use twinpage::{Error, Handle, Options, Region, Result, SchemeKind};
+use twinpage::{Error, Handle, Region, Result, SchemeKind};
 
 const PATH: &str = "TWINPAGE_TEST_BANK";
 const CASE: &str = "TWINPAGE_TEST_CASE";
@@ -16,16 +17,8 @@ const THREADS: usize = 4;
 const ACCOUNTS: u64 = 500;
 const EACH: i64 = 1000;
 
-fn options(case: &str) -> Options {
-    match case {
-        "dual page" => sections().scheme(SchemeKind::DualPage),
-        "packed" => sections().scheme(SchemeKind::Packed),
-        _ => sections(),
-    }
-}
-
-fn open(path: &Path, case: &str) -> Region {
-    when_free(|| options(case).open(path))
+fn open(path: &Path, scheme: SchemeKind) -> Region {
+    when_free(|| sections().scheme(scheme).open_with(path, &AllSchemes))
 }
 
 struct Bank<'a> {
@@ -100,18 +93,24 @@ impl Bank<'_> {
 #[test]
 fn every_section_that_returned_is_there() {
     if let (Ok(path), Ok(case)) = (std::env::var(PATH), std::env::var(CASE)) {
-        return child(Path::new(&path), &case);
+        return child(Path::new(&path), case.parse().unwrap());
     }
-    let kills = if std::env::var_os("TWINPAGE_LONG").is_some() {
-        600
-    } else {
-        6
-    };
+    let long = std::env::var_os("TWINPAGE_LONG").is_some();
     let mut random = fastrand::Rng::new();
     let seed = random.get_seed();
     for folder in folders() {
-        for case in ["dual page", "packed"] {
-            let path = folder.path().join(case);
+        // All but the one that protects nothing.
+        for case in SchemeKind::ALL
+            .into_iter()
+            .filter(|&kind| kind != SchemeKind::InPlace)
+        {
+            let path = folder.path().join(case.name());
+            let kills = match (SchemeKind::PRODUCTS.contains(&case), long) {
+                (true, false) => 6,
+                (true, true) => 600,
+                (false, false) => 2,
+                (false, true) => 60,
+            };
             let mut told = vec![0; THREADS];
             for kill in 0..kills {
                 let mut child = start(&path, case);
@@ -150,7 +149,7 @@ fn every_section_that_returned_is_there() {
     }
 }
 
-fn start(path: &Path, case: &str) -> Child {
+fn start(path: &Path, case: SchemeKind) -> Child {
     Command::new(std::env::current_exe().unwrap())
         .args([
             "--exact",
@@ -158,14 +157,14 @@ fn start(path: &Path, case: &str) -> Child {
             "--nocapture",
         ])
         .env(PATH, path)
-        .env(CASE, case)
+        .env(CASE, case.name())
         .stdout(Stdio::piped())
         .spawn()
         .unwrap()
 }
 
 /// Pays until killed.
-fn child(path: &Path, case: &str) {
+fn child(path: &Path, case: SchemeKind) {
     let region = open(path, case);
     let bank = Bank::of(&region);
     std::thread::scope(|scope| {

@@ -8,7 +8,7 @@ use twinpage_baselines::{AnyScheme, Setup};
 use twinpage_core::{Medium, Recovered, Result};
 
 /// Stores of every scheme.
-struct AllSchemes;
+pub(super) struct AllSchemes;
 
 impl Stores for AllSchemes {
     type Scheme<M: Medium + Send + 'static> = AnyScheme<M>;
