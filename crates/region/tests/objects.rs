@@ -13,7 +13,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex};
 use std::time::Duration;
-use support::{folders, when_free};
+use support::{flushes, folders, when_free};
 use twinpage::collections::Vec as List;
 use twinpage::{Error, Heap, Persist, Region, Update};
 
@@ -248,29 +248,11 @@ fn a_thousand_deferrable_calls_and_an_instant_one_make_one_flush() {
         say("to here");
         return;
     }
-    if Command::new("strace").arg("-V").output().is_err() {
-        eprintln!("SKIPPED: counting flushes: there is no strace");
-        return;
-    }
     let folder = tempfile::tempdir().unwrap();
-    let trace = folder.path().join("trace");
-    let ended = Command::new("strace")
-        .args(["-f", "-e", "trace=fdatasync,fsync,msync,write", "-o"])
-        .arg(&trace)
-        .arg(std::env::current_exe().unwrap())
-        .args(["--exact", NAME, "--nocapture"])
-        .env(ROLE, "count")
-        .env("ASAN_OPTIONS", "detect_leaks=0") // a sanitizer cannot look for leaks in a process that is traced
-        .env(FILE, folder.path().join("rows.twin"))
-        .output()
-        .unwrap();
-    assert!(ended.status.success(), "{ended:?}");
-    let trace = std::fs::read_to_string(trace).unwrap();
-    let counted = trace
-        .lines()
-        .skip_while(|line| !line.contains("from here"))
-        .take_while(|line| !line.contains("to here"));
-    let flushes: Vec<_> = counted.filter(|line| line.contains("sync(")).collect();
+    let file = folder.path().join("rows.twin");
+    let Some(flushes) = flushes(NAME, &[(ROLE, "count".as_ref()), (FILE, file.as_os_str())]) else {
+        return;
+    };
     // The thousandth call makes a checkpoint due, which comes after the answer is durable.
     let of_log = flushes
         .first()

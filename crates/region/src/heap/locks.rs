@@ -210,6 +210,13 @@ struct Seat {
     number: usize,
 }
 
+impl Seat {
+    const fn new(number: usize) -> Seat {
+        let inside = AtomicUsize::new(NONE);
+        Seat { inside, number }
+    }
+}
+
 /// Those whose threads have ended.
 static FREE: Mutex<Vec<&'static Seat>> = Mutex::new(Vec::new());
 
@@ -229,10 +236,8 @@ impl Thread {
         static NEXT: AtomicUsize = AtomicUsize::new(1);
         let found = FREE.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let seat = found.unwrap_or_else(|| {
-            Box::leak(Box::new(Seat {
-                inside: AtomicUsize::new(NONE),
-                number: NEXT.fetch_add(1, Ordering::Relaxed),
-            }))
+            let number = NEXT.fetch_add(1, Ordering::Relaxed);
+            Box::leak(Box::new(Seat::new(number)))
         });
         SEATED.set(Some(Thread(seat)));
         // Too late where the thread is ending already: then no other takes the seat.
@@ -289,16 +294,12 @@ mod tests {
         *b += 1;
     }
 
-    fn seat() -> Thread {
-        let inside = AtomicUsize::new(NONE);
-        Thread(Box::leak(Box::new(Seat { inside, number: 0 })))
-    }
-
     /// A thread that sees itself as the owner may sleep for so long that another has become it and is inside.
     #[test]
     fn who_was_the_owner_once_changes_nothing_for_the_owner() {
         static LOCK: Lock = Lock::new();
-        let [late, owner] = [seat(), seat()];
+        static SEATS: [Seat; 2] = [const { Seat::new(0) }; 2];
+        let [late, owner] = [Thread(&SEATS[0]), Thread(&SEATS[1])];
         LOCK.owner.store(owner.as_ptr(), Ordering::Release);
         let locked = LOCK.lock(owner);
         assert!(LOCK.enter(late).is_none());

@@ -1,6 +1,7 @@
 //! What a section costs: fences, lines of the context, memory allocated. Nothing of it grows with the region.
 
 use super::sections;
+use super::support::flushes;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::sync::Arc;
@@ -136,4 +137,34 @@ fn a_section_on_a_disk_costs_one_flush() {
             "{scheme}: {flushes} flushes of {TIMES} sections"
         );
     }
+}
+
+/// The same as the system sees it: one thread, a file on a disk.
+#[test]
+fn the_system_sees_one_flush_a_section() {
+    const FILE: &str = "TWINPAGE_TEST_FLUSHES";
+    const TIMES: usize = 500;
+    if let Some(path) = std::env::var_os(FILE) {
+        let region = sections().open(path).unwrap();
+        let count = region.shared::<u64>("count").unwrap();
+        let add = || {
+            super::add(&region, &count).unwrap();
+        };
+        (0..20).for_each(|_| add());
+        println!("from here");
+        (0..TIMES).for_each(|_| add());
+        println!("to here");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("count.twin");
+    let name = "costs::the_system_sees_one_flush_a_section";
+    let Some(seen) = flushes(name, &[(FILE, file.as_os_str())]) else {
+        return;
+    };
+    assert!(
+        (TIMES..=TIMES * 105 / 100).contains(&seen.len()),
+        "{} flushes of {TIMES} sections",
+        seen.len()
+    );
 }

@@ -2,6 +2,8 @@
 
 #![allow(dead_code)]
 
+use std::ffi::OsStr;
+use std::process::Command;
 use tempfile::TempDir;
 use twinpage::window::Place;
 use twinpage::{Error, Region};
@@ -24,6 +26,38 @@ pub(crate) fn when_free<T>(open: impl Fn() -> Result<T, Error>) -> T {
             other => return other.unwrap(),
         }
     }
+}
+
+/// The flushes that a test makes between the lines "from here" and "to here" of its output, when it is run with these
+/// variables by itself, as the system saw them. `None`, said loudly, without strace(1).
+pub(crate) fn flushes(test: &str, variables: &[(&str, &OsStr)]) -> Option<Vec<String>> {
+    if Command::new("strace").arg("-V").output().is_err() {
+        eprintln!("SKIPPED: counting flushes: there is no strace");
+        return None;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let trace = folder.path().join("trace");
+    let ended = Command::new("strace")
+        .args(["-f", "-e", "trace=fdatasync,fsync,msync,write", "-o"])
+        .arg(&trace)
+        .arg(std::env::current_exe().unwrap())
+        .args(["--exact", test, "--nocapture"])
+        .envs(variables.iter().copied())
+        .env("ASAN_OPTIONS", "detect_leaks=0") // a sanitizer cannot look for leaks in a process that is traced
+        .output()
+        .unwrap();
+    assert!(ended.status.success(), "{ended:?}");
+    let trace = std::fs::read_to_string(trace).unwrap();
+    let counted = trace
+        .lines()
+        .skip_while(|line| !line.contains("from here"))
+        .take_while(|line| !line.contains("to here"));
+    Some(
+        counted
+            .filter(|line| line.contains("sync("))
+            .map(str::to_owned)
+            .collect(),
+    )
 }
 
 /// A region as plain bytes.
