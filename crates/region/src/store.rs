@@ -31,15 +31,22 @@ impl<S> Clone for Shared<S> {
 }
 
 impl<S: Idle> Shared<S> {
-    /// As [`twinpage_core::Scheme::commit`]; others read while the device is waited for.
-    pub(crate) fn commit(&self, context: &[u8]) -> Result<Epoch> {
-        let begun = self.lock().begin_commit(context)?;
-        match begun {
-            Commit::Durable(epoch) => Ok(epoch),
-            Commit::Flushing(flush) => {
+    /// As [`twinpage_core::Scheme::commit`]. The lock is held, but not while a device is waited for.
+    pub(crate) fn commit<'a>(
+        &'a self,
+        mut scheme: MutexGuard<'a, S>,
+        context: &[u8],
+    ) -> (MutexGuard<'a, S>, Result<Epoch>) {
+        match scheme.begin_commit(context) {
+            Ok(Commit::Durable(epoch)) => (scheme, Ok(epoch)),
+            Ok(Commit::Flushing(flush)) => {
+                drop(scheme);
                 let flushed = flush.flush();
-                self.lock().end_commit(flushed)
+                scheme = self.lock();
+                let ended = scheme.end_commit(flushed);
+                (scheme, ended)
             }
+            Err(error) => (scheme, Err(error)),
         }
     }
 }
@@ -52,7 +59,7 @@ impl<S: Idle + Send> Lease for Shared<S> {
     }
 
     fn commit(&mut self, context: &[u8]) -> Result<Epoch> {
-        Shared::commit(self, context)
+        Shared::commit(self, self.lock(), context).1
     }
 }
 

@@ -9,7 +9,7 @@ use crate::store::Shared;
 use crate::superblock::Superblock;
 use std::sync::Arc;
 use twinpage_core::engine::Report;
-use twinpage_core::{Epoch, Idle, Room, Traffic};
+use twinpage_core::{Epoch, Idle, Room, Scheme};
 
 /// Commits groups, one after the other: the thread that holds it does.
 pub(super) struct Committer<S> {
@@ -26,32 +26,20 @@ pub(super) struct Committer<S> {
 impl<S: Idle> Committer<S> {
     /// One commit, or nothing of it.
     fn land(&self, group: &Group) -> twinpage_core::Result<Report> {
-        let landed = self.write(group).and_then(|(mut report, before)| {
-            report.epoch = self.scheme.commit(&self.context)?;
-            report.traffic = self.scheme.lock().info().traffic - before;
-            Ok(report)
-        });
-        if landed.is_err() {
-            self.scheme.lock().abandon();
-        }
-        landed
-    }
-
-    /// Writes a group. Says what was written in all before.
-    fn write(&self, group: &Group) -> twinpage_core::Result<(Report, Traffic)> {
         let mut scheme = self.scheme.lock();
-        let mut report = Report::default();
         let before = scheme.info().traffic;
-        for pages in group.discarded() {
-            scheme.discard(pages.clone())?;
+        let (mut scheme, landed) = match write(&mut *scheme, group) {
+            Ok(report) => {
+                let (scheme, committed) = self.scheme.commit(scheme, &self.context);
+                (scheme, committed.map(|epoch| Report { epoch, ..report }))
+            }
+            Err(error) => (scheme, Err(error)),
+        };
+        if landed.is_err() {
+            scheme.abandon();
         }
-        for lines in group.lines(scheme.geometry()) {
-            report.pieces += 1;
-            report.captured_bytes += lines.bytes.len() as u64;
-            report.lines += lines.changed.count() as u64;
-            report.fallback |= scheme.write(lines)? == Room::Commit;
-        }
-        Ok((report, before))
+        let traffic = scheme.info().traffic - before;
+        landed.map(|report| Report { traffic, ..report })
     }
 
     fn refresh_context(&mut self) {
@@ -98,4 +86,19 @@ impl<S: Idle + Send + 'static> Checkpoints for Committer<S> {
             Some(Err(error)) => Err(self.progress.set_poison(error)),
         }
     }
+}
+
+/// Writes a group.
+fn write(scheme: &mut impl Scheme, group: &Group) -> twinpage_core::Result<Report> {
+    let mut report = Report::default();
+    for pages in group.discarded() {
+        scheme.discard(pages.clone())?;
+    }
+    for lines in group.lines(scheme.geometry()) {
+        report.pieces += 1;
+        report.captured_bytes += lines.bytes.len() as u64;
+        report.lines += lines.changed.count() as u64;
+        report.fallback |= scheme.write(lines)? == Room::Commit;
+    }
+    Ok(report)
 }
