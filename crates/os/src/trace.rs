@@ -152,7 +152,8 @@ pub fn listen(tid: Tid) -> io::Result<()> {
 }
 
 /// Waits until `tid` (any tracee when -1) changes state. `None` when a signal handler of the
-/// tracer ran instead, or, with `block` false, when nothing happened yet.
+/// tracer ran instead, or, with `block` false, when nothing happened yet. That a first thread is dead is told when a
+/// signal handler ran, and once more when all other threads have been waited for.
 ///
 /// # Errors
 /// `ECHILD` when there is nothing left to wait for.
@@ -163,16 +164,30 @@ pub fn wait(tid: Tid, block: bool) -> io::Result<Option<(Tid, Status)>> {
     let stopped = unsafe { libc::waitpid(tid, &raw mut status, flags) };
     if stopped == -1 {
         let error = io::Error::last_os_error();
-        return if error.kind() == io::ErrorKind::Interrupted {
-            Ok(None)
-        } else {
-            Err(error)
+        return match error.kind() {
+            io::ErrorKind::Interrupted if tid > 0 && is_zombie(tid) => dead_or_told(tid),
+            io::ErrorKind::Interrupted => Ok(None),
+            _ => Err(error),
         };
     }
     if stopped == 0 {
         return Ok(None);
     }
     Ok(Some((stopped, decode(status))))
+}
+
+/// What is told of a thread that is dead. The first thread of a process whose threads were all killed is told of after
+/// all others have been waited for (`ptrace(2)`, "Death under ptrace"): who waits for this one alone would wait for ever.
+fn dead_or_told(tid: Tid) -> io::Result<Option<(Tid, Status)>> {
+    let told = wait(tid, false)?;
+    Ok(told.or(Some((tid, Status::Killed(libc::SIGKILL)))))
+}
+
+/// Whether the thread is dead and was not waited for.
+fn is_zombie(tid: Tid) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{tid}/stat")).unwrap_or_default();
+    let state = stat.rsplit_once(") ").map(|(_, rest)| rest);
+    state.is_some_and(|state| state.starts_with('Z'))
 }
 
 fn decode(status: c_int) -> Status {
