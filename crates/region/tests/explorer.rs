@@ -1,7 +1,6 @@
 //! A crash after every operation of a scripted run of heap, collections, growth and give-back, by epochs and by
-//! sections of which some fail: what is
-//! recovered is one of the states that were checkpointed, byte for byte, never older than the last
-//! that was reported durable.
+//! sections of several threads, of which some fail: what is recovered is one of the states that were checkpointed,
+//! byte for byte, never older than the last that was reported durable.
 //!
 //! The images are those of the failure model: everything fenced, and of what was posted since any
 //! subset, each write torn at the medium's atom. A few samples of them at every point; more with
@@ -118,7 +117,7 @@ fn script(region: &Region, log: &Log, random: &mut fastrand::Rng) -> States {
     states
 }
 
-/// The same by sections, each a commit or a part of one.
+/// The same by sections of many threads, each a commit or a part of one.
 fn script_of_sections(region: &Region, log: &Log, random: &mut fastrand::Rng) -> States {
     let mut states = States::new();
     let words = region.shared::<HashMap<Text, u64>>("words").unwrap();
@@ -162,10 +161,14 @@ fn script_of_sections(region: &Region, log: &Log, random: &mut fastrand::Rng) ->
                 false => Ok::<_, Error>(()),
             }
         };
-        let _ = match waits {
-            true => region.atomic(change),
-            false => region.atomic_within(Duration::from_secs(3600), change),
-        };
+        // By several writers, in an order that the seed repeats.
+        std::thread::scope(|scope| {
+            let writer = scope.spawn(|| match waits {
+                true => region.atomic(change),
+                false => region.atomic_within(Duration::from_secs(3600), change),
+            });
+            let _ = writer.join().unwrap();
+        });
         if waits {
             region.durable().unwrap();
             keep_last(region, region.epoch(), log, &mut states);
