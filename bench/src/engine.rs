@@ -47,7 +47,7 @@ pub(crate) enum Pace {
 
 /// Where a store is made, and how it is to behave.
 #[derive(Clone, Debug)]
-pub(crate) struct Place {
+pub(crate) struct StoreOptions {
     /// An empty directory, or the one of an earlier [`Engine::open`].
     pub(crate) directory: PathBuf,
     pub(crate) pace: Pace,
@@ -120,7 +120,7 @@ pub(crate) trait Engine: Sync + Sized + 'static {
     const WRITES_BY_CALLS: bool;
 
     /// Opens the store in `place`, or makes it.
-    fn open(place: &Place) -> Result<Self>;
+    fn open(place: &StoreOptions) -> Result<Self>;
 
     /// The map `name`, or a new one for about `expected` values.
     fn map<V: Plain>(&self, name: Name, kind: Kind, expected: u64) -> Result<Self::Map<V>>;

@@ -8,7 +8,7 @@
 //! ```
 
 use crate::args::{EngineName, WorkerArguments, WorkloadName};
-use crate::engine::{Engine, Pace, Place, Result, Stops};
+use crate::engine::{Engine, Pace, Result, Stops, StoreOptions};
 use crate::engines::{Lmdb, Native, Pmemobj, Redb, RocksDb, Sections, Sqlite, Stored, Twinpage};
 use crate::medium;
 use crate::workloads::{Pairs, Setting, Sps, Sweep, Tatp, Tpcc, Workload};
@@ -96,7 +96,7 @@ struct Worker<E, W> {
     engine: E,
     shares: Vec<W>,
     settings: Vec<Setting>,
-    place: Place,
+    place: StoreOptions,
     /// Operations each thread has done.
     done: Vec<u64>,
     stops: Histogram,
@@ -104,7 +104,7 @@ struct Worker<E, W> {
 }
 
 fn serve<E: Engine, W: Workload<E>>(arguments: &WorkerArguments) -> Result<()> {
-    let place = Place {
+    let place = StoreOptions {
         directory: arguments.place.clone(),
         pace: arguments.every.map_or(Pace::Each, Pace::Every),
         form: arguments.form,

@@ -14,7 +14,7 @@ use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::{Path, PathBuf};
 use twinpage::collections::{BTreeMap, BTreeSet, Box, HashMap, HashSet, String, Vec, VecDeque};
-use twinpage::look::look;
+use twinpage::inspect::inspect;
 use twinpage::{Durability, Options, Persist, Region, Root, SchemeKind, Update, View};
 
 /// Bytes of memory for each byte of the file and of the region, and some to begin with.
@@ -267,7 +267,7 @@ impl Bench {
 
     /// Looks from outside, and says whether a check found nothing.
     fn look(&self, path: &Path, len: usize) -> bool {
-        let Ok(look) = look(path) else { return false };
+        let Ok(look) = inspect(path) else { return false };
         let region = look.superblock.map_or(0, |superblock| superblock.bytes as usize);
         let (checked, peak) = Counting::peak(|| {
             let _ = format!("{:?}", look.info());
@@ -308,7 +308,7 @@ impl Bench {
 
 /// Whether the lines of the region in a file have checksums, if there is one.
 fn has_checksums(path: &Path) -> bool {
-    look(path).is_ok_and(|look| look.info().checksums)
+    inspect(path).is_ok_and(|look| look.info().checksums)
 }
 
 /// Opens it, checked, and uses it.

@@ -4,7 +4,7 @@
 
 use super::library::c_library;
 use super::store::Store;
-use crate::engine::{Place, Result, TABLES};
+use crate::engine::{Result, StoreOptions, TABLES};
 use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
 use std::os::unix::ffi::OsStrExt;
 use std::ptr::{null, null_mut};
@@ -108,7 +108,7 @@ impl Tx<'_> {
 impl Store for Lmdb {
     type Tx<'t> = Tx<'t>;
 
-    fn open(place: &Place) -> Result<Self> {
+    fn open(place: &StoreOptions) -> Result<Self> {
         let library = Library::load()?;
         let path = CString::new(place.directory.as_os_str().as_bytes())
             .map_err(|_| "a path with a zero byte".to_owned())?;

@@ -1,6 +1,6 @@
 //! The same structures, volatile: what nothing durable can be faster than.
 
-use crate::engine::{Engine, Kind, Name, Place, Plain, Result};
+use crate::engine::{Engine, Kind, Name, Plain, Result, StoreOptions};
 use hashbrown::HashMap;
 use hashbrown::hash_map::Entry;
 use std::collections::BTreeMap;
@@ -21,7 +21,7 @@ impl Engine for Native {
     const LASTS: bool = false;
     const WRITES_BY_CALLS: bool = false;
 
-    fn open(_: &Place) -> Result<Self> {
+    fn open(_: &StoreOptions) -> Result<Self> {
         Ok(Native)
     }
 

@@ -3,7 +3,7 @@
 //! A group is one write transaction with `Durability::Immediate`; tables are opened once in each.
 
 use super::store::Store;
-use crate::engine::{Place, Result};
+use crate::engine::{Result, StoreOptions};
 use redb::{Database, Durability, ReadableTable, Table, TableDefinition, WriteTransaction};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -38,7 +38,7 @@ impl<'t> Tx<'t> {
 impl Store for Redb {
     type Tx<'t> = Tx<'t>;
 
-    fn open(place: &Place) -> Result<Self> {
+    fn open(place: &StoreOptions) -> Result<Self> {
         let mut builder = Database::builder();
         builder.set_cache_size(1 << 30);
         builder

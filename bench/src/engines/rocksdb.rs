@@ -6,7 +6,7 @@
 
 use super::library::c_library;
 use super::store::Store;
-use crate::engine::{Place, Result};
+use crate::engine::{Result, StoreOptions};
 use std::ffi::{CStr, CString, c_char, c_int, c_uchar, c_void};
 use std::os::unix::ffi::OsStrExt;
 use std::ptr::null_mut;
@@ -80,7 +80,7 @@ impl Library {
 impl Store for RocksDb {
     type Tx<'t> = Tx<'t>;
 
-    fn open(place: &Place) -> Result<Self> {
+    fn open(place: &StoreOptions) -> Result<Self> {
         let library = Library::load()?;
         let path = CString::new(place.directory.as_os_str().as_bytes())
             .map_err(|_| "a path with a zero byte".to_owned())?;

@@ -7,7 +7,7 @@
 use super::failed;
 use super::schemes::{Fences, open_counted};
 use super::twinpage::root;
-use crate::engine::{Account, Engine, Kind, Name, Pace, Place, Plain, Result};
+use crate::engine::{Account, Engine, Kind, Name, Pace, Plain, Result, StoreOptions};
 use std::time::Duration;
 use twinpage::collections::btree::Entry as TreeEntry;
 use twinpage::collections::hash::Entry;
@@ -81,7 +81,7 @@ impl Engine for Sections {
 
     const WRITES_BY_CALLS: bool = false;
 
-    fn open(place: &Place) -> Result<Self> {
+    fn open(place: &StoreOptions) -> Result<Self> {
         let fences = Fences::default();
         let options = Region::options().sections();
         Ok(Sections {

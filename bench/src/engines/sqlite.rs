@@ -5,7 +5,7 @@
 
 use super::library::c_library;
 use super::store::Store;
-use crate::engine::{Place, Result};
+use crate::engine::{Result, StoreOptions};
 use std::collections::HashMap;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::os::unix::ffi::OsStrExt;
@@ -137,7 +137,7 @@ impl Tx<'_> {
 impl Store for Sqlite {
     type Tx<'t> = Tx<'t>;
 
-    fn open(place: &Place) -> Result<Self> {
+    fn open(place: &StoreOptions) -> Result<Self> {
         let library = Library::load()?;
         let path = CString::new(place.directory.join("data.sqlite").as_os_str().as_bytes())
             .map_err(|_| "a path with a zero byte".to_owned())?;

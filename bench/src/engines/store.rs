@@ -1,6 +1,6 @@
 //! Any key-value store as an engine: maps and arrays are its tables, values its byte strings.
 
-use crate::engine::{Engine, Kind, Name, Place, Plain, Result};
+use crate::engine::{Engine, Kind, Name, Plain, Result, StoreOptions};
 use std::marker::PhantomData;
 
 /// A key-value store with ordered tables and transactions.
@@ -8,7 +8,7 @@ pub(crate) trait Store: Sync + Sized + 'static {
     /// A write transaction; tables are named by their number.
     type Tx<'t>;
 
-    fn open(place: &Place) -> Result<Self>;
+    fn open(place: &StoreOptions) -> Result<Self>;
 
     /// Makes the table when it is not there.
     fn table(&self, table: u32) -> Result<()>;
@@ -77,7 +77,7 @@ impl<S: Store> Engine for Stored<S> {
 
     const WRITES_BY_CALLS: bool = true;
 
-    fn open(place: &Place) -> Result<Self> {
+    fn open(place: &StoreOptions) -> Result<Self> {
         S::open(place).map(Stored)
     }
 

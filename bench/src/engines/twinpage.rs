@@ -4,7 +4,7 @@
 //! the program waits for one after every update.
 
 use super::schemes::open;
-use crate::engine::{Account, Engine, Kind, Name, Pace, Place, Plain, Result};
+use crate::engine::{Account, Engine, Kind, Name, Pace, Plain, Result, StoreOptions};
 use twinpage::collections::btree::Entry as TreeEntry;
 use twinpage::collections::hash::Entry;
 use twinpage::collections::{BTreeMap, HashMap, Vec};
@@ -58,7 +58,7 @@ impl Engine for Twinpage {
 
     const WRITES_BY_CALLS: bool = false;
 
-    fn open(place: &Place) -> Result<Self> {
+    fn open(place: &StoreOptions) -> Result<Self> {
         let mut options = Region::options();
         if let Pace::Every(every) = place.pace {
             options = options.every(every);

@@ -13,7 +13,7 @@ mod report;
 mod team;
 mod variant;
 
-use crate::engine::{Place, Result};
+use crate::engine::{Result, StoreOptions};
 use crate::medium;
 use crate::subject::{answer, own};
 use indicatif::ProgressBar;
@@ -131,8 +131,8 @@ pub(crate) fn object(arguments: &ObjectArguments) -> Result<()> {
     Ok(())
 }
 
-fn place(directory: &Path) -> Result<Place> {
-    Ok(Place {
+fn place(directory: &Path) -> Result<StoreOptions> {
+    Ok(StoreOptions {
         directory: directory.to_owned(),
         pace: crate::engine::Pace::Each,
         form: crate::args::Form::default(),

@@ -3,7 +3,7 @@
 use super::Done;
 use super::programs::{Strings, Text, check, failed, first, swaps};
 use crate::args::{Form, SpsArguments};
-use crate::engine::{Engine, Name, Pace, Place, Result};
+use crate::engine::{Engine, Name, Pace, Result, StoreOptions};
 use std::time::Instant;
 use twinpage::collections::Vec as Values;
 use twinpage::{Handle, Region};
@@ -39,7 +39,7 @@ pub(super) fn msync(arguments: &SpsArguments) -> Result<Done> {
 
 /// A store of `twinpage bench region`.
 pub(super) fn engine<E: Engine>(arguments: &SpsArguments, pace: Pace) -> Result<Done> {
-    let place = Place {
+    let place = StoreOptions {
         directory: arguments.place.clone(),
         pace,
         form: Form::default(),

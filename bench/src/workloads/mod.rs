@@ -95,12 +95,12 @@ fn same<T: PartialEq + std::fmt::Debug>(what: &str, there: &T, expected: &T) -> 
 mod tests {
     use super::*;
     use crate::args::Form;
-    use crate::engine::{Pace, Place};
+    use crate::engine::{Pace, StoreOptions};
     use crate::engines::Native;
 
     /// The check agrees after as many operations as there were, and with no other number.
     fn is_checked<W: Workload<Native>>(workload: WorkloadName) {
-        let place = Place {
+        let place = StoreOptions {
             directory: "/".into(),
             pace: Pace::Each,
             form: Form::default(),

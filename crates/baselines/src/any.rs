@@ -17,7 +17,7 @@ use twinpage_core::medium::Medium;
 use twinpage_core::packed::Packed;
 use twinpage_core::product::{self, ProductScheme};
 use twinpage_core::scheme::{
-    Commit, Damage, Epoch, Idle, Info, Recovered, Room, Scheme, Simulated, TableEntry, Wishes,
+    Commit, Damage, Epoch, FoldHints, Idle, Info, Pressure, Recovered, Scheme, Simulated, TableEntry,
 };
 use twinpage_core::{SchemeKind, forward_scheme};
 
@@ -263,7 +263,7 @@ impl<M: Medium> Idle for AnyScheme<M> {
 }
 
 impl<M: Medium> Simulated for AnyScheme<M> {
-    fn preallocate(&mut self, page: PageId) -> Result<Room> {
+    fn preallocate(&mut self, page: PageId) -> Result<Pressure> {
         each!(self, store => store.preallocate(page))
     }
 

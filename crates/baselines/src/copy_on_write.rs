@@ -2,24 +2,24 @@
 //! goes to another frame, and the whole page with it; later ones follow it there. The frame of the
 //! checkpoint is free once another commit is durable.
 //!
-//! * The word of a page in the book is its frame plus one. Frames are the pages of lane 4.
+//! * The word of a page in the book is its frame plus one. Frames are the pages of stream 4.
 //! * A frame of the checkpoint is never written, and not used again before it is none.
 //! * Lines that did not change are taken from the span that is written, or copied.
 //!
 //! Volatile state: the map, unbounded; for each page written in the epoch its number and its frame,
 //! 36 bits each, and a bit that says it was copied.
 
-use super::book::damaged;
+use super::extent_map::Stream;
 use super::fault::Fault;
-use super::lanes::Lane;
-use super::store::{Ground, LineStore, Store};
+use super::page_table::damaged;
+use super::store::{LineStore, Store, StoreLayout};
 use std::collections::HashSet;
 use twinpage_core::SchemeKind;
 use twinpage_core::error::Result;
 use twinpage_core::geometry::{Geometry, LineMask, PageLines};
 use twinpage_core::medium::{Cause, Medium};
 use twinpage_core::metered::Metered;
-use twinpage_core::scheme::Room;
+use twinpage_core::scheme::Pressure;
 
 /// Bits a page of the map costs: two page numbers of a 48-bit address space, and one for the state.
 pub const BITS_PER_PAGE: u64 = 36 + 36 + 1;
@@ -64,8 +64,8 @@ impl Copies {
     }
 
     /// The frame has no user but the checkpoint, if the page was not written in this epoch.
-    fn release(&mut self, ground: &Ground, page: u64, frame: u64) {
-        if self.fresh.remove(&page) || ground.faulty(Fault::FreeEarly) {
+    fn release(&mut self, layout: &StoreLayout, page: u64, frame: u64) {
+        if self.fresh.remove(&page) || layout.faulty(Fault::FreeEarly) {
             self.free.push(frame);
         } else {
             self.retired.push(frame);
@@ -76,30 +76,30 @@ impl Copies {
     fn copy<M: Medium>(
         &mut self,
         medium: &mut Metered<M>,
-        ground: &mut Ground,
+        layout: &mut StoreLayout,
         newer: PageLines<'_>,
     ) -> Result<()> {
-        let old = ground.book.get(newer.page.0);
-        let line_bytes = ground.line_bytes();
-        let mut page = vec![0; ground.geometry().page_bytes()];
+        let old = layout.table.get(newer.page.0);
+        let line_bytes = layout.line_bytes();
+        let mut page = vec![0; layout.geometry().page_bytes()];
         medium.on(Cause::Copy);
         if old != 0 {
             for run in (!newer.held).runs() {
                 let into = &mut page[run.start * line_bytes..run.end * line_bytes];
-                let at = ground.line(old - 1, run.start);
-                ground.lanes.read(medium, Lane::OWN, at, into)?;
+                let at = layout.line(old - 1, run.start);
+                layout.streams.read(medium, Stream::OWN, at, into)?;
             }
         }
         for run in newer.held.runs() {
             page[run.start * line_bytes..run.end * line_bytes].copy_from_slice(newer.run(run));
         }
         let frame = self.take();
-        self.fill(medium, ground, frame, &page, newer.changed)?;
+        self.fill(medium, layout, frame, &page, newer.changed)?;
         if old != 0 {
-            self.release(ground, newer.page.0, old - 1);
+            self.release(layout, newer.page.0, old - 1);
         }
         self.fresh.insert(newer.page.0);
-        ground.book.set(newer.page.0, frame + 1);
+        layout.table.set(newer.page.0, frame + 1);
         Ok(())
     }
 
@@ -107,18 +107,18 @@ impl Copies {
     fn fill<M: Medium>(
         &self,
         medium: &mut Metered<M>,
-        ground: &mut Ground,
+        layout: &mut StoreLayout,
         frame: u64,
         page: &[u8],
         changed: LineMask,
     ) -> Result<()> {
-        let line_bytes = ground.line_bytes();
+        let line_bytes = layout.line_bytes();
         for (cause, lines) in [(Cause::Copy, !changed), (Cause::Data, changed)] {
             medium.on(cause);
             for run in lines.runs() {
                 let bytes = &page[run.start * line_bytes..run.end * line_bytes];
-                let at = ground.line(frame, run.start);
-                ground.lanes.write(medium, Lane::OWN, at, bytes)?;
+                let at = layout.line(frame, run.start);
+                layout.streams.write(medium, Stream::OWN, at, bytes)?;
             }
         }
         Ok(())
@@ -130,10 +130,10 @@ impl LineStore for Copies {
     const MAGIC: [u8; 8] = *b"copywrt1";
     const HOMES: bool = false;
 
-    fn load<M: Medium>(_: &mut Metered<M>, ground: &mut Ground, _: &[u8]) -> Result<Copies> {
+    fn load<M: Medium>(_: &mut Metered<M>, layout: &mut StoreLayout, _: &[u8]) -> Result<Copies> {
         let mut used = HashSet::new();
-        for (page, word) in ground.book.words() {
-            let there = ground.lanes.at(Lane::OWN, ground.line(word - 1, 0));
+        for (page, word) in layout.table.words() {
+            let there = layout.streams.at(Stream::OWN, layout.line(word - 1, 0));
             if there.is_none() || !used.insert(word - 1) {
                 let why = format!(
                     "page {page} has frame {}, which is no frame or another's",
@@ -155,16 +155,16 @@ impl LineStore for Copies {
     fn read<M: Medium>(
         &self,
         medium: &Metered<M>,
-        ground: &Ground,
+        layout: &StoreLayout,
         page: u64,
         first: usize,
         into: &mut [u8],
     ) -> Result<()> {
-        match ground.book.get(page) {
+        match layout.table.get(page) {
             0 => into.fill(0),
             word => {
-                let at = ground.line(word - 1, first);
-                ground.lanes.read(medium, Lane::OWN, at, into)?;
+                let at = layout.line(word - 1, first);
+                layout.streams.read(medium, Stream::OWN, at, into)?;
             }
         }
         Ok(())
@@ -173,51 +173,51 @@ impl LineStore for Copies {
     fn view<'a, M: Medium>(
         &'a self,
         medium: &'a Metered<M>,
-        ground: &'a Ground,
+        layout: &'a StoreLayout,
         page: u64,
         first: usize,
         len: usize,
     ) -> Option<&'a [u8]> {
-        let frame = ground.book.get(page).checked_sub(1)?;
-        ground
-            .lanes
-            .view(medium, Lane::OWN, ground.line(frame, first), len)
+        let frame = layout.table.get(page).checked_sub(1)?;
+        layout
+            .streams
+            .view(medium, Stream::OWN, layout.line(frame, first), len)
     }
 
     fn write<M: Medium>(
         &mut self,
         medium: &mut Metered<M>,
-        ground: &mut Ground,
+        layout: &mut StoreLayout,
         newer: PageLines<'_>,
-    ) -> Result<Room> {
-        let word = ground.book.get(newer.page.0);
-        let there = self.fresh.contains(&newer.page.0) || word != 0 && ground.faulty(Fault::SkipCopy);
+    ) -> Result<Pressure> {
+        let word = layout.table.get(newer.page.0);
+        let there = self.fresh.contains(&newer.page.0) || word != 0 && layout.faulty(Fault::SkipCopy);
         if !there {
-            self.copy(medium, ground, newer)?;
-            return Ok(Room::Plenty);
+            self.copy(medium, layout, newer)?;
+            return Ok(Pressure::None);
         }
         medium.on(Cause::Data);
         for run in newer.changed.runs() {
-            let at = ground.line(word - 1, run.start);
-            ground.lanes.write(medium, Lane::OWN, at, newer.run(run))?;
+            let at = layout.line(word - 1, run.start);
+            layout.streams.write(medium, Stream::OWN, at, newer.run(run))?;
         }
-        Ok(Room::Plenty)
+        Ok(Pressure::None)
     }
 
-    fn discard(&mut self, ground: &mut Ground, page: u64) {
-        if let Some(frame) = ground.book.get(page).checked_sub(1) {
-            self.release(ground, page, frame);
+    fn discard(&mut self, layout: &mut StoreLayout, page: u64) {
+        if let Some(frame) = layout.table.get(page).checked_sub(1) {
+            self.release(layout, page, frame);
         }
     }
 
     fn commit<M: Medium>(
         &mut self,
         medium: &mut Metered<M>,
-        ground: &mut Ground,
+        layout: &mut StoreLayout,
         context: &[u8],
     ) -> Result<()> {
-        let epoch = ground.book.prepare(context, Vec::new(), 0);
-        ground.publish(medium, &epoch)?;
+        let epoch = layout.table.prepare(context, Vec::new(), 0);
+        layout.publish(medium, &epoch)?;
         self.fresh.clear();
         self.free.append(&mut self.retired);
         Ok(())

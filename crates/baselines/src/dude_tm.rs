@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! perform:    in the caller's memory, which is the shadow
-//! persist:    | epoch 1 | epoch 2 | ... | epoch n |         one log for a group of epochs (lane 4 or 5)
+//! persist:    | epoch 1 | epoch 2 | ... | epoch n |         one log for a group of epochs (stream 4 or 5)
 //! reproduce:  the group's lines go home, each in its newest version alone; then the other log begins
 //! ```
 //!
@@ -18,18 +18,18 @@
 //!
 //! Volatile state: for each line in the log its number and its place there.
 
-use super::book::damaged;
+use super::extent_map::Stream;
 use super::fault::Fault;
-use super::lanes::Lane;
 use super::log::{HEAD, decode_entry, encode_entry};
-use super::store::{Ground, LineStore, Store};
+use super::page_table::damaged;
+use super::store::{LineStore, Store, StoreLayout};
 use std::collections::BTreeMap;
 use twinpage_core::SchemeKind;
 use twinpage_core::error::{Error, Result};
 use twinpage_core::geometry::{Geometry, LINES_PER_PAGE, LineMask, PageLines};
 use twinpage_core::medium::{Cause, Medium, Path};
 use twinpage_core::metered::Metered;
-use twinpage_core::scheme::Room;
+use twinpage_core::scheme::Pressure;
 
 /// Epochs of a group, where nothing else is asked for.
 pub const GROUP: u32 = 16;
@@ -53,7 +53,7 @@ impl<M: Medium> DudeTm<M> {
 
 /// Lines of a page in the log.
 #[derive(Debug)]
-struct Places {
+struct LoggedLines {
     lines: LineMask,
     /// Of those, the lines that the epoch in progress wrote.
     fresh: LineMask,
@@ -64,7 +64,7 @@ struct Places {
 /// The log of the group.
 #[derive(Debug, Default)]
 pub struct Dude {
-    pages: BTreeMap<u64, Places>,
+    pages: BTreeMap<u64, LoggedLines>,
     /// Pages that the epoch in progress wrote.
     fresh: Vec<u64>,
     group: u32,
@@ -75,38 +75,38 @@ pub struct Dude {
     buffer: Vec<u8>,
 }
 
-fn lane(ground: &Ground, group: u32) -> Lane {
-    match ground.faulty(Fault::OneLog) {
-        true => Lane::OWN,
-        false => Lane::OWN.of_epoch(group.into()),
+fn stream(layout: &StoreLayout, group: u32) -> Stream {
+    match layout.faulty(Fault::OneLog) {
+        true => Stream::OWN,
+        false => Stream::OWN.of_epoch(group.into()),
     }
 }
 
 /// Where an entry begins in its log.
-fn place(ground: &Ground, entry: u32) -> u64 {
-    u64::from(entry) * (HEAD + ground.line_bytes()) as u64
+fn place(layout: &StoreLayout, entry: u32) -> u64 {
+    u64::from(entry) * (HEAD + layout.line_bytes()) as u64
 }
 
 impl Dude {
     /// The log of the newest commit.
-    fn load_log<M: Medium>(&mut self, medium: &mut Metered<M>, ground: &Ground) -> Result<()> {
-        let lane = lane(ground, self.group);
-        if place(ground, self.entries) > ground.lanes.len(lane) {
+    fn load_log<M: Medium>(&mut self, medium: &mut Metered<M>, layout: &StoreLayout) -> Result<()> {
+        let stream = stream(layout, self.group);
+        if place(layout, self.entries) > layout.streams.len(stream) {
             let why = format!("{} entries do not fit into it", self.entries);
             return Err(damaged("log", 0, why));
         }
-        let mut entry = vec![0; HEAD + ground.line_bytes()];
+        let mut entry = vec![0; HEAD + layout.line_bytes()];
         medium.on(Cause::Log);
         for index in 0..self.entries {
-            let at = place(ground, index);
-            ground.lanes.read(medium, lane, at, &mut entry)?;
-            let Some((page, line)) = decode_entry(ground, self.group.into(), &entry) else {
-                let at = ground.lanes.at(lane, at).unwrap_or(at);
+            let at = place(layout, index);
+            layout.streams.read(medium, stream, at, &mut entry)?;
+            let Some((page, line)) = decode_entry(layout, self.group.into(), &entry) else {
+                let at = layout.streams.at(stream, at).unwrap_or(at);
                 let why = format!("the checksum of entry {index} does not fit");
                 return Err(damaged("log", at, why));
             };
             // A page that was discarded has no line to bring home.
-            if ground.book.get(page) != 0 {
+            if layout.table.get(page) != 0 {
                 let places = self.places(page);
                 places.lines = places.lines | LineMask::run(line, 1);
                 places.entries[line] = index;
@@ -115,8 +115,8 @@ impl Dude {
         Ok(())
     }
 
-    fn places(&mut self, page: u64) -> &mut Places {
-        self.pages.entry(page).or_insert_with(|| Places {
+    fn places(&mut self, page: u64) -> &mut LoggedLines {
+        self.pages.entry(page).or_insert_with(|| LoggedLines {
             lines: LineMask::NONE,
             fresh: LineMask::NONE,
             entries: Box::new([0; LINES_PER_PAGE]),
@@ -127,7 +127,7 @@ impl Dude {
     fn put<M: Medium>(
         &mut self,
         medium: &mut Metered<M>,
-        ground: &mut Ground,
+        layout: &mut StoreLayout,
         newer: PageLines<'_>,
         lines: impl IntoIterator<Item = usize>,
         first: u32,
@@ -136,7 +136,7 @@ impl Dude {
         self.buffer.clear();
         for line in lines {
             encode_entry(
-                ground,
+                layout,
                 group,
                 newer.page.0,
                 line,
@@ -144,15 +144,15 @@ impl Dude {
                 &mut self.buffer,
             );
         }
-        let (lane, at) = (lane(ground, self.group), place(ground, first));
-        ground.lanes.write(medium, lane, at, &self.buffer)
+        let (stream, at) = (stream(layout, self.group), place(layout, first));
+        layout.streams.write(medium, stream, at, &self.buffer)
     }
 
     /// Replaces lines of `into`, which begins at line `first`, by their versions in the log.
     fn read_log<M: Medium>(
         &self,
         medium: &Metered<M>,
-        ground: &Ground,
+        layout: &StoreLayout,
         page: u64,
         first: usize,
         into: &mut [u8],
@@ -160,29 +160,31 @@ impl Dude {
         let Some(places) = self.pages.get(&page) else {
             return Ok(());
         };
-        let line_bytes = ground.line_bytes();
+        let line_bytes = layout.line_bytes();
         let wanted = LineMask::run(first, into.len() / line_bytes);
         for line in (places.lines & wanted).runs().flatten() {
-            let at = place(ground, places.entries[line]) + HEAD as u64;
+            let at = place(layout, places.entries[line]) + HEAD as u64;
             let into = &mut into[(line - first) * line_bytes..][..line_bytes];
-            ground.lanes.read(medium, lane(ground, self.group), at, into)?;
+            layout
+                .streams
+                .read(medium, stream(layout, self.group), at, into)?;
         }
         Ok(())
     }
 
     /// Posts the newest version of every line of the log to its home. The next commit is of another group.
-    fn reproduce<M: Medium>(&mut self, medium: &mut Metered<M>, ground: &mut Ground) -> Result<()> {
+    fn reproduce<M: Medium>(&mut self, medium: &mut Metered<M>, layout: &mut StoreLayout) -> Result<()> {
         medium.on(Cause::WriteBack);
-        let line_bytes = ground.line_bytes();
+        let line_bytes = layout.line_bytes();
         let mut bytes = Vec::new();
         for (&page, places) in &self.pages {
-            if ground.book.get(page) == 0 || ground.faulty(Fault::LeaveInLog) {
+            if layout.table.get(page) == 0 || layout.faulty(Fault::LeaveInLog) {
                 continue;
             }
             for run in places.lines.runs() {
                 bytes.resize(run.len() * line_bytes, 0);
-                self.read_log(medium, ground, page, run.start, &mut bytes)?;
-                ground.write_home(medium, page, run.start, &bytes)?;
+                self.read_log(medium, layout, page, run.start, &mut bytes)?;
+                layout.write_home(medium, page, run.start, &bytes)?;
             }
         }
         self.pages.clear();
@@ -196,16 +198,16 @@ impl LineStore for Dude {
     const KIND: SchemeKind = SchemeKind::DudeTm;
     const MAGIC: [u8; 8] = *b"dudetm_1";
 
-    fn load<M: Medium>(medium: &mut Metered<M>, ground: &mut Ground, _: &[u8]) -> Result<Dude> {
-        ground.homes_are_there()?;
-        let own = ground.book.record.own;
+    fn load<M: Medium>(medium: &mut Metered<M>, layout: &mut StoreLayout, _: &[u8]) -> Result<Dude> {
+        layout.homes_are_there()?;
+        let own = layout.table.record.own;
         let mut dude = Dude {
             group: (own >> 32) as u32,
             entries: own as u32,
             ..Dude::default()
         };
-        dude.load_log(medium, ground)?;
-        match dude.reproduce(medium, ground) {
+        dude.load_log(medium, layout)?;
+        match dude.reproduce(medium, layout) {
             Ok(()) | Err(Error::Full { .. }) => Ok(dude),
             Err(error) => Err(error),
         }
@@ -214,40 +216,40 @@ impl LineStore for Dude {
     fn read<M: Medium>(
         &self,
         medium: &Metered<M>,
-        ground: &Ground,
+        layout: &StoreLayout,
         page: u64,
         first: usize,
         into: &mut [u8],
     ) -> Result<()> {
-        ground.read_home(medium, page, first, into)?;
-        self.read_log(medium, ground, page, first, into)
+        layout.read_home(medium, page, first, into)?;
+        self.read_log(medium, layout, page, first, into)
     }
 
     fn view<'a, M: Medium>(
         &'a self,
         medium: &'a Metered<M>,
-        ground: &'a Ground,
+        layout: &'a StoreLayout,
         page: u64,
         first: usize,
         len: usize,
     ) -> Option<&'a [u8]> {
-        let lines = LineMask::run(first, len / ground.line_bytes());
+        let lines = LineMask::run(first, len / layout.line_bytes());
         let logged = self
             .pages
             .get(&page)
             .map_or(LineMask::NONE, |places| places.lines);
         (logged & lines).is_empty().then_some(())?;
-        ground
-            .lanes
-            .view(medium, Lane::HOME, ground.line(page, first), len)
+        layout
+            .streams
+            .view(medium, Stream::HOME, layout.line(page, first), len)
     }
 
     fn write<M: Medium>(
         &mut self,
         medium: &mut Metered<M>,
-        ground: &mut Ground,
+        layout: &mut StoreLayout,
         newer: PageLines<'_>,
-    ) -> Result<Room> {
+    ) -> Result<Pressure> {
         medium.on(Cause::Log);
         let logged = self
             .pages
@@ -255,14 +257,14 @@ impl LineStore for Dude {
             .map_or(LineMask::NONE, |places| places.fresh);
         for line in (newer.changed & logged).runs().flatten() {
             let entry = self.pages[&newer.page.0].entries[line];
-            self.put(medium, ground, newer, [line], entry)?;
+            self.put(medium, layout, newer, [line], entry)?;
         }
         let fresh = newer.changed & !logged;
         if fresh.is_empty() {
-            return Ok(Room::Plenty);
+            return Ok(Pressure::None);
         }
         let first = self.entries;
-        self.put(medium, ground, newer, fresh.runs().flatten(), first)?;
+        self.put(medium, layout, newer, fresh.runs().flatten(), first)?;
         self.entries += fresh.count() as u32;
         if logged.is_empty() {
             self.fresh.push(newer.page.0);
@@ -273,29 +275,29 @@ impl LineStore for Dude {
         for (line, entry) in fresh.runs().flatten().zip(first..) {
             places.entries[line] = entry;
         }
-        Ok(Room::Plenty)
+        Ok(Pressure::None)
     }
 
     fn commit<M: Medium>(
         &mut self,
         medium: &mut Metered<M>,
-        ground: &mut Ground,
+        layout: &mut StoreLayout,
         context: &[u8],
     ) -> Result<()> {
         let own = u64::from(self.group) << 32 | u64::from(self.entries);
-        let epoch = ground.book.prepare(context, Vec::new(), own);
-        ground.publish(medium, &epoch)?;
+        let epoch = layout.table.prepare(context, Vec::new(), own);
+        layout.publish(medium, &epoch)?;
         for page in self.fresh.drain(..) {
             if let Some(places) = self.pages.get_mut(&page) {
                 places.fresh = LineMask::NONE;
             }
         }
         self.epochs += 1;
-        if u64::from(self.epochs) < ground.header.params[0] {
+        if u64::from(self.epochs) < layout.header.params[0] {
             return Ok(());
         }
         medium.waits(Path::Background);
-        match self.reproduce(medium, ground) {
+        match self.reproduce(medium, layout) {
             // The next commit tries again.
             Err(Error::Full { .. }) => Ok(()),
             other => other.map_err(Error::poisoned),

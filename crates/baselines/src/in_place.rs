@@ -23,7 +23,7 @@ use twinpage_core::geometry::{Geometry, LINES_PER_PAGE, LineMask, PageId, PageLi
 use twinpage_core::medium::{Cause, Medium, Offset, Path};
 use twinpage_core::metered::Metered;
 use twinpage_core::scheme::{
-    Damage, Epoch, Idle, Info, PoolInfo, Recovered, Room, Simulated, TableEntry, Traffic,
+    Damage, Epoch, Idle, Info, PoolInfo, Pressure, Recovered, Simulated, TableEntry, Traffic,
 };
 use twinpage_core::shell::{Mechanism, Shell};
 
@@ -406,7 +406,7 @@ impl<M: Medium> Mechanism for InPlace<M> {
         })
     }
 
-    fn write_newest(&mut self, lines: PageLines<'_>) -> Result<Room> {
+    fn write_newest(&mut self, lines: PageLines<'_>) -> Result<Pressure> {
         self.open()?;
         let page = lines.page;
         let end = self.at(page, LINES_PER_PAGE);
@@ -421,7 +421,7 @@ impl<M: Medium> Mechanism for InPlace<M> {
             self.zero_rest(page, !lines.changed)?;
             self.set_present(page, true);
         }
-        Ok(Room::Plenty)
+        Ok(Pressure::None)
     }
 
     fn discard_pages(&mut self, pages: Range<PageId>) -> Result<()> {
@@ -554,7 +554,7 @@ mod tests {
             store
                 .write(PageLines::from(PageId(page), line, &[value; 64], 64))
                 .unwrap(),
-            Room::Plenty
+            Pressure::None
         );
     }
 

@@ -2,7 +2,7 @@
 //! them home: the redo log, and what overflows a table that is full.
 //!
 //! ```text
-//! log of the epoch, packed:     | entry | entry | ...                (lane 4 for even epochs, 5 for odd ones)
+//! log of the epoch, packed:     | entry | entry | ...                (stream 4 for even epochs, 5 for odd ones)
 //! entry:   0      8     12    16            16 + line bytes
 //!          | line | crc | 0   | newer version |
 //! ```
@@ -16,10 +16,10 @@
 //! * Where there is no room at home (a hole in a file on a full disk) lines stay in the log, and the
 //!   next epoch begins with copying them.
 
-use super::book::damaged;
+use super::extent_map::Stream;
 use super::fault::Fault;
-use super::lanes::Lane;
-use super::store::Ground;
+use super::page_table::damaged;
+use super::store::StoreLayout;
 use crc32c::crc32c_append;
 use std::collections::{BTreeMap, HashMap};
 use twinpage_core::error::{Error, Result};
@@ -32,7 +32,7 @@ pub(super) const HEAD: usize = 16;
 
 /// Where lines of a page are in a log.
 #[derive(Debug)]
-struct Places {
+struct LoggedLines {
     lines: LineMask,
     entries: Box<[u32; LINES_PER_PAGE]>,
 }
@@ -40,29 +40,29 @@ struct Places {
 /// The log of the epoch in progress, and what of the last one is not home yet.
 #[derive(Debug, Default)]
 pub(super) struct Log {
-    pages: HashMap<u64, Places>,
+    pages: HashMap<u64, LoggedLines>,
     entries: u64,
     /// Lines of the last commit on their way home, by page.
-    homeless: BTreeMap<u64, Places>,
+    homeless: BTreeMap<u64, LoggedLines>,
     buffer: Vec<u8>,
 }
 
-fn lane(ground: &Ground, epoch: u64) -> Lane {
-    match ground.faulty(Fault::OneLog) {
-        true => Lane::OWN,
-        false => Lane::OWN.of_epoch(epoch),
+fn stream(layout: &StoreLayout, epoch: u64) -> Stream {
+    match layout.faulty(Fault::OneLog) {
+        true => Stream::OWN,
+        false => Stream::OWN.of_epoch(epoch),
     }
 }
 
 /// The crc of an entry of log number `log`.
-fn entry_crc(ground: &Ground, log: u64, entry: &[u8]) -> u32 {
-    let crc = crc32c_append(ground.header.seed(), &log.to_le_bytes());
+fn entry_crc(layout: &StoreLayout, log: u64, entry: &[u8]) -> u32 {
+    let crc = crc32c_append(layout.header.seed(), &log.to_le_bytes());
     crc32c_append(crc32c_append(crc, &entry[..8]), &entry[HEAD..])
 }
 
 /// Appends the entry of a line.
 pub(super) fn encode_entry(
-    ground: &Ground,
+    layout: &StoreLayout,
     log: u64,
     page: u64,
     line: usize,
@@ -73,34 +73,40 @@ pub(super) fn encode_entry(
     into.extend((page << 6 | line as u64).to_le_bytes());
     into.extend([0; 8]);
     into.extend_from_slice(newer);
-    let crc = entry_crc(ground, log, &into[start..]);
+    let crc = entry_crc(layout, log, &into[start..]);
     into[start + 8..start + 12].copy_from_slice(&crc.to_le_bytes());
 }
 
 /// Page and line of an entry; none where it is not valid.
-pub(super) fn decode_entry(ground: &Ground, log: u64, entry: &[u8]) -> Option<(u64, usize)> {
+pub(super) fn decode_entry(layout: &StoreLayout, log: u64, entry: &[u8]) -> Option<(u64, usize)> {
     let (head, _) = entry.as_chunks::<8>();
     let line = u64::from_le_bytes(head[0]);
-    let is_valid = head[1][..4] == entry_crc(ground, log, entry).to_le_bytes();
+    let is_valid = head[1][..4] == entry_crc(layout, log, entry).to_le_bytes();
     is_valid.then_some((line >> 6, line as usize & 63))
 }
 
 impl Log {
     /// The log of the last commit, of so many entries, on its way home.
-    pub(super) fn load<M: Medium>(medium: &mut Metered<M>, ground: &mut Ground, entries: u64) -> Result<Log> {
+    pub(super) fn load<M: Medium>(
+        medium: &mut Metered<M>,
+        layout: &mut StoreLayout,
+        entries: u64,
+    ) -> Result<Log> {
         let mut log = Log::default();
-        let epoch = ground.book.record.epoch;
-        let bytes = HEAD + ground.line_bytes();
+        let epoch = layout.table.record.epoch;
+        let bytes = HEAD + layout.line_bytes();
         let mut entry = vec![0; bytes];
         medium.on(Cause::Log);
-        if entries.saturating_mul(bytes as u64) > ground.lanes.len(lane(ground, epoch)) {
+        if entries.saturating_mul(bytes as u64) > layout.streams.len(stream(layout, epoch)) {
             return Err(damaged("log", 0, format!("{entries} entries do not fit into it")));
         }
         for index in 0..entries {
             let at = index * bytes as u64;
-            ground.lanes.read(medium, lane(ground, epoch), at, &mut entry)?;
-            let Some((page, line)) = decode_entry(ground, epoch, &entry) else {
-                let at = ground.lanes.at(lane(ground, epoch), at).unwrap_or(at);
+            layout
+                .streams
+                .read(medium, stream(layout, epoch), at, &mut entry)?;
+            let Some((page, line)) = decode_entry(layout, epoch, &entry) else {
+                let at = layout.streams.at(stream(layout, epoch), at).unwrap_or(at);
                 return Err(damaged(
                     "log",
                     at,
@@ -108,20 +114,20 @@ impl Log {
                 ));
             };
             // A page that was discarded has no line to bring home.
-            if ground.book.get(page) != 0 {
+            if layout.table.get(page) != 0 {
                 let places = Log::places(log.homeless.entry(page));
                 places.lines = places.lines | LineMask::run(line, 1);
                 places.entries[line] = index as u32;
             }
         }
-        match log.post_homes(medium, ground) {
+        match log.post_homes(medium, layout) {
             Ok(()) | Err(Error::Full { .. }) => Ok(log),
             Err(error) => Err(error),
         }
     }
 
-    fn places(entry: std::collections::btree_map::Entry<'_, u64, Places>) -> &mut Places {
-        entry.or_insert_with(|| Places {
+    fn places(entry: std::collections::btree_map::Entry<'_, u64, LoggedLines>) -> &mut LoggedLines {
+        entry.or_insert_with(|| LoggedLines {
             lines: LineMask::NONE,
             entries: Box::new([0; LINES_PER_PAGE]),
         })
@@ -148,13 +154,13 @@ impl Log {
     pub(super) fn read<M: Medium>(
         &self,
         medium: &Metered<M>,
-        ground: &Ground,
+        layout: &StoreLayout,
         page: u64,
         first: usize,
         into: &mut [u8],
     ) -> Result<()> {
-        let line_bytes = ground.line_bytes();
-        let epoch = ground.book.record.epoch;
+        let line_bytes = layout.line_bytes();
+        let epoch = layout.table.record.epoch;
         let wanted = LineMask::run(first, into.len() / line_bytes);
         let logs = [
             (epoch, self.homeless.get(&page)),
@@ -166,7 +172,7 @@ impl Log {
                 let at = u64::from(places.entries[line]) * (HEAD + line_bytes) as u64 + HEAD as u64;
                 let start = (line - first) * line_bytes;
                 let into = &mut into[start..start + line_bytes];
-                ground.lanes.read(medium, lane(ground, epoch), at, into)?;
+                layout.streams.read(medium, stream(layout, epoch), at, into)?;
             }
         }
         Ok(())
@@ -176,11 +182,11 @@ impl Log {
     pub(super) fn write<M: Medium>(
         &mut self,
         medium: &mut Metered<M>,
-        ground: &mut Ground,
+        layout: &mut StoreLayout,
         newer: PageLines<'_>,
         cause: Cause,
     ) -> Result<()> {
-        self.post_homes(medium, ground)?;
+        self.post_homes(medium, layout)?;
         medium.on(cause);
         let logged = self
             .pages
@@ -189,15 +195,15 @@ impl Log {
         let (fresh, again) = (newer.changed & !logged, newer.changed & logged);
         for line in again.runs().flatten() {
             let entry = self.pages[&newer.page.0].entries[line];
-            self.put(medium, ground, newer, [line], entry.into())?;
+            self.put(medium, layout, newer, [line], entry.into())?;
         }
         if fresh.is_empty() {
             return Ok(());
         }
         let first = self.entries;
-        self.put(medium, ground, newer, fresh.runs().flatten(), first)?;
+        self.put(medium, layout, newer, fresh.runs().flatten(), first)?;
         self.entries += fresh.count() as u64;
-        let places = self.pages.entry(newer.page.0).or_insert_with(|| Places {
+        let places = self.pages.entry(newer.page.0).or_insert_with(|| LoggedLines {
             lines: LineMask::NONE,
             entries: Box::new([0; LINES_PER_PAGE]),
         });
@@ -212,34 +218,34 @@ impl Log {
     fn put<M: Medium>(
         &mut self,
         medium: &mut Metered<M>,
-        ground: &mut Ground,
+        layout: &mut StoreLayout,
         newer: PageLines<'_>,
         lines: impl IntoIterator<Item = usize>,
         first: u64,
     ) -> Result<()> {
-        let epoch = ground.book.record.epoch + 1;
+        let epoch = layout.table.record.epoch + 1;
         let buffer = &mut self.buffer;
         buffer.clear();
         for line in lines {
-            encode_entry(ground, epoch, newer.page.0, line, newer.line(line), buffer);
+            encode_entry(layout, epoch, newer.page.0, line, newer.line(line), buffer);
         }
-        let at = first * (HEAD + ground.line_bytes()) as u64;
-        ground.lanes.write(medium, lane(ground, epoch), at, buffer)
+        let at = first * (HEAD + layout.line_bytes()) as u64;
+        layout.streams.write(medium, stream(layout, epoch), at, buffer)
     }
 
     /// The commit is durable: its lines go home.
     pub(super) fn committed<M: Medium>(
         &mut self,
         medium: &mut Metered<M>,
-        ground: &mut Ground,
+        layout: &mut StoreLayout,
     ) -> Result<()> {
         let pages = std::mem::take(&mut self.pages).into_iter();
-        self.homeless = pages.filter(|&(page, _)| ground.book.get(page) != 0).collect();
+        self.homeless = pages.filter(|&(page, _)| layout.table.get(page) != 0).collect();
         self.entries = 0;
-        if ground.faulty(Fault::LeaveInLog) {
+        if layout.faulty(Fault::LeaveInLog) {
             self.homeless.clear();
         }
-        match self.post_homes(medium, ground) {
+        match self.post_homes(medium, layout) {
             // The next epoch begins with it.
             Err(Error::Full { .. }) => Ok(()),
             other => other.map_err(Error::poisoned),
@@ -250,23 +256,23 @@ impl Log {
     pub(super) fn post_homes<M: Medium>(
         &mut self,
         medium: &mut Metered<M>,
-        ground: &mut Ground,
+        layout: &mut StoreLayout,
     ) -> Result<()> {
         if self.homeless.is_empty() {
             return Ok(());
         }
         medium.on(Cause::WriteBack);
-        let line_bytes = ground.line_bytes();
-        let log = lane(ground, ground.book.record.epoch);
+        let line_bytes = layout.line_bytes();
+        let log = stream(layout, layout.table.record.epoch);
         let mut bytes = Vec::new();
         while let Some((&page, places)) = self.homeless.first_key_value() {
             for run in places.lines.runs() {
                 bytes.resize(run.len() * line_bytes, 0);
                 for (line, into) in run.clone().zip(bytes.chunks_exact_mut(line_bytes)) {
                     let at = u64::from(places.entries[line]) * (HEAD + line_bytes) as u64 + HEAD as u64;
-                    ground.lanes.read(medium, log, at, into)?;
+                    layout.streams.read(medium, log, at, into)?;
                 }
-                ground.write_home(medium, page, run.start, &bytes)?;
+                layout.write_home(medium, page, run.start, &bytes)?;
             }
             self.homeless.pop_first();
         }

@@ -13,16 +13,16 @@
 //!   the lines are there (DPC 5.2), and the old segment is free at once: no checkpoint knows it.
 //! * Metadata is kept in the controller and written at the commit. The journal names each segment
 //!   and its lines; the record is the pointer that flips.
-//! * Then lines go to the regular pages. Even and odd epochs have segments of their own (lanes 4 and
+//! * Then lines go to the regular pages. Even and odd epochs have segments of their own (streams 4 and
 //!   5), so that a segment is used again only when its lines are home for sure.
 //! * Where there is no room at home lines stay in their segment, and the next epoch begins with them.
 //!
 //! Volatile state: the metadata, 352 bits a page (DPC Table 3).
 
-use super::book::damaged;
+use super::extent_map::Stream;
 use super::fault::Fault;
-use super::lanes::Lane;
-use super::store::{Ground, LineStore, Store};
+use super::page_table::damaged;
+use super::store::{LineStore, Store, StoreLayout};
 use crc32c::crc32c_append;
 use std::collections::BTreeMap;
 use twinpage_core::SchemeKind;
@@ -30,7 +30,7 @@ use twinpage_core::error::{Error, Result};
 use twinpage_core::geometry::{Geometry, LINES_PER_PAGE, LineMask, PageLines};
 use twinpage_core::medium::{Cause, Medium, Path};
 use twinpage_core::metered::Metered;
-use twinpage_core::scheme::Room;
+use twinpage_core::scheme::Pressure;
 
 /// Lines of a segment, by class.
 const LINES: [u64; 5] = [4, 8, 16, 32, 64];
@@ -67,7 +67,7 @@ impl<M: Medium> PageOverlay<M> {
 #[derive(Clone, Debug)]
 struct Overlay {
     class: u8,
-    /// Where the segment begins in its lane, in lines.
+    /// Where the segment begins in its stream, in lines.
     start: u64,
     lines: LineMask,
     /// The slot of each line, where there are slots.
@@ -98,7 +98,7 @@ impl Overlay {
         self.lines = self.lines | LineMask::run(line, 1);
     }
 
-    /// Where a line is in the lane, in bytes.
+    /// Where a line is in the stream, in bytes.
     fn at(&self, line: usize, line_bytes: usize) -> u64 {
         let slot = match self.class {
             DIRECT => line as u64,
@@ -166,8 +166,8 @@ fn class_for(lines: LineMask) -> u8 {
     CAPACITY.iter().position(fits).unwrap_or_default() as u8
 }
 
-fn lane(epoch: u64) -> Lane {
-    Lane::OWN.of_epoch(epoch)
+fn stream(epoch: u64) -> Stream {
+    Stream::OWN.of_epoch(epoch)
 }
 
 impl Overlays {
@@ -176,7 +176,7 @@ impl Overlays {
     fn make_room<M: Medium>(
         &mut self,
         medium: &mut Metered<M>,
-        ground: &mut Ground,
+        layout: &mut StoreLayout,
         page: u64,
         lines: LineMask,
     ) -> Result<()> {
@@ -191,8 +191,8 @@ impl Overlays {
             return Ok(());
         }
         let old = old.clone();
-        let line_bytes = ground.line_bytes();
-        let lane = lane(ground.book.record.epoch + 1);
+        let line_bytes = layout.line_bytes();
+        let stream = stream(layout.table.record.epoch + 1);
         let mut larger = Overlay::new(class, self.segments.take(class));
         let mut bytes = vec![0; line_bytes];
         medium.on(Cause::Migration);
@@ -200,12 +200,12 @@ impl Overlays {
         // Lines about to be written need not come along.
         for line in (old.lines & !lines).runs().flatten() {
             larger.place(line);
-            ground
-                .lanes
-                .read(medium, lane, old.at(line, line_bytes), &mut bytes)?;
+            layout
+                .streams
+                .read(medium, stream, old.at(line, line_bytes), &mut bytes)?;
             let at = larger.at(line, line_bytes);
-            if !ground.faulty(Fault::ForgetMove) {
-                ground.lanes.write(medium, lane, at, &bytes)?;
+            if !layout.faulty(Fault::ForgetMove) {
+                layout.streams.write(medium, stream, at, &bytes)?;
             }
         }
         self.segments.free[usize::from(old.class)].push(old.start);
@@ -214,23 +214,23 @@ impl Overlays {
     }
 
     /// Posts the lines of the last commit's overlays to their pages.
-    fn post_homes<M: Medium>(&mut self, medium: &mut Metered<M>, ground: &mut Ground) -> Result<()> {
+    fn post_homes<M: Medium>(&mut self, medium: &mut Metered<M>, layout: &mut StoreLayout) -> Result<()> {
         if self.homeless.is_empty() {
             return Ok(());
         }
         medium.on(Cause::WriteBack);
-        let line_bytes = ground.line_bytes();
-        let lane = lane(ground.book.record.epoch);
+        let line_bytes = layout.line_bytes();
+        let stream = stream(layout.table.record.epoch);
         let mut bytes = Vec::new();
         while let Some((&page, overlay)) = self.homeless.first_key_value() {
             for run in overlay.lines.runs() {
                 bytes.resize(run.len() * line_bytes, 0);
                 for (line, into) in run.clone().zip(bytes.chunks_exact_mut(line_bytes)) {
-                    ground
-                        .lanes
-                        .read(medium, lane, overlay.at(line, line_bytes), into)?;
+                    layout
+                        .streams
+                        .read(medium, stream, overlay.at(line, line_bytes), into)?;
                 }
-                ground.write_home(medium, page, run.start, &bytes)?;
+                layout.write_home(medium, page, run.start, &bytes)?;
             }
             self.homeless.pop_first();
         }
@@ -238,16 +238,16 @@ impl Overlays {
     }
 
     /// Posts the metadata of every overlay; what the journal says of them.
-    fn persist<M: Medium>(&self, medium: &mut Metered<M>, ground: &mut Ground) -> Result<Vec<u8>> {
-        let epoch = ground.book.record.epoch + 1;
-        let seed = ground.header.seed();
+    fn persist<M: Medium>(&self, medium: &mut Metered<M>, layout: &mut StoreLayout) -> Result<Vec<u8>> {
+        let epoch = layout.table.record.epoch + 1;
+        let seed = layout.header.seed();
         let mut section = Vec::with_capacity(self.pages.len() * 24);
         medium.on(Cause::Journal);
         for (&page, overlay) in &self.pages {
-            if overlay.class != DIRECT && !ground.faulty(Fault::ForgetMetadata) {
-                let at = overlay.start * ground.line_bytes() as u64;
+            if overlay.class != DIRECT && !layout.faulty(Fault::ForgetMetadata) {
+                let at = overlay.start * layout.line_bytes() as u64;
                 let metadata = overlay.metadata(page, epoch, seed);
-                ground.lanes.write(medium, lane(epoch), at, &metadata)?;
+                layout.streams.write(medium, stream(epoch), at, &metadata)?;
             }
             let place = u64::from(overlay.class) << 56 | overlay.start;
             for word in [page, place, overlay.lines.0] {
@@ -258,16 +258,16 @@ impl Overlays {
     }
 
     /// One overlay as the journal has it.
-    fn load_one<M: Medium>(medium: &Metered<M>, ground: &Ground, words: [u64; 3]) -> Result<Overlay> {
+    fn load_one<M: Medium>(medium: &Metered<M>, layout: &StoreLayout, words: [u64; 3]) -> Result<Overlay> {
         let [page, place, lines] = words;
-        let epoch = ground.book.record.epoch;
+        let epoch = layout.table.record.epoch;
         let (class, start) = ((place >> 56) as u8, place & (u64::MAX >> 8));
-        let lane = lane(epoch);
+        let stream = stream(epoch);
         let nowhere = || {
             let why = format!("the overlay of page {page} has class {class} and begins at line {start}");
             damaged("journal", 0, why)
         };
-        let most = ground.lanes.len(lane) / ground.line_bytes() as u64;
+        let most = layout.streams.len(stream) / layout.line_bytes() as u64;
         if class > DIRECT || start > most {
             return Err(nowhere());
         }
@@ -275,10 +275,10 @@ impl Overlays {
         overlay.lines = LineMask(lines);
         if class != DIRECT {
             let mut block = [0; METADATA];
-            let at = start * ground.line_bytes() as u64;
-            ground.lanes.read(medium, lane, at, &mut block)?;
-            if !overlay.adopt(&block, page, epoch, ground.header.seed()) {
-                let at = ground.lanes.at(lane, at).unwrap_or(at);
+            let at = start * layout.line_bytes() as u64;
+            layout.streams.read(medium, stream, at, &mut block)?;
+            if !overlay.adopt(&block, page, epoch, layout.header.seed()) {
+                let at = layout.streams.at(stream, at).unwrap_or(at);
                 return Err(damaged(
                     "overlay metadata",
                     at,
@@ -288,9 +288,9 @@ impl Overlays {
         }
         // A segment reaches as far as it was written.
         let there = |line: usize| {
-            ground
-                .lanes
-                .at(lane, overlay.at(line, ground.line_bytes()))
+            layout
+                .streams
+                .at(stream, overlay.at(line, layout.line_bytes()))
                 .is_some()
         };
         if !overlay.lines.runs().flatten().all(there) {
@@ -304,17 +304,21 @@ impl LineStore for Overlays {
     const KIND: SchemeKind = SchemeKind::PageOverlay;
     const MAGIC: [u8; 8] = *b"overlay1";
 
-    fn load<M: Medium>(medium: &mut Metered<M>, ground: &mut Ground, section: &[u8]) -> Result<Overlays> {
-        ground.homes_are_there()?;
+    fn load<M: Medium>(
+        medium: &mut Metered<M>,
+        layout: &mut StoreLayout,
+        section: &[u8],
+    ) -> Result<Overlays> {
+        layout.homes_are_there()?;
         let mut overlays = Overlays::default();
         medium.on(Cause::Journal);
         for words in section.as_chunks::<24>().0 {
             let words = words.as_chunks::<8>().0;
             let words = [words[0], words[1], words[2]].map(u64::from_le_bytes);
-            let overlay = Overlays::load_one(medium, ground, words)?;
+            let overlay = Overlays::load_one(medium, layout, words)?;
             overlays.homeless.insert(words[0], overlay);
         }
-        match overlays.post_homes(medium, ground) {
+        match overlays.post_homes(medium, layout) {
             Ok(()) | Err(Error::Full { .. }) => Ok(overlays),
             Err(error) => Err(error),
         }
@@ -323,15 +327,15 @@ impl LineStore for Overlays {
     fn read<M: Medium>(
         &self,
         medium: &Metered<M>,
-        ground: &Ground,
+        layout: &StoreLayout,
         page: u64,
         first: usize,
         into: &mut [u8],
     ) -> Result<()> {
-        ground.read_home(medium, page, first, into)?;
-        let line_bytes = ground.line_bytes();
+        layout.read_home(medium, page, first, into)?;
+        let line_bytes = layout.line_bytes();
         let wanted = LineMask::run(first, into.len() / line_bytes);
-        let epoch = ground.book.record.epoch;
+        let epoch = layout.table.record.epoch;
         let kept = [
             (epoch, self.homeless.get(&page)),
             (epoch + 1, self.pages.get(&page)),
@@ -341,9 +345,9 @@ impl LineStore for Overlays {
             for line in (overlay.lines & wanted).runs().flatten() {
                 let start = (line - first) * line_bytes;
                 let into = &mut into[start..start + line_bytes];
-                ground
-                    .lanes
-                    .read(medium, lane(epoch), overlay.at(line, line_bytes), into)?;
+                layout
+                    .streams
+                    .read(medium, stream(epoch), overlay.at(line, line_bytes), into)?;
             }
         }
         Ok(())
@@ -352,46 +356,46 @@ impl LineStore for Overlays {
     fn view<'a, M: Medium>(
         &'a self,
         medium: &'a Metered<M>,
-        ground: &'a Ground,
+        layout: &'a StoreLayout,
         page: u64,
         first: usize,
         len: usize,
     ) -> Option<&'a [u8]> {
-        let wanted = LineMask::run(first, len / ground.line_bytes());
+        let wanted = LineMask::run(first, len / layout.line_bytes());
         let kept = [self.pages.get(&page), self.homeless.get(&page)];
         let elsewhere = kept
             .into_iter()
             .flatten()
             .any(|overlay| !(overlay.lines & wanted).is_empty());
         (!elsewhere).then_some(())?;
-        ground
-            .lanes
-            .view(medium, Lane::HOME, ground.line(page, first), len)
+        layout
+            .streams
+            .view(medium, Stream::HOME, layout.line(page, first), len)
     }
 
     fn write<M: Medium>(
         &mut self,
         medium: &mut Metered<M>,
-        ground: &mut Ground,
+        layout: &mut StoreLayout,
         newer: PageLines<'_>,
-    ) -> Result<Room> {
+    ) -> Result<Pressure> {
         let (page, lines) = (newer.page.0, newer.changed);
-        self.post_homes(medium, ground)?;
-        self.make_room(medium, ground, page, lines)?;
-        let line_bytes = ground.line_bytes();
-        let lane = lane(ground.book.record.epoch + 1);
+        self.post_homes(medium, layout)?;
+        self.make_room(medium, layout, page, lines)?;
+        let line_bytes = layout.line_bytes();
+        let stream = stream(layout.table.record.epoch + 1);
         medium.on(Cause::Data);
         if let Some(overlay) = self.pages.get_mut(&page) {
             for line in lines.runs().flatten() {
                 overlay.place(line);
                 let at = overlay.at(line, line_bytes);
-                ground.lanes.write(medium, lane, at, newer.line(line))?;
+                layout.streams.write(medium, stream, at, newer.line(line))?;
             }
         }
-        Ok(Room::Plenty)
+        Ok(Pressure::None)
     }
 
-    fn discard(&mut self, _: &mut Ground, page: u64) {
+    fn discard(&mut self, _: &mut StoreLayout, page: u64) {
         if let Some(overlay) = self.pages.remove(&page) {
             self.segments.free[usize::from(overlay.class)].push(overlay.start);
         }
@@ -401,19 +405,19 @@ impl LineStore for Overlays {
     fn commit<M: Medium>(
         &mut self,
         medium: &mut Metered<M>,
-        ground: &mut Ground,
+        layout: &mut StoreLayout,
         context: &[u8],
     ) -> Result<()> {
-        self.post_homes(medium, ground)?;
-        let section = self.persist(medium, ground)?;
-        let epoch = ground.book.prepare(context, section, 0);
-        ground.publish(medium, &epoch)?;
+        self.post_homes(medium, layout)?;
+        let section = self.persist(medium, layout)?;
+        let epoch = layout.table.prepare(context, section, 0);
+        layout.publish(medium, &epoch)?;
         self.segments = Segments::default();
         self.homeless = std::mem::take(&mut self.pages);
-        if ground.faulty(Fault::LeaveInOverlay) {
+        if layout.faulty(Fault::LeaveInOverlay) {
             self.homeless.clear();
         }
-        match self.post_homes(medium, ground) {
+        match self.post_homes(medium, layout) {
             // The next epoch begins with it.
             Err(Error::Full { .. }) => Ok(()),
             other => other.map_err(Error::poisoned),

@@ -7,15 +7,15 @@
 //! Volatile state: the map, for each line in the log its number (42 bits) and its place in the log
 //! (32 bits).
 
-use super::lanes::Lane;
+use super::extent_map::Stream;
 use super::log::Log;
-use super::store::{Ground, LineStore, Store};
+use super::store::{LineStore, Store, StoreLayout};
 use twinpage_core::SchemeKind;
 use twinpage_core::error::Result;
 use twinpage_core::geometry::{Geometry, LineMask, PageLines};
 use twinpage_core::medium::{Cause, Medium, Path};
 use twinpage_core::metered::Metered;
-use twinpage_core::scheme::Room;
+use twinpage_core::scheme::Pressure;
 
 /// Bits of the map after an epoch that wrote so many lines.
 #[must_use]
@@ -46,60 +46,60 @@ impl LineStore for Redo {
     const KIND: SchemeKind = SchemeKind::RedoLog;
     const MAGIC: [u8; 8] = *b"redolog1";
 
-    fn load<M: Medium>(medium: &mut Metered<M>, ground: &mut Ground, _: &[u8]) -> Result<Redo> {
-        ground.homes_are_there()?;
-        let entries = ground.book.record.own;
-        let log = Log::load(medium, ground, entries)?;
+    fn load<M: Medium>(medium: &mut Metered<M>, layout: &mut StoreLayout, _: &[u8]) -> Result<Redo> {
+        layout.homes_are_there()?;
+        let entries = layout.table.record.own;
+        let log = Log::load(medium, layout, entries)?;
         Ok(Redo { log })
     }
 
     fn read<M: Medium>(
         &self,
         medium: &Metered<M>,
-        ground: &Ground,
+        layout: &StoreLayout,
         page: u64,
         first: usize,
         into: &mut [u8],
     ) -> Result<()> {
-        ground.read_home(medium, page, first, into)?;
-        self.log.read(medium, ground, page, first, into)
+        layout.read_home(medium, page, first, into)?;
+        self.log.read(medium, layout, page, first, into)
     }
 
     fn view<'a, M: Medium>(
         &'a self,
         medium: &'a Metered<M>,
-        ground: &'a Ground,
+        layout: &'a StoreLayout,
         page: u64,
         first: usize,
         len: usize,
     ) -> Option<&'a [u8]> {
-        let lines = LineMask::run(first, len / ground.line_bytes());
+        let lines = LineMask::run(first, len / layout.line_bytes());
         (self.log.has(page) & lines).is_empty().then_some(())?;
-        ground
-            .lanes
-            .view(medium, Lane::HOME, ground.line(page, first), len)
+        layout
+            .streams
+            .view(medium, Stream::HOME, layout.line(page, first), len)
     }
 
     fn write<M: Medium>(
         &mut self,
         medium: &mut Metered<M>,
-        ground: &mut Ground,
+        layout: &mut StoreLayout,
         newer: PageLines<'_>,
-    ) -> Result<Room> {
-        self.log.write(medium, ground, newer, Cause::Log)?;
-        Ok(Room::Plenty)
+    ) -> Result<Pressure> {
+        self.log.write(medium, layout, newer, Cause::Log)?;
+        Ok(Pressure::None)
     }
 
     fn commit<M: Medium>(
         &mut self,
         medium: &mut Metered<M>,
-        ground: &mut Ground,
+        layout: &mut StoreLayout,
         context: &[u8],
     ) -> Result<()> {
-        self.log.post_homes(medium, ground)?;
-        let epoch = ground.book.prepare(context, Vec::new(), self.log.entries());
-        ground.publish(medium, &epoch)?;
+        self.log.post_homes(medium, layout)?;
+        let epoch = layout.table.prepare(context, Vec::new(), self.log.entries());
+        layout.publish(medium, &epoch)?;
         medium.waits(Path::Background);
-        self.log.committed(medium, ground)
+        self.log.committed(medium, layout)
     }
 }

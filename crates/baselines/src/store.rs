@@ -3,12 +3,12 @@
 //!
 //! * A [`LineStore`] keeps lines: where newer versions go, what makes them the checkpoint. It is the
 //!   scheme; everything else here is the same for all, so that only the schemes are compared.
-//! * The [`Ground`] holds what is on the medium besides: the lanes and the book.
+//! * The [`StoreLayout`] holds what is on the medium besides: the streams and the book.
 //! * Abandoning an epoch is recovery: the checkpoint on the medium is whole at any time.
 
-use super::book::{Book, Header, Prepared, damaged};
+use super::extent_map::{EXTENT_LIMIT, ExtentMap, Stream};
 use super::fault::Fault;
-use super::lanes::{EXTENT_LIMIT, Lane, Lanes};
+use super::page_table::{Header, PageTable, Prepared, damaged};
 use std::collections::hash_map::RandomState;
 use std::fmt::Debug;
 use std::hash::{BuildHasher, Hasher};
@@ -22,20 +22,20 @@ use twinpage_core::geometry::{Geometry, LineMask, PageId, PageLines};
 use twinpage_core::medium::{Cause, Medium, Path};
 use twinpage_core::metered::Metered;
 use twinpage_core::scheme::{
-    Damage, Epoch, Idle, Info, PoolInfo, Recovered, Room, Simulated, TableEntry, Traffic,
+    Damage, Epoch, Idle, Info, PoolInfo, Pressure, Recovered, Simulated, TableEntry, Traffic,
 };
 use twinpage_core::shell::{self, Mechanism, Shell};
 
 /// What is on the medium besides the lines: which extent is where, and what each page is.
 #[derive(Debug)]
-pub struct Ground {
+pub struct StoreLayout {
     pub(super) header: Header,
-    pub(super) lanes: Lanes,
-    pub(super) book: Book,
+    pub(super) streams: ExtentMap,
+    pub(super) table: PageTable,
     pub(super) fault: Option<Fault>,
 }
 
-impl Ground {
+impl StoreLayout {
     pub(super) fn geometry(&self) -> Geometry {
         self.header.geometry
     }
@@ -44,7 +44,7 @@ impl Ground {
         self.header.geometry.line_bytes()
     }
 
-    /// Where a line is in a lane of pages.
+    /// Where a line is in a stream of pages.
     pub(super) fn line(&self, page: u64, line: usize) -> u64 {
         page * self.header.geometry.page_bytes() as u64 + (line * self.line_bytes()) as u64
     }
@@ -61,15 +61,16 @@ impl Ground {
         first: usize,
         into: &mut [u8],
     ) -> Result<()> {
-        self.lanes.read(medium, Lane::HOME, self.line(page, first), into)
+        self.streams
+            .read(medium, Stream::HOME, self.line(page, first), into)
     }
 
     /// Every page that is there has a home.
     pub(super) fn homes_are_there(&self) -> Result<()> {
         let missing = self
-            .book
+            .table
             .words()
-            .find(|&(page, _)| self.lanes.at(Lane::HOME, self.line(page, 0)).is_none());
+            .find(|&(page, _)| self.streams.at(Stream::HOME, self.line(page, 0)).is_none());
         match missing {
             None => Ok(()),
             Some((page, _)) => Err(damaged("directory", 0, format!("page {page} has no place"))),
@@ -79,7 +80,7 @@ impl Ground {
     /// Makes an epoch durable, and every line posted before.
     pub(super) fn publish<M: Medium>(&mut self, medium: &mut Metered<M>, epoch: &Prepared) -> Result<()> {
         let fault = self.fault.filter(|_| cfg!(any(test, feature = "faults")));
-        self.book.publish(medium, &mut self.lanes, epoch, fault)
+        self.table.publish(medium, &mut self.streams, epoch, fault)
     }
 
     /// Posts lines of a page to its home.
@@ -91,7 +92,7 @@ impl Ground {
         bytes: &[u8],
     ) -> Result<()> {
         let at = self.line(page, first);
-        self.lanes.write(medium, Lane::HOME, at, bytes)
+        self.streams.write(medium, Stream::HOME, at, bytes)
     }
 }
 
@@ -104,7 +105,7 @@ pub trait LineStore: Sized + Debug {
     const KIND: SchemeKind;
     /// How its stores begin.
     const MAGIC: [u8; 8];
-    /// Whether every page has its home in the lane of homes, from before its first write on.
+    /// Whether every page has its home in the stream of homes, from before its first write on.
     const HOMES: bool = true;
     /// As [`Simulated::logs_first`].
     const LOGS_FIRST: bool = false;
@@ -114,7 +115,7 @@ pub trait LineStore: Sized + Debug {
     ///
     /// # Errors
     /// [`Error::Damaged`] says what is wrong and where.
-    fn load<M: Medium>(medium: &mut Metered<M>, ground: &mut Ground, section: &[u8]) -> Result<Self>;
+    fn load<M: Medium>(medium: &mut Metered<M>, layout: &mut StoreLayout, section: &[u8]) -> Result<Self>;
 
     /// The newest version of lines, or what lies where they would be if the page is not there.
     ///
@@ -123,7 +124,7 @@ pub trait LineStore: Sized + Debug {
     fn read<M: Medium>(
         &self,
         medium: &Metered<M>,
-        ground: &Ground,
+        layout: &StoreLayout,
         page: u64,
         first: usize,
         into: &mut [u8],
@@ -133,7 +134,7 @@ pub trait LineStore: Sized + Debug {
     fn view<'a, M: Medium>(
         &'a self,
         medium: &'a Metered<M>,
-        ground: &'a Ground,
+        layout: &'a StoreLayout,
         page: u64,
         first: usize,
         len: usize,
@@ -146,13 +147,13 @@ pub trait LineStore: Sized + Debug {
     fn write<M: Medium>(
         &mut self,
         medium: &mut Metered<M>,
-        ground: &mut Ground,
+        layout: &mut StoreLayout,
         newer: PageLines<'_>,
-    ) -> Result<Room>;
+    ) -> Result<Pressure>;
 
     /// The page holds nothing from the next commit on. Its word is still in the book.
-    fn discard(&mut self, ground: &mut Ground, page: u64) {
-        let _ = (ground, page);
+    fn discard(&mut self, layout: &mut StoreLayout, page: u64) {
+        let _ = (layout, page);
     }
 
     /// Everything written becomes the checkpoint.
@@ -162,7 +163,7 @@ pub trait LineStore: Sized + Debug {
     fn commit<M: Medium>(
         &mut self,
         medium: &mut Metered<M>,
-        ground: &mut Ground,
+        layout: &mut StoreLayout,
         context: &[u8],
     ) -> Result<()>;
 
@@ -173,11 +174,11 @@ pub trait LineStore: Sized + Debug {
     fn begin<M: Medium>(
         &mut self,
         medium: &mut Metered<M>,
-        ground: &mut Ground,
+        layout: &mut StoreLayout,
         context: &[u8],
     ) -> Result<Epoch> {
-        self.commit(medium, ground, context)?;
-        Ok(ground.book.record.epoch)
+        self.commit(medium, layout, context)?;
+        Ok(layout.table.record.epoch)
     }
 
     /// As [`Simulated::proceed`].
@@ -187,10 +188,10 @@ pub trait LineStore: Sized + Debug {
     fn proceed<M: Medium>(
         &mut self,
         medium: &mut Metered<M>,
-        ground: &mut Ground,
+        layout: &mut StoreLayout,
         lines: u64,
     ) -> Result<bool> {
-        let _ = (medium, ground, lines);
+        let _ = (medium, layout, lines);
         Ok(true)
     }
 
@@ -210,7 +211,7 @@ pub trait LineStore: Sized + Debug {
 #[derive(Debug)]
 pub struct Store<M, P> {
     medium: Metered<M>,
-    ground: Ground,
+    layout: StoreLayout,
     mechanism: P,
     shell: Shell,
     context_len: u64,
@@ -236,30 +237,30 @@ impl<M: Medium, P: LineStore> Store<M, P> {
             medium.write(0, &[0; 64])?;
             medium.fence()?;
         }
-        let lanes = Lanes::create(&mut medium, geometry, header.seed())?;
-        let book = Book::create(&mut medium, header.seed())?;
-        let mut ground = Ground {
+        let streams = ExtentMap::create(&mut medium, geometry, header.seed())?;
+        let table = PageTable::create(&mut medium, header.seed())?;
+        let mut layout = StoreLayout {
             header,
-            lanes,
-            book,
+            streams,
+            table,
             fault: None,
         };
-        let mechanism = P::load(&mut medium, &mut ground, &[])?;
+        let mechanism = P::load(&mut medium, &mut layout, &[])?;
         medium.fence()?;
         medium.write(0, &header.encode())?;
         medium.fence()?;
         let medium = Metered::new(medium.into_inner());
-        Ok(Store::assemble(medium, ground, mechanism, 0))
+        Ok(Store::assemble(medium, layout, mechanism, 0))
     }
 
-    fn assemble(medium: Metered<M>, ground: Ground, mechanism: P, context_len: u64) -> Store<M, P> {
-        let geometry = ground.geometry();
+    fn assemble(medium: Metered<M>, layout: StoreLayout, mechanism: P, context_len: u64) -> Store<M, P> {
+        let geometry = layout.geometry();
         let (pages, bytes) = (geometry.extent_pages(), geometry.extent_bytes() as u64);
         // Longer contexts do not fit into a journal.
         let shell = Shell::new(geometry, EXTENT_LIMIT * pages, EXTENT_LIMIT * bytes / 2);
         Store {
             medium,
-            ground,
+            layout,
             mechanism,
             shell,
             context_len,
@@ -277,33 +278,33 @@ impl<M: Medium, P: LineStore> Store<M, P> {
 
     fn recover_from(medium: M, fault: Option<Fault>) -> Result<(Store<M, P>, Recovered)> {
         let mut medium = Metered::new(medium);
-        let (ground, mechanism, context) = Store::load(&mut medium, fault)?;
+        let (layout, mechanism, context) = Store::load(&mut medium, fault)?;
         let found = Recovered {
-            epoch: ground.book.record.epoch,
+            epoch: layout.table.record.epoch,
             context,
         };
         let len = found.context.len() as u64;
-        Ok((Store::assemble(medium, ground, mechanism, len), found))
+        Ok((Store::assemble(medium, layout, mechanism, len), found))
     }
 
     /// The checkpoint on the medium.
-    fn load(medium: &mut Metered<M>, fault: Option<Fault>) -> Result<(Ground, P, Vec<u8>)> {
+    fn load(medium: &mut Metered<M>, fault: Option<Fault>) -> Result<(StoreLayout, P, Vec<u8>)> {
         medium.waits(Path::Critical);
         medium.on(Cause::Journal);
         let header = Header::load(medium, P::MAGIC, P::KIND.name())?;
         if medium.len() < header.geometry.extent_bytes() as u64 {
             return Err(damaged("medium", medium.len(), "it ends within its first extent"));
         }
-        let lanes = Lanes::load(medium, header.geometry, header.seed())?;
-        let (book, context, section) = Book::load(medium, &lanes, header.seed())?;
-        let mut ground = Ground {
+        let streams = ExtentMap::load(medium, header.geometry, header.seed())?;
+        let (table, context, section) = PageTable::load(medium, &streams, header.seed())?;
+        let mut layout = StoreLayout {
             header,
-            lanes,
-            book,
+            streams,
+            table,
             fault,
         };
-        let mechanism = P::load(medium, &mut ground, &section)?;
-        Ok((ground, mechanism, context))
+        let mechanism = P::load(medium, &mut layout, &section)?;
+        Ok((layout, mechanism, context))
     }
 
     /// The medium.
@@ -319,7 +320,7 @@ impl<M: Medium, P: LineStore> Store<M, P> {
     /// Makes this mistake from now on.
     #[cfg(any(test, feature = "faults"))]
     pub fn plant(&mut self, fault: Fault) {
-        self.ground.fault = Some(fault);
+        self.layout.fault = Some(fault);
     }
 
     /// [`Store::recover`], making this mistake from the start.
@@ -332,21 +333,21 @@ impl<M: Medium, P: LineStore> Store<M, P> {
     }
 
     /// The first write of a page: every other line of it is zero from now on.
-    fn write_birth(&mut self, newer: PageLines<'_>) -> Result<Room> {
-        self.land()?;
+    fn write_birth(&mut self, newer: PageLines<'_>) -> Result<Pressure> {
+        self.finish_commit()?;
         let (page, line_bytes) = (newer.page.0, newer.line_bytes);
-        let mut whole = vec![0; self.ground.geometry().page_bytes()];
+        let mut whole = vec![0; self.layout.geometry().page_bytes()];
         self.medium.on(Cause::Data);
         if P::HOMES {
             // What lies there is known only when it is known where.
-            let at = self.ground.line(page, 0);
-            let Ground { lanes, .. } = &mut self.ground;
-            lanes.reach(&mut self.medium, Lane::HOME, at, whole.len())?;
+            let at = self.layout.line(page, 0);
+            let StoreLayout { streams, .. } = &mut self.layout;
+            streams.reach(&mut self.medium, Stream::HOME, at, whole.len())?;
         }
         self.mechanism
-            .read(&self.medium, &self.ground, page, 0, &mut whole)?;
+            .read(&self.medium, &self.layout, page, 0, &mut whole)?;
         let mut changed = newer.changed;
-        if !self.ground.faulty(Fault::NoZeroFill) {
+        if !self.layout.faulty(Fault::NoZeroFill) {
             changed = changed | LineMask(nonzero_lines(&whole, line_bytes));
         }
         whole.fill(0);
@@ -354,18 +355,18 @@ impl<M: Medium, P: LineStore> Store<M, P> {
             whole[run.start * line_bytes..run.end * line_bytes].copy_from_slice(newer.run(run));
         }
         let newer = PageLines::from(newer.page, 0, &whole, line_bytes).only(changed);
-        let room = self.mechanism.write(&mut self.medium, &mut self.ground, newer)?;
-        if self.ground.book.get(page) == 0 {
-            self.ground.book.set(page, 1);
+        let room = self.mechanism.write(&mut self.medium, &mut self.layout, newer)?;
+        if self.layout.table.get(page) == 0 {
+            self.layout.table.set(page, 1);
         }
         Ok(room)
     }
 
     /// Pages come and go between checkpoints only: the one in flight is durable first.
-    fn land(&mut self) -> Result<()> {
+    fn finish_commit(&mut self) -> Result<()> {
         while !self
             .mechanism
-            .proceed(&mut self.medium, &mut self.ground, u64::MAX)?
+            .proceed(&mut self.medium, &mut self.layout, u64::MAX)?
         {}
         Ok(())
     }
@@ -391,17 +392,17 @@ impl<M: Medium, P: LineStore> Mechanism for Store<M, P> {
             return Ok(());
         }
         self.mechanism
-            .read(&self.medium, &self.ground, page.0, first, into)
+            .read(&self.medium, &self.layout, page.0, first, into)
     }
 
     fn view_newest(&self, page: PageId, first: usize, len: usize) -> Option<&[u8]> {
         self.has_page(page).then_some(())?;
         self.mechanism
-            .view(&self.medium, &self.ground, page.0, first, len)
+            .view(&self.medium, &self.layout, page.0, first, len)
     }
 
     fn has_page(&self, page: PageId) -> bool {
-        self.ground.book.get(page.0) != 0
+        self.layout.table.get(page.0) != 0
     }
 
     fn diff_newest(&self, page: PageId, first: usize, bytes: &[u8]) -> Result<LineMask> {
@@ -410,32 +411,32 @@ impl<M: Medium, P: LineStore> Mechanism for Store<M, P> {
         })
     }
 
-    fn write_newest(&mut self, lines: PageLines<'_>) -> Result<Room> {
+    fn write_newest(&mut self, lines: PageLines<'_>) -> Result<Pressure> {
         match self.has_page(lines.page) {
-            true => self.mechanism.write(&mut self.medium, &mut self.ground, lines),
+            true => self.mechanism.write(&mut self.medium, &mut self.layout, lines),
             false => self.write_birth(lines),
         }
     }
 
     fn discard_pages(&mut self, pages: Range<PageId>) -> Result<()> {
-        self.land()?;
+        self.finish_commit()?;
         let range = pages.start.0..pages.end.0;
-        let words = self.ground.book.words();
+        let words = self.layout.table.words();
         let mut gone: Vec<u64> = words
             .map(|(page, _)| page)
             .filter(|page| range.contains(page))
             .collect();
         gone.sort_unstable();
         for page in gone {
-            self.mechanism.discard(&mut self.ground, page);
-            self.ground.book.set(page, 0);
+            self.mechanism.discard(&mut self.layout, page);
+            self.layout.table.set(page, 0);
         }
         Ok(())
     }
 
     fn commit_epoch(&mut self, context: &[u8]) -> Result<Epoch> {
         self.mechanism
-            .commit(&mut self.medium, &mut self.ground, context)?;
+            .commit(&mut self.medium, &mut self.layout, context)?;
         self.context_len = context.len() as u64;
         Ok(self.last_epoch())
     }
@@ -443,13 +444,13 @@ impl<M: Medium, P: LineStore> Mechanism for Store<M, P> {
     /// Abandoning is recovery, which a poisoned medium refuses.
     fn forget_epoch(&mut self) -> Result<()> {
         self.shell.poison().check()?;
-        let (ground, mechanism, _) = Store::load(&mut self.medium, self.ground.fault)?;
-        (self.ground, self.mechanism) = (ground, mechanism);
+        let (layout, mechanism, _) = Store::load(&mut self.medium, self.layout.fault)?;
+        (self.layout, self.mechanism) = (layout, mechanism);
         Ok(())
     }
 
     fn last_epoch(&self) -> Epoch {
-        self.ground.book.record.epoch
+        self.layout.table.record.epoch
     }
 
     fn written(&self) -> Traffic {
@@ -461,9 +462,9 @@ impl<M: Medium, P: LineStore> Mechanism for Store<M, P> {
             scheme: P::KIND.name(),
             version: 1,
             checksums: false,
-            geometry: self.ground.geometry(),
+            geometry: self.layout.geometry(),
             epoch: self.last_epoch(),
-            pages: self.ground.book.pages(),
+            pages: self.layout.table.pages(),
             medium_bytes: self.medium.len(),
             context_bytes: self.context_len,
             pool: self.mechanism.pool(),
@@ -474,7 +475,7 @@ impl<M: Medium, P: LineStore> Mechanism for Store<M, P> {
     }
 
     fn find_damage(&self) -> Result<Vec<Damage>> {
-        self.ground.book.check(&self.medium, &self.ground.lanes)
+        self.layout.table.check(&self.medium, &self.layout.streams)
     }
 }
 
@@ -485,12 +486,12 @@ impl<M: Medium, P: LineStore> Simulated for Store<M, P> {
         shell::guarded_context(self, context, |store| {
             let Store {
                 medium,
-                ground,
+                layout,
                 mechanism,
                 ..
             } = store;
-            let epoch = mechanism.begin(medium, ground, context)?;
-            store.context_len = store.ground.book.record.context_len;
+            let epoch = mechanism.begin(medium, layout, context)?;
+            store.context_len = store.layout.table.record.context_len;
             Ok(epoch)
         })
     }
@@ -499,12 +500,12 @@ impl<M: Medium, P: LineStore> Simulated for Store<M, P> {
         shell::guarded(self, Path::Background, |store| {
             let Store {
                 medium,
-                ground,
+                layout,
                 mechanism,
                 ..
             } = store;
-            let done = mechanism.proceed(medium, ground, lines)?;
-            store.context_len = store.ground.book.record.context_len;
+            let done = mechanism.proceed(medium, layout, lines)?;
+            store.context_len = store.layout.table.record.context_len;
             Ok(done)
         })
     }
@@ -514,7 +515,7 @@ impl<M: Medium, P: LineStore> Simulated for Store<M, P> {
     }
 
     fn dram_bytes(&self) -> Option<u64> {
-        self.mechanism.dram_bytes(self.ground.geometry())
+        self.mechanism.dram_bytes(self.layout.geometry())
     }
 
     fn logs_first(&self) -> bool {

@@ -6,7 +6,7 @@
 //! * [`Nvml`] (DPC 5.3, SSP 5.1; libpmemobj's `tx_add_range`): each range of lines is logged, fenced and then written.
 //!
 //! ```text
-//! log of the epoch, packed:     | entry | entry | entry | ...        (lane 4)
+//! log of the epoch, packed:     | entry | entry | entry | ...        (stream 4)
 //! entry:   0       8        12     16            16 + line bytes
 //!          | line  | fenced | crc  | old version |
 //! ```
@@ -20,10 +20,10 @@
 //!
 //! Volatile state: the map, 42 bits for each line logged; the queue of 64 lines.
 
-use super::book::damaged;
+use super::extent_map::Stream;
 use super::fault::Fault;
-use super::lanes::Lane;
-use super::store::{Ground, LineStore, Store};
+use super::page_table::damaged;
+use super::store::{LineStore, Store, StoreLayout};
 use crc32c::crc32c_append;
 use std::collections::{BTreeMap, HashMap};
 use twinpage_core::SchemeKind;
@@ -31,7 +31,7 @@ use twinpage_core::error::{Error, Result};
 use twinpage_core::geometry::{Geometry, LineMask, PageLines};
 use twinpage_core::medium::{Cause, Medium};
 use twinpage_core::metered::Metered;
-use twinpage_core::scheme::Room;
+use twinpage_core::scheme::Pressure;
 
 /// Bytes of an entry before its line.
 const HEAD: usize = 16;
@@ -81,14 +81,14 @@ struct Entry {
     fenced: u64,
 }
 
-impl Ground {
+impl StoreLayout {
     fn entry_bytes(&self) -> usize {
         HEAD + self.line_bytes()
     }
 
     /// The crc of an entry of this epoch.
     fn entry_crc(&self, entry: &[u8]) -> u32 {
-        let epoch = self.book.record.epoch.to_le_bytes();
+        let epoch = self.table.record.epoch.to_le_bytes();
         let crc = crc32c_append(self.header.seed(), &epoch);
         crc32c_append(crc32c_append(crc, &entry[..12]), &entry[HEAD..])
     }
@@ -107,29 +107,29 @@ impl<const QUEUED: bool> Undo<QUEUED> {
     fn log<M: Medium>(
         &mut self,
         medium: &mut Metered<M>,
-        ground: &mut Ground,
+        layout: &mut StoreLayout,
         page: u64,
         lines: LineMask,
     ) -> Result<()> {
-        let line_bytes = ground.line_bytes();
-        let mut old = vec![0; ground.geometry().page_bytes()];
+        let line_bytes = layout.line_bytes();
+        let mut old = vec![0; layout.geometry().page_bytes()];
         let buffer = &mut self.buffer;
         buffer.clear();
         medium.on(Cause::Log);
         for run in lines.runs() {
-            ground.read_home(medium, page, run.start, &mut old[..run.len() * line_bytes])?;
+            layout.read_home(medium, page, run.start, &mut old[..run.len() * line_bytes])?;
             for (line, old) in run.zip(old.chunks_exact(line_bytes)) {
                 let start = buffer.len();
                 buffer.extend((page << 6 | line as u64).to_le_bytes());
                 buffer.extend((self.fenced as u32).to_le_bytes());
                 buffer.extend([0; 4]);
                 buffer.extend_from_slice(old);
-                let crc = ground.entry_crc(&buffer[start..]);
+                let crc = layout.entry_crc(&buffer[start..]);
                 buffer[start + 12..start + HEAD].copy_from_slice(&crc.to_le_bytes());
             }
         }
-        let at = self.entries * ground.entry_bytes() as u64;
-        ground.lanes.write(medium, Lane::OWN, at, buffer)?;
+        let at = self.entries * layout.entry_bytes() as u64;
+        layout.streams.write(medium, Stream::OWN, at, buffer)?;
         self.entries += lines.count() as u64;
         let logged = self.logged.entry(page).or_default();
         *logged = *logged | lines;
@@ -140,25 +140,25 @@ impl<const QUEUED: bool> Undo<QUEUED> {
     fn log_first<M: Medium>(
         &mut self,
         medium: &mut Metered<M>,
-        ground: &mut Ground,
+        layout: &mut StoreLayout,
         newer: PageLines<'_>,
         fresh: LineMask,
     ) -> Result<()> {
         if QUEUED {
             if self.queue.len() + fresh.count() > QUEUE {
-                self.flush(medium, ground)?;
+                self.flush(medium, layout)?;
             }
             if !fresh.is_empty() {
-                self.log(medium, ground, newer.page.0, fresh)?;
+                self.log(medium, layout, newer.page.0, fresh)?;
                 self.enqueue(newer, fresh);
             }
             return Ok(());
         }
         for range in fresh.runs() {
             let range = LineMask::run(range.start, range.len());
-            self.log(medium, ground, newer.page.0, range)?;
+            self.log(medium, layout, newer.page.0, range)?;
             self.enqueue(newer, range);
-            self.flush(medium, ground)?;
+            self.flush(medium, layout)?;
         }
         Ok(())
     }
@@ -179,12 +179,12 @@ impl<const QUEUED: bool> Undo<QUEUED> {
     }
 
     /// Makes the log durable, then writes what waited for it in place.
-    fn flush<M: Medium>(&mut self, medium: &mut Metered<M>, ground: &mut Ground) -> Result<()> {
+    fn flush<M: Medium>(&mut self, medium: &mut Metered<M>, layout: &mut StoreLayout) -> Result<()> {
         if self.queue.is_empty() {
             return Ok(());
         }
         medium.on(Cause::Log);
-        if !ground.faulty(Fault::SkipLogFence) {
+        if !layout.faulty(Fault::SkipLogFence) {
             medium.fence()?;
         }
         self.fenced = self.entries;
@@ -197,39 +197,43 @@ impl<const QUEUED: bool> Undo<QUEUED> {
                 self.buffer.extend_from_slice(bytes);
                 end += 1;
             }
-            ground.write_home(medium, page, first, &self.buffer)?;
+            layout.write_home(medium, page, first, &self.buffer)?;
             (first..end).for_each(|line| drop(self.queue.remove(&(page, line))));
         }
         Ok(())
     }
 
     /// Puts every line of the log back as it was.
-    fn undo<M: Medium>(&mut self, medium: &mut Metered<M>, ground: &mut Ground) -> Result<()> {
-        let bytes = ground.entry_bytes();
+    fn undo<M: Medium>(&mut self, medium: &mut Metered<M>, layout: &mut StoreLayout) -> Result<()> {
+        let bytes = layout.entry_bytes();
         let mut entry = vec![0; bytes];
-        let mut now = vec![0; ground.line_bytes()];
+        let mut now = vec![0; layout.line_bytes()];
         let (mut index, mut invalid) = (0, None);
         medium.on(Cause::Log);
         // No more than a queue of entries is written without a fence.
         while index <= invalid.unwrap_or(index) + QUEUE as u64 {
             let at = index * bytes as u64;
-            if at + bytes as u64 > ground.lanes.len(Lane::OWN) {
+            if at + bytes as u64 > layout.streams.len(Stream::OWN) {
                 break;
             }
-            ground.lanes.read(medium, Lane::OWN, at, &mut entry)?;
-            match ground.decode_entry(&entry) {
+            layout.streams.read(medium, Stream::OWN, at, &mut entry)?;
+            match layout.decode_entry(&entry) {
                 None => {
                     invalid.get_or_insert(index);
                 }
                 Some(Entry { fenced, .. }) if invalid.is_some_and(|invalid| invalid < fenced) => {
                     let why = format!("entry {index} says {fenced} were durable before it");
-                    return Err(damaged("log", ground.lanes.at(Lane::OWN, at).unwrap_or(at), why));
+                    return Err(damaged(
+                        "log",
+                        layout.streams.at(Stream::OWN, at).unwrap_or(at),
+                        why,
+                    ));
                 }
                 Some(Entry { line, .. }) => {
                     let (page, line) = (line >> 6, line as usize & 63);
-                    ground.read_home(medium, page, line, &mut now)?;
+                    layout.read_home(medium, page, line, &mut now)?;
                     if now != entry[HEAD..] {
-                        match ground.write_home(medium, page, line, &entry[HEAD..]) {
+                        match layout.write_home(medium, page, line, &entry[HEAD..]) {
                             // It stays logged, and is written before the next commit.
                             Err(Error::Full { .. }) => {
                                 self.queue.insert((page, line), entry[HEAD..].into());
@@ -267,23 +271,23 @@ impl<const QUEUED: bool> LineStore for Undo<QUEUED> {
     };
     const LOGS_FIRST: bool = true;
 
-    fn load<M: Medium>(medium: &mut Metered<M>, ground: &mut Ground, _: &[u8]) -> Result<Self> {
-        ground.homes_are_there()?;
+    fn load<M: Medium>(medium: &mut Metered<M>, layout: &mut StoreLayout, _: &[u8]) -> Result<Self> {
+        layout.homes_are_there()?;
         let mut undo = Undo::default();
-        undo.undo(medium, ground)?;
+        undo.undo(medium, layout)?;
         Ok(undo)
     }
 
     fn read<M: Medium>(
         &self,
         medium: &Metered<M>,
-        ground: &Ground,
+        layout: &StoreLayout,
         page: u64,
         first: usize,
         into: &mut [u8],
     ) -> Result<()> {
-        ground.read_home(medium, page, first, into)?;
-        let line_bytes = ground.line_bytes();
+        layout.read_home(medium, page, first, into)?;
+        let line_bytes = layout.line_bytes();
         let lines = first..first + into.len() / line_bytes;
         for (&(_, line), bytes) in self.queue.range((page, lines.start)..(page, lines.end)) {
             let start = (line - first) * line_bytes;
@@ -295,54 +299,54 @@ impl<const QUEUED: bool> LineStore for Undo<QUEUED> {
     fn view<'a, M: Medium>(
         &'a self,
         medium: &'a Metered<M>,
-        ground: &'a Ground,
+        layout: &'a StoreLayout,
         page: u64,
         first: usize,
         len: usize,
     ) -> Option<&'a [u8]> {
-        let end = first + len / ground.line_bytes();
+        let end = first + len / layout.line_bytes();
         let mut waiting = self.queue.range((page, first)..(page, end));
         waiting.next().is_none().then_some(())?;
-        ground
-            .lanes
-            .view(medium, Lane::HOME, ground.line(page, first), len)
+        layout
+            .streams
+            .view(medium, Stream::HOME, layout.line(page, first), len)
     }
 
     fn write<M: Medium>(
         &mut self,
         medium: &mut Metered<M>,
-        ground: &mut Ground,
+        layout: &mut StoreLayout,
         newer: PageLines<'_>,
-    ) -> Result<Room> {
+    ) -> Result<Pressure> {
         let (page, lines) = (newer.page.0, newer.changed);
         let logged = self.logged.get(&page).copied().unwrap_or_default();
         let mut fresh = lines & !logged;
-        if ground.faulty(Fault::ForgetLine) {
+        if layout.faulty(Fault::ForgetLine) {
             fresh = fresh & !LineMask(0x0101_0101_0101_0101);
         }
-        if ground.faulty(Fault::LogTwice) {
+        if layout.faulty(Fault::LogTwice) {
             fresh = lines;
         }
-        self.log_first(medium, ground, newer, fresh)?;
+        self.log_first(medium, layout, newer, fresh)?;
         let again = lines & !fresh;
         let waiting = again & self.waiting(page);
         self.enqueue(newer, waiting);
         medium.on(Cause::Data);
         for run in (again & !waiting).runs() {
-            ground.write_home(medium, page, run.start, newer.run(run))?;
+            layout.write_home(medium, page, run.start, newer.run(run))?;
         }
-        Ok(Room::Plenty)
+        Ok(Pressure::None)
     }
 
     fn commit<M: Medium>(
         &mut self,
         medium: &mut Metered<M>,
-        ground: &mut Ground,
+        layout: &mut StoreLayout,
         context: &[u8],
     ) -> Result<()> {
-        self.flush(medium, ground)?;
-        let epoch = ground.book.prepare(context, Vec::new(), 0);
-        ground.publish(medium, &epoch)?;
+        self.flush(medium, layout)?;
+        let epoch = layout.table.prepare(context, Vec::new(), 0);
+        layout.publish(medium, &epoch)?;
         self.logged.clear();
         (self.entries, self.fenced) = (0, 0);
         Ok(())

@@ -342,7 +342,7 @@ impl PaceArguments {
         Pace {
             every: match self.every {
                 report::Every::Auto => Every::Auto(limits),
-                report::Every::Fixed(every) => Every::Fixed(every),
+                report::Every::StableState(every) => Every::StableState(every),
             },
             on_full,
             on_uncapturable,

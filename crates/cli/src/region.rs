@@ -8,9 +8,9 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
 use twinpage::check::Report;
-use twinpage::look::{self, look};
+use twinpage::inspect::{self, inspect};
 use twinpage::superblock::{Superblock, VERSION};
-use twinpage::{Durability, live};
+use twinpage::{Durability, control_socket};
 use twinpage_core::Damage;
 
 const KIND: &str = "region";
@@ -33,7 +33,7 @@ pub(crate) fn naming(path: &Path) -> impl FnOnce(twinpage::Error) -> String {
 }
 
 /// What every look at a region begins with, as scripts read it.
-fn json_of_region(look: &look::Look) -> Value {
+fn json_of_region(look: &inspect::Inspection) -> Value {
     let version = look.superblock.map_or(VERSION, |superblock| superblock.version());
     let mut document = json_of(KIND, version, Some(&look.info()), Some(look.durability));
     document["in_use"] = json!(look.in_use);
@@ -42,7 +42,7 @@ fn json_of_region(look: &look::Look) -> Value {
 }
 
 pub(crate) fn info(arguments: &Look) -> Result<ExitCode, String> {
-    let look = look(&arguments.state).map_err(naming(&arguments.state))?;
+    let look = inspect(&arguments.state).map_err(naming(&arguments.state))?;
     if arguments.json {
         println!("{:#}", json_of_region(&look));
         return Ok(ExitCode::SUCCESS);
@@ -88,7 +88,7 @@ fn add_checkpoint(rows: &mut Rows, superblock: &Superblock, epoch: u64, durabili
 pub(crate) fn check(arguments: &Look) -> Result<ExitCode, String> {
     let path = arguments.state.display();
     // A file that recovery refuses is damaged too, and that is the answer.
-    let (document, damage, heap) = match look(&arguments.state) {
+    let (document, damage, heap) = match inspect(&arguments.state) {
         Ok(look) => {
             let (damage, heap) = look.check().map_err(|error| error.to_string())?;
             (json_of_region(&look), damage, heap)
@@ -159,7 +159,7 @@ fn tell_heap(path: &Path, heap: &Report) {
 }
 
 pub(crate) fn stats(arguments: &Stats) -> Result<ExitCode, String> {
-    let found = live::statistics(&arguments.region).map_err(|error| {
+    let found = control_socket::statistics(&arguments.region).map_err(|error| {
         format!(
             "{error}; twinpage info {} tells what is in it",
             arguments.region.display()
@@ -227,11 +227,11 @@ pub(crate) fn stats(arguments: &Stats) -> Result<ExitCode, String> {
 
 pub(crate) fn backup(arguments: &Backup) -> Result<ExitCode, String> {
     let (region, to) = (&arguments.region, &arguments.file);
-    let found = look(region).map_err(naming(region))?;
+    let found = inspect(region).map_err(naming(region))?;
     let in_use = found.in_use.is_some();
     let epoch = if in_use {
         drop(found);
-        live::backup(region, to)
+        control_socket::backup(region, to)
     } else {
         found.backup(to)
     };

@@ -22,7 +22,7 @@ pub use inline::Inline;
 use crate::error::{Error, Result};
 use crate::poison::Poison;
 pub use crate::report::Report;
-use crate::scheme::{Epoch, Room, Scheme};
+use crate::scheme::{Epoch, Pressure, Scheme};
 use crate::source::{Capture, Outcome, Source};
 use std::panic::resume_unwind;
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
@@ -461,7 +461,7 @@ fn write<S: Scheme>(
         let count = lines.changed.count();
         report.lines += count as u64;
         changed(count as u8);
-        if count > 0 && scheme.write(lines)? == Room::Commit {
+        if count > 0 && scheme.write(lines)? == Pressure::Commit {
             report.fallback = true;
         }
     }

@@ -67,6 +67,6 @@ pub use medium::{Cause, Flush, Medium, Offset, Path};
 pub use poison::Poison;
 pub use product::{ProductScheme, Setup};
 pub use scheme::{
-    Commit, Damage, Epoch, Idle, Info, LogInfo, PoolInfo, Recovered, Room, Scheme, Simulated, Traffic,
+    Commit, Damage, Epoch, Idle, Info, LogInfo, PoolInfo, Pressure, Recovered, Scheme, Simulated, Traffic,
 };
 pub use source::{Capture, Later, Outcome, Piece, Source};

@@ -8,7 +8,9 @@ use crate::geometry::{Geometry, LINES_PER_PAGE, LineMask, PageId, PageLines};
 use crate::kind::SchemeKind;
 use crate::medium::Medium;
 use crate::packed::{self, Packed, is_packed};
-use crate::scheme::{Commit, Damage, Epoch, Idle, Info, Recovered, Room, Scheme, Wishes, forward_scheme};
+use crate::scheme::{
+    Commit, Damage, Epoch, FoldHints, Idle, Info, Pressure, Recovered, Scheme, forward_scheme,
+};
 use std::io;
 use std::ops::Range;
 

@@ -17,20 +17,20 @@ pub type Epoch = u64;
 /// Whether more can be written before a commit (DPC 4.4.2: an allocation failure asks for a checkpoint).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[must_use]
-pub enum Room {
+pub enum Pressure {
     /// Go on.
-    Plenty,
+    None,
     /// The pool is used up by pages of this epoch. Writing more works, by the slower fall-back; a
     /// commit now makes the pages clean and reclaimable.
     Commit,
 }
 
-impl Room {
+impl Pressure {
     /// Both together: a commit is wanted where one of them wants it.
-    pub fn or(self, other: Room) -> Room {
+    pub fn or(self, other: Pressure) -> Pressure {
         match self {
-            Room::Plenty => other,
-            Room::Commit => Room::Commit,
+            Pressure::None => other,
+            Pressure::Commit => Pressure::Commit,
         }
     }
 }
@@ -200,17 +200,17 @@ pub struct Damage {
 /// Pages of which a scheme would rather be given all lines than those that changed: it is going to write them
 /// whole, and would have to read the other lines first.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Wishes {
+pub struct FoldHints {
     /// Pages that the next commit had better have, ascending.
     pub pages: Vec<PageId>,
     /// And every page with at least as many changed lines.
     pub whole_from: u32,
 }
 
-impl Default for Wishes {
+impl Default for FoldHints {
     /// None.
-    fn default() -> Wishes {
-        Wishes {
+    fn default() -> FoldHints {
+        FoldHints {
             pages: Vec::new(),
             whole_from: u32::MAX,
         }
@@ -249,15 +249,15 @@ pub trait Scheme {
     /// # Errors
     /// [`crate::Error::Full`] leaves the epoch to be abandoned; any other error but
     /// [`crate::Error::Invalid`] poisons the store.
-    fn write(&mut self, lines: PageLines<'_>) -> Result<Room>;
+    fn write(&mut self, lines: PageLines<'_>) -> Result<Pressure>;
 
     /// Pages of which the next commit had better have all lines. A source that has them in memory captures them
     /// whole; nothing is amiss where it cannot. To be asked between two epochs.
     ///
     /// # Errors
     /// As [`Scheme::commit`].
-    fn wishes(&mut self) -> Result<Wishes> {
-        Ok(Wishes::default())
+    fn fold_hints(&mut self) -> Result<FoldHints> {
+        Ok(FoldHints::default())
     }
 
     /// The pages hold nothing from the next commit on.
@@ -347,9 +347,9 @@ pub trait Simulated: Idle {
     ///
     /// # Errors
     /// As [`Scheme::write`].
-    fn preallocate(&mut self, page: PageId) -> Result<Room> {
+    fn preallocate(&mut self, page: PageId) -> Result<Pressure> {
         let _ = page;
-        Ok(Room::Plenty)
+        Ok(Pressure::None)
     }
 
     /// Ends the epoch without waiting for it: later writes belong to the next one,
@@ -444,11 +444,11 @@ macro_rules! forward_scheme {
             $each!(self, store => store.diff(lines))
         }
         #[inline]
-        fn write(&mut self, lines: PageLines<'_>) -> Result<Room> {
+        fn write(&mut self, lines: PageLines<'_>) -> Result<Pressure> {
             $each!(self, store => store.write(lines))
         }
-        fn wishes(&mut self) -> Result<Wishes> {
-            $each!(self, store => store.wishes())
+        fn fold_hints(&mut self) -> Result<FoldHints> {
+            $each!(self, store => store.fold_hints())
         }
         fn discard(&mut self, pages: Range<PageId>) -> Result<()> {
             $each!(self, store => store.discard(pages))

@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 use crate::geometry::{Geometry, LINES_PER_PAGE, LineMask, PageId, PageLines};
 use crate::medium::{Offset, Path};
 use crate::poison::Poison;
-use crate::scheme::{Damage, Epoch, Info, Room, Scheme, Traffic, Wishes};
+use crate::scheme::{Damage, Epoch, FoldHints, Info, Pressure, Scheme, Traffic};
 use std::ops::Range;
 
 /// What every store has besides its mechanism.
@@ -190,14 +190,14 @@ pub trait Mechanism {
     ///
     /// # Errors
     /// As [`Scheme::write`].
-    fn write_newest(&mut self, lines: PageLines<'_>) -> Result<Room>;
+    fn write_newest(&mut self, lines: PageLines<'_>) -> Result<Pressure>;
 
-    /// As [`Scheme::wishes`].
+    /// As [`Scheme::fold_hints`].
     ///
     /// # Errors
-    /// As [`Scheme::wishes`].
-    fn find_wishes(&mut self) -> Result<Wishes> {
-        Ok(Wishes::default())
+    /// As [`Scheme::fold_hints`].
+    fn find_wishes(&mut self) -> Result<FoldHints> {
+        Ok(FoldHints::default())
     }
 
     /// As [`Scheme::discard`].
@@ -320,15 +320,15 @@ impl<T: Mechanism> Scheme for T {
     }
 
     #[inline]
-    fn write(&mut self, lines: PageLines<'_>) -> Result<Room> {
+    fn write(&mut self, lines: PageLines<'_>) -> Result<Pressure> {
         self.shell().held(&lines)?;
         if lines.changed.is_empty() {
-            return Ok(Room::Plenty);
+            return Ok(Pressure::None);
         }
         guarded(self, Path::Background, |store| store.write_newest(lines))
     }
 
-    fn wishes(&mut self) -> Result<Wishes> {
+    fn fold_hints(&mut self) -> Result<FoldHints> {
         guarded(self, Path::Background, T::find_wishes)
     }
 

@@ -17,7 +17,7 @@ fn create(options: &Options) -> DualPage<Image> {
     DualPage::create(Image::new(8), options).unwrap()
 }
 
-fn write(store: &mut DualPage<Image>, page: u64, line: usize, value: u8) -> Room {
+fn write(store: &mut DualPage<Image>, page: u64, line: usize, value: u8) -> Pressure {
     store
         .write(PageLines::from(PageId(page), line, &[value; LINE], LINE))
         .unwrap()
@@ -39,7 +39,7 @@ fn reopen(store: DualPage<Image>) -> (DualPage<Image>, Recovered) {
 #[test]
 fn what_was_committed_is_there_and_nothing_else() {
     let mut store = create(&small());
-    assert_eq!(write(&mut store, 7, 3, 1), Room::Plenty);
+    assert_eq!(write(&mut store, 7, 3, 1), Pressure::None);
     assert_eq!(read(&store, 7)[3 * LINE], 1);
     assert_eq!(store.commit(b"one").unwrap(), 1);
     let _ = write(&mut store, 7, 3, 2);
@@ -164,7 +164,7 @@ fn a_small_pool_reclaims_clean_pages() {
         for page in 0..6 {
             assert_eq!(
                 write(&mut store, (round * 6 + page) % 30, 0, round as u8 + 1),
-                Room::Plenty
+                Pressure::None
             );
         }
         store.commit(b"x").unwrap();
@@ -194,7 +194,7 @@ fn a_commit_larger_than_the_pool_goes_through_the_fall_back() {
     store.commit(b"").unwrap();
     for round in 2..5 {
         let rooms: Vec<_> = (0..50).map(|page| write(&mut store, page, 0, round)).collect();
-        assert_eq!(rooms.iter().filter(|&&room| room == Room::Commit).count(), 46);
+        assert_eq!(rooms.iter().filter(|&&room| room == Pressure::Commit).count(), 46);
         let _ = write(&mut store, 30, 63, round);
         assert_eq!((read(&store, 30)[0], read(&store, 30)[PAGE - 1]), (round, round));
         store.discard(PageId(49)..PageId(50)).unwrap();
@@ -334,7 +334,7 @@ fn a_disk_has_larger_lines() {
             let span = PageLines::from(PageId(page), 0, &bytes, 4096);
             let lines = store.diff(&span).unwrap();
             assert_eq!(lines == LineMask(1 << 5), round > 0, "{lines:?}");
-            assert_eq!(store.write(span.only(lines)).unwrap(), Room::Plenty);
+            assert_eq!(store.write(span.only(lines)).unwrap(), Pressure::None);
         }
         store.commit(&bytes[..10_000]).unwrap();
     }

@@ -43,12 +43,12 @@ impl Scheme for Toy {
             Ok(differ | LineMask(u64::from(differs) << k))
         })
     }
-    fn write(&mut self, lines: PageLines<'_>) -> Result<Room> {
+    fn write(&mut self, lines: PageLines<'_>) -> Result<Pressure> {
         let page = self.newest.entry(lines.page.0).or_insert_with(|| vec![0; 4096]);
         for run in lines.changed.runs() {
             page[run.start * 64..run.end * 64].copy_from_slice(lines.run(run));
         }
-        Ok(Room::Plenty)
+        Ok(Pressure::None)
     }
     fn discard(&mut self, pages: Range<PageId>) -> Result<()> {
         self.newest.retain(|&page, _| !pages.contains(&PageId(page)));

@@ -254,7 +254,7 @@ fn the_simulator_never_asks_which_scheme_it_has() {
 
 /// The modules of the library, from the lowest.
 const LIBRARY: &[&str] = &[
-    "ahead",
+    "prefetch",
     "description",
     "store",
     "error",
@@ -277,9 +277,9 @@ const LIBRARY: &[&str] = &[
     "timer",
     "sections",
     "options",
-    "live",
+    "control_socket",
     "copy",
-    "look",
+    "inspect",
     "region",
     "atomic",
     "open",

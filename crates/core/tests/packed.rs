@@ -107,12 +107,12 @@ fn pages_wished_for_and_given_whole_are_folds() {
     });
     fill(&mut store, 0..100, 1);
     store.commit(b"").unwrap();
-    assert_eq!(store.wishes().unwrap().pages, []);
+    assert_eq!(store.fold_hints().unwrap().pages, []);
     (0..100).for_each(|page| write(&mut store, page, 3, 2));
     store.commit(b"").unwrap();
-    let wishes = store.wishes().unwrap();
-    assert_eq!(wishes.whole_from, Tuning::default().whole_lines);
-    let wished: Vec<u64> = wishes.pages.iter().map(|page| page.0).collect();
+    let fold_hints = store.fold_hints().unwrap();
+    assert_eq!(fold_hints.whole_from, Tuning::default().whole_lines);
+    let wished: Vec<u64> = fold_hints.pages.iter().map(|page| page.0).collect();
     assert!(wished.len() > 50 && wished.is_sorted(), "{wished:?}");
     let (before, whole) = (store.info().traffic, read(&store, 0));
     for &page in &wished {

@@ -66,7 +66,7 @@ const EFFORT: Effort = Effort {
 };
 
 /// Where one run is explored.
-pub(crate) struct Ground<'a> {
+pub(crate) struct Exploration<'a> {
     pub(crate) kind: &'a Kind,
     pub(crate) seed: u64,
     /// Whether commits are begun and worked on behind what follows.
@@ -81,7 +81,7 @@ fn geometry() -> Geometry {
 /// What came of one run.
 pub(crate) type Explored = (Counts, Seen, Result<(), String>);
 
-impl Ground<'_> {
+impl Exploration<'_> {
     pub(crate) fn setup(&self) -> Setup {
         Setup {
             pool: self.kind.pool,

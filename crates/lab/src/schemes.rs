@@ -7,7 +7,7 @@
 
 use crate::added::Added;
 use crate::controller::nvm::Nvm;
-use crate::ground::{Explored, Ground};
+use crate::ground::{Exploration, Explored};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
 use std::str::FromStr;
@@ -77,7 +77,7 @@ struct Entry {
     overlaps: bool,
     create: fn(Nvm, &Setup) -> Result<Simulation>,
     recover: fn(Nvm) -> Result<(Simulation, Recovered)>,
-    explore: fn(&mut Ground<'_>) -> Explored,
+    explore: fn(&mut Exploration<'_>) -> Explored,
 }
 
 static OWN: Added<Entry> = Added::new();
@@ -140,7 +140,7 @@ impl SchemeName {
     }
 
     /// Puts it under the explorer.
-    pub(crate) fn explore(self, ground: &mut Ground<'_>) -> Explored {
+    pub(crate) fn explore(self, ground: &mut Exploration<'_>) -> Explored {
         match self {
             SchemeName::House(kind) => {
                 let setup = ground.setup();

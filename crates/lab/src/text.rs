@@ -38,14 +38,14 @@ pub fn find<'a>(
 
 /// Text that is being read, to say where a value that cannot be stands.
 #[derive(Debug, Clone, Copy)]
-pub struct Place<'a> {
+pub struct SourceText<'a> {
     /// The file.
     pub file: &'a str,
     /// What it holds.
     pub text: &'a str,
 }
 
-impl Place<'_> {
+impl SourceText<'_> {
     /// The text as `T`.
     ///
     /// # Errors

@@ -2,7 +2,7 @@
 //!
 //! * A run follows from its seed and its medium alone, so that a broken promise can be seen again.
 
-use crate::ground::{Ground, KINDS};
+use crate::ground::{Exploration, KINDS};
 use crate::schemes::SchemeName;
 use twinpage_core::crash::{Counts, Seen};
 
@@ -76,7 +76,7 @@ impl Verify {
             let (mut counts, mut seen, mut runs) = (Counts::default(), Seen::default(), 0);
             for seed in (0..self.runs).map(|run| self.seed.wrapping_add(run)) {
                 let overlaps = self.scheme.overlaps();
-                let (done, through, held) = self.scheme.explore(&mut Ground { kind, seed, overlaps });
+                let (done, through, held) = self.scheme.explore(&mut Exploration { kind, seed, overlaps });
                 counts += done;
                 seen += through;
                 runs += 1;

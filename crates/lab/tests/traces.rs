@@ -4,7 +4,8 @@ use fastrand::Rng;
 use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use twinpage_lab::trace::{
-    Addresses, Clock, Error, Event, Form, Header, NativeReader, NativeWriter, Place, Record, Trace, convert,
+    Addresses, Clock, Error, Event, Form, Header, NativeReader, NativeWriter, Position, Record, Trace,
+    convert,
 };
 
 fn load(after: u32, at: u64, size: u16) -> Record {
@@ -185,7 +186,9 @@ fn ours_refuses_any_damage() {
                 }
             },
         };
-        assert!(matches!(refusal, Error::Refused { place: Place::Byte(at), .. } if at <= whole.len() as u64));
+        assert!(
+            matches!(refusal, Error::Refused { place: Position::Byte(at), .. } if at <= whole.len() as u64)
+        );
     });
 }
 
@@ -362,167 +365,173 @@ fn what_is_wrong_is_refused_with_its_place() {
     let instruction = instruction([0, 0], [1, 0, 0, 0]);
     let mut flags = [instruction.clone(), instruction.clone()].concat();
     flags[64 + 8] = 7;
-    let cases: Vec<(&str, Form, Vec<u8>, Place, &str)> = vec![
+    let cases: Vec<(&str, Form, Vec<u8>, Position, &str)> = vec![
         (
             "lackey",
             Form::Lackey,
             b"I  0401,3\n X 10,8\n".to_vec(),
-            Place::Line(2),
+            Position::Line(2),
             "I, S, L or M",
         ),
         (
             "lackey",
             Form::Lackey,
             b"I  0401,3\n S 10,0\n".to_vec(),
-            Place::Line(2),
+            Position::Line(2),
             "no size",
         ),
         (
             "lackey",
             Form::Lackey,
             b"I  0401,3\n S 10,99999\n".to_vec(),
-            Place::Line(2),
+            Position::Line(2),
             "no size",
         ),
         (
             "lackey",
             Form::Lackey,
             b"I  0401,3\n S xyz,8\n".to_vec(),
-            Place::Line(2),
+            Position::Line(2),
             "hexadecimal",
         ),
         (
             "lackey",
             Form::Lackey,
             b"I  04\xc3\xa4".to_vec(),
-            Place::Line(1),
+            Position::Line(1),
             "expected",
         ),
         (
             "lackey",
             Form::Lackey,
             b" S ffffffffffffffff,8".to_vec(),
-            Place::Line(1),
+            Position::Line(1),
             "does not fit",
         ),
         (
             "lackey",
             Form::Lackey,
             b"I  0401,3\nhello\n".to_vec(),
-            Place::Line(2),
+            Position::Line(2),
             "hello",
         ),
         (
             "lackey",
             Form::Lackey,
             long.into_bytes(),
-            Place::Line(1),
+            Position::Line(1),
             "longer than",
         ),
         (
             "lackey",
             Form::Lackey,
             b"I  \xff\xfe,1".to_vec(),
-            Place::Line(1),
+            Position::Line(1),
             "not text",
         ),
         (
             "dram",
             Form::DramSim3,
             b"0x10 READ 5\n0x20 READ 4\n".to_vec(),
-            Place::Line(2),
+            Position::Line(2),
             "backwards",
         ),
         (
             "dram",
             Form::DramSim3,
             b"0x10 READ 5\n0x20 FETCH 9\n".to_vec(),
-            Place::Line(2),
+            Position::Line(2),
             "FETCH",
         ),
         (
             "dram",
             Form::DramSim3,
             b"10 READ 5\n".to_vec(),
-            Place::Line(1),
+            Position::Line(1),
             "0x",
         ),
         (
             "dram",
             Form::DramSim3,
             b"0x10 READ 5\n\n".to_vec(),
-            Place::Line(2),
+            Position::Line(2),
             "expected",
         ),
         (
             "dram",
             Form::DramSim3,
             b"0x10 READ 99999999999\n".to_vec(),
-            Place::Line(1),
+            Position::Line(1),
             "too long",
         ),
         (
             "ram",
             Form::Ramulator,
             b"LD 0x10\nLD zz\n".to_vec(),
-            Place::Line(2),
+            Position::Line(2),
             "zz",
         ),
         (
             "ram",
             Form::Ramulator,
             b"LD 0x10000000000000000\n".to_vec(),
-            Place::Line(1),
+            Position::Line(1),
             "64 bits",
         ),
         (
             "ramc",
             Form::RamulatorCore,
             b"1 2\n1\n".to_vec(),
-            Place::Line(2),
+            Position::Line(2),
             "expected",
         ),
         (
             "csv",
             Form::Csv,
             b"cycle,write,address\n1,2,3\n".to_vec(),
-            Place::Line(2),
+            Position::Line(2),
             "0 or 1",
         ),
         (
             "csv",
             Form::Csv,
             b"1,0,3\ncycle,write,address\n".to_vec(),
-            Place::Line(2),
+            Position::Line(2),
             "0 or 1",
         ),
         (
             "champsim",
             Form::ChampSim,
             instruction[..63].to_vec(),
-            Place::Byte(0),
+            Position::Byte(0),
             "63 there",
         ),
-        ("champsim", Form::ChampSim, flags, Place::Byte(72), "branch flags"),
+        (
+            "champsim",
+            Form::ChampSim,
+            flags,
+            Position::Byte(72),
+            "branch flags",
+        ),
         (
             "native",
             Form::Native,
             b"twintrac\x02\0\0\0".repeat(3),
-            Place::Byte(8),
+            Position::Byte(8),
             "version 2",
         ),
         (
             "native",
             Form::Native,
             b"ELF".repeat(30),
-            Place::Byte(0),
+            Position::Byte(0),
             "twintrac",
         ),
         (
             "native",
             Form::Native,
             b"twin".to_vec(),
-            Place::Byte(0),
+            Position::Byte(0),
             "ends inside the header",
         ),
     ];

@@ -16,6 +16,7 @@
 
 mod version1;
 
+use crate::advice::Advice;
 use crate::clocks::Clocks;
 use crate::descriptors::{Descriptor, Held};
 use crate::error::{Error, Result};
@@ -24,9 +25,8 @@ use crate::interrupted::Unfinished;
 use crate::kernel::{Kernel, Running};
 use crate::layout::Mapping;
 use crate::machine::Machine;
-use crate::marks::Mark;
 use crate::objects;
-use crate::threads::{Moving, Pending, Steady};
+use crate::threads::{Pending, ThreadRegisters, ThreadState};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use twinpage_os::trace::{Registers, Rseq, Tid};
@@ -43,8 +43,8 @@ const THREAD_HEAD: usize = (8 + WORDS_IN_REGISTERS) * 8;
 
 /// State that changes by itself.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
-pub struct Live {
-    /// What each descriptor holds, in the order of [`Fixed::descriptors`].
+pub struct VolatileState {
+    /// What each descriptor holds, in the order of [`StableState::descriptors`].
     pub held: Vec<Held>,
     /// Timers.
     pub timers: Running,
@@ -64,7 +64,7 @@ pub struct Live {
 
 /// State that changes by watched calls.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct Fixed {
+pub struct StableState {
     /// Where it was made.
     pub machine: Machine,
     /// Process id in its namespace.
@@ -74,13 +74,13 @@ pub struct Fixed {
     /// What is mapped.
     pub mappings: Vec<Mapping>,
     /// Advice on it.
-    pub marks: Vec<Mark>,
+    pub marks: Vec<Advice>,
     /// Kernel state.
     pub kernel: Kernel,
     /// Open descriptors.
     pub descriptors: Vec<Descriptor>,
     /// Names and steady state of the threads.
-    pub threads: Vec<Steady>,
+    pub threads: Vec<ThreadState>,
     /// Set when the program ended: its exit code, or the signal that killed it.
     pub ended: Option<Ending>,
     /// Named pipes that it made.
@@ -109,11 +109,11 @@ pub struct Context {
     /// The clocks.
     pub clocks: Clocks,
     /// Registers.
-    pub threads: Vec<Moving>,
+    pub threads: Vec<ThreadRegisters>,
     /// What runs.
-    pub live: Live,
+    pub live: VolatileState,
     /// What is steady.
-    pub fixed: Fixed,
+    pub fixed: StableState,
     /// The table of chunks.
     pub pages: Vec<u8>,
     /// The streams' own bytes.
@@ -126,7 +126,7 @@ pub struct Context {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Threads<'a> {
     /// Registers.
-    pub moving: &'a [Moving],
+    pub moving: &'a [ThreadRegisters],
     /// What is left of the calls that some are in.
     pub unfinished: &'a [Unfinished],
 }
@@ -142,7 +142,7 @@ impl Writer {
     ///
     /// # Errors
     /// Never in practice: every field can be encoded.
-    pub fn set_fixed(&mut self, fixed: &Fixed) -> Result<()> {
+    pub fn set_fixed(&mut self, fixed: &StableState) -> Result<()> {
         self.fixed = encode(&(fixed, &fixed.apart))?;
         Ok(())
     }
@@ -156,7 +156,7 @@ impl Writer {
         into: &mut Vec<u8>,
         clocks: Clocks,
         threads: Threads<'_>,
-        live: &Live,
+        live: &VolatileState,
         pages: &[u8],
         streams: &[u8],
     ) -> Result<()> {
@@ -206,7 +206,7 @@ fn pad(into: &mut Vec<u8>) {
     into.resize(into.len().next_multiple_of(LINE), 0);
 }
 
-fn slot_bytes(threads: &[Moving]) -> usize {
+fn slot_bytes(threads: &[ThreadRegisters]) -> usize {
     let extended = threads
         .iter()
         .map(|thread| thread.extended.len())
@@ -215,7 +215,7 @@ fn slot_bytes(threads: &[Moving]) -> usize {
     (THREAD_HEAD + extended).next_multiple_of(LINE)
 }
 
-fn write_thread(into: &mut Vec<u8>, thread: &Moving) {
+fn write_thread(into: &mut Vec<u8>, thread: &ThreadRegisters) {
     let head = [
         thread.tid as u64,
         thread.mask,
@@ -286,7 +286,7 @@ pub fn read(bytes: &[u8]) -> Result<Context> {
         1 => version1::decode(live, fixed),
         4 => postcard::from_bytes(live).and_then(|live| {
             let (fixed, apart) = postcard::from_bytes(fixed)?;
-            Ok((live, Fixed { apart, ..fixed }))
+            Ok((live, StableState { apart, ..fixed }))
         }),
         _ => postcard::from_bytes(live).and_then(|live| Ok((live, postcard::from_bytes(fixed)?))),
     }
@@ -305,13 +305,13 @@ pub fn read(bytes: &[u8]) -> Result<Context> {
     })
 }
 
-fn read_thread(slot: &[u8]) -> Option<Moving> {
+fn read_thread(slot: &[u8]) -> Option<ThreadRegisters> {
     let word = |index: usize| u64::from_le_bytes(slot[index * 8..][..8].try_into().expect("eight bytes"));
     let registers = twinpage_os::trace::from_words(&std::array::from_fn(|index| word(8 + index)));
     let extended = slot
         .get(THREAD_HEAD..THREAD_HEAD.checked_add(word(7) as usize)?)?
         .to_vec();
-    Some(Moving {
+    Some(ThreadRegisters {
         tid: word(0) as i32,
         registers,
         mask: word(1),
@@ -325,10 +325,10 @@ fn read_thread(slot: &[u8]) -> Option<Moving> {
 mod tests {
     use super::*;
 
-    fn sample() -> (Writer, Vec<Moving>, Live) {
+    fn sample() -> (Writer, Vec<ThreadRegisters>, VolatileState) {
         let mut registers = twinpage_os::trace::from_words(&[0; WORDS_IN_REGISTERS]);
         registers.rip = 0x1234;
-        let thread = Moving {
+        let thread = ThreadRegisters {
             tid: 300,
             registers,
             mask: 5,
@@ -337,7 +337,7 @@ mod tests {
             extended: vec![9; 832],
         };
         let mut writer = Writer::default();
-        let fixed = Fixed {
+        let fixed = StableState {
             machine: Machine::this().unwrap(),
             pid: 300,
             command: vec!["true".into()],
@@ -352,7 +352,7 @@ mod tests {
             apart: vec![(301, 1)],
         };
         writer.set_fixed(&fixed).unwrap();
-        (writer, vec![thread], Live::default())
+        (writer, vec![thread], VolatileState::default())
     }
 
     #[test]

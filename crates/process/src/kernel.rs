@@ -1,6 +1,6 @@
 //! What the kernel keeps for a program beside its memory and descriptors.
 //!
-//! * Each part is read again only after a call that may have changed it ([`Stale`]), some from
+//! * Each part is read again only after a call that may have changed it ([`Dirty`]), some from
 //!   outside, the rest by calls injected in the program's main thread.
 //! * Running timers are read at every stop, because they run.
 
@@ -21,7 +21,7 @@ pub const SIGNALS: i64 = 64;
 /// Parts that may have changed since they were read.
 #[derive(Clone, Copy, Debug)]
 #[allow(missing_docs, clippy::struct_excessive_bools)]
-pub struct Stale {
+pub struct Dirty {
     pub actions: bool,
     pub brk: bool,
     pub umask: bool,
@@ -34,9 +34,9 @@ pub struct Stale {
     pub settings: bool,
 }
 
-impl Stale {
+impl Dirty {
     /// Everything is to be read.
-    pub const ALL: Stale = Stale {
+    pub const ALL: Dirty = Dirty {
         actions: true,
         brk: true,
         umask: true,
@@ -52,7 +52,7 @@ impl Stale {
     /// Whether anything is to be read.
     #[must_use]
     pub fn is_any(self) -> bool {
-        let Stale {
+        let Dirty {
             actions,
             brk,
             umask,
@@ -77,7 +77,7 @@ impl Stale {
     }
 
     /// Nothing is.
-    pub const NOTHING: Stale = Stale {
+    pub const NOTHING: Dirty = Dirty {
         actions: false,
         brk: false,
         umask: false,
@@ -317,7 +317,7 @@ impl Kernel {
     ///
     /// # Errors
     /// When the program is gone, or something cannot be captured.
-    pub fn refresh(&mut self, process: &Process, tid: Tid, stale: Stale) -> Result<()> {
+    pub fn refresh(&mut self, process: &Process, tid: Tid, stale: Dirty) -> Result<()> {
         let pid = process.thread();
         if stale.actions {
             self.actions = read_actions(process, tid)?;

@@ -13,6 +13,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod advice;
 pub mod calls;
 pub mod clocks;
 pub mod context;
@@ -30,7 +31,6 @@ pub mod kernel;
 pub mod launch;
 pub mod layout;
 pub mod machine;
-pub mod marks;
 pub mod memory;
 pub mod notes;
 pub mod objects;

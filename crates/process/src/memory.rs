@@ -10,11 +10,11 @@
 //!   each time, the few cold ones written are protected one by one. In every other chunk one scan
 //!   takes and protects.
 
+use crate::advice::{Advice, AdviceInForce};
 use crate::copies::Copies;
 use crate::error::{Error, Result};
 use crate::files::{Ident, Recorder};
 use crate::layout::{Kind, Layout, Mapping};
-use crate::marks::{AdviceInForce, Mark};
 use crate::objects::{self, Id, Objects};
 use crate::pages::{CHUNK_BYTES, Pages, page_index};
 use crate::scan::{Cut, Walks};
@@ -202,7 +202,7 @@ impl Memory {
 
     /// The advice in force.
     #[must_use]
-    pub fn marks(&self) -> &[Mark] {
+    pub fn marks(&self) -> &[Advice] {
         self.marks.list()
     }
 

@@ -15,7 +15,7 @@ use std::time::Duration;
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Every {
     /// This long after the one before.
-    Fixed(Duration),
+    StableState(Duration),
     /// As often as these allow.
     Auto(Limits),
 }
@@ -72,7 +72,7 @@ pub struct Cost {
 pub enum Why {
     /// The user fixed it.
     #[default]
-    Fixed,
+    StableState,
     /// More often would help nobody.
     Shortest,
     /// `--slowdown`.
@@ -86,7 +86,7 @@ pub enum Why {
 impl fmt::Display for Why {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Why::Fixed => "fixed",
+            Why::StableState => "fixed",
             Why::Shortest => "the shortest there is",
             Why::Slowdown => "as the slowdown allows",
             Why::WriteRate => "as the write rate allows",
@@ -129,7 +129,7 @@ impl Controller {
     #[must_use]
     pub fn interval(&self) -> (Duration, Why) {
         let limits = match self.every {
-            Every::Fixed(every) => return self.not_before_durable(every, Why::Fixed),
+            Every::StableState(every) => return self.not_before_durable(every, Why::StableState),
             Every::Auto(limits) => limits,
         };
         let (least, why) = self.least(limits);
@@ -234,7 +234,7 @@ impl Controller {
         let cost = self.expected.filter(|_| self.checkpoints >= ENOUGH)?;
         let (interval, why) = self.interval();
         let asked = match self.every {
-            Every::Fixed(every) => every,
+            Every::StableState(every) => every,
             Every::Auto(limits) => limits.lose_at_most,
         };
         if cost.took > asked && cost.took > SLOW {
@@ -489,7 +489,7 @@ mod tests {
     #[test]
     fn a_disk_that_cannot_follow_is_told_of() {
         let slow = 20e6;
-        let fixed = Every::Fixed(SHORTEST);
+        let fixed = Every::StableState(SHORTEST);
         let found = simulate(fixed, LARGE, slow, minutes(5));
         assert!(
             found
@@ -497,7 +497,7 @@ mod tests {
                 .is_some_and(|why| why.contains("disk cannot follow"))
         );
         assert_eq!(simulate(fixed, SMALL, slow, minutes(1)).complaint, None);
-        let found = simulate(Every::Fixed(SHORTEST), SMALL, FAST, minutes(1));
+        let found = simulate(Every::StableState(SHORTEST), SMALL, FAST, minutes(1));
         assert!(found.checkpoints > 2900, "{found:?}");
     }
 

@@ -7,7 +7,7 @@
 //! * What cannot be written or read is as if it were not there.
 
 use crate::clocks::Clocks;
-use crate::context::{Context, Live};
+use crate::context::{Context, VolatileState};
 use crate::descriptors::{Held, What};
 use rustix::fs::{AtFlags, Mode, OFlags, fstat, mkdir, open, openat, unlinkat};
 use std::fs::File;
@@ -146,7 +146,7 @@ pub fn shorten_timers(context: &mut Context, ns: u64) {
             left.saturating_sub(ns).max(1)
         }
     }; // 0 is a timer that is not set
-    let Live { held, timers, .. } = &mut context.live;
+    let VolatileState { held, timers, .. } = &mut context.live;
     let [_, _, seconds, micros] = &mut timers.interval_timers[REAL];
     let left_us = shorten((*seconds * 1_000_000 + *micros) * 1000).div_ceil(1000);
     (*seconds, *micros) = (left_us / 1_000_000, left_us % 1_000_000);

@@ -1,5 +1,6 @@
 //! `run` and `resume`: a program from its first instruction, or from its last checkpoint.
 
+use crate::advice::AdviceInForce;
 use crate::clocks::Clocks;
 use crate::context::{self, Ending};
 use crate::error::{Error, Result};
@@ -7,7 +8,6 @@ use crate::files::{self, Recorder};
 use crate::inspect;
 use crate::launch::{self, Command, PROGRAM_PID};
 use crate::layout::Layout;
-use crate::marks::AdviceInForce;
 use crate::memory::Memory;
 use crate::notes::{self, Notes};
 use crate::objects::Objects;
@@ -166,7 +166,7 @@ fn start_helpers() -> Result<()> {
 fn begin(command: &Command, directory: &StateDir, store: Store, pace: Pace) -> Result<Summary> {
     pace.on_term.prepare();
     start_helpers()?;
-    let streams = Stdio::run(stdio::Outside::current()?, stream_options(directory))?;
+    let streams = Stdio::run(stdio::RealStreams::current()?, stream_options(directory))?;
     let setting = Setting::new(directory, streams, 0)?;
     let terminal = setting.streams.terminal().map(|stream| stream as i32);
     launch::start(
@@ -225,7 +225,7 @@ fn go_on(
         Some(_) => restore::sockets::Made::default(),
         None => restore::sockets::make(context)?,
     };
-    let streams = Stdio::resume(stdio::Outside::current()?, stream_options(directory), &held)?;
+    let streams = Stdio::resume(stdio::RealStreams::current()?, stream_options(directory), &held)?;
     if let Some(ending) = context.fixed.ended {
         streams.finish()?; // what it printed last may still be held
         notes::tell("the program has finished; there is nothing to resume");

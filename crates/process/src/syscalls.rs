@@ -68,7 +68,7 @@ pub enum Watch {
     /// An option of a socket, or its half-close.
     Socket,
     /// A socket to the outside, refused without `--replies`.
-    Outside,
+    RealStreams,
     /// Whether a port may be used again, which is set for listeners here.
     Reuse,
     /// Users, groups and capabilities.
@@ -201,7 +201,7 @@ const MESSAGES: Policy = refuse(
     "System V and POSIX messages and semaphores live outside the program; most programs have a setting that keeps all their work in one process",
 );
 pub(crate) const OUTSIDE: &str = "the other side of a socket cannot be taken back to a checkpoint; give the program files, or its standard input, instead; or let a server go on from its last checkpoint with its connections reset, where a kill may forget what its clients saw last (--replies loose)";
-const SOCKETS: Policy = Watched(Watch::Outside);
+const SOCKETS: Policy = Watched(Watch::RealStreams);
 pub(crate) const IDENTITY: Refusal = Refusal {
     errno: libc::EPERM,
     why: "a change of identity or session is not captured; start twinpage as that user instead",

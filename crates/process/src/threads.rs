@@ -11,7 +11,7 @@ use twinpage_os::trace::{self, Registers, Rseq, SignalInfo, Tid};
 /// State of a thread that changes with every instruction. Kept in the context as fixed-size bytes,
 /// so that only what changed is written.
 #[derive(Clone, Debug)]
-pub struct Moving {
+pub struct ThreadRegisters {
     /// Its id.
     pub tid: Tid,
     /// General registers.
@@ -28,7 +28,7 @@ pub struct Moving {
 
 /// State of a thread that changes only by a watched call.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub struct Steady {
+pub struct ThreadState {
     /// Its id.
     pub tid: Tid,
     /// Its name: up to 15 bytes, proc_pid_comm(5).
@@ -93,12 +93,12 @@ pub const MOST_EXTENDED: usize = 16 << 10;
 ///
 /// # Errors
 /// `ESRCH` when it died.
-pub fn moving(tid: Tid) -> Result<Moving> {
+pub fn moving(tid: Tid) -> Result<ThreadRegisters> {
     let look = |source| Error::target(format!("cannot read the registers of thread {tid}"), source);
     let mut extended = vec![0; MOST_EXTENDED];
     let length = trace::extended_state(tid, &mut extended).map_err(look)?;
     extended.truncate(length);
-    Ok(Moving {
+    Ok(ThreadRegisters {
         tid,
         registers: trace::registers(tid).map_err(look)?,
         mask: trace::signal_mask(tid).map_err(look)?,
@@ -135,7 +135,7 @@ pub fn wait_for_end(tid: Tid) -> Result<()> {
 ///
 /// # Errors
 /// `ESRCH` when it died.
-pub fn steady(process: &Process, tid: Tid) -> Result<Steady> {
+pub fn steady(process: &Process, tid: Tid) -> Result<ThreadState> {
     let look = |source| Error::target(format!("cannot look at thread {tid}"), source);
     let mut calls = [
         Call::new(libc::SYS_sigaltstack, &[0, ROOM]),
@@ -163,7 +163,7 @@ pub fn steady(process: &Process, tid: Tid) -> Result<Steady> {
         nice,
         affinity,
     } = remote::scheduling(tid).map_err(look)?;
-    Ok(Steady {
+    Ok(ThreadState {
         tid,
         name,
         alternate_stack: (word(0), word(8) as u32 & !(libc::SS_ONSTACK as u32), word(16)),

@@ -17,7 +17,7 @@
 //! * The states of all windows are static: one found from an address is alive.
 
 use crate::error::{Error, Result};
-use crate::gate::{self, Busy, Closed, Gate, Here, Inside};
+use crate::gate::{self, Busy, Closed, Gate, MarkState, Pinned};
 use crate::zone::{self, DATA_BYTES, Reserved, WINDOWS, base_of, locate};
 use std::fmt;
 use std::ops::Range;
@@ -30,13 +30,13 @@ pub const PAGE: usize = 4096;
 
 /// What is written often, apart from what is read often.
 #[repr(align(128))]
-pub(crate) struct Apart<T>(pub(crate) T);
+pub(crate) struct CachePadded<T>(pub(crate) T);
 
 /// One window's state, there whether or not the window is in use.
 #[repr(C, align(128))]
 pub(crate) struct State {
     /// What updates mark with, and what keeps them out of cuts (`gate.rs`).
-    pub(crate) here: Here,
+    pub(crate) here: MarkState,
     pub(crate) gate: Gate,
     pub(crate) bytes: AtomicUsize,
     pub(crate) bound: AtomicUsize,
@@ -54,7 +54,7 @@ pub(crate) struct State {
     /// How many cuts there were (`marks.rs`).
     pub(crate) cuts: AtomicU64,
     /// Slots for saved lines given out since the last cut (`marks/saved.rs`).
-    pub(crate) saved: Apart<AtomicUsize>,
+    pub(crate) saved: CachePadded<AtomicUsize>,
     /// Whether pages may be evicted (`paging.rs`).
     pub(crate) takes_away: AtomicBool,
     reserved: Mutex<Option<Reserved>>,
@@ -64,7 +64,7 @@ pub(crate) struct State {
 
 static STATES: [State; WINDOWS] = [const {
     State {
-        here: Here::new(),
+        here: MarkState::new(),
         gate: Gate::new(),
         bytes: AtomicUsize::new(0),
         bound: AtomicUsize::new(0),
@@ -75,7 +75,7 @@ static STATES: [State; WINDOWS] = [const {
         lists: AtomicBool::new(false),
         groups: Mutex::new(Vec::new()),
         cuts: AtomicU64::new(0),
-        saved: Apart(AtomicUsize::new(0)),
+        saved: CachePadded(AtomicUsize::new(0)),
         takes_away: AtomicBool::new(false),
         reserved: Mutex::new(None),
         left: AtomicU64::new(0),
@@ -195,7 +195,7 @@ impl Place {
 
     /// This thread begins an update of the region; it waits while a cut is made.
     #[inline]
-    pub(crate) fn enter(self) -> Inside {
+    pub(crate) fn enter(self) -> Pinned {
         gate::enter(&self.state.gate, &self.state.here, self.index())
     }
 

@@ -5,9 +5,9 @@
 //! while no checkpoint is made. Updates go on all the time.
 
 use crate::address::PAGE;
+use crate::control_socket::Answers;
 use crate::copy::Copy;
 use crate::error::{Error, Result};
-use crate::live::Answers;
 use crate::region::{Inner, Region};
 use crate::superblock::Superblock;
 use serde_json::{Value, json};

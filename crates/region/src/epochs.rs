@@ -28,7 +28,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use twinpage_core::engine::{EngineError, Inline, Report};
 use twinpage_core::geometry::LINES_PER_PAGE;
-use twinpage_core::scheme::Wishes;
+use twinpage_core::scheme::FoldHints;
 use twinpage_core::{
     Capture, Epoch, Geometry, Idle, Later, LineMask, Outcome, PageId, Piece, Poison, Source,
 };
@@ -43,7 +43,7 @@ pub(crate) struct Progress {
     region: u64,
     /// Cuts made.
     cuts: AtomicU64,
-    told: Mutex<Told>,
+    told: Mutex<DurableState>,
     /// The store's: it is set before the waiters are told.
     poison: Poison,
     changed: Condvar,
@@ -99,7 +99,7 @@ impl Drop for Watching<'_> {
 }
 
 #[derive(Clone, Debug, Default)]
-struct Told {
+struct DurableState {
     /// The last cut that is durable, and the epoch it is on the medium.
     durable: u64,
     epoch: Epoch,
@@ -121,10 +121,10 @@ impl Progress {
         Progress {
             region: REGIONS.fetch_add(1, Ordering::Relaxed),
             cuts: AtomicU64::new(0),
-            told: Mutex::new(Told {
+            told: Mutex::new(DurableState {
                 epoch,
                 superblock,
-                ..Told::default()
+                ..DurableState::default()
             }),
             poison,
             changed: Condvar::new(),
@@ -162,11 +162,11 @@ impl Progress {
         }
     }
 
-    fn told(&self) -> MutexGuard<'_, Told> {
+    fn told(&self) -> MutexGuard<'_, DurableState> {
         self.told.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn tell(&self, change: impl FnOnce(&mut Told)) {
+    fn publish(&self, change: impl FnOnce(&mut DurableState)) {
         change(&mut self.told());
         self.changed.notify_all();
     }
@@ -237,7 +237,7 @@ impl Progress {
         pages: impl IntoIterator<Item = usize>,
     ) {
         self.watch.add(pages);
-        self.tell(|told| {
+        self.publish(|told| {
             told.durable = last;
             told.epoch = epoch;
             told.superblock = Some(superblock);
@@ -247,7 +247,7 @@ impl Progress {
     /// All sections that are not durable were undone. What there is now is durable.
     pub(crate) fn sections_undone(&self, why: &str) {
         let last = self.count_section(true);
-        self.tell(|told| {
+        self.publish(|told| {
             told.undone.push((told.durable + 1..last, why.to_owned()));
             told.durable = last;
         });
@@ -261,7 +261,7 @@ impl Progress {
     /// Poisons the store, and tells the waiters.
     pub(crate) fn set_poison(&self, error: twinpage_core::Error) -> Error {
         self.poison.set(&error);
-        self.tell(|_| {});
+        self.publish(|_| {});
         poisoned(error)
     }
 
@@ -291,7 +291,7 @@ impl Progress {
     }
 }
 
-impl Told {
+impl DurableState {
     fn answer(&self, cut: u64, poison: &Poison) -> Result<bool> {
         if let Some((_, why)) = self.undone.iter().find(|(sections, _)| sections.contains(&cut)) {
             return Err(Error::Undone(why.clone()));
@@ -330,8 +330,8 @@ impl<S: Idle + Send + 'static> Checkpointer<S> {
     }
 
     fn run(&mut self) -> Result<Epoch, EngineError<Interrupted>> {
-        let wishes = self.scheme.lock().wishes();
-        self.source.wishes = wishes.map_err(EngineError::Store)?;
+        let fold_hints = self.scheme.lock().fold_hints();
+        self.source.fold_hints = fold_hints.map_err(EngineError::Store)?;
         Ok(self.engine.checkpoint(&mut self.source)?.epoch)
     }
 }
@@ -348,7 +348,7 @@ impl<S: Idle + Send + 'static> Checkpoints for Checkpointer<S> {
             EngineError::Store(error) => progress.set_poison(error),
             EngineError::Source(Interrupted(busy)) => {
                 let error = busy.error();
-                progress.tell(|told| {
+                progress.publish(|told| {
                     told.given_up += 1;
                     told.busy = Some(busy);
                 });
@@ -391,7 +391,7 @@ pub(crate) struct MarkedLines {
     /// Discards of lost epochs, in pages of the geometry.
     owed: Vec<Range<PageId>>,
     /// What the scheme would rather have whole in the next cut.
-    wishes: Wishes,
+    fold_hints: FoldHints,
 }
 
 impl MarkedLines {
@@ -412,7 +412,7 @@ impl MarkedLines {
             saved_bytes,
             saved_log: log,
             owed: Vec::new(),
-            wishes: Wishes::default(),
+            fold_hints: FoldHints::default(),
         }
     }
 
@@ -440,7 +440,7 @@ impl MarkedLines {
     /// Marks whole what the scheme wants so and is in memory, and says how many lines that are more. No
     /// update is running.
     fn mark_wanted(&mut self, discarded: &[Range<PageId>]) -> u64 {
-        let mut wanted = std::mem::take(&mut self.wishes.pages);
+        let mut wanted = std::mem::take(&mut self.fold_hints.pages);
         for gone in discarded {
             let at = |id| wanted.partition_point(|&page| page < id);
             let gone = at(gone.start)..at(gone.end);
@@ -462,13 +462,13 @@ impl MarkedLines {
         if let Some(pager) = paging::of(self.place) {
             pager.landed();
         }
-        sweep.frozen.land();
+        sweep.frozen.clear_in_flight();
         self.progress.watch.add(sweep.frozen.pages());
         let stored = self.geometry.page_bytes() / PAGE;
         let pages = |pages: &Range<PageId>| pages.start.0 as usize * stored..pages.end.0 as usize * stored;
         self.progress.watch.add(discarded.iter().flat_map(pages));
         self.counters.add_epoch(report, sweep.frozen.changed_lines());
-        self.progress.tell(|told| {
+        self.progress.publish(|told| {
             told.durable = cut;
             told.epoch = report.epoch;
             told.superblock = Some(sweep.superblock);
@@ -484,7 +484,7 @@ impl MarkedLines {
         self.saved_bytes = 0;
         let cut = self.progress.cuts.load(Ordering::Relaxed);
         self.progress
-            .tell(|told| told.lost = Some((cut, cause.to_string())));
+            .publish(|told| told.lost = Some((cut, cause.to_string())));
     }
 }
 
@@ -513,7 +513,7 @@ impl Source for MarkedLines {
         into.discarded = marks::take_discarded(place, self.geometry);
         into.discarded.append(&mut self.owed);
         let asked_lines = self.mark_wanted(&into.discarded);
-        let frozen = marks::cut(place).wanting(self.wishes.whole_from, asked_lines);
+        let frozen = marks::cut(place).wanting(self.fold_hints.whole_from, asked_lines);
         if let Some(pager) = paging::of(place) {
             pager.cut();
         }
@@ -540,10 +540,10 @@ impl Source for MarkedLines {
         match outcome {
             Outcome::Durable { report, .. } => self.landed(*sweep, &capture.discarded, report),
             Outcome::Lost(cause) => {
-                sweep.frozen.thaw();
+                sweep.frozen.requeue();
                 self.owe(&capture.discarded, cause);
             }
-            Outcome::Poisoned(_) => sweep.frozen.thaw(),
+            Outcome::Poisoned(_) => sweep.frozen.requeue(),
         }
     }
 }

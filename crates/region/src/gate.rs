@@ -23,7 +23,7 @@
 //!
 //! Either the thread sees `closed` or the cutter sees `depth`: that is what the barriers give.
 //!
-//! Being in also tells a thread where it is ([`Here`]), so that what it writes is marked without a search.
+//! Being in also tells a thread where it is ([`MarkState`]), so that what it writes is marked without a search.
 
 use crate::zone::WINDOWS;
 use std::cell::Cell;
@@ -51,7 +51,7 @@ const FENCED: u8 = 2;
 /// The gate of one window.
 pub(crate) struct Gate {
     /// [`CLOSED`] and [`FENCED`]: neither is what updates nearly always find.
-    door: AtomicU8,
+    flags: AtomicU8,
     /// Held to look before sleeping, and to wake.
     sleepers: Mutex<()>,
     opened: Condvar,
@@ -62,20 +62,20 @@ pub(crate) struct Gate {
 
 /// In how many updates of each window a thread is, one inside the other.
 #[repr(align(128))]
-struct Depths {
+struct PinCounts {
     of: [AtomicU32; WINDOWS],
     taken: AtomicBool,
     /// The thread's number in the system, for messages.
     thread: AtomicI32,
-    next: AtomicPtr<Depths>,
+    next: AtomicPtr<PinCounts>,
 }
 
 /// All records, newest first. Only ever added to.
-static ALL: AtomicPtr<Depths> = AtomicPtr::new(null_mut());
+static ALL: AtomicPtr<PinCounts> = AtomicPtr::new(null_mut());
 
 /// What a thread in an update of a window must know to mark what it writes.
 #[repr(align(64))]
-pub(crate) struct Here {
+pub(crate) struct MarkState {
     /// The base of the window, or [`NOWHERE`] when marking is not as simple as most often.
     base: AtomicUsize,
     /// The line map of the epoch in progress; 0 when the window is not in use (`marks.rs`).
@@ -88,11 +88,11 @@ pub(crate) struct Here {
 const NOWHERE: usize = 1 << 63;
 
 /// Where a thread is that is in no update.
-static OUTSIDE: Here = Here::new();
+static OUTSIDE: MarkState = MarkState::new();
 
-impl Here {
-    pub(crate) const fn new() -> Here {
-        Here {
+impl MarkState {
+    pub(crate) const fn new() -> MarkState {
+        MarkState {
             base: AtomicUsize::new(NOWHERE),
             current: AtomicUsize::new(0),
             frozen: AtomicUsize::new(0),
@@ -113,14 +113,14 @@ impl Here {
 }
 
 thread_local! {
-    static MINE: Cell<Option<&'static Depths>> = const { Cell::new(None) };
-    static HERE: Cell<&'static Here> = const { Cell::new(&OUTSIDE) };
+    static MINE: Cell<Option<&'static PinCounts>> = const { Cell::new(None) };
+    static HERE: Cell<&'static MarkState> = const { Cell::new(&OUTSIDE) };
     static RETURN: Return = const { Return };
 }
 
 /// The window of the innermost update this thread is in.
 #[inline(always)]
-pub(crate) fn here() -> &'static Here {
+pub(crate) fn here() -> &'static MarkState {
     HERE.get()
 }
 
@@ -143,17 +143,17 @@ pub(crate) fn is_inside(window: usize) -> bool {
 }
 
 #[inline]
-fn mine() -> &'static Depths {
+fn mine() -> &'static PinCounts {
     MINE.get().unwrap_or_else(find_record)
 }
 
 /// A record for a thread that has none: one that was given back, or a new one.
 #[cold]
-fn find_record() -> &'static Depths {
+fn find_record() -> &'static PinCounts {
     let found = records()
         .find(|record| !record.taken.load(Ordering::Relaxed) && !record.taken.swap(true, Ordering::Acquire));
     let record = found.unwrap_or_else(|| {
-        let record: &'static Depths = Box::leak(Box::new(Depths {
+        let record: &'static PinCounts = Box::leak(Box::new(PinCounts {
             of: [const { AtomicU32::new(0) }; WINDOWS],
             taken: AtomicBool::new(true),
             thread: AtomicI32::new(0),
@@ -175,26 +175,26 @@ fn find_record() -> &'static Depths {
 }
 
 /// This thread is inside an update, until dropped.
-pub(crate) struct Inside {
+pub(crate) struct Pinned {
     depth: &'static AtomicU32,
     gate: &'static Gate,
     /// Where the update around this one is.
-    outer: &'static Here,
+    outer: &'static MarkState,
     /// It counts for the thread that made it.
     _stays: PhantomData<*const ()>,
 }
 
 /// Goes in through the gate of the window of that number; waits while a cut is made.
 #[inline]
-pub(crate) fn enter(gate: &'static Gate, here: &'static Here, window: usize) -> Inside {
+pub(crate) fn enter(gate: &'static Gate, here: &'static MarkState, window: usize) -> Pinned {
     let depth = &mine().of[window];
     let before = depth.load(Ordering::Relaxed);
     depth.store(before + 1, Ordering::Relaxed);
     barrier::light(true);
-    if gate.door.load(Ordering::Acquire) != 0 {
+    if gate.flags.load(Ordering::Acquire) != 0 {
         gate.wait_to_enter(depth, before);
     }
-    Inside {
+    Pinned {
         depth,
         gate,
         outer: HERE.replace(here),
@@ -202,14 +202,14 @@ pub(crate) fn enter(gate: &'static Gate, here: &'static Here, window: usize) -> 
     }
 }
 
-impl Drop for Inside {
+impl Drop for Pinned {
     #[inline]
     fn drop(&mut self) {
         HERE.set(self.outer);
         let before = self.depth.load(Ordering::Relaxed);
         self.depth.store(before - 1, Ordering::Release);
         barrier::light(true);
-        if self.gate.door.load(Ordering::Relaxed) != 0 {
+        if self.gate.flags.load(Ordering::Relaxed) != 0 {
             self.gate.tell_left(before - 1);
         }
     }
@@ -218,7 +218,7 @@ impl Drop for Inside {
 impl Gate {
     pub(crate) const fn new() -> Gate {
         Gate {
-            door: AtomicU8::new(0),
+            flags: AtomicU8::new(0),
             sleepers: Mutex::new(()),
             opened: Condvar::new(),
             left: Condvar::new(),
@@ -232,13 +232,13 @@ impl Gate {
 
     /// Whether going in and out is free: before the first update.
     pub(crate) fn set_free(&self, free: bool) {
-        self.door.store(if free { 0 } else { FENCED }, Ordering::Release);
+        self.flags.store(if free { 0 } else { FENCED }, Ordering::Release);
     }
 
     /// Whether a cut is being made, for a thread that has said whether it is in.
     fn is_closed(&self) -> bool {
-        barrier::light(self.door.load(Ordering::Relaxed) & FENCED == 0);
-        self.door.load(Ordering::Acquire) & CLOSED != 0
+        barrier::light(self.flags.load(Ordering::Relaxed) & FENCED == 0);
+        self.flags.load(Ordering::Acquire) & CLOSED != 0
     }
 
     /// Waits while the gate is closed, unless the thread was in `before` updates already.
@@ -321,7 +321,7 @@ impl Gate {
     }
 
     fn shut(&'static self) -> Closed {
-        let was = self.door.fetch_or(CLOSED, Ordering::SeqCst);
+        let was = self.flags.fetch_or(CLOSED, Ordering::SeqCst);
         debug_assert!(was & CLOSED == 0, "one cutter at a time");
         let since = Instant::now();
         barrier::heavy();
@@ -400,7 +400,7 @@ pub(crate) struct Closed {
 
 impl Drop for Closed {
     fn drop(&mut self) {
-        self.gate.door.fetch_and(!CLOSED, Ordering::Release);
+        self.gate.flags.fetch_and(!CLOSED, Ordering::Release);
         // With the lock: a thread that looked before is asleep by now and is woken.
         let _sleepers = self.gate.sleepers();
         self.gate.opened.notify_all();
@@ -418,14 +418,14 @@ fn threads_inside(window: usize) -> std::vec::Vec<i32> {
         .collect()
 }
 
-impl Depths {
+impl PinCounts {
     fn is_in(&self, window: usize) -> bool {
         self.of[window].load(Ordering::Acquire) != 0
     }
 }
 
 /// The records of all threads.
-fn records() -> impl Iterator<Item = &'static Depths> {
+fn records() -> impl Iterator<Item = &'static PinCounts> {
     let mut at = ALL.load(Ordering::Acquire);
     std::iter::from_fn(move || {
         // SAFETY: records are never freed, and their pointers published with release.

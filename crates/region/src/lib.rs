@@ -51,11 +51,11 @@
 extern crate self as twinpage; // what the derive macros write is good in here too
 
 mod address;
-mod ahead;
 mod atomic;
 mod backup;
 pub mod check;
 pub mod collections;
+pub mod control_socket;
 mod copy;
 mod description;
 mod epochs;
@@ -63,14 +63,14 @@ pub mod error;
 mod gate;
 mod handle;
 pub mod heap;
-pub mod live;
-pub mod look;
+pub mod inspect;
 pub mod marks;
 pub mod objects;
 mod open;
 pub mod options;
 mod paging;
 pub mod persist;
+mod prefetch;
 mod reader;
 pub mod region;
 mod residence;

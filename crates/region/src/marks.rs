@@ -55,18 +55,18 @@
 //!   was written, not what there is.
 
 mod discard;
-mod few;
 mod listed;
 mod saved;
 mod sweep;
 #[cfg(test)]
 mod tests;
+mod wide_marks;
 
 pub(crate) use discard::{discard, take_discarded, take_given_back};
 pub(crate) use listed::{copy_lines, put_lines, start as start_listing, take_marks};
 pub(crate) use sweep::{Frozen, cut, mark_whole};
 
-use few::Few;
+use wide_marks::Few;
 
 use crate::address::{PAGE, Place};
 use crate::gate;

@@ -3,7 +3,7 @@
 use crate::address::PAGE;
 use crate::epochs::{Checkpointer, Checkpoints, MarkedLines, Progress};
 use crate::error::{Error, Result, RootError};
-use crate::look;
+use crate::inspect;
 use crate::marks;
 use crate::options::{Options, Products, Stores};
 use crate::paging::Pager;
@@ -12,7 +12,7 @@ use crate::sections::Sections;
 use crate::statistics::Counters;
 use crate::store::{Shared, Store};
 use crate::superblock::Superblock;
-use crate::timer::{Rest, Timer, Want, Wish};
+use crate::timer::{Rest, Timer, TimerRequest, Want};
 use crate::window::Window;
 use crate::zone::DATA_BYTES;
 use std::path::Path;
@@ -162,7 +162,7 @@ impl Region {
         let bytes = found.map_or(0, |found| found.bytes as usize);
         place.grow(bytes)?;
         let progress = Arc::new(Progress::new(epoch, found, poison.clone()));
-        let wish = Arc::new(Wish::default());
+        let wish = Arc::new(TimerRequest::default());
         let asked = wish.clone();
         let serving = Pager::start(
             place,
@@ -238,7 +238,7 @@ fn ticks(inner: Arc<Inner>) -> impl FnMut() -> bool + Send + 'static {
 
 /// Refuses what is damaged anywhere.
 fn check(store: &dyn Store, superblock: &Superblock) -> Result<()> {
-    let (damage, report) = (store.check()?, look::check_content(store, superblock)?);
+    let (damage, report) = (store.check()?, inspect::check_content(store, superblock)?);
     let findings = report.unwrap_or_default().damage;
     let damage = damage
         .iter()

@@ -5,13 +5,13 @@
 //! * A copy counts only if no checkpoint, and no other change of the mapping, became durable meanwhile: until then
 //!   nothing the checkpoint needs is written over. To know, recovery runs again after the copy and must read the same
 //!   bytes ([`Witness`]): every such change begins with a record that recovery reads.
-//! * A copy that was overtaken is made again. A writer too quick for that is asked for a copy ([`crate::live`]).
+//! * A copy that was overtaken is made again. A writer too quick for that is asked for a copy ([`crate::control_socket`]).
 
 use crate::address::PAGE;
+use crate::control_socket;
 use crate::error::RootError;
 use crate::error::{Error, Result};
 use crate::heap::{Heap, HeapError, RawHeap};
-use crate::live;
 use crate::persist::Persist;
 use crate::region::View;
 use crate::root_table;
@@ -229,7 +229,7 @@ fn copy(path: &Path) -> Result<Copied> {
 fn ask(path: &Path) -> Result<Reader> {
     let folder = Private::new().map_err(|e| Error::system("making a folder for a copy of the region", e))?;
     let to = folder.0.join("copy.twin");
-    live::copy(path, &to)?;
+    control_socket::copy(path, &to)?;
     match copy(&to)? {
         Copied::Whole(reader) => Ok(reader),
         Copied::Overtaken => Err(Error::Invalid("the copy changed".into())),

@@ -2,10 +2,10 @@
 
 use crate::address::{PAGE, Place};
 use crate::collections;
+use crate::control_socket::Listening;
 use crate::epochs::{Checkpoints, Progress, Ticket};
 use crate::error::{Error, Result};
 use crate::heap::{Brand, Heap, HeapError, RawHeap};
-use crate::live::Listening;
 use crate::paging::Serving;
 use crate::persist::Empty;
 use crate::root_table;
@@ -463,7 +463,7 @@ impl Region {
         self.finish()
     }
 
-    /// Others can ask about the region in `file` ([`crate::live`]).
+    /// Others can ask about the region in `file` ([`crate::control_socket`]).
     pub(crate) fn listen(&mut self, file: &Path, durability: Durability) {
         // The program may change its directory.
         self.file = std::path::absolute(file).ok().map(|file| (file, durability));

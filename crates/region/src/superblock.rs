@@ -69,11 +69,11 @@ const _: () = assert!(size_of::<Raw>() == BYTES && size_of::<RawLog>() == 16);
 /// # let folder = tempfile::tempdir()?;
 /// # std::env::set_current_dir(folder.path())?;
 /// use twinpage::Region;
-/// use twinpage::look::look;
+/// use twinpage::inspect::inspect;
 /// use twinpage::superblock::LogPosition;
 ///
 /// Region::open("counts.twin")?.close()?;
-/// let superblock = look("counts.twin")?.superblock.expect("it was made");
+/// let superblock = inspect("counts.twin")?.superblock.expect("it was made");
 /// assert_eq!(superblock.log, LogPosition::default()); // it never had objects
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -91,12 +91,12 @@ pub struct LogPosition {
 /// # let folder = tempfile::tempdir()?;
 /// # std::env::set_current_dir(folder.path())?;
 /// use twinpage::Region;
-/// use twinpage::look::look;
+/// use twinpage::inspect::inspect;
 ///
 /// let region = Region::open("counts.twin")?;
 /// let base = region.place().base().addr();
 /// region.close()?;
-/// let superblock = look("counts.twin")?.superblock.expect("it was made");
+/// let superblock = inspect("counts.twin")?.superblock.expect("it was made");
 /// assert_eq!(superblock.base, base as u64); // where it is mapped in every life
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```

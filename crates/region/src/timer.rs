@@ -9,7 +9,7 @@ use twinpage_core::Epoch;
 /// Makes a checkpoint every so often, and when asked to.
 #[derive(Debug)]
 pub(crate) struct Timer {
-    wish: Arc<Wish>,
+    wish: Arc<TimerRequest>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -23,7 +23,7 @@ pub(crate) enum Want {
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Wish {
+pub(crate) struct TimerRequest {
     want: Mutex<Want>,
     changed: Condvar,
 }
@@ -33,7 +33,7 @@ impl Timer {
     /// is to be called again.
     pub(crate) fn start(
         period: Option<Duration>,
-        wish: Arc<Wish>,
+        wish: Arc<TimerRequest>,
         mut tick: impl FnMut() -> bool + Send + 'static,
     ) -> Result<Timer> {
         let watched = wish.clone();
@@ -81,7 +81,7 @@ impl Rest {
     }
 }
 
-impl Wish {
+impl TimerRequest {
     pub(crate) fn set(&self, want: Want) {
         let mut now = self.want.lock().unwrap_or_else(PoisonError::into_inner);
         *now = want.max(*now);

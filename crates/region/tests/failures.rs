@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use support::{Bytes, folders};
 use twinpage::collections::{HashMap, Vec as List};
-use twinpage::look::look;
+use twinpage::inspect::inspect;
 use twinpage::{Error, Region, SchemeKind};
 use twinpage_core::Geometry;
 use twinpage_core::crash::Image;
@@ -199,7 +199,7 @@ fn no_damage_to_a_file_makes_a_panic() {
             bytes.truncate(random.usize(..whole.len()));
         }
         std::fs::write(&bad, &bytes).unwrap();
-        match look(&bad) {
+        match inspect(&bad) {
             Ok(look) => {
                 let (store, heap) = look.check().unwrap();
                 let sound = store.is_empty() && heap.is_some_and(|heap| heap.is_sound());

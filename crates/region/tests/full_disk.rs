@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 use twinpage::collections::Vec as List;
-use twinpage::look::look;
+use twinpage::inspect::inspect;
 use twinpage::{Durability, Error, Options, Region, Root, SchemeKind};
 
 const CHILD: &str = "TWINPAGE_TEST_FULL_DISK";
@@ -128,7 +128,7 @@ fn fill_up(scheme: SchemeKind, durability: Durability) {
     // The last checkpoint is whole, and is opened where there is no room at all.
     let rest = Path::new("disk/rest");
     std::fs::write(rest, vec![1; 2 * DISK_BYTES]).unwrap_err();
-    let checked = look(path).unwrap().check().unwrap();
+    let checked = inspect(path).unwrap().check().unwrap();
     assert!(checked.0.is_empty() && checked.1.unwrap().damage.is_empty());
     let region = options(scheme, durability).checked().open(path).unwrap();
     let list = values(&region);

@@ -19,7 +19,7 @@ use twinpage_core::error::{Error, Result};
 use twinpage_core::geometry::{Geometry, LINES_PER_PAGE, LineMask, PageId, PageLines};
 use twinpage_core::medium::{Cause, Medium, Offset, Path};
 use twinpage_core::metered::Metered;
-use twinpage_core::scheme::{Damage, Epoch, Idle, Info, PoolInfo, Recovered, Room, Simulated, Traffic};
+use twinpage_core::scheme::{Damage, Epoch, Idle, Info, PoolInfo, Pressure, Recovered, Simulated, Traffic};
 use twinpage_core::shell::{Mechanism, Shell};
 use twinpage_lab::schemes::{OwnScheme, Setup};
 
@@ -383,7 +383,7 @@ impl<M: Medium> Mechanism for WholePages<M> {
         Ok(differing.fold(LineMask::NONE, |all, (_, line)| all | LineMask::run(line, 1)))
     }
 
-    fn write_newest(&mut self, lines: PageLines<'_>) -> Result<Room> {
+    fn write_newest(&mut self, lines: PageLines<'_>) -> Result<Pressure> {
         let (page, bit) = (lines.page, 1 << (lines.page.0 % GROUP));
         self.make_room(page)?;
         let index = (page.0 / GROUP) as usize;
@@ -414,7 +414,7 @@ impl<M: Medium> Mechanism for WholePages<M> {
             false => group.newest.in_second & !bit,
         };
         self.changed.insert(index);
-        Ok(Room::Plenty)
+        Ok(Pressure::None)
     }
 
     fn discard_pages(&mut self, pages: Range<PageId>) -> Result<()> {

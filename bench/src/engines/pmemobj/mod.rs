@@ -11,7 +11,7 @@ mod hash;
 mod tree;
 
 use super::library::c_library;
-use crate::engine::{Engine, Kind, Name, Pace, Place, Plain, Result, TABLES};
+use crate::engine::{Engine, Kind, Name, Pace, Plain, Result, StoreOptions, TABLES};
 use hash::Hash;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::marker::PhantomData;
@@ -183,7 +183,7 @@ impl Engine for Pmemobj {
 
     const WRITES_BY_CALLS: bool = false;
 
-    fn open(place: &Place) -> Result<Self> {
+    fn open(place: &StoreOptions) -> Result<Self> {
         let library = Library::load()?;
         let path = place.directory.join("pool");
         let exists = path.exists();

@@ -8,9 +8,9 @@
 //! ```
 
 use super::{FRAMES, Heat, Hybrid, SLOTS, State, lines_of};
-use crate::book::Prepared;
 use crate::fault::Fault;
-use crate::store::Ground;
+use crate::page_table::Prepared;
+use crate::store::StoreLayout;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use twinpage_core::error::{Error, Result};
@@ -57,15 +57,15 @@ impl Hybrid {
     pub(super) fn begin_checkpoint<M: Medium>(
         &mut self,
         medium: &mut Metered<M>,
-        ground: &mut Ground,
+        layout: &mut StoreLayout,
         context: &[u8],
     ) -> Result<Epoch> {
-        self.land(medium, ground)?;
+        self.finish_commit(medium, layout)?;
         medium.waits(Path::Critical);
-        self.overflow.post_homes(medium, ground)?;
+        self.overflow.post_homes(medium, layout)?;
         let mut release = std::mem::take(&mut self.retired);
         let (blocks, settled) = self.flip_blocks(&mut release.0);
-        let pages = self.freeze_pages(ground, &mut release);
+        let pages = self.freeze_pages(layout, &mut release);
         let frames: BTreeMap<_, _> = pages
             .iter()
             .map(|(&page, leaving)| (page, leaving.frame))
@@ -75,7 +75,7 @@ impl Hybrid {
         let stores = stores
             .map(|(&number, page)| (number, std::mem::take(&mut page.stores)))
             .collect();
-        let prepared = ground.book.prepare(context, section, self.overflow.entries());
+        let prepared = layout.table.prepare(context, section, self.overflow.entries());
         self.flight = Some(Flight {
             blocks,
             pages,
@@ -86,7 +86,7 @@ impl Hybrid {
             heat: std::mem::take(&mut self.heat),
             stores,
         });
-        Ok(ground.book.record.epoch + 1)
+        Ok(layout.table.record.epoch + 1)
     }
 
     /// The states of all entries in the next checkpoint: clean, or free.
@@ -124,7 +124,7 @@ impl Hybrid {
     /// Sets apart every page that changed, and decides where it goes.
     fn freeze_pages(
         &mut self,
-        ground: &Ground,
+        layout: &StoreLayout,
         release: &mut (Vec<u32>, Vec<u32>),
     ) -> BTreeMap<u64, Leaving> {
         let mut leaving = BTreeMap::new();
@@ -134,7 +134,7 @@ impl Hybrid {
             }
             let frame = match page.frame {
                 Some(_) => None,
-                None if ground.faulty(Fault::PageInPlace) => None,
+                None if layout.faulty(Fault::PageInPlace) => None,
                 None => self.frames.take(u32::MAX),
             };
             // The whole page is in one place then, and none of its lines in the block table.
@@ -154,10 +154,14 @@ impl Hybrid {
     }
 
     /// Waits for the checkpoint in flight, if there is one.
-    pub(super) fn land<M: Medium>(&mut self, medium: &mut Metered<M>, ground: &mut Ground) -> Result<()> {
+    pub(super) fn finish_commit<M: Medium>(
+        &mut self,
+        medium: &mut Metered<M>,
+        layout: &mut StoreLayout,
+    ) -> Result<()> {
         if self.flight.is_some() {
             medium.waits(Path::Critical);
-            self.write_checkpoint(medium, ground, u64::MAX)?;
+            self.write_checkpoint(medium, layout, u64::MAX)?;
         }
         Ok(())
     }
@@ -165,13 +169,13 @@ impl Hybrid {
     pub(super) fn write_checkpoint<M: Medium>(
         &mut self,
         medium: &mut Metered<M>,
-        ground: &mut Ground,
+        layout: &mut StoreLayout,
         lines: u64,
     ) -> Result<bool> {
         let Some(mut flight) = self.flight.take() else {
             return Ok(true);
         };
-        let written = flight.write(medium, ground, lines);
+        let written = flight.write(medium, layout, lines);
         match written {
             Ok(true) => {}
             other => {
@@ -179,11 +183,11 @@ impl Hybrid {
                 return other;
             }
         }
-        if let Err(error) = ground.publish(medium, &flight.prepared) {
+        if let Err(error) = layout.publish(medium, &flight.prepared) {
             self.flight = Some(flight);
             return Err(error);
         }
-        self.landed(medium, ground, flight)?;
+        self.landed(medium, layout, flight)?;
         Ok(true)
     }
 
@@ -191,7 +195,7 @@ impl Hybrid {
     fn landed<M: Medium>(
         &mut self,
         medium: &mut Metered<M>,
-        ground: &mut Ground,
+        layout: &mut StoreLayout,
         mut flight: Flight,
     ) -> Result<()> {
         for (number, frame) in std::mem::take(&mut flight.frames) {
@@ -209,8 +213,8 @@ impl Hybrid {
         self.evictable
             .extend(flight.settled.iter().copied().filter(clean));
         self.repay(medium);
-        self.overflow.committed(medium, ground)?;
-        match self.switch(medium, ground, &flight) {
+        self.overflow.committed(medium, layout)?;
+        match self.switch(medium, layout, &flight) {
             // Pages stay at the grain they have.
             Err(Error::Full { .. }) => Ok(()),
             other => other.map_err(Error::poisoned),
@@ -254,7 +258,7 @@ impl Flight {
     fn write<M: Medium>(
         &mut self,
         medium: &mut Metered<M>,
-        ground: &mut Ground,
+        layout: &mut StoreLayout,
         mut lines: u64,
     ) -> Result<bool> {
         while let Some((&key, Waiting { slot, data })) = self.blocks.first_key_value() {
@@ -266,9 +270,9 @@ impl Flight {
             match slot {
                 Some(slot) => {
                     let at = u64::from(*slot) * data.len() as u64;
-                    ground.lanes.write(medium, SLOTS, at, data)?;
+                    layout.streams.write(medium, SLOTS, at, data)?;
                 }
-                None => ground.write_home(medium, key >> 6, (key & 63) as usize, data)?,
+                None => layout.write_home(medium, key >> 6, (key & 63) as usize, data)?,
             }
             self.blocks.pop_first();
             lines -= 1;
@@ -277,7 +281,7 @@ impl Flight {
             if lines == 0 {
                 return Ok(false);
             }
-            leaving.write(medium, ground, page)?;
+            leaving.write(medium, layout, page)?;
             self.pages.pop_first();
             lines = lines.saturating_sub(LINES_PER_PAGE as u64);
         }
@@ -287,8 +291,8 @@ impl Flight {
 
 impl Leaving {
     /// Posts the whole page.
-    fn write<M: Medium>(&self, medium: &mut Metered<M>, ground: &mut Ground, page: u64) -> Result<()> {
-        let line_bytes = ground.line_bytes();
+    fn write<M: Medium>(&self, medium: &mut Metered<M>, layout: &mut StoreLayout, page: u64) -> Result<()> {
+        let line_bytes = layout.line_bytes();
         for (cause, lines) in [(Cause::Data, self.changed), (Cause::Copy, !self.changed)] {
             medium.on(cause);
             for run in lines.runs() {
@@ -296,10 +300,10 @@ impl Leaving {
                 medium.accessed(bytes.len());
                 match self.frame {
                     Some(frame) => {
-                        let at = ground.line(frame.into(), run.start);
-                        ground.lanes.write(medium, FRAMES, at, bytes)?;
+                        let at = layout.line(frame.into(), run.start);
+                        layout.streams.write(medium, FRAMES, at, bytes)?;
                     }
-                    None => ground.write_home(medium, page, run.start, bytes)?,
+                    None => layout.write_home(medium, page, run.start, bytes)?,
                 }
             }
         }

@@ -2,9 +2,9 @@
 //! checkpoint that is written while the next epoch runs.
 //!
 //! ```text
-//! HOME          every line and page at its own address; Checkpoint Region B      (lane 0)
-//! blocks        a slot for a line: Region A of the block table, BTT              (lane 6)
-//! pages         a frame for a page: Region A of the page table, PTT              (lane 7)
+//! HOME          every line and page at its own address; Checkpoint Region B      (stream 0)
+//! blocks        a slot for a line: Region A of the block table, BTT              (stream 6)
+//! pages         a frame for a page: Region A of the page table, PTT              (stream 7)
 //! DRAM          pages of the PTT; lines that wait while a checkpoint is written
 //! ```
 //!
@@ -37,10 +37,10 @@ mod checkpoint;
 mod store;
 mod switch;
 
-use super::book::damaged;
-use super::lanes::Lane;
+use super::extent_map::Stream;
 use super::log::Log;
-use super::store::{Ground, LineStore, Store};
+use super::page_table::damaged;
+use super::store::{LineStore, Store, StoreLayout};
 use checkpoint::Flight;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -49,12 +49,12 @@ use twinpage_core::error::{Error, Result};
 use twinpage_core::geometry::{Geometry, LineMask, PageLines};
 use twinpage_core::medium::Medium;
 use twinpage_core::metered::Metered;
-use twinpage_core::scheme::{Epoch, PoolInfo, Room};
+use twinpage_core::scheme::{Epoch, PoolInfo, Pressure};
 
 /// Slots for lines.
-const SLOTS: Lane = Lane(6);
+const SLOTS: Stream = Stream(6);
 /// Frames for pages.
-const FRAMES: Lane = Lane(7);
+const FRAMES: Stream = Stream(7);
 /// Pages a table entry can name.
 const PAGE_LIMIT: u64 = 1 << 36;
 /// A page without a frame, in the tables on the medium.
@@ -240,7 +240,7 @@ fn lines_of(page: u64) -> std::ops::Range<u64> {
 
 impl Hybrid {
     /// The tables as the journal has them.
-    fn decode<M: Medium>(&mut self, medium: &Metered<M>, ground: &Ground, section: &[u8]) -> Result<()> {
+    fn decode<M: Medium>(&mut self, medium: &Metered<M>, layout: &StoreLayout, section: &[u8]) -> Result<()> {
         let words = section.as_chunks::<8>().0;
         let mut words = words.iter().map(|bytes| u64::from_le_bytes(*bytes));
         let count = words.next().unwrap_or(0) as usize;
@@ -248,9 +248,9 @@ impl Hybrid {
         let (mut slots, mut frames) = (BTreeSet::new(), BTreeSet::new());
         for word in words.by_ref().take(count) {
             let (line, slot) = (word >> 22, (word & ((1 << 22) - 1)) as u32);
-            let there = ground
-                .lanes
-                .at(SLOTS, u64::from(slot) * ground.line_bytes() as u64);
+            let there = layout
+                .streams
+                .at(SLOTS, u64::from(slot) * layout.line_bytes() as u64);
             if there.is_none() || !slots.insert(slot) {
                 return Err(bad(format!(
                     "line {line} has slot {slot}, which is none or another's"
@@ -269,7 +269,7 @@ impl Hybrid {
             let (page, frame) = (word >> 28, word & NO_FRAME);
             let frame = (frame != NO_FRAME).then_some(frame as u32);
             let lost = frame.is_some_and(|frame| {
-                let there = ground.lanes.at(FRAMES, ground.line(frame.into(), 0));
+                let there = layout.streams.at(FRAMES, layout.line(frame.into(), 0));
                 there.is_none() || !frames.insert(frame)
             });
             if lost {
@@ -282,13 +282,13 @@ impl Hybrid {
         self.slots = Numbers::without(&slots);
         self.frames = Numbers::without(&frames);
         for (page, frame) in pages {
-            let mut data = vec![0; ground.geometry().page_bytes()];
+            let mut data = vec![0; layout.geometry().page_bytes()];
             match frame {
                 Some(frame) => {
-                    let at = ground.line(frame.into(), 0);
-                    ground.lanes.read(medium, FRAMES, at, &mut data)?;
+                    let at = layout.line(frame.into(), 0);
+                    layout.streams.read(medium, FRAMES, at, &mut data)?;
                 }
-                None => self.read_lines(medium, ground, page, 0, &mut data)?,
+                None => self.read_lines(medium, layout, page, 0, &mut data)?,
             }
             self.pages.insert(page, Page::of(data, frame));
         }
@@ -314,14 +314,14 @@ impl Hybrid {
     fn read_lines<M: Medium>(
         &self,
         medium: &Metered<M>,
-        ground: &Ground,
+        layout: &StoreLayout,
         page: u64,
         first: usize,
         into: &mut [u8],
     ) -> Result<()> {
-        let line_bytes = ground.line_bytes();
-        ground.read_home(medium, page, first, into)?;
-        self.overflow.read(medium, ground, page, first, into)?;
+        let line_bytes = layout.line_bytes();
+        layout.read_home(medium, page, first, into)?;
+        self.overflow.read(medium, layout, page, first, into)?;
         let range = self.range(page, first, into.len() / line_bytes);
         let place = |line: u64| {
             let start = ((line & 63) as usize - first) * line_bytes;
@@ -330,7 +330,7 @@ impl Hybrid {
         for (&line, block) in self.blocks.range(range.clone()) {
             if let (State::Dirty | State::Clean | State::PreHidden, Some(slot)) = (block.state, block.slot) {
                 let at = u64::from(slot) * line_bytes as u64;
-                ground.lanes.read(medium, SLOTS, at, &mut into[place(line)])?;
+                layout.streams.read(medium, SLOTS, at, &mut into[place(line)])?;
             }
         }
         if let Some(flight) = &self.flight {
@@ -381,9 +381,9 @@ impl LineStore for Hybrid {
     const KIND: SchemeKind = SchemeKind::ThyNvm;
     const MAGIC: [u8; 8] = *b"thynvm\0\x01";
 
-    fn load<M: Medium>(medium: &mut Metered<M>, ground: &mut Ground, section: &[u8]) -> Result<Hybrid> {
-        ground.homes_are_there()?;
-        let [sizes, code] = ground.header.params;
+    fn load<M: Medium>(medium: &mut Metered<M>, layout: &mut StoreLayout, section: &[u8]) -> Result<Hybrid> {
+        layout.homes_are_there()?;
+        let [sizes, code] = layout.header.params;
         let tables = Tables {
             blocks: sizes as u32,
             pages: (sizes >> 32) as u32,
@@ -393,7 +393,7 @@ impl LineStore for Hybrid {
                 Switching::Code
             },
         };
-        let entries = ground.book.record.own;
+        let entries = layout.table.record.own;
         let mut hybrid = Hybrid {
             tables,
             blocks: BTreeMap::new(),
@@ -404,27 +404,27 @@ impl LineStore for Hybrid {
             frames: Numbers::default(),
             retired: Default::default(),
             heat: BTreeMap::new(),
-            overflow: Log::load(medium, ground, entries)?,
+            overflow: Log::load(medium, layout, entries)?,
             flight: None,
             overflows: 0,
             evictions: 0,
         };
-        hybrid.decode(medium, ground, section)?;
+        hybrid.decode(medium, layout, section)?;
         Ok(hybrid)
     }
 
     fn read<M: Medium>(
         &self,
         medium: &Metered<M>,
-        ground: &Ground,
+        layout: &StoreLayout,
         page: u64,
         first: usize,
         into: &mut [u8],
     ) -> Result<()> {
         let Some(cached) = self.pages.get(&page) else {
-            return self.read_lines(medium, ground, page, first, into);
+            return self.read_lines(medium, layout, page, first, into);
         };
-        let line_bytes = ground.line_bytes();
+        let line_bytes = layout.line_bytes();
         medium.accessed(into.len());
         into.copy_from_slice(&cached.data[first * line_bytes..][..into.len()]);
         let place = |line: u64| {
@@ -439,12 +439,12 @@ impl LineStore for Hybrid {
     fn view<'a, M: Medium>(
         &'a self,
         medium: &'a Metered<M>,
-        ground: &'a Ground,
+        layout: &'a StoreLayout,
         page: u64,
         first: usize,
         len: usize,
     ) -> Option<&'a [u8]> {
-        let line_bytes = ground.line_bytes();
+        let line_bytes = layout.line_bytes();
         let range = self.range(page, first, len / line_bytes);
         let mut blocks = self.blocks.range(range.clone());
         if let Some(cached) = self.pages.get(&page) {
@@ -456,50 +456,50 @@ impl LineStore for Hybrid {
         if blocks.next().is_some() || waiting || !self.overflow.has(page).is_empty() {
             return None;
         }
-        ground
-            .lanes
-            .view(medium, Lane::HOME, ground.line(page, first), len)
+        layout
+            .streams
+            .view(medium, Stream::HOME, layout.line(page, first), len)
     }
 
     fn write<M: Medium>(
         &mut self,
         medium: &mut Metered<M>,
-        ground: &mut Ground,
+        layout: &mut StoreLayout,
         newer: PageLines<'_>,
-    ) -> Result<Room> {
-        self.write_lines(medium, ground, newer)
+    ) -> Result<Pressure> {
+        self.write_lines(medium, layout, newer)
     }
 
-    fn discard(&mut self, _: &mut Ground, page: u64) {
+    fn discard(&mut self, _: &mut StoreLayout, page: u64) {
         self.forget(page);
     }
 
     fn commit<M: Medium>(
         &mut self,
         medium: &mut Metered<M>,
-        ground: &mut Ground,
+        layout: &mut StoreLayout,
         context: &[u8],
     ) -> Result<()> {
-        self.begin(medium, ground, context)?;
-        self.proceed(medium, ground, u64::MAX).map(drop)
+        self.begin(medium, layout, context)?;
+        self.proceed(medium, layout, u64::MAX).map(drop)
     }
 
     fn begin<M: Medium>(
         &mut self,
         medium: &mut Metered<M>,
-        ground: &mut Ground,
+        layout: &mut StoreLayout,
         context: &[u8],
     ) -> Result<Epoch> {
-        self.begin_checkpoint(medium, ground, context)
+        self.begin_checkpoint(medium, layout, context)
     }
 
     fn proceed<M: Medium>(
         &mut self,
         medium: &mut Metered<M>,
-        ground: &mut Ground,
+        layout: &mut StoreLayout,
         lines: u64,
     ) -> Result<bool> {
-        self.write_checkpoint(medium, ground, lines)
+        self.write_checkpoint(medium, layout, lines)
     }
 
     /// Entries of the block table; those that left it for others, and stores that found no entry.

@@ -2,13 +2,13 @@
 
 use super::{Block, Hybrid, PAGE_LIMIT, SLOTS, State, lines_of};
 use crate::fault::Fault;
-use crate::store::Ground;
+use crate::store::StoreLayout;
 use std::sync::Arc;
 use twinpage_core::error::{Error, Result};
 use twinpage_core::geometry::{LineMask, PageLines};
 use twinpage_core::medium::{Cause, Medium, Path};
 use twinpage_core::metered::Metered;
-use twinpage_core::scheme::Room;
+use twinpage_core::scheme::Pressure;
 
 /// Where a line went.
 enum Went {
@@ -21,9 +21,9 @@ impl Hybrid {
     pub(super) fn write_lines<M: Medium>(
         &mut self,
         medium: &mut Metered<M>,
-        ground: &mut Ground,
+        layout: &mut StoreLayout,
         newer: PageLines<'_>,
-    ) -> Result<Room> {
+    ) -> Result<Pressure> {
         let (page, lines) = (newer.page.0, newer.changed);
         if page >= PAGE_LIMIT {
             return Err(Error::Invalid(format!(
@@ -31,7 +31,7 @@ impl Hybrid {
             )));
         }
         if self.flight.is_none() {
-            self.overflow.post_homes(medium, ground)?;
+            self.overflow.post_homes(medium, layout)?;
         }
         self.count(page, lines);
         medium.on(Cause::Data);
@@ -43,32 +43,32 @@ impl Hybrid {
                 nowhere = nowhere | one;
                 continue;
             }
-            if let Went::Nowhere = self.store(medium, ground, newer, line)? {
+            if let Went::Nowhere = self.store(medium, layout, newer, line)? {
                 // What waits for the checkpoint in flight need not once it is durable.
-                self.land(medium, ground)?;
+                self.finish_commit(medium, layout)?;
                 medium.waits(Path::Background);
                 // A page of many stores need not wait for the end of the epoch to change its grain.
                 if self
                     .heat
                     .get(&page)
-                    .is_some_and(|heat| self.may_enter(ground, page, heat))
+                    .is_some_and(|heat| self.may_enter(layout, page, heat))
                 {
                     medium.on(Cause::Migration);
-                    self.enter(medium, ground, page)?;
+                    self.enter(medium, layout, page)?;
                     medium.on(Cause::Data);
                 }
-                if let Went::Nowhere = self.store(medium, ground, newer, line)? {
+                if let Went::Nowhere = self.store(medium, layout, newer, line)? {
                     nowhere = nowhere | one;
                 }
             }
         }
         if nowhere.is_empty() {
-            return Ok(Room::Plenty);
+            return Ok(Pressure::None);
         }
         self.overflows += nowhere.count() as u64;
         self.overflow
-            .write(medium, ground, newer.only(nowhere), Cause::Fallback)?;
-        Ok(Room::Commit)
+            .write(medium, layout, newer.only(nowhere), Cause::Fallback)?;
+        Ok(Pressure::Commit)
     }
 
     /// Counts stores, for the grain of the page.
@@ -86,7 +86,7 @@ impl Hybrid {
     fn store<M: Medium>(
         &mut self,
         medium: &mut Metered<M>,
-        ground: &mut Ground,
+        layout: &mut StoreLayout,
         newer: PageLines<'_>,
         line: usize,
     ) -> Result<Went> {
@@ -100,22 +100,22 @@ impl Hybrid {
                 cached.changed = cached.changed | LineMask::run(line, 1);
                 return Ok(Went::Well);
             }
-            return self.wait(medium, ground, key, State::Loan, bytes);
+            return self.wait(medium, layout, key, State::Loan, bytes);
         }
         let in_flight = self.flight.is_some();
         let state = self.blocks.get(&key).map(|block| block.state);
         match state {
-            None if in_flight => self.wait(medium, ground, key, State::PreDirty, bytes),
-            Some(State::Clean) if in_flight && !ground.faulty(Fault::HideEarly) => {
-                self.wait(medium, ground, key, State::PreHidden, bytes)
+            None if in_flight => self.wait(medium, layout, key, State::PreDirty, bytes),
+            Some(State::Clean) if in_flight && !layout.faulty(Fault::HideEarly) => {
+                self.wait(medium, layout, key, State::PreHidden, bytes)
             }
             Some(state @ (State::PreDirty | State::PreHidden)) if in_flight => {
-                self.wait(medium, ground, key, state, bytes)
+                self.wait(medium, layout, key, state, bytes)
             }
-            None | Some(State::PreDirty | State::Dirty) => self.write_slot(medium, ground, key, bytes),
+            None | Some(State::PreDirty | State::Dirty) => self.write_slot(medium, layout, key, bytes),
             // The page of a loan is in the page table until its loans are repaid.
             Some(State::Clean | State::PreHidden | State::Hidden | State::Loan) => {
-                ground.write_home(medium, page, line, bytes)?;
+                layout.write_home(medium, page, line, bytes)?;
                 self.evictable.remove(&key);
                 if let Some(block) = self.blocks.get_mut(&key) {
                     block.state = State::Hidden;
@@ -130,12 +130,12 @@ impl Hybrid {
     fn wait<M: Medium>(
         &mut self,
         medium: &mut Metered<M>,
-        ground: &mut Ground,
+        layout: &mut StoreLayout,
         key: u64,
         state: State,
         bytes: &[u8],
     ) -> Result<Went> {
-        if !self.blocks.contains_key(&key) && !self.make_room(medium, ground)? {
+        if !self.blocks.contains_key(&key) && !self.make_room(medium, layout)? {
             return Ok(Went::Nowhere);
         }
         medium.on(Cause::Data);
@@ -155,18 +155,18 @@ impl Hybrid {
     fn write_slot<M: Medium>(
         &mut self,
         medium: &mut Metered<M>,
-        ground: &mut Ground,
+        layout: &mut StoreLayout,
         key: u64,
         bytes: &[u8],
     ) -> Result<Went> {
-        if !self.blocks.contains_key(&key) && !self.make_room(medium, ground)? {
+        if !self.blocks.contains_key(&key) && !self.make_room(medium, layout)? {
             return Ok(Went::Nowhere);
         }
         let had = self.blocks.get(&key).and_then(|block| block.slot);
         let Some(slot) = had.or_else(|| self.slots.take(2 * self.tables.blocks)) else {
             // One that waits can wait longer.
             return match self.blocks.contains_key(&key) {
-                true => self.wait(medium, ground, key, State::PreDirty, bytes),
+                true => self.wait(medium, layout, key, State::PreDirty, bytes),
                 false => Ok(Went::Nowhere),
             };
         };
@@ -179,15 +179,15 @@ impl Hybrid {
             },
         );
         medium.on(Cause::Data);
-        ground
-            .lanes
+        layout
+            .streams
             .write(medium, SLOTS, u64::from(slot) * bytes.len() as u64, bytes)?;
         Ok(Went::Well)
     }
 
     /// An entry for one more line: one that is clean is copied home and leaves. No access waits for that
     /// (DPC 5.2): its slot keeps the checkpoint until the next is durable. False if none can.
-    fn make_room<M: Medium>(&mut self, medium: &mut Metered<M>, ground: &mut Ground) -> Result<bool> {
+    fn make_room<M: Medium>(&mut self, medium: &mut Metered<M>, layout: &mut StoreLayout) -> Result<bool> {
         if self.blocks.len() < self.tables.blocks as usize {
             return Ok(true);
         }
@@ -198,16 +198,16 @@ impl Hybrid {
         let Some(slot) = self.blocks.get(&key).and_then(|block| block.slot) else {
             return Ok(false);
         };
-        let mut bytes = vec![0; ground.line_bytes()];
+        let mut bytes = vec![0; layout.line_bytes()];
         medium.on(Cause::Migration);
         let at = u64::from(slot) * bytes.len() as u64;
-        ground.lanes.read(medium, SLOTS, at, &mut bytes)?;
-        if !ground.faulty(Fault::EvictWithoutCopy) {
-            ground.write_home(medium, key >> 6, (key & 63) as usize, &bytes)?;
+        layout.streams.read(medium, SLOTS, at, &mut bytes)?;
+        if !layout.faulty(Fault::EvictWithoutCopy) {
+            layout.write_home(medium, key >> 6, (key & 63) as usize, &bytes)?;
         }
         self.evictable.remove(&key);
         self.blocks.remove(&key);
-        match ground.faulty(Fault::ReleaseEarly) {
+        match layout.faulty(Fault::ReleaseEarly) {
             true => self.slots.free.push(slot),
             false => self.retired.0.push(slot),
         }

@@ -9,7 +9,7 @@
 
 use super::checkpoint::Flight;
 use super::{Heat, Hybrid, Page, Switching, lines_of};
-use crate::store::Ground;
+use crate::store::StoreLayout;
 use twinpage_core::error::Result;
 use twinpage_core::medium::{Cause, Medium, Path};
 use twinpage_core::metered::Metered;
@@ -25,12 +25,12 @@ impl Hybrid {
     pub(super) fn switch<M: Medium>(
         &mut self,
         medium: &mut Metered<M>,
-        ground: &mut Ground,
+        layout: &mut StoreLayout,
         flight: &Flight,
     ) -> Result<()> {
         medium.waits(Path::Background);
         medium.on(Cause::Migration);
-        self.leave(medium, ground, flight)?;
+        self.leave(medium, layout, flight)?;
         let most = match self.tables.switching {
             Switching::Paper => usize::MAX,
             Switching::Code => (self.tables.pages as usize / 16).max(1),
@@ -39,8 +39,8 @@ impl Hybrid {
         for (&page, heat) in &flight.heat {
             // It may have entered meanwhile.
             let is_in = self.pages.contains_key(&page);
-            if !is_in && entered < most && self.may_enter(ground, page, heat) {
-                self.enter(medium, ground, page)?;
+            if !is_in && entered < most && self.may_enter(layout, page, heat) {
+                self.enter(medium, layout, page)?;
                 entered += 1;
             }
         }
@@ -51,7 +51,7 @@ impl Hybrid {
     fn leave<M: Medium>(
         &mut self,
         medium: &mut Metered<M>,
-        ground: &mut Ground,
+        layout: &mut StoreLayout,
         flight: &Flight,
     ) -> Result<()> {
         let few = match self.tables.switching {
@@ -72,7 +72,7 @@ impl Hybrid {
             if let Some(frame) = self.pages[&number].frame {
                 let data = self.pages[&number].data.clone();
                 medium.accessed(data.len());
-                ground.write_home(medium, number, 0, &data)?;
+                layout.write_home(medium, number, 0, &data)?;
                 self.retired.1.push(frame);
             }
             self.pages.remove(&number);
@@ -81,24 +81,24 @@ impl Hybrid {
     }
 
     /// Whether a page has many stores, and there is room for it in the page table.
-    pub(super) fn may_enter(&self, ground: &Ground, page: u64, heat: &Heat) -> bool {
+    pub(super) fn may_enter(&self, layout: &StoreLayout, page: u64, heat: &Heat) -> bool {
         let enough = match self.tables.switching {
             Switching::Paper => heat.stores >= PAPER.0,
             Switching::Code => heat.lines.count() >= CODE_ENTER,
         };
         let room = self.pages.len() < self.tables.pages as usize;
-        enough && room && ground.book.get(page) != 0 && self.overflow.has(page).is_empty()
+        enough && room && layout.table.get(page) != 0 && self.overflow.has(page).is_empty()
     }
 
     /// A page of many stores goes to the page table, with what of it waits in DRAM.
     pub(super) fn enter<M: Medium>(
         &mut self,
         medium: &mut Metered<M>,
-        ground: &mut Ground,
+        layout: &mut StoreLayout,
         page: u64,
     ) -> Result<()> {
-        let mut data = vec![0; ground.geometry().page_bytes()];
-        self.read_lines(medium, ground, page, 0, &mut data)?;
+        let mut data = vec![0; layout.geometry().page_bytes()];
+        self.read_lines(medium, layout, page, 0, &mut data)?;
         medium.accessed(data.len());
         self.pages.insert(page, Page::of(data, None));
         let keys: Vec<u64> = self.blocks.range(lines_of(page)).map(|(&key, _)| key).collect();

@@ -184,7 +184,7 @@ impl<S: Simulated> Run<S> {
     }
 
     fn grant(&mut self) -> Result<()> {
-        for page in self.scheme.wishes()?.pages {
+        for page in self.scheme.fold_hints()?.pages {
             if let Some(bytes) = self.newest.pages.get(&page.0) {
                 let line = self.scheme.geometry().line_bytes();
                 let _ = self.scheme.write(PageLines::from(page, 0, bytes, line))?;

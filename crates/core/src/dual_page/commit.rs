@@ -77,7 +77,7 @@ impl<M: Medium> DualPage<M> {
             true => Vec::new(),
             false => match self.shortage() {
                 0 => Vec::new(),
-                wanted => self.bring_home(wanted)?,
+                wanted => self.reclaim_pages(wanted)?,
             },
         };
         self.gather(mark, &home);
@@ -89,7 +89,7 @@ impl<M: Medium> DualPage<M> {
                 Ok(flush)
             }
             Err(error) => {
-                self.stay(&home);
+                self.abort_reclaim(&home);
                 Err(error)
             }
         }
@@ -101,13 +101,13 @@ impl<M: Medium> DualPage<M> {
         let Flying { posted, mark, home } =
             flying.ok_or_else(|| Error::Invalid("no commit has begun: begin one first".into()))?;
         if let Err(error) = waited {
-            self.stay(&home);
+            self.abort_reclaim(&home);
             return Err(error);
         }
         self.change_is_durable(posted);
         self.epoch += 1;
         self.context = mark;
-        self.free_home(&home);
+        self.finish_reclaim(&home);
         let adopted = self.adopt();
         self.poison_if(adopted);
         Ok(self.epoch)
@@ -457,7 +457,7 @@ impl<M: Medium> DualPage<M> {
                 }
                 Life::Dead => {
                     self.table.set_in_checkpoint(place, false);
-                    let frame = self.table[place].come_home();
+                    let frame = self.table[place].consolidate();
                     frame
                         .into_iter()
                         .for_each(|frame| self.pool.free(frame, &self.space));
@@ -482,7 +482,7 @@ impl<M: Medium> DualPage<M> {
     pub(super) fn try_redo(&mut self) -> Result<()> {
         match self.finish_redo() {
             Err(Error::Full { .. }) => {
-                self.homeless = true;
+                self.redo_pending = true;
                 Ok(())
             }
             other => other,
@@ -503,7 +503,7 @@ impl<M: Medium> DualPage<M> {
             self.table[place].set(Flags::FALLBACK, false);
         }
         self.fallback.retire();
-        self.homeless = false;
+        self.redo_pending = false;
         if self.faulty(Fault::FreeBufferEarly) {
             for extent in std::mem::take(&mut self.fallback.retired) {
                 self.space.release(&mut self.medium, extent)?;
@@ -537,7 +537,7 @@ impl<M: Medium> DualPage<M> {
             entry.set(Flags::FALLBACK, false);
             entry.set(Flags::TOUCHED, false);
             if entry.is(Flags::FRESH) {
-                let frame = entry.come_home();
+                let frame = entry.consolidate();
                 frame
                     .into_iter()
                     .for_each(|frame| self.pool.free(frame, &self.space));
@@ -546,7 +546,7 @@ impl<M: Medium> DualPage<M> {
         self.touched = touched;
         self.touched.clear();
         // While the last commit's lines are not home there is no epoch that could have added any.
-        if !self.homeless {
+        if !self.redo_pending {
             for extent in self.fallback.abandon() {
                 self.space.release(&mut self.medium, extent)?;
             }

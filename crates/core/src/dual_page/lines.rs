@@ -13,7 +13,7 @@ use crate::compare::{differing_in_homes, differing_lines, nonzero_lines};
 use crate::error::{Error, Result};
 use crate::geometry::{LineMask, PageId, PageLines};
 use crate::medium::{Medium, Offset, Path};
-use crate::scheme::{Room, Scheme};
+use crate::scheme::{Pressure, Scheme};
 use crc32c::crc32c;
 use std::ops::Range;
 use std::sync::PoisonError;
@@ -210,7 +210,7 @@ impl<M: Medium> DualPage<M> {
 
     /// Newer versions of the changed lines of a page. The key says which page it is: one of the page space, or of
     /// the context.
-    pub(super) fn write_key(&mut self, key: Key, lines: &PageLines<'_>, cause: Cause) -> Result<Room> {
+    pub(super) fn write_key(&mut self, key: Key, lines: &PageLines<'_>, cause: Cause) -> Result<Pressure> {
         let place = match self.table.find(key) {
             Some(place) => place,
             None => self.claim_base(key)?,
@@ -220,7 +220,7 @@ impl<M: Medium> DualPage<M> {
             Life::Absent => self.write_birth(key, place, lines, cause),
             Life::Born => {
                 self.post_lines(self.table.base(place), lines.changed, lines, cause)?;
-                Ok(Room::Plenty)
+                Ok(Pressure::None)
             }
             Life::Dead => self.write_rebirth(key, place, lines, cause),
         }
@@ -233,7 +233,7 @@ impl<M: Medium> DualPage<M> {
         place: EntryIndex,
         lines: &PageLines<'_>,
         cause: Cause,
-    ) -> Result<Room> {
+    ) -> Result<Pressure> {
         let (entry, changed) = (self.table[place], lines.changed);
         let derivative = changed & entry.target();
         if !derivative.is_empty() {
@@ -255,7 +255,7 @@ impl<M: Medium> DualPage<M> {
             self.post_lines(self.table.base(place), base, lines, cause)?;
         }
         self.mark_dirty(key, place, changed);
-        Ok(Room::Plenty)
+        Ok(Pressure::None)
     }
 
     /// An extent for the base page of `key` and its neighbours.
@@ -276,7 +276,7 @@ impl<M: Medium> DualPage<M> {
         place: EntryIndex,
         lines: &PageLines<'_>,
         cause: Cause,
-    ) -> Result<Room> {
+    ) -> Result<Pressure> {
         let (base, changed) = (self.table.base(place), lines.changed);
         let virgin = self.table[place].is(Flags::VIRGIN) || self.faulty(Fault::NoZeroFill);
         self.table[place].set(Flags::VIRGIN, false);
@@ -289,7 +289,7 @@ impl<M: Medium> DualPage<M> {
         }
         self.table[place].set(Flags::NEWEST, true);
         self.touch(key, place);
-        Ok(Room::Plenty)
+        Ok(Pressure::None)
     }
 
     /// Makes `lines` of page `number` of the medium zero, those that are not.
@@ -317,7 +317,7 @@ impl<M: Medium> DualPage<M> {
         place: EntryIndex,
         lines: &PageLines<'_>,
         cause: Cause,
-    ) -> Result<Room> {
+    ) -> Result<Pressure> {
         let line_bytes = lines.line_bytes;
         let mut whole = vec![0; self.geometry().page_bytes()];
         for run in lines.changed.runs() {
@@ -330,7 +330,7 @@ impl<M: Medium> DualPage<M> {
     }
 
     /// No derivative page: the lines go to the fall-back buffer.
-    fn write_fallback(&mut self, key: Key, place: EntryIndex, lines: &PageLines<'_>) -> Result<Room> {
+    fn write_fallback(&mut self, key: Key, place: EntryIndex, lines: &PageLines<'_>) -> Result<Pressure> {
         let (geometry, changed) = (self.geometry(), lines.changed);
         self.fallback
             .reserve(key, changed, geometry, &mut self.space, &mut self.medium)?;
@@ -343,7 +343,7 @@ impl<M: Medium> DualPage<M> {
             self.sum(at, bytes);
         }
         self.mark_dirty(key, place, changed);
-        Ok(Room::Commit)
+        Ok(Pressure::Commit)
     }
 
     /// The lines are written: they are in no checkpoint yet.

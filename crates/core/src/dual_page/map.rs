@@ -85,7 +85,7 @@ impl Flags {
     /// The base page was never written since the medium grew over it: it reads as zero.
     pub(super) const VIRGIN: Flags = Flags(1 << 6);
     /// The derivative lines were copied home; the record that says so is being written.
-    pub(super) const HOMEBOUND: Flags = Flags(1 << 7);
+    pub(super) const RECLAIMING: Flags = Flags(1 << 7);
 }
 
 /// Where a page is in its life: in the checkpoint, in the newest version, in both or in none.
@@ -165,7 +165,7 @@ impl Entry {
     }
 
     /// Back to one home, its base, with all lines there.
-    pub(super) fn come_home(&mut self) -> Option<Frame> {
+    pub(super) fn consolidate(&mut self) -> Option<Frame> {
         self.cpbv = LineMask::NONE;
         self.set(Flags::FRESH, false);
         self.frame.take()

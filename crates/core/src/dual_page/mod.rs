@@ -183,7 +183,7 @@ pub struct DualPage<M> {
     /// The commit whose last fence has begun.
     flying: Option<commit::Flying>,
     /// Lines of the last commit are in the fall-back still: there was no room to copy them home.
-    homeless: bool,
+    redo_pending: bool,
     fault: Option<Fault>,
     // Buffers, kept to be used again.
     change: Change,
@@ -279,7 +279,7 @@ impl<M: Medium> DualPage<M> {
             exhausted: false,
             defers_reclaim: false,
             flying: None,
-            homeless: false,
+            redo_pending: false,
             fault: None,
             change: Change::default(),
             record: Vec::new(),
@@ -362,7 +362,7 @@ impl<M: Medium> DualPage<M> {
             self.flying.is_none(),
             "a commit that has begun ends before anything else"
         );
-        if self.homeless {
+        if self.redo_pending {
             self.finish_redo()?;
         }
         if self.slots.torn {

@@ -173,7 +173,7 @@ impl Pool {
         self.sweep(wanted, table, &mut chosen, |_| true);
         for &key in &chosen {
             if let Some(place) = table.find(key) {
-                table[place].set(Flags::HOMEBOUND, false);
+                table[place].set(Flags::RECLAIMING, false);
             }
         }
         chosen
@@ -202,8 +202,8 @@ impl Pool {
                 continue;
             };
             let entry = &mut table[place];
-            if entry.is_clean() && !entry.is(Flags::HOMEBOUND) && fits(entry) {
-                entry.set(Flags::HOMEBOUND, true);
+            if entry.is_clean() && !entry.is(Flags::RECLAIMING) && fits(entry) {
+                entry.set(Flags::RECLAIMING, true);
                 chosen.push(Key(owner));
             }
             entry.heat = entry.heat.saturating_sub(1);

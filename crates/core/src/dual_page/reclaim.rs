@@ -15,7 +15,7 @@ use super::snapshot::Version;
 use super::{Cause, DualPage};
 use crate::error::{Error, Result};
 use crate::medium::{Medium, Path};
-use crate::scheme::{Room, Scheme};
+use crate::scheme::{Pressure, Scheme};
 use std::sync::PoisonError;
 
 /// Pages reclaimed at once at least, when an allocation has to wait for it.
@@ -66,22 +66,22 @@ impl<M: Medium> DualPage<M> {
     }
 
     /// Makes a derivative page ready for a page that will be written (DPC 4.4.3).
-    pub(super) fn make_ready(&mut self, key: Key) -> Result<Room> {
+    pub(super) fn make_ready(&mut self, key: Key) -> Result<Pressure> {
         let Some(place) = self.table.find(key) else {
-            return Ok(Room::Plenty);
+            return Ok(Pressure::None);
         };
         let entry = self.table[place];
         if entry.life() == Life::Present && entry.frame.is_none() && !entry.is(Flags::FALLBACK) {
             return Ok(self
                 .allocate(key, place, Path::Background)?
-                .map_or(Room::Commit, |_| Room::Plenty));
+                .map_or(Pressure::Commit, |_| Pressure::None));
         }
-        Ok(Room::Plenty)
+        Ok(Pressure::None)
     }
 
     /// Frees up to `wanted` derivative pages of clean pages, with a record of its own.
     pub(super) fn reclaim(&mut self, wanted: u64) -> Result<u64> {
-        let keys = self.bring_home(wanted)?;
+        let keys = self.reclaim_pages(wanted)?;
         self.record_home(&keys)
     }
 
@@ -94,11 +94,11 @@ impl<M: Medium> DualPage<M> {
         keys.iter().for_each(|&key| self.change.home.push(key));
         match self.persist(self.epoch, Version::Checkpoint) {
             Ok(()) => {
-                self.free_home(keys);
+                self.finish_reclaim(keys);
                 Ok(keys.len() as u64)
             }
             Err(Error::Full { .. }) => {
-                self.stay(keys);
+                self.abort_reclaim(keys);
                 Ok(0)
             }
             Err(error) => Err(error),
@@ -106,8 +106,8 @@ impl<M: Medium> DualPage<M> {
     }
 
     /// Picks clean pages and posts copies of their derivative lines to their bases. They are flagged
-    /// as on their way home until [`DualPage::free_home`] or [`DualPage::stay`].
-    pub(super) fn bring_home(&mut self, wanted: u64) -> Result<Vec<Key>> {
+    /// as on their way home until [`DualPage::finish_reclaim`] or [`DualPage::abort_reclaim`].
+    pub(super) fn reclaim_pages(&mut self, wanted: u64) -> Result<Vec<Key>> {
         let keys = self.pool.victims(wanted, &mut self.table);
         self.copy_all_home(keys)
     }
@@ -148,7 +148,7 @@ impl<M: Medium> DualPage<M> {
             };
             if self.table[place].is(Flags::FRESH) {
                 // Pre-allocated and never written: no other record refers to it.
-                let frame = self.table[place].come_home();
+                let frame = self.table[place].consolidate();
                 frame
                     .into_iter()
                     .for_each(|frame| self.pool.free(frame, &self.space));
@@ -156,7 +156,7 @@ impl<M: Medium> DualPage<M> {
             }
             match self.copy_home(place) {
                 Ok(()) => {
-                    self.table[place].set(Flags::HOMEBOUND, true);
+                    self.table[place].set(Flags::RECLAIMING, true);
                     home.push(key);
                 }
                 Err(Error::Full { .. }) => break,
@@ -205,13 +205,13 @@ impl<M: Medium> DualPage<M> {
     }
 
     /// The record is durable: the pages have one home, their derivative pages are free.
-    pub(super) fn free_home(&mut self, keys: &[Key]) {
+    pub(super) fn finish_reclaim(&mut self, keys: &[Key]) {
         for &key in keys {
             let Some(place) = self.table.find(key) else {
                 continue;
             };
-            self.table[place].set(Flags::HOMEBOUND, false);
-            if let Some(frame) = self.table[place].come_home() {
+            self.table[place].set(Flags::RECLAIMING, false);
+            if let Some(frame) = self.table[place].consolidate() {
                 self.pool.free(frame, &self.space);
                 self.pool.reclaimed += 1;
             }
@@ -220,10 +220,10 @@ impl<M: Medium> DualPage<M> {
     }
 
     /// The record did not come about: the pages stay as they were.
-    pub(super) fn stay(&mut self, keys: &[Key]) {
+    pub(super) fn abort_reclaim(&mut self, keys: &[Key]) {
         for &key in keys {
             if let Some(place) = self.table.find(key) {
-                self.table[place].set(Flags::HOMEBOUND, false);
+                self.table[place].set(Flags::RECLAIMING, false);
             }
         }
     }

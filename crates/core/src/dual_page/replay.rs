@@ -101,7 +101,7 @@ impl Replay {
                 .place(key, Life::Present)
                 .ok_or("it brings home a page that is not there")?;
             let (base, cpbv) = (self.table.base(place), self.table[place].cpbv);
-            let frame = self.table[place].come_home();
+            let frame = self.table[place].consolidate();
             let frame = frame.ok_or("it brings home a page that is at home")?;
             if let Some(sums) = &mut self.sums {
                 for run in cpbv.runs() {
@@ -116,7 +116,7 @@ impl Replay {
                 .ok_or("it discards a page that is not there")?;
             self.table.set_in_checkpoint(place, false);
             self.table[place].set(Flags::NEWEST, false);
-            self.table[place].come_home();
+            self.table[place].consolidate();
             let logical = self.table.logical(key);
             if emptied.last() != Some(&logical) {
                 emptied.push(logical);

@@ -5,7 +5,7 @@ use super::map::Flags;
 use crate::error::Result;
 use crate::geometry::{LineMask, PageId, PageLines};
 use crate::medium::{Cause, Medium, Offset, Path};
-use crate::scheme::{Commit, Damage, Epoch, Idle, Info, Room, Scheme, Simulated, TableEntry, Traffic};
+use crate::scheme::{Commit, Damage, Epoch, Idle, Info, Pressure, Scheme, Simulated, TableEntry, Traffic};
 use crate::shell::{self, Mechanism, Shell};
 use std::io;
 use std::ops::Range;
@@ -22,7 +22,7 @@ impl<M: Medium> Mechanism for DualPage<M> {
     #[inline]
     fn prepare(&mut self, path: Path) -> Result<()> {
         self.medium.waits(path);
-        match self.homeless || self.slots.torn || self.slots.unmarked {
+        match self.redo_pending || self.slots.torn || self.slots.unmarked {
             true => self.make_up(),
             false => Ok(()),
         }
@@ -51,7 +51,7 @@ impl<M: Medium> Mechanism for DualPage<M> {
     }
 
     #[inline]
-    fn write_newest(&mut self, lines: PageLines<'_>) -> Result<Room> {
+    fn write_newest(&mut self, lines: PageLines<'_>) -> Result<Pressure> {
         self.write_key(self.key(lines.page), &lines, Cause::Data)
     }
 
@@ -124,7 +124,7 @@ impl<M: Medium> Idle for DualPage<M> {
 }
 
 impl<M: Medium> Simulated for DualPage<M> {
-    fn preallocate(&mut self, page: PageId) -> Result<Room> {
+    fn preallocate(&mut self, page: PageId) -> Result<Pressure> {
         shell::guarded_page(self, page, |store| store.make_ready(store.key(page)))
     }
 

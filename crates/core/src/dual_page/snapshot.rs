@@ -46,7 +46,7 @@ impl Kind {
             return Kind::Absent;
         }
         // A page in the fall-back has no derivative page: its dirty lines are named by the redo list.
-        let kept = !entry.is(Flags::HOMEBOUND);
+        let kept = !entry.is(Flags::RECLAIMING);
         let recorded = !entry.is(Flags::FRESH) || version == Version::Newest && !cpbv.is_empty();
         match entry.frame {
             Some(frame) if kept && recorded => Kind::Dual(frame, cpbv),

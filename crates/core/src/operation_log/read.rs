@@ -161,7 +161,7 @@ fn read_definitions(medium: &impl Medium, seed: u32) -> Result<(Vec<String>, u64
 
 /// What a group begins with.
 #[derive(Clone, Copy)]
-struct Mark {
+struct GroupHead {
     life: u64,
     closed_ms: u64,
 }
@@ -215,9 +215,9 @@ impl Scan<'_> {
     }
 
     /// The mark there, if there is one.
-    fn mark(&self, at: usize) -> Option<Mark> {
+    fn mark(&self, at: usize) -> Option<GroupHead> {
         let raw = peek::<Raw>(self.lap.get(at..)?)?;
-        let mark = Mark {
+        let mark = GroupHead {
             life: raw.as_mark()?,
             closed_ms: raw.closed_ms(),
         };
@@ -234,7 +234,7 @@ impl Scan<'_> {
     }
 
     /// The call there, of a group with this mark.
-    fn call(&self, at: usize, mark: Mark) -> Result<Entry, String> {
+    fn call(&self, at: usize, mark: GroupHead) -> Result<Entry, String> {
         let position = self.start + at as u64;
         let raw = self
             .lap

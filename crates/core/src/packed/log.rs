@@ -18,7 +18,7 @@ use super::{Packed, batch};
 use crate::error::{Error, Result};
 use crate::geometry::{LineMask, PageLines};
 use crate::medium::Cause;
-use crate::scheme::{Room, Scheme};
+use crate::scheme::{Pressure, Scheme};
 use crate::shell::Mechanism;
 use std::collections::BTreeSet;
 
@@ -60,19 +60,19 @@ impl<S: Mechanism> Packed<S> {
     }
 
     /// Gives every page that waits its place: whole to its own, or a strip in the log.
-    pub(super) fn place_waiting(&mut self) -> Result<Room> {
+    pub(super) fn place_waiting(&mut self) -> Result<Pressure> {
         let mut room = self.place_whole()?;
         while !self.waiting.is_empty() || !self.drops.is_empty() {
             self.enter_sheet()?;
-            if self.append()? == Room::Commit {
-                room = Room::Commit;
+            if self.append()? == Pressure::Commit {
+                room = Pressure::Commit;
             }
         }
         Ok(room)
     }
 
     /// Writes those pages that wait whole that are better written so.
-    fn place_whole(&mut self) -> Result<Room> {
+    fn place_whole(&mut self) -> Result<Pressure> {
         let most = self.tuning.whole_lines as usize;
         let few = self.waiting.len() <= 2 && self.appended == 0 && self.drops.is_empty();
         let few = few && self.waiting.iter().all(|page| !self.index.has(page.lines.page.0));
@@ -82,17 +82,17 @@ impl<S: Mechanism> Packed<S> {
             .filter(|page| few || page.born || page.lines.held.count() >= most)
             .map(|page| page.lines.page.0)
             .collect();
-        let mut room = Room::Plenty;
+        let mut room = Pressure::None;
         for page in whole {
-            if self.write_newest_whole(page)? == Room::Commit {
-                room = Room::Commit;
+            if self.write_newest_whole(page)? == Pressure::Commit {
+                room = Pressure::Commit;
             }
         }
         Ok(room)
     }
 
     /// Writes the newest version of a page to its own place.
-    fn write_newest_whole(&mut self, page: u64) -> Result<Room> {
+    fn write_newest_whole(&mut self, page: u64) -> Result<Pressure> {
         let mut bytes = std::mem::take(&mut self.page);
         bytes.resize(self.layout.page_bytes(), 0);
         let read = match self.faulty(Fault::NoZeroFill) {
@@ -139,7 +139,7 @@ impl<S: Mechanism> Packed<S> {
     }
 
     /// Puts one batch together, of drops and waiting lines, and writes it.
-    fn append(&mut self) -> Result<Room> {
+    fn append(&mut self) -> Result<Pressure> {
         let sizes = self.sizes();
         let limit = (SHEET - self.head % SHEET) as usize * sizes.page;
         self.builder.clear(sizes);
@@ -213,7 +213,7 @@ impl<S: Mechanism> Packed<S> {
     }
 
     /// Folds a page that is given whole.
-    pub(super) fn fold_given(&mut self, page: u64, bytes: &[u8]) -> Result<Room> {
+    pub(super) fn fold_given(&mut self, page: u64, bytes: &[u8]) -> Result<Pressure> {
         let before = self.below.written();
         let room = self.write_whole(page, bytes)?;
         self.count(Cause::WriteBack, before);

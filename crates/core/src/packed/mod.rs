@@ -59,7 +59,7 @@
 //! When the ring comes round, the pages that have live lines in the oldest batch are *folded*:
 //! written whole to their own places. Folding begins early and grows with what is in use, so that no
 //! commit has to do much of it. A source that can give those pages whole is told before which they are
-//! ([`Scheme::wishes`]); other pages are read, from their own places and from every strip.
+//! ([`Scheme::fold_hints`]); other pages are read, from their own places and from every strip.
 //!
 //! # Choices by cost
 //!
@@ -118,7 +118,7 @@ use crate::dual_page::DualPage;
 use crate::error::{Error, Result};
 use crate::geometry::{LineMask, PageId, PageLines};
 use crate::medium::{Cause, Medium};
-use crate::scheme::{Recovered, Room, Scheme, Traffic};
+use crate::scheme::{Pressure, Recovered, Scheme, Traffic};
 use crate::shell::{Mechanism, Shell};
 use batch::{Builder, Sizes};
 use index::Index;
@@ -371,7 +371,7 @@ impl<S: Mechanism> Packed<S> {
     }
 
     /// Newer versions of lines of a page, all of which are held.
-    fn write_held(&mut self, lines: PageLines<'_>) -> Result<Room> {
+    fn write_held(&mut self, lines: PageLines<'_>) -> Result<Pressure> {
         let page = lines.page.0;
         if lines.held == LineMask::ALL {
             self.presence.set(page);
@@ -385,18 +385,18 @@ impl<S: Mechanism> Packed<S> {
         self.waiting.put(lines, || !presence.set(page));
         match self.waiting.is_full(self.layout) {
             true => self.place_waiting(),
-            false => Ok(Room::Plenty),
+            false => Ok(Pressure::None),
         }
     }
 
     /// Writes lines of the scheme below, from line `first` of page `sheet` on.
-    fn write_below(&mut self, sheet: PageId, first: usize, bytes: &[u8]) -> Result<Room> {
+    fn write_below(&mut self, sheet: PageId, first: usize, bytes: &[u8]) -> Result<Pressure> {
         let lines = PageLines::from(sheet, first, bytes, self.layout.page_bytes());
         self.below.write(lines)
     }
 
     /// A page goes to its own place; its lines in the log are void.
-    fn write_whole(&mut self, page: u64, bytes: &[u8]) -> Result<Room> {
+    fn write_whole(&mut self, page: u64, bytes: &[u8]) -> Result<Pressure> {
         let (sheet, place) = self.layout.page(page);
         let room = self.write_below(sheet, place, bytes)?;
         self.void(page);

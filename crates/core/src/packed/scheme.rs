@@ -8,7 +8,9 @@ use crate::compare::differing_from_newest;
 use crate::error::Result;
 use crate::geometry::{LineMask, PageId, PageLines};
 use crate::medium::{Offset, Path};
-use crate::scheme::{Commit, Damage, Epoch, Idle, Info, LogInfo, Room, Scheme, Simulated, Traffic, Wishes};
+use crate::scheme::{
+    Commit, Damage, Epoch, FoldHints, Idle, Info, LogInfo, Pressure, Scheme, Simulated, Traffic,
+};
 use crate::shell::{self, Mechanism, Shell};
 use std::io;
 use std::ops::Range;
@@ -70,12 +72,12 @@ impl<S: Mechanism> Mechanism for Packed<S> {
     }
 
     #[inline]
-    fn write_newest(&mut self, lines: PageLines<'_>) -> Result<Room> {
+    fn write_newest(&mut self, lines: PageLines<'_>) -> Result<Pressure> {
         self.open = true;
         if lines.changed == lines.held {
             return self.write_held(lines);
         }
-        lines.changed.runs().try_fold(Room::Plenty, |room, run| {
+        lines.changed.runs().try_fold(Pressure::None, |room, run| {
             let wrote = self.write_held(lines.part(run))?;
             Ok(room.or(wrote))
         })
@@ -142,9 +144,9 @@ impl<S: Mechanism> Mechanism for Packed<S> {
         self.list_damage()
     }
 
-    fn find_wishes(&mut self) -> Result<Wishes> {
+    fn find_wishes(&mut self) -> Result<FoldHints> {
         self.find_wanted()?;
-        Ok(Wishes {
+        Ok(FoldHints {
             pages: self.wanted.iter().copied().map(PageId).collect(),
             whole_from: self.tuning.whole_lines,
         })
@@ -179,7 +181,7 @@ impl<S: Mechanism + Idle> Idle for Packed<S> {
 }
 
 impl<S: Mechanism + Simulated> Simulated for Packed<S> {
-    fn preallocate(&mut self, page: PageId) -> Result<Room> {
+    fn preallocate(&mut self, page: PageId) -> Result<Pressure> {
         shell::guarded_page(self, page, |store| {
             store.below.preallocate(store.layout.page(page.0).0)
         })

@@ -159,7 +159,7 @@ fn thynvm_writes_a_line_once() {
     store.commit(b"").unwrap();
     for value in 2..8 {
         let before = store.info().traffic;
-        assert_eq!(write_line(&mut store, 0, 0, value), Room::Plenty);
+        assert_eq!(write_line(&mut store, 0, 0, value), Pressure::None);
         store.commit(b"").unwrap();
         let spent = store.info().traffic - before;
         assert_eq!(
@@ -203,13 +203,13 @@ fn thynvm_overflows_and_evicts() {
     let rooms = (0..80).map(|page| write_line(&mut store, page, 0, 1));
     let full = rooms.collect::<Vec<_>>();
     assert_eq!(
-        full.iter().filter(|room| **room == Room::Commit).count(),
+        full.iter().filter(|room| **room == Pressure::Commit).count(),
         20,
         "60 entries"
     );
     store.commit(b"").unwrap();
     let before = store.info().traffic;
-    assert_eq!(write_line(&mut store, 70, 1, 2), Room::Plenty);
+    assert_eq!(write_line(&mut store, 70, 1, 2), Pressure::None);
     assert_eq!(
         (store.info().traffic - before).migration_bytes,
         64,

@@ -42,7 +42,7 @@ fn create(kind: SchemeKind) -> AnyScheme<Image> {
 }
 
 /// Writes a line filled with a value.
-fn write_line<M: Medium>(store: &mut AnyScheme<M>, page: u64, line: usize, value: u8) -> Room {
+fn write_line<M: Medium>(store: &mut AnyScheme<M>, page: u64, line: usize, value: u8) -> Pressure {
     let bytes = vec![value; store.geometry().line_bytes()];
     let span = PageLines::from(PageId(page), line, &bytes, store.geometry().line_bytes());
     store.write(span).unwrap()

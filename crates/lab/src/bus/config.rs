@@ -5,7 +5,7 @@ use crate::config::processor::{Caches, Cpu, shape};
 use crate::device::Device;
 use crate::machine::Shape;
 use crate::quantity::{self, Quantity, Span};
-use crate::text::{ConfigError, Place, find};
+use crate::text::{ConfigError, SourceText, find};
 use serde::Deserialize;
 
 /// The machines that come with the lab: name and text.
@@ -160,20 +160,20 @@ pub struct Hardware {
 impl Hardware {
     /// What the tables of a machine file say of it.
     pub(crate) fn read(
-        place: Place<'_>,
+        source: SourceText<'_>,
         cpu: &Cpu,
         cache: &Caches,
         memory: &Memory,
         fence: &Fence,
     ) -> Result<Hardware, ConfigError> {
         if !(memory.channels.is_power_of_two() && memory.channels <= 16) {
-            return Err(place.wrong("memory", "channels", "1, 2, 4, 8 or 16"));
+            return Err(source.wrong("memory", "channels", "1, 2, 4, 8 or 16"));
         }
         let cycle_fs = cpu.clock.is.cycle_fs;
-        let mut device = Device::find(&memory.device).map_err(|why| place.wrong("memory", "device", why))?;
+        let mut device = Device::find(&memory.device).map_err(|why| source.wrong("memory", "device", why))?;
         device.channels = memory.channels;
         Ok(Hardware {
-            shape: shape(place, cpu, cache)?,
+            shape: shape(source, cpu, cache)?,
             memory: device,
             path_fs: memory.path.is.fs(cycle_fs),
             durable: memory.durable,
@@ -198,12 +198,12 @@ impl Config {
     /// # Errors
     /// What is wrong, and in which line.
     pub fn parse(file: &str, text: &str) -> Result<Config, ConfigError> {
-        let place = Place { file, text };
-        let said: File = place.read()?;
-        check(place, &said)?;
+        let source = SourceText { file, text };
+        let said: File = source.read()?;
+        check(source, &said)?;
         let (row, processor) = (&said.energy.row, &said.energy.processor);
         Ok(Config {
-            hardware: Hardware::read(place, &said.cpu, &said.cache, &said.memory, &said.fence)?,
+            hardware: Hardware::read(source, &said.cpu, &said.cache, &said.memory, &said.fence)?,
             prices: Prices {
                 hit_read_j: row.hit_read.is.0,
                 hit_write_j: row.hit_write.is.0,
@@ -268,7 +268,7 @@ impl Config {
     }
 }
 
-fn check(place: Place<'_>, said: &File) -> Result<(), ConfigError> {
+fn check(source: SourceText<'_>, said: &File) -> Result<(), ConfigError> {
     let study = &said.study;
     let is_threshold = |threshold: &f64| *threshold > 0.0 && *threshold <= 1.0;
     for (table, key, fits, why) in [
@@ -310,7 +310,7 @@ fn check(place: Place<'_>, said: &File) -> Result<(), ConfigError> {
         ),
     ] {
         if !fits {
-            return Err(place.wrong(table, key, why));
+            return Err(source.wrong(table, key, why));
         }
     }
     Ok(())

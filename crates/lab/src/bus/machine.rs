@@ -5,9 +5,9 @@ use super::flushes::{Flushes, When};
 use super::memory::{Event, Memory, What};
 use super::outcome::{Counts, Disk};
 use crate::controller::Source;
-use crate::machine::asked::Asked;
 use crate::machine::core::{Core, NO_REQUEST, Pending, Stall, State, Waiter};
 use crate::machine::hierarchy::{Access, Hierarchy};
+use crate::machine::miss_file::MissFile;
 use crate::op::{Kind, LINE_BYTES, Op};
 use crate::space::{Port, Space};
 use crate::workload::image::filled;
@@ -36,7 +36,7 @@ struct Owner {
 
 /// A core and its write-backs.
 #[derive(Debug, Default)]
-struct Lane {
+struct BusCore {
     core: Core,
     flushes: Flushes,
     /// It waits for a write-back.
@@ -79,10 +79,10 @@ impl Remaps {
 pub struct Machine<'w> {
     config: Hardware,
     disk: Option<Disk>,
-    lanes: Vec<Lane>,
+    cores: Vec<BusCore>,
     caches: Hierarchy,
     memory: Memory,
-    asked: Asked,
+    asked: MissFile,
     owners: HashMap<u64, Owner>,
     remaps: Remaps,
     space: Space,
@@ -96,10 +96,10 @@ impl<'w> Machine<'w> {
     /// Fills memory with the workload's data and switches the machine on.
     pub fn new(config: Hardware, disk: Option<Disk>, workload: &'w mut dyn Workload) -> Machine<'w> {
         Machine {
-            lanes: (0..config.shape.cores).map(|_| Lane::default()).collect(),
+            cores: (0..config.shape.cores).map(|_| BusCore::default()).collect(),
             caches: Hierarchy::new(config.shape.cores, &config.shape.levels),
             memory: Memory::new(&config.memory, config.path_fs, config.durable),
-            asked: Asked::new(),
+            asked: MissFile::new(),
             owners: HashMap::new(),
             remaps: Remaps::default(),
             space: filled(workload),
@@ -143,8 +143,8 @@ impl<'w> Machine<'w> {
     }
 
     fn totals(&self) -> Counts {
-        let sum = |of: fn(&Core) -> u64| self.lanes.iter().map(|lane| of(&lane.core)).sum();
-        let now = self.lanes[0].core.now;
+        let sum = |of: fn(&Core) -> u64| self.cores.iter().map(|this| of(&this.core)).sum();
+        let now = self.cores[0].core.now;
         let counts = Counts {
             time_fs: now,
             instructions: sum(|core| core.index),
@@ -159,10 +159,10 @@ impl<'w> Machine<'w> {
         self.until = transactions;
         while self.counts.transactions < transactions {
             let behind = self.behind();
-            let limit = behind.map_or(u64::MAX, |lane| self.lanes[lane].core.now);
+            let limit = behind.map_or(u64::MAX, |this| self.cores[this].core.now);
             match (self.memory.next(limit), behind) {
                 (Some(event), _) => self.take(event),
-                (None, Some(lane)) => self.run_core(lane, limit + WINDOW_FS),
+                (None, Some(this)) => self.run_core(this, limit + WINDOW_FS),
                 (None, None) => {
                     return Err(format!(
                         "{}: no core can go on after {} transactions of {transactions}",
@@ -177,10 +177,10 @@ impl<'w> Machine<'w> {
 
     /// The ready core that is furthest behind.
     fn behind(&self) -> Option<usize> {
-        let ready = self.lanes.iter().enumerate();
-        let ready = ready.filter(|(_, lane)| lane.core.state == State::Ready);
+        let ready = self.cores.iter().enumerate();
+        let ready = ready.filter(|(_, this)| this.core.state == State::Ready);
         ready
-            .min_by_key(|(_, lane)| lane.core.now)
+            .min_by_key(|(_, this)| this.core.now)
             .map(|(number, _)| number)
     }
 
@@ -192,14 +192,14 @@ impl<'w> Machine<'w> {
                 let Some(Owner { core, in_order }) = self.owners.remove(&number) else {
                     return;
                 };
-                let lane = &mut self.lanes[core];
+                let this = &mut self.cores[core];
                 match in_order {
-                    true => lane.flushes.in_order_ends(at),
-                    false => lane.flushes.closes(),
+                    true => this.flushes.in_order_ends(at),
+                    false => this.flushes.closes(),
                 }
-                if std::mem::take(&mut lane.wants_write_back) {
-                    lane.core.stall(at, Stall::Fence);
-                    lane.core.state = State::Ready;
+                if std::mem::take(&mut this.wants_write_back) {
+                    this.core.stall(at, Stall::Fence);
+                    this.core.state = State::Ready;
                 }
                 if in_order {
                     self.go_on_in_order(core);
@@ -217,16 +217,16 @@ impl<'w> Machine<'w> {
             if let Some(evicted) = self.caches.fill(number, line, waiter.write || is_new) {
                 self.memory.write(evicted, at);
             }
-            self.lanes[number].core.complete(waiter, request, at, Source::Nvm);
+            self.cores[number].core.complete(waiter, request, at, Source::Nvm);
         }
         self.asked.reuse(request, waiters);
         // A core may wait for a line that another one asked for.
-        for lane in &mut self.lanes {
-            if lane.core.state == State::Blocked(request) {
-                lane.core.state = State::Ready;
+        for this in &mut self.cores {
+            if this.core.state == State::Blocked(request) {
+                this.core.state = State::Ready;
             }
-            if lane.core.state == State::Ready && std::mem::take(&mut lane.wants_room) {
-                lane.core.stall(at, Stall::Nvm);
+            if this.core.state == State::Ready && std::mem::take(&mut this.wants_room) {
+                this.core.stall(at, Stall::Nvm);
             }
         }
     }
@@ -234,7 +234,7 @@ impl<'w> Machine<'w> {
     /// The core runs until it is past the horizon, blocked, at the end of its program, or at that of the run.
     fn run_core(&mut self, number: usize, horizon: u64) {
         loop {
-            let core = &mut self.lanes[number].core;
+            let core = &mut self.cores[number].core;
             let Some(&op) = core.batch.get(core.next) else {
                 match self.next_batch(number) {
                     true => continue,
@@ -246,20 +246,20 @@ impl<'w> Machine<'w> {
             }
             let done = core.enter(&op, &self.config.shape).map_err(Wait::Line);
             let done = done.and_then(|()| self.operation(number, &op));
-            let lane = &mut self.lanes[number];
+            let this = &mut self.cores[number];
             let Err(wait) = done else {
-                lane.core.next += 1;
-                lane.core.entered = false;
+                this.core.next += 1;
+                this.core.entered = false;
                 continue;
             };
-            lane.core.state = match wait {
+            this.core.state = match wait {
                 Wait::Line(request) => State::Blocked(request),
                 Wait::Room(request) => {
-                    lane.wants_room = true;
+                    this.wants_room = true;
                     State::Blocked(request)
                 }
                 Wait::WriteBack => {
-                    lane.wants_write_back = true;
+                    this.wants_write_back = true;
                     State::Blocked(NO_REQUEST)
                 }
             };
@@ -275,7 +275,7 @@ impl<'w> Machine<'w> {
             Kind::Flush => self.flush(number, op),
             Kind::Fence => self.fence(number, self.config.sfence_fs),
             Kind::FullFence => {
-                let loads = self.lanes[number].core.leave_loads(Stall::Fence);
+                let loads = self.cores[number].core.leave_loads(Stall::Fence);
                 loads.map_err(Wait::Line)?;
                 self.fence(number, self.config.mfence_fs)
             }
@@ -287,13 +287,13 @@ impl<'w> Machine<'w> {
                 self.counts.disk_writes += 1;
                 self.counts.disk_bytes += op.at;
                 self.counts.disk_fs += busy;
-                let core = &mut self.lanes[number].core;
+                let core = &mut self.cores[number].core;
                 core.stall(core.now + busy, Stall::Disk);
                 Ok(())
             }
             Kind::Remap => self.remap(number, op.at >> 32, op.at & 0xffff_ffff),
             Kind::Wait => {
-                let core = &mut self.lanes[number].core;
+                let core = &mut self.cores[number].core;
                 core.stall(core.now + op.at, Stall::Dram);
                 Ok(())
             }
@@ -308,16 +308,16 @@ impl<'w> Machine<'w> {
     /// Fetches a batch. False if the core does not go on now. Cores that wait for others look again when one of them
     /// has done a batch.
     fn next_batch(&mut self, number: usize) -> bool {
-        let Core { now, next, .. } = self.lanes[number].core;
+        let Core { now, next, .. } = self.cores[number].core;
         let waiting = self
-            .lanes
+            .cores
             .iter_mut()
-            .filter(|lane| next > 0 && lane.core.state == State::Waiting);
-        for lane in waiting {
-            lane.core.state = State::Ready;
-            lane.core.stall(now, Stall::Idle);
+            .filter(|this| next > 0 && this.core.state == State::Waiting);
+        for this in waiting {
+            this.core.state = State::Ready;
+            this.core.stall(now, Stall::Idle);
         }
-        let core = &mut self.lanes[number].core;
+        let core = &mut self.cores[number].core;
         core.batch.clear();
         core.next = 0;
         let mut port = Port::new(&mut self.space, &mut core.batch);
@@ -342,7 +342,7 @@ impl<'w> Machine<'w> {
     }
 
     fn load(&mut self, number: usize, op: &Op) -> Result<(), Wait> {
-        let core = &self.lanes[number].core;
+        let core = &self.cores[number].core;
         let mut begin = core.now;
         if op.chained {
             if core.last.request != NO_REQUEST {
@@ -364,8 +364,8 @@ impl<'w> Machine<'w> {
             Access::Miss => pending.request = self.request(number, line, begin)?,
         }
         self.accessed(access);
-        let soon = self.lanes[number].core.now + self.cycles(self.caches.first_cycles());
-        let core = &mut self.lanes[number].core;
+        let soon = self.cores[number].core.now + self.cycles(self.caches.first_cycles());
+        let core = &mut self.cores[number].core;
         core.last = pending;
         if pending.request != NO_REQUEST {
             let place = core.loads.push(pending);
@@ -377,7 +377,7 @@ impl<'w> Machine<'w> {
     }
 
     fn store(&mut self, number: usize, op: &Op) -> Result<(), Wait> {
-        let core = &mut self.lanes[number].core;
+        let core = &mut self.cores[number].core;
         core.store_room(&self.config.shape).map_err(Wait::Line)?;
         let (index, now) = (core.index, core.now);
         let line = op.at / LINE_BYTES;
@@ -392,7 +392,7 @@ impl<'w> Machine<'w> {
 
     /// A line gets another name and is written: nothing is copied.
     fn remap(&mut self, number: usize, old: u64, new: u64) -> Result<(), Wait> {
-        let core = &mut self.lanes[number].core;
+        let core = &mut self.cores[number].core;
         core.store_room(&self.config.shape).map_err(Wait::Line)?;
         let (index, now) = (core.index, core.now);
         if self.asked.find(old).is_none() {
@@ -420,14 +420,14 @@ impl<'w> Machine<'w> {
             done: 0,
             source: Source::Dram,
         };
-        let place = self.lanes[number].core.stores.push(pending);
+        let place = self.cores[number].core.stores.push(pending);
         self.join(request, number, true, place);
     }
 
     /// Asks memory for a line of a core, unless somebody did already.
     fn request(&mut self, number: usize, line: u64, at: u64) -> Result<u32, Wait> {
-        let lane = &mut self.lanes[number];
-        lane.core.miss_room(&self.config.shape).map_err(Wait::Room)?;
+        let this = &mut self.cores[number];
+        this.core.miss_room(&self.config.shape).map_err(Wait::Room)?;
         let lookup = self.caches.last_cycles();
         let (request, new) = self.asked.ask(self.remaps.fetched(line));
         if new {
@@ -445,20 +445,20 @@ impl<'w> Machine<'w> {
     fn write_back(&mut self, number: usize, op: &Op) -> Result<(), Wait> {
         let line = op.at / LINE_BYTES;
         self.line_is_here(line)?;
-        let lane = &mut self.lanes[number];
-        let (misses, taken) = (self.config.shape.misses, lane.core.open_misses());
-        match lane.flushes.room(lane.core.now, misses, taken) {
-            When::At(at) => lane.core.stall(at, Stall::Fence),
-            When::Unknown if lane.flushes.all_done() == When::Unknown => return Err(Wait::WriteBack),
+        let this = &mut self.cores[number];
+        let (misses, taken) = (self.config.shape.misses, this.core.open_misses());
+        match this.flushes.room(this.core.now, misses, taken) {
+            When::At(at) => this.core.stall(at, Stall::Fence),
+            When::Unknown if this.flushes.all_done() == When::Unknown => return Err(Wait::WriteBack),
             When::Unknown => {
-                let room = lane.core.miss_room(&self.config.shape);
+                let room = this.core.miss_room(&self.config.shape);
                 room.map_err(Wait::Room)?;
             }
         }
-        let now = self.lanes[number].core.now;
+        let now = self.cores[number].core.now;
         match self.begin(number, line, op.kind, now) {
-            When::At(at) => self.lanes[number].flushes.ends(at),
-            When::Unknown => self.lanes[number].flushes.opens(),
+            When::At(at) => self.cores[number].flushes.ends(at),
+            When::Unknown => self.cores[number].flushes.opens(),
         }
         Ok(())
     }
@@ -467,20 +467,20 @@ impl<'w> Machine<'w> {
     fn flush(&mut self, number: usize, op: &Op) -> Result<(), Wait> {
         let line = op.at / LINE_BYTES;
         self.line_is_here(line)?;
-        let lane = &mut self.lanes[number];
-        if !lane.flushes.has_room_in_order(self.config.shape.store_buffer) {
+        let this = &mut self.cores[number];
+        if !this.flushes.has_room_in_order(self.config.shape.store_buffer) {
             return Err(Wait::WriteBack);
         }
-        lane.flushes.queue(line, lane.core.now);
+        this.flushes.queue(line, this.core.now);
         self.go_on_in_order(number);
         Ok(())
     }
 
     /// The next `clflush`s of a core begin, as far as it is known when.
     fn go_on_in_order(&mut self, number: usize) {
-        while let Some((line, at)) = self.lanes[number].flushes.next_in_order() {
+        while let Some((line, at)) = self.cores[number].flushes.next_in_order() {
             let ends = self.begin(number, line, Kind::Flush, at);
-            let flushes = &mut self.lanes[number].flushes;
+            let flushes = &mut self.cores[number].flushes;
             match ends {
                 When::At(at) => flushes.in_order_ends(at),
                 When::Unknown => flushes.in_order_opens(),
@@ -527,14 +527,14 @@ impl<'w> Machine<'w> {
 
     /// Stores and write-backs of the core are done before it goes on.
     fn fence(&mut self, number: usize, cost_fs: u64) -> Result<(), Wait> {
-        let lane = &mut self.lanes[number];
-        let stores = lane.core.leave_stores(1, Stall::Fence);
+        let this = &mut self.cores[number];
+        let stores = this.core.leave_stores(1, Stall::Fence);
         stores.map_err(Wait::Line)?;
-        match lane.flushes.all_done() {
+        match this.flushes.all_done() {
             When::Unknown => Err(Wait::WriteBack),
             When::At(at) => {
-                let until = at.max(lane.core.now) + cost_fs;
-                lane.core.stall(until, Stall::Fence);
+                let until = at.max(this.core.now) + cost_fs;
+                this.core.stall(until, Stall::Fence);
                 self.counts.fences += 1;
                 Ok(())
             }

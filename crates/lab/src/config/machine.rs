@@ -10,7 +10,7 @@ use crate::machine::{Mode, Plan};
 use crate::op::PAGE_BYTES;
 use crate::quantity::{Bytes, Quantity, Span};
 use crate::schemes::SchemeName;
-use crate::text::{ConfigError, Place, find};
+use crate::text::{ConfigError, SourceText, find};
 use serde::Deserialize;
 use twinpage_baselines::{Switching, Tables};
 
@@ -165,7 +165,7 @@ impl Config {
         let Some(Layers { name, table }) = combine(name, &text, set)? else {
             return Config::parse(name, &text);
         };
-        let place = Place {
+        let source = SourceText {
             file: &name,
             text: "",
         };
@@ -173,7 +173,7 @@ impl Config {
             file: name.clone(),
             what: why.to_string().trim_end().into(),
         })?;
-        Config::resolve(place, said)
+        Config::resolve(source, said)
     }
 
     /// The machine a text describes; `file` is for errors.
@@ -181,15 +181,15 @@ impl Config {
     /// # Errors
     /// What is wrong, and in which line.
     pub fn parse(file: &str, text: &str) -> Result<Config, ConfigError> {
-        let place = Place { file, text };
-        Config::resolve(place, place.read()?)
+        let source = SourceText { file, text };
+        Config::resolve(source, source.read()?)
     }
 
-    fn resolve(place: Place<'_>, said: File) -> Result<Config, ConfigError> {
+    fn resolve(source: SourceText<'_>, said: File) -> Result<Config, ConfigError> {
         let cycle_fs = said.cpu.clock.is.cycle_fs;
-        let shape = shape(place, &said.cpu, &said.cache)?;
-        let controller = controller(place, &said, cycle_fs)?;
-        check(place, &said)?;
+        let shape = shape(source, &said.cpu, &said.cache)?;
+        let controller = controller(source, &said, cycle_fs)?;
+        check(source, &said)?;
         Ok(Config {
             overlap: said.checkpoint.overlap,
             plan: Plan {
@@ -296,17 +296,17 @@ fn thynvm_bytes(blocks: u32, pages: u32) -> u64 {
     u64::from(pages) * PAGE_BYTES + (u64::from(blocks) * 64).next_multiple_of(PAGE_BYTES)
 }
 
-fn controller(place: Place<'_>, said: &File, cycle_fs: u64) -> Result<Setting, ConfigError> {
+fn controller(source: SourceText<'_>, said: &File, cycle_fs: u64) -> Result<Setting, ConfigError> {
     let device = |table: &str, name: &str| {
         Device::find(name).map_err(|why| match std::path::Path::new(name).exists() {
             true => why,
-            false => place.wrong(table, "device", why),
+            false => source.wrong(table, "device", why),
         })
     };
     let mut nvm = device("nvm", &said.nvm.device)?;
     if let Some(channels) = said.nvm.channels {
         if !(channels.is_power_of_two() && channels <= 16) {
-            return Err(place.wrong(
+            return Err(source.wrong(
                 "nvm",
                 "channels",
                 format!("{channels} cannot be: 1, 2, 4, 8 or 16"),
@@ -330,7 +330,7 @@ fn controller(place: Place<'_>, said: &File, cycle_fs: u64) -> Result<Setting, C
     })
 }
 
-fn check(place: Place<'_>, said: &File) -> Result<(), ConfigError> {
+fn check(source: SourceText<'_>, said: &File) -> Result<(), ConfigError> {
     let pages =
         |bytes: &Quantity<Bytes>, least: u64| bytes.is.0.is_multiple_of(4096) && bytes.is.0 / 4096 >= least;
     for (table, key, fits, why) in [
@@ -398,7 +398,7 @@ fn check(place: Place<'_>, said: &File) -> Result<(), ConfigError> {
         ),
     ] {
         if !fits {
-            return Err(place.wrong(table, key, why));
+            return Err(source.wrong(table, key, why));
         }
     }
     Ok(())

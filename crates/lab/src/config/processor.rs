@@ -3,7 +3,7 @@
 use crate::machine::Shape;
 use crate::machine::hierarchy::Level;
 use crate::quantity::{Bytes, Frequency, Quantity, Span};
-use crate::text::{ConfigError, Place};
+use crate::text::{ConfigError, SourceText};
 use serde::Deserialize;
 
 #[derive(Deserialize)]
@@ -39,7 +39,7 @@ pub(crate) struct Cache {
 }
 
 /// Cores and caches, as a machine file says.
-pub(crate) fn shape(place: Place<'_>, cpu: &Cpu, cache: &Caches) -> Result<Shape, ConfigError> {
+pub(crate) fn shape(source: SourceText<'_>, cpu: &Cpu, cache: &Caches) -> Result<Shape, ConfigError> {
     let cycle_fs = cpu.clock.is.cycle_fs;
     for (key, value, most) in [
         ("cores", cpu.cores as u64, 16),
@@ -49,11 +49,11 @@ pub(crate) fn shape(place: Place<'_>, cpu: &Cpu, cache: &Caches) -> Result<Shape
         ("misses", cpu.misses as u64, 1 << 12),
     ] {
         if !(1..=most).contains(&value) {
-            return Err(place.wrong("cpu", key, format!("{value} cannot be: 1 to {most}")));
+            return Err(source.wrong("cpu", key, format!("{value} cannot be: 1 to {most}")));
         }
     }
     if cpu.state.is.0 > 1 << 20 {
-        return Err(place.wrong("cpu", "state", "at most 1 MiB"));
+        return Err(source.wrong("cpu", "state", "at most 1 MiB"));
     }
     let mut levels = Vec::new();
     for (name, cache) in [
@@ -68,7 +68,7 @@ pub(crate) fn shape(place: Place<'_>, cpu: &Cpu, cache: &Caches) -> Result<Shape
             || !bytes.is_multiple_of(64 * ways.max(1))
             || !(bytes / 64 / ways).is_power_of_two()
         {
-            return Err(place.wrong(
+            return Err(source.wrong(
                 name,
                 "ways",
                 format!("{bytes} bytes in {ways} ways are no power of two of sets"),
@@ -78,7 +78,7 @@ pub(crate) fn shape(place: Place<'_>, cpu: &Cpu, cache: &Caches) -> Result<Shape
             bytes,
             ways: cache.ways,
             cycles: u32::try_from(cache.latency.is.cycles(cycle_fs))
-                .map_err(|_| place.wrong(name, "latency", "too long"))?,
+                .map_err(|_| source.wrong(name, "latency", "too long"))?,
         });
     }
     Ok(Shape {

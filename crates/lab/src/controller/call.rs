@@ -9,7 +9,7 @@
 
 use super::flow::Controller;
 use super::nvm::{Action, Entry};
-use super::requests::Part;
+use super::requests::Completion;
 use super::stream::Item;
 use crate::device::Class;
 use std::collections::{BTreeMap, VecDeque};
@@ -17,7 +17,7 @@ use twinpage_core::medium::{Cause, Path};
 
 /// What waits for a call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum After {
+pub(super) enum Continuation {
     Nothing,
     Fill(u32),
     Commit,
@@ -27,7 +27,7 @@ pub(super) enum After {
 struct Call {
     entries: VecDeque<Entry>,
     in_flight: usize,
-    after: After,
+    after: Continuation,
     not_before: u64,
     /// It begins when the stream is past this.
     begin: u64,
@@ -77,11 +77,11 @@ impl Calls {
 
 impl Controller {
     /// Makes a call, not before a time. A commit's has a fence if the scheme made none.
-    pub(super) fn call(&mut self, mut entries: VecDeque<Entry>, not_before: u64, after: After) {
+    pub(super) fn call(&mut self, mut entries: VecDeque<Entry>, not_before: u64, after: Continuation) {
         let id = self.calls.next;
         self.calls.next += 1;
         let fence = |entry: &Entry| entry.action == Action::Fence && entry.path == Path::Critical;
-        if after == After::Commit && !entries.iter().any(fence) {
+        if after == Continuation::Commit && !entries.iter().any(fence) {
             entries.push_back(FENCE);
         }
         let call = Call {
@@ -139,7 +139,7 @@ impl Controller {
             } else {
                 call.in_flight += 1;
                 let at = call.not_before.max(self.now);
-                self.push_entry(Part::Call(id, entry), &entry, Class::Demand, at);
+                self.push_entry(Completion::Call(id, entry), &entry, Class::Demand, at);
             }
             call.entries.pop_front();
         }
@@ -163,11 +163,11 @@ impl Controller {
         }
     }
 
-    fn finish_call(&mut self, after: After) {
+    fn finish_call(&mut self, after: Continuation) {
         match after {
-            After::Nothing => {}
-            After::Fill(fill) => self.begin_fill(fill),
-            After::Commit => self.committed(),
+            Continuation::Nothing => {}
+            Continuation::Fill(fill) => self.begin_fill(fill),
+            Continuation::Commit => self.committed(),
         }
     }
 }

@@ -8,12 +8,12 @@
 //!   prepared, so the scheme's two versions are enough; a DRAM line the checkpoint still needs is
 //!   copied aside before it is written.
 
-use super::call::After;
+use super::call::Continuation;
 use super::counts::Why;
 use super::flow::{Controller, address};
 use super::frames::Found;
 use super::lookup::{BACKUP_BITS, Backup, VECTOR_BITS};
-use super::requests::Part;
+use super::requests::Completion;
 use crate::device::{Class, Kind};
 use crate::space::Space;
 use twinpage_core::medium::{Cause, Path};
@@ -72,7 +72,7 @@ impl Controller {
         self.flushing += 1;
         self.counts.writes += 1;
         self.counts.hits += 1;
-        self.write_frame(frame, line, self.now, space, Part::Flush);
+        self.write_frame(frame, line, self.now, space, Completion::Flush);
         self.prepare(line / 64, frame, line, self.now);
         true
     }
@@ -97,7 +97,7 @@ impl Controller {
             if keep {
                 self.capture.lines[frame as usize] = state.dirty;
             }
-            self.dispatch(at, Why::Checkpoint, Some((frame, count)), After::Nothing);
+            self.dispatch(at, Why::Checkpoint, Some((frame, count)), Continuation::Nothing);
         }
     }
 
@@ -110,7 +110,7 @@ impl Controller {
         let whole = PageLines::from(PageId(page), 0, bytes, 64);
         let room = self.scheme.write(whole.only(LineMask(lines)));
         self.wants_commit(room);
-        self.dispatch(at, Why::Checkpoint, None, After::Nothing);
+        self.dispatch(at, Why::Checkpoint, None, Continuation::Nothing);
     }
 
     /// Ends the epoch. [`Controller::take_committed`] says when it is durable.
@@ -128,7 +128,11 @@ impl Controller {
         if let Err(error) = done {
             self.failed.get_or_insert(error);
         }
-        let after = if by_scheme { After::Nothing } else { After::Commit };
+        let after = if by_scheme {
+            Continuation::Nothing
+        } else {
+            Continuation::Commit
+        };
         self.dispatch(self.now, Why::Commit, None, after);
         self.capture.mark = self.stream.end();
         self.proceed();
@@ -141,7 +145,11 @@ impl Controller {
             match self.scheme.proceed(64) {
                 Ok(over) => {
                     self.capture.over = over;
-                    let after = if over { After::Commit } else { After::Nothing };
+                    let after = if over {
+                        Continuation::Commit
+                    } else {
+                        Continuation::Nothing
+                    };
                     self.dispatch(self.now, Why::Commit, None, after);
                     self.capture.mark = self.stream.end();
                 }
@@ -173,7 +181,7 @@ impl Controller {
                 self.failed.get_or_insert(error);
             }
         }
-        self.dispatch(self.now, Why::PreAllocation, None, After::Nothing);
+        self.dispatch(self.now, Why::PreAllocation, None, Continuation::Nothing);
     }
 
     /// Writes the whole table beside its last version (DPC 4.5.2, step 3), where that is how it is kept.
@@ -185,7 +193,14 @@ impl Controller {
             let lines = (entries * VECTOR_BITS).div_ceil(8 * 64);
             self.lookup.dram_reads += lines;
             let at = self.setting.dram_bytes;
-            self.push_dram(Part::Nothing, Kind::Read, Class::Background, at, lines, self.now);
+            self.push_dram(
+                Completion::Nothing,
+                Kind::Read,
+                Class::Background,
+                at,
+                lines,
+                self.now,
+            );
         }
     }
 
@@ -208,7 +223,7 @@ impl Controller {
             self.counts.kept_lines += 1;
             let line = u64::from(bit.trailing_zeros());
             self.push_dram(
-                Part::Nothing,
+                Completion::Nothing,
                 Kind::Read,
                 Class::Demand,
                 address(frame, line),
@@ -216,7 +231,7 @@ impl Controller {
                 at,
             );
             self.push_dram(
-                Part::Nothing,
+                Completion::Nothing,
                 Kind::Write,
                 Class::Background,
                 address(frame, line),

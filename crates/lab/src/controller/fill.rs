@@ -4,12 +4,12 @@
 //! * A victim is written back before its frame is used: at once where the scheme posts the write,
 //!   when its call is answered where it does not.
 
-use super::call::After;
+use super::call::Continuation;
 use super::counts::Why;
 use super::flow::{Answer, Controller, Source};
 use super::frames::Found;
 use super::nvm::{Action, Entry};
-use super::requests::Part;
+use super::requests::Completion;
 use crate::device::{Class, Kind};
 use crate::space::Space;
 use twinpage_core::medium::{Cause, Path};
@@ -85,7 +85,7 @@ impl Controller {
         }
         self.fills[fill].frame = frame;
         self.frames.put(frame, self.fills[fill].page);
-        if !(old.is_used() && self.evict(frame, old.page, old.dirty, After::Fill(fill))) {
+        if !(old.is_used() && self.evict(frame, old.page, old.dirty, Continuation::Fill(fill))) {
             self.begin_fill(fill);
         }
         true
@@ -105,7 +105,7 @@ impl Controller {
             let Some(frame) = self.victim() else { return };
             let old = *self.frames.frame(frame);
             self.frames.take(frame);
-            self.evict(frame, old.page, old.dirty, After::Nothing);
+            self.evict(frame, old.page, old.dirty, Continuation::Nothing);
             self.frames.give_up(frame);
         }
     }
@@ -131,7 +131,7 @@ impl Controller {
 
     /// The page `old` leaves its frame, which holds its bytes until a fill begins. Says whether `after` must
     /// wait for a call, which does it.
-    fn evict(&mut self, frame: u32, old: u64, dirty: u64, after: After) -> bool {
+    fn evict(&mut self, frame: u32, old: u64, dirty: u64, after: Continuation) -> bool {
         self.scheme.set_cached(PageId(old), false);
         if dirty == 0 {
             return false;
@@ -177,11 +177,18 @@ impl Controller {
         if cost.dram_read {
             // The table lies past the frames.
             let at = self.setting.dram_bytes + page % (1 << 16) * 64;
-            self.push_dram(Part::Nothing, Kind::Read, Class::Demand, at, 1, self.now);
+            self.push_dram(Completion::Nothing, Kind::Read, Class::Demand, at, 1, self.now);
         }
         if !reading && self.lookup.update() {
             let at = self.setting.dram_bytes + page % (1 << 16) * 64;
-            self.push_dram(Part::Nothing, Kind::Write, Class::Background, at, 1, self.now);
+            self.push_dram(
+                Completion::Nothing,
+                Kind::Write,
+                Class::Background,
+                at,
+                1,
+                self.now,
+            );
         }
         let wait = if cost.wait { self.page_read_fs(1) } else { 0 };
         self.setting.table_fs + wait
@@ -231,11 +238,18 @@ impl Controller {
         match head {
             Some((number, before)) => {
                 let at_head = log[number].at + before * 64;
-                self.push_nvm(Part::FillHead(fill), Kind::Read, Class::Demand, at_head, 1, at);
+                self.push_nvm(
+                    Completion::FillHead(fill),
+                    Kind::Read,
+                    Class::Demand,
+                    at_head,
+                    1,
+                    at,
+                );
             }
-            None => self.later(Part::FillHead(fill), at),
+            None => self.later(Completion::FillHead(fill), at),
         }
-        let rest = self.groups.begin(Part::FillRest(fill));
+        let rest = self.groups.begin(Completion::FillRest(fill));
         let mut pieces = std::mem::take(&mut self.pieces);
         for (number, entry) in log.iter().enumerate() {
             let mut want = |from: u64, lines: u64| match entry.action {
@@ -297,7 +311,7 @@ impl Controller {
         let at = self.now;
         self.frames.came(frame);
         let to = super::flow::address(frame, 0);
-        self.push_dram(Part::Nothing, Kind::Write, Class::Background, to, 64, at);
+        self.push_dram(Completion::Nothing, Kind::Write, Class::Background, to, 64, at);
         for (line, token) in waiters.drain(..) {
             match token {
                 Some(token) => self.answers.push(Answer {
@@ -306,7 +320,7 @@ impl Controller {
                     source: Source::Nvm,
                 }),
                 None => {
-                    self.write_frame(frame, line, at, space, Part::Nothing);
+                    self.write_frame(frame, line, at, space, Completion::Nothing);
                     self.prepare(page, frame, line, at);
                 }
             }

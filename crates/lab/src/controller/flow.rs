@@ -1,17 +1,17 @@
 //! The controller in time: requests to both memories, and what follows when they are done.
 
-use super::call::{After, Calls};
+use super::call::{Calls, Continuation};
 use super::counts::{Counts, Why};
 use super::epoch::Capture;
 use super::fill::Fill;
 use super::frames::{Found, Frames};
 use super::lookup::{Backup, Lookup, Placement};
 use super::nvm::{Action, Entry, Nvm};
-use super::requests::{Groups, Part};
+use super::requests::{Completion, Groups};
 use super::stream::{Item, Stream};
 use super::timed::Timed;
 use crate::device::{Class, Device, Kind};
-use crate::numbered::Numbered;
+use crate::slab::Slab;
 use crate::space::Space;
 use std::collections::{HashMap, VecDeque};
 use twinpage_core::medium::{Cause, Path};
@@ -86,7 +86,7 @@ pub struct Controller {
     pub(super) frames: Frames,
     pub(super) lookup: Lookup,
     pub(super) stream: Stream,
-    pub(super) fills: Numbered<Fill>,
+    pub(super) fills: Slab<Fill>,
     /// Fills that wait for a frame, or for room to evict.
     pub(super) held_fills: VecDeque<u32>,
     pub(super) capture: Capture,
@@ -120,7 +120,7 @@ impl Controller {
             frames: Frames::new(setting.dram_bytes, pages, !nvm.remembers()),
             lookup: Lookup::new(setting.placement, setting.cached_entries),
             stream: Stream::new(128),
-            fills: Numbered::default(),
+            fills: Slab::default(),
             held_fills: VecDeque::new(),
             capture: Capture::new(setting.dram_bytes),
             written: HashMap::new(),
@@ -183,7 +183,7 @@ impl Controller {
                 self.frames.used_now(frame);
                 let begin = at + self.setting.cpt_fs;
                 self.push_dram(
-                    Part::Line(token),
+                    Completion::Line(token),
                     Kind::Read,
                     Class::Demand,
                     address(frame, line),
@@ -204,7 +204,7 @@ impl Controller {
             Found::Here(frame) => {
                 self.counts.hits += 1;
                 self.frames.used_now(frame);
-                self.write_frame(frame, line, at, space, Part::Nothing);
+                self.write_frame(frame, line, at, space, Completion::Nothing);
                 self.prepare(page, frame, line, at);
             }
             _ => self.miss(page, line, None, at),
@@ -212,7 +212,7 @@ impl Controller {
     }
 
     /// The line's bytes go to its frame, and its time to the DRAM.
-    pub(super) fn write_frame(&mut self, frame: u32, line: u64, at: u64, space: &Space, part: Part) {
+    pub(super) fn write_frame(&mut self, frame: u32, line: u64, at: u64, space: &Space, part: Completion) {
         self.frames.put_line(frame, line, space.at(line * 64, 64));
         let begin = at + self.setting.cpt_fs;
         self.push_dram(part, Kind::Write, Class::Demand, address(frame, line), 1, begin);
@@ -240,14 +240,14 @@ impl Controller {
         let room = self.scheme.preallocate(PageId(page));
         let failures = self.wants_commit(room);
         self.counts.prepare_failures += u64::from(failures);
-        self.dispatch(at, Why::PreAllocation, None, After::Nothing);
+        self.dispatch(at, Why::PreAllocation, None, Continuation::Nothing);
     }
 
     /// Whether the scheme asks for a checkpoint; an error ends the run.
-    pub(super) fn wants_commit(&mut self, room: Result<twinpage_core::Room, Error>) -> bool {
+    pub(super) fn wants_commit(&mut self, room: Result<twinpage_core::Pressure, Error>) -> bool {
         match room {
-            Ok(twinpage_core::Room::Plenty) => false,
-            Ok(twinpage_core::Room::Commit) => {
+            Ok(twinpage_core::Pressure::None) => false,
+            Ok(twinpage_core::Pressure::Commit) => {
                 self.wants_checkpoint = true;
                 true
             }
@@ -260,7 +260,13 @@ impl Controller {
 
     /// Times what the scheme just did. Says whether `after` will be done when its call is; otherwise
     /// nobody has to wait.
-    pub(super) fn dispatch(&mut self, at: u64, why: Why, source: Option<(u32, u32)>, after: After) -> bool {
+    pub(super) fn dispatch(
+        &mut self,
+        at: u64,
+        why: Why,
+        source: Option<(u32, u32)>,
+        after: Continuation,
+    ) -> bool {
         let mut log = std::mem::take(&mut self.log);
         self.nvm.take_log(&mut log);
         let mut entries = VecDeque::new();
@@ -296,7 +302,7 @@ impl Controller {
             self.capture.flushed(frame);
         }
         self.pump_stream();
-        if entries.is_empty() && after != After::Commit {
+        if entries.is_empty() && after != Continuation::Commit {
             return false;
         }
         self.call(entries, at, after);
@@ -306,7 +312,7 @@ impl Controller {
     /// DRAM reads `lines` lines of a frame that go to NVM.
     fn read_frame(&mut self, frame: u32, lines: u32, at: u64) {
         self.push_dram(
-            Part::Nothing,
+            Completion::Nothing,
             Kind::Read,
             Class::Background,
             address(frame, 0),
@@ -324,7 +330,7 @@ impl Controller {
                 self.capture.flushed(frame);
             }
             self.push_entry(
-                Part::Stream(number, item.entry),
+                Completion::Stream(number, item.entry),
                 &item.entry,
                 Class::Background,
                 at,
@@ -333,7 +339,7 @@ impl Controller {
     }
 
     /// One access of the scheme, to the memory it concerns.
-    pub(super) fn push_entry(&mut self, part: Part, entry: &Entry, class: Class, at: u64) {
+    pub(super) fn push_entry(&mut self, part: Completion, entry: &Entry, class: Class, at: u64) {
         match entry.action {
             Action::Read => self.push_nvm(part, Kind::Read, class, entry.at, entry.lines, at),
             Action::Write(write) => {
@@ -377,9 +383,9 @@ impl Controller {
         }
     }
 
-    fn happen(&mut self, part: Part, space: &Space) {
+    fn happen(&mut self, part: Completion, space: &Space) {
         match part {
-            Part::Line(token) => {
+            Completion::Line(token) => {
                 let at = self.now;
                 self.answers.push(Answer {
                     token,
@@ -387,9 +393,9 @@ impl Controller {
                     source: Source::Dram,
                 });
             }
-            Part::FillHead(fill) => self.head_came(fill, space),
-            Part::FillRest(fill) => self.rest_came(fill, space),
-            Part::Stream(number, entry) => {
+            Completion::FillHead(fill) => self.head_came(fill, space),
+            Completion::FillRest(fill) => self.rest_came(fill, space),
+            Completion::Stream(number, entry) => {
                 self.stream.done(number, &entry);
                 self.mark_durable(&entry);
                 self.pump_stream();
@@ -397,12 +403,12 @@ impl Controller {
                 self.proceed();
                 self.release_fills();
             }
-            Part::Call(id, entry) => {
+            Completion::Call(id, entry) => {
                 self.mark_durable(&entry);
                 self.call_access_done(id);
             }
-            Part::Flush => self.flushing -= 1,
-            Part::Nothing => {}
+            Completion::Flush => self.flushing -= 1,
+            Completion::Nothing => {}
         }
     }
 

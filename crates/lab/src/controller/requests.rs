@@ -7,13 +7,13 @@
 use super::flow::Controller;
 use super::nvm::Entry;
 use crate::device::{Class, Kind, NOBODY};
-use crate::numbered::Numbered;
+use crate::slab::Slab;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 /// What a finished group of requests was for.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) enum Part {
+pub(super) enum Completion {
     Line(u32),
     FillHead(u32),
     FillRest(u32),
@@ -28,7 +28,7 @@ pub(super) enum Part {
 struct Group {
     left: u32,
     latest: u64,
-    part: Part,
+    part: Completion,
 }
 
 /// The group of requests that nobody waits for.
@@ -37,7 +37,7 @@ const NO_GROUP: u32 = u32::MAX;
 /// All groups that are not done, and when those that are known to be done are.
 #[derive(Debug, Default)]
 pub(super) struct Groups {
-    all: Numbered<Group>,
+    all: Slab<Group>,
     /// By when, and in the order it became known.
     done: BinaryHeap<Reverse<(u64, u64, u32)>>,
     sequence: u64,
@@ -45,8 +45,8 @@ pub(super) struct Groups {
 
 impl Groups {
     /// A new group, without requests yet.
-    pub(super) fn begin(&mut self, part: Part) -> u32 {
-        if matches!(part, Part::Nothing) {
+    pub(super) fn begin(&mut self, part: Completion) -> u32 {
+        if matches!(part, Completion::Nothing) {
             return NO_GROUP;
         }
         let group = self.all.take();
@@ -94,7 +94,7 @@ impl Groups {
     }
 
     /// The next group that is done: what it was for.
-    pub(super) fn take_done(&mut self) -> Option<Part> {
+    pub(super) fn take_done(&mut self) -> Option<Completion> {
         let Reverse((_, _, group)) = self.done.pop()?;
         self.all.give_back(group);
         Some(self.all[group].part)
@@ -103,13 +103,29 @@ impl Groups {
 
 impl Controller {
     /// Requests that `part` waits for, to DRAM.
-    pub(super) fn push_dram(&mut self, part: Part, kind: Kind, class: Class, at: u64, lines: u64, time: u64) {
+    pub(super) fn push_dram(
+        &mut self,
+        part: Completion,
+        kind: Kind,
+        class: Class,
+        at: u64,
+        lines: u64,
+        time: u64,
+    ) {
         let group = self.groups.begin(part);
         self.push_dram_for(group, kind, class, at, lines, time);
     }
 
     /// Requests that `part` waits for, to NVM.
-    pub(super) fn push_nvm(&mut self, part: Part, kind: Kind, class: Class, at: u64, lines: u64, time: u64) {
+    pub(super) fn push_nvm(
+        &mut self,
+        part: Completion,
+        kind: Kind,
+        class: Class,
+        at: u64,
+        lines: u64,
+        time: u64,
+    ) {
         let group = self.groups.begin(part);
         let requests = self.nvm_device.push(name(group), kind, class, at, lines, time);
         self.groups.add(group, requests);
@@ -138,7 +154,7 @@ impl Controller {
     }
 
     /// Has `part` happen at a time.
-    pub(super) fn later(&mut self, part: Part, at: u64) {
+    pub(super) fn later(&mut self, part: Completion, at: u64) {
         let group = self.groups.begin(part);
         self.groups.schedule(group, at);
     }

@@ -20,13 +20,13 @@
 //!   writes that keep the bank busy, four lines). What comes meanwhile waits for data decided on, not
 //!   for more.
 
+use super::arrivals::ArrivalQueue;
 use super::bank::{Banks, Command, Run};
-use super::choice::Choice;
-use super::coming::Coming;
 use super::queue::Queue;
+use super::scheduler::Scheduler;
 use super::spec::Device;
 use super::timing::Timing;
-use crate::numbered::Numbered;
+use crate::slab::Slab;
 
 /// Reads or writes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -113,7 +113,7 @@ pub struct Channel {
     pub(super) latency: u64,
     pub(super) queues: [Queue; 2],
     /// Requests that have not come yet.
-    pub(super) coming: Coming,
+    pub(super) coming: ArrivalQueue,
     pub(super) drain: [usize; 2],
     pub(super) hit_streak: u32,
     pub(super) streaks: Vec<u32>,
@@ -123,11 +123,11 @@ pub struct Channel {
     /// When anything last changed.
     pub(super) now: u64,
     pub(super) order: u64,
-    pub(super) chosen: Choice,
+    pub(super) chosen: Scheduler,
     /// Nothing not known yet is done before this cycle.
     pub(super) bound: u64,
     pub(super) done: Vec<Done>,
-    pub(super) sweeps: Numbered<Vec<Run>>,
+    pub(super) sweeps: Slab<Vec<Run>>,
 }
 
 impl Channel {
@@ -146,7 +146,7 @@ impl Channel {
                 Queue::new(Kind::Read, queue.reads, banks),
                 Queue::new(Kind::Write, queue.writes, banks),
             ],
-            coming: Coming::default(),
+            coming: ArrivalQueue::default(),
             drain: [queue.drain_from, queue.drain_to],
             hit_streak: queue.hit_streak,
             streaks: vec![0; banks],
@@ -154,10 +154,10 @@ impl Channel {
             owed: [0; 2],
             now: 0,
             order: 0,
-            chosen: Choice::NONE,
+            chosen: Scheduler::NONE,
             bound: u64::MAX,
             done: Vec::new(),
-            sweeps: Numbered::default(),
+            sweeps: Slab::default(),
         }
     }
 

@@ -31,7 +31,7 @@ struct Map {
 
 /// Where an address lies.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Place {
+pub struct Location {
     /// The channel.
     pub channel: usize,
     /// The bank, over all ranks of the channel.
@@ -67,7 +67,7 @@ impl Memory {
 
     /// Where the byte at `at` lies. Addresses past the end wrap round.
     #[must_use]
-    pub fn place(&self, at: u64) -> Place {
+    pub fn place(&self, at: u64) -> Location {
         self.map.place(at)
     }
 
@@ -77,7 +77,7 @@ impl Memory {
     pub fn push(&mut self, id: u64, kind: Kind, class: Class, at: u64, lines: u64, cycle: u64) -> u32 {
         let end = (at & ((1 << self.map.buffer_bits) - 1)) + lines * 64;
         if end <= 1 << self.map.buffer_bits {
-            let Place { channel, bank, row } = self.map.place(at);
+            let Location { channel, bank, row } = self.map.place(at);
             let lines = lines as u16;
             self.channels[channel].push(Request::new(id, kind, class, Run { bank, lines, row }, cycle));
             return 1;
@@ -189,7 +189,7 @@ impl Map {
         std::iter::from_fn(move || {
             let room = (buffer_bytes - (at & (buffer_bytes - 1))).div_ceil(64);
             let lines = left.min(room) as u16;
-            let Place { channel, bank, row } = self.place(at);
+            let Location { channel, bank, row } = self.place(at);
             at += u64::from(lines) * 64;
             left -= u64::from(lines);
             (lines > 0).then_some((channel, Run { bank, lines, row }))
@@ -197,7 +197,7 @@ impl Map {
     }
 
     #[inline]
-    fn place(&self, at: u64) -> Place {
+    fn place(&self, at: u64) -> Location {
         let at = at & (self.bytes - 1);
         let take = |from: u32, bits: u32| (at >> from) & ((1 << bits) - 1);
         let mut from = self.column_bits;
@@ -208,7 +208,7 @@ impl Map {
         let bank = take(from, self.bank_bits);
         from += self.bank_bits;
         let buffers = take(self.buffer_bits, self.column_bits - self.buffer_bits);
-        Place {
+        Location {
             channel: channel as usize,
             bank: ((rank << self.bank_bits) | bank) as u16,
             row: ((at >> from) << (self.column_bits - self.buffer_bits)) | buffers,

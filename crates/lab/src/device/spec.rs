@@ -3,7 +3,7 @@
 use super::energy::Model;
 use super::timing::Timing;
 use crate::quantity::{Bytes, Current, Energy, Power, Quantity, Span, Time, Voltage};
-use crate::text::{ConfigError, Place, find};
+use crate::text::{ConfigError, SourceText, find};
 use serde::Deserialize;
 
 /// The devices that come with the lab: name and text.
@@ -180,7 +180,7 @@ impl Device {
     /// # Errors
     /// What is wrong, and in which line.
     pub fn parse(file: &str, text: &str) -> Result<Device, ConfigError> {
-        let place = Place { file, text };
+        let place = SourceText { file, text };
         let said: File = place.read()?;
         check_shape(place, &said)?;
         let cycle_fs = said.clock.t_ck.is.0;
@@ -275,7 +275,7 @@ fn by_current(said: &Currents, timing: &Timing, cycle_fs: u64) -> Model {
     }
 }
 
-fn check_shape(place: Place<'_>, said: &File) -> Result<(), ConfigError> {
+fn check_shape(place: SourceText<'_>, said: &File) -> Result<(), ConfigError> {
     let shape = &said.shape;
     let powers = [
         ("channels", u64::from(shape.channels)),
@@ -325,7 +325,7 @@ fn check_shape(place: Place<'_>, said: &File) -> Result<(), ConfigError> {
     Ok(())
 }
 
-fn check_timing(place: Place<'_>, timing: &Timing) -> Result<(), ConfigError> {
+fn check_timing(place: SourceText<'_>, timing: &Timing) -> Result<(), ConfigError> {
     for (key, cycles) in [("cl", timing.cl), ("burst", timing.burst), ("t_rcd", timing.rcd)] {
         if cycles == 0 {
             return Err(place.wrong("timing", key, "must last a cycle at least"));

@@ -1,6 +1,6 @@
 //! The machine: cores and their caches over the memory controller, in one time.
 //!
-//! Reading order: `core.rs`, `cache.rs`, `hierarchy.rs`, `asked.rs` are the parts; `run.rs` moves them in time
+//! Reading order: `core.rs`, `cache.rs`, `hierarchy.rs`, `miss_file.rs` are the parts; `run.rs` moves them in time
 //! order; `checkpoint.rs` ends epochs; `crash.rs` stops it anywhere and checks what is recovered;
 //! `outcome.rs` is what a run says.
 //!
@@ -9,12 +9,12 @@
 //!   caches, DRAM and NVM together hold.
 //! * The order of batches is the only thing that passes from the machine to the workload.
 
-pub(crate) mod asked;
 pub mod cache;
 mod checkpoint;
 pub mod core;
 pub mod crash;
 pub mod hierarchy;
+pub(crate) mod miss_file;
 mod outcome;
 mod run;
 

@@ -1,8 +1,8 @@
 //! The machine in motion.
 
-use super::asked::Asked;
 use super::core::{Core, NO_REQUEST, Pending, Stall, State, Waiter};
 use super::hierarchy::{Access, Hierarchy};
+use super::miss_file::MissFile;
 use super::outcome::{Ledger, Outcome};
 use super::{Mode, Plan};
 use crate::controller::nvm::Nvm;
@@ -57,7 +57,7 @@ pub struct Machine<'w> {
     pub(super) controller: Controller,
     pub(super) space: Space,
     pub(super) workload: &'w mut dyn Workload,
-    asked: Asked,
+    asked: MissFile,
     pub(super) epoch_end: u64,
     pub(super) parking: bool,
     pub(super) ledger: Ledger,
@@ -123,7 +123,7 @@ impl<'w> Machine<'w> {
             controller: Controller::new(plan.controller.clone(), store, nvm, pages),
             space,
             workload,
-            asked: Asked::new(),
+            asked: MissFile::new(),
             epoch_end: plan.interval_fs,
             parking: false,
             ledger: Ledger::default(),

@@ -4,7 +4,7 @@ use crate::bus::Hardware;
 use crate::bus::config::{Fence, Memory};
 use crate::config::processor::{Caches, Cpu};
 use crate::quantity::{Bytes, Quantity, Span};
-use crate::text::{ConfigError, Place, find};
+use crate::text::{ConfigError, SourceText, find};
 use serde::Deserialize;
 
 /// The machines that come with the lab: name and text.
@@ -151,15 +151,15 @@ impl Config {
     /// # Errors
     /// What is wrong, and in which line.
     pub fn parse(file: &str, text: &str) -> Result<Config, ConfigError> {
-        let place = Place { file, text };
-        let said: File = place.read()?;
-        check(place, &said)?;
+        let source = SourceText { file, text };
+        let said: File = source.read()?;
+        check(source, &said)?;
         let cycle_fs = said.cpu.clock.is.cycle_fs;
         let fs = |span: &Quantity<Span>| span.is.fs(cycle_fs);
-        let mut hardware = Hardware::read(place, &said.cpu, &said.cache, &said.memory, &said.fence)?;
+        let mut hardware = Hardware::read(source, &said.cpu, &said.cache, &said.memory, &said.fence)?;
         let cores = hardware.shape.cores;
         if cores == 16 {
-            return Err(place.wrong("cpu", "cores", "15 at most: one more works in the background"));
+            return Err(source.wrong("cpu", "cores", "15 at most: one more works in the background"));
         }
         hardware.shape.cores += 1;
         Ok(Config {
@@ -220,7 +220,7 @@ impl Config {
     }
 }
 
-fn check(place: Place<'_>, said: &File) -> Result<(), ConfigError> {
+fn check(source: SourceText<'_>, said: &File) -> Result<(), ConfigError> {
     let log = 4096..=1 << 30;
     let study = &said.study;
     let size = 1024..=1 << 26;
@@ -290,7 +290,7 @@ fn check(place: Place<'_>, said: &File) -> Result<(), ConfigError> {
         ),
     ] {
         if !fits {
-            return Err(place.wrong(table, key, why));
+            return Err(source.wrong(table, key, why));
         }
     }
     Ok(())

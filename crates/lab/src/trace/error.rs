@@ -8,18 +8,18 @@ pub type Result<T> = std::result::Result<T, Error>;
 
 /// Where in a trace. Both count what is in the trace after decompression.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Place {
+pub enum Position {
     /// A line of text, from 1.
     Line(u64),
     /// An offset in bytes, from 0.
     Byte(u64),
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for Position {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Place::Line(line) => write!(f, "line {line}"),
-            Place::Byte(byte) => write!(f, "byte {byte}"),
+            Position::Line(line) => write!(f, "line {line}"),
+            Position::Byte(byte) => write!(f, "byte {byte}"),
         }
     }
 }
@@ -42,7 +42,7 @@ pub enum Error {
         /// The file.
         name: String,
         /// Where in it.
-        place: Place,
+        place: Position,
         /// What is wrong.
         what: String,
     },

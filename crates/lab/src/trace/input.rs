@@ -1,6 +1,6 @@
 //! Text and binary input that knows where it is, for errors that name the place.
 
-use super::error::{Error, Place, Result};
+use super::error::{Error, Position, Result};
 use std::io::{self, BufRead, Read};
 
 /// No form has longer lines.
@@ -61,7 +61,7 @@ impl<R: BufRead> Lines<R> {
     pub(crate) fn refuse(&self, what: impl Into<String>) -> Error {
         Error::Refused {
             name: self.name.clone(),
-            place: Place::Line(self.line),
+            place: Position::Line(self.line),
             what: what.into(),
         }
     }
@@ -128,7 +128,7 @@ impl<R: Read> Bytes<R> {
     pub(crate) fn refuse(&self, at: u64, what: impl Into<String>) -> Error {
         Error::Refused {
             name: self.name.clone(),
-            place: Place::Byte(at),
+            place: Position::Byte(at),
             what: what.into(),
         }
     }

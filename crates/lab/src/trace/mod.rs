@@ -19,7 +19,7 @@ mod ramulator;
 mod record;
 
 pub use convert::{ConvertError, Converted, convert};
-pub use error::{Error, Place, Result};
+pub use error::{Error, Position, Result};
 pub use file::{Progress, Trace};
 pub use lackey::Lackey;
 pub use native::{NativeReader, NativeWriter};

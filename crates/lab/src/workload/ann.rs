@@ -31,12 +31,12 @@ const SET: u64 = 65_536;
 const QUERIES: u32 = 1024;
 
 pub(super) struct Ann {
-    lanes: Vec<Lane>,
+    instances: Vec<Instance>,
     footprint: u64,
 }
 
 /// One copy of the program.
-struct Lane {
+struct Instance {
     sets: Vec<Set>,
     stack: Records,
     heap: Array<u64>,
@@ -90,7 +90,7 @@ impl Ann {
         let count = (share / point).clamp(64, SET);
         let queries = u64::from(QUERIES).min(count / 16).max(4);
         let sets = (share / (count * point)).max(1);
-        let lanes = (0..cores as u64)
+        let instances = (0..cores as u64)
             .map(|core| {
                 let set = |number| Set {
                     points: Points {
@@ -103,7 +103,7 @@ impl Ann {
                     nodes: layout.records(count, 32),
                     answers: layout.records(queries, 8 * NEAREST),
                 };
-                Lane {
+                Instance {
                     sets: (0..sets).map(set).collect(),
                     stack: layout.records(128, 160),
                     heap: layout.array(count),
@@ -113,7 +113,7 @@ impl Ann {
             })
             .collect();
         Ann {
-            lanes,
+            instances,
             footprint: layout.bytes(),
         }
     }
@@ -190,7 +190,7 @@ fn pop(port: &mut Port<'_>, at: u64) -> Part {
     }
 }
 
-impl Lane {
+impl Instance {
     fn set(&self) -> &Set {
         &self.sets[(self.round % self.sets.len() as u64) as usize]
     }
@@ -416,30 +416,31 @@ impl Workload for Ann {
     }
 
     fn fill(&self, space: &mut Space) {
-        for set in self.lanes.iter().flat_map(|lane| &lane.sets) {
+        for set in self.instances.iter().flat_map(|instance| &instance.sets) {
             set.points.fill(space);
         }
     }
 
     fn run(&mut self, core: usize, port: &mut Port<'_>) -> Progress {
-        let lane = &mut self.lanes[core];
+        let instance = &mut self.instances[core];
         while port.batched() < BATCH {
-            let phase = std::mem::replace(&mut lane.phase, Phase::Order { next: 0 });
-            lane.phase = lane.step(port, phase);
+            let phase = std::mem::replace(&mut instance.phase, Phase::Order { next: 0 });
+            instance.phase = instance.step(port, phase);
         }
         Progress::More
     }
 
     fn check(&self, space: &Space) -> Result<(), String> {
-        for (core, lane) in self.lanes.iter().enumerate() {
-            lane.check(space)
-                .map_err(|why| format!("core {core}, data set {}: {why}", lane.round))?;
+        for (core, instance) in self.instances.iter().enumerate() {
+            instance
+                .check(space)
+                .map_err(|why| format!("core {core}, data set {}: {why}", instance.round))?;
         }
         Ok(())
     }
 }
 
-impl Lane {
+impl Instance {
     fn check(&self, space: &Space) -> Result<(), String> {
         // A step of a partition swaps whole: the order is a permutation at any time but the first.
         if !matches!(self.phase, Phase::Order { .. }) {

@@ -36,11 +36,11 @@ const SET: u64 = 16_384;
 const QUERIES: u32 = 512;
 
 pub(super) struct Flann {
-    lanes: Vec<Lane>,
+    instances: Vec<Instance>,
     footprint: u64,
 }
 
-struct Lane {
+struct Instance {
     sets: Vec<Set>,
     stack: Records,
     heap: Array<u64>,
@@ -108,7 +108,7 @@ impl Flann {
         let count = (share / point).clamp(64, SET);
         let queries = u64::from(QUERIES).min(count / 16).max(4);
         let sets = (share / (count * point)).max(1);
-        let lanes = (0..cores as u64)
+        let instances = (0..cores as u64)
             .map(|core| {
                 let set = |number| Set {
                     points: Points {
@@ -121,7 +121,7 @@ impl Flann {
                     nodes: (0..TREES).map(|_| layout.records(2 * count, 32)).collect(),
                     answers: layout.records(queries, 8 * NEAREST),
                 };
-                Lane {
+                Instance {
                     sets: (0..sets).map(set).collect(),
                     stack: layout.records(128, 16),
                     heap: layout.array(u64::from(CHECKS) * 64),
@@ -133,7 +133,7 @@ impl Flann {
             })
             .collect();
         Flann {
-            lanes,
+            instances,
             footprint: layout.bytes(),
         }
     }
@@ -188,7 +188,7 @@ fn push(port: &mut Port<'_>, at: u64, part: Part) {
     port.store(at + 8, part.node);
 }
 
-impl Lane {
+impl Instance {
     fn set(&self) -> &Set {
         &self.sets[(self.round % self.sets.len() as u64) as usize]
     }
@@ -433,30 +433,31 @@ impl Workload for Flann {
     }
 
     fn fill(&self, space: &mut Space) {
-        for set in self.lanes.iter().flat_map(|lane| &lane.sets) {
+        for set in self.instances.iter().flat_map(|instance| &instance.sets) {
             set.points.fill(space);
         }
     }
 
     fn run(&mut self, core: usize, port: &mut Port<'_>) -> Progress {
-        let lane = &mut self.lanes[core];
+        let instance = &mut self.instances[core];
         while port.batched() < BATCH {
-            let phase = std::mem::replace(&mut lane.phase, Phase::Order { tree: 0, next: 0 });
-            lane.phase = lane.step(port, phase);
+            let phase = std::mem::replace(&mut instance.phase, Phase::Order { tree: 0, next: 0 });
+            instance.phase = instance.step(port, phase);
         }
         Progress::More
     }
 
     fn check(&self, space: &Space) -> Result<(), String> {
-        for (core, lane) in self.lanes.iter().enumerate() {
-            lane.check(space)
-                .map_err(|why| format!("core {core}, data set {}: {why}", lane.round))?;
+        for (core, instance) in self.instances.iter().enumerate() {
+            instance
+                .check(space)
+                .map_err(|why| format!("core {core}, data set {}: {why}", instance.round))?;
         }
         Ok(())
     }
 }
 
-impl Lane {
+impl Instance {
     fn check(&self, space: &Space) -> Result<(), String> {
         let set = self.set();
         let ordered = match self.phase {

@@ -92,11 +92,11 @@ pub(super) struct Sweep<P: Program> {
     sweeps: u32,
     scattered: u64,
     ended: bool,
-    lanes: Vec<Lane<P>>,
+    walks: Vec<Walk<P>>,
 }
 
 /// Where a core is.
-struct Lane<P: Program> {
+struct Walk<P: Program> {
     chunk: std::ops::Range<u32>,
     update: Option<Update<P>>,
     stamp: u32,
@@ -123,7 +123,7 @@ impl<P: Program> Sweep<P> {
         let graph = Graph::new(&mut layout, size, P::DATA_BYTES, seed);
         let program = P::place(&graph, &mut layout, cores);
         let counter = layout.array(1);
-        let lane = |_| Lane {
+        let walk = |_| Walk {
             chunk: 0..0,
             update: None,
             stamp: 0,
@@ -138,15 +138,15 @@ impl<P: Program> Sweep<P> {
             sweeps: 0,
             scattered: 0,
             ended: false,
-            lanes: (0..cores).map(lane).collect(),
+            walks: (0..cores).map(walk).collect(),
         }
     }
 
     /// Begins the core's next update; none when it must wait, or all is done.
     fn begin(&mut self, core: usize, port: &mut Port<'_>) -> Option<Update<P>> {
-        let lane = &mut self.lanes[core];
-        if lane.chunk.is_empty() {
-            if std::mem::take(&mut lane.chunk).end > 0 {
+        let walk = &mut self.walks[core];
+        if walk.chunk.is_empty() {
+            if std::mem::take(&mut walk.chunk).end > 0 {
                 self.busy -= 1;
             }
             if self.next == self.graph.size.vertices {
@@ -167,12 +167,12 @@ impl<P: Program> Sweep<P> {
             let begin = self.counter.load(port, 0);
             let end = (begin + CHUNK).min(self.graph.size.vertices);
             self.counter.store(port, 0, end);
-            lane.chunk = begin..end;
+            walk.chunk = begin..end;
             self.next = end;
             self.busy += 1;
         }
-        let v = lane.chunk.next()?;
-        lane.stamp += 1;
+        let v = walk.chunk.next()?;
+        walk.stamp += 1;
         port.work(5);
         Some(Update {
             vertex: self.graph.vertex(port, v),
@@ -198,7 +198,7 @@ impl<P: Program> Sweep<P> {
             inward: false,
             sweep: self.sweeps,
             core,
-            stamp: self.lanes[core].stamp,
+            stamp: self.walks[core].stamp,
             degree: vertex.in_count + vertex.out_count,
         };
         if *phase == Phase::Gather {
@@ -238,12 +238,12 @@ impl<P: Program> Sweep<P> {
         if self.ended || v >= self.next {
             return false;
         }
-        !self.lanes.iter().any(|lane| {
-            let current = lane
+        !self.walks.iter().any(|walk| {
+            let current = walk
                 .update
                 .as_ref()
                 .filter(|update| update.phase == Phase::Gather);
-            lane.chunk.contains(&v) || current.is_some_and(|_| v + 1 == lane.chunk.start)
+            walk.chunk.contains(&v) || current.is_some_and(|_| v + 1 == walk.chunk.start)
         })
     }
 }
@@ -278,7 +278,7 @@ impl<P: Program> Workload for Sweep<P> {
 
     fn run(&mut self, core: usize, port: &mut Port<'_>) -> Progress {
         while port.batched() < BATCH {
-            let update = self.lanes[core].update.take();
+            let update = self.walks[core].update.take();
             let Some(mut update) = update.or_else(|| self.begin(core, port)) else {
                 return match self.ended {
                     true => Progress::Done,
@@ -287,7 +287,7 @@ impl<P: Program> Workload for Sweep<P> {
                 };
             };
             if !self.advance(core, &mut update, port) {
-                self.lanes[core].update = Some(update);
+                self.walks[core].update = Some(update);
             }
         }
         Progress::More

@@ -135,13 +135,13 @@ pub(super) struct Tpcc {
     sizes: Sizes,
     tables: Tables,
     footprint: u64,
-    lanes: Vec<Lane>,
+    clients: Vec<Client>,
     /// Which core ran each transaction, in order.
     log: Vec<u8>,
     missing: u64,
 }
 
-struct Lane {
+struct Client {
     random: fastrand::Rng,
     payments: u64,
 }
@@ -203,7 +203,7 @@ impl Tpcc {
             line: table(orders * LINES, 80),
             history: (0..cores).map(|_| layout.records(HISTORY, 64)).collect(),
         };
-        let lane = |core| Lane {
+        let client = |core| Client {
             random: fastrand::Rng::with_seed(scramble(seed, core)),
             payments: 0,
         };
@@ -213,7 +213,7 @@ impl Tpcc {
             sizes,
             tables,
             footprint: layout.bytes(),
-            lanes: (0..cores as u64).map(lane).collect(),
+            clients: (0..cores as u64).map(client).collect(),
             log: Vec::new(),
             missing: 0,
         }
@@ -324,9 +324,9 @@ impl Tpcc {
         port.store(row + 20, payments + 1);
         let mut name = [0; 64];
         port.load_bytes(row + 40, &mut name);
-        let lane = &mut self.lanes[core];
-        let entry = tables.history[core].at(lane.payments % HISTORY);
-        lane.payments += 1;
+        let client = &mut self.clients[core];
+        let entry = tables.history[core].at(client.payments % HISTORY);
+        client.payments += 1;
         for (field, value) in [customer, district, amount].into_iter().enumerate() {
             port.store(entry + 8 * field as u64, value);
         }
@@ -389,7 +389,7 @@ impl Workload for Tpcc {
 
     fn run(&mut self, core: usize, port: &mut Port<'_>) -> Progress {
         while port.batched() < BATCH {
-            match Transaction::draw(&mut self.lanes[core].random, &self.sizes, self.mix) {
+            match Transaction::draw(&mut self.clients[core].random, &self.sizes, self.mix) {
                 Transaction::NewOrder {
                     district,
                     customer,
@@ -455,11 +455,11 @@ impl Expected {
             orders: (0..sizes.districts() * sizes.orders).map(|_| None).collect(),
             balances: vec![0; (sizes.districts() * sizes.customers) as usize],
         };
-        let lane = |core| fastrand::Rng::with_seed(scramble(run.seed, core));
-        let mut lanes: Vec<_> = (0..run.lanes.len() as u64).map(lane).collect();
+        let client = |core| fastrand::Rng::with_seed(scramble(run.seed, core));
+        let mut clients: Vec<_> = (0..run.clients.len() as u64).map(client).collect();
         for &core in &run.log {
             expected.run(
-                Transaction::draw(&mut lanes[usize::from(core)], sizes, run.mix),
+                Transaction::draw(&mut clients[usize::from(core)], sizes, run.mix),
                 sizes,
             );
         }

@@ -14,11 +14,11 @@ const BATCH: usize = 256;
 pub struct Uniform {
     pages: u64,
     write_percent: u8,
-    cores: Vec<Lane>,
+    cores: Vec<Client>,
 }
 
 #[derive(Clone, Debug)]
-struct Lane {
+struct Client {
     random: fastrand::Rng,
     added: u64,
 }
@@ -27,14 +27,14 @@ impl Uniform {
     /// Counters on `pages` pages for `cores` cores; `write_percent` of the visits add one.
     #[must_use]
     pub fn new(pages: u64, cores: usize, write_percent: u8, seed: u64) -> Uniform {
-        let lane = |core: usize| Lane {
+        let client = |core: usize| Client {
             random: fastrand::Rng::with_seed(seed.wrapping_add(core as u64)),
             added: 0,
         };
         Uniform {
             pages: pages.next_multiple_of(cores as u64),
             write_percent,
-            cores: (0..cores).map(lane).collect(),
+            cores: (0..cores).map(client).collect(),
         }
     }
 }
@@ -52,7 +52,7 @@ impl Workload for Uniform {
 
     fn run(&mut self, core: usize, port: &mut Port<'_>) -> Progress {
         let cores = self.cores.len() as u64;
-        let Lane { random, added } = &mut self.cores[core];
+        let Client { random, added } = &mut self.cores[core];
         while port.batched() < BATCH {
             let page = random.u64(..self.pages / cores) * cores + core as u64;
             let at = page * PAGE_BYTES + random.u64(..PAGE_BYTES / 8) * 8;
@@ -67,7 +67,7 @@ impl Workload for Uniform {
     }
 
     fn check(&self, space: &Space) -> Result<(), String> {
-        let expected: u64 = self.cores.iter().map(|lane| lane.added).sum();
+        let expected: u64 = self.cores.iter().map(|client| client.added).sum();
         let counters = space.bytes().as_chunks::<8>().0;
         let found: u64 = counters.iter().map(|bytes| u64::from_le_bytes(*bytes)).sum();
         match found == expected {

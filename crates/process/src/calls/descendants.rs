@@ -98,7 +98,7 @@ impl Program {
             Watch::Remap if shares_memory => return self.before_remap(call),
             Watch::Map => return self.before_descendant_maps(call, shares_memory),
             Watch::Control => return Ok(self.before_descendant_controls(call)),
-            Watch::Outside if self.sockets.replies == Replies::Refused => {
+            Watch::RealStreams if self.sockets.replies == Replies::Refused => {
                 return Ok(self.before_outside(call));
             }
             Watch::Nothing => return Ok(Decision::Done(0)),

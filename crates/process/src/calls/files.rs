@@ -7,7 +7,7 @@
 use super::{Decision, Start, Stopped, fail};
 use crate::descriptors;
 use crate::error::Result;
-use crate::files::{self, Change, Ident, New, Place, Recorded, Recorder, Refusal, Target};
+use crate::files::{self, Change, Ident, New, PathAt, Recorded, Recorder, Refusal, Target};
 use crate::kernel::Settings;
 use crate::memory::Memory;
 use crate::program::Program;
@@ -262,7 +262,7 @@ impl Program {
 
     fn before_attributes(&mut self, call: &Stopped) -> Result<Decision> {
         let a = call.arguments;
-        fn named(follow: bool) -> impl for<'a> FnOnce(Place<'a>) -> Change<'a> {
+        fn named(follow: bool) -> impl for<'a> FnOnce(PathAt<'a>) -> Change<'a> {
             move |place| Change::Attributes {
                 target: Target::Named { place, follow },
             }
@@ -382,7 +382,7 @@ impl Program {
         &mut self,
         dirfd: i32,
         path: u64,
-        change: impl for<'a> FnOnce(Place<'a>) -> Change<'a>,
+        change: impl for<'a> FnOnce(PathAt<'a>) -> Change<'a>,
     ) -> Result<Decision> {
         match self.named((dirfd, path)) {
             Some((start, path)) => self.record(&change(place(&start, &path))),
@@ -429,15 +429,15 @@ fn is_pseudo_at(start: &Start, path: &Path) -> bool {
     rustix::fs::openat(start, path, flags, rustix::fs::Mode::empty()).is_ok_and(descriptors::is_pseudo)
 }
 
-fn new_thing(place: Place<'_>) -> Change<'_> {
+fn new_thing(place: PathAt<'_>) -> Change<'_> {
     Change::Create {
         place,
         new: New::Thing,
     }
 }
 
-fn place<'a>(start: &'a Start, path: &'a Path) -> Place<'a> {
-    Place::at(start.as_fd(), path)
+fn place<'a>(start: &'a Start, path: &'a Path) -> PathAt<'a> {
+    PathAt::at(start.as_fd(), path)
 }
 
 /// The error a refusal of the recorder is seen as.

@@ -1,18 +1,18 @@
 //! The shapes of version 1, and what they mean today. What is not here has the same bytes in both.
 
-use super::{Ending, Fixed, Live};
+use super::{Ending, StableState, VolatileState};
+use crate::advice::Advice;
 use crate::descriptors::{Descriptor, Held};
 use crate::files::OpenFile;
 use crate::kernel::{Action, Kernel, MemoryFields, Options, PosixTimer, Running, Setting, Settings};
 use crate::layout::{Kind, Mapping};
 use crate::machine::Machine;
-use crate::marks::Mark;
-use crate::threads::{Pending, Steady};
+use crate::threads::{Pending, ThreadState};
 use serde::Deserialize;
 use std::path::PathBuf;
 
 /// Reads both sections.
-pub(super) fn decode(live: &[u8], fixed: &[u8]) -> postcard::Result<(Live, Fixed)> {
+pub(super) fn decode(live: &[u8], fixed: &[u8]) -> postcard::Result<(VolatileState, StableState)> {
     let live: Live1 = postcard::from_bytes(live)?;
     let fixed: Fixed1 = postcard::from_bytes(fixed)?;
     Ok((live.into(), fixed.into()))
@@ -32,9 +32,9 @@ struct Running1 {
     timers: Vec<Setting>,
 }
 
-impl From<Live1> for Live {
-    fn from(old: Live1) -> Live {
-        Live {
+impl From<Live1> for VolatileState {
+    fn from(old: Live1) -> VolatileState {
+        VolatileState {
             held: old.held,
             timers: Running {
                 interval_timers: old.timers.interval_timers,
@@ -57,16 +57,16 @@ struct Fixed1 {
     pid: i32,
     command: Vec<String>,
     mappings: Vec<Mapping1>,
-    marks: Vec<Mark>,
+    marks: Vec<Advice>,
     kernel: Kernel1,
     descriptors: Vec<Descriptor>,
     threads: Vec<Steady1>,
     ended: Option<Ending>,
 }
 
-impl From<Fixed1> for Fixed {
-    fn from(old: Fixed1) -> Fixed {
-        Fixed {
+impl From<Fixed1> for StableState {
+    fn from(old: Fixed1) -> StableState {
+        StableState {
             machine: old.machine,
             pid: old.pid,
             command: old.command,
@@ -74,7 +74,7 @@ impl From<Fixed1> for Fixed {
             marks: old.marks,
             kernel: old.kernel.into(),
             descriptors: old.descriptors,
-            threads: old.threads.into_iter().map(Steady::from).collect(),
+            threads: old.threads.into_iter().map(ThreadState::from).collect(),
             ended: old.ended,
             fifos: Vec::new(),
             main_thread_ended: None,
@@ -152,9 +152,9 @@ struct Steady1 {
     scheduling: (i32, i32, i32, [u64; 16]),
 }
 
-impl From<Steady1> for Steady {
-    fn from(old: Steady1) -> Steady {
-        Steady {
+impl From<Steady1> for ThreadState {
+    fn from(old: Steady1) -> ThreadState {
+        ThreadState {
             tid: old.tid,
             name: old.name,
             alternate_stack: old.alternate_stack,

@@ -4,10 +4,10 @@ use super::attributes;
 use super::error::{Doing, Error, Refusal, Result};
 use super::format::{Attribute, Draft, Kind, State};
 use super::journal::Journal;
-use super::place::{self, Found};
+use super::path_at::{self, Found};
 use super::reach::Reach;
 use super::recorder::{OWN_MAX, Recorder, Tracked};
-use super::{Durability, Ident, Place, Recorded, Target};
+use super::{Durability, Ident, PathAt, Recorded, Target};
 use rustix::fd::BorrowedFd;
 use rustix::fs::{OFlags, Stat};
 use rustix::io::Errno;
@@ -34,7 +34,7 @@ struct Save {
 
 impl Recorder {
     pub(super) fn write(&mut self, fd: BorrowedFd<'_>, at: Option<u64>, len: u64) -> Result<Recorded> {
-        let stat = place::stat(fd)?;
+        let stat = path_at::stat(fd)?;
         if !self.has_content(fd, &stat)? {
             return Ok(Recorded::NotTracked);
         }
@@ -52,7 +52,7 @@ impl Recorder {
         let start = match at {
             Some(at) => at,
             None => {
-                let at = rustix::fs::tell(fd).doing("find the offset of", place::proc_name(fd))?;
+                let at = rustix::fs::tell(fd).doing("find the offset of", path_at::proc_name(fd))?;
                 // Only an offset inside the old content makes it matter whether the write appends.
                 if at < file.base && appends(fd)? {
                     stat.st_size as u64
@@ -89,7 +89,7 @@ impl Recorder {
     }
 
     pub(super) fn allocate(&mut self, fd: BorrowedFd<'_>, mode: u32, at: u64, len: u64) -> Result<Recorded> {
-        let stat = place::stat(fd)?;
+        let stat = path_at::stat(fd)?;
         if !self.has_content(fd, &stat)? {
             return Ok(Recorded::NotTracked);
         }
@@ -114,7 +114,7 @@ impl Recorder {
     }
 
     /// `open`: a new name, or an emptied file, or nothing.
-    pub(super) fn open(&mut self, place: Place<'_>, flags: OFlags) -> Result<Recorded> {
+    pub(super) fn open(&mut self, place: PathAt<'_>, flags: OFlags) -> Result<Recorded> {
         // An O_TMPFILE has no name, and an O_PATH changes nothing.
         if flags.contains(OFlags::TMPFILE) || flags.contains(OFlags::PATH) {
             return Ok(Recorded::Covered);
@@ -123,7 +123,7 @@ impl Recorder {
             return Ok(Recorded::Covered);
         }
         let follow = !flags.contains(OFlags::NOFOLLOW) && !flags.contains(OFlags::CREATE | OFlags::EXCL);
-        let Some(found) = place::find(place, follow)? else {
+        let Some(found) = path_at::find(place, follow)? else {
             return Ok(Recorded::Covered);
         };
         match found.stat {
@@ -151,14 +151,14 @@ impl Recorder {
     pub(super) fn attributes(&mut self, target: Target<'_>) -> Result<Recorded> {
         match target {
             Target::Open(fd) => {
-                let stat = place::stat(fd)?;
+                let stat = path_at::stat(fd)?;
                 if self.is_nameless(fd, &stat) || !self.is_tracked(fd, &stat)? {
                     return Ok(Recorded::NotTracked);
                 }
                 self.save_attributes(&Reach::Open(fd), &stat)
             }
             Target::Named { place, follow } => {
-                let Some(found) = place::find(place, follow)? else {
+                let Some(found) = path_at::find(place, follow)? else {
                     return Ok(Recorded::Covered);
                 };
                 let Some(stat) = found.stat else {
@@ -176,7 +176,7 @@ impl Recorder {
     pub(super) fn extended_attribute(&mut self, target: Target<'_>, name: &OsStr) -> Result<Recorded> {
         match target {
             Target::Open(fd) => {
-                let stat = place::stat(fd)?;
+                let stat = path_at::stat(fd)?;
                 if self.is_nameless(fd, &stat) || !self.is_tracked(fd, &stat)? {
                     return Ok(Recorded::NotTracked);
                 }
@@ -185,7 +185,7 @@ impl Recorder {
                 self.save_extended(&Reach::Open(fd), &stat, name, (len, value))
             }
             Target::Named { place, follow } => {
-                let Some(found) = place::find(place, follow)? else {
+                let Some(found) = path_at::find(place, follow)? else {
                     return Ok(Recorded::Covered);
                 };
                 let Some(stat) = found.stat else {
@@ -220,7 +220,7 @@ impl Recorder {
         // An access control list changes the mode with it.
         self.save_attributes(reach, stat)?;
         let path = self.name(reach, stat)?;
-        let once = !place::is_directory(stat);
+        let once = !path_at::is_directory(stat);
         let Some(file) = self.files.get_mut(&Ident::from(stat)) else {
             return Ok(Recorded::Covered);
         };
@@ -247,7 +247,7 @@ impl Recorder {
 
     /// Whether the file is regular and has a name a rollback could find it by.
     fn has_content(&mut self, fd: BorrowedFd<'_>, stat: &Stat) -> Result<bool> {
-        Ok(place::is_regular(stat) && !self.is_nameless(fd, stat) && self.is_tracked(fd, stat)?)
+        Ok(path_at::is_regular(stat) && !self.is_nameless(fd, stat) && self.is_tracked(fd, stat)?)
     }
 
     fn with_target(
@@ -257,7 +257,7 @@ impl Recorder {
     ) -> Result<Recorded> {
         match target {
             Target::Open(fd) => {
-                let stat = place::stat(fd)?;
+                let stat = path_at::stat(fd)?;
                 if !self.has_content(fd, &stat)? {
                     return Ok(Recorded::NotTracked);
                 }
@@ -266,7 +266,7 @@ impl Recorder {
                 then(self, &reach, &stat)
             }
             Target::Named { place, follow } => {
-                let Some(found) = place::find(place, follow)? else {
+                let Some(found) = path_at::find(place, follow)? else {
                     return Ok(Recorded::Covered);
                 };
                 let Some(stat) = found.stat else {
@@ -286,7 +286,7 @@ impl Recorder {
         if !self.is_tracked_name(found, stat)? {
             return Ok(Recorded::NotTracked);
         }
-        if !place::is_regular(stat) {
+        if !path_at::is_regular(stat) {
             return Ok(Recorded::Covered);
         }
         self.not_our_own(&found.path)?;
@@ -348,7 +348,7 @@ impl Recorder {
         };
         file.sync_all = true;
         // Of a directory every change is recorded: an undo in between may depend on its mode.
-        let once = !place::is_directory(stat);
+        let once = !path_at::is_directory(stat);
         if once && (file.born || file.attributes || self.created.contains(&path)) {
             return Ok(Recorded::Covered);
         }
@@ -422,6 +422,6 @@ fn wanted(save: &Save, content: u64) -> Range<u64> {
 }
 
 fn appends(fd: BorrowedFd<'_>) -> Result<bool> {
-    let flags = rustix::fs::fcntl_getfl(fd).doing("read the flags of", place::proc_name(fd))?;
+    let flags = rustix::fs::fcntl_getfl(fd).doing("read the flags of", path_at::proc_name(fd))?;
     Ok(flags.contains(OFlags::APPEND))
 }

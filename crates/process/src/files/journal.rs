@@ -10,7 +10,7 @@ use super::extents::next_data;
 use super::format::{DATA_MAX, Draft, Kept, Kind};
 use super::keep::Keep;
 use super::log::{Log, read_at};
-use super::place::Found;
+use super::path_at::Found;
 use super::{Durability, Epoch};
 use rustix::fd::OwnedFd;
 use rustix::fs::Stat;

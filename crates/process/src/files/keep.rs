@@ -6,7 +6,7 @@
 use super::attributes;
 use super::error::{Doing, Error, Refusal, Result};
 use super::format::{Kept, State};
-use super::place::{self, Found};
+use super::path_at::{self, Found};
 use super::{Durability, Ident};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{AtFlags, CWD, FileType, Gid, Mode, OFlags, Stat, Uid};
@@ -86,7 +86,7 @@ impl Keep {
     /// [`Error::Full`] when it would take more than `room` bytes, [`Error::Refused`] when the copy
     /// would not be the same.
     pub(super) fn take(&self, found: &Found, stat: &Stat, seq: u64, room: u64) -> Result<(Kept, u64)> {
-        if place::is_directory(stat) {
+        if path_at::is_directory(stat) {
             refuse_attributes(&found.path)?;
             return Ok((Kept::Directory, 0));
         }
@@ -152,7 +152,7 @@ impl Keep {
         if stat.st_nlink > 1 {
             return Err(Refusal::LinkedElsewhere(found.path.clone()).into());
         }
-        if place::kind(stat) != FileType::RegularFile {
+        if path_at::kind(stat) != FileType::RegularFile {
             refuse_attributes(&found.path)?;
         }
         let copied = copy(
@@ -203,7 +203,7 @@ pub(super) fn copy(
     to: &str,
     stat: &Stat,
 ) -> Result<()> {
-    match place::kind(stat) {
+    match path_at::kind(stat) {
         FileType::Symlink => {
             let target = rustix::fs::readlinkat(from_dir, from, Vec::new()).doing("read the link", shown)?;
             rustix::fs::symlinkat(target, to_dir, to).doing("copy", shown)
@@ -246,7 +246,7 @@ pub(super) fn copy(
 }
 
 fn open_to_read(dir: impl AsFd, name: &Path, shown: &Path) -> Result<OwnedFd> {
-    match place::reopen(dir, name, OFlags::NOFOLLOW) {
+    match path_at::reopen(dir, name, OFlags::NOFOLLOW) {
         Err(Errno::ACCESS) => Err(Refusal::Unreadable(shown.to_owned()).into()),
         opened => opened.doing("open", shown),
     }
@@ -262,7 +262,7 @@ pub(super) fn dress(dir: impl AsFd, name: &str, state: &State) -> Result<(), Err
         let (uid, gid) = (Uid::from_raw(state.uid), Gid::from_raw(state.gid));
         rustix::fs::chownat(&dir, name, Some(uid), Some(gid), AtFlags::SYMLINK_NOFOLLOW)?;
     }
-    if place::kind(&is) != FileType::Symlink {
+    if path_at::kind(&is) != FileType::Symlink {
         rustix::fs::chmodat(&dir, name, Mode::from_raw_mode(state.mode), AtFlags::empty())?;
     }
     rustix::fs::utimensat(&dir, name, &state.timestamps(), AtFlags::SYMLINK_NOFOLLOW)
@@ -273,10 +273,10 @@ pub(super) fn dress(dir: impl AsFd, name: &str, state: &State) -> Result<(), Err
 /// # Errors
 /// [`Error::Io`].
 pub(super) fn sync_file(dir: impl AsFd, name: &str, shown: &Path) -> Result<()> {
-    match place::reopen(dir, name.as_ref(), OFlags::NOFOLLOW) {
+    match path_at::reopen(dir, name.as_ref(), OFlags::NOFOLLOW) {
         Err(Errno::LOOP) => Ok(()),
         // Its mode forbids even its owner to read it.
-        Err(Errno::ACCESS) => place::sync_around(shown),
+        Err(Errno::ACCESS) => path_at::sync_around(shown),
         opened => rustix::fs::fsync(opened.doing("open", shown)?).doing("sync", shown),
     }
 }

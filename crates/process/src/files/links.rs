@@ -9,10 +9,10 @@
 use super::error::{Refusal, Result};
 use super::format::Kept;
 use super::keep::relative_name;
-use super::place;
+use super::path_at;
 use super::reach::Reach;
 use super::recorder::Recorder;
-use super::{Epoch, Ident, OpenFile, Place, Target};
+use super::{Epoch, Ident, OpenFile, PathAt, Target};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, Stat};
 use std::collections::HashMap;
@@ -109,17 +109,17 @@ impl Recorder {
     ///
     /// # Errors
     /// [`super::Error::Io`] when a name cannot be looked up.
-    pub fn note_link(&mut self, old: Target<'_>, new: Place<'_>) -> Result<()> {
-        let Some(new) = place::find(new, false)? else {
+    pub fn note_link(&mut self, old: Target<'_>, new: PathAt<'_>) -> Result<()> {
+        let Some(new) = path_at::find(new, false)? else {
             return Ok(());
         };
         let Ok(opened) = open_path(old) else {
             return Ok(()); // the call will fail
         };
-        let stat = place::stat(&opened)?;
+        let stat = path_at::stat(&opened)?;
         if stat.st_nlink == 0 {
             // It gets its first name, and was not synced with the epochs that wrote it.
-            match place::reopen(CWD, &place::proc_name(&opened), OFlags::empty()) {
+            match path_at::reopen(CWD, &path_at::proc_name(&opened), OFlags::empty()) {
                 Ok(file) => self.sync(file),
                 Err(_) => self.sync_everything(),
             }
@@ -162,7 +162,7 @@ impl Recorder {
     /// # Errors
     /// [`Refusal::NoName`] when it has one that is not known.
     pub fn name_of(&self, fd: BorrowedFd<'_>, stat: &Stat) -> Result<Option<PathBuf>> {
-        match place::name_of(fd, stat) {
+        match path_at::name_of(fd, stat) {
             Ok(path) => Ok(Some(path)),
             Err(unknown) => match self.links.other_name(stat, Path::new("")) {
                 Some(path) => Ok(Some(path)),
@@ -181,8 +181,8 @@ impl Recorder {
     /// # Errors
     /// As [`Recorder::name_of`], and when it cannot be looked at.
     pub fn open_file(&self, fd: BorrowedFd<'_>, known: Option<&Path>) -> Result<Option<OpenFile>> {
-        let stat = place::stat(fd)?;
-        if !place::is_regular(&stat) {
+        let stat = path_at::stat(fd)?;
+        if !path_at::is_regular(&stat) {
             return Ok(None);
         }
         if let Some(known) = known
@@ -242,7 +242,7 @@ impl Recorder {
     /// A file that the program has open loses the name `path`: another must be known, or none be left.
     pub(super) fn will_be_known(&self, path: &Path, stat: &Stat) -> Result<()> {
         let look = || rustix::fs::statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW);
-        if place::is_directory(stat) || self.count(Ident::from(stat), look).is_ok_and(|names| names <= 1) {
+        if path_at::is_directory(stat) || self.count(Ident::from(stat), look).is_ok_and(|names| names <= 1) {
             return Ok(());
         }
         match self.links.other_name(stat, path) {

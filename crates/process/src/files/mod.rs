@@ -48,7 +48,7 @@ mod keep;
 mod links;
 mod log;
 mod names;
-mod place;
+mod path_at;
 mod progress;
 mod ranges;
 mod reach;
@@ -132,11 +132,11 @@ impl OpenFile {
     /// [`Error::Io`] when the descriptor cannot be looked at, [`Refusal::NoName`] when its name
     /// cannot be seen from here.
     pub fn of(fd: BorrowedFd<'_>) -> Result<Option<OpenFile>> {
-        let stat = place::stat(fd)?;
-        if !place::is_regular(&stat) || stat.st_nlink == 0 {
+        let stat = path_at::stat(fd)?;
+        if !path_at::is_regular(&stat) || stat.st_nlink == 0 {
             return Ok(None);
         }
-        Ok(Some(OpenFile::named(place::name_of(fd, &stat)?, &stat)))
+        Ok(Some(OpenFile::named(path_at::name_of(fd, &stat)?, &stat)))
     }
 }
 
@@ -145,7 +145,7 @@ impl OpenFile {
 /// It is looked up from this process, so `/proc/self`, `/dev/fd` and `/dev/stdout` are the caller's to
 /// translate first, and the program must see the same mounts.
 #[derive(Clone, Copy, Debug)]
-pub struct Place<'a> {
+pub struct PathAt<'a> {
     /// The directory a relative name starts from: the program's working directory, or the one its
     /// call names. `None` for absolute names.
     pub dir: Option<BorrowedFd<'a>>,
@@ -153,17 +153,17 @@ pub struct Place<'a> {
     pub name: &'a Path,
 }
 
-impl<'a> Place<'a> {
+impl<'a> PathAt<'a> {
     /// An absolute name.
     #[must_use]
-    pub fn absolute(name: &'a Path) -> Place<'a> {
-        Place { dir: None, name }
+    pub fn absolute(name: &'a Path) -> PathAt<'a> {
+        PathAt { dir: None, name }
     }
 
     /// A name in a directory.
     #[must_use]
-    pub fn at(dir: BorrowedFd<'a>, name: &'a Path) -> Place<'a> {
-        Place { dir: Some(dir), name }
+    pub fn at(dir: BorrowedFd<'a>, name: &'a Path) -> PathAt<'a> {
+        PathAt { dir: Some(dir), name }
     }
 }
 
@@ -175,7 +175,7 @@ pub enum Target<'a> {
     /// A name.
     Named {
         /// The name.
-        place: Place<'a>,
+        place: PathAt<'a>,
         /// Whether a symbolic link at its end is followed (`chmod`), or itself meant (`lchown`).
         follow: bool,
     },
@@ -225,21 +225,21 @@ pub enum Change<'a> {
     /// `open`, `openat`, `openat2`, `creat`: makes the file or empties it, as its flags say.
     Open {
         /// The name.
-        place: Place<'a>,
+        place: PathAt<'a>,
         /// The flags of the call.
         flags: OFlags,
     },
     /// `mknod`, `mkdir`, `symlink`, `link`.
     Create {
         /// The new name.
-        place: Place<'a>,
+        place: PathAt<'a>,
         /// What it will name.
         new: New,
     },
     /// `unlink`, and `unlinkat` without `AT_REMOVEDIR`.
     Unlink {
         /// The name.
-        place: Place<'a>,
+        place: PathAt<'a>,
         /// The program has the file open. When it has another name that is not known, that is refused:
         /// see [`Refusal::StillOpen`].
         still_open: bool,
@@ -247,14 +247,14 @@ pub enum Change<'a> {
     /// `rmdir`, and `unlinkat` with `AT_REMOVEDIR`.
     Rmdir {
         /// The name.
-        place: Place<'a>,
+        place: PathAt<'a>,
     },
     /// `rename`, `renameat`, `renameat2`.
     Rename {
         /// The old name.
-        from: Place<'a>,
+        from: PathAt<'a>,
         /// The new name.
-        to: Place<'a>,
+        to: PathAt<'a>,
         /// The flags of `renameat2`, as given to the call.
         flags: u32,
         /// The program has open what the new name names now, as for [`Change::Unlink`].

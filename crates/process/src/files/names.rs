@@ -3,15 +3,15 @@
 use super::error::{Refusal, Result};
 use super::format::{Draft, Kept, Kind, State};
 use super::journal::sync_directory;
-use super::place::{self, Found};
+use super::path_at::{self, Found};
 use super::recorder::Recorder;
-use super::{Durability, Ident, New, Place, Recorded};
+use super::{Durability, Ident, New, PathAt, Recorded};
 use rustix::fs::{FileType, RenameFlags, Stat};
 use std::path::Path;
 
 impl Recorder {
-    pub(super) fn create_name(&mut self, place: Place<'_>, new: New) -> Result<Recorded> {
-        let Some(found) = place::find(place, false)? else {
+    pub(super) fn create_name(&mut self, place: PathAt<'_>, new: New) -> Result<Recorded> {
+        let Some(found) = path_at::find(place, false)? else {
             return Ok(Recorded::Covered);
         };
         if found.stat.is_some() {
@@ -46,27 +46,27 @@ impl Recorder {
         Ok(Recorded::Saved)
     }
 
-    pub(super) fn unlink(&mut self, place: Place<'_>, still_open: bool) -> Result<Recorded> {
-        let Some(found) = place::find(place, false)? else {
+    pub(super) fn unlink(&mut self, place: PathAt<'_>, still_open: bool) -> Result<Recorded> {
+        let Some(found) = path_at::find(place, false)? else {
             return Ok(Recorded::Covered);
         };
         let Some(stat) = found.stat else {
             return Ok(Recorded::Covered);
         };
-        if place::is_directory(&stat) {
+        if path_at::is_directory(&stat) {
             return Ok(Recorded::Covered);
         }
-        if !matches!(place::kind(&stat), FileType::RegularFile | FileType::Symlink) {
+        if !matches!(path_at::kind(&stat), FileType::RegularFile | FileType::Symlink) {
             return Ok(Recorded::NotTracked);
         }
         self.remove(&found, &stat, still_open, Kind::Unlink)
     }
 
-    pub(super) fn rmdir(&mut self, place: Place<'_>) -> Result<Recorded> {
-        let Some(found) = place::find(place, false)? else {
+    pub(super) fn rmdir(&mut self, place: PathAt<'_>) -> Result<Recorded> {
+        let Some(found) = path_at::find(place, false)? else {
             return Ok(Recorded::Covered);
         };
-        let Some(stat) = found.stat.filter(place::is_directory) else {
+        let Some(stat) = found.stat.filter(path_at::is_directory) else {
             return Ok(Recorded::Covered);
         };
         self.remove(&found, &stat, false, Kind::Rmdir)
@@ -120,12 +120,12 @@ impl Recorder {
 
     pub(super) fn rename(
         &mut self,
-        from: Place<'_>,
-        to: Place<'_>,
+        from: PathAt<'_>,
+        to: PathAt<'_>,
         flags: u32,
         still_open: bool,
     ) -> Result<Recorded> {
-        let (Some(from), Some(to)) = (place::find(from, false)?, place::find(to, false)?) else {
+        let (Some(from), Some(to)) = (path_at::find(from, false)?, path_at::find(to, false)?) else {
             return Ok(Recorded::Covered);
         };
         let Some(stat) = from.stat else {
@@ -146,7 +146,7 @@ impl Recorder {
         let replaced = to.stat;
         let same = replaced.is_some_and(|other| Ident::from(&other) == Ident::from(&stat));
         let mismatch =
-            replaced.is_some_and(|other| place::is_directory(&other) != place::is_directory(&stat));
+            replaced.is_some_and(|other| path_at::is_directory(&other) != path_at::is_directory(&stat));
         if same || mismatch || (flags.contains(RenameFlags::NOREPLACE) && replaced.is_some()) {
             return Ok(Recorded::Covered);
         }
@@ -163,7 +163,7 @@ impl Recorder {
         // A replaced file that was born in this epoch is not missed.
         let replaced = to
             .stat
-            .filter(|other| place::is_directory(other) || !self.created.contains(&to.path));
+            .filter(|other| path_at::is_directory(other) || !self.created.contains(&to.path));
         let draft = Draft {
             file: Ident::from(stat),
             before: State::from(stat),
@@ -188,7 +188,7 @@ impl Recorder {
         if let Some(other) = &replaced {
             self.note_kept(other, kept);
         }
-        self.forget_created(&[&from.path, &to.path], place::is_directory(stat));
+        self.forget_created(&[&from.path, &to.path], path_at::is_directory(stat));
         self.links.renamed(&from.path, &to.path);
         Ok(Recorded::Saved)
     }
@@ -215,7 +215,7 @@ impl Recorder {
             ..Draft::new(Kind::Exchange)
         };
         self.journal.change(|journal| journal.append(&draft))?;
-        let directories = place::is_directory(stat) || place::is_directory(&other);
+        let directories = path_at::is_directory(stat) || path_at::is_directory(&other);
         self.forget_created(&[&from.path, &to.path], directories);
         self.links.renamed(&from.path, &to.path);
         self.links.renamed(&to.path, &from.path);
@@ -246,7 +246,7 @@ impl Recorder {
 
     /// The directory of a name that is about to change; `None` on a pseudo file system.
     fn directory(&mut self, found: &Found) -> Result<Option<State>> {
-        let stat = place::stat(&found.parent)?;
+        let stat = path_at::stat(&found.parent)?;
         if !self.is_tracked(&found.parent, &stat)? {
             return Ok(None);
         }

@@ -1,7 +1,7 @@
 //! How to get at a file that is about to change: by the program's descriptor, or by a name.
 
 use super::error::{Doing, Result};
-use super::place::{self, Found};
+use super::path_at::{self, Found};
 use rustix::fd::{BorrowedFd, OwnedFd};
 use rustix::fs::{CWD, OFlags, Stat};
 use rustix::io::Errno;
@@ -33,7 +33,7 @@ impl Reach<'_> {
         match self {
             Reach::Open(fd) => open_again(*fd),
             Reach::Named(found) => {
-                let fd = place::reopen(&found.parent, found.last.as_ref(), OFlags::NOFOLLOW)?;
+                let fd = path_at::reopen(&found.parent, found.last.as_ref(), OFlags::NOFOLLOW)?;
                 Ok(Own {
                     fd,
                     readable: true,
@@ -46,10 +46,10 @@ impl Reach<'_> {
     /// Its absolute name.
     ///
     /// # Errors
-    /// As [`place::name_of`].
+    /// As [`path_at::name_of`].
     pub(super) fn name(&self, stat: &Stat) -> Result<PathBuf> {
         match self {
-            Reach::Open(fd) => place::name_of(fd, stat),
+            Reach::Open(fd) => path_at::name_of(fd, stat),
             Reach::Named(found) => Ok(found.path.clone()),
         }
     }
@@ -57,7 +57,7 @@ impl Reach<'_> {
     /// The directory it is in, to sync its file system with, when the file cannot be opened.
     pub(super) fn around(&self, stat: &Stat) -> Option<OwnedFd> {
         let Reach::Named(found) = self else { return None };
-        let same_system = place::stat(&found.parent).is_ok_and(|dir| dir.st_dev == stat.st_dev);
+        let same_system = path_at::stat(&found.parent).is_ok_and(|dir| dir.st_dev == stat.st_dev);
         if found.readable && same_system {
             duplicate(&found.parent).ok()
         } else {
@@ -68,7 +68,7 @@ impl Reach<'_> {
 
 /// Opens the file behind the program's descriptor again; its own one if need be.
 fn open_again(fd: BorrowedFd<'_>) -> Result<Own, Errno> {
-    match place::reopen(CWD, &place::proc_name(fd), OFlags::empty()) {
+    match path_at::reopen(CWD, &path_at::proc_name(fd), OFlags::empty()) {
         Ok(fd) => Ok(Own {
             fd,
             readable: true,
@@ -92,5 +92,5 @@ fn open_again(fd: BorrowedFd<'_>) -> Result<Own, Errno> {
 /// # Errors
 /// [`super::Error::Io`].
 pub(super) fn duplicate(fd: &OwnedFd) -> Result<OwnedFd> {
-    rustix::io::fcntl_dupfd_cloexec(fd, 3).doing("duplicate the descriptor of", place::proc_name(fd))
+    rustix::io::fcntl_dupfd_cloexec(fd, 3).doing("duplicate the descriptor of", path_at::proc_name(fd))
 }

@@ -11,7 +11,7 @@
 use super::error::{Doing, Error, Refusal, Result};
 use super::journal::Journal;
 use super::links::Links;
-use super::place::{self, Found};
+use super::path_at::{self, Found};
 use super::ranges::Ranges;
 use super::reach::{Own, Reach, duplicate};
 use super::sync::{Directories, EpochFiles};
@@ -257,13 +257,13 @@ impl Recorder {
     /// Whether the file behind a descriptor is of a kind that is tracked, on a file system that is.
     pub(super) fn is_tracked(&mut self, fd: impl AsFd, stat: &Stat) -> Result<bool> {
         let system =
-            || rustix::fs::fstatfs(fd.as_fd()).doing("look at the file system of", place::proc_name(&fd));
+            || rustix::fs::fstatfs(fd.as_fd()).doing("look at the file system of", path_at::proc_name(&fd));
         self.is_tracked_on(stat, system)
     }
 
     /// The same for what a name names. It may be the root of another file system than its directory's.
     pub(super) fn is_tracked_name(&mut self, found: &Found, stat: &Stat) -> Result<bool> {
-        let system = || match place::kind(stat) {
+        let system = || match path_at::kind(stat) {
             FileType::Symlink => rustix::fs::fstatfs(&found.parent),
             _ => rustix::fs::statfs(&found.path),
         };
@@ -272,7 +272,7 @@ impl Recorder {
 
     fn is_tracked_on(&mut self, stat: &Stat, system: impl FnOnce() -> Result<StatFs>) -> Result<bool> {
         if !matches!(
-            place::kind(stat),
+            path_at::kind(stat),
             FileType::RegularFile | FileType::Directory | FileType::Symlink
         ) {
             return Ok(false);

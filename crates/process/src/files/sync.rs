@@ -6,7 +6,7 @@
 use super::Ident;
 use super::error::{Doing, Result};
 use super::keep::Keep;
-use super::place;
+use super::path_at;
 use rustix::fd::{AsFd, OwnedFd};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -96,9 +96,9 @@ impl std::fmt::Debug for EpochFiles {
 
 /// The name of a file in an error; only asked for when one is made.
 fn shown(fd: &OwnedFd) -> std::path::PathBuf {
-    let stat = place::stat(fd.as_fd());
-    stat.and_then(|stat| place::name_of(fd, &stat))
-        .unwrap_or_else(|_| place::proc_name(fd))
+    let stat = path_at::stat(fd.as_fd());
+    stat.and_then(|stat| path_at::name_of(fd, &stat))
+        .unwrap_or_else(|_| path_at::proc_name(fd))
 }
 
 /// The directories an epoch changed, while it is recorded.

@@ -7,7 +7,7 @@ use super::error::{Doing, Error, Result};
 use super::extents::{write_all_at, write_zeros};
 use super::format::{Attribute, Kept, Kind, Record, State, mtime_only};
 use super::keep::{self, Keep, kept_name};
-use super::place;
+use super::path_at;
 use super::progress::Progress;
 use super::{Ident, OpenFile};
 use rustix::fd::{AsFd, OwnedFd};
@@ -113,7 +113,7 @@ impl<'a> Undo<'a> {
     pub(super) fn flush(&mut self) -> Result<()> {
         if self.sync {
             for file in self.touched.values() {
-                rustix::fs::fsync(file).doing("sync", place::proc_name(file))?;
+                rustix::fs::fsync(file).doing("sync", path_at::proc_name(file))?;
             }
         }
         self.touched.clear();
@@ -273,9 +273,9 @@ impl<'a> Undo<'a> {
         if !self.sync || self.touched.contains_key(&record.file) {
             return Ok(());
         }
-        match place::reopen(CWD, &record.path, OFlags::NOFOLLOW) {
+        match path_at::reopen(CWD, &record.path, OFlags::NOFOLLOW) {
             Ok(fd) => rustix::fs::fsync(fd).doing("sync", &record.path),
-            Err(_) => place::sync_around(&record.path),
+            Err(_) => path_at::sync_around(&record.path),
         }
     }
 
@@ -296,7 +296,7 @@ impl<'a> Undo<'a> {
             rustix::fs::chownat(CWD, path, Some(uid), Some(gid), flags)
                 .doing("set back the owner of", path)?;
         }
-        let is_link = place::kind(&stat) == rustix::fs::FileType::Symlink;
+        let is_link = path_at::kind(&stat) == rustix::fs::FileType::Symlink;
         if !is_link && (is.mode != before.mode || (is.uid, is.gid) != (before.uid, before.gid)) {
             let mode = Mode::from_raw_mode(before.mode);
             rustix::fs::chmodat(CWD, path, mode, AtFlags::empty()).doing("set back the mode of", path)?;
@@ -314,7 +314,7 @@ impl<'a> Undo<'a> {
         };
         if let Some(stat) = spot.look()? {
             self.step("remove what was made")?;
-            let directory = place::is_directory(&stat);
+            let directory = path_at::is_directory(&stat);
             let flags = if directory {
                 AtFlags::REMOVEDIR
             } else {
@@ -467,7 +467,7 @@ impl<'a> Undo<'a> {
         }
         match rustix::fs::fsync(&spot.dir) {
             // Opened with O_PATH, for want of permission to read it.
-            Err(Errno::BADF) => place::sync_around(spot.dir_path),
+            Err(Errno::BADF) => path_at::sync_around(spot.dir_path),
             synced => synced.doing("sync the directory", spot.dir_path),
         }
     }

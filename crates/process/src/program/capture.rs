@@ -10,15 +10,15 @@
 
 use super::{Job, Program, State};
 use crate::clocks::Clocks;
-use crate::context::{Fixed, Live, Threads};
+use crate::context::{StableState, Threads, VolatileState};
 use crate::descriptors;
 use crate::error::{Error, Result};
 use crate::files::{EpochFiles, OpenFile};
 use crate::interrupted::Unfinished;
-use crate::kernel::{Running, Stale};
+use crate::kernel::{Dirty, Running};
 use crate::memory::Parts;
 use crate::stdio::StdioContext;
-use crate::threads::{self, Moving, Pending};
+use crate::threads::{self, Pending, ThreadRegisters};
 use std::time::Instant;
 use twinpage_core::{Capture, Outcome, Source};
 use twinpage_os::trace::Tid;
@@ -46,7 +46,7 @@ pub struct Stop {
 
 impl Program {
     /// Everything a checkpoint holds, read while nothing moves.
-    fn look(&mut self, into: &mut Capture, stop: &mut Stop) -> Result<Still> {
+    fn look(&mut self, into: &mut Capture, stop: &mut Stop) -> Result<StopSnapshot> {
         self.take_back_shared();
         let tid = self.threads[0].tid;
         self.look_through(tid)?;
@@ -67,7 +67,7 @@ impl Program {
         let clocks = Clocks::now(); // here: what timers have left is from now on
         let (timers, pending) = self.timers(tid, pending, clocks)?;
         let held = self.descriptors.held(&self.process, tid, clocks)?;
-        let live = Live {
+        let live = VolatileState {
             held,
             timers,
             pending,
@@ -81,8 +81,8 @@ impl Program {
         };
         let streams = self.streams.stop_point(into.epoch)?;
         let files = self.begin_files(into)?;
-        let live = Live { files, ..live };
-        Ok(Still {
+        let live = VolatileState { files, ..live };
+        Ok(StopSnapshot {
             clocks,
             moving,
             unfinished,
@@ -119,7 +119,7 @@ impl Program {
     }
 
     /// Registers of every thread, as a checkpoint keeps them; calls that the stop cut are taken up.
-    fn registers(&mut self) -> Result<Vec<Moving>> {
+    fn registers(&mut self) -> Result<Vec<ThreadRegisters>> {
         let tids: Vec<Tid> = self.threads.iter().map(|thread| thread.tid).collect();
         let mut all = Vec::with_capacity(tids.len());
         for tid in tids {
@@ -143,7 +143,7 @@ impl Program {
                 self.fixed_changed = true;
             }
         }
-        self.stale = Stale::NOTHING;
+        self.stale = Dirty::NOTHING;
         Ok(())
     }
 
@@ -197,8 +197,8 @@ impl Program {
         }
     }
 
-    fn fixed(&self) -> Fixed {
-        Fixed {
+    fn fixed(&self) -> StableState {
+        StableState {
             machine: self.machine.clone(),
             pid: self.process.pid(),
             command: self.command.clone(),
@@ -224,7 +224,7 @@ impl Program {
             &mut into.context,
             Clocks::now(),
             Threads::default(),
-            &Live::default(),
+            &VolatileState::default(),
             &[],
             &encode_streams(&streams)?,
         )
@@ -232,11 +232,11 @@ impl Program {
 }
 
 /// What was read while nothing moved.
-struct Still {
+struct StopSnapshot {
     clocks: Clocks,
-    moving: Vec<Moving>,
+    moving: Vec<ThreadRegisters>,
     unfinished: Vec<Unfinished>,
-    live: Live,
+    live: VolatileState,
     streams: StdioContext,
 }
 

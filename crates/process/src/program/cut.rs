@@ -4,7 +4,7 @@ use super::job::Job;
 use super::{Program, State};
 use crate::error::{Error, Result};
 use crate::interrupted::{Calls, Unfinished};
-use crate::threads::{self, Moving};
+use crate::threads::{self, ThreadRegisters};
 use twinpage_os::spawn;
 use twinpage_os::trace::{self, Registers, Tid};
 
@@ -29,7 +29,7 @@ impl Program {
 
     /// Takes up the call that the stop cut, if it cut one. What a checkpoint keeps of the thread is put into
     /// `thread`.
-    pub(super) fn take_up(&mut self, thread: &mut Moving) -> Result<()> {
+    pub(super) fn take_up(&mut self, thread: &mut ThreadRegisters) -> Result<()> {
         self.look_through(thread.tid)?;
         if self
             .calls

@@ -34,14 +34,14 @@ use crate::descriptors::Descriptors;
 use crate::error::{Error, Result};
 use crate::files::{EpochFiles, Recorder};
 use crate::interrupted::Calls;
-use crate::kernel::{Action, Kernel, Settings, Stale};
+use crate::kernel::{Action, Dirty, Kernel, Settings};
 use crate::layout::Layout;
 use crate::machine::Machine;
 use crate::memory::Memory;
 use crate::notes::Notes;
 use crate::sockets::Sockets;
 use crate::stdio::Stdio;
-use crate::threads::{self, Steady};
+use crate::threads::{self, ThreadState};
 use crate::timers::Dues;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -76,13 +76,13 @@ pub struct Program {
     pub(crate) memory: Memory,
     pub(crate) descriptors: Descriptors,
     pub(crate) sockets: Sockets,
-    pub(crate) stale: Stale,
+    pub(crate) stale: Dirty,
     pub(crate) files: Recorder,
     /// Named pipes that it made, by absolute name.
     pub(crate) fifos: BTreeSet<PathBuf>,
     pub(crate) notes: Notes,
     pub(crate) kernel: Kernel,
-    steady: BTreeMap<Tid, Option<Steady>>,
+    steady: BTreeMap<Tid, Option<ThreadState>>,
     /// The steady part of the context is not as it was written last.
     fixed_changed: bool,
     pub(crate) dues: Dues,
@@ -171,7 +171,7 @@ impl Program {
             memory,
             descriptors: Descriptors::default(),
             sockets: surroundings.carried.sockets,
-            stale: Stale::ALL,
+            stale: Dirty::ALL,
             files: surroundings.files,
             fifos: BTreeSet::new(),
             notes: surroundings.notes,
@@ -464,7 +464,7 @@ impl Program {
         self.steady = BTreeMap::from([(tid, None)]);
         self.main_thread_ended = None;
         self.dues = Dues::default();
-        self.stale = Stale::ALL;
+        self.stale = Dirty::ALL;
         self.calls.clear();
         self.descriptors.close(0, i32::MAX);
         self.descriptors.touch_all();

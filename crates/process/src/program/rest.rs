@@ -12,7 +12,7 @@
 
 use super::{Program, State};
 use crate::error::Result;
-use crate::threads::Moving;
+use crate::threads::ThreadRegisters;
 use std::collections::{BTreeMap, HashMap};
 use std::fs::{self, File};
 use std::ops::Range;
@@ -52,7 +52,7 @@ impl Rest {
     }
 
     /// A thread is about to be let go with these registers.
-    pub(super) fn let_go(&mut self, thread: &Moving) {
+    pub(super) fn let_go(&mut self, thread: &ThreadRegisters) {
         if let Some(threads) = &mut self.let_go {
             threads.insert(thread.tid, thread.registers);
             let start = thread.rseq.address;

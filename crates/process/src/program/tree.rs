@@ -9,7 +9,7 @@ use super::cut::is_in_mask;
 use super::{Program, ignore_gone, is_gone};
 use crate::descendants::{Described, process_of};
 use crate::error::Result;
-use crate::kernel::Stale;
+use crate::kernel::Dirty;
 use rustix::process::{Pid, Signal};
 use twinpage_os::trace::{self, Status, Tid};
 
@@ -129,7 +129,7 @@ impl Program {
         if !self.descendants.take_lived() {
             return;
         }
-        self.stale = Stale::ALL;
+        self.stale = Dirty::ALL;
         self.renew_threads();
         self.descriptors.touch_all();
         self.memory.objects().all_changed();

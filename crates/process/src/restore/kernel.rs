@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 use crate::kernel::{PosixTimer, SIGNALS, Settings};
 use crate::notes;
 use crate::syscalls::THREAD_FLAGS;
-use crate::threads::{Pending, Steady};
+use crate::threads::{Pending, ThreadState};
 use crate::timers::{first_after_resume, timer_of};
 use std::collections::HashSet;
 use std::os::unix::ffi::OsStrExt;
@@ -495,7 +495,7 @@ pub(super) fn run_in(process: &Process, tid: Tid, calls: &mut [Call]) -> Result<
         .try_for_each(|call| call.result().map(drop).map_err(set))
 }
 
-fn set_scheduling(tid: Tid, steady: &Steady) -> Result<()> {
+fn set_scheduling(tid: Tid, steady: &ThreadState) -> Result<()> {
     let (policy, priority, nice, affinity) = steady.scheduling;
     remote::set_scheduling(
         tid,

@@ -18,18 +18,18 @@ pub mod sockets;
 mod space;
 pub mod tables;
 
+use crate::advice::AdviceInForce;
 use crate::context::Context;
 use crate::error::{Error, Result};
 use crate::files::Ident;
 use crate::interrupted::{Calls, Unfinished};
 use crate::launch;
-use crate::marks::AdviceInForce;
 use crate::memory::Memory;
 use crate::pages::Pages;
 use crate::pairs::Pairs;
 use crate::state::Store;
 use crate::stdio::Stdio;
-use crate::threads::Moving;
+use crate::threads::ThreadRegisters;
 use std::io::Read;
 use std::os::fd::AsRawFd;
 use std::path::Path;
@@ -193,7 +193,7 @@ fn not_prepared(code: i32, directory: &Path) -> Error {
 /// Sets the registers a thread had. A call it was in is taken up where it was.
 fn begin_where_it_was(
     process: &Process,
-    thread: &Moving,
+    thread: &ThreadRegisters,
     call: Option<&Unfinished>,
     calls: &mut Calls,
 ) -> Result<()> {
@@ -215,7 +215,7 @@ fn begin_where_it_was(
 /// the thread may be on another processor now.
 fn leave_critical_section(
     process: &Process,
-    thread: &Moving,
+    thread: &ThreadRegisters,
     registers: &mut Registers,
 ) -> std::io::Result<()> {
     const SECTION_FIELD: u64 = 8;

@@ -1,10 +1,10 @@
 //! The program's address space, made anew in an emptied process.
 
 use super::files::Sources;
+use crate::advice::Advice;
 use crate::context::Context;
 use crate::error::{Error, Result};
 use crate::layout::{self, Kind, Mapping};
-use crate::marks::Mark;
 use crate::pages::Pages;
 use crate::state::Store;
 use rayon::prelude::*;
@@ -129,7 +129,7 @@ pub(super) fn map(process: &Process, context: &Context, sources: &Sources) -> Re
 
 /// Gives the advice that was in force. Advice may have been refused to the program too.
 pub(super) fn advise(process: &Process, context: &Context) -> Result<()> {
-    let advise = |mark: &Mark| {
+    let advise = |mark: &Advice| {
         Call::new(
             libc::SYS_madvise,
             &[mark.start, mark.end - mark.start, mark.advice as u64],

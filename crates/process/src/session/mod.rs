@@ -350,7 +350,7 @@ impl<'a> Drive<'a> {
         }
         let left = self.controller.due().saturating_sub(self.started.elapsed());
         self.look_in(match self.pace.every {
-            Every::Fixed(every) => left.max(every / 8),
+            Every::StableState(every) => left.max(every / 8),
             Every::Auto(_) => left.clamp(Duration::from_millis(1), LOOK),
         });
         Ok(())

@@ -87,7 +87,7 @@ impl Drive<'_> {
     fn say_what_it_waits_for(&mut self) {
         let limit = match self.pace.every {
             Every::Auto(limits) => limits.lose_at_most,
-            Every::Fixed(every) => every.max(UNTOLD),
+            Every::StableState(every) => every.max(UNTOLD),
         };
         let lost = self.last.elapsed();
         if lost < limit {

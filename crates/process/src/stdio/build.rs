@@ -8,7 +8,7 @@ use super::inside::{self, Inside, Made};
 use super::log::Log;
 use super::outlet::Outlet;
 use super::output::Output;
-use super::outside::{Kind, Outside};
+use super::outside::{Kind, RealStreams};
 use super::queue;
 use super::relay::{ChannelEnd, Relay, eventfd};
 use super::released::{Released, SLOTS};
@@ -25,7 +25,7 @@ use twinpage_os::terminal;
 const STREAMS: [Stream; 3] = [Stream::Stdin, Stream::Stdout, Stream::Stderr];
 
 /// The streams of a program that starts: which descriptors are relayed, and which are one.
-pub(super) fn plan(outside: &Outside) -> Result<StdioContext> {
+pub(super) fn plan(outside: &RealStreams) -> Result<StdioContext> {
     let mut plan = StdioContext::default();
     for n in 0..3 {
         let relayed = match outside.kind(n)? {
@@ -106,7 +106,7 @@ pub(super) fn check(context: &StdioContext) -> Result<()> {
 
 /// Makes the streams `context` tells of, between the program and `outside`.
 pub(super) fn build(
-    outside: Outside,
+    outside: RealStreams,
     options: Options,
     context: &StdioContext,
     resumed: bool,
@@ -251,7 +251,7 @@ fn like_flags(real: BorrowedFd<'_>, end: BorrowedFd<'_>) -> Result<()> {
 
 /// Where the output of a channel goes: to the real stdout before the real stderr; to the real stdin
 /// when that is a terminal (its echo).
-fn real_output(outside: &Outside, streams: [bool; 3]) -> Result<Option<BorrowedFd<'_>>> {
+fn real_output(outside: &RealStreams, streams: [bool; 3]) -> Result<Option<BorrowedFd<'_>>> {
     for n in [1, 2] {
         if let (true, Some(fd)) = (streams[n], &outside.fds[n]) {
             return Ok(Some(fd.as_fd()));
@@ -266,7 +266,7 @@ fn real_output(outside: &Outside, streams: [bool; 3]) -> Result<Option<BorrowedF
 }
 
 /// A real terminal among the streams of a channel.
-fn real_terminal(outside: &Outside, streams: [bool; 3]) -> Result<Option<OwnedFd>> {
+fn real_terminal(outside: &RealStreams, streams: [bool; 3]) -> Result<Option<OwnedFd>> {
     for n in (0..3).filter(|n| streams[*n]) {
         if let (Some(Kind::Terminal), Some(fd)) = (outside.kind(n)?, &outside.fds[n]) {
             let dup = fd
@@ -303,7 +303,7 @@ fn open_output(
 }
 
 fn open_input(
-    outside: &Outside,
+    outside: &RealStreams,
     dir: &Path,
     context: &StdioContext,
     ahead: Vec<Typed>,

@@ -34,7 +34,7 @@ pub enum Error {
 
     /// What the program printed cannot be written outside. It is kept in the state directory.
     #[error("cannot write to {stream}: {source}; what was printed is kept: make room and resume")]
-    Outside {
+    RealStreams {
         /// `stdout` or `stderr`.
         stream: &'static str,
         /// What the system said.

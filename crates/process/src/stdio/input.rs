@@ -87,11 +87,11 @@ pub(super) struct Input {
     /// What was typed before all that is in the log, and is not in the pseudo-terminal's queue yet.
     ahead: Vec<Typed>,
     /// What checkpoints that are not yet durable rely on.
-    marks: VecDeque<Mark>,
+    marks: VecDeque<EpochEnd>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Mark {
+struct EpochEnd {
     epoch: u64,
     consumed: u64,
     /// From `consumed` to here the checkpoint relies on the log.
@@ -293,7 +293,7 @@ impl Input {
             self.log.read(from, &mut tail)?;
         }
         let sums = self.log.sums(consumed, end)?;
-        self.marks.push_back(Mark {
+        self.marks.push_back(EpochEnd {
             epoch,
             consumed,
             logged: end - tail.len() as u64,

@@ -51,7 +51,7 @@ mod terminal;
 
 pub use context::StdioContext;
 pub use error::{Error, Result};
-pub use outside::Outside;
+pub use outside::RealStreams;
 
 use inside::Id;
 use released::Released;
@@ -79,7 +79,7 @@ pub enum Stream {
 }
 
 /// Called, from the relay thread, when a checkpoint would let a waiting program go on.
-pub type Pressure = Box<dyn Fn() + Send + Sync>;
+pub type OnPressure = Box<dyn Fn() + Send + Sync>;
 
 /// How to hold output.
 pub struct Options {
@@ -90,7 +90,7 @@ pub struct Options {
     /// How many bytes may be held before the program waits.
     pub limit_bytes: u64,
     /// Told when a checkpoint is wanted early.
-    pub pressure: Option<Pressure>,
+    pub pressure: Option<OnPressure>,
 }
 
 impl Options {
@@ -134,7 +134,7 @@ struct Shared {
     lifted: AtomicBool,
     disk: bool,
     own: bool,
-    pressure: Option<Pressure>,
+    pressure: Option<OnPressure>,
     wanted: AtomicBool,
     told: AtomicBool,
     stopped: AtomicBool,
@@ -165,7 +165,7 @@ impl Stdio {
     ///
     /// # Errors
     /// [`Error::Io`] when the state directory cannot be written or there are no descriptors left.
-    pub fn run(outside: Outside, options: Options) -> Result<Stdio> {
+    pub fn run(outside: RealStreams, options: Options) -> Result<Stdio> {
         let plan = build::plan(&outside)?;
         build::build(outside, options, &plan, false)
     }
@@ -176,7 +176,7 @@ impl Stdio {
     /// # Errors
     /// [`Error::Damaged`] when the state directory lost what the context relies on, [`Error::Context`]
     /// when the context makes no sense, [`Error::Io`].
-    pub fn resume(outside: Outside, options: Options, context: &StdioContext) -> Result<Stdio> {
+    pub fn resume(outside: RealStreams, options: Options, context: &StdioContext) -> Result<Stdio> {
         build::check(context)?;
         build::build(outside, options, context, true)
     }
@@ -354,7 +354,7 @@ impl Stdio {
     /// as long as the reader takes.
     ///
     /// # Errors
-    /// [`Error::Outside`] when the outside refuses (a full disk): what was printed is kept, and a
+    /// [`Error::RealStreams`] when the outside refuses (a full disk): what was printed is kept, and a
     /// resume tries again.
     pub fn finish(&self) -> Result<Stats> {
         self.finish_within(None)

@@ -32,7 +32,7 @@ const UNSAFE_BYTES: u64 = 4096;
 
 /// What an epoch covers.
 #[derive(Clone, Copy, Debug)]
-struct Mark {
+struct EpochEnd {
     epoch: u64,
     /// The end of the stream at its stop.
     end: u64,
@@ -58,7 +58,7 @@ pub(super) struct Output {
     broken: bool,
     /// Where the stream ended when a flush of the file outside was last considered.
     end_at_sync: u64,
-    marks: VecDeque<Mark>,
+    marks: VecDeque<EpochEnd>,
 }
 
 impl Output {
@@ -177,7 +177,7 @@ impl Output {
             tail = vec![0; (end - from) as usize];
             self.log.read(from, &mut tail)?;
         }
-        let mark = Mark {
+        let mark = EpochEnd {
             epoch,
             end,
             safe: self.safe,

@@ -7,7 +7,7 @@ use std::io;
 
 /// The real standard streams: where input comes from and output goes to in the end.
 #[derive(Debug)]
-pub struct Outside {
+pub struct RealStreams {
     pub(super) fds: [Option<OwnedFd>; 3],
     /// These are duplicates of this process's own descriptors 0, 1 and 2.
     pub(super) own: bool,
@@ -25,12 +25,12 @@ pub(super) enum Kind {
     Other,
 }
 
-impl Outside {
+impl RealStreams {
     /// This process's own standard streams. Closed ones stay closed for the program.
     ///
     /// # Errors
     /// [`Error::Io`] when there are no descriptors left.
-    pub fn current() -> Result<Outside> {
+    pub fn current() -> Result<RealStreams> {
         let mut fds = [None, None, None];
         for (n, fd) in fds.iter_mut().enumerate() {
             let Ok(own) = twinpage_os::spawn::borrow(n as i32) else {
@@ -40,13 +40,13 @@ impl Outside {
             let own = rustix::io::fcntl_dupfd_cloexec(own, 100);
             *fd = Some(own.map_err(|e| Error::io(format!("duplicate file descriptor {n}"), e))?);
         }
-        Ok(Outside { fds, own: true })
+        Ok(RealStreams { fds, own: true })
     }
 
     /// Other descriptors in the place of 0, 1 and 2.
     #[must_use]
-    pub fn new(fds: [Option<OwnedFd>; 3]) -> Outside {
-        Outside { fds, own: false }
+    pub fn new(fds: [Option<OwnedFd>; 3]) -> RealStreams {
+        RealStreams { fds, own: false }
     }
 
     /// What stream `n` is; `None` when it is closed.
@@ -122,8 +122,8 @@ mod tests {
     use super::*;
     use std::fs::{File, OpenOptions};
 
-    fn outside(a: File, b: File) -> Outside {
-        Outside::new([None, Some(a.into()), Some(b.into())])
+    fn outside(a: File, b: File) -> RealStreams {
+        RealStreams::new([None, Some(a.into()), Some(b.into())])
     }
 
     #[test]
@@ -138,7 +138,7 @@ mod tests {
         assert!(outside(append(), append()).same(1, 2).unwrap());
         let (_r, w) = rustix::pipe::pipe().unwrap();
         let again = reopen(w.as_fd(), OFlags::WRONLY | OFlags::NONBLOCK).unwrap();
-        assert!(Outside::new([None, Some(w), Some(again)]).same(1, 2).unwrap());
+        assert!(RealStreams::new([None, Some(w), Some(again)]).same(1, 2).unwrap());
     }
 
     #[test]
@@ -147,6 +147,6 @@ mod tests {
         assert_eq!(kind(null.as_fd()).unwrap(), Kind::Memory);
         let (r, _w) = rustix::pipe::pipe().unwrap();
         assert_eq!(kind(r.as_fd()).unwrap(), Kind::Pipe);
-        assert_eq!(Outside::new([None, None, None]).kind(1).unwrap(), None);
+        assert_eq!(RealStreams::new([None, None, None]).kind(1).unwrap(), None);
     }
 }

@@ -39,7 +39,7 @@ enum Event {
     /// The program printed to a channel.
     Printed(usize),
     /// The outside of a channel takes more.
-    Outside(usize),
+    RealStreams(usize),
     /// There is input.
     Input,
     /// The program's input takes more.
@@ -140,7 +140,7 @@ impl Relay {
                     let little = taken < state.channels[*n].plenty();
                     lane.look = little.then(|| Instant::now() + PAUSE);
                 }
-                Event::Outside(n) => self.lanes[*n].full = false,
+                Event::RealStreams(n) => self.lanes[*n].full = false,
                 Event::Feed => self.feed_full = false,
                 Event::Input => self.take_input(state)?,
             }
@@ -221,7 +221,7 @@ impl Relay {
                 && self.shared.released.get(n) < output.allowed()
                 && let Some(outlet) = &lane.outlet
             {
-                wait.on(Event::Outside(n), outlet.fd(), PollFlags::OUT);
+                wait.on(Event::RealStreams(n), outlet.fd(), PollFlags::OUT);
             }
         }
         if state.begun && !failed {

@@ -215,7 +215,7 @@ impl State {
     /// What an outside refused, if one does.
     pub(super) fn refused(&mut self) -> Option<Error> {
         let refused = |c: &mut Channel| {
-            c.stuck.take().map(|source| Error::Outside {
+            c.stuck.take().map(|source| Error::RealStreams {
                 stream: c.name(),
                 source,
             })

@@ -7,7 +7,7 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use twinpage_process::files::{
-    Change, Durability, Error, New, Options, Place, Recorder, check, describe, rollback, rollback_watched,
+    Change, Durability, Error, New, Options, PathAt, Recorder, check, describe, rollback, rollback_watched,
 };
 
 fn recorder(stage: &Stage, durability: Durability) -> Recorder {
@@ -33,7 +33,7 @@ fn record_overwrite(recorder: &mut Recorder, file: &File, at: u64, len: u64) {
 fn unlink(recorder: &mut Recorder, path: &Path) {
     recorder
         .record(&Change::Unlink {
-            place: Place::absolute(path),
+            place: PathAt::absolute(path),
             still_open: false,
         })
         .unwrap();
@@ -43,7 +43,7 @@ fn unlink(recorder: &mut Recorder, path: &Path) {
 fn create(recorder: &mut Recorder, path: &Path) {
     recorder
         .record(&Change::Create {
-            place: Place::absolute(path),
+            place: PathAt::absolute(path),
             new: New::Thing,
         })
         .unwrap();
@@ -127,7 +127,7 @@ fn a_torn_last_record_is_ignored() {
         assert_eq!(whole, good.len());
         recorder
             .record(&Change::Create {
-                place: Place::absolute(&stage.root.join("d")),
+                place: PathAt::absolute(&stage.root.join("d")),
                 new: New::Thing,
             })
             .unwrap();

@@ -10,7 +10,7 @@ use std::io::Write;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use twinpage_process::files::{
-    Change, Durability, Error, New, OpenFile, Options, Place, Recorded, Recorder, Refusal, Result, rollback,
+    Change, Durability, Error, New, OpenFile, Options, PathAt, Recorded, Recorder, Refusal, Result, rollback,
 };
 
 fn recorder(stage: &Stage) -> Recorder {
@@ -81,7 +81,7 @@ fn appends_to_listed_files_cost_no_record() {
         let path = stage.root.join("log");
         let mut recorder = Recorder::create(&stage.state, Options::new(durability), 0).unwrap();
         let open_change = Change::Open {
-            place: Place::absolute(&path),
+            place: PathAt::absolute(&path),
             flags: OFlags::CREATE | OFlags::RDWR,
         };
         recorder.record(&open_change).unwrap();
@@ -234,7 +234,7 @@ fn what_cannot_be_undone_is_refused_by_name() {
     std::fs::hard_link(&path, stage.root.join("made before the run")).unwrap();
     let mut recorder = recorder(&stage);
     let file = open(&path);
-    let (a, b) = (Place::absolute(&path), Place::absolute(&other));
+    let (a, b) = (PathAt::absolute(&path), PathAt::absolute(&other));
     let fd = file.as_fd();
     let refused = refusal(
         &mut recorder,
@@ -279,7 +279,7 @@ fn what_cannot_be_undone_is_refused_by_name() {
     );
     let (inside, outside) = (stage.state.join("new"), stage.root.join("new"));
     for (from, to) in [(&path, &inside), (&stage.state, &outside)] {
-        let (from, to) = (Place::absolute(from), Place::absolute(to));
+        let (from, to) = (PathAt::absolute(from), PathAt::absolute(to));
         let change = Change::Rename {
             from,
             to,
@@ -311,7 +311,7 @@ fn kept_copies_that_would_not_be_the_same_are_refused() {
     std::fs::write(&path, "a").unwrap();
     let mut recorder = recorder(&stage);
     let change = Change::Unlink {
-        place: Place::absolute(&path),
+        place: PathAt::absolute(&path),
         still_open: false,
     };
     std::fs::hard_link(&path, stage.root.join("b")).unwrap();
@@ -346,7 +346,7 @@ fn what_is_no_file_is_not_tracked() {
         assert_eq!(recorded, Recorded::NotTracked);
     }
     for path in ["/dev/null", "/proc/self/comm"] {
-        let place = Place::absolute(Path::new(path));
+        let place = PathAt::absolute(Path::new(path));
         let change = Change::Open {
             place,
             flags: OFlags::WRONLY | OFlags::TRUNC | OFlags::CREATE,
@@ -354,7 +354,7 @@ fn what_is_no_file_is_not_tracked() {
         assert_eq!(recorder.record(&change).unwrap(), Recorded::NotTracked, "{path}");
     }
     let change = Change::Unlink {
-        place: Place::absolute(&fifo),
+        place: PathAt::absolute(&fifo),
         still_open: false,
     };
     assert_eq!(recorder.record(&change).unwrap(), Recorded::NotTracked);
@@ -383,7 +383,7 @@ fn what_an_epoch_changed_is_handed_over_to_be_synced() {
     let path = stage.root.join("a");
     recorder
         .record(&Change::Create {
-            place: Place::absolute(&path),
+            place: PathAt::absolute(&path),
             new: New::Thing,
         })
         .unwrap();
@@ -414,7 +414,7 @@ fn many_files_need_few_descriptors() {
         let path = stage.root.join(name.to_string());
         recorder
             .record(&Change::Create {
-                place: Place::absolute(&path),
+                place: PathAt::absolute(&path),
                 new: New::Thing,
             })
             .unwrap();
@@ -439,7 +439,7 @@ fn a_removed_file_is_nameless_before_and_after_its_link_goes() {
     let mut recorder = recorder(&stage);
     let file = open(&path);
     let unlink = Change::Unlink {
-        place: Place::absolute(&path),
+        place: PathAt::absolute(&path),
         still_open: true,
     };
     assert_eq!(recorder.record(&unlink).unwrap(), Recorded::Saved);

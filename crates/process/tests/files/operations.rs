@@ -11,7 +11,7 @@ use std::io::{Seek, SeekFrom, Write};
 use std::os::unix::fs::{FileExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use twinpage_process::files::{
-    Change, Durability, Error, Ident, New, OpenFile, Options, Place, Recorded, Recorder, Target, rollback,
+    Change, Durability, Error, Ident, New, OpenFile, Options, PathAt, Recorded, Recorder, Target, rollback,
     rollback_watched,
 };
 
@@ -34,7 +34,7 @@ impl Work<'_> {
     fn open(&mut self, name: &str, flags: OFlags) -> File {
         let path = self.at(name);
         self.record(Change::Open {
-            place: Place::absolute(&path),
+            place: PathAt::absolute(&path),
             flags,
         });
         rustix::fs::open(&path, flags, Mode::from_raw_mode(0o640))
@@ -68,7 +68,7 @@ impl Work<'_> {
     fn truncate(&mut self, name: &str, len: u64) {
         let path = self.at(name);
         let target = Target::Named {
-            place: Place::absolute(&path),
+            place: PathAt::absolute(&path),
             follow: true,
         };
         self.record(Change::SetLen { target, len });
@@ -97,7 +97,7 @@ impl Work<'_> {
     fn mkdir(&mut self, name: &str) {
         let path = self.at(name);
         self.record(Change::Create {
-            place: Place::absolute(&path),
+            place: PathAt::absolute(&path),
             new: New::Thing,
         });
         std::fs::create_dir(path).unwrap();
@@ -106,7 +106,7 @@ impl Work<'_> {
     fn symlink(&mut self, target: &str, name: &str) {
         let path = self.at(name);
         self.record(Change::Create {
-            place: Place::absolute(&path),
+            place: PathAt::absolute(&path),
             new: New::Thing,
         });
         std::os::unix::fs::symlink(target, path).unwrap();
@@ -115,21 +115,21 @@ impl Work<'_> {
     fn link(&mut self, from: &str, to: &str) {
         let (from, to) = (self.at(from), self.at(to));
         self.record(Change::Create {
-            place: Place::absolute(&to),
+            place: PathAt::absolute(&to),
             new: New::Link,
         });
         let old = Target::Named {
-            place: Place::absolute(&from),
+            place: PathAt::absolute(&from),
             follow: false,
         };
-        self.recorder.note_link(old, Place::absolute(&to)).unwrap();
+        self.recorder.note_link(old, PathAt::absolute(&to)).unwrap();
         std::fs::hard_link(from, to).unwrap();
     }
 
     fn unlink(&mut self, name: &str) {
         let path = self.at(name);
         self.record(Change::Unlink {
-            place: Place::absolute(&path),
+            place: PathAt::absolute(&path),
             still_open: false,
         });
         std::fs::remove_file(path).unwrap();
@@ -138,7 +138,7 @@ impl Work<'_> {
     fn unlink_open(&mut self, name: &str) {
         let path = self.at(name);
         self.record(Change::Unlink {
-            place: Place::absolute(&path),
+            place: PathAt::absolute(&path),
             still_open: true,
         });
         std::fs::remove_file(path).unwrap();
@@ -158,7 +158,7 @@ impl Work<'_> {
     fn set_attribute(&mut self, name: &str, attribute: &str, value: Option<&[u8]>) {
         let path = self.at(name);
         let target = Target::Named {
-            place: Place::absolute(&path),
+            place: PathAt::absolute(&path),
             follow: true,
         };
         self.record(Change::ExtendedAttribute {
@@ -179,7 +179,7 @@ impl Work<'_> {
     fn rmdir(&mut self, name: &str) {
         let path = self.at(name);
         self.record(Change::Rmdir {
-            place: Place::absolute(&path),
+            place: PathAt::absolute(&path),
         });
         std::fs::remove_dir(path).unwrap();
     }
@@ -190,7 +190,7 @@ impl Work<'_> {
 
     fn rename_with(&mut self, from: &str, to: &str, flags: RenameFlags) {
         let (old, new) = (self.at(from), self.at(to));
-        let (from, to) = (Place::absolute(&old), Place::absolute(&new));
+        let (from, to) = (PathAt::absolute(&old), PathAt::absolute(&new));
         self.record(Change::Rename {
             from,
             to,
@@ -203,7 +203,7 @@ impl Work<'_> {
     fn attributes(&mut self, name: &str, follow: bool) -> PathBuf {
         let path = self.at(name);
         let target = Target::Named {
-            place: Place::absolute(&path),
+            place: PathAt::absolute(&path),
             follow,
         };
         self.record(Change::Attributes { target });
@@ -711,7 +711,7 @@ fn a_file_emptied_through_names_of_all_kinds_comes_back() {
     let names = ["../a", "../../a", "../../link", "./../../b"];
     for name in names.map(Path::new) {
         let change = Change::Open {
-            place: Place::at(dir.as_fd(), name),
+            place: PathAt::at(dir.as_fd(), name),
             flags: OFlags::WRONLY | OFlags::TRUNC,
         };
         recorder.record(&change).unwrap();

@@ -4,7 +4,7 @@ use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{AtFlags, CWD, FallocateFlags, Mode, OFlags, RenameFlags};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use twinpage_process::files::{Change, Error, Ident, New, OpenFile, Place, Recorded, Recorder, Target};
+use twinpage_process::files::{Change, Error, Ident, New, OpenFile, PathAt, Recorded, Recorder, Target};
 
 /// Random numbers that a seed repeats (SplitMix64).
 pub(crate) struct Random(pub u64);
@@ -182,7 +182,7 @@ impl Program {
                 let path = self.name();
                 let len = self.random.below(LEN_MAX);
                 let target = Target::Named {
-                    place: Place::absolute(&path),
+                    place: PathAt::absolute(&path),
                     follow: true,
                 };
                 if path.is_file() {
@@ -230,7 +230,7 @@ impl Program {
         }
         let mut opened = None;
         let change = Change::Open {
-            place: Place::absolute(&path),
+            place: PathAt::absolute(&path),
             flags,
         };
         self.change(recorder, &change, || {
@@ -310,7 +310,7 @@ impl Program {
 
     fn create(&mut self, recorder: &mut Recorder) {
         let (path, other) = (self.name(), self.name());
-        let place = Place::absolute(&path);
+        let place = PathAt::absolute(&path);
         match self.random.below(4) {
             0 => self.change(
                 recorder,
@@ -334,7 +334,7 @@ impl Program {
             ),
             2 => {
                 let old = Target::Named {
-                    place: Place::absolute(&other),
+                    place: PathAt::absolute(&other),
                     follow: false,
                 };
                 recorder.note_link(old, place).unwrap();
@@ -358,7 +358,7 @@ impl Program {
 
     fn remove(&mut self, recorder: &mut Recorder) {
         let path = self.name();
-        let (place, still_open) = (Place::absolute(&path), self.is_open(&path));
+        let (place, still_open) = (PathAt::absolute(&path), self.is_open(&path));
         if path.is_dir() && !path.is_symlink() {
             let change = Change::Rmdir { place };
             self.change(recorder, &change, || done(std::fs::remove_dir(&path)));
@@ -376,8 +376,8 @@ impl Program {
             _ => RenameFlags::empty(),
         };
         let change = Change::Rename {
-            from: Place::absolute(&from),
-            to: Place::absolute(&to),
+            from: PathAt::absolute(&from),
+            to: PathAt::absolute(&to),
             flags: flags.bits(),
             still_open: self.is_open(&to),
         };
@@ -392,7 +392,7 @@ impl Program {
         let len = self.random.below(200);
         let value = self.random.chance(3).then(|| self.random.bytes(len));
         let target = Target::Named {
-            place: Place::absolute(&path),
+            place: PathAt::absolute(&path),
             follow: true,
         };
         let attribute = Change::ExtendedAttribute {
@@ -418,7 +418,7 @@ impl Program {
         };
         let change = Change::Attributes {
             target: Target::Named {
-                place: Place::absolute(&path),
+                place: PathAt::absolute(&path),
                 follow,
             },
         };

@@ -11,7 +11,7 @@ use std::io::{Read, Write};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::Command;
-use twinpage_process::stdio::{Error, Options, Outside, Stdio, StdioContext, Stream};
+use twinpage_process::stdio::{Error, Options, RealStreams, Stdio, StdioContext, Stream};
 
 /// A terminal: the side a person sits at, and the side programs have.
 pub(crate) fn terminal() -> (OwnedFd, OwnedFd) {
@@ -36,8 +36,8 @@ fn options(dir: &Path) -> Options {
     Options::new(dir, false)
 }
 
-fn on_terminal(slave: &OwnedFd) -> Outside {
-    Outside::new([0, 1, 2].map(|_| Some(slave.try_clone().unwrap())))
+fn on_terminal(slave: &OwnedFd) -> RealStreams {
+    RealStreams::new([0, 1, 2].map(|_| Some(slave.try_clone().unwrap())))
 }
 
 /// Reads exactly `n` bytes.
@@ -83,7 +83,11 @@ fn until(mut done: impl FnMut() -> bool) {
 fn nothing_goes_outside_before_its_epoch_is_durable() {
     let dir = tempfile::tempdir().unwrap();
     let (read, out) = pipe();
-    let stdio = Stdio::run(Outside::new([None, Some(out), Some(null())]), options(dir.path())).unwrap();
+    let stdio = Stdio::run(
+        RealStreams::new([None, Some(out), Some(null())]),
+        options(dir.path()),
+    )
+    .unwrap();
     let [None, Some(end), None] = stdio.program_ends() else {
         panic!("only stdout is relayed")
     };
@@ -114,7 +118,7 @@ fn nothing_goes_outside_before_its_epoch_is_durable() {
 fn what_a_program_closed_is_closed_outside_once_durable() {
     let dir = tempfile::tempdir().unwrap();
     let (read, out) = pipe();
-    let stdio = Stdio::run(Outside::new([None, Some(out), None]), options(dir.path())).unwrap();
+    let stdio = Stdio::run(RealStreams::new([None, Some(out), None]), options(dir.path())).unwrap();
     let [_, Some(end), _] = stdio.program_ends() else {
         panic!("stdout is relayed")
     };
@@ -129,7 +133,7 @@ fn what_a_program_closed_is_closed_outside_once_durable() {
     drop(stdio);
     // And so it stays.
     let (read, out) = pipe();
-    let outside = Outside::new([None, Some(out), None]);
+    let outside = RealStreams::new([None, Some(out), None]);
     let _stdio = Stdio::resume(outside, options(dir.path()), &stored(&context)).unwrap();
     let mut all = Vec::new();
     File::from(read).read_to_end(&mut all).unwrap();
@@ -142,7 +146,7 @@ fn a_reader_that_went_away_is_the_programs_broken_pipe() {
     let (read, out) = pipe();
     let mut options = options(dir.path());
     options.limit_bytes = 1 << 20;
-    let stdio = Stdio::run(Outside::new([None, Some(out), None]), options).unwrap();
+    let stdio = Stdio::run(RealStreams::new([None, Some(out), None]), options).unwrap();
     let [_, end, _] = stdio.program_ends();
     let mut child = Command::new("yes").stdout(end.unwrap()).spawn().unwrap();
     stdio.begin();
@@ -172,7 +176,7 @@ fn an_outside_that_refuses_loses_nothing() {
     // SAFETY: just made, and owned by nobody else.
     let full = unsafe { <OwnedFd as rustix::fd::FromRawFd>::from_raw_fd(raw) };
     rustix::fs::fcntl_add_seals(&full, rustix::fs::SealFlags::GROW).unwrap();
-    let stdio = Stdio::run(Outside::new([None, Some(full), None]), options(dir.path())).unwrap();
+    let stdio = Stdio::run(RealStreams::new([None, Some(full), None]), options(dir.path())).unwrap();
     let [_, Some(end), _] = stdio.program_ends() else {
         panic!("stdout is relayed")
     };
@@ -182,13 +186,13 @@ fn an_outside_that_refuses_loses_nothing() {
     stdio.durable(1).unwrap();
     let error = stdio.finish().unwrap_err();
     assert!(
-        matches!(error, Error::Outside { stream: "stdout", .. }),
+        matches!(error, Error::RealStreams { stream: "stdout", .. }),
         "{error}"
     );
     assert!(error.to_string().contains("resume"), "{error}");
     drop(stdio);
     let (read, out) = pipe();
-    let outside = Outside::new([None, Some(out), None]);
+    let outside = RealStreams::new([None, Some(out), None]);
     let stdio = Stdio::resume(outside, options(dir.path()), &stored(&context)).unwrap();
     stdio.finish().unwrap();
     assert_eq!(exactly(&read, 10), b"important\n");
@@ -200,7 +204,7 @@ fn input_ends_for_the_program_where_it_ended_outside() {
     let (input, keys) = pipe();
     write(&keys, b"all there is");
     drop(keys);
-    let stdio = Stdio::run(Outside::new([Some(input), None, None]), options(dir.path())).unwrap();
+    let stdio = Stdio::run(RealStreams::new([Some(input), None, None]), options(dir.path())).unwrap();
     let [Some(end), None, None] = stdio.program_ends() else {
         panic!("stdin is relayed")
     };
@@ -215,7 +219,7 @@ fn input_ends_for_the_program_where_it_ended_outside() {
     let third = stdio.stop_point(3).unwrap();
     drop(stdio);
     for (context, wanted) in [(first, "all there is"), (second, "there is"), (third, "")] {
-        let outside = Outside::new([Some(null()), None, None]);
+        let outside = RealStreams::new([Some(null()), None, None]);
         let stdio = Stdio::resume(outside, options(dir.path()), &stored(&context)).unwrap();
         let [Some(end), None, None] = stdio.program_ends() else {
             panic!("stdin is relayed")
@@ -479,7 +483,7 @@ fn keys_that_are_signals_reach_the_program() {
 fn a_terminal_that_only_shows_stays_as_it_is() {
     let dir = tempfile::tempdir().unwrap();
     let (master, slave) = terminal();
-    let outside = Outside::new([Some(null()), Some(slave.try_clone().unwrap()), None]);
+    let outside = RealStreams::new([Some(null()), Some(slave.try_clone().unwrap()), None]);
     let stdio = Stdio::run(outside, options(dir.path())).unwrap();
     let [None, Some(end), None] = stdio.program_ends() else {
         panic!("stdout is relayed")
@@ -511,7 +515,7 @@ fn a_resume_goes_on_in_another_kind_of_outside() {
     let path = dir.path().join("log");
     let file = File::create(&path).unwrap();
     let (input, keys) = pipe();
-    let outside = Outside::new([Some(input), Some(file.into()), None]);
+    let outside = RealStreams::new([Some(input), Some(file.into()), None]);
     let stdio = Stdio::resume(outside, options(dir.path()), &stored(&context)).unwrap();
     let [Some(end), _, _] = stdio.program_ends() else {
         panic!("still a terminal for the program")
@@ -535,7 +539,7 @@ fn a_resume_goes_on_in_another_kind_of_outside() {
 fn a_context_that_makes_no_sense_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let (_read, out) = pipe();
-    let stdio = Stdio::run(Outside::new([None, Some(out), None]), options(dir.path())).unwrap();
+    let stdio = Stdio::run(RealStreams::new([None, Some(out), None]), options(dir.path())).unwrap();
     let [_, Some(end), _] = stdio.program_ends() else {
         panic!("stdout is relayed")
     };
@@ -556,8 +560,12 @@ fn a_context_that_makes_no_sense_is_refused() {
         let bad = json.replace(from, to);
         assert_ne!(bad, json, "{from}");
         let context = serde_json::from_str(&bad).unwrap();
-        let error =
-            Stdio::resume(Outside::new([None, None, None]), options(dir.path()), &context).unwrap_err();
+        let error = Stdio::resume(
+            RealStreams::new([None, None, None]),
+            options(dir.path()),
+            &context,
+        )
+        .unwrap_err();
         assert!(
             matches!(error, Error::Context(_) | Error::Damaged { .. }),
             "{to}: {error}"
@@ -571,7 +579,7 @@ fn a_context_stays_small_where_durability_is_on_a_disk() {
     let path = dir.path().join("out");
     let options = Options::new(dir.path(), true);
     let stdio = Stdio::run(
-        Outside::new([None, Some(File::create(&path).unwrap().into()), None]),
+        RealStreams::new([None, Some(File::create(&path).unwrap().into()), None]),
         options,
     )
     .unwrap();
@@ -600,7 +608,7 @@ fn what_is_released_can_be_forgotten() {
     let dir = tempfile::tempdir().unwrap();
     let (read, out) = pipe();
     let all = collect(read);
-    let stdio = Stdio::run(Outside::new([None, Some(out), None]), options(dir.path())).unwrap();
+    let stdio = Stdio::run(RealStreams::new([None, Some(out), None]), options(dir.path())).unwrap();
     let [_, Some(end), _] = stdio.program_ends() else {
         panic!("stdout is relayed")
     };

@@ -6,7 +6,7 @@ use std::fs::File;
 use std::io::{Read, Write};
 use std::path::Path;
 use std::time::{Duration, Instant};
-use twinpage_process::stdio::{Options, Outside, Stdio};
+use twinpage_process::stdio::{Options, RealStreams, Stdio};
 
 fn sink(read: OwnedFd) -> std::thread::JoinHandle<u64> {
     std::thread::spawn(move || {
@@ -34,7 +34,7 @@ fn stops(name: &str, dir: &Path, disk: bool, bytes: usize, terminal: bool) {
         [None, Some(out), None]
     };
     let shown = terminal.then(|| self::sink(master));
-    let stdio = Stdio::run(Outside::new(fds), Options::new(dir, disk)).unwrap();
+    let stdio = Stdio::run(RealStreams::new(fds), Options::new(dir, disk)).unwrap();
     let [_, Some(end), _] = stdio.program_ends() else {
         panic!("stdout is relayed")
     };
@@ -102,7 +102,7 @@ fn measure_throughput() {
         let (stdio, end) = if held {
             let mut options = Options::new(memory.path(), false);
             options.limit_bytes = 256 << 20;
-            let stdio = Stdio::run(Outside::new([None, Some(out), None]), options).unwrap();
+            let stdio = Stdio::run(RealStreams::new([None, Some(out), None]), options).unwrap();
             let [_, end, _] = stdio.program_ends();
             (Some(stdio), end.unwrap())
         } else {

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio as Fds};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use twinpage_process::stdio::{Options, Outside, Stdio, StdioContext};
+use twinpage_process::stdio::{Options, RealStreams, Stdio, StdioContext};
 
 /// What a runner is to do.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -129,10 +129,10 @@ fn runner() {
     let job: Job = serde_json::from_str(&job).expect("a job");
     // SAFETY: `start` left these three open for this process, which takes them here, once.
     let fds = [210, 211, 212].map(|fd| Some(unsafe { OwnedFd::from_raw_fd(fd) }));
-    run(&job, Outside::new(fds));
+    run(&job, RealStreams::new(fds));
 }
 
-fn run(job: &Job, outside: Outside) {
+fn run(job: &Job, outside: RealStreams) {
     let mut options = Options::new(&job.dir, job.disk);
     options.limit_bytes = job.limit_bytes;
     let file = job.dir.join("checkpoint");

@@ -9,7 +9,7 @@ mod string;
 mod vec;
 
 use crate::address::PAGE;
-use crate::gate::Inside;
+use crate::gate::Pinned;
 use crate::heap::{Heap, RawHeap};
 use crate::marks::{self, LINE};
 use crate::window::Window;
@@ -23,7 +23,7 @@ use twinpage_core::buffer::Buffer;
 ///
 /// All happens inside updates, as in a region that is kept, so that lines are marked by the same short roads.
 pub(super) struct Watched {
-    update: Option<Inside>,
+    update: Option<Pinned>,
     window: Window,
     picture: Vec<u8>,
     pub(super) heap: Heap<'static>,

@@ -4,7 +4,7 @@ use super::saved::Found;
 use super::{FLIP, GROUP, LINE, LINES_PER_PAGE, MARKED, any, copy, lines_of, mark, marks, mask, note};
 use super::{set, summary};
 use crate::address::{PAGE, Place};
-use crate::{ahead, residence};
+use crate::{prefetch, residence};
 use std::sync::atomic::{Ordering, fence};
 use twinpage_core::LineMask;
 use twinpage_core::buffer::Buffer;
@@ -93,7 +93,7 @@ impl Frozen {
     /// comes after all pages: to look at the slots while writers take them slows both down.
     pub(crate) fn next_page(&mut self, into: &mut Buffer) -> Option<(usize, u64)> {
         match self.weaves() {
-            true => self.next_woven(into),
+            true => self.next_merged(into),
             false => self.next_swept(into).or_else(|| self.next_saved(into)),
         }
     }
@@ -115,7 +115,7 @@ impl Frozen {
                 had => had,
             };
             if taken != lines {
-                self.weave(page, start, lines, taken, taken, into);
+                self.merge_saved(page, start, lines, taken, taken, into);
             }
             if taken != 0 {
                 return Some((page, taken));
@@ -130,7 +130,7 @@ impl Frozen {
         let saved = self.found.lines(page);
         self.saved_lines += u64::from(saved.count_ones());
         self.taken.push((page, 0));
-        self.weave(page, into.len(), 0, 0, saved, into);
+        self.merge_saved(page, into.len(), 0, 0, saved, into);
         Some((page, saved))
     }
 
@@ -153,7 +153,7 @@ impl Frozen {
     }
 
     /// The next page with lines of the cut, of either side.
-    fn next_woven(&mut self, into: &mut Buffer) -> Option<(usize, u64)> {
+    fn next_merged(&mut self, into: &mut Buffer) -> Option<(usize, u64)> {
         let by_page = self.place.state().by_page.load(Ordering::Relaxed);
         while let Some((page, waiting)) = self.next_waiting() {
             let many = (waiting | self.found.lines(page)).count_ones() >= self.whole_from;
@@ -176,7 +176,7 @@ impl Frozen {
             let all = if copied | saved == !0 { !0 } else { had | saved };
             self.saved_lines += u64::from((saved & !had).count_ones());
             if all != lines || all & !copied != 0 {
-                self.weave(page, start, lines, copied, all, into);
+                self.merge_saved(page, start, lines, copied, all, into);
             }
             if all != 0 {
                 return Some((page, all));
@@ -195,7 +195,7 @@ impl Frozen {
 
     /// In `into` are `lines` from `start` on, and those `copied` count. Puts `all` in their place: the others
     /// are as writers saved them.
-    fn weave(&self, page: usize, start: usize, lines: u64, copied: u64, all: u64, into: &mut Buffer) {
+    fn merge_saved(&self, page: usize, start: usize, lines: u64, copied: u64, all: u64, into: &mut Buffer) {
         let mut woven = [0; PAGE];
         let at = |of: u64, line: usize| (of & !(!0 << line)).count_ones() as usize * LINE;
         for (line, bytes) in self.found.each(page) {
@@ -235,7 +235,7 @@ impl Frozen {
         let mut lines = mask(unsafe { marks(self.map, lines_of(page)) });
         while lines != 0 {
             let at = page * PAGE + lines.trailing_zeros() as usize * LINE;
-            ahead::fetch(self.place.base().wrapping_add(at));
+            prefetch::fetch(self.place.base().wrapping_add(at));
             lines &= lines - 1;
         }
     }
@@ -252,7 +252,7 @@ impl Frozen {
     }
 
     /// The epoch is durable, or marked again: what was swept is no longer on its way.
-    pub(crate) fn land(&self) {
+    pub(crate) fn clear_in_flight(&self) {
         if self.place.state().takes_away.load(Ordering::Relaxed) {
             for &(page, _) in &self.taken {
                 residence::end_flight(self.place, page);
@@ -262,7 +262,7 @@ impl Frozen {
 
     /// The epoch is lost: every line of the cut is marked again, so that the next one has it. Lines that
     /// writers saved they have marked.
-    pub(crate) fn thaw(mut self) {
+    pub(crate) fn requeue(mut self) {
         for (page, lines) in std::mem::take(&mut self.taken) {
             self.mark_again(page, lines);
             self.taken.push((page, 0));
@@ -272,7 +272,7 @@ impl Frozen {
             // SAFETY: the page was usable at the cut, and stays so.
             set(unsafe { marks(self.map, lines_of(page)) }, 0);
         }
-        self.land();
+        self.clear_in_flight();
     }
 
     fn mark_again(&self, page: usize, mut lines: u64) {

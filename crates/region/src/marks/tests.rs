@@ -157,7 +157,7 @@ fn a_lost_cut_comes_with_the_next() {
     let mut frozen = cut(place);
     frozen.next_page(&mut Buffer::default()).unwrap();
     updating(place, || fill(place, 3 * PAGE + 7, 60, 9));
-    frozen.thaw();
+    frozen.requeue();
     let mut frozen = cut(place);
     assert_eq!(apply(&mut frozen, &mut image), 6);
     assert_eq!(

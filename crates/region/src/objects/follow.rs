@@ -8,7 +8,7 @@
 use super::listing::{Operation, operation};
 use super::tail::{Seen, Tail};
 use crate::error::Result;
-use crate::look::look;
+use crate::inspect::inspect;
 use std::path::Path;
 
 /// The operations of a region as another process logs them: [`follow`].
@@ -89,7 +89,7 @@ pub struct News {
 /// As [`look`].
 pub fn follow(path: impl AsRef<Path>) -> Result<Follow> {
     let path = path.as_ref();
-    let place = look(path)?.superblock.map(|superblock| superblock.log);
+    let place = inspect(path)?.superblock.map(|superblock| superblock.log);
     let place = place.unwrap_or_default();
     Ok(Follow {
         tail: Tail::new(path, place),

@@ -2,7 +2,7 @@
 
 use super::file::log_path;
 use crate::error::{Error, Result};
-use crate::look::look;
+use crate::inspect::inspect;
 use crate::superblock::LogPosition;
 use serde::de::DeserializeOwned;
 use serde::{Serialize, Serializer};
@@ -119,7 +119,7 @@ pub fn operations(path: impl AsRef<Path>) -> Result<Operations> {
     let mut attempts = ATTEMPTS;
     loop {
         attempts -= 1;
-        let found = look(path)?;
+        let found = inspect(path)?;
         let place = found
             .superblock
             .map(|superblock| superblock.log)

@@ -3,7 +3,7 @@
 use super::file::log_path;
 use super::server::APART;
 use crate::error::{Error, Result};
-use crate::look::look;
+use crate::inspect::inspect;
 use crate::superblock::LogPosition;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -87,7 +87,7 @@ impl Tail {
 
     /// The log that the region's last checkpoint names, and where.
     pub(super) fn named(&self) -> Result<LogPosition> {
-        let superblock = look(&self.region)?.superblock;
+        let superblock = inspect(&self.region)?.superblock;
         Ok(superblock.map(|superblock| superblock.log).unwrap_or_default())
     }
 

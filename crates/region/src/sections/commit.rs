@@ -9,7 +9,7 @@ use crate::store::Shared;
 use crate::superblock::Superblock;
 use std::sync::Arc;
 use twinpage_core::engine::Report;
-use twinpage_core::{Epoch, Idle, Room, Scheme};
+use twinpage_core::{Epoch, Idle, Pressure, Scheme};
 
 /// Commits groups, one after the other: the thread that holds it does.
 pub(super) struct Committer<S> {
@@ -25,7 +25,7 @@ pub(super) struct Committer<S> {
 
 impl<S: Idle> Committer<S> {
     /// One commit, or nothing of it.
-    fn land(&self, group: &Group) -> twinpage_core::Result<Report> {
+    fn write_group(&self, group: &Group) -> twinpage_core::Result<Report> {
         let mut scheme = self.scheme.lock();
         let before = scheme.info().traffic;
         let (mut scheme, landed) = match write(&mut *scheme, group) {
@@ -69,7 +69,7 @@ impl<S: Idle + Send + 'static> Checkpoints for Committer<S> {
         }
         self.refresh_context();
         let outcome = self.queue.commit(&self.progress, |group, last| {
-            let report = self.land(group)?;
+            let report = self.write_group(group)?;
             self.landed(group, last, &report);
             Ok(report.epoch)
         });
@@ -98,7 +98,7 @@ fn write(scheme: &mut impl Scheme, group: &Group) -> twinpage_core::Result<Repor
         report.pieces += 1;
         report.captured_bytes += lines.bytes.len() as u64;
         report.lines += lines.changed.count() as u64;
-        report.fallback |= scheme.write(lines)? == Room::Commit;
+        report.fallback |= scheme.write(lines)? == Pressure::Commit;
     }
     Ok(report)
 }

@@ -3,7 +3,7 @@
 use super::{Sections, lock, poison, read, undo, write};
 use crate::address::Place;
 use crate::error::Result;
-use crate::gate::Inside;
+use crate::gate::Pinned;
 use crate::zone::WINDOWS;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -60,7 +60,7 @@ impl Drop for Scope<'_> {
 pub(crate) struct Outermost<'a> {
     sections: &'a Sections,
     is_ended: bool,
-    _inside: Inside,
+    _inside: Pinned,
     _turn: RwLockWriteGuard<'a, ()>,
 }
 

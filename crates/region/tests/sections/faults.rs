@@ -8,7 +8,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use twinpage::{Region, SchemeKind, Stores};
-use twinpage_core::scheme::{Epoch, Info, Room};
+use twinpage_core::scheme::{Epoch, Info, Pressure};
 use twinpage_core::{
     Damage, Geometry, Idle, LineMask, Medium, PageId, PageLines, ProductScheme, Recovered, Result, Scheme,
     Setup,
@@ -53,7 +53,7 @@ impl<M: Medium> Scheme for Flawed<M> {
     fn diff(&self, lines: &PageLines<'_>) -> Result<LineMask> {
         self.store.diff(lines)
     }
-    fn write(&mut self, lines: PageLines<'_>) -> Result<Room> {
+    fn write(&mut self, lines: PageLines<'_>) -> Result<Pressure> {
         let count = self.writes.fetch_add(1, Ordering::Relaxed);
         if self.fault == Fault::LeaveOutLine && count % 50 == 49 && self.store.is_present(lines.page) {
             let first = lines.changed.runs().next().map_or(0, |run| run.start);

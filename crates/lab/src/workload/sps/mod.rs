@@ -52,7 +52,7 @@ pub enum Persist {
 
 /// Where everything lies.
 #[derive(Clone, Copy, Debug)]
-struct Places {
+struct Addresses {
     /// The versions' arrays, one after the other.
     strings: u64,
     numbers: u64,
@@ -70,7 +70,7 @@ pub struct Sps {
     name: String,
     variant: Variant,
     size: Size,
-    places: Places,
+    places: Addresses,
     random: fastrand::Rng,
     /// Which of the first strings is where.
     model: Vec<u32>,
@@ -93,7 +93,7 @@ impl Sps {
         let is_logging = matches!(variant.method, Method::Logging { .. });
         let has_versions = variant.versions() > 1;
         let log = size.log_entries * ENTRY;
-        let places = Places {
+        let places = Addresses {
             strings: region(true, variant.versions() * size.strings * STRING),
             numbers: region(has_versions, size.strings * ROW),
             word: region(has_versions, 64),
@@ -107,7 +107,7 @@ impl Sps {
             name: format!("sps:{}", variant.name),
             variant,
             size,
-            places: Places {
+            places: Addresses {
                 bytes: layout.bytes(),
                 ..places
             },

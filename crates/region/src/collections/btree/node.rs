@@ -11,9 +11,9 @@
 //!   before entry `k`, and the last child what is after all. Places past the length hold nothing.
 //! * No node knows its parent: a change writes the nodes it is about and no other.
 
-use crate::ahead;
 use crate::heap::RawHeap;
 use crate::marks::{LINE, touch, touch_value};
+use crate::prefetch;
 use std::alloc::Layout;
 use std::mem::{MaybeUninit, offset_of};
 use std::ptr::NonNull;
@@ -138,7 +138,7 @@ impl<K, V> Node<K, V> {
     pub(super) fn fetch(self) {
         let bytes = Self::layout(self.height).size().min(FETCHED);
         for at in (0..bytes).step_by(LINE) {
-            ahead::fetch(self.at.cast::<u8>().wrapping_add(at));
+            prefetch::fetch(self.at.cast::<u8>().wrapping_add(at));
         }
     }
 

@@ -35,9 +35,9 @@ pub(crate) use segment::{Slot, block, usable};
 pub(crate) use slots::{Drain, IntoEntries, Slots};
 
 use super::hasher::Fold;
-use crate::ahead;
 use crate::heap::RawHeap;
 use crate::heap::touching::{touch_in_row, touch_line};
+use crate::prefetch;
 use directory::DIVIDED;
 use group::{Group, Probe, control_of};
 use segment::Segment;
@@ -128,7 +128,7 @@ impl<T> Table<T> {
         }
         let (segment, mask) = self.segment(hash);
         let mut probe = Probe::new(hash, mask);
-        ahead::fetch(segment.favourite::<T>(&probe));
+        prefetch::fetch(segment.favourite::<T>(&probe));
         loop {
             // SAFETY: there are entries, so every segment has places.
             let group = unsafe { segment.group(probe.at) };
@@ -181,7 +181,7 @@ impl<T> Table<T> {
         let (segment, mask) = self.segment(hash);
         let mut probe = Probe::new(hash, mask);
         let mut free = None;
-        ahead::fetch_to_write(segment.favourite::<T>(&probe));
+        prefetch::fetch_to_write(segment.favourite::<T>(&probe));
         loop {
             // SAFETY: there is room, so every segment has places.
             let group = unsafe { segment.group(probe.at) };

@@ -22,16 +22,16 @@ const PAUSE: Duration = Duration::from_millis(2);
 /// # let folder = tempfile::tempdir()?;
 /// # std::env::set_current_dir(folder.path())?;
 /// use twinpage::Region;
-/// use twinpage::look::look;
+/// use twinpage::inspect::inspect;
 ///
 /// Region::open("counts.twin")?.close()?;
-/// let found = look("counts.twin")?;
+/// let found = inspect("counts.twin")?;
 /// assert_eq!((found.in_use.as_deref(), found.info().epoch), (None, 1));
 /// let (damage, _) = found.check()?;
 /// assert!(damage.is_empty());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub struct Look {
+pub struct Inspection {
     path: PathBuf,
     /// The process that has it open now, if any.
     pub in_use: Option<String>,
@@ -47,7 +47,7 @@ pub struct Look {
 ///
 /// # Errors
 /// When there is none, it is something else or damaged, or, in use, never stands still.
-pub fn look(path: impl AsRef<Path>) -> Result<Look> {
+pub fn inspect(path: impl AsRef<Path>) -> Result<Inspection> {
     let path = path.as_ref();
     let (lock, in_use) = match Lock::take(path) {
         Ok(lock) => (Some(lock), None),
@@ -61,7 +61,7 @@ pub fn look(path: impl AsRef<Path>) -> Result<Look> {
         attempts -= 1;
         match read(path, durability) {
             Ok((scheme, superblock)) => {
-                return Ok(Look {
+                return Ok(Inspection {
                     path: path.to_owned(),
                     in_use,
                     durability,
@@ -83,7 +83,7 @@ fn read(path: &Path, durability: Durability) -> Result<(ProductScheme<AnyMedium>
     Ok((scheme, superblock.transpose()?))
 }
 
-impl Look {
+impl Inspection {
     /// What the store says of itself.
     #[must_use]
     pub fn info(&self) -> Info {
@@ -120,7 +120,7 @@ impl Look {
     /// Copies the region to the new file `to`.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for a region in use (see [`crate::live::backup`]), or one without a
+    /// [`Error::Invalid`] for a region in use (see [`crate::control_socket::backup`]), or one without a
     /// checkpoint, and when there is such a file; those of the file's medium.
     pub fn backup(&self, to: impl AsRef<Path>) -> Result<Epoch> {
         self.at_rest("backup")?;

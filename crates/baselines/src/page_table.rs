@@ -15,8 +15,8 @@
 //! * The mark names a record that is durable, and is so itself before the next record is written: a
 //!   newest record older than the mark is damage.
 
+use super::extent_map::{ExtentMap, Stream, checked, unchecked};
 use super::fault::Fault;
-use super::lanes::{Lane, Lanes, checked, unchecked};
 use crc32c::{crc32c, crc32c_append};
 use std::collections::HashMap;
 use twinpage_core::error::{Error, Result};
@@ -173,7 +173,7 @@ pub(super) struct Prepared {
 
 /// The words of all pages, and the record of the last commit.
 #[derive(Debug)]
-pub(super) struct Book {
+pub(super) struct PageTable {
     seed: u32,
     pub(super) record: Record,
     table: HashMap<u64, Box<[u64; GROUP]>>,
@@ -189,22 +189,22 @@ pub(super) struct Book {
     torn: bool,
 }
 
-impl Book {
+impl PageTable {
     /// Of a store without a page. Posted.
-    pub(super) fn create<M: Medium>(medium: &mut Metered<M>, seed: u32) -> Result<Book> {
+    pub(super) fn create<M: Medium>(medium: &mut Metered<M>, seed: u32) -> Result<PageTable> {
         let record = Record {
             journal_crc: seed,
             ..Record::default()
         };
-        let book = Book::new(seed, record);
-        medium.write(RECORD_AT[0], &book.record.encode(seed))?;
+        let table = PageTable::new(seed, record);
+        medium.write(RECORD_AT[0], &table.record.encode(seed))?;
         medium.write(RECORD_AT[1], &[0; BLOCK])?;
         medium.write(MARK_AT, &checked(seed, MARK_AT, 0).to_le_bytes())?;
-        Ok(book)
+        Ok(table)
     }
 
-    fn new(seed: u32, record: Record) -> Book {
-        Book {
+    fn new(seed: u32, record: Record) -> PageTable {
+        PageTable {
             seed,
             record,
             table: HashMap::new(),
@@ -219,30 +219,30 @@ impl Book {
     /// As the last commit left it, with its context and what the scheme added.
     pub(super) fn load<M: Medium>(
         medium: &Metered<M>,
-        lanes: &Lanes,
+        streams: &ExtentMap,
         seed: u32,
-    ) -> Result<(Book, Vec<u8>, Vec<u8>)> {
-        let mut book = Book::find(medium, seed)?;
-        let journal = book.read_journal(medium, lanes)?;
-        let (changes, rest) = book.split(&journal)?;
+    ) -> Result<(PageTable, Vec<u8>, Vec<u8>)> {
+        let mut table = PageTable::find(medium, seed)?;
+        let journal = table.read_journal(medium, streams)?;
+        let (changes, rest) = table.split(&journal)?;
         let (context, section) = rest;
-        book.read_table(medium, lanes)?;
+        table.read_table(medium, streams)?;
         for &(page, word) in &changes {
-            book.put(page, word);
+            table.put(page, word);
         }
-        book.unapplied = changes;
-        let found = book.table.values().flat_map(|group| group.iter());
+        table.unapplied = changes;
+        let found = table.table.values().flat_map(|group| group.iter());
         let found = found.filter(|&&word| word != 0).count() as u64;
-        if found != book.record.pages {
-            let why = format!("{found} pages are there, the record says {}", book.record.pages);
+        if found != table.record.pages {
+            let why = format!("{found} pages are there, the record says {}", table.record.pages);
             return Err(damaged("table", medium.len(), why));
         }
-        book.pages = found;
-        Ok((book, context, section))
+        table.pages = found;
+        Ok((table, context, section))
     }
 
     /// The newest record, and what the mark says of it.
-    fn find<M: Medium>(medium: &Metered<M>, seed: u32) -> Result<Book> {
+    fn find<M: Medium>(medium: &Metered<M>, seed: u32) -> Result<PageTable> {
         let mut blocks = [[0; BLOCK]; 2];
         for (block, at) in blocks.iter_mut().zip(RECORD_AT) {
             medium.read(at, block)?;
@@ -263,28 +263,28 @@ impl Book {
             );
             return Err(damaged("mark", MARK_AT, why));
         }
-        let mut book = Book::new(seed, record);
+        let mut table = PageTable::new(seed, record);
         let other = (record.epoch as usize + 1) % 2;
-        book.torn = records[other].is_none() && blocks[other] != [0; BLOCK];
-        book.unmarked = marked != Some(record.epoch);
-        Ok(book)
+        table.torn = records[other].is_none() && blocks[other] != [0; BLOCK];
+        table.unmarked = marked != Some(record.epoch);
+        Ok(table)
     }
 
-    fn read_journal<M: Medium>(&self, medium: &Metered<M>, lanes: &Lanes) -> Result<Vec<u8>> {
-        let lane = Lane::JOURNAL.of_epoch(self.record.epoch);
+    fn read_journal<M: Medium>(&self, medium: &Metered<M>, streams: &ExtentMap) -> Result<Vec<u8>> {
+        let stream = Stream::JOURNAL.of_epoch(self.record.epoch);
         let Record {
             journal_len,
             context_len,
             journal_crc,
             ..
         } = self.record;
-        let at = lanes.at(lane, 0).unwrap_or(0);
-        if journal_len > lanes.len(lane) || context_len > journal_len {
+        let at = streams.at(stream, 0).unwrap_or(0);
+        if journal_len > streams.len(stream) || context_len > journal_len {
             let why = format!("{journal_len} bytes with a context of {context_len}: the medium has fewer");
             return Err(damaged("journal", at, why));
         }
         let mut journal = vec![0; journal_len as usize];
-        lanes.read(medium, lane, 0, &mut journal)?;
+        streams.read(medium, stream, 0, &mut journal)?;
         let crc = crc32c_append(self.seed, &journal);
         if crc != journal_crc {
             let why = format!("checksum {crc:08x}, its record says {journal_crc:08x}");
@@ -313,11 +313,11 @@ impl Book {
         Ok((changes, rest))
     }
 
-    fn read_table<M: Medium>(&mut self, medium: &Metered<M>, lanes: &Lanes) -> Result<()> {
-        self.each_word(medium, lanes, |book, page, word, at| {
-            let value = unchecked(book.seed, page, word).filter(|&value| value != 0);
+    fn read_table<M: Medium>(&mut self, medium: &Metered<M>, streams: &ExtentMap) -> Result<()> {
+        self.each_word(medium, streams, |table, page, word, at| {
+            let value = unchecked(table.seed, page, word).filter(|&value| value != 0);
             let why = || format!("the word {word:016x} of page {page} does not check");
-            book.put(page, value.ok_or_else(|| damaged("table", at, why()))?);
+            table.put(page, value.ok_or_else(|| damaged("table", at, why()))?);
             Ok(())
         })
     }
@@ -326,12 +326,12 @@ impl Book {
     fn each_word<M: Medium>(
         &mut self,
         medium: &Metered<M>,
-        lanes: &Lanes,
-        mut visit: impl FnMut(&mut Book, u64, u64, Offset) -> Result<()>,
+        streams: &ExtentMap,
+        mut visit: impl FnMut(&mut PageTable, u64, u64, Offset) -> Result<()>,
     ) -> Result<()> {
         let mut bytes = [0; GROUP * 8];
-        for offset in (0..lanes.len(Lane::TABLE)).step_by(bytes.len()) {
-            let Some(at) = lanes.at(Lane::TABLE, offset) else {
+        for offset in (0..streams.len(Stream::TABLE)).step_by(bytes.len()) {
+            let Some(at) = streams.at(Stream::TABLE, offset) else {
                 continue;
             };
             medium.read(at, &mut bytes)?;
@@ -382,7 +382,7 @@ impl Book {
         })
     }
 
-    /// The epoch as it stands, to be made durable by [`Book::publish`]. What changes from here on is the
+    /// The epoch as it stands, to be made durable by [`PageTable::publish`]. What changes from here on is the
     /// next one's.
     pub(super) fn prepare(&mut self, context: &[u8], section: Vec<u8>, own: u64) -> Prepared {
         let mut changed = std::mem::take(&mut self.changed);
@@ -418,15 +418,15 @@ impl Book {
     pub(super) fn publish<M: Medium>(
         &mut self,
         medium: &mut Metered<M>,
-        lanes: &mut Lanes,
+        streams: &mut ExtentMap,
         epoch: &Prepared,
         fault: Option<Fault>,
     ) -> Result<()> {
         medium.on(Cause::Journal);
-        self.apply(medium, lanes)?;
-        let lane = Lane::JOURNAL.of_epoch(epoch.record.epoch);
+        self.apply(medium, streams)?;
+        let stream = Stream::JOURNAL.of_epoch(epoch.record.epoch);
         for &page in &epoch.changed {
-            lanes.reach(medium, Lane::TABLE, page * 8, 8)?;
+            streams.reach(medium, Stream::TABLE, page * 8, 8)?;
         }
         let mut at = 0;
         let parts = [
@@ -436,7 +436,7 @@ impl Book {
         ];
         for (cause, part) in parts {
             medium.on(cause);
-            lanes.write(medium, lane, at, part)?;
+            streams.write(medium, stream, at, part)?;
             at += part.len() as u64;
         }
         medium.on(Cause::Journal);
@@ -470,7 +470,7 @@ impl Book {
                 )
             })
             .collect();
-        match self.apply(medium, lanes) {
+        match self.apply(medium, streams) {
             // The next commit begins with it.
             Err(Error::Full { .. }) => Ok(()),
             other => other.map_err(Error::poisoned),
@@ -478,14 +478,14 @@ impl Book {
     }
 
     /// Posts the last commit's words to the table, and the mark.
-    fn apply<M: Medium>(&mut self, medium: &mut Metered<M>, lanes: &mut Lanes) -> Result<()> {
+    fn apply<M: Medium>(&mut self, medium: &mut Metered<M>, streams: &mut ExtentMap) -> Result<()> {
         while let Some(&(page, word)) = self.unapplied.last() {
             let word = if word == 0 {
                 0
             } else {
                 checked(self.seed, page, word)
             };
-            lanes.write(medium, Lane::TABLE, page * 8, &word.to_le_bytes())?;
+            streams.write(medium, Stream::TABLE, page * 8, &word.to_le_bytes())?;
             self.unapplied.pop();
         }
         if self.unmarked {
@@ -497,7 +497,7 @@ impl Book {
     }
 
     /// What on the medium is not as the last commit left it.
-    pub(super) fn check<M: Medium>(&self, medium: &Metered<M>, lanes: &Lanes) -> Result<Vec<Damage>> {
+    pub(super) fn check<M: Medium>(&self, medium: &Metered<M>, streams: &ExtentMap) -> Result<Vec<Damage>> {
         let mut damage = Vec::new();
         let mut note = |result: Result<()>| match result {
             Err(Error::Damaged { what, at, why }) => {
@@ -510,7 +510,7 @@ impl Book {
             }
             other => other,
         };
-        let record = Book::find(medium, self.seed).and_then(|found| match found.record == self.record {
+        let record = PageTable::find(medium, self.seed).and_then(|found| match found.record == self.record {
             true => Ok(()),
             false => {
                 let why = format!("expected {:?}, found {:?}", self.record, found.record);
@@ -518,8 +518,8 @@ impl Book {
             }
         });
         note(record)?;
-        note(self.read_journal(medium, lanes).map(drop))?;
-        note(Book::new(self.seed, self.record).read_table(medium, lanes))?;
+        note(self.read_journal(medium, streams).map(drop))?;
+        note(PageTable::new(self.seed, self.record).read_table(medium, streams))?;
         Ok(damage)
     }
 }

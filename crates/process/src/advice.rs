@@ -8,7 +8,7 @@ use std::ops::Range;
 
 /// Advice on a range of addresses.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Mark {
+pub struct Advice {
     /// First address.
     pub start: u64,
     /// Past the last.
@@ -19,7 +19,7 @@ pub struct Mark {
 
 /// The advice in force.
 #[derive(Clone, Debug, Default)]
-pub struct AdviceInForce(Vec<Mark>);
+pub struct AdviceInForce(Vec<Advice>);
 
 /// What a piece of advice is about, and whether it is the default there. `None`: it leaves no mark.
 fn subject(advice: i32) -> Option<(u8, bool)> {
@@ -42,13 +42,13 @@ fn subject(advice: i32) -> Option<(u8, bool)> {
 impl AdviceInForce {
     /// The marks that a context held.
     #[must_use]
-    pub fn new(marks: Vec<Mark>) -> AdviceInForce {
+    pub fn new(marks: Vec<Advice>) -> AdviceInForce {
         AdviceInForce(marks)
     }
 
     /// All of them.
     #[must_use]
-    pub fn list(&self) -> &[Mark] {
+    pub fn list(&self) -> &[Advice] {
         &self.0
     }
 
@@ -61,7 +61,7 @@ impl AdviceInForce {
             subject(mark.advice).is_some_and(|(other, _)| other == about)
         });
         if !default && !range.is_empty() {
-            self.0.push(Mark {
+            self.0.push(Advice {
                 start: range.start,
                 end: range.end,
                 advice,
@@ -78,18 +78,18 @@ impl AdviceInForce {
     }
 
     /// Takes the range out of the marks that `of` picks.
-    fn cut(&mut self, range: &Range<u64>, of: impl Fn(&Mark) -> bool) {
+    fn cut(&mut self, range: &Range<u64>, of: impl Fn(&Advice) -> bool) {
         let mut kept = Vec::with_capacity(self.0.len());
         for mark in self.0.drain(..) {
             if !of(&mark) || mark.end <= range.start || mark.start >= range.end {
                 kept.push(mark);
                 continue;
             }
-            let before = Mark {
+            let before = Advice {
                 end: range.start,
                 ..mark
             };
-            let after = Mark {
+            let after = Advice {
                 start: range.end,
                 ..mark
             };

@@ -4,12 +4,12 @@ use std::ops::{Index, IndexMut};
 
 /// All of them. One that is taken is as its last user left it.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Numbered<T> {
+pub(crate) struct Slab<T> {
     all: Vec<T>,
     free: Vec<u32>,
 }
 
-impl<T: Default> Numbered<T> {
+impl<T: Default> Slab<T> {
     /// One that nobody uses.
     #[inline]
     pub(crate) fn take(&mut self) -> u32 {
@@ -31,7 +31,7 @@ impl<T: Default> Numbered<T> {
     }
 }
 
-impl<T> Index<u32> for Numbered<T> {
+impl<T> Index<u32> for Slab<T> {
     type Output = T;
     #[inline]
     fn index(&self, number: u32) -> &T {
@@ -39,7 +39,7 @@ impl<T> Index<u32> for Numbered<T> {
     }
 }
 
-impl<T> IndexMut<u32> for Numbered<T> {
+impl<T> IndexMut<u32> for Slab<T> {
     #[inline]
     fn index_mut(&mut self, number: u32) -> &mut T {
         &mut self.all[number as usize]

@@ -14,7 +14,7 @@ type Key = u128;
 
 /// The command to go next.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Choice {
+pub(super) struct Scheduler {
     /// [`Key::MAX`] if there is nothing to do.
     pub(super) key: Key,
     pub(super) kind: Kind,
@@ -30,8 +30,8 @@ pub(super) struct Choice {
     pub(super) bound: u64,
 }
 
-impl Choice {
-    pub(super) const NONE: Choice = Choice {
+impl Scheduler {
+    pub(super) const NONE: Scheduler = Scheduler {
         key: Key::MAX,
         kind: Kind::Read,
         bank: 0,
@@ -66,7 +66,10 @@ impl Channel {
 
     fn find(&mut self) {
         let view = self.view();
-        self.chosen = Choice { view, ..Choice::NONE };
+        self.chosen = Scheduler {
+            view,
+            ..Scheduler::NONE
+        };
         self.look(Kind::Read, view[Kind::Read as usize]);
         self.look(Kind::Write, view[Kind::Write as usize]);
         self.decide();
@@ -94,7 +97,7 @@ impl Channel {
         self.rechoose(kind, among);
         let heads = &self.queues[kind as usize].heads;
         let (shared, floor) = (self.banks.shared(), self.now.max(self.banks.command()));
-        let Choice {
+        let Scheduler {
             key,
             mut column,
             mut own_column,

@@ -10,7 +10,7 @@ use std::collections::{BinaryHeap, VecDeque};
 const NEAR: usize = 16;
 
 #[derive(Clone, Copy, Debug)]
-struct Asked {
+struct Arrival {
     request: Request,
     /// Which of all that were asked for.
     number: u64,
@@ -18,14 +18,14 @@ struct Asked {
 
 /// The requests.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Coming {
-    near: VecDeque<Asked>,
+pub(super) struct ArrivalQueue {
+    near: VecDeque<Arrival>,
     /// None comes before the last that is near, and none is here when none is near.
-    far: BinaryHeap<Reverse<Asked>>,
+    far: BinaryHeap<Reverse<Arrival>>,
     count: u64,
 }
 
-impl Coming {
+impl ArrivalQueue {
     /// Whether there is none.
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
@@ -64,8 +64,8 @@ impl Coming {
     pub(super) fn push(&mut self, request: Request) {
         let number = self.count;
         self.count += 1;
-        let asked = Asked { request, number };
-        let is_far = |Reverse(first): &Reverse<Asked>| first.request.arrival <= request.arrival;
+        let asked = Arrival { request, number };
+        let is_far = |Reverse(first): &Reverse<Arrival>| first.request.arrival <= request.arrival;
         if self.far.peek().is_some_and(is_far) {
             self.far.push(Reverse(asked));
             return;
@@ -104,26 +104,26 @@ impl Coming {
     }
 }
 
-impl Ord for Asked {
-    fn cmp(&self, other: &Asked) -> Ordering {
-        let key = |asked: &Asked| (asked.request.arrival, asked.number);
+impl Ord for Arrival {
+    fn cmp(&self, other: &Arrival) -> Ordering {
+        let key = |asked: &Arrival| (asked.request.arrival, asked.number);
         key(self).cmp(&key(other))
     }
 }
 
-impl PartialOrd for Asked {
-    fn partial_cmp(&self, other: &Asked) -> Option<Ordering> {
+impl PartialOrd for Arrival {
+    fn partial_cmp(&self, other: &Arrival) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl PartialEq for Asked {
-    fn eq(&self, other: &Asked) -> bool {
+impl PartialEq for Arrival {
+    fn eq(&self, other: &Arrival) -> bool {
         self.cmp(other) == Ordering::Equal
     }
 }
 
-impl Eq for Asked {}
+impl Eq for Arrival {}
 
 #[cfg(test)]
 mod tests {
@@ -134,7 +134,7 @@ mod tests {
     fn they_come_in_order_of_time_then_of_asking() {
         let seed = fastrand::u64(..);
         let mut random = fastrand::Rng::with_seed(seed);
-        let mut coming = Coming::default();
+        let mut coming = ArrivalQueue::default();
         let (mut expected, mut id) = (Vec::<(u64, u64)>::new(), 0);
         for _ in 0..10_000 {
             if random.u32(..100) < 51 {

@@ -1,7 +1,7 @@
 //! Finding what a name or a descriptor means, without changing anything.
 
 use super::error::{Doing, Error, Refusal, Result};
-use super::{Ident, Place};
+use super::{Ident, PathAt};
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
@@ -84,7 +84,7 @@ pub(super) fn name_of(fd: impl AsFd, stat: &Stat) -> Result<PathBuf> {
 ///
 /// # Errors
 /// [`Error::Io`] when it cannot be found out.
-pub(super) fn find(place: Place<'_>, follow: bool) -> Result<Option<Found>> {
+pub(super) fn find(place: PathAt<'_>, follow: bool) -> Result<Option<Found>> {
     let mut base: Option<OwnedFd> = None;
     let mut name = place.name.as_os_str().to_owned();
     for _ in 0..LINKS_MAX {
@@ -269,7 +269,7 @@ mod tests {
         std::os::unix::fs::symlink("d/none", root.join("dangling")).unwrap();
         std::os::unix::fs::symlink("round", root.join("round")).unwrap();
         let at = |name: &str, follow| {
-            find(Place::absolute(&root.join(name)), follow)
+            find(PathAt::absolute(&root.join(name)), follow)
                 .unwrap()
                 .map(|found| {
                     (

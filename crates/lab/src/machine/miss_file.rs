@@ -1,7 +1,7 @@
 //! Lines the caches asked memory for, and who waits for each.
 
 use super::core::Waiter;
-use crate::numbered::Numbered;
+use crate::slab::Slab;
 
 /// Buckets, a power of two: many more than there are miss registers.
 const BUCKETS: usize = 1024;
@@ -17,15 +17,15 @@ struct Request {
 
 /// Requests under way, found by line and by number.
 #[derive(Debug)]
-pub(crate) struct Asked {
-    all: Numbered<Request>,
+pub(crate) struct MissFile {
+    all: Slab<Request>,
     buckets: Vec<u32>,
 }
 
-impl Asked {
-    pub(crate) fn new() -> Asked {
-        Asked {
-            all: Numbered::default(),
+impl MissFile {
+    pub(crate) fn new() -> MissFile {
+        MissFile {
+            all: Slab::default(),
             buckets: vec![NONE; BUCKETS],
         }
     }
@@ -68,7 +68,7 @@ impl Asked {
         self.all[number].waiters.push(waiter);
     }
 
-    /// The request is over: its line, and who waited, to be given back by [`Asked::reuse`].
+    /// The request is over: its line, and who waited, to be given back by [`MissFile::reuse`].
     pub(crate) fn end(&mut self, number: u32) -> (u64, Vec<Waiter>) {
         let Request { line, next, .. } = self.all[number];
         let first = &mut self.buckets[bucket(line)];
