@@ -179,7 +179,7 @@ struct Window {
 // SAFETY: the control words are atomics; pieces are written by the one copier, the slot by its one
 // borrower.
 unsafe impl Send for Window {}
-// SAFETY: as above.
+// SAFETY: shared references reach atomics only; pieces have one writer, the slot one borrower.
 unsafe impl Sync for Window {}
 
 impl Window {
@@ -219,7 +219,7 @@ impl Storage for Slot {
     }
 
     fn bytes_mut(&mut self) -> &mut [u8] {
-        // SAFETY: as in `bytes`.
+        // SAFETY: the slot lies in the window and is this borrower's alone; `&mut self` keeps other views away.
         unsafe { std::slice::from_raw_parts_mut(self.0.base.as_ptr().add(SLOT_AT), SLOT_BYTES) }
     }
 }

@@ -200,7 +200,7 @@ struct Base(*mut u8);
 
 // SAFETY: a number; each dereference has a safety comment of its own.
 unsafe impl Send for Base {}
-// SAFETY: as above.
+// SAFETY: a number that does not change; each dereference has a safety comment of its own.
 unsafe impl Sync for Base {}
 
 thread_local! {

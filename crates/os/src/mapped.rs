@@ -260,7 +260,7 @@ impl<P: Persistence> Medium for MappedMedium<P> {
         )?;
         for run in chosen.runs() {
             let bytes = from.run(run.clone());
-            // SAFETY: as in `write`.
+            // SAFETY: `make_ready` saw that the run lies in the file and in the mapping, and reserved its space.
             unsafe {
                 self.persistence
                     .copy(bytes, self.mapping.at(page_at + run.start as u64 * line));

@@ -258,7 +258,7 @@ fn open() -> io::Result<(OwnedFd, bool)> {
             return Ok((fd, true));
         }
     }
-    // SAFETY: as above.
+    // SAFETY: userfaultfd(2) takes flags and touches no memory.
     let fd = own(unsafe { libc::syscall(libc::SYS_userfaultfd, flags | UFFD_USER_MODE_ONLY) });
     fd.map(|fd| (fd, false)).ok_or_else(io::Error::last_os_error)
 }
@@ -302,7 +302,7 @@ mod tests {
             assert_eq!([0, 1, 5, 0].map(byte), [7, 7, 0, 7]);
             if missing.can_protect() {
                 missing.protect(BASE..BASE + PAGE).unwrap();
-                // SAFETY: as above.
+                // SAFETY: the page is reserved for this test, and the server above answers its faults.
                 unsafe { (BASE as *mut u8).write_volatile(9) };
                 assert_eq!(byte(0), 9);
             }

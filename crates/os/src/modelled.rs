@@ -67,7 +67,7 @@ struct State {
 // SAFETY: `base` points to pages that the value owns; its users decide on writes, as for a
 // mapping.
 unsafe impl Send for Model {}
-// SAFETY: as above; the rest is behind a lock.
+// SAFETY: `base` points to pages that the value owns; all other fields are behind a lock.
 unsafe impl Sync for Model {}
 
 impl Model {
@@ -376,7 +376,7 @@ mod tests {
             "3 was stored after 2 was written back"
         );
         assert!(model.complaint().is_none());
-        // SAFETY: as above.
+        // SAFETY: the model owns the pages at `base`, and no other thread uses them.
         unsafe { model.base().cast::<u64>().write(4) };
         model.write_back(0..8);
         assert!(model.complaint().is_some());

@@ -102,7 +102,7 @@ impl Reserved {
     /// As there.
     pub unsafe fn forget(&self, range: Range<usize>) -> io::Result<()> {
         self.assert_ours(&range);
-        // SAFETY: by the caller's word.
+        // SAFETY: the caller needs the content no more, and `assert_ours` saw that the range is reserved.
         unsafe { forget(range) }
     }
 
@@ -127,7 +127,7 @@ pub unsafe fn forget(range: Range<usize>) -> io::Result<()> {
     if range.is_empty() {
         return Ok(());
     }
-    // SAFETY: by the caller's word.
+    // SAFETY: the caller passes a range of a reservation whose content is needed no more.
     again(|| unsafe { madvise(range.start as *mut _, range.len(), Advice::LinuxDontNeed) })
 }
 

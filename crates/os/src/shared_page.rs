@@ -25,7 +25,7 @@ pub struct SharedPage {
 
 // SAFETY: the mapping is this value's alone; through a shared reference only atomics reach it.
 unsafe impl Send for SharedPage {}
-// SAFETY: as above.
+// SAFETY: through a shared reference only atomics of the page are reached.
 unsafe impl Sync for SharedPage {}
 
 impl SharedPage {

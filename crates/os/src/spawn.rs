@@ -287,7 +287,7 @@ pub fn tidy_when_asked_to_end(tidy: impl FnOnce() + Send + 'static) -> io::Resul
         if let Some(mut end) = ASKED.get() {
             let _ = end.write(&[signal as u8]); // a single write(2): safe in a handler
         }
-        // SAFETY: as above.
+        // SAFETY: errno is a thread's own variable, which lives as long as the thread.
         unsafe { *libc::__errno_location() = errno };
     }
     let (mut signals, end) = std::io::pipe()?;

@@ -500,6 +500,6 @@ pub fn words(registers: &Registers) -> [u64; WORDS] {
 /// Registers from such words.
 #[must_use]
 pub fn from_words(words: &[u64; WORDS]) -> Registers {
-    // SAFETY: as above; every word is a valid register.
+    // SAFETY: user_regs_struct is 27 unsigned longs without padding, for which every bit pattern is valid.
     unsafe { std::mem::transmute::<[u64; WORDS], Registers>(*words) }
 }

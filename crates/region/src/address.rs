@@ -150,7 +150,7 @@ impl Place {
     /// They are brought again before anybody sees them.
     pub(crate) unsafe fn forget(self, range: Range<usize>) -> Result<()> {
         let pages = base_of(self.index) + range.start..base_of(self.index) + range.end;
-        // SAFETY: by the caller's word.
+        // SAFETY: the range lies in the window's data, and the caller has it loaded before it is read.
         unsafe { zone::forget(pages) }.map_err(|e| Error::system("giving memory back", e))
     }
 

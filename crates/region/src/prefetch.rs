@@ -17,7 +17,7 @@ pub(crate) fn fetch<T>(at: *const T) {
 #[inline]
 pub(crate) fn fetch_to_write<T>(at: *const T) {
     #[cfg(not(miri))]
-    // SAFETY: as above.
+    // SAFETY: a hint, which is defined for any address.
     unsafe {
         std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_ET0 }>(at.cast());
     }

@@ -83,7 +83,7 @@ pub struct ReadRoot<T> {
 
 // SAFETY: its memory does not change.
 unsafe impl<T: Sync> Send for ReadRoot<T> {}
-// SAFETY: as above.
+// SAFETY: its memory does not change, and is shared already by the clones of `window`.
 unsafe impl<T: Sync> Sync for ReadRoot<T> {}
 
 impl Reader {

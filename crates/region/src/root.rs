@@ -85,7 +85,7 @@ pub struct Root<T: Persist> {
 
 // SAFETY: it is the one owner of the value.
 unsafe impl<T: Persist + Send> Send for Root<T> {}
-// SAFETY: as above.
+// SAFETY: a shared root hands out shared references to its value only.
 unsafe impl<T: Persist + Sync> Sync for Root<T> {}
 
 /// The right to a name while it is open.
@@ -251,7 +251,8 @@ impl<T: Persist> Root<T> {
     pub fn get_mut<'a, 'r>(&'a mut self, update: &'a Update<'r>) -> &'a mut T::In<'r> {
         self.assert_in(update);
         touch_value(self.at.as_ptr());
-        // SAFETY: as above, and this is the only root of the name.
+        // SAFETY: the value is there as long as the root and of this type; a name has one root, which is borrowed
+        // mutably.
         unsafe { self.at.cast().as_mut() }
     }
 

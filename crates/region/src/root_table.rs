@@ -94,7 +94,7 @@ unsafe fn table_mut<'r>(heap: Heap<'r>) -> Result<Option<&'r mut Table<'r>>, Hea
     // SAFETY: the header is there as long as the heap.
     let at = std::ptr::with_exposed_provenance_mut(unsafe { (*heap.raw().header()).roots } as usize);
     touch(at, size_of::<Table<'r>>());
-    // SAFETY: as in `table`; the lock makes it ours alone.
+    // SAFETY: `table` checked that a table is there; the caller holds its lock, so there is no other reference.
     Ok(Some(unsafe { &mut *at }))
 }
 

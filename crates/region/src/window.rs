@@ -198,7 +198,7 @@ impl Place {
         };
         let pages = base_of(self.index()) + range.start..base_of(self.index()) + range.end;
         let zero = || {
-            // SAFETY: by the caller's word nothing in the range is in use.
+            // SAFETY: the pages lie in the reservation, and the caller uses nothing in them.
             unsafe { reserved.forget(pages) }.map_err(|e| Error::system("giving memory back", e))
         };
         match paging::of(self) {

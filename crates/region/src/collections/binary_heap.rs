@@ -343,7 +343,7 @@ impl<T: fmt::Debug> fmt::Debug for BinaryHeap<'_, T> {
     }
 }
 
-// SAFETY: as a vector.
+// SAFETY: it is a vector of its values, and a vector may live in a region.
 unsafe impl<T: Persist> Persist for BinaryHeap<'static, T>
 where
     for<'r> T::In<'r>: Ord,

@@ -49,7 +49,7 @@ pub struct Box<'r, T: ?Sized> {
 
 // SAFETY: it owns its value.
 unsafe impl<'r, T: Send + ?Sized> Send for Box<'r, T> {}
-// SAFETY: as above.
+// SAFETY: a shared box gives access to its value by a shared reference only.
 unsafe impl<'r, T: Sync + ?Sized> Sync for Box<'r, T> {}
 
 impl<'r, T: ?Sized> Box<'r, T> {
@@ -122,7 +122,7 @@ impl<'r, T> Box<'r, T> {
 /// The block is a box's that is not used any more, and was allocated with this layout.
 unsafe fn free(at: NonNull<u8>, layout: Layout) {
     if layout.size() != 0 {
-        // SAFETY: by the caller's word.
+        // SAFETY: the block was allocated with this layout, and its box is used no more.
         unsafe { RawHeap::deallocate_from_its_own(at, layout) };
     }
 }
@@ -157,7 +157,7 @@ impl<'r, T: ?Sized> DerefMut for Box<'r, T> {
     #[inline]
     fn deref_mut(&mut self) -> &mut T {
         touch_all(&**self);
-        // SAFETY: as above, and it is borrowed alone.
+        // SAFETY: the box owns a value there, and is borrowed mutably.
         unsafe { self.at.as_mut() }
     }
 }

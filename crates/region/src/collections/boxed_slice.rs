@@ -52,7 +52,7 @@ impl<'r> Box<'r, str> {
     pub fn into_string(self, heap: Heap<'r>) -> String<'r> {
         let this = ManuallyDrop::new(self);
         let first = NonNull::from_ref(&**this).cast();
-        // SAFETY: as in `into_vec`; the bytes are text.
+        // SAFETY: the box owned a block of exactly these bytes, is used no more, and its bytes are UTF-8.
         unsafe { String::from_utf8_unchecked(Vec::from_block(first, this.len(), heap)) }
     }
 }
@@ -143,7 +143,7 @@ impl<T: Persist> Empty for Box<'static, [T]> {
     }
 }
 
-// SAFETY: as a slice of bytes.
+// SAFETY: it owns a block of bytes that are UTF-8, and bytes may live in a region.
 unsafe impl Persist for Box<'static, str> {
     type In<'r> = Box<'r, str>;
     type Previous = Self;

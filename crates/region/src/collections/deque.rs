@@ -52,7 +52,7 @@ pub struct VecDeque<'r, T> {
 
 // SAFETY: it owns its values.
 unsafe impl<'r, T: Send> Send for VecDeque<'r, T> {}
-// SAFETY: as above.
+// SAFETY: a shared deque gives access to its values by shared references only.
 unsafe impl<'r, T: Sync> Sync for VecDeque<'r, T> {}
 
 const _: () = assert!(size_of::<VecDeque<'_, u64>>() == 40);

@@ -139,7 +139,7 @@ impl<'r> String<'r> {
     /// The text, to change. All of it is marked as written.
     #[must_use]
     pub fn as_mut_str(&mut self) -> &mut str {
-        // SAFETY: as above.
+        // SAFETY: the bytes are UTF-8, and a `&mut str` keeps them so.
         unsafe { std::str::from_utf8_unchecked_mut(self.bytes.as_mut_slice()) }
     }
 
@@ -467,7 +467,7 @@ macro_rules! equal {
 
 equal!(str, &str, std::string::String, Cow<'_, str>);
 
-// SAFETY: as a vector of bytes.
+// SAFETY: it is a vector of bytes, and a vector may live in a region.
 unsafe impl Persist for String<'static> {
     type In<'r> = String<'r>;
     type Previous = Self;

@@ -91,7 +91,7 @@ impl<'r> Heap<'r> {
     /// [`HeapError::Damaged`] when there is none, or one of another version.
     pub fn open(window: &'r Window) -> Result<Heap<'r>, HeapError> {
         let raw = RawHeap::open(window.place())?;
-        // SAFETY: as in `create`.
+        // SAFETY: the window stays while it is borrowed, and `'r` is that borrow.
         Ok(unsafe { Heap::branded(raw) })
     }
 

@@ -48,7 +48,7 @@ pub(crate) struct RawHeap(NonNull<Header>);
 
 // SAFETY: a handle; whatever it is used for takes the locks.
 unsafe impl Send for RawHeap {}
-// SAFETY: as above.
+// SAFETY: a handle is a number; what it is used for takes the locks.
 unsafe impl Sync for RawHeap {}
 
 impl RawHeap {
@@ -245,7 +245,7 @@ impl RawHeap {
             return Ok(true);
         }
         let _lock = locks::units(self.address());
-        // SAFETY: as in `allocate`.
+        // SAFETY: the heap is in a usable window, and the lock is held.
         let mut units = unsafe { Units::new(self.header()) };
         units.extend(self.unit(block), had, wanted)
     }
@@ -258,7 +258,7 @@ impl RawHeap {
     pub(crate) fn give_back(self) -> Result<u64, HeapError> {
         marks::assert_may_write(self.header());
         let _lock = locks::units(self.address());
-        // SAFETY: as in `allocate`.
+        // SAFETY: the heap is in a usable window, and the lock is held.
         unsafe { Units::new(self.header()) }.give_back()
     }
 
@@ -285,7 +285,7 @@ impl RawHeap {
 
     /// What hash tables are seeded from.
     pub(crate) fn hash_seed(self) -> u64 {
-        // SAFETY: as in `allocate`; it is written once, when the heap is made.
+        // SAFETY: the heap is in a usable window; the seed is written once, when the heap is made.
         unsafe { (*self.header()).seed }
     }
 
@@ -326,7 +326,7 @@ impl RawHeap {
         let length = classes::units(class) as u32;
         let run = {
             let _lock = locks::units(self.address());
-            // SAFETY: as in `allocate`.
+            // SAFETY: the heap is in a usable window, and the lock is held.
             let mut units = unsafe { Units::new(self.header()) };
             let run = units.take(length)?;
             for back in 1..length {
@@ -367,7 +367,7 @@ impl RawHeap {
             return Err(in_no_slab(block));
         }
         let _lock = locks::shard(self.address(), shard, locks::Thread::current());
-        // SAFETY: as in `allocate`; the slab was just looked at.
+        // SAFETY: the heap is in a usable window, the shard's lock is held, and `slab` is a slab of it.
         unsafe {
             let slabs = Slabs::new(self.header(), shard, class);
             if slabs.put_simply(slab, block.as_ptr()) {
@@ -400,7 +400,7 @@ impl RawHeap {
         let mut unit = self.unit(block);
         if classes::units(class) > 1 {
             let _lock = locks::units(self.address());
-            // SAFETY: as in `allocate`.
+            // SAFETY: the heap is in a usable window, and the lock is held.
             let entry = unsafe { Units::new(self.header()) }.get(unit)?;
             if entry.kind == REST {
                 unit = unit.saturating_sub(entry.back.into());
@@ -421,7 +421,7 @@ impl RawHeap {
         marks::assert_may_write(self.header());
         let length = units_of(layout)?;
         let _lock = locks::units(self.address());
-        // SAFETY: as in `allocate`.
+        // SAFETY: the heap is in a usable window, and the lock is held.
         let mut units = unsafe { Units::new(self.header()) };
         let run = units.take(length)?;
         units.put(
@@ -440,7 +440,7 @@ impl RawHeap {
         let (run, length) = (self.unit(block), units_of(layout)?);
         {
             let _lock = locks::units(self.address());
-            // SAFETY: as in `allocate`.
+            // SAFETY: the heap is in a usable window, and the lock is held.
             let entry = unsafe { Units::new(self.header()) }.get(run)?;
             if entry.kind != LARGE || entry.length != length {
                 return Err(HeapError::damaged(format!(
@@ -453,7 +453,7 @@ impl RawHeap {
 
     fn release(self, run: u32, length: u32) -> Result<(), HeapError> {
         let _lock = locks::units(self.address());
-        // SAFETY: as in `allocate`.
+        // SAFETY: the heap is in a usable window, and the lock is held.
         unsafe { Units::new(self.header()) }.release(run, length)
     }
 }

@@ -115,7 +115,8 @@ impl Slabs {
             return false;
         }
         let (word, bit) = (index / 64, 1_u64 << (index % 64));
-        // SAFETY: by the caller's word; the block's bit is one of the slab's.
+        // SAFETY: the caller holds the shard's lock and names a slab of it; the index is below its blocks, so the bit
+        // is its own.
         unsafe {
             let (bits, free) = (bits(slab, word), (*slab).free);
             let was = *bits;
@@ -144,7 +145,8 @@ impl Slabs {
             ));
         }
         let (word, bit) = (index / 64, 1_u64 << (index % 64));
-        // SAFETY: by the caller's word; the block's bit is one of the slab's.
+        // SAFETY: the caller holds the shard's lock and names a slab of it; the index is below its blocks, so the bit
+        // is its own.
         unsafe {
             let bits = bits(slab, word);
             if *bits & bit != 0 {
@@ -178,7 +180,7 @@ impl Slabs {
         let blocks = BLOCKS[self.class];
         let words = (blocks as usize).div_ceil(64);
         touch(slab, SLAB_HEADER + words * 8);
-        // SAFETY: by the caller's word; the bits lie before the first block.
+        // SAFETY: the run is this thread's alone, and has room for the header and its bits before the first block.
         unsafe {
             slab.write(Slab {
                 summary: !0 >> (64 - words),
@@ -241,7 +243,7 @@ impl Slabs {
     }
 
     unsafe fn unlink(self, slab: *mut Slab) -> Result<(), HeapError> {
-        // SAFETY: as in `link`.
+        // SAFETY: callers name a slab of this shard and class, and hold its lock; `slab` checks its neighbours.
         unsafe {
             let (next, prev) = ((*slab).next, (*slab).prev);
             if prev == 0 {
@@ -307,7 +309,7 @@ fn touch_bits(slab: *mut Slab, word: usize) {
 /// `slab` is the first byte of a usable unit.
 #[inline]
 pub(super) unsafe fn is_of(slab: *const Slab, class: usize) -> bool {
-    // SAFETY: by the caller's word; any bytes are a slab's header.
+    // SAFETY: the caller passes a usable unit, and any bytes are a slab's header.
     unsafe { (*slab).magic == SLAB_MAGIC && usize::from((*slab).class) == class }
 }
 

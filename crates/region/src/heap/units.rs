@@ -187,19 +187,19 @@ impl Units {
 
     fn change(&mut self, f: impl FnOnce(&mut State)) {
         touch(self.header, size_of::<State>());
-        // SAFETY: as above.
+        // SAFETY: `new` was given a usable header and the lock of the units, which is held as long as this value.
         f(unsafe { &mut (*self.header).state });
     }
 
     /// Slabs look at the top without this lock.
     fn set_top(&mut self, top: u32) {
         touch(self.header, size_of::<State>());
-        // SAFETY: as above.
+        // SAFETY: the lock of the units is held, and `&mut self` is the one way to change the state under it.
         unsafe { AtomicU32::from_ptr(&raw mut (*self.header).state.top) }.store(top, Ordering::Relaxed);
     }
 
     fn bins(&self) -> &Bins {
-        // SAFETY: as above.
+        // SAFETY: the header is usable; slabs read the word without the lock, atomically as it is stored here.
         unsafe { &(*self.header).bins }
     }
 

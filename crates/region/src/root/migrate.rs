@@ -77,9 +77,9 @@ fn can_migrate<T: Persist>(stored: &Description, depth: u32) -> bool {
 /// [`can_migrate`], or its description is that of a `T`; the value is not used any more.
 unsafe fn migrate<'r, T: Persist>(found: &Found, heap: Heap<'r>) -> Of<'r, T> {
     if found.description.is_of::<T>() {
-        // SAFETY: by the caller's word.
+        // SAFETY: the caller found the value in the region and uses it no more; its description is that of a `T`.
         return unsafe { std::ptr::with_exposed_provenance::<Of<'r, T>>(found.at as usize).read() };
     }
-    // SAFETY: by the caller's word.
+    // SAFETY: the caller uses the value no more; as it is no `T`, `can_migrate` found a version before it.
     T::migrate(unsafe { migrate::<T::Previous>(found, heap) }, heap)
 }

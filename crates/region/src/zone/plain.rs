@@ -84,7 +84,7 @@ impl Reserved {
 /// As `twinpage_os::reserve::forget`.
 pub(crate) unsafe fn forget(range: Range<usize>) -> io::Result<()> {
     let at = std::ptr::with_exposed_provenance_mut::<u8>(range.start);
-    // SAFETY: by the caller's word the range is of a window, and its content is not needed.
+    // SAFETY: the caller passes a range of a window, which is one allocation here, and needs its content no more.
     unsafe { at.write_bytes(0, range.len()) };
     Ok(())
 }

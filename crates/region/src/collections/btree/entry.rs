@@ -144,20 +144,20 @@ impl<'a, 'r, K, V> OccupiedEntry<'a, 'r, K, V> {
     #[must_use]
     pub fn get(&self) -> &V {
         let (node, index) = self.path.entry();
-        // SAFETY: as above.
+        // SAFETY: the entry is there, and the map borrowed.
         unsafe { &*node.value(index) }
     }
 
     /// The value, to change.
     pub fn get_mut(&mut self) -> &mut V {
-        // SAFETY: as above, and the map is borrowed alone.
+        // SAFETY: the entry is there, and the map borrowed mutably.
         unsafe { value_mut(&self.path) }
     }
 
     /// The value, to change for as long as the map is borrowed.
     #[must_use]
     pub fn into_mut(self) -> &'a mut V {
-        // SAFETY: as above.
+        // SAFETY: the entry is there, and the map stays borrowed mutably for `'a`.
         unsafe { value_mut(&self.path) }
     }
 
@@ -212,7 +212,7 @@ impl<'a, 'r, K, V> VacantEntry<'a, 'r, K, V> {
 unsafe fn value_mut<'a, K, V>(path: &Path<K, V>) -> &'a mut V {
     let (node, index) = path.entry();
     touch_value(node.value(index));
-    // SAFETY: by the caller's word the entry is there, without another user for as long.
+    // SAFETY: callers pass the path of an entry of a map that is borrowed mutably for `'a`.
     unsafe { &mut *node.value(index) }
 }
 

@@ -69,7 +69,7 @@ impl<K, V> Edges<K, V> {
 /// A value, marked.
 unsafe fn value_mut<'a, K, V>(node: Node<K, V>, index: usize) -> &'a mut V {
     touch_value(node.value(index));
-    // SAFETY: by the caller's word the entry is there, without another user for as long.
+    // SAFETY: callers pass an entry of a map that is borrowed mutably for `'a`, each entry once.
     unsafe { &mut *node.value(index) }
 }
 
@@ -111,11 +111,11 @@ pub struct RangeMut<'a, K, V> {
 
 // SAFETY: they stand for what they borrow.
 unsafe impl<K: Sync, V: Sync> Send for Range<'_, K, V> {}
-// SAFETY: as above.
+// SAFETY: a shared range hands out shared keys and values.
 unsafe impl<K: Sync, V: Sync> Sync for Range<'_, K, V> {}
-// SAFETY: as above.
+// SAFETY: it hands out each value once, as a mutable borrow of the map would.
 unsafe impl<K: Sync, V: Send> Send for RangeMut<'_, K, V> {}
-// SAFETY: as above; nothing can be had from a shared one.
+// SAFETY: a shared range of values to change hands out nothing.
 unsafe impl<K: Sync, V: Sync> Sync for RangeMut<'_, K, V> {}
 
 impl<'a, K, V> Range<'a, K, V> {
@@ -166,7 +166,7 @@ impl<'a, K, V> Iterator for Range<'a, K, V> {
 impl<'a, K, V> DoubleEndedIterator for Range<'a, K, V> {
     fn next_back(&mut self) -> Option<(&'a K, &'a V)> {
         let (node, index) = self.edges.next_back()?;
-        // SAFETY: as above.
+        // SAFETY: the entry is there, and the map borrowed.
         Some(unsafe { (&*node.key(index), &*node.value(index)) })
     }
 }
@@ -184,7 +184,7 @@ impl<'a, K, V> Iterator for RangeMut<'a, K, V> {
 impl<'a, K, V> DoubleEndedIterator for RangeMut<'a, K, V> {
     fn next_back(&mut self) -> Option<(&'a K, &'a mut V)> {
         let (node, index) = self.edges.next_back()?;
-        // SAFETY: as above.
+        // SAFETY: the entry is there and comes once, and the map is borrowed mutably.
         Some(unsafe { (&*node.key(index), value_mut(node, index)) })
     }
 }
@@ -277,7 +277,7 @@ pub struct IntoIter<'r, K, V> {
 
 // SAFETY: it owns its entries.
 unsafe impl<'r, K: Send, V: Send> Send for IntoIter<'r, K, V> {}
-// SAFETY: as above.
+// SAFETY: a shared one hands out nothing but the map's own shared references.
 unsafe impl<'r, K: Sync, V: Sync> Sync for IntoIter<'r, K, V> {}
 
 impl<'r, K, V> IntoIter<'r, K, V> {

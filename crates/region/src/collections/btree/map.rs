@@ -45,7 +45,7 @@ pub struct BTreeMap<'r, K, V> {
 
 // SAFETY: it owns its entries.
 unsafe impl<'r, K: Send, V: Send> Send for BTreeMap<'r, K, V> {}
-// SAFETY: as above.
+// SAFETY: a shared map gives access to its entries by shared references only.
 unsafe impl<'r, K: Sync, V: Sync> Sync for BTreeMap<'r, K, V> {}
 
 const _: () = assert!(size_of::<BTreeMap<'_, u64, u64>>() == 32);

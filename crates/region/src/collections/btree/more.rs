@@ -106,7 +106,7 @@ where
                 _ => {}
             }
             touch_value(node.value(index));
-            // SAFETY: as above.
+            // SAFETY: the entry is there, the map borrowed mutably, and the key is another place than the value.
             if !unsafe { (self.take)(key, &mut *node.value(index)) } {
                 continue;
             }

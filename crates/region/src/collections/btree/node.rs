@@ -128,7 +128,7 @@ impl<K, V> Node<K, V> {
     /// Frees the node, which has no entries any more.
     pub(super) unsafe fn free(self, heap: RawHeap) {
         if let Some(at) = NonNull::new(self.at) {
-            // SAFETY: by the caller's word the node has no users; this is how it was allocated.
+            // SAFETY: the caller uses the node no more; it was allocated with this layout.
             unsafe { heap.deallocate(at.cast(), Self::layout(self.height)) };
         }
     }
@@ -153,7 +153,7 @@ impl<K, V> Node<K, V> {
 
     #[inline]
     fn set_len(self, length: usize) {
-        // SAFETY: as above.
+        // SAFETY: the node is there, and its map borrowed mutably.
         unsafe {
             touch(&raw const (*self.at).length, 2);
             (*self.at).length = length as u16;
@@ -162,13 +162,13 @@ impl<K, V> Node<K, V> {
 
     #[inline]
     pub(super) fn key(self, index: usize) -> *mut K {
-        // SAFETY: as above.
+        // SAFETY: the node is there; only an address is made.
         unsafe { (&raw mut (*self.at).keys).cast::<K>().wrapping_add(index) }
     }
 
     #[inline]
     pub(super) fn value(self, index: usize) -> *mut V {
-        // SAFETY: as above.
+        // SAFETY: the node is there; only an address is made.
         unsafe { (&raw mut (*self.at).values).cast::<V>().wrapping_add(index) }
     }
 
@@ -195,7 +195,7 @@ impl<K, V> Node<K, V> {
     pub(super) fn set_child(self, index: usize, child: Self) {
         let at = self.child_at(index);
         touch(at, 8);
-        // SAFETY: as above.
+        // SAFETY: an inner node has a place for each child, and its map is borrowed mutably.
         unsafe { at.write(child.at) };
     }
 
@@ -371,7 +371,7 @@ impl<K, V> Node<K, V> {
     /// Moves the first entry of the child after child `index` up, and the one between them into that child.
     unsafe fn take_from_right(self, index: usize) {
         let (child, right) = (self.child(index), self.child(index + 1));
-        // SAFETY: as above.
+        // SAFETY: the neighbour has an entry; entries go over this node, which keeps their order.
         unsafe {
             let moved_child = (right.height > 0).then(|| right.child(0));
             let entry = right.remove_first();

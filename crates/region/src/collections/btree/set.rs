@@ -354,7 +354,7 @@ impl<'r, T: fmt::Debug> fmt::Debug for BTreeSet<'r, T> {
     }
 }
 
-// SAFETY: as a map of nothing.
+// SAFETY: it is a map from `T` to nothing, and a map may live in a region.
 unsafe impl<T: Persist> Persist for BTreeSet<'static, T>
 where
     for<'r> T::In<'r>: Ord,

@@ -116,7 +116,7 @@ impl<'r, T> VecDeque<'r, T> {
     pub(super) unsafe fn write(&mut self, index: usize, value: T) {
         let at = self.value(index);
         touch_at_end(at);
-        // SAFETY: by the caller's word the place is there and holds nothing.
+        // SAFETY: the caller passes a place of the block that holds no value.
         unsafe { at.write(value) };
     }
 }

@@ -167,7 +167,7 @@ impl<'a, 'r, K, V> OccupiedEntry<'a, 'r, K, V> {
     #[must_use]
     #[inline]
     pub fn into_mut(self) -> &'a mut V {
-        // SAFETY: as above.
+        // SAFETY: the slot has an entry, and the map stays borrowed mutably for `'a`.
         unsafe { value_mut(self.map.table.entry(self.slot)) }
     }
 

@@ -49,7 +49,7 @@ unsafe impl<K: Sync, V: Send> Send for IterMut<'_, K, V> {}
 unsafe impl<K: Sync, V: Sync> Sync for IterMut<'_, K, V> {}
 // SAFETY: it hands out shared keys and values.
 unsafe impl<K: Sync, V: Sync> Send for Iter<'_, K, V> {}
-// SAFETY: as above.
+// SAFETY: a shared iterator can be copied, and hands out shared keys and values.
 unsafe impl<K: Sync, V: Sync> Sync for Iter<'_, K, V> {}
 
 /// The entries of a map, moved out: [`HashMap::into_iter`].

@@ -291,7 +291,7 @@ impl<'r, T: fmt::Debug> fmt::Debug for HashSet<'r, T> {
     }
 }
 
-// SAFETY: as a map of nothing.
+// SAFETY: it is a map from `T` to nothing, and a map may live in a region.
 unsafe impl<T: Persist> Persist for HashSet<'static, T>
 where
     for<'r> T::In<'r>: Hash + Eq,

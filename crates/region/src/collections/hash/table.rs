@@ -57,7 +57,7 @@ pub(crate) struct Table<T> {
 
 // SAFETY: it owns its entries.
 unsafe impl<T: Send> Send for Table<T> {}
-// SAFETY: as above.
+// SAFETY: a shared table gives access to its entries by shared references only.
 unsafe impl<T: Sync> Sync for Table<T> {}
 
 const _: () = assert!(size_of::<Table<u64>>() == 48);
@@ -261,7 +261,7 @@ impl<T> Table<T> {
     unsafe fn drop_entries(&self, slots: Slots) {
         if std::mem::needs_drop::<T>() {
             for slot in slots {
-                // SAFETY: by the caller's word the entries are not used any more.
+                // SAFETY: the slots have entries, which the caller uses no more.
                 unsafe { self.entry(slot).drop_in_place() };
             }
         }
@@ -326,6 +326,6 @@ impl<T> Drop for Table<T> {
 unsafe fn set(slot: Slot, control: u8) -> u8 {
     let at = slot.controls.as_ptr().wrapping_add(slot.place);
     touch_line(at);
-    // SAFETY: by the caller's word the control is there.
+    // SAFETY: the caller passes a slot whose control is there, and no other thread changes the table.
     unsafe { at.replace(control) }
 }

@@ -30,7 +30,7 @@ impl Group {
     /// Sixteen controls are there, aligned.
     #[inline]
     pub(super) unsafe fn at(controls: *const u8) -> Group {
-        // SAFETY: by the caller's word; SSE2 is part of x86-64.
+        // SAFETY: the caller passes sixteen aligned controls; SSE2 is part of x86-64.
         Group(unsafe { _mm_load_si128(controls.cast()) })
     }
 
@@ -45,13 +45,13 @@ impl Group {
     /// Those that are `EMPTY` or `DELETED`.
     #[inline]
     pub(super) fn free(self) -> Bits {
-        // SAFETY: as above. As signed numbers these are the ones below `BEYOND`.
+        // SAFETY: SSE2 is part of x86-64. As signed numbers these are the ones below `BEYOND`.
         Bits(unsafe { _mm_movemask_epi8(_mm_cmpgt_epi8(_mm_set1_epi8(BEYOND.cast_signed()), self.0)) } as u32)
     }
 
     #[inline]
     pub(super) fn used(self) -> Bits {
-        // SAFETY: as above.
+        // SAFETY: SSE2 is part of x86-64.
         Bits(!unsafe { _mm_movemask_epi8(self.0) } as u32 & 0xFFFF)
     }
 }

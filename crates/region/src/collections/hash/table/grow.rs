@@ -230,7 +230,7 @@ impl<T> Table<T> {
     ) -> Result<(), HeapError> {
         let new = Fresh::make::<T>(places, self.heap)?;
         for slot in Slots::of(old, count.used) {
-            // SAFETY: as in `split`.
+            // SAFETY: the slot has an entry, which is moved once; the new segment has a place for every entry.
             unsafe {
                 let entry = slot.entry::<T>();
                 let hash = rehash(&*entry, self.hasher());
@@ -258,7 +258,7 @@ unsafe fn move_to<T>(entry: *const T, slot: Slot, hash: u64) -> u8 {
         touch_value(to);
     }
     let control = slot.controls.as_ptr().wrapping_add(slot.place);
-    // SAFETY: by the caller's word.
+    // SAFETY: the caller passes an entry and a free slot, which do not overlap.
     let was = unsafe {
         to.copy_from_nonoverlapping(entry, 1);
         control.replace(control_of(hash))

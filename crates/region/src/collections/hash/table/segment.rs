@@ -114,7 +114,7 @@ impl Segment {
     #[inline]
     pub(super) unsafe fn group(self, at: usize) -> Group {
         debug_assert!(at.is_multiple_of(GROUP) && at < self.places.max(GROUP));
-        // SAFETY: by the caller's word there are controls, aligned and a whole number of groups.
+        // SAFETY: the caller passes a place of the segment, so a whole aligned group of controls begins there.
         unsafe { Group::at(self.controls.as_ptr().wrapping_add(at)) }
     }
 
@@ -126,7 +126,7 @@ impl Segment {
     pub(super) unsafe fn free_slot(self, hash: u64) -> Option<Slot> {
         let mut probe = Probe::new(hash, self.places.max(GROUP) - 1);
         while !probe.was_everywhere() {
-            // SAFETY: by the caller's word.
+            // SAFETY: the segment is there, and a probe stays below its places.
             if let Some(bit) = unsafe { self.group(probe.at) }.free().first_from(probe.favourite) {
                 return Some(self.slot(probe.at + bit));
             }
@@ -142,7 +142,7 @@ impl Segment {
     pub(super) unsafe fn count(self) -> Count {
         let mut count = Count { used: 0, deleted: 0 };
         for at in (0..self.places).step_by(GROUP) {
-            // SAFETY: by the caller's word.
+            // SAFETY: the segment is there, and `at` is one of its places.
             let group = unsafe { self.group(at) };
             count.used += group.used().number();
             count.deleted += group.with(DELETED).number();

@@ -100,7 +100,7 @@ pub(crate) struct IntoEntries<T> {
 
 // SAFETY: it owns its entries.
 unsafe impl<T: Send> Send for IntoEntries<T> {}
-// SAFETY: as above.
+// SAFETY: a shared one gives access to its entries by shared references only.
 unsafe impl<T: Sync> Sync for IntoEntries<T> {}
 
 impl<T> Iterator for IntoEntries<T> {
