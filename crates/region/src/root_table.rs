@@ -87,7 +87,7 @@ unsafe fn table<'r>(heap: Heap<'r>) -> Result<Option<&'r Table<'r>>, HeapError> 
 /// # Safety
 /// As [`table`].
 unsafe fn table_mut<'r>(heap: Heap<'r>) -> Result<Option<&'r mut Table<'r>>, HeapError> {
-    // SAFETY: the caller's word.
+    // SAFETY: this function's own contract.
     if unsafe { table(heap) }?.is_none() {
         return Ok(None);
     }

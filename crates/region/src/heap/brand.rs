@@ -123,7 +123,7 @@ impl<'r> Heap<'r> {
     /// # Panics
     /// Outside an update of the region, and when the heap is damaged.
     pub unsafe fn deallocate(self, block: NonNull<u8>, layout: Layout) {
-        // SAFETY: the caller's word.
+        // SAFETY: this function's own contract.
         unsafe { self.raw.deallocate(block, layout) }
     }
 
@@ -136,7 +136,7 @@ impl<'r> Heap<'r> {
     /// # Safety
     /// As [`Heap::deallocate`]; `new` is not smaller and no stricter aligned.
     pub unsafe fn try_extend(self, block: NonNull<u8>, old: Layout, new: Layout) -> Result<bool, HeapError> {
-        // SAFETY: the caller's word.
+        // SAFETY: this function's own contract.
         unsafe { self.raw.try_extend(block, old, new) }
     }
 

@@ -182,7 +182,7 @@ impl RawHeap {
             }
             marks::assert_may_write(self.header());
         }
-        // SAFETY: the caller's word.
+        // SAFETY: this function's own contract.
         unsafe { self.free(block, layout) };
     }
 
@@ -197,12 +197,12 @@ impl RawHeap {
     pub(crate) unsafe fn deallocate_from_its_own(block: NonNull<u8>, layout: Layout) {
         let offset = gate::here().offset_of(block.addr().get());
         if offset >= DATA_BYTES || layout.size() == 0 {
-            // SAFETY: the caller's word.
+            // SAFETY: this function's own contract.
             return unsafe { RawHeap::of(block).deallocate(block, layout) };
         }
         // In the window of the innermost update, whose base is that of its heap.
         let header = NonNull::new(std::ptr::with_exposed_provenance_mut(block.addr().get() - offset));
-        // SAFETY: the caller's word; a window's base is not null.
+        // SAFETY: this function's own contract; a window's base is not null.
         unsafe { RawHeap(header.unwrap_unchecked()).free(block, layout) };
     }
 
@@ -211,7 +211,7 @@ impl RawHeap {
     #[inline]
     unsafe fn free(self, block: NonNull<u8>, layout: Layout) {
         let done = match classes::of(layout) {
-            // SAFETY: the caller's word.
+            // SAFETY: this function's own contract.
             Some(class) => unsafe { self.free_in_slab(block, class) },
             None => self.free_large(block, layout),
         };
@@ -269,7 +269,7 @@ impl RawHeap {
     pub(crate) unsafe fn free_block(self, at: u64, bytes: u64) {
         let block = NonNull::new(std::ptr::with_exposed_provenance_mut::<u8>(at as usize));
         if let (Some(block), Ok(layout)) = (block, Layout::from_size_align(bytes as usize, 1)) {
-            // SAFETY: the caller's word; any layout of a block's whole size is of its class.
+            // SAFETY: this function's own contract; any layout of a block's whole size is of its class.
             unsafe { self.deallocate(block, layout) };
         }
     }
@@ -387,7 +387,7 @@ impl RawHeap {
         block: NonNull<u8>,
         class: usize,
     ) -> Result<(), HeapError> {
-        // SAFETY: the caller's word.
+        // SAFETY: this function's own contract.
         match unsafe { slabs.put(slab, block.as_ptr()) }? {
             Some(run) => self.release(run, classes::units(class) as u32),
             None => Ok(()),

@@ -76,7 +76,7 @@ impl Reserved {
     pub(crate) fn prefer_large(&self, _range: Range<usize>) {}
 
     pub(crate) unsafe fn forget(&self, range: Range<usize>) -> io::Result<()> {
-        // SAFETY: the caller's word.
+        // SAFETY: this function's own contract.
         unsafe { forget(range) }
     }
 }

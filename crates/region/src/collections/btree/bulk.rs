@@ -100,7 +100,7 @@ impl<'r, K, V> BTreeMap<'r, K, V> {
     /// # Safety
     /// As [`Node::fill`].
     unsafe fn fill(&self, above: Node<K, V>, index: usize) {
-        // SAFETY: the caller's word.
+        // SAFETY: this function's own contract.
         if let (_, Some(freed)) = unsafe { above.fill(index) } {
             // SAFETY: it has no entries any more.
             unsafe { freed.free(self.heap.raw()) };

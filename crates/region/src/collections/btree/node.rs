@@ -277,7 +277,7 @@ impl<K, V> Node<K, V> {
     unsafe fn move_to(self, from: usize, other: Self, to: usize, count: usize) {
         touch(other.key(to), count * size_of::<K>());
         touch(other.value(to), count * size_of::<V>());
-        // SAFETY: the caller's word.
+        // SAFETY: this function's own contract.
         unsafe {
             self.key(from).copy_to_nonoverlapping(other.key(to), count);
             self.value(from).copy_to_nonoverlapping(other.value(to), count);
@@ -288,7 +288,7 @@ impl<K, V> Node<K, V> {
     unsafe fn write(self, index: usize, (key, value): (K, V)) {
         touch_value(self.key(index));
         touch_value(self.value(index));
-        // SAFETY: the caller's word.
+        // SAFETY: this function's own contract.
         unsafe {
             self.key(index).write(key);
             self.value(index).write(value);
@@ -470,11 +470,11 @@ impl<K, V> Node<K, V> {
     pub(super) unsafe fn free_all(self, heap: RawHeap) {
         if self.height > 0 {
             for index in 0..=self.len() {
-                // SAFETY: the caller's word.
+                // SAFETY: this function's own contract.
                 unsafe { self.child(index).free_all(heap) };
             }
         }
-        // SAFETY: the caller's word.
+        // SAFETY: this function's own contract.
         unsafe { self.free(heap) };
     }
 }

@@ -223,10 +223,10 @@ impl<'a, 'r, K, V> VacantEntry<'a, 'r, K, V> {
 /// There is an entry, without another user for as long.
 #[inline]
 pub(super) unsafe fn value_mut<'a, K, V>(entry: *mut (K, V)) -> &'a mut V {
-    // SAFETY: the caller's word.
+    // SAFETY: this function's own contract.
     let value = unsafe { &raw mut (*entry).1 };
     touch_value(value);
-    // SAFETY: the caller's word.
+    // SAFETY: this function's own contract.
     unsafe { &mut *value }
 }
 
