@@ -98,7 +98,7 @@ pub(super) fn row_of(thread: u32) -> usize {
     (thread % 2) as usize
 }
 
-/// The elements, after so many calls of each thread.
+/// The elements, after that many calls of each thread.
 pub(super) fn expected(workload: Workload, counts: &[u64]) -> Vec<u64> {
     let of_row = |row: usize| -> u64 {
         let is_its = |thread: u32| workload == Workload::AllInc || row_of(thread) == row;

@@ -24,7 +24,7 @@ use twinpage_core::scheme::Pressure;
 /// Bits a page of the map costs: two page numbers of a 48-bit address space, and one for the state.
 pub const BITS_PER_PAGE: u64 = 36 + 36 + 1;
 
-/// Bits of the map after an epoch that wrote so many pages.
+/// Bits of the map after an epoch that wrote that many pages.
 #[must_use]
 pub fn metadata_bits(pages: u64) -> u64 {
     pages * BITS_PER_PAGE

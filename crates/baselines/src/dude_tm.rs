@@ -38,7 +38,7 @@ pub const GROUP: u32 = 16;
 pub type DudeTm<M> = Store<M, Dude>;
 
 impl<M: Medium> DudeTm<M> {
-    /// A new store on `medium`, whatever was there before, whose log is brought home after so many epochs; a random `id`
+    /// A new store on `medium`, whatever was there before, whose log is brought home after that many epochs; a random `id`
     /// if none is given.
     ///
     /// # Errors

@@ -86,7 +86,7 @@ pub(super) fn decode_entry(layout: &StoreLayout, log: u64, entry: &[u8]) -> Opti
 }
 
 impl Log {
-    /// The log of the last commit, of so many entries, on its way home.
+    /// The log of the last commit, of that many entries, being copied home.
     pub(super) fn load<M: Medium>(
         medium: &mut Metered<M>,
         layout: &mut StoreLayout,

@@ -44,7 +44,7 @@ const METADATA: usize = 64;
 /// Bits a page with an overlay costs: 64 slot pointers of 5 bits and 32 bits for free slots.
 pub const BITS_PER_PAGE: u64 = 64 * 5 + 32;
 
-/// Bits of the metadata after an epoch that wrote so many pages.
+/// Bits of the metadata after an epoch that wrote that many pages.
 #[must_use]
 pub fn metadata_bits(pages: u64) -> u64 {
     pages * BITS_PER_PAGE
@@ -160,7 +160,7 @@ pub struct Overlays {
     homeless: BTreeMap<u64, Overlay>,
 }
 
-/// The smallest class for so many lines.
+/// The smallest class for that many lines.
 fn class_for(lines: LineMask) -> u8 {
     let fits = |capacity: &usize| *capacity >= lines.count();
     CAPACITY.iter().position(fits).unwrap_or_default() as u8

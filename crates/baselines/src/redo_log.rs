@@ -17,7 +17,7 @@ use twinpage_core::medium::{Cause, Medium, Path};
 use twinpage_core::metered::Metered;
 use twinpage_core::scheme::Pressure;
 
-/// Bits of the map after an epoch that wrote so many lines.
+/// Bits of the map after an epoch that wrote that many lines.
 #[must_use]
 pub fn metadata_bits(lines: u64) -> u64 {
     lines * (crate::undo_log::BITS_PER_LINE + 32)

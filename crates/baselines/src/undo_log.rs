@@ -41,7 +41,7 @@ const QUEUE: usize = 64;
 /// Bits a line of the map costs: its number in a 48-bit address space (DPC 2.3).
 pub const BITS_PER_LINE: u64 = 42;
 
-/// Bits of the map after an epoch that wrote so many lines. The queue is 64 lines besides.
+/// Bits of the map after an epoch that wrote that many lines. The queue is 64 lines besides.
 #[must_use]
 pub fn metadata_bits(lines: u64) -> u64 {
     lines * BITS_PER_LINE

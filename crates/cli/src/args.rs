@@ -439,7 +439,7 @@ pub(crate) struct ProgramsArguments {
     /// Runs of each; medians are shown
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) repeat: u16,
-    /// Prove that they survive so many kills, instead of measuring them
+    /// Prove that they survive that many kills, instead of measuring them
     #[arg(long, value_name = "N", conflicts_with_all = ["mode", "repeat", "json"])]
     pub(crate) kills: Option<u32>,
     /// One JSON document on standard output

@@ -51,7 +51,7 @@ impl Status {
     }
 }
 
-/// One state, as a list has it.
+/// One state, as in a list.
 struct State {
     path: PathBuf,
     status: Status,

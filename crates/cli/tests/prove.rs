@@ -388,7 +388,7 @@ fn damage_is_listed_and_strangers_are_not_called_damaged() {
             if name == "kind" && number == 1 {
                 assert!(code == 125 && stderr.contains("holds no state"), "{stderr}");
             } else if name.starts_with("output") && code == 0 {
-                // All of it was outside already, for good: it is needed no more.
+                // All of it was outside already, for good: it is no longer needed.
             } else {
                 assert_eq!(code, 1, "{name} {number}: {stderr}");
                 assert!(said["damage"][0]["why"].is_string(), "{said}");

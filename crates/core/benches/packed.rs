@@ -3,7 +3,7 @@
 //!
 //! Each workload changes a table in epochs; the engines are the dual page with lines of 4 KiB, packed
 //! lines over it, and for comparison what a log alone would write (the same strips and directories,
-//! never folded, as if nobody had to recover from it).
+//! never folded, as if there were no recovery).
 
 use std::time::{Duration, Instant};
 use twinpage_core::crash::{Image, Random};

@@ -199,7 +199,7 @@ impl Direct for CopiedFile {
         let whole = range.start.next_multiple_of(page) as usize..(range.end / page * page) as usize;
         if !whole.is_empty() {
             let start = self.memory.range().start;
-            // SAFETY: the content is needed no more.
+            // SAFETY: the content is no longer needed.
             let _ = unsafe { self.memory.forget(start + whole.start..start + whole.end) };
         }
     }

@@ -52,7 +52,7 @@ const SLOT_AT: usize = PIECES_AT + MOST_PIECES * size_of::<Piece>();
 /// Bytes that can be copied at once.
 pub const SLOT_BYTES: usize = 96 << 20;
 const WINDOW_BYTES: usize = SLOT_AT + SLOT_BYTES;
-/// A helper takes so many bytes at a time.
+/// A helper takes that many bytes at a time.
 const PIECE_BYTES: usize = 32 << 10;
 /// A copy of all there may be takes a tenth of it.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -294,7 +294,7 @@ impl Copier {
         Ok(true)
     }
 
-    /// Lists the pieces. None when there is no room for so many.
+    /// Lists the pieces. None when there is no room for that many.
     fn cut(&self, ranges: &[Remote], slot_at: usize) -> Option<usize> {
         // SAFETY: the list lies in the window behind the control page; only this copier writes to it,
         // and no helper reads it between two rounds.

@@ -34,7 +34,7 @@ pub type DaxMedium = MappedMedium<PastTheCaches<Native>>;
 #[derive(Debug)]
 pub struct PastTheCaches<P> {
     processor: P,
-    /// Something is on its way since the last drain.
+    /// Something is in flight since the last drain.
     under_way: AtomicBool,
 }
 

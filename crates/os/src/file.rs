@@ -104,7 +104,7 @@ impl FileMedium {
             len,
             space,
             batch: Batch::default(),
-            // What a killed process wrote may still be on its way. A recovery sees it, and builds on it.
+            // What a killed process wrote may still be in flight. A recovery sees it, and builds on it.
             unsynced: len > 0 && access == Access::ReadWrite,
             written_bytes: 0,
             #[cfg(test)]

@@ -24,7 +24,7 @@ pub const CACHE_LINE: usize = 64;
 
 /// The instructions that bytes need to become durable.
 pub trait Processor {
-    /// Stores a whole cache line past the caches. It is on its way to memory.
+    /// Stores a whole cache line past the caches. It is in flight to memory.
     ///
     /// # Safety
     /// `to` is aligned to [`CACHE_LINE`], valid for writes of a line, and not borrowed; this thread
@@ -37,13 +37,13 @@ pub trait Processor {
     /// `to` is valid for writes of `bytes.len()` bytes, and not borrowed.
     unsafe fn store(&mut self, bytes: &[u8], to: *mut u8);
 
-    /// Sends the cache line around `at` on its way to memory.
+    /// Sends the cache line around `at` to memory.
     ///
     /// # Safety
     /// `at` is valid.
     unsafe fn write_back(&mut self, at: *mut u8);
 
-    /// Waits until all that is on its way has arrived.
+    /// Waits until all that is in flight has arrived.
     fn drain(&self);
 }
 
@@ -245,7 +245,7 @@ unsafe extern "C" fn twinpage_movnti(word: u64, to: *mut u64) {
 }
 
 /// Stores past the caches: whole lines and words; parts of words are stored and written back by `parts`. All is
-/// on its way to memory then. Returns the instructions that sent it, counted in cache lines.
+/// to memory then. Returns the instructions that sent it, counted in cache lines.
 ///
 /// # Safety
 /// `to` is valid for writes of `bytes.len()` bytes, and not borrowed; a [`Fence`] comes before the bytes are

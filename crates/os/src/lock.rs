@@ -48,7 +48,7 @@ pub struct Holder {
 }
 
 impl Holder {
-    /// Whether it is on its way out, or gone already: what is left of it keeps the lock for a moment.
+    /// Whether it is ending, or gone already: what is left of it keeps the lock for a moment.
     #[must_use]
     pub fn is_dying(&self) -> bool {
         let Some(pid) = self.pid else { return false };

@@ -31,7 +31,7 @@ pub enum Event {
     Sent(usize, u64),
     /// A fence.
     Fenced,
-    /// It became so many bytes long.
+    /// It became that many bytes long.
     Grown(usize),
     /// What a test noted.
     Note(u64),

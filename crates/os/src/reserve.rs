@@ -102,7 +102,7 @@ impl Reserved {
     /// As there.
     pub unsafe fn forget(&self, range: Range<usize>) -> io::Result<()> {
         self.assert_ours(&range);
-        // SAFETY: the caller needs the content no more, and `assert_ours` saw that the range is reserved.
+        // SAFETY: the caller no longer needs the content, and `assert_ours` saw that the range is reserved.
         unsafe { forget(range) }
     }
 
@@ -122,12 +122,12 @@ impl Reserved {
 /// What madvise(2) says of `MADV_DONTNEED`.
 ///
 /// # Safety
-/// The range is of a [`Reserved`], and its content is needed no more.
+/// The range is of a [`Reserved`], and its content is no longer needed.
 pub unsafe fn forget(range: Range<usize>) -> io::Result<()> {
     if range.is_empty() {
         return Ok(());
     }
-    // SAFETY: the caller passes a range of a reservation whose content is needed no more.
+    // SAFETY: the caller passes a range of a reservation whose content is no longer needed.
     again(|| unsafe { madvise(range.start as *mut _, range.len(), Advice::LinuxDontNeed) })
 }
 

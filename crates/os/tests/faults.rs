@@ -151,7 +151,7 @@ struct Case {
 }
 
 impl Case {
-    /// Goes through the run with the call after `after` others failing. False when the run makes no so many.
+    /// Goes through the run with the call after `after` others failing. False when the run makes fewer.
     fn run(self, after: u64, path: &Path) -> bool {
         let (medium, faults) = Faulty::new(AnyMedium::create(path, self.durability).unwrap());
         let mut store = DualPage::create(medium, &options(self.pool)).unwrap();

@@ -1,7 +1,7 @@
 //! Advice that stays on mappings: madvise(2).
 //!
 //! * Advice about one thing replaces earlier advice about it; the default removes it.
-//! * What is unmapped or mapped anew has none.
+//! * What is unmapped or mapped again has none.
 
 use serde::{Deserialize, Serialize};
 use std::ops::Range;

@@ -42,7 +42,7 @@ pub enum Error {
         source: io::Error,
     },
 
-    /// Somebody killed the program: there is no more of it to checkpoint.
+    /// The program was killed: nothing is left to checkpoint.
     #[error("the program was killed; twinpage resume goes on from its last checkpoint")]
     Killed,
 

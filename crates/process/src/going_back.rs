@@ -74,7 +74,7 @@ pub(crate) fn same_file(listed: &OpenFile, options: &OpenOptions) -> Result<Opti
 pub(crate) fn not_going_back(state: &Path) -> Result<()> {
     if state.join(GOING_BACK).exists() {
         return Err(Error::State(format!(
-            "{} was cut short on its way to an older checkpoint: twinpage resume finishes it",
+            "{} was cut short on the way to an older checkpoint: twinpage resume finishes it",
             state.display()
         )));
     }

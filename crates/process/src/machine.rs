@@ -15,7 +15,7 @@ pub struct Machine {
     pub processor: String,
     /// Processor features, which programs choose their code by.
     pub features: String,
-    /// This boot: another one begins its clocks anew.
+    /// This boot: another one starts its clocks again.
     pub boot: String,
 }
 

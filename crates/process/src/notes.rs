@@ -30,7 +30,7 @@ pub fn tell(what: &str) {
     }
 }
 
-/// From now on messages to standard error wait, or do so no more.
+/// Whether messages to standard error wait from now on.
 pub fn hold_back(hold: bool) {
     let mut waiting = WAITING.lock().unwrap_or_else(PoisonError::into_inner);
     if hold {

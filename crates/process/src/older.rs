@@ -34,7 +34,7 @@ const DROPPED: &str = ".dropped";
 /// How many older checkpoints to keep, and how often one is taken.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Keep {
-    /// The oldest beyond so many is dropped.
+    /// The oldest beyond that many is dropped.
     pub most: usize,
     /// At most one in this time.
     pub every: Duration,

@@ -73,7 +73,7 @@ pub enum Why {
     /// The user fixed it.
     #[default]
     StableState,
-    /// More often would help nobody.
+    /// More often would be of no use.
     Shortest,
     /// `--slowdown`.
     Slowdown,
@@ -289,7 +289,7 @@ impl Chosen {
         }
     }
 
-    /// Bytes an hour, of so many in the whole run.
+    /// The rate of `bytes` in the whole run, an hour.
     #[must_use]
     pub fn bytes_per_hour(&self, bytes: u64) -> u64 {
         if self.run_s > 0.0 {
@@ -307,7 +307,7 @@ mod tests {
     /// A program as its checkpoints see it.
     #[derive(Clone, Copy)]
     struct Program {
-        /// Bytes it writes to anew, at most, and how many in a second.
+        /// Bytes it writes to for the first time, at most, and how many in a second.
         heap: f64,
         bytes_per_s: f64,
         /// It prints this often.

@@ -49,9 +49,9 @@ pub const OPTIONS: [i32; 8] = [
 pub struct Queue {
     /// What waits to be received: messages, or all bytes of a stream in one.
     pub messages: Vec<Vec<u8>>,
-    /// It receives no more: `SHUT_RD`, or the peer sends no more.
+    /// It no longer receives: `SHUT_RD`, or the peer no longer sends.
     pub receives_no_more: bool,
-    /// It sends no more either.
+    /// It no longer sends either.
     pub sends_no_more: bool,
     /// An error waits to be told: the peer was closed with unread data, `ECONNRESET`.
     pub reset: bool,
@@ -140,7 +140,7 @@ pub fn held(process: &Process, fd: i32, end: &End) -> Result<Queue> {
     })
 }
 
-/// `RDHUP`: it receives no more; `HUP`: it does neither; `ERR`: an error waits to be told.
+/// `RDHUP`: it no longer receives; `HUP`: it does neither; `ERR`: an error waits to be told.
 pub(crate) fn state(fd: &OwnedFd) -> std::io::Result<PollFlags> {
     let mut asked = [PollFd::new(fd, PollFlags::RDHUP)];
     rustix::io::retry_on_intr(|| poll(&mut asked, Some(&rustix::time::Timespec::default())))?;

@@ -7,7 +7,7 @@
 //! * Percentiles come from histograms of a fixed size, exact to 1.6%, so nothing grows with a run.
 //! * Version 2 lacks the last number. Earlier builds wrote no pace, or no waits after it.
 //! * The file is written several times a second and never synced: it survives a kill. After a power cut it
-//!   may be old or torn; then it begins anew. No checkpoint depends on it.
+//!   may be old or torn; then it begins again. No checkpoint depends on it.
 
 use crate::context::Ending;
 use crate::pace::{Chosen, Why};

@@ -254,7 +254,7 @@ impl<'a> Image<'a> {
         self.bytes.get(start..end)
     }
 
-    /// The number of so many bytes at an address; 0 where nothing is.
+    /// The number of that many bytes at an address; 0 where nothing is.
     pub(super) fn number(self, at: u64, bytes: u64) -> u64 {
         let mut number = [0; 8];
         if let (Some(found), Some(into)) = (self.at(at, bytes), number.get_mut(..bytes as usize)) {

@@ -113,7 +113,7 @@ impl<T: Persist> Shared<T> {
         LockedToRead { root, view }
     }
 
-    /// The root, shared no more.
+    /// The root, no longer shared.
     #[must_use]
     pub fn into_root(self) -> Root<T> {
         self.root.into_inner().unwrap_or_else(PoisonError::into_inner)

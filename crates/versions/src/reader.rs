@@ -2,7 +2,7 @@
 //!
 //! * A reader changes nothing and is not waited for. It copies, then looks whether what it copied was still the durable
 //!   version; if not, it reads again.
-//! * It goes by the *confirmed* word: what is known to have arrived, not what is on its way.
+//! * It goes by the *confirmed* word: what is known to have arrived, not what is in flight.
 //! * A version of the durable state is not claimed before a later one is confirmed, so a confirmed word that did not
 //!   change says that nothing was missed. A row of numbers that are all of that state or earlier says the same of
 //!   one element, whatever was confirmed since.

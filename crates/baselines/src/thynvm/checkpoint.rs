@@ -19,7 +19,7 @@ use twinpage_core::medium::{Cause, Medium, Path};
 use twinpage_core::metered::Metered;
 use twinpage_core::scheme::Epoch;
 
-/// A line on its way from DRAM.
+/// A line being copied from DRAM.
 #[derive(Debug)]
 pub(super) struct Waiting {
     /// To a slot, or home.
@@ -27,7 +27,7 @@ pub(super) struct Waiting {
     pub(super) data: Box<[u8]>,
 }
 
-/// A page on its way from DRAM.
+/// A page being copied from DRAM.
 #[derive(Debug)]
 struct Leaving {
     /// To a frame, or home.
@@ -254,7 +254,7 @@ impl Hybrid {
 }
 
 impl Flight {
-    /// Writes about so many lines. True when all are written.
+    /// Writes about that many lines. True when all are written.
     fn write<M: Medium>(
         &mut self,
         medium: &mut Metered<M>,

@@ -97,7 +97,7 @@ impl Default for Tables {
 impl Tables {
     /// DPC's (5.1.2): a block table of the size of a derivative page table for 76,800 pages, at 37
     /// bits a page and 42 bits a line (Table 3). The page table is given besides; the paper does not
-    /// say how large: an entry for each page of its 256 MB of DRAM, as ThyNVM itself has it.
+    /// say how large: an entry for each page of its 256 MB of DRAM, as in ThyNVM itself.
     #[must_use]
     pub fn dpc() -> Tables {
         Tables {

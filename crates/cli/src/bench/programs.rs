@@ -28,7 +28,7 @@ struct List {
     program: Vec<Program>,
 }
 
-/// One program, as the list has it.
+/// One program, as in the list.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Program {

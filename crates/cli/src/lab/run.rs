@@ -38,7 +38,7 @@ pub(crate) struct Run {
     /// Of several runs, write sweep.csv, sweep.json and sweep.svg into this folder
     #[arg(long, value_name = "DIR")]
     pub(super) out: Option<PathBuf>,
-    /// Of several runs, so many at a time [default: one on each processor]
+    /// Of several runs, that many at a time [default: one on each processor]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=4096))]
     pub(super) jobs: Option<u64>,
     /// The machine: dpc, twins, or a machine file

@@ -28,7 +28,7 @@ const START: Duration = Duration::from_millis(100);
 const SHORT: Duration = Duration::from_millis(400);
 /// How long what was killed may take to be gone.
 const DYING: Duration = Duration::from_secs(60);
-/// A program that ends too soon to be killed is given up after so many tries for each kill.
+/// A program that ends too soon to be killed is given up after that many tries for each kill.
 const TRIES_PER_KILL: u32 = 20;
 
 /// Kills still to be made, and what they came to so far.

@@ -15,7 +15,7 @@ pub(super) struct Tally {
     pub(super) kills: u32,
     /// Before there was anything to resume.
     pub(super) kills_before_checkpoint: u32,
-    /// When the program had ended, and its output was on its way.
+    /// When the program had ended, and its output was being written.
     pub(super) kills_after_end: u32,
     /// Runs with kills.
     pub(super) runs: u32,

@@ -52,7 +52,7 @@ pub(super) struct Killed {
     stderr: File,
 }
 
-/// How the program is checkpointed, as the command line has it.
+/// How the program is checkpointed, as in the command line.
 pub(super) struct Settings {
     pub(super) every: String,
     pub(super) durability: &'static str,

@@ -215,7 +215,7 @@ impl Pool {
         (self.extents.len() - self.empty).div_ceil(4).max(1)
     }
 
-    /// Whether it takes at most an eighth of the space of so many pages, or a single extent.
+    /// Whether it takes at most an eighth of the space of that many pages, or a single extent.
     pub(super) fn is_small(&self, pages: u64) -> bool {
         let extents = self.extents.len() as u64;
         extents <= 1 || extents * self.extent_pages <= pages / 8

@@ -92,7 +92,7 @@ impl Index {
         }
     }
 
-    /// The ring has so many lines now; those that it no longer has are not in use.
+    /// The ring has that many lines now; those that it no longer has are not in use.
     pub(super) fn fit(&mut self, ring_lines: u64) {
         self.live_in.resize(ring_lines as usize, 0);
     }

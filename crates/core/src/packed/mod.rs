@@ -76,7 +76,7 @@
 //!   what it holds, so that a small store has a small file, and no longer than the limit. `k` is what the log
 //!   holds over what an epoch appends. The log bounds the disk (twice it: every page has two homes), what recovery
 //!   reads (its directories), and the index (`index.rs`).
-//! * **[`Tuning::pressure_percent`]**, 100: of the log `u` is in use. For each page appended, so many
+//! * **[`Tuning::pressure_percent`]**, 100: of the log `u` is in use. For each page appended, that many
 //!   percent of `u / (1 - u)` pages are folded in the next commit. It settles where folding frees as
 //!   much as is appended; a commit is `1 / (1 - u)` times its strips at most, until the ring is full.
 //!

@@ -142,7 +142,7 @@ impl Waiting {
         self.pages[at].mask = mask | lines.held;
     }
 
-    /// The lines of the page wait no more.
+    /// The lines of the page no longer wait.
     pub(super) fn remove(&mut self, number: u64) {
         if let Ok(at) = self.find(number) {
             self.pages.remove(at);
@@ -150,7 +150,7 @@ impl Waiting {
         }
     }
 
-    /// The lines of every page in the range wait no more.
+    /// The lines of every page in the range no longer wait.
     pub(super) fn remove_range(&mut self, pages: Range<u64>) {
         self.pages.retain(|page| !pages.contains(&page.number));
         self.recycle();

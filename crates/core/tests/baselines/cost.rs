@@ -85,7 +85,7 @@ fn the_trade_off_of_table_1() {
     assert!((2.0..2.2).contains(&overlay.2), "{written:?}");
 }
 
-/// Bytes written for each byte changed, when so many lines of every page of many are written at once,
+/// Bytes written for each byte changed, when that many lines of every page of many are written at once,
 /// as a DRAM cache of pages does, epoch after epoch.
 fn amplification(kind: SchemeKind, lines: usize) -> f64 {
     let mut setup = setup();

@@ -64,7 +64,7 @@ fn subject<P: LineStore + 'static>(
 /// One baseline.
 struct Baseline<P> {
     create: Create<P>,
-    /// One image in so many gets a second life and a crashed recovery: the more its recoveries write, the fewer.
+    /// One image in that many gets a second life and a crashed recovery: the more its recoveries write, the fewer.
     lives: u64,
     faults: &'static [Fault],
 }

@@ -37,7 +37,7 @@ impl Failing {
         (medium, left)
     }
 
-    /// The same bytes on a medium that fails no more.
+    /// The same bytes on a medium that no longer fails.
     pub(crate) fn healed(self) -> Failing {
         Failing {
             image: self.image,

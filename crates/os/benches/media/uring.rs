@@ -37,7 +37,7 @@ impl Ring {
                 let write = opcode::Write::new(fd, line.as_ptr(), line.len() as u32)
                     .offset(at)
                     .build();
-                // SAFETY: `line` outlives the wait below, and nobody writes to it meanwhile.
+                // SAFETY: `line` outlives the wait below, and no other code writes to it meanwhile.
                 unsafe { self.ring.submission().push(&write) }.map_err(io::Error::other)?;
             }
             self.wait(places.len(), line.len() as i32)?;

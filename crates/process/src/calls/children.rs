@@ -2,7 +2,7 @@
 //!
 //! * A process is made with everything of its own, or, until it executes a program, with its maker's memory. What
 //!   would be shared for longer is refused by name.
-//! * The program makes none while a checkpoint is on its way: the call is begun again after it.
+//! * The program makes none while a checkpoint is under way: the call is begun again after it.
 
 use super::{Decision, Stopped, do_without, fail};
 use crate::error::{Error, Result};

@@ -143,7 +143,7 @@ mod tests {
                         table.remove(&fd);
                     }
                     9 if below(4) == 0 => {
-                        begun.clear(); // no call is on its way at a stop
+                        begun.clear(); // no call is under way at a stop
                         known = open(&table);
                         touched.clear(&known);
                     }

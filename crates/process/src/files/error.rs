@@ -130,7 +130,7 @@ pub enum Refusal {
     },
 
     /// What is removed has extended attributes, and would lose them: a directory, a symbolic link, or a copy of a
-    /// file that the system gives them to nobody else.
+    /// file that the system gives them to no other process.
     #[error("{path} has extended attributes and is removed: they would be lost; remove them before the run", path = .0.display())]
     LosesAttributes(PathBuf),
 

@@ -316,7 +316,7 @@ impl Journal {
     fn drop_kept_back(&mut self) {
         if let Some(kept) = self.kept.pop_back() {
             self.forget_bytes(&kept);
-            // Left behind it is in nobody's way: no record has its number, and the next run clears it.
+            // Left behind it is harmless: no record has its number, and the next run clears it.
             let _ = self.keep.forget(kept.seq);
         }
     }

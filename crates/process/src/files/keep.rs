@@ -178,7 +178,7 @@ impl Keep {
             }
         });
         copied.inspect_err(|_| {
-            // What is left of the copy is in nobody's way: the next clear removes it.
+            // What is left of the copy is harmless: the next clear removes it.
             let _ = self.forget(seq);
         })
     }

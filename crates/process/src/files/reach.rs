@@ -20,7 +20,7 @@ pub(super) struct Own {
     pub(super) fd: OwnedFd,
     /// It is open for reading.
     pub(super) readable: bool,
-    /// It is an open file of its own: its offset is nobody else's.
+    /// It is an open file of its own: its offset is shared with no other process.
     pub(super) is_ours: bool,
 }
 

@@ -32,7 +32,7 @@ pub struct Options {
     pub durability: Durability,
     /// The most bytes of records and copies; a change that needs more is refused with [`Error::Full`].
     pub bytes_max: u64,
-    /// Above so many bytes an early checkpoint is asked for ([`Recorder::pressure`]).
+    /// Above that many bytes an early checkpoint is asked for ([`Recorder::pressure`]).
     pub pressure_bytes: u64,
 }
 

@@ -20,7 +20,7 @@ use std::path::Path;
 /// Files written but not yet noted as undone; above this the progress is noted at once.
 const TOUCHED_MAX: usize = 256;
 
-/// A rollback on its way.
+/// A rollback under way.
 pub(super) struct Undo<'a> {
     keep: &'a Keep,
     progress: Progress,

@@ -174,7 +174,7 @@ fn an_old_header_above_new_records_is_no_damage() {
         .sync_before_commit()
         .unwrap();
     let tree = Tree::of(&stage.root);
-    // Epoch 2 is durable. The first record towards 3 is on its way to the disk when the power goes.
+    // Epoch 2 is durable. The first record towards 3 is being written to the disk when the power goes.
     let file = File::options().write(true).open(stage.root.join("a")).unwrap();
     record_overwrite(&mut recorder, &file, 0, 100);
     drop((recorder, file));

@@ -173,7 +173,7 @@ fn an_outside_that_refuses_loses_nothing() {
     let name = c"full";
     // SAFETY: a name and flags.
     let raw = unsafe { libc::memfd_create(name.as_ptr(), libc::MFD_ALLOW_SEALING | libc::MFD_CLOEXEC) };
-    // SAFETY: just made, and owned by nobody else.
+    // SAFETY: just made, and owned here alone.
     let full = unsafe { <OwnedFd as rustix::fd::FromRawFd>::from_raw_fd(raw) };
     rustix::fs::fcntl_add_seals(&full, rustix::fs::SealFlags::GROW).unwrap();
     let stdio = Stdio::run(RealStreams::new([None, Some(full), None]), options(dir.path())).unwrap();

@@ -51,7 +51,7 @@ pub(crate) fn line(i: u64, longest: u64) -> Vec<u8> {
     line
 }
 
-/// What the program prints to stdout and to stderr when nobody disturbs it.
+/// What the program prints to stdout and to stderr when nothing disturbs it.
 pub(crate) fn expected(job: &Job, input: &[u8]) -> (Vec<u8>, Vec<u8>) {
     let (mut out, mut err) = (Vec::new(), Vec::new());
     let mut input = input.split_inclusive(|b| *b == b'\n');

@@ -49,7 +49,7 @@ pub(crate) fn collect(fd: OwnedFd) -> JoinHandle<Vec<u8>> {
         loop {
             match file.read(&mut bytes) {
                 Ok(n) if n > 0 => all.extend(&bytes[..n]),
-                // The master of a terminal that nobody has open reads an error.
+                // The master of a terminal that no process has open reads an error.
                 _ => return all,
             }
         }

@@ -122,7 +122,7 @@ impl<'r, T> Box<'r, T> {
 /// The block is a box's that is not used any more, and was allocated with this layout.
 unsafe fn free(at: NonNull<u8>, layout: Layout) {
     if layout.size() != 0 {
-        // SAFETY: the block was allocated with this layout, and its box is used no more.
+        // SAFETY: the block was allocated with this layout, and its box is no longer used.
         unsafe { RawHeap::deallocate_from_its_own(at, layout) };
     }
 }

@@ -52,7 +52,7 @@ impl<'r> Box<'r, str> {
     pub fn into_string(self, heap: Heap<'r>) -> String<'r> {
         let this = ManuallyDrop::new(self);
         let first = NonNull::from_ref(&**this).cast();
-        // SAFETY: the box owned a block of exactly these bytes, is used no more, and its bytes are UTF-8.
+        // SAFETY: the box owned a block of exactly these bytes, is no longer used, and its bytes are UTF-8.
         unsafe { String::from_utf8_unchecked(Vec::from_block(first, this.len(), heap)) }
     }
 }

@@ -62,7 +62,7 @@ impl Watched {
         }
         drop(frozen);
         self.update = Some(place.enter());
-        // SAFETY: so many bytes are usable, and no one writes meanwhile.
+        // SAFETY: that many bytes are usable, and no one writes meanwhile.
         let memory = unsafe { std::slice::from_raw_parts(place.base(), place.bytes()) };
         if memory == self.picture {
             return;

@@ -87,7 +87,7 @@ impl Lock {
     fn enter(&'static self, thread: Thread) -> Option<Locked> {
         let inside = &thread.0.inside;
         debug_assert_eq!(inside.load(Ordering::Relaxed), NONE, "a thread is in one lock");
-        // Released, because it may follow the end of an earlier stay that nobody has looked at.
+        // Released, because it may follow the end of an earlier stay that no thread has looked at.
         inside.store(self.name(), Ordering::Release);
         barrier::light(true);
         if self.is_owned_by(thread) {

@@ -30,7 +30,7 @@ pub(super) fn open<T: Persist>(heap: Heap<'_>, name: &str, found: Found) -> Resu
     let change = Change::to::<T>(heap)?;
     let block = heap.try_allocate(Layout::new::<T>())?.cast::<T>();
     let on_panic = AbortOnPanic(name);
-    // SAFETY: what is there has the description of one of the types `T` was; it is used no more.
+    // SAFETY: what is there has the description of one of the types `T` was; it is no longer used.
     let new = unsafe { migrate::<T>(&found, heap) };
     touch(block.as_ptr(), size_of::<T>());
     // SAFETY: the block is new and fits.
@@ -77,9 +77,9 @@ fn can_migrate<T: Persist>(stored: &Description, depth: u32) -> bool {
 /// [`can_migrate`], or its description is that of a `T`; the value is not used any more.
 unsafe fn migrate<'r, T: Persist>(found: &Found, heap: Heap<'r>) -> Of<'r, T> {
     if found.description.is_of::<T>() {
-        // SAFETY: the caller found the value in the region and uses it no more; its description is that of a `T`.
+        // SAFETY: the caller found the value in the region and no longer uses it; its description is that of a `T`.
         return unsafe { std::ptr::with_exposed_provenance::<Of<'r, T>>(found.at as usize).read() };
     }
-    // SAFETY: the caller uses the value no more; as it is no `T`, `can_migrate` found a version before it.
+    // SAFETY: the caller no longer uses the value; as it is no `T`, `can_migrate` found a version before it.
     T::migrate(unsafe { migrate::<T::Previous>(found, heap) }, heap)
 }

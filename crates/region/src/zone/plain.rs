@@ -84,7 +84,7 @@ impl Reserved {
 /// As `twinpage_os::reserve::forget`.
 pub(crate) unsafe fn forget(range: Range<usize>) -> io::Result<()> {
     let at = std::ptr::with_exposed_provenance_mut::<u8>(range.start);
-    // SAFETY: the caller passes a range of a window, which is one allocation here, and needs its content no more.
+    // SAFETY: the caller passes a range of a window, which is one allocation here, and no longer needs its content.
     unsafe { at.write_bytes(0, range.len()) };
     Ok(())
 }

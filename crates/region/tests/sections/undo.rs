@@ -126,7 +126,7 @@ pub(super) fn seeded() -> (u64, fastrand::Rng) {
     (seed, fastrand::Rng::with_seed(seed))
 }
 
-/// Three lives of a region, so many sections long; each begins as the one before ended.
+/// Three lives of a region, that many sections long; each begins as the one before ended.
 pub(super) fn lives(name: &str, open: &dyn Fn() -> Region, steps: usize, random: &mut fastrand::Rng) {
     let mut state = State::default();
     for life in 0..3 {

@@ -75,7 +75,7 @@ impl<'r> Bytes<'r> {
         }
     }
 
-    /// Makes so many bytes usable.
+    /// Makes that many bytes usable.
     pub(crate) fn grow(&self, bytes: usize) {
         self.region.update(|_| self.place.grow(bytes).unwrap());
     }

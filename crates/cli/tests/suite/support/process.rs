@@ -27,7 +27,7 @@ pub(crate) enum Victim {
     Program,
 }
 
-/// The parent and the state letter of a process; `None` when it is no more.
+/// The parent and the state letter of a process; `None` when it is gone.
 fn parent_and_state(pid: i32) -> Option<(i32, char)> {
     parse_stat(Path::new(&format!("/proc/{pid}")))
 }

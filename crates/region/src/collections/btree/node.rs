@@ -128,7 +128,7 @@ impl<K, V> Node<K, V> {
     /// Frees the node, which has no entries any more.
     pub(super) unsafe fn free(self, heap: RawHeap) {
         if let Some(at) = NonNull::new(self.at) {
-            // SAFETY: the caller uses the node no more; it was allocated with this layout.
+            // SAFETY: the caller no longer uses the node; it was allocated with this layout.
             unsafe { heap.deallocate(at.cast(), Self::layout(self.height)) };
         }
     }

@@ -246,7 +246,7 @@ where
     K: Borrow<Q>,
     Q: Ord + ?Sized,
 {
-    // SAFETY: so many keys are there.
+    // SAFETY: that many keys are there.
     let keys = unsafe { std::slice::from_raw_parts(node.key(0), node.len()) };
     for (index, one) in keys.iter().enumerate() {
         match key.cmp(one.borrow()) {

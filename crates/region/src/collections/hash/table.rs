@@ -261,7 +261,7 @@ impl<T> Table<T> {
     unsafe fn drop_entries(&self, slots: Slots) {
         if std::mem::needs_drop::<T>() {
             for slot in slots {
-                // SAFETY: the slots have entries, which the caller uses no more.
+                // SAFETY: the slots have entries, which the caller no longer uses.
                 unsafe { self.entry(slot).drop_in_place() };
             }
         }

@@ -20,7 +20,7 @@ impl<'r, T> Extend<T> for Vec<'r, T> {
         self.mark(self.length..self.length + least);
         for _ in 0..least {
             let Some(value) = values.next() else { return };
-            // SAFETY: there is room for so many.
+            // SAFETY: there is room for that many.
             unsafe { self.place(self.length).write(value) };
             self.length += 1;
         }

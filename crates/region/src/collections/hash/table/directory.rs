@@ -152,7 +152,7 @@ impl Segment {
         let at = controls.as_ptr().cast::<Segment>();
         touch(at, block(depth).size());
         for number in 0..1 << depth {
-            // SAFETY: the block has room for so many.
+            // SAFETY: the block has room for that many.
             unsafe { at.add(number).write(Segment::NONE) };
         }
         let places = DIRECTORY | depth;

@@ -18,7 +18,7 @@ use std::alloc::Layout;
 use std::mem::ManuallyDrop;
 use std::ops::Range;
 
-/// A segment that is full is split where each half gets one of so many entries.
+/// A segment that is full is split where each half gets one of that many entries.
 const EVEN: usize = 16;
 
 impl<T> Table<T> {
@@ -47,7 +47,7 @@ impl<T> Table<T> {
         }
     }
 
-    /// About so many entries will come: makes room for them where that moves few.
+    /// About that many entries will come: makes room for them where that moves few.
     #[track_caller]
     pub(crate) fn expect(&mut self, additional: usize, hash: impl Fn(&T, Fold) -> u64) {
         if !self.is_divided() || additional > self.items {
@@ -219,7 +219,7 @@ impl<T> Table<T> {
         Ok(true)
     }
 
-    /// Moves the entries of a segment to a new one of so many places.
+    /// Moves the entries of a segment to a new one of that many places.
     fn remake(
         &mut self,
         old: Segment,

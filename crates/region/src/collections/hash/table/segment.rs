@@ -33,7 +33,7 @@ pub(super) struct Count {
     pub(super) deleted: usize,
 }
 
-/// How many of so many places may be used.
+/// How many of `places` may be used.
 pub(crate) fn usable(places: usize) -> usize {
     if places < 8 {
         places.saturating_sub(1)
@@ -42,7 +42,7 @@ pub(crate) fn usable(places: usize) -> usize {
     }
 }
 
-/// How many places so many items need.
+/// How many places `items` need.
 pub(super) fn places_for(items: usize) -> Option<usize> {
     match items {
         0 => Some(0),
@@ -52,7 +52,7 @@ pub(super) fn places_for(items: usize) -> Option<usize> {
     }
 }
 
-/// The block of a segment of so many places, and where its controls begin.
+/// The block of a segment of `places`, and where its controls begin.
 pub(crate) fn block(places: usize, entry: Layout) -> Option<(Layout, usize)> {
     let align = entry.align().max(GROUP);
     let controls = places
@@ -167,7 +167,7 @@ impl Segment {
         let (at, bytes) = (self.controls.as_ptr(), self.places.max(GROUP));
         if self.places > 0 {
             touch(at, bytes);
-            // SAFETY: so many controls are there.
+            // SAFETY: that many controls are there.
             unsafe {
                 at.write_bytes(EMPTY, self.places);
                 at.wrapping_add(self.places)
@@ -183,7 +183,7 @@ impl Segment {
             places => {
                 let (layout, start) =
                     block(places, Layout::new::<T>()).expect("it was allocated with this layout");
-                // SAFETY: the block begins so many bytes before the controls.
+                // SAFETY: the block begins that many bytes before the controls.
                 (unsafe { self.controls.sub(start) }, layout)
             }
         };
