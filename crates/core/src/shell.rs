@@ -8,7 +8,8 @@ use crate::error::{Error, Result};
 use crate::geometry::{Geometry, LINES_PER_PAGE, LineMask, PageId, PageLines};
 use crate::medium::{Offset, Path};
 use crate::poison::Poison;
-use crate::scheme::{Damage, Epoch, FoldHints, Info, Pressure, Scheme, Traffic};
+use crate::scheme::{Commit, Damage, Epoch, FoldHints, Info, Pressure, Scheme, Traffic};
+use std::io;
 use std::ops::Range;
 
 /// What every store has besides its mechanism.
@@ -211,6 +212,41 @@ pub trait Mechanism {
     /// # Errors
     /// As [`Scheme::commit`].
     fn commit_epoch(&mut self, context: &[u8]) -> Result<Epoch>;
+
+    /// Bytes that a commit of nothing but a payload may have now; 0 where there are no such commits, or the epoch has
+    /// changes of pages.
+    fn payload_room(&self) -> usize {
+        0
+    }
+
+    /// Begins a commit of which `payload` is all: bytes of the layer above, at least one and at most
+    /// [`Mechanism::payload_room`]. The context stays. A payload is a part of the checkpoint until the next other commit.
+    ///
+    /// # Errors
+    /// As [`Scheme::commit`]; [`Error::Invalid`] for a payload without room.
+    fn begin_payload(&mut self, payload: &[u8]) -> Result<Commit> {
+        let len = payload.len();
+        Err(Error::Invalid(format!(
+            "a payload of {len} bytes, of a scheme that has none"
+        )))
+    }
+
+    /// The wait that [`Mechanism::begin_payload`] asked for is over.
+    ///
+    /// # Errors
+    /// As [`Scheme::commit`].
+    fn end_payload(&mut self, flushed: io::Result<()>) -> Result<Epoch> {
+        let _ = flushed;
+        Err(Error::Invalid("no payload has begun".into()))
+    }
+
+    /// The payloads of the checkpoint, the first one first.
+    ///
+    /// # Errors
+    /// As [`Scheme::read`].
+    fn payloads(&self) -> Result<Vec<Vec<u8>>> {
+        Ok(Vec::new())
+    }
 
     /// As [`Scheme::abandon`].
     ///

@@ -6,11 +6,12 @@ use twinpage_core::crash::Image;
 use twinpage_core::dual_page::{DualPage, Options, PoolLimit};
 use twinpage_core::*;
 
-/// Without checksums of lines, with them, and with records that are valid by them.
-const FIXTURES: [&str; 3] = [
+/// Without checksums of lines, with them, with records that are valid by them, and with payloads in records.
+const FIXTURES: [&str; 4] = [
     concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/store-v1.bin"),
     concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/store-v2.bin"),
     concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/store-v3.bin"),
+    concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/store-v4.bin"),
 ];
 
 const EXTENT: usize = 4096;
@@ -109,7 +110,7 @@ fn checksums_are_where_the_document_says() {
     let slot = (EXTENT..).step_by(EXTENT);
     let image = store.into_medium();
     let bytes = image.bytes();
-    assert_eq!(u32_at(bytes, 8), 3);
+    assert_eq!(u32_at(bytes, 8), 4);
     let record = slot
         .take_while(|at| at + EXTENT <= bytes.len())
         .flat_map(|slot| (slot..slot + EXTENT).step_by(8))

@@ -17,9 +17,20 @@ fn disk() -> dual_page::Options {
     dual_page::Options::new(geometry).journal_bytes(4096).id(7)
 }
 
+/// Every commit goes to the log or to the pages' own places: `payloads.rs` has the others.
+const OTHER: Tuning = Tuning {
+    whole_lines: 40,
+    pressure_percent: 100,
+    log_percent: 100,
+    payload_bytes: 0,
+};
+
 fn create(log_sheets: u64) -> Store {
     let below = DualPage::create(Image::new(512), &disk()).unwrap();
-    Packed::create(below, &Options::default().log_bytes(log_sheets * SHEET).id(8)).unwrap()
+    let options = Options::default().log_bytes(log_sheets * SHEET).id(8);
+    let mut store = Packed::create(below, &options).unwrap();
+    store.set_tuning(OTHER);
+    store
 }
 
 fn write(store: &mut Store, page: u64, line: usize, value: u8) {
@@ -103,7 +114,7 @@ fn pages_wished_for_and_given_whole_are_folds() {
     let mut store = create(8);
     store.set_tuning(Tuning {
         pressure_percent: 1_000_000,
-        ..Tuning::default()
+        ..OTHER
     });
     fill(&mut store, 0..100, 1);
     store.commit(b"").unwrap();
@@ -111,7 +122,7 @@ fn pages_wished_for_and_given_whole_are_folds() {
     (0..100).for_each(|page| write(&mut store, page, 3, 2));
     store.commit(b"").unwrap();
     let fold_hints = store.fold_hints().unwrap();
-    assert_eq!(fold_hints.whole_from, Tuning::default().whole_lines);
+    assert_eq!(fold_hints.whole_from, OTHER.whole_lines);
     let wished: Vec<u64> = fold_hints.pages.iter().map(|page| page.0).collect();
     assert!(wished.len() > 50 && wished.is_sorted(), "{wished:?}");
     let (before, whole) = (store.info().traffic, read(&store, 0));
@@ -274,7 +285,7 @@ fn the_log_grows_and_shrinks_with_what_is_stored() {
     let mut store = create(16);
     store.set_tuning(Tuning {
         log_percent: 2000,
-        ..Tuning::default()
+        ..OTHER
     });
     let sheets = |store: &Store| log(store).limit_bytes / SHEET;
     fill(&mut store, 0..60, 1);
@@ -386,6 +397,7 @@ proptest! {
         whole_lines in 1_u32..66,
         pressure_percent in prop_oneof![Just(0), Just(100), Just(5000)],
         log_percent in prop_oneof![Just(50), Just(2000)],
+        payload_bytes in prop_oneof![Just(0), 100_usize..9000],
         log_sheets in prop_oneof![Just(3), Just(8), Just(32)],
         limit in prop_oneof![3 => Just(u64::MAX), 1 => 10_u64..30],
     ) {
@@ -398,7 +410,7 @@ proptest! {
         let mut store = Packed::create(below, &Options::default().log_bytes(log_sheets * SHEET).id(1)).unwrap();
         let mut state = State::default();
         for steps in lives {
-            store.set_tuning(Tuning { whole_lines, pressure_percent, log_percent });
+            store.set_tuning(Tuning { whole_lines, pressure_percent, log_percent, payload_bytes });
             let mut run = Run::new(store, Log::default(), state);
             run.go(&steps.concat()).unwrap();
             prop_assert_eq!(run.differs().unwrap(), None);

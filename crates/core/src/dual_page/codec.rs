@@ -90,6 +90,13 @@ impl<'a> Cursor<'a> {
         Some(*array)
     }
 
+    /// The next `len` bytes.
+    pub(crate) fn bytes(&mut self, len: u64) -> Option<&'a [u8]> {
+        let (bytes, rest) = self.bytes.split_at_checked(usize::try_from(len).ok()?)?;
+        self.bytes = rest;
+        Some(bytes)
+    }
+
     pub(crate) fn u32(&mut self) -> Option<u32> {
         self.array().map(u32::from_le_bytes)
     }

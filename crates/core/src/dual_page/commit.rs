@@ -28,6 +28,7 @@
 //! * Nothing the checkpoint needs is overwritten or freed before the commit is durable.
 //! * A failure before the record is written leaves the epoch to be abandoned; after it, the commit
 //!   is durable, and a failure of what follows poisons the store for the next caller.
+//! * A commit with a payload (`payload.rs`) writes no lines and no mark: one write and one fence.
 //! * The cost is that of the pages touched, not of the table; a snapshot pays for the whole table
 //!   once a journal that is several times as long.
 
@@ -54,9 +55,21 @@ const UNFENCED_LINES: usize = 1024;
 #[derive(Clone, Copy, Debug)]
 enum Posted {
     /// A record of this many bytes at the end of the journal. Planted faults take it for durable.
-    Record { len: u64, fenced: bool },
-    /// A snapshot in the other slot is durable, and this names it.
-    Switch(Switch),
+    Record {
+        len: u64,
+        fenced: bool,
+        has_payload: bool,
+        version: Version,
+    },
+    /// A snapshot in the other slot is durable, with the records that follow it, and this names it.
+    Switch { switch: Switch, followers: Followers },
+}
+
+/// Records that follow a new snapshot.
+#[derive(Clone, Copy, Debug)]
+struct Followers {
+    count: u64,
+    len: u64,
 }
 
 /// A commit whose last fence has begun.
@@ -93,6 +106,18 @@ impl<M: Medium> DualPage<M> {
                 Err(error)
             }
         }
+    }
+
+    /// Posts a commit of nothing but a payload, up to the wait for it: one write.
+    pub(super) fn post_payload(&mut self, payload: &[u8]) -> Result<Option<Arc<dyn Flush>>> {
+        self.change.clear();
+        self.change.context = self.context;
+        self.change.payload.extend_from_slice(payload);
+        let posted = self.post_change(self.epoch + 1, Version::Newest)?;
+        let flush = self.begin_wait(posted)?;
+        let (mark, home) = (self.context, Vec::new());
+        self.flying = Some(Flying { posted, mark, home });
+        Ok(flush)
     }
 
     /// The posted commit becomes the checkpoint, if its wait ended well.
@@ -259,6 +284,10 @@ impl<M: Medium> DualPage<M> {
         let whole = journal::encode(&self.change, stamp, self.slots.seed, &mut bytes).is_some();
         let posted = match whole && self.slots.fits(bytes.len()) {
             true => self.append(&bytes, version),
+            false if !self.change.payload.is_empty() => Err(Error::Invalid(format!(
+                "a payload of {} bytes: the journal has no room for it",
+                self.change.payload.len()
+            ))),
             false => self.switch(stamp, version, &mut bytes),
         };
         self.record = bytes;
@@ -278,20 +307,39 @@ impl<M: Medium> DualPage<M> {
     /// The fence after what was posted is over.
     fn change_is_durable(&mut self, posted: Posted) {
         match posted {
-            Posted::Record { len, fenced } => {
+            Posted::Record {
+                len,
+                fenced,
+                has_payload,
+                version,
+            } => {
                 if !fenced {
                     self.slots.fenced = self.medium.len();
                 }
                 self.slots.torn = false;
+                self.slots.payload_at = match (has_payload, version) {
+                    (true, _) => self.slots.payload_at.or(Some(self.slots.tail)),
+                    (false, Version::Checkpoint) => self.slots.payload_at,
+                    (false, Version::Newest) => None,
+                };
                 self.slots.tail += len;
             }
-            Posted::Switch(switch) => {
+            Posted::Switch { switch, followers } => {
                 self.slots.fenced = self.medium.len();
                 self.slots.switched(switch);
+                self.slots.payload_at = (followers.count > 0).then_some(self.slots.tail);
+                self.slots.tail += followers.len;
+                self.slots.sequence += followers.count;
             }
         }
         self.slots.sequence += 1;
-        let marked = self.after_record();
+        let marked = self.after_record(matches!(
+            posted,
+            Posted::Record {
+                has_payload: true,
+                ..
+            }
+        ));
         self.poison_if(marked);
     }
 
@@ -310,10 +358,14 @@ impl<M: Medium> DualPage<M> {
         );
         // Torn unless it is written whole and durable.
         self.slots.torn = true;
-        self.post(self.slots.tail, record, Cause::Journal)?;
+        let has_payload = !self.change.payload.is_empty();
+        let cause = if has_payload { Cause::Log } else { Cause::Journal };
+        self.post(self.slots.tail, record, cause)?;
         Ok(Posted::Record {
             len: record.len() as u64,
             fenced: early || self.faulty(Fault::SkipRecordFence),
+            has_payload,
+            version,
         })
     }
 
@@ -337,28 +389,38 @@ impl<M: Medium> DualPage<M> {
             self.sums.as_ref(),
             bytes,
         );
-        let slot = self.slot_for(bytes.len() as u64)?;
+        let (followers, count) = match version {
+            Version::Checkpoint => self.followers(stamp)?,
+            Version::Newest => (Vec::new(), 0),
+        };
+        let followers_at = bytes.len().next_multiple_of(journal::ALIGN);
+        let slot = self.slot_for((followers_at + followers.len()) as u64)?;
         let (valid, place) = (self.slots.bytes(self.slots.switch.slot), self.slots.bytes(slot));
         assert!(
             place.end <= valid.start || valid.end <= place.start,
             "a snapshot over the valid slot: {place:?} and {valid:?}"
         );
         assert!(
-            bytes.len() as u64 <= place.end - place.start,
+            (followers_at + followers.len()) as u64 <= place.end - place.start,
             "a snapshot of {} bytes in {place:?}",
             bytes.len()
         );
         if !self.faulty(Fault::LeaveSwitch) {
             self.post(self.slots.next_switch_at(), &ERASED, Cause::Snapshot)?;
         }
-        self.post(self.slots.bytes(slot).start, bytes, Cause::Snapshot)?;
+        self.post(place.start, bytes, Cause::Snapshot)?;
+        self.post(place.start + followers_at as u64, &followers, Cause::Snapshot)?;
+        if self.slots.payload_at.is_some() {
+            // It is several records behind, and may be one behind the snapshot.
+            self.post_mark()?;
+        }
         let switch = Switch {
             generation: self.slots.next,
             slot,
             snapshot_crc: crc32c::crc32c_append(self.slots.seed, bytes),
             snapshot_len: bytes.len() as u64,
             sequence: stamp.sequence,
-            epoch: stamp.epoch,
+            epoch: stamp.epoch - count,
         };
         if !self.faulty(Fault::SwitchEarly) {
             self.fence()?;
@@ -368,7 +430,9 @@ impl<M: Medium> DualPage<M> {
             &switch.encode(self.slots.seed),
             Cause::Snapshot,
         )?;
-        Ok(Posted::Switch(switch))
+        let len = followers.len() as u64;
+        let followers = Followers { count, len };
+        Ok(Posted::Switch { switch, followers })
     }
 
     /// A slot for a snapshot of `len` bytes: the spare one, another where that does not suit, and
@@ -393,12 +457,15 @@ impl<M: Medium> DualPage<M> {
         }
     }
 
-    /// After a record is durable: the mark follows, and the last commit's fall-back buffer is free.
-    fn after_record(&mut self) -> Result<()> {
-        match self.post_mark() {
-            // The next epoch begins with it.
-            Ok(()) | Err(Error::Full { .. }) => {}
-            Err(error) => return Err(error),
+    /// After a record is durable: the mark follows, but for one with a payload, and the last commit's fall-back buffer is
+    /// free.
+    fn after_record(&mut self, has_payload: bool) -> Result<()> {
+        if !has_payload {
+            match self.post_mark() {
+                // The next epoch begins with it.
+                Ok(()) | Err(Error::Full { .. }) => {}
+                Err(error) => return Err(error),
+            }
         }
         for extent in std::mem::take(&mut self.fallback.retired) {
             self.space.release(&mut self.medium, extent)?;

@@ -48,6 +48,8 @@ pub enum Fault {
     CompleteLater,
     /// A record is unfenced though copies it speaks of have no checksum in it.
     UnfencedCopies,
+    /// A snapshot of a reclaim is written without the payloads that are a part of the checkpoint.
+    DropPayloads,
 }
 
 impl<M> DualPage<M> {

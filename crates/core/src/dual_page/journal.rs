@@ -13,6 +13,8 @@
 //!          6 flips   lines whose checkpoint changed homes: DBV, and CPBV ^= DBV
 //!          7 redo    lines that lie in the fall-back buffer until the next record
 //!          8 sums    checksums of the lines of 4, 6 and 7, where lines have some
+//!          9 unfenced  no fence was between the lines and the record
+//!          10 payload  bytes of the layer above
 //! ```
 //!
 //! * One record, one change of the mapping, all or nothing: its checksum covers all of it.
@@ -37,6 +39,8 @@ pub(super) const MAGIC: [u8; 4] = *b"TpJr";
 pub(super) const HEADER: usize = 32;
 /// Records begin at multiples of this.
 pub(super) const ALIGN: usize = 8;
+/// What a record with a payload and nothing else takes besides it, at most.
+pub(super) const PAYLOAD_OVERHEAD: usize = HEADER + 32 + ALIGN;
 
 /// The bytes of a record's header.
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Clone, Copy)]
@@ -138,6 +142,8 @@ pub(super) struct Change {
     pub(super) sums: PageSums,
     /// No fence is between the lines and the record: it is valid if they are as `sums` say.
     pub(super) unfenced: bool,
+    /// Bytes of the layer above, that are a part of the checkpoint until the next commit without any.
+    pub(super) payload: Vec<u8>,
 }
 
 impl Change {
@@ -153,6 +159,7 @@ impl Change {
             redo,
             sums,
             unfenced,
+            payload,
         } = self;
         [home, deaths, births].into_iter().for_each(Runs::clear);
         claims.clear();
@@ -160,6 +167,7 @@ impl Change {
         flips.clear();
         redo.clear();
         sums.clear();
+        payload.clear();
         *unfenced = false;
     }
 
@@ -187,6 +195,7 @@ const FLIPS: u8 = 6;
 const REDO: u8 = 7;
 const SUMS: u8 = 8;
 const UNFENCED: u8 = 9;
+const PAYLOAD: u8 = 10;
 
 /// Makes `out` the record. `None` if it is too large to be one.
 pub(super) fn encode(change: &Change, stamp: Stamp, seed: u32, out: &mut Vec<u8>) -> Option<()> {
@@ -227,6 +236,9 @@ pub(super) fn encode(change: &Change, stamp: Stamp, seed: u32, out: &mut Vec<u8>
     put_section(out, REDO, change.redo.len(), |out| put_redo(out, &change.redo));
     put_section(out, SUMS, change.sums.len(), |out| change.sums.encode(out));
     put_section(out, UNFENCED, usize::from(change.unfenced), |_| ());
+    put_section(out, PAYLOAD, change.payload.len(), |out| {
+        out.extend_from_slice(&change.payload);
+    });
     let body_len = u32::try_from(out.len() - HEADER).ok()?;
     out.resize(out.len().next_multiple_of(ALIGN), 0);
     let header = RawHeader {
@@ -321,6 +333,7 @@ pub(super) fn decode(record: &[u8]) -> Option<Change> {
             REDO => change.redo = read_redo(&mut body, count)?,
             SUMS => change.sums = PageSums::decode(&mut body, count)?,
             UNFENCED if count == 1 => change.unfenced = true,
+            PAYLOAD => change.payload = body.bytes(count)?.to_vec(),
             _ => return None,
         }
     }
@@ -430,19 +443,22 @@ mod tests {
             }
             sums
         });
-        let sums = (sums, any::<bool>());
+        let sums = (sums, any::<bool>(), vec(any::<u8>(), 0..40));
         (context, keys(), keys(), claims, keys(), frames, flips, redo, sums).prop_map(
-            |(context, home, deaths, claims, births, frames, flips, redo, (sums, unfenced))| Change {
-                context,
-                home,
-                deaths,
-                claims,
-                births,
-                frames: frames.into_iter().collect(),
-                flips: flips.into_iter().collect(),
-                redo: redo.into_iter().collect(),
-                sums,
-                unfenced,
+            |(context, home, deaths, claims, births, frames, flips, redo, (sums, unfenced, payload))| {
+                Change {
+                    context,
+                    home,
+                    deaths,
+                    claims,
+                    births,
+                    frames: frames.into_iter().collect(),
+                    flips: flips.into_iter().collect(),
+                    redo: redo.into_iter().collect(),
+                    sums,
+                    unfenced,
+                    payload,
+                }
             },
         )
     }

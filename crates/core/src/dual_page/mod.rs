@@ -28,6 +28,7 @@ mod fault;
 mod journal;
 mod lines;
 mod map;
+mod payload;
 mod pool;
 mod reclaim;
 mod recover;
@@ -49,7 +50,7 @@ use crate::error::{Error, Result};
 use crate::geometry::{Geometry, LineMask, PageLines};
 use crate::medium::{Cause, Medium, Offset};
 use crate::metered::Metered;
-use crate::scheme::{Epoch, Recovered};
+use crate::scheme::{Commit, Epoch, Recovered};
 use crate::shell::Shell;
 use fallback::Fallback;
 use journal::{Change, ContextMark, Redo};
@@ -214,6 +215,7 @@ impl<M: Medium> DualPage<M> {
             journal_bytes: options.journal_bytes,
             checksums: options.checksums,
             unfenced: options.checksums,
+            payloads: options.checksums,
         };
         if medium.len() >= BLOCK as u64 {
             medium.write(0, &[0; BLOCK])?;
@@ -433,6 +435,7 @@ fn create_slots(medium: &mut impl Medium, space: &mut Space, superblock: Superbl
         torn: false,
         incomplete: false,
         unmarked: false,
+        payload_at: None,
         fenced: 0,
     };
     slots.switched(switch);

@@ -132,6 +132,7 @@ fn load_until(medium: &impl Medium, last: u64) -> Result<Loaded> {
         sequence,
         epoch,
         unfenced,
+        payload_at,
         ..
     } = replay;
     // Every record was found to be the next one, of the same epoch as the one before or the next.
@@ -171,6 +172,7 @@ fn load_until(medium: &impl Medium, last: u64) -> Result<Loaded> {
         torn: true,
         incomplete: false,
         unmarked,
+        payload_at,
         fenced: 0,
     };
     Ok(Loaded {
@@ -293,6 +295,8 @@ fn read_snapshot(medium: &impl Medium, superblock: &Superblock, switch: &Switch)
         sequence: switch.sequence,
         epoch: switch.epoch,
         unfenced: None,
+        payload_at: None,
+        marked: [2, 1, 0].map(|before| switch.sequence.saturating_sub(before)),
     })
 }
 

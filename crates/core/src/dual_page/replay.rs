@@ -3,7 +3,7 @@
 //! * A record is applied as a whole or not at all: one that does not fit the mapping is damage.
 //! * Which extents and derivative pages are taken is asked of [`Space`] before they are.
 
-use super::journal::{self, Change, ContextMark, Redo};
+use super::journal::{self, Change, ContextMark, Redo, Stamp};
 use super::map::{Entry, EntryIndex, Extent, Flags, Key, Life, MAX_EXTENTS, Table};
 use super::recover::{bytes, damaged, read_array};
 use super::slots::Slots;
@@ -28,6 +28,10 @@ pub(super) struct Replay {
     pub(super) epoch: Epoch,
     /// The lines of the last record, if it is unfenced.
     pub(super) unfenced: Option<Vec<(Key, LineMask)>>,
+    /// The first record whose payload is a part of the checkpoint.
+    pub(super) payload_at: Option<Offset>,
+    /// The last three records that have a mark of their own: those without a payload.
+    pub(super) marked: [u64; 3],
 }
 
 impl Replay {
@@ -72,15 +76,26 @@ impl Replay {
             }
             let change =
                 journal::decode(&journal[at..at + len]).ok_or("its checksum is right, but it makes no sense");
+            let has_payload = change.as_ref().is_ok_and(|change| !change.payload.is_empty());
             change
                 .and_then(|change| self.apply(change))
                 .map_err(|why| damaged("journal record", place, why))?;
+            match has_payload {
+                true => self.payload_at = self.payload_at.or(Some(place)),
+                false => {
+                    self.payload_at = self.payload_at.filter(|_| stamp.epoch == self.epoch);
+                    self.marked = [self.marked[1], self.marked[2], stamp.sequence];
+                }
+            }
             (self.sequence, self.epoch) = (stamp.sequence, stamp.epoch);
             at += len;
         }
         let later = (at + journal::ALIGN..journal.len()).step_by(journal::ALIGN);
         for next in later {
-            if let Some((stamp, _)) = journal::find(&journal[next..], generation, seed) {
+            // A payload may hold the bytes of an earlier record.
+            let later = |stamp: &Stamp| stamp.sequence > self.sequence;
+            let found = journal::find(&journal[next..], generation, seed);
+            if let Some((stamp, _)) = found.filter(|(stamp, _)| later(stamp)) {
                 let why = format!(
                     "it is invalid, but record {} follows at byte {}",
                     stamp.sequence,
@@ -94,6 +109,9 @@ impl Replay {
 
     /// Applies one record.
     fn apply(&mut self, change: Change) -> Result<(), &'static str> {
+        if !self.superblock.payloads && !change.payload.is_empty() {
+            return Err("a payload in a store without");
+        }
         let mut emptied = Vec::new();
         self.redo_is_home();
         for key in change.home.keys() {
@@ -232,15 +250,19 @@ impl Replay {
         self.place(key, Life::Present).map(|place| &mut self.table[place])
     }
 
-    /// The journal ends where the mark says, or one record later; two, if there is no fence between them. Says what
-    /// the mark says.
+    /// The journal ends where the mark says, or one record later; two, if there is no fence between them. Those with a
+    /// payload do not count. Says what the mark says.
     pub(super) fn check_mark(&self, medium: &impl Medium) -> Result<u64> {
         let at = self.superblock.mark_at();
         let Some(mark) = read_mark(read_array(medium, at)?, self.superblock.seed()) else {
             return Err(damaged("mark", at, "its check does not fit"));
         };
-        let most = mark + 1 + u64::from(self.unfenced.is_some());
-        if !(mark..=most).contains(&self.sequence) {
+        let is_last = self.marked[2] == self.sequence;
+        let least = match self.unfenced.is_some() && is_last {
+            true => self.marked[0],
+            false => self.marked[1],
+        };
+        if !(least..=self.sequence).contains(&mark) {
             let why = format!(
                 "it says record {mark} was durable, but the journal ends with {}",
                 self.sequence

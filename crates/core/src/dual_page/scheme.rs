@@ -68,6 +68,23 @@ impl<M: Medium> Mechanism for DualPage<M> {
         self.adopt_newest(waited)
     }
 
+    fn payload_room(&self) -> usize {
+        self.payload_limit()
+    }
+
+    fn begin_payload(&mut self, payload: &[u8]) -> Result<Commit> {
+        shell::guarded(self, Path::Critical, |store| store.start_payload(payload))
+    }
+
+    fn end_payload(&mut self, flushed: io::Result<()>) -> Result<Epoch> {
+        self.end_commit(flushed)
+    }
+
+    fn payloads(&self) -> Result<Vec<Vec<u8>>> {
+        let payloads = self.read_payloads()?.into_iter();
+        Ok(payloads.map(|(_, payload)| payload).collect())
+    }
+
     fn forget_epoch(&mut self) -> Result<()> {
         self.forget_newest()
     }

@@ -10,7 +10,9 @@
 //! * A record is written after a fence that covers the lines it speaks of. One that says it is *unfenced* is posted
 //!   with its lines, and one fence makes all of it durable: the last record, if it is unfenced and the mark does not
 //!   say that it is durable, is torn unless its lines have the checksums in it (`recover.rs`).
-//! * The mark is at most one record behind the one that was durable last.
+//! * The mark is at most one record behind the one that was durable last, of those without a payload.
+//! * A record with a *payload* is valid by itself: nothing else is written for its commit, no mark either. Its payload
+//!   is a part of the checkpoint until the next commit without one; a snapshot is followed by those that still are.
 //! * A full journal is answered by a snapshot in the other slot and a write of the switch record
 //!   that has the lower generation. The valid slot is not touched meanwhile.
 //! * Such a record that misses lines is durably erased before the next line is written: it could be made valid by lines
@@ -52,6 +54,8 @@ pub(super) struct Slots {
     pub(super) incomplete: bool,
     /// The mark is behind.
     pub(super) unmarked: bool,
+    /// The first record whose payload is a part of the checkpoint.
+    pub(super) payload_at: Option<Offset>,
     /// Bytes the medium had at the last fence: what lies behind them may not be there after a crash. 0 where something
     /// that the next record must come after was posted before any fence.
     pub(super) fenced: u64,
@@ -76,14 +80,20 @@ impl Slots {
         Slots::slot_bytes(&self.superblock, slot)
     }
 
-    /// Whether a record of `len` bytes fits the journal: the slot, and the length that was chosen.
+    /// Whether a record of `len` bytes fits the journal.
     pub(super) fn fits(&self, len: usize) -> bool {
+        len as u64 <= self.room()
+    }
+
+    /// Bytes left of the journal: of the slot, and of the length that was chosen.
+    pub(super) fn room(&self) -> u64 {
         let Range { start, end } = self.bytes(self.switch.slot);
         let journal = self
             .superblock
             .journal_bytes
             .max(JOURNAL_SHARE * self.switch.snapshot_len);
-        self.tail + len as u64 <= end.min(start + self.switch.snapshot_len + journal)
+        end.min(start + self.switch.snapshot_len + journal)
+            .saturating_sub(self.tail)
     }
 
     /// Extents for a slot with a snapshot of `len` bytes.

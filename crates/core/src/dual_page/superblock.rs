@@ -28,11 +28,12 @@ use std::ops::Range;
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, transmute};
 
-/// The versions of the format this build reads: without checksums of lines, with them, and with records that are
-/// valid by them. It makes stores of the first and the last.
+/// The versions of the format this build reads: without checksums of lines, with them, with records that are
+/// valid by them, and with payloads in records. It makes stores of the first and the last.
 const VERSION: u32 = 1;
 const VERSION_CHECKSUMS: u32 = 2;
 const VERSION_UNFENCED: u32 = 3;
+const VERSION_PAYLOADS: u32 = 4;
 
 /// The longest journal a store can be made for: a tebibyte.
 pub(super) const JOURNAL_LIMIT: u64 = 1 << 40;
@@ -116,6 +117,8 @@ pub(super) struct Superblock {
     pub(super) checksums: bool,
     /// Whether a record may be written without a fence after its lines, valid by their checksums.
     pub(super) unfenced: bool,
+    /// Whether a record may have a payload.
+    pub(super) payloads: bool,
 }
 
 impl Superblock {
@@ -126,10 +129,11 @@ impl Superblock {
 
     /// The version of the format.
     pub(super) fn version(&self) -> u32 {
-        match (self.checksums, self.unfenced) {
-            (false, _) => VERSION,
-            (true, false) => VERSION_CHECKSUMS,
-            (true, true) => VERSION_UNFENCED,
+        match self {
+            Superblock { checksums: false, .. } => VERSION,
+            Superblock { unfenced: false, .. } => VERSION_CHECKSUMS,
+            Superblock { payloads: false, .. } => VERSION_UNFENCED,
+            _ => VERSION_PAYLOADS,
         }
     }
 
@@ -176,9 +180,9 @@ impl Superblock {
             return Err(Error::Foreign("it does not begin with \"twinpage\"".into()));
         }
         let version = raw.version.get();
-        if !(VERSION..=VERSION_UNFENCED).contains(&version) {
+        if !(VERSION..=VERSION_PAYLOADS).contains(&version) {
             return Err(Error::Foreign(format!(
-                "format version {version}, this build reads {VERSION} to {VERSION_UNFENCED}"
+                "format version {version}, this build reads {VERSION} to {VERSION_PAYLOADS}"
             )));
         }
         let damaged = |why| Error::Damaged {
@@ -202,6 +206,7 @@ impl Superblock {
             journal_bytes,
             checksums: version >= VERSION_CHECKSUMS,
             unfenced: version >= VERSION_UNFENCED,
+            payloads: version >= VERSION_PAYLOADS,
         })
     }
 }
@@ -289,6 +294,7 @@ mod tests {
             journal_bytes: 1 << 20,
             checksums: false,
             unfenced: false,
+            payloads: false,
         }
     }
 

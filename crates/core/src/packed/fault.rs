@@ -28,6 +28,12 @@ pub enum Fault {
     NoZeroFill,
     /// Recovery takes the oldest strip for the newest.
     OldestWins,
+    /// A payload leaves a page out.
+    ForgetLine,
+    /// A payload leaves a changed context out.
+    ForgetContext,
+    /// What waits is taken for placed once it is durable as a payload.
+    ForgetWaiting,
 }
 
 impl<S> Packed<S> {

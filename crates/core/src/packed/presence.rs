@@ -106,6 +106,11 @@ impl Presence {
         self.changed.iter().copied().filter(gone)
     }
 
+    /// Whether a page came or went in this epoch.
+    pub(super) fn has_changed(&self) -> bool {
+        !self.changed.is_empty()
+    }
+
     /// Lines of the map that changed in this epoch.
     pub(super) fn changed_lines(&self, layout: Layout) -> Vec<u64> {
         let mut lines: Vec<u64> = self.changed.iter().map(|sheet| sheet / layout.masks()).collect();

@@ -11,6 +11,7 @@ use super::fault::Fault;
 use super::index::{Batch, Index};
 use super::layout::{LOG_SHEETS, Layout, MAP_SHEETS, ROOT, Root, SHEET};
 use super::log::read_directory;
+use super::payload::{self, Payloads};
 use super::presence::Presence;
 use super::{Options, Packed};
 use crate::error::{Error, Result};
@@ -53,14 +54,19 @@ impl<S: Mechanism> Packed<S> {
             Packed::assemble(below, layout, root)
         };
         store.fault = fault;
+        store.last_context.clone_from(&found.context);
         store.reload()?;
+        found.context.clone_from(&store.last_context);
         Ok((store, found))
     }
 
     /// Forgets the epoch: everything is again as in the checkpoint below.
     pub(super) fn reload(&mut self) -> Result<()> {
-        let loaded = self.load()?;
-        (self.presence, self.index) = loaded;
+        let (presence, index, payloads) = self.load()?;
+        (self.presence, self.index, self.waiting) = (presence, index, payloads.waiting);
+        if let Some(context) = payloads.context {
+            self.last_context = context;
+        }
         (self.tail, self.head) = (self.root.tail, self.root.head);
         self.let_go();
         assert!(
@@ -74,7 +80,7 @@ impl<S: Mechanism> Packed<S> {
     }
 
     /// The checkpoint of the scheme below.
-    fn load(&self) -> Result<(Presence, Index)> {
+    fn load(&self) -> Result<(Presence, Index, Payloads)> {
         let presence = self.load_map()?;
         let mut index = Index::new(self.root.lines());
         let mut batches = self.load_batches()?;
@@ -99,7 +105,12 @@ impl<S: Mechanism> Packed<S> {
             let why = format!("it has lines of page {page}, which is not there");
             return Err(self.damaged("log of packed lines", self.root.log(self.root.tail), why));
         }
-        Ok((presence, index))
+        let payloads = self.load_payloads()?;
+        if let Some(page) = payload::absent(&payloads.waiting, |page| presence.has(page)) {
+            let why = format!("it has lines of page {page}, which is not there");
+            return Err(self.damaged("payload of packed lines", self.layout.page(page), why));
+        }
+        Ok((presence, index, payloads))
     }
 
     /// Every batch from the tail to the head.
@@ -174,10 +185,11 @@ impl<S: Mechanism> Packed<S> {
             return Ok(damage);
         }
         match self.load() {
-            Ok((presence, index)) => {
+            Ok((presence, index, payloads)) => {
                 let memory = [
                     ("map of pages", presence.agrees(&self.presence)),
                     ("log of packed lines", index.in_order() == self.index.in_order()),
+                    ("payload of packed lines", self.waits_as(&payloads.waiting)),
                 ];
                 damage.extend(
                     memory

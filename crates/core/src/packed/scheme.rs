@@ -3,6 +3,7 @@
 use super::Packed;
 use super::fault::Fault;
 use super::layout::{self, ROOT, SHEET};
+use super::payload::Flight;
 use crate::buffer::Buffer;
 use crate::compare::differing_from_newest;
 use crate::error::Result;
@@ -89,6 +90,9 @@ impl<S: Mechanism> Mechanism for Packed<S> {
     }
 
     fn commit_epoch(&mut self, context: &[u8]) -> Result<Epoch> {
+        if let Some(epoch) = self.commit_small(context)? {
+            return Ok(epoch);
+        }
         let root = self.post_newest(context)?;
         let epoch = self.below.commit(&self.context)?;
         self.adopt_newest(root);
@@ -97,11 +101,11 @@ impl<S: Mechanism> Mechanism for Packed<S> {
 
     fn forget_epoch(&mut self) -> Result<()> {
         self.below.abandon();
+        self.flying = None;
         let reloaded = match self.open && !self.faulty(Fault::KeepIndex) {
             true => self.reload(),
             false => Ok(()),
         };
-        self.waiting.clear();
         self.drops.clear();
         self.wanted.clear();
         self.appended = 0;
@@ -156,11 +160,16 @@ impl<S: Mechanism> Mechanism for Packed<S> {
 impl<S: Mechanism + Idle> Idle for Packed<S> {
     fn begin_commit(&mut self, context: &[u8]) -> Result<Commit> {
         shell::guarded_context(self, context, |store| {
-            let root = store.post_newest(context)?;
-            let commit = store.below.begin_commit(&store.context)?;
+            let (commit, flight) = match store.begin_small(context)? {
+                Some(commit) => (commit, Flight::Small),
+                None => {
+                    let root = store.post_newest(context)?;
+                    (store.below.begin_commit(&store.context)?, Flight::Whole(root))
+                }
+            };
             match commit {
-                Commit::Durable(_) => store.adopt_newest(root),
-                Commit::Flushing(_) => store.flying = Some(root),
+                Commit::Durable(_) => store.adopt(flight),
+                Commit::Flushing(_) => store.flying = Some(flight),
             }
             Ok(commit)
         })
@@ -168,9 +177,12 @@ impl<S: Mechanism + Idle> Idle for Packed<S> {
 
     fn end_commit(&mut self, flushed: io::Result<()>) -> Result<Epoch> {
         shell::waited(self, |store| {
-            let root = store.flying.take();
-            let epoch = store.below.end_commit(flushed)?;
-            root.into_iter().for_each(|root| store.adopt_newest(root));
+            let flight = store.flying.take();
+            let epoch = match flight {
+                Some(Flight::Small) => store.below.end_payload(flushed)?,
+                _ => store.below.end_commit(flushed)?,
+            };
+            flight.into_iter().for_each(|flight| store.adopt(flight));
             Ok(epoch)
         })
     }

@@ -1,4 +1,5 @@
-//! Changed lines of the epoch that have no place yet: it is decided when many are known.
+//! Changed lines that have no place yet: it is decided when many are known. Those of earlier epochs are durable as
+//! payloads (`payload.rs`).
 //!
 //! * What they hold lies back to back in one buffer, which stays in the processor's cache: from there it is
 //!   copied once, to its strip.
@@ -26,6 +27,8 @@ struct Entry {
     number: u64,
     mask: LineMask,
     born: bool,
+    /// Those written since the last commit.
+    fresh: LineMask,
     /// Where its content begins.
     at: usize,
 }
@@ -39,12 +42,44 @@ pub(super) struct Waiting {
     /// Their content, and the part without a use.
     bytes: Vec<u8>,
     line: usize,
+    /// Pages with lines written since the last commit, as they came.
+    fresh: Vec<u64>,
+    /// Those lines, at most.
+    fresh_lines: usize,
 }
 
 impl Waiting {
     pub(super) fn clear(&mut self) {
         self.pages.clear();
         self.bytes.clear();
+        self.end_epoch();
+    }
+
+    /// What waits is durable.
+    pub(super) fn end_epoch(&mut self) {
+        let mut fresh = std::mem::take(&mut self.fresh);
+        for number in fresh.drain(..) {
+            if let Ok(at) = self.find(number) {
+                self.pages[at].fresh = LineMask::NONE;
+            }
+        }
+        (self.fresh, self.fresh_lines) = (fresh, 0);
+    }
+
+    /// How many lines were written since the last commit, at most.
+    pub(super) fn fresh_lines(&self) -> usize {
+        self.fresh_lines
+    }
+
+    /// Visits the pages with lines written since the last commit, ascending, and says which those are.
+    pub(super) fn each_fresh(&mut self, mut each: impl FnMut(Page<'_>, LineMask)) {
+        self.fresh.sort_unstable();
+        for &number in &self.fresh {
+            if let Ok(at) = self.find(number) {
+                let entry = &self.pages[at];
+                each(self.page(entry), entry.fresh);
+            }
+        }
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -102,6 +137,7 @@ impl Waiting {
     pub(super) fn put(&mut self, lines: PageLines<'_>, born: impl FnOnce() -> bool) {
         let number = lines.page.0;
         self.line = lines.line_bytes;
+        self.fresh_lines += lines.held.count();
         let end = self.bytes.len();
         match self.find(number) {
             Err(at) => {
@@ -110,8 +146,10 @@ impl Waiting {
                     number,
                     mask: lines.held,
                     born: born(),
+                    fresh: lines.held,
                     at: end,
                 };
+                self.fresh.push(number);
                 match at == self.pages.len() {
                     true => self.pages.push_back(entry),
                     false => self.pages.insert(at, entry),
@@ -123,10 +161,26 @@ impl Waiting {
 
     /// More lines of a page that waits: newer than those that do.
     fn add(&mut self, at: usize, lines: PageLines<'_>) {
-        let Entry { mask, at: start, .. } = self.pages[at];
+        let Entry {
+            number,
+            mask,
+            fresh,
+            at: start,
+            ..
+        } = self.pages[at];
+        if fresh.is_empty() {
+            self.fresh.push(number);
+        }
+        self.pages[at].fresh = fresh | lines.held;
         let (line, end) = (self.line, self.bytes.len());
         let follow = mask.0.leading_zeros() + lines.held.0.trailing_zeros() >= u64::BITS;
-        if follow && start + mask.count() * line == end {
+        if (lines.held & !mask).is_empty() {
+            for run in lines.held.runs() {
+                let before = (mask & LineMask::run(0, run.start)).count();
+                let to = start + before * line;
+                self.bytes[to..to + run.len() * line].copy_from_slice(lines.run(run));
+            }
+        } else if follow && start + mask.count() * line == end {
             self.bytes.extend_from_slice(lines.bytes);
         } else {
             self.pages[at].at = end;

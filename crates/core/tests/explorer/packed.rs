@@ -32,6 +32,10 @@ struct Setting {
     tuning: Tuning,
     /// Sheets the log may grow to.
     log_sheets: u64,
+    /// Bytes of the journal below.
+    journal: u64,
+    /// A mistake of the scheme below.
+    below: Option<dual_page::Fault>,
     /// Whether what the store wishes for is given, after every other commit.
     given: bool,
     profile: Profile,
@@ -43,8 +47,10 @@ impl Default for Setting {
             name: "packed",
             pool: PoolLimit::Grow,
             limit: u64::MAX,
-            tuning: Tuning::default(),
+            tuning: USUAL,
             log_sheets: 3,
+            journal: 2048,
+            below: None,
             given: false,
             profile: Profile {
                 epochs: 7,
@@ -60,20 +66,35 @@ const LAZY: Tuning = Tuning {
     whole_lines: 40,
     pressure_percent: 0,
     log_percent: 50,
+    payload_bytes: 0,
 };
 const EAGER: Tuning = Tuning {
     whole_lines: 24,
     pressure_percent: 20_000,
     log_percent: 50,
+    payload_bytes: 0,
 };
 /// A log longer than all the pages: a few of them are enough to make it grow and shrink.
 const LONG: Tuning = Tuning {
     whole_lines: 40,
     pressure_percent: 100,
     log_percent: 2000,
+    payload_bytes: 0,
+};
+/// No commit is a payload.
+const USUAL: Tuning = Tuning {
+    whole_lines: 40,
+    pressure_percent: 100,
+    log_percent: 100,
+    payload_bytes: 0,
+};
+/// Most are.
+const SMALL: Tuning = Tuning {
+    payload_bytes: 8192,
+    ..EAGER
 };
 
-fn settings() -> [Setting; 6] {
+fn settings() -> [Setting; 9] {
     let packed = Setting::default();
     let small = Profile {
         pages: 30,
@@ -112,8 +133,43 @@ fn settings() -> [Setting; 6] {
             profile: small,
             ..packed
         },
+        payloads(),
+        snapshots(),
+        Setting {
+            name: "packed, payloads, given what it wishes for",
+            given: true,
+            ..payloads()
+        },
     ]
 }
+
+/// Many commits are payloads.
+fn payloads() -> Setting {
+    Setting {
+        name: "packed, payloads",
+        tuning: SMALL,
+        profile: FEW,
+        ..Setting::default()
+    }
+}
+
+/// The same with a journal that is soon full, and reclaims between.
+fn snapshots() -> Setting {
+    Setting {
+        name: "packed, payloads, small pool",
+        pool: PoolLimit::Pages(3),
+        journal: 700,
+        ..payloads()
+    }
+}
+
+/// Epochs of few lines, of pages that are there after some of them.
+const FEW: Profile = Profile {
+    epochs: 14,
+    pages: 8,
+    writes: 3,
+    context: 40,
+};
 
 fn medium(setting: &Setting) -> Image {
     Image::new(512).limited(setting.limit.saturating_mul(SHEET))
@@ -121,22 +177,32 @@ fn medium(setting: &Setting) -> Image {
 
 /// Packed lines over the dual page, with a mistake if there is one.
 fn subject(setting: &Setting, fault: Option<Fault>) -> Subject<Store> {
-    let Setting { pool, tuning, .. } = *setting;
+    let Setting {
+        pool,
+        tuning,
+        below: mistake,
+        ..
+    } = *setting;
     let geometry = Geometry::new(4096, SHEET as u32).expect("a sheet is an extent");
     let below = dual_page::Options::new(geometry)
         .pool(pool)
-        .journal_bytes(2048)
+        .journal_bytes(setting.journal)
         .id(0x1d);
     let options = Options::default().log_bytes(setting.log_sheets * SHEET).id(0x2d);
     Subject {
         create: Box::new(move |medium| {
-            let mut store = Packed::create(DualPage::create(medium, &below)?, &options)?;
+            let mut below = DualPage::create(medium, &below)?;
+            mistake.into_iter().for_each(|fault| below.plant(fault));
+            let mut store = Packed::create(below, &options)?;
             store.set_tuning(tuning);
             fault.into_iter().for_each(|fault| store.plant(fault));
             Ok(store)
         }),
         recover: Box::new(move |medium| {
-            let (below, found) = DualPage::recover(medium)?;
+            let (below, found) = match mistake {
+                Some(fault) => DualPage::recover_with(medium, fault)?,
+                None => DualPage::recover(medium)?,
+            };
             let (mut store, found) = match fault {
                 Some(fault) => Packed::over_with(below, found, fault)?,
                 None => Packed::over(below, found)?,
@@ -193,6 +259,25 @@ impl Steps {
     }
 }
 
+/// Payloads with reclaims between: some of those find the journal full, and are a snapshot.
+fn carried() -> Script {
+    Script {
+        setting: Setting {
+            name: "packed: snapshots between payloads",
+            pool: PoolLimit::Pages(4),
+            journal: 300,
+            ..payloads()
+        },
+        steps: (0..30)
+            .fold(Steps::default().fill(0..6).commit(9), |steps, n| {
+                let steps = steps.touch([n % 5], n as usize).then(Step::Commit(9, 5));
+                steps.then(Step::Consolidate(1))
+            })
+            .steps,
+        went_there: |seen| seen.epochs == 31 && seen.snapshot_bytes > 0 && seen.reclaimed > 3,
+    }
+}
+
 /// Almost as many lines as may be packed.
 const MANY: LineMask = LineMask(0x5555_7777_5555_5577);
 
@@ -208,7 +293,7 @@ fn scripts() -> Vec<Script> {
         steps: steps.steps,
         went_there,
     };
-    let usual = Tuning::default();
+    let usual = USUAL;
     let resized = Script {
         setting: Setting {
             name: "packed: the log grows and shrinks",
@@ -231,8 +316,25 @@ fn scripts() -> Vec<Script> {
             .steps,
         went_there: |seen| seen.epochs == 9 && seen.log_bytes > 0,
     };
+    let payloads = |name, steps: Steps| Script {
+        setting: Setting { name, ..payloads() },
+        steps: steps.steps,
+        went_there: |seen| seen.epochs > 12 && (1..8 * 4096).contains(&seen.log_bytes),
+    };
     vec![
         resized,
+        payloads(
+            "packed: payloads fill the journal",
+            (0..12).fold(new().fill(0..6).commit(9), |steps, n| {
+                let steps = steps.touch(n % 4..n % 4 + 3, n as usize);
+                let steps = steps.then(Step::Commit(9, n / 3));
+                match n % 5 {
+                    4 => steps.touch(0..3, 1).then(Step::Abandon),
+                    _ => steps,
+                }
+            }),
+        ),
+        carried(),
         script(
             "packed: given back",
             usual,
@@ -459,7 +561,7 @@ fn explore(
     explored
 }
 
-const FAULTS: [Fault; 10] = [
+const FAULTS: [Fault; 13] = [
     Fault::ForgetDrop,
     Fault::KeepDiscarded,
     Fault::ForgetFold,
@@ -470,6 +572,9 @@ const FAULTS: [Fault; 10] = [
     Fault::KeepIndex,
     Fault::NoZeroFill,
     Fault::OldestWins,
+    Fault::ForgetLine,
+    Fault::ForgetContext,
+    Fault::ForgetWaiting,
 ];
 
 /// Every mistake must be found, by what is recovered after crashes alone.
@@ -496,19 +601,36 @@ pub(crate) fn planted(seed: u64) -> Result<(), String> {
                 row.add(&explorer);
                 explored.err()
             }),
+            Fault::ForgetLine | Fault::ForgetContext | Fault::ForgetWaiting => (0..TRIES).find_map(|run| {
+                let seed = seed.wrapping_add(run);
+                explore(&payloads(), Some(fault), seed, effort, &mut row).err()
+            }),
             _ => (0..TRIES).find_map(|run| {
                 let seed = seed.wrapping_add(run);
                 explore(&eager, Some(fault), seed, effort, &mut row).err()
             }),
         };
-        let Row { runs, counts, .. } = &row;
-        let broken = found.ok_or(format!("{fault:?} was not found in {runs} runs"))?;
-        println!(
-            "{:<20}{runs:>5}{:>10}{:>12}  {broken}",
-            format!("{fault:?}"),
-            counts.images,
-            counts.recoveries
-        );
+        tell(&format!("{fault:?}"), found, &row)?;
     }
+    let (mut row, below) = (Row::default(), dual_page::Fault::DropPayloads);
+    let script = carried();
+    let setting = Setting {
+        below: Some(below),
+        ..script.setting
+    };
+    let mut explorer = Explorer::new(subject(&setting, None), effort, seed);
+    let explored = explorer.explore(medium(&setting), &script.steps);
+    row.add(&explorer);
+    tell(&format!("{below:?}"), explored.err(), &row)
+}
+
+/// What a mistake broke, or that it was not found.
+fn tell(fault: &str, found: Option<Broken>, row: &Row) -> Result<(), String> {
+    let Row { runs, counts, .. } = row;
+    let broken = found.ok_or(format!("{fault} was not found in {runs} runs"))?;
+    println!(
+        "{fault:<20}{runs:>5}{:>10}{:>12}  {broken}",
+        counts.images, counts.recoveries
+    );
     Ok(())
 }
