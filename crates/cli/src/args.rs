@@ -11,6 +11,7 @@ use twinpage_os::Durability;
 use twinpage_process::older::{At, Keep};
 use twinpage_process::pace::{Every, Limits};
 use twinpage_process::session::{OnFull, OnTerm, OnUncapturable, Pace};
+use twinpage_process::sockets::Replies;
 
 /// Memory that outlives its program.
 #[derive(Parser, Debug)]
@@ -539,12 +540,22 @@ pub(crate) enum OnTermArgument {
 
 #[derive(ValueEnum, Clone, Copy, Debug)]
 pub(crate) enum RepliesArgument {
+    /// What is sent waits until the checkpoint that covers it is durable; a kill forgets nothing the outside saw
+    Held,
     /// What is sent goes out at once; a kill may forget what the outside saw last
     Loose,
-    /// What is sent waits until the checkpoint that covers it is durable (not built yet)
-    Held,
-    /// It waits where the program calls fsync (not built yet)
+    /// The same, but fsync and its kind wait for a checkpoint; a kill forgets nothing acknowledged after one
     Synced,
+}
+
+impl From<RepliesArgument> for Replies {
+    fn from(argument: RepliesArgument) -> Replies {
+        match argument {
+            RepliesArgument::Held => Replies::Held,
+            RepliesArgument::Loose => Replies::Loose,
+            RepliesArgument::Synced => Replies::Synced,
+        }
+    }
 }
 
 #[derive(ValueEnum, Clone, Copy, Debug)]

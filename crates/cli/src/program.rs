@@ -1,6 +1,6 @@
 //! `twinpage run` and `twinpage resume`.
 
-use crate::args::{PaceArguments, RepliesArgument, Resume, Run};
+use crate::args::{PaceArguments, Resume, Run};
 use crate::states;
 use std::fs::{DirBuilder, OpenOptions};
 use std::io::ErrorKind;
@@ -34,7 +34,7 @@ pub(crate) fn run(arguments: Run) -> Result<ExitCode, String> {
         &command,
         &state,
         arguments.durability.into(),
-        replies(arguments.replies)?,
+        arguments.replies.map(Replies::from).unwrap_or_default(),
         arguments.pace.pace(),
     );
     if chosen && summary.is_err() {
@@ -47,21 +47,6 @@ pub(crate) fn resume(arguments: Resume) -> Result<ExitCode, String> {
     redirect_messages(&arguments.pace)?;
     let summary = run::resume(&arguments.state, arguments.at, arguments.pace.pace())?;
     finish(&summary, &arguments.pace, &arguments.state)
-}
-
-/// What the user allows of sockets to the outside.
-fn replies(asked: Option<RepliesArgument>) -> Result<Replies, String> {
-    let missing = |name: &str| {
-        Err(format!(
-            "--replies {name} is not built yet; --replies loose lets what a server sends go out at once, where a kill may forget what its clients saw last"
-        ))
-    };
-    match asked {
-        None => Ok(Replies::Refused),
-        Some(RepliesArgument::Loose) => Ok(Replies::Loose),
-        Some(RepliesArgument::Held) => missing("held"),
-        Some(RepliesArgument::Synced) => missing("synced"),
-    }
 }
 
 /// A new directory below the user's state directory, named after the program and numbered.

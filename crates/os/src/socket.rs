@@ -97,6 +97,25 @@ pub fn send(fd: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
     uninterrupted(|| unsafe { libc::send(fd.as_raw_fd(), bytes.as_ptr().cast(), bytes.len(), flags) })
 }
 
+/// The same to an address, as the kernel takes it: sendto(2).
+///
+/// # Errors
+/// As [`send`].
+pub fn send_to(fd: BorrowedFd<'_>, bytes: &[u8], address: &[u8]) -> io::Result<usize> {
+    let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+    // SAFETY: the kernel reads live slices, as long as it is told.
+    uninterrupted(|| unsafe {
+        libc::sendto(
+            fd.as_raw_fd(),
+            bytes.as_ptr().cast(),
+            bytes.len(),
+            flags,
+            address.as_ptr().cast(),
+            address.len() as libc::socklen_t,
+        )
+    })
+}
+
 /// Half-closes the socket: shutdown(2), `SHUT_*`.
 ///
 /// # Errors

@@ -459,6 +459,11 @@ pub fn suspends(signal: c_int) -> bool {
 /// Asks this process for a suspension, as a signal would. Safe in a signal handler.
 pub fn ask_to_suspend(signal: c_int) {
     SUSPENSION.store(signal, Ordering::Relaxed);
+    ring();
+}
+
+/// The alarm of this process rings now: see [`Ticker`]. Safe in a signal handler, and on any thread.
+pub fn ring() {
     let watcher = WATCHER.load(Ordering::Relaxed);
     if watcher > 0 {
         // SAFETY: getpid and tgkill take integers, and are safe in a handler.

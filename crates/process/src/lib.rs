@@ -35,6 +35,7 @@ pub mod memory;
 pub mod notes;
 pub mod objects;
 pub mod older;
+pub mod outbox;
 pub mod pace;
 pub mod pages;
 pub mod pairs;

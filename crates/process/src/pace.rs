@@ -185,6 +185,17 @@ impl Controller {
         early && enough && now >= self.began + NEAR
     }
 
+    /// Whether one may begin `now` that something waits for while the program does nothing. It takes no time of the
+    /// program, so only what it writes counts.
+    #[must_use]
+    pub fn is_free(&self, now: Duration) -> bool {
+        let Every::Auto(limits) = self.every else {
+            return true;
+        };
+        let bytes = self.expected.unwrap_or_default().bytes;
+        self.spare(now, limits).1 >= bytes as f64
+    }
+
     /// What may be used at once.
     fn spare(&self, now: Duration, limits: Limits) -> (f64, f64) {
         let since_s = now.saturating_sub(self.spare_at).as_secs_f64();
@@ -208,7 +219,8 @@ impl Controller {
         if let Every::Auto(limits) = self.every {
             let (spare_s, spare_bytes) = self.spare(now, limits);
             let is_first = self.checkpoints == 0; // it has to be made, whatever it costs
-            self.spare_s = spare_s - cost.program.as_secs_f64();
+            let least_s = -SPARE_TIME.as_secs_f64() * limits.slowdown;
+            self.spare_s = (spare_s - cost.program.as_secs_f64()).max(least_s);
             self.spare_bytes = spare_bytes - if is_first { 0.0 } else { cost.bytes as f64 };
             self.spare_at = now;
         }

@@ -141,8 +141,9 @@ pub fn held(process: &Process, fd: i32, end: &End) -> Result<Queue> {
 }
 
 /// `RDHUP`: it no longer receives; `HUP`: it does neither; `ERR`: an error waits to be told.
-pub(crate) fn state(fd: &OwnedFd) -> std::io::Result<PollFlags> {
-    let mut asked = [PollFd::new(fd, PollFlags::RDHUP)];
+pub(crate) fn state(fd: impl AsFd) -> std::io::Result<PollFlags> {
+    let fd = fd.as_fd();
+    let mut asked = [PollFd::from_borrowed_fd(fd, PollFlags::RDHUP)];
     rustix::io::retry_on_intr(|| poll(&mut asked, Some(&rustix::time::Timespec::default())))?;
     Ok(asked[0].revents())
 }

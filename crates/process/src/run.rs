@@ -98,6 +98,7 @@ struct Setting {
     streams: Arc<Stdio>,
     files: Recorder,
     filter: Filter,
+    sockets: Sockets,
     notes: Notes,
 }
 
@@ -110,9 +111,10 @@ impl Setting {
                 files::Options::new(file_durability(directory)),
                 epoch,
             )?,
-            filter: Filter::new(&syscalls::free_calls()).map_err(|error| {
+            filter: Filter::new(&syscalls::free_calls(directory.replies())).map_err(|error| {
                 Error::Internal(format!("the system call table makes no filter: {error}"))
             })?,
+            sockets: Sockets::new(directory.replies(), epoch)?,
             notes: Notes::of_state(directory.path()),
         })
     }
@@ -127,12 +129,13 @@ impl Setting {
         carried: Carried,
     ) -> Result<(Program, OutputCommit)> {
         self.streams.begin();
-        let witness = OutputCommit::new(self.streams.clone());
+        let witness = OutputCommit::new(self.streams.clone(), self.sockets.outbox.clone());
         let surroundings = Surroundings {
             command,
             streams: self.streams,
             files: self.files,
             notes: self.notes,
+            sockets: self.sockets,
             carried,
         };
         let mut program = Program::new(process, tids, memory, surroundings)?;
@@ -195,13 +198,7 @@ fn begin(command: &Command, directory: &StateDir, store: Store, pace: Pace) -> R
         &[PROGRAM_PID],
         memory,
         command.words.clone(),
-        Carried {
-            sockets: Sockets {
-                replies: directory.replies(),
-                ..Sockets::default()
-            },
-            ..Carried::default()
-        },
+        Carried::default(),
     )?;
     let ledger = Ledger::open(directory.path(), geometry);
     session::run(program, store, witness, pace, ledger)
@@ -256,6 +253,7 @@ fn go_on(
         &moved,
         &apart,
     )?;
+    setting.sockets.lent = sockets.lent;
     let (mut program, witness) = setting.program(
         process,
         &tids,
@@ -265,10 +263,6 @@ fn go_on(
             main_thread_ended: context.fixed.main_thread_ended,
             settings: context.fixed.kernel.settings.clone(),
             dues: Dues::resumed(&context.fixed.kernel.timers, &context.live.timers, context.clocks),
-            sockets: Sockets {
-                replies: directory.replies(),
-                lent: sockets.lent,
-            },
         },
     )?;
     program.descriptors.pairs = pairs;

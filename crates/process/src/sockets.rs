@@ -1,4 +1,4 @@
-//! TCP sockets to the outside, tcp(7), where the user allows them (`--replies loose`).
+//! TCP sockets to the outside, tcp(7), where the user allows them (`--replies`).
 //!
 //! * A listener comes back with its address; its queue of connections that were not accepted is gone.
 //! * A connection does not: after a resume the program finds it reset by its peer.
@@ -6,6 +6,7 @@
 //!   connections that the kernel still closes. The program sees the value that it gave itself.
 
 use crate::error::{Error, Result};
+use crate::outbox::Outbox;
 use crate::pairs;
 use rustix::event::PollFlags;
 use rustix::net::AddressFamily;
@@ -15,6 +16,8 @@ use std::collections::HashSet;
 use std::io;
 use std::net::{IpAddr, SocketAddr, SocketAddrV6, TcpListener};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use twinpage_core::Epoch;
 use twinpage_os::remote::Process;
 use twinpage_os::socket;
 
@@ -28,6 +31,12 @@ pub enum Replies {
     /// They go out at once: a kill forgets at most what ran since the last checkpoint, also where the outside
     /// has seen it.
     Loose,
+    /// They go out when the checkpoint that covers them is durable: a kill forgets nothing that the outside has
+    /// seen.
+    Held,
+    /// They go out at once, and calls that make something durable, as fsync(2), return when the checkpoint that
+    /// covers them is: a kill forgets nothing that was acknowledged after one.
+    Synced,
 }
 
 /// A local address.
@@ -123,8 +132,11 @@ pub fn may_set(level: i32, name: i32) -> bool {
 }
 
 /// `tcpi_state` of `TCP_INFO`.
+const ESTABLISHED: u8 = 1;
 const SYN_SENT: u8 = 2;
+const SYN_RECV: u8 = 3;
 const CLOSE: u8 = 7;
+const CLOSE_WAIT: u8 = 8;
 const LISTEN: u8 = 10;
 
 /// Sockets to the outside of one program.
@@ -134,9 +146,35 @@ pub struct Sockets {
     pub replies: Replies,
     /// The inodes of listeners that have `SO_REUSEADDR` by our doing.
     pub lent: HashSet<u64>,
+    /// What waits for a durable epoch, where sockets or calls do.
+    pub outbox: Option<Arc<Outbox>>,
 }
 
 impl Sockets {
+    /// Those of a program with this choice, whose last durable epoch is known.
+    ///
+    /// # Errors
+    /// When the system refuses a thread.
+    pub fn new(replies: Replies, durable: Epoch) -> Result<Sockets> {
+        let outbox = match replies {
+            Replies::Refused | Replies::Loose => None,
+            Replies::Held | Replies::Synced => Some(Outbox::new(durable)),
+        };
+        let outbox = outbox.transpose();
+        let outbox = outbox.map_err(|source| Error::target("cannot hold what is sent", source))?;
+        Ok(Sockets {
+            replies,
+            lent: HashSet::new(),
+            outbox: outbox.map(Arc::new),
+        })
+    }
+
+    /// What holds replies, if they are held.
+    #[must_use]
+    pub fn holds(&self) -> Option<&Arc<Outbox>> {
+        self.outbox.as_ref().filter(|_| self.replies == Replies::Held)
+    }
+
     /// The steady part of a TCP socket.
     ///
     /// # Errors
@@ -229,6 +267,16 @@ fn phase_of(fd: &OwnedFd) -> io::Result<Phase> {
         },
         _ => Phase::Connected,
     })
+}
+
+/// Whether a connection takes bytes now or later: it is made or being made, and no end of it is known.
+#[must_use]
+pub fn may_send(fd: BorrowedFd<'_>) -> bool {
+    let info = socket::option_of(fd, libc::IPPROTO_TCP, libc::TCP_INFO);
+    let state = info.ok().and_then(|info| info.first().copied());
+    let open = [ESTABLISHED, SYN_SENT, SYN_RECV, CLOSE_WAIT];
+    state.is_some_and(|state| open.contains(&state))
+        && pairs::state(fd).is_ok_and(|state| !state.intersects(PollFlags::ERR | PollFlags::HUP))
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@
 //!
 //! The table is the whole policy: the seccomp filter and `twinpage run --explain` are made from it.
 
+use crate::sockets::Replies;
 use twinpage_os::seccomp::{Argument, FreeCall};
 
 /// What the tracer does when a watched call is about to run.
@@ -65,6 +66,8 @@ pub enum Watch {
     Pair,
     /// A message that leaves through a socket.
     Send,
+    /// It returns when something is durable.
+    Sync,
     /// An option of a socket, or its half-close.
     Socket,
     /// A socket to the outside, refused without `--replies`.
@@ -129,12 +132,15 @@ pub fn call(number: i64) -> Option<&'static Call> {
     CALLS.iter().find(|call| call.number == number)
 }
 
-/// The calls that never stop, with what must hold of their arguments: the seccomp filter.
+/// The calls that never stop, with what must hold of their arguments: the seccomp filter. Where replies are held, what
+/// sends does; where they are synced, what makes something durable.
 #[must_use]
-pub fn free_calls() -> Vec<FreeCall> {
+pub fn free_calls(replies: Replies) -> Vec<FreeCall> {
     let mut free = Vec::new();
     for call in CALLS {
         match call.policy {
+            Policy::FreeWhen(_, Watch::Send) if replies == Replies::Held => {}
+            Policy::FreeWhen(_, Watch::Sync) if replies == Replies::Synced => {}
             Policy::Free => free.push(FreeCall {
                 number: call.number,
                 when: Vec::new(),
@@ -344,6 +350,10 @@ const SAFE_FCNTL: &[&[Argument]] = &[
 /// A poll that waits for ever, or not at all.
 const UNLIMITED: &[&[Argument]] = &[&[bits(3, INT, INT)], &[bits(3, INT, 0)]];
 
+/// Unless what it does is waited for.
+const ALWAYS: &[&[Argument]] = &[&[]];
+const SYNC: Policy = FreeWhen(ALWAYS, Watch::Sync);
+
 /// A message of some bytes to the peer, and nothing else with it.
 const PLAIN_SEND: &[&[Argument]] = &[&[is_not(2, 0), bits(3, libc::MSG_OOB as u64, 0), is(4, 0)]];
 
@@ -351,7 +361,7 @@ const PLAIN_SEND: &[&[Argument]] = &[&[is_not(2, 0), bits(3, libc::MSG_OOB as u6
 pub const CALLS: &[Call] = calls! {
     // Memory: written pages are tracked, layouts compared at each stop.
     mmap: FreeWhen(PLAIN_MAP, Watch::Map),
-    munmap: Free, mprotect: Free, mremap: Watched(Watch::Remap), mincore: Free, msync: Free, cachestat: Free,
+    munmap: Free, mprotect: Free, mremap: Watched(Watch::Remap), mincore: Free, msync: SYNC, cachestat: Free,
     madvise: FreeWhen(SAFE_ADVICE, Watch::Advise),
     brk: FreeWhen(&[&[is(0, 0)]], Watch::Break),
     remap_file_pages: SHARED_MEMORY, shmget: SHARED_MEMORY, shmat: SHARED_MEMORY, shmdt: SHARED_MEMORY, shmctl: SHARED_MEMORY,
@@ -368,7 +378,7 @@ pub const CALLS: &[Call] = calls! {
     stat: Free, lstat: Free, fstat: Free, newfstatat: Free, statx: Free, statfs: Free, fstatfs: Free, access: Free,
     faccessat: Free, faccessat2: Free, readlink: Free, readlinkat: Free, getcwd: Free, readahead: Free, fadvise64: Free,
     getxattr: Free, lgetxattr: Free, fgetxattr: Free, listxattr: Free, llistxattr: Free, flistxattr: Free, name_to_handle_at: Free,
-    fsync: Free, fdatasync: Free, sync: Free, syncfs: Free, sync_file_range: Free, ustat: Free, statmount: Free, listmount: Free,
+    fsync: SYNC, fdatasync: SYNC, sync: SYNC, syncfs: SYNC, sync_file_range: SYNC, ustat: Free, statmount: Free, listmount: Free,
     getpid: Free, gettid: Free, getppid: Free, getuid: Free, geteuid: Free, getgid: Free, getegid: Free, getresuid: Free,
     getresgid: Free, getgroups: Free, getpgrp: Free, getpgid: Free, getsid: Free, capget: Free, uname: Free, sysinfo: Free,
     getcpu: Free, times: Free, getrusage: Free, getrlimit: Free, sysfs: Free, getpriority: Free, ioprio_get: Free,
@@ -478,7 +488,9 @@ mod tests {
 
     #[test]
     fn the_filter_fits() {
-        let filter = twinpage_os::seccomp::Filter::new(&free_calls()).unwrap();
-        assert!(filter.len() < 4096);
+        for replies in [Replies::Refused, Replies::Loose, Replies::Held, Replies::Synced] {
+            let filter = twinpage_os::seccomp::Filter::new(&free_calls(replies)).unwrap();
+            assert!(filter.len() < 4096);
+        }
     }
 }

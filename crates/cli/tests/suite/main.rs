@@ -12,6 +12,7 @@
 //! - `told`: what cannot be captured is told at once; a program that was stopped stays so;
 //! - `rest`: a program that does nothing costs nothing;
 //! - `random`: random sequences of system calls, alone and under kills;
+//! - `replies`: what clients of a server saw is never lost;
 //! - `sockets`: servers listen again after a kill, and find their connections reset;
 //! - `screens`: the default state directory, messages on a terminal, screens drawn again;
 //! - `contract`: exit codes, signals, help and JSON, as the README promises them.
@@ -31,6 +32,7 @@ mod pace;
 mod plain;
 mod random;
 mod refused;
+mod replies;
 mod rest;
 mod screens;
 mod sockets;

@@ -2,23 +2,13 @@
 //! find their connections reset.
 
 use std::cell::RefCell;
-use std::fs;
 use std::io::{self, BufRead, BufReader, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
-use std::path::PathBuf;
-use std::process::{Child, Output, Stdio};
 
-use crate::support::process::{Victim, kill, twinpage};
 use crate::support::program::python_with;
-use crate::support::state::{on_state, wait_until};
-use crate::support::{chance, say, seed, skip};
-
-/// A server of ours and what it prints.
-struct Server {
-    scratch: tempfile::TempDir,
-    port: u16,
-    child: Child,
-}
+use crate::support::server::Server;
+use crate::support::state::wait_until;
+use crate::support::{say, skip};
 
 /// A client that has been answered.
 struct Client {
@@ -55,92 +45,30 @@ impl Client {
     }
 }
 
-impl Server {
-    fn start(python: &str, program: &str) -> Server {
-        let scratch = tempfile::tempdir().expect("a scratch directory");
-        let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
-        let port = free.local_addr().expect("its address").port();
-        drop(free);
-        let source = format!("{}/tests/programs/{program}", env!("CARGO_MANIFEST_DIR"));
-        let mut command = twinpage();
-        command.args(["run", "--every", "10ms", "--durability", "memory"]);
-        command.args(["--replies", "loose", "--state"]);
-        command.arg(scratch.path().join("state"));
-        command.args(["--", python, &source, &port.to_string()]);
-        command.stdout(fs::File::create(scratch.path().join("out")).expect("a file"));
-        command.stderr(fs::File::create(scratch.path().join("messages")).expect("a file"));
-        let child = command.spawn().expect("twinpage starts");
-        Server { scratch, port, child }
-    }
-
-    fn state(&self) -> PathBuf {
-        self.scratch.path().join("state")
-    }
-
-    fn printed(&self) -> String {
-        fs::read_to_string(self.scratch.path().join("out")).expect("its output")
-    }
-
-    /// Two more checkpoints were made: one of them began after this was called.
-    fn wait_for_checkpoint(&self) {
-        let epoch = || {
-            let info = on_state(&["info", "--json"], &self.state());
-            let info: serde_json::Value = serde_json::from_slice(&info.stdout).unwrap_or_default();
-            info["epoch"].as_u64().unwrap_or(0)
-        };
-        // It runs: where nothing runs no checkpoint is made.
-        let client = RefCell::new(Client::answered(self.port).0);
-        let before = epoch();
-        wait_until("a checkpoint is made", || {
-            client.borrow_mut().ask().expect("the server answers");
-            epoch() > before + 1
-        });
-    }
-
-    fn kill(&mut self) {
-        kill(&mut self.child, Victim::Tree, &mut chance(seed(), "sockets"));
-    }
-
-    fn resume(&mut self) {
-        let append = |name: &str| {
-            let path = self.scratch.path().join(name);
-            fs::OpenOptions::new()
-                .append(true)
-                .open(path)
-                .expect("it is there")
-        };
-        let mut command = twinpage();
-        command.args(["resume", "--every", "10ms"]).arg(self.state());
-        command.stdout(append("out")).stderr(append("messages"));
-        self.child = command.spawn().expect("twinpage starts");
-    }
-
-    fn resume_in_vain(&self) -> Output {
-        let mut command = twinpage();
-        command.arg("resume").arg(self.state());
-        command.stdout(Stdio::piped()).stderr(Stdio::piped());
-        command.output().expect("twinpage starts")
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        if self.child.try_wait().ok().flatten().is_none() {
-            self.kill();
-        }
-    }
+/// Two more checkpoints were made: one of them began after this was called.
+fn wait_for_checkpoint(server: &Server) {
+    // It runs: where nothing runs no checkpoint is made.
+    let client = RefCell::new(Client::answered(server.port).0);
+    let before = server.epoch();
+    wait_until("a checkpoint is made", || {
+        client.borrow_mut().ask().expect("the server answers");
+        server.epoch() > before + 1
+    });
 }
 
 fn goes_on(test: &str, program: &str) {
     let Some(python) = python_with("asyncio") else {
         return skip(test, "python3", "python3");
     };
-    let mut server = Server::start(&python, program);
+    let mut server = Server::start("loose", |port| {
+        let source = format!("{}/tests/programs/{program}", env!("CARGO_MANIFEST_DIR"));
+        vec![python.clone(), source, port.to_string()]
+    });
     let mut seen = 0;
     for life in 1..=3 {
         let (waits, told) = Client::answered(server.port);
         assert!(told > seen, "it forgot {seen}: {told}; {}", server.printed());
-        server.wait_for_checkpoint();
+        wait_for_checkpoint(&server);
         seen = told; // what is told later may be forgotten
         server.kill();
         server.resume();
@@ -172,20 +100,4 @@ fn a_server_of_threads_goes_on() {
 #[test]
 fn a_server_that_polls_goes_on() {
     goes_on("a server that polls", "server_polls.py");
-}
-
-#[test]
-fn modes_that_are_not_built_are_refused_by_name() {
-    for mode in ["held", "synced"] {
-        let out = twinpage()
-            .args(["run", "--replies", mode, "--state", "nowhere", "--", "true"])
-            .output()
-            .expect("twinpage starts");
-        let words = String::from_utf8_lossy(&out.stderr).into_owned();
-        assert!(
-            !out.status.success() && words.contains("not built yet"),
-            "{words}"
-        );
-        assert!(words.contains("--replies loose"), "{words}");
-    }
 }

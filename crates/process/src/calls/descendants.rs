@@ -72,6 +72,7 @@ impl Program {
             tid,
             name: call.name,
             arguments: made.arguments,
+            made: *made,
         };
         let decision = match call.policy {
             Policy::Refused(_) if is_plain_filter(&stopped) => Decision::Run,
@@ -101,6 +102,7 @@ impl Program {
             Watch::RealStreams if self.sockets.replies == Replies::Refused => {
                 return Ok(self.before_outside(call));
             }
+            Watch::Send | Watch::Socket => return Ok(self.before_descendant_sends(call)),
             Watch::Nothing => return Ok(Decision::Done(0)),
             _ => {}
         }
@@ -133,6 +135,16 @@ impl Program {
             at: Some(call.arguments[5]),
             len: call.arguments[1],
         })
+    }
+
+    /// What it sends to the outside is held as what the program sends.
+    fn before_descendant_sends(&mut self, call: &Stopped) -> Decision {
+        let ours = self.caller().duplicate_fd(call.int(0)).ok();
+        match ours.filter(|ours| self.is_held(ours.as_fd())) {
+            Some(ours) if call.name == "shutdown" => self.before_half_close(call, ours),
+            Some(ours) if call.name != "setsockopt" => self.before_reply(call, ours),
+            _ => Decision::Run,
+        }
     }
 
     fn before_descendant_controls(&mut self, call: &Stopped) -> Decision {

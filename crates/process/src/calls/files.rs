@@ -127,12 +127,21 @@ impl Program {
             return Ok(Decision::Run);
         };
         let is_first = self.caller.is_none();
+        if self.writes_durably(call, fd) {
+            let decision = self.stands_until_durable(call);
+            if decision != Decision::Run {
+                return Ok(decision);
+            }
+        }
         if let Some(fd) = self.descriptors.known_file(fd).filter(|_| is_first) {
             return record(&mut self.memory, &mut self.files, &Change::Write { fd, at, len });
         }
         let Ok(fd) = self.caller().duplicate_fd(fd) else {
             return Ok(Decision::Run);
         };
+        if self.is_held(fd.as_fd()) {
+            return Ok(self.before_reply(call, fd));
+        }
         if !descriptors::is_regular(&fd) {
             let empty = call.name != "sendfile" && self.sends_empty_message(&fd, len);
             return Ok(if empty {

@@ -139,13 +139,23 @@ impl Program {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use twinpage_os::trace::WatchedCall;
 
     fn call(name: &'static str, arguments: [i32; 3]) -> Stopped {
         let [a, b, c] = arguments.map(|argument| argument as u32 as u64);
+        let arguments = [a, b, c, 0, 0, 0];
+        let made = WatchedCall {
+            number: 0,
+            arguments,
+            stack: 0,
+            after: 0,
+            message: 0,
+        };
         Stopped {
             tid: 1,
             name,
-            arguments: [a, b, c, 0, 0, 0],
+            arguments,
+            made,
         }
     }
 

@@ -12,12 +12,13 @@ mod files;
 mod identity;
 mod memory;
 mod pairs;
+mod replies;
 mod shared;
 mod sockets;
 
 use crate::error::{Error, Result};
 use crate::notes;
-use crate::program::Program;
+use crate::program::{Program, Until};
 use crate::syscalls::{self, Policy, Watch};
 use rustix::fs::OFlags;
 use std::ffi::OsString;
@@ -38,6 +39,8 @@ pub enum Decision {
     Done(i64),
     /// It is begun again later: a checkpoint comes first.
     Again,
+    /// Its thread stands there, and begins it again when it need not wait any longer.
+    Stand(Until),
     /// It fails with this error.
     Fail {
         /// The error the program sees.
@@ -94,6 +97,7 @@ struct Stopped {
     tid: Tid,
     name: &'static str,
     arguments: [u64; 6],
+    made: WatchedCall,
 }
 
 impl Stopped {
@@ -135,16 +139,19 @@ impl Program {
         let (result, why) = match decision {
             Decision::Run => return Ok(()),
             Decision::Done(result) => (result, Why::Probe),
-            Decision::Again => (call.number as i64, Why::Probe),
+            Decision::Again | Decision::Stand(_) => (call.number as i64, Why::Probe),
             Decision::Fail { errno, ref why } => (-i64::from(errno), why.clone()),
         };
         let mut registers = trace::registers(tid)?;
         registers.orig_rax = u64::MAX; // skip it
         registers.rax = result as u64;
-        if decision == Decision::Again {
+        if matches!(decision, Decision::Again | Decision::Stand(_)) {
             registers.rip -= SYSCALL_BYTES;
         }
         trace::set_registers(tid, &registers)?;
+        if let Decision::Stand(until) = decision {
+            self.stand(tid, until, call);
+        }
         match why {
             Why::Probe => {}
             Why::Listed(why) => self.notes.went_without(name, &why),
@@ -168,6 +175,7 @@ impl Program {
             tid,
             name: call.name,
             arguments: made.arguments,
+            made: *made,
         };
         let decision = match call.policy {
             Policy::Free => Decision::Run,
@@ -214,6 +222,7 @@ impl Program {
             Watch::Send => return Ok(self.before_send(call)),
             Watch::Socket => return Ok(self.before_socket_change(call)),
             Watch::RealStreams => return Ok(self.before_outside(call)),
+            Watch::Sync => return Ok(self.before_sync(call)),
             Watch::Reuse => return Ok(self.before_reuse_query(call)),
             Watch::Identity => return Ok(self.before_identity(call)),
             Watch::Nothing => return Ok(Decision::Done(0)),

@@ -62,8 +62,8 @@ impl Program {
 
     pub(super) fn before_send(&mut self, call: &Stopped) -> Decision {
         let a = call.arguments;
-        if self.tcp(call.int(0)).is_some() {
-            return Decision::Run; // nothing of it is captured
+        if let Some(ours) = self.tcp(call.int(0)) {
+            return self.before_reply(call, ours);
         }
         let Some(kind) = self.socket_kind(call.int(0)) else {
             return Decision::Run; // the kernel will refuse it
@@ -126,6 +126,9 @@ impl Program {
             return Decision::Run; // the kernel will refuse it
         };
         if call.name == "shutdown" {
+            if let Some(ours) = self.tcp(call.int(0)) {
+                return self.before_half_close(call, ours);
+            }
             let sends_only = call.int(1) == libc::SHUT_WR && kind == libc::SOCK_DGRAM;
             if sends_only && self.is_open_for_both(call.int(0)) {
                 return fail(

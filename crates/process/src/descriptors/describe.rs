@@ -52,7 +52,7 @@ pub(super) fn describe(
         }
         None if kind == FileType::Socket
             && fd > 2
-            && files.sockets.replies == Replies::Loose
+            && files.sockets.replies != Replies::Refused
             && is_tcp(ours.as_fd()) =>
         {
             tcp(fd, stat.st_ino, ours, files.sockets)?

@@ -80,6 +80,7 @@ impl Program {
             guards: self.memory.guards()?,
         };
         let streams = self.streams.stop_point(into.epoch)?;
+        self.cut_replies(into.epoch);
         let files = self.begin_files(into)?;
         let live = VolatileState { files, ..live };
         Ok(StopSnapshot {
@@ -217,6 +218,7 @@ impl Program {
     /// The context of a program that ended: how it did, and what it printed last.
     fn capture_ending(&mut self, into: &mut Capture) -> Result<()> {
         let streams = self.streams.stop_point(into.epoch)?;
+        self.cut_replies(into.epoch);
         let finished = self.files.begin_epoch(into.epoch, into.epoch - 1, [])?;
         self.attach_files(finished, into);
         self.writer.set_fixed(&self.fixed())?;

@@ -140,7 +140,7 @@ impl Program {
                         listening => ignore_gone(listening)?,
                     }
                 }
-                State::Running | State::Listening => {}
+                State::Running | State::Listening | State::Standing => {}
             }
         }
         Ok(())

@@ -8,7 +8,8 @@
 //!
 //! `halt.rs` has every thread stand still; `capture.rs` reads what a checkpoint holds meanwhile; `cut.rs` takes
 //! up the calls that this cut; `rest.rs` tells when nothing ran since;
-//! `executable.rs` keeps the program's own file; `job.rs` follows a user's `^Z`; `processor.rs` makes calls cheap;
+//! `standing.rs` has threads wait for a
+//! durable epoch; `executable.rs` keeps the program's own file; `job.rs` follows a user's `^Z`; `processor.rs` makes calls cheap;
 //! `tree.rs` answers the program's descendants.
 
 mod capture;
@@ -18,6 +19,7 @@ mod halt;
 mod job;
 mod processor;
 mod rest;
+mod standing;
 mod tree;
 
 use job::Job;
@@ -25,6 +27,7 @@ use processor::SharedProcessor;
 
 pub use capture::Stop;
 pub use executable::forget_copies_but;
+pub use standing::Until;
 pub(crate) use tree::group_of;
 
 use crate::clocks::Clocks;
@@ -67,6 +70,8 @@ pub(crate) enum State {
     GroupStopped,
     /// The same, and it waits for the signal that ends it.
     Listening,
+    /// It is not let go yet: see `standing.rs`.
+    Standing,
 }
 
 /// A program under twinpage.
@@ -89,6 +94,7 @@ pub struct Program {
     timers_set: bool,
     pub(crate) calls: Calls,
     rest: rest::Rest,
+    standing: standing::Standing,
     machine: Machine,
     command: Vec<String>,
     pub(crate) streams: Arc<Stdio>,
@@ -131,6 +137,8 @@ pub struct Surroundings {
     pub files: Recorder,
     /// Where messages for the user go.
     pub notes: Notes,
+    /// Its sockets to the outside.
+    pub sockets: Sockets,
     /// What it was resumed with.
     pub carried: Carried,
 }
@@ -144,8 +152,6 @@ pub struct Carried {
     pub settings: Settings,
     /// When its timers ring.
     pub dues: Dues,
-    /// Its sockets to the outside.
-    pub sockets: Sockets,
 }
 
 impl Program {
@@ -170,7 +176,7 @@ impl Program {
                 .collect(),
             memory,
             descriptors: Descriptors::default(),
-            sockets: surroundings.carried.sockets,
+            sockets: surroundings.sockets,
             stale: Dirty::ALL,
             files: surroundings.files,
             fifos: BTreeSet::new(),
@@ -185,6 +191,7 @@ impl Program {
             timers_set: false,
             calls: Calls::default(),
             rest: rest::Rest::default(),
+            standing: standing::Standing::default(),
             machine: Machine::this()?,
             command: surroundings.command,
             streams: surroundings.streams,
@@ -344,6 +351,9 @@ impl Program {
         if !matches!(status, Status::Call | Status::Event(trace::EVENT_SECCOMP)) {
             self.rest.disturb(); // calls are looked at one by one
         }
+        if matches!(status, Status::Signal(_)) {
+            self.standing.turn_away(tid);
+        }
         match status {
             Status::Exited(code) => self.gone(tid, Ending::Exit(code)),
             Status::Killed(signal) => self.gone(tid, Ending::Signal(signal)),
@@ -366,6 +376,9 @@ impl Program {
                     trace::EVENT_EXEC => self.replaced(tid)?,
                     trace::EVENT_SECCOMP => self.answer(tid)?,
                     _ => {}
+                }
+                if self.stands(tid) {
+                    return Ok(());
                 }
                 return self.go_on(tid, 0);
             }
@@ -419,6 +432,7 @@ impl Program {
         self.steady.remove(&tid);
         self.fixed_changed = true;
         self.calls.forget(tid);
+        self.standing.forget(tid);
         if tid == self.process.pid() {
             self.ending = Some(ending);
         }
@@ -466,6 +480,7 @@ impl Program {
         self.dues = Dues::default();
         self.stale = Dirty::ALL;
         self.calls.clear();
+        self.standing = standing::Standing::default();
         self.descriptors.close(0, i32::MAX);
         self.descriptors.touch_all();
         self.process =

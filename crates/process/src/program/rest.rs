@@ -128,7 +128,7 @@ impl Program {
     }
 
     /// Whether a thread runs now: proc_pid_syscall(5).
-    fn is_on_processor(&self) -> bool {
+    pub(super) fn is_on_processor(&self) -> bool {
         self.threads.iter().any(|thread| {
             let line = fs::read_to_string(format!(
                 "/proc/{}/task/{}/syscall",
@@ -211,8 +211,8 @@ impl Program {
 
     /// Whether a thread sleeps in the call it was let go with.
     fn sleeps(&self, tid: Tid, state: State) -> bool {
-        if state == State::Listening {
-            return true; // a signal stopped it
+        if matches!(state, State::Listening | State::Standing) {
+            return true; // a signal stopped it, or it is not let go
         }
         let known = self.rest.let_go.as_ref().and_then(|threads| threads.get(&tid));
         let line = fs::read_to_string(format!("/proc/{}/task/{tid}/syscall", self.process.pid()));

@@ -13,6 +13,7 @@ use crate::files::EpochFiles;
 use crate::launch;
 use crate::notes;
 use crate::older::{self, Keep};
+use crate::outbox::Outbox;
 use crate::pace::{Controller, Cost, Every};
 use crate::program::Program;
 use crate::rested::Rested;
@@ -96,16 +97,18 @@ impl OnTerm {
 /// Makes durable what must not be behind a commit, and lets out what waited for one.
 pub struct OutputCommit {
     streams: Arc<Stdio>,
+    replies: Option<Arc<Outbox>>,
     /// What kept output from going out, if anything did.
     trouble: Option<String>,
 }
 
 impl OutputCommit {
-    /// For a program with these streams.
+    /// For a program with these streams, and what it sends if that is held.
     #[must_use]
-    pub fn new(streams: Arc<Stdio>) -> OutputCommit {
+    pub fn new(streams: Arc<Stdio>, replies: Option<Arc<Outbox>>) -> OutputCommit {
         OutputCommit {
             streams,
+            replies,
             trouble: None,
         }
     }
@@ -129,6 +132,9 @@ impl Witness for OutputCommit {
         if let Err(error) = self.streams.durable(epoch) {
             self.trouble.get_or_insert_with(|| error.to_string());
         }
+        if let Some(replies) = &self.replies {
+            replies.durable(epoch);
+        }
     }
 }
 
@@ -148,7 +154,7 @@ pub fn run(
     pace: Pace,
     mut ledger: Ledger,
 ) -> Result<Summary> {
-    let streams = witness.streams.clone();
+    let (streams, replies) = (witness.streams.clone(), witness.replies.clone());
     let mut engine = Engine::start(store, witness)?;
     let mut drive = Drive::new(&mut program, &mut engine, pace, &mut ledger)?;
     let ended = drive.run();
@@ -166,6 +172,16 @@ pub fn run(
     }
     let suspended = ended?;
     ledger.add(&mut program.stops, finished.last?.as_ref());
+    if let Some(replies) = replies {
+        let patience = suspended.map_or(PEER_PATIENCE, |_| PATIENCE);
+        let left = replies.finish(patience);
+        if left > 0 {
+            notes::tell(&format!(
+                "{left} bytes were not sent: their receivers took nothing for {}s",
+                patience.as_secs()
+            ));
+        }
+    }
     let finishing = streams.finish_within(suspended.map(|_| PATIENCE));
     notes::hold_back(false);
     if program.ending().is_some_and(|ending| ending != Ending::Exit(0)) {
@@ -190,6 +206,9 @@ pub fn run(
 /// How long a suspension waits for readers of what was printed. The rest is printed at the resume.
 const PATIENCE: Duration = Duration::from_secs(2);
 
+/// How long a program that ended waits for peers that take nothing of what it sent.
+const PEER_PATIENCE: Duration = Duration::from_secs(10);
+
 type ProgramEngine = Engine<Store, OutputCommit>;
 
 /// A program that does nothing still has its clocks run on: a wait that is begun again after a power cut lasts
@@ -199,6 +218,10 @@ const LONGEST_REST: Duration = Duration::from_secs(600);
 /// same while the program does nothing.
 const LOOK: Duration = Duration::from_millis(20);
 const LOOK_AT_REST: Duration = Duration::from_millis(40);
+/// While the outside waits for a checkpoint it is looked whether the program does nothing else: so soon after the wait
+/// began, and then so often.
+const HURRY: Duration = Duration::from_micros(300);
+const AWAITED_LOOK: Duration = Duration::from_millis(1);
 /// The alarm rings at least this often: a signal that comes just before a wait is noticed by then.
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
 /// How long a checkpoint that is to be kept, and a program that its user stopped, wait for readers of what was printed.
@@ -286,6 +309,8 @@ impl<'a> Drive<'a> {
                 }
                 Err(source) => return Err(Error::target("cannot wait for the program", source)),
             }
+            self.program.let_standing_go()?;
+            self.hurry();
             self.follow_job()?;
             let asked = spawn::suspension();
             match self.company(asked.is_some())? {
@@ -321,6 +346,15 @@ impl<'a> Drive<'a> {
         );
     }
 
+    /// The next look is near while the outside waits for a checkpoint, or a thread for the one under way.
+    fn hurry(&mut self) {
+        let near = Instant::now() + AWAITED_LOOK;
+        if self.program.is_awaited() && self.look_at > near {
+            self.look_in(HURRY);
+        }
+        self.program.await_durable();
+    }
+
     /// Makes a checkpoint if one is due.
     fn look(&mut self) -> Result<()> {
         self.settle()?;
@@ -344,12 +378,16 @@ impl<'a> Drive<'a> {
             self.look_in(time);
             return Ok(());
         }
-        let early = is_auto && self.program.waits()?;
-        if wanted || self.controller.is_due(self.started.elapsed(), early) {
+        let awaited = self.program.is_awaited();
+        let early = is_auto && (awaited || self.program.waits()?);
+        let now = self.started.elapsed();
+        let free = awaited && self.controller.is_free(now) && self.program.sleeps_all();
+        if wanted || free || self.controller.is_due(now, early) {
             self.checkpoint()?;
         }
         let left = self.controller.due().saturating_sub(self.started.elapsed());
         self.look_in(match self.pace.every {
+            _ if self.program.is_awaited() => left.min(AWAITED_LOOK),
             Every::StableState(every) => left.max(every / 8),
             Every::Auto(_) => left.clamp(Duration::from_millis(1), LOOK),
         });
@@ -359,7 +397,8 @@ impl<'a> Drive<'a> {
     /// Whether the last checkpoint has all there is, and is durable: another would hold the same.
     fn rests(&mut self) -> Result<bool> {
         let long = self.last.elapsed() > LONGEST_REST;
-        Ok(!long && !self.program.wants_checkpoint() && self.program.is_at_rest()?)
+        let wanted = self.program.wants_checkpoint() || self.program.is_awaited();
+        Ok(!long && !wanted && self.program.is_at_rest()?)
     }
 
     /// Takes note of what became of the last checkpoint.

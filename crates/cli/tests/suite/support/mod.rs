@@ -3,6 +3,7 @@
 pub(crate) mod campaign;
 pub(crate) mod process;
 pub(crate) mod program;
+pub(crate) mod server;
 pub(crate) mod sink;
 pub(crate) mod state;
 pub(crate) mod tree;

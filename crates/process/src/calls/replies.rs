@@ -1,0 +1,333 @@
+//! Calls that send on sockets to the outside where replies are held, and calls that make something durable where they
+//! are synced.
+//!
+//! * What a call sends is taken over while its thread stands still, and goes out when an epoch cut from now on is
+//!   durable. The call is over for the program, which goes on.
+//! * A call is taken over whole as soon as there is room for a byte: a program that waits for its socket to take more
+//!   is told by the kernel, whose buffers are not full.
+//! * Where the kernel will refuse a call itself, it is let run.
+
+use super::{Decision, Stopped, do_without, fail};
+use crate::outbox::{Content, Outbox, Room};
+use crate::program::{Program, Until};
+use crate::sockets::{Replies, is_tcp, may_send};
+use rustix::fs::OFlags;
+use rustix::process::{Pid, Signal, kill_process};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::time::Duration;
+use twinpage_os::remote::Remote;
+use twinpage_os::socket;
+
+/// Bytes of a struct mmsghdr, and where its count is.
+const COUNTED_MESSAGE_BYTES: u64 = 64;
+const COUNT_AT: u64 = 56;
+const MOST_MESSAGES: u64 = 1024;
+/// The most bytes the kernel moves in one call.
+const MOST_BYTES: usize = 0x7fff_f000;
+
+/// One message of a call.
+struct Message {
+    buffers: Vec<Remote>,
+    /// Something is sent along with it.
+    accompanied: bool,
+}
+
+impl Message {
+    fn len(&self) -> usize {
+        self.buffers
+            .iter()
+            .map(|buffer| buffer.len)
+            .fold(0, usize::saturating_add)
+    }
+}
+
+impl Program {
+    /// Whether what is sent on this socket is held.
+    pub(super) fn is_held(&self, fd: BorrowedFd<'_>) -> bool {
+        self.sockets.holds().is_some() && is_tcp(fd)
+    }
+
+    /// A call sends on a socket to the outside whose replies are held.
+    pub(super) fn before_reply(&mut self, call: &Stopped, ours: OwnedFd) -> Decision {
+        let Some(outbox) = self.sockets.holds().cloned() else {
+            return Decision::Run;
+        };
+        let flags = match call.name {
+            "sendto" | "sendmmsg" => call.int(3),
+            "sendmsg" => call.int(2),
+            _ => 0,
+        };
+        if flags & libc::MSG_FASTOPEN != 0 {
+            return do_without(
+                libc::EOPNOTSUPP,
+                "bytes that go out with a connection (MSG_FASTOPEN) cannot be held; most programs connect first by themselves",
+            );
+        }
+        if flags & libc::MSG_OOB != 0 {
+            let why = "out-of-band bytes cannot be held (--replies held); send them as others";
+            return fail(libc::EOPNOTSUPP, why);
+        }
+        let Ok(stat) = rustix::fs::fstat(&ours) else {
+            return Decision::Run;
+        };
+        let inode = stat.st_ino;
+        if !may_send(ours.as_fd()) {
+            return Decision::Run; // the kernel tells why
+        }
+        if let Some(decision) = self.has_no_room(call, &outbox, inode, &ours, flags) {
+            return decision;
+        }
+        match call.name {
+            "sendfile" => self.hold_file(call, &outbox, inode, ours),
+            "sendmmsg" => self.hold_messages(call, &outbox, inode, ours),
+            _ => {
+                let Some(message) = self.outgoing(call) else {
+                    return Decision::Done(-i64::from(libc::EFAULT));
+                };
+                match self.hold_message(&message, &outbox, inode, ours) {
+                    Ok(held) => Decision::Done(held as i64),
+                    Err(decision) => decision,
+                }
+            }
+        }
+    }
+
+    /// What becomes of a call for which there is no room now; `None` when there is.
+    fn has_no_room(
+        &mut self,
+        call: &Stopped,
+        outbox: &Outbox,
+        inode: u64,
+        ours: &OwnedFd,
+        flags: i32,
+    ) -> Option<Decision> {
+        let is_full = match outbox.room(inode) {
+            Room::HalfClosed => return Some(self.broken_pipe(flags)),
+            Room::Some => return None,
+            _ if self.caller.is_some() => return None, // a checkpoint waits for its end
+            Room::None => false,
+            Room::PeerFull => true,
+        };
+        let nonblocking = rustix::fs::fcntl_getfl(ours).is_ok_and(|flags| flags.contains(OFlags::NONBLOCK));
+        if is_full && (nonblocking || flags & libc::MSG_DONTWAIT != 0 || self.is_timed_out(call, ours)) {
+            return Some(Decision::Done(-i64::from(libc::EAGAIN)));
+        }
+        Some(Decision::Stand(Until::Room(inode)))
+    }
+
+    /// Whether it has waited as long as `SO_SNDTIMEO` has it wait.
+    fn is_timed_out(&self, call: &Stopped, ours: &OwnedFd) -> bool {
+        let limit = socket::option(ours.as_fd(), libc::SO_SNDTIMEO).unwrap_or_default();
+        let word = |at: usize| limit.get(at..at + 8)?.try_into().ok().map(u64::from_ne_bytes);
+        let (seconds, micros) = (word(0).unwrap_or(0), word(8).unwrap_or(0));
+        let limit = Duration::from_secs(seconds) + Duration::from_micros(micros);
+        !limit.is_zero() && self.tried_for(call.tid, &call.made) >= limit
+    }
+
+    /// It was half-closed, though its peer does not know yet.
+    fn broken_pipe(&self, flags: i32) -> Decision {
+        if flags & libc::MSG_NOSIGNAL == 0 {
+            // A program that is gone needs none.
+            let _ = Pid::from_raw(self.caller().pid()).map(|pid| kill_process(pid, Signal::PIPE));
+        }
+        Decision::Done(-i64::from(libc::EPIPE))
+    }
+
+    /// What a call with one message sends.
+    fn outgoing(&self, call: &Stopped) -> Option<Message> {
+        let a = call.arguments;
+        let plain = |buffers| Message {
+            buffers,
+            accompanied: false,
+        };
+        match call.name {
+            "write" | "sendto" => Some(plain(vec![Remote {
+                start: a[1],
+                len: usize::try_from(a[2]).ok()?,
+            }])),
+            "sendmsg" => self.outgoing_message(a[1]),
+            _ => self.vectors(a[1], a[2]).map(plain), // writev, pwritev2
+        }
+    }
+
+    /// The message of a struct msghdr.
+    fn outgoing_message(&self, at: u64) -> Option<Message> {
+        let word = |index: u64| self.caller().read_u64(at + index * 8).ok();
+        Some(Message {
+            buffers: self.vectors(word(2)?, word(3)?)?,
+            accompanied: word(5)? != 0,
+        })
+    }
+
+    /// The buffers of a list.
+    fn vectors(&self, address: u64, count: u64) -> Option<Vec<Remote>> {
+        let mut bytes = vec![0; usize::try_from(count.min(1024)).ok()? * 16];
+        self.caller().read(address, &mut bytes).ok()?;
+        let word = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().expect("eight bytes"));
+        let buffers = bytes.chunks_exact(16).map(|vector| Remote {
+            start: word(&vector[..8]),
+            len: word(&vector[8..]) as usize,
+        });
+        Some(buffers.filter(|buffer| buffer.len > 0).collect())
+    }
+
+    /// Holds a message; how many bytes it has, or what becomes of its call instead.
+    fn hold_message(
+        &self,
+        message: &Message,
+        outbox: &Outbox,
+        inode: u64,
+        ours: OwnedFd,
+    ) -> Result<usize, Decision> {
+        if message.accompanied {
+            return Err(fail(
+                libc::EINVAL,
+                "what is sent along with bytes (control messages) cannot be held (--replies held); the program may have a setting to do without",
+            ));
+        }
+        if message.len() > MOST_BYTES {
+            return Err(Decision::Done(-i64::from(libc::EINVAL)));
+        }
+        if message.len() == 0 {
+            return Err(Decision::Run); // of a stream: nothing goes out
+        }
+        let mut bytes = vec![0; message.len()];
+        let read = self.caller().gather(&message.buffers, &mut bytes);
+        read.map_err(|_| Decision::Done(-i64::from(libc::EFAULT)))?;
+        let length = bytes.len();
+        outbox.hold(inode, ours, Content::Bytes(bytes));
+        Ok(length)
+    }
+
+    /// sendmmsg(2): how many bytes of each were sent is written to it.
+    fn hold_messages(&self, call: &Stopped, outbox: &Outbox, inode: u64, ours: OwnedFd) -> Decision {
+        let [_, first, count, ..] = call.arguments;
+        let mut held = 0;
+        for index in 0..(count & 0xffff_ffff).min(MOST_MESSAGES) {
+            let at = first + index * COUNTED_MESSAGE_BYTES;
+            let message = self
+                .outgoing_message(at)
+                .ok_or(Decision::Done(-i64::from(libc::EFAULT)));
+            let fd = ours
+                .try_clone()
+                .map_err(|_| Decision::Done(-i64::from(libc::ENOBUFS)));
+            let length = message.and_then(|message| {
+                if message.len() == 0 {
+                    return Ok(0);
+                }
+                self.hold_message(&message, outbox, inode, fd?)
+            });
+            match length {
+                Ok(length) => {
+                    let told = self.caller().write(at + COUNT_AT, &(length as u32).to_ne_bytes());
+                    held += i64::from(told.is_ok());
+                }
+                Err(decision) if held == 0 => return decision,
+                Err(_) => break,
+            }
+        }
+        Decision::Done(held)
+    }
+
+    /// sendfile(2): what the file holds now.
+    fn hold_file(&self, call: &Stopped, outbox: &Outbox, inode: u64, ours: OwnedFd) -> Decision {
+        let error = |errno: i32| Decision::Done(-i64::from(errno));
+        let [_, _, offset_at, count, ..] = call.arguments;
+        let Ok(file) = self.caller().duplicate_fd(call.int(1)) else {
+            return error(libc::EBADF);
+        };
+        if !crate::descriptors::is_regular(&file) {
+            return do_without(
+                libc::EINVAL,
+                "what comes from anything but a file is held only where it is sent by write (--replies held); most programs read and write by themselves then",
+            );
+        }
+        let offset = match offset_at {
+            0 => rustix::fs::tell(&file).ok(),
+            at => self.caller().read_u64(at).ok(),
+        };
+        let (Some(offset), Ok(stat)) = (offset, rustix::fs::fstat(&file)) else {
+            return error(libc::EFAULT);
+        };
+        let rest = (stat.st_size as u64).saturating_sub(offset);
+        let mut bytes = vec![0; (count.min(rest) as usize).min(MOST_BYTES)];
+        let mut read = 0;
+        while read < bytes.len() {
+            match rustix::io::pread(&file, &mut bytes[read..], offset + read as u64) {
+                Ok(0) => break,
+                Ok(more) => read += more,
+                Err(rustix::io::Errno::INTR) => {}
+                Err(failed) if read == 0 => return error(failed.raw_os_error()),
+                Err(_) => break,
+            }
+        }
+        bytes.truncate(read);
+        let end = offset + read as u64;
+        let moved = match offset_at {
+            0 => rustix::fs::seek(&file, rustix::fs::SeekFrom::Start(end)).is_ok(),
+            at => self.caller().write(at, &end.to_ne_bytes()).is_ok(),
+        };
+        if !moved {
+            return error(libc::EFAULT);
+        }
+        if read > 0 {
+            outbox.hold(inode, ours, Content::Bytes(bytes));
+        }
+        Decision::Done(read as i64)
+    }
+
+    /// shutdown(2) of a socket to the outside: its peer hears of it behind what it is sent before.
+    pub(super) fn before_half_close(&mut self, call: &Stopped, ours: OwnedFd) -> Decision {
+        let held = self.sockets.holds().map(Arc::clone);
+        let inode = rustix::fs::fstat(&ours).map(|stat| stat.st_ino);
+        let (Some(outbox), Ok(inode)) = (held, inode) else {
+            return Decision::Run;
+        };
+        if call.int(1) == libc::SHUT_RD || !outbox.has(inode) {
+            return Decision::Run;
+        }
+        if call.int(1) == libc::SHUT_RDWR {
+            // A connection that is over needs none.
+            let _ = socket::shut(ours.as_fd(), libc::SHUT_RD);
+        }
+        outbox.hold(inode, ours, Content::HalfClose(call.int(1)));
+        Decision::Done(0)
+    }
+
+    /// fsync(2) and its kind: they return when what the program did until now is durable.
+    pub(super) fn before_sync(&mut self, call: &Stopped) -> Decision {
+        if self.sockets.replies != Replies::Synced || self.caller.is_some() {
+            return Decision::Run;
+        }
+        if call.name == "msync" && call.int(2) & libc::MS_SYNC == 0 {
+            return Decision::Run;
+        }
+        self.stands_until_durable(call)
+    }
+
+    /// A write to a file of which each write is durable when it returns: open(2), `O_SYNC`.
+    pub(super) fn writes_durably(&self, call: &Stopped, fd: i32) -> bool {
+        if self.sockets.replies != Replies::Synced || self.caller.is_some() {
+            return false;
+        }
+        if call.name == "pwritev2" && call.int(5) & (libc::RWF_DSYNC | libc::RWF_SYNC) != 0 {
+            return true;
+        }
+        let flags = match self.descriptors.known_file(fd) {
+            Some(known) => rustix::fs::fcntl_getfl(known).ok(),
+            None => {
+                let ours = self.process.duplicate_fd(fd).ok();
+                ours.and_then(|ours| rustix::fs::fcntl_getfl(ours).ok())
+            }
+        };
+        flags.is_some_and(|flags| flags.contains(OFlags::DSYNC))
+    }
+
+    pub(super) fn stands_until_durable(&mut self, call: &Stopped) -> Decision {
+        if self.may_pass(call.tid, &call.made) {
+            return Decision::Run;
+        }
+        Decision::Stand(Until::Durable)
+    }
+}

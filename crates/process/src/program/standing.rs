@@ -1,0 +1,185 @@
+//! Threads that stand at the entry of a call: until an epoch is durable that was cut after they came there, or until
+//! there is room for what they send.
+//!
+//! * A checkpoint finds such a thread before its call: a resume begins the call.
+//! * A thread whose wait is over makes its call, if that is the next thing it does. After a handler of a signal it may
+//!   stand again.
+//! * A thread that waits for room is let go now and then, so that signals reach it.
+
+use super::{Program, State};
+use crate::error::Result;
+use crate::outbox::{Outbox, Room};
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+use twinpage_core::Epoch;
+use twinpage_os::trace::{Tid, WatchedCall};
+
+/// How often a thread that waits for room is let go.
+const TURN: Duration = Duration::from_millis(50);
+
+/// What a thread waits for at the entry of a call.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Until {
+    /// An epoch that is cut from now on is durable.
+    Durable,
+    /// There is room in the outbox for the socket with this inode.
+    Room(u64),
+}
+
+#[derive(Debug)]
+struct Stand {
+    tid: Tid,
+    until: Until,
+    /// The epoch that covers it; none before the next cut.
+    epoch: Option<Epoch>,
+    since: Instant,
+    call: WatchedCall,
+}
+
+impl Stand {
+    fn is_over(&self, outbox: &Outbox) -> bool {
+        match self.until {
+            Until::Durable => self.epoch.is_some_and(|epoch| epoch <= outbox.last_durable()),
+            Until::Room(inode) => {
+                self.since.elapsed() > TURN || matches!(outbox.room(inode), Room::Some | Room::HalfClosed)
+            }
+        }
+    }
+}
+
+/// All threads that stand.
+#[derive(Debug, Default)]
+pub(crate) struct Standing {
+    stands: Vec<Stand>,
+    /// The calls that threads may make now.
+    passes: HashMap<Tid, WatchedCall>,
+    /// Since when threads wait for room for one call.
+    tried: HashMap<Tid, (WatchedCall, Instant)>,
+}
+
+impl Standing {
+    fn add(&mut self, tid: Tid, until: Until, call: &WatchedCall) {
+        let now = Instant::now();
+        if matches!(until, Until::Room(_)) && self.tried.get(&tid).is_none_or(|(tried, _)| tried != call) {
+            self.tried.insert(tid, (*call, now));
+        }
+        self.stands.push(Stand {
+            tid,
+            until,
+            epoch: None,
+            since: now,
+            call: *call,
+        });
+    }
+
+    /// The program stands still: what the threads did before their calls is covered by this epoch.
+    fn cut(&mut self, epoch: Epoch) {
+        let uncovered = self.stands.iter_mut().filter(|stand| stand.epoch.is_none());
+        uncovered.for_each(|stand| stand.epoch = Some(epoch));
+    }
+
+    /// Whether a thread waits for a cut.
+    fn wants_cut(&self) -> bool {
+        let mut stands = self.stands.iter();
+        stands.any(|stand| stand.until == Until::Durable && stand.epoch.is_none())
+    }
+
+    /// A thread did something else than the call it stood at.
+    pub(super) fn turn_away(&mut self, tid: Tid) {
+        self.passes.remove(&tid);
+    }
+
+    /// A thread is gone.
+    pub(super) fn forget(&mut self, tid: Tid) {
+        self.stands.retain(|stand| stand.tid != tid);
+        self.passes.remove(&tid);
+        self.tried.remove(&tid);
+    }
+}
+
+impl Program {
+    /// A thread that is about to make a call stands there; its registers begin the call.
+    pub(crate) fn stand(&mut self, tid: Tid, until: Until, call: &WatchedCall) {
+        self.standing.add(tid, until, call);
+        self.set_state(tid, State::Standing);
+    }
+
+    /// Whether a thread stands at a call.
+    pub(super) fn stands(&self, tid: Tid) -> bool {
+        self.standing.stands.iter().any(|stand| stand.tid == tid)
+    }
+
+    /// Whether a thread stood at this call for as long as it had to.
+    pub(crate) fn may_pass(&mut self, tid: Tid, call: &WatchedCall) -> bool {
+        self.standing
+            .passes
+            .remove(&tid)
+            .is_some_and(|pass| pass == *call)
+    }
+
+    /// How long a thread has tried to make this call for want of room.
+    pub(crate) fn tried_for(&self, tid: Tid, call: &WatchedCall) -> Duration {
+        let tried = self.standing.tried.get(&tid).filter(|(tried, _)| tried == call);
+        tried.map_or(Duration::ZERO, |(_, since)| since.elapsed())
+    }
+
+    /// The program stands still, or has ended: what it sent is covered by this epoch, and so is what its threads did
+    /// before the calls they stand at.
+    pub(super) fn cut_replies(&mut self, epoch: Epoch) {
+        self.standing.cut(epoch);
+        if let Some(outbox) = &self.sockets.outbox {
+            outbox.cut(epoch);
+        }
+    }
+
+    /// Lets the threads go whose wait is over.
+    ///
+    /// # Errors
+    /// When a thread refuses to.
+    pub fn let_standing_go(&mut self) -> Result<()> {
+        let stands = &mut self.standing.stands;
+        let Some(outbox) = self.sockets.outbox.as_ref().filter(|_| !stands.is_empty()) else {
+            return Ok(());
+        };
+        let over: Vec<Stand> = stands.extract_if(.., |stand| stand.is_over(outbox)).collect();
+        for stand in over {
+            if stand.until == Until::Durable {
+                self.standing.passes.insert(stand.tid, stand.call);
+            }
+            self.go_on(stand.tid, 0)?;
+        }
+        Ok(())
+    }
+
+    /// Whether the outside waits for a checkpoint: for what was sent, or for what a thread does when one is durable.
+    #[must_use]
+    pub fn is_awaited(&self) -> bool {
+        self.standing.wants_cut()
+            || self
+                .sockets
+                .outbox
+                .as_ref()
+                .is_some_and(|outbox| outbox.wants_cut())
+    }
+
+    /// The alarm rings when the epoch under way is durable, if the program has use for that.
+    pub fn await_durable(&self) {
+        if let Some(outbox) = &self.sockets.outbox
+            && (!self.standing.stands.is_empty() || outbox.wants_cut())
+        {
+            outbox.await_durable();
+        }
+    }
+
+    /// Whether a thread stands at a call.
+    #[must_use]
+    pub fn has_standing(&self) -> bool {
+        !self.standing.stands.is_empty()
+    }
+
+    /// Whether no thread has anything to do: what waits for a checkpoint is all there is.
+    #[must_use]
+    pub fn sleeps_all(&self) -> bool {
+        !self.is_on_processor()
+    }
+}
