@@ -127,18 +127,113 @@ fn the_lesser_side_is_copied_when_the_last_tlb_gives_the_page_up() {
     assert_eq!(copies(62), many.collect::<Vec<_>>());
 }
 
+/// The attempt is taken back: nothing of it is committed by the journal. Then each line is logged before its store.
 #[test]
-fn a_section_larger_than_the_write_set_buffer_is_an_error() {
+fn a_section_larger_than_the_write_set_buffer_falls_back() {
     let setting = ssp().setting;
-    let lines: Vec<u64> = (0..=setting.write_set_pages as u64)
+    let large: Vec<u64> = (0..=setting.write_set_pages as u64)
         .map(|page| page * 64)
         .collect();
-    let mut script = Script(vec![lines], 0);
-    let mut space = Space::new(script.footprint_bytes());
-    let mut program = Sections::new(Name::Ssp, &setting, &mut script);
-    assert_eq!(program.steps(0, &mut space).0, Progress::Done);
-    let why = program.check(&space).unwrap_err();
-    assert!(why.contains("65 pages") && why.contains("holds 64"), "{why}");
+    let (steps, counts) = steps(Name::Ssp, &setting, &[&large, &[0]]);
+    let lines = large.len() as u64;
+    assert_eq!(
+        (counts.fallbacks, counts.sections, counts.lines),
+        (1, 2, lines + 1)
+    );
+    // 64 flips and 64 back, then one of the section after it; an entry of two lines each, an end, and a record.
+    assert_eq!(counts.flips, 2 * (lines - 1) + 1);
+    assert_eq!(counts.log_writes, 2 * lines + 1 + 1);
+    assert_eq!(counts.data_writes, lines + 1);
+    let records: Vec<_> = steps
+        .iter()
+        .filter_map(|(_, step)| match step {
+            Step::Append(_, records) => Some(records.as_slice()),
+            _ => None,
+        })
+        .flatten()
+        .collect();
+    let old = large.iter().map(|line| Record::Old(*line));
+    let expected: Vec<Record> = old.chain([Record::End(large.len())]).collect();
+    assert!(
+        expected.iter().eq(records[..expected.len()].iter().copied()),
+        "{records:?}"
+    );
+    let last = records.last().unwrap();
+    assert!(matches!(last, Record::Pages(pages) if pages.len() == 1 && pages[0].moved == Some(1)));
+}
+
+/// A store to one line of a sub-page moves all of its lines, and the section writes them all back.
+#[test]
+fn a_sub_page_moves_as_a_whole() {
+    let setting = Setting {
+        sub_page_lines: 4,
+        ..ssp().setting
+    };
+    let (steps, counts) = steps(Name::Ssp, &setting, &[&[5, 6], &[66]]);
+    assert_eq!((counts.lines, counts.flips, counts.data_writes), (3, 2, 8));
+    let moved = steps.iter().filter_map(|(_, step)| match step {
+        Step::Remap(old, new) => Some((*old, *new)),
+        _ => None,
+    });
+    let [first, second] = [256 * 64, 257 * 64];
+    let expected = (4..8).map(|line| (line, first + line));
+    let expected = expected.chain((64..68).map(|line| (line, second + line - 64)));
+    assert_eq!(moved.collect::<Vec<_>>(), expected.collect::<Vec<_>>());
+}
+
+/// Each first store makes other cores drop the page and costs them time; the page is walked again.
+#[test]
+fn a_shoot_down_costs_the_other_cores() {
+    let plain = ssp().setting;
+    let shooting = Setting {
+        flip_fs: 2_000_000_000,
+        interrupt_fs: 1_000_000_000,
+        ..plain
+    };
+    let run = |setting: &Setting| {
+        let mut swaps = Swaps::new(1 << 10, 4, 1);
+        let mut space = Space::new(swaps.footprint_bytes());
+        swaps.fill(&mut space);
+        let mut program = Sections::new(Name::Ssp, setting, &mut swaps);
+        let mut waited = 0;
+        for turn in 0..400 {
+            let (_, steps) = program.steps(turn % 4, &mut space);
+            let waits = steps.iter().filter(|step| **step == Step::Wait(1_000_000_000));
+            waited += waits.count();
+            waited += usize::from(matches!(steps.first(), Some(Step::Wait(fs)) if *fs > 1_000_000_000));
+        }
+        program.check(&space).unwrap();
+        (program.counts(), waited)
+    };
+    let ((plain, none), (shooting, waited)) = (run(&plain), run(&shooting));
+    assert_eq!(none, 0);
+    assert!(waited > 300, "{waited}");
+    assert!(
+        shooting.tlb_misses > 10 * plain.tlb_misses,
+        "{shooting:?} {plain:?}"
+    );
+}
+
+/// With slots to spare nothing is consolidated; without, as much as is needed.
+#[test]
+fn lazy_consolidation_waits_until_slots_are_short() {
+    let setting = Setting {
+        cores: 1,
+        tlb_entries: 2,
+        spare_slots: 64,
+        ..ssp().setting
+    };
+    let consolidations = |pages: u64, lazy: bool| {
+        let sections: Vec<Vec<u64>> = (0..2 * pages).map(|number| vec![number % pages * 64]).collect();
+        let sections: Vec<&[u64]> = sections.iter().map(Vec::as_slice).collect();
+        let (_, counts) = steps(Name::Ssp, &Setting { lazy, ..setting }, &sections);
+        assert_eq!(counts.slots_added, 0, "{pages} pages");
+        counts.consolidations
+    };
+    assert!(consolidations(20, false) > 20);
+    assert_eq!(consolidations(20, true), 0);
+    let (eager, lazy) = (consolidations(200, false), consolidations(200, true));
+    assert!(0 < lazy && lazy < eager, "{lazy} {eager}");
 }
 
 /// A page is queued for consolidation, used again so that all its lines are back in the first page, and left: it keeps its
@@ -224,6 +319,25 @@ fn whole_sections_survive_a_crash_anywhere() {
     let seed = fastrand::u64(..);
     let (setting, sections) = random_sections(seed);
     let sections: Vec<&[u64]> = sections.iter().map(Vec::as_slice).collect();
+    let small = Setting {
+        write_set_pages: 2,
+        ..setting
+    };
+    let large = Setting {
+        sub_page_lines: 4,
+        ..setting
+    };
+    let lazy = Setting {
+        lazy: true,
+        spare_slots: 1,
+        cores: 1,
+        ..setting
+    };
+    for (variant, falls_back) in [(small, true), (large, false), (lazy, false)] {
+        let (steps, counts) = steps(Name::Ssp, &variant, &sections);
+        assert_eq!(counts.fallbacks > 0, falls_back, "seed {seed}");
+        crash_everywhere(Name::Ssp, &steps, &sections, seed).unwrap();
+    }
     for name in Name::ALL {
         let (steps, counts) = steps(name, &setting, &sections);
         assert_eq!(counts.consolidations > 0, name == Name::Ssp, "seed {seed}");
@@ -233,8 +347,17 @@ fn whole_sections_survive_a_crash_anywhere() {
 
 /// The crashes find a fault in the steps, in one of some random programs at least.
 fn is_found(name: Name, fault: impl Fn(&mut Vec<(usize, Step)>)) {
+    is_found_with(name, 64, fault);
+}
+
+/// The same, with a write-set buffer of so many pages.
+fn is_found_with(name: Name, write_set_pages: usize, fault: impl Fn(&mut Vec<(usize, Step)>)) {
     let is_found = (0..10).any(|seed| {
         let (setting, sections) = random_sections(seed);
+        let setting = Setting {
+            write_set_pages,
+            ..setting
+        };
         let sections: Vec<&[u64]> = sections.iter().map(Vec::as_slice).collect();
         let (mut steps, _) = steps(name, &setting, &sections);
         fault(&mut steps);
@@ -296,6 +419,14 @@ fn a_line_that_is_not_copied_at_consolidation_is_found() {
 #[test]
 fn a_store_before_its_undo_entry_is_durable_is_found() {
     is_found(Name::UndoLog, |steps| {
+        let is_store = |step: &Step| matches!(step, Step::Own(op) if op.kind == Kind::Store);
+        remove_fences_before(steps, is_store);
+    });
+}
+
+#[test]
+fn a_fall_back_store_before_its_entry_is_durable_is_found() {
+    is_found_with(Name::Ssp, 1, |steps| {
         let is_store = |step: &Step| matches!(step, Step::Own(op) if op.kind == Kind::Store);
         remove_fences_before(steps, is_store);
     });

@@ -4,7 +4,6 @@ use super::eval::{Eval, show_claims, write};
 use super::{bar, command};
 use std::process::ExitCode;
 use twinpage_lab::eval::{Document, Tell, mss, ssp};
-use twinpage_process::notes;
 
 /// Programs that persist by themselves.
 pub(super) fn mss(arguments: &Eval) -> Result<ExitCode, String> {
@@ -33,9 +32,6 @@ pub(super) fn ssp(arguments: &Eval) -> Result<ExitCode, String> {
         command: command(),
     };
     let evaluation = with_bar(|tell| ssp::evaluate(&request, tell))?;
-    for left_out in &evaluation.left_out {
-        notes::tell(&format!("left out: {left_out}"));
-    }
     let code = hand_over(arguments, &evaluation)?;
     if !arguments.json {
         show_claims(&evaluation.claims);

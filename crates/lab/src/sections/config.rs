@@ -33,6 +33,9 @@ struct StudyTable {
     _source: String,
     keys: u64,
     elements: u64,
+    items: u64,
+    tuples: u64,
+    outside: u32,
     warm_up: u64,
     sections: u64,
     dram: Quantity<Span>,
@@ -60,7 +63,21 @@ struct Ssp {
     near: Quantity<Span>,
     far: Quantity<Span>,
     flip: Quantity<Span>,
+    interrupt: Quantity<Span>,
     journal: Quantity<Bytes>,
+    sub_page: Quantity<Bytes>,
+    consolidation: Consolidation,
+    handler_work: u32,
+}
+
+/// When a page that is not in use is consolidated (3.4).
+#[derive(Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Consolidation {
+    /// At once.
+    Eager,
+    /// When slots of the SSP cache are short.
+    Lazy,
 }
 
 #[derive(Deserialize)]
@@ -94,6 +111,15 @@ pub struct Setting {
     pub far_fs: u64,
     /// A flip-current-bit message, in femtoseconds of the core that sends it.
     pub flip_fs: u64,
+    /// What a shoot-down costs each core that it interrupts, in femtoseconds; its sender waits for it as `flip_fs` says. 0:
+    /// there are none, flip-current-bit messages keep the TLBs coherent.
+    pub interrupt_fs: u64,
+    /// Lines that are remapped together.
+    pub sub_page_lines: u32,
+    /// Pages are consolidated when slots of the SSP cache are short, else at once.
+    pub lazy: bool,
+    /// Instructions of the fall-back path's handler for each line that it logs.
+    pub handler_work: u32,
     /// Bytes of the metadata journal.
     pub journal_bytes: u64,
     /// Bytes of an undo log's entry.
@@ -111,6 +137,12 @@ pub struct Study {
     pub keys: u64,
     /// Elements of the array of SPS.
     pub elements: u64,
+    /// Keys that clients of Memcached ask for.
+    pub items: u64,
+    /// Tuples of Vacation.
+    pub tuples: u64,
+    /// Instructions of both outside their data, for each access to it.
+    pub outside: u32,
     /// Sections before anything is counted.
     pub warm_up: u64,
     /// Sections counted.
@@ -175,6 +207,10 @@ impl Config {
                 near_fs: fs(&said.ssp.near),
                 far_fs: fs(&said.ssp.far),
                 flip_fs: fs(&said.ssp.flip),
+                interrupt_fs: fs(&said.ssp.interrupt),
+                sub_page_lines: (said.ssp.sub_page.is.0 / 64) as u32,
+                lazy: said.ssp.consolidation == Consolidation::Lazy,
+                handler_work: said.ssp.handler_work,
                 journal_bytes: said.ssp.journal.is.0,
                 undo_entry_bytes: said.log.undo_entry.is.0,
                 redo_entry_bytes: said.log.redo_entry.is.0,
@@ -183,6 +219,9 @@ impl Config {
             study: Study {
                 keys: said.study.keys,
                 elements: said.study.elements,
+                items: said.study.items,
+                tuples: said.study.tuples,
+                outside: said.study.outside,
                 warm_up: said.study.warm_up,
                 sections: said.study.sections,
                 dram_fs: fs(&said.study.dram),
@@ -202,18 +241,22 @@ impl Config {
         for size in [
             &mut study.keys,
             &mut study.elements,
+            &mut study.items,
+            &mut study.tuples,
             &mut study.warm_up,
             &mut study.sections,
         ] {
             *size /= by.max(1);
         }
-        let is_large = study.keys >= 1024 && study.elements >= 1024 && study.sections >= 100;
+        let sizes = [study.keys, study.elements, study.items, study.tuples];
+        let is_large = sizes.into_iter().all(|size| size >= 1024) && study.sections >= 100;
         match by.is_power_of_two() && is_large {
             true => Ok(config),
             false => Err(ConfigError {
                 file: self.name.clone(),
                 what: format!(
-                    "the study cannot be {by} times smaller: a power of two that leaves 1024 keys and 100 sections"
+                    "the study cannot be {by} times smaller: a power of two that leaves 1024 keys, elements, items and \
+                     tuples, and 100 sections"
                 ),
             }),
         }
@@ -236,6 +279,12 @@ fn check(source: SourceText<'_>, said: &File) -> Result<(), ConfigError> {
             "write_set_pages",
             (1..=1024).contains(&said.ssp.write_set_pages),
             "1 to 1024",
+        ),
+        (
+            "ssp",
+            "sub_page",
+            [64, 128, 256, 512, 1024, 2048, 4096].contains(&said.ssp.sub_page.is.0),
+            "64 B, or a power of two of it up to a page of 4 KiB",
         ),
         (
             "ssp",
@@ -275,6 +324,14 @@ fn check(source: SourceText<'_>, said: &File) -> Result<(), ConfigError> {
             size.contains(&study.elements),
             "1024 to 67108864",
         ),
+        ("study", "items", size.contains(&study.items), "1024 to 67108864"),
+        (
+            "study",
+            "tuples",
+            size.contains(&study.tuples),
+            "1024 to 67108864",
+        ),
+        ("study", "outside", study.outside <= 10_000, "at most 10000"),
         ("study", "sections", study.sections >= 100, "100 at least"),
         (
             "study",

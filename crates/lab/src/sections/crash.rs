@@ -155,7 +155,11 @@ impl Memory {
         match self.design {
             Name::UndoLog => undo(&mut lines, &self.log),
             Name::RedoLog => redo(&mut lines, &self.log),
-            Name::Ssp => replay(&mut pages, &self.log),
+            Name::Ssp => {
+                // Of sections on the fall-back path.
+                undo(&mut lines, &self.log);
+                replay(&mut pages, &self.log);
+            }
         }
         Recovered { lines, pages }
     }

@@ -52,6 +52,8 @@ pub struct Counts {
     pub consolidations: u64,
     /// Slots above the SSP cache's size.
     pub slots_added: u64,
+    /// Sections that were begun again on the fall-back path.
+    pub fallbacks: u64,
     /// Lines written back by sections.
     pub data_writes: u64,
     /// Lines of logs and journals written.
@@ -75,6 +77,7 @@ impl Counts {
             far_entries: self.far_entries - before.far_entries,
             consolidations: self.consolidations - before.consolidations,
             slots_added: self.slots_added - before.slots_added,
+            fallbacks: self.fallbacks - before.fallbacks,
             data_writes: self.data_writes - before.data_writes,
             log_writes: self.log_writes - before.log_writes,
             consolidation_writes: self.consolidation_writes - before.consolidation_writes,
@@ -104,14 +107,20 @@ pub(super) trait Design: Send {
         out.steps.push(Step::Own(*op));
     }
 
-    /// An atomic store.
-    fn store(&mut self, core: usize, op: &Op, out: &mut Out);
+    /// An atomic store. False if the section is larger than the design can hold: nothing was done.
+    #[must_use]
+    fn store(&mut self, core: usize, op: &Op, out: &mut Out) -> bool;
+
+    /// What the section did is taken back; it begins again, and may be of any size.
+    fn fall_back(&mut self, _core: usize, _out: &mut Out) {
+        unreachable!("a design that holds every section")
+    }
+
+    /// A page left a core's TLB because another core said so.
+    fn shot_down(&mut self, _page: u64) {}
 
     /// The section's stores are over; it is acknowledged after these steps.
-    ///
-    /// # Errors
-    /// The section is larger than the design can hold.
-    fn end(&mut self, core: usize, out: &mut Out) -> Result<(), String>;
+    fn end(&mut self, core: usize, out: &mut Out);
 
     /// The section is acknowledged; the core goes on after these steps.
     fn after(&mut self, _core: usize, _out: &mut Out) {}
@@ -127,6 +136,8 @@ pub(super) trait Design: Send {
 #[derive(Default)]
 pub(super) struct Out {
     pub(super) steps: Vec<Step>,
+    /// The page whose entry other TLBs have to drop.
+    pub(super) shoots: Option<u64>,
     pub(super) counts: Counts,
 }
 

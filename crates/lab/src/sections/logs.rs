@@ -1,4 +1,4 @@
-//! The baselines: undo logging and redo logging (SSP 5.1).
+//! The baselines: undo logging and redo logging (SSP 5.1). A section that writes nothing logs nothing.
 
 use super::config::Setting;
 use super::design::{Area, Design, Out, line};
@@ -7,7 +7,7 @@ use crate::op::{Kind, Op};
 use std::collections::BTreeSet;
 
 /// A log for each core, from this line on; and the line after them.
-fn logs(setting: &Setting, first: u64) -> Vec<Area> {
+pub(super) fn logs(setting: &Setting, first: u64) -> Vec<Area> {
     let lines = setting.log_bytes / 64;
     (0..setting.cores as u64)
         .map(|core| Area::new(first + core * lines, setting.log_bytes))
@@ -15,7 +15,7 @@ fn logs(setting: &Setting, first: u64) -> Vec<Area> {
 }
 
 /// Writes `records`, `bytes` bytes long, at the end of a log. They are complete with its last line.
-fn append(log: &mut Area, bytes: u64, records: Vec<Record>, out: &mut Out) {
+pub(super) fn append(log: &mut Area, bytes: u64, records: Vec<Record>, out: &mut Out) {
     let lines: Vec<u64> = log.append(bytes).collect();
     out.counts.log_writes += lines.len() as u64;
     let (last, before) = lines.split_last().expect("a record has bytes");
@@ -43,7 +43,7 @@ impl Undo {
 }
 
 impl Design for Undo {
-    fn store(&mut self, core: usize, op: &Op, out: &mut Out) {
+    fn store(&mut self, core: usize, op: &Op, out: &mut Out) -> bool {
         let line = line(op.at);
         if self.lines[core].insert(line) {
             // The entry holds the line, so the line is there first.
@@ -63,10 +63,14 @@ impl Design for Undo {
             out.steps.push(Step::Fence);
         }
         out.steps.push(Step::Own(*op));
+        true
     }
 
-    fn end(&mut self, core: usize, out: &mut Out) -> Result<(), String> {
+    fn end(&mut self, core: usize, out: &mut Out) {
         let lines = std::mem::take(&mut self.lines[core]);
+        if lines.is_empty() {
+            return;
+        }
         for &line in &lines {
             out.counts.data_writes += 1;
             out.steps.push(Step::WriteBack(line));
@@ -75,7 +79,6 @@ impl Design for Undo {
         self.logs[core].align();
         append(&mut self.logs[core], 8, vec![Record::End(lines.len())], out);
         out.steps.push(Step::Fence);
-        Ok(())
     }
 }
 
@@ -101,13 +104,17 @@ impl Redo {
 }
 
 impl Design for Redo {
-    fn store(&mut self, core: usize, op: &Op, out: &mut Out) {
+    fn store(&mut self, core: usize, op: &Op, out: &mut Out) -> bool {
         self.lines[core].insert(line(op.at));
         out.steps.push(Step::Own(*op));
+        true
     }
 
-    fn end(&mut self, core: usize, out: &mut Out) -> Result<(), String> {
+    fn end(&mut self, core: usize, out: &mut Out) {
         let lines = std::mem::take(&mut self.lines[core]);
+        if lines.is_empty() {
+            return;
+        }
         let log = &mut self.logs[core];
         log.align();
         // Entries leave the log buffer together, and the mark with them: it counts with all of them or not at all.
@@ -117,7 +124,6 @@ impl Design for Redo {
         append(log, bytes, records, out);
         out.steps.push(Step::Fence);
         self.behind[core] = lines;
-        Ok(())
     }
 
     fn after(&mut self, core: usize, out: &mut Out) {

@@ -28,6 +28,12 @@ impl Lru {
         let gone = (self.pages.len() > self.room).then(|| self.pages.remove(0));
         (place.is_some(), gone)
     }
+
+    /// Drops a page. Says whether it was there.
+    pub(super) fn remove(&mut self, page: u64) -> bool {
+        let place = self.pages.iter().position(|&other| other == page);
+        place.is_some_and(|place| self.pages.remove(place) == page)
+    }
 }
 
 #[cfg(test)]

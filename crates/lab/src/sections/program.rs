@@ -25,6 +25,8 @@ pub struct Sections<'w> {
     warm_up: u64,
     /// Instructions before a section, beside the program's own.
     between: u32,
+    /// Of each core, what other cores' shoot-downs cost it since its last batch.
+    interrupted_fs: Vec<u64>,
     failed: Option<String>,
 }
 
@@ -47,6 +49,7 @@ impl<'w> Sections<'w> {
             before: Counts::default(),
             warm_up: 0,
             between: 0,
+            interrupted_fs: vec![0; setting.cores],
             failed: None,
         }
     }
@@ -120,25 +123,35 @@ impl<'w> Sections<'w> {
 
     fn translate(&mut self, core: usize, ops: &[Op]) -> Result<(), String> {
         let mut lines = BTreeSet::new();
-        self.begin(ops);
-        for (place, op) in ops.iter().enumerate() {
+        self.begin(core, ops);
+        // Where the section under way begins, and where it is.
+        let (mut first, mut place) = (0, 0);
+        while let Some(op) = ops.get(place) {
             let op = &Op {
                 work: if place == 0 { 0 } else { op.work },
                 ..*op
             };
+            place += 1;
             if is_access(op) {
                 self.look_up(core, page(op.at).0);
             }
             match op.kind {
                 Kind::Store => {
                     lines.insert(line(op.at));
-                    self.design.store(core, op, &mut self.out);
+                    if !self.design.store(core, op, &mut self.out) {
+                        self.out.counts.fallbacks += 1;
+                        self.design.fall_back(core, &mut self.out);
+                        lines.clear();
+                        place = first;
+                    }
+                    self.shoot_down(core);
                 }
                 Kind::Commit => {
-                    self.design.end(core, &mut self.out)?;
+                    self.design.end(core, &mut self.out);
                     self.out.steps.push(Step::Acknowledge);
                     self.design.after(core, &mut self.out);
                     self.ended(&std::mem::take(&mut lines));
+                    first = place;
                 }
                 Kind::Load => self.design.load(op, &mut self.out),
                 Kind::Work => self.out.steps.push(Step::Own(*op)),
@@ -157,8 +170,12 @@ impl<'w> Sections<'w> {
     }
 
     /// What comes before the first access is not of the section; then it begins. Its beginning and its end are full
-    /// barriers (3.1).
-    fn begin(&mut self, ops: &[Op]) {
+    /// barriers (3.1). A batch of code alone has no section.
+    fn begin(&mut self, core: usize, ops: &[Op]) {
+        let interrupted_fs = std::mem::take(&mut self.interrupted_fs[core]);
+        if interrupted_fs > 0 {
+            self.out.steps.push(Step::Wait(interrupted_fs));
+        }
         let work = self.between + ops.first().map_or(0, |op| op.work);
         if work > 0 {
             self.out.steps.push(Step::Own(Op {
@@ -169,7 +186,24 @@ impl<'w> Sections<'w> {
                 chained: false,
             }));
         }
-        self.out.steps.push(Step::Fence);
+        if ops.iter().any(|op| op.kind != Kind::Work) {
+            self.out.steps.push(Step::Fence);
+        }
+    }
+
+    /// Other TLBs drop the page that a store has another place for now; their cores are interrupted.
+    fn shoot_down(&mut self, core: usize) {
+        let Some(page) = self.out.shoots.take() else {
+            return;
+        };
+        for (other, tlb) in self.tlbs.iter_mut().enumerate() {
+            if other != core {
+                self.interrupted_fs[other] += self.setting.interrupt_fs;
+                if tlb.remove(page) {
+                    self.design.shot_down(page);
+                }
+            }
+        }
     }
 
     fn look_up(&mut self, core: usize, page: u64) {

@@ -5,12 +5,15 @@
 //! * The first store of a section to a line flips its current bit: the committed version is never overwritten.
 //! * Data is durable before the journal says so (Figure 2).
 //! * A page that no TLB has and no section writes is consolidated: the side with fewer committed lines is copied.
+//! * A section of more pages than the write-set buffer holds is taken back and begins again with an undo log: its stores go
+//!   to the committed side, each behind its entry. What its first attempt wrote is on the other side, where nothing reads it.
 
 use super::config::Setting;
 use super::design::{Area, Counts, Design, Out, page};
+use super::logs::{append, logs};
 use super::lru::Lru;
 use super::step::{self, Record, Step};
-use crate::op::{Op, PAGE_BYTES};
+use crate::op::{Kind, Op, PAGE_BYTES};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Lines of a page.
@@ -72,6 +75,9 @@ pub(super) struct Ssp {
     near: Lru,
     /// Each core's write-set buffer: pages, and the updated bits of their lines.
     updated: Vec<BTreeMap<u64, u64>>,
+    /// Whether the section of a core is on the fall-back path: updated lines are then those that its log has.
+    falls_back: Vec<bool>,
+    logs: Vec<Area>,
     /// Those of the section whose last steps the machine is doing.
     ending: Vec<BTreeMap<u64, u64>>,
     queue: VecDeque<u64>,
@@ -89,7 +95,10 @@ impl Ssp {
     pub(super) fn new(setting: &Setting, pages: u64) -> Ssp {
         let slots = (setting.cores * setting.tlb_entries + setting.spare_slots) as u64;
         let journal = Area::new((pages + slots + GROWTH) * LINES, setting.journal_bytes);
+        let kept = journal.end();
         Ssp {
+            falls_back: vec![false; setting.cores],
+            logs: logs(setting, kept + 1 + GROWTH),
             setting: *setting,
             entries: BTreeMap::new(),
             homes: BTreeMap::new(),
@@ -101,7 +110,7 @@ impl Ssp {
             ending: vec![BTreeMap::new(); setting.cores],
             queue: VecDeque::new(),
             consolidating: None,
-            kept: journal.end(),
+            kept,
             journal,
             uncovered: 0,
             changed: BTreeSet::new(),
@@ -181,6 +190,62 @@ impl Ssp {
         self.uncovered = 0;
     }
 
+    /// Lines of a sub-page.
+    fn sub_page(&self) -> u32 {
+        self.setting.sub_page_lines
+    }
+
+    /// Sub-pages of these lines, which are whole ones.
+    fn sub_pages(&self, bits: u64) -> u64 {
+        u64::from(bits.count_ones() / self.sub_page())
+    }
+
+    /// The first store of a section to a sub-page: its lines are the other page's from here on. Returns them.
+    fn flip(&mut self, number: u64, line: u32, out: &mut Out) -> u64 {
+        let lines = self.sub_page();
+        let first = line / lines * lines;
+        let new = u64::MAX >> (64 - lines) << first;
+        let entry = self.entry(number);
+        let before = entry.current;
+        entry.current ^= new;
+        for line in first..first + lines {
+            let (old, new) = (entry.line(before, line), entry.line(!before, line));
+            out.steps.push(Step::Remap(old, new));
+        }
+        out.counts.flips += 1;
+        if self.setting.flip_fs > 0 {
+            out.steps.push(Step::Wait(self.setting.flip_fs));
+        }
+        if self.setting.interrupt_fs > 0 {
+            out.shoots = Some(number);
+        }
+        new
+    }
+
+    /// On the fall-back path, the first store to a line: it is in the log as it was, and durable there. The handler is
+    /// software. Returns the line.
+    fn log(&mut self, core: usize, op: &Op, out: &mut Out) -> u64 {
+        let at = self.to_physical(op);
+        out.steps.push(Step::Own(Op {
+            kind: Kind::Load,
+            work: self.setting.handler_work,
+            ..at
+        }));
+        let log = &mut self.logs[core];
+        log.align();
+        let record = Record::Old(super::design::line(at.at));
+        append(log, self.setting.undo_entry_bytes, vec![record], out);
+        out.steps.push(Step::Fence);
+        1 << page(op.at).1
+    }
+
+    /// Whether a page is consolidated only when slots are short, and they are not: fewer than half of the spare ones.
+    fn may_wait(&self) -> bool {
+        let gives_slot = |entry: &&Entry| entry.committed == 0 && entry.is_idle() && !entry.is_queued;
+        let free = || self.free.len() + self.entries.values().filter(gives_slot).count();
+        self.setting.lazy && free() > self.setting.spare_slots / 2
+    }
+
     /// The lesser side of a page is copied to the other.
     fn consolidate(&mut self, number: u64, out: &mut Out) {
         let entry = self.entry(number);
@@ -253,35 +318,45 @@ impl Design for Ssp {
         out.steps.push(Step::Own(self.to_physical(op)));
     }
 
-    fn store(&mut self, core: usize, op: &Op, out: &mut Out) {
+    fn store(&mut self, core: usize, op: &Op, out: &mut Out) -> bool {
         let (number, line) = page(op.at);
-        let updated = self.updated[core].entry(number).or_default();
-        let is_first_of_page = *updated == 0;
-        if *updated >> line & 1 == 0 {
-            *updated |= 1 << line;
-            let flip = self.setting.flip_fs;
-            let entry = self.entry(number);
-            entry.writers += u32::from(is_first_of_page);
-            let old = entry.line(entry.current, line);
-            entry.current ^= 1 << line;
-            out.steps.push(Step::Remap(old, entry.line(entry.current, line)));
-            out.counts.flips += 1;
-            if flip > 0 {
-                out.steps.push(Step::Wait(flip));
-            }
+        let known = self.updated[core].get(&number).copied();
+        let is_full = self.updated[core].len() >= self.setting.write_set_pages;
+        if known.is_none() && is_full && !self.falls_back[core] {
+            return false;
+        }
+        let updated = known.unwrap_or(0);
+        if updated >> line & 1 == 0 {
+            self.entry(number).writers += u32::from(known.is_none());
+            let new = match self.falls_back[core] {
+                true => self.log(core, op, out),
+                false => self.flip(number, line, out),
+            };
+            self.updated[core].insert(number, updated | new);
         }
         out.steps.push(Step::Own(self.to_physical(op)));
+        true
     }
 
-    fn end(&mut self, core: usize, out: &mut Out) -> Result<(), String> {
-        let updated = std::mem::take(&mut self.updated[core]);
-        if updated.len() > self.setting.write_set_pages {
-            return Err(format!(
-                "a section wrote {} pages, and the write-set buffer holds {}: the fall-back path is not simulated",
-                updated.len(),
-                self.setting.write_set_pages
-            ));
+    fn fall_back(&mut self, core: usize, out: &mut Out) {
+        for (number, bits) in std::mem::take(&mut self.updated[core]) {
+            out.counts.flips += self.sub_pages(bits);
+            let entry = self.entry(number);
+            entry.current ^= bits;
+            entry.writers -= 1;
+            self.released(number);
         }
+        self.falls_back[core] = true;
+    }
+
+    fn shot_down(&mut self, number: u64) {
+        // Its writer keeps it from being consolidated.
+        self.entry(number).tlbs -= 1;
+    }
+
+    fn end(&mut self, core: usize, out: &mut Out) {
+        let updated = std::mem::take(&mut self.updated[core]);
+        let falls_back = std::mem::take(&mut self.falls_back[core]);
         let mut pages = Vec::new();
         for (&number, &bits) in &updated {
             let entry = self.entry(number);
@@ -289,14 +364,21 @@ impl Design for Ssp {
                 out.counts.data_writes += 1;
                 out.steps.push(Step::WriteBack(entry.line(entry.current, line)));
             }
-            entry.committed ^= bits;
-            pages.push(entry.record(number, Some(bits)));
+            if !falls_back {
+                entry.committed ^= bits;
+                pages.push(entry.record(number, Some(bits)));
+            }
         }
         out.steps.push(Step::Fence);
+        if falls_back {
+            let log = &mut self.logs[core];
+            log.align();
+            let entries = updated.values().map(|bits| bits.count_ones() as usize).sum();
+            append(log, 8, vec![Record::End(entries)], out);
+        }
         self.commit(pages, out);
         out.steps.push(Step::Fence);
         self.ending[core] = updated;
-        Ok(())
     }
 
     fn done(&mut self, core: usize, _: &mut Out) {
@@ -315,6 +397,9 @@ impl Design for Ssp {
     fn background(&mut self, out: &mut Out) {
         if self.uncovered > self.setting.journal_bytes / 2 {
             return self.checkpoint(out);
+        }
+        if self.queue.is_empty() || self.may_wait() {
+            return;
         }
         while let Some(number) = self.queue.pop_front() {
             let entry = self.entry(number);

@@ -4,13 +4,18 @@ use crate::op::PAGE_BYTES;
 use crate::space::{Plain, Port, Space};
 use std::marker::PhantomData;
 
-/// Hands out regions from address 0 up, each beginning on a page.
+/// Hands out regions from its first address up, each beginning on a page.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Layout {
     next: u64,
 }
 
 impl Layout {
+    /// From an address on, the first of a page.
+    pub(super) fn from(at: u64) -> Layout {
+        Layout { next: at }
+    }
+
     /// So many bytes.
     pub(super) fn region(&mut self, bytes: u64) -> u64 {
         let at = self.next;
@@ -51,6 +56,10 @@ pub(super) struct Array<T> {
 }
 
 impl<T: Plain> Array<T> {
+    pub(super) fn len(&self) -> u64 {
+        self.len
+    }
+
     #[inline]
     pub(super) fn at(&self, i: u64) -> u64 {
         debug_assert!(i < self.len);
@@ -98,6 +107,12 @@ impl Records {
 
     pub(super) fn len(&self) -> u64 {
         self.len
+    }
+
+    /// Whether a record begins there.
+    pub(super) fn is_one(&self, at: u64) -> bool {
+        let place = at.wrapping_sub(self.base);
+        place.is_multiple_of(self.each) && place / self.each < self.len
     }
 }
 

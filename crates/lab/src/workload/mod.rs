@@ -6,6 +6,7 @@
 //! * Batches are short (a few hundred operations): a checkpoint waits for the batch each core is in.
 
 mod ann;
+pub mod apart;
 mod community;
 mod components;
 mod echo;
@@ -15,6 +16,7 @@ pub mod image;
 mod layout;
 pub mod list;
 pub mod maps;
+pub mod memcached;
 mod nstore;
 mod pagerank;
 mod points;
@@ -26,7 +28,9 @@ mod sweep;
 mod table;
 mod tatp;
 mod tpcc;
+mod turns;
 pub mod uniform;
+pub mod vacation;
 
 use crate::op::Op;
 use crate::space::{Port, Space};

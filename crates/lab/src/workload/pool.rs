@@ -4,7 +4,7 @@
 //! spare   | records ever used u64 | first free record u64 |           free records are chained by their second word
 //! ```
 
-use super::layout::{Array, Layout, Records};
+use super::layout::{Array, Layout, Records, peek};
 use crate::space::{Port, Space};
 
 /// Where a free record names the next one.
@@ -54,6 +54,33 @@ impl Pool {
         let used = self.spare.peek(space, 0);
         self.spare.poke(space, 0, used + 1);
         self.records.at(used)
+    }
+
+    /// Records that are free.
+    ///
+    /// # Errors
+    /// The chain of those given back leads elsewhere, or round.
+    pub(super) fn free(&self, space: &Space) -> Result<u64, String> {
+        let capacity = self.records.len();
+        let used = self.spare.peek(space, 0);
+        let mut record = self.spare.peek(space, 1);
+        let mut given = 0;
+        while record != 0 {
+            given += 1;
+            if !self.records.is_one(record) || given > capacity {
+                return Err(format!("the chain of free records leads to {record:#x}"));
+            }
+            record = peek(space, record + NEXT);
+        }
+        capacity
+            .checked_sub(used)
+            .map(|fresh| fresh + given)
+            .ok_or_else(|| format!("{used} of {capacity} records were used"))
+    }
+
+    /// Whether a record begins there.
+    pub(super) fn is_one(&self, at: u64) -> bool {
+        self.records.is_one(at)
     }
 
     /// Records there are, taken and free.

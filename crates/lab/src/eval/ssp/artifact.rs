@@ -1,11 +1,11 @@
 //! Artifacts: the figures and tables that are repeated, and the runs of each.
 
-use super::runs::{Key, LOADS, Load, Other};
+use super::runs::{Key, LOADS, Load, Other, REAL};
 use crate::eval::each;
 use crate::sections::{Config, Name};
 
 /// All artifacts, and what they show.
-pub const ARTIFACTS: [(&str, &str); 12] = [
+pub const ARTIFACTS: [(&str, &str); 16] = [
     ("fig5a", "Sections a second, one thread: over UNDO-LOG"),
     ("fig5b", "Sections a second, four threads: over UNDO-LOG"),
     ("fig6", "Logging writes of a section: over UNDO-LOG"),
@@ -23,7 +23,20 @@ pub const ARTIFACTS: [(&str, &str); 12] = [
         "table3",
         "Write sets: lines and pages of a section, and the most pages",
     ),
+    (
+        "table4",
+        "Real workloads, four clients: throughput of SSP over the others",
+    ),
+    ("table5", "Real workloads: NVRAM writes saved by SSP"),
+    (
+        "real",
+        "Real workloads: logging writes saved, and what SSP writes",
+    ),
     ("tlb", "A smaller TLB: consolidation's share of SSP's writes"),
+    (
+        "variants",
+        "SSP otherwise: over SSP as it is; sections on the fall-back path",
+    ),
     ("open", "What the paper leaves open: throughput by each choice"),
     ("cost", "Hardware cost, in bytes"),
     ("claims", "The sentences of the evaluation: which hold"),
@@ -38,8 +51,25 @@ const TABLE: u64 = 4;
 /// Instructions between sections in Figure 8, beside the programs' own. The paper's axis ends at 200 thousand sections a
 /// second, 5 µs each: its sections have more code around them than the programs here.
 pub(super) const BETWEEN: [u32; 3] = [0, 5_000, 20_000];
+/// What the paper leaves open of the real workloads: instructions outside their data, for each access to it; and whether
+/// clients ever wait for one another.
+pub(super) const REAL_OPEN: [(&str, Other); 4] = [
+    ("no code outside the data", Other::Outside(0)),
+    ("250 instructions for each access", Other::Outside(250)),
+    ("2500 instructions for each access", Other::Outside(2500)),
+    ("one lock", Other::Shared),
+];
 /// Entries of the smaller TLB.
 pub(super) const SMALL_TLB: usize = 8;
+/// SSP as it could be otherwise, with four threads: sub-pages as large as Optane's writes, shoot-downs for messages (4.3),
+/// consolidation when slots are short (3.4), and the fall-back path (3.5), with a write-set buffer so small that programs
+/// need it.
+pub(super) const VARIANTS: [(&str, Other); 4] = [
+    ("sub-pages of 256 bytes", Other::SubPages(4)),
+    ("shoot-downs", Other::ShootDowns),
+    ("lazy consolidation", Other::Lazy),
+    ("a write-set buffer of 2 pages", Other::Buffer(2)),
+];
 /// What the paper leaves open, the threads it is shown with, and the programs.
 pub(super) const OPEN: [(&str, Other, usize); 8] = [
     ("as in the machine file", Other::Nothing, 1),
@@ -71,14 +101,23 @@ pub(super) fn chosen(names: &[String]) -> Result<Vec<&'static str>, String> {
     each::chosen("ssp", &ARTIFACTS, names)
 }
 
-/// Every program with these designs.
+/// Every microbenchmark with these designs.
 fn all(designs: &[Name], threads: usize, other: Other) -> Vec<Key> {
-    let of = |load: Load| {
+    these(&LOADS, designs, threads, other)
+}
+
+/// The real workloads with every design.
+fn real(other: Other) -> Vec<Key> {
+    these(&REAL, &Name::ALL, THREADS, other)
+}
+
+fn these(loads: &[Load], designs: &[Name], threads: usize, other: Other) -> Vec<Key> {
+    let of = |&load: &Load| {
         designs
             .iter()
             .map(move |&design| Key::new(load, design, threads, other))
     };
-    LOADS.into_iter().flat_map(of).collect()
+    loads.iter().flat_map(of).collect()
 }
 
 /// A run of Figure 8.
@@ -95,7 +134,22 @@ pub(super) fn keys(artifact: &str, config: &Config) -> Vec<Key> {
     match artifact {
         "fig5a" | "fig6" | "fig7a" => one(Other::Nothing),
         "fig5b" => all(&Name::ALL, THREADS, Other::Nothing),
-        "fig7b" | "table3" => all(&[Name::Ssp], 1, Other::Nothing),
+        "fig7b" => all(&[Name::Ssp], 1, Other::Nothing),
+        "table3" => {
+            let real = these(&REAL, &[Name::Ssp], THREADS, Other::Nothing);
+            all(&[Name::Ssp], 1, Other::Nothing)
+                .into_iter()
+                .chain(real)
+                .collect()
+        }
+        "table4" => {
+            let others = REAL_OPEN.into_iter().map(|(_, other)| other);
+            std::iter::once(Other::Nothing)
+                .chain(others)
+                .flat_map(real)
+                .collect()
+        }
+        "table5" | "real" => real(Other::Nothing),
         "fig8" => {
             let latencies = &config.study.latencies;
             let of = |load: Load, between: u32| {
@@ -120,11 +174,17 @@ pub(super) fn keys(artifact: &str, config: &Config) -> Vec<Key> {
                 .chain(all(&[Name::Ssp], 1, Other::Nothing))
                 .collect()
         }
+        "variants" => {
+            let others = VARIANTS.into_iter().map(|(_, other)| other);
+            let all = std::iter::once(Other::Nothing).chain(others);
+            all.flat_map(|other| self::all(&[Name::Ssp], THREADS, other))
+                .collect()
+        }
         "open" => OPEN
             .into_iter()
             .flat_map(|(_, other, threads)| all(&Name::ALL, threads, other))
             .collect(),
-        "claims" => ["fig5a", "fig5b", "fig8", "fig9"]
+        "claims" => ["fig5a", "fig5b", "fig8", "fig9", "table4"]
             .into_iter()
             .flat_map(|artifact| keys(artifact, config))
             .collect(),

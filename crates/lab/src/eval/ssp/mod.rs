@@ -30,7 +30,7 @@ pub struct Request {
     pub machine: String,
     /// Which artifacts; all if empty.
     pub artifacts: Vec<String>,
-    /// Maps, array and runs are smaller by this.
+    /// Data and runs are smaller by this.
     pub smaller: u64,
     /// Everything random follows from it.
     pub seed: u64,
@@ -53,10 +53,8 @@ pub struct Evaluation {
     pub config_hash: String,
     /// That machine.
     pub machine: Config,
-    /// Maps, array and runs are smaller by this.
+    /// Data and runs are smaller by this.
     pub smaller: u64,
-    /// Of the paper's workloads those that are not among the runs, and why.
-    pub left_out: Vec<String>,
     /// The numbers.
     pub rows: Vec<Row>,
     /// The paper's sentences, where they are asked for.
@@ -94,7 +92,6 @@ pub fn evaluate(request: &Request, tell: Tell<'_>) -> Result<Evaluation, String>
         commit: store::commit(),
         config_hash: crate::config::hash(&serde_json::to_string(&config).map_err(|why| why.to_string())?),
         smaller: request.smaller,
-        left_out: vec!["memcached and vacation (Tables 4 and 5): these programs are not simulated".into()],
         rows: artifacts.iter().flat_map(rows).collect(),
         claims: match artifacts.contains(&"claims") {
             true => claims::all(&config, &runs),
@@ -120,7 +117,7 @@ impl Document for Evaluation {
 
     fn preface(&self) -> String {
         let machine = format!(
-            "<p>Machine {}; maps, array and runs {} times smaller than the study's; {} runs. {}</p>",
+            "<p>Machine {}; data and runs {} times smaller than the study's; {} runs. {}</p>",
             self.config_hash,
             self.smaller,
             self.runs.len(),
@@ -128,7 +125,6 @@ impl Document for Evaluation {
         );
         [
             machine,
-            html::left_out(&self.left_out),
             html::made_by(&self.command, self.commit.as_deref()),
             html::claims(&self.claims),
         ]

@@ -1,10 +1,10 @@
 //! Rows: what follows from the runs, beside what the paper says.
 
-use super::artifact::{BETWEEN, OPEN, SMALL_TLB, SWEPT, THREADS, writes};
+use super::artifact::{BETWEEN, OPEN, REAL_OPEN, SMALL_TLB, SWEPT, THREADS, VARIANTS, writes};
 use super::cost;
 use super::measure::Measure;
 use super::paper::said;
-use super::runs::{Key, LOADS, Load, Other, Run, Runs};
+use super::runs::{Key, LOADS, Load, Other, REAL, Run, Runs};
 use crate::eval::Row;
 use crate::eval::evidence::is_far;
 use crate::sections::{Config, Counts, Name};
@@ -58,11 +58,19 @@ impl Table<'_> {
             "fig5b" => self.figure(Measure::Throughput, THREADS),
             "fig6" => self.figure(Measure::LogWrites, 1),
             "fig7a" => self.figure(Measure::Writes, 1),
-            "fig7b" => self.shares(),
+            "fig7b" => self.shares(&LOADS, 1),
             "fig8" => self.latencies(),
             "fig9" => self.cache(),
             "table3" => self.write_sets(),
+            "table4" => self.real_speed(),
+            "table5" => self.real(Measure::Writes),
+            "real" => {
+                let mut rows = self.real(Measure::LogWrites);
+                rows.extend(self.shares(&REAL, THREADS));
+                rows
+            }
             "tlb" => self.tlb(),
+            "variants" => self.variants(),
             "open" => self.open(),
             "cost" => cost::parts(&self.config.setting)
                 .into_iter()
@@ -158,12 +166,50 @@ impl Table<'_> {
         rows
     }
 
-    fn shares(&self) -> Vec<Row> {
+    fn shares(&self, loads: &[Load], threads: usize) -> Vec<Row> {
         let mut rows = Vec::new();
-        for load in LOADS {
-            let run = self.run(load, Name::Ssp, 1, Other::Nothing);
+        for &load in loads {
+            let run = self.run(load, Name::Ssp, threads, Other::Nothing);
             for (series, share) in parts(&run.design) {
                 rows.push(self.row(series.into(), load.0.into(), (share, None), "share", &[]));
+            }
+        }
+        rows
+    }
+
+    /// SSP against the others in the real workloads, by a measure.
+    fn real(&self, measure: Measure) -> Vec<Row> {
+        let of = |other| {
+            let all: Vec<Row> = REAL
+                .into_iter()
+                .map(|load| self.real_ratio(measure, load, other, ("", Other::Nothing)))
+                .collect();
+            let ours: Vec<Known> = all.iter().map(|row| (row.ours, row.plus_minus)).collect();
+            let series = all[0].series.clone();
+            let mean = self.row(series, "average".into(), average(&ours), "ratio", &[]);
+            all.into_iter().chain([mean])
+        };
+        OTHERS.into_iter().flat_map(of).collect()
+    }
+
+    fn real_ratio(&self, measure: Measure, load: Load, other: Name, (choice, at): (&str, Other)) -> Row {
+        let [ssp, over] = [Name::Ssp, other].map(|design| self.run(load, design, THREADS, at));
+        let (mut series, of) = match measure {
+            Measure::LogWrites => saved(measure, other),
+            _ => comparison(measure, other),
+        };
+        if !choice.is_empty() {
+            series = format!("{series}: {choice}");
+        }
+        self.row(series, load.0.into(), of(ssp, over), "ratio", &[ssp, over])
+    }
+
+    /// Throughput, also by what is open.
+    fn real_speed(&self) -> Vec<Row> {
+        let mut rows = self.real(Measure::Throughput);
+        for choice in REAL_OPEN {
+            for other in OTHERS {
+                rows.extend(REAL.map(|load| self.real_ratio(Measure::Throughput, load, other, choice)));
             }
         }
         rows
@@ -217,8 +263,9 @@ impl Table<'_> {
 
     fn write_sets(&self) -> Vec<Row> {
         let mut rows = Vec::new();
-        for load in LOADS {
-            let counts = &self.run(load, Name::Ssp, 1, Other::Nothing).design;
+        let real = REAL.map(|load| (load, THREADS));
+        for (load, threads) in LOADS.map(|load| (load, 1)).into_iter().chain(real) {
+            let counts = &self.run(load, Name::Ssp, threads, Other::Nothing).design;
             let each = |count: u64| count as f64 / counts.sections as f64;
             for (series, number) in [
                 ("lines", each(counts.lines)),
@@ -250,6 +297,36 @@ impl Table<'_> {
         rows
     }
 
+    /// Throughput and NVRAM writes of SSP otherwise over SSP as it is, and how many sections fall back.
+    fn variants(&self) -> Vec<Row> {
+        let mut rows = Vec::new();
+        for (variant, other) in VARIANTS {
+            for (measure, name) in [
+                (Measure::Throughput, "throughput"),
+                (Measure::Writes, "NVRAM writes"),
+            ] {
+                for load in LOADS {
+                    let [it, as_it_is] =
+                        [other, Other::Nothing].map(|other| self.run(load, Name::Ssp, THREADS, other));
+                    let ratio = measure.ratio(it, as_it_is);
+                    rows.push(self.row(format!("{variant}: {name}"), load.0.into(), ratio, "ratio", &[]));
+                }
+            }
+            for load in LOADS {
+                let counts = &self.run(load, Name::Ssp, THREADS, other).design;
+                let share = counts.fallbacks as f64 / counts.sections as f64;
+                rows.push(self.row(
+                    format!("{variant}: on the fall-back path"),
+                    load.0.into(),
+                    (share, None),
+                    "share",
+                    &[],
+                ));
+            }
+        }
+        rows
+    }
+
     fn open(&self) -> Vec<Row> {
         let mut rows = Vec::new();
         for (choice, other, threads) in OPEN {
@@ -271,8 +348,8 @@ impl Table<'_> {
 }
 
 /// How SSP is compared with another design by a measure: the series' name, and the number of two runs.
-pub(super) fn comparison(measure: Measure, other: Name) -> (String, Comparison) {
-    let other = other.name();
+pub(super) fn comparison(measure: Measure, design: Name) -> (String, Comparison) {
+    let other = design.name();
     match measure {
         Measure::Throughput => (
             format!("ssp over {other}"),
@@ -282,14 +359,18 @@ pub(super) fn comparison(measure: Measure, other: Name) -> (String, Comparison) 
             format!("{other} over ssp"),
             Box::new(move |ssp, other| measure.ratio(other, ssp)),
         ),
-        Measure::Writes => (
-            format!("saved over {other}"),
-            Box::new(move |ssp, other| {
-                let (ratio, width) = measure.ratio(ssp, other);
-                (1.0 - ratio, width)
-            }),
-        ),
+        Measure::Writes => saved(measure, design),
     }
+}
+
+/// The share of another design's writes that SSP saves.
+pub(super) fn saved(measure: Measure, other: Name) -> (String, Comparison) {
+    let series = format!("saved over {}", other.name());
+    let of = move |ssp: &Run, other: &Run| {
+        let (ratio, width) = measure.ratio(ssp, other);
+        (1.0 - ratio, width)
+    };
+    (series, Box::new(of))
 }
 
 /// Of what SSP writes, the shares of its kinds.

@@ -11,7 +11,7 @@
 mod bplus;
 mod hash;
 mod keys;
-mod rbtree;
+pub(super) mod rbtree;
 
 use super::layout::Layout;
 use super::{Progress, Workload};

@@ -8,7 +8,7 @@
 use super::{Contents, Map, SEARCH};
 use crate::op::LINE_BYTES;
 use crate::space::{Port, Space};
-use crate::workload::layout::{Layout, peek};
+use crate::workload::layout::{Layout, peek, poke};
 use crate::workload::pool::Pool;
 
 const VALUE: u64 = 8;
@@ -17,7 +17,7 @@ const RIGHT: u64 = 24;
 const PARENT: u64 = 32;
 const RED: u64 = 40;
 
-pub(super) struct RedBlack {
+pub(in crate::workload) struct RedBlack {
     root: u64,
     end: u64,
     nodes: Pool,
@@ -37,7 +37,7 @@ fn set(port: &mut Port<'_>, node: u64, field: u64, value: u64) {
 }
 
 impl RedBlack {
-    pub(super) fn new(layout: &mut Layout, keys: u64) -> RedBlack {
+    pub(in crate::workload) fn new(layout: &mut Layout, keys: u64) -> RedBlack {
         let root = layout.region(2 * LINE_BYTES);
         RedBlack {
             root,
@@ -47,7 +47,7 @@ impl RedBlack {
     }
 
     /// The node of a key, or the end; and the last node on the way.
-    fn find(&self, port: &mut Port<'_>, key: u64) -> (u64, u64) {
+    pub(in crate::workload) fn find(&self, port: &mut Port<'_>, key: u64) -> (u64, u64) {
         let mut parent = self.end;
         let mut node: u64 = port.load(self.root);
         while node != self.end {
@@ -103,7 +103,8 @@ impl RedBlack {
         }
     }
 
-    fn insert(&self, port: &mut Port<'_>, parent: u64, key: u64, value: u64) {
+    /// A new node below the last on the way to its key ([`Self::find`]).
+    pub(in crate::workload) fn insert(&self, port: &mut Port<'_>, parent: u64, key: u64, value: u64) {
         let node = self.nodes.take(port).expect("room for every key");
         let fields = [key, value, self.end, self.end, parent, 1];
         let bytes: Vec<u8> = fields.iter().flat_map(|field| field.to_le_bytes()).collect();
@@ -148,7 +149,24 @@ impl RedBlack {
         Self::blacken(port, root);
     }
 
-    fn remove(&self, port: &mut Port<'_>, node: u64) {
+    /// The value of a node.
+    pub(in crate::workload) fn value(&self, port: &mut Port<'_>, node: u64) -> u64 {
+        get(port, node, VALUE)
+    }
+
+    /// The value of a key.
+    pub(in crate::workload) fn get(&self, port: &mut Port<'_>, key: u64) -> Option<u64> {
+        let (node, _) = self.find(port, key);
+        (!self.is_end(node)).then(|| self.value(port, node))
+    }
+
+    /// Whether this stands for a node that is not there.
+    pub(in crate::workload) fn is_end(&self, node: u64) -> bool {
+        node == self.end
+    }
+
+    /// Takes a node out.
+    pub(in crate::workload) fn remove(&self, port: &mut Port<'_>, node: u64) {
         let (left, right) = (get(port, node, LEFT), get(port, node, RIGHT));
         let mut was_red = get(port, node, RED);
         let child = if left == self.end || right == self.end {
@@ -227,6 +245,50 @@ impl RedBlack {
         Self::blacken(port, node);
     }
 
+    /// An empty tree gets these keys, which are in order, outside the simulation: as low as a tree can be, its nodes
+    /// anywhere in memory.
+    pub(in crate::workload) fn fill(&self, space: &mut Space, entries: &[(u64, u64)], seed: u64) {
+        let mut nodes: Vec<u64> = entries.iter().map(|_| self.nodes.fill(space)).collect();
+        fastrand::Rng::with_seed(seed).shuffle(&mut nodes);
+        let levels = (entries.len() as u64 + 1).next_power_of_two().trailing_zeros();
+        let whole: Vec<(u64, (u64, u64))> = nodes.into_iter().zip(entries.iter().copied()).collect();
+        let root = self.fill_below(space, &whole, self.end, levels);
+        poke(space, self.root, root);
+    }
+
+    /// The middle is the node, what is before and after it its subtrees. Nodes of the last level are red, so that all paths
+    /// have as many black ones.
+    fn fill_below(&self, space: &mut Space, all: &[(u64, (u64, u64))], parent: u64, levels: u32) -> u64 {
+        let middle = all.len() / 2;
+        let Some(&(node, (key, value))) = all.get(middle) else {
+            return self.end;
+        };
+        let left = self.fill_below(space, &all[..middle], node, levels - 1);
+        let right = self.fill_below(space, &all[middle + 1..], node, levels - 1);
+        let is_red = u64::from(levels == 1 && parent != self.end);
+        for (field, number) in [
+            (0, key),
+            (VALUE, value),
+            (LEFT, left),
+            (RIGHT, right),
+            (PARENT, parent),
+            (RED, is_red),
+        ] {
+            poke(space, node + field, number);
+        }
+        node
+    }
+
+    /// Keys and values, in order.
+    ///
+    /// # Errors
+    /// An invariant of the tree does not hold.
+    pub(in crate::workload) fn contents(&self, space: &Space) -> Result<Contents, String> {
+        let mut found = Contents::new();
+        self.walk(space, peek(space, self.root), (self.end, 0), &mut found)?;
+        Ok(found)
+    }
+
     /// Adds what is below a node, and returns the black nodes of each path there.
     fn walk(&self, space: &Space, node: u64, above: (u64, u64), found: &mut Contents) -> Result<u64, String> {
         if node == self.end {
@@ -267,8 +329,6 @@ impl Map for RedBlack {
     }
 
     fn contents(&self, space: &Space) -> Result<Contents, String> {
-        let mut found = Contents::new();
-        self.walk(space, peek(space, self.root), (self.end, 0), &mut found)?;
-        Ok(found)
+        RedBlack::contents(self, space)
     }
 }

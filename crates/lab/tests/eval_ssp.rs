@@ -1,0 +1,82 @@
+//! SSP's evaluation as `twinpage lab eval ssp --quick` does it.
+
+use std::collections::BTreeSet;
+use twinpage_lab::eval::ssp::{ARTIFACTS, Evaluation, Request, evaluate};
+use twinpage_lab::eval::{Document, Verdict};
+
+fn quick(artifacts: &[&str]) -> Evaluation {
+    let request = Request {
+        machine: "ssp".into(),
+        artifacts: artifacts.iter().map(|name| (*name).into()).collect(),
+        smaller: 64,
+        seed: 1,
+        jobs: None,
+        command: "twinpage lab eval ssp --quick".into(),
+    };
+    evaluate(&request, &|_, _, _| ()).unwrap()
+}
+
+#[test]
+fn every_artifact_has_rows_and_every_sentence_a_verdict() {
+    let evaluation = quick(&[]);
+    for (artifact, _) in ARTIFACTS.iter().filter(|(name, _)| *name != "claims") {
+        assert!(
+            evaluation.rows.iter().any(|row| row.artifact == *artifact),
+            "{artifact}"
+        );
+    }
+    assert!(evaluation.rows.iter().all(|row| row.ours.is_finite()));
+    assert!(evaluation.html().unwrap().contains("vacation"));
+    for (artifact, series) in [("table4", 2), ("table5", 2), ("real", 6)] {
+        let said: BTreeSet<_> = evaluation
+            .rows
+            .iter()
+            .filter(|row| row.artifact == artifact)
+            .inspect(|row| {
+                println!(
+                    "{} {} {}: {:?} {:.3} {:?}",
+                    row.artifact, row.series, row.workload, row.paper, row.ours, row.note
+                )
+            })
+            .filter(|row| row.workload == "memcached" && !row.series.contains(": "))
+            .map(|row| row.series.clone())
+            .collect();
+        assert_eq!(said.len(), series, "{artifact}: {said:?}");
+    }
+    for claim in &evaluation.claims {
+        println!("{} {}: {}", claim.verdict, claim.sentence, claim.numbers);
+        assert!(!claim.numbers.is_empty());
+        let is_real = claim.place == "5.4";
+        assert!(
+            !is_real || claim.verdict != Verdict::CannotBeSaid,
+            "{}",
+            claim.sentence
+        );
+    }
+    assert_eq!(
+        evaluation
+            .claims
+            .iter()
+            .filter(|claim| claim.place == "5.4")
+            .count(),
+        7
+    );
+}
+
+/// More code outside a program's data leaves less for the designs to differ by.
+#[test]
+fn code_outside_the_data_brings_the_designs_together() {
+    let evaluation = quick(&["table4"]);
+    for workload in ["memcached", "vacation"] {
+        let over = |choice: &str| {
+            let series = format!("ssp over undo-log: {choice}");
+            let row = evaluation
+                .rows
+                .iter()
+                .find(|row| row.workload == workload && row.series == series);
+            row.unwrap().ours
+        };
+        let [none, much] = ["no code outside the data", "2500 instructions for each access"].map(over);
+        assert!(none > much && much > 0.98, "{workload}: {none} {much}");
+    }
+}
