@@ -7,7 +7,7 @@
 //!
 //! Reading order: [`op`], [`space`], [`workload`]; [`device`], [`controller`], [`machine`]; [`experiment`]; [`bus`] is a
 //! machine without a controller's scheme, for programs that persist by themselves; [`sections`] are failure-atomic
-//! sections on it.
+//! sections on it, [`objects`] persistent objects.
 
 mod added;
 pub mod bus;
@@ -20,6 +20,7 @@ pub mod eval;
 pub mod experiment;
 mod ground;
 pub mod machine;
+pub mod objects;
 pub mod op;
 pub mod quantity;
 pub mod schemes;

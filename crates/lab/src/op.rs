@@ -39,6 +39,13 @@ pub enum Kind {
     /// The core waits `at` femtoseconds, for a table that is not simulated line by line. Only the machine with its
     /// memory on the bus does this.
     Wait,
+    /// Takes the lock in the line at `at`: an atomic access, and what waiting for it costs. Like the next two, only the
+    /// machine with its memory on the bus does this.
+    Lock,
+    /// Gives the lock back.
+    Unlock,
+    /// Reads and writes the number at `at` in one access: earlier stores are in the caches before.
+    Atomic,
     /// A transaction or request ends here: its latency counts from the one before on this core, and
     /// its durability from here to the checkpoint that covers it. `at` is free.
     Commit,

@@ -113,6 +113,8 @@ plain!(u8 u16 u32 u64 i32 i64 f32 f64);
 pub struct Port<'a> {
     space: &'a mut Space,
     batch: &'a mut Vec<Op>,
+    /// What is written, byte by byte, where that is wanted.
+    written: Option<&'a mut Vec<u8>>,
     work: u32,
 }
 
@@ -122,7 +124,28 @@ impl<'a> Port<'a> {
         Port {
             space,
             batch,
+            written: None,
             work: 0,
+        }
+    }
+
+    /// The same, and the bytes of each store and stream go to `written`, as many as its operation says; before those of
+    /// a disk's write, their address and number, eight bytes each.
+    pub fn recording(space: &'a mut Space, batch: &'a mut Vec<Op>, written: &'a mut Vec<u8>) -> Port<'a> {
+        Port {
+            space,
+            batch,
+            written: Some(written),
+            work: 0,
+        }
+    }
+
+    /// Puts bytes into the space.
+    #[inline]
+    fn put(&mut self, at: u64, bytes: &[u8]) {
+        self.space.bytes[at as usize..at as usize + bytes.len()].copy_from_slice(bytes);
+        if let Some(written) = &mut self.written {
+            written.extend_from_slice(bytes);
         }
     }
 
@@ -155,8 +178,11 @@ impl<'a> Port<'a> {
     #[inline]
     pub fn store<T: Plain>(&mut self, at: u64, value: T) {
         self.note(Kind::Store, at, size_of::<T>(), false);
-        let at = at as usize;
-        value.put(&mut self.space.bytes[at..at + size_of::<T>()]);
+        let place = &mut self.space.bytes[at as usize..at as usize + size_of::<T>()];
+        value.put(place);
+        if let Some(written) = &mut self.written {
+            written.extend_from_slice(place);
+        }
     }
 
     /// Reads many bytes: one instruction for each 16.
@@ -168,7 +194,7 @@ impl<'a> Port<'a> {
     /// Writes many bytes: one instruction for each 16.
     pub fn store_bytes(&mut self, at: u64, bytes: &[u8]) {
         self.note(Kind::Store, at, bytes.len(), false);
-        self.space.bytes[at as usize..at as usize + bytes.len()].copy_from_slice(bytes);
+        self.put(at, bytes);
     }
 
     /// Instructions that touch no memory.
@@ -180,7 +206,7 @@ impl<'a> Port<'a> {
     /// Writes many bytes past the caches: one instruction for each 16.
     pub fn stream_bytes(&mut self, at: u64, bytes: &[u8]) {
         self.note(Kind::Stream, at, bytes.len(), false);
-        self.space.bytes[at as usize..at as usize + bytes.len()].copy_from_slice(bytes);
+        self.put(at, bytes);
     }
 
     /// Asks for the line at `at` to be written back (`clwb`).
@@ -212,6 +238,36 @@ impl<'a> Port<'a> {
     /// on the bus ([`crate::bus`]) has a disk.
     pub fn disk(&mut self, bytes: u64) {
         self.push(Kind::Disk, bytes, 0, false);
+    }
+
+    /// Writes these bytes to a file on a disk, and waits until they are durable. `at` is a part of the space that no
+    /// other operation touches: it stands for the file.
+    pub fn disk_bytes(&mut self, at: u64, bytes: &[u8]) {
+        self.disk(bytes.len() as u64);
+        if let Some(written) = &mut self.written {
+            written.extend_from_slice(&at.to_le_bytes());
+            written.extend_from_slice(&(bytes.len() as u64).to_le_bytes());
+        }
+        self.put(at, bytes);
+    }
+
+    /// Takes the lock in the line at `at`. The batch after this one begins with the lock taken.
+    pub fn lock(&mut self, at: u64) {
+        self.push(Kind::Lock, at, 0, false);
+    }
+
+    /// Gives it back.
+    pub fn unlock(&mut self, at: u64) {
+        self.push(Kind::Unlock, at, 0, false);
+    }
+
+    /// Adds to the number at `at` in one access, and returns what it was.
+    pub fn fetch_add(&mut self, at: u64, by: u64) -> u64 {
+        self.push(Kind::Atomic, at, 0, false);
+        let place = &mut self.space.bytes[at as usize..at as usize + 8];
+        let old = u64::get(place);
+        (old + by).put(place);
+        old
     }
 
     /// A transaction or request ends here.

@@ -4,12 +4,16 @@ use super::outcome::{Disk, Prices};
 use crate::config::processor::{Caches, Cpu, shape};
 use crate::device::Device;
 use crate::machine::Shape;
+use crate::machine::distances::Distances;
 use crate::quantity::{self, Quantity, Span};
 use crate::text::{ConfigError, SourceText, find};
 use serde::Deserialize;
 
 /// The machines that come with the lab: name and text.
 pub const BUILT_IN: [(&str, &str); 1] = [("mss", include_str!("../../configs/mss.toml"))];
+
+/// Cores that such a machine can have: a line knows each core that may hold it.
+pub const MOST_CORES: usize = 64;
 
 /// When a write counts as durable.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, serde::Serialize)]
@@ -155,6 +159,37 @@ pub struct Hardware {
     pub sfence_fs: u64,
     /// The same of a full fence.
     pub mfence_fs: u64,
+    /// NVM beside the memory.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub nvm: Option<Nvm>,
+    /// Nodes with a last cache each; one last cache without.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub distances: Option<Distances>,
+    /// What waiting for a lock costs, where programs have locks.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub locks: Option<Locks>,
+}
+
+/// NVM on the bus, beside the memory.
+#[derive(Clone, PartialEq, Debug, serde::Serialize)]
+pub struct Nvm {
+    /// The device.
+    pub device: Device,
+    /// When a write counts as durable.
+    pub durable: DurableIn,
+}
+
+/// A mutex: a waiter spins, then sleeps until it is woken. All in femtoseconds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize)]
+pub struct Locks {
+    /// How long a waiter spins.
+    pub spin_fs: u64,
+    /// A waiter's call that puts it to sleep.
+    pub sleep_fs: u64,
+    /// The holder's call that wakes one.
+    pub wake_fs: u64,
+    /// From the beginning of that call until the woken one goes on.
+    pub turnaround_fs: u64,
 }
 
 impl Hardware {
@@ -173,12 +208,15 @@ impl Hardware {
         let mut device = Device::find(&memory.device).map_err(|why| source.wrong("memory", "device", why))?;
         device.channels = memory.channels;
         Ok(Hardware {
-            shape: shape(source, cpu, cache)?,
+            shape: shape(source, cpu, cache, MOST_CORES as u64)?,
             memory: device,
             path_fs: memory.path.is.fs(cycle_fs),
             durable: memory.durable,
             sfence_fs: fence.sfence.is.fs(cycle_fs),
             mfence_fs: fence.mfence.is.fs(cycle_fs),
+            nvm: None,
+            distances: None,
+            locks: None,
         })
     }
 }

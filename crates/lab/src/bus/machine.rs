@@ -2,6 +2,7 @@
 
 use super::config::Hardware;
 use super::flushes::{Flushes, When};
+use super::locks::{Held, is_atomic};
 use super::memory::{Event, Memory, What};
 use super::outcome::{Counts, Disk};
 use crate::controller::Source;
@@ -18,13 +19,15 @@ use std::collections::HashMap;
 const WINDOW_FS: u64 = 50_000_000;
 
 /// What an operation waits for before it can be done.
-enum Wait {
+pub(super) enum Wait {
     /// A line.
     Line(u32),
     /// A line, and the core's time with it: there is no register for one more miss.
     Room(u32),
     /// A write-back.
     WriteBack,
+    /// A lock.
+    Lock,
 }
 
 /// Who wants to hear of a write, and whether it goes in order.
@@ -36,13 +39,15 @@ struct Owner {
 
 /// A core and its write-backs.
 #[derive(Debug, Default)]
-struct BusCore {
-    core: Core,
+pub(super) struct BusCore {
+    pub(super) core: Core,
     flushes: Flushes,
     /// It waits for a write-back.
     wants_write_back: bool,
     /// It waits for a miss register.
     wants_room: bool,
+    /// The lock it waited for is its own.
+    pub(super) is_granted: bool,
 }
 
 /// Lines that are fetched by one name and get another when they come.
@@ -77,10 +82,10 @@ impl Remaps {
 
 /// A machine with a program in it.
 pub struct Machine<'w> {
-    config: Hardware,
+    pub(super) config: Hardware,
     disk: Option<Disk>,
-    cores: Vec<BusCore>,
-    caches: Hierarchy,
+    pub(super) cores: Vec<BusCore>,
+    pub(super) caches: Hierarchy<u64>,
     memory: Memory,
     asked: MissFile,
     owners: HashMap<u64, Owner>,
@@ -88,6 +93,9 @@ pub struct Machine<'w> {
     space: Space,
     workload: &'w mut dyn Workload,
     counts: Counts,
+    pub(super) locks: Held,
+    /// When the last transaction ended.
+    ended: u64,
     /// The run ends after this number of transactions.
     until: u64,
 }
@@ -97,8 +105,8 @@ impl<'w> Machine<'w> {
     pub fn new(config: Hardware, disk: Option<Disk>, workload: &'w mut dyn Workload) -> Machine<'w> {
         Machine {
             cores: (0..config.shape.cores).map(|_| BusCore::default()).collect(),
-            caches: Hierarchy::new(config.shape.cores, &config.shape.levels),
-            memory: Memory::new(&config.memory, config.path_fs, config.durable),
+            caches: Hierarchy::of(config.shape.cores, &config.shape.levels, config.distances),
+            memory: Memory::new(&config, workload.persistent_from()),
             asked: MissFile::new(),
             owners: HashMap::new(),
             remaps: Remaps::default(),
@@ -106,6 +114,8 @@ impl<'w> Machine<'w> {
             disk,
             workload,
             counts: Counts::default(),
+            locks: Held::default(),
+            ended: 0,
             until: 0,
             config,
         }
@@ -144,11 +154,15 @@ impl<'w> Machine<'w> {
 
     fn totals(&self) -> Counts {
         let sum = |of: fn(&Core) -> u64| self.cores.iter().map(|this| of(&this.core)).sum();
-        let now = self.cores[0].core.now;
+        let now = self.cores[0].core.now.max(self.ended);
         let counts = Counts {
             time_fs: now,
             instructions: sum(|core| core.index),
             fence_stall_fs: sum(|core| core.stalls[Stall::Fence as usize]),
+            lock_stall_fs: sum(|core| core.stalls[Stall::Lock as usize]),
+            idle_stall_fs: sum(|core| core.stalls[Stall::Idle as usize]),
+            remote: self.caches.counts.remote,
+            nvm_writes: self.memory.nvm_writes(),
             device_j: self.memory.energy_j(now.max(self.memory.now())),
             ..self.counts
         };
@@ -162,7 +176,7 @@ impl<'w> Machine<'w> {
             let limit = behind.map_or(u64::MAX, |this| self.cores[this].core.now);
             match (self.memory.next(limit), behind) {
                 (Some(event), _) => self.take(event),
-                (None, Some(this)) => self.run_core(this, limit + WINDOW_FS),
+                (None, Some(this)) => self.run_core(this, limit),
                 (None, None) => {
                     return Err(format!(
                         "{}: no core can go on after {} transactions of {transactions}",
@@ -205,7 +219,7 @@ impl<'w> Machine<'w> {
                     self.go_on_in_order(core);
                 }
             }
-            What::Left(_) => {}
+            What::Left(..) => {}
         }
     }
 
@@ -231,21 +245,30 @@ impl<'w> Machine<'w> {
         }
     }
 
-    /// The core runs until it is past the horizon, blocked, at the end of its program, or at that of the run.
-    fn run_core(&mut self, number: usize, horizon: u64) {
+    /// The core, furthest behind at `limit`, runs until it is past its window, blocked, at the end of its program, or at
+    /// that of the run. What other cores can see of it it does when it is furthest behind: accesses to locks, and on
+    /// machines with locks the beginning of a batch.
+    fn run_core(&mut self, number: usize, limit: u64) {
+        let has_locks = self.config.locks.is_some();
         loop {
             let core = &mut self.cores[number].core;
             let Some(&op) = core.batch.get(core.next) else {
+                if has_locks && core.now > limit {
+                    return;
+                }
                 match self.next_batch(number) {
                     true => continue,
                     false => return,
                 }
             };
-            if core.now > horizon || self.counts.transactions >= self.until {
+            if core.now > limit + WINDOW_FS || self.counts.transactions >= self.until {
                 return;
             }
-            let done = core.enter(&op, &self.config.shape).map_err(Wait::Line);
-            let done = done.and_then(|()| self.operation(number, &op));
+            let entered = core.enter(&op, &self.config.shape).map_err(Wait::Line);
+            if entered.is_ok() && is_atomic(op.kind) && core.now > limit {
+                return;
+            }
+            let done = entered.and_then(|()| self.operation(number, &op));
             let this = &mut self.cores[number];
             let Err(wait) = done else {
                 this.core.next += 1;
@@ -262,6 +285,7 @@ impl<'w> Machine<'w> {
                     this.wants_write_back = true;
                     State::Blocked(NO_REQUEST)
                 }
+                Wait::Lock => State::Blocked(NO_REQUEST),
             };
             return;
         }
@@ -297,8 +321,12 @@ impl<'w> Machine<'w> {
                 core.stall(core.now + op.at, Stall::Dram);
                 Ok(())
             }
+            Kind::Lock => self.lock(number, op.at / LINE_BYTES),
+            Kind::Unlock => self.unlock(number, op.at / LINE_BYTES),
+            Kind::Atomic => self.own(number, op.at / LINE_BYTES),
             Kind::Commit => {
                 self.counts.transactions += 1;
+                self.ended = self.ended.max(self.cores[number].core.now);
                 Ok(())
             }
             Kind::Work => Ok(()),
@@ -331,12 +359,12 @@ impl<'w> Machine<'w> {
         progress == Progress::More
     }
 
-    fn cycles(&self, cycles: u32) -> u64 {
+    pub(super) fn cycles(&self, cycles: u32) -> u64 {
         u64::from(cycles) * self.config.shape.cycle_fs
     }
 
     /// Counts an access to the first cache that was done.
-    fn accessed(&mut self, access: Access) {
+    pub(super) fn accessed(&mut self, access: Access) {
         self.counts.l1_accesses += 1;
         self.counts.l1_misses += u64::from(access != Access::Hit(self.caches.first_cycles()));
     }
@@ -382,9 +410,22 @@ impl<'w> Machine<'w> {
         let (index, now) = (core.index, core.now);
         let line = op.at / LINE_BYTES;
         let access = self.caches.access(number, line, true);
-        if access == Access::Miss {
-            let request = self.request(number, line, now)?;
-            self.store_waits(number, index, request);
+        match access {
+            Access::Miss => {
+                let request = self.request(number, line, now)?;
+                self.store_waits(number, index, request);
+            }
+            // Where cores are far apart, the right to write a line takes its time.
+            Access::Hit(cycles) if self.config.distances.is_some() && cycles > self.caches.first_cycles() => {
+                let pending = Pending {
+                    index,
+                    request: NO_REQUEST,
+                    done: now + self.cycles(cycles),
+                    source: Source::Dram,
+                };
+                self.cores[number].core.stores.push(pending);
+            }
+            Access::Hit(_) => {}
         }
         self.accessed(access);
         Ok(())
@@ -413,7 +454,7 @@ impl<'w> Machine<'w> {
     }
 
     /// The store of instruction `index` waits for its line.
-    fn store_waits(&mut self, number: usize, index: u64, request: u32) {
+    pub(super) fn store_waits(&mut self, number: usize, index: u64, request: u32) {
         let pending = Pending {
             index,
             request,
@@ -425,12 +466,13 @@ impl<'w> Machine<'w> {
     }
 
     /// Asks memory for a line of a core, unless somebody did already.
-    fn request(&mut self, number: usize, line: u64, at: u64) -> Result<u32, Wait> {
+    pub(super) fn request(&mut self, number: usize, line: u64, at: u64) -> Result<u32, Wait> {
         let this = &mut self.cores[number];
         this.core.miss_room(&self.config.shape).map_err(Wait::Room)?;
         let lookup = self.caches.last_cycles();
         let (request, new) = self.asked.ask(self.remaps.fetched(line));
         if new {
+            self.counts.last_misses += 1;
             self.memory.read(request, line, at + self.cycles(lookup));
         }
         Ok(request)

@@ -28,10 +28,20 @@ pub struct Counts {
     pub fences: u64,
     /// Femtoseconds cores waited at fences, and for room for write-backs.
     pub fence_stall_fs: u64,
+    /// Femtoseconds cores waited for locks, and for the lines of atomic accesses.
+    pub lock_stall_fs: u64,
+    /// Femtoseconds they waited for other cores' programs.
+    pub idle_stall_fs: u64,
+    /// Lines that no cache had.
+    pub last_misses: u64,
+    /// Lines that came from the last cache of another node.
+    pub remote: u64,
     /// Lines read from memory.
     pub reads: u64,
     /// Lines written to it.
     pub writes: u64,
+    /// Of them, those written to the NVM beside DRAM.
+    pub nvm_writes: u64,
     /// Of the reads, those that found their row open.
     pub row_hit_reads: u64,
     /// The same of writes.
@@ -70,8 +80,13 @@ impl Counts {
             streams: self.streams - before.streams,
             fences: self.fences - before.fences,
             fence_stall_fs: self.fence_stall_fs - before.fence_stall_fs,
+            lock_stall_fs: self.lock_stall_fs - before.lock_stall_fs,
+            idle_stall_fs: self.idle_stall_fs - before.idle_stall_fs,
+            last_misses: self.last_misses - before.last_misses,
+            remote: self.remote - before.remote,
             reads: self.reads - before.reads,
             writes: self.writes - before.writes,
+            nvm_writes: self.nvm_writes - before.nvm_writes,
             row_hit_reads: self.row_hit_reads - before.row_hit_reads,
             row_hit_writes: self.row_hit_writes - before.row_hit_writes,
             device_j: self.device_j - before.device_j,

@@ -14,6 +14,9 @@ use crate::text::{ConfigError, SourceText, find};
 use serde::Deserialize;
 use twinpage_baselines::{Switching, Tables};
 
+/// Cores that such a machine can have.
+const MOST_CORES: u64 = 16;
+
 /// The machines that come with the lab: name and text.
 pub const BUILT_IN: [(&str, &str); 2] = [
     ("dpc", include_str!("../../configs/dpc.toml")),
@@ -187,7 +190,7 @@ impl Config {
 
     fn resolve(source: SourceText<'_>, said: File) -> Result<Config, ConfigError> {
         let cycle_fs = said.cpu.clock.is.cycle_fs;
-        let shape = shape(source, &said.cpu, &said.cache)?;
+        let shape = shape(source, &said.cpu, &said.cache, MOST_CORES)?;
         let controller = controller(source, &said, cycle_fs)?;
         check(source, &said)?;
         Ok(Config {

@@ -38,11 +38,16 @@ pub(crate) struct Cache {
     latency: Quantity<Span>,
 }
 
-/// Cores and caches, as a machine file says.
-pub(crate) fn shape(source: SourceText<'_>, cpu: &Cpu, cache: &Caches) -> Result<Shape, ConfigError> {
+/// Cores, `most_cores` at most, and caches, as a machine file says.
+pub(crate) fn shape(
+    source: SourceText<'_>,
+    cpu: &Cpu,
+    cache: &Caches,
+    most_cores: u64,
+) -> Result<Shape, ConfigError> {
     let cycle_fs = cpu.clock.is.cycle_fs;
     for (key, value, most) in [
-        ("cores", cpu.cores as u64, 16),
+        ("cores", cpu.cores as u64, most_cores),
         ("width", cpu.width, 64),
         ("reorder_buffer", cpu.reorder_buffer, 1 << 16),
         ("store_buffer", cpu.store_buffer as u64, 1 << 12),

@@ -7,13 +7,14 @@ use crate::text::{ConfigError, SourceText, find};
 use serde::Deserialize;
 
 /// The devices that come with the lab: name and text.
-pub const BUILT_IN: [(&str, &str); 7] = [
+pub const BUILT_IN: [(&str, &str); 8] = [
     ("ddr3-1600k", include_str!("../../devices/ddr3-1600k.toml")),
     ("pcm", include_str!("../../devices/pcm.toml")),
     ("ssp-nvram", include_str!("../../devices/ssp-nvram.toml")),
     ("pcm-mlc", include_str!("../../devices/pcm-mlc.toml")),
     ("stt-ram", include_str!("../../devices/stt-ram.toml")),
     ("rram", include_str!("../../devices/rram.toml")),
+    ("simpo-nvram", include_str!("../../devices/simpo-nvram.toml")),
     ("optane-like", include_str!("../../devices/optane-like.toml")),
 ];
 

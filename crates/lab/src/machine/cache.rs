@@ -4,24 +4,26 @@
 //! * The ways of a set lie in order of use, the latest first; tags apart from states, so that a set's tags
 //!   are looked at together.
 
+use super::sharers::Sharers;
+
 /// What is known of a line in a cache.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct State {
+pub struct State<S = u16> {
     /// Newer than what is below.
     pub dirty: bool,
     /// May be written without asking (private caches).
     pub writable: bool,
     /// Cores whose private caches may hold it (the shared cache).
-    pub sharers: u16,
+    pub sharers: S,
 }
 
 /// A line in a cache.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Line {
+pub struct Line<S = u16> {
     /// Which line of memory.
     pub number: u64,
     /// What is known of it.
-    pub state: State,
+    pub state: State<S>,
 }
 
 /// No line of memory has this tag.
@@ -29,18 +31,26 @@ const NOBODY: u32 = u32::MAX;
 
 /// A cache.
 #[derive(Clone, Debug)]
-pub struct Cache {
+pub struct Cache<S = u16> {
     /// Of each way, the line's number without the part that says the set.
     tags: Vec<u32>,
-    states: Vec<State>,
+    states: Vec<State<S>>,
     ways: usize,
     set_bits: u32,
 }
 
 impl Cache {
-    /// Of `bytes` bytes in all. Sets are a power of two.
+    /// Of `bytes` bytes in all, of a machine of up to 16 cores. Sets are a power of two.
     #[must_use]
     pub fn new(bytes: u64, ways: usize) -> Cache {
+        Cache::of(bytes, ways)
+    }
+}
+
+impl<S: Sharers> Cache<S> {
+    /// Of `bytes` bytes in all. Sets are a power of two.
+    #[must_use]
+    pub fn of(bytes: u64, ways: usize) -> Cache<S> {
         let sets = bytes / 64 / ways as u64;
         debug_assert!(sets.is_power_of_two());
         Cache {
@@ -82,7 +92,7 @@ impl Cache {
 
     /// The line, which becomes the latest used.
     #[inline]
-    pub fn find(&mut self, number: u64) -> Option<&mut State> {
+    pub fn find(&mut self, number: u64) -> Option<&mut State<S>> {
         let (set, tag) = self.set(number);
         if self.tags[set] != tag {
             let way = self.way(set, tag)?;
@@ -96,7 +106,7 @@ impl Cache {
 
     /// The line, if it is there. Nobody used it.
     #[inline]
-    pub fn peek(&mut self, number: u64) -> Option<&mut State> {
+    pub fn peek(&mut self, number: u64) -> Option<&mut State<S>> {
         let (set, tag) = self.set(number);
         let way = self.way(set, tag)?;
         Some(&mut self.states[way])
@@ -104,7 +114,7 @@ impl Cache {
 
     /// Puts in a line that is not there, and says which had to go.
     #[inline]
-    pub fn insert(&mut self, number: u64, state: State) -> Option<Line> {
+    pub fn insert(&mut self, number: u64, state: State<S>) -> Option<Line<S>> {
         let (set, tag) = self.set(number);
         let last = set + self.ways - 1;
         let (old, gone) = (self.tags[last], self.states[last]);
@@ -119,7 +129,7 @@ impl Cache {
 
     /// Takes a line out.
     #[inline]
-    pub fn remove(&mut self, number: u64) -> Option<State> {
+    pub fn remove(&mut self, number: u64) -> Option<State<S>> {
         let (set, tag) = self.set(number);
         let way = self.way(set, tag)?;
         let state = self.states[way];

@@ -28,10 +28,12 @@ pub enum Stall {
     Fence,
     /// For a disk.
     Disk,
+    /// For a lock, or for the line of an atomic access.
+    Lock,
 }
 
 /// As many as [`Stall`] has.
-pub const STALLS: usize = 7;
+pub const STALLS: usize = 8;
 
 /// What a core is doing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

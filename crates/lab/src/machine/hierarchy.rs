@@ -5,6 +5,8 @@
 //! * Lines come in when their data arrives; until then an access is a miss.
 
 use super::cache::{Cache, Line, State};
+use super::distances::Distances;
+use super::sharers::Sharers;
 
 /// How an access ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -37,6 +39,9 @@ pub struct Counts {
     pub write_backs: u64,
     /// Lines taken from another core's cache, or asked back from it.
     pub snoops: u64,
+    /// Lines that came from the last cache of another node, on machines that have several.
+    #[serde(default)]
+    pub remote: u64,
 }
 
 impl Counts {
@@ -48,31 +53,43 @@ impl Counts {
             last_misses: self.last_misses - before.last_misses,
             write_backs: self.write_backs - before.write_backs,
             snoops: self.snoops - before.snoops,
+            remote: self.remote - before.remote,
         }
     }
 }
 
 /// All caches.
 #[derive(Clone, Debug)]
-pub struct Hierarchy {
+pub struct Hierarchy<S = u16> {
     /// For each core its private levels, the first first.
-    private: Vec<Vec<Cache>>,
-    shared: Cache,
+    private: Vec<Vec<Cache<S>>>,
+    shared: Cache<S>,
     cycles: Vec<u32>,
+    distances: Option<Distances>,
     /// What was asked.
     pub counts: Counts,
 }
 
 impl Hierarchy {
-    /// For `cores` cores; the last level is shared. Two levels at least.
+    /// For up to 16 cores; the last level is shared. Two levels at least.
     #[must_use]
     pub fn new(cores: usize, levels: &[Level]) -> Hierarchy {
-        let cache = |level: &Level| Cache::new(level.bytes, level.ways as usize);
+        Hierarchy::of(cores, levels, None)
+    }
+}
+
+impl<S: Sharers> Hierarchy<S> {
+    /// For as many cores as `S` has bits; the last level is shared, or that of several nodes together. Two levels at
+    /// least.
+    #[must_use]
+    pub fn of(cores: usize, levels: &[Level], distances: Option<Distances>) -> Hierarchy<S> {
+        let cache = |level: &Level| Cache::of(level.bytes, level.ways as usize);
         let (last, first) = levels.split_last().expect("a shared level");
         Hierarchy {
             private: (0..cores).map(|_| first.iter().map(cache).collect()).collect(),
             shared: cache(last),
             cycles: levels.iter().map(|level| level.cycles).collect(),
+            distances,
             counts: Counts::default(),
         }
     }
@@ -117,13 +134,21 @@ impl Hierarchy {
             self.counts.last_misses += 1;
             return Access::Miss;
         };
-        let (own, others) = (1 << core, line.sharers & !(1 << core));
-        let mut cycles = self.cycles[last];
-        if others != 0 && self.ask_back(number, others, write) {
-            cycles += self.cycles[last];
-        }
+        let (own, sharers) = (S::only(core), line.sharers);
+        let others = sharers.without(core);
+        let taken = others != S::default() && self.ask_back(number, others, write);
+        let near = self.cycles[last];
+        let cycles = match &self.distances {
+            None if taken => near * 2,
+            None => near,
+            Some(distances) => {
+                let (cycles, is_remote) = distances.cycles(core, sharers, write, taken, near);
+                self.counts.remote += u64::from(is_remote);
+                cycles
+            }
+        };
         let line = self.shared.peek(number).expect("found just now");
-        line.sharers = if write { own } else { line.sharers | own };
+        line.sharers = if write { own } else { sharers.with(core) };
         let alone = line.sharers == own;
         self.bring_up(core, last, number, alone, write);
         Access::Hit(cycles)
@@ -141,7 +166,7 @@ impl Hierarchy {
             let state = State {
                 dirty,
                 writable,
-                sharers: 0,
+                sharers: S::default(),
             };
             if let Some(gone) = self.private[core][above].insert(number, state) {
                 self.leave(core, above, gone);
@@ -150,7 +175,7 @@ impl Hierarchy {
     }
 
     /// A line left a private level to make room: those above lose it too, the one below learns.
-    fn leave(&mut self, core: usize, level: usize, gone: Line) {
+    fn leave(&mut self, core: usize, level: usize, gone: Line<S>) {
         let mut dirty = gone.state.dirty;
         for above in 0..level {
             dirty |= self.private[core][above]
@@ -167,9 +192,9 @@ impl Hierarchy {
     }
 
     /// Other cores give the line up (`write`), or their right to write it. Says whether one had it.
-    fn ask_back(&mut self, number: u64, others: u16, write: bool) -> bool {
+    fn ask_back(&mut self, number: u64, others: S, write: bool) -> bool {
         let (mut had, mut dirty) = (false, false);
-        for core in (0..self.private.len()).filter(|core| others >> core & 1 == 1) {
+        for core in others.cores() {
             for cache in &mut self.private[core] {
                 if write {
                     if let Some(line) = cache.remove(number) {
@@ -205,7 +230,7 @@ impl Hierarchy {
         let state = State {
             dirty: false,
             writable: false,
-            sharers: 1 << core,
+            sharers: S::only(core),
         };
         let gone = self.shared.insert(number, state);
         let evicted = gone.and_then(|gone| self.drop_shared(gone));
@@ -213,7 +238,7 @@ impl Hierarchy {
             let state = State {
                 dirty: write && level == 0,
                 writable: true,
-                sharers: 0,
+                sharers: S::default(),
             };
             if let Some(gone) = self.private[core][level].insert(number, state) {
                 self.leave(core, level, gone);
@@ -223,7 +248,7 @@ impl Hierarchy {
     }
 
     /// A line left the shared cache: every private cache loses it.
-    fn drop_shared(&mut self, gone: Line) -> Option<u64> {
+    fn drop_shared(&mut self, gone: Line<S>) -> Option<u64> {
         let dirty = self.drop_private(gone);
         self.counts.write_backs += u64::from(dirty);
         dirty.then_some(gone.number)
@@ -236,7 +261,7 @@ impl Hierarchy {
         };
         let mut dirty = std::mem::take(&mut line.dirty);
         let sharers = line.sharers;
-        for core in (0..self.private.len()).filter(|core| sharers >> core & 1 == 1) {
+        for core in sharers.cores() {
             for cache in &mut self.private[core] {
                 if let Some(line) = cache.peek(number) {
                     dirty |= std::mem::take(&mut line.dirty);
@@ -255,9 +280,9 @@ impl Hierarchy {
     }
 
     /// A line left the shared cache: private caches lose it. Says whether it was dirty anywhere.
-    fn drop_private(&mut self, gone: Line) -> bool {
+    fn drop_private(&mut self, gone: Line<S>) -> bool {
         let mut dirty = gone.state.dirty;
-        for core in (0..self.private.len()).filter(|core| gone.state.sharers >> core & 1 == 1) {
+        for core in gone.state.sharers.cores() {
             for cache in &mut self.private[core] {
                 dirty |= cache.remove(gone.number).is_some_and(|line| line.dirty);
             }

@@ -1,6 +1,6 @@
 //! The machine: cores and their caches over the memory controller, in one time.
 //!
-//! Reading order: `core.rs`, `cache.rs`, `hierarchy.rs`, `miss_file.rs` are the parts; `run.rs` moves them in time
+//! Reading order: `core.rs`, `cache.rs`, `sharers.rs`, `distances.rs`, `hierarchy.rs`, `miss_file.rs` are the parts; `run.rs` moves them in time
 //! order; `checkpoint.rs` ends epochs; `crash.rs` stops it anywhere and checks what is recovered;
 //! `outcome.rs` is what a run says.
 //!
@@ -13,10 +13,12 @@ pub mod cache;
 mod checkpoint;
 pub mod core;
 pub mod crash;
+pub mod distances;
 pub mod hierarchy;
 pub(crate) mod miss_file;
 mod outcome;
 mod run;
+pub mod sharers;
 
 pub use outcome::{Outcome, Sample, Traffic};
 pub use run::{Ended, Machine, Stop};

@@ -305,7 +305,7 @@ impl<'w> Machine<'w> {
                     Ok(())
                 }
                 Kind::Fence | Kind::FullFence | Kind::Work => Ok(()),
-                Kind::Disk | Kind::Remap | Kind::Wait => {
+                Kind::Disk | Kind::Remap | Kind::Wait | Kind::Lock | Kind::Unlock | Kind::Atomic => {
                     unreachable!("a program for a machine with its memory on the bus, on another one")
                 }
             });

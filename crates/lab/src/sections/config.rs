@@ -1,7 +1,7 @@
 //! The machine file of sections (`ssp.toml`).
 
 use crate::bus::Hardware;
-use crate::bus::config::{Fence, Memory};
+use crate::bus::config::{Fence, MOST_CORES, Memory};
 use crate::config::processor::{Caches, Cpu};
 use crate::quantity::{Bytes, Quantity, Span};
 use crate::text::{ConfigError, SourceText, find};
@@ -190,8 +190,8 @@ impl Config {
         let fs = |span: &Quantity<Span>| span.is.fs(cycle_fs);
         let mut hardware = Hardware::read(source, &said.cpu, &said.cache, &said.memory, &said.fence)?;
         let cores = hardware.shape.cores;
-        if cores == 16 {
-            return Err(source.wrong("cpu", "cores", "15 at most: one more works in the background"));
+        if cores == MOST_CORES {
+            return Err(source.wrong("cpu", "cores", "63 at most: one more works in the background"));
         }
         hardware.shape.cores += 1;
         Ok(Config {

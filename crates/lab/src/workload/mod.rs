@@ -62,6 +62,12 @@ pub trait Workload: Send {
     /// time order.
     fn run(&mut self, core: usize, port: &mut Port<'_>) -> Progress;
 
+    /// The first byte of its data that is to lie in NVM, on a machine that has NVM beside DRAM; the whole of it lies in
+    /// the one memory of other machines.
+    fn persistent_from(&self) -> u64 {
+        u64::MAX
+    }
+
     /// Whether each core runs a program of its own: a mix, which is over when the first of them is.
     fn is_mix(&self) -> bool {
         false

@@ -1,0 +1,26 @@
+//! Persistent objects (SIMPO): the mechanisms of its Table 7 on a machine of many cores, with NVM beside DRAM.
+//!
+//! Reading order: `config.rs` is what a machine file says; `variant.rs` the mechanisms; `places.rs` where everything lies and
+//! what the log's entries are; `program.rs` what threads and servers do; `recovery.rs` what is made of memory after a
+//! crash; `crash.rs` crashes the programs anywhere; `scan.rs` is recovery as a program, to be timed.
+//!
+//! * The object is the paper's TwoDimIntArray; functions really add to it, and entries are really written.
+//! * Functions take effect in the order of their numbers in the log, as far as they touch the same elements.
+//! * What was acknowledged survives a crash: everything up to the last durable end of a group; with `simpo-all` each entry
+//!   that was flushed after all before it; with `nvram` and `ssd` each function.
+//! * Resilient entries are overwritten when their turn comes: that they go to the next level of storage is not timed.
+
+pub mod config;
+pub mod crash;
+mod places;
+mod program;
+mod recovery;
+mod scan;
+mod variant;
+
+pub use config::Config;
+pub use places::Function;
+pub use program::{Calls, Program};
+pub use recovery::Recovered;
+pub use scan::Scan;
+pub use variant::{ALL, Execution, Form, Log, NATIVE, Variant};

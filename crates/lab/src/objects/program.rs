@@ -1,0 +1,638 @@
+//! The mechanisms as programs: threads that call again and again, and the servers.
+//!
+//! * What a core still has to do is a list of acts. An act is a batch: what it does to memory, and what it counts as done
+//!   is so when the act after it begins.
+//! * A function's argument follows from its number, so that what a prefix of the log makes of the array is the prefix's
+//!   alone.
+//! * Group ends of callers that run functions themselves hold every lock; those of combined calls one lock.
+
+use super::config::{Call, Config};
+use super::places::{ENTRY, Function, Places, State, add};
+use super::variant::{Execution, Form, Log, Variant};
+use crate::op::{Kind, LINE_BYTES};
+use crate::space::{Plain, Port, Space};
+use crate::workload::{Progress, Workload};
+use std::collections::{BTreeSet, VecDeque};
+
+/// Lines flushed in a batch.
+const FLUSHED: u64 = 64;
+
+/// What threads call.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Calls {
+    /// allInc, under one lock where it runs at once.
+    AllInc,
+    /// rowInc: half of the threads for one row, half for another, each under its row's lock.
+    RowInc,
+}
+
+/// One thing that a core does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Act {
+    Call,
+    Lock(usize),
+    Unlock(usize),
+    /// A number for a function's entry, which is written next.
+    Append(Function),
+    /// The end of a group gets its number.
+    AppendEnd,
+    Write(u64),
+    Published(u64),
+    /// What the group's flush covers has been written by its callers.
+    AwaitPublished(u64),
+    /// Entries from one to another.
+    Flush(u64, u64),
+    Fence,
+    Acknowledged(u64),
+    /// The caller runs the function itself.
+    Run(u64),
+    RunUnlogged(Function),
+    Ended,
+    /// The end of a group, if it is full.
+    GroupIfFull,
+    GroupOver(u64),
+    /// The pending functions are handed to the servers.
+    HandOver(u64),
+    Serve(usize),
+    Served(usize),
+    AwaitServers,
+    Done(u64),
+    /// The array goes to a copy, as the state after an entry.
+    CopyOut(u64, u64),
+    CopyAside,
+    ToFile(u64),
+    /// A word is written, flushed and fenced.
+    Put(u64, u64),
+    SetState(u64, State),
+    Taken(u64, u64),
+}
+
+/// A function that was called.
+#[derive(Clone, Copy, Debug)]
+struct Called {
+    function: Function,
+    has_run: bool,
+}
+
+/// The workload.
+pub struct Program {
+    name: String,
+    pub(super) variant: Variant,
+    calls: Calls,
+    threads: usize,
+    call: Call,
+    pub(super) places: Places,
+    acts: Vec<VecDeque<Act>>,
+    /// Function n is the n-th here, from 1 on.
+    called: Vec<Called>,
+    /// Entries up to this one are written; and those beyond that are.
+    published: u64,
+    beyond: BTreeSet<u64>,
+    /// The last entry of the last group.
+    group: u64,
+    is_group_ending: bool,
+    /// The last function that was run with its group.
+    done: u64,
+    queues: [VecDeque<u64>; 2],
+    is_serving: [bool; 2],
+    /// Which copy is the resilient one.
+    resilient: u64,
+    checkpoints: u64,
+    /// What a crash may not lose: everything up to this entry.
+    acknowledged: u64,
+    flushed: BTreeSet<u64>,
+    failed: Option<String>,
+}
+
+impl Program {
+    /// A mechanism, called by so many threads. The core after theirs is the second server.
+    #[must_use]
+    pub fn new(variant: Variant, calls: Calls, threads: usize, config: &Config) -> Program {
+        Program {
+            name: format!("{} with {threads} threads", variant.name),
+            variant,
+            calls,
+            threads,
+            call: config.call,
+            places: Places::new(config.sizes),
+            acts: vec![VecDeque::new(); threads],
+            called: Vec::new(),
+            published: 0,
+            beyond: BTreeSet::new(),
+            group: 0,
+            is_group_ending: false,
+            done: 0,
+            queues: [VecDeque::new(), VecDeque::new()],
+            is_serving: [false; 2],
+            resilient: 0,
+            checkpoints: 0,
+            acknowledged: 0,
+            flushed: BTreeSet::new(),
+            failed: None,
+        }
+    }
+
+    /// Checkpoints made.
+    #[must_use]
+    pub fn checkpoints(&self) -> u64 {
+        self.checkpoints
+    }
+
+    /// Everything up to this function survives a crash.
+    #[must_use]
+    pub fn acknowledged(&self) -> u64 {
+        self.acknowledged
+    }
+
+    /// Functions and ends of groups that have a number.
+    #[must_use]
+    pub fn numbered(&self) -> u64 {
+        self.called.len() as u64
+    }
+
+    /// The array after the functions up to one.
+    pub(super) fn after(&self, number: u64) -> Vec<u8> {
+        self.sum(self.called[..number as usize].iter())
+    }
+
+    fn sum<'a>(&self, called: impl Iterator<Item = &'a Called>) -> Vec<u8> {
+        let mut array = vec![0; self.places.array_bytes() as usize];
+        for called in called {
+            let (from, bytes) = self.places.part(called.function);
+            add(
+                &mut array[from as usize..(from + bytes) as usize],
+                called.function,
+            );
+        }
+        array
+    }
+
+    fn locks(&self) -> usize {
+        match (self.variant.execution, self.calls) {
+            // A checkpoint after each function is of the whole array.
+            (Execution::Direct, Calls::RowInc) if !self.variant.each => 2,
+            _ => 1,
+        }
+    }
+
+    fn servers(&self) -> usize {
+        match self.variant.execution {
+            Execution::Direct => 0,
+            Execution::Servers(servers) => servers,
+        }
+    }
+
+    fn function(&self, core: usize) -> Function {
+        // Odd, so that no sum of them is another sum's soon.
+        let by = (self.called.len() as u32).wrapping_mul(0x9e37_79b1) | 1;
+        match self.calls {
+            Calls::AllInc => Function::All(by),
+            Calls::RowInc => Function::Row(core % 2, by),
+        }
+    }
+
+    fn new_number(&mut self, function: Function) -> u64 {
+        self.called.push(Called {
+            function,
+            has_run: false,
+        });
+        self.called.len() as u64
+    }
+
+    fn of(&self, number: u64) -> Function {
+        self.called[number as usize - 1].function
+    }
+
+    /// These acts come next, in this order.
+    fn next(&mut self, core: usize, acts: &[Act]) {
+        for act in acts.iter().rev() {
+            self.acts[core].push_front(*act);
+        }
+    }
+
+    fn pending(&self) -> u64 {
+        self.called.len() as u64 - self.done
+    }
+
+    fn call(&mut self, core: usize, port: &mut Port<'_>) {
+        port.work(self.call.caller);
+        if self.variant.log != Log::None {
+            port.work(self.call.wrapper);
+        }
+        let lock = if self.locks() == 2 { core % 2 } else { 0 };
+        match self.variant.execution {
+            Execution::Direct if self.variant.log == Log::None => {
+                let function = self.function(core);
+                self.next(
+                    core,
+                    &[
+                        Act::Lock(lock),
+                        Act::RunUnlogged(function),
+                        Act::Unlock(lock),
+                        Act::Ended,
+                    ],
+                );
+            }
+            Execution::Direct => {
+                self.next(core, &[Act::Lock(lock), Act::Append(self.function(core))]);
+                self.acts[core].extend([Act::GroupIfFull, Act::Unlock(lock), Act::Ended]);
+            }
+            Execution::Servers(_) => {
+                let _: u64 = port.load(self.places.done);
+                match self.pending() > self.places.sizes.group {
+                    true => self.next(core, &[Act::Lock(0), Act::GroupIfFull, Act::Unlock(0)]),
+                    false => self.next(core, &[Act::Append(self.function(core))]),
+                }
+            }
+        }
+    }
+
+    /// An entry gets its number.
+    fn append(&mut self, core: usize, function: Function, port: &mut Port<'_>) -> u64 {
+        port.fetch_add(self.places.tail, 1);
+        let number = self.new_number(function);
+        let held = number - self.group.min(number);
+        if held >= self.places.sizes.log_entries {
+            self.failed = Some(format!("entry {number} of core {core} finds the log full"));
+        }
+        number
+    }
+
+    fn append_call(&mut self, core: usize, function: Function, port: &mut Port<'_>) {
+        let number = self.append(core, function, port);
+        let mut acts = vec![Act::Write(number)];
+        if self.variant.log == Log::Each {
+            acts.extend([Act::Flush(number, number), Act::Fence]);
+        }
+        acts.push(Act::Published(number));
+        if self.variant.execution == Execution::Direct {
+            acts.push(Act::Run(number));
+            if self.variant.each {
+                acts.extend(self.checkpoint(number));
+                acts.push(Act::Acknowledged(number));
+            }
+        }
+        self.next(core, &acts);
+    }
+
+    fn write(&mut self, core: usize, number: u64, port: &mut Port<'_>) {
+        let (entry, context) = self.places.encode(number, self.of(number), core);
+        port.store_bytes(self.places.context(number), &context);
+        port.store_bytes(self.places.entry(number), &entry);
+    }
+
+    fn published(&mut self, number: u64) {
+        self.beyond.insert(number);
+        while self.beyond.remove(&(self.published + 1)) {
+            self.published += 1;
+        }
+        if self.variant.log == Log::Each {
+            self.flushed.insert(number);
+            while self.flushed.remove(&(self.acknowledged + 1)) {
+                self.acknowledged += 1;
+            }
+        }
+    }
+
+    fn group_if_full(&mut self, core: usize) {
+        let is_full = match self.variant.execution {
+            Execution::Direct => self.called.len() as u64 - self.group >= self.places.sizes.group,
+            Execution::Servers(_) => self.pending() > self.places.sizes.group,
+        };
+        if !is_full || self.is_group_ending {
+            return;
+        }
+        self.is_group_ending = true;
+        match self.locks() {
+            2 => self.next(
+                core,
+                &[Act::Lock(1 - core % 2), Act::AppendEnd, Act::Unlock(1 - core % 2)],
+            ),
+            _ => self.next(core, &[Act::AppendEnd]),
+        }
+    }
+
+    /// The group's end has its number: what follows from there.
+    fn append_end(&mut self, core: usize, port: &mut Port<'_>) {
+        let end = self.append(core, Function::Sync, port);
+        let first = self.group + 1;
+        let mut acts = vec![Act::AwaitPublished(end - 1)];
+        match self.variant.log {
+            Log::None => {}
+            Log::Group => acts.extend([Act::Write(end), Act::Flush(first, end), Act::Fence]),
+            Log::Marked => acts.extend([
+                Act::Flush(first, end - 1),
+                Act::Fence,
+                Act::Write(end),
+                Act::Flush(end, end),
+                Act::Fence,
+            ]),
+            Log::Each => acts.extend([Act::Write(end), Act::Flush(end, end), Act::Fence]),
+        }
+        acts.extend([Act::Published(end), Act::Acknowledged(end)]);
+        if self.servers() > 0 {
+            acts.extend([Act::HandOver(end), Act::Serve(0), Act::AwaitServers]);
+        }
+        acts.push(Act::Done(end));
+        if !self.variant.each {
+            acts.extend(self.checkpoint(end));
+        }
+        acts.push(Act::GroupOver(end));
+        self.next(core, &acts);
+    }
+
+    /// The acts of a checkpoint of everything up to an entry.
+    fn checkpoint(&self, number: u64) -> Vec<Act> {
+        let places = &self.places;
+        let is_end = !self.variant.each;
+        let state = is_end.then_some(Act::SetState(number, State::Resilient));
+        match self.variant.form {
+            None => Vec::new(),
+            Some(Form::File) => vec![Act::ToFile(number), Act::Taken(0, number)],
+            Some(Form::Dual) => {
+                let copy = 1 - self.resilient;
+                let mut acts = vec![
+                    Act::CopyOut(copy, number),
+                    Act::Put(places.index, copy | super::places::MASK),
+                ];
+                acts.extend(state);
+                acts.extend([
+                    Act::Put(places.cursor, number),
+                    Act::Put(places.index, copy),
+                    Act::Taken(copy, number),
+                ]);
+                acts
+            }
+            Some(Form::Double) => {
+                let mut acts = vec![
+                    Act::CopyOut(0, number),
+                    Act::Put(places.word, number << 1 | 1),
+                    Act::CopyOut(1, number),
+                    Act::Put(places.word, number << 1),
+                ];
+                acts.extend(state);
+                acts.push(Act::Taken(1, number));
+                acts
+            }
+            Some(Form::CopyOnWrite) => {
+                let mut acts = vec![
+                    Act::Put(places.allocator, 1),
+                    Act::CopyAside,
+                    Act::Put(places.word, 1),
+                    Act::CopyOut(0, number),
+                    Act::Put(places.cursor, number),
+                    Act::Put(places.word, 0),
+                ];
+                acts.extend(state);
+                acts.extend([Act::Put(places.allocator, 0), Act::Taken(0, number)]);
+                acts
+            }
+        }
+    }
+
+    fn flush(&mut self, core: usize, first: u64, last: u64, port: &mut Port<'_>) {
+        // Whole lines of entries: a flush of a line flushes every entry in it.
+        let each_line = LINE_BYTES / ENTRY;
+        let last_now = last.min((first / each_line + FLUSHED / 2) * each_line - 1);
+        for of in [Places::entry, Places::context] {
+            let mut before = u64::MAX;
+            for number in first..=last_now {
+                let line = of(&self.places, number) / LINE_BYTES * LINE_BYTES;
+                if line != before {
+                    port.write_back(Kind::FlushOpt, line, LINE_BYTES);
+                }
+                before = line;
+            }
+        }
+        if last_now < last {
+            self.next(core, &[Act::Flush(last_now + 1, last)]);
+        }
+    }
+
+    /// Runs a function on the copy in DRAM.
+    fn body(&mut self, function: Function, port: &mut Port<'_>) {
+        let (from, bytes) = self.places.part(function);
+        let (mut at, end) = (self.places.array + from, self.places.array + from + bytes);
+        while at < end {
+            let some = (LINE_BYTES - at % LINE_BYTES).min(end - at);
+            let mut part = vec![0; some as usize];
+            port.work(self.call.element * some as u32 / 4);
+            port.load_bytes(at, &mut part);
+            add(&mut part, function);
+            port.store_bytes(at, &part);
+            at += some;
+        }
+    }
+
+    fn run(&mut self, number: u64, port: &mut Port<'_>) {
+        let function = self.of(number);
+        self.called[number as usize - 1].has_run = true;
+        self.body(function, port);
+    }
+
+    fn hand_over(&mut self, end: u64, port: &mut Port<'_>) {
+        let servers = self.servers();
+        let pending = self.done + 1..=end;
+        // A function for all of the array stands between those before and after it: the main server runs such groups.
+        let is_split = servers > 1
+            && pending
+                .clone()
+                .all(|number| !matches!(self.of(number), Function::All(_)));
+        for number in pending {
+            match self.of(number) {
+                Function::Sync => {}
+                Function::Row(1, _) if is_split => self.queues[1].push_back(number),
+                _ => self.queues[0].push_back(number),
+            }
+        }
+        self.is_serving[1] = !self.queues[1].is_empty();
+        if self.is_serving[1] {
+            port.store(self.places.server(1), end);
+        }
+    }
+
+    fn serve(&mut self, core: usize, lane: usize, port: &mut Port<'_>) {
+        let Some(number) = self.queues[lane].pop_front() else {
+            port.store(self.places.server(lane), 0_u64);
+            self.next(core, &[Act::Served(lane)]);
+            return;
+        };
+        let _: u64 = port.load(self.places.entry(number));
+        let _: u64 = port.follow(self.places.context(number));
+        port.work(self.call.wrapper);
+        self.run(number, port);
+        port.commit();
+        self.next(core, &[Act::Serve(lane)]);
+    }
+
+    fn copy_out(&self, copy: u64, number: u64, port: &mut Port<'_>) {
+        let to = self.places.copy(copy);
+        port.store(to, number);
+        self.copy(self.places.array, to + super::places::COPY_HEADER, port);
+        let bytes = super::places::COPY_HEADER + self.places.array_bytes();
+        port.write_back(Kind::FlushOpt, to, bytes);
+        port.fence();
+    }
+
+    fn copy_aside(&self, port: &mut Port<'_>) {
+        let [from, to] = [0, 1].map(|copy| self.places.copy(copy));
+        let position: u64 = port.load(from);
+        port.store(to, position);
+        let header = super::places::COPY_HEADER;
+        self.copy(from + header, to + header, port);
+        port.write_back(Kind::FlushOpt, to, header + self.places.array_bytes());
+        port.fence();
+    }
+
+    fn copy(&self, from: u64, to: u64, port: &mut Port<'_>) {
+        let all = self.places.array_bytes();
+        for at in (0..all).step_by(LINE_BYTES as usize) {
+            let mut line = vec![0; LINE_BYTES.min(all - at) as usize];
+            port.load_bytes(from + at, &mut line);
+            port.store_bytes(to + at, &line);
+        }
+    }
+
+    fn to_file(&self, number: u64, port: &mut Port<'_>) {
+        let mut bytes = vec![0; super::places::FILE_HEADER as usize + self.places.array_bytes() as usize];
+        port.load_bytes(
+            self.places.array,
+            &mut bytes[super::places::FILE_HEADER as usize..],
+        );
+        number.put(&mut bytes[..8]);
+        let sum = u64::from(super::recovery::file_checksum(&bytes));
+        sum.put(&mut bytes[8..16]);
+        port.disk_bytes(self.places.file(self.checkpoints % 2), &bytes);
+    }
+
+    fn put(&self, at: u64, value: u64, port: &mut Port<'_>) {
+        port.store(at, value);
+        port.write_back(Kind::FlushOpt, at, 8);
+        port.fence();
+    }
+
+    fn set_state(&self, number: u64, state: State, is_durable: bool, port: &mut Port<'_>) {
+        let at = self.places.entry(number);
+        let mut entry = [0; ENTRY as usize];
+        port.load_bytes(at, &mut entry);
+        let word = Places::with_state(&entry, state);
+        match is_durable {
+            true => self.put(at + 24, word, port),
+            false => port.store(at + 24, word),
+        }
+    }
+
+    fn act(&mut self, core: usize, act: Act, port: &mut Port<'_>) -> Progress {
+        match act {
+            // The end of a group needs both locks, and a thread that goes on calling would take its own again and again.
+            Act::Call if self.is_group_ending && self.locks() == 2 => return self.again(core, act),
+            Act::Call => self.call(core, port),
+            Act::Lock(lock) => port.lock(self.places.lock(lock)),
+            Act::Unlock(lock) => port.unlock(self.places.lock(lock)),
+            Act::Append(function) => self.append_call(core, function, port),
+            Act::AppendEnd => self.append_end(core, port),
+            Act::Write(number) => self.write(core, number, port),
+            Act::Published(number) => self.published(number),
+            Act::Flush(first, last) => self.flush(core, first, last, port),
+            Act::Fence => port.fence(),
+            Act::Acknowledged(number) => self.acknowledged = self.acknowledged.max(number),
+            Act::Run(number) => self.run(number, port),
+            Act::RunUnlogged(function) => {
+                let number = self.new_number(function);
+                self.run(number, port);
+            }
+            Act::Ended => port.commit(),
+            Act::GroupIfFull => self.group_if_full(core),
+            Act::GroupOver(end) => {
+                self.group = end;
+                self.is_group_ending = false;
+            }
+            Act::HandOver(end) => self.hand_over(end, port),
+            Act::Serve(lane) => self.serve(core, lane, port),
+            Act::Served(lane) => self.is_serving[lane] = false,
+            Act::Done(end) => {
+                self.done = end;
+                port.store(self.places.done, end);
+                self.set_state(end, State::Done, false, port);
+            }
+            Act::CopyOut(copy, number) => self.copy_out(copy, number, port),
+            Act::CopyAside => self.copy_aside(port),
+            Act::ToFile(number) => self.to_file(number, port),
+            Act::Put(at, value) => self.put(at, value, port),
+            Act::SetState(number, state) => self.set_state(number, state, true, port),
+            Act::Taken(copy, _) => {
+                self.resilient = copy;
+                self.checkpoints += 1;
+            }
+            Act::AwaitPublished(number) if self.published < number => return self.again(core, act),
+            Act::AwaitServers if self.is_serving[1] => return self.again(core, act),
+            Act::AwaitPublished(_) => {}
+            Act::AwaitServers => {
+                let _: u64 = port.load(self.places.server(1));
+            }
+        }
+        Progress::More
+    }
+
+    fn again(&mut self, core: usize, act: Act) -> Progress {
+        self.next(core, &[act]);
+        Progress::Waiting
+    }
+
+    /// The second server: its queue, when it has one.
+    fn second_server(&mut self, port: &mut Port<'_>) -> Progress {
+        let core = self.threads;
+        if self.acts.len() == core {
+            self.acts.push(VecDeque::new());
+        }
+        if self.acts[core].is_empty() {
+            if !self.is_serving[1] {
+                return Progress::Waiting;
+            }
+            let _: u64 = port.load(self.places.server(1));
+            self.next(core, &[Act::Serve(1)]);
+            return Progress::More;
+        }
+        let act = self.acts[core].pop_front().expect("one at least");
+        self.act(core, act, port)
+    }
+}
+
+impl Workload for Program {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn footprint_bytes(&self) -> u64 {
+        self.places.bytes
+    }
+
+    fn persistent_from(&self) -> u64 {
+        self.places.nvm
+    }
+
+    fn fill(&self, _: &mut Space) {}
+
+    fn run(&mut self, core: usize, port: &mut Port<'_>) -> Progress {
+        if self.failed.is_some() || core > self.threads || core == self.threads && self.servers() < 2 {
+            return Progress::Done;
+        }
+        if core == self.threads {
+            return self.second_server(port);
+        }
+        let act = self.acts[core].pop_front().unwrap_or(Act::Call);
+        self.act(core, act, port)
+    }
+
+    fn check(&self, space: &Space) -> Result<(), String> {
+        if let Some(why) = &self.failed {
+            return Err(why.clone());
+        }
+        let expected = self.sum(self.called.iter().filter(|called| called.has_run));
+        let found = space.at(self.places.array, expected.len());
+        match found == expected {
+            true => Ok(()),
+            false => Err("the array is not what its functions make".into()),
+        }
+    }
+}
