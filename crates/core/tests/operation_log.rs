@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::rc::Rc;
 use twinpage_core::crash::{Crash, Image, Op, Random};
 use twinpage_core::dual_page::{DualPage, Options};
-use twinpage_core::operation_log::{Appender, Call, Group, LEAST_RING, Log, header, read};
+use twinpage_core::operation_log::{Appender, Call, Group, LEAST_RING, Log, Taker, header, read};
 use twinpage_core::{Error, Geometry, Medium, Offset, PageId, PageLines, Poison, Result, Scheme};
 
 const ID: u64 = 0x1d;
@@ -84,7 +84,7 @@ fn arguments(number: u64) -> Vec<u8> {
     bytes
 }
 
-fn append(appender: &mut Appender, number: u64) {
+fn append(appender: &Appender, number: u64) {
     let call = Call {
         object: 0,
         function: (number % 3) as u16,
@@ -100,6 +100,7 @@ struct Object {
     store: DualPage<Taped>,
     log: Log<Taped>,
     appender: Appender,
+    taker: Taker,
     applied: u64,
     fault: Fault,
 }
@@ -128,12 +129,13 @@ impl Object {
         let mut log = Log::create(log, ID, RING, 0, Poison::default()).unwrap();
         assert_eq!(log.define("object\nadd(number: u64)").unwrap(), 0);
         store.commit(&0_u64.to_le_bytes()).unwrap();
-        let appender = log.appender(1);
+        let (appender, taker) = log.queue(1, RING);
         let applied = 0;
         Object {
             store,
             log,
             appender,
+            taker,
             applied,
             fault,
         }
@@ -160,11 +162,12 @@ impl Object {
             applied += 1;
         }
         let life = if fault == Fault::SameLife { 1 } else { life };
-        let appender = log.appender(life);
+        let (appender, taker) = log.queue(life, RING);
         Ok(Object {
             store,
             log,
             appender,
+            taker,
             applied,
             fault,
         })
@@ -173,9 +176,9 @@ impl Object {
     /// Logs calls and runs them. Where the ring is full a checkpoint makes room.
     fn group(&mut self, calls: u64) {
         for number in self.applied..self.applied + calls {
-            append(&mut self.appender, number);
+            append(&self.appender, number);
         }
-        let group = self.appender.take(Group::default(), 0);
+        let group = self.taker.take(Group::default(), 0);
         assert_eq!(group.entries().count() as u64, calls);
         if let Err(Error::Full { .. }) = self.log.flush(&group) {
             match self.fault {
@@ -297,14 +300,14 @@ fn planted_faults_are_found() {
 fn three_groups() -> (Image, [u64; 3]) {
     let mut log = Log::create(Image::new(8), ID, RING, RING * 3 - 200, Poison::default()).unwrap();
     log.define("object\nadd(number: u64)").unwrap();
-    let mut appender = log.appender(7);
+    let (appender, mut taker) = log.queue(7, RING);
     let mut number = 0;
     let starts = [0, 1, 2].map(|_| {
         for _ in 0..4 {
-            append(&mut appender, number);
+            append(&appender, number);
             number += 1;
         }
-        let group = appender.take(Group::default(), 0);
+        let group = taker.take(Group::default(), 0);
         log.flush(&group).unwrap();
         group.start()
     });
@@ -391,10 +394,7 @@ fn a_group_costs_one_fence_and_a_small_call_few_bytes() {
         };
         object.appender.append(&call).unwrap();
     }
-    object
-        .log
-        .flush(&object.appender.take(Group::default(), 0))
-        .unwrap();
+    object.log.flush(&object.taker.take(Group::default(), 0)).unwrap();
     let fences = tape
         .borrow()
         .iter()
@@ -408,7 +408,7 @@ fn a_group_costs_one_fence_and_a_small_call_few_bytes() {
 fn a_full_ring_and_long_arguments_are_refused_before_anything_is_written() {
     let mut log = Log::create(Image::new(8), ID, RING, 0, Poison::default()).unwrap();
     log.define("object\nput(bytes: Vec<u8>)").unwrap();
-    let mut appender = log.appender(1);
+    let (appender, mut taker) = log.queue(1, RING);
     let long = vec![1; appender.most_arguments() + 1];
     let call = |arguments| Call {
         object: 0,
@@ -421,7 +421,7 @@ fn a_full_ring_and_long_arguments_are_refused_before_anything_is_written() {
     let mut flushed = 0;
     let refused = loop {
         while appender.append(&call(&long[1..])).is_ok() {}
-        let group = appender.take(Group::default(), 0);
+        let group = taker.take(Group::default(), 0);
         match log.flush(&group) {
             Ok(()) => flushed = group.end(),
             Err(error) => break error,
@@ -438,7 +438,7 @@ fn a_full_ring_and_long_arguments_are_refused_before_anything_is_written() {
 fn a_withdrawn_call_is_skipped_before_and_after_a_crash() {
     let mut log = Log::create(Image::new(8), ID, RING, 0, Poison::default()).unwrap();
     log.define("object\na()\nb()\nc()").unwrap();
-    let mut appender = log.appender(1);
+    let (appender, mut taker) = log.queue(1, RING);
     let positions: Vec<u64> = (0..4)
         .map(|number| {
             let arguments = &arguments(number)[..];
@@ -452,7 +452,7 @@ fn a_withdrawn_call_is_skipped_before_and_after_a_crash() {
             appender.append(&call).unwrap()
         })
         .collect();
-    let mut group = appender.take(Group::default(), 0);
+    let mut group = taker.take(Group::default(), 0);
     assert!(log.withdraw(&mut group, positions[1]));
     let next = group.end();
     assert!(!log.withdraw(&mut group, next), "another group's");

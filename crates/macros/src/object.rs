@@ -404,8 +404,8 @@ impl Operation {
         }
     }
 
-    /// How it is run.
-    fn arm(&self, number: usize, object: &Named) -> TokenStream {
+    /// How it is run, on an object or on a lane of its field.
+    fn arm(&self, number: usize, object: &Named, on: &TokenStream) -> TokenStream {
         let (name, path) = (&self.name, &object.path);
         let (names, types): (Vec<_>, Vec<_>) = self.logged().unzip();
         let passed = self.arguments.iter().map(|argument| match argument {
@@ -413,12 +413,7 @@ impl Operation {
             Argument::Heap => quote!(twinpage_heap),
         });
         let span = name.span();
-        let call = match &self.receiver {
-            Receiver::Lane(field) => quote_spanned! {span=>
-                #path::#name(&mut twinpage_object.#field[twinpage_arguments.lane()?], #(#passed),*)
-            },
-            _ => quote_spanned!(span=> #path::#name(twinpage_object, #(#passed),*)),
-        };
+        let call = quote_spanned!(span=> #path::#name(#on, #(#passed),*));
         let none = quote!(::core::option::Option::None);
         let some = |value: TokenStream| quote!(::core::option::Option::Some(::std::boxed::Box::new(#value)));
         let outcome = match (self.is_instant, &self.returns) {
@@ -435,6 +430,30 @@ impl Operation {
                 #outcome
             }
         }
+    }
+
+    /// The field whose elements it takes.
+    fn lane(&self) -> Option<&Ident> {
+        match &self.receiver {
+            Receiver::Lane(field) => Some(field),
+            _ => None,
+        }
+    }
+}
+
+/// The outcome of the operation whose number was given, if it is one of these.
+fn chosen(arms: Vec<TokenStream>) -> TokenStream {
+    let unknown = quote! {
+        ::core::result::Result::Err(::twinpage::objects::Undecodable::unknown(twinpage_function))
+    };
+    match arms.is_empty() {
+        true => unknown,
+        false => quote! {
+            ::core::result::Result::Ok(match twinpage_function {
+                #(#arms)*
+                _ => return #unknown,
+            })
+        },
     }
 }
 
@@ -482,10 +501,20 @@ fn implementation(object: &Named, operations: &[Operation]) -> TokenStream {
         let (signature, is_instant) = (operation.signature(), operation.is_instant);
         quote!(::twinpage::objects::Function { signature: #signature, is_instant: #is_instant })
     });
-    let arms = operations
-        .iter()
-        .enumerate()
-        .map(|(number, operation)| operation.arm(number, object));
+    let numbered = || operations.iter().enumerate();
+    let arms = numbered().map(|(number, operation)| {
+        let span = operation.name.span();
+        let on = match operation.lane() {
+            Some(field) => quote_spanned!(span=> &mut twinpage_object.#field[twinpage_arguments.lane()?]),
+            None => quote!(twinpage_object),
+        };
+        operation.arm(number, object, &on)
+    });
+    let arms = chosen(arms.collect());
+    let looks = numbered().filter(|(_, operation)| matches!(operation.receiver, Receiver::Shared));
+    let looks = looks.map(|(number, operation)| operation.arm(number, object, &quote!(twinpage_object)));
+    let looks = chosen(looks.collect());
+    let in_lanes = in_lanes(object, operations);
     quote! {
         #[automatically_derived]
         impl ::twinpage::objects::Object for #family {
@@ -499,15 +528,61 @@ fn implementation(object: &Named, operations: &[Operation]) -> TokenStream {
                 twinpage_arguments: &::twinpage::objects::Arguments<'_>,
             ) -> ::core::result::Result<::twinpage::objects::Outcome, ::twinpage::objects::Undecodable> {
                 let _ = twinpage_heap;
-                ::core::result::Result::Ok(match twinpage_function {
-                    #(#arms)*
-                    _ => return ::core::result::Result::Err(::twinpage::objects::Undecodable::unknown(twinpage_function)),
-                })
+                #arms
+            }
+
+            fn look<'twinpage>(
+                twinpage_object: &::twinpage::persist::Of<'twinpage, Self>,
+                twinpage_heap: ::twinpage::Heap<'twinpage>,
+                twinpage_function: usize,
+                twinpage_arguments: &::twinpage::objects::Arguments<'_>,
+            ) -> ::core::result::Result<::twinpage::objects::Outcome, ::twinpage::objects::Undecodable> {
+                let _ = (twinpage_object, twinpage_heap, twinpage_arguments);
+                #looks
+            }
+
+            fn in_lanes<'twinpage>(
+                twinpage_object: &mut ::twinpage::persist::Of<'twinpage, Self>,
+                twinpage_heap: ::twinpage::Heap<'twinpage>,
+                twinpage_run: ::twinpage::objects::LaneRun<'_>,
+            ) {
+                let _ = twinpage_heap;
+                #in_lanes
             }
 
             fn handle(calls: ::twinpage::objects::Calls<Self>) -> #handle {
                 #handle { calls }
             }
         }
+    }
+}
+
+/// Runs calls of lanes by several threads: each field of lanes is borrowed once, and its elements are handed out.
+fn in_lanes(object: &Named, operations: &[Operation]) -> TokenStream {
+    let mut fields: Vec<&Ident> = Vec::new();
+    for field in operations.iter().filter_map(Operation::lane) {
+        if !fields.contains(&field) {
+            fields.push(field);
+        }
+    }
+    let parts = fields.iter().map(|field| {
+        let name = format_ident!("twinpage_{field}");
+        quote_spanned! {field.span()=>
+            let #name = ::twinpage::objects::Parts::of(&mut twinpage_object.#field);
+        }
+    });
+    let arms = operations.iter().enumerate().filter_map(|(number, operation)| {
+        let name = format_ident!("twinpage_{}", operation.lane()?);
+        let on = quote_spanned!(operation.name.span()=> #name.part(twinpage_lane));
+        Some(operation.arm(number, object, &on))
+    });
+    let arms = chosen(arms.collect());
+    quote! {
+        let _ = &twinpage_object;
+        #(#parts)*
+        twinpage_run.run(|twinpage_function, twinpage_arguments, twinpage_lane| {
+            let _ = (&twinpage_arguments, &twinpage_lane);
+            #arms
+        });
     }
 }

@@ -199,6 +199,17 @@ impl Place {
         gate::enter(&self.state.gate, &self.state.here, self.index())
     }
 
+    /// This thread becomes part of an update that another thread is in, and stays in for longer: [`gate::enter_beside`].
+    pub(crate) fn enter_beside(self) -> Pinned {
+        gate::enter_beside(&self.state.gate, &self.state.here, self.index())
+    }
+
+    /// Whether a cut waits for the updates that are in.
+    #[inline]
+    pub(crate) fn is_cut_wanted(self) -> bool {
+        self.state.gate.is_wanted()
+    }
+
     /// Whether this thread is in an update of the region.
     #[inline]
     pub(crate) fn is_inside(self) -> bool {

@@ -202,6 +202,19 @@ pub(crate) fn enter(gate: &'static Gate, here: &'static MarkState, window: usize
     }
 }
 
+/// Goes in beside a thread that is in and stays in until this one has gone out: a part of its update, which waits for
+/// nothing, as an update inside another.
+pub(crate) fn enter_beside(gate: &'static Gate, here: &'static MarkState, window: usize) -> Pinned {
+    let depth = &mine().of[window];
+    depth.store(depth.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+    Pinned {
+        depth,
+        gate,
+        outer: HERE.replace(here),
+        _stays: PhantomData,
+    }
+}
+
 impl Drop for Pinned {
     #[inline]
     fn drop(&mut self) {
@@ -233,6 +246,12 @@ impl Gate {
     /// Whether going in and out is free: before the first update.
     pub(crate) fn set_free(&self, free: bool) {
         self.flags.store(if free { 0 } else { FENCED }, Ordering::Release);
+    }
+
+    /// Whether a cut waits for the updates that are in, or is being made.
+    #[inline]
+    pub(crate) fn is_wanted(&self) -> bool {
+        self.flags.load(Ordering::Relaxed) & CLOSED != 0
     }
 
     /// Whether a cut is being made, for a thread that has said whether it is in.

@@ -191,6 +191,7 @@ impl Region {
         let inner = Arc::new(Inner {
             checkpoints: Mutex::new(checkpoints),
             patience,
+            server_threads: options.server_threads,
             heap: OnceLock::new(),
             sections,
             progress,

@@ -87,6 +87,7 @@ pub struct Options {
     pub(crate) checked: bool,
     pub(crate) sections: bool,
     pub(crate) patience: Option<Duration>,
+    pub(crate) server_threads: Option<usize>,
     durability: Option<Durability>,
     scheme: Option<SchemeKind>,
     line_bytes: Option<u32>,
@@ -136,6 +137,15 @@ impl Options {
     pub fn patience(self, patience: Duration) -> Options {
         Options {
             patience: Some(patience),
+            ..self
+        }
+    }
+
+    /// How many threads run calls of objects that are on different lanes ([`object`](macro@crate::object)): as many as the
+    /// machine has processors, eight at most, if never said. One runs all calls in the order of the log.
+    pub fn server_threads(self, threads: usize) -> Options {
+        Options {
+            server_threads: Some(threads),
             ..self
         }
     }

@@ -77,6 +77,8 @@ pub(crate) struct Inner {
     pub(crate) checkpoints: Mutex<Box<dyn Checkpoints>>,
     /// How long a cut waits for an update.
     pub(crate) patience: Duration,
+    /// Threads that run the lanes of objects; as many as the machine has processors if not said.
+    pub(crate) server_threads: Option<usize>,
     pub(crate) heap: OnceLock<RawHeap>,
     /// Of a region that was opened for sections; epochs have none.
     pub(crate) sections: Option<Sections>,

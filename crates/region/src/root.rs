@@ -276,6 +276,11 @@ impl<T: Persist> Root<T> {
         Ok(())
     }
 
+    /// The region it is of.
+    pub(crate) fn inner(&self) -> &Inner {
+        &self.region
+    }
+
     /// Where the value is.
     ///
     /// # Panics

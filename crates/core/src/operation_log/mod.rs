@@ -1,8 +1,8 @@
 //! The log of an object's operations (SIMPO 3.1): a call is durable before it is run.
 //!
 //! ```text
-//! callers --append--> Appender: the open group, in memory
-//!                        | take
+//! callers --append--> Appender: a queue in memory, without a lock
+//!                        | Taker::take: a group
 //!                     Log::flush: one write, one fence ---> file: header | definitions | ring of records
 //! recovery: read() gives the calls from a position on, in order; the owner runs those that its checkpoint lacks
 //! ```
@@ -22,11 +22,20 @@
 //! * The position a log is read from is that of a mark, or its end.
 //! * After a failed write or flush the log is poisoned, with the store whose flag it shares.
 
+mod append;
+mod queue;
 mod read;
 mod record;
 
-pub use read::{Entry, Found, GroupAt, Header, header, read};
-pub use record::{Appender, Call, Group};
+/// What the queue is made of: a test of its schedules has others (`tests/schedules.rs`).
+mod sync {
+    pub(super) use std::sync::atomic::{AtomicU64, Ordering};
+    pub(super) use std::thread::yield_now;
+}
+
+pub use append::{Appender, Taker};
+pub use read::{Entry, Found, GroupAt, Header, Logged, header, read};
+pub use record::{Call, Group};
 
 use crate::error::{Error, Result};
 use crate::medium::{Cause, Medium, Path};
@@ -120,9 +129,10 @@ impl<M: Medium> Log<M> {
         self.id
     }
 
-    /// Appends to the log in this life of it, whose number is random. There is one appender at a time.
-    pub fn appender(&self, life: u64) -> Appender {
-        Appender::new(self.id, life, self.end, self.ring)
+    /// The ends of a queue of calls in this life of the log, whose number is random: about `room` bytes of calls can
+    /// wait, half of the ring at most. There is one queue at a time.
+    pub fn queue(&self, life: u64, room: u64) -> (Appender, Taker) {
+        append::ends(self.id, life, self.end, self.ring, room)
     }
 
     /// The number of a definition, which is made if there is none of that text yet: it is durable when this returns.

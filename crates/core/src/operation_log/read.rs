@@ -27,6 +27,54 @@ pub struct Entry {
     pub arguments: Vec<u8>,
 }
 
+/// A call in the log, whose arguments are where they were found. See [`Entry`] for the rest.
+#[derive(Clone, Copy, Debug)]
+#[allow(missing_docs, reason = "they are those of an entry")]
+pub struct Logged<'a> {
+    pub position: u64,
+    pub next: u64,
+    pub closed_ms: u64,
+    pub object: u16,
+    pub function: u16,
+    pub thread: u32,
+    pub lane: Option<u64>,
+    pub arguments: &'a [u8],
+}
+
+impl Logged<'_> {
+    /// The call, with a copy of its arguments.
+    #[must_use]
+    pub fn to_entry(&self) -> Entry {
+        Entry {
+            position: self.position,
+            next: self.next,
+            closed_ms: self.closed_ms,
+            object: self.object,
+            function: self.function,
+            thread: self.thread,
+            lane: self.lane,
+            arguments: self.arguments.to_vec(),
+        }
+    }
+}
+
+impl Entry {
+    /// The call, whose arguments stay here.
+    #[must_use]
+    pub fn logged(&self) -> Logged<'_> {
+        Logged {
+            position: self.position,
+            next: self.next,
+            closed_ms: self.closed_ms,
+            object: self.object,
+            function: self.function,
+            thread: self.thread,
+            lane: self.lane,
+            arguments: &self.arguments,
+        }
+    }
+}
+
 /// The content of a log.
 #[derive(Clone, Debug)]
 pub struct Found {
@@ -268,26 +316,35 @@ impl Scan<'_> {
 }
 
 impl Group {
-    /// Its calls, in order: as [`read()`] gives them after a crash.
-    pub fn entries(&self) -> impl Iterator<Item = Entry> + '_ {
-        let mut at = HEAD;
+    /// Its calls, in order, as they lie in it.
+    #[inline]
+    pub fn calls(&self) -> impl Iterator<Item = Logged<'_>> {
         let closed_ms = peek::<Raw>(self.bytes()).map_or(0, |mark| mark.closed_ms());
+        let (mut rest, mut position) = (
+            self.bytes().get(HEAD..).unwrap_or_default(),
+            self.start() + HEAD as u64,
+        );
         let all = std::iter::from_fn(move || {
-            let raw = peek::<Raw>(self.bytes().get(at..)?)?;
-            let content = at + HEAD..at + HEAD + raw.bytes.get() as usize;
-            let position = self.start() + at as u64;
-            at = content.end.next_multiple_of(8);
-            Some(Entry {
-                position,
-                next: self.start() + at as u64,
+            let raw = peek::<Raw>(rest)?;
+            let (length, at) = (raw.bytes.get() as usize, position);
+            let (arguments, bytes) = (&rest[HEAD..][..length], (HEAD + length).next_multiple_of(8));
+            (rest, position) = (&rest[bytes..], position + bytes as u64);
+            Some(Logged {
+                position: at,
+                next: position,
                 closed_ms,
                 object: raw.object.get(),
                 function: raw.function.get(),
                 thread: raw.thread.get(),
                 lane: raw.lane(),
-                arguments: self.bytes()[content].to_vec(),
+                arguments,
             })
         });
-        all.filter(|entry| entry.function != WITHDRAWN)
+        all.filter(|call| call.function != WITHDRAWN)
+    }
+
+    /// Its calls, in order: as [`read()`] gives them after a crash.
+    pub fn entries(&self) -> impl Iterator<Item = Entry> + '_ {
+        self.calls().map(|call| call.to_entry())
     }
 }

@@ -1,7 +1,6 @@
-//! The bytes of the log: its header, definitions, marks and calls; and the group that callers append to.
+//! The bytes of the log: its header, definitions, marks and calls; and the group that is made durable together.
 
 use super::VERSION;
-use crate::error::{Error, Result};
 use crate::record::{self, Record, peek};
 use crc32c::crc32c_append;
 use std::mem::offset_of;
@@ -17,7 +16,7 @@ const MARK: u16 = u16::MAX;
 /// The function of a call that was withdrawn: it is never run.
 pub(super) const WITHDRAWN: u16 = u16::MAX;
 /// The lane of a call that has none: it may touch all of its object.
-const ALL: u64 = u64::MAX;
+pub(super) const ALL: u64 = u64::MAX;
 
 /// The bytes of the log's header.
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Clone, Copy)]
@@ -70,9 +69,14 @@ pub(super) fn mark_seed(seed: u32, position: u64) -> u32 {
     crc32c_append(seed, &position.to_le_bytes())
 }
 
+/// The seed of the checksums of all calls of a life of the log.
+pub(super) fn life_seed(seed: u32, life: u64) -> u32 {
+    crc32c_append(seed, &life.to_le_bytes())
+}
+
 /// The seed of a call's checksum.
 pub(super) fn call_seed(seed: u32, life: u64, position: u64) -> u32 {
-    crc32c_append(crc32c_append(seed, &life.to_le_bytes()), &position.to_le_bytes())
+    crc32c_append(life_seed(seed, life), &position.to_le_bytes())
 }
 
 impl RawHeader {
@@ -89,7 +93,7 @@ impl RawHeader {
 }
 
 impl Raw {
-    fn mark(life: u64, closed_ms: u64, seed: u32) -> Raw {
+    pub(super) fn mark(life: u64, closed_ms: u64, seed: u32) -> Raw {
         let raw = Raw {
             crc: U32::ZERO,
             bytes: U32::ZERO,
@@ -162,8 +166,8 @@ pub struct Call<'a> {
 /// Calls that follow one another, to be made durable together.
 #[derive(Debug, Default)]
 pub struct Group {
-    start: u64,
-    bytes: Vec<u8>,
+    pub(super) start: u64,
+    pub(super) bytes: Vec<u8>,
 }
 
 impl Group {
@@ -209,88 +213,5 @@ impl Group {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.bytes.is_empty()
-    }
-}
-
-/// Appends calls to the open group. Nothing is flushed: that is [`Log::flush`](super::Log::flush), with the group taken
-/// from here.
-#[derive(Debug)]
-pub struct Appender {
-    seed: u32,
-    life: u64,
-    ring: u64,
-    open: Group,
-}
-
-impl Appender {
-    pub(super) fn new(id: u64, life: u64, end: u64, ring: u64) -> Appender {
-        Appender {
-            seed: seed_of(id),
-            life,
-            ring,
-            open: Group {
-                start: end,
-                bytes: Vec::new(),
-            },
-        }
-    }
-
-    /// Appends a call. Says its position.
-    ///
-    /// # Errors
-    /// [`Error::Full`] when the open group must be flushed first; [`Error::Invalid`] for arguments longer than
-    /// [`Appender::most_arguments`].
-    #[inline]
-    pub fn append(&mut self, call: &Call<'_>) -> Result<u64> {
-        let most = self.most_arguments();
-        if call.arguments.len() > most {
-            return Err(Error::Invalid(format!(
-                "arguments of {} bytes: the operation log holds up to {most} bytes for a call; pass less at once, or put \
-                 it into the region and log where it is",
-                call.arguments.len()
-            )));
-        }
-        let needed = (2 * HEAD + call.arguments.len()).next_multiple_of(8) as u64;
-        if self.open.bytes.len() as u64 + needed > self.ring / 2 {
-            return Err(Error::Full {
-                what: "the open group of the operation log".into(),
-                needed,
-            });
-        }
-        if self.open.is_empty() {
-            self.open.bytes.resize(HEAD, 0); // its mark, sealed when it is closed
-        }
-        let position = self.open.end();
-        let raw = Raw::call(call, call_seed(self.seed, self.life, position));
-        let bytes = &mut self.open.bytes;
-        bytes.extend_from_slice(raw.as_bytes());
-        bytes.extend_from_slice(call.arguments);
-        bytes.resize(bytes.len().next_multiple_of(8), 0);
-        Ok(position)
-    }
-
-    /// Bytes of arguments that a call may have.
-    #[must_use]
-    pub fn most_arguments(&self) -> usize {
-        (self.ring / 16) as usize
-    }
-
-    /// Closes the open group, at this time in milliseconds of Unix time. Later calls go to the next one, whose memory is
-    /// that of `used`.
-    pub fn take(&mut self, used: Group, now_ms: u64) -> Group {
-        if let Some(head) = self.open.bytes.get_mut(..HEAD) {
-            let mark = Raw::mark(self.life, now_ms, mark_seed(self.seed, self.open.start));
-            head.copy_from_slice(mark.as_bytes());
-        }
-        let start = self.open.end();
-        let mut bytes = used.bytes;
-        bytes.clear();
-        std::mem::replace(&mut self.open, Group { start, bytes })
-    }
-
-    /// The open group, to look at.
-    #[must_use]
-    pub fn open(&self) -> &Group {
-        &self.open
     }
 }

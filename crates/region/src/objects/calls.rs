@@ -60,7 +60,7 @@ impl<T: Object> Calls<T> {
     pub fn defer(&self, function: u16, lane: Option<usize>, arguments: &impl Serialize) {
         let lane = lane.map(|lane| lane as u64);
         let logged = encode(arguments, |bytes| {
-            self.objects.append(self.object, function, lane, bytes)
+            self.objects.defer(self.object, function, lane, bytes)
         });
         match logged {
             // A medium that failed: all later instant calls say so.

@@ -39,6 +39,11 @@ impl LogFile {
         })
     }
 
+    /// Whether a flush must reach what outlives the machine.
+    pub(super) fn outlives_the_machine(&self) -> bool {
+        self.durability.outlives_machine()
+    }
+
     /// A new log whose first record has the position `start`. What a close that was cut short left goes.
     pub(super) fn create(&self, start: u64, poison: Poison) -> Result<Log<AnyMedium>> {
         self.remove_leftover()?;

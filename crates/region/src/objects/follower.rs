@@ -175,7 +175,7 @@ impl Follower {
         let now = self.tail.place();
         let log = log_path(&self.leader);
         let ran = self.objects.with_turn(|server| {
-            let ran = server.follow(found, &found.entries[from..], &log)?;
+            let ran = server.follow(&self.objects, found, &found.entries[from..], &log)?;
             in_update(&self.inner, |update| *place.get_mut(update) = now);
             Ok(ran)
         });

@@ -1,13 +1,18 @@
 //! An object in its region, and what the macro makes of its methods.
 
-use crate::error::Result;
+use super::lanes::{LaneRun, LaneThreads, Pace};
+use super::run::{Ran, in_order, in_update, said};
+use crate::error::{Error, Result};
 use crate::heap::Heap;
 use crate::persist::Persist;
-use crate::region::Update;
+use crate::region::{Inner, Update, View};
 use crate::root::Root;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Instant;
+use twinpage_core::operation_log::Logged;
 
 /// A type whose methods are operations. [`#[twinpage::object]`](crate::object) implements it.
 ///
@@ -30,7 +35,7 @@ use std::any::Any;
 /// let add = Counter::FUNCTIONS[0];
 /// assert_eq!((add.signature, add.is_instant), ("add(by: u64)", false));
 /// ```
-pub trait Object: Persist + Send {
+pub trait Object: Persist + Send + Sync {
     /// What callers have.
     type Handle;
     /// The operations, in the order of their numbers.
@@ -46,6 +51,20 @@ pub trait Object: Persist + Send {
         function: usize,
         arguments: &Arguments<'_>,
     ) -> Result<Outcome, Undecodable>;
+
+    /// Runs an operation that changes nothing.
+    ///
+    /// # Errors
+    /// [`Undecodable`]; nothing was run then.
+    fn look<'r>(
+        object: &Self::In<'r>,
+        heap: Heap<'r>,
+        function: usize,
+        arguments: &Arguments<'_>,
+    ) -> Result<Outcome, Undecodable>;
+
+    /// Runs calls that are on lanes, by several threads.
+    fn in_lanes<'r>(object: &mut Self::In<'r>, heap: Heap<'r>, run: LaneRun<'_>);
 
     /// A handle that makes these calls.
     fn handle(calls: super::Calls<Self>) -> Self::Handle;
@@ -128,50 +147,131 @@ pub(super) fn encode<R>(arguments: &impl Serialize, then: impl FnOnce(&[u8]) -> 
 }
 
 /// An object, whatever its type.
-pub(super) trait Hosted: Send {
+pub(super) trait Hosted: Send + Sync {
     fn name(&self) -> &str;
     fn functions(&self) -> &'static [Function];
-    fn apply(
-        &mut self,
-        update: &Update<'_>,
-        function: usize,
-        arguments: &Arguments<'_>,
-    ) -> Result<Outcome, Undecodable>;
+    fn inner(&self) -> &Inner;
+    /// Runs calls from the first one on, as many as come before a cut that waits, in one update that also notes the
+    /// position. With `threads`, those that are on lanes may be run beside one another.
+    fn run(&mut self, calls: &[Logged<'_>], threads: Option<&LaneThreads>) -> Ran;
+    /// Runs a call that changes nothing.
+    fn look(&self, function: u16, arguments: &[u8]) -> Result<Outcome>;
     /// Calls before this position are part of the object.
-    fn position(&self, update: &Update<'_>) -> u64;
-    /// Calls before `position` are part of the object.
-    fn advance(&mut self, update: &Update<'_>, position: u64);
+    fn position(&self) -> u64;
 }
 
 /// An object and the position up to which its calls were run.
 pub(super) struct Host<T: Object> {
+    pub(super) name: String,
     pub(super) root: Root<T>,
     pub(super) position: Root<u64>,
+    pub(super) pace: Pace,
+}
+
+/// What a call that panicked is told of.
+fn panicked<T: Object>(name: &str, function: u16, panic: &(dyn Any + Send)) -> Error {
+    Error::Panicked {
+        object: name.to_owned(),
+        method: T::FUNCTIONS[usize::from(function)].signature.to_owned(),
+        why: said(panic),
+    }
+}
+
+impl<T: Object> Host<T> {
+    /// Runs the first of these calls, at least one: in order, or on lanes.
+    fn run_some(&mut self, update: &Update<'_>, calls: &[Logged<'_>], threads: Option<&LaneThreads>) -> Ran {
+        let Host { name, root, pace, .. } = self;
+        let panicked = |function: u16, panic: &(dyn Any + Send)| panicked::<T>(name, function, panic);
+        let (object, heap) = (root.get_mut(update), update.heap());
+        // Nearly always they take too little time for more than one thread.
+        let shared_out = threads.filter(|threads| threads.worth(*pace, calls.len()).is_some());
+        let is_first_lane = calls[0].lane.is_some();
+        let alike = match shared_out {
+            Some(_) => calls
+                .iter()
+                .take_while(|call| call.lane.is_some() == is_first_lane)
+                .count(),
+            None => calls.len(),
+        };
+        let begun = (alike > 1 && threads.is_some()).then(Instant::now);
+        let several = shared_out.filter(|_| is_first_lane);
+        let (ran, count) = match several.and_then(|threads| Some((threads, threads.worth(*pace, alike)?))) {
+            Some((threads, count)) => {
+                let mut ran = Ran {
+                    calls: alike.min(pace.most(count)),
+                    ..Ran::default()
+                };
+                let run = LaneRun {
+                    calls: &calls[..ran.calls],
+                    threads,
+                    count,
+                    place: update.place(),
+                    panicked: &panicked,
+                    outcomes: &mut ran.outcomes,
+                };
+                T::in_lanes(object, heap, run);
+                (ran, count)
+            }
+            None => {
+                let apply =
+                    |call: &Logged<'_>| T::apply(object, heap, call.function.into(), &Arguments::of(call));
+                let is_enough = || update.place().is_cut_wanted();
+                (in_order(&calls[..alike], is_enough, apply, &panicked), 1)
+            }
+        };
+        if let Some(begun) = begun {
+            pace.note(ran.calls, begun.elapsed(), count);
+        }
+        ran
+    }
 }
 
 impl<T: Object> Hosted for Host<T> {
     fn name(&self) -> &str {
-        self.root.name()
+        &self.name
     }
 
     fn functions(&self) -> &'static [Function] {
         T::FUNCTIONS
     }
 
-    fn apply(
-        &mut self,
-        update: &Update<'_>,
-        function: usize,
-        arguments: &Arguments<'_>,
-    ) -> Result<Outcome, Undecodable> {
-        T::apply(self.root.get_mut(update), update.heap(), function, arguments)
+    fn inner(&self) -> &Inner {
+        self.root.inner()
     }
 
-    fn position(&self, update: &Update<'_>) -> u64 {
-        *self.position.get(update)
+    fn run(&mut self, calls: &[Logged<'_>], threads: Option<&LaneThreads>) -> Ran {
+        let place = self.inner().place();
+        let _inside = place.enter();
+        let update = &Update::new(View::new(place, self.inner()));
+        let mut all = Ran::default();
+        while all.calls < calls.len() && all.undecodable.is_none() {
+            all.add(self.run_some(update, &calls[all.calls..], threads));
+            if place.is_cut_wanted() {
+                break;
+            }
+        }
+        if let Some(last) = all.calls.checked_sub(1) {
+            *self.position.get_mut(update) = calls[last].next;
+        }
+        all
     }
 
-    fn advance(&mut self, update: &Update<'_>, position: u64) {
-        *self.position.get_mut(update) = position;
+    fn look(&self, function: u16, arguments: &[u8]) -> Result<Outcome> {
+        let arguments = Arguments {
+            bytes: arguments,
+            lane: None,
+        };
+        in_update(self.inner(), |update| {
+            let object = self.root.get(update);
+            let look = || T::look(object, update.heap(), function.into(), &arguments);
+            match catch_unwind(AssertUnwindSafe(look)) {
+                Ok(outcome) => Ok(outcome?),
+                Err(panic) => Err(panicked::<T>(self.name(), function, &*panic)),
+            }
+        })
+    }
+
+    fn position(&self) -> u64 {
+        in_update(self.inner(), |update| *self.position.get(update))
     }
 }

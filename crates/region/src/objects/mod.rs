@@ -8,7 +8,9 @@
 //!
 //! * A **deferrable** method changes only its object and returns nothing: its call is appended and returns. An
 //!   **instant** method makes durable what waits and its own call with one flush, runs what waits, then itself.
-//! * Calls are run in the order of the log, by one thread at a time: the one with the turn runs those of all others.
+//! * Calls are run in the order of the log by the thread with the turn, which runs those of all others. Those that are on
+//!   different lanes may be run by several threads; a call that is on none waits for all before it, and all after it wait
+//!   for it. Calls that change nothing run in their callers' threads, beside one another.
 //! * A call is run when it is durable, in an update of the region that also notes its position beside the object. So
 //!   every checkpoint holds an object and the position up to which its calls are in it, and none is run twice.
 //! * After a crash an object is its last checkpoint; when it is opened, the calls past its position are run again.
@@ -20,7 +22,10 @@ mod calls;
 mod file;
 mod follow;
 mod follower;
+mod group;
 mod host;
+mod hosts;
+mod lanes;
 mod listing;
 mod replay;
 mod run;
@@ -31,6 +36,7 @@ pub use calls::Calls;
 pub use follow::{Follow, News, follow};
 pub use follower::Follower;
 pub use host::{Arguments, Function, Object, Outcome, Undecodable};
+pub use lanes::{Lane, LaneRun, Lanes, Parts};
 pub use listing::{Operation, Operations, operations};
 /// Makes a persistent object of an `impl` block.
 ///

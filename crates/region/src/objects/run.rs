@@ -1,26 +1,42 @@
-//! Runs one call: in an update of the region, which also notes its position beside the object.
+//! Runs calls: one after the other, each as far as it comes.
 
-use super::host::{Arguments, Hosted, Outcome, Undecodable};
+use super::host::{Arguments, Outcome, Undecodable};
 use crate::error::{Error, Result};
 use crate::region::{Inner, Update, View};
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use twinpage_core::operation_log::Entry;
+use twinpage_core::operation_log::Logged;
 
-/// Why a call has no outcome.
-pub(super) enum RunError {
-    Undecodable(Undecodable),
-    Panicked(Error),
+/// What calls returned: those that are instant, and those that failed, by their places among the calls.
+pub(super) type Outcomes = Vec<(usize, Result<Outcome>)>;
+
+/// How far calls were run.
+#[derive(Default)]
+pub(super) struct Ran {
+    /// So many were.
+    pub(super) calls: usize,
+    pub(super) outcomes: Outcomes,
+    /// The arguments of the next one cannot be read: it was not run.
+    pub(super) undecodable: Option<Undecodable>,
 }
 
-impl RunError {
-    pub(super) fn into_error(self) -> Error {
-        match self {
-            RunError::Undecodable(Undecodable(why)) => Error::Invalid(format!(
-                "the arguments of the call cannot be read again as they were written: {why}"
-            )),
-            RunError::Panicked(error) => error,
-        }
+impl Ran {
+    /// More was run after this.
+    pub(super) fn add(&mut self, more: Ran) {
+        let before = self.calls;
+        let outcomes = more.outcomes.into_iter();
+        self.outcomes
+            .extend(outcomes.map(|(place, outcome)| (before + place, outcome)));
+        self.calls += more.calls;
+        self.undecodable = more.undecodable;
+    }
+}
+
+impl From<Undecodable> for Error {
+    fn from(Undecodable(why): Undecodable) -> Error {
+        Error::Invalid(format!(
+            "the arguments of the call cannot be read again as they were written: {why}"
+        ))
     }
 }
 
@@ -29,48 +45,55 @@ pub(super) fn in_update<R>(inner: &Inner, change: impl FnOnce(&Update<'_>) -> R)
     change(&Update::new(View::new(inner.place(), inner)))
 }
 
-/// Runs a method. A panic ends it, and nothing else.
-pub(super) fn apply(
-    host: &mut dyn Hosted,
-    update: &Update<'_>,
-    function: usize,
-    arguments: &Arguments<'_>,
-) -> Result<Outcome, RunError> {
-    let applied = catch_unwind(AssertUnwindSafe(|| host.apply(update, function, arguments)));
-    match applied {
-        Ok(outcome) => outcome.map_err(RunError::Undecodable),
-        Err(panic) => Err(RunError::Panicked(Error::Panicked {
-            object: host.name().to_owned(),
-            method: host.functions()[function].signature.to_owned(),
-            why: said(&*panic),
-        })),
+/// Runs calls in order until `is_enough` says so after one of them. A panic ends the call it is in, and nothing else.
+#[inline]
+pub(super) fn in_order(
+    calls: &[Logged<'_>],
+    is_enough: impl Fn() -> bool,
+    mut apply: impl FnMut(&Logged<'_>) -> Result<Outcome, Undecodable>,
+    panicked: &(dyn Fn(u16, &(dyn Any + Send)) -> Error + Sync),
+) -> Ran {
+    let mut ran = Ran::default();
+    while ran.calls < calls.len() {
+        // Around as many calls as come to an end.
+        let ended = catch_unwind(AssertUnwindSafe(|| {
+            for call in &calls[ran.calls..] {
+                match apply(call) {
+                    Ok(None) => {}
+                    Ok(outcome) => ran.outcomes.push((ran.calls, Ok(outcome))),
+                    Err(undecodable) => {
+                        ran.undecodable = Some(undecodable);
+                        return;
+                    }
+                }
+                ran.calls += 1;
+                if is_enough() {
+                    return;
+                }
+            }
+        }));
+        let Err(panic) = ended else { break };
+        let error = panicked(calls[ran.calls].function, &*panic);
+        ran.outcomes.push((ran.calls, Err(error)));
+        ran.calls += 1;
     }
+    ran
 }
 
 /// What a panic said.
-fn said(panic: &(dyn Any + Send)) -> String {
+pub(super) fn said(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
     let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
     text.unwrap_or_else(|| "something that is not text".to_owned())
 }
 
-/// Runs a call and notes its position, in one update.
-pub(super) fn run(
-    inner: &Inner,
-    host: &mut dyn Hosted,
-    function: usize,
-    entry: &Entry,
-) -> Result<Outcome, RunError> {
-    let arguments = Arguments {
-        bytes: &entry.arguments,
-        lane: entry.lane,
-    };
-    in_update(inner, |update| {
-        let outcome = apply(host, update, function, &arguments);
-        // Arguments that cannot be read stay in the log.
-        if !matches!(outcome, Err(RunError::Undecodable(_))) {
-            host.advance(update, entry.next);
+impl Arguments<'_> {
+    /// Those of a call.
+    #[inline]
+    pub(super) fn of<'a>(call: &Logged<'a>) -> Arguments<'a> {
+        Arguments {
+            bytes: call.arguments,
+            lane: call.lane,
         }
-        outcome
-    })
+    }
 }

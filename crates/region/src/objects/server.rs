@@ -4,27 +4,27 @@ use super::answers::Answers;
 use super::calls::thread_number;
 use super::file::{LogFile, random};
 use super::follower::PLACE;
-use super::host::{Arguments, Host, Hosted, Object, Outcome, Undecodable};
-use super::replay::{Left, definition, number};
-use super::run::{RunError, apply, in_update, run};
+use super::group::Server;
+use super::host::{Host, Hosted, Object, Outcome, Undecodable};
+use super::hosts::{Hosts, read};
+use super::lanes::{LaneThreads, Pace};
+use super::replay::{Left, definition};
 use crate::error::{Error, Result};
-use crate::region::{Attached, Inner, Region, Update};
+use crate::region::{Attached, Region, Update};
 use crate::superblock::LogPosition;
-use std::collections::HashMap;
 use std::fmt;
-use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-use twinpage_core::operation_log::{Appender, Call, Entry, Found, Group, Log};
-use twinpage_os::{AnyMedium, Lock};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, TryLockError};
+use twinpage_core::operation_log::{Appender, Call, Entry, Logged};
+use twinpage_os::Lock;
 
-/// Calls after which a checkpoint is made (SIMPO 4.2: every 1000 functions).
-const CHECKPOINT_EVERY: u32 = 1000;
-/// The part of a flush, one in so many, that a group waits for the callers of the last one.
-const GATHERING: u32 = 8;
-/// The longest such wait, where a disk was busy.
-const LONGEST_GATHERING: Duration = Duration::from_millis(1);
+/// Bytes of calls that can wait to be run.
+const ROOM: u64 = 1 << 20;
+/// Bytes of calls that may wait before a caller runs them, where a flush takes about a microsecond: few enough to be in
+/// the cache still. On a disk it is half of the room.
+const FEW: u64 = 64 << 10;
+/// So many times as much may wait where another thread ran calls last: the object is in the cache of that one.
+const OTHERS: u64 = 4;
 /// A new log begins so far after the place of the one before that no object's position is past it.
 pub(super) const APART: u64 = 1 << 32;
 
@@ -32,11 +32,19 @@ pub(super) const APART: u64 = 1 << 32;
 pub(crate) struct Objects {
     window: crate::address::Place,
     file: LogFile,
-    /// What callers append to; none when the region is closed.
-    tail: Mutex<Option<Appender>>,
+    /// What callers append to.
+    appender: Appender,
+    /// Bytes that may wait before a caller runs them.
+    few: u64,
     /// The turn. None when the region is closed.
     server: Mutex<Option<Server>>,
-    answers: Answers,
+    hosts: RwLock<Hosts>,
+    /// All calls before this position were run.
+    pub(super) ran: AtomicU64,
+    /// The thread that ran calls last.
+    last_server: AtomicU32,
+    pub(super) lanes: LaneThreads,
+    pub(super) answers: Answers,
     /// The last checkpoint will need no log.
     is_clean: AtomicBool,
     /// It runs another region's calls, and takes none.
@@ -64,28 +72,6 @@ impl Drop for Turn<'_> {
     }
 }
 
-/// What the thread with the turn has.
-pub(super) struct Server {
-    log: Log<AnyMedium>,
-    hosts: HashMap<u16, Box<dyn Hosted>>,
-    left: Left,
-    /// The first deferrable method that panicked and was not told of.
-    panicked: Option<Error>,
-    /// The instant call of the thread with the turn, and its answer.
-    own: (Option<u64>, Option<Result<Outcome>>),
-    /// Calls since the last checkpoint.
-    ran: u32,
-    /// Instant calls of the last group, and how long its flush took.
-    last: (u32, Duration),
-    /// A group that found no room on the medium.
-    kept: Option<Group>,
-    /// Positions of instant calls that failed before they were written.
-    withdrawn: Vec<u64>,
-    /// A group that was flushed and run, for its memory.
-    used: Group,
-    inner: Arc<Inner>,
-}
-
 impl fmt::Debug for Objects {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "objects of {}", self.file.path.display())
@@ -94,12 +80,6 @@ impl fmt::Debug for Objects {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Milliseconds of Unix time.
-fn now_ms() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    since.map_or(0, |since| since.as_millis() as u64)
 }
 
 fn closed() -> Error {
@@ -125,25 +105,25 @@ impl Objects {
                 (log, Left::new(found))
             }
         };
-        let server = Server {
-            hosts: HashMap::new(),
-            left,
-            panicked: None,
-            own: (None, None),
-            ran: 0,
-            last: (0, Duration::ZERO),
-            kept: None,
-            withdrawn: Vec::new(),
-            used: Group::default(),
-            inner,
-            log,
-        };
+        let (appender, taker) = log.queue(random(), ROOM);
+        let lanes = LaneThreads::new(inner.server_threads);
+        let ran = AtomicU64::new(taker.next_call());
+        let server = Server::new(log, taker, left, inner);
         server.keep_place(server.log.end());
+        let few = match file.outlives_the_machine() {
+            true => appender.room() / 2,
+            false => FEW.min(appender.room() / 2),
+        };
         Ok(Objects {
             window: region.place(),
             file,
-            tail: Mutex::new(Some(server.log.appender(random()))),
+            appender,
+            few,
             server: Mutex::new(Some(server)),
+            hosts: RwLock::default(),
+            ran,
+            last_server: AtomicU32::new(0),
+            lanes,
             answers: Answers::default(),
             is_clean: AtomicBool::new(false),
             follows: AtomicBool::new(follows),
@@ -179,25 +159,55 @@ impl Objects {
         if known == 0 {
             region.update(|update| *position.get_mut(update) = end);
         }
-        let mut host: Box<dyn Hosted> = Box::new(Host { root, position });
-        for (function, entry) in &calls {
-            let outcome = run(&server.inner, &mut *host, *function, entry);
-            if let Err(RunError::Undecodable(Undecodable(why))) = outcome {
-                let signature = T::FUNCTIONS[*function].signature;
-                return Err(self.file.error(format!(
-                    "the arguments of a call of the object {name:?} to `{signature}` cannot be read: {why}; a type of \
-                     them has changed: run the build that made it until it closes the region, then this one"
-                )));
-            }
-        }
+        let mut host: Box<dyn Hosted> = Box::new(Host {
+            name: name.to_owned(),
+            root,
+            position,
+            pace: Pace::default(),
+        });
+        self.run_again(&mut *host, &calls)?;
         let number = server.log.define(&text).map_err(|error| server.failed(error))?;
-        server.hosts.insert(number, host);
+        self.hosts
+            .write()
+            .unwrap_or_else(PoisonError::into_inner)
+            .add(number, host);
         server.left.forget(name);
         server.keep_place(end);
         // The object is there before the first call of it is in the log.
         server.inner.checkpoint()?;
         server.release();
         Ok(number)
+    }
+
+    /// Runs the calls of an object that its last checkpoint lacks.
+    fn run_again(&self, host: &mut dyn Hosted, calls: &[(usize, Entry)]) -> Result<()> {
+        let calls: Vec<_> = (calls.iter())
+            .map(|(function, entry)| Logged {
+                function: *function as u16,
+                ..entry.logged()
+            })
+            .collect();
+        let mut left = &calls[..];
+        while !left.is_empty() {
+            let ran = host.run(left, None);
+            left = &left[ran.calls..];
+            if let Some(Undecodable(why)) = ran.undecodable {
+                let (name, signature) = (
+                    host.name(),
+                    host.functions()[usize::from(left[0].function)].signature,
+                );
+                return Err(self.file.error(format!(
+                    "the arguments of a call of the object {name:?} to `{signature}` cannot be read: {why}; a type of \
+                     them has changed: run the build that made it until it closes the region, then this one"
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    /// The objects that are open.
+    pub(super) fn hosts(&self) -> RwLockReadGuard<'_, Hosts> {
+        self.hosts.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Appends a call, and says its position. Where the group is full it is run first.
@@ -221,11 +231,41 @@ impl Objects {
             arguments,
         };
         loop {
-            let appended = lock(&self.tail).as_mut().ok_or_else(closed)?.append(&call);
-            match appended {
+            match self.appender.append(&call) {
+                Ok(position) => return Ok(position),
+                Err(_) if self.appender.is_closed() => return Err(closed()),
                 Err(twinpage_core::Error::Full { .. }) => self.make_room()?,
-                other => return Ok(other?),
+                Err(other) => return Err(other.into()),
             }
+        }
+    }
+
+    /// Appends a call that is not waited for. Where much waits it is run.
+    #[inline]
+    pub(super) fn defer(
+        &self,
+        object: u16,
+        function: u16,
+        lane: Option<u64>,
+        arguments: &[u8],
+    ) -> Result<()> {
+        let position = self.append(object, function, lane, arguments)?;
+        if self.appender.waiting(position) >= self.few {
+            self.run_some();
+        }
+        Ok(())
+    }
+
+    /// Runs what waits, unless another thread does. What fails is told to who waits for it.
+    #[cold]
+    fn run_some(&self) {
+        let is_last = self.last_server.load(Ordering::Relaxed) == thread_number();
+        let few = if is_last { self.few } else { OTHERS * self.few };
+        if self.appender.waiting(self.appender.end()) >= few
+            && !self.window.is_inside()
+            && let Some(turn) = self.try_turn()
+        {
+            let _ = self.in_turn(turn, |server| server.serve(self));
         }
     }
 
@@ -238,7 +278,14 @@ impl Objects {
                     .into(),
             ));
         }
-        self.with_turn(|server| server.serve(self))
+        let needed = self.appender.room() / 2;
+        self.with_turn(|server| {
+            match self.appender.waiting(self.appender.end()) > needed {
+                true => server.serve(self),
+                // Another thread has run them meanwhile.
+                false => Ok(()),
+            }
+        })
     }
 
     pub(super) fn instant(
@@ -280,20 +327,17 @@ impl Objects {
         })
     }
 
+    /// Runs a call that changes nothing, once those made before it were run. Such calls run beside one another: the turn is
+    /// needed only where something waits.
     pub(super) fn read(&self, object: u16, function: u16, arguments: &[u8]) -> Result<Outcome> {
         self.outside_update()?;
-        self.with_turn(|server| {
-            server.serve(self)?;
-            let arguments = Arguments {
-                bytes: arguments,
-                lane: None,
-            };
-            let host = server.hosts.get_mut(&object).ok_or_else(closed)?;
-            in_update(&server.inner, |update| {
-                apply(&mut **host, update, usize::from(function), &arguments)
-            })
-            .map_err(RunError::into_error)
-        })
+        if self.ran.load(Ordering::Acquire) < self.appender.end() {
+            self.with_turn(|server| server.serve(self))?;
+        }
+        let hosts = self.hosts();
+        let host = read(hosts.get(object).ok_or_else(closed)?);
+        host.inner().progress().check_poison()?;
+        host.look(function, arguments)
     }
 
     /// Whether calls are refused: those of another region are run.
@@ -348,6 +392,7 @@ impl Objects {
     /// Works in a turn. A checkpoint that is due is made after it.
     fn in_turn<R>(&self, mut turn: Turn<'_>, work: impl FnOnce(&mut Server) -> Result<R>) -> Result<R> {
         let server = turn.server().as_mut().ok_or_else(closed)?;
+        self.last_server.store(thread_number(), Ordering::Relaxed);
         let done = work(server);
         let due = server.take_due();
         drop(turn);
@@ -357,6 +402,14 @@ impl Objects {
             let _ = inner.checkpoint();
         }
         done
+    }
+}
+
+impl Objects {
+    /// Gives the objects up, and with them the region's memory.
+    fn forget_hosts(&self) {
+        let mut hosts = self.hosts.write().unwrap_or_else(PoisonError::into_inner);
+        *hosts = Hosts::default();
     }
 }
 
@@ -371,18 +424,14 @@ impl Attached for Objects {
         let Some(mut ended) = turn.server().take() else {
             return Ok(());
         };
-        let served = ended.serve(self);
-        // Calls that were appended meanwhile.
-        let rest = match (&served, lock(&self.tail).take()) {
-            (Ok(()), Some(mut appender)) => ended.run_group(self, appender.take(Group::default(), now_ms())),
-            _ => Ok(()),
-        };
-        if served.is_ok() && rest.is_ok() && ended.left.is_empty() {
+        let done = ended.end(self);
+        if done.is_ok() && ended.left.is_empty() {
             let start = ended.log.end();
             ended.inner.progress().set_log(LogPosition { id: 0, start });
             self.is_clean.store(true, Ordering::Release);
         }
-        served.and(rest)
+        self.forget_hosts();
+        done
     }
 
     fn ended(&self) {
@@ -393,208 +442,9 @@ impl Attached for Objects {
     }
 
     fn abandon(&self) {
-        lock(&self.tail).take();
-        self.turn().server().take();
-    }
-}
-
-impl Server {
-    /// Makes durable and runs what was appended so far.
-    fn serve(&mut self, objects: &Objects) -> Result<()> {
-        if let Some(group) = self.kept.take() {
-            self.run_group(objects, group)?;
+        if let Some(mut server) = self.turn().server().take() {
+            server.abandon();
         }
-        self.gather(&objects.answers);
-        let is_long = |appender: &Appender| !self.log.has_room(appender.open());
-        if lock(&objects.tail).as_ref().is_some_and(is_long) {
-            self.make_room()?;
-        }
-        let group = match lock(&objects.tail).as_mut() {
-            Some(appender) if !appender.open().is_empty() => {
-                appender.take(std::mem::take(&mut self.used), now_ms())
-            }
-            _ => return self.inner.progress().check_poison(),
-        };
-        self.run_group(objects, group)
-    }
-
-    /// The same, for the caller of an instant call: its answer, if it was run.
-    fn serve_with(&mut self, objects: &Objects, position: u64) -> (Result<()>, Option<Result<Outcome>>) {
-        self.own.0 = Some(position);
-        let served = self.serve(objects);
-        self.own.0 = None;
-        let answer = self.own.1.take();
-        if answer.is_none() {
-            // Its caller is told that it was not run: it must not run later.
-            self.withdrawn.push(position);
-            objects.answers.expect_no_more();
-        }
-        (served, answer)
-    }
-
-    /// Lets the threads that were answered with the last group make their next calls, for a part of the time that a
-    /// flush takes: those that come too late wait for a whole one.
-    fn gather(&self, answers: &Answers) {
-        let (calls, flush) = self.last;
-        if answers.expected() >= calls {
-            return;
-        }
-        let (begun, longest) = (Instant::now(), LONGEST_GATHERING.min(flush / GATHERING));
-        while answers.expected() < calls && begun.elapsed() < longest {
-            std::thread::yield_now();
-        }
-    }
-
-    /// Makes a group durable and runs it. One that finds no room is kept.
-    fn run_group(&mut self, objects: &Objects, mut group: Group) -> Result<()> {
-        if group.is_empty() {
-            return Ok(());
-        }
-        self.release();
-        if !self.log.has_room(&group)
-            && let Err(error) = self.make_room()
-        {
-            self.kept = Some(group);
-            return Err(error);
-        }
-        self.withdrawn
-            .retain(|&position| !self.log.withdraw(&mut group, position));
-        // One caller alone waits for no other, and looks at no clock.
-        let begun = (objects.answers.expected() > 1).then(Instant::now);
-        match self.log.flush(&group) {
-            Ok(()) => {}
-            Err(twinpage_core::Error::Full { what, needed }) => {
-                self.kept = Some(group);
-                return Err(Error::Store(twinpage_core::Error::Full { what, needed }));
-            }
-            Err(error) => return Err(self.failed(error)),
-        }
-        let flush = begun.map_or(Duration::ZERO, |begun| begun.elapsed());
-        let calls = group.entries().map(|entry| self.run(objects, &entry)).sum();
-        self.last = (calls, flush);
-        self.keep_place(group.end());
-        self.used = group;
-        Ok(())
-    }
-
-    /// A checkpoint makes room in the log, unless calls are in it that wait for their objects.
-    fn make_room(&mut self) -> Result<()> {
-        self.inner.checkpoint()?;
-        self.release();
-        match self.left.is_empty() {
-            true => Ok(()),
-            false => Err(Error::Invalid(format!(
-                "the operation log is full of calls of objects that were not opened since the last crash: open {}",
-                self.left.names()
-            ))),
-        }
-    }
-
-    /// Runs a call. Says how many answers there are: one for an instant call.
-    fn run(&mut self, objects: &Objects, entry: &Entry) -> u32 {
-        let Some(host) = self.hosts.get_mut(&entry.object) else {
-            return 0;
-        };
-        let function = usize::from(entry.function);
-        let is_instant = host.functions()[function].is_instant;
-        let outcome = run(&self.inner, &mut **host, function, entry).map_err(RunError::into_error);
-        self.ran += 1;
-        match (outcome, is_instant) {
-            (outcome, true) if self.own.0 == Some(entry.position) => {
-                objects.answers.expect_no_more();
-                self.own.1 = Some(outcome);
-            }
-            (outcome, true) => objects.answers.put(entry.position, outcome),
-            (Err(error), false) => drop(self.panicked.get_or_insert(error)),
-            (Ok(_), false) => {}
-        }
-        u32::from(is_instant)
-    }
-
-    /// Runs calls of the region that this one follows, which `found` has. None is run unless all can be. Says how many
-    /// were.
-    pub(super) fn follow(&mut self, found: &Found, entries: &[Entry], log: &Path) -> Result<usize> {
-        let refuse = |why| {
-            let file = log.to_owned();
-            Error::Log { file, why }
-        };
-        let mut calls = Vec::new();
-        for entry in entries {
-            let definition = &found.definitions[usize::from(entry.object)];
-            let name = definition.lines().next().unwrap_or_default();
-            let host = self.hosts.iter().find(|(_, host)| host.name() == name);
-            let (&host, hosted) = host.ok_or_else(|| {
-                refuse(format!(
-                    "it has calls of the object {name:?}: open it in the copy, too"
-                ))
-            })?;
-            calls.push((
-                host,
-                number(definition, entry, hosted.functions()).map_err(refuse)?,
-                entry,
-            ));
-        }
-        let mut ran = 0;
-        for (host, function, entry) in calls {
-            let Some(host) = self.hosts.get_mut(&host) else {
-                continue;
-            };
-            if entry.position < in_update(&self.inner, |update| host.position(update)) {
-                continue;
-            }
-            // One that panics did so there.
-            if let Err(RunError::Undecodable(Undecodable(why))) =
-                run(&self.inner, &mut **host, function, entry)
-            {
-                let signature = host.functions()[function].signature;
-                return Err(refuse(format!(
-                    "the arguments of a call of the object {:?} to `{signature}` cannot be read: {why}",
-                    host.name()
-                )));
-            }
-            self.ran += 1;
-            ran += 1;
-        }
-        Ok(ran)
-    }
-
-    /// From the next cut on, the log may forget calls before `end`, unless some wait for their object to be opened.
-    fn keep_place(&self, end: u64) {
-        let progress = self.inner.progress();
-        let start = match self.left.is_empty() {
-            true => {
-                progress.log_was_run();
-                end
-            }
-            false => progress.log().start,
-        };
-        let id = self.log.id();
-        progress.set_log(LogPosition { id, start });
-    }
-
-    /// The calls that the last checkpoint holds make room for new ones.
-    fn release(&mut self) {
-        if let (_, Some(superblock)) = self.inner.progress().last()
-            && superblock.log.id == self.log.id()
-        {
-            self.log.release(superblock.log.start);
-        }
-    }
-
-    /// Whether a checkpoint is due, once.
-    fn take_due(&mut self) -> Option<Arc<Inner>> {
-        let is_due = self.ran >= CHECKPOINT_EVERY || self.log.used() > self.log.ring() / 2;
-        is_due.then(|| {
-            self.ran = 0;
-            self.inner.clone()
-        })
-    }
-
-    /// The log failed: nothing later may become durable.
-    fn failed(&self, error: twinpage_core::Error) -> Error {
-        match error {
-            twinpage_core::Error::Invalid(why) => Error::Invalid(why),
-            error => self.inner.progress().set_poison(error),
-        }
+        self.forget_hosts();
     }
 }
