@@ -114,6 +114,7 @@ pub use fault::Fault;
 #[cfg(not(any(test, feature = "faults")))]
 use fault::Fault;
 
+use crate::buffer::Buffer;
 use crate::dual_page::DualPage;
 use crate::error::{Error, Result};
 use crate::geometry::{LineMask, PageId, PageLines};
@@ -128,6 +129,7 @@ use std::collections::BTreeSet;
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
 use std::ops::Range;
+use std::sync::Mutex;
 use waiting::Waiting;
 
 /// The fewest sheets a log can do with: one being written, one being emptied, one between.
@@ -230,6 +232,7 @@ pub struct Packed<S> {
     batch: Vec<u8>,
     page: Vec<u8>,
     context: Vec<u8>,
+    scratch: Mutex<Buffer>,
 }
 
 impl<S: Mechanism> Packed<S> {
@@ -294,6 +297,7 @@ impl<S: Mechanism> Packed<S> {
             batch: Vec::new(),
             page: Vec::new(),
             context: Vec::new(),
+            scratch: Mutex::default(),
         }
     }
 
@@ -368,6 +372,16 @@ impl<S: Mechanism> Packed<S> {
         let start = first * self.layout.line_bytes();
         into.copy_from_slice(&whole[start..start + into.len()]);
         Ok(())
+    }
+
+    /// Whether a page of which all lines are held goes whole to its own place: it would be read to be written there
+    /// later.
+    fn is_better_whole(&self, lines: &PageLines<'_>) -> bool {
+        let page = lines.page.0;
+        lines.held == LineMask::ALL
+            && (lines.changed.count() >= self.tuning.whole_lines as usize
+                || !self.presence.has(page)
+                || self.wanted.binary_search(&page).is_ok())
     }
 
     /// Newer versions of lines of a page, all of which are held.
