@@ -11,7 +11,8 @@ use twinpage_process::inspect;
 pub(crate) fn check(arguments: &Look) -> Result<ExitCode, String> {
     let checked = inspect::check(&arguments.state).map_err(|error| error.to_string())?;
     if arguments.json {
-        let mut document = json_of_store(checked.info.as_ref(), checked.durability);
+        let version = checked.version.unwrap_or(inspect::VERSION);
+        let mut document = json_of_store(version, checked.info.as_ref(), checked.durability);
         document["damage"] = json!(checked.damage);
         println!("{document:#}");
     } else {

@@ -71,7 +71,11 @@ impl Found {
     }
 
     fn to_json(&self) -> Value {
-        let mut document = json_of_store(Some(&self.info), Some(self.inspection.durability));
+        let mut document = json_of_store(
+            self.inspection.version,
+            Some(&self.info),
+            Some(self.inspection.durability),
+        );
         document["in_use"] = json!(self.inspection.in_use);
         document["program"] = json!(
             self.inspection
@@ -115,7 +119,7 @@ impl Found {
 
     fn to_rows(&self) -> Rows {
         let mut rows = Rows::default();
-        let version = inspect::VERSION;
+        let version = self.inspection.version;
         rows.add(
             "state",
             format!(
@@ -295,8 +299,8 @@ pub(crate) fn add_store(rows: &mut Rows, info: &Info) {
 }
 
 /// What every look at a state begins with, as scripts read it.
-pub(crate) fn json_of_store(info: Option<&Info>, durability: Option<Durability>) -> Value {
-    json_of(inspect::KIND, inspect::VERSION, info, durability)
+pub(crate) fn json_of_store(version: u32, info: Option<&Info>, durability: Option<Durability>) -> Value {
+    json_of(inspect::KIND, version, info, durability)
 }
 
 /// The same of any kind of store.
@@ -356,6 +360,7 @@ fn json_of_statistics(statistics: &Statistics) -> Value {
         "lines": summary.lines,
         "changed_bytes": summary.changed_bytes,
         "bytes_written": summary.bytes_written,
+        "bytes_per_changed_byte": summary.bytes_per_changed_byte,
         "traffic": summary.traffic,
         "restore_ms": { "p50": restore.p50, "max": restore.max },
     })
@@ -367,10 +372,11 @@ fn cost_line(statistics: &Statistics) -> String {
         stop_us,
         bytes_written,
         changed_bytes,
+        bytes_per_changed_byte,
         ..
     } = statistics.summary(None);
     format!(
-        "{}, {}; stops {} (p50), {} (p99), {} (max); {} written for {} changed",
+        "{}, {}; stops {} (p50), {} (p99), {} (max); {} written for {} changed, {bytes_per_changed_byte:.2} a byte",
         show::count(epochs, "epoch"),
         show::count(statistics.restores.count(), "resume"),
         show::ms_of_us(stop_us.p50),

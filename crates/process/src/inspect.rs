@@ -11,7 +11,7 @@ use crate::going_back;
 use crate::notes;
 use crate::pace::Chosen;
 use crate::pages::Pages;
-use crate::state::{self, Store, lock, read_kind};
+use crate::state::{self, Kind, Store, lock};
 use crate::statistics::{self, Statistics, Waits};
 use crate::stdio::{self, StdioContext};
 use std::io::ErrorKind;
@@ -29,6 +29,8 @@ const PAUSE: Duration = Duration::from_millis(2);
 pub struct Inspection {
     /// The directory.
     pub path: PathBuf,
+    /// The version of the directory.
+    pub version: u32,
     /// What the checkpoints survive.
     pub durability: Durability,
     /// Who runs the program in it now, if anyone.
@@ -41,7 +43,7 @@ pub struct Inspection {
     pub context: Option<Context>,
 }
 
-/// The version of the state directories this build reads and writes.
+/// The version of the state directories this build writes; earlier ones are read.
 pub const VERSION: u32 = state::VERSION;
 /// What a state directory says it is.
 pub const KIND: &str = state::PROGRAM;
@@ -51,7 +53,9 @@ pub const KIND: &str = state::PROGRAM;
 /// # Errors
 /// When there is none, it is of another version or damaged, or, in use, never stands still.
 pub fn inspect(path: &Path) -> Result<Inspection> {
-    let durability = read_kind(path)?;
+    let Kind {
+        version, durability, ..
+    } = Kind::read(path)?;
     going_back::not_going_back(path)?;
     let (_lock, in_use) = match Lock::take(path) {
         Ok(lock) => (Some(lock), None),
@@ -72,6 +76,7 @@ pub fn inspect(path: &Path) -> Result<Inspection> {
     };
     Ok(Inspection {
         path: path.to_owned(),
+        version,
         durability,
         in_use,
         store,
@@ -171,7 +176,9 @@ pub struct Checked {
     pub damage: Vec<Damage>,
     /// What the store says of itself; none when it cannot be opened.
     pub info: Option<twinpage_core::Info>,
-    /// What the checkpoints should survive; none when that cannot be read.
+    /// The version of the directory, and what the checkpoints should survive; none when that cannot be read.
+    pub version: Option<u32>,
+    /// See [`Checked::version`].
     pub durability: Option<Durability>,
 }
 
@@ -182,8 +189,11 @@ pub struct Checked {
 /// When there is no state, it is in use or of another version, or the system refuses to read it.
 pub fn check(path: &Path) -> Result<Checked> {
     let mut checked = Checked::default();
-    match read_kind(path) {
-        Ok(durability) => checked.durability = Some(durability),
+    match Kind::read(path) {
+        Ok(kind) => {
+            checked.version = Some(kind.version);
+            checked.durability = Some(kind.durability);
+        }
         Err(error) => {
             checked.damage.push(damage_of(error)?);
             return Ok(checked);

@@ -1,7 +1,7 @@
 //! The state directory: where a program's checkpoints live.
 //!
 //! ```text
-//! DIR/store      the checkpoints (docs/format.md)
+//! DIR/store      the checkpoints (docs/format.md): on a disk packed lines, else a dual page
 //! DIR/kind       one line of JSON: what this is, its format version, its durability
 //! DIR/undo.*     what the program's changes to its own files destroyed (docs/undo.md)
 //! DIR/statistics what the checkpoints cost so far (`statistics`)
@@ -21,15 +21,18 @@ use std::io::{ErrorKind, Write};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
-use twinpage_core::Recovered;
-use twinpage_core::dual_page::{DualPage, Options};
+use twinpage_core::product::{ProductScheme, Setup};
+use twinpage_core::{Geometry, Recovered, SchemeKind};
 use twinpage_os::{Access, AnyMedium, Durability, Lock, LockError, dax};
 
 /// The scheme a program's memory is kept with.
-pub type Store = DualPage<AnyMedium>;
+pub type Store = ProductScheme<AnyMedium>;
 
-/// Raised when the directory changes shape.
-pub(crate) const VERSION: u32 = 1;
+/// The version of states with a dual page: in memory, and by earlier builds on a disk, with lines of 4 KiB.
+const DUAL_PAGE: u32 = 1;
+/// That of states with packed lines. Raised when the directory changes shape.
+const PACKED: u32 = 2;
+pub(crate) const VERSION: u32 = PACKED;
 pub(crate) const PROGRAM: &str = "twinpage program";
 
 /// What the directory says of itself.
@@ -69,8 +72,8 @@ impl StateDir {
             )));
         }
         let medium = AnyMedium::create(path.join("store"), durability)?;
-        let options = Options::new(medium.geometry());
-        let store = Store::create(medium, &options)?;
+        let (version, scheme) = form_for(&medium);
+        let store = Store::create(scheme, medium, &Setup::new(Geometry::MEMORY))?;
         // Whether a file lies on persistent memory is found again by looking, also where it was moved.
         let name = if durability.outlives_machine() {
             "disk"
@@ -79,7 +82,7 @@ impl StateDir {
         };
         let kind = KindFile {
             kind: PROGRAM.into(),
-            version: VERSION,
+            version,
             durability: name.into(),
             replies,
         };
@@ -107,7 +110,9 @@ impl StateDir {
         let lock = lock(path)?;
         let path = path.canonicalize().map_err(Error::file("cannot find", path))?;
         going_back::finish(&path)?;
-        let (durability, replies) = read_all(&path)?;
+        let Kind {
+            durability, replies, ..
+        } = Kind::read(&path)?;
         let medium = AnyMedium::open(path.join("store"), durability, Access::ReadWrite)?;
         let (store, recovered) = Store::recover(medium)?;
         Ok((
@@ -138,6 +143,14 @@ impl StateDir {
     #[must_use]
     pub fn durability(&self) -> Durability {
         self.durability
+    }
+}
+
+/// Where a write is of 4 KiB at least, changed lines of 64 bytes are packed together; memory takes them as they are.
+fn form_for(medium: &AnyMedium) -> (u32, SchemeKind) {
+    match medium {
+        AnyMedium::File(_) => (PACKED, SchemeKind::Packed),
+        AnyMedium::Memory(_) | AnyMedium::Dax(_) => (DUAL_PAGE, SchemeKind::DualPage),
     }
 }
 
@@ -175,41 +188,58 @@ pub(crate) fn lock(path: &Path) -> Result<Lock> {
 
 /// What the checkpoints in `path` survive, once it is known that there are some for this build.
 pub(crate) fn read_kind(path: &Path) -> Result<Durability> {
-    Ok(read_all(path)?.0)
+    Ok(Kind::read(path)?.durability)
 }
 
-/// The same, and whether the program may talk to the outside.
-fn read_all(path: &Path) -> Result<(Durability, Replies)> {
-    let file = path.join("kind");
-    let bytes = match fs::read(&file) {
-        Ok(bytes) => bytes,
-        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+/// What a state directory says of itself, understood.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Kind {
+    pub(crate) version: u32,
+    pub(crate) durability: Durability,
+    replies: Replies,
+}
+
+impl Kind {
+    /// That of the state in `path`, for this build.
+    ///
+    /// # Errors
+    /// When there is none, it is damaged, or of another version.
+    pub(crate) fn read(path: &Path) -> Result<Kind> {
+        let file = path.join("kind");
+        let bytes = match fs::read(&file) {
+            Ok(bytes) => bytes,
+            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+                return Err(Error::State(format!(
+                    "{} holds no state of a program: name the directory that twinpage run was given with --state",
+                    path.display()
+                )));
+            }
+            Err(error) => return Err(Error::file("cannot read", &file)(error)),
+        };
+        let damaged = |why: &str| Error::Damaged(format!("{}: {why}", file.display()));
+        let said: KindFile = serde_json::from_slice(&bytes).map_err(|error| damaged(&error.to_string()))?;
+        if said.kind != PROGRAM {
+            return Err(damaged("it is not the state of a program"));
+        }
+        if !(DUAL_PAGE..=PACKED).contains(&said.version) {
             return Err(Error::State(format!(
-                "{} holds no state of a program: name the directory that twinpage run was given with --state",
-                path.display()
+                "{} is of version {}, this build reads versions {DUAL_PAGE} to {PACKED}: use the twinpage that wrote it",
+                path.display(),
+                said.version
             )));
         }
-        Err(error) => return Err(Error::file("cannot read", &file)(error)),
-    };
-    let damaged = |why: &str| Error::Damaged(format!("{}: {why}", file.display()));
-    let kind: KindFile = serde_json::from_slice(&bytes).map_err(|error| damaged(&error.to_string()))?;
-    if kind.kind != PROGRAM {
-        return Err(damaged("it is not the state of a program"));
+        let durability = match said.durability.as_str() {
+            "disk" if is_on_dax(&path.join("store")) => Durability::Dax,
+            "disk" => Durability::Disk,
+            "memory" => Durability::Memory,
+            _ => return Err(damaged("its durability is neither disk nor memory")),
+        };
+        Ok(Kind {
+            version: said.version,
+            durability,
+            replies: said.replies,
+        })
     }
-    if kind.version != VERSION {
-        return Err(Error::State(format!(
-            "{} is of version {}, this build reads version {VERSION}: use the twinpage that wrote it",
-            path.display(),
-            kind.version
-        )));
-    }
-    let durability = match kind.durability.as_str() {
-        "disk" if is_on_dax(&path.join("store")) => Durability::Dax,
-        "disk" => Durability::Disk,
-        "memory" => Durability::Memory,
-        _ => return Err(damaged("its durability is neither disk nor memory")),
-    };
-    Ok((durability, kind.replies))
 }
 
 /// Whether the file lies on persistent memory; not being able to tell is for whoever opens it.

@@ -61,7 +61,9 @@ pub struct Summary {
     pub changed_bytes: u64,
     /// Bytes written to the store.
     pub bytes_written: u64,
-    /// The same by cause.
+    /// The one over the other; 0 where nothing had changed.
+    pub bytes_per_changed_byte: f64,
+    /// Bytes written, by cause.
     pub traffic: Traffic,
     /// What restoring took, for a resume.
     pub restore_ms: Option<f64>,
@@ -164,6 +166,15 @@ impl Statistics {
         }
     }
 
+    /// Write amplification: bytes written to the store for each byte of changed lines.
+    #[must_use]
+    pub fn bytes_per_changed_byte(&self) -> f64 {
+        match self.changed_bytes {
+            0 => 0.0,
+            changed => self.traffic.total_bytes() as f64 / changed as f64,
+        }
+    }
+
     /// For people and scripts.
     #[must_use]
     pub fn summary(&self, ended: Option<Ending>) -> Summary {
@@ -184,6 +195,7 @@ impl Statistics {
             lines: self.lines,
             changed_bytes: self.changed_bytes,
             bytes_written: self.traffic.total_bytes(),
+            bytes_per_changed_byte: self.bytes_per_changed_byte(),
             traffic: self.traffic,
             restore_ms: None,
             pace: Chosen::default(),

@@ -4,6 +4,7 @@
 //   sleepers spent  writes to a thousand pages for half a second, so that they are written in every epoch, and then
 //                   does nothing for ever
 //   sleepers busy   the same for two seconds, and then it ends
+//   sleepers lines  the same for as long as it lives
 //   sleepers hear   says "ready"; prints each line it reads; at "timer" it waits a second for a timer and says
 //                   "rang"; at the end of its input it says "end"
 #define _GNU_SOURCE
@@ -148,6 +149,8 @@ int main(int argc, char **argv) {
         write_for(500), in_pause(NULL);
     else if (!strcmp(argv[1], "busy"))
         write_for(2000);
+    else if (!strcmp(argv[1], "lines"))
+        write_for(LONG_S * 1000L);
     else
         hear();
     return 0;

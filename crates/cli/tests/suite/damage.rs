@@ -19,7 +19,7 @@ use twinpage::window::{WINDOW_BYTES, ZONE};
 use twinpage::{Durability, Persist, Region, Root};
 
 use crate::support::process::twinpage;
-use crate::support::state::{Killed, on_state, refused_in_order};
+use crate::support::state::{Killed, on_state, refused_in_order, to_form_of_earlier_builds};
 use crate::support::{chance, long, say, seed};
 
 const PAGE: usize = 4096;
@@ -341,6 +341,13 @@ fn damaged_states(name: &str, killed: &Killed, choose: impl Fn(&mut Rng) -> Path
 #[test]
 fn a_state_of_a_program() {
     damaged_states("a state of a program", &Killed::midway(), |_| "store".into());
+}
+
+#[test]
+fn a_state_of_an_earlier_build() {
+    let killed = Killed::midway();
+    to_form_of_earlier_builds(&killed.path("state"));
+    damaged_states("a state of an earlier build", &killed, |_| "store".into());
 }
 
 /// Output that is held, input that was read, and every other file beside the store.

@@ -18,6 +18,10 @@ fn survives_with(file: &str, run_options: &[&str]) {
 }
 
 fn survives_as(file: &str, line: &[String], run_options: &[&str], seed: u64) {
+    survives_in_form(file, line, run_options, seed, false);
+}
+
+fn survives_in_form(file: &str, line: &[String], run_options: &[&str], seed: u64, earlier_form: bool) {
     let mut chance = chance(seed, file);
     let kinds = [sink::Kind::File, sink::Kind::Pipe, sink::Kind::Terminal];
     let sink = kinds[chance.usize(0..kinds.len())];
@@ -31,6 +35,7 @@ fn survives_as(file: &str, line: &[String], run_options: &[&str], seed: u64) {
         sink,
         seed,
         stdin: None,
+        earlier_form,
     };
     let from = Instant::now();
     let tally = campaign.survive(&oracle, &mut chance);
@@ -68,6 +73,17 @@ fn c_with_files_without_a_name_and_shared_mappings() {
 #[test]
 fn c_with_every_kind_of_memory() {
     survives("c_memory.c");
+}
+
+/// States of version 1, with lines of 4 KiB, go on as they are.
+#[test]
+fn c_with_memory_in_states_of_earlier_builds() {
+    for file in ["c_memory.c", "c_objects.c"] {
+        let program = named(file);
+        if let Some(line) = program.command(program.rounds) {
+            survives_in_form(file, &line, &["--every", "8ms"], seed(), true);
+        }
+    }
 }
 
 #[test]
@@ -219,6 +235,7 @@ fn a_filter_between_pipes() {
         sink,
         seed,
         stdin,
+        earlier_form: false,
     };
     let tally = campaign.survive(&oracle, &mut chance);
     say(&format!(

@@ -34,6 +34,7 @@ fn random_calls_come_to_the_same() {
             sink: sink::Kind::File,
             seed,
             stdin: None,
+            earlier_form: false,
         };
         let tally = campaign.survive(&alone, &mut chance);
         kills += tally.kills;

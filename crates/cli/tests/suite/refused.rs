@@ -157,6 +157,7 @@ fn attempts(group: &str, of: &[Attempt]) {
             sink: sink::Kind::File,
             seed,
             stdin: None,
+            earlier_form: false,
         };
         campaign.survive(&alone, &mut chance);
         survived += 1;

@@ -35,7 +35,7 @@ fn epoch(state: &Path) -> u64 {
 }
 
 /// Bytes that a twinpage and its tracer had written, proc_pid_io(5). `None` where that may not be seen.
-fn written(child: &Child) -> Option<u64> {
+pub(crate) fn written(child: &Child) -> Option<u64> {
     let below = family(child.id() as i32);
     let ours = below.into_iter().filter(|pid| name_of(*pid) == "twinpage");
     let bytes = ours.map(|pid| {

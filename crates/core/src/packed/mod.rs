@@ -123,6 +123,7 @@ pub use fault::Fault;
 #[cfg(not(any(test, feature = "faults")))]
 use fault::Fault;
 
+use crate::buffer::Buffer;
 use crate::dual_page::DualPage;
 use crate::error::{Error, Result};
 use crate::geometry::{LineMask, PageId, PageLines};
@@ -138,6 +139,7 @@ use std::collections::BTreeSet;
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
 use std::ops::Range;
+use std::sync::Mutex;
 use waiting::Waiting;
 
 /// The fewest sheets a log can do with: one being written, one being emptied, one between.
@@ -246,6 +248,7 @@ pub struct Packed<S> {
     /// The context of the last commit, and of the one that has begun.
     last_context: Vec<u8>,
     next_context: Vec<u8>,
+    scratch: Mutex<Buffer>,
 }
 
 impl<S: Mechanism> Packed<S> {
@@ -312,6 +315,7 @@ impl<S: Mechanism> Packed<S> {
             context: Vec::new(),
             last_context: Vec::new(),
             next_context: Vec::new(),
+            scratch: Mutex::default(),
         }
     }
 
@@ -386,6 +390,16 @@ impl<S: Mechanism> Packed<S> {
         let start = first * self.layout.line_bytes();
         into.copy_from_slice(&whole[start..start + into.len()]);
         Ok(())
+    }
+
+    /// Whether a page of which all lines are held goes whole to its own place: it would be read to be written there
+    /// later.
+    fn is_better_whole(&self, lines: &PageLines<'_>) -> bool {
+        let page = lines.page.0;
+        lines.held == LineMask::ALL
+            && (lines.changed.count() >= self.tuning.whole_lines as usize
+                || !self.presence.has(page)
+                || self.wanted.binary_search(&page).is_ok())
     }
 
     /// Newer versions of lines of a page, all of which are held.

@@ -4,9 +4,8 @@ use super::Packed;
 use super::fault::Fault;
 use super::layout::{self, ROOT, SHEET};
 use super::payload::Flight;
-use crate::buffer::Buffer;
 use crate::compare::differing_from_newest;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::geometry::{LineMask, PageId, PageLines};
 use crate::medium::{Offset, Path};
 use crate::scheme::{
@@ -15,6 +14,7 @@ use crate::scheme::{
 use crate::shell::{self, Mechanism, Shell};
 use std::io;
 use std::ops::Range;
+use std::sync::PoisonError;
 
 impl<S: Mechanism> Mechanism for Packed<S> {
     fn shell(&self) -> &Shell {
@@ -68,14 +68,21 @@ impl<S: Mechanism> Mechanism for Packed<S> {
         self.presence.has(page.0)
     }
 
+    /// Lines of a damaged page differ: writing it whole mends it.
     fn diff_newest(&self, page: PageId, first: usize, bytes: &[u8]) -> Result<LineMask> {
-        differing_from_newest(self, page, first, bytes, Box::<Buffer>::default)
+        let differ = differing_from_newest(self, page, first, bytes, || {
+            self.scratch.lock().unwrap_or_else(PoisonError::into_inner)
+        });
+        match differ {
+            Err(Error::Damaged { .. }) => Ok(LineMask::run(first, bytes.len() / self.layout.line_bytes())),
+            differ => differ,
+        }
     }
 
     #[inline]
     fn write_newest(&mut self, lines: PageLines<'_>) -> Result<Pressure> {
         self.open = true;
-        if lines.changed == lines.held {
+        if lines.changed == lines.held || self.is_better_whole(&lines) {
             return self.write_held(lines);
         }
         lines.changed.runs().try_fold(Pressure::None, |room, run| {

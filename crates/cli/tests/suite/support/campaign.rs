@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use super::process::{Victim, ended_before, kill, twinpage};
 use super::sink::{self, Sink};
+use super::state::to_form_of_earlier_builds;
 use super::tree::{Tree, bytes_difference, difference, snapshot};
 
 /// What the program alone does.
@@ -66,6 +67,8 @@ pub(crate) struct Campaign<'a> {
     pub(crate) seed: u64,
     /// What comes in on standard input, through one pipe that stays; nothing without it.
     pub(crate) stdin: Option<&'a str>,
+    /// After its first kill the state gets the form that earlier builds gave it.
+    pub(crate) earlier_form: bool,
 }
 
 /// What was done to it.
@@ -131,7 +134,10 @@ impl Round<'_> {
             let child = self.start(first);
             match self.one_life(child, tally, chance) {
                 End::Finished(status) => break status,
-                End::Killed => first = false,
+                End::Killed => {
+                    first = false;
+                    self.change_form();
+                }
                 End::NothingYet => {
                     tally.before_first_checkpoint += 1;
                     first = true;
@@ -140,6 +146,14 @@ impl Round<'_> {
             tally.resumes += u32::from(!first);
         };
         self.compare(status);
+    }
+
+    /// Gives the state the form of earlier builds, if that is wanted and there is a checkpoint.
+    fn change_form(&self) {
+        let state = self.dir.join("state");
+        if self.campaign.earlier_form && state.join("kind").exists() {
+            to_form_of_earlier_builds(&state);
+        }
     }
 
     /// Makes all as it was before the program was first started.

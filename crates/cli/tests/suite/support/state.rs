@@ -6,6 +6,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use twinpage_core::dual_page::{DualPage, Options};
+use twinpage_core::{Geometry, PageId, PageLines, ProductScheme, Scheme, SchemeKind};
+use twinpage_os::{Access, AnyMedium, Durability};
+
 use super::process::{Victim, kill, twinpage};
 
 /// A killed program's state, and the output an undisturbed run would have had.
@@ -136,6 +140,40 @@ impl Killed {
         all.extend_from_slice(after);
         all
     }
+}
+
+/// Makes of a state on a disk the form that earlier builds gave it: version 1, each system page a line of 4 KiB at its
+/// own place. Nothing else of it changes, epochs neither. One that has it, or no checkpoint, stays as it is.
+pub(crate) fn to_form_of_earlier_builds(state: &Path) {
+    const PAGE: usize = 4096;
+    let (path, made) = (state.join("store"), state.join("store.made"));
+    let packed = AnyMedium::open(&path, Durability::Disk, Access::ReadOnly).expect("the store");
+    let (packed, found) = ProductScheme::recover(packed).expect("a whole store");
+    if packed.kind() != SchemeKind::Packed {
+        return;
+    }
+    // In memory, so that no commit waits for the disk.
+    let medium = AnyMedium::create(&made, Durability::Memory).expect("a file");
+    let mut store = DualPage::create(medium, &Options::new(Geometry::DISK)).expect("a store");
+    for _ in 1..found.epoch {
+        store.commit(b"").expect("a commit");
+    }
+    let (mut left, mut bytes) = (packed.info().pages, [0; PAGE]);
+    let mut pages = (0..).map(PageId);
+    while left > 0 {
+        let page = (pages.find(|page| packed.is_present(*page))).expect("pages have no end");
+        packed.read(page, 0, &mut bytes).expect("a page");
+        let lines = PageLines::from(PageId(page.0 / 64), page.0 as usize % 64, &bytes, PAGE);
+        let _ = store.write(lines).expect("room");
+        left -= 1;
+    }
+    assert_eq!(store.commit(&found.context).expect("a commit"), found.epoch);
+    drop((store, packed));
+    fs::rename(made, path).expect("a rename");
+    let kind = fs::read_to_string(state.join("kind")).expect("the kind");
+    let earlier = kind.replace("\"version\":2", "\"version\":1");
+    assert_ne!(kind, earlier, "a state with packed lines is of version 2: {kind}");
+    fs::write(state.join("kind"), earlier).expect("room for it");
 }
 
 /// Runs one subcommand on a state directory.
