@@ -41,7 +41,7 @@ pub(crate) fn print(json: bool) -> Result<ExitCode, String> {
         println!("  {why}:\n    {}", wrap(&calls).replace('\n', "\n  "));
     }
     println!(
-        "\nCalls that are refused to the program itself, and run in its descendants:\n  {}",
+        "\nCalls that are refused to the program itself, and run in its descendants (checkpoints may wait for their end then):\n  {}",
         wrap(&in_descendants)
     );
     Ok(ExitCode::SUCCESS)

@@ -9,11 +9,12 @@ use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
 use twinpage_core::{Info, Scheme};
 use twinpage_os::{Durability, tracker};
-use twinpage_process::context::{Context, Ending};
+use twinpage_process::context::{Context, Ending, Member, MemberState};
 use twinpage_process::descriptors::What;
 use twinpage_process::inspect::{self, Inspection};
 use twinpage_process::machine::Machine;
 use twinpage_process::pace::Chosen;
+use twinpage_process::pages::Pages;
 use twinpage_process::rested::Rested;
 use twinpage_process::statistics::{Statistics, Summary, Waits};
 use twinpage_process::{Result, files};
@@ -49,7 +50,8 @@ struct Found {
 
 impl Found {
     fn new(inspection: Inspection) -> Result<Found> {
-        let runs = inspection.pages()?.stored_runs();
+        let all = inspection.pages()?;
+        let runs = all.iter().flat_map(Pages::stored_runs);
         let machine = Machine::this()?;
         let obstacle = inspection
             .context
@@ -58,7 +60,7 @@ impl Found {
         let older = states::older(&inspection.path).map_err(twinpage_process::Error::State)?;
         Ok(Found {
             info: inspection.store.info(),
-            stored_pages: runs.iter().map(|run| (run.end - run.start) / tracker::PAGE).sum(),
+            stored_pages: runs.map(|run| (run.end - run.start) / tracker::PAGE).sum(),
             undo: inspection.undo()?,
             held_output_bytes: inspection.held_output_bytes()?,
             older,
@@ -101,6 +103,8 @@ impl Found {
             "command": fixed.command,
             "pid": fixed.pid,
             "threads": context.threads.len(),
+            "processes": 1 + context.members.len(),
+            "zombies": context.tree.members.len() - context.members.len(),
             "mapped_bytes": if finished { 0 } else { mapped_bytes(context) },
             "stored_pages": self.stored_pages,
             "stored_bytes": self.stored_pages * tracker::PAGE,
@@ -253,6 +257,9 @@ impl Found {
         }
         let threads = show::count(context.threads.len() as u64, "thread");
         rows.add("process", format!("{}, {threads}", context.fixed.pid));
+        for member in &context.tree.members {
+            rows.add("descendant", descendant_line(member));
+        }
         rows.add(
             "memory",
             format!(
@@ -387,16 +394,25 @@ fn cost_line(statistics: &Statistics) -> String {
     )
 }
 
-/// Checkpoints are made while the program has no descendant.
+/// Checkpoints wait for descendants that cannot be captured.
 fn waits_line(waits: &Waits) -> String {
     let longest = show::time(Duration::from_micros(waits.longest_us));
     let checkpoints = show::count(waits.checkpoints, "checkpoint");
-    let past = format!("{checkpoints} waited for them to end, {longest} at most");
+    let past = format!("{checkpoints} waited for them, {longest} at most");
     if waits.process.is_empty() {
         past
     } else {
         format!("the next checkpoint waits: {}; {past}", waits.process)
     }
+}
+
+fn descendant_line(member: &Member) -> String {
+    let state = match member.state {
+        MemberState::Lives { .. } => "lives".to_owned(),
+        MemberState::Ended(Ending::Exit(code)) => format!("ended with {code}, not waited for"),
+        MemberState::Ended(Ending::Signal(signal)) => format!("killed by signal {signal}, not waited for"),
+    };
+    format!("{}, child of {}, {state}", member.pid, member.parent)
 }
 
 fn undo_line(undo: &files::Summary) -> String {

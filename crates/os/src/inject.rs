@@ -205,7 +205,8 @@ fn run_to_trap(tid: Tid) -> io::Result<()> {
         match stop {
             Status::Signal(libc::SIGTRAP) => break,
             // A clone made by the batch is told to the caller by the clone's own result.
-            Status::Interrupted | Status::Event(trace::EVENT_SECCOMP | trace::EVENT_CLONE) => {}
+            Status::Interrupted
+            | Status::Event(trace::EVENT_SECCOMP | trace::EVENT_CLONE | trace::EVENT_FORK) => {}
             // The others stay stopped; the caller brings this one back to them.
             Status::GroupStop(_) => {}
             // Not to be blocked like other signals: it waits until the batch is done.
@@ -228,12 +229,28 @@ fn run_to_trap(tid: Tid) -> io::Result<()> {
     Ok(())
 }
 
+/// Whether a process has the code: planted before, or inherited from the one that made it.
+#[must_use]
+pub fn is_planted(process: &Process) -> bool {
+    let mut found = vec![0; code().len()];
+    process.read(HOME, &mut found).is_ok() && found == code()
+}
+
 /// Maps the code in a stopped thread's process that does not have it yet, by borrowing the bytes at
 /// its instruction pointer for one mmap(2).
 ///
 /// # Errors
 /// `EEXIST` when the program itself uses the addresses.
 pub fn plant(process: &Process, tid: Tid) -> io::Result<()> {
+    let mask = trace::signal_mask(tid)?;
+    trace::set_signal_mask(tid, !(1 << (libc::SIGTRAP - 1)))?;
+    let planted = plant_unasked(process, tid);
+    trace::set_signal_mask(tid, mask)?;
+    planted
+}
+
+/// The same, while no signal can come.
+fn plant_unasked(process: &Process, tid: Tid) -> io::Result<()> {
     const SYSCALL_INT3: [u8; 8] = [0x0f, 0x05, 0xcc, 0x90, 0x90, 0x90, 0x90, 0x90];
     let saved = trace::registers(tid)?;
     let original = process.read_u64(saved.rip)?;

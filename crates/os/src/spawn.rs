@@ -231,6 +231,18 @@ pub fn signal_descriptor(mask: u64) -> io::Result<std::os::fd::OwnedFd> {
     }
 }
 
+/// Sends a signal to a process: kill(2).
+///
+/// # Errors
+/// `ESRCH` when it is gone.
+pub fn send(pid: pid_t, signal: c_int) -> io::Result<()> {
+    // SAFETY: kill takes integers.
+    match unsafe { libc::kill(pid, signal) } {
+        -1 => Err(io::Error::last_os_error()),
+        _ => Ok(()),
+    }
+}
+
 /// Stops this process until its tracer lets it go on. Safe after a fork.
 pub fn stop_self() {
     // SAFETY: raise with a valid signal.

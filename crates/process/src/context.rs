@@ -8,11 +8,15 @@
 //!     pages:   the table of chunks (`pages`)
 //!     streams: held output, consumed input (`stdio`)           (as that module wrote it)
 //!     calls:   what is left of calls in flight (`interrupted`) (postcard; nothing when there are none)
+//!     tree:    the program's descendants ([`Tree`])            (postcard; nothing when there are none)
+//!     members: a context of each that lives, one after the other
 //! ```
 //!
 //! * Every section begins on a 64-byte line, and the parts that change in every epoch come first and
 //!   have a fixed size, so that a commit writes only the lines that changed.
 //! * The store keeps its checksum; here lengths and versions are checked.
+//! * A member's context has its memory, threads, signals and timers. Descriptors, streams, files and calls in flight of
+//!   the whole tree are in the program's own: they are shared, or named by threads.
 
 mod version1;
 
@@ -28,14 +32,15 @@ use crate::machine::Machine;
 use crate::objects;
 use crate::threads::{Pending, ThreadRegisters, ThreadState};
 use serde::{Deserialize, Serialize};
+use std::collections::HashSet;
 use std::path::PathBuf;
 use twinpage_os::trace::{Registers, Rseq, Tid};
 
 const MAGIC: u32 = u32::from_le_bytes(*b"TPCX");
 /// Raised whenever a section changes shape; a build reads all versions up to its own.
-/// Version 3 has sockets to the outside, version 4 the tables of descriptors behind the steady part; other bytes are
-/// those of version 2.
-pub const VERSION: u32 = 4;
+/// Version 3 has sockets to the outside, version 4 the tables of descriptors behind the steady part, version 5 the
+/// descendants; other bytes are those of version 2.
+pub const VERSION: u32 = 5;
 const LINE: usize = 64;
 const WORDS_IN_REGISTERS: usize = size_of::<Registers>() / 8;
 /// tid, mask, robust head and length, rseq address, size and signature, extended length, registers.
@@ -93,6 +98,26 @@ pub struct StableState {
     pub apart: Vec<(Tid, usize)>,
 }
 
+impl StableState {
+    /// A descendant's, with nothing of its own yet.
+    pub(crate) fn of_descendant(machine: Machine) -> StableState {
+        StableState {
+            machine,
+            pid: 0,
+            command: Vec::new(),
+            mappings: Vec::new(),
+            marks: Vec::new(),
+            kernel: Kernel::default(),
+            descriptors: Vec::new(),
+            threads: Vec::new(),
+            ended: None,
+            fifos: Vec::new(),
+            main_thread_ended: None,
+            apart: Vec::new(),
+        }
+    }
+}
+
 /// How a program ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -101,6 +126,54 @@ pub enum Ending {
     Exit(i32),
     /// By this signal.
     Signal(i32),
+}
+
+/// The program's descendants.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Tree {
+    /// All of them, those that ended and were not waited for as well.
+    pub members: Vec<Member>,
+    /// The process group that has the program's terminal; 0: there is none.
+    pub foreground: i32,
+}
+
+/// One descendant, by ids of the program's namespace.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Member {
+    /// Its process id.
+    pub pid: i32,
+    /// Its parent; 1: it is an orphan.
+    pub parent: i32,
+    /// Its process group.
+    pub group: i32,
+    /// Its session.
+    pub session: i32,
+    /// The signal that its parent gets at its end, clone(2); 0: none.
+    pub exit_signal: i32,
+    /// Whether it lives.
+    pub state: MemberState,
+}
+
+/// Whether a descendant lives.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum MemberState {
+    /// It does.
+    Lives {
+        /// Bytes of its context.
+        context_bytes: u32,
+        /// A signal stopped it, and its parent was not told yet: wait(2).
+        stop_untold: bool,
+    },
+    /// It ended so.
+    Ended(Ending),
+}
+
+impl Member {
+    /// Whether it lives.
+    #[must_use]
+    pub fn lives(&self) -> bool {
+        matches!(self.state, MemberState::Lives { .. })
+    }
 }
 
 /// A whole context, as read back.
@@ -120,6 +193,55 @@ pub struct Context {
     pub streams: Vec<u8>,
     /// What is left of calls in flight.
     pub unfinished: Vec<Unfinished>,
+    /// The descendants.
+    pub tree: Tree,
+    /// The contexts of those that live, in the same order.
+    pub members: Vec<Context>,
+}
+
+impl Context {
+    /// The tables of chunks: of the program first, then of its living descendants.
+    #[must_use]
+    pub fn page_tables(&self) -> Vec<&[u8]> {
+        let members = self.members.iter().map(|member| &member.pages[..]);
+        std::iter::once(&self.pages[..]).chain(members).collect()
+    }
+}
+
+/// What stands beside a program's own state.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Beside<'a> {
+    /// The table of chunks.
+    pub pages: &'a [u8],
+    /// The streams' own bytes.
+    pub streams: &'a [u8],
+    /// The descendants; the lengths of their contexts are filled in.
+    pub members: &'a [(Member, Vec<u8>)],
+    /// See [`Tree::foreground`].
+    pub foreground: i32,
+}
+
+impl Beside<'_> {
+    /// The sections `tree` and `members`.
+    fn sections(&self) -> Result<(Vec<u8>, Vec<u8>)> {
+        if self.members.is_empty() {
+            return Ok(Default::default());
+        }
+        let mut tree = Tree {
+            members: Vec::with_capacity(self.members.len()),
+            foreground: self.foreground,
+        };
+        let mut contexts = Vec::new();
+        for (member, context) in self.members {
+            let mut member = member.clone();
+            if let MemberState::Lives { context_bytes, .. } = &mut member.state {
+                *context_bytes = context.len() as u32;
+                contexts.extend_from_slice(context);
+            }
+            tree.members.push(member);
+        }
+        Ok((encode(&tree)?, contexts))
+    }
 }
 
 /// The threads of a program at a stop.
@@ -157,10 +279,10 @@ impl Writer {
         clocks: Clocks,
         threads: Threads<'_>,
         live: &VolatileState,
-        pages: &[u8],
-        streams: &[u8],
+        beside: Beside<'_>,
     ) -> Result<()> {
         let live = encode(live)?;
+        let (tree, members) = beside.sections()?;
         let calls = match threads.unfinished {
             [] => Vec::new(),
             unfinished => encode(&unfinished)?,
@@ -171,8 +293,8 @@ impl Writer {
             threads.len() * slot,
             live.len(),
             self.fixed.len(),
-            pages.len(),
-            streams.len(),
+            beside.pages.len(),
+            beside.streams.len(),
         ];
         into.clear();
         into.extend_from_slice(&MAGIC.to_le_bytes());
@@ -183,14 +305,17 @@ impl Writer {
         }
         into.extend_from_slice(&clocks.monotonic_ns.to_le_bytes());
         into.extend_from_slice(&clocks.realtime_ns.to_le_bytes());
-        into.extend_from_slice(&(calls.len() as u32).to_le_bytes());
+        for length in [calls.len(), tree.len(), members.len()] {
+            into.extend_from_slice(&(length as u32).to_le_bytes());
+        }
         pad(into);
         for thread in threads {
             let end = into.len() + slot;
             write_thread(into, thread);
             into.resize(end, 0);
         }
-        for section in [&live, &self.fixed, pages, streams, &calls] {
+        let (pages, streams) = (beside.pages, beside.streams);
+        for section in [&live, &self.fixed, pages, streams, &calls, &tree, &members] {
             into.extend_from_slice(section);
             pad(into);
         }
@@ -240,7 +365,15 @@ fn write_thread(into: &mut Vec<u8>, thread: &ThreadRegisters) {
 /// # Errors
 /// Says which part is not as it was written.
 pub fn read(bytes: &[u8]) -> Result<Context> {
-    let damaged = |what: &str| Error::Damaged(format!("context: {what}"));
+    read_one(bytes, true)
+}
+
+fn damaged(what: &str) -> Error {
+    Error::Damaged(format!("context: {what}"))
+}
+
+/// Reads the context of the program, or of a member, which has no members of its own.
+fn read_one(bytes: &[u8], is_program: bool) -> Result<Context> {
     let header = bytes
         .get(..LINE)
         .ok_or_else(|| damaged("it is shorter than its header"))?;
@@ -275,6 +408,8 @@ pub fn read(bytes: &[u8]) -> Result<Context> {
     let pages = section(6, "the page table is cut off")?.to_vec();
     let streams = section(7, "the streams are cut off")?.to_vec();
     let calls = section(12, "the calls in flight are cut off")?;
+    let tree = section(13, "the descendants are cut off")?;
+    let members = section(14, "the contexts of descendants are cut off")?;
     if slot < THREAD_HEAD || !threads.len().is_multiple_of(slot) {
         return Err(damaged("thread slots of an impossible size"));
     }
@@ -284,14 +419,19 @@ pub fn read(bytes: &[u8]) -> Result<Context> {
         .collect::<Result<_>>()?;
     let (live, fixed) = match version {
         1 => version1::decode(live, fixed),
-        4 => postcard::from_bytes(live).and_then(|live| {
+        4.. => postcard::from_bytes(live).and_then(|live| {
             let (fixed, apart) = postcard::from_bytes(fixed)?;
             Ok((live, StableState { apart, ..fixed }))
         }),
         _ => postcard::from_bytes(live).and_then(|live| Ok((live, postcard::from_bytes(fixed)?))),
     }
     .map_err(|error| damaged(&error.to_string()))?;
-    Ok(Context {
+    let tree: Tree = match tree {
+        [] => Tree::default(),
+        _ if !is_program => return Err(damaged("a descendant with descendants of its own")),
+        tree => postcard::from_bytes(tree).map_err(|error| damaged(&error.to_string()))?,
+    };
+    let context = Context {
         clocks,
         threads,
         live,
@@ -302,7 +442,55 @@ pub fn read(bytes: &[u8]) -> Result<Context> {
             [] => Vec::new(),
             calls => postcard::from_bytes(calls).map_err(|error| damaged(&error.to_string()))?,
         },
-    })
+        members: read_members(&tree, members)?,
+        tree,
+    };
+    check_tree(&context)?;
+    Ok(context)
+}
+
+fn read_members(tree: &Tree, mut bytes: &[u8]) -> Result<Vec<Context>> {
+    let mut contexts = Vec::new();
+    for member in &tree.members {
+        let MemberState::Lives { context_bytes, .. } = member.state else {
+            continue;
+        };
+        let (own, rest) = (bytes.split_at_checked(context_bytes as usize))
+            .ok_or_else(|| damaged("the context of a descendant is cut off"))?;
+        let context = read_one(own, false)?;
+        if context.fixed.pid != member.pid {
+            return Err(damaged("the context of another process"));
+        }
+        contexts.push(context);
+        bytes = rest;
+    }
+    Ok(contexts)
+}
+
+/// Ids are given once, and every parent is there.
+fn check_tree(context: &Context) -> Result<()> {
+    let first = context.fixed.pid;
+    let members = &context.tree.members;
+    let mut ids = HashSet::from([first]);
+    for member in members {
+        if member.pid < 2 || !ids.insert(member.pid) {
+            return Err(damaged("a process id stands twice"));
+        }
+    }
+    let lives = |pid: i32| pid == first || members.iter().any(|member| member.pid == pid && member.lives());
+    if !members
+        .iter()
+        .all(|member| member.parent == 1 || lives(member.parent))
+    {
+        return Err(damaged("a process whose parent is not there"));
+    }
+    for other in &context.members {
+        let mut tids = other.threads.iter().map(|thread| thread.tid);
+        if !tids.all(|tid| tid == other.fixed.pid || tid > 1 && ids.insert(tid)) {
+            return Err(damaged("a thread id stands twice"));
+        }
+    }
+    Ok(())
 }
 
 fn read_thread(slot: &[u8]) -> Option<ThreadRegisters> {
@@ -324,6 +512,13 @@ fn read_thread(slot: &[u8]) -> Option<ThreadRegisters> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const BESIDE: Beside<'_> = Beside {
+        pages: b"table",
+        streams: b"streams",
+        members: &[],
+        foreground: 0,
+    };
 
     fn sample() -> (Writer, Vec<ThreadRegisters>, VolatileState) {
         let mut registers = twinpage_os::trace::from_words(&[0; WORDS_IN_REGISTERS]);
@@ -375,9 +570,7 @@ mod tests {
             unfinished: &unfinished,
         };
         let mut bytes = Vec::new();
-        writer
-            .write(&mut bytes, clocks, threads, &live, b"table", b"streams")
-            .unwrap();
+        writer.write(&mut bytes, clocks, threads, &live, BESIDE).unwrap();
         let context = read(&bytes).unwrap();
         assert_eq!(context.unfinished, unfinished);
         assert_eq!(context.clocks, clocks);
@@ -389,6 +582,85 @@ mod tests {
         );
         assert_eq!(context.fixed.ended, Some(Ending::Exit(3)));
         assert_eq!(context.fixed.apart, [(301, 1)]);
+    }
+
+    fn member(pid: i32, state: MemberState) -> Member {
+        Member {
+            pid,
+            parent: 300,
+            group: 300,
+            session: 300,
+            exit_signal: libc::SIGCHLD,
+            state,
+        }
+    }
+
+    /// A program with one child that lives and one that ended.
+    fn sample_tree() -> Vec<u8> {
+        let (writer, threads, live) = sample();
+        let threads = Threads {
+            moving: &threads,
+            unfinished: &[],
+        };
+        let lives = MemberState::Lives {
+            context_bytes: 0,
+            stop_untold: true,
+        };
+        let mut child = Writer::default();
+        let mut own = StableState::of_descendant(Machine::this().unwrap());
+        own.pid = 302;
+        child.set_fixed(&own).unwrap();
+        let mut context = Vec::new();
+        let clocks = Clocks::default();
+        child
+            .write(&mut context, clocks, Threads::default(), &live, Beside::default())
+            .unwrap();
+        let members = [
+            (member(302, lives), context),
+            (member(301, MemberState::Ended(Ending::Exit(3))), Vec::new()),
+        ];
+        let beside = Beside {
+            members: &members,
+            foreground: 302,
+            ..BESIDE
+        };
+        let mut bytes = Vec::new();
+        writer.write(&mut bytes, clocks, threads, &live, beside).unwrap();
+        bytes
+    }
+
+    #[test]
+    fn a_tree_reads_back() {
+        let context = read(&sample_tree()).unwrap();
+        let pids: Vec<i32> = context.tree.members.iter().map(|member| member.pid).collect();
+        assert_eq!((pids, context.tree.foreground), (vec![302, 301], 302));
+        assert_eq!(context.tree.members[1].state, MemberState::Ended(Ending::Exit(3)));
+        assert_eq!((context.members.len(), context.members[0].fixed.pid), (1, 302));
+    }
+
+    #[test]
+    fn a_tree_that_cannot_be_is_refused() {
+        let refused = |edit: fn(&mut Context)| {
+            let mut context = read(&sample_tree()).unwrap();
+            edit(&mut context);
+            check_tree(&context).unwrap_err();
+        };
+        refused(|context| context.tree.members[0].pid = 300);
+        refused(|context| context.tree.members[0].pid = 301);
+        refused(|context| context.tree.members[0].pid = 1);
+        refused(|context| context.tree.members[0].parent = 301); // it ended
+        refused(|context| context.tree.members[1].parent = 303);
+    }
+
+    /// As docs/format.md has it.
+    #[test]
+    fn a_tree_is_written_as_it_is_drawn() {
+        let tree = Tree {
+            members: vec![member(301, MemberState::Ended(Ending::Exit(3)))],
+            foreground: 0,
+        };
+        let drawn = [1, 0xda, 4, 0xd8, 4, 0xd8, 4, 0xd8, 4, 0x22, 1, 0, 6, 0];
+        assert_eq!(encode(&tree).unwrap(), drawn);
     }
 
     /// As docs/format.md has it.
@@ -428,28 +700,16 @@ mod tests {
 
     #[test]
     fn no_cut_and_no_flip_panics() {
-        let (writer, threads, live) = sample();
-        let mut bytes = Vec::new();
-        writer
-            .write(
-                &mut bytes,
-                Clocks::default(),
-                Threads {
-                    moving: &threads,
-                    unfinished: &[],
-                },
-                &live,
-                b"table",
-                b"streams",
-            )
-            .unwrap();
+        let bytes = sample_tree();
         for length in 0..bytes.len() {
             let _ = read(&bytes[..length]);
         }
         for at in 0..bytes.len() {
-            let mut flipped = bytes.clone();
-            flipped[at] ^= 0x80;
-            let _ = read(&flipped);
+            for bit in [0x80, 0x01] {
+                let mut flipped = bytes.clone();
+                flipped[at] ^= bit;
+                let _ = read(&flipped);
+            }
         }
     }
 }

@@ -32,6 +32,12 @@ enum Inside {
 }
 
 impl Copies {
+    /// Those of a program whose pages are never copied from inside it: a capture's buffer lies in one program at most.
+    #[must_use]
+    pub fn from_outside() -> Copies {
+        Copies { inside: Inside::No }
+    }
+
     /// Appends the content of `ranges`, which are `bytes` together and may be cut, to `into`.
     ///
     /// # Errors

@@ -4,8 +4,12 @@
 //! * A descendant is known before it runs, and until its end was taken note of: by its parent (wait(2)), or by
 //!   init where the parent ended before.
 //! * A call that may make a process counts as one from its beginning until it is known what it made.
-//! * While there is any, nothing of the program is captured.
+//! * A thread is counted as running until it is known to stand still.
+//! * What a descendant did that no look at it would find keeps it from being captured, and what it makes as well.
 
+use crate::advice::AdviceInForce;
+use crate::command_line::command_of;
+use crate::context::Ending;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::{Duration, Instant};
 use twinpage_os::remote::Process;
@@ -15,12 +19,35 @@ use twinpage_os::trace::Tid;
 #[derive(Debug, Default)]
 pub struct Descendants {
     list: BTreeMap<i32, Descendant>,
-    /// Threads of living descendants, with their process.
-    threads: HashMap<Tid, i32>,
+    /// Threads of living descendants.
+    threads: BTreeMap<Tid, OfDescendant>,
     /// Threads in a call that may make a process: its flags, clone(2).
     making: HashMap<Tid, u64>,
     /// There were some since [`Descendants::take_lived`].
     lived: bool,
+}
+
+/// A thread of a descendant.
+#[derive(Clone, Copy, Debug)]
+struct OfDescendant {
+    pid: i32,
+    state: State,
+    /// It has not stopped yet.
+    is_new: bool,
+}
+
+/// Whether a thread runs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum State {
+    Running,
+    /// It stands still, and can be looked at.
+    Stopped,
+    /// A signal stopped its whole process, and the thread can be looked at.
+    GroupStopped,
+    /// The same, and it waits for the signal that ends it.
+    Listening,
+    /// It is not let go yet: see `program/standing.rs`.
+    Standing,
 }
 
 /// A process that is not the first.
@@ -31,9 +58,13 @@ pub struct Descendant {
     since: Instant,
     /// It uses its parent's memory: `CLONE_VM`.
     pub(crate) shares_memory: bool,
-    ended: bool,
+    ended: Option<Ending>,
     /// Opened at the first call that needs it.
     pub(crate) process: Option<Process>,
+    /// The advice it gave on its memory, or inherited, until its memory is followed.
+    pub(crate) advice: AdviceInForce,
+    /// What it did that is not captured.
+    unfit: Option<&'static str>,
 }
 
 /// A descendant, as it is told to people.
@@ -68,15 +99,17 @@ impl Descendants {
     /// A process was made, as its maker tells. It may have stopped before, or ended.
     pub(crate) fn add(&mut self, pid: i32, parent: i32, flags: Option<u64>) {
         self.lived = true;
+        let unfit = self.list.get(&parent).and_then(|parent| parent.unfit);
         let known = self
             .list
             .entry(pid)
             .or_insert_with(|| Descendant::new(pid, parent));
+        known.unfit = known.unfit.or(unfit);
         if let Some(flags) = flags {
             known.shares_memory = flags & libc::CLONE_VM as u64 != 0;
         }
-        if !known.ended {
-            self.threads.insert(pid, pid);
+        if known.ended.is_none() {
+            self.threads.entry(pid).or_insert(OfDescendant::new(pid));
         }
     }
 
@@ -84,27 +117,94 @@ impl Descendants {
     pub(crate) fn meet(&mut self, pid: i32, parent: i32) {
         self.lived = true;
         self.list.insert(pid, Descendant::new(pid, parent));
-        self.threads.insert(pid, pid);
+        self.threads.insert(pid, OfDescendant::new(pid));
+    }
+
+    /// A process of a checkpoint is there again. It ended, or its threads stand still.
+    pub(crate) fn restored(&mut self, pid: i32, parent: i32, state: Result<&[Tid], Ending>) {
+        self.meet(pid, parent);
+        match state {
+            Err(ending) => self.end_thread(pid, ending),
+            Ok(tids) => {
+                for tid in tids {
+                    self.add_thread(*tid, pid);
+                    self.has_begun(*tid);
+                    self.set_state(*tid, State::Stopped);
+                }
+            }
+        }
     }
 
     /// Those that ended before they were known have no other sign of it than that their ids are free.
     pub(crate) fn forget_lost(&mut self, is_free: impl Fn(i32) -> bool) {
         let living = self.living();
         for pid in living.into_iter().filter(|pid| is_free(*pid)) {
-            self.end_thread(pid);
+            self.end_thread(pid, Ending::Signal(libc::SIGKILL));
             self.list.remove(&pid);
         }
     }
 
     /// A descendant made a thread.
     pub(crate) fn add_thread(&mut self, tid: Tid, pid: i32) {
-        self.threads.insert(tid, pid);
+        self.threads.entry(tid).or_insert(OfDescendant::new(pid));
+    }
+
+    /// A thread is gone that nothing told of.
+    pub(crate) fn forget_thread(&mut self, tid: Tid) {
+        self.threads.remove(&tid);
     }
 
     /// The descendant that a thread is of.
     #[must_use]
     pub fn of_thread(&self, tid: Tid) -> Option<i32> {
-        self.threads.get(&tid).copied()
+        self.threads.get(&tid).map(|thread| thread.pid)
+    }
+
+    /// A thread stopped, or was let go. What is no descendant's is not known here.
+    pub(crate) fn set_state(&mut self, tid: Tid, state: State) {
+        if let Some(thread) = self.threads.get_mut(&tid) {
+            thread.state = state;
+        }
+    }
+
+    /// A thread stopped. Whether it had before.
+    pub(crate) fn has_begun(&mut self, tid: Tid) -> bool {
+        let thread = self.threads.get_mut(&tid);
+        thread.is_some_and(|thread| !std::mem::replace(&mut thread.is_new, false))
+    }
+
+    /// All threads of living descendants: process, thread, state.
+    pub(crate) fn threads(&self) -> impl Iterator<Item = (i32, Tid, State)> {
+        self.threads
+            .iter()
+            .map(|(tid, thread)| (thread.pid, *tid, thread.state))
+    }
+
+    /// The threads of one, its first thread first.
+    pub(crate) fn tids_of(&self, pid: i32) -> Vec<Tid> {
+        let others = self.threads().filter(|(of, tid, _)| *of == pid && *tid != pid);
+        let first = self.threads.contains_key(&pid).then_some(pid);
+        first.into_iter().chain(others.map(|(_, tid, _)| tid)).collect()
+    }
+
+    /// A descendant did something that no look at it would find.
+    pub(crate) fn is_unfit(&mut self, pid: i32, call: &'static str) {
+        if let Some(descendant) = self.list.get_mut(&pid) {
+            descendant.unfit.get_or_insert(call);
+        }
+    }
+
+    /// Why no checkpoint can be made now, if a descendant that lives is the reason.
+    pub(crate) fn obstacle(&self) -> Option<String> {
+        let mut living = self.list.values().filter(|one| one.ended.is_none());
+        living.find_map(|one| {
+            let why = match one.unfit {
+                _ if one.shares_memory => "uses the memory of the process that made it (vfork)".to_owned(),
+                Some(call) => format!("has called {call}, what that changes is not captured"),
+                None => return None,
+            };
+            Some(format!("{} {why}", one.describe().name()))
+        })
     }
 
     /// A living descendant, or one that was not waited for.
@@ -115,28 +215,42 @@ impl Descendants {
     /// How many threads a descendant has.
     #[must_use]
     pub fn threads_of(&self, pid: i32) -> usize {
-        self.threads.values().filter(|of| **of == pid).count()
+        self.threads.values().filter(|thread| thread.pid == pid).count()
     }
 
     /// A descendant executes another program: one thread is left, in a memory of its own.
     pub(crate) fn execute(&mut self, pid: i32) {
-        self.threads.retain(|_, of| *of != pid);
-        self.threads.insert(pid, pid);
+        self.threads.retain(|_, thread| thread.pid != pid);
+        self.threads.insert(
+            pid,
+            OfDescendant {
+                is_new: false,
+                ..OfDescendant::new(pid)
+            },
+        );
         if let Some(descendant) = self.list.get_mut(&pid) {
             descendant.shares_memory = false;
+            descendant.process = None;
+            descendant.advice = AdviceInForce::default();
+        }
+    }
+
+    /// A thread of a descendant ended; with the last one, whose id is the process's, the process, and so.
+    pub(crate) fn end_thread(&mut self, tid: Tid, ending: Ending) {
+        self.making.remove(&tid);
+        self.threads.remove(&tid);
+        if let Some(descendant) = self.list.get_mut(&tid) {
+            self.threads.retain(|_, thread| thread.pid != tid);
+            descendant.ended = Some(ending);
             descendant.process = None;
         }
     }
 
-    /// A thread of a descendant ended; with the last one, whose id is the process's, the process.
-    pub(crate) fn end_thread(&mut self, tid: Tid) {
-        self.making.remove(&tid);
-        self.threads.remove(&tid);
-        if let Some(descendant) = self.list.get_mut(&tid) {
-            self.threads.retain(|_, of| *of != tid);
-            descendant.ended = true;
-            descendant.process = None;
-        }
+    /// Those that ended, and how. They may have been waited for since.
+    pub(crate) fn ended(&self) -> impl Iterator<Item = (i32, Ending)> {
+        self.list
+            .values()
+            .filter_map(|descendant| Some((descendant.pid, descendant.ended?)))
     }
 
     /// Whether there are none: all ended, and were waited for. `is_waited_for` says that of an id.
@@ -144,22 +258,21 @@ impl Descendants {
         if self.list.is_empty() && self.making.is_empty() {
             return true;
         }
-        if self.list.values().all(|descendant| descendant.ended) {
-            self.list.retain(|pid, _| !is_waited_for(*pid));
-        }
+        self.list
+            .retain(|pid, descendant| descendant.ended.is_none() || !is_waited_for(*pid));
         self.list.is_empty() && self.making.is_empty()
     }
 
     /// Whether a process lives.
     #[must_use]
     pub fn any_lives(&self) -> bool {
-        !self.making.is_empty() || self.list.values().any(|descendant| !descendant.ended)
+        !self.making.is_empty() || self.list.values().any(|descendant| descendant.ended.is_none())
     }
 
     /// Those that live.
     #[must_use]
     pub fn living(&self) -> Vec<i32> {
-        let living = self.list.values().filter(|descendant| !descendant.ended);
+        let living = self.list.values().filter(|descendant| descendant.ended.is_none());
         living.map(|descendant| descendant.pid).collect()
     }
 
@@ -170,7 +283,8 @@ impl Descendants {
 
     /// Whether there were any since the last call.
     pub(crate) fn take_lived(&mut self) -> bool {
-        std::mem::take(&mut self.lived)
+        let lives = self.any_lives();
+        std::mem::replace(&mut self.lived, lives)
     }
 
     /// The process that has kept the program from being captured longest: the oldest child of the program `first`, or
@@ -180,20 +294,27 @@ impl Descendants {
         let living: HashSet<i32> = self.living().into_iter().collect();
         let tops = self.list.values();
         let tops = tops.filter(|one| one.parent == first || !living.contains(&one.parent));
-        tops.min_by_key(|one| (one.ended, one.since))
+        tops.min_by_key(|one| (one.ended.is_some(), one.since))
             .map(Descendant::describe)
     }
 }
 
 impl Descendant {
+    /// The process that made it.
+    pub(crate) fn parent(&self) -> i32 {
+        self.parent
+    }
+
     fn new(pid: i32, parent: i32) -> Descendant {
         Descendant {
             pid,
             parent,
             since: Instant::now(),
             shares_memory: false,
-            ended: false,
+            ended: None,
             process: None,
+            advice: AdviceInForce::default(),
+            unfit: None,
         }
     }
 
@@ -202,7 +323,17 @@ impl Descendant {
             pid: self.pid,
             command: command_of(self.pid),
             age: self.since.elapsed(),
-            ended: self.ended,
+            ended: self.ended.is_some(),
+        }
+    }
+}
+
+impl OfDescendant {
+    fn new(pid: i32) -> OfDescendant {
+        OfDescendant {
+            pid,
+            state: State::Running,
+            is_new: true,
         }
     }
 }
@@ -230,24 +361,6 @@ impl std::fmt::Display for Described {
     }
 }
 
-/// The command line of a process, shortened; its name where it has none.
-fn command_of(pid: i32) -> String {
-    const LONGEST: usize = 60;
-    let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-    let words = String::from_utf8_lossy(&line).replace(|c: char| c.is_control(), " ");
-    let line = match words.trim() {
-        "" => {
-            let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
-            name.trim().to_owned()
-        }
-        words => words.to_owned(),
-    };
-    match line.char_indices().nth(LONGEST) {
-        Some((end, _)) => format!("{}...", &line[..end]),
-        None => line,
-    }
-}
-
 /// The process that a thread is of, and that one's parent: proc_pid_status(5).
 pub(crate) fn process_of(tid: Tid) -> Option<(i32, i32)> {
     let status = std::fs::read_to_string(format!("/proc/{tid}/status")).ok()?;
@@ -268,6 +381,7 @@ mod tests {
 
     const FORK: Option<u64> = Some(libc::SIGCHLD as u64);
     const FIRST: i32 = 300;
+    const ENDED: Ending = Ending::Exit(0);
 
     #[test]
     fn a_process_is_there_from_the_call_that_makes_it_until_it_is_waited_for() {
@@ -278,7 +392,7 @@ mod tests {
         let flags = tree.end_making(FIRST);
         tree.add(301, FIRST, flags);
         assert!(!tree.are_gone(|_| true));
-        tree.end_thread(301);
+        tree.end_thread(301, ENDED);
         assert!(!tree.any_lives() && !tree.are_gone(|_| false));
         assert!(tree.are_gone(|pid| pid == 301));
         assert!(tree.take_lived() && !tree.take_lived());
@@ -298,12 +412,12 @@ mod tests {
         tree.add(301, FIRST, FORK);
         tree.add_thread(302, 301);
         assert_eq!((tree.of_thread(302), tree.threads_of(301)), (Some(301), 2));
-        tree.end_thread(302);
+        tree.end_thread(302, ENDED);
         assert_eq!(tree.living(), [301]);
         tree.add_thread(303, 301);
         tree.execute(301);
         assert_eq!((tree.of_thread(303), tree.threads_of(301)), (None, 1));
-        tree.end_thread(301);
+        tree.end_thread(301, ENDED);
         assert_eq!(tree.living(), [] as [i32; 0]);
     }
 
@@ -324,11 +438,11 @@ mod tests {
         tree.add(302, 301, FORK);
         tree.add(303, FIRST, FORK);
         assert_eq!(tree.oldest(FIRST).unwrap().pid, 301);
-        tree.end_thread(301);
+        tree.end_thread(301, ENDED);
         assert_eq!(tree.oldest(FIRST).unwrap().pid, 302, "an orphan, older than 303");
         assert!(!tree.are_gone(|pid| pid == 301), "the others live");
-        tree.end_thread(303);
-        tree.end_thread(302);
+        tree.end_thread(303, ENDED);
+        tree.end_thread(302, ENDED);
         assert!(tree.oldest(FIRST).unwrap().ended);
     }
 
@@ -336,7 +450,7 @@ mod tests {
     fn an_id_may_be_used_again_and_an_end_come_before_all_else() {
         let mut tree = Descendants::default();
         tree.meet(301, FIRST);
-        tree.end_thread(301);
+        tree.end_thread(301, ENDED);
         tree.add(301, FIRST, FORK); // its maker stops after it ended
         assert!(!tree.any_lives() && tree.of_thread(301).is_none());
         tree.add(301, FIRST, FORK); // another one

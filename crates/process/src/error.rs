@@ -50,6 +50,11 @@ pub enum Error {
     #[error("{0}")]
     Unsupported(String),
 
+    /// One of the program's processes does, or is, something that cannot be captured: a checkpoint waits until that is
+    /// gone.
+    #[error("{0}")]
+    NotYet(String),
+
     /// The program got something that cannot be captured while it ran, and was ended.
     #[error(
         "{0}; the program was stopped, its last checkpoint is whole (--on-uncapturable warn lets it go on without checkpoints)"

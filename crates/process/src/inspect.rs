@@ -93,16 +93,16 @@ pub(crate) fn open(path: &Path, durability: Durability) -> Result<(Store, Epoch,
 }
 
 impl Inspection {
-    /// Which pages of the program are stored, and where; none when it ended or never had a checkpoint.
+    /// Which pages are stored, and where: of the program first, then of its living descendants; none when it ended or
+    /// never had a checkpoint.
     ///
     /// # Errors
     /// [`Error::Damaged`].
-    pub fn pages(&self) -> Result<Pages> {
-        let table = self
-            .context
-            .as_ref()
-            .map_or(&[][..], |context| &context.pages[..]);
-        Pages::from_table(self.store.geometry(), table)
+    pub fn pages(&self) -> Result<Vec<Pages>> {
+        match &self.context {
+            Some(context) => Pages::from_tables(self.store.geometry(), &context.page_tables()),
+            None => Ok(Vec::new()),
+        }
     }
 
     /// What there is to undo in the program's own files; `None` before its first instruction.
@@ -227,7 +227,15 @@ fn check_locked(path: &Path, checked: &mut Checked) -> Result<()> {
 /// The page table must lead to places that a store can have. (A place that holds nothing is a page of
 /// zeros, which is never written.)
 fn check_pages(store: &Store, context: &Context) -> Result<Option<Damage>> {
-    let pages = Pages::from_table(store.geometry(), &context.pages)?;
+    for pages in Pages::from_tables(store.geometry(), &context.page_tables())? {
+        if let Some(damage) = check_pages_of(store, &pages)? {
+            return Ok(Some(damage));
+        }
+    }
+    Ok(None)
+}
+
+fn check_pages_of(store: &Store, pages: &Pages) -> Result<Option<Damage>> {
     let mut line = vec![0; store.geometry().line_bytes()];
     let mut last = None;
     for address in (pages.stored_runs().into_iter()).flat_map(|run| run.step_by(PAGE as usize)) {

@@ -16,6 +16,7 @@
 pub mod advice;
 pub mod calls;
 pub mod clocks;
+mod command_line;
 pub mod context;
 pub mod copies;
 mod copy;

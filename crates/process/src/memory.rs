@@ -105,6 +105,17 @@ impl Memory {
         }
     }
 
+    /// The same of a descendant. Its pages are copied from outside: a capture's buffer lies in the program.
+    #[must_use]
+    pub fn of_descendant(layout: Layout, tracker: Tracker, pages: Pages, marks: AdviceInForce) -> Memory {
+        let geometry = pages.geometry();
+        Memory {
+            copies: Copies::from_outside(),
+            guarded: tracker.knows_guards(), // it may have made some before the first look at it
+            ..Memory::new(layout, tracker, pages, marks, Objects::default(), geometry)
+        }
+    }
+
     /// What is mapped, as of the last capture.
     #[must_use]
     pub fn mappings(&self) -> &[Mapping] {
@@ -135,6 +146,12 @@ impl Memory {
     /// The places of pages, for the context.
     pub fn pages(&mut self) -> &mut Pages {
         &mut self.pages
+    }
+
+    /// Its pages, for a process that is gone.
+    #[must_use]
+    pub fn into_pages(self) -> Pages {
+        self.pages
     }
 
     /// A call that may empty pages of `range` is about to run.

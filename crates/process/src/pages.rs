@@ -9,12 +9,14 @@
 //! * A chunk of 64 system pages has one place; the table is small (24 bytes a chunk).
 //! * `stored` says which system pages the checkpoint holds: a page that is not stored is empty (or
 //!   still the file's). The table is part of every context, so it changes with the checkpoint.
+//! * The memories of several processes share the page space: a place belongs to one of them ([`Places`]).
 //! * `heat` guesses how often a page is written, so that pages dirty in most epochs stay writable:
 //!   a look costs less than a fault.
 
 use crate::error::{Error, Result};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::ops::Range;
+use std::sync::{Arc, Mutex, MutexGuard};
 use twinpage_core::{Geometry, LineMask, PageId, Piece};
 use twinpage_os::tracker::PAGE;
 
@@ -114,14 +116,47 @@ fn is_set(bits: &Bits, index: usize) -> bool {
     bits[index / 64] >> (index % 64) & 1 == 1
 }
 
+/// The places of a store, given out to all that keep pages in it.
+#[derive(Clone, Debug, Default)]
+struct Places(Arc<Mutex<Given>>);
+
+#[derive(Debug, Default)]
+struct Given {
+    free: Vec<u32>,
+    /// Which chunk of addresses each id was last given to.
+    numbers: Vec<u64>,
+}
+
+impl Places {
+    fn given(&self) -> MutexGuard<'_, Given> {
+        self.0.lock().expect("no panic holds it")
+    }
+
+    fn give(&self, number: u64) -> u32 {
+        let mut given = self.given();
+        let id = given.free.pop().unwrap_or(given.numbers.len() as u32);
+        if id as usize == given.numbers.len() {
+            given.numbers.push(number);
+        }
+        given.numbers[id as usize] = number;
+        id
+    }
+
+    fn take_back(&self, id: u32) {
+        self.given().free.push(id);
+    }
+
+    fn number(&self, id: u64) -> Option<u64> {
+        self.given().numbers.get(id as usize).copied()
+    }
+}
+
 /// The table of chunks.
 #[derive(Debug)]
 pub struct Pages {
     geometry: Geometry,
     chunks: BTreeMap<u64, Chunk>,
-    free: Vec<u32>,
-    /// Which chunk of addresses each id was last given to.
-    numbers: Vec<u64>,
+    places: Places,
     /// Set when the table in the context is out of date.
     changed: bool,
     table: Vec<u8>,
@@ -148,11 +183,28 @@ impl Pages {
         Ok(Pages {
             geometry,
             chunks: BTreeMap::new(),
-            free: Vec::new(),
-            numbers: Vec::new(),
+            places: Places::default(),
             changed: true,
             table: Vec::new(),
         })
+    }
+
+    /// The geometry of the store.
+    #[must_use]
+    pub fn geometry(&self) -> Geometry {
+        self.geometry
+    }
+
+    /// An empty table beside this one: for the memory of another process, in the same store.
+    #[must_use]
+    pub fn beside(&self) -> Pages {
+        Pages {
+            geometry: self.geometry,
+            chunks: BTreeMap::new(),
+            places: self.places.clone(),
+            changed: true,
+            table: Vec::new(),
+        }
     }
 
     fn pages_of(&self, id: u32) -> Range<u64> {
@@ -163,15 +215,10 @@ impl Pages {
     /// The chunk of an address, made if there is none.
     pub fn chunk(&mut self, address: u64) -> &mut Chunk {
         let number = address / CHUNK_BYTES;
-        let (free, numbers, changed) = (&mut self.free, &mut self.numbers, &mut self.changed);
+        let (places, changed) = (&self.places, &mut self.changed);
         self.chunks.entry(number).or_insert_with(|| {
             *changed = true;
-            let id = free.pop().unwrap_or(numbers.len() as u32);
-            if id as usize == numbers.len() {
-                numbers.push(number);
-            }
-            numbers[id as usize] = number;
-            Chunk::new(id)
+            Chunk::new(places.give(number))
         })
     }
 
@@ -237,7 +284,7 @@ impl Pages {
             self.discard_emptied(id, &before, &after, discarded);
             if after.iter().all(|word| *word == 0) {
                 self.chunks.remove(&number);
-                self.free.push(id);
+                self.places.take_back(id);
             }
         }
     }
@@ -258,11 +305,16 @@ impl Pages {
         }
     }
 
-    /// The system page of a piece; `None` when its chunk is gone by now.
+    /// The system page of a piece; `None` when its chunk is gone by now, or another process's.
     #[must_use]
     pub fn address(&self, piece: Piece) -> Option<u64> {
         let each = CHUNK_BYTES / self.geometry.page_bytes() as u64;
-        let number = *self.numbers.get((piece.page.0 / each) as usize)?;
+        let id = piece.page.0 / each;
+        let number = self.places.number(id)?;
+        let own = self.chunks.get(&number)?;
+        if u64::from(own.id) != id {
+            return None;
+        }
         let inside = piece.page.0 % each * self.geometry.page_bytes() as u64
             + u64::from(piece.held.0.trailing_zeros()) * self.geometry.line_bytes() as u64;
         Some(number * CHUNK_BYTES + inside)
@@ -331,11 +383,36 @@ impl Pages {
     /// # Errors
     /// When two chunks claim one place, or the bytes are no table.
     pub fn from_table(geometry: Geometry, table: &[u8]) -> Result<Pages> {
-        let mut pages = Pages::new(geometry)?;
+        let mut all = Pages::from_tables(geometry, &[table])?;
+        all.pop()
+            .ok_or_else(|| Error::Internal("a table gives no pages".into()))
+    }
+
+    /// The tables of several processes, as they were in a context.
+    ///
+    /// # Errors
+    /// As [`Pages::from_table`].
+    pub fn from_tables(geometry: Geometry, tables: &[&[u8]]) -> Result<Vec<Pages>> {
+        let first = Pages::new(geometry)?;
+        let mut all: Vec<Pages> = tables.iter().map(|_| first.beside()).collect();
+        let (mut taken, mut numbers) = (HashSet::new(), Vec::new());
+        for (pages, table) in all.iter_mut().zip(tables) {
+            pages.read_table(table, &mut taken, &mut numbers)?;
+        }
+        let free = (0..numbers.len() as u32).filter(|id| !taken.contains(id));
+        *first.places.given() = Given {
+            free: free.collect(),
+            numbers,
+        };
+        Ok(all)
+    }
+
+    fn read_table(&mut self, table: &[u8], taken: &mut HashSet<u32>, numbers: &mut Vec<u64>) -> Result<()> {
         let damaged = |why: &str| Error::Damaged(format!("page table in the context: {why}"));
         if !table.len().is_multiple_of(ROW_BYTES) {
             return Err(damaged("its length is no whole number of rows"));
         }
+        let mut next = 0;
         for row in table.chunks_exact(ROW_BYTES) {
             let word =
                 |index: usize| u64::from_le_bytes(row[index * 8..][..8].try_into().expect("eight bytes"));
@@ -343,18 +420,20 @@ impl Pages {
             let mut chunk = Chunk::new(id as u32);
             chunk.stored = std::array::from_fn(|index| word(2 + index));
             // Rows stand in the order of their ids; a table of N rows that had M chunks at most.
-            let in_order = id >= pages.numbers.len() as u64 && id < MOST_CHUNKS;
+            let in_order = id >= next && id < MOST_CHUNKS;
             if !in_order || number >= u64::MAX / CHUNK_BYTES || chunk.is_empty() {
                 return Err(damaged("a row is out of order or empty"));
             }
-            pages.free.extend(pages.numbers.len() as u32..id as u32);
-            pages.numbers.resize(id as usize, 0);
-            pages.numbers.push(number);
-            if pages.chunks.insert(number, chunk).is_some() {
+            next = id + 1;
+            if numbers.len() <= id as usize {
+                numbers.resize(id as usize + 1, 0);
+            }
+            numbers[id as usize] = number;
+            if !taken.insert(id as u32) || self.chunks.insert(number, chunk).is_some() {
                 return Err(damaged("a chunk stands twice"));
             }
         }
-        Ok(pages)
+        Ok(())
     }
 }
 
@@ -390,6 +469,31 @@ mod tests {
             assert_eq!(copy.find(0x40_2000), None);
             assert_eq!(copy.stored_runs().len(), 3);
         }
+    }
+
+    #[test]
+    fn pages_of_several_memories_are_kept_apart() {
+        let mut one = Pages::new(Geometry::MEMORY).unwrap();
+        let mut other = one.beside();
+        let pieces = [&mut one, &mut other].map(|pages| pages.piece(0x40_0000, true));
+        assert_ne!(pieces[0].page, pieces[1].page);
+        assert_eq!(
+            (one.address(pieces[1]), other.address(pieces[1])),
+            (None, Some(0x40_0000))
+        );
+        let tables = [one.table().to_vec(), other.table().to_vec()];
+        let both = |tables: [&[u8]; 2]| Pages::from_tables(Geometry::MEMORY, &tables);
+        let mut again = both([&tables[0], &tables[1]]).unwrap();
+        assert_eq!(again[1].find(0x40_0000).unwrap().page, pieces[1].page);
+        let fresh = again[0].piece(0x80_0000, true);
+        assert!(pieces.iter().all(|piece| piece.page != fresh.page));
+        assert!(both([&tables[0], &tables[0]]).is_err(), "a place of two memories");
+        other.forget(0..u64::MAX, &mut Vec::new(), |_| true);
+        assert_eq!(
+            one.piece(0x80_0000, true).page,
+            pieces[1].page,
+            "its place is free again"
+        );
     }
 
     #[test]

@@ -241,6 +241,7 @@ fn go_on(
         memory,
         pairs,
         calls,
+        descendants,
     } = restore::restore(
         context,
         directory.path(),
@@ -272,6 +273,7 @@ fn go_on(
     program.redraw(&context.fixed.kernel.actions);
     program.fifos = context.fixed.fifos.iter().cloned().collect();
     program.carry_on(calls);
+    program.adopt_all(descendants, &context.tree);
     let restore_ms = started.elapsed().unwrap_or_default().as_secs_f64() * 1e3;
     let mut ledger = Ledger::open(directory.path(), store.geometry());
     ledger.restored(restore_ms);

@@ -75,7 +75,7 @@ pub struct Summary {
     pub waits: Waits,
 }
 
-/// Checkpoints that waited until the program had no descendant.
+/// Checkpoints that waited until no descendant kept them from being made.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Waits {
     /// How many.

@@ -91,8 +91,8 @@ pub enum Policy {
     Watched(Watch),
     /// Fails with `errno`; the reason says what to do.
     Refused(Refusal),
-    /// Is refused so to the program itself, and runs in its descendants: what it makes ends with them, before
-    /// the next checkpoint.
+    /// Is refused so to the program itself, and runs in its descendants: what it makes ends with them, and a checkpoint
+    /// that cannot hold it waits for that.
     RefusedToFirst(Refusal),
 }
 

@@ -79,6 +79,14 @@ pub fn is_from_outside(info: &SignalInfo) -> bool {
     word(8) == libc::SI_USER && word(SENDER) == 0
 }
 
+/// Whether the signal that ends a stop waits: the process is not stopped any more, though its threads stand where it
+/// had stopped them.
+#[must_use]
+pub fn is_to_continue(pending: &[Pending]) -> bool {
+    let continues = |pending: &Pending| pending.info[..4] == libc::SIGCONT.to_le_bytes();
+    pending.iter().any(continues)
+}
+
 /// Whether twinpage passed the signal on: it is process 1 of the program's namespaces.
 #[must_use]
 pub fn is_passed_on(info: &SignalInfo) -> bool {

@@ -350,6 +350,15 @@ fn a_state_of_an_earlier_build() {
     damaged_states("a state of an earlier build", &killed, |_| "store".into());
 }
 
+#[test]
+fn a_state_of_a_tree_of_programs() {
+    let killed = Killed::midway_in_a_tree();
+    let info = on_state(&["info", "--json"], &killed.path("state"));
+    let info: serde_json::Value = serde_json::from_slice(&info.stdout).expect("a document");
+    assert_eq!(info["program"]["processes"], 3, "{info}");
+    damaged_states("a state of a tree of programs", &killed, |_| "store".into());
+}
+
 /// Output that is held, input that was read, and every other file beside the store.
 #[test]
 fn streams_of_a_program() {

@@ -168,6 +168,21 @@ fn c_with_socket_pairs_named_pipes_and_signals() {
 }
 
 #[test]
+fn c_with_children_that_ended() {
+    survives("c_zombies.c");
+}
+
+#[test]
+fn c_with_workers() {
+    survives("c_workers.c");
+}
+
+#[test]
+fn c_with_sessions_groups_orphans_and_stopped_children() {
+    survives("c_groups.c");
+}
+
+#[test]
 fn sqlite_in_c() {
     survives("c_sqlite.c");
 }

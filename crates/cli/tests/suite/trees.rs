@@ -7,10 +7,11 @@ use std::process::{Child, Command, Output, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
 
+use crate::support::campaign::{Campaign, oracle};
 use crate::support::process::{Victim, ended_before, family, kill, name_of, twinpage, with_argument};
-use crate::support::program::{python_with, which};
+use crate::support::program::{compile, python_with, which};
 use crate::support::state::{on_state, wait_until};
-use crate::support::{chance, long, say, seed, skip};
+use crate::support::{chance, long, say, seed, sink, skip};
 
 /// `twinpage prove` finds that the script comes to the same end, however often it is killed.
 fn survives(what: &str, needs: &[&str], words: &[&str]) {
@@ -159,25 +160,176 @@ impl Life {
         serde_json::from_slice(&stdout).expect("a document")
     }
 
+    /// Kills twinpage once there was a checkpoint with so many processes alive, and goes on with it.
+    fn kill_and_resume(&mut self, processes: u64, chance: &mut fastrand::Rng) {
+        let seen = format!("a checkpoint with {processes} processes");
+        wait_until(&seen, || self.info()["program"]["processes"] == processes);
+        kill(self.child(), Victim::Tool, chance);
+        self.start(&["resume"], &[]);
+    }
+
     fn end(mut self) -> (Option<i32>, Life) {
         let status = self.child().wait().expect("wait for twinpage");
         (status.code(), self)
     }
 }
 
+/// A program that keeps its child from being captured until a file is there.
+fn unseen() -> Option<String> {
+    compile("unseen.c", &[])
+}
+
+/// They do not begin again: each tells at its end when it began.
+#[test]
+fn children_go_on_where_they_were() {
+    let seed = seed();
+    let mut chance = chance(seed, "children go on");
+    let mut life = Life::begin(
+        "(t=$(date +%s%N); sleep 4; echo $t) | sed s/^/began:/ & (sh -c 'sleep 4; exit 3'; echo ended $?) | cat; wait; echo end",
+    );
+    let before = || {
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+        now.expect("a clock").as_nanos()
+    };
+    // The shell; two subshells, sed and cat; the sleeps and the shell of one of them.
+    life.kill_and_resume(8, &mut chance);
+    let killed_at = before();
+    life.kill_and_resume(8, &mut chance);
+    let (code, life) = life.end();
+    let out = life.read("out");
+    let mut lines: Vec<&str> = out.lines().collect();
+    lines.sort_unstable();
+    let began = lines.first().and_then(|line| line.strip_prefix("began:"));
+    let began: u128 = began
+        .and_then(|time| time.parse().ok())
+        .unwrap_or_else(|| panic!("TWINPAGE_SEED={seed}: {out}\n{}", life.read("err")));
+    assert!(
+        began < killed_at,
+        "it began again after it was killed: TWINPAGE_SEED={seed}"
+    );
+    assert_eq!(
+        (code, &lines[1..]),
+        (Some(0), &["end", "ended 3"][..]),
+        "TWINPAGE_SEED={seed}"
+    );
+    assert_eq!(life.read("err"), "", "nothing waited");
+}
+
+/// A suspension has the children in it, too.
+#[test]
+fn a_suspended_tree_goes_on() {
+    let mut life =
+        Life::begin("(read line < ../gate; echo $line) & (sleep 1; echo slept) | cat; wait; echo end");
+    let fifo = life.path("gate");
+    let made = Command::new("mkfifo").arg(&fifo).status();
+    assert!(made.is_ok_and(|status| status.success()));
+    wait_until("its processes", || life.info()["program"]["processes"] == 5);
+    let pid = Pid::from_child(life.child());
+    kill_process(pid, Signal::TERM).expect("twinpage runs");
+    let (_, mut life) = life.end();
+    assert!(life.read("err").contains("suspended"), "{}", life.read("err"));
+    life.start(&["resume"], &[]);
+    fs::write(&fifo, "through\n").expect("a reader");
+    let (code, life) = life.end();
+    let out = life.read("out");
+    let mut lines: Vec<&str> = out.lines().collect();
+    lines.sort_unstable();
+    assert_eq!(
+        (code, lines),
+        (Some(0), vec!["end", "slept", "through"]),
+        "{}",
+        life.read("err")
+    );
+}
+
+/// Random trees of processes, alone and under kills.
+#[test]
+fn random_trees_come_to_the_same() {
+    let Some(binary) = compile("random_tree.c", &[]) else {
+        return;
+    };
+    let seed = seed();
+    let mut chance = chance(seed, "random trees");
+    let trees = if long() { 60 } else { 4 };
+    let (mut kills, mut resumes) = (0, 0);
+    for _ in 0..trees {
+        let drawn = chance.u32(..);
+        let line = [binary.clone(), drawn.to_string(), "120".to_owned()];
+        let alone = oracle(&line, None);
+        assert!(
+            alone.status.success(),
+            "tree {drawn} fails alone: {}",
+            alone.status
+        );
+        let campaign = Campaign {
+            name: &format!("tree {drawn}"),
+            line: &line,
+            kills: 6,
+            run_options: &["--every", "8ms"],
+            sink: sink::Kind::File,
+            seed,
+            stdin: None,
+            earlier_form: false,
+        };
+        let tally = campaign.survive(&alone, &mut chance);
+        kills += tally.kills;
+        resumes += tally.resumes;
+    }
+    say(&format!(
+        "{trees} random trees: {kills} kills, {resumes} resumes, identical; TWINPAGE_SEED={seed}"
+    ));
+}
+
+#[test]
+fn pipelines_with_sleepers_and_workers_beside_each_other() {
+    let script = "work() { sleep 0.1; seq 1 $1 | cksum; }
+        for i in 1 2 3; do for j in 1 2 3; do work $i$j00 > out$j & done; wait; cat out1 out2 out3; done
+        seq 1 12 | xargs -P2 -n 1 sh -c 'sleep 0.05; echo $1 | cksum' sh | sort
+        (trap 'echo told' TERM; echo ready; sleep 0.4 & wait; wait; echo over) | while read line; do echo saw $line; done
+        sleep 0.5 | cat & child=$!; kill -STOP $child; sleep 0.2; kill -CONT $child; wait $child; echo $?";
+    survives("pipelines", &["seq", "cksum", "xargs"], &["sh", "-c", script]);
+}
+
+#[test]
+fn python_with_workers() {
+    let Some(python) = python_with("multiprocessing") else {
+        return;
+    };
+    let program = "import multiprocessing as m, hashlib
+def work(n, out):
+    h = hashlib.sha256()
+    for i in range(n): h.update(bytes(20000)); h.update(str(i).encode())
+    out.send((n, h.hexdigest()))
+    out.close()
+if __name__ == '__main__':
+    m.set_start_method('fork')
+    for turn in range(4):
+        running = []
+        for n in (300, 500, 700):
+            mine, theirs = m.Pipe(duplex=False)
+            child = m.Process(target=work, args=(n + turn, theirs))
+            child.start(); theirs.close(); running.append((child, mine))
+        for child, mine in running:
+            print(mine.recv(), flush=True); child.join(); print(child.exitcode)";
+    survives("python's workers", &[], &[&python, "-c", program]);
+}
+
 /// A checkpoint never comes; it is told with the process, and a resume does everything again, on files as they were.
 #[test]
-fn a_child_that_does_not_end_is_told_and_its_files_are_rolled_back() {
-    let mut life = Life::begin(
+fn a_child_that_cannot_be_captured_is_told_and_its_files_are_rolled_back() {
+    let Some(unseen) = unseen() else { return };
+    let mut life = Life::begin(&format!(
         "echo one >> log; (umask 077; mkdir sub; cd sub; echo two >> made; mv made moved; rm -f ../log; echo three >> ../log
-         until [ -e ../../go ]; do sleep 0.02; done); cat log sub/moved; echo four >> sub/moved",
-    );
+         {unseen} ../../go); cat log sub/moved; echo four >> sub/moved",
+    ));
     life.until_told("no checkpoint for ");
-    assert!(life.read("err").contains("(sh -c "), "{}", life.read("err"));
+    let told = life.read("err");
+    assert!(told.contains("unseen ../../go): its descriptor"), "{told}");
+    assert!(told.contains("is a socket pair"), "{told}");
     wait_until("the child wrote", || life.read("work/log") == "three\n");
     assert!(life.path("work/sub/moved").exists());
     let waits = life.info()["waits"]["process"].as_str().unwrap_or("").to_owned();
-    assert!(waits.contains("(sh -c "), "{waits}");
+    assert!(waits.contains("unseen"), "{waits}");
     assert_eq!(life.read("out"), "", "nothing goes out before a checkpoint");
     kill(
         life.child(),
@@ -198,10 +350,11 @@ fn a_child_that_does_not_end_is_told_and_its_files_are_rolled_back() {
 
 #[test]
 fn it_is_told_once_and_when_checkpoints_come_again() {
-    let life = Life::begin(
-        "wait_for() { (until [ -e ../$1 ]; do sleep 0.02; done); }; echo first; wait_for go; i=0
+    let Some(unseen) = unseen() else { return };
+    let life = Life::begin(&format!(
+        "echo first; {unseen} ../go; i=0
          while [ $i -lt 200000 ]; do i=$((i + 1)); done; echo second",
-    );
+    ));
     life.until_told("no checkpoint for ");
     fs::write(life.path("go"), "").expect("a file");
     let (code, life) = life.end();
@@ -214,7 +367,8 @@ fn it_is_told_once_and_when_checkpoints_come_again() {
 /// It is asked to end in the midst of that: it goes on from its last checkpoint.
 #[test]
 fn a_suspension_does_not_wait_for_ever() {
-    let mut life = Life::begin("echo before; (until [ -e ../go ]; do sleep 0.02; done); echo after");
+    let Some(unseen) = unseen() else { return };
+    let mut life = Life::begin(&format!("echo before; {unseen} ../go; echo after"));
     wait_until("the first checkpoint", || life.read("out") == "before\n");
     let pid = Pid::from_child(life.child());
     kill_process(pid, Signal::TERM).expect("twinpage runs");
@@ -222,7 +376,7 @@ fn a_suspension_does_not_wait_for_ever() {
     let err = life.read("err");
     assert_eq!(code, None, "it dies of the signal: {err}");
     assert!(
-        err.contains("has not ended, so no checkpoint could be made") && err.contains("suspended"),
+        err.contains("so no checkpoint could be made") && err.contains("suspended"),
         "{err}"
     );
     fs::write(life.path("go"), "").expect("a file");
@@ -369,6 +523,25 @@ os.waitpid(one[0], 0)
 two = start('resume', 'state')
 types(*two, 'echo $x$((6 * 7)) | cat; cd $OLDPWD', b'keep42')
 interrupts(*two, b'after')
+os.write(two[1], b'sleep 1000 | cat\n')
+time.sleep(0.5)
+os.kill(two[0], signal.SIGKILL)
+os.waitpid(two[0], 0)
+two = start('resume', 'state')
+time.sleep(0.5)
+os.write(two[1], b'\x03')
+types(*two, 'echo interrupted$((1 + 1))', b'interrupted2')
+os.write(two[1], b'sleep 1000\n')
+time.sleep(0.5)
+os.write(two[1], b'\x1a')
+types(*two, 'jobs; echo stopped$((1 + 1))', b'stopped2')
+time.sleep(0.2)
+os.kill(two[0], signal.SIGKILL)
+os.waitpid(two[0], 0)
+two = start('resume', 'state')
+types(*two, 'jobs | grep -c Stopped; echo still$((1 + 1))', b'still2')
+assert b'\n1\r' in shown, shown
+types(*two, 'kill -9 %1; wait; echo gone$((1 + 1))', b'gone2')
 os.write(two[1], b'exit 4\n')
 pid = 0
 while not pid:

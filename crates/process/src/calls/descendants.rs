@@ -1,8 +1,8 @@
 //! Calls of descendants.
 //!
 //! * What they do to files is recorded as the program's own calls are: it is rolled back with the rest.
-//! * What ends with the process that made it, before the next checkpoint, runs freely, also where it could not be
-//!   captured. What acts on the outside, or outlives its maker, is refused as it is to the program.
+//! * What ends with the process that made it runs freely, also where it cannot be captured: checkpoints wait for the
+//!   end of that process then. What acts on the outside, or outlives its maker, is refused as it is to the program.
 //! * Names and descriptors are the caller's; what has the program look again at something of its own is the program's.
 
 use super::{Decision, Stopped, do_without, fail, not_there, refuse};
@@ -45,7 +45,7 @@ impl Program {
     }
 
     /// By the thread that calls: a main thread that ended has no descriptors any more.
-    fn open_descendant(&mut self, tid: Tid, pid: i32) -> Option<Process> {
+    pub(crate) fn open_descendant(&mut self, tid: Tid, pid: i32) -> Option<Process> {
         let known = self.descendants.get_mut(pid).and_then(|one| one.process.take());
         match known {
             Some(known) if known.thread() == tid => Some(known),
@@ -77,7 +77,13 @@ impl Program {
         let decision = match call.policy {
             Policy::Refused(_) if is_plain_filter(&stopped) => Decision::Run,
             Policy::Refused(refusal) => refuse(refusal),
-            Policy::Free | Policy::RefusedToFirst(_) => Decision::Run,
+            Policy::Free => Decision::Run,
+            Policy::RefusedToFirst(_) => {
+                if !LEAVES_A_SIGN.contains(&call.name) {
+                    self.descendants.is_unfit(pid, call.name);
+                }
+                Decision::Run
+            }
             Policy::Watched(watch) | Policy::FreeWhen(_, watch) => {
                 self.watch_descendant(watch, pid, &stopped)?
             }
@@ -88,6 +94,7 @@ impl Program {
     fn watch_descendant(&mut self, watch: Watch, pid: i32, call: &Stopped) -> Result<Decision> {
         let shares_memory = self.descendants.get_mut(pid).is_some_and(|one| one.shares_memory);
         self.before_processors(watch);
+        self.members.about_to_change(pid, call.tid, watch);
         match watch {
             Watch::Open => return self.before_open(call),
             Watch::Write => return self.before_write(call),
@@ -95,10 +102,15 @@ impl Program {
             Watch::Clone => return self.before_clone(call),
             Watch::Exec => return Ok(self.before_exec(call)),
             Watch::Kill => self.before_kill(call),
-            Watch::Advise if shares_memory => return Ok(self.before_advise(call)),
-            Watch::Remap if shares_memory => return self.before_remap(call),
+            Watch::Advise => return Ok(self.before_advise(call)),
+            Watch::Remap => return self.before_remap(call),
+            Watch::Wait => {
+                if let (Ok(registers), Some(process)) = (trace::registers(call.tid), &self.caller) {
+                    self.calls.begin(call.tid, &registers, process);
+                }
+            }
             Watch::Map => return self.before_descendant_maps(call, shares_memory),
-            Watch::Control => return Ok(self.before_descendant_controls(call)),
+            Watch::Control => return Ok(self.before_descendant_controls(pid, call)),
             Watch::RealStreams if self.sockets.replies == Replies::Refused => {
                 return Ok(self.before_outside(call));
             }
@@ -147,10 +159,13 @@ impl Program {
         }
     }
 
-    fn before_descendant_controls(&mut self, call: &Stopped) -> Decision {
+    /// Options that a look would not find keep the descendant from being captured.
+    fn before_descendant_controls(&mut self, pid: i32, call: &Stopped) -> Decision {
         /// ioctl_tty(2): of terminals, but those that type, log, or load code.
         const TERMINAL: std::ops::RangeInclusive<u64> = 0x5401..=0x545f;
         const NOT_THESE: [u64; 4] = [libc::TIOCSTI, libc::TIOCCONS, 0x541c, libc::TIOCSETD];
+        /// Whose terminal it is.
+        const OWNERSHIP: [u64; 4] = [libc::TIOCSCTTY, libc::TIOCNOTTY, libc::TIOCEXCL, libc::TIOCNXCL];
         /// Questions about sockets and interfaces: netdevice(7).
         const QUESTIONS: [u64; 6] = [0x8905, 0x8912, 0x8913, 0x8915, 0x8927, 0x8933];
         match call.name {
@@ -158,6 +173,9 @@ impl Program {
                 let request = call.arguments[1] & 0xffff_ffff;
                 let is_terminal = TERMINAL.contains(&request) && !NOT_THESE.contains(&request);
                 let of_pty = request >> 8 & 0xff == u64::from(b'T') && request >> 30 != 0;
+                if OWNERSHIP.contains(&request) {
+                    self.descendants.is_unfit(pid, "ioctl (ownership of a terminal)");
+                }
                 if is_terminal || of_pty || QUESTIONS.contains(&request) {
                     return Decision::Run;
                 }
@@ -167,8 +185,63 @@ impl Program {
                 )
             }
             "prctl" if call.int(0) == libc::PR_SET_DUMPABLE => self.before_control(call),
-            _ => Decision::Run,
+            _ => {
+                if !is_seen(call) {
+                    self.descendants.is_unfit(pid, call.name);
+                }
+                Decision::Run
+            }
         }
+    }
+}
+
+/// Refused to the program, and found by a look at a descendant: what they make has a descriptor, or is its session.
+const LEAVES_A_SIGN: [&str; 9] = [
+    "inotify_init",
+    "inotify_init1",
+    "inotify_add_watch",
+    "inotify_rm_watch",
+    "fanotify_init",
+    "fanotify_mark",
+    "pidfd_open",
+    "pidfd_send_signal",
+    "setsid",
+];
+
+/// Whether a look at the descendant finds what an option changes, or it changes nothing.
+fn is_seen(call: &Stopped) -> bool {
+    const CET_STATUS: i32 = 0x3001;
+    match call.name {
+        "prctl" => [
+            libc::PR_SET_NAME,
+            libc::PR_SET_PDEATHSIG,
+            libc::PR_SET_TIMERSLACK,
+            libc::PR_SET_CHILD_SUBREAPER,
+            libc::PR_SET_THP_DISABLE,
+        ]
+        .contains(&call.int(0)),
+        // Segment bases are registers; questions.
+        "arch_prctl" => {
+            matches!(
+                call.int(0),
+                0x1001..=0x1004 | 0x1011 | 0x1021 | 0x1022 | 0x1024 | CET_STATUS
+            )
+        }
+        "fcntl" => [
+            libc::F_SETFL,
+            libc::F_DUPFD,
+            libc::F_DUPFD_CLOEXEC,
+            libc::F_SETFD,
+            libc::F_SETPIPE_SZ,
+            libc::F_ADD_SEALS,
+            libc::F_SETLK,
+            libc::F_SETLKW,
+            libc::F_OFD_SETLK,
+            libc::F_OFD_SETLKW,
+        ]
+        .contains(&call.int(1)),
+        "memfd_create" => call.arguments[1] & u64::from(libc::MFD_HUGETLB) == 0,
+        _ => false,
     }
 }
 

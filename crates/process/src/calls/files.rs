@@ -15,6 +15,7 @@ use rustix::fs::{AtFlags, FileType, OFlags, Stat};
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use twinpage_os::remote::Process;
 
 /// Records what `change` destroys. A refusal of the recorder becomes one of the call.
 fn record(memory: &mut Memory, files: &mut Recorder, change: &Change<'_>) -> Result<Decision> {
@@ -170,6 +171,9 @@ impl Program {
             Some("comm" | "timerslack_ns") => self.renew_threads(),
             Some(Settings::OOM_SCORE_ADJ | Settings::COREDUMP_FILTER | Settings::AUTOGROUP | "oom_adj") => {
                 self.stale.settings = true;
+                if let Some(pid) = self.caller.as_ref().map(Process::pid) {
+                    self.descendants.is_unfit(pid, "write (to its settings in /proc)");
+                }
             }
             _ => {
                 return fail(
@@ -399,12 +403,14 @@ impl Program {
         }
     }
 
-    /// Whether the program has this file open.
+    /// Whether the program or a descendant has this file open.
     fn is_open(&mut self, stat: &Stat) -> bool {
-        if self.memory.objects().find(Ident::from(stat)).is_some() {
+        let file = Ident::from(stat);
+        if self.memory.objects().find(file).is_some() {
             return true; // mapped, perhaps
         }
-        self.descriptors.has_open(&self.process, Ident::from(stat))
+        let mut living = self.descendants.living().into_iter();
+        self.descriptors.has_open(&self.process, file) || living.any(|pid| descriptors::is_open_in(pid, file))
     }
 
     /// A name moves, with all names below it: descriptors are listed by name.

@@ -196,10 +196,7 @@ impl Program {
             Watch::Directory => self.stale.directory = true,
             Watch::IntervalTimers => self.stale.interval_timers = true,
             Watch::Timers => self.before_timer(call),
-            Watch::Limits => {
-                self.stale.limits = true;
-                self.renew_threads();
-            }
+            Watch::Limits => self.stale.limits = true,
             Watch::Remap => return self.before_remap(call),
             Watch::Membarrier => self.stale.membarrier = true,
             Watch::Kill => self.before_kill(call),
@@ -234,6 +231,9 @@ impl Program {
     fn before_processors(&mut self, watch: Watch) {
         if matches!(watch, Watch::Processors | Watch::Limits | Watch::Clone) {
             self.give_processors_back();
+        }
+        if watch == Watch::Limits {
+            self.renew_threads(); // those of another process, perhaps
         }
     }
 
@@ -298,18 +298,23 @@ impl Program {
             .saturating_add(length)
             .checked_next_multiple_of(PAGE)
             .unwrap_or(u64::MAX);
+        let is_first = self.caller.is_none();
+        let Some(memory) = self.callers_memory() else {
+            return self.before_first_look(call, address..end);
+        };
         match call.int(2) {
             libc::MADV_DONTNEED | libc::MADV_DONTNEED_LOCKED => {
-                self.memory.may_drop(address..end);
+                memory.may_drop(address..end);
                 Decision::Run
             }
+            libc::MADV_REMOVE if !is_first => Decision::Run, // shared memory, which is not captured of others
             libc::MADV_REMOVE | libc::MADV_HWPOISON | libc::MADV_SOFT_OFFLINE => fail(
                 libc::EINVAL,
                 "this advice reaches beyond the program's own memory",
             ),
-            GUARD_INSTALL | GUARD_REMOVE if self.memory.may_guard(address..end) => Decision::Run,
+            GUARD_INSTALL | GUARD_REMOVE if memory.may_guard(address..end) => Decision::Run,
             GUARD_INSTALL | GUARD_REMOVE => not_there(libc::EINVAL),
-            advice if self.memory.advise(address..end, advice) => Decision::Run,
+            advice if memory.advise(address..end, advice) => Decision::Run,
             advice => do_without(
                 libc::EINVAL,
                 format!("advice {advice} is not known, so what it changes cannot be captured"),

@@ -102,7 +102,7 @@ impl Descriptors {
                 look_into_fifo(ours).map_err(look)
             }
             What::Poll if owner.thread() != process.thread() => Err(Error::Unsupported(format!(
-                "descriptor {fd} of thread {}, which has descriptors of its own, is a poll descriptor: make it before CLOSE_RANGE_UNSHARE",
+                "descriptor {fd} of thread {}, which has descriptors of its own, is a poll descriptor: it is captured of the program's own only",
                 owner.thread()
             ))),
             What::Poll => {

@@ -14,7 +14,7 @@ pub mod tables;
 mod touched;
 
 pub use describe::Files;
-pub use table::{Descriptors, List};
+pub use table::{Descriptors, List, is_open_in};
 
 use self::polls::Interest;
 use crate::error::{Error, Result};

@@ -9,6 +9,7 @@ use super::open_files::OpenFiles;
 use super::tables::{Tables, number, split};
 use super::touched::Touched;
 use super::{Descriptor, What};
+use crate::command_line::of_process;
 use crate::error::{Error, Result};
 use crate::files::Ident;
 use crate::objects::Id;
@@ -79,6 +80,13 @@ impl Descriptors {
     #[must_use]
     pub fn may_be_apart(&self) -> bool {
         self.may_be_apart
+    }
+
+    /// Ours are closed: another process may close its last one of a file, without a call as it ends, and a lock of that
+    /// file with it. Everything is looked at again then.
+    pub fn let_go(&mut self) {
+        self.ours.clear();
+        self.touched.all = true;
     }
 
     /// The threads that do not share the first table, and the table of each.
@@ -209,11 +217,18 @@ impl Descriptors {
     ///
     /// # Errors
     /// Names a descriptor that cannot be captured. All are looked at again then.
-    pub fn update(&mut self, process: &Process, threads: &[Tid], files: &mut Files<'_>) -> Result<bool> {
+    pub fn update(
+        &mut self,
+        process: &Process,
+        threads: &[(i32, Tid)],
+        files: &mut Files<'_>,
+    ) -> Result<bool> {
         if !self.touched.is_any() {
             return Ok(false);
         }
-        let parted = self.may_be_apart && self.find_tables(process, threads)?;
+        let with_others = threads.iter().any(|(pid, _)| *pid != process.pid());
+        let several = self.may_be_apart || with_others || !self.tables.members().is_empty();
+        let parted = several && self.find_tables(process, threads)?;
         let updated = if self.touched.all {
             self.list_all(process, files)
         } else {
@@ -229,10 +244,10 @@ impl Descriptors {
     }
 
     /// Whether other threads have tables of their own than before.
-    fn find_tables(&mut self, process: &Process, threads: &[Tid]) -> Result<bool> {
+    fn find_tables(&mut self, process: &Process, threads: &[(i32, Tid)]) -> Result<bool> {
         let found = Tables::of(process, threads)?;
         let changed = found.members() != self.tables.members();
-        self.may_be_apart = !found.is_one();
+        self.may_be_apart = !found.is_one(process);
         self.tables = found;
         Ok(changed)
     }
@@ -301,7 +316,14 @@ impl Descriptors {
             (owner.thread(), fd)
         };
         let shares = self.open_files.add(place, number, Ident::from(&stat))?;
-        let mut descriptor = describe(tid, fd, &ours, &stat, shares, &self.pairs, files)?;
+        let owner = self.tables.at(process, number).0.pid();
+        let described = describe(tid, fd, &ours, &stat, shares, &self.pairs, files);
+        let mut descriptor = if owner == process.pid() {
+            described?
+        } else {
+            let checked = described.and_then(|found| check_of_descendant(&found, &stat).map(|()| found));
+            checked.map_err(|error| of_process(owner, error))?
+        };
         descriptor.fd = number;
         let ours = (shares == number && is_ours_kept(&descriptor.what)).then_some(ours);
         self.list.insert(number, descriptor);
@@ -371,6 +393,55 @@ impl Descriptors {
             _ => None,
         })
     }
+}
+
+/// Whether another process than the program may have it: what is known of it does not depend on whose it is, and it
+/// can be made for all at once.
+///
+/// # Errors
+/// Names what cannot be captured so.
+fn check_of_descendant(descriptor: &Descriptor, stat: &rustix::fs::Stat) -> Result<()> {
+    let why = match &descriptor.what {
+        What::Pair(_) => "a socket pair",
+        What::Listener { .. } | What::Connection(_) => "a TCP socket",
+        What::Inherited { outer } => {
+            let outer = twinpage_os::spawn::borrow(i32::from(*outer)).ok();
+            let given = outer.and_then(|outer| rustix::fs::fstat(outer).ok());
+            if given.is_some_and(|given| Ident::from(&given) == Ident::from(stat)) {
+                return Ok(());
+            }
+            "a device or socket that the program was not started with"
+        }
+        What::File { path, .. }
+        | What::Pseudo { path }
+        | What::Directory { path }
+        | What::Place { path, .. }
+            if is_of_process(path) =>
+        {
+            "a file about a process (/proc)"
+        }
+        _ => return Ok(()),
+    };
+    Err(Error::Unsupported(format!(
+        "its descriptor {} is {why}, which is captured of the program alone",
+        descriptor.fd
+    )))
+}
+
+/// Whether a file is about one process: proc(5).
+fn is_of_process(path: &Path) -> bool {
+    let name = path
+        .strip_prefix("/proc")
+        .ok()
+        .and_then(|rest| rest.iter().next());
+    name.is_some_and(|name| name.as_encoded_bytes().iter().all(u8::is_ascii_digit))
+}
+
+/// Whether process `pid` has a file open.
+#[must_use]
+pub fn is_open_in(pid: i32, file: Ident) -> bool {
+    let numbers = numbers(pid).unwrap_or_default(); // it ended
+    numbers.into_iter().any(|fd| is_file(pid, fd, file))
 }
 
 /// Whether ours of an open file is kept, for its offset and to see that it loses its name.

@@ -1,6 +1,7 @@
-//! Tables of descriptors: a thread may leave the one it shared (close_range(2), `CLOSE_RANGE_UNSHARE`).
+//! Tables of descriptors: every process has one, and a thread may leave the one it shared (close_range(2),
+//! `CLOSE_RANGE_UNSHARE`).
 //!
-//! * Table 0 is the one of the thread by which the process is looked at; that is the main thread while it lives.
+//! * Table 0 is the one of the thread by which the program is looked at; that is the main thread while it lives.
 //! * One number names a table and a descriptor in it, so that lists, sharing and locks know no tables.
 //! * While there are several, the effect of no call is foretold: all descriptors are looked at again at every stop.
 
@@ -37,11 +38,11 @@ pub(super) struct Tables {
 }
 
 impl Tables {
-    /// Finds the tables of the `threads`, which stand still.
-    pub(super) fn of(process: &Process, threads: &[Tid]) -> Result<Tables> {
+    /// Finds the tables of the `threads`, each with its process, which stand still.
+    pub(super) fn of(process: &Process, threads: &[(i32, Tid)]) -> Result<Tables> {
         let failed = |source| Error::target("cannot look at a thread's descriptors", source);
         let mut found = Tables::default();
-        for &tid in threads {
+        for &(pid, tid) in threads {
             let shares = |other: Tid| remote::share_descriptors(tid, other).map_err(failed);
             if shares(process.thread())? {
                 continue;
@@ -52,22 +53,20 @@ impl Tables {
             }
             if table == MOST {
                 return Err(Error::Unsupported(format!(
-                    "more than {MOST} threads have descriptors of their own (CLOSE_RANGE_UNSHARE); share them"
+                    "more than {MOST} processes, or threads with descriptors of their own (CLOSE_RANGE_UNSHARE), beside the program's are not captured"
                 )));
             }
             if table == found.by.len() {
-                found
-                    .by
-                    .push(Process::open_by(process.pid(), tid).map_err(failed)?);
+                found.by.push(Process::open_by(pid, tid).map_err(failed)?);
             }
             found.members.push((tid, table + 1));
         }
         Ok(found)
     }
 
-    /// Whether all threads share one table.
-    pub(super) fn is_one(&self) -> bool {
-        self.by.is_empty()
+    /// Whether all threads of this process share one table.
+    pub(super) fn is_one(&self, process: &Process) -> bool {
+        self.by.iter().all(|by| by.pid() != process.pid())
     }
 
     /// The threads that do not have the first table, and the table of each.

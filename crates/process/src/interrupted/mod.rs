@@ -93,9 +93,10 @@ impl Calls {
         self.finish(tid);
     }
 
-    /// The program replaced itself: one thread is left, in no call.
-    pub fn clear(&mut self) {
-        *self = Calls::default();
+    /// Whether something of a call of the thread is kept.
+    #[must_use]
+    pub fn is_unfinished(&self, tid: Tid) -> bool {
+        self.unfinished.contains_key(&tid)
     }
 
     /// Whether the thread must stop at the end of its call.

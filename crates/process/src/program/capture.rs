@@ -6,11 +6,13 @@
 //!   is taken from the memory's marks, and what was taken after all is owed to the next capture.
 //! * A system call that the stop cut is taken up again so that the program never notices: see
 //!   [`crate::interrupted`].
+//! * Descendants are read in the same stop; while there are some, what cannot be captured is waited for.
 //! * Of a program that ended, a checkpoint says how, and holds what it printed last.
 
+use super::members::Found;
 use super::{Job, Program, State};
 use crate::clocks::Clocks;
-use crate::context::{StableState, Threads, VolatileState};
+use crate::context::{Beside, StableState, Threads, VolatileState};
 use crate::descriptors;
 use crate::error::{Error, Result};
 use crate::files::{EpochFiles, OpenFile};
@@ -20,7 +22,7 @@ use crate::memory::Parts;
 use crate::stdio::StdioContext;
 use crate::threads::{self, Pending, ThreadRegisters};
 use std::time::Instant;
-use twinpage_core::{Capture, Outcome, Source};
+use twinpage_core::{Capture, Outcome, Piece, Source};
 use twinpage_os::trace::Tid;
 
 /// Microseconds the parts of a stop took.
@@ -62,11 +64,14 @@ impl Program {
         let pending = threads::pending(self.threads.iter().map(|thread| thread.tid))?;
         let moving = self.registers()?;
         self.keep_doubtful();
-        let unfinished = self.unfinished();
         self.capture_objects(into)?;
         let clocks = Clocks::now(); // here: what timers have left is from now on
+        let tree = self.look_at_descendants(into, clocks)?;
+        stop.pages += tree.pages;
+        let unfinished = self.unfinished();
         let (timers, pending) = self.timers(tid, pending, clocks)?;
         let held = self.descriptors.held(&self.process, tid, clocks)?;
+        let continues = threads::is_to_continue(&pending);
         let live = VolatileState {
             held,
             timers,
@@ -76,6 +81,7 @@ impl Program {
             links: self.files.links(),
             // A resume goes on with a job that its user stopped: there is no shell that would.
             stopped: self.job == Job::Runs
+                && !continues
                 && (self.threads.iter()).any(|thread| thread.state == State::GroupStopped),
             guards: self.memory.guards()?,
         };
@@ -89,6 +95,7 @@ impl Program {
             unfinished,
             live,
             streams,
+            tree,
         })
     }
 
@@ -156,7 +163,9 @@ impl Program {
             recorder: &self.files,
             sockets: &self.sockets,
         };
-        let threads: Vec<Tid> = self.threads.iter().map(|thread| thread.tid).collect();
+        let own = self.threads.iter().map(|thread| (self.process.pid(), thread.tid));
+        let others = self.descendants.threads().map(|(pid, tid, _)| (pid, tid));
+        let threads: Vec<(i32, Tid)> = own.chain(others).collect();
         self.fixed_changed |= self.descriptors.update(&self.process, &threads, &mut files)?;
         Ok(())
     }
@@ -227,8 +236,10 @@ impl Program {
             Clocks::now(),
             Threads::default(),
             &VolatileState::default(),
-            &[],
-            &encode_streams(&streams)?,
+            Beside {
+                streams: &encode_streams(&streams)?,
+                ..Beside::default()
+            },
         )
     }
 }
@@ -240,6 +251,7 @@ struct StopSnapshot {
     unfinished: Vec<Unfinished>,
     live: VolatileState,
     streams: StdioContext,
+    tree: Found,
 }
 
 impl Source for Program {
@@ -260,11 +272,11 @@ impl Source for Program {
                 let pieces = capture.pieces.iter().zip(changed);
                 pieces
                     .filter(|(piece, _)| piece.compare)
-                    .for_each(|(&piece, &changed)| self.memory.learn(piece, changed > 0));
+                    .for_each(|(&piece, &changed)| self.learn(piece, changed > 0));
             }
             Outcome::Lost(_) => {
                 self.rest.disturb();
-                self.memory.owe(&capture.pieces);
+                self.owe(&capture.pieces);
                 self.owe_files(capture);
             }
             Outcome::Poisoned(_) => {}
@@ -273,6 +285,33 @@ impl Source for Program {
 }
 
 impl Program {
+    /// Pieces of a capture that failed: whoever they are of captures them again.
+    fn owe(&mut self, pieces: &[Piece]) {
+        self.memory.owe(pieces);
+        self.members.owe(pieces);
+    }
+
+    /// A piece was compared: it had changed, or not.
+    fn learn(&mut self, piece: Piece, changed: bool) {
+        self.memory.learn(piece, changed);
+        self.members
+            .memories()
+            .for_each(|memory| memory.learn(piece, changed));
+    }
+
+    /// Something cannot be captured. While there are other processes that passes: what they share with the program is
+    /// theirs too, and one that is looked at may be killed.
+    fn while_in_company(&self, error: Error) -> Error {
+        match error {
+            Error::Unsupported(why) if self.descendants.any_lives() => Error::NotYet(why),
+            error if self.ending.is_none() && !self.stands_no_longer() => match self.killed_descendant() {
+                Some(pid) => Error::NotYet(format!("process {pid} ends")),
+                None => error,
+            },
+            error => error,
+        }
+    }
+
     /// Stops every thread, captures, and lets them go on.
     fn capture_stopped(&mut self, into: &mut Capture) -> Result<()> {
         let clock = Instant::now();
@@ -282,16 +321,28 @@ impl Program {
             if self.was_killed() {
                 return Err(Error::Killed);
             }
+            if self.descendants.any_lives() {
+                self.go_on_as_before()?;
+                return Err(Error::NotYet(
+                    "the program ended, and processes that it made live on".into(),
+                ));
+            }
             return self.capture_ending(into);
         }
         stop.interrupt_us = micros(clock);
         self.rest.begin();
         let still = self.look(into, &mut stop);
+        let still = still.map_err(|error| self.while_in_company(error));
+        if self.descendants.any_lives() {
+            self.descriptors.let_go();
+        }
         if still.is_err() {
             self.rest.disturb();
-            self.memory.owe(&into.pieces);
+            self.owe(&into.pieces);
         }
-        if self.held.is_none() {
+        if matches!(still, Err(Error::NotYet(_))) {
+            self.go_on_as_before()?;
+        } else if self.held.is_none() {
             self.go_on_all()?;
         }
         let still = still?;
@@ -313,8 +364,12 @@ impl Program {
                 unfinished: &still.unfinished,
             },
             &still.live,
-            pages,
-            &streams,
+            Beside {
+                pages,
+                streams: &streams,
+                members: &still.tree.members,
+                foreground: still.tree.foreground,
+            },
         )
     }
 }

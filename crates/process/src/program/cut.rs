@@ -1,10 +1,12 @@
 //! Calls that a stop cut, taken up again: what [`crate::interrupted`] knows, done to the threads.
 
 use super::job::Job;
-use super::{Program, State};
+use super::members::plant;
+use super::{Program, State, is_gone};
 use crate::error::{Error, Result};
 use crate::interrupted::{Calls, Unfinished};
 use crate::threads::{self, ThreadRegisters};
+use twinpage_os::remote::Process;
 use twinpage_os::spawn;
 use twinpage_os::trace::{self, Registers, Tid};
 
@@ -30,16 +32,59 @@ impl Program {
     /// Takes up the call that the stop cut, if it cut one. What a checkpoint keeps of the thread is put into
     /// `thread`.
     pub(super) fn take_up(&mut self, thread: &mut ThreadRegisters) -> Result<()> {
-        self.look_through(thread.tid)?;
-        if self
-            .calls
-            .take_up(thread.tid, &mut thread.registers, &self.process)?
-        {
-            set(thread.tid, &thread.registers)?;
+        let tid = thread.tid;
+        let registers = &mut thread.registers;
+        self.with_calls(tid, |calls, process| {
+            if calls.take_up(tid, registers, process)? {
+                set(tid, registers)?;
+            }
+            Ok(())
+        })?;
+        if self.descendants.of_thread(tid).is_none() {
+            self.rest.let_go(thread);
         }
-        self.rest.let_go(thread);
-        thread.registers = self.calls.kept(thread.tid, &thread.registers);
+        thread.registers = self.calls.kept(tid, &thread.registers);
         Ok(())
+    }
+
+    /// The same where nothing is kept: the thread stopped, and there is no checkpoint.
+    pub(super) fn take_up_cut(&mut self, tid: Tid) -> Result<()> {
+        let Ok(mut registers) = trace::registers(tid) else {
+            return Ok(()); // it was killed
+        };
+        if registers.orig_rax as i64 >= 0 || self.calls.is_altered(tid) {
+            self.with_calls(tid, |calls, process| {
+                if calls.take_up(tid, &mut registers, process)? {
+                    set(tid, &registers)?;
+                }
+                Ok(())
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Does something about the calls of a thread that stands still, in its process. `None` when it is a descendant's
+    /// and was killed.
+    fn with_calls<T>(
+        &mut self,
+        tid: Tid,
+        act: impl FnOnce(&mut Calls, &Process) -> Result<T>,
+    ) -> Result<Option<T>> {
+        let Some(pid) = self.descendants.of_thread(tid) else {
+            self.look_through(tid)?;
+            return act(&mut self.calls, &self.process).map(Some);
+        };
+        let Some(process) = self.open_descendant(tid, pid) else {
+            return Ok(None);
+        };
+        let acted = plant(&process, tid).and_then(|()| act(&mut self.calls, &process));
+        if let Some(descendant) = self.descendants.get_mut(pid) {
+            descendant.process = Some(process);
+        }
+        match acted {
+            Err(_) if is_gone(&trace::registers(tid).map(drop)) => Ok(None),
+            acted => acted.map(Some),
+        }
     }
 
     /// What is kept of the calls in flight.
@@ -51,8 +96,7 @@ impl Program {
     /// ignored only woke the thread because it is traced, and must not be noticed. (Signals that stop are: a wait
     /// ends with `EINTR` when the program goes on, also alone.)
     pub(super) fn signalled(&mut self, tid: Tid, signal: i32) -> Result<()> {
-        const STOPS: [i32; 4] = [libc::SIGSTOP, libc::SIGTSTP, libc::SIGTTIN, libc::SIGTTOU];
-        let Ok(mut registers) = trace::registers(tid) else {
+        let Ok(registers) = trace::registers(tid) else {
             return self.go_on(tid, signal); // it was killed
         };
         if spawn::suspends(signal)
@@ -69,21 +113,33 @@ impl Program {
             // Its process group is an orphan here, which SIGTSTP does not stop.
             return self.go_on(tid, libc::SIGSTOP);
         }
-        let in_call = registers.orig_rax as i64 >= 0 || self.calls.is_altered(tid);
-        if in_call {
-            self.look_through(tid)?;
-            let changed = if self.is_caught(signal)? {
-                self.calls.end_by_signal(tid, &mut registers, &self.process)?
+        if registers.orig_rax as i64 >= 0 || self.calls.is_altered(tid) {
+            self.end_or_take_up(tid, signal)?;
+        }
+        self.go_on(tid, signal)
+    }
+
+    /// A signal is about to be delivered to a thread in a call.
+    pub(super) fn end_or_take_up(&mut self, tid: Tid, signal: i32) -> Result<()> {
+        const STOPS: [i32; 4] = [libc::SIGSTOP, libc::SIGTSTP, libc::SIGTTIN, libc::SIGTTOU];
+        let (Ok(mut registers), Ok(is_caught)) = (trace::registers(tid), is_in_mask(tid, "SigCgt:", signal))
+        else {
+            return Ok(()); // it was killed
+        };
+        self.with_calls(tid, |calls, process| {
+            let changed = if is_caught {
+                calls.end_by_signal(tid, &mut registers, process)?
             } else if STOPS.contains(&signal) {
                 false
             } else {
-                self.calls.take_up(tid, &mut registers, &self.process)?
+                calls.take_up(tid, &mut registers, process)?
             };
             if changed {
                 set(tid, &registers)?;
             }
-        }
-        self.go_on(tid, signal)
+            Ok(())
+        })?;
+        Ok(())
     }
 
     /// Whether the program handles the signal.
@@ -121,9 +177,10 @@ impl Program {
             return Ok(true); // it was killed
         };
         self.rest.disturb();
-        self.look_through(tid)?;
-        self.calls.end(tid, &mut registers, &self.process)?;
-        set(tid, &registers)?;
+        self.with_calls(tid, |calls, process| {
+            calls.end(tid, &mut registers, process)?;
+            set(tid, &registers)
+        })?;
         Ok(true)
     }
 }

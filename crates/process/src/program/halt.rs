@@ -1,13 +1,16 @@
-//! Every thread stands still, and goes on.
+//! Every thread stands still, of the program and of its descendants, and goes on.
 //!
 //! * Any stop answers a request to stand still, also one for a signal or a call: that is dealt with, and the
 //!   thread is asked again before it goes on.
 //! * No thread is left at an instruction whose fault has not reached its handler.
 //! * Threads that a signal had stopped stay stopped when the others go on.
 //! * The program may end meanwhile: that is an answer, not an error.
+//! * A thread that waits for a child it made by vfork(2) cannot be stopped. Then nothing is: those that stand go on as
+//!   if they had not been asked.
 
 use super::cut::way_on;
 use super::{Program, State, ignore_gone, is_gone};
+use crate::descendants::process_of;
 use crate::error::{Error, Result};
 use crate::threads;
 use std::collections::BTreeSet;
@@ -31,11 +34,16 @@ impl Program {
     /// A stopped thread whose fault has not reached its handler yet. The fault belongs to the
     /// instruction the thread stands at, so it cannot be kept for later.
     fn faulting(&self) -> Result<Option<Tid>> {
-        for thread in &self.threads {
+        let own = self.threads.iter().map(|thread| thread.tid);
+        let others = self.descendants.threads().map(|(_, tid, _)| tid);
+        for tid in own.chain(others) {
             let look = |source| Error::target("cannot read waiting signals", source);
-            let pending = trace::pending_signals(thread.tid, false).map_err(look)?;
+            let pending = match trace::pending_signals(tid, false) {
+                Err(_) if self.descendants.of_thread(tid).is_some() => continue, // it was killed
+                pending => pending.map_err(look)?,
+            };
             if pending.iter().any(threads::is_fault) {
-                return Ok(Some(thread.tid));
+                return Ok(Some(tid));
             }
         }
         Ok(None)
@@ -65,17 +73,17 @@ impl Program {
     }
 
     fn ask_all(&mut self) -> Result<bool> {
+        self.look_for_lost();
         // A program with no thread left ends as soon as its main thread is told of.
         while self.threads.is_empty() || !self.running().is_empty() {
+            if let Some(why) = self.descendants.obstacle() {
+                self.asked = None;
+                self.go_on_as_before()?;
+                return Err(Error::NotYet(why));
+            }
             for tid in self.running() {
-                if !self.asked.get_or_insert_default().insert(tid) {
-                    continue;
-                }
-                // A thread that just died is told by wait. One that was told already, before the event
-                // of its making was, is none.
-                if is_gone(&trace::interrupt(tid)) && tid != self.process.pid() {
-                    self.threads.retain(|thread| thread.tid != tid);
-                    self.steady.remove(&tid);
+                if self.asked.get_or_insert_default().insert(tid) {
+                    self.ask(tid);
                 }
             }
             if self.running().is_empty() && !self.threads.is_empty() {
@@ -89,29 +97,54 @@ impl Program {
         Ok(true)
     }
 
+    /// A thread that just died is told by wait. One that was told already, before the event of its making was, is none.
+    fn ask(&mut self, tid: Tid) {
+        if !is_gone(&trace::interrupt(tid)) {
+            return;
+        }
+        if self.descendants.of_thread(tid).is_none() {
+            if tid != self.process.pid() {
+                self.threads.retain(|thread| thread.tid != tid);
+                self.steady.remove(&tid);
+            }
+        } else if process_of(tid).is_none() {
+            self.descendants.forget_thread(tid);
+        }
+    }
+
     /// The threads that cannot be looked at: they run, or wait in a group stop.
     fn running(&self) -> Vec<Tid> {
-        let running = self
-            .threads
-            .iter()
-            .filter(|thread| matches!(thread.state, State::Running | State::Listening));
-        running.map(|thread| thread.tid).collect()
+        let is_running = |state: State| matches!(state, State::Running | State::Listening);
+        let own = self.threads.iter().map(|thread| (thread.tid, thread.state));
+        let others = self.descendants.threads().map(|(_, tid, state)| (tid, state));
+        own.chain(others)
+            .filter(|(_, state)| is_running(*state))
+            .map(|(tid, _)| tid)
+            .collect()
     }
 
     /// Waits for a thread to stop for our request; what threads stop for before is answered. Any thread: a
     /// leader that died is told only after the others.
     fn await_stop(&mut self) -> Result<()> {
         match trace::wait(-1, true) {
-            Ok(Some((tid, status))) if self.descendant_of(tid).is_some() => self.handle(tid, status)?,
-            Ok(Some((tid, Status::Interrupted))) => {
-                self.descendants.end_making(tid);
-                self.know(tid)?;
-                self.set_state(tid, State::Stopped);
+            Ok(Some((tid, status))) => {
+                let of_descendant = self.descendant_of(tid).is_some();
+                match status {
+                    Status::Interrupted => {
+                        self.descendants.end_making(tid);
+                        if of_descendant {
+                            self.begin_descendant(tid)?;
+                        } else {
+                            self.know(tid)?;
+                        }
+                        self.set_state(tid, State::Stopped);
+                    }
+                    Status::GroupStop(_) => self.set_state(tid, State::GroupStopped),
+                    Status::Call => self.halt_at_call(tid)?,
+                    status => self.handle(tid, status)?,
+                }
             }
-            Ok(Some((tid, Status::GroupStop(_)))) => self.set_state(tid, State::GroupStopped),
-            Ok(Some((tid, Status::Call))) => self.halt_at_call(tid)?,
-            Ok(Some((tid, status))) => self.handle(tid, status)?,
-            Ok(None) => {}
+            Ok(None) => self.look_for_lost(),
             Err(source) => return Err(Error::target("cannot wait for the program", source)),
         }
         Ok(())
@@ -123,26 +156,51 @@ impl Program {
     /// When a thread refuses to.
     pub fn go_on_all(&mut self) -> Result<()> {
         for thread in &mut self.threads {
-            match thread.state {
-                State::Stopped => {
-                    thread.state = State::Running;
-                    ignore_gone(way_on(&self.calls, thread.tid)(thread.tid, 0))?;
-                }
-                State::GroupStopped => {
-                    thread.state = State::Listening;
-                    match trace::listen(thread.tid) {
-                        // Calls were injected in it: it reaches its group stop again by itself.
-                        Err(error) if error.raw_os_error() == Some(libc::EIO) => {
-                            thread.state = State::Running;
-                            ignore_gone(trace::interrupt(thread.tid))?;
-                            ignore_gone(trace::go_on(thread.tid, 0))?;
-                        }
-                        listening => ignore_gone(listening)?,
-                    }
-                }
-                State::Running | State::Listening | State::Standing => {}
-            }
+            thread.state = let_go(thread.tid, thread.state, way_on(&self.calls, thread.tid))?;
+        }
+        let others: Vec<_> = self.descendants.threads().collect();
+        for (_, tid, state) in others {
+            let state = let_go(tid, state, way_on(&self.calls, tid))?;
+            self.descendants.set_state(tid, state);
         }
         Ok(())
+    }
+
+    /// The same when nothing was captured: what their stop cut is taken up again.
+    pub(super) fn go_on_as_before(&mut self) -> Result<()> {
+        let own = self.threads.iter().map(|thread| (thread.tid, thread.state));
+        let others = self.descendants.threads().map(|(_, tid, state)| (tid, state));
+        let stopped: Vec<Tid> = own
+            .chain(others)
+            .filter(|(_, state)| matches!(state, State::Stopped | State::GroupStopped))
+            .map(|(tid, _)| tid)
+            .collect();
+        for tid in stopped {
+            self.take_up_cut(tid)?;
+        }
+        self.go_on_all()
+    }
+}
+
+/// Lets a thread go on, if it stands still. Its state from then on.
+fn let_go(tid: Tid, state: State, go_on: fn(Tid, i32) -> std::io::Result<()>) -> Result<State> {
+    match state {
+        State::Stopped => {
+            ignore_gone(go_on(tid, 0))?;
+            Ok(State::Running)
+        }
+        State::GroupStopped => match trace::listen(tid) {
+            // Calls were injected in it: it reaches its group stop again by itself.
+            Err(error) if error.raw_os_error() == Some(libc::EIO) => {
+                ignore_gone(trace::interrupt(tid))?;
+                ignore_gone(trace::go_on(tid, 0))?;
+                Ok(State::Running)
+            }
+            listening => {
+                ignore_gone(listening)?;
+                Ok(State::Listening)
+            }
+        },
+        running => Ok(running),
     }
 }

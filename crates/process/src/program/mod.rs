@@ -8,31 +8,34 @@
 //!
 //! `halt.rs` has every thread stand still; `capture.rs` reads what a checkpoint holds meanwhile; `cut.rs` takes
 //! up the calls that this cut; `rest.rs` tells when nothing ran since;
-//! `standing.rs` has threads wait for a
-//! durable epoch; `executable.rs` keeps the program's own file; `job.rs` follows a user's `^Z`; `processor.rs` makes calls cheap;
-//! `tree.rs` answers the program's descendants.
+//! `standing.rs` has threads wait for a durable epoch; `executable.rs` keeps the program's own file; `job.rs` follows a
+//! user's `^Z`; `processor.rs` makes calls cheap; `tree.rs` answers the program's descendants; `members.rs` reads what a
+//! checkpoint holds of them.
 
 mod capture;
 mod cut;
 mod executable;
 mod halt;
 mod job;
+mod members;
 mod processor;
 mod rest;
 mod standing;
 mod tree;
 
 use job::Job;
+use members::Members;
 use processor::SharedProcessor;
 
 pub use capture::Stop;
 pub use executable::forget_copies_but;
+pub(crate) use members::Adopted;
 pub use standing::Until;
 pub(crate) use tree::group_of;
 
 use crate::clocks::Clocks;
 use crate::context::{self, Ending};
-use crate::descendants::Descendants;
+use crate::descendants::{Descendants, State};
 use crate::descriptors::Descriptors;
 use crate::error::{Error, Result};
 use crate::files::{EpochFiles, Recorder};
@@ -60,18 +63,6 @@ pub(crate) struct Thread {
     pub(crate) tid: Tid,
     /// Stopped, by us or by a signal that stops the group.
     pub(crate) state: State,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum State {
-    Running,
-    Stopped,
-    /// A signal stopped the whole program, and the thread can be looked at.
-    GroupStopped,
-    /// The same, and it waits for the signal that ends it.
-    Listening,
-    /// It is not let go yet: see `standing.rs`.
-    Standing,
 }
 
 /// A program under twinpage.
@@ -109,6 +100,8 @@ pub struct Program {
     /// It sent SIGKILL to itself, or a descendant did.
     pub(crate) kills_itself: bool,
     pub(crate) descendants: Descendants,
+    /// What is known of descendants that a checkpoint found alive.
+    pub(crate) members: Members,
     /// The descendant whose call is answered; none: the program itself.
     pub(crate) caller: Option<Process>,
     /// A checkpoint is due, and waits for the program to be alone.
@@ -202,6 +195,7 @@ impl Program {
             main_thread_ended: surroundings.carried.main_thread_ended,
             kills_itself: false,
             descendants: Descendants::default(),
+            members: Members::default(),
             caller: None,
             checkpoint_awaited: false,
             is_new: true,
@@ -328,8 +322,9 @@ impl Program {
         self.steady.insert(tid, None);
     }
 
-    /// The steady state of all threads is.
+    /// The steady state of all threads is, also of descendants.
     pub(crate) fn renew_threads(&mut self) {
+        self.members.renew_threads();
         self.steady.values_mut().for_each(|steady| *steady = None);
     }
 
@@ -364,6 +359,10 @@ impl Program {
                 return ignore_gone(trace::listen(tid));
             }
             Status::Interrupted => {
+                // A request that came to nothing may have cut a call.
+                if self.threads.iter().any(|thread| thread.tid == tid) {
+                    self.take_up_cut(tid)?;
+                }
                 self.know(tid)?;
                 return self.go_on(tid, 0);
             }
@@ -400,6 +399,7 @@ impl Program {
     }
 
     fn set_state(&mut self, tid: Tid, state: State) {
+        self.descendants.set_state(tid, state);
         if let Some(thread) = self.threads.iter_mut().find(|thread| thread.tid == tid) {
             thread.state = state;
         }
@@ -471,6 +471,9 @@ impl Program {
     /// The program replaced itself by exec: one thread is left, in a new memory.
     fn replaced(&mut self, tid: Tid) -> Result<()> {
         let pid = self.process.pid();
+        for thread in &self.threads {
+            self.calls.forget(thread.tid);
+        }
         self.threads = vec![Thread {
             tid,
             state: State::Stopped,
@@ -479,7 +482,6 @@ impl Program {
         self.main_thread_ended = None;
         self.dues = Dues::default();
         self.stale = Dirty::ALL;
-        self.calls.clear();
         self.standing = standing::Standing::default();
         self.descriptors.close(0, i32::MAX);
         self.descriptors.touch_all();

@@ -122,7 +122,10 @@ impl Program {
         let counts: Vec<Option<u64>> = (self.threads.iter().take(MOST_THREADS + 1))
             .map(|thread| Counter::of(self.process.pid(), thread.tid)?.read())
             .collect();
-        let stood = counts.len() <= MOST_THREADS && !counts.contains(&None) && counts == self.rest.pulse;
+        let stood = counts.len() <= MOST_THREADS
+            && !self.descendants.any_lives() // the work may be theirs
+            && !counts.contains(&None)
+            && counts == self.rest.pulse;
         self.rest.pulse = counts;
         Ok((stood && !self.is_on_processor()) || !self.streams.is_as_at_stop()?)
     }

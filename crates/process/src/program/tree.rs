@@ -2,14 +2,17 @@
 //!
 //! * A stop of a descendant never waits for the program, nor does one of the program for a descendant.
 //! * A program makes no process before the first checkpoint of its life was begun.
-//! * What descendants share with the program, they may have changed: it is all looked at again when they are gone.
+//! * What descendants share with the program, they may have changed: it is all looked at again at a checkpoint.
 //! * The program ended for its user when it and all its descendants did.
 
 use super::cut::is_in_mask;
+use super::members::has_ended;
 use super::{Program, ignore_gone, is_gone};
-use crate::descendants::{Described, process_of};
+use crate::advice::AdviceInForce;
+use crate::context::Ending;
+use crate::descendants::{Described, State, process_of};
 use crate::error::Result;
-use crate::kernel::Dirty;
+use crate::syscalls::Watch;
 use rustix::process::{Pid, Signal};
 use twinpage_os::trace::{self, Status, Tid};
 
@@ -36,30 +39,59 @@ impl Program {
     /// Answers what a thread of a descendant stopped for, and lets it run.
     pub(super) fn handle_descendant(&mut self, tid: Tid, pid: i32, status: Status) -> Result<()> {
         match status {
-            Status::Exited(_) | Status::Killed(_) => {
-                self.descendants.end_thread(tid);
-                Ok(())
-            }
+            Status::Exited(code) => self.end_descendant(tid, Ending::Exit(code)),
+            Status::Killed(signal) => self.end_descendant(tid, Ending::Signal(signal)),
             Status::Signal(signal) => {
                 let signal = self.signal_for_descendant(tid, pid, signal);
-                ignore_gone(trace::go_on(tid, signal))
+                self.members.about_to_change(pid, tid, Watch::Actions); // SA_RESETHAND
+                if self.calls.is_unfinished(tid) {
+                    self.end_or_take_up(tid, signal)?;
+                }
+                return self.go_on(tid, signal);
             }
-            Status::GroupStop(_) => ignore_gone(trace::listen(tid)),
+            Status::GroupStop(_) => {
+                self.set_state(tid, State::Listening);
+                return ignore_gone(trace::listen(tid));
+            }
             Status::Interrupted => {
-                ignore_gone(trace::end_freely(tid))?; // what it inherited from the program's main thread
-                ignore_gone(trace::go_on(tid, 0))
+                if self.begin_descendant(tid)? {
+                    self.take_up_cut(tid)?; // a request that came to nothing may have cut a call
+                }
+                return self.go_on(tid, 0);
             }
             Status::Event(event) => {
                 match event {
                     trace::EVENT_CLONE | trace::EVENT_FORK | trace::EVENT_VFORK => self.made(tid, event),
-                    trace::EVENT_EXEC => self.descendants.execute(pid),
+                    trace::EVENT_EXEC => {
+                        for tid in self.descendants.tids_of(pid) {
+                            self.calls.forget(tid);
+                        }
+                        self.descendants.execute(pid);
+                        self.members.leave(pid);
+                    }
                     trace::EVENT_SECCOMP => self.answer_descendant(tid, pid)?,
                     _ => {}
                 }
-                ignore_gone(trace::go_on(tid, 0))
+                return self.go_on(tid, 0);
             }
-            Status::Call => ignore_gone(trace::go_on(tid, 0)),
+            Status::Call => return self.at_call(tid),
         }
+        Ok(())
+    }
+
+    fn end_descendant(&mut self, tid: Tid, ending: Ending) {
+        self.calls.forget(tid);
+        self.descendants.end_thread(tid, ending);
+        self.members.leave(tid);
+    }
+
+    /// A thread of a descendant stopped because it was asked to, or because it is new. Whether it had stopped before.
+    pub(super) fn begin_descendant(&mut self, tid: Tid) -> Result<bool> {
+        let had_begun = self.descendants.has_begun(tid);
+        if !had_begun {
+            ignore_gone(trace::end_freely(tid))?; // what it inherited from the program's main thread
+        }
+        Ok(had_begun)
     }
 
     /// A thread of the program or a descendant made a thread or a process.
@@ -73,10 +105,32 @@ impl Program {
         match maker {
             _ if event != trace::EVENT_CLONE || making.is_some() => {
                 self.descendants.add(new, maker.unwrap_or(self.pid()), making);
+                self.inherit_advice(maker, new);
             }
             Some(pid) => self.descendants.add_thread(new, pid),
             None => self.note(new),
         }
+    }
+
+    /// Advice on memory is inherited with the memory: madvise(2).
+    fn inherit_advice(&mut self, maker: Option<i32>, new: i32) {
+        let known = match maker {
+            None => self.memory.marks().to_vec(),
+            Some(maker) => match (self.members.memory(maker), self.descendants.get_mut(maker)) {
+                (Some(memory), _) => memory.marks().to_vec(),
+                (None, Some(maker)) => maker.advice.list().to_vec(),
+                (None, None) => Vec::new(),
+            },
+        };
+        if let Some(new) = self.descendants.get_mut(new) {
+            new.advice = AdviceInForce::new(known);
+        }
+    }
+
+    /// Why no checkpoint can be made now, as far as that is known without a stop.
+    #[must_use]
+    pub fn obstacle(&self) -> Option<String> {
+        self.descendants.obstacle()
     }
 
     /// Whether the program has no descendant: all ended, and were waited for.
@@ -84,9 +138,17 @@ impl Program {
         self.descendants.are_gone(is_waited_for)
     }
 
-    /// The alarm rang: descendants that ended unseen are forgotten.
+    /// The alarm rang: descendants that ended unseen are forgotten, and main threads of those whose others live on: the
+    /// end of such a thread is told with theirs.
     pub(crate) fn look_for_lost(&mut self) {
         self.descendants.forget_lost(is_waited_for);
+        let threads: Vec<_> = self.descendants.threads().collect();
+        for (pid, tid, _) in threads {
+            let is_first_of_several = tid == pid && self.descendants.threads_of(pid) > 1;
+            if is_first_of_several && has_ended(pid) {
+                self.descendants.forget_thread(pid);
+            }
+        }
     }
 
     /// A process that keeps the program from being captured.
@@ -129,8 +191,9 @@ impl Program {
         if !self.descendants.take_lived() {
             return;
         }
-        self.stale = Dirty::ALL;
-        self.renew_threads();
+        self.stale.brk = true; // until they execute a program, they may share the memory
+        self.stale.limits = true;
+        self.stale.directory = true;
         self.descriptors.touch_all();
         self.memory.objects().all_changed();
         self.fixed_changed = true;

@@ -155,18 +155,21 @@ pub(super) fn open(
             objects.insert(key, opener.keep(file)?);
         }
     }
-    let mapped = fixed.mappings.iter().filter(|mapping| {
-        matches!(mapping.kind, Kind::PrivateFile | Kind::SharedFile) && mapping.object.is_none()
-    });
-    for mapping in mapped {
-        if !files.contains_key(&mapping.path) {
-            let file = opener.open_mapped(&mapping.path, mapping.inode)?;
-            files.insert(mapping.path.clone(), file);
+    let members = context.members.iter().map(|member| &member.fixed);
+    for fixed in std::iter::once(fixed).chain(members) {
+        let mapped = fixed.mappings.iter().filter(|mapping| {
+            matches!(mapping.kind, Kind::PrivateFile | Kind::SharedFile) && mapping.object.is_none()
+        });
+        for mapping in mapped {
+            if !files.contains_key(&mapping.path) {
+                let file = opener.open_mapped(&mapping.path, mapping.inode)?;
+                files.insert(mapping.path.clone(), file);
+            }
         }
-    }
-    let exe = &fixed.kernel.memory.exe;
-    if !files.contains_key(exe) {
-        files.insert(exe.clone(), opener.open_executable(exe)?);
+        let exe = &fixed.kernel.memory.exe;
+        if !files.contains_key(exe) {
+            files.insert(exe.clone(), opener.open_executable(exe)?);
+        }
     }
     let gaps = gaps(&places, opener.base);
     Ok(Sources {

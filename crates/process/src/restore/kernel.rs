@@ -38,13 +38,13 @@ pub(super) fn set(process: &Process, context: &Context, sources: &Sources, filte
     install(process, filter)
 }
 
-fn write(process: &Process, at: u64, bytes: &[u8]) -> Result<()> {
+pub(super) fn write(process: &Process, at: u64, bytes: &[u8]) -> Result<()> {
     process
         .write(at, bytes)
         .map_err(|source| Error::target("cannot write to the new process", source))
 }
 
-fn words(words: &[u64]) -> Vec<u8> {
+pub(super) fn words(words: &[u64]) -> Vec<u8> {
     words.iter().flat_map(|word| word.to_le_bytes()).collect()
 }
 
@@ -196,7 +196,7 @@ pub(super) fn take_locks(process: &Process, context: &Context, apart: &[Table]) 
     let own = context.fixed.descriptors.iter();
     let own = own.filter(|descriptor| !beside.contains(&descriptor.fd));
     take_locks_on(process, process.pid(), own)?;
-    for table in apart {
+    for table in apart.iter().filter(|table| table.is_of(process)) {
         take_locks_on(process, table.first()?, table.own())?;
     }
     Ok(())
@@ -336,6 +336,31 @@ pub(super) fn end_main_thread(process: Process, tids: &[Tid], code: i32) -> Resu
 pub(super) fn stop_all(process: &Process) -> Result<()> {
     trace::send_stop(process.thread())
         .map_err(|source| Error::target("cannot stop the program as it was", source))
+}
+
+/// The working directory and the file mode mask of a process that was made by another.
+pub(super) fn enter_directory(process: &Process, context: &Context) -> Result<()> {
+    let directory = &context.fixed.kernel.directory;
+    write(process, ROOM, &[directory.as_os_str().as_bytes(), &[0]].concat())?;
+    let mut calls = [
+        Call::new(libc::SYS_chdir, &[ROOM]),
+        Call::new(libc::SYS_umask, &[u64::from(context.fixed.kernel.umask)]),
+    ];
+    let what = format!(
+        "enter {}, where a process of the program was",
+        directory.display()
+    );
+    run(process, &mut calls, &what)
+}
+
+/// The process group that has the program's terminal: tcsetpgrp(3).
+pub(super) fn give_terminal(first: &Process, terminal: u64, group: i32) -> Result<()> {
+    write(first, ROOM, &group.to_le_bytes())?;
+    let give = [terminal, libc::TIOCSPGRP, ROOM];
+    let given = inject::call(first, first.pid(), libc::SYS_ioctl, &give);
+    given
+        .map(drop)
+        .map_err(|source| Error::target("cannot give the terminal to a process group", source))
 }
 
 /// Makes the other threads, each with its id, stopped where the leader is; but those that another thread of their

@@ -1,11 +1,13 @@
 //! Bringing a program back: the same process, at the same addresses, with the same ids.
 //!
-//! 1. Its descriptors are opened here, at high numbers (`files`).
+//! 1. Its descriptors are opened here, at high numbers (`files`), and those of its descendants beside them.
 //! 2. A child with its process id inherits them, puts them in their places and waits.
-//! 3. The child is emptied and mapped anew, driven from outside by injected calls (`space`).
-//! 4. Its pages are filled from the store, all processors at once.
-//! 5. Its kernel state is set, its threads are made (`kernel`).
-//! 6. Registers last: from then on it is the program.
+//! 3. It makes its descendants, copies of itself, in the same order of parents, sessions and groups (`tree`). What
+//!    follows is done to each, the program last.
+//! 4. The child is emptied and mapped anew, driven from outside by injected calls (`space`).
+//! 5. Its pages are filled from the store, all processors at once.
+//! 6. Its kernel state is set, its threads are made (`kernel`).
+//! 7. Registers last: from then on it is the program.
 //!
 //! Nothing of the program runs before all of it is there; a failure on the way leaves the state
 //! directory as it was.
@@ -17,6 +19,7 @@ mod pairs;
 pub mod sockets;
 mod space;
 pub mod tables;
+mod tree;
 
 use crate::advice::AdviceInForce;
 use crate::context::Context;
@@ -27,9 +30,11 @@ use crate::launch;
 use crate::memory::Memory;
 use crate::pages::Pages;
 use crate::pairs::Pairs;
+use crate::program::Adopted;
 use crate::state::Store;
 use crate::stdio::Stdio;
 use crate::threads::ThreadRegisters;
+use std::collections::HashMap;
 use std::io::Read;
 use std::os::fd::AsRawFd;
 use std::path::Path;
@@ -38,6 +43,7 @@ use twinpage_os::remote::Process;
 use twinpage_os::seccomp::Filter;
 use twinpage_os::spawn;
 use twinpage_os::trace::{self, Registers, Status, Tid};
+use twinpage_os::tracker::Tracker;
 
 /// A program as it was, every thread stopped.
 pub struct Restored {
@@ -49,8 +55,10 @@ pub struct Restored {
     pub memory: Memory,
     /// Its socket pairs.
     pub pairs: Pairs,
-    /// The calls it was in.
+    /// The calls that it and its descendants were in.
     pub calls: Calls,
+    /// Its descendants that live.
+    pub(crate) descendants: Vec<Adopted>,
 }
 
 /// What is there of the program already.
@@ -59,6 +67,16 @@ pub struct Surroundings<'a> {
     pub streams: &'a Stdio,
     /// Its sockets to the outside.
     pub sockets: &'a sockets::Made,
+}
+
+/// What every process of the tree is made with.
+struct With<'a> {
+    /// The program's context, which has what the whole tree shares.
+    tree: &'a Context,
+    sources: &'a files::Sources,
+    store: &'a Store,
+    filter: &'a Filter,
+    apart: &'a [tables::Table],
 }
 
 /// Brings back the program of `context`, all of whose descriptors are in one table but for `apart`, and whose pages are in `store`. Files that the rollback had to
@@ -78,32 +96,43 @@ pub fn restore(
 ) -> Result<Restored> {
     let streams = surroundings.streams;
     use twinpage_core::Scheme;
-    let pages = Pages::from_table(store.geometry(), &context.pages)?;
+    let all_pages = Pages::from_tables(store.geometry(), &context.page_tables())?;
+    let mut all_pages = all_pages.into_iter();
+    let pages = all_pages
+        .next()
+        .ok_or_else(|| Error::Internal("no page table".into()))?;
     let made = objects::make(context, store, &pages, moved)?;
     let sources = files::open(context, state, surroundings, moved, &made)?;
     let pid = start_child(context, streams, &sources)?;
     let process =
         Process::open(pid).map_err(|source| Error::target("cannot open the new process", source))?;
-    space::empty(&process, context)?;
-    space::map(&process, context, &sources)?;
-    space::advise(&process, context)?;
-    let tracker = crate::program::track(&process, pid)?;
-    space::fill(&process, context, &tracker, store, &pages)?;
-    space::guard(&process, context)?;
     let pairs = pairs::make(&process, context, sources.base())?;
-    kernel::set(&process, context, &sources, filter)?;
-    let mut tids = kernel::make_threads(&process, context, apart)?;
-    kernel::open_own(&process, context)?;
-    tids.extend(tables::part(&process, apart)?);
-    kernel::set_threads(&process, context)?;
-    kernel::take_locks(&process, context, apart)?;
-    kernel::set_limits(&process, context)?;
-    let objects = made.finish()?;
-    let mut calls = Calls::default();
-    for thread in &context.threads {
-        let call = context.unfinished.iter().find(|call| call.tid == thread.tid);
-        begin_where_it_was(&process, thread, call, &mut calls)?;
+    let grown = tree::grow(&process, context)?;
+    if let (Some(terminal), true) = (streams.terminal(), context.tree.foreground > 0) {
+        kernel::give_terminal(&process, terminal as u64, context.tree.foreground)?;
     }
+    let with = With {
+        tree: context,
+        sources: &sources,
+        store,
+        filter,
+        apart,
+    };
+    let mut calls = Calls::default();
+    let mut descendants = Vec::new();
+    let mut with_pages: HashMap<i32, (&Context, Pages)> = (context.members.iter().zip(all_pages))
+        .map(|(member, pages)| (member.fixed.pid, (member, pages)))
+        .collect();
+    for process in grown.living.into_iter().rev() {
+        let known = with_pages.remove(&process.pid());
+        let (own, pages) =
+            known.ok_or_else(|| Error::Internal(format!("process {} is not known", process.pid())))?;
+        kernel::enter_directory(&process, own)?;
+        descendants.push(descendant(process, own, pages, &with, &mut calls)?);
+    }
+    let (tracker, tids) = fill_process(&process, context, &pages, &with)?;
+    let objects = made.finish()?;
+    begin(&process, context, &with, &mut calls)?;
     let layout = crate::layout::Layout::open(pid)
         .map_err(|source| Error::target("cannot look at the program", source))?;
     let process = match context.fixed.main_thread_ended {
@@ -122,13 +151,80 @@ pub fn restore(
     for &(start, end) in &context.live.guards {
         memory.may_guard(start..end);
     }
+    descendants.reverse(); // parents first
     Ok(Restored {
         process,
         tids,
         pairs,
         calls,
         memory,
+        descendants,
     })
+}
+
+/// A descendant, all of whose threads are stopped.
+fn descendant(
+    process: Process,
+    context: &Context,
+    pages: Pages,
+    with: &With<'_>,
+    calls: &mut Calls,
+) -> Result<Adopted> {
+    let (tracker, tids) = fill_process(&process, context, &pages, with)?;
+    begin(&process, context, with, calls)?;
+    if context.live.stopped {
+        tree::stop_again(&process, &tids)?;
+    }
+    let layout = crate::layout::Layout::open(process.pid())
+        .map_err(|source| Error::target("cannot look at a process of the program", source))?;
+    let marks = AdviceInForce::new(context.fixed.marks.clone());
+    Ok(Adopted {
+        memory: Memory::of_descendant(layout, tracker, pages, marks),
+        stopped: context.live.stopped,
+        process,
+        tids,
+    })
+}
+
+/// Makes a process what it was, but for the registers of its threads.
+fn fill_process(
+    process: &Process,
+    context: &Context,
+    pages: &Pages,
+    with: &With<'_>,
+) -> Result<(Tracker, Vec<Tid>)> {
+    let &With { sources, apart, .. } = with;
+    space::empty(process, context)?;
+    space::map(process, context, sources)?;
+    space::advise(process, context)?;
+    let tracker = crate::program::track(process, process.pid())?;
+    space::fill(process, context, &tracker, with.store, pages)?;
+    space::guard(process, context)?;
+    kernel::set(process, context, sources, with.filter)?;
+    let mut tids = kernel::make_threads(process, context, apart)?;
+    kernel::open_own(process, context)?;
+    tids.extend(tables::part(process, apart)?);
+    if process.pid() == with.tree.fixed.pid {
+        tables::close_others(process, apart)?;
+    }
+    if !with.tree.tree.members.is_empty() {
+        tree::take_stops(process, with.tree)?;
+        tree::forget_signals(process)?;
+    }
+    kernel::set_threads(process, context)?;
+    kernel::take_locks(process, context, apart)?;
+    kernel::set_limits(process, context)?;
+    Ok((tracker, tids))
+}
+
+/// Gives every thread of a process its registers.
+fn begin(process: &Process, context: &Context, with: &With<'_>, calls: &mut Calls) -> Result<()> {
+    for thread in &context.threads {
+        let unfinished = &with.tree.unfinished;
+        let call = unfinished.iter().find(|call| call.tid == thread.tid);
+        begin_where_it_was(process, thread, call, calls)?;
+    }
+    Ok(())
 }
 
 const CANNOT_ENTER: i32 = 124;

@@ -1,6 +1,7 @@
-//! Threads with descriptors of their own get them again.
+//! Descendants, and threads with descriptors of their own, get them again.
 //!
 //! 1. The descriptors of all tables are made in one, side by side: those of other tables at numbers that no table has.
+//!    Descendants inherit them.
 //! 2. A thread of each other table leaves with a copy, puts its own in place, and makes the other threads of its table.
 //! 3. The first table loses what is not its own. Only then are files locked: closing any descriptor of a file drops
 //!    the locks that its table holds on it.
@@ -20,6 +21,8 @@ use twinpage_os::trace::Tid;
 /// A table beside the first.
 #[derive(Debug)]
 pub struct Table {
+    /// Its process.
+    pid: i32,
     /// Its threads.
     threads: Vec<Tid>,
     /// Its descriptors by the number in it, each with the number that it is made at.
@@ -34,12 +37,21 @@ pub fn side_by_side(context: &Context) -> (Cow<'_, Context>, Vec<Table>) {
     let Some(count) = count else {
         return (Cow::Borrowed(context), Vec::new());
     };
-    let table = |table| Table {
-        threads: (context.fixed.apart.iter())
-            .filter(|(_, of)| *of == table)
-            .map(|(tid, _)| *tid)
-            .collect(),
-        descriptors: Vec::new(),
+    let process_of = |tid: Tid| {
+        let mut members = context.members.iter();
+        let member = members.find(|member| member.threads.iter().any(|thread| thread.tid == tid));
+        member.unwrap_or(context).fixed.pid
+    };
+    let table = |table| {
+        let threads = context.fixed.apart.iter().filter(|(_, of)| *of == table);
+        let threads: Vec<Tid> = threads.map(|(tid, _)| *tid).collect();
+        Table {
+            pid: threads
+                .first()
+                .map_or(context.fixed.pid, |first| process_of(*first)),
+            threads,
+            descriptors: Vec::new(),
+        }
     };
     let mut tables: Vec<Table> = (1..=count).map(table).collect();
     let free = all.iter().map(|descriptor| split(descriptor.fd).1 + 1).max();
@@ -73,10 +85,10 @@ pub fn side_by_side(context: &Context) -> (Cow<'_, Context>, Vec<Table>) {
     (Cow::Owned(context), tables)
 }
 
-/// Gives each table its threads and descriptors. Returns the threads that were made.
+/// Gives each table of a process its threads and descriptors. Returns the threads that were made.
 pub(super) fn part(process: &Process, tables: &[Table]) -> Result<Vec<Tid>> {
     let mut made = Vec::new();
-    for table in tables {
+    for table in tables.iter().filter(|table| table.is_of(process)) {
         let first = table.first()?;
         let mut calls = vec![Call::new(
             libc::SYS_close_range,
@@ -101,15 +113,24 @@ pub(super) fn part(process: &Process, tables: &[Table]) -> Result<Vec<Tid>> {
             made.push(*tid);
         }
     }
+    Ok(made)
+}
+
+/// Closes in the first table what is not its own.
+pub(super) fn close_others(process: &Process, tables: &[Table]) -> Result<()> {
     let beside = tables.iter().flat_map(Table::made_at);
     let mut close: Vec<Call> = beside
         .map(|made_at| Call::new(libc::SYS_close, &[made_at as u64]))
         .collect();
-    run_in(process, process.pid(), &mut close)?;
-    Ok(made)
+    run_in(process, process.pid(), &mut close)
 }
 
 impl Table {
+    /// Whether its threads are of this process.
+    pub(super) fn is_of(&self, process: &Process) -> bool {
+        self.pid == process.pid()
+    }
+
     /// The thread that leaves for it.
     pub(super) fn first(&self) -> Result<Tid> {
         let first = self.threads.first().copied();

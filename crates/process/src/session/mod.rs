@@ -1,8 +1,8 @@
 //! A program and its checkpoints, from start or resume to its end.
 //!
 //! One thread traces and keeps time; the engine's writes in the background; relays carry the
-//! streams. An alarm interrupts the tracer's wait when an epoch is due. `waiting.rs` has a checkpoint wait for the
-//! program's descendants.
+//! streams. An alarm interrupts the tracer's wait when an epoch is due. `waiting.rs` has a checkpoint wait for what
+//! cannot be captured of the program's descendants.
 
 mod waiting;
 
@@ -247,10 +247,10 @@ struct Drive<'a> {
     /// When an older checkpoint was kept last.
     kept: Instant,
     complained: bool,
-    /// Checkpoints wait for the program's descendants to end.
+    /// Checkpoints wait for something of the program's descendants.
     waiting: Option<Waiting>,
-    /// The process that a checkpoint was said to wait for.
-    told_waits_for: Option<i32>,
+    /// Its user was told that a checkpoint waits.
+    told_that_it_waits: bool,
     complained_of_company: bool,
     /// When the program ended, if descendants live on.
     ended: Option<Instant>,
@@ -285,7 +285,7 @@ impl<'a> Drive<'a> {
             kept: now,
             complained: false,
             waiting: None,
-            told_waits_for: None,
+            told_that_it_waits: false,
             complained_of_company: false,
             ended: None,
         })
@@ -324,12 +324,14 @@ impl<'a> Drive<'a> {
             let due = Instant::now() >= self.look_at || self.program.wants_checkpoint() || asked.is_some();
             // While the last epoch is still being written, the program goes on: the alarm rings again.
             if (due || self.waiting.is_some()) && self.engine.is_idle() {
-                self.end_waiting();
-                if asked.is_some() {
-                    self.suspend()?;
+                if self.program.is_alone() {
+                    self.end_waiting();
+                }
+                if asked.is_none() {
+                    self.look()?;
+                } else if self.suspend()? {
                     return Ok(asked);
                 }
-                self.look()?;
             }
         }
         self.alarm.set(Duration::ZERO, Duration::ZERO);
@@ -440,10 +442,15 @@ impl<'a> Drive<'a> {
             self.controller.begins(self.started.elapsed());
             match self.engine.checkpoint(self.program) {
                 Ok(started) => {
+                    self.end_waiting();
                     if self.program.streams.hold_everything(false) {
                         notes::tell("checkpoints are made again");
                     }
                     self.learn(started.last.as_ref());
+                    return Ok(());
+                }
+                Err(EngineError::Source(Error::NotYet(why))) => {
+                    self.put_off(why);
                     return Ok(());
                 }
                 Err(EngineError::Source(Error::Unsupported(why))) => {
@@ -463,7 +470,7 @@ impl<'a> Drive<'a> {
     fn follow_job(&mut self) -> Result<()> {
         if self.program.job_stops() {
             self.settle()?;
-            if self.program.is_alone() {
+            if self.program.is_alone() || self.program.obstacle().is_none() {
                 self.checkpoint()?;
             }
             self.settle()?;
@@ -510,13 +517,18 @@ impl<'a> Drive<'a> {
         Ok(())
     }
 
-    /// Makes what the program did so far durable. It is killed then.
-    fn suspend(&mut self) -> Result<()> {
+    /// Makes what the program did so far durable. It is killed then. False when that must wait.
+    fn suspend(&mut self) -> Result<bool> {
         self.alarm.set(Duration::ZERO, Duration::ZERO);
         self.settle()?;
         // Also of a program at rest: its clock may be far from its last checkpoint's.
         self.checkpoint()?;
-        self.settle()
+        if self.waiting.is_some() {
+            self.look_in(LOOK);
+            return Ok(false);
+        }
+        self.settle()?;
+        Ok(true)
     }
 }
 

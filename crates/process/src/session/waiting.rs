@@ -1,13 +1,12 @@
-//! Checkpoints wait while the program has descendants.
+//! Checkpoints wait while a descendant of the program does, or is, something that cannot be captured.
 //!
-//! * A checkpoint is of the program alone: one that is due waits until every descendant ended and was waited for.
+//! * One that is due is tried, more and more rarely, until it succeeds. A program that is alone is not waited for.
 //! * A program that just became alone makes no process before it.
 //! * It is told once when a kill may lose more than the limit because of that, with the process that it waits for.
 //! * What is printed meanwhile is held without a limit: a writer that waited for room would wait for itself.
 //! * A request to suspend waits for a bounded time. After it the last checkpoint is what a resume goes on from.
 
 use super::Drive;
-use crate::descendants::Described;
 use crate::error::Result;
 use crate::notes;
 use crate::pace::Every;
@@ -15,17 +14,22 @@ use std::time::{Duration, Instant};
 use twinpage_os::spawn;
 
 /// A checkpoint is to be made, and the program has descendants.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Waiting {
     since: Instant,
     /// When a suspension was asked for.
     asked: Option<Instant>,
+    /// What it waits for.
+    obstacle: String,
+    /// It is not tried before, and then not for so long.
+    retry_at: Instant,
+    pause: Duration,
 }
 
 /// What the descendants of a program mean for its next checkpoint.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Company {
-    /// There are none: it can be made.
+    /// There are none that prevent it, as far as is known.
     None,
     /// It waits for them.
     Waits,
@@ -38,6 +42,9 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// With a fixed interval, what a kill may lose before it is told; and how long a program that ended waits for its
 /// descendants before that is.
 const UNTOLD: Duration = Duration::from_secs(2);
+/// Between two tries: each stops all processes.
+const PAUSE: Duration = Duration::from_millis(1);
+const LONGEST_PAUSE: Duration = Duration::from_millis(250);
 
 impl Drive<'_> {
     /// Whether a checkpoint can be made, as far as descendants go. One that is due waits for them.
@@ -46,29 +53,57 @@ impl Drive<'_> {
             self.outlived(asked);
             return Ok(Company::Waits);
         }
+        let now = Instant::now();
+        if asked
+            && let Some(waiting) = &mut self.waiting
+            && waiting.asked.get_or_insert(now).elapsed() > PATIENCE
+        {
+            self.give_up();
+            return Ok(Company::GivesUp);
+        }
         if self.program.is_alone() {
             return Ok(Company::None);
         }
-        let now = Instant::now();
+        let pauses = (self.waiting.as_ref()).is_some_and(|waiting| now < waiting.retry_at);
+        let obstacle = self.program.obstacle();
+        if obstacle.is_none() && !pauses {
+            return Ok(Company::None);
+        }
         if now < self.look_at && !self.program.wants_checkpoint() && !asked {
             return Ok(Company::Waits);
         }
         let idle = self.engine.is_idle();
         self.program.await_checkpoint(idle);
         self.program.ask_makers()?;
+        if let Some(obstacle) = obstacle {
+            self.waits_for(obstacle);
+        }
+        Ok(Company::Waits)
+    }
+
+    /// A checkpoint was tried, and could not be made.
+    pub(super) fn put_off(&mut self, obstacle: String) {
+        self.waits_for(obstacle);
+        if let Some(waiting) = &mut self.waiting {
+            waiting.retry_at = Instant::now() + waiting.pause;
+            waiting.pause = (waiting.pause * 2).min(LONGEST_PAUSE);
+        }
+    }
+
+    fn waits_for(&mut self, obstacle: String) {
+        let now = Instant::now();
         let waiting = self.waiting.get_or_insert(Waiting {
             since: now,
             asked: None,
+            obstacle: String::new(),
+            retry_at: now,
+            pause: PAUSE,
         });
-        if asked && waiting.asked.get_or_insert(now).elapsed() > PATIENCE {
-            self.give_up();
-            return Ok(Company::GivesUp);
-        }
+        waiting.obstacle = obstacle;
         if self.program.streams.wants_checkpoint() {
             self.program.streams.hold_everything(true);
         }
         self.say_what_it_waits_for();
-        Ok(Company::Waits)
     }
 
     /// The checkpoint that waited is made now.
@@ -79,7 +114,7 @@ impl Drive<'_> {
         };
         self.ledger.waited(waiting.since.elapsed());
         self.program.streams.hold_everything(false);
-        if std::mem::take(&mut self.told_waits_for).is_some() {
+        if std::mem::take(&mut self.told_that_it_waits) {
             notes::tell("checkpoints are made again");
         }
     }
@@ -93,28 +128,28 @@ impl Drive<'_> {
         if lost < limit {
             return;
         }
-        let Some(process) = self.program.company() else {
+        let Some(Waiting { obstacle, .. }) = &self.waiting else {
             return;
         };
-        self.ledger.waits_for(&process.to_string());
+        self.ledger.waits_for(obstacle);
         if self.complained_of_company {
             return;
         }
         self.complained_of_company = true;
-        self.told_waits_for = Some(process.pid);
-        let said = too_long(&process, lost);
+        self.told_that_it_waits = true;
+        let said = format!(
+            "no checkpoint for {:.1}s: {obstacle}; checkpoints wait until that is over, a kill now loses that work, and what was printed since is held",
+            lost.as_secs_f64()
+        );
         self.program.notes.say(&said);
     }
 
     fn give_up(&mut self) {
         let lost = self.last.elapsed().as_secs_f64();
-        let process = self.program.company();
-        let process = process.map_or_else(
-            || "another process has not ended".to_owned(),
-            |process| process.to_string(),
-        );
+        let obstacle = self.waiting.take().map(|waiting| waiting.obstacle);
         self.program.notes.say(&format!(
-            "{process}, so no checkpoint could be made: a resume does the last {lost:.1}s again"
+            "{}, so no checkpoint could be made: a resume does the last {lost:.1}s again",
+            obstacle.unwrap_or_default()
         ));
     }
 
@@ -134,11 +169,4 @@ impl Drive<'_> {
             }
         }
     }
-}
-
-fn too_long(process: &Described, lost: Duration) -> String {
-    format!(
-        "no checkpoint for {:.1}s: {process}, and checkpoints are made while the program has no other process; a kill now loses that work, and what was printed since is held",
-        lost.as_secs_f64()
-    )
 }

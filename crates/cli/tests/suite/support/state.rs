@@ -22,9 +22,22 @@ pub(crate) struct Killed {
 pub(crate) const COUNTING: &str =
     "for ((i = 1; i <= 12; i++)); do for ((j = 0; j < 20000; j++)); do :; done; echo $i; done";
 
+/// The same of three processes.
+const COUNTING_IN_A_PIPELINE: &str = "for ((i = 1; i <= 12; i++)); do for ((j = 0; j < 20000; j++)); do :; done; echo $i; done | \
+     while read -r i; do echo $i; done";
+
 impl Killed {
     /// Runs a counting program, and kills it when it has printed some lines.
     pub(crate) fn midway() -> Self {
+        Self::midway_of(COUNTING)
+    }
+
+    /// The same with a tree of processes.
+    pub(crate) fn midway_in_a_tree() -> Self {
+        Self::midway_of(COUNTING_IN_A_PIPELINE)
+    }
+
+    fn midway_of(script: &str) -> Self {
         let scratch = tempfile::tempdir().expect("a scratch directory");
         let stdout = (1..=12)
             .map(|i| format!("{i}\n"))
@@ -37,7 +50,7 @@ impl Killed {
             .args(["run", "--every", "10ms", "--state"])
             .arg(killed.path("state"));
         command
-            .args(["--", "bash", "-c", COUNTING])
+            .args(["--", "bash", "-c", script])
             .stdout(out)
             .stderr(Stdio::null());
         let mut child = command.spawn().expect("twinpage starts");
