@@ -63,7 +63,7 @@ mod tests;
 mod wide_marks;
 
 pub(crate) use discard::{discard, take_discarded, take_given_back};
-pub(crate) use listed::{copy_lines, put_lines, start as start_listing, take_marks};
+pub(crate) use listed::{copy_line, copy_lines, put_lines, start as start_listing, take_marks};
 pub(crate) use sweep::{Frozen, cut, mark_whole};
 
 use wide_marks::Few;

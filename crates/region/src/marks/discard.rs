@@ -28,6 +28,7 @@ pub(crate) fn discard<E>(
     }
     if !whole.is_empty() {
         discarded(place).push(whole);
+        place.state().has_discarded.store(true, Ordering::Release);
     }
     Ok(())
 }
@@ -64,10 +65,15 @@ pub(super) fn is_owed(place: Place) -> bool {
 
 pub(super) fn forget(place: Place) {
     discarded(place).clear();
+    place.state().has_discarded.store(false, Ordering::Release);
 }
 
-/// What was given back since the last cut, in bytes from the base.
+/// What was given back since the last cut, in bytes from the base. No other thread writes.
 pub(crate) fn take_given_back(place: Place) -> Vec<Range<usize>> {
+    if !place.state().has_discarded.load(Ordering::Acquire) {
+        return Vec::new();
+    }
+    place.state().has_discarded.store(false, Ordering::Release);
     std::mem::take(&mut *discarded(place))
 }
 
