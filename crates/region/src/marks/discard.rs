@@ -1,6 +1,6 @@
 //! Pages that are given back: zero at once, and no longer in the store from the next checkpoint on.
 
-use super::{FLIP, any, assert_may_write, lines_of, marks, saved, set, summary, touch};
+use super::{FLIP, any, assert_may_write, lines_of, mark_bytes, marks, saved, set, summary};
 use crate::address::{PAGE, Place};
 use std::ops::Range;
 use std::sync::atomic::Ordering;
@@ -24,7 +24,7 @@ pub(crate) fn discard<E>(
     let first = range.start.next_multiple_of(stored).min(range.end);
     let whole = first..(range.end / stored * stored).max(first);
     for rest in [range.start..whole.start, whole.end..range.end] {
-        touch(place.base().wrapping_add(rest.start), rest.len());
+        mark_bytes(place.base().wrapping_add(rest.start), rest.len());
     }
     if !whole.is_empty() {
         discarded(place).push(whole);

@@ -52,7 +52,7 @@ impl Lent {
     /// It is there, in the region, and nothing refers to it.
     pub(super) unsafe fn add(&self, place: Place, at: *const u8, bytes: usize) {
         if bytes > MOST || place.state().takes_away.load(Ordering::Relaxed) {
-            return marks::touch(at, bytes);
+            return marks::mark_bytes(at, bytes);
         }
         let (start, parts) = (place.offset_of(at), &mut lock(&self.0).parts);
         let mut done = 0;
@@ -80,7 +80,7 @@ impl Lent {
             unsafe { marks::copy_line((&raw const held).cast(), before) };
             marks::copy_lines(place, line / LINES, LineMask::run(line % LINES, 1), now);
             if now[from..to] != before[from..to] {
-                marks::touch(place.base().wrapping_add(line * LINE), 1);
+                marks::mark_line(place.base().wrapping_add(line * LINE));
             }
         }
     }
