@@ -17,7 +17,7 @@ use twinpage_core::medium::Medium;
 use twinpage_core::packed::Packed;
 use twinpage_core::product::{self, ProductScheme};
 use twinpage_core::scheme::{
-    Commit, Damage, Epoch, FoldHints, Idle, Info, Pressure, Recovered, Scheme, Simulated, TableEntry,
+    Commit, Damage, Epoch, FoldHints, Idle, Info, Pressure, Recovered, Scheme, Simulated, TableEntry, Traffic,
 };
 use twinpage_core::{SchemeKind, forward_scheme};
 
@@ -256,6 +256,9 @@ impl<M: Medium> Idle for AnyScheme<M> {
     }
     fn end_commit(&mut self, flushed: io::Result<()>) -> Result<Epoch> {
         each!(self, store => store.end_commit(flushed))
+    }
+    fn traffic(&self) -> Traffic {
+        each!(self, store => store.traffic())
     }
     fn give_back(&mut self) -> Result<bool> {
         each!(self, store => store.give_back())

@@ -9,7 +9,7 @@ use crate::kind::SchemeKind;
 use crate::medium::Medium;
 use crate::packed::{self, Packed, is_packed};
 use crate::scheme::{
-    Commit, Damage, Epoch, FoldHints, Idle, Info, Pressure, Recovered, Scheme, forward_scheme,
+    Commit, Damage, Epoch, FoldHints, Idle, Info, Pressure, Recovered, Scheme, Traffic, forward_scheme,
 };
 use std::io;
 use std::ops::Range;
@@ -151,6 +151,9 @@ impl<M: Medium> Idle for ProductScheme<M> {
     }
     fn end_commit(&mut self, flushed: io::Result<()>) -> Result<Epoch> {
         each!(self, store => store.end_commit(flushed))
+    }
+    fn traffic(&self) -> Traffic {
+        each!(self, store => store.traffic())
     }
     fn give_back(&mut self) -> Result<bool> {
         each!(self, store => store.give_back())

@@ -317,6 +317,11 @@ pub trait Idle: Scheme {
         Err(Error::Invalid("no commit has begun: begin one first".into()))
     }
 
+    /// The traffic of [`Scheme::info`] alone: it is asked for twice a commit.
+    fn traffic(&self) -> Traffic {
+        self.info().traffic
+    }
+
     /// Brings some pages that the checkpoint has in two homes to one, and gives the space of the other back to the
     /// medium: whether another step may find more. A step is about as long as a commit of an extent. The checkpoint
     /// stays as it is, and so does what was written since.

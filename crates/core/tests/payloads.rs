@@ -158,6 +158,29 @@ fn a_flip_ends_the_journal_or_is_told() {
     }
 }
 
+/// The mark follows when there is other work: then the last record is known to be there.
+#[test]
+fn a_flip_of_the_last_record_is_told_once_the_mark_has_followed() {
+    let mut store = create(PoolLimit::Grow, 1 << 20);
+    for value in 2..5 {
+        write(&mut store, 1, 7, value);
+        store.commit(b"first").unwrap();
+    }
+    store.give_back().unwrap();
+    let (at, end) = *records(&store).last().unwrap();
+    for at in at..end {
+        let error = Store::recover(altered(&store, |bytes| bytes[at] ^= 4)).unwrap_err();
+        assert!(
+            matches!(error, Error::Damaged { what: "mark", .. }),
+            "byte {at}: {error}"
+        );
+    }
+    write(&mut store, 1, 7, 5);
+    store.commit(b"first").unwrap();
+    let (store, found) = reopen(store);
+    assert_eq!((found.epoch, line(&store, 1, 7)), (5, 5));
+}
+
 /// A page may hold the bytes of a record of this very journal: they are no record where a payload that holds them is torn.
 #[test]
 fn bytes_of_an_earlier_record_inside_a_torn_one_are_no_record() {

@@ -21,7 +21,7 @@ use crate::gate::{self, Busy, Closed, Gate, MarkState, Pinned};
 use crate::zone::{self, DATA_BYTES, Reserved, WINDOWS, base_of, locate};
 use std::fmt;
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -31,6 +31,27 @@ pub const PAGE: usize = 4096;
 /// What is written often, apart from what is read often.
 #[repr(align(128))]
 pub(crate) struct CachePadded<T>(pub(crate) T);
+
+/// Groups of pages that a list has without a lock: of nearly every section all.
+pub(crate) const FEW_GROUPS: usize = 30;
+
+/// The groups of pages with a mark, in the order of their first, for the one thread that writes (`marks/listed.rs`).
+pub(crate) struct Listed {
+    /// How many there are, but for the rest.
+    pub(crate) count: AtomicUsize,
+    pub(crate) few: [AtomicU32; FEW_GROUPS],
+    pub(crate) rest: Mutex<Vec<u32>>,
+}
+
+impl Listed {
+    const fn new() -> Listed {
+        Listed {
+            count: AtomicUsize::new(0),
+            few: [const { AtomicU32::new(0) }; FEW_GROUPS],
+            rest: Mutex::new(Vec::new()),
+        }
+    }
+}
 
 /// One window's state, there whether or not the window is in use.
 #[repr(C, align(128))]
@@ -46,11 +67,13 @@ pub(crate) struct State {
     pub(crate) by_page: AtomicBool,
     /// Bytes in a page of the store below.
     pub(crate) stored_page: AtomicUsize,
-    /// Bytes from the base that were given back since the last cut (`marks.rs`).
+    /// Bytes from the base that were given back since the last cut (`marks.rs`), and whether any were: to be asked where
+    /// no other thread writes.
     pub(crate) discarded: Mutex<Vec<Range<usize>>>,
+    pub(crate) has_discarded: AtomicBool,
     /// Whether groups of pages are put on the list when their first line is marked, and the list (`marks/listed.rs`).
     pub(crate) lists: AtomicBool,
-    pub(crate) groups: Mutex<Vec<u32>>,
+    pub(crate) groups: Listed,
     /// How many cuts there were (`marks.rs`).
     pub(crate) cuts: AtomicU64,
     /// Slots for saved lines given out since the last cut (`marks/saved.rs`).
@@ -72,8 +95,9 @@ static STATES: [State; WINDOWS] = [const {
         by_page: AtomicBool::new(false),
         stored_page: AtomicUsize::new(0),
         discarded: Mutex::new(Vec::new()),
+        has_discarded: AtomicBool::new(false),
         lists: AtomicBool::new(false),
-        groups: Mutex::new(Vec::new()),
+        groups: Listed::new(),
         cuts: AtomicU64::new(0),
         saved: CachePadded(AtomicUsize::new(0)),
         takes_away: AtomicBool::new(false),

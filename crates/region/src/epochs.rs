@@ -109,6 +109,8 @@ struct DurableState {
     lost: Option<(u64, String)>,
     /// Sections that found no room and were undone, and why.
     undone: Vec<(Range<u64>, String)>,
+    /// Threads that wait for any of this to change.
+    waiting: u32,
     /// How many cuts were given up because of an update that did not end, and what the last one waited for.
     given_up: u64,
     busy: Option<Busy>,
@@ -166,9 +168,15 @@ impl Progress {
         self.told.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Waking takes a call of the system, also where no thread waits.
     fn publish(&self, change: impl FnOnce(&mut DurableState)) {
-        change(&mut self.told());
-        self.changed.notify_all();
+        let mut told = self.told();
+        change(&mut told);
+        let is_awaited = told.waiting > 0;
+        drop(told);
+        if is_awaited {
+            self.changed.notify_all();
+        }
     }
 
     /// A ticket for the next cut. With the lock: see [`MarkedLines::nothing_to_do`].
@@ -285,7 +293,9 @@ impl Progress {
             {
                 return Err(busy.error());
             }
+            told.waiting += 1;
             told = self.changed.wait(told).unwrap_or_else(PoisonError::into_inner);
+            told.waiting -= 1;
         }
         Ok(())
     }

@@ -6,7 +6,6 @@
 
 use crate::atomic::Section;
 use crate::error::Result;
-use crate::marks::touch_value;
 use crate::persist::{Empty, Persist};
 use crate::region::{Region, Update, View};
 use crate::root::Root;
@@ -119,10 +118,12 @@ impl<T: Persist> Handle<T> {
         }
         let at = self.root.address(section);
         self.taken.store(section.scope() << 1 | 1, Ordering::Relaxed);
-        touch_value(at.as_ptr());
         // SAFETY: the value is there as long as the handle, and of this type (`root::open`). The section has the turn, so
         // no other thread has a reference; this one has none, since no scope that was handed one is running.
-        unsafe { at.cast().as_mut() }
+        unsafe {
+            section.lend(at.as_ptr().cast(), size_of::<T>());
+            at.cast().as_mut()
+        }
     }
 
     /// Whether the closure it was handed out in is running still.

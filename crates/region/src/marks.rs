@@ -20,7 +20,7 @@
 //! * The **sweep** copies the line and looks at the mark again. If it still stands, the copy is the
 //!   checkpoint's, and the sweep clears the mark; if not, a writer has saved the line, and the copy is
 //!   thrown away.
-//! * A **writer**, before he writes to a line ([`touch`]), looks at the frozen mark, while a sweep is on its
+//! * A **writer**, before he writes to a line ([`mark_bytes`]), looks at the frozen mark, while a sweep is on its
 //!   way. If it stands the writer copies the line into a slot and looks again. If it still stands, the slot is the
 //!   checkpoint's; if not, the line is saved elsewhere, and the slot is void. Then it clears the frozen
 //!   mark, sets the current one, and writes.
@@ -63,7 +63,7 @@ mod tests;
 mod wide_marks;
 
 pub(crate) use discard::{discard, take_discarded, take_given_back};
-pub(crate) use listed::{copy_lines, put_lines, start as start_listing, take_marks};
+pub(crate) use listed::{copy_line, copy_lines, put_lines, start as start_listing, take_marks};
 pub(crate) use sweep::{Frozen, cut, mark_whole};
 
 use wide_marks::Few;
@@ -100,100 +100,91 @@ const MANY: usize = 16;
 ///
 /// # Panics
 /// When the thread is not inside an update of the region: the write would be torn by a crash.
-#[inline]
-pub(crate) fn touch<T: ?Sized>(at: *const T, bytes: usize) {
-    touch_aligned(at.addr(), bytes, 1);
-}
-
-/// [`touch`] of a whole value.
-///
-/// # Panics
-/// As [`touch`].
-#[inline]
-pub(crate) fn touch_value<T>(at: *const T) {
-    // A size known to the compiler makes few instructions of it, however many lines there are.
-    match size_of::<T>() {
-        bytes @ LINE..=FEW => touch_few(at.addr(), bytes, bytes <= align_of::<T>().min(LINE)),
-        bytes => touch_aligned(at.addr(), bytes, align_of::<T>()),
-    }
-}
-
-/// [`touch`] of all of a value or a part, however many bytes that is.
-///
-/// # Panics
-/// As [`touch`].
 #[inline(always)]
-pub(crate) fn touch_all<T: ?Sized>(all: &T) {
-    touch_aligned((&raw const *all).addr(), size_of_val(all), align_of_val(all));
-}
-
-/// [`touch`] of bytes at a multiple of `align`: no more than that are on one line.
-///
-/// # Panics
-/// As [`touch`].
-#[inline(always)]
-pub(crate) fn touch_aligned(at: usize, bytes: usize, align: usize) {
+pub(crate) fn mark_bytes<T>(at: *const T, bytes: usize) {
     match bytes {
         0 => {}
-        // On two lines at most.
-        1..=LINE => touch_few(at, bytes, bytes <= align),
-        _ => touch_more(at, bytes),
+        // On two lines at most, and on one if they are as aligned as long.
+        1..=LINE => mark_few(at.addr(), bytes, bytes <= align_of::<T>()),
+        _ => mark_more(at.addr(), bytes),
     }
 }
 
-/// [`touch`] of the first and the last line of some bytes, likely marked already: the end of what grows, what
+/// [`mark_bytes`] of a whole value.
+///
+/// # Panics
+/// As [`mark_bytes`].
+#[inline(always)]
+pub(crate) fn mark_value<T>(at: *const T) {
+    // A size known to the compiler makes few instructions of it, however many lines there are.
+    match size_of::<T>() {
+        bytes @ LINE..=FEW => mark_few(at.addr(), bytes, bytes <= align_of::<T>().min(LINE)),
+        bytes => mark_bytes(at, bytes),
+    }
+}
+
+/// [`mark_bytes`] of bytes that lie on the line of an address, and on no other.
+///
+/// # Panics
+/// As [`mark_bytes`].
+#[inline(always)]
+pub(crate) fn mark_line<T>(at: *const T) {
+    mark_few(at.addr(), 1, true);
+}
+
+/// [`mark_bytes`] of the first and the last line of some bytes, likely marked already: the end of what grows, what
 /// counts. Looking whether they are is less than marking them, where the answer can be foretold.
 ///
 /// # Panics
-/// As [`touch`].
+/// As [`mark_bytes`].
 #[inline(always)]
-pub(crate) fn touch_ends<T: ?Sized>(at: *const T, bytes: usize) {
+pub(crate) fn mark_append<T: ?Sized>(at: *const T, bytes: usize) {
     let at = at.addr();
     let here = gate::here();
     let offset = here.offset_of(at);
     if offset < DATA_BYTES {
         let map = here.current.load(Ordering::Relaxed);
-        // SAFETY: as in `touch_simply`. A mark that is seen was set when nothing of the line was frozen.
+        // SAFETY: as in `mark_simply`. A mark that is seen was set when nothing of the line was frozen.
         let is_marked = |at| unsafe { mark(map, at / LINE) }.load(Ordering::Acquire) == MARKED;
         if is_marked(offset) && (bytes == 1 || is_marked(offset + bytes - 1)) {
             return;
         }
     }
-    touch_ends_anew(at, bytes);
+    mark_ends_anew(at, bytes);
 }
 
 /// What is left when that is not so.
 #[inline(never)]
-fn touch_ends_anew(at: usize, bytes: usize) {
-    touch_few(at, 1, true);
-    touch_few(at + bytes - 1, 1, true);
+fn mark_ends_anew(at: usize, bytes: usize) {
+    mark_few(at, 1, true);
+    mark_few(at + bytes - 1, 1, true);
 }
 
 /// Bytes whose lines are marked by two stores at most ([`Few`]).
 const FEW: usize = 15 * LINE;
 
-/// [`touch`] of more than a line, not worth a copy wherever it is called.
+/// [`mark_bytes`] of more than a line, not worth a copy wherever it is called.
 #[inline(never)]
-fn touch_more(at: usize, bytes: usize) {
+fn mark_more(at: usize, bytes: usize) {
     match bytes {
-        ..=FEW => touch_few(at, bytes, false),
-        _ => touch_any(at, bytes),
+        ..=FEW => mark_few(at, bytes, false),
+        _ => mark_any(at, bytes),
     }
 }
 
-/// [`touch`] of bytes on few lines.
+/// [`mark_bytes`] of bytes on few lines.
 #[inline(always)]
-fn touch_few(at: usize, bytes: usize, is_one: bool) {
-    if !touch_simply(at, bytes, is_one) {
-        touch_any(at, bytes);
+fn mark_few(at: usize, bytes: usize, is_one: bool) {
+    if !mark_simply(at, bytes, is_one) {
+        mark_any(at, bytes);
     }
 }
 
-/// [`touch`] where it is simple: in the window of the innermost update, and nothing of the lines is frozen. Says
+/// [`mark_bytes`] where it is simple: in the window of the innermost update, and nothing of the lines is frozen. Says
 /// whether it was. How many operations are under way at once is limited by their instructions, so every one
 /// counts.
 #[inline(always)]
-fn touch_simply(at: usize, bytes: usize, is_one: bool) -> bool {
+fn mark_simply(at: usize, bytes: usize, is_one: bool) -> bool {
     let here = gate::here();
     let offset = here.offset_of(at);
     if offset >= DATA_BYTES {
@@ -222,9 +213,9 @@ fn touch_simply(at: usize, bytes: usize, is_one: bool) -> bool {
     true
 }
 
-/// [`touch`] where it may be anything: outside the innermost update, of many lines, of frozen ones.
+/// [`mark_bytes`] where it may be anything: outside the innermost update, of many lines, of frozen ones.
 #[inline(never)]
-fn touch_any(at: usize, bytes: usize) {
+fn mark_any(at: usize, bytes: usize) {
     let Some((index, offset)) = locate(at) else { return };
     let place = Place::numbered(index);
     let map = place.state().here.current.load(Ordering::Acquire);
@@ -234,7 +225,7 @@ fn touch_any(at: usize, bytes: usize) {
     if !(place.is_inside() || place.is_volatile()) {
         outside_update();
     }
-    touch_lines(place, map, offset / LINE..(offset + bytes - 1) / LINE + 1);
+    mark_lines(place, map, offset / LINE..(offset + bytes - 1) / LINE + 1);
 }
 
 /// Whether this thread may write at `at`: it is inside an update of the region, or there is none.
@@ -266,7 +257,7 @@ fn outside_update() -> ! {
 
 /// Lines of which some may not be marked in this epoch.
 #[inline(never)]
-fn touch_lines(place: Place, map: usize, lines: Range<usize>) {
+fn mark_lines(place: Place, map: usize, lines: Range<usize>) {
     // SAFETY: the caller is about to write there, so the lines are usable and their marks are.
     let current = unsafe { marks(map, lines.clone()) };
     if all(current) {

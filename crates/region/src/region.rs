@@ -152,6 +152,19 @@ impl<'r> View<'r> {
         sections.as_ref().is_some_and(|sections| sections.is_open(scope))
     }
 
+    /// For the view of a section: a value of the region is handed out to be changed.
+    ///
+    /// # Safety
+    /// It is there, and nothing refers to it.
+    pub(crate) unsafe fn lend(&self, at: *const u8, bytes: usize) {
+        // SAFETY: the region is there as long as its section; the rest by the caller's word.
+        unsafe {
+            if let Some(sections) = &(*self.inner).sections {
+                sections.lend(at, bytes);
+            }
+        }
+    }
+
     /// Where the region lies.
     #[must_use]
     #[inline]
@@ -605,7 +618,8 @@ impl Inner {
         if let Some(sections) = &self.sections {
             sections.undo_any_lost();
         }
-        match progress.is_durable(last)? {
+        // A commit has all sections that had ended when it began.
+        match committed.is_ok() || progress.is_durable(last)? {
             true => Ok(()),
             // Of a section that did not come to its end there is nothing to wait for.
             false => committed.map(|_| ()),

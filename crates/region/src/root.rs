@@ -16,7 +16,7 @@ pub use crate::error::RootError;
 use crate::address::Place;
 use crate::check::Report;
 use crate::heap::{Heap, HeapError};
-use crate::marks::touch_value;
+use crate::marks::mark_value;
 use crate::persist::{Description, Empty, Persist};
 use crate::region::{Inner, Region, Update, View};
 use crate::root_table::{self, find};
@@ -250,7 +250,7 @@ impl<T: Persist> Root<T> {
     #[track_caller]
     pub fn get_mut<'a, 'r>(&'a mut self, update: &'a Update<'r>) -> &'a mut T::In<'r> {
         self.assert_in(update);
-        touch_value(self.at.as_ptr());
+        mark_value(self.at.as_ptr());
         // SAFETY: the value is there as long as the root and of this type; a name has one root, which is borrowed
         // mutably.
         unsafe { self.at.cast().as_mut() }
@@ -267,7 +267,7 @@ impl<T: Persist> Root<T> {
         self.assert_in(update);
         let heap = update.heap();
         root_table::remove(heap, &self.lease.name)?;
-        touch_value(self.at.as_ptr());
+        mark_value(self.at.as_ptr());
         // SAFETY: the root is not used any more, and found no more.
         unsafe {
             self.at.drop_in_place();

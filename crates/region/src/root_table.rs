@@ -8,7 +8,7 @@ use crate::collections::{self, Vec};
 use crate::error::RootError;
 use crate::heap::format::Header;
 use crate::heap::{Heap, HeapError, RawHeap};
-use crate::marks::touch;
+use crate::marks::mark_bytes;
 use crate::persist::{Description, Of, Persist};
 use crate::root_entry::RootEntry;
 use crate::zone::WINDOWS;
@@ -93,7 +93,7 @@ unsafe fn table_mut<'r>(heap: Heap<'r>) -> Result<Option<&'r mut Table<'r>>, Hea
     }
     // SAFETY: the header is there as long as the heap.
     let at = std::ptr::with_exposed_provenance_mut(unsafe { (*heap.raw().header()).roots } as usize);
-    touch(at, size_of::<Table<'r>>());
+    mark_bytes(at, size_of::<Table<'r>>());
     // SAFETY: `table` checked that a table is there; the caller holds its lock, so there is no other reference.
     Ok(Some(unsafe { &mut *at }))
 }
@@ -152,7 +152,7 @@ pub(crate) fn create<'r, T: Persist>(
     };
     table.try_reserve(1)?;
     let at = heap.try_allocate(Layout::new::<T>())?.cast::<T>();
-    touch(at.as_ptr(), size_of::<T>());
+    mark_bytes(at.as_ptr(), size_of::<T>());
     // SAFETY: the block is new and fits.
     unsafe { at.cast().write(value) };
     table.push(RootEntry {
@@ -176,12 +176,12 @@ fn new_table<'r>(heap: Heap<'r>) -> Result<&'r mut Table<'r>, RootError> {
     let mut at = heap
         .try_allocate(Layout::new::<Vec<RootEntry>>())?
         .cast::<Vec<RootEntry>>();
-    touch(at.as_ptr(), size_of::<Table<'r>>());
+    mark_bytes(at.as_ptr(), size_of::<Table<'r>>());
     // SAFETY: the block is new and fits; the header is there, and this is the only place that sets the field.
     unsafe {
         at.write(Vec::new_in(heap));
         let roots = &raw mut (*heap.raw().header()).roots;
-        touch(roots, 8);
+        mark_bytes(roots, 8);
         roots.write(at.expose_provenance().get() as u64);
         Ok(at.as_mut())
     }

@@ -170,7 +170,7 @@ impl Place {
     /// # Safety
     /// The bytes are usable ([`Place::bytes`]), and the window stays in use meanwhile.
     pub unsafe fn touch(self, range: Range<usize>) {
-        marks::touch(self.base().wrapping_add(range.start), range.len());
+        marks::mark_bytes(self.base().wrapping_add(range.start), range.len());
     }
 
     /// `range` (bytes from the base, whole pages) holds nothing any more: it reads as zero, and its

@@ -12,10 +12,11 @@ use twinpage::window::{WINDOW_BYTES, ZONE};
 use twinpage::{Durability, Persist, Region, Root, SchemeKind, Update};
 
 /// The version of what is in them, and how their lines became durable.
-const KEPT: [(u32, SchemeKind); 3] = [
+const KEPT: [(u32, SchemeKind); 4] = [
     (1, SchemeKind::DualPage),
     (1, SchemeKind::Packed),
     (2, SchemeKind::Packed),
+    (4, SchemeKind::Packed),
 ];
 
 #[derive(Persist, PartialEq, Debug)]

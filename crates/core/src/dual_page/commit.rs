@@ -42,10 +42,9 @@ use super::sums::line_of;
 use super::superblock::{Slot, Switch};
 use super::{Cause, DualPage};
 use crate::error::{Error, Result};
-use crate::geometry::{LINES_PER_PAGE, LineMask, PageId, PageLines};
+use crate::geometry::{LINES_PER_PAGE, LineMask};
 use crate::medium::{Flush, Medium};
 use crate::scheme::{Epoch, Scheme};
-use crc32c::crc32c;
 use std::sync::Arc;
 
 /// Lines of an unfenced record at most: recovery reads them.
@@ -85,7 +84,7 @@ impl<M: Medium> DualPage<M> {
     /// Posts everything written as a commit with `context`, up to the wait for it: of that nothing is left where the
     /// medium has no use for it.
     pub(super) fn post_newest(&mut self, context: &[u8]) -> Result<Option<Arc<dyn Flush>>> {
-        let mark = self.write_context(context)?;
+        let mark = self.set_context(context)?;
         let home = match self.defers_reclaim {
             true => Vec::new(),
             false => match self.shortage() {
@@ -138,42 +137,9 @@ impl<M: Medium> DualPage<M> {
         Ok(self.epoch)
     }
 
-    /// Writes what changed of the context to its pages.
-    fn write_context(&mut self, context: &[u8]) -> Result<ContextMark> {
-        let geometry = self.geometry();
-        let (line, page_bytes) = (geometry.line_bytes(), geometry.page_bytes());
-        for (page, bytes) in context.chunks(page_bytes).enumerate() {
-            let key = Key(page as u64);
-            let whole = bytes.len() / line * line;
-            let mut tail = vec![0; (bytes.len() - whole).next_multiple_of(line)];
-            tail[..bytes.len() - whole].copy_from_slice(&bytes[whole..]);
-            // A page of the context is always there, so that its length can be checked.
-            let absent = !self.table.entry(key).is(Flags::NEWEST);
-            for (first, bytes) in [(0, &bytes[..whole]), (whole / line, &tail[..])] {
-                let held = PageLines::from(PageId(page as u64), first, bytes, line);
-                let changed = match absent {
-                    true => held.held,
-                    false => self.diff_key(key, first, bytes)?,
-                };
-                if !changed.is_empty() {
-                    let _ = self.write_key(key, &held.only(changed), Cause::Context)?;
-                }
-            }
-        }
-        let used = context.len().div_ceil(page_bytes) as u64;
-        let had = self.context.len.div_ceil(page_bytes as u64);
-        if used < had {
-            self.discard_keys(Key(used)..Key(had));
-        }
-        Ok(ContextMark {
-            len: context.len() as u64,
-            crc: crc32c(context),
-        })
-    }
-
     /// Collects the changes of the epoch.
     fn gather(&mut self, context: ContextMark, home: &[Key]) {
-        self.touched.sort_unstable();
+        self.touched.sort_unstable_by_key(|&(key, _)| key);
         let DualPage {
             change,
             table,
@@ -184,8 +150,7 @@ impl<M: Medium> DualPage<M> {
         change.clear();
         change.context = context;
         home.iter().for_each(|&key| change.home.push(key));
-        for &key in touched.iter() {
-            let Some(place) = table.find(key) else { continue };
+        for &(key, place) in touched.iter() {
             let entry = &table[place];
             match entry.life() {
                 Life::Absent => {}
@@ -460,6 +425,7 @@ impl<M: Medium> DualPage<M> {
     /// After a record is durable: the mark follows, but for one with a payload, and the last commit's fall-back buffer is
     /// free.
     fn after_record(&mut self, has_payload: bool) -> Result<()> {
+        self.slots.lags |= has_payload;
         if !has_payload {
             match self.post_mark() {
                 // The next epoch begins with it.
@@ -480,7 +446,7 @@ impl<M: Medium> DualPage<M> {
         self.slots.unmarked = true;
         self.post(at, &mark, Cause::Journal)?;
         self.medium.hand_over()?;
-        self.slots.unmarked = false;
+        (self.slots.unmarked, self.slots.lags) = (false, false);
         Ok(())
     }
 
@@ -501,10 +467,7 @@ impl<M: Medium> DualPage<M> {
         self.exhausted = false;
         let touched = std::mem::take(&mut self.touched);
         let mut emptied = std::mem::take(&mut self.claimed);
-        for &key in &touched {
-            let Some(place) = self.table.find(key) else {
-                continue;
-            };
+        for &(key, place) in &touched {
             match self.table[place].life() {
                 Life::Absent => {}
                 Life::Born => self.table.set_in_checkpoint(place, true),
@@ -558,6 +521,10 @@ impl<M: Medium> DualPage<M> {
 
     /// Copies the fall-back's lines home. The last record names them until the next one is durable.
     pub(super) fn finish_redo(&mut self) -> Result<()> {
+        if self.fallback.is_empty() {
+            self.redo_pending = false;
+            return Ok(());
+        }
         let line = self.geometry().line_bytes();
         for (key, redo) in self.fallback.list() {
             let Some(place) = self.table.find(key) else {
@@ -593,11 +560,9 @@ impl<M: Medium> DualPage<M> {
     /// Forgets everything written since the last commit.
     pub(super) fn forget_newest(&mut self) -> Result<()> {
         self.exhausted = false;
+        self.written_context.forget();
         let touched = std::mem::take(&mut self.touched);
-        for &key in &touched {
-            let Some(place) = self.table.find(key) else {
-                continue;
-            };
+        for &(_, place) in &touched {
             let entry = &mut self.table[place];
             entry.set(Flags::NEWEST, entry.is(Flags::CHECKPOINT));
             entry.dbv = LineMask::NONE;

@@ -62,6 +62,11 @@ impl Fallback {
         Ok(())
     }
 
+    /// Whether it holds no line of this epoch.
+    pub(super) fn is_empty(&self) -> bool {
+        self.pages.is_empty() && self.extents.is_empty()
+    }
+
     /// The redo list of a commit: every page, in order.
     pub(super) fn list(&self) -> Vec<(Key, Redo)> {
         let mut list: Vec<_> = self

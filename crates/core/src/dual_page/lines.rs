@@ -359,7 +359,7 @@ impl<M: Medium> DualPage<M> {
         let entry: &mut Entry = &mut self.table[place];
         if !entry.is(Flags::TOUCHED) {
             entry.set(Flags::TOUCHED, true);
-            self.touched.push(key);
+            self.touched.push((key, place));
         }
     }
 

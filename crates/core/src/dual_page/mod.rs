@@ -23,6 +23,7 @@
 mod check;
 pub(crate) mod codec;
 mod commit;
+mod context;
 mod fallback;
 mod fault;
 mod journal;
@@ -54,7 +55,7 @@ use crate::scheme::{Commit, Epoch, Recovered};
 use crate::shell::Shell;
 use fallback::Fallback;
 use journal::{Change, ContextMark, Redo};
-use map::{CONTEXT_EXTENTS, Key, MAX_EXTENTS, Table};
+use map::{CONTEXT_EXTENTS, EntryIndex, Key, MAX_EXTENTS, Table};
 use pool::Pool;
 use recover::Loaded;
 use slots::Slots;
@@ -172,9 +173,10 @@ pub struct DualPage<M> {
     /// Checksums of lines, in a store that has them.
     sums: Option<Sums>,
     context: ContextMark,
+    written_context: context::WrittenContext,
     epoch: Epoch,
-    /// Pages with something to look at when the epoch ends.
-    touched: Vec<Key>,
+    /// Pages with something to look at when the epoch ends, and their entries, which stay where they are until then.
+    touched: Vec<(Key, EntryIndex)>,
     /// Logical extents claimed in this epoch.
     claimed: Vec<u64>,
     /// No derivative page can be had before the epoch ends.
@@ -275,6 +277,7 @@ impl<M: Medium> DualPage<M> {
             fallback: Fallback::default(),
             sums,
             context,
+            written_context: context::WrittenContext::default(),
             epoch,
             touched: Vec::new(),
             claimed: Vec::new(),
@@ -373,7 +376,7 @@ impl<M: Medium> DualPage<M> {
         if std::mem::take(&mut self.slots.incomplete) && !self.faulty(Fault::CompleteLater) {
             self.fence()?;
         }
-        if self.slots.unmarked {
+        if self.slots.unmarked || self.slots.lags {
             self.post_mark()?;
         }
         Ok(())
@@ -435,6 +438,7 @@ fn create_slots(medium: &mut impl Medium, space: &mut Space, superblock: Superbl
         torn: false,
         incomplete: false,
         unmarked: false,
+        lags: false,
         payload_at: None,
         fenced: 0,
     };

@@ -172,6 +172,7 @@ fn load_until(medium: &impl Medium, last: u64) -> Result<Loaded> {
         torn: true,
         incomplete: false,
         unmarked,
+        lags: false,
         payload_at,
         fenced: 0,
     };

@@ -22,7 +22,8 @@ impl<M: Medium> Mechanism for DualPage<M> {
     #[inline]
     fn prepare(&mut self, path: Path) -> Result<()> {
         self.medium.waits(path);
-        match self.redo_pending || self.slots.torn || self.slots.unmarked {
+        let lags = self.slots.lags && path == Path::Background;
+        match self.redo_pending || self.slots.torn || self.slots.unmarked || lags {
             true => self.make_up(),
             false => Ok(()),
         }
@@ -133,6 +134,10 @@ impl<M: Medium> Idle for DualPage<M> {
             let waited = store.medium.end_fence(flushed);
             store.adopt_newest(waited)
         })
+    }
+
+    fn traffic(&self) -> Traffic {
+        self.written()
     }
 
     fn give_back(&mut self) -> Result<bool> {

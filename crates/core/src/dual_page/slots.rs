@@ -11,8 +11,8 @@
 //!   with its lines, and one fence makes all of it durable: the last record, if it is unfenced and the mark does not
 //!   say that it is durable, is torn unless its lines have the checksums in it (`recover.rs`).
 //! * The mark is at most one record behind the one that was durable last, of those without a payload.
-//! * A record with a *payload* is valid by itself: nothing else is written for its commit, no mark either. Its payload
-//!   is a part of the checkpoint until the next commit without one; a snapshot is followed by those that still are.
+//! * A record with a *payload* is valid by itself: nothing else is written for its commit. The mark follows with the
+//!   next other work: a larger commit, or the giving back of space at the end. Its payload is a part of the checkpoint until the next commit without one; a snapshot is followed by those that still are.
 //! * A full journal is answered by a snapshot in the other slot and a write of the switch record
 //!   that has the lower generation. The valid slot is not touched meanwhile.
 //! * Such a record that misses lines is durably erased before the next line is written: it could be made valid by lines
@@ -54,6 +54,8 @@ pub(super) struct Slots {
     pub(super) incomplete: bool,
     /// The mark is behind.
     pub(super) unmarked: bool,
+    /// It is behind by records with a payload, which is made up for when there is other work.
+    pub(super) lags: bool,
     /// The first record whose payload is a part of the checkpoint.
     pub(super) payload_at: Option<Offset>,
     /// Bytes the medium had at the last fence: what lies behind them may not be there after a crash. 0 where something

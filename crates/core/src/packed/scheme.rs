@@ -194,6 +194,10 @@ impl<S: Mechanism + Idle> Idle for Packed<S> {
         })
     }
 
+    fn traffic(&self) -> Traffic {
+        self.written()
+    }
+
     fn give_back(&mut self) -> Result<bool> {
         shell::guarded(self, Path::Background, |store| store.below.give_back())
     }

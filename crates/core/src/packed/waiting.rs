@@ -74,6 +74,7 @@ impl Waiting {
     /// Visits the pages with lines written since the last commit, ascending, and says which those are.
     pub(super) fn each_fresh(&mut self, mut each: impl FnMut(Page<'_>, LineMask)) {
         self.fresh.sort_unstable();
+        self.fresh.dedup();
         for &number in &self.fresh {
             if let Ok(at) = self.find(number) {
                 let entry = &self.pages[at];

@@ -6,9 +6,9 @@
 //! | address | length |   of a slice or text
 //! ```
 
-use crate::heap::touching::touch_block;
+use crate::heap::marking::mark_block;
 use crate::heap::{Brand, Heap, HeapError, RawHeap};
-use crate::marks::touch_all;
+use crate::marks::mark_bytes;
 use crate::persist::{Empty, Kind, Name, Of, Persist, Types};
 use std::alloc::Layout;
 use std::borrow::{Borrow, BorrowMut};
@@ -93,7 +93,7 @@ impl<'r, T> Box<'r, T> {
 
     #[inline]
     fn fill(at: NonNull<T>, value: T) -> Box<'r, T> {
-        touch_block(at.as_ptr());
+        mark_block(at.as_ptr());
         // SAFETY: the block is new and fits a `T`.
         unsafe { at.write(value) };
         Box {
@@ -156,7 +156,7 @@ impl<'r, T: ?Sized> Deref for Box<'r, T> {
 impl<'r, T: ?Sized> DerefMut for Box<'r, T> {
     #[inline]
     fn deref_mut(&mut self) -> &mut T {
-        touch_all(&**self);
+        mark_bytes(self.at.as_ptr().cast::<u8>(), size_of_val(&**self));
         // SAFETY: the box owns a value there, and is borrowed mutably.
         unsafe { self.at.as_mut() }
     }

@@ -2,7 +2,7 @@
 
 use super::{Box, String, Vec};
 use crate::heap::{Heap, RawHeap};
-use crate::marks::touch_all;
+use crate::marks::mark_bytes;
 use crate::persist::{Empty, Kind, Name, Of, Persist, Types};
 use std::alloc::Layout;
 use std::mem::ManuallyDrop;
@@ -28,7 +28,7 @@ impl<'r, T> Box<'r, [T]> {
     #[inline]
     pub fn get_mut<I: SliceIndex<[T]>>(&mut self, index: I) -> Option<&mut I::Output> {
         let found = self.unmarked().get_mut(index)?;
-        touch_all(found);
+        mark_bytes((&raw const *found).cast::<T>(), size_of_val(found));
         Some(found)
     }
 }
@@ -100,7 +100,7 @@ impl<T, I: SliceIndex<[T]>> IndexMut<I> for Box<'_, [T]> {
     #[inline]
     fn index_mut(&mut self, index: I) -> &mut I::Output {
         let found = &mut self.unmarked()[index];
-        touch_all(found);
+        mark_bytes((&raw const *found).cast::<T>(), size_of_val(found));
         found
     }
 }

@@ -16,7 +16,7 @@ mod traits;
 pub use traits::IntoIter;
 
 use super::vec::in_bounds;
-use crate::heap::touching::touch_in_row;
+use crate::heap::marking::mark_element;
 use crate::heap::{Heap, HeapError};
 use std::iter::Chain;
 use std::marker::PhantomData;
@@ -266,7 +266,7 @@ impl<'r, T> VecDeque<'r, T> {
             return None;
         }
         let at = self.value(index);
-        touch_in_row(at);
+        mark_element(at);
         // SAFETY: the value is there, and the ring borrowed alone.
         Some(unsafe { &mut *at })
     }
@@ -365,8 +365,8 @@ impl<'r, T> VecDeque<'r, T> {
             a < length && b < length,
             "swapping values {a} and {b} of {length}"
         );
-        touch_in_row(self.value(a));
-        touch_in_row(self.value(b));
+        mark_element(self.value(a));
+        mark_element(self.value(b));
         // SAFETY: both values are there.
         unsafe { std::ptr::swap(self.value(a), self.value(b)) };
     }

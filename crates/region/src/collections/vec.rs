@@ -18,8 +18,8 @@ pub use extract::{ExtractIf, Splice};
 pub(super) use room::RawBlock;
 
 use crate::heap::Heap;
-use crate::heap::touching::{touch_at_end, touch_in_row};
-use crate::marks::{LINE, touch, touch_all, touch_ends};
+use crate::heap::marking::{mark_element, mark_last};
+use crate::marks::{LINE, mark_append, mark_bytes};
 use std::marker::PhantomData;
 use std::ops::{Bound, Deref, DerefMut, Index, IndexMut, Range, RangeBounds};
 use std::ptr::NonNull;
@@ -146,7 +146,7 @@ impl<'r, T> Vec<'r, T> {
     #[must_use]
     #[inline]
     pub fn as_mut_slice(&mut self) -> &mut [T] {
-        touch(self.at.as_ptr(), self.length * Self::BYTES);
+        mark_bytes(self.at.as_ptr(), self.length * Self::BYTES);
         self.unmarked()
     }
 
@@ -161,7 +161,7 @@ impl<'r, T> Vec<'r, T> {
     #[inline]
     fn mark(&self, range: Range<usize>) {
         let at = self.at.as_ptr().wrapping_add(range.start);
-        touch(at, range.len() * Self::BYTES);
+        mark_bytes(at, range.len() * Self::BYTES);
     }
 
     /// The place of value `index`.
@@ -174,7 +174,7 @@ impl<'r, T> Vec<'r, T> {
     #[inline]
     pub fn get_mut<I: SliceIndex<[T]>>(&mut self, index: I) -> Option<&mut I::Output> {
         let found = self.unmarked().get_mut(index)?;
-        touch_all(found);
+        mark_bytes((&raw const *found).cast::<T>(), size_of_val(found));
         Some(found)
     }
 
@@ -200,8 +200,8 @@ impl<'r, T> Vec<'r, T> {
             "swapping values {a} and {b} of {length}"
         );
         let (a, b) = (self.place(a), self.place(b));
-        touch_in_row(a);
-        touch_in_row(b);
+        mark_element(a);
+        mark_element(b);
         // SAFETY: both values are there.
         unsafe { a.swap(b) };
     }
@@ -217,7 +217,7 @@ impl<'r, T> Vec<'r, T> {
             self.grow(1, true);
         }
         let (length, at) = (self.length, self.place(self.length));
-        touch_at_end(at);
+        mark_last(at);
         // SAFETY: there is room.
         unsafe { at.write(value) };
         self.length = length + 1;
@@ -286,7 +286,7 @@ impl<'r, T> Vec<'r, T> {
         unsafe {
             let value = self.place(index).read();
             if index != last {
-                touch_in_row(self.place(index));
+                mark_element(self.place(index));
                 self.place(last).copy_to_nonoverlapping(self.place(index), 1);
             }
             value
@@ -438,8 +438,8 @@ impl<'r, T> Vec<'r, T> {
         self.reserve(more);
         let at = self.place(length);
         match more * Self::BYTES {
-            bytes @ 1..=LINE => touch_ends(at, bytes),
-            bytes => touch(at, bytes),
+            bytes @ 1..=LINE => mark_append(at, bytes),
+            bytes => mark_bytes(at, bytes),
         }
         // SAFETY: there is room for all of them, marked; there is no other slice of this vector's block.
         unsafe { at.copy_from_nonoverlapping(values.as_ptr(), more) };
@@ -555,7 +555,7 @@ impl<'r, T, I: SliceIndex<[T]>> IndexMut<I> for Vec<'r, T> {
     #[inline]
     fn index_mut(&mut self, index: I) -> &mut I::Output {
         let found = &mut self.unmarked()[index];
-        touch_all(found);
+        mark_bytes((&raw const *found).cast::<T>(), size_of_val(found));
         found
     }
 }

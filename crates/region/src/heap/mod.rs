@@ -21,9 +21,9 @@ mod brand;
 pub(crate) mod classes;
 pub(crate) mod format;
 pub(crate) mod locks;
+pub(crate) mod marking;
 mod slabs;
 pub(crate) mod stats;
-pub(crate) mod touching;
 pub(crate) mod units;
 
 pub use crate::error::HeapError;
@@ -32,7 +32,7 @@ pub use stats::{ClassStats, HeapStats};
 
 use crate::address::Place;
 use crate::gate;
-use crate::marks::{self, touch};
+use crate::marks::{self, mark_bytes};
 use crate::zone::DATA_BYTES;
 use format::{FIRST_ENTRIES, Header, LARGE, MAGIC, REST, SLAB, Slab, UNIT, VERSION};
 use slabs::Slabs;
@@ -68,7 +68,7 @@ impl RawHeap {
         if unsafe { (*header).state.magic != 0 || (*header).state.top != 0 } {
             return Err(HeapError::Exists);
         }
-        touch(header, size_of::<Header>());
+        mark_bytes(header, size_of::<Header>());
         // SAFETY: the window's first unit is usable, reads as zero, and has no owner yet. All fields may be zero.
         unsafe {
             let state = &raw mut (*header).state;

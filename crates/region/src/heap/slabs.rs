@@ -9,7 +9,7 @@
 use super::HeapError;
 use super::classes::{self, BLOCKS, BYTES};
 use super::format::{Header, SHARDS, SLAB_HEADER, SLAB_MAGIC, Slab, UNIT};
-use crate::marks::{touch, touch_ends};
+use crate::marks::{mark_append, mark_bytes};
 use std::num::NonZero;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -52,7 +52,7 @@ impl Slabs {
             if block >= BLOCKS[self.class] as usize || free <= 1 {
                 return None;
             }
-            touch_bits(slab, word);
+            mark_bits(slab, word);
             let left = free_here.get() & (free_here.get() - 1);
             *bits = left;
             if left == 0 {
@@ -89,7 +89,7 @@ impl Slabs {
             if free == 0 {
                 return Err(none());
             }
-            touch_bits(slab, word);
+            mark_bits(slab, word);
             let left = free_here.get() & (free_here.get() - 1);
             *bits = left;
             (*slab).free = free - 1;
@@ -123,7 +123,7 @@ impl Slabs {
             if was & bit != 0 || (*slab).linked == 0 || free + 1 >= BLOCKS[self.class] {
                 return false;
             }
-            touch_bits(slab, word);
+            mark_bits(slab, word);
             *bits = was | bit;
             (*slab).summary |= 1 << word;
             (*slab).free = free + 1;
@@ -155,7 +155,7 @@ impl Slabs {
                     &format!("the block at {block:p} is freed a second time"),
                 ));
             }
-            touch_bits(slab, word);
+            mark_bits(slab, word);
             *bits |= bit;
             (*slab).summary |= 1 << word;
             (*slab).free += 1;
@@ -179,7 +179,7 @@ impl Slabs {
         let slab = self.at(run);
         let blocks = BLOCKS[self.class];
         let words = (blocks as usize).div_ceil(64);
-        touch(slab, SLAB_HEADER + words * 8);
+        mark_bytes(slab, SLAB_HEADER + words * 8);
         // SAFETY: the run is this thread's alone, and has room for the header and its bits before the first block.
         unsafe {
             slab.write(Slab {
@@ -231,12 +231,12 @@ impl Slabs {
             let next = *first;
             if next != 0 {
                 let next = self.slab(next)?;
-                touch(next, SLAB_HEADER);
+                mark_bytes(next, SLAB_HEADER);
                 (*next).prev = number;
             }
-            touch(slab, SLAB_HEADER);
+            mark_bytes(slab, SLAB_HEADER);
             ((*slab).next, (*slab).prev, (*slab).linked) = (next, 0, 1);
-            touch(first, 4);
+            mark_bytes(first, 4);
             *first = number;
         }
         Ok(())
@@ -248,19 +248,19 @@ impl Slabs {
             let (next, prev) = ((*slab).next, (*slab).prev);
             if prev == 0 {
                 let first = self.first();
-                touch(first, 4);
+                mark_bytes(first, 4);
                 *first = next;
             } else {
                 let before = self.slab(prev)?;
-                touch(before, SLAB_HEADER);
+                mark_bytes(before, SLAB_HEADER);
                 (*before).next = next;
             }
             if next != 0 {
                 let after = self.slab(next)?;
-                touch(after, SLAB_HEADER);
+                mark_bytes(after, SLAB_HEADER);
                 (*after).prev = prev;
             }
-            touch(slab, SLAB_HEADER);
+            mark_bytes(slab, SLAB_HEADER);
             ((*slab).next, (*slab).prev, (*slab).linked) = (0, 0, 0);
         }
         Ok(())
@@ -299,8 +299,8 @@ impl Slabs {
 
 /// The header and a word are about to be written. The first words are on the header's line.
 #[inline(always)]
-fn touch_bits(slab: *mut Slab, word: usize) {
-    touch_ends(slab, SLAB_HEADER + (word + 1) * 8);
+fn mark_bits(slab: *mut Slab, word: usize) {
+    mark_append(slab, SLAB_HEADER + (word + 1) * 8);
 }
 
 /// Whether it is a slab, and of that class.

@@ -8,7 +8,7 @@
 use super::HeapError;
 use super::format::{BINS, Bins, Entry, FIRST_TABLE, FREE, FREE_END, Header, OWN, REST, State, UNIT};
 use crate::address::Place;
-use crate::marks::touch;
+use crate::marks::mark_bytes;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Bytes that are kept at hand before free units are given back: this, or a quarter of the heap.
@@ -175,7 +175,7 @@ impl Units {
     /// Sets the entry of a unit below the top.
     pub(super) fn put(&mut self, unit: u32, entry: Entry) {
         let at = self.entry(unit);
-        touch(at, size_of::<Entry>());
+        mark_bytes(at, size_of::<Entry>());
         // SAFETY: callers name units below the top; the table has an entry for each.
         unsafe { at.write(entry) };
     }
@@ -186,14 +186,14 @@ impl Units {
     }
 
     fn change(&mut self, f: impl FnOnce(&mut State)) {
-        touch(self.header, size_of::<State>());
+        mark_bytes(self.header, size_of::<State>());
         // SAFETY: `new` was given a usable header and the lock of the units, which is held as long as this value.
         f(unsafe { &mut (*self.header).state });
     }
 
     /// Slabs look at the top without this lock.
     fn set_top(&mut self, top: u32) {
-        touch(self.header, size_of::<State>());
+        mark_bytes(self.header, size_of::<State>());
         // SAFETY: the lock of the units is held, and `&mut self` is the one way to change the state under it.
         unsafe { AtomicU32::from_ptr(&raw mut (*self.header).state.top) }.store(top, Ordering::Relaxed);
     }
@@ -345,8 +345,8 @@ impl Units {
         unsafe {
             let bins = &raw mut (*self.header).bins;
             let (used, first) = (&raw mut (*bins).used[bin / 64], &raw mut (*bins).first[bin]);
-            touch(used, 8);
-            touch(first, 4);
+            mark_bytes(used, 8);
+            mark_bytes(first, 4);
             first.write(run);
             let bit = 1 << (bin % 64);
             used.write(if run == 0 { *used & !bit } else { *used | bit });
@@ -369,7 +369,7 @@ impl Units {
             .base()
             .wrapping_add(top as usize * UNIT)
             .cast::<Entry>();
-        touch(to, (top as usize) * size_of::<Entry>());
+        mark_bytes(to, (top as usize) * size_of::<Entry>());
         // SAFETY: both tables hold `top` entries, and the new one lies past all that is in use.
         unsafe { std::ptr::copy_nonoverlapping(from, to, top as usize) };
         self.change(|h| {

@@ -1,6 +1,6 @@
 //! Pages that are given back: zero at once, and no longer in the store from the next checkpoint on.
 
-use super::{FLIP, any, assert_may_write, lines_of, marks, saved, set, summary, touch};
+use super::{FLIP, any, assert_may_write, lines_of, mark_bytes, marks, saved, set, summary};
 use crate::address::{PAGE, Place};
 use std::ops::Range;
 use std::sync::atomic::Ordering;
@@ -24,10 +24,11 @@ pub(crate) fn discard<E>(
     let first = range.start.next_multiple_of(stored).min(range.end);
     let whole = first..(range.end / stored * stored).max(first);
     for rest in [range.start..whole.start, whole.end..range.end] {
-        touch(place.base().wrapping_add(rest.start), rest.len());
+        mark_bytes(place.base().wrapping_add(rest.start), rest.len());
     }
     if !whole.is_empty() {
         discarded(place).push(whole);
+        place.state().has_discarded.store(true, Ordering::Release);
     }
     Ok(())
 }
@@ -64,10 +65,15 @@ pub(super) fn is_owed(place: Place) -> bool {
 
 pub(super) fn forget(place: Place) {
     discarded(place).clear();
+    place.state().has_discarded.store(false, Ordering::Release);
 }
 
-/// What was given back since the last cut, in bytes from the base.
+/// What was given back since the last cut, in bytes from the base. No other thread writes.
 pub(crate) fn take_given_back(place: Place) -> Vec<Range<usize>> {
+    if !place.state().has_discarded.load(Ordering::Acquire) {
+        return Vec::new();
+    }
+    place.state().has_discarded.store(false, Ordering::Release);
     std::mem::take(&mut *discarded(place))
 }
 

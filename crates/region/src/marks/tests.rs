@@ -21,7 +21,7 @@ fn updating<R>(place: Place, f: impl FnOnce() -> R) -> R {
 
 fn fill(place: Place, offset: usize, bytes: usize, value: u8) {
     let at = place.base().wrapping_add(offset);
-    touch(at, bytes);
+    mark_bytes(at, bytes);
     // SAFETY: tests write usable memory of their own window.
     unsafe { at.write_bytes(value, bytes) };
 }
@@ -46,26 +46,26 @@ fn lines_in(lines: u64) -> impl Iterator<Item = usize> {
 }
 
 #[test]
-fn lines_are_marked_where_bytes_are_touched() {
+fn lines_are_marked_where_bytes_are_written() {
     let window = Window::volatile().unwrap();
     let place = window.place();
     place.grow(STEP).unwrap();
     let at = |offset| place.base().wrapping_add(offset);
-    touch(at(0), 0);
+    mark_bytes(at(0), 0);
     assert_eq!(marked(place, 0), 0);
-    touch(at(63), 1);
+    mark_bytes(at(63), 1);
     assert_eq!(marked(place, 0), 1);
-    touch(at(64 * 5 + 60), 5);
+    mark_bytes(at(64 * 5 + 60), 5);
     assert_eq!(marked(place, 0), 1 | 0b11 << 5);
-    touch(at(PAGE - 1), PAGE + 2);
+    mark_bytes(at(PAGE - 1), PAGE + 2);
     assert_eq!(
         (marked(place, 0) >> 63, marked(place, 1), marked(place, 2)),
         (1, !0, 1)
     );
     let on_stack = 5_u64;
-    touch(&raw const on_stack, 8);
+    mark_bytes(&raw const on_stack, 8);
     let on_heap = Box::new(5_u64);
-    touch(&raw const *on_heap, 8);
+    mark_bytes(&raw const *on_heap, 8);
     assert!(may_write(&raw const on_stack) && may_write(at(0)));
 }
 
@@ -83,10 +83,10 @@ fn few_lines_are_looked_at_together() {
             let marks = unsafe { marks(map, lines_of(0)) };
             set(marks, 0);
             for line in lines_in(lines & !(1 << missing)) {
-                touch(place.base().wrapping_add(line * LINE + 5), 1);
+                mark_bytes(place.base().wrapping_add(line * LINE + 5), 1);
             }
             assert_eq!(marked(place, 0), lines & !(1 << missing));
-            touch(
+            mark_bytes(
                 place.base().wrapping_add(first * LINE + 63),
                 (count - 2) * LINE + 2,
             );
@@ -105,14 +105,14 @@ fn a_write_outside_an_update_is_told_what_to_do() {
     let place = window.place();
     place.grow(STEP).unwrap();
     assert!(!may_write(place.base()));
-    let message = *std::panic::catch_unwind(|| touch(place.base(), 8))
+    let message = *std::panic::catch_unwind(|| mark_bytes(place.base(), 8))
         .unwrap_err()
         .downcast::<&str>()
         .unwrap();
     assert!(message.contains("region.update("), "{message}");
     assert!(std::panic::catch_unwind(|| assert_may_write(place.base())).is_err());
     updating(place, || {
-        touch(place.base(), 8);
+        mark_bytes(place.base(), 8);
         assert_may_write(place.base());
     });
     assert_eq!(marked(place, 0), 1);
@@ -269,7 +269,7 @@ fn pictures(by_page: bool, whole: bool, cuts: u32, seed: u64) {
                     updating(place, || {
                         for _ in 0..random.usize(1..40) {
                             let word = &words[random.usize(..LINES) * 8 + own + random.usize(..2) * 4];
-                            touch(word, 8);
+                            mark_bytes(word, 8);
                             word.fetch_add(random.u64(..), Ordering::Relaxed);
                         }
                     });

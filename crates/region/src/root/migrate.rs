@@ -2,7 +2,7 @@
 
 use super::RootError;
 use crate::heap::{Heap, HeapError};
-use crate::marks::touch;
+use crate::marks::mark_bytes;
 use crate::persist::{Description, Of, Persist};
 use crate::root_table::{Change, Found};
 use std::alloc::Layout;
@@ -32,7 +32,7 @@ pub(super) fn open<T: Persist>(heap: Heap<'_>, name: &str, found: Found) -> Resu
     let on_panic = AbortOnPanic(name);
     // SAFETY: what is there has the description of one of the types `T` was; it is no longer used.
     let new = unsafe { migrate::<T>(&found, heap) };
-    touch(block.as_ptr(), size_of::<T>());
+    mark_bytes(block.as_ptr(), size_of::<T>());
     // SAFETY: the block is new and fits.
     unsafe { block.cast().write(new) };
     let old = &found.description.get(0);

@@ -27,7 +27,7 @@ impl<S: Idle> Committer<S> {
     /// One commit, or nothing of it.
     fn write_group(&self, group: &Group) -> twinpage_core::Result<Report> {
         let mut scheme = self.scheme.lock();
-        let before = scheme.info().traffic;
+        let before = scheme.traffic();
         let (mut scheme, landed) = match write(&mut *scheme, group) {
             Ok(report) => {
                 let (scheme, committed) = self.scheme.commit(scheme, &self.context);
@@ -38,7 +38,7 @@ impl<S: Idle> Committer<S> {
         if landed.is_err() {
             scheme.abandon();
         }
-        let traffic = scheme.info().traffic - before;
+        let traffic = scheme.traffic() - before;
         landed.map(|report| Report { traffic, ..report })
     }
 
@@ -64,8 +64,8 @@ impl<S: Idle> Committer<S> {
 impl<S: Idle + Send + 'static> Checkpoints for Committer<S> {
     fn checkpoint(&mut self) -> Result<Epoch> {
         self.progress.check_poison()?;
-        if let Some(why) = self.queue.why_lost() {
-            return Err(Error::Undone(why));
+        if self.queue.is_lost() {
+            return Err(Error::Undone(self.queue.why_lost().unwrap_or_default()));
         }
         self.refresh_context();
         let outcome = self.queue.commit(&self.progress, |group, last| {

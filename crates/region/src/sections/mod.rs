@@ -14,7 +14,9 @@
 
 mod commit;
 mod deadline;
+mod lent;
 mod queue;
+mod scopes;
 mod turn;
 mod undo;
 
@@ -27,7 +29,9 @@ use crate::store::{Shared, Store};
 use crate::superblock::Superblock;
 use commit::Committer;
 pub(crate) use deadline::Behind;
+use lent::Lent;
 use queue::Queue;
+use scopes::Scopes;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 pub(crate) use turn::is_reading;
@@ -38,7 +42,9 @@ pub(crate) struct Sections {
     turn: RwLock<()>,
     queue: Arc<Queue>,
     /// The scopes of the section that has the turn, one inside the other.
-    scopes: Mutex<Vec<u64>>,
+    scopes: Scopes,
+    /// What it was handed out to be changed.
+    lent: Lent,
     /// That section will be undone.
     doomed: AtomicBool,
     place: Place,
@@ -72,7 +78,8 @@ impl Sections {
         let sections = Sections {
             turn: RwLock::new(()),
             queue,
-            scopes: Mutex::default(),
+            scopes: Scopes::default(),
+            lent: Lent::default(),
             doomed: AtomicBool::new(false),
             place,
             progress: progress.clone(),

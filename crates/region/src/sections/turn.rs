@@ -1,12 +1,12 @@
 //! The turn of a region: one section, or readings that share it.
 
-use super::{Sections, lock, poison, read, undo, write};
+use super::{Sections, poison, read, undo, write};
 use crate::address::Place;
 use crate::error::Result;
 use crate::gate::Pinned;
 use crate::zone::WINDOWS;
 use std::cell::Cell;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{RwLockReadGuard, RwLockWriteGuard};
 
 thread_local! {
@@ -49,7 +49,7 @@ pub(crate) struct Scope<'a> {
 
 impl Drop for Scope<'_> {
     fn drop(&mut self) {
-        lock(&self.sections.scopes).pop();
+        self.sections.scopes.close(self.number);
         if !self.is_good {
             self.sections.doomed.store(true, Ordering::Relaxed);
         }
@@ -69,6 +69,7 @@ impl Outermost<'_> {
     pub(crate) fn end(mut self) -> u64 {
         self.is_ended = true;
         let sections = self.sections;
+        sections.lent.mark_changed(sections.place);
         sections.queue.capture(sections.place, &sections.progress)
     }
 
@@ -79,6 +80,7 @@ impl Outermost<'_> {
 
     fn undo_changes(&self) -> Result<()> {
         let sections = self.sections;
+        sections.lent.mark_changed(sections.place);
         let undone = undo::undo_section(sections.place, &*sections.store, &sections.queue);
         undone.map_err(|error| poison(&sections.progress, error))
     }
@@ -151,19 +153,25 @@ impl Sections {
 
     /// One more scope, inside those there are.
     pub(crate) fn open_scope(&self) -> Scope<'_> {
-        static NUMBER: AtomicU64 = AtomicU64::new(1);
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        lock(&self.scopes).push(number);
         Scope {
             sections: self,
-            number,
+            number: self.scopes.open(),
             is_good: false,
         }
     }
 
     /// Whether the closure that the number was given to is running.
     pub(crate) fn is_open(&self, scope: u64) -> bool {
-        lock(&self.scopes).contains(&scope)
+        self.scopes.is_open(scope)
+    }
+
+    /// A value of the region is handed out to be changed.
+    ///
+    /// # Safety
+    /// It is there, and nothing refers to it.
+    pub(crate) unsafe fn lend(&self, at: *const u8, bytes: usize) {
+        // SAFETY: by the caller's word.
+        unsafe { self.lent.add(self.place, at, bytes) };
     }
 
     /// Whether the section that has the turn will be undone, and how to say so.

@@ -28,17 +28,25 @@ pub(crate) fn when_free<T>(open: impl Fn() -> Result<T, Error>) -> T {
     }
 }
 
-/// The flushes that a test makes between the lines "from here" and "to here" of its output, when it is run with these
-/// variables by itself, as the system saw them. `None`, said loudly, without strace(1).
+/// The flushes that a test makes, as [`written`] has them.
 pub(crate) fn flushes(test: &str, variables: &[(&str, &OsStr)]) -> Option<Vec<String>> {
+    let calls = written(test, variables)?.into_iter();
+    Some(calls.filter(|call| call.contains("sync(")).collect())
+}
+
+/// The flushes and the writes at a place that a test makes between the lines "from here" and "to here" of its output,
+/// when it is run with these variables by itself, as the system saw them. `None`, said loudly, without strace(1).
+pub(crate) fn written(test: &str, variables: &[(&str, &OsStr)]) -> Option<Vec<String>> {
     if Command::new("strace").arg("-V").output().is_err() {
-        eprintln!("SKIPPED: counting flushes: there is no strace");
+        eprintln!("SKIPPED: counting flushes and writes: there is no strace");
         return None;
     }
     let folder = tempfile::tempdir().unwrap();
     let trace = folder.path().join("trace");
     let ended = Command::new("strace")
-        .args(["-f", "-e", "trace=fdatasync,fsync,msync,write", "-o"])
+        .args(["-f", "-e"])
+        .arg("trace=fdatasync,fsync,msync,write,pwrite64,pwritev,pwritev2,io_uring_enter")
+        .arg("-o")
         .arg(&trace)
         .arg(std::env::current_exe().unwrap())
         .args(["--exact", test, "--nocapture"])
@@ -54,7 +62,7 @@ pub(crate) fn flushes(test: &str, variables: &[(&str, &OsStr)]) -> Option<Vec<St
         .take_while(|line| !line.contains("to here"));
     Some(
         counted
-            .filter(|line| line.contains("sync("))
+            .filter(|line| !line.contains(" write(") && line.contains('('))
             .map(str::to_owned)
             .collect(),
     )

@@ -4,7 +4,7 @@ use super::map::BTreeMap;
 use super::search::Path;
 use crate::collections::make::DefaultIn;
 use crate::heap::HeapError;
-use crate::marks::touch_value;
+use crate::marks::mark_value;
 use std::fmt;
 
 /// A key's place in a [`BTreeMap`]: [`BTreeMap::entry`].
@@ -211,7 +211,7 @@ impl<'a, 'r, K, V> VacantEntry<'a, 'r, K, V> {
 /// The value at the end of a path, marked.
 unsafe fn value_mut<'a, K, V>(path: &Path<K, V>) -> &'a mut V {
     let (node, index) = path.entry();
-    touch_value(node.value(index));
+    mark_value(node.value(index));
     // SAFETY: callers pass the path of an entry of a map that is borrowed mutably for `'a`.
     unsafe { &mut *node.value(index) }
 }

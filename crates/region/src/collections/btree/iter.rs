@@ -6,7 +6,7 @@
 use super::map::BTreeMap;
 use super::node::Node;
 use super::search::Path;
-use crate::marks::touch_value;
+use crate::marks::mark_value;
 use std::iter::FusedIterator;
 use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
@@ -68,7 +68,7 @@ impl<K, V> Edges<K, V> {
 
 /// A value, marked.
 unsafe fn value_mut<'a, K, V>(node: Node<K, V>, index: usize) -> &'a mut V {
-    touch_value(node.value(index));
+    mark_value(node.value(index));
     // SAFETY: callers pass an entry of a map that is borrowed mutably for `'a`, each entry once.
     unsafe { &mut *node.value(index) }
 }

@@ -11,7 +11,7 @@ use super::entry::{Entry, OccupiedEntry, VacantEntry};
 use super::iter::{IntoIter, IntoKeys, IntoValues, Iter, IterMut, Keys, Range, RangeMut, Values, ValuesMut};
 use super::node::{LEAST, Leaf, MOST, Node};
 use crate::heap::{Heap, HeapError};
-use crate::marks::touch_value;
+use crate::marks::mark_value;
 use std::borrow::Borrow;
 use std::marker::PhantomData;
 use std::ops::{Index, RangeBounds};
@@ -224,7 +224,7 @@ impl<'r, K: Ord, V> BTreeMap<'r, K, V> {
         Q: Ord + ?Sized,
     {
         let (node, index) = self.find(key)?;
-        touch_value(node.value(index));
+        mark_value(node.value(index));
         // SAFETY: the entry is there, and the map borrowed alone.
         Some(unsafe { &mut *node.value(index) })
     }
@@ -260,7 +260,7 @@ impl<'r, K: Ord, V> BTreeMap<'r, K, V> {
     pub fn try_insert(&mut self, key: K, value: V) -> Result<Option<V>, HeapError> {
         match self.seek(&key) {
             Some((node, index, true)) => {
-                touch_value(node.value(index));
+                mark_value(node.value(index));
                 // SAFETY: the entry is there, and the map borrowed alone.
                 Ok(Some(std::mem::replace(unsafe { &mut *node.value(index) }, value)))
             }
@@ -293,7 +293,7 @@ impl<'r, K: Ord, V> BTreeMap<'r, K, V> {
         let Some((node, index)) = self.find(&key) else {
             return Err(key);
         };
-        touch_value(node.key(index));
+        mark_value(node.key(index));
         // SAFETY: the entry is there, and the map borrowed alone.
         Ok(std::mem::replace(unsafe { &mut *node.key(index) }, key))
     }
@@ -363,7 +363,7 @@ impl<'r, K: Ord, V> BTreeMap<'r, K, V> {
             return;
         };
         while let Some((node, index)) = path.next(self.height) {
-            touch_value(node.value(index));
+            mark_value(node.value(index));
             // SAFETY: the entry is there, and the map borrowed alone.
             if unsafe { keep(&*node.key(index), &mut *node.value(index)) } {
                 continue;

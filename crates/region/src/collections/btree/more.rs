@@ -5,7 +5,7 @@ use super::map::BTreeMap;
 use super::search::Path;
 use super::set::BTreeSet;
 use crate::collections::make::{CloneIn, DefaultIn};
-use crate::marks::touch_value;
+use crate::marks::mark_value;
 use std::borrow::Borrow;
 use std::iter::FusedIterator;
 use std::ops::{Bound, RangeBounds};
@@ -105,7 +105,7 @@ where
                 Bound::Excluded(end) if key >= end => return None,
                 _ => {}
             }
-            touch_value(node.value(index));
+            mark_value(node.value(index));
             // SAFETY: the entry is there, the map borrowed mutably, and the key is another place than the value.
             if !unsafe { (self.take)(key, &mut *node.value(index)) } {
                 continue;

@@ -12,7 +12,7 @@
 //! * No node knows its parent: a change writes the nodes it is about and no other.
 
 use crate::heap::RawHeap;
-use crate::marks::{LINE, touch, touch_value};
+use crate::marks::{LINE, mark_bytes, mark_value};
 use crate::prefetch;
 use std::alloc::Layout;
 use std::mem::{MaybeUninit, offset_of};
@@ -155,7 +155,7 @@ impl<K, V> Node<K, V> {
     fn set_len(self, length: usize) {
         // SAFETY: the node is there, and its map borrowed mutably.
         unsafe {
-            touch(&raw const (*self.at).length, 2);
+            mark_bytes(&raw const (*self.at).length, 2);
             (*self.at).length = length as u16;
         }
     }
@@ -194,7 +194,7 @@ impl<K, V> Node<K, V> {
 
     pub(super) fn set_child(self, index: usize, child: Self) {
         let at = self.child_at(index);
-        touch(at, 8);
+        mark_bytes(at, 8);
         // SAFETY: an inner node has a place for each child, and its map is borrowed mutably.
         unsafe { at.write(child.at) };
     }
@@ -203,13 +203,13 @@ impl<K, V> Node<K, V> {
     #[inline]
     fn mark(self, first: usize, count: usize) {
         if Self::SMALL {
-            touch(self.at, size_of::<Leaf<K, V>>());
+            mark_bytes(self.at, size_of::<Leaf<K, V>>());
         } else {
-            touch(self.key(first), count * size_of::<K>());
-            touch(self.value(first), count * size_of::<V>());
+            mark_bytes(self.key(first), count * size_of::<K>());
+            mark_bytes(self.value(first), count * size_of::<V>());
         }
         if self.height > 0 {
-            touch(self.child_at(first), (count + 1) * 8);
+            mark_bytes(self.child_at(first), (count + 1) * 8);
         }
     }
 
@@ -246,7 +246,7 @@ impl<K, V> Node<K, V> {
             self.value(index + 1)
                 .copy_to(self.value(index), length - 1 - index);
             if self.height > 0 {
-                touch(self.child_at(index + 1), (length - 1 - index) * 8);
+                mark_bytes(self.child_at(index + 1), (length - 1 - index) * 8);
                 self.child_at(index + 2)
                     .copy_to(self.child_at(index + 1), length - 1 - index);
             }
@@ -263,7 +263,7 @@ impl<K, V> Node<K, V> {
         unsafe {
             self.move_to(LEAST + 1, upper, 0, LEAST);
             if self.height > 0 {
-                touch(upper.child_at(0), (LEAST + 1) * 8);
+                mark_bytes(upper.child_at(0), (LEAST + 1) * 8);
                 self.child_at(LEAST + 1)
                     .copy_to_nonoverlapping(upper.child_at(0), LEAST + 1);
             }
@@ -275,8 +275,8 @@ impl<K, V> Node<K, V> {
 
     /// Moves entries to places of another node that are free. Lengths and children stay.
     unsafe fn move_to(self, from: usize, other: Self, to: usize, count: usize) {
-        touch(other.key(to), count * size_of::<K>());
-        touch(other.value(to), count * size_of::<V>());
+        mark_bytes(other.key(to), count * size_of::<K>());
+        mark_bytes(other.value(to), count * size_of::<V>());
         // SAFETY: this function's own contract.
         unsafe {
             self.key(from).copy_to_nonoverlapping(other.key(to), count);
@@ -286,8 +286,8 @@ impl<K, V> Node<K, V> {
 
     /// Sets the entry at `index`, which is free.
     unsafe fn write(self, index: usize, (key, value): (K, V)) {
-        touch_value(self.key(index));
-        touch_value(self.value(index));
+        mark_value(self.key(index));
+        mark_value(self.value(index));
         // SAFETY: this function's own contract.
         unsafe {
             self.key(index).write(key);
@@ -389,7 +389,7 @@ impl<K, V> Node<K, V> {
         unsafe {
             self.move_to(index, other, 0, moved);
             if let Some(first) = first {
-                touch(other.child_at(0), (moved + 1) * 8);
+                mark_bytes(other.child_at(0), (moved + 1) * 8);
                 self.child_at(index + 1)
                     .copy_to_nonoverlapping(other.child_at(1), moved);
                 other.child_at(0).write(first.at);
@@ -405,7 +405,7 @@ impl<K, V> Node<K, V> {
         unsafe {
             if let Some(child) = before {
                 let length = self.len();
-                touch(self.child_at(0), (length + 2) * 8);
+                mark_bytes(self.child_at(0), (length + 2) * 8);
                 let old_first = self.child(0);
                 self.insert(0, key, value, Some(old_first));
                 self.set_child(0, child);
@@ -438,7 +438,7 @@ impl<K, V> Node<K, V> {
             left.write(have, between);
             right.move_to(0, left, have + 1, more);
             if left.height > 0 {
-                touch(left.child_at(have + 1), (more + 1) * 8);
+                mark_bytes(left.child_at(have + 1), (more + 1) * 8);
                 right
                     .child_at(0)
                     .copy_to_nonoverlapping(left.child_at(have + 1), more + 1);

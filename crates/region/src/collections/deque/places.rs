@@ -7,8 +7,8 @@
 use super::VecDeque;
 use crate::collections::vec::RawBlock;
 use crate::heap::HeapError;
-use crate::heap::touching::touch_at_end;
-use crate::marks::touch;
+use crate::heap::marking::mark_last;
+use crate::marks::mark_bytes;
 use std::alloc::Layout;
 use std::ops::Range;
 use std::ptr::NonNull;
@@ -23,7 +23,7 @@ impl<'r, T> VecDeque<'r, T> {
         } else {
             self.heap.try_allocate(layout)?.cast::<T>()
         };
-        touch(at.as_ptr(), self.length * Self::BYTES);
+        mark_bytes(at.as_ptr(), self.length * Self::BYTES);
         let [front, back] = self.parts(0..self.length);
         // SAFETY: the new block has room for both parts; they are not used in the old one any more.
         unsafe {
@@ -85,7 +85,7 @@ impl<'r, T> VecDeque<'r, T> {
     /// Marks some values as written.
     fn mark(&self, values: Range<usize>) {
         for part in self.parts(values) {
-            touch(
+            mark_bytes(
                 self.at.as_ptr().wrapping_add(part.start),
                 part.len() * Self::BYTES,
             );
@@ -115,7 +115,7 @@ impl<'r, T> VecDeque<'r, T> {
     #[inline]
     pub(super) unsafe fn write(&mut self, index: usize, value: T) {
         let at = self.value(index);
-        touch_at_end(at);
+        mark_last(at);
         // SAFETY: the caller passes a place of the block that holds no value.
         unsafe { at.write(value) };
     }

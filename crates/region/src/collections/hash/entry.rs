@@ -3,7 +3,7 @@
 use super::map::HashMap;
 use super::table::Slot;
 use crate::collections::make::DefaultIn;
-use crate::marks::touch_value;
+use crate::marks::mark_value;
 use std::fmt;
 
 /// A key's place in a [`HashMap`]: [`HashMap::entry`].
@@ -225,7 +225,7 @@ impl<'a, 'r, K, V> VacantEntry<'a, 'r, K, V> {
 pub(super) unsafe fn value_mut<'a, K, V>(entry: *mut (K, V)) -> &'a mut V {
     // SAFETY: this function's own contract.
     let value = unsafe { &raw mut (*entry).1 };
-    touch_value(value);
+    mark_value(value);
     // SAFETY: this function's own contract.
     unsafe { &mut *value }
 }

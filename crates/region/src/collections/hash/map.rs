@@ -5,7 +5,7 @@ use super::hasher::Fold;
 use super::iter::{Drain, IntoKeys, IntoValues, Iter, IterMut, Keys, Values, ValuesMut};
 use super::table::{self, Found, Table};
 use crate::heap::{Brand, Heap, HeapError};
-use crate::marks::touch_value;
+use crate::marks::mark_value;
 use crate::persist::{Empty, Kind, Name, Of, Persist, Types};
 use std::borrow::Borrow;
 use std::fmt;
@@ -275,7 +275,7 @@ impl<'r, K: Hash + Eq, V> HashMap<'r, K, V> {
         let entry = self.table.entry(slot);
         // SAFETY: the slot has an entry, and the map is borrowed alone.
         unsafe {
-            touch_value(&raw const (*entry).0);
+            mark_value(&raw const (*entry).0);
             Ok(std::mem::replace(&mut (*entry).0, key))
         }
     }

@@ -36,7 +36,8 @@ pub(crate) use slots::{Drain, IntoEntries, Slots};
 
 use super::hasher::Fold;
 use crate::heap::RawHeap;
-use crate::heap::touching::{touch_in_row, touch_line};
+use crate::heap::marking::mark_element;
+use crate::marks::mark_line;
 use crate::prefetch;
 use directory::DIVIDED;
 use group::{Group, Probe, control_of};
@@ -212,7 +213,7 @@ impl<T> Table<T> {
     #[inline(always)]
     pub(crate) fn put(&mut self, slot: Slot, hash: u64, entry: T) {
         let at = self.entry(slot);
-        touch_in_row(at);
+        mark_element(at);
         // SAFETY: the slot is free, and its control one of the table's.
         let was = unsafe {
             at.write(entry);
@@ -325,7 +326,7 @@ impl<T> Drop for Table<T> {
 #[inline]
 unsafe fn set(slot: Slot, control: u8) -> u8 {
     let at = slot.controls.as_ptr().wrapping_add(slot.place);
-    touch_line(at);
+    mark_line(at);
     // SAFETY: the caller passes a slot whose control is there, and no other thread changes the table.
     unsafe { at.replace(control) }
 }

@@ -2,7 +2,7 @@
 
 use super::{Drain, Vec, in_bounds};
 use crate::collections::Box;
-use crate::marks::touch_value;
+use crate::marks::mark_value;
 use std::iter::FusedIterator;
 use std::mem::ManuallyDrop;
 use std::ops::{Range, RangeBounds};
@@ -57,7 +57,7 @@ impl<'r, T> Vec<'r, T> {
         indices: [usize; N],
     ) -> Result<[&mut T; N], GetDisjointMutError> {
         let values = self.unmarked().get_disjoint_mut(indices)?;
-        values.iter().for_each(|value| touch_value(&raw const **value));
+        values.iter().for_each(|value| mark_value(&raw const **value));
         Ok(values)
     }
 
@@ -207,7 +207,7 @@ impl<I: Iterator> Drop for Splice<'_, '_, I> {
             let Some(value) = self.values.next() else { return };
             let vec = &mut *self.drain.vec;
             let at = vec.place(vec.length);
-            touch_value(at);
+            mark_value(at);
             // SAFETY: the place is free.
             unsafe { at.write(value) };
             vec.length += 1;

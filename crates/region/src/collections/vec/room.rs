@@ -2,7 +2,7 @@
 
 use super::Vec;
 use crate::heap::{HeapError, RawHeap};
-use crate::marks::touch;
+use crate::marks::mark_bytes;
 use std::alloc::Layout;
 use std::ptr::NonNull;
 
@@ -88,7 +88,7 @@ impl<'r, T> Vec<'r, T> {
         let longer = new.size() >= old.size() && unsafe { self.heap.try_extend(self.at.cast(), old, new) }?;
         if !longer {
             let at = self.heap.try_allocate(new)?.cast::<T>();
-            touch(at.as_ptr(), self.length * Self::BYTES);
+            mark_bytes(at.as_ptr(), self.length * Self::BYTES);
             // SAFETY: the new block has room for the values, which are not used in the old one any more.
             unsafe {
                 at.copy_from_nonoverlapping(self.at, self.length);

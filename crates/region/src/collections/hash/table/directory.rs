@@ -16,7 +16,7 @@ use super::segment::Segment;
 use super::{GROUP, Table};
 use crate::collections::vec::RawBlock;
 use crate::heap::{HeapError, RawHeap};
-use crate::marks::touch;
+use crate::marks::mark_bytes;
 use std::alloc::Layout;
 use std::marker::PhantomData;
 use std::ops::Range;
@@ -100,7 +100,7 @@ impl<T> Table<T> {
     /// Puts segments into the directory.
     pub(super) fn set_run(&mut self, run: Range<usize>, segment: Segment) {
         let at = self.root.directory().wrapping_add(run.start);
-        touch(at, run.len() * size_of::<Segment>());
+        mark_bytes(at, run.len() * size_of::<Segment>());
         for index in 0..run.len() {
             // SAFETY: the directory has the run.
             unsafe { at.add(index).write(segment) };
@@ -150,7 +150,7 @@ impl Segment {
     pub(super) fn directory_of(depth: usize, heap: RawHeap) -> Result<Segment, HeapError> {
         let controls = heap.try_allocate(block(depth))?;
         let at = controls.as_ptr().cast::<Segment>();
-        touch(at, block(depth).size());
+        mark_bytes(at, block(depth).size());
         for number in 0..1 << depth {
             // SAFETY: the block has room for that many.
             unsafe { at.add(number).write(Segment::NONE) };

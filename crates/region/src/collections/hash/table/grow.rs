@@ -12,7 +12,7 @@ use super::{Fold, Table, control_of};
 use crate::collections::hash::hasher::fold;
 use crate::collections::vec::RawBlock;
 use crate::heap::{HeapError, RawHeap};
-use crate::marks::{LINE, touch_value};
+use crate::marks::{LINE, mark_value};
 use crate::zone::DATA_BYTES;
 use std::alloc::Layout;
 use std::mem::ManuallyDrop;
@@ -255,7 +255,7 @@ unsafe fn move_to<T>(entry: *const T, slot: Slot, hash: u64) -> u8 {
     let to = slot.entry::<T>();
     // Small ones are marked with their segment.
     if size_of::<T>() >= LINE {
-        touch_value(to);
+        mark_value(to);
     }
     let control = slot.controls.as_ptr().wrapping_add(slot.place);
     // SAFETY: the caller passes an entry and a free slot, which do not overlap.

@@ -8,7 +8,7 @@
 use super::group::{BEYOND, Bits, DELETED, EMPTY, GROUP, Group, Probe};
 use crate::collections::vec::RawBlock;
 use crate::heap::{HeapError, RawHeap};
-use crate::marks::{LINE, touch};
+use crate::marks::{LINE, mark_bytes};
 use std::alloc::Layout;
 use std::ptr::NonNull;
 
@@ -82,7 +82,7 @@ impl Segment {
         let segment = Segment { controls, places };
         segment.clear();
         if filled && size_of::<T>() < LINE {
-            touch(segment.entry::<T>(places - 1), places * size_of::<T>());
+            mark_bytes(segment.entry::<T>(places - 1), places * size_of::<T>());
         }
         Ok(segment)
     }
@@ -166,7 +166,7 @@ impl Segment {
     pub(super) fn clear(self) {
         let (at, bytes) = (self.controls.as_ptr(), self.places.max(GROUP));
         if self.places > 0 {
-            touch(at, bytes);
+            mark_bytes(at, bytes);
             // SAFETY: that many controls are there.
             unsafe {
                 at.write_bytes(EMPTY, self.places);
