@@ -49,7 +49,8 @@ miri:
 	$(call MIRI,-Zmiri-disable-stacked-borrows -Zmiri-disable-weak-memory-emulation) \
 		-p twinpage --test under_miri -- a_region
 	$(call MIRI,-Zmiri-disable-stacked-borrows -Zmiri-disable-weak-memory-emulation) \
-		-p twinpage --lib -- marks::tests::a_ marks::tests::forgotten marks::tests::lines gate::tests::an_update
+		-p twinpage --lib -- marks::tests::a_ marks::tests::forgotten marks::tests::lines gate::tests::an_update \
+		objects::lanes
 # The gate, and the race for the lines of a cut, with stores that are seen late: other schedules, other orders.
 	$(call MIRI,-Zmiri-disable-stacked-borrows -Zmiri-many-seeds=0..4) \
 		-p twinpage --lib -- marks::tests::every gate::tests::a_cut

@@ -80,8 +80,10 @@ fn logged_at(operation: &Operation) -> Option<SystemTime> {
 
 fn line(operation: &Operation) -> String {
     let at = logged_at(operation).map_or("-".into(), |at| humantime::format_rfc3339_millis(at).to_string());
+    let number = operation.thread.to_string();
+    let thread = operation.thread_name.as_ref().unwrap_or(&number);
     format!(
-        "{:>12}  {at:<24}  thread {:<3}  {operation}",
-        operation.position, operation.thread
+        "{:>12}  {at:<24}  thread {thread:<3}  {operation}",
+        operation.position
     )
 }

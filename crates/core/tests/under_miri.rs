@@ -138,3 +138,50 @@ fn a_run_is_crashed_everywhere() {
     assert!(explorer.counts.images > 20, "{:?}", explorer.counts);
     println!("{:?}", explorer.counts);
 }
+
+/// Threads append to the queue of the operation log while another takes.
+#[test]
+fn calls_are_appended_without_a_lock() {
+    use twinpage_core::operation_log::{Call, Group, LEAST_RING, Log};
+    const CALLS: u32 = 40;
+    let log = Log::create(Image::new(8), 7, LEAST_RING, 0, Poison::default()).unwrap();
+    let (appender, mut taker) = log.queue(1, 1024);
+    let mut taken = [0_u32; 3];
+    std::thread::scope(|scope| {
+        let callers: Vec<_> = (1..=2)
+            .map(|thread| {
+                let appender = appender.clone();
+                scope.spawn(move || {
+                    for number in 0..CALLS {
+                        let arguments = number.to_le_bytes();
+                        let call = Call {
+                            object: 0,
+                            function: 0,
+                            thread,
+                            lane: None,
+                            arguments: &arguments[..number as usize % 5],
+                        };
+                        while appender.append(&call).is_err() {
+                            std::thread::yield_now();
+                        }
+                    }
+                })
+            })
+            .collect();
+        let mut used = Group::default();
+        loop {
+            let is_last = callers.iter().all(|caller| caller.is_finished());
+            used = taker.take(used, 0);
+            for call in used.calls() {
+                let number = &mut taken[call.thread as usize];
+                assert_eq!(call.arguments, &number.to_le_bytes()[..*number as usize % 5]);
+                *number += 1;
+            }
+            if is_last {
+                break;
+            }
+            std::thread::yield_now();
+        }
+    });
+    assert_eq!(taken, [0, CALLS, CALLS]);
+}

@@ -514,6 +514,14 @@ fn implementation(object: &Named, operations: &[Operation]) -> TokenStream {
     let looks = numbered().filter(|(_, operation)| matches!(operation.receiver, Receiver::Shared));
     let looks = looks.map(|(number, operation)| operation.arm(number, object, &quote!(twinpage_object)));
     let looks = chosen(looks.collect());
+    let logged = numbered().filter(|(_, operation)| operation.is_instant);
+    let logged = logged.map(|(number, operation)| {
+        let returns = operation
+            .returns
+            .as_ref()
+            .map_or_else(|| quote!(()), |ty| quote!(#ty));
+        quote!(#number => ::twinpage::objects::logged::<#returns>(twinpage_outcome),)
+    });
     let in_lanes = in_lanes(object, operations);
     quote! {
         #[automatically_derived]
@@ -539,6 +547,16 @@ fn implementation(object: &Named, operations: &[Operation]) -> TokenStream {
             ) -> ::core::result::Result<::twinpage::objects::Outcome, ::twinpage::objects::Undecodable> {
                 let _ = (twinpage_object, twinpage_heap, twinpage_arguments);
                 #looks
+            }
+
+            fn logged(
+                twinpage_function: usize,
+                twinpage_outcome: &(dyn ::core::any::Any + ::core::marker::Send),
+            ) -> ::std::vec::Vec<u8> {
+                match twinpage_function {
+                    #(#logged)*
+                    _ => ::std::vec::Vec::new(),
+                }
             }
 
             fn in_lanes<'twinpage>(

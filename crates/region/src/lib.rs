@@ -92,7 +92,7 @@ pub use epochs::Ticket;
 pub use error::{Error, Result};
 pub use handle::Handle;
 pub use heap::{Brand, Heap};
-pub use objects::object;
+pub use objects::{object, thread};
 pub use options::Options;
 #[doc(hidden)]
 pub use options::Stores;

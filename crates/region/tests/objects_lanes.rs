@@ -58,7 +58,7 @@ struct Table<'r> {
 
 #[twinpage::object]
 impl<'r> Table<'r> {
-    fn new_in(u: &Update<'r>) -> Table<'r> {
+    fn new_in(u: &Update<'r>, rows: usize) -> Table<'r> {
         let heap = u.heap();
         let row = |_| Row {
             calls: 0,
@@ -66,7 +66,7 @@ impl<'r> Table<'r> {
             words: List::new_in(heap),
         };
         Table {
-            rows: u.collect((0..LANES).map(row)),
+            rows: u.collect((0..rows).map(row)),
             counts: [0; 4],
             order: 0,
         }
@@ -205,7 +205,9 @@ fn open(path: &Path, threads: usize) -> Region {
 }
 
 fn table(region: &Region) -> TableHandle {
-    region.object::<Table>("table", |u| Table::new_in(u)).unwrap()
+    region
+        .object::<Table>("table", |u| Table::new_in(u, LANES))
+        .unwrap()
 }
 
 #[test]

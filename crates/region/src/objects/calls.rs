@@ -2,24 +2,14 @@
 
 use super::host::{Object, encode};
 use super::server::Objects;
+use super::thread::{Next, next, returned};
 use crate::error::{Error, Result};
 use serde::Serialize;
+use serde::de::DeserializeOwned;
 use std::any::Any;
-use std::cell::Cell;
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
-
-/// The persistent number of this thread: in the order in which threads first called.
-pub(super) fn thread_number() -> u32 {
-    static LAST: AtomicU32 = AtomicU32::new(0);
-    thread_local!(static NUMBER: Cell<u32> = const { Cell::new(0) });
-    if NUMBER.get() == 0 {
-        NUMBER.set(LAST.fetch_add(1, Ordering::Relaxed) + 1);
-    }
-    NUMBER.get()
-}
 
 /// Makes calls of an object's methods: what is in its handle.
 #[doc(hidden)]
@@ -60,7 +50,10 @@ impl<T: Object> Calls<T> {
     pub fn defer(&self, function: u16, lane: Option<usize>, arguments: &impl Serialize) {
         let lane = lane.map(|lane| lane as u64);
         let logged = encode(arguments, |bytes| {
-            self.objects.defer(self.object, function, lane, bytes)
+            match next(&self.objects, self.object, function, lane, bytes)? {
+                Next::Made(thread) => self.objects.defer(thread, self.object, function, lane, bytes),
+                Next::Known(_) => Ok(()),
+            }
         });
         match logged {
             // A medium that failed: all later instant calls say so.
@@ -75,22 +68,35 @@ impl<T: Object> Calls<T> {
     /// [`Error::Panicked`] when the method panics; [`Error::Poisoned`] when the medium has failed; [`Error::Full`] when it
     /// has no room, and the call will not run; [`Error::Invalid`] inside an update, when the region is closed, and for arguments that are too long
     /// or cannot be serialized.
-    pub fn instant<R: Any>(
+    pub fn instant<R: Any + DeserializeOwned>(
         &self,
         function: u16,
         lane: Option<usize>,
         arguments: &impl Serialize,
     ) -> Result<R> {
         let lane = lane.map(|lane| lane as u64);
-        let call = |bytes: &[u8]| self.objects.instant(self.object, function, lane, bytes);
-        Ok(answer(encode(arguments, call)?))
+        encode(arguments, |bytes| {
+            match next(&self.objects, self.object, function, lane, bytes)? {
+                Next::Made(thread) => {
+                    let outcome = self.objects.instant(thread, self.object, function, lane, bytes)?;
+                    Ok(answer(outcome))
+                }
+                Next::Known(progress) => match returned(&progress)? {
+                    Ok(value) => Ok(value),
+                    Err(why) => Err(self.objects.panicked_before(self.object, function, why)),
+                },
+            }
+        })
     }
 
-    /// Runs all that waits, then a method that changes nothing, and so is not logged.
+    /// Runs all that waits, then a method that changes nothing, and so is not logged, but for a thread with a name.
     ///
     /// # Errors
     /// As [`Calls::instant`].
-    pub fn read<R: Any>(&self, function: u16, arguments: &impl Serialize) -> Result<R> {
+    pub fn read<R: Any + DeserializeOwned>(&self, function: u16, arguments: &impl Serialize) -> Result<R> {
+        if Next::is_of_named() {
+            return self.instant(function, None, arguments);
+        }
         let call = |bytes: &[u8]| self.objects.read(self.object, function, bytes);
         Ok(answer(encode(arguments, call)?))
     }

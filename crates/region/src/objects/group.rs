@@ -125,6 +125,12 @@ impl Server {
         }
     }
 
+    /// The number of a definition that names a thread.
+    pub(super) fn define_thread(&mut self, name: &str) -> Result<u16> {
+        let defined = self.log.define(name);
+        defined.map_err(|error| self.failed(error))
+    }
+
     /// Makes a group durable and runs it. One that finds no room is kept.
     fn run_group(&mut self, objects: &Objects, mut group: Group) -> Result<()> {
         if group.is_empty() {
@@ -261,6 +267,8 @@ impl Server {
                 host,
                 Logged {
                     function,
+                    // Its program runs where the calls are made.
+                    thread: 0,
                     ..entry.logged()
                 },
             ));

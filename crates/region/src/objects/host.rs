@@ -1,7 +1,9 @@
 //! An object in its region, and what the macro makes of its methods.
 
 use super::lanes::{LaneRun, LaneThreads, Pace};
-use super::run::{Ran, in_order, in_update, said};
+use super::run::{Outcomes, Ran, in_order, in_update, said};
+use super::thread::{Known, Record, sum_with};
+use crate::collections::{self, HashMap};
 use crate::error::{Error, Result};
 use crate::heap::Heap;
 use crate::persist::Persist;
@@ -62,6 +64,9 @@ pub trait Object: Persist + Send + Sync {
         function: usize,
         arguments: &Arguments<'_>,
     ) -> Result<Outcome, Undecodable>;
+
+    /// What an instant operation returned, as the log of a thread has it.
+    fn logged(function: usize, outcome: &(dyn Any + Send)) -> Vec<u8>;
 
     /// Runs calls that are on lanes, by several threads.
     fn in_lanes<'r>(object: &mut Self::In<'r>, heap: Heap<'r>, run: LaneRun<'_>);
@@ -134,6 +139,29 @@ impl Arguments<'_> {
     }
 }
 
+/// What a value of this type is in the log of a thread.
+#[doc(hidden)]
+#[must_use]
+pub fn logged<R: Serialize + Any>(outcome: &(dyn Any + Send)) -> Vec<u8> {
+    let value = outcome
+        .downcast_ref::<R>()
+        .expect("an operation returns what its handle promises");
+    let result = postcard::to_stdvec(&Ok::<&R, &str>(value));
+    result.unwrap_or_else(|error| refused(&format!("what it returned cannot be logged: {error}")))
+}
+
+/// What a call that failed is there.
+fn refused(why: &str) -> Vec<u8> {
+    postcard::to_stdvec(&Err::<(), &str>(why)).expect("text can be logged")
+}
+
+fn logged_panic(error: &Error) -> Vec<u8> {
+    match error {
+        Error::Panicked { why, .. } => refused(why),
+        other => refused(&other.to_string()),
+    }
+}
+
 /// The arguments of a call as they go into the log.
 pub(super) fn encode<R>(arguments: &impl Serialize, then: impl FnOnce(&[u8]) -> Result<R>) -> Result<R> {
     // Few calls have more; those are encoded twice.
@@ -158,6 +186,10 @@ pub(super) trait Hosted: Send + Sync {
     fn look(&self, function: u16, arguments: &[u8]) -> Result<Outcome>;
     /// Calls before this position are part of the object.
     fn position(&self) -> u64;
+    /// What it knows of the calls of a thread, which has this number in the log.
+    fn know(&mut self, thread: &str, number: u32) -> Known;
+    /// The run of the program is over.
+    fn forget_threads(&mut self);
 }
 
 /// An object and the position up to which its calls were run.
@@ -165,6 +197,10 @@ pub(super) struct Host<T: Object> {
     pub(super) name: String,
     pub(super) root: Root<T>,
     pub(super) position: Root<u64>,
+    /// What is known of threads with names.
+    pub(super) threads: Root<HashMap<'static, collections::String<'static>, Record<'static>>>,
+    /// Their names, by their numbers in the log.
+    pub(super) names: std::collections::HashMap<u32, String>,
     pub(super) pace: Pace,
 }
 
@@ -226,6 +262,40 @@ impl<T: Object> Host<T> {
     }
 }
 
+impl<T: Object> Host<T> {
+    /// Counts the calls of threads with names, and notes what instant ones returned.
+    fn note_threads(&mut self, update: &Update<'_>, calls: &[Logged<'_>], outcomes: &Outcomes) {
+        let mut outcomes = outcomes.iter().peekable();
+        for (place, call) in calls.iter().enumerate() {
+            let outcome = outcomes
+                .next_if(|(at, _)| *at == place)
+                .map(|(_, outcome)| outcome);
+            let Some(name) = self.names.get(&call.thread) else {
+                continue;
+            };
+            let heap = update.heap();
+            let record = self.threads.get_mut(update);
+            let record = record
+                .entry(collections::String::from_in(name, heap))
+                .or_insert_with(|| Record {
+                    calls: 0,
+                    sum: 0,
+                    results: collections::Vec::new_in(heap),
+                });
+            record.calls += 1;
+            record.sum = sum_with(record.sum, call.function, call.lane, call.arguments);
+            if T::FUNCTIONS[usize::from(call.function)].is_instant {
+                let result = match outcome {
+                    Some(Ok(Some(value))) => T::logged(call.function.into(), &**value),
+                    Some(Err(error)) => logged_panic(error),
+                    _ => continue,
+                };
+                record.results.extend_from_slice(&result);
+            }
+        }
+    }
+}
+
 impl<T: Object> Hosted for Host<T> {
     fn name(&self) -> &str {
         &self.name
@@ -250,6 +320,9 @@ impl<T: Object> Hosted for Host<T> {
                 break;
             }
         }
+        if !self.names.is_empty() {
+            self.note_threads(update, &calls[..all.calls], &all.outcomes);
+        }
         if let Some(last) = all.calls.checked_sub(1) {
             *self.position.get_mut(update) = calls[last].next;
         }
@@ -269,6 +342,26 @@ impl<T: Object> Hosted for Host<T> {
                 Err(panic) => Err(panicked::<T>(self.name(), function, &*panic)),
             }
         })
+    }
+
+    fn know(&mut self, thread: &str, number: u32) -> Known {
+        self.names.insert(number, thread.to_owned());
+        in_update(self.root.inner(), |update| {
+            let record = self.threads.get(update).get(thread);
+            record.map_or_else(Known::default, |record| Known {
+                calls: record.calls,
+                sum: record.sum,
+                results: record.results.to_vec(),
+            })
+        })
+    }
+
+    fn forget_threads(&mut self) {
+        in_update(self.root.inner(), |update| {
+            if !self.threads.get(update).is_empty() {
+                self.threads.get_mut(update).clear();
+            }
+        });
     }
 
     fn position(&self) -> u64 {

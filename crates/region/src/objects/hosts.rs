@@ -20,10 +20,11 @@ impl Hosts {
     }
 
     pub(super) fn named(&self, name: &str) -> Option<&Locked> {
-        self.by_number
-            .iter()
-            .flatten()
-            .find(|host| read(host).name() == name)
+        self.all().find(|host| read(host).name() == name)
+    }
+
+    pub(super) fn all(&self) -> impl Iterator<Item = &Locked> {
+        self.by_number.iter().flatten()
     }
 
     pub(super) fn add(&mut self, number: u16, host: Box<dyn Hosted>) {

@@ -266,3 +266,40 @@ impl LaneRun<'_> {
         outcomes.sort_by_key(|(place, _)| *place);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::heap::Heap;
+    use crate::window::Window;
+
+    /// Elements of one vector in the hands of several threads, each of which grows what its own owns.
+    #[test]
+    fn parts_are_changed_by_several_threads() {
+        let window = Window::volatile().unwrap();
+        let heap = Heap::create(&window, 7).unwrap();
+        let mut rows = collections::Vec::new_in(heap);
+        rows.extend((0..6).map(|row: u64| collections::Vec::from_iter_in([row], heap)));
+        let mut sums = [0_u64; 6];
+        {
+            let (rows, sums) = (Parts::of(&mut rows), Parts::of(&mut sums));
+            std::thread::scope(|scope| {
+                for thread in 0..3 {
+                    let (rows, sums) = (&rows, &sums);
+                    scope.spawn(move || {
+                        for number in [thread, thread + 3, thread] {
+                            let mut lane = Lane { number };
+                            rows.part(&mut lane).push(number);
+                            *sums.part(&mut lane) += 1;
+                        }
+                    });
+                }
+            });
+        }
+        let lengths: std::vec::Vec<_> = rows.iter().map(|row| row.len()).collect();
+        assert_eq!(
+            (&lengths[..], sums),
+            (&[3, 3, 3, 2, 2, 2][..], [2, 2, 2, 1, 1, 1])
+        );
+    }
+}

@@ -1,6 +1,7 @@
 //! What is in a region's operation log, as far as it describes itself.
 
 use super::file::log_path;
+use super::thread::NAMED;
 use crate::error::{Error, Result};
 use crate::inspect::inspect;
 use crate::superblock::LogPosition;
@@ -74,8 +75,12 @@ pub struct Operation {
     /// When it was made durable, milliseconds of Unix time; none in a log of a build that kept no times.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unix_ms: Option<u64>,
-    /// The number of the thread that called, in the order in which threads of that process first did.
+    /// The number of the thread that called, in the order in which threads of that process first did; of one with a name,
+    /// 2^31 and more.
     pub thread: u32,
+    /// Its name, if it has one ([`thread::spawn`](super::thread::spawn)).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub thread_name: Option<String>,
     /// The object.
     pub object: String,
     /// The method.
@@ -176,6 +181,7 @@ pub(super) fn operation(found: &Found, entry: &Entry) -> Operation {
         position: entry.position,
         unix_ms: Some(entry.closed_ms).filter(|time| *time > 0),
         thread: entry.thread,
+        thread_name: thread_name(found, entry.thread),
         object,
         method: method.to_owned(),
         arguments: arguments(&parameters, &entry.arguments),
@@ -183,6 +189,12 @@ pub(super) fn operation(found: &Found, entry: &Entry) -> Operation {
         lane: entry.lane,
         field,
     }
+}
+
+/// The name of a thread of that number, if it has one.
+fn thread_name(found: &Found, thread: u32) -> Option<String> {
+    let number = (thread & NAMED != 0).then_some(thread & !NAMED)?;
+    found.definitions.get(number as usize).cloned()
 }
 
 fn as_map<S: Serializer>(arguments: &[(String, Value)], serializer: S) -> Result<S::Ok, S::Error> {

@@ -2,13 +2,20 @@
 
 use super::file::LogFile;
 use super::host::Function;
+use super::thread::NAMED;
 use crate::error::Result;
+use std::collections::HashMap;
 use twinpage_core::operation_log::{Entry, Found};
 
 /// The text that names an object and its functions in the log.
 pub(super) fn definition(name: &str, functions: &[Function]) -> String {
     let lines = functions.iter().map(|function| function.signature);
     std::iter::once(name).chain(lines).collect::<Vec<_>>().join("\n")
+}
+
+/// Whether a definition is the name of a thread: an object has functions, each on a line.
+pub(super) fn is_thread(definition: &str) -> bool {
+    !definition.contains('\n')
 }
 
 /// Calls that wait for their objects to be opened.
@@ -28,6 +35,14 @@ impl Left {
 
     pub(super) fn is_empty(&self) -> bool {
         self.entries.is_empty()
+    }
+
+    /// The names of threads, by their numbers in the log.
+    pub(super) fn thread_names(&self) -> HashMap<u32, String> {
+        let threads = (0..).zip(&self.definitions).filter(|(_, text)| is_thread(text));
+        threads
+            .map(|(number, name)| (NAMED | number, name.clone()))
+            .collect()
     }
 
     fn name(&self, entry: &Entry) -> &str {

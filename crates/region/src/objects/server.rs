@@ -1,14 +1,14 @@
 //! The turn: one thread at a time flushes the open group and runs the calls of all threads.
 
 use super::answers::Answers;
-use super::calls::thread_number;
 use super::file::{LogFile, random};
 use super::follower::PLACE;
 use super::group::Server;
 use super::host::{Host, Hosted, Object, Outcome, Undecodable};
-use super::hosts::{Hosts, read};
+use super::hosts::{Hosts, read, write};
 use super::lanes::{LaneThreads, Pace};
 use super::replay::{Left, definition};
+use super::thread::{Known, NAMED, Threads, thread_number};
 use crate::error::{Error, Result};
 use crate::region::{Attached, Region, Update};
 use crate::superblock::LogPosition;
@@ -44,6 +44,7 @@ pub(crate) struct Objects {
     /// The thread that ran calls last.
     last_server: AtomicU32,
     pub(super) lanes: LaneThreads,
+    pub(super) threads: Threads,
     pub(super) answers: Answers,
     /// The last checkpoint will need no log.
     is_clean: AtomicBool,
@@ -124,6 +125,7 @@ impl Objects {
             ran,
             last_server: AtomicU32::new(0),
             lanes,
+            threads: Threads::default(),
             answers: Answers::default(),
             is_clean: AtomicBool::new(false),
             follows: AtomicBool::new(follows),
@@ -159,10 +161,13 @@ impl Objects {
         if known == 0 {
             region.update(|update| *position.get_mut(update) = end);
         }
+        let threads = region.root(&format!("{name}: threads"))?;
         let mut host: Box<dyn Hosted> = Box::new(Host {
             name: name.to_owned(),
             root,
             position,
+            threads,
+            names: server.left.thread_names(),
             pace: Pace::default(),
         });
         self.run_again(&mut *host, &calls)?;
@@ -205,6 +210,34 @@ impl Objects {
         Ok(())
     }
 
+    /// The number of a thread in the log, and what an object knows of it.
+    pub(super) fn know(&self, thread: &str, object: u16) -> Result<(u32, Known)> {
+        self.outside_update()?;
+        self.with_turn(|server| {
+            // What it called until now is counted.
+            server.serve(self)?;
+            let number = NAMED | u32::from(server.define_thread(thread)?);
+            let hosts = self.hosts();
+            let host = hosts.get(object).ok_or_else(closed)?;
+            Ok((number, write(host).know(thread, number)))
+        })
+    }
+
+    /// A call that survived had panicked.
+    pub(super) fn panicked_before(&self, object: u16, function: u16, why: String) -> Error {
+        match self.hosts().get(object) {
+            Some(host) => {
+                let host = read(host);
+                Error::Panicked {
+                    object: host.name().to_owned(),
+                    method: host.functions()[usize::from(function)].signature.to_owned(),
+                    why,
+                }
+            }
+            None => closed(),
+        }
+    }
+
     /// The objects that are open.
     pub(super) fn hosts(&self) -> RwLockReadGuard<'_, Hosts> {
         self.hosts.read().unwrap_or_else(PoisonError::into_inner)
@@ -213,6 +246,7 @@ impl Objects {
     /// Appends a call, and says its position. Where the group is full it is run first.
     pub(super) fn append(
         &self,
+        thread: u32,
         object: u16,
         function: u16,
         lane: Option<u64>,
@@ -222,7 +256,6 @@ impl Objects {
             let why = "the region follows another: its objects take calls once it has taken over from that";
             return Err(Error::Invalid(why.into()));
         }
-        let thread = thread_number();
         let call = Call {
             object,
             function,
@@ -244,12 +277,13 @@ impl Objects {
     #[inline]
     pub(super) fn defer(
         &self,
+        thread: u32,
         object: u16,
         function: u16,
         lane: Option<u64>,
         arguments: &[u8],
     ) -> Result<()> {
-        let position = self.append(object, function, lane, arguments)?;
+        let position = self.append(thread, object, function, lane, arguments)?;
         if self.appender.waiting(position) >= self.few {
             self.run_some();
         }
@@ -290,6 +324,7 @@ impl Objects {
 
     pub(super) fn instant(
         &self,
+        thread: u32,
         object: u16,
         function: u16,
         lane: Option<u64>,
@@ -297,7 +332,7 @@ impl Objects {
     ) -> Result<Outcome> {
         self.outside_update()?;
         self.answers.expect();
-        let appended = self.append(object, function, lane, arguments);
+        let appended = self.append(thread, object, function, lane, arguments);
         let position = appended.inspect_err(|_| self.answers.expect_no_more())?;
         let is_turn_free = || !matches!(self.server.try_lock(), Err(TryLockError::WouldBlock));
         loop {
@@ -425,6 +460,11 @@ impl Attached for Objects {
             return Ok(());
         };
         let done = ended.end(self);
+        if done.is_ok() {
+            // The run of the program is over.
+            let hosts = self.hosts();
+            hosts.all().for_each(|host| write(host).forget_threads());
+        }
         if done.is_ok() && ended.left.is_empty() {
             let start = ended.log.end();
             ended.inner.progress().set_log(LogPosition { id: 0, start });
