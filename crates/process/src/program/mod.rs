@@ -351,8 +351,10 @@ impl Program {
         if !matches!(status, Status::Call | Status::Event(trace::EVENT_SECCOMP)) {
             self.rest.disturb(); // calls are looked at one by one
         }
-        if matches!(status, Status::Signal(_)) {
-            self.standing.turn_away(tid);
+        match status {
+            Status::Event(trace::EVENT_SECCOMP) => {}
+            Status::Signal(_) => self.standing.turn_away(tid),
+            _ => self.standing.end(tid), // one that is killed stops once more
         }
         match status {
             Status::Exited(code) => self.gone(tid, Ending::Exit(code)),

@@ -89,9 +89,14 @@ impl Standing {
         self.passes.remove(&tid);
     }
 
+    /// A thread stands no longer, whatever it waited for.
+    pub(super) fn end(&mut self, tid: Tid) {
+        self.stands.retain(|stand| stand.tid != tid);
+    }
+
     /// A thread is gone.
     pub(super) fn forget(&mut self, tid: Tid) {
-        self.stands.retain(|stand| stand.tid != tid);
+        self.end(tid);
         self.passes.remove(&tid);
         self.tried.remove(&tid);
     }
