@@ -70,6 +70,11 @@ impl Pairs {
         self.0.insert(other, one);
     }
 
+    /// A socket and its peer, 0 if that is gone, which may be another program's.
+    pub fn know_peer(&mut self, one: u64, peer: u64) {
+        self.0.insert(one, peer);
+    }
+
     /// Whether none are known.
     #[must_use]
     pub fn is_empty(&self) -> bool {

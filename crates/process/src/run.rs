@@ -218,7 +218,7 @@ fn go_on(
     let (context, apart) = restore::tables::side_by_side(context);
     let context = &*context;
     // Before anything else: with a port that is taken nothing is changed.
-    let sockets = match context.fixed.ended {
+    let mut sockets = match context.fixed.ended {
         Some(_) => restore::sockets::Made::default(),
         None => restore::sockets::make(context)?,
     };
@@ -232,6 +232,7 @@ fn go_on(
         });
     }
     let files::RolledBack { moved, .. } = files::rollback(directory.path(), epoch, &context.live.files)?;
+    restore::unix_sockets::make(context, &mut sockets)?;
     let mut setting = Setting::new(directory, streams, epoch)?;
     setting.files.set_links(&context.live.links, &moved);
     program::forget_copies_but(&context.fixed.kernel.memory.exe, directory.path())?;

@@ -221,7 +221,7 @@ impl Program {
             Watch::Pair => return self.before_socketpair(call),
             Watch::Send => return Ok(self.before_send(call)),
             Watch::Socket => return Ok(self.before_socket_change(call)),
-            Watch::RealStreams => return Ok(self.before_outside(call)),
+            Watch::RealStreams => return self.before_outside(call),
             Watch::Sync => return Ok(self.before_sync(call)),
             Watch::Reuse => return Ok(self.before_reuse_query(call)),
             Watch::Identity => return Ok(self.before_identity(call)),

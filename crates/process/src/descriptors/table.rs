@@ -13,6 +13,7 @@ use crate::error::{Error, Result};
 use crate::files::Ident;
 use crate::objects::Id;
 use crate::pairs::Pairs;
+use crate::sockets::Replies;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -210,15 +211,19 @@ impl Descriptors {
     /// # Errors
     /// Names a descriptor that cannot be captured. All are looked at again then.
     pub fn update(&mut self, process: &Process, threads: &[Tid], files: &mut Files<'_>) -> Result<bool> {
-        if !self.touched.is_any() {
+        let may_be_sent = files.sockets.replies != Replies::Refused && !self.may_be_apart;
+        let may_have_changed = self.touched.is_any() || may_be_sent && self.has_strangers(process);
+        if !may_have_changed {
             return Ok(false);
         }
         let parted = self.may_be_apart && self.find_tables(process, threads)?;
-        let updated = if self.touched.all {
-            self.list_all(process, files)
-        } else {
-            self.look_at_touched(process, files)
+        let mut updated = match self.touched.all || !self.touched.is_any() {
+            true => self.list_all(process, files),
+            false => self.look_at_touched(process, files),
         };
+        if may_be_sent && updated.is_ok() && self.has_strangers(process) {
+            updated = self.list_all(process, files).map(|_| true);
+        }
         match updated {
             Ok(_) => self.touched.clear(&self.list),
             Err(_) => self.touched.all = true,
@@ -226,6 +231,13 @@ impl Descriptors {
         self.touched.all |= self.may_be_apart;
         self.keep_pairs();
         Ok(updated? || parted)
+    }
+
+    /// Whether descriptors came by messages of other programs, which no call tells of before.
+    fn has_strangers(&self, process: &Process) -> bool {
+        let directory = rustix::fs::stat(format!("/proc/{}/fd", process.thread()));
+        // Its size is their number, proc_pid_fd(5).
+        directory.is_ok_and(|stat| stat.st_size as usize != self.list.len())
     }
 
     /// Whether other threads have tables of their own than before.
@@ -301,7 +313,7 @@ impl Descriptors {
             (owner.thread(), fd)
         };
         let shares = self.open_files.add(place, number, Ident::from(&stat))?;
-        let mut descriptor = describe(tid, fd, &ours, &stat, shares, &self.pairs, files)?;
+        let mut descriptor = describe(tid, fd, &ours, &stat, shares, &mut self.pairs, files)?;
         descriptor.fd = number;
         let ours = (shares == number && is_ours_kept(&descriptor.what)).then_some(ours);
         self.list.insert(number, descriptor);

@@ -17,6 +17,7 @@ mod pairs;
 pub mod sockets;
 mod space;
 pub mod tables;
+pub mod unix_sockets;
 
 use crate::advice::AdviceInForce;
 use crate::context::Context;
