@@ -41,6 +41,18 @@ struct KindFile {
     /// States of earlier builds say nothing: sockets to the outside were refused.
     #[serde(default)]
     replies: Replies,
+    /// The signal that tells the program of a resume.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    resume_signal: Option<i32>,
+}
+
+/// What the user chose for all lives of a program.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Choices {
+    /// When what it sends to the outside goes out.
+    pub replies: Replies,
+    /// The signal that tells it of each resume.
+    pub resume_signal: Option<i32>,
 }
 
 /// A locked state directory.
@@ -48,7 +60,7 @@ struct KindFile {
 pub struct StateDir {
     path: PathBuf,
     durability: Durability,
-    replies: Replies,
+    choices: Choices,
     _lock: Lock,
 }
 
@@ -57,7 +69,7 @@ impl StateDir {
     ///
     /// # Errors
     /// When there is a state already, or the directory cannot be written.
-    pub fn create(path: &Path, durability: Durability, replies: Replies) -> Result<(StateDir, Store)> {
+    pub fn create(path: &Path, durability: Durability, choices: Choices) -> Result<(StateDir, Store)> {
         let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(path);
         made.map_err(Error::file("cannot make the state directory", path))?;
         let lock = lock(path)?;
@@ -81,7 +93,8 @@ impl StateDir {
             kind: PROGRAM.into(),
             version: VERSION,
             durability: name.into(),
-            replies,
+            replies: choices.replies,
+            resume_signal: choices.resume_signal,
         };
         write_synced(&path.join("kind"), &serde_json::to_vec(&kind).unwrap_or_default())?;
         let directory = fs::File::open(path).and_then(|directory| directory.sync_all());
@@ -91,7 +104,7 @@ impl StateDir {
             StateDir {
                 path,
                 durability,
-                replies,
+                choices,
                 _lock: lock,
             },
             store,
@@ -107,14 +120,14 @@ impl StateDir {
         let lock = lock(path)?;
         let path = path.canonicalize().map_err(Error::file("cannot find", path))?;
         going_back::finish(&path)?;
-        let (durability, replies) = read_all(&path)?;
+        let (durability, choices) = read_all(&path)?;
         let medium = AnyMedium::open(path.join("store"), durability, Access::ReadWrite)?;
         let (store, recovered) = Store::recover(medium)?;
         Ok((
             StateDir {
                 path,
                 durability,
-                replies,
+                choices,
                 _lock: lock,
             },
             store,
@@ -131,7 +144,13 @@ impl StateDir {
     /// Whether the program may talk to the outside.
     #[must_use]
     pub fn replies(&self) -> Replies {
-        self.replies
+        self.choices.replies
+    }
+
+    /// The signal that tells the program of a resume, if one does.
+    #[must_use]
+    pub fn resume_signal(&self) -> Option<i32> {
+        self.choices.resume_signal
     }
 
     /// What its checkpoints survive.
@@ -178,8 +197,8 @@ pub(crate) fn read_kind(path: &Path) -> Result<Durability> {
     Ok(read_all(path)?.0)
 }
 
-/// The same, and whether the program may talk to the outside.
-fn read_all(path: &Path) -> Result<(Durability, Replies)> {
+/// The same, and what the user chose.
+fn read_all(path: &Path) -> Result<(Durability, Choices)> {
     let file = path.join("kind");
     let bytes = match fs::read(&file) {
         Ok(bytes) => bytes,
@@ -209,7 +228,11 @@ fn read_all(path: &Path) -> Result<(Durability, Replies)> {
         "memory" => Durability::Memory,
         _ => return Err(damaged("its durability is neither disk nor memory")),
     };
-    Ok((durability, kind.replies))
+    let choices = Choices {
+        replies: kind.replies,
+        resume_signal: kind.resume_signal,
+    };
+    Ok((durability, choices))
 }
 
 /// Whether the file lies on persistent memory; not being able to tell is for whoever opens it.
