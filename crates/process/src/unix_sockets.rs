@@ -202,9 +202,13 @@ mod tests {
         assert_eq!(named.name, Name::File(path.clone()));
         assert!(named.backlog.is_some_and(|most| most > 0) && named.mode.is_some());
         let client = UnixStream::connect(&path).unwrap();
+        let inode = rustix::fs::fstat(&client).unwrap().st_ino;
+        assert_eq!(looked(&client, &mut pairs), Found::End);
+        assert!(!pairs.has(inode), "it is not accepted yet");
         let (server, _) = listener.accept().unwrap();
         assert_eq!(looked(&client, &mut pairs), Found::End);
         assert_eq!(looked(&server, &mut pairs), Found::End);
+        assert!(pairs.has(inode));
         std::fs::remove_file(&path).unwrap();
         let Found::Named(named) = looked(&listener, &mut pairs) else {
             panic!("a listener is no end");

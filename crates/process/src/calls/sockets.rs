@@ -55,6 +55,8 @@ impl Program {
             });
         }
         match call.name {
+            // Its peer may be a descriptor that is known, and gets to know who its peer is.
+            "accept" | "accept4" if protocol.is_none() => self.descriptors.touch_all(),
             "accept" | "accept4" => self.descriptors.give(0),
             _ => self.descriptors.touch_open_file_of(&self.process, call.int(0)),
         }

@@ -366,10 +366,8 @@ impl Program {
         if !matches!(status, Status::Call | Status::Event(trace::EVENT_SECCOMP)) {
             self.rest.disturb(); // calls are looked at one by one
         }
-        match status {
-            Status::Event(trace::EVENT_SECCOMP) => {}
-            Status::Signal(_) => self.standing.turn_away(tid),
-            _ => self.standing.end(tid), // one that is killed stops once more
+        if !matches!(status, Status::Event(trace::EVENT_SECCOMP)) {
+            self.standing.end(tid); // one that is killed stops once more
         }
         match status {
             Status::Exited(code) => self.gone(tid, Ending::Exit(code)),
