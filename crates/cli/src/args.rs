@@ -6,7 +6,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
-use twinpage_cli::report::{self, at, every, instant, interval, keep, rate, share};
+use twinpage_cli::report::{self, at, every, instant, interval, keep, rate, share, signal};
 use twinpage_os::Durability;
 use twinpage_process::older::{At, Keep};
 use twinpage_process::pace::{Every, Limits};
@@ -185,6 +185,9 @@ pub(crate) struct Run {
     /// A resume listens again and resets connections
     #[arg(long, value_enum)]
     pub(crate) replies: Option<RepliesArgument>,
+    /// Tell the program of each resume by this signal, such as USR1, which it must handle
+    #[arg(long, value_name = "SIGNAL", value_parser = signal)]
+    pub(crate) resume_signal: Option<i32>,
     /// List what is supported and what is refused, call by call, and do nothing
     #[arg(long)]
     pub(crate) explain: bool,

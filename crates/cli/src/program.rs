@@ -12,6 +12,7 @@ use twinpage_process::context::Ending;
 use twinpage_process::launch::Command;
 use twinpage_process::session::Summary;
 use twinpage_process::sockets::Replies;
+use twinpage_process::state::Choices;
 use twinpage_process::{notes, run};
 
 pub(crate) fn run(arguments: Run) -> Result<ExitCode, String> {
@@ -34,7 +35,10 @@ pub(crate) fn run(arguments: Run) -> Result<ExitCode, String> {
         &command,
         &state,
         arguments.durability.into(),
-        arguments.replies.map(Replies::from).unwrap_or_default(),
+        Choices {
+            replies: arguments.replies.map(Replies::from).unwrap_or_default(),
+            resume_signal: arguments.resume_signal,
+        },
         arguments.pace.pace(),
     );
     if chosen && summary.is_err() {

@@ -1,6 +1,7 @@
 //! What every benchmark says alike: the machine, times on the command line, tables, medians.
 
 use comfy_table::Table;
+use rustix::process::Signal;
 use std::time::{Duration, SystemTime};
 use twinpage_process::older::{At, Keep};
 
@@ -142,6 +143,25 @@ pub fn share(text: &str) -> Result<f64, String> {
         Some(percent) if (0.01..=100.0).contains(&percent) => Ok(percent / 100.0),
         _ => Err("expected a share from 0.01% to 100%, such as 3%".into()),
     }
+}
+
+/// A signal by which a program may be told something, by name.
+///
+/// # Errors
+/// Says what is expected.
+pub fn signal(text: &str) -> Result<i32, String> {
+    const SIGNALS: [(&str, i32); 6] = [
+        ("USR1", Signal::USR1.as_raw()),
+        ("USR2", Signal::USR2.as_raw()),
+        ("HUP", Signal::HUP.as_raw()),
+        ("CONT", Signal::CONT.as_raw()),
+        ("URG", Signal::URG.as_raw()),
+        ("WINCH", Signal::WINCH.as_raw()),
+    ];
+    let name = text.strip_prefix("SIG").unwrap_or(text);
+    let found = SIGNALS.iter().find(|(known, _)| *known == name);
+    let expected = || "expected one of USR1, USR2, HUP, CONT, URG, WINCH".to_owned();
+    found.map(|(_, number)| *number).ok_or_else(expected)
 }
 
 /// Bytes in a second.

@@ -46,6 +46,7 @@ pub mod spawn;
 pub mod terminal;
 pub mod trace;
 pub mod tracker;
+pub mod unix_sockets;
 
 pub use any::{AnyMedium, Durability};
 pub use copied::CopiedFile;

@@ -55,5 +55,6 @@ pub mod stdio;
 pub mod syscalls;
 pub mod threads;
 pub mod timers;
+pub mod unix_sockets;
 
 pub use error::{Error, Result};

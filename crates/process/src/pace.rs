@@ -499,6 +499,28 @@ mod tests {
     }
 
     #[test]
+    fn what_waits_while_nothing_runs_is_limited_by_what_is_written() {
+        let mut controller = Controller::new(Every::default(), Duration::ZERO);
+        let mut now = Duration::from_secs(1);
+        let mut feed = |now, program, bytes| {
+            controller.begins(now);
+            let took = Duration::from_millis(1);
+            controller.learn(now, Cost { program, bytes, took });
+            (controller.is_due(now + NEAR, true), controller.is_free(now))
+        };
+        for _ in 0..1000 {
+            now += Duration::from_millis(2);
+            let (due, free) = feed(now, Duration::from_millis(1), 4096);
+            assert!(!due && free, "half of its time, and 2 MB/s");
+        }
+        let (_, free) = feed(now, Duration::ZERO, 100_000_000);
+        assert!(!free);
+        assert!(controller.is_free(now + minutes(1)));
+        let fixed = Controller::new(Every::StableState(minutes(1)), Duration::ZERO);
+        assert!(fixed.is_free(now), "an interval is the longest, not the shortest");
+    }
+
+    #[test]
     fn a_disk_that_cannot_follow_is_told_of() {
         let slow = 20e6;
         let fixed = Every::StableState(SHORTEST);

@@ -70,16 +70,21 @@ impl Pairs {
         self.0.insert(other, one);
     }
 
+    /// A socket and its peer, which may be another program's; 0 when that is gone, or was not accepted yet.
+    pub fn know_peer(&mut self, one: u64, peer: u64) {
+        self.0.insert(one, peer);
+    }
+
     /// Whether none are known.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Whether a socket is an end of a pair.
+    /// Whether a socket is an end of a pair of which the other is known.
     #[must_use]
     pub fn has(&self, inode: u64) -> bool {
-        self.0.contains_key(&inode)
+        self.0.get(&inode).is_some_and(|peer| *peer != 0)
     }
 
     /// The steady part of an end.

@@ -17,8 +17,8 @@ use crate::program::{self, Carried, Program, Surroundings};
 use crate::rested::{self, Rested};
 use crate::restore::{self, Restored};
 use crate::session::{self, OutputCommit, Pace, Summary};
-use crate::sockets::{Replies, Sockets};
-use crate::state::{StateDir, Store};
+use crate::sockets::Sockets;
+use crate::state::{Choices, StateDir, Store};
 use crate::statistics::Ledger;
 use crate::stdio::{self, Stdio};
 use crate::syscalls;
@@ -41,12 +41,12 @@ pub fn run(
     command: &Command,
     state: &Path,
     durability: Durability,
-    replies: Replies,
+    choices: Choices,
     pace: Pace,
 ) -> Result<Summary, String> {
     let pace = pace.on(durability);
     let (directory, store) =
-        StateDir::create(state, durability, replies).map_err(|error| error.to_string())?;
+        StateDir::create(state, durability, choices).map_err(|error| error.to_string())?;
     launch::contained(0, move || begin(command, &directory, store, pace))
 }
 
@@ -218,7 +218,7 @@ fn go_on(
     let (context, apart) = restore::tables::side_by_side(context);
     let context = &*context;
     // Before anything else: with a port that is taken nothing is changed.
-    let sockets = match context.fixed.ended {
+    let mut sockets = match context.fixed.ended {
         Some(_) => restore::sockets::Made::default(),
         None => restore::sockets::make(context)?,
     };
@@ -232,6 +232,7 @@ fn go_on(
         });
     }
     let files::RolledBack { moved, .. } = files::rollback(directory.path(), epoch, &context.live.files)?;
+    restore::unix_sockets::make(context, &mut sockets)?;
     let mut setting = Setting::new(directory, streams, epoch)?;
     setting.files.set_links(&context.live.links, &moved);
     program::forget_copies_but(&context.fixed.kernel.memory.exe, directory.path())?;
@@ -271,6 +272,11 @@ fn go_on(
         program.descriptors.part();
     }
     program.redraw(&context.fixed.kernel.actions);
+    if let Some(signal) = directory.resume_signal() {
+        let is_blocked = |mask: u64| mask >> (signal - 1) & 1 == 1;
+        let waits = context.threads.iter().all(|thread| is_blocked(thread.mask));
+        program.tell_resumed(signal, &context.fixed.kernel.actions, waits);
+    }
     program.fifos = context.fixed.fifos.iter().cloned().collect();
     program.carry_on(calls);
     program.adopt_all(descendants, &context.tree);

@@ -1,7 +1,8 @@
-//! TCP sockets to the outside, tcp(7), where the user allows them (`--replies`).
+//! TCP and UDP sockets to the outside, tcp(7), udp(7), where the user allows them (`--replies`).
 //!
 //! * A listener comes back with its address; its queue of connections that were not accepted is gone.
 //! * A connection does not: after a resume the program finds it reset by its peer.
+//! * A UDP socket comes back with its addresses; what it had received and not given to the program is gone.
 //! * A listener has `SO_REUSEADDR` from listen(2) on, or its port would be taken after a kill by the
 //!   connections that the kernel still closes. The program sees the value that it gave itself.
 
@@ -9,8 +10,6 @@ use crate::error::{Error, Result};
 use crate::outbox::Outbox;
 use crate::pairs;
 use rustix::event::PollFlags;
-use rustix::net::AddressFamily;
-use rustix::net::sockopt::{socket_domain, socket_type};
 use serde::{Deserialize, Serialize};
 use std::collections::HashSet;
 use std::io;
@@ -74,7 +73,7 @@ impl From<Address> for SocketAddr {
 /// An option: its level, its name, its value.
 pub type SocketOption = (i32, i32, Vec<u8>);
 
-/// A TCP socket, as far as only the program changes it.
+/// A socket, as far as only the program changes it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Socket {
     /// Its address here. That of a socket without one has no port, and says which protocol it speaks.
@@ -101,7 +100,50 @@ pub enum Phase {
     },
 }
 
-/// The options that a program may set. After a resume they have the same values.
+/// What a socket to the outside speaks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Protocol {
+    /// tcp(7).
+    Tcp,
+    /// udp(7).
+    Udp,
+}
+
+/// What a socket speaks, if it is one that leads outside.
+#[must_use]
+pub fn protocol(fd: BorrowedFd<'_>) -> Option<Protocol> {
+    let option = |name| socket::option(fd, name).ok().map(|value| number(&value));
+    if ![libc::AF_INET, libc::AF_INET6].contains(&option(libc::SO_DOMAIN)?) {
+        return None;
+    }
+    match (option(libc::SO_TYPE)?, option(libc::SO_PROTOCOL)?) {
+        (libc::SOCK_STREAM, libc::IPPROTO_TCP) => Some(Protocol::Tcp),
+        (libc::SOCK_DGRAM, libc::IPPROTO_UDP) => Some(Protocol::Udp),
+        _ => None,
+    }
+}
+
+/// The options of UDP sockets that a program may set, and those of them that IPv6 alone has.
+const OF_UDP: [(i32, i32); 11] = [
+    (libc::SOL_SOCKET, libc::SO_REUSEADDR),
+    (libc::SOL_SOCKET, libc::SO_REUSEPORT),
+    (libc::SOL_SOCKET, libc::SO_BROADCAST),
+    (libc::SOL_SOCKET, libc::SO_RCVTIMEO),
+    (libc::SOL_SOCKET, libc::SO_SNDTIMEO),
+    (libc::SOL_SOCKET, libc::SO_PRIORITY),
+    (libc::IPPROTO_IP, libc::IP_TTL),
+    (libc::IPPROTO_IP, libc::IP_TOS),
+    (libc::IPPROTO_IP, libc::IP_RECVERR),
+    (libc::IPPROTO_IP, libc::IP_PKTINFO),
+    (libc::IPPROTO_IP, libc::IP_MTU_DISCOVER),
+];
+const OF_UDP6: [(i32, i32); 4] = [
+    V6ONLY,
+    (libc::IPPROTO_IPV6, libc::IPV6_RECVERR),
+    (libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO),
+    (libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER),
+];
+/// The options of TCP sockets that a program may set. After a resume they have the same values.
 const OPTIONS: [(i32, i32); 13] = [
     (libc::SOL_SOCKET, libc::SO_REUSEADDR),
     (libc::SOL_SOCKET, libc::SO_REUSEPORT),
@@ -127,8 +169,13 @@ const PASSING: [(i32, i32); 3] = [
 
 /// Whether a program may set this option.
 #[must_use]
-pub fn may_set(level: i32, name: i32) -> bool {
-    OPTIONS.contains(&(level, name)) || PASSING.contains(&(level, name)) || V6ONLY == (level, name)
+pub fn may_set(protocol: Protocol, level: i32, name: i32) -> bool {
+    let option = (level, name);
+    let captured = match protocol {
+        Protocol::Tcp => OPTIONS.contains(&option) || V6ONLY == option,
+        Protocol::Udp => OF_UDP.contains(&option) || OF_UDP6.contains(&option),
+    };
+    captured || PASSING.contains(&option)
 }
 
 /// `tcpi_state` of `TCP_INFO`.
@@ -175,15 +222,19 @@ impl Sockets {
         self.outbox.as_ref().filter(|_| self.replies == Replies::Held)
     }
 
-    /// The steady part of a TCP socket.
+    /// The steady part of a socket.
     ///
     /// # Errors
     /// When the system refuses a look.
     pub fn describe(&self, inode: u64, fd: BorrowedFd<'_>) -> io::Result<Socket> {
         let address = local_address(fd)?;
-        let only = address.is_ipv6().then_some(V6ONLY);
+        let (all, of_ipv6): (&[_], &[_]) = match protocol(fd) {
+            Some(Protocol::Udp) => (&OF_UDP, &OF_UDP6),
+            _ => (&OPTIONS, &[V6ONLY]),
+        };
+        let of_ipv6 = if address.is_ipv6() { of_ipv6 } else { &[] };
         let mut options = Vec::new();
-        for (level, name) in OPTIONS.into_iter().chain(only) {
+        for &(level, name) in all.iter().chain(of_ipv6) {
             let mut value = socket::option_of(fd, level, name)?;
             if name == libc::SO_REUSEADDR && level == libc::SOL_SOCKET && self.lent.contains(&inode) {
                 value.fill(0);
@@ -220,14 +271,11 @@ fn number(value: &[u8]) -> i32 {
     i32::from_ne_bytes(value.first_chunk().copied().unwrap_or_default())
 }
 
-/// Whether it is a TCP socket.
+/// The address that a socket is connected with, if it is.
 #[must_use]
-pub fn is_tcp(fd: BorrowedFd<'_>) -> bool {
-    let domain = socket_domain(fd);
-    let tcp = (libc::SOL_SOCKET, libc::SO_PROTOCOL);
-    domain.is_ok_and(|domain| [AddressFamily::INET, AddressFamily::INET6].contains(&domain))
-        && socket_type(fd).is_ok_and(|kind| kind == rustix::net::SocketType::STREAM)
-        && socket::option_of(fd, tcp.0, tcp.1).is_ok_and(|value| number(&value) == libc::IPPROTO_TCP)
+pub fn peer(fd: BorrowedFd<'_>) -> Option<Address> {
+    let peer = rustix::net::getpeername(fd).ok()??;
+    SocketAddr::try_from(peer).ok().map(Address::from)
 }
 
 fn local_address(fd: BorrowedFd<'_>) -> io::Result<SocketAddr> {
@@ -269,9 +317,13 @@ fn phase_of(fd: &OwnedFd) -> io::Result<Phase> {
     })
 }
 
-/// Whether a connection takes bytes now or later: it is made or being made, and no end of it is known.
+/// Whether a socket takes bytes now or later. A connection does when it is made or being made, and no end of it is
+/// known; a UDP socket, when it is known where they go.
 #[must_use]
-pub fn may_send(fd: BorrowedFd<'_>) -> bool {
+pub fn may_send(fd: BorrowedFd<'_>, protocol: Protocol, is_addressed: bool) -> bool {
+    if protocol == Protocol::Udp {
+        return is_addressed || socket::has_peer(fd);
+    }
     let info = socket::option_of(fd, libc::IPPROTO_TCP, libc::TCP_INFO);
     let state = info.ok().and_then(|info| info.first().copied());
     let open = [ESTABLISHED, SYN_SENT, SYN_RECV, CLOSE_WAIT];
@@ -282,7 +334,8 @@ pub fn may_send(fd: BorrowedFd<'_>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::net::{Ipv4Addr, TcpStream};
+    use rustix::net::AddressFamily;
+    use std::net::{Ipv4Addr, TcpStream, UdpSocket};
     use twinpage_os::reset::Resetter;
 
     #[test]
@@ -297,6 +350,23 @@ mod tests {
         assert_eq!(phase_of(&stream).unwrap(), Phase::Over { error: true });
         socket::option(stream.as_fd(), libc::SO_ERROR).unwrap();
         assert_eq!(phase_of(&stream).unwrap(), Phase::Over { error: false });
+    }
+
+    #[test]
+    fn udp_sockets_are_described() {
+        let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        socket.set_broadcast(true).unwrap();
+        let fd = socket.as_fd();
+        assert_eq!(protocol(fd), Some(Protocol::Udp));
+        assert_eq!(peer(fd), None);
+        assert!(!may_send(fd, Protocol::Udp, false) && may_send(fd, Protocol::Udp, true));
+        socket.connect(socket.local_addr().unwrap()).unwrap();
+        assert_eq!(peer(fd), Some(socket.local_addr().unwrap().into()));
+        assert!(may_send(fd, Protocol::Udp, false));
+        let described = Sockets::default().describe(0, fd).unwrap();
+        let broadcast = (libc::SOL_SOCKET, libc::SO_BROADCAST, vec![1, 0, 0, 0]);
+        assert!(described.options.contains(&broadcast), "{described:?}");
+        assert_eq!(described.address, socket.local_addr().unwrap().into());
     }
 
     #[test]

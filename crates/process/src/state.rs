@@ -44,6 +44,18 @@ struct KindFile {
     /// States of earlier builds say nothing: sockets to the outside were refused.
     #[serde(default)]
     replies: Replies,
+    /// The signal that tells the program of a resume.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    resume_signal: Option<i32>,
+}
+
+/// What the user chose for all lives of a program.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Choices {
+    /// When what it sends to the outside goes out.
+    pub replies: Replies,
+    /// The signal that tells it of each resume.
+    pub resume_signal: Option<i32>,
 }
 
 /// A locked state directory.
@@ -51,7 +63,7 @@ struct KindFile {
 pub struct StateDir {
     path: PathBuf,
     durability: Durability,
-    replies: Replies,
+    choices: Choices,
     _lock: Lock,
 }
 
@@ -60,7 +72,7 @@ impl StateDir {
     ///
     /// # Errors
     /// When there is a state already, or the directory cannot be written.
-    pub fn create(path: &Path, durability: Durability, replies: Replies) -> Result<(StateDir, Store)> {
+    pub fn create(path: &Path, durability: Durability, choices: Choices) -> Result<(StateDir, Store)> {
         let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(path);
         made.map_err(Error::file("cannot make the state directory", path))?;
         let lock = lock(path)?;
@@ -84,7 +96,8 @@ impl StateDir {
             kind: PROGRAM.into(),
             version,
             durability: name.into(),
-            replies,
+            replies: choices.replies,
+            resume_signal: choices.resume_signal,
         };
         write_synced(&path.join("kind"), &serde_json::to_vec(&kind).unwrap_or_default())?;
         let directory = fs::File::open(path).and_then(|directory| directory.sync_all());
@@ -94,7 +107,7 @@ impl StateDir {
             StateDir {
                 path,
                 durability,
-                replies,
+                choices,
                 _lock: lock,
             },
             store,
@@ -111,7 +124,7 @@ impl StateDir {
         let path = path.canonicalize().map_err(Error::file("cannot find", path))?;
         going_back::finish(&path)?;
         let Kind {
-            durability, replies, ..
+            durability, choices, ..
         } = Kind::read(&path)?;
         let medium = AnyMedium::open(path.join("store"), durability, Access::ReadWrite)?;
         let (store, recovered) = Store::recover(medium)?;
@@ -119,7 +132,7 @@ impl StateDir {
             StateDir {
                 path,
                 durability,
-                replies,
+                choices,
                 _lock: lock,
             },
             store,
@@ -136,7 +149,13 @@ impl StateDir {
     /// Whether the program may talk to the outside.
     #[must_use]
     pub fn replies(&self) -> Replies {
-        self.replies
+        self.choices.replies
+    }
+
+    /// The signal that tells the program of a resume, if one does.
+    #[must_use]
+    pub fn resume_signal(&self) -> Option<i32> {
+        self.choices.resume_signal
     }
 
     /// What its checkpoints survive.
@@ -196,7 +215,7 @@ pub(crate) fn read_kind(path: &Path) -> Result<Durability> {
 pub(crate) struct Kind {
     pub(crate) version: u32,
     pub(crate) durability: Durability,
-    replies: Replies,
+    choices: Choices,
 }
 
 impl Kind {
@@ -237,7 +256,10 @@ impl Kind {
         Ok(Kind {
             version: said.version,
             durability,
-            replies: said.replies,
+            choices: Choices {
+                replies: said.replies,
+                resume_signal: said.resume_signal,
+            },
         })
     }
 }

@@ -206,7 +206,7 @@ const MESSAGES: Policy = refuse(
     libc::ENOSYS,
     "System V and POSIX messages and semaphores live outside the program; most programs have a setting that keeps all their work in one process",
 );
-pub(crate) const OUTSIDE: &str = "the other side of a socket cannot be taken back to a checkpoint; give the program files, or its standard input, instead; or let a server go on from its last checkpoint with its connections reset, where a kill may forget what its clients saw last (--replies loose)";
+pub(crate) const OUTSIDE: &str = "the other side of a socket cannot be taken back to a checkpoint; give the program files, or its standard input, instead; or let it go on from its last checkpoint with its connections reset (--replies held, where a kill forgets nothing that its clients saw, or loose, where it may)";
 const SOCKETS: Policy = Watched(Watch::RealStreams);
 pub(crate) const IDENTITY: Refusal = Refusal {
     errno: libc::EPERM,

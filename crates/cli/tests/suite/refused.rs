@@ -35,6 +35,7 @@ const PROCESSES: &[Attempt] = &[
 ];
 
 const MEMORY: &[Attempt] = &[
+    ("droppable", &["mmap"]),
     ("memfd", &["memfd_create"]),
     ("mlock", &["mlock"]),
     ("mlockall", &["mlockall"]),

@@ -3,6 +3,7 @@
 //! A client writes keys of its own one after the other and takes note of each acknowledged one. The server is killed every
 //! 300 ms and resumed. Whenever a client is connected, and at the end, every acknowledged key must be there.
 
+use std::cell::RefCell;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -285,4 +286,59 @@ fn synced_replies_of_redis() {
     loses_nothing(test, "synced", Protocol::Redis, |port| {
         redis(port, &["--appendonly", "yes", "--appendfsync", "always"])
     });
+}
+
+/// Every way to send arrives whole and in order, also where the receiver is slow, or the sender closes or ends at once.
+#[test]
+fn held_replies_arrive_whole() {
+    let Some(python) = python_with("select") else {
+        return skip("held replies that arrive whole", "python3", "python3");
+    };
+    let mut server = Server::start("held", |port| {
+        let source = format!("{}/tests/programs/server_sends.py", env!("CARGO_MANIFEST_DIR"));
+        vec![python, source, port.to_string()]
+    });
+    let sent: String = (0..400_000).map(|number| format!("{number:07}\n")).collect();
+    let asked = |way: &str| {
+        let open = RefCell::new(None);
+        wait_until("the server takes a connection", || {
+            *open.borrow_mut() = TcpStream::connect((Ipv4Addr::LOCALHOST, server.port)).ok();
+            open.borrow().is_some()
+        });
+        let mut stream = open.into_inner().expect("just seen");
+        stream.write_all(way.as_bytes()).expect("the server reads");
+        stream
+    };
+    let read = |stream: &mut TcpStream| {
+        let mut all = Vec::new();
+        stream.read_to_end(&mut all).expect("the end of what it sends");
+        all
+    };
+    for way in ["sendall", "write", "sendmsg", "sendfile", "edges"] {
+        let mut stream = asked(way);
+        // More than the kernel and twinpage hold: the sender waits.
+        thread::sleep(Duration::from_millis(100));
+        assert!(read(&mut stream) == sent.as_bytes(), "{way}");
+    }
+    let mut stream = asked("limited");
+    wait_until("its time is up", || server.printed().contains("its time was up"));
+    let all = read(&mut stream);
+    assert!(
+        !all.is_empty()
+            && all
+                .chunks(sent.len())
+                .all(|part| sent.as_bytes().starts_with(part))
+    );
+    let mut stream = asked("half");
+    assert!(read(&mut stream) == sent.as_bytes(), "half");
+    stream.write_all(b"thanks").expect("it still reads");
+    wait_until("it read on", || {
+        server.printed().contains("a broken pipe\nthanks")
+    });
+    let mut stream = asked("last");
+    assert!(
+        read(&mut stream) == sent.as_bytes(),
+        "what a program sends as it ends"
+    );
+    server.expect_end();
 }

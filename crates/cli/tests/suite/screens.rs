@@ -204,3 +204,43 @@ fn a_program_that_executes_another_after_a_resume_keeps_its_terminal() {
     assert_eq!(code, Some(0), "{shown:?}");
     assert!(shown.contains("still here\r\n"), "{shown:?}");
 }
+
+/// A program opens its terminal by both of its names; a resume is on another terminal.
+#[test]
+fn a_terminal_is_opened_by_name() {
+    let Some(python) = python_with("termios") else {
+        return skip("a terminal opened by name", "python3", "python3");
+    };
+    let scratch = tempfile::tempdir().expect("a scratch directory");
+    let text = "import os, termios, time\n\
+                one = os.open('/dev/tty', os.O_RDWR)\n\
+                other = os.open(os.ttyname(0), os.O_RDWR)\n\
+                modes = termios.tcgetattr(one)\n\
+                modes[3] &= ~termios.ECHO\n\
+                termios.tcsetattr(one, termios.TCSANOW, modes)\n\
+                for number in range(8):\n\
+                \u{20}   os.write(one if number % 2 else other, b'line %d\\n' % number)\n\
+                \u{20}   assert not termios.tcgetattr(other)[3] & termios.ECHO\n\
+                \u{20}   assert os.get_terminal_size(one) == os.get_terminal_size(other)\n\
+                \u{20}   while number == 4 and not os.path.exists('go'): time.sleep(0.01)\n\
+                print('end')\n";
+    fs::write(scratch.path().join("program.py"), text).expect("a program");
+    let run = format!("{TWINPAGE} run --every 10ms --state state -- {python} program.py");
+    let first = Screen::with(&run, scratch.path());
+    wait_until("five lines are shown", || first.shown().contains("line 4"));
+    let shown = first.killed();
+    fs::write(scratch.path().join("go"), "").expect("a file");
+    let second = Screen::with(&format!("{TWINPAGE} resume state"), scratch.path());
+    let (code, after) = second.end();
+    let lines = |text: &str| -> Vec<String> {
+        let lines = text
+            .lines()
+            .map(str::trim)
+            .filter(|line| line.starts_with("line") || *line == "end");
+        lines.map(str::to_owned).collect()
+    };
+    let all = [lines(&shown), lines(&after)].concat();
+    let mut expected: Vec<String> = (0..8).map(|number| format!("line {number}")).collect();
+    expected.push("end".into());
+    assert_eq!((code, all), (Some(0), expected), "{shown}{after}");
+}

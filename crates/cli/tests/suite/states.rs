@@ -9,8 +9,9 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use crate::support::process::{Victim, family, kill, name_of, twinpage};
+use crate::support::program::python_with;
 use crate::support::state::wait_until;
-use crate::support::{chance, seed};
+use crate::support::{chance, seed, skip};
 
 /// Counts in bash, in rounds, until a file is there; then it says how far it came.
 const UNTIL_TOLD: &str =
@@ -104,6 +105,58 @@ fn code(child: &mut Child) -> i32 {
     status
         .code()
         .unwrap_or_else(|| 128 + status.signal().expect("a code or a signal"))
+}
+
+/// A program is told of each resume by the signal that its user chose, if it handles it.
+#[test]
+fn a_signal_tells_of_a_resume() {
+    let Some(python) = python_with("signal") else {
+        return skip("a signal at a resume", "python3", "python3");
+    };
+    for handles in [true, false] {
+        let scratch = tempfile::tempdir().expect("a scratch directory");
+        let (state, seen) = (scratch.path().join("state"), scratch.path().join("out"));
+        let handler = if handles {
+            "signal.signal(signal.SIGUSR1, told)"
+        } else {
+            ""
+        };
+        let program = format!(
+            "import signal, time\ndef told(*_): print('resumed', flush=True)\n{handler}\nprint('begins', flush=True)\n\
+             while True: time.sleep(0.005)"
+        );
+        let out = || {
+            let file = fs::OpenOptions::new().append(true).create(true).open(&seen);
+            file.expect("a file")
+        };
+        let mut command = twinpage();
+        command.args(["run", "--every", "10ms", "--resume-signal", "USR1", "--state"]);
+        command
+            .arg(&state)
+            .args(["--", &python, "-c", &program])
+            .stdout(out());
+        let mut child = command.spawn().expect("twinpage starts");
+        let printed = || fs::read_to_string(&seen).expect("what it printed");
+        wait_until("it begins", || printed().contains("begins"));
+        for life in 1..=3 {
+            kill(&mut child, Victim::Tree, &mut chance(seed(), "resume signal"));
+            let messages = scratch.path().join("messages");
+            let mut command = twinpage();
+            command
+                .args(["resume", "--every", "10ms", "--messages"])
+                .arg(&messages);
+            command.arg(&state).stdout(out());
+            child = command.spawn().expect("twinpage starts");
+            let said = || fs::read_to_string(&messages).unwrap_or_default();
+            if handles {
+                wait_until("it is told", || printed().matches("resumed").count() == life);
+            } else {
+                wait_until("its user is told", || said().contains("--resume-signal"));
+            }
+        }
+        kill(&mut child, Victim::Tree, &mut chance(seed(), "resume signal"));
+        assert_eq!(printed().matches("begins").count(), 1);
+    }
 }
 
 #[test]

@@ -112,7 +112,7 @@ impl Program {
             Watch::Map => return self.before_descendant_maps(call, shares_memory),
             Watch::Control => return Ok(self.before_descendant_controls(pid, call)),
             Watch::RealStreams if self.sockets.replies == Replies::Refused => {
-                return Ok(self.before_outside(call));
+                return self.before_outside(call);
             }
             Watch::Send | Watch::Socket => return Ok(self.before_descendant_sends(call)),
             Watch::Nothing => return Ok(Decision::Done(0)),

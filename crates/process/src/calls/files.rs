@@ -477,13 +477,12 @@ impl Program {
 
     /// Devices, sockets and named pipes of others are refused when they are opened, not when they are found.
     fn refuse_special(&self, start: BorrowedFd<'_>, path: &Path, stat: &Stat) -> Option<Decision> {
-        const OWN_TERMINAL: (u32, u32) = (5, 0);
+        const CONTROLLING: (u32, u32) = (5, 0);
         let device = (rustix::fs::major(stat.st_rdev), rustix::fs::minor(stat.st_rdev));
+        let is_own = device == CONTROLLING || self.streams.identify(stat.st_dev, stat.st_ino).is_some();
         let why = match FileType::from_raw_mode(stat.st_mode) {
-            // Without a terminal the kernel says so, as to any other program.
-            FileType::CharacterDevice if device == OWN_TERMINAL && self.streams.terminal().is_none() => {
-                return None;
-            }
+            // The program's terminal. Without one the kernel says so, as to any other program.
+            FileType::CharacterDevice if is_own => return None,
             FileType::CharacterDevice if descriptors::is_stateless_device(stat.st_rdev) => {
                 return None;
             }

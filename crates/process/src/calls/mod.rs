@@ -218,7 +218,7 @@ impl Program {
             Watch::Pair => return self.before_socketpair(call),
             Watch::Send => return Ok(self.before_send(call)),
             Watch::Socket => return Ok(self.before_socket_change(call)),
-            Watch::RealStreams => return Ok(self.before_outside(call)),
+            Watch::RealStreams => return self.before_outside(call),
             Watch::Sync => return Ok(self.before_sync(call)),
             Watch::Reuse => return Ok(self.before_reuse_query(call)),
             Watch::Identity => return Ok(self.before_identity(call)),
@@ -323,6 +323,7 @@ impl Program {
     }
 
     fn before_map(&mut self, call: &Stopped) -> Result<Decision> {
+        const DROPPABLE: i32 = 0x08;
         let (protection, flags) = (call.int(2), call.int(3));
         let kind = flags & libc::MAP_TYPE;
         if flags & libc::MAP_HUGETLB != 0 {
@@ -335,6 +336,12 @@ impl Program {
             return Ok(fail(
                 libc::EINVAL,
                 "a mapping that grows down is not captured; map it whole",
+            ));
+        }
+        if kind == DROPPABLE {
+            return Ok(do_without(
+                libc::EINVAL,
+                "memory that the kernel may drop (MAP_DROPPABLE) is not captured: a resume would repeat the random numbers that are kept there; programs ask the kernel for them by themselves then",
             ));
         }
         if kind == libc::MAP_PRIVATE {

@@ -5,6 +5,7 @@ use super::{Decision, Stopped, fail};
 use crate::error::{Error, Result};
 use crate::pairs::{self, OPTIONS};
 use crate::program::Program;
+use crate::sockets::{Protocol, Replies};
 use std::os::fd::{AsFd, OwnedFd};
 use twinpage_os::inject::{self, Call, ROOM};
 
@@ -62,7 +63,10 @@ impl Program {
 
     pub(super) fn before_send(&mut self, call: &Stopped) -> Decision {
         let a = call.arguments;
-        if let Some(ours) = self.tcp(call.int(0)) {
+        if let Some((ours, protocol)) = self.outside(call.int(0)) {
+            if protocol == Protocol::Udp {
+                self.descriptors.touch_open_file_of(&self.process, call.int(0)); // perhaps it gets its address now
+            }
             return self.before_reply(call, ours);
         }
         let Some(kind) = self.socket_kind(call.int(0)) else {
@@ -97,14 +101,18 @@ impl Program {
                     "descriptors and credentials sent along with a message are not captured; share them within the program",
                 );
             }
-            if message.named && kind == libc::SOCK_DGRAM {
+            let refused = self.sockets.replies == Replies::Refused;
+            if message.named && kind == libc::SOCK_DGRAM && refused {
                 return fail(libc::EACCES, crate::syscalls::OUTSIDE);
             }
             if message.bytes == Some(0) && kind != libc::SOCK_STREAM {
                 return empty_message();
             }
         }
-        Decision::Run
+        match self.process.duplicate_fd(call.int(0)) {
+            Ok(ours) if self.is_held(ours.as_fd()) => self.before_reply(call, ours),
+            _ => Decision::Run,
+        }
     }
 
     fn message(&self, at: u64) -> Option<Message> {
@@ -126,7 +134,12 @@ impl Program {
             return Decision::Run; // the kernel will refuse it
         };
         if call.name == "shutdown" {
-            if let Some(ours) = self.tcp(call.int(0)) {
+            if let Some((ours, _)) = self.outside(call.int(0)) {
+                return self.before_half_close(call, ours);
+            }
+            if let Ok(ours) = self.process.duplicate_fd(call.int(0))
+                && self.is_held(ours.as_fd())
+            {
                 return self.before_half_close(call, ours);
             }
             let sends_only = call.int(1) == libc::SHUT_WR && kind == libc::SOCK_DGRAM;
@@ -138,8 +151,8 @@ impl Program {
             }
             return Decision::Run;
         }
-        if let Some(ours) = self.tcp(call.int(0)) {
-            return self.before_tcp_option(call, &ours);
+        if let Some((ours, protocol)) = self.outside(call.int(0)) {
+            return self.before_outside_option(call, &ours, protocol);
         }
         if call.int(1) == libc::SOL_SOCKET && OPTIONS.contains(&call.int(2)) {
             self.descriptors.touch_file_of(&self.process, call.int(0));

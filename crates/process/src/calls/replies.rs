@@ -9,8 +9,10 @@
 
 use super::{Decision, Stopped, do_without, fail};
 use crate::outbox::{Content, Outbox, Room};
+use crate::pairs;
 use crate::program::{Program, Until};
-use crate::sockets::{Replies, is_tcp, may_send};
+use crate::sockets::{self, Protocol, Replies, protocol};
+use crate::unix_sockets::{self, leads_outside};
 use rustix::fs::OFlags;
 use rustix::process::{Pid, Signal, kill_process};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -26,9 +28,15 @@ const MOST_MESSAGES: u64 = 1024;
 /// The most bytes the kernel moves in one call.
 const MOST_BYTES: usize = 0x7fff_f000;
 
+/// The longest message of UDP, and the longest address.
+const MOST_UDP_BYTES: usize = 65_507;
+const MOST_ADDRESS_BYTES: u64 = 128;
+
 /// One message of a call.
 struct Message {
     buffers: Vec<Remote>,
+    /// The address it is for, as the kernel takes it; empty: the socket's peer.
+    to: Vec<u8>,
     /// Something is sent along with it.
     accompanied: bool,
 }
@@ -42,10 +50,26 @@ impl Message {
     }
 }
 
+/// Whether what is sent stays apart.
+fn sends_messages(fd: BorrowedFd<'_>) -> bool {
+    pairs::kind(fd).is_ok_and(|kind| kind != libc::SOCK_STREAM)
+}
+
+/// The longest message that the kernel takes: of a Unix socket, what fits its buffer.
+fn most_message_bytes(fd: BorrowedFd<'_>) -> usize {
+    const OVERHEAD: usize = 32;
+    if protocol(fd) == Some(Protocol::Udp) {
+        return MOST_UDP_BYTES;
+    }
+    let buffer = socket::option(fd, libc::SO_SNDBUF).unwrap_or_default();
+    let bytes = buffer.first_chunk().map_or(0, |bytes| u32::from_ne_bytes(*bytes));
+    (bytes as usize).saturating_sub(OVERHEAD)
+}
+
 impl Program {
     /// Whether what is sent on this socket is held.
     pub(super) fn is_held(&self, fd: BorrowedFd<'_>) -> bool {
-        self.sockets.holds().is_some() && is_tcp(fd)
+        self.sockets.holds().is_some() && (protocol(fd).is_some() || leads_outside(fd))
     }
 
     /// A call sends on a socket to the outside whose replies are held.
@@ -72,13 +96,20 @@ impl Program {
             return Decision::Run;
         };
         let inode = stat.st_ino;
-        if !may_send(ours.as_fd()) {
+        // Of a datagram socket the call itself may say where its messages go.
+        let is_addressed = call.name.starts_with("send");
+        let may_send = match protocol(ours.as_fd()) {
+            Some(protocol) => sockets::may_send(ours.as_fd(), protocol, is_addressed),
+            None => unix_sockets::may_send(ours.as_fd(), is_addressed),
+        };
+        if !may_send {
             return Decision::Run; // the kernel tells why
         }
         if let Some(decision) = self.has_no_room(call, &outbox, inode, &ours, flags) {
             return decision;
         }
         match call.name {
+            "sendfile" if sends_messages(ours.as_fd()) => Decision::Done(-i64::from(libc::EINVAL)),
             "sendfile" => self.hold_file(call, &outbox, inode, ours),
             "sendmmsg" => self.hold_messages(call, &outbox, inode, ours),
             _ => {
@@ -139,13 +170,19 @@ impl Program {
         let a = call.arguments;
         let plain = |buffers| Message {
             buffers,
+            to: Vec::new(),
             accompanied: false,
         };
+        let one = |start, length| {
+            let len = usize::try_from(length).ok()?;
+            Some(plain(vec![Remote { start, len }]))
+        };
         match call.name {
-            "write" | "sendto" => Some(plain(vec![Remote {
-                start: a[1],
-                len: usize::try_from(a[2]).ok()?,
-            }])),
+            "write" => one(a[1], a[2]),
+            "sendto" => Some(Message {
+                to: self.address(a[4], a[5])?,
+                ..one(a[1], a[2])?
+            }),
             "sendmsg" => self.outgoing_message(a[1]),
             _ => self.vectors(a[1], a[2]).map(plain), // writev, pwritev2
         }
@@ -156,8 +193,19 @@ impl Program {
         let word = |index: u64| self.caller().read_u64(at + index * 8).ok();
         Some(Message {
             buffers: self.vectors(word(2)?, word(3)?)?,
+            to: self.address(word(0)?, word(1)? & 0xffff_ffff)?,
             accompanied: word(5)? != 0,
         })
+    }
+
+    /// An address of the program's memory, as the kernel takes it.
+    fn address(&self, at: u64, length: u64) -> Option<Vec<u8>> {
+        if at == 0 {
+            return Some(Vec::new());
+        }
+        let mut bytes = vec![0; length.min(MOST_ADDRESS_BYTES) as usize];
+        self.caller().read(at, &mut bytes).ok()?;
+        Some(bytes)
     }
 
     /// The buffers of a list.
@@ -189,14 +237,26 @@ impl Program {
         if message.len() > MOST_BYTES {
             return Err(Decision::Done(-i64::from(libc::EINVAL)));
         }
-        if message.len() == 0 {
-            return Err(Decision::Run); // of a stream: nothing goes out
+        let is_message = sends_messages(ours.as_fd());
+        let goes_nowhere = message.to.is_empty() && !socket::has_peer(ours.as_fd());
+        if is_message && (goes_nowhere || message.len() > most_message_bytes(ours.as_fd())) {
+            return Err(Decision::Run); // the kernel refuses it
+        }
+        if !is_message && message.len() == 0 {
+            return Err(Decision::Run); // nothing goes out
         }
         let mut bytes = vec![0; message.len()];
         let read = self.caller().gather(&message.buffers, &mut bytes);
         read.map_err(|_| Decision::Done(-i64::from(libc::EFAULT)))?;
         let length = bytes.len();
-        outbox.hold(inode, ours, Content::Bytes(bytes));
+        let content = match is_message {
+            true => Content::Message {
+                bytes,
+                to: message.to.clone(),
+            },
+            false => Content::Bytes(bytes),
+        };
+        outbox.hold(inode, ours, content);
         Ok(length)
     }
 
@@ -213,7 +273,8 @@ impl Program {
                 .try_clone()
                 .map_err(|_| Decision::Done(-i64::from(libc::ENOBUFS)));
             let length = message.and_then(|message| {
-                if message.len() == 0 {
+                let is_nothing = message.len() == 0 && !sends_messages(ours.as_fd());
+                if is_nothing {
                     return Ok(0);
                 }
                 self.hold_message(&message, outbox, inode, fd?)

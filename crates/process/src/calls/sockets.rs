@@ -2,66 +2,119 @@
 
 use super::pairs::asks_for_names;
 use super::{Decision, Stopped, do_without, fail};
+use crate::error::Result;
+use crate::files::{Change, New, PathAt};
 use crate::program::Program;
-use crate::sockets::{Replies, is_tcp, may_set};
+use crate::sockets::{Protocol, Replies, may_set, protocol};
 use crate::syscalls::OUTSIDE;
+use crate::unix_sockets::is_unix;
+use std::ffi::OsStr;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
-const OTHERS: &str = "of sockets to the outside only TCP is captured; most programs have a setting for it";
+const OTHERS: &str =
+    "of sockets to the outside TCP, UDP and Unix sockets are captured; most programs have a setting for it";
 
 impl Program {
     /// socket, bind, listen, connect, accept.
-    pub(super) fn before_outside(&mut self, call: &Stopped) -> Decision {
-        if asks_for_names(call) {
-            return do_without(libc::EACCES, OUTSIDE);
+    pub(super) fn before_outside(&mut self, call: &Stopped) -> Result<Decision> {
+        if self.sockets.replies != Replies::Refused {
+            return self.before_allowed(call);
         }
-        if self.sockets.replies == Replies::Refused {
-            return fail(libc::EACCES, OUTSIDE);
-        }
+        Ok(match asks_for_names(call) {
+            true => do_without(libc::EACCES, OUTSIDE),
+            false => fail(libc::EACCES, OUTSIDE),
+        })
+    }
+
+    fn before_allowed(&mut self, call: &Stopped) -> Result<Decision> {
         if call.name == "socket" {
             const FLAGS: i32 = libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
             let [domain, kind, protocol] = [0, 1, 2].map(|index| call.int(index));
-            let is_stream = kind & !FLAGS == libc::SOCK_STREAM && [0, libc::IPPROTO_TCP].contains(&protocol);
-            if !is_stream || ![libc::AF_INET, libc::AF_INET6].contains(&domain) {
-                return do_without(libc::EACCES, OTHERS);
+            let is_known = match kind & !FLAGS {
+                libc::SOCK_STREAM => [0, libc::IPPROTO_TCP].contains(&protocol),
+                libc::SOCK_DGRAM => [0, libc::IPPROTO_UDP].contains(&protocol),
+                _ => false,
+            };
+            let is_inet = is_known && [libc::AF_INET, libc::AF_INET6].contains(&domain);
+            if !is_inet && domain != libc::AF_UNIX {
+                return Ok(do_without(libc::EACCES, OTHERS));
             }
             self.descriptors.give(0);
-            return Decision::Run;
+            return Ok(Decision::Run);
         }
         let Ok(ours) = self.process.duplicate_fd(call.int(0)) else {
-            return Decision::Run; // the kernel will refuse it
+            return Ok(Decision::Run); // the kernel will refuse it
         };
-        if !is_tcp(ours.as_fd()) {
-            return match rustix::net::sockopt::socket_type(&ours) {
+        let protocol = protocol(ours.as_fd());
+        if protocol.is_none() && !is_unix(ours.as_fd()) {
+            return Ok(match rustix::net::sockopt::socket_type(&ours) {
                 Ok(_) => fail(libc::EACCES, OTHERS),
                 Err(_) => Decision::Run, // no socket: the kernel will refuse it
-            };
+            });
         }
         match call.name {
+            // Its peer may be a descriptor that is known, and gets to know who its peer is.
+            "accept" | "accept4" if protocol.is_none() => self.descriptors.touch_all(),
             "accept" | "accept4" => self.descriptors.give(0),
             _ => self.descriptors.touch_open_file_of(&self.process, call.int(0)),
         }
         if call.name == "listen"
+            && protocol == Some(Protocol::Tcp)
             && let Err(error) = self.sockets.before_listen(ours.as_fd())
         {
-            return fail(
+            return Ok(fail(
                 error.raw_os_error().unwrap_or(libc::EACCES),
                 format!("the port could not be made ready for a resume: {error}"),
-            );
+            ));
         }
-        Decision::Run
+        if call.name == "bind" && protocol.is_none() {
+            return self.before_bind(call);
+        }
+        Ok(Decision::Run)
     }
 
-    /// A TCP socket of the program; `None` of anything else.
-    pub(super) fn tcp(&self, fd: i32) -> Option<OwnedFd> {
+    /// bind(2) of a Unix socket: it makes a file if its name is one.
+    fn before_bind(&mut self, call: &Stopped) -> Result<Decision> {
+        const MOST_BYTES: u64 = 110;
+        const FAMILY_BYTES: usize = 2;
+        let [_, at, length, ..] = call.arguments;
+        let mut address = vec![0; length.min(MOST_BYTES) as usize];
+        if self.process.read(at, &mut address).is_err() {
+            return Ok(Decision::Run); // the kernel will refuse it
+        }
+        let name = address.get(FAMILY_BYTES..).unwrap_or_default();
+        let name = name.split(|byte| *byte == 0).next().unwrap_or_default();
+        if name.is_empty() {
+            return Ok(Decision::Run); // abstract, or none
+        }
+        let path = Path::new(OsStr::from_bytes(name));
+        let Some(start) = self.start(libc::AT_FDCWD, path) else {
+            return Ok(Decision::Run); // the kernel will refuse it
+        };
+        self.record(&Change::Create {
+            place: PathAt::at(start.as_fd(), path),
+            new: New::Thing,
+        })
+    }
+
+    /// A socket of the program that leads outside; `None` of anything else.
+    pub(super) fn outside(&self, fd: i32) -> Option<(OwnedFd, Protocol)> {
         let ours = self.process.duplicate_fd(fd).ok()?;
-        is_tcp(ours.as_fd()).then_some(ours)
+        let protocol = protocol(ours.as_fd())?;
+        Some((ours, protocol))
     }
 
-    /// setsockopt(2) on a TCP socket.
-    pub(super) fn before_tcp_option(&mut self, call: &Stopped, ours: &OwnedFd) -> Decision {
+    /// setsockopt(2) on a socket to the outside.
+    pub(super) fn before_outside_option(
+        &mut self,
+        call: &Stopped,
+        ours: &OwnedFd,
+        protocol: Protocol,
+    ) -> Decision {
         let [level, name] = [1, 2].map(|index| call.int(index));
-        if !may_set(level, name) {
+        if !may_set(protocol, level, name) {
             return do_without(
                 libc::ENOPROTOOPT,
                 format!(
@@ -86,7 +139,7 @@ impl Program {
     /// getsockopt(2) of `SO_REUSEADDR`.
     pub(super) fn before_reuse_query(&mut self, call: &Stopped) -> Decision {
         let [_, level, _, value, length, _] = call.arguments;
-        let is_lent = self.tcp(call.int(0)).is_some_and(|ours| {
+        let is_lent = self.outside(call.int(0)).is_some_and(|(ours, _)| {
             rustix::fs::fstat(ours).is_ok_and(|stat| self.sockets.lent.contains(&stat.st_ino))
         });
         if !is_lent || level as i32 != libc::SOL_SOCKET {

@@ -1,13 +1,14 @@
 //! What a descriptor is: read once after each call that may have changed it.
 
-use super::{Descriptor, Lock, LockKind, What, fdinfo, field, is_pseudo};
+use super::{Descriptor, Lock, LockKind, OWN_TERMINAL, What, fdinfo, field, is_pseudo};
 use crate::error::{Error, Result};
 use crate::files::Recorder;
 use crate::kernel::GoneDirectory;
 use crate::objects::{Known, Objects};
 use crate::pairs::Pairs;
-use crate::sockets::{self, Replies, Sockets, is_tcp};
+use crate::sockets::{self, Protocol, Replies, Sockets, protocol};
 use crate::stdio::Stdio;
+use crate::unix_sockets::{self, Found, is_unix};
 use rustix::fs::{FileType, OFlags, Stat};
 use std::fs;
 use std::os::fd::{AsFd, OwnedFd};
@@ -33,7 +34,7 @@ pub(super) fn describe(
     ours: &OwnedFd,
     stat: &Stat,
     shares: i32,
-    pairs: &Pairs,
+    pairs: &mut Pairs,
     files: &mut Files<'_>,
 ) -> Result<Descriptor> {
     let look =
@@ -53,9 +54,21 @@ pub(super) fn describe(
         None if kind == FileType::Socket
             && fd > 2
             && files.sockets.replies != Replies::Refused
-            && is_tcp(ours.as_fd()) =>
+            && protocol(ours.as_fd()).is_some() =>
         {
-            tcp(fd, stat.st_ino, ours, files.sockets)?
+            outside(fd, stat.st_ino, ours, files.sockets)?
+        }
+        None if kind == FileType::Socket
+            && fd > 2
+            && files.sockets.replies != Replies::Refused
+            && is_unix(ours.as_fd()) =>
+        {
+            let directory = format!("/proc/{pid}/cwd");
+            let directory = fs::read_link(&directory).map_err(Error::file("cannot read", &directory))?;
+            match unix_sockets::look(ours.as_fd(), stat.st_ino, &directory, pairs)? {
+                Found::End => What::Pair(pairs.describe(stat.st_ino, ours)?),
+                Found::Named(named) => What::Unix(named),
+            }
         }
         None if flags.contains(OFlags::PATH) => place(fd, path, stat)?,
         None if kind == FileType::RegularFile && is_pseudo(ours) => What::Pseudo { path },
@@ -86,9 +99,13 @@ pub(super) fn describe(
     })
 }
 
-fn tcp(fd: i32, inode: u64, ours: &OwnedFd, sockets: &Sockets) -> Result<What> {
+fn outside(fd: i32, inode: u64, ours: &OwnedFd, sockets: &Sockets) -> Result<What> {
     let look = |source| Error::target(format!("cannot look at socket {fd}"), source);
     let socket = sockets.describe(inode, ours.as_fd()).map_err(look)?;
+    if protocol(ours.as_fd()) == Some(Protocol::Udp) {
+        let peer = sockets::peer(ours.as_fd());
+        return Ok(What::Datagrams { socket, peer });
+    }
     Ok(match sockets::backlog(ours.as_fd()).map_err(look)? {
         Some(backlog) => What::Listener { socket, backlog },
         None => What::Connection(socket),
@@ -125,10 +142,11 @@ fn what(fd: i32, path: PathBuf, kind: FileType, stat: &Stat, ours: &OwnedFd, inf
             b"/dev/null" | b"/dev/zero" | b"/dev/full" | b"/dev/random" | b"/dev/urandom" => {
                 What::Device { path }
             }
+            name if name == OWN_TERMINAL.as_bytes() => What::Device { path },
             _ if fd <= 2 => What::Inherited { outer: fd as u8 },
             _ if name.starts_with(b"/dev/pts/") || name.starts_with(b"/dev/tty") => {
                 return Err(unsupported(
-                    "only standard input, output and error may be a terminal",
+                    "of terminals only the program's own is captured, that of its standard input, output and error",
                 ));
             }
             _ => {

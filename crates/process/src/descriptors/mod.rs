@@ -21,8 +21,9 @@ use crate::error::{Error, Result};
 use crate::kernel::GoneDirectory;
 use crate::objects::Id;
 use crate::pairs::{End, Queue};
-use crate::sockets::{Phase, Socket};
+use crate::sockets::{Address, Phase, Socket};
 use crate::stdio::Stream;
+use crate::unix_sockets::Named;
 use rustix::fs::FileType;
 use serde::{Deserialize, Serialize};
 use std::fs;
@@ -122,6 +123,15 @@ pub enum What {
     },
     /// A TCP socket that does not.
     Connection(Socket),
+    /// A UDP socket.
+    Datagrams {
+        /// The socket.
+        socket: Socket,
+        /// The address it is connected with, if it is.
+        peer: Option<Address>,
+    },
+    /// A Unix socket that is no end of a connection.
+    Unix(Named),
 }
 
 /// One descriptor.
@@ -213,6 +223,9 @@ pub enum Held {
     /// How far a TCP socket is.
     Connection(Phase),
 }
+
+/// The terminal that controls a process, whichever it is: tty(4).
+pub const OWN_TERMINAL: &str = "/dev/tty";
 
 /// Whether a device keeps nothing that a checkpoint would have to: null, zero, full, random, urandom.
 #[must_use]

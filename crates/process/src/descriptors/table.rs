@@ -14,6 +14,7 @@ use crate::error::{Error, Result};
 use crate::files::Ident;
 use crate::objects::Id;
 use crate::pairs::Pairs;
+use crate::sockets::Replies;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -223,17 +224,22 @@ impl Descriptors {
         threads: &[(i32, Tid)],
         files: &mut Files<'_>,
     ) -> Result<bool> {
-        if !self.touched.is_any() {
-            return Ok(false);
-        }
         let with_others = threads.iter().any(|(pid, _)| *pid != process.pid());
         let several = self.may_be_apart || with_others || !self.tables.members().is_empty();
+        let may_be_sent = files.sockets.replies != Replies::Refused;
+        // Of several tables no number tells it.
+        let strangers = may_be_sent && (several || self.has_strangers(process));
+        if !self.touched.is_any() && !strangers {
+            return Ok(false);
+        }
         let parted = several && self.find_tables(process, threads)?;
-        let updated = if self.touched.all {
-            self.list_all(process, files)
-        } else {
-            self.look_at_touched(process, files)
+        let mut updated = match self.touched.all || strangers {
+            true => self.list_all(process, files),
+            false => self.look_at_touched(process, files),
         };
+        if may_be_sent && !several && updated.is_ok() && self.has_strangers(process) {
+            updated = self.list_all(process, files).map(|_| true);
+        }
         match updated {
             Ok(_) => self.touched.clear(&self.list),
             Err(_) => self.touched.all = true,
@@ -241,6 +247,13 @@ impl Descriptors {
         self.touched.all |= self.may_be_apart;
         self.keep_pairs();
         Ok(updated? || parted)
+    }
+
+    /// Whether descriptors came by messages of other programs, which no call tells of before.
+    fn has_strangers(&self, process: &Process) -> bool {
+        let directory = rustix::fs::stat(format!("/proc/{}/fd", process.thread()));
+        // Its size is their number, proc_pid_fd(5).
+        directory.is_ok_and(|stat| stat.st_size as usize != self.list.len())
     }
 
     /// Whether other threads have tables of their own than before.
@@ -317,7 +330,7 @@ impl Descriptors {
         };
         let shares = self.open_files.add(place, number, Ident::from(&stat))?;
         let owner = self.tables.at(process, number).0.pid();
-        let described = describe(tid, fd, &ours, &stat, shares, &self.pairs, files);
+        let described = describe(tid, fd, &ours, &stat, shares, &mut self.pairs, files);
         let mut descriptor = if owner == process.pid() {
             described?
         } else {

@@ -219,15 +219,30 @@ impl Program {
     /// A program that reads keys from its terminal and handles a change of its size draws the screen again: it
     /// may show something else than at the checkpoint. A program that reads lines hears nothing.
     pub fn redraw(&self, actions: &[Action]) {
-        const DEFAULT: u64 = libc::SIG_DFL as u64;
-        const IGNORED: u64 = libc::SIG_IGN as u64;
-        let action = actions.get(libc::SIGWINCH as usize - 1);
-        let handles = action.is_some_and(|action| ![DEFAULT, IGNORED].contains(&action.handler));
-        if self.streams.takes_whole_terminal() && handles {
-            let pid = rustix::process::Pid::from_raw(self.pid());
-            // One that is gone is told by wait.
-            let _ = pid.map(|pid| rustix::process::kill_process(pid, rustix::process::Signal::WINCH));
+        if self.streams.takes_whole_terminal() && handles(actions, libc::SIGWINCH) {
+            self.send(libc::SIGWINCH);
         }
+    }
+
+    /// The program is told of its resume by a signal of its user's choice. One that neither handles it nor `waits` for
+    /// it, blocked, would end of it: its user is told instead.
+    pub fn tell_resumed(&mut self, signal: i32, actions: &[Action], waits: bool) {
+        if waits || handles(actions, signal) {
+            self.send(signal);
+        } else {
+            self.notes.say(&format!(
+                "the program does not handle signal {signal}, which was to tell it of the resume (--resume-signal): it was not sent"
+            ));
+        }
+    }
+
+    fn send(&self, signal: i32) {
+        let pid = rustix::process::Pid::from_raw(self.pid());
+        let signal = rustix::process::Signal::from_named_raw(signal);
+        // One that is gone is told by wait.
+        let _ = pid
+            .zip(signal)
+            .map(|(pid, signal)| rustix::process::kill_process(pid, signal));
     }
 
     /// From the next capture on it stands still.
@@ -346,8 +361,8 @@ impl Program {
         if !matches!(status, Status::Call | Status::Event(trace::EVENT_SECCOMP)) {
             self.rest.disturb(); // calls are looked at one by one
         }
-        if matches!(status, Status::Signal(_)) {
-            self.standing.turn_away(tid);
+        if !matches!(status, Status::Event(trace::EVENT_SECCOMP)) {
+            self.standing.end(tid); // one that is killed stops once more
         }
         match status {
             Status::Exited(code) => self.gone(tid, Ending::Exit(code)),
@@ -493,6 +508,16 @@ impl Program {
         self.memory.replace(layout, tracker);
         self.kernel.read_program(pid)
     }
+}
+
+/// Whether a signal has a handler.
+fn handles(actions: &[Action], signal: i32) -> bool {
+    const DEFAULT: u64 = libc::SIG_DFL as u64;
+    const IGNORED: u64 = libc::SIG_IGN as u64;
+    let action = usize::try_from(signal - 1)
+        .ok()
+        .and_then(|index| actions.get(index));
+    action.is_some_and(|action| ![DEFAULT, IGNORED].contains(&action.handler))
 }
 
 fn is_gone(result: &std::io::Result<()>) -> bool {

@@ -86,6 +86,7 @@ impl Program {
     /// A thread is about to make a watched call.
     pub(crate) fn is_about_to_call(&mut self, tid: Tid, call: &WatchedCall) {
         self.rest.calls(tid, call);
+        self.may_leave(tid, call);
     }
 
     /// Whether the program is what its last checkpoint holds: no thread ran since, and no stream moved.

@@ -2,8 +2,8 @@
 //! there is room for what they send.
 //!
 //! * A checkpoint finds such a thread before its call: a resume begins the call.
-//! * A thread whose wait is over makes its call, if that is the next thing it does. After a handler of a signal it may
-//!   stand again.
+//! * A thread whose wait is over makes its call, also where handlers of signals run before: they would run after the
+//!   call alone. One that goes on elsewhere, out of a handler, stands again.
 //! * A thread that waits for room is let go now and then, so that signals reach it.
 
 use super::{Program, State};
@@ -84,14 +84,14 @@ impl Standing {
         stands.any(|stand| stand.until == Until::Durable && stand.epoch.is_none())
     }
 
-    /// A thread did something else than the call it stood at.
-    pub(super) fn turn_away(&mut self, tid: Tid) {
-        self.passes.remove(&tid);
+    /// A thread stands no longer, whatever it waited for.
+    pub(super) fn end(&mut self, tid: Tid) {
+        self.stands.retain(|stand| stand.tid != tid);
     }
 
     /// A thread is gone.
     pub(super) fn forget(&mut self, tid: Tid) {
-        self.stands.retain(|stand| stand.tid != tid);
+        self.end(tid);
         self.passes.remove(&tid);
         self.tried.remove(&tid);
     }
@@ -111,10 +111,20 @@ impl Program {
 
     /// Whether a thread stood at this call for as long as it had to.
     pub(crate) fn may_pass(&mut self, tid: Tid, call: &WatchedCall) -> bool {
-        self.standing
-            .passes
-            .remove(&tid)
-            .is_some_and(|pass| pass == *call)
+        let may = self.standing.passes.get(&tid).is_some_and(|pass| pass == call);
+        if may {
+            self.standing.passes.remove(&tid);
+        }
+        may
+    }
+
+    /// A thread makes a call. Unless a handler does, which has its frame below that of the call the thread stood at, it
+    /// goes on elsewhere.
+    pub(super) fn may_leave(&mut self, tid: Tid, call: &WatchedCall) {
+        let pass = self.standing.passes.get(&tid);
+        if pass.is_some_and(|pass| pass != call && call.stack >= pass.stack) {
+            self.standing.passes.remove(&tid);
+        }
     }
 
     /// How long a thread has tried to make this call for want of room.

@@ -2,12 +2,12 @@
 //!
 //! They are opened in the tracer at numbers above any the program has, so that the child can put
 //! each in its place without stepping on another. What the program had open of its own in `/proc` is
-//! there only once the program is: the kernel's half of the restore opens it ([`is_own`]).
+//! there only once the program is, and so is its terminal: the kernel's half of the restore opens them ([`own_path`]).
 
 use super::objects::Made;
 use super::{Surroundings, sockets};
 use crate::context::Context;
-use crate::descriptors::{Descriptor, Held, What};
+use crate::descriptors::{Descriptor, Held, OWN_TERMINAL, What};
 use crate::error::{Error, Result};
 use crate::files::Ident;
 use crate::kernel::{GoneDirectory, Kernel};
@@ -189,11 +189,13 @@ pub(super) fn own_path(descriptor: &Descriptor, pid: i32) -> Option<&Path> {
     let (What::File { path, .. }
     | What::Pseudo { path }
     | What::Directory { path }
+    | What::Device { path }
     | What::Place { path, .. }) = &descriptor.what
     else {
         return None;
     };
-    path.starts_with(format!("/proc/{pid}")).then_some(path)
+    let is_own = path.starts_with(format!("/proc/{pid}")) || path == Path::new(OWN_TERMINAL);
+    is_own.then_some(path)
 }
 
 /// Which object a mapping shows, and how that must be open: for reading and writing, as the mapping may be made
@@ -373,13 +375,15 @@ impl Opener<'_> {
                 })?)
             }
             (What::Pipe { inode, capacity }, held) => self.pipe(descriptor, *inode, *capacity, held),
-            (What::Listener { .. } | What::Connection(_), _) => match self.sockets.open.get(&descriptor.fd) {
-                Some(socket) => self.keep(socket),
-                None => Err(Error::Damaged(format!(
-                    "context: nothing is known of socket {}",
-                    descriptor.fd
-                ))),
-            },
+            (What::Listener { .. } | What::Connection(_) | What::Datagrams { .. } | What::Unix(_), _) => {
+                match self.sockets.open.get(&descriptor.fd) {
+                    Some(socket) => self.keep(socket),
+                    None => Err(Error::Damaged(format!(
+                        "context: nothing is known of socket {}",
+                        descriptor.fd
+                    ))),
+                }
+            }
             (What::Event, Held::Count { count, semaphore }) => {
                 let kind = if *semaphore {
                     EventfdFlags::SEMAPHORE

@@ -12,7 +12,7 @@ use crate::notes;
 use crate::syscalls::THREAD_FLAGS;
 use crate::threads::{Pending, ThreadState};
 use crate::timers::{first_after_resume, timer_of};
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::os::unix::ffi::OsStrExt;
 use twinpage_os::inject::{self, Call, ROOM};
 use twinpage_os::remote::{self, Process, Scheduling};
@@ -95,6 +95,25 @@ pub(super) fn set_limits(process: &Process, context: &Context) -> Result<()> {
     Ok(())
 }
 
+/// The inodes of the ends of pairs that the program has.
+fn ends(context: &Context) -> BTreeSet<u64> {
+    let descriptors = context.fixed.descriptors.iter();
+    let ends = descriptors.filter_map(|descriptor| match &descriptor.what {
+        What::Pair(end) => Some(end.inode),
+        _ => None,
+    });
+    ends.collect()
+}
+
+/// Whether a connection ends at the resume.
+fn is_reset(descriptor: &Descriptor, ends: &BTreeSet<u64>) -> bool {
+    match &descriptor.what {
+        What::Connection(_) => true,
+        What::Pair(end) => end.kind != libc::SOCK_DGRAM && !ends.contains(&end.peer),
+        _ => false,
+    }
+}
+
 /// What each poll descriptor waits for. Entries whose edge was told come first, and what is ready of them is
 /// taken: so it is not told again.
 fn set_interests(process: &Process, context: &Context, sources: &Sources) -> Result<()> {
@@ -108,12 +127,13 @@ fn set_interests(process: &Process, context: &Context, sources: &Sources) -> Res
             _ => continue,
         };
         // That a connection was reset is to be told, whatever was told of it before.
-        let is_reset = |target: i32| {
+        let ends = ends(context);
+        let is_over = |target: i32| {
             let mut all = context.fixed.descriptors.iter();
-            all.any(|descriptor| descriptor.fd == target && matches!(descriptor.what, What::Connection(_)))
+            all.any(|descriptor| descriptor.fd == target && is_reset(descriptor, &ends))
         };
         let (taken, others): (Vec<_>, Vec<_>) =
-            (interests.iter()).partition(|interest| interest.taken && !is_reset(interest.target));
+            (interests.iter()).partition(|interest| interest.taken && !is_over(interest.target));
         for interest in &taken {
             add_interest(process, context, sources, descriptor.fd, interest)?;
         }

@@ -20,6 +20,7 @@ pub mod sockets;
 mod space;
 pub mod tables;
 mod tree;
+pub mod unix_sockets;
 
 use crate::advice::AdviceInForce;
 use crate::context::Context;

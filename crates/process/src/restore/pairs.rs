@@ -55,7 +55,9 @@ pub(super) fn make(process: &Process, context: &Context, base: i32) -> Result<Pa
                 place(process, context, other, &two)?;
             }
             None => {
-                if queue.reset {
+                let had_peer = end.kind != libc::SOCK_DGRAM && !queue.receives_no_more;
+                if queue.reset || had_peer {
+                    // The peer was another program's: the connection is reset.
                     socket::send(one.ours.as_fd(), &[0]).map_err(failed)?; // unread when it is closed
                 }
                 let number = two.number;

@@ -1,9 +1,10 @@
-//! TCP sockets made again: listeners with their ports, connections as their peers' reset leaves them.
+//! Sockets to the outside made again: TCP listeners and UDP sockets with their ports, TCP connections as their peers'
+//! reset leaves them.
 
 use crate::context::Context;
 use crate::descriptors::{Held, What};
 use crate::error::{Error, Result};
-use crate::sockets::{Phase, Socket};
+use crate::sockets::{Address, Phase, Socket};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::OFlags;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, connect, listen, socket_with};
@@ -22,7 +23,7 @@ pub struct Made {
     pub lent: HashSet<u64>,
 }
 
-/// Makes all of them, the listeners first: nothing else has changed when a port is taken.
+/// Makes all of them, those first whose ports must be free: nothing else has changed when a port is taken.
 ///
 /// # Errors
 /// Names the address that is taken.
@@ -35,6 +36,9 @@ pub fn make(context: &Context) -> Result<Made> {
             let fd = listener(socket, *backlog, &mut made.lent)?;
             made.open.insert(descriptor.fd, fd);
         }
+        if let What::Datagrams { socket, peer } = &descriptor.what {
+            made.open.insert(descriptor.fd, datagrams(socket, *peer)?);
+        }
     }
     let mut resetter = None;
     for (descriptor, held) in all() {
@@ -46,7 +50,8 @@ pub fn make(context: &Context) -> Result<Made> {
         }
     }
     for (descriptor, _) in all() {
-        if let Some(fd) = made.open.get(&descriptor.fd) {
+        let fd = made.open.get(&descriptor.fd);
+        if let Some(fd) = fd {
             let flags = OFlags::from_bits_retain(descriptor.flags) & OFlags::NONBLOCK;
             rustix::fs::fcntl_setfl(fd, flags)
                 .map_err(|error| Error::target("cannot make a socket again", error.into()))?;
@@ -62,13 +67,8 @@ fn family(socket: &Socket) -> AddressFamily {
     }
 }
 
-fn new(socket: &Socket) -> io::Result<OwnedFd> {
-    Ok(socket_with(
-        family(socket),
-        SocketType::STREAM,
-        SocketFlags::CLOEXEC,
-        None,
-    )?)
+fn new(socket: &Socket, kind: SocketType) -> io::Result<OwnedFd> {
+    Ok(socket_with(family(socket), kind, SocketFlags::CLOEXEC, None)?)
 }
 
 fn set_options(fd: &OwnedFd, socket: &Socket) -> io::Result<()> {
@@ -85,20 +85,43 @@ fn set_options(fd: &OwnedFd, socket: &Socket) -> io::Result<()> {
     Ok(())
 }
 
+/// Why a socket did not get its address again.
+fn no_address(address: SocketAddr, source: io::Error) -> Error {
+    if source.kind() == io::ErrorKind::AddrInUse {
+        return Error::State(format!(
+            "port {} of {} is taken, and the program listens there: end the program that has it now (ss -lntup names it), then resume again",
+            address.port(),
+            address.ip()
+        ));
+    }
+    Error::target(format!("cannot listen on {address} again"), source)
+}
+
+/// A UDP socket. One that is connected goes on from another port where its own is taken: its peer is told by the next
+/// message.
+fn datagrams(socket: &Socket, peer: Option<Address>) -> Result<OwnedFd> {
+    let address = SocketAddr::from(socket.address);
+    let again = || {
+        let fd = new(socket, SocketType::DGRAM)?;
+        set_options(&fd, socket)?;
+        if address.port() != 0 {
+            match bind(&fd, &address) {
+                Err(rustix::io::Errno::ADDRINUSE) if peer.is_some() => {}
+                bound => bound?,
+            }
+        }
+        if let Some(peer) = peer {
+            connect(&fd, &SocketAddr::from(peer))?;
+        }
+        Ok(fd)
+    };
+    again().map_err(|source| no_address(address, source))
+}
+
 fn listener(socket: &Socket, backlog: i32, lent: &mut HashSet<u64>) -> Result<OwnedFd> {
     let address = SocketAddr::from(socket.address);
-    let failed = |source: io::Error| {
-        if source.kind() == io::ErrorKind::AddrInUse {
-            return Error::State(format!(
-                "port {} of {} is taken, and the program listens there: end the program that has it now (ss -ltnp names it), then resume again",
-                address.port(),
-                address.ip()
-            ));
-        }
-        Error::target(format!("cannot listen on {address} again"), source)
-    };
     let mut again = || {
-        let fd = new(socket)?;
+        let fd = new(socket, SocketType::STREAM)?;
         set_options(&fd, socket)?;
         let reuses = socket::option(fd.as_fd(), libc::SO_REUSEADDR)?;
         if reuses.iter().all(|byte| *byte == 0) {
@@ -109,11 +132,11 @@ fn listener(socket: &Socket, backlog: i32, lent: &mut HashSet<u64>) -> Result<Ow
         listen(&fd, backlog)?;
         Ok(fd)
     };
-    again().map_err(failed)
+    again().map_err(|source| no_address(address, source))
 }
 
 fn connection(socket: &Socket, phase: Phase, resetter: &mut Option<Resetter>) -> io::Result<OwnedFd> {
-    let fd = new(socket)?;
+    let fd = new(socket, SocketType::STREAM)?;
     if phase == Phase::New {
         set_options(&fd, socket)?;
         let address = SocketAddr::from(socket.address);

@@ -19,7 +19,7 @@ use super::run::{Outcomes, in_order};
 use crate::address::Place;
 use crate::collections;
 use crate::error::Error;
-use crate::marks::touch_value;
+use crate::marks::mark_value;
 use std::any::Any;
 use std::fmt;
 use std::marker::PhantomData;
@@ -172,7 +172,7 @@ impl<'a, T: Send> Parts<'a, T> {
             );
         };
         let at = self.at.as_ptr().wrapping_add(index);
-        touch_value(at);
+        mark_value(at);
         // SAFETY: there are so many elements, borrowed for as long as this is. The lane is borrowed with the element, and
         // there is no second one of its number (`LaneRun::run`).
         unsafe { &mut *at }

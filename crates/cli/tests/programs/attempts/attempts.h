@@ -63,6 +63,7 @@ void socket_listen(void);
 void barrier_registered(void);
 void memory_file(void);
 void locked_page(void);
+void droppable(void);
 void locked_future(void);
 void posix_messages(void);
 void sysv_messages(void);

@@ -59,6 +59,7 @@ static const struct {
     {"copied-ranges", copied_ranges},
     {"deleted-file", deleted_file},
     {"device", device},
+    {"droppable", droppable},
     {"exec", do_exec},
     {"file-attributes", file_attributes},
     {"file-lock", file_lock},

@@ -27,6 +27,11 @@ void shared_anonymous(void) {
     use_page();
 }
 
+void droppable(void) {
+    map_page(PROT_READ | PROT_WRITE, 0x08 | MAP_ANONYMOUS, -1); // MAP_DROPPABLE
+    use_page();
+}
+
 void sysv_shared_memory(void) {
     int id = shmget(IPC_PRIVATE, 4096, IPC_CREAT | 0600);
     NEED(id >= 0);

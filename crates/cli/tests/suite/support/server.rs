@@ -75,6 +75,17 @@ impl Server {
         );
     }
 
+    /// Waits for its end, which must be in good order.
+    pub(crate) fn expect_end(&mut self) {
+        let status = self.child.wait().expect("wait for twinpage");
+        assert!(
+            status.success(),
+            "{status}; {}{}",
+            self.printed(),
+            self.messages()
+        );
+    }
+
     pub(crate) fn kill(&mut self) {
         kill(&mut self.child, Victim::Tree, &mut self.chance);
     }

@@ -1,0 +1,140 @@
+//! Unix sockets with a name, made again: once the files of the program are as they were at the checkpoint.
+
+use super::sockets::Made;
+use crate::context::Context;
+use crate::descriptors::What;
+use crate::error::{Error, Result};
+use crate::unix_sockets::{Name, Named};
+use rustix::fs::{FileType, Mode, OFlags};
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, connect, listen, socket_with,
+};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+use twinpage_os::socket;
+
+/// Makes all of them. Datagram sockets are connected at the end, when all have their names.
+///
+/// # Errors
+/// Names what is taken.
+pub fn make(context: &Context, into: &mut Made) -> Result<()> {
+    let all = || {
+        let descriptors = context.fixed.descriptors.iter();
+        descriptors.filter_map(|descriptor| match &descriptor.what {
+            What::Unix(named) if descriptor.shares == descriptor.fd => Some((descriptor, named)),
+            _ => None,
+        })
+    };
+    for (descriptor, named) in all() {
+        let fd = again(named)?;
+        let flags = OFlags::from_bits_retain(descriptor.flags) & OFlags::NONBLOCK;
+        rustix::fs::fcntl_setfl(&fd, flags).map_err(|error| failed(&named.name, error.into()))?;
+        into.open.insert(descriptor.fd, fd);
+    }
+    for (descriptor, named) in all() {
+        if let (Some(fd), Some(peer)) = (into.open.get(&descriptor.fd), address(&named.peer)) {
+            // A peer that is gone is heard of at the next message.
+            let _ = peer.and_then(|peer| connect(fd, &peer));
+        }
+    }
+    Ok(())
+}
+
+fn failed(name: &Name, source: io::Error) -> Error {
+    let name = match name {
+        Name::None => "a Unix socket".into(),
+        Name::Abstract(name) => format!("the Unix socket @{}", String::from_utf8_lossy(name)),
+        Name::File(path) => format!("the Unix socket {}", path.display()),
+        Name::Near { directory, name } => format!("the Unix socket {}", directory.join(name).display()),
+    };
+    if source.kind() == io::ErrorKind::AddrInUse {
+        return Error::State(format!(
+            "{name} is taken, and the program had it: end the program that has it now (ss -lxp names it), or remove it, then resume again"
+        ));
+    }
+    Error::target(format!("cannot make {name} again"), source)
+}
+
+fn kind(named: &Named) -> SocketType {
+    match named.kind {
+        libc::SOCK_DGRAM => SocketType::DGRAM,
+        libc::SOCK_SEQPACKET => SocketType::SEQPACKET,
+        _ => SocketType::STREAM,
+    }
+}
+
+fn address(name: &Name) -> Option<rustix::io::Result<SocketAddrUnix>> {
+    match name {
+        Name::None => None,
+        Name::Abstract(name) => Some(SocketAddrUnix::new_abstract_name(name)),
+        Name::File(path) | Name::Near { name: path, .. } => Some(SocketAddrUnix::new(path.as_path())),
+    }
+}
+
+fn again(named: &Named) -> Result<OwnedFd> {
+    let make = || -> io::Result<OwnedFd> {
+        let fd = socket_with(AddressFamily::UNIX, kind(named), SocketFlags::CLOEXEC, None)?;
+        for (level, name, value) in &named.options {
+            if socket::option_of(fd.as_fd(), *level, *name)? != *value {
+                socket::set_option_of(fd.as_fd(), *level, *name, value)?;
+            }
+        }
+        let mut left = None;
+        if let Some(address) = address(&named.name) {
+            let address = address?;
+            left = in_directory(&named.name, || {
+                let path = named.name.file();
+                let left = path
+                    .map(|path| remove_if_left(&path, &address, named))
+                    .transpose()?;
+                bind(&fd, &address)?;
+                Ok(left.flatten())
+            })?;
+        }
+        if let Some(path) = named.name.file() {
+            match named.mode.map(|mode| left.unwrap_or(mode)) {
+                Some(mode) => rustix::fs::chmod(path, Mode::from_raw_mode(mode))?,
+                None => rustix::fs::unlink(path)?,
+            }
+        }
+        if let Some(backlog) = named.backlog {
+            listen(&fd, backlog)?;
+        }
+        Ok(fd)
+    };
+    make().map_err(|source| failed(&named.name, source))
+}
+
+/// Does something in the directory at which a name begins.
+fn in_directory<T>(name: &Name, work: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+    let Name::Near { directory, .. } = name else {
+        return work();
+    };
+    let before = rustix::fs::open(".", OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
+    rustix::process::chdir(directory)?;
+    let done = work();
+    rustix::process::fchdir(before)?;
+    done
+}
+
+/// Removes the file of the killed program's socket, at which none listens, and says its permissions: what the program
+/// did to them since the checkpoint is rolled back.
+fn remove_if_left(path: &Path, address: &SocketAddrUnix, named: &Named) -> io::Result<Option<u32>> {
+    let Ok(stat) = rustix::fs::lstat(path) else {
+        return Ok(None);
+    };
+    let is_socket = FileType::from_raw_mode(stat.st_mode) == FileType::Socket;
+    let probe = socket_with(
+        AddressFamily::UNIX,
+        kind(named),
+        SocketFlags::CLOEXEC | SocketFlags::NONBLOCK,
+        None,
+    )?;
+    if is_socket && connect(&probe, address) == Err(Errno::CONNREFUSED) {
+        rustix::fs::unlink(path)?;
+        return Ok(Some(stat.st_mode & 0o7777));
+    }
+    Ok(None)
+}

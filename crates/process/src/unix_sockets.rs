@@ -1,0 +1,267 @@
+//! Unix sockets with a name, and those that are connected with other programs: unix(7).
+//!
+//! * A listener comes back with its name, options and length of queue; connections that were not accepted are gone.
+//! * A connection within the program is a pair ([`crate::pairs`]): both ends come back with what waits in them.
+//! * A connection with another program is one too, of which the other end is gone: after a resume what waited can be
+//!   read, and then the program finds it reset.
+//! * A datagram socket comes back with its name, and connected if its peer is there; what it had received is gone.
+//! * A file that a socket is bound to is made again, unless the program removed it.
+
+use crate::error::{Error, Result};
+use crate::pairs::{self, Pairs};
+use crate::sockets::SocketOption;
+use rustix::event::PollFlags;
+use rustix::net::{SocketAddrUnix, getpeername, getsockname};
+use serde::{Deserialize, Serialize};
+use std::ffi::OsStr;
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use twinpage_os::{socket, unix_sockets};
+
+/// A name of a socket.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub enum Name {
+    /// It has none.
+    #[default]
+    None,
+    /// One that is no file.
+    Abstract(Vec<u8>),
+    /// A file, by its absolute name.
+    File(#[serde(with = "crate::path_bytes")] PathBuf),
+    /// A file, by a name that begins at a directory.
+    Near {
+        /// The directory, by its absolute name.
+        #[serde(with = "crate::path_bytes")]
+        directory: PathBuf,
+        /// The name from there.
+        #[serde(with = "crate::path_bytes")]
+        name: PathBuf,
+    },
+}
+
+impl Name {
+    /// The absolute name of its file, if it is one.
+    #[must_use]
+    pub fn file(&self) -> Option<PathBuf> {
+        match self {
+            Name::None | Name::Abstract(_) => None,
+            Name::File(path) => Some(path.clone()),
+            Name::Near { directory, name } => Some(directory.join(name)),
+        }
+    }
+}
+
+/// A socket that is no end of a connection.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Named {
+    /// `SOCK_STREAM`, `SOCK_DGRAM` or `SOCK_SEQPACKET`.
+    pub kind: i32,
+    /// Its name.
+    pub name: Name,
+    /// Permissions of the file that it is bound to; none when there is no such file any more.
+    pub mode: Option<u32>,
+    /// What a datagram socket is connected with.
+    pub peer: Name,
+    /// How many connections may wait, of a listener.
+    pub backlog: Option<i32>,
+    /// Options, as the program sees them.
+    pub options: Vec<SocketOption>,
+}
+
+/// What a Unix socket is that was not made as an end of a pair.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Found {
+    /// An end of a connection, which `pairs` knows now.
+    End,
+    /// Anything else.
+    Named(Named),
+}
+
+/// The options that a program may set.
+const OPTIONS: [i32; 7] = [
+    libc::SO_RCVTIMEO,
+    libc::SO_SNDTIMEO,
+    libc::SO_RCVLOWAT,
+    libc::SO_KEEPALIVE,
+    libc::SO_REUSEADDR,
+    libc::SO_PRIORITY,
+    libc::SO_PASSCRED,
+];
+
+/// Whether it is a Unix socket.
+#[must_use]
+pub fn is_unix(fd: BorrowedFd<'_>) -> bool {
+    let domain = socket::option(fd, libc::SO_DOMAIN);
+    domain.is_ok_and(|domain| domain == libc::AF_UNIX.to_ne_bytes())
+}
+
+/// Whether what is sent on it reaches another program: none of those that twinpage runs is its peer.
+#[must_use]
+pub fn leads_outside(fd: BorrowedFd<'_>) -> bool {
+    // struct ucred begins with the process id, which is 0 for one of another namespace.
+    let peer = socket::option(fd, libc::SO_PEERCRED).unwrap_or_default();
+    is_unix(fd) && peer.first_chunk() == Some(&[0; 4])
+}
+
+/// Whether a socket takes bytes: a connection, when no end of it is known; a datagram socket, when it is known where
+/// they go.
+#[must_use]
+pub fn may_send(fd: BorrowedFd<'_>, is_addressed: bool) -> bool {
+    let is_datagram = pairs::kind(fd).is_ok_and(|kind| kind == libc::SOCK_DGRAM);
+    if is_datagram {
+        return is_addressed || socket::has_peer(fd);
+    }
+    let ended = PollFlags::ERR | PollFlags::HUP;
+    socket::has_peer(fd) && pairs::state(fd).is_ok_and(|state| !state.intersects(ended))
+}
+
+/// What a Unix socket is, by its inode, of a program that is in a directory.
+///
+/// # Errors
+/// When the system refuses a look, or its name cannot be made again.
+pub fn look(fd: BorrowedFd<'_>, inode: u64, directory: &Path, pairs: &mut Pairs) -> Result<Found> {
+    let failed = |source: io::Error| Error::target("cannot look at a Unix socket", source);
+    let kind = pairs::kind(fd).map_err(failed)?;
+    let listed = unix_sockets::look_up(inode).map_err(failed)?;
+    if kind != libc::SOCK_DGRAM && (listed.peer.is_some() || socket::has_peer(fd)) {
+        pairs.know_peer(inode, listed.peer.unwrap_or(0));
+        return Ok(Found::End);
+    }
+    let name = name_of(getsockname(fd).ok(), directory);
+    let mode = name.file().and_then(|path| mode_of(&path, listed.file));
+    if let (Name::Near { name, .. }, None) = (&name, mode) {
+        return Err(Error::Unsupported(format!(
+            "a socket is bound to {}, which is gone from the program's directory: a name that does not begin at the root is captured while its file is there",
+            name.display()
+        )));
+    }
+    let options = OPTIONS.iter().map(|option| {
+        let value = socket::option(fd, *option)?;
+        Ok((libc::SOL_SOCKET, *option, value))
+    });
+    Ok(Found::Named(Named {
+        kind,
+        mode,
+        peer: name_of(getpeername(fd).ok().flatten(), directory),
+        backlog: listed.backlog,
+        options: options.collect::<io::Result<_>>().map_err(failed)?,
+        name,
+    }))
+}
+
+fn name_of(address: Option<rustix::net::SocketAddrAny>, directory: &Path) -> Name {
+    let Some(address) = address.and_then(|address| SocketAddrUnix::try_from(address).ok()) else {
+        return Name::None;
+    };
+    if let Some(name) = address.abstract_name() {
+        return Name::Abstract(name.to_vec());
+    }
+    let path = address.path_bytes().unwrap_or_default();
+    let path = path.split(|byte| *byte == 0).next().unwrap_or_default();
+    let path = Path::new(OsStr::from_bytes(path)).to_owned();
+    if path.as_os_str().is_empty() {
+        Name::None
+    } else if path.is_absolute() {
+        Name::File(path)
+    } else {
+        Name::Near {
+            directory: directory.to_owned(),
+            name: path,
+        }
+    }
+}
+
+/// Permissions of the file with this name, if it is the one a socket was bound to.
+fn mode_of(path: &Path, inode: Option<u64>) -> Option<u32> {
+    let stat = rustix::fs::lstat(path).ok()?;
+    (inode? == stat.st_ino & 0xffff_ffff).then_some(stat.st_mode & 0o7777)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::fd::AsFd;
+    use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
+
+    fn looked(fd: &impl AsFd, pairs: &mut Pairs) -> Found {
+        let inode = rustix::fs::fstat(fd).unwrap().st_ino;
+        look(fd.as_fd(), inode, Path::new("/"), pairs).unwrap()
+    }
+
+    #[test]
+    fn listeners_and_connections_are_told_apart() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("listener");
+        let listener = UnixListener::bind(&path).unwrap();
+        let mut pairs = Pairs::default();
+        let Found::Named(named) = looked(&listener, &mut pairs) else {
+            panic!("a listener is no end");
+        };
+        assert_eq!(named.name, Name::File(path.clone()));
+        assert!(named.backlog.is_some_and(|most| most > 0) && named.mode.is_some());
+        let client = UnixStream::connect(&path).unwrap();
+        let inode = rustix::fs::fstat(&client).unwrap().st_ino;
+        assert_eq!(looked(&client, &mut pairs), Found::End);
+        assert!(!pairs.has(inode), "it is not accepted yet");
+        let (server, _) = listener.accept().unwrap();
+        assert_eq!(looked(&client, &mut pairs), Found::End);
+        assert_eq!(looked(&server, &mut pairs), Found::End);
+        assert!(pairs.has(inode));
+        std::fs::remove_file(&path).unwrap();
+        let Found::Named(named) = looked(&listener, &mut pairs) else {
+            panic!("a listener is no end");
+        };
+        assert_eq!(named.mode, None);
+        drop(server);
+        assert_eq!(looked(&client, &mut pairs), Found::End, "its peer is gone");
+    }
+
+    #[test]
+    fn a_damaged_record_is_another_one_or_an_error() {
+        let directory = tempfile::tempdir().unwrap();
+        let listener = UnixListener::bind(directory.path().join("listener")).unwrap();
+        let Found::Named(named) = looked(&listener, &mut Pairs::default()) else {
+            panic!("a listener is no end");
+        };
+        let near = Named {
+            name: Name::Near {
+                directory: directory.path().to_owned(),
+                name: "socket".into(),
+            },
+            peer: Name::Abstract(vec![1, 0, 255]),
+            ..named.clone()
+        };
+        for named in [named, near] {
+            let bytes = postcard::to_allocvec(&named).unwrap();
+            assert_eq!(postcard::from_bytes::<Named>(&bytes).unwrap(), named);
+            for length in 0..bytes.len() {
+                assert!(postcard::from_bytes::<Named>(&bytes[..length]).is_err());
+            }
+            for at in 0..bytes.len() * 8 {
+                let mut damaged = bytes.clone();
+                damaged[at / 8] ^= 1 << (at % 8);
+                let read = postcard::from_bytes::<Named>(&damaged);
+                assert!(read.is_err() || read.is_ok_and(|read| read != named), "bit {at}");
+            }
+        }
+    }
+
+    #[test]
+    fn datagram_sockets_have_a_name_and_a_peer() {
+        let directory = tempfile::tempdir().unwrap();
+        let (one, other) = (directory.path().join("one"), directory.path().join("other"));
+        let receiver = UnixDatagram::bind(&other).unwrap();
+        let socket = UnixDatagram::bind(&one).unwrap();
+        socket.connect(&other).unwrap();
+        let Found::Named(named) = looked(&socket, &mut Pairs::default()) else {
+            panic!("it is no end");
+        };
+        assert_eq!((named.name, named.peer), (Name::File(one), Name::File(other)));
+        assert!(leads_outside(socket.as_fd()), "it is not known who receives");
+        drop(receiver);
+        let (one, _other) = UnixStream::pair().unwrap();
+        assert!(!leads_outside(one.as_fd()));
+    }
+}
