@@ -5,6 +5,7 @@ use super::flushes::{Flushes, When};
 use super::memory::{Event, Memory, What};
 use super::outcome::{Counts, Disk};
 use crate::controller::Source;
+use crate::machine::Shape;
 use crate::machine::core::{Core, NO_REQUEST, Pending, Stall, State, Waiter};
 use crate::machine::hierarchy::{Access, Hierarchy};
 use crate::machine::miss_file::MissFile;
@@ -43,6 +44,15 @@ struct BusCore {
     wants_write_back: bool,
     /// It waits for a miss register.
     wants_room: bool,
+}
+
+impl BusCore {
+    fn new(shape: &Shape) -> BusCore {
+        BusCore {
+            core: Core::new(shape),
+            ..BusCore::default()
+        }
+    }
 }
 
 /// Lines that are fetched by one name and get another when they come.
@@ -96,7 +106,9 @@ impl<'w> Machine<'w> {
     /// Fills memory with the workload's data and switches the machine on.
     pub fn new(config: Hardware, disk: Option<Disk>, workload: &'w mut dyn Workload) -> Machine<'w> {
         Machine {
-            cores: (0..config.shape.cores).map(|_| BusCore::default()).collect(),
+            cores: (0..config.shape.cores)
+                .map(|_| BusCore::new(&config.shape))
+                .collect(),
             caches: Hierarchy::new(config.shape.cores, &config.shape.levels),
             memory: Memory::new(&config.memory, config.path_fs, config.durable),
             asked: MissFile::new(),
@@ -343,13 +355,7 @@ impl<'w> Machine<'w> {
 
     fn load(&mut self, number: usize, op: &Op) -> Result<(), Wait> {
         let core = &self.cores[number].core;
-        let mut begin = core.now;
-        if op.chained {
-            if core.last.request != NO_REQUEST {
-                return Err(Wait::Line(core.last.request));
-            }
-            begin = begin.max(core.last.done);
-        }
+        let begin = core.begin(op).map_err(Wait::Line)?;
         let line = op.at / LINE_BYTES;
         let index = core.index;
         let access = self.caches.access(number, line, false);
@@ -366,7 +372,7 @@ impl<'w> Machine<'w> {
         self.accessed(access);
         let soon = self.cores[number].core.now + self.cycles(self.caches.first_cycles());
         let core = &mut self.cores[number].core;
-        core.last = pending;
+        core.loaded(pending);
         if pending.request != NO_REQUEST {
             let place = core.loads.push(pending);
             self.join(pending.request, number, false, place);
