@@ -7,6 +7,7 @@ const SOURCE: &str = "src/trace/accesses.c";
 
 fn main() {
     println!("cargo::rerun-if-changed={SOURCE}");
+    println!("cargo::rerun-if-changed=src/trace/registers.h");
     println!("cargo::rerun-if-changed=build.rs");
     let library = PathBuf::from(env::var_os("OUT_DIR").expect("cargo says where")).join("accesses.so");
     let compiler = cc::Build::new()

@@ -10,6 +10,9 @@ pub const LINE_BYTES: u64 = 64;
 /// Bytes in a page of the machine.
 pub const PAGE_BYTES: u64 = 4096;
 
+/// Loads that a core remembers for those that follow their pointers.
+pub const RECENT: u8 = 8;
+
 /// What an operation is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
@@ -64,9 +67,9 @@ pub struct Op {
     pub bytes: u8,
     /// What it is.
     pub kind: Kind,
-    /// The address comes from the load before it on this core (a pointer was followed): the two
-    /// cannot overlap.
-    pub chained: bool,
+    /// Of a load: its address comes from what the load so many before it on this core read (a pointer was followed; 1 is
+    /// the last), so the two cannot overlap. 0, and more than [`RECENT`]: from none.
+    pub behind: u8,
 }
 
 const _: () = assert!(size_of::<Op>() == 16);

@@ -163,21 +163,21 @@ impl<'a> Port<'a> {
     /// The number at `at`. It must not straddle the end of the space.
     #[inline]
     pub fn load<T: Plain>(&mut self, at: u64) -> T {
-        self.note(Kind::Load, at, size_of::<T>(), false);
+        self.note(Kind::Load, at, size_of::<T>(), 0);
         T::get(self.space.at(at, size_of::<T>()))
     }
 
     /// The same, at an address that the last load gave.
     #[inline]
     pub fn follow<T: Plain>(&mut self, at: u64) -> T {
-        self.note(Kind::Load, at, size_of::<T>(), true);
+        self.note(Kind::Load, at, size_of::<T>(), 1);
         T::get(self.space.at(at, size_of::<T>()))
     }
 
     /// Writes the number.
     #[inline]
     pub fn store<T: Plain>(&mut self, at: u64, value: T) {
-        self.note(Kind::Store, at, size_of::<T>(), false);
+        self.note(Kind::Store, at, size_of::<T>(), 0);
         let place = &mut self.space.bytes[at as usize..at as usize + size_of::<T>()];
         value.put(place);
         if let Some(written) = &mut self.written {
@@ -187,13 +187,18 @@ impl<'a> Port<'a> {
 
     /// Reads many bytes: one instruction for each 16.
     pub fn load_bytes(&mut self, at: u64, into: &mut [u8]) {
-        self.note(Kind::Load, at, into.len(), false);
+        self.follow_bytes(at, into, 0);
+    }
+
+    /// The same, at an address that the load so many before it gave ([`Op::behind`]).
+    pub fn follow_bytes(&mut self, at: u64, into: &mut [u8], behind: u8) {
+        self.note(Kind::Load, at, into.len(), behind);
         into.copy_from_slice(self.space.at(at, into.len()));
     }
 
     /// Writes many bytes: one instruction for each 16.
     pub fn store_bytes(&mut self, at: u64, bytes: &[u8]) {
-        self.note(Kind::Store, at, bytes.len(), false);
+        self.note(Kind::Store, at, bytes.len(), 0);
         self.put(at, bytes);
     }
 
@@ -205,13 +210,13 @@ impl<'a> Port<'a> {
 
     /// Writes many bytes past the caches: one instruction for each 16.
     pub fn stream_bytes(&mut self, at: u64, bytes: &[u8]) {
-        self.note(Kind::Stream, at, bytes.len(), false);
+        self.note(Kind::Stream, at, bytes.len(), 0);
         self.put(at, bytes);
     }
 
     /// Asks for the line at `at` to be written back (`clwb`).
     pub fn persist(&mut self, at: u64) {
-        self.push(Kind::Persist, at, 0, false);
+        self.push(Kind::Persist, at, 0, 0);
     }
 
     /// Asks for every line of these bytes to be written back: `how` is [`Kind::Persist`], [`Kind::FlushOpt`] or
@@ -220,24 +225,24 @@ impl<'a> Port<'a> {
         debug_assert!(matches!(how, Kind::Persist | Kind::FlushOpt | Kind::Flush));
         let first = at / LINE_BYTES * LINE_BYTES;
         for line in (first..at + bytes).step_by(LINE_BYTES as usize) {
-            self.push(how, line, 0, false);
+            self.push(how, line, 0, 0);
         }
     }
 
     /// Waits for earlier stores and write-backs (`sfence`).
     pub fn fence(&mut self) {
-        self.push(Kind::Fence, 0, 0, false);
+        self.push(Kind::Fence, 0, 0, 0);
     }
 
     /// Waits for earlier loads too (`mfence`).
     pub fn full_fence(&mut self) {
-        self.push(Kind::FullFence, 0, 0, false);
+        self.push(Kind::FullFence, 0, 0, 0);
     }
 
     /// Writes so many bytes to a file on a disk, and waits until they are durable. Only the machine with its memory
     /// on the bus ([`crate::bus`]) has a disk.
     pub fn disk(&mut self, bytes: u64) {
-        self.push(Kind::Disk, bytes, 0, false);
+        self.push(Kind::Disk, bytes, 0, 0);
     }
 
     /// Writes these bytes to a file on a disk, and waits until they are durable. `at` is a part of the space that no
@@ -253,17 +258,17 @@ impl<'a> Port<'a> {
 
     /// Takes the lock in the line at `at`. The batch after this one begins with the lock taken.
     pub fn lock(&mut self, at: u64) {
-        self.push(Kind::Lock, at, 0, false);
+        self.push(Kind::Lock, at, 0, 0);
     }
 
     /// Gives it back.
     pub fn unlock(&mut self, at: u64) {
-        self.push(Kind::Unlock, at, 0, false);
+        self.push(Kind::Unlock, at, 0, 0);
     }
 
     /// Adds to the number at `at` in one access, and returns what it was.
     pub fn fetch_add(&mut self, at: u64, by: u64) -> u64 {
-        self.push(Kind::Atomic, at, 0, false);
+        self.push(Kind::Atomic, at, 0, 0);
         let place = &mut self.space.bytes[at as usize..at as usize + 8];
         let old = u64::get(place);
         (old + by).put(place);
@@ -272,14 +277,14 @@ impl<'a> Port<'a> {
 
     /// A transaction or request ends here.
     pub fn commit(&mut self) {
-        self.push(Kind::Commit, 0, 0, false);
+        self.push(Kind::Commit, 0, 0, 0);
     }
 
     /// One operation a line, each with an instruction for every 16 bytes.
     #[inline]
-    fn note(&mut self, kind: Kind, at: u64, bytes: usize, chained: bool) {
+    fn note(&mut self, kind: Kind, at: u64, bytes: usize, behind: u8) {
         let first = bytes.min((LINE_BYTES - at % LINE_BYTES) as usize);
-        self.push(kind, at, first, chained);
+        self.push(kind, at, first, behind);
         if first < bytes {
             self.note_rest(kind, at + first as u64, bytes - first);
         }
@@ -288,21 +293,21 @@ impl<'a> Port<'a> {
     fn note_rest(&mut self, kind: Kind, mut at: u64, mut bytes: usize) {
         while bytes > 0 {
             let some = bytes.min(LINE_BYTES as usize);
-            self.push(kind, at, some, false);
+            self.push(kind, at, some, 0);
             at += some as u64;
             bytes -= some;
         }
     }
 
     #[inline]
-    fn push(&mut self, kind: Kind, at: u64, bytes: usize, chained: bool) {
+    fn push(&mut self, kind: Kind, at: u64, bytes: usize, behind: u8) {
         let more = (bytes.saturating_sub(1) / 16) as u32;
         self.batch.push(Op {
             at,
             work: self.work + more,
             bytes: bytes as u8,
             kind,
-            chained,
+            behind,
         });
         self.work = 0;
     }
@@ -312,7 +317,7 @@ impl Drop for Port<'_> {
     /// Work with no access after it counts too.
     fn drop(&mut self) {
         if self.work > 0 {
-            self.push(Kind::Work, 0, 0, false);
+            self.push(Kind::Work, 0, 0, 0);
         }
     }
 }
@@ -350,7 +355,7 @@ mod tests {
                 (Kind::Work, 0, 0, 5),
             ]
         );
-        assert!(batch[2].chained && !batch[1].chained);
+        assert_eq!((batch[2].behind, batch[1].behind), (1, 0));
         assert_eq!(space.at(159, 2), [1, 0]);
     }
 }

@@ -6,6 +6,8 @@ use twinpage_lab::config::machine::Config;
 use twinpage_lab::controller::UndoOrder;
 use twinpage_lab::controller::lookup::Backup;
 use twinpage_lab::machine::{Ended, Machine, Mode, Outcome, Plan, Stop};
+use twinpage_lab::trace::{Addresses, Clock, Event, Header, NativeWriter, Record};
+use twinpage_lab::workload::list::{self, Setting};
 use twinpage_lab::workload::uniform::Uniform;
 use twinpage_lab::{Port, Progress, Space, Workload};
 
@@ -66,15 +68,20 @@ fn every_scheme_runs_and_the_baseline_is_fastest() {
 /// The power fails at moments spread over the run: each time the recovered memory must be exactly some
 /// checkpoint's, by the oracle.
 fn crashes(plan: &Plan, scheme: SchemeKind, times: u64) -> u64 {
+    crashes_of(|| Box::new(uniform()), plan, scheme, times)
+}
+
+/// The same of another program.
+fn crashes_of(program: impl Fn() -> Box<dyn Workload>, plan: &Plan, scheme: SchemeKind, times: u64) -> u64 {
     let mut epochs = std::collections::BTreeSet::new();
     let mut last = 0;
     for turn in 0..times {
         let at = plan.interval_fs / 7 + turn * plan.interval_fs * 8 / 13;
-        let mut workload = uniform();
-        let mut machine = Machine::new(plan.clone(), scheme, &mut workload, true).unwrap();
+        let mut workload = program();
+        let mut machine = Machine::new(plan.clone(), scheme, &mut *workload, true).unwrap();
         let outcome = machine.run(Stop { crash_fs: Some(at) }).unwrap();
         assert_eq!(outcome.ended, Ended::Crash);
-        let recovery = machine.crash(&mut uniform());
+        let recovery = machine.crash(&mut *program());
         assert!(recovery.consistent, "{scheme}, crash {turn}: {recovery:?}");
         assert!(recovery.epoch >= last && recovery.batches <= recovery.batches_run);
         last = recovery.epoch;
@@ -95,6 +102,92 @@ fn what_a_crash_leaves_is_a_checkpoint() {
         println!("{scheme}: {found} different checkpoints recovered");
         assert!(found > 1, "{scheme}: the crashes hit {found} checkpoints");
     }
+}
+
+/// Programs whose threads wait for one another: the checkpoint comes while some wait, and the order in which they ask is
+/// the same when the batches are run again.
+#[test]
+fn what_a_crash_leaves_of_programs_with_locks_is_a_checkpoint() {
+    let setting = Setting {
+        scale: 0.004,
+        cores: 4,
+        seed: 3,
+    };
+    for name in ["memcached", "vacation"] {
+        for scheme in [SchemeKind::DualPage, SchemeKind::UndoLog] {
+            let plan = Plan {
+                warm_up: 1000,
+                instructions: 200_000_000,
+                ..small(scheme)
+            };
+            let found = crashes_of(|| list::make(name, &setting).unwrap(), &plan, scheme, 5);
+            assert!(found > 1, "{name}, {scheme}: the crashes hit {found} checkpoints");
+        }
+    }
+}
+
+/// The same loads all over memory take longer where each needs what one before it read, the longer the nearer that is.
+#[test]
+fn pointers_that_are_followed_take_their_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let time = |behind: Option<u8>| {
+        let path = folder.path().join("loads.trace");
+        let header = Header {
+            cores: 1,
+            clock: Clock::Instructions,
+            addresses: Addresses::Virtual,
+            origin: "made up".into(),
+        };
+        let mut writer = NativeWriter::new(std::fs::File::create(&path).unwrap(), &header).unwrap();
+        let mut random = fastrand::Rng::with_seed(2);
+        for _ in 0..20_000 {
+            let (at, size) = (random.u64(..1 << 15) * 64, 8);
+            let event = match behind {
+                None => Event::Load { at, size },
+                Some(behind) => Event::Follow { at, size, behind },
+            };
+            let (core, after) = (0, 4);
+            writer.write(&Record { core, after, event }).unwrap();
+        }
+        writer.finish().unwrap();
+        drop(writer);
+        let setting = Setting {
+            scale: 1.0,
+            cores: 1,
+            seed: 1,
+        };
+        let mut workload = list::make(&format!("trace:{}", path.display()), &setting).unwrap();
+        let mut plan = small(SchemeKind::InPlace);
+        (plan.shape.cores, plan.warm_up, plan.instructions) = (1, 20_000, 60_000);
+        let mut machine = Machine::new(plan, SchemeKind::InPlace, &mut *workload, false).unwrap();
+        machine.run(Stop::default()).unwrap().time_ns as f64
+    };
+    let [free, fourth, last] = [None, Some(4), Some(1)].map(time);
+    assert!(
+        fourth > 1.05 * free && last > 1.5 * fourth,
+        "{free} {fourth} {last}"
+    );
+}
+
+/// Branches, fetches and page walks take time, the same for every program and the more the more pages it touches.
+#[test]
+fn the_front_end_and_page_walks_take_time() {
+    let scheme = SchemeKind::InPlace;
+    let with = |change: fn(&mut Plan)| {
+        let mut plan = small(scheme);
+        change(&mut plan);
+        run(plan, scheme).time_ns
+    };
+    let ideal = with(|plan| (plan.shape.events_fs, plan.shape.tlb) = (0, None));
+    let front = with(|plan| plan.shape.tlb = None);
+    let walks = with(|plan| plan.shape.events_fs = 0);
+    let both = with(|_| ());
+    assert!(
+        ideal < front && ideal < walks && front < both,
+        "{ideal} {front} {walks} {both}"
+    );
+    let shape = small(scheme).shape;
+    assert_eq!(shape.events_fs, (7 * 15 + 5 * 12) * shape.cycle_fs / 1000);
 }
 
 #[test]
@@ -140,6 +233,8 @@ fn pages_are_reclaimed_while_the_cores_run() {
 fn the_table_is_backed_up_whole_or_by_its_changes() {
     let scheme = SchemeKind::DualPage;
     let mut plan = small(scheme);
+    // So many epochs that one more or less does not matter.
+    plan.instructions *= 4;
     let whole = run(plan.clone(), scheme);
     let lines = (plan.pool_pages * 101).div_ceil(8).div_ceil(64) * whole.checkpoints;
     plan.controller.backup = Backup::Journal;
@@ -147,7 +242,14 @@ fn the_table_is_backed_up_whole_or_by_its_changes() {
     let snapshot = |outcome: &Outcome| outcome.nvm_causes.get(&Cause::Snapshot).copied().unwrap_or(0);
     assert!(snapshot(&whole) >= lines && lines > 0);
     assert!(snapshot(&journal) < lines / 2);
-    assert!(whole.nvm_writes.commit > journal.nvm_writes.commit + lines / 2);
+    assert!(
+        whole.nvm_writes.commit > journal.nvm_writes.commit + lines / 2,
+        "{:?} in {} epochs, {:?} in {}, {lines} lines",
+        whole.nvm_writes,
+        whole.checkpoints,
+        journal.nvm_writes,
+        journal.checkpoints
+    );
 }
 
 /// A page that is written twice in an epoch counts once (DPC Figure 1).

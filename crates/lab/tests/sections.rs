@@ -191,7 +191,7 @@ fn a_shoot_down_costs_the_other_cores() {
         ..plain
     };
     let run = |setting: &Setting| {
-        let mut swaps = Swaps::new(1 << 10, 4, 1);
+        let mut swaps = Swaps::new(1 << 12, 4, 1);
         let mut space = Space::new(swaps.footprint_bytes());
         swaps.fill(&mut space);
         let mut program = Sections::new(Name::Ssp, setting, &mut swaps);

@@ -68,8 +68,13 @@ fn arbitrary(rng: &mut Rng, cores: u8, count: usize) -> Vec<Record> {
                 0 => rng.u64(..=u64::MAX - 4096),
                 _ => (near % (u64::MAX - 8192)) + rng.u64(..64),
             };
-            let event = match rng.u8(..6) {
+            let event = match rng.u8(..7) {
                 0 => Event::Load { at: near, size },
+                6 => Event::Follow {
+                    at: near,
+                    size,
+                    behind: rng.u8(1..=8),
+                },
                 1 => Event::Store {
                     at: near,
                     size,
@@ -516,9 +521,9 @@ fn what_is_wrong_is_refused_with_its_place() {
         (
             "native",
             Form::Native,
-            b"twintrac\x02\0\0\0".repeat(3),
+            b"twintrac\x03\0\0\0".repeat(3),
             Position::Byte(8),
-            "version 2",
+            "version 3",
         ),
         (
             "native",
@@ -637,4 +642,47 @@ fn damaged_traces_never_panic() {
             let _ = convert(&mut trace, std::io::sink(), Form::DramSim3, 1000);
         }
     });
+}
+
+/// A file of version 1 is read as it was; what it cannot have is refused.
+#[test]
+fn files_of_version_1_are_read() {
+    let header = Header {
+        cores: 1,
+        clock: Clock::Instructions,
+        addresses: Addresses::Virtual,
+        origin: "before".into(),
+    };
+    let file = |events: &[Event]| {
+        let mut bytes = Vec::new();
+        let mut writer = NativeWriter::new(&mut bytes, &header).unwrap();
+        for &event in events {
+            writer
+                .write(&Record {
+                    core: 0,
+                    after: 2,
+                    event,
+                })
+                .unwrap();
+        }
+        writer.finish().unwrap();
+        drop(writer);
+        bytes[8] = 1;
+        let head = 20 + header.origin.len();
+        let crc = crc32c::crc32c(&bytes[..head]).to_le_bytes();
+        bytes[head..head + 4].copy_from_slice(&crc);
+        bytes
+    };
+    let load = Event::Load { at: 64, size: 8 };
+    let old = Trace::from_bytes("old", file(&[load, Event::Fence]), None).unwrap();
+    let events: Vec<Event> = old.map(|record| record.unwrap().event).collect();
+    assert_eq!(events, [load, Event::Fence]);
+    let follow = Event::Follow {
+        at: 64,
+        size: 8,
+        behind: 1,
+    };
+    let mut wrong = Trace::from_bytes("wrong", file(&[load, follow]), None).unwrap();
+    wrong.next_record().unwrap();
+    assert!(wrong.next_record().unwrap_err().to_string().contains("no record"));
 }

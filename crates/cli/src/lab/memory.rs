@@ -82,7 +82,7 @@ fn read(arguments: &Drive) -> Result<Vec<Request>, String> {
         let record = record.map_err(|why| why.to_string())?;
         cycle += u64::from(record.after);
         let (at, size, write) = match record.event {
-            Event::Load { at, size } => (at, size, false),
+            Event::Load { at, size } | Event::Follow { at, size, .. } => (at, size, false),
             Event::Store { at, size, .. } => (at, size, true),
             Event::Persist { .. } | Event::Fence | Event::Commit => continue,
         };

@@ -6,6 +6,7 @@ use super::locks::{Held, is_atomic};
 use super::memory::{Event, Memory, What};
 use super::outcome::{Counts, Disk};
 use crate::controller::Source;
+use crate::machine::Shape;
 use crate::machine::core::{Core, NO_REQUEST, Pending, Stall, State, Waiter};
 use crate::machine::hierarchy::{Access, Hierarchy};
 use crate::machine::miss_file::MissFile;
@@ -48,6 +49,15 @@ pub(super) struct BusCore {
     wants_room: bool,
     /// The lock it waited for is its own.
     pub(super) is_granted: bool,
+}
+
+impl BusCore {
+    fn new(shape: &Shape) -> BusCore {
+        BusCore {
+            core: Core::new(shape),
+            ..BusCore::default()
+        }
+    }
 }
 
 /// Lines that are fetched by one name and get another when they come.
@@ -104,7 +114,9 @@ impl<'w> Machine<'w> {
     /// Fills memory with the workload's data and switches the machine on.
     pub fn new(config: Hardware, disk: Option<Disk>, workload: &'w mut dyn Workload) -> Machine<'w> {
         Machine {
-            cores: (0..config.shape.cores).map(|_| BusCore::default()).collect(),
+            cores: (0..config.shape.cores)
+                .map(|_| BusCore::new(&config.shape))
+                .collect(),
             caches: Hierarchy::of(config.shape.cores, &config.shape.levels, config.distances),
             memory: Memory::new(&config, workload.persistent_from()),
             asked: MissFile::new(),
@@ -371,13 +383,7 @@ impl<'w> Machine<'w> {
 
     fn load(&mut self, number: usize, op: &Op) -> Result<(), Wait> {
         let core = &self.cores[number].core;
-        let mut begin = core.now;
-        if op.chained {
-            if core.last.request != NO_REQUEST {
-                return Err(Wait::Line(core.last.request));
-            }
-            begin = begin.max(core.last.done);
-        }
+        let begin = core.begin(op).map_err(Wait::Line)?;
         let line = op.at / LINE_BYTES;
         let index = core.index;
         let access = self.caches.access(number, line, false);
@@ -394,7 +400,7 @@ impl<'w> Machine<'w> {
         self.accessed(access);
         let soon = self.cores[number].core.now + self.cycles(self.caches.first_cycles());
         let core = &mut self.cores[number].core;
-        core.last = pending;
+        core.loaded(pending);
         if pending.request != NO_REQUEST {
             let place = core.loads.push(pending);
             self.join(pending.request, number, false, place);

@@ -2,6 +2,7 @@
 
 use crate::machine::Shape;
 use crate::machine::hierarchy::Level;
+use crate::machine::tlb::TlbShape;
 use crate::quantity::{Bytes, Frequency, Quantity, Span};
 use crate::text::{ConfigError, SourceText};
 use serde::Deserialize;
@@ -18,6 +19,29 @@ pub(crate) struct Cpu {
     store_buffer: usize,
     misses: usize,
     state: Quantity<Bytes>,
+    front: Option<Front>,
+    tlb: Option<Tlb>,
+}
+
+/// What comes before execution: branches and fetches that miss, of a thousand instructions, and what each costs.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Front {
+    #[serde(rename = "source")]
+    _source: String,
+    branch_misses: u64,
+    branch: Quantity<Span>,
+    fetch_misses: u64,
+    fetch: Quantity<Span>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Tlb {
+    #[serde(rename = "source")]
+    _source: String,
+    entries: usize,
+    walk: Quantity<Span>,
 }
 
 #[derive(Deserialize)]
@@ -60,6 +84,20 @@ pub(crate) fn shape(
     if cpu.state.is.0 > 1 << 20 {
         return Err(source.wrong("cpu", "state", "at most 1 MiB"));
     }
+    if let Some(front) = &cpu.front
+        && (front.branch_misses > 1000 || front.fetch_misses > 1000)
+    {
+        return Err(source.wrong("cpu.front", "branch_misses", "of a thousand instructions"));
+    }
+    if let Some(tlb) = &cpu.tlb
+        && !(tlb.entries.is_power_of_two() && (4..=4096).contains(&tlb.entries))
+    {
+        return Err(source.wrong("cpu.tlb", "entries", "a power of two, 4 to 4096"));
+    }
+    let events_fs = cpu.front.as_ref().map_or(0, |front| {
+        let branches = front.branch_misses * front.branch.is.fs(cycle_fs);
+        (branches + front.fetch_misses * front.fetch.is.fs(cycle_fs)) / 1000
+    });
     let mut levels = Vec::new();
     for (name, cache) in [
         ("cache.l1", Some(&cache.l1)),
@@ -90,6 +128,11 @@ pub(crate) fn shape(
         cores: cpu.cores,
         cycle_fs,
         instruction_fs: cycle_fs / cpu.width,
+        events_fs,
+        tlb: cpu.tlb.as_ref().map(|tlb| TlbShape {
+            entries: tlb.entries,
+            walk_fs: tlb.walk.is.fs(cycle_fs),
+        }),
         reorder: cpu.reorder_buffer,
         store_buffer: cpu.store_buffer,
         misses: cpu.misses,

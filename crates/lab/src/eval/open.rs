@@ -18,12 +18,16 @@ const fn open(name: &'static str, change: fn(&mut Config)) -> Open {
 }
 
 /// The table "What the papers leave open" of `docs/lab.md`, and the look-up that DPC 5.1.1 varies itself.
-pub(super) const OPEN: [Open; 20] = [
+pub(super) const OPEN: [Open; 22] = [
     open("look-up of 32 cycles", |config| {
         config.plan.controller.cpt_fs *= 2;
         config.plan.controller.table_fs *= 2;
     }),
     open("width 2", |config| config.plan.shape.instruction_fs *= 2),
+    open("no branch or fetch misses", |config| {
+        config.plan.shape.events_fs = 0
+    }),
+    open("no page walks", |config| config.plan.shape.tlb = None),
     open("reorder buffer 64", |config| config.plan.shape.reorder /= 2),
     open("reorder buffer 256", |config| config.plan.shape.reorder *= 2),
     open("8 misses a core", |config| config.plan.shape.misses /= 2),

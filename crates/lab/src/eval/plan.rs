@@ -60,6 +60,8 @@ pub(super) const CHOICES: [(u32, Backup, &str); 6] = [
     (4, Backup::Journal, "4 channels, journal"),
 ];
 
+/// The workloads of DPC's Figure 10.
+pub(super) const FIGURE_10: [&str; 2] = ["tatp", "tpcc"];
 const POOLS: [u64; 5] = [100, 200, 300, 400, 500];
 const INTERVALS: [u64; 5] = [10, 20, 30, 40, 50];
 
@@ -424,8 +426,41 @@ impl Artifact {
                 variant,
             })
         };
-        self.workloads(request, loads).into_iter().flat_map(of).collect()
+        let mut keys: Vec<Key> = self.workloads(request, loads).into_iter().flat_map(of).collect();
+        if self.0 == "claims" {
+            keys.extend(of_sentences(request, loads));
+        }
+        keys
     }
+}
+
+/// Of other artifacts, the runs that sentences are about; and the software systems' logs, for the workloads of DPC's
+/// Figure 10.
+fn of_sentences(request: &Request, loads: &[Load]) -> Vec<Key> {
+    let is_asked = |key: &Key| match key.variant {
+        Variant::Pool(size) => [100, 500].contains(&size) || request.paper == Paper::Dpc && size == 300,
+        Variant::Place(place) => [0, 1, 3, 6].contains(&place),
+        Variant::Interval(millions) => key.scheme == SchemeKind::DualPage && [10, 50].contains(&millions),
+        Variant::Open(0) => key.scheme == SchemeKind::DualPage,
+        Variant::Alone => true,
+        _ => false,
+    };
+    let swept: &[&'static str] = match request.paper {
+        Paper::Dpc => &["fig11a", "fig12", "fig13", "sensitivity"],
+        Paper::Twins => &["fig8a", "fig2"],
+    };
+    let swept = swept.iter().flat_map(|name| Artifact(name).keys(request, loads));
+    let software = |workload: usize| {
+        [SchemeKind::DudeTm, SchemeKind::Nvml].map(|scheme| Key {
+            workload,
+            scheme: scheme.into(),
+            variant: Variant::Plain,
+        })
+    };
+    let is_of_figure_10 =
+        |&load: &usize| request.paper == Paper::Dpc && FIGURE_10.contains(&loads[load].name.as_str());
+    let figure_10 = (0..loads.len()).filter(is_of_figure_10).flat_map(software);
+    swept.filter(is_asked).chain(figure_10).collect()
 }
 
 /// A choice as a scheme is run with it: the table's backup is the dual page's alone.

@@ -2,13 +2,17 @@
 //!
 //! * Instructions enter at the machine's width and leave in order. One that is not done holds back
 //!   those more than the reorder buffer behind it.
-//! * Loads that miss overlap, as many as there are miss registers; one whose address comes from the load
+//! * Loads that miss overlap, as many as there are miss registers; one whose address comes from a load
 //!   before it waits for that.
 //! * Stores leave through a store buffer; only a full one stalls.
+//! * Mispredicted branches, missed fetches and page walks each cost their penalty, and the sum is what they cost: the
+//!   first-order model of Karkhanis and Smith (ISCA 2004). Branches and fetches are not in the programs: what they cost
+//!   is spread over all instructions.
 
 use super::Shape;
+use super::tlb::Tlb;
 use crate::controller::Source;
-use crate::op::Op;
+use crate::op::{Kind, Op, PAGE_BYTES, RECENT};
 use std::collections::VecDeque;
 
 /// Why a core stood still.
@@ -129,8 +133,11 @@ pub struct Core {
     pub loads: Window,
     /// Stores that missed.
     pub stores: Window,
-    /// The last load, for chained ones.
-    pub last: Pending,
+    /// The last loads, for those that follow their pointers, and where the next goes.
+    recent: [Pending; RECENT as usize],
+    next_recent: usize,
+    /// Its TLB, where translation takes time.
+    pub tlb: Option<Tlb>,
     /// When its last transaction ended.
     pub committed: u64,
     /// Femtoseconds it stood still, by [`Stall`].
@@ -139,7 +146,7 @@ pub struct Core {
 
 impl Default for Core {
     fn default() -> Core {
-        let last = Pending {
+        let none = Pending {
             index: 0,
             request: NO_REQUEST,
             done: 0,
@@ -154,7 +161,9 @@ impl Default for Core {
             entered: false,
             loads: Window::default(),
             stores: Window::default(),
-            last,
+            recent: [none; RECENT as usize],
+            next_recent: 0,
+            tlb: None,
             committed: 0,
             stalls: [0; STALLS],
         }
@@ -162,6 +171,15 @@ impl Default for Core {
 }
 
 impl Core {
+    /// A core of this shape.
+    #[must_use]
+    pub fn new(shape: &Shape) -> Core {
+        Core {
+            tlb: shape.tlb.as_ref().map(Tlb::new),
+            ..Core::default()
+        }
+    }
+
     /// Stands still until a time.
     pub fn stall(&mut self, until: u64, why: Stall) {
         if until > self.now {
@@ -178,10 +196,10 @@ impl Core {
             &mut self.loads
         };
         window.complete(waiter.number, at, source);
-        if self.last.request == request {
-            self.last.request = NO_REQUEST;
-            self.last.done = at;
-            self.last.source = source;
+        for load in self.recent.iter_mut().filter(|load| load.request == request) {
+            load.request = NO_REQUEST;
+            load.done = at;
+            load.source = source;
         }
         if self.state == State::Blocked(request) {
             self.state = State::Ready;
@@ -195,8 +213,14 @@ impl Core {
         if !self.entered {
             let count = op.instructions();
             self.index += count;
-            self.now += count * shape.instruction_fs;
+            self.now += count * (shape.instruction_fs + shape.events_fs);
             self.entered = true;
+            if let Some(tlb) = &mut self.tlb
+                && matches!(op.kind, Kind::Load | Kind::Store)
+            {
+                let walk_fs = tlb.touch(op.at / PAGE_BYTES);
+                self.stall(self.now + walk_fs, Stall::Dram);
+            }
         }
         while let Some(&oldest) = self.loads.all.front() {
             if oldest.request == NO_REQUEST && oldest.done <= self.now {
@@ -211,6 +235,27 @@ impl Core {
             }
         }
         Ok(())
+    }
+
+    /// When a load can begin: not before the one whose pointer it follows is done. `Err` names the request to wait for.
+    #[inline]
+    pub fn begin(&self, op: &Op) -> Result<u64, u32> {
+        if op.behind == 0 || op.behind > RECENT {
+            return Ok(self.now);
+        }
+        let place = (self.next_recent + usize::from(RECENT - op.behind)) % usize::from(RECENT);
+        let load = &self.recent[place];
+        match load.request {
+            NO_REQUEST => Ok(self.now.max(load.done)),
+            request => Err(request),
+        }
+    }
+
+    /// A load was done, as far as it is known when.
+    #[inline]
+    pub fn loaded(&mut self, load: Pending) {
+        self.recent[self.next_recent] = load;
+        self.next_recent = (self.next_recent + 1) % usize::from(RECENT);
     }
 
     /// A free place in the store buffer.

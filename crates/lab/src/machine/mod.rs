@@ -1,6 +1,7 @@
 //! The machine: cores and their caches over the memory controller, in one time.
 //!
-//! Reading order: `core.rs`, `cache.rs`, `sharers.rs`, `distances.rs`, `hierarchy.rs`, `miss_file.rs` are the parts; `run.rs` moves them in time
+//! Reading order: `core.rs`, `tlb.rs`, `cache.rs`, `sharers.rs`, `distances.rs`, `hierarchy.rs`, `miss_file.rs` are the
+//! parts; `run.rs` moves them in time
 //! order; `checkpoint.rs` ends epochs; `crash.rs` stops it anywhere and checks what is recovered;
 //! `outcome.rs` is what a run says.
 //!
@@ -19,6 +20,7 @@ pub(crate) mod miss_file;
 mod outcome;
 mod run;
 pub mod sharers;
+pub mod tlb;
 
 pub use outcome::{Outcome, Sample, Traffic};
 pub use run::{Ended, Machine, Stop};
@@ -50,6 +52,10 @@ pub struct Shape {
     pub cycle_fs: u64,
     /// An instruction at full width, in femtoseconds.
     pub instruction_fs: u64,
+    /// What mispredicted branches and missed fetches cost an instruction on average, in femtoseconds.
+    pub events_fs: u64,
+    /// The TLB of a core, where translation takes time.
+    pub tlb: Option<tlb::TlbShape>,
     /// Instructions in the reorder buffer.
     pub reorder: u64,
     /// Stores that may miss at a time.

@@ -115,7 +115,7 @@ impl<'w> Machine<'w> {
         nvm.forget_wear();
         nvm.start();
         let pages = space.len() / op::PAGE_BYTES;
-        let cores = (0..plan.shape.cores).map(|_| Core::default()).collect();
+        let cores = (0..plan.shape.cores).map(|_| Core::new(&plan.shape)).collect();
         Ok(Machine {
             scheme,
             cores,
@@ -365,13 +365,7 @@ impl<'w> Machine<'w> {
     #[inline]
     fn load(&mut self, number: usize, op: &Op) -> Result<(), u32> {
         let core = &mut self.cores[number];
-        let mut begin = core.now;
-        if op.chained {
-            if core.last.request != NO_REQUEST {
-                return Err(core.last.request);
-            }
-            begin = begin.max(core.last.done);
-        }
+        let begin = core.begin(op)?;
         let line = op.at / op::LINE_BYTES;
         let shape = &self.plan.shape;
         let pending = match self.caches.access(number, line, false) {
@@ -392,7 +386,7 @@ impl<'w> Machine<'w> {
             }
         };
         let core = &mut self.cores[number];
-        core.last = pending;
+        core.loaded(pending);
         let soon = core.now + u64::from(self.caches.first_cycles()) * self.plan.shape.cycle_fs;
         if pending.request != NO_REQUEST {
             let place = core.loads.push(pending);

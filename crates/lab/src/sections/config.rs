@@ -283,8 +283,8 @@ fn check(source: SourceText<'_>, said: &File) -> Result<(), ConfigError> {
         (
             "ssp",
             "sub_page",
-            [64, 128, 256, 512, 1024, 2048, 4096].contains(&said.ssp.sub_page.is.0),
-            "64 B, or a power of two of it up to a page of 4 KiB",
+            [64, 128, 256].contains(&said.ssp.sub_page.is.0),
+            "64, 128 or 256 B: the programs' locks cover no more",
         ),
         (
             "ssp",

@@ -183,7 +183,7 @@ impl<'w> Sections<'w> {
                 work,
                 bytes: 0,
                 kind: Kind::Work,
-                chained: false,
+                behind: 0,
             }));
         }
         if ops.iter().any(|op| op.kind != Kind::Work) {

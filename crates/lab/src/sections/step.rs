@@ -67,7 +67,7 @@ impl Step {
                 work: 0,
                 bytes,
                 kind,
-                chained: false,
+                behind: 0,
             });
         };
         let byte = |line: u64| line * LINE_BYTES;

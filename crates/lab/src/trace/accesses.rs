@@ -70,6 +70,11 @@ impl<R: Read> Accesses<R> {
             self.passed += u64::from(after);
             let event = match bytes[14] {
                 PASSED => return Ok(Some(self.held.take().map_or(Told::Passed, Told::Access))),
+                LOAD if bytes[15] > 0 => Event::Follow {
+                    at: address,
+                    size,
+                    behind: bytes[15],
+                },
                 LOAD => Event::Load { at: address, size },
                 STORE => Event::Store {
                     at: address,
@@ -106,6 +111,12 @@ impl<R: Read> Accesses<R> {
 fn grow(held: &mut Event, event: &Event) -> bool {
     match (held, event) {
         (Event::Load { at, size }, Event::Load { at: next, size: more })
+        | (
+            Event::Follow { at, size, .. },
+            Event::Follow {
+                at: next, size: more, ..
+            },
+        )
         | (
             Event::Store { at, size, .. },
             Event::Store {

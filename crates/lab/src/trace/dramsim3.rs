@@ -111,7 +111,7 @@ impl<W: Write> DramSim3Writer<W> {
 /// The lines of an access, and whether it writes; none for what is no access.
 pub(crate) fn lines_of(event: &Event) -> Option<(impl Iterator<Item = u64>, bool)> {
     let (at, size, write) = match *event {
-        Event::Load { at, size } => (at, size, false),
+        Event::Load { at, size } | Event::Follow { at, size, .. } => (at, size, false),
         Event::Store { at, size, .. } => (at, size, true),
         Event::Persist { .. } | Event::Fence | Event::Commit => return None,
     };

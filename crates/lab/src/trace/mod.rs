@@ -55,6 +55,15 @@ pub enum Event {
         /// How many.
         size: u16,
     },
+    /// Read `size` bytes, at an address that a load before it on this core gave.
+    Follow {
+        /// The first byte.
+        at: u64,
+        /// How many.
+        size: u16,
+        /// How many loads before it that load was, 1 to [`RECENT`](crate::op::RECENT): 1 is the last.
+        behind: u8,
+    },
     /// Wrote `size` bytes.
     Store {
         /// The first byte.

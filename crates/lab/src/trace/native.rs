@@ -8,16 +8,18 @@
 use super::error::{Error, Result};
 use super::input::Bytes;
 use super::{ACCESS_BYTES, Addresses, CORES, Clock, Event, Header, Reader, Record, Writer};
+use crate::op::RECENT;
 use std::io::{self, Read, Write};
 
 pub(crate) const MAGIC: &[u8; 8] = b"twintrac";
-const VERSION: u32 = 1;
+/// The newest version, which is written. Version 1 knows no [`Event::Follow`].
+const VERSION: u32 = 2;
 const HEAD_BYTES: usize = 20;
 const BLOCK_HEAD_BYTES: usize = 16;
 const END_BYTES: usize = 16;
 /// A block ends with the record that makes it so large, before compression.
 const BLOCK_BYTES: usize = 1 << 20;
-/// The longest record: tag, core, after, address, size, value.
+/// The longest record: tag, core, after, address, size, value or how far behind.
 const RECORD_BYTES: usize = 1 + 1 + 5 + 10 + 3 + 8;
 
 const KIND_LOAD: u8 = 0;
@@ -26,6 +28,7 @@ const KIND_STORE_VALUE: u8 = 2;
 const KIND_PERSIST: u8 = 3;
 const KIND_FENCE: u8 = 4;
 const KIND_COMMIT: u8 = 5;
+const KIND_FOLLOW: u8 = 6;
 const TAG_CORE: u8 = 1 << 3;
 const TAG_SIZE: u8 = 4;
 const TAG_AFTER: u8 = 1 << 7;
@@ -48,7 +51,8 @@ impl Before {
     }
 
     fn next(&mut self, core: u8, kind: u8) -> &mut u64 {
-        &mut self.next[usize::from(core)][usize::from(kind != KIND_LOAD)]
+        let is_load = kind == KIND_LOAD || kind == KIND_FOLLOW;
+        &mut self.next[usize::from(core)][usize::from(!is_load)]
     }
 }
 
@@ -63,6 +67,7 @@ fn put(into: &mut Vec<u8>, mut value: u64) {
 fn encode(record: &Record, before: &mut Before, into: &mut Vec<u8>) {
     let (kind, access, value) = match record.event {
         Event::Load { at, size } => (KIND_LOAD, Some((at, size)), None),
+        Event::Follow { at, size, .. } => (KIND_FOLLOW, Some((at, size)), None),
         Event::Store {
             at,
             size,
@@ -101,6 +106,9 @@ fn encode(record: &Record, before: &mut Before, into: &mut Vec<u8>) {
         if code == SIZE_FOLLOWS {
             put(into, size.into());
         }
+        if let Event::Follow { behind, .. } = record.event {
+            into.push(behind);
+        }
         if let Some(value) = value {
             into.extend_from_slice(&value.to_le_bytes()[..usize::from(size)]);
         }
@@ -113,10 +121,16 @@ fn wrong(header: &Header, record: &Record) -> Option<String> {
         return Some(format!("core {} of {}", record.core, header.cores));
     }
     match record.event {
-        Event::Load { at, size } | Event::Persist { at, size } | Event::Store { at, size, .. }
+        Event::Load { at, size }
+        | Event::Follow { at, size, .. }
+        | Event::Persist { at, size }
+        | Event::Store { at, size, .. }
             if size == 0 || size > ACCESS_BYTES || at.checked_add((size - 1).into()).is_none() =>
         {
             Some(format!("an access of {size} bytes at {at:#x}"))
+        }
+        Event::Follow { behind, .. } if !(1..=RECENT).contains(&behind) => {
+            Some(format!("an address from {behind} loads before"))
         }
         Event::Store {
             size,
@@ -237,6 +251,7 @@ impl<W: Write> Writer for NativeWriter<W> {
 pub struct NativeReader<R> {
     input: Bytes<R>,
     header: Header,
+    version: u32,
     before: Before,
     block: Vec<u8>,
     /// Where the block began, for errors, and the next byte of it once decompressed.
@@ -266,10 +281,10 @@ impl<R: Read> NativeReader<R> {
             return Err(input.refuse(0, "does not begin with \"twintrac\""));
         }
         let version = u32_at(&head, 8);
-        if version != VERSION {
+        if !(1..=VERSION).contains(&version) {
             return Err(input.refuse(
                 8,
-                format!("version {version} of the form; this twinpage reads version {VERSION}"),
+                format!("version {version} of the form; this twinpage reads versions 1 to {VERSION}"),
             ));
         }
         let length = usize::from(head[16]) | usize::from(head[17]) << 8;
@@ -301,6 +316,7 @@ impl<R: Read> NativeReader<R> {
                 addresses,
                 origin,
             },
+            version,
             before: Before::new(),
             block: Vec::new(),
             block_at: 0,
@@ -410,7 +426,8 @@ impl<R: Read> NativeReader<R> {
         let event = match kind {
             KIND_FENCE => Event::Fence,
             KIND_COMMIT => Event::Commit,
-            KIND_LOAD | KIND_STORE | KIND_STORE_VALUE | KIND_PERSIST => {
+            KIND_FOLLOW if self.version < 2 => return None,
+            KIND_LOAD | KIND_FOLLOW | KIND_STORE | KIND_STORE_VALUE | KIND_PERSIST => {
                 let step = self.number()?;
                 let step = (step >> 1) ^ (step & 1).wrapping_neg();
                 let at = self.before.next(core, kind).wrapping_add(step);
@@ -421,6 +438,11 @@ impl<R: Read> NativeReader<R> {
                 *self.before.next(core, kind) = at.wrapping_add(size.into());
                 match kind {
                     KIND_LOAD => Event::Load { at, size },
+                    KIND_FOLLOW => Event::Follow {
+                        at,
+                        size,
+                        behind: self.byte()?,
+                    },
                     KIND_PERSIST => Event::Persist { at, size },
                     KIND_STORE => Event::Store {
                         at,

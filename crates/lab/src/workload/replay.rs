@@ -14,10 +14,10 @@
 
 use super::table::scramble;
 use super::{Progress, Workload};
-use crate::op::PAGE_BYTES;
+use crate::op::{PAGE_BYTES, RECENT};
 use crate::space::{Port, Space};
 use crate::trace::{self, Event, Record, Trace};
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::path::{Path, PathBuf};
 use std::sync::{LazyLock, Mutex, PoisonError};
 use std::time::SystemTime;
@@ -46,6 +46,9 @@ struct Player {
     played: u64,
     /// Instructions of the trace that are still to be told.
     owed: Vec<i64>,
+    /// Of each core, its load operations so far, and the first operation of each of its last loads.
+    operations: Vec<u64>,
+    loads: Vec<VecDeque<u64>>,
     table: HashMap<u64, u64>,
     cache: Vec<(u64, u64)>,
     failed: Option<String>,
@@ -142,9 +145,10 @@ impl Scan {
 /// The bytes an event touches.
 fn touched(event: &Event) -> Option<(u64, u16)> {
     match *event {
-        Event::Load { at, size } | Event::Store { at, size, .. } | Event::Persist { at, size } => {
-            Some((at, size))
-        }
+        Event::Load { at, size }
+        | Event::Follow { at, size, .. }
+        | Event::Store { at, size, .. }
+        | Event::Persist { at, size } => Some((at, size)),
         Event::Fence | Event::Commit => None,
     }
 }
@@ -192,6 +196,8 @@ impl Player {
             cores,
             played: 0,
             owed: vec![0; cores.into()],
+            operations: vec![0; cores.into()],
+            loads: vec![VecDeque::new(); cores.into()],
             table: HashMap::new(),
             cache: vec![(u64::MAX, 0); CACHED],
             failed: None,
@@ -225,14 +231,8 @@ impl Player {
                 self.pay(core, port, 1);
                 port.commit();
             }
-            Event::Load { at, size } => {
-                let mut bytes = [0; PAGE_BYTES as usize];
-                for (at, len) in parts(at, size) {
-                    let to = self.page(at / PAGE_BYTES, next_page) * PAGE_BYTES + at % PAGE_BYTES;
-                    self.pay(core, port, counted(to, len));
-                    port.load_bytes(to, &mut bytes[..len]);
-                }
-            }
+            Event::Load { at, size } => self.load(core, port, (at, size, 0), next_page),
+            Event::Follow { at, size, behind } => self.load(core, port, (at, size, behind), next_page),
             Event::Store { at, size, value } => {
                 let mut bytes = [0; 2 * PAGE_BYTES as usize];
                 let bytes = &mut bytes[..usize::from(size)];
@@ -256,6 +256,36 @@ impl Player {
             }
         }
         self.played += 1;
+    }
+
+    /// A load, in the operations it takes. One that follows a pointer waits for the first operation of the load that gave it.
+    fn load(
+        &mut self,
+        core: usize,
+        port: &mut Port<'_>,
+        (at, size, behind): (u64, u16, u8),
+        next_page: &mut u64,
+    ) {
+        let loads = &self.loads[core];
+        let pointer = loads
+            .len()
+            .checked_sub(behind.into())
+            .and_then(|place| loads.get(place));
+        let mut done = self.operations[core];
+        let mut behind = pointer.map_or(0, |first| u8::try_from(done - first).unwrap_or(0));
+        if self.loads[core].len() == usize::from(RECENT) {
+            self.loads[core].pop_front();
+        }
+        self.loads[core].push_back(done);
+        let mut bytes = [0; PAGE_BYTES as usize];
+        for (at, len) in parts(at, size) {
+            let to = self.page(at / PAGE_BYTES, next_page) * PAGE_BYTES + at % PAGE_BYTES;
+            self.pay(core, port, counted(to, len));
+            let before = port.batched();
+            port.follow_bytes(to, &mut bytes[..len], std::mem::take(&mut behind));
+            done += (port.batched() - before) as u64;
+        }
+        self.operations[core] = done;
     }
 
     /// Tells the instructions before an operation for which the port counts some itself. Where it counts

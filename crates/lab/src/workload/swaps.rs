@@ -1,14 +1,14 @@
 //! SPS of SSP, Table 3: two elements of an array are swapped; each swap is a section.
 //!
-//! * Elements are 8-byte integers. A lock covers a line of them, as the designs make lines durable: two sections under way
-//!   never write the same line. It is held until its core's next batch.
+//! * Elements are 8-byte integers. A lock covers 256 bytes of them, the largest sub-page that a design makes durable as a
+//!   whole: two sections under way never write the same one. It is held until its core's next batch.
 //! * Positions are drawn before the run, as "the key/value pairs are generated prior to each run" (5.1).
 
 use super::{Progress, Workload};
-use crate::op::LINE_BYTES;
 use crate::space::{Port, Space};
 
 const ELEMENT: u64 = 8;
+const LOCK_BYTES: u64 = 256;
 /// Instructions of a swap that touch no memory of the array: the loop, the positions, the locks. Open: the paper does not
 /// say.
 const WORK: u32 = 50;
@@ -53,8 +53,8 @@ impl Swaps {
     }
 }
 
-fn line(element: u64) -> u64 {
-    element * ELEMENT / LINE_BYTES
+fn lock(element: u64) -> u64 {
+    element * ELEMENT / LOCK_BYTES
 }
 
 fn pair(random: &mut fastrand::Rng, elements: u64) -> [u64; 2] {
@@ -87,8 +87,8 @@ impl Workload for Swaps {
         }
         let wanted = thread.pair;
         let mut holders = self.threads.iter().filter(|other| other.holds);
-        let lines = wanted.map(line);
-        if holders.any(|other| other.pair.iter().any(|element| lines.contains(&line(*element)))) {
+        let locks = wanted.map(lock);
+        if holders.any(|other| other.pair.iter().any(|element| locks.contains(&lock(*element)))) {
             return Progress::Waiting;
         }
         self.threads[core].holds = true;

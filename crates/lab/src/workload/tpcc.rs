@@ -27,6 +27,7 @@ use super::{Progress, Workload};
 use crate::space::{Port, Space};
 
 const BATCH: usize = 256;
+const WAREHOUSES: u64 = 10;
 const DISTRICTS: u64 = 10;
 const LINES: u64 = 15;
 const HISTORY: u64 = 4096;
@@ -42,14 +43,15 @@ struct Sizes {
 }
 
 impl Sizes {
-    /// As many warehouses as fit; where not one does, a small one.
+    /// As many warehouses as fit, ten at least. Where ten do not fit they are smaller, and fewer only where districts would
+    /// have less than 20 customers.
     fn of_bytes(bytes: u64) -> Sizes {
         let row = Table::bytes_per_row;
         let district = 3000 * (row(672) + row(48) + row(32) + 10 * row(80));
         let warehouse = 100_000 * row(320) + DISTRICTS * district;
         let items = 100_000 * row(96);
         let fit = bytes.saturating_sub(items) / warehouse;
-        if fit > 0 {
+        if fit >= WAREHOUSES {
             return Sizes {
                 warehouses: fit,
                 items: 100_000,
@@ -57,9 +59,14 @@ impl Sizes {
                 orders: 3000,
             };
         }
-        let share = |count: u64| (count * bytes / (items + warehouse)).max(20);
+        let share_of = |count: u64, warehouses: u64| count * bytes / (items + warehouses * warehouse);
+        let warehouses = (1..=WAREHOUSES)
+            .rev()
+            .find(|&number| share_of(3000, number) >= 20);
+        let warehouses = warehouses.unwrap_or(1);
+        let share = |count: u64| share_of(count, warehouses).max(20);
         Sizes {
-            warehouses: 1,
+            warehouses,
             items: share(100_000),
             customers: share(3000),
             orders: share(3000),
@@ -591,5 +598,26 @@ fn same<T: PartialEq + std::fmt::Debug>(what: &str, key: u64, found: T, expected
     match found == expected {
         true => Ok(()),
         false => Err(format!("{what} {key:#x} is {found:?}, not {expected:?}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn there_are_ten_warehouses_where_they_fit() {
+        for (bytes, warehouses) in [
+            (1_700_000_000, 20),
+            (864_000_000, 10),
+            (864_000_000 / 16, 10),
+            (864_000_000 / 64, 10),
+            (1_000_000, 1),
+        ] {
+            let sizes = Sizes::of_bytes(bytes);
+            assert_eq!(sizes.warehouses, warehouses, "{bytes}");
+            let footprint = Tpcc::new(bytes, 4, 1, false).footprint;
+            assert!(footprint < bytes * 5 / 4 + (1 << 22), "{footprint} of {bytes}");
+        }
     }
 }
