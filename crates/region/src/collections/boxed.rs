@@ -8,7 +8,7 @@
 
 use crate::heap::marking::mark_block;
 use crate::heap::{Brand, Heap, HeapError, RawHeap};
-use crate::marks::mark_bytes;
+use crate::marks::{LINE, mark_bytes, mark_line};
 use crate::persist::{Empty, Kind, Name, Of, Persist, Types};
 use std::alloc::Layout;
 use std::borrow::{Borrow, BorrowMut};
@@ -156,7 +156,11 @@ impl<'r, T: ?Sized> Deref for Box<'r, T> {
 impl<'r, T: ?Sized> DerefMut for Box<'r, T> {
     #[inline]
     fn deref_mut(&mut self) -> &mut T {
-        mark_bytes(self.at.as_ptr().cast::<u8>(), size_of_val(&**self));
+        let (bytes, align) = (size_of_val(&**self), align_of_val(&**self));
+        match (1..=align.min(LINE)).contains(&bytes) {
+            true => mark_line(self.at.as_ptr().cast::<u8>()),
+            false => mark_bytes(self.at.as_ptr().cast::<u8>(), bytes),
+        }
         // SAFETY: the box owns a value there, and is borrowed mutably.
         unsafe { self.at.as_mut() }
     }
