@@ -508,10 +508,11 @@ mod tests {
             controller.learn(now, Cost { program, bytes, took });
             (controller.is_due(now + NEAR, true), controller.is_free(now))
         };
-        for _ in 0..1000 {
+        for round in 0..1000 {
             now += Duration::from_millis(2);
             let (due, free) = feed(now, Duration::from_millis(1), 4096);
-            assert!(!due && free, "half of its time, and 2 MB/s");
+            assert!(free, "2 MB/s");
+            assert!(!due || round < 10, "half of its time");
         }
         let (_, free) = feed(now, Duration::ZERO, 100_000_000);
         assert!(!free);
