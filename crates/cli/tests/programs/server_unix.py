@@ -28,6 +28,7 @@ for kind in [socket.SOCK_STREAM, socket.SOCK_SEQPACKET]:
     listener.close()
 post = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
 post.bind(path + "-post")
+post.setblocking(False)
 letters = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
 letters.connect(path + "-post")
 count = 0
@@ -39,8 +40,11 @@ def on_the_way(number):
         if number > 1:
             assert other.recv(8) == b"%8d" % (number - 1), number
     letters.send(b"%d" % number)
-    post.settimeout(30)
-    assert post.recv(100) == b"%d" % number
+    try:  # what waited at a kill is lost
+        while True:
+            assert int(post.recv(100)) <= number
+    except BlockingIOError:
+        pass
 
 
 while True:
