@@ -176,14 +176,19 @@ impl Memory {
     /// When the program is gone.
     pub fn guards(&self) -> Result<Vec<(u64, u64)>> {
         let mut found = Vec::new();
-        let captured = self
-            .mappings()
-            .iter()
-            .filter(|mapping| mapping.kind.is_captured());
-        for mapping in captured.filter(|_| self.guarded) {
-            let looked = self.tracker.guards(mapping.range(), &mut found);
+        let around = [0..copier::WINDOW, copier::END..END_OF_MEMORY];
+        for range in around.into_iter().filter(|_| self.guarded) {
+            let looked = self.tracker.guards(range, &mut found);
             looked.map_err(|source| Error::target("cannot look for guard pages", source))?;
         }
+        let is_captured = |region: &Region| {
+            let next = self
+                .mappings()
+                .partition_point(|mapping| mapping.end <= region.start);
+            let mapping = self.mappings().get(next);
+            mapping.is_some_and(|mapping| mapping.kind.is_captured())
+        };
+        found.retain(is_captured);
         Ok(found.iter().map(|region| (region.start, region.end)).collect())
     }
 

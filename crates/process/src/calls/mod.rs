@@ -18,7 +18,7 @@ mod sockets;
 
 use crate::error::{Error, Result};
 use crate::notes;
-use crate::program::{Program, Until};
+use crate::program::{Program, Thread, Until};
 use crate::syscalls::{self, Policy, Watch};
 use rustix::fs::OFlags;
 use std::ffi::OsString;
@@ -255,7 +255,10 @@ impl Program {
         const UNSHARE: i32 = libc::CLOSE_RANGE_UNSHARE as i32;
         if call.name == "close_range" && call.int(2) & UNSHARE != 0 && self.threads.len() > 1 {
             let mut others = self.threads.iter().filter(|thread| thread.tid != self.pid());
-            if others.any(|thread| Process::open_by(self.pid(), thread.tid).is_err()) {
+            // One that ends meanwhile is no reason.
+            let is_unknown = |error: &std::io::Error| error.raw_os_error() == Some(libc::EINVAL);
+            let opened = |thread: &Thread| Process::open_by(self.pid(), thread.tid);
+            if others.any(|thread| opened(thread).is_err_and(|error| is_unknown(&error))) {
                 return fail(
                     libc::ENOMEM,
                     "threads with descriptors of their own (CLOSE_RANGE_UNSHARE) need Linux 6.9; close without it",

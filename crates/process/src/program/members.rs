@@ -84,6 +84,8 @@ impl Members {
             Watch::Actions => followed.stale.actions = true,
             Watch::Break => followed.stale.brk = true,
             Watch::Membarrier => followed.stale.membarrier = true,
+            Watch::Umask => followed.stale.umask = true,
+            Watch::Timers => followed.stale.timers = true,
             Watch::IntervalTimers => followed.timers_set = true,
             Watch::Thread => drop(followed.steady.remove(&tid)),
             Watch::Control => {
@@ -328,10 +330,7 @@ impl Followed {
             self.kernel.read_program(pid)?;
         }
         let asked_outside = Dirty {
-            umask: true,
-            directory: true,
-            limits: true,
-            timers: true,
+            directory: true, // others may move it
             ..self.stale
         };
         self.kernel.refresh(process, pid, asked_outside)?;

@@ -437,20 +437,22 @@ impl<'a> Drive<'a> {
 
     fn checkpoint(&mut self) -> Result<()> {
         loop {
-            self.last = Instant::now();
+            let (began, since) = (Instant::now(), self.started.elapsed());
             self.program.begin_checkpoint();
-            self.controller.begins(self.started.elapsed());
-            match self.engine.checkpoint(self.program) {
+            let made = self.engine.checkpoint(self.program);
+            if let Err(EngineError::Source(Error::NotYet(why))) = made {
+                self.put_off(why);
+                return Ok(());
+            }
+            self.last = began;
+            self.controller.begins(since);
+            match made {
                 Ok(started) => {
                     self.end_waiting();
                     if self.program.streams.hold_everything(false) {
                         notes::tell("checkpoints are made again");
                     }
                     self.learn(started.last.as_ref());
-                    return Ok(());
-                }
-                Err(EngineError::Source(Error::NotYet(why))) => {
-                    self.put_off(why);
                     return Ok(());
                 }
                 Err(EngineError::Source(Error::Unsupported(why))) => {
