@@ -51,12 +51,12 @@ const CAPTURED: &str =
     "private memory, threads and their registers, signal actions, masks and waiting signals,
   alternate stacks, timers, clocks; regular files (rolled back with the checkpoint), directories,
   pipes and socket pairs within the program, named pipes that it made, eventfd, timerfd, signalfd
-  and epoll descriptors; working directory, file mode mask, limits, scheduling; standard input, output and error, held until the checkpoint is durable,
-  and the program's own terminal by name.
+  and epoll descriptors; working directory, file mode mask, limits, scheduling; standard input, output and error,
+  held until the checkpoint is durable, and the program's own terminal by name.
   With --replies: TCP, UDP and Unix sockets. Listeners come back with their names, connections within the program over
   Unix sockets with what is in them; other connections are reset at a resume. When what is sent goes out is said there.
-  Child processes and theirs run and are not captured: a checkpoint is made while there are none, and waits
-  for that. The files they change are rolled back with it, and what they print is held.";
+  Child processes and theirs, with their ids, groups, sessions and the pipes among them. While one has something
+  that is captured of the program alone (shared memory, sockets, a child in vfork), a checkpoint waits for that.";
 
 fn wrap(words: &[&str]) -> String {
     let mut lines = vec![String::new()];

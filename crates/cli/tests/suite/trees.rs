@@ -167,10 +167,16 @@ impl Life {
         info["program"]["processes"].as_u64().unwrap_or(0)
     }
 
-    /// Kills twinpage once there was a checkpoint with at least so many processes, and goes on with it.
+    /// Kills twinpage once there was a checkpoint from now on with at least so many processes, and goes on with it.
     fn kill_and_resume(&mut self, processes: u64, chance: &mut fastrand::Rng) {
         let seen = format!("a checkpoint with {processes} processes");
-        wait_until(&seen, || self.processes() >= processes);
+        let now = now_ns() / 1_000_000;
+        wait_until(&seen, || {
+            let Output { stdout, .. } = on_state(&["info", "--json"], &self.path("state"));
+            let info: serde_json::Value = serde_json::from_slice(&stdout).unwrap_or_default();
+            let number = |name: &str| info["program"][name].as_u64().unwrap_or(0);
+            number("processes") >= processes && u128::from(number("checkpoint_unix_ms")) > now
+        });
         kill(self.child(), Victim::Tool, chance);
         self.start(&["resume"], &[]);
     }
@@ -186,19 +192,24 @@ fn unseen() -> Option<String> {
     compile("unseen.c", &[])
 }
 
+fn now_ns() -> u128 {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    now.expect("a clock").as_nanos()
+}
+
 /// They do not begin again: one tells at its end when it began.
 #[test]
 fn children_go_on_where_they_were() {
     let seed = seed();
     let mut chance = chance(seed, "children go on");
     let mut life = Life::begin(
-        "(t=$(date +%s%N); until [ -e ../go ]; do sleep 0.02; done; echo $t) | sed s/^/began:/ &
+        "(t=$(date +%s%N); echo > dated; until [ -e ../go ]; do sleep 0.02; done; echo $t) | sed s/^/began:/ &
          (sh -c 'until [ -e ../go ]; do sleep 0.02; done; exit 3'; echo ended $?) | cat; wait; echo end",
     );
+    wait_until("a child knows when it began", || life.path("work/dated").exists());
     // The shell; two subshells, a shell in one of them, sed and cat.
     life.kill_and_resume(6, &mut chance);
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    let killed_at = now.expect("a clock").as_nanos();
+    let killed_at = now_ns();
     life.kill_and_resume(6, &mut chance);
     fs::write(life.path("go"), "").expect("a file");
     let (code, life) = life.end();
