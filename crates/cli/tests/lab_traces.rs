@@ -179,6 +179,36 @@ fn programs_that_persist_by_themselves_are_evaluated() {
 
 /// The command of docs/lab.md.
 #[test]
+fn persistent_objects_are_evaluated() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let quick = ["eval", "simpo", "--quick", "--out", "out", "--json"];
+    let said = json(&lab(folder, &quick));
+    let rows = said["rows"].as_array().unwrap();
+    for (artifact, origin) in [
+        ("fig10", "simulated"),
+        ("table4", "counted"),
+        ("measured", "measured"),
+    ] {
+        let of: Vec<&Value> = rows.iter().filter(|row| row["artifact"] == artifact).collect();
+        assert!(
+            !of.is_empty() && of.iter().all(|row| row["origin"] == origin),
+            "{artifact}"
+        );
+        assert!(folder.join(format!("out/simpo-{artifact}.svg")).is_file());
+    }
+    assert!(said["claims"].as_array().unwrap().len() > 25);
+    let page = std::fs::read_to_string(folder.join("out/simpo.html")).unwrap();
+    assert!(page.contains("id=fig16") && page.contains("lab eval simpo --quick"));
+    let refusal = refused(&lab(
+        folder,
+        &["eval", "simpo", "--seed", "2", "--set", "nvm.channels=2"],
+    ));
+    assert!(refusal.contains("--set is for dpc and twins"), "{refusal}");
+}
+
+/// The command of docs/lab.md.
+#[test]
 fn failure_atomic_sections_are_evaluated() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();

@@ -22,7 +22,10 @@ const CRATES: &[(&str, &[&str])] = &[
         ],
     ),
     ("process", &["twinpage-core", "twinpage-os"]),
-    ("lab", &["twinpage-core", "twinpage-baselines"]),
+    (
+        "lab",
+        &["twinpage-core", "twinpage-baselines", "twinpage-classify"],
+    ),
 ];
 
 /// Crates whose modules import one another without a cycle, and how many modules each has at least.

@@ -17,13 +17,14 @@ pub(super) const EXAMPLES: &str = "Example:
   twinpage lab eval dpc --artifact fig9a --runs runs --only '*/tatp' '*/echo'
   twinpage lab eval mss --quick
   twinpage lab eval ssp --artifact fig5a claims
+  twinpage lab eval simpo --quick
 
 Writes PAPER.json, PAPER.html and an SVG for each artifact into --out. The papers' mixes of SPEC programs are
 played with traces of free ones that stand in for them: make traces records them into target/traces.";
 
 #[derive(Args, Debug)]
 pub(crate) struct Eval {
-    /// The paper: dpc, twins, mss or ssp
+    /// The paper: dpc, twins, mss, ssp or simpo
     paper: Study,
     /// Artifacts, such as fig9a; all if none is named
     #[arg(long, value_name = "NAME", num_args = 1..)]
@@ -81,6 +82,8 @@ enum Study {
     Mss,
     /// Failure-atomic sections.
     Ssp,
+    /// Persistent objects.
+    Simpo,
 }
 
 impl FromStr for Study {
@@ -89,10 +92,11 @@ impl FromStr for Study {
         match text {
             "mss" => Ok(Study::Mss),
             "ssp" => Ok(Study::Ssp),
+            "simpo" => Ok(Study::Simpo),
             _ => text
                 .parse()
                 .map(Study::Scheme)
-                .map_err(|_| "the papers are dpc, twins, mss and ssp".into()),
+                .map_err(|_| "the papers are dpc, twins, mss, ssp and simpo".into()),
         }
     }
 }
@@ -119,6 +123,7 @@ pub(super) fn eval(arguments: &Eval) -> Result<ExitCode, String> {
         Study::Scheme(paper) => paper,
         Study::Mss => return study::mss(arguments),
         Study::Ssp => return study::ssp(arguments),
+        Study::Simpo => return study::simpo(arguments),
     };
     let request = Request {
         instructions: arguments.instructions,

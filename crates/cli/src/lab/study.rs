@@ -1,9 +1,9 @@
-//! `twinpage lab eval mss|ssp`: studies on machines with their memory on the bus.
+//! `twinpage lab eval mss|ssp|simpo`: studies on machines with their memory on the bus.
 
 use super::eval::{Eval, show_claims, write};
 use super::{bar, command};
 use std::process::ExitCode;
-use twinpage_lab::eval::{Document, Tell, mss, ssp};
+use twinpage_lab::eval::{Document, Tell, mss, simpo, ssp};
 
 /// Programs that persist by themselves.
 pub(super) fn mss(arguments: &Eval) -> Result<ExitCode, String> {
@@ -32,6 +32,26 @@ pub(super) fn ssp(arguments: &Eval) -> Result<ExitCode, String> {
         command: command(),
     };
     let evaluation = with_bar(|tell| ssp::evaluate(&request, tell))?;
+    let code = hand_over(arguments, &evaluation)?;
+    if !arguments.json {
+        show_claims(&evaluation.claims);
+    }
+    Ok(code)
+}
+
+/// Persistent objects.
+pub(super) fn simpo(arguments: &Eval) -> Result<ExitCode, String> {
+    refuse_others(arguments, "simpo")?;
+    let request = simpo::Request {
+        artifacts: arguments.artifact.clone(),
+        smaller: smaller(arguments),
+        jobs: arguments.jobs.map(|jobs| jobs as usize),
+        command: command(),
+    };
+    let evaluation = with_bar(|tell| simpo::evaluate(&request, tell))?;
+    for left_out in &evaluation.left_out {
+        notes::tell(&format!("left out: {left_out}"));
+    }
     let code = hand_over(arguments, &evaluation)?;
     if !arguments.json {
         show_claims(&evaluation.claims);

@@ -10,7 +10,7 @@ td.n{text-align:right;font-variant-numeric:tabular-nums}tr.far td{background:#ff
 
 /// An evaluation as a person reads it: a figure and a table for each artifact, and all in one document.
 pub trait Document: serde::Serialize {
-    /// `dpc`, `twins`, `mss` or `ssp`.
+    /// `dpc`, `twins`, `mss`, `ssp` or `simpo`.
     fn paper(&self) -> &'static str;
 
     /// What an artifact shows.

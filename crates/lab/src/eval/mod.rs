@@ -3,8 +3,8 @@
 //! Reading order: `paper.rs` is what the papers say; `loads.rs` what the machines run; `plan.rs` which runs
 //! an artifact needs, with `open.rs` for what the papers leave open; `work.rs` does them, `precision.rs` says how
 //! long, and `store.rs` keeps them; `rows.rs` is what follows from them, `evidence.rs` why it is not what the
-//! paper says, `claims.rs` which of its sentences hold; `chart.rs` and `html.rs` draw. `mss/` and `ssp/` are the papers
-//! whose machines have their memory on the bus; `each.rs` is what they share.
+//! paper says, `claims.rs` which of its sentences hold; `chart.rs` and `html.rs` draw. `mss/`, `ssp/` and `simpo/` are the
+//! papers whose machines have their memory on the bus; `each.rs` is what they share.
 //!
 //! * A run that several artifacts need is done once.
 //! * Runs are independent and deterministic: the number of threads changes nothing but the time.
@@ -22,6 +22,7 @@ mod paper;
 mod plan;
 mod precision;
 mod rows;
+pub mod simpo;
 pub mod ssp;
 pub(crate) mod store;
 mod work;

@@ -143,7 +143,7 @@ pub struct Study {
     pub warm_up: u64,
     /// Functions counted.
     pub functions: u64,
-    /// Functions run before the fault that recovery follows.
+    /// Functions run before the fault that recovery follows; it is as many in shorter runs.
     pub recovered: u64,
 }
 
@@ -242,8 +242,14 @@ impl Config {
     pub fn smaller(&self, by: u64) -> Result<Config, ConfigError> {
         let mut config = self.clone();
         let study = &mut config.study;
-        for number in [&mut study.warm_up, &mut study.functions, &mut study.recovered] {
+        for number in [&mut study.warm_up, &mut study.functions] {
             *number /= by.max(1);
+        }
+        if by >= MUCH {
+            let all = &study.threads;
+            let mut some = vec![all[0], all[all.len() / 2], all[all.len() - 1]];
+            some.dedup();
+            study.threads = some;
         }
         match by.is_power_of_two() && study.functions >= self.sizes.group {
             true => Ok(config),

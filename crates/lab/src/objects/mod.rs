@@ -1,7 +1,8 @@
 //! Persistent objects (SIMPO): the mechanisms of its Table 7 on a machine of many cores, with NVM beside DRAM.
 //!
 //! Reading order: `config.rs` is what a machine file says; `variant.rs` the mechanisms; `places.rs` where everything lies and
-//! what the log's entries are; `program.rs` what threads and servers do; `recovery.rs` what is made of memory after a
+//! what the log's entries are; `program.rs` what threads and servers do, `checkpoint.rs` how
+//! checkpoints are made; `recovery.rs` what is made of memory after a
 //! crash; `crash.rs` crashes the programs anywhere; `scan.rs` is recovery as a program, to be timed.
 //!
 //! * The object is the paper's TwoDimIntArray; functions really add to it, and entries are really written.
@@ -10,6 +11,7 @@
 //!   that was flushed after all before it; with `nvram` and `ssd` each function.
 //! * Resilient entries are overwritten when their turn comes: that they go to the next level of storage is not timed.
 
+mod checkpoint;
 pub mod config;
 pub mod crash;
 mod places;

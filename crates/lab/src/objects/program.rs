@@ -8,9 +8,9 @@
 
 use super::config::{Call, Config};
 use super::places::{ENTRY, Function, Places, State, add};
-use super::variant::{Execution, Form, Log, Variant};
+use super::variant::{Execution, Log, Variant};
 use crate::op::{Kind, LINE_BYTES};
-use crate::space::{Plain, Port, Space};
+use crate::space::{Port, Space};
 use crate::workload::{Progress, Workload};
 use std::collections::{BTreeSet, VecDeque};
 
@@ -96,8 +96,8 @@ pub struct Program {
     queues: [VecDeque<u64>; 2],
     is_serving: [bool; 2],
     /// Which copy is the resilient one.
-    resilient: u64,
-    checkpoints: u64,
+    pub(super) resilient: u64,
+    pub(super) checkpoints: u64,
     /// What a crash may not lose: everything up to this entry.
     acknowledged: u64,
     flushed: BTreeSet<u64>,
@@ -341,55 +341,6 @@ impl Program {
         self.next(core, &acts);
     }
 
-    /// The acts of a checkpoint of everything up to an entry.
-    fn checkpoint(&self, number: u64) -> Vec<Act> {
-        let places = &self.places;
-        let is_end = !self.variant.each;
-        let state = is_end.then_some(Act::SetState(number, State::Resilient));
-        match self.variant.form {
-            None => Vec::new(),
-            Some(Form::File) => vec![Act::ToFile(number), Act::Taken(0, number)],
-            Some(Form::Dual) => {
-                let copy = 1 - self.resilient;
-                let mut acts = vec![
-                    Act::CopyOut(copy, number),
-                    Act::Put(places.index, copy | super::places::MASK),
-                ];
-                acts.extend(state);
-                acts.extend([
-                    Act::Put(places.cursor, number),
-                    Act::Put(places.index, copy),
-                    Act::Taken(copy, number),
-                ]);
-                acts
-            }
-            Some(Form::Double) => {
-                let mut acts = vec![
-                    Act::CopyOut(0, number),
-                    Act::Put(places.word, number << 1 | 1),
-                    Act::CopyOut(1, number),
-                    Act::Put(places.word, number << 1),
-                ];
-                acts.extend(state);
-                acts.push(Act::Taken(1, number));
-                acts
-            }
-            Some(Form::CopyOnWrite) => {
-                let mut acts = vec![
-                    Act::Put(places.allocator, 1),
-                    Act::CopyAside,
-                    Act::Put(places.word, 1),
-                    Act::CopyOut(0, number),
-                    Act::Put(places.cursor, number),
-                    Act::Put(places.word, 0),
-                ];
-                acts.extend(state);
-                acts.extend([Act::Put(places.allocator, 0), Act::Taken(0, number)]);
-                acts
-            }
-        }
-    }
-
     fn flush(&mut self, core: usize, first: u64, last: u64, port: &mut Port<'_>) {
         // Whole lines of entries: a flush of a line flushes every entry in it.
         let each_line = LINE_BYTES / ENTRY;
@@ -463,63 +414,6 @@ impl Program {
         self.run(number, port);
         port.commit();
         self.next(core, &[Act::Serve(lane)]);
-    }
-
-    fn copy_out(&self, copy: u64, number: u64, port: &mut Port<'_>) {
-        let to = self.places.copy(copy);
-        port.store(to, number);
-        self.copy(self.places.array, to + super::places::COPY_HEADER, port);
-        let bytes = super::places::COPY_HEADER + self.places.array_bytes();
-        port.write_back(Kind::FlushOpt, to, bytes);
-        port.fence();
-    }
-
-    fn copy_aside(&self, port: &mut Port<'_>) {
-        let [from, to] = [0, 1].map(|copy| self.places.copy(copy));
-        let position: u64 = port.load(from);
-        port.store(to, position);
-        let header = super::places::COPY_HEADER;
-        self.copy(from + header, to + header, port);
-        port.write_back(Kind::FlushOpt, to, header + self.places.array_bytes());
-        port.fence();
-    }
-
-    fn copy(&self, from: u64, to: u64, port: &mut Port<'_>) {
-        let all = self.places.array_bytes();
-        for at in (0..all).step_by(LINE_BYTES as usize) {
-            let mut line = vec![0; LINE_BYTES.min(all - at) as usize];
-            port.load_bytes(from + at, &mut line);
-            port.store_bytes(to + at, &line);
-        }
-    }
-
-    fn to_file(&self, number: u64, port: &mut Port<'_>) {
-        let mut bytes = vec![0; super::places::FILE_HEADER as usize + self.places.array_bytes() as usize];
-        port.load_bytes(
-            self.places.array,
-            &mut bytes[super::places::FILE_HEADER as usize..],
-        );
-        number.put(&mut bytes[..8]);
-        let sum = u64::from(super::recovery::file_checksum(&bytes));
-        sum.put(&mut bytes[8..16]);
-        port.disk_bytes(self.places.file(self.checkpoints % 2), &bytes);
-    }
-
-    fn put(&self, at: u64, value: u64, port: &mut Port<'_>) {
-        port.store(at, value);
-        port.write_back(Kind::FlushOpt, at, 8);
-        port.fence();
-    }
-
-    fn set_state(&self, number: u64, state: State, is_durable: bool, port: &mut Port<'_>) {
-        let at = self.places.entry(number);
-        let mut entry = [0; ENTRY as usize];
-        port.load_bytes(at, &mut entry);
-        let word = Places::with_state(&entry, state);
-        match is_durable {
-            true => self.put(at + 24, word, port),
-            false => port.store(at + 24, word),
-        }
     }
 
     fn act(&mut self, core: usize, act: Act, port: &mut Port<'_>) -> Progress {

@@ -1,0 +1,147 @@
+//! "SIMPO: A Scalable In-Memory Persistent Object Framework", repeated (`twinpage lab eval simpo`).
+//!
+//! * A run is a mechanism of Table 7 ([`crate::objects`]) on the machine of `simpo.toml` or `simpo-intel.toml`; each is
+//!   done once.
+//! * A row says whether its number was simulated, counted in sources, or measured on real cores by `bench objects`.
+//! * No number of the paper goes into a run.
+//!
+//! Reading order: `artifact.rs` says which runs a figure needs, `runs.rs` does them, `rows.rs` is what follows from them,
+//! `tables.rs` what follows from sources, `measured.rs` what was measured, `paper.rs` what the paper says, `claims.rs` which
+//! of its sentences hold.
+
+mod artifact;
+mod claims;
+mod measured;
+mod paper;
+mod rows;
+mod runs;
+mod tables;
+
+pub use artifact::ARTIFACTS;
+pub use rows::{Origin, Row};
+pub use runs::Run;
+
+use super::{Claim, Document, Tell, html, store};
+use crate::objects::Config;
+use rows::Table;
+use runs::{Key, Runs};
+
+/// What to repeat, and how large.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// Which artifacts; all if empty.
+    pub artifacts: Vec<String>,
+    /// Runs are shorter by this.
+    pub smaller: u64,
+    /// Runs at a time; as many as there are processors if none is given.
+    pub jobs: Option<usize>,
+    /// The command that asked, for the report.
+    pub command: String,
+}
+
+/// What came of it.
+#[derive(Clone, Debug, serde::Serialize)]
+pub struct Evaluation {
+    /// `simpo`.
+    pub paper: &'static str,
+    /// The command that asked.
+    pub command: String,
+    /// The commit the program was built from, where it is known.
+    pub commit: Option<String>,
+    /// The machines: a hash of both.
+    pub config_hash: String,
+    /// The machine of the paper's AMD platform, and of its Intel platform.
+    pub machines: [Config; 2],
+    /// Runs are shorter by this.
+    pub smaller: u64,
+    /// Of the paper's figures those that are not among the rows, and why.
+    pub left_out: Vec<String>,
+    /// The numbers.
+    pub rows: Vec<Row>,
+    /// The paper's sentences, where they are asked for.
+    pub claims: Vec<Claim>,
+    /// Every run, with what it counted.
+    pub runs: Vec<Run>,
+}
+
+const LEFT_OUT: [&str; 4] = [
+    "Figure 17 (objects larger together than NVRAM): swapping objects is not simulated",
+    "Figures 18 and 19 (data structures), 20 and 21 (RBM, Linpack, Pbzip2, Floyd-Warshall): these programs are not simulated",
+    "Figures 22, 23 and 24 (recovery of those; Berkeley DB): they are not simulated",
+    "that resilient entries go to an SSD: it is not timed",
+];
+
+/// Repeats it.
+///
+/// # Errors
+/// No such artifact, or a run that failed.
+pub fn evaluate(request: &Request, tell: Tell<'_>) -> Result<Evaluation, String> {
+    let find = |name| Config::find(name).and_then(|config| config.smaller(request.smaller));
+    let machines = [find("simpo"), find("simpo-intel")];
+    let [amd, intel] = machines.map(|config| config.map_err(|why| why.to_string()));
+    let machines = [amd?, intel?];
+    let artifacts = artifact::chosen(&request.artifacts)?;
+    let mut keys: Vec<Key> = artifacts
+        .iter()
+        .flat_map(|artifact| artifact::keys(artifact, &machines))
+        .collect();
+    keys.sort_by_cached_key(Key::name);
+    keys.dedup_by_key(|key| key.name());
+    let runs = Runs::all(&machines, &keys, request.jobs, tell)?;
+    let mut rows = Vec::new();
+    for artifact in &artifacts {
+        let table = Table {
+            artifact,
+            machines: &machines,
+            runs: &runs,
+        };
+        rows.extend(table.rows()?);
+    }
+    Ok(Evaluation {
+        paper: "simpo",
+        command: request.command.clone(),
+        commit: store::commit(),
+        config_hash: crate::config::hash(&serde_json::to_string(&machines).map_err(|why| why.to_string())?),
+        smaller: request.smaller,
+        left_out: LEFT_OUT.map(String::from).to_vec(),
+        rows,
+        claims: match artifacts.contains(&"claims") {
+            true => claims::all(&machines, &runs),
+            false => Vec::new(),
+        },
+        runs: runs.into_all(),
+        machines,
+    })
+}
+
+impl Document for Evaluation {
+    fn paper(&self) -> &'static str {
+        self.paper
+    }
+
+    fn title(&self, artifact: &str) -> &'static str {
+        artifact::title(artifact)
+    }
+
+    fn all_rows(&self) -> Vec<&super::Row> {
+        self.rows.iter().map(|row| &row.row).collect()
+    }
+
+    fn preface(&self) -> String {
+        let machine = format!(
+            "<p>Machines {}; runs {} times shorter than the study's; {} runs. All is simulated but the tables, which are \
+             counted in sources, and <a href=#measured>what was measured</a>. {}</p>",
+            self.config_hash,
+            self.smaller,
+            self.runs.len(),
+            html::ABOUT_ROWS
+        );
+        [
+            machine,
+            html::left_out(&self.left_out),
+            html::made_by(&self.command, self.commit.as_deref()),
+            html::claims(&self.claims),
+        ]
+        .concat()
+    }
+}

@@ -1,0 +1,93 @@
+//! `twinpage lab eval simpo`: its artifacts, what their rows say, and which sentences hold.
+
+use std::collections::BTreeSet;
+use twinpage_lab::eval::simpo::{ARTIFACTS, Evaluation, Origin, Request, evaluate};
+use twinpage_lab::eval::{Document, Verdict};
+
+fn quick(artifacts: &[&str]) -> Evaluation {
+    let request = Request {
+        artifacts: artifacts.iter().map(|name| (*name).to_owned()).collect(),
+        smaller: 64,
+        jobs: None,
+        command: "a test".into(),
+    };
+    evaluate(&request, &|_, _, _| {}).unwrap()
+}
+
+#[test]
+fn every_artifact_has_rows_and_every_row_its_origin() {
+    let all = quick(&[]);
+    let found: BTreeSet<&str> = all.rows.iter().map(|row| row.row.artifact).collect();
+    for (artifact, title) in ARTIFACTS {
+        assert!(artifact == "claims" || found.contains(artifact), "{artifact}");
+        assert_eq!(all.title(artifact), title);
+    }
+    for row in &all.rows {
+        let expected = match row.row.artifact {
+            "table3" | "table4" | "table7" => Origin::Counted,
+            "measured" => Origin::Measured,
+            _ => Origin::Simulated,
+        };
+        assert_eq!(row.origin, expected, "{:?}", row.row);
+        assert!(row.row.ours.is_finite(), "{:?}", row.row);
+    }
+    // Every number that the text gives for what is simulated stands beside one of ours.
+    let said = all
+        .rows
+        .iter()
+        .filter(|row| row.row.paper.is_some() && row.origin == Origin::Simulated);
+    // A platform on which nothing misses has no misses to save.
+    assert!((20..=23).contains(&said.count()));
+    assert!(all.claims.len() > 25);
+    let undecided = all
+        .claims
+        .iter()
+        .filter(|claim| claim.verdict == Verdict::CannotBeSaid);
+    for claim in undecided {
+        assert_eq!(claim.numbers, "not simulated", "{claim:?}");
+    }
+    let page = all.html().unwrap();
+    assert!(page.contains("id=fig10") && page.contains("id=claims") && page.contains("Left out"));
+    let json = serde_json::to_value(&all).unwrap();
+    assert!(json["rows"][0]["origin"].is_string() && json["rows"][0].get("paper").is_some());
+    let text = serde_json::to_string(&all).unwrap();
+    assert_eq!(
+        text,
+        serde_json::to_string(&quick(&[])).unwrap(),
+        "it is the same each time"
+    );
+}
+
+#[test]
+fn classes_are_found_in_the_sources() {
+    let all = quick(&["table3", "table4", "table7"]);
+    assert!(all.runs.is_empty());
+    let of = |artifact: &str| -> Vec<_> {
+        let rows = all.rows.iter().filter(|row| row.row.artifact == artifact);
+        rows.map(|row| (row.row.paper.unwrap(), row.row.ours)).collect()
+    };
+    assert_eq!(of("table3").len(), 23);
+    assert!(
+        of("table3").iter().all(|(paper, ours)| paper == ours),
+        "{:?}",
+        all.rows
+    );
+    assert_eq!(of("table4").len(), 8);
+    assert!(
+        of("table7").iter().all(|(paper, ours)| paper == ours),
+        "{:?}",
+        of("table7")
+    );
+}
+
+#[test]
+fn an_artifact_that_is_not_there_is_named() {
+    let request = Request {
+        artifacts: vec!["fig99".into()],
+        smaller: 64,
+        jobs: None,
+        command: String::new(),
+    };
+    let why = evaluate(&request, &|_, _, _| {}).unwrap_err();
+    assert!(why.contains("fig99") && why.contains("fig10"), "{why}");
+}
