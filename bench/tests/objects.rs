@@ -26,7 +26,10 @@ fn every_variant_runs_and_is_compared() {
         "nvram",
         "grouped",
         "grouped-cow",
+        "hybrid",
+        "cow",
         "fc",
+        "m-server",
         "simpo-all",
         "simpo",
     ] {
@@ -57,8 +60,9 @@ fn every_variant_runs_and_is_compared() {
         .find(|row| row["workload"] == "instant")
         .expect("a peer");
     assert!(best["of"] == "simpo-all" && best["ratio"].as_f64().is_some_and(|ratio| ratio > 0.0));
-    let not_there = report["not_there"]
-        .as_array()
-        .expect("variants that are not there");
-    assert!(not_there.iter().all(|one| one["why"].is_string()) && not_there.len() == 3);
+    // Where the library is installed it is run.
+    let absent = report["absent"].as_array().expect("peers that are not there");
+    if !absent.iter().any(|peer| peer["engine"] == "berkeley-db") {
+        assert!(named("instant", "berkeley-db")["checked"] == true);
+    }
 }

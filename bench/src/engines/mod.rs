@@ -1,5 +1,6 @@
 //! The engines: native memory, twinpage, and the peers.
 
+mod berkeley;
 mod library;
 mod lmdb;
 mod native;
@@ -12,6 +13,7 @@ mod sqlite;
 mod store;
 mod twinpage;
 
+pub(crate) use berkeley::BerkeleyDb;
 pub(crate) use lmdb::Lmdb;
 pub(crate) use native::Native;
 pub(crate) use pmemobj::Pmemobj;

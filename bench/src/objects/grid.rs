@@ -14,7 +14,9 @@ use twinpage::collections::Vec as List;
 use twinpage::objects::operations;
 use twinpage::{Persist, Region, Root, Update};
 use twinpage_cli::report::median;
-use twinpage_core::SchemeKind;
+use twinpage_core::operation_log::{Appender, Call, Group, Log, Taker};
+use twinpage_core::{Poison, SchemeKind};
+use twinpage_os::{AnyMedium, Durability};
 
 pub(super) const ROWS: usize = 10;
 pub(super) const COLUMNS: usize = 50;
@@ -111,17 +113,22 @@ pub(super) fn expected(workload: Workload, counts: &[u64]) -> Vec<u64> {
     (0..ROWS).flat_map(|row| [of_row(row); COLUMNS]).collect()
 }
 
-fn opened(path: &Path, threads: u32) -> Result<(Region, GridHandle)> {
-    let region = Region::open(path).map_err(failed)?;
+fn opened(path: &Path, threads: u32, servers: Option<usize>) -> Result<(Region, GridHandle)> {
+    let options = match servers {
+        Some(servers) => Region::options().server_threads(servers),
+        None => Region::options(),
+    };
+    let region = options.open(path).map_err(failed)?;
     let make = region.object::<Grid>("grid", |u| Grid::new_in(u, threads as usize));
     let grid = make.map_err(failed)?;
     Ok((region, grid))
 }
 
-/// A persistent object: fc, simpo-all and simpo.
+/// A persistent object: fc, m-server, simpo-all and simpo.
 pub(super) fn object(arguments: &ObjectArguments) -> Result<Done> {
     let path = arguments.place.join("grid.twin");
-    let (region, grid) = opened(&path, arguments.threads)?;
+    let servers = (arguments.variant == Variant::Fc).then_some(1);
+    let (region, grid) = opened(&path, arguments.threads, servers)?;
     let (workload, variant, all) = (arguments.workload, arguments.variant, AtomicU64::new(0));
     let (all, waiting) = (&all, grid.clone());
     let member = |thread| {
@@ -138,7 +145,8 @@ pub(super) fn object(arguments: &ObjectArguments) -> Result<Done> {
                         Workload::AllInc => grid.all_inc(),
                         _ => grid.row_inc(row),
                     }
-                    let is_group = variant == Variant::Fc && all.fetch_add(1, Relaxed) % GROUP == GROUP - 1;
+                    let is_grouped = matches!(variant, Variant::Fc | Variant::MServer);
+                    let is_group = is_grouped && all.fetch_add(1, Relaxed) % GROUP == GROUP - 1;
                     if is_group {
                         grid.sync().map(|()| true)
                     } else {
@@ -157,7 +165,7 @@ pub(super) fn object(arguments: &ObjectArguments) -> Result<Done> {
     let (done, counts) = team::call(arguments, members, || waiting.sync().map_err(failed))?;
     drop((grid, waiting));
     region.close().map_err(failed)?;
-    let (_region, grid) = opened(&path, arguments.threads)?;
+    let (_region, grid) = opened(&path, arguments.threads, None)?;
     match workload {
         Workload::Instant => team::compared(&grid.numbers().map_err(failed)?, &counts)?,
         _ => team::compared(&grid.values().map_err(failed)?, &expected(workload, &counts))?,
@@ -165,11 +173,68 @@ pub(super) fn object(arguments: &ObjectArguments) -> Result<Done> {
     Ok(done)
 }
 
-/// A region whose calls are run by their callers, and checkpoints: each, grouped and grouped-cow.
+/// The log of hybrid and cow: calls as the library logs them.
+struct Calls {
+    log: Log<AnyMedium>,
+    appender: Appender,
+    taker: Taker,
+    used: Group,
+}
+
+impl Calls {
+    fn create(place: &Path, in_memory: bool) -> Result<Calls> {
+        let durability = if in_memory {
+            Durability::Memory
+        } else {
+            Durability::Disk
+        };
+        let medium = AnyMedium::create(place.join("calls.log"), durability).map_err(logging)?;
+        let mut log = Log::create(medium, 1, 8 << 20, 0, Poison::default()).map_err(logging)?;
+        log.define("grid\nall_inc()\nrow_inc(rows[lane])")
+            .map_err(logging)?;
+        let (appender, taker) = log.queue(1, 1 << 20);
+        Ok(Calls {
+            log,
+            appender,
+            taker,
+            used: Group::default(),
+        })
+    }
+
+    fn append(&self, thread: u32, workload: Workload) -> Result<()> {
+        let lane = (workload != Workload::AllInc).then(|| row_of(thread) as u64);
+        let call = Call {
+            object: 0,
+            function: u16::from(lane.is_some()),
+            thread: thread + 1,
+            lane,
+            arguments: &[],
+        };
+        self.appender.append(&call).map(drop).map_err(logging)
+    }
+
+    /// Makes the calls so far durable.
+    fn flush(&mut self) -> Result<()> {
+        let group = self.taker.take(std::mem::take(&mut self.used), 0);
+        if !group.is_empty() {
+            self.log.flush(&group).map_err(logging)?;
+        }
+        self.used = group;
+        Ok(())
+    }
+}
+
+fn logging(error: twinpage_core::Error) -> String {
+    format!("the log: {error}")
+}
+
+/// A region whose calls are run by their callers, and checkpoints: each, grouped and grouped-cow, and with a log hybrid
+/// and cow.
 pub(super) fn region(arguments: &ObjectArguments) -> Result<Done> {
     let path = arguments.place.join("grid.twin");
     let form = Form {
-        scheme: (arguments.variant == Variant::GroupedCow).then_some(SchemeKind::CopyOnWrite),
+        scheme: matches!(arguments.variant, Variant::GroupedCow | Variant::Cow)
+            .then_some(SchemeKind::CopyOnWrite),
         ..place(&arguments.place)?.form
     };
     let rows = |region: &Region| -> Result<Root<Grid<'static>>> {
@@ -177,7 +242,10 @@ pub(super) fn region(arguments: &ObjectArguments) -> Result<Done> {
         made.map_err(failed)
     };
     let region = open(Region::options(), &path, form)?;
-    let grid = Mutex::new((rows(&region)?, 0_u64));
+    let is_logged = matches!(arguments.variant, Variant::Hybrid | Variant::Cow);
+    let in_memory = place(&arguments.place)?.in_memory;
+    let calls = is_logged.then(|| Calls::create(&arguments.place, in_memory));
+    let grid = Mutex::new((rows(&region)?, calls.transpose()?, 0_u64));
     let group = if arguments.variant == Variant::Each {
         1
     } else {
@@ -188,7 +256,10 @@ pub(super) fn region(arguments: &ObjectArguments) -> Result<Done> {
     let member = |thread| {
         move || {
             let mut grid = grid_of.lock().unwrap_or_else(PoisonError::into_inner);
-            let (root, calls) = &mut *grid;
+            let (root, log, calls) = &mut *grid;
+            if let Some(log) = log {
+                log.append(thread, workload)?;
+            }
             region_of.update(|u| {
                 let rows = &mut root.get_mut(u).rows;
                 match workload {
@@ -197,10 +268,17 @@ pub(super) fn region(arguments: &ObjectArguments) -> Result<Done> {
                 }
             });
             *calls += 1;
-            match *calls % group {
-                0 => region_of.durable().map_err(failed),
-                _ => Ok(()),
+            if *calls % group != 0 {
+                return Ok(());
             }
+            if let Some(log) = log {
+                log.flush()?;
+            }
+            region_of.durable().map_err(failed)?;
+            if let Some(log) = log {
+                log.log.release(log.log.end());
+            }
+            Ok(())
         }
     };
     let members = (0..arguments.threads).map(member).collect();
@@ -217,7 +295,7 @@ pub(super) fn region(arguments: &ObjectArguments) -> Result<Done> {
 /// What `add(7, 1)` costs its caller, and the log.
 pub(super) fn append(arguments: &ObjectArguments) -> Result<Done> {
     let path = arguments.place.join("grid.twin");
-    let (region, grid) = opened(&path, 0)?;
+    let (region, grid) = opened(&path, 0, None)?;
     let bytes_of = |calls: u64| -> Result<f64> {
         let before = operations(&path).map_err(failed)?.end;
         (0..calls).for_each(|_| grid.add(7, 1));
@@ -237,7 +315,7 @@ pub(super) fn append(arguments: &ObjectArguments) -> Result<Done> {
     let (seconds, calls) = (begun.elapsed().as_secs_f64(), BATCHES as u64 * u64::from(BATCH));
     drop(grid);
     region.close().map_err(failed)?;
-    let (_region, grid) = opened(&path, 0)?;
+    let (_region, grid) = opened(&path, 0, None)?;
     let mut expected = vec![0; ROWS * COLUMNS];
     expected[7 * COLUMNS] = calls + 101;
     team::compared(&grid.values().map_err(failed)?, &expected)?;

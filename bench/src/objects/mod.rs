@@ -122,8 +122,10 @@ pub(crate) fn object(arguments: &ObjectArguments) -> Result<()> {
     let done = match (arguments.workload, arguments.variant) {
         (Workload::Append, _) => grid::append(arguments)?,
         (_, Variant::Native) => native::run(arguments)?,
-        (_, Variant::Simpo | Variant::SimpoAll | Variant::Fc) => grid::object(arguments)?,
-        (_, Variant::Each | Variant::Grouped | Variant::GroupedCow) => grid::region(arguments)?,
+        (_, Variant::Simpo | Variant::SimpoAll | Variant::Fc | Variant::MServer) => grid::object(arguments)?,
+        (_, Variant::Each | Variant::Grouped | Variant::GroupedCow | Variant::Hybrid | Variant::Cow) => {
+            grid::region(arguments)?
+        }
         (_, Variant::Redis) => redis::run(arguments)?,
         (_, peer) => peers::run(peer, arguments)?,
     };

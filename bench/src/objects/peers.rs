@@ -3,12 +3,13 @@
 use super::variant::Variant;
 use super::{Done, ObjectArguments, place, team};
 use crate::engine::{Engine, Name, Result};
-use crate::engines::{Lmdb, Pmemobj, Redb, RocksDb, Sqlite, Stored};
+use crate::engines::{BerkeleyDb, Lmdb, Pmemobj, Redb, RocksDb, Sqlite, Stored};
 
 pub(super) fn run(peer: Variant, arguments: &ObjectArguments) -> Result<Done> {
     match peer {
         Variant::Rocksdb => count::<Stored<RocksDb>>(arguments),
         Variant::Sqlite => count::<Stored<Sqlite>>(arguments),
+        Variant::BerkeleyDb => count::<Stored<BerkeleyDb>>(arguments),
         Variant::Lmdb => count::<Stored<Lmdb>>(arguments),
         Variant::Redb => count::<Stored<Redb>>(arguments),
         Variant::Pmemobj => count::<Pmemobj>(arguments),

@@ -1,4 +1,4 @@
-//! The variants of SIMPO's Table 7 that the library has, and the peers.
+//! The variants of SIMPO's Table 7, and the peers.
 
 use super::ObjectsArguments;
 use clap::ValueEnum;
@@ -37,8 +37,14 @@ pub(crate) enum Variant {
     Grouped,
     /// The same, with copy-on-write checkpoints
     GroupedCow,
+    /// Calls that are logged and run by their callers; the log is flushed, and a checkpoint made, every 1000 calls
+    Hybrid,
+    /// The same, with copy-on-write checkpoints
+    Cow,
     /// An object, its calls run by one thread at a time; the log is flushed every 1000 calls
     Fc,
+    /// The same, and calls of different lanes run by several threads where they take long enough
+    MServer,
     /// An object of instant calls, each durable before it returns
     SimpoAll,
     /// An object: flushed by instant calls, and where a group is full
@@ -47,25 +53,13 @@ pub(crate) enum Variant {
     Sqlite,
     Lmdb,
     Redb,
+    /// Berkeley DB with transactions
+    BerkeleyDb,
     /// Memory files only: it makes nothing durable on a disk
     Pmemobj,
     /// An append-only file, synced always
     Redis,
 }
-
-/// Variants of Table 7 that are not run, and why.
-pub(super) const NOT_THERE: [(&str, &str); 3] = [
-    (
-        "hybrid",
-        "callers that log their calls and run them themselves: the library's calls are run by the thread with the turn; \
-         `grouped` is it without the log",
-    ),
-    ("cow", "as hybrid; `grouped-cow` is it without the log"),
-    (
-        "m-server",
-        "lanes that several threads run at once: not in the library yet",
-    ),
-];
 
 impl Variant {
     pub(super) fn name(self, in_memory: bool) -> &'static str {
@@ -75,13 +69,17 @@ impl Variant {
             Variant::Each => "ssd",
             Variant::Grouped => "grouped",
             Variant::GroupedCow => "grouped-cow",
+            Variant::Hybrid => "hybrid",
+            Variant::Cow => "cow",
             Variant::Fc => "fc",
+            Variant::MServer => "m-server",
             Variant::SimpoAll => "simpo-all",
             Variant::Simpo => "simpo",
             Variant::Rocksdb => "rocksdb",
             Variant::Sqlite => "sqlite",
             Variant::Lmdb => "lmdb",
             Variant::Redb => "redb",
+            Variant::BerkeleyDb => "berkeley-db",
             Variant::Pmemobj => "pmemobj",
             Variant::Redis => "redis",
         }
@@ -90,15 +88,19 @@ impl Variant {
     pub(super) fn durability(self) -> &'static str {
         match self {
             Variant::Native => "none",
-            Variant::Grouped | Variant::GroupedCow | Variant::Fc => "1000 calls",
+            Variant::Grouped | Variant::GroupedCow | Variant::Hybrid | Variant::Cow => "1000 calls",
+            Variant::Fc | Variant::MServer => "1000 calls",
             Variant::Simpo => "at the end, and where a group is full",
             _ => "each call",
         }
     }
 
     pub(super) fn is_peer(self) -> bool {
-        use Variant::{Lmdb, Pmemobj, Redb, Redis, Rocksdb, Sqlite};
-        matches!(self, Rocksdb | Sqlite | Lmdb | Redb | Pmemobj | Redis)
+        use Variant::{BerkeleyDb, Lmdb, Pmemobj, Redb, Redis, Rocksdb, Sqlite};
+        matches!(
+            self,
+            Rocksdb | Sqlite | Lmdb | Redb | BerkeleyDb | Pmemobj | Redis
+        )
     }
 
     /// Whether it needs what a machine may not have: a library, a program.
