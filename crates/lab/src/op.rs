@@ -67,7 +67,7 @@ pub struct Op {
     pub bytes: u8,
     /// What it is.
     pub kind: Kind,
-    /// Of a load: its address comes from what the load so many before it on this core read (a pointer was followed; 1 is
+    /// Of a load: its address comes from what the load that many before it on this core read (a pointer was followed; 1 is
     /// the last), so the two cannot overlap. 0, and more than [`RECENT`]: from none.
     pub behind: u8,
 }

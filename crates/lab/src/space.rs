@@ -190,7 +190,7 @@ impl<'a> Port<'a> {
         self.follow_bytes(at, into, 0);
     }
 
-    /// The same, at an address that the load so many before it gave ([`Op::behind`]).
+    /// The same, at an address that the load that many before it gave ([`Op::behind`]).
     pub fn follow_bytes(&mut self, at: u64, into: &mut [u8], behind: u8) {
         self.note(Kind::Load, at, into.len(), behind);
         into.copy_from_slice(self.space.at(at, into.len()));
@@ -239,7 +239,7 @@ impl<'a> Port<'a> {
         self.push(Kind::FullFence, 0, 0, 0);
     }
 
-    /// Writes so many bytes to a file on a disk, and waits until they are durable. Only the machine with its memory
+    /// Writes that many bytes to a file on a disk, and waits until they are durable. Only the machine with its memory
     /// on the bus ([`crate::bus`]) has a disk.
     pub fn disk(&mut self, bytes: u64) {
         self.push(Kind::Disk, bytes, 0, 0);

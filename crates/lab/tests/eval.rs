@@ -152,7 +152,7 @@ fn a_mix_of_recorded_programs_is_played_and_the_others_are_named() {
     assert!(damaged.contains("WD1") && damaged.contains("x264"), "{damaged}");
 }
 
-/// A program of so many instructions that stores all over its memory, in the lab's own form.
+/// A program of that many instructions that stores all over its memory, in the lab's own form.
 fn program(instructions: u32) -> Vec<u8> {
     let header = Header {
         cores: 1,

@@ -48,7 +48,7 @@ impl<F: FnMut(usize, u64, &mut Port<'_>) + Send> Workload for Batches<F> {
     }
 }
 
-/// A thousand commits of such batches, by so many cores.
+/// A thousand commits of such batches, by that many cores.
 fn run(config: &Config, cores: usize, batch: impl FnMut(usize, u64, &mut Port<'_>) + Send) -> Counts {
     let mut program = Batches {
         batch,

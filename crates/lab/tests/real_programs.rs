@@ -19,7 +19,7 @@ fn made(name: &str, size: u64, threads: usize, seed: u64) -> (Box<dyn Workload>,
     (workload, space)
 }
 
-/// Batches of random threads until so many sections; the stores of the last.
+/// Batches of random threads until that many sections; the stores of the last.
 fn run(
     workload: &mut dyn Workload,
     space: &mut Space,

@@ -75,7 +75,7 @@ fn a_program_is_recorded() {
         .max();
     assert_eq!(longest, Some(16384));
 
-    // A window of it: so many instructions, after so many.
+    // A window of it: that many instructions, after that many.
     let (window, bytes) = run(&Command::new(&program), 100_000, 5000).unwrap();
     assert!(
         window.status.is_none() && (4900..=5000).contains(&window.instructions),

@@ -350,7 +350,7 @@ fn is_found(name: Name, fault: impl Fn(&mut Vec<(usize, Step)>)) {
     is_found_with(name, 64, fault);
 }
 
-/// The same, with a write-set buffer of so many pages.
+/// The same, with a write-set buffer of that many pages.
 fn is_found_with(name: Name, write_set_pages: usize, fault: impl Fn(&mut Vec<(usize, Step)>)) {
     let is_found = (0..10).any(|seed| {
         let (setting, sections) = random_sections(seed);

@@ -55,7 +55,7 @@ fn campaign(name: &str, deed: impl Fn(&mut Rng)) {
     }
 }
 
-/// Any records at all that a header of so many cores allows.
+/// Any records at all that a header of that many cores allows.
 fn arbitrary(rng: &mut Rng, cores: u8, count: usize) -> Vec<Record> {
     let mut near = rng.u64(..1 << 47);
     (0..count)

@@ -652,7 +652,7 @@ mod tests {
         refused(|context| context.tree.members[1].parent = 303);
     }
 
-    /// As docs/format.md has it.
+    /// As in docs/format.md.
     #[test]
     fn a_tree_is_written_as_it_is_drawn() {
         let tree = Tree {
@@ -663,7 +663,7 @@ mod tests {
         assert_eq!(encode(&tree).unwrap(), drawn);
     }
 
-    /// As docs/format.md has it.
+    /// As in docs/format.md.
     #[test]
     fn calls_are_written_as_they_are_drawn() {
         let call = Unfinished {

@@ -1,4 +1,4 @@
-//! Copies of a stopped program's pages, by the fastest way there is for so many.
+//! Copies of a stopped program's pages, by the fastest way there is for that many.
 //!
 //! * A few are read by one thread, more by one on each processor: the program is stopped, so they are
 //!   free. Many are copied from inside the program ([`Copier`]) where it allows that.

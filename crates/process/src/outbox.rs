@@ -72,7 +72,7 @@ struct Waiting {
 enum Flushed {
     /// All that may go is outside.
     Done,
-    /// The peer takes no more now.
+    /// The peer takes nothing now.
     Full,
     /// The connection is over.
     Over,

@@ -174,7 +174,7 @@ fn role() -> Option<PathBuf> {
     Some(std::env::var_os(FILE)?.into())
 }
 
-/// Runs the program until it ends or has said so many lines, and kills it. Whether it had ended.
+/// Runs the program until it ends or has said that many lines, and kills it. Whether it had ended.
 fn life(test: &str, path: &Path, lines: u64) -> bool {
     let mut child = child(test, path);
     let mut said = BufReader::new(child.stdout.take().unwrap())

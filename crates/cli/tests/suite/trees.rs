@@ -167,7 +167,7 @@ impl Life {
         info["program"]["processes"].as_u64().unwrap_or(0)
     }
 
-    /// Kills twinpage once there was a checkpoint from now on with at least so many processes, and goes on with it.
+    /// Kills twinpage once there was a checkpoint from now on with at least that many processes, and goes on with it.
     fn kill_and_resume(&mut self, processes: u64, chance: &mut fastrand::Rng) {
         let seen = format!("a checkpoint with {processes} processes");
         let now = now_ns() / 1_000_000;

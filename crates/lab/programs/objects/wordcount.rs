@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-/// The text on its way to the counts.
+/// The text that is being counted.
 #[derive(Default)]
 pub struct WordCount {
     lines: Vec<String>,

@@ -194,7 +194,7 @@ impl Controller {
         self.setting.table_fs + wait
     }
 
-    /// Femtoseconds for DRAM to open a row and read so many lines of it.
+    /// Femtoseconds for DRAM to open a row and read that many lines of it.
     pub(super) fn page_read_fs(&self, lines: u64) -> u64 {
         let timing = &self.setting.dram.timing;
         (timing.rcd + timing.cl + timing.burst * lines) * self.setting.dram.cycle_fs

@@ -34,7 +34,7 @@ pub struct Setting {
     pub placement: Placement,
     /// Entries cached in the controller.
     pub cached_entries: usize,
-    /// With so many lines waiting to be written to NVM, no page is evicted.
+    /// With that many lines waiting to be written to NVM, no page is evicted.
     pub write_buffer_lines: u64,
     /// How a commit makes the table durable.
     pub backup: Backup,

@@ -145,7 +145,7 @@ impl Controller {
         self.groups.add(group, requests);
     }
 
-    /// A read of pieces, each so many lines from an address, for a group, to NVM.
+    /// A read of pieces, each that many lines from an address, for a group, to NVM.
     pub(super) fn read_nvm_for(&mut self, group: u32, pieces: &[(u64, u64)], time: u64) {
         let requests = self
             .nvm_device

@@ -93,7 +93,7 @@ impl Memory {
         requests
     }
 
-    /// Asks to read pieces, each so many lines from an address, at `cycle`, as one request to each channel
+    /// Asks to read pieces, each that many lines from an address, at `cycle`, as one request to each channel
     /// they lie in. Says how many.
     pub fn push_sweep(&mut self, id: u64, class: Class, pieces: &[(u64, u64)], cycle: u64) -> u32 {
         let map = self.map;

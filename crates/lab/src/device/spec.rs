@@ -57,7 +57,7 @@ pub struct Queue {
     pub reads: usize,
     /// Writes waiting.
     pub writes: usize,
-    /// With so many writes waiting, writes go first...
+    /// With that many writes waiting, writes go first...
     pub drain_from: usize,
     /// ...until so few are left, or no read waits.
     pub drain_to: usize,

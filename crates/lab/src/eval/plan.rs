@@ -17,7 +17,7 @@ pub(super) enum Variant {
     Plain,
     /// Checkpoints overlap with execution.
     Overlap,
-    /// A pool of so many mebibytes, at the paper's size.
+    /// A pool of that many mebibytes, at the paper's size.
     Pool(u64),
     /// The table elsewhere: which of [`PLACES`].
     Place(usize),

@@ -11,7 +11,7 @@ use super::sharers::Sharers;
 /// How an access ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Access {
-    /// After so many cycles.
+    /// After that many cycles.
     Hit(u32),
     /// No cache has it.
     Miss,

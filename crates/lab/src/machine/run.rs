@@ -174,7 +174,7 @@ impl<'w> Machine<'w> {
         behind.unwrap_or(0).max(self.controller.now())
     }
 
-    /// Runs until so many instructions.
+    /// Runs until that many instructions.
     fn go(&mut self, instructions: u64) -> Result<Ended, Error> {
         while self.instructions() < instructions {
             if let Some(error) = self.controller.failed.take() {

@@ -15,7 +15,7 @@ pub const BUILT_IN: [(&str, &str); 2] = [
     ("simpo-intel", include_str!("../../configs/simpo-intel.toml")),
 ];
 
-/// Runs so many times shorter are much shorter.
+/// Runs that many times shorter are much shorter.
 const MUCH: u64 = 16;
 /// Functions of the least group.
 const LEAST_GROUP: u64 = 2;

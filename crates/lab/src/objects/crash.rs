@@ -31,7 +31,7 @@ pub struct Step {
     pub bytes: Vec<u8>,
 }
 
-/// A line on its way to memory, by whose flush and as the how-many-th.
+/// A line that is being flushed: by which flush, and its number.
 #[derive(Clone, Copy, Debug)]
 struct Flushed {
     core: usize,
@@ -71,7 +71,7 @@ impl Memory {
         self.dirty.insert(at / LINE_BYTES);
     }
 
-    /// A line that another core's flush has on its way is waited for by this one too.
+    /// A line in flight from another core is waited for too.
     fn flush(&mut self, core: usize, line: u64) {
         let flushed = match self.dirty.remove(&line) {
             true => {

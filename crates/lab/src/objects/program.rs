@@ -105,7 +105,7 @@ pub struct Program {
 }
 
 impl Program {
-    /// A mechanism, called by so many threads. The core after theirs is the second server.
+    /// A mechanism, called by that many threads. The core after theirs is the second server.
     #[must_use]
     pub fn new(variant: Variant, calls: Calls, threads: usize, config: &Config) -> Program {
         Program {

@@ -2,7 +2,7 @@
 //!
 //! * Of the object: its copy is read from NVM, and a group of functions, the most there can be, is run again.
 //! * Of the application: each thread calls again from the beginning and looks at every entry of the log for its own;
-//!   resilient ones are not run. Entries lie one after the other, as the truncated log of so many functions does.
+//!   resilient ones are not run. Entries lie one after the other, as the truncated log of that many functions does.
 
 use super::config::{Call, Config};
 use super::places::{COPY_HEADER, ENTRY, Function, Places, add};
@@ -40,7 +40,7 @@ impl Scan {
         }
     }
 
-    /// Of an application of so many threads that called so many functions, all of them resilient.
+    /// Of an application of that many threads that called that many functions, all of them resilient.
     #[must_use]
     pub fn application(config: &Config, threads: usize, entries: u64) -> Scan {
         let places = Places::new(config.sizes);

@@ -38,7 +38,7 @@ pub enum Log {
 /// A mechanism.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Variant {
-    /// Its name, as Table 7 has it.
+    /// Its name, as in Table 7.
     pub name: &'static str,
     /// The copies.
     pub form: Option<Form>,
@@ -100,7 +100,7 @@ impl Variant {
         ALL.into_iter().find(|variant| variant.name == name)
     }
 
-    /// What Table 7 has a column for, and whether it has it.
+    /// What Table 7 has a column for, and whether the variant has that.
     #[must_use]
     pub fn mechanisms(&self) -> [(&'static str, bool); 6] {
         let is_logged = self.log != Log::None;

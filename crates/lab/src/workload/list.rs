@@ -54,7 +54,7 @@ pub struct Setting {
 }
 
 impl Setting {
-    /// About so many bytes, scaled.
+    /// About that many bytes, scaled.
     fn bytes(&self, paper_mb: f64) -> u64 {
         (paper_mb * 1e6 * self.scale) as u64
     }

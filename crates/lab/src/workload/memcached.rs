@@ -90,7 +90,7 @@ pub struct Memcached {
 }
 
 impl Memcached {
-    /// For clients that ask for so many keys, with `outside` instructions outside the cache for each access of a section.
+    /// For clients that ask for that many keys, with `outside` instructions outside the cache for each access of a section.
     /// Its memory begins `at` a page.
     ///
     /// # Panics

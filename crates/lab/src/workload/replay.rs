@@ -172,7 +172,7 @@ fn data(number: u64, value: Option<u64>, into: &mut [u8]) {
     }
 }
 
-/// Instructions that the port counts for an access of so many bytes at such a place in a line.
+/// Instructions that the port counts for an access of that many bytes at such a place in a line.
 fn counted(at: u64, bytes: usize) -> i64 {
     let first = bytes.min((64 - at % 64) as usize);
     let mut rest = bytes - first;

@@ -47,7 +47,7 @@ pub(super) trait Program: Send + 'static {
     ) -> (u32, Option<u32>);
     /// Writes to the data of one edge.
     fn scatter(&self, port: &mut Port<'_>, told: u32, edge: Edge);
-    /// Whether no more sweeps are to be made after one that scattered so many vertices.
+    /// Whether no more sweeps are to be made after one that scattered that many vertices.
     fn is_done(&self, sweeps: u32, scattered: u64) -> bool;
     /// Checks the values, given those sweeps and who is ahead.
     fn check(&self, graph: &Graph, space: &Space, done: &Done<'_>) -> Result<(), String>;

@@ -76,7 +76,7 @@ pub struct Vacation {
 }
 
 impl Vacation {
-    /// With so many tuples, and `outside` instructions outside the tables for each access of a section.
+    /// With that many tuples, and `outside` instructions outside the tables for each access of a section.
     /// Its memory begins `at` a page.
     ///
     /// # Panics

@@ -285,7 +285,7 @@ impl Source for Program {
 }
 
 impl Program {
-    /// Pieces of a capture that failed: whoever they are of captures them again.
+    /// Pieces of a capture that failed: their owner captures them again.
     fn owe(&mut self, pieces: &[Piece]) {
         self.memory.owe(pieces);
         self.members.owe(pieces);

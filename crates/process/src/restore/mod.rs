@@ -4,7 +4,7 @@
 //! 2. A child with its process id inherits them, puts them in their places and waits.
 //! 3. It makes its descendants, copies of itself, in the same order of parents, sessions and groups (`tree`). What
 //!    follows is done to each, the program last.
-//! 4. The child is emptied and mapped anew, driven from outside by injected calls (`space`).
+//! 4. The child is emptied and mapped again, driven from outside by injected calls (`space`).
 //! 5. Its pages are filled from the store, all processors at once.
 //! 6. Its kernel state is set, its threads are made (`kernel`).
 //! 7. Registers last: from then on it is the program.

@@ -1,7 +1,7 @@
 //! The processes of a tree, made before any of them is what it was: copies of the first one, each with its id, its
 //! parent, its session and its process group.
 //!
-//! * A process is made by its parent; an orphan by a **helper**, which ends, so that init has it.
+//! * A process is made by its parent; an orphan by a **helper**, which ends, so that init becomes the parent.
 //! * A session leader begins its session when it is made: what it makes then is in it. An orphan is made from within its
 //!   session; where the leader of that has ended, the helper leads it.
 //! * A process group whose leader has ended is made by a helper with its id.

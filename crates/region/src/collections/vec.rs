@@ -138,7 +138,7 @@ impl<'r, T> Vec<'r, T> {
     #[must_use]
     #[inline]
     pub fn as_slice(&self) -> &[T] {
-        // SAFETY: so many values are there.
+        // SAFETY: that many values are there.
         unsafe { slice::from_raw_parts(self.at.as_ptr(), self.length) }
     }
 
@@ -153,7 +153,7 @@ impl<'r, T> Vec<'r, T> {
     /// The values, of which the caller marks what it changes.
     #[inline]
     fn unmarked(&mut self) -> &mut [T] {
-        // SAFETY: so many values are there.
+        // SAFETY: that many values are there.
         unsafe { slice::from_raw_parts_mut(self.at.as_ptr(), self.length) }
     }
 

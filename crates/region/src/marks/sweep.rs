@@ -67,7 +67,7 @@ pub(crate) struct Frozen {
     is_swept: bool,
     /// What writers saved.
     found: Found,
-    /// Of a page with so many lines all are wanted, if they can be had.
+    /// Of a page with that many lines all are wanted, if they can be had.
     whole_from: u32,
     /// Lines that were marked because the scheme wanted them.
     asked_lines: u64,

@@ -28,7 +28,7 @@ impl Few {
     /// The lines of `bytes` bytes, 15 lines' worth at most.
     #[inline(always)]
     pub(super) fn new(first: usize, last: usize, bytes: usize, is_one: bool) -> Few {
-        // They lie on so many lines at least, and on one more at most.
+        // They lie on that many lines at least, and on one more at most.
         let width = match bytes.div_ceil(LINE) {
             0..2 => 1,
             2..4 => 2,
@@ -109,7 +109,7 @@ mod wide {
     #[inline(always)]
     pub(super) unsafe fn store(at: usize, width: usize) {
         let marked = u64::from_ne_bytes([super::MARKED; 8]);
-        // SAFETY: by the caller's word there are so many marks.
+        // SAFETY: by the caller's word there are that many marks.
         unsafe {
             match width {
                 2 => asm!("mov word ptr [{}], 0x0101", in(reg) at, options(nostack, preserves_flags)),

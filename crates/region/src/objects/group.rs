@@ -18,7 +18,7 @@ use twinpage_os::AnyMedium;
 
 /// Calls after which a checkpoint is made (SIMPO 4.2: every 1000 functions).
 const CHECKPOINT_EVERY: u32 = 1000;
-/// The part of a flush, one in so many, that a group waits for the callers of the last one.
+/// The part of a flush, one in this many, that a group waits for the callers of the last one.
 const GATHERING: u32 = 8;
 /// The longest such wait, where a disk was busy.
 const LONGEST_GATHERING: Duration = Duration::from_millis(1);

@@ -65,7 +65,7 @@ pub trait Object: Persist + Send + Sync {
         arguments: &Arguments<'_>,
     ) -> Result<Outcome, Undecodable>;
 
-    /// What an instant operation returned, as the log of a thread has it.
+    /// What an instant operation returned, as in the log of a thread.
     fn logged(function: usize, outcome: &(dyn Any + Send)) -> Vec<u8>;
 
     /// Runs calls that are on lanes, by several threads.

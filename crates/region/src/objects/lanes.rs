@@ -78,7 +78,7 @@ pub(super) struct Pace {
 }
 
 impl Pace {
-    /// So many calls took so long on so many threads.
+    /// So many calls took so long on that many threads.
     pub(super) fn note(&mut self, calls: usize, took: Duration, threads: usize) {
         if let Some(now) = (took.as_nanos() as u64 * threads as u64).checked_div(calls as u64) {
             self.ns_per_call = match self.ns_per_call {
@@ -88,12 +88,12 @@ impl Pace {
         }
     }
 
-    /// The time that so many calls will take on one thread.
+    /// The time that that many calls will take on one thread.
     pub(super) fn of(self, calls: usize) -> Duration {
         Duration::from_nanos(self.ns_per_call.saturating_mul(calls as u64))
     }
 
-    /// How many calls so many threads run in one update.
+    /// How many calls that many threads run in one update.
     pub(super) fn most(self, threads: usize) -> usize {
         let within = LONGEST.as_nanos() as u64 / self.ns_per_call.max(1);
         (within as usize).max(4) * threads
@@ -173,7 +173,7 @@ impl<'a, T: Send> Parts<'a, T> {
         };
         let at = self.at.as_ptr().wrapping_add(index);
         mark_value(at);
-        // SAFETY: there are so many elements, borrowed for as long as this is. The lane is borrowed with the element, and
+        // SAFETY: there are that many elements, borrowed for as long as this is. The lane is borrowed with the element, and
         // there is no second one of its number (`LaneRun::run`).
         unsafe { &mut *at }
     }

@@ -9,7 +9,7 @@
 //! * Calls that read are logged, too: what they returned may decide what comes next.
 //! * A program that takes another way than before is no deterministic one. A checksum of the calls notices that, and the
 //!   first new call is refused.
-//! * A close ends the run: the next one begins anew.
+//! * A close ends the run: the next one begins again.
 
 use super::server::Objects;
 use crate::error::{Error, Result};

@@ -156,7 +156,7 @@ impl Killed {
 }
 
 /// Makes of a state on a disk the form that earlier builds gave it: version 1, each system page a line of 4 KiB at its
-/// own place. Nothing else of it changes, epochs neither. One that has it, or no checkpoint, stays as it is.
+/// own place. Nothing else of it changes, nor do epochs. One of that form, or without a checkpoint, stays as it is.
 pub(crate) fn to_form_of_earlier_builds(state: &Path) {
     const PAGE: usize = 4096;
     let (path, made) = (state.join("store"), state.join("store.made"));

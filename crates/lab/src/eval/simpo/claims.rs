@@ -75,7 +75,7 @@ impl Court<'_> {
         }))
     }
 
-    /// Whether every number of threads has it so on both platforms.
+    /// Whether it holds for every number of threads on both platforms.
     fn always(&self, calls: Calls, name: &str, over: &str, holds: impl Fn(f64) -> bool) -> Finding {
         together(PLATFORMS.map(|machine| {
             let all = self.table.ratios(machine, calls, name, over);

@@ -221,7 +221,7 @@ impl Table<'_> {
         self.machines[0].study.recovered as f64 / run.machine.per_second()
     }
 
-    /// Seconds to recover the object, and the application of so many threads.
+    /// Seconds to recover the object, and the application of that many threads.
     pub(super) fn recovery_s(&self, threads: usize) -> [f64; 2] {
         let study = &self.machines[0].study;
         let time = |load, threads| {
