@@ -184,7 +184,8 @@ pub(crate) fn write_synced(path: &Path, bytes: &[u8]) -> Result<()> {
     written.map_err(Error::file("cannot write", path))
 }
 
-/// Takes the lock. One that a dying program still has is waited for: freeing much memory takes time.
+/// Takes the lock. One that a dying program still has is waited for: freeing much memory takes time. So is one that is
+/// held for a moment, by a look at the state (`info`, `list`, `check`).
 pub(crate) fn lock(path: &Path) -> Result<Lock> {
     let began = Instant::now();
     loop {
@@ -196,6 +197,7 @@ pub(crate) fn lock(path: &Path) -> Result<Lock> {
             LockError::Held { holder, .. } if holder.is_dying() => 30,
             // Most likely what a killed twinpage left in its namespace, which dies after it.
             LockError::Held { holder, .. } if holder.pid.is_none() => 10,
+            LockError::Held { .. } => 2,
             _ => 0,
         };
         if began.elapsed().as_secs() >= patience_s {

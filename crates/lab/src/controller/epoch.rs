@@ -184,10 +184,11 @@ impl Controller {
         self.dispatch(self.now, Why::PreAllocation, None, Continuation::Nothing);
     }
 
-    /// Writes the whole table beside its last version (DPC 4.5.2, step 3), where that is how it is kept.
+    /// Writes the whole table beside its last version (DPC 4.5.2, step 3), where that is how it is kept. One without an
+    /// entry takes no write.
     fn back_up_table(&mut self) {
         let is_whole = self.setting.backup == Backup::Whole;
-        if let (true, Some(entries)) = (is_whole, self.scheme.table_entries()) {
+        if let (true, Some(entries @ 1..)) = (is_whole, self.scheme.table_entries()) {
             self.nvm.hint(Cause::Snapshot, Path::Critical);
             self.nvm.write_standby((entries * BACKUP_BITS).div_ceil(8));
             let lines = (entries * VECTOR_BITS).div_ceil(8 * 64);

@@ -101,15 +101,25 @@ fn send(pid: i32, signal: Signal) {
     }
 }
 
+/// Whether a process is the one that twinpage started: a grandchild of the tool, or its child.
+fn is_first(pid: i32, tool: i32) -> bool {
+    let parent = |pid: i32| parent_and_state(pid).map(|(parent, _)| parent);
+    parent(pid).is_some_and(|above| above == tool || parent(above) == Some(tool))
+}
+
 /// Kills with SIGKILL, and returns when nothing of the family is alive any more.
 pub(crate) fn kill(child: &mut Child, victim: Victim, chance: &mut fastrand::Rng) -> ExitStatus {
     let tool = child.id() as i32;
     let mut doomed = family(tool);
     chance.shuffle(&mut doomed);
     let program = |pid: &&i32| name_of(**pid) != "twinpage";
+    // A program that sees the death of its child may end by itself before it is killed; and while a tree is brought
+    // back, children have their names before the program does.
+    let is_below = |pid: i32| parent_and_state(pid).is_some_and(|(parent, _)| program(&&parent));
+    doomed.sort_by_key(|pid| (program(&pid), is_below(*pid)));
     match victim {
         Victim::Tool => send(tool, Signal::KILL),
-        Victim::Program if doomed.iter().any(|pid| program(&pid)) => {
+        Victim::Program if doomed.iter().any(|pid| program(&pid) && is_first(*pid, tool)) => {
             doomed
                 .iter()
                 .filter(program)
