@@ -58,6 +58,8 @@ pub struct Descendant {
     since: Instant,
     /// It uses its parent's memory: `CLONE_VM`.
     pub(crate) shares_memory: bool,
+    /// It has executed a program, which its maker may tell of later than it does itself.
+    executed: bool,
     ended: Option<Ending>,
     /// Opened at the first call that needs it.
     pub(crate) process: Option<Process>,
@@ -106,7 +108,7 @@ impl Descendants {
             .or_insert_with(|| Descendant::new(pid, parent));
         known.unfit = known.unfit.or(unfit);
         if let Some(flags) = flags {
-            known.shares_memory = flags & libc::CLONE_VM as u64 != 0;
+            known.shares_memory = flags & libc::CLONE_VM as u64 != 0 && !known.executed;
         }
         if known.ended.is_none() {
             self.threads.entry(pid).or_insert(OfDescendant::new(pid));
@@ -230,6 +232,7 @@ impl Descendants {
         );
         if let Some(descendant) = self.list.get_mut(&pid) {
             descendant.shares_memory = false;
+            descendant.executed = true;
             descendant.process = None;
             descendant.advice = AdviceInForce::default();
         }
@@ -311,6 +314,7 @@ impl Descendant {
             parent,
             since: Instant::now(),
             shares_memory: false,
+            executed: false,
             ended: None,
             process: None,
             advice: AdviceInForce::default(),
@@ -428,6 +432,8 @@ mod tests {
         tree.add(301, FIRST, Some((libc::CLONE_VM | libc::CLONE_VFORK) as u64));
         assert!(tree.get_mut(301).unwrap().shares_memory);
         tree.execute(301);
+        assert!(!tree.get_mut(301).unwrap().shares_memory);
+        tree.add(301, FIRST, Some((libc::CLONE_VM | libc::CLONE_VFORK) as u64)); // its maker stops late
         assert!(!tree.get_mut(301).unwrap().shares_memory);
     }
 
