@@ -374,7 +374,9 @@ impl<M: Medium> DualPage<M> {
             self.post(self.slots.next_switch_at(), &ERASED, Cause::Snapshot)?;
         }
         self.post(place.start, bytes, Cause::Snapshot)?;
-        self.post(place.start + followers_at as u64, &followers, Cause::Snapshot)?;
+        if !followers.is_empty() {
+            self.post(place.start + followers_at as u64, &followers, Cause::Snapshot)?;
+        }
         if self.slots.payload_at.is_some() {
             // It is several records behind, and may be one behind the snapshot.
             self.post_mark()?;
