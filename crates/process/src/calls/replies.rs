@@ -147,7 +147,7 @@ impl Program {
         Some(Decision::Stand(Until::Room(inode)))
     }
 
-    /// Whether it has waited as long as `SO_SNDTIMEO` has it wait.
+    /// Whether it has waited as long as `SO_SNDTIMEO` allows.
     fn is_timed_out(&self, call: &Stopped, ours: &OwnedFd) -> bool {
         let limit = socket::option(ours.as_fd(), libc::SO_SNDTIMEO).unwrap_or_default();
         let word = |at: usize| limit.get(at..at + 8)?.try_into().ok().map(u64::from_ne_bytes);

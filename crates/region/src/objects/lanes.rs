@@ -78,7 +78,7 @@ pub(super) struct Pace {
 }
 
 impl Pace {
-    /// So many calls took so long on that many threads.
+    /// Notes how long a number of calls took on a number of threads.
     pub(super) fn note(&mut self, calls: usize, took: Duration, threads: usize) {
         if let Some(now) = (took.as_nanos() as u64 * threads as u64).checked_div(calls as u64) {
             self.ns_per_call = match self.ns_per_call {

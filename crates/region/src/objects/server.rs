@@ -23,7 +23,7 @@ const ROOM: u64 = 1 << 20;
 /// Bytes of calls that may wait before a caller runs them, where a flush takes about a microsecond: few enough to be in
 /// the cache still. On a disk it is half of the room.
 const FEW: u64 = 64 << 10;
-/// So many times as much may wait where another thread ran calls last: the object is in the cache of that one.
+/// How many times as much may wait where another thread ran calls last: the object is in that one's cache.
 const OTHERS: u64 = 4;
 /// A new log begins so far after the place of the one before that no object's position is past it.
 pub(super) const APART: u64 = 1 << 32;

@@ -64,7 +64,7 @@ impl Server {
         info["epoch"].as_u64().unwrap_or(0)
     }
 
-    /// Fails when the server ended by itself.
+    /// Fails when the server ended without being killed.
     pub(crate) fn expect_alive(&mut self) {
         let ended = self.child.try_wait().expect("wait for twinpage");
         assert!(
