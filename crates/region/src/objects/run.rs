@@ -13,7 +13,7 @@ pub(super) type Outcomes = Vec<(usize, Result<Outcome>)>;
 /// How far calls were run.
 #[derive(Default)]
 pub(super) struct Ran {
-    /// Notes how many there were.
+    /// Calls that were run.
     pub(super) calls: usize,
     pub(super) outcomes: Outcomes,
     /// The arguments of the next one cannot be read: it was not run.
