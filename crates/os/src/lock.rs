@@ -10,7 +10,7 @@ use std::fmt;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-/// An exclusive lock, held until dropped.
+/// A lock, held until dropped: of one owner, or of any number of readers.
 #[derive(Debug)]
 pub struct Lock {
     _held: OwnedFd,
@@ -45,6 +45,8 @@ pub struct Holder {
     pub pid: Option<u32>,
     /// The name of its program.
     pub name: Option<String>,
+    /// Whether it only reads: it has the lock for a moment, and others may read beside it.
+    pub reads: bool,
 }
 
 impl Holder {
@@ -79,12 +81,23 @@ impl fmt::Display for Holder {
 }
 
 impl Lock {
-    /// Takes the lock on a directory or a file that is there, without waiting.
+    /// Takes the lock on a directory or a file that is there, without waiting, for one owner alone.
     ///
     /// # Errors
     /// [`LockError::Held`] names the holder; [`LockError::Io`].
     pub fn take(path: impl AsRef<Path>) -> Result<Lock, LockError> {
-        let path = path.as_ref();
+        Lock::with(path.as_ref(), FlockOperation::NonBlockingLockExclusive)
+    }
+
+    /// Takes the lock as a reader, beside other readers.
+    ///
+    /// # Errors
+    /// As [`Lock::take`].
+    pub fn to_read(path: impl AsRef<Path>) -> Result<Lock, LockError> {
+        Lock::with(path.as_ref(), FlockOperation::NonBlockingLockShared)
+    }
+
+    fn with(path: &Path, operation: FlockOperation) -> Result<Lock, LockError> {
         let io = |e: Errno| LockError::Io {
             path: path.to_owned(),
             source: e.into(),
@@ -92,7 +105,7 @@ impl Lock {
         // Without NONBLOCK, opening a named pipe would wait for its other end.
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
         let fd = open(path, flags, Mode::empty()).map_err(io)?;
-        match flock(&fd, FlockOperation::NonBlockingLockExclusive) {
+        match flock(&fd, operation) {
             Ok(()) => Ok(Lock { _held: fd }),
             Err(Errno::WOULDBLOCK) => Err(LockError::Held {
                 path: path.to_owned(),
@@ -106,7 +119,7 @@ impl Lock {
 /// The holder of a lock on the file behind `fd`: `proc_locks(5)`.
 fn holder(fd: impl AsFd) -> Holder {
     let locks = std::fs::read_to_string("/proc/locks").unwrap_or_default();
-    let pid = fstat(fd).ok().and_then(|stat| {
+    let pid = fstat(&fd).ok().and_then(|stat| {
         let file = format!(
             "{:02x}:{:02x}:{}",
             major(stat.st_dev),
@@ -115,10 +128,13 @@ fn holder(fd: impl AsFd) -> Holder {
         );
         locks.lines().find_map(|line| holder_in(line, &file))
     });
+    // Asked of the lock itself: /proc/locks does not show what other containers hold.
+    let reads = flock(&fd, FlockOperation::NonBlockingLockShared).is_ok();
     let name = pid.and_then(|pid| std::fs::read_to_string(format!("/proc/{pid}/comm")).ok());
     Holder {
         pid,
         name: name.map(|name| name.trim_end().to_owned()),
+        reads,
     }
 }
 
@@ -159,6 +175,21 @@ mod tests {
     }
 
     #[test]
+    fn readers_share_and_keep_an_owner_out() {
+        let folder = tempfile::tempdir().unwrap();
+        let reads = |taken: Result<Lock, LockError>| match taken.unwrap_err() {
+            LockError::Held { holder, .. } => holder.reads,
+            error => panic!("{error}"),
+        };
+        let readers = [(); 2].map(|()| Lock::to_read(folder.path()).unwrap());
+        assert!(reads(Lock::take(folder.path())));
+        drop(readers);
+        let _owner = Lock::take(folder.path()).unwrap();
+        assert!(!reads(Lock::take(folder.path())));
+        assert!(!reads(Lock::to_read(folder.path())));
+    }
+
+    #[test]
     fn what_is_not_there_cannot_be_locked() {
         let error = Lock::take("/nowhere/at/all").unwrap_err();
         assert!(error.to_string().contains("/nowhere/at/all"), "{error}");
@@ -172,7 +203,11 @@ mod tests {
         assert!(!is_dying(&status("S (sleeping)", "0000000000004000")));
         assert!(is_dying(&status("S (sleeping)", "0000000000004100")));
         assert!(is_dying(&status("Z (zombie)", "0000000000000000")));
-        let holder = |pid| Holder { pid, name: None };
+        let holder = |pid| Holder {
+            pid,
+            name: None,
+            reads: false,
+        };
         assert!(!holder(Some(std::process::id())).is_dying() && !holder(None).is_dying());
         assert!(holder(Some(u32::MAX)).is_dying());
     }

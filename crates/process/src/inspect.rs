@@ -11,7 +11,7 @@ use crate::going_back;
 use crate::notes;
 use crate::pace::Chosen;
 use crate::pages::Pages;
-use crate::state::{self, Kind, Store, lock};
+use crate::state::{self, Kind, Store, lock_to_read};
 use crate::statistics::{self, Statistics, Waits};
 use crate::stdio::{self, StdioContext};
 use std::io::ErrorKind;
@@ -57,7 +57,7 @@ pub fn inspect(path: &Path) -> Result<Inspection> {
         version, durability, ..
     } = Kind::read(path)?;
     going_back::not_going_back(path)?;
-    let (_lock, in_use) = match Lock::take(path) {
+    let (_lock, in_use) = match Lock::to_read(path) {
         Ok(lock) => (Some(lock), None),
         Err(LockError::Held { holder, .. }) => (None, Some(holder.to_string())),
         Err(error) => return Err(Error::State(error.to_string())),
@@ -199,7 +199,7 @@ pub fn check(path: &Path) -> Result<Checked> {
             return Ok(checked);
         }
     }
-    let _lock = lock(path)?;
+    let _lock = lock_to_read(path)?;
     going_back::not_going_back(path)?;
     if let Err(error) = check_locked(path, &mut checked) {
         checked.damage.push(damage_of(error)?);

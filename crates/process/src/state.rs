@@ -184,12 +184,22 @@ pub(crate) fn write_synced(path: &Path, bytes: &[u8]) -> Result<()> {
     written.map_err(Error::file("cannot write", path))
 }
 
-/// Takes the lock. One that a dying program still has is waited for: freeing much memory takes time. So is one that is
-/// held for a moment, by a look at the state (`info`, `list`, `check`).
-pub(crate) fn lock(path: &Path) -> Result<Lock> {
+/// Takes the lock of one that goes on with the state.
+fn lock(path: &Path) -> Result<Lock> {
+    waiting_for(|| Lock::take(path))
+}
+
+/// Takes the lock of a reader.
+pub(crate) fn lock_to_read(path: &Path) -> Result<Lock> {
+    waiting_for(|| Lock::to_read(path))
+}
+
+/// Waits for a lock that a dying program still has, as freeing much memory takes time, and for readers (`info`,
+/// `list`, `check`).
+fn waiting_for(take: impl Fn() -> Result<Lock, LockError>) -> Result<Lock> {
     let began = Instant::now();
     loop {
-        let error = match Lock::take(path) {
+        let error = match take() {
             Ok(lock) => return Ok(lock),
             Err(error) => error,
         };
@@ -197,7 +207,7 @@ pub(crate) fn lock(path: &Path) -> Result<Lock> {
             LockError::Held { holder, .. } if holder.is_dying() => 30,
             // Most likely what a killed twinpage left in its namespace, which dies after it.
             LockError::Held { holder, .. } if holder.pid.is_none() => 10,
-            LockError::Held { .. } => 2,
+            LockError::Held { holder, .. } if holder.reads => 10,
             _ => 0,
         };
         if began.elapsed().as_secs() >= patience_s {

@@ -382,8 +382,12 @@ fn it_is_told_once_and_when_checkpoints_come_again() {
 #[test]
 fn a_suspension_does_not_wait_for_ever() {
     let Some(unseen) = unseen() else { return };
-    let mut life = Life::begin(&format!("echo before; {unseen} ../go; echo after"));
-    wait_until("the first checkpoint", || life.read("out") == "before\n");
+    let mut life = Life::begin(&format!(
+        "echo before; until [ -e ../begin ]; do :; done; {unseen} ../go; echo after"
+    ));
+    wait_until("a checkpoint", || life.read("out") == "before\n");
+    fs::write(life.path("begin"), "").expect("a file");
+    life.until_told("no checkpoint for ");
     let pid = Pid::from_child(life.child());
     kill_process(pid, Signal::TERM).expect("twinpage runs");
     let (code, mut life) = life.end();

@@ -1,11 +1,10 @@
 //! What a handle does.
 
-use super::host::{Object, encode};
+use super::host::{Object, Returned, encode};
 use super::server::Objects;
 use super::thread::{Next, next, returned};
 use crate::error::{Error, Result};
 use serde::Serialize;
-use serde::de::DeserializeOwned;
 use std::any::Any;
 use std::fmt;
 use std::marker::PhantomData;
@@ -68,7 +67,7 @@ impl<T: Object> Calls<T> {
     /// [`Error::Panicked`] when the method panics; [`Error::Poisoned`] when the medium has failed; [`Error::Full`] when it
     /// has no room, and the call will not run; [`Error::Invalid`] inside an update, when the region is closed, and for arguments that are too long
     /// or cannot be serialized.
-    pub fn instant<R: Any + DeserializeOwned>(
+    pub fn instant<R: Returned>(
         &self,
         function: u16,
         lane: Option<usize>,
@@ -93,7 +92,7 @@ impl<T: Object> Calls<T> {
     ///
     /// # Errors
     /// As [`Calls::instant`].
-    pub fn read<R: Any + DeserializeOwned>(&self, function: u16, arguments: &impl Serialize) -> Result<R> {
+    pub fn read<R: Returned>(&self, function: u16, arguments: &impl Serialize) -> Result<R> {
         if Next::is_of_named() {
             return self.instant(function, None, arguments);
         }

@@ -139,10 +139,22 @@ impl Arguments<'_> {
     }
 }
 
+/// A value that a method may return: the log of a thread with a name keeps it.
+#[doc(hidden)]
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be logged, so no method of an object returns it",
+    label = "a type that cannot be logged",
+    note = "returned values are kept in the log of a named thread: derive `serde::Serialize` and `serde::Deserialize`"
+)]
+pub trait Returned: Any + Serialize + DeserializeOwned {}
+
+#[diagnostic::do_not_recommend]
+impl<R: Any + Serialize + DeserializeOwned> Returned for R {}
+
 /// What a value of this type is in the log of a thread.
 #[doc(hidden)]
 #[must_use]
-pub fn logged<R: Serialize + Any>(outcome: &(dyn Any + Send)) -> Vec<u8> {
+pub fn logged<R: Returned>(outcome: &(dyn Any + Send)) -> Vec<u8> {
     let value = outcome
         .downcast_ref::<R>()
         .expect("an operation returns what its handle promises");

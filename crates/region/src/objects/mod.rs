@@ -36,7 +36,7 @@ pub mod thread;
 pub use calls::Calls;
 pub use follow::{Follow, News, follow};
 pub use follower::Follower;
-pub use host::{Arguments, Function, Object, Outcome, Undecodable, logged};
+pub use host::{Arguments, Function, Object, Outcome, Returned, Undecodable, logged};
 pub use lanes::{Lane, LaneRun, Lanes, Parts};
 pub use listing::{Operation, Operations, operations};
 /// Makes a persistent object of an `impl` block.
