@@ -22,7 +22,7 @@ use twinpage_process::notes;
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     if !matches!(arguments.command, Command::Run(_) | Command::Resume(_)) {
-        twinpage_os::spawn::end_when_nobody_reads();
+        twinpage_os::signals::end_when_nobody_reads();
     }
     let done = match arguments.command {
         Command::Run(run) => program::run(run),

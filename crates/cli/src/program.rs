@@ -7,7 +7,7 @@ use std::io::ErrorKind;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use twinpage_os::spawn;
+use twinpage_os::{signals, user_signals};
 use twinpage_process::context::Ending;
 use twinpage_process::launch::Command;
 use twinpage_process::session::Summary;
@@ -105,15 +105,15 @@ fn finish(summary: &Summary, pace: &PaceArguments, state: &Path) -> Result<ExitC
             "suspended; go on with: twinpage resume {}",
             state.display()
         ));
-        let by_request = signal == spawn::SUSPEND;
-        spawn::die_of(if by_request { TERMINATED } else { signal });
+        let by_request = signal == user_signals::SUSPEND;
+        signals::die_of(if by_request { TERMINATED } else { signal });
     }
     // One that was killed by others has not finished: it is still resumable, and stays.
     if summary.ended.is_some() && !pace.keep_state && states::is_own(state) {
         states::remove_if_over(state);
     }
     match summary.ended {
-        Some(Ending::Signal(signal)) => spawn::die_of(signal),
+        Some(Ending::Signal(signal)) => signals::die_of(signal),
         Some(Ending::Exit(code)) => Ok(ExitCode::from(code as u8)),
         None => Ok(ExitCode::SUCCESS),
     }

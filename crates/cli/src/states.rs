@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
 use twinpage_cli::report::table;
-use twinpage_os::{Lock, LockError, spawn};
+use twinpage_os::{Lock, LockError, user_signals};
 use twinpage_process::inspect::{self, Inspection};
 use twinpage_process::notes;
 use twinpage_process::older::{self, About};
@@ -350,13 +350,13 @@ pub(crate) fn stop(arguments: &Stop) -> Result<ExitCode, String> {
                         state.display()
                     ));
                 };
-                if asked != Some(pid) && spawn::can_be_suspended(pid) {
-                    spawn::ask_other_to_suspend(pid)
+                if asked != Some(pid) && user_signals::can_be_suspended(pid) {
+                    user_signals::ask_other_to_suspend(pid)
                         .map_err(|error| format!("cannot stop process {pid}: {error}"))?;
                     asked = Some(pid);
                 }
                 if asked == Some(pid) {
-                    spawn::continue_stopped(pid); // its user may have stopped it with ^Z
+                    user_signals::continue_stopped(pid); // its user may have stopped it with ^Z
                 }
                 std::thread::sleep(PAUSE);
             }

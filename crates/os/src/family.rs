@@ -12,7 +12,8 @@
 
 #![allow(unsafe_code)]
 
-use crate::spawn::{die_of, exit_now};
+use crate::signals::die_of;
+use crate::spawn::exit_now;
 use libc::{c_int, pid_t};
 use std::io;
 use std::os::unix::process::CommandExt;

@@ -35,18 +35,22 @@ pub mod missing;
 #[cfg(any(test, feature = "faults"))]
 pub mod modelled;
 pub mod name;
+pub mod namespaces;
 pub mod remote;
 pub mod reserve;
 pub mod reset;
 pub mod seccomp;
 pub mod shared_page;
+pub mod signals;
 pub mod socket;
 mod space;
 pub mod spawn;
 pub mod terminal;
+pub mod ticker;
 pub mod trace;
 pub mod tracker;
 pub mod unix_sockets;
+pub mod user_signals;
 
 pub use any::{AnyMedium, Durability};
 pub use copied::CopiedFile;

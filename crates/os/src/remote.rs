@@ -9,6 +9,7 @@ use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::FileExt;
+use std::sync::OnceLock;
 
 /// A range of a target's addresses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -29,6 +30,8 @@ pub struct Process {
     thread: i32,
     memory: File,
     pidfd: OwnedFd,
+    /// proc_pid_stat(5), opened when it is read first.
+    stat: OnceLock<File>,
 }
 
 /// `PIDFD_THREAD`, pidfd_open(2): a descriptor of one thread, since Linux 6.9.
@@ -67,6 +70,7 @@ impl Process {
             thread,
             memory,
             pidfd,
+            stat: OnceLock::new(),
         })
     }
 
@@ -74,6 +78,32 @@ impl Process {
     #[must_use]
     pub fn pid(&self) -> i32 {
         self.pid
+    }
+
+    /// Which of the first 31 signals are ignored or have a handler, a bit each: fields 33 and 34 of proc_pid_stat(5).
+    ///
+    /// # Errors
+    /// `ESRCH` when it is gone.
+    pub fn handled_signals(&self) -> io::Result<u64> {
+        let stat = match self.stat.get() {
+            Some(stat) => stat,
+            None => {
+                let opened = File::open(format!("/proc/{}/stat", self.thread))?;
+                self.stat.get_or_init(|| opened)
+            }
+        };
+        let mut bytes = [0; 1024];
+        let length = stat.read_at(&mut bytes, 0)?;
+        // The name is in brackets and may hold any byte.
+        let after_name = bytes[..length]
+            .iter()
+            .rposition(|byte| *byte == b')')
+            .map_or(length, |end| end + 1);
+        let fields = String::from_utf8_lossy(&bytes[after_name..length]).into_owned();
+        let masks = fields.split_ascii_whitespace().skip(33 - 3).take(2);
+        Ok(masks
+            .filter_map(|mask| mask.parse::<u64>().ok())
+            .fold(0, |all, mask| all | mask))
     }
 
     /// The thread it is looked at by: `/proc/THREAD` says what belongs to the process.

@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::time::Duration;
-use twinpage_os::spawn::{ALARM, Ticker};
+use twinpage_os::ticker::{ALARM, Ticker};
 use twinpage_os::trace::{self, Status};
 
 const CHILD: &str = "TWINPAGE_TEST_THREADS";

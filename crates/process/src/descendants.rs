@@ -25,6 +25,8 @@ pub struct Descendants {
     making: HashMap<Tid, u64>,
     /// There were some since [`Descendants::take_lived`].
     lived: bool,
+    /// Some came or went since.
+    changed: bool,
 }
 
 /// A thread of a descendant.
@@ -46,6 +48,8 @@ pub(crate) enum State {
     GroupStopped,
     /// The same, and it waits for the signal that ends it.
     Listening,
+    /// Calls were made in it, and it goes back to where a signal had stopped it.
+    Returning,
     /// It is not let go yet: see `program/standing.rs`.
     Standing,
 }
@@ -100,7 +104,7 @@ impl Descendants {
 
     /// A process was made, as its maker tells. It may have stopped before, or ended.
     pub(crate) fn add(&mut self, pid: i32, parent: i32, flags: Option<u64>) {
-        self.lived = true;
+        (self.lived, self.changed) = (true, true);
         let unfit = self.list.get(&parent).and_then(|parent| parent.unfit);
         let known = self
             .list
@@ -117,7 +121,7 @@ impl Descendants {
 
     /// A process stopped that was not known, or whose id an earlier one had.
     pub(crate) fn meet(&mut self, pid: i32, parent: i32) {
-        self.lived = true;
+        (self.lived, self.changed) = (true, true);
         self.list.insert(pid, Descendant::new(pid, parent));
         self.threads.insert(pid, OfDescendant::new(pid));
     }
@@ -167,6 +171,11 @@ impl Descendants {
         if let Some(thread) = self.threads.get_mut(&tid) {
             thread.state = state;
         }
+    }
+
+    /// Whether a thread goes back to where a signal had stopped it.
+    pub(crate) fn returns(&self, tid: Tid) -> bool {
+        (self.threads.get(&tid)).is_some_and(|thread| thread.state == State::Returning)
     }
 
     /// A thread stopped. Whether it had before.
@@ -240,6 +249,7 @@ impl Descendants {
 
     /// A thread of a descendant ended; with the last one, whose id is the process's, the process, and so.
     pub(crate) fn end_thread(&mut self, tid: Tid, ending: Ending) {
+        self.changed = true;
         self.making.remove(&tid);
         self.threads.remove(&tid);
         if let Some(descendant) = self.list.get_mut(&tid) {
@@ -279,14 +289,15 @@ impl Descendants {
         living.map(|descendant| descendant.pid).collect()
     }
 
-    /// Whether there were any since [`Descendants::take_lived`].
-    pub(crate) fn lived(&self) -> bool {
-        self.lived
+    /// Whether any came or went since [`Descendants::take_lived`], or one is being made.
+    pub(crate) fn changed(&self) -> bool {
+        self.changed || !self.making.is_empty()
     }
 
     /// Whether there were any since the last call.
     pub(crate) fn take_lived(&mut self) -> bool {
         let lives = self.any_lives();
+        self.changed = false;
         std::mem::replace(&mut self.lived, lives)
     }
 

@@ -313,6 +313,28 @@ pub struct Running {
 }
 
 impl Kernel {
+    /// Reads the action of SIGFPE, which no watched call tells of, where it may be another than the default one. Whether
+    /// it changed.
+    ///
+    /// # Errors
+    /// When the program is gone.
+    pub fn refresh_fault_action(&mut self, process: &Process, tid: Tid) -> Result<bool> {
+        const SIGNAL: usize = libc::SIGFPE as usize;
+        let Some(known) = self.actions.get_mut(SIGNAL - 1) else {
+            return Ok(false); // all are read soon
+        };
+        let asked = |source| Error::target("cannot ask for the program's action for SIGFPE", source);
+        let handled = process.handled_signals().map_err(asked)?;
+        if *known == Action::default() && handled >> (SIGNAL - 1) & 1 == 0 {
+            return Ok(false);
+        }
+        inject::call(process, tid, libc::SYS_rt_sigaction, &[SIGNAL as u64, 0, ROOM, 8]).map_err(asked)?;
+        let mut bytes = [0; 32];
+        process.read(ROOM, &mut bytes).map_err(asked)?;
+        let now = Action::from_bytes(&bytes);
+        Ok(std::mem::replace(known, now) != now)
+    }
+
     /// Reads what is stale. The thread `tid` is stopped, and the one the process is looked at by.
     ///
     /// # Errors

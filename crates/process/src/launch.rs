@@ -30,6 +30,7 @@ use twinpage_os::seccomp::Filter;
 use twinpage_os::spawn::{self, CStrings};
 use twinpage_os::terminal;
 use twinpage_os::trace::{self, Status};
+use twinpage_os::{namespaces, signals, user_signals};
 
 /// The id of every program in its namespace. The inner process's own threads are below.
 pub const PROGRAM_PID: i32 = 300;
@@ -52,12 +53,12 @@ pub fn contained<T: Serialize + DeserializeOwned>(
     let told = |error: std::io::Error| format!("cannot start: {error}");
     let (mut answer, answer_end) = std::io::pipe().map_err(told)?;
     let place = std::fs::File::open("/proc/self/stat").ok();
-    spawn::enter(clock_shift_ns).map_err(|error| error.to_string())?;
+    namespaces::enter(clock_shift_ns).map_err(|error| error.to_string())?;
     let inner = spawn::fork().map_err(told)?;
     if inner == 0 {
         drop(answer);
         OUTER.store(answer_end.as_raw_fd(), Ordering::Relaxed);
-        spawn::die_with_parent();
+        signals::die_with_parent();
         if !has_reader(&answer_end) {
             spawn::exit_now(1); // the parent died before that
         }
@@ -65,7 +66,7 @@ pub fn contained<T: Serialize + DeserializeOwned>(
         if let Some(place) = place {
             terminal::share_foreground(place);
         }
-        let result = spawn::mount_proc()
+        let result = namespaces::mount_proc()
             .map_err(|error| Error::Machine(error.to_string()))
             .and_then(|()| inside())
             .map_err(|error| error.to_string());
@@ -73,7 +74,7 @@ pub fn contained<T: Serialize + DeserializeOwned>(
         spawn::exit_now(i32::from(written.is_err()));
     }
     drop(answer_end);
-    spawn::forward_signals(inner).map_err(told)?;
+    user_signals::forward_signals(inner).map_err(told)?;
     let text = read_answer(&mut answer, inner).map_err(told)?;
     let ended = spawn::wait_for(inner).map_err(told)?;
     if text.is_empty() {
@@ -112,7 +113,7 @@ fn read_answer(answer: &mut impl Read, inner: i32) -> std::io::Result<Vec<u8>> {
                     .take_while(|byte| text.is_empty() && **byte == JOB_STOPS);
                 let stops = stops.count();
                 if stops > 0 {
-                    spawn::stop_job(inner);
+                    user_signals::stop_job(inner);
                 }
                 text.extend_from_slice(&chunk[stops..read]);
             }
@@ -319,11 +320,11 @@ pub fn start(
     let (gate, open_gate) = std::io::pipe().map_err(|source| Error::target("cannot make a pipe", source))?;
     let ends: [i32; 3] = std::array::from_fn(|index| ends[index].as_ref().map_or(-1, AsRawFd::as_raw_fd));
     let (gate, gate_writer) = (gate.as_raw_fd(), open_gate.as_raw_fd());
-    spawn::set_last_pid(PROGRAM_PID - 1)
+    namespaces::set_last_pid(PROGRAM_PID - 1)
         .map_err(|source| Error::target("cannot choose the program's id", source))?;
     let pid = spawn::clone_with_pid(PROGRAM_PID, || {
         spawn::close(gate_writer);
-        spawn::reset_actions();
+        signals::reset_actions();
         spawn::leave_session();
         spawn::place_streams(&ends, terminal);
         spawn::wait_for_gate(gate);
@@ -349,7 +350,7 @@ pub(crate) fn seize(pid: i32) -> Result<()> {
             "the program cannot be traced ({error}): allow ptrace (sysctl kernel.yama.ptrace_scope=1; in a container, --cap-add SYS_PTRACE) or run as root"
         ))
     })?;
-    spawn::forward_signals(pid).map_err(|source| Error::target("cannot pass signals on", source))
+    user_signals::forward_signals(pid).map_err(|source| Error::target("cannot pass signals on", source))
 }
 
 fn reach_exec(pid: i32, command: &Command) -> Result<()> {

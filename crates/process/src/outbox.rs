@@ -16,7 +16,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 use twinpage_core::Epoch;
-use twinpage_os::{socket, spawn};
+use twinpage_os::{socket, ticker};
 
 /// Bytes that are held for one socket before the program waits. The last call may bring more.
 const SOCKET_BYTES: usize = 1 << 20;
@@ -231,7 +231,7 @@ impl Outbox {
             self.shared.wake();
         }
         if awaited {
-            spawn::ring();
+            ticker::ring();
         }
     }
 

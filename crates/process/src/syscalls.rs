@@ -16,7 +16,8 @@ use twinpage_os::seccomp::{Argument, FreeCall};
 /// What the tracer does when a watched call is about to run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Watch {
-    /// Signal actions are read again at the next stop.
+    /// Signal actions are read again at the next stop. That of SIGFPE is asked for at every stop instead: there are
+    /// programs that set it for each of their steps.
     Actions,
     /// The thread's alternate stack and exit address are read again.
     Thread,
@@ -399,7 +400,7 @@ pub const CALLS: &[Call] = calls! {
     prlimit64: FreeWhen(&[&[is(2, 0)]], Watch::Limits), membarrier: Watched(Watch::Membarrier),
 
     // Signals and timers.
-    rt_sigaction: FreeWhen(&[&[is(1, 0)]], Watch::Actions), rt_sigprocmask: Free, rt_sigpending: Free, rt_sigreturn: Free,
+    rt_sigaction: FreeWhen(&[&[is(1, 0)], &[is(0, libc::SIGFPE as u64)]], Watch::Actions), rt_sigprocmask: Free, rt_sigpending: Free, rt_sigreturn: Free,
     rt_sigsuspend: Free, rt_sigtimedwait: FreeWhen(&[&[is(2, 0)]], Watch::Wait),
     kill: FreeWhen(but_sigkill!(1), Watch::Kill), tkill: FreeWhen(but_sigkill!(1), Watch::Kill), tgkill: FreeWhen(but_sigkill!(2), Watch::Kill),
     rt_sigqueueinfo: FreeWhen(but_sigkill!(1), Watch::Kill), rt_tgsigqueueinfo: FreeWhen(but_sigkill!(2), Watch::Kill),

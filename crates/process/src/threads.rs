@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 use std::fs;
 use twinpage_os::inject::{self, Call, ROOM};
 use twinpage_os::remote::{self, Process, Scheduling};
-use twinpage_os::spawn;
 use twinpage_os::trace::{self, Registers, Rseq, SignalInfo, Tid};
+use twinpage_os::user_signals;
 
 /// State of a thread that changes with every instruction. Kept in the context as fixed-size bytes,
 /// so that only what changed is written.
@@ -189,7 +189,7 @@ pub fn steady(process: &Process, tid: Tid) -> Result<ThreadState> {
 pub fn pending(tids: impl IntoIterator<Item = Tid>) -> Result<Vec<Pending>> {
     let look = |source| Error::target("cannot read waiting signals", source);
     // One that asks twinpage to suspend the program is not the program's: it would suspend a resume again.
-    let is_own = |info: &SignalInfo| !(spawn::suspends(i32::from(info[0])) && is_from_outside(info));
+    let is_own = |info: &SignalInfo| !(user_signals::suspends(i32::from(info[0])) && is_from_outside(info));
     let keep = |tid: Tid, infos: Vec<SignalInfo>| {
         let own = infos.into_iter().filter(is_own);
         own.map(move |info| Pending {

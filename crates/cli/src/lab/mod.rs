@@ -60,7 +60,7 @@ pub fn main() -> ExitCode {
         #[command(flatten)]
         lab: Lab,
     }
-    twinpage_os::spawn::end_when_nobody_reads();
+    twinpage_os::signals::end_when_nobody_reads();
     lab(Alone::parse().lab).unwrap_or_else(|why| {
         notes::tell(&why);
         ExitCode::from(crate::FAILED)

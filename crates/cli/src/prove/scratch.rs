@@ -18,7 +18,7 @@ use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use twinpage_os::family::Family;
-use twinpage_os::spawn;
+use twinpage_os::signals;
 use twinpage_process::context::Ending;
 
 /// The directory of a proof.
@@ -77,7 +77,7 @@ impl Scratch {
             // What is running there may still make a file: it ends with this process.
             let _ = (0..10).find(|_| fs::remove_dir_all(&to_remove).is_ok());
         };
-        spawn::tidy_when_asked_to_end(tidy).map_err(|error| format!("cannot start: {error}"))?;
+        signals::tidy_when_asked_to_end(tidy).map_err(|error| format!("cannot start: {error}"))?;
         Ok(Scratch {
             path,
             dir: Some(dir),
@@ -194,7 +194,7 @@ impl Scratch {
         let dup = |file: &File| file.try_clone().map_err(told("use", &killed.state));
         command.stdout(dup(&killed.stdout)?).stderr(dup(&killed.stderr)?);
         self.place(&mut command);
-        spawn::end_with_parent(&mut command);
+        signals::end_with_parent(&mut command);
         Ok(command)
     }
 

@@ -88,6 +88,17 @@ fn a_program_that_sleeps_writes_nothing() {
     kill(&mut child, Victim::Tree, &mut chance(seed(), "sleep again"));
 }
 
+/// Nor does a tree of them, in its first life and in its second.
+#[test]
+fn processes_that_sleep_write_nothing() {
+    let (_scratch, state) = costs_nothing("a pipeline", &["sh", "-c", "(sleep 600; echo) | cat"]);
+    let mut child = twinpage();
+    child.args(["resume", "--every", "5ms"]).arg(&state);
+    let mut child = child.spawn().expect("twinpage starts");
+    until_at_rest(&state);
+    kill(&mut child, Victim::Tree, &mut chance(seed(), "sleep again"));
+}
+
 /// How long the program did nothing since its last checkpoint.
 fn rested_s(state: &Path) -> f64 {
     let out = on_state(&["info", "--json"], state);

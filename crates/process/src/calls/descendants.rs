@@ -26,6 +26,7 @@ impl Program {
         let Ok(call) = trace::watched_call(tid) else {
             return Ok(()); // it was killed
         };
+        self.members.calls(pid, tid, &call);
         let Some(process) = self.open_descendant(tid, pid) else {
             return Ok(()); // the same
         };

@@ -108,8 +108,6 @@ impl Program {
 
     fn truncates(&mut self, file: Ident) {
         self.memory.may_truncate(file);
-        self.members
-            .memories()
-            .for_each(|memory| memory.may_truncate(file));
+        self.members.may_truncate(file);
     }
 }

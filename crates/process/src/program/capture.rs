@@ -63,7 +63,7 @@ impl Program {
         stop.pages = parts.pages;
         let pending = threads::pending(self.threads.iter().map(|thread| thread.tid))?;
         let moving = self.registers()?;
-        self.keep_doubtful();
+        self.rest.keep_doubtful(&self.process);
         self.capture_objects(into)?;
         let clocks = Clocks::now(); // here: what timers have left is from now on
         let tree = self.look_at_descendants(into, clocks)?;
@@ -89,6 +89,9 @@ impl Program {
         self.cut_replies(into.epoch);
         let files = self.begin_files(into)?;
         let live = VolatileState { files, ..live };
+        if let Some(pid) = self.members.woken() {
+            return Err(Error::NotYet(format!("process {pid} went on meanwhile")));
+        }
         Ok(StopSnapshot {
             clocks,
             moving,
@@ -144,6 +147,7 @@ impl Program {
         let stale = self.stale;
         self.fixed_changed |= stale.is_any();
         self.kernel.refresh(&self.process, tid, stale)?;
+        self.fixed_changed |= self.kernel.refresh_fault_action(&self.process, tid)?;
         self.timers_set |= stale.interval_timers;
         for (tid, steady) in &mut self.steady {
             if steady.is_none() {

@@ -7,8 +7,8 @@ use crate::error::{Error, Result};
 use crate::interrupted::{Calls, Unfinished};
 use crate::threads::{self, ThreadRegisters};
 use twinpage_os::remote::Process;
-use twinpage_os::spawn;
 use twinpage_os::trace::{self, Registers, Tid};
+use twinpage_os::user_signals;
 
 /// How a thread goes on: one whose call is altered stops at the call's end.
 pub(super) fn way_on(calls: &Calls, tid: Tid) -> fn(Tid, i32) -> std::io::Result<()> {
@@ -40,8 +40,9 @@ impl Program {
             }
             Ok(())
         })?;
-        if self.descendants.of_thread(tid).is_none() {
-            self.rest.let_go(thread);
+        match self.descendants.of_thread(tid) {
+            None => self.rest.let_go(thread),
+            Some(pid) => self.members.let_go(pid, thread),
         }
         thread.registers = self.calls.kept(tid, &thread.registers);
         Ok(())
@@ -99,10 +100,10 @@ impl Program {
         let Ok(registers) = trace::registers(tid) else {
             return self.go_on(tid, signal); // it was killed
         };
-        if spawn::suspends(signal)
+        if user_signals::suspends(signal)
             && trace::signal_info(tid).is_ok_and(|info| threads::is_from_outside(&info))
         {
-            spawn::ask_to_suspend(signal);
+            user_signals::ask_to_suspend(signal);
             return self.go_on(tid, 0);
         }
         if signal == libc::SIGCONT {
@@ -176,7 +177,10 @@ impl Program {
         let Ok(mut registers) = trace::registers(tid) else {
             return Ok(true); // it was killed
         };
-        self.rest.disturb();
+        match self.descendants.of_thread(tid) {
+            None => self.rest.disturb(),
+            Some(pid) => self.members.disturb(pid),
+        }
         self.with_calls(tid, |calls, process| {
             calls.end(tid, &mut registers, process)?;
             set(tid, &registers)

@@ -1,5 +1,6 @@
 //! Every thread stands still, of the program and of its descendants, and goes on.
 //!
+//! * A descendant at rest is not stopped: it does nothing.
 //! * Any stop answers a request to stand still, also one for a signal or a call: that is dealt with, and the
 //!   thread is asked again before it goes on.
 //! * No thread is left at an instruction whose fault has not reached its handler.
@@ -19,6 +20,7 @@ use twinpage_os::trace::{self, Status, Tid};
 impl Program {
     /// Stops every thread. False when the program ended instead.
     pub(super) fn stop_all(&mut self) -> Result<bool> {
+        self.members.find_resting(&self.descendants);
         if !self.halt()? {
             return Ok(false);
         }
@@ -75,7 +77,7 @@ impl Program {
     fn ask_all(&mut self) -> Result<bool> {
         self.look_for_lost();
         // A program with no thread left ends as soon as its main thread is told of.
-        while self.threads.is_empty() || !self.running().is_empty() {
+        while self.threads.is_empty() || !self.running().is_empty() || self.members.wake(&self.descendants) {
             if let Some(why) = self.descendants.obstacle() {
                 self.asked = None;
                 self.go_on_as_before()?;
@@ -87,7 +89,7 @@ impl Program {
                 }
             }
             if self.running().is_empty() && !self.threads.is_empty() {
-                break;
+                continue;
             }
             self.await_stop()?;
             if self.ending.is_some() {
@@ -114,10 +116,11 @@ impl Program {
 
     /// The threads that cannot be looked at: they run, or wait in a group stop.
     fn running(&self) -> Vec<Tid> {
-        let is_running = |state: State| matches!(state, State::Running | State::Listening);
+        let is_running = |state: State| matches!(state, State::Running | State::Returning | State::Listening);
         let own = self.threads.iter().map(|thread| (thread.tid, thread.state));
-        let others = self.descendants.threads().map(|(_, tid, state)| (tid, state));
-        own.chain(others)
+        let others = self.descendants.threads();
+        let others = others.filter(|(pid, ..)| !self.members.is_resting(*pid));
+        own.chain(others.map(|(_, tid, state)| (tid, state)))
             .filter(|(_, state)| is_running(*state))
             .map(|(tid, _)| tid)
             .collect()
@@ -145,6 +148,7 @@ impl Program {
                 }
             }
             Ok(None) => self.look_for_lost(),
+            Err(error) if self.are_last_lost(&error) => {}
             Err(source) => return Err(Error::target("cannot wait for the program", source)),
         }
         Ok(())
@@ -194,7 +198,7 @@ fn let_go(tid: Tid, state: State, go_on: fn(Tid, i32) -> std::io::Result<()>) ->
             Err(error) if error.raw_os_error() == Some(libc::EIO) => {
                 ignore_gone(trace::interrupt(tid))?;
                 ignore_gone(trace::go_on(tid, 0))?;
-                Ok(State::Running)
+                Ok(State::Returning)
             }
             listening => {
                 ignore_gone(listening)?;

@@ -1,4 +1,4 @@
-//! Whether a program still stands as its last checkpoint has it, so that the next one can be left out.
+//! Whether a process still stands as its last checkpoint has it, so that it need not be looked at again.
 //!
 //! * A checkpoint moves the threads itself: a thread that waits in a call begins that call again. So the first
 //!   look after one asks whether each thread sleeps in the call it was let go with, and whether a page was
@@ -12,11 +12,13 @@
 
 use super::{Program, State};
 use crate::error::Result;
+use crate::memory::Memory;
 use crate::threads::ThreadRegisters;
 use std::collections::{BTreeMap, HashMap};
 use std::fs::{self, File};
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
+use twinpage_os::remote::Process;
 use twinpage_os::trace::{Registers, Tid, WatchedCall};
 use twinpage_os::tracker::PAGE;
 
@@ -82,6 +84,112 @@ impl Rest {
     }
 }
 
+/// A process, to be looked at while it may run.
+pub(super) struct Subject<'a> {
+    pub(super) process: &'a Process,
+    pub(super) memory: &'a mut Memory,
+    pub(super) threads: Vec<(Tid, State)>,
+}
+
+impl Rest {
+    /// Whether the process is what its last checkpoint holds: no thread ran since.
+    ///
+    /// # Errors
+    /// When its memory cannot be looked at.
+    pub(super) fn holds(&mut self, subject: &mut Subject<'_>) -> Result<bool> {
+        if self.let_go.is_none() || subject.threads.is_empty() || subject.memory.owes() {
+            return Ok(false);
+        }
+        let rests = self.is_still() || self.asleep.is_none() && self.falls_asleep(subject)?;
+        if !rests {
+            self.disturb();
+        }
+        Ok(rests)
+    }
+
+    /// Whether no thread ran since the process was seen asleep.
+    pub(super) fn is_still(&self) -> bool {
+        let still = |(counter, count): &(Counter, u64)| counter.read() == Some(*count);
+        self.asleep
+            .as_ref()
+            .is_some_and(|asleep| asleep.iter().all(still))
+    }
+
+    /// The first look after a checkpoint.
+    fn falls_asleep(&mut self, subject: &mut Subject<'_>) -> Result<bool> {
+        let pid = subject.process.pid();
+        let counters = subject.threads.iter().map(|(tid, _)| {
+            let counter = Counter::of(pid, *tid)?;
+            let count = counter.read()?;
+            Some((counter, count))
+        });
+        let Some(counters) = counters.collect::<Option<Vec<_>>>() else {
+            return Ok(false);
+        };
+        let sleeps = |(tid, state): &(Tid, State)| self.sleeps(pid, *tid, *state);
+        if !subject.threads.iter().all(sleeps) || !self.holds_the_same(subject)? {
+            return Ok(false);
+        }
+        self.asleep = Some(counters);
+        Ok(self.is_still())
+    }
+
+    /// Whether the memory is as it was at the checkpoint, but for what the kernel writes for itself.
+    fn holds_the_same(&mut self, subject: &mut Subject<'_>) -> Result<bool> {
+        let mut written = Vec::new();
+        for region in subject.memory.written()? {
+            if written.len() as u64 + region.pages() > MOST_DOUBTFUL {
+                return Ok(false);
+            }
+            written.extend((region.start..region.end).step_by(PAGE as usize));
+        }
+        for page in &written {
+            let before = self.kept.get(page);
+            let same = before.is_some_and(|before| {
+                self.masked(subject.process, *page)
+                    .is_some_and(|now| now == *before)
+            });
+            if !same {
+                self.doubtful = written;
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Keeps what the doubtful pages hold, while nothing moves.
+    pub(super) fn keep_doubtful(&mut self, process: &Process) {
+        for page in std::mem::take(&mut self.doubtful) {
+            if let Some(bytes) = self.masked(process, page) {
+                self.kept.insert(page, bytes);
+            }
+        }
+    }
+
+    /// A page without what the kernel writes for a thread that goes on. `None` when nothing is there.
+    fn masked(&self, process: &Process, page: u64) -> Option<Vec<u8>> {
+        let mut bytes = vec![0; PAGE as usize];
+        process.read(page, &mut bytes).ok()?;
+        let on_page = |area: &&Range<u64>| area.start < page + PAGE && page < area.end;
+        for area in self.areas.iter().filter(on_page) {
+            let inside = area.start.max(page) - page..area.end.min(page + PAGE) - page;
+            bytes[inside.start as usize..inside.end as usize].fill(0);
+        }
+        Some(bytes)
+    }
+
+    /// Whether a thread sleeps in the call it was let go with.
+    fn sleeps(&self, pid: i32, tid: Tid, state: State) -> bool {
+        if matches!(state, State::Listening | State::Standing) {
+            return true; // a signal stopped it, or it is not let go
+        }
+        let known = self.let_go.as_ref().and_then(|threads| threads.get(&tid));
+        let line = fs::read_to_string(format!("/proc/{pid}/task/{tid}/syscall"));
+        let sleep = line.ok().and_then(|line| Sleep::parse(&line));
+        known.is_some_and(|known| sleep.is_some_and(|sleep| sleep.is_of(known)))
+    }
+}
+
 impl Program {
     /// A thread is about to make a watched call.
     pub(crate) fn is_about_to_call(&mut self, tid: Tid, call: &WatchedCall) {
@@ -89,28 +197,23 @@ impl Program {
         self.may_leave(tid, call);
     }
 
-    /// Whether the program is what its last checkpoint holds: no thread ran since, and no stream moved.
+    /// Whether the program is what its last checkpoint holds: no thread ran since, of it or of a descendant, and no
+    /// stream moved.
     ///
     /// # Errors
     /// When its memory or what it printed cannot be looked at.
     pub fn is_at_rest(&mut self) -> Result<bool> {
-        if self.rest.let_go.is_none()
-            || self.descendants.lived()
-            || self.memory.owes()
-            || !self.streams.is_as_at_stop()?
-        {
+        if self.descendants.changed() || !self.streams.is_as_at_stop()? {
             return Ok(false);
         }
-        let rests = match &self.rest.asleep {
-            Some(asleep) => asleep
-                .iter()
-                .all(|(counter, count)| counter.read() == Some(*count)),
-            None => self.falls_asleep()?,
+        let mut own = Subject {
+            process: &self.process,
+            memory: &mut self.memory,
+            threads: (self.threads.iter())
+                .map(|thread| (thread.tid, thread.state))
+                .collect(),
         };
-        if !rests {
-            self.rest.disturb();
-        }
-        Ok(rests)
+        Ok(self.rest.holds(&mut own)? && self.members.all_rest(&self.descendants))
     }
 
     /// Whether something waits for a checkpoint: printed or typed bytes, or the program itself, which did nothing
@@ -141,87 +244,6 @@ impl Program {
             ));
             line.is_ok_and(|line| line.starts_with("running"))
         })
-    }
-
-    /// The first look after a checkpoint.
-    fn falls_asleep(&mut self) -> Result<bool> {
-        let counters = self.threads.iter().map(|thread| {
-            let counter = Counter::of(self.process.pid(), thread.tid)?;
-            let count = counter.read()?;
-            Some((counter, count))
-        });
-        let Some(counters) = counters.collect::<Option<Vec<_>>>() else {
-            return Ok(false);
-        };
-        if !self
-            .threads
-            .iter()
-            .all(|thread| self.sleeps(thread.tid, thread.state))
-            || !self.holds_the_same()?
-        {
-            return Ok(false);
-        }
-        let still = counters
-            .iter()
-            .all(|(counter, count)| counter.read() == Some(*count));
-        self.rest.asleep = still.then_some(counters);
-        Ok(still)
-    }
-
-    /// Whether the memory is as it was at the checkpoint, but for what the kernel writes for itself.
-    fn holds_the_same(&mut self) -> Result<bool> {
-        let mut written = Vec::new();
-        for region in self.memory.written()? {
-            if written.len() as u64 + region.pages() > MOST_DOUBTFUL {
-                return Ok(false);
-            }
-            written.extend((region.start..region.end).step_by(PAGE as usize));
-        }
-        for page in &written {
-            let before = self.rest.kept.get(page);
-            let same = before.is_some_and(|before| self.masked(*page).is_some_and(|now| now == *before));
-            if !same {
-                self.rest.doubtful = written;
-                return Ok(false);
-            }
-        }
-        Ok(true)
-    }
-
-    /// Keeps what the doubtful pages hold, while nothing moves.
-    pub(super) fn keep_doubtful(&mut self) {
-        for page in std::mem::take(&mut self.rest.doubtful) {
-            if let Some(bytes) = self.masked(page) {
-                self.rest.kept.insert(page, bytes);
-            }
-        }
-    }
-
-    /// A page without what the kernel writes for a thread that goes on. `None` when nothing is there.
-    fn masked(&self, page: u64) -> Option<Vec<u8>> {
-        let mut bytes = vec![0; PAGE as usize];
-        self.process.read(page, &mut bytes).ok()?;
-        for area in self
-            .rest
-            .areas
-            .iter()
-            .filter(|area| area.start < page + PAGE && page < area.end)
-        {
-            let inside = area.start.max(page) - page..area.end.min(page + PAGE) - page;
-            bytes[inside.start as usize..inside.end as usize].fill(0);
-        }
-        Some(bytes)
-    }
-
-    /// Whether a thread sleeps in the call it was let go with.
-    fn sleeps(&self, tid: Tid, state: State) -> bool {
-        if matches!(state, State::Listening | State::Standing) {
-            return true; // a signal stopped it, or it is not let go
-        }
-        let known = self.rest.let_go.as_ref().and_then(|threads| threads.get(&tid));
-        let line = fs::read_to_string(format!("/proc/{}/task/{tid}/syscall", self.process.pid()));
-        let sleep = line.ok().and_then(|line| Sleep::parse(&line));
-        known.is_some_and(|known| sleep.is_some_and(|sleep| sleep.is_of(known)))
     }
 }
 

@@ -38,6 +38,14 @@ impl Program {
 
     /// Answers what a thread of a descendant stopped for, and lets it run.
     pub(super) fn handle_descendant(&mut self, tid: Tid, pid: i32, status: Status) -> Result<()> {
+        let is_known = match status {
+            Status::Call | Status::Event(trace::EVENT_SECCOMP) => true, // looked at one by one
+            Status::GroupStop(_) => self.descendants.returns(tid),
+            _ => false,
+        };
+        if !is_known {
+            self.members.disturb(pid);
+        }
         match status {
             Status::Exited(code) => self.end_descendant(tid, Ending::Exit(code)),
             Status::Killed(signal) => self.end_descendant(tid, Ending::Signal(signal)),
@@ -149,6 +157,15 @@ impl Program {
                 self.descendants.forget_thread(pid);
             }
         }
+    }
+
+    /// There is nothing left to wait for: whether that is because the last descendants ended unseen.
+    pub(crate) fn are_last_lost(&mut self, error: &std::io::Error) -> bool {
+        let before = self.descendants.living().len();
+        if error.raw_os_error() == Some(libc::ECHILD) {
+            self.look_for_lost();
+        }
+        self.descendants.living().len() < before
     }
 
     /// A process that keeps the program from being captured.

@@ -414,7 +414,7 @@ impl Opener<'_> {
                 self.keep_with_flags(timer, flags)
             }
             (What::Signals { mask }, _) => {
-                let signals = twinpage_os::spawn::signal_descriptor(*mask)
+                let signals = twinpage_os::signals::signal_descriptor(*mask)
                     .map_err(|source| Error::target("cannot make a signal descriptor", source))?;
                 self.keep_with_flags(signals, flags)
             }

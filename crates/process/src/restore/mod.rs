@@ -42,9 +42,9 @@ use std::path::Path;
 use twinpage_os::inject;
 use twinpage_os::remote::Process;
 use twinpage_os::seccomp::Filter;
-use twinpage_os::spawn;
 use twinpage_os::trace::{self, Registers, Status, Tid};
 use twinpage_os::tracker::Tracker;
+use twinpage_os::{namespaces, signals, spawn};
 
 /// A program as it was, every thread stopped.
 pub struct Restored {
@@ -241,9 +241,9 @@ fn start_child(context: &Context, streams: &Stdio, sources: &files::Sources) -> 
     let directory = sources.working_directory(&fixed.kernel)?;
     let terminal = streams.terminal().map(|stream| stream as i32);
     let umask = fixed.kernel.umask;
-    spawn::set_last_pid(fixed.pid - 1).map_err(make)?;
+    namespaces::set_last_pid(fixed.pid - 1).map_err(make)?;
     let pid = spawn::clone_with_pid(fixed.pid, || {
-        spawn::reset_actions();
+        signals::reset_actions();
         spawn::leave_session();
         sources.put_in_place(terminal);
         if spawn::enter_directory(&directory, umask).is_err() {

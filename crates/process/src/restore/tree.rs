@@ -317,7 +317,7 @@ fn die(process: &Process, signal: i32) -> Result<()> {
     let (_, hard) = remote::limit(pid, libc::RLIMIT_CORE).map_err(cannot_end)?;
     remote::set_limit(pid, libc::RLIMIT_CORE, 0, hard).map_err(cannot_end)?;
     trace::set_signal_mask(pid, 0).map_err(cannot_end)?;
-    twinpage_os::spawn::send(pid, signal).map_err(cannot_end)?;
+    twinpage_os::signals::send(pid, signal).map_err(cannot_end)?;
     match trace::go_on(pid, 0) {
         Err(error) if error.raw_os_error() != Some(libc::ESRCH) => Err(cannot_end(error)),
         _ => await_end(pid), // killed at once, perhaps

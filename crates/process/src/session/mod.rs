@@ -25,7 +25,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use twinpage_core::engine::{Engine, EngineError, Report, Witness};
 use twinpage_core::{Capture, Epoch};
-use twinpage_os::spawn::{self, ALARM, Ticker};
+use twinpage_os::ticker::{ALARM, Ticker};
+use twinpage_os::user_signals;
 use twinpage_os::{Durability, trace};
 use waiting::{Company, Waiting};
 
@@ -87,7 +88,7 @@ impl Pace {
 impl OnTerm {
     /// From now on signals do what was chosen. Called once, in the process that traces.
     pub(crate) fn prepare(self) {
-        spawn::suspend_on(match self {
+        user_signals::suspend_on(match self {
             OnTerm::Suspend => &[libc::SIGTERM, libc::SIGHUP],
             OnTerm::Forward => &[],
         });
@@ -307,12 +308,13 @@ impl<'a> Drive<'a> {
                     self.program.look_at_processor();
                     self.program.look_for_lost();
                 }
+                Err(error) if self.program.are_last_lost(&error) => {}
                 Err(source) => return Err(Error::target("cannot wait for the program", source)),
             }
             self.program.let_standing_go()?;
             self.hurry();
             self.follow_job()?;
-            let asked = spawn::suspension();
+            let asked = user_signals::suspension();
             match self.company(asked.is_some())? {
                 Company::None => {}
                 Company::Waits => continue,

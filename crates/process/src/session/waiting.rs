@@ -11,7 +11,7 @@ use crate::error::Result;
 use crate::notes;
 use crate::pace::Every;
 use std::time::{Duration, Instant};
-use twinpage_os::spawn;
+use twinpage_os::user_signals;
 
 /// A checkpoint is to be made, and the program has descendants.
 #[derive(Clone, Debug)]
@@ -156,7 +156,7 @@ impl Drive<'_> {
     /// The program ended, and processes that it made live on. They belong to it: its user waits for them, or ends them.
     fn outlived(&mut self, asked: bool) {
         let since = self.ended.get_or_insert_with(Instant::now);
-        spawn::suspend_on(&[libc::SIGTERM, libc::SIGHUP, libc::SIGINT, libc::SIGQUIT]);
+        user_signals::suspend_on(&[libc::SIGTERM, libc::SIGHUP, libc::SIGINT, libc::SIGQUIT]);
         if asked {
             self.program.kill_all();
         } else if since.elapsed() > UNTOLD && !self.complained_of_company {

@@ -339,7 +339,7 @@ fn open_input(
 
 /// Starts the relay thread, with every signal blocked: they are for the threads that await them.
 fn spawn(relay: Relay) -> Result<JoinHandle<()>> {
-    let spawned = twinpage_os::spawn::with_signals_blocked(|| {
+    let spawned = twinpage_os::signals::with_signals_blocked(|| {
         std::thread::Builder::new()
             .name("stdio".into())
             .spawn(move || relay.run())

@@ -101,10 +101,13 @@ fn send(pid: i32, signal: Signal) {
     }
 }
 
-/// Whether a process is the one that twinpage started: a grandchild of the tool, or its child.
-fn is_first(pid: i32, tool: i32) -> bool {
-    let parent = |pid: i32| parent_and_state(pid).map(|(parent, _)| parent);
-    parent(pid).is_some_and(|above| above == tool || parent(above) == Some(tool))
+/// The process that twinpage started, of a family: of those that have twinpage as their parent the one made first, as
+/// orphans have that parent, too.
+fn first_of(family: &[i32], tool: i32) -> Option<i32> {
+    let parent = |pid: i32| parent_and_state(pid).map_or(0, |(parent, _)| parent);
+    let is_twinpage = |pid: i32| pid == tool || parent(pid) == tool && name_of(pid) == "twinpage";
+    let below = family.iter().filter(|pid| !is_twinpage(**pid));
+    below.filter(|pid| is_twinpage(parent(**pid))).min().copied()
 }
 
 /// Kills with SIGKILL, and returns when nothing of the family is alive any more.
@@ -112,20 +115,16 @@ pub(crate) fn kill(child: &mut Child, victim: Victim, chance: &mut fastrand::Rng
     let tool = child.id() as i32;
     let mut doomed = family(tool);
     chance.shuffle(&mut doomed);
-    let program = |pid: &&i32| name_of(**pid) != "twinpage";
-    // A program that sees the death of its child may end by itself before it is killed; and while a tree is brought
-    // back, children have their names before the program does.
-    let is_below = |pid: i32| parent_and_state(pid).is_some_and(|(parent, _)| program(&&parent));
-    doomed.sort_by_key(|pid| (program(&pid), is_below(*pid)));
+    // A program that sees the death of its child may end by itself before it is killed.
+    let first = first_of(&doomed, tool);
+    doomed.sort_by_key(|pid| (name_of(*pid) != "twinpage", Some(*pid) != first));
     match victim {
         Victim::Tool => send(tool, Signal::KILL),
-        Victim::Program if doomed.iter().any(|pid| program(&pid) && is_first(*pid, tool)) => {
-            doomed
-                .iter()
-                .filter(program)
-                .for_each(|pid| send(*pid, Signal::KILL));
+        // While a tree is brought back, children have their names before the program does: then there is none yet.
+        Victim::Program if first.is_some_and(|first| name_of(first) != "twinpage") => {
+            let programs = doomed.iter().filter(|pid| name_of(**pid) != "twinpage");
+            programs.for_each(|pid| send(*pid, Signal::KILL));
         }
-        // Also when there is no program yet.
         Victim::Tree | Victim::Program => doomed.iter().for_each(|pid| send(*pid, Signal::KILL)),
     }
     let status = child.wait().expect("wait for twinpage");

@@ -1,0 +1,257 @@
+//! The sentences of DPC's evaluation.
+
+use super::{Court, Extent, Verdict, Votes, number};
+use crate::eval::evidence::is_far;
+use crate::eval::paper::{self, Paper};
+use crate::eval::plan::{FIGURE_10, Variant};
+use crate::eval::rows::Measure;
+use twinpage_baselines::SchemeKind::{
+    self, CopyOnWrite, DualPage, DudeTm, InPlace, Nvml, PageOverlay, ThyNvm, UndoLog,
+};
+
+/// DPC's workloads by the names its text has, and what they are called here.
+const LOGGING_WINS: [&str; 7] = ["SPEC1", "pagerank", "community", "tatp", "tpcc", "echo", "nstore"];
+const COW_WINS: [&str; 2] = ["SPEC2", "components"];
+const OVERLAYS: [&str; 3] = ["SPEC2", "pagerank", "community"];
+const SPARSE: [&str; 4] = ["tatp", "tpcc", "echo", "nstore"];
+const PROTECTED: [SchemeKind; 4] = [UndoLog, CopyOnWrite, ThyNvm, PageOverlay];
+
+impl Court<'_> {
+    pub(super) fn dpc(&mut self) {
+        let all = self.among(None);
+        let clean = self.clean(Variant::Plain, &all);
+        let mean = clean.iter().sum::<f64>() / clean.len() as f64;
+        self.say(
+            "2.2",
+            "On average 61.1% of a dirty page is clean",
+            number(Some(61.1), mean, "%"),
+        );
+        let above = clean.iter().filter(|&&share| share > 70.0).count();
+        let five = (
+            Verdict::of(above == 5 && clean.len() == 11),
+            format!("{above} of {}", clean.len()),
+        );
+        self.say("2.2", "5 of the 11 workloads have more than 70% clean", five);
+        let failures = self.failures(&all);
+        self.say(
+            "4.4.3",
+            "1.17 pre-allocations fail in an epoch, 0.01% of all",
+            failures,
+        );
+        let averages = |paper: fn(Paper, SchemeKind) -> Option<f64>| -> Vec<(SchemeKind, f64)> {
+            let said = |scheme| Some((scheme, paper(Paper::Dpc, scheme)?));
+            PROTECTED.into_iter().filter_map(said).collect()
+        };
+        let time = self.averages(&averages(paper::slowdown), Measure::Time);
+        self.say(
+            "5.2",
+            "Logging, CoW, ThyNVM and PageOverlay are 1.41, 1.47, 1.18 and 1.37 times slower on average",
+            time,
+        );
+        let overhead: Vec<f64> = all
+            .iter()
+            .filter_map(|&workload| Some(self.ratio(workload, DualPage, InPlace, Measure::Time)?.0))
+            .collect();
+        let overhead = overhead.iter().sum::<f64>() / overhead.len() as f64;
+        self.say(
+            "5.2",
+            "Dual-page checkpointing takes 14% more than the baseline",
+            number(Some(1.14), overhead, ""),
+        );
+        let writes = self.averages(&averages(paper::writes), Measure::Writes);
+        self.say(
+            "5.2",
+            "They write 1.80, 2.68, 1.40 and 1.62 times as much to NVM on average",
+            writes,
+        );
+        self.logging_and_copies();
+        self.thynvm_and_overlays();
+        self.dual_page_best(&all);
+        self.software();
+        self.dpc_sweeps();
+        let interval = self.interval(&all);
+        self.say(
+            "5.6",
+            "The average checkpointing delay is 12.4% to 15.9% of the interval",
+            interval,
+        );
+    }
+
+    /// DudeTM and NVML are run as schemes of the controller: what their logs write, in epochs as long as the dual page's.
+    fn software(&mut self) {
+        let both = self.among(Some(&FIGURE_10));
+        let faster = |other| {
+            let ratios = both
+                .iter()
+                .filter_map(|&workload| self.ratio(workload, other, DualPage, Measure::Time));
+            let ratios: Vec<f64> = ratios.map(|(ratio, _)| ratio).collect();
+            ratios.iter().sum::<f64>() / ratios.len().max(1) as f64
+        };
+        let numbers = format!(
+            "their transactions are software, which takes no time here; with their logs alone the dual page is {:.2} and {:.2} \
+             times faster",
+            faster(DudeTm),
+            faster(Nvml)
+        );
+        self.say(
+            "5.3",
+            "Dual-page checkpointing is 13.6 and 24.9 times faster than DudeTM and NVML",
+            (Verdict::CannotBeSaid, numbers),
+        );
+        let votes = self.below(&both, (DudeTm, DualPage), Measure::Writes, 1.0);
+        let finding = self.count(&votes, FIGURE_10.len(), Extent::All);
+        self.say(
+            "5.3",
+            "It writes more to NVM than DudeTM (its log, brought home every 16 epochs)",
+            finding,
+        );
+        let votes = self.each(vec![
+            self.below(&both, (DualPage, Nvml), Measure::Writes, 1.0),
+            self.below(&both, (DudeTm, Nvml), Measure::Writes, 1.0),
+        ]);
+        let finding = self.count(&votes, FIGURE_10.len(), Extent::All);
+        self.say("5.3", "NVML writes most (its log, of epochs)", finding);
+    }
+
+    fn logging_and_copies(&mut self) {
+        let (logging, copies) = ((UndoLog, CopyOnWrite), (CopyOnWrite, UndoLog));
+        let mut both = |names: &[&str], pair, sentences: [&'static str; 4]| {
+            let workloads = self.among(Some(names));
+            let asked = names.len();
+            let time = self.below(&workloads, pair, Measure::Time, 1.0);
+            let writes = self.below(&workloads, pair, Measure::Writes, 1.0);
+            let count = self.fewer(&workloads, pair, |run| run.outcome.checkpoints as f64);
+            let share = self.fewer(&workloads, pair, |run| run.outcome.checkpoint_share);
+            for (sentence, votes) in sentences.into_iter().zip([time, writes, count, share]) {
+                let finding = self.count(&votes, asked, Extent::All);
+                self.say("5.2", sentence, finding);
+            }
+        };
+        both(
+            &LOGGING_WINS,
+            logging,
+            [
+                "Logging is faster than CoW in SPEC1, PR, CD, TATP, TPCC, Echo and N-Store",
+                "because it writes less there",
+                "Its checkpointing count is less there",
+                "and its checkpointing time ratio is lower",
+            ],
+        );
+        both(
+            &COW_WINS,
+            copies,
+            [
+                "CoW is faster than Logging in SPEC2 and CC",
+                "because it writes less there",
+                "Its checkpointing count is less there",
+                "and its checkpointing time ratio is lower",
+            ],
+        );
+        let calm = self.among(Some(&["ann", "flann"]));
+        let similar = self.each(
+            PROTECTED
+                .map(|scheme| {
+                    let pair = (scheme, DualPage);
+                    let low = self.below(&calm, pair, Measure::Time, 1.1);
+                    let high = self.below(&calm, pair, Measure::Time, 0.9);
+                    let between = |(low, high): (_, (usize, Option<bool>, String))| {
+                        let (workload, low, told): (usize, Option<bool>, String) = low;
+                        let is = low.zip(high.1).map(|(low, high)| low && !high);
+                        (workload, is, told)
+                    };
+                    low.into_iter().zip(high).map(between).collect()
+                })
+                .into(),
+        );
+        let finding = self.count(&similar, 2, Extent::All);
+        self.say(
+            "5.2",
+            "In Ann and Flann all systems perform alike (within 10%)",
+            finding,
+        );
+    }
+
+    fn thynvm_and_overlays(&mut self) {
+        let all = self.among(None);
+        let faster =
+            |one| [UndoLog, CopyOnWrite].map(|other| self.below(&all, (one, other), Measure::Time, 1.0));
+        let votes = self.each([faster(ThyNvm), faster(PageOverlay)].concat());
+        let finding = self.count(&votes, all.len(), Extent::Most);
+        self.say(
+            "5.2",
+            "Under most workloads ThyNVM and PageOverlay outperform Logging and CoW",
+            finding,
+        );
+        let votes = self.below(&all, (DualPage, ThyNvm), Measure::Time, 1.0);
+        let finding = self.count(&votes, all.len(), Extent::All);
+        self.say("5.2", "Dual-Page outperforms ThyNVM", finding);
+        let votes = self.below(&all, (DualPage, ThyNvm), Measure::Writes, 1.0);
+        let finding = self.count(&votes, all.len(), Extent::Most);
+        self.say(
+            "5.2",
+            "ThyNVM writes more than Dual-Page in most workloads",
+            finding,
+        );
+        let sparse = self.among(Some(&SPARSE));
+        let votes = self.below(&sparse, (DualPage, ThyNvm), Measure::Writes, 1.0);
+        let finding = self.count(&votes, SPARSE.len(), Extent::All);
+        self.say(
+            "5.2",
+            "ThyNVM suffers from additional writes in TATP, TPCC, Echo and N-Store",
+            finding,
+        );
+        let dense = self.among(Some(&OVERLAYS));
+        let alike = |other| {
+            let ratios = dense.iter().map(|&workload| {
+                let ratio = self.ratio(workload, PageOverlay, other, Measure::Writes);
+                let is = ratio.map(|(ratio, _)| !is_far(Some(1.0), ratio));
+                (
+                    workload,
+                    is,
+                    ratio.map_or(String::new(), |ratio| format!("{:.2}", ratio.0)),
+                )
+            });
+            ratios.collect::<Votes>()
+        };
+        let votes = self.each(vec![alike(ThyNvm), alike(DualPage)]);
+        let finding = self.count(&votes, OVERLAYS.len(), Extent::All);
+        self.say(
+            "5.2",
+            "In SPEC2, PR and CD PageOverlay writes about as much as ThyNVM and Dual-Page (within 15%)",
+            finding,
+        );
+        let pair = (DualPage, PageOverlay);
+        let counts = self.fewer(&dense, pair, |run| run.outcome.checkpoints as f64);
+        let shares = self.fewer(&dense, pair, |run| run.outcome.checkpoint_share);
+        let votes = self.each(vec![counts, shares]);
+        let finding = self.count(&votes, OVERLAYS.len(), Extent::All);
+        self.say(
+            "5.2",
+            "Dual-Page has fewer checkpoints and a lower ratio than PageOverlay there",
+            finding,
+        );
+    }
+
+    fn dual_page_best(&mut self, all: &[usize]) {
+        let time = PROTECTED.map(|other| self.below(all, (DualPage, other), Measure::Time, 1.0));
+        let writes = PROTECTED.map(|other| self.below(all, (DualPage, other), Measure::Writes, 1.0));
+        let stalling = [UndoLog, CopyOnWrite, PageOverlay];
+        let counts =
+            stalling.map(|other| self.fewer(all, (DualPage, other), |run| run.outcome.checkpoints as f64));
+        let shares =
+            stalling.map(|other| self.fewer(all, (DualPage, other), |run| run.outcome.checkpoint_share));
+        for (sentence, votes) in [
+            (
+                "In all workloads dual-page checkpointing is the fastest",
+                time.to_vec(),
+            ),
+            ("writes least to NVM", writes.to_vec()),
+            ("has the least checkpointing count", counts.to_vec()),
+            ("and the least checkpointing time ratio", shares.to_vec()),
+        ] {
+            let votes = self.each(votes);
+            let finding = self.count(&votes, all.len(), Extent::All);
+            self.say("5.2", sentence, finding);
+        }
+    }
+}

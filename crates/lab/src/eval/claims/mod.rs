@@ -1,0 +1,312 @@
+//! Which sentences of a paper's evaluation hold here.
+//!
+//! * A comparison is made for each workload it speaks of. It is decided where it is further from equal than its
+//!   interval; without an interval (a short run) as it stands.
+//! * A sentence about all its workloads holds if it holds for each, does not if it fails for one, and cannot be
+//!   said otherwise. "Most" are more than half.
+//! * A number of the text holds if ours is within 15% of it, as in the tables.
+//! * Of other artifacts those runs are done that a sentence is about.
+
+mod dpc;
+mod dpc_sweeps;
+mod twins;
+
+use super::evidence::is_far;
+use super::loads::Load;
+use super::paper::Paper;
+use super::plan::{Runs, Variant};
+use super::precision;
+use super::rows::Measure;
+use super::{Request, Run};
+use std::fmt::Write;
+use twinpage_baselines::SchemeKind::{self, CopyOnWrite, DualPage};
+
+/// What came of a sentence.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize)]
+pub enum Verdict {
+    /// It holds here.
+    #[serde(rename = "holds")]
+    Holds,
+    /// It does not.
+    #[serde(rename = "does not hold")]
+    DoesNotHold,
+    /// What was run does not decide it.
+    #[serde(rename = "cannot be said")]
+    CannotBeSaid,
+}
+
+impl std::fmt::Display for Verdict {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Verdict::Holds => "holds",
+            Verdict::DoesNotHold => "does not hold",
+            Verdict::CannotBeSaid => "cannot be said",
+        })
+    }
+}
+
+/// A sentence of the paper, and whether it holds.
+#[derive(Clone, PartialEq, Eq, Debug, serde::Serialize)]
+pub struct Claim {
+    /// Its section.
+    pub place: &'static str,
+    /// What it says.
+    pub sentence: &'static str,
+    /// Whether it holds here.
+    pub verdict: Verdict,
+    /// By which numbers.
+    pub numbers: String,
+}
+
+/// The sentences of the paper that was asked for.
+pub(super) fn all(request: &Request, runs: &Runs, loads: &[Load]) -> Vec<Claim> {
+    let mut court = Court {
+        runs,
+        loads,
+        paper: request.paper,
+        claims: Vec::new(),
+    };
+    match request.paper {
+        Paper::Dpc => court.dpc(),
+        Paper::Twins => court.twins(),
+    }
+    court.claims
+}
+
+/// A verdict and its numbers.
+pub(super) type Finding = (Verdict, String);
+
+/// How many of the workloads a sentence must hold for.
+#[derive(Clone, Copy)]
+enum Extent {
+    All,
+    Most,
+}
+
+/// For each workload whether it holds; `None` where that cannot be said.
+type Votes = Vec<(usize, Option<bool>, String)>;
+
+struct Court<'a> {
+    runs: &'a Runs,
+    loads: &'a [Load],
+    paper: Paper,
+    claims: Vec<Claim>,
+}
+
+impl<'a> Court<'a> {
+    fn say(&mut self, place: &'static str, sentence: &'static str, (verdict, numbers): Finding) {
+        self.claims.push(Claim {
+            place,
+            sentence,
+            verdict,
+            numbers,
+        });
+    }
+
+    fn plain(&self, workload: usize, scheme: SchemeKind) -> Option<&'a Run> {
+        self.runs.find(workload, scheme, Variant::Plain)
+    }
+
+    /// The workloads that were run, of those named, or all.
+    fn among(&self, names: Option<&[&str]>) -> Vec<usize> {
+        (0..self.loads.len())
+            .filter(|&load| names.is_none_or(|names| names.contains(&self.loads[load].name.as_str())))
+            .filter(|&load| self.plain(load, DualPage).is_some())
+            .collect()
+    }
+
+    /// Ratio of one scheme to another, and its interval.
+    fn ratio(
+        &self,
+        workload: usize,
+        one: SchemeKind,
+        other: SchemeKind,
+        measure: Measure,
+    ) -> Option<(f64, f64)> {
+        let [one, other] = [one, other].map(|scheme| self.plain(workload, scheme));
+        let (one, other) = (&one?.outcome, &other?.outcome);
+        let width = precision::half_width(one, other, measure).unwrap_or(0.0);
+        Some((measure.of(one) / measure.of(other), width))
+    }
+
+    /// For each workload: whether the measure of `one` is below `factor` times the other's.
+    fn below(
+        &self,
+        workloads: &[usize],
+        (one, other): (SchemeKind, SchemeKind),
+        measure: Measure,
+        factor: f64,
+    ) -> Votes {
+        workloads
+            .iter()
+            .map(|&workload| {
+                let Some((ratio, width)) = self.ratio(workload, one, other, measure) else {
+                    return (workload, None, String::new());
+                };
+                if !ratio.is_finite() {
+                    return (workload, None, "nothing to compare".into());
+                }
+                let decided = (ratio - factor).abs() > width;
+                (workload, decided.then_some(ratio < factor), format!("{ratio:.2}"))
+            })
+            .collect()
+    }
+
+    /// The same for a number of each run, which is known as it is.
+    fn fewer(
+        &self,
+        workloads: &[usize],
+        (one, other): (SchemeKind, SchemeKind),
+        of: fn(&Run) -> f64,
+    ) -> Votes {
+        workloads
+            .iter()
+            .map(|&workload| {
+                let both = [one, other].map(|scheme| self.plain(workload, scheme).map(of));
+                let [Some(one), Some(other)] = both else {
+                    return (workload, None, String::new());
+                };
+                (workload, Some(one < other), format!("{one:.3} and {other:.3}"))
+            })
+            .collect()
+    }
+
+    /// Votes of several comparisons of the same workloads: all must hold.
+    fn each(&self, all: Vec<Votes>) -> Votes {
+        let mut all = all.into_iter();
+        let mut sum = all.next().unwrap_or_default();
+        for votes in all {
+            for (mine, other) in sum.iter_mut().zip(votes) {
+                mine.1 = match (mine.1, other.1) {
+                    (Some(false), _) | (_, Some(false)) => Some(false),
+                    (Some(true), Some(true)) => Some(true),
+                    _ => None,
+                };
+                let _ = write!(mine.2, ", {}", other.2);
+            }
+        }
+        sum
+    }
+
+    /// The verdict; the numbers are those of the workloads that do not agree, or of all where they are few.
+    fn count(&self, votes: &Votes, asked: usize, extent: Extent) -> Finding {
+        let yes = votes.iter().filter(|vote| vote.1 == Some(true)).count();
+        let no = votes.iter().filter(|vote| vote.1 == Some(false)).count();
+        let verdict = match extent {
+            Extent::All if no > 0 => Verdict::DoesNotHold,
+            Extent::All if yes == asked => Verdict::Holds,
+            Extent::Most if 2 * yes > asked => Verdict::Holds,
+            Extent::Most if 2 * no >= asked && asked > 0 => Verdict::DoesNotHold,
+            _ => Verdict::CannotBeSaid,
+        };
+        let mut numbers = format!("{yes} of {asked}");
+        if votes.len() < asked {
+            let _ = write!(numbers, " ({} not run)", asked - votes.len());
+        }
+        let name = |vote: &(usize, Option<bool>, String)| {
+            let open = if vote.1.is_none() { ", not decided" } else { "" };
+            format!("{} {}{open}", self.loads[vote.0].name, vote.2)
+        };
+        let others: Vec<String> = votes
+            .iter()
+            .filter(|vote| vote.1 != Some(true))
+            .map(name)
+            .collect();
+        if !others.is_empty() {
+            let _ = write!(numbers, "; not: {}", others.join("; "));
+        }
+        (verdict, numbers)
+    }
+
+    /// Averages over all workloads beside the text's, each within 15%.
+    fn averages(&self, said: &[(SchemeKind, f64)], measure: Measure) -> Finding {
+        let workloads = self.among(None);
+        let mut verdict = Verdict::Holds;
+        let mut told = Vec::new();
+        for &(scheme, said) in said {
+            let ratios: Vec<f64> = workloads
+                .iter()
+                .filter_map(|&workload| self.ratio(workload, scheme, DualPage, measure))
+                .map(|(ratio, _)| ratio)
+                .filter(|ratio| ratio.is_finite())
+                .collect();
+            if ratios.is_empty() {
+                return (Verdict::CannotBeSaid, "not run".into());
+            }
+            let mean = ratios.iter().sum::<f64>() / ratios.len() as f64;
+            if is_far(Some(said), mean) {
+                verdict = Verdict::DoesNotHold;
+            }
+            told.push(format!("{scheme} {mean:.2} for {said:.2}"));
+        }
+        (verdict, told.join(", "))
+    }
+
+    /// The most over all workloads, within 15% of the text's.
+    fn most(&self, scheme: SchemeKind, said: f64, measure: Measure) -> Finding {
+        let all = self.among(None).into_iter();
+        let most = all
+            .filter_map(|workload| Some((workload, self.ratio(workload, scheme, DualPage, measure)?.0)))
+            .max_by(|one, other| one.1.total_cmp(&other.1));
+        match most {
+            Some((workload, most)) => number(Some(said), most, &format!(", {}", self.loads[workload].name)),
+            None => (Verdict::CannotBeSaid, "not run".into()),
+        }
+    }
+
+    /// The worst of runs of a variant over those of another, at most what the text says.
+    fn worst(&self, variant: Variant, over: Variant, measure: Measure, said: f64, artifact: &str) -> Finding {
+        let of = |workload| {
+            let [one, other] = [variant, over].map(|variant| self.runs.find(workload, DualPage, variant));
+            Some((workload, measure.of(&one?.outcome) / measure.of(&other?.outcome)))
+        };
+        let found = (0..self.loads.len()).filter_map(of);
+        match found.max_by(|one, other| one.1.total_cmp(&other.1)) {
+            None => (
+                Verdict::CannotBeSaid,
+                format!("no workload has the runs of {artifact}"),
+            ),
+            Some((workload, worst)) => {
+                let holds = worst <= said * 1.005;
+                let verdict = if holds {
+                    Verdict::Holds
+                } else {
+                    Verdict::DoesNotHold
+                };
+                (
+                    verdict,
+                    format!("{worst:.3} at {}, {said} in the text", self.loads[workload].name),
+                )
+            }
+        }
+    }
+
+    fn clean(&self, scheme_variant: Variant, workloads: &[usize]) -> Vec<f64> {
+        let share = |&workload: &usize| {
+            let run = self.runs.find(workload, CopyOnWrite, scheme_variant)?;
+            run.outcome.clean_share.map(|share| share * 100.0)
+        };
+        workloads.iter().filter_map(share).collect()
+    }
+}
+
+impl Verdict {
+    pub(super) fn of(holds: bool) -> Verdict {
+        if holds {
+            Verdict::Holds
+        } else {
+            Verdict::DoesNotHold
+        }
+    }
+}
+
+/// A number beside the text's, which holds within 15%.
+pub(super) fn number(said: Option<f64>, ours: f64, unit: &str) -> Finding {
+    let verdict = match said {
+        Some(_) if !ours.is_finite() => Verdict::CannotBeSaid,
+        Some(_) => Verdict::of(!is_far(said, ours)),
+        None => Verdict::CannotBeSaid,
+    };
+    let said = said.map_or(String::new(), |said| format!(" for {said}"));
+    (verdict, format!("{ours:.2}{unit}{said}"))
+}

@@ -1,0 +1,147 @@
+//! The sentences of Twins' evaluation.
+
+use super::{Court, Extent, Verdict, Votes, number};
+use crate::eval::paper::{self, Paper};
+use crate::eval::plan::Variant;
+use crate::eval::rows::Measure;
+use twinpage_baselines::SchemeKind::{self, CopyOnWrite, DualPage, UndoLog};
+
+impl Court<'_> {
+    pub(super) fn twins(&mut self) {
+        let singles: Vec<usize> = (0..self.loads.len())
+            .filter(|&load| self.loads[load].is_single)
+            .collect();
+        let clean = self.clean(Variant::Alone, &singles);
+        let mean = clean.iter().sum::<f64>() / clean.len() as f64;
+        let not_run = || {
+            (
+                Verdict::CannotBeSaid,
+                "there are no traces of single programs".to_owned(),
+            )
+        };
+        let count = |above: bool| {
+            clean
+                .iter()
+                .filter(|&&share| if above { share > 90.0 } else { share <= 10.0 })
+                .count()
+        };
+        let told = format!("{mean:.1}% over {} programs", clean.len());
+        let (average, above, few) = match clean.is_empty() {
+            true => (not_run(), not_run(), not_run()),
+            false => (
+                (number(Some(51.3), mean, "").0, told),
+                (
+                    Verdict::of(count(true) == 4),
+                    format!("{} of {}", count(true), clean.len()),
+                ),
+                (
+                    Verdict::of(count(false) <= 5),
+                    format!("{} of {}", count(false), clean.len()),
+                ),
+            ),
+        };
+        self.say(
+            "II",
+            "51.3% of what page-grain copying writes is unmodified, on average over 28 applications",
+            average,
+        );
+        self.say("II", "Four applications have more than 90%", above);
+        self.say("II", "Only 5 have 10%", few);
+        let said = |measure: fn(Paper, SchemeKind) -> Option<f64>| -> Vec<(SchemeKind, f64)> {
+            let of = |scheme| Some((scheme, measure(Paper::Twins, scheme)?));
+            [UndoLog, CopyOnWrite].into_iter().filter_map(of).collect()
+        };
+        let all = self.among(None);
+        let votes = self.each(
+            [UndoLog, CopyOnWrite]
+                .map(|other| self.below(&all, (DualPage, other), Measure::Time, 1.0))
+                .into(),
+        );
+        let finding = self.count(&votes, all.len(), Extent::All);
+        self.say("V-B", "A speedup for all workloads is observed", finding);
+        let finding = self.averages(&said(paper::slowdown), Measure::Time);
+        self.say(
+            "V-B",
+            "The average speedup is 1.29 over logging and 1.19 over copy-on-write",
+            finding,
+        );
+        for (scheme, sentence) in [
+            (UndoLog, "At most it is 1.4 over logging"),
+            (CopyOnWrite, "At most it is 1.88 over copy-on-write"),
+        ] {
+            let said = paper::most(self.paper, scheme)[0].unwrap_or(f64::NAN);
+            let finding = self.most(scheme, said, Measure::Time);
+            self.say("V-B", sentence, finding);
+        }
+        let finding = self.averages(&said(paper::writes), Measure::Writes);
+        self.say(
+            "V-B",
+            "They write 1.89 and 4.11 times as much on average",
+            finding,
+        );
+        let near_two = self.each(vec![
+            self.below(&all, (UndoLog, DualPage), Measure::Writes, 2.0 * 1.15),
+            self.below(&all, (DualPage, UndoLog), Measure::Writes, 1.0 / (2.0 * 0.85)),
+        ]);
+        let finding = self.count(&near_two, all.len(), Extent::All);
+        self.say(
+            "V-B",
+            "Writes incurred by logging are about 2x (within 15%)",
+            finding,
+        );
+        for (names, pair, sentence) in [
+            (
+                &["WD1", "WD3", "WD4", "WD5", "WD6", "WD7"][..],
+                (UndoLog, CopyOnWrite),
+                "Logging performs better for WD1 and WD3 to WD7",
+            ),
+            (
+                &["WD2", "WD8"][..],
+                (CopyOnWrite, UndoLog),
+                "Copy-on-write wins for WD2 and WD8",
+            ),
+        ] {
+            let workloads = self.among(Some(names));
+            let votes = self.below(&workloads, pair, Measure::Time, 1.0);
+            let finding = self.count(&votes, names.len(), Extent::All);
+            self.say("V-B", sentence, finding);
+        }
+        let worst = self.among(Some(&["WD1"]));
+        let votes = self.each(
+            [UndoLog, CopyOnWrite]
+                .map(|other| self.below(&worst, (DualPage, other), Measure::Writes, 1.0))
+                .into(),
+        );
+        let finding = self.count(&votes, 1, Extent::All);
+        self.say(
+            "V-B",
+            "Even in the worst case, WD1, PCM writes are clearly reduced",
+            finding,
+        );
+        let pool = |size| Variant::Pool(size);
+        let finding = self.worst(pool(100), pool(500), Measure::Time, 1.024, "fig8a");
+        self.say(
+            "V-C",
+            "The smallest pool, 100 MB, slows the system by at most 2.4%",
+            finding,
+        );
+        let finding = self.worst(pool(100), pool(500), Measure::Writes, 1.49, "fig8b");
+        self.say(
+            "V-C",
+            "In the worst case it produces 1.49 times the writes",
+            finding,
+        );
+        let evicted = all.iter().filter_map(|&workload| {
+            let writes = &self.plain(workload, DualPage)?.outcome.nvm_writes;
+            let share = writes.eviction as f64 / writes.total.max(1) as f64;
+            Some((workload, Some(share < 0.05), format!("{:.1}%", share * 100.0)))
+        });
+        let votes: Votes = evicted.collect();
+        let finding = self.count(&votes, all.len(), Extent::All);
+        self.say(
+            "V-C",
+            "The execution period incurs only negligible PCM writes (evictions, below 5%)",
+            finding,
+        );
+    }
+}
