@@ -89,9 +89,6 @@ impl Program {
         self.cut_replies(into.epoch);
         let files = self.begin_files(into)?;
         let live = VolatileState { files, ..live };
-        if let Some(pid) = self.members.woken() {
-            return Err(Error::NotYet(format!("process {pid} went on meanwhile")));
-        }
         Ok(StopSnapshot {
             clocks,
             moving,

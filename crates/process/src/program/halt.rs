@@ -1,6 +1,5 @@
 //! Every thread stands still, of the program and of its descendants, and goes on.
 //!
-//! * A descendant at rest is not stopped: it does nothing.
 //! * Any stop answers a request to stand still, also one for a signal or a call: that is dealt with, and the
 //!   thread is asked again before it goes on.
 //! * No thread is left at an instruction whose fault has not reached its handler.
@@ -20,7 +19,6 @@ use twinpage_os::trace::{self, Status, Tid};
 impl Program {
     /// Stops every thread. False when the program ended instead.
     pub(super) fn stop_all(&mut self) -> Result<bool> {
-        self.members.find_resting(&self.descendants);
         if !self.halt()? {
             return Ok(false);
         }
@@ -77,7 +75,7 @@ impl Program {
     fn ask_all(&mut self) -> Result<bool> {
         self.look_for_lost();
         // A program with no thread left ends as soon as its main thread is told of.
-        while self.threads.is_empty() || !self.running().is_empty() || self.members.wake(&self.descendants) {
+        while self.threads.is_empty() || !self.running().is_empty() {
             if let Some(why) = self.descendants.obstacle() {
                 self.asked = None;
                 self.go_on_as_before()?;
@@ -89,7 +87,7 @@ impl Program {
                 }
             }
             if self.running().is_empty() && !self.threads.is_empty() {
-                continue;
+                break;
             }
             self.await_stop()?;
             if self.ending.is_some() {
@@ -118,9 +116,8 @@ impl Program {
     fn running(&self) -> Vec<Tid> {
         let is_running = |state: State| matches!(state, State::Running | State::Returning | State::Listening);
         let own = self.threads.iter().map(|thread| (thread.tid, thread.state));
-        let others = self.descendants.threads();
-        let others = others.filter(|(pid, ..)| !self.members.is_resting(*pid));
-        own.chain(others.map(|(_, tid, state)| (tid, state)))
+        let others = self.descendants.threads().map(|(_, tid, state)| (tid, state));
+        own.chain(others)
             .filter(|(_, state)| is_running(*state))
             .map(|(tid, _)| tid)
             .collect()

@@ -3,8 +3,6 @@
 //! * A descendant is followed from the first checkpoint that finds it alive: code for injected calls is planted in it
 //!   and its writes are tracked. One that comes and goes between two checkpoints costs none of that.
 //! * Its kernel state is read again where a call may have changed it, or where that takes no call in it.
-//! * One that did nothing since the last checkpoint is neither stopped nor looked at: what that one holds of it is taken
-//!   over. Whether it still did nothing is asked again when all others stand, and when all was read.
 //! * Descriptors are the tree's: open files are shared between processes, and listed once.
 //! * What cannot be captured of it, or put together again, is an error that names it; the checkpoint waits then.
 //! * A descendant that is killed meanwhile has the checkpoint wait as well, and is no error.
@@ -25,7 +23,7 @@ use crate::memory::{Memory, Parts};
 use crate::pages::Pages;
 use crate::syscalls::Watch;
 use crate::threads::{self, Pending, ThreadRegisters, ThreadState};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fs;
 use twinpage_core::{Capture, Piece};
 use twinpage_os::inject::{self, ROOM};
@@ -38,8 +36,6 @@ pub(crate) struct Members {
     list: BTreeMap<i32, Followed>,
     /// Pages of those that are followed no longer, until the next checkpoint forgets them.
     left: Vec<Pages>,
-    /// Those that are at rest, as was seen before the stop.
-    resting: BTreeSet<i32>,
 }
 
 /// One of them.
@@ -52,14 +48,8 @@ struct Followed {
     steady: BTreeMap<Tid, ThreadState>,
     writer: context::Writer,
     rest: Rest,
-    /// What the last checkpoint that looked at it holds of it; none before the first.
-    last: Option<Vec<u8>>,
-    /// A thread blocks signals: one that waits for it does not wake it.
-    blocks_signals: bool,
     /// Something happened in it since it was last asked for what only it can tell.
     may_have_run: bool,
-    /// A signal stopped it, and its parent was not told, as far as was known last.
-    stop_untold: bool,
 }
 
 /// A descendant of a checkpoint that is there again, its threads stopped.
@@ -156,50 +146,6 @@ impl Members {
         living.all(|pid| (self.list.get_mut(&pid)).is_some_and(|followed| followed.rests(descendants)))
     }
 
-    /// Finds those that need not be looked at, while they may run.
-    pub(super) fn find_resting(&mut self, descendants: &Descendants) {
-        self.resting.clear();
-        for (pid, followed) in &mut self.list {
-            // A timer runs on, and a signal that is blocked wakes nothing.
-            let may_change = followed.last.is_none() || followed.timers_set || followed.blocks_signals;
-            if !may_change && followed.rests(descendants) {
-                self.resting.insert(*pid);
-            }
-        }
-    }
-
-    pub(super) fn is_resting(&self, pid: i32) -> bool {
-        self.resting.contains(&pid)
-    }
-
-    /// Those that rested and do no more are to be stopped as well, and those that a signal waits for: they have not been
-    /// given a processor yet. Whether there were any.
-    pub(super) fn wake(&mut self, descendants: &Descendants) -> bool {
-        let rests = |pid: &i32| {
-            let still = self
-                .list
-                .get(pid)
-                .is_some_and(|followed| followed.rest.is_still());
-            still && !descendants.tids_of(*pid).into_iter().any(is_signalled)
-        };
-        let woken: Vec<i32> = self.resting.iter().copied().filter(|pid| !rests(pid)).collect();
-        for pid in &woken {
-            self.resting.remove(pid);
-            self.disturb(*pid);
-        }
-        !woken.is_empty()
-    }
-
-    /// One that rested and does no more.
-    pub(super) fn woken(&self) -> Option<i32> {
-        let rests = |pid: &&i32| {
-            self.list
-                .get(pid)
-                .is_some_and(|followed| followed.rest.is_still())
-        };
-        self.resting.iter().find(|pid| !rests(pid)).copied()
-    }
-
     /// These pieces must be captured again, whosever they are.
     pub(super) fn owe(&mut self, pieces: &[Piece]) {
         self.memories().for_each(|memory| memory.owe(pieces));
@@ -220,10 +166,7 @@ impl Members {
             steady: BTreeMap::new(),
             writer: context::Writer::default(),
             rest: Rest::default(),
-            last: None,
-            blocks_signals: false,
             may_have_run: true,
-            stop_untold: false,
             process,
         };
         self.list.insert(followed.process.pid(), followed);
@@ -280,10 +223,7 @@ impl Program {
         let machine = self.machine.clone();
         let identity = Identity::of(self.process.thread())?;
         for pid in living {
-            let looked = match self.members.is_resting(pid) {
-                true => self.take_over(pid),
-                false => self.look_at_descendant(pid, into, clocks, &machine, &identity),
-            };
+            let looked = self.look_at_descendant(pid, into, clocks, &machine, &identity);
             found
                 .members
                 .push(looked.map_err(|error| of_process(pid, error))?);
@@ -307,36 +247,12 @@ impl Program {
         Ok(found)
     }
 
-    /// A descendant that stood still or was at rest, and was killed.
+    /// A descendant that stood still, and was killed.
     pub(super) fn killed_descendant(&self) -> Option<i32> {
         let stands = |state: State| matches!(state, State::Stopped | State::GroupStopped);
         let mut threads = self.descendants.threads().filter(|(.., state)| stands(*state));
         let killed = threads.find(|(_, tid, _)| is_gone(&trace::registers(*tid).map(drop)));
-        killed.map(|(pid, ..)| pid).or_else(|| self.members.woken())
-    }
-
-    /// One at rest, as the last checkpoint has it, where it is in the tree now. Others may have moved its directory, or
-    /// replaced its program file.
-    fn take_over(&mut self, pid: i32) -> Result<(context::Member, Vec<u8>)> {
-        let stop_untold = self.is_stopped(pid) && self.is_stop_untold(pid)?;
-        if let Some(followed) = self.members.list.get_mut(&pid) {
-            let directory = fs::read_link(format!("/proc/{pid}/cwd"));
-            if directory.ok().as_ref() != Some(&followed.kernel.directory) {
-                followed.rest.disturb();
-                return Err(Error::NotYet("its working directory was moved".into()));
-            }
-            check(pid, &followed.kernel)?;
-        }
-        let member = self.member(
-            pid,
-            MemberState::Lives {
-                context_bytes: 0,
-                stop_untold,
-            },
-        )?;
-        let last = (self.members.list.get(&pid)).and_then(|followed| followed.last.clone());
-        let last = last.ok_or_else(|| Error::Internal(format!("process {pid} rests and is not known")))?;
-        Ok((member, last))
+        killed.map(|(pid, ..)| pid)
     }
 
     fn look_at_descendant(
@@ -413,7 +329,7 @@ impl Program {
     }
 
     /// Whether the parent of a descendant that a signal stopped has not been told: asked in the parent, without taking
-    /// the news. wait(2). A parent at rest knows what it knew.
+    /// the news. wait(2).
     fn is_stop_untold(&mut self, pid: i32) -> Result<bool> {
         const ASKED: i32 = libc::WSTOPPED | libc::WNOHANG | libc::WNOWAIT;
         let Some(Place { parent, .. }) = Place::of(pid) else {
@@ -428,25 +344,13 @@ impl Program {
         let told = if parent == self.pid() {
             ask(&self.process, self.process.thread())
         } else if self.descendants.of_thread(parent) == Some(parent) {
-            if self.members.is_resting(parent) {
-                let followed = self.members.list.get(&pid);
-                if let Some(known) = followed.filter(|followed| !followed.may_have_run) {
-                    return Ok(known.stop_untold);
-                }
-                self.members.disturb(parent);
-                return Err(Error::NotYet(format!("process {pid} was stopped by a signal")));
-            }
             self.follow(parent)?;
             ask(&self.members.list[&parent].process, parent)
         } else {
             return Ok(false); // an orphan
         };
         let found = told.map_err(|source| Error::target("cannot ask what a process was told", source))?;
-        let untold = found & 0xffff_ffff != 0;
-        if let Some(followed) = self.members.list.get_mut(&pid) {
-            followed.stop_untold = untold;
-        }
-        Ok(untold)
+        Ok(found & 0xffff_ffff != 0)
     }
 
     /// Where a descendant is in the tree, if that can be made again.
@@ -493,7 +397,6 @@ impl Followed {
         check_shared(pid)?;
         self.memory.capture(process, into, &mut Parts::default())?;
         self.rest.keep_doubtful(process);
-        self.blocks_signals = look.moving.iter().any(|thread| thread.mask != 0);
         self.steady.retain(|tid, _| look.tids.contains(tid));
         for tid in look.tids {
             if !self.steady.contains_key(tid) {
@@ -527,7 +430,6 @@ impl Followed {
         };
         self.writer
             .write(&mut bytes, look.clocks, threads, &live, beside)?;
-        self.last = Some(bytes.clone());
         Ok(bytes)
     }
 
@@ -562,14 +464,6 @@ impl Followed {
             pending = after;
         }
     }
-}
-
-/// Whether a signal waits for a thread or its process: proc_pid_status(5).
-fn is_signalled(tid: Tid) -> bool {
-    let status = fs::read_to_string(format!("/proc/{tid}/status")).unwrap_or_default();
-    let mut masks =
-        (status.lines()).filter_map(|line| line.strip_prefix("SigPnd:").or(line.strip_prefix("ShdPnd:")));
-    masks.any(|mask| u64::from_str_radix(mask.trim(), 16) != Ok(0))
 }
 
 /// Plants the code for injected calls, where it is not yet.
