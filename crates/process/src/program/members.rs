@@ -140,10 +140,12 @@ impl Members {
         }
     }
 
-    /// Whether all that live are what the last checkpoint holds of them.
+    /// Whether all that live are what the last checkpoint holds of them. Each is looked at, also after one that is not:
+    /// the first look of each finds what the second needs.
     pub(super) fn all_rest(&mut self, descendants: &Descendants) -> bool {
-        let mut living = descendants.living().into_iter();
-        living.all(|pid| (self.list.get_mut(&pid)).is_some_and(|followed| followed.rests(descendants)))
+        let rests = |pid: i32| (self.list.get_mut(&pid)).is_some_and(|followed| followed.rests(descendants));
+        let looked: Vec<bool> = descendants.living().into_iter().map(rests).collect();
+        !looked.contains(&false)
     }
 
     /// These pieces must be captured again, whosever they are.

@@ -46,8 +46,9 @@ pub(super) struct Rest {
 }
 
 impl Rest {
-    /// A checkpoint begins.
+    /// A checkpoint begins. Pages that were kept are kept again: processes of a tree rest all at once, or none does.
     pub(super) fn begin(&mut self) {
+        self.doubtful.extend(std::mem::take(&mut self.kept).into_keys());
         self.disturb();
         self.let_go = Some(HashMap::new());
         self.areas.clear();
@@ -213,7 +214,8 @@ impl Program {
                 .map(|thread| (thread.tid, thread.state))
                 .collect(),
         };
-        Ok(self.rest.holds(&mut own)? && self.members.all_rest(&self.descendants))
+        let own_rests = self.rest.holds(&mut own)?;
+        Ok(self.members.all_rest(&self.descendants) && own_rests) // all are looked at
     }
 
     /// Whether something waits for a checkpoint: printed or typed bytes, or the program itself, which did nothing
