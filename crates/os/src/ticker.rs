@@ -8,7 +8,7 @@ use std::io;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::Duration;
 
-/// The signal of a [`Ticker`], chosen among those no program sends by itself.
+/// The signal of a [`Ticker`]: a real-time signal that programs do not use.
 pub const ALARM: c_int = 40;
 /// The thread that the alarm wakes.
 static WATCHER: AtomicI32 = AtomicI32::new(0);

@@ -276,7 +276,8 @@ impl Program {
         }
         // A resume goes on with a job that its user stopped.
         let with_job = self.job != Job::Runs && group_of(pid) == Some(self.pid());
-        let stopped = !with_job && self.is_stopped(pid);
+        let stopped = !with_job
+            && (self.descendants.threads()).any(|(of, _, state)| of == pid && state == State::GroupStopped);
         let stop_untold = stopped && self.is_stop_untold(pid)?;
         self.follow(pid)?;
         if let Some(followed) = self.members.list.get_mut(&pid) {
@@ -322,12 +323,6 @@ impl Program {
         let memory = Memory::of_descendant(layout, tracker, pages, advice.unwrap_or_default());
         self.members.add(process, memory);
         Ok(())
-    }
-
-    /// Whether a signal stopped it.
-    fn is_stopped(&self, pid: i32) -> bool {
-        let stopped = |state: State| matches!(state, State::GroupStopped | State::Listening);
-        (self.descendants.threads()).any(|(of, _, state)| of == pid && stopped(state))
     }
 
     /// Whether the parent of a descendant that a signal stopped has not been told: asked in the parent, without taking

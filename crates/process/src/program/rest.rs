@@ -1,4 +1,4 @@
-//! Whether a process still stands as its last checkpoint has it, so that it need not be looked at again.
+//! Whether a process is unchanged since its last checkpoint, so that the next one can be left out.
 //!
 //! * A checkpoint moves the threads itself: a thread that waits in a call begins that call again. So the first
 //!   look after one asks whether each thread sleeps in the call it was let go with, and whether a page was

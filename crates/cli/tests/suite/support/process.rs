@@ -115,7 +115,7 @@ pub(crate) fn kill(child: &mut Child, victim: Victim, chance: &mut fastrand::Rng
     let tool = child.id() as i32;
     let mut doomed = family(tool);
     chance.shuffle(&mut doomed);
-    // A program that sees the death of its child may end by itself before it is killed.
+    // The program comes first: it may exit when it sees the death of a child.
     let first = first_of(&doomed, tool);
     doomed.sort_by_key(|pid| (name_of(*pid) != "twinpage", Some(*pid) != first));
     match victim {
