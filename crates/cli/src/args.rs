@@ -346,7 +346,7 @@ impl PaceArguments {
         Pace {
             every: match self.every {
                 report::Every::Auto => Every::Auto(limits),
-                report::Every::StableState(every) => Every::StableState(every),
+                report::Every::Fixed(every) => Every::Fixed(every),
             },
             on_full,
             on_uncapturable,

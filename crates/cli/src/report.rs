@@ -115,7 +115,7 @@ pub enum Every {
     /// As the limits allow.
     Auto,
     /// This long after the one before.
-    StableState(Duration),
+    Fixed(Duration),
 }
 
 /// A time as [`interval`] reads it, or `auto`.
@@ -127,7 +127,7 @@ pub fn every(text: &str) -> Result<Every, String> {
         return Ok(Every::Auto);
     }
     interval(text)
-        .map(Every::StableState)
+        .map(Every::Fixed)
         .map_err(|why| format!("{why}; or auto"))
 }
 
@@ -199,7 +199,7 @@ mod tests {
     #[test]
     fn limits_have_units() {
         assert_eq!(every("auto"), Ok(Every::Auto));
-        assert_eq!(every("16ms"), Ok(Every::StableState(Duration::from_millis(16))));
+        assert_eq!(every("16ms"), Ok(Every::Fixed(Duration::from_millis(16))));
         assert!(every("often").is_err());
         assert_eq!(share("3%"), Ok(0.03));
         assert_eq!(rate("4MB/s"), Ok(4e6));

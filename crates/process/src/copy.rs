@@ -31,6 +31,9 @@ pub(crate) fn copy_directory(from: &Path, to: &Path, durable: bool) -> Result<()
         let kind = entry.file_type().map_err(Error::file("cannot look at", &path))?;
         if kind.is_dir() {
             copy_directory(&path, &new, durable)?;
+        } else if kind.is_symlink() {
+            let copied = fs::read_link(&path).and_then(|target| std::os::unix::fs::symlink(target, &new));
+            copied.map_err(Error::file("cannot copy", &path))?;
         } else {
             copy_file(&path, &new).map_err(Error::file("cannot copy", &path))?;
             if durable {

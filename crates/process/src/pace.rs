@@ -15,7 +15,7 @@ use std::time::Duration;
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Every {
     /// This long after the one before.
-    StableState(Duration),
+    Fixed(Duration),
     /// As often as these allow.
     Auto(Limits),
 }
@@ -72,7 +72,8 @@ pub struct Cost {
 pub enum Why {
     /// The user fixed it.
     #[default]
-    StableState,
+    #[serde(alias = "stable-state")]
+    Fixed,
     /// More often would be of no use.
     Shortest,
     /// `--slowdown`.
@@ -86,7 +87,7 @@ pub enum Why {
 impl fmt::Display for Why {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Why::StableState => "fixed",
+            Why::Fixed => "fixed",
             Why::Shortest => "the shortest there is",
             Why::Slowdown => "as the slowdown allows",
             Why::WriteRate => "as the write rate allows",
@@ -129,7 +130,7 @@ impl Controller {
     #[must_use]
     pub fn interval(&self) -> (Duration, Why) {
         let limits = match self.every {
-            Every::StableState(every) => return self.not_before_durable(every, Why::StableState),
+            Every::Fixed(every) => return self.not_before_durable(every, Why::Fixed),
             Every::Auto(limits) => limits,
         };
         let (least, why) = self.least(limits);
@@ -246,7 +247,7 @@ impl Controller {
         let cost = self.expected.filter(|_| self.checkpoints >= ENOUGH)?;
         let (interval, why) = self.interval();
         let asked = match self.every {
-            Every::StableState(every) => every,
+            Every::Fixed(every) => every,
             Every::Auto(limits) => limits.lose_at_most,
         };
         if cost.took > asked && cost.took > SLOW {
@@ -516,14 +517,14 @@ mod tests {
         let free = feed(now, Duration::ZERO, 100_000_000);
         assert!(!free);
         assert!(controller.is_free(now + minutes(1)));
-        let fixed = Controller::new(Every::StableState(minutes(1)), Duration::ZERO);
+        let fixed = Controller::new(Every::Fixed(minutes(1)), Duration::ZERO);
         assert!(fixed.is_free(now), "an interval is the longest, not the shortest");
     }
 
     #[test]
     fn a_disk_that_cannot_follow_is_told_of() {
         let slow = 20e6;
-        let fixed = Every::StableState(SHORTEST);
+        let fixed = Every::Fixed(SHORTEST);
         let found = simulate(fixed, LARGE, slow, minutes(5));
         assert!(
             found
@@ -531,7 +532,7 @@ mod tests {
                 .is_some_and(|why| why.contains("disk cannot follow"))
         );
         assert_eq!(simulate(fixed, SMALL, slow, minutes(1)).complaint, None);
-        let found = simulate(Every::StableState(SHORTEST), SMALL, FAST, minutes(1));
+        let found = simulate(Every::Fixed(SHORTEST), SMALL, FAST, minutes(1));
         assert!(found.checkpoints > 2900, "{found:?}");
     }
 

@@ -24,6 +24,7 @@ mod arrays;
 mod disk;
 mod guest;
 mod machine;
+mod names;
 mod program;
 mod writer;
 
@@ -42,7 +43,7 @@ fn main() -> ExitCode {
         guest::run();
     }
     if std::env::args().nth(1).as_deref() == Some(program::COUNT) {
-        program::count();
+        program::count(std::env::args().nth(2).expect("a folder").into());
     }
     let Some(kernel) = std::env::var_os("TWINPAGE_KERNEL") else {
         println!("power cuts: not run; make power does");

@@ -1,9 +1,11 @@
-//! A whole program under `twinpage run`: it counts, and what it prints depends on all it ever did.
+//! A whole program under `twinpage run`: it counts, what it prints depends on all it ever did, and it changes files
+//! that it compares with its memory.
 
 use super::guest::say;
+use super::names::Folder;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 use twinpage_core::crash::Random;
@@ -43,10 +45,15 @@ impl Counter {
     }
 }
 
-/// Counts until it is killed.
-pub(crate) fn count() -> ! {
-    let mut counter = Counter::new();
+/// Counts until it is killed, and keeps files in `folder`.
+pub(crate) fn count(folder: PathBuf) -> ! {
+    let (mut counter, mut folder) = (Counter::new(), Folder::new(folder));
     loop {
+        folder.step(counter.steps);
+        if let Some(wrong) = folder.look() {
+            println!("after step {}: {wrong}", counter.steps);
+            std::process::exit(1);
+        }
         if std::io::stdout().write_all(counter.step().as_bytes()).is_err() {
             std::process::exit(1);
         }
@@ -71,7 +78,8 @@ pub(crate) fn run(folder: &Path) {
             .args(["run", "--every", "16ms"])
             .arg("--state")
             .arg(state)
-            .args(["--", "/init", COUNT]);
+            .args(["--", "/init", COUNT])
+            .arg(folder.join("files"));
     }
     let command = command.stdin(Stdio::null()).stdout(output);
     let mut child = command.spawn().expect("the command starts");
@@ -79,13 +87,17 @@ pub(crate) fn run(folder: &Path) {
     while printed.metadata().is_ok_and(|file| file.len() <= before) {
         wait(&mut child);
     }
-    follow(&printed, before, &mut child);
+    follow(folder, before, &mut child);
 }
 
+/// New lines after which a record must have been a name: the file system keeps their order.
+const NAMED_BY: u64 = 100;
+
 /// Compares the file with what an undisturbed run prints, as it grows, and says what is new in it.
-fn follow(printed: &Path, before: u64, child: &mut Child) {
-    let mut file = BufReader::new(File::open(printed).expect("the file printed to"));
+fn follow(folder: &Path, before: u64, child: &mut Child) {
+    let mut file = BufReader::new(File::open(folder.join("printed")).expect("the file printed to"));
     let (mut counter, mut line, mut read) = (Counter::new(), String::new(), 0);
+    let (mut new, mut seen) = (0, false);
     loop {
         read += file.read_line(&mut line).expect("text") as u64;
         if !line.ends_with('\n') {
@@ -99,10 +111,21 @@ fn follow(printed: &Path, before: u64, child: &mut Child) {
             ));
         }
         if read > before {
+            new += 1;
+            seen |= has_record(&folder.join("state/kept"));
+            if new == NAMED_BY && !seen {
+                return say("broken: no record was a name");
+            }
             say(&format!("step {}", counter.steps));
         }
         line.clear();
     }
+}
+
+/// Whether a record is a name now.
+fn has_record(kept: &Path) -> bool {
+    let mut names = std::fs::read_dir(kept).expect("kept files").flatten();
+    names.any(|name| name.path().extension().is_some_and(|ending| ending == "record"))
 }
 
 /// A moment, in which the program may not end.

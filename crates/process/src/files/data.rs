@@ -221,6 +221,7 @@ impl Recorder {
         self.save_attributes(reach, stat)?;
         let path = self.name(reach, stat)?;
         let once = !path_at::is_directory(stat);
+        let safety = self.safety_of_content(stat.st_dev);
         let Some(file) = self.files.get_mut(&Ident::from(stat)) else {
             return Ok(Recorded::Covered);
         };
@@ -240,7 +241,7 @@ impl Recorder {
             value,
         };
         self.journal
-            .change(|journal| journal.append_data(&draft, &data.to_bytes()))?;
+            .change(safety, |journal| journal.append_data(&draft, &data.to_bytes()))?;
         file.extended.push(name);
         Ok(Recorded::Saved)
     }
@@ -314,6 +315,7 @@ impl Recorder {
         if !self.links.is_kept(&ident) {
             self.not_our_own(&path)?;
         }
+        let safety = self.safety_of_content(stat.st_dev);
         let Some(file) = self.files.get_mut(&ident) else {
             return Ok(Recorded::Covered);
         };
@@ -330,8 +332,9 @@ impl Recorder {
             path: &path,
             ..Draft::new(Kind::Bytes)
         };
-        self.journal
-            .change(|journal| save_gaps(journal, file, &draft, range.clone(), reach))?;
+        self.journal.change(safety, |journal| {
+            save_gaps(journal, file, &draft, range.clone(), reach)
+        })?;
         if !is_few && self.journal.durability == Durability::Memory {
             file.own = None;
         }
@@ -343,6 +346,7 @@ impl Recorder {
     fn save_attributes(&mut self, reach: &Reach<'_>, stat: &Stat) -> Result<Recorded> {
         self.note_change(stat, reach)?;
         let path = self.name(reach, stat)?;
+        let safety = self.safety_of_content(stat.st_dev);
         let Some(file) = self.files.get_mut(&Ident::from(stat)) else {
             return Ok(Recorded::Covered);
         };
@@ -359,7 +363,7 @@ impl Recorder {
             path: &path,
             ..Draft::new(Kind::Attributes)
         };
-        self.journal.change(|journal| journal.append(&draft))?;
+        self.journal.change(safety, |journal| journal.append(&draft))?;
         file.attributes = true;
         Ok(Recorded::Saved)
     }

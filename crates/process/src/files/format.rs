@@ -18,8 +18,8 @@ pub(super) const LOG_MAGIC: [u8; 8] = *b"TWINUNDO";
 pub(super) const PROGRESS_MAGIC: [u8; 8] = *b"TWINROLL";
 /// The first bytes of a record.
 pub(super) const RECORD_MAGIC: u32 = u32::from_le_bytes(*b"UREC");
-/// The version of all three.
-pub(super) const VERSION: u32 = 1;
+/// The version of all three. Since 2 records may be names (`named.rs`); earlier ones are read.
+pub(super) const VERSION: u32 = 2;
 /// Header flag: records were synced before the change they undo ([`super::Durability::Disk`]).
 pub(super) const FLAG_DISK: u32 = 1;
 
@@ -146,6 +146,11 @@ impl Header {
             crc: U32::ZERO,
         }
         .sealed()
+    }
+
+    /// Whether this build reads what follows.
+    pub(super) fn is_known(&self) -> bool {
+        (1..=VERSION).contains(&self.version.get())
     }
 
     /// The same with its checksum right.

@@ -1,13 +1,13 @@
 //! Looking at an undo log without changing it: `twinpage info` and `twinpage check`.
 
-use super::error::{Doing, Error, Result};
+use super::error::{Doing, Result};
 use super::format::Kept;
 use super::journal::Journal;
 use super::keep::kept_ident;
-use super::log::{ReadLog, log_path};
+use super::log::log_path;
 use super::progress::progress_path;
-use super::rollback::live;
-use super::{Durability, Epoch};
+use super::records::Records;
+use super::{Durability, Epoch, named};
 use std::io::ErrorKind;
 use std::path::Path;
 use twinpage_core::Damage;
@@ -52,26 +52,26 @@ fn name(durability: Durability) -> &'static str {
     }
 }
 
-fn open_logs(dir: &Path, durable: Epoch) -> Result<[ReadLog; 2]> {
-    Ok([ReadLog::open(dir, 0, durable)?, ReadLog::open(dir, 1, durable)?])
-}
-
 /// What there is to undo in the state directory `dir`.
 ///
 /// # Errors
 /// [`Error::Io`], [`Error::Foreign`].
 pub fn describe(dir: &Path) -> Result<Summary> {
-    let logs = open_logs(dir, Epoch::MAX)?;
+    let records = Records::open(dir, Epoch::MAX)?;
     let (mut kept_files, mut kept_bytes) = (0, 0);
     let kept = dir.join("kept");
     for entry in std::fs::read_dir(&kept).doing("list", &kept)? {
-        let stat = entry.and_then(|entry| entry.metadata()).doing("list", &kept)?;
+        let entry = entry.doing("list", &kept)?;
+        if named::is_record(&entry.file_name()) {
+            continue;
+        }
+        let stat = entry.metadata().doing("look at", entry.path())?;
         kept_files += 1;
         kept_bytes += stat.len();
     }
-    let entries = || logs.iter().flat_map(|log| &log.entries);
+    let entries = || records.all().map(|found| found.entry);
     Ok(Summary {
-        durability: name(logs[0].durability()),
+        durability: name(records.durability()),
         records: entries().count() as u64,
         newest_epoch: entries().map(|entry| entry.tag).max().unwrap_or(0),
         undo_bytes: entries().map(|entry| entry.length).sum(),
@@ -87,16 +87,13 @@ pub fn describe(dir: &Path) -> Result<Summary> {
 /// # Errors
 /// [`Error::Io`] when reading itself fails, [`Error::Foreign`].
 pub fn check(dir: &Path, durable: Epoch) -> Result<Vec<Damage>> {
-    let logs = open_logs(dir, durable)?;
-    let mut damage: Vec<_> = logs
-        .iter()
-        .filter_map(|log| {
-            let (at, why) = log.damage.clone()?;
-            Some(Damage {
-                what: log.path.display().to_string(),
-                at,
-                why,
-            })
+    let records = Records::open(dir, durable)?;
+    let mut damage: Vec<_> = records
+        .damage()
+        .map(|(path, at, why)| Damage {
+            what: path.display().to_string(),
+            at,
+            why: why.to_owned(),
         })
         .collect();
     if progress_path(dir).exists() {
@@ -104,7 +101,8 @@ pub fn check(dir: &Path, durable: Epoch) -> Result<Vec<Damage>> {
         return Ok(damage);
     }
     let keep = dir.join("kept");
-    for (log, entry) in live(&logs, durable) {
+    for record in records.live(durable) {
+        let entry = &record.entry;
         let found = kept_ident(&keep, entry.seq);
         let right = match entry.kept {
             Kept::Nothing | Kept::Directory | Kept::Name => true,
@@ -117,7 +115,7 @@ pub fn check(dir: &Path, durable: Epoch) -> Result<Vec<Damage>> {
                 entry.seq
             );
             damage.push(Damage {
-                what: log.path.display().to_string(),
+                what: record.path().display().to_string(),
                 at: entry.at,
                 why,
             });
@@ -142,15 +140,7 @@ pub(super) fn newest(dir: &Path, durable: Epoch) -> Result<Option<Epoch>> {
     if progress_path(dir).exists() {
         return Ok(Some(durable + 1));
     }
-    let logs = open_logs(dir, durable)?;
-    for log in &logs {
-        if let Some((at, why)) = &log.damage {
-            return Err(Error::Damaged {
-                file: log.path.clone(),
-                at: *at,
-                why: why.clone(),
-            });
-        }
-    }
-    Ok(live(&logs, durable).iter().map(|(_, entry)| entry.tag).max())
+    let records = Records::open(dir, durable)?;
+    records.expect_whole()?;
+    Ok(records.live(durable).iter().map(|found| found.entry.tag).max())
 }

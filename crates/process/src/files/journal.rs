@@ -1,4 +1,4 @@
-//! The two logs and the kept files as one journal that records are appended to.
+//! The two logs, the kept files and the records that are names, as one journal that records are appended to.
 //!
 //! * All records of one change are made safe together, before the change; when one of them fails
 //!   none counts.
@@ -10,11 +10,14 @@ use super::extents::next_data;
 use super::format::{DATA_MAX, Draft, Kept, Kind};
 use super::keep::Keep;
 use super::log::{Log, read_at};
-use super::path_at::Found;
-use super::{Durability, Epoch};
+use super::path_at::{self, Found};
+use super::reach::duplicate;
+use super::recorder::{OWN_MAX, Options};
+use super::safety::Safety;
+use super::{Durability, Epoch, Ident, named};
 use rustix::fd::OwnedFd;
 use rustix::fs::Stat;
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -30,6 +33,21 @@ struct KeptFile {
     held: u64,
 }
 
+/// What no rollback will ask for any more: sequence numbers.
+#[derive(Default)]
+pub(super) struct Dead {
+    /// Of kept files.
+    pub(super) kept: Vec<u64>,
+    /// Of records that are names.
+    pub(super) records: Vec<u64>,
+}
+
+impl Dead {
+    pub(super) fn is_empty(&self) -> bool {
+        self.kept.is_empty() && self.records.is_empty()
+    }
+}
+
 /// The journal of changes.
 pub(super) struct Journal {
     pub(super) dir: PathBuf,
@@ -38,6 +56,14 @@ pub(super) struct Journal {
     active: usize,
     keep: Arc<Keep>,
     kept: VecDeque<KeptFile>,
+    /// Tags and sequence numbers of the records that are names, oldest first.
+    named: VecDeque<(Epoch, u64)>,
+    /// The file system whose names change on the medium in their order, `kept/` among them.
+    pub(super) order_kept_on: Option<u64>,
+    /// What makes the records of the change in progress safe.
+    safety: Safety,
+    /// Directories in which old files got other names, not known to be durable, and the tag of the last one.
+    renamed_in: HashMap<Ident, (Epoch, OwnedFd)>,
     copied_bytes: u64,
     held_bytes: u64,
     bytes_max: u64,
@@ -56,12 +82,18 @@ impl Journal {
     ///
     /// # Errors
     /// [`Error::Io`].
-    pub(super) fn create(dir: &Path, durability: Durability, bytes_max: u64, tag: Epoch) -> Result<Journal> {
+    pub(super) fn create(dir: &Path, options: Options, tag: Epoch) -> Result<Journal> {
+        let durability = options.durability;
         let logs = [Log::create(dir, 0, durability)?, Log::create(dir, 1, durability)?];
         let keep = Arc::new(Keep::open(dir, durability)?);
         keep.clear()?;
+        let mut order_kept_on = None;
         if durability == Durability::Disk {
             sync_directory(dir)?;
+            let kept_on = rustix::fs::fstat(keep.fd()).doing("look at", keep.path())?.st_dev;
+            let in_order = options.names_in_order;
+            let in_order = in_order.unwrap_or_else(|| named::keeps_order(keep.fd()));
+            order_kept_on = in_order.then_some(kept_on);
         }
         Ok(Journal {
             dir: dir.to_owned(),
@@ -70,9 +102,13 @@ impl Journal {
             active: (tag % 2) as usize,
             keep,
             kept: VecDeque::new(),
+            named: VecDeque::new(),
+            order_kept_on,
+            safety: Safety::Synced,
+            renamed_in: HashMap::new(),
             copied_bytes: 0,
             held_bytes: 0,
-            bytes_max,
+            bytes_max: options.bytes_max,
             tag,
             seq: 1,
             records: 0,
@@ -103,7 +139,8 @@ impl Journal {
 
     /// Bytes written for records and copies that are not known to be dead.
     pub(super) fn bytes(&self) -> u64 {
-        self.logs[0].bytes() + self.logs[1].bytes() + self.copied_bytes
+        let named = self.named.len() as u64 * named::BYTES;
+        self.logs[0].bytes() + self.logs[1].bytes() + self.copied_bytes + named
     }
 
     /// Bytes of removed files that will be free when their epoch is dead.
@@ -120,14 +157,22 @@ impl Journal {
     ///
     /// # Errors
     /// Those of `write`; none of its records then counts. [`Error::Poisoned`] after a failed write.
-    pub(super) fn change(&mut self, write: impl FnOnce(&mut Journal) -> Result<()>) -> Result<()> {
+    pub(super) fn change(
+        &mut self,
+        safety: Safety,
+        write: impl FnOnce(&mut Journal) -> Result<()>,
+    ) -> Result<()> {
         self.poison.check().map_err(|error| match error {
             twinpage_core::Error::Poisoned(cause) => Error::Poisoned(cause),
             cause => Error::Poisoned(Arc::new(cause)),
         })?;
+        if safety == Safety::Synced {
+            self.settle_names()?;
+        }
         let first = self.seq;
+        self.safety = safety;
         let done = write(self).and_then(|()| {
-            let sealed = self.logs[self.active].seal(self.seq);
+            let sealed = self.logs[self.active].seal(self.seq, safety == Safety::Synced);
             self.poisoned_by(sealed)
         });
         if done.is_err() {
@@ -135,9 +180,40 @@ impl Journal {
             while self.kept.back().is_some_and(|kept| kept.seq >= first) {
                 self.drop_kept_back();
             }
+            while let Some((_, seq)) = self.named.pop_back_if(|(_, seq)| *seq >= first) {
+                // Left behind it undoes what did not happen.
+                let _ = self.keep.forget_record(seq);
+            }
             self.seq += 1;
         }
         done
+    }
+
+    /// An old file gets another name in the directory `found` is in, by a change whose record is a name.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub(super) fn note_renamed_in(&mut self, dir: Ident, found: &Found) -> Result<()> {
+        if let Some((tag, _)) = self.renamed_in.get_mut(&dir) {
+            *tag = self.tag;
+            return Ok(());
+        }
+        if self.renamed_in.len() >= OWN_MAX {
+            self.settle_names()?;
+        }
+        self.renamed_in.insert(dir, (self.tag, duplicate(&found.parent)?));
+        Ok(())
+    }
+
+    /// Makes the names durable that old files got, for a record that calls files by them.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub(super) fn settle_names(&mut self) -> Result<()> {
+        for (_, (_, dir)) in self.renamed_in.drain() {
+            rustix::fs::fsync(&dir).doing("sync the directory", path_at::proc_name(&dir))?;
+        }
+        Ok(())
     }
 
     /// Appends a record without data.
@@ -226,7 +302,8 @@ impl Journal {
     /// As [`Keep::take`].
     pub(super) fn keep(&mut self, found: &Found, stat: &Stat) -> Result<Kept> {
         let room = self.bytes_max.saturating_sub(self.bytes());
-        let (kept, bytes) = self.keep.take(found, stat, self.seq, room)?;
+        let synced = self.safety == Safety::Synced;
+        let (kept, bytes) = self.keep.take(found, stat, (self.seq, room), synced)?;
         if matches!(kept, Kept::Link | Kept::Copy) {
             let (copied, held) = if kept == Kept::Copy {
                 (bytes, 0)
@@ -245,12 +322,12 @@ impl Journal {
         Ok(kept)
     }
 
-    /// Epoch `epoch` is captured; what is recorded from now on belongs to the next. Gives the
-    /// sequence numbers of kept files that are dead now that `durable` is durable to `dead`.
+    /// Epoch `epoch` is captured; what is recorded from now on belongs to the next. Gives what is dead now that
+    /// `durable` is durable to `dead`.
     ///
     /// # Errors
     /// [`Error::Order`] when the epochs are not in order, and those of [`Journal::append`].
-    pub(super) fn begin_epoch(&mut self, epoch: Epoch, durable: Epoch, dead: &mut Vec<u64>) -> Result<()> {
+    pub(super) fn begin_epoch(&mut self, epoch: Epoch, durable: Epoch, dead: &mut Dead) -> Result<()> {
         if durable >= epoch {
             let why = format!("it is only being captured, and epoch {durable} was said to be durable");
             return Err(Error::Order { given: epoch, why });
@@ -265,18 +342,23 @@ impl Journal {
         while self.kept.front().is_some_and(|kept| kept.tag <= durable) {
             if let Some(kept) = self.kept.pop_front() {
                 self.forget_bytes(&kept);
-                dead.push(kept.seq);
+                dead.kept.push(kept.seq);
             }
         }
+        while let Some((_, seq)) = self.named.pop_front_if(|(tag, _)| *tag <= durable) {
+            dead.records.push(seq);
+        }
+        self.renamed_in.retain(|_, (tag, _)| *tag > durable);
         self.switch(durable)
     }
 
     /// The epoch was captured before and abandoned: what was recorded since counts as of it again.
     fn capture_again(&mut self, epoch: Epoch) -> Result<()> {
-        if self.logs.iter().all(|log| log.tag() <= epoch) {
+        let named = self.named.back().map_or(0, |(tag, _)| *tag);
+        if self.logs.iter().all(|log| log.tag() <= epoch) && named <= epoch {
             return Ok(());
         }
-        self.change(|journal| {
+        self.change(Safety::Synced, |journal| {
             journal.append(&Draft {
                 at: epoch,
                 ..Draft::new(Kind::Again)
@@ -306,8 +388,14 @@ impl Journal {
                 needed: needed - room,
             });
         }
-        let appended = self.logs[self.active].append(&self.buffer, self.tag);
-        self.poisoned_by(appended)?;
+        if self.safety == Safety::Named {
+            let put = self.keep.put_record(self.seq, &self.buffer);
+            self.poisoned_by(put)?;
+            self.named.push_back((self.tag, self.seq));
+        } else {
+            let appended = self.logs[self.active].append(&self.buffer, self.tag);
+            self.poisoned_by(appended)?;
+        }
         self.seq += 1;
         self.records += 1;
         Ok(())

@@ -1,4 +1,5 @@
-//! `kept/` in the state directory: files that were removed or replaced, until their epoch is dead.
+//! `kept/` in the state directory: files that were removed or replaced, until their epoch is dead. (And records that
+//! are names: `named.rs`.)
 //!
 //! * A kept file is named by the sequence number of the record that wants it back, in hexadecimal.
 //! * It is the file itself (a hard link) where that can be, else a copy with mode, owner and times.
@@ -60,6 +61,11 @@ impl Keep {
         &self.dir
     }
 
+    /// Its absolute name.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// The absolute name of the file that record `seq` keeps.
     pub(super) fn path_of(&self, seq: u64) -> PathBuf {
         self.path.join(kept_name(seq))
@@ -79,13 +85,19 @@ impl Keep {
             && rustix::fs::statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW).err() == Some(Errno::NOENT)
     }
 
-    /// Keeps what `found` names (it is there) for record `seq`, safely when it returns. A directory
-    /// needs no room here. Says how it was kept and how many bytes that takes.
+    /// Keeps what `found` names (it is there) for record `seq`: safely when it returns, if that is to be `synced`.
+    /// A directory needs no room here. Says how it was kept and how many bytes that takes.
     ///
     /// # Errors
     /// [`Error::Full`] when it would take more than `room` bytes, [`Error::Refused`] when the copy
     /// would not be the same.
-    pub(super) fn take(&self, found: &Found, stat: &Stat, seq: u64, room: u64) -> Result<(Kept, u64)> {
+    pub(super) fn take(
+        &self,
+        found: &Found,
+        stat: &Stat,
+        (seq, room): (u64, u64),
+        synced: bool,
+    ) -> Result<(Kept, u64)> {
         if path_at::is_directory(stat) {
             refuse_attributes(&found.path)?;
             return Ok((Kept::Directory, 0));
@@ -111,8 +123,8 @@ impl Keep {
             }
             self.copy(found, stat, seq)?;
         }
-        if self.durability == Durability::Disk {
-            rustix::fs::fsync(&self.dir).doing("sync the directory", &self.path)?;
+        if self.durability == Durability::Disk && (synced || kept == Kept::Copy) {
+            self.sync()?;
         }
         Ok((kept, bytes))
     }
@@ -128,7 +140,11 @@ impl Keep {
         }
     }
 
-    /// Forgets all.
+    fn sync(&self) -> Result<()> {
+        rustix::fs::fsync(&self.dir).doing("sync the directory", &self.path)
+    }
+
+    /// Forgets all, records too, for good.
     ///
     /// # Errors
     /// [`Error::Io`].
@@ -140,7 +156,11 @@ impl Keep {
                     .doing("remove a kept file from", &self.path)?;
             }
         }
-        Ok(())
+        match self.durability {
+            // A power cut must not bring back a record of an earlier run.
+            Durability::Disk => self.sync(),
+            Durability::Memory => Ok(()),
+        }
     }
 
     fn link(&self, found: &Found, seq: u64) -> Result<(), Errno> {
@@ -183,7 +203,7 @@ impl Keep {
         })
     }
 
-    fn full(&self, needed: u64) -> Error {
+    pub(super) fn full(&self, needed: u64) -> Error {
         Error::Full {
             what: format!("the disk of {}", self.path.display()),
             needed,

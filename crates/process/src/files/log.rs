@@ -37,6 +37,8 @@ pub(super) struct Log {
     end: u64,
     /// The tag of the last record.
     tag: Epoch,
+    /// `end` and `tag` after the last change whose records are all here.
+    settled: (u64, Epoch),
     /// Bytes of the file, stale ones too.
     file_bytes: u64,
 }
@@ -65,6 +67,7 @@ impl Log {
             header,
             end: HEADER as u64,
             tag: 0,
+            settled: (HEADER as u64, 0),
             file_bytes: HEADER as u64,
         };
         log.write_header(header)?;
@@ -98,16 +101,22 @@ impl Log {
         Ok(())
     }
 
-    /// Makes the records safe and moves the mark behind them. `next_seq` comes after the last.
+    /// Makes the records of a change safe and moves the mark behind them. `next_seq` comes after the last. Those
+    /// that need not outlive the machine, though others here do, are not `synced`; the mark then stays.
     ///
     /// # Errors
     /// [`Error::Io`]: nothing is known about the records since the last mark.
-    pub(super) fn seal(&mut self, next_seq: u64) -> Result<()> {
-        if self.end == self.header.mark_end.get() {
+    pub(super) fn seal(&mut self, next_seq: u64, synced: bool) -> Result<()> {
+        if self.end == self.settled.0 {
             return Ok(());
         }
-        if self.header.flags.get() & FLAG_DISK != 0 {
+        let is_disk = self.header.flags.get() & FLAG_DISK != 0;
+        if is_disk && synced {
             rustix::fs::fdatasync(&self.file).doing("sync", &self.path)?;
+        }
+        self.settled = (self.end, self.tag);
+        if is_disk && !synced {
+            return Ok(());
         }
         let mut header = self.header;
         header.mark_end = U64::new(self.end);
@@ -116,10 +125,9 @@ impl Log {
         self.write_header(header)
     }
 
-    /// Forgets the records behind the mark. Their sequence numbers must not be used again.
+    /// Forgets the records of a change that will not be. Their sequence numbers must not be used again.
     pub(super) fn unwind(&mut self) {
-        self.end = self.header.mark_end.get();
-        self.tag = self.header.mark_tag.get();
+        (self.end, self.tag) = self.settled;
     }
 
     /// Forgets all records; the next one will be `first_seq`.
@@ -129,6 +137,7 @@ impl Log {
     pub(super) fn rewind(&mut self, first_seq: u64) -> Result<()> {
         self.write_header(Header::empty(self.header.flags.get(), first_seq))?;
         (self.end, self.tag) = (HEADER as u64, 0);
+        self.settled = (self.end, self.tag);
         if self.file_bytes > KEEP_BYTES {
             rustix::fs::ftruncate(&self.file, KEEP_BYTES).doing("shorten", &self.path)?;
             self.file_bytes = KEEP_BYTES;
@@ -164,7 +173,7 @@ impl Log {
     }
 }
 
-/// Where a record of a log is, and what it is about.
+/// Where a record is, and what it is about.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Entry {
     /// Its first byte.
@@ -179,6 +188,25 @@ pub(super) struct Entry {
     pub(super) kept_file: Ident,
     /// For [`Kind::Again`]: what earlier records count as.
     pub(super) again: Epoch,
+}
+
+impl Entry {
+    pub(super) fn of(record: &Record, at: u64, length: u64) -> Entry {
+        let kept_file = match record.kind {
+            Kind::Rename => record.other,
+            _ => record.file,
+        };
+        Entry {
+            at,
+            length,
+            seq: record.seq,
+            tag: record.tag,
+            kind: record.kind,
+            kept: record.kept,
+            kept_file,
+            again: record.at,
+        }
+    }
 }
 
 /// A log being read.
@@ -219,8 +247,11 @@ impl ReadLog {
                 0,
                 format!("expected an undo log, found {:?}", header.magic.as_bytes()),
             ));
-        } else if header.version.get() != VERSION && header.is_whole() {
-            let why = format!("its version is {}, this build reads {VERSION}", header.version);
+        } else if !header.is_known() && header.is_whole() {
+            let why = format!(
+                "its version is {}, this build reads 1 to {VERSION}",
+                header.version
+            );
             return Err(Error::Foreign { file: log.path, why });
         } else if !header.is_whole() {
             log.damage = Some((0, "the checksum of the header is wrong".into()));
@@ -258,21 +289,7 @@ impl ReadLog {
                 );
             }
             (seq, tag) = (record.seq + 1, record.tag);
-            let entry = Entry {
-                at,
-                length,
-                seq: record.seq,
-                tag,
-                kind: record.kind,
-                kept: record.kept,
-                kept_file: if record.kind == Kind::Rename {
-                    record.other
-                } else {
-                    record.file
-                },
-                again: record.at,
-            };
-            self.entries.push(entry);
+            self.entries.push(Entry::of(&record, at, length));
             at += length;
         };
         if at < mark && self.header.mark_tag.get() > durable {

@@ -12,8 +12,8 @@
 //!
 //! What always holds:
 //!
-//! * A change happens only after its record is safe: written ([`Durability::Memory`]) or synced
-//!   ([`Durability::Disk`]).
+//! * A change happens only after its record is safe: written ([`Durability::Memory`]), or on the medium before the
+//!   change can be ([`Durability::Disk`], `safety.rs`).
 //! * A record is dead when the epoch it is tagged with is durable, and only then is its room reused.
 //! * Records are undone newest first; a rollback that is killed anywhere and run again ends the same.
 //! * Within an epoch a byte of a file is saved once, before its first change.
@@ -34,7 +34,7 @@
 //! write (of files and of the directories they are in). Not restored are inode change times and the inode
 //! numbers of what had to be made again ([`RolledBack::moved`]).
 //!
-//! Reading order: [`Change`], `recorder.rs`, `data.rs`, `names.rs`, `rollback.rs`; the bytes are in
+//! Reading order: [`Change`], `recorder.rs`, `data.rs`, `names.rs`, `safety.rs`, `rollback.rs`; the bytes are in
 //! `format.rs` and `docs/undo.md`.
 
 mod attributes;
@@ -47,13 +47,16 @@ mod journal;
 mod keep;
 mod links;
 mod log;
+mod named;
 mod names;
 mod path_at;
 mod progress;
 mod ranges;
 mod reach;
 mod recorder;
+mod records;
 mod rollback;
+mod safety;
 mod sync;
 mod undo;
 

@@ -5,9 +5,16 @@ use super::format::{Draft, Kept, Kind, State};
 use super::journal::sync_directory;
 use super::path_at::{self, Found};
 use super::recorder::Recorder;
-use super::{Durability, Ident, New, PathAt, Recorded};
+use super::safety::Safety;
+use super::{Ident, New, PathAt, Recorded};
 use rustix::fs::{FileType, RenameFlags, Stat};
 use std::path::Path;
+
+/// The directory of a name.
+struct Directory {
+    file: Ident,
+    state: State,
+}
 
 impl Recorder {
     pub(super) fn create_name(&mut self, place: PathAt<'_>, new: New) -> Result<Recorded> {
@@ -35,11 +42,15 @@ impl Recorder {
             return Ok(Recorded::Covered);
         }
         let draft = Draft {
-            dir_mtime: dir.mtime,
+            dir_mtime: dir.state.mtime,
             path: &found.path,
             ..Draft::new(Kind::Create)
         };
-        self.journal.change(|journal| journal.append(&draft))?;
+        let safety = self.safety_of_names(&[found], dir.file.dev);
+        self.journal.change(safety, |journal| journal.append(&draft))?;
+        if new == New::Link {
+            self.note_renamed(safety, &[(&dir, found)])?;
+        }
         if new == New::Thing {
             self.created.insert(found.path.clone());
         }
@@ -86,16 +97,17 @@ impl Recorder {
         let draft = Draft {
             file: Ident::from(stat),
             before: State::from(stat),
-            dir_mtime: dir.mtime,
+            dir_mtime: dir.state.mtime,
             path: &found.path,
             ..Draft::new(kind)
         };
+        let safety = self.safety_of_names(&[found], dir.file.dev);
         let other = self.links.other_name(stat, &found.path);
         let mut kept = (Kept::Nothing, 0);
         if let Some(other) = other.filter(|_| kind == Kind::Unlink) {
             // A record mentions it, so it must not go without one.
             self.created.remove(&other);
-            if let (Durability::Disk, Some(dir)) = (self.journal.durability, other.parent()) {
+            if let (Safety::Synced, Some(dir)) = (safety, other.parent()) {
                 sync_directory(dir)?;
             }
             let draft = Draft {
@@ -103,9 +115,9 @@ impl Recorder {
                 to: &other,
                 ..draft
             };
-            self.journal.change(|journal| journal.append(&draft))?;
+            self.journal.change(safety, |journal| journal.append(&draft))?;
         } else {
-            self.journal.change(|journal| {
+            self.journal.change(safety, |journal| {
                 kept = (journal.keep(found, stat)?, journal.next_seq());
                 journal.append(&Draft {
                     kept: kept.0,
@@ -169,14 +181,15 @@ impl Recorder {
             before: State::from(stat),
             other: replaced.as_ref().map_or(Ident::NONE, Ident::from),
             other_before: replaced.as_ref().map_or_else(State::default, State::from),
-            dir_mtime: dir.mtime,
-            other_dir_mtime: other_dir.mtime,
+            dir_mtime: dir.state.mtime,
+            other_dir_mtime: other_dir.state.mtime,
             path: &from.path,
             to: &to.path,
             ..Draft::new(Kind::Rename)
         };
         let mut kept = (Kept::Nothing, 0);
-        self.journal.change(|journal| {
+        let safety = self.safety_of_names(&[from, to], dir.file.dev);
+        self.journal.change(safety, |journal| {
             if let Some(other) = &replaced {
                 kept = (journal.keep(to, other)?, journal.next_seq());
             }
@@ -185,6 +198,7 @@ impl Recorder {
                 ..draft
             })
         })?;
+        self.note_renamed(safety, &[(&dir, from), (&other_dir, to)])?;
         if let Some(other) = &replaced {
             self.note_kept(other, kept);
         }
@@ -208,13 +222,15 @@ impl Recorder {
             before: State::from(stat),
             other: Ident::from(&other),
             other_before: State::from(&other),
-            dir_mtime: dir.mtime,
-            other_dir_mtime: other_dir.mtime,
+            dir_mtime: dir.state.mtime,
+            other_dir_mtime: other_dir.state.mtime,
             path: &from.path,
             to: &to.path,
             ..Draft::new(Kind::Exchange)
         };
-        self.journal.change(|journal| journal.append(&draft))?;
+        let safety = self.safety_of_names(&[from, to], dir.file.dev);
+        self.journal.change(safety, |journal| journal.append(&draft))?;
+        self.note_renamed(safety, &[(&dir, from), (&other_dir, to)])?;
         let directories = path_at::is_directory(stat) || path_at::is_directory(&other);
         self.forget_created(&[&from.path, &to.path], directories);
         self.links.renamed(&from.path, &to.path);
@@ -232,7 +248,7 @@ impl Recorder {
         }
     }
 
-    fn directories(&mut self, from: &Found, to: &Found) -> Result<Option<(State, State)>> {
+    fn directories(&mut self, from: &Found, to: &Found) -> Result<Option<(Directory, Directory)>> {
         for path in [&from.path, &to.path] {
             if self.journal.dir.starts_with(path) {
                 return Err(Refusal::OwnState(path.clone()).into());
@@ -244,14 +260,27 @@ impl Recorder {
         Ok(Some((dir, other_dir)))
     }
 
+    /// Old files get these names by a change with a record of that safety.
+    fn note_renamed(&mut self, safety: Safety, names: &[(&Directory, &Found)]) -> Result<()> {
+        if safety == Safety::Named {
+            for (dir, name) in names {
+                self.journal.note_renamed_in(dir.file, name)?;
+            }
+        }
+        Ok(())
+    }
+
     /// The directory of a name that is about to change; `None` on a pseudo file system.
-    fn directory(&mut self, found: &Found) -> Result<Option<State>> {
+    fn directory(&mut self, found: &Found) -> Result<Option<Directory>> {
         let stat = path_at::stat(&found.parent)?;
         if !self.is_tracked(&found.parent, &stat)? {
             return Ok(None);
         }
         self.not_our_own(&found.path)?;
         self.touch_directory(found, &stat)?;
-        Ok(Some(State::from(&stat)))
+        Ok(Some(Directory {
+            file: Ident::from(&stat),
+            state: State::from(&stat),
+        }))
     }
 }

@@ -162,8 +162,11 @@ impl Progress {
                 why,
             });
         }
-        if header.version.get() != VERSION {
-            let why = format!("its version is {}, this build reads {VERSION}", header.version);
+        if !header.is_known() {
+            let why = format!(
+                "its version is {}, this build reads 1 to {VERSION}",
+                header.version
+            );
             return Err(Error::Foreign {
                 file: self.path.clone(),
                 why,

@@ -15,7 +15,7 @@ use super::path_at::{self, Found};
 use super::ranges::Ranges;
 use super::reach::{Own, Reach, duplicate};
 use super::sync::{Directories, EpochFiles};
-use super::{Change, Durability, Epoch, Ident, Recorded, Summary};
+use super::{Change, Durability, Epoch, Ident, Recorded, Summary, safety};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{FileType, Stat, StatFs};
 use std::collections::{HashMap, HashSet};
@@ -34,6 +34,8 @@ pub struct Options {
     pub bytes_max: u64,
     /// Above that many bytes an early checkpoint is asked for ([`Recorder::pressure`]).
     pub pressure_bytes: u64,
+    /// Whether the file system of the state makes changes of names durable in their order; `None` asks it.
+    pub names_in_order: Option<bool>,
 }
 
 impl Options {
@@ -44,6 +46,7 @@ impl Options {
             durability,
             bytes_max: 1 << 30,
             pressure_bytes: 64 << 20,
+            names_in_order: None,
         }
     }
 }
@@ -78,6 +81,15 @@ struct Listed {
     round: u64,
 }
 
+/// A file system that was seen.
+struct System {
+    dev: u64,
+    /// Its files are worth tracking.
+    is_tracked: bool,
+    /// It does not outlive the machine.
+    is_in_memory: bool,
+}
+
 /// Records what a program's changes to its files destroy. See the [module](super).
 pub struct Recorder {
     pub(super) journal: Journal,
@@ -90,8 +102,7 @@ pub struct Recorder {
     pub(super) created: HashSet<PathBuf>,
     listed: HashMap<Ident, Listed>,
     pub(super) links: Links,
-    /// File systems seen, and whether their files are worth tracking.
-    systems: Vec<(u64, bool)>,
+    systems: Vec<System>,
     dirs: Directories,
     whole: HashMap<u64, OwnedFd>,
     /// Files changed otherwise than by what was recorded.
@@ -114,7 +125,7 @@ impl Recorder {
                 durable: epoch,
             });
         }
-        let journal = Journal::create(&dir, options.durability, options.bytes_max, epoch + 1)?;
+        let journal = Journal::create(&dir, options, epoch + 1)?;
         Ok(Recorder {
             journal,
             options,
@@ -180,7 +191,7 @@ impl Recorder {
         let mut changed = EpochFiles::default();
         self.journal.begin_epoch(epoch, durable, &mut changed.dead)?;
         self.durable = durable;
-        self.links.begin_epoch(epoch, durable, &changed.dead);
+        self.links.begin_epoch(epoch, durable, &changed.dead.kept);
         if !changed.dead.is_empty() {
             changed.keep = Some(self.journal.keep_handle());
         }
@@ -277,12 +288,23 @@ impl Recorder {
         ) {
             return Ok(false);
         }
-        if let Some(&(_, tracked)) = self.systems.iter().find(|system| system.0 == stat.st_dev) {
-            return Ok(tracked);
+        if let Some(known) = self.systems.iter().find(|system| system.dev == stat.st_dev) {
+            return Ok(known.is_tracked);
         }
-        let tracked = !is_pseudo(system()?.f_type as u32);
-        self.systems.push((stat.st_dev, tracked));
-        Ok(tracked)
+        let system = system()?;
+        let is_tracked = !is_pseudo(system.f_type as u32);
+        self.systems.push(System {
+            dev: stat.st_dev,
+            is_tracked,
+            is_in_memory: safety::is_in_memory(&system),
+        });
+        Ok(is_tracked)
+    }
+
+    /// Whether the file system, which was seen, is gone with the machine.
+    pub(super) fn is_in_memory(&self, dev: u64) -> bool {
+        let mut systems = self.systems.iter();
+        systems.any(|system| system.dev == dev && system.is_in_memory)
     }
 
     /// Makes sure that the file is among those touched in this epoch.

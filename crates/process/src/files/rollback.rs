@@ -1,7 +1,7 @@
 //! The rollback: the program's files as they were at the last durable checkpoint.
 //!
 //! ```text
-//!   undo.0, undo.1 -> live records, newest first -> undo each -> cut open files -> empty the logs
+//!   undo.0, undo.1, kept/*.record -> live records, newest first -> undo each -> cut open files -> empty the logs
 //!                                                     |
 //!                                                     undo.progress: how far
 //! ```
@@ -11,11 +11,11 @@
 //! * Undoing bytes and attributes sets them to fixed values, so doing it twice does no harm as long
 //!   as the names are the same; a run of such records is one step of progress.
 
-use super::error::{Error, Result};
-use super::format::Kind;
+use super::error::Result;
 use super::keep::Keep;
-use super::log::{Entry, Log, ReadLog};
+use super::log::Log;
 use super::progress::Progress;
+use super::records::Records;
 use super::undo::Undo;
 use super::{Durability, Epoch, Ident, OpenFile};
 use std::path::Path;
@@ -35,7 +35,7 @@ pub struct RolledBack {
 /// Empties the logs. May be killed anywhere and run again.
 ///
 /// # Errors
-/// [`Error::Damaged`] and [`Error::Foreign`] before anything is changed; [`Error::Changed`] when
+/// [`Error::Damaged`](super::Error::Damaged) and [`Error::Foreign`](super::Error::Foreign) before anything is changed; [`Error::Changed`] when
 /// another program was at the files; [`Error::Io`]. It can be run again when the cause is gone.
 pub fn rollback(dir: &Path, durable: Epoch, open: &[OpenFile]) -> Result<RolledBack> {
     rollback_watched(dir, durable, open, &mut |_| Ok(()))
@@ -52,28 +52,20 @@ pub fn rollback_watched(
     open: &[OpenFile],
     watch: &mut dyn FnMut(&'static str) -> Result<()>,
 ) -> Result<RolledBack> {
-    let logs = [ReadLog::open(dir, 0, durable)?, ReadLog::open(dir, 1, durable)?];
-    for log in &logs {
-        if let Some((at, why)) = &log.damage {
-            return Err(Error::Damaged {
-                file: log.path.clone(),
-                at: *at,
-                why: why.clone(),
-            });
-        }
-    }
-    let durability = logs[0].durability();
+    let records = Records::open(dir, durable)?;
+    records.expect_whole()?;
+    let durability = records.durability();
     let sync = durability == Durability::Disk;
     let keep = Keep::open(dir, durability)?;
     let progress = Progress::open(dir, durable, sync)?;
     let undone = progress.undone;
     let mut undo = Undo::new(&keep, progress, sync, watch);
     let mut done = RolledBack::default();
-    for (log, entry) in live(&logs, durable) {
-        if entry.seq >= undone {
+    for found in records.live(durable) {
+        if found.entry.seq >= undone {
             continue;
         }
-        undo.record(&mut log.load(&entry)?)?;
+        undo.record(&mut found.load()?)?;
         done.records += 1;
     }
     undo.flush()?;
@@ -81,24 +73,6 @@ pub fn rollback_watched(
     done.moved = undo.moved();
     finish(dir, durability, &keep, undo)?;
     Ok(done)
-}
-
-/// The records that a checkpoint of epoch `durable` does not cover, newest first.
-pub(super) fn live(logs: &[ReadLog; 2], durable: Epoch) -> Vec<(&ReadLog, Entry)> {
-    let mut all: Vec<_> = logs
-        .iter()
-        .flat_map(|log| log.entries.iter().map(move |entry| (log, *entry)))
-        .collect();
-    all.sort_by_key(|(_, entry)| std::cmp::Reverse(entry.seq));
-    let mut at_most = Epoch::MAX;
-    all.retain(|(_, entry)| {
-        if entry.kind == Kind::Again {
-            at_most = at_most.min(entry.again);
-            return false;
-        }
-        entry.tag.min(at_most) > durable
-    });
-    all
 }
 
 /// Forgets all records in a copy of a state whose program stands at its checkpoint.

@@ -5,6 +5,7 @@
 
 use super::Ident;
 use super::error::{Doing, Result};
+use super::journal::Dead;
 use super::keep::Keep;
 use super::path_at;
 use rustix::fd::{AsFd, OwnedFd};
@@ -22,8 +23,8 @@ pub struct EpochFiles {
     pub(super) whole: HashMap<u64, OwnedFd>,
     /// Something changed that no descriptor could be had for.
     pub(super) everything: bool,
-    /// Kept files that no rollback will ask for.
-    pub(super) dead: Vec<u64>,
+    /// Kept files and records that no rollback will ask for.
+    pub(super) dead: Dead,
     pub(super) keep: Option<Arc<Keep>>,
 }
 
@@ -35,8 +36,11 @@ impl EpochFiles {
     /// [`super::Error::Io`] naming the file that could not be synced: the epoch must not be committed.
     pub fn sync_before_commit(&mut self) -> Result<()> {
         if let Some(keep) = &self.keep {
-            for seq in self.dead.drain(..) {
+            for seq in self.dead.kept.drain(..) {
                 keep.forget(seq)?;
+            }
+            for seq in self.dead.records.drain(..) {
+                keep.forget_record(seq)?;
             }
         }
         if self.everything {
@@ -66,7 +70,8 @@ impl EpochFiles {
         self.dirs.extend(abandoned.dirs);
         self.whole.extend(abandoned.whole);
         self.everything |= abandoned.everything;
-        self.dead.extend(abandoned.dead);
+        self.dead.kept.extend(abandoned.dead.kept);
+        self.dead.records.extend(abandoned.dead.records);
         self.keep = self.keep.take().or(abandoned.keep);
     }
 
@@ -85,7 +90,7 @@ impl EpochFiles {
 
 impl std::fmt::Debug for EpochFiles {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let (files, dirs, dead) = (self.files.len(), self.dirs.len(), self.dead.len());
+        let (files, dirs, dead) = (self.files.len(), self.dirs.len(), self.dead.kept.len());
         write!(
             f,
             "EpochFiles({files} files, {dirs} directories, {} whole, {dead} dead)",

@@ -392,7 +392,7 @@ impl<'a> Drive<'a> {
         let left = self.controller.due().saturating_sub(self.started.elapsed());
         self.look_in(match self.pace.every {
             _ if self.program.is_awaited() => left.min(AWAITED_LOOK),
-            Every::StableState(every) => left.max(every / 8),
+            Every::Fixed(every) => left.max(every / 8),
             Every::Auto(_) => left.clamp(Duration::from_millis(1), LOOK),
         });
         Ok(())

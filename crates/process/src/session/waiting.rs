@@ -122,7 +122,7 @@ impl Drive<'_> {
     fn say_what_it_waits_for(&mut self) {
         let limit = match self.pace.every {
             Every::Auto(limits) => limits.lose_at_most,
-            Every::StableState(every) => every.max(UNTOLD),
+            Every::Fixed(every) => every.max(UNTOLD),
         };
         let lost = self.last.elapsed();
         if lost < limit {

@@ -103,11 +103,13 @@ impl Outlet {
                 && (now.st_dev, now.st_ino) == (place.dev, place.ino)
             {
                 base = Some(place.base);
-                match found_in_file(self.fd.as_fd(), place.base, log, safe)? {
-                    (found, true) => count = found,
-                    // Somebody else wrote there too: the counter knows, unless the power was cut.
-                    (found, false) if !released.trusted() => count = found,
-                    _ => {}
+                let held = found_in_file(self.fd.as_fd(), place.base, log, safe)?;
+                // Where somebody else wrote there too the counter knows, unless the power was cut.
+                if held.rest == Rest::Nothing || !released.trusted() {
+                    count = held.whole;
+                }
+                if held.rest == Rest::Holes && !released.trusted() && appends(self.fd.as_fd())? {
+                    self.cut(place.base.wrapping_add(count))?;
                 }
             }
         }
@@ -130,6 +132,12 @@ impl Outlet {
         };
         released.set_place(self.slot, place);
         Ok(())
+    }
+
+    /// Ends the file where a power cut left the first hole: what follows is written again, and goes to the end.
+    fn cut(&self, len: u64) -> Result<()> {
+        rustix::fs::ftruncate(&*self.fd, len)
+            .map_err(|e| Error::io("cut what a power cut left of the file of standard output", e))
     }
 
     /// What to wait on before more can be written.
@@ -206,11 +214,32 @@ pub(super) fn sync(file: &OwnedFd) -> Result<()> {
     }
 }
 
-/// How much of the stream a regular file already holds, and whether it holds nothing else after
-/// `base`: it does not when somebody else wrote there too, or cut it, or when it cannot be read.
-fn found_in_file(fd: BorrowedFd<'_>, base: u64, log: &Log, safe: u64) -> Result<(u64, bool)> {
+/// What a regular file holds of a stream from position `safe` on.
+struct Held {
+    /// Up to where it has all bytes.
+    whole: u64,
+    /// What follows that.
+    rest: Rest,
+}
+
+/// What a file holds behind the bytes of a stream.
+#[derive(PartialEq)]
+enum Rest {
+    Nothing,
+    /// Zeros, and bytes of the stream at their places: a power cut took some, and left the length.
+    Holes,
+    /// Somebody else wrote there too, or cut it, or it cannot be read.
+    Others,
+}
+
+/// How much of the stream a regular file already holds after `base`.
+fn found_in_file(fd: BorrowedFd<'_>, base: u64, log: &Log, safe: u64) -> Result<Held> {
+    let others = |whole| Held {
+        whole,
+        rest: Rest::Others,
+    };
     let Ok(own) = reopen(fd, OFlags::RDONLY) else {
-        return Ok((safe, false));
+        return Ok(others(safe));
     };
     let file = File::from(own);
     let size = file
@@ -219,29 +248,123 @@ fn found_in_file(fd: BorrowedFd<'_>, base: u64, log: &Log, safe: u64) -> Result<
         .len();
     let holds = size.wrapping_sub(base);
     if !(safe..=log.end()).contains(&holds) {
-        return Ok((safe, false));
+        return Ok(others(safe));
     }
-    let mut at = safe;
+    let (mut at, mut whole) = (safe, None);
     let (mut theirs, mut ours) = (vec![0; 65536], vec![0; 65536]);
     while at < holds {
         let len = (holds - at).min(65536) as usize;
-        let same = if file
-            .read_exact_at(&mut theirs[..len], base.wrapping_add(at))
-            .is_ok()
-            && log.read(at, &mut ours[..len])? == len
+        let read = file.read_exact_at(&mut theirs[..len], base.wrapping_add(at));
+        if read.is_err() || log.read(at, &mut ours[..len])? != len {
+            return Ok(others(whole.unwrap_or(at)));
+        }
+        let mut pairs = theirs[..len].iter().zip(&ours[..len]);
+        let first = pairs.clone().position(|(their, our)| their != our);
+        whole = whole.or(first.map(|first| at + first as u64));
+        if let Some(whole) = whole
+            && pairs.any(|(their, our)| *their != 0 && their != our)
         {
-            theirs[..len]
-                .iter()
-                .zip(&ours[..len])
-                .take_while(|(a, b)| a == b)
-                .count()
+            return Ok(others(whole));
+        }
+        at += len as u64;
+    }
+    Ok(Held {
+        whole: whole.unwrap_or(holds),
+        rest: if whole.is_some() {
+            Rest::Holes
         } else {
-            0
-        };
-        at += same as u64;
-        if same < len {
-            return Ok((at, false));
+            Rest::Nothing
+        },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::OpenOptions;
+    use std::os::fd::AsFd;
+
+    /// A stream of which `safe` bytes are on the disk and a file was to hold all, after a power cut or a kill.
+    struct Stage {
+        _dir: tempfile::TempDir,
+        log: Log,
+        path: std::path::PathBuf,
+        released: Released,
+    }
+
+    const SAFE: u64 = 100;
+
+    fn stream() -> Vec<u8> {
+        (0..200_000_u32).map(|i| (i % 251) as u8 + 1).collect()
+    }
+
+    impl Stage {
+        fn new(file: &[u8], was_power_cut: bool) -> Stage {
+            let dir = tempfile::tempdir().unwrap();
+            let mut log = Log::create(dir.path(), "output-0").unwrap();
+            log.append(&stream()).unwrap();
+            let path = dir.path().join("printed");
+            std::fs::write(&path, file).unwrap();
+            let stat = rustix::fs::stat(&path).unwrap();
+            let released = Released::open(dir.path(), true).unwrap();
+            released.set(0, 150_000);
+            released.set_place(
+                0,
+                Some(Destination {
+                    dev: stat.st_dev,
+                    ino: stat.st_ino,
+                    base: 0,
+                }),
+            );
+            if !was_power_cut {
+                released.vouch(false).unwrap();
+            }
+            drop(released);
+            let released = Released::open(dir.path(), false).unwrap();
+            assert_eq!(released.trusted(), !was_power_cut);
+            Stage {
+                _dir: dir,
+                log,
+                path,
+                released,
+            }
+        }
+
+        /// Where the stream goes on, and what the file then holds.
+        fn resume(&self) -> (u64, Vec<u8>) {
+            let file = OpenOptions::new().append(true).open(&self.path).unwrap();
+            Outlet::new(file.as_fd(), 0, &self.released, Some((&self.log, SAFE))).unwrap();
+            (self.released.get(0), std::fs::read(&self.path).unwrap())
         }
     }
-    Ok((holds, true))
+
+    #[test]
+    fn what_a_power_cut_left_is_cut_at_the_first_hole() {
+        let all = stream();
+        let mut holes = all[..150_000].to_vec();
+        holes[4096..8192].fill(0);
+        holes[140_000..].fill(0);
+        assert_eq!(Stage::new(&holes, true).resume(), (4096, all[..4096].to_vec()));
+        let mut end = all[..150_000].to_vec();
+        end[SAFE as usize..].fill(0);
+        assert_eq!(
+            Stage::new(&end, true).resume(),
+            (SAFE, all[..SAFE as usize].to_vec())
+        );
+        let short = &all[..70_000];
+        assert_eq!(Stage::new(short, true).resume(), (70_000, short.to_vec()));
+    }
+
+    /// A kill leaves no holes: zeros are somebody's. So are other bytes after a power cut.
+    #[test]
+    fn what_somebody_else_wrote_stays() {
+        let all = stream();
+        let mut zeros = all[..150_000].to_vec();
+        zeros[140_000..].fill(0);
+        assert_eq!(Stage::new(&zeros, false).resume(), (150_000, zeros));
+        let mut others = all[..150_000].to_vec();
+        others[4096..8192].fill(0);
+        others[149_999] = 0xff;
+        assert_eq!(Stage::new(&others, true).resume(), (4096, others));
+    }
 }

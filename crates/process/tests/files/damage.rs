@@ -10,8 +10,17 @@ use twinpage_process::files::{
     Change, Durability, Error, New, Options, PathAt, Recorder, check, describe, rollback, rollback_watched,
 };
 
+/// With all records in the logs.
 fn recorder(stage: &Stage, durability: Durability) -> Recorder {
-    Recorder::create(&stage.state, Options::new(durability), 0).unwrap()
+    with_names(stage, durability, false)
+}
+
+fn with_names(stage: &Stage, durability: Durability, names_in_order: bool) -> Recorder {
+    let options = Options {
+        names_in_order: Some(names_in_order),
+        ..Options::new(durability)
+    };
+    Recorder::create(&stage.state, options, 0).unwrap()
 }
 
 fn overwrite(recorder: &mut Recorder, path: &Path, at: u64, bytes: &[u8]) {
@@ -52,11 +61,15 @@ fn create(recorder: &mut Recorder, path: &Path) {
 
 /// A program killed in epoch 1 after a few changes; which log they are in.
 fn crashed(durability: Durability) -> (Stage, PathBuf, Tree) {
+    crashed_with_names(durability, false)
+}
+
+fn crashed_with_names(durability: Durability, names_in_order: bool) -> (Stage, PathBuf, Tree) {
     let stage = Stage::new();
     std::fs::write(stage.root.join("a"), "the old content of a").unwrap();
     std::fs::write(stage.root.join("b"), "the old content of b").unwrap();
     let before = Tree::of(&stage.root);
-    let mut recorder = recorder(&stage, durability);
+    let mut recorder = with_names(&stage, durability, names_in_order);
     overwrite(&mut recorder, &stage.root.join("a"), 4, b"new");
     unlink(&mut recorder, &stage.root.join("b"));
     create(&mut recorder, &stage.root.join("c"));
@@ -94,6 +107,94 @@ fn every_flipped_byte_is_found_and_nothing_is_touched() {
         rollback(&stage.state, 0, &[]).unwrap();
         assert_eq!(before.differences(&Tree::of(&stage.root)), "");
     }
+}
+
+/// What a symbolic link of ours holds, and its name.
+fn records_that_are_names(stage: &Stage) -> Vec<(PathBuf, String)> {
+    let kept = std::fs::read_dir(stage.state.join("kept")).unwrap();
+    let names = kept.map(|entry| entry.unwrap().path());
+    let links = names.filter(|path| path.extension().is_some_and(|ending| ending == "record"));
+    let mut links: Vec<_> = links
+        .map(|path| {
+            let target = std::fs::read_link(&path).unwrap();
+            (path, target.into_os_string().into_string().unwrap())
+        })
+        .collect();
+    links.sort();
+    links
+}
+
+#[test]
+fn every_flipped_digit_of_a_record_that_is_a_name_is_found() {
+    let (stage, _, before) = crashed_with_names(Durability::Disk, true);
+    let links = records_that_are_names(&stage);
+    assert_eq!(links.len(), 2, "a removed file and a new directory");
+    let put = |path: &Path, target: &str| {
+        std::fs::remove_file(path).unwrap();
+        std::os::unix::fs::symlink(target, path).unwrap();
+    };
+    let expect_damage = |path: &Path, how: &str| {
+        let damage = check(&stage.state, 0).unwrap();
+        assert_eq!(damage.len(), 1, "{how}");
+        assert_eq!(damage[0].what, path.display().to_string());
+        let error = rollback(&stage.state, 0, &[]).unwrap_err();
+        assert!(
+            matches!(&error, Error::Damaged { file, .. } if file == path),
+            "{how}: {error}"
+        );
+    };
+    for (path, good) in &links {
+        for at in 0..good.len() {
+            let other = if good.as_bytes()[at] == b'0' { "f" } else { "0" };
+            let mut bad = good.clone();
+            bad.replace_range(at..=at, other);
+            put(path, &bad);
+            expect_damage(path, &format!("digit {at}"));
+        }
+        for bad in [&good[..good.len() - 2], &good[..9], "elsewhere"] {
+            put(path, bad);
+            expect_damage(path, bad);
+        }
+        put(path, good);
+    }
+    // One record under the number of another.
+    put(&links[0].0, &links[1].1);
+    expect_damage(&links[0].0, "exchanged");
+    put(&links[0].0, &links[0].1);
+    rollback(&stage.state, 0, &[]).unwrap();
+    assert_eq!(before.differences(&Tree::of(&stage.root)), "");
+    assert_eq!(records_that_are_names(&stage), []);
+}
+
+/// After a power cut the logs may know more than the names: those of a change that did not get there are not missed.
+#[test]
+fn a_change_that_is_lost_with_its_record_is_not_missed() {
+    let (stage, _, before) = crashed_with_names(Durability::Disk, true);
+    let mut links = records_that_are_names(&stage);
+    // The newest change of names, and what a power cut leaves of it: nothing.
+    let (newest, _) = links.pop().unwrap();
+    std::fs::remove_file(newest).unwrap();
+    std::fs::remove_dir(stage.root.join("c")).unwrap();
+    assert_eq!(check(&stage.state, 0).unwrap(), []);
+    rollback(&stage.state, 0, &[]).unwrap();
+    assert_eq!(before.differences(&Tree::of(&stage.root)), "");
+}
+
+/// A refused change leaves no record behind, wherever records are.
+#[test]
+fn a_record_of_a_refused_change_is_taken_back() {
+    let stage = Stage::new();
+    std::fs::write(stage.root.join("a"), "a").unwrap();
+    std::fs::write(stage.root.join("b"), "b").unwrap();
+    let mut recorder = with_names(&stage, Durability::Disk, true);
+    // In the way of the record of the next change.
+    std::fs::write(stage.state.join("kept/0000000000000001.record"), "").unwrap();
+    let refused = recorder.record(&Change::Unlink {
+        place: PathAt::absolute(&stage.root.join("a")),
+        still_open: false,
+    });
+    assert!(refused.is_err());
+    assert!(!stage.state.join("kept/0000000000000001").exists());
 }
 
 #[test]
@@ -217,7 +318,7 @@ fn a_missing_kept_file_is_found() {
 fn another_version_and_a_missing_log_are_named() {
     let (stage, log, _) = crashed(Durability::Memory);
     let mut bytes = std::fs::read(&log).unwrap();
-    bytes[8] = 2;
+    bytes[8] = 3;
     let crc = crc32c::crc32c(&bytes[..60]);
     bytes[60..64].copy_from_slice(&crc.to_le_bytes());
     std::fs::write(&log, &bytes).unwrap();

@@ -28,8 +28,16 @@ fn child() {
     let mut next = || given.next().unwrap();
     let (root, state, oracle) = (Path::new(next()), Path::new(next()), Path::new(next()));
     let (mut durable, seed): (u64, u64) = (next().parse().unwrap(), next().parse().unwrap());
+    let durability = match next() {
+        "disk" => Durability::Disk,
+        _ => Durability::Memory,
+    };
+    let options = Options {
+        names_in_order: Some(true),
+        ..Options::new(durability)
+    };
     let mut program = Program::new(root, Random(seed));
-    let mut recorder = Recorder::create(state, Options::new(Durability::Memory), durable).unwrap();
+    let mut recorder = Recorder::create(state, options, durable).unwrap();
     // What a kill must not hit half done is done: the parent may kill from here on.
     std::io::stderr().write_all(b"ready\n").unwrap();
     loop {
@@ -63,7 +71,8 @@ fn read_oracle(oracle: &Path) -> (u64, Vec<OpenFile>, String) {
 
 #[test]
 fn a_killed_process_comes_back() {
-    for stage in [Stage::new(), Stage::apart(), Stage::in_memory()] {
+    let in_memory = [Stage::new(), Stage::apart(), Stage::in_memory()].map(|stage| (stage, "memory"));
+    for (stage, durability) in in_memory.into_iter().chain([(Stage::new(), "disk")]) {
         let seed = seed("a_killed_process_comes_back");
         let mut random = Random(seed);
         let oracle = tempfile::tempdir().unwrap();
@@ -74,7 +83,7 @@ fn a_killed_process_comes_back() {
         );
         let (mut durable, mut records) = (0, 0);
         for life in 0..20 {
-            kill_one(&stage, oracle.path(), durable, &mut random);
+            kill_one(&stage, oracle.path(), durable, durability, &mut random);
             let (epoch, open, tree) = read_oracle(oracle.path());
             assert!(epoch >= durable);
             durable = epoch;
@@ -96,9 +105,9 @@ fn a_killed_process_comes_back() {
 }
 
 /// Runs the child from epoch `durable` on and kills it.
-fn kill_one(stage: &Stage, oracle: &Path, durable: u64, random: &mut Random) {
+fn kill_one(stage: &Stage, oracle: &Path, durable: u64, durability: &str, random: &mut Random) {
     let paths = [stage.root.as_path(), &stage.state, oracle].map(|path| path.to_str().unwrap().to_owned());
-    let given = format!("{}\n{durable}\n{}", paths.join("\n"), random.next());
+    let given = format!("{}\n{durable}\n{}\n{durability}", paths.join("\n"), random.next());
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "kills::child", "--nocapture"])
         .env(CHILD, given)

@@ -199,5 +199,11 @@ fn random_runs_in_memory_come_back() {
 #[test]
 fn random_runs_come_back_under_disk_durability() {
     let name = "random_runs_come_back_under_disk_durability";
-    lives(Stage::new, name, Options::new(Durability::Disk), 6, true);
+    for names_in_order in [false, true] {
+        let options = Options {
+            names_in_order: Some(names_in_order),
+            ..Options::new(Durability::Disk)
+        };
+        lives(Stage::new, name, options, 6, true);
+    }
 }
