@@ -16,8 +16,16 @@ before-resolving: test power-short sanitize-address-short
 # sanitizers look at each path of the code, and see nothing new in one that is taken a thousand times.
 nightly: campaigns miri sanitize
 
+# Most of a campaign waits for programs that it kills, so the crates' may run beside one another: make -j4 nightly.
+CRATES = $(notdir $(wildcard crates/*)) bench fuzz
+CAMPAIGNS = $(addprefix campaign-,$(filter-out region,$(CRATES)))
 campaigns: export TWINPAGE_LONG = 1
-campaigns: test power
+campaigns: campaign-region $(CAMPAIGNS) power
+.PHONY: campaign-region $(CAMPAIGNS)
+campaign-region:
+	env --default-signal cargo test -p twinpage --release --features twinpage/serde --no-fail-fast
+$(CAMPAIGNS): campaign-%:
+	env --default-signal cargo test -p twinpage-$* --release --no-fail-fast
 
 # Power cuts in an emulated machine: on persistent memory, on a disk that loses its cache, on one that fails.
 # Not in `test`: the machine has to be fetched, and boots for several seconds a cut.

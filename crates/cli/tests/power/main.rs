@@ -159,8 +159,11 @@ impl Power {
         let mut last = 0;
         for _ in 0..=self.cuts {
             let mut console = self.machine.boot(drive, Job::Program);
-            let steps = 1 + self.random.below(200);
-            last = (0..steps).fold(last, |_, _| console.step());
+            // Steps that a cut took from the file are said again first.
+            let enough = last + 1 + self.random.below(200);
+            while last < enough {
+                last = console.step();
+            }
             console.run_for(Duration::from_micros(self.random.below(20_000)));
             console.cut();
             drive.cut(&mut self.random);

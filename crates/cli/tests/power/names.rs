@@ -28,7 +28,7 @@ impl Folder {
     /// A few changes that `step` says.
     pub(crate) fn step(&mut self, step: u64) {
         let mut random = Random::new(step);
-        for _ in 0..random.below(4) {
+        for _ in 0..random.below(10) {
             let [one, other] = [(); 2].map(|()| format!("f{}", random.below(NAMES)));
             let changed = match random.below(6) {
                 0 | 1 => self.save(one, &mut random),

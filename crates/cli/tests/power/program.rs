@@ -91,7 +91,7 @@ pub(crate) fn run(folder: &Path) {
 }
 
 /// New lines after which a record must have been a name: the file system keeps their order.
-const NAMED_BY: u64 = 100;
+const NAMED_BY: u64 = 30;
 
 /// Compares the file with what an undisturbed run prints, as it grows, and says what is new in it.
 fn follow(folder: &Path, before: u64, child: &mut Child) {

@@ -21,7 +21,7 @@ impl Court<'_> {
         let all = self.among(None);
         let clean = self.clean(Variant::Plain, &all);
         let mean = clean.iter().sum::<f64>() / clean.len() as f64;
-        self.say(
+        self.claims.say(
             "2.2",
             "On average 61.1% of a dirty page is clean",
             number(Some(61.1), mean, "%"),
@@ -31,9 +31,10 @@ impl Court<'_> {
             Verdict::of(above == 5 && clean.len() == 11),
             format!("{above} of {}", clean.len()),
         );
-        self.say("2.2", "5 of the 11 workloads have more than 70% clean", five);
+        self.claims
+            .say("2.2", "5 of the 11 workloads have more than 70% clean", five);
         let failures = self.failures(&all);
-        self.say(
+        self.claims.say(
             "4.4.3",
             "1.17 pre-allocations fail in an epoch, 0.01% of all",
             failures,
@@ -43,7 +44,7 @@ impl Court<'_> {
             PROTECTED.into_iter().filter_map(said).collect()
         };
         let time = self.averages(&averages(paper::slowdown), Measure::Time);
-        self.say(
+        self.claims.say(
             "5.2",
             "Logging, CoW, ThyNVM and PageOverlay are 1.41, 1.47, 1.18 and 1.37 times slower on average",
             time,
@@ -53,13 +54,13 @@ impl Court<'_> {
             .filter_map(|&workload| Some(self.ratio(workload, DualPage, InPlace, Measure::Time)?.0))
             .collect();
         let overhead = overhead.iter().sum::<f64>() / overhead.len() as f64;
-        self.say(
+        self.claims.say(
             "5.2",
             "Dual-page checkpointing takes 14% more than the baseline",
             number(Some(1.14), overhead, ""),
         );
         let writes = self.averages(&averages(paper::writes), Measure::Writes);
-        self.say(
+        self.claims.say(
             "5.2",
             "They write 1.80, 2.68, 1.40 and 1.62 times as much to NVM on average",
             writes,
@@ -70,7 +71,7 @@ impl Court<'_> {
         self.software();
         self.dpc_sweeps();
         let interval = self.interval(&all);
-        self.say(
+        self.claims.say(
             "5.6",
             "The average checkpointing delay is 12.4% to 15.9% of the interval",
             interval,
@@ -93,14 +94,14 @@ impl Court<'_> {
             faster(DudeTm),
             faster(Nvml)
         );
-        self.say(
+        self.claims.say(
             "5.3",
             "Dual-page checkpointing is 13.6 and 24.9 times faster than DudeTM and NVML",
             (Verdict::CannotBeSaid, numbers),
         );
         let votes = self.below(&both, (DudeTm, DualPage), Measure::Writes, 1.0);
         let finding = self.count(&votes, FIGURE_10.len(), Extent::All);
-        self.say(
+        self.claims.say(
             "5.3",
             "It writes more to NVM than DudeTM (its log, brought home every 16 epochs)",
             finding,
@@ -110,7 +111,8 @@ impl Court<'_> {
             self.below(&both, (DudeTm, Nvml), Measure::Writes, 1.0),
         ]);
         let finding = self.count(&votes, FIGURE_10.len(), Extent::All);
-        self.say("5.3", "NVML writes most (its log, of epochs)", finding);
+        self.claims
+            .say("5.3", "NVML writes most (its log, of epochs)", finding);
     }
 
     fn logging_and_copies(&mut self) {
@@ -124,7 +126,7 @@ impl Court<'_> {
             let share = self.fewer(&workloads, pair, |run| run.outcome.checkpoint_share);
             for (sentence, votes) in sentences.into_iter().zip([time, writes, count, share]) {
                 let finding = self.count(&votes, asked, Extent::All);
-                self.say("5.2", sentence, finding);
+                self.claims.say("5.2", sentence, finding);
             }
         };
         both(
@@ -164,7 +166,7 @@ impl Court<'_> {
                 .into(),
         );
         let finding = self.count(&similar, 2, Extent::All);
-        self.say(
+        self.claims.say(
             "5.2",
             "In Ann and Flann all systems perform alike (within 10%)",
             finding,
@@ -177,17 +179,17 @@ impl Court<'_> {
             |one| [UndoLog, CopyOnWrite].map(|other| self.below(&all, (one, other), Measure::Time, 1.0));
         let votes = self.each([faster(ThyNvm), faster(PageOverlay)].concat());
         let finding = self.count(&votes, all.len(), Extent::Most);
-        self.say(
+        self.claims.say(
             "5.2",
             "Under most workloads ThyNVM and PageOverlay outperform Logging and CoW",
             finding,
         );
         let votes = self.below(&all, (DualPage, ThyNvm), Measure::Time, 1.0);
         let finding = self.count(&votes, all.len(), Extent::All);
-        self.say("5.2", "Dual-Page outperforms ThyNVM", finding);
+        self.claims.say("5.2", "Dual-Page outperforms ThyNVM", finding);
         let votes = self.below(&all, (DualPage, ThyNvm), Measure::Writes, 1.0);
         let finding = self.count(&votes, all.len(), Extent::Most);
-        self.say(
+        self.claims.say(
             "5.2",
             "ThyNVM writes more than Dual-Page in most workloads",
             finding,
@@ -195,7 +197,7 @@ impl Court<'_> {
         let sparse = self.among(Some(&SPARSE));
         let votes = self.below(&sparse, (DualPage, ThyNvm), Measure::Writes, 1.0);
         let finding = self.count(&votes, SPARSE.len(), Extent::All);
-        self.say(
+        self.claims.say(
             "5.2",
             "ThyNVM suffers from additional writes in TATP, TPCC, Echo and N-Store",
             finding,
@@ -215,7 +217,7 @@ impl Court<'_> {
         };
         let votes = self.each(vec![alike(ThyNvm), alike(DualPage)]);
         let finding = self.count(&votes, OVERLAYS.len(), Extent::All);
-        self.say(
+        self.claims.say(
             "5.2",
             "In SPEC2, PR and CD PageOverlay writes about as much as ThyNVM and Dual-Page (within 15%)",
             finding,
@@ -225,7 +227,7 @@ impl Court<'_> {
         let shares = self.fewer(&dense, pair, |run| run.outcome.checkpoint_share);
         let votes = self.each(vec![counts, shares]);
         let finding = self.count(&votes, OVERLAYS.len(), Extent::All);
-        self.say(
+        self.claims.say(
             "5.2",
             "Dual-Page has fewer checkpoints and a lower ratio than PageOverlay there",
             finding,
@@ -251,7 +253,7 @@ impl Court<'_> {
         ] {
             let votes = self.each(votes);
             let finding = self.count(&votes, all.len(), Extent::All);
-            self.say("5.2", sentence, finding);
+            self.claims.say("5.2", sentence, finding);
         }
     }
 }

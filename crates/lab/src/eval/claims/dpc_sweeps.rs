@@ -14,15 +14,16 @@ impl Court<'_> {
     pub(super) fn dpc_sweeps(&mut self) {
         let pool = |size| Variant::Pool(size);
         let finding = self.worst(pool(100), pool(500), Measure::Time, 1.032, "fig11a");
-        self.say(
+        self.claims.say(
             "5.4",
             "A pool of 100 MB costs at most 3.2% of performance",
             finding,
         );
         let finding = self.worst(pool(100), pool(500), Measure::Writes, 1.44, "fig11b");
-        self.say("5.4", "and up to 1.44 times the writes", finding);
+        self.claims.say("5.4", "and up to 1.44 times the writes", finding);
         let finding = self.worst(pool(300), pool(500), Measure::Writes, 1.20, "fig11b");
-        self.say("5.4", "300 MB incurs up to 20% extra writes", finding);
+        self.claims
+            .say("5.4", "300 MB incurs up to 20% extra writes", finding);
         let kilobytes = |bits: u64| (76_800 * bits) as f64 / 8.0 / 1024.0;
         let sizes = [BACKUP_BITS, VECTOR_BITS, BITS_PER_PAGE].map(kilobytes);
         let said = [947.0, 1.17 * 1024.0, 347.0];
@@ -34,7 +35,7 @@ impl Court<'_> {
             "{:.0}, {:.0} and {:.0} KB for 76,800 pages",
             sizes[0], sizes[1], sizes[2]
         );
-        self.say(
+        self.claims.say(
             "5.5.1",
             "The table takes 947 KB of NVM, 1.17 MB of DRAM and 347 KB of the controller",
             (Verdict::of(holds), told),
@@ -63,19 +64,20 @@ impl Court<'_> {
         if told.is_empty() {
             told.push("neither was run".into());
         }
-        self.say(
+        self.claims.say(
             "5.5.2",
             "All metadata in DRAM makes TATP and TPCC 1.13 and 1.15 times slower",
             (verdict, told.join(", ")),
         );
         let finding = self.worst(place(1), place(0), Measure::Time, paper::OPTIMIZED, "fig12");
-        self.say(
+        self.claims.say(
             "5.5.2",
             "The optimized case is within 3% of all metadata in the controller",
             finding,
         );
         let finding = self.worst(place(1), place(3), Measure::Time, 1.0, "fig12");
-        self.say("5.5.2", "and better than 40K cached entries", finding);
+        self.claims
+            .say("5.5.2", "and better than 40K cached entries", finding);
         let finding = self.worst(
             Variant::Interval(50),
             Variant::Interval(10),
@@ -83,7 +85,7 @@ impl Court<'_> {
             1.0,
             "fig13",
         );
-        self.say(
+        self.claims.say(
             "5.6",
             "Performance rises with the interval (here the dual page's, 50 M cycles beside 10 M)",
             finding,
@@ -95,7 +97,8 @@ impl Court<'_> {
             1.02,
             "sensitivity",
         );
-        self.say("5.1.1", "A look-up of 32 cycles costs around 2%", finding);
+        self.claims
+            .say("5.1.1", "A look-up of 32 cycles costs around 2%", finding);
     }
 
     pub(super) fn failures(&self, all: &[usize]) -> Finding {

@@ -64,13 +64,28 @@ pub(super) fn all(request: &Request, runs: &Runs, loads: &[Load]) -> Vec<Claim> 
         runs,
         loads,
         paper: request.paper,
-        claims: Vec::new(),
+        claims: Claims::default(),
     };
     match request.paper {
         Paper::Dpc => court.dpc(),
         Paper::Twins => court.twins(),
     }
-    court.claims
+    court.claims.0
+}
+
+/// What is said of one sentence after the other.
+#[derive(Default)]
+pub(super) struct Claims(pub(super) Vec<Claim>);
+
+impl Claims {
+    pub(super) fn say(&mut self, place: &'static str, sentence: &'static str, (verdict, numbers): Finding) {
+        self.0.push(Claim {
+            place,
+            sentence,
+            verdict,
+            numbers,
+        });
+    }
 }
 
 /// A verdict and its numbers.
@@ -90,19 +105,10 @@ struct Court<'a> {
     runs: &'a Runs,
     loads: &'a [Load],
     paper: Paper,
-    claims: Vec<Claim>,
+    claims: Claims,
 }
 
 impl<'a> Court<'a> {
-    fn say(&mut self, place: &'static str, sentence: &'static str, (verdict, numbers): Finding) {
-        self.claims.push(Claim {
-            place,
-            sentence,
-            verdict,
-            numbers,
-        });
-    }
-
     fn plain(&self, workload: usize, scheme: SchemeKind) -> Option<&'a Run> {
         self.runs.find(workload, scheme, Variant::Plain)
     }

@@ -40,13 +40,14 @@ impl Court<'_> {
                 ),
             ),
         };
-        self.say(
+        self.claims.say(
             "II",
             "51.3% of what page-grain copying writes is unmodified, on average over 28 applications",
             average,
         );
-        self.say("II", "Four applications have more than 90%", above);
-        self.say("II", "Only 5 have 10%", few);
+        self.claims
+            .say("II", "Four applications have more than 90%", above);
+        self.claims.say("II", "Only 5 have 10%", few);
         let said = |measure: fn(Paper, SchemeKind) -> Option<f64>| -> Vec<(SchemeKind, f64)> {
             let of = |scheme| Some((scheme, measure(Paper::Twins, scheme)?));
             [UndoLog, CopyOnWrite].into_iter().filter_map(of).collect()
@@ -58,9 +59,10 @@ impl Court<'_> {
                 .into(),
         );
         let finding = self.count(&votes, all.len(), Extent::All);
-        self.say("V-B", "A speedup for all workloads is observed", finding);
+        self.claims
+            .say("V-B", "A speedup for all workloads is observed", finding);
         let finding = self.averages(&said(paper::slowdown), Measure::Time);
-        self.say(
+        self.claims.say(
             "V-B",
             "The average speedup is 1.29 over logging and 1.19 over copy-on-write",
             finding,
@@ -71,10 +73,10 @@ impl Court<'_> {
         ] {
             let said = paper::most(self.paper, scheme)[0].unwrap_or(f64::NAN);
             let finding = self.most(scheme, said, Measure::Time);
-            self.say("V-B", sentence, finding);
+            self.claims.say("V-B", sentence, finding);
         }
         let finding = self.averages(&said(paper::writes), Measure::Writes);
-        self.say(
+        self.claims.say(
             "V-B",
             "They write 1.89 and 4.11 times as much on average",
             finding,
@@ -84,7 +86,7 @@ impl Court<'_> {
             self.below(&all, (DualPage, UndoLog), Measure::Writes, 1.0 / (2.0 * 0.85)),
         ]);
         let finding = self.count(&near_two, all.len(), Extent::All);
-        self.say(
+        self.claims.say(
             "V-B",
             "Writes incurred by logging are about 2x (within 15%)",
             finding,
@@ -104,7 +106,7 @@ impl Court<'_> {
             let workloads = self.among(Some(names));
             let votes = self.below(&workloads, pair, Measure::Time, 1.0);
             let finding = self.count(&votes, names.len(), Extent::All);
-            self.say("V-B", sentence, finding);
+            self.claims.say("V-B", sentence, finding);
         }
         let worst = self.among(Some(&["WD1"]));
         let votes = self.each(
@@ -113,20 +115,20 @@ impl Court<'_> {
                 .into(),
         );
         let finding = self.count(&votes, 1, Extent::All);
-        self.say(
+        self.claims.say(
             "V-B",
             "Even in the worst case, WD1, PCM writes are clearly reduced",
             finding,
         );
         let pool = |size| Variant::Pool(size);
         let finding = self.worst(pool(100), pool(500), Measure::Time, 1.024, "fig8a");
-        self.say(
+        self.claims.say(
             "V-C",
             "The smallest pool, 100 MB, slows the system by at most 2.4%",
             finding,
         );
         let finding = self.worst(pool(100), pool(500), Measure::Writes, 1.49, "fig8b");
-        self.say(
+        self.claims.say(
             "V-C",
             "In the worst case it produces 1.49 times the writes",
             finding,
@@ -138,7 +140,7 @@ impl Court<'_> {
         });
         let votes: Votes = evicted.collect();
         let finding = self.count(&votes, all.len(), Extent::All);
-        self.say(
+        self.claims.say(
             "V-C",
             "The execution period incurs only negligible PCM writes (evictions, below 5%)",
             finding,

@@ -8,7 +8,7 @@
 use super::paper::{APPLICATION, OBJECT, said};
 use super::rows::{Over, Table};
 use super::runs::{Machine, Runs};
-use crate::eval::claims::{Finding, number};
+use crate::eval::claims::{Claims, Finding, number};
 use crate::eval::{Claim, Verdict};
 use crate::objects::{Calls, Config};
 
@@ -16,7 +16,7 @@ const PLATFORMS: [Machine; 2] = [Machine::Amd, Machine::Intel];
 
 struct Court<'a> {
     table: Table<'a>,
-    claims: Vec<Claim>,
+    claims: Claims,
 }
 
 /// All of them.
@@ -27,14 +27,14 @@ pub(super) fn all(machines: &[Config; 2], runs: &Runs) -> Vec<Claim> {
             machines,
             runs,
         },
-        claims: Vec::new(),
+        claims: Claims::default(),
     };
     court.checkpointing();
     court.execution();
     court.programming();
     court.recovery();
     court.not_simulated();
-    court.claims
+    court.claims.0
 }
 
 /// Of both platforms, or of several numbers.
@@ -51,15 +51,6 @@ fn together(all: impl IntoIterator<Item = Finding>) -> Finding {
 }
 
 impl Court<'_> {
-    fn say(&mut self, place: &'static str, sentence: &'static str, (verdict, numbers): Finding) {
-        self.claims.push(Claim {
-            place,
-            sentence,
-            verdict,
-            numbers,
-        });
-    }
-
     /// A comparison of throughputs on both platforms, beside the numbers of two figures.
     fn both(&self, figures: [&str; 2], calls: Calls, name: &str, over: &str, how: Over) -> Finding {
         together(PLATFORMS.into_iter().zip(figures).map(|(machine, figure)| {
@@ -92,7 +83,7 @@ impl Court<'_> {
         let slower = ["native", "nvram", "cow", "hybrid", "simpo"];
         let finding =
             together(slower.map(|name| self.always(Calls::AllInc, "ssd", name, |ratio| ratio < 1.0)));
-        self.say(
+        self.claims.say(
             "4.1.1",
             "ssd has the worst performance (at every number of threads)",
             finding,
@@ -130,7 +121,7 @@ impl Court<'_> {
             ),
         ] {
             let finding = self.both(figures, Calls::AllInc, name, over, how);
-            self.say("4.1.1", sentence, finding);
+            self.claims.say("4.1.1", sentence, finding);
         }
         for (name, over, sentence) in [
             (
@@ -147,7 +138,7 @@ impl Court<'_> {
             let all = PLATFORMS.map(|machine| Over::Most.of(&self.table.saved(machine, name, over)).0);
             let most = all.into_iter().fold(f64::NEG_INFINITY, f64::max);
             let paper = said("misses", &format!("saved by {name} over {over}, most"));
-            self.say("4.1.1", sentence, number(paper, most, ""));
+            self.claims.say("4.1.1", sentence, number(paper, most, ""));
         }
     }
 
@@ -161,14 +152,14 @@ impl Court<'_> {
             ),
         ] {
             let finding = self.both(figures, Calls::RowInc, name, "native", Over::Most);
-            self.say("4.1.1", sentence, finding);
+            self.claims.say("4.1.1", sentence, finding);
         }
         let finding = together(PLATFORMS.map(|machine| {
             let all = self.table.ratios(machine, Calls::RowInc, "m-server", "fc");
             let (mean, _) = Over::Mean.of(&all);
             (Verdict::of(mean > 1.0), format!("{} {mean:.2}", machine.name()))
         }));
-        self.say(
+        self.claims.say(
             "4.1.1",
             "m-server is more efficient than fc (in the mean over threads)",
             finding,
@@ -179,7 +170,7 @@ impl Court<'_> {
         let finding = self.always(Calls::AllInc, "simpo", "m-server", |ratio| {
             (ratio - 1.0).abs() < 0.05
         });
-        self.say(
+        self.claims.say(
             "4.1.1",
             "simpo-no and simpo-group show similar performance (within 5%)",
             finding,
@@ -191,13 +182,13 @@ impl Court<'_> {
             "simpo",
             Over::Least,
         );
-        self.say(
+        self.claims.say(
             "4.1.1",
             "The flush of each entry causes 20% overhead on both platforms",
             finding,
         );
         let finding = self.always(Calls::AllInc, "simpo-all", "simpo", |ratio| ratio < 1.02);
-        self.say(
+        self.claims.say(
             "4.1.1",
             "simpo-group lies between simpo-no and simpo-all (nowhere 2% below simpo-all)",
             finding,
@@ -220,12 +211,12 @@ impl Court<'_> {
         let (object, application) = (range(&shares(0), OBJECT), range(&shares(1), APPLICATION));
         let as_good = shares(0).iter().all(|(_, share)| *share <= OBJECT[1]);
         let [seconds, one] = self.table.recovery_s(1);
-        self.say(
+        self.claims.say(
             "4.1.2",
             "Recovery of persistent objects takes 0.8% to 3% of the native run",
             object,
         );
-        self.say(
+        self.claims.say(
             "4.1.2",
             "It takes less than 40 ms and no more than 3% of the native run",
             (
@@ -233,14 +224,14 @@ impl Court<'_> {
                 format!("{:.2} ms", seconds * 1e3),
             ),
         );
-        self.say(
+        self.claims.say(
             "4.1.2",
             "SIMPO takes 4% to 10% to recover the program",
             application,
         );
         let million = one * 1e3 * 1e6 / self.table.machines[0].study.recovered as f64;
         let finding = number(said("fig16", "a million resilient entries"), million, " ms");
-        self.say(
+        self.claims.say(
             "4.5",
             "SIMPO spends 7.5 ms on checking every million resilient entries",
             finding,
@@ -282,7 +273,7 @@ impl Court<'_> {
             ("4.4", "Recovery of Berkeley DB takes less than 0.2% of the run"),
         ] {
             let finding = (Verdict::CannotBeSaid, "not simulated".into());
-            self.say(place, sentence, finding);
+            self.claims.say(place, sentence, finding);
         }
     }
 }

@@ -10,14 +10,14 @@ use super::measure::Measure;
 use super::paper::said;
 use super::rows::{Comparison, Known, OTHERS, average, comparison, groups, parts, saved};
 use super::runs::{Key, LOADS, Load, Other, REAL, Run, Runs};
-use crate::eval::claims::{Finding, number};
+use crate::eval::claims::{Claims, Finding, number};
 use crate::eval::{Claim, Verdict};
 use crate::sections::{Config, Name};
 
 struct Court<'a> {
     config: &'a Config,
     runs: &'a Runs,
-    claims: Vec<Claim>,
+    claims: Claims,
 }
 
 /// All of them.
@@ -25,26 +25,17 @@ pub(super) fn all(config: &Config, runs: &Runs) -> Vec<Claim> {
     let mut court = Court {
         config,
         runs,
-        claims: Vec::new(),
+        claims: Claims::default(),
     };
     court.microbenchmarks();
     court.latency();
     court.cache();
     court.real();
     court.cost();
-    court.claims
+    court.claims.0
 }
 
 impl Court<'_> {
-    fn say(&mut self, place: &'static str, sentence: &'static str, (verdict, numbers): Finding) {
-        self.claims.push(Claim {
-            place,
-            sentence,
-            verdict,
-            numbers,
-        });
-    }
-
     fn run(&self, load: Load, design: Name, threads: usize, other: Other) -> &Run {
         self.runs.get(&Key::new(load, design, threads, other))
     }
@@ -72,13 +63,13 @@ impl Court<'_> {
 
     fn microbenchmarks(&mut self) {
         let finding = self.averages("fig5a", Measure::Throughput, 1, 0);
-        self.say(
+        self.claims.say(
             "5.2",
             "With one thread SSP outperforms UNDO-LOG and REDO-LOG by 1.9 and 1.3 on average",
             finding,
         );
         let finding = self.averages("fig6", Measure::LogWrites, 1, 0);
-        self.say(
+        self.claims.say(
             "5.2",
             "It decreases the writes of logging by 7.6 and 4.7 times",
             finding,
@@ -90,7 +81,7 @@ impl Court<'_> {
             Verdict::of(share < 0.1),
             format!("{:.1}% of UNDO-LOG's", share * 100.0),
         );
-        self.say(
+        self.claims.say(
             "5.2",
             "Under BTree-Rand it nearly eliminates the logging writes (below 10% of UNDO-LOG's)",
             finding,
@@ -100,19 +91,19 @@ impl Court<'_> {
             self.speedup(LOADS[0], Name::RedoLog, Other::Nothing).0,
             "",
         );
-        self.say(
+        self.claims.say(
             "5.2",
             "There this is a 1.5 times improvement of throughput (taken as over REDO-LOG)",
             finding,
         );
         let finding = self.averages("fig5b", Measure::Throughput, THREADS, 0);
-        self.say(
+        self.claims.say(
             "5.2",
             "With four threads SSP improves performance by 2.4 and 1.4 on average",
             finding,
         );
         let finding = self.scaling();
-        self.say(
+        self.claims.say(
             "5.2",
             "SSP scales well (four threads gain it 3 times on average at least)",
             finding,
@@ -126,10 +117,10 @@ impl Court<'_> {
         .enumerate()
         {
             let finding = self.averages("fig7a", Measure::Writes, 1, group);
-            self.say("5.2", sentence, finding);
+            self.claims.say("5.2", sentence, finding);
         }
         let finding = self.consolidation();
-        self.say(
+        self.claims.say(
             "5.2",
             "Writes of consolidation are fewer than of data under most workloads except for SPS",
             finding,
@@ -140,7 +131,7 @@ impl Court<'_> {
             .map(|&load| (load.0, self.consolidated(load)))
             .collect::<Vec<_>>();
         let finding = (below(&shares, 0.1), listed(&shares));
-        self.say(
+        self.claims.say(
             "5.2",
             "Under workloads with locality they are negligible (below 10% of all)",
             finding,
@@ -190,7 +181,7 @@ impl Court<'_> {
             Verdict::of(worst < 1.0),
             format!("the least degraded keeps {worst:.2}"),
         );
-        self.say(
+        self.claims.say(
             "5.3",
             "All designs degrade when the NVRAM latency increases",
             finding,
@@ -209,7 +200,7 @@ impl Court<'_> {
             .map(|(name, near, far)| format!("{name} {near:.2} to {far:.2}"))
             .collect();
         let holds = gaps.iter().all(|(_, near, far)| far > near);
-        self.say(
+        self.claims.say(
             "5.3",
             "The gap between SSP and the others increases with it",
             (Verdict::of(holds), numbers.join(", ")),
@@ -223,7 +214,7 @@ impl Court<'_> {
             (most, 1.8, "It is 1.8 at the longest"),
         ] {
             let finding = number(Some(said), self.speedup(btree, Name::RedoLog, at).0, "");
-            self.say("5.3", sentence, finding);
+            self.claims.say("5.3", sentence, finding);
         }
         let (ratio, width) = self.speedup(rbtree, Name::RedoLog, least);
         let numbers = format!("REDO-LOG over SSP {:.3}", 1.0 / ratio);
@@ -231,13 +222,14 @@ impl Court<'_> {
             true => Verdict::of(ratio < 1.0),
             false => Verdict::CannotBeSaid,
         };
-        self.say(
+        self.claims.say(
             "5.3",
             "When NVRAM is as fast as DRAM, REDO-LOG outperforms SSP under RBTree",
             (verdict, numbers),
         );
         let ahead = (1.0 / ratio - 1.0) * 100.0;
-        self.say("5.3", "It does so by 8%", number(Some(8.0), ahead, "%"));
+        self.claims
+            .say("5.3", "It does so by 8%", number(Some(8.0), ahead, "%"));
         let times = all[0];
         let at = BETWEEN.map(|between| {
             let (ratio, _) = self.speedup(rbtree, Name::RedoLog, writes(between, times));
@@ -248,7 +240,7 @@ impl Court<'_> {
         });
         let holds = at[at.len() - 1].0 < at[0].0;
         let numbers = at.map(|(_, text)| text).join(", ");
-        self.say(
+        self.claims.say(
             "5.3",
             "The reason is that REDO-LOG hides the delay of persisting data (code between sections brings it nearer)",
             (Verdict::of(holds), format!("REDO-LOG over SSP {numbers}")),
@@ -266,7 +258,7 @@ impl Court<'_> {
         let numbers = format!("lost: {}", listed(&losses));
         let rest = losses.iter().filter(|(name, _)| *name != "sps").copied();
         let finding = (below(&rest.collect::<Vec<_>>(), 0.15), numbers.clone());
-        self.say(
+        self.claims.say(
             "5.3",
             "For all workloads besides SPS the SSP cache's latency has limited impact (below 15%)",
             finding,
@@ -281,7 +273,7 @@ impl Court<'_> {
             loss("zipf") < loss("rand")
         };
         let holds = ["btree", "rbtree", "hash"].into_iter().all(pair);
-        self.say(
+        self.claims.say(
             "5.3",
             "The zipfian workloads are less sensitive to it than the random ones",
             (Verdict::of(holds), numbers.clone()),
@@ -289,7 +281,7 @@ impl Court<'_> {
         losses.sort_by(|one, other| other.1.total_cmp(&one.1));
         let first = [losses[0].0, losses[1].0];
         let holds = ["sps", "hash-rand"].iter().all(|name| first.contains(name));
-        self.say(
+        self.claims.say(
             "5.3",
             "It is critical for SPS and Hash-Rand (they lose most)",
             (Verdict::of(holds), numbers),
@@ -306,20 +298,20 @@ impl Court<'_> {
             (vacation, "For Vacation it is 27% and 13% faster"),
         ] {
             let finding = self.compared("table4", Measure::Throughput, load);
-            self.say("5.4", sentence, finding);
+            self.claims.say("5.4", sentence, finding);
         }
         let saved = OTHERS.map(|other| {
             let (series, of) = saved(Measure::LogWrites, other);
             let mean = average(&REAL.map(|load| self.of_real(&of, load, other))).0;
             (said("real", &series, "average"), mean, series)
         });
-        self.say(
+        self.claims.say(
             "5.4",
             "It saves 86% and 82% of the logging writes under the real workloads",
             together(saved),
         );
         let finding = self.volatile(vacation);
-        self.say(
+        self.claims.say(
             "5.4",
             "The volatile execution is most of the overhead of Vacation (more than half of its time without sections)",
             finding,
@@ -332,13 +324,13 @@ impl Court<'_> {
             (vacation, "It saves 38% and 17% under Vacation"),
         ] {
             let finding = self.compared("table5", Measure::Writes, load);
-            self.say("5.4", sentence, finding);
+            self.claims.say("5.4", sentence, finding);
         }
         let shares = REAL.map(|load| {
             let share = parts(&self.run(load, Name::Ssp, THREADS, Other::Nothing).design)[2].1;
             (said("real", "consolidation", load.0), share, load.0.to_owned())
         });
-        self.say(
+        self.claims.say(
             "5.4",
             "Consolidation is 15% and 31% of the write traffic",
             together(shares),
@@ -382,7 +374,7 @@ impl Court<'_> {
         ];
         for ((series, place, bytes), sentence) in parts.into_iter().zip(sentences) {
             let finding = number(said("cost", series, place), bytes, " bytes");
-            self.say("4.3", sentence, finding);
+            self.claims.say("4.3", sentence, finding);
         }
     }
 }
