@@ -203,6 +203,13 @@ impl Process {
         Ok(())
     }
 
+    /// Whether it still exists: another that has its id since does not count.
+    #[must_use]
+    pub fn is_there(&self) -> bool {
+        // SAFETY: pidfd_send_signal takes integers and, here, no signal information; signal 0 is never sent.
+        unsafe { libc::syscall(libc::SYS_pidfd_send_signal, self.pidfd.as_raw_fd(), 0, 0, 0) == 0 }
+    }
+
     /// A duplicate, in this process, of the target's descriptor `fd`: the same open file, so the
     /// same offset and flags. See pidfd_getfd(2).
     ///

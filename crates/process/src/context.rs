@@ -34,6 +34,7 @@ use crate::threads::{Pending, ThreadRegisters, ThreadState};
 use serde::{Deserialize, Serialize};
 use std::collections::HashSet;
 use std::path::PathBuf;
+use std::sync::Arc;
 use twinpage_os::trace::{Registers, Rseq, Tid};
 
 const MAGIC: u32 = u32::from_le_bytes(*b"TPCX");
@@ -216,7 +217,7 @@ pub struct Beside<'a> {
     /// The streams' own bytes.
     pub streams: &'a [u8],
     /// The descendants; the lengths of their contexts are filled in.
-    pub members: &'a [(Member, Vec<u8>)],
+    pub members: &'a [(Member, Arc<[u8]>)],
     /// See [`Tree::foreground`].
     pub foreground: i32,
 }
@@ -616,8 +617,8 @@ mod tests {
             .write(&mut context, clocks, Threads::default(), &live, Beside::default())
             .unwrap();
         let members = [
-            (member(302, lives), context),
-            (member(301, MemberState::Ended(Ending::Exit(3))), Vec::new()),
+            (member(302, lives), context.into()),
+            (member(301, MemberState::Ended(Ending::Exit(3))), Arc::default()),
         ];
         let beside = Beside {
             members: &members,

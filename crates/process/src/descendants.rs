@@ -52,6 +52,8 @@ pub(crate) enum State {
     Returning,
     /// It is not let go yet: see `program/standing.rs`.
     Standing,
+    /// It is left alone at this stop: see `program/asleep.rs`.
+    Asleep,
 }
 
 /// A process that is not the first.
@@ -143,7 +145,9 @@ impl Descendants {
 
     /// Those that ended before they were known have no other sign of it than that their ids are free.
     pub(crate) fn forget_lost(&mut self, is_free: impl Fn(i32) -> bool) {
-        let living = self.living();
+        let asleep = |pid: &i32| (self.threads.get(pid)).is_some_and(|thread| thread.state == State::Asleep);
+        let mut living = self.living();
+        living.retain(|pid| !asleep(pid)); // the end of a sleeper is noticed otherwise
         for pid in living.into_iter().filter(|pid| is_free(*pid)) {
             self.end_thread(pid, Ending::Signal(libc::SIGKILL));
             self.list.remove(&pid);

@@ -253,9 +253,9 @@ impl Memory {
         Ok(&self.regions)
     }
 
-    /// A piece was compared: it had changed, or not.
-    pub fn learn(&mut self, piece: Piece, changed: bool) {
-        self.pages.learn(piece, changed);
+    /// A piece was compared: it had changed, or not. Whether it is of this memory.
+    pub fn learn(&mut self, piece: Piece, changed: bool) -> bool {
+        self.pages.learn(piece, changed)
     }
 
     /// The program replaced itself. Nothing of its new memory is tracked yet, so the next capture

@@ -320,13 +320,13 @@ impl Pages {
         Some(number * CHUNK_BYTES + inside)
     }
 
-    /// A hot piece was compared: it had changed, or not.
-    pub fn learn(&mut self, piece: Piece, changed: bool) {
+    /// A hot piece was compared: it had changed, or not. Whether it is of this memory.
+    pub fn learn(&mut self, piece: Piece, changed: bool) -> bool {
         let Some(address) = self.address(piece) else {
-            return;
+            return false;
         };
         let Some(chunk) = self.chunks.get_mut(&(address / CHUNK_BYTES)) else {
-            return;
+            return false;
         };
         let index = page_index(address);
         match changed {
@@ -336,6 +336,7 @@ impl Pages {
             true => {}
             false => chunk.cool(index),
         }
+        true
     }
 
     /// Runs of stored pages, by address: what restore fills.

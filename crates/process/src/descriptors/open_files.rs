@@ -53,6 +53,12 @@ impl OpenFiles {
         Ok(fd)
     }
 
+    /// Adds a descriptor that is known to be of the open file `lowest`, which has a lower number.
+    pub(super) fn join(&mut self, fd: i32, lowest: i32, file: Ident) {
+        self.others.entry(lowest).or_default().insert(fd);
+        self.files.insert(fd, file);
+    }
+
     /// Removes a descriptor of the open file `lowest`. When it was the lowest, and others are left, the new
     /// lowest is given.
     pub(super) fn remove(&mut self, fd: i32, lowest: i32) -> Option<i32> {

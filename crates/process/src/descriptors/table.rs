@@ -8,14 +8,14 @@ use super::describe::{Files, describe};
 use super::open_files::OpenFiles;
 use super::tables::{Tables, number, split};
 use super::touched::Touched;
-use super::{Descriptor, What};
+use super::{Descriptor, Lock, LockKind, What};
 use crate::command_line::of_process;
 use crate::error::{Error, Result};
 use crate::files::Ident;
 use crate::objects::Id;
 use crate::pairs::Pairs;
 use crate::sockets::Replies;
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fs;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
@@ -37,6 +37,8 @@ pub struct Descriptors {
     pub(super) ours: HashMap<i32, OwnedFd>,
     pub(super) open_files: OpenFiles,
     pub(super) tables: Tables,
+    /// The table that each process had, by the thread it is seen by, when all was listed last.
+    listed: HashMap<(i32, Tid), usize>,
     /// A thread may have a table of its own.
     may_be_apart: bool,
     touched: Touched,
@@ -51,6 +53,7 @@ impl Default for Descriptors {
             ours: HashMap::new(),
             open_files: OpenFiles::default(),
             tables: Tables::default(),
+            listed: HashMap::new(),
             may_be_apart: false,
             touched: Touched::all(),
             looked_at: 0,
@@ -94,6 +97,11 @@ impl Descriptors {
     #[must_use]
     pub fn apart(&self) -> &[(Tid, usize)] {
         self.tables.members()
+    }
+
+    /// A descendant executes another program.
+    pub fn executes(&mut self, pid: i32) {
+        self.tables.executes(pid);
     }
 
     /// A thread that has a descriptor, and its number there.
@@ -214,7 +222,8 @@ impl Descriptors {
         Ok(numbers)
     }
 
-    /// Looks at what calls touched, while the `threads` stand still. Whether anything is not as it was.
+    /// Looks at what calls touched, while the `threads` stand still; those of the processes `asleep` have stood still
+    /// since the last look. Whether anything is not as it was.
     ///
     /// # Errors
     /// Names a descriptor that cannot be captured. All are looked at again then.
@@ -222,6 +231,7 @@ impl Descriptors {
         &mut self,
         process: &Process,
         threads: &[(i32, Tid)],
+        asleep: &BTreeSet<i32>,
         files: &mut Files<'_>,
     ) -> Result<bool> {
         let with_others = threads.iter().any(|(pid, _)| *pid != process.pid());
@@ -232,13 +242,13 @@ impl Descriptors {
         if !self.touched.is_any() && !strangers {
             return Ok(false);
         }
-        let parted = several && self.find_tables(process, threads)?;
+        let parted = several && self.find_tables(process, threads, asleep)?;
         let mut updated = match self.touched.all || strangers {
-            true => self.list_all(process, files),
+            true => self.list_all(process, asleep, files),
             false => self.look_at_touched(process, files),
         };
         if may_be_sent && !several && updated.is_ok() && self.has_strangers(process) {
-            updated = self.list_all(process, files).map(|_| true);
+            updated = self.list_all(process, asleep, files).map(|_| true);
         }
         match updated {
             Ok(_) => self.touched.clear(&self.list),
@@ -257,32 +267,96 @@ impl Descriptors {
     }
 
     /// Whether other threads have tables of their own than before.
-    fn find_tables(&mut self, process: &Process, threads: &[(i32, Tid)]) -> Result<bool> {
-        let found = Tables::of(process, threads)?;
-        let changed = found.members() != self.tables.members();
+    fn find_tables(
+        &mut self,
+        process: &Process,
+        threads: &[(i32, Tid)],
+        asleep: &BTreeSet<i32>,
+    ) -> Result<bool> {
+        let before = self.tables.members().to_vec();
+        let found =
+            Tables::of(process, threads, asleep, std::mem::take(&mut self.tables)).inspect_err(|_| {
+                self.list.clear(); // their tables are not known any more
+                self.ours.clear();
+                self.open_files = OpenFiles::default();
+                self.listed.clear();
+                self.touched.all = true;
+            })?;
+        let changed = found.members() != before;
         self.may_be_apart = !found.is_one(process);
         self.tables = found;
         Ok(changed)
     }
 
-    fn list_all(&mut self, process: &Process, files: &mut Files<'_>) -> Result<bool> {
+    fn list_all(&mut self, process: &Process, asleep: &BTreeSet<i32>, files: &mut Files<'_>) -> Result<bool> {
         let before = std::mem::take(&mut self.list);
         self.ours.clear();
-        self.open_files = OpenFiles::default();
+        let open_before = std::mem::take(&mut self.open_files);
+        let listed = std::mem::take(&mut self.listed);
         let mut all = Vec::new();
         for (table, owner) in self.tables.all(process).enumerate() {
+            let place = (owner.pid(), owner.thread());
+            if let Some(then) = listed.get(&place).filter(|_| asleep.contains(&owner.pid())) {
+                let first = number(*then, 0);
+                let known = before.range(first..=first + (number(1, 0) - 1));
+                all.extend(known.map(|(fd, descriptor)| (number(table, split(*fd).1), Some(descriptor))));
+                continue;
+            }
             let in_it = numbers(owner.thread())?;
             if let Some(high) = in_it.iter().find(|fd| split(**fd).0 > 0) {
                 return Err(Error::Unsupported(format!(
                     "descriptor {high}: numbers this high are not captured; use lower ones"
                 )));
             }
-            all.extend(in_it.into_iter().map(|fd| number(table, fd)));
+            all.extend(in_it.into_iter().map(|fd| (number(table, fd), None)));
         }
-        for number in all {
-            self.look_at(number, process, files)?;
+        // Of each open file that sleepers had then, one descriptor that was looked at now.
+        let mut looked_at: HashMap<i32, i32> = HashMap::new();
+        for (number, known) in all {
+            let file = known.and_then(|known| open_before.file(known.fd));
+            match known.zip(file) {
+                Some((known, file)) if looked_at.contains_key(&known.shares) => {
+                    self.look_through(looked_at[&known.shares], number, known, file);
+                }
+                _ => {
+                    self.look_at(number, process, files)?;
+                    known.and_then(|known| looked_at.insert(known.shares, number));
+                }
+            }
         }
+        let tables = self.tables.all(process).enumerate();
+        self.listed = tables
+            .map(|(table, owner)| ((owner.pid(), owner.thread()), table))
+            .collect();
         Ok(before != self.list)
+    }
+
+    /// Takes in a sleeper's descriptor, of the same open file as `other`, which was looked at now. Others may have
+    /// changed what belongs to the open file, but nothing of the descriptor's own.
+    fn look_through(&mut self, other: i32, number: i32, known: &Descriptor, file: Ident) {
+        let Some(now) = self.list.get(&other) else {
+            return; // closed: no sleeper's is
+        };
+        let what = match (&known.what, &now.what) {
+            // By its own number.
+            (What::Inherited { .. }, _) | (_, What::Inherited { .. }) => &known.what,
+            (_, now) => now,
+        };
+        let is_own = |lock: &&Lock| lock.kind == LockKind::Process;
+        let of_file = now.locks.iter().filter(|lock| !is_own(lock));
+        let descriptor = Descriptor {
+            fd: number,
+            flags: now.flags,
+            cloexec: known.cloexec,
+            what: what.clone(),
+            shares: now.shares,
+            locks: of_file
+                .chain(known.locks.iter().filter(is_own))
+                .cloned()
+                .collect(),
+        };
+        self.open_files.join(number, descriptor.shares, file);
+        self.list.insert(number, descriptor);
     }
 
     fn look_at_touched(&mut self, process: &Process, files: &mut Files<'_>) -> Result<bool> {

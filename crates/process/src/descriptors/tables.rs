@@ -6,6 +6,7 @@
 //! * While there are several, the effect of no call is foretold: all descriptors are looked at again at every stop.
 
 use crate::error::{Error, Result};
+use std::collections::{BTreeSet, HashMap};
 use std::io;
 use std::os::fd::OwnedFd;
 use twinpage_os::remote::{self, Process};
@@ -35,21 +36,39 @@ pub(super) struct Tables {
     by: Vec<Process>,
     /// Their threads, and the table of each.
     members: Vec<(Tid, usize)>,
+    /// Processes that have executed a program since: what was opened has their old memory.
+    executed: Vec<i32>,
 }
 
 impl Tables {
-    /// Finds the tables of the `threads`, each with its process, which stand still.
-    pub(super) fn of(process: &Process, threads: &[(i32, Tid)]) -> Result<Tables> {
+    /// Finds the tables of the `threads`, each with its process, which stand still. Processes share none: a call that
+    /// would make such a one is refused. Those that `known` has opened are not opened again; processes `asleep` are
+    /// there, as nothing ran in them since.
+    pub(super) fn of(
+        process: &Process,
+        threads: &[(i32, Tid)],
+        asleep: &BTreeSet<i32>,
+        known: Tables,
+    ) -> Result<Tables> {
         let failed = |source| Error::target("cannot look at a thread's descriptors", source);
+        let is_there = |by: &Process| asleep.contains(&by.pid()) || by.is_there();
+        let is_usable = |by: &Process| is_there(by) && !known.executed.contains(&by.pid());
+        let alive = known.by.into_iter().filter(is_usable);
+        let mut known: HashMap<(i32, Tid), Process> = alive.map(|by| ((by.pid(), by.thread()), by)).collect();
         let mut found = Tables::default();
+        let mut of_process: HashMap<i32, Vec<usize>> = HashMap::new();
         for &(pid, tid) in threads {
             let shares = |other: Tid| remote::share_descriptors(tid, other).map_err(failed);
-            if shares(process.thread())? {
+            if pid == process.pid() && shares(process.thread())? {
                 continue;
             }
-            let mut table = 0;
-            while table < found.by.len() && !shares(found.by[table].thread())? {
-                table += 1;
+            let tables = of_process.entry(pid).or_default();
+            let mut table = found.by.len();
+            for other in tables.iter().copied() {
+                if shares(found.by[other].thread())? {
+                    table = other;
+                    break;
+                }
             }
             if table == MOST {
                 return Err(Error::Unsupported(format!(
@@ -57,11 +76,20 @@ impl Tables {
                 )));
             }
             if table == found.by.len() {
-                found.by.push(Process::open_by(pid, tid).map_err(failed)?);
+                let by = known
+                    .remove(&(pid, tid))
+                    .map_or_else(|| Process::open_by(pid, tid), Ok);
+                found.by.push(by.map_err(failed)?);
+                tables.push(table);
             }
             found.members.push((tid, table + 1));
         }
         Ok(found)
+    }
+
+    /// This process executes another program.
+    pub(super) fn executes(&mut self, pid: i32) {
+        self.executed.push(pid);
     }
 
     /// Whether all threads of this process share one table.

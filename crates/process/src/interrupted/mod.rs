@@ -26,7 +26,7 @@ use crate::clocks::Clocks;
 use crate::error::{Error, Result};
 use limits::Limit;
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use twinpage_os::inject::{SLOT_BYTES, SLOTS, SLOTS_END};
 use twinpage_os::remote::Process;
 use twinpage_os::trace::{Registers, Tid};
@@ -57,6 +57,8 @@ pub struct Calls {
     /// The program's own registers at an altered call.
     altered: HashMap<Tid, Registers>,
     slots: BTreeMap<Tid, u64>,
+    /// Threads that stop as they enter and leave a call, though nothing of it is altered.
+    told_of: HashSet<Tid>,
 }
 
 /// The kernel's own codes: begin the call again, unless a handler runs.
@@ -90,7 +92,23 @@ impl Calls {
     /// The thread is gone.
     pub fn forget(&mut self, tid: Tid) {
         self.until_ns.remove(&tid);
+        self.told_of.remove(&tid);
         self.finish(tid);
+    }
+
+    /// The thread stops as it enters and leaves its next call, or no longer.
+    pub fn tell_of(&mut self, tid: Tid, tell: bool) {
+        if tell {
+            self.told_of.insert(tid);
+        } else {
+            self.told_of.remove(&tid);
+        }
+    }
+
+    /// Whether it stops there, for whatever reason.
+    #[must_use]
+    pub fn stops_at_call(&self, tid: Tid) -> bool {
+        self.is_altered(tid) || self.told_of.contains(&tid)
     }
 
     /// Whether something of a call of the thread is kept.

@@ -85,6 +85,9 @@ impl Program {
                 && (self.threads.iter()).any(|thread| thread.state == State::GroupStopped),
             guards: self.memory.guards()?,
         };
+        if !self.members.slept_through() {
+            return Err(Error::NotYet("a process woke meanwhile".into()));
+        }
         let streams = self.streams.stop_point(into.epoch)?;
         self.cut_replies(into.epoch);
         let files = self.begin_files(into)?;
@@ -167,7 +170,8 @@ impl Program {
         let own = self.threads.iter().map(|thread| (self.process.pid(), thread.tid));
         let others = self.descendants.threads().map(|(pid, tid, _)| (pid, tid));
         let threads: Vec<(i32, Tid)> = own.chain(others).collect();
-        self.fixed_changed |= self.descriptors.update(&self.process, &threads, &mut files)?;
+        self.fixed_changed |=
+            (self.descriptors).update(&self.process, &threads, &self.members.sleepers.pids, &mut files)?;
         Ok(())
     }
 
@@ -294,10 +298,8 @@ impl Program {
 
     /// A piece was compared: it had changed, or not.
     fn learn(&mut self, piece: Piece, changed: bool) {
-        self.memory.learn(piece, changed);
-        self.members
-            .memories()
-            .for_each(|memory| memory.learn(piece, changed));
+        let _ = self.memory.learn(piece, changed) // else it is of a process that is gone
+            || (self.members.memories()).any(|memory| memory.learn(piece, changed));
     }
 
     /// Something cannot be captured. While there are other processes that passes: what they share with the program is
@@ -318,7 +320,7 @@ impl Program {
         let clock = Instant::now();
         let micros = |clock: Instant| clock.elapsed().as_secs_f64() * 1e6;
         let mut stop = Stop::default();
-        if self.ending.is_some() || !self.stop_all()? {
+        if self.ending.is_some() || !self.stop_but_sleepers()? {
             if self.was_killed() {
                 return Err(Error::Killed);
             }

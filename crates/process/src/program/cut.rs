@@ -10,9 +10,9 @@ use twinpage_os::remote::Process;
 use twinpage_os::trace::{self, Registers, Tid};
 use twinpage_os::user_signals;
 
-/// How a thread goes on: one whose call is altered stops at the call's end.
+/// How a thread goes on: one whose call is altered, or that may sleep, stops at the call's end.
 pub(super) fn way_on(calls: &Calls, tid: Tid) -> fn(Tid, i32) -> std::io::Result<()> {
-    if calls.is_altered(tid) {
+    if calls.stops_at_call(tid) {
         trace::go_on_to_call
     } else {
         trace::go_on
@@ -155,7 +155,11 @@ impl Program {
 
     /// A thread with an altered call stopped at the beginning or the end of it.
     pub(super) fn at_call(&mut self, tid: Tid) -> Result<()> {
-        self.end_call(tid)?;
+        if !self.end_call(tid)?
+            && let Some(pid) = self.descendants.of_thread(tid)
+        {
+            self.members.enters(pid, tid);
+        }
         self.go_on(tid, 0)
     }
 
@@ -181,6 +185,7 @@ impl Program {
             None => self.rest.disturb(),
             Some(pid) => self.members.disturb(pid),
         }
+        self.calls.tell_of(tid, false);
         self.with_calls(tid, |calls, process| {
             calls.end(tid, &mut registers, process)?;
             set(tid, &registers)

@@ -3,6 +3,7 @@
 //! * Any stop answers a request to stand still, also one for a signal or a call: that is dealt with, and the
 //!   thread is asked again before it goes on.
 //! * No thread is left at an instruction whose fault has not reached its handler.
+//! * Descendants that sleep are left alone: see `asleep.rs`.
 //! * Threads that a signal had stopped stay stopped when the others go on.
 //! * The program may end meanwhile: that is an answer, not an error.
 //! * A thread that waits for a child it made by vfork(2) cannot be stopped. Then nothing is: those that stand go on as
@@ -35,8 +36,11 @@ impl Program {
     /// instruction the thread stands at, so it cannot be kept for later.
     fn faulting(&self) -> Result<Option<Tid>> {
         let own = self.threads.iter().map(|thread| thread.tid);
-        let others = self.descendants.threads().map(|(_, tid, _)| tid);
-        for tid in own.chain(others) {
+        let others = self
+            .descendants
+            .threads()
+            .filter(|(.., state)| *state != State::Asleep);
+        for tid in own.chain(others.map(|(_, tid, _)| tid)) {
             let look = |source| Error::target("cannot read waiting signals", source);
             let pending = match trace::pending_signals(tid, false) {
                 Err(_) if self.descendants.of_thread(tid).is_some() => continue, // it was killed
@@ -74,6 +78,18 @@ impl Program {
 
     fn ask_all(&mut self) -> Result<bool> {
         self.look_for_lost();
+        loop {
+            if !self.stop_running()? {
+                return Ok(false);
+            }
+            // A sleeper that woke before stands at the end of its call.
+            if self.members.sleepers.pids.is_empty() || !self.await_stop(false)? {
+                return Ok(true);
+            }
+        }
+    }
+
+    fn stop_running(&mut self) -> Result<bool> {
         // A program with no thread left ends as soon as its main thread is told of.
         while self.threads.is_empty() || !self.running().is_empty() {
             if let Some(why) = self.descendants.obstacle() {
@@ -89,7 +105,7 @@ impl Program {
             if self.running().is_empty() && !self.threads.is_empty() {
                 break;
             }
-            self.await_stop()?;
+            self.await_stop(true)?;
             if self.ending.is_some() {
                 return Ok(false);
             }
@@ -114,21 +130,31 @@ impl Program {
 
     /// The threads that cannot be looked at: they run, or wait in a group stop.
     fn running(&self) -> Vec<Tid> {
-        let is_running = |state: State| matches!(state, State::Running | State::Returning | State::Listening);
-        let own = self.threads.iter().map(|thread| (thread.tid, thread.state));
-        let others = self.descendants.threads().map(|(_, tid, state)| (tid, state));
-        own.chain(others)
-            .filter(|(_, state)| is_running(*state))
-            .map(|(tid, _)| tid)
+        let is_running = |pid: i32, state: State| match state {
+            State::Running | State::Returning | State::Listening => true,
+            State::Asleep => !self.members.sleepers.pids.contains(&pid),
+            _ => false,
+        };
+        let own = self
+            .threads
+            .iter()
+            .map(|thread| (self.pid(), thread.tid, thread.state));
+        own.chain(self.descendants.threads())
+            .filter(|(pid, _, state)| is_running(*pid, *state))
+            .map(|(_, tid, _)| tid)
             .collect()
     }
 
     /// Waits for a thread to stop for our request; what threads stop for before is answered. Any thread: a
-    /// leader that died is told only after the others.
-    fn await_stop(&mut self) -> Result<()> {
-        match trace::wait(-1, true) {
+    /// leader that died is told only after the others. Without `block`, whether one had stopped already.
+    fn await_stop(&mut self, block: bool) -> Result<bool> {
+        match trace::wait(-1, block) {
             Ok(Some((tid, status))) => {
-                let of_descendant = self.descendant_of(tid).is_some();
+                let descendant = self.descendant_of(tid);
+                let of_descendant = descendant.is_some();
+                if let Some(pid) = descendant.filter(|pid| self.members.sleepers.pids.contains(pid)) {
+                    self.members.disturb(pid);
+                }
                 match status {
                     Status::Interrupted => {
                         self.descendants.end_making(tid);
@@ -144,11 +170,12 @@ impl Program {
                     status => self.handle(tid, status)?,
                 }
             }
+            Ok(None) if !block => return Ok(false),
             Ok(None) => self.look_for_lost(),
             Err(error) if self.are_last_lost(&error) => {}
             Err(source) => return Err(Error::target("cannot wait for the program", source)),
         }
-        Ok(())
+        Ok(true)
     }
 
     /// Lets every thread that stands still go on.
@@ -202,6 +229,7 @@ fn let_go(tid: Tid, state: State, go_on: fn(Tid, i32) -> std::io::Result<()>) ->
                 Ok(State::Listening)
             }
         },
+        State::Asleep => Ok(State::Running),
         running => Ok(running),
     }
 }

@@ -7,6 +7,8 @@
 //! * What cannot be captured of it, or put together again, is an error that names it; the checkpoint waits then.
 //! * A descendant that is killed meanwhile has the checkpoint wait as well, and is no error.
 
+use super::asleep::{Sleepers, Slumber};
+use super::identity::Identity;
 use super::job::Job;
 use super::rest::{Rest, Subject};
 use super::{Program, group_of, is_gone};
@@ -25,6 +27,7 @@ use crate::syscalls::Watch;
 use crate::threads::{self, Pending, ThreadRegisters, ThreadState};
 use std::collections::BTreeMap;
 use std::fs;
+use std::sync::Arc;
 use twinpage_core::{Capture, Piece};
 use twinpage_os::inject::{self, ROOM};
 use twinpage_os::remote::Process;
@@ -36,18 +39,24 @@ pub(crate) struct Members {
     list: BTreeMap<i32, Followed>,
     /// Pages of those that are followed no longer, until the next checkpoint forgets them.
     left: Vec<Pages>,
+    pub(super) sleepers: Sleepers,
 }
 
 /// One of them.
-struct Followed {
-    process: Process,
-    memory: Memory,
-    kernel: Kernel,
+pub(super) struct Followed {
+    pub(super) process: Process,
+    pub(super) memory: Memory,
+    pub(super) kernel: Kernel,
     stale: Dirty,
     timers_set: bool,
     steady: BTreeMap<Tid, ThreadState>,
     writer: context::Writer,
-    rest: Rest,
+    pub(super) rest: Rest,
+    pub(super) slumber: Slumber,
+    /// It was asleep when it was stopped.
+    was_asleep: bool,
+    /// Signals wait for it.
+    has_pending: bool,
     /// Something happened in it since it was last asked for what only it can tell.
     may_have_run: bool,
 }
@@ -67,6 +76,19 @@ impl Members {
         if let Some(followed) = self.list.remove(&pid) {
             self.left.push(followed.memory.into_pages());
         }
+        self.sleepers.wake(pid);
+    }
+
+    pub(super) fn get(&self, pid: i32) -> Option<&Followed> {
+        self.list.get(&pid)
+    }
+
+    pub(super) fn get_mut(&mut self, pid: i32) -> Option<&mut Followed> {
+        self.list.get_mut(&pid)
+    }
+
+    pub(super) fn all(&self) -> impl Iterator<Item = (i32, &Followed)> {
+        self.list.iter().map(|(pid, followed)| (*pid, followed))
     }
 
     /// The memory of one, if it is followed.
@@ -104,8 +126,10 @@ impl Members {
     pub(super) fn renew_threads(&mut self) {
         for followed in self.list.values_mut() {
             followed.steady.clear();
+            followed.stale.limits = true;
             followed.rest.disturb();
         }
+        self.sleepers.wake_all();
     }
 
     /// A call that may truncate `file` is about to run: private copies of its pages may be gone, and nothing wakes those
@@ -115,6 +139,7 @@ impl Members {
             followed.memory.may_truncate(file);
             followed.rest.disturb();
         }
+        self.sleepers.wake_all();
     }
 
     /// Something happened in one.
@@ -122,6 +147,14 @@ impl Members {
         if let Some(followed) = self.list.get_mut(&pid) {
             followed.rest.disturb();
             followed.may_have_run = true;
+        }
+        self.sleepers.wake(pid);
+    }
+
+    /// A thread of one enters a call.
+    pub(super) fn enters(&mut self, pid: i32, tid: Tid) {
+        if let Some(followed) = self.list.get_mut(&pid) {
+            followed.slumber.enters(tid);
         }
     }
 
@@ -168,6 +201,9 @@ impl Members {
             steady: BTreeMap::new(),
             writer: context::Writer::default(),
             rest: Rest::default(),
+            slumber: Slumber::default(),
+            was_asleep: false,
+            has_pending: false,
             may_have_run: true,
             process,
         };
@@ -178,7 +214,7 @@ impl Members {
 /// What descendants have been found to be at a stop.
 #[derive(Default)]
 pub(super) struct Found {
-    pub(super) members: Vec<(context::Member, Vec<u8>)>,
+    pub(super) members: Vec<(context::Member, Arc<[u8]>)>,
     pub(super) foreground: i32,
     pub(super) pages: u64,
 }
@@ -223,8 +259,19 @@ impl Program {
             return Ok(found);
         }
         let machine = self.machine.clone();
-        let identity = Identity::of(self.process.thread())?;
+        let known = self.members.sleepers.identity_now.take();
+        let identity = known.map_or_else(|| Identity::of(self.process.thread()), Ok)?;
         for pid in living {
+            let slept = self.members.sleepers.pids.contains(&pid);
+            let kept = self
+                .members
+                .get(pid)
+                .filter(|_| slept)
+                .and_then(|followed| followed.slumber.kept());
+            if let Some(kept) = kept {
+                found.members.push(kept.clone());
+                continue;
+            }
             let looked = self.look_at_descendant(pid, into, clocks, &machine, &identity);
             found
                 .members
@@ -241,7 +288,7 @@ impl Program {
                     return Err(of_process(pid, Error::Unsupported(why)));
                 }
                 let member = self.member(pid, MemberState::Ended(ending))?;
-                found.members.push((member, Vec::new()));
+                found.members.push((member, Arc::default()));
             }
         }
         found.foreground = Place::of(self.process.thread()).map_or(0, |place| place.foreground.max(0));
@@ -264,7 +311,7 @@ impl Program {
         clocks: Clocks,
         machine: &Machine,
         identity: &Identity,
-    ) -> Result<(context::Member, Vec<u8>)> {
+    ) -> Result<(context::Member, Arc<[u8]>)> {
         let tids = self.descendants.tids_of(pid);
         if tids.first() != Some(&pid) {
             return Err(Error::Unsupported("its main thread ended before others".into()));
@@ -281,6 +328,7 @@ impl Program {
         let stop_untold = stopped && self.is_stop_untold(pid)?;
         self.follow(pid)?;
         if let Some(followed) = self.members.list.get_mut(&pid) {
+            followed.was_asleep = followed.rest.is_asleep();
             followed.rest.begin();
         }
         let mut moving = Vec::with_capacity(tids.len());
@@ -305,7 +353,9 @@ impl Program {
         };
         let followed = self.members.list.get_mut(&pid);
         let followed = followed.ok_or_else(|| Error::Internal(format!("process {pid} is not followed")))?;
-        Ok((member, followed.look(&look, into)?))
+        let found = (member, followed.look(&look, into)?.into());
+        self.put_to_sleep(&found, &moving, identity);
+        Ok(found)
     }
 
     /// Plants code in a descendant, and begins to track its writes.
@@ -401,6 +451,7 @@ impl Followed {
             }
         }
         let (timers, pending) = self.timers(look)?;
+        self.has_pending = !pending.is_empty() || look.stopped;
         self.writer.set_fixed(&StableState {
             pid,
             mappings: self.memory.mappings().to_vec(),
@@ -431,7 +482,7 @@ impl Followed {
     }
 
     /// Whether it did nothing since the last checkpoint. One that cannot be looked at was killed.
-    fn rests(&mut self, descendants: &Descendants) -> bool {
+    pub(super) fn rests(&mut self, descendants: &Descendants) -> bool {
         let pid = self.process.pid();
         let threads = descendants.threads().filter(|(of, ..)| *of == pid);
         let holds = self.rest.holds(&mut Subject {
@@ -440,6 +491,11 @@ impl Followed {
             threads: threads.map(|(_, tid, state)| (tid, state)).collect(),
         });
         holds.unwrap_or(false)
+    }
+
+    /// Whether it was asleep, and nothing but what wakes it happens to it by itself.
+    pub(super) fn may_sleep(&self) -> Option<()> {
+        (self.was_asleep && !self.has_pending && !self.timers_set).then_some(())
     }
 
     /// What its timers have left, and the signals that wait beside them: a timer that rings between the two looks has
@@ -511,35 +567,6 @@ fn check_shared(pid: i32) -> Result<()> {
                 .join(" ")
         ))),
         None => Ok(()),
-    }
-}
-
-/// Who a process is, and what filters its calls: proc_pid_status(5). A resume gives all the same.
-#[derive(PartialEq, Eq, Debug)]
-struct Identity(Vec<String>);
-
-impl Identity {
-    fn of(tid: Tid) -> Result<Identity> {
-        const NAMES: [&str; 10] = [
-            "Uid:",
-            "Gid:",
-            "Groups:",
-            "CapInh:",
-            "CapPrm:",
-            "CapEff:",
-            "CapBnd:",
-            "CapAmb:",
-            "NoNewPrivs:",
-            "Seccomp_filters:",
-        ];
-        let path = format!("/proc/{tid}/status");
-        let status = fs::read_to_string(&path).map_err(Error::file("cannot read", path))?;
-        let mut lines: Vec<String> = (status.lines())
-            .filter(|line| NAMES.iter().any(|name| line.starts_with(name)))
-            .map(str::to_owned)
-            .collect();
-        lines.sort_unstable();
-        Ok(Identity(lines))
     }
 }
 

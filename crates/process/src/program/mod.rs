@@ -6,16 +6,18 @@
 //!   alive whenever that is done: the one that stopped for a call, or one that stands still for a checkpoint.
 //!   So it is while threads have descriptors of their own, each seen by the thread itself.
 //!
-//! `halt.rs` has every thread stand still; `capture.rs` reads what a checkpoint holds meanwhile; `cut.rs` takes
+//! `asleep.rs` leaves descendants alone that sleep; `halt.rs` has every thread stand still; `capture.rs` reads what a checkpoint holds meanwhile; `cut.rs` takes
 //! up the calls that this cut; `rest.rs` tells when nothing ran since;
 //! `standing.rs` has threads wait for a durable epoch; `executable.rs` keeps the program's own file; `job.rs` follows a
 //! user's `^Z`; `processor.rs` makes calls cheap; `tree.rs` answers the program's descendants; `members.rs` reads what a
 //! checkpoint holds of them.
 
+mod asleep;
 mod capture;
 mod cut;
 mod executable;
 mod halt;
+mod identity;
 mod job;
 mod members;
 mod processor;
@@ -337,9 +339,10 @@ impl Program {
         self.steady.insert(tid, None);
     }
 
-    /// The steady state of all threads is, also of descendants.
+    /// The steady state of all threads is, also of descendants, and so are limits.
     pub(crate) fn renew_threads(&mut self) {
         self.members.renew_threads();
+        self.stale.limits = true;
         self.steady.values_mut().for_each(|steady| *steady = None);
     }
 

@@ -108,6 +108,11 @@ impl Rest {
         Ok(rests)
     }
 
+    /// Whether it was seen asleep, and nothing was told of it since.
+    pub(super) fn is_asleep(&self) -> bool {
+        self.asleep.is_some()
+    }
+
     /// Whether no thread ran since the process was seen asleep.
     pub(super) fn is_still(&self) -> bool {
         let still = |(counter, count): &(Counter, u64)| counter.read() == Some(*count);

@@ -14,6 +14,7 @@ use crate::descendants::{Described, State, process_of};
 use crate::error::Result;
 use crate::syscalls::Watch;
 use rustix::process::{Pid, Signal};
+use std::collections::BTreeSet;
 use twinpage_os::trace::{self, Status, Tid};
 
 impl Program {
@@ -76,6 +77,7 @@ impl Program {
                         }
                         self.descendants.execute(pid);
                         self.members.leave(pid);
+                        self.descriptors.executes(pid);
                     }
                     trace::EVENT_SECCOMP => self.answer_descendant(tid, pid)?,
                     _ => {}
@@ -91,6 +93,7 @@ impl Program {
         self.calls.forget(tid);
         self.descendants.end_thread(tid, ending);
         self.members.leave(tid);
+        self.members.lose_parent(tid);
     }
 
     /// A thread of a descendant stopped because it was asked to, or because it is new. Whether it had stopped before.
@@ -151,7 +154,9 @@ impl Program {
     pub(crate) fn look_for_lost(&mut self) {
         self.descendants.forget_lost(is_waited_for);
         let threads: Vec<_> = self.descendants.threads().collect();
-        for (pid, tid, _) in threads {
+        let several = threads.iter().filter(|(pid, tid, _)| pid != tid);
+        let several: BTreeSet<i32> = several.map(|(pid, ..)| *pid).collect();
+        for (pid, tid, _) in threads.into_iter().filter(|(pid, ..)| several.contains(pid)) {
             let is_first_of_several = tid == pid && self.descendants.threads_of(pid) > 1;
             if is_first_of_several && has_ended(pid) {
                 self.descendants.forget_thread(pid);
@@ -205,11 +210,11 @@ impl Program {
 
     /// Descendants were there since the last checkpoint: what they share with the program is looked at again.
     pub(super) fn take_back_shared(&mut self) {
+        let came = self.descendants.changed();
         if !self.descendants.take_lived() {
             return;
         }
-        self.stale.brk = true; // until they execute a program, they may share the memory
-        self.stale.limits = true;
+        self.stale.brk |= came; // until they execute a program, they may share the memory
         self.stale.directory = true;
         self.descriptors.touch_all();
         self.memory.objects().all_changed();

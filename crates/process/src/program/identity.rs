@@ -1,0 +1,39 @@
+//! Who a process is, and what filters its calls.
+
+use crate::error::{Error, Result};
+use std::fs::File;
+use std::io::Read;
+use twinpage_os::trace::Tid;
+
+/// What a resume gives to all processes alike: proc_pid_status(5).
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Identity(Vec<String>);
+
+impl Identity {
+    pub(super) fn of(tid: Tid) -> Result<Identity> {
+        const NAMES: [&str; 10] = [
+            "Uid:",
+            "Gid:",
+            "Groups:",
+            "CapInh:",
+            "CapPrm:",
+            "CapEff:",
+            "CapBnd:",
+            "CapAmb:",
+            "NoNewPrivs:",
+            "Seccomp_filters:",
+        ];
+        /// More than it has, so that it is read at once.
+        const ROOM: usize = 8 << 10;
+        let path = format!("/proc/{tid}/status");
+        let mut status = String::with_capacity(ROOM);
+        let read = File::open(&path).and_then(|mut file| file.read_to_string(&mut status));
+        read.map_err(Error::file("cannot read", path))?;
+        let mut lines: Vec<String> = (status.lines())
+            .filter(|line| NAMES.iter().any(|name| line.starts_with(name)))
+            .map(str::to_owned)
+            .collect();
+        lines.sort_unstable();
+        Ok(Identity(lines))
+    }
+}
