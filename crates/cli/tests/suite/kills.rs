@@ -183,6 +183,11 @@ fn c_with_sessions_groups_orphans_and_stopped_children() {
 }
 
 #[test]
+fn c_with_sleepers_that_others_change() {
+    survives("c_sleepers.c");
+}
+
+#[test]
 fn sqlite_in_c() {
     survives("c_sqlite.c");
 }

@@ -9,6 +9,7 @@
 //! - `damage`: damaged regions and states are told of, or hold what they held;
 //! - `states`: programs are listed, stopped, suspended, and cleaned away;
 //! - `trees`: scripts and builds, whose processes come and go, are killed and resumed;
+//! - `asleep`: of a tree that works, the processes that sleep are left alone;
 //! - `told`: what cannot be captured is told at once; a program that was stopped stays so;
 //! - `rest`: a program that does nothing costs nothing;
 //! - `random`: random sequences of system calls, alone and under kills;
@@ -20,6 +21,7 @@
 //! `TWINPAGE_SEED=N` repeats the choices of an earlier run (every test says its seed), `TWINPAGE_LONG=1`
 //! runs longer campaigns. A program whose runtime is missing is skipped and says so, except where `CI=true`.
 
+mod asleep;
 mod bad_input;
 mod calls;
 mod contract;

@@ -62,6 +62,7 @@ pub(crate) const PROGRAMS: &[Program] = &[
     program("c_zombies.c", Kind::C(&[]), 60),
     program("c_workers.c", Kind::C(&[]), 200),
     program("c_groups.c", Kind::C(&[]), 120),
+    program("c_sleepers.c", Kind::C(&[]), 40),
     program("c_sqlite.c", Kind::C(&["-lsqlite3"]), 240),
     program("python_threads.py", Kind::Python("threading"), 160),
     program("python_numpy.py", Kind::Python("numpy"), 50),

@@ -1,0 +1,66 @@
+//! Of a tree that works, the processes that sleep are left alone at its checkpoints, and go on after a kill.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Child, Stdio};
+
+use crate::support::process::{Victim, family, kill, name_of, twinpage};
+use crate::support::state::{on_state, wait_until};
+use crate::support::{chance, seed};
+
+/// A shell that works until a file is there, beside sleepers.
+const SCRIPT: &str = "for i in 1 2 3 4 5 6; do sleep 100000 & all=\"$all $!\"; done
+    n=0; until [ -e go ]; do n=$((n + 1)); done; kill $all; echo end";
+
+fn begin(work: &Path, words: &[&str], program: &[&str]) -> Child {
+    let mut command = twinpage();
+    command.args(words).arg(work.join("state")).args(program);
+    command.current_dir(work).stdout(Stdio::piped());
+    command.spawn().expect("twinpage starts")
+}
+
+fn epoch(work: &Path) -> u64 {
+    let out = on_state(&["info", "--json"], &work.join("state"));
+    let told: serde_json::Value = serde_json::from_slice(&out.stdout).unwrap_or_default();
+    told["epoch"].as_u64().unwrap_or(0)
+}
+
+/// How often each sleeper was given a processor: the third number of proc_pid_schedstat(5).
+fn turns(child: &Child) -> Vec<u64> {
+    let below = family(child.id() as i32);
+    let sleepers = below.into_iter().filter(|pid| name_of(*pid) == "sleep");
+    let turns = sleepers.filter_map(|pid| {
+        let counts = fs::read_to_string(format!("/proc/{pid}/schedstat")).ok()?;
+        counts.split_ascii_whitespace().nth(2)?.parse().ok()
+    });
+    turns.collect()
+}
+
+/// Over ten checkpoints, no sleeper is given a processor.
+fn are_left_alone(work: &Path, child: &Child) {
+    let asleep = std::cell::Cell::new((0, Vec::new()));
+    wait_until("no sleeper runs over ten checkpoints", || {
+        let now = (epoch(work), turns(child));
+        let (then, before) = asleep.take();
+        let still = now.1.len() == 6 && now.1 == before;
+        let over = still && now.0 >= then + 10;
+        asleep.set(if still { (then, before) } else { now });
+        over
+    });
+}
+
+#[test]
+fn sleepers_are_left_alone_and_go_on_after_a_kill() {
+    let work = tempfile::tempdir().expect("a scratch directory");
+    let mut chance = chance(seed(), "asleep");
+    let run = ["run", "--every", "20ms", "--durability", "memory", "--state"];
+    let mut child = begin(work.path(), &run, &["--", "sh", "-c", SCRIPT]);
+    are_left_alone(work.path(), &child);
+    kill(&mut child, Victim::Tree, &mut chance);
+    let child = begin(work.path(), &["resume"], &[]);
+    wait_until("the sleepers are there again", || turns(&child).len() == 6);
+    fs::write(work.path().join("go"), "").expect("a file");
+    let out = child.wait_with_output().expect("it ends");
+    assert!(out.status.success(), "{}", out.status);
+    assert_eq!(String::from_utf8_lossy(&out.stdout), "end\n");
+}
