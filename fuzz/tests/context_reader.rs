@@ -1,6 +1,7 @@
 //! The reader of programs' contexts against damaged bytes: trees of processes, and of one alone.
 
 use fastrand::Rng;
+use std::sync::Arc;
 use twinpage_fuzz::campaign::campaign;
 use twinpage_fuzz::edit::damage;
 use twinpage_fuzz::meter::Counting;
@@ -41,7 +42,7 @@ fn stable(pid: i32, rng: &mut Rng) -> StableState {
     }
 }
 
-fn written(pid: i32, members: &[(Member, Vec<u8>)], rng: &mut Rng) -> Vec<u8> {
+fn written(pid: i32, members: &[(Member, Arc<[u8]>)], rng: &mut Rng) -> Vec<u8> {
     let mut writer = Writer::default();
     writer.set_fixed(&stable(pid, rng)).expect("it can be encoded");
     let pages: Vec<u8> = (0..rng.usize(..200)).map(|_| rng.u8(..)).collect();
@@ -61,7 +62,7 @@ fn written(pid: i32, members: &[(Member, Vec<u8>)], rng: &mut Rng) -> Vec<u8> {
 
 /// A context of a random tree: each process a child of the first, or of one that lives.
 fn random_context(rng: &mut Rng) -> (Vec<Member>, Vec<u8>) {
-    let mut members: Vec<(Member, Vec<u8>)> = Vec::new();
+    let mut members: Vec<(Member, Arc<[u8]>)> = Vec::new();
     for pid in FIRST + 1..FIRST + 1 + rng.i32(..6) {
         let living = members.iter().map(|(member, _)| member);
         let mut parents: Vec<i32> = living
@@ -87,7 +88,7 @@ fn random_context(rng: &mut Rng) -> (Vec<Member>, Vec<u8>) {
             exit_signal: 17,
             state,
         };
-        members.push((member, context));
+        members.push((member, context.into()));
     }
     let bytes = written(FIRST, &members, rng);
     (members.into_iter().map(|(member, _)| member).collect(), bytes)

@@ -106,11 +106,14 @@ pub(super) struct Named {
     pub(super) length: u64,
 }
 
+/// A name that should be a record, and why it is none.
+pub(super) type NoRecord = (PathBuf, String);
+
 /// The records in `kept/`, in no order; and the first name that is none, with the reason.
 ///
 /// # Errors
 /// [`Error::Io`].
-pub(super) fn read_all(kept: &Path) -> Result<(Vec<Named>, Option<(PathBuf, String)>)> {
+pub(super) fn read_all(kept: &Path) -> Result<(Vec<Named>, Option<NoRecord>)> {
     let (mut all, mut damage) = (Vec::new(), None);
     let entries = match std::fs::read_dir(kept) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok((all, damage)),

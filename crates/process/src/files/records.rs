@@ -3,16 +3,16 @@
 use super::error::{Error, Result};
 use super::format::{Kind, Record};
 use super::log::{Entry, ReadLog};
-use super::named::{self, Named};
+use super::named::{self, Named, NoRecord};
 use super::{Durability, Epoch};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// The two logs, and the records that are names.
 pub(super) struct Records {
     logs: [ReadLog; 2],
     named: Vec<Named>,
     /// The first name of a record that is none.
-    damaged_name: Option<(PathBuf, String)>,
+    damaged_name: Option<NoRecord>,
 }
 
 /// Where a record is.

@@ -43,7 +43,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use twinpage_os::trace::{Registers, Tid};
 
-/// Who sleeps, and what must stay as it is meanwhile.
+/// The processes that sleep, and what must stay as it is meanwhile.
 #[derive(Default)]
 pub(super) struct Sleepers {
     /// Those that are left alone at this stop.

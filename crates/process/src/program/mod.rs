@@ -6,8 +6,8 @@
 //!   alive whenever that is done: the one that stopped for a call, or one that stands still for a checkpoint.
 //!   So it is while threads have descriptors of their own, each seen by the thread itself.
 //!
-//! `asleep.rs` leaves descendants alone that sleep; `halt.rs` has every thread stand still; `capture.rs` reads what a checkpoint holds meanwhile; `cut.rs` takes
-//! up the calls that this cut; `rest.rs` tells when nothing ran since;
+//! `asleep.rs` leaves descendants alone that sleep; `halt.rs` has every other thread stand still; `capture.rs` reads what
+//! a checkpoint holds meanwhile; `cut.rs` takes up the calls that this cut; `rest.rs` tells when nothing ran since;
 //! `standing.rs` has threads wait for a durable epoch; `executable.rs` keeps the program's own file; `job.rs` follows a
 //! user's `^Z`; `processor.rs` makes calls cheap; `tree.rs` answers the program's descendants; `members.rs` reads what a
 //! checkpoint holds of them.
