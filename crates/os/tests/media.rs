@@ -247,8 +247,10 @@ fn discarded_space_goes_back_and_comes_again() {
         medium.discard(1 << 20..3 << 20).unwrap();
         medium.fence().unwrap();
         let less = path.metadata().unwrap().blocks();
+        // The file system's own blocks count too: a hole may need one more for the map of the file's extents.
+        const MAP_BLOCKS: u64 = 4096 / 512;
         assert!(
-            less <= full - (2 << 20) / 512,
+            less <= full - (2 << 20) / 512 + MAP_BLOCKS,
             "{durability:?}: {full} blocks, then {less}"
         );
         assert_eq!(bytes(&medium, (1 << 20) - 1, 2), [1, 0]);
