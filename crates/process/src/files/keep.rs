@@ -134,9 +134,17 @@ impl Keep {
     /// # Errors
     /// [`Error::Io`].
     pub(super) fn forget(&self, seq: u64) -> Result<()> {
-        match rustix::fs::unlinkat(&self.dir, kept_name(seq), AtFlags::empty()) {
+        self.forget_name(&kept_name(seq))
+    }
+
+    /// Removes a name in the directory, if it is there.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub(super) fn forget_name(&self, name: &str) -> Result<()> {
+        match rustix::fs::unlinkat(&self.dir, name, AtFlags::empty()) {
             Ok(()) | Err(Errno::NOENT) => Ok(()),
-            Err(error) => Err(error).doing("remove", self.path_of(seq)),
+            Err(error) => Err(error).doing("remove", self.path.join(name)),
         }
     }
 

@@ -14,7 +14,6 @@ use super::error::{Doing, Error, Result};
 use super::format::{self, Record};
 use super::keep::Keep;
 use rustix::fd::AsFd;
-use rustix::fs::AtFlags;
 use rustix::io::Errno;
 use std::path::{Path, PathBuf};
 
@@ -29,8 +28,8 @@ pub(super) const BYTES: u64 = 4096;
 const EXT_MAGIC: u32 = 0xef53;
 
 /// Whether a record with those paths fits into a name.
-pub(super) fn fits(paths: &[&Path]) -> bool {
-    let paths: usize = paths.iter().map(|path| path.as_os_str().len()).sum();
+pub(super) fn fits<'p>(paths: impl IntoIterator<Item = &'p Path>) -> bool {
+    let paths: usize = paths.into_iter().map(|path| path.as_os_str().len()).sum();
     2 * (format::HEAD + paths).next_multiple_of(8) <= TARGET_MAX
 }
 
@@ -91,10 +90,7 @@ impl Keep {
     /// # Errors
     /// [`Error::Io`].
     pub(super) fn forget_record(&self, seq: u64) -> Result<()> {
-        match rustix::fs::unlinkat(self.fd(), name(seq), AtFlags::empty()) {
-            Ok(()) | Err(Errno::NOENT) => Ok(()),
-            Err(error) => Err(error).doing("remove the record", self.path().join(name(seq))),
-        }
+        self.forget_name(&name(seq))
     }
 }
 
@@ -176,8 +172,11 @@ mod tests {
     #[test]
     fn paths_that_fit_make_a_target_that_a_link_can_have() {
         let longest = (0..TARGET_MAX).rev().map(|len| "x".repeat(len));
-        let longest = longest.map(PathBuf::from).find(|path| fits(&[path])).unwrap();
-        assert!(fits(&[&longest, Path::new("")]) && !fits(&[&longest.join("xxxxxxx")]));
+        let longest = longest
+            .map(PathBuf::from)
+            .find(|path| fits([path.as_path()]))
+            .unwrap();
+        assert!(fits([longest.as_path(), Path::new("")]) && !fits([longest.join("xxxxxxx").as_path()]));
         let dir = tempfile::tempdir().unwrap();
         let record = vec![7; (format::HEAD + longest.as_os_str().len()).next_multiple_of(8)];
         std::os::unix::fs::symlink(hex::encode(record), dir.path().join("record")).unwrap();

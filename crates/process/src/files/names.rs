@@ -48,11 +48,9 @@ impl Recorder {
         };
         let safety = self.safety_of_names(&[found], dir.file.dev);
         self.journal.change(safety, |journal| journal.append(&draft))?;
-        if new == New::Link {
-            self.note_renamed(safety, &[(&dir, found)])?;
-        }
-        if new == New::Thing {
-            self.created.insert(found.path.clone());
+        match new {
+            New::Link => self.note_renamed(safety, &[(&dir, found)])?,
+            New::Thing => drop(self.created.insert(found.path.clone())),
         }
         Ok(Recorded::Saved)
     }

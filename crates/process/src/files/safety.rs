@@ -45,10 +45,10 @@ impl Recorder {
 
     /// The same of a change of these names, in a directory or two of one file system that was seen.
     pub(super) fn safety_of_names(&self, names: &[&Found], dev: u64) -> Safety {
-        let paths: Vec<_> = names.iter().map(|name| name.path.as_path()).collect();
+        let paths = names.iter().map(|name| name.path.as_path());
         let is_named = self.journal.order_kept_on == Some(dev)
             && names.iter().all(|name| name.readable)
-            && named::fits(&paths);
+            && named::fits(paths);
         match self.safety_of_content(dev) {
             Safety::Synced if is_named => Safety::Named,
             safety => safety,

@@ -493,7 +493,7 @@ impl Followed {
         holds.unwrap_or(false)
     }
 
-    /// Whether it was asleep, and nothing but what wakes it happens to it by itself.
+    /// Whether it was asleep, and no pending signal or timer will change it without waking it.
     pub(super) fn may_sleep(&self) -> Option<()> {
         (self.was_asleep && !self.has_pending && !self.timers_set).then_some(())
     }

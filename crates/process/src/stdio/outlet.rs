@@ -104,7 +104,7 @@ impl Outlet {
             {
                 base = Some(place.base);
                 let held = found_in_file(self.fd.as_fd(), place.base, log, safe)?;
-                // Where somebody else wrote there too the counter knows, unless the power was cut.
+                // In a file that other programs wrote to, the counter is right, except after a power cut.
                 if held.rest == Rest::Nothing || !released.trusted() {
                     count = held.whole;
                 }
@@ -228,7 +228,7 @@ enum Rest {
     Nothing,
     /// Zeros, and bytes of the stream at their places: a power cut took some, and left the length.
     Holes,
-    /// Somebody else wrote there too, or cut it, or it cannot be read.
+    /// Bytes of another program, or the file was truncated or cannot be read.
     Others,
 }
 
@@ -355,9 +355,9 @@ mod tests {
         assert_eq!(Stage::new(short, true).resume(), (70_000, short.to_vec()));
     }
 
-    /// A kill leaves no holes: zeros are somebody's. So are other bytes after a power cut.
+    /// A kill leaves no holes, so zeros are another program's. After a power cut, other bytes than zeros are.
     #[test]
-    fn what_somebody_else_wrote_stays() {
+    fn bytes_of_another_program_stay() {
         let all = stream();
         let mut zeros = all[..150_000].to_vec();
         zeros[140_000..].fill(0);
