@@ -185,10 +185,9 @@ impl Program {
         let Some(followed) = self.members.get_mut(found.0.pid) else {
             return;
         };
-        let names = followed
-            .may_sleep()
-            .filter(|_| all_wait)
-            .and_then(|()| names(followed));
+        let names = (all_wait && followed.may_sleep())
+            .then(|| names(followed))
+            .flatten();
         let told = names.is_some();
         followed.slumber = Slumber {
             kept: told.then(|| found.clone()),

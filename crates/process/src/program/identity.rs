@@ -1,4 +1,4 @@
-//! Who a process is, and what filters its calls.
+//! The user, groups, capabilities and call filters of a process.
 
 use crate::error::{Error, Result};
 use std::fs::File;

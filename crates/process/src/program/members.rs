@@ -494,8 +494,8 @@ impl Followed {
     }
 
     /// Whether it was asleep, and no pending signal or timer will change it without waking it.
-    pub(super) fn may_sleep(&self) -> Option<()> {
-        (self.was_asleep && !self.has_pending && !self.timers_set).then_some(())
+    pub(super) fn may_sleep(&self) -> bool {
+        self.was_asleep && !self.has_pending && !self.timers_set
     }
 
     /// What its timers have left, and the signals that wait beside them: a timer that rings between the two looks has
