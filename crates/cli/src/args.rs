@@ -6,7 +6,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
-use twinpage_cli::report::{self, at, every, instant, interval, keep, rate, share, signal};
+use twinpage_cli::report::{self, at, control_key, every, instant, interval, keep, rate, share, signal};
 use twinpage_os::Durability;
 use twinpage_process::older::{At, Keep};
 use twinpage_process::pace::{Every, Limits};
@@ -31,6 +31,11 @@ pub(crate) enum Command {
         after_help = "Example:\n  twinpage resume /tmp/state\n  twinpage run --keep 6@10min --state /tmp/state -- python3 search.py\n  twinpage resume /tmp/state --at 30min"
     )]
     Resume(Resume),
+    /// Bring this terminal to a program that runs detached; leaving it does not end the program
+    #[command(
+        after_help = "Example:\n  twinpage run --detach --state /tmp/session -- bash\n  twinpage attach /tmp/session\n\nExit code: the program's when it ends meanwhile, 0 when the key leaves."
+    )]
+    Attach(Attach),
     /// The states there are: what runs, what can be resumed, how old and how large each is
     #[command(after_help = "Example:\n  twinpage list\n  twinpage list --json /backup/states")]
     List(List),
@@ -213,6 +218,16 @@ pub(crate) struct Resume {
 }
 
 #[derive(Args, Debug)]
+pub(crate) struct Attach {
+    /// The key that leaves, as ^X; or none
+    #[arg(long, value_name = "KEY", default_value = "^\\", value_parser = control_key)]
+    pub(crate) key: report::Key,
+    /// The directory that twinpage run keeps the checkpoints in
+    #[arg(value_name = "STATE")]
+    pub(crate) state: PathBuf,
+}
+
+#[derive(Args, Debug)]
 pub(crate) struct List {
     /// One JSON document on standard output
     #[arg(long)]
@@ -320,6 +335,9 @@ pub(crate) struct PaceArguments {
     /// What to do when the program has something that cannot be captured
     #[arg(long, value_enum, default_value_t = OnUncapturableArgument::Stop)]
     pub(crate) on_uncapturable: OnUncapturableArgument,
+    /// Run in the background, on a terminal of its own that twinpage attach shows
+    #[arg(long)]
+    pub(crate) detach: bool,
     /// Write statistics, as JSON, to this file when the program ends
     #[arg(long, value_name = "FILE")]
     pub(crate) stats: Option<PathBuf>,

@@ -27,6 +27,7 @@ fn main() -> ExitCode {
     let done = match arguments.command {
         Command::Run(run) => program::run(run),
         Command::Resume(resume) => program::resume(resume),
+        Command::Attach(attach) => program::attach(&attach),
         Command::List(list) => states::list(&list),
         Command::Stop(stop) => states::stop(&stop),
         Command::Fork(fork) => states::fork(&fork),

@@ -1,6 +1,6 @@
-//! `twinpage run` and `twinpage resume`.
+//! `twinpage run`, `twinpage resume` and `twinpage attach`.
 
-use crate::args::{PaceArguments, Resume, Run};
+use crate::args::{Attach, PaceArguments, Resume, Run};
 use crate::states;
 use std::fs::{DirBuilder, OpenOptions};
 use std::io::ErrorKind;
@@ -8,6 +8,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use twinpage_os::{signals, user_signals};
+use twinpage_process::attach::{self, Begun, Left, Side};
 use twinpage_process::context::Ending;
 use twinpage_process::launch::Command;
 use twinpage_process::session::Summary;
@@ -31,6 +32,11 @@ pub(crate) fn run(arguments: Run) -> Result<ExitCode, String> {
             state.display()
         ));
     }
+    if arguments.pace.detach
+        && let Some(code) = detach(&state)?
+    {
+        return Ok(code);
+    }
     let summary = run::run(
         &command,
         &state,
@@ -49,8 +55,55 @@ pub(crate) fn run(arguments: Run) -> Result<ExitCode, String> {
 
 pub(crate) fn resume(arguments: Resume) -> Result<ExitCode, String> {
     redirect_messages(&arguments.pace)?;
+    if arguments.pace.detach
+        && let Some(code) = detach(&arguments.state)?
+    {
+        return Ok(code);
+    }
     let summary = run::resume(&arguments.state, arguments.at, arguments.pace.pace())?;
     finish(&summary, &arguments.pace, &arguments.state)
+}
+
+/// Goes on in a process with a terminal that is kept for it; the exit code of the process that was called.
+fn detach(state: &Path) -> Result<Option<ExitCode>, String> {
+    let side = attach::detach(state).map_err(|error| format!("cannot run in the background: {error}"))?;
+    match side {
+        Side::Program => Ok(None),
+        Side::Caller(Begun::Runs) => {
+            notes::tell(&format!(
+                "it runs in the background; see it with: twinpage attach {}",
+                state.display()
+            ));
+            Ok(Some(ExitCode::SUCCESS))
+        }
+        Side::Caller(Begun::Ended(code, printed)) => {
+            // Printed on a terminal, which ends lines with a carriage return.
+            let text = String::from_utf8_lossy(&printed).replace("\r\n", "\n");
+            match code {
+                0 => print!("{text}"),
+                _ => eprint!("{text}"),
+            }
+            Ok(Some(ExitCode::from(code)))
+        }
+    }
+}
+
+pub(crate) fn attach(arguments: &Attach) -> Result<ExitCode, String> {
+    let state = arguments.state.display();
+    let left = attach::attach(&arguments.state, arguments.key.0).map_err(|error| error.to_string())?;
+    match left {
+        Left::ByKey => {
+            notes::tell(&format!("it goes on; come back with: twinpage attach {state}"));
+            Ok(ExitCode::SUCCESS)
+        }
+        Left::Ended(code) => Ok(ExitCode::from(code)),
+        Left::TooSlow => Err(format!(
+            "this terminal took too little of what the program prints; the program goes on: twinpage attach {state}"
+        )),
+        Left::KeeperGone => Err(format!(
+            "the process that held its terminal was killed, and the program is suspended; go on with: twinpage resume --detach {state}"
+        )),
+    }
 }
 
 /// A new directory below the user's state directory, named after the program and numbered.

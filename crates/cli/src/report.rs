@@ -164,6 +164,29 @@ pub fn signal(text: &str) -> Result<i32, String> {
     found.map(|(_, number)| *number).ok_or_else(expected)
 }
 
+/// A key of a terminal, if any.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Key(pub Option<u8>);
+
+/// A key held with Control, as `^X`; or `none`.
+///
+/// # Errors
+/// Says what is expected.
+pub fn control_key(text: &str) -> Result<Key, String> {
+    match text.as_bytes() {
+        b"none" => Ok(Key(None)),
+        [b'^', letter]
+            if matches!(
+                letter.to_ascii_uppercase(),
+                b'A'..=b'Z' | b'\\' | b']' | b'^' | b'_'
+            ) =>
+        {
+            Ok(Key(Some(letter.to_ascii_uppercase() & 0x1f)))
+        }
+        _ => Err("expected a key held with Control, such as ^X or ^], or none".into()),
+    }
+}
+
 /// Bytes in a second.
 ///
 /// # Errors
@@ -193,6 +216,17 @@ mod tests {
         assert!(ago >= Duration::from_secs(90 * 60));
         for wrong in ["", "18:00", "yesterday", "10", "-3s", "2026-13-01T00:00:00Z"] {
             assert!(instant(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_key_is_held_with_control() {
+        assert_eq!(control_key("^\\"), Ok(Key(Some(0x1c))));
+        assert_eq!(control_key("^a"), Ok(Key(Some(1))));
+        assert_eq!(control_key("^]"), Ok(Key(Some(0x1d))));
+        assert_eq!(control_key("none"), Ok(Key(None)));
+        for wrong in ["", "a", "^", "^1", "^ab", "none "] {
+            assert!(control_key(wrong).is_err(), "{wrong}");
         }
     }
 

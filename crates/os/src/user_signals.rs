@@ -126,8 +126,10 @@ pub fn forward_signals(pid: pid_t) -> io::Result<()> {
             let mut action: libc::sigaction = std::mem::zeroed();
             action.sa_sigaction = forward as extern "C" fn(c_int) as usize;
             action.sa_flags = libc::SA_RESTART;
-            // One that is ignored, or looked after already (the terminal's size), stays so.
-            if before.sa_sigaction != libc::SIG_DFL && before.sa_sigaction != action.sa_sigaction {
+            // One that is ignored stays so, and so does the look at the terminal's size. A terminal that is to be given
+            // back when a signal ends this process need not be: none of these does any more.
+            let is_watched = signal == libc::SIGWINCH && before.sa_sigaction != libc::SIG_DFL;
+            if before.sa_sigaction == libc::SIG_IGN || is_watched {
                 continue;
             }
             libc::sigaction(signal, &raw const action, std::ptr::null_mut())

@@ -40,8 +40,8 @@ use twinpage_os::trace::{Registers, Rseq, Tid};
 const MAGIC: u32 = u32::from_le_bytes(*b"TPCX");
 /// Raised whenever a section changes shape; a build reads all versions up to its own.
 /// Version 3 has sockets to the outside, version 4 the tables of descriptors behind the steady part, version 5 the
-/// descendants; other bytes are those of version 2.
-pub const VERSION: u32 = 5;
+/// descendants, version 6 the number of a scheduling group behind the tables; other bytes are those of version 2.
+pub const VERSION: u32 = 6;
 const LINE: usize = 64;
 const WORDS_IN_REGISTERS: usize = size_of::<Registers>() / 8;
 /// tid, mask, robust head and length, rseq address, size and signature, extended length, registers.
@@ -266,7 +266,7 @@ impl Writer {
     /// # Errors
     /// Never in practice: every field can be encoded.
     pub fn set_fixed(&mut self, fixed: &StableState) -> Result<()> {
-        self.fixed = encode(&(fixed, &fixed.apart))?;
+        self.fixed = encode(&(fixed, &fixed.apart, fixed.kernel.settings.group))?;
         Ok(())
     }
 
@@ -421,8 +421,12 @@ fn read_one(bytes: &[u8], is_program: bool) -> Result<Context> {
     let (live, fixed) = match version {
         1 => version1::decode(live, fixed),
         4.. => postcard::from_bytes(live).and_then(|live| {
-            let (fixed, apart) = postcard::from_bytes(fixed)?;
-            Ok((live, StableState { apart, ..fixed }))
+            let ((fixed, apart), rest): ((StableState, _), _) = postcard::take_from_bytes(fixed)?;
+            let mut fixed = StableState { apart, ..fixed };
+            if version >= 6 {
+                fixed.kernel.settings.group = postcard::from_bytes(rest)?;
+            }
+            Ok((live, fixed))
         }),
         _ => postcard::from_bytes(live).and_then(|live| Ok((live, postcard::from_bytes(fixed)?))),
     }

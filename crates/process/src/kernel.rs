@@ -252,6 +252,10 @@ pub struct Settings {
     pub coredump_filter: Option<u32>,
     /// Niceness of its session, -20 to 19.
     pub autogroup: Option<i32>,
+    /// The number of its session's scheduling group when it wrote to it first. A resume makes a new session, so that the
+    /// kernel has another one then. In a context of its own ([`crate::context`], version 6).
+    #[serde(skip)]
+    pub group: Option<u64>,
 }
 
 impl Settings {
@@ -273,8 +277,16 @@ impl Settings {
             oom_score_adj: number(Settings::OOM_SCORE_ADJ, 10).map(|number| number as i32),
             coredump_filter: number(Settings::COREDUMP_FILTER, 16).map(|number| number as u32),
             autogroup: number(Settings::AUTOGROUP, 10).map(|number| number as i32),
+            group: group_of(pid).map(|(number, _)| number),
         }
     }
+}
+
+/// The scheduling group of a process's session: its number, and the rest of the line in `/proc/PID/autogroup`.
+pub(crate) fn group_of(pid: i32) -> Option<(u64, String)> {
+    let text = read(pid, Settings::AUTOGROUP).ok()?;
+    let (number, rest) = text.strip_prefix("/autogroup-")?.split_once(' ')?;
+    Some((number.parse().ok()?, rest.to_owned()))
 }
 
 /// A directory that was removed while it was in use.
@@ -364,7 +376,9 @@ impl Kernel {
             self.directory_gone = GoneDirectory::of(&stat);
         }
         if stale.settings {
+            let first = self.settings.group;
             self.settings = Settings::read(pid);
+            self.settings.group = first.or(self.settings.group);
         }
         if stale.limits {
             self.limits = read_limits(pid)?;

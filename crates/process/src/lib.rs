@@ -14,6 +14,7 @@
 #![forbid(unsafe_code)]
 
 pub mod advice;
+pub mod attach;
 pub mod calls;
 pub mod clocks;
 mod command_line;

@@ -170,6 +170,31 @@ static void expect(const char *name, const char *value) {
     CHECK(!strcmp(text, value), "%s is %s, not %s", name, text, value);
 }
 
+static char group[64];
+
+static void read_group(char text[64]) {
+    int fd = open("/proc/self/autogroup", O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd < 0 ? -1 : read(fd, text, 63);
+    CHECK(n > 0 && !close(fd), "read /proc/self/autogroup");
+    text[n] = 0;
+}
+
+/* The kernel may be built without scheduling groups; then there is nothing to compare. */
+static void group_start(void) {
+    if (access("/proc/self/autogroup", W_OK))
+        return;
+    set("/proc/self/autogroup", "5\n");
+    read_group(group);
+}
+
+static void group_step(void) {
+    char text[64];
+    if (!group[0])
+        return;
+    read_group(text);
+    CHECK(!strcmp(text, group) && strstr(text, "nice 5"), "the scheduling group is %s, not %s", text, group);
+}
+
 static void proc_start(void) {
     memory = open("/proc/self/mem", O_RDWR);
     status = open("/proc/self/stat", O_RDONLY);
@@ -179,6 +204,7 @@ static void proc_start(void) {
     set("/proc/self/timerslack_ns", "77777\n");
     set("/proc/self/comm", "line\n");
     CHECK(!prctl(PR_SET_PDEATHSIG, SIGUSR1, 0, 0, 0), "prctl");
+    group_start();
 }
 
 static void proc_step(void) {
@@ -193,6 +219,7 @@ static void proc_step(void) {
     expect("/proc/self/comm", "line\n\n");
     int signal = 0;
     CHECK(!prctl(PR_GET_PDEATHSIG, &signal) && signal == SIGUSR1, "the signal of a parent's death is %d", signal);
+    group_step();
 }
 
 // ---- all of it ----

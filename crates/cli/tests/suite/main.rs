@@ -10,6 +10,7 @@
 //! - `states`: programs are listed, stopped, suspended, and cleaned away;
 //! - `trees`: scripts and builds, whose processes come and go, are killed and resumed;
 //! - `asleep`: of a tree that works, the processes that sleep are left alone;
+//! - `attach`: a detached program goes on while terminals come and go;
 //! - `told`: what cannot be captured is told at once; a program that was stopped stays so;
 //! - `rest`: a program that does nothing costs nothing;
 //! - `random`: random sequences of system calls, alone and under kills;
@@ -22,6 +23,7 @@
 //! runs longer campaigns. A program whose runtime is missing is skipped and says so, except where `CI=true`.
 
 mod asleep;
+mod attach;
 mod bad_input;
 mod calls;
 mod contract;

@@ -95,7 +95,8 @@ impl Home {
         resume.arg("resume").arg(state).stdout(self.append("out"));
         let status = resume.status().expect("twinpage starts");
         assert_eq!(status.code(), Some(6), "{}", self.read("err"));
-        assert_eq!(self.read("out"), "ready\nwent on\n");
+        // A terminal ends lines with a carriage return.
+        assert_eq!(self.read("out").replace('\r', ""), "ready\nwent on\n");
     }
 }
 
@@ -222,6 +223,44 @@ fn asked_to_end_a_program_is_suspended() {
             home.goes_on(&state);
             assert!(state.exists(), "a state that was named stays");
         }
+    }
+}
+
+#[test]
+fn a_program_at_a_terminal_is_suspended_when_it_is_asked_to_end_or_the_terminal_goes() {
+    // The program is the leader of a session on a pseudo-terminal of its own. Once it counts, twinpage is asked to end,
+    // or the terminal is closed. Where twinpage does not end, neither does this.
+    const SESSION: &str = r#"
+import os, pty, signal, sys
+how, command = sys.argv[1], sys.argv[2:]
+pid, terminal = pty.fork()
+if pid == 0: os.execvp(command[0], command)
+shown = b''
+while b'ready' not in shown: shown += os.read(terminal, 4096)
+if how == 'TERM': os.kill(pid, signal.SIGTERM)
+else: os.close(terminal)
+os.waitpid(pid, 0)
+"#;
+    let Some(python) = python_with("pty") else {
+        return;
+    };
+    for how in ["TERM", "terminal"] {
+        let home = Home::new();
+        let mut session = Command::new(&python);
+        session
+            .args(["-c", SESSION, how, env!("CARGO_BIN_EXE_twinpage")])
+            .args([
+                "run", "--every", "5ms", "--state", "state", "--", "bash", "-c", UNTIL_TOLD,
+            ]);
+        let ended = session.current_dir(home.path(".")).status();
+        assert!(ended.expect("a session").success());
+        fs::write(home.path("out"), "ready\n").expect("a file"); // as it was shown
+        assert_eq!(
+            home.json(&["list", "state"])["states"][0]["status"],
+            "resumable",
+            "{how}"
+        );
+        home.goes_on(&home.path("state"));
     }
 }
 

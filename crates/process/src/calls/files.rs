@@ -86,6 +86,9 @@ impl Program {
         };
         if path.starts_with("/proc") {
             self.give_processors_back(); // `status` lists them
+            if self.shows_another_group(&path, flags) {
+                return self.show_group(call.tid, flags);
+            }
         }
         let there = rustix::fs::statat(&start, &path, AtFlags::empty()).ok();
         let refused = there.and_then(|stat| self.refuse_special(start.as_fd(), &path, &stat));

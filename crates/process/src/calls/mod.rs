@@ -14,6 +14,7 @@ mod memory;
 mod pairs;
 mod replies;
 mod shared;
+mod shown;
 mod sockets;
 
 use crate::error::{Error, Result};

@@ -18,6 +18,7 @@ pub use table::{Descriptors, List, is_open_in};
 
 use self::polls::Interest;
 use crate::error::{Error, Result};
+use crate::files;
 use crate::kernel::GoneDirectory;
 use crate::objects::Id;
 use crate::pairs::{End, Queue};
@@ -237,16 +238,7 @@ pub fn is_stateless_device(device: u64) -> bool {
 /// Whether the file is one that the kernel makes up: what is in it is the state of something else.
 #[must_use]
 pub fn is_pseudo(fd: impl AsFd) -> bool {
-    /// `f_type` of statfs(2): proc, sysfs, cgroup2, tracefs, debugfs, securityfs.
-    const KINDS: [u32; 6] = [
-        0x9fa0,
-        0x6265_6572,
-        0x6367_7270,
-        0x7472_6163,
-        0x6462_6720,
-        0x7363_6673,
-    ];
-    rustix::fs::fstatfs(fd).is_ok_and(|system| KINDS.contains(&(system.f_type as u32)))
+    rustix::fs::fstatfs(fd).is_ok_and(|system| files::is_pseudo(&system))
 }
 
 /// Whether writes to this descriptor go to a file whose content is rolled back.

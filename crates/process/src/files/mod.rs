@@ -63,6 +63,7 @@ mod undo;
 pub use error::{Error, Refusal, Result};
 pub use inspect::{Summary, check, describe};
 pub use links::Linked;
+pub(crate) use recorder::is_pseudo;
 pub use recorder::{Options, Recorder};
 pub(crate) use rollback::forget;
 pub use rollback::{RolledBack, rollback, rollback_watched};

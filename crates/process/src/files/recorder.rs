@@ -292,7 +292,7 @@ impl Recorder {
             return Ok(known.is_tracked);
         }
         let system = system()?;
-        let is_tracked = !is_pseudo(system.f_type as u32);
+        let is_tracked = !is_pseudo(&system);
         self.systems.push(System {
             dev: stat.st_dev,
             is_tracked,
@@ -383,8 +383,8 @@ impl Recorder {
     }
 }
 
-/// File systems whose files are doors to the kernel and hold no data of the program (statfs(2)).
-fn is_pseudo(magic: u32) -> bool {
+/// Whether the files of a file system are doors to the kernel and hold no data of the program (statfs(2)).
+pub(crate) fn is_pseudo(system: &StatFs) -> bool {
     const PSEUDO: [u32; 13] = [
         0x9fa0,      // proc
         0x6265_6572, // sysfs
@@ -400,5 +400,5 @@ fn is_pseudo(magic: u32) -> bool {
         0x4249_4e4d, // binfmt_misc
         0x6165_676c, // pstore
     ];
-    PSEUDO.contains(&magic)
+    PSEUDO.contains(&(system.f_type as u32))
 }

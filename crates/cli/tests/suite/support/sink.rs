@@ -102,7 +102,7 @@ impl Sink {
 }
 
 /// Both ends of a terminal that changes nothing on the way.
-fn terminal() -> (OwnedFd, OwnedFd) {
+pub(crate) fn terminal() -> (OwnedFd, OwnedFd) {
     let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).expect("openpt");
     grantpt(&master).expect("grantpt");
     unlockpt(&master).expect("unlockpt");
