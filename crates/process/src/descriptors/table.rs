@@ -4,7 +4,7 @@
 //!   program's own close, so that the program sees what it would see alone.
 //! * Locks belong to a file, or to an open file: a call that changes them touches all descriptors of the file.
 
-use super::describe::{Files, describe};
+use super::describe::{Files, describe, is_given};
 use super::open_files::OpenFiles;
 use super::tables::{Tables, number, split};
 use super::touched::Touched;
@@ -15,6 +15,7 @@ use crate::files::Ident;
 use crate::objects::Id;
 use crate::pairs::Pairs;
 use crate::sockets::Replies;
+use crate::unix_sockets::leads_outside;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fs;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -251,11 +252,13 @@ impl Descriptors {
             updated = self.list_all(process, asleep, files).map(|_| true);
         }
         match updated {
-            Ok(_) => self.touched.clear(&self.list),
+            Ok(_) => {
+                self.touched.clear(&self.list);
+                self.keep_pairs();
+            }
             Err(_) => self.touched.all = true,
         }
         self.touched.all |= self.may_be_apart;
-        self.keep_pairs();
         Ok(updated? || parted)
     }
 
@@ -408,7 +411,7 @@ impl Descriptors {
         let mut descriptor = if owner == process.pid() {
             described?
         } else {
-            let checked = described.and_then(|found| check_of_descendant(&found, &stat).map(|()| found));
+            let checked = described.and_then(|found| check_of_descendant(&found, &ours, &stat).map(|()| found));
             checked.map_err(|error| of_process(owner, error))?
         };
         descriptor.fd = number;
@@ -487,17 +490,15 @@ impl Descriptors {
 ///
 /// # Errors
 /// Names what cannot be captured so.
-fn check_of_descendant(descriptor: &Descriptor, stat: &rustix::fs::Stat) -> Result<()> {
+fn check_of_descendant(descriptor: &Descriptor, ours: &OwnedFd, stat: &rustix::fs::Stat) -> Result<()> {
     let why = match &descriptor.what {
-        What::Pair(_) => "a socket pair",
+        What::Pair(_) if leads_outside(ours.as_fd()) => "a connection with another program",
         What::Listener { .. } | What::Connection(_) => "a TCP socket",
         What::Inherited { outer } => {
-            let outer = twinpage_os::spawn::borrow(i32::from(*outer)).ok();
-            let given = outer.and_then(|outer| rustix::fs::fstat(outer).ok());
-            if given.is_some_and(|given| Ident::from(&given) == Ident::from(stat)) {
+            if is_given(i32::from(*outer), stat) {
                 return Ok(());
             }
-            "a device or socket that the program was not started with"
+            "a device that the program was not started with"
         }
         What::File { path, .. }
         | What::Pseudo { path }
