@@ -2,9 +2,7 @@
 
 #![allow(unsafe_code)]
 
-use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, recvmsg,
-};
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, recvmsg};
 use std::io::{self, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
@@ -105,7 +103,9 @@ pub fn peek(fd: BorrowedFd<'_>, into: &mut [u8], whole: bool) -> io::Result<Peek
     let read = || recvmsg(fd, &mut [IoSliceMut::new(into)], &mut beside, flags);
     let received = rustix::io::retry_on_intr(read)?;
     if received.flags.contains(ReturnFlags::CTRUNC) {
-        return Err(io::Error::other("more was sent along with a message than there is room for"));
+        return Err(io::Error::other(
+            "more was sent along with a message than there is room for",
+        ));
     }
     let along = beside.drain().flat_map(|message| match message {
         RecvAncillaryMessage::ScmRights(rights) => rights.collect(),

@@ -9,7 +9,7 @@
 //! * An error that waits is told by the next look at packets, but not at a stream; that case is refused.
 //!
 //! Empty messages and out-of-band bytes would not be seen; they are refused when they are sent. Descriptors that are
-//! under way in a message are seen, and not captured.
+//! under way in a message are seen, and waited for.
 
 use crate::error::{Error, Result};
 use rustix::event::{PollFd, PollFlags, poll};
@@ -139,7 +139,7 @@ pub fn held(process: &Process, fd: i32, end: &End) -> Result<Queue> {
     }
     let (messages, along) = waiting(ours.as_fd(), end.kind).map_err(look)?;
     if !along.is_empty() {
-        return Err(Error::Unsupported(format!(
+        return Err(Error::NotYet(format!(
             "descriptor {fd} is a socket with a message that was not received and has descriptors with it (SCM_RIGHTS), which are captured once they have arrived"
         )));
     }

@@ -128,7 +128,9 @@ pub fn look(fd: BorrowedFd<'_>, inode: u64, directory: &Path, pairs: &mut Pairs)
     // What a datagram socket is connected with has a name, unless both were made as a pair.
     let peer = getpeername(fd).ok().flatten();
     let is_end = match kind {
-        libc::SOCK_DGRAM => peer.clone().is_some_and(|peer| name_of(Some(peer), directory) == Name::None),
+        libc::SOCK_DGRAM => peer
+            .clone()
+            .is_some_and(|peer| name_of(Some(peer), directory) == Name::None),
         _ => listed.peer.is_some() || socket::has_peer(fd),
     };
     if is_end {
@@ -163,7 +165,8 @@ pub fn look(fd: BorrowedFd<'_>, inode: u64, directory: &Path, pairs: &mut Pairs)
 /// When another program has the other end.
 pub fn meet(fd: BorrowedFd<'_>, inode: u64, pairs: &mut Pairs) -> Result<()> {
     if leads_outside(fd) {
-        let why = "a socket that another program gave it cannot be captured: its other side cannot be taken back";
+        let why =
+            "a socket that another program gave it cannot be captured: its other side cannot be taken back";
         return Err(Error::Unsupported(why.into()));
     }
     pairs.know_peer(inode, look_up(inode)?.peer.unwrap_or(0));

@@ -5,6 +5,7 @@
 // - a pair that all workers read from, and a ring of pairs between neighbours;
 // - the parent polls all pairs; workers wait by a poll descriptor of their own, for edges too, with an event counter, a
 //   timer and a signal descriptor in it; one poll descriptor is shared by all;
+// - a process that sleeps in poll(2) while others work, with unread words and edges in sockets of its own;
 // - half-closes, ends with and without unread bytes, flags and options set by one process and seen by another.
 //
 // Usage: c_ties [ROUNDS]
@@ -183,6 +184,49 @@ static void work(int tie, int index) {
     _exit(0);
 }
 
+// ---- a process that sleeps ----
+
+static int dreamer;
+static pid_t dreams;
+
+// For each word it takes one that it sent itself before, and sends itself another.
+static void dream(int tie) {
+    int own[2], polls = epoll_create1(0);
+    struct word word, old;
+    struct epoll_event event;
+    CHECK(!socketpair(AF_UNIX, SOCK_SEQPACKET, 0, own) && polls >= 0, "descriptors");
+    watch(polls, own[1], EPOLLIN | EPOLLET);
+    for (uint64_t i = 0; i < 3; i++) put(own[0], TALK, i);
+    for (;;) {
+        struct pollfd asked = {.fd = tie, .events = POLLIN};
+        while (poll(&asked, 1, -1) != 1) CHECK(errno == EINTR, "poll");
+        if (!get(tie, &word)) _exit(0);
+        put(own[0], TALK, word.value);
+        CHECK(epoll_wait(polls, &event, 1, 0) == 1, "an edge");
+        CHECK(get(own[1], &old), "a word");
+        put(tie, TALK, old.value);
+    }
+}
+
+static void begin_dreamer(void) {
+    int tie[2];
+    CHECK(!socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, tie), "socketpair");
+    dreams = fork();
+    CHECK(dreams >= 0, "fork");
+    if (dreams == 0) close(tie[0]), dream(tie[1]);
+    close(tie[1]);
+    dreamer = tie[0];
+}
+
+static void wake(void) {
+    static uint64_t sent[3] = {0, 1, 2}, next;
+    struct word word;
+    uint64_t value = next_random(&chance);
+    put(dreamer, TALK, value);
+    CHECK(get(dreamer, &word) && word.value == sent[next % 3], "it dreamt of something else");
+    sent[next++ % 3] = value;
+}
+
 // ---- the parent ----
 
 static void begin_worker(int index) {
@@ -322,10 +366,12 @@ int main(int argc, char **argv) {
     for (int i = 0; i < WORKERS; i++) CHECK(!socketpair(AF_UNIX, i % 2 ? SOCK_STREAM : SOCK_SEQPACKET, 0, ring[i]), "socketpair");
     shared_poll = epoll_create1(0), counter = eventfd(0, 0);
     CHECK(shared_poll >= 0 && counter >= 0, "descriptors");
+    begin_dreamer();
     for (int i = 0; i < WORKERS; i++) begin_worker(i);
     for (long round = 1; round <= rounds; round++) {
         talk_to_all(), share_jobs(), tell_all(), pass_around();
         change(&workers[below(WORKERS)]);
+        if (round % 3 == 0) wake();
         int index = (int)below(WORKERS);
         end_worker(&workers[index]);
         workers[index].pid = 0;
@@ -334,6 +380,10 @@ int main(int argc, char **argv) {
         fflush(stdout);
     }
     for (int i = 0; i < WORKERS; i++) end_worker(&workers[i]);
+    int status;
+    CHECK(!close(dreamer), "close");
+    while (waitpid(dreams, &status, 0) != dreams) CHECK(errno == EINTR, "wait");
+    CHECK(status == 0, "status %x", status);
     puts("done");
     return 0;
 }

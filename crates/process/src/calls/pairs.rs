@@ -1,4 +1,4 @@
-//! Calls on socket pairs of the program's own. What a look into a socket would not see is refused when it
+//! Calls on socket pairs of the program and its descendants. What a look into a socket would not see is refused when it
 //! is sent; the rest of what a program does with them runs freely.
 
 use super::{Decision, Stopped, fail};
@@ -25,7 +25,8 @@ pub(super) fn asks_for_names(call: &Stopped) -> bool {
 }
 
 impl Program {
-    /// Makes the pair on the program's behalf: only who makes it knows which sockets belong together.
+    /// Makes the pair on the program's behalf: it is known then which sockets belong together, also where the kernel does
+    /// not tell (CONFIG_UNIX_DIAG).
     pub(super) fn before_socketpair(&mut self, call: &Stopped) -> Result<Decision> {
         if call.int(0) != libc::AF_UNIX {
             return Ok(fail(
@@ -82,7 +83,7 @@ impl Program {
     }
 
     /// What a look into a socket of the tree would not see, or would not find inside.
-    fn refuse_to_send(&self, call: &Stopped, ours: &OwnedFd) -> Option<Decision> {
+    fn refuse_to_send(&mut self, call: &Stopped, ours: &OwnedFd) -> Option<Decision> {
         let kind = pairs::kind(ours.as_fd()).ok()?; // of no socket: the kernel will refuse it
         if !self.is_captured(ours) {
             return None;
@@ -111,8 +112,9 @@ impl Program {
             ));
         }
         for message in messages {
-            // A descendant's is waited for.
-            if message.accompanied && self.caller.is_none() {
+            if message.accompanied && self.caller.is_some() {
+                self.descriptors.may_be_sent(); // until they have arrived, checkpoints wait
+            } else if message.accompanied {
                 return Some(fail(
                     libc::EINVAL,
                     "descriptors and credentials sent along with a message are not captured; share them within the program",

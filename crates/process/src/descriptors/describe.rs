@@ -52,7 +52,9 @@ pub(super) fn describe(
         None if kind == FileType::Socket && pairs.has(stat.st_ino) => {
             What::Pair(pairs.describe(stat.st_ino, ours)?)
         }
-        None if kind == FileType::Socket && fd <= 2 && is_given(fd, stat) => What::Inherited { outer: fd as u8 },
+        None if kind == FileType::Socket && fd <= 2 && is_given(fd, stat) => {
+            What::Inherited { outer: fd as u8 }
+        }
         None if kind == FileType::Socket
             && files.sockets.replies != Replies::Refused
             && protocol(ours.as_fd()).is_some() =>

@@ -42,6 +42,8 @@ pub struct Descriptors {
     listed: HashMap<(i32, Tid), usize>,
     /// A thread may have a table of its own.
     may_be_apart: bool,
+    /// Descriptors may come in messages of descendants.
+    may_be_sent: bool,
     touched: Touched,
     looked_at: u64,
 }
@@ -56,6 +58,7 @@ impl Default for Descriptors {
             tables: Tables::default(),
             listed: HashMap::new(),
             may_be_apart: false,
+            may_be_sent: false,
             touched: Touched::all(),
             looked_at: 0,
         }
@@ -79,6 +82,11 @@ impl Descriptors {
         self.may_be_apart = true;
         self.touched.all = true;
         self.ours.clear();
+    }
+
+    /// A descendant sends descriptors, which the program may receive after its end.
+    pub fn may_be_sent(&mut self) {
+        self.may_be_sent = true;
     }
 
     /// Whether threads may have tables of their own.
@@ -237,7 +245,7 @@ impl Descriptors {
     ) -> Result<bool> {
         let with_others = threads.iter().any(|(pid, _)| *pid != process.pid());
         let several = self.may_be_apart || with_others || !self.tables.members().is_empty();
-        let may_be_sent = files.sockets.replies != Replies::Refused;
+        let may_be_sent = self.may_be_sent || files.sockets.replies != Replies::Refused;
         // Of several tables no number tells it.
         let strangers = may_be_sent && (several || self.has_strangers(process));
         if !self.touched.is_any() && !strangers {
@@ -262,7 +270,7 @@ impl Descriptors {
         Ok(updated? || parted)
     }
 
-    /// Whether descriptors came by messages of other programs, which no call tells of before.
+    /// Whether descriptors came by messages of other processes, which no call tells of before.
     fn has_strangers(&self, process: &Process) -> bool {
         let directory = rustix::fs::stat(format!("/proc/{}/fd", process.thread()));
         // Its size is their number, proc_pid_fd(5).
@@ -411,7 +419,8 @@ impl Descriptors {
         let mut descriptor = if owner == process.pid() {
             described?
         } else {
-            let checked = described.and_then(|found| check_of_descendant(&found, &ours, &stat).map(|()| found));
+            let checked =
+                described.and_then(|found| check_of_descendant(&found, &ours, &stat).map(|()| found));
             checked.map_err(|error| of_process(owner, error))?
         };
         descriptor.fd = number;
