@@ -2,8 +2,10 @@
 
 #![allow(unsafe_code)]
 
-use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, recvmsg};
+use std::io::{self, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 
 /// Makes a call until no signal interrupts it: even those that never wait take locks.
 fn uninterrupted(mut call: impl FnMut() -> libc::ssize_t) -> io::Result<usize> {
@@ -75,16 +77,44 @@ pub fn set_option_of(fd: BorrowedFd<'_>, level: i32, name: i32, value: &[u8]) ->
     .map(drop)
 }
 
+/// What a look into a socket found.
+#[derive(Debug)]
+pub struct Peeked {
+    /// How many bytes.
+    pub len: usize,
+    /// Duplicates of the descriptors that were sent along with them.
+    pub along: Vec<OwnedFd>,
+}
+
+/// The most descriptors that are sent along with a message: `SCM_MAX_FD`.
+const MOST_ALONG: usize = 253;
+
 /// The next bytes or the next message behind the socket's peek offset, left where they are; the offset
 /// goes on by what was read. With `whole` the length of the whole message is the answer, however small
-/// `into` is.
+/// `into` is. Of a stream no look goes beyond bytes that descriptors were sent along with.
 ///
 /// # Errors
 /// `EAGAIN` when there are no more.
-pub fn peek(fd: BorrowedFd<'_>, into: &mut [u8], whole: bool) -> io::Result<usize> {
-    let flags = libc::MSG_PEEK | libc::MSG_DONTWAIT | if whole { libc::MSG_TRUNC } else { 0 };
-    // SAFETY: the kernel writes at most `into.len()` bytes to a live slice.
-    uninterrupted(|| unsafe { libc::recv(fd.as_raw_fd(), into.as_mut_ptr().cast(), into.len(), flags) })
+pub fn peek(fd: BorrowedFd<'_>, into: &mut [u8], whole: bool) -> io::Result<Peeked> {
+    let mut flags = RecvFlags::PEEK | RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
+    flags.set(RecvFlags::TRUNC, whole);
+    let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_ALONG), ScmCredentials(1))];
+    let mut beside = RecvAncillaryBuffer::new(&mut room);
+    let read = || recvmsg(fd, &mut [IoSliceMut::new(into)], &mut beside, flags);
+    let received = rustix::io::retry_on_intr(read)?;
+    if received.flags.contains(ReturnFlags::CTRUNC) {
+        return Err(io::Error::other(
+            "more was sent along with a message than there is room for",
+        ));
+    }
+    let along = beside.drain().flat_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(rights) => rights.collect(),
+        _ => Vec::new(),
+    });
+    Ok(Peeked {
+        len: received.bytes,
+        along: along.collect(),
+    })
 }
 
 /// Sends without waiting and without SIGPIPE.

@@ -1,20 +1,21 @@
 //! Socket pairs of the program's own, socketpair(2): which sockets belong together, and what is in them.
 //!
-//! * The kernel does not say which socket is whose peer, so every pair is made by the tracer on the
-//!   program's behalf (`calls/pairs.rs`), which knows it then.
+//! * Pairs of the program itself are made by the tracer on its behalf (`calls/pairs.rs`), which knows then which
+//!   sockets belong together. Of those that descendants make the kernel is asked ([`crate::unix_sockets`]).
 //! * What waits to be received is looked at with `MSG_PEEK` at an offset, `SO_PEEK_OFF`, which no program
 //!   here may use itself.
 //! * Streams and sequenced packets mirror a half-close at the peer, so it is enough to know who receives no
 //!   more. Datagram sockets do not; a half-close of their sending side alone is refused.
 //! * An error that waits is told by the next look at packets, but not at a stream; that case is refused.
 //!
-//! Empty messages, descriptors sent along and out-of-band bytes would not be seen; they are refused when
-//! they are sent.
+//! Empty messages and out-of-band bytes would not be seen; they are refused when they are sent. Descriptors that are
+//! under way in a message are seen, and waited for.
 
 use crate::error::{Error, Result};
 use rustix::event::{PollFd, PollFlags, poll};
 use serde::{Deserialize, Serialize};
 use std::collections::{HashMap, HashSet};
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use twinpage_os::remote::Process;
 use twinpage_os::socket;
@@ -100,7 +101,7 @@ impl Pairs {
             inode,
             peer,
             kind: kind(ours.as_fd()).map_err(look)?,
-            options: options.collect::<std::io::Result<_>>().map_err(look)?,
+            options: options.collect::<io::Result<_>>().map_err(look)?,
         })
     }
 
@@ -115,7 +116,7 @@ impl Pairs {
 ///
 /// # Errors
 /// `ENOTSOCK`.
-pub fn kind(fd: BorrowedFd<'_>) -> std::io::Result<i32> {
+pub fn kind(fd: BorrowedFd<'_>) -> io::Result<i32> {
     let value = socket::option(fd, libc::SO_TYPE)?;
     let bytes = value.first_chunk().copied().unwrap_or_default();
     Ok(i32::from_ne_bytes(bytes))
@@ -136,8 +137,14 @@ pub fn held(process: &Process, fd: i32, end: &End) -> Result<Queue> {
             "descriptor {fd} is a socket for packets whose peer was closed with packets unread, while it has packets unread itself, which cannot be looked at: read them before the peer is closed"
         )));
     }
+    let (messages, along) = waiting(ours.as_fd(), end.kind).map_err(look)?;
+    if !along.is_empty() {
+        return Err(Error::NotYet(format!(
+            "descriptor {fd} is a socket with a message that was not received and has descriptors with it (SCM_RIGHTS), which are captured once they have arrived"
+        )));
+    }
     Ok(Queue {
-        messages: waiting(ours.as_fd(), end.kind).map_err(look)?,
+        messages,
         receives_no_more: state.contains(PollFlags::RDHUP),
         sends_no_more: state.contains(PollFlags::HUP),
         reset: state.contains(PollFlags::ERR),
@@ -146,49 +153,55 @@ pub fn held(process: &Process, fd: i32, end: &End) -> Result<Queue> {
 }
 
 /// `RDHUP`: it no longer receives; `HUP`: it does neither; `ERR`: an error waits to be told.
-pub(crate) fn state(fd: impl AsFd) -> std::io::Result<PollFlags> {
+pub(crate) fn state(fd: impl AsFd) -> io::Result<PollFlags> {
     let fd = fd.as_fd();
     let mut asked = [PollFd::from_borrowed_fd(fd, PollFlags::RDHUP)];
     rustix::io::retry_on_intr(|| poll(&mut asked, Some(&rustix::time::Timespec::default())))?;
     Ok(asked[0].revents())
 }
 
+/// Messages, and duplicates of all descriptors that were sent along with them.
+type Waiting = (Vec<Vec<u8>>, Vec<OwnedFd>);
+
 /// A copy of what waits to be received; it stays there.
-fn waiting(fd: BorrowedFd<'_>, kind: i32) -> std::io::Result<Vec<Vec<u8>>> {
+fn waiting(fd: BorrowedFd<'_>, kind: i32) -> io::Result<Waiting> {
     let all = rustix::io::ioctl_fionread(fd)? as usize; // of datagrams: the first
-    let mut messages = Vec::new();
     if all == 0 {
-        return Ok(messages);
+        return Ok(Waiting::default());
     }
     socket::set_option(fd, libc::SO_PEEK_OFF, &0i32.to_ne_bytes())?;
-    let read = peek_all(fd, (kind == libc::SOCK_STREAM).then_some(all), &mut messages);
+    let read = peek_all(fd, (kind == libc::SOCK_STREAM).then_some(all));
     socket::set_option(fd, libc::SO_PEEK_OFF, &(-1i32).to_ne_bytes())?;
-    read.map(|()| messages)
+    read
 }
 
-fn peek_all(fd: BorrowedFd<'_>, stream: Option<usize>, into: &mut Vec<Vec<u8>>) -> std::io::Result<()> {
+fn peek_all(fd: BorrowedFd<'_>, stream: Option<usize>) -> io::Result<Waiting> {
+    let (mut messages, mut along) = Waiting::default();
     loop {
         let length = match stream {
             Some(length) => length,
             None => match socket::peek(fd, &mut [], true) {
-                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return Ok(()),
-                Ok(0) => return Ok(()), // half-closed: nothing follows
-                length => length?,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Ok(socket::Peeked { len: 0, .. }) => break, // half-closed: nothing follows
+                next => next?.len,
             },
         };
         let mut bytes = vec![0; length];
         let mut filled = 0;
         while filled < length {
-            match socket::peek(fd, &mut bytes[filled..], false)? {
-                0 => return Err(std::io::ErrorKind::UnexpectedEof.into()),
-                some => filled += some,
+            let some = socket::peek(fd, &mut bytes[filled..], false)?;
+            if some.len == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
             }
+            filled += some.len;
+            along.extend(some.along);
         }
-        into.push(bytes);
+        messages.push(bytes);
         if stream.is_some() {
-            return Ok(());
+            break;
         }
     }
+    Ok((messages, along))
 }
 
 #[cfg(test)]
@@ -204,12 +217,12 @@ mod tests {
             one.write_all(piece.as_bytes()).unwrap();
         }
         for _ in 0..2 {
-            let found = waiting(other.as_fd(), libc::SOCK_STREAM).unwrap();
-            assert_eq!(found, [b"theseareone".to_vec()]);
+            let (found, along) = waiting(other.as_fd(), libc::SOCK_STREAM).unwrap();
+            assert!(found == [b"theseareone"] && along.is_empty());
         }
         let mut read = [0; 20];
         assert_eq!(other.read(&mut read).unwrap(), 11);
-        assert!(waiting(other.as_fd(), libc::SOCK_STREAM).unwrap().is_empty());
+        assert!(waiting(other.as_fd(), libc::SOCK_STREAM).unwrap().0.is_empty());
 
         let (one, other) = UnixDatagram::pair().unwrap();
         let messages = [vec![1; 3], vec![2; 100_000], vec![3]];
@@ -217,10 +230,10 @@ mod tests {
             one.send(message).unwrap();
         }
         for _ in 0..2 {
-            assert_eq!(waiting(other.as_fd(), libc::SOCK_DGRAM).unwrap(), messages);
+            assert_eq!(waiting(other.as_fd(), libc::SOCK_DGRAM).unwrap().0, messages);
         }
         assert_eq!(other.recv(&mut read).unwrap(), 3);
-        assert_eq!(waiting(other.as_fd(), libc::SOCK_DGRAM).unwrap(), messages[1..]);
+        assert_eq!(waiting(other.as_fd(), libc::SOCK_DGRAM).unwrap().0, messages[1..]);
     }
 
     #[test]

@@ -124,8 +124,16 @@ pub fn may_send(fd: BorrowedFd<'_>, is_addressed: bool) -> bool {
 pub fn look(fd: BorrowedFd<'_>, inode: u64, directory: &Path, pairs: &mut Pairs) -> Result<Found> {
     let failed = |source: io::Error| Error::target("cannot look at a Unix socket", source);
     let kind = pairs::kind(fd).map_err(failed)?;
-    let listed = unix_sockets::look_up(inode).map_err(failed)?;
-    if kind != libc::SOCK_DGRAM && (listed.peer.is_some() || socket::has_peer(fd)) {
+    let listed = look_up(inode)?;
+    // What a datagram socket is connected with has a name, unless both were made as a pair.
+    let peer = getpeername(fd).ok().flatten();
+    let is_end = match kind {
+        libc::SOCK_DGRAM => peer
+            .clone()
+            .is_some_and(|peer| name_of(Some(peer), directory) == Name::None),
+        _ => listed.peer.is_some() || socket::has_peer(fd),
+    };
+    if is_end {
         pairs.know_peer(inode, listed.peer.unwrap_or(0));
         return Ok(Found::End);
     }
@@ -144,11 +152,35 @@ pub fn look(fd: BorrowedFd<'_>, inode: u64, directory: &Path, pairs: &mut Pairs)
     Ok(Found::Named(Named {
         kind,
         mode,
-        peer: name_of(getpeername(fd).ok().flatten(), directory),
+        peer: name_of(peer, directory),
         backlog: listed.backlog,
         options: options.collect::<io::Result<_>>().map_err(failed)?,
         name,
     }))
+}
+
+/// Learns the peer of an end of a pair: where there are no sockets to the outside, all Unix sockets are such ends.
+///
+/// # Errors
+/// When another program has the other end.
+pub fn meet(fd: BorrowedFd<'_>, inode: u64, pairs: &mut Pairs) -> Result<()> {
+    if leads_outside(fd) {
+        let why =
+            "a socket that another program gave it cannot be captured: its other side cannot be taken back";
+        return Err(Error::Unsupported(why.into()));
+    }
+    pairs.know_peer(inode, look_up(inode)?.peer.unwrap_or(0));
+    Ok(())
+}
+
+fn look_up(inode: u64) -> Result<unix_sockets::Listed> {
+    unix_sockets::look_up(inode).map_err(|error| match error.raw_os_error() {
+        Some(libc::ENOENT) => Error::Unsupported(
+            "the kernel does not tell which Unix sockets belong together, so they are not captured (CONFIG_UNIX_DIAG)"
+                .into(),
+        ),
+        _ => Error::target("cannot look at a Unix socket", error),
+    })
 }
 
 fn name_of(address: Option<rustix::net::SocketAddrAny>, directory: &Path) -> Name {

@@ -1,17 +1,18 @@
-// Draws a tree of processes from a seed: they compute, make others by fork and by exec, talk over pipes, stop, kill and
-// wait for them, at once or late. Each says what it saw; nothing of that depends on time or ids. Usage: random_tree SEED
-// STEPS
+// Draws a tree of processes from a seed: they compute, make others by fork and by exec, talk over pipes and socket
+// pairs, stop, kill and wait for them, at once or late. Each says what it saw; nothing of that depends on time or ids.
+// Usage: random_tree SEED STEPS
 #define _GNU_SOURCE
 #include "check.h"
 
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 enum { DEEPEST = 3, CHILDREN = 4, PAGES = 24, PAGE = 4096 };
 
-struct child { pid_t pid; int from, to, says_first; };
+struct child { pid_t pid; int from, to, says_first; }; // of a socket pair from is to
 
 static const char *program;
 static uint64_t chance, digest;
@@ -68,6 +69,18 @@ static void live(uint64_t steps) {
     _exit((int)(digest % 200));
 }
 
+// What the parent says goes into there[1] and comes out of there[0]; what the child says, through back.
+static void open_ways(int there[2], int back[2]) {
+    static const int kinds[] = {0, 0, SOCK_STREAM, SOCK_SEQPACKET};
+    int kind = kinds[below(4)];
+    if (kind == 0) {
+        CHECK(pipe2(there, O_CLOEXEC) == 0 && pipe2(back, O_CLOEXEC) == 0, "pipes");
+    } else {
+        CHECK(socketpair(AF_UNIX, kind | SOCK_CLOEXEC, 0, there) == 0, "a pair");
+        back[0] = there[1], back[1] = there[0];
+    }
+}
+
 static void make(void) {
     struct child *child = NULL;
     for (int i = 0; i < CHILDREN && !child; i++)
@@ -75,7 +88,7 @@ static void make(void) {
     if (!child || depth == DEEPEST) return compute();
     uint64_t seed = next_random(&chance), steps = 1 + below(6), kind = below(4);
     int there[2], back[2];
-    CHECK(pipe2(there, O_CLOEXEC) == 0 && pipe2(back, O_CLOEXEC) == 0, "pipes");
+    open_ways(there, back);
     pid_t pid = fork();
     CHECK(pid >= 0, "fork");
     if (pid == 0) {
@@ -143,7 +156,8 @@ static void end(struct child *child, int signal) {
     int status;
     hear_first(child);
     if (signal) CHECK(kill(child->pid, signal) == 0, "kill");
-    close(child->to);
+    if (child->from == child->to) shutdown(child->to, SHUT_WR);
+    else close(child->to);
     if (below(2)) {
         siginfo_t info;
         CHECK(waitid(P_PID, (id_t)child->pid, &info, WEXITED | WNOWAIT) == 0, "it ends");

@@ -178,6 +178,11 @@ fn c_with_workers() {
 }
 
 #[test]
+fn c_with_workers_tied_by_sockets() {
+    survives("c_ties.c");
+}
+
+#[test]
 fn c_with_sessions_groups_orphans_and_stopped_children() {
     survives("c_groups.c");
 }

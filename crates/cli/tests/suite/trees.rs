@@ -326,6 +326,141 @@ if __name__ == '__main__':
     survives("python's workers", &[], &[&python, "-c", program]);
 }
 
+/// Python's two-way pipes are socket pairs, and so are those that asyncio hears of ended children by.
+#[test]
+fn python_with_two_way_pipes_and_asyncio() {
+    let Some(python) = python_with("asyncio") else {
+        return;
+    };
+    let program = "import asyncio, hashlib, multiprocessing as m
+def work(n, tie):
+    while (word := tie.recv()) is not None:
+        tie.send((n, word, hashlib.sha256(bytes(20000 + len(word))).hexdigest()))
+async def talk():
+    pipe = asyncio.subprocess.PIPE
+    children = [await asyncio.create_subprocess_exec('cat', stdin=pipe, stdout=pipe) for _ in range(3)]
+    for turn in range(60):
+        for n, child in enumerate(children): child.stdin.write(f'{turn} {n}\\n'.encode())
+        print([(await child.stdout.readline()).decode() for child in children], sum(range(40000)), flush=True)
+    for child in children: child.stdin.close(); print(await child.wait())
+if __name__ == '__main__':
+    m.set_start_method('fork')
+    running = []
+    for n in range(3):
+        mine, theirs = m.Pipe(duplex=True)
+        child = m.Process(target=work, args=(n, theirs))
+        child.start(); theirs.close(); running.append((child, mine))
+    for turn in range(60):
+        for child, tie in running: tie.send('x' * turn)
+        print([tie.recv() for child, tie in running], flush=True)
+    asyncio.run(talk())
+    for child, tie in running: tie.send(None); child.join(); print(child.exitcode)";
+    survives("python's two-way pipes", &["cat"], &[&python, "-c", program]);
+}
+
+/// Node's children have socket pairs as their standard streams.
+const NODE: &str = r"
+const { spawn } = require('child_process'), fs = require('fs');
+const child = () => {
+    const one = spawn('sh', ['-c', 'while read x; do echo $((x * 7 + 1)); done; exit 3']);
+    one.waits = []; one.heard = '';
+    one.stdout.on('data', bytes => {
+        const lines = (one.heard + bytes).split('\n');
+        one.heard = lines.pop();
+        for (const line of lines) one.waits.shift()(Number(line));
+    });
+    return one;
+};
+const ask = (one, x) => new Promise(answer => { one.waits.push(answer); one.stdin.write(x + '\n'); });
+(async () => {
+    const children = [child(), child(), child()];
+    for (let turn = 0; TURNS; turn++) {
+        const got = await Promise.all(children.map((one, n) => ask(one, turn * 3 + n)));
+        got.forEach((answer, n) => { if (answer !== (turn * 3 + n) * 7 + 1) throw new Error(`${turn}: ${got}`); });
+        for (let i = 0, sum = 0; i < 100000; i++) sum += i % 7;
+        SAY
+    }
+    for (const one of children) { one.stdin.end(); console.log(await new Promise(ends => one.on('close', ends))); }
+})();";
+
+#[test]
+fn node_with_children() {
+    let script = NODE.replace("TURNS", "turn < 200");
+    let script = script.replace("SAY", "if (turn % 10 === 0) console.log(turn, got.join(' '));");
+    survives("node's children", &["node"], &["node", "-e", &script]);
+}
+
+/// Its checkpoints are made while they live: no child begins anew, and nothing is waited for.
+#[test]
+fn node_and_its_children_go_on_where_they_were() {
+    if which("node").is_none() {
+        return skip("node's children", "node", "nodejs");
+    }
+    let seed = seed();
+    let mut chance = chance(seed, "node's children go on");
+    let script = NODE
+        .replace("TURNS", "!fs.existsSync('../go')")
+        .replace("SAY", "");
+    let scratch = tempfile::NamedTempFile::new().expect("a file for the script");
+    fs::write(scratch.path(), script).expect("the script");
+    let mut life = Life::begin(&format!("exec node {}", scratch.path().display()));
+    for _ in 0..10 {
+        life.kill_and_resume(4, &mut chance);
+    }
+    fs::write(life.path("go"), "").expect("a file");
+    let (code, life) = life.end();
+    let (out, err) = (life.read("out"), life.read("err"));
+    assert_eq!(
+        (code, out.as_str()),
+        (Some(0), "3\n3\n3\n"),
+        "TWINPAGE_SEED={seed}: {err}"
+    );
+    assert!(!err.contains("no checkpoint"), "nothing is waited for: {err}");
+}
+
+/// A descriptor under way in a message is waited for; it is there when it has arrived, also after its sender's end.
+#[test]
+fn descriptors_sent_along_are_captured_when_they_have_arrived() {
+    let Some(python) = python_with("socket") else {
+        return;
+    };
+    let seed = seed();
+    let mut chance = chance(seed, "descriptors sent along");
+    let program = "import os, socket, time
+def until(name):
+    while not os.path.exists(name): time.sleep(0.02)
+mine, theirs = socket.socketpair()
+if os.fork() == 0:
+    r, w = os.pipe()
+    os.write(w, b'in the pipe')
+    socket.send_fds(theirs, [b'take it'], [r])
+    open('../sent', 'w').close()
+    until('../ended'); os._exit(0)
+until('../receive')
+word, (r,), *_ = socket.recv_fds(mine, 100, 1)
+open('../received', 'w').close()
+os.wait()
+until('../go')
+print(word.decode(), os.read(r, 100).decode())";
+    let script = tempfile::NamedTempFile::new().expect("a file for the program");
+    fs::write(script.path(), program).expect("the program");
+    let mut life = Life::begin(&format!("exec {python} {}", script.path().display()));
+    life.until_told("SCM_RIGHTS");
+    fs::write(life.path("receive"), "").expect("a file");
+    life.until_told("checkpoints are made again");
+    life.kill_and_resume(2, &mut chance);
+    fs::write(life.path("ended"), "").expect("a file");
+    life.kill_and_resume(1, &mut chance);
+    fs::write(life.path("go"), "").expect("a file");
+    let (code, life) = life.end();
+    assert_eq!(
+        (code, life.read("out").as_str()),
+        (Some(0), "take it in the pipe\n"),
+        "TWINPAGE_SEED={seed}: {}",
+        life.read("err")
+    );
+}
+
 /// A checkpoint never comes; it is told with the process, and a resume does everything again, on files as they were.
 #[test]
 fn a_child_that_cannot_be_captured_is_told_and_its_files_are_rolled_back() {
@@ -337,7 +472,7 @@ fn a_child_that_cannot_be_captured_is_told_and_its_files_are_rolled_back() {
     life.until_told("no checkpoint for ");
     let told = life.read("err");
     assert!(
-        told.contains("unseen ../../go): descriptor 3 is socket:"),
+        told.contains("unseen ../../go): descriptor 3 is anon_inode:inotify"),
         "{told}"
     );
     wait_until("the child wrote", || life.read("work/log") == "three\n");

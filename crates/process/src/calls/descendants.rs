@@ -115,7 +115,11 @@ impl Program {
             Watch::RealStreams if self.sockets.replies == Replies::Refused => {
                 return self.before_outside(call);
             }
-            Watch::Send | Watch::Socket => return Ok(self.before_descendant_sends(call)),
+            Watch::RealStreams if call.name == "bind" && self.is_unix_socket(call.int(0)) => {
+                return self.before_bind(call);
+            }
+            Watch::Send => return Ok(self.before_send(call)),
+            Watch::Socket => return Ok(self.before_socket_change(call)),
             Watch::Nothing => return Ok(Decision::Done(0)),
             _ => {}
         }
@@ -148,16 +152,6 @@ impl Program {
             at: Some(call.arguments[5]),
             len: call.arguments[1],
         })
-    }
-
-    /// What it sends to the outside is held as what the program sends.
-    fn before_descendant_sends(&mut self, call: &Stopped) -> Decision {
-        let ours = self.caller().duplicate_fd(call.int(0)).ok();
-        match ours.filter(|ours| self.is_held(ours.as_fd())) {
-            Some(ours) if call.name == "shutdown" => self.before_half_close(call, ours),
-            Some(ours) if call.name != "setsockopt" => self.before_reply(call, ours),
-            _ => Decision::Run,
-        }
     }
 
     /// Options that a look would not find keep the descendant from being captured.

@@ -1,11 +1,12 @@
-//! Calls on socket pairs of the program's own. What a look into a socket would not see is refused when it
+//! Calls on socket pairs of the program and its descendants. What a look into a socket would not see is refused when it
 //! is sent; the rest of what a program does with them runs freely.
 
 use super::{Decision, Stopped, fail};
 use crate::error::{Error, Result};
 use crate::pairs::{self, OPTIONS};
 use crate::program::Program;
-use crate::sockets::{Protocol, Replies};
+use crate::sockets::{Protocol, Replies, protocol};
+use crate::unix_sockets::is_unix;
 use std::os::fd::{AsFd, OwnedFd};
 use twinpage_os::inject::{self, Call, ROOM};
 
@@ -24,7 +25,8 @@ pub(super) fn asks_for_names(call: &Stopped) -> bool {
 }
 
 impl Program {
-    /// Makes the pair on the program's behalf: only who makes it knows which sockets belong together.
+    /// Makes the pair on the program's behalf: it is known then which sockets belong together, also where the kernel does
+    /// not tell (CONFIG_UNIX_DIAG).
     pub(super) fn before_socketpair(&mut self, call: &Stopped) -> Result<Decision> {
         if call.int(0) != libc::AF_UNIX {
             return Ok(fail(
@@ -62,16 +64,31 @@ impl Program {
     }
 
     pub(super) fn before_send(&mut self, call: &Stopped) -> Decision {
-        let a = call.arguments;
-        if let Some((ours, protocol)) = self.outside(call.int(0)) {
-            if protocol == Protocol::Udp {
+        let Ok(ours) = self.caller().duplicate_fd(call.int(0)) else {
+            return Decision::Run; // the kernel will refuse it
+        };
+        if let Some(protocol) = protocol(ours.as_fd()) {
+            if protocol == Protocol::Udp && self.caller.is_none() {
                 self.descriptors.touch_open_file_of(&self.process, call.int(0)); // perhaps it gets its address now
             }
             return self.before_reply(call, ours);
         }
-        let Some(kind) = self.socket_kind(call.int(0)) else {
-            return Decision::Run; // the kernel will refuse it
-        };
+        if let Some(refused) = self.refuse_to_send(call, &ours) {
+            return refused;
+        }
+        match self.is_held(ours.as_fd()) {
+            true => self.before_reply(call, ours),
+            false => Decision::Run,
+        }
+    }
+
+    /// What a look into a socket of the tree would not see, or would not find inside.
+    fn refuse_to_send(&mut self, call: &Stopped, ours: &OwnedFd) -> Option<Decision> {
+        let kind = pairs::kind(ours.as_fd()).ok()?; // of no socket: the kernel will refuse it
+        if !self.is_captured(ours) {
+            return None;
+        }
+        let a = call.arguments;
         let (flags, messages) = match call.name {
             "sendto" => {
                 let message = Message {
@@ -89,34 +106,39 @@ impl Program {
             }
         };
         if flags & libc::MSG_OOB as u64 != 0 {
-            return fail(
+            return Some(fail(
                 libc::EOPNOTSUPP,
                 "out-of-band bytes are not captured; send them as others",
-            );
+            ));
         }
         for message in messages {
-            if message.accompanied {
-                return fail(
+            if message.accompanied && self.caller.is_some() {
+                self.descriptors.may_be_sent(); // until they have arrived, checkpoints wait
+            } else if message.accompanied {
+                return Some(fail(
                     libc::EINVAL,
                     "descriptors and credentials sent along with a message are not captured; share them within the program",
-                );
+                ));
             }
             let refused = self.sockets.replies == Replies::Refused;
             if message.named && kind == libc::SOCK_DGRAM && refused {
-                return fail(libc::EACCES, crate::syscalls::OUTSIDE);
+                return Some(fail(libc::EACCES, crate::syscalls::OUTSIDE));
             }
             if message.bytes == Some(0) && kind != libc::SOCK_STREAM {
-                return empty_message();
+                return Some(empty_message());
             }
         }
-        match self.process.duplicate_fd(call.int(0)) {
-            Ok(ours) if self.is_held(ours.as_fd()) => self.before_reply(call, ours),
-            _ => Decision::Run,
-        }
+        None
+    }
+
+    /// Whether a socket that has no protocol of the outside is captured, if at all: while a descendant has one of another
+    /// family, no checkpoint is made.
+    fn is_captured(&self, ours: &OwnedFd) -> bool {
+        self.caller.is_none() || is_unix(ours.as_fd())
     }
 
     fn message(&self, at: u64) -> Option<Message> {
-        let word = |index: u64| self.process.read_u64(at + index * 8).ok();
+        let word = |index: u64| self.caller().read_u64(at + index * 8).ok();
         Some(Message {
             named: word(0)? != 0 && word(1)? & 0xffff_ffff != 0,
             bytes: self.vector_bytes(word(2)?, word(3)?),
@@ -126,24 +148,24 @@ impl Program {
 
     /// Whether a write of nothing would send an empty message, which cannot be captured.
     pub(super) fn sends_empty_message(&self, fd: &OwnedFd, bytes: u64) -> bool {
-        bytes == 0 && pairs::kind(fd.as_fd()).is_ok_and(|kind| kind != libc::SOCK_STREAM)
+        let is_message = bytes == 0 && pairs::kind(fd.as_fd()).is_ok_and(|kind| kind != libc::SOCK_STREAM);
+        is_message && self.is_captured(fd)
     }
 
     pub(super) fn before_socket_change(&mut self, call: &Stopped) -> Decision {
-        let Some(kind) = self.socket_kind(call.int(0)) else {
+        let Ok(ours) = self.caller().duplicate_fd(call.int(0)) else {
             return Decision::Run; // the kernel will refuse it
         };
+        let Ok(kind) = pairs::kind(ours.as_fd()) else {
+            return Decision::Run; // the same
+        };
         if call.name == "shutdown" {
-            if let Some((ours, _)) = self.outside(call.int(0)) {
-                return self.before_half_close(call, ours);
-            }
-            if let Ok(ours) = self.process.duplicate_fd(call.int(0))
-                && self.is_held(ours.as_fd())
-            {
+            if protocol(ours.as_fd()).is_some() || self.is_held(ours.as_fd()) {
                 return self.before_half_close(call, ours);
             }
             let sends_only = call.int(1) == libc::SHUT_WR && kind == libc::SOCK_DGRAM;
-            if sends_only && self.is_open_for_both(call.int(0)) {
+            let is_open_for_both = pairs::state(&ours).is_ok_and(|state| state.is_empty());
+            if sends_only && is_open_for_both && self.is_captured(&ours) {
                 return fail(
                     libc::EOPNOTSUPP,
                     "a datagram socket that sends no more and still receives is not captured; close it both ways, or not at all",
@@ -151,11 +173,16 @@ impl Program {
             }
             return Decision::Run;
         }
-        if let Some((ours, protocol)) = self.outside(call.int(0)) {
+        if !self.is_captured(&ours) {
+            return Decision::Run;
+        }
+        if let Some(protocol) = protocol(ours.as_fd()) {
             return self.before_outside_option(call, &ours, protocol);
         }
         if call.int(1) == libc::SOL_SOCKET && OPTIONS.contains(&call.int(2)) {
-            self.descriptors.touch_file_of(&self.process, call.int(0));
+            if self.caller.is_none() {
+                self.descriptors.touch_file_of(&self.process, call.int(0));
+            }
             return Decision::Run;
         }
         fail(
@@ -168,15 +195,10 @@ impl Program {
         )
     }
 
-    fn is_open_for_both(&self, fd: i32) -> bool {
-        let ours = self.process.duplicate_fd(fd);
-        ours.is_ok_and(|ours| pairs::state(&ours).is_ok_and(|state| state.is_empty()))
-    }
-
-    /// `SOCK_*` of a socket; `None` of anything else.
-    fn socket_kind(&self, fd: i32) -> Option<i32> {
-        let ours = self.process.duplicate_fd(fd).ok()?;
-        pairs::kind(ours.as_fd()).ok()
+    /// Whether a descriptor of the caller is a Unix socket.
+    pub(super) fn is_unix_socket(&self, fd: i32) -> bool {
+        let ours = self.caller().duplicate_fd(fd);
+        ours.is_ok_and(|ours| is_unix(ours.as_fd()))
     }
 }
 

@@ -76,12 +76,12 @@ impl Program {
     }
 
     /// bind(2) of a Unix socket: it makes a file if its name is one.
-    fn before_bind(&mut self, call: &Stopped) -> Result<Decision> {
+    pub(super) fn before_bind(&mut self, call: &Stopped) -> Result<Decision> {
         const MOST_BYTES: u64 = 110;
         const FAMILY_BYTES: usize = 2;
         let [_, at, length, ..] = call.arguments;
         let mut address = vec![0; length.min(MOST_BYTES) as usize];
-        if self.process.read(at, &mut address).is_err() {
+        if self.caller().read(at, &mut address).is_err() {
             return Ok(Decision::Run); // the kernel will refuse it
         }
         let name = address.get(FAMILY_BYTES..).unwrap_or_default();
@@ -99,9 +99,9 @@ impl Program {
         })
     }
 
-    /// A socket of the program that leads outside; `None` of anything else.
+    /// A socket of the caller that leads outside; `None` of anything else.
     pub(super) fn outside(&self, fd: i32) -> Option<(OwnedFd, Protocol)> {
-        let ours = self.process.duplicate_fd(fd).ok()?;
+        let ours = self.caller().duplicate_fd(fd).ok()?;
         let protocol = protocol(ours.as_fd())?;
         Some((ours, protocol))
     }

@@ -2,7 +2,7 @@
 
 use super::{Descriptor, Lock, LockKind, OWN_TERMINAL, What, fdinfo, field, is_pseudo};
 use crate::error::{Error, Result};
-use crate::files::Recorder;
+use crate::files::{Ident, Recorder};
 use crate::kernel::GoneDirectory;
 use crate::objects::{Known, Objects};
 use crate::pairs::Pairs;
@@ -14,6 +14,7 @@ use std::fs;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use twinpage_os::spawn;
 
 /// Which files are what.
 pub struct Files<'a> {
@@ -51,24 +52,17 @@ pub(super) fn describe(
         None if kind == FileType::Socket && pairs.has(stat.st_ino) => {
             What::Pair(pairs.describe(stat.st_ino, ours)?)
         }
+        None if kind == FileType::Socket && fd <= 2 && is_given(fd, stat) => {
+            What::Inherited { outer: fd as u8 }
+        }
         None if kind == FileType::Socket
-            && fd > 2
             && files.sockets.replies != Replies::Refused
             && protocol(ours.as_fd()).is_some() =>
         {
             outside(fd, stat.st_ino, ours, files.sockets)?
         }
-        None if kind == FileType::Socket
-            && fd > 2
-            && files.sockets.replies != Replies::Refused
-            && is_unix(ours.as_fd()) =>
-        {
-            let directory = format!("/proc/{pid}/cwd");
-            let directory = fs::read_link(&directory).map_err(Error::file("cannot read", &directory))?;
-            match unix_sockets::look(ours.as_fd(), stat.st_ino, &directory, pairs)? {
-                Found::End => What::Pair(pairs.describe(stat.st_ino, ours)?),
-                Found::Named(named) => What::Unix(named),
-            }
+        None if kind == FileType::Socket && is_unix(ours.as_fd()) => {
+            unix_socket(pid, stat.st_ino, ours, pairs, files.sockets.replies)?
         }
         None if flags.contains(OFlags::PATH) => place(fd, path, stat)?,
         None if kind == FileType::RegularFile && is_pseudo(ours) => What::Pseudo { path },
@@ -97,6 +91,27 @@ pub(super) fn describe(
         shares,
         locks,
     })
+}
+
+/// A Unix socket that is not known as an end of a pair.
+fn unix_socket(pid: i32, inode: u64, ours: &OwnedFd, pairs: &mut Pairs, replies: Replies) -> Result<What> {
+    if replies == Replies::Refused {
+        unix_sockets::meet(ours.as_fd(), inode, pairs)?;
+    } else {
+        let directory = format!("/proc/{pid}/cwd");
+        let directory = fs::read_link(&directory).map_err(Error::file("cannot read", &directory))?;
+        if let Found::Named(named) = unix_sockets::look(ours.as_fd(), inode, &directory, pairs)? {
+            return Ok(What::Unix(named));
+        }
+    }
+    pairs.describe(inode, ours).map(What::Pair)
+}
+
+/// Whether it is the file that twinpage itself was started with at this number.
+pub(super) fn is_given(outer: i32, stat: &Stat) -> bool {
+    let given = spawn::borrow(outer).ok();
+    let given = given.and_then(|given| rustix::fs::fstat(given).ok());
+    given.is_some_and(|given| Ident::from(&given) == Ident::from(stat))
 }
 
 fn outside(fd: i32, inode: u64, ours: &OwnedFd, sockets: &Sockets) -> Result<What> {
@@ -167,7 +182,6 @@ fn what(fd: i32, path: PathBuf, kind: FileType, stat: &Stat, ours: &OwnedFd, inf
             inode: stat.st_ino,
             capacity: rustix::pipe::fcntl_getpipe_size(ours).unwrap_or(65536) as u32,
         },
-        FileType::Socket if fd <= 2 => What::Inherited { outer: fd as u8 },
         FileType::Socket => {
             return Err(unsupported(
                 "the other side of a socket cannot be taken back; use files or standard input",

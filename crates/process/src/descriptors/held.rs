@@ -1,6 +1,7 @@
 //! What descriptors hold at a stop: offsets, counters, what is in pipes and sockets.
 
-use super::polls;
+use super::polls::{self, Poll};
+use super::tables::split;
 use super::{Descriptor, Descriptors, Held, What, fdinfo, field};
 use crate::clocks::Clocks;
 use crate::error::{Error, Result};
@@ -8,9 +9,23 @@ use crate::files::Ident;
 use crate::pairs;
 use crate::sockets;
 use rustix::fs::{OFlags, SeekFrom};
+use std::collections::BTreeSet;
 use std::os::fd::{AsRawFd, OwnedFd};
 use twinpage_os::remote::Process;
 use twinpage_os::trace::Tid;
+
+/// A look at what descriptors hold.
+#[derive(Debug)]
+pub struct Look<'a> {
+    /// The program, and a thread of it that stands still.
+    pub process: &'a Process,
+    /// The thread.
+    pub tid: Tid,
+    /// Processes in which no call may be made now: they sleep, or a signal stopped them.
+    pub calls_nothing: BTreeSet<i32>,
+    /// The clocks at the stop.
+    pub stopped: Clocks,
+}
 
 impl Descriptors {
     /// What each descriptor holds now, in the order of [`Descriptors::list`]. What has lost its name, by others'
@@ -18,10 +33,11 @@ impl Descriptors {
     ///
     /// # Errors
     /// When the system refuses a look.
-    pub fn held(&mut self, process: &Process, tid: Tid, stopped: Clocks) -> Result<Vec<Held>> {
+    pub fn held(&mut self, look: &Look<'_>) -> Result<Vec<Held>> {
+        let process = look.process;
         let held = self.list.values();
         let held: Vec<Held> = held
-            .map(|descriptor| self.held_by(process, tid, descriptor, stopped))
+            .map(|descriptor| self.held_by(look, descriptor))
             .collect::<Result<_>>()?;
         let nameless: Vec<i32> = (self.list.values())
             .filter(|descriptor| self.has_lost_its_name(descriptor))
@@ -52,12 +68,12 @@ impl Descriptors {
         ends.any(|end| end.flags & libc::O_DIRECT as u32 != 0)
     }
 
-    fn held_by(&self, process: &Process, tid: Tid, descriptor: &Descriptor, stopped: Clocks) -> Result<Held> {
+    fn held_by(&self, at: &Look<'_>, descriptor: &Descriptor) -> Result<Held> {
         if descriptor.shares != descriptor.fd {
             return Ok(Held::Nothing);
         }
         let ours = || &self.ours[&descriptor.fd];
-        let (owner, fd) = self.tables.at(process, descriptor.fd);
+        let (owner, fd) = self.tables.at(at.process, descriptor.fd);
         let look =
             |error: rustix::io::Errno| Error::target(format!("cannot look at descriptor {fd}"), error.into());
         match &descriptor.what {
@@ -101,17 +117,21 @@ impl Descriptors {
                     .map_err(|source| Error::target("cannot look into a named pipe", source))?;
                 look_into_fifo(ours).map_err(look)
             }
-            What::Poll if owner.thread() != process.thread() => Err(Error::Unsupported(format!(
-                "descriptor {fd} of thread {}, which has descriptors of its own, is a poll descriptor: it is captured of the program's own only",
-                owner.thread()
-            ))),
             What::Poll => {
-                let info = fdinfo(process.thread(), fd)?;
-                let place = |number| self.place(process, number);
-                polls::held(process, tid, fd, &info, &self.list, place).map(Held::Watched)
+                let info = fdinfo(owner.thread(), fd)?;
+                let place = |number| self.place(at.process, number);
+                let (table, _) = split(descriptor.fd);
+                let is_calm = !at.calls_nothing.contains(&owner.pid());
+                let poll = Poll {
+                    process: owner,
+                    fd,
+                    table,
+                    tid: is_calm.then_some(if table == 0 { at.tid } else { owner.thread() }),
+                };
+                polls::held(&poll, &info, &self.list, place).map(Held::Watched)
             }
             What::Event => count(owner.thread(), fd),
-            What::Timer { .. } => countdown(owner, fd, stopped),
+            What::Timer { .. } => countdown(owner, fd, at.stopped),
             _ => Ok(Held::Nothing),
         }
     }

@@ -14,6 +14,7 @@ pub mod tables;
 mod touched;
 
 pub use describe::Files;
+pub use held::Look;
 pub use table::{Descriptors, List, is_open_in};
 
 use self::polls::Interest;

@@ -4,8 +4,11 @@
 //!   number may be closed since, or be another file; kcmp(2) tells which number is that file now.
 //! * An edge that was told is not told again. Which edges are still to be told is found by taking them, on a
 //!   duplicate of the descriptor while the program stands still, and giving them back.
+//! * A poll descriptor is looked at in one of the processes that have it. Where no call can be made in that one, because
+//!   it sleeps or a signal stopped it, edges that may still be to be told stay so.
 
 use super::List;
+use super::tables;
 use crate::error::{Error, Result};
 use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
 use serde::{Deserialize, Serialize};
@@ -50,15 +53,25 @@ pub fn event(events: u32, data: u64) -> [u8; 16] {
     bytes
 }
 
-/// What the poll descriptor `fd` waits for, by its lines in `/proc/PID/fdinfo`. `list` has all descriptors
-/// of the program by number, of which `place` gives a thread and the number there; its thread `tid` stands still.
+/// A poll descriptor.
+pub(super) struct Poll<'a> {
+    /// A process that has it, by a thread that does.
+    pub(super) process: &'a Process,
+    /// Its number there.
+    pub(super) fd: i32,
+    /// The table that this is in.
+    pub(super) table: usize,
+    /// A thread of the process that stands still and may make calls.
+    pub(super) tid: Option<Tid>,
+}
+
+/// What a poll descriptor waits for, by its lines in `/proc/PID/fdinfo`. `list` has all descriptors of the program by
+/// number, of which `place` gives a thread and the number there.
 ///
 /// # Errors
 /// Names an entry whose file the program has no number of.
 pub(super) fn held(
-    process: &Process,
-    tid: Tid,
-    fd: i32,
+    at: &Poll<'_>,
     info: &str,
     list: &List,
     place: impl Fn(i32) -> (i32, i32),
@@ -71,13 +84,13 @@ pub(super) fn held(
             fd: number,
             events,
             data,
-            target: target(process.thread(), fd, number, *nth, list, &place)?,
+            target: target(at, number, *nth, list, &place)?,
             taken: false,
         });
         *nth += 1;
     }
     if interests.iter().any(|interest| interest.events & EDGE != 0) {
-        look_at_edges(process, tid, fd, &mut interests)?;
+        look_at_edges(at, &mut interests)?;
     }
     Ok(interests)
 }
@@ -93,17 +106,17 @@ fn entry(line: &str) -> Option<(i32, u32, u64)> {
 
 /// A number of the open file that the `nth` entry made with `number` belongs to.
 fn target(
-    thread: i32,
-    poll: i32,
+    at: &Poll<'_>,
     number: i32,
     nth: u32,
     list: &List,
     place: impl Fn(i32) -> (i32, i32),
 ) -> Result<i32> {
-    let own = list.get(&number).into_iter();
+    let (thread, poll) = (at.process.thread(), at.fd);
+    let own = tables::number(at.table, number);
     let others =
-        (list.values()).filter(|descriptor| descriptor.fd != number && descriptor.shares == descriptor.fd);
-    for descriptor in own.chain(others) {
+        (list.values()).filter(|descriptor| descriptor.fd != own && descriptor.shares == descriptor.fd);
+    for descriptor in list.get(&own).into_iter().chain(others) {
         let same = remote::is_poll_target(place(descriptor.fd), thread, poll, number, nth);
         if same.map_err(|source| Error::target("cannot compare what a poll descriptor waits for", source))? {
             return Ok(descriptor.fd);
@@ -115,19 +128,20 @@ fn target(
 }
 
 /// Finds out which edges were told.
-fn look_at_edges(process: &Process, tid: Tid, fd: i32, interests: &mut [Interest]) -> Result<()> {
+fn look_at_edges(at: &Poll<'_>, interests: &mut [Interest]) -> Result<()> {
     let look = |error: rustix::io::Errno| Error::target("cannot look at a poll descriptor", error.into());
-    let ours = process
-        .duplicate_fd(fd)
+    let ours = (at.process)
+        .duplicate_fd(at.fd)
         .map_err(|source| Error::target("cannot look at a poll descriptor", source))?;
     let mut asked = [PollFd::new(&ours, PollFlags::IN)];
     let now = Timespec::default();
     let ready = rustix::io::retry_on_intr(|| poll(&mut asked, Some(&now))).map_err(look)? > 0;
     let consumed = EDGE | ONCE;
     // What is taken must be given back by its number, which for these cannot be done.
+    let is_elsewhere = |interest: &Interest| interest.target != tables::number(at.table, interest.fd);
     let stuck = (interests.iter()).any(|interest| {
         interest.events & consumed != 0
-            && (interest.events & EXCLUSIVE != 0 || interest.target != interest.fd)
+            && (at.tid.is_none() || interest.events & EXCLUSIVE != 0 || is_elsewhere(interest))
     });
     if ready && stuck {
         return Ok(()); // all may still be to be told
@@ -140,7 +154,9 @@ fn look_at_edges(process: &Process, tid: Tid, fd: i32, interests: &mut [Interest
         })
         .map_err(look)?;
         waiting.extend(events.iter().map(|event| event.data.u64()));
-        give_back(process, tid, fd, interests, &waiting)?;
+        if let Some(tid) = at.tid {
+            give_back(at, tid, interests, &waiting)?;
+        }
     }
     for interest in interests {
         interest.taken = interest.events & EDGE != 0 && !waiting.contains(&interest.data);
@@ -149,27 +165,22 @@ fn look_at_edges(process: &Process, tid: Tid, fd: i32, interests: &mut [Interest
 }
 
 /// Arms what a look has consumed again: what is ready is told once more.
-fn give_back(
-    process: &Process,
-    tid: Tid,
-    poll: i32,
-    interests: &[Interest],
-    waiting: &HashSet<u64>,
-) -> Result<()> {
+fn give_back(at: &Poll<'_>, tid: Tid, interests: &[Interest], waiting: &HashSet<u64>) -> Result<()> {
     let failed = |source| Error::target("cannot give an event back", source);
     let consumed =
         |interest: &&Interest| interest.events & (EDGE | ONCE) != 0 && waiting.contains(&interest.data);
     let consumed: Vec<&Interest> = interests.iter().filter(consumed).collect();
     for batch in consumed.chunks(1024) {
         let events: Vec<u8> = batch.iter().flat_map(|interest| interest.event()).collect();
-        process.write(ROOM, &events).map_err(failed)?;
+        at.process.write(ROOM, &events).map_err(failed)?;
         let modify = |(index, interest): (usize, &&Interest)| {
-            let at = ROOM + index as u64 * 16;
-            let arguments = [poll as u64, libc::EPOLL_CTL_MOD as u64, interest.fd as u64, at];
+            let event = ROOM + index as u64 * 16;
+            let modify = libc::EPOLL_CTL_MOD as u64;
+            let arguments = [at.fd as u64, modify, interest.fd as u64, event];
             Call::new(libc::SYS_epoll_ctl, &arguments)
         };
         let mut calls: Vec<Call> = batch.iter().enumerate().map(modify).collect();
-        inject::run(process, tid, &mut calls).map_err(failed)?;
+        inject::run(at.process, tid, &mut calls).map_err(failed)?;
         calls
             .iter()
             .try_for_each(|call| call.result().map(drop).map_err(failed))?;

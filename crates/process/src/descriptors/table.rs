@@ -4,7 +4,7 @@
 //!   program's own close, so that the program sees what it would see alone.
 //! * Locks belong to a file, or to an open file: a call that changes them touches all descriptors of the file.
 
-use super::describe::{Files, describe};
+use super::describe::{Files, describe, is_given};
 use super::open_files::OpenFiles;
 use super::tables::{Tables, number, split};
 use super::touched::Touched;
@@ -15,6 +15,7 @@ use crate::files::Ident;
 use crate::objects::Id;
 use crate::pairs::Pairs;
 use crate::sockets::Replies;
+use crate::unix_sockets::leads_outside;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fs;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -41,6 +42,8 @@ pub struct Descriptors {
     listed: HashMap<(i32, Tid), usize>,
     /// A thread may have a table of its own.
     may_be_apart: bool,
+    /// Descriptors may come in messages of descendants.
+    may_be_sent: bool,
     touched: Touched,
     looked_at: u64,
 }
@@ -55,6 +58,7 @@ impl Default for Descriptors {
             tables: Tables::default(),
             listed: HashMap::new(),
             may_be_apart: false,
+            may_be_sent: false,
             touched: Touched::all(),
             looked_at: 0,
         }
@@ -78,6 +82,11 @@ impl Descriptors {
         self.may_be_apart = true;
         self.touched.all = true;
         self.ours.clear();
+    }
+
+    /// A descendant sends descriptors, which the program may receive after its end.
+    pub fn may_be_sent(&mut self) {
+        self.may_be_sent = true;
     }
 
     /// Whether threads may have tables of their own.
@@ -236,7 +245,7 @@ impl Descriptors {
     ) -> Result<bool> {
         let with_others = threads.iter().any(|(pid, _)| *pid != process.pid());
         let several = self.may_be_apart || with_others || !self.tables.members().is_empty();
-        let may_be_sent = files.sockets.replies != Replies::Refused;
+        let may_be_sent = self.may_be_sent || files.sockets.replies != Replies::Refused;
         // Of several tables no number tells it.
         let strangers = may_be_sent && (several || self.has_strangers(process));
         if !self.touched.is_any() && !strangers {
@@ -251,15 +260,17 @@ impl Descriptors {
             updated = self.list_all(process, asleep, files).map(|_| true);
         }
         match updated {
-            Ok(_) => self.touched.clear(&self.list),
+            Ok(_) => {
+                self.touched.clear(&self.list);
+                self.keep_pairs();
+            }
             Err(_) => self.touched.all = true,
         }
         self.touched.all |= self.may_be_apart;
-        self.keep_pairs();
         Ok(updated? || parted)
     }
 
-    /// Whether descriptors came by messages of other programs, which no call tells of before.
+    /// Whether descriptors came by messages of other processes, which no call tells of before.
     fn has_strangers(&self, process: &Process) -> bool {
         let directory = rustix::fs::stat(format!("/proc/{}/fd", process.thread()));
         // Its size is their number, proc_pid_fd(5).
@@ -408,7 +419,8 @@ impl Descriptors {
         let mut descriptor = if owner == process.pid() {
             described?
         } else {
-            let checked = described.and_then(|found| check_of_descendant(&found, &stat).map(|()| found));
+            let checked =
+                described.and_then(|found| check_of_descendant(&found, &ours, &stat).map(|()| found));
             checked.map_err(|error| of_process(owner, error))?
         };
         descriptor.fd = number;
@@ -487,17 +499,15 @@ impl Descriptors {
 ///
 /// # Errors
 /// Names what cannot be captured so.
-fn check_of_descendant(descriptor: &Descriptor, stat: &rustix::fs::Stat) -> Result<()> {
+fn check_of_descendant(descriptor: &Descriptor, ours: &OwnedFd, stat: &rustix::fs::Stat) -> Result<()> {
     let why = match &descriptor.what {
-        What::Pair(_) => "a socket pair",
+        What::Pair(_) if leads_outside(ours.as_fd()) => "a connection with another program",
         What::Listener { .. } | What::Connection(_) => "a TCP socket",
         What::Inherited { outer } => {
-            let outer = twinpage_os::spawn::borrow(i32::from(*outer)).ok();
-            let given = outer.and_then(|outer| rustix::fs::fstat(outer).ok());
-            if given.is_some_and(|given| Ident::from(&given) == Ident::from(stat)) {
+            if is_given(i32::from(*outer), stat) {
                 return Ok(());
             }
-            "a device or socket that the program was not started with"
+            "a device that the program was not started with"
         }
         What::File { path, .. }
         | What::Pseudo { path }

@@ -26,7 +26,7 @@
 //! | identity of the program | setuid(2) and others | compared at each stop |
 //! | limits, niceness, processors | prlimit(2), setpriority(2), sched_setaffinity(2) | the call is watched, and wakes all |
 //! | open files: flags, locks, offsets, names | any process that shares one | one descriptor of each is looked at at each stop |
-//! | what is in pipes, event counters, timers | any process that shares one | the same |
+//! | what is in pipes, sockets, event counters, timers, poll descriptors | any process that shares one | the same |
 
 use super::identity::Identity;
 use super::members::Followed;

@@ -13,7 +13,7 @@ use super::members::Found;
 use super::{Job, Program, State};
 use crate::clocks::Clocks;
 use crate::context::{Beside, StableState, Threads, VolatileState};
-use crate::descriptors;
+use crate::descriptors::{self, Held, Look};
 use crate::error::{Error, Result};
 use crate::files::{EpochFiles, OpenFile};
 use crate::interrupted::Unfinished;
@@ -70,7 +70,7 @@ impl Program {
         stop.pages += tree.pages;
         let unfinished = self.unfinished();
         let (timers, pending) = self.timers(tid, pending, clocks)?;
-        let held = self.descriptors.held(&self.process, tid, clocks)?;
+        let held = self.look_into_descriptors(tid, clocks)?;
         let continues = threads::is_to_continue(&pending);
         let live = VolatileState {
             held,
@@ -173,6 +173,31 @@ impl Program {
         self.fixed_changed |=
             (self.descriptors).update(&self.process, &threads, &self.members.sleepers.pids, &mut files)?;
         Ok(())
+    }
+
+    /// What descriptors hold. Sockets are looked at while all who have them live: a process that is killed closes its
+    /// ends, which others would see before its end.
+    fn look_into_descriptors(&mut self, tid: Tid, stopped: Clocks) -> Result<Vec<Held>> {
+        let threads = self.descendants.threads();
+        let stands = threads.filter(|(.., state)| *state == State::GroupStopped);
+        let stands = stands.map(|(pid, ..)| pid);
+        let calls_nothing = stands.chain(self.members.sleepers.pids.iter().copied()).collect();
+        let held = self.descriptors.held(&Look {
+            process: &self.process,
+            tid,
+            calls_nothing,
+            stopped,
+        })?;
+        let has_sockets = held.iter().any(|held| matches!(held, Held::Queue(_)));
+        if has_sockets && self.descendants.any_lives() {
+            if self.stands_no_longer() {
+                return Err(Error::Killed);
+            }
+            if let Some(pid) = self.killed_descendant() {
+                return Err(Error::NotYet(format!("process {pid} ends")));
+            }
+        }
+        Ok(held)
     }
 
     /// Captures the files whose content the checkpoint holds.

@@ -1,5 +1,6 @@
 //! What the kernel keeps for a program, set again by injected calls.
 
+use super::With;
 use super::files::Sources;
 use super::space::run;
 use super::tables::Table;
@@ -20,10 +21,11 @@ use twinpage_os::seccomp::Filter;
 use twinpage_os::trace::{self, Status, Tid};
 
 /// Sets everything that belongs to the process, and puts it under the filter.
-pub(super) fn set(process: &Process, context: &Context, sources: &Sources, filter: &Filter) -> Result<()> {
+pub(super) fn set(process: &Process, context: &Context, with: &With<'_>) -> Result<()> {
+    let sources = with.sources;
     set_memory_fields(process, context, sources)?;
     set_actions(process, context)?;
-    set_interests(process, context, sources)?;
+    set_interests(process, with)?;
     set_interval_timers(process, context)?;
     set_membarrier(process, context)?;
     let mut close = [Call::new(
@@ -35,7 +37,7 @@ pub(super) fn set(process: &Process, context: &Context, sources: &Sources, filte
     drop_privileges(process)?;
     let mut options = context.fixed.kernel.options.calls();
     run(process, &mut options, "set the options of the program")?;
-    install(process, filter)
+    install(process, with.filter)
 }
 
 pub(super) fn write(process: &Process, at: u64, bytes: &[u8]) -> Result<()> {
@@ -114,11 +116,14 @@ fn is_reset(descriptor: &Descriptor, ends: &BTreeSet<u64>) -> bool {
     }
 }
 
-/// What each poll descriptor waits for. Entries whose edge was told come first, and what is ready of them is
-/// taken: so it is not told again.
-fn set_interests(process: &Process, context: &Context, sources: &Sources) -> Result<()> {
+/// What each poll descriptor of this process waits for, while the descriptors of all are side by side in it: an entry
+/// for a signal descriptor is woken by the signals of who made it. Entries whose edge was told come first, and what is
+/// ready of them is taken: so it is not told again.
+fn set_interests(process: &Process, with: &With<'_>) -> Result<()> {
+    let (context, sources) = (with.tree, with.sources);
     for (descriptor, held) in context.fixed.descriptors.iter().zip(&context.live.held) {
-        if descriptor.shares != descriptor.fd {
+        let owner = process_of(descriptor.fd, with);
+        if descriptor.shares != descriptor.fd || owner != process.pid() {
             continue;
         }
         let interests: Vec<Interest> = match (&descriptor.what, held) {
@@ -154,6 +159,13 @@ fn set_interests(process: &Process, context: &Context, sources: &Sources) -> Res
         }
     }
     Ok(())
+}
+
+/// The process that has a descriptor, by the number that it is made at.
+fn process_of(made_at: i32, with: &With<'_>) -> i32 {
+    let mut tables = with.apart.iter();
+    let table = tables.find(|table| table.made_at().any(|number| number == made_at));
+    table.map_or(with.tree.fixed.pid, Table::pid)
 }
 
 fn as_in_version1(&(fd, events, data): &(i32, u32, u64)) -> Interest {

@@ -201,7 +201,7 @@ fn fill_process(
     let tracker = crate::program::track(process, process.pid())?;
     space::fill(process, context, &tracker, with.store, pages)?;
     space::guard(process, context)?;
-    kernel::set(process, context, sources, with.filter)?;
+    kernel::set(process, context, with)?;
     let mut tids = kernel::make_threads(process, context, apart)?;
     kernel::open_own(process, context)?;
     tids.extend(tables::part(process, apart)?);

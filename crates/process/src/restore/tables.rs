@@ -126,6 +126,11 @@ pub(super) fn close_others(process: &Process, tables: &[Table]) -> Result<()> {
 }
 
 impl Table {
+    /// The process that its threads are of.
+    pub(super) fn pid(&self) -> i32 {
+        self.pid
+    }
+
     /// Whether its threads are of this process.
     pub(super) fn is_of(&self, process: &Process) -> bool {
         self.pid == process.pid()

@@ -61,6 +61,7 @@ pub(crate) const PROGRAMS: &[Program] = &[
     program("c_pairs.c", Kind::C(&["-pthread"]), 100),
     program("c_zombies.c", Kind::C(&[]), 60),
     program("c_workers.c", Kind::C(&[]), 200),
+    program("c_ties.c", Kind::C(&[]), 60),
     program("c_groups.c", Kind::C(&[]), 120),
     program("c_sleepers.c", Kind::C(&[]), 40),
     program("c_sqlite.c", Kind::C(&["-lsqlite3"]), 240),
