@@ -55,8 +55,9 @@ const CAPTURED: &str =
   held until the checkpoint is durable, and the program's own terminal by name.
   With --replies: TCP, UDP and Unix sockets. Listeners come back with their names, connections within the program over
   Unix sockets with what is in them; other connections are reset at a resume. When what is sent goes out is said there.
-  Child processes and theirs, with their ids, groups, sessions, and the pipes and socket pairs among them. While one has
-  something that is captured of the program alone (shared memory, TCP sockets, a child in vfork), a checkpoint waits.";
+  Child processes and theirs, with their ids, groups, sessions, the pipes and socket pairs among them and the memory that
+  they share: anonymous, memory files, mapped files and /dev/shm, with mutexes, semaphores and futexes in it. While one has
+  something that is captured of the program alone (TCP sockets, a child in vfork), a checkpoint waits for that.";
 
 fn wrap(words: &[&str]) -> String {
     let mut lines = vec![String::new()];

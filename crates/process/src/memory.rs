@@ -13,13 +13,12 @@
 use crate::advice::{Advice, AdviceInForce};
 use crate::copies::Copies;
 use crate::error::{Error, Result};
-use crate::files::{Ident, Recorder};
+use crate::files::Ident;
 use crate::layout::{Kind, Layout, Mapping};
-use crate::objects::{self, Id, Objects};
+use crate::objects::{self, Objects};
 use crate::pages::{CHUNK_BYTES, Pages, page_index};
 use crate::scan::{Cut, Walks};
 use std::ops::Range;
-use std::os::fd::OwnedFd;
 use twinpage_core::{Capture, Geometry, Piece};
 use twinpage_os::copier;
 use twinpage_os::remote::{Process, Remote};
@@ -40,7 +39,6 @@ pub struct Memory {
     marks: AdviceInForce,
     /// The marks changed since the last capture.
     marked: bool,
-    objects: Objects,
     /// Mappings of files without a name that were captured whole.
     gone: Vec<Range<u64>>,
     /// Pieces of an epoch that failed: captured again whatever the tracker says.
@@ -81,7 +79,6 @@ impl Memory {
         tracker: Tracker,
         pages: Pages,
         marks: AdviceInForce,
-        objects: Objects,
         geometry: Geometry,
     ) -> Memory {
         Memory {
@@ -94,7 +91,6 @@ impl Memory {
             truncated: Vec::new(),
             marks,
             marked: false,
-            objects,
             gone: Vec::new(),
             owed: Vec::new(),
             regions: Vec::new(),
@@ -112,7 +108,7 @@ impl Memory {
         Memory {
             copies: Copies::from_outside(),
             guarded: tracker.knows_guards(), // it may have made some before the first look at it
-            ..Memory::new(layout, tracker, pages, marks, Objects::default(), geometry)
+            ..Memory::new(layout, tracker, pages, marks, geometry)
         }
     }
 
@@ -120,27 +116,6 @@ impl Memory {
     #[must_use]
     pub fn mappings(&self) -> &[Mapping] {
         self.layout.mappings()
-    }
-
-    /// The files whose content the checkpoint holds.
-    pub fn objects(&mut self) -> &mut Objects {
-        &mut self.objects
-    }
-
-    /// Captures them, after the memory and once descriptors are known: `open` are those that are open. Gives
-    /// files to be synced.
-    ///
-    /// # Errors
-    /// When one cannot be read.
-    pub fn capture_objects(
-        &mut self,
-        open: impl Iterator<Item = Id>,
-        files: &Recorder,
-        into: &mut Capture,
-    ) -> Result<Vec<OwnedFd>> {
-        let mapped = self.layout.mappings().iter().filter_map(|mapping| mapping.object);
-        let used = open.chain(mapped).collect();
-        self.objects.capture(&used, files, &mut self.pages, into)
     }
 
     /// The places of pages, for the context.
@@ -268,18 +243,24 @@ impl Memory {
         self.copies = Copies::default(); // helpers still had the old memory
     }
 
-    /// Captures what changed since the last capture. The program is stopped. True when the layout
-    /// changed.
+    /// Captures what changed since the last capture, and notes what was written to `objects`. The program is stopped.
+    /// True when the layout changed.
     ///
     /// # Errors
     /// When a mapping cannot be captured or the program is gone.
-    pub fn capture(&mut self, process: &Process, into: &mut Capture, parts: &mut Parts) -> Result<bool> {
+    pub fn capture(
+        &mut self,
+        process: &Process,
+        objects: &mut Objects,
+        into: &mut Capture,
+        parts: &mut Parts,
+    ) -> Result<bool> {
         let clock = std::time::Instant::now();
-        let changed = self.follow_layout(into)?;
+        let changed = self.follow_layout(objects, into)?;
         self.find_dropped(into)?;
         let after_layout = clock.elapsed();
-        self.objects.find_written(self.layout.mappings(), &self.tracker)?;
-        self.find_written(into)?;
+        objects.find_written(process.pid(), self.layout.mappings(), &self.tracker)?;
+        self.find_written(objects, into)?;
         self.find_gone(process);
         let after_scan = clock.elapsed();
         self.copy(process, into)?;
@@ -292,8 +273,8 @@ impl Memory {
     }
 
     /// Tracks new mappings and forgets what is mapped no longer.
-    fn follow_layout(&mut self, into: &mut Capture) -> Result<bool> {
-        let changed = self.layout.refresh(|mappings| self.objects.resolve(mappings))?;
+    fn follow_layout(&mut self, objects: &Objects, into: &mut Capture) -> Result<bool> {
+        let changed = self.layout.refresh(|mappings| objects.resolve(mappings))?;
         if changed {
             self.forget_unmapped(into);
         }
@@ -394,7 +375,7 @@ impl Memory {
         Ok(())
     }
 
-    fn find_written(&mut self, into: &mut Capture) -> Result<()> {
+    fn find_written(&mut self, objects: &mut Objects, into: &mut Capture) -> Result<()> {
         self.found.clear();
         let cuts = self.strategies();
         let mut walks = std::mem::take(&mut self.walks);
@@ -402,7 +383,7 @@ impl Memory {
         walked.map_err(|source| Error::target("cannot ask which pages were written", source))?;
         self.sort_out(&walks, into)?;
         self.walks = walks;
-        self.add_owed();
+        self.add_owed(objects);
         Ok(())
     }
 
@@ -531,7 +512,7 @@ impl Memory {
     }
 
     /// Pieces of a failed epoch that the scan did not find again.
-    fn add_owed(&mut self) {
+    fn add_owed(&mut self, objects: &mut Objects) {
         let mut owed: Vec<u64> = self
             .owed
             .drain(..)
@@ -539,7 +520,7 @@ impl Memory {
             .collect();
         owed.retain(|address| self.pages.find(*address).is_some());
         for key in owed.extract_if(.., |address| objects::is_key(*address)) {
-            self.objects.owe(key);
+            objects.owe(key);
         }
         self.add(owed);
     }

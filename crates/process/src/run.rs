@@ -10,7 +10,6 @@ use crate::launch::{self, Command, PROGRAM_PID};
 use crate::layout::Layout;
 use crate::memory::Memory;
 use crate::notes::{self, Notes};
-use crate::objects::Objects;
 use crate::older::{self, At};
 use crate::pages::Pages;
 use crate::program::{self, Carried, Program, Surroundings};
@@ -190,7 +189,6 @@ fn begin(command: &Command, directory: &StateDir, store: Store, pace: Pace) -> R
         tracker,
         Pages::new(geometry)?,
         AdviceInForce::default(),
-        Objects::default(),
         geometry,
     );
     let (program, witness) = setting.program(
@@ -240,6 +238,7 @@ fn go_on(
         process,
         tids,
         memory,
+        objects,
         pairs,
         calls,
         descendants,
@@ -267,6 +266,7 @@ fn go_on(
             dues: Dues::resumed(&context.fixed.kernel.timers, &context.live.timers, context.clocks),
         },
     )?;
+    program.objects = objects;
     program.descriptors.pairs = pairs;
     if !apart.is_empty() {
         program.descriptors.part();

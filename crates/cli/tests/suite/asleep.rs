@@ -1,10 +1,12 @@
-//! Of a tree that works, the processes that sleep are left alone at its checkpoints, and go on after a kill.
+//! Of a tree that works, the processes that sleep are left alone at its checkpoints, and go on after a kill. Also where
+//! they sleep in memory that others write to.
 
 use std::fs;
 use std::path::Path;
 use std::process::{Child, Stdio};
 
 use crate::support::process::{Victim, family, kill, name_of, twinpage};
+use crate::support::program::compile;
 use crate::support::state::{on_state, wait_until};
 use crate::support::{chance, seed};
 
@@ -51,10 +53,21 @@ fn are_left_alone(work: &Path, child: &Child) {
 
 #[test]
 fn sleepers_are_left_alone_and_go_on_after_a_kill() {
+    are_left_alone_and_go_on(&["--", "sh", "-c", SCRIPT]);
+}
+
+#[test]
+fn sleepers_in_shared_memory_are_left_alone_and_go_on_after_a_kill() {
+    if let Some(program) = compile("shared_sleepers.c", &["-pthread"]) {
+        are_left_alone_and_go_on(&["--", &program, "go"]);
+    }
+}
+
+fn are_left_alone_and_go_on(program: &[&str]) {
     let work = tempfile::tempdir().expect("a scratch directory");
     let mut chance = chance(seed(), "asleep");
     let run = ["run", "--every", "20ms", "--durability", "memory", "--state"];
-    let mut child = begin(work.path(), &run, &["--", "sh", "-c", SCRIPT]);
+    let mut child = begin(work.path(), &run, program);
     are_left_alone(work.path(), &child);
     kill(&mut child, Victim::Tree, &mut chance);
     let child = begin(work.path(), &["resume"], &[]);

@@ -193,6 +193,24 @@ fn c_with_sleepers_that_others_change() {
 }
 
 #[test]
+fn c_with_memory_that_processes_share() {
+    let program = named("c_shared.c");
+    let Some(mut line) = program.command(program.rounds) else {
+        return;
+    };
+    let seed = seed();
+    line.push(u32::try_from(seed % 1_000_000).expect("small").to_string());
+    for every in ["16ms", "5ms"] {
+        survives_as(program.file, &line, &["--every", every], seed);
+    }
+}
+
+#[test]
+fn python_with_memory_that_processes_share() {
+    survives("python_shared.py");
+}
+
+#[test]
 fn sqlite_in_c() {
     survives("c_sqlite.c");
 }

@@ -9,7 +9,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::support::campaign::{Campaign, oracle};
 use crate::support::process::{Victim, ended_before, family, kill, name_of, twinpage, with_argument};
-use crate::support::program::{compile, python_with, which};
+use crate::support::program::{compile, named, python_with, which};
 use crate::support::state::{on_state, wait_until};
 use crate::support::{chance, long, say, seed, sink, skip};
 
@@ -227,6 +227,29 @@ fn children_go_on_where_they_were() {
     assert_eq!(
         rest,
         (Some(0), &["end", "ended 3"][..]),
+        "TWINPAGE_SEED={seed}: {err}"
+    );
+    assert!(!err.contains("no checkpoint"), "nothing is waited for: {err}");
+}
+
+/// Each kill comes after a checkpoint that has all of them.
+#[test]
+fn processes_that_share_memory_go_on_where_they_were() {
+    let program = named("c_shared.c");
+    let Some(line) = program.command(400) else { return };
+    let seed = seed();
+    let mut chance = chance(seed, "shared memory goes on");
+    let alone = oracle(&line, None);
+    let mut life = Life::begin(&format!("exec {}", line.join(" ")));
+    for _ in 0..4 {
+        life.kill_and_resume(5, &mut chance);
+    }
+    let (code, life) = life.end();
+    let err = life.read("err");
+    assert_eq!(code, Some(0), "TWINPAGE_SEED={seed}: {err}");
+    assert_eq!(
+        life.read("out"),
+        text(&alone.stdout),
         "TWINPAGE_SEED={seed}: {err}"
     );
     assert!(!err.contains("no checkpoint"), "nothing is waited for: {err}");

@@ -6,12 +6,10 @@
 //! * Names and descriptors are the caller's; what has the program look again at something of its own is the program's.
 
 use super::{Decision, Stopped, do_without, fail, not_there, refuse};
-use crate::error::Result;
-use crate::files::Change;
+use crate::error::{Error, Result};
 use crate::program::Program;
 use crate::sockets::Replies;
 use crate::syscalls::{self, Policy, Watch};
-use rustix::fs::{FileType, OFlags};
 use std::os::fd::AsFd;
 use twinpage_os::remote::Process;
 use twinpage_os::seccomp;
@@ -39,7 +37,7 @@ impl Program {
         let (name, decision) = decided?;
         match self.carry_out(tid, &call, name, decision) {
             Err(error) if error.raw_os_error() != Some(libc::ESRCH) => {
-                Err(crate::error::Error::target("cannot answer a system call", error))
+                Err(Error::target("cannot answer a system call", error))
             }
             _ => Ok(()),
         }
@@ -126,32 +124,21 @@ impl Program {
         Ok(Decision::Run)
     }
 
-    /// A shared mapping of a file that may be written through it: what it holds there is kept before.
+    /// What it maps shared becomes an object, as where the program does. Huge pages are waited for.
     fn before_descendant_maps(&mut self, call: &Stopped, shares_memory: bool) -> Result<Decision> {
         let flags = call.int(3);
+        let is_special = flags & (libc::MAP_HUGETLB | libc::MAP_GROWSDOWN) != 0;
         let is_shared = [libc::MAP_SHARED, libc::MAP_SHARED_VALIDATE].contains(&(flags & libc::MAP_TYPE));
-        if shares_memory && (is_shared || flags & (libc::MAP_HUGETLB | libc::MAP_GROWSDOWN) != 0) {
+        if shares_memory && (is_shared || is_special) {
             return Ok(not_there(libc::ENOMEM)); // it would stay in the program's memory
         }
-        if !is_shared || flags & libc::MAP_ANONYMOUS != 0 {
+        if is_special || !is_shared {
             return Ok(Decision::Run);
         }
-        let Ok(fd) = self.caller().duplicate_fd(call.int(4)) else {
-            return Ok(Decision::Run); // the kernel will refuse it
-        };
-        let Ok(stat) = rustix::fs::fstat(&fd) else {
-            return Ok(Decision::Run);
-        };
-        let writable = rustix::fs::fcntl_getfl(&fd).is_ok_and(|flags| flags.contains(OFlags::RDWR));
-        let is_named = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile && stat.st_nlink > 0;
-        if !writable || !is_named {
-            return Ok(Decision::Run);
+        match self.before_shared_map(call, call.int(2), flags) {
+            Err(Error::Unsupported(_)) => Ok(Decision::Run), // the next checkpoint names it, and waits
+            decided => decided,
         }
-        self.record(&Change::Write {
-            fd: fd.as_fd(),
-            at: Some(call.arguments[5]),
-            len: call.arguments[1],
-        })
     }
 
     /// Options that a look would not find keep the descendant from being captured.

@@ -9,7 +9,7 @@ use crate::descriptors;
 use crate::error::Result;
 use crate::files::{self, Change, Ident, New, PathAt, Recorded, Recorder, Refusal, Target};
 use crate::kernel::Settings;
-use crate::memory::Memory;
+use crate::objects::Objects;
 use crate::program::Program;
 use rustix::fs::{AtFlags, FileType, OFlags, Stat};
 use std::ffi::OsStr;
@@ -18,8 +18,8 @@ use std::path::{Path, PathBuf};
 use twinpage_os::remote::Process;
 
 /// Records what `change` destroys. A refusal of the recorder becomes one of the call.
-fn record(memory: &mut Memory, files: &mut Recorder, change: &Change<'_>) -> Result<Decision> {
-    note_objects(memory, change);
+fn record(objects: &mut Objects, files: &mut Recorder, change: &Change<'_>) -> Result<Decision> {
+    note_objects(objects, change);
     match files.record(change) {
         Ok(Recorded::Saved | Recorded::Covered | Recorded::NotTracked) => Ok(Decision::Run),
         Err(files::Error::Refused(refusal)) => Ok(fail(errno_of(&refusal), refusal.to_string())),
@@ -32,8 +32,8 @@ fn record(memory: &mut Memory, files: &mut Recorder, change: &Change<'_>) -> Res
 }
 
 /// What a change may do to a file whose content the checkpoint holds is looked at again.
-fn note_objects(memory: &mut Memory, change: &Change<'_>) {
-    if memory.objects().is_empty() {
+fn note_objects(objects: &mut Objects, change: &Change<'_>) {
+    if objects.is_empty() {
         return;
     }
     let found = match *change {
@@ -50,14 +50,14 @@ fn note_objects(memory: &mut Memory, change: &Change<'_>) {
         _ => return,
     };
     if let Ok((stat, range)) = found {
-        memory.objects().changed(Ident::from(&stat), range);
+        objects.changed(Ident::from(&stat), range);
     }
 }
 
 impl Program {
     /// Records what `change` destroys. A refusal of the recorder becomes one of the call.
     pub(super) fn record(&mut self, change: &Change<'_>) -> Result<Decision> {
-        record(&mut self.memory, &mut self.files, change)
+        record(&mut self.objects, &mut self.files, change)
     }
 
     pub(super) fn before_open(&mut self, call: &Stopped) -> Result<Decision> {
@@ -138,7 +138,7 @@ impl Program {
             }
         }
         if let Some(fd) = self.descriptors.known_file(fd).filter(|_| is_first) {
-            return record(&mut self.memory, &mut self.files, &Change::Write { fd, at, len });
+            return record(&mut self.objects, &mut self.files, &Change::Write { fd, at, len });
         }
         let Ok(fd) = self.caller().duplicate_fd(fd) else {
             return Ok(Decision::Run);
@@ -409,7 +409,7 @@ impl Program {
     /// Whether the program or a descendant has this file open.
     fn is_open(&mut self, stat: &Stat) -> bool {
         let file = Ident::from(stat);
-        if self.memory.objects().find(file).is_some() {
+        if self.objects.find(file).is_some() {
             return true; // mapped, perhaps
         }
         let mut living = self.descendants.living().into_iter();

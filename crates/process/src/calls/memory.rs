@@ -67,7 +67,7 @@ impl Program {
         let Some(descendant) = self.descendants.get_mut(pid) else {
             return Decision::Run;
         };
-        let is_known = [libc::MADV_DONTNEED, libc::MADV_DONTNEED_LOCKED, libc::MADV_REMOVE]
+        let is_known = [libc::MADV_DONTNEED, libc::MADV_DONTNEED_LOCKED]
             .iter()
             .chain(&GUARDS)
             .any(|known| *known == advice);

@@ -302,7 +302,10 @@ impl Program {
             .saturating_add(length)
             .checked_next_multiple_of(PAGE)
             .unwrap_or(u64::MAX);
-        let is_first = self.caller.is_none();
+        if call.int(2) == libc::MADV_REMOVE && self.caller.is_some() {
+            self.objects.all_changed(); // a hole in one of them
+            return Decision::Run;
+        }
         let Some(memory) = self.callers_memory() else {
             return self.before_first_look(call, address..end);
         };
@@ -311,7 +314,6 @@ impl Program {
                 memory.may_drop(address..end);
                 Decision::Run
             }
-            libc::MADV_REMOVE if !is_first => Decision::Run, // shared memory, which is not captured of others
             libc::MADV_REMOVE | libc::MADV_HWPOISON | libc::MADV_SOFT_OFFLINE => fail(
                 libc::EINVAL,
                 "this advice reaches beyond the program's own memory",

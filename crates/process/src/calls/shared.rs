@@ -5,14 +5,17 @@
 //! * A mapping of a file that is open for writing may be made writable later (mprotect(2)), and counts as
 //!   writable, unless the file is large: then that is refused at the next checkpoint.
 //! * Anonymous shared memory is made as a mapping of a memfd, so that there is a descriptor to it.
+//! * Descendants map as the program does. What cannot be captured of one is not refused: its checkpoint waits.
 
 use super::{Decision, Stopped, fail, not_there};
 use crate::error::{Error, Result};
 use crate::files::{Change, Ident};
-use crate::program::Program;
+use crate::program::{Program, plant};
 use rustix::fs::{FileType, OFlags};
+use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use twinpage_os::inject::{self, ROOM};
+use twinpage_os::remote::Process;
 use twinpage_os::tracker::PAGE;
 
 /// A larger file is not held for a mapping that can only be read so far.
@@ -35,7 +38,7 @@ impl Program {
         if flags & libc::MAP_ANONYMOUS != 0 {
             return self.map_anonymous(call, flags);
         }
-        let Ok(fd) = self.process.duplicate_fd(call.int(4)) else {
+        let Ok(fd) = self.caller().duplicate_fd(call.int(4)) else {
             return Ok(Decision::Run);
         };
         let Ok(stat) = rustix::fs::fstat(&fd) else {
@@ -46,14 +49,15 @@ impl Program {
             FileType::CharacterDevice if stat.st_rdev == rustix::fs::makedev(1, 5) => {
                 return self.map_anonymous(call, flags); // /dev/zero
             }
+            _ if self.caller.is_some() => return Ok(Decision::Run),
             _ => return Ok(fail(libc::ENODEV, "device memory cannot be captured")),
         }
         let (offset, len) = (call.arguments[5], call.arguments[1]);
         let range = offset..offset.saturating_add(len);
         let writable = rustix::fs::fcntl_getfl(&fd).is_ok_and(|flags| flags.contains(OFlags::RDWR));
-        let is_object = self.memory.objects().find(Ident::from(&stat)).is_some();
+        let is_object = self.objects.find(Ident::from(&stat)).is_some();
         if is_object || stat.st_nlink == 0 {
-            self.memory.objects().map(fd.as_fd(), range, &self.files)?;
+            self.objects.map(fd.as_fd(), range, &self.files)?;
             return Ok(Decision::Run);
         }
         let perhaps = stat.st_size <= PERHAPS_WRITTEN_BYTES || protection & libc::PROT_WRITE != 0;
@@ -70,38 +74,61 @@ impl Program {
             len: range.end - range.start,
         })?;
         if decision == Decision::Run {
-            self.memory.objects().map(fd.as_fd(), range, &self.files)?;
+            self.objects.map(fd.as_fd(), range, &self.files)?;
         }
         Ok(decision)
     }
 
     /// Maps a memfd in its place.
     fn map_anonymous(&mut self, call: &Stopped, flags: i32) -> Result<Decision> {
-        let [address, len, protection, ..] = call.arguments;
-        let Some(len) = len.checked_next_multiple_of(PAGE).filter(|len| *len > 0) else {
+        let Some(len) = (call.arguments[1].checked_next_multiple_of(PAGE)).filter(|len| *len > 0) else {
             return Ok(Decision::Run); // the kernel will refuse it
         };
-        let process = &self.process;
-        let place = |source| Error::target("cannot make shared memory for the program", source);
-        let inside = |number, arguments: &[u64]| inject::call(process, call.tid, number, arguments);
-        self.descriptors.give(0); // another thread's call may get the number behind it
-        process.write(ROOM, b"dev/zero\0").map_err(place)?;
-        let Ok(fd) = inside(libc::SYS_memfd_create, &[ROOM, u64::from(libc::MFD_CLOEXEC)]) else {
-            return Ok(not_there(libc::ENOMEM));
-        };
-        let mapped = inside(libc::SYS_ftruncate, &[fd, len]).and_then(|_| {
-            let flags = (flags & !libc::MAP_ANONYMOUS) as u64;
-            inside(libc::SYS_mmap, &[address, len, protection, flags, fd, 0])
-        });
-        let ours = process.duplicate_fd(fd as i32);
-        inside(libc::SYS_close, &[fd]).map_err(place)?;
-        match mapped {
-            Ok(at) => {
-                let ours = ours.map_err(place)?;
-                self.memory.objects().map(ours.as_fd(), 0..len, &self.files)?;
+        if self.caller.is_none() {
+            self.descriptors.give(0); // another thread's call may get the number behind it
+        }
+        let made = map_memfd(self.caller(), call, len, flags);
+        let known = made.and_then(|made| match made {
+            Ok((at, ours)) => {
+                self.objects.map(ours.as_fd(), 0..len, &self.files)?;
                 Ok(Decision::Done(at as i64))
             }
-            Err(error) => Ok(not_there(error.raw_os_error().unwrap_or(libc::ENOMEM))),
+            Err(refused) => Ok(not_there(refused.raw_os_error().unwrap_or(libc::ENOMEM))),
+        });
+        match known {
+            Err(error) if self.caller.is_some() && error.is_gone() => {
+                self.killed_in_its_call(call.tid); // its end may have been told already
+                Ok(Decision::Run)
+            }
+            Err(Error::Unsupported(_)) if self.caller.is_some() => Ok(not_there(libc::ENOMEM)),
+            known => known,
         }
+    }
+}
+
+/// Has a process map a new memory file. Where it is, with a descriptor of ours; or what the kernel says to its call.
+///
+/// # Errors
+/// When it is gone, or cannot be made to.
+fn map_memfd(process: &Process, call: &Stopped, len: u64, flags: i32) -> Result<io::Result<(u64, OwnedFd)>> {
+    let [address, _, protection, ..] = call.arguments;
+    let place = |source| Error::target("cannot make shared memory for the program", source);
+    let inside = |number, arguments: &[u64]| inject::call(process, call.tid, number, arguments);
+    plant(process, call.tid)?;
+    process.write(ROOM, b"dev/zero\0").map_err(place)?;
+    let fd = match inside(libc::SYS_memfd_create, &[ROOM, u64::from(libc::MFD_CLOEXEC)]) {
+        Ok(fd) => fd,
+        Err(error) if error.raw_os_error() == Some(libc::ESRCH) => return Err(place(error)),
+        Err(_) => return Ok(Err(io::Error::from_raw_os_error(libc::ENOMEM))),
+    };
+    let mapped = inside(libc::SYS_ftruncate, &[fd, len]).and_then(|_| {
+        let flags = (flags & !libc::MAP_ANONYMOUS) as u64;
+        inside(libc::SYS_mmap, &[address, len, protection, flags, fd, 0])
+    });
+    let ours = process.duplicate_fd(fd as i32);
+    inside(libc::SYS_close, &[fd]).map_err(place)?;
+    match mapped {
+        Ok(at) => Ok(Ok((at, ours.map_err(place)?))),
+        Err(error) => Ok(Err(error)),
     }
 }

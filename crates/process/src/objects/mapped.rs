@@ -3,17 +3,21 @@
 //! * A page counts as written unless the kernel says that it is protected: one that was reclaimed since it was
 //!   written has no entry in the page table any more, and looks as if it had never been touched.
 //! * A part that is mapped no longer may have been written before it went.
+//! * A process that ended, or executes another program, may have written to all that it mapped. One that comes and goes
+//!   between two looks is not tracked: all that others mapped at the look before, which it may have inherited, may have
+//!   been written. What it mapped itself was noted by its call.
 
 use super::{Id, Objects};
 use crate::error::{Error, Result};
 use crate::files::{Ident, next_data};
 use crate::layout::{Kind, Mapping};
+use std::collections::HashSet;
 use std::ops::Range;
 use std::path::Path;
 use twinpage_os::tracker::{PAGE, Region, Tracker};
 
 /// A mapped part of an object.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Part {
     range: Range<u64>,
     id: Id,
@@ -63,28 +67,44 @@ impl Objects {
         })
     }
 
-    /// Takes note of what was written through `mappings` since the last stop, and protects it again.
+    /// Takes note of what process `pid` wrote through its `mappings` since the last look, and protects it again.
     ///
     /// # Errors
     /// When the kernel refuses to tell.
-    pub fn find_written(&mut self, mappings: &[Mapping], tracker: &Tracker) -> Result<()> {
-        let parts: Vec<Part> = mappings.iter().filter_map(part).collect();
-        let gone: Vec<Part> = (self.mapped.drain(..).filter(|part| !parts.contains(part))).collect();
-        for part in gone {
-            let len = part.range.end - part.range.start;
-            self.add_changed(part.id, part.offset..part.offset + len);
-        }
+    pub fn find_written(&mut self, pid: i32, mappings: &[Mapping], tracker: &Tracker) -> Result<()> {
+        let parts = parts(mappings);
+        let before = self.mapped.insert(pid, parts.clone()).unwrap_or_default();
+        self.parts_changed(before.iter().filter(|part| !parts.contains(part)));
         for part in &parts {
             self.find_written_in(part, tracker)
                 .map_err(|source| Error::target("cannot ask what was written to shared memory", source))?;
         }
-        self.mapped = parts;
         Ok(())
     }
 
-    fn add_changed(&mut self, id: Id, range: Range<u64>) {
-        if let Some(object) = self.list.values_mut().find(|object| object.id == id) {
-            object.changed.add(range);
+    /// A process ended, or executes another program: nothing will tell what it wrote since the last look at it.
+    pub fn leave(&mut self, pid: i32) {
+        match self.mapped.remove(&pid) {
+            Some(parts) => self.parts_changed(parts.iter()),
+            None => {
+                let all: HashSet<Part> = self.mapped.values().flatten().cloned().collect();
+                self.parts_changed(all.iter());
+            }
+        }
+    }
+
+    /// A process executes another program: it maps nothing of what its maker did, and its calls tell what it maps.
+    pub fn begin(&mut self, pid: i32) {
+        self.mapped.insert(pid, Vec::new());
+    }
+
+    fn parts_changed<'a>(&mut self, parts: impl Iterator<Item = &'a Part>) {
+        for part in parts {
+            let object = self.list.values_mut().find(|object| object.id == part.id);
+            let len = part.range.end - part.range.start;
+            object
+                .into_iter()
+                .for_each(|object| object.changed.add(part.offset..part.offset + len));
         }
     }
 
@@ -108,17 +128,25 @@ impl Objects {
             tracker.protected(address(from)..address(to), &mut clean)?;
             for written in between(address(from)..address(to), &clean) {
                 let offset = part.offset + (written.start - part.range.start);
-                object.changed.add(offset..offset + (written.end - written.start));
+                let in_file = offset..offset + (written.end - written.start);
                 match tracker.protect(written) {
                     // Not tracked: nothing can be written through it.
                     Err(error) if error.raw_os_error() == Some(libc::ENOENT) => {}
-                    protected => protected?,
+                    protected => {
+                        object.changed.add(in_file);
+                        protected?;
+                    }
                 }
             }
             at = to;
         }
         Ok(())
     }
+}
+
+/// The parts of objects that mappings show.
+pub(super) fn parts(mappings: &[Mapping]) -> Vec<Part> {
+    mappings.iter().filter_map(part).collect()
 }
 
 fn part(mapping: &Mapping) -> Option<Part> {

@@ -7,6 +7,7 @@
 //!
 //! What always holds:
 //!
+//! * Objects are the whole tree's: every process that maps or opens a file has the same one.
 //! * An object has a number, and with it 16 TiB of keys behind the addresses of memory, where [`Pages`] finds its
 //!   pages: two mappings of one file are one content.
 //! * What may have changed is known without reading: watched calls name their range ([`Objects::changed`]),
@@ -19,6 +20,7 @@ mod mapped;
 
 use crate::error::{Error, Result};
 use crate::files::{Attributes, Ident, Ranges, Recorder, next_data, read_all};
+use crate::layout::Mapping;
 use crate::pages::Pages;
 use rustix::fs::{Mode, OFlags, SealFlags, Stat};
 use rustix::io::Errno;
@@ -122,8 +124,8 @@ struct Object {
 #[derive(Default)]
 pub struct Objects {
     list: HashMap<Ident, Object>,
-    /// Mapped parts, as of the last stop.
-    mapped: Vec<mapped::Part>,
+    /// Mapped parts of each process, as of the last look at it.
+    mapped: HashMap<i32, Vec<mapped::Part>>,
     saved: Vec<Saved>,
 }
 
@@ -151,10 +153,18 @@ fn look(error: Errno) -> Error {
 }
 
 impl Objects {
-    /// The objects of a program that was just made again.
+    /// The objects of a tree that was just made again, whose `processes` have these mappings.
     #[must_use]
-    pub fn restored(made: Vec<(Saved, OwnedFd)>) -> Objects {
-        let mut objects = Objects::default();
+    pub fn restored<'a>(
+        made: Vec<(Saved, OwnedFd)>,
+        processes: impl Iterator<Item = (i32, &'a [Mapping])>,
+    ) -> Objects {
+        let mut objects = Objects {
+            mapped: processes
+                .map(|(pid, mappings)| (pid, mapped::parts(mappings)))
+                .collect(),
+            ..Objects::default()
+        };
         for (saved, file) in made {
             let Ok(stat) = rustix::fs::fstat(&file) else {
                 continue;

@@ -19,6 +19,8 @@
 //! | a child ends | itself | its signal wakes the parent, also where it is ignored |
 //! | memory | process_vm_writev(2), ptrace(2) | refused in the tree; from outside: written pages are kept when it runs again |
 //! | pages of mapped files | truncate(2) | the call is watched, and wakes all |
+//! | shared memory | any process that maps it | it is captured with the objects, and what others wrote is found in them |
+//! | its wait in shared memory ends | futex(2) of any that maps it | such a thread sleeps at the end of the stop, too |
 //! | names of mapped files, program, directory | rename(2), unlink(2), of anyone | each name is looked up at each stop |
 //! | process group | setpgid(2) of its parent | asked for at each stop |
 //! | parent, and the signal at its end | the parent's end | is told, and wakes its children |
@@ -30,6 +32,7 @@
 
 use super::identity::Identity;
 use super::members::Followed;
+use super::rest::is_asleep;
 use super::{Program, group_of};
 use crate::context::Member;
 use crate::descendants::{Descendants, State};
@@ -60,6 +63,8 @@ pub(super) struct Sleepers {
 #[derive(Default)]
 pub(super) struct Slumber {
     kept: Option<(Member, Arc<[u8]>)>,
+    /// Threads that wait in shared memory: one that was woken, and has had no turn yet, has its wake from nowhere else.
+    woken_by_others: Vec<Tid>,
     /// Threads that entered the call they were let go with.
     entered: BTreeSet<Tid>,
 }
@@ -189,8 +194,12 @@ impl Program {
             .then(|| names(followed))
             .flatten();
         let told = names.is_some();
+        let in_shared = moving
+            .iter()
+            .filter(|thread| waits_in_shared_memory(&thread.registers));
         followed.slumber = Slumber {
             kept: told.then(|| found.clone()),
+            woken_by_others: in_shared.map(|thread| thread.tid).collect(),
             entered: BTreeSet::new(),
         };
         for thread in moving {
@@ -248,11 +257,24 @@ impl super::Members {
 
     /// Whether no sleeper ran since it was seen asleep. Those that did are looked at the next time.
     pub(super) fn slept_through(&mut self) -> bool {
-        let is_awake = |pid: &i32| self.get(*pid).is_none_or(|followed| !followed.rest.is_still());
+        let is_awake = |pid: &i32| self.get(*pid).is_none_or(|followed| !followed.slept());
         let woken: Vec<i32> = self.sleepers.pids.iter().copied().filter(is_awake).collect();
         woken.iter().for_each(|pid| self.disturb(*pid));
         woken.is_empty()
     }
+}
+
+impl Followed {
+    /// Whether no thread of it ran since it was seen asleep, nor is about to: first that, as one may begin meanwhile.
+    fn slept(&self) -> bool {
+        let mut waiting = self.slumber.woken_by_others.iter();
+        waiting.all(|tid| is_asleep(self.process.pid(), *tid)) && self.rest.is_still()
+    }
+}
+
+/// Whether a thread waits in a futex that other processes may wake: one that is not private, futex(2).
+fn waits_in_shared_memory(registers: &Registers) -> bool {
+    registers.orig_rax as i64 == libc::SYS_futex && registers.rsi as i32 & libc::FUTEX_PRIVATE_FLAG == 0
 }
 
 /// Whether a thread waits in a call that is begun again as it is, and that does nothing before its end: to its own
@@ -286,7 +308,8 @@ fn names(followed: &Followed) -> Option<HashMap<PathBuf, Ident>> {
     let mut names = HashMap::new();
     for mapping in followed.memory.mappings() {
         match mapping.kind {
-            Kind::GoneFile | Kind::Object => return None,
+            Kind::GoneFile => return None,
+            _ if mapping.object.is_some() => {} // looked at with the objects
             Kind::PrivateFile | Kind::SharedFile if !names.contains_key(&mapping.path) => {
                 let stat = rustix::fs::stat(&mapping.path).ok()?;
                 if stat.st_ino != mapping.inode {

@@ -18,7 +18,7 @@ use crate::error::{Error, Result};
 use crate::files::{EpochFiles, OpenFile};
 use crate::interrupted::Unfinished;
 use crate::kernel::{Dirty, Running};
-use crate::memory::Parts;
+use crate::memory::{Memory, Parts};
 use crate::stdio::StdioContext;
 use crate::threads::{self, Pending, ThreadRegisters};
 use std::time::Instant;
@@ -55,7 +55,7 @@ impl Program {
         self.update_descriptors()?; // it tells which files memory shows
         self.refresh(tid)?;
         let mut parts = Parts::default();
-        if self.memory.capture(&self.process, into, &mut parts)? {
+        if (self.memory).capture(&self.process, &mut self.objects, into, &mut parts)? {
             self.fixed_changed = true;
             self.follow_executable()?;
         }
@@ -64,10 +64,10 @@ impl Program {
         let pending = threads::pending(self.threads.iter().map(|thread| thread.tid))?;
         let moving = self.registers()?;
         self.rest.keep_doubtful(&self.process);
-        self.capture_objects(into)?;
         let clocks = Clocks::now(); // here: what timers have left is from now on
         let tree = self.look_at_descendants(into, clocks)?;
         stop.pages += tree.pages;
+        self.capture_objects(into)?; // it is known what each process wrote to them
         let unfinished = self.unfinished();
         let (timers, pending) = self.timers(tid, pending, clocks)?;
         let held = self.look_into_descriptors(tid, clocks)?;
@@ -77,7 +77,7 @@ impl Program {
             timers,
             pending,
             files: Vec::new(),
-            objects: self.memory.objects().saved().to_vec(),
+            objects: self.objects.saved().to_vec(),
             links: self.files.links(),
             // A resume goes on with a job that its user stopped: there is no shell that would.
             stopped: self.job == Job::Runs
@@ -163,7 +163,7 @@ impl Program {
     fn update_descriptors(&mut self) -> Result<()> {
         let mut files = descriptors::Files {
             streams: &self.streams,
-            objects: self.memory.objects(),
+            objects: &mut self.objects,
             recorder: &self.files,
             sockets: &self.sockets,
         };
@@ -202,8 +202,14 @@ impl Program {
 
     /// Captures the files whose content the checkpoint holds.
     fn capture_objects(&mut self, into: &mut Capture) -> Result<()> {
-        let open = self.descriptors.objects();
-        for file in self.memory.capture_objects(open, &self.files, into)? {
+        let others = self.members.all().map(|(_, followed)| &followed.memory);
+        let mappings = std::iter::once(&self.memory)
+            .chain(others)
+            .flat_map(Memory::mappings);
+        let mapped = mappings.filter_map(|mapping| mapping.object);
+        let used = self.descriptors.objects().chain(mapped).collect();
+        let pages = self.memory.pages();
+        for file in self.objects.capture(&used, &self.files, pages, into)? {
             self.files.sync(file);
         }
         Ok(())

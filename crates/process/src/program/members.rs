@@ -3,7 +3,8 @@
 //! * A descendant is followed from the first checkpoint that finds it alive: code for injected calls is planted in it
 //!   and its writes are tracked. One that comes and goes between two checkpoints costs none of that.
 //! * Its kernel state is read again where a call may have changed it, or where that takes no call in it.
-//! * Descriptors are the tree's: open files are shared between processes, and listed once.
+//! * Descriptors are the tree's: open files are shared between processes, and listed once. So is shared memory: what each
+//!   process wrote to it is noted as it is looked at, and what it holds is captured afterwards.
 //! * What cannot be captured of it, or put together again, is an error that names it; the checkpoint waits then.
 //! * A descendant that is killed meanwhile has the checkpoint wait as well, and is no error.
 
@@ -22,6 +23,7 @@ use crate::kernel::{Dirty, Kernel, Running};
 use crate::layout::Layout;
 use crate::machine::Machine;
 use crate::memory::{Memory, Parts};
+use crate::objects::Objects;
 use crate::pages::Pages;
 use crate::syscalls::Watch;
 use crate::threads::{self, Pending, ThreadRegisters, ThreadState};
@@ -353,7 +355,7 @@ impl Program {
         };
         let followed = self.members.list.get_mut(&pid);
         let followed = followed.ok_or_else(|| Error::Internal(format!("process {pid} is not followed")))?;
-        let found = (member, followed.look(&look, into)?.into());
+        let found = (member, followed.look(&look, &mut self.objects, into)?.into());
         self.put_to_sleep(&found, &moving, identity);
         Ok(found)
     }
@@ -425,7 +427,7 @@ impl Program {
 }
 
 impl Followed {
-    fn look(&mut self, look: &Look<'_>, into: &mut Capture) -> Result<Vec<u8>> {
+    fn look(&mut self, look: &Look<'_>, objects: &mut Objects, into: &mut Capture) -> Result<Vec<u8>> {
         let (process, pid) = (&self.process, self.process.pid());
         if self.stale.options {
             self.kernel.read_program(pid)?;
@@ -441,8 +443,7 @@ impl Followed {
             self.kernel.refresh_fault_action(process, pid)?;
         }
         check(pid, &self.kernel)?;
-        check_shared(pid)?;
-        self.memory.capture(process, into, &mut Parts::default())?;
+        (self.memory).capture(process, objects, into, &mut Parts::default())?;
         self.rest.keep_doubtful(process);
         self.steady.retain(|tid, _| look.tids.contains(tid));
         for tid in look.tids {
@@ -520,7 +521,7 @@ impl Followed {
 }
 
 /// Plants the code for injected calls, where it is not yet.
-pub(super) fn plant(process: &Process, tid: Tid) -> Result<()> {
+pub(crate) fn plant(process: &Process, tid: Tid) -> Result<()> {
     if inject::is_planted(process) {
         return Ok(());
     }
@@ -545,29 +546,6 @@ fn check(pid: i32, kernel: &Kernel) -> Result<()> {
         return refused("its program file was removed or replaced");
     }
     Ok(())
-}
-
-/// Memory that is shared with others is captured of the program alone.
-fn check_shared(pid: i32) -> Result<()> {
-    let path = format!("/proc/{pid}/maps");
-    let maps = fs::read_to_string(&path).map_err(Error::file("cannot read", path))?;
-    let is_shared = |line: &&str| {
-        let mut words = line.split_ascii_whitespace().skip(1);
-        let protection = words.next().unwrap_or("");
-        protection.ends_with('s') && (protection.contains('w') || line.ends_with("(deleted)"))
-    };
-    let window = format!("{:x}-", twinpage_os::copier::WINDOW);
-    let mut lines = maps.lines().filter(|line| !line.starts_with(&window));
-    match lines.find(is_shared) {
-        Some(line) => Err(Error::Unsupported(format!(
-            "it has shared memory ({})",
-            line.split_ascii_whitespace()
-                .skip(5)
-                .collect::<Vec<_>>()
-                .join(" ")
-        ))),
-        None => Ok(()),
-    }
 }
 
 /// Whether a process, or its main thread alone, ended and was not waited for.

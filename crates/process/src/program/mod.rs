@@ -31,7 +31,7 @@ use processor::SharedProcessor;
 
 pub use capture::Stop;
 pub use executable::forget_copies_but;
-pub(crate) use members::Adopted;
+pub(crate) use members::{Adopted, plant};
 pub use standing::Until;
 pub(crate) use tree::group_of;
 
@@ -47,6 +47,7 @@ use crate::layout::Layout;
 use crate::machine::Machine;
 use crate::memory::Memory;
 use crate::notes::Notes;
+use crate::objects::Objects;
 use crate::sockets::Sockets;
 use crate::stdio::Stdio;
 use crate::threads::{self, ThreadState};
@@ -72,6 +73,8 @@ pub struct Program {
     pub(crate) process: Process,
     pub(crate) threads: Vec<Thread>,
     pub(crate) memory: Memory,
+    /// Files whose content the checkpoint holds, of the whole tree.
+    pub(crate) objects: Objects,
     pub(crate) descriptors: Descriptors,
     pub(crate) sockets: Sockets,
     pub(crate) stale: Dirty,
@@ -170,6 +173,7 @@ impl Program {
                 })
                 .collect(),
             memory,
+            objects: Objects::default(),
             descriptors: Descriptors::default(),
             sockets: surroundings.sockets,
             stale: Dirty::ALL,

@@ -254,6 +254,12 @@ impl Program {
     }
 }
 
+/// Whether a thread sleeps, and was not woken: else its call reads `running`.
+pub(super) fn is_asleep(pid: i32, tid: Tid) -> bool {
+    let line = fs::read_to_string(format!("/proc/{pid}/task/{tid}/syscall"));
+    line.is_ok_and(|line| Sleep::parse(&line).is_some())
+}
+
 /// A call that a thread is in: proc_pid_syscall(5).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Sleep {

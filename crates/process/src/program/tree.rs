@@ -75,6 +75,8 @@ impl Program {
                         for tid in self.descendants.tids_of(pid) {
                             self.calls.forget(tid);
                         }
+                        self.leave_memory(pid);
+                        self.objects.begin(pid);
                         self.descendants.execute(pid);
                         self.members.leave(pid);
                         self.descriptors.executes(pid);
@@ -91,9 +93,27 @@ impl Program {
 
     fn end_descendant(&mut self, tid: Tid, ending: Ending) {
         self.calls.forget(tid);
+        self.leave_memory(tid);
         self.descendants.end_thread(tid, ending);
         self.members.leave(tid);
         self.members.lose_parent(tid);
+    }
+
+    /// A thread of a descendant was killed while calls were made in it, which may have been told of its end. One that is
+    /// told of it once more is only met once more.
+    pub(crate) fn killed_in_its_call(&mut self, tid: Tid) {
+        self.end_descendant(tid, Ending::Signal(libc::SIGKILL));
+    }
+
+    /// A descendant is in its memory no longer. One that used that of its maker is tracked with it.
+    fn leave_memory(&mut self, pid: i32) {
+        if self
+            .descendants
+            .get_mut(pid)
+            .is_some_and(|one| !one.shares_memory)
+        {
+            self.objects.leave(pid);
+        }
     }
 
     /// A thread of a descendant stopped because it was asked to, or because it is new. Whether it had stopped before.
@@ -217,7 +237,6 @@ impl Program {
         self.stale.brk |= came; // until they execute a program, they may share the memory
         self.stale.directory = true;
         self.descriptors.touch_all();
-        self.memory.objects().all_changed();
         self.fixed_changed = true;
     }
 

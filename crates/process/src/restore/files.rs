@@ -18,6 +18,7 @@ use rustix::event::EventfdFlags;
 use rustix::fs::{Mode, OFlags, RawDir, SealFlags, SeekFrom};
 use rustix::pipe::PipeFlags;
 use rustix::time::{Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec};
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::CString;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -149,14 +150,14 @@ pub(super) fn open(
     let mut files = BTreeMap::new();
     let mut objects = BTreeMap::new();
     let keys = Keys::new(&context.live.objects);
-    for mapping in &fixed.mappings {
-        if let (Some(id), Some(key)) = (mapping.object, keys.of(mapping)) {
-            let file = made.open(id, OFlags::from_bits_retain(key.1))?;
-            objects.insert(key, opener.keep(file)?);
-        }
-    }
     let members = context.members.iter().map(|member| &member.fixed);
     for fixed in std::iter::once(fixed).chain(members) {
+        for key in fixed.mappings.iter().filter_map(|mapping| keys.of(mapping)) {
+            if let Entry::Vacant(entry) = objects.entry(key) {
+                let file = made.open(key.0, OFlags::from_bits_retain(key.1))?;
+                entry.insert(opener.keep(file)?);
+            }
+        }
         let mapped = fixed.mappings.iter().filter(|mapping| {
             matches!(mapping.kind, Kind::PrivateFile | Kind::SharedFile) && mapping.object.is_none()
         });

@@ -29,6 +29,7 @@ use crate::files::Ident;
 use crate::interrupted::{Calls, Unfinished};
 use crate::launch;
 use crate::memory::Memory;
+use crate::objects::Objects;
 use crate::pages::Pages;
 use crate::pairs::Pairs;
 use crate::program::Adopted;
@@ -54,6 +55,8 @@ pub struct Restored {
     pub tids: Vec<Tid>,
     /// Its memory, tracked.
     pub memory: Memory,
+    /// Files whose content the checkpoint holds.
+    pub objects: Objects,
     /// Its socket pairs.
     pub pairs: Pairs,
     /// The calls that it and its descendants were in.
@@ -132,7 +135,7 @@ pub fn restore(
         descendants.push(descendant(process, own, pages, &with, &mut calls)?);
     }
     let (tracker, tids) = fill_process(&process, context, &pages, &with)?;
-    let objects = made.finish()?;
+    let objects = made.finish(context)?;
     begin(&process, context, &with, &mut calls)?;
     let layout = crate::layout::Layout::open(pid)
         .map_err(|source| Error::target("cannot look at the program", source))?;
@@ -148,7 +151,7 @@ pub fn restore(
         kernel::stop_all(&process)?;
     }
     let marks = AdviceInForce::new(context.fixed.marks.clone());
-    let mut memory = Memory::new(layout, tracker, pages, marks, objects, store.geometry());
+    let mut memory = Memory::new(layout, tracker, pages, marks, store.geometry());
     for &(start, end) in &context.live.guards {
         memory.may_guard(start..end);
     }
@@ -159,6 +162,7 @@ pub fn restore(
         pairs,
         calls,
         memory,
+        objects,
         descendants,
     })
 }

@@ -64,7 +64,7 @@ impl Made {
     }
 
     /// Everything that needs them is made: they get what may forbid it.
-    pub(super) fn finish(self) -> Result<Objects> {
+    pub(super) fn finish(self, context: &Context) -> Result<Objects> {
         let mut ours = Vec::with_capacity(self.0.len());
         for (saved, file) in self.0 {
             let flags = OFlags::RDONLY | OFlags::CLOEXEC;
@@ -79,7 +79,9 @@ impl Made {
             let opened = dressed.map_err(|error| Error::target(what(), error.into()))?;
             ours.push((saved, opened));
         }
-        Ok(Objects::restored(ours))
+        let processes = std::iter::once(context).chain(&context.members);
+        let mapped = processes.map(|one| (one.fixed.pid, &one.fixed.mappings[..]));
+        Ok(Objects::restored(ours, mapped))
     }
 }
 
