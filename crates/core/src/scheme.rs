@@ -105,11 +105,20 @@ impl Traffic {
         }
     }
 
-    fn each(mut self, other: Traffic, combine: impl Fn(u64, u64) -> u64) -> Traffic {
-        for cause in Cause::ALL {
-            *self.counter(cause) = combine(self.of(cause), other.of(cause));
+    // By fields: by causes it was 5% of the instructions of a section.
+    fn each(self, other: Traffic, combine: impl Fn(u64, u64) -> u64) -> Traffic {
+        Traffic {
+            data_bytes: combine(self.data_bytes, other.data_bytes),
+            context_bytes: combine(self.context_bytes, other.context_bytes),
+            journal_bytes: combine(self.journal_bytes, other.journal_bytes),
+            snapshot_bytes: combine(self.snapshot_bytes, other.snapshot_bytes),
+            reclaim_bytes: combine(self.reclaim_bytes, other.reclaim_bytes),
+            fallback_bytes: combine(self.fallback_bytes, other.fallback_bytes),
+            log_bytes: combine(self.log_bytes, other.log_bytes),
+            copy_bytes: combine(self.copy_bytes, other.copy_bytes),
+            migration_bytes: combine(self.migration_bytes, other.migration_bytes),
+            write_back_bytes: combine(self.write_back_bytes, other.write_back_bytes),
         }
-        self
     }
 }
 

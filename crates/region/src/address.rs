@@ -74,8 +74,6 @@ pub(crate) struct State {
     /// Whether groups of pages are put on the list when their first line is marked, and the list (`marks/listed.rs`).
     pub(crate) lists: AtomicBool,
     pub(crate) groups: Listed,
-    /// How many cuts there were (`marks.rs`).
-    pub(crate) cuts: AtomicU64,
     /// Slots for saved lines given out since the last cut (`marks/saved.rs`).
     pub(crate) saved: CachePadded<AtomicUsize>,
     /// Whether pages may be evicted (`paging.rs`).
@@ -98,7 +96,6 @@ static STATES: [State; WINDOWS] = [const {
         has_discarded: AtomicBool::new(false),
         lists: AtomicBool::new(false),
         groups: Listed::new(),
-        cuts: AtomicU64::new(0),
         saved: CachePadded(AtomicUsize::new(0)),
         takes_away: AtomicBool::new(false),
         reserved: Mutex::new(None),
@@ -226,6 +223,12 @@ impl Place {
     /// This thread becomes part of an update that another thread is in, and stays in for longer: [`gate::enter_beside`].
     pub(crate) fn enter_beside(self) -> Pinned {
         gate::enter_beside(&self.state.gate, &self.state.here, self.index())
+    }
+
+    /// How many cuts there were. In an update none is made.
+    #[inline]
+    pub(crate) fn cuts(self) -> u64 {
+        self.state.here.cuts.load(Ordering::Relaxed)
     }
 
     /// Whether a cut waits for the updates that are in.

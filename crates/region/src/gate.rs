@@ -29,7 +29,9 @@ use crate::zone::WINDOWS;
 use std::cell::Cell;
 use std::marker::PhantomData;
 use std::ptr::null_mut;
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU8, AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{
+    AtomicBool, AtomicI32, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering,
+};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use twinpage_os::barrier;
@@ -82,6 +84,8 @@ pub(crate) struct MarkState {
     pub(crate) current: AtomicUsize,
     /// The other map while it may have marks that were not swept, else 0.
     pub(crate) frozen: AtomicUsize,
+    /// How many cuts there were, from 1 on: what was marked at this number is marked while it is the same.
+    pub(crate) cuts: AtomicU64,
 }
 
 /// So far from every address that nothing lies at a small offset from here.
@@ -96,6 +100,7 @@ impl MarkState {
             base: AtomicUsize::new(NOWHERE),
             current: AtomicUsize::new(0),
             frozen: AtomicUsize::new(0),
+            cuts: AtomicU64::new(0),
         }
     }
 
@@ -104,11 +109,12 @@ impl MarkState {
         self.base.store(base.unwrap_or(NOWHERE), Ordering::Release);
     }
 
-    /// Bytes from the window's base to an address, if that is in the window and marking is simple there;
+    /// Bytes from the window's base to each address, if that is in the window and marking is simple there;
     /// more than a window has otherwise.
     #[inline(always)]
-    pub(crate) fn offset_of(&self, address: usize) -> usize {
-        address.wrapping_sub(self.base.load(Ordering::Acquire))
+    pub(crate) fn offsets_of<const N: usize>(&self, addresses: [usize; N]) -> [usize; N] {
+        let base = self.base.load(Ordering::Acquire);
+        addresses.map(|address| address.wrapping_sub(base))
     }
 }
 
@@ -458,7 +464,6 @@ fn records() -> impl Iterator<Item = &'static PinCounts> {
 mod tests {
     use super::*;
     use crate::window::Window;
-    use std::sync::atomic::AtomicU64;
 
     const LONG: Duration = Duration::from_secs(600);
 

@@ -54,6 +54,7 @@
 //! * A page with a mark in a map has its group's byte in the summary, so that a look at a map costs what
 //!   was written, not what there is.
 
+mod barrier;
 mod discard;
 mod listed;
 mod saved;
@@ -62,15 +63,14 @@ mod sweep;
 mod tests;
 mod wide_marks;
 
+pub(crate) use barrier::{Span, mark_append, mark_both, mark_bytes, mark_line, mark_value};
 pub(crate) use discard::{discard, take_discarded, take_given_back};
-pub(crate) use listed::{copy_line, copy_lines, put_lines, start as start_listing, take_marks};
+pub(crate) use listed::{copy_lines, line_at, put_lines, start as start_listing, take_marks};
 pub(crate) use sweep::{Frozen, cut, mark_whole};
-
-use wide_marks::Few;
 
 use crate::address::{PAGE, Place};
 use crate::gate;
-use crate::zone::{DATA_BYTES, Reserved, SIDE, locate};
+use crate::zone::{DATA_BYTES, Reserved, SIDE};
 use std::io;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering, fence};
@@ -95,144 +95,11 @@ const SUMMARY_BYTES: usize = DATA_BYTES / PAGE / GROUP;
 /// From this number of lines on, marks are read and set by words.
 const MANY: usize = 16;
 
-/// These bytes are about to be written by this thread, inside an update of the region they lie in.
-/// Outside every region nothing happens.
-///
-/// # Panics
-/// When the thread is not inside an update of the region: the write would be torn by a crash.
-#[inline(always)]
-pub(crate) fn mark_bytes<T>(at: *const T, bytes: usize) {
-    match bytes {
-        0 => {}
-        // On two lines at most, and on one if they are as aligned as long.
-        1..=LINE => mark_few(at.addr(), bytes, bytes <= align_of::<T>()),
-        _ => mark_more(at.addr(), bytes),
-    }
-}
-
-/// [`mark_bytes`] of a whole value.
-///
-/// # Panics
-/// As [`mark_bytes`].
-#[inline(always)]
-pub(crate) fn mark_value<T>(at: *const T) {
-    // A size known to the compiler makes few instructions of it, however many lines there are.
-    match size_of::<T>() {
-        bytes @ LINE..=FEW => mark_few(at.addr(), bytes, bytes <= align_of::<T>().min(LINE)),
-        bytes => mark_bytes(at, bytes),
-    }
-}
-
-/// [`mark_bytes`] of bytes that lie on the line of an address, and on no other.
-///
-/// # Panics
-/// As [`mark_bytes`].
-#[inline(always)]
-pub(crate) fn mark_line<T>(at: *const T) {
-    mark_few(at.addr(), 1, true);
-}
-
-/// [`mark_bytes`] of the first and the last line of some bytes, likely marked already: the end of what grows, what
-/// counts. Looking whether they are is less than marking them, where the answer can be foretold.
-///
-/// # Panics
-/// As [`mark_bytes`].
-#[inline(always)]
-pub(crate) fn mark_append<T: ?Sized>(at: *const T, bytes: usize) {
-    let at = at.addr();
-    let here = gate::here();
-    let offset = here.offset_of(at);
-    if offset < DATA_BYTES {
-        let map = here.current.load(Ordering::Relaxed);
-        // SAFETY: as in `mark_simply`. A mark that is seen was set when nothing of the line was frozen.
-        let is_marked = |at| unsafe { mark(map, at / LINE) }.load(Ordering::Acquire) == MARKED;
-        if is_marked(offset) && (bytes == 1 || is_marked(offset + bytes - 1)) {
-            return;
-        }
-    }
-    mark_ends_anew(at, bytes);
-}
-
-/// What is left when that is not so.
-#[inline(never)]
-fn mark_ends_anew(at: usize, bytes: usize) {
-    mark_few(at, 1, true);
-    mark_few(at + bytes - 1, 1, true);
-}
-
-/// Bytes whose lines are marked by two stores at most ([`Few`]).
-const FEW: usize = 15 * LINE;
-
-/// [`mark_bytes`] of more than a line, not worth a copy wherever it is called.
-#[inline(never)]
-fn mark_more(at: usize, bytes: usize) {
-    match bytes {
-        ..=FEW => mark_few(at, bytes, false),
-        _ => mark_any(at, bytes),
-    }
-}
-
-/// [`mark_bytes`] of bytes on few lines.
-#[inline(always)]
-fn mark_few(at: usize, bytes: usize, is_one: bool) {
-    if !mark_simply(at, bytes, is_one) {
-        mark_any(at, bytes);
-    }
-}
-
-/// [`mark_bytes`] where it is simple: in the window of the innermost update, and nothing of the lines is frozen. Says
-/// whether it was. How many operations are under way at once is limited by their instructions, so every one
-/// counts.
-#[inline(always)]
-fn mark_simply(at: usize, bytes: usize, is_one: bool) -> bool {
-    let here = gate::here();
-    let offset = here.offset_of(at);
-    if offset >= DATA_BYTES {
-        return false;
-    }
-    let map = here.current.load(Ordering::Relaxed);
-    let frozen = here.frozen.load(Ordering::Acquire);
-    let first = offset / LINE;
-    let last = if is_one {
-        first
-    } else {
-        (offset + bytes - 1) / LINE
-    };
-    let lines = Few::new(first, last, bytes, is_one);
-    let is_noted = noted(map, first) & if is_one { MARKED } else { noted(map, last) };
-    // SAFETY: the address is usable, so its marks are (`grow`), in both maps.
-    if is_noted == 0 || frozen != 0 && unsafe { lines.any(frozen) } {
-        return false;
-    }
-    // Without a look whether they are marked: in a large structure that is hard to foretell, and a wrong
-    // guess costs more than the stores.
-    // SAFETY: as above.
-    unsafe { lines.set(map) };
-    // The writes come after it.
-    fence(Ordering::Release);
-    true
-}
-
-/// [`mark_bytes`] where it may be anything: outside the innermost update, of many lines, of frozen ones.
-#[inline(never)]
-fn mark_any(at: usize, bytes: usize) {
-    let Some((index, offset)) = locate(at) else { return };
-    let place = Place::numbered(index);
-    let map = place.state().here.current.load(Ordering::Acquire);
-    if map == 0 {
-        return;
-    }
-    if !(place.is_inside() || place.is_volatile()) {
-        outside_update();
-    }
-    mark_lines(place, map, offset / LINE..(offset + bytes - 1) / LINE + 1);
-}
-
 /// Whether this thread may write at `at`: it is inside an update of the region, or there is none.
 #[inline]
 #[must_use]
 pub fn may_write<T: ?Sized>(at: *const T) -> bool {
-    gate::here().offset_of(at.addr()) < DATA_BYTES
+    gate::here().offsets_of([at.addr()])[0] < DATA_BYTES
         || Place::of(at).is_none_or(|place| place.is_inside() || place.is_volatile())
 }
 
@@ -255,27 +122,6 @@ fn outside_update() -> ! {
     panic!("a region is written outside an update: put the change into `region.update(|_| ...)`")
 }
 
-/// Lines of which some may not be marked in this epoch.
-#[inline(never)]
-fn mark_lines(place: Place, map: usize, lines: Range<usize>) {
-    // SAFETY: the caller is about to write there, so the lines are usable and their marks are.
-    let current = unsafe { marks(map, lines.clone()) };
-    if all(current) {
-        return;
-    }
-    saved::save_frozen(place, map ^ FLIP, &lines);
-    listed::list(place, map, &lines);
-    note(map, &lines);
-    // After the lines are saved: a thread that sees the marks writes at once.
-    set(current, MARKED);
-    // The writes come after it. Stores that go past the caches, which large copies are made of, are not
-    // in order by themselves.
-    match lines.len() > LINES_PER_PAGE {
-        true => fence(Ordering::SeqCst),
-        false => fence(Ordering::Release),
-    }
-}
-
 /// Sets the bytes of a new window up.
 pub(crate) fn begin(place: Place, reserved: &Reserved) -> crate::Result<()> {
     let base = place.base().addr();
@@ -292,7 +138,7 @@ pub(crate) fn begin(place: Place, reserved: &Reserved) -> crate::Result<()> {
     discard::forget(place);
     listed::stop(place);
     state.saved.0.store(0, Ordering::Relaxed);
-    state.cuts.store(1, Ordering::Relaxed);
+    state.here.cuts.store(1, Ordering::Relaxed);
     state.here.frozen.store(0, Ordering::Relaxed);
     state.here.current.store(base + MAP_A, Ordering::Release);
     state.here.set_simple(Some(base));
@@ -332,7 +178,7 @@ pub(crate) fn is_marked(place: Place, page: usize) -> bool {
     // SAFETY: the pager asks for pages that are usable.
     [map, map ^ FLIP]
         .into_iter()
-        .any(|map| any(unsafe { marks(map, lines_of(page)) }))
+        .any(|map| any(unsafe { page_marks(map, page) }))
 }
 
 /// Whether nothing was marked, grown or given back since the last cut.
@@ -391,6 +237,18 @@ unsafe fn marks(map: usize, lines: Range<usize>) -> &'static [AtomicU8] {
     let at = std::ptr::with_exposed_provenance(map + lines.start);
     // SAFETY: by the caller's word; maps are opened with the data they speak of and stay open.
     unsafe { std::slice::from_raw_parts(at, lines.len()) }
+}
+
+/// The marks of a page: a line of the cache.
+///
+/// # Safety
+/// As [`marks`].
+#[inline]
+unsafe fn page_marks(map: usize, page: usize) -> &'static [AtomicU8] {
+    // SAFETY: maps begin with a page of the system. The compiler makes plain words of aligned marks.
+    unsafe { std::hint::assert_unchecked((map + page * LINES_PER_PAGE).is_multiple_of(LINES_PER_PAGE)) };
+    // SAFETY: by the caller's word.
+    unsafe { marks(map, lines_of(page)) }
 }
 
 /// Some marks as words of eight, and those around. A word is looked at, or stored, where a mark would be.

@@ -125,8 +125,9 @@ impl Region {
         if self.inner.sections.is_some() {
             has_sections();
         }
-        let _inside = self.place().enter();
-        change(&Update::new(self.view()))
+        let view = self.view();
+        let _inside = view.place().enter();
+        change(&Update::new(view))
     }
 
     /// Reads the region: roots are read with the view that `look` is given. It costs nothing.

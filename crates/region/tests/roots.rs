@@ -19,6 +19,29 @@ impl Dir {
     }
 }
 
+/// Its own bytes are marked by the first update after a cut, and no more until the next.
+#[test]
+fn a_root_changed_in_every_epoch_is_in_every_checkpoint() {
+    for epochs in 1..5 {
+        let dir = Dir::new();
+        let died = std::panic::catch_unwind(|| {
+            let region = dir.open();
+            let mut count = region.root::<u64>("count").unwrap();
+            for epoch in 1..=epochs {
+                region.update(|u| *count.get_mut(u) = 100 * epoch);
+                region.update(|u| *count.get_mut(u) += epoch);
+                region.checkpoint().unwrap();
+            }
+            region.update(|u| *count.get_mut(u) = 7);
+            panic!("no last checkpoint");
+        });
+        assert!(died.is_err());
+        let region = dir.open();
+        let count = region.root::<u64>("count").unwrap();
+        assert_eq!(region.read(|v| *count.get(v)), 101 * epochs);
+    }
+}
+
 #[derive(Persist, Clone, Copy, PartialEq, Debug)]
 struct Order {
     price: u64,

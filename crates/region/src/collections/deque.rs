@@ -16,7 +16,7 @@ mod traits;
 pub use traits::IntoIter;
 
 use super::vec::in_bounds;
-use crate::heap::marking::mark_element;
+use crate::heap::marking::{mark_element, mark_elements};
 use crate::heap::{Heap, HeapError};
 use std::iter::Chain;
 use std::marker::PhantomData;
@@ -365,8 +365,7 @@ impl<'r, T> VecDeque<'r, T> {
             a < length && b < length,
             "swapping values {a} and {b} of {length}"
         );
-        mark_element(self.value(a));
-        mark_element(self.value(b));
+        mark_elements(self.value(a), self.value(b));
         // SAFETY: both values are there.
         unsafe { std::ptr::swap(self.value(a), self.value(b)) };
     }

@@ -18,7 +18,7 @@ pub use extract::{ExtractIf, Splice};
 pub(super) use room::RawBlock;
 
 use crate::heap::Heap;
-use crate::heap::marking::{mark_element, mark_last};
+use crate::heap::marking::{mark_element, mark_elements, mark_last};
 use crate::marks::{LINE, mark_append, mark_bytes};
 use std::marker::PhantomData;
 use std::ops::{Bound, Deref, DerefMut, Index, IndexMut, Range, RangeBounds};
@@ -192,6 +192,7 @@ impl<'r, T> Vec<'r, T> {
     ///
     /// # Panics
     /// When there is no such value.
+    #[inline]
     #[track_caller]
     pub fn swap(&mut self, a: usize, b: usize) {
         let length = self.length;
@@ -200,8 +201,7 @@ impl<'r, T> Vec<'r, T> {
             "swapping values {a} and {b} of {length}"
         );
         let (a, b) = (self.place(a), self.place(b));
-        mark_element(a);
-        mark_element(b);
+        mark_elements(a, b);
         // SAFETY: both values are there.
         unsafe { a.swap(b) };
     }

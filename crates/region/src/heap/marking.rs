@@ -4,7 +4,7 @@
 //! its class, and to 16 bytes at least.
 
 use super::classes::{self, BYTES};
-use crate::marks::{LINE, mark_append, mark_line, mark_value};
+use crate::marks::{LINE, Span, mark_append, mark_both, mark_line, mark_value};
 use std::alloc::Layout;
 
 /// What blocks are aligned to at least.
@@ -26,6 +26,15 @@ pub(crate) fn mark_block<T>(at: *const T) {
     }
 }
 
+/// A `T` in a row of them.
+#[inline(always)]
+fn element<T>(at: *const T) -> Span {
+    match is_on_a_line::<T>() {
+        true => Span::of_line(at),
+        false => Span::of_value(at),
+    }
+}
+
 /// A `T` in a row of them is about to be written.
 #[inline(always)]
 pub(crate) fn mark_element<T>(at: *const T) {
@@ -33,6 +42,18 @@ pub(crate) fn mark_element<T>(at: *const T) {
         true => mark_line(at),
         false => mark_value(at),
     }
+}
+
+/// Two of a row are about to be written.
+#[inline(always)]
+pub(crate) fn mark_elements<T>(one: *const T, other: *const T) {
+    mark_both(element(one), element(other));
+}
+
+/// A `T` in a row of them is about to be written, and a byte that lies elsewhere.
+#[inline(always)]
+pub(crate) fn mark_element_and<T>(at: *const T, byte: *const u8) {
+    mark_both(element(at), Span::of_line(byte));
 }
 
 /// As [`mark_element`], at the end of what grows: the line is likely marked already.

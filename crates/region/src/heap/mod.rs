@@ -195,7 +195,7 @@ impl RawHeap {
     /// As [`Heap::deallocate`].
     #[inline]
     pub(crate) unsafe fn deallocate_from_its_own(block: NonNull<u8>, layout: Layout) {
-        let offset = gate::here().offset_of(block.addr().get());
+        let [offset] = gate::here().offsets_of([block.addr().get()]);
         if offset >= DATA_BYTES || layout.size() == 0 {
             // SAFETY: this function's own contract.
             return unsafe { RawHeap::of(block).deallocate(block, layout) };

@@ -1,6 +1,6 @@
 //! Pages that are given back: zero at once, and no longer in the store from the next checkpoint on.
 
-use super::{FLIP, any, assert_may_write, lines_of, mark_bytes, marks, saved, set, summary};
+use super::{FLIP, any, assert_may_write, lines_of, mark_bytes, page_marks, saved, set, summary};
 use crate::address::{PAGE, Place};
 use std::ops::Range;
 use std::sync::atomic::Ordering;
@@ -45,7 +45,7 @@ fn unmark(place: Place, range: &Range<usize>) {
             continue;
         }
         // SAFETY: the range is usable, so its marks are.
-        let current = unsafe { marks(map, lines_of(page)) };
+        let current = unsafe { page_marks(map, page) };
         saved::save_frozen(place, map ^ FLIP, &lines_of(page));
         set(current, 0);
         page += 1;

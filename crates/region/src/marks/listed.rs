@@ -3,8 +3,10 @@
 //! * While a window lists, the first mark in a group of pages puts the group on the list.
 //! * One thread writes at a time, so no mark is set while they are taken; nothing is ever frozen.
 
-use super::{GROUP, LINE, LINES_PER_PAGE, MARKED, copy, lines_of, marks, mask, set, summary};
+use super::{GROUP, LINE, LINES_PER_PAGE, MARKED, copy, page_marks, set, summary};
 use crate::address::{FEW_GROUPS, Listed, PAGE, Place};
+use std::arch::x86_64::{__m128i, _mm_movemask_epi8, _mm_or_si128, _mm_setzero_si128, _mm_slli_epi16};
+use std::mem::MaybeUninit;
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 use std::sync::{MutexGuard, PoisonError};
@@ -62,18 +64,15 @@ pub(super) fn stop(place: Place) {
     state.groups.clear();
 }
 
-/// Puts the groups of these lines on the list that have no mark yet, if the window lists.
-pub(super) fn list(place: Place, map: usize, lines: &Range<usize>) {
+/// Notes the groups of these lines in a window that lists, and puts those on the list that have no mark yet.
+pub(super) fn note(place: Place, map: usize, lines: &Range<usize>) {
     const LINES: usize = GROUP * LINES_PER_PAGE;
-    let state = place.state();
-    if !state.lists.load(Ordering::Relaxed) {
-        return;
-    }
     let first = lines.start / LINES;
     let noted = summary(map, first..(lines.end - 1) / LINES + 1);
     for (group, noted) in (first..).zip(noted) {
         if noted.load(Ordering::Relaxed) != MARKED {
-            state.groups.push(group as u32);
+            noted.store(MARKED, Ordering::Relaxed);
+            place.state().groups.push(group as u32);
         }
     }
 }
@@ -87,28 +86,41 @@ pub(crate) fn take_marks(place: Place, mut each: impl FnMut(usize, LineMask)) {
     state.groups.drain(|group| {
         for page in group * GROUP..(group + 1) * GROUP {
             // SAFETY: a page of the group is usable, and a region grows by whole groups. No other thread writes.
-            if unsafe { any_alone(map, page) } {
+            let lines = unsafe { mask_alone(map, page) };
+            if lines != 0 {
                 // SAFETY: as above.
-                let marks = unsafe { marks(map, lines_of(page)) };
-                let lines = LineMask(mask(marks));
-                set(marks, 0);
-                each(page, lines);
+                set(unsafe { page_marks(map, page) }, 0);
+                each(page, LineMask(lines));
             }
         }
         set(summary(map, group..group + 1), 0);
     });
 }
 
-/// Whether a line of the page is marked, where no other thread sets marks: plain loads, which the compiler makes few of.
+/// The marks of a page, a bit each, where no other thread sets marks: plain loads, sixteen marks at once.
 ///
 /// # Safety
 /// The page is usable, and this thread is the only one that changes marks.
 #[inline]
-unsafe fn any_alone(map: usize, page: usize) -> bool {
-    let at = map + page * LINES_PER_PAGE;
-    // SAFETY: by the caller's word. The marks of a page are a multiple of eight bytes, at a multiple of their number.
-    let words: [u64; LINES_PER_PAGE / 8] = unsafe { *std::ptr::with_exposed_provenance(at) };
-    words.into_iter().fold(0, |all, word| all | word) != 0
+unsafe fn mask_alone(map: usize, page: usize) -> u64 {
+    let at = std::ptr::with_exposed_provenance(map + page * LINES_PER_PAGE);
+    // SAFETY: by the caller's word. A page has as many marks as four vectors have bytes, at a multiple of that. SSE2 is
+    // part of x86-64.
+    unsafe {
+        let marks: [__m128i; LINES_PER_PAGE / 16] = *at;
+        // A mark is the lowest bit of its byte, and the highest ones are gathered.
+        let bits = |marks| u64::from(_mm_movemask_epi8(_mm_slli_epi16(marks, 7)).cast_unsigned());
+        match bits(
+            marks
+                .into_iter()
+                .fold(_mm_setzero_si128(), |all, some| _mm_or_si128(all, some)),
+        ) {
+            0 => 0, // as most pages of a group
+            _ => (0..)
+                .zip(marks)
+                .fold(0, |lines, (k, marks)| lines | bits(marks) << (16 * k)),
+        }
+    }
 }
 
 /// Puts bytes where they were: those of whole lines of a page, one line after the other.
@@ -128,17 +140,17 @@ pub(crate) unsafe fn put_lines(place: Place, page: usize, lines: LineMask, bytes
     }
 }
 
-/// Appends a line that no other thread has to `into`, whatever of it holds anything.
+/// A line that no other thread writes, whatever of it holds anything.
 ///
 /// # Safety
 /// It is usable, and begins at a multiple of a line.
-pub(crate) unsafe fn copy_line(from: *const u8, into: &mut Vec<u8>) {
-    into.reserve(LINE);
-    let to = into.spare_capacity_mut()[..LINE].as_mut_ptr().cast();
-    // SAFETY: by the caller's word; the room behind the vector is its own, and what was copied there is then there.
+#[inline]
+pub(crate) unsafe fn line_at(from: *const u8) -> [u8; LINE] {
+    let mut line = MaybeUninit::<[u8; LINE]>::uninit();
+    // SAFETY: by the caller's word; what was copied is then there.
     unsafe {
-        copy(from, to, LINE);
-        into.set_len(into.len() + LINE);
+        copy(from, line.as_mut_ptr().cast(), LINE);
+        line.assume_init()
     }
 }
 
@@ -147,7 +159,7 @@ pub(crate) unsafe fn copy_line(from: *const u8, into: &mut Vec<u8>) {
 /// The caller is the only one who writes.
 pub(crate) fn copy_lines(place: Place, page: usize, lines: LineMask, into: &mut Vec<u8>) {
     let from = place.base().wrapping_add(page * PAGE);
-    into.reserve(lines.count() * LINE);
+    into.reserve(PAGE); // for any number of lines
     for run in lines.runs() {
         let bytes = run.len() * LINE;
         let to = into.spare_capacity_mut()[..bytes].as_mut_ptr().cast();

@@ -109,7 +109,7 @@ fn save_run(place: Place, frozen: usize, lines: Range<usize>, unit: usize) {
     let first = state.saved.0.fetch_add(wanted, Ordering::AcqRel);
     let end = (first + wanted).min(count(unit));
     let (tags, content) = slots(place, first.min(end)..end, unit);
-    let cut = state.cuts.load(Ordering::Relaxed);
+    let cut = place.cuts();
     if tags.len() < wanted {
         // Of those that are left nothing counts. The sweep comes by without our help.
         for tag in tags {
@@ -156,7 +156,7 @@ impl Found {
     pub(super) fn new(place: Place) -> Found {
         Found {
             place,
-            cut: place.state().cuts.load(Ordering::Relaxed),
+            cut: place.cuts(),
             unit: unit(place),
             last: Vec::new(),
             before: Vec::new(),

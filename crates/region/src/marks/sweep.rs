@@ -2,7 +2,7 @@
 
 use super::saved::Found;
 use super::{FLIP, GROUP, LINE, LINES_PER_PAGE, MARKED, any, copy, lines_of, mark, marks, mask, note};
-use super::{set, summary};
+use super::{page_marks, set, summary};
 use crate::address::{PAGE, Place};
 use crate::{prefetch, residence};
 use std::sync::atomic::{Ordering, fence};
@@ -19,7 +19,7 @@ pub(crate) fn cut(place: Place) -> Frozen {
     let state = place.state();
     let map = state.here.current.load(Ordering::Relaxed);
     state.saved.0.store(0, Ordering::Relaxed);
-    state.cuts.fetch_add(1, Ordering::Relaxed);
+    state.here.cuts.fetch_add(1, Ordering::Relaxed);
     // Where whole pages are saved, a writer must look at more than his lines.
     if state.by_page.load(Ordering::Relaxed) {
         state.here.set_simple(None);
@@ -144,7 +144,7 @@ impl Frozen {
         // The copy is done before the marks are looked at again.
         fence(Ordering::Acquire);
         // SAFETY: the page was usable at the cut, and stays so.
-        let standing = unsafe { marks(self.map, lines_of(page)) };
+        let standing = unsafe { page_marks(self.map, page) };
         let had = mask(standing);
         set(standing, 0);
         // What the writers took is in the list too: its flight ends with the others'.
@@ -189,7 +189,7 @@ impl Frozen {
     /// copies made so far. A frozen mark still stood after them, so the page was not given back before.
     fn untouched(&self, page: usize, waiting: u64) -> u64 {
         // SAFETY: the page was usable at the cut, and stays so.
-        let written = mask(unsafe { marks(self.map ^ FLIP, lines_of(page)) });
+        let written = mask(unsafe { page_marks(self.map ^ FLIP, page) });
         !waiting & !written
     }
 
@@ -232,7 +232,7 @@ impl Frozen {
             return;
         }
         // SAFETY: the page is usable.
-        let mut lines = mask(unsafe { marks(self.map, lines_of(page)) });
+        let mut lines = mask(unsafe { page_marks(self.map, page) });
         while lines != 0 {
             let at = page * PAGE + lines.trailing_zeros() as usize * LINE;
             prefetch::fetch(self.place.base().wrapping_add(at));
@@ -270,7 +270,7 @@ impl Frozen {
         while let Some((page, lines)) = self.next_waiting() {
             self.mark_again(page, lines);
             // SAFETY: the page was usable at the cut, and stays so.
-            set(unsafe { marks(self.map, lines_of(page)) }, 0);
+            set(unsafe { page_marks(self.map, page) }, 0);
         }
         self.clear_in_flight();
     }
@@ -302,7 +302,7 @@ impl Frozen {
                 set(summary(self.map, group..group + 1), 0);
             }
             // SAFETY: the page was usable at the cut, and stays so.
-            let waiting = mask(unsafe { marks(self.map, lines_of(page)) });
+            let waiting = mask(unsafe { page_marks(self.map, page) });
             if waiting != 0 || self.weaves() && self.found.has(page) {
                 return Some((page, waiting));
             }

@@ -95,6 +95,57 @@ fn few_lines_are_looked_at_together() {
     }
 }
 
+/// Of two lines both are marked, wherever they lie: the first of their groups or not, frozen or not, of two windows.
+#[test]
+fn two_lines_are_marked_together() {
+    let windows = [Window::reserve(None).unwrap(), Window::reserve(None).unwrap()];
+    let [place, other] = [&windows[0], &windows[1]].map(Window::place);
+    place.grow(2 * STEP).unwrap();
+    other.grow(STEP).unwrap();
+    let at = |place: Place, page: usize, line: usize| place.base().wrapping_add(page * PAGE + line * LINE);
+    let (near, far) = (1, 2 * STEP / PAGE - 1);
+    let mark_and_write = |line: usize, value: u8| {
+        updating(place, || {
+            for (one, two) in [(near, far), (far, near)] {
+                mark_both(
+                    Span::of_line(at(place, one, line)),
+                    Span::of_line(at(place, two, line + 1)),
+                );
+            }
+            for (page, line) in [(near, line), (near, line + 1), (far, line), (far, line + 1)] {
+                // SAFETY: usable memory of this test's own window.
+                unsafe { at(place, page, line).write_bytes(value, LINE) };
+            }
+        });
+    };
+    mark_and_write(4, 1);
+    assert_eq!([near, far].map(|page| marked(place, page)), [0b11 << 4; 2]);
+    mark_and_write(8, 2); // the groups are noted by now
+    assert_eq!(
+        [near, far].map(|page| marked(place, page)),
+        [0b11 << 4 | 0b11 << 8; 2]
+    );
+
+    let mut frozen = cut(place);
+    mark_and_write(5, 3); // of each two, one was frozen
+    assert_eq!([near, far].map(|page| marked(place, page)), [0b11 << 5; 2]);
+    let mut image = vec![0; 2 * STEP];
+    assert_eq!(apply(&mut frozen, &mut image), 8);
+    for (page, line, value) in [(near, 4, 1), (near, 5, 1), (far, 5, 1), (far, 9, 2), (far, 6, 0)] {
+        assert_eq!(
+            image[page * PAGE + line * LINE],
+            value,
+            "page {page}, line {line}"
+        );
+    }
+
+    let _outer = other.enter();
+    let both = |one, two| mark_both(Span::of_line(one), Span::of_line(two));
+    updating(place, || both(at(place, near, 20), at(other, near, 21)));
+    assert_eq!((marked(place, near) >> 20, marked(other, near)), (1, 1 << 21));
+    assert!(std::panic::catch_unwind(|| both(at(other, 0, 0), at(place, 0, 0))).is_err());
+}
+
 fn run(first: usize, count: usize) -> u64 {
     twinpage_core::LineMask::run(first, count).0
 }

@@ -10,7 +10,7 @@
 //! as good as accesses of the bytes, in the order of the program, wherever the wide ones lie. The language has no
 //! such access, so it is the processor's own.
 
-use super::{LINE, MARKED, mark};
+use super::{LINE, MARKED, mark, noted};
 use std::sync::atomic::Ordering;
 
 /// Lines of a map. At most 16.
@@ -25,9 +25,15 @@ pub(super) struct Few {
 }
 
 impl Few {
-    /// The lines of `bytes` bytes, 15 lines' worth at most.
+    /// The lines of `bytes` bytes from an offset on, 15 lines' worth at most; on one line, if it `is_one`.
     #[inline(always)]
-    pub(super) fn new(first: usize, last: usize, bytes: usize, is_one: bool) -> Few {
+    pub(super) fn of(offset: usize, bytes: usize, is_one: bool) -> Few {
+        let first = offset / LINE;
+        let last = if is_one {
+            first
+        } else {
+            (offset + bytes - 1) / LINE
+        };
         // They lie on that many lines at least, and on one more at most.
         let width = match bytes.div_ceil(LINE) {
             0..2 => 1,
@@ -41,6 +47,15 @@ impl Few {
             last,
             width,
             is_one,
+        }
+    }
+
+    /// What the summary of the map has of their groups: [`MARKED`] if it has all.
+    #[inline(always)]
+    pub(super) fn noted(self, map: usize) -> u8 {
+        match self.is_one {
+            true => noted(map, self.first),
+            false => noted(map, self.first) & noted(map, self.last),
         }
     }
 

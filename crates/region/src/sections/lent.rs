@@ -6,26 +6,18 @@
 //! * Marking after the write is right where nothing is ever frozen, and no page is evicted meanwhile.
 
 use super::lock;
-use crate::address::{PAGE, Place};
+use crate::address::Place;
 use crate::marks::{self, LINE};
 use std::mem::MaybeUninit;
 use std::sync::Mutex;
 use std::sync::atomic::Ordering;
-use twinpage_core::LineMask;
 
 /// A value of more bytes is marked at once.
 const MOST: usize = 4 * LINE;
 
 /// The values that the section which has the turn was handed out.
 #[derive(Debug, Default)]
-pub(super) struct Lent(Mutex<Values>);
-
-#[derive(Debug, Default)]
-struct Values {
-    parts: Vec<Part>,
-    before: Vec<u8>,
-    now: Vec<u8>,
-}
+pub(super) struct Lent(Mutex<Vec<Part>>);
 
 /// What a line held of a value.
 #[derive(Debug)]
@@ -54,7 +46,7 @@ impl Lent {
         if bytes > MOST || place.state().takes_away.load(Ordering::Relaxed) {
             return marks::mark_bytes(at, bytes);
         }
-        let (start, parts) = (place.offset_of(at), &mut lock(&self.0).parts);
+        let (start, mut parts) = (place.offset_of(at), lock(&self.0));
         let mut done = 0;
         while done < bytes {
             let (line, from) = ((start + done) / LINE, (start + done) % LINE);
@@ -70,17 +62,12 @@ impl Lent {
 
     /// Marks the lines in which a value differs. The section is over, and nothing refers to the values.
     pub(super) fn mark_changed(&self, place: Place) {
-        let mut lent = lock(&self.0);
-        let Values { parts, before, now } = &mut *lent;
-        for Part { line, from, to, held } in parts.drain(..) {
-            const LINES: usize = PAGE / LINE;
-            before.clear();
-            now.clear();
-            // SAFETY: a line of its own.
-            unsafe { marks::copy_line((&raw const held).cast(), before) };
-            marks::copy_lines(place, line / LINES, LineMask::run(line % LINES, 1), now);
+        for Part { line, from, to, held } in lock(&self.0).drain(..) {
+            let at = place.base().wrapping_add(line * LINE);
+            // SAFETY: a line of the region, which only this thread writes, and one of its own.
+            let (now, before) = unsafe { (marks::line_at(at), marks::line_at((&raw const held).cast())) };
             if now[from..to] != before[from..to] {
-                marks::mark_line(place.base().wrapping_add(line * LINE));
+                marks::mark_line(at);
             }
         }
     }

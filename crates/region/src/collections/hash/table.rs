@@ -36,7 +36,7 @@ pub(crate) use slots::{Drain, IntoEntries, Slots};
 
 use super::hasher::Fold;
 use crate::heap::RawHeap;
-use crate::heap::marking::mark_element;
+use crate::heap::marking::mark_element_and;
 use crate::marks::mark_line;
 use crate::prefetch;
 use directory::DIVIDED;
@@ -162,6 +162,33 @@ impl<T> Table<T> {
         mut is: impl FnMut(&T) -> bool,
         rehash: impl Fn(&T, Fold) -> u64,
     ) -> Found {
+        let (segment, mask) = self.segment(hash);
+        let probe = Probe::new(hash, mask);
+        prefetch::fetch_to_write(segment.favourite::<T>(&probe));
+        // SAFETY: there is room, so every segment has places.
+        let group = unsafe { segment.group(probe.at) };
+        for bit in group.with(control_of(hash)) {
+            let slot = segment.slot(probe.at + bit);
+            if is(self.get(slot)) {
+                return Found::Here(slot);
+            }
+        }
+        // A group that has an `EMPTY` never was full, so it has no `DELETED` that would do as well.
+        match group.with(EMPTY).first_from(probe.favourite) {
+            Some(bit) => Found::Free(segment.slot(probe.at + bit)),
+            None => self.find_or_free_beyond(hash, is, rehash),
+        }
+    }
+
+    /// [`Table::find_or_free`] where the first group does not tell.
+    #[inline(never)]
+    #[track_caller]
+    fn find_or_free_beyond(
+        &mut self,
+        hash: u64,
+        mut is: impl FnMut(&T) -> bool,
+        rehash: impl Fn(&T, Fold) -> u64,
+    ) -> Found {
         loop {
             let (found, steps) = self.search(hash, &mut is);
             if steps < CROWDED || !self.is_divided() {
@@ -177,12 +204,10 @@ impl<T> Table<T> {
 
     /// Where the entry is or may be put, and how many groups were looked at before that was known. Nowhere: all
     /// places of its segment are used.
-    #[inline]
     fn search(&self, hash: u64, is: &mut impl FnMut(&T) -> bool) -> (Option<Found>, usize) {
         let (segment, mask) = self.segment(hash);
         let mut probe = Probe::new(hash, mask);
         let mut free = None;
-        prefetch::fetch_to_write(segment.favourite::<T>(&probe));
         loop {
             // SAFETY: there is room, so every segment has places.
             let group = unsafe { segment.group(probe.at) };
@@ -212,12 +237,12 @@ impl<T> Table<T> {
     /// Puts an entry where [`Table::find_or_free`] said.
     #[inline(always)]
     pub(crate) fn put(&mut self, slot: Slot, hash: u64, entry: T) {
-        let at = self.entry(slot);
-        mark_element(at);
+        let (at, control) = (self.entry(slot), slot.control());
+        mark_element_and(at, control);
         // SAFETY: the slot is free, and its control one of the table's.
         let was = unsafe {
             at.write(entry);
-            set(slot, control_of(hash))
+            control.replace(control_of(hash))
         };
         self.left -= usize::from(was == EMPTY);
         self.items += 1;
@@ -238,7 +263,8 @@ impl<T> Table<T> {
         unsafe {
             let group = slot.controls.as_ptr().wrapping_add(slot.place & !(GROUP - 1));
             let has_empty = Group::at(group).with(EMPTY).0 != 0;
-            set(slot, if has_empty { EMPTY } else { DELETED });
+            mark_line(slot.control());
+            slot.control().write(if has_empty { EMPTY } else { DELETED });
             self.left += usize::from(has_empty);
         }
         self.items -= 1;
@@ -317,16 +343,4 @@ impl<T> Drop for Table<T> {
         // SAFETY: the entries are ours and not used any more.
         unsafe { self.drop_entries(self.slots()) };
     }
-}
-
-/// Sets a control, and returns what it was.
-///
-/// # Safety
-/// The control is there.
-#[inline]
-unsafe fn set(slot: Slot, control: u8) -> u8 {
-    let at = slot.controls.as_ptr().wrapping_add(slot.place);
-    mark_line(at);
-    // SAFETY: the caller passes a slot whose control is there, and no other thread changes the table.
-    unsafe { at.replace(control) }
 }

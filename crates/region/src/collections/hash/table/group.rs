@@ -1,7 +1,8 @@
 //! Controls, a byte a place, sixteen looked at at once.
 
 use std::arch::x86_64::{
-    __m128i, _mm_cmpeq_epi8, _mm_cmpgt_epi8, _mm_load_si128, _mm_movemask_epi8, _mm_set1_epi8,
+    __m128i, _mm_add_epi64, _mm_and_si128, _mm_cmpeq_epi8, _mm_cmpgt_epi8, _mm_cvtsi128_si64, _mm_load_si128,
+    _mm_movemask_epi8, _mm_sad_epu8, _mm_set1_epi8, _mm_setzero_si128, _mm_unpackhi_epi64,
 };
 
 pub(crate) const EMPTY: u8 = 0x80;
@@ -72,15 +73,52 @@ impl Bits {
         (self.0 != 0).then(|| self.0.trailing_zeros() as usize)
     }
 
-    pub(super) fn number(self) -> usize {
-        self.0.count_ones() as usize
-    }
-
     /// The first from a place on, and round.
     #[inline]
     pub(super) fn first_from(self, place: usize) -> Option<usize> {
         let turned = (self.0 as u16).rotate_right(place as u32);
         (turned != 0).then(|| (turned.trailing_zeros() as usize + place) % GROUP)
+    }
+}
+
+/// How the places of many groups are used, in two halves each.
+pub(super) struct Tally {
+    used: __m128i,
+    deleted: __m128i,
+}
+
+impl Tally {
+    pub(super) fn new() -> Tally {
+        // SAFETY: SSE2 is part of x86-64.
+        let none = unsafe { _mm_setzero_si128() };
+        Tally {
+            used: none,
+            deleted: none,
+        }
+    }
+
+    /// A fifth of the instructions that it takes to count bits, which x86-64 cannot without an extension: counts of
+    /// segments that were nearly full were a fifth of the instructions of tpcc.
+    #[inline]
+    pub(super) fn add(&mut self, group: Group) {
+        // SAFETY: SSE2 is part of x86-64. As signed numbers the controls of entries are those above -1.
+        unsafe {
+            let (one, none) = (_mm_set1_epi8(1), _mm_setzero_si128());
+            let count = |such| _mm_sad_epu8(_mm_and_si128(such, one), none);
+            let used = _mm_cmpgt_epi8(group.0, _mm_set1_epi8(-1));
+            let deleted = _mm_cmpeq_epi8(group.0, _mm_set1_epi8(DELETED.cast_signed()));
+            self.used = _mm_add_epi64(self.used, count(used));
+            self.deleted = _mm_add_epi64(self.deleted, count(deleted));
+        }
+    }
+
+    /// Places with an entry, and those of deleted ones.
+    pub(super) fn totals(&self) -> (usize, usize) {
+        // SAFETY: SSE2 is part of x86-64.
+        let total = |halves| unsafe {
+            _mm_cvtsi128_si64(halves) + _mm_cvtsi128_si64(_mm_unpackhi_epi64(halves, halves))
+        };
+        (total(self.used) as usize, total(self.deleted) as usize)
     }
 }
 
@@ -123,5 +161,31 @@ impl Probe {
     pub(super) fn step(&mut self) {
         self.step += GROUP;
         self.at = (self.at + self.step) & self.mask;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tally_counts_each_place() {
+        #[repr(align(16))]
+        struct Controls([u8; GROUP]);
+        let mut random = fastrand::Rng::with_seed(5);
+        let (mut tally, mut used, mut deleted) = (Tally::new(), 0, 0);
+        for _ in 0..5000 {
+            let controls = Controls(std::array::from_fn(|_| match random.u8(..8) {
+                0 => EMPTY,
+                1 => DELETED,
+                2 => BEYOND,
+                _ => random.u8(..0x80),
+            }));
+            // SAFETY: sixteen controls, aligned.
+            tally.add(unsafe { Group::at(controls.0.as_ptr()) });
+            used += controls.0.iter().filter(|&&control| control < 0x80).count();
+            deleted += controls.0.iter().filter(|&&control| control == DELETED).count();
+        }
+        assert_eq!(tally.totals(), (used, deleted));
     }
 }

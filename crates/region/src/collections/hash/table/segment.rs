@@ -5,7 +5,7 @@
 //!                                                    ^ `controls`, 16-aligned
 //! ```
 
-use super::group::{BEYOND, Bits, DELETED, EMPTY, GROUP, Group, Probe};
+use super::group::{BEYOND, Bits, EMPTY, GROUP, Group, Probe, Tally};
 use crate::collections::vec::RawBlock;
 use crate::heap::{HeapError, RawHeap};
 use crate::marks::{LINE, mark_bytes};
@@ -140,14 +140,13 @@ impl Segment {
     /// # Safety
     /// The segment is there.
     pub(super) unsafe fn count(self) -> Count {
-        let mut count = Count { used: 0, deleted: 0 };
+        let mut tally = Tally::new();
         for at in (0..self.places).step_by(GROUP) {
             // SAFETY: the segment is there, and `at` is one of its places.
-            let group = unsafe { self.group(at) };
-            count.used += group.used().number();
-            count.deleted += group.with(DELETED).number();
+            tally.add(unsafe { self.group(at) });
         }
-        count
+        let (used, deleted) = tally.totals();
+        Count { used, deleted }
     }
 
     /// The places of the first group that have an entry.
@@ -196,6 +195,12 @@ impl Slot {
     #[inline]
     pub(crate) fn entry<T>(self) -> *mut T {
         self.controls.as_ptr().cast::<T>().wrapping_sub(self.place + 1)
+    }
+
+    /// Where its control is, not marked.
+    #[inline]
+    pub(super) fn control(self) -> *mut u8 {
+        self.controls.as_ptr().wrapping_add(self.place)
     }
 }
 

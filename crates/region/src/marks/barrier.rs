@@ -1,0 +1,235 @@
+//! The write barrier: what is about to be written is marked first.
+//!
+//! * Nearly always that is a store for each few lines, by arithmetic on the address: in the window of the innermost
+//!   update, in groups that are noted, with nothing of the lines frozen ([`mark_simply`]). All else is [`mark_any`].
+//! * How many operations are under way at once is limited by their instructions, so every one counts: sizes known to
+//!   the compiler make few of them, and what several marks have in common is done once ([`mark_both`]).
+
+use super::wide_marks::Few;
+use super::{FLIP, LINE, LINES_PER_PAGE, MARKED, all, listed, mark, marks, note, outside_update, saved, set};
+use crate::address::Place;
+use crate::gate::{self, MarkState};
+use crate::zone::{DATA_BYTES, locate};
+use std::ops::Range;
+use std::sync::atomic::{Ordering, fence};
+
+/// Bytes whose lines are marked by two stores at most ([`Few`]).
+const FEW: usize = 15 * LINE;
+
+/// Bytes that are about to be written.
+#[derive(Clone, Copy)]
+pub(crate) struct Span {
+    at: usize,
+    bytes: usize,
+    /// Known to be on one line.
+    is_one: bool,
+}
+
+impl Span {
+    /// A whole value.
+    #[inline(always)]
+    pub(crate) fn of_value<T>(at: *const T) -> Span {
+        Span::new(at, size_of::<T>())
+    }
+
+    /// What lies on the line of an address, and on no other.
+    #[inline(always)]
+    pub(crate) fn of_line<T>(at: *const T) -> Span {
+        Span {
+            at: at.addr(),
+            bytes: 1,
+            is_one: true,
+        }
+    }
+
+    /// Bytes that begin as a `T` does: on one line, if they are as aligned as long.
+    #[inline(always)]
+    fn new<T>(at: *const T, bytes: usize) -> Span {
+        Span {
+            at: at.addr(),
+            bytes,
+            is_one: bytes <= align_of::<T>().min(LINE),
+        }
+    }
+
+    #[inline(always)]
+    fn is_few(self) -> bool {
+        (1..=FEW).contains(&self.bytes)
+    }
+}
+
+/// These bytes are about to be written by this thread, inside an update of the region they lie in.
+/// Outside every region nothing happens.
+///
+/// # Panics
+/// When the thread is not inside an update of the region: the write would be torn by a crash.
+#[inline(always)]
+pub(crate) fn mark_bytes<T>(at: *const T, bytes: usize) {
+    match bytes {
+        0 => {}
+        1..=LINE => mark_few([Span::new(at, bytes)]),
+        _ => mark_more(at.addr(), bytes),
+    }
+}
+
+/// [`mark_bytes`] of a whole value.
+///
+/// # Panics
+/// As [`mark_bytes`].
+#[inline(always)]
+pub(crate) fn mark_value<T>(at: *const T) {
+    match Span::of_value(at) {
+        few if few.is_few() => mark_few([few]),
+        other => mark_bytes(at, other.bytes),
+    }
+}
+
+/// [`mark_bytes`] of bytes that lie on the line of an address, and on no other.
+///
+/// # Panics
+/// As [`mark_bytes`].
+#[inline(always)]
+pub(crate) fn mark_line<T>(at: *const T) {
+    mark_few([Span::of_line(at)]);
+}
+
+/// [`mark_bytes`] of both.
+///
+/// # Panics
+/// As [`mark_bytes`].
+#[inline(always)]
+pub(crate) fn mark_both(one: Span, other: Span) {
+    // A quarter of the instructions less than one by one: 3% of those of hash-rand and of sps.
+    if one.is_few() && other.is_few() {
+        return mark_few([one, other]);
+    }
+    for Span { at, bytes, .. } in [one, other] {
+        mark_bytes(std::ptr::without_provenance::<u8>(at), bytes);
+    }
+}
+
+/// [`mark_bytes`] of the first and the last line of some bytes, likely marked already: the end of what grows, what
+/// counts. Looking whether they are is less than marking them, where the answer can be foretold.
+///
+/// # Panics
+/// As [`mark_bytes`].
+#[inline(always)]
+pub(crate) fn mark_append<T: ?Sized>(at: *const T, bytes: usize) {
+    let at = at.addr();
+    let here = gate::here();
+    let [offset] = here.offsets_of([at]);
+    if offset < DATA_BYTES {
+        let map = here.current.load(Ordering::Relaxed);
+        // SAFETY: as in `mark_simply`. A mark that is seen was set when nothing of the line was frozen.
+        let is_marked = |at| unsafe { mark(map, at / LINE) }.load(Ordering::Acquire) == MARKED;
+        if is_marked(offset) && (bytes == 1 || is_marked(offset + bytes - 1)) {
+            return;
+        }
+    }
+    mark_ends_anew(at, bytes);
+}
+
+/// What is left when that is not so.
+#[inline(never)]
+fn mark_ends_anew(at: usize, bytes: usize) {
+    let ends = [at, at + bytes - 1];
+    mark_few(ends.map(|at| Span::of_line(std::ptr::without_provenance::<u8>(at))));
+}
+
+/// [`mark_bytes`] of more than a line, not worth a copy wherever it is called.
+#[inline(never)]
+fn mark_more(at: usize, bytes: usize) {
+    match bytes {
+        ..=FEW => mark_few([Span {
+            at,
+            bytes,
+            is_one: false,
+        }]),
+        _ => mark_any(at, bytes),
+    }
+}
+
+/// [`mark_bytes`] of bytes on few lines each.
+#[inline(always)]
+fn mark_few<const N: usize>(spans: [Span; N]) {
+    const {
+        assert!(
+            DATA_BYTES.is_power_of_two(),
+            "offsets are below it if their bits are"
+        )
+    };
+    let here = gate::here();
+    let offsets = here.offsets_of(spans.map(|span| span.at));
+    let are_here = offsets.iter().fold(0, |all, offset| all | offset) < DATA_BYTES;
+    let lines = |k: usize| Few::of(offsets[k], spans[k].bytes, spans[k].is_one);
+    if !are_here || !mark_simply(here, std::array::from_fn::<_, N, _>(lines)) {
+        for Span { at, bytes, .. } in spans {
+            mark_any(at, bytes);
+        }
+    }
+}
+
+/// Marks lines in the window of the innermost update where it is simple: their groups are noted, and none is frozen.
+/// Says whether it was.
+#[inline(always)]
+fn mark_simply<const N: usize>(here: &MarkState, few: [Few; N]) -> bool {
+    let map = here.current.load(Ordering::Relaxed);
+    let frozen = here.frozen.load(Ordering::Acquire);
+    if few.iter().fold(MARKED, |all, lines| all & lines.noted(map)) == 0 {
+        return false;
+    }
+    if frozen != 0 {
+        std::hint::cold_path();
+        // SAFETY: as below.
+        if few.iter().any(|lines| unsafe { lines.any(frozen) }) {
+            return false;
+        }
+    }
+    // Without a look whether they are marked: in a large structure that is hard to foretell, and a wrong
+    // guess costs more than the stores.
+    for lines in few {
+        // SAFETY: the caller is about to write there, so the lines are usable and their marks are (`grow`), in both maps.
+        unsafe { lines.set(map) };
+    }
+    // The writes come after it.
+    fence(Ordering::Release);
+    true
+}
+
+/// [`mark_bytes`] where it may be anything: outside the innermost update, of many lines, of frozen ones.
+#[inline(never)]
+fn mark_any(at: usize, bytes: usize) {
+    let Some((index, offset)) = locate(at) else { return };
+    let place = Place::numbered(index);
+    let map = place.state().here.current.load(Ordering::Acquire);
+    if map == 0 {
+        return;
+    }
+    if !(place.is_inside() || place.is_volatile()) {
+        outside_update();
+    }
+    mark_lines(place, map, offset / LINE..(offset + bytes - 1) / LINE + 1);
+}
+
+/// Lines of which some may not be marked in this epoch.
+#[inline(never)]
+fn mark_lines(place: Place, map: usize, lines: Range<usize>) {
+    // SAFETY: the caller is about to write there, so the lines are usable and their marks are.
+    let current = unsafe { marks(map, lines.clone()) };
+    if place.state().lists.load(Ordering::Relaxed) {
+        listed::note(place, map, &lines); // nothing is ever frozen
+    } else if all(current) {
+        return;
+    } else {
+        saved::save_frozen(place, map ^ FLIP, &lines);
+        note(map, &lines);
+    }
+    // After the lines are saved: a thread that sees the marks writes at once.
+    set(current, MARKED);
+    // The writes come after it. Stores that go past the caches, which large copies are made of, are not
+    // in order by themselves.
+    match lines.len() > LINES_PER_PAGE {
+        true => fence(Ordering::SeqCst),
+        false => fence(Ordering::Release),
+    }
+}
