@@ -148,14 +148,14 @@ impl Controller {
     pub(super) fn count_lines(&mut self, page: u64, dirty: u64) {
         self.counts.pages_written += 1;
         self.counts.dirty_lines += u64::from(dirty.count_ones());
-        *self.written.entry(page).or_default() |= dirty;
+        self.written.add(page, dirty);
     }
 
     /// The epoch is over: its pages are counted, each once however often it was written.
     pub(super) fn count_epoch(&mut self) {
-        self.counts.epoch_pages += self.written.len() as u64;
-        let lines = self.written.drain().map(|(_, lines)| lines.count_ones());
-        self.counts.epoch_lines += lines.map(u64::from).sum::<u64>();
+        let [pages, lines] = self.written.take();
+        self.counts.epoch_pages += pages;
+        self.counts.epoch_lines += lines;
     }
 
     /// The scheme takes the dirty lines of a frame.

@@ -1,7 +1,7 @@
 //! The controller in time: requests to both memories, and what follows when they are done.
 
 use super::call::{Calls, Continuation};
-use super::counts::{Counts, Why};
+use super::counts::{Counts, Why, Written};
 use super::epoch::Capture;
 use super::fill::Fill;
 use super::frames::{Found, Frames};
@@ -13,7 +13,7 @@ use super::timed::Timed;
 use crate::device::{Class, Device, Kind};
 use crate::slab::Slab;
 use crate::space::Space;
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use twinpage_core::medium::{Cause, Path};
 use twinpage_core::{Error, PageId, Simulated};
 
@@ -91,7 +91,7 @@ pub struct Controller {
     pub(super) held_fills: VecDeque<u32>,
     pub(super) capture: Capture,
     /// Pages written in this epoch, and which of their lines were dirty.
-    pub(super) written: HashMap<u64, u64>,
+    pub(super) written: Written,
     pub(super) groups: Groups,
     pub(super) calls: Calls,
     pub(super) now: u64,
@@ -123,7 +123,7 @@ impl Controller {
             fills: Slab::default(),
             held_fills: VecDeque::new(),
             capture: Capture::new(setting.dram_bytes),
-            written: HashMap::new(),
+            written: Written::new(pages),
             groups: Groups::default(),
             calls: Calls::default(),
             now: 0,
