@@ -9,7 +9,7 @@ use twinpage_core::medium::Cause;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Why {
-    /// A page left the DRAM cache.
+    /// A page left the DRAM cache, or a line was written through.
     Eviction,
     /// A page got dirty and was prepared for it.
     PreAllocation,

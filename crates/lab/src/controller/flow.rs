@@ -3,7 +3,7 @@
 use super::call::{Calls, Continuation};
 use super::counts::{Counts, Why, Written};
 use super::epoch::Capture;
-use super::fill::Fill;
+use super::fill::{Fill, Growth};
 use super::frames::{Found, Frames};
 use super::lookup::{Backup, Lookup, Placement};
 use super::nvm::{Action, Entry, Nvm};
@@ -42,6 +42,9 @@ pub struct Setting {
     pub tables_beside: bool,
     /// When an undo log lets an eviction go on.
     pub undo: UndoOrder,
+    /// When a page overlay grows.
+    #[serde(skip_serializing_if = "Growth::is_by_eviction")]
+    pub overlays: Growth,
     /// Whether pages are prepared for the scheme when they get dirty in DRAM (DPC 4.4.3).
     pub pre_allocate: bool,
 }
@@ -222,6 +225,10 @@ impl Controller {
     pub(super) fn prepare(&mut self, page: u64, frame: u32, line: u64, at: u64) {
         let bit = 1 << (line % 64);
         self.keep_line(frame, bit, at);
+        if self.writes_through() {
+            self.write_through(page, frame, bit, at);
+            return;
+        }
         let state = self.frames.frame_mut(frame);
         let first = state.dirty == 0;
         state.dirty |= bit;
