@@ -309,6 +309,10 @@ impl<M: Medium> Simulated for AnyScheme<M> {
     fn logs_first(&self) -> bool {
         each!(self, store => store.logs_first())
     }
+
+    fn grows(&self) -> bool {
+        each!(self, store => store.grows())
+    }
 }
 
 #[cfg(test)]

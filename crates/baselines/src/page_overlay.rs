@@ -303,6 +303,7 @@ impl Overlays {
 impl LineStore for Overlays {
     const KIND: SchemeKind = SchemeKind::PageOverlay;
     const MAGIC: [u8; 8] = *b"overlay1";
+    const GROWS: bool = true;
 
     fn load<M: Medium>(
         medium: &mut Metered<M>,

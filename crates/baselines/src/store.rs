@@ -109,6 +109,8 @@ pub trait LineStore: Sized + Debug {
     const HOMES: bool = true;
     /// As [`Simulated::logs_first`].
     const LOGS_FIRST: bool = false;
+    /// As [`Simulated::grows`].
+    const GROWS: bool = false;
 
     /// What it knows of the checkpoint on the medium, `section` being what it added to the last
     /// commit. It may post writes.
@@ -520,5 +522,9 @@ impl<M: Medium, P: LineStore> Simulated for Store<M, P> {
 
     fn logs_first(&self) -> bool {
         P::LOGS_FIRST
+    }
+
+    fn grows(&self) -> bool {
+        P::GROWS
     }
 }

@@ -436,6 +436,11 @@ pub trait Simulated: Idle {
     fn logs_first(&self) -> bool {
         false
     }
+
+    /// Whether a page that is written again in an epoch may have to move for it (page overlays).
+    fn grows(&self) -> bool {
+        false
+    }
 }
 
 /// The methods of [`Scheme`], each asked of the store that `$each!(self, store => ...)` finds.

@@ -259,6 +259,35 @@ fn a_queued_page_keeps_its_slot() {
     assert!(program.counts().consolidations > 0);
 }
 
+/// A page without an entry takes a slot, and slots lie in the last cache: however many pages there are, only the first use
+/// of a slot fetches it from memory.
+#[test]
+fn slots_of_the_ssp_cache_are_far_once() {
+    let setting = Setting {
+        cores: 1,
+        tlb_entries: 2,
+        spare_slots: 4,
+        near_entries: 16,
+        ..ssp().setting
+    };
+    let far = |near_entries: usize| {
+        let sections: Vec<Vec<u64>> = (0..300).map(|number| vec![number % 100 * 64]).collect();
+        let sections: Vec<&[u64]> = sections.iter().map(Vec::as_slice).collect();
+        let (_, counts) = steps(
+            Name::Ssp,
+            &Setting {
+                near_entries,
+                ..setting
+            },
+            &sections,
+        );
+        assert_eq!((counts.tlb_misses, counts.slots_added), (300, 0));
+        counts.far_entries
+    };
+    assert!(far(16) <= 6, "{} slots", far(16));
+    assert!(far(1) > 100, "a last cache with room for one: {}", far(1));
+}
+
 /// What every line holds after whole sections: the number of the last that wrote it.
 fn after(sections: &[&[u64]], whole: usize) -> BTreeMap<u64, u64> {
     let numbered = sections[..whole].iter().zip(1..);

@@ -5,6 +5,7 @@ mod eval;
 mod memory;
 mod record;
 mod run;
+mod sections;
 mod study;
 mod sweep;
 mod verify;
@@ -27,6 +28,9 @@ enum LabCommand {
     /// Run a workload on a simulated machine, and crash it if you like
     #[command(after_help = run::EXAMPLES)]
     Run(run::Run),
+    /// Run a program whose sections are made atomic (SSP), and crash it if you like
+    #[command(after_help = sections::EXAMPLES)]
+    Sections(sections::SectionsRun),
     /// Drive a memory alone with a trace of requests
     #[command(after_help = memory::EXAMPLES)]
     Memory(memory::Drive),
@@ -74,6 +78,7 @@ pub fn main() -> ExitCode {
 pub fn lab(lab: Lab) -> Result<ExitCode, String> {
     match lab.command {
         LabCommand::Run(arguments) => run::run(&arguments),
+        LabCommand::Sections(arguments) => sections::sections(&arguments),
         LabCommand::Memory(arguments) => memory::memory(&arguments),
         LabCommand::Eval(arguments) => eval::eval(&arguments),
         LabCommand::Record(arguments) => record::record(&arguments),

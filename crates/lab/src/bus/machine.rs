@@ -108,6 +108,8 @@ pub struct Machine<'w> {
     ended: u64,
     /// The run ends after this number of transactions.
     until: u64,
+    /// The power fails at this time.
+    crash_at: u64,
 }
 
 impl<'w> Machine<'w> {
@@ -129,6 +131,7 @@ impl<'w> Machine<'w> {
             locks: Held::default(),
             ended: 0,
             until: 0,
+            crash_at: u64::MAX,
             config,
         }
     }
@@ -154,6 +157,25 @@ impl<'w> Machine<'w> {
             Ok(self.totals().since(&before))
         };
         (1..=parts).map(part).collect()
+    }
+
+    /// Runs `warm_up` transactions, then goes on until the power fails `after_fs` femtoseconds later. Says what was counted
+    /// in this time, and how many operations of its last batch each core has done.
+    ///
+    /// # Errors
+    /// The program ends before, or its cores wait for one another.
+    pub fn run_to_crash(&mut self, warm_up: u64, after_fs: u64) -> Result<(Counts, Vec<usize>), String> {
+        self.go(warm_up)?;
+        let before = self.totals();
+        self.crash_at = before.time_fs.saturating_add(after_fs);
+        self.go(u64::MAX)?;
+        let done = self.cores.iter().map(|this| this.core.next).collect();
+        Ok((self.totals().since(&before), done))
+    }
+
+    /// When the power fails; `u64::MAX` if it does not.
+    pub(crate) fn crash_fs(&self) -> u64 {
+        self.crash_at
     }
 
     /// The workload's own check of what it computed.
@@ -186,8 +208,9 @@ impl<'w> Machine<'w> {
         while self.counts.transactions < transactions {
             let behind = self.behind();
             let limit = behind.map_or(u64::MAX, |this| self.cores[this].core.now);
-            match (self.memory.next(limit), behind) {
+            match (self.memory.next(limit.min(self.crash_at)), behind) {
                 (Some(event), _) => self.take(event),
+                (None, _) if self.is_crashed(limit) => return Ok(()),
                 (None, Some(this)) => self.run_core(this, limit),
                 (None, None) => {
                     return Err(format!(
@@ -199,6 +222,13 @@ impl<'w> Machine<'w> {
             }
         }
         Ok(())
+    }
+
+    /// Whether all that happens before the power fails has happened, where the core furthest behind is at `limit`. A program
+    /// that is over does not get there.
+    fn is_crashed(&self, limit: u64) -> bool {
+        let goes_on = |this: &BusCore| matches!(this.core.state, State::Ready | State::Blocked(_));
+        self.crash_at < u64::MAX && limit >= self.crash_at && self.cores.iter().any(goes_on)
     }
 
     /// The ready core that is furthest behind.
@@ -273,7 +303,8 @@ impl<'w> Machine<'w> {
                     false => return,
                 }
             };
-            if core.now > limit + WINDOW_FS || self.counts.transactions >= self.until {
+            let is_over = self.counts.transactions >= self.until || core.now >= self.crash_at;
+            if core.now > limit + WINDOW_FS || is_over {
                 return;
             }
             let entered = core.enter(&op, &self.config.shape).map_err(Wait::Line);

@@ -3,7 +3,7 @@
 use super::layers::{Layers, combine};
 use super::processor::{Caches, Cpu, shape};
 use crate::controller::lookup::{Backup, Placement};
-use crate::controller::{Setting, UndoOrder};
+use crate::controller::{Growth, Setting, UndoOrder};
 use crate::device::Device;
 use crate::machine::hierarchy::Level;
 use crate::machine::{Mode, Plan};
@@ -37,6 +37,7 @@ struct File {
     pool: Pool,
     thynvm: ThyNvm,
     undo_log: UndoLog,
+    page_overlay: Option<PageOverlay>,
     checkpoint: Checkpoint,
     run: Run,
 }
@@ -101,6 +102,14 @@ struct UndoLog {
     #[serde(rename = "source")]
     _source: String,
     order: UndoOrder,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PageOverlay {
+    #[serde(rename = "source")]
+    _source: String,
+    grows: Growth,
 }
 
 /// Where the pages and lines of ThyNVM's tables lie.
@@ -327,6 +336,10 @@ fn controller(source: SourceText<'_>, said: &File, cycle_fs: u64) -> Result<Sett
         backup: said.table.backup,
         tables_beside: said.thynvm.dram == TablesIn::Beside,
         undo: said.undo_log.order,
+        overlays: said
+            .page_overlay
+            .as_ref()
+            .map_or(Growth::default(), |said| said.grows),
         cached_entries: said.table.cached_entries,
         write_buffer_lines: said.nvm.write_buffer.is.0 / 64,
         pre_allocate: said.table.pre_allocate,

@@ -10,9 +10,9 @@
 use super::flow::Controller;
 use super::nvm::{Action, Entry};
 use super::requests::Completion;
-use super::stream::Item;
+use super::stream::{Item, Stream};
 use crate::device::Class;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use twinpage_core::medium::{Cause, Path};
 
 /// What waits for a call.
@@ -45,28 +45,75 @@ const FENCE: Entry = Entry {
     path: Path::Critical,
 };
 
+impl Call {
+    /// Whether it has a fence to come.
+    fn has_fence(&self) -> bool {
+        self.entries.iter().any(|entry| entry.action == Action::Fence)
+    }
+}
+
 /// All calls that are not over.
 #[derive(Debug, Default)]
 pub(super) struct Calls {
-    /// By number: older first.
-    all: BTreeMap<u32, Call>,
-    next: u32,
+    /// By number, older first. None where one is over, or at work; the first is neither, but while it is at work.
+    all: VecDeque<Option<Call>>,
+    /// The number of the first.
+    first: u32,
     /// Those at a fence that waits for older calls or for the stream.
     fenced: Vec<u32>,
 }
 
 impl Calls {
+    /// One more. Returns its number.
+    fn add(&mut self, call: Call) -> u32 {
+        self.all.push_back(Some(call));
+        self.first + self.all.len() as u32 - 1
+    }
+
+    fn get(&mut self, id: u32) -> Option<&mut Option<Call>> {
+        self.all.get_mut(id.checked_sub(self.first)? as usize)
+    }
+
+    /// Those before `id`.
+    fn before(&self, id: u32) -> impl Iterator<Item = &Call> {
+        self.all.iter().take((id - self.first) as usize).flatten()
+    }
+
     /// Whether one of those before `id` has a fence to come.
     fn wait_before(&self, id: u32) -> bool {
-        let is_fence = |entry: &Entry| entry.action == Action::Fence;
-        self.all
-            .range(..id)
-            .any(|(_, call)| call.entries.iter().any(is_fence))
+        self.before(id).any(Call::has_fence)
     }
 
     /// Whether a fence is waited for, or will be.
     pub(super) fn wait(&self) -> bool {
-        self.wait_before(u32::MAX)
+        self.all.iter().flatten().any(Call::has_fence)
+    }
+
+    /// The call goes to work, unless it has to wait for a fence before it.
+    fn begin(&mut self, id: u32, stream: &Stream) -> Option<Call> {
+        let call = self.get(id)?.as_ref()?;
+        let is_early = !stream.is_past(call.begin);
+        let has_begun = call.has_begun;
+        if is_early || !has_begun && self.wait_before(id) {
+            self.fenced.push(id);
+            return None;
+        }
+        self.get(id)?.take()
+    }
+
+    /// The call that was at work waits.
+    fn put_back(&mut self, id: u32, call: Call) {
+        if let Some(place) = self.get(id) {
+            *place = Some(call);
+        }
+    }
+
+    /// A call that was at work is over.
+    fn forget(&mut self) {
+        while let Some(None) = self.all.front() {
+            self.all.pop_front();
+            self.first += 1;
+        }
     }
 
     /// Whether there is none.
@@ -78,8 +125,6 @@ impl Calls {
 impl Controller {
     /// Makes a call, not before a time. A commit's has a fence if the scheme made none.
     pub(super) fn call(&mut self, mut entries: VecDeque<Entry>, not_before: u64, after: Continuation) {
-        let id = self.calls.next;
-        self.calls.next += 1;
         let fence = |entry: &Entry| entry.action == Action::Fence && entry.path == Path::Critical;
         if after == Continuation::Commit && !entries.iter().any(fence) {
             entries.push_back(FENCE);
@@ -93,13 +138,13 @@ impl Controller {
             has_begun: false,
             mark: self.stream.end(),
         };
-        self.calls.all.insert(id, call);
+        let id = self.calls.add(call);
         self.pump_call(id);
     }
 
     /// One of a call's accesses is done.
     pub(super) fn call_access_done(&mut self, id: u32) {
-        if let Some(call) = self.calls.all.get_mut(&id) {
+        if let Some(Some(call)) = self.calls.get(id) {
             call.in_flight -= 1;
         }
         self.pump_call(id);
@@ -107,14 +152,9 @@ impl Controller {
 
     /// Lets a call go on, up to a fence that must wait.
     fn pump_call(&mut self, id: u32) {
-        let Some(mut call) = self.calls.all.remove(&id) else {
+        let Some(mut call) = self.calls.begin(id, &self.stream) else {
             return;
         };
-        if !self.stream.is_past(call.begin) || !call.has_begun && self.calls.wait_before(id) {
-            self.calls.fenced.push(id);
-            self.calls.all.insert(id, call);
-            return;
-        }
         call.has_begun = true;
         let mut passed = false;
         while let Some(entry) = call.entries.front().copied() {
@@ -130,7 +170,7 @@ impl Controller {
                 if call.in_flight > 0 {
                     break;
                 }
-                let older = self.calls.all.keys().next().is_some_and(|&other| other < id);
+                let older = self.calls.before(id).next().is_some();
                 if older || !self.stream.is_past(call.mark) {
                     self.calls.fenced.push(id);
                     break;
@@ -145,10 +185,11 @@ impl Controller {
         }
         self.pump_stream();
         if call.entries.is_empty() && call.in_flight == 0 {
+            self.calls.forget();
             self.finish_call(call.after);
             self.pump_fenced();
         } else {
-            self.calls.all.insert(id, call);
+            self.calls.put_back(id, call);
             // Younger calls may have waited for this fence.
             if passed {
                 self.pump_fenced();

@@ -9,7 +9,7 @@ use twinpage_core::medium::Cause;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Why {
-    /// A page left the DRAM cache.
+    /// A page left the DRAM cache, or a line was written through.
     Eviction,
     /// A page got dirty and was prepared for it.
     PreAllocation,
@@ -75,5 +75,39 @@ impl Counts {
             nvm_writes: std::array::from_fn(|why| self.nvm_writes[why] - before.nvm_writes[why]),
             nvm_causes: std::array::from_fn(|cause| self.nvm_causes[cause] - before.nvm_causes[cause]),
         }
+    }
+}
+
+/// The lines of each page that were written in this epoch.
+#[derive(Debug)]
+pub(super) struct Written {
+    /// By page.
+    lines: Vec<u64>,
+    /// Those with lines.
+    pages: Vec<u64>,
+}
+
+impl Written {
+    pub(super) fn new(pages: u64) -> Written {
+        Written {
+            lines: vec![0; pages as usize],
+            pages: Vec::new(),
+        }
+    }
+
+    pub(super) fn add(&mut self, page: u64, lines: u64) {
+        let written = &mut self.lines[page as usize];
+        if *written == 0 {
+            self.pages.push(page);
+        }
+        *written |= lines;
+    }
+
+    /// How many pages and lines there were; none are left.
+    pub(super) fn take(&mut self) -> [u64; 2] {
+        let pages = self.pages.len() as u64;
+        let of = |page: u64| std::mem::take(&mut self.lines[page as usize]).count_ones();
+        let lines = self.pages.drain(..).map(of).map(u64::from).sum();
+        [pages, lines]
     }
 }

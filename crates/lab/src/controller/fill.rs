@@ -39,6 +39,23 @@ impl Fill {
     }
 }
 
+/// When a page overlay grows: what has to move to a larger segment is in the critical path of that (DPC 5.2).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Deserialize, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Growth {
+    /// When DRAM gives the page up or the epoch ends, by all lines that got dirty until then: at once of the right size.
+    #[default]
+    Eviction,
+    /// With each line that the caches write back, which goes on to its overlay.
+    WriteBack,
+}
+
+impl Growth {
+    pub(super) fn is_by_eviction(&self) -> bool {
+        *self == Growth::Eviction
+    }
+}
+
 /// How many of the oldest frames are looked at for one that can go.
 const SEARCH: usize = 256;
 
@@ -144,18 +161,31 @@ impl Controller {
         self.dispatch(at, Why::Eviction, Some((frame, count as u32)), after)
     }
 
+    /// Whether lines that come to DRAM go on to the scheme. While a checkpoint in flight forbids it they stay dirty.
+    pub(super) fn writes_through(&self) -> bool {
+        self.setting.overlays == Growth::WriteBack && self.scheme.grows() && !self.capture.holds_writes()
+    }
+
+    /// A line that came to DRAM goes on to the scheme.
+    pub(super) fn write_through(&mut self, page: u64, frame: u32, line: u64, at: u64) {
+        self.count_lines(page, line);
+        let at = at + self.entry_cost(page, false);
+        self.write_page(frame, PageId(page), LineMask(line));
+        self.dispatch(at, Why::Eviction, None, Continuation::Nothing);
+    }
+
     /// These lines of a page were dirty and are written.
     pub(super) fn count_lines(&mut self, page: u64, dirty: u64) {
         self.counts.pages_written += 1;
         self.counts.dirty_lines += u64::from(dirty.count_ones());
-        *self.written.entry(page).or_default() |= dirty;
+        self.written.add(page, dirty);
     }
 
     /// The epoch is over: its pages are counted, each once however often it was written.
     pub(super) fn count_epoch(&mut self) {
-        self.counts.epoch_pages += self.written.len() as u64;
-        let lines = self.written.drain().map(|(_, lines)| lines.count_ones());
-        self.counts.epoch_lines += lines.map(u64::from).sum::<u64>();
+        let [pages, lines] = self.written.take();
+        self.counts.epoch_pages += pages;
+        self.counts.epoch_lines += lines;
     }
 
     /// The scheme takes the dirty lines of a frame.

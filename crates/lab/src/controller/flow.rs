@@ -1,9 +1,9 @@
 //! The controller in time: requests to both memories, and what follows when they are done.
 
 use super::call::{Calls, Continuation};
-use super::counts::{Counts, Why};
+use super::counts::{Counts, Why, Written};
 use super::epoch::Capture;
-use super::fill::Fill;
+use super::fill::{Fill, Growth};
 use super::frames::{Found, Frames};
 use super::lookup::{Backup, Lookup, Placement};
 use super::nvm::{Action, Entry, Nvm};
@@ -13,7 +13,7 @@ use super::timed::Timed;
 use crate::device::{Class, Device, Kind};
 use crate::slab::Slab;
 use crate::space::Space;
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use twinpage_core::medium::{Cause, Path};
 use twinpage_core::{Error, PageId, Simulated};
 
@@ -42,6 +42,9 @@ pub struct Setting {
     pub tables_beside: bool,
     /// When an undo log lets an eviction go on.
     pub undo: UndoOrder,
+    /// When a page overlay grows.
+    #[serde(skip_serializing_if = "Growth::is_by_eviction")]
+    pub overlays: Growth,
     /// Whether pages are prepared for the scheme when they get dirty in DRAM (DPC 4.4.3).
     pub pre_allocate: bool,
 }
@@ -91,7 +94,7 @@ pub struct Controller {
     pub(super) held_fills: VecDeque<u32>,
     pub(super) capture: Capture,
     /// Pages written in this epoch, and which of their lines were dirty.
-    pub(super) written: HashMap<u64, u64>,
+    pub(super) written: Written,
     pub(super) groups: Groups,
     pub(super) calls: Calls,
     pub(super) now: u64,
@@ -123,7 +126,7 @@ impl Controller {
             fills: Slab::default(),
             held_fills: VecDeque::new(),
             capture: Capture::new(setting.dram_bytes),
-            written: HashMap::new(),
+            written: Written::new(pages),
             groups: Groups::default(),
             calls: Calls::default(),
             now: 0,
@@ -222,6 +225,10 @@ impl Controller {
     pub(super) fn prepare(&mut self, page: u64, frame: u32, line: u64, at: u64) {
         let bit = 1 << (line % 64);
         self.keep_line(frame, bit, at);
+        if self.writes_through() {
+            self.write_through(page, frame, bit, at);
+            return;
+        }
         let state = self.frames.frame_mut(frame);
         let first = state.dirty == 0;
         state.dirty |= bit;

@@ -8,8 +8,7 @@ use super::flow::Controller;
 use super::nvm::Entry;
 use crate::device::{Class, Kind, NOBODY};
 use crate::slab::Slab;
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::VecDeque;
 
 /// What a finished group of requests was for.
 #[derive(Clone, Copy, Debug, Default)]
@@ -38,9 +37,9 @@ const NO_GROUP: u32 = u32::MAX;
 #[derive(Debug, Default)]
 pub(super) struct Groups {
     all: Slab<Group>,
-    /// By when, and in the order it became known.
-    done: BinaryHeap<Reverse<(u64, u64, u32)>>,
-    sequence: u64,
+    /// When, and which: by time, and of one time in the order in which it became known. Few are known, and most of them
+    /// in their order.
+    done: VecDeque<(u64, u32)>,
 }
 
 impl Groups {
@@ -71,9 +70,18 @@ impl Groups {
     }
 
     /// The group will be done at a time.
+    #[inline]
     pub(super) fn schedule(&mut self, group: u32, at: u64) {
-        self.done.push(Reverse((at, self.sequence, group)));
-        self.sequence += 1;
+        let later = self
+            .done
+            .iter()
+            .rev()
+            .take_while(|&&(other, _)| other > at)
+            .count();
+        match self.done.len() - later {
+            place if later > 0 => self.done.insert(place, (at, group)),
+            _ => self.done.push_back((at, group)),
+        }
     }
 
     /// A request is done: its group is when it was the last.
@@ -89,13 +97,15 @@ impl Groups {
     }
 
     /// When the next group is done; `u64::MAX` if of none it is known.
+    #[inline]
     pub(super) fn next_done(&self) -> u64 {
-        self.done.peek().map_or(u64::MAX, |Reverse((at, ..))| *at)
+        self.done.front().map_or(u64::MAX, |&(at, _)| at)
     }
 
     /// The next group that is done: what it was for.
+    #[inline]
     pub(super) fn take_done(&mut self) -> Option<Completion> {
-        let Reverse((_, _, group)) = self.done.pop()?;
+        let (_, group) = self.done.pop_front()?;
         self.all.give_back(group);
         Some(self.all[group].part)
     }

@@ -1,12 +1,12 @@
 //! Requests that have not come yet, by when they come; of one time, the first asked for first.
 //!
-//! Few are near, and lie in order. The others (a checkpoint's, thousands at once) lie in a heap.
+//! Most are asked for nearly in the order in which they come, and lie in that order. The others lie in a heap.
 
 use super::channel::Request;
 use std::cmp::{Ordering, Reverse};
 use std::collections::{BinaryHeap, VecDeque};
 
-/// How many are kept in order.
+/// One that comes before so many others goes to the heap.
 const NEAR: usize = 16;
 
 #[derive(Clone, Copy, Debug)]
@@ -20,7 +20,7 @@ struct Arrival {
 #[derive(Clone, Debug, Default)]
 pub(super) struct ArrivalQueue {
     near: VecDeque<Arrival>,
-    /// None comes before the last that is near, and none is here when none is near.
+    /// None comes before the first that is near, and none is here when none is near.
     far: BinaryHeap<Reverse<Arrival>>,
     count: u64,
 }
@@ -53,9 +53,10 @@ impl ArrivalQueue {
     /// When the one after it comes.
     #[inline]
     pub(super) fn second(&self) -> u64 {
-        match (self.near.get(1), self.far.peek()) {
-            (Some(asked), _) | (None, Some(Reverse(asked))) => asked.request.arrival,
-            (None, None) => u64::MAX,
+        let near = self.near.get(1).map_or(u64::MAX, |asked| asked.request.arrival);
+        match self.far.peek() {
+            None => near,
+            Some(Reverse(asked)) => near.min(asked.request.arrival),
         }
     }
 
@@ -65,23 +66,21 @@ impl ArrivalQueue {
         let number = self.count;
         self.count += 1;
         let asked = Arrival { request, number };
-        let is_far = |Reverse(first): &Reverse<Arrival>| first.request.arrival <= request.arrival;
-        if self.far.peek().is_some_and(is_far) {
-            self.far.push(Reverse(asked));
+        let is_later = |before: &Arrival| before.request.arrival > request.arrival;
+        if !self.near.back().is_some_and(is_later) {
+            self.near.push_back(asked);
             return;
         }
-        let mut place = self.near.len();
-        while place > 0 && self.near[place - 1].request.arrival > request.arrival {
-            place -= 1;
-        }
-        match place == self.near.len() {
-            true => self.near.push_back(asked),
-            false => self.near.insert(place, asked),
-        }
-        if self.near.len() > NEAR
-            && let Some(last) = self.near.pop_back()
-        {
-            self.far.push(Reverse(last));
+        let later = self.near.iter().rev().take_while(|before| is_later(before));
+        let later = later.take(NEAR).count();
+        if later == self.near.len() {
+            self.near.push_front(asked);
+        } else if later < NEAR {
+            self.near.insert(self.near.len() - later, asked);
+        } else if self.near.front().is_some_and(is_later) {
+            self.near.push_front(asked);
+        } else {
+            self.far.push(Reverse(asked));
         }
     }
 
@@ -89,18 +88,14 @@ impl ArrivalQueue {
     #[inline]
     pub(super) fn pop_if(&mut self, so: impl FnOnce(&Request) -> bool) -> Option<Request> {
         let asked = self.near.pop_front_if(|asked| so(&asked.request))?;
-        if self.near.is_empty() {
-            self.come_near();
+        if let Some(Reverse(far)) = self.far.peek()
+            && self.near.front().is_none_or(|near| far < near)
+        {
+            let first = *far;
+            self.far.pop();
+            self.near.push_front(first);
         }
         Some(asked.request)
-    }
-
-    fn come_near(&mut self) {
-        while self.near.len() < NEAR
-            && let Some(Reverse(asked)) = self.far.pop()
-        {
-            self.near.push_back(asked);
-        }
     }
 }
 

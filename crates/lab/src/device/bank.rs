@@ -6,7 +6,7 @@
 use super::energy::Commands;
 use super::timing::Timing;
 
-/// A command to a bank.
+/// A command to a bank. Reads and writes come last, so that what they wait for lies together.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Command {
     /// Opens a row buffer.
@@ -32,6 +32,32 @@ pub struct Run {
 
 /// No row is open.
 const CLOSED: u64 = u64::MAX;
+
+/// Cycles until the next read and the next write, in this order, after a column command.
+#[derive(Clone, Copy, Debug)]
+struct Gaps {
+    /// Of the same rank.
+    same: [u64; 2],
+    /// Of another rank.
+    other: [u64; 2],
+}
+
+impl Gaps {
+    fn after_read(timing: &Timing) -> Gaps {
+        let write = timing.read_to_write();
+        Gaps {
+            same: [timing.read_to_read(), write],
+            other: [timing.across_ranks(), write],
+        }
+    }
+
+    fn after_write(timing: &Timing) -> Gaps {
+        Gaps {
+            same: [timing.write_to_read(), timing.write_to_write()],
+            other: [timing.write_to_read_across(), timing.across_ranks()],
+        }
+    }
+}
 
 #[derive(Clone, Debug)]
 struct Bank {
@@ -75,6 +101,8 @@ pub struct Banks {
     per_rank: usize,
     /// A bank's number without this many bits is its rank's.
     bank_bits: u32,
+    after_read: Gaps,
+    after_write: Gaps,
     banks: Vec<Bank>,
     ranks: Vec<Rank>,
     /// What commands to a rank must wait for, by rank and command.
@@ -113,6 +141,8 @@ impl Banks {
             timing,
             per_rank,
             bank_bits: per_rank.trailing_zeros(),
+            after_read: Gaps::after_read(&timing),
+            after_write: Gaps::after_write(&timing),
             banks: vec![bank; ranks * per_rank],
             ranks: (0..ranks).map(rank).collect(),
             shared: [0; 4 * RANKS],
@@ -195,6 +225,7 @@ impl Banks {
 
     /// Brings a row into its buffer, each command as early as bank and rank allow, from `now` on. One
     /// command a cycle is not enforced: a line's data takes several.
+    #[inline]
     pub(super) fn open(&mut self, bank: usize, row: u64, now: u64) {
         if self.banks[bank].row == row {
             return;
@@ -215,6 +246,7 @@ impl Banks {
     /// A column command of the open row at `cycle` and `lines - 1` more behind it, each as soon as bus and
     /// bank are free. Says when the last goes. Where writes keep the bank busy the bus is taken for all of
     /// them at once.
+    #[inline(always)]
     pub(super) fn columns(&mut self, command: Command, bank: usize, cycle: u64, lines: u16) -> u64 {
         let more = u64::from(lines - 1);
         match command {
@@ -251,7 +283,7 @@ impl Banks {
         last
     }
 
-    #[inline]
+    #[inline(always)]
     fn activate(&mut self, bank: usize, row: u64, at: u64) {
         let timing = &self.timing;
         let state = &mut self.banks[bank];
@@ -274,7 +306,7 @@ impl Banks {
         self.done.activates += 1;
     }
 
-    #[inline]
+    #[inline(always)]
     fn precharge(&mut self, bank: usize, at: u64) {
         let state = &mut self.banks[bank];
         state.row = CLOSED;
@@ -289,25 +321,17 @@ impl Banks {
     }
 
     /// So many reads, the last at `at`.
-    #[inline]
+    #[inline(always)]
     fn reads(&mut self, bank: usize, at: u64, lines: u16) {
-        let timing = &self.timing;
         let state = &mut self.banks[bank];
         self.done.first_reads += u64::from(std::mem::take(&mut state.is_fresh));
-        state.delay(Command::Precharge, at + timing.rtp);
-        let own = self.rank(bank);
-        let (same, other, write) = (
-            timing.read_to_read(),
-            timing.across_ranks(),
-            timing.read_to_write(),
-        );
-        self.delay(own, Command::Read, at + same, at + other);
-        self.delay(own, Command::Write, at + write, at + write);
+        state.delay(Command::Precharge, at + self.timing.rtp);
+        self.keep_apart(bank, at, self.after_read);
         self.done.reads += u64::from(lines);
     }
 
     /// So many writes, the last at `at` for the bank and at `bus` for the others.
-    #[inline]
+    #[inline(always)]
     fn writes(&mut self, bank: usize, at: u64, bus: u64, lines: u16) {
         let timing = &self.timing;
         let state = &mut self.banks[bank];
@@ -318,21 +342,20 @@ impl Banks {
             state.delay(Command::Read, busy);
             state.delay(Command::Write, busy);
         }
-        let own = self.rank(bank);
-        let (write, across) = (timing.write_to_write(), timing.across_ranks());
-        let (read, read_across) = (timing.write_to_read(), timing.write_to_read_across());
-        self.delay(own, Command::Write, bus + write, bus + across);
-        self.delay(own, Command::Read, bus + read, bus + read_across);
+        self.keep_apart(bank, bus, self.after_write);
         self.done.writes += u64::from(lines);
     }
 
-    /// A command waits until a cycle: of the rank `own`, and of the others.
-    #[inline]
-    fn delay(&mut self, own: usize, command: Command, same: u64, other: u64) {
-        for number in 0..self.ranks.len() {
-            let until = if number == own { same } else { other };
-            let shared = &mut self.shared[number * 4 + command as usize];
-            *shared = (*shared).max(until);
+    /// A column command of the bank at `at` has the channel's other reads and writes wait.
+    #[inline(always)]
+    fn keep_apart(&mut self, bank: usize, at: u64, gaps: Gaps) {
+        let own = self.rank(bank);
+        let (ranks, _) = self.shared.as_chunks_mut::<4>();
+        for (number, shared) in ranks[..self.ranks.len()].iter_mut().enumerate() {
+            let [read, write] = if number == own { gaps.same } else { gaps.other };
+            let [.., next_read, next_write] = shared;
+            *next_read = (*next_read).max(at + read);
+            *next_write = (*next_write).max(at + write);
         }
     }
 

@@ -21,12 +21,35 @@ pub struct Memory {
 /// How addresses are cut.
 #[derive(Clone, Copy, Debug)]
 struct Map {
-    column_bits: u32,
-    channel_bits: u32,
-    rank_bits: u32,
+    channel: Field,
+    rank: Field,
+    bank: Field,
+    /// The row buffers of a row.
+    buffers: Field,
     bank_bits: u32,
     buffer_bits: u32,
+    row_shift: u32,
     bytes: u64,
+}
+
+/// Some bits of an address.
+#[derive(Clone, Copy, Debug)]
+struct Field {
+    shift: u32,
+    mask: u64,
+}
+
+impl Field {
+    /// So many bits, from `shift` on.
+    fn new(shift: u32, bits: u32) -> Field {
+        let mask = (1 << bits) - 1;
+        Field { shift, mask }
+    }
+
+    #[inline]
+    fn of(self, at: u64) -> u64 {
+        at >> self.shift & self.mask
+    }
 }
 
 /// Where an address lies.
@@ -47,14 +70,7 @@ impl Memory {
         let channel = Channel::new(&device);
         Memory {
             channels: vec![channel; device.channels as usize],
-            map: Map {
-                column_bits: device.row_bytes.trailing_zeros(),
-                channel_bits: device.channels.trailing_zeros(),
-                rank_bits: device.ranks.trailing_zeros(),
-                bank_bits: device.banks.trailing_zeros(),
-                buffer_bits: device.buffer_bytes.trailing_zeros(),
-                bytes: device.bytes(),
-            },
+            map: Map::new(&device),
             device,
         }
     }
@@ -75,8 +91,7 @@ impl Memory {
     ///
     /// Nobody hears of requests called [`super::NOBODY`].
     pub fn push(&mut self, id: u64, kind: Kind, class: Class, at: u64, lines: u64, cycle: u64) -> u32 {
-        let end = (at & ((1 << self.map.buffer_bits) - 1)) + lines * 64;
-        if end <= 1 << self.map.buffer_bits {
+        if lines * 64 <= self.map.left_of_buffer(at) {
             let Location { channel, bank, row } = self.map.place(at);
             let lines = lines as u16;
             self.channels[channel].push(Request::new(id, kind, class, Run { bank, lines, row }, cycle));
@@ -86,10 +101,10 @@ impl Memory {
             return self.push_sweep(id, class, &[(at, lines)], cycle);
         }
         let mut requests = 0;
-        for (channel, run) in self.map.runs(at, lines) {
+        self.map.runs(at, lines, |channel, run| {
             self.channels[channel].push(Request::new(id, kind, class, run, cycle));
             requests += 1;
-        }
+        });
         requests
     }
 
@@ -101,8 +116,11 @@ impl Memory {
         for (number, channel) in self.channels.iter_mut().enumerate() {
             let collect = |runs: &mut Vec<Run>| {
                 for &(at, lines) in pieces {
-                    let here = map.runs(at, lines).filter(|&(channel, _)| channel == number);
-                    here.for_each(|(_, run)| runs.push(run));
+                    map.runs(at, lines, |channel, run| {
+                        if channel == number {
+                            runs.push(run);
+                        }
+                    });
                 }
             };
             requests += u32::from(channel.push_sweep(id, class, cycle, collect));
@@ -181,37 +199,57 @@ impl Memory {
 }
 
 impl Map {
-    /// The runs of row buffers that lines lie in, and their channels.
+    fn new(device: &Device) -> Map {
+        let bits = |count: u64| count.trailing_zeros();
+        let (column, buffer) = (bits(device.row_bytes), bits(device.buffer_bytes));
+        let channel = Field::new(column, device.channels.trailing_zeros());
+        let rank = Field::new(
+            channel.shift + device.channels.trailing_zeros(),
+            device.ranks.trailing_zeros(),
+        );
+        let bank_bits = device.banks.trailing_zeros();
+        let bank = Field::new(rank.shift + device.ranks.trailing_zeros(), bank_bits);
+        Map {
+            channel,
+            rank,
+            bank,
+            buffers: Field::new(buffer, column - buffer),
+            bank_bits,
+            buffer_bits: column - buffer,
+            row_shift: bank.shift + bank_bits,
+            bytes: device.bytes(),
+        }
+    }
+
+    /// Bytes from here to the end of the row buffer.
     #[inline]
-    fn runs(self, at: u64, lines: u64) -> impl Iterator<Item = (usize, Run)> {
-        let buffer_bytes = 1_u64 << self.buffer_bits;
-        let (mut at, mut left) = (at, lines);
-        std::iter::from_fn(move || {
-            let room = (buffer_bytes - (at & (buffer_bytes - 1))).div_ceil(64);
-            let lines = left.min(room) as u16;
+    fn left_of_buffer(&self, at: u64) -> u64 {
+        let bytes = 1_u64 << self.buffers.shift;
+        bytes - (at & (bytes - 1))
+    }
+
+    /// Tells the runs of row buffers that lines lie in, each with its channel.
+    #[inline]
+    fn runs(&self, mut at: u64, lines: u64, mut tell: impl FnMut(usize, Run)) {
+        let mut left = lines;
+        while left > 0 {
+            let lines = left.min(self.left_of_buffer(at).div_ceil(64));
             let Location { channel, bank, row } = self.place(at);
-            at += u64::from(lines) * 64;
-            left -= u64::from(lines);
-            (lines > 0).then_some((channel, Run { bank, lines, row }))
-        })
+            at += lines * 64;
+            left -= lines;
+            let lines = lines as u16;
+            tell(channel, Run { bank, lines, row });
+        }
     }
 
     #[inline]
     fn place(&self, at: u64) -> Location {
         let at = at & (self.bytes - 1);
-        let take = |from: u32, bits: u32| (at >> from) & ((1 << bits) - 1);
-        let mut from = self.column_bits;
-        let channel = take(from, self.channel_bits);
-        from += self.channel_bits;
-        let rank = take(from, self.rank_bits);
-        from += self.rank_bits;
-        let bank = take(from, self.bank_bits);
-        from += self.bank_bits;
-        let buffers = take(self.buffer_bits, self.column_bits - self.buffer_bits);
+        let row = at >> self.row_shift << self.buffer_bits;
         Location {
-            channel: channel as usize,
-            bank: ((rank << self.bank_bits) | bank) as u16,
-            row: ((at >> from) << (self.column_bits - self.buffer_bits)) | buffers,
+            channel: self.channel.of(at) as usize,
+            bank: (self.rank.of(at) << self.bank_bits | self.bank.of(at)) as u16,
+            row: row | self.buffers.of(at),
         }
     }
 }

@@ -133,7 +133,12 @@ impl Queue {
 
     /// The bank's next request leaves.
     pub(super) fn remove(&mut self, bank: usize) {
-        let gone = self.banks[bank].remove(usize::from(self.heads[bank].place));
+        let waiting = &mut self.banks[bank];
+        let gone = match waiting.len() {
+            1 => waiting.pop(),
+            _ => Some(waiting.remove(usize::from(self.heads[bank].place))),
+        };
+        let gone = gone.expect("a bank with requests");
         self.count -= 1;
         self.classes[bank][gone.request.class as usize] -= 1;
         self.demand -= usize::from(gone.request.class == Class::Demand);
@@ -146,17 +151,22 @@ impl Queue {
     }
 
     /// The bank's next request: by class, then the row in `favour`, then age.
+    #[inline]
     pub(super) fn choose(&self, bank: usize, favour: Option<u64>) -> (usize, &Waiting) {
         let all = &self.banks[bank];
-        if let [only] = &all[..] {
-            return (0, only);
+        match &all[..] {
+            [only] => (0, only),
+            _ => self.choose_of_many(bank, favour),
         }
+    }
+
+    fn choose_of_many(&self, bank: usize, favour: Option<u64>) -> (usize, &Waiting) {
         let class = match self.classes[bank][Class::Demand as usize] {
             0 => Class::Background,
             _ => Class::Demand,
         };
         let mut oldest = None;
-        for (place, waiting) in all.iter().enumerate() {
+        for (place, waiting) in self.banks[bank].iter().enumerate() {
             if waiting.request.class == class {
                 if favour.is_none() || favour == Some(waiting.request.row) {
                     return (place, waiting);

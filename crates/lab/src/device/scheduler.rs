@@ -94,6 +94,9 @@ impl Channel {
     /// Takes the best of the banks `among` if it is better than what is chosen.
     #[inline]
     fn look(&mut self, kind: Kind, mut among: u64) {
+        if among == 0 {
+            return;
+        }
         self.rechoose(kind, among);
         let heads = &self.queues[kind as usize].heads;
         let (shared, floor) = (self.banks.shared(), self.now.max(self.banks.command()));

@@ -2,8 +2,8 @@
 
 use super::Paper;
 use crate::config::machine::Config;
-use crate::controller::UndoOrder;
 use crate::controller::lookup::Backup;
+use crate::controller::{Growth, UndoOrder};
 use twinpage_baselines::Switching;
 
 /// One other choice.
@@ -18,7 +18,7 @@ const fn open(name: &'static str, change: fn(&mut Config)) -> Open {
 }
 
 /// The table "What the papers leave open" of `docs/lab.md`, and the look-up that DPC 5.1.1 varies itself.
-pub(super) const OPEN: [Open; 22] = [
+pub(super) const OPEN: [Open; 23] = [
     open("look-up of 32 cycles", |config| {
         config.plan.controller.cpt_fs *= 2;
         config.plan.controller.table_fs *= 2;
@@ -71,6 +71,9 @@ pub(super) const OPEN: [Open; 22] = [
     }),
     open("logging: write-backs posted", |config| {
         config.plan.controller.undo = UndoOrder::Posted;
+    }),
+    open("page overlays: grow by evictions", |config| {
+        config.plan.controller.overlays = Growth::Eviction;
     }),
     open("table's backup a journal", |config| {
         config.plan.controller.backup = Backup::Journal;

@@ -231,6 +231,15 @@ impl Config {
         })
     }
 
+    /// A short name for exactly this machine.
+    ///
+    /// # Errors
+    /// When it cannot be written down.
+    pub fn hash(&self) -> Result<String, String> {
+        let text = serde_json::to_string(self).map_err(|why| why.to_string())?;
+        Ok(crate::config::hash(&text))
+    }
+
     /// The same machine with maps, array and runs that are smaller by a power of two.
     ///
     /// # Errors

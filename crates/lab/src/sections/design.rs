@@ -27,6 +27,18 @@ impl Name {
         }
     }
 
+    /// The design of that name.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn find(name: &str) -> Result<Name, String> {
+        let found = Name::ALL.into_iter().find(|design| design.name() == name);
+        found.ok_or_else(|| {
+            let names = Name::ALL.map(Name::name).join(", ");
+            format!("no design is called {name}; there are {names}")
+        })
+    }
+
     /// All of them, as the paper's figures order them.
     pub const ALL: [Name; 3] = [Name::UndoLog, Name::RedoLog, Name::Ssp];
 }

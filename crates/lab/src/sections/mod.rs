@@ -3,7 +3,8 @@
 //!
 //! Reading order: `config.rs` is what the machine file says; `step.rs` the steps that a design turns a program's
 //! accesses into; `design.rs` the contract; `logs.rs` and `ssp.rs` the designs; `program.rs` runs a workload through one of
-//! them; `crash.rs` is a memory that loses power between steps, and what each design recovers.
+//! them; `crash.rs` is a memory that loses power between steps, and what each design recovers; `power.rs` has the power of
+//! the machine fail.
 //!
 //! * A section is all that a core does up to a [`crate::Kind::Commit`]. Programs keep sections apart by locks of their own,
 //!   held until the core asks for its next batch.
@@ -15,6 +16,7 @@ pub mod crash;
 mod design;
 mod logs;
 mod lru;
+pub mod power;
 mod program;
 mod ssp;
 pub mod step;

@@ -71,7 +71,7 @@ pub(super) struct Ssp {
     free: Vec<(u64, u64)>,
     slots: u64,
     first_extra: u64,
-    /// What of the SSP cache lies in the last cache.
+    /// The slots that lie in the last cache.
     near: Lru,
     /// Each core's write-set buffer: pages, and the updated bits of their lines.
     updated: Vec<BTreeMap<u64, u64>>,
@@ -283,14 +283,6 @@ impl Design for Ssp {
     }
 
     fn translate(&mut self, number: u64, gone: Option<u64>, out: &mut Out) {
-        let (is_near, _) = self.near.touch(number);
-        out.counts.far_entries += u64::from(!is_near);
-        let cost = if is_near {
-            self.setting.near_fs
-        } else {
-            self.setting.far_fs
-        };
-        out.steps.push(Step::Wait(cost));
         if !self.entries.contains_key(&number) {
             let (slot, p1) = self.slot(&mut out.counts);
             let p0 = self.homes.remove(&number).unwrap_or(number);
@@ -307,7 +299,18 @@ impl Design for Ssp {
             };
             self.entries.insert(number, entry);
         }
-        self.entry(number).tlbs += 1;
+        let entry = self.entry(number);
+        entry.tlbs += 1;
+        // A page without an entry takes a slot: the slot's line is what is fetched.
+        let slot = entry.slot;
+        let (is_near, _) = self.near.touch(slot);
+        out.counts.far_entries += u64::from(!is_near);
+        let cost = if is_near {
+            self.setting.near_fs
+        } else {
+            self.setting.far_fs
+        };
+        out.steps.push(Step::Wait(cost));
         if let Some(gone) = gone {
             self.entry(gone).tlbs -= 1;
             self.released(gone);

@@ -14,6 +14,7 @@ mod measure;
 mod paper;
 mod rows;
 mod runs;
+pub mod single;
 
 pub use artifact::ARTIFACTS;
 pub use runs::Run;
@@ -90,7 +91,7 @@ pub fn evaluate(request: &Request, tell: Tell<'_>) -> Result<Evaluation, String>
         paper: "ssp",
         command: request.command.clone(),
         commit: store::commit(),
-        config_hash: crate::config::hash(&serde_json::to_string(&config).map_err(|why| why.to_string())?),
+        config_hash: config.hash()?,
         smaller: request.smaller,
         rows: artifacts.iter().flat_map(rows).collect(),
         claims: match artifacts.contains(&"claims") {

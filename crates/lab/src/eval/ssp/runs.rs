@@ -7,6 +7,7 @@ use crate::eval::each::each;
 use crate::eval::precision::BATCHES;
 use crate::op::LINE_BYTES;
 use crate::sections::config::Study;
+use crate::sections::power::{Cut, PowerCut};
 use crate::sections::{self, Config, Name, Sections};
 use crate::workload::Workload;
 use crate::workload::apart::Apart;
@@ -191,7 +192,7 @@ impl Key {
         config
     }
 
-    fn run(&self, config: &Config, seed: u64) -> Result<Run, String> {
+    pub(super) fn run(&self, config: &Config, seed: u64) -> Result<Run, String> {
         let config = self.machine(config);
         let study = &config.study;
         let mut workload = make(self.load, study, self.threads, self.other, seed);
@@ -214,6 +215,25 @@ impl Key {
             design: program.counts(),
             parts,
         })
+    }
+}
+
+impl Key {
+    /// The same run, but the power fails so long after the warm-up.
+    pub(super) fn crash(&self, config: &Config, seed: u64, after_fs: u64) -> Result<Cut, String> {
+        let config = self.machine(config);
+        let cut = PowerCut {
+            design: self.design,
+            hardware: &config.hardware,
+            setting: &config.setting,
+            warm_up: config.study.warm_up,
+            after_fs,
+            seed,
+            fault: None,
+        };
+        let mut workload = make(self.load, &config.study, self.threads, self.other, seed);
+        cut.run(&mut *workload)
+            .map_err(|why| format!("{}: {why}", self.name()))
     }
 }
 

@@ -1,0 +1,72 @@
+//! `twinpage lab sections`, as a user calls it.
+
+use serde_json::Value;
+use std::process::{Command, Output};
+
+fn sections(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_twinpage"))
+        .args(["lab", "sections", "--smaller", "256"])
+        .args(arguments)
+        .output()
+        .expect("the command starts")
+}
+
+fn json(output: &Output) -> Value {
+    let said = String::from_utf8_lossy(&output.stderr);
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|why| panic!("{why}: {said}"))
+}
+
+#[test]
+fn a_power_cut_leaves_whole_sections() {
+    for design in ["undo-log", "redo-log", "ssp"] {
+        for program in ["rbtree-zipf", "vacation"] {
+            let run = [
+                "--design",
+                design,
+                "--program",
+                program,
+                "--threads",
+                "4",
+                "--json",
+            ];
+            let output = sections(&[&run[..], &["--crash-at", "30us"]].concat());
+            assert!(output.status.success(), "{output:?}");
+            let said = json(&output);
+            let recovery = &said["recovery"];
+            assert_eq!(recovery["consistent"], true, "{said}");
+            assert!(recovery["acknowledged"].as_u64() > Some(100), "{said}");
+            assert!(recovery["lines"].as_u64() > Some(100), "{said}");
+            assert_eq!(
+                json(&sections(&[&run[..], &["--crash-at", "30us"]].concat())),
+                said
+            );
+            let whole = json(&sections(&run));
+            assert!(whole["recovery"].is_null() && whole["config_hash"] == said["config_hash"]);
+            assert!(whole["machine"]["transactions"].as_u64() > said["machine"]["transactions"].as_u64());
+        }
+    }
+}
+
+#[test]
+fn people_read_what_was_recovered() {
+    let run = ["--design", "ssp", "--program", "sps", "--crash-at", "10us"];
+    let output = sections(&run);
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{output:?}");
+    assert!(
+        said.contains("whole sections, all that were acknowledged"),
+        "{said}"
+    );
+}
+
+#[test]
+fn wrong_names_are_told() {
+    for (run, says) in [
+        (["--design", "log", "--program", "sps"], "undo-log, redo-log, ssp"),
+        (["--design", "ssp", "--program", "tatp"], "btree-rand"),
+    ] {
+        let output = sections(&run);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && said.contains(says), "{said}");
+    }
+}
