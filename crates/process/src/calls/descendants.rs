@@ -10,7 +10,6 @@ use crate::error::{Error, Result};
 use crate::program::Program;
 use crate::sockets::Replies;
 use crate::syscalls::{self, Policy, Watch};
-use std::os::fd::AsFd;
 use twinpage_os::remote::Process;
 use twinpage_os::seccomp;
 use twinpage_os::trace::{self, Tid, WatchedCall};
