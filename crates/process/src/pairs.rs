@@ -237,6 +237,38 @@ mod tests {
     }
 
     #[test]
+    fn descriptors_under_way_are_seen_and_stay() {
+        use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
+        let (one, mut other) = UnixStream::pair().unwrap();
+        let (mut read, write) = std::io::pipe().unwrap();
+        (&one).write_all(b"before").unwrap();
+        let along = [write.as_fd()];
+        let mut room = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut beside = SendAncillaryBuffer::new(&mut room);
+        assert!(beside.push(SendAncillaryMessage::ScmRights(&along)));
+        sendmsg(
+            &one,
+            &[io::IoSlice::new(b"with")],
+            &mut beside,
+            SendFlags::empty(),
+        )
+        .unwrap();
+        (&one).write_all(b"after").unwrap();
+        for _ in 0..2 {
+            let (found, along) = waiting(other.as_fd(), libc::SOCK_STREAM).unwrap();
+            assert_eq!((found, along.len()), (vec![b"beforewithafter".to_vec()], 1));
+            std::fs::File::from(along.into_iter().next().unwrap())
+                .write_all(b"x")
+                .unwrap();
+        }
+        drop(write);
+        other.read_exact(&mut [0; 15]).unwrap(); // and what is under way is closed
+        let mut came = Vec::new();
+        read.read_to_end(&mut came).unwrap();
+        assert_eq!(came, b"xx");
+    }
+
+    #[test]
     fn a_half_close_is_seen() {
         let (mut one, other) = UnixStream::pair().unwrap();
         one.write_all(b"unread").unwrap();

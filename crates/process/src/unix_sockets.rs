@@ -187,8 +187,10 @@ fn name_of(address: Option<rustix::net::SocketAddrAny>, directory: &Path) -> Nam
     let Some(address) = address.and_then(|address| SocketAddrUnix::try_from(address).ok()) else {
         return Name::None;
     };
-    if let Some(name) = address.abstract_name() {
-        return Name::Abstract(name.to_vec());
+    match address.abstract_name() {
+        Some([]) => return Name::None, // how a socket without a name is told
+        Some(name) => return Name::Abstract(name.to_vec()),
+        None => {}
     }
     let path = address.path_bytes().unwrap_or_default();
     let path = path.split(|byte| *byte == 0).next().unwrap_or_default();
@@ -295,5 +297,11 @@ mod tests {
         drop(receiver);
         let (one, _other) = UnixStream::pair().unwrap();
         assert!(!leads_outside(one.as_fd()));
+        let (one, other) = UnixDatagram::pair().unwrap();
+        let mut pairs = Pairs::default();
+        assert_eq!(looked(&one, &mut pairs), Found::End, "none has a name");
+        let inode = |socket: &UnixDatagram| rustix::fs::fstat(socket).unwrap().st_ino;
+        let end = pairs.describe(inode(&one), &one.into()).unwrap();
+        assert_eq!(end.peer, inode(&other));
     }
 }

@@ -113,7 +113,7 @@ impl Program {
         }
         for message in messages {
             if message.accompanied && self.caller.is_some() {
-                self.descriptors.may_be_sent(); // until they have arrived, checkpoints wait
+                self.descriptors.expect_sent(); // until they have arrived, checkpoints wait
             } else if message.accompanied {
                 return Some(fail(
                     libc::EINVAL,

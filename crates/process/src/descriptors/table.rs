@@ -85,7 +85,7 @@ impl Descriptors {
     }
 
     /// A descendant sends descriptors, which the program may receive after its end.
-    pub fn may_be_sent(&mut self) {
+    pub fn expect_sent(&mut self) {
         self.may_be_sent = true;
     }
 

@@ -6,7 +6,7 @@ use super::space::run;
 use super::tables::Table;
 use crate::context::Context;
 use crate::descriptors::polls::Interest;
-use crate::descriptors::{Descriptor, Held, LockKind, What};
+use crate::descriptors::{Descriptor, Held, LockKind, OWN_TERMINAL, What};
 use crate::error::{Error, Result};
 use crate::kernel::{PosixTimer, SIGNALS, Settings};
 use crate::notes;
@@ -15,6 +15,7 @@ use crate::threads::{Pending, ThreadState};
 use crate::timers::{first_after_resume, timer_of};
 use std::collections::{BTreeSet, HashSet};
 use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use twinpage_os::inject::{self, Call, ROOM};
 use twinpage_os::remote::{self, Process, Scheduling};
 use twinpage_os::seccomp::Filter;
@@ -122,15 +123,14 @@ fn is_reset(descriptor: &Descriptor, ends: &BTreeSet<u64>) -> bool {
 fn set_interests(process: &Process, with: &With<'_>) -> Result<()> {
     let (context, sources) = (with.tree, with.sources);
     for (descriptor, held) in context.fixed.descriptors.iter().zip(&context.live.held) {
-        let owner = process_of(descriptor.fd, with);
-        if descriptor.shares != descriptor.fd || owner != process.pid() {
-            continue;
-        }
         let interests: Vec<Interest> = match (&descriptor.what, held) {
             (What::Poll, Held::Watched(interests)) => interests.clone(),
             (What::Poll, Held::Interests(interests)) => interests.iter().map(as_in_version1).collect(),
             _ => continue,
         };
+        if descriptor.shares != descriptor.fd || process_of(descriptor.fd, with) != process.pid() {
+            continue;
+        }
         // That a connection was reset is to be told, whatever was told of it before.
         let ends = ends(context);
         let is_over = |target: i32| {
@@ -499,11 +499,21 @@ pub(super) fn set_threads(process: &Process, context: &Context) -> Result<()> {
     Ok(())
 }
 
+/// The terminal by its own name, which the program and its descendants have open.
+pub(super) fn open_terminal(first: &Process, context: &Context) -> Result<()> {
+    open_own(first, context, |path| path == Path::new(OWN_TERMINAL))
+}
+
 /// What the program had open about itself, read on from where it was.
-pub(super) fn open_own(process: &Process, context: &Context) -> Result<()> {
+pub(super) fn open_about_itself(process: &Process, context: &Context) -> Result<()> {
+    open_own(process, context, |path| path != Path::new(OWN_TERMINAL))
+}
+
+fn open_own(process: &Process, context: &Context, is_asked: impl Fn(&Path) -> bool) -> Result<()> {
     let fixed = &context.fixed;
     for (descriptor, held) in fixed.descriptors.iter().zip(&context.live.held) {
-        let Some(path) = super::files::own_path(descriptor, fixed.pid) else {
+        let own = super::files::own_path(descriptor, fixed.pid);
+        let Some(path) = own.filter(|path| is_asked(path)) else {
             continue;
         };
         let open = |source| {

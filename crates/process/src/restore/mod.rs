@@ -111,6 +111,7 @@ pub fn restore(
     let process =
         Process::open(pid).map_err(|source| Error::target("cannot open the new process", source))?;
     let pairs = pairs::make(&process, context, sources.base())?;
+    kernel::open_terminal(&process, context)?;
     let grown = tree::grow(&process, context)?;
     if let (Some(terminal), true) = (streams.terminal(), context.tree.foreground > 0) {
         kernel::give_terminal(&process, terminal as u64, context.tree.foreground)?;
@@ -207,7 +208,7 @@ fn fill_process(
     space::guard(process, context)?;
     kernel::set(process, context, with)?;
     let mut tids = kernel::make_threads(process, context, apart)?;
-    kernel::open_own(process, context)?;
+    kernel::open_about_itself(process, context)?;
     tids.extend(tables::part(process, apart)?);
     if process.pid() == with.tree.fixed.pid {
         tables::close_others(process, apart)?;
