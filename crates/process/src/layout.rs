@@ -199,6 +199,22 @@ pub fn parse(text: &[u8], exact: impl Fn(&Range<u64>) -> Option<PathBuf>) -> Res
     Ok(mappings)
 }
 
+/// The mapping of a process at an address, if it has one there that can be captured.
+#[must_use]
+pub fn mapping_at(pid: i32, address: u64) -> Option<Mapping> {
+    let text = std::fs::read(format!("/proc/{pid}/maps")).ok()?;
+    let exact = |range: &Range<u64>| {
+        std::fs::read_link(format!("/proc/{pid}/map_files/{:x}-{:x}", range.start, range.end)).ok()
+    };
+    let mut lines = text.split_inclusive(|byte| *byte == b'\n');
+    lines.find_map(|line| {
+        let mut mappings = parse(line, exact).ok()?;
+        mappings
+            .pop()
+            .filter(|mapping| mapping.range().contains(&address))
+    })
+}
+
 /// Everything in `text` that can be unmapped or moved, whatever it is: its addresses, and which of the
 /// kernel's own mappings it is, if any.
 #[must_use]

@@ -106,7 +106,11 @@ static void *map_shared(void *at, size_t len, int fd, off_t offset) {
 }
 
 static void map_area(struct area *area) {
-    unsigned char *at = map_shared(NULL, PAGES * PAGE, area->fd, 0);
+    // A mapping of the file shows one page, and grows.
+    size_t first = area == &areas[NAMED] ? PAGE : PAGES * PAGE;
+    unsigned char *at = map_shared(NULL, first, area->fd, 0);
+    at = mremap(at, first, PAGES * PAGE, MREMAP_MAYMOVE);
+    CHECK(at != MAP_FAILED, "mremap to more");
     for (int page = 0; page < PAGES; page++) area->at[page] = at + page * PAGE;
 }
 

@@ -26,6 +26,12 @@ impl Program {
         // Only this kind moves several mappings at once (Linux 6.17).
         let moves_only = call.int(3) & libc::MREMAP_FIXED != 0 && old_length == new_length;
         let moved = address..end(old_length);
+        if end(new_length) > end(old_length) {
+            let decision = self.before_growth(address, new_length)?;
+            if decision != Decision::Run {
+                return Ok(decision);
+            }
+        }
         if let Some(memory) = self.callers_memory() {
             memory.may_move(moved, moves_only)?;
             memory.may_drop(address..end(old_length.max(new_length)));

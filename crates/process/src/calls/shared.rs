@@ -2,6 +2,7 @@
 //!
 //! * What a named file holds where it is mapped is recorded as a write would be: until the next checkpoint holds
 //!   it, a rollback takes it from there.
+//!   So is what a mapping that grows shows beyond that.
 //! * A mapping of a file that is open for writing may be made writable later (mprotect(2)), and counts as
 //!   writable, unless the file is large: then that is refused at the next checkpoint.
 //! * Anonymous shared memory is made as a mapping of a memfd, so that there is a descriptor to it.
@@ -10,6 +11,7 @@
 use super::{Decision, Stopped, fail, not_there};
 use crate::error::{Error, Result};
 use crate::files::{Change, Ident};
+use crate::layout;
 use crate::program::{Program, plant};
 use rustix::fs::{FileType, OFlags};
 use std::io;
@@ -77,6 +79,22 @@ impl Program {
             self.objects.map(fd.as_fd(), range, &self.files)?;
         }
         Ok(decision)
+    }
+
+    /// A mapping is about to grow: of a named file that is mapped shared it shows more.
+    pub(super) fn before_growth(&mut self, address: u64, length: u64) -> Result<Decision> {
+        if !self.objects.have_parts() {
+            return Ok(Decision::Run);
+        }
+        let mapping = layout::mapping_at(self.caller().pid(), address);
+        let Some((mapping, file)) = mapping.and_then(|mapping| {
+            let file = self.objects.partly_held(&mapping)?;
+            Some((mapping, file))
+        }) else {
+            return Ok(Decision::Run);
+        };
+        let start = mapping.offset + (address - mapping.start);
+        self.map_named(&file, start..start.saturating_add(length))
     }
 
     /// Maps a memfd in its place.

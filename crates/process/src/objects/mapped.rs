@@ -13,6 +13,7 @@ use crate::files::{Ident, next_data};
 use crate::layout::{Kind, Mapping};
 use std::collections::HashSet;
 use std::ops::Range;
+use std::os::fd::OwnedFd;
 use std::path::Path;
 use twinpage_os::tracker::{PAGE, Region, Tracker};
 
@@ -53,6 +54,21 @@ impl Objects {
             }
         }
         Ok(())
+    }
+
+    /// Whether there is one of which only what is mapped is held.
+    #[must_use]
+    pub fn have_parts(&self) -> bool {
+        self.list.values().any(|object| object.parts.is_some())
+    }
+
+    /// The file of a shared mapping, if only what is mapped of it is held.
+    #[must_use]
+    pub fn partly_held(&self, mapping: &Mapping) -> Option<OwnedFd> {
+        let is_shared = matches!(mapping.kind, Kind::Object | Kind::SharedFile);
+        let id = self.find_mapped(mapping).filter(|_| is_shared)?;
+        let object = self.list.values().find(|object| object.id == id)?;
+        object.file.try_clone().ok().filter(|_| object.parts.is_some())
     }
 
     /// Some file systems show another device in maps than in stat(2).
