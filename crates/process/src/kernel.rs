@@ -267,26 +267,45 @@ impl Settings {
     pub const AUTOGROUP: &str = "autogroup";
 
     fn read(pid: i32) -> Settings {
-        let number = |name, radix| {
-            let text = read(pid, name).ok()?;
-            // `/autogroup-33 nice 5`; the others are a number alone.
-            let word = text.split_whitespace().last()?;
-            i64::from_str_radix(word, radix).ok()
-        };
+        let number = |name, radix| i64::from_str_radix(read(pid, name).ok()?.trim(), radix).ok();
+        let group = Group::of(pid);
         Settings {
             oom_score_adj: number(Settings::OOM_SCORE_ADJ, 10).map(|number| number as i32),
             coredump_filter: number(Settings::COREDUMP_FILTER, 16).map(|number| number as u32),
-            autogroup: number(Settings::AUTOGROUP, 10).map(|number| number as i32),
-            group: group_of(pid).map(|(number, _)| number),
+            autogroup: group.map(|group| group.nice),
+            group: group.map(|group| group.number),
         }
     }
 }
 
-/// The scheduling group of a process's session: its number, and the rest of the line in `/proc/PID/autogroup`.
-pub(crate) fn group_of(pid: i32) -> Option<(u64, String)> {
-    let text = read(pid, Settings::AUTOGROUP).ok()?;
-    let (number, rest) = text.strip_prefix("/autogroup-")?.split_once(' ')?;
-    Some((number.parse().ok()?, rest.to_owned()))
+/// The scheduling group of a process's session, proc_pid_autogroup(5).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Group {
+    pub(crate) number: u64,
+    /// Its niceness.
+    pub(crate) nice: i32,
+}
+
+impl Group {
+    /// That of process `pid`, if the kernel has such groups.
+    pub(crate) fn of(pid: i32) -> Option<Group> {
+        let text = read(pid, Settings::AUTOGROUP).ok()?;
+        let (number, nice) = text
+            .trim_end()
+            .strip_prefix("/autogroup-")?
+            .split_once(" nice ")?;
+        Some(Group {
+            number: number.parse().ok()?,
+            nice: nice.parse().ok()?,
+        })
+    }
+}
+
+/// As the kernel shows it.
+impl std::fmt::Display for Group {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        writeln!(f, "/autogroup-{} nice {}", self.number, self.nice)
+    }
 }
 
 /// A directory that was removed while it was in use.

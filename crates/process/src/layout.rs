@@ -136,7 +136,7 @@ impl Layout {
     pub fn open(pid: i32) -> io::Result<Layout> {
         Ok(Layout {
             maps: File::open(format!("/proc/{pid}/maps"))?,
-            links: PathBuf::from(format!("/proc/{pid}/map_files")),
+            links: links_of(pid),
             text: Vec::new(),
             scratch: vec![0; 64 << 10],
             mappings: Vec::new(),
@@ -168,16 +168,22 @@ impl Layout {
         if self.scratch[..filled] == self.text[..] {
             return Ok(false);
         }
-        let exact = |range: &Range<u64>| {
-            std::fs::read_link(self.links.join(format!("{:x}-{:x}", range.start, range.end))).ok()
-        };
-        let mut mappings = parse(&self.scratch[..filled], exact)?;
+        let mut mappings = parse(&self.scratch[..filled], |range| linked(&self.links, range))?;
         resolve(&mut mappings)?;
         self.mappings = mappings;
         self.text.clear();
         self.text.extend_from_slice(&self.scratch[..filled]);
         Ok(true)
     }
+}
+
+/// Where the exact names of what a process maps are: proc_pid_map_files(5).
+fn links_of(pid: i32) -> PathBuf {
+    PathBuf::from(format!("/proc/{pid}/map_files"))
+}
+
+fn linked(links: &Path, range: &Range<u64>) -> Option<PathBuf> {
+    std::fs::read_link(links.join(format!("{:x}-{:x}", range.start, range.end))).ok()
 }
 
 /// The mappings in `text`, without the page that twinpage itself keeps in the program. A line end in a
@@ -203,15 +209,11 @@ pub fn parse(text: &[u8], exact: impl Fn(&Range<u64>) -> Option<PathBuf>) -> Res
 #[must_use]
 pub fn mapping_at(pid: i32, address: u64) -> Option<Mapping> {
     let text = std::fs::read(format!("/proc/{pid}/maps")).ok()?;
-    let exact = |range: &Range<u64>| {
-        std::fs::read_link(format!("/proc/{pid}/map_files/{:x}-{:x}", range.start, range.end)).ok()
-    };
-    let mut lines = text.split_inclusive(|byte| *byte == b'\n');
+    let links = links_of(pid);
+    let mut lines = text.split(|byte| *byte == b'\n');
     lines.find_map(|line| {
-        let mut mappings = parse(line, exact).ok()?;
-        mappings
-            .pop()
-            .filter(|mapping| mapping.range().contains(&address))
+        let mapping = parse(line, |range| linked(&links, range)).ok()?.pop();
+        mapping.filter(|mapping| mapping.range().contains(&address))
     })
 }
 

@@ -263,7 +263,7 @@ impl<T: Persist> Root<T> {
         unsafe { self.at.cast().as_mut() }
     }
 
-    /// Marks the value's own bytes, in an update after so many cuts.
+    /// Marks the value's own bytes; `cuts` is how many cuts there were.
     #[cold]
     #[inline(never)]
     fn mark(&mut self, cuts: u64) {

@@ -413,7 +413,7 @@ fn node_with_children() {
     survives("node's children", &["node"], &["node", "-e", &script]);
 }
 
-/// Its checkpoints are made while they live: no child begins anew, and nothing is waited for.
+/// Checkpoints are made while the children live: a resume starts none of them again, and no checkpoint waits.
 #[test]
 fn node_and_its_children_go_on_where_they_were() {
     if which("node").is_none() {

@@ -6,7 +6,7 @@ use super::channel::Request;
 use std::cmp::{Ordering, Reverse};
 use std::collections::{BinaryHeap, VecDeque};
 
-/// One that comes before so many others goes to the heap.
+/// A request that comes before this many others goes to the heap.
 const NEAR: usize = 16;
 
 #[derive(Clone, Copy, Debug)]

@@ -40,7 +40,7 @@ struct Field {
 }
 
 impl Field {
-    /// So many bits, from `shift` on.
+    /// `bits` bits, from bit `shift` on.
     fn new(shift: u32, bits: u32) -> Field {
         let mask = (1 << bits) - 1;
         Field { shift, mask }

@@ -35,7 +35,7 @@ pub struct PowerCut<'c> {
     pub setting: &'c Setting,
     /// Sections before time is counted.
     pub warm_up: u64,
-    /// The power fails so many femtoseconds after them.
+    /// When the power fails, in femtoseconds after them.
     pub after_fs: u64,
     /// What survives of writes under way follows from it.
     pub seed: u64,
@@ -102,7 +102,7 @@ impl PowerCut<'_> {
         for (core, ops) in done.into_iter().enumerate() {
             watched.is_at(core, ops);
         }
-        let oracle = oracle.lock().unwrap_or_else(PoisonError::into_inner);
+        let oracle = lock(&oracle);
         let mut recovery = Recovery {
             at_ns,
             acknowledged: oracle.acknowledged,
@@ -202,6 +202,10 @@ impl Oracle {
     }
 }
 
+fn lock(oracle: &Mutex<Oracle>) -> MutexGuard<'_, Oracle> {
+    oracle.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// The program, whose sections are told to the oracle.
 struct Told<'w> {
     workload: &'w mut dyn Workload,
@@ -210,7 +214,7 @@ struct Told<'w> {
 
 impl Told<'_> {
     fn tell(&self, core: usize, ops: &[Op]) {
-        let mut oracle = self.oracle.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut oracle = lock(&self.oracle);
         let mut lines = BTreeSet::new();
         for op in ops {
             match op.kind {
@@ -259,11 +263,7 @@ struct Watched<'w> {
 }
 
 impl Watched<'_> {
-    fn oracle(&self) -> MutexGuard<'_, Oracle> {
-        self.oracle.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// A core has done so many operations of its batch: the steps that are done with them.
+    /// Does the steps that are complete once a core has done the first `ops` operations of its batch.
     fn is_at(&mut self, core: usize, mut ops: usize) {
         let mut lowered = Vec::new();
         for step in std::mem::take(&mut self.batches[core]) {
@@ -273,10 +273,10 @@ impl Watched<'_> {
                 return;
             }
             ops -= lowered.len();
-            let section = self.oracle().section(core);
+            let section = lock(&self.oracle).section(core);
             self.memory.step(core, &step, section);
             if step == Step::Acknowledge {
-                self.oracle().acknowledge(core);
+                lock(&self.oracle).acknowledge(core);
             }
         }
     }

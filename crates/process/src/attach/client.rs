@@ -1,17 +1,17 @@
 //! `twinpage attach`: a person's terminal beside a detached program.
 
 use super::frames::{self, Frame};
-use super::keeper::of_winsize;
 use super::{SOCKET, socket_in};
 use crate::error::{Error, Result};
+use crate::stdio::terminal;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use rustix::fd::AsFd;
-use rustix::termios::{OptionalActions, isatty, tcgetattr, tcgetwinsize, tcsetattr};
+use rustix::termios::isatty;
 use std::fs::File;
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use twinpage_os::terminal::{self, GiveBack};
+use twinpage_os::terminal::{GiveBack, forget_size, watch_size};
 
 /// What a program that has the whole screen may have set, set back: the alternate screen, a hidden cursor, the mouse,
 /// bracketed paste, colours.
@@ -46,13 +46,14 @@ pub fn attach(state: &Path, key: Option<u8>) -> Result<Left> {
     let failed = |error: io::Error| Error::State(format!("cannot relay this terminal: {error}"));
     let resized =
         eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(|error| failed(error.into()))?;
-    terminal::watch_size(resized.as_fd());
+    watch_size(resized.as_fd());
     let found = terminal::modes(stdin.as_fd()).map_err(failed)?;
-    let taken = GiveBack::promise(stdin.as_fd(), found);
-    let left = raw(&stdin).and_then(|()| relay(&mut stream, key, &resized));
+    let taken = GiveBack::promise(stdin.as_fd(), found.into());
+    let raw = terminal::set_modes(stdin.as_fd(), &found.raw());
+    let left = raw.and_then(|()| relay(&mut stream, key, &resized));
     let _ = io::stdout().write_all(USUAL).and_then(|()| io::stdout().flush());
     drop(taken);
-    terminal::forget_size(resized.as_fd());
+    forget_size(resized.as_fd());
     left.map_err(failed)
 }
 
@@ -66,12 +67,6 @@ fn connect(state: &Path) -> Result<UnixStream> {
         )),
         _ => Error::file("cannot connect to", state.join(SOCKET))(error),
     })
-}
-
-fn raw(stdin: &io::Stdin) -> io::Result<()> {
-    let mut modes = tcgetattr(stdin)?;
-    modes.make_raw();
-    Ok(tcsetattr(stdin, OptionalActions::Now, &modes)?)
 }
 
 fn relay(stream: &mut UnixStream, key: Option<u8>, resized: &impl AsFd) -> io::Result<Left> {
@@ -103,8 +98,8 @@ fn relay(stream: &mut UnixStream, key: Option<u8>, resized: &impl AsFd) -> io::R
 }
 
 fn send_size(stream: &mut UnixStream) -> io::Result<()> {
-    let size = tcgetwinsize(io::stdin())?;
-    sent(Frame::Size(of_winsize(&size)).put(stream))
+    let size = terminal::size(io::stdin().as_fd())?;
+    sent(Frame::Size(size).put(stream))
 }
 
 /// A keeper that is gone is seen where it is read.

@@ -1,7 +1,7 @@
-//! What a terminal that is attached is shown first: the last bytes that the program printed.
+//! The bytes that an attached terminal is shown first: the last ones that the program printed.
 //!
-//! * A program that has the whole screen (xterm's alternate screen) draws it anew for a new size, which an attached
-//!   terminal brings; only what it printed before it took the screen, and after it gave it back, is shown again.
+//! * A program on the alternate screen of xterm draws it again when a terminal attaches, as the size changes then: its
+//!   output on that screen is not repeated.
 //! * Questions to a terminal are not repeated: their answers would reach the program as keys.
 
 use std::collections::VecDeque;
@@ -55,7 +55,7 @@ fn last(held: &[u8], wanted: &[u8]) -> Option<usize> {
 fn without_questions(held: &[u8]) -> Vec<u8> {
     let mut shown = Vec::with_capacity(held.len());
     let mut rest = held;
-    while let Some(at) = start_of_sequence(rest) {
+    while let Some(at) = rest.windows(2).position(|window| window == b"\x1b[") {
         let (before, sequence) = rest.split_at(at);
         shown.extend_from_slice(before);
         let end = sequence[2..].iter().position(|byte| (0x40..=0x7e).contains(byte));
@@ -69,11 +69,6 @@ fn without_questions(held: &[u8]) -> Vec<u8> {
     }
     shown.extend_from_slice(rest);
     shown
-}
-
-/// Where the next control sequence begins.
-fn start_of_sequence(held: &[u8]) -> Option<usize> {
-    held.windows(2).position(|window| window == b"\x1b[")
 }
 
 #[cfg(test)]

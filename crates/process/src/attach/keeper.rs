@@ -3,10 +3,9 @@
 use super::frames::{self, Frame};
 use super::history::History;
 use super::{SOCKET, socket_in};
+use crate::stdio::terminal;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fd::{AsRawFd, OwnedFd};
-use rustix::pty::OpenptFlags;
-use rustix::termios::{LocalModes, Termios, Winsize, tcgetattr, tcgetwinsize, tcsetwinsize};
+use rustix::fd::{AsFd, AsRawFd, OwnedFd};
 use std::fs::File;
 use std::io::{self, ErrorKind, PipeReader, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -14,13 +13,14 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 use twinpage_os::spawn;
 
-/// A terminal that has not taken so much yet is let go.
+/// An attached terminal with more bytes waiting for it is let go.
 const BEHIND: usize = 4 << 20;
-/// Keys that the program has not taken yet; more are not read from who typed them.
+/// The most keys, in bytes, that may wait for the program; then no attached terminal is read.
 const TYPED: usize = 64 << 10;
 /// How often to look whether the program runs, until it does.
 const BEGINNING: Duration = Duration::from_millis(5);
-/// A screen is drawn anew for a new size: so long it has another one first.
+/// A program draws its screen again when the size changes. To have it drawn for the same size, the terminal has
+/// another one for this time.
 const OTHER_SIZE: Duration = Duration::from_millis(50);
 /// How long those that are attached have for the last bytes.
 const FAREWELL: Duration = Duration::from_secs(2);
@@ -44,7 +44,7 @@ pub enum Begun {
     Ended(u8, Vec<u8>),
 }
 
-/// What the keeper says to the caller, before text or nothing.
+/// The first byte of the keeper's answer to the caller; after `ENDED` come the exit code and what was printed.
 const RUNS: u8 = b'R';
 const ENDED: u8 = b'E';
 
@@ -55,7 +55,7 @@ const ENDED: u8 = b'E';
 /// When no process or terminal can be had.
 pub fn detach(state: &Path) -> io::Result<Side> {
     let (heard, tell) = io::pipe()?;
-    let (master, slave) = terminal()?;
+    let (master, slave) = pseudo_terminal()?;
     if spawn::fork()? != 0 {
         drop(tell);
         drop((master, slave));
@@ -73,7 +73,6 @@ pub fn detach(state: &Path) -> io::Result<Side> {
     }
     drop(slave);
     let kept = program.and_then(|program| {
-        rustix::io::ioctl_fionbio(&master, true)?;
         let null = File::options().read(true).write(true).open("/dev/null")?;
         spawn::place_streams(&[null.as_raw_fd(); 3], None);
         Keeper {
@@ -92,35 +91,16 @@ pub fn detach(state: &Path) -> io::Result<Side> {
 }
 
 /// A pseudo-terminal with the modes and size of ours, where we have one.
-fn terminal() -> io::Result<(OwnedFd, OwnedFd)> {
-    let master = rustix::pty::openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)?;
-    rustix::pty::grantpt(&master)?;
-    rustix::pty::unlockpt(&master)?;
-    let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
-    let slave = rustix::pty::ioctl_tiocgptpeer(&master, flags)?;
+fn pseudo_terminal() -> io::Result<(OwnedFd, OwnedFd)> {
+    let master = terminal::master()?;
+    let slave = terminal::other_end(&master)?;
     let here = io::stdin();
-    if let Ok(modes) = tcgetattr(&here) {
-        rustix::termios::tcsetattr(&slave, rustix::termios::OptionalActions::Now, &modes)?;
+    if let Ok(modes) = terminal::modes(here.as_fd()) {
+        terminal::set_modes(slave.as_fd(), &modes)?;
     }
-    set_size(
-        &slave,
-        tcgetwinsize(&here).map_or(USUAL_SIZE, |size| of_winsize(&size)),
-    )?;
+    let size = terminal::size(here.as_fd()).unwrap_or(USUAL_SIZE);
+    terminal::set_size(slave.as_fd(), size)?;
     Ok((master, slave))
-}
-
-pub(super) fn of_winsize(size: &Winsize) -> [u16; 4] {
-    [size.ws_row, size.ws_col, size.ws_xpixel, size.ws_ypixel]
-}
-
-fn set_size(terminal: &OwnedFd, [ws_row, ws_col, ws_xpixel, ws_ypixel]: [u16; 4]) -> rustix::io::Result<()> {
-    let size = Winsize {
-        ws_row,
-        ws_col,
-        ws_xpixel,
-        ws_ypixel,
-    };
-    tcsetwinsize(terminal, size)
 }
 
 /// What the keeper says of the program's beginning.
@@ -140,7 +120,7 @@ struct Attached {
     heard: Vec<u8>,
     /// What it has not taken yet.
     waiting: Vec<u8>,
-    /// It is told so behind that, and no more.
+    /// Too much waited for it: a last message says so, and nothing more is sent.
     is_too_slow: bool,
     is_gone: bool,
 }
@@ -160,7 +140,7 @@ struct Keeper {
 }
 
 impl Keeper {
-    /// Until twinpage has ended. A socket that cannot be made ends both: nobody could attach.
+    /// Runs until twinpage has ended. Without a socket no terminal can attach: then it ends at once, and twinpage with it.
     fn keep(mut self, state: &Path) -> io::Result<()> {
         while !self.is_over()? {
             if self.tell.is_some() && self.runs() {
@@ -193,34 +173,33 @@ impl Keeper {
 
     /// Whether twinpage runs the program: it takes keys as they are from then on.
     fn runs(&self) -> bool {
-        let is_raw = |modes: Termios| !modes.local_modes.contains(LocalModes::ICANON);
-        tcgetattr(&self.terminal).is_ok_and(is_raw)
+        terminal::modes(self.terminal.as_fd()).is_ok_and(|modes| !modes.lines())
     }
 
-    /// Takes what was printed. Whether all ends of the terminal are closed.
+    /// Takes some of what was printed: keys are passed on between, however much there is. Whether all ends of the
+    /// terminal are closed.
     fn is_over(&mut self) -> io::Result<bool> {
+        use rustix::io::Errno;
         let mut printed = [0; frames::MOST];
-        loop {
-            match rustix::io::read(&self.terminal, &mut printed) {
-                Ok(0) | Err(rustix::io::Errno::IO) => return Ok(true),
-                Ok(count) => {
-                    let printed = &printed[..count];
-                    self.history.add(printed);
-                    let frame = Frame::Bytes(printed.to_vec());
-                    self.attached
-                        .iter_mut()
-                        .for_each(|terminal| terminal.send(&frame));
-                }
-                Err(rustix::io::Errno::AGAIN) => return Ok(false),
-                Err(rustix::io::Errno::INTR) => {}
-                Err(error) => return Err(error.into()),
+        match rustix::io::read(&self.terminal, &mut printed) {
+            Ok(0) | Err(Errno::IO) => return Ok(true),
+            Ok(count) => {
+                let printed = &printed[..count];
+                self.history.add(printed);
+                let frame = Frame::Bytes(printed.to_vec());
+                self.attached
+                    .iter_mut()
+                    .for_each(|terminal| terminal.send(&frame));
             }
+            Err(Errno::AGAIN | Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
         }
+        Ok(false)
     }
 
     fn look_at_size(&mut self) -> io::Result<()> {
         if let Some((_, size)) = self.size_later.take_if(|(when, _)| *when <= Instant::now()) {
-            set_size(&self.terminal, size)?;
+            terminal::set_size(self.terminal.as_fd(), size)?;
         }
         Ok(())
     }
@@ -293,18 +272,17 @@ impl Keeper {
         Ok(())
     }
 
-    /// The program has the size of who said it last. To be drawn anew it needs a change.
+    /// The program's terminal gets the size that an attached one sent last. Programs draw their screen again only when it
+    /// changes.
     fn resize(&mut self, size: [u16; 4]) -> io::Result<()> {
-        let now = of_winsize(&tcgetwinsize(&self.terminal)?);
-        if now == size && self.size_later.is_none() {
-            let [rows, columns, ..] = size;
-            set_size(&self.terminal, [rows, columns.saturating_sub(1).max(1), 0, 0])?;
-            self.size_later = Some((Instant::now() + OTHER_SIZE, size));
-        } else {
+        let terminal = self.terminal.as_fd();
+        if terminal::size(terminal)? != size || self.size_later.is_some() {
             self.size_later = None;
-            set_size(&self.terminal, size)?;
+            return terminal::set_size(terminal, size);
         }
-        Ok(())
+        let [rows, columns, ..] = size;
+        self.size_later = Some((Instant::now() + OTHER_SIZE, size));
+        terminal::set_size(terminal, [rows, columns.saturating_sub(1).max(1), 0, 0])
     }
 
     /// Attaches those that ask for it, and shows them what was printed last.

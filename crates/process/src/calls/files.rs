@@ -86,8 +86,8 @@ impl Program {
         };
         if path.starts_with("/proc") {
             self.give_processors_back(); // `status` lists them
-            if self.shows_another_group(&path, flags) {
-                return self.show_group(call.tid, flags);
+            if let Some(group) = self.group_as_known(&path, flags) {
+                return self.show_group(call.tid, group, flags);
             }
         }
         let there = rustix::fs::statat(&start, &path, AtFlags::empty()).ok();

@@ -14,10 +14,12 @@ use crate::files::{Change, Ident};
 use crate::layout;
 use crate::program::{Program, plant};
 use rustix::fs::{FileType, OFlags};
+use std::ffi::CStr;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use twinpage_os::inject::{self, ROOM};
 use twinpage_os::remote::Process;
+use twinpage_os::trace::Tid;
 use twinpage_os::tracker::PAGE;
 
 /// A larger file is not held for a mapping that can only be read so far.
@@ -132,11 +134,8 @@ fn map_memfd(process: &Process, call: &Stopped, len: u64, flags: i32) -> Result<
     let [address, _, protection, ..] = call.arguments;
     let place = |source| Error::target("cannot make shared memory for the program", source);
     let inside = |number, arguments: &[u64]| inject::call(process, call.tid, number, arguments);
-    plant(process, call.tid)?;
-    process.write(ROOM, b"dev/zero\0").map_err(place)?;
-    let fd = match inside(libc::SYS_memfd_create, &[ROOM, u64::from(libc::MFD_CLOEXEC)]) {
+    let fd = match make_memory_file(process, call.tid, c"dev/zero", true)? {
         Ok(fd) => fd,
-        Err(error) if error.raw_os_error() == Some(libc::ESRCH) => return Err(place(error)),
         Err(_) => return Ok(Err(io::Error::from_raw_os_error(libc::ENOMEM))),
     };
     let mapped = inside(libc::SYS_ftruncate, &[fd, len]).and_then(|_| {
@@ -148,5 +147,25 @@ fn map_memfd(process: &Process, call: &Stopped, len: u64, flags: i32) -> Result<
     match mapped {
         Ok(at) => Ok(Ok((at, ours.map_err(place)?))),
         Err(error) => Ok(Err(error)),
+    }
+}
+
+/// Has a process make a memory file, memfd_create(2). Its number there; or the kernel's error.
+///
+/// # Errors
+/// When the process is gone.
+pub(super) fn make_memory_file(
+    process: &Process,
+    tid: Tid,
+    name: &CStr,
+    close_on_exec: bool,
+) -> Result<io::Result<u64>> {
+    let make = |source| Error::target("cannot make a memory file for the program", source);
+    let flags = if close_on_exec { libc::MFD_CLOEXEC } else { 0 };
+    plant(process, tid)?;
+    process.write(ROOM, name.to_bytes_with_nul()).map_err(make)?;
+    match inject::call(process, tid, libc::SYS_memfd_create, &[ROOM, flags.into()]) {
+        Err(error) if error.raw_os_error() == Some(libc::ESRCH) => Err(make(error)),
+        made => Ok(made),
     }
 }

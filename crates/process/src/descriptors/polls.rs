@@ -55,7 +55,7 @@ pub fn event(events: u32, data: u64) -> [u8; 16] {
 
 /// A poll descriptor.
 pub(super) struct Poll<'a> {
-    /// A process that has it, by a thread that does.
+    /// A process that has it, seen by a thread with this table.
     pub(super) process: &'a Process,
     /// Its number there.
     pub(super) fd: i32,

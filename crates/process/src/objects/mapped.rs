@@ -116,11 +116,10 @@ impl Objects {
 
     fn parts_changed<'a>(&mut self, parts: impl Iterator<Item = &'a Part>) {
         for part in parts {
-            let object = self.list.values_mut().find(|object| object.id == part.id);
             let len = part.range.end - part.range.start;
-            object
-                .into_iter()
-                .for_each(|object| object.changed.add(part.offset..part.offset + len));
+            if let Some(object) = self.list.values_mut().find(|object| object.id == part.id) {
+                object.changed.add(part.offset..part.offset + len);
+            }
         }
     }
 

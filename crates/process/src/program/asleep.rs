@@ -63,8 +63,9 @@ pub(super) struct Sleepers {
 #[derive(Default)]
 pub(super) struct Slumber {
     kept: Option<(Member, Arc<[u8]>)>,
-    /// Threads that wait in shared memory: one that was woken, and has had no turn yet, has its wake from nowhere else.
-    woken_by_others: Vec<Tid>,
+    /// Threads that wait for futexes in shared memory. Another process may have woken one that has had no turn yet: its
+    /// state alone tells.
+    in_shared_futexes: Vec<Tid>,
     /// Threads that entered the call they were let go with.
     entered: BTreeSet<Tid>,
 }
@@ -199,7 +200,7 @@ impl Program {
             .filter(|thread| waits_in_shared_memory(&thread.registers));
         followed.slumber = Slumber {
             kept: told.then(|| found.clone()),
-            woken_by_others: in_shared.map(|thread| thread.tid).collect(),
+            in_shared_futexes: in_shared.map(|thread| thread.tid).collect(),
             entered: BTreeSet::new(),
         };
         for thread in moving {
@@ -265,9 +266,10 @@ impl super::Members {
 }
 
 impl Followed {
-    /// Whether no thread of it ran since it was seen asleep, nor is about to: first that, as one may begin meanwhile.
+    /// Whether no thread of it ran since it was seen asleep, and none is about to. A thread may begin between both looks,
+    /// so the count of turns comes last.
     fn slept(&self) -> bool {
-        let mut waiting = self.slumber.woken_by_others.iter();
+        let mut waiting = self.slumber.in_shared_futexes.iter();
         waiting.all(|tid| is_asleep(self.process.pid(), *tid)) && self.rest.is_still()
     }
 }

@@ -121,7 +121,7 @@ pub(super) enum LineEnd {
 
 /// Terminal modes, termios(3); the numbers are the kernel's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub(super) struct Modes {
+pub(crate) struct Modes {
     pub(super) iflag: u32,
     pub(super) oflag: u32,
     pub(super) cflag: u32,

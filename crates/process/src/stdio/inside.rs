@@ -6,9 +6,7 @@ use super::outside::{reopen, stat};
 use super::terminal;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::OFlags;
-use rustix::io::{Errno, FdFlags};
 use rustix::pipe::PipeFlags;
-use rustix::pty::OpenptFlags;
 use std::sync::Arc;
 
 /// How large a pipe the program prints into, bytes; less where pipe(7) limits a user.
@@ -70,19 +68,9 @@ pub(super) fn input_pipe() -> Result<Made> {
 
 /// A pseudo-terminal with these modes and size, pty(7).
 pub(super) fn pty(modes: &Modes, size: [u16; 4]) -> Result<Made> {
-    let failed = |e: Errno| Error::io("make a pseudo-terminal", e);
-    let master = rustix::pty::openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)
-        .map_err(failed)?;
-    rustix::pty::grantpt(&master).map_err(failed)?;
-    rustix::pty::unlockpt(&master).map_err(failed)?;
-    nonblocking(master.as_fd())?;
-    // Not with O_CLOEXEC: TIOCGPTPEER leaves it among the open file's flags, where the program would see
-    // it (F_GETFL), and where fdinfo shows a descriptor that no exec keeps.
-    let open = || {
-        let end = rustix::pty::ioctl_tiocgptpeer(&master, OpenptFlags::RDWR | OpenptFlags::NOCTTY)?;
-        rustix::io::fcntl_setfd(&end, FdFlags::CLOEXEC).map(|()| end)
-    };
-    let open = || open().map_err(failed);
+    let failed = |e| Error::io("make a pseudo-terminal", e);
+    let master = terminal::master().map_err(failed)?;
+    let open = || terminal::other_end(&master).map_err(failed);
     let (slave, end) = (open()?, open()?);
     nonblocking(slave.as_fd())?;
     let failed = |e| Error::io("set up a pseudo-terminal", e);

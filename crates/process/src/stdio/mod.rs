@@ -47,7 +47,7 @@ mod relay;
 mod released;
 mod state;
 mod sums;
-mod terminal;
+pub(crate) mod terminal;
 
 pub use context::StdioContext;
 pub use error::{Error, Result};

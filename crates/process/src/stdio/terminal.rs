@@ -7,13 +7,32 @@
 use super::context::Modes;
 use super::error::{Error, Result};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::io::FdFlags;
+use rustix::pty::OpenptFlags;
 use rustix::termios::Winsize;
 use std::io;
 use std::path::{Path, PathBuf};
 use twinpage_os::terminal::{self, GiveBack, Termios, in_foreground};
 
+/// The master of a new pseudo-terminal, pty(7).
+pub(crate) fn master() -> io::Result<OwnedFd> {
+    let master = rustix::pty::openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)?;
+    rustix::pty::grantpt(&master)?;
+    rustix::pty::unlockpt(&master)?;
+    rustix::io::ioctl_fionbio(&master, true)?;
+    Ok(master)
+}
+
+/// The other end of a master, an open file of its own. Not opened with `O_CLOEXEC`: TIOCGPTPEER leaves it among the
+/// flags of the open file, where a program would see it (F_GETFL), and where fdinfo shows a descriptor that no exec keeps.
+pub(crate) fn other_end(master: &OwnedFd) -> io::Result<OwnedFd> {
+    let end = rustix::pty::ioctl_tiocgptpeer(master, OpenptFlags::RDWR | OpenptFlags::NOCTTY)?;
+    rustix::io::fcntl_setfd(&end, FdFlags::CLOEXEC)?;
+    Ok(end)
+}
+
 /// The modes of a terminal (for the master of a pseudo-terminal: those of its other end).
-pub(super) fn modes(fd: BorrowedFd<'_>) -> io::Result<Modes> {
+pub(crate) fn modes(fd: BorrowedFd<'_>) -> io::Result<Modes> {
     let t = terminal::modes(fd)?;
     Ok(Modes {
         iflag: t.c_iflag,
@@ -43,13 +62,13 @@ impl From<Modes> for Termios {
 }
 
 /// Sets the modes of a terminal at once.
-pub(super) fn set_modes(fd: BorrowedFd<'_>, modes: &Modes) -> io::Result<()> {
+pub(crate) fn set_modes(fd: BorrowedFd<'_>, modes: &Modes) -> io::Result<()> {
     terminal::set_modes(fd, &(*modes).into())
 }
 
 impl Modes {
     /// Every byte passes as it is, both ways, cfmakeraw(3).
-    pub(super) fn raw(mut self) -> Modes {
+    pub(crate) fn raw(mut self) -> Modes {
         self.iflag &= !(libc::IGNBRK
             | libc::BRKINT
             | libc::PARMRK
@@ -73,19 +92,19 @@ impl Modes {
     }
 
     /// Whether input comes in lines.
-    pub(super) fn lines(&self) -> bool {
+    pub(crate) fn lines(&self) -> bool {
         self.lflag & libc::ICANON != 0
     }
 }
 
 /// The size of a terminal: rows, columns, pixels.
-pub(super) fn size(fd: BorrowedFd<'_>) -> io::Result<[u16; 4]> {
+pub(crate) fn size(fd: BorrowedFd<'_>) -> io::Result<[u16; 4]> {
     let s = rustix::termios::tcgetwinsize(fd)?;
     Ok([s.ws_row, s.ws_col, s.ws_xpixel, s.ws_ypixel])
 }
 
 /// Sets the size; the programs in its foreground get `SIGWINCH` when it changed.
-pub(super) fn set_size(
+pub(crate) fn set_size(
     fd: BorrowedFd<'_>,
     [ws_row, ws_col, ws_xpixel, ws_ypixel]: [u16; 4],
 ) -> io::Result<()> {

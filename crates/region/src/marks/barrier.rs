@@ -108,8 +108,8 @@ pub(crate) fn mark_both(one: Span, other: Span) {
     }
 }
 
-/// [`mark_bytes`] of the first and the last line of some bytes, likely marked already: the end of what grows, what
-/// counts. Looking whether they are is less than marking them, where the answer can be foretold.
+/// [`mark_bytes`] of the first and the last line of some bytes that are probably marked already, as the end of a growing
+/// vector or a counter. A look is cheaper than the marks where the processor predicts its answer.
 ///
 /// # Panics
 /// As [`mark_bytes`].

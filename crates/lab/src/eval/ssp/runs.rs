@@ -216,10 +216,8 @@ impl Key {
             parts,
         })
     }
-}
 
-impl Key {
-    /// The same run, but the power fails so long after the warm-up.
+    /// The same run; the power fails `after_fs` femtoseconds after the warm-up.
     pub(super) fn crash(&self, config: &Config, seed: u64, after_fs: u64) -> Result<Cut, String> {
         let config = self.machine(config);
         let cut = PowerCut {

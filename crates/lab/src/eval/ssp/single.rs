@@ -22,7 +22,7 @@ pub struct Single {
     pub smaller: u64,
     /// Everything random follows from it.
     pub seed: u64,
-    /// The power fails so many femtoseconds after the warm-up.
+    /// When the power fails, in femtoseconds after the warm-up.
     pub crash_fs: Option<u64>,
 }
 

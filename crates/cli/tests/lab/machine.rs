@@ -1,20 +1,8 @@
 //! `twinpage lab run` and `lab memory`, as a user calls them.
 
+use crate::{json, lab};
 use serde_json::Value;
-use std::process::{Command, Output};
-
-fn lab(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_twinpage"))
-        .arg("lab")
-        .args(arguments)
-        .output()
-        .expect("the command starts")
-}
-
-fn json(output: &Output) -> Value {
-    let said = String::from_utf8_lossy(&output.stderr);
-    serde_json::from_slice(&output.stdout).unwrap_or_else(|why| panic!("{why}: {said}"))
-}
+use std::process::Command;
 
 const RUN: [&str; 10] = [
     "run",

@@ -1,19 +1,10 @@
 //! `twinpage lab sections`, as a user calls it.
 
-use serde_json::Value;
-use std::process::{Command, Output};
+use crate::{json, lab};
+use std::process::Output;
 
 fn sections(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_twinpage"))
-        .args(["lab", "sections", "--smaller", "256"])
-        .args(arguments)
-        .output()
-        .expect("the command starts")
-}
-
-fn json(output: &Output) -> Value {
-    let said = String::from_utf8_lossy(&output.stderr);
-    serde_json::from_slice(&output.stdout).unwrap_or_else(|why| panic!("{why}: {said}"))
+    lab(&[&["sections", "--smaller", "256"], arguments].concat())
 }
 
 #[test]
