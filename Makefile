@@ -2,11 +2,16 @@
 
 .PHONY: test before-resolving power power-short miri sanitize sanitize-address sanitize-address-short sanitize-thread nightly campaigns bench traces
 
+# Optimized as ever, but each unit of code by itself: a quarter less to compile.
+test: export CARGO_PROFILE_RELEASE_LTO = off
 test:
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --release --features twinpage/serde -- -D warnings
 	# A shell ignores signals for what it runs in the background; some tests send them.
-	env --default-signal cargo test --workspace --release --features twinpage/serde --no-fail-fast
+	env --default-signal cargo test --workspace --lib --bins --tests $(TEST)
+	cargo test --workspace --doc $(TEST)
+
+TEST = --release --features twinpage/serde --no-fail-fast
 
 # What the gate does not run, in its shortest form: a power cut of each medium, a sanitizer over the smallest tests.
 # Some minutes. Run it before an issue is called resolved: what is never run breaks unseen.

@@ -23,6 +23,8 @@ fn built(folder: &Path) -> PathBuf {
     let release = Path::new(env!("CARGO_BIN_EXE_twinpage")).parent().unwrap();
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let output = Command::new(cargo)
+        // The lab alone takes a minute to compile, and this one runs for seconds.
+        .args(["--config", "profile.release.package.twinpage-lab.opt-level=1"])
         .args(["build", "--release", "--offline", "--manifest-path"])
         .arg(folder.join("Cargo.toml"))
         .env("CARGO_TARGET_DIR", release.parent().unwrap())

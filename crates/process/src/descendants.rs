@@ -227,6 +227,11 @@ impl Descendants {
         self.list.get_mut(&pid)
     }
 
+    /// Whether a descendant uses its maker's memory: `CLONE_VM`.
+    pub(crate) fn shares_memory(&self, pid: i32) -> bool {
+        self.list.get(&pid).is_some_and(|one| one.shares_memory)
+    }
+
     /// How many threads a descendant has.
     #[must_use]
     pub fn threads_of(&self, pid: i32) -> usize {
@@ -445,11 +450,11 @@ mod tests {
         let mut tree = Descendants::default();
         tree.meet(301, FIRST); // its first stop comes before the event of its making
         tree.add(301, FIRST, Some((libc::CLONE_VM | libc::CLONE_VFORK) as u64));
-        assert!(tree.get_mut(301).unwrap().shares_memory);
+        assert!(tree.shares_memory(301));
         tree.execute(301);
-        assert!(!tree.get_mut(301).unwrap().shares_memory);
+        assert!(!tree.shares_memory(301));
         tree.add(301, FIRST, Some((libc::CLONE_VM | libc::CLONE_VFORK) as u64)); // its maker stops late
-        assert!(!tree.get_mut(301).unwrap().shares_memory);
+        assert!(!tree.shares_memory(301));
     }
 
     #[test]

@@ -26,11 +26,11 @@ use std::error::Error;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
-use support::folders;
+use support::{again, folders};
 
 const ROLE: &str = "TWINPAGE_TEST_EXAMPLE";
 const FILE: &str = "TWINPAGE_TEST_FILE";
@@ -51,8 +51,7 @@ fn random() -> fastrand::Rng {
 
 /// Another life of a program: `test` is the one that asks.
 fn start(test: &str, role: &str, file: &Path) -> Child {
-    Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", test, "--nocapture"])
+    again(module_path!(), test)
         .env(ROLE, role)
         .env(FILE, file)
         .stdout(Stdio::piped())
@@ -271,8 +270,7 @@ fn the_first_example_of_the_readme_runs() {
     );
     for folder in folders() {
         for life in 1..3 {
-            let child = Command::new(std::env::current_exe().unwrap())
-                .args(["--exact", "the_first_example_of_the_readme_runs", "--nocapture"])
+            let child = again(module_path!(), "the_first_example_of_the_readme_runs")
                 .env(ROLE, "readme")
                 .current_dir(folder.path())
                 .output()

@@ -199,6 +199,14 @@ fn python(port: u16, log: bool) -> Option<Vec<String>> {
     Some(words)
 }
 
+/// A server of several processes.
+fn workers(port: u16, more: &[&str]) -> Option<Vec<String>> {
+    let source = format!("{}/tests/programs/server_workers.py", env!("CARGO_MANIFEST_DIR"));
+    let mut words = vec![python_with("fcntl")?, source, port.to_string(), "log".to_owned()];
+    words.extend(more.iter().map(|word| (*word).to_owned()));
+    Some(words)
+}
+
 /// The program, if it is installed.
 fn installed(name: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
@@ -224,6 +232,28 @@ fn synced_replies_of_a_python_server() {
     }
     loses_nothing(test, "synced", Protocol::Memcached, |port| {
         python(port, true).expect("just seen")
+    });
+}
+
+#[test]
+fn held_replies_of_a_server_of_several_processes() {
+    let test = "held replies of a server of several processes";
+    if workers(0, &[]).is_none() {
+        return skip(test, "python3", "python3");
+    }
+    loses_nothing(test, "held", Protocol::Memcached, |port| {
+        workers(port, &[]).expect("just seen")
+    });
+}
+
+#[test]
+fn synced_replies_of_a_server_of_several_processes() {
+    let test = "synced replies of a server of several processes";
+    if workers(0, &[]).is_none() {
+        return skip(test, "python3", "python3");
+    }
+    loses_nothing(test, "synced", Protocol::Memcached, |port| {
+        workers(port, &["sync"]).expect("just seen")
     });
 }
 

@@ -8,7 +8,6 @@
 use super::{Decision, Stopped, do_without, fail, not_there, refuse};
 use crate::error::{Error, Result};
 use crate::program::Program;
-use crate::sockets::Replies;
 use crate::syscalls::{self, Policy, Watch};
 use twinpage_os::remote::Process;
 use twinpage_os::seccomp;
@@ -24,6 +23,7 @@ impl Program {
             return Ok(()); // it was killed
         };
         self.members.calls(pid, tid, &call);
+        self.may_leave(tid, &call);
         let Some(process) = self.open_descendant(tid, pid) else {
             return Ok(()); // the same
         };
@@ -90,7 +90,7 @@ impl Program {
     }
 
     fn watch_descendant(&mut self, watch: Watch, pid: i32, call: &Stopped) -> Result<Decision> {
-        let shares_memory = self.descendants.get_mut(pid).is_some_and(|one| one.shares_memory);
+        let shares_memory = self.descendants.shares_memory(pid);
         self.before_processors(watch);
         self.members.about_to_change(pid, call.tid, watch);
         match watch {
@@ -109,12 +109,9 @@ impl Program {
             }
             Watch::Map => return self.before_descendant_maps(call, shares_memory),
             Watch::Control => return Ok(self.before_descendant_controls(pid, call)),
-            Watch::RealStreams if self.sockets.replies == Replies::Refused => {
-                return self.before_outside(call);
-            }
-            Watch::RealStreams if call.name == "bind" && self.is_unix_socket(call.int(0)) => {
-                return self.before_bind(call);
-            }
+            Watch::RealStreams => return self.before_outside(call),
+            Watch::Reuse => return Ok(self.before_reuse_query(call)),
+            Watch::Sync => return Ok(self.before_sync(call)),
             Watch::Send => return Ok(self.before_send(call)),
             Watch::Socket => return Ok(self.before_socket_change(call)),
             Watch::Nothing => return Ok(Decision::Done(0)),

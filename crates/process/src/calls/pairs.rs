@@ -131,10 +131,9 @@ impl Program {
         None
     }
 
-    /// Whether a socket that has no protocol of the outside is captured, if at all: while a descendant has one of another
-    /// family, no checkpoint is made.
+    /// Whether a socket is captured, if at all: while a descendant has one of another family, no checkpoint is made.
     fn is_captured(&self, ours: &OwnedFd) -> bool {
-        self.caller.is_none() || is_unix(ours.as_fd())
+        self.caller.is_none() || is_unix(ours.as_fd()) || protocol(ours.as_fd()).is_some()
     }
 
     fn message(&self, at: u64) -> Option<Message> {
@@ -193,12 +192,6 @@ impl Program {
                 call.int(1)
             ),
         )
-    }
-
-    /// Whether a descriptor of the caller is a Unix socket.
-    pub(super) fn is_unix_socket(&self, fd: i32) -> bool {
-        let ours = self.caller().duplicate_fd(fd);
-        ours.is_ok_and(|ours| is_unix(ours.as_fd()))
     }
 }
 

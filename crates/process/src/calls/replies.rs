@@ -18,7 +18,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
-use twinpage_os::remote::Remote;
+use twinpage_os::remote::{Process, Remote};
 use twinpage_os::socket;
 
 /// Bytes of a struct mmsghdr, and where its count is.
@@ -136,7 +136,7 @@ impl Program {
         let is_full = match outbox.room(inode) {
             Room::HalfClosed => return Some(self.broken_pipe(flags)),
             Room::Some => return None,
-            _ if self.caller.is_some() => return None, // a checkpoint waits for its end
+            _ if !self.may_stand() => return None,
             Room::None => false,
             Room::PeerFull => true,
         };
@@ -358,7 +358,7 @@ impl Program {
 
     /// fsync(2) and its kind: they return when what the program did until now is durable.
     pub(super) fn before_sync(&mut self, call: &Stopped) -> Decision {
-        if self.sockets.replies != Replies::Synced || self.caller.is_some() {
+        if self.sockets.replies != Replies::Synced || !self.may_stand() {
             return Decision::Run;
         }
         if call.name == "msync" && call.int(2) & libc::MS_SYNC == 0 {
@@ -369,20 +369,28 @@ impl Program {
 
     /// A write to a file of which each write is durable when it returns: open(2), `O_SYNC`.
     pub(super) fn writes_durably(&self, call: &Stopped, fd: i32) -> bool {
-        if self.sockets.replies != Replies::Synced || self.caller.is_some() {
+        if self.sockets.replies != Replies::Synced || !self.may_stand() {
             return false;
         }
         if call.name == "pwritev2" && call.int(5) & (libc::RWF_DSYNC | libc::RWF_SYNC) != 0 {
             return true;
         }
-        let flags = match self.descriptors.known_file(fd) {
+        let known = self.descriptors.known_file(fd).filter(|_| self.caller.is_none());
+        let flags = match known {
             Some(known) => rustix::fs::fcntl_getfl(known).ok(),
             None => {
-                let ours = self.process.duplicate_fd(fd).ok();
+                let ours = self.caller().duplicate_fd(fd).ok();
                 ours.and_then(|ours| rustix::fs::fcntl_getfl(ours).ok())
             }
         };
         flags.is_some_and(|flags| flags.contains(OFlags::DSYNC))
+    }
+
+    /// Whether a checkpoint may come before the call. None does before the end of a descendant that its maker waits for:
+    /// vfork(2).
+    fn may_stand(&self) -> bool {
+        let shares_memory = |caller: &Process| self.descendants.shares_memory(caller.pid());
+        !self.caller.as_ref().is_some_and(shares_memory)
     }
 
     pub(super) fn stands_until_durable(&mut self, call: &Stopped) -> Decision {

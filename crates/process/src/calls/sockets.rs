@@ -17,7 +17,7 @@ const OTHERS: &str =
     "of sockets to the outside TCP, UDP and Unix sockets are captured; most programs have a setting for it";
 
 impl Program {
-    /// socket, bind, listen, connect, accept.
+    /// socket, bind, listen, connect, accept: of the program, or of a descendant.
     pub(super) fn before_outside(&mut self, call: &Stopped) -> Result<Decision> {
         if self.sockets.replies != Replies::Refused {
             return self.before_allowed(call);
@@ -39,22 +39,23 @@ impl Program {
             };
             let is_inet = is_known && [libc::AF_INET, libc::AF_INET6].contains(&domain);
             if !is_inet && domain != libc::AF_UNIX {
-                return Ok(do_without(libc::EACCES, OTHERS));
+                return Ok(self.refused_to_first(do_without(libc::EACCES, OTHERS)));
             }
             self.descriptors.give(0);
             return Ok(Decision::Run);
         }
-        let Ok(ours) = self.process.duplicate_fd(call.int(0)) else {
+        let Ok(ours) = self.caller().duplicate_fd(call.int(0)) else {
             return Ok(Decision::Run); // the kernel will refuse it
         };
         let protocol = protocol(ours.as_fd());
         if protocol.is_none() && !is_unix(ours.as_fd()) {
             return Ok(match rustix::net::sockopt::socket_type(&ours) {
-                Ok(_) => fail(libc::EACCES, OTHERS),
+                Ok(_) => self.refused_to_first(fail(libc::EACCES, OTHERS)),
                 Err(_) => Decision::Run, // no socket: the kernel will refuse it
             });
         }
         match call.name {
+            _ if self.caller.is_some() => {} // all of a tree is looked at
             // Its peer may be a descriptor that is known, and gets to know who its peer is.
             "accept" | "accept4" if protocol.is_none() => self.descriptors.touch_all(),
             "accept" | "accept4" => self.descriptors.give(0),
@@ -75,8 +76,16 @@ impl Program {
         Ok(Decision::Run)
     }
 
+    /// A socket that is not captured ends with the descendant that made it, and checkpoints wait for that.
+    fn refused_to_first(&self, refused: Decision) -> Decision {
+        match self.caller {
+            Some(_) => Decision::Run,
+            None => refused,
+        }
+    }
+
     /// bind(2) of a Unix socket: it makes a file if its name is one.
-    pub(super) fn before_bind(&mut self, call: &Stopped) -> Result<Decision> {
+    fn before_bind(&mut self, call: &Stopped) -> Result<Decision> {
         const MOST_BYTES: u64 = 110;
         const FAMILY_BYTES: usize = 2;
         let [_, at, length, ..] = call.arguments;
@@ -122,13 +131,15 @@ impl Program {
                 ),
             );
         }
-        self.descriptors.touch_open_file_of(&self.process, call.int(0));
+        if self.caller.is_none() {
+            self.descriptors.touch_open_file_of(&self.process, call.int(0));
+        }
         if (level, name) == (libc::SOL_SOCKET, libc::SO_REUSEADDR)
             && let Ok(stat) = rustix::fs::fstat(ours)
             && self.sockets.lent.contains(&stat.st_ino)
         {
             let mut value = [0; 4];
-            if self.process.read(call.arguments[3], &mut value).is_ok() && value == [0; 4] {
+            if self.caller().read(call.arguments[3], &mut value).is_ok() && value == [0; 4] {
                 return Decision::Done(0); // to the program it is off already
             }
             self.sockets.lent.remove(&stat.st_ino);
@@ -146,15 +157,15 @@ impl Program {
             return Decision::Run;
         }
         let mut room = [0; 4];
-        if self.process.read(length, &mut room).is_err() {
+        if self.caller().read(length, &mut room).is_err() {
             return Decision::Run;
         }
         let Ok(room) = usize::try_from(i32::from_ne_bytes(room)) else {
             return Decision::Run;
         };
         let given = room.min(4);
-        let answered = self.process.write(value, &[0; 4][..given]);
-        let answered = answered.and_then(|()| self.process.write(length, &(given as i32).to_ne_bytes()));
+        let answered = self.caller().write(value, &[0; 4][..given]);
+        let answered = answered.and_then(|()| self.caller().write(length, &(given as i32).to_ne_bytes()));
         match answered {
             Ok(()) => Decision::Done(0),
             Err(_) => Decision::Done(-i64::from(libc::EFAULT)),

@@ -15,7 +15,6 @@ use crate::files::Ident;
 use crate::objects::Id;
 use crate::pairs::Pairs;
 use crate::sockets::Replies;
-use crate::unix_sockets::leads_outside;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fs;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -419,8 +418,7 @@ impl Descriptors {
         let mut descriptor = if owner == process.pid() {
             described?
         } else {
-            let checked =
-                described.and_then(|found| check_of_descendant(&found, &ours, &stat).map(|()| found));
+            let checked = described.and_then(|found| check_of_descendant(&found, &stat).map(|()| found));
             checked.map_err(|error| of_process(owner, error))?
         };
         descriptor.fd = number;
@@ -499,10 +497,8 @@ impl Descriptors {
 ///
 /// # Errors
 /// Names what cannot be captured so.
-fn check_of_descendant(descriptor: &Descriptor, ours: &OwnedFd, stat: &rustix::fs::Stat) -> Result<()> {
+fn check_of_descendant(descriptor: &Descriptor, stat: &rustix::fs::Stat) -> Result<()> {
     let why = match &descriptor.what {
-        What::Pair(_) if leads_outside(ours.as_fd()) => "a connection with another program",
-        What::Listener { .. } | What::Connection(_) => "a TCP socket",
         What::Inherited { outer } => {
             if is_given(i32::from(*outer), stat) {
                 return Ok(());

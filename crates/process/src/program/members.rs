@@ -300,7 +300,7 @@ impl Program {
 
     /// A descendant that stood still, and was killed.
     pub(super) fn killed_descendant(&self) -> Option<i32> {
-        let stands = |state: State| matches!(state, State::Stopped | State::GroupStopped);
+        let stands = |state: State| matches!(state, State::Stopped | State::GroupStopped | State::Standing);
         let mut threads = self.descendants.threads().filter(|(.., state)| stands(*state));
         let killed = threads.find(|(_, tid, _)| is_gone(&trace::registers(*tid).map(drop)));
         killed.map(|(pid, ..)| pid)

@@ -362,14 +362,14 @@ impl Program {
         if matches!(status, Status::Event(trace::EVENT_SECCOMP)) && self.asked.is_none() {
             self.processor.called(tid);
         }
+        if !matches!(status, Status::Event(trace::EVENT_SECCOMP)) {
+            self.standing.end(tid); // one that is killed stops once more
+        }
         if let Some(pid) = self.descendant_of(tid) {
             return self.handle_descendant(tid, pid, status);
         }
         if !matches!(status, Status::Call | Status::Event(trace::EVENT_SECCOMP)) {
             self.rest.disturb(); // calls are looked at one by one
-        }
-        if !matches!(status, Status::Event(trace::EVENT_SECCOMP)) {
-            self.standing.end(tid); // one that is killed stops once more
         }
         match status {
             Status::Exited(code) => self.gone(tid, Ending::Exit(code)),

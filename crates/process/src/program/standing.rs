@@ -120,7 +120,7 @@ impl Program {
 
     /// A thread makes a call. Unless a handler does, which has its frame below that of the call the thread stood at, it
     /// goes on elsewhere.
-    pub(super) fn may_leave(&mut self, tid: Tid, call: &WatchedCall) {
+    pub(crate) fn may_leave(&mut self, tid: Tid, call: &WatchedCall) {
         let pass = self.standing.passes.get(&tid);
         if pass.is_some_and(|pass| pass != call && call.stack >= pass.stack) {
             self.standing.passes.remove(&tid);

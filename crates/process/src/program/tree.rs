@@ -74,6 +74,7 @@ impl Program {
                     trace::EVENT_EXEC => {
                         for tid in self.descendants.tids_of(pid) {
                             self.calls.forget(tid);
+                            self.standing.forget(tid);
                         }
                         self.leave_memory(pid);
                         self.objects.begin(pid);
@@ -84,6 +85,9 @@ impl Program {
                     trace::EVENT_SECCOMP => self.answer_descendant(tid, pid)?,
                     _ => {}
                 }
+                if self.stands(tid) {
+                    return Ok(());
+                }
                 return self.go_on(tid, 0);
             }
             Status::Call => return self.at_call(tid),
@@ -93,6 +97,7 @@ impl Program {
 
     fn end_descendant(&mut self, tid: Tid, ending: Ending) {
         self.calls.forget(tid);
+        self.standing.forget(tid);
         self.leave_memory(tid);
         self.descendants.end_thread(tid, ending);
         self.members.leave(tid);
@@ -107,11 +112,7 @@ impl Program {
 
     /// A descendant is in its memory no longer. One that used that of its maker is tracked with it.
     fn leave_memory(&mut self, pid: i32) {
-        if self
-            .descendants
-            .get_mut(pid)
-            .is_some_and(|one| !one.shares_memory)
-        {
+        if !self.descendants.shares_memory(pid) {
             self.objects.leave(pid);
         }
     }

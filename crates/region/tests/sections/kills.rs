@@ -3,10 +3,10 @@
 
 use super::schemes::AllSchemes;
 use super::sections;
-use super::support::{folders, when_free};
+use super::support::{again, folders, when_free};
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::time::Duration;
 use twinpage::collections::{BTreeMap, HashMap, Vec as List};
 use twinpage::{Error, Handle, Region, Result, SchemeKind};
@@ -150,12 +150,7 @@ fn every_section_that_returned_is_there() {
 }
 
 fn start(path: &Path, case: SchemeKind) -> Child {
-    Command::new(std::env::current_exe().unwrap())
-        .args([
-            "--exact",
-            "kills::every_section_that_returned_is_there",
-            "--nocapture",
-        ])
+    again(module_path!(), "every_section_that_returned_is_there")
         .env(PATH, path)
         .env(CASE, case.name())
         .stdout(Stdio::piped())

@@ -28,6 +28,21 @@ pub(crate) fn when_free<T>(open: impl Fn() -> Result<T, Error>) -> T {
     }
 }
 
+/// The name of a test of a module, as the test harness has it: without that of the binary.
+pub(crate) fn name(module: &str, test: &str) -> String {
+    match module.split_once("::") {
+        Some((_, inside)) => format!("{inside}::{test}"),
+        None => test.to_owned(),
+    }
+}
+
+/// This program once more, to run one test of a module in a process of its own.
+pub(crate) fn again(module: &str, test: &str) -> Command {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", &name(module, test), "--nocapture"]);
+    command
+}
+
 /// The flushes that a test makes, as [`written`] has them.
 pub(crate) fn flushes(test: &str, variables: &[(&str, &OsStr)]) -> Option<Vec<String>> {
     let calls = written(test, variables)?.into_iter();

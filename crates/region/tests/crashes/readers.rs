@@ -1,12 +1,10 @@
 //! Readers of the last durable checkpoint, in processes of their own, while another process writes and is killed.
 
-mod support;
-
+use crate::support::{again, when_free};
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::time::Duration;
-use support::when_free;
 use twinpage::collections::{String, Vec};
 use twinpage::{Error, Options, Persist, ReadRoot, Reader, Region, RootError, SchemeKind};
 
@@ -90,8 +88,7 @@ fn look(reader: &Reader, case: &str) -> u64 {
 }
 
 fn start(test: &str, path: &Path, case: &str) -> Child {
-    Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", test, "--nocapture"])
+    again(module_path!(), test)
         .env(PATH, path)
         .env(CASE, case)
         .stdin(Stdio::piped())

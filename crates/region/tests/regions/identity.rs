@@ -41,7 +41,7 @@ mod forger {
 
 /// `bank::Token`, if it had been moved and renamed.
 #[derive(twinpage::Persist, PartialEq, Debug)]
-#[persist(was = "Nothing", was = "identity::bank::Token")]
+#[persist(was = "Nothing", was = "regions::identity::bank::Token")]
 struct Coin(u64);
 
 fn refused<T: Empty>(region: &Region) -> std::string::String {
@@ -65,11 +65,12 @@ fn a_type_of_the_same_name_in_another_module_is_refused() {
     drop(tokens);
     let told = refused::<Tokens<forger::Token>>(&region);
     assert!(
-        told.contains("`identity::bank::Token`") && told.contains("`identity::forger::Token`"),
+        told.contains("`regions::identity::bank::Token`")
+            && told.contains("`regions::identity::forger::Token`"),
         "{told}"
     );
     assert!(
-        told.contains("#[persist(was = \"identity::bank::Token\")]"),
+        told.contains("#[persist(was = \"regions::identity::bank::Token\")]"),
         "{told}"
     );
 
@@ -78,7 +79,7 @@ fn a_type_of_the_same_name_in_another_module_is_refused() {
     drop(coins);
     // It is called so from now on.
     let told = refused::<Tokens<bank::Token>>(&region);
-    assert!(told.contains("`identity::Coin`"), "{told}");
+    assert!(told.contains("`regions::identity::Coin`"), "{told}");
     drop(region);
     let region = dir.open();
     assert_eq!(

@@ -1,5 +1,6 @@
 //! A user without privileges, and a process that may have no page faults at all.
 
+use crate::support::name;
 use std::io::Write;
 use std::path::Path;
 use std::process::Command;
@@ -8,8 +9,8 @@ use twinpage::{Error, Region};
 const CHILD: &str = "TWINPAGE_TEST_UNPRIVILEGED";
 const BYTES: usize = 1 << 20;
 
-/// Runs the test `name` again as nobody, in a folder of its own.
-fn child(name: &str) {
+/// Runs a test again as nobody, in a folder of its own.
+fn child(test: &str) {
     use std::os::unix::fs::PermissionsExt;
     let folder = tempfile::tempdir_in("/dev/shm").unwrap();
     std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o777)).unwrap();
@@ -34,7 +35,7 @@ fn child(name: &str) {
     }
     let done = command
         .arg(&program)
-        .args(["--exact", name, "--nocapture"])
+        .args(["--exact", &name(module_path!(), test), "--nocapture"])
         .env(CHILD, folder.path())
         .current_dir(folder.path())
         .output()

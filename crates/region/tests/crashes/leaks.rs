@@ -2,13 +2,11 @@
 //!
 //! `TWINPAGE_LONG` makes it hundreds of kills.
 
-mod support;
-
+use crate::support::{again, folders, when_free};
 use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::time::Duration;
-use support::{folders, when_free};
 use twinpage::collections::{BTreeMap, Box, HashMap, String, Vec, VecDeque};
 use twinpage::{Persist, Region, Update};
 
@@ -117,8 +115,7 @@ fn no_kill_leaks_a_block() {
         let path = folder.path().join("churned");
         let mut first = None;
         for kill in 0..kills {
-            let mut child = Command::new(std::env::current_exe().unwrap())
-                .args(["--exact", "no_kill_leaks_a_block", "--nocapture"])
+            let mut child = again(module_path!(), "no_kill_leaks_a_block")
                 .env(PATH, &path)
                 .stdout(Stdio::piped())
                 .spawn()

@@ -1,9 +1,7 @@
 //! Regions of raw bytes: what is written in updates is there again, and what goes wrong is told.
 
-mod support;
-
+use crate::support::{Bytes, folders};
 use std::time::Duration;
-use support::{Bytes, folders};
 use twinpage::{Durability, Error, Region, SchemeKind};
 
 #[test]

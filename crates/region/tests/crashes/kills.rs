@@ -4,13 +4,11 @@
 //! The child has threads that move "money" between words of a region, a ledger of pairs, and a
 //! thread that says how far it is once that is durable. `TWINPAGE_LONG` makes it thousands of kills.
 
-mod support;
-
+use crate::support::{Bytes, again, folders, when_free};
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::time::Duration;
-use support::{Bytes, folders, when_free};
 use twinpage::{Options, Region, SchemeKind};
 
 const PATH: &str = "TWINPAGE_TEST_REGION";
@@ -83,8 +81,7 @@ fn killed_at_any_instant() {
 }
 
 fn start(path: &Path, case: &str) -> Child {
-    Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "killed_at_any_instant", "--nocapture"])
+    again(module_path!(), "killed_at_any_instant")
         .env(PATH, path)
         .env(CASE, case)
         .stdout(Stdio::piped())

@@ -1,5 +1,4 @@
 //! Serialized as `std`'s collections, and back through a seed with a heap.
-#![cfg(feature = "serde")]
 
 use serde::de::DeserializeSeed;
 use serde::{Deserialize, Serialize};

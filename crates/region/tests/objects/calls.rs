@@ -5,15 +5,13 @@
 // The methods of an object are public: its handle is for others.
 #![allow(unreachable_pub)]
 
-mod support;
-
+use crate::support::{again, flushes, folders, name, when_free};
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex};
 use std::time::Duration;
-use support::{flushes, folders, when_free};
 use twinpage::collections::Vec as List;
 use twinpage::{Error, Heap, Persist, Region, Update};
 
@@ -137,8 +135,7 @@ fn log_of(path: &Path) -> std::path::PathBuf {
 
 /// Another process, in a role.
 fn child(test: &str, role: &str, path: &Path) -> Child {
-    Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", test, "--nocapture", "--test-threads=1"])
+    again(module_path!(), test)
         .env(ROLE, role)
         .env(FILE, path)
         .stdout(Stdio::piped())
@@ -250,7 +247,10 @@ fn a_thousand_deferrable_calls_and_an_instant_one_make_one_flush() {
     }
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("rows.twin");
-    let Some(flushes) = flushes(NAME, &[(ROLE, "count".as_ref()), (FILE, file.as_os_str())]) else {
+    let Some(flushes) = flushes(
+        &name(module_path!(), NAME),
+        &[(ROLE, "count".as_ref()), (FILE, file.as_os_str())],
+    ) else {
         return;
     };
     // The thousandth call makes a checkpoint due, which comes after the answer is durable.
@@ -478,7 +478,7 @@ mod later {
     use twinpage::collections::Vec as List;
 
     #[derive(Persist)]
-    #[persist(was = "objects::Rows")]
+    #[persist(was = "objects::calls::Rows")]
     pub(super) struct Rows<'r> {
         rows: List<'r, Row>,
         names: List<'r, twinpage::collections::String<'r>>,

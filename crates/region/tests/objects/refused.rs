@@ -3,14 +3,12 @@
 
 #![allow(unreachable_pub)]
 
-mod support;
-
+use crate::support::{again, when_free};
 use serde::{Deserialize, Serialize};
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
-use support::when_free;
 use twinpage::collections::Vec as List;
 use twinpage::{Error, Persist, Region, Update};
 
@@ -25,7 +23,7 @@ static BEGUN: AtomicBool = AtomicBool::new(false);
 pub struct Note(u8);
 
 #[derive(Persist)]
-#[persist(was = "objects_refused::later::Pile")]
+#[persist(was = "objects::refused::later::Pile")]
 struct Pile<'r> {
     calls: u64,
     bytes: List<'r, u64>,
@@ -71,7 +69,7 @@ mod later {
     pub struct Note(String);
 
     #[derive(Persist)]
-    #[persist(was = "objects_refused::Pile")]
+    #[persist(was = "objects::refused::Pile")]
     pub(super) struct Pile<'r> {
         calls: u64,
         bytes: List<'r, u64>,
@@ -92,10 +90,8 @@ fn pile(region: &Region, name: &str) -> Result<PileHandle, Error> {
 
 /// A child of a test, whose region is in `path`.
 fn child(test: &str, path: &Path) -> Command {
-    let mut command = Command::new(std::env::current_exe().unwrap());
-    command
-        .args(["--exact", test, "--nocapture", "--test-threads=1"])
-        .env(FILE, path);
+    let mut command = again(module_path!(), test);
+    command.env(FILE, path);
     command
 }
 

@@ -2,13 +2,11 @@
 //!
 //! Its seed repeats the choices of a failure; `TWINPAGE_LONG` makes it many rounds.
 
-mod support;
-
+use crate::support::{again, folders, when_free};
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::{Child, ChildStdout, Stdio};
 use std::time::Duration;
-use support::{folders, when_free};
 use twinpage::collections::Vec as List;
 use twinpage::objects::Follower;
 use twinpage::{Heap, Persist, Region, Update};
@@ -105,8 +103,7 @@ fn trail(folder: &Path) {
 
 /// Another process in a role, and what it says.
 fn process(test: &str, role: &str, folder: &Path) -> (Child, std::io::Lines<BufReader<ChildStdout>>) {
-    let mut child = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", test, "--nocapture", "--test-threads=1"])
+    let mut child = again(module_path!(), test)
         .env(ROLE, role)
         .env(FOLDER, folder)
         .stdout(Stdio::piped())

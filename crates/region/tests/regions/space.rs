@@ -1,11 +1,9 @@
 //! How much space the file of a region takes, in blocks of the file system: in memory and on a disk.
 
-mod support;
-
+use crate::support::folders;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
-use support::folders;
 use twinpage::Region;
 use twinpage::collections::{HashMap, Vec};
 

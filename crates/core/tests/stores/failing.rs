@@ -1,6 +1,6 @@
 //! A medium fails once, at every operation of a run in turn: with no room, or for good.
 
-#[path = "support/failing.rs"]
+#[path = "../support/failing.rs"]
 mod medium;
 
 use medium::{Failing, How};

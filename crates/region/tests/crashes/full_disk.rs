@@ -1,6 +1,7 @@
 //! A file system that is really full: the checkpoint fails and says so, the last one stays whole, what is
 //! in memory can be saved elsewhere, and with room all goes on.
 
+use crate::support::name;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
@@ -32,7 +33,10 @@ fn a_disk_that_fills_up_loses_a_checkpoint_and_nothing_else() {
         .arg(std::env::current_exe().unwrap())
         .args([
             "--exact",
-            "a_disk_that_fills_up_loses_a_checkpoint_and_nothing_else",
+            &name(
+                module_path!(),
+                "a_disk_that_fills_up_loses_a_checkpoint_and_nothing_else",
+            ),
             "--nocapture",
         ])
         .env(CHILD, "1")

@@ -6,14 +6,12 @@
 // The methods of an object are public: its handle is for others.
 #![allow(unreachable_pub)]
 
-mod support;
-
+use crate::support::{again, folders, when_free};
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::time::{Duration, Instant};
-use support::{folders, when_free};
 use twinpage::collections::{String as Text, Vec as List};
 use twinpage::objects::{Follow, Operation, follow};
 use twinpage::{Error, Heap, Persist, Region, Update};
@@ -338,8 +336,7 @@ fn calls_that_change_nothing_run_beside_one_another() {
 
 /// Another process, for a test.
 fn child(test: &str, path: &Path, seed: u64) -> Child {
-    Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", test, "--nocapture", "--test-threads=1"])
+    again(module_path!(), test)
         .env(ROLE, "child")
         .env(FILE, path)
         .env(SEED, seed.to_string())

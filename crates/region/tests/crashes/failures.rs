@@ -1,10 +1,8 @@
 //! What goes wrong below a region, and copies made while it is used: nothing is lost, nothing lies.
 
-mod support;
-
+use crate::support::{Bytes, folders};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-use support::{Bytes, folders};
 use twinpage::collections::{HashMap, Vec as List};
 use twinpage::inspect::inspect;
 use twinpage::{Error, Region, SchemeKind};

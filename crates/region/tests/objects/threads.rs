@@ -5,13 +5,11 @@
 // The methods of an object are public: its handle is for others.
 #![allow(unreachable_pub)]
 
-mod support;
-
+use crate::support::{again, folders, when_free};
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::time::Duration;
-use support::{folders, when_free};
 use twinpage::collections::Vec as List;
 use twinpage::{Error, Persist, Region, Update, thread};
 
@@ -160,8 +158,7 @@ fn program(path: &Path) {
 }
 
 fn child(test: &str, path: &Path) -> Child {
-    Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", test, "--nocapture", "--test-threads=1"])
+    again(module_path!(), test)
         .env(ROLE, "program")
         .env(FILE, path)
         .stdout(Stdio::piped())

@@ -1,0 +1,9 @@
+//! Persistent objects: their calls, their lanes, their threads, the copies that follow, and what is refused.
+
+mod calls;
+mod followers;
+mod lanes;
+mod refused;
+#[path = "../support/mod.rs"]
+mod support;
+mod threads;
