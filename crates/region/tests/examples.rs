@@ -37,7 +37,7 @@ const FILE: &str = "TWINPAGE_TEST_FILE";
 
 fn kills() -> u64 {
     match std::env::var_os("TWINPAGE_LONG") {
-        Some(_) => 200,
+        Some(_) => 60,
         None => 5,
     }
 }

@@ -59,7 +59,7 @@ fn main() -> ExitCode {
         machine: Machine::new(&PathBuf::from(kernel)),
         random: Random::new(seed),
         cuts: match (is_set("TWINPAGE_LONG"), is_set("TWINPAGE_SHORT")) {
-            (true, _) => 60,
+            (true, _) => 20,
             (_, true) => 1,
             _ => 8,
         },
