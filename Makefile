@@ -1,6 +1,6 @@
 # `make test` is the whole gate; `.ci/run` installs what it needs on a fresh machine and runs it.
 
-.PHONY: test before-resolving power power-short miri sanitize sanitize-address sanitize-address-short sanitize-thread nightly campaigns bench traces
+.PHONY: test before-resolving power power-short miri sanitize sanitize-address sanitize-address-short sanitize-thread nightly campaigns campaign bench traces
 
 # Optimized as ever, but each unit of code by itself: a quarter less to compile.
 test: export CARGO_PROFILE_RELEASE_LTO = off
@@ -21,16 +21,11 @@ before-resolving: test power-short sanitize-address-short
 # sanitizers look at each path of the code, and see nothing new in one that is taken a thousand times.
 nightly: campaigns miri sanitize
 
-# Most of a campaign waits for programs that it kills, so the crates' may run beside one another: make -j4 nightly.
-CRATES = $(notdir $(wildcard crates/*)) bench fuzz
-CAMPAIGNS = $(addprefix campaign-,$(filter-out region,$(CRATES)))
+# Most of a campaign waits for programs that it kills, so the rest may run beside it: make -j3 nightly.
 campaigns: export TWINPAGE_LONG = 1
-campaigns: campaign-region $(CAMPAIGNS) power
-.PHONY: campaign-region $(CAMPAIGNS)
-campaign-region:
-	env --default-signal cargo test -p twinpage --release --features twinpage/serde --no-fail-fast
-$(CAMPAIGNS): campaign-%:
-	env --default-signal cargo test -p twinpage-$* --release --no-fail-fast
+campaigns: campaign power
+campaign:
+	env --default-signal cargo test --workspace --lib --bins --tests $(TEST)
 
 # Power cuts in an emulated machine: on persistent memory, on a disk that loses its cache, on one that fails.
 # Not in `test`: the machine has to be fetched, and boots for several seconds a cut.
