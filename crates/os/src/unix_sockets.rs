@@ -4,6 +4,7 @@ use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, netlink, recv, send, socket_with,
 };
 use std::io;
+use std::os::fd::OwnedFd;
 
 /// A Unix socket as the kernel lists it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -14,14 +15,29 @@ pub struct Listed {
     pub file: Option<u64>,
     /// How many connections may wait at it, if it listens.
     pub backlog: Option<i32>,
+    /// How many wait, if it listens.
+    pub waiting: u32,
 }
 
-/// `SOCK_DIAG_BY_FAMILY`, `NLMSG_ERROR`, `NLM_F_REQUEST`.
+/// What a socket is bound to.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Bound {
+    /// The file with this inode.
+    File(u64),
+    /// An abstract name, without the zero before it.
+    Abstract(Vec<u8>),
+}
+
+/// `SOCK_DIAG_BY_FAMILY`, `NLMSG_ERROR`, `NLMSG_DONE`, `NLM_F_REQUEST`, `NLM_F_DUMP`.
 const BY_FAMILY: u16 = 20;
 const ERROR: u16 = 2;
+const DONE: u16 = 3;
 const REQUEST: u16 = 1;
-/// `UDIAG_SHOW_VFS`, `UDIAG_SHOW_PEER`, `UDIAG_SHOW_RQLEN`, and the attributes that they ask for.
+const DUMP: u16 = 0x300;
+/// `UDIAG_SHOW_VFS`, `UDIAG_SHOW_PEER`, `UDIAG_SHOW_RQLEN`; `UDIAG_SHOW_NAME`; and the attributes that they ask for.
 const SHOW: u32 = 0x2 | 0x4 | 0x10;
+const SHOW_BOUND: u32 = 0x1 | 0x2;
+const NAME: u16 = 0;
 const FILE: u16 = 1;
 const PEER: u16 = 2;
 const QUEUE: u16 = 4;
@@ -35,60 +51,124 @@ const MESSAGE_BYTES: usize = 16;
 /// # Errors
 /// `ENOENT` when there is none in this network namespace, or the kernel does not list Unix sockets.
 pub fn look_up(inode: u64) -> io::Result<Listed> {
+    let kernel = ask(&request(REQUEST, u32::MAX, inode, SHOW))?;
+    let mut reply = [0; 512];
+    let (length, _) = rustix::io::retry_on_intr(|| recv(&kernel, &mut reply, RecvFlags::empty()))?;
+    parse(&reply[..length])
+}
+
+/// The inode of the socket that listens at this name in this network namespace, if one does.
+///
+/// # Errors
+/// When the kernel does not list Unix sockets.
+pub fn listener_at(bound: &Bound) -> io::Result<Option<u64>> {
+    let kernel = ask(&request(REQUEST | DUMP, 1 << LISTEN, 0, SHOW_BOUND))?;
+    let mut found = None;
+    let mut reply = vec![0; 32 << 10];
+    loop {
+        let (length, _) = rustix::io::retry_on_intr(|| recv(&kernel, &mut reply, RecvFlags::empty()))?;
+        let mut rest = &reply[..length];
+        while let Some(message) = next_message(&mut rest) {
+            match half(message, 4) {
+                Some(DONE) => return Ok(found),
+                Some(ERROR) => return Err(error(message).unwrap_or_else(short)),
+                _ if is_bound_to(message, bound) => found = word(message, HEADER_BYTES + 4).map(u64::from),
+                _ => {}
+            }
+        }
+        if length == 0 {
+            return Err(short());
+        }
+    }
+}
+
+/// Asks the kernel; what it answers can be received.
+fn ask(request: &[u8]) -> io::Result<OwnedFd> {
     let kernel = socket_with(
         AddressFamily::NETLINK,
         SocketType::RAW,
         SocketFlags::CLOEXEC,
         Some(netlink::SOCK_DIAG),
     )?;
-    send(&kernel, &request(inode), SendFlags::empty())?;
-    let mut reply = [0; 512];
-    let (length, _) = rustix::io::retry_on_intr(|| recv(&kernel, &mut reply, RecvFlags::empty()))?;
-    parse(&reply[..length])
+    send(&kernel, request, SendFlags::empty())?;
+    Ok(kernel)
 }
 
-fn request(inode: u64) -> [u8; 40] {
+/// A question for the sockets in some states, or for the one with this inode.
+fn request(flags: u16, states: u32, inode: u64, show: u32) -> [u8; 40] {
     let mut request = [0; 40];
     let mut put = |at: usize, bytes: &[u8]| request[at..at + bytes.len()].copy_from_slice(bytes);
     put(0, &40u32.to_ne_bytes());
     put(4, &BY_FAMILY.to_ne_bytes());
-    put(6, &REQUEST.to_ne_bytes());
+    put(6, &flags.to_ne_bytes());
     put(16, &[libc::AF_UNIX as u8]);
-    put(20, &u32::MAX.to_ne_bytes()); // in any state
+    put(20, &states.to_ne_bytes());
     put(24, &(inode as u32).to_ne_bytes());
-    put(28, &SHOW.to_ne_bytes());
+    put(28, &show.to_ne_bytes());
     put(32, &[0xff; 8]); // whatever its cookie
     request
 }
 
+fn word(bytes: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
+}
+
+fn half(bytes: &[u8], at: usize) -> Option<u16> {
+    Some(u16::from_ne_bytes(bytes.get(at..at + 2)?.try_into().ok()?))
+}
+
+fn short() -> io::Error {
+    io::ErrorKind::UnexpectedEof.into()
+}
+
+/// The error that a message of kind [`ERROR`] tells.
+fn error(message: &[u8]) -> Option<io::Error> {
+    let error = word(message, HEADER_BYTES)? as i32;
+    Some(io::Error::from_raw_os_error(-error))
+}
+
+/// The next of several messages, with its header.
+fn next_message<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
+    let length = word(rest, 0)? as usize;
+    let message = rest.get(..length).filter(|_| length >= HEADER_BYTES)?;
+    *rest = rest.get(length.next_multiple_of(4)..).unwrap_or_default();
+    Some(message)
+}
+
+/// The attributes of a socket: their kinds and values.
+fn attributes(message: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
+    let mut rest = message.get(HEADER_BYTES + MESSAGE_BYTES..).unwrap_or_default();
+    std::iter::from_fn(move || {
+        let (length, kind) = (usize::from(half(rest, 0)?), half(rest, 2)?);
+        let value = rest.get(4..length)?;
+        rest = rest.get(length.next_multiple_of(4)..).unwrap_or_default();
+        Some((kind, value))
+    })
+}
+
+fn is_bound_to(message: &[u8], bound: &Bound) -> bool {
+    attributes(message).any(|(kind, value)| match bound {
+        Bound::File(inode) => kind == FILE && word(value, 0) == Some(*inode as u32),
+        Bound::Abstract(name) => kind == NAME && value.split_first() == Some((&0, name)),
+    })
+}
+
 fn parse(reply: &[u8]) -> io::Result<Listed> {
-    let short = || io::Error::from(io::ErrorKind::UnexpectedEof);
-    let word = |at: usize| {
-        let bytes = reply.get(at..at + 4)?.try_into().ok()?;
-        Some(u32::from_ne_bytes(bytes))
-    };
-    let half = |at: usize| {
-        let bytes = reply.get(at..at + 2)?.try_into().ok()?;
-        Some(u16::from_ne_bytes(bytes))
-    };
-    if half(4).ok_or_else(short)? == ERROR {
-        let error = word(HEADER_BYTES).ok_or_else(short)? as i32;
-        return Err(io::Error::from_raw_os_error(-error));
+    if half(reply, 4).ok_or_else(short)? == ERROR {
+        return Err(error(reply).unwrap_or_else(short));
     }
     let listens = *reply.get(HEADER_BYTES + 2).ok_or_else(short)? == LISTEN;
     let mut listed = Listed::default();
-    let mut at = HEADER_BYTES + MESSAGE_BYTES;
-    while let (Some(length), Some(kind)) = (half(at), half(at + 2)) {
-        if length < 4 {
-            break;
-        }
+    for (kind, value) in attributes(reply) {
         match kind {
-            FILE => listed.file = word(at + 4).map(u64::from),
-            PEER => listed.peer = word(at + 4).map(u64::from),
-            QUEUE if listens => listed.backlog = word(at + 8).map(|most| most as i32),
+            FILE => listed.file = word(value, 0).map(u64::from),
+            PEER => listed.peer = word(value, 0).map(u64::from),
+            QUEUE if listens => {
+                listed.waiting = word(value, 0).unwrap_or(0);
+                listed.backlog = word(value, 4).map(|most| most as i32);
+            }
             _ => {}
         }
-        at += usize::from(length).next_multiple_of(4);
     }
     Ok(listed)
 }
@@ -117,14 +197,30 @@ mod tests {
             Some(rustix::fs::stat(&path).unwrap().st_ino as u32 as u64)
         );
         assert_eq!(listed.peer, None);
+        let file = Bound::File(rustix::fs::stat(&path).unwrap().st_ino);
+        assert_eq!(listener_at(&file).unwrap(), Some(inode(&listener)));
         let one = UnixStream::connect(&path).unwrap();
+        assert_eq!(look_up(inode(&listener)).unwrap().waiting, 1);
         let (other, _) = listener.accept().unwrap();
+        assert_eq!(look_up(inode(&listener)).unwrap().waiting, 0);
         assert_eq!(look_up(inode(&one)).unwrap().peer, Some(inode(&other)));
         assert_eq!(look_up(inode(&other)).unwrap().peer, Some(inode(&one)));
         std::fs::remove_dir_all(&directory).unwrap();
         let gone = inode(&one);
         drop((one, other));
         assert!(look_up(gone).is_err());
+    }
+
+    #[test]
+    fn listeners_are_found_by_abstract_names() {
+        use std::os::linux::net::SocketAddrExt;
+        let name = format!("unix-sockets-{}", std::process::id()).into_bytes();
+        let address = std::os::unix::net::SocketAddr::from_abstract_name(&name).unwrap();
+        let listener = UnixListener::bind_addr(&address).unwrap();
+        let bound = Bound::Abstract(name);
+        assert_eq!(listener_at(&bound).unwrap(), Some(inode(&listener)));
+        drop(listener);
+        assert_eq!(listener_at(&bound).unwrap(), None);
     }
 
     #[test]

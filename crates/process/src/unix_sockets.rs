@@ -1,6 +1,7 @@
 //! Unix sockets with a name, and those that are connected with other programs: unix(7).
 //!
 //! * A listener comes back with its name, options and length of queue; connections that were not accepted are gone.
+//!   Where there are none to the outside they are waited for ([`check_queue`]).
 //! * A connection within the program is a pair ([`crate::pairs`]): both ends come back with what waits in them.
 //! * A connection with another program is one too, of which the other end is gone: after a resume what waited can be
 //!   read, and then the program finds it reset.
@@ -159,18 +160,35 @@ pub fn look(fd: BorrowedFd<'_>, inode: u64, directory: &Path, pairs: &mut Pairs)
     }))
 }
 
-/// Learns the peer of an end of a pair: where there are no sockets to the outside, all Unix sockets are such ends.
+/// Sees that what `look` found has no other side than the program and its descendants.
 ///
 /// # Errors
 /// When another program has the other end.
-pub fn meet(fd: BorrowedFd<'_>, inode: u64, pairs: &mut Pairs) -> Result<()> {
-    if leads_outside(fd) {
-        let why =
-            "a socket that another program gave it cannot be captured: its other side cannot be taken back";
+pub fn check_within(fd: BorrowedFd<'_>, found: &Found) -> Result<()> {
+    let may_lead_out = match found {
+        Found::End => true,
+        Found::Named(named) => named.backlog.is_some() || named.kind == libc::SOCK_DGRAM,
+    };
+    if may_lead_out && leads_outside(fd) {
+        let why = "a socket with another program at its other side, which cannot be taken back, is captured with --replies alone";
         return Err(Error::Unsupported(why.into()));
     }
-    pairs.know_peer(inode, look_up(inode)?.peer.unwrap_or(0));
     Ok(())
+}
+
+/// Sees that no connection waits at a listener: what was sent on it cannot be looked at before it is accepted.
+///
+/// # Errors
+/// When one does.
+pub fn check_queue(fd: BorrowedFd<'_>) -> Result<()> {
+    let stat = rustix::fs::fstat(fd);
+    let stat = stat.map_err(|error| Error::target("cannot look at a Unix socket", error.into()))?;
+    match look_up(stat.st_ino)?.waiting {
+        0 => Ok(()),
+        _ => Err(Error::NotYet(
+            "a connection waits to be accepted at a Unix socket".into(),
+        )),
+    }
 }
 
 fn look_up(inode: u64) -> Result<unix_sockets::Listed> {

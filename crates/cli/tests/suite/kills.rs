@@ -211,6 +211,11 @@ fn python_with_memory_that_processes_share() {
 }
 
 #[test]
+fn python_with_unix_sockets_among_its_processes() {
+    survives("python_sockets.py");
+}
+
+#[test]
 fn sqlite_in_c() {
     survives("c_sqlite.c");
 }

@@ -2,13 +2,15 @@
 //! when it is attempted. What must never happen is a program that goes on with something silently lost.
 
 use std::fs;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 use crate::support::campaign::{Campaign, Oracle, oracle};
 use crate::support::process::twinpage;
 use crate::support::program::{compile, python_with, sources};
-use crate::support::state::on_state;
+use crate::support::state::{on_state, wait_until};
 use crate::support::{chance, say, seed, sink};
 
 /// An attempt and the words one of which a refusal must use.
@@ -232,6 +234,63 @@ fn python_that_connects() {
         refusal(&stderr, &["socket", "connect"]).is_some(),
         "it is not refused by name:\n{stderr}"
     );
+}
+
+/// Unix sockets are for the program and its children: nothing of a connection to another program goes out.
+#[test]
+fn python_that_connects_to_another_program() {
+    let Some(python) = python_with("socket") else {
+        return;
+    };
+    let scratch = tempfile::tempdir().expect("a scratch directory");
+    let file = scratch.path().join("outside");
+    let name = file.display().to_string();
+    let abstract_address = SocketAddr::from_abstract_name(name.as_bytes()).expect("a name");
+    let listeners = [
+        (UnixListener::bind(&file), format!("'{name}'")),
+        (UnixListener::bind_addr(&abstract_address), format!("'\\0{name}'")),
+    ];
+    for (listener, address) in listeners {
+        let listener = listener.expect("a listener");
+        let connect = format!("import socket; socket.socket(socket.AF_UNIX).connect({address})");
+        let out = run_once(&[python.clone(), "-c".into(), connect]);
+        let stderr = String::from_utf8_lossy(&out.stderr);
+        assert!(
+            !out.status.success() && refusal(&stderr, &["connect"]).is_some(),
+            "{address} is not refused by name:\n{stderr}"
+        );
+        listener.set_nonblocking(true).expect("a listener that asks");
+        let came = listener.accept().map(drop).map_err(|error| error.kind());
+        assert_eq!(came, Err(std::io::ErrorKind::WouldBlock), "{address}");
+    }
+}
+
+/// A connection that another program makes to it ends the run at the next checkpoint, with the way out.
+#[test]
+fn python_that_another_program_connects_to() {
+    let Some(python) = python_with("socket") else {
+        return;
+    };
+    let scratch = tempfile::tempdir().expect("a scratch directory");
+    let name = scratch.path().join("inside");
+    let listen = format!(
+        "import socket; s = socket.socket(socket.AF_UNIX); s.bind('{}'); s.listen(); c = s.accept()\nwhile True: pass",
+        name.display()
+    );
+    let mut command = twinpage();
+    command
+        .args(["run", "--every", "5ms", "--state"])
+        .arg(scratch.path().join("state"));
+    command.args(["--", &python, "-c", &listen]);
+    let child = command.stderr(Stdio::piped()).spawn().expect("twinpage starts");
+    let connection = std::cell::RefCell::new(None);
+    wait_until("it listens", || {
+        *connection.borrow_mut() = UnixStream::connect(&name).ok();
+        connection.borrow().is_some()
+    });
+    let out = child.wait_with_output().expect("wait for twinpage");
+    let stderr = String::from_utf8_lossy(&out.stderr);
+    assert!(!out.status.success() && stderr.contains("--replies"), "{stderr}");
 }
 
 /// What programs usually go on without is in `info`, and on the terminal only where the program fails.

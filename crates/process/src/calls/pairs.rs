@@ -17,13 +17,6 @@ struct Message {
     accompanied: bool,
 }
 
-/// Whether this is how the C library begins to ask the cache of the name service (nscd) for users, groups and hosts.
-/// It looks into files, or asks others, when there is none.
-pub(super) fn asks_for_names(call: &Stopped) -> bool {
-    const KIND: i32 = libc::SOCK_STREAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
-    call.name == "socket" && [0, 1, 2].map(|index| call.int(index)) == [libc::AF_UNIX, KIND, 0]
-}
-
 impl Program {
     /// Makes the pair on the program's behalf: it is known then which sockets belong together, also where the kernel does
     /// not tell (CONFIG_UNIX_DIAG).
@@ -112,7 +105,7 @@ impl Program {
             ));
         }
         for message in messages {
-            if message.accompanied && self.caller.is_some() {
+            if message.accompanied && (self.caller.is_some() || self.descendants.any_lives()) {
                 self.descriptors.expect_sent(); // until they have arrived, checkpoints wait
             } else if message.accompanied {
                 return Some(fail(

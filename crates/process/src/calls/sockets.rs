@@ -1,31 +1,98 @@
-//! Calls on sockets to the outside. Without `--replies` none is made; with it, what they send goes out freely.
+//! Calls on sockets that have names. Without `--replies` the program and its descendants may have Unix sockets among
+//! themselves; with it, all, and what they send goes out freely.
+//!
+//! * Who listens at a name is looked up before a connect(2): a connection to another program is never made.
 
-use super::pairs::asks_for_names;
 use super::{Decision, Stopped, do_without, fail};
-use crate::error::Result;
-use crate::files::{Change, New, PathAt};
+use crate::descriptors;
+use crate::error::{Error, Result};
+use crate::files::{Change, Ident, New, PathAt};
 use crate::program::Program;
 use crate::sockets::{Protocol, Replies, may_set, protocol};
 use crate::syscalls::OUTSIDE;
 use crate::unix_sockets::is_unix;
+use rustix::fs::AtFlags;
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use twinpage_os::unix_sockets::{self, Bound};
 
+/// Where nscd(8) listens.
+const NAME_SERVICE: &[u8] = b"/var/run/nscd/socket\0";
 const OTHERS: &str =
     "of sockets to the outside TCP, UDP and Unix sockets are captured; most programs have a setting for it";
+
+/// The file that an address names; empty of one that names none.
+fn path_of(name: &[u8]) -> &Path {
+    let name = name.split(|byte| *byte == 0).next().unwrap_or_default();
+    Path::new(OsStr::from_bytes(name))
+}
 
 impl Program {
     /// socket, bind, listen, connect, accept: of the program, or of a descendant.
     pub(super) fn before_outside(&mut self, call: &Stopped) -> Result<Decision> {
-        if self.sockets.replies != Replies::Refused {
-            return self.before_allowed(call);
+        if self.sockets.replies == Replies::Refused
+            && let Some(refused) = self.leads_out(call)?
+        {
+            return Ok(refused);
         }
-        Ok(match asks_for_names(call) {
-            true => do_without(libc::EACCES, OUTSIDE),
-            false => fail(libc::EACCES, OUTSIDE),
+        self.before_allowed(call)
+    }
+
+    /// What becomes of a call that would reach another program; `None` of any other.
+    fn leads_out(&self, call: &Stopped) -> Result<Option<Decision>> {
+        const KINDS: [i32; 2] = [libc::SOCK_STREAM, libc::SOCK_SEQPACKET];
+        let refused = || Some(fail(libc::EACCES, OUTSIDE));
+        if call.name == "socket" {
+            let is_within = call.int(0) == libc::AF_UNIX && KINDS.contains(&(call.int(1) & 0xf));
+            return Ok(if is_within { None } else { refused() });
+        }
+        let Ok(ours) = self.caller().duplicate_fd(call.int(0)) else {
+            return Ok(None); // the kernel will refuse it
+        };
+        if !is_unix(ours.as_fd()) {
+            return Ok(refused());
+        }
+        let address = self.unix_address(call).filter(|_| call.name == "connect");
+        let Some(bound) = address.as_deref().and_then(|name| self.bound(name)) else {
+            return Ok(None); // nothing is there: the same
+        };
+        let look = |source| Error::target("cannot look who listens at a Unix socket", source);
+        let listener = unix_sockets::listener_at(&bound).map_err(look)?;
+        let sockets = rustix::fs::fstat(&ours)
+            .map_err(|error| look(error.into()))?
+            .st_dev;
+        let is_within = listener.is_none_or(|inode| {
+            self.has_open(Ident {
+                dev: sockets,
+                ino: inode,
+            })
+        });
+        Ok(match address {
+            _ if is_within => None,
+            // The C library looks into files when the cache of the name service (nscd) does not answer.
+            Some(name) if name == NAME_SERVICE => Some(do_without(libc::EACCES, OUTSIDE)),
+            _ => refused(),
         })
+    }
+
+    /// Whether the program or a descendant has a file open.
+    fn has_open(&self, file: Ident) -> bool {
+        let others = self.descendants.living().into_iter();
+        let mut all = std::iter::once(self.process.thread()).chain(others);
+        all.any(|pid| descriptors::is_open_in(pid, file))
+    }
+
+    /// What a socket with this address is bound to, if it is there.
+    fn bound(&self, name: &[u8]) -> Option<Bound> {
+        if let Some((0, name)) = name.split_first() {
+            return Some(Bound::Abstract(name.to_vec()));
+        }
+        let path = path_of(name);
+        let start = self.start(libc::AT_FDCWD, path)?;
+        let stat = rustix::fs::statat(start.as_fd(), path, AtFlags::empty()).ok()?;
+        Some(Bound::File(stat.st_ino))
     }
 
     fn before_allowed(&mut self, call: &Stopped) -> Result<Decision> {
@@ -86,19 +153,13 @@ impl Program {
 
     /// bind(2) of a Unix socket: it makes a file if its name is one.
     fn before_bind(&mut self, call: &Stopped) -> Result<Decision> {
-        const MOST_BYTES: u64 = 110;
-        const FAMILY_BYTES: usize = 2;
-        let [_, at, length, ..] = call.arguments;
-        let mut address = vec![0; length.min(MOST_BYTES) as usize];
-        if self.caller().read(at, &mut address).is_err() {
+        let Some(name) = self.unix_address(call) else {
             return Ok(Decision::Run); // the kernel will refuse it
-        }
-        let name = address.get(FAMILY_BYTES..).unwrap_or_default();
-        let name = name.split(|byte| *byte == 0).next().unwrap_or_default();
-        if name.is_empty() {
+        };
+        let path = path_of(&name);
+        if path.as_os_str().is_empty() {
             return Ok(Decision::Run); // abstract, or none
         }
-        let path = Path::new(OsStr::from_bytes(name));
         let Some(start) = self.start(libc::AT_FDCWD, path) else {
             return Ok(Decision::Run); // the kernel will refuse it
         };
@@ -106,6 +167,16 @@ impl Program {
             place: PathAt::at(start.as_fd(), path),
             new: New::Thing,
         })
+    }
+
+    /// The name in the address that comes with a call, as bind(2) takes it.
+    fn unix_address(&self, call: &Stopped) -> Option<Vec<u8>> {
+        const MOST_BYTES: u64 = 110;
+        const FAMILY_BYTES: usize = 2;
+        let [_, at, length, ..] = call.arguments;
+        let mut address = vec![0; length.min(MOST_BYTES) as usize];
+        self.caller().read(at, &mut address).ok()?;
+        address.get(FAMILY_BYTES..).map(<[u8]>::to_vec)
     }
 
     /// A socket of the caller that leads outside; `None` of anything else.

@@ -95,16 +95,16 @@ pub(super) fn describe(
 
 /// A Unix socket that is not known as an end of a pair.
 fn unix_socket(pid: i32, inode: u64, ours: &OwnedFd, pairs: &mut Pairs, replies: Replies) -> Result<What> {
+    let directory = format!("/proc/{pid}/cwd");
+    let directory = fs::read_link(&directory).map_err(Error::file("cannot read", &directory))?;
+    let found = unix_sockets::look(ours.as_fd(), inode, &directory, pairs)?;
     if replies == Replies::Refused {
-        unix_sockets::meet(ours.as_fd(), inode, pairs)?;
-    } else {
-        let directory = format!("/proc/{pid}/cwd");
-        let directory = fs::read_link(&directory).map_err(Error::file("cannot read", &directory))?;
-        if let Found::Named(named) = unix_sockets::look(ours.as_fd(), inode, &directory, pairs)? {
-            return Ok(What::Unix(named));
-        }
+        unix_sockets::check_within(ours.as_fd(), &found)?;
     }
-    pairs.describe(inode, ours).map(What::Pair)
+    match found {
+        Found::Named(named) => Ok(What::Unix(named)),
+        Found::End => pairs.describe(inode, ours).map(What::Pair),
+    }
 }
 
 /// Whether it is the file that twinpage itself was started with at this number.

@@ -7,10 +7,11 @@ use crate::clocks::Clocks;
 use crate::error::{Error, Result};
 use crate::files::Ident;
 use crate::pairs;
-use crate::sockets;
+use crate::sockets::{self, Replies};
+use crate::unix_sockets::check_queue;
 use rustix::fs::{OFlags, SeekFrom};
 use std::collections::BTreeSet;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use twinpage_os::remote::Process;
 use twinpage_os::trace::Tid;
 
@@ -25,6 +26,8 @@ pub struct Look<'a> {
     pub calls_nothing: BTreeSet<i32>,
     /// The clocks at the stop.
     pub stopped: Clocks,
+    /// Whether there are sockets to the outside.
+    pub replies: Replies,
 }
 
 impl Descriptors {
@@ -110,6 +113,12 @@ impl Descriptors {
                 })
             }
             What::Pair(end) => pairs::held(owner, fd, end).map(Held::Queue),
+            What::Unix(named) if named.backlog.is_some() && at.replies == Replies::Refused => {
+                let ours = owner
+                    .duplicate_fd(fd)
+                    .map_err(|source| Error::target("cannot look at a Unix socket", source))?;
+                check_queue(ours.as_fd()).map(|()| Held::Nothing)
+            }
             What::Connection(_) => sockets::phase(owner, fd).map(Held::Connection),
             What::Fifo { .. } => {
                 let ours = owner

@@ -187,6 +187,7 @@ impl Program {
             tid,
             calls_nothing,
             stopped,
+            replies: self.sockets.replies,
         })?;
         let has_sockets = held.iter().any(|held| matches!(held, Held::Queue(_)));
         if has_sockets && self.descendants.any_lives() {

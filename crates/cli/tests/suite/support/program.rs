@@ -72,6 +72,7 @@ pub(crate) const PROGRAMS: &[Program] = &[
         Kind::Python("multiprocessing.shared_memory"),
         8,
     ),
+    program("python_sockets.py", Kind::Python("multiprocessing.managers"), 5),
     program("python_numpy.py", Kind::Python("numpy"), 50),
     program("sqlite_memory.py", Kind::Python("sqlite3"), 200),
     program("churn.pl", Kind::Perl, 170),
