@@ -103,11 +103,10 @@ struct Counts {
 /// # load()?;
 /// # let region = Region::open("numbers.twin")?;
 /// # let numbers = region.root::<Vec<u64>>("numbers")?;
-/// // In the next life of the program pages come as they are touched.
-/// let before = region.statistics().paging;
+/// // In the next life of the program pages come as they are touched, and some ahead of that.
 /// assert_eq!(region.read(|v| numbers.get(v)[70_000]), 70_000);
-/// let after = region.statistics().paging;
-/// assert!(after.loaded_pages > before.loaded_pages || after.loaded_at_open);
+/// let paging = region.statistics().paging;
+/// assert!(paging.loaded_pages > 0 || paging.loaded_at_open);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Serialize)]

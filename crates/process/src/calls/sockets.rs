@@ -19,7 +19,7 @@ use std::path::Path;
 use twinpage_os::unix_sockets::{self, Bound};
 
 /// Where nscd(8) listens.
-const NAME_SERVICE: &[u8] = b"/var/run/nscd/socket\0";
+const NAME_SERVICE: &str = "/var/run/nscd/socket";
 const OTHERS: &str =
     "of sockets to the outside TCP, UDP and Unix sockets are captured; most programs have a setting for it";
 
@@ -60,19 +60,14 @@ impl Program {
         };
         let look = |source| Error::target("cannot look who listens at a Unix socket", source);
         let listener = unix_sockets::listener_at(&bound).map_err(look)?;
-        let sockets = rustix::fs::fstat(&ours)
-            .map_err(|error| look(error.into()))?
-            .st_dev;
-        let is_within = listener.is_none_or(|inode| {
-            self.has_open(Ident {
-                dev: sockets,
-                ino: inode,
-            })
-        });
-        Ok(match address {
-            _ if is_within => None,
-            // The C library looks into files when the cache of the name service (nscd) does not answer.
-            Some(name) if name == NAME_SERVICE => Some(do_without(libc::EACCES, OUTSIDE)),
+        let stat = rustix::fs::fstat(&ours).map_err(|error| look(error.into()))?;
+        let dev = stat.st_dev; // all sockets have the same
+        if listener.is_none_or(|ino| self.has_open(Ident { dev, ino })) {
+            return Ok(None);
+        }
+        Ok(match address.as_deref().map(path_of) {
+            // The C library looks into files when the cache of the name service does not answer.
+            Some(path) if path == Path::new(NAME_SERVICE) => Some(do_without(libc::EACCES, OUTSIDE)),
             _ => refused(),
         })
     }

@@ -6,6 +6,7 @@ use super::paper::said;
 use super::runs::{Key, Other, Run, Runs};
 use crate::bus::{Config, Counts};
 use crate::eval;
+use crate::eval::evidence::is_far;
 use std::collections::BTreeMap;
 
 /// A number beside the paper's.
@@ -52,7 +53,6 @@ impl Table<'_> {
         unit: &'static str,
         of: &[&Run],
     ) -> Row {
-        let is_far = paper.is_some_and(|paper| (ours / paper - 1.0).abs() > 0.15);
         Row {
             row: eval::Row {
                 artifact: self.artifact,
@@ -62,7 +62,8 @@ impl Table<'_> {
                 ours,
                 plus_minus: None,
                 unit,
-                note: is_far.then(|| of.iter().map(|run| evidence(run)).collect::<Vec<_>>().join("; ")),
+                note: is_far(paper, ours)
+                    .then(|| of.iter().map(|run| evidence(run)).collect::<Vec<_>>().join("; ")),
             },
             of: of.iter().map(|run| run.name.clone()).collect(),
             counts: BTreeMap::new(),

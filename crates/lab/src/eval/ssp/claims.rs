@@ -1,6 +1,6 @@
 //! Which sentences of the paper's evaluation hold here.
 //!
-//! * A number of the text holds if ours is within 15% of it, as in the tables.
+//! * A number of the text holds if ours is within 15% of it, as in the tables, and on the same side of equal.
 //! * A comparison is decided where it is further from equal than its interval; without one as it stands.
 //! * Where a sentence has no number for "little" or "most", the number it is taken for is in the sentence.
 
