@@ -44,11 +44,14 @@ pub fn side_by_side(context: &Context) -> (Cow<'_, Context>, Vec<Table>) {
     };
     let table = |table| {
         let threads = context.fixed.apart.iter().filter(|(_, of)| *of == table);
-        let threads: Vec<Tid> = threads.map(|(tid, _)| *tid).collect();
+        let mut threads: Vec<Tid> = threads.map(|(tid, _)| *tid).collect();
+        let pid = threads
+            .first()
+            .map_or(context.fixed.pid, |first| process_of(*first));
+        // The main thread is there already. Threads made after a resume may have lower ids than it.
+        threads.sort_by_key(|tid| *tid != pid);
         Table {
-            pid: threads
-                .first()
-                .map_or(context.fixed.pid, |first| process_of(*first)),
+            pid,
             threads,
             descriptors: Vec::new(),
         }
