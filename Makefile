@@ -7,11 +7,12 @@ test: export CARGO_PROFILE_RELEASE_LTO = off
 test:
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --release --features twinpage/serde -- -D warnings
-	# A shell ignores signals for what it runs in the background; some tests send them.
-	env --default-signal cargo test --workspace --lib --bins --tests $(TEST)
+	$(RUN_TESTS)
 	cargo test --workspace --doc $(TEST)
 
 TEST = --release --features twinpage/serde --no-fail-fast
+# A shell ignores signals for what it runs in the background; some tests send them.
+RUN_TESTS = env --default-signal cargo test --workspace --lib --bins --tests $(TEST)
 
 # What the gate does not run, in its shortest form: a power cut of each medium, a sanitizer over the smallest tests.
 # Some minutes. Run it before an issue is called resolved: what is never run breaks unseen.
@@ -25,7 +26,7 @@ nightly: campaigns miri sanitize
 campaigns: export TWINPAGE_LONG = 1
 campaigns: campaign power
 campaign:
-	env --default-signal cargo test --workspace --lib --bins --tests $(TEST)
+	$(RUN_TESTS)
 
 # Power cuts in an emulated machine: on persistent memory, on a disk that loses its cache, on one that fails.
 # Not in `test`: the machine has to be fetched, and boots for several seconds a cut.

@@ -219,6 +219,17 @@ fn every_attempt_is_tested() {
     }
 }
 
+/// It fails, and is refused in one of these words.
+fn expect_refused(line: &[String], words: &[&str]) {
+    let out = run_once(line);
+    let stderr = String::from_utf8_lossy(&out.stderr);
+    assert!(!out.status.success(), "{line:?} went through");
+    assert!(
+        refusal(&stderr, words).is_some(),
+        "{line:?} is not refused by name:\n{stderr}"
+    );
+}
+
 #[test]
 fn python_that_connects() {
     let Some(python) = python_with("socket") else {
@@ -227,13 +238,7 @@ fn python_that_connects() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a listener");
     let port = listener.local_addr().expect("its address").port();
     let connect = format!("import socket; socket.create_connection(('127.0.0.1', {port}))");
-    let out = run_once(&[python, "-c".into(), connect]);
-    let stderr = String::from_utf8_lossy(&out.stderr);
-    assert!(!out.status.success(), "it went through");
-    assert!(
-        refusal(&stderr, &["socket", "connect"]).is_some(),
-        "it is not refused by name:\n{stderr}"
-    );
+    expect_refused(&[python, "-c".into(), connect], &["socket", "connect"]);
 }
 
 /// Unix sockets are for the program and its children: nothing of a connection to another program goes out.
@@ -253,12 +258,7 @@ fn python_that_connects_to_another_program() {
     for (listener, address) in listeners {
         let listener = listener.expect("a listener");
         let connect = format!("import socket; socket.socket(socket.AF_UNIX).connect({address})");
-        let out = run_once(&[python.clone(), "-c".into(), connect]);
-        let stderr = String::from_utf8_lossy(&out.stderr);
-        assert!(
-            !out.status.success() && refusal(&stderr, &["connect"]).is_some(),
-            "{address} is not refused by name:\n{stderr}"
-        );
+        expect_refused(&[python.clone(), "-c".into(), connect], &["connect"]);
         listener.set_nonblocking(true).expect("a listener that asks");
         let came = listener.accept().map(drop).map_err(|error| error.kind());
         assert_eq!(came, Err(std::io::ErrorKind::WouldBlock), "{address}");

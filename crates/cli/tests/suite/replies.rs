@@ -192,19 +192,21 @@ fn loses_nothing(test: &str, replies: &str, protocol: Protocol, words: impl FnOn
     ));
 }
 
-fn python(port: u16, log: bool) -> Option<Vec<String>> {
-    let source = format!("{}/tests/programs/server_store.py", env!("CARGO_MANIFEST_DIR"));
-    let mut words = vec![python_with("selectors")?, source, port.to_string()];
-    words.extend(log.then(|| "log".to_owned()));
+/// A Python program of ours that serves at a port.
+fn python(file: &str, needs: &str, port: u16, more: &[&str]) -> Option<Vec<String>> {
+    let source = format!("{}/tests/programs/{file}", env!("CARGO_MANIFEST_DIR"));
+    let mut words = vec![python_with(needs)?, source, port.to_string()];
+    words.extend(more.iter().map(|word| (*word).to_owned()));
     Some(words)
 }
 
-/// A server of several processes.
-fn workers(port: u16, more: &[&str]) -> Option<Vec<String>> {
-    let source = format!("{}/tests/programs/server_workers.py", env!("CARGO_MANIFEST_DIR"));
-    let mut words = vec![python_with("fcntl")?, source, port.to_string(), "log".to_owned()];
-    words.extend(more.iter().map(|word| (*word).to_owned()));
-    Some(words)
+fn loses_nothing_in_python(test: &str, replies: &str, file: &str, needs: &str, more: &[&str]) {
+    if python(file, needs, 0, more).is_none() {
+        return skip(test, "python3", "python3");
+    }
+    loses_nothing(test, replies, Protocol::Memcached, |port| {
+        python(file, needs, port, more).expect("just seen")
+    });
 }
 
 /// The program, if it is installed.
@@ -216,45 +218,25 @@ fn installed(name: &str) -> bool {
 #[test]
 fn held_replies_of_a_python_server() {
     let test = "held replies of a Python server";
-    if python(0, false).is_none() {
-        return skip(test, "python3", "python3");
-    }
-    loses_nothing(test, "held", Protocol::Memcached, |port| {
-        python(port, false).expect("just seen")
-    });
+    loses_nothing_in_python(test, "held", "server_store.py", "selectors", &[]);
 }
 
 #[test]
 fn synced_replies_of_a_python_server() {
     let test = "synced replies of a Python server";
-    if python(0, false).is_none() {
-        return skip(test, "python3", "python3");
-    }
-    loses_nothing(test, "synced", Protocol::Memcached, |port| {
-        python(port, true).expect("just seen")
-    });
+    loses_nothing_in_python(test, "synced", "server_store.py", "selectors", &["log"]);
 }
 
 #[test]
 fn held_replies_of_a_server_of_several_processes() {
     let test = "held replies of a server of several processes";
-    if workers(0, &[]).is_none() {
-        return skip(test, "python3", "python3");
-    }
-    loses_nothing(test, "held", Protocol::Memcached, |port| {
-        workers(port, &[]).expect("just seen")
-    });
+    loses_nothing_in_python(test, "held", "server_workers.py", "fcntl", &["log"]);
 }
 
 #[test]
 fn synced_replies_of_a_server_of_several_processes() {
     let test = "synced replies of a server of several processes";
-    if workers(0, &[]).is_none() {
-        return skip(test, "python3", "python3");
-    }
-    loses_nothing(test, "synced", Protocol::Memcached, |port| {
-        workers(port, &["sync"]).expect("just seen")
-    });
+    loses_nothing_in_python(test, "synced", "server_workers.py", "fcntl", &["log", "sync"]);
 }
 
 #[test]

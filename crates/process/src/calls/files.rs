@@ -412,6 +412,11 @@ impl Program {
         if self.objects.find(file).is_some() {
             return true; // mapped, perhaps
         }
+        self.has_open(file)
+    }
+
+    /// The same, of a file that is never mapped.
+    pub(super) fn has_open(&self, file: Ident) -> bool {
         let mut living = self.descendants.living().into_iter();
         self.descriptors.has_open(&self.process, file) || living.any(|pid| descriptors::is_open_in(pid, file))
     }

@@ -4,7 +4,6 @@
 //! * Who listens at a name is looked up before a connect(2): a connection to another program is never made.
 
 use super::{Decision, Stopped, do_without, fail};
-use crate::descriptors;
 use crate::error::{Error, Result};
 use crate::files::{Change, Ident, New, PathAt};
 use crate::program::Program;
@@ -70,13 +69,6 @@ impl Program {
             Some(path) if path == Path::new(NAME_SERVICE) => Some(do_without(libc::EACCES, OUTSIDE)),
             _ => refused(),
         })
-    }
-
-    /// Whether the program or a descendant has a file open.
-    fn has_open(&self, file: Ident) -> bool {
-        let others = self.descendants.living().into_iter();
-        let mut all = std::iter::once(self.process.thread()).chain(others);
-        all.any(|pid| descriptors::is_open_in(pid, file))
     }
 
     /// What a socket with this address is bound to, if it is there.

@@ -55,11 +55,11 @@ pub fn event(events: u32, data: u64) -> [u8; 16] {
 
 /// A poll descriptor.
 pub(super) struct Poll<'a> {
-    /// A process that has it, seen by a thread with this table.
+    /// A process that has it open, looked at by a thread with the table below.
     pub(super) process: &'a Process,
-    /// Its number there.
+    /// Its number in that table.
     pub(super) fd: i32,
-    /// The table that this is in.
+    /// The number of the table of descriptors.
     pub(super) table: usize,
     /// A thread of the process that stands still and may make calls.
     pub(super) tid: Option<Tid>,

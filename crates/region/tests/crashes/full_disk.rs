@@ -1,9 +1,8 @@
 //! A file system that is really full: the checkpoint fails and says so, the last one stays whole, what is
 //! in memory can be saved elsewhere, and with room all goes on.
 
-use crate::support::name;
+use crate::support::{again, on_small_disk};
 use std::path::Path;
-use std::process::Command;
 use std::time::Duration;
 use twinpage::collections::Vec as List;
 use twinpage::inspect::inspect;
@@ -26,33 +25,11 @@ fn a_disk_that_fills_up_loses_a_checkpoint_and_nothing_else() {
         return a_new_region_has_no_room();
     }
     let folder = tempfile::tempdir().unwrap();
-    let script =
-        format!("mkdir disk && mount -t tmpfs -o size={DISK_BYTES} tmpfs disk || exit 90; exec \"$@\"");
-    let done = Command::new("unshare")
-        .args(["-rm", "sh", "-c", &script, "sh"])
-        .arg(std::env::current_exe().unwrap())
-        .args([
-            "--exact",
-            &name(
-                module_path!(),
-                "a_disk_that_fills_up_loses_a_checkpoint_and_nothing_else",
-            ),
-            "--nocapture",
-        ])
-        .env(CHILD, "1")
-        .current_dir(folder.path())
-        .output()
-        .unwrap();
-    let said = String::from_utf8_lossy(&done.stderr);
-    if done.status.code() == Some(90) || said.starts_with("unshare:") {
-        println!("SKIPPED: no mount namespaces on this machine: {said}");
-        return;
-    }
-    assert!(
-        done.status.success(),
-        "{said}\n{}",
-        String::from_utf8_lossy(&done.stdout)
+    let mut child = again(
+        module_path!(),
+        "a_disk_that_fills_up_loses_a_checkpoint_and_nothing_else",
     );
+    on_small_disk(child.env(CHILD, "1"), folder.path(), DISK_BYTES);
 }
 
 fn options(scheme: SchemeKind, durability: Durability) -> Options {

@@ -3,7 +3,7 @@
 
 #![allow(unreachable_pub)]
 
-use crate::support::{again, when_free};
+use crate::support::{again, on_small_disk, when_free};
 use serde::{Deserialize, Serialize};
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -130,24 +130,11 @@ fn an_instant_call_that_finds_no_room_fails_and_does_not_run_later() {
         return find_no_room(&path);
     }
     let folder = tempfile::tempdir().unwrap();
-    let script =
-        format!("mkdir disk && mount -t tmpfs -o size={DISK_BYTES} tmpfs disk || exit 90; exec \"$@\"");
-    let child = child(NAME, Path::new("disk/pile.twin"));
-    let done = Command::new("unshare")
-        .args(["-rm", "sh", "-c", &script, "sh"])
-        .arg(child.get_program())
-        .args(child.get_args())
-        .envs(child.get_envs().filter_map(|(name, value)| Some((name, value?))))
-        .current_dir(folder.path())
-        .output()
-        .unwrap();
-    let said = String::from_utf8_lossy(&done.stderr);
-    if done.status.code() == Some(90) || said.starts_with("unshare:") {
-        println!("SKIPPED: no mount namespaces on this machine: {said}");
-        return;
-    }
-    let out = String::from_utf8_lossy(&done.stdout);
-    assert!(done.status.success(), "{said}\n{out}");
+    on_small_disk(
+        &child(NAME, Path::new("disk/pile.twin")),
+        folder.path(),
+        DISK_BYTES,
+    );
 }
 
 fn find_no_room(path: &Path) {

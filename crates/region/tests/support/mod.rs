@@ -3,6 +3,7 @@
 #![allow(dead_code)]
 
 use std::ffi::OsStr;
+use std::path::Path;
 use std::process::Command;
 use tempfile::TempDir;
 use twinpage::window::Place;
@@ -28,7 +29,7 @@ pub(crate) fn when_free<T>(open: impl Fn() -> Result<T, Error>) -> T {
     }
 }
 
-/// The name of a test of a module, as the test harness has it: without that of the binary.
+/// The full name of a test for the test harness: the path of its module in this binary, and its own name.
 pub(crate) fn name(module: &str, test: &str) -> String {
     match module.split_once("::") {
         Some((_, inside)) => format!("{inside}::{test}"),
@@ -41,6 +42,34 @@ pub(crate) fn again(module: &str, test: &str) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", &name(module, test), "--nocapture"]);
     command
+}
+
+/// Runs a command in a mount namespace of its own, with a file system of so few bytes at `disk` in `folder`, and fails
+/// if it does. Where there are no such namespaces it is skipped, said loudly.
+pub(crate) fn on_small_disk(command: &Command, folder: &Path, bytes: usize) {
+    let script = format!("mkdir disk && mount -t tmpfs -o size={bytes} tmpfs disk || exit 90; exec \"$@\"");
+    let done = Command::new("unshare")
+        .args(["-rm", "sh", "-c", &script, "sh"])
+        .arg(command.get_program())
+        .args(command.get_args())
+        .envs(
+            command
+                .get_envs()
+                .filter_map(|(name, value)| Some((name, value?))),
+        )
+        .current_dir(folder)
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&done.stderr);
+    if done.status.code() == Some(90) || said.starts_with("unshare:") {
+        println!("SKIPPED: no mount namespaces on this machine: {said}");
+        return;
+    }
+    assert!(
+        done.status.success(),
+        "{said}\n{}",
+        String::from_utf8_lossy(&done.stdout)
+    );
 }
 
 /// The flushes that a test makes, as [`written`] has them.

@@ -311,7 +311,7 @@ fn agrees(said: f64, ours: f64) -> bool {
     !is_far(Some(said), ours) && (said - 1.0) * (ours - 1.0) >= 0.0
 }
 
-/// A number beside the text's, which holds as [`agrees`] has it.
+/// Our number beside the paper's, and whether they agree ([`agrees`]).
 pub(super) fn number(said: Option<f64>, ours: f64, unit: &str) -> Finding {
     let verdict = match said {
         Some(_) if !ours.is_finite() => Verdict::CannotBeSaid,
