@@ -2,8 +2,9 @@
 
 .PHONY: test before-resolving power power-short miri sanitize sanitize-address sanitize-address-short sanitize-thread nightly campaigns campaign bench traces
 
-# Optimized as ever, but each unit of code by itself: a quarter less to compile.
-test: export CARGO_PROFILE_RELEASE_LTO = off
+# Tests are optimized as ever, but each unit of code by itself: a quarter less to compile.
+test campaigns campaign power power-short: export CARGO_PROFILE_RELEASE_LTO = off
+
 test:
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --release --features twinpage/serde -- -D warnings
@@ -22,8 +23,10 @@ before-resolving: test power-short sanitize-address-short
 # sanitizers look at each path of the code, and see nothing new in one that is taken a thousand times.
 nightly: campaigns miri sanitize
 
-# Most of a campaign waits for programs that it kills, so the rest may run beside it: make -j3 nightly.
+# Most of a campaign waits for programs that it kills, so several tests run at once, and the rest may run beside it:
+# make -j3 nightly.
 campaigns: export TWINPAGE_LONG = 1
+campaigns: export RUST_TEST_THREADS = 6
 campaigns: campaign power
 campaign:
 	$(RUN_TESTS)

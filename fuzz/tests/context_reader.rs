@@ -9,8 +9,10 @@ use twinpage_process::clocks::Clocks;
 use twinpage_process::context::{
     Beside, Ending, Member, MemberState, StableState, Threads, VolatileState, Writer, read,
 };
+use twinpage_process::ipc;
 use twinpage_process::kernel::Kernel;
 use twinpage_process::machine::Machine;
+use twinpage_process::segments;
 
 #[global_allocator]
 static COUNTING: Counting = Counting;
@@ -39,6 +41,9 @@ fn stable(pid: i32, rng: &mut Rng) -> StableState {
         fifos: Vec::new(),
         main_thread_ended: None,
         apart: Vec::new(),
+        segments: segments::Saved::default(),
+        ipc: ipc::Saved::default(),
+        last_id: 0,
     }
 }
 

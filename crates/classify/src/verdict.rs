@@ -7,9 +7,10 @@ use crate::body::{self, Body};
 use crate::index::{FnId, Function, Sources, is_attribute};
 use crate::{Class, Method, Position, Reason};
 use syn::spanned::Spanned;
-use syn::{FnArg, Meta, ReceiverKind, ReturnType, Type};
+use syn::{FnArg, Meta, Receiver, ReceiverKind, ReturnType, Type};
 
 const SPLIT: &str = "change in one method, and read in another that takes `&self`";
+const READ: &str = "leave it so: it takes `&self`, and such methods run beside one another";
 const BORROW: &str = "take `&mut self`";
 const MARK: &str = "remove the mark";
 
@@ -17,6 +18,11 @@ const MARK: &str = "remove the mark";
 enum Cause {
     Own(usize),
     Call { call: usize, callee: FnId },
+}
+
+/// Whether a method takes `&self`.
+fn is_shared(receiver: &Receiver) -> bool {
+    matches!(receiver.kind, ReceiverKind::Reference(_, _, None))
 }
 
 impl Sources {
@@ -136,7 +142,8 @@ impl Sources {
         {
             let shown = shown(ty);
             let why = format!("it returns `{shown}`, and its caller waits for that");
-            reasons.push(reason(at(ty.span()), why, SPLIT));
+            let is_read = signature.receiver().is_some_and(is_shared);
+            reasons.push(reason(at(ty.span()), why, if is_read { READ } else { SPLIT }));
         }
         if let Some(receiver) = signature.receiver()
             && matches!(receiver.kind, ReceiverKind::Value)

@@ -7,7 +7,7 @@ use std::io::ErrorKind;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use twinpage_os::{signals, user_signals};
+use twinpage_os::{namespaces, signals, user_signals};
 use twinpage_process::attach::{self, Begun, Left, Side};
 use twinpage_process::context::Ending;
 use twinpage_process::launch::Command;
@@ -20,6 +20,7 @@ pub(crate) fn run(arguments: Run) -> Result<ExitCode, String> {
     if arguments.explain {
         return crate::explain::print(arguments.json);
     }
+    begin_with_rights()?;
     redirect_messages(&arguments.pace)?;
     let command = Command::find(&arguments.program).map_err(|error| error.to_string())?;
     let (state, chosen) = match arguments.state {
@@ -54,6 +55,7 @@ pub(crate) fn run(arguments: Run) -> Result<ExitCode, String> {
 }
 
 pub(crate) fn resume(arguments: Resume) -> Result<ExitCode, String> {
+    begin_with_rights()?;
     redirect_messages(&arguments.pace)?;
     if arguments.pace.detach
         && let Some(code) = detach(&arguments.state)?
@@ -62,6 +64,10 @@ pub(crate) fn resume(arguments: Resume) -> Result<ExitCode, String> {
     }
     let summary = run::resume(&arguments.state, arguments.at, arguments.pace.pace())?;
     finish(&summary, &arguments.pace, &arguments.state)
+}
+
+fn begin_with_rights() -> Result<(), String> {
+    namespaces::begin_with_rights().map_err(|error| error.to_string())
 }
 
 /// Goes on in a process with a terminal that is kept for it; the exit code of the process that was called.

@@ -76,13 +76,13 @@ Row: 1 deferrable, 1 instant
   deferrable  add
   instant     sum
       ./row.rs:9:26: it returns `i64`, and its caller waits for that
-          change in one method, and read in another that takes `&self`
+          leave it so: it takes `&self`, and such methods run beside one another
 
 Scores: 1 deferrable, 2 instant
   deferrable  add_all
   instant     sum
       ./scores.rs:11:38: it returns `i64`, and its caller waits for that
-          change in one method, and read in another that takes `&self`
+          leave it so: it takes `&self`, and such methods run beside one another
   instant     report
       ./scores.rs:16:9: `crate::output::show`: `println!` writes to the program's output (./output.rs:3:5)
           do it in the caller, and give the method its result as an argument

@@ -1,8 +1,9 @@
 //! Keeps a second program out of a directory or a file: `flock(2)`.
 //!
-//! * The lock ends with the last copy of its descriptor, so never later than the programs that have
-//!   one; nothing stale can stay behind, and nothing is written, so a read-only place can be locked.
-//! * A child made by `fork` that goes on without `exec` has such a copy.
+//! * The lock ends when the process that took it drops it, and with the last copy of its descriptor: never later than
+//!   the programs that have one. Nothing stale can stay behind, and nothing is written, so a read-only place can be
+//!   locked.
+//! * A child made by `fork` has such a copy, until it executes another program. What it drops ends no lock of its parent.
 
 use rustix::fs::{FlockOperation, Mode, OFlags, flock, fstat, major, minor, open};
 use rustix::io::Errno;
@@ -13,7 +14,18 @@ use std::path::{Path, PathBuf};
 /// A lock, held until dropped: of one owner, or of any number of readers.
 #[derive(Debug)]
 pub struct Lock {
-    _held: OwnedFd,
+    held: OwnedFd,
+    /// The process that took it.
+    taker: u32,
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // A child that another thread just made would keep it for a moment more.
+        if self.taker == std::process::id() {
+            let _ = flock(&self.held, FlockOperation::Unlock); // else it ends as the descriptor is closed
+        }
+    }
 }
 
 /// Why there is no lock.
@@ -106,7 +118,10 @@ impl Lock {
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
         let fd = open(path, flags, Mode::empty()).map_err(io)?;
         match flock(&fd, operation) {
-            Ok(()) => Ok(Lock { _held: fd }),
+            Ok(()) => Ok(Lock {
+                held: fd,
+                taker: std::process::id(),
+            }),
             Err(Errno::WOULDBLOCK) => Err(LockError::Held {
                 path: path.to_owned(),
                 holder: holder(&fd),
@@ -172,6 +187,22 @@ mod tests {
             drop(lock);
             Lock::take(path).unwrap();
         }
+    }
+
+    #[test]
+    fn a_lock_ends_though_a_child_has_a_copy_and_not_by_the_childs_drop() {
+        let folder = tempfile::tempdir().unwrap();
+        let lock = Lock::take(folder.path()).unwrap();
+        let copy = |taker| Lock {
+            held: lock.held.try_clone().unwrap(),
+            taker,
+        };
+        drop(copy(0)); // as a child does
+        assert!(Lock::take(folder.path()).is_err());
+        let childs = copy(0);
+        drop(lock);
+        Lock::take(folder.path()).unwrap();
+        drop(childs);
     }
 
     #[test]

@@ -3,13 +3,18 @@
 //! * A program resumed needs the process and thread ids it had, so it lives in a process-id
 //!   namespace of its own, with a `/proc` that agrees.
 //! * Its clocks go on from where they were, so it lives in a time namespace.
-//! * Without privileges all of that happens in a user namespace that maps the user to itself.
+//! * Semaphores and message queues of System V come back under their numbers, so it lives in an IPC namespace.
+//! * Without `CAP_SYS_ADMIN` all of that happens in a user namespace, which maps each user to itself: all of them where
+//!   this user may change to any, as root in most containers, else its own alone.
 
 #![allow(unsafe_code)]
 
+use crate::spawn::{self, CStrings};
 use libc::{c_int, pid_t};
+use std::ffi::{CString, OsString};
 use std::fs;
-use std::io;
+use std::io::{self, Read, Write};
+use std::os::unix::ffi::OsStringExt;
 
 /// What [`enter`] could not do, and its reason.
 #[derive(Debug, thiserror::Error)]
@@ -24,6 +29,43 @@ fn refused(what: &'static str, advice: &'static str) -> impl FnOnce(io::Error) -
     move |source| NamespaceError { what, advice, source }
 }
 
+/// Root without the right to make namespaces, as in many containers, gets a user namespace of its own, and executes this
+/// program again there. The kernel checks access to a process (ptrace(2)) in the user namespace in which its program was
+/// executed; for a process that a resume makes that is twinpage's. Without this, root could not look at one that must
+/// not be dumped. Call first of all, with one thread.
+///
+/// # Errors
+/// Names what is refused, and the way out.
+pub fn begin_with_rights() -> Result<(), NamespaceError> {
+    if !rustix::process::geteuid().is_root() || may(SYS_ADMIN) {
+        return Ok(());
+    }
+    enter_user_namespace(0)?;
+    let again = || {
+        refused(
+            "cannot start twinpage in its user namespace",
+            "start it from a file",
+        )
+    };
+    let program = std::env::current_exe().map_err(again())?;
+    let strings = |strings: &mut dyn Iterator<Item = OsString>| {
+        let strings: Result<_, _> = strings.map(|string| CString::new(string.into_vec())).collect();
+        strings.map(CStrings::new).map_err(io::Error::other)
+    };
+    let path = CString::new(program.into_os_string().into_vec()).map_err(|error| again()(error.into()))?;
+    let words = strings(&mut std::env::args_os()).map_err(again())?;
+    let environment = strings(&mut std::env::vars_os().map(|(mut name, value)| {
+        name.push("=");
+        name.push(value);
+        name
+    }));
+    Err(again()(spawn::exec(
+        &path,
+        &words,
+        &environment.map_err(again())?,
+    )))
+}
+
 /// Prepares new namespaces for the children of this process. Call while single-threaded; the next
 /// [`fork`] makes the first process of them. `clocks` says how far `CLOCK_MONOTONIC` and
 /// `CLOCK_BOOTTIME` are moved, in nanoseconds; 0 leaves them.
@@ -31,12 +73,12 @@ fn refused(what: &'static str, advice: &'static str) -> impl FnOnce(io::Error) -
 /// # Errors
 /// Names the namespace that could not be had, and the way out.
 pub fn enter(monotonic_shift_ns: i128) -> Result<(), NamespaceError> {
-    let wanted = libc::CLONE_NEWPID | libc::CLONE_NEWNS;
+    let wanted = libc::CLONE_NEWPID | libc::CLONE_NEWNS | libc::CLONE_NEWIPC;
     match unshare(wanted) {
         Err(error) if error.raw_os_error() == Some(libc::EPERM) => enter_user_namespace(wanted)?,
         result => result.map_err(refused(
-            "cannot make a process-id namespace",
-            "the kernel needs CONFIG_PID_NS",
+            "cannot make namespaces of process ids and System V IPC",
+            "the kernel needs CONFIG_PID_NS and CONFIG_IPC_NS",
         ))?,
     }
     if monotonic_shift_ns == 0 {
@@ -56,19 +98,94 @@ pub fn enter(monotonic_shift_ns: i128) -> Result<(), NamespaceError> {
 }
 
 fn enter_user_namespace(wanted: c_int) -> Result<(), NamespaceError> {
-    // SAFETY: getuid and getgid cannot fail and touch no memory.
-    let (user, group) = unsafe { (libc::getuid(), libc::getgid()) };
+    let mapper = if may(SETGID_SETUID_SETFCAP) {
+        Some(Mapper::start()?)
+    } else {
+        None
+    };
+    let (user, group) = (rustix::process::getuid(), rustix::process::getgid()); // inside they have no number yet
     unshare(libc::CLONE_NEWUSER | wanted).map_err(refused(
         "cannot make a user namespace",
         "allow them (sysctl kernel.unprivileged_userns_clone=1, user.max_user_namespaces) or run as root",
     ))?;
-    let written = fs::write("/proc/self/setgroups", "deny")
-        .and_then(|()| fs::write("/proc/self/uid_map", format!("{user} {user} 1\n")))
-        .and_then(|()| fs::write("/proc/self/gid_map", format!("{group} {group} 1\n")));
-    written.map_err(refused(
-        "cannot map the user into its namespace",
+    let mapped = mapper.map_or_else(|| map_one(user.as_raw(), group.as_raw()), Mapper::map);
+    mapped.map_err(refused(
+        "cannot map the users into their namespace",
         "AppArmor or a container may restrict user namespaces; run as root",
     ))
+}
+
+/// Capabilities that user_namespaces(7) asks of a user who gives a new namespace all the users that there are here.
+const SETGID_SETUID_SETFCAP: u64 = 1 << 6 | 1 << 7 | 1 << 31;
+const SYS_ADMIN: u64 = 1 << 21;
+
+/// Whether all these capabilities are in force.
+fn may(wanted: u64) -> bool {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    let effective = effective.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    effective.is_some_and(|effective| effective & wanted == wanted)
+}
+
+fn map_one(user: u32, group: u32) -> io::Result<()> {
+    fs::write("/proc/self/setgroups", "deny")?;
+    fs::write("/proc/self/uid_map", format!("{user} {user} 1\n"))?;
+    fs::write("/proc/self/gid_map", format!("{group} {group} 1\n"))
+}
+
+/// A process that stays outside a new user namespace, and maps all users into it: inside, there is no right to do so.
+struct Mapper {
+    pid: pid_t,
+    /// It waits for a byte, and ends without one.
+    go: io::PipeWriter,
+}
+
+impl Mapper {
+    fn start() -> Result<Mapper, NamespaceError> {
+        let started = || {
+            refused(
+                "cannot start a process that maps the users",
+                "the machine may have too many",
+            )
+        };
+        let (mut gate, go) = io::pipe().map_err(started())?;
+        let unshared = std::process::id();
+        let pid = spawn::fork().map_err(started())?;
+        if pid == 0 {
+            drop(go);
+            let mapped = gate.read_exact(&mut [0]).and_then(|()| map_all_users(unshared));
+            let code = |error: io::Error| error.raw_os_error().unwrap_or(libc::EIO);
+            spawn::exit_now(mapped.err().map_or(0, code));
+        }
+        Ok(Mapper { pid, go })
+    }
+
+    /// Lets it do its work for this process, whose namespace is new.
+    fn map(self) -> io::Result<()> {
+        let Mapper { pid, mut go } = self;
+        go.write_all(&[1])?;
+        match spawn::wait_for(pid)? {
+            Ok(0) => Ok(()),
+            Ok(code) => Err(io::Error::from_raw_os_error(code)),
+            Err(signal) => Err(io::Error::other(format!(
+                "what does it was killed by signal {signal}"
+            ))),
+        }
+    }
+}
+
+/// Gives the namespace that process `unshared` made all users and groups of this one.
+fn map_all_users(unshared: u32) -> io::Result<()> {
+    for map in ["uid_map", "gid_map"] {
+        let here = fs::read_to_string(format!("/proc/self/{map}"))?;
+        let lines = here.lines().filter_map(|line| {
+            let mut words = line.split_whitespace();
+            let (first, count) = (words.next()?, words.nth(1)?);
+            Some(format!("{first} {first} {count}\n"))
+        });
+        fs::write(format!("/proc/{unshared}/{map}"), lines.collect::<String>())?;
+    }
+    Ok(())
 }
 
 fn unshare(flags: c_int) -> io::Result<()> {

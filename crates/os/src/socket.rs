@@ -2,8 +2,11 @@
 
 #![allow(unsafe_code)]
 
-use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, recvmsg};
-use std::io::{self, IoSliceMut};
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
+};
+use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 
@@ -144,6 +147,20 @@ pub fn send_to(fd: BorrowedFd<'_>, bytes: &[u8], address: &[u8]) -> io::Result<u
             address.len() as libc::socklen_t,
         )
     })
+}
+
+/// Sends a byte, and a descriptor along with it: unix(7), `SCM_RIGHTS`.
+///
+/// # Errors
+/// As [`send`].
+pub fn send_descriptor(via: BorrowedFd<'_>, fd: BorrowedFd<'_>) -> io::Result<()> {
+    let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut along = SendAncillaryBuffer::new(&mut room);
+    let sent = [fd];
+    along.push(SendAncillaryMessage::ScmRights(&sent));
+    let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+    sendmsg(via, &[IoSlice::new(&[0])], &mut along, flags)?;
+    Ok(())
 }
 
 /// Half-closes the socket: shutdown(2), `SHUT_*`.

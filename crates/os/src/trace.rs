@@ -190,6 +190,14 @@ fn is_zombie(tid: Tid) -> bool {
     state.is_some_and(|state| state.starts_with('Z'))
 }
 
+/// Whether a thread is traced. One that ended stays traced until its tracer has waited for it.
+#[must_use]
+pub fn is_traced(tid: Tid) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{tid}/status")).unwrap_or_default();
+    let tracer = status.lines().find_map(|line| line.strip_prefix("TracerPid:"));
+    tracer.is_some_and(|tracer| tracer.trim() != "0")
+}
+
 fn decode(status: c_int) -> Status {
     if libc::WIFEXITED(status) {
         return Status::Exited(libc::WEXITSTATUS(status));
@@ -236,6 +244,30 @@ pub struct WatchedCall {
     pub after: u64,
     /// The number that the seccomp filter returned.
     pub message: u32,
+}
+
+/// Bytes of the `syscall` instruction.
+pub const SYSCALL_BYTES: u64 = 2;
+
+/// The arguments of a call, in the order of the registers that have them: syscall(2).
+#[must_use]
+pub fn arguments(registers: &Registers) -> [u64; 6] {
+    let r = registers;
+    [r.rdi, r.rsi, r.rdx, r.r10, r.r8, r.r9]
+}
+
+impl WatchedCall {
+    /// The call that a thread makes next that stands before its instruction with these registers.
+    #[must_use]
+    pub fn begun_by(registers: &Registers) -> WatchedCall {
+        WatchedCall {
+            number: registers.rax,
+            arguments: arguments(registers),
+            stack: registers.rsp,
+            after: registers.rip.wrapping_add(SYSCALL_BYTES),
+            message: 0,
+        }
+    }
 }
 
 /// `struct ptrace_syscall_info` of linux/ptrace.h, as it is at a stop of a seccomp filter.

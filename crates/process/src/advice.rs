@@ -1,7 +1,8 @@
 //! Advice that stays on mappings: madvise(2).
 //!
 //! * Advice about one thing replaces earlier advice about it; the default removes it.
-//! * What is unmapped or mapped again has none.
+//! * What is unmapped or mapped again has none. That is not told: where a mapping has advice on a part of it alone, the
+//!   part was mapped again, as the kernel makes two mappings of what differs.
 
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
@@ -77,6 +78,21 @@ impl AdviceInForce {
         }
     }
 
+    /// Forgets advice that one mapping, which has these addresses, cannot have: that on a part of it.
+    pub fn forget_parts(&mut self, mapping: &Range<u64>) {
+        let within = |mark: &Advice| mark.start < mapping.end && mark.end > mapping.start;
+        let inside: Vec<Advice> = self.0.iter().filter(|mark| within(mark)).cloned().collect();
+        for mark in &inside {
+            let same = inside.iter().filter(|other| other.advice == mark.advice);
+            let covered: u64 = same
+                .map(|other| other.end.min(mapping.end) - other.start.max(mapping.start))
+                .sum();
+            if covered < mapping.end - mapping.start {
+                self.cut(mapping, |other| other.advice == mark.advice);
+            }
+        }
+    }
+
     /// Takes the range out of the marks that `of` picks.
     fn cut(&mut self, range: &Range<u64>, of: impl Fn(&Advice) -> bool) {
         let mut kept = Vec::with_capacity(self.0.len());
@@ -120,6 +136,13 @@ mod tests {
             ranges,
             [(0, 20, dump), (30, 100, dump), (0, 100, libc::MADV_DONTFORK)]
         );
+        marks.forget_parts(&(0..20));
+        marks.forget_parts(&(50..100));
+        assert_eq!(marks.list().len(), 3, "these mappings have them whole");
+        marks.forget_parts(&(0..40));
+        let dumped = marks.list().iter().filter(|mark| mark.advice == dump);
+        assert!(dumped.into_iter().all(|mark| mark.start >= 40));
+        marks.advise(0..20, dump);
         marks.forget(10..100);
         assert_eq!(marks.list().len(), 2);
         assert!(marks.list().iter().all(|mark| mark.end == 10));

@@ -93,6 +93,15 @@ impl Error {
         move |source| Error::File { what, path, source }
     }
 
+    /// Whether the limit of open files is reached, of twinpage or of the whole system.
+    #[must_use]
+    pub fn lacks_files(&self) -> bool {
+        let (Error::Target { source, .. } | Error::File { source, .. }) = self else {
+            return false;
+        };
+        matches!(source.raw_os_error(), Some(libc::EMFILE | libc::ENFILE))
+    }
+
     /// Whether the error means that the program's process is gone.
     #[must_use]
     pub fn is_gone(&self) -> bool {

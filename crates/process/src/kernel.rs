@@ -6,6 +6,7 @@
 
 use crate::clocks::Clocks;
 use crate::error::{Error, Result};
+use crate::limits::{self, Limit};
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::path::PathBuf;
@@ -180,8 +181,8 @@ pub struct Kernel {
     /// The working directory.
     #[serde(with = "crate::path_bytes")]
     pub directory: PathBuf,
-    /// (resource, soft, hard): prlimit(2).
-    pub limits: Vec<(u32, u64, u64)>,
+    /// Resource limits.
+    pub limits: Vec<Limit>,
     /// `MEMBARRIER_CMD_REGISTER_*` bits in force.
     pub membarrier: u64,
     /// POSIX timers that exist.
@@ -400,7 +401,7 @@ impl Kernel {
             self.settings.group = first.or(self.settings.group);
         }
         if stale.limits {
-            self.limits = read_limits(pid)?;
+            self.limits = limits::read(process, tid)?;
         }
         if stale.membarrier {
             const GET_REGISTRATIONS: u64 = 1 << 9;
@@ -532,15 +533,6 @@ fn read_actions(process: &Process, tid: Tid) -> Result<Vec<Action>> {
     let mut bytes = vec![0; SIGNALS as usize * 32];
     process.read(ROOM, &mut bytes).map_err(asked)?;
     Ok(bytes.chunks_exact(32).map(Action::from_bytes).collect())
-}
-
-fn read_limits(pid: i32) -> Result<Vec<(u32, u64, u64)>> {
-    let limit = |resource| {
-        twinpage_os::remote::limit(pid, resource)
-            .map(|(soft, hard)| (resource, soft, hard))
-            .map_err(|source| Error::target("cannot read the program's limits", source))
-    };
-    (0..16).map(limit).collect()
 }
 
 const LINES_IN_TIMER: usize = 4;

@@ -89,16 +89,25 @@ pub struct Mapping {
     pub device: u64,
     /// Which object the file is, if any.
     pub object: Option<ObjectId>,
+    /// It shows an object that was opened for reading, and can never be made writable. Context version 7.
+    #[serde(skip)]
+    pub only_read: bool,
     /// Path of the file; empty when there is none.
     #[serde(with = "crate::path_bytes")]
     pub path: PathBuf,
 }
 
 impl Mapping {
+    /// Whether it is writable now.
+    #[must_use]
+    pub fn may_write(&self) -> bool {
+        self.protection & libc::PROT_WRITE as u32 != 0
+    }
+
     /// Whether its file has no name any more. A name may end as the kernel marks that.
     #[must_use]
     pub fn is_of_gone_file(&self) -> bool {
-        self.path.as_os_str().as_bytes().ends_with(b" (deleted)")
+        is_marked_gone(&self.path)
             && !std::fs::symlink_metadata(&self.path).is_ok_and(|named| named.ino() == self.inode)
     }
 
@@ -170,11 +179,20 @@ impl Layout {
         }
         let mut mappings = parse(&self.scratch[..filled], |range| linked(&self.links, range))?;
         resolve(&mut mappings)?;
+        for mapping in mappings.iter_mut().filter(|one| one.kind == Kind::Object) {
+            mapping.only_read = !mapping.may_write() && shows_reader(&self.links, &mapping.range());
+        }
         self.mappings = mappings;
         self.text.clear();
         self.text.extend_from_slice(&self.scratch[..filled]);
         Ok(true)
     }
+}
+
+/// Whether a path ends as the kernel marks that of a file without a name. A name may end so, too.
+#[must_use]
+pub fn is_marked_gone(path: &Path) -> bool {
+    path.as_os_str().as_bytes().ends_with(b" (deleted)")
 }
 
 /// Where the exact names of what a process maps are: proc_pid_map_files(5).
@@ -184,6 +202,13 @@ fn links_of(pid: i32) -> PathBuf {
 
 fn linked(links: &Path, range: &Range<u64>) -> Option<PathBuf> {
     std::fs::read_link(links.join(format!("{:x}-{:x}", range.start, range.end))).ok()
+}
+
+/// Whether what is mapped there was opened for reading only: the mode of its link says how.
+fn shows_reader(links: &Path, range: &Range<u64>) -> bool {
+    const WRITES: u32 = 0o200;
+    let link = links.join(format!("{:x}-{:x}", range.start, range.end));
+    std::fs::symlink_metadata(link).is_ok_and(|link| link.mode() & WRITES == 0)
 }
 
 /// The mappings in `text`, without the page that twinpage itself keeps in the program. A line end in a
@@ -205,16 +230,22 @@ pub fn parse(text: &[u8], exact: impl Fn(&Range<u64>) -> Option<PathBuf>) -> Res
     Ok(mappings)
 }
 
-/// The mapping of a process at an address, if it has one there that can be captured.
+/// The mappings of a process that can be captured, as they are now; none of one that is gone.
+#[must_use]
+pub fn mappings(pid: i32) -> Vec<Mapping> {
+    let text = std::fs::read(format!("/proc/{pid}/maps")).unwrap_or_default();
+    let links = links_of(pid);
+    let lines = text.split(|byte| *byte == b'\n');
+    let known = lines.filter_map(|line| parse(line, |range| linked(&links, range)).ok());
+    known.flatten().collect()
+}
+
+/// The one of them at an address, if there is one.
 #[must_use]
 pub fn mapping_at(pid: i32, address: u64) -> Option<Mapping> {
-    let text = std::fs::read(format!("/proc/{pid}/maps")).ok()?;
-    let links = links_of(pid);
-    let mut lines = text.split(|byte| *byte == b'\n');
-    lines.find_map(|line| {
-        let mapping = parse(line, |range| linked(&links, range)).ok()?.pop();
-        mapping.filter(|mapping| mapping.range().contains(&address))
-    })
+    mappings(pid)
+        .into_iter()
+        .find(|mapping| mapping.range().contains(&address))
 }
 
 /// Everything in `text` that can be unmapped or moved, whatever it is: its addresses, and which of the
@@ -300,6 +331,7 @@ fn parse_line(
         inode,
         device,
         object: None,
+        only_read: false,
         path,
     })))
 }

@@ -315,6 +315,7 @@ impl Memory {
             .filter(|mapping| mapping.kind.is_captured())
         {
             self.marks.forget(end..mapping.start);
+            self.marks.forget_parts(&mapping.range());
             self.pages
                 .forget(end..mapping.start, &mut into.discarded, |_| true);
             end = mapping.end;

@@ -6,6 +6,7 @@ use crate::context::{self, Ending};
 use crate::error::{Error, Result};
 use crate::files::{self, Recorder};
 use crate::inspect;
+use crate::ipc::Ipc;
 use crate::launch::{self, Command, PROGRAM_PID};
 use crate::layout::Layout;
 use crate::memory::Memory;
@@ -239,6 +240,7 @@ fn go_on(
         tids,
         memory,
         objects,
+        segments,
         pairs,
         calls,
         descendants,
@@ -254,7 +256,7 @@ fn go_on(
         &moved,
         &apart,
     )?;
-    setting.sockets.lent = sockets.lent;
+    setting.sockets.lent = sockets.into_lent();
     let (mut program, witness) = setting.program(
         process,
         &tids,
@@ -267,7 +269,15 @@ fn go_on(
         },
     )?;
     program.objects = objects;
+    program.segments = segments;
+    program.ipc = Ipc::restored(&context.fixed.ipc);
+    program.last_id = context.fixed.last_id;
     program.descriptors.pairs = pairs;
+    program
+        .descriptors
+        .watch_again(&context.fixed.descriptors, &context.live.held, |table| {
+            context.process_of_table(table)
+        });
     if !apart.is_empty() {
         program.descriptors.part();
     }
@@ -280,6 +290,10 @@ fn go_on(
     program.fifos = context.fixed.fifos.iter().cloned().collect();
     program.carry_on(calls);
     program.adopt_all(descendants, &context.tree);
+    for one in std::iter::once(context).chain(&context.members) {
+        let threads = one.threads.iter();
+        threads.for_each(|thread| program.begins_at(thread.tid, &thread.registers));
+    }
     let restore_ms = started.elapsed().unwrap_or_default().as_secs_f64() * 1e3;
     let mut ledger = Ledger::open(directory.path(), store.geometry());
     ledger.restored(restore_ms);

@@ -11,6 +11,7 @@
 //! The table is the whole policy: the seccomp filter and `twinpage run --explain` are made from it.
 
 use crate::sockets::Replies;
+use twinpage_os::notice;
 use twinpage_os::seccomp::{Argument, FreeCall};
 
 /// What the tracer does when a watched call is about to run.
@@ -77,6 +78,12 @@ pub enum Watch {
     Reuse,
     /// Users, groups and capabilities.
     Identity,
+    /// System V shared memory.
+    Segments,
+    /// System V semaphores and message queues: there may be some from now on; what is undone at an end is counted.
+    Ipc,
+    /// A file is watched: its name is kept.
+    Inotify,
     /// It would succeed and change nothing that a program can notice: it succeeds at once.
     Nothing,
 }
@@ -123,7 +130,10 @@ impl Call {
     /// Whether it is a wait whose beginning is known when it has a limit.
     #[must_use]
     pub fn is_watched_wait(&self) -> bool {
-        matches!(self.policy, Policy::FreeWhen(_, Watch::Wait))
+        matches!(
+            self.policy,
+            Policy::FreeWhen(_, Watch::Wait) | Policy::Watched(Watch::Ipc)
+        )
     }
 }
 
@@ -205,16 +215,25 @@ const SHARED_MEMORY: Policy = refuse(
 );
 const MESSAGES: Policy = refuse(
     libc::ENOSYS,
-    "System V and POSIX messages and semaphores live outside the program; most programs have a setting that keeps all their work in one process",
+    "POSIX message queues are not captured; those of System V are, and so are pipes and sockets among the program's processes",
 );
 pub(crate) const OUTSIDE: &str = "the other side of a socket cannot be taken back to a checkpoint; give the program files, or its standard input, instead; or let it go on from its last checkpoint with its connections reset (--replies held, where a kill forgets nothing that its clients saw, or loose, where it may)";
+const SEGMENTS: Policy = Watched(Watch::Segments);
 const SOCKETS: Policy = Watched(Watch::RealStreams);
 pub(crate) const IDENTITY: Refusal = Refusal {
     errno: libc::EPERM,
-    why: "a change of identity or session is not captured; start twinpage as that user instead",
+    why: "a change of user is captured only where root runs twinpage, with more users than itself to become; start twinpage as that user instead",
     is_optional: false,
 };
-const SESSION: Policy = Policy::Refused(IDENTITY);
+const SESSION: Policy = Policy::RefusedToFirst(Refusal {
+    errno: libc::EPERM,
+    why: "the session of the program itself is twinpage's, and its terminal; let a process that it starts make a session",
+    is_optional: false,
+});
+const KEYRING: Policy = refuse(
+    libc::EPERM,
+    "keys that the kernel keeps live outside the program; give them in a file or in the environment",
+);
 const IDENTITIES: Policy = Watched(Watch::Identity);
 const SYSTEM: Policy = refuse(libc::EPERM, "a change to the whole system cannot be taken back");
 const RINGS: Policy = do_without(
@@ -328,8 +347,6 @@ const SAFE_IOCTL: &[&[Argument]] = &[
 ];
 
 // fcntl(2); not in the C library's headers for Rust.
-const F_GETSIG: u64 = 11;
-const F_GETOWN_EX: u64 = 16;
 const F_DUPFD_QUERY: u64 = 1024 + 3;
 const F_GET_RW_HINT: u64 = 1024 + 11;
 
@@ -339,8 +356,8 @@ const SAFE_FCNTL: &[&[Argument]] = &[
     &[bits(1, INT, libc::F_GETLK as u64)],
     &[bits(1, INT, libc::F_OFD_GETLK as u64)],
     &[bits(1, INT, libc::F_GETLEASE as u64)],
-    &[bits(1, INT, F_GETSIG)],
-    &[bits(1, INT, F_GETOWN_EX)],
+    &[bits(1, INT, notice::F_GETSIG as u64)],
+    &[bits(1, INT, notice::F_GETOWN_EX as u64)],
     &[bits(1, INT, F_DUPFD_QUERY)],
     &[bits(1, INT, F_GET_RW_HINT)],
     &[bits(1, INT, libc::F_GETOWN as u64)],
@@ -365,7 +382,7 @@ pub const CALLS: &[Call] = calls! {
     munmap: Free, mprotect: Free, mremap: Watched(Watch::Remap), mincore: Free, msync: SYNC, cachestat: Free,
     madvise: FreeWhen(SAFE_ADVICE, Watch::Advise),
     brk: FreeWhen(&[&[is(0, 0)]], Watch::Break),
-    remap_file_pages: SHARED_MEMORY, shmget: SHARED_MEMORY, shmat: SHARED_MEMORY, shmdt: SHARED_MEMORY, shmctl: SHARED_MEMORY,
+    remap_file_pages: SHARED_MEMORY, shmget: SEGMENTS, shmat: SEGMENTS, shmdt: SEGMENTS, shmctl: SEGMENTS,
     memfd_create: Watched(Watch::Control), memfd_secret: SHARED_MEMORY, userfaultfd: TRACING, process_madvise: TRACING, process_mrelease: TRACING,
     mlock: PLACEMENT, mlock2: PLACEMENT, mlockall: PLACEMENT, munlock: PLACEMENT, munlockall: PLACEMENT,
     pkey_mprotect: KEYS, pkey_alloc: KEYS, pkey_free: KEYS, map_shadow_stack: KEYS, mseal: KEYS,
@@ -416,8 +433,8 @@ pub const CALLS: &[Call] = calls! {
     eventfd2: Watched(Watch::Descriptors), epoll_create: Watched(Watch::Descriptors), epoll_create1: Watched(Watch::Descriptors),
     epoll_ctl: Free, timerfd_create: Watched(Watch::Descriptors), timerfd_settime: Free,
     timerfd_gettime: Free,
-    signalfd: Watched(Watch::Descriptors), signalfd4: Watched(Watch::Descriptors), inotify_init: WATCHERS, inotify_init1: WATCHERS, inotify_add_watch: WATCHERS,
-    inotify_rm_watch: WATCHERS, fanotify_init: WATCHERS, fanotify_mark: WATCHERS, pidfd_open: WATCHERS, pidfd_getfd: TRACING,
+    signalfd: Watched(Watch::Descriptors), signalfd4: Watched(Watch::Descriptors), inotify_init: Watched(Watch::Descriptors), inotify_init1: Watched(Watch::Descriptors), inotify_add_watch: Watched(Watch::Inotify),
+    inotify_rm_watch: Free, fanotify_init: WATCHERS, fanotify_mark: WATCHERS, pidfd_open: WATCHERS, pidfd_getfd: TRACING,
     pidfd_send_signal: WATCHERS, flock: Watched(Watch::Descriptors),
 
     // Files: what they held is kept until the epoch is durable.
@@ -440,8 +457,8 @@ pub const CALLS: &[Call] = calls! {
     sendto: FreeWhen(PLAIN_SEND, Watch::Send), recvfrom: Free, sendmsg: Watched(Watch::Send), recvmsg: Free,
     sendmmsg: Watched(Watch::Send), recvmmsg: Free, shutdown: Watched(Watch::Socket), getsockname: Free, getpeername: Free,
     setsockopt: Watched(Watch::Socket), getsockopt: FreeWhen(&[&[is_not(2, libc::SO_REUSEADDR as u64)]], Watch::Reuse),
-    semget: MESSAGES, semop: MESSAGES, semctl: MESSAGES, semtimedop: MESSAGES, msgget: MESSAGES, msgsnd: MESSAGES, msgrcv: MESSAGES,
-    msgctl: MESSAGES, mq_open: MESSAGES, mq_unlink: MESSAGES, mq_timedsend: MESSAGES, mq_timedreceive: MESSAGES, mq_notify: MESSAGES,
+    semget: Watched(Watch::Ipc), semop: Watched(Watch::Ipc), semctl: Watched(Watch::Ipc), semtimedop: Watched(Watch::Ipc),
+    msgget: Watched(Watch::Ipc), msgsnd: Free, msgrcv: Free, msgctl: Free, mq_open: MESSAGES, mq_unlink: MESSAGES, mq_timedsend: MESSAGES, mq_timedreceive: MESSAGES, mq_notify: MESSAGES,
     mq_getsetattr: MESSAGES,
     io_uring_setup: RINGS, io_uring_enter: RINGS, io_uring_register: RINGS, io_setup: RINGS, io_submit: RINGS, io_getevents: RINGS,
     io_pgetevents: RINGS, io_cancel: RINGS, io_destroy: RINGS,
@@ -453,7 +470,7 @@ pub const CALLS: &[Call] = calls! {
     personality: FreeWhen(&[&[bits(0, INT, INT)]], Watch::Control), modify_ldt: KEYS, set_thread_area: KEYS,
     setuid: IDENTITIES, setgid: IDENTITIES, setreuid: IDENTITIES, setregid: IDENTITIES, setresuid: IDENTITIES,
     setresgid: IDENTITIES, setfsuid: IDENTITIES, setfsgid: IDENTITIES, setgroups: IDENTITIES, capset: IDENTITIES,
-    setsid: Policy::RefusedToFirst(IDENTITY), setpgid: Free, add_key: SESSION, request_key: SESSION, keyctl: SESSION,
+    setsid: SESSION, setpgid: Free, add_key: KEYRING, request_key: KEYRING, keyctl: KEYRING,
     unshare: SYSTEM, setns: SYSTEM, chroot: SYSTEM, pivot_root: SYSTEM, mount: SYSTEM, umount2: SYSTEM, mount_setattr: SYSTEM,
     move_mount: SYSTEM, open_tree: SYSTEM, fsopen: SYSTEM, fsconfig: SYSTEM, fsmount: SYSTEM, fspick: SYSTEM, swapon: SYSTEM,
     swapoff: SYSTEM, reboot: SYSTEM, sethostname: SYSTEM, setdomainname: SYSTEM, iopl: SYSTEM, ioperm: SYSTEM, init_module: SYSTEM,

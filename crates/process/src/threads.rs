@@ -1,5 +1,6 @@
 //! What each thread is made of beside memory.
 
+use crate::credentials::Credentials;
 use crate::error::{Error, Result};
 use serde::{Deserialize, Serialize};
 use std::fs;
@@ -43,6 +44,10 @@ pub struct ThreadState {
     pub timer_slack_ns: u64,
     /// The signal it gets when its parent dies, `PR_SET_PDEATHSIG`; 0: none.
     pub parent_death_signal: i32,
+    /// Its user, groups and capabilities, where they are not those of the user who resumes it. Behind the others
+    /// ([`crate::context`], version 7).
+    #[serde(skip)]
+    pub credentials: Option<Credentials>,
 }
 
 /// Signals that wait for a thread, or for the process when `tid` is 0.
@@ -179,6 +184,7 @@ pub fn steady(process: &Process, tid: Tid) -> Result<ThreadState> {
         scheduling: (policy, priority, nice, affinity),
         timer_slack_ns: calls[3].result().unwrap_or(0),
         parent_death_signal: word(40) as i32,
+        credentials: Credentials::to_keep(tid)?,
     })
 }
 

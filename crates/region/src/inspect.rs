@@ -71,7 +71,15 @@ pub fn inspect(path: impl AsRef<Path>) -> Result<Inspection> {
                 });
             }
             Err(_) if attempts > 0 => std::thread::sleep(PAUSE),
-            Err(error) => return Err(error),
+            Err(error) => {
+                let Some(holder) = in_use else {
+                    return Err(error);
+                };
+                return Err(Error::Invalid(format!(
+                    "{} is in use by {holder}, and could not be read beside it ({error}): make a copy with `twinpage backup` and look at that",
+                    path.display()
+                )));
+            }
         }
     }
 }

@@ -6,6 +6,8 @@
 //!   nothing the checkpoint needs is written over. To know, recovery runs again after the copy and must read the same
 //!   bytes ([`Witness`]): every such change begins with a record that recovery reads.
 //! * A copy that was overtaken is made again. A writer too quick for that is asked for a copy ([`crate::control_socket`]).
+//! * A file that stands still can be recovered, whatever its writer is at. One that cannot, twice with the same bytes, is
+//!   damaged.
 
 use crate::address::PAGE;
 use crate::control_socket;
@@ -27,9 +29,9 @@ use std::time::Duration;
 use twinpage_core::{Cause, Epoch, LineMask, Medium, Offset, PageLines, ProductScheme};
 use twinpage_os::{Access, AnyMedium};
 
-/// How often a copy is tried, with a pause between; after some a writer is asked for one.
+/// How often a copy is tried, with a pause between; after every few a writer is asked for one.
 const ATTEMPTS: u32 = 20;
-const ASKED_AFTER: u32 = 2;
+const ASKED_AFTER: u32 = 4;
 const PAUSE: Duration = Duration::from_millis(1);
 
 /// A region as it was at its last durable checkpoint, to be read: [`Region::open`](crate::Region::open)'s sibling for
@@ -96,13 +98,14 @@ impl Reader {
     pub fn open(path: impl AsRef<Path>) -> Result<Reader> {
         let path = path.as_ref();
         let (mut unreadable, mut why) = (None, String::new());
-        for attempt in 0..ATTEMPTS {
+        for attempt in 1..=ATTEMPTS {
             match copy(path)? {
                 Copied::Whole(reader) => return Ok(reader),
                 Copied::Overtaken => unreadable = None,
-                Copied::Unreadable(error) => unreadable = Some(error),
+                Copied::Unreadable(error, seen) if unreadable == Some(seen) => return Err(error),
+                Copied::Unreadable(_, seen) => unreadable = Some(seen),
             }
-            if attempt == ASKED_AFTER {
+            if attempt % ASKED_AFTER == 0 {
                 match ask(path) {
                     Ok(reader) => return Ok(reader),
                     Err(error) => why = error.to_string(), // no writer, or one that died just now
@@ -110,11 +113,11 @@ impl Reader {
             }
             std::thread::sleep(PAUSE);
         }
-        Err(unreadable.unwrap_or_else(|| Error::Overtaken {
+        Err(Error::Overtaken {
             path: path.to_owned(),
             attempts: ATTEMPTS,
             why,
-        }))
+        })
     }
 
     /// The epoch of the checkpoint.
@@ -183,44 +186,46 @@ impl<T: Persist> ReadRoot<T> {
     }
 }
 
-/// A store that is recovered for looking, what was committed with its last epoch, and what recovery read.
-type Found = (Shared<ProductScheme<Witness>>, Superblock, Epoch, u64);
+/// A store that is recovered for looking, and what was committed with its last epoch.
+type Found = (Shared<ProductScheme<Witness>>, Superblock, Epoch);
 
-fn recover(path: &Path) -> Result<Found> {
+/// Recovers the store, or not, and says what that read.
+fn recover(path: &Path) -> (Result<Found>, u64) {
+    let seen = Arc::new(AtomicU64::new(0));
+    let found = recover_seen(path, seen.clone());
+    (found, seen.load(Ordering::Relaxed))
+}
+
+fn recover_seen(path: &Path, seen: Arc<AtomicU64>) -> Result<Found> {
     let durability = twinpage_os::name::durability_of(path)
         .map_err(|e| Error::system(format!("looking at {}", path.display()), e))?;
-    let seen = Arc::new(AtomicU64::new(0));
     let medium = Witness {
         medium: AnyMedium::open(path, durability, Access::ReadOnly)?,
-        seen: seen.clone(),
+        seen,
     };
     let (scheme, found) = ProductScheme::recover(medium)?;
-    let seen = seen.load(Ordering::Relaxed);
-    Ok((
-        Shared::new(scheme),
-        Superblock::decode(&found.context)?,
-        found.epoch,
-        seen,
-    ))
+    let superblock = Superblock::decode(&found.context)?;
+    Ok((Shared::new(scheme), superblock, found.epoch))
 }
 
 /// What came of copying a checkpoint.
 enum Copied {
     Whole(Reader),
     Overtaken,
-    /// The file cannot be recovered: it is damaged, or a writer is at work on just that.
-    Unreadable(Error),
+    /// The file cannot be recovered: it is damaged, or a writer changed it meanwhile. With what was read.
+    Unreadable(Error, u64),
 }
 
 fn copy(path: &Path) -> Result<Copied> {
-    let (store, superblock, epoch, first) = match recover(path) {
+    let (found, first) = recover(path);
+    let (store, superblock, epoch) = match found {
         Ok(found) => found,
-        Err(error) => return Ok(Copied::Unreadable(error)),
+        Err(error) => return Ok(Copied::Unreadable(error, first)),
     };
     let copied = fill(&store, &superblock, epoch);
     match recover(path) {
         // What was not read right was not because of a writer.
-        Ok((.., second)) if first == second => copied.map(Copied::Whole),
+        (Ok(_), second) if first == second => copied.map(Copied::Whole),
         _ => Ok(Copied::Overtaken),
     }
 }
@@ -233,7 +238,7 @@ fn ask(path: &Path) -> Result<Reader> {
     match copy(&to)? {
         Copied::Whole(reader) => Ok(reader),
         Copied::Overtaken => Err(Error::Invalid("the copy changed".into())),
-        Copied::Unreadable(error) => Err(error),
+        Copied::Unreadable(error, _) => Err(error),
     }
 }
 

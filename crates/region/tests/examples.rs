@@ -64,12 +64,14 @@ fn kill(mut child: Child) {
     child.wait().unwrap();
 }
 
-/// What is left of a killed program holds the lock for a moment.
+/// Does something to a region of another process. What is left of a killed program holds the lock for a moment, and
+/// another test of this process may have a region at the same addresses.
 fn patiently<T>(act: impl Fn() -> Result<T, Box<dyn Error>>) -> T {
+    use twinpage::Error::{Locked, Taken};
     loop {
         match act() {
             Ok(value) => return value,
-            Err(error) if matches!(error.downcast_ref(), Some(twinpage::Error::Locked(_))) => {
+            Err(error) if matches!(error.downcast_ref(), Some(Locked(_) | Taken { .. })) => {
                 std::thread::sleep(Duration::from_millis(1));
             }
             Err(error) => panic!("{error}"),
@@ -215,9 +217,9 @@ fn an_index_of_the_first_version_goes_on_in_the_second() {
                 break;
             }
         }
-        let found = word_index::find(&file, "").unwrap();
+        let found = patiently(|| word_index::find(&file, ""));
         assert!(found == index.clone().into_iter().collect::<Vec<_>>());
-        let found = word_index::find(&file, "memor").unwrap();
+        let found = patiently(|| word_index::find(&file, "memor"));
         assert_eq!(
             found.iter().map(|(word, _)| &word[..]).collect::<Vec<_>>(),
             ["memories", "memory"]
@@ -247,8 +249,8 @@ fn a_cache_larger_than_its_memory_is_whole() {
             assert!(found >= requests, "{requests} requests, and then {found}");
             requests = found;
         }
-        cache::ask(&file, 20_000).unwrap();
-        let found = cache::check(&file).unwrap();
+        patiently(|| cache::ask(&file, 20_000));
+        let found = patiently(|| cache::check(&file));
         assert_eq!(found, requests + 20_000);
     }
 }

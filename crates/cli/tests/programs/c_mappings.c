@@ -5,7 +5,8 @@
 //   unmapped, empty (zeros, or the file's bytes), or holds a pattern of the program's.
 // - Steps: map and unmap runs of pages; mremap them to another place, also over others, back home and to a
 //   neighbour's edge, so that the kernel merges them; grow and shrink them in place; leave an empty range
-//   behind (MREMAP_DONTUNMAP); change protections, so that mappings are split and merged; drop pages; write.
+//   behind (MREMAP_DONTUNMAP); change protections and give advice, so that mappings are split and merged; drop pages;
+//   write.
 // - The file is truncated (ftruncate, truncate, O_TRUNC), extended, and punched: truncation takes private
 //   copies away, a hole does not.
 // - Now and then nothing happens for a while, so that a checkpoint finds nothing written.
@@ -200,6 +201,16 @@ static void drop_run(void) {
     for (int i = 0; i < run.count; i++) model[run.arena][run.first + i].state = EMPTY;
 }
 
+// Advice parts mappings, and goes with what is unmapped.
+static void advise_run(void) {
+    static const int all[] = {MADV_HUGEPAGE, MADV_NOHUGEPAGE, MADV_DONTDUMP, MADV_DODUMP, MADV_SEQUENTIAL, MADV_NORMAL};
+    struct run run = one_mapping(any_run(1));
+    int advice = all[below(sizeof all / sizeof *all)];
+    if (!run.count) return;
+    int given = madvise(place(run.arena, run.first), (size_t)run.count * PAGE, advice);
+    CHECK(!given || (errno == EINVAL && advice <= MADV_NOHUGEPAGE && advice >= MADV_HUGEPAGE), "madvise %d", advice);
+}
+
 static void protect_run(void) {
     struct run run = one_mapping(any_run(0));
     int writable = below(3) != 0;
@@ -278,7 +289,7 @@ int main(int argc, char **argv) {
     CHECK(file >= 0, "open");
     write_file(0, PAGES);
     void (*steps[])(void) = {map_run,  map_run,  unmap_run,   move_run,   move_run,   swap_runs,     grow_again,
-                             drop_run, write_some, protect_run, hold_still, hold_still, truncate_file, punch_file};
+                             drop_run, write_some, protect_run, advise_run, hold_still, hold_still, truncate_file, punch_file};
     for (long round = 1; round <= rounds; round++) {
         for (int i = 0; i < STEPS; i++) {
             steps[below(sizeof steps / sizeof *steps)]();

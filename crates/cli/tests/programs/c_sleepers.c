@@ -1,5 +1,6 @@
 // A process that writes memory beside many that sleep, in several calls. In every round something of a sleeper is changed
-// from outside, or a sleeper is woken; each tells what it is when it is asked, and it is what it has to be.
+// from outside, or a sleeper is woken or gets what it waits for; each tells what it is when it is asked, and it is what it
+// has to be.
 // Usage: c_sleepers ROUNDS
 #define _GNU_SOURCE
 #include "check.h"
@@ -8,19 +9,27 @@
 #include <linux/futex.h>
 #include <poll.h>
 #include <signal.h>
+#include <stddef.h>
 #include <stdio.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/uio.h>
+#include <sys/un.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <ucontext.h>
 #include <unistd.h>
 
-enum { SLEEPERS = 18, LONG_S = 100000, HEAP = 1 << 20 };
+enum { IN_PAUSE, IN_NANOSLEEP, IN_POLL, IN_WAIT, BLOCKED, COUNTING, IN_FUTEX, IN_READ, IN_RECV, IN_RECVMSG, IN_ACCEPT, IN_EPOLL,
+       IN_EVENT, KINDS };
+enum { SLEEPERS = 2 * KINDS, LONG_S = 100000, HEAP = 1 << 20 };
 
 struct answer {
-    uint64_t asked, limit, offset, count;
+    uint64_t asked, limit, offset, count, fed;
     int flags, nice, priority_errno;
     pid_t pid, parent, group, session;
     char directory[64];
@@ -28,7 +37,7 @@ struct answer {
 };
 
 static int answers[2], ticks[2], shared = -1;
-static uint64_t asked;
+static uint64_t asked, fed;
 static pid_t child; // of one that waits for it
 
 static void answer(int signal, siginfo_t *info, void *context) {
@@ -38,6 +47,7 @@ static void answer(int signal, siginfo_t *info, void *context) {
     struct rlimit limit;
     getrlimit(RLIMIT_CORE, &limit);
     is.limit = limit.rlim_cur;
+    is.fed = fed;
     is.offset = (uint64_t)lseek(shared, 0, SEEK_CUR);
     is.flags = fcntl(shared, F_GETFL) & O_APPEND;
     is.nice = getpriority(PRIO_PROCESS, 0);
@@ -72,46 +82,123 @@ static void count_in_a_register(void) {
         : "rax", "rcx", "r11", "rdi", "rsi", "rdx", "r12", "memory");
 }
 
-static void sleep_in(int kind) {
+static socklen_t name_of(struct sockaddr_un *name, int which) {
+    *name = (struct sockaddr_un){.sun_family = AF_UNIX};
+    int len = snprintf(name->sun_path + 1, sizeof name->sun_path - 1, "sleeper %d %d", getpgrp(), which);
+    return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)len);
+}
+
+// What a sleeper waits for comes from `to` to `from`; a listener has no other end.
+static void make_input(int kind, int which, int *from, int *to) {
+    int ends[2] = {-1, -1};
+    struct sockaddr_un name;
+    if (kind == IN_READ || kind == IN_EPOLL) {
+        CHECK(pipe(ends) == 0, "pipe");
+    } else if (kind == IN_RECV || kind == IN_RECVMSG) {
+        CHECK(socketpair(AF_UNIX, kind == IN_RECV ? SOCK_STREAM : SOCK_SEQPACKET, 0, ends) == 0, "socketpair");
+    } else if (kind == IN_EVENT) {
+        CHECK((ends[0] = ends[1] = eventfd(0, 0)) >= 0, "eventfd");
+    } else if (kind == IN_ACCEPT) {
+        CHECK((ends[0] = socket(AF_UNIX, SOCK_STREAM, 0)) >= 0, "socket");
+        socklen_t len = name_of(&name, which);
+        CHECK(bind(ends[0], (struct sockaddr *)&name, len) == 0 && listen(ends[0], 4) == 0, "listen");
+    }
+    *from = ends[0], *to = ends[1];
+}
+
+// One is sent to a sleeper.
+static void feed(int kind, int which, int to) {
+    uint64_t one = 1;
+    struct sockaddr_un name;
+    if (kind == IN_ACCEPT) {
+        socklen_t len = name_of(&name, which);
+        int fd = socket(AF_UNIX, SOCK_STREAM, 0), done;
+        while ((done = connect(fd, (struct sockaddr *)&name, len)) < 0 && errno == EINTR) {}
+        CHECK(done == 0 && write(fd, "x", 1) == 1 && close(fd) == 0, "connect");
+    } else {
+        CHECK(write(to, &one, sizeof one) == sizeof one, "write");
+    }
+}
+
+// Waits for the next; a handler may end the wait.
+static void take(int kind, int from, int poll_fd) {
+    uint64_t got[4] = {0};
+    struct iovec into = {got, sizeof got};
+    struct msghdr message = {.msg_iov = &into, .msg_iovlen = 1};
+    struct epoll_event event = {0};
+    ssize_t n;
+    int fd;
+    switch (kind) {
+    case IN_RECV: n = recv(from, got, sizeof got, 0); break;
+    case IN_RECVMSG: n = recvmsg(from, &message, 0); break;
+    case IN_ACCEPT:
+        n = fd = accept4(from, NULL, NULL, SOCK_CLOEXEC);
+        if (fd >= 0) n = read(fd, got, sizeof got) == 1 && close(fd) == 0 ? sizeof *got : 0;
+        break;
+    case IN_EPOLL:
+        n = epoll_wait(poll_fd, &event, 1, -1);
+        if (n == 1) n = read(from, got, sizeof got);
+        break;
+    default: n = read(from, got, sizeof got); // all of a pipe; a counter has one word
+    }
+    if (n < 0) {
+        CHECK(errno == EINTR, "input of kind %d", kind);
+        return;
+    }
+    CHECK(n == sizeof *got, "%zd bytes for kind %d", n, kind);
+    fed++;
+    raise(SIGUSR1); // it tells that it has it
+}
+
+static void sleep_in(int kind, int from) {
     static int word;
     struct timespec left = {LONG_S, 0};
-    if (kind == 5) count_in_a_register();
-    if (kind == 4) {
+    int poll_fd = -1;
+    if (kind == IN_EPOLL) {
+        struct epoll_event event = {.events = EPOLLIN};
+        CHECK((poll_fd = epoll_create1(0)) >= 0 && epoll_ctl(poll_fd, EPOLL_CTL_ADD, from, &event) == 0, "epoll");
+    }
+    if (kind == COUNTING) count_in_a_register();
+    if (kind == BLOCKED) {
         sigset_t blocked;
         sigemptyset(&blocked), sigaddset(&blocked, SIGUSR2);
         sigprocmask(SIG_BLOCK, &blocked, NULL);
     }
-    if (kind == 3 && (child = fork()) == 0)
+    if (kind == IN_WAIT && (child = fork()) == 0)
         for (;;) pause();
     for (;;) switch (kind) {
-        case 1: nanosleep(&left, &left); break;
-        case 2: poll(NULL, 0, -1); break;
-        case 3: waitpid(child, NULL, 0); break;
-        case 5: break;
-        case 6: syscall(SYS_futex, &word, FUTEX_WAIT, 0, NULL, NULL, 0); break;
-        default: pause();
+        case IN_NANOSLEEP: nanosleep(&left, &left); break;
+        case IN_POLL: poll(NULL, 0, -1); break;
+        case IN_WAIT: waitpid(child, NULL, 0); break;
+        case IN_FUTEX: syscall(SYS_futex, &word, FUTEX_WAIT, 0, NULL, NULL, 0); break;
+        case IN_PAUSE: case BLOCKED: pause(); break;
+        default: take(kind, from, poll_fd);
         }
 }
 
 struct sleeper {
     pid_t pid;
-    int kind, stopped;
+    int kind, stopped, input;
     struct answer is;
 };
 static struct sleeper all[SLEEPERS];
 
-static struct answer ask(struct sleeper *one) {
+static struct answer listen_to(void) {
     struct answer is;
-    CHECK(kill(one->pid, SIGUSR1) == 0, "kill");
     ssize_t n;
     while ((n = read(answers[0], &is, sizeof is)) < 0 && errno == EINTR) {}
     CHECK(n == sizeof is, "an answer of %zd", n);
     return is;
 }
 
-static void check(struct sleeper *one) {
-    struct answer is = ask(one);
+static struct answer ask(struct sleeper *one) {
+    CHECK(kill(one->pid, SIGUSR1) == 0, "kill");
+    return listen_to();
+}
+
+static void check(struct sleeper *one, struct answer is) {
     one->is.asked++;
+    CHECK(is.fed == one->is.fed, "it was fed %lu times", is.fed);
     CHECK(is.asked == one->is.asked, "it was asked %lu times", is.asked);
     CHECK(is.pid == one->pid && is.parent == getpid() && is.session == getsid(0), "it is another");
     CHECK(is.group == one->is.group, "group %d, not %d", is.group, one->is.group);
@@ -157,11 +244,17 @@ static void change(struct sleeper *one, int what, long round) {
     case 4: CHECK(fcntl(shared, F_SETFL, fcntl(shared, F_GETFL) ^ O_APPEND) == 0, "fcntl"); break;
     case 5: stop_or_continue(one); break;
     case 6:
-        if (one->kind != 4) break;
+        if (one->kind != BLOCKED) break;
         one->is.waits = 1;
         CHECK(kill(one->pid, SIGUSR2) == 0, "kill");
         break;
     case 7: move(round); break;
+    case 8: case 9:
+        if (one->kind < IN_READ || one->stopped) break;
+        one->is.fed++;
+        feed(one->kind, (int)(one - all), one->input);
+        check(one, listen_to());
+        break;
     default: break;
     }
 }
@@ -187,12 +280,17 @@ int main(int argc, char **argv) {
     struct rlimit limit = {1000, RLIM_INFINITY};
     CHECK(setrlimit(RLIMIT_CORE, &limit) == 0, "setrlimit");
     for (int i = 0; i < SLEEPERS; i++) {
-        all[i] = (struct sleeper){.kind = i % 7, .is = {.limit = 1000, .group = getpgrp(), .directory = "in"}};
+        int nice = getpriority(PRIO_PROCESS, 0);
+        int from;
+        all[i] = (struct sleeper){
+            .kind = i % KINDS, .is = {.nice = nice, .limit = 1000, .group = getpgrp(), .directory = "in"}};
+        make_input(all[i].kind, i, &from, &all[i].input);
         if ((all[i].pid = fork()) == 0) {
             CHECK(chdir("in") == 0, "chdir");
-            sleep_in(i % 7);
+            sleep_in(all[i].kind, from);
         }
         CHECK(all[i].pid > 0, "fork");
+        if (from >= 0 && from != all[i].input) CHECK(close(from) == 0, "close");
     }
     struct timespec begun = {0, 30 * 1000 * 1000};
     nanosleep(&begun, NULL); // all are in their directory
@@ -202,21 +300,21 @@ int main(int argc, char **argv) {
         random = spin(random, 12 * 1000 * 1000);
         told += drain();
         struct sleeper *one = &all[next_random(&random) % SLEEPERS];
-        int what = (int)(next_random(&random) % 9);
+        int what = (int)(next_random(&random) % 11);
         change(one, what, round);
         struct sleeper *other = &all[next_random(&random) % SLEEPERS];
-        if (!other->stopped && round % 3 == 0) check(other);
+        if (!other->stopped && round % 3 == 0) check(other, ask(other));
         for (int i = 0; i < HEAP / 8; i += 97) digest = fold(digest, heap[i]);
         printf("%ld: %d of a sleeper in %d, %016lx\n", round, what, one->kind, digest);
         fflush(stdout);
     }
     for (int i = 0; i < SLEEPERS; i++) {
         if (all[i].stopped) stop_or_continue(&all[i]);
-        check(&all[i]);
+        check(&all[i], ask(&all[i]));
     }
     uint64_t counted = 0, counters = 0;
     for (int i = 0; i < SLEEPERS; i++)
-        if (all[i].kind == 5) counted += ask(&all[i]).count, counters++;
+        if (all[i].kind == COUNTING) counted += ask(&all[i]).count, counters++;
     for (int i = 0; i < SLEEPERS; i++) {
         CHECK(kill(all[i].pid, SIGTERM) == 0 && waitpid(all[i].pid, NULL, 0) == all[i].pid, "it ends");
     }

@@ -1,12 +1,12 @@
 //! What scripts may rely on: exit codes, signals, help with examples, JSON that parses.
 
 use std::fs;
-use std::path::Path;
 use std::process::{Command, ExitStatus, Output, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
+use crate::support::ordinary::OrdinaryUser;
 use crate::support::process::{family, name_of, twinpage};
 use crate::support::program::compile;
 use crate::support::state::{COUNTING, Killed, on_state, wait_until};
@@ -364,40 +364,17 @@ fn prove_fails_for_a_program_that_is_never_the_same() {
 
 #[test]
 fn a_user_without_privileges() {
-    use std::os::unix::fs::{PermissionsExt, chown};
-    const NOBODY: u32 = 65534;
-    let scratch = tempfile::tempdir().expect("a scratch directory");
-    fs::set_permissions(scratch.path(), fs::Permissions::from_mode(0o755)).expect("chmod");
-    let (binary, home) = (scratch.path().join("twinpage"), scratch.path().join("home"));
-    // By a process of its own: a child of another test would hold what this one writes, and a process that holds
-    // a program open for writing keeps it from being run.
-    let copied = Command::new("cp")
-        .args([Path::new(env!("CARGO_BIN_EXE_twinpage")), &binary])
-        .status();
-    assert!(
-        copied.is_ok_and(|status| status.success()),
-        "a copy of the command"
-    );
-    fs::create_dir(&home).expect("a directory");
+    let Some(user) = OrdinaryUser::of("a user without privileges") else {
+        return;
+    };
+    let home = tempfile::tempdir().expect("a scratch directory");
+    user.give(home.path());
     let words = [
         "run", "--every", "5ms", "--state", "state", "--", "bash", "-c", COUNTING,
     ];
-    let mut command = if rustix::process::getuid().is_root() {
-        chown(&home, Some(NOBODY), Some(NOBODY)).expect("chown");
-        let mut command = Command::new("setpriv");
-        command
-            .args(["--reuid=65534", "--regid=65534", "--clear-groups", "--"])
-            .arg(&binary);
-        command
-    } else {
-        Command::new(&binary)
-    };
-    let out = command
-        .args(words)
-        .current_dir(&home)
-        .stdin(Stdio::null())
-        .output()
-        .expect("setpriv");
+    let mut command = user.twinpage();
+    let out = command.args(words).current_dir(home.path()).output();
+    let out = out.expect("setpriv");
     let stderr = String::from_utf8_lossy(&out.stderr);
     assert!(out.status.success(), "{stderr}");
     assert_eq!(

@@ -1,10 +1,12 @@
 //! Real programs killed at random instants and resumed, each compared with its undisturbed run.
 
+use std::path::Path;
 use std::time::Instant;
 
 use crate::support::campaign::{Campaign, oracle};
+use crate::support::ordinary::OrdinaryUser;
 use crate::support::program::named;
-use crate::support::{chance, long, say, seed, sink};
+use crate::support::{chance, long, may_change_users, say, seed, sink};
 
 fn survives(file: &str) {
     survives_with(file, &["--every", "16ms"]);
@@ -18,10 +20,30 @@ fn survives_with(file: &str, run_options: &[&str]) {
 }
 
 fn survives_as(file: &str, line: &[String], run_options: &[&str], seed: u64) {
-    survives_in_form(file, line, run_options, seed, false);
+    survives_in(file, line, run_options, seed, None, false);
 }
 
-fn survives_in_form(file: &str, line: &[String], run_options: &[&str], seed: u64, earlier_form: bool) {
+/// The same, run by a user without rights.
+fn survives_without_rights(file: &str) {
+    let program = named(file);
+    let Some(mut line) = program.command(program.rounds) else {
+        return;
+    };
+    let Some(user) = OrdinaryUser::of(file) else {
+        return;
+    };
+    line[0] = user.copy(Path::new(&line[0])).display().to_string();
+    survives_in(file, &line, &["--every", "16ms"], seed(), Some(&user), false);
+}
+
+fn survives_in(
+    file: &str,
+    line: &[String],
+    run_options: &[&str],
+    seed: u64,
+    user: Option<&OrdinaryUser>,
+    earlier_form: bool,
+) {
     let mut chance = chance(seed, file);
     let kinds = [sink::Kind::File, sink::Kind::Pipe, sink::Kind::Terminal];
     let sink = kinds[chance.usize(0..kinds.len())];
@@ -36,6 +58,7 @@ fn survives_in_form(file: &str, line: &[String], run_options: &[&str], seed: u64
         seed,
         stdin: None,
         earlier_form,
+        user,
     };
     let from = Instant::now();
     let tally = campaign.survive(&oracle, &mut chance);
@@ -60,6 +83,21 @@ fn c_with_eight_threads() {
     survives("c_threads.c");
 }
 
+/// Threads and processes come back with their ids though their user may give none, in memory that they share.
+#[test]
+fn c_of_a_user_without_rights() {
+    for file in [
+        "c_threads.c",
+        "c_users.c",
+        "c_own.c",
+        "c_tables.c",
+        "c_groups.c",
+        "c_ipc.c",
+    ] {
+        survives_without_rights(file);
+    }
+}
+
 #[test]
 fn c_with_files() {
     survives("c_files.c");
@@ -81,7 +119,7 @@ fn c_with_memory_in_states_of_earlier_builds() {
     for file in ["c_memory.c", "c_objects.c"] {
         let program = named(file);
         if let Some(line) = program.command(program.rounds) {
-            survives_in_form(file, &line, &["--every", "8ms"], seed(), true);
+            survives_in(file, &line, &["--every", "8ms"], seed(), None, true);
         }
     }
 }
@@ -193,6 +231,14 @@ fn c_with_sleepers_that_others_change() {
 }
 
 #[test]
+fn c_with_workers_of_other_users_and_signals_about_input() {
+    if !may_change_users() {
+        say("SKIPPED in part: users stay what they are, as this user may become no other");
+    }
+    survives("c_users.c");
+}
+
+#[test]
 fn c_with_memory_that_processes_share() {
     let program = named("c_shared.c");
     let Some(mut line) = program.command(program.rounds) else {
@@ -203,6 +249,26 @@ fn c_with_memory_that_processes_share() {
     for every in ["16ms", "5ms"] {
         survives_as(program.file, &line, &["--every", every], seed);
     }
+}
+
+#[test]
+fn c_with_files_that_are_watched() {
+    survives("c_inotify.c");
+}
+
+#[test]
+fn c_with_system_v_memory() {
+    survives("c_segments.c");
+}
+
+#[test]
+fn c_with_timers_of_children() {
+    survives("c_timers.c");
+}
+
+#[test]
+fn c_with_system_v_semaphores_and_messages() {
+    survives("c_ipc.c");
 }
 
 #[test]
@@ -284,6 +350,7 @@ fn a_filter_between_pipes() {
         seed,
         stdin,
         earlier_form: false,
+        user: None,
     };
     let tally = campaign.survive(&oracle, &mut chance);
     say(&format!(

@@ -35,6 +35,7 @@ fn random_calls_come_to_the_same() {
             seed,
             stdin: None,
             earlier_form: false,
+            user: None,
         };
         let tally = campaign.survive(&alone, &mut chance);
         kills += tally.kills;

@@ -161,6 +161,7 @@ fn attempts(group: &str, of: &[Attempt]) {
             seed,
             stdin: None,
             earlier_form: false,
+            user: None,
         };
         campaign.survive(&alone, &mut chance);
         survived += 1;

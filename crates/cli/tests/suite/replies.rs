@@ -4,22 +4,30 @@
 //! 300 ms and resumed. Whenever a client is connected, and at the end, every acknowledged key must be there.
 
 use std::cell::RefCell;
+use std::fs::Permissions;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
+use std::os::unix::fs::PermissionsExt;
+use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::support::ordinary::OrdinaryUser;
 use crate::support::program::python_with;
 use crate::support::server::Server;
 use crate::support::state::wait_until;
-use crate::support::{chance, long, say, seed, skip};
+use crate::support::{chance, long, may_change_users, say, seed, skip};
 
 /// How a server is spoken to.
 #[derive(Clone, Copy)]
 enum Protocol {
     Memcached,
     Redis,
+    /// Keys are files, set by PUT.
+    Http,
+    /// Keys are rows of the table `kept`.
+    Postgres,
 }
 
 /// A connection to the server.
@@ -35,7 +43,11 @@ impl Connection {
         stream.set_read_timeout(Some(Duration::from_secs(20)))?;
         stream.set_nodelay(true)?;
         let stream = BufReader::new(stream);
-        Ok(Connection { protocol, stream })
+        let mut connection = Connection { protocol, stream };
+        if let Protocol::Postgres = protocol {
+            connection.begin_session()?;
+        }
+        Ok(connection)
     }
 
     fn line(&mut self) -> io::Result<String> {
@@ -50,6 +62,12 @@ impl Connection {
     /// Whether it is acknowledged.
     fn set(&mut self, key: &str, value: &str) -> io::Result<bool> {
         let (asked, acknowledged) = match self.protocol {
+            Protocol::Http => return self.put(key, value),
+            Protocol::Postgres => {
+                return Ok(self
+                    .query(&format!("insert into kept values ('{key}', '{value}')"))?
+                    .is_some());
+            }
             Protocol::Memcached => (format!("set {key} 0 0 {}\r\n{value}\r\n", value.len()), "STORED"),
             Protocol::Redis => (
                 format!(
@@ -69,6 +87,12 @@ impl Connection {
         let asked = match self.protocol {
             Protocol::Memcached => format!("get {key}\r\n"),
             Protocol::Redis => format!("*2\r\n$3\r\nGET\r\n${}\r\n{key}\r\n", key.len()),
+            Protocol::Http => format!("GET /{key} HTTP/1.1\r\nHost: x\r\n\r\n"),
+            Protocol::Postgres => {
+                let found = self.query(&format!("select value from kept where key = '{key}'"))?;
+                let mut rows = found.ok_or_else(|| io::Error::other("an error in answer to select"))?;
+                return Ok(rows.pop());
+            }
         };
         self.stream.get_mut().write_all(asked.as_bytes())?;
         let head = self.line()?;
@@ -77,6 +101,15 @@ impl Connection {
             Protocol::Memcached => head.rsplit(' ').next().and_then(|word| word.parse().ok()),
             Protocol::Redis if head == "$-1" => return Ok(None),
             Protocol::Redis => head.strip_prefix('$').and_then(|word| word.parse().ok()),
+            Protocol::Http => {
+                let (code, body) = self.response(&head)?;
+                return match code {
+                    200 => String::from_utf8(body).map(Some).map_err(io::Error::other),
+                    404 => Ok(None),
+                    code => Err(io::Error::other(format!("an answer to GET: {code}"))),
+                };
+            }
+            Protocol::Postgres => unreachable!("answered above"),
         };
         let length: usize = length.ok_or_else(|| io::Error::other(format!("an answer to get: {head}")))?;
         let mut value = vec![0; length + 2];
@@ -86,6 +119,90 @@ impl Connection {
             self.line()?;
         }
         String::from_utf8(value).map(Some).map_err(io::Error::other)
+    }
+}
+
+impl Connection {
+    /// Whether it is acknowledged: 201 for a new one, 204 for another's place.
+    fn put(&mut self, key: &str, value: &str) -> io::Result<bool> {
+        let length = value.len();
+        let asked = format!("PUT /{key} HTTP/1.1\r\nHost: x\r\nContent-Length: {length}\r\n\r\n{value}");
+        self.stream.get_mut().write_all(asked.as_bytes())?;
+        let head = self.line()?;
+        let (code, _) = self.response(&head)?;
+        Ok(matches!(code, 201 | 204))
+    }
+
+    /// The code and the body of an answer of HTTP that begins with `head`.
+    fn response(&mut self, head: &str) -> io::Result<(u16, Vec<u8>)> {
+        let code = head.split(' ').nth(1).and_then(|code| code.parse().ok());
+        let code = code.ok_or_else(|| io::Error::other(format!("an answer of HTTP: {head}")))?;
+        let mut length = 0;
+        loop {
+            let line = self.line()?.to_ascii_lowercase();
+            if let Some(value) = line.strip_prefix("content-length:") {
+                length = value.trim().parse().map_err(io::Error::other)?;
+            }
+            if line.is_empty() {
+                break;
+            }
+        }
+        let mut body = vec![0; length];
+        self.stream.read_exact(&mut body)?;
+        Ok((code, body))
+    }
+}
+
+/// PostgreSQL's protocol, version 3: a message is a letter, its length with the four bytes of that, and its content.
+impl Connection {
+    fn begin_session(&mut self) -> io::Result<()> {
+        const VERSION: u32 = 3 << 16;
+        let content = [&VERSION.to_be_bytes()[..], b"user\0twin\0database\0postgres\0\0"].concat();
+        let length = (content.len() as u32 + 4).to_be_bytes();
+        self.stream
+            .get_mut()
+            .write_all(&[&length, &content[..]].concat())?;
+        self.until_ready().map(drop)
+    }
+
+    /// The first column of the rows of an answer; `None`: an error is the answer. A key that is there already was
+    /// written by a request whose answer was lost.
+    fn query(&mut self, query: &str) -> io::Result<Option<Vec<String>>> {
+        const UNIQUE_VIOLATION: &[u8] = b"C23505\0";
+        let length = (query.len() as u32 + 5).to_be_bytes();
+        let message = [b"Q", &length[..], query.as_bytes(), b"\0"].concat();
+        self.stream.get_mut().write_all(&message)?;
+        let mut rows = Vec::new();
+        for (letter, content) in self.until_ready()? {
+            let is_known = || {
+                content
+                    .windows(UNIQUE_VIOLATION.len())
+                    .any(|code| code == UNIQUE_VIOLATION)
+            };
+            match letter {
+                // A count of columns, and the length of the first.
+                b'D' => rows.push(String::from_utf8_lossy(&content[6..]).into_owned()),
+                b'E' if !is_known() => return Ok(None),
+                _ => {}
+            }
+        }
+        Ok(Some(rows))
+    }
+
+    /// All messages until the server waits for the next query.
+    fn until_ready(&mut self) -> io::Result<Vec<(u8, Vec<u8>)>> {
+        let mut messages = Vec::new();
+        loop {
+            let mut head = [0; 5];
+            self.stream.read_exact(&mut head)?;
+            let length = u32::from_be_bytes([head[1], head[2], head[3], head[4]]);
+            let mut content = vec![0; (length as usize).saturating_sub(4)];
+            self.stream.read_exact(&mut content)?;
+            messages.push((head[0], content));
+            if head[0] == b'Z' {
+                return Ok(messages);
+            }
+        }
     }
 }
 
@@ -122,9 +239,16 @@ fn value(name: usize, key: u64) -> String {
     format!("value {key} of client {name}").repeat(1 + key as usize % 7)
 }
 
-/// An acknowledged key is there, if the connection still is.
+/// An acknowledged key is there, if the connection still is. Another process than the one that acknowledged it may show
+/// it some time after a resume, where that one has to go on first: docs/guarantees.md.
 fn look(connection: &mut Connection, name: usize, key: u64) -> io::Result<()> {
-    let found = connection.get(&format!("c{name}k{key}"))?;
+    const LATEST: Duration = Duration::from_secs(10);
+    let since = Instant::now();
+    let mut found = connection.get(&format!("c{name}k{key}"))?;
+    while found.is_none() && matches!(connection.protocol, Protocol::Postgres) && since.elapsed() < LATEST {
+        thread::sleep(Duration::from_millis(1));
+        found = connection.get(&format!("c{name}k{key}"))?;
+    }
     assert_eq!(
         found,
         Some(value(name, key)),
@@ -133,14 +257,27 @@ fn look(connection: &mut Connection, name: usize, key: u64) -> io::Result<()> {
     Ok(())
 }
 
+/// Tells the clients to stop when it is dropped.
+struct Stop<'a>(&'a AtomicBool);
+
+impl Drop for Stop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 /// Nothing that was acknowledged is lost over the kills.
 fn loses_nothing(test: &str, replies: &str, protocol: Protocol, words: impl FnOnce(u16) -> Vec<String>) {
+    forgets_nothing(test, protocol, Server::start(replies, words));
+}
+
+fn forgets_nothing(test: &str, protocol: Protocol, mut server: Server) {
     const CLIENTS: usize = 4;
     let kills = if long() { 60 } else { 8 };
-    let mut server = Server::start(replies, words);
     let port = server.port;
     let (done, acknowledged) = (AtomicBool::new(false), AtomicU64::new(0));
     let known: Vec<u64> = thread::scope(|scope| {
+        let at_end = Stop(&done); // also when this fails: the scope waits for the clients
         let clients: Vec<_> = (0..CLIENTS)
             .map(|name| {
                 scope.spawn({
@@ -152,7 +289,7 @@ fn loses_nothing(test: &str, replies: &str, protocol: Protocol, words: impl FnOn
         for _ in 0..kills {
             // However slow the machine is, something is acknowledged in each life.
             let (before, began) = (acknowledged.load(Ordering::Relaxed), Instant::now());
-            wait_until("a write is acknowledged", || {
+            server.wait_until("a write is acknowledged", || {
                 acknowledged.load(Ordering::Relaxed) > before
                     || clients.iter().any(|client| client.is_finished())
             });
@@ -161,7 +298,7 @@ fn loses_nothing(test: &str, replies: &str, protocol: Protocol, words: impl FnOn
             server.kill();
             server.resume();
         }
-        done.store(true, Ordering::Relaxed);
+        drop(at_end);
         let ends = clients.into_iter().map(|client| client.join());
         ends.map(|end| end.expect("a client finds what was acknowledged"))
             .collect()
@@ -174,6 +311,7 @@ fn loses_nothing(test: &str, replies: &str, protocol: Protocol, words: impl FnOn
                 Some(open) => open,
                 none => {
                     let Ok(open) = Connection::open(protocol, port) else {
+                        server.expect_alive();
                         continue;
                     };
                     none.insert(open)
@@ -298,6 +436,127 @@ fn synced_replies_of_redis() {
     loses_nothing(test, "synced", Protocol::Redis, |port| {
         redis(port, &["--appendonly", "yes", "--appendfsync", "always"])
     });
+}
+
+/// A master that stays root, where it is, with workers that do not, which it tells by signals about input.
+#[test]
+fn held_replies_of_nginx() {
+    let test = "held replies of nginx";
+    if !installed("nginx") {
+        return skip(test, "nginx", "nginx");
+    }
+    if rustix::process::geteuid().is_root() && !may_change_users() {
+        return say(&format!(
+            "SKIPPED {test}: its workers are other users, and this user may become none"
+        ));
+    }
+    let scratch = tempfile::tempdir().expect("a scratch directory");
+    let root = scratch.path();
+    for directory in [root.to_owned(), root.join("files"), root.join("body")] {
+        std::fs::create_dir_all(&directory).expect("a directory");
+        // The workers' user has to come in, and writes.
+        std::fs::set_permissions(&directory, Permissions::from_mode(0o1777)).expect("its mode");
+    }
+    loses_nothing(test, "held", Protocol::Http, |port| {
+        let configuration = format!(
+            "daemon off; worker_processes 2; pid {root}/pid; error_log {root}/errors notice;
+             events {{ worker_connections 64; }}
+             http {{
+                 access_log {root}/accesses; client_body_temp_path {root}/body;
+                 proxy_temp_path {root}/p; fastcgi_temp_path {root}/f; uwsgi_temp_path {root}/u; scgi_temp_path {root}/s;
+                 server {{ listen 127.0.0.1:{port}; root {root}/files; dav_methods PUT; }}
+             }}",
+            root = root.display()
+        );
+        let file = root.join("nginx.conf");
+        std::fs::write(&file, configuration).expect("a configuration");
+        let words = [
+            "nginx",
+            "-c",
+            &file.display().to_string(),
+            "-p",
+            &root.display().to_string(),
+        ];
+        words.map(str::to_owned).to_vec()
+    });
+}
+
+/// PostgreSQL, whose processes share System V memory and much more, run by an ordinary user as it wants to be.
+fn postgres(test: &str, replies: &str) {
+    let versions = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten();
+    let places = versions.filter_map(|version| Some(version.ok()?.path().join("bin")));
+    let Some(programs) = places.max().filter(|bin| bin.join("postgres").is_file()) else {
+        return skip(test, "PostgreSQL", "postgresql");
+    };
+    let Some(user) = OrdinaryUser::of(test) else {
+        return;
+    };
+    let scratch = tempfile::tempdir().expect("a scratch directory");
+    user.give(scratch.path());
+    let data = scratch.path().join("data");
+    let mut make = user.command(&programs.join("initdb"));
+    make.args(["-A", "trust", "-U", "twin", "--no-sync", "-D"]);
+    let made = make.arg(&data).current_dir("/").output().expect("initdb starts");
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    let mut alone = user.command(&programs.join("postgres"));
+    alone
+        .args(["--single", "-D"])
+        .arg(&data)
+        .arg("postgres")
+        .current_dir("/");
+    alone
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    let mut alone = alone.spawn().expect("postgres starts");
+    let table = b"create table kept (key text primary key, value text)\n";
+    let mut input = alone.stdin.take().expect("a pipe");
+    input.write_all(table).expect("postgres reads");
+    drop(input);
+    assert!(alone.wait().is_ok_and(|status| status.success()), "a table");
+    let server = Server::start_by(Some(user), replies, |port| {
+        let words = ["-k", "", "-h", "127.0.0.1", "-p", &port.to_string(), "-D"].map(str::to_owned);
+        let program = [programs.join("postgres").display().to_string()];
+        let data = [data.display().to_string()];
+        program.into_iter().chain(words).chain(data).collect()
+    });
+    forgets_nothing(test, Protocol::Postgres, server);
+}
+
+#[test]
+fn held_replies_of_postgresql() {
+    postgres("held replies of PostgreSQL", "held");
+}
+
+#[test]
+fn synced_replies_of_postgresql() {
+    postgres("synced replies of PostgreSQL", "synced");
+}
+
+/// A listener that is closed after a resume leaves its port: nothing of the restore holds it.
+#[test]
+fn a_listener_that_is_closed_after_a_resume_is_gone() {
+    let Some(python) = python_with("socket") else {
+        return skip("a listener that is closed", "python3", "python3");
+    };
+    let program = "import os, socket, sys, time
+listener = socket.create_server(('127.0.0.1', int(sys.argv[1])))
+print('listens', flush=True)
+while not os.path.exists('close'): time.sleep(0.01)
+listener.close()
+print('closed', flush=True)
+time.sleep(60)";
+    let mut server = Server::start("held", |port| {
+        vec![python, "-c".to_owned(), program.to_owned(), port.to_string()]
+    });
+    wait_until("it listens", || server.printed().contains("listens"));
+    server.kill();
+    server.resume();
+    let connects = |server: &Server| TcpStream::connect((Ipv4Addr::LOCALHOST, server.port)).is_ok();
+    wait_until("it listens again", || connects(&server));
+    std::fs::write(server.directory().join("close"), "").expect("a file");
+    wait_until("it is closed", || server.printed().contains("closed"));
+    assert!(!connects(&server), "something still listens at its port");
 }
 
 /// Every way to send arrives whole and in order, also where the receiver is slow, or the sender closes or ends at once.

@@ -59,6 +59,66 @@ fn a_script_with_pipelines_subshells_waits_and_traps() {
     );
 }
 
+/// Outside twinpage process ids wrap around; in the tree's own namespace there are too few for that.
+#[test]
+fn no_process_gets_an_id_that_another_had() {
+    let script = "last=0; i=0; while [ $i -lt 400 ]; do now=$(sh -c 'echo $$')
+        [ $now -gt $last ] || [ $last -gt 30000 ] || echo \"$now after $last\"
+        last=$now; i=$((i + 1)); done; echo end";
+    survives("ids", &["sh"], &["sh", "-c", script]);
+}
+
+/// A script that starts this number of sleeping processes, and loops while the condition `working` holds.
+fn with_sleepers(processes: u32, working: &str) -> String {
+    format!(
+        "i=0; while [ $i -lt {processes} ]; do sleep 1000 & all=\"$all $!\"; i=$((i + 1)); done
+        i=0; while {working}; do i=$((i + 1)); done; kill $all; wait; echo end"
+    )
+}
+
+/// Each has descriptors of its own.
+#[test]
+fn a_tree_of_500_processes() {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).maximum;
+    if limit.is_some_and(|limit| limit < 4096) {
+        return skip("500 processes", "4096 open files", "a higher limit (ulimit -Hn)");
+    }
+    let script = with_sleepers(500, "[ $i -lt 2000000 ]");
+    survives("500 processes", &["sh", "sleep"], &["sh", "-c", &script]);
+}
+
+/// It goes on without checkpoints, and says how it gets some.
+#[test]
+fn a_tree_for_which_too_few_files_may_be_opened() {
+    let scratch = tempfile::tempdir().expect("a scratch directory");
+    let at = |name: &str| scratch.path().join(name);
+    let file = |name: &str| fs::File::create(at(name)).expect("a file");
+    let read = |name: &str| fs::read_to_string(at(name)).unwrap_or_default();
+    let tool = twinpage();
+    let mut limited = Command::new("sh");
+    limited
+        .args(["-c", "ulimit -n 600 && exec \"$@\"", "sh"])
+        .arg(tool.get_program())
+        .args(tool.get_args())
+        .args(["run", "--every", "16ms", "--state", "state", "--", "sh", "-c"])
+        .arg(with_sleepers(200, "[ ! -e go ]"))
+        .current_dir(scratch.path())
+        .stdout(file("out"))
+        .stderr(file("err"));
+    let mut child = limited.spawn().expect("twinpage starts");
+    let is_told = || read("err").contains("raise the limit (ulimit -Hn)");
+    wait_until("it is told", || {
+        is_told() || child.try_wait().is_ok_and(|ended| ended.is_some())
+    });
+    file("go");
+    let status = child.wait().expect("it ends");
+    assert!(
+        is_told() && status.success() && read("out") == "end\n",
+        "{status}: {}",
+        read("err")
+    );
+}
+
 #[test]
 fn an_archive_and_checksums_beside_each_other() {
     let script = "mkdir in; for i in 1 2 3 4 5 6; do seq 1 ${i}000 > in/$i; done; tar cf - in | gzip -n > all.tgz
@@ -305,6 +365,7 @@ fn random_trees_come_to_the_same() {
             seed,
             stdin: None,
             earlier_form: false,
+            user: None,
         };
         let tally = campaign.survive(&alone, &mut chance);
         kills += tally.kills;
@@ -495,7 +556,7 @@ fn a_child_that_cannot_be_captured_is_told_and_its_files_are_rolled_back() {
     life.until_told("no checkpoint for ");
     let told = life.read("err");
     assert!(
-        told.contains("unseen ../../go): descriptor 3 is anon_inode:inotify"),
+        told.contains("unseen ../../go): descriptor 3 has news of watched files"),
         "{told}"
     );
     wait_until("the child wrote", || life.read("work/log") == "three\n");

@@ -36,8 +36,11 @@ pub(super) fn recover(
                 return Err(format!("the resilient index is {index}"));
             }
             let position = match (index & MASK != 0, variant.each) {
-                // Nothing after the last commit mark can be in a group.
-                (true, false) => last_mark(variant, places, word(places.cursor), read),
+                // The copy is of the last group that ended: none ends before the mask is gone. Functions that are
+                // flushed one by one may already follow that end.
+                (true, false) => last(places, word(places.cursor), read, |function| {
+                    function == Function::Sync
+                }),
                 // The log is behind such a checkpoint: the copy says what it holds.
                 (true, true) => word(places.copy(copy)),
                 (false, _) => word(places.cursor),
@@ -57,15 +60,15 @@ pub(super) fn recover(
     Ok(replay(variant, places, position, array, read))
 }
 
-/// The last commit mark after an entry; the entry itself if there is none.
-fn last_mark(variant: &Variant, places: &Places, from: u64, read: &dyn Fn(u64, usize) -> Vec<u8>) -> u64 {
-    let mut mark = from;
-    for (number, function) in entries(places, from, read) {
-        if variant.log == Log::Each || function == Function::Sync {
-            mark = number;
-        }
-    }
-    mark
+/// The last entry after `from` that `is_such` accepts; `from` if there is none.
+fn last(
+    places: &Places,
+    from: u64,
+    read: &dyn Fn(u64, usize) -> Vec<u8>,
+    is_such: impl Fn(Function) -> bool,
+) -> u64 {
+    let such = entries(places, from, read).filter(|(_, function)| is_such(*function));
+    such.last().map_or(from, |(number, _)| number)
 }
 
 /// Valid entries after one, in order, without a gap.
@@ -85,7 +88,10 @@ fn replay(
     mut array: Vec<u8>,
     read: &dyn Fn(u64, usize) -> Vec<u8>,
 ) -> Recovered {
-    let until = last_mark(variant, places, position, read);
+    // A group's end is its commit mark.
+    let until = last(places, position, read, |function| {
+        variant.log == Log::Each || function == Function::Sync
+    });
     let mut replayed = 0;
     for (_, function) in entries(places, position, read).take_while(|(number, _)| *number <= until) {
         let (from, bytes) = places.part(function);

@@ -5,10 +5,11 @@
 //!   end of that process then. What acts on the outside, or outlives its maker, is refused as it is to the program.
 //! * Names and descriptors are the caller's; what has the program look again at something of its own is the program's.
 
-use super::{Decision, Stopped, do_without, fail, not_there, refuse};
+use super::{Decision, FIOSETOWN, SIOCSPGRP, Stopped, do_without, fail, not_there, refuse};
 use crate::error::{Error, Result};
 use crate::program::Program;
 use crate::syscalls::{self, Policy, Watch};
+use twinpage_os::notice;
 use twinpage_os::remote::Process;
 use twinpage_os::seccomp;
 use twinpage_os::trace::{self, Tid, WatchedCall};
@@ -102,12 +103,15 @@ impl Program {
             Watch::Kill => self.before_kill(call),
             Watch::Advise => return Ok(self.before_advise(call)),
             Watch::Remap => return self.before_remap(call),
-            Watch::Wait => {
-                if let (Ok(registers), Some(process)) = (trace::registers(call.tid), &self.caller) {
-                    self.calls.begin(call.tid, &registers, process);
-                }
-            }
+            Watch::Wait => self.before_wait(call),
+            Watch::Timers => self.before_timer(call),
             Watch::Map => return self.before_descendant_maps(call, shares_memory),
+            // It would stay in the program's memory.
+            Watch::Segments if shares_memory && call.name == "shmat" => return Ok(not_there(libc::ENOMEM)),
+            Watch::Segments => return self.before_segments(call),
+            Watch::Ipc => return Ok(self.before_ipc(call)),
+            Watch::Inotify if shares_memory => {}
+            Watch::Inotify => return self.before_inotify(call),
             Watch::Control => return Ok(self.before_descendant_controls(pid, call)),
             Watch::RealStreams => return self.before_outside(call),
             Watch::Reuse => return Ok(self.before_reuse_query(call)),
@@ -154,7 +158,8 @@ impl Program {
                 if OWNERSHIP.contains(&request) {
                     self.descendants.is_unfit(pid, "ioctl (ownership of a terminal)");
                 }
-                if is_terminal || of_pty || QUESTIONS.contains(&request) {
+                let is_known = QUESTIONS.contains(&request) || [FIOSETOWN, SIOCSPGRP].contains(&request);
+                if is_terminal || of_pty || is_known {
                     return Decision::Run;
                 }
                 do_without(
@@ -174,11 +179,7 @@ impl Program {
 }
 
 /// Refused to the program, and found by a look at a descendant: what they make has a descriptor, or is its session.
-const LEAVES_A_SIGN: [&str; 9] = [
-    "inotify_init",
-    "inotify_init1",
-    "inotify_add_watch",
-    "inotify_rm_watch",
+const LEAVES_A_SIGN: [&str; 5] = [
     "fanotify_init",
     "fanotify_mark",
     "pidfd_open",
@@ -205,19 +206,23 @@ fn is_seen(call: &Stopped) -> bool {
                 0x1001..=0x1004 | 0x1011 | 0x1021 | 0x1022 | 0x1024 | CET_STATUS
             )
         }
-        "fcntl" => [
-            libc::F_SETFL,
-            libc::F_DUPFD,
-            libc::F_DUPFD_CLOEXEC,
-            libc::F_SETFD,
-            libc::F_SETPIPE_SZ,
-            libc::F_ADD_SEALS,
-            libc::F_SETLK,
-            libc::F_SETLKW,
-            libc::F_OFD_SETLK,
-            libc::F_OFD_SETLKW,
-        ]
-        .contains(&call.int(1)),
+        "fcntl" => {
+            let command = call.int(1);
+            notice::SETTERS.contains(&command)
+                || [
+                    libc::F_SETFL,
+                    libc::F_DUPFD,
+                    libc::F_DUPFD_CLOEXEC,
+                    libc::F_SETFD,
+                    libc::F_SETPIPE_SZ,
+                    libc::F_ADD_SEALS,
+                    libc::F_SETLK,
+                    libc::F_SETLKW,
+                    libc::F_OFD_SETLK,
+                    libc::F_OFD_SETLKW,
+                ]
+                .contains(&command)
+        }
         "memfd_create" => call.arguments[1] & u64::from(libc::MFD_HUGETLB) == 0,
         _ => false,
     }

@@ -1,20 +1,10 @@
-//! Changes of identity: to what a program is already they change nothing, and run. So do those that the
-//! kernel refuses for want of privilege. All others are refused.
+//! Changes of identity: a program of root may make them, they are captured. To what a program is already they change
+//! nothing, and run; so do those that the kernel refuses for want of privilege. All others are refused.
 
 use super::{Decision, Stopped, fail};
+use crate::credentials::{self, CAPABILITIES_VERSION_3, Credentials};
 use crate::program::Program;
 use crate::syscalls::IDENTITY;
-
-/// What proc_pid_status(5) says of a thread's credentials.
-struct Credentials {
-    /// Real, effective, saved, file system.
-    users: [u32; 4],
-    groups: [u32; 4],
-    supplementary: Vec<u32>,
-    effective: u64,
-    permitted: u64,
-    inheritable: u64,
-}
 
 /// capabilities(7)
 const CAP_SETGID: u64 = 1 << 6;
@@ -22,31 +12,6 @@ const CAP_SETUID: u64 = 1 << 7;
 const CAP_SETPCAP: u64 = 1 << 8;
 
 impl Credentials {
-    fn of(tid: i32) -> Option<Credentials> {
-        Credentials::parse(&std::fs::read_to_string(format!("/proc/{tid}/status")).ok()?)
-    }
-
-    fn parse(status: &str) -> Option<Credentials> {
-        let field = |name: &str| {
-            status
-                .lines()
-                .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))
-        };
-        let numbers = |name| -> Option<Vec<u32>> {
-            let words = field(name)?.split_whitespace().map(str::parse);
-            words.collect::<Result<_, _>>().ok()
-        };
-        let mask = |name| u64::from_str_radix(field(name)?.trim(), 16).ok();
-        Some(Credentials {
-            users: numbers("Uid")?.try_into().ok()?,
-            groups: numbers("Gid")?.try_into().ok()?,
-            supplementary: numbers("Groups")?,
-            effective: mask("CapEff")?,
-            permitted: mask("CapPrm")?,
-            inheritable: mask("CapInh")?,
-        })
-    }
-
     /// Whether the call leaves `ids` as they are. `None`: it is about something else.
     fn keeps(&self, call: &Stopped) -> Option<bool> {
         const UNCHANGED: u32 = u32::MAX;
@@ -85,7 +50,12 @@ impl Credentials {
 }
 
 impl Program {
-    pub(super) fn before_identity(&self, call: &Stopped) -> Decision {
+    pub(super) fn before_identity(&mut self, call: &Stopped) -> Decision {
+        if credentials::may_change() && call.name != "setfsuid" && call.name != "setfsgid" {
+            self.renew_thread(call.tid);
+            self.stale.options = true; // it may not be dumped any more
+            return Decision::Run;
+        }
         let allowed = Credentials::of(call.tid).is_some_and(|now| {
             now.is_fixed(call)
                 || match call.name {
@@ -118,11 +88,10 @@ impl Program {
     }
 
     fn keeps_capabilities(&self, call: &Stopped, now: &Credentials) -> bool {
-        const VERSION_3: u64 = 0x2008_0522;
         let Ok(head) = self.process.read_u64(call.arguments[0]) else {
             return true; // the kernel will refuse it
         };
-        if head & 0xffff_ffff != VERSION_3 {
+        if head as u32 != CAPABILITIES_VERSION_3 {
             return false;
         }
         let mut bytes = [0; 24];

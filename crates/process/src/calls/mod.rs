@@ -10,22 +10,27 @@ mod children;
 mod descendants;
 mod files;
 mod identity;
+mod ipc;
 mod memory;
 mod pairs;
 mod replies;
+mod segments;
 mod shared;
 mod shown;
 mod sockets;
+mod watches;
 
 use crate::error::{Error, Result};
 use crate::notes;
 use crate::program::{Program, Thread, Until};
 use crate::syscalls::{self, Policy, Watch};
-use rustix::fs::OFlags;
+use crate::timers::Dues;
+use rustix::fs::{FileType, OFlags};
 use std::ffi::OsString;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
+use twinpage_os::notice;
 use twinpage_os::remote::Process;
 use twinpage_os::seccomp;
 use twinpage_os::trace::{self, Tid, WatchedCall};
@@ -136,7 +141,6 @@ impl Program {
         name: &str,
         decision: Decision,
     ) -> std::io::Result<()> {
-        const SYSCALL_BYTES: u64 = 2;
         let (result, why) = match decision {
             Decision::Run => return Ok(()),
             Decision::Done(result) => (result, Why::Probe),
@@ -147,7 +151,7 @@ impl Program {
         registers.orig_rax = u64::MAX; // skip it
         registers.rax = result as u64;
         if matches!(decision, Decision::Again | Decision::Stand(_)) {
-            registers.rip -= SYSCALL_BYTES;
+            registers.rip -= trace::SYSCALL_BYTES;
         }
         trace::set_registers(tid, &registers)?;
         if let Decision::Stand(until) = decision {
@@ -201,11 +205,7 @@ impl Program {
             Watch::Remap => return self.before_remap(call),
             Watch::Membarrier => self.stale.membarrier = true,
             Watch::Kill => self.before_kill(call),
-            Watch::Wait => {
-                let look = |source| Error::target("cannot look at a system call", source);
-                let registers = trace::registers(call.tid).map_err(look)?;
-                self.calls.begin(call.tid, &registers, &self.process);
-            }
+            Watch::Wait => self.before_wait(call),
             Watch::Descriptors => self.before_descriptor(call),
             Watch::Close => return Ok(self.before_close(call)),
             Watch::Open => return self.before_open(call),
@@ -223,6 +223,9 @@ impl Program {
             Watch::Sync => return Ok(self.before_sync(call)),
             Watch::Reuse => return Ok(self.before_reuse_query(call)),
             Watch::Identity => return Ok(self.before_identity(call)),
+            Watch::Segments => return self.before_segments(call),
+            Watch::Ipc => return Ok(self.before_ipc(call)),
+            Watch::Inotify => return self.before_inotify(call),
             Watch::Nothing => return Ok(Decision::Done(0)),
         }
         Ok(Decision::Run)
@@ -238,17 +241,36 @@ impl Program {
         }
     }
 
+    /// A call may wait: its time limit is counted from here.
+    fn before_wait(&mut self, call: &Stopped) {
+        // A thread that was killed has no registers, and waits no longer.
+        if let Ok(registers) = trace::registers(call.tid) {
+            let process = self.caller.as_ref().unwrap_or(&self.process);
+            self.calls.begin(call.tid, &registers, process);
+        }
+    }
+
     /// A timer is made, set or ended. When it will ring is known only now, if it rings before the next stop.
     fn before_timer(&mut self, call: &Stopped) {
-        self.stale.timers = true;
+        if self.caller.is_none() {
+            self.stale.timers = true;
+        }
         let value = call.arguments[2] + 16; // behind the period
+        let word = |at: u64| self.caller().read_u64(at);
         if call.name == "timer_settime"
-            && let (Ok(seconds), Ok(nanoseconds)) =
-                (self.process.read_u64(value), self.process.read_u64(value + 8))
+            && let (Ok(seconds), Ok(nanoseconds)) = (word(value), word(value + 8))
         {
             let first = seconds.saturating_mul(1_000_000_000).saturating_add(nanoseconds);
-            self.dues
-                .set(call.int(0), first, call.int(1) & libc::TIMER_ABSTIME != 0);
+            let absolute = call.int(1) & libc::TIMER_ABSTIME != 0;
+            self.callers_dues().set(call.int(0), first, absolute);
+        }
+    }
+
+    /// When the timers ring of the process whose call is answered.
+    fn callers_dues(&mut self) -> &mut Dues {
+        match &self.caller {
+            None => &mut self.dues,
+            Some(process) => self.members.dues(process.pid()),
         }
     }
 
@@ -406,10 +428,8 @@ impl Program {
 
     fn before_fcntl(&mut self, call: &Stopped) -> Decision {
         match call.int(1) {
-            libc::F_SETFL if call.int(2) & libc::O_ASYNC != 0 => fail(
-                libc::EINVAL,
-                "signal-driven input (O_ASYNC) is not captured; the program may have a setting to wait in another way",
-            ),
+            libc::F_SETFL if call.int(2) & libc::O_ASYNC != 0 => self.before_notices(call),
+            command if notice::SETTERS.contains(&command) => self.before_notices(call),
             libc::F_DUPFD | libc::F_DUPFD_CLOEXEC => {
                 self.descriptors.give(call.int(2));
                 Decision::Run
@@ -453,11 +473,33 @@ impl Program {
                 self.descriptors.touch_open_file_of(&self.process, call.int(0));
                 Decision::Run
             }
+            libc::FIOASYNC | FIOSETOWN | SIOCSPGRP => self.before_notices(call),
             request => do_without(
                 libc::ENOTTY,
                 format!("ioctl {request:#x} is not known, so what it changes cannot be captured"),
             ),
         }
+    }
+
+    /// An open file is to send signals when it becomes ready, or another process is to get them: captured of pipes and
+    /// sockets of the program's own.
+    fn before_notices(&mut self, call: &Stopped) -> Decision {
+        let Ok(fd) = self.process.duplicate_fd(call.int(0)) else {
+            return Decision::Run; // the kernel will refuse it
+        };
+        let is_own = rustix::fs::fstat(&fd).is_ok_and(|stat| {
+            let kind = FileType::from_raw_mode(stat.st_mode);
+            [FileType::Fifo, FileType::Socket].contains(&kind)
+                && self.streams.identify(stat.st_dev, stat.st_ino).is_none()
+        });
+        if is_own {
+            self.descriptors.touch_open_file_of(&self.process, call.int(0));
+            return Decision::Run;
+        }
+        fail(
+            libc::EINVAL,
+            "signals about input (O_ASYNC, F_SETOWN) are captured of the program's own pipes and sockets alone; the program may have a setting to wait in another way",
+        )
     }
 
     /// The process whose call is answered: the program, or a descendant.
@@ -523,12 +565,13 @@ impl AsFd for Start {
     }
 }
 
+// ioctl(2): other names of F_SETOWN.
+const FIOSETOWN: u64 = 0x8901;
+const SIOCSPGRP: u64 = 0x8902;
+
 /// A command as fcntl(2) has it.
 fn fcntl_name(command: i32) -> String {
     let name = match command {
-        libc::F_SETOWN => "F_SETOWN",
-        10 => "F_SETSIG",
-        15 => "F_SETOWN_EX",
         libc::F_SETLEASE => "F_SETLEASE",
         libc::F_NOTIFY => "F_NOTIFY",
         libc::F_ADD_SEALS => "F_ADD_SEALS",

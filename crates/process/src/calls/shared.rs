@@ -115,13 +115,18 @@ impl Program {
             }
             Err(refused) => Ok(not_there(refused.raw_os_error().unwrap_or(libc::ENOMEM))),
         });
-        match known {
+        self.unless_gone(call, known)
+    }
+
+    /// The answer to a call, unless the descendant that makes it was killed meanwhile.
+    pub(super) fn unless_gone(&mut self, call: &Stopped, answer: Result<Decision>) -> Result<Decision> {
+        match answer {
             Err(error) if self.caller.is_some() && error.is_gone() => {
                 self.killed_in_its_call(call.tid); // its end may have been told already
                 Ok(Decision::Run)
             }
             Err(Error::Unsupported(_)) if self.caller.is_some() => Ok(not_there(libc::ENOMEM)),
-            known => known,
+            answer => answer,
         }
     }
 }
@@ -164,8 +169,22 @@ pub(super) fn make_memory_file(
     let flags = if close_on_exec { libc::MFD_CLOEXEC } else { 0 };
     plant(process, tid)?;
     process.write(ROOM, name.to_bytes_with_nul()).map_err(make)?;
-    match inject::call(process, tid, libc::SYS_memfd_create, &[ROOM, flags.into()]) {
-        Err(error) if error.raw_os_error() == Some(libc::ESRCH) => Err(make(error)),
+    answered(
+        inject::call(process, tid, libc::SYS_memfd_create, &[ROOM, flags.into()]),
+        make,
+    )
+}
+
+/// What the kernel answered to a call that was made in a process, which is that process's to hear.
+///
+/// # Errors
+/// When the process is gone.
+pub(super) fn answered(
+    made: io::Result<u64>,
+    gone: impl FnOnce(io::Error) -> Error,
+) -> Result<io::Result<u64>> {
+    match made {
+        Err(error) if matches!(error.raw_os_error(), None | Some(libc::ESRCH)) => Err(gone(error)),
         made => Ok(made),
     }
 }

@@ -79,6 +79,9 @@ impl From<Fixed1> for StableState {
             fifos: Vec::new(),
             main_thread_ended: None,
             apart: Vec::new(),
+            segments: Default::default(),
+            ipc: Default::default(),
+            last_id: 0,
         }
     }
 }
@@ -106,6 +109,7 @@ impl From<Mapping1> for Mapping {
             inode: old.inode,
             device: 0,
             object: None,
+            only_read: false,
             path: old.path,
         }
     }
@@ -162,6 +166,7 @@ impl From<Steady1> for ThreadState {
             scheduling: old.scheduling,
             timer_slack_ns: 0,
             parent_death_signal: 0,
+            credentials: None,
         }
     }
 }

@@ -1,6 +1,6 @@
 //! What a descriptor is: read once after each call that may have changed it.
 
-use super::{Descriptor, Lock, LockKind, OWN_TERMINAL, What, fdinfo, field, is_pseudo};
+use super::{Descriptor, Lock, LockKind, Notice, OWN_TERMINAL, What, fdinfo, field, is_pseudo};
 use crate::error::{Error, Result};
 use crate::files::{Ident, Recorder};
 use crate::kernel::GoneDirectory;
@@ -77,19 +77,24 @@ pub(super) fn describe(
         }
         None => what(fd, path, kind, stat, ours, &info)?,
     };
-    if flags.intersects(OFlags::from_bits_retain(libc::O_ASYNC as u32)) {
-        return Err(Error::Unsupported(format!(
-            "descriptor {fd} sends signals (O_ASYNC), which is not captured; poll it instead"
-        )));
-    }
+    let notice = match kind {
+        FileType::Fifo | FileType::Socket if what.is_own() => Notice::of(ours.as_fd(), flags, pid)?,
+        _ if flags.contains(Notice::FLAG) => {
+            let why =
+                "sends signals (O_ASYNC), which is captured of pipes and sockets alone; poll it instead";
+            return Err(Error::Unsupported(format!("descriptor {fd} {why}")));
+        }
+        _ => None,
+    };
     let locks = info.lines().filter_map(lock).collect();
     Ok(Descriptor {
         fd,
-        flags: flags.bits(),
+        flags: (flags - Notice::FLAG).bits(),
         cloexec,
         what,
         shares,
         locks,
+        notice,
     })
 }
 
@@ -190,6 +195,7 @@ fn what(fd: i32, path: PathBuf, kind: FileType, stat: &Stat, ours: &OwnedFd, inf
         _ => match name {
             b"anon_inode:[eventfd]" => What::Event,
             b"anon_inode:[eventpoll]" => What::Poll,
+            b"anon_inode:inotify" | b"anon_inode:[inotify]" => What::Inotify,
             b"anon_inode:[timerfd]" => What::Timer {
                 clock: field(info, "clockid")
                     .and_then(|clock| clock.parse().ok())

@@ -6,6 +6,7 @@ use super::{Descriptor, Descriptors, Held, What, fdinfo, field};
 use crate::clocks::Clocks;
 use crate::error::{Error, Result};
 use crate::files::Ident;
+use crate::layout::is_marked_gone;
 use crate::pairs;
 use crate::sockets::{self, Replies};
 use crate::unix_sockets::check_queue;
@@ -42,21 +43,31 @@ impl Descriptors {
         let held: Vec<Held> = held
             .map(|descriptor| self.held_by(look, descriptor))
             .collect::<Result<_>>()?;
+        self.forget_watches(process);
         let nameless: Vec<i32> = (self.list.values())
             .filter(|descriptor| self.has_lost_its_name(descriptor))
             .map(|descriptor| descriptor.fd)
             .collect();
+        let is_pipe = |fd: &i32| matches!(self.list[fd].what, What::Fifo { .. });
+        let pipe = nameless.iter().copied().find(is_pipe);
         for fd in nameless {
             self.touch_open_file_of(process, fd);
         }
-        Ok(held)
+        match pipe {
+            // By its name it would not be found.
+            Some(fd) => Err(Error::NotYet(format!(
+                "the named pipe of descriptor {fd} was removed"
+            ))),
+            None => Ok(held),
+        }
     }
 
     fn has_lost_its_name(&self, descriptor: &Descriptor) -> bool {
-        let named = matches!(
-            descriptor.what,
-            What::File { .. } | What::Place { .. } | What::Directory { .. }
-        );
+        let named = match &descriptor.what {
+            What::File { .. } | What::Place { .. } | What::Directory { .. } => true,
+            What::Fifo { path, .. } => !is_marked_gone(path),
+            _ => false,
+        };
         let ours = self.ours.get(&descriptor.fd).filter(|_| named);
         ours.is_some_and(|ours| rustix::fs::fstat(ours).is_ok_and(|stat| stat.st_nlink == 0))
     }
@@ -140,6 +151,7 @@ impl Descriptors {
                 polls::held(&poll, &info, &self.list, place).map(Held::Watched)
             }
             What::Event => count(owner.thread(), fd),
+            What::Inotify => self.watched_by(at.process, descriptor),
             What::Timer { .. } => countdown(owner, fd, at.stopped),
             _ => Ok(Held::Nothing),
         }

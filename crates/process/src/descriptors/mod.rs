@@ -7,6 +7,8 @@
 
 mod describe;
 mod held;
+pub mod inotify;
+mod notices;
 mod open_files;
 pub mod polls;
 mod table;
@@ -15,6 +17,7 @@ mod touched;
 
 pub use describe::Files;
 pub use held::Look;
+pub use notices::Notice;
 pub use table::{Descriptors, List, is_open_in};
 
 use self::polls::Interest;
@@ -134,6 +137,15 @@ pub enum What {
     },
     /// A Unix socket that is no end of a connection.
     Unix(Named),
+    /// inotify(7).
+    Inotify,
+}
+
+impl What {
+    /// Whether a resume creates it, instead of taking one of its own standard streams.
+    fn is_own(&self) -> bool {
+        !matches!(self, What::Stream(_) | What::Inherited { .. })
+    }
 }
 
 /// One descriptor.
@@ -151,6 +163,9 @@ pub struct Descriptor {
     pub shares: i32,
     /// Locks held on the file through it.
     pub locks: Vec<Lock>,
+    /// Signals that its open file sends. Behind the others ([`crate::context`], version 7).
+    #[serde(skip)]
+    pub notice: Option<Notice>,
 }
 
 /// A lock on a file: flock(2) or fcntl_locking(2).
@@ -224,6 +239,13 @@ pub enum Held {
     Watched(Vec<Interest>),
     /// How far a TCP socket is.
     Connection(Phase),
+    /// Files that are watched.
+    Watches {
+        /// The watches, by number.
+        watches: Vec<inotify::Watch>,
+        /// The highest number that was given.
+        highest: i32,
+    },
 }
 
 /// The terminal that controls a process, whichever it is: tty(4).

@@ -55,7 +55,7 @@ pub fn event(events: u32, data: u64) -> [u8; 16] {
 
 /// A poll descriptor.
 pub(super) struct Poll<'a> {
-    /// A process that has it open, looked at by a thread with the table below.
+    /// A process that has it open, accessed through a thread whose descriptors are in `table`.
     pub(super) process: &'a Process,
     /// Its number in that table.
     pub(super) fd: i32,
@@ -80,13 +80,15 @@ pub(super) fn held(
     let mut interests = Vec::new();
     for (number, events, data) in info.lines().filter_map(entry) {
         let nth = seen.entry(number).or_default();
-        interests.push(Interest {
-            fd: number,
-            events,
-            data,
-            target: target(at, number, *nth, list, &place)?,
-            taken: false,
-        });
+        if let Some(target) = target(at, number, *nth, list, &place)? {
+            interests.push(Interest {
+                fd: number,
+                events,
+                data,
+                target,
+                taken: false,
+            });
+        }
         *nth += 1;
     }
     if interests.iter().any(|interest| interest.events & EDGE != 0) {
@@ -104,22 +106,32 @@ fn entry(line: &str) -> Option<(i32, u32, u64)> {
     Some((number, events, data))
 }
 
-/// A number of the open file that the `nth` entry made with `number` belongs to.
+/// A number of the open file that the `nth` entry made with `number` belongs to. `None`: the program has closed the file, and
+/// only twinpage still has it open, to send a held reply.
 fn target(
     at: &Poll<'_>,
     number: i32,
     nth: u32,
     list: &List,
     place: impl Fn(i32) -> (i32, i32),
-) -> Result<i32> {
+) -> Result<Option<i32>> {
     let (thread, poll) = (at.process.thread(), at.fd);
     let own = tables::number(at.table, number);
     let others =
         (list.values()).filter(|descriptor| descriptor.fd != own && descriptor.shares == descriptor.fd);
+    let is_of = |place| {
+        remote::is_poll_target(place, thread, poll, number, nth)
+            .map_err(|source| Error::target("cannot compare what a poll descriptor waits for", source))
+    };
     for descriptor in list.get(&own).into_iter().chain(others) {
-        let same = remote::is_poll_target(place(descriptor.fd), thread, poll, number, nth);
-        if same.map_err(|source| Error::target("cannot compare what a poll descriptor waits for", source))? {
-            return Ok(descriptor.fd);
+        if is_of(place(descriptor.fd))? {
+            return Ok(Some(descriptor.fd));
+        }
+    }
+    let this = std::process::id() as i32;
+    for ours in super::table::numbers(this)? {
+        if is_of((this, ours))? {
+            return Ok(None);
         }
     }
     Err(Error::Unsupported(format!(

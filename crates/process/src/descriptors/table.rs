@@ -5,6 +5,7 @@
 //! * Locks belong to a file, or to an open file: a call that changes them touches all descriptors of the file.
 
 use super::describe::{Files, describe, is_given};
+use super::inotify;
 use super::open_files::OpenFiles;
 use super::tables::{Tables, number, split};
 use super::touched::Touched;
@@ -39,6 +40,8 @@ pub struct Descriptors {
     pub(super) tables: Tables,
     /// The table that each process had, by the thread it is seen by, when all was listed last.
     listed: HashMap<(i32, Tid), usize>,
+    /// What is known of files that are watched.
+    pub(super) watched: inotify::Known,
     /// A thread may have a table of its own.
     may_be_apart: bool,
     /// Descriptors may come in messages of descendants.
@@ -56,6 +59,7 @@ impl Default for Descriptors {
             open_files: OpenFiles::default(),
             tables: Tables::default(),
             listed: HashMap::new(),
+            watched: inotify::Known::default(),
             may_be_apart: false,
             may_be_sent: false,
             touched: Touched::all(),
@@ -364,6 +368,7 @@ impl Descriptors {
                 .chain(known.locks.iter().filter(is_own))
                 .cloned()
                 .collect(),
+            notice: now.notice,
         };
         self.open_files.join(number, descriptor.shares, file);
         self.list.insert(number, descriptor);
@@ -561,7 +566,7 @@ fn threads(pid: i32) -> impl Iterator<Item = Tid> {
 }
 
 /// The numbers of all descriptors of a thread, the lowest first.
-fn numbers(pid: i32) -> Result<Vec<i32>> {
+pub(super) fn numbers(pid: i32) -> Result<Vec<i32>> {
     let directory = format!("/proc/{pid}/fd");
     let entries = fs::read_dir(&directory).map_err(Error::file("cannot list", &directory))?;
     let mut numbers: Vec<i32> = entries

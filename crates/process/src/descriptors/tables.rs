@@ -12,8 +12,8 @@ use std::os::fd::OwnedFd;
 use twinpage_os::remote::{self, Process};
 use twinpage_os::trace::Tid;
 
-/// Bits of a number that are the descriptor's own: more than fs.nr_open allows by default.
-const FD_BITS: u32 = 24;
+/// Bits of a number that are the descriptor's own: as many as fs.nr_open allows by default.
+const FD_BITS: u32 = 20;
 /// Tables beside the first.
 const MOST: usize = (i32::MAX >> FD_BITS) as usize;
 
@@ -27,6 +27,14 @@ pub fn number(table: usize, fd: i32) -> i32 {
 #[must_use]
 pub fn split(number: i32) -> (usize, i32) {
     ((number >> FD_BITS) as usize, number & ((1 << FD_BITS) - 1))
+}
+
+/// A number of before version 7 of the context, of which 24 bits were the descriptor's own. `None` of one that is too high.
+#[must_use]
+pub fn of_earlier_builds(earlier: i32) -> Option<i32> {
+    const FD_BITS_BEFORE: u32 = 24;
+    let (table, fd) = (earlier >> FD_BITS_BEFORE, earlier & ((1 << FD_BITS_BEFORE) - 1));
+    (table >= 0 && fd < 1 << FD_BITS).then(|| number(table as usize, fd))
 }
 
 /// The tables beside the first.
@@ -117,5 +125,25 @@ impl Tables {
     pub(super) fn duplicate(&self, first: &Process, number: i32) -> io::Result<OwnedFd> {
         let (process, fd) = self.at(first, number);
         process.duplicate_fd(fd)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_of_earlier_builds_are_understood() {
+        for (table, fd) in [(0, 7), (1, 0), (127, (1 << FD_BITS) - 1)] {
+            let earlier = table << 24 | fd;
+            let now = of_earlier_builds(earlier).unwrap();
+            assert_eq!(split(now), (table as usize, fd));
+        }
+        assert_eq!(of_earlier_builds(1 << FD_BITS), None, "a descriptor that high");
+        assert_eq!(of_earlier_builds(-1), None);
+        assert_eq!(
+            split(number(MOST, (1 << FD_BITS) - 1)),
+            (MOST, (1 << FD_BITS) - 1)
+        );
     }
 }

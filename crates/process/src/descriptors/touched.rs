@@ -99,6 +99,7 @@ mod tests {
             what: What::Event,
             shares: *fd,
             locks: Vec::new(),
+            notice: None,
         };
         numbers.iter().map(|fd| (*fd, null(fd))).collect()
     }

@@ -39,6 +39,7 @@ impl Limit {
             libc::SYS_nanosleep => Timespec(0),
             libc::SYS_clock_nanosleep if is_relative_wall_clock(r.rdi, r.rsi) => Timespec(2),
             libc::SYS_futex if r.rsi & 0xffff_ffff & !FUTEX_OPTIONS == libc::FUTEX_WAIT as u64 => Timespec(3),
+            libc::SYS_semtimedop => Timespec(3),
             libc::SYS_pselect6 => Timespec(4),
             libc::SYS_select => Timeval(4),
             libc::SYS_read

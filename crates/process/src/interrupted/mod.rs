@@ -29,7 +29,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use twinpage_os::inject::{SLOT_BYTES, SLOTS, SLOTS_END};
 use twinpage_os::remote::Process;
-use twinpage_os::trace::{Registers, Tid};
+use twinpage_os::trace::{Registers, SYSCALL_BYTES, Tid};
 
 /// What is kept of a call that was cut.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -68,8 +68,6 @@ const ERESTARTNOHAND: i64 = -514;
 const ERESTART_RESTARTBLOCK: i64 = -516;
 const EINTR: i64 = -(libc::EINTR as i64);
 
-/// Bytes of the `syscall` instruction.
-const SYSCALL_BYTES: u64 = 2;
 const SYSCALL: [u8; 2] = [0x0f, 0x05];
 
 fn now_ns() -> u64 {

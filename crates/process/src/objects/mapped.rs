@@ -38,9 +38,7 @@ impl Objects {
             mapping.object = self.find_mapped(mapping);
             match (mapping.kind, mapping.object) {
                 (Kind::SharedFile, Some(_)) => mapping.kind = Kind::Object,
-                (Kind::Object, None)
-                    if mapping.protection & libc::PROT_WRITE as u32 == 0 && mapping.is_of_gone_file() =>
-                {
+                (Kind::Object, None) if !mapping.may_write() && mapping.is_of_gone_file() => {
                     mapping.kind = Kind::GoneFile;
                 }
                 (Kind::Object, None) => {

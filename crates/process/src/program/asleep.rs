@@ -30,8 +30,8 @@
 //! | open files: flags, locks, offsets, names | any process that shares one | one descriptor of each is looked at at each stop |
 //! | what is in pipes, sockets, event counters, timers, poll descriptors | any process that shares one | the same |
 
+use super::followed::Followed;
 use super::identity::Identity;
-use super::members::Followed;
 use super::rest::is_asleep;
 use super::{Program, group_of};
 use crate::context::Member;
@@ -41,9 +41,13 @@ use crate::files::Ident;
 use crate::layout::Kind;
 use crate::threads::ThreadRegisters;
 use rustix::process::Pid;
+use rustix::termios::{LocalModes, SpecialCodeIndex};
 use std::collections::{BTreeSet, HashMap};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use twinpage_os::remote::Process;
+use twinpage_os::socket;
 use twinpage_os::trace::{Registers, Tid};
 
 /// The processes that sleep, and what must stay as it is meanwhile.
@@ -182,15 +186,16 @@ impl Program {
         moving: &[ThreadRegisters],
         identity: &Identity,
     ) {
-        let waits = |thread: &ThreadRegisters| {
-            thread.mask == 0
-                && does_nothing_meanwhile(&thread.registers)
-                && !self.calls.is_altered(thread.tid)
-        };
-        let all_wait = moving.iter().all(waits);
         let Some(followed) = self.members.get_mut(found.0.pid) else {
             return;
         };
+        let waits = |thread: &ThreadRegisters| {
+            thread.mask == 0
+                && (does_nothing_meanwhile(&thread.registers)
+                    || waits_for_input(&followed.process, &thread.registers))
+                && !self.calls.is_altered(thread.tid)
+        };
+        let all_wait = moving.iter().all(waits);
         let names = (all_wait && followed.may_sleep())
             .then(|| names(followed))
             .flatten();
@@ -282,8 +287,6 @@ fn waits_in_shared_memory(registers: &Registers) -> bool {
 /// Whether a thread waits in a call that is begun again as it is, and that does nothing before its end: to its own
 /// process, to another, or to a file. Nor does it block signals meanwhile.
 fn does_nothing_meanwhile(registers: &Registers) -> bool {
-    /// ERESTARTSYS, ERESTARTNOHAND, ERESTART_RESTARTBLOCK.
-    const BEGUN_AGAIN: [i64; 3] = [-512, -514, -516];
     const FUTEX_COMMAND: u64 = 0x7f;
     let plain = match registers.orig_rax as i64 {
         libc::SYS_pause
@@ -292,9 +295,13 @@ fn does_nothing_meanwhile(registers: &Registers) -> bool {
         | libc::SYS_wait4
         | libc::SYS_waitid
         | libc::SYS_poll
-        | libc::SYS_select => true,
+        | libc::SYS_select
+        | libc::SYS_epoll_wait
+        | libc::SYS_accept
+        | libc::SYS_accept4 => true,
         libc::SYS_ppoll => registers.r10 == 0,
         libc::SYS_pselect6 => registers.r9 == 0,
+        libc::SYS_epoll_pwait | libc::SYS_epoll_pwait2 => registers.r8 == 0,
         libc::SYS_futex => {
             let command = (registers.rsi & FUTEX_COMMAND) as i32;
             command == libc::FUTEX_WAIT || command == libc::FUTEX_WAIT_BITSET
@@ -302,6 +309,38 @@ fn does_nothing_meanwhile(registers: &Registers) -> bool {
         _ => false,
     };
     plain && BEGUN_AGAIN.contains(&(registers.rax as i64))
+}
+
+/// ERESTARTSYS, ERESTARTNOHAND, ERESTART_RESTARTBLOCK.
+const BEGUN_AGAIN: [i64; 3] = [-512, -514, -516];
+
+/// Whether a thread waits for input, of which the call takes nothing before its end: not where it waits for a number of
+/// bytes, and takes those that come meanwhile (`MSG_WAITALL`, `SO_RCVLOWAT`, `VMIN` of a terminal).
+fn waits_for_input(process: &Process, registers: &Registers) -> bool {
+    let wants_all = |flags: u64| flags as i32 & libc::MSG_WAITALL != 0;
+    let at_once = match registers.orig_rax as i64 {
+        libc::SYS_read | libc::SYS_readv => true,
+        libc::SYS_recvfrom => !wants_all(registers.r10),
+        libc::SYS_recvmsg => !wants_all(registers.rdx),
+        _ => false,
+    };
+    at_once
+        && BEGUN_AGAIN.contains(&(registers.rax as i64))
+        && process
+            .duplicate_fd(registers.rdi as i32)
+            .is_ok_and(|fd| gives_single_bytes(fd.as_fd()))
+}
+
+/// Whether a read of it ends with the first byte that comes.
+fn gives_single_bytes(fd: BorrowedFd<'_>) -> bool {
+    if let Ok(terminal) = rustix::termios::tcgetattr(fd) {
+        let lines = terminal.local_modes.contains(LocalModes::ICANON);
+        return lines || terminal.special_codes[SpecialCodeIndex::VMIN] <= 1;
+    }
+    match socket::option(fd, libc::SO_RCVLOWAT) {
+        Ok(bytes) => bytes == 1i32.to_le_bytes(),
+        Err(error) => error.raw_os_error() == Some(libc::ENOTSOCK),
+    }
 }
 
 /// The files and directories whose names are kept of a descendant. `None` where a look at the names would not tell
@@ -357,6 +396,7 @@ mod tests {
         assert!(!waits(libc::SYS_pselect6, -514, 0x7000, 0));
         assert!(!waits(libc::SYS_futex, -512, 0, 6), "a lock is noted in memory");
         assert!(!waits(libc::SYS_write, -512, 0, 0), "a part may be written");
+        assert!(waits(libc::SYS_accept, -512, 0, 0) && waits(libc::SYS_epoll_wait, -514, 0, 0));
         assert!(!waits(libc::SYS_pause, 0, 0, 0), "it ended");
         assert!(!waits(-1, -514, 0, 0), "it is in no call");
     }

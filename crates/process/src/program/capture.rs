@@ -21,8 +21,10 @@ use crate::kernel::{Dirty, Running};
 use crate::memory::{Memory, Parts};
 use crate::stdio::StdioContext;
 use crate::threads::{self, Pending, ThreadRegisters};
+use std::collections::HashSet;
 use std::time::Instant;
 use twinpage_core::{Capture, Outcome, Piece, Source};
+use twinpage_os::remote;
 use twinpage_os::trace::Tid;
 
 /// Microseconds the parts of a stop took.
@@ -68,6 +70,7 @@ impl Program {
         let tree = self.look_at_descendants(into, clocks)?;
         stop.pages += tree.pages;
         self.capture_objects(into)?; // it is known what each process wrote to them
+        self.fixed_changed |= self.ipc.look()?;
         let unfinished = self.unfinished();
         let (timers, pending) = self.timers(tid, pending, clocks)?;
         let held = self.look_into_descriptors(tid, clocks)?;
@@ -161,6 +164,7 @@ impl Program {
 
     /// Looks again at the descriptors that calls touched.
     fn update_descriptors(&mut self) -> Result<()> {
+        self.may_open_enough()?;
         let mut files = descriptors::Files {
             streams: &self.streams,
             objects: &mut self.objects,
@@ -173,6 +177,22 @@ impl Program {
         self.fixed_changed |=
             (self.descriptors).update(&self.process, &threads, &self.members.sleepers.pids, &mut files)?;
         Ok(())
+    }
+
+    /// So that enough is left for the program's calls, which are answered by files that are open here as well.
+    fn may_open_enough(&self) -> Result<()> {
+        const OF_EACH: u64 = 8;
+        const FEW: usize = 64;
+        let living = self.descendants.living().len();
+        if living <= FEW {
+            return Ok(());
+        }
+        let limit = remote::limit(0, libc::RLIMIT_NOFILE);
+        let (limit, _) = limit.map_err(|source| Error::target("cannot ask for a limit", source))?;
+        if living as u64 * OF_EACH <= limit {
+            return Ok(());
+        }
+        Err(too_few_files())
     }
 
     /// What descriptors hold. Sockets are looked at while all who have them live: a process that is killed closes its
@@ -207,8 +227,12 @@ impl Program {
         let mappings = std::iter::once(&self.memory)
             .chain(others)
             .flat_map(Memory::mappings);
-        let mapped = mappings.filter_map(|mapping| mapping.object);
-        let used = self.descriptors.objects().chain(mapped).collect();
+        let mapped: HashSet<_> = mappings.filter_map(|mapping| mapping.object).collect();
+        self.segments
+            .forget_removed(|segment| mapped.contains(&segment.object));
+        self.fixed_changed |= self.segments.take_changed();
+        let used = self.descriptors.objects().chain(self.segments.objects());
+        let used = used.chain(mapped).collect();
         let pages = self.memory.pages();
         for file in self.objects.capture(&used, &self.files, pages, into)? {
             self.files.sync(file);
@@ -258,6 +282,9 @@ impl Program {
             fifos: self.fifos.iter().cloned().collect(),
             main_thread_ended: self.main_thread_ended,
             apart: self.descriptors.apart().to_vec(),
+            segments: self.segments.saved(),
+            ipc: self.ipc.saved(),
+            last_id: self.last_id,
         }
     }
 
@@ -337,6 +364,11 @@ impl Program {
     /// Something cannot be captured. While there are other processes that passes: what they share with the program is
     /// theirs too, and one that is looked at may be killed.
     fn while_in_company(&self, error: Error) -> Error {
+        let error = if error.lacks_files() {
+            too_few_files()
+        } else {
+            error
+        };
         match error {
             Error::Unsupported(why) if self.descendants.any_lives() => Error::NotYet(why),
             error if self.ending.is_none() && !self.stands_no_longer() => match self.killed_descendant() {
@@ -407,6 +439,11 @@ impl Program {
             },
         )
     }
+}
+
+fn too_few_files() -> Error {
+    let why = "a look at all processes takes more files than twinpage may open: raise the limit (ulimit -Hn) and start it again";
+    Error::Unsupported(why.into())
 }
 
 fn encode_streams(streams: &StdioContext) -> Result<Vec<u8>> {

@@ -190,6 +190,7 @@ impl Program {
             calls.end(tid, &mut registers, process)?;
             set(tid, &registers)
         })?;
+        self.ipc.ends_call(tid, registers.rax as i64);
         Ok(true)
     }
 }

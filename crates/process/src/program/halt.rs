@@ -10,6 +10,7 @@
 //!   if they had not been asked.
 
 use super::cut::way_on;
+use super::place::has_ended;
 use super::{Program, State, ignore_gone, is_gone};
 use crate::descendants::process_of;
 use crate::error::{Error, Result};
@@ -125,6 +126,16 @@ impl Program {
             }
         } else if process_of(tid).is_none() {
             self.descendants.forget_thread(tid);
+        } else {
+            self.end_if_told(tid);
+        }
+    }
+
+    /// A descendant that was killed while a call was made in its main thread, which was told of its end. Nothing will tell
+    /// of it again, and its parent, which would wait for it, stands still.
+    fn end_if_told(&mut self, tid: Tid) {
+        if self.descendants.of_thread(tid) == Some(tid) && has_ended(tid) && !trace::is_traced(tid) {
+            self.killed_in_its_call(tid);
         }
     }
 
@@ -171,7 +182,10 @@ impl Program {
                 }
             }
             Ok(None) if !block => return Ok(false),
-            Ok(None) => self.look_for_lost(),
+            Ok(None) => {
+                self.look_for_lost();
+                self.running().into_iter().for_each(|tid| self.end_if_told(tid));
+            }
             Err(error) if self.are_last_lost(&error) => {}
             Err(source) => return Err(Error::target("cannot wait for the program", source)),
         }

@@ -1,28 +1,17 @@
-//! The user, groups, capabilities and call filters of a process.
+//! What a resume gives to all processes of a tree alike: limits of capabilities, and call filters.
 
 use crate::error::{Error, Result};
 use std::fs::File;
 use std::io::Read;
 use twinpage_os::trace::Tid;
 
-/// What a resume gives to all processes alike: proc_pid_status(5).
+/// Their lines of proc_pid_status(5).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Identity(Vec<String>);
 
 impl Identity {
     pub(super) fn of(tid: Tid) -> Result<Identity> {
-        const NAMES: [&str; 10] = [
-            "Uid:",
-            "Gid:",
-            "Groups:",
-            "CapInh:",
-            "CapPrm:",
-            "CapEff:",
-            "CapBnd:",
-            "CapAmb:",
-            "NoNewPrivs:",
-            "Seccomp_filters:",
-        ];
+        const NAMES: [&str; 4] = ["CapBnd:", "CapAmb:", "NoNewPrivs:", "Seccomp_filters:"];
         /// More than it has, so that it is read at once.
         const ROOM: usize = 8 << 10;
         let path = format!("/proc/{tid}/status");

@@ -9,26 +9,27 @@
 //! * A descendant that is killed meanwhile has the checkpoint wait as well, and is no error.
 
 use super::asleep::{Sleepers, Slumber};
+use super::followed::{Followed, Look};
 use super::identity::Identity;
 use super::job::Job;
-use super::rest::{Rest, Subject};
+use super::place::Place;
+use super::rest::Rest;
 use super::{Program, group_of, is_gone};
 use crate::clocks::Clocks;
 use crate::command_line::of_process;
-use crate::context::{self, Beside, MemberState, StableState, Threads, Tree, VolatileState};
+use crate::context::{self, MemberState, Tree};
 use crate::descendants::{Descendants, State};
 use crate::error::{Error, Result};
 use crate::files::Ident;
-use crate::kernel::{Dirty, Kernel, Running};
+use crate::kernel::{Dirty, Kernel};
 use crate::layout::Layout;
 use crate::machine::Machine;
-use crate::memory::{Memory, Parts};
-use crate::objects::Objects;
+use crate::memory::Memory;
 use crate::pages::Pages;
 use crate::syscalls::Watch;
-use crate::threads::{self, Pending, ThreadRegisters, ThreadState};
+use crate::threads::{self, ThreadRegisters};
+use crate::timers::Dues;
 use std::collections::BTreeMap;
-use std::fs;
 use std::sync::Arc;
 use twinpage_core::{Capture, Piece};
 use twinpage_os::inject::{self, ROOM};
@@ -41,26 +42,9 @@ pub(crate) struct Members {
     list: BTreeMap<i32, Followed>,
     /// Pages of those that are followed no longer, until the next checkpoint forgets them.
     left: Vec<Pages>,
+    /// When the POSIX timers of each ring, from the call on that sets the first.
+    dues: BTreeMap<i32, Dues>,
     pub(super) sleepers: Sleepers,
-}
-
-/// One of them.
-pub(super) struct Followed {
-    pub(super) process: Process,
-    pub(super) memory: Memory,
-    pub(super) kernel: Kernel,
-    stale: Dirty,
-    timers_set: bool,
-    steady: BTreeMap<Tid, ThreadState>,
-    writer: context::Writer,
-    pub(super) rest: Rest,
-    pub(super) slumber: Slumber,
-    /// It was asleep when it was stopped.
-    was_asleep: bool,
-    /// Signals wait for it.
-    has_pending: bool,
-    /// Something happened in it since it was last asked for what only it can tell.
-    may_have_run: bool,
 }
 
 /// A descendant of a checkpoint that is there again, its threads stopped.
@@ -68,6 +52,8 @@ pub(crate) struct Adopted {
     pub(crate) process: Process,
     pub(crate) tids: Vec<Tid>,
     pub(crate) memory: Memory,
+    /// When its timers ring.
+    pub(crate) dues: Dues,
     /// A signal stopped it.
     pub(crate) stopped: bool,
 }
@@ -78,6 +64,7 @@ impl Members {
         if let Some(followed) = self.list.remove(&pid) {
             self.left.push(followed.memory.into_pages());
         }
+        self.dues.remove(&pid);
         self.sleepers.wake(pid);
     }
 
@@ -91,6 +78,11 @@ impl Members {
 
     pub(super) fn all(&self) -> impl Iterator<Item = (i32, &Followed)> {
         self.list.iter().map(|(pid, followed)| (*pid, followed))
+    }
+
+    /// When the timers of one ring.
+    pub(crate) fn dues(&mut self, pid: i32) -> &mut Dues {
+        self.dues.entry(pid).or_default()
     }
 
     /// The memory of one, if it is followed.
@@ -116,7 +108,7 @@ impl Members {
             Watch::Timers => followed.stale.timers = true,
             Watch::IntervalTimers => followed.timers_set = true,
             Watch::Thread => drop(followed.steady.remove(&tid)),
-            Watch::Control => {
+            Watch::Control | Watch::Identity => {
                 followed.stale.options = true;
                 followed.steady.remove(&tid);
             }
@@ -188,6 +180,12 @@ impl Members {
         self.memories().for_each(|memory| memory.owe(pieces));
     }
 
+    fn with_dues(&mut self, pid: i32) -> Result<(&mut Followed, &mut Dues)> {
+        let followed = self.list.get_mut(&pid);
+        let followed = followed.ok_or_else(|| Error::Internal(format!("process {pid} is not followed")))?;
+        Ok((followed, self.dues.entry(pid).or_default()))
+    }
+
     fn forget_left(&mut self, into: &mut Capture) {
         for mut pages in self.left.drain(..) {
             pages.forget(0..u64::MAX, &mut into.discarded, |_| true);
@@ -221,15 +219,6 @@ pub(super) struct Found {
     pub(super) pages: u64,
 }
 
-/// What is to be looked at of a followed descendant.
-struct Look<'a> {
-    tids: &'a [Tid],
-    moving: &'a [ThreadRegisters],
-    stopped: bool,
-    clocks: Clocks,
-    machine: &'a Machine,
-}
-
 impl Program {
     /// The descendants of a checkpoint were made again: `living`, and those that had ended.
     pub(crate) fn adopt_all(&mut self, living: Vec<Adopted>, tree: &Tree) {
@@ -246,6 +235,7 @@ impl Program {
             for tid in adopted.tids.iter().filter(|_| adopted.stopped) {
                 self.descendants.set_state(*tid, State::GroupStopped);
             }
+            *self.members.dues(pid) = adopted.dues;
             self.members.add(adopted.process, adopted.memory);
         }
     }
@@ -320,7 +310,7 @@ impl Program {
         }
         if Identity::of(pid)? != *identity {
             return Err(Error::Unsupported(
-                "it has another identity than the program, or filters of its own".into(),
+                "it has other limits of capabilities than the program, or filters of its own".into(),
             ));
         }
         // A resume goes on with a job that its user stopped.
@@ -353,9 +343,11 @@ impl Program {
             clocks,
             machine,
         };
-        let followed = self.members.list.get_mut(&pid);
-        let followed = followed.ok_or_else(|| Error::Internal(format!("process {pid} is not followed")))?;
-        let found = (member, followed.look(&look, &mut self.objects, into)?.into());
+        let (followed, dues) = self.members.with_dues(pid)?;
+        let found = (
+            member,
+            followed.look(&look, dues, &mut self.objects, into)?.into(),
+        );
         self.put_to_sleep(&found, &moving, identity);
         Ok(found)
     }
@@ -426,100 +418,6 @@ impl Program {
     }
 }
 
-impl Followed {
-    fn look(&mut self, look: &Look<'_>, objects: &mut Objects, into: &mut Capture) -> Result<Vec<u8>> {
-        let (process, pid) = (&self.process, self.process.pid());
-        if self.stale.options {
-            self.kernel.read_program(pid)?;
-        }
-        let asked_outside = Dirty {
-            directory: true, // others may move it
-            ..self.stale
-        };
-        self.kernel.refresh(process, pid, asked_outside)?;
-        self.stale = Dirty::NOTHING;
-        // A call that is made in one that a signal stopped disturbs it.
-        if !look.stopped || std::mem::take(&mut self.may_have_run) {
-            self.kernel.refresh_fault_action(process, pid)?;
-        }
-        check(pid, &self.kernel)?;
-        (self.memory).capture(process, objects, into, &mut Parts::default())?;
-        self.rest.keep_doubtful(process);
-        self.steady.retain(|tid, _| look.tids.contains(tid));
-        for tid in look.tids {
-            if !self.steady.contains_key(tid) {
-                self.steady.insert(*tid, threads::steady(process, *tid)?);
-            }
-        }
-        let (timers, pending) = self.timers(look)?;
-        self.has_pending = !pending.is_empty() || look.stopped;
-        self.writer.set_fixed(&StableState {
-            pid,
-            mappings: self.memory.mappings().to_vec(),
-            marks: self.memory.marks().to_vec(),
-            kernel: self.kernel.clone(),
-            threads: self.steady.values().cloned().collect(),
-            ..StableState::of_descendant(look.machine.clone())
-        })?;
-        let live = VolatileState {
-            timers,
-            stopped: look.stopped && !threads::is_to_continue(&pending),
-            guards: self.memory.guards()?,
-            pending,
-            ..VolatileState::default()
-        };
-        let mut bytes = Vec::new();
-        let threads = Threads {
-            moving: look.moving,
-            unfinished: &[],
-        };
-        let beside = Beside {
-            pages: self.memory.pages().table(),
-            ..Beside::default()
-        };
-        self.writer
-            .write(&mut bytes, look.clocks, threads, &live, beside)?;
-        Ok(bytes)
-    }
-
-    /// Whether it did nothing since the last checkpoint. One that cannot be looked at was killed.
-    pub(super) fn rests(&mut self, descendants: &Descendants) -> bool {
-        let pid = self.process.pid();
-        let threads = descendants.threads().filter(|(of, ..)| *of == pid);
-        let holds = self.rest.holds(&mut Subject {
-            process: &self.process,
-            memory: &mut self.memory,
-            threads: threads.map(|(_, tid, state)| (tid, state)).collect(),
-        });
-        holds.unwrap_or(false)
-    }
-
-    /// Whether it was asleep, and no pending signal or timer will change it without waking it.
-    pub(super) fn may_sleep(&self) -> bool {
-        self.was_asleep && !self.has_pending && !self.timers_set
-    }
-
-    /// What its timers have left, and the signals that wait beside them: a timer that rings between the two looks has
-    /// both look again.
-    fn timers(&mut self, look: &Look<'_>) -> Result<(Running, Vec<Pending>)> {
-        let waiting = || threads::pending(look.tids.iter().copied());
-        let mut pending = waiting()?;
-        loop {
-            let pid = self.process.pid();
-            let timers = (self.kernel).running(&self.process, pid, self.timers_set, look.clocks)?;
-            let after = match self.timers_set {
-                true => waiting()?,
-                false => pending.clone(),
-            };
-            if after == pending {
-                self.timers_set = timers.interval_timers.iter().any(|timer| *timer != [0; 4]);
-                return Ok((timers, pending));
-            }
-            pending = after;
-        }
-    }
-}
-
 /// Plants the code for injected calls, where it is not yet.
 pub(crate) fn plant(process: &Process, tid: Tid) -> Result<()> {
     if inject::is_planted(process) {
@@ -529,81 +427,4 @@ pub(crate) fn plant(process: &Process, tid: Tid) -> Result<()> {
         Some(libc::EEXIST) => Error::Unsupported("it uses memory at 20000, where calls are planted".into()),
         _ => Error::target("cannot place code in a process of the program", source),
     })
-}
-
-/// Whether the kernel state of a descendant is one that is made again.
-fn check(pid: i32, kernel: &Kernel) -> Result<()> {
-    let refused = |why: &str| Err(Error::Unsupported(why.into()));
-    if !kernel.timers.is_empty() {
-        return refused("it has a POSIX timer (timer_create), which is captured of the program alone");
-    }
-    if kernel.directory_gone.is_some() {
-        return refused("its working directory was removed");
-    }
-    let ident = |path: &std::path::Path| rustix::fs::stat(path).ok().map(|stat| Ident::from(&stat));
-    let runs = ident(format!("/proc/{pid}/exe").as_ref());
-    if runs.is_none() || runs != ident(&kernel.memory.exe) {
-        return refused("its program file was removed or replaced");
-    }
-    Ok(())
-}
-
-/// Whether a process, or its main thread alone, ended and was not waited for.
-pub(super) fn has_ended(pid: i32) -> bool {
-    Place::of(pid).is_some_and(|place| place.state == b'Z')
-}
-
-/// Where a process is in the tree: proc_pid_stat(5).
-#[derive(Clone, Copy, Debug)]
-struct Place {
-    state: u8,
-    parent: i32,
-    group: i32,
-    session: i32,
-    foreground: i32,
-    exit_signal: i32,
-    /// It ended, and left a core dump.
-    dumped: bool,
-}
-
-impl Place {
-    /// `None` when it is gone.
-    fn of(pid: i32) -> Option<Place> {
-        let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
-        // The name is in brackets and may hold any byte.
-        let after_name = stat.iter().rposition(|byte| *byte == b')')?;
-        Place::parse(std::str::from_utf8(&stat[after_name + 1..]).ok()?)
-    }
-
-    fn parse(text: &str) -> Option<Place> {
-        const CORE: i32 = 0x80;
-        let words: Vec<&str> = text.split_ascii_whitespace().collect();
-        // Fields are numbered from 1; the first word is the third.
-        let number = |field: usize| words.get(field - 3)?.parse::<i32>().ok();
-        Some(Place {
-            state: *words.first()?.as_bytes().first()?,
-            parent: number(4)?,
-            group: number(5)?,
-            session: number(6)?,
-            foreground: number(8)?,
-            exit_signal: number(38)?,
-            dumped: number(52)? & CORE != 0,
-        })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_place_is_understood() {
-        let own = Place::of(std::process::id() as i32).unwrap();
-        assert_eq!((own.exit_signal, own.dumped), (libc::SIGCHLD, false));
-        let line = " Z 7 8 9 0 10 4228100 0 0 0 0 0 0 0 0 20 0 1 0 5 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 17 1 0 0 0 0 0 0 0 0 0 0 0 0 139";
-        let place = Place::parse(line).unwrap();
-        assert_eq!((place.state, place.parent, place.group), (b'Z', 7, 8));
-        assert_eq!((place.session, place.foreground, place.exit_signal), (9, 10, 17));
-        assert!(place.dumped && Place::parse(" Z 7").is_none());
-    }
 }

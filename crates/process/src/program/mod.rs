@@ -9,17 +9,19 @@
 //! `asleep.rs` leaves descendants alone that sleep; `halt.rs` has every other thread stand still; `capture.rs` reads what
 //! a checkpoint holds meanwhile; `cut.rs` takes up the calls that this cut; `rest.rs` tells when nothing ran since;
 //! `standing.rs` has threads wait for a durable epoch; `executable.rs` keeps the program's own file; `job.rs` follows a
-//! user's `^Z`; `processor.rs` makes calls cheap; `tree.rs` answers the program's descendants; `members.rs` reads what a
-//! checkpoint holds of them.
+//! user's `^Z`; `processor.rs` makes calls cheap; `tree.rs` answers the program's descendants; `members.rs` has those
+//! that a checkpoint found alive; `followed.rs` reads one of them; `place.rs` finds where a process is in the tree.
 
 mod asleep;
 mod capture;
 mod cut;
 mod executable;
+mod followed;
 mod halt;
 mod identity;
 mod job;
 mod members;
+mod place;
 mod processor;
 mod rest;
 mod standing;
@@ -42,12 +44,14 @@ use crate::descriptors::Descriptors;
 use crate::error::{Error, Result};
 use crate::files::{EpochFiles, Recorder};
 use crate::interrupted::Calls;
+use crate::ipc::Ipc;
 use crate::kernel::{Action, Dirty, Kernel, Settings};
 use crate::layout::Layout;
 use crate::machine::Machine;
 use crate::memory::Memory;
 use crate::notes::Notes;
 use crate::objects::Objects;
+use crate::segments::Segments;
 use crate::sockets::Sockets;
 use crate::stdio::Stdio;
 use crate::threads::{self, ThreadState};
@@ -75,6 +79,12 @@ pub struct Program {
     pub(crate) memory: Memory,
     /// Files whose content the checkpoint holds, of the whole tree.
     pub(crate) objects: Objects,
+    /// System V shared memory, of the whole tree.
+    pub(crate) segments: Segments,
+    /// System V semaphores and message queues, of the whole tree.
+    pub(crate) ipc: Ipc,
+    /// The id that a process or thread of the tree got last.
+    pub(crate) last_id: i32,
     pub(crate) descriptors: Descriptors,
     pub(crate) sockets: Sockets,
     pub(crate) stale: Dirty,
@@ -174,6 +184,9 @@ impl Program {
                 .collect(),
             memory,
             objects: Objects::default(),
+            segments: Segments::default(),
+            ipc: Ipc::default(),
+            last_id: 0,
             descriptors: Descriptors::default(),
             sockets: surroundings.sockets,
             stale: Dirty::ALL,
@@ -455,6 +468,7 @@ impl Program {
         self.fixed_changed = true;
         self.calls.forget(tid);
         self.standing.forget(tid);
+        self.ipc.forget(tid);
         if tid == self.process.pid() {
             self.ending = Some(ending);
         }
@@ -495,6 +509,7 @@ impl Program {
         let pid = self.process.pid();
         for thread in &self.threads {
             self.calls.forget(thread.tid);
+            self.ipc.forget_call(thread.tid);
         }
         self.threads = vec![Thread {
             tid,

@@ -19,11 +19,8 @@ use std::fs::{self, File};
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use twinpage_os::remote::Process;
-use twinpage_os::trace::{Registers, Tid, WatchedCall};
+use twinpage_os::trace::{Registers, SYSCALL_BYTES, Tid, WatchedCall, arguments};
 use twinpage_os::tracker::PAGE;
-
-/// Bytes of the `syscall` instruction.
-const SYSCALL_BYTES: u64 = 2;
 
 /// More written pages than this are no doubt.
 const MOST_DOUBTFUL: u64 = 256;
@@ -301,11 +298,6 @@ impl Sleep {
             && self.stack == registers.rsp
             && [registers.rip, registers.rip.wrapping_add(SYSCALL_BYTES)].contains(&self.after)
     }
-}
-
-fn arguments(registers: &Registers) -> [u64; 6] {
-    let r = registers;
-    [r.rdi, r.rsi, r.rdx, r.r10, r.r8, r.r9]
 }
 
 /// How often a thread was given a processor: the third number of proc_pid_schedstat(5).

@@ -1,7 +1,8 @@
 //! Threads that stand at the entry of a call: until an epoch is durable that was cut after they came there, or until
 //! there is room for what they send.
 //!
-//! * A checkpoint finds such a thread before its call: a resume begins the call.
+//! * A checkpoint finds such a thread before its call: a resume begins the call. What the thread did before is in the
+//!   checkpoint that the resume goes on from, so it does not wait again.
 //! * A thread whose wait is over makes its call, also where handlers of signals run before: they would run after the
 //!   call alone. One that goes on elsewhere, out of a handler, stands again.
 //! * A thread that waits for room is let go now and then, so that signals reach it.
@@ -12,7 +13,7 @@ use crate::outbox::{Outbox, Room};
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 use twinpage_core::Epoch;
-use twinpage_os::trace::{Tid, WatchedCall};
+use twinpage_os::trace::{Registers, Tid, WatchedCall};
 
 /// How often a thread that waits for room is let go.
 const TURN: Duration = Duration::from_millis(50);
@@ -116,6 +117,13 @@ impl Program {
             self.standing.passes.remove(&tid);
         }
         may
+    }
+
+    /// A thread goes on from a checkpoint, with these registers: a call that they begin waits for none.
+    pub(crate) fn begins_at(&mut self, tid: Tid, registers: &Registers) {
+        if registers.orig_rax == u64::MAX {
+            self.standing.passes.insert(tid, WatchedCall::begun_by(registers));
+        }
     }
 
     /// A thread makes a call. Unless a handler does, which has its frame below that of the call the thread stood at, it

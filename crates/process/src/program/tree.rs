@@ -6,7 +6,7 @@
 //! * The program ended for its user when it and all its descendants did.
 
 use super::cut::is_in_mask;
-use super::members::has_ended;
+use super::place::has_ended;
 use super::{Program, ignore_gone, is_gone};
 use crate::advice::AdviceInForce;
 use crate::context::Ending;
@@ -74,6 +74,7 @@ impl Program {
                     trace::EVENT_EXEC => {
                         for tid in self.descendants.tids_of(pid) {
                             self.calls.forget(tid);
+                            self.ipc.forget_call(tid);
                             self.standing.forget(tid);
                         }
                         self.leave_memory(pid);
@@ -97,6 +98,7 @@ impl Program {
 
     fn end_descendant(&mut self, tid: Tid, ending: Ending) {
         self.calls.forget(tid);
+        self.ipc.forget(tid);
         self.standing.forget(tid);
         self.leave_memory(tid);
         self.descendants.end_thread(tid, ending);
@@ -133,6 +135,8 @@ impl Program {
             return; // it was killed
         };
         let new = new as Tid;
+        self.last_id = new;
+        self.fixed_changed = true;
         let maker = self.descendants.of_thread(tid);
         match maker {
             _ if event != trace::EVENT_CLONE || making.is_some() => {

@@ -7,7 +7,7 @@
 use super::objects::Made;
 use super::{Surroundings, sockets};
 use crate::context::Context;
-use crate::descriptors::{Descriptor, Held, OWN_TERMINAL, What};
+use crate::descriptors::{Descriptor, Held, OWN_TERMINAL, What, inotify};
 use crate::error::{Error, Result};
 use crate::files::Ident;
 use crate::kernel::{GoneDirectory, Kernel};
@@ -15,8 +15,8 @@ use crate::layout::{Kind, Mapping};
 use crate::objects::{Id, Origin, Saved};
 use crate::stdio::Stream;
 use rustix::event::EventfdFlags;
-use rustix::fs::{Mode, OFlags, RawDir, SealFlags, SeekFrom};
-use rustix::pipe::PipeFlags;
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, RawDir, SealFlags, SeekFrom};
+use rustix::io::Errno;
 use rustix::time::{Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec};
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -122,6 +122,7 @@ pub(super) fn open(
         ends_given: BTreeSet::new(),
         streams_given: BTreeSet::new(),
         fifos: BTreeSet::new(),
+        removed_fifos: BTreeMap::new(),
         state,
         gone: BTreeMap::new(),
     };
@@ -134,7 +135,12 @@ pub(super) fn open(
     let others = |(descriptor, _): &(&Descriptor, &Held)| {
         own_path(descriptor, fixed.pid).is_none() && !matches!(descriptor.what, What::Pair(_))
     };
-    for (descriptor, held) in fixed.descriptors.iter().zip(&context.live.held).filter(others) {
+    // What is done to files while others are opened is none of the program's news.
+    let (watching, plain): (Vec<_>, Vec<_>) = (fixed.descriptors.iter())
+        .zip(&context.live.held)
+        .filter(others)
+        .partition(|(descriptor, _)| descriptor.what == What::Inotify);
+    for (descriptor, held) in plain.into_iter().chain(watching) {
         let source = match sources.get(&descriptor.shares) {
             Some(source) if descriptor.shares != descriptor.fd => *source,
             _ => opener.open_again(descriptor, held)?,
@@ -200,8 +206,8 @@ pub(super) fn own_path(descriptor: &Descriptor, pid: i32) -> Option<&Path> {
 }
 
 /// Which object a mapping shows, and how that must be open: for reading and writing, as the mapping may be made
-/// writable later; but for reading where the file is sealed against writing, which a writable mapping would
-/// prevent.
+/// writable later; but for reading where it may not, and where the file is sealed against writing, which a mapping
+/// that may would prevent.
 struct Keys {
     sealed: BTreeSet<Id>,
 }
@@ -219,7 +225,7 @@ impl Keys {
 
     fn of(&self, mapping: &Mapping) -> Option<(Id, u32)> {
         let id = mapping.object?;
-        let reads = mapping.protection & libc::PROT_WRITE as u32 == 0 && self.sealed.contains(&id);
+        let reads = !mapping.may_write() && (mapping.only_read || self.sealed.contains(&id));
         let flags = if reads { libc::O_RDONLY } else { libc::O_RDWR };
         Some((id, flags as u32))
     }
@@ -238,7 +244,7 @@ pub(super) fn gaps(places: &[(i32, i32, bool)], base: i32) -> Vec<(u32, u32)> {
     gaps
 }
 
-struct Opener<'a> {
+pub(super) struct Opener<'a> {
     base: i32,
     objects: &'a Made,
     open: Vec<OwnedFd>,
@@ -249,30 +255,32 @@ struct Opener<'a> {
     /// Inodes that changed when files were rolled back.
     moved: &'a [(Ident, Ident)],
     /// Both ends of the pipes that were made, by the old pipe's number.
-    pipes: BTreeMap<u64, (i32, i32)>,
+    pub(super) pipes: BTreeMap<u64, (i32, i32)>,
     /// The program's monotonic clock at the stop.
     stopped_ns: u64,
     /// Ends of pipes that are one open file of the program already.
-    ends_given: BTreeSet<i32>,
+    pub(super) ends_given: BTreeSet<i32>,
     /// The same of its streams.
     streams_given: BTreeSet<usize>,
     /// The named pipes that are held open, by inode.
-    fifos: BTreeSet<u64>,
+    pub(super) fifos: BTreeSet<u64>,
+    /// Those that were removed, by old inode, each held open.
+    pub(super) removed_fifos: BTreeMap<u64, i32>,
     /// The state directory, where removed directories are made.
-    state: &'a Path,
+    pub(super) state: &'a Path,
     /// Removed directories that were made, by the inode they had.
     gone: BTreeMap<u64, i32>,
 }
 
 impl Opener<'_> {
     /// Keeps a descriptor at a number above the base.
-    fn keep(&mut self, fd: impl AsFd) -> Result<i32> {
+    pub(super) fn keep(&mut self, fd: impl AsFd) -> Result<i32> {
         let high = rustix::io::fcntl_dupfd_cloexec(fd, self.base).map_err(too_many)?;
         self.open.push(high);
         Ok(self.open[self.open.len() - 1].as_raw_fd())
     }
 
-    fn same_file(&self, file: &OwnedFd, path: &Path, inode: u64) -> Result<()> {
+    pub(super) fn same_file(&self, file: &OwnedFd, path: &Path, inode: u64) -> Result<()> {
         let stat =
             rustix::fs::fstat(file).map_err(|error| Error::file("cannot look at", path)(error.into()))?;
         let moved = self
@@ -313,7 +321,7 @@ impl Opener<'_> {
     }
 
     fn open_again(&mut self, descriptor: &Descriptor, held: &Held) -> Result<i32> {
-        let failed = |error: rustix::io::Errno| {
+        let failed = |error: Errno| {
             Error::target(
                 format!("cannot make descriptor {} again", descriptor.fd),
                 error.into(),
@@ -414,6 +422,10 @@ impl Opener<'_> {
                     .map_err(|source| Error::target("cannot make a timer again", source))?;
                 self.keep_with_flags(timer, flags)
             }
+            (What::Inotify, Held::Watches { watches, highest }) => {
+                let made = inotify::make(watches, *highest)?;
+                self.keep_with_flags(made, flags)
+            }
             (What::Signals { mask }, _) => {
                 let signals = twinpage_os::signals::signal_descriptor(*mask)
                     .map_err(|source| Error::target("cannot make a signal descriptor", source))?;
@@ -439,13 +451,10 @@ impl Opener<'_> {
         if let Some(made) = self.gone.get(&gone.inode) {
             return Ok(*made);
         }
-        let path = self.state.join("gone");
         let made = (|| {
-            rustix::fs::mkdir(&path, Mode::RWXU)?;
-            let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-            let opened = rustix::fs::open(&path, flags, Mode::empty());
-            rustix::fs::rmdir(&path)?;
-            let opened = opened?;
+            let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+            let make = |path: &Path| rustix::fs::mkdir(path, Mode::RWXU);
+            let opened = self.open_nameless("gone", make, flags, AtFlags::REMOVEDIR)?;
             let (owner, group) = (
                 rustix::fs::Uid::from_raw(gone.owner.0),
                 rustix::fs::Gid::from_raw(gone.owner.1),
@@ -457,10 +466,10 @@ impl Opener<'_> {
             rustix::fs::fchmod(&opened, Mode::from_raw_mode(gone.mode))?;
             Ok(opened)
         })();
-        let made = made.map_err(|error: rustix::io::Errno| {
+        let made = made.map_err(|error: Errno| {
             Error::file(
                 "cannot make again a directory that the program had removed, in",
-                &path,
+                self.state,
             )(error.into())
         })?;
         let made = self.keep(made)?;
@@ -468,7 +477,7 @@ impl Opener<'_> {
         Ok(made)
     }
 
-    fn keep_with_flags(&mut self, fd: OwnedFd, flags: OFlags) -> Result<i32> {
+    pub(super) fn keep_with_flags(&mut self, fd: OwnedFd, flags: OFlags) -> Result<i32> {
         rustix::fs::fcntl_setfl(&fd, flags & (OFlags::NONBLOCK | OFlags::APPEND | OFlags::DIRECT))
             .map_err(|error| Error::target("cannot set a descriptor's flags", error.into()))?;
         self.keep(fd)
@@ -486,90 +495,35 @@ impl Opener<'_> {
         self.keep_with_flags(end, flags)
     }
 
-    /// A named pipe is held open both ways while its ends are opened, so that no open waits for another; but
-    /// not for one whose reader has seen no writer yet.
-    fn fifo(
-        &mut self,
-        path: &Path,
+    /// Opens what is made in the state, and takes its name away. A resume that was killed in between has left one.
+    pub(super) fn open_nameless(
+        &self,
+        name: &str,
+        make: impl FnOnce(&Path) -> rustix::io::Result<()>,
         flags: OFlags,
-        (inode, capacity): (u64, u32),
-        (bytes, hung_up): (&[u8], bool),
-    ) -> Result<i32> {
-        let failed =
-            |error: rustix::io::Errno| Error::target(format!("cannot fill {}", path.display()), error.into());
-        let reads_only = flags & OFlags::ACCMODE == OFlags::RDONLY;
-        if !self.fifos.contains(&inode) && (hung_up || !bytes.is_empty() || !reads_only) {
-            let holder = reopen(path, OFlags::RDWR | OFlags::NONBLOCK)?;
-            self.same_file(&holder, path, inode)?;
-            rustix::pipe::fcntl_setpipe_size(&holder, capacity as usize).map_err(failed)?;
-            let mut rest = bytes;
-            while !rest.is_empty() {
-                rest = &rest[rustix::io::write(&holder, rest).map_err(failed)?..];
-            }
-            self.keep(holder)?;
-            self.fifos.insert(inode);
+        removes: AtFlags,
+    ) -> rustix::io::Result<OwnedFd> {
+        let path = self.state.join(name);
+        let remove = || rustix::fs::unlinkat(CWD, &path, removes);
+        match remove() {
+            Err(Errno::NOENT) | Ok(()) => {}
+            Err(error) => return Err(error),
         }
-        let end = reopen(path, flags | OFlags::NONBLOCK)?;
-        self.same_file(&end, path, inode)?;
-        self.keep_with_flags(end, flags)
-    }
-
-    fn pipe(&mut self, descriptor: &Descriptor, inode: u64, capacity: u32, held: &Held) -> Result<i32> {
-        let failed = |error: rustix::io::Errno| Error::target("cannot make a pipe again", error.into());
-        let (read, write) = match self.pipes.get(&inode) {
-            Some(ends) => *ends,
-            None => {
-                let (read, write) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC).map_err(failed)?;
-                rustix::pipe::fcntl_setpipe_size(&write, capacity as usize).map_err(failed)?;
-                let ends = (self.keep(read)?, self.keep(write)?);
-                self.pipes.insert(inode, ends);
-                ends
-            }
-        };
-        let borrow =
-            |fd| spawn::borrow(fd).map_err(|source| Error::target("cannot make a pipe again", source));
-        let is_empty = rustix::io::ioctl_fionread(borrow(read)?).map_err(failed)? == 0;
-        match held {
-            Held::Bytes(bytes) if is_empty => {
-                let mut rest = &bytes[..];
-                while !rest.is_empty() {
-                    let written = rustix::io::write(borrow(write)?, rest).map_err(failed)?;
-                    rest = &rest[written..];
-                }
-            }
-            Held::Packets(packets) if is_empty => {
-                let before = rustix::fs::fcntl_getfl(borrow(write)?).map_err(failed)?;
-                rustix::fs::fcntl_setfl(borrow(write)?, OFlags::DIRECT).map_err(failed)?;
-                for packet in packets {
-                    rustix::io::write(borrow(write)?, packet).map_err(failed)?;
-                }
-                rustix::fs::fcntl_setfl(borrow(write)?, before).map_err(failed)?;
-            }
-            _ => {}
-        }
-        let flags = OFlags::from_bits_retain(descriptor.flags);
-        let end = match flags & OFlags::ACCMODE {
-            OFlags::RDONLY => read,
-            OFlags::WRONLY => write,
-            _ => return self.open_once_more(write, flags),
-        };
-        if !self.ends_given.insert(end) {
-            return self.open_once_more(end, flags);
-        }
-        let settable = flags & (OFlags::NONBLOCK | OFlags::DIRECT);
-        rustix::fs::fcntl_setfl(borrow(end)?, settable).map_err(failed)?;
-        Ok(end)
+        make(&path)?;
+        let opened = rustix::fs::open(&path, flags | OFlags::CLOEXEC, Mode::empty());
+        remove()?;
+        opened
     }
 
     /// Another open file of what is open here at `fd`, with flags of its own.
-    fn open_once_more(&mut self, fd: i32, flags: OFlags) -> Result<i32> {
+    pub(super) fn open_once_more(&mut self, fd: i32, flags: OFlags) -> Result<i32> {
         let path = PathBuf::from(format!("/proc/self/fd/{fd}"));
         let opened = reopen(&path, flags & (OFlags::ACCMODE | OFlags::NONBLOCK))?;
         self.keep_with_flags(opened, flags)
     }
 }
 
-fn too_many(error: rustix::io::Errno) -> Error {
+fn too_many(error: Errno) -> Error {
     Error::Machine(format!(
         "cannot keep all the program's files open ({error}): raise the limit with ulimit -n"
     ))
@@ -633,7 +587,7 @@ fn go_to_name(directory: &OwnedFd, at: u64) -> rustix::io::Result<()> {
     rustix::fs::seek(directory, SeekFrom::Start(at)).map(drop)
 }
 
-fn reopen(path: &Path, flags: OFlags) -> Result<OwnedFd> {
+pub(super) fn reopen(path: &Path, flags: OFlags) -> Result<OwnedFd> {
     rustix::fs::open(path, flags | OFlags::CLOEXEC | OFlags::NOCTTY, Mode::empty()).map_err(|error| {
         Error::State(format!(
             "{}, which the program had open, cannot be opened ({error}): put it back to resume",

@@ -13,12 +13,16 @@
 //! directory as it was.
 
 mod files;
+mod interests;
+mod ipc;
 mod kernel;
 mod objects;
 mod pairs;
+mod pipes;
 pub mod sockets;
 mod space;
 pub mod tables;
+mod threads;
 mod tree;
 pub mod unix_sockets;
 
@@ -33,9 +37,11 @@ use crate::objects::Objects;
 use crate::pages::Pages;
 use crate::pairs::Pairs;
 use crate::program::Adopted;
+use crate::segments::Segments;
 use crate::state::Store;
 use crate::stdio::Stdio;
 use crate::threads::ThreadRegisters;
+use crate::timers::Dues;
 use std::collections::HashMap;
 use std::io::Read;
 use std::os::fd::AsRawFd;
@@ -57,6 +63,8 @@ pub struct Restored {
     pub memory: Memory,
     /// Files whose content the checkpoint holds.
     pub objects: Objects,
+    /// System V shared memory.
+    pub segments: Segments,
     /// Its socket pairs.
     pub pairs: Pairs,
     /// The calls that it and its descendants were in.
@@ -106,6 +114,7 @@ pub fn restore(
         .next()
         .ok_or_else(|| Error::Internal("no page table".into()))?;
     let made = objects::make(context, store, &pages, moved)?;
+    ipc::make(&context.fixed.ipc)?;
     let sources = files::open(context, state, surroundings, moved, &made)?;
     let pid = start_child(context, streams, &sources)?;
     let process =
@@ -136,12 +145,13 @@ pub fn restore(
         descendants.push(descendant(process, own, pages, &with, &mut calls)?);
     }
     let (tracker, tids) = fill_process(&process, context, &pages, &with)?;
+    let segments = made.segments(&context.fixed.segments)?;
     let objects = made.finish(context)?;
     begin(&process, context, &with, &mut calls)?;
     let layout = crate::layout::Layout::open(pid)
         .map_err(|source| Error::target("cannot look at the program", source))?;
     let process = match context.fixed.main_thread_ended {
-        Some(code) => kernel::end_main_thread(process, &tids, code)?,
+        Some(code) => threads::end_main_thread(process, &tids, code)?,
         None => process,
     };
     let tids = tids
@@ -149,7 +159,7 @@ pub fn restore(
         .filter(|tid| *tid == process.thread() || *tid != pid);
     let tids = tids.collect();
     if context.live.stopped {
-        kernel::stop_all(&process)?;
+        threads::stop_all(&process)?;
     }
     let marks = AdviceInForce::new(context.fixed.marks.clone());
     let mut memory = Memory::new(layout, tracker, pages, marks, store.geometry());
@@ -157,6 +167,7 @@ pub fn restore(
         memory.may_guard(start..end);
     }
     descendants.reverse(); // parents first
+    go_on_with_ids(context)?;
     Ok(Restored {
         process,
         tids,
@@ -164,8 +175,23 @@ pub fn restore(
         calls,
         memory,
         objects,
+        segments,
         descendants,
     })
+}
+
+/// The next process or thread gets the id that it would have got: not one that a process had which the program may
+/// remember.
+fn go_on_with_ids(context: &Context) -> Result<()> {
+    let all = std::iter::once(context).chain(&context.members);
+    let threads = all.flat_map(|one| one.threads.iter().map(|thread| thread.tid));
+    let members = context.tree.members.iter().map(|member| member.pid);
+    let last = match context.fixed.last_id {
+        0 => threads.chain(members).max().unwrap_or_default(),
+        last => last,
+    };
+    namespaces::set_last_pid(last)
+        .map_err(|source| Error::target("cannot go on with the ids of processes", source))
 }
 
 /// A descendant, all of whose threads are stopped.
@@ -187,6 +213,7 @@ fn descendant(
     Ok(Adopted {
         memory: Memory::of_descendant(layout, tracker, pages, marks),
         stopped: context.live.stopped,
+        dues: Dues::resumed(&context.fixed.kernel.timers, &context.live.timers, context.clocks),
         process,
         tids,
     })
@@ -202,14 +229,15 @@ fn fill_process(
     let &With { sources, apart, .. } = with;
     space::empty(process, context)?;
     space::map(process, context, sources)?;
-    space::advise(process, context)?;
     let tracker = crate::program::track(process, process.pid())?;
     space::fill(process, context, &tracker, with.store, pages)?;
+    space::advise(process, context)?; // behind the pages: it parts mappings, which are filled whole
     space::guard(process, context)?;
     kernel::set(process, context, with)?;
-    let mut tids = kernel::make_threads(process, context, apart)?;
+    let mut tids = threads::make_threads(process, context, apart)?;
     kernel::open_about_itself(process, context)?;
     tids.extend(tables::part(process, apart)?);
+    kernel::set_notices(process, context, apart)?;
     if process.pid() == with.tree.fixed.pid {
         tables::close_others(process, apart)?;
     }
@@ -217,7 +245,9 @@ fn fill_process(
         tree::take_stops(process, with.tree)?;
         tree::forget_signals(process)?;
     }
-    kernel::set_threads(process, context)?;
+    ipc::undo(process, context, &with.tree.fixed.ipc)?;
+    threads::set_credentials(process, context)?;
+    threads::set_threads(process, context)?;
     kernel::take_locks(process, context, apart)?;
     kernel::set_limits(process, context)?;
     Ok((tracker, tids))

@@ -8,6 +8,7 @@ use crate::error::{Error, Result};
 use crate::files::{Ident, write_all, write_all_at, write_zeros};
 use crate::objects::{Id, Objects, Origin, Saved};
 use crate::pages::Pages;
+use crate::segments::{self, Segment, Segments};
 use crate::state::Store;
 use rustix::fs::{
     AtFlags, FallocateFlags, Gid, MemfdFlags, Mode, OFlags, SealFlags, Timespec, Timestamps, Uid,
@@ -61,6 +62,21 @@ impl Made {
                 error.into(),
             )
         })
+    }
+
+    /// Segments of System V memory are among them.
+    pub(super) fn segments(&self, saved: &segments::Saved) -> Result<Segments> {
+        let opened = saved.list.iter().map(|segment| {
+            let file = self.open(segment.object, OFlags::RDWR)?;
+            let stat = rustix::fs::fstat(&file)
+                .map_err(|error| Error::target("cannot look at shared memory", error.into()))?;
+            let segment = Segment {
+                file: Ident::from(&stat), // of the new file
+                ..segment.clone()
+            };
+            Ok((segment, file))
+        });
+        Ok(Segments::restored(saved.next, opened.collect::<Result<_>>()?))
     }
 
     /// Everything that needs them is made: they get what may forbid it.

@@ -23,6 +23,15 @@ pub struct Made {
     pub lent: HashSet<u64>,
 }
 
+impl Made {
+    /// The program has them: ours are closed, so that each ends when the program closes it. Gives
+    /// [`Made::lent`].
+    #[must_use]
+    pub fn into_lent(self) -> HashSet<u64> {
+        self.lent
+    }
+}
+
 /// Makes all of them, those first whose ports must be free: nothing else has changed when a port is taken.
 ///
 /// # Errors

@@ -7,7 +7,7 @@
 //!    the locks that its table holds on it.
 
 use super::files::gaps;
-use super::kernel::{make_thread, run_in};
+use super::threads::{make_thread, run_in};
 use crate::context::Context;
 use crate::descriptors::tables::split;
 use crate::descriptors::{Descriptor, Held};

@@ -14,6 +14,7 @@
 //! * A call is run when it is durable, in an update of the region that also notes its position beside the object. So
 //!   every checkpoint holds an object and the position up to which its calls are in it, and none is run twice.
 //! * After a crash an object is its last checkpoint; when it is opened, the calls past its position are run again.
+//! * Six objects are ready-made: [`structures`].
 //! * Methods must do the same whenever they are run on the same object with the same arguments: time, randomness and
 //!   whatever lies outside go in as arguments.
 
@@ -30,6 +31,7 @@ mod listing;
 mod replay;
 mod run;
 mod server;
+pub mod structures;
 mod tail;
 pub mod thread;
 

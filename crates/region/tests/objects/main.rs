@@ -4,6 +4,7 @@ mod calls;
 mod followers;
 mod lanes;
 mod refused;
+mod structures;
 #[path = "../support/mod.rs"]
 mod support;
 mod threads;

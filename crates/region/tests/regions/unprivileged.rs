@@ -9,7 +9,7 @@ use twinpage::{Error, Region};
 const CHILD: &str = "TWINPAGE_TEST_UNPRIVILEGED";
 const BYTES: usize = 1 << 20;
 
-/// Runs a test again as the user `nobody`, in a folder of its own.
+/// Reruns one test as user `nobody`, in a temporary directory.
 fn child(test: &str) {
     use std::os::unix::fs::PermissionsExt;
     let folder = tempfile::tempdir_in("/dev/shm").unwrap();

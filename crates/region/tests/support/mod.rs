@@ -17,13 +17,12 @@ pub(crate) fn folders() -> [TempDir; 2] {
     ]
 }
 
-/// Opens what another process made. A killed one may still hold the lock for a moment, and another test of this
-/// process may have a region at the same addresses: each process chooses them by itself. So it is with what this process
-/// made: a child that another test starts holds its locks until it runs its own program.
+/// Opens a region of another process. It is tried again while a killed process still holds the lock, a writer overtakes
+/// the reader, or another test of this process has a region at the same addresses.
 pub(crate) fn when_free<T>(open: impl Fn() -> Result<T, Error>) -> T {
     loop {
         match open() {
-            Err(Error::Locked(_) | Error::Taken { .. }) => std::thread::yield_now(),
+            Err(Error::Locked(_) | Error::Taken { .. } | Error::Overtaken { .. }) => std::thread::yield_now(),
             other => return other.unwrap(),
         }
     }

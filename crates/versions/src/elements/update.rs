@@ -285,10 +285,11 @@ impl<T: Value, const N: usize> Drop for Update<'_, T, N> {
             opened.owed.pay();
         }
         shared.offered(due);
-        if opened.owed.is_late() && shared.durable() < work.handed {
+        // What is offered is waited for as well: between two batches the other thread may not run for long.
+        if opened.owed.is_late() && shared.durable() < opened.last {
             opened.counts.pace_waits += 1;
             // A failure is told by `durable` and by tickets.
-            let _ = shared.wait(work.handed);
+            let _ = shared.wait(opened.last);
         }
     }
 }

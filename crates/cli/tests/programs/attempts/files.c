@@ -38,7 +38,9 @@ void named_pipe(void) {
     fd = open("attempt.fifo", O_RDWR);
     CHECK(fd >= 0, "open a named pipe");
     use_pair(fd, fd);
-    unlink("attempt.fifo");
+    uint64_t last;
+    CHECK(!unlink("attempt.fifo") && read(fd, &last, 8) == 8, "remove a named pipe");
+    use_pair(fd, fd); // what has no name any more is still there
 }
 
 void hard_and_symbolic_links(void) {

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
+use super::ordinary::OrdinaryUser;
 use super::process::{Victim, ended_before, kill, twinpage};
 use super::sink::{self, Sink};
 use super::state::to_form_of_earlier_builds;
@@ -69,6 +70,8 @@ pub(crate) struct Campaign<'a> {
     pub(crate) stdin: Option<&'a str>,
     /// After its first kill the state gets the form that earlier builds gave it.
     pub(crate) earlier_form: bool,
+    /// The user who runs it, if not the one who runs the tests.
+    pub(crate) user: Option<&'a OrdinaryUser>,
 }
 
 /// What was done to it.
@@ -137,6 +140,7 @@ impl Round<'_> {
                 End::Killed => {
                     first = false;
                     self.change_form();
+                    self.leave_behind();
                 }
                 End::NothingYet => {
                     tally.before_first_checkpoint += 1;
@@ -156,6 +160,17 @@ impl Round<'_> {
         }
     }
 
+    /// As a resume leaves the state that is killed while it makes a removed directory or a removed named pipe.
+    fn leave_behind(&self) {
+        use rustix::fs::{CWD, FileType, Mode};
+        let at = |name: &str| self.dir.join("state").join(name);
+        if at("kind").exists() {
+            // They may be there from the kill before.
+            let _ = rustix::fs::mkdir(at("gone"), Mode::RWXU);
+            let _ = rustix::fs::mknodat(CWD, at("gone.fifo"), FileType::Fifo, Mode::RUSR, 0);
+        }
+    }
+
     /// Makes all as it was before the program was first started.
     fn prepare(&self) {
         assert!(
@@ -167,12 +182,17 @@ impl Round<'_> {
         for name in ["state", "work"] {
             let _ = std::fs::remove_dir_all(self.dir.join(name)); // it may not be there yet
         }
-        std::fs::create_dir(self.dir.join("work")).expect("a working directory");
+        let work = self.dir.join("work");
+        std::fs::create_dir(&work).expect("a working directory");
+        if let Some(user) = self.campaign.user {
+            user.give(&self.dir);
+            user.give(&work);
+        }
     }
 
     fn start(&mut self, first: bool) -> Child {
         let stderr = std::fs::File::create(self.dir.join(format!("stderr.{:03}", self.lives + 1)));
-        let mut command = twinpage();
+        let mut command = self.campaign.user.map_or_else(twinpage, OrdinaryUser::twinpage);
         let state = self.dir.join("state");
         self.lives += 1;
         if first {

@@ -1,6 +1,7 @@
 //! What all tests of the command share: choices that can be repeated, words that are not captured.
 
 pub(crate) mod campaign;
+pub(crate) mod ordinary;
 pub(crate) mod process;
 pub(crate) mod program;
 pub(crate) mod server;
@@ -36,6 +37,23 @@ pub(crate) fn skip(test: &str, missing: &str, install: &str) {
     say(&format!(
         "SKIPPED: {test}: {missing} is missing; install {install}"
     ));
+}
+
+/// Whether programs that this user runs under twinpage may become other users: credentials.rs of the process crate.
+pub(crate) fn may_change_users() -> bool {
+    const SETGID_SETUID_SETFCAP: u64 = 1 << 6 | 1 << 7 | 1 << 31;
+    const SYS_ADMIN: u64 = 1 << 21;
+    let read = |name: &str| std::fs::read_to_string(format!("/proc/self/{name}")).expect("it is there");
+    let users = (read("uid_map").lines())
+        .filter_map(|line| line.split_whitespace().nth(2)?.parse::<u64>().ok())
+        .sum::<u64>();
+    let status = read("status");
+    let effective = (status.lines())
+        .find_map(|line| line.strip_prefix("CapEff:"))
+        .and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
+        .expect("capabilities");
+    let has = |wanted: u64| effective & wanted == wanted;
+    rustix::process::geteuid().is_root() && users > 1 && (has(SYS_ADMIN) || has(SETGID_SETUID_SETFCAP))
 }
 
 /// The seed of this run: `TWINPAGE_SEED`, or the time.

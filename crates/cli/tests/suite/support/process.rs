@@ -117,7 +117,7 @@ pub(crate) fn kill(child: &mut Child, victim: Victim, chance: &mut fastrand::Rng
     chance.shuffle(&mut doomed);
     // The program comes first: it may exit when it sees the death of a child.
     let first = first_of(&doomed, tool);
-    doomed.sort_by_key(|pid| (name_of(*pid) != "twinpage", Some(*pid) != first));
+    doomed.sort_by_cached_key(|pid| (name_of(*pid) != "twinpage", Some(*pid) != first));
     match victim {
         Victim::Tool => send(tool, Signal::KILL),
         // While a tree is brought back, children have their names before the program does: then there is none yet.

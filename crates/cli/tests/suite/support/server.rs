@@ -2,16 +2,18 @@
 
 use std::fs;
 use std::net::{Ipv4Addr, TcpListener};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Output, Stdio};
 
+use super::ordinary::OrdinaryUser;
 use super::process::{Victim, kill, twinpage};
-use super::state::on_state;
+use super::state::{on_state, wait_until};
 use super::{chance, seed};
 
 /// A server of ours and what it prints.
 pub(crate) struct Server {
     scratch: tempfile::TempDir,
+    user: Option<OrdinaryUser>,
     pub(crate) port: u16,
     child: Child,
     chance: fastrand::Rng,
@@ -20,11 +22,23 @@ pub(crate) struct Server {
 impl Server {
     /// Runs the words that are made for a free port, in a directory of its own.
     pub(crate) fn start(replies: &str, words: impl FnOnce(u16) -> Vec<String>) -> Server {
+        Server::start_by(None, replies, words)
+    }
+
+    /// The same, by a user.
+    pub(crate) fn start_by(
+        user: Option<OrdinaryUser>,
+        replies: &str,
+        words: impl FnOnce(u16) -> Vec<String>,
+    ) -> Server {
         let scratch = tempfile::tempdir().expect("a scratch directory");
+        if let Some(user) = &user {
+            user.give(scratch.path());
+        }
         let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
         let port = free.local_addr().expect("its address").port();
         drop(free);
-        let mut command = twinpage();
+        let mut command = user.as_ref().map_or_else(twinpage, OrdinaryUser::twinpage);
         command.args(["run", "--every", "10ms", "--durability", "memory"]);
         command.args(["--replies", replies, "--state"]);
         command
@@ -38,10 +52,16 @@ impl Server {
         let chance = chance(seed(), "server");
         Server {
             scratch,
+            user,
             port,
             child,
             chance,
         }
+    }
+
+    /// Where it began.
+    pub(crate) fn directory(&self) -> &Path {
+        self.scratch.path()
     }
 
     pub(crate) fn state(&self) -> PathBuf {
@@ -62,6 +82,17 @@ impl Server {
         let info = on_state(&["info", "--json"], &self.state());
         let info: serde_json::Value = serde_json::from_slice(&info.stdout).unwrap_or_default();
         info["epoch"].as_u64().unwrap_or(0)
+    }
+
+    /// Waits until it holds; fails when the server ends before.
+    pub(crate) fn wait_until(&mut self, what: &str, holds: impl Fn() -> bool) {
+        wait_until(what, || {
+            let holds = holds();
+            if !holds {
+                self.expect_alive();
+            }
+            holds
+        });
     }
 
     /// Fails when the server ended without being killed.
@@ -98,7 +129,7 @@ impl Server {
                 .open(path)
                 .expect("it is there")
         };
-        let mut command = twinpage();
+        let mut command = self.user.as_ref().map_or_else(twinpage, OrdinaryUser::twinpage);
         command.args(["resume", "--every", "10ms"]).arg(self.state());
         command.stdout(append("out")).stderr(append("messages"));
         self.child = command.spawn().expect("twinpage starts");

@@ -220,7 +220,7 @@ pub(crate) fn refused_in_order(what: &str, out: &Output) -> String {
 }
 
 /// Waits until a condition holds.
-pub(crate) fn wait_until(what: &str, holds: impl Fn() -> bool) {
+pub(crate) fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
     let from = Instant::now();
     while !holds() {
         assert!(

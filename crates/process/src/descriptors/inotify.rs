@@ -1,0 +1,250 @@
+//! inotify(7): which files are watched, and how they are watched again.
+//!
+//! * The kernel tells inodes (proc_pid_fdinfo(5)); under which name each was watched is known from the calls.
+//! * Watches are numbered one after the other. A resume makes those that are gone, too, and removes them.
+//! * What happened and was not read cannot be looked at without being taken: the checkpoint waits until it is read.
+
+use super::tables::split;
+use super::{Descriptor, Descriptors, Held, What, fdinfo};
+use crate::command_line::command_of;
+use crate::error::{Error, Result};
+use crate::files::Ident;
+use rustix::fs::MemfdFlags;
+use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
+use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
+use std::collections::{HashMap, HashSet};
+use std::ops::Range;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use twinpage_os::remote::Process;
+
+/// A file that is watched.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Watch {
+    /// The watch's number.
+    pub number: i32,
+    /// Where the file is.
+    #[serde(with = "crate::path_bytes")]
+    pub path: PathBuf,
+    /// What of it is told, `IN_*`.
+    pub mask: u32,
+}
+
+/// What calls said of watches.
+#[derive(Debug, Default)]
+pub(super) struct Known {
+    /// Where watched files were, when a call named them.
+    names: HashMap<Ident, PathBuf>,
+    /// The highest number that a call gave, by process and descriptor.
+    highest: HashMap<(i32, i32), i32>,
+}
+
+impl Descriptors {
+    /// A file is watched: its name, and the number that the watch has in this descriptor of this process.
+    pub fn watches(&mut self, file: Ident, name: PathBuf, descriptor: (i32, i32), number: i32) {
+        self.watched.names.insert(file, name);
+        let highest = self.watched.highest.entry(descriptor).or_default();
+        *highest = number.max(*highest);
+    }
+
+    /// Takes note of what a resume watched again; `process_of` says which process has a table.
+    pub fn watch_again(&mut self, list: &[Descriptor], held: &[Held], process_of: impl Fn(usize) -> i32) {
+        for (descriptor, held) in list.iter().zip(held) {
+            let Held::Watches { watches, highest } = held else {
+                continue;
+            };
+            let (table, fd) = split(descriptor.fd);
+            self.watched.highest.insert((process_of(table), fd), *highest);
+            for watch in watches {
+                if let Ok(stat) = rustix::fs::stat(&watch.path) {
+                    self.watched.names.insert(Ident::from(&stat), watch.path.clone());
+                }
+            }
+        }
+    }
+
+    /// What a descriptor watches.
+    pub(super) fn watched_by(&self, first: &Process, descriptor: &Descriptor) -> Result<Held> {
+        let (owner, fd) = self.tables.at(first, descriptor.fd);
+        let looked = look(owner, fd, &self.watched.names).map_err(|error| match error {
+            Error::NotYet(why) if owner.pid() != first.pid() => {
+                let (pid, command) = (owner.pid(), command_of(owner.pid()));
+                Error::NotYet(format!("process {pid} ({command}): {why}"))
+            }
+            error => error,
+        })?;
+        let same = self.list.values().filter(|other| other.shares == descriptor.fd);
+        let given = same.filter_map(|other| {
+            let (owner, fd) = self.tables.at(first, other.fd);
+            self.watched.highest.get(&(owner.pid(), fd)).copied()
+        });
+        let there = looked.last().map(|watch| watch.number);
+        let highest = given.chain(there).max().unwrap_or(0);
+        Ok(Held::Watches {
+            watches: looked,
+            highest,
+        })
+    }
+
+    /// Forgets numbers of descriptors that watch nothing any more.
+    pub(super) fn forget_watches(&mut self, first: &Process) {
+        if self.watched.highest.is_empty() {
+            return;
+        }
+        let watching = self.list.values().filter(|one| one.what == What::Inotify);
+        let places = watching.map(|one| {
+            let (owner, fd) = self.tables.at(first, one.fd);
+            (owner.pid(), fd)
+        });
+        let places: HashSet<(i32, i32)> = places.collect();
+        self.watched.highest.retain(|place, _| places.contains(place));
+    }
+}
+
+/// The watches of a descriptor, by number.
+fn look(process: &Process, fd: i32, names: &HashMap<Ident, PathBuf>) -> Result<Vec<Watch>> {
+    let ours = process
+        .duplicate_fd(fd)
+        .map_err(|source| Error::target("cannot look at a descriptor of inotify", source))?;
+    let unread = rustix::io::ioctl_fionread(&ours);
+    if unread.is_ok_and(|bytes| bytes > 0) {
+        return Err(Error::NotYet(format!(
+            "descriptor {fd} has news of watched files (inotify), which are captured once they are read"
+        )));
+    }
+    let info = fdinfo(process.thread(), fd)?;
+    let mut watches = Vec::new();
+    for line in info.lines().filter(|line| line.starts_with("inotify ")) {
+        let (number, file, mask) = parse(line).ok_or_else(|| {
+            Error::Internal(format!("a watch of descriptor {fd} is not understood: {line}"))
+        })?;
+        let path = name_of(file, names).ok_or_else(|| {
+            Error::NotYet(format!(
+                "descriptor {fd} watches a file (inode {}) that has another name now, or none",
+                file.ino
+            ))
+        })?;
+        watches.push(Watch { number, path, mask });
+    }
+    watches.sort_unstable_by_key(|watch| watch.number);
+    Ok(watches)
+}
+
+/// The name that still leads to a file. Some file systems show another device here than stat(2).
+fn name_of(file: Ident, names: &HashMap<Ident, PathBuf>) -> Option<PathBuf> {
+    let leads_there = |path: &PathBuf| rustix::fs::stat(path).is_ok_and(|stat| stat.st_ino == file.ino);
+    let by_inode = || {
+        names
+            .iter()
+            .find(|(known, path)| known.ino == file.ino && leads_there(path))
+    };
+    let known = names.get(&file).filter(|path| leads_there(path));
+    known.or_else(|| by_inode().map(|(_, path)| path)).cloned()
+}
+
+/// `inotify wd:3 ino:9e7e sdev:800013 mask:800afce ignored_mask:0 ...`: all are hexadecimal, and the device is major and
+/// minor in 12 and 20 bits.
+fn parse(line: &str) -> Option<(i32, Ident, u32)> {
+    let field = |name: &str| {
+        let mut words = line.split_whitespace();
+        words.find_map(|word| word.strip_prefix(name)?.strip_prefix(':'))
+    };
+    let number = |name: &str| u32::from_str_radix(field(name)?, 16).ok();
+    let device = number("sdev")?;
+    let file = Ident {
+        dev: rustix::fs::makedev(device >> 20, device & 0xf_ffff),
+        ino: u64::from_str_radix(field("ino")?, 16).ok()?,
+    };
+    Some((number("wd")?.try_into().ok()?, file, number("mask")?))
+}
+
+/// A descriptor that watches the same, under the same numbers, and has nothing to tell.
+///
+/// # Errors
+/// Names a file that is not there any more.
+pub(crate) fn make(watches: &[Watch], highest: i32) -> Result<OwnedFd> {
+    const MOST: i32 = 1 << 24;
+    let failed = |error: Errno| Error::target("cannot make a descriptor of inotify", error.into());
+    if highest > MOST || watches.iter().any(|watch| watch.number > MOST) {
+        return Err(Error::Damaged(format!(
+            "context: a watch of a number beyond {MOST}"
+        )));
+    }
+    let made = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC).map_err(failed)?;
+    let other = rustix::fs::memfd_create("unwatched", MemfdFlags::CLOEXEC).map_err(failed)?;
+    let other = PathBuf::from(format!("/proc/self/fd/{}", other.as_raw_fd()));
+    let watch = |path: &Path, mask| inotify::add_watch(&made, path, WatchFlags::from_bits_retain(mask));
+    // Gives the numbers between, and takes them back.
+    let pass_over = |numbers: Range<i32>| {
+        numbers.into_iter().try_for_each(|_| {
+            let number = watch(&other, libc::IN_ATTRIB)?;
+            inotify::remove_watch(&made, number)
+        })
+    };
+    let mut next = 1;
+    for Watch { number, path, mask } in watches {
+        pass_over(next..*number).map_err(failed)?;
+        let wanted = watch(path, *mask).map_err(|error| {
+            let path = path.display();
+            Error::State(format!(
+                "{path}: the program watched it (inotify), and it cannot be watched now ({error}): put it back to resume"
+            ))
+        })?;
+        if wanted != *number {
+            let why = format!("context: a file has watch {wanted}, and watch {number} as well");
+            return Err(Error::Damaged(why));
+        }
+        next = number + 1;
+    }
+    pass_over(next..highest.saturating_add(1)).map_err(failed)?;
+    take_all(&made).map_err(failed)?;
+    Ok(made)
+}
+
+/// Takes out what is told of the watches that were removed.
+fn take_all(made: &OwnedFd) -> rustix::io::Result<()> {
+    let mut told = [0; 4096];
+    loop {
+        match rustix::io::read(made, &mut told) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(Errno::AGAIN) => return Ok(()),
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn watches_are_made_again_under_their_numbers() {
+        let folder = tempfile::tempdir().unwrap();
+        let watch = |number, path: &Path| Watch {
+            number,
+            path: path.to_owned(),
+            mask: libc::IN_CREATE | libc::IN_ONLYDIR,
+        };
+        let inside = folder.path().join("inside");
+        std::fs::create_dir(&inside).unwrap();
+        let watches = [watch(3, folder.path()), watch(700, &inside)];
+        let made = make(&watches, 702).unwrap();
+        let process = Process::open(std::process::id() as i32).unwrap();
+        let ident = |path| Ident::from(&rustix::fs::stat(path).unwrap());
+        let names = watches
+            .iter()
+            .map(|watch| (ident(&watch.path), watch.path.clone()));
+        let names = names.collect();
+        let found = look(&process, made.as_raw_fd(), &names).unwrap();
+        let numbers: Vec<_> = found.iter().map(|one| (one.number, &one.path)).collect();
+        assert_eq!(numbers, [(3, &folder.path().to_owned()), (700, &inside)]);
+        assert!(found.iter().all(|one| one.mask & libc::IN_CREATE != 0));
+        std::fs::write(inside.join("new"), "").unwrap();
+        let unread = look(&process, made.as_raw_fd(), &names).unwrap_err();
+        assert!(matches!(unread, Error::NotYet(_)), "{unread}");
+        let next = inotify::add_watch(&made, "/", WatchFlags::ATTRIB).unwrap();
+        assert_eq!(next, 703);
+        assert!(make(&[watch(1, &folder.path().join("none"))], 1).is_err());
+    }
+}
