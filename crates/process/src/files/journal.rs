@@ -84,9 +84,10 @@ impl Journal {
     /// [`Error::Io`].
     pub(super) fn create(dir: &Path, options: Options, tag: Epoch) -> Result<Journal> {
         let durability = options.durability;
-        let logs = [Log::create(dir, 0, durability)?, Log::create(dir, 1, durability)?];
         let keep = Arc::new(Keep::open(dir, durability)?);
+        // First: a log may say of records that are names that they are dead.
         keep.clear()?;
+        let logs = [Log::create(dir, 0, durability)?, Log::create(dir, 1, durability)?];
         let mut order_kept_on = None;
         if durability == Durability::Disk {
             sync_directory(dir)?;

@@ -1,7 +1,7 @@
 //! The rollback: the program's files as they were at the last durable checkpoint.
 //!
 //! ```text
-//!   undo.0, undo.1, kept/*.record -> live records, newest first -> undo each -> cut open files -> empty the logs
+//!   undo.0, undo.1, kept/*.record -> live records, newest first -> undo each -> cut open files -> empty all
 //!                                                     |
 //!                                                     undo.progress: how far
 //! ```
@@ -85,21 +85,23 @@ pub(crate) fn forget(dir: &Path, durable: bool) -> Result<()> {
     } else {
         Durability::Memory
     };
+    Keep::open(dir, durability)?.clear()?;
     for index in 0..2 {
         Log::create(dir, index, durability)?;
     }
-    Keep::open(dir, durability)?.clear()
+    Ok(())
 }
 
-/// Empties the logs, then `kept/`, then forgets the progress: in this order, so that a second run
-/// finds nothing to do.
+/// Empties `kept/`, then the logs, then forgets the progress: in this order, so that a second run finds nothing to
+/// do. A log may say of records that are names that they are dead ([`Kind::Again`](super::format::Kind::Again)):
+/// it goes after them.
 fn finish(dir: &Path, durability: Durability, keep: &Keep, mut undo: Undo<'_>) -> Result<()> {
+    undo.step("empty the directory of kept files")?;
+    keep.clear()?;
     for index in 0..2 {
         undo.step("empty an undo log")?;
         Log::create(dir, index, durability)?;
     }
-    undo.step("empty the directory of kept files")?;
-    keep.clear()?;
     undo.step("forget the progress")?;
     undo.finish()
 }

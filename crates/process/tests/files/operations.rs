@@ -822,3 +822,44 @@ fn an_open_file_made_again_is_found_by_every_rollback_to_its_checkpoint() {
         "the file had the same inode number in all lives"
     );
 }
+
+/// What an abandoned epoch changed belongs to the checkpoint when the epoch is captured again, though its records
+/// are names and a rollback is killed before any of its steps.
+#[test]
+fn an_epoch_that_was_captured_again_stays() {
+    let killed = |kill: u64| {
+        let stage = Stage::new();
+        setup(&stage.root);
+        let options = Options {
+            names_in_order: Some(true),
+            ..Options::new(Durability::Disk)
+        };
+        let mut recorder = Recorder::create(&stage.state, options, 0).unwrap();
+        let abandoned = recorder.begin_epoch(1, 0, []).unwrap();
+        Work {
+            root: &stage.root,
+            recorder: &mut recorder,
+        }
+        .unlink("a");
+        recorder.begin_epoch(1, 0, []).unwrap().take_over(abandoned);
+        let captured = Tree::of(&stage.root);
+        let mut work = Work {
+            root: &stage.root,
+            recorder: &mut recorder,
+        };
+        work.put("a", b"of the next epoch");
+        work.unlink("b");
+        drop(recorder);
+        let mut left = kill;
+        let first = rollback_watched(&stage.state, 1, &[], &mut |what| {
+            left = left.checked_sub(1).ok_or_else(|| killed_here(what))?;
+            Ok(())
+        });
+        rollback(&stage.state, 1, &[]).unwrap_or_else(|error| panic!("killed before step {kill}: {error}"));
+        let differences = captured.differences(&Tree::of(&stage.root));
+        assert_eq!(differences, "", "killed before step {kill}");
+        first.is_err()
+    };
+    let steps = (0..).take_while(|kill| killed(*kill)).count();
+    assert!(steps > 5, "{steps} steps");
+}

@@ -204,6 +204,6 @@ fn random_runs_come_back_under_disk_durability() {
             names_in_order: Some(names_in_order),
             ..Options::new(Durability::Disk)
         };
-        lives(Stage::new, name, options, 6, true);
+        lives(Stage::new, name, options, 30, true);
     }
 }
