@@ -379,7 +379,9 @@ fn a_setuid_program() {
     let dir = tempfile::tempdir().expect("a scratch directory");
     let program = dir.path().join("program");
     fs::copy("/bin/true", &program).expect("copy a program");
-    chown(&program, Some(NOBODY), None).expect("give it away");
+    if chown(&program, Some(NOBODY), None).is_err() {
+        return say("SKIPPED: a setuid program: this user namespace has one user");
+    }
     fs::set_permissions(&program, fs::Permissions::from_mode(0o4755)).expect("make it setuid");
     refused_at_once(&program, "setuid");
 }

@@ -315,7 +315,7 @@ impl Program {
         let there = entry(&start, &path);
         let still_open = !directory && there.is_some_and(|stat| self.is_open(&stat));
         if let Some(stat) = there {
-            self.descriptors.touch_file(Ident::from(&stat));
+            self.descriptors.touch_name(&stat);
         }
         let place = place(&start, &path);
         // A directory in use can be made again without a name: it is empty.
@@ -426,7 +426,7 @@ impl Program {
         if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
             self.descriptors.touch_all();
         } else {
-            self.descriptors.touch_file(Ident::from(stat));
+            self.descriptors.touch_name(stat);
         }
     }
 }

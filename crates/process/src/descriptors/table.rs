@@ -16,6 +16,7 @@ use crate::files::Ident;
 use crate::objects::Id;
 use crate::pairs::Pairs;
 use crate::sockets::Replies;
+use rustix::fs::{FileType, Stat};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fs;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -139,7 +140,20 @@ impl Descriptors {
         }
     }
 
-    /// The same, for the file of descriptor `fd`.
+    /// A call is about to change the name of a file of that kind, or to remove it. A socket is not its file: any may be
+    /// bound to that.
+    pub fn touch_name(&mut self, stat: &Stat) {
+        if FileType::from_raw_mode(stat.st_mode) != FileType::Socket {
+            return self.touch_file(Ident::from(stat));
+        }
+        for (fd, descriptor) in &self.list {
+            if matches!(descriptor.what, What::Unix(_)) {
+                self.touched.add(*fd);
+            }
+        }
+    }
+
+    /// A call is about to change what all descriptors of the file of descriptor `fd` have.
     pub fn touch_file_of(&mut self, process: &Process, fd: i32) {
         self.touch(fd);
         let ours = process.duplicate_fd(fd).ok(); // the kernel will refuse the call

@@ -142,8 +142,8 @@ pub enum Refusal {
     #[error("{path} has other hard links and is removed: put the state directory (--state) on the same file system", path = .0.display())]
     LinkedElsewhere(PathBuf),
 
-    /// A device, socket or pipe is replaced and cannot be kept.
-    #[error("{path} is a special file and is replaced: remove it before the run, or put the state directory (--state) on the same file system", path = .0.display())]
+    /// A device is replaced and cannot be kept.
+    #[error("{path} is a device and is replaced: remove it before the run, or put the state directory (--state) on the same file system", path = .0.display())]
     SpecialReplaced(PathBuf),
 
     /// The copy that would be kept cannot be given to the owner of the file.

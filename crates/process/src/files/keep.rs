@@ -219,10 +219,11 @@ impl Keep {
     }
 }
 
-/// Makes `to` in `to_dir` a copy of the file or symbolic link `from`, which `stat` describes.
+/// Makes `to` in `to_dir` a copy of the file, symbolic link, named pipe or socket `from`, which `stat` describes. Of a
+/// pipe and a socket the name is all that a file system holds.
 ///
 /// # Errors
-/// [`Error::Refused`] for a special file, [`Error::Full`], [`Error::Io`].
+/// [`Error::Refused`] for a device, [`Error::Full`], [`Error::Io`].
 pub(super) fn copy(
     from_dir: impl AsFd,
     from: &Path,
@@ -269,6 +270,9 @@ pub(super) fn copy(
                 Err(error) => Err(error).doing("copy", shown),
             }
         }
+        kind @ (FileType::Fifo | FileType::Socket) => {
+            rustix::fs::mknodat(to_dir, to, kind, Mode::RUSR | Mode::WUSR, 0).doing("copy", shown)
+        }
         _ => Err(Refusal::SpecialReplaced(shown.to_owned()).into()),
     }
 }
@@ -296,16 +300,19 @@ pub(super) fn dress(dir: impl AsFd, name: &str, state: &State) -> Result<(), Err
     rustix::fs::utimensat(&dir, name, &state.timestamps(), AtFlags::SYMLINK_NOFOLLOW)
 }
 
-/// Syncs one regular file; a symbolic link is made durable by its directory.
+/// Syncs one file; a symbolic link is made durable by its directory.
 ///
 /// # Errors
 /// [`Error::Io`].
 pub(super) fn sync_file(dir: impl AsFd, name: &str, shown: &Path) -> Result<()> {
     match path_at::reopen(dir, name.as_ref(), OFlags::NOFOLLOW) {
         Err(Errno::LOOP) => Ok(()),
-        // Its mode forbids even its owner to read it.
-        Err(Errno::ACCESS) => path_at::sync_around(shown),
-        opened => rustix::fs::fsync(opened.doing("open", shown)?).doing("sync", shown),
+        // Its mode forbids even its owner to read it; or it is a socket.
+        Err(Errno::ACCESS | Errno::NXIO) => path_at::sync_around(shown),
+        opened => match rustix::fs::fsync(opened.doing("open", shown)?) {
+            Err(Errno::INVAL) => path_at::sync_around(shown), // a named pipe
+            synced => synced.doing("sync", shown),
+        },
     }
 }
 

@@ -65,7 +65,10 @@ impl Recorder {
         if path_at::is_directory(&stat) {
             return Ok(Recorded::Covered);
         }
-        if !matches!(path_at::kind(&stat), FileType::RegularFile | FileType::Symlink) {
+        if matches!(
+            path_at::kind(&stat),
+            FileType::BlockDevice | FileType::CharacterDevice
+        ) {
             return Ok(Recorded::NotTracked);
         }
         self.remove(&found, &stat, still_open, Kind::Unlink)

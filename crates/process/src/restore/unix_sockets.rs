@@ -81,30 +81,38 @@ fn again(named: &Named) -> Result<OwnedFd> {
                 socket::set_option_of(fd.as_fd(), *level, *name, value)?;
             }
         }
-        let mut left = None;
-        if let Some(address) = address(&named.name) {
-            let address = address?;
-            left = in_directory(&named.name, || {
-                let path = named.name.file();
-                let left = path
-                    .map(|path| remove_if_left(&path, &address, named))
-                    .transpose()?;
-                bind(&fd, &address)?;
-                Ok(left.flatten())
-            })?;
-        }
-        if let Some(path) = named.name.file() {
-            match named.mode.map(|mode| left.unwrap_or(mode)) {
-                Some(mode) => rustix::fs::chmod(path, Mode::from_raw_mode(mode))?,
-                None => rustix::fs::unlink(path)?,
-            }
-        }
+        take_name(&fd, named)?;
         if let Some(backlog) = named.backlog {
             listen(&fd, backlog)?;
         }
         Ok(fd)
     };
     make().map_err(|source| failed(&named.name, source))
+}
+
+/// Gives a socket its name again, and the file to it, unless the program removed that.
+fn take_name(fd: &OwnedFd, named: &Named) -> io::Result<()> {
+    let Some(address) = address(&named.name).transpose()? else {
+        return Ok(());
+    };
+    let Some(path) = named.name.file() else {
+        return Ok(bind(fd, &address)?);
+    };
+    let bind = || {
+        let left = remove_if_left(&path, &address, named)?;
+        bind(fd, &address)?;
+        io::Result::Ok(left)
+    };
+    in_directory(&named.name, || match named.mode {
+        Some(mode) => {
+            let mode = bind()?.unwrap_or(mode);
+            Ok(rustix::fs::chmod(&path, Mode::from_raw_mode(mode))?)
+        }
+        None => with_directories_of(&path, || {
+            bind()?;
+            Ok(rustix::fs::unlink(&path)?)
+        }),
+    })
 }
 
 /// Does something in the directory at which a name begins.
@@ -116,6 +124,21 @@ fn in_directory<T>(name: &Name, work: impl FnOnce() -> io::Result<T>) -> io::Res
     rustix::process::chdir(directory)?;
     let done = work();
     rustix::process::fchdir(before)?;
+    done
+}
+
+/// Does something while the directories of a name are there. Those that the program removed, with the file of a socket
+/// that has its name still, are made for that long.
+fn with_directories_of<T>(path: &Path, work: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+    let parents = path.ancestors().skip(1);
+    let missing: Vec<&Path> = parents.take_while(|parent| !parent.exists()).collect();
+    for parent in missing.iter().rev() {
+        rustix::fs::mkdir(*parent, Mode::RWXU)?;
+    }
+    let done = work();
+    for parent in missing {
+        rustix::fs::rmdir(parent)?;
+    }
     done
 }
 

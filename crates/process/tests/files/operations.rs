@@ -4,7 +4,7 @@
 use crate::tree::Tree;
 use crate::{MakeStage, Stage, killed_here};
 use rustix::fd::AsFd;
-use rustix::fs::{AtFlags, CWD, FallocateFlags, Mode, OFlags, RenameFlags};
+use rustix::fs::{AtFlags, CWD, FallocateFlags, FileType, Mode, OFlags, RenameFlags};
 use std::collections::HashSet;
 use std::fs::{File, OpenOptions};
 use std::io::{Seek, SeekFrom, Write};
@@ -243,6 +243,9 @@ fn setup(root: &Path) {
     std::os::unix::fs::symlink("d/a", root.join("link")).unwrap();
     std::os::unix::fs::symlink("d/new", root.join("dangling")).unwrap();
     std::fs::hard_link(root.join("b"), root.join("d/b")).unwrap();
+    for (name, kind) in [("fifo", FileType::Fifo), ("socket", FileType::Socket)] {
+        rustix::fs::mknodat(CWD, root.join(name), kind, Mode::from_raw_mode(0o640), 0).unwrap();
+    }
     let flags = rustix::fs::XattrFlags::empty();
     let _ = rustix::fs::setxattr(root.join("f/x"), "user.old", b"a value", flags); // where there are any
     let time = rustix::fs::Timespec {
@@ -253,7 +256,7 @@ fn setup(root: &Path) {
         last_access: time,
         last_modification: time,
     };
-    for name in ["a", "b", "big", "d", "empty", "f", "link", "."] {
+    for name in ["a", "b", "big", "d", "empty", "f", "fifo", "link", "socket", "."] {
         rustix::fs::utimensat(CWD, root.join(name), &times, AtFlags::SYMLINK_NOFOLLOW).unwrap();
     }
 }
@@ -387,6 +390,16 @@ fn removed_things_come_back() {
         work.mkdir("link");
         work.put("empty", b"a file now");
         work.unlink("empty");
+    });
+}
+
+#[test]
+fn removed_named_pipes_and_sockets_come_back() {
+    comes_back(&|work| {
+        work.unlink("fifo");
+        work.put("fifo", b"a file in its place");
+        work.rename("a", "socket");
+        work.unlink("socket");
     });
 }
 

@@ -41,6 +41,15 @@ void named_pipe(void) {
     uint64_t last;
     CHECK(!unlink("attempt.fifo") && read(fd, &last, 8) == 8, "remove a named pipe");
     use_pair(fd, fd); // what has no name any more is still there
+    CHECK(!close(fd), "close");
+    FOR_A_WHILE { // a name that was removed since the checkpoint is there again
+        CHECK(!mkfifo("attempt.fifo", 0600), "mkfifo");
+        fd = open("attempt.fifo", O_RDWR);
+        uint64_t word = (uint64_t)i, back = 0;
+        CHECK(fd >= 0 && write(fd, &word, 8) == 8, "write to a named pipe");
+        step(i, word);
+        CHECK(!unlink("attempt.fifo") && read(fd, &back, 8) == 8 && back == word && !close(fd), "read what was written");
+    }
 }
 
 void hard_and_symbolic_links(void) {

@@ -2,8 +2,10 @@
 #include "attempts.h"
 
 #include <arpa/inet.h>
+#include <limits.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 
 void socket_connect(void) {
@@ -19,17 +21,36 @@ void socket_connect(void) {
     use_pair(fd, other);
 }
 
+static void goes_on_listening(const struct sockaddr_un *bound) {
+    FOR_A_WHILE {
+        struct sockaddr_un address = {0};
+        int accepting = 0;
+        socklen_t len = sizeof accepting, name = sizeof address;
+        CHECK(!getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &accepting, &len) && accepting, "the socket listens");
+        CHECK(!getsockname(fd, (void *)&address, &name), "getsockname");
+        CHECK(!strcmp(address.sun_path, bound->sun_path), "it is bound to %s", address.sun_path);
+        step(i, 1);
+    }
+}
+
 void socket_listen(void) {
     struct sockaddr_un address = {.sun_family = AF_UNIX, .sun_path = "attempt.socket"};
     fd = socket(AF_UNIX, SOCK_STREAM, 0);
     NEED(fd >= 0 && !bind(fd, (void *)&address, sizeof address) && !listen(fd, 4));
-    FOR_A_WHILE {
-        int accepting = 0;
-        socklen_t len = sizeof accepting;
-        CHECK(!getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &accepting, &len) && accepting, "the socket listens");
-        step(i, 1);
-    }
-    unlink("attempt.socket");
+    goes_on_listening(&address);
+    CHECK(!unlink("attempt.socket") && !close(fd), "close");
+
+    // Its file is removed, and the directory of that, as Python's multiprocessing does at the end.
+    char here[PATH_MAX];
+    NEED(getcwd(here, sizeof here));
+    int length = snprintf(address.sun_path, sizeof address.sun_path, "%s/attempt.dir/socket", here);
+    NEED(length < (int)sizeof address.sun_path);
+    fd = socket(AF_UNIX, SOCK_STREAM, 0);
+    CHECK(!mkdir("attempt.dir", 0700) && !bind(fd, (void *)&address, sizeof address) && !listen(fd, 4), "listen");
+    step(0, 2);
+    CHECK(!unlink(address.sun_path) && !rmdir("attempt.dir"), "remove");
+    goes_on_listening(&address);
+    CHECK(access("attempt.dir", F_OK) && errno == ENOENT, "the directory is there again");
 }
 
 void socket_pair(void) {
