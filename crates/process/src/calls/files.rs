@@ -479,7 +479,7 @@ impl Program {
         };
         let is_fifo = mode as u32 & libc::S_IFMT == libc::S_IFIFO;
         if let Some(path) = is_fifo.then(|| whole_name(start.as_fd(), &path)).flatten() {
-            self.fifos.insert(path);
+            self.fixed_changed |= self.fifos.insert(path);
         }
     }
 

@@ -95,7 +95,7 @@ pub struct Program {
     pub(crate) kernel: Kernel,
     steady: BTreeMap<Tid, Option<ThreadState>>,
     /// The steady part of the context is not as it was written last.
-    fixed_changed: bool,
+    pub(crate) fixed_changed: bool,
     pub(crate) dues: Dues,
     timers_set: bool,
     pub(crate) calls: Calls,

@@ -25,7 +25,7 @@ use twinpage_os::terminal;
 const STREAMS: [Stream; 3] = [Stream::Stdin, Stream::Stdout, Stream::Stderr];
 
 /// The streams of a program that starts: which descriptors are relayed, and which are one.
-pub(super) fn plan(outside: &RealStreams) -> Result<StdioContext> {
+pub(super) fn plan(outside: &RealStreams, dir: &Path) -> Result<StdioContext> {
     let mut plan = StdioContext::default();
     for n in 0..3 {
         let relayed = match outside.kind(n)? {
@@ -48,7 +48,7 @@ pub(super) fn plan(outside: &RealStreams) -> Result<StdioContext> {
         }
         if twin.is_none() {
             let terminal = match &outside.fds[n] {
-                Some(real) if terminal => Some(inside::like(real.as_fd(), n == 0)?),
+                Some(real) if terminal => Some(inside::like(real.as_fd(), dir, n == 0)?),
                 _ => None,
             };
             let output = (n > 0 || terminal.is_some()).then(OutputContext::default);

@@ -7,6 +7,7 @@ use super::terminal;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::OFlags;
 use rustix::pipe::PipeFlags;
+use std::path::Path;
 use std::sync::Arc;
 
 /// How large a pipe the program prints into, bytes; less where pipe(7) limits a user.
@@ -87,11 +88,11 @@ pub(super) fn pty(modes: &Modes, size: [u16; 4]) -> Result<Made> {
     })
 }
 
-/// The modes and size a program's terminal starts with: those of the real one. Where no input is
+/// The modes and size a program's terminal starts with: those of the real one, as it was found. Where no input is
 /// relayed the real one stays as it is and does all the work on output.
-pub(super) fn like(real: BorrowedFd<'_>, relayed: bool) -> Result<TerminalContext> {
+pub(super) fn like(real: BorrowedFd<'_>, dir: &Path, relayed: bool) -> Result<TerminalContext> {
     let failed = |e| Error::io("read the modes of the terminal", e);
-    let modes = terminal::modes(real).map_err(failed)?;
+    let modes = terminal::found(real, dir).map_err(failed)?;
     let modes = if relayed { modes } else { modes.plain_output() };
     Ok(TerminalContext {
         modes,

@@ -166,7 +166,7 @@ impl Stdio {
     /// # Errors
     /// [`Error::Io`] when the state directory cannot be written or there are no descriptors left.
     pub fn run(outside: RealStreams, options: Options) -> Result<Stdio> {
-        let plan = build::plan(&outside)?;
+        let plan = build::plan(&outside, &options.dir)?;
         build::build(outside, options, &plan, false)
     }
 

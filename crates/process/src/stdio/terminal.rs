@@ -119,6 +119,23 @@ pub(crate) fn set_size(
     )?)
 }
 
+/// The modes that a terminal had before it was put in raw mode by a process that worked in this directory and was
+/// killed; else those that it has.
+pub(super) fn found(fd: BorrowedFd<'_>, dir: &Path) -> io::Result<Modes> {
+    let now = modes(fd)?;
+    Ok(noted(&dir.join(NOTE))
+        .filter(|noted| noted.raw() == now)
+        .unwrap_or(now))
+}
+
+/// What a process that was killed found.
+fn noted(note: &Path) -> Option<Modes> {
+    serde_json::from_slice(&std::fs::read(note).ok()?).ok()
+}
+
+/// The name of the modes that the real terminal was found with, in the directory of the streams.
+const NOTE: &str = "terminal";
+
 /// The real terminal, whose input is relayed. Its modes are given back when this is dropped.
 #[derive(Debug)]
 pub(super) struct RealTerminal {
@@ -134,7 +151,7 @@ impl RealTerminal {
     pub(super) fn new(fd: OwnedFd, dir: &Path) -> RealTerminal {
         RealTerminal {
             fd,
-            note: dir.join("terminal"),
+            note: dir.join(NOTE),
             taken: None,
         }
     }
@@ -149,7 +166,7 @@ impl RealTerminal {
         }
         let failed = |e| Error::io("put the terminal in raw mode", e);
         let found = modes(self.fd.as_fd()).map_err(failed)?;
-        let before = match self.noted() {
+        let before = match noted(&self.note) {
             Some(noted) if noted.raw() == found => noted,
             _ => {
                 self.take_note(found)?;
@@ -160,11 +177,6 @@ impl RealTerminal {
         set_modes(self.fd.as_fd(), &found.raw()).map_err(failed)?;
         self.taken = Some(taken);
         Ok(true)
-    }
-
-    /// What a process that was killed found.
-    fn noted(&self) -> Option<Modes> {
-        serde_json::from_slice(&std::fs::read(&self.note).ok()?).ok()
     }
 
     /// In place at once, or not at all.
@@ -190,5 +202,29 @@ impl RealTerminal {
 impl Drop for RealTerminal {
     fn drop(&mut self) {
         self.give_back();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As after a process that was killed before it had a checkpoint: the next one begins with the modes it had found.
+    #[test]
+    fn a_terminal_that_was_left_raw_is_known_as_it_was_found() {
+        let dir = tempfile::tempdir().unwrap();
+        let master = master().unwrap();
+        let end = other_end(&master).unwrap();
+        let before = modes(end.as_fd()).unwrap();
+        assert_eq!(found(end.as_fd(), dir.path()).unwrap(), before);
+        let real = RealTerminal::new(end.try_clone().unwrap(), dir.path());
+        real.take_note(before).unwrap();
+        set_modes(end.as_fd(), &before.raw()).unwrap();
+        std::mem::forget(real);
+        assert_eq!(found(end.as_fd(), dir.path()).unwrap(), before);
+        // One that a shell repaired is as the shell left it.
+        let repaired = before.plain_output();
+        set_modes(end.as_fd(), &repaired).unwrap();
+        assert_eq!(found(end.as_fd(), dir.path()).unwrap(), repaired);
     }
 }
