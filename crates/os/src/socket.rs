@@ -23,8 +23,8 @@ fn uninterrupted(mut call: impl FnMut() -> libc::ssize_t) -> io::Result<usize> {
     }
 }
 
-/// Options of 32 bytes at most: numbers, times, and the beginning of `TCP_INFO`.
-const MOST_OPTION_BYTES: usize = 32;
+/// Numbers, times, and `TCP_INFO`.
+const MOST_OPTION_BYTES: usize = 256;
 
 /// The value of a `SOL_SOCKET` option.
 ///
@@ -34,7 +34,7 @@ pub fn option(fd: BorrowedFd<'_>, name: i32) -> io::Result<Vec<u8>> {
     option_of(fd, libc::SOL_SOCKET, name)
 }
 
-/// The value of an option of any level, cut to 32 bytes.
+/// The value of an option of any level, cut to 256 bytes.
 ///
 /// # Errors
 /// `ENOPROTOOPT` when the socket has no such option.

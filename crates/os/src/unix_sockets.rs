@@ -1,10 +1,11 @@
 //! What the kernel knows of a Unix socket and tells by no call on it: sock_diag(7), linux/unix_diag.h.
 
-use rustix::net::{
-    AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, netlink, recv, send, socket_with,
+use crate::diag::{
+    BY_FAMILY, DONE, DUMP, ERROR, HEADER_BYTES, REQUEST, ask, attributes, error, half, next_message, short,
+    word,
 };
+use rustix::net::{RecvFlags, recv};
 use std::io;
-use std::os::fd::OwnedFd;
 
 /// A Unix socket as the kernel lists it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -28,12 +29,6 @@ pub enum Bound {
     Abstract(Vec<u8>),
 }
 
-/// `SOCK_DIAG_BY_FAMILY`, `NLMSG_ERROR`, `NLMSG_DONE`, `NLM_F_REQUEST`, `NLM_F_DUMP`.
-const BY_FAMILY: u16 = 20;
-const ERROR: u16 = 2;
-const DONE: u16 = 3;
-const REQUEST: u16 = 1;
-const DUMP: u16 = 0x300;
 /// `UDIAG_SHOW_VFS`, `UDIAG_SHOW_PEER`, `UDIAG_SHOW_RQLEN`; `UDIAG_SHOW_NAME`; and the attributes that they ask for.
 const SHOW: u32 = 0x2 | 0x4 | 0x10;
 const SHOW_BOUND: u32 = 0x1 | 0x2;
@@ -43,7 +38,6 @@ const PEER: u16 = 2;
 const QUEUE: u16 = 4;
 /// `TCP_LISTEN`, which Unix sockets borrow.
 const LISTEN: u8 = 10;
-const HEADER_BYTES: usize = 16;
 const MESSAGE_BYTES: usize = 16;
 
 /// Looks a Unix socket up by its inode.
@@ -82,18 +76,6 @@ pub fn listener_at(bound: &Bound) -> io::Result<Option<u64>> {
     }
 }
 
-/// Asks the kernel; what it answers can be received.
-fn ask(request: &[u8]) -> io::Result<OwnedFd> {
-    let kernel = socket_with(
-        AddressFamily::NETLINK,
-        SocketType::RAW,
-        SocketFlags::CLOEXEC,
-        Some(netlink::SOCK_DIAG),
-    )?;
-    send(&kernel, request, SendFlags::empty())?;
-    Ok(kernel)
-}
-
 /// A question for the sockets in some states, or for the one with this inode.
 fn request(flags: u16, states: u32, inode: u64, show: u32) -> [u8; 40] {
     let mut request = [0; 40];
@@ -109,45 +91,8 @@ fn request(flags: u16, states: u32, inode: u64, show: u32) -> [u8; 40] {
     request
 }
 
-fn word(bytes: &[u8], at: usize) -> Option<u32> {
-    Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
-}
-
-fn half(bytes: &[u8], at: usize) -> Option<u16> {
-    Some(u16::from_ne_bytes(bytes.get(at..at + 2)?.try_into().ok()?))
-}
-
-fn short() -> io::Error {
-    io::ErrorKind::UnexpectedEof.into()
-}
-
-/// The error that a message of kind [`ERROR`] tells.
-fn error(message: &[u8]) -> Option<io::Error> {
-    let error = word(message, HEADER_BYTES)? as i32;
-    Some(io::Error::from_raw_os_error(-error))
-}
-
-/// The next of several messages, with its header.
-fn next_message<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
-    let length = word(rest, 0)? as usize;
-    let message = rest.get(..length).filter(|_| length >= HEADER_BYTES)?;
-    *rest = rest.get(length.next_multiple_of(4)..).unwrap_or_default();
-    Some(message)
-}
-
-/// The attributes of a socket: their kinds and values.
-fn attributes(message: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
-    let mut rest = message.get(HEADER_BYTES + MESSAGE_BYTES..).unwrap_or_default();
-    std::iter::from_fn(move || {
-        let (length, kind) = (usize::from(half(rest, 0)?), half(rest, 2)?);
-        let value = rest.get(4..length)?;
-        rest = rest.get(length.next_multiple_of(4)..).unwrap_or_default();
-        Some((kind, value))
-    })
-}
-
 fn is_bound_to(message: &[u8], bound: &Bound) -> bool {
-    attributes(message).any(|(kind, value)| match bound {
+    attributes(message, MESSAGE_BYTES).any(|(kind, value)| match bound {
         Bound::File(inode) => kind == FILE && word(value, 0) == Some(*inode as u32),
         Bound::Abstract(name) => kind == NAME && value.split_first() == Some((&0, name)),
     })
@@ -159,7 +104,7 @@ fn parse(reply: &[u8]) -> io::Result<Listed> {
     }
     let listens = *reply.get(HEADER_BYTES + 2).ok_or_else(short)? == LISTEN;
     let mut listed = Listed::default();
-    for (kind, value) in attributes(reply) {
+    for (kind, value) in attributes(reply, MESSAGE_BYTES) {
         match kind {
             FILE => listed.file = word(value, 0).map(u64::from),
             PEER => listed.peer = word(value, 0).map(u64::from),

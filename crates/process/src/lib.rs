@@ -35,6 +35,7 @@ pub mod kernel;
 pub mod launch;
 pub mod layout;
 pub mod limits;
+pub mod loopback;
 pub mod machine;
 pub mod memory;
 pub mod notes;

@@ -1,7 +1,8 @@
-//! TCP and UDP sockets to the outside, tcp(7), udp(7), where the user allows them (`--replies`).
+//! TCP and UDP sockets, tcp(7), udp(7): to the outside where the user allows them (`--replies`).
 //!
 //! * A listener comes back with its address; its queue of connections that were not accepted is gone.
-//! * A connection does not: after a resume the program finds it reset by its peer.
+//! * A connection does not, unless it is within the tree (`loopback.rs`): after a resume the program finds it reset by
+//!   its peer.
 //! * A UDP socket comes back with its addresses; what it had received and not given to the program is gone.
 //! * A listener has `SO_REUSEADDR` from listen(2) on, or its port would be taken after a kill by the
 //!   connections that the kernel still closes. The program sees the value that it gave itself.
@@ -11,13 +12,12 @@ use crate::outbox::Outbox;
 use crate::pairs;
 use rustix::event::PollFlags;
 use serde::{Deserialize, Serialize};
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::net::{IpAddr, SocketAddr, SocketAddrV6, TcpListener};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use twinpage_core::Epoch;
-use twinpage_os::remote::Process;
 use twinpage_os::socket;
 
 /// Whether a program may talk to the outside, and when its replies go out.
@@ -123,6 +123,12 @@ pub fn protocol(fd: BorrowedFd<'_>) -> Option<Protocol> {
     }
 }
 
+/// Whether it asks the kernel for addresses and interfaces: rtnetlink(7).
+#[must_use]
+pub fn is_netlink(fd: BorrowedFd<'_>) -> bool {
+    socket::option(fd, libc::SO_DOMAIN).is_ok_and(|value| number(&value) == libc::AF_NETLINK)
+}
+
 /// The options of UDP sockets that a program may set, and those of them that IPv6 alone has.
 const OF_UDP: [(i32, i32); 11] = [
     (libc::SOL_SOCKET, libc::SO_REUSEADDR),
@@ -193,6 +199,8 @@ pub struct Sockets {
     pub replies: Replies,
     /// The inodes of listeners that have `SO_REUSEADDR` by our doing.
     pub lent: HashSet<u64>,
+    /// Whether connections are within the tree, by the inodes of their ends, as it was found since the last stop.
+    pub within: HashMap<u64, bool>,
     /// What waits for a durable epoch, where sockets or calls do.
     pub outbox: Option<Arc<Outbox>>,
 }
@@ -212,6 +220,7 @@ impl Sockets {
         Ok(Sockets {
             replies,
             lent: HashSet::new(),
+            within: HashMap::new(),
             outbox: outbox.map(Arc::new),
         })
     }
@@ -227,7 +236,7 @@ impl Sockets {
     /// # Errors
     /// When the system refuses a look.
     pub fn describe(&self, inode: u64, fd: BorrowedFd<'_>) -> io::Result<Socket> {
-        let address = local_address(fd)?;
+        let address = address_of(fd)?;
         let (all, of_ipv6): (&[_], &[_]) = match protocol(fd) {
             Some(Protocol::Udp) => (&OF_UDP, &OF_UDP6),
             _ => (&OPTIONS, &[V6ONLY]),
@@ -278,8 +287,22 @@ pub fn peer(fd: BorrowedFd<'_>) -> Option<Address> {
     SocketAddr::try_from(peer).ok().map(Address::from)
 }
 
-fn local_address(fd: BorrowedFd<'_>) -> io::Result<SocketAddr> {
+/// Where a socket is bound.
+///
+/// # Errors
+/// When the system refuses a look.
+pub fn address_of(fd: BorrowedFd<'_>) -> io::Result<SocketAddr> {
     TcpListener::from(fd.try_clone_to_owned()?).local_addr()
+}
+
+/// How many connections wait at a listener.
+///
+/// # Errors
+/// When the system refuses a look.
+pub fn waiting(fd: BorrowedFd<'_>) -> io::Result<i32> {
+    const WAITING: usize = 24; // tcpi_unacked
+    let info = socket::option_of(fd, libc::IPPROTO_TCP, libc::TCP_INFO)?;
+    Ok(info.get(WAITING..).map_or(0, number))
 }
 
 /// How many connections may wait at a listener; `None` of other sockets.
@@ -297,13 +320,7 @@ pub fn backlog(fd: BorrowedFd<'_>) -> io::Result<Option<i32>> {
 ///
 /// # Errors
 /// When the system refuses a look.
-pub fn phase(process: &Process, fd: i32) -> Result<Phase> {
-    let look = |source| Error::target(format!("cannot look at socket {fd}"), source);
-    let ours = process.duplicate_fd(fd).map_err(look)?;
-    phase_of(&ours).map_err(look)
-}
-
-fn phase_of(fd: &OwnedFd) -> io::Result<Phase> {
+pub fn phase(fd: &OwnedFd) -> io::Result<Phase> {
     let info = socket::option_of(fd.as_fd(), libc::IPPROTO_TCP, libc::TCP_INFO)?;
     let state = pairs::state(fd)?;
     Ok(match info.first() {
@@ -341,15 +358,15 @@ mod tests {
     #[test]
     fn phases_are_told_apart() {
         let fresh = rustix::net::socket(AddressFamily::INET, rustix::net::SocketType::STREAM, None).unwrap();
-        assert_eq!(phase_of(&fresh).unwrap(), Phase::New);
+        assert_eq!(phase(&fresh).unwrap(), Phase::New);
         let resetter = Resetter::new().unwrap();
         let stream = TcpStream::connect(resetter.address().unwrap()).unwrap();
         let stream = OwnedFd::from(stream);
-        assert_eq!(phase_of(&stream).unwrap(), Phase::Connected);
+        assert_eq!(phase(&stream).unwrap(), Phase::Connected);
         resetter.reset(stream.as_fd()).unwrap();
-        assert_eq!(phase_of(&stream).unwrap(), Phase::Over { error: true });
+        assert_eq!(phase(&stream).unwrap(), Phase::Over { error: true });
         socket::option(stream.as_fd(), libc::SO_ERROR).unwrap();
-        assert_eq!(phase_of(&stream).unwrap(), Phase::Over { error: false });
+        assert_eq!(phase(&stream).unwrap(), Phase::Over { error: false });
     }
 
     #[test]
@@ -392,7 +409,7 @@ mod tests {
         assert_eq!(described.buffers, [None, None]);
         assert_eq!(
             SocketAddr::from(described.address),
-            local_address(listener.as_fd()).unwrap()
+            address_of(listener.as_fd()).unwrap()
         );
     }
 }

@@ -462,7 +462,7 @@ pub const CALLS: &[Call] = calls! {
     mq_getsetattr: MESSAGES,
     io_uring_setup: RINGS, io_uring_enter: RINGS, io_uring_register: RINGS, io_setup: RINGS, io_submit: RINGS, io_getevents: RINGS,
     io_pgetevents: RINGS, io_cancel: RINGS, io_destroy: RINGS,
-    ptrace: TRACING, process_vm_readv: TRACING, process_vm_writev: TRACING, seccomp: TRACING, perf_event_open: TRACING, bpf: TRACING,
+    ptrace: TRACING, process_vm_readv: Free, process_vm_writev: TRACING, seccomp: TRACING, perf_event_open: TRACING, bpf: TRACING,
     landlock_create_ruleset: SANDBOXES, landlock_add_rule: SANDBOXES, landlock_restrict_self: SANDBOXES, lsm_set_self_attr: TRACING,
 
     // Identity, options and the system.

@@ -6,6 +6,6 @@
 
 int main(int argc, char **argv) {
     prctl(PR_SET_TSC, PR_TSC_SIGSEGV, 0, 0, 0);
-    if (argc > 2) socket(AF_INET, SOCK_STREAM, 0);
+    if (argc > 2) socket(AF_PACKET, SOCK_RAW, 0);
     return argc > 1 ? atoi(argv[1]) : 0;
 }

@@ -282,6 +282,17 @@ fn python_with_unix_sockets_among_its_processes() {
 }
 
 #[test]
+fn python_with_tcp_connections_among_its_processes() {
+    survives("python_tcp.py");
+}
+
+/// What goes between its processes is not held where replies are.
+#[test]
+fn python_with_tcp_connections_and_held_replies() {
+    survives_with("python_tcp.py", &["--every", "50ms", "--replies", "held"]);
+}
+
+#[test]
 fn sqlite_in_c() {
     survives("c_sqlite.c");
 }

@@ -44,3 +44,4 @@ mod states;
 mod support;
 mod told;
 mod trees;
+mod within;

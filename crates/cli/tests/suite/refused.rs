@@ -2,6 +2,7 @@
 //! when it is attempted. What must never happen is a program that goes on with something silently lost.
 
 use std::fs;
+use std::net::TcpStream;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::path::Path;
@@ -20,7 +21,7 @@ const SOCKETS: &[Attempt] = &[
     ("listen", &["socket", "bind", "listen"]),
     ("socket-connect", &["socket", "connect"]),
     ("socket-nowhere", &["socket", "connect"]),
-    ("socket-udp", &["socket", "connect"]),
+    ("socket-udp", &["socket", "connect", "bind"]),
     ("socketpair", &["socketpair"]),
 ];
 
@@ -266,32 +267,57 @@ fn python_that_connects_to_another_program() {
     }
 }
 
-/// A connection that another program makes to it ends the run at the next checkpoint, with the way out.
-#[test]
-fn python_that_another_program_connects_to() {
+/// A connection that another program makes to a program ends its run at the next checkpoint, with the way out. `listens`
+/// makes a listener `s` in Python; `connect` connects to it, when it is there.
+fn an_outsider_is_told_of<Connection>(
+    scratch: &Path,
+    listens: &str,
+    connect: impl Fn() -> Option<Connection>,
+) {
     let Some(python) = python_with("socket") else {
         return;
     };
-    let scratch = tempfile::tempdir().expect("a scratch directory");
-    let name = scratch.path().join("inside");
-    let listen = format!(
-        "import socket; s = socket.socket(socket.AF_UNIX); s.bind('{}'); s.listen(); c = s.accept()\nwhile True: pass",
-        name.display()
-    );
+    let program = format!("import socket; {listens}; c = s.accept()\nwhile True: pass");
     let mut command = twinpage();
     command
         .args(["run", "--every", "5ms", "--state"])
-        .arg(scratch.path().join("state"));
-    command.args(["--", &python, "-c", &listen]);
+        .arg(scratch.join("state"));
+    command.args(["--", &python, "-c", &program]);
     let child = command.stderr(Stdio::piped()).spawn().expect("twinpage starts");
     let connection = std::cell::RefCell::new(None);
     wait_until("it listens", || {
-        *connection.borrow_mut() = UnixStream::connect(&name).ok();
+        *connection.borrow_mut() = connect();
         connection.borrow().is_some()
     });
     let out = child.wait_with_output().expect("wait for twinpage");
     let stderr = String::from_utf8_lossy(&out.stderr);
     assert!(!out.status.success() && stderr.contains("--replies"), "{stderr}");
+}
+
+#[test]
+fn python_that_another_program_connects_to() {
+    let scratch = tempfile::tempdir().expect("a scratch directory");
+    let name = scratch.path().join("inside");
+    let listens = format!(
+        "s = socket.socket(socket.AF_UNIX); s.bind('{}'); s.listen()",
+        name.display()
+    );
+    an_outsider_is_told_of(scratch.path(), &listens, || UnixStream::connect(&name).ok());
+}
+
+/// What waits at a port to be accepted is waited for first.
+#[test]
+fn python_that_another_program_reaches_by_its_port() {
+    let scratch = tempfile::tempdir().expect("a scratch directory");
+    let port = scratch.path().join("port");
+    let listens = format!(
+        "s = socket.create_server(('127.0.0.1', 0)); open('{}', 'w').write('%05d' % s.getsockname()[1])",
+        port.display()
+    );
+    an_outsider_is_told_of(scratch.path(), &listens, || {
+        let port = fs::read_to_string(&port).ok().filter(|port| port.len() == 5)?;
+        TcpStream::connect(("127.0.0.1", port.parse::<u16>().ok()?)).ok()
+    });
 }
 
 /// What programs usually go on without is in `info`, and on the terminal only where the program fails.

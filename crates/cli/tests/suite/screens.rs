@@ -141,7 +141,7 @@ fn a_message_breaks_no_screen() {
     let scratch = tempfile::tempdir().expect("a scratch directory");
     let program = scratch.path().join("screen.py");
     let text = "import socket, sys, termios, tty\n\
-                def ask():\n    try: socket.socket()\n    except OSError: pass\n\
+                def ask():\n    try: socket.socket(socket.AF_PACKET, socket.SOCK_RAW)\n    except OSError: pass\n\
                 def say(text): sys.stdout.write(text); sys.stdout.flush()\n\
                 if sys.argv[1] == 'screen': before = termios.tcgetattr(0); tty.setraw(0)\n\
                 say('one '); ask(); say('two\\r\\n')\n\

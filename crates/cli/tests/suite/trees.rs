@@ -14,7 +14,7 @@ use crate::support::state::{on_state, wait_until};
 use crate::support::{chance, long, say, seed, sink, skip};
 
 /// `twinpage prove` finds that the script comes to the same end, however often it is killed.
-fn survives(what: &str, needs: &[&str], words: &[&str]) {
+pub(super) fn survives(what: &str, needs: &[&str], words: &[&str]) {
     if let Some(missing) = needs.iter().find(|tool| which(tool).is_none()) {
         return skip(what, missing, missing);
     }

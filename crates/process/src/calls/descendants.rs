@@ -5,7 +5,7 @@
 //!   end of that process then. What acts on the outside, or outlives its maker, is refused as it is to the program.
 //! * Names and descriptors are the caller's; what has the program look again at something of its own is the program's.
 
-use super::{Decision, FIOSETOWN, SIOCSPGRP, Stopped, do_without, fail, not_there, refuse};
+use super::{Decision, FIOSETOWN, QUESTIONS, SIOCSPGRP, Stopped, do_without, fail, not_there, refuse};
 use crate::error::{Error, Result};
 use crate::program::Program;
 use crate::syscalls::{self, Policy, Watch};
@@ -148,8 +148,6 @@ impl Program {
         const NOT_THESE: [u64; 4] = [libc::TIOCSTI, libc::TIOCCONS, 0x541c, libc::TIOCSETD];
         /// Whose terminal it is.
         const OWNERSHIP: [u64; 4] = [libc::TIOCSCTTY, libc::TIOCNOTTY, libc::TIOCEXCL, libc::TIOCNXCL];
-        /// Questions about sockets and interfaces: netdevice(7).
-        const QUESTIONS: [u64; 6] = [0x8905, 0x8912, 0x8913, 0x8915, 0x8927, 0x8933];
         match call.name {
             "ioctl" => {
                 let request = call.arguments[1] & 0xffff_ffff;

@@ -474,6 +474,7 @@ impl Program {
                 Decision::Run
             }
             libc::FIOASYNC | FIOSETOWN | SIOCSPGRP => self.before_notices(call),
+            request if QUESTIONS.contains(&request) => Decision::Run,
             request => do_without(
                 libc::ENOTTY,
                 format!("ioctl {request:#x} is not known, so what it changes cannot be captured"),
@@ -568,6 +569,11 @@ impl AsFd for Start {
 // ioctl(2): other names of F_SETOWN.
 const FIOSETOWN: u64 = 0x8901;
 const SIOCSPGRP: u64 = 0x8902;
+/// Questions about sockets and interfaces, sockatmark(3), netdevice(7): the mark; names, lists, flags, addresses of an
+/// interface, of its other end, for all, and its mask; its metric, largest packet, hardware address, number and queue.
+const QUESTIONS: [u64; 13] = [
+    0x8905, 0x8910, 0x8912, 0x8913, 0x8915, 0x8917, 0x8919, 0x891b, 0x891d, 0x8921, 0x8927, 0x8933, 0x8942,
+];
 
 /// A command as fcntl(2) has it.
 fn fcntl_name(command: i32) -> String {

@@ -1,11 +1,11 @@
 //! Calls on socket pairs of the program and its descendants. What a look into a socket would not see is refused when it
 //! is sent; the rest of what a program does with them runs freely.
 
-use super::{Decision, Stopped, fail};
+use super::{Decision, Stopped, do_without, fail};
 use crate::error::{Error, Result};
 use crate::pairs::{self, OPTIONS};
 use crate::program::Program;
-use crate::sockets::{Protocol, Replies, protocol};
+use crate::sockets::{Protocol, Replies, is_netlink, protocol};
 use crate::unix_sockets::is_unix;
 use std::os::fd::{AsFd, OwnedFd};
 use twinpage_os::inject::{self, Call, ROOM};
@@ -64,7 +64,21 @@ impl Program {
             if protocol == Protocol::Udp && self.caller.is_none() {
                 self.descriptors.touch_open_file_of(&self.process, call.int(0)); // perhaps it gets its address now
             }
-            return self.before_reply(call, ours);
+            if protocol == Protocol::Tcp
+                && let Some(refused) = self.refuse_to_stream(call, &ours)
+            {
+                return refused;
+            }
+            if protocol == Protocol::Udp && self.sockets.replies == Replies::Refused {
+                return fail(libc::EACCES, crate::syscalls::OUTSIDE); // it has no address, so the call has one
+            }
+            return match self.is_held(ours.as_fd()) {
+                true => self.before_reply(call, ours),
+                false => Decision::Run,
+            };
+        }
+        if is_netlink(ours.as_fd()) {
+            return self.before_question(call);
         }
         if let Some(refused) = self.refuse_to_send(call, &ours) {
             return refused;
@@ -73,6 +87,42 @@ impl Program {
             true => self.before_reply(call, ours),
             false => Decision::Run,
         }
+    }
+
+    /// The kernel is asked for addresses or interfaces; what would change them is refused. See rtnetlink(7).
+    fn before_question(&self, call: &Stopped) -> Decision {
+        const KIND_AT: u64 = 4; // in a struct nlmsghdr
+        const GETS: u64 = 2; // of each four kinds
+        let word = |at: u64| self.caller().read_u64(at).ok();
+        let message = match call.name {
+            "sendto" => Some(call.arguments[1]),
+            "sendmsg" => word(call.arguments[1] + 16).and_then(word), // the first buffer of a struct msghdr
+            _ => None,
+        };
+        match message.and_then(|at| word(at + KIND_AT)) {
+            Some(kind) if kind & 3 == GETS => Decision::Run,
+            Some(_) => fail(
+                libc::EPERM,
+                "a change of the machine's network cannot be taken back",
+            ),
+            None => Decision::Run, // the kernel will refuse it
+        }
+    }
+
+    /// What a look into a TCP connection within the tree would not see, and a connection made by sending.
+    fn refuse_to_stream(&mut self, call: &Stopped, ours: &OwnedFd) -> Option<Decision> {
+        let flags = match call.name {
+            "sendmsg" => call.int(2),
+            _ => call.int(3),
+        };
+        if flags & libc::MSG_FASTOPEN != 0 && self.sockets.replies == Replies::Refused {
+            return Some(do_without(
+                libc::EOPNOTSUPP,
+                "bytes that go out with a connection (MSG_FASTOPEN) are captured with --replies alone; most programs connect first by themselves",
+            ));
+        }
+        let is_urgent = flags & libc::MSG_OOB != 0;
+        (is_urgent && self.is_within(ours.as_fd())).then(out_of_band)
     }
 
     /// What a look into a socket of the tree would not see, or would not find inside.
@@ -99,10 +149,7 @@ impl Program {
             }
         };
         if flags & libc::MSG_OOB as u64 != 0 {
-            return Some(fail(
-                libc::EOPNOTSUPP,
-                "out-of-band bytes are not captured; send them as others",
-            ));
+            return Some(out_of_band());
         }
         for message in messages {
             if message.accompanied && (self.caller.is_some() || self.descendants.any_lives()) {
@@ -186,6 +233,13 @@ impl Program {
             ),
         )
     }
+}
+
+fn out_of_band() -> Decision {
+    fail(
+        libc::EOPNOTSUPP,
+        "out-of-band bytes are not captured; send them as others",
+    )
 }
 
 pub(super) fn empty_message() -> Decision {

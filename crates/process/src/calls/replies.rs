@@ -8,6 +8,8 @@
 //! * Where the kernel will refuse a call itself, it is let run.
 
 use super::{Decision, Stopped, do_without, fail};
+use crate::files::Ident;
+use crate::loopback::{self, Other};
 use crate::outbox::{Content, Outbox, Room};
 use crate::pairs;
 use crate::program::{Program, Until};
@@ -68,8 +70,32 @@ fn most_message_bytes(fd: BorrowedFd<'_>) -> usize {
 
 impl Program {
     /// Whether what is sent on this socket is held.
-    pub(super) fn is_held(&self, fd: BorrowedFd<'_>) -> bool {
-        self.sockets.holds().is_some() && (protocol(fd).is_some() || leads_outside(fd))
+    pub(super) fn is_held(&mut self, fd: BorrowedFd<'_>) -> bool {
+        self.sockets.holds().is_some()
+            && match protocol(fd) {
+                Some(Protocol::Tcp) => !self.is_within(fd),
+                Some(Protocol::Udp) => true,
+                None => leads_outside(fd),
+            }
+    }
+
+    /// Whether a TCP connection has both ends in the tree.
+    pub(super) fn is_within(&mut self, fd: BorrowedFd<'_>) -> bool {
+        let Ok(stat) = rustix::fs::fstat(fd) else {
+            return false;
+        };
+        if let Some(known) = self.sockets.within.get(&stat.st_ino) {
+            return *known;
+        }
+        let (dev, other) = (stat.st_dev, loopback::other_end(fd)); // all sockets have the same
+        let ino = match other {
+            Ok(Some(Other::Socket(other))) => other.inode,
+            Ok(Some(Other::Waiting(listener))) => listener,
+            _ => return false,
+        };
+        let is_within = self.has_open(Ident { dev, ino });
+        self.sockets.within.insert(stat.st_ino, is_within);
+        is_within
     }
 
     /// A call sends on a socket to the outside whose replies are held.

@@ -1,17 +1,19 @@
-//! Calls on sockets that have names. Without `--replies` the program and its descendants may have Unix sockets among
-//! themselves; with it, all, and what they send goes out freely.
+//! Calls on sockets that have names. Without `--replies` the program and its descendants may have Unix sockets and TCP
+//! connections among themselves; with it, all, and what they send outside goes as it says.
 //!
-//! * Who listens at a name is looked up before a connect(2): a connection to another program is never made.
+//! * Who listens at a name or a port is looked up before a connect(2): a connection to another program is never made.
 
 use super::{Decision, Stopped, do_without, fail};
 use crate::error::{Error, Result};
 use crate::files::{Change, Ident, New, PathAt};
+use crate::loopback;
 use crate::program::Program;
-use crate::sockets::{Protocol, Replies, may_set, protocol};
+use crate::sockets::{Protocol, Replies, is_netlink, may_set, protocol};
 use crate::syscalls::OUTSIDE;
 use crate::unix_sockets::is_unix;
 use rustix::fs::AtFlags;
 use std::ffi::OsStr;
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -41,15 +43,31 @@ impl Program {
 
     /// What becomes of a call that would reach another program; `None` of any other.
     fn leads_out(&self, call: &Stopped) -> Result<Option<Decision>> {
-        const KINDS: [i32; 2] = [libc::SOCK_STREAM, libc::SOCK_SEQPACKET];
         let refused = || Some(fail(libc::EACCES, OUTSIDE));
         if call.name == "socket" {
-            let is_within = call.int(0) == libc::AF_UNIX && KINDS.contains(&(call.int(1) & 0xf));
-            return Ok(if is_within { None } else { refused() });
+            return Ok(match (call.int(0), call.int(1) & 0xf) {
+                (libc::AF_UNIX, libc::SOCK_STREAM | libc::SOCK_SEQPACKET) => None,
+                // One of datagrams is a handle to ask for interfaces with, as long as it has no address.
+                (libc::AF_INET | libc::AF_INET6, libc::SOCK_STREAM | libc::SOCK_DGRAM) => None,
+                (libc::AF_NETLINK, _) => None,
+                _ => refused(),
+            });
         }
         let Ok(ours) = self.caller().duplicate_fd(call.int(0)) else {
             return Ok(None); // the kernel will refuse it
         };
+        match protocol(ours.as_fd()) {
+            None if is_netlink(ours.as_fd()) => return Ok(None),
+            Some(Protocol::Tcp) => {
+                let leads_out = call.name == "connect" && self.connects_outside(call, &ours)?;
+                return Ok(if leads_out { refused() } else { None });
+            }
+            // The C library asks so how an address would be reached.
+            Some(Protocol::Udp) if call.name == "connect" => {
+                return Ok(Some(do_without(libc::EACCES, OUTSIDE)));
+            }
+            _ => {}
+        }
         if !is_unix(ours.as_fd()) {
             return Ok(refused());
         }
@@ -69,6 +87,44 @@ impl Program {
             Some(path) if path == Path::new(NAME_SERVICE) => Some(do_without(libc::EACCES, OUTSIDE)),
             _ => refused(),
         })
+    }
+
+    /// Whether a connect(2) of a TCP socket would reach another program.
+    fn connects_outside(&self, call: &Stopped, ours: &OwnedFd) -> Result<bool> {
+        let Some(address) = self.internet_address(call) else {
+            return Ok(false); // the kernel will refuse it, or end a connection
+        };
+        if !loopback::is_here(address.ip()) {
+            return Ok(true);
+        }
+        let look = |source| Error::target("cannot look who listens at a port", source);
+        let listener = match loopback::listener_at(address) {
+            Err(error) if error.raw_os_error() == Some(libc::ENOENT) => return Ok(true), // the kernel does not tell
+            listener => listener.map_err(look)?,
+        };
+        let stat = rustix::fs::fstat(ours).map_err(|error| look(error.into()))?;
+        let dev = stat.st_dev; // all sockets have the same
+        Ok(listener.is_some_and(|ino| !self.has_open(Ident { dev, ino })))
+    }
+
+    /// The address of TCP that comes with a call, as connect(2) takes it.
+    fn internet_address(&self, call: &Stopped) -> Option<SocketAddr> {
+        let [_, at, length, ..] = call.arguments;
+        let mut bytes = vec![0; length.min(28) as usize]; // struct sockaddr_in6
+        self.caller().read(at, &mut bytes).ok()?;
+        let family = u16::from_ne_bytes(*bytes.first_chunk()?);
+        let port = u16::from_be_bytes(bytes.get(2..4)?.try_into().ok()?);
+        match i32::from(family) {
+            libc::AF_INET => {
+                let ip: [u8; 4] = bytes.get(4..8)?.try_into().ok()?;
+                Some((ip, port).into())
+            }
+            libc::AF_INET6 => {
+                let ip: [u8; 16] = bytes.get(8..24)?.try_into().ok()?;
+                Some((ip, port).into())
+            }
+            _ => None,
+        }
     }
 
     /// What a socket with this address is bound to, if it is there.
@@ -92,7 +148,8 @@ impl Program {
                 _ => false,
             };
             let is_inet = is_known && [libc::AF_INET, libc::AF_INET6].contains(&domain);
-            if !is_inet && domain != libc::AF_UNIX {
+            let asks_for_routes = domain == libc::AF_NETLINK && protocol == libc::NETLINK_ROUTE;
+            if !is_inet && !asks_for_routes && domain != libc::AF_UNIX {
                 return Ok(self.refused_to_first(do_without(libc::EACCES, OTHERS)));
             }
             self.descriptors.give(0);
@@ -102,6 +159,9 @@ impl Program {
             return Ok(Decision::Run); // the kernel will refuse it
         };
         let protocol = protocol(ours.as_fd());
+        if is_netlink(ours.as_fd()) {
+            return Ok(Decision::Run);
+        }
         if protocol.is_none() && !is_unix(ours.as_fd()) {
             return Ok(match rustix::net::sockopt::socket_type(&ours) {
                 Ok(_) => self.refused_to_first(fail(libc::EACCES, OTHERS)),

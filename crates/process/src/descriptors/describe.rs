@@ -55,11 +55,9 @@ pub(super) fn describe(
         None if kind == FileType::Socket && fd <= 2 && is_given(fd, stat) => {
             What::Inherited { outer: fd as u8 }
         }
-        None if kind == FileType::Socket
-            && files.sockets.replies != Replies::Refused
-            && protocol(ours.as_fd()).is_some() =>
-        {
-            outside(fd, stat.st_ino, ours, files.sockets)?
+        // A connection with another program is refused by its look (held.rs).
+        None if kind == FileType::Socket && protocol(ours.as_fd()).is_some() => {
+            internet(fd, stat.st_ino, ours, files.sockets)?
         }
         None if kind == FileType::Socket && is_unix(ours.as_fd()) => {
             unix_socket(pid, stat.st_ino, ours, pairs, files.sockets.replies)?
@@ -119,7 +117,7 @@ pub(super) fn is_given(outer: i32, stat: &Stat) -> bool {
     given.is_some_and(|given| Ident::from(&given) == Ident::from(stat))
 }
 
-fn outside(fd: i32, inode: u64, ours: &OwnedFd, sockets: &Sockets) -> Result<What> {
+fn internet(fd: i32, inode: u64, ours: &OwnedFd, sockets: &Sockets) -> Result<What> {
     let look = |source| Error::target(format!("cannot look at socket {fd}"), source);
     let socket = sockets.describe(inode, ours.as_fd()).map_err(look)?;
     if protocol(ours.as_fd()) == Some(Protocol::Udp) {
@@ -187,6 +185,11 @@ fn what(fd: i32, path: PathBuf, kind: FileType, stat: &Stat, ours: &OwnedFd, inf
             inode: stat.st_ino,
             capacity: rustix::pipe::fcntl_getpipe_size(ours).unwrap_or(65536) as u32,
         },
+        FileType::Socket if sockets::is_netlink(ours.as_fd()) => {
+            return Err(Error::NotYet(format!(
+                "descriptor {fd} asks the kernel for addresses and interfaces (netlink)"
+            )));
+        }
         FileType::Socket => {
             return Err(unsupported(
                 "the other side of a socket cannot be taken back; use files or standard input",

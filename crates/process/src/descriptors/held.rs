@@ -7,9 +7,9 @@ use crate::clocks::Clocks;
 use crate::error::{Error, Result};
 use crate::files::Ident;
 use crate::layout::is_marked_gone;
-use crate::pairs;
-use crate::sockets::{self, Replies};
+use crate::sockets::{self, Phase, Replies};
 use crate::unix_sockets::check_queue;
+use crate::{loopback, pairs};
 use rustix::fs::{OFlags, SeekFrom};
 use std::collections::BTreeSet;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -44,6 +44,10 @@ impl Descriptors {
             .map(|descriptor| self.held_by(look, descriptor))
             .collect::<Result<_>>()?;
         self.forget_watches(process);
+        let outside = self.outside.get_mut();
+        if outside.len() > 2 * self.list.len() {
+            outside.clear(); // most are closed
+        }
         let nameless: Vec<i32> = (self.list.values())
             .filter(|descriptor| self.has_lost_its_name(descriptor))
             .map(|descriptor| descriptor.fd)
@@ -80,6 +84,30 @@ impl Descriptors {
             .map_or(&[][..], |file: Ident| self.open_files.of(file));
         let mut ends = ends.iter().filter_map(|fd| self.list.get(fd));
         ends.any(|end| end.flags & libc::O_DIRECT as u32 != 0)
+    }
+
+    /// A TCP socket that does not listen.
+    fn connection(&self, at: &Look<'_>, owner: &Process, fd: i32) -> Result<Held> {
+        let look = |source| Error::target(format!("cannot look at socket {fd}"), source);
+        let ours = owner.duplicate_fd(fd).map_err(look)?;
+        let stat = rustix::fs::fstat(&ours).map_err(|error| look(error.into()))?;
+        let dev = stat.st_dev; // all sockets have the same
+        let is_ours = |ino| self.open_files.descriptors(Ident { dev, ino }).next().is_some();
+        if !self.outside.borrow().contains(&stat.st_ino)
+            && let Some(end) = loopback::held(fd, &ours, is_ours)?
+        {
+            return Ok(Held::Within(end));
+        }
+        let phase = sockets::phase(&ours).map_err(look)?;
+        if phase == Phase::Connected && at.replies == Replies::Refused {
+            return Err(Error::Unsupported(format!(
+                "descriptor {fd} is a connection with another program, which cannot be taken back: it is captured with --replies alone"
+            )));
+        }
+        if phase == Phase::Connected {
+            self.outside.borrow_mut().insert(stat.st_ino);
+        }
+        Ok(Held::Connection(phase))
     }
 
     fn held_by(&self, at: &Look<'_>, descriptor: &Descriptor) -> Result<Held> {
@@ -130,7 +158,17 @@ impl Descriptors {
                     .map_err(|source| Error::target("cannot look at a Unix socket", source))?;
                 check_queue(ours.as_fd()).map(|()| Held::Nothing)
             }
-            What::Connection(_) => sockets::phase(owner, fd).map(Held::Connection),
+            What::Connection(_) => self.connection(at, owner, fd),
+            What::Listener { .. } if at.replies == Replies::Refused => {
+                let ours = owner
+                    .duplicate_fd(fd)
+                    .map_err(|source| Error::target("cannot look at a listener", source))?;
+                let waiting = sockets::waiting(ours.as_fd());
+                match waiting.map_err(|source| Error::target("cannot look at a listener", source))? {
+                    0 => Ok(Held::Nothing),
+                    _ => Err(Error::NotYet("a connection waits to be accepted".into())),
+                }
+            }
             What::Fifo { .. } => {
                 let ours = owner
                     .duplicate_fd(fd)

@@ -24,6 +24,7 @@ use self::polls::Interest;
 use crate::error::{Error, Result};
 use crate::files;
 use crate::kernel::GoneDirectory;
+use crate::loopback;
 use crate::objects::Id;
 use crate::pairs::{End, Queue};
 use crate::sockets::{Address, Phase, Socket};
@@ -246,6 +247,8 @@ pub enum Held {
         /// The highest number that was given.
         highest: i32,
     },
+    /// An end of a TCP connection within the tree.
+    Within(loopback::End),
 }
 
 /// The terminal that controls a process, whichever it is: tty(4).

@@ -17,6 +17,7 @@ use crate::objects::Id;
 use crate::pairs::Pairs;
 use crate::sockets::Replies;
 use rustix::fs::{FileType, Stat};
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fs;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -39,6 +40,8 @@ pub struct Descriptors {
     pub(super) ours: HashMap<i32, OwnedFd>,
     pub(super) open_files: OpenFiles,
     pub(super) tables: Tables,
+    /// Inodes of TCP sockets whose other end was found outside the tree, where it stays.
+    pub(super) outside: RefCell<HashSet<u64>>,
     /// The table that each process had, by the thread it is seen by, when all was listed last.
     listed: HashMap<(i32, Tid), usize>,
     /// What is known of files that are watched.
@@ -59,6 +62,7 @@ impl Default for Descriptors {
             ours: HashMap::new(),
             open_files: OpenFiles::default(),
             tables: Tables::default(),
+            outside: RefCell::default(),
             listed: HashMap::new(),
             watched: inotify::Known::default(),
             may_be_apart: false,

@@ -202,6 +202,7 @@ impl Program {
         let stands = threads.filter(|(.., state)| *state == State::GroupStopped);
         let stands = stands.map(|(pid, ..)| pid);
         let calls_nothing = stands.chain(self.members.sleepers.pids.iter().copied()).collect();
+        self.sockets.within.clear(); // descriptors may move on between programs
         let held = self.descriptors.held(&Look {
             process: &self.process,
             tid,
@@ -209,7 +210,9 @@ impl Program {
             stopped,
             replies: self.sockets.replies,
         })?;
-        let has_sockets = held.iter().any(|held| matches!(held, Held::Queue(_)));
+        let has_sockets = held
+            .iter()
+            .any(|held| matches!(held, Held::Queue(_) | Held::Within(_)));
         if has_sockets && self.descendants.any_lives() {
             if self.stands_no_longer() {
                 return Err(Error::Killed);

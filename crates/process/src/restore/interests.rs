@@ -24,10 +24,11 @@ fn ends(context: &Context) -> BTreeSet<u64> {
 }
 
 /// Whether a connection ends at the resume.
-fn is_reset(descriptor: &Descriptor, ends: &BTreeSet<u64>) -> bool {
-    match &descriptor.what {
-        What::Connection(_) => true,
-        What::Pair(end) => end.kind != libc::SOCK_DGRAM && !ends.contains(&end.peer),
+fn is_reset(descriptor: &Descriptor, held: &Held, ends: &BTreeSet<u64>) -> bool {
+    match (&descriptor.what, held) {
+        (What::Connection(_), Held::Within(end)) => end.peer == 0,
+        (What::Connection(_), _) => true,
+        (What::Pair(end), _) => end.kind != libc::SOCK_DGRAM && !ends.contains(&end.peer),
         _ => false,
     }
 }
@@ -49,8 +50,8 @@ pub(super) fn set_interests(process: &Process, with: &With<'_>) -> Result<()> {
         // That a connection was reset is to be told, whatever was told of it before.
         let ends = ends(context);
         let is_over = |target: i32| {
-            let mut all = context.fixed.descriptors.iter();
-            all.any(|descriptor| descriptor.fd == target && is_reset(descriptor, &ends))
+            let mut all = context.fixed.descriptors.iter().zip(&context.live.held);
+            all.any(|(descriptor, held)| descriptor.fd == target && is_reset(descriptor, held, &ends))
         };
         let (taken, others): (Vec<_>, Vec<_>) =
             (interests.iter()).partition(|interest| interest.taken && !is_over(interest.target));

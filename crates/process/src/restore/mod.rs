@@ -16,6 +16,7 @@ mod files;
 mod interests;
 mod ipc;
 mod kernel;
+mod loopback;
 mod objects;
 mod pairs;
 mod pipes;

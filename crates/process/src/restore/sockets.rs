@@ -1,6 +1,7 @@
 //! Sockets to the outside made again: TCP listeners and UDP sockets with their ports, TCP connections as their peers'
 //! reset leaves them.
 
+use super::loopback;
 use crate::context::Context;
 use crate::descriptors::{Held, What};
 use crate::error::{Error, Result};
@@ -10,7 +11,7 @@ use rustix::fs::OFlags;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, connect, listen, socket_with};
 use std::collections::{BTreeMap, HashSet};
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
 use twinpage_os::reset::Resetter;
 use twinpage_os::socket;
@@ -19,6 +20,8 @@ use twinpage_os::socket;
 #[derive(Debug, Default)]
 pub struct Made {
     pub(super) open: BTreeMap<i32, OwnedFd>,
+    /// Those that listen, and where they are bound.
+    pub(super) listening: Vec<(i32, SocketAddr)>,
     /// Listeners that have `SO_REUSEADDR` by our doing, by inode.
     pub lent: HashSet<u64>,
 }
@@ -44,11 +47,13 @@ pub fn make(context: &Context) -> Result<Made> {
         if let What::Listener { socket, backlog } = &descriptor.what {
             let fd = listener(socket, *backlog, &mut made.lent)?;
             made.open.insert(descriptor.fd, fd);
+            made.listening.push((descriptor.fd, socket.address.into()));
         }
         if let What::Datagrams { socket, peer } = &descriptor.what {
             made.open.insert(descriptor.fd, datagrams(socket, *peer)?);
         }
     }
+    loopback::make(context, &mut made)?;
     let mut resetter = None;
     for (descriptor, held) in all() {
         if let (What::Connection(socket), Held::Connection(phase)) = (&descriptor.what, held) {
@@ -69,18 +74,18 @@ pub fn make(context: &Context) -> Result<Made> {
     Ok(made)
 }
 
-fn family(socket: &Socket) -> AddressFamily {
-    match SocketAddr::from(socket.address) {
+pub(super) fn family(address: impl Into<SocketAddr>) -> AddressFamily {
+    match address.into() {
         SocketAddr::V4(_) => AddressFamily::INET,
         SocketAddr::V6(_) => AddressFamily::INET6,
     }
 }
 
-fn new(socket: &Socket, kind: SocketType) -> io::Result<OwnedFd> {
-    Ok(socket_with(family(socket), kind, SocketFlags::CLOEXEC, None)?)
+pub(super) fn new(family: AddressFamily, kind: SocketType) -> io::Result<OwnedFd> {
+    Ok(socket_with(family, kind, SocketFlags::CLOEXEC, None)?)
 }
 
-fn set_options(fd: &OwnedFd, socket: &Socket) -> io::Result<()> {
+pub(super) fn set_options(fd: &OwnedFd, socket: &Socket) -> io::Result<()> {
     for (level, name, value) in &socket.options {
         if socket::option_of(fd.as_fd(), *level, *name)? != *value {
             socket::set_option_of(fd.as_fd(), *level, *name, value)?;
@@ -111,7 +116,7 @@ fn no_address(address: SocketAddr, source: io::Error) -> Error {
 fn datagrams(socket: &Socket, peer: Option<Address>) -> Result<OwnedFd> {
     let address = SocketAddr::from(socket.address);
     let again = || {
-        let fd = new(socket, SocketType::DGRAM)?;
+        let fd = new(family(socket.address), SocketType::DGRAM)?;
         set_options(&fd, socket)?;
         if address.port() != 0 {
             match bind(&fd, &address) {
@@ -130,7 +135,7 @@ fn datagrams(socket: &Socket, peer: Option<Address>) -> Result<OwnedFd> {
 fn listener(socket: &Socket, backlog: i32, lent: &mut HashSet<u64>) -> Result<OwnedFd> {
     let address = SocketAddr::from(socket.address);
     let mut again = || {
-        let fd = new(socket, SocketType::STREAM)?;
+        let fd = new(family(socket.address), SocketType::STREAM)?;
         set_options(&fd, socket)?;
         let reuses = socket::option(fd.as_fd(), libc::SO_REUSEADDR)?;
         if reuses.iter().all(|byte| *byte == 0) {
@@ -145,7 +150,7 @@ fn listener(socket: &Socket, backlog: i32, lent: &mut HashSet<u64>) -> Result<Ow
 }
 
 fn connection(socket: &Socket, phase: Phase, resetter: &mut Option<Resetter>) -> io::Result<OwnedFd> {
-    let fd = new(socket, SocketType::STREAM)?;
+    let fd = new(family(socket.address), SocketType::STREAM)?;
     if phase == Phase::New {
         set_options(&fd, socket)?;
         let address = SocketAddr::from(socket.address);
@@ -154,7 +159,7 @@ fn connection(socket: &Socket, phase: Phase, resetter: &mut Option<Resetter>) ->
         }
         return Ok(fd);
     }
-    if family(socket) == AddressFamily::INET6 {
+    if family(socket.address) == AddressFamily::INET6 {
         // What stands in for its peer is reached by a mapped address of IPv4.
         socket::set_option_of(
             fd.as_fd(),
@@ -164,13 +169,13 @@ fn connection(socket: &Socket, phase: Phase, resetter: &mut Option<Resetter>) ->
         )?;
     }
     if phase == Phase::Connecting {
-        be_refused(&fd, family(socket))?;
+        be_refused(&fd, family(socket.address))?;
     } else {
         let resetter = match resetter {
             Some(resetter) => resetter,
             none => none.insert(Resetter::new()?),
         };
-        connect(&fd, &reached_from(family(socket), resetter.address()?))?;
+        connect(&fd, &reached_from(family(socket.address), resetter.address()?))?;
         resetter.reset(fd.as_fd())?;
         if phase == (Phase::Over { error: false }) {
             socket::option(fd.as_fd(), libc::SO_ERROR)?; // reading tells it, and it is gone
@@ -185,10 +190,13 @@ fn connection(socket: &Socket, phase: Phase, resetter: &mut Option<Resetter>) ->
 }
 
 /// The same address, for a socket of this family.
-fn reached_from(family: AddressFamily, address: SocketAddr) -> SocketAddr {
-    match address {
-        SocketAddr::V4(v4) if family == AddressFamily::INET6 => (v4.ip().to_ipv6_mapped(), v4.port()).into(),
-        same => same,
+pub(super) fn reached_from(family: AddressFamily, address: SocketAddr) -> SocketAddr {
+    match address.ip() {
+        IpAddr::V4(v4) if family == AddressFamily::INET6 => (v4.to_ipv6_mapped(), address.port()).into(),
+        IpAddr::V6(_) if family == AddressFamily::INET => {
+            (address.ip().to_canonical(), address.port()).into()
+        }
+        _ => address,
     }
 }
 
