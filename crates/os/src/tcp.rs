@@ -8,8 +8,22 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::os::fd::AsFd;
 use std::sync::OnceLock;
 
-/// `TCP_LISTEN`.
-const LISTEN: u8 = 10;
+/// States of a TCP socket: netinet/tcp.h, `TCP_ESTABLISHED` and so on.
+pub mod state {
+    #![allow(missing_docs)]
+    pub const ESTABLISHED: u8 = 1;
+    pub const SYN_SENT: u8 = 2;
+    pub const SYN_RECV: u8 = 3;
+    pub const FIN_WAIT1: u8 = 4;
+    pub const FIN_WAIT2: u8 = 5;
+    pub const CLOSE: u8 = 7;
+    pub const CLOSE_WAIT: u8 = 8;
+    pub const LAST_ACK: u8 = 9;
+    pub const LISTEN: u8 = 10;
+    pub const CLOSING: u8 = 11;
+}
+use state::LISTEN;
+
 /// `INET_DIAG_INFO`, and the bit that asks for it.
 const INFO: u16 = 2;
 const SHOW_INFO: u8 = 1 << (INFO - 1);
@@ -32,7 +46,7 @@ pub struct Listed {
 /// The part of `TCP_INFO` that says what is under way.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Info {
-    /// Its state: `TCP_ESTABLISHED` and so on (netinet/tcp.h).
+    /// Its [`state`].
     pub state: u8,
     /// Bytes that it was given and has not sent yet.
     pub not_sent: u64,

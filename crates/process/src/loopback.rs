@@ -9,13 +9,16 @@
 
 use crate::error::{Error, Result};
 use crate::pairs;
-use crate::sockets::{Address, address_of, peer};
+use crate::sockets::{self, Address, address_of};
 use rustix::event::PollFlags;
 use rustix::net::{RecvFlags, recv};
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use twinpage_os::tcp::state::{
+    CLOSE, CLOSE_WAIT, CLOSING, ESTABLISHED, FIN_WAIT1, FIN_WAIT2, LAST_ACK, LISTEN,
+};
 use twinpage_os::tcp::{self, Info, Listed};
 
 /// The most bytes that wait at one end of a connection: as many as a new one takes, of an ordinary user too (tcp(7),
@@ -40,19 +43,6 @@ pub struct End {
     /// The other end was closed with bytes unread: `ECONNRESET` waits behind what is unread.
     pub reset: bool,
 }
-
-/// States of a connection, netinet/tcp.h.
-mod state {
-    pub(super) const ESTABLISHED: u8 = 1;
-    pub(super) const FIN_WAIT1: u8 = 4;
-    pub(super) const FIN_WAIT2: u8 = 5;
-    pub(super) const CLOSE: u8 = 7;
-    pub(super) const CLOSE_WAIT: u8 = 8;
-    pub(super) const LAST_ACK: u8 = 9;
-    pub(super) const LISTEN: u8 = 10;
-    pub(super) const CLOSING: u8 = 11;
-}
-use state::{CLOSE, CLOSE_WAIT, CLOSING, ESTABLISHED, FIN_WAIT1, FIN_WAIT2, LAST_ACK, LISTEN};
 
 /// What is at the other address of a connection of this machine.
 #[derive(Debug)]
@@ -91,7 +81,7 @@ pub fn listener_at(address: SocketAddr) -> io::Result<Option<u64>> {
 /// # Errors
 /// When the system refuses a look.
 pub fn other_end(fd: BorrowedFd<'_>) -> io::Result<Option<Other>> {
-    let (Some(peer), local) = (peer(fd).map(SocketAddr::from), address_of(fd)?) else {
+    let (Some(peer), local) = (sockets::peer(fd).map(SocketAddr::from), address_of(fd)?) else {
         return Ok(None);
     };
     let is_near = peer.ip().to_canonical().is_loopback() || peer.ip() == local.ip();
@@ -127,23 +117,26 @@ pub fn held(number: i32, ours: &OwnedFd, is_ours: impl Fn(u64) -> bool) -> Resul
     let look = |source| Error::target(format!("cannot look into socket {number}"), source);
     let info = Info::of(ours).map_err(look)?;
     let waiting = |what: &str| Err(Error::NotYet(format!("descriptor {number}: {what}")));
-    let is_known = [ESTABLISHED, FIN_WAIT1, FIN_WAIT2, CLOSE_WAIT, LAST_ACK, CLOSING];
     let unread = rustix::io::ioctl_fionread(ours).map_err(|error| look(error.into()))? as usize;
-    let peer = match other_end(ours.as_fd()).map_err(look)? {
-        _ if info.state == CLOSE && unread > 0 => 0,
-        _ if !is_known.contains(&info.state) => return Ok(None),
-        None => return Ok(None),
-        Some(Other::Socket(other)) if !is_ours(other.inode) => return Ok(None),
-        Some(Other::Socket(other)) if has_arrived(&other, &info) => other.inode,
-        Some(Other::Socket(_)) => {
-            return waiting("bytes of a connection are under way, as where a buffer is full");
+    let peer = match info.state {
+        CLOSE if unread > 0 => 0,
+        ESTABLISHED | FIN_WAIT1 | FIN_WAIT2 | CLOSE_WAIT | LAST_ACK | CLOSING => {
+            match other_end(ours.as_fd()).map_err(look)? {
+                None => return Ok(None),
+                Some(Other::Socket(other)) if !is_ours(other.inode) => return Ok(None),
+                Some(Other::Socket(other)) if has_arrived(&other, &info) => other.inode,
+                Some(Other::Socket(_)) => {
+                    return waiting("bytes of a connection are under way, as where a buffer is full");
+                }
+                Some(Other::Waiting(listener)) if !is_ours(listener) => return Ok(None),
+                Some(Other::Waiting(_)) => return waiting("a connection waits to be accepted"),
+                Some(Other::Closed) if is_ended(info.state) => 0,
+                Some(Other::Closed) => {
+                    return waiting("the other end of a connection was closed, and its end is under way");
+                }
+            }
         }
-        Some(Other::Waiting(listener)) if !is_ours(listener) => return Ok(None),
-        Some(Other::Waiting(_)) => return waiting("a connection waits to be accepted"),
-        Some(Other::Closed) if is_ended(info.state) => 0,
-        Some(Other::Closed) => {
-            return waiting("the other end of a connection was closed, and its end is under way");
-        }
+        _ => return Ok(None),
     };
     if unread > MOST_BYTES {
         return waiting("more bytes wait in a connection than a resume could put back");
@@ -154,7 +147,7 @@ pub fn held(number: i32, ours: &OwnedFd, is_ours: impl Fn(u64) -> bool) -> Resul
             .map_err(|error| look(error.into()))?
             .st_ino,
         peer,
-        address: crate::sockets::peer(ours.as_fd()),
+        address: sockets::peer(ours.as_fd()),
         unread: peek(ours.as_fd(), unread).map_err(look)?,
         sends_no_more: [FIN_WAIT1, FIN_WAIT2, LAST_ACK, CLOSING, CLOSE].contains(&info.state),
         receives_no_more: polled.contains(PollFlags::RDHUP) && !is_ended(info.state) && info.state != CLOSE,

@@ -19,6 +19,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use twinpage_core::Epoch;
 use twinpage_os::socket;
+use twinpage_os::tcp::state::{CLOSE, CLOSE_WAIT, ESTABLISHED, LISTEN, SYN_RECV, SYN_SENT};
 
 /// Whether a program may talk to the outside, and when its replies go out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -184,14 +185,6 @@ pub fn may_set(protocol: Protocol, level: i32, name: i32) -> bool {
     captured || PASSING.contains(&option)
 }
 
-/// `tcpi_state` of `TCP_INFO`.
-const ESTABLISHED: u8 = 1;
-const SYN_SENT: u8 = 2;
-const SYN_RECV: u8 = 3;
-const CLOSE: u8 = 7;
-const CLOSE_WAIT: u8 = 8;
-const LISTEN: u8 = 10;
-
 /// Sockets to the outside of one program.
 #[derive(Debug, Default)]
 pub struct Sockets {
@@ -295,14 +288,18 @@ pub fn address_of(fd: BorrowedFd<'_>) -> io::Result<SocketAddr> {
     TcpListener::from(fd.try_clone_to_owned()?).local_addr()
 }
 
-/// How many connections wait at a listener.
+/// Sees that no connection waits at a listener: what was sent on it cannot be looked at before it is accepted.
 ///
 /// # Errors
-/// When the system refuses a look.
-pub fn waiting(fd: BorrowedFd<'_>) -> io::Result<i32> {
+/// When one does.
+pub fn check_queue(fd: BorrowedFd<'_>) -> Result<()> {
     const WAITING: usize = 24; // tcpi_unacked
-    let info = socket::option_of(fd, libc::IPPROTO_TCP, libc::TCP_INFO)?;
-    Ok(info.get(WAITING..).map_or(0, number))
+    let info = socket::option_of(fd, libc::IPPROTO_TCP, libc::TCP_INFO);
+    let info = info.map_err(|source| Error::target("cannot look at a listener", source))?;
+    match info.get(WAITING..).map_or(0, number) {
+        0 => Ok(()),
+        _ => Err(Error::NotYet("a connection waits to be accepted".into())),
+    }
 }
 
 /// How many connections may wait at a listener; `None` of other sockets.

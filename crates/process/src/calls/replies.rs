@@ -8,7 +8,6 @@
 //! * Where the kernel will refuse a call itself, it is let run.
 
 use super::{Decision, Stopped, do_without, fail};
-use crate::files::Ident;
 use crate::loopback::{self, Other};
 use crate::outbox::{Content, Outbox, Room};
 use crate::pairs;
@@ -87,13 +86,12 @@ impl Program {
         if let Some(known) = self.sockets.within.get(&stat.st_ino) {
             return *known;
         }
-        let (dev, other) = (stat.st_dev, loopback::other_end(fd)); // all sockets have the same
-        let ino = match other {
+        let inode = match loopback::other_end(fd) {
             Ok(Some(Other::Socket(other))) => other.inode,
             Ok(Some(Other::Waiting(listener))) => listener,
             _ => return false,
         };
-        let is_within = self.has_open(Ident { dev, ino });
+        let is_within = self.has_socket(fd, inode);
         self.sockets.within.insert(stat.st_ino, is_within);
         is_within
     }

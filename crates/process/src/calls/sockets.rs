@@ -77,9 +77,7 @@ impl Program {
         };
         let look = |source| Error::target("cannot look who listens at a Unix socket", source);
         let listener = unix_sockets::listener_at(&bound).map_err(look)?;
-        let stat = rustix::fs::fstat(&ours).map_err(|error| look(error.into()))?;
-        let dev = stat.st_dev; // all sockets have the same
-        if listener.is_none_or(|ino| self.has_open(Ident { dev, ino })) {
+        if listener.is_none_or(|inode| self.has_socket(&ours, inode)) {
             return Ok(None);
         }
         Ok(match address.as_deref().map(path_of) {
@@ -102,9 +100,16 @@ impl Program {
             Err(error) if error.raw_os_error() == Some(libc::ENOENT) => return Ok(true), // the kernel does not tell
             listener => listener.map_err(look)?,
         };
-        let stat = rustix::fs::fstat(ours).map_err(|error| look(error.into()))?;
-        let dev = stat.st_dev; // all sockets have the same
-        Ok(listener.is_some_and(|ino| !self.has_open(Ident { dev, ino })))
+        Ok(listener.is_some_and(|inode| !self.has_socket(ours, inode)))
+    }
+
+    /// Whether the tree has the socket with this inode, on the file system that all sockets are on, as `beside`.
+    pub(super) fn has_socket(&self, beside: impl AsFd, inode: u64) -> bool {
+        let stat = rustix::fs::fstat(beside);
+        stat.is_ok_and(|stat| {
+            let (dev, ino) = (stat.st_dev, inode);
+            self.has_open(Ident { dev, ino })
+        })
     }
 
     /// The address of TCP that comes with a call, as connect(2) takes it.

@@ -163,11 +163,7 @@ impl Descriptors {
                 let ours = owner
                     .duplicate_fd(fd)
                     .map_err(|source| Error::target("cannot look at a listener", source))?;
-                let waiting = sockets::waiting(ours.as_fd());
-                match waiting.map_err(|source| Error::target("cannot look at a listener", source))? {
-                    0 => Ok(Held::Nothing),
-                    _ => Err(Error::NotYet("a connection waits to be accepted".into())),
-                }
+                sockets::check_queue(ours.as_fd()).map(|()| Held::Nothing)
             }
             What::Fifo { .. } => {
                 let ours = owner

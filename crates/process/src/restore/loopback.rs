@@ -37,10 +37,12 @@ pub(super) fn make(context: &Context, made: &mut Made) -> Result<()> {
     let all = all.filter(|(one, _)| one.shares == one.fd);
     let wanted: BTreeMap<u64, Wanted<'_>> = all
         .filter_map(|(descriptor, held)| match (&descriptor.what, held) {
-            (What::Connection(socket), Held::Within(end)) => Some((end.inode, (descriptor.fd, socket, end))),
+            (What::Connection(socket), Held::Within(end)) => {
+                let fd = descriptor.fd;
+                Some((end.inode, Wanted { fd, socket, end }))
+            }
             _ => None,
         })
-        .map(|(inode, (fd, socket, end))| (inode, Wanted { fd, socket, end }))
         .collect();
     for one in wanted.values() {
         if made.open.contains_key(&one.fd) {
