@@ -62,11 +62,15 @@ fn work() {
     let (drive, job) = (word("drive="), word("job="));
     let on_dax = drive == "pmem0";
     let device = format!("/dev/{drive}");
-    wait_for(&device);
+    wait_for_device(&device);
     if on_dax {
         map_pages(&device);
     }
-    mount_or_make(&device, if on_dax { "dax=always" } else { "" });
+    mount_or_make(
+        &device,
+        if on_dax { "dax=always" } else { "" },
+        word("promised=") == "true",
+    );
     match job.as_str() {
         "Program" => program::run(Path::new("/mnt")),
         "Arrays" | "LookAtArrays" => arrays::run(Path::new("/mnt"), on_dax, job == "Arrays"),
@@ -94,12 +98,11 @@ fn map_pages(device: &str) {
     write("devices/pfn0.0/uuid", "6f1c9a1e-5d0b-4e0f-9c55-3f6f6c2f7a11");
     write("devices/pfn0.0/namespace", "namespace0.0");
     write("drivers/nd_pmem/bind", "pfn0.0");
-    wait_for(device);
+    wait_for_device(device);
 }
 
-/// Mounts the file system; makes it first where there is none yet, and says so, since there may be none
-/// only before the first checkpoint.
-fn mount_or_make(device: &str, options: &str) {
+/// Mounts the file system; makes it first where there is none yet, and nothing on it was promised.
+fn mount_or_make(device: &str, options: &str, promised: bool) {
     let options = CString::new(options).unwrap();
     let attempt = || {
         mount(
@@ -110,8 +113,10 @@ fn mount_or_make(device: &str, options: &str) {
             Some(options.as_c_str()),
         )
     };
-    if attempt().is_ok() {
-        return;
+    match attempt() {
+        Ok(()) => return,
+        Err(error) if promised => panic!("mount {device}: {error}"),
+        Err(_) => {}
     }
     say("making a file system");
     let made = Command::new("/mke2fs")
@@ -123,6 +128,13 @@ fn mount_or_make(device: &str, options: &str) {
 
 fn wait_for(file: &str) {
     while !Path::new(file).exists() {
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// A device can be opened some time after its node is there.
+fn wait_for_device(node: &str) {
+    while fs::File::open(node).is_err() {
         std::thread::sleep(Duration::from_millis(2));
     }
 }

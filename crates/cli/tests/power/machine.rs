@@ -74,8 +74,8 @@ impl Machine {
         Machine { kernel, folder }
     }
 
-    /// Switches it on.
-    pub(crate) fn boot(&self, drive: &Drive, job: Job) -> Console {
+    /// Switches it on. `promised`: something on the drive was called durable, so its file system may not be made anew.
+    pub(crate) fn boot(&self, drive: &Drive, job: Job, promised: bool) -> Console {
         let mut qemu = Command::new("qemu-system-x86_64");
         // cx16: QEMU 7.2 emulates that instruction wrongly and the kernel does without.
         // One thread for both processors: with two, a boot in a hundred dies in code that the kernel is patching.
@@ -119,8 +119,9 @@ impl Machine {
         };
         // A busy host gives the emulated timer too few turns for the kernel's test of it.
         let options = "console=ttyS0 quiet panic=-1 no_timer_check";
-        qemu.arg("-append")
-            .arg(format!("{options} drive={device} job={job:?}"));
+        qemu.arg("-append").arg(format!(
+            "{options} drive={device} job={job:?} promised={promised}"
+        ));
         let qemu = qemu
             .stdin(Stdio::null())
             .stdout(Stdio::piped())

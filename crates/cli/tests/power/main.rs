@@ -121,7 +121,7 @@ impl Power {
         let mut told = 0;
         let mut found = Vec::new();
         for cut in 0..self.cuts {
-            let mut console = self.machine.boot(drive, write);
+            let mut console = self.machine.boot(drive, write, told > 0);
             // One in four boots is cut at any instant: in the kernel, in its own recovery, in ours.
             if cut > 0 && self.random.once_in(4) {
                 console.run_for(Duration::from_millis(self.random.below(6000)));
@@ -140,7 +140,7 @@ impl Power {
             told = told.max(console.cut());
             drive.cut(&mut self.random);
         }
-        let mut console = self.machine.boot(drive, look);
+        let mut console = self.machine.boot(drive, look, told > 0);
         let last = console.recovered();
         assert!(last >= told, "{name}: epoch {last} was found, {told} was durable");
         console.cut();
@@ -158,7 +158,7 @@ impl Power {
         let begun = Instant::now();
         let mut last = 0;
         for _ in 0..=self.cuts {
-            let mut console = self.machine.boot(drive, Job::Program);
+            let mut console = self.machine.boot(drive, Job::Program, last > 0);
             // Steps that a cut took from the file are said again first.
             let enough = last + 1 + self.random.below(200);
             while last < enough {
@@ -178,7 +178,7 @@ impl Power {
     /// A disk that lies about its flushes loses epochs, and that is noticed.
     fn lie(&mut self, disk: &Disk) {
         let drive = Drive::Disk(disk.clone());
-        let mut console = self.machine.boot(&drive, Job::Write);
+        let mut console = self.machine.boot(&drive, Job::Write, false);
         console.recovered();
         disk.fail(Failure::Lies);
         for _ in 0..20 {
@@ -186,7 +186,7 @@ impl Power {
         }
         let told = console.cut();
         drive.cut(&mut self.random);
-        let mut console = self.machine.boot(&drive, Job::Look);
+        let mut console = self.machine.boot(&drive, Job::Look, told > 0);
         let found = console.recovered();
         assert!(
             found < told,
@@ -199,7 +199,7 @@ impl Power {
     /// The disk fails under a writer: it must say so, call nothing durable from then on, and lose nothing.
     fn fail(&mut self, disk: &Disk, failure: Failure) {
         let drive = Drive::Disk(disk.clone());
-        let mut console = self.machine.boot(&drive, Job::Write);
+        let mut console = self.machine.boot(&drive, Job::Write, false);
         console.recovered();
         let mut told = 0;
         for _ in 0..20 {
@@ -217,7 +217,7 @@ impl Power {
             "{failure:?}: {told} was called durable after {refused} failed"
         );
         drive.cut(&mut self.random);
-        let mut console = self.machine.boot(&drive, Job::Look);
+        let mut console = self.machine.boot(&drive, Job::Look, told > 0);
         let found = console.recovered();
         assert!(
             found >= told,
