@@ -186,10 +186,10 @@ pub(crate) struct Run {
     /// What a checkpoint survives: the machine's death (disk, dax) or the program's only (memory)
     #[arg(long, value_enum, default_value_t = DurabilityArgument::Disk)]
     pub(crate) durability: DurabilityArgument,
-    /// Let the program talk to the outside over TCP, and say when what it sends goes out; without it, that is refused.
-    /// A resume listens again and resets connections
-    #[arg(long, value_enum)]
-    pub(crate) replies: Option<RepliesArgument>,
+    /// When goes out what the program sends to others over TCP, UDP and Unix sockets. A resume listens again and resets
+    /// connections
+    #[arg(long, value_enum, default_value_t = RepliesArgument::Held)]
+    pub(crate) replies: RepliesArgument,
     /// Tell the program of each resume by this signal, such as USR1, which it must handle
     #[arg(long, value_name = "SIGNAL", value_parser = signal)]
     pub(crate) resume_signal: Option<i32>,
@@ -567,6 +567,8 @@ pub(crate) enum RepliesArgument {
     Loose,
     /// The same, but fsync and its kind wait for a checkpoint; a kill forgets nothing acknowledged after one
     Synced,
+    /// Nothing does: sockets to the outside are refused, so that all that the program has comes back
+    None,
 }
 
 impl From<RepliesArgument> for Replies {
@@ -575,6 +577,7 @@ impl From<RepliesArgument> for Replies {
             RepliesArgument::Held => Replies::Held,
             RepliesArgument::Loose => Replies::Loose,
             RepliesArgument::Synced => Replies::Synced,
+            RepliesArgument::None => Replies::Refused,
         }
     }
 }

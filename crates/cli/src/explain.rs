@@ -53,9 +53,9 @@ const CAPTURED: &str =
   pipes and socket pairs within the program, named pipes that it made, eventfd, timerfd, signalfd,
   inotify and epoll descriptors; working directory, file mode mask, limits, scheduling; standard input, output and error,
   held until the checkpoint is durable, and the program's own terminal by name.
-  TCP and Unix sockets among the program and its processes, with what is in them.
-  With --replies: TCP, UDP and Unix sockets to the outside. Listeners come back with their names; connections are reset
-  at a resume. When what is sent goes out is said there.
+  TCP, UDP and Unix sockets among the program and its processes, with what is in them.
+  TCP, UDP and Unix sockets to the outside: listeners come back with their names; connections are reset at a resume.
+  What is sent there goes out when its checkpoint is durable, or as --replies says.
   Child processes and theirs, with their ids, groups, sessions, the pipes and socket pairs among them and the memory that
   they share: anonymous, memory files, mapped files, /dev/shm and System V, with mutexes, semaphores and futexes in it. While one has
   something that is captured of the program alone (a child in vfork), a checkpoint waits for that.";

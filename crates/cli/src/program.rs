@@ -12,7 +12,6 @@ use twinpage_process::attach::{self, Begun, Left, Side};
 use twinpage_process::context::Ending;
 use twinpage_process::launch::Command;
 use twinpage_process::session::Summary;
-use twinpage_process::sockets::Replies;
 use twinpage_process::state::Choices;
 use twinpage_process::{notes, run};
 
@@ -43,7 +42,7 @@ pub(crate) fn run(arguments: Run) -> Result<ExitCode, String> {
         &state,
         arguments.durability.into(),
         Choices {
-            replies: arguments.replies.map(Replies::from).unwrap_or_default(),
+            replies: arguments.replies.into(),
             resume_signal: arguments.resume_signal,
         },
         arguments.pace.pace(),

@@ -53,6 +53,7 @@ pub mod terminal;
 pub mod ticker;
 pub mod trace;
 pub mod tracker;
+pub mod udp;
 pub mod unix_sockets;
 pub mod user_signals;
 

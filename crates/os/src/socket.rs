@@ -4,7 +4,7 @@
 
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
+    SendAncillaryMessage, SendFlags, SocketAddrAny, recvmsg, sendmsg,
 };
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -87,6 +87,8 @@ pub struct Peeked {
     pub len: usize,
     /// Duplicates of the descriptors that were sent along with them.
     pub along: Vec<OwnedFd>,
+    /// Who sent a message, if that is told.
+    pub from: Option<SocketAddrAny>,
 }
 
 /// The most descriptors that are sent along with a message: `SCM_MAX_FD`.
@@ -117,7 +119,59 @@ pub fn peek(fd: BorrowedFd<'_>, into: &mut [u8], whole: bool) -> io::Result<Peek
     Ok(Peeked {
         len: received.bytes,
         along: along.collect(),
+        from: received.address,
     })
+}
+
+/// A message that waits in a socket.
+#[derive(Debug)]
+pub struct Message {
+    /// What it says.
+    pub bytes: Vec<u8>,
+    /// Duplicates of the descriptors that were sent along with it.
+    pub along: Vec<OwnedFd>,
+    /// Who sent it, if that is told.
+    pub from: Option<SocketAddrAny>,
+}
+
+/// All messages that wait in a socket, left where they are, but for empty ones: the kernel shows each of them once.
+///
+/// # Errors
+/// When the socket has no peek offset (`SO_PEEK_OFF`), and the errors of recv(2).
+pub fn peek_messages(fd: BorrowedFd<'_>) -> io::Result<Vec<Message>> {
+    let mut messages = Vec::new();
+    set_option(fd, libc::SO_PEEK_OFF, &0i32.to_ne_bytes())?;
+    let looked = loop {
+        match next_message(fd) {
+            Ok(Some(message)) if message.bytes.is_empty() => {}
+            Ok(Some(message)) => messages.push(message),
+            Ok(None) => break Ok(()),
+            Err(error) => break Err(error),
+        }
+    };
+    set_option(fd, libc::SO_PEEK_OFF, &(-1i32).to_ne_bytes())?;
+    looked.map(|()| messages)
+}
+
+/// The message behind the socket's peek offset, if there is one.
+fn next_message(fd: BorrowedFd<'_>) -> io::Result<Option<Message>> {
+    let next = match peek(fd, &mut [], true) {
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
+        next => next?,
+    };
+    if next.len == 0 && next.from.is_none() {
+        return Ok(None); // half-closed: nothing follows
+    }
+    let mut bytes = vec![0; next.len];
+    if bytes.is_empty() {
+        let Peeked { along, from, .. } = next;
+        return Ok(Some(Message { bytes, along, from }));
+    }
+    let Peeked { len, along, from } = peek(fd, &mut bytes, false)?;
+    if len < bytes.len() {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
+    Ok(Some(Message { bytes, along, from }))
 }
 
 /// Sends without waiting and without SIGPIPE.

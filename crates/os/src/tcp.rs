@@ -1,8 +1,7 @@
 //! What the kernel knows of a TCP socket in this network namespace, found by its addresses: sock_diag(7),
 //! linux/inet_diag.h; tcp(7), `TCP_INFO`.
 
-use crate::diag::{BY_FAMILY, ERROR, REQUEST, ask, attributes, error, half, short, word};
-use rustix::net::{RecvFlags, recv};
+use crate::diag::{self, BY_FAMILY, DUMP, HEADER_BYTES, REQUEST, attributes, list, short, word};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::os::fd::AsFd;
@@ -22,15 +21,18 @@ pub mod state {
     pub const LISTEN: u8 = 10;
     pub const CLOSING: u8 = 11;
 }
-use state::LISTEN;
+use state::{CLOSE_WAIT, ESTABLISHED, LISTEN};
 
 /// `INET_DIAG_INFO`, and the bit that asks for it.
 const INFO: u16 = 2;
 const SHOW_INFO: u8 = 1 << (INFO - 1);
 /// Bytes of a struct inet_diag_msg, and where its state and inode are.
 const MESSAGE_BYTES: usize = 72;
-const STATE: usize = 16 + 1;
-const INODE: usize = 16 + 68;
+const STATE: usize = HEADER_BYTES + 1;
+pub(crate) const INODE: usize = HEADER_BYTES + 68;
+/// Where the port and the address of either end are.
+const LOCAL: (usize, usize) = (HEADER_BYTES + 4, HEADER_BYTES + 8);
+const PEER: (usize, usize) = (HEADER_BYTES + 6, HEADER_BYTES + 24);
 
 /// A TCP socket as the kernel lists it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -95,37 +97,78 @@ pub fn look_up(local: SocketAddr, peer: SocketAddr) -> io::Result<Option<Listed>
 /// # Errors
 /// As [`look_up`].
 pub fn listener_at(address: SocketAddr) -> io::Result<Option<u64>> {
-    let nowhere = match address.ip() {
-        IpAddr::V4(_) => SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)),
-        IpAddr::V6(ip) if ip.to_ipv4_mapped().is_some() => (Ipv4Addr::UNSPECIFIED.to_ipv6_mapped(), 0).into(),
-        IpAddr::V6(_) => SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0)),
-    };
-    let found = look_up(address, nowhere)?;
+    let found = look_up(address, nowhere(address.ip()))?;
     Ok(found
         .filter(|found| found.state == LISTEN)
         .map(|found| found.inode))
+}
+
+/// The connections to this port that were not accepted yet, of the listeners of this kind of address: their addresses here
+/// and there.
+///
+/// # Errors
+/// As [`look_up`].
+pub fn waiting_at(listener: SocketAddr) -> io::Result<Vec<(SocketAddr, SocketAddr)>> {
+    let port = SocketAddr::new(listener.ip(), listener.port());
+    let states = 1 << ESTABLISHED | 1 << CLOSE_WAIT;
+    let mut found = Vec::new();
+    list(
+        &request(REQUEST | DUMP, states, port, nowhere(port.ip())),
+        |message| {
+            let both = address(message, LOCAL).zip(address(message, PEER));
+            // No process has them; one that was closed is in another state.
+            found.extend(both.filter(|_| word(message, INODE) == Some(0)));
+        },
+    )?;
+    Ok(found)
+}
+
+fn address(message: &[u8], (port, ip): (usize, usize)) -> Option<SocketAddr> {
+    let family = i32::from(*message.get(HEADER_BYTES)?);
+    let port = u16::from_be_bytes(message.get(port..port + 2)?.try_into().ok()?);
+    let bytes: [u8; 16] = message.get(ip..ip + 16)?.try_into().ok()?;
+    match family {
+        libc::AF_INET => Some((*bytes.first_chunk::<4>()?, port).into()),
+        _ => Some((bytes, port).into()),
+    }
+}
+
+/// No address, of the same kind.
+fn nowhere(ip: IpAddr) -> SocketAddr {
+    match ip {
+        IpAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
+        IpAddr::V6(ip) if ip.to_ipv4_mapped().is_some() => (Ipv4Addr::UNSPECIFIED.to_ipv6_mapped(), 0).into(),
+        IpAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
+    }
 }
 
 /// Whether the kernel lists TCP sockets at all: it says of a socket that is there what it says where it lists none.
 fn lists_any() -> bool {
     static LISTS: OnceLock<bool> = OnceLock::new();
     *LISTS.get_or_init(|| {
-        let nowhere = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0));
-        let found = listener.and_then(|listener| ask_for(listener.local_addr()?, nowhere));
+        let here = Ipv4Addr::LOCALHOST;
+        let listener = TcpListener::bind((here, 0));
+        let found = listener.and_then(|listener| ask_for(listener.local_addr()?, nowhere(here.into())));
         found.is_ok()
     })
 }
 
 fn ask_for(local: SocketAddr, peer: SocketAddr) -> io::Result<Listed> {
-    let kernel = ask(&request(local, peer))?;
-    let mut reply = [0; 1024];
-    let (length, _) = rustix::io::retry_on_intr(|| recv(&kernel, &mut reply, RecvFlags::empty()))?;
-    parse(&reply[..length])
+    parse(&diag::look_up(&request(REQUEST, u32::MAX, local, peer), 1024)?)
 }
 
-/// A question for one socket: a struct nlmsghdr and a struct inet_diag_req_v2.
-fn request(local: SocketAddr, peer: SocketAddr) -> [u8; 72] {
+fn request(flags: u16, states: u32, local: SocketAddr, peer: SocketAddr) -> [u8; 72] {
+    question(libc::IPPROTO_TCP, flags, states, local, peer)
+}
+
+/// A question for one socket of a protocol, or for those in some states: a struct nlmsghdr and a struct inet_diag_req_v2.
+pub(crate) fn question(
+    protocol: i32,
+    flags: u16,
+    states: u32,
+    local: SocketAddr,
+    peer: SocketAddr,
+) -> [u8; 72] {
     let mut request = [0; 72];
     let mut put = |at: usize, bytes: &[u8]| request[at..at + bytes.len()].copy_from_slice(bytes);
     let family = match local {
@@ -134,9 +177,9 @@ fn request(local: SocketAddr, peer: SocketAddr) -> [u8; 72] {
     };
     put(0, &72u32.to_ne_bytes());
     put(4, &BY_FAMILY.to_ne_bytes());
-    put(6, &REQUEST.to_ne_bytes());
-    put(16, &[family as u8, libc::IPPROTO_TCP as u8, SHOW_INFO]);
-    put(20, &u32::MAX.to_ne_bytes()); // in any state
+    put(6, &flags.to_ne_bytes());
+    put(16, &[family as u8, protocol as u8, SHOW_INFO]);
+    put(20, &states.to_ne_bytes());
     for (address, port_at, address_at) in [(local, 24, 28), (peer, 26, 44)] {
         put(port_at, &address.port().to_be_bytes());
         match address.ip() {
@@ -149,9 +192,6 @@ fn request(local: SocketAddr, peer: SocketAddr) -> [u8; 72] {
 }
 
 fn parse(reply: &[u8]) -> io::Result<Listed> {
-    if half(reply, 4).ok_or_else(short)? == ERROR {
-        return Err(error(reply).unwrap_or_else(short));
-    }
     let info = attributes(reply, MESSAGE_BYTES).find(|(kind, _)| *kind == INFO);
     Ok(Listed {
         inode: word(reply, INODE).map(u64::from).ok_or_else(short)?,
@@ -192,9 +232,12 @@ mod tests {
                 (inode(&one), 0),
                 "it was not accepted"
             );
+            let both = (address, one.local_addr().unwrap());
+            assert_eq!(waiting_at(address).unwrap(), [both]);
             let (mut other, _) = listener.accept().unwrap();
             let [_, theirs] = listed(&one).map(Option::unwrap);
             assert_eq!(theirs.inode, inode(&other));
+            assert!(waiting_at(address).unwrap().is_empty());
 
             one.write_all(b"some bytes").unwrap();
             let [ours, theirs] = listed(&one).map(|end| end.unwrap().info.unwrap());

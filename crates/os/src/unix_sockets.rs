@@ -1,10 +1,6 @@
 //! What the kernel knows of a Unix socket and tells by no call on it: sock_diag(7), linux/unix_diag.h.
 
-use crate::diag::{
-    BY_FAMILY, DONE, DUMP, ERROR, HEADER_BYTES, REQUEST, ask, attributes, error, half, next_message, short,
-    word,
-};
-use rustix::net::{RecvFlags, recv};
+use crate::diag::{self, BY_FAMILY, DUMP, HEADER_BYTES, REQUEST, attributes, list, short, word};
 use std::io;
 
 /// A Unix socket as the kernel lists it.
@@ -16,8 +12,6 @@ pub struct Listed {
     pub file: Option<u64>,
     /// How many connections may wait at it, if it listens.
     pub backlog: Option<i32>,
-    /// How many wait, if it listens.
-    pub waiting: u32,
 }
 
 /// What a socket is bound to.
@@ -29,12 +23,15 @@ pub enum Bound {
     Abstract(Vec<u8>),
 }
 
-/// `UDIAG_SHOW_VFS`, `UDIAG_SHOW_PEER`, `UDIAG_SHOW_RQLEN`; `UDIAG_SHOW_NAME`; and the attributes that they ask for.
+/// `UDIAG_SHOW_VFS`, `UDIAG_SHOW_PEER`, `UDIAG_SHOW_RQLEN`; `UDIAG_SHOW_NAME`; `UDIAG_SHOW_ICONS`; and the attributes
+/// that they ask for.
 const SHOW: u32 = 0x2 | 0x4 | 0x10;
 const SHOW_BOUND: u32 = 0x1 | 0x2;
+const SHOW_WAITING: u32 = 0x8;
 const NAME: u16 = 0;
 const FILE: u16 = 1;
 const PEER: u16 = 2;
+const WAITING: u16 = 3;
 const QUEUE: u16 = 4;
 /// `TCP_LISTEN`, which Unix sockets borrow.
 const LISTEN: u8 = 10;
@@ -45,10 +42,7 @@ const MESSAGE_BYTES: usize = 16;
 /// # Errors
 /// `ENOENT` when there is none in this network namespace, or the kernel does not list Unix sockets.
 pub fn look_up(inode: u64) -> io::Result<Listed> {
-    let kernel = ask(&request(REQUEST, u32::MAX, inode, SHOW))?;
-    let mut reply = [0; 512];
-    let (length, _) = rustix::io::retry_on_intr(|| recv(&kernel, &mut reply, RecvFlags::empty()))?;
-    parse(&reply[..length])
+    parse(&ask_for(inode, SHOW, 512)?)
 }
 
 /// The inode of the socket that listens at this name in this network namespace, if one does.
@@ -56,24 +50,48 @@ pub fn look_up(inode: u64) -> io::Result<Listed> {
 /// # Errors
 /// When the kernel does not list Unix sockets.
 pub fn listener_at(bound: &Bound) -> io::Result<Option<u64>> {
-    let kernel = ask(&request(REQUEST | DUMP, 1 << LISTEN, 0, SHOW_BOUND))?;
+    find(1 << LISTEN, |message| is_bound_to(message, bound))
+}
+
+/// The inode of the socket that receives the messages that are sent to this name.
+///
+/// # Errors
+/// As [`listener_at`].
+pub fn receiver_at(bound: &Bound) -> io::Result<Option<u64>> {
+    find(u32::MAX, |message| {
+        message.get(HEADER_BYTES + 1) == Some(&(libc::SOCK_DGRAM as u8)) && is_bound_to(message, bound)
+    })
+}
+
+fn find(states: u32, is_it: impl Fn(&[u8]) -> bool) -> io::Result<Option<u64>> {
     let mut found = None;
-    let mut reply = vec![0; 32 << 10];
-    loop {
-        let (length, _) = rustix::io::retry_on_intr(|| recv(&kernel, &mut reply, RecvFlags::empty()))?;
-        let mut rest = &reply[..length];
-        while let Some(message) = next_message(&mut rest) {
-            match half(message, 4) {
-                Some(DONE) => return Ok(found),
-                Some(ERROR) => return Err(error(message).unwrap_or_else(short)),
-                _ if is_bound_to(message, bound) => found = word(message, HEADER_BYTES + 4).map(u64::from),
-                _ => {}
-            }
+    list(&request(REQUEST | DUMP, states, 0, SHOW_BOUND), |message| {
+        if is_it(message) {
+            found = word(message, HEADER_BYTES + 4).map(u64::from);
         }
-        if length == 0 {
-            return Err(short());
-        }
-    }
+    })?;
+    Ok(found)
+}
+
+/// The inodes of the sockets that are connected with a listener, by its inode, and were not accepted yet; 0 of one that
+/// was closed.
+///
+/// # Errors
+/// As [`look_up`].
+pub fn waiting_at(listener: u64) -> io::Result<Vec<u64>> {
+    const ROOM: usize = 64 << 10; // an attribute has no more
+    let reply = ask_for(listener, SHOW_WAITING, ROOM)?;
+    let waiting = attributes(&reply, MESSAGE_BYTES).find(|(kind, _)| *kind == WAITING);
+    let (inodes, _) = waiting.map_or((&[][..], &[][..]), |(_, value)| value.as_chunks::<4>());
+    Ok(inodes
+        .iter()
+        .map(|inode| u32::from_ne_bytes(*inode).into())
+        .collect())
+}
+
+/// What the kernel answers about one socket.
+fn ask_for(inode: u64, show: u32, room: usize) -> io::Result<Vec<u8>> {
+    diag::look_up(&request(REQUEST, u32::MAX, inode, show), room)
 }
 
 /// A question for the sockets in some states, or for the one with this inode.
@@ -99,19 +117,13 @@ fn is_bound_to(message: &[u8], bound: &Bound) -> bool {
 }
 
 fn parse(reply: &[u8]) -> io::Result<Listed> {
-    if half(reply, 4).ok_or_else(short)? == ERROR {
-        return Err(error(reply).unwrap_or_else(short));
-    }
     let listens = *reply.get(HEADER_BYTES + 2).ok_or_else(short)? == LISTEN;
     let mut listed = Listed::default();
     for (kind, value) in attributes(reply, MESSAGE_BYTES) {
         match kind {
             FILE => listed.file = word(value, 0).map(u64::from),
             PEER => listed.peer = word(value, 0).map(u64::from),
-            QUEUE if listens => {
-                listed.waiting = word(value, 0).unwrap_or(0);
-                listed.backlog = word(value, 4).map(|most| most as i32);
-            }
+            QUEUE if listens => listed.backlog = word(value, 4).map(|most| most as i32),
             _ => {}
         }
     }
@@ -122,7 +134,7 @@ fn parse(reply: &[u8]) -> io::Result<Listed> {
 mod tests {
     use super::*;
     use std::os::fd::AsFd;
-    use std::os::unix::net::{UnixListener, UnixStream};
+    use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
 
     fn inode(socket: impl AsFd) -> u64 {
         rustix::fs::fstat(socket).unwrap().st_ino
@@ -145,9 +157,11 @@ mod tests {
         let file = Bound::File(rustix::fs::stat(&path).unwrap().st_ino);
         assert_eq!(listener_at(&file).unwrap(), Some(inode(&listener)));
         let one = UnixStream::connect(&path).unwrap();
-        assert_eq!(look_up(inode(&listener)).unwrap().waiting, 1);
+        drop(UnixStream::connect(&path).unwrap());
+        assert_eq!(waiting_at(inode(&listener)).unwrap(), [inode(&one), 0]);
         let (other, _) = listener.accept().unwrap();
-        assert_eq!(look_up(inode(&listener)).unwrap().waiting, 0);
+        listener.accept().unwrap();
+        assert!(waiting_at(inode(&listener)).unwrap().is_empty());
         assert_eq!(look_up(inode(&one)).unwrap().peer, Some(inode(&other)));
         assert_eq!(look_up(inode(&other)).unwrap().peer, Some(inode(&one)));
         std::fs::remove_dir_all(&directory).unwrap();
@@ -164,17 +178,16 @@ mod tests {
         let listener = UnixListener::bind_addr(&address).unwrap();
         let bound = Bound::Abstract(name);
         assert_eq!(listener_at(&bound).unwrap(), Some(inode(&listener)));
+        assert_eq!(receiver_at(&bound).unwrap(), None, "it gets no messages");
         drop(listener);
         assert_eq!(listener_at(&bound).unwrap(), None);
+        let receiver = UnixDatagram::bind_addr(&address).unwrap();
+        assert_eq!(receiver_at(&bound).unwrap(), Some(inode(&receiver)));
     }
 
     #[test]
     fn nonsense_is_no_socket() {
         assert!(parse(&[]).is_err());
         assert!(parse(&[0; 20]).is_ok_and(|listed| listed == Listed::default()));
-        let mut error = [0; 20];
-        error[4..6].copy_from_slice(&ERROR.to_ne_bytes());
-        error[16..20].copy_from_slice(&(-2i32).to_ne_bytes());
-        assert_eq!(parse(&error).unwrap_err().raw_os_error(), Some(libc::ENOENT));
     }
 }

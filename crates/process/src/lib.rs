@@ -22,6 +22,7 @@ pub mod context;
 pub mod copies;
 mod copy;
 pub mod credentials;
+pub mod datagrams;
 pub mod descendants;
 pub mod descriptors;
 pub mod error;

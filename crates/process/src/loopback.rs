@@ -8,7 +8,7 @@
 //!   that the kernel does not give at once, is another one.
 
 use crate::error::{Error, Result};
-use crate::pairs;
+use crate::pairs::{self, failed_look};
 use crate::sockets::{self, Address, address_of};
 use rustix::event::PollFlags;
 use rustix::net::{RecvFlags, recv};
@@ -84,8 +84,7 @@ pub fn other_end(fd: BorrowedFd<'_>) -> io::Result<Option<Other>> {
     let (Some(peer), local) = (sockets::peer(fd).map(SocketAddr::from), address_of(fd)?) else {
         return Ok(None);
     };
-    let is_near = peer.ip().to_canonical().is_loopback() || peer.ip() == local.ip();
-    if !is_near {
+    if !is_near(local, peer) {
         return Ok(None);
     }
     let listed = match tcp::look_up(peer, local) {
@@ -103,6 +102,39 @@ pub fn other_end(fd: BorrowedFd<'_>) -> io::Result<Option<Other>> {
     }))
 }
 
+/// Sees that no connection waits at a listener of which `awaits` says, by the inode of its other end, that it is to be
+/// waited for: what was sent on it cannot be looked at before it is accepted. The inode is 0 of an end on this machine
+/// that was closed; those of other machines are not asked for.
+///
+/// # Errors
+/// [`Error::NotYet`] when one does, and when the system refuses a look.
+pub fn check_queue(fd: BorrowedFd<'_>, awaits: impl Fn(u64) -> bool) -> Result<()> {
+    let look = |source| Error::target("cannot look at a listener", source);
+    if sockets::waiting(fd).map_err(look)? == 0 {
+        return Ok(());
+    }
+    let waiting = match tcp::waiting_at(address_of(fd).map_err(look)?) {
+        Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Vec::new(), // the kernel does not tell
+        waiting => waiting.map_err(look)?,
+    };
+    for (here, there) in waiting {
+        if !is_near(here, there) {
+            continue;
+        }
+        let client = tcp::look_up(there, here).map_err(look)?;
+        let client = client.filter(|client| client.state != LISTEN);
+        if awaits(client.map_or(0, |client| client.inode)) {
+            return Err(Error::NotYet("a connection waits to be accepted".into()));
+        }
+    }
+    Ok(())
+}
+
+/// Whether what is sent from one address to another stays on this machine.
+fn is_near(here: SocketAddr, there: SocketAddr) -> bool {
+    there.ip().to_canonical().is_loopback() || there.ip() == here.ip()
+}
+
 /// Whether the end of what the other end sends has come.
 fn is_ended(state: u8) -> bool {
     [CLOSE_WAIT, LAST_ACK, CLOSING].contains(&state)
@@ -114,7 +146,7 @@ fn is_ended(state: u8) -> bool {
 /// # Errors
 /// [`Error::NotYet`] while something is under way, and when the system refuses a look.
 pub fn held(number: i32, ours: &OwnedFd, is_ours: impl Fn(u64) -> bool) -> Result<Option<End>> {
-    let look = |source| Error::target(format!("cannot look into socket {number}"), source);
+    let look = |source| failed_look(number, source);
     let info = Info::of(ours).map_err(look)?;
     let waiting = |what: &str| Err(Error::NotYet(format!("descriptor {number}: {what}")));
     let unread = rustix::io::ioctl_fionread(ours).map_err(|error| look(error.into()))? as usize;

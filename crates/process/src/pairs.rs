@@ -112,6 +112,17 @@ impl Pairs {
     }
 }
 
+/// What a look into a socket failed with. A process that slept in recv(2) may wake up during it, and take what
+/// waits.
+pub(crate) fn failed_look(number: i32, source: io::Error) -> Error {
+    match source.kind() {
+        io::ErrorKind::WouldBlock | io::ErrorKind::UnexpectedEof => Error::NotYet(format!(
+            "descriptor {number} is a socket that a process receives from just now"
+        )),
+        _ => Error::target(format!("cannot look into socket {number}"), source),
+    }
+}
+
 /// `SOCK_*`.
 ///
 /// # Errors
@@ -127,7 +138,7 @@ pub fn kind(fd: BorrowedFd<'_>) -> io::Result<i32> {
 /// # Errors
 /// When the system refuses a look.
 pub fn held(process: &Process, fd: i32, end: &End) -> Result<Queue> {
-    let look = |source| Error::target(format!("cannot look into socket {fd}"), source);
+    let look = |source| failed_look(fd, source);
     let ours = process.duplicate_fd(fd).map_err(look)?;
     let state = state(&ours).map_err(look)?;
     let told_first = end.kind == libc::SOCK_SEQPACKET && state.contains(PollFlags::ERR);
@@ -169,39 +180,29 @@ fn waiting(fd: BorrowedFd<'_>, kind: i32) -> io::Result<Waiting> {
     if all == 0 {
         return Ok(Waiting::default());
     }
+    if kind != libc::SOCK_STREAM {
+        let messages = socket::peek_messages(fd)?.into_iter();
+        let (messages, along): (_, Vec<_>) = messages.map(|message| (message.bytes, message.along)).unzip();
+        return Ok((messages, along.into_iter().flatten().collect()));
+    }
     socket::set_option(fd, libc::SO_PEEK_OFF, &0i32.to_ne_bytes())?;
-    let read = peek_all(fd, (kind == libc::SOCK_STREAM).then_some(all));
+    let read = peek_stream(fd, all);
     socket::set_option(fd, libc::SO_PEEK_OFF, &(-1i32).to_ne_bytes())?;
     read
 }
 
-fn peek_all(fd: BorrowedFd<'_>, stream: Option<usize>) -> io::Result<Waiting> {
-    let (mut messages, mut along) = Waiting::default();
-    loop {
-        let length = match stream {
-            Some(length) => length,
-            None => match socket::peek(fd, &mut [], true) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                Ok(socket::Peeked { len: 0, .. }) => break, // half-closed: nothing follows
-                next => next?.len,
-            },
-        };
-        let mut bytes = vec![0; length];
-        let mut filled = 0;
-        while filled < length {
-            let some = socket::peek(fd, &mut bytes[filled..], false)?;
-            if some.len == 0 {
-                return Err(io::ErrorKind::UnexpectedEof.into());
-            }
-            filled += some.len;
-            along.extend(some.along);
+fn peek_stream(fd: BorrowedFd<'_>, length: usize) -> io::Result<Waiting> {
+    let mut bytes = vec![0; length];
+    let (mut filled, mut along) = (0, Vec::new());
+    while filled < length {
+        let some = socket::peek(fd, &mut bytes[filled..], false)?;
+        if some.len == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
         }
-        messages.push(bytes);
-        if stream.is_some() {
-            break;
-        }
+        filled += some.len;
+        along.extend(some.along);
     }
-    Ok((messages, along))
+    Ok((vec![bytes], along))
 }
 
 #[cfg(test)]

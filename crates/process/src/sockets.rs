@@ -1,4 +1,4 @@
-//! TCP and UDP sockets, tcp(7), udp(7): to the outside where the user allows them (`--replies`).
+//! TCP and UDP sockets, tcp(7), udp(7): to the outside unless the user wants none (`--replies none`).
 //!
 //! * A listener comes back with its address; its queue of connections that were not accepted is gone.
 //! * A connection does not, unless it is within the tree (`loopback.rs`): after a resume the program finds it reset by
@@ -288,18 +288,14 @@ pub fn address_of(fd: BorrowedFd<'_>) -> io::Result<SocketAddr> {
     TcpListener::from(fd.try_clone_to_owned()?).local_addr()
 }
 
-/// Sees that no connection waits at a listener: what was sent on it cannot be looked at before it is accepted.
+/// How many connections wait at a listener.
 ///
 /// # Errors
-/// When one does.
-pub fn check_queue(fd: BorrowedFd<'_>) -> Result<()> {
+/// When the system refuses a look.
+pub fn waiting(fd: BorrowedFd<'_>) -> io::Result<i32> {
     const WAITING: usize = 24; // tcpi_unacked
-    let info = socket::option_of(fd, libc::IPPROTO_TCP, libc::TCP_INFO);
-    let info = info.map_err(|source| Error::target("cannot look at a listener", source))?;
-    match info.get(WAITING..).map_or(0, number) {
-        0 => Ok(()),
-        _ => Err(Error::NotYet("a connection waits to be accepted".into())),
-    }
+    let info = socket::option_of(fd, libc::IPPROTO_TCP, libc::TCP_INFO)?;
+    Ok(info.get(WAITING..).map_or(0, number))
 }
 
 /// How many connections may wait at a listener; `None` of other sockets.

@@ -72,7 +72,7 @@ pub enum Watch {
     Sync,
     /// An option of a socket, or its half-close.
     Socket,
-    /// A socket to the outside, refused without `--replies`.
+    /// A socket with a name, which may lead outside.
     RealStreams,
     /// Whether a port may be used again, which is set for listeners here.
     Reuse,
@@ -217,7 +217,7 @@ const MESSAGES: Policy = refuse(
     libc::ENOSYS,
     "POSIX message queues are not captured; those of System V are, and so are pipes and sockets among the program's processes",
 );
-pub(crate) const OUTSIDE: &str = "the other side of a socket cannot be taken back to a checkpoint; give the program files, or its standard input, instead; or let it go on from its last checkpoint with its connections reset (--replies held, where a kill forgets nothing that its clients saw, or loose, where it may)";
+pub(crate) const OUTSIDE: &str = "the program was started without sockets to other programs (--replies none), as the other side of one cannot be taken back to a checkpoint; with --replies held it may have them, and finds its connections reset after a resume";
 const SEGMENTS: Policy = Watched(Watch::Segments);
 const SOCKETS: Policy = Watched(Watch::RealStreams);
 pub(crate) const IDENTITY: Refusal = Refusal {

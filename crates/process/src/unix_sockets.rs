@@ -1,7 +1,7 @@
 //! Unix sockets with a name, and those that are connected with other programs: unix(7).
 //!
 //! * A listener comes back with its name, options and length of queue; connections that were not accepted are gone.
-//!   Where there are none to the outside they are waited for ([`check_queue`]).
+//!   Those of the program and its processes are waited for ([`check_queue`]).
 //! * A connection within the program is a pair ([`crate::pairs`]): both ends come back with what waits in them.
 //! * A connection with another program is one too, of which the other end is gone: after a resume what waited can be
 //!   read, and then the program finds it reset.
@@ -170,22 +170,24 @@ pub fn check_within(fd: BorrowedFd<'_>, found: &Found) -> Result<()> {
         Found::Named(named) => named.backlog.is_some() || named.kind == libc::SOCK_DGRAM,
     };
     if may_lead_out && leads_outside(fd) {
-        let why = "a socket with another program at its other side, which cannot be taken back, is captured with --replies alone";
+        let why = "a socket with another program at its other side, which cannot be taken back, is not captured with --replies none; with --replies held a resume resets it";
         return Err(Error::Unsupported(why.into()));
     }
     Ok(())
 }
 
-/// Sees that no connection waits at a listener: what was sent on it cannot be looked at before it is accepted.
+/// Sees that no connection waits at a listener of which `awaits` says, by the inode of its other end, that it is to be
+/// waited for: what was sent on it cannot be looked at before it is accepted. The inode is 0 of an end that was closed.
 ///
 /// # Errors
-/// When one does.
-pub fn check_queue(fd: BorrowedFd<'_>) -> Result<()> {
-    let stat = rustix::fs::fstat(fd);
-    let stat = stat.map_err(|error| Error::target("cannot look at a Unix socket", error.into()))?;
-    match look_up(stat.st_ino)?.waiting {
-        0 => Ok(()),
-        _ => Err(Error::NotYet(
+/// [`Error::NotYet`] when one does, and when the system refuses a look.
+pub fn check_queue(fd: BorrowedFd<'_>, awaits: impl Fn(u64) -> bool) -> Result<()> {
+    let look = |source| Error::target("cannot look at a Unix socket", source);
+    let stat = rustix::fs::fstat(fd).map_err(|error| look(error.into()))?;
+    let waiting = unix_sockets::waiting_at(stat.st_ino).map_err(look)?;
+    match waiting.into_iter().any(awaits) {
+        false => Ok(()),
+        true => Err(Error::NotYet(
             "a connection waits to be accepted at a Unix socket".into(),
         )),
     }

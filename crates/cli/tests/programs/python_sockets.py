@@ -1,6 +1,6 @@
 # Unix sockets with names among the program and its children: a manager, listeners of both kinds of names, a server of the
 # program's own, and descriptors that are sent along. Usage: python_sockets.py TURNS
-import asyncio, hashlib, multiprocessing as m, os, sys
+import asyncio, hashlib, multiprocessing as m, os, socket, sys
 from multiprocessing.connection import Client, Listener
 
 
@@ -57,6 +57,22 @@ def lends(queue, count):
         mine.close()
 
 
+# A connection that waits to be accepted, and whose other end is closed.
+def late():
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind("late")
+        server.listen()
+        with socket.socket(socket.AF_UNIX) as client:
+            client.connect("late")
+            client.sendall(bytes(5000))
+        for n in range(40):
+            digest(n)
+        os.remove("late")
+        connection, _ = server.accept()
+        with connection:
+            return len(connection.recv(10000))
+
+
 async def serves(turn):
     async def answer(reader, writer):
         while line := await reader.readline():
@@ -95,5 +111,5 @@ if __name__ == "__main__":
                 assert lent.recv() == digest(n)
                 lent.send(n)
         print(ended(lender), flush=True)
-        print(asyncio.run(serves(turn)), sorted(os.listdir()), flush=True)
+        print(late(), asyncio.run(serves(turn)), sorted(os.listdir()), flush=True)
         os.remove("served") if os.path.exists("served") else None

@@ -1,5 +1,6 @@
 # TCP connections over loopback among the program and its children: a server of several connections, half-closes, bytes
-# that wait, a connection to itself, and one whose other end was closed. Usage: python_tcp.py TURNS
+# that wait, a connection to itself, one whose other end was closed, others that were not accepted yet.
+# Usage: python_tcp.py TURNS
 import asyncio, hashlib, os, socket, sys
 
 FAMILIES = [(socket.AF_INET, "127.0.0.1")]
@@ -102,6 +103,26 @@ def waits(turn):
     return total.hexdigest()
 
 
+def asks_once(address, length):
+    with socket.create_connection(address) as connection:
+        connection.sendall(bytes(length))
+
+
+# Connections that wait to be accepted, and whose other ends are closed.
+def late(turn):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        asks_once(server.getsockname(), 5000 + turn)
+        asking = child(asks_once, server.getsockname(), 6000)
+        codes = ended([asking])
+        for n in range(60):
+            digest(n)
+        for _ in range(2):
+            connection, _ = server.accept()
+            with connection:
+                codes.append(len(exactly(connection, 10000)))
+    return codes
+
+
 async def many(turn):
     async def answer(reader, writer):
         while line := await reader.readline():
@@ -134,4 +155,4 @@ def refused():
 
 
 for turn in range(int(sys.argv[1])):
-    print(requests(turn), waits(turn), asyncio.run(many(turn)), refused(), flush=True)
+    print(requests(turn), waits(turn), late(turn), asyncio.run(many(turn)), refused(), flush=True)

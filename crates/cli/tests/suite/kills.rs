@@ -286,10 +286,15 @@ fn python_with_tcp_connections_among_its_processes() {
     survives("python_tcp.py");
 }
 
-/// What goes between its processes is not held where replies are.
+/// Where nothing may lead outside, it comes back as well.
 #[test]
-fn python_with_tcp_connections_and_held_replies() {
-    survives_with("python_tcp.py", &["--every", "50ms", "--replies", "held"]);
+fn python_with_tcp_connections_and_no_others() {
+    survives_with("python_tcp.py", &["--every", "50ms", "--replies", "none"]);
+}
+
+#[test]
+fn python_with_messages_among_its_processes() {
+    survives("python_datagrams.py");
 }
 
 #[test]

@@ -96,16 +96,18 @@ fn refusal<'a>(stderr: &'a str, words: &[&str]) -> Option<&'a str> {
         .find(|line| words.iter().any(|word| line.contains(word)))
 }
 
-fn run_once(line: &[String]) -> Output {
+fn run_once(line: &[String], options: &[&str]) -> Output {
     let dir = tempfile::tempdir().expect("a scratch directory");
     let work = dir.path().join("work");
     fs::create_dir(&work).expect("a working directory");
     let mut command = twinpage();
     command
-        .args(["run", "--every", "16ms", "--state"])
-        .arg(dir.path().join("state"))
-        .arg("--");
+        .args(["run", "--every", "16ms"])
+        .args(options)
+        .arg("--state");
     command
+        .arg(dir.path().join("state"))
+        .arg("--")
         .args(line)
         .current_dir(work)
         .output()
@@ -113,8 +115,8 @@ fn run_once(line: &[String]) -> Output {
 }
 
 /// `true`: carried over; `false`: refused by name.
-fn carried(name: &str, line: &[String], words: &[&str], alone: &Oracle) -> bool {
-    let out = run_once(line);
+fn carried(name: &str, line: &[String], options: &[&str], words: &[&str], alone: &Oracle) -> bool {
+    let out = run_once(line, options);
     let stderr = String::from_utf8_lossy(&out.stderr);
     if out.status == alone.status && out.stdout == alone.stdout {
         return true;
@@ -132,6 +134,10 @@ fn carried(name: &str, line: &[String], words: &[&str], alone: &Oracle) -> bool 
 }
 
 fn attempts(group: &str, of: &[Attempt]) {
+    attempts_with(group, of, &[]);
+}
+
+fn attempts_with(group: &str, of: &[Attempt], options: &[&str]) {
     let Some(binary) = compile("attempts", &["-pthread", "-lrt"]) else {
         return;
     };
@@ -147,17 +153,17 @@ fn attempts(group: &str, of: &[Attempt]) {
             continue;
         }
         assert!(alone.status.success(), "{name} fails alone: {}", alone.status);
-        if !carried(name, &line, words, &alone) {
+        if !carried(name, &line, options, words, &alone) {
             refused += 1;
             continue;
         }
         let mut chance = chance(seed, name);
-        let options = &["--every", "8ms"];
+        let options = [&["--every", "8ms"], options].concat();
         let campaign = Campaign {
             name,
             line: &line,
             kills: 3,
-            run_options: options,
+            run_options: &options,
             sink: sink::Kind::File,
             seed,
             stdin: None,
@@ -176,6 +182,14 @@ fn attempts(group: &str, of: &[Attempt]) {
 #[test]
 fn sockets() {
     attempts("sockets", SOCKETS);
+}
+
+/// Where nothing may go to the outside.
+const INSIDE: &[&str] = &["--replies", "none"];
+
+#[test]
+fn sockets_inside() {
+    attempts_with("sockets inside", SOCKETS, INSIDE);
 }
 
 #[test]
@@ -221,9 +235,9 @@ fn every_attempt_is_tested() {
     }
 }
 
-/// It fails, and is refused in one of these words.
+/// It fails where nothing may go to the outside, and is refused in one of these words.
 fn expect_refused(line: &[String], words: &[&str]) {
-    let out = run_once(line);
+    let out = run_once(line, INSIDE);
     let stderr = String::from_utf8_lossy(&out.stderr);
     assert!(!out.status.success(), "{line:?} went through");
     assert!(
@@ -280,7 +294,7 @@ fn an_outsider_is_told_of<Connection>(
     let program = format!("import socket; {listens}; c = s.accept()\nwhile True: pass");
     let mut command = twinpage();
     command
-        .args(["run", "--every", "5ms", "--state"])
+        .args(["run", "--every", "5ms", "--replies", "none", "--state"])
         .arg(scratch.join("state"));
     command.args(["--", &python, "-c", &program]);
     let child = command.stderr(Stdio::piped()).spawn().expect("twinpage starts");
@@ -330,7 +344,12 @@ fn what_programs_go_without_is_listed() {
         let scratch = tempfile::tempdir().expect("a scratch directory");
         let state = scratch.path().join("state");
         let mut command = twinpage();
-        command.args(["run", "--state"]).arg(&state).arg("--");
+        command
+            .arg("run")
+            .args(INSIDE)
+            .arg("--state")
+            .arg(&state)
+            .arg("--");
         let out = command
             .arg(&binary)
             .args(words)
@@ -365,7 +384,7 @@ fn what_programs_go_without_is_listed() {
 
 /// A program that is refused before it runs: one line, which names it and the reason.
 fn refused_at_once(program: &Path, word: &str) {
-    let out = run_once(&[program.display().to_string()]);
+    let out = run_once(&[program.display().to_string()], &[]);
     let stderr = String::from_utf8_lossy(&out.stderr);
     assert!(
         !out.status.success() && out.stdout.is_empty(),

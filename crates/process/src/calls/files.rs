@@ -143,10 +143,11 @@ impl Program {
         let Ok(fd) = self.caller().duplicate_fd(fd) else {
             return Ok(Decision::Run);
         };
-        if self.is_held(fd.as_fd()) {
+        let is_regular = descriptors::is_regular(&fd);
+        if !is_regular && self.is_held(call, fd.as_fd()) {
             return Ok(self.before_reply(call, fd));
         }
-        if !descriptors::is_regular(&fd) {
+        if !is_regular {
             let empty = call.name != "sendfile" && self.sends_empty_message(&fd, len);
             return Ok(if empty {
                 super::pairs::empty_message()

@@ -19,6 +19,7 @@ mod shared;
 mod shown;
 mod sockets;
 mod watches;
+mod within;
 
 use crate::error::{Error, Result};
 use crate::notes;

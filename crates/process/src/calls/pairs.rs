@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 use crate::pairs::{self, OPTIONS};
 use crate::program::Program;
 use crate::sockets::{Protocol, Replies, is_netlink, protocol};
-use crate::unix_sockets::is_unix;
+use crate::unix_sockets::{is_unix, leads_outside};
 use std::os::fd::{AsFd, OwnedFd};
 use twinpage_os::inject::{self, Call, ROOM};
 
@@ -72,7 +72,7 @@ impl Program {
             if protocol == Protocol::Udp && self.sockets.replies == Replies::Refused {
                 return fail(libc::EACCES, crate::syscalls::OUTSIDE); // it has no address, so the call has one
             }
-            return match self.is_held(ours.as_fd()) {
+            return match self.is_held(call, ours.as_fd()) {
                 true => self.before_reply(call, ours),
                 false => Decision::Run,
             };
@@ -83,7 +83,7 @@ impl Program {
         if let Some(refused) = self.refuse_to_send(call, &ours) {
             return refused;
         }
-        match self.is_held(ours.as_fd()) {
+        match self.is_held(call, ours.as_fd()) {
             true => self.before_reply(call, ours),
             false => Decision::Run,
         }
@@ -118,7 +118,7 @@ impl Program {
         if flags & libc::MSG_FASTOPEN != 0 && self.sockets.replies == Replies::Refused {
             return Some(do_without(
                 libc::EOPNOTSUPP,
-                "bytes that go out with a connection (MSG_FASTOPEN) are captured with --replies alone; most programs connect first by themselves",
+                "bytes that go out with a connection (MSG_FASTOPEN) are refused with --replies none; most programs connect first by themselves",
             ));
         }
         let is_urgent = flags & libc::MSG_OOB != 0;
@@ -199,7 +199,8 @@ impl Program {
             return Decision::Run; // the same
         };
         if call.name == "shutdown" {
-            if protocol(ours.as_fd()).is_some() || self.is_held(ours.as_fd()) {
+            let may_wait = self.sockets.holds().is_some() && leads_outside(ours.as_fd());
+            if protocol(ours.as_fd()).is_some() || may_wait {
                 return self.before_half_close(call, ours);
             }
             let sends_only = call.int(1) == libc::SHUT_WR && kind == libc::SOCK_DGRAM;

@@ -8,12 +8,11 @@
 //! * Where the kernel will refuse a call itself, it is let run.
 
 use super::{Decision, Stopped, do_without, fail};
-use crate::loopback::{self, Other};
 use crate::outbox::{Content, Outbox, Room};
 use crate::pairs;
 use crate::program::{Program, Until};
 use crate::sockets::{self, Protocol, Replies, protocol};
-use crate::unix_sockets::{self, leads_outside};
+use crate::unix_sockets;
 use rustix::fs::OFlags;
 use rustix::process::{Pid, Signal, kill_process};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -68,34 +67,6 @@ fn most_message_bytes(fd: BorrowedFd<'_>) -> usize {
 }
 
 impl Program {
-    /// Whether what is sent on this socket is held.
-    pub(super) fn is_held(&mut self, fd: BorrowedFd<'_>) -> bool {
-        self.sockets.holds().is_some()
-            && match protocol(fd) {
-                Some(Protocol::Tcp) => !self.is_within(fd),
-                Some(Protocol::Udp) => true,
-                None => leads_outside(fd),
-            }
-    }
-
-    /// Whether a TCP connection has both ends in the tree.
-    pub(super) fn is_within(&mut self, fd: BorrowedFd<'_>) -> bool {
-        let Ok(stat) = rustix::fs::fstat(fd) else {
-            return false;
-        };
-        if let Some(known) = self.sockets.within.get(&stat.st_ino) {
-            return *known;
-        }
-        let inode = match loopback::other_end(fd) {
-            Ok(Some(Other::Socket(other))) => other.inode,
-            Ok(Some(Other::Waiting(listener))) => listener,
-            _ => return false,
-        };
-        let is_within = self.has_socket(fd, inode);
-        self.sockets.within.insert(stat.st_ino, is_within);
-        is_within
-    }
-
     /// A call sends on a socket to the outside whose replies are held.
     pub(super) fn before_reply(&mut self, call: &Stopped, ours: OwnedFd) -> Decision {
         let Some(outbox) = self.sockets.holds().cloned() else {
@@ -187,6 +158,21 @@ impl Program {
             let _ = Pid::from_raw(self.caller().pid()).map(|pid| kill_process(pid, Signal::PIPE));
         }
         Decision::Done(-i64::from(libc::EPIPE))
+    }
+
+    /// The addresses that a call names for what it sends; empty of a message to the socket's peer.
+    pub(super) fn addressees(&self, call: &Stopped) -> Option<Vec<Vec<u8>>> {
+        let messages = match call.name {
+            "sendmmsg" => {
+                let [_, first, count, ..] = call.arguments;
+                let heads = 0..(count & 0xffff_ffff).min(MOST_MESSAGES);
+                let heads = heads.map(|index| first + index * COUNTED_MESSAGE_BYTES);
+                heads.map(|head| self.outgoing_message(head)).collect()
+            }
+            "sendfile" => return Some(vec![Vec::new()]),
+            _ => self.outgoing(call).map(|message| vec![message]),
+        };
+        Some(messages?.into_iter().map(|message| message.to).collect())
     }
 
     /// What a call with one message sends.

@@ -1,34 +1,26 @@
-//! Calls on sockets that have names. Without `--replies` the program and its descendants may have Unix sockets and TCP
-//! connections among themselves; with it, all, and what they send outside goes as it says.
+//! Calls on sockets that have names. The program and its descendants may have them among themselves and to other
+//! programs, and what they send there goes out as `--replies` says; with `--replies none`, Unix sockets and TCP
+//! connections among themselves.
 //!
 //! * Who listens at a name or a port is looked up before a connect(2): a connection to another program is never made.
 
+use super::within::{FAMILY_BYTES, internet_address, path_of};
 use super::{Decision, Stopped, do_without, fail};
 use crate::error::{Error, Result};
-use crate::files::{Change, Ident, New, PathAt};
+use crate::files::{Change, New, PathAt};
 use crate::loopback;
 use crate::program::Program;
 use crate::sockets::{Protocol, Replies, is_netlink, may_set, protocol};
 use crate::syscalls::OUTSIDE;
 use crate::unix_sockets::is_unix;
-use rustix::fs::AtFlags;
-use std::ffi::OsStr;
-use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use twinpage_os::unix_sockets::{self, Bound};
+use twinpage_os::unix_sockets;
 
 /// Where nscd(8) listens.
 const NAME_SERVICE: &str = "/var/run/nscd/socket";
 const OTHERS: &str =
     "of sockets to the outside TCP, UDP and Unix sockets are captured; most programs have a setting for it";
-
-/// The file that an address names; empty of one that names none.
-fn path_of(name: &[u8]) -> &Path {
-    let name = name.split(|byte| *byte == 0).next().unwrap_or_default();
-    Path::new(OsStr::from_bytes(name))
-}
 
 impl Program {
     /// socket, bind, listen, connect, accept: of the program, or of a descendant.
@@ -89,7 +81,7 @@ impl Program {
 
     /// Whether a connect(2) of a TCP socket would reach another program.
     fn connects_outside(&self, call: &Stopped, ours: &OwnedFd) -> Result<bool> {
-        let Some(address) = self.internet_address(call) else {
+        let Some(address) = self.address_given(call).as_deref().and_then(internet_address) else {
             return Ok(false); // the kernel will refuse it, or end a connection
         };
         if !loopback::is_here(address.ip()) {
@@ -101,46 +93,6 @@ impl Program {
             listener => listener.map_err(look)?,
         };
         Ok(listener.is_some_and(|inode| !self.has_socket(ours, inode)))
-    }
-
-    /// Whether the tree has the socket with this inode, on the file system that all sockets are on, as `beside`.
-    pub(super) fn has_socket(&self, beside: impl AsFd, inode: u64) -> bool {
-        let stat = rustix::fs::fstat(beside);
-        stat.is_ok_and(|stat| {
-            let (dev, ino) = (stat.st_dev, inode);
-            self.has_open(Ident { dev, ino })
-        })
-    }
-
-    /// The address of TCP that comes with a call, as connect(2) takes it.
-    fn internet_address(&self, call: &Stopped) -> Option<SocketAddr> {
-        let [_, at, length, ..] = call.arguments;
-        let mut bytes = vec![0; length.min(28) as usize]; // struct sockaddr_in6
-        self.caller().read(at, &mut bytes).ok()?;
-        let family = u16::from_ne_bytes(*bytes.first_chunk()?);
-        let port = u16::from_be_bytes(bytes.get(2..4)?.try_into().ok()?);
-        match i32::from(family) {
-            libc::AF_INET => {
-                let ip: [u8; 4] = bytes.get(4..8)?.try_into().ok()?;
-                Some((ip, port).into())
-            }
-            libc::AF_INET6 => {
-                let ip: [u8; 16] = bytes.get(8..24)?.try_into().ok()?;
-                Some((ip, port).into())
-            }
-            _ => None,
-        }
-    }
-
-    /// What a socket with this address is bound to, if it is there.
-    fn bound(&self, name: &[u8]) -> Option<Bound> {
-        if let Some((0, name)) = name.split_first() {
-            return Some(Bound::Abstract(name.to_vec()));
-        }
-        let path = path_of(name);
-        let start = self.start(libc::AT_FDCWD, path)?;
-        let stat = rustix::fs::statat(start.as_fd(), path, AtFlags::empty()).ok()?;
-        Some(Bound::File(stat.st_ino))
     }
 
     fn before_allowed(&mut self, call: &Stopped) -> Result<Decision> {
@@ -223,12 +175,17 @@ impl Program {
 
     /// The name in the address that comes with a call, as bind(2) takes it.
     fn unix_address(&self, call: &Stopped) -> Option<Vec<u8>> {
-        const MOST_BYTES: u64 = 110;
-        const FAMILY_BYTES: usize = 2;
+        let mut address = self.address_given(call)?;
+        (address.len() >= FAMILY_BYTES).then(|| address.split_off(FAMILY_BYTES))
+    }
+
+    /// The address that comes with a call, as connect(2) takes it.
+    fn address_given(&self, call: &Stopped) -> Option<Vec<u8>> {
+        const MOST_BYTES: u64 = 110; // struct sockaddr_un
         let [_, at, length, ..] = call.arguments;
         let mut address = vec![0; length.min(MOST_BYTES) as usize];
         self.caller().read(at, &mut address).ok()?;
-        address.get(FAMILY_BYTES..).map(<[u8]>::to_vec)
+        Some(address)
     }
 
     /// A socket of the caller that leads outside; `None` of anything else.

@@ -8,9 +8,8 @@ use crate::error::{Error, Result};
 use crate::files::Ident;
 use crate::layout::is_marked_gone;
 use crate::sockets::{self, Phase, Replies};
-use crate::unix_sockets::check_queue;
-use crate::{loopback, pairs};
-use rustix::fs::{OFlags, SeekFrom};
+use crate::{datagrams, loopback, pairs, unix_sockets};
+use rustix::fs::{OFlags, SeekFrom, Stat};
 use std::collections::BTreeSet;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use twinpage_os::remote::Process;
@@ -86,13 +85,33 @@ impl Descriptors {
         ends.any(|end| end.flags & libc::O_DIRECT as u32 != 0)
     }
 
+    /// Whether there is a socket with this inode, on the file system that all sockets are on, as `beside`.
+    fn has_socket(&self, beside: &Stat, ino: u64) -> bool {
+        let dev = beside.st_dev;
+        self.open_files.descriptors(Ident { dev, ino }).next().is_some()
+    }
+
+    /// A socket that listens: after a resume, connections that were not accepted are reset. Those of the tree are waited
+    /// for, and what may be one: a connection whose other end is closed. With `--replies none` there are no others.
+    fn listener(&self, at: &Look<'_>, owner: &Process, descriptor: &Descriptor) -> Result<Held> {
+        let (_, fd) = self.tables.at(at.process, descriptor.fd);
+        let look = |source| Error::target(format!("cannot look at socket {fd}"), source);
+        let ours = owner.duplicate_fd(fd).map_err(look)?;
+        let stat = rustix::fs::fstat(&ours).map_err(|error| look(error.into()))?;
+        let awaits = |client| at.replies == Replies::Refused || client == 0 || self.has_socket(&stat, client);
+        match descriptor.what {
+            What::Unix(_) => unix_sockets::check_queue(ours.as_fd(), awaits)?,
+            _ => loopback::check_queue(ours.as_fd(), awaits)?,
+        }
+        Ok(Held::Nothing)
+    }
+
     /// A TCP socket that does not listen.
     fn connection(&self, at: &Look<'_>, owner: &Process, fd: i32) -> Result<Held> {
         let look = |source| Error::target(format!("cannot look at socket {fd}"), source);
         let ours = owner.duplicate_fd(fd).map_err(look)?;
         let stat = rustix::fs::fstat(&ours).map_err(|error| look(error.into()))?;
-        let dev = stat.st_dev; // all sockets have the same
-        let is_ours = |ino| self.open_files.descriptors(Ident { dev, ino }).next().is_some();
+        let is_ours = |ino| self.has_socket(&stat, ino);
         if !self.outside.borrow().contains(&stat.st_ino)
             && let Some(end) = loopback::held(fd, &ours, is_ours)?
         {
@@ -101,7 +120,7 @@ impl Descriptors {
         let phase = sockets::phase(&ours).map_err(look)?;
         if phase == Phase::Connected && at.replies == Replies::Refused {
             return Err(Error::Unsupported(format!(
-                "descriptor {fd} is a connection with another program, which cannot be taken back: it is captured with --replies alone"
+                "descriptor {fd} is a connection with another program, which cannot be taken back: it is not captured with --replies none; with --replies held a resume resets it"
             )));
         }
         if phase == Phase::Connected {
@@ -152,19 +171,11 @@ impl Descriptors {
                 })
             }
             What::Pair(end) => pairs::held(owner, fd, end).map(Held::Queue),
-            What::Unix(named) if named.backlog.is_some() && at.replies == Replies::Refused => {
-                let ours = owner
-                    .duplicate_fd(fd)
-                    .map_err(|source| Error::target("cannot look at a Unix socket", source))?;
-                check_queue(ours.as_fd()).map(|()| Held::Nothing)
-            }
+            What::Unix(named) if named.backlog.is_some() => self.listener(at, owner, descriptor),
+            What::Listener { .. } => self.listener(at, owner, descriptor),
             What::Connection(_) => self.connection(at, owner, fd),
-            What::Listener { .. } if at.replies == Replies::Refused => {
-                let ours = owner
-                    .duplicate_fd(fd)
-                    .map_err(|source| Error::target("cannot look at a listener", source))?;
-                sockets::check_queue(ours.as_fd()).map(|()| Held::Nothing)
-            }
+            What::Unix(named) if named.kind == libc::SOCK_DGRAM => messages(owner, fd),
+            What::Datagrams { .. } => messages(owner, fd),
             What::Fifo { .. } => {
                 let ours = owner
                     .duplicate_fd(fd)
@@ -190,6 +201,17 @@ impl Descriptors {
             _ => Ok(Held::Nothing),
         }
     }
+}
+
+/// What waits in a datagram socket.
+fn messages(owner: &Process, fd: i32) -> Result<Held> {
+    let look = |source| Error::target(format!("cannot look into socket {fd}"), source);
+    let ours = owner.duplicate_fd(fd).map_err(look)?;
+    let messages = datagrams::held(fd, ours.as_fd())?;
+    Ok(match messages.is_empty() {
+        true => Held::Nothing,
+        false => Held::Messages(messages),
+    })
 }
 
 /// A copy of what is in a pipe, in the pieces that reads give: one, or a packet each (pipe(2), `O_DIRECT`).

@@ -21,6 +21,7 @@ pub use notices::Notice;
 pub use table::{Descriptors, List, is_open_in};
 
 use self::polls::Interest;
+use crate::datagrams::Datagram;
 use crate::error::{Error, Result};
 use crate::files;
 use crate::kernel::GoneDirectory;
@@ -249,6 +250,8 @@ pub enum Held {
     },
     /// An end of a TCP connection within the tree.
     Within(loopback::End),
+    /// Messages that wait in a datagram socket with an address.
+    Messages(Vec<Datagram>),
 }
 
 /// The terminal that controls a process, whichever it is: tty(4).

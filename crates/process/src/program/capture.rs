@@ -212,7 +212,7 @@ impl Program {
         })?;
         let has_sockets = held
             .iter()
-            .any(|held| matches!(held, Held::Queue(_) | Held::Within(_)));
+            .any(|held| matches!(held, Held::Queue(_) | Held::Within(_) | Held::Messages(_)));
         if has_sockets && self.descendants.any_lives() {
             if self.stands_no_longer() {
                 return Err(Error::Killed);

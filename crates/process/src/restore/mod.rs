@@ -12,6 +12,7 @@
 //! Nothing of the program runs before all of it is there; a failure on the way leaves the state
 //! directory as it was.
 
+mod datagrams;
 mod files;
 mod interests;
 mod ipc;

@@ -1,5 +1,6 @@
 //! Unix sockets with a name, made again: once the files of the program are as they were at the checkpoint.
 
+use super::datagrams;
 use super::sockets::Made;
 use crate::context::Context;
 use crate::descriptors::What;
@@ -33,6 +34,7 @@ pub fn make(context: &Context, into: &mut Made) -> Result<()> {
         rustix::fs::fcntl_setfl(&fd, flags).map_err(|error| failed(&named.name, error.into()))?;
         into.open.insert(descriptor.fd, fd);
     }
+    datagrams::put_back(context, into)?; // also what came before the receiver was connected
     for (descriptor, named) in all() {
         if let (Some(fd), Some(peer)) = (into.open.get(&descriptor.fd), address(&named.peer)) {
             // A peer that is gone is heard of at the next message.
@@ -65,7 +67,7 @@ fn kind(named: &Named) -> SocketType {
     }
 }
 
-fn address(name: &Name) -> Option<rustix::io::Result<SocketAddrUnix>> {
+pub(super) fn address(name: &Name) -> Option<rustix::io::Result<SocketAddrUnix>> {
     match name {
         Name::None => None,
         Name::Abstract(name) => Some(SocketAddrUnix::new_abstract_name(name)),
@@ -116,7 +118,7 @@ fn take_name(fd: &OwnedFd, named: &Named) -> io::Result<()> {
 }
 
 /// Does something in the directory at which a name begins.
-fn in_directory<T>(name: &Name, work: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+pub(super) fn in_directory<T>(name: &Name, work: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
     let Name::Near { directory, .. } = name else {
         return work();
     };
