@@ -95,8 +95,8 @@ pub struct Peeked {
 const MOST_ALONG: usize = 253;
 
 /// The next bytes or the next message behind the socket's peek offset, left where they are; the offset
-/// goes on by what was read. With `whole` the length of the whole message is the answer, however small
-/// `into` is. Of a stream no look goes beyond bytes that descriptors were sent along with.
+/// goes on by what was read, and behind a message of UDP. With `whole` the length of the whole message is the
+/// answer, however small `into` is. Of a stream no look goes beyond bytes that descriptors were sent along with.
 ///
 /// # Errors
 /// `EAGAIN` when there are no more.
@@ -139,10 +139,12 @@ pub struct Message {
 /// # Errors
 /// When the socket has no peek offset (`SO_PEEK_OFF`), and the errors of recv(2).
 pub fn peek_messages(fd: BorrowedFd<'_>) -> io::Result<Vec<Message>> {
+    // As long as a message of UDP may be. Of a longer one of another kind the rest is behind the offset.
+    let mut room = vec![0; 1 << 16];
     let mut messages = Vec::new();
     set_option(fd, libc::SO_PEEK_OFF, &0i32.to_ne_bytes())?;
     let looked = loop {
-        match next_message(fd) {
+        match next_message(fd, &mut room) {
             Ok(Some(message)) if message.bytes.is_empty() => {}
             Ok(Some(message)) => messages.push(message),
             Ok(None) => break Ok(()),
@@ -154,22 +156,23 @@ pub fn peek_messages(fd: BorrowedFd<'_>) -> io::Result<Vec<Message>> {
 }
 
 /// The message behind the socket's peek offset, if there is one.
-fn next_message(fd: BorrowedFd<'_>) -> io::Result<Option<Message>> {
-    let next = match peek(fd, &mut [], true) {
+fn next_message(fd: BorrowedFd<'_>, room: &mut [u8]) -> io::Result<Option<Message>> {
+    let Peeked { len, along, from } = match peek(fd, room, true) {
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
         next => next?,
     };
-    if next.len == 0 && next.from.is_none() {
+    if len == 0 && from.is_none() {
         return Ok(None); // half-closed: nothing follows
     }
-    let mut bytes = vec![0; next.len];
-    if bytes.is_empty() {
-        let Peeked { along, from, .. } = next;
-        return Ok(Some(Message { bytes, along, from }));
-    }
-    let Peeked { len, along, from } = peek(fd, &mut bytes, false)?;
-    if len < bytes.len() {
-        return Err(io::ErrorKind::UnexpectedEof.into());
+    let mut bytes = room[..len.min(room.len())].to_vec();
+    while bytes.len() < len {
+        let filled = bytes.len();
+        bytes.resize(len, 0);
+        let rest = peek(fd, &mut bytes[filled..], false)?.len;
+        if rest == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        bytes.truncate(filled + rest);
     }
     Ok(Some(Message { bytes, along, from }))
 }
