@@ -30,6 +30,54 @@ pub fn modes(fd: BorrowedFd<'_>) -> io::Result<Termios> {
     Ok(unsafe { termios.assume_init() })
 }
 
+/// The number of a pseudo-terminal, asked at its master: ioctl_tty(2), `TIOCGPTN`.
+///
+/// # Errors
+/// `ENOTTY` when it is none.
+pub fn number(master: BorrowedFd<'_>) -> io::Result<u32> {
+    ask(master, libc::TIOCGPTN)
+}
+
+/// Whether the other end of a master may not be opened yet: `TIOCGPTLCK`.
+///
+/// # Errors
+/// `ENOTTY` when it is none.
+pub fn is_locked(master: BorrowedFd<'_>) -> io::Result<bool> {
+    Ok(ask(master, libc::TIOCGPTLCK)? != 0)
+}
+
+/// Keeps the other end of a master from being opened, or no longer: `TIOCSPTLCK`.
+///
+/// # Errors
+/// `ENOTTY` when it is none.
+pub fn lock(master: BorrowedFd<'_>, is_locked: bool) -> io::Result<()> {
+    let locked = libc::c_int::from(is_locked);
+    // SAFETY: TIOCSPTLCK reads one int.
+    if unsafe { libc::ioctl(master.as_raw_fd(), libc::TIOCSPTLCK, &raw const locked) } < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(())
+}
+
+/// The device of a terminal, major and minor number, also where it was opened as /dev/tty: `TIOCGDEV`.
+///
+/// # Errors
+/// `ENOTTY` when it is none.
+pub fn device(fd: BorrowedFd<'_>) -> io::Result<(u32, u32)> {
+    let encoded = ask(fd, libc::TIOCGDEV)?;
+    Ok((encoded >> 8 & 0xfff, encoded & 0xff | encoded >> 12 & 0xf_ff00))
+}
+
+/// An ioctl that answers with a number of 32 bits.
+fn ask(fd: BorrowedFd<'_>, request: libc::Ioctl) -> io::Result<u32> {
+    let mut answer = 0u32;
+    // SAFETY: the requests given here write one number of 32 bits.
+    if unsafe { libc::ioctl(fd.as_raw_fd(), request, &raw mut answer) } < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(answer)
+}
+
 /// Sets the modes of a terminal at once.
 ///
 /// # Errors

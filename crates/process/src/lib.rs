@@ -48,6 +48,7 @@ pub mod pages;
 pub mod pairs;
 mod path_bytes;
 pub mod program;
+pub mod ptys;
 pub mod rested;
 pub mod restore;
 pub mod run;

@@ -145,15 +145,23 @@ impl Program {
     fn before_descendant_controls(&mut self, pid: i32, call: &Stopped) -> Decision {
         /// ioctl_tty(2): of terminals, but those that type, log, or load code.
         const TERMINAL: std::ops::RangeInclusive<u64> = 0x5401..=0x545f;
-        const NOT_THESE: [u64; 4] = [libc::TIOCSTI, libc::TIOCCONS, 0x541c, libc::TIOCSETD];
-        /// Whose terminal it is.
-        const OWNERSHIP: [u64; 4] = [libc::TIOCSCTTY, libc::TIOCNOTTY, libc::TIOCEXCL, libc::TIOCNXCL];
+        const NOT_THESE: [u64; 5] = [
+            libc::TIOCSTI,
+            libc::TIOCCONS,
+            0x541c,
+            libc::TIOCSETD,
+            libc::TIOCPKT,
+        ];
+        /// Whose terminal it is. Of one that the tree made, a look finds it.
+        const OWNERSHIP: [u64; 2] = [libc::TIOCSCTTY, libc::TIOCNOTTY];
+        const EXCLUSION: [u64; 2] = [libc::TIOCEXCL, libc::TIOCNXCL];
         match call.name {
             "ioctl" => {
                 let request = call.arguments[1] & 0xffff_ffff;
                 let is_terminal = TERMINAL.contains(&request) && !NOT_THESE.contains(&request);
                 let of_pty = request >> 8 & 0xff == u64::from(b'T') && request >> 30 != 0;
-                if OWNERSHIP.contains(&request) {
+                let is_foreign = OWNERSHIP.contains(&request) && !self.is_own_terminal(call);
+                if is_foreign || EXCLUSION.contains(&request) {
                     self.descendants.is_unfit(pid, "ioctl (ownership of a terminal)");
                 }
                 let is_known = QUESTIONS.contains(&request) || [FIOSETOWN, SIOCSPGRP].contains(&request);

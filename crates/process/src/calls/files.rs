@@ -11,6 +11,7 @@ use crate::files::{self, Change, Ident, New, PathAt, Recorded, Recorder, Refusal
 use crate::kernel::Settings;
 use crate::objects::Objects;
 use crate::program::Program;
+use crate::ptys;
 use rustix::fs::{AtFlags, FileType, OFlags, Stat};
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -148,6 +149,7 @@ impl Program {
             return Ok(self.before_reply(call, fd));
         }
         if !is_regular {
+            self.before_typing(&fd);
             let empty = call.name != "sendfile" && self.sends_empty_message(&fd, len);
             return Ok(if empty {
                 super::pairs::empty_message()
@@ -493,6 +495,12 @@ impl Program {
             // The program's terminal. Without one the kernel says so, as to any other program.
             FileType::CharacterDevice if is_own => return None,
             FileType::CharacterDevice if descriptors::is_stateless_device(stat.st_rdev) => {
+                return None;
+            }
+            FileType::CharacterDevice if ptys::makes_masters(stat) => return None,
+            FileType::CharacterDevice
+                if ptys::named(stat).is_some_and(|number| self.has_terminal(number)) =>
+            {
                 return None;
             }
             FileType::CharacterDevice | FileType::BlockDevice => "devices keep state of their own",

@@ -6,6 +6,7 @@ use crate::files::{Ident, Recorder};
 use crate::kernel::GoneDirectory;
 use crate::objects::{Known, Objects};
 use crate::pairs::Pairs;
+use crate::ptys;
 use crate::sockets::{self, Protocol, Replies, Sockets, protocol};
 use crate::stdio::Stdio;
 use crate::unix_sockets::{self, Found, is_unix};
@@ -73,7 +74,11 @@ pub(super) fn describe(
                 },
             }
         }
-        None => what(fd, path, kind, stat, ours, &info)?,
+        None => match own_terminal(fd, stat, ours, files.streams) {
+            Some(ptys::End::Master(number)) => What::Master { number },
+            Some(ptys::End::Other(number)) => What::Terminal { number },
+            None => what(fd, path, kind, stat, ours, &info)?,
+        },
     };
     let notice = match kind {
         FileType::Fifo | FileType::Socket if what.is_own() => Notice::of(ours.as_fd(), flags, pid)?,
@@ -94,6 +99,20 @@ pub(super) fn describe(
         locks,
         notice,
     })
+}
+
+/// The end of a pseudo-terminal that the program or a process of its own made.
+fn own_terminal(fd: i32, stat: &Stat, ours: &OwnedFd, streams: &Stdio) -> Option<ptys::End> {
+    let end = ptys::end(ours.as_fd(), stat)?;
+    let is_streams = |number: u32| {
+        let stat = rustix::fs::stat(format!("/dev/pts/{number}"));
+        stat.is_ok_and(|stat| streams.identify(stat.st_dev, stat.st_ino).is_some())
+    };
+    match end {
+        ptys::End::Other(_) if fd <= 2 && is_given(fd, stat) => None,
+        ptys::End::Other(number) if is_streams(number) => None, // as /dev/tty
+        end => Some(end),
+    }
 }
 
 /// A Unix socket that is not known as an end of a pair.

@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 use crate::files::Ident;
 use crate::layout::is_marked_gone;
 use crate::sockets::{self, Phase, Replies};
-use crate::{datagrams, loopback, pairs, unix_sockets};
+use crate::{datagrams, loopback, pairs, ptys, unix_sockets};
 use rustix::fs::{OFlags, SeekFrom, Stat};
 use std::collections::BTreeSet;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -106,6 +106,39 @@ impl Descriptors {
         Ok(Held::Nothing)
     }
 
+    /// A pseudo-terminal, at its master.
+    fn terminal(&self, at: &Look<'_>, owner: &Process, fd: i32, number: u32) -> Result<Held> {
+        let look = |source| Error::target(format!("cannot look at descriptor {fd}"), source);
+        let master = owner.duplicate_fd(fd).map_err(look)?;
+        let is_other = |one: &&Descriptor| one.what == What::Terminal { number };
+        let other = self.list.values().find(is_other).map(|other| {
+            let (owner, fd) = self.tables.at(at.process, other.fd);
+            owner.duplicate_fd(fd)
+        });
+        let other = other.transpose().map_err(look)?;
+        let mut typed = self.typed.borrow_mut();
+        let held = ptys::held(fd, &master, other.as_ref(), typed.contains(&number))?;
+        if !held.has_typed() {
+            typed.remove(&number);
+        }
+        Ok(Held::Terminal(Box::new(held)))
+    }
+
+    /// The other end of a pseudo-terminal, of which the master is in the tree, or is closed.
+    fn check_master(&self, owner: &Process, fd: i32, number: u32) -> Result<Held> {
+        let look = |source| Error::target(format!("cannot look at descriptor {fd}"), source);
+        if (self.list.values()).any(|one| one.what == What::Master { number }) {
+            return Ok(Held::Nothing);
+        }
+        let other = owner.duplicate_fd(fd).map_err(look)?;
+        match ptys::is_hung_up(&other).map_err(look)? {
+            true => Ok(Held::Nothing),
+            false => Err(Error::Unsupported(format!(
+                "descriptor {fd} is a terminal of another program, which cannot be captured: of terminals the program's own is, and those that it makes"
+            ))),
+        }
+    }
+
     /// A TCP socket that does not listen.
     fn connection(&self, at: &Look<'_>, owner: &Process, fd: i32) -> Result<Held> {
         let look = |source| Error::target(format!("cannot look at socket {fd}"), source);
@@ -176,6 +209,8 @@ impl Descriptors {
             What::Connection(_) => self.connection(at, owner, fd),
             What::Unix(named) if named.kind == libc::SOCK_DGRAM => messages(owner, fd),
             What::Datagrams { .. } => messages(owner, fd),
+            What::Master { number } => self.terminal(at, owner, fd, *number),
+            What::Terminal { number } => self.check_master(owner, fd, *number),
             What::Fifo { .. } => {
                 let ours = owner
                     .duplicate_fd(fd)

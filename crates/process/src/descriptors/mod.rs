@@ -28,6 +28,7 @@ use crate::kernel::GoneDirectory;
 use crate::loopback;
 use crate::objects::Id;
 use crate::pairs::{End, Queue};
+use crate::ptys;
 use crate::sockets::{Address, Phase, Socket};
 use crate::stdio::Stream;
 use crate::unix_sockets::Named;
@@ -141,6 +142,16 @@ pub enum What {
     Unix(Named),
     /// inotify(7).
     Inotify,
+    /// The master of a pseudo-terminal of the program's own: pty(7).
+    Master {
+        /// The number of the pseudo-terminal.
+        number: u32,
+    },
+    /// The other end of one.
+    Terminal {
+        /// The number of the pseudo-terminal.
+        number: u32,
+    },
 }
 
 impl What {
@@ -252,6 +263,8 @@ pub enum Held {
     Within(loopback::End),
     /// Messages that wait in a datagram socket with an address.
     Messages(Vec<Datagram>),
+    /// A pseudo-terminal, at its master.
+    Terminal(Box<ptys::Terminal>),
 }
 
 /// The terminal that controls a process, whichever it is: tty(4).

@@ -42,6 +42,8 @@ pub struct Descriptors {
     pub(super) tables: Tables,
     /// Inodes of TCP sockets whose other end was found outside the tree, where it stays.
     pub(super) outside: RefCell<HashSet<u64>>,
+    /// Pseudo-terminals at which something was typed since all of that was found read.
+    pub(super) typed: RefCell<BTreeSet<u32>>,
     /// The table that each process had, by the thread it is seen by, when all was listed last.
     listed: HashMap<(i32, Tid), usize>,
     /// What is known of files that are watched.
@@ -63,6 +65,7 @@ impl Default for Descriptors {
             open_files: OpenFiles::default(),
             tables: Tables::default(),
             outside: RefCell::default(),
+            typed: RefCell::default(),
             listed: HashMap::new(),
             watched: inotify::Known::default(),
             may_be_apart: false,
@@ -90,6 +93,11 @@ impl Descriptors {
         self.may_be_apart = true;
         self.touched.all = true;
         self.ours.clear();
+    }
+
+    /// Something is about to be typed at a pseudo-terminal.
+    pub fn types_at(&mut self, number: u32) {
+        self.typed.get_mut().insert(number);
     }
 
     /// A descendant sends descriptors, which the program may receive after its end.

@@ -39,6 +39,7 @@ use crate::descendants::{Descendants, State};
 use crate::error::Result;
 use crate::files::Ident;
 use crate::layout::Kind;
+use crate::stdio::Stdio;
 use crate::threads::ThreadRegisters;
 use rustix::process::Pid;
 use rustix::termios::{LocalModes, SpecialCodeIndex};
@@ -192,7 +193,7 @@ impl Program {
         let waits = |thread: &ThreadRegisters| {
             thread.mask == 0
                 && (does_nothing_meanwhile(&thread.registers)
-                    || waits_for_input(&followed.process, &thread.registers))
+                    || waits_for_input(&followed.process, &thread.registers, &self.streams))
                 && !self.calls.is_altered(thread.tid)
         };
         let all_wait = moving.iter().all(waits);
@@ -316,7 +317,7 @@ const BEGUN_AGAIN: [i64; 3] = [-512, -514, -516];
 
 /// Whether a thread waits for input, of which the call takes nothing before its end: not where it waits for a number of
 /// bytes, and takes those that come meanwhile (`MSG_WAITALL`, `SO_RCVLOWAT`, `VMIN` of a terminal).
-fn waits_for_input(process: &Process, registers: &Registers) -> bool {
+fn waits_for_input(process: &Process, registers: &Registers, streams: &Stdio) -> bool {
     let wants_all = |flags: u64| flags as i32 & libc::MSG_WAITALL != 0;
     let at_once = match registers.orig_rax as i64 {
         libc::SYS_read | libc::SYS_readv => true,
@@ -328,12 +329,17 @@ fn waits_for_input(process: &Process, registers: &Registers) -> bool {
         && BEGUN_AGAIN.contains(&(registers.rax as i64))
         && process
             .duplicate_fd(registers.rdi as i32)
-            .is_ok_and(|fd| gives_single_bytes(fd.as_fd()))
+            .is_ok_and(|fd| gives_single_bytes(fd.as_fd(), streams))
 }
 
-/// Whether a read of it ends with the first byte that comes.
-fn gives_single_bytes(fd: BorrowedFd<'_>) -> bool {
+/// Whether a read of it ends with the first byte that comes, and a look into it adds none: of a pseudo-terminal that the
+/// tree made it does ([`crate::ptys`]).
+fn gives_single_bytes(fd: BorrowedFd<'_>, streams: &Stdio) -> bool {
     if let Ok(terminal) = rustix::termios::tcgetattr(fd) {
+        let stat = rustix::fs::fstat(fd);
+        if !stat.is_ok_and(|stat| streams.identify(stat.st_dev, stat.st_ino).is_some()) {
+            return false;
+        }
         let lines = terminal.local_modes.contains(LocalModes::ICANON);
         return lines || terminal.special_codes[SpecialCodeIndex::VMIN] <= 1;
     }

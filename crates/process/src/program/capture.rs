@@ -210,9 +210,12 @@ impl Program {
             stopped,
             replies: self.sockets.replies,
         })?;
-        let has_sockets = held
-            .iter()
-            .any(|held| matches!(held, Held::Queue(_) | Held::Within(_) | Held::Messages(_)));
+        let has_sockets = held.iter().any(|held| {
+            matches!(
+                held,
+                Held::Queue(_) | Held::Within(_) | Held::Messages(_) | Held::Terminal(_)
+            )
+        });
         if has_sockets && self.descendants.any_lives() {
             if self.stands_no_longer() {
                 return Err(Error::Killed);

@@ -13,6 +13,7 @@ use crate::files::Ident;
 use crate::kernel::{GoneDirectory, Kernel};
 use crate::layout::{Kind, Mapping};
 use crate::objects::{Id, Origin, Saved};
+use crate::ptys;
 use crate::stdio::Stream;
 use rustix::event::EventfdFlags;
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, RawDir, SealFlags, SeekFrom};
@@ -123,6 +124,7 @@ pub(super) fn open(
         streams_given: BTreeSet::new(),
         fifos: BTreeSet::new(),
         removed_fifos: BTreeMap::new(),
+        terminals: terminals(context)?,
         state,
         gone: BTreeMap::new(),
     };
@@ -189,6 +191,24 @@ pub(super) fn open(
         gone: opener.gone,
         _open: opener.open,
     })
+}
+
+/// The pseudo-terminals that the program had, by number.
+fn terminals(context: &Context) -> Result<BTreeMap<u32, (OwnedFd, Option<OwnedFd>)>> {
+    let descriptors = &context.fixed.descriptors;
+    let masters = descriptors.iter().zip(&context.live.held);
+    let masters = masters.filter_map(|(descriptor, held)| match (&descriptor.what, held) {
+        (What::Master { number }, Held::Terminal(terminal)) => Some((*number, terminal)),
+        _ => None,
+    });
+    let made = masters.map(|(number, terminal)| {
+        let mut others = descriptors.iter().map(|descriptor| &descriptor.what);
+        let has_other = others.any(|what| *what == What::Terminal { number });
+        let made = terminal.again(number, has_other);
+        made.map(|made| (number, made))
+            .map_err(|source| Error::target("cannot make a pseudo-terminal again", source))
+    });
+    made.collect()
 }
 
 /// Its path, when it is a file or directory about the program itself: `/proc/PID/...`.
@@ -266,6 +286,8 @@ pub(super) struct Opener<'a> {
     pub(super) fifos: BTreeSet<u64>,
     /// Those that were removed, by old inode, each held open.
     pub(super) removed_fifos: BTreeMap<u64, i32>,
+    /// Pseudo-terminals by number: the master, and its other end where the program had that open.
+    terminals: BTreeMap<u32, (OwnedFd, Option<OwnedFd>)>,
     /// The state directory, where removed directories are made.
     pub(super) state: &'a Path,
     /// Removed directories that were made, by the inode they had.
@@ -393,6 +415,13 @@ impl Opener<'_> {
                     ))),
                 }
             }
+            (What::Master { number }, Held::Terminal(_)) => {
+                let master = self.terminals.get(number).map(|(master, _)| master.try_clone());
+                let master = master.ok_or_else(|| Error::Internal(format!("no terminal {number}")))?;
+                let failed = |source| Error::target("cannot make a pseudo-terminal again", source);
+                self.keep_with_flags(master.map_err(failed)?, flags)
+            }
+            (What::Terminal { number }, _) => self.other_end(*number, flags),
             (What::Event, Held::Count { count, semaphore }) => {
                 let kind = if *semaphore {
                     EventfdFlags::SEMAPHORE
@@ -443,6 +472,19 @@ impl Opener<'_> {
                 "context: descriptor {} is {what:?} and holds {held:?}",
                 descriptor.fd
             ))),
+        }
+    }
+
+    /// The other end of a pseudo-terminal; of one whose master is closed, an end that has lost it.
+    fn other_end(&mut self, number: u32, flags: OFlags) -> Result<i32> {
+        let failed = |source| Error::target("cannot make a pseudo-terminal again", source);
+        match self.terminals.get(&number) {
+            None => {
+                let end = ptys::hung_up().map_err(failed)?;
+                self.keep_with_flags(end, flags)
+            }
+            Some((_, Some(other))) => self.open_once_more(other.as_raw_fd(), flags),
+            Some((_, None)) => Err(Error::Internal(format!("terminal {number} has one end"))),
         }
     }
 

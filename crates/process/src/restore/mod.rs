@@ -24,6 +24,7 @@ mod pipes;
 pub mod sockets;
 mod space;
 pub mod tables;
+mod terminals;
 mod threads;
 mod tree;
 pub mod unix_sockets;
@@ -127,6 +128,7 @@ pub fn restore(
     if let (Some(terminal), true) = (streams.terminal(), context.tree.foreground > 0) {
         kernel::give_terminal(&process, terminal as u64, context.tree.foreground)?;
     }
+    terminals::give(&process, &grown.living, context)?;
     let with = With {
         tree: context,
         sources: &sources,

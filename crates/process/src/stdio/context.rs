@@ -102,15 +102,15 @@ pub(super) struct TerminalContext {
 
 /// A piece of a terminal's input queue, as the line discipline left it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub(super) struct Typed {
+pub(crate) struct Typed {
     #[serde(with = "text")]
-    pub(super) bytes: Vec<u8>,
-    pub(super) end: LineEnd,
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) end: LineEnd,
 }
 
 /// How a piece of a terminal's input ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub(super) enum LineEnd {
+pub(crate) enum LineEnd {
     /// By a line end, which is its last byte.
     Line,
     /// By an end-of-file character, which is not in the bytes.

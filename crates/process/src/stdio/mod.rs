@@ -32,7 +32,7 @@
 //! regular file on standard input are left to the program.
 
 mod build;
-mod context;
+pub(crate) mod context;
 mod error;
 mod flight;
 mod input;
@@ -42,7 +42,7 @@ mod look;
 mod outlet;
 mod output;
 mod outside;
-mod queue;
+pub(crate) mod queue;
 mod relay;
 mod released;
 mod state;

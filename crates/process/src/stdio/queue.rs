@@ -33,16 +33,16 @@ const BATCH_BYTES: usize = 2048;
 pub(super) const LINE_BYTES: usize = 4096;
 
 /// What a terminal looks like to its reader.
-pub(super) type Look = (Modes, Vec<Typed>);
+pub(crate) type Look = (Modes, Vec<Typed>);
 
 /// Bytes that can be read now, ioctl_tty(2).
-pub(super) fn readable(slave: BorrowedFd<'_>) -> io::Result<u64> {
+pub(crate) fn readable(slave: BorrowedFd<'_>) -> io::Result<u64> {
     Ok(rustix::io::ioctl_fionread(slave)?)
 }
 
 /// Reads the queue out. The program is stopped. On return everything written to the master has been
 /// processed: echoed, and made into signals where it was meant so.
-pub(super) fn take(slave: BorrowedFd<'_>) -> io::Result<Look> {
+pub(crate) fn take(slave: BorrowedFd<'_>) -> io::Result<Look> {
     let modes = terminal::modes(slave)?;
     let mut queue = Vec::new();
     if modes.lines() {
@@ -84,7 +84,7 @@ pub(super) fn take(slave: BorrowedFd<'_>) -> io::Result<Look> {
 /// Fills an empty queue as `take` found it, and sets the modes. What the program printed has been
 /// read from the master before. Returns what there is no room for: more lines can be typed ahead than
 /// the queue takes, and what is put in must all arrive.
-pub(super) fn put(
+pub(crate) fn put(
     master: BorrowedFd<'_>,
     slave: BorrowedFd<'_>,
     modes: &Modes,

@@ -86,7 +86,7 @@ impl Modes {
     }
 
     /// Output passes as it is.
-    pub(super) fn plain_output(mut self) -> Modes {
+    pub(crate) fn plain_output(mut self) -> Modes {
         self.oflag &= !libc::OPOST;
         self
     }
