@@ -293,6 +293,11 @@ fn python_with_tcp_connections_and_no_others() {
 }
 
 #[test]
+fn python_with_terminals_that_it_makes() {
+    survives("python_ptys.py");
+}
+
+#[test]
 fn python_with_messages_among_its_processes() {
     survives("python_datagrams.py");
 }

@@ -10,6 +10,7 @@
 //! - `states`: programs are listed, stopped, suspended, and cleaned away;
 //! - `trees`: scripts and builds, whose processes come and go, are killed and resumed;
 //! - `asleep`: of a tree that works, the processes that sleep are left alone;
+//! - `multiplexer`: a session of tmux is killed, and its screens are as they were;
 //! - `attach`: a detached program goes on while terminals come and go;
 //! - `told`: what cannot be captured is told at once; a program that was stopped stays so;
 //! - `rest`: a program that does nothing costs nothing;
@@ -31,6 +32,7 @@ mod damage;
 mod forks;
 mod jobs;
 mod kills;
+mod multiplexer;
 mod older;
 mod pace;
 mod plain;
