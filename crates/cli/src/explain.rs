@@ -53,6 +53,7 @@ const CAPTURED: &str =
   pipes and socket pairs within the program, named pipes that it made, eventfd, timerfd, signalfd,
   inotify and epoll descriptors; working directory, file mode mask, limits, scheduling; standard input, output and error,
   held until the checkpoint is durable, and the program's own terminal by name.
+  Pseudo-terminals that the program and its processes make, with what was typed and printed and not read.
   TCP, UDP and Unix sockets among the program and its processes, with what is in them.
   TCP, UDP and Unix sockets to the outside: listeners come back with their names; connections are reset at a resume.
   What is sent there goes out when its checkpoint is durable, or as --replies says.

@@ -231,7 +231,7 @@ fn go_on(
         });
     }
     let files::RolledBack { moved, .. } = files::rollback(directory.path(), epoch, &context.live.files)?;
-    restore::unix_sockets::make(context, &mut sockets)?;
+    restore::unix_sockets::make(context, directory.path(), &mut sockets)?;
     let mut setting = Setting::new(directory, streams, epoch)?;
     setting.files.set_links(&context.live.links, &moved);
     program::forget_copies_but(&context.fixed.kernel.memory.exe, directory.path())?;

@@ -140,12 +140,6 @@ pub fn look(fd: BorrowedFd<'_>, inode: u64, directory: &Path, pairs: &mut Pairs)
     }
     let name = name_of(getsockname(fd).ok(), directory);
     let mode = name.file().and_then(|path| mode_of(&path, listed.file));
-    if let (Name::Near { name, .. }, None) = (&name, mode) {
-        return Err(Error::Unsupported(format!(
-            "a socket is bound to {}, which is gone from the program's directory: a name that does not begin at the root is captured while its file is there",
-            name.display()
-        )));
-    }
     let options = OPTIONS.iter().map(|option| {
         let value = socket::option(fd, *option)?;
         Ok((libc::SOL_SOCKET, *option, value))

@@ -68,6 +68,23 @@ impl Person {
         }
     }
 
+    /// A person who sees the end of much that is printed: one whose terminal takes too little meanwhile is let go, and
+    /// attaches again.
+    fn at_the_end_of(state: &Path, text: &str) -> Person {
+        loop {
+            let mut person = Person::at(state);
+            let mut is_attached = true;
+            wait_until(&format!("{text:?} is shown"), || {
+                is_attached = person.attach.try_wait().expect("look at attach").is_none();
+                !is_attached || person.screen().contains(text)
+            });
+            if is_attached {
+                return person;
+            }
+            person.ends();
+        }
+    }
+
     fn types(&self, keys: &str) {
         rustix::io::write(self.keyboard.as_fd(), keys.as_bytes()).expect("type");
     }
@@ -192,8 +209,7 @@ fn a_terminal_that_is_closed_or_stands_still_holds_up_nobody() {
     });
     let pid = Pid::from_raw(still.attach.id() as i32).expect("a process");
     kill_process(pid, Signal::STOP).expect("stop it");
-    let other = Person::at(&state);
-    other.sees("2000000\r\n");
+    let other = Person::at_the_end_of(&state, "2000000\r\n");
     kill_process(pid, Signal::KILL).expect("kill it");
     still.attach.wait().expect("wait for attach");
     other.types("work\n");

@@ -149,7 +149,7 @@ fn a_message_breaks_no_screen() {
     fs::write(&program, text).expect("a program");
     let shown = |how: &str| {
         let run = format!(
-            "{TWINPAGE} run --state {how} -- {python} {} {how}",
+            "{TWINPAGE} run --replies none --state {how} -- {python} {} {how}",
             program.display()
         );
         Screen::with(&run, scratch.path()).end().1

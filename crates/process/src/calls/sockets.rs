@@ -125,6 +125,10 @@ impl Program {
                 Err(_) => Decision::Run, // no socket: the kernel will refuse it
             });
         }
+        let may_hear_others = ["accept", "accept4", "connect"].contains(&call.name) && protocol.is_none();
+        if may_hear_others && self.sockets.replies != Replies::Refused {
+            self.descriptors.expect_sent();
+        }
         match call.name {
             _ if self.caller.is_some() => {} // all of a tree is looked at
             // Its peer may be a descriptor that is known, and gets to know who its peer is.

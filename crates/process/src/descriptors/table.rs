@@ -16,6 +16,7 @@ use crate::files::Ident;
 use crate::objects::Id;
 use crate::pairs::Pairs;
 use crate::sockets::Replies;
+use crate::unix_sockets::leads_outside;
 use rustix::fs::{FileType, Stat};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -50,7 +51,7 @@ pub struct Descriptors {
     pub(super) watched: inotify::Known,
     /// A thread may have a table of its own.
     may_be_apart: bool,
-    /// Descriptors may come in messages of descendants.
+    /// Descriptors may come in messages of descendants or of other programs.
     may_be_sent: bool,
     touched: Touched,
     looked_at: u64,
@@ -100,7 +101,7 @@ impl Descriptors {
         self.typed.get_mut().insert(number);
     }
 
-    /// A descendant sends descriptors, which the program may receive after its end.
+    /// A descendant sends descriptors, which the program may receive after its end; or another program may send some.
     pub fn expect_sent(&mut self) {
         self.may_be_sent = true;
     }
@@ -274,9 +275,8 @@ impl Descriptors {
     ) -> Result<bool> {
         let with_others = threads.iter().any(|(pid, _)| *pid != process.pid());
         let several = self.may_be_apart || with_others || !self.tables.members().is_empty();
-        let may_be_sent = self.may_be_sent || files.sockets.replies != Replies::Refused;
         // Of several tables no number tells it.
-        let strangers = may_be_sent && (several || self.has_strangers(process));
+        let strangers = self.may_be_sent && (several || self.has_strangers(process));
         if !self.touched.is_any() && !strangers {
             return Ok(false);
         }
@@ -285,7 +285,7 @@ impl Descriptors {
             true => self.list_all(process, asleep, files),
             false => self.look_at_touched(process, files),
         };
-        if may_be_sent && !several && updated.is_ok() && self.has_strangers(process) {
+        if self.may_be_sent && !several && updated.is_ok() && self.has_strangers(process) {
             updated = self.list_all(process, asleep, files).map(|_| true);
         }
         match updated {
@@ -453,6 +453,8 @@ impl Descriptors {
             checked.map_err(|error| of_process(owner, error))?
         };
         descriptor.fd = number;
+        self.may_be_sent |=
+            files.sockets.replies != Replies::Refused && hears_others(&descriptor.what, &ours);
         let ours = (shares == number && is_ours_kept(&descriptor.what)).then_some(ours);
         self.list.insert(number, descriptor);
         let leads = shares == number && self.open_files.others(number).next().is_some();
@@ -600,4 +602,13 @@ pub(super) fn numbers(pid: i32) -> Result<Vec<i32>> {
         .collect();
     numbers.sort_unstable();
     Ok(numbers)
+}
+
+/// Whether another program may send messages to it: by a name, or over a connection.
+fn hears_others(what: &What, ours: &OwnedFd) -> bool {
+    match what {
+        What::Unix(named) => named.kind == libc::SOCK_DGRAM,
+        What::Pair(_) => leads_outside(ours.as_fd()),
+        _ => false,
+    }
 }

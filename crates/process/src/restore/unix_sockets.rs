@@ -16,11 +16,12 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use twinpage_os::socket;
 
-/// Makes all of them. Datagram sockets are connected at the end, when all have their names.
+/// Makes all of them. Datagram sockets are connected at the end, when all have their names. `state` is the state
+/// directory.
 ///
 /// # Errors
 /// Names what is taken.
-pub fn make(context: &Context, into: &mut Made) -> Result<()> {
+pub fn make(context: &Context, state: &Path, into: &mut Made) -> Result<()> {
     let all = || {
         let descriptors = context.fixed.descriptors.iter();
         descriptors.filter_map(|descriptor| match &descriptor.what {
@@ -29,7 +30,7 @@ pub fn make(context: &Context, into: &mut Made) -> Result<()> {
         })
     };
     for (descriptor, named) in all() {
-        let fd = again(named)?;
+        let fd = again(named, state)?;
         let flags = OFlags::from_bits_retain(descriptor.flags) & OFlags::NONBLOCK;
         rustix::fs::fcntl_setfl(&fd, flags).map_err(|error| failed(&named.name, error.into()))?;
         into.open.insert(descriptor.fd, fd);
@@ -75,7 +76,7 @@ pub(super) fn address(name: &Name) -> Option<rustix::io::Result<SocketAddrUnix>>
     }
 }
 
-fn again(named: &Named) -> Result<OwnedFd> {
+fn again(named: &Named, state: &Path) -> Result<OwnedFd> {
     let make = || -> io::Result<OwnedFd> {
         let fd = socket_with(AddressFamily::UNIX, kind(named), SocketFlags::CLOEXEC, None)?;
         for (level, name, value) in &named.options {
@@ -83,7 +84,10 @@ fn again(named: &Named) -> Result<OwnedFd> {
                 socket::set_option_of(fd.as_fd(), *level, *name, value)?;
             }
         }
-        take_name(&fd, named)?;
+        match (&named.name, named.mode) {
+            (Name::Near { name, .. }, None) => take_name_apart(&fd, named, name, state)?,
+            _ => take_name(&fd, named)?,
+        }
         if let Some(backlog) = named.backlog {
             listen(&fd, backlog)?;
         }
@@ -115,6 +119,25 @@ fn take_name(fd: &OwnedFd, named: &Named) -> io::Result<()> {
             Ok(rustix::fs::unlink(&path)?)
         }),
     })
+}
+
+/// The same of one whose file is gone, by a name that begins at a directory, which may have been any: in one of its own.
+fn take_name_apart(fd: &OwnedFd, named: &Named, name: &Path, state: &Path) -> io::Result<()> {
+    let directory = state.join("bound");
+    match rustix::fs::mkdir(&directory, Mode::RWXU) {
+        Ok(()) | Err(Errno::EXIST) => {} // a resume that was killed left it
+        Err(error) => return Err(error.into()),
+    }
+    let name = Name::Near {
+        directory: directory.clone(),
+        name: name.to_owned(),
+    };
+    let apart = Named {
+        name,
+        ..named.clone()
+    };
+    take_name(fd, &apart)?;
+    Ok(rustix::fs::rmdir(&directory)?)
 }
 
 /// Does something in the directory at which a name begins.

@@ -38,7 +38,9 @@ void socket_listen(void) {
     fd = socket(AF_UNIX, SOCK_STREAM, 0);
     NEED(fd >= 0 && !bind(fd, (void *)&address, sizeof address) && !listen(fd, 4));
     goes_on_listening(&address);
-    CHECK(!unlink("attempt.socket") && !close(fd), "close");
+    CHECK(!unlink("attempt.socket"), "unlink");
+    goes_on_listening(&address);
+    CHECK(!close(fd) && access("attempt.socket", F_OK) && errno == ENOENT, "close");
 
     // Its file is removed, and the directory of that, as Python's multiprocessing does at the end.
     char here[PATH_MAX];
