@@ -12,11 +12,11 @@ use crate::error::{Error, Result};
 use crate::stdio::context::{Modes, Typed};
 use crate::stdio::{queue, terminal};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::{FileType, Mode, OFlags, Stat};
+use rustix::fs::{FileType, OFlags, Stat};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 use twinpage_os::terminal as os;
 
@@ -90,22 +90,17 @@ impl Terminal {
     }
 }
 
-/// What the pseudo-terminal of a master holds, which is descriptor `number`. `other` is its other end, if a process has
-/// it open; `may_have_typed`: something was typed since that was found read. Nothing of the program runs.
+/// What the pseudo-terminal of a master holds, which is descriptor `number`. `is_open`: a process has its other end open;
+/// `may_have_typed`: something was typed since that was found read. Nothing of the program runs.
 ///
 /// # Errors
 /// When the system refuses a look, and where what was taken out could not be put back.
-pub fn held(
-    number: i32,
-    master: &OwnedFd,
-    other: Option<&OwnedFd>,
-    may_have_typed: bool,
-) -> Result<Terminal> {
-    let held = look(master, other, may_have_typed).map_err(|source| {
+pub fn held(number: i32, master: &OwnedFd, is_open: bool, may_have_typed: bool) -> Result<Terminal> {
+    let held = look(master, is_open, may_have_typed).map_err(|source| {
         let what = format!("cannot look into the pseudo-terminal of descriptor {number}");
         Error::target(what, source)
     })?;
-    if held.session != 0 && other.is_none() {
+    if held.session != 0 && !is_open {
         return Err(Error::NotYet(format!(
             "the pseudo-terminal of descriptor {number} is that of a session in which no process has it open"
         )));
@@ -113,7 +108,7 @@ pub fn held(
     Ok(held)
 }
 
-fn look(master: &OwnedFd, other: Option<&OwnedFd>, may_have_typed: bool) -> io::Result<Terminal> {
+fn look(master: &OwnedFd, is_open: bool, may_have_typed: bool) -> io::Result<Terminal> {
     let is_locked = os::is_locked(master.as_fd())?;
     let mut held = Terminal {
         modes: terminal::modes(master.as_fd())?,
@@ -121,23 +116,19 @@ fn look(master: &OwnedFd, other: Option<&OwnedFd>, may_have_typed: bool) -> io::
         typed: Vec::new(),
         printed: Vec::new(),
         is_locked,
-        hung_up: other.is_none() && state(master)?.contains(PollFlags::HUP),
+        hung_up: !is_open && state(master)?.contains(PollFlags::HUP),
         session: rustix::termios::tcgetsid(master).map_or(0, |pid| pid.as_raw_nonzero().get()),
         foreground: rustix::termios::tcgetpgrp(master).map_or(0, |pid| pid.as_raw_nonzero().get()),
     };
-    let own = other.map(open_once_more).transpose()?;
-    let typed = match &own {
-        Some(own) => may_have_typed || queue::readable(own.as_fd())? > 0,
-        None => false,
-    };
     let printed = state(master)?.contains(PollFlags::IN);
+    if !is_open && !printed {
+        return Ok(held); // it may never have been open, and an end of ours would change that
+    }
+    let own = own_end(master, is_locked)?;
+    let typed = is_open && (may_have_typed || queue::readable(own.as_fd())? > 0);
     if !typed && !printed {
         return Ok(held);
     }
-    let own = match own {
-        Some(own) => own,
-        None => terminal::other_end(master)?, // it was open before: its master has something to read
-    };
     without_waiting(master, || {
         if typed {
             (held.modes, held.typed) = queue::take(own.as_fd())?;
@@ -181,8 +172,7 @@ impl Terminal {
         terminal::set_size(master.as_fd(), self.size)?;
         let mut other = None;
         if has_other || self.hung_up || !self.printed.is_empty() {
-            let own = terminal::other_end(&master)?;
-            rustix::io::ioctl_fionbio(&own, true)?;
+            let own = own_end(&master, false)?;
             self.put_back(master.as_fd(), own.as_fd())?;
             other = has_other.then_some(own);
         }
@@ -215,11 +205,18 @@ fn numbered(number: u32) -> io::Result<OwnedFd> {
     }
 }
 
-/// Another open file of an end, which does not wait.
-fn open_once_more(other: &OwnedFd) -> io::Result<OwnedFd> {
-    let path = format!("/proc/self/fd/{}", other.as_raw_fd());
-    let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    Ok(rustix::fs::open(path, flags, Mode::empty())?)
+/// An other end of our own, which does not wait.
+fn own_end(master: &OwnedFd, is_locked: bool) -> io::Result<OwnedFd> {
+    if is_locked {
+        os::lock(master.as_fd(), false)?;
+    }
+    let own = terminal::other_end(master);
+    if is_locked {
+        os::lock(master.as_fd(), true)?;
+    }
+    let own = own?;
+    rustix::io::ioctl_fionbio(&own, true)?;
+    Ok(own)
 }
 
 /// Does something while reads of a master do not wait.
@@ -341,7 +338,7 @@ mod tests {
         let printed = b"printed\r\na line\r\nhalf"; // with the echo
         let mut looks = Vec::new();
         for _ in 0..3 {
-            looks.push(super::look(&master, Some(&other), true).unwrap());
+            looks.push(super::look(&master, true, true).unwrap());
         }
         assert_eq!(looks[0].printed, printed);
         assert!(looks[0].has_typed() && looks.iter().all(|look| *look == looks[0]));
@@ -371,12 +368,12 @@ mod tests {
                 }
             }
             for _ in 0..3 {
-                let look = super::look(&master, Some(&other), false).unwrap();
+                let look = super::look(&master, true, false).unwrap();
                 assert_eq!(look.printed.len(), printed, "pieces of {piece}");
             }
-            let look = super::look(&master, Some(&other), false).unwrap();
+            let look = super::look(&master, true, false).unwrap();
             let (again, end) = look.again(0, true).unwrap();
-            let found = super::look(&again, end.as_ref(), false).unwrap();
+            let found = super::look(&again, end.is_some(), false).unwrap();
             assert_eq!(found.printed.len(), printed, "pieces of {piece}");
         }
     }
@@ -386,8 +383,8 @@ mod tests {
         let (master, other) = pair();
         write(&other, b"last words").unwrap();
         drop(other);
-        let look = super::look(&master, None, false).unwrap();
-        assert!(look.hung_up && look == super::look(&master, None, false).unwrap());
+        let look = super::look(&master, false, false).unwrap();
+        assert!(look.hung_up && look == super::look(&master, false, false).unwrap());
         let (again, end) = look.again(0, false).unwrap();
         assert!(end.is_none());
         for master in [master, again] {
@@ -399,7 +396,7 @@ mod tests {
     #[test]
     fn a_master_whose_other_end_was_never_opened_waits_for_it() {
         let master = terminal::master().unwrap();
-        let look = super::look(&master, None, false).unwrap();
+        let look = super::look(&master, false, false).unwrap();
         assert!(!look.hung_up);
         let (again, _) = look.again(0, false).unwrap();
         for master in [&master, &again] {

@@ -107,19 +107,15 @@ impl Descriptors {
     }
 
     /// A pseudo-terminal, at its master.
-    fn terminal(&self, at: &Look<'_>, owner: &Process, fd: i32, number: u32) -> Result<Held> {
+    fn terminal(&self, owner: &Process, fd: i32, number: u32) -> Result<Held> {
         let look = |source| Error::target(format!("cannot look at descriptor {fd}"), source);
         let master = owner.duplicate_fd(fd).map_err(look)?;
-        let is_other = |one: &&Descriptor| one.what == What::Terminal { number };
-        let other = self.list.values().find(is_other).map(|other| {
-            let (owner, fd) = self.tables.at(at.process, other.fd);
-            owner.duplicate_fd(fd)
-        });
-        let other = other.transpose().map_err(look)?;
-        let mut typed = self.typed.borrow_mut();
-        let held = ptys::held(fd, &master, other.as_ref(), typed.contains(&number))?;
-        if !held.has_typed() {
-            typed.remove(&number);
+        let is_open = (self.list.values()).any(|one| one.what == What::Terminal { number });
+        let mut read_out = self.read_out.borrow_mut();
+        let may_have_typed = !read_out.contains(&number);
+        let held = ptys::held(fd, &master, is_open, may_have_typed)?;
+        if is_open && !held.has_typed() {
+            read_out.insert(number);
         }
         Ok(Held::Terminal(Box::new(held)))
     }
@@ -209,7 +205,7 @@ impl Descriptors {
             What::Connection(_) => self.connection(at, owner, fd),
             What::Unix(named) if named.kind == libc::SOCK_DGRAM => messages(owner, fd),
             What::Datagrams { .. } => messages(owner, fd),
-            What::Master { number } => self.terminal(at, owner, fd, *number),
+            What::Master { number } => self.terminal(owner, fd, *number),
             What::Terminal { number } => self.check_master(owner, fd, *number),
             What::Fifo { .. } => {
                 let ours = owner

@@ -43,8 +43,8 @@ pub struct Descriptors {
     pub(super) tables: Tables,
     /// Inodes of TCP sockets whose other end was found outside the tree, where it stays.
     pub(super) outside: RefCell<HashSet<u64>>,
-    /// Pseudo-terminals at which something was typed since all of that was found read.
-    pub(super) typed: RefCell<BTreeSet<u32>>,
+    /// Pseudo-terminals at which nothing was typed since all of that was found read.
+    pub(super) read_out: RefCell<BTreeSet<u32>>,
     /// The table that each process had, by the thread it is seen by, when all was listed last.
     listed: HashMap<(i32, Tid), usize>,
     /// What is known of files that are watched.
@@ -66,7 +66,7 @@ impl Default for Descriptors {
             open_files: OpenFiles::default(),
             tables: Tables::default(),
             outside: RefCell::default(),
-            typed: RefCell::default(),
+            read_out: RefCell::default(),
             listed: HashMap::new(),
             watched: inotify::Known::default(),
             may_be_apart: false,
@@ -98,7 +98,7 @@ impl Descriptors {
 
     /// Something is about to be typed at a pseudo-terminal.
     pub fn types_at(&mut self, number: u32) {
-        self.typed.get_mut().insert(number);
+        self.read_out.get_mut().remove(&number);
     }
 
     /// A descendant sends descriptors, which the program may receive after its end; or another program may send some.

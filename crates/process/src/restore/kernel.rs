@@ -256,10 +256,15 @@ pub(super) fn enter_directory(process: &Process, context: &Context) -> Result<()
 pub(super) fn give_terminal(first: &Process, terminal: u64, group: i32) -> Result<()> {
     write(first, ROOM, &group.to_le_bytes())?;
     let give = [terminal, libc::TIOCSPGRP, ROOM];
-    let given = inject::call(first, first.pid(), libc::SYS_ioctl, &give);
-    given
-        .map(drop)
-        .map_err(|source| Error::target("cannot give the terminal to a process group", source))
+    match inject::call(first, first.pid(), libc::SYS_ioctl, &give) {
+        // A group that has ended, and whose session has not taken the terminal back yet.
+        Err(error) if matches!(error.raw_os_error(), Some(libc::ESRCH | libc::EPERM)) => Ok(()),
+        Err(source) => Err(Error::target(
+            "cannot give the terminal to a process group",
+            source,
+        )),
+        Ok(_) => Ok(()),
+    }
 }
 
 /// The terminal by its own name, which the program and its descendants have open.
