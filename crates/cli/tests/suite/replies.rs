@@ -613,3 +613,35 @@ fn held_replies_arrive_whole() {
     );
     server.expect_end();
 }
+
+/// No checkpoint is made once the program has ended: what a process that it leaves behind sends waits for none.
+#[test]
+fn a_server_that_its_maker_leaves_behind_answers() {
+    let Some(python) = python_with("socket") else {
+        return;
+    };
+    for replies in ["held", "synced"] {
+        let mut server = Server::start(replies, |port| {
+            let program = format!(
+                "import os, socket\n\
+                 server = socket.create_server(('127.0.0.1', {port}))\n\
+                 if os.fork(): os._exit(0)\n\
+                 while True:\n    client, _ = server.accept()\n    asked = client.recv(100)\n    os.sync()\n    \
+                 client.sendall(asked[::-1])\n    client.close()\n    if asked == b'end': os._exit(0)\n"
+            );
+            vec![python.clone(), "-c".into(), program]
+        });
+        let port = server.port;
+        let ask = |text: &str| {
+            let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
+            stream.write_all(text.as_bytes())?;
+            let mut answer = String::new();
+            stream.read_to_string(&mut answer)?;
+            io::Result::Ok(answer)
+        };
+        server.wait_until("it answers", || ask("one").is_ok());
+        assert_eq!(ask("two").expect("an answer"), "owt");
+        assert_eq!(ask("end").expect("an answer"), "dne");
+        server.expect_end();
+    }
+}

@@ -155,6 +155,7 @@ impl Drive<'_> {
 
     /// The program ended, and processes that it made live on. They belong to it: its user waits for them, or ends them.
     fn outlived(&mut self, asked: bool) {
+        self.program.release_replies();
         let since = self.ended.get_or_insert_with(Instant::now);
         user_signals::suspend_on(&[libc::SIGTERM, libc::SIGHUP, libc::SIGINT, libc::SIGQUIT]);
         if asked {
