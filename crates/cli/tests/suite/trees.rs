@@ -121,7 +121,8 @@ fn a_tree_for_which_too_few_files_may_be_opened() {
 
 #[test]
 fn an_archive_and_checksums_beside_each_other() {
-    let script = "mkdir in; for i in 1 2 3 4 5 6; do seq 1 ${i}000 > in/$i; done; tar cf - in | gzip -n > all.tgz
+    // A rollback makes `in` again, with its times but for the one of its last change, which tar compares.
+    let script = "mkdir in; for i in 1 2 3 4 5 6; do seq 1 ${i}000 > in/$i; done; tar --warning=no-file-changed -cf - in | gzip -n > all.tgz
         rm -r in; gzip -dc all.tgz | tar xf -; mv in out; ls out | sed s,^,out/, | xargs -P2 -n 1 cksum | sort; rm all.tgz
         find out -type f | sort | xargs cat | tail -n 1";
     survives(

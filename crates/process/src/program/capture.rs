@@ -195,8 +195,9 @@ impl Program {
         Err(too_few_files())
     }
 
-    /// What descriptors hold. Sockets are looked at while all who have them live: a process that is killed closes its
-    /// ends, which others would see before its end.
+    /// What descriptors hold. What processes share has been looked at while all of them live: one that is killed closes
+    /// its ends of sockets and terminals, and the kernel marks the robust mutexes that it had in shared memory
+    /// (set_robust_list(2)), which others would see before its end.
     fn look_into_descriptors(&mut self, tid: Tid, stopped: Clocks) -> Result<Vec<Held>> {
         let threads = self.descendants.threads();
         let stands = threads.filter(|(.., state)| *state == State::GroupStopped);
@@ -210,19 +211,20 @@ impl Program {
             stopped,
             replies: self.sockets.replies,
         })?;
-        let has_sockets = held.iter().any(|held| {
+        let is_shared = |held: &Held| {
             matches!(
                 held,
                 Held::Queue(_) | Held::Within(_) | Held::Messages(_) | Held::Terminal(_)
             )
-        });
-        if has_sockets && self.descendants.any_lives() {
-            if self.stands_no_longer() {
-                return Err(Error::Killed);
-            }
-            if let Some(pid) = self.killed_descendant() {
-                return Err(Error::NotYet(format!("process {pid} ends")));
-            }
+        };
+        if self.objects.saved().is_empty() && !held.iter().any(is_shared) {
+            return Ok(held);
+        }
+        if self.stands_no_longer() {
+            return Err(Error::Killed);
+        }
+        if let Some(pid) = self.killed_descendant() {
+            return Err(Error::NotYet(format!("process {pid} ends")));
         }
         Ok(held)
     }
