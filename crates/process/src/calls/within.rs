@@ -53,13 +53,14 @@ impl Program {
         if self.sockets.holds().is_none() {
             return false;
         }
-        match (protocol(fd), pairs::kind(fd)) {
-            (Some(Protocol::Tcp), _) => !self.is_within(fd),
-            (Some(Protocol::Udp), _) => !self.stays(call, |to| self.udp_receiver(fd, to), fd),
-            (None, Ok(libc::SOCK_DGRAM)) => {
-                leads_outside(fd) && !self.stays(call, |to| self.unix_receiver(fd, to), fd)
-            }
-            (None, _) => leads_outside(fd),
+        let Ok(kind) = pairs::kind(fd) else {
+            return false; // no socket
+        };
+        match protocol(fd) {
+            Some(Protocol::Tcp) => !self.is_within(fd),
+            Some(Protocol::Udp) => !self.stays(call, |to| self.udp_receiver(fd, to), fd),
+            None if !leads_outside(fd) => false,
+            None => kind != libc::SOCK_DGRAM || !self.stays(call, |to| self.unix_receiver(fd, to), fd),
         }
     }
 
