@@ -8,7 +8,8 @@ use super::recorder::Recorder;
 use super::safety::Safety;
 use super::{Ident, New, PathAt, Recorded};
 use rustix::fs::{FileType, RenameFlags, Stat};
-use std::path::Path;
+use std::ops::Bound;
+use std::path::{Path, PathBuf};
 
 /// The directory of a name.
 struct Directory {
@@ -127,8 +128,19 @@ impl Recorder {
             })?;
         }
         self.note_kept(stat, kept);
-        self.created.remove(&found.path);
+        self.forget_below(&found.path);
         Ok(Recorded::Saved)
+    }
+
+    /// A name is removed with a record. What is made again at it, or below it where it was a directory, needs records of
+    /// its own, which are undone before that.
+    fn forget_below(&mut self, path: &Path) {
+        let from = (Bound::Included(path), Bound::Unbounded);
+        let below = self.created.range::<Path, _>(from);
+        let below: Vec<PathBuf> = below.take_while(|name| name.starts_with(path)).cloned().collect();
+        for name in below {
+            self.created.remove(&name);
+        }
     }
 
     pub(super) fn rename(

@@ -18,7 +18,7 @@ use super::sync::{Directories, EpochFiles};
 use super::{Change, Durability, Epoch, Ident, Recorded, Summary, safety};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{FileType, Stat, StatFs};
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
@@ -99,7 +99,7 @@ pub struct Recorder {
     round: u64,
     pub(super) files: HashMap<Ident, Tracked>,
     spare: Vec<Ranges>,
-    pub(super) created: HashSet<PathBuf>,
+    pub(super) created: BTreeSet<PathBuf>,
     listed: HashMap<Ident, Listed>,
     pub(super) links: Links,
     systems: Vec<System>,
@@ -133,7 +133,7 @@ impl Recorder {
             round: 0,
             files: HashMap::new(),
             spare: Vec::new(),
-            created: HashSet::new(),
+            created: BTreeSet::new(),
             listed: HashMap::new(),
             links: Links::default(),
             systems: Vec::new(),

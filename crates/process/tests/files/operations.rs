@@ -544,6 +544,24 @@ fn a_directory_that_comes_and_goes_comes_back() {
     });
 }
 
+/// What is made again in a directory that is made again goes before it.
+#[test]
+fn a_directory_that_comes_and_goes_with_its_files_comes_back() {
+    comes_back(&|work| {
+        for _ in 0..3 {
+            work.mkdir("passing");
+            work.mkdir("passing/deep");
+            work.put("passing/deep/file", b"a file");
+            work.unlink("passing/deep/file");
+            work.rmdir("passing/deep");
+            work.rmdir("passing");
+        }
+        work.mkdir("passing");
+        work.mkdir("passing/deep");
+        work.put("passing/deep/file", b"which stays");
+    });
+}
+
 /// Only the owner may write there, and for a while not even he.
 #[test]
 fn directories_that_lock_and_unlock_come_back() {
