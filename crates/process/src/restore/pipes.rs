@@ -23,10 +23,11 @@ impl Opener<'_> {
     ) -> Result<i32> {
         let failed = |error: Errno| Error::target(format!("cannot fill {}", path.display()), error.into());
         let reads_only = flags & OFlags::ACCMODE == OFlags::RDONLY;
+        let saw_writer = hung_up || !bytes.is_empty() || !reads_only;
         if is_marked_gone(path) && !path.exists() {
-            return self.removed_fifo(flags, (inode, capacity), bytes);
+            return self.removed_fifo(flags, (inode, capacity), bytes, saw_writer);
         }
-        if !self.fifos.contains(&inode) && (hung_up || !bytes.is_empty() || !reads_only) {
+        if !self.fifos.contains(&inode) && saw_writer {
             let holder = reopen(path, OFlags::RDWR | OFlags::NONBLOCK)?;
             self.same_file(&holder, path, inode)?;
             fill_fifo(&holder, capacity, bytes).map_err(failed)?;
@@ -39,12 +40,18 @@ impl Opener<'_> {
     }
 
     /// An end of a named pipe that was removed: one without a name.
-    fn removed_fifo(&mut self, flags: OFlags, (inode, capacity): (u64, u32), bytes: &[u8]) -> Result<i32> {
+    fn removed_fifo(
+        &mut self,
+        flags: OFlags,
+        (inode, capacity): (u64, u32),
+        bytes: &[u8],
+        saw_writer: bool,
+    ) -> Result<i32> {
         let failed = |error: Errno| Error::target("cannot make a removed named pipe again", error.into());
         let holder = match self.removed_fifos.get(&inode) {
             Some(holder) => *holder,
             None => {
-                let holder = self.nameless_fifo().map_err(failed)?;
+                let holder = self.nameless_fifo(saw_writer).map_err(failed)?;
                 fill_fifo(&holder, capacity, bytes).map_err(failed)?;
                 let holder = self.keep(holder)?;
                 self.removed_fifos.insert(inode, holder);
@@ -58,11 +65,12 @@ impl Opener<'_> {
         self.keep_with_flags(end, flags)
     }
 
-    /// A named pipe whose name is gone, open both ways.
-    fn nameless_fifo(&self) -> rustix::io::Result<OwnedFd> {
+    /// A named pipe whose name is gone, open both ways, or for reading.
+    fn nameless_fifo(&self, saw_writer: bool) -> rustix::io::Result<OwnedFd> {
         let mode = Mode::RUSR | Mode::WUSR;
         let make = |path: &Path| rustix::fs::mknodat(CWD, path, rustix::fs::FileType::Fifo, mode, 0);
-        let flags = OFlags::RDWR | OFlags::NONBLOCK;
+        let ways = if saw_writer { OFlags::RDWR } else { OFlags::RDONLY };
+        let flags = ways | OFlags::NONBLOCK;
         self.open_nameless("gone.fifo", make, flags, AtFlags::empty())
     }
 

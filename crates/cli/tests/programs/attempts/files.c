@@ -1,6 +1,7 @@
 // Files without a name, with several names, locks, holes, other times; devices and named pipes.
 #include "attempts.h"
 
+#include <poll.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 
@@ -41,6 +42,16 @@ void named_pipe(void) {
     uint64_t last;
     CHECK(!unlink("attempt.fifo") && read(fd, &last, 8) == 8, "remove a named pipe");
     use_pair(fd, fd); // what has no name any more is still there
+    CHECK(!close(fd), "close");
+    // A reader that has seen no writer is told of none, also when its name is gone.
+    CHECK(!mkfifo("attempt.fifo", 0600), "mkfifo");
+    fd = open("attempt.fifo", O_RDONLY | O_NONBLOCK);
+    CHECK(fd >= 0 && !unlink("attempt.fifo"), "open for reading");
+    FOR_A_WHILE {
+        struct pollfd asked = {.fd = fd, .events = POLLIN};
+        CHECK(poll(&asked, 1, 0) == 0, "the end of writers is told");
+        step(i, 1);
+    }
     CHECK(!close(fd), "close");
     FOR_A_WHILE { // a name that was removed since the checkpoint is there again
         uint64_t word = (uint64_t)i, back = 0;
