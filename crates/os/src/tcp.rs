@@ -134,7 +134,8 @@ fn address(message: &[u8], (port, ip): (usize, usize)) -> Option<SocketAddr> {
 }
 
 /// No address, of the same kind.
-fn nowhere(ip: IpAddr) -> SocketAddr {
+#[must_use]
+pub fn nowhere(ip: IpAddr) -> SocketAddr {
     match ip {
         IpAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
         IpAddr::V6(ip) if ip.to_ipv4_mapped().is_some() => (Ipv4Addr::UNSPECIFIED.to_ipv6_mapped(), 0).into(),

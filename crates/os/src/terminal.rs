@@ -64,8 +64,12 @@ pub fn lock(master: BorrowedFd<'_>, is_locked: bool) -> io::Result<()> {
 /// # Errors
 /// `ENOTTY` when it is none.
 pub fn device(fd: BorrowedFd<'_>) -> io::Result<(u32, u32)> {
-    let encoded = ask(fd, libc::TIOCGDEV)?;
-    Ok((encoded >> 8 & 0xfff, encoded & 0xff | encoded >> 12 & 0xf_ff00))
+    ask(fd, libc::TIOCGDEV).map(numbers)
+}
+
+/// Major and minor number of a device in 32 bits, as the kernel has it in ioctl_tty(2) and proc_pid_stat(5).
+fn numbers(device: u32) -> (u32, u32) {
+    (device >> 8 & 0xfff, device & 0xff | device >> 12 & 0xf_ff00)
 }
 
 /// An ioctl that answers with a number of 32 bits.
@@ -132,8 +136,7 @@ fn is_in_background(stat: &str, device: u64) -> bool {
         fields.nth(1); // state, parent
         move |()| fields.next().unwrap_or(0)
     });
-    let terminal = terminal as u32;
-    let terminal = (terminal >> 8 & 0xfff, terminal & 0xff | terminal >> 12 & 0xf_ff00);
+    let terminal = numbers(terminal as u32);
     let device = (rustix::fs::major(device), rustix::fs::minor(device));
     (device == terminal || device == OWN) && front > 0 && front != group
 }

@@ -79,7 +79,7 @@ fn find(states: u32, is_it: impl Fn(&[u8]) -> bool) -> io::Result<Option<u64>> {
 /// # Errors
 /// As [`look_up`].
 pub fn waiting_at(listener: u64) -> io::Result<Vec<u64>> {
-    const ROOM: usize = 64 << 10; // an attribute has no more
+    const ROOM: usize = 64 << 10; // the largest attribute, netlink(7)
     let reply = ask_for(listener, SHOW_WAITING, ROOM)?;
     let waiting = attributes(&reply, MESSAGE_BYTES).find(|(kind, _)| *kind == WAITING);
     let (inodes, _) = waiting.map_or((&[][..], &[][..]), |(_, value)| value.as_chunks::<4>());

@@ -7,16 +7,16 @@
 
 use crate::error::{Error, Result};
 use crate::loopback;
-use crate::pairs::{failed_look, state};
-use crate::sockets::Address;
+use crate::pairs::{failed_look, state, under_way};
+use crate::sockets::{Address, canonical};
 use crate::unix_sockets::is_unix;
 use rustix::event::PollFlags;
 use rustix::net::{SocketAddrAny, SocketAddrUnix};
 use serde::{Deserialize, Serialize};
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::BorrowedFd;
-use twinpage_os::socket;
+use twinpage_os::{socket, tcp};
 
 /// The address that a message came from.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -82,19 +82,9 @@ pub fn sent_from(here: SocketAddr, to: SocketAddr) -> io::Result<Option<SocketAd
         return Ok(Some(from));
     }
     // The way there is looked up as for a message. An address of many receivers is refused, or has another way.
-    let nowhere = match to.ip() {
-        IpAddr::V4(_) => SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)),
-        IpAddr::V6(_) => SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0)),
-    };
-    let probe = UdpSocket::bind(nowhere)?;
+    let probe = UdpSocket::bind(tcp::nowhere(to.ip()))?;
     let way = probe.connect(to).and_then(|()| probe.local_addr());
     Ok(way.is_ok_and(|way| way.ip() == to.ip()).then_some(from))
-}
-
-/// The address in IPv4, where it is one of those.
-#[must_use]
-pub fn canonical(address: SocketAddr) -> SocketAddr {
-    SocketAddr::new(address.ip().to_canonical(), address.port())
 }
 
 /// What waits in a socket and may come back. It stays there. Nothing of the program runs.
@@ -108,9 +98,7 @@ pub fn held(number: i32, fd: BorrowedFd<'_>) -> Result<Vec<Datagram>> {
     }
     let all = socket::peek_messages(fd).map_err(look)?;
     if all.iter().any(|message| !message.along.is_empty()) {
-        return Err(Error::NotYet(format!(
-            "descriptor {number} is a socket with a message that was not received and has descriptors with it (SCM_RIGHTS), which are captured once they have arrived"
-        )));
+        return Err(under_way(number));
     }
     let all = all.into_iter().map(|message| Datagram {
         from: Sender::of(message.from),
@@ -133,6 +121,7 @@ fn behind_error(number: i32, fd: BorrowedFd<'_>) -> Result<Vec<Datagram>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::net::Ipv4Addr;
     use std::os::fd::AsFd;
     use std::os::unix::net::UnixDatagram;
 

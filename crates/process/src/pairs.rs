@@ -123,6 +123,13 @@ pub(crate) fn failed_look(number: i32, source: io::Error) -> Error {
     }
 }
 
+/// Why a checkpoint waits while descriptors are under way in a message.
+pub(crate) fn under_way(number: i32) -> Error {
+    Error::NotYet(format!(
+        "descriptor {number} is a socket with a message that was not received and has descriptors with it (SCM_RIGHTS), which are captured once they have arrived"
+    ))
+}
+
 /// `SOCK_*`.
 ///
 /// # Errors
@@ -150,9 +157,7 @@ pub fn held(process: &Process, fd: i32, end: &End) -> Result<Queue> {
     }
     let (messages, along) = waiting(ours.as_fd(), end.kind).map_err(look)?;
     if !along.is_empty() {
-        return Err(Error::NotYet(format!(
-            "descriptor {fd} is a socket with a message that was not received and has descriptors with it (SCM_RIGHTS), which are captured once they have arrived"
-        )));
+        return Err(under_way(fd));
     }
     Ok(Queue {
         messages,

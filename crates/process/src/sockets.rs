@@ -71,6 +71,19 @@ impl From<Address> for SocketAddr {
     }
 }
 
+/// The address in IPv4, where it is one of those.
+#[must_use]
+pub fn canonical(address: SocketAddr) -> SocketAddr {
+    SocketAddr::new(address.ip().to_canonical(), address.port())
+}
+
+/// Whether a socket that is bound to one address has another: the same, or any of its port.
+#[must_use]
+pub fn covers(bound: SocketAddr, address: SocketAddr) -> bool {
+    let any = bound.ip().is_unspecified() && bound.port() == address.port();
+    any || canonical(bound) == canonical(address)
+}
+
 /// An option: its level, its name, its value.
 pub type SocketOption = (i32, i32, Vec<u8>);
 

@@ -74,7 +74,7 @@ impl Machine {
         Machine { kernel, folder }
     }
 
-    /// Switches it on. `promised`: something on the drive was called durable, so its file system may not be made anew.
+    /// Switches it on. `promised`: the drive holds a durable epoch, so its file system may not be made anew.
     pub(crate) fn boot(&self, drive: &Drive, job: Job, promised: bool) -> Console {
         let mut qemu = Command::new("qemu-system-x86_64");
         // cx16: QEMU 7.2 emulates that instruction wrongly and the kernel does without.

@@ -112,7 +112,7 @@ def waits(turn):
     return found, total.hexdigest()
 
 
-# A connected socket hears of a port where nobody is, also after some time.
+# A connected socket is told of a port without a receiver, also some time later.
 def refused():
     with bound(socket.AF_INET, ("127.0.0.1", 0)) as gone:
         address = gone.getsockname()

@@ -144,12 +144,15 @@ impl Program {
         let Ok(fd) = self.caller().duplicate_fd(fd) else {
             return Ok(Decision::Run);
         };
-        let is_regular = descriptors::is_regular(&fd);
+        let Ok(stat) = rustix::fs::fstat(&fd) else {
+            return Ok(Decision::Run); // the kernel will refuse it
+        };
+        let is_regular = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
         if !is_regular && self.is_held(call, fd.as_fd()) {
             return Ok(self.before_reply(call, fd));
         }
         if !is_regular {
-            self.before_typing(&fd);
+            self.before_typing(&fd, &stat);
             let empty = call.name != "sendfile" && self.sends_empty_message(&fd, len);
             return Ok(if empty {
                 super::pairs::empty_message()

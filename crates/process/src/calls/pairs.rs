@@ -1,6 +1,7 @@
 //! Calls on socket pairs of the program and its descendants. What a look into a socket would not see is refused when it
 //! is sent; the rest of what a program does with them runs freely.
 
+use super::replies::heads;
 use super::{Decision, Stopped, do_without, fail};
 use crate::error::{Error, Result};
 use crate::pairs::{self, OPTIONS};
@@ -142,11 +143,7 @@ impl Program {
                 (a[3], vec![message])
             }
             "sendmsg" => (a[2], self.message(a[1]).into_iter().collect()),
-            _ => {
-                const MMSGHDR_BYTES: u64 = 64;
-                let heads = (0..(a[2] & 0xffff_ffff).min(1024)).map(|index| a[1] + index * MMSGHDR_BYTES);
-                (a[3], heads.map_while(|head| self.message(head)).collect())
-            }
+            _ => (a[3], heads(call).map_while(|head| self.message(head)).collect()),
         };
         if flags & libc::MSG_OOB as u64 != 0 {
             return Some(out_of_band());

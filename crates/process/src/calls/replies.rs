@@ -50,6 +50,13 @@ impl Message {
     }
 }
 
+/// Where the messages of sendmmsg(2) begin.
+pub(super) fn heads(call: &Stopped) -> impl Iterator<Item = u64> {
+    let [_, first, count, ..] = call.arguments;
+    let count = (count & 0xffff_ffff).min(MOST_MESSAGES);
+    (0..count).map(move |index| first + index * COUNTED_MESSAGE_BYTES)
+}
+
 /// Whether what is sent stays apart.
 fn sends_messages(fd: BorrowedFd<'_>) -> bool {
     pairs::kind(fd).is_ok_and(|kind| kind != libc::SOCK_STREAM)
@@ -163,12 +170,7 @@ impl Program {
     /// The addresses that a call names for what it sends; empty of a message to the socket's peer.
     pub(super) fn addressees(&self, call: &Stopped) -> Option<Vec<Vec<u8>>> {
         let messages = match call.name {
-            "sendmmsg" => {
-                let [_, first, count, ..] = call.arguments;
-                let heads = 0..(count & 0xffff_ffff).min(MOST_MESSAGES);
-                let heads = heads.map(|index| first + index * COUNTED_MESSAGE_BYTES);
-                heads.map(|head| self.outgoing_message(head)).collect()
-            }
+            "sendmmsg" => heads(call).map(|head| self.outgoing_message(head)).collect(),
             "sendfile" => return Some(vec![Vec::new()]),
             _ => self.outgoing(call).map(|message| vec![message]),
         };
@@ -272,10 +274,8 @@ impl Program {
 
     /// sendmmsg(2): how many bytes of each were sent is written to it.
     fn hold_messages(&self, call: &Stopped, outbox: &Outbox, inode: u64, ours: OwnedFd) -> Decision {
-        let [_, first, count, ..] = call.arguments;
         let mut held = 0;
-        for index in 0..(count & 0xffff_ffff).min(MOST_MESSAGES) {
-            let at = first + index * COUNTED_MESSAGE_BYTES;
+        for at in heads(call) {
             let message = self
                 .outgoing_message(at)
                 .ok_or(Decision::Done(-i64::from(libc::EFAULT)));

@@ -3,6 +3,7 @@
 use super::Stopped;
 use crate::program::Program;
 use crate::ptys::{self, End};
+use rustix::fs::Stat;
 use std::fs;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
@@ -33,25 +34,23 @@ impl Program {
 
     /// Whether a call asks for a pseudo-terminal of the tree.
     pub(super) fn is_own_terminal(&self, call: &Stopped) -> bool {
-        let ours = self.caller().duplicate_fd(call.int(0)).ok();
-        match ours.as_ref().and_then(end) {
+        let Ok(ours) = self.caller().duplicate_fd(call.int(0)) else {
+            return false; // the kernel will refuse it
+        };
+        let stat = rustix::fs::fstat(&ours);
+        match stat.ok().and_then(|stat| ptys::end(ours.as_fd(), &stat)) {
             Some(End::Master(_)) => true,
             Some(End::Other(number)) => self.has_terminal(number),
             None => false,
         }
     }
 
-    /// Bytes go to a descriptor that is no regular file: if it is a master, its other end has something to read.
-    pub(super) fn before_typing(&mut self, ours: &OwnedFd) {
-        if let Some(End::Master(number)) = end(ours) {
+    /// Bytes go to a descriptor of which fstat(2) says `stat`: if it is a master, its other end has something to read.
+    pub(super) fn before_typing(&mut self, ours: &OwnedFd, stat: &Stat) {
+        if let Some(End::Master(number)) = ptys::end(ours.as_fd(), stat) {
             self.descriptors.types_at(number);
         }
     }
-}
-
-fn end(ours: &OwnedFd) -> Option<End> {
-    let stat = rustix::fs::fstat(ours).ok()?;
-    ptys::end(ours.as_fd(), &stat)
 }
 
 /// Whether a process has the master of a pseudo-terminal.

@@ -4,12 +4,12 @@
 //! * Where the kernel does not tell, another program may be there.
 
 use super::Stopped;
-use crate::datagrams::{canonical, sent_from};
+use crate::datagrams::sent_from;
 use crate::files::Ident;
 use crate::loopback::{self, Other};
 use crate::pairs;
 use crate::program::Program;
-use crate::sockets::{self, Protocol, address_of, protocol};
+use crate::sockets::{self, Protocol, address_of, canonical, protocol};
 use crate::unix_sockets::leads_outside;
 use rustix::fs::AtFlags;
 use std::ffi::OsStr;

@@ -1,6 +1,6 @@
 //! Messages that waited in datagram sockets, sent again: all sockets of the program have their addresses.
 //!
-//! Each goes from the socket that sent it, as far as the program has it still, so that its receiver sees the same sender.
+//! Each is sent by the socket that sent it, if the program still has it, so that its receiver sees the same sender.
 //! Else another socket has that address for as long as it takes; where it is not to be had, a message to a Unix socket
 //! comes from none, and one of UDP is lost.
 
@@ -10,7 +10,7 @@ use crate::context::Context;
 use crate::datagrams::{Datagram, Sender};
 use crate::descriptors::{Held, What};
 use crate::error::{Error, Result};
-use crate::sockets::address_of;
+use crate::sockets::{address_of, canonical, covers};
 use crate::unix_sockets::Named;
 use rustix::net::{
     AddressFamily, SendFlags, SocketAddrUnix, SocketType, addr::SocketAddrArg, bind, getsockname, sendto,
@@ -91,12 +91,7 @@ fn send_udp(message: &Datagram, receiver: &OwnedFd, made: &Made) -> io::Result<(
         at.ip()
     };
     let to = SocketAddr::new(ip, at.port());
-    let sends_from = |fd: BorrowedFd<'_>| {
-        address_of(fd).is_ok_and(|bound| {
-            let same = bound.ip().to_canonical() == from.ip().to_canonical();
-            bound.port() == from.port() && (same || bound.ip().is_unspecified())
-        })
-    };
+    let sends_from = |fd: BorrowedFd<'_>| address_of(fd).is_ok_and(|bound| covers(bound, from));
     let is_datagrams = |fd: BorrowedFd<'_>| {
         rustix::net::sockopt::socket_type(fd).is_ok_and(|kind| kind == SocketType::DGRAM)
     };
@@ -108,7 +103,7 @@ fn send_udp(message: &Datagram, receiver: &OwnedFd, made: &Made) -> io::Result<(
             &reached_from(family(address_of(sender)?), to),
         );
     }
-    let from = SocketAddr::new(from.ip().to_canonical(), from.port());
+    let from = canonical(from);
     let sender = new(family(from), SocketType::DGRAM)?;
     bind(&sender, &from)?;
     send(&sender, &message.bytes, &reached_from(family(from), to))

@@ -10,7 +10,7 @@ use crate::context::Context;
 use crate::descriptors::{Held, What};
 use crate::error::{Error, Result};
 use crate::loopback::End;
-use crate::sockets::{Socket, address_of};
+use crate::sockets::{Socket, address_of, canonical, covers};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::net::{SocketType, acceptfrom, bind, connect, listen};
@@ -92,11 +92,7 @@ fn again(one: Wanted<'_>, other: Option<Wanted<'_>>, made: &Made) -> io::Result<
 impl Made {
     /// The program's listeners that take connections to an address: several, where they share it (`SO_REUSEPORT`).
     fn listening_at(&self, address: SocketAddr) -> Vec<BorrowedFd<'_>> {
-        let takes = |bound: &SocketAddr| {
-            let same = bound.ip().to_canonical() == address.ip().to_canonical();
-            bound.port() == address.port() && (same || bound.ip().is_unspecified())
-        };
-        let all = self.listening.iter().filter(|(_, bound)| takes(bound));
+        let all = self.listening.iter().filter(|(_, bound)| covers(*bound, address));
         all.filter_map(|(fd, _)| self.open.get(fd))
             .map(AsFd::as_fd)
             .collect()
@@ -147,10 +143,7 @@ fn join(
         let ready = asked.iter().position(|asked| !asked.revents().is_empty());
         let (accepted, from) = rustix::io::retry_on_intr(|| acceptfrom(listeners[ready.unwrap_or(0)]))?;
         let from = from.and_then(|from| SocketAddr::try_from(from).ok());
-        let is_it = |from: SocketAddr| {
-            (from.ip().to_canonical(), from.port()) == (expected.ip().to_canonical(), expected.port())
-        };
-        if from.is_some_and(is_it) {
+        if from.is_some_and(|from| canonical(from) == canonical(expected)) {
             rustix::io::fcntl_setfd(&accepted, rustix::io::FdFlags::CLOEXEC)?;
             return Ok((accepted, connected));
         }
