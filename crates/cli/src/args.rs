@@ -1,6 +1,7 @@
 //! The command line: every subcommand, option and example.
 
 use crate::bench::programs::Mode;
+use crate::bench::trees::Measure;
 use crate::lab::Lab;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
@@ -395,6 +396,11 @@ pub(crate) enum BenchCommand {
         after_help = "Example:\n  twinpage bench programs --only xz,sqlite,torch --json\n  twinpage bench programs --kills 20\n\nInterpreters of Python are looked for in $PYTHON, or as python3. Exit code 0 when every run was identical with the one\nalone, 1 when one was not, 125 when it could not be told."
     )]
     Programs(ProgramsArguments),
+    /// Process trees, servers and a terminal session, each beside the same without checkpoints
+    #[command(
+        after_help = "Example:\n  twinpage bench trees --only redis,memcached --json\n\nWhat is not installed is named and left out."
+    )]
+    Trees(TreesArguments),
     /// Data structures in a region beside the same ones volatile, and beside other stores
     #[command(
         disable_help_flag = true,
@@ -464,6 +470,22 @@ pub(crate) struct ProgramsArguments {
     /// Prove that they survive that many kills, instead of measuring them
     #[arg(long, value_name = "N", conflicts_with_all = ["mode", "repeat", "json"])]
     pub(crate) kills: Option<u32>,
+    /// One JSON document on standard output
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct TreesArguments {
+    /// Only these
+    #[arg(long, value_enum, value_name = "NAME", value_delimiter = ',', default_values_t = Measure::value_variants().to_vec())]
+    pub(crate) only: Vec<Measure>,
+    /// Runs of each; medians are shown
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) repeat: u16,
+    /// Seconds that a server is asked, or that the busy process works
+    #[arg(long, default_value_t = 3.0)]
+    pub(crate) seconds: f64,
     /// One JSON document on standard output
     #[arg(long)]
     pub(crate) json: bool,

@@ -1,5 +1,6 @@
 //! `twinpage bench process`: a writer alone and under checkpoints, heap by heap.
 
+use super::own_program;
 use super::writer::{calibrate, dirty_pages};
 use crate::args::{Pattern, ProcessArguments};
 use indicatif::ProgressBar;
@@ -165,10 +166,6 @@ fn writer_arguments(setting: Setting, ready: Option<&Path>) -> Vec<String> {
         arguments.extend(["--ready".to_owned(), ready.display().to_string()]);
     }
     arguments
-}
-
-fn own_program() -> Result<PathBuf, String> {
-    std::env::current_exe().map_err(|error| format!("cannot find the twinpage program: {error}"))
 }
 
 /// What the writer says its work took.

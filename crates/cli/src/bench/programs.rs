@@ -5,6 +5,7 @@
 //! * Each run starts in an empty directory. What it prints, leaves and ends with is compared with the run alone.
 //! * A program that is not installed is named, never left out in silence.
 
+use super::own_program;
 use crate::args::ProgramsArguments;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -56,7 +57,7 @@ pub(crate) enum Mode {
 }
 
 impl Mode {
-    fn name(self) -> &'static str {
+    pub(super) fn name(self) -> &'static str {
         match self {
             Mode::Default => "default",
             Mode::Disk => "16ms-disk",
@@ -64,7 +65,8 @@ impl Mode {
         }
     }
 
-    fn options(self) -> &'static [&'static str] {
+    /// Options of `twinpage run`.
+    pub(super) fn options(self) -> &'static [&'static str] {
         match self {
             Mode::Default => &["--durability", "disk"],
             Mode::Disk => &["--every", "16ms", "--durability", "disk"],
@@ -93,23 +95,30 @@ struct Row {
 
 /// What is read of a run's `--stats`.
 #[derive(Deserialize)]
-struct Cost {
+pub(super) struct Cost {
     epochs: u64,
-    stop_us: Percentiles,
-    bytes_written: u64,
-    changed_bytes: u64,
+    pub(super) stop_us: Percentiles,
+    pub(super) bytes_written: u64,
+    pub(super) changed_bytes: u64,
 }
 
-/// Seconds.
+impl Cost {
+    pub(super) fn read(path: &Path) -> Result<Cost, String> {
+        let text = fs::read(path).map_err(|error| format!("the run left no {}: {error}", path.display()))?;
+        serde_json::from_slice(&text).map_err(|error| format!("{}: {error}", path.display()))
+    }
+}
+
+/// What several runs came to.
 #[derive(Serialize)]
-struct Times {
-    median: f64,
-    least: f64,
-    most: f64,
+pub(super) struct Times {
+    pub(super) median: f64,
+    pub(super) least: f64,
+    pub(super) most: f64,
 }
 
 impl Times {
-    fn of(mut all: Vec<f64>) -> Times {
+    pub(super) fn of(mut all: Vec<f64>) -> Times {
         let median = median(&mut all);
         Times {
             median,
@@ -260,7 +269,7 @@ impl<'a> Workspace<'a> {
                 progress.set_message(format!("{} {}", self.program.name, mode.name()));
                 let (took, outcome) = self.run(Some(*mode))?;
                 times.push(took);
-                costs.push(self.cost()?);
+                costs.push(Cost::read(&self.stats())?);
                 *identical &= outcome == undisturbed;
                 progress.inc(1);
             }
@@ -348,12 +357,6 @@ impl<'a> Workspace<'a> {
         self.directory.join("stats.json")
     }
 
-    fn cost(&self) -> Result<Cost, String> {
-        let path = self.stats();
-        let text = fs::read(&path).map_err(|error| format!("the run left no {}: {error}", path.display()))?;
-        serde_json::from_slice(&text).map_err(|error| format!("{}: {error}", path.display()))
-    }
-
     /// Whether `twinpage prove` finds every run identical; its report is printed.
     fn prove(&self, kills: u32) -> Result<bool, String> {
         println!("{}", self.program.name);
@@ -366,10 +369,6 @@ impl<'a> Workspace<'a> {
         let status = status.map_err(|error| format!("cannot start twinpage prove: {error}"))?;
         Ok(status.success())
     }
-}
-
-fn own_program() -> Result<PathBuf, String> {
-    std::env::current_exe().map_err(|error| format!("cannot find the twinpage program: {error}"))
 }
 
 fn make(directory: &Path) -> Result<(), String> {
