@@ -123,6 +123,7 @@ pub(crate) fn mark_append<T: ?Sized>(at: *const T, bytes: usize) {
         // SAFETY: as in `mark_simply`. A mark that is seen was set when nothing of the line was frozen.
         let is_marked = |at| unsafe { mark(map, at / LINE) }.load(Ordering::Acquire) == MARKED;
         if is_marked(offset) && (bytes == 1 || is_marked(offset + bytes - 1)) {
+            fence(Ordering::Release); // as in `mark_lines`
             return;
         }
     }
@@ -219,6 +220,8 @@ fn mark_lines(place: Place, map: usize, lines: Range<usize>) {
     if place.state().lists.load(Ordering::Relaxed) {
         listed::note(place, map, &lines); // nothing is ever frozen
     } else if all(current) {
+        // Another thread saved them and set the marks: a sweep that sees what this one writes sees that, too.
+        fence(Ordering::Release);
         return;
     } else {
         saved::save_frozen(place, map ^ FLIP, &lines);
