@@ -59,6 +59,11 @@ impl OpenFiles {
         self.files.insert(fd, file);
     }
 
+    /// Adds the lowest descriptor of an open file that only sleepers have, so that no other will be found to be one.
+    pub(super) fn keep(&mut self, fd: i32, file: Ident) {
+        self.files.insert(fd, file);
+    }
+
     /// Removes a descriptor of the open file `lowest`. When it was the lowest, and others are left, the new
     /// lowest is given.
     pub(super) fn remove(&mut self, fd: i32, lowest: i32) -> Option<i32> {

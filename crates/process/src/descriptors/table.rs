@@ -350,13 +350,31 @@ impl Descriptors {
             }
             all.extend(in_it.into_iter().map(|fd| (number(table, fd), None)));
         }
-        // Of each open file that sleepers had then, one descriptor that was looked at now.
+        let in_sleepers: HashSet<usize> = (listed.iter())
+            .filter(|((pid, _), _)| asleep.contains(pid))
+            .map(|(_, table)| *table)
+            .collect();
+        let changing = changing(&before, &in_sleepers);
+        // Of each open file that sleepers had then, one descriptor that was looked at now, or needs no look.
         let mut looked_at: HashMap<i32, i32> = HashMap::new();
         for (number, known) in all {
             let file = known.and_then(|known| open_before.file(known.fd));
             match known.zip(file) {
                 Some((known, file)) if looked_at.contains_key(&known.shares) => {
                     self.look_through(looked_at[&known.shares], number, known, file);
+                }
+                Some((known, file)) if !changing.contains(&known.shares) => {
+                    self.open_files.keep(number, file);
+                    let (fd, shares) = (number, number);
+                    self.list.insert(
+                        number,
+                        Descriptor {
+                            fd,
+                            shares,
+                            ..known.clone()
+                        },
+                    );
+                    looked_at.insert(known.shares, number);
                 }
                 _ => {
                     self.look_at(number, process, files)?;
@@ -523,6 +541,21 @@ impl Descriptors {
             _ => None,
         })
     }
+}
+
+/// The open files of which something may have changed: all but those that only sleepers have, and that nothing else is
+/// known of than what their own calls change. `in_sleepers` are the tables of those that slept since `before`.
+fn changing(before: &List, in_sleepers: &HashSet<usize>) -> HashSet<i32> {
+    let is_plain = |what: &What| {
+        matches!(
+            what,
+            What::Device { .. } | What::Event | What::Poll | What::Timer { .. } | What::Signals { .. }
+        )
+    };
+    let changing = before
+        .values()
+        .filter(|descriptor| !is_plain(&descriptor.what) || !in_sleepers.contains(&split(descriptor.fd).0));
+    changing.map(|descriptor| descriptor.shares).collect()
 }
 
 /// Whether another process than the program may have it: what is known of it does not depend on whose it is, and it

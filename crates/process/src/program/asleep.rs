@@ -27,7 +27,7 @@
 //! | session of its parent | setsid(2) | asked for at each stop |
 //! | identity of the program | setuid(2) and others | compared at each stop |
 //! | limits, niceness, processors | prlimit(2), setpriority(2), sched_setaffinity(2) | the call is watched, and wakes all |
-//! | open files: flags, locks, offsets, names | any process that shares one | one descriptor of each is looked at at each stop |
+//! | open files: flags, locks, offsets, names | any process that shares one | one descriptor of each is looked at at each stop, but of devices and the like that only sleepers have |
 //! | what is in pipes, sockets, event counters, timers, poll descriptors | any process that shares one | the same |
 
 use super::followed::Followed;
