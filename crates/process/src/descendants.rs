@@ -227,6 +227,12 @@ impl Descendants {
         self.list.get_mut(&pid)
     }
 
+    /// The process whose memory a descendant began with; none once it has executed a program.
+    pub(crate) fn maker(&self, pid: i32) -> Option<i32> {
+        let one = self.list.get(&pid).filter(|one| !one.executed);
+        one.map(Descendant::parent)
+    }
+
     /// Whether a descendant uses its maker's memory: `CLONE_VM`.
     pub(crate) fn shares_memory(&self, pid: i32) -> bool {
         self.list.get(&pid).is_some_and(|one| one.shares_memory)

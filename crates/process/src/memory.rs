@@ -10,6 +10,8 @@
 //!   each time, the few cold ones written are protected one by one. In every other chunk one scan
 //!   takes and protects.
 
+mod inherited;
+
 use crate::advice::{Advice, AdviceInForce};
 use crate::copies::Copies;
 use crate::error::{Error, Result};
@@ -18,6 +20,7 @@ use crate::layout::{Kind, Layout, Mapping};
 use crate::objects::{self, Objects};
 use crate::pages::{CHUNK_BYTES, Pages, page_index};
 use crate::scan::{Cut, Walks};
+pub use inherited::Maker;
 use std::ops::Range;
 use twinpage_core::{Capture, Geometry, Piece};
 use twinpage_os::copier;
@@ -244,7 +247,7 @@ impl Memory {
     }
 
     /// Captures what changed since the last capture, and notes what was written to `objects`. The program is stopped.
-    /// True when the layout changed.
+    /// At the first capture of a process, what it has from its maker is not captured again. True when the layout changed.
     ///
     /// # Errors
     /// When a mapping cannot be captured or the program is gone.
@@ -252,6 +255,7 @@ impl Memory {
         &mut self,
         process: &Process,
         objects: &mut Objects,
+        maker: Option<Maker<'_>>,
         into: &mut Capture,
         parts: &mut Parts,
     ) -> Result<bool> {
@@ -262,6 +266,9 @@ impl Memory {
         objects.find_written(process.pid(), self.layout.mappings(), &self.tracker)?;
         self.find_written(objects, into)?;
         self.find_gone(process);
+        if let Some(mut maker) = maker {
+            self.leave_inherited(process, &mut maker);
+        }
         let after_scan = clock.elapsed();
         self.copy(process, into)?;
         let micros = |duration: std::time::Duration| duration.as_secs_f64() * 1e6;
@@ -556,10 +563,9 @@ impl Memory {
         into.pieces.reserve(count as usize);
         for found in &self.found {
             for page in 0..found.pages {
-                into.pieces.push(
-                    self.pages
-                        .piece(found.start + page * PAGE, self.compare || found.hot),
-                );
+                let (address, compare) = (found.start + page * PAGE, self.compare || found.hot);
+                let piece = self.pages.piece(address, compare, &mut into.discarded);
+                into.pieces.push(piece);
             }
             self.ranges.push(Remote {
                 start: found.start,

@@ -9,14 +9,20 @@
 //! * A chunk of 64 system pages has one place; the table is small (24 bytes a chunk).
 //! * `stored` says which system pages the checkpoint holds: a page that is not stored is empty (or
 //!   still the file's). The table is part of every context, so it changes with the checkpoint.
-//! * The memories of several processes share the page space: a place belongs to one of them ([`Places`]).
+//! * The memories of several processes share the page space. A place belongs to one of them, or is shared and written no
+//!   more ([`places`]): pages that a process has from its maker are stored once. One that is written moves to a place of
+//!   its memory's own.
 //! * `heat` guesses how often a page is written, so that pages dirty in most epochs stay writable:
 //!   a look costs less than a fault.
 
+mod places;
+#[cfg(test)]
+mod tests;
+
 use crate::error::{Error, Result};
-use std::collections::{BTreeMap, HashSet};
+use places::Places;
+use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
-use std::sync::{Arc, Mutex, MutexGuard};
 use twinpage_core::{Geometry, LineMask, PageId, Piece};
 use twinpage_os::tracker::PAGE;
 
@@ -36,25 +42,39 @@ const HOTTEST: u8 = 8;
 const WORTHWHILE: u16 = 3;
 
 /// A bit for each system page of a chunk.
-type Bits = [u64; CHUNK_PAGES / 64];
+pub type Bits = [u64; CHUNK_PAGES / 64];
 
-/// One chunk of addresses and its place.
+const NO_PAGES: Bits = [0; CHUNK_PAGES / 64];
+
+/// One chunk of addresses and its places.
 #[derive(Clone, Debug)]
 pub struct Chunk {
-    id: u32,
+    /// Where pages go that are written; none before the first.
+    own: Option<u32>,
+    /// The pages stored there.
     stored: Bits,
+    /// Pages that are stored in shared places.
+    shared: Vec<Shared>,
     /// Pages that were left writable at the last scan: that they look written says nothing.
     left: Bits,
     heat: Box<[u8; CHUNK_PAGES]>,
     hot: u16,
 }
 
+/// Pages of a chunk in a place that is shared.
+#[derive(Clone, Copy, Debug)]
+struct Shared {
+    id: u32,
+    stored: Bits,
+}
+
 impl Chunk {
-    fn new(id: u32) -> Chunk {
+    fn new() -> Chunk {
         Chunk {
-            id,
-            stored: [0; CHUNK_PAGES / 64],
-            left: [0; CHUNK_PAGES / 64],
+            own: None,
+            stored: NO_PAGES,
+            shared: Vec::new(),
+            left: NO_PAGES,
             heat: Box::new([0; CHUNK_PAGES]),
             hot: 0,
         }
@@ -73,15 +93,72 @@ impl Chunk {
     }
 
     fn is_empty(&self) -> bool {
-        self.stored == [0; CHUNK_PAGES / 64]
+        self.stored == NO_PAGES && self.shared.is_empty()
     }
 
-    fn set_stored(&mut self, index: usize, stored: bool) {
-        set(&mut self.stored, index, stored);
+    /// The place that has a page stored.
+    fn place_of(&self, index: usize) -> Option<u32> {
+        if is_set(&self.stored, index) {
+            return self.own;
+        }
+        let mut shared = self.shared.iter();
+        shared
+            .find(|part| is_set(&part.stored, index))
+            .map(|part| part.id)
     }
 
     fn is_stored(&self, index: usize) -> bool {
-        is_set(&self.stored, index)
+        self.place_of(index).is_some()
+    }
+
+    /// The place for pages that are written: the one there is, one that nothing else uses any more, or a free one.
+    fn own_place(&mut self, number: u64, places: &Places) -> u32 {
+        if let Some(id) = self.own {
+            return id;
+        }
+        let alone = self
+            .shared
+            .iter()
+            .position(|part| places.reclaim(part.id, &part.stored));
+        let id = match alone.map(|at| self.shared.swap_remove(at)) {
+            Some(part) => {
+                self.stored = part.stored;
+                part.id
+            }
+            None => places.give(number),
+        };
+        self.own = Some(id);
+        id
+    }
+
+    /// More pages are stored in a shared place.
+    fn show(&mut self, part: Shared) {
+        match self.shared.iter_mut().find(|known| known.id == part.id) {
+            Some(known) => (known.stored.iter_mut().zip(part.stored)).for_each(|(word, more)| *word |= more),
+            None => self.shared.push(part),
+        }
+    }
+
+    /// A page is stored in a shared place no longer. The place, if it was.
+    fn leave_shared(&mut self, index: usize) -> Option<u32> {
+        let at = (self.shared.iter()).position(|part| is_set(&part.stored, index))?;
+        let part = &mut self.shared[at];
+        set(&mut part.stored, index, false);
+        let id = part.id;
+        if part.stored == NO_PAGES {
+            self.shared.swap_remove(at);
+        }
+        Some(id)
+    }
+
+    /// Its places, with the pages that are stored in each.
+    fn parts(&self) -> impl Iterator<Item = Shared> {
+        let own = self.own.map(|id| Shared {
+            id,
+            stored: self.stored,
+        });
+        let own = own.filter(|own| own.stored != NO_PAGES);
+        own.into_iter().chain(self.shared.iter().copied())
     }
 
     /// The page is left writable, or not any more. True when it was.
@@ -107,48 +184,16 @@ impl Chunk {
     }
 }
 
-fn set(bits: &mut Bits, index: usize, value: bool) {
+/// Sets a page's bit.
+pub fn set(bits: &mut Bits, index: usize, value: bool) {
     let (word, bit) = (&mut bits[index / 64], 1 << (index % 64));
     if value { *word |= bit } else { *word &= !bit }
 }
 
-fn is_set(bits: &Bits, index: usize) -> bool {
+/// A page's bit.
+#[must_use]
+pub fn is_set(bits: &Bits, index: usize) -> bool {
     bits[index / 64] >> (index % 64) & 1 == 1
-}
-
-/// The places of a store, given out to all that keep pages in it.
-#[derive(Clone, Debug, Default)]
-struct Places(Arc<Mutex<Given>>);
-
-#[derive(Debug, Default)]
-struct Given {
-    free: Vec<u32>,
-    /// Which chunk of addresses each id was last given to.
-    numbers: Vec<u64>,
-}
-
-impl Places {
-    fn given(&self) -> MutexGuard<'_, Given> {
-        self.0.lock().expect("no panic holds it")
-    }
-
-    fn give(&self, number: u64) -> u32 {
-        let mut given = self.given();
-        let id = given.free.pop().unwrap_or(given.numbers.len() as u32);
-        if id as usize == given.numbers.len() {
-            given.numbers.push(number);
-        }
-        given.numbers[id as usize] = number;
-        id
-    }
-
-    fn take_back(&self, id: u32) {
-        self.given().free.push(id);
-    }
-
-    fn number(&self, id: u64) -> Option<u64> {
-        self.given().numbers.get(id as usize).copied()
-    }
 }
 
 /// The table of chunks.
@@ -214,12 +259,9 @@ impl Pages {
 
     /// The chunk of an address, made if there is none.
     pub fn chunk(&mut self, address: u64) -> &mut Chunk {
-        let number = address / CHUNK_BYTES;
-        let (places, changed) = (&self.places, &mut self.changed);
-        self.chunks.entry(number).or_insert_with(|| {
-            *changed = true;
-            Chunk::new(places.give(number))
-        })
+        self.chunks
+            .entry(address / CHUNK_BYTES)
+            .or_insert_with(Chunk::new)
     }
 
     /// The chunks, by address.
@@ -229,15 +271,80 @@ impl Pages {
             .map(|(number, chunk)| (number * CHUNK_BYTES, chunk))
     }
 
-    /// Where the system page at `address` lives in the store. It is stored from now on.
-    pub fn piece(&mut self, address: u64, compare: bool) -> Piece {
-        let index = page_index(address);
-        let chunk = self.chunk(address);
-        let id = chunk.id;
-        let known = chunk.is_stored(index);
-        chunk.set_stored(index, true);
-        self.changed |= !known;
+    /// Where the system page at `address` is written in the store. It is stored from now on. A page of the store that
+    /// holds nothing more, as it was shared, is added to `discarded`.
+    pub fn piece(&mut self, address: u64, compare: bool, discarded: &mut Vec<Range<PageId>>) -> Piece {
+        let (number, index) = (address / CHUNK_BYTES, page_index(address));
+        let chunk = self.chunks.entry(number).or_insert_with(Chunk::new);
+        let id = chunk.own_place(number, &self.places);
+        if !is_set(&chunk.stored, index) {
+            set(&mut chunk.stored, index, true);
+            self.changed = true;
+            if let Some(shared) = chunk.leave_shared(index) {
+                self.leave(shared, index, discarded);
+            }
+        }
         self.place(id, index, compare)
+    }
+
+    /// A page is stored in a shared place no longer.
+    fn leave(&self, id: u32, index: usize, discarded: &mut Vec<Range<PageId>>) {
+        let each = self.system_pages();
+        let first = index / each * each;
+        if self.places.leave(id, index, first..first + each) {
+            discard(self.pages_of(id).start + (first / each) as u64, discarded);
+        }
+    }
+
+    /// System pages in a page of the store.
+    fn system_pages(&self) -> usize {
+        (self.geometry.page_bytes() as u64 / PAGE).max(1) as usize
+    }
+
+    /// Whether anything of the chunk at `base` is stored.
+    #[must_use]
+    pub fn has_any(&self, base: u64) -> bool {
+        let chunk = self.chunks.get(&(base / CHUNK_BYTES));
+        chunk.is_some_and(|chunk| !chunk.is_empty())
+    }
+
+    /// `other` holds the same at these pages of the chunk at `base`: it has those that are stored here stored in the same
+    /// place. Those, in all.
+    pub fn share(&mut self, other: &mut Pages, base: u64, same: &Bits) -> Bits {
+        let number = base / CHUNK_BYTES;
+        let Some(chunk) = self.chunks.get_mut(&number) else {
+            return NO_PAGES;
+        };
+        let theirs = other.chunks.entry(number).or_insert_with(Chunk::new);
+        let wanted = |part: &Shared| -> Bits {
+            std::array::from_fn(|word| {
+                let there = theirs.parts().fold(0, |bits, part| bits | part.stored[word]);
+                part.stored[word] & same[word] & !there
+            })
+        };
+        let found: Vec<Shared> = (chunk.parts())
+            .map(|part| Shared {
+                stored: wanted(&part),
+                ..part
+            })
+            .filter(|part| part.stored != NO_PAGES)
+            .collect();
+        let mut all = NO_PAGES;
+        for part in &found {
+            if chunk.own == Some(part.id) {
+                let stored = std::mem::replace(&mut chunk.stored, NO_PAGES);
+                self.places.share(part.id, &stored);
+                chunk.own = None;
+                chunk.shared.push(Shared { stored, ..*part });
+            }
+            self.places.share(part.id, &part.stored);
+            all.iter_mut()
+                .zip(part.stored)
+                .for_each(|(all, word)| *all |= word);
+        }
+        other.changed |= !found.is_empty();
+        found.into_iter().for_each(|part| theirs.show(part));
+        all
     }
 
     fn place(&self, id: u32, index: usize, compare: bool) -> Piece {
@@ -266,41 +373,47 @@ impl Pages {
         for number in touched {
             let base = number * CHUNK_BYTES;
             let chunk = self.chunks.get_mut(&number).expect("listed above");
-            let before = chunk.stored;
+            let (before, mut left) = (chunk.stored, Vec::new());
             for index in 0..CHUNK_PAGES {
                 let address = base + index as u64 * PAGE;
                 if range.contains(&address) && chunk.is_stored(index) && gone(address) {
-                    chunk.set_stored(index, false);
+                    match chunk.leave_shared(index) {
+                        Some(id) => left.push((id, index)),
+                        None => set(&mut chunk.stored, index, false),
+                    }
                     chunk.leave_writable(index, false);
                     chunk.hot -= u16::from(chunk.heat[index] >= HOT);
                     chunk.heat[index] = 0;
                 }
             }
-            let (id, after) = (chunk.id, chunk.stored);
-            if after == before {
-                continue;
+            let (own, after, is_empty) = (chunk.own, chunk.stored, chunk.is_empty());
+            let had = after != before || !left.is_empty();
+            self.changed |= had;
+            if after == NO_PAGES {
+                chunk.own = None;
             }
-            self.changed = true;
-            self.discard_emptied(id, &before, &after, discarded);
-            if after.iter().all(|word| *word == 0) {
+            if let Some(id) = own {
+                self.discard_emptied(id, &before, &after, discarded);
+                if after == NO_PAGES {
+                    self.places.take_back(id);
+                }
+            }
+            for (id, index) in left {
+                self.leave(id, index, discarded);
+            }
+            if is_empty && had {
                 self.chunks.remove(&number);
-                self.places.take_back(id);
             }
         }
     }
 
-    /// Pages of the store, in chunk `id`, that held something before and hold nothing after.
+    /// Pages of the store, in a place of this memory's own, that held something before and hold nothing after.
     fn discard_emptied(&self, id: u32, before: &Bits, after: &Bits, discarded: &mut Vec<Range<PageId>>) {
-        let system_pages = (self.geometry.page_bytes() as u64 / PAGE).max(1) as usize;
-        let any = |bits: &Bits, from: usize| {
-            (from..from + system_pages).any(|index| bits[index / 64] >> (index % 64) & 1 == 1)
-        };
+        let system_pages = self.system_pages();
+        let any = |bits: &Bits, from: usize| (from..from + system_pages).any(|index| is_set(bits, index));
         for (page, from) in self.pages_of(id).zip((0..CHUNK_PAGES).step_by(system_pages)) {
             if any(before, from) && !any(after, from) {
-                match discarded.last_mut() {
-                    Some(last) if last.end == PageId(page) => last.end = PageId(page + 1),
-                    _ => discarded.push(PageId(page)..PageId(page + 1)),
-                }
+                discard(page, discarded);
             }
         }
     }
@@ -311,13 +424,13 @@ impl Pages {
         let each = CHUNK_BYTES / self.geometry.page_bytes() as u64;
         let id = piece.page.0 / each;
         let number = self.places.number(id)?;
-        let own = self.chunks.get(&number)?;
-        if u64::from(own.id) != id {
-            return None;
-        }
+        let chunk = self.chunks.get(&number)?;
         let inside = piece.page.0 % each * self.geometry.page_bytes() as u64
             + u64::from(piece.held.0.trailing_zeros()) * self.geometry.line_bytes() as u64;
-        Some(number * CHUNK_BYTES + inside)
+        let index = page_index(inside);
+        let is_in = |part: &Shared| u64::from(part.id) == id && is_set(&part.stored, index);
+        let known = chunk.own.map(u64::from) == Some(id) || chunk.shared.iter().any(is_in);
+        known.then_some(number * CHUNK_BYTES + inside)
     }
 
     /// A hot piece was compared: it had changed, or not. Whether it is of this memory.
@@ -359,56 +472,70 @@ impl Pages {
     pub fn find(&self, address: u64) -> Option<Piece> {
         let chunk = self.chunks.get(&(address / CHUNK_BYTES))?;
         let index = page_index(address);
-        chunk.is_stored(index).then(|| self.place(chunk.id, index, false))
+        chunk.place_of(index).map(|id| self.place(id, index, false))
     }
 
     /// The table, for the context. Kept until it changes.
     pub fn table(&mut self) -> &[u8] {
         if std::mem::take(&mut self.changed) {
-            self.table.clear();
-            let mut rows: Vec<_> = self.chunks.iter().collect();
-            rows.sort_by_key(|(_, chunk)| chunk.id); // a new chunk moves no row
-            for (number, chunk) in rows {
-                self.table.extend_from_slice(&number.to_le_bytes());
-                self.table.extend_from_slice(&u64::from(chunk.id).to_le_bytes());
-                for word in chunk.stored {
-                    self.table.extend_from_slice(&word.to_le_bytes());
-                }
-            }
+            self.table = self.rows();
         }
         &self.table
+    }
+
+    fn rows(&self) -> Vec<u8> {
+        let chunks = self.chunks.iter();
+        let mut rows: Vec<(u64, Shared)> = chunks
+            .flat_map(|(number, chunk)| chunk.parts().map(|part| (*number, part)))
+            .collect();
+        rows.sort_by_key(|(_, part)| part.id); // a new chunk moves no row
+        let mut table = Vec::with_capacity(rows.len() * ROW_BYTES);
+        for (number, part) in rows {
+            table.extend_from_slice(&number.to_le_bytes());
+            table.extend_from_slice(&u64::from(part.id).to_le_bytes());
+            for word in part.stored {
+                table.extend_from_slice(&word.to_le_bytes());
+            }
+        }
+        table
     }
 
     /// The table as it was in a context.
     ///
     /// # Errors
-    /// When two chunks claim one place, or the bytes are no table.
+    /// When the bytes are no table.
     pub fn from_table(geometry: Geometry, table: &[u8]) -> Result<Pages> {
         let mut all = Pages::from_tables(geometry, &[table])?;
         all.pop()
             .ok_or_else(|| Error::Internal("a table gives no pages".into()))
     }
 
-    /// The tables of several processes, as they were in a context.
+    /// The tables of several processes, as they were in a context. A place that several have is shared.
     ///
     /// # Errors
-    /// As [`Pages::from_table`].
+    /// As [`Pages::from_table`]; and when two chunks of addresses claim one place.
     pub fn from_tables(geometry: Geometry, tables: &[&[u8]]) -> Result<Vec<Pages>> {
         let first = Pages::new(geometry)?;
         let mut all: Vec<Pages> = tables.iter().map(|_| first.beside()).collect();
-        let (mut taken, mut numbers) = (HashSet::new(), Vec::new());
+        let mut owners: HashMap<u32, (u64, usize)> = HashMap::new();
         for (pages, table) in all.iter_mut().zip(tables) {
-            pages.read_table(table, &mut taken, &mut numbers)?;
+            pages.read_table(table, &mut owners)?;
         }
-        let free = (0..numbers.len() as u32).filter(|id| !taken.contains(id));
-        *first.places.given() = Given {
-            free: free.collect(),
-            numbers,
-        };
+        let end = owners.keys().max().map_or(0, |highest| *highest as usize + 1);
+        let mut numbers = vec![0; end];
+        owners
+            .iter()
+            .for_each(|(id, (number, _))| numbers[*id as usize] = *number);
+        first.places.restore(numbers, |id| !owners.contains_key(&id));
+        for pages in &mut all {
+            pages.find_own(|id| owners.get(&id).is_some_and(|(_, users)| *users == 1));
+        }
         Ok(all)
     }
 
-    fn read_table(&mut self, table: &[u8], taken: &mut HashSet<u32>, numbers: &mut Vec<u64>) -> Result<()> {
+    /// Reads a table into shared parts of chunks; `owners` says which chunk of addresses a place has, and in how many
+    /// tables it stands.
+    fn read_table(&mut self, table: &[u8], owners: &mut HashMap<u32, (u64, usize)>) -> Result<()> {
         let damaged = |why: &str| Error::Damaged(format!("page table in the context: {why}"));
         if !table.len().is_multiple_of(ROW_BYTES) {
             return Err(damaged("its length is no whole number of rows"));
@@ -418,23 +545,47 @@ impl Pages {
             let word =
                 |index: usize| u64::from_le_bytes(row[index * 8..][..8].try_into().expect("eight bytes"));
             let (number, id) = (word(0), word(1));
-            let mut chunk = Chunk::new(id as u32);
-            chunk.stored = std::array::from_fn(|index| word(2 + index));
+            let stored: Bits = std::array::from_fn(|index| word(2 + index));
             // Rows stand in the order of their ids; a table of N rows that had M chunks at most.
             let in_order = id >= next && id < MOST_CHUNKS;
-            if !in_order || number >= u64::MAX / CHUNK_BYTES || chunk.is_empty() {
+            if !in_order || number >= u64::MAX / CHUNK_BYTES || stored == NO_PAGES {
                 return Err(damaged("a row is out of order or empty"));
             }
             next = id + 1;
-            if numbers.len() <= id as usize {
-                numbers.resize(id as usize + 1, 0);
-            }
-            numbers[id as usize] = number;
-            if !taken.insert(id as u32) || self.chunks.insert(number, chunk).is_some() {
+            let id = id as u32;
+            let (claimed, users) = owners.entry(id).or_insert((number, 0));
+            *users += 1;
+            let chunk = self.chunks.entry(number).or_insert_with(Chunk::new);
+            let twice = chunk
+                .parts()
+                .any(|part| part.stored.iter().zip(stored).any(|(a, b)| a & b != 0));
+            if *claimed != number || twice {
                 return Err(damaged("a chunk stands twice"));
             }
+            chunk.shared.push(Shared { id, stored });
         }
         Ok(())
+    }
+
+    /// Of the parts that were read, makes those of one place own that no other memory has; the others are shared.
+    fn find_own(&mut self, is_alone: impl Fn(u32) -> bool) {
+        for chunk in self.chunks.values_mut() {
+            if let Some(at) = chunk.shared.iter().position(|part| is_alone(part.id)) {
+                let own = chunk.shared.swap_remove(at);
+                (chunk.own, chunk.stored) = (Some(own.id), own.stored);
+            }
+            for part in &chunk.shared {
+                self.places.share(part.id, &part.stored);
+            }
+        }
+    }
+}
+
+/// Adds a page of the store to those that hold nothing more.
+fn discard(page: u64, discarded: &mut Vec<Range<PageId>>) {
+    match discarded.last_mut() {
+        Some(last) if last.end == PageId(page) => last.end = PageId(page + 1),
+        _ => discarded.push(PageId(page)..PageId(page + 1)),
     }
 }
 
@@ -442,101 +593,4 @@ impl Pages {
 #[must_use]
 pub fn page_index(address: u64) -> usize {
     (address % CHUNK_BYTES / PAGE) as usize
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_table_survives_its_context() {
-        for geometry in [Geometry::MEMORY, Geometry::DISK] {
-            let mut pages = Pages::new(geometry).unwrap();
-            let addresses = [0x40_0000, 0x40_1000, 0x7fff_0000_0000, 0x5555_5540_3000];
-            let pieces: Vec<_> = addresses
-                .iter()
-                .map(|address| pages.piece(*address, true))
-                .collect();
-            let copy = Pages::from_table(geometry, pages.table()).unwrap();
-            for (address, piece) in addresses.iter().zip(pieces) {
-                assert_eq!(
-                    copy.find(*address),
-                    Some(Piece {
-                        compare: false,
-                        ..piece
-                    })
-                );
-            }
-            assert_eq!(copy.find(0x40_2000), None);
-            assert_eq!(copy.stored_runs().len(), 3);
-        }
-    }
-
-    #[test]
-    fn pages_of_several_memories_are_kept_apart() {
-        let mut one = Pages::new(Geometry::MEMORY).unwrap();
-        let mut other = one.beside();
-        let pieces = [&mut one, &mut other].map(|pages| pages.piece(0x40_0000, true));
-        assert_ne!(pieces[0].page, pieces[1].page);
-        assert_eq!(
-            (one.address(pieces[1]), other.address(pieces[1])),
-            (None, Some(0x40_0000))
-        );
-        let tables = [one.table().to_vec(), other.table().to_vec()];
-        let both = |tables: [&[u8]; 2]| Pages::from_tables(Geometry::MEMORY, &tables);
-        let mut again = both([&tables[0], &tables[1]]).unwrap();
-        assert_eq!(again[1].find(0x40_0000).unwrap().page, pieces[1].page);
-        let fresh = again[0].piece(0x80_0000, true);
-        assert!(pieces.iter().all(|piece| piece.page != fresh.page));
-        assert!(both([&tables[0], &tables[0]]).is_err(), "a place of two memories");
-        other.forget(0..u64::MAX, &mut Vec::new(), |_| true);
-        assert_eq!(
-            one.piece(0x80_0000, true).page,
-            pieces[1].page,
-            "its place is free again"
-        );
-    }
-
-    #[test]
-    fn emptied_pages_are_discarded_and_chunks_reused() {
-        let mut pages = Pages::new(Geometry::MEMORY).unwrap();
-        pages.piece(0x40_0000, true);
-        let kept = pages.piece(0x60_0000, true);
-        let mut discarded = Vec::new();
-        pages.forget(0x40_0000..0x60_0000, &mut discarded, |_| true);
-        assert_eq!(discarded, [PageId(0)..PageId(1)]);
-        assert_eq!(
-            pages.find(0x60_0000),
-            Some(Piece {
-                compare: false,
-                ..kept
-            })
-        );
-        assert_eq!(pages.piece(0x80_0000, true).page, PageId(0));
-    }
-
-    #[test]
-    fn a_damaged_table_is_refused() {
-        let mut pages = Pages::new(Geometry::MEMORY).unwrap();
-        pages.piece(0x40_0000, true);
-        let table = pages.table().to_vec();
-        assert!(Pages::from_table(Geometry::MEMORY, &table[1..]).is_err());
-        let twice = [table.clone(), table].concat();
-        assert!(Pages::from_table(Geometry::MEMORY, &twice).is_err());
-    }
-
-    #[test]
-    fn heat_rises_and_falls() {
-        let mut chunk = Chunk::new(0);
-        for _ in 0..HOT {
-            assert!(!chunk.is_hot(7));
-            chunk.warm(7);
-        }
-        assert!(chunk.is_hot(7) && chunk.hot == 1);
-        (0..20).for_each(|_| chunk.warm(7));
-        (0..HOTTEST - HOT).for_each(|_| chunk.cool(7));
-        assert!(chunk.is_hot(7) && chunk.hot == 1);
-        chunk.cool(7);
-        assert!(!chunk.is_hot(7) && chunk.hot == 0);
-    }
 }

@@ -1,10 +1,12 @@
 //! Real programs killed at random instants and resumed, each compared with its undisturbed run.
 
+use std::fs;
 use std::path::Path;
 use std::time::Instant;
 
 use crate::support::campaign::{Campaign, oracle};
 use crate::support::ordinary::OrdinaryUser;
+use crate::support::process::twinpage;
 use crate::support::program::named;
 use crate::support::{chance, long, may_change_users, say, seed, sink};
 
@@ -259,6 +261,28 @@ fn c_with_files_that_are_watched() {
 #[test]
 fn c_with_system_v_memory() {
     survives("c_segments.c");
+}
+
+/// What a process has from its maker is stored once, and each has its own.
+#[test]
+fn c_with_memory_that_children_inherit() {
+    survives("c_inherits.c");
+    let scratch = tempfile::tempdir().expect("a scratch directory");
+    let stats = scratch.path().join("stats");
+    let line = named("c_inherits.c").command(60).expect("a compiler");
+    let mut command = twinpage();
+    command.args(["run", "--every", "16ms", "--durability", "memory", "--stats"]);
+    command
+        .arg(&stats)
+        .arg("--state")
+        .arg(scratch.path().join("state"));
+    let out = command.arg("--").args(line).output().expect("twinpage starts");
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    let stats = fs::read(stats).expect("statistics");
+    let stats: serde_json::Value = serde_json::from_slice(&stats).expect("JSON");
+    let pages = stats["pages"].as_u64().expect("a number");
+    // 40 processes of 1024 pages, of which each writes 7 in some 200 rounds at most.
+    assert!(pages < 20 * 1024, "{pages} pages were captured");
 }
 
 #[test]

@@ -36,7 +36,10 @@ impl Both {
                 return same;
             }
         }
-        let pages = self.own.chunks_exact(PAGE as usize).zip(self.makers.chunks_exact(PAGE as usize));
+        let pages = self
+            .own
+            .chunks_exact(PAGE as usize)
+            .zip(self.makers.chunks_exact(PAGE as usize));
         for (at, (own, makers)) in pages.enumerate() {
             set(&mut same, page_index(part.start) + at, own == makers);
         }
@@ -67,8 +70,14 @@ impl Memory {
                 continue;
             }
             match self.found.last_mut() {
-                Some(last) if last.hot == part.hot && last.start + last.pages * PAGE == address => last.pages += 1,
-                _ => self.found.push(Found { start: address, pages: 1, ..part }),
+                Some(last) if last.hot == part.hot && last.start + last.pages * PAGE == address => {
+                    last.pages += 1
+                }
+                _ => self.found.push(Found {
+                    start: address,
+                    pages: 1,
+                    ..part
+                }),
             }
         }
     }
@@ -80,7 +89,11 @@ fn by_chunk(found: Found) -> impl Iterator<Item = Found> {
     let mut start = found.start;
     std::iter::from_fn(move || {
         let until = end.min((start / CHUNK_BYTES + 1) * CHUNK_BYTES);
-        let part = (start < end).then(|| Found { start, pages: (until - start) / PAGE, ..found });
+        let part = (start < end).then(|| Found {
+            start,
+            pages: (until - start) / PAGE,
+            ..found
+        });
         start = until;
         part
     })

@@ -396,7 +396,8 @@ impl Object {
             let hole = key(self.id, at)..key(self.id, start);
             pages.forget(hole, &mut into.discarded, |_| true);
             for page in (start..end).step_by(PAGE as usize) {
-                into.pieces.push(pages.piece(key(self.id, page), true));
+                let piece = pages.piece(key(self.id, page), true, &mut into.discarded);
+                into.pieces.push(piece);
             }
             self.read(start, into.bytes.append((end - start) as usize))?;
             at = end;

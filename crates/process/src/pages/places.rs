@@ -59,7 +59,10 @@ impl Places {
     /// Another memory has these pages stored in a shared place; the first that has makes it one.
     pub(super) fn share(&self, id: u32, stored: &Bits) {
         let mut given = self.given();
-        let users = given.shared.entry(id).or_insert_with(|| Box::new([0; CHUNK_PAGES]));
+        let users = given
+            .shared
+            .entry(id)
+            .or_insert_with(|| Box::new([0; CHUNK_PAGES]));
         pages(stored).for_each(|index| users[index] += 1);
     }
 
@@ -67,7 +70,10 @@ impl Places {
     /// anything of that.
     pub(super) fn leave(&self, id: u32, index: usize, stored: Range<usize>) -> bool {
         let mut given = self.given();
-        let users = given.shared.get_mut(&id).expect("a memory has something stored there");
+        let users = given
+            .shared
+            .get_mut(&id)
+            .expect("a memory has something stored there");
         users[index] -= 1;
         let emptied = users[stored].iter().all(|users| *users == 0);
         if users.iter().all(|users| *users == 0) {

@@ -57,7 +57,7 @@ impl Program {
         self.update_descriptors()?; // it tells which files memory shows
         self.refresh(tid)?;
         let mut parts = Parts::default();
-        if (self.memory).capture(&self.process, &mut self.objects, into, &mut parts)? {
+        if (self.memory).capture(&self.process, &mut self.objects, None, into, &mut parts)? {
             self.fixed_changed = true;
             self.follow_executable()?;
         }

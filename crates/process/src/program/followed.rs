@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::files::Ident;
 use crate::kernel::{Dirty, Kernel, Running};
 use crate::machine::Machine;
-use crate::memory::{Memory, Parts};
+use crate::memory::{Maker, Memory, Parts};
 use crate::objects::Objects;
 use crate::threads::{self, Pending, ThreadRegisters, ThreadState};
 use crate::timers::Dues;
@@ -22,6 +22,8 @@ use twinpage_os::trace::Tid;
 pub(super) struct Followed {
     pub(super) process: Process,
     pub(super) memory: Memory,
+    /// The process that made it, until its memory has been compared with that one's.
+    pub(super) maker: Option<i32>,
     pub(super) kernel: Kernel,
     pub(super) stale: Dirty,
     pub(super) timers_set: bool,
@@ -53,6 +55,7 @@ impl Followed {
         look: &Look<'_>,
         dues: &mut Dues,
         objects: &mut Objects,
+        maker: Option<Maker<'_>>,
         into: &mut Capture,
     ) -> Result<Vec<u8>> {
         let (process, pid) = (&self.process, self.process.pid());
@@ -70,7 +73,7 @@ impl Followed {
             self.kernel.refresh_fault_action(process, pid)?;
         }
         check(pid, &self.kernel)?;
-        (self.memory).capture(process, objects, into, &mut Parts::default())?;
+        (self.memory).capture(process, objects, maker, into, &mut Parts::default())?;
         self.rest.keep_doubtful(process);
         self.steady.retain(|tid, _| look.tids.contains(tid));
         for tid in look.tids {

@@ -24,12 +24,12 @@ use crate::files::Ident;
 use crate::kernel::{Dirty, Kernel};
 use crate::layout::Layout;
 use crate::machine::Machine;
-use crate::memory::Memory;
+use crate::memory::{Maker, Memory};
 use crate::pages::Pages;
 use crate::syscalls::Watch;
 use crate::threads::{self, ThreadRegisters};
 use crate::timers::Dues;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use twinpage_core::{Capture, Piece};
 use twinpage_os::inject::{self, ROOM};
@@ -180,10 +180,10 @@ impl Members {
         self.memories().for_each(|memory| memory.owe(pieces));
     }
 
-    fn with_dues(&mut self, pid: i32) -> Result<(&mut Followed, &mut Dues)> {
-        let followed = self.list.get_mut(&pid);
-        let followed = followed.ok_or_else(|| Error::Internal(format!("process {pid} is not followed")))?;
-        Ok((followed, self.dues.entry(pid).or_default()))
+    /// Takes one out, to be looked at beside its maker.
+    fn take(&mut self, pid: i32) -> Result<Followed> {
+        let followed = self.list.remove(&pid);
+        followed.ok_or_else(|| Error::Internal(format!("process {pid} is not followed")))
     }
 
     fn forget_left(&mut self, into: &mut Capture) {
@@ -192,9 +192,10 @@ impl Members {
         }
     }
 
-    fn add(&mut self, process: Process, memory: Memory) {
+    fn add(&mut self, process: Process, memory: Memory, maker: Option<i32>) {
         let followed = Followed {
             memory,
+            maker,
             kernel: Kernel::default(),
             stale: Dirty::ALL,
             timers_set: true,
@@ -236,7 +237,7 @@ impl Program {
                 self.descendants.set_state(*tid, State::GroupStopped);
             }
             *self.members.dues(pid) = adopted.dues;
-            self.members.add(adopted.process, adopted.memory);
+            self.members.add(adopted.process, adopted.memory, None);
         }
     }
 
@@ -253,6 +254,7 @@ impl Program {
         let machine = self.machine.clone();
         let known = self.members.sleepers.identity_now.take();
         let identity = known.map_or_else(|| Identity::of(self.process.thread()), Ok)?;
+        let mut captured = BTreeSet::new();
         for pid in living {
             let slept = self.members.sleepers.pids.contains(&pid);
             let kept = self
@@ -262,9 +264,11 @@ impl Program {
                 .and_then(|followed| followed.slumber.kept());
             if let Some(kept) = kept {
                 found.members.push(kept.clone());
+                captured.insert(pid);
                 continue;
             }
-            let looked = self.look_at_descendant(pid, into, clocks, &machine, &identity);
+            let looked = self.look_at_descendant(pid, &captured, into, clocks, &machine, &identity);
+            captured.insert(pid);
             found
                 .members
                 .push(looked.map_err(|error| of_process(pid, error))?);
@@ -299,6 +303,7 @@ impl Program {
     fn look_at_descendant(
         &mut self,
         pid: i32,
+        captured: &BTreeSet<i32>,
         into: &mut Capture,
         clocks: Clocks,
         machine: &Machine,
@@ -343,11 +348,26 @@ impl Program {
             clocks,
             machine,
         };
-        let (followed, dues) = self.members.with_dues(pid)?;
-        let found = (
-            member,
-            followed.look(&look, dues, &mut self.objects, into)?.into(),
-        );
+        let mut followed = self.members.take(pid)?;
+        let maker = match followed.maker.take() {
+            Some(maker) if maker == self.process.pid() => Some(Maker {
+                process: &self.process,
+                memory: &mut self.memory,
+            }),
+            // One that is looked at later may write to what would be shared.
+            Some(maker) if captured.contains(&maker) => {
+                let maker = self.members.list.get_mut(&maker);
+                maker.map(|maker| Maker {
+                    process: &maker.process,
+                    memory: &mut maker.memory,
+                })
+            }
+            _ => None,
+        };
+        let dues = self.members.dues.entry(pid).or_default();
+        let bytes = followed.look(&look, dues, &mut self.objects, maker, into);
+        self.members.list.insert(pid, followed);
+        let found = (member, bytes?.into());
         self.put_to_sleep(&found, &moving, identity);
         Ok(found)
     }
@@ -365,7 +385,7 @@ impl Program {
         let advice = self.descendants.get_mut(pid).map(|one| one.advice.clone());
         let pages = self.memory.pages().beside();
         let memory = Memory::of_descendant(layout, tracker, pages, advice.unwrap_or_default());
-        self.members.add(process, memory);
+        self.members.add(process, memory, self.descendants.maker(pid));
         Ok(())
     }
 

@@ -68,6 +68,7 @@ pub(crate) const PROGRAMS: &[Program] = &[
     program("c_inotify.c", Kind::C(&[]), 300),
     program("c_segments.c", Kind::C(&[]), 60),
     program("c_ipc.c", Kind::C(&[]), 60),
+    program("c_inherits.c", Kind::C(&[]), 60),
     program("c_timers.c", Kind::C(&["-pthread", "-lrt"]), 40),
     program("c_shared.c", Kind::C(&["-pthread", "-lrt"]), 150),
     program("c_sqlite.c", Kind::C(&["-lsqlite3"]), 240),
