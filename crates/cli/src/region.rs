@@ -9,6 +9,7 @@ use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
 use twinpage::check::Report;
 use twinpage::inspect::{self, inspect};
+use twinpage::objects::{self, ObjectInfo};
 use twinpage::superblock::{Superblock, VERSION};
 use twinpage::{Durability, control_socket};
 use twinpage_core::Damage;
@@ -42,9 +43,14 @@ fn json_of_region(look: &inspect::Inspection) -> Value {
 }
 
 pub(crate) fn info(arguments: &Look) -> Result<ExitCode, String> {
+    // Before the region is looked at otherwise, which takes its lock.
+    let objects = objects::list(&arguments.state);
     let look = inspect(&arguments.state).map_err(naming(&arguments.state))?;
     if arguments.json {
-        println!("{:#}", json_of_region(&look));
+        let mut document = json_of_region(&look);
+        document["objects"] = json!(objects.as_ref().ok());
+        document["why_no_objects"] = json!(objects.as_ref().err().map(ToString::to_string));
+        println!("{document:#}");
         return Ok(ExitCode::SUCCESS);
     }
     let (path, info, mut rows) = (arguments.state.display(), look.info(), Rows::default());
@@ -61,8 +67,29 @@ pub(crate) fn info(arguments: &Look) -> Result<ExitCode, String> {
         None => rows.add("checkpoint", "none yet"),
     }
     crate::info::add_store(&mut rows, &info);
+    match &objects {
+        Ok(objects) => objects
+            .iter()
+            .for_each(|object| rows.add("object", object_line(object))),
+        Err(error) => rows.add("objects", format!("cannot be listed: {error}")),
+    }
     rows.print();
     Ok(ExitCode::SUCCESS)
+}
+
+fn object_line(object: &ObjectInfo) -> String {
+    let number = object.id.map_or(String::new(), |id| format!(", number {id}"));
+    let held = match object.holders.is_empty() {
+        true => String::new(),
+        false => format!("; held by {}", object.holders.join(", ")),
+    };
+    format!(
+        "{:?}{number}, a {}: {}, {}{held}",
+        object.name,
+        object.type_name,
+        show::count(object.blocks, "block"),
+        show::bytes(object.bytes)
+    )
 }
 
 fn add_checkpoint(rows: &mut Rows, superblock: &Superblock, epoch: u64, durability: Durability) {

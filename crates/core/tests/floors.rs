@@ -290,8 +290,8 @@ const LIBRARY: &[&str] = &[
     "handle",
     "shared",
     "backup",
-    "objects",
     "reader",
+    "objects",
 ];
 
 #[test]

@@ -153,6 +153,14 @@ pub enum Error {
         /// What the panic said.
         why: String,
     },
+    /// The object was freed ([`Region::free_object`](crate::Region::free_object)): the call was not run.
+    #[error(
+        "the object {object:?} was freed, so the call was not run; `Region::object` makes one anew, with handles of its own"
+    )]
+    Freed {
+        /// The object.
+        object: String,
+    },
     /// Calls in the operation log cannot be run again. They stay there.
     #[error("the operation log {}: {why}", file.display())]
     Log {

@@ -10,6 +10,7 @@
 //!   damaged.
 
 use crate::address::PAGE;
+use crate::check::Report;
 use crate::control_socket;
 use crate::error::RootError;
 use crate::error::{Error, Result};
@@ -143,6 +144,18 @@ impl Reader {
             name: name.to_owned(),
             window: self.window.clone(),
         })
+    }
+
+    /// Looks at all of the heap and at every root: what is in use, leaked or damaged.
+    ///
+    /// # Errors
+    /// [`RootError::Heap`] when there is no heap to be looked at.
+    pub fn check(&self) -> Result<Report> {
+        if self.window.place().bytes() == 0 {
+            return Ok(Report::default());
+        }
+        let heap = RawHeap::open(self.window.place()).map_err(RootError::from)?;
+        Ok(heap.check())
     }
 
     fn find<T: Persist>(&self, name: &str) -> Result<NonNull<T>, RootError> {

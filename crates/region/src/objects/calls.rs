@@ -1,6 +1,7 @@
 //! What a handle does.
 
 use super::host::{Object, Returned, encode};
+use super::life::Life;
 use super::server::Objects;
 use super::thread::{Next, next, returned};
 use crate::error::{Error, Result};
@@ -16,6 +17,7 @@ pub struct Calls<T> {
     objects: Arc<Objects>,
     /// The number of the object's definition.
     object: u16,
+    life: Arc<Life>,
     of: PhantomData<fn(T)>,
 }
 
@@ -23,6 +25,7 @@ impl<T> Clone for Calls<T> {
     fn clone(&self) -> Calls<T> {
         Calls {
             objects: self.objects.clone(),
+            life: self.life.clone(),
             ..*self
         }
     }
@@ -35,20 +38,25 @@ impl<T> fmt::Debug for Calls<T> {
 }
 
 impl<T: Object> Calls<T> {
-    pub(super) fn new(objects: Arc<Objects>, object: u16) -> Calls<T> {
-        let of = PhantomData;
-        Calls { objects, object, of }
+    pub(super) fn new(objects: Arc<Objects>, object: u16, life: Arc<Life>) -> Calls<T> {
+        Calls {
+            objects,
+            object,
+            life,
+            of: PhantomData,
+        }
     }
 
     /// Logs a call of a deferrable method.
     ///
     /// # Panics
-    /// When the region is closed, when the arguments are too long or cannot be serialized, and when the log and the
-    /// medium are full: nothing was logged then.
+    /// When the region is closed or the object was freed, when the arguments are too long or cannot be serialized, and when
+    /// the log and the medium are full: nothing was logged then.
     #[track_caller]
     pub fn defer(&self, function: u16, lane: Option<usize>, arguments: &impl Serialize) {
         let lane = lane.map(|lane| lane as u64);
         let logged = encode(arguments, |bytes| {
+            self.life.check()?;
             match next(&self.objects, self.object, function, lane, bytes)? {
                 Next::Made(thread) => self.objects.defer(thread, self.object, function, lane, bytes),
                 Next::Known(_) => Ok(()),
@@ -65,8 +73,8 @@ impl<T: Object> Calls<T> {
     ///
     /// # Errors
     /// [`Error::Panicked`] when the method panics; [`Error::Poisoned`] when the medium has failed; [`Error::Full`] when it
-    /// has no room, and the call will not run; [`Error::Invalid`] inside an update, when the region is closed, and for arguments that are too long
-    /// or cannot be serialized.
+    /// has no room, and the call will not run; [`Error::Freed`] when the object was freed; [`Error::Invalid`] inside an
+    /// update, when the region is closed, and for arguments that are too long or cannot be serialized.
     pub fn instant<R: Returned>(
         &self,
         function: u16,
@@ -75,6 +83,7 @@ impl<T: Object> Calls<T> {
     ) -> Result<R> {
         let lane = lane.map(|lane| lane as u64);
         encode(arguments, |bytes| {
+            self.life.check()?;
             match next(&self.objects, self.object, function, lane, bytes)? {
                 Next::Made(thread) => {
                     let outcome = self.objects.instant(thread, self.object, function, lane, bytes)?;
@@ -96,6 +105,7 @@ impl<T: Object> Calls<T> {
         if Next::is_of_named() {
             return self.instant(function, None, arguments);
         }
+        self.life.check()?;
         let call = |bytes: &[u8]| self.objects.read(self.object, function, bytes);
         Ok(answer(encode(arguments, call)?))
     }

@@ -2,13 +2,15 @@
 
 use super::answers::Answers;
 use super::host::{Outcome, Undecodable};
-use super::hosts::{read, write};
-use super::replay::{Left, number};
+use super::hosts::{Freed, read, write};
+use super::replay::{Left, id_of, number};
 use super::run::Ran;
 use super::server::Objects;
+use super::table::ObjectTable;
 use crate::error::{Error, Result};
 use crate::region::Inner;
 use crate::superblock::LogPosition;
+use std::cmp::Ordering::{Equal, Greater, Less};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -30,6 +32,7 @@ pub(super) struct Server {
     pub(super) log: Log<AnyMedium>,
     taker: Taker,
     pub(super) left: Left,
+    pub(super) table: ObjectTable,
     /// The first deferrable method that panicked and was not told of.
     pub(super) panicked: Option<Error>,
     /// The instant call of the thread with the turn, and its answer.
@@ -47,6 +50,14 @@ pub(super) struct Server {
     pub(super) inner: Arc<Inner>,
 }
 
+/// Why a copy cannot run calls of an object, or make it.
+pub(super) fn made_later(name: &str) -> String {
+    format!(
+        "the object {name:?} was made after the copy that follows, which has no such one: begin again with a new backup of \
+         the region"
+    )
+}
+
 /// Milliseconds of Unix time.
 fn now_ms() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
@@ -54,10 +65,17 @@ fn now_ms() -> u64 {
 }
 
 impl Server {
-    pub(super) fn new(log: Log<AnyMedium>, taker: Taker, left: Left, inner: Arc<Inner>) -> Server {
+    pub(super) fn new(
+        log: Log<AnyMedium>,
+        taker: Taker,
+        left: Left,
+        table: ObjectTable,
+        inner: Arc<Inner>,
+    ) -> Server {
         Server {
             taker,
             left,
+            table,
             panicked: None,
             own: (None, None),
             ran: 0,
@@ -199,7 +217,8 @@ impl Server {
     fn run_chunk(&mut self, objects: &Objects, calls: &[Logged<'_>]) -> u32 {
         let hosts = objects.hosts();
         let Some(host) = hosts.get(calls[0].object) else {
-            return 0;
+            let freed = hosts.freed(calls[0].object);
+            return freed.map_or(0, |freed| self.refuse(objects, freed, calls));
         };
         let (mut host, mut answers, mut at) = (write(host), 0, 0);
         while at < calls.len() {
@@ -222,6 +241,17 @@ impl Server {
             }
         }
         self.ran += calls.len() as u32;
+        answers
+    }
+
+    /// Calls that were appended while another thread freed their object.
+    fn refuse(&mut self, objects: &Objects, freed: &Freed, calls: &[Logged<'_>]) -> u32 {
+        let mut answers = 0;
+        for call in calls {
+            let is_instant = freed.is_instant(call.function);
+            answers += u32::from(is_instant);
+            self.answer(objects, call.position, is_instant, Err(freed.error()));
+        }
         answers
     }
 
@@ -261,6 +291,12 @@ impl Server {
                     "it has calls of the object {name:?}: open it in the copy, too"
                 ))
             })?;
+            match id_of(definition).map(|id| id.cmp(&read(host).id())) {
+                // Of one that was freed before the copy was made.
+                Some(Less) => continue,
+                Some(Greater) => return Err(refuse(made_later(name))),
+                Some(Equal) | None => {}
+            }
             let function = number(definition, entry, read(host).functions()).map_err(refuse)?;
             let function = function as u16;
             calls.push((

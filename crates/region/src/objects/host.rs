@@ -1,18 +1,21 @@
 //! An object in its region, and what the macro makes of its methods.
 
 use super::lanes::{LaneRun, LaneThreads, Pace};
+use super::life::Life;
 use super::run::{Outcomes, Ran, in_order, in_update, said};
+use super::table::{ObjectTable, position_of, threads_of};
 use super::thread::{Known, Record, sum_with};
 use crate::collections::{self, HashMap};
 use crate::error::{Error, Result};
 use crate::heap::Heap;
 use crate::persist::Persist;
-use crate::region::{Inner, Update, View};
+use crate::region::{Inner, Region, Update, View};
 use crate::root::Root;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::time::Instant;
 use twinpage_core::operation_log::Logged;
 
@@ -198,6 +201,11 @@ pub(super) trait Hosted: Send + Sync {
     fn look(&self, function: u16, arguments: &[u8]) -> Result<Outcome>;
     /// Calls before this position are part of the object.
     fn position(&self) -> u64;
+    /// The number in the table of objects.
+    fn id(&self) -> u64;
+    fn life(&self) -> &Arc<Life>;
+    /// Drops the object and all that is kept of it.
+    fn free(self: Box<Self>, update: &Update<'_>) -> Result<()>;
     /// What it knows of the calls of a thread, which has this number in the log.
     fn know(&mut self, thread: &str, number: u32) -> Known;
     /// The run of the program is over.
@@ -206,14 +214,16 @@ pub(super) trait Hosted: Send + Sync {
 
 /// An object and the position up to which its calls were run.
 pub(super) struct Host<T: Object> {
-    pub(super) name: String,
-    pub(super) root: Root<T>,
-    pub(super) position: Root<u64>,
+    name: String,
+    id: u64,
+    life: Arc<Life>,
+    root: Root<T>,
+    position: Root<u64>,
     /// What is known of threads with names.
-    pub(super) threads: Root<HashMap<'static, collections::String<'static>, Record<'static>>>,
+    threads: Root<HashMap<'static, collections::String<'static>, Record<'static>>>,
     /// Their names, by their numbers in the log.
-    pub(super) names: std::collections::HashMap<u32, String>,
-    pub(super) pace: Pace,
+    names: std::collections::HashMap<u32, String>,
+    pace: Pace,
 }
 
 /// What a call that panicked is told of.
@@ -226,6 +236,41 @@ fn panicked<T: Object>(name: &str, function: u16, panic: &(dyn Any + Send)) -> E
 }
 
 impl<T: Object> Host<T> {
+    /// The object of that name, made if there is none: all that is kept of it, in the update that is under way. Calls from
+    /// the position `end` on are those of a new one.
+    pub(super) fn open(
+        region: &Region,
+        update: &Update<'_>,
+        table: &mut ObjectTable,
+        (name, end): (&str, u64),
+        make: impl for<'r> FnOnce(&Update<'r>) -> T::In<'r>,
+    ) -> Result<Host<T>> {
+        let is_new = table.find(update, name).is_none();
+        let mut position = region.root::<u64>(&position_of(name))?;
+        let threads = region.root(&threads_of(name))?;
+        let root = region.root_with::<T>(name, make)?;
+        let id = table.give(update, name)?;
+        // A build without a table was killed while it made the object where there is none yet.
+        if is_new || *position.get(update) == 0 {
+            *position.get_mut(update) = end;
+        }
+        Ok(Host {
+            name: name.to_owned(),
+            id,
+            life: Arc::new(Life::new(name)),
+            root,
+            position,
+            threads,
+            names: std::collections::HashMap::new(),
+            pace: Pace::default(),
+        })
+    }
+
+    /// With the names of threads, by their numbers in the log.
+    pub(super) fn with_threads(self, names: std::collections::HashMap<u32, String>) -> Host<T> {
+        Host { names, ..self }
+    }
+
     /// Runs the first of these calls, at least one: in order, or on lanes.
     fn run_some(&mut self, update: &Update<'_>, calls: &[Logged<'_>], threads: Option<&LaneThreads>) -> Ran {
         let Host { name, root, pace, .. } = self;
@@ -378,5 +423,25 @@ impl<T: Object> Hosted for Host<T> {
 
     fn position(&self) -> u64 {
         in_update(self.inner(), |update| *self.position.get(update))
+    }
+
+    fn id(&self) -> u64 {
+        self.id
+    }
+
+    fn life(&self) -> &Arc<Life> {
+        &self.life
+    }
+
+    fn free(self: Box<Self>, update: &Update<'_>) -> Result<()> {
+        let Host {
+            root,
+            position,
+            threads,
+            ..
+        } = *self;
+        position.remove(update)?;
+        threads.remove(update)?;
+        root.remove(update) // last: it may panic
     }
 }

@@ -14,6 +14,7 @@
 //! * A call is run when it is durable, in an update of the region that also notes its position beside the object. So
 //!   every checkpoint holds an object and the position up to which its calls are in it, and none is run twice.
 //! * After a crash an object is its last checkpoint; when it is opened, the calls past its position are run again.
+//! * An object is made in one update and freed in one ([`Region::free_object`]), with its entry in the table of objects.
 //! * Six objects are ready-made: [`structures`].
 //! * Methods must do the same whenever they are run on the same object with the same arguments: time, randomness and
 //!   whatever lies outside go in as arguments.
@@ -27,11 +28,13 @@ mod group;
 mod host;
 mod hosts;
 mod lanes;
+mod life;
 mod listing;
 mod replay;
 mod run;
 mod server;
 pub mod structures;
+mod table;
 mod tail;
 pub mod thread;
 
@@ -41,6 +44,7 @@ pub use follower::Follower;
 pub use host::{Arguments, Function, Object, Outcome, Returned, Undecodable, logged};
 pub use lanes::{Lane, LaneRun, Lanes, Parts};
 pub use listing::{Operation, Operations, operations};
+pub use table::{ObjectInfo, list};
 /// Makes a persistent object of an `impl` block.
 ///
 /// Its public methods become operations. Calls are made through a handle, `ScoresHandle` for `Scores`, which is `Clone`,
@@ -141,8 +145,56 @@ impl Region {
             )));
         }
         let objects = self.objects()?;
-        let number = objects.host::<T>(self, name, make)?;
-        Ok(T::handle(Calls::new(objects, number)))
+        let (number, life) = objects.host::<T>(self, name, make)?;
+        Ok(T::handle(Calls::new(objects, number, life)))
+    }
+
+    /// Frees the persistent object `name` with all its memory, whether it is open or not. What was called of it before is
+    /// run first. It is gone for good when this returns; a crash before that leaves it whole, with its calls.
+    ///
+    /// Its handles refuse calls from then on, also when an object is made anew under the name, which is another one. Calls
+    /// of other threads that are made meanwhile are run before, or refused.
+    ///
+    /// ```
+    /// # let folder = tempfile::tempdir()?;
+    /// # std::env::set_current_dir(folder.path())?;
+    /// use twinpage::{Error, Persist, Region};
+    ///
+    /// #[derive(Persist)]
+    /// struct Counter {
+    ///     value: u64,
+    /// }
+    ///
+    /// #[twinpage::object]
+    /// impl Counter {
+    ///     pub fn add(&mut self, by: u64) {
+    ///         self.value += by;
+    ///     }
+    ///     pub fn value(&self) -> u64 {
+    ///         self.value
+    ///     }
+    /// }
+    ///
+    /// let region = Region::open("counter.twin")?;
+    /// let counter = region.object::<Counter>("counter", |_| Counter { value: 0 })?;
+    /// counter.add(7);
+    /// region.free_object("counter")?;
+    /// assert!(matches!(counter.value(), Err(Error::Freed { .. })));
+    /// let counter = region.object::<Counter>("counter", |_| Counter { value: 0 })?; // another
+    /// assert_eq!(counter.value()?, 0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] when there is no such object, inside an update, and in a region that follows another. Those of
+    /// [`Region::object`]; of [`Region::remove_root`] for one that is not open. After [`Error::Full`] of the medium it is
+    /// freed here, and durably with the next checkpoint.
+    ///
+    /// # Panics
+    /// When the `Drop` of a type of the program does. What it had not freed by then leaks.
+    pub fn free_object(&self, name: &str) -> Result<()> {
+        self.outside_update("freeing an object")?;
+        self.objects()?.free(self, name)
     }
 
     /// The objects of the region, with the log, which is made or opened with the first of them.

@@ -7,10 +7,17 @@ use crate::error::Result;
 use std::collections::HashMap;
 use twinpage_core::operation_log::{Entry, Found};
 
-/// The text that names an object and its functions in the log.
-pub(super) fn definition(name: &str, functions: &[Function]) -> String {
+/// The text that names an object and its functions in the log: its name, their signatures, `#` and its number in the table.
+pub(super) fn definition(name: &str, functions: &[Function], id: u64) -> String {
     let lines = functions.iter().map(|function| function.signature);
-    std::iter::once(name).chain(lines).collect::<Vec<_>>().join("\n")
+    let id = format!("#{id}");
+    let all = std::iter::once(name).chain(lines).chain([&*id]);
+    all.collect::<Vec<_>>().join("\n")
+}
+
+/// The number in the table of the object that a definition is of; none in a log of a build without a table.
+pub(super) fn id_of(definition: &str) -> Option<u64> {
+    definition.lines().last()?.strip_prefix('#')?.parse().ok()
 }
 
 /// Whether a definition is the name of a thread: an object has functions, each on a line.
@@ -48,6 +55,16 @@ impl Left {
     fn name(&self, entry: &Entry) -> &str {
         let definition = &self.definitions[usize::from(entry.object)];
         definition.lines().next().unwrap_or_default()
+    }
+
+    /// Drops the calls of objects that are not there any more: of each object the name and number are asked about.
+    pub(super) fn keep(&mut self, is_there: impl Fn(&str, Option<u64>) -> bool) {
+        let entries = std::mem::take(&mut self.entries);
+        let is_of_one = |entry: &Entry| {
+            let id = id_of(&self.definitions[usize::from(entry.object)]);
+            is_there(self.name(entry), id)
+        };
+        self.entries = entries.into_iter().filter(is_of_one).collect();
     }
 
     /// The objects that have calls here.

@@ -3,18 +3,22 @@
 use super::answers::Answers;
 use super::file::{LogFile, random};
 use super::follower::PLACE;
-use super::group::Server;
+use super::group::{Server, made_later};
 use super::host::{Host, Hosted, Object, Outcome, Undecodable};
-use super::hosts::{Hosts, read, write};
-use super::lanes::{LaneThreads, Pace};
+use super::hosts::{Freed, Hosts, read, write};
+use super::lanes::LaneThreads;
+use super::life::Life;
 use super::replay::{Left, definition};
+use super::table::{ObjectTable, position_of, remove_unopened};
 use super::thread::{Known, NAMED, Threads, thread_number};
 use crate::error::{Error, Result};
 use crate::region::{Attached, Region, Update};
 use crate::superblock::LogPosition;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, TryLockError};
+use std::sync::{
+    Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, TryLockError,
+};
 use twinpage_core::operation_log::{Appender, Call, Entry, Logged};
 use twinpage_os::Lock;
 
@@ -87,6 +91,11 @@ fn closed() -> Error {
     Error::Invalid("the region is closed, and its objects with it".into())
 }
 
+/// Why an object cannot be called.
+fn gone(hosts: &Hosts, object: u16) -> Error {
+    hosts.freed(object).map_or_else(closed, Freed::error)
+}
+
 impl Objects {
     /// Makes the log, or opens the one that the last checkpoint names.
     pub(super) fn open(region: &Region) -> Result<Objects> {
@@ -99,7 +108,7 @@ impl Objects {
         let progress = inner.progress();
         progress.check_poison()?;
         let (known, poison) = (progress.log(), progress.poison());
-        let (log, left) = match known.id {
+        let (log, mut left) = match known.id {
             0 => (file.create(known.start + APART, poison)?, Left::default()),
             id => {
                 let (log, found) = file.open(id, known.start, poison)?;
@@ -109,7 +118,12 @@ impl Objects {
         let (appender, taker) = log.queue(random(), ROOM);
         let lanes = LaneThreads::new(inner.server_threads);
         let ran = AtomicU64::new(taker.next_call());
-        let server = Server::new(log, taker, left, inner);
+        let table = ObjectTable::open(region)?;
+        left.keep(|name, id| {
+            let there = region.read(|view| table.find(view, name));
+            there.is_some_and(|there| id.is_none_or(|id| id == there))
+        });
+        let server = Server::new(log, taker, left, table, inner);
         server.keep_place(server.log.end());
         let few = match file.outlives_the_machine() {
             true => appender.room() / 2,
@@ -139,49 +153,80 @@ impl Objects {
         Ok(roots.iter().any(|root| root.name == PLACE))
     }
 
-    /// Opens an object: makes it if there is none, and runs what the log has of it. Says the number of its definition.
+    /// Opens an object: makes it if there is none, and runs what the log has of it. Says the number of its definition, and
+    /// what its handles look at.
     pub(super) fn host<T: Object>(
         &self,
         region: &Region,
         name: &str,
         make: impl for<'r> FnOnce(&Update<'r>) -> T::In<'r>,
-    ) -> Result<u16> {
+    ) -> Result<(u16, Arc<Life>)> {
         let mut turn = self.turn();
         let server = turn.server().as_mut().ok_or_else(closed)?;
         let end = server.log.end();
-        let text = definition(name, T::FUNCTIONS);
-        let mut position = region.root::<u64>(&format!("{name}: position in the operation log"))?;
-        let known = region.read(|view| *position.get(view));
-        let calls = match known {
-            // It is made now.
-            0 => Vec::new(),
-            _ => server.left.calls(name, known, T::FUNCTIONS, &self.file)?,
+        let calls = match region.read(|view| server.table.find(view, name)) {
+            Some(_) => {
+                let position = region.root::<u64>(&position_of(name))?;
+                let known = region.read(|view| *position.get(view));
+                server.left.calls(name, known, T::FUNCTIONS, &self.file)?
+            }
+            None if self.follows.load(Ordering::Relaxed) => return Err(Error::Invalid(made_later(name))),
+            None => Vec::new(),
         };
-        let root = region.root_with::<T>(name, make)?;
-        if known == 0 {
-            region.update(|update| *position.get_mut(update) = end);
-        }
-        let threads = region.root(&format!("{name}: threads"))?;
-        let mut host: Box<dyn Hosted> = Box::new(Host {
-            name: name.to_owned(),
-            root,
-            position,
-            threads,
-            names: server.left.thread_names(),
-            pace: Pace::default(),
-        });
-        self.run_again(&mut *host, &calls)?;
+        // Before the object is made: the log may have no room for one more.
+        let id = region.read(|view| server.table.number_for(view, name));
+        let text = definition(name, T::FUNCTIONS, id);
         let number = server.log.define(&text).map_err(|error| server.failed(error))?;
-        self.hosts
-            .write()
-            .unwrap_or_else(PoisonError::into_inner)
-            .add(number, host);
+        let table = &mut server.table;
+        let host = region.update(|update| Host::<T>::open(region, update, table, (name, end), make))?;
+        let mut host: Box<dyn Hosted> = Box::new(host.with_threads(server.left.thread_names()));
+        self.run_again(&mut *host, &calls)?;
+        let life = host.life().clone();
+        self.hosts_to_change().add(number, host);
         server.left.forget(name);
         server.keep_place(end);
         // The object is there before the first call of it is in the log.
         server.inner.checkpoint()?;
         server.release();
-        Ok(number)
+        Ok((number, life))
+    }
+
+    /// Frees an object, open or not: what was called of it until now is run first. It is gone for good when this returns.
+    pub(super) fn free(&self, region: &Region, name: &str) -> Result<()> {
+        if self.follows.load(Ordering::Relaxed) {
+            let why = "the region follows another: free the object there, or here once it has taken over";
+            return Err(Error::Invalid(why.into()));
+        }
+        self.with_turn(|server| {
+            let is_there = region.read(|view| server.table.find(view, name)).is_some();
+            if !is_there {
+                return Err(Error::Invalid(format!("there is no object {name:?} to be freed")));
+            }
+            let life = self.hosts().named(name).map(|host| read(host).life().clone());
+            if let Some(life) = &life {
+                life.set_freed(true);
+            }
+            if let Err(error) = server.serve(self) {
+                if let Some(life) = life {
+                    life.set_freed(false);
+                }
+                return Err(error);
+            }
+            let host = self.hosts_to_change().take(name);
+            region.update(|update| {
+                match host {
+                    Some(host) => host.free(update)?,
+                    None => remove_unopened(region, name)?,
+                }
+                server.table.remove(update, name);
+                Ok::<_, Error>(())
+            })?;
+            server.left.forget(name);
+            server.keep_place(server.log.end());
+            server.inner.checkpoint()?;
+            server.release();
+            Ok(())
+        })
     }
 
     /// Runs the calls of an object that its last checkpoint lacks.
@@ -218,7 +263,7 @@ impl Objects {
             server.serve(self)?;
             let number = NAMED | u32::from(server.define_thread(thread)?);
             let hosts = self.hosts();
-            let host = hosts.get(object).ok_or_else(closed)?;
+            let host = hosts.get(object).ok_or_else(|| gone(&hosts, object))?;
             Ok((number, write(host).know(thread, number)))
         })
     }
@@ -241,6 +286,10 @@ impl Objects {
     /// The objects that are open.
     pub(super) fn hosts(&self) -> RwLockReadGuard<'_, Hosts> {
         self.hosts.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn hosts_to_change(&self) -> RwLockWriteGuard<'_, Hosts> {
+        self.hosts.write().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Appends a call, and says its position. Where the group is full it is run first.
@@ -370,7 +419,7 @@ impl Objects {
             self.with_turn(|server| server.serve(self))?;
         }
         let hosts = self.hosts();
-        let host = read(hosts.get(object).ok_or_else(closed)?);
+        let host = read(hosts.get(object).ok_or_else(|| gone(&hosts, object))?);
         host.inner().progress().check_poison()?;
         host.look(function, arguments)
     }
@@ -443,8 +492,7 @@ impl Objects {
 impl Objects {
     /// Gives the objects up, and with them the region's memory.
     fn forget_hosts(&self) {
-        let mut hosts = self.hosts.write().unwrap_or_else(PoisonError::into_inner);
-        *hosts = Hosts::default();
+        *self.hosts_to_change() = Hosts::default();
     }
 }
 

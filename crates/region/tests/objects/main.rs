@@ -1,7 +1,9 @@
-//! Persistent objects: their calls, their lanes, their threads, the copies that follow, and what is refused.
+//! Persistent objects: their calls, their lanes, their threads, the copies that follow, how they are freed, and what is
+//! refused.
 
 mod calls;
 mod followers;
+mod freed;
 mod lanes;
 mod refused;
 mod structures;
