@@ -129,3 +129,62 @@ fn the_calls_since_the_last_checkpoint_are_shown_with_their_arguments() {
     let (ended, shown) = log(&folder.path().join("nowhere"), &[]);
     assert!(!ended && shown.contains("nowhere"), "{shown}");
 }
+
+/// What objects a region has, with their sizes and who holds them: in use, closed, and after one was freed.
+#[test]
+fn info_lists_objects() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("scores.twin");
+    let look = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_twinpage"));
+        let ended = command.arg("info").arg(&path).args(arguments).output().unwrap();
+        assert!(ended.status.success(), "{ended:?}");
+        String::from_utf8(ended.stdout).unwrap()
+    };
+    let objects = || serde_json::from_str::<Value>(&look(&["--json"])).unwrap()["objects"].clone();
+    let make = |region: &Region| {
+        let scores = region.object::<Scores>("scores", |u| Scores {
+            rows: u.collect([0_i64; 9]),
+        });
+        scores.unwrap()
+    };
+    let region = Region::open(&path).unwrap();
+    assert_eq!(objects(), json!([]));
+    let scores = make(&region);
+    let shared = twinpage::objects::share::<Scores>(&path, "scores").unwrap();
+    shared.add_named("four".into(), None);
+    assert_eq!(shared.take(4).unwrap(), 1);
+    let found = &objects()[0];
+    assert_eq!(
+        (
+            &found["id"],
+            &found["name"],
+            &found["type_name"],
+            &found["blocks"]
+        ),
+        (&json!(1), &json!("scores"), &json!("Scores"), &json!(2))
+    );
+    assert!(found["bytes"].as_u64() > Some(9 * 8), "{found}");
+    let process = std::process::id().to_string();
+    let holders = found["holders"].as_array().unwrap();
+    assert!(
+        holders.len() == 2
+            && holders
+                .iter()
+                .all(|holder| holder.as_str().unwrap().contains(&process)),
+        "{found}"
+    );
+    assert!(
+        look(&[]).contains("\"scores\", number 1, a Scores: 2 blocks"),
+        "{}",
+        look(&[])
+    );
+    drop((scores, shared));
+    region.close().unwrap();
+    assert_eq!(objects()[0]["holders"], json!([]));
+    let region = Region::open(&path).unwrap();
+    region.free_object("scores").unwrap();
+    make(&region);
+    region.close().unwrap();
+    assert_eq!(objects()[0]["id"], json!(2), "another one");
+}

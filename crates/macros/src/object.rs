@@ -432,6 +432,21 @@ impl Operation {
         }
     }
 
+    /// How its arguments are looked at.
+    fn check(&self, number: usize) -> TokenStream {
+        let types = self.logged().map(|(_, ty)| ty);
+        let lane = match self.lane() {
+            Some(_) => quote!(lane),
+            None => quote!(no_lane),
+        };
+        quote! {
+            #number => {
+                twinpage_arguments.#lane()?;
+                twinpage_arguments.decode::<(#(#types,)*)>()?;
+            }
+        }
+    }
+
     /// The field whose elements it takes.
     fn lane(&self) -> Option<&Ident> {
         match &self.receiver {
@@ -514,6 +529,8 @@ fn implementation(object: &Named, operations: &[Operation]) -> TokenStream {
     let looks = numbered().filter(|(_, operation)| matches!(operation.receiver, Receiver::Shared));
     let looks = looks.map(|(number, operation)| operation.arm(number, object, &quote!(twinpage_object)));
     let looks = chosen(looks.collect());
+    let checks = numbered().map(|(number, operation)| operation.check(number));
+    let checks = chosen(checks.collect());
     let logged = numbered().filter(|(_, operation)| operation.is_instant);
     let logged = logged.map(|(number, operation)| {
         let returns = operation
@@ -547,6 +564,13 @@ fn implementation(object: &Named, operations: &[Operation]) -> TokenStream {
             ) -> ::core::result::Result<::twinpage::objects::Outcome, ::twinpage::objects::Undecodable> {
                 let _ = (twinpage_object, twinpage_heap, twinpage_arguments);
                 #looks
+            }
+
+            fn check(
+                twinpage_function: usize,
+                twinpage_arguments: &::twinpage::objects::Arguments<'_>,
+            ) -> ::core::result::Result<(), ::twinpage::objects::Undecodable> {
+                #checks
             }
 
             fn logged(

@@ -7,21 +7,26 @@
 //! {"ask": "statistics"}                     {"info": {...}, "statistics": {...}}
 //! {"ask": "backup", "to": "/absolute"}      {"epoch": 17}
 //! {"ask": "copy", "to": "/absolute"}        {"epoch": 17}          of the last checkpoint, as it is
+//! {"ask": "holders"}                        {"holders": [{"process": 17, "object": "scores"}]}
+//! {"ask": "share", "object": "scores", "functions": ["add(by: u64)"]}
+//!                                           {"id": 1}              calls follow (`objects/wire.rs`)
 //!                                           {"error": "why not"}
 //! ```
 //!
-//! Only the same user, or root, is answered.
+//! Only the same user, or root, is answered. Processes that share an object have a thread each here, until they or the
+//! region close the connection.
 
 use crate::error::{Error, Result};
 use serde_json::{Value, json};
 use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::Shutdown;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 use twinpage_core::Epoch;
@@ -68,6 +73,14 @@ pub(crate) fn copy(region: &Path, to: &Path) -> Result<Epoch> {
         .ok_or_else(|| Error::Invalid(format!("an answer that makes no sense: {answer}")))
 }
 
+/// The processes that share objects of the region, each with the object's name.
+pub(crate) fn holders(region: &Path) -> Result<Vec<(i64, String)>> {
+    let answer = ask(region, &json!({ "ask": "holders" }))?;
+    let all = answer["holders"].as_array().into_iter().flatten();
+    let known = all.filter_map(|one| Some((one["process"].as_i64()?, one["object"].as_str()?.to_owned())));
+    Ok(known.collect())
+}
+
 fn address(file: &Path) -> io::Result<SocketAddr> {
     let found = std::fs::metadata(file)?;
     let name = format!("twinpage-region-{:x}-{:x}", found.dev(), found.ino());
@@ -75,6 +88,12 @@ fn address(file: &Path) -> io::Result<SocketAddr> {
 }
 
 fn ask(region: &Path, request: &Value) -> Result<Value> {
+    let (answer, _) = connect(region, request)?;
+    Ok(answer)
+}
+
+/// Asks, and keeps the connection.
+pub(crate) fn connect(region: &Path, request: &Value) -> Result<(Value, UnixStream)> {
     let path = region.display();
     let address = address(region).map_err(|e| Error::system(format!("looking at {path}"), e))?;
     let stream = UnixStream::connect_addr(&address)
@@ -88,7 +107,7 @@ fn ask(region: &Path, request: &Value) -> Result<Value> {
     let answer: Value = serde_json::from_str(&answer).map_err(|e| failed(e.into()))?;
     match answer["error"].as_str() {
         Some(why) => Err(Error::Invalid(why.to_owned())),
-        None => Ok(answer),
+        None => Ok((answer, stream)),
     }
 }
 
@@ -102,12 +121,78 @@ pub(crate) trait Answers: Send + Sync {
     fn copy_to(&self, path: &Path) -> Result<Epoch>;
 }
 
+/// What is built on a region and shared through its socket: its objects.
+pub(crate) trait Sharing: Send + Sync {
+    /// Which process shares which object.
+    fn holders(&self) -> Value;
+    /// Answers the request of a process to share an object, then makes its calls until the connection ends.
+    fn share(&self, request: &Value, process: i32, stream: &UnixStream) -> io::Result<()>;
+}
+
 /// Answers, until dropped.
 #[derive(Debug)]
 pub(crate) struct Listening {
     address: SocketAddr,
     ended: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
+    shared: Arc<Shared>,
+}
+
+/// What is shared, and with whom.
+#[derive(Default)]
+struct Shared {
+    sharing: Mutex<Option<Weak<dyn Sharing>>>,
+    connections: Mutex<Vec<Connection>>,
+}
+
+#[derive(Debug)]
+struct Connection {
+    stream: UnixStream,
+    thread: JoinHandle<()>,
+}
+
+impl std::fmt::Debug for Shared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "shared by {:?}", lock(&self.connections))
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Shared {
+    fn sharing(&self) -> Option<Arc<dyn Sharing>> {
+        lock(&self.sharing).as_ref()?.upgrade()
+    }
+
+    /// Serves a process that wants to share an object, in a thread of its own.
+    fn begin(&self, request: Value, process: i32, stream: UnixStream) -> Result<()> {
+        let why = "the process that has the region open has no objects open";
+        let sharing = self.sharing().ok_or_else(|| Error::Invalid(why.into()))?;
+        let failed = |e| Error::system("serving a process that shares an object", e);
+        stream.set_read_timeout(None).map_err(failed)?; // it calls when it likes
+        let kept = stream.try_clone().map_err(failed)?;
+        let thread = Builder::new().name("twinpage-share".into()).spawn(move || {
+            // A process that ends, or sends what makes no sense, is let go.
+            let _ = sharing.share(&request, process, &stream);
+            let _ = stream.shutdown(Shutdown::Both);
+        });
+        let thread = thread.map_err(failed)?;
+        let mut connections = lock(&self.connections);
+        connections.retain(|connection| !connection.thread.is_finished());
+        connections.push(Connection { stream: kept, thread });
+        Ok(())
+    }
+
+    /// Ends all connections, once the calls that run have.
+    fn end(&self) {
+        *lock(&self.sharing) = None;
+        for Connection { stream, thread } in lock(&self.connections).drain(..) {
+            let _ = stream.shutdown(Shutdown::Read);
+            let _ = thread.join();
+        }
+    }
 }
 
 impl Listening {
@@ -118,6 +203,8 @@ impl Listening {
         let listener = UnixListener::bind_addr(&address)?;
         let ended = Arc::new(AtomicBool::new(false));
         let watched = ended.clone();
+        let shared = Arc::new(Shared::default());
+        let all_shared = shared.clone();
         let thread = Builder::new().name("twinpage-live".into()).spawn(move || {
             for stream in listener.incoming() {
                 if watched.load(Ordering::Acquire) {
@@ -125,7 +212,7 @@ impl Listening {
                 }
                 if let Ok(stream) = stream {
                     // A client that does not read the answer misses it.
-                    let _ = serve(&*region, &stream);
+                    let _ = serve(&*region, &all_shared, stream);
                 }
             }
         })?;
@@ -133,7 +220,13 @@ impl Listening {
             address,
             ended,
             thread: Some(thread),
+            shared,
         })
+    }
+
+    /// Lets other processes share these objects.
+    pub(crate) fn share(&self, sharing: &Arc<dyn Sharing>) {
+        *lock(&self.shared.sharing) = Some(Arc::downgrade(sharing));
     }
 }
 
@@ -145,31 +238,54 @@ impl Drop for Listening {
         if let (Some(thread), Ok(_)) = (self.thread.take(), woken) {
             let _ = thread.join();
         }
+        self.shared.end();
     }
 }
 
-fn serve(region: &dyn Answers, stream: &UnixStream) -> io::Result<()> {
+fn serve(region: &dyn Answers, shared: &Shared, stream: UnixStream) -> io::Result<()> {
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
-    let caller = rustix::net::sockopt::socket_peercred(stream)?;
+    let caller = rustix::net::sockopt::socket_peercred(&stream)?;
     if caller.uid != rustix::process::geteuid() && !caller.uid.is_root() {
         return Ok(());
     }
     let mut line = String::new();
-    BufReader::new(stream.take(LONGEST)).read_line(&mut line)?;
-    let answer = serde_json::from_str(&line)
-        .map_err(|e| Error::Invalid(format!("a request that makes no sense: {e}")))
-        .and_then(|request: Value| answer(region, &request));
+    BufReader::new((&stream).take(LONGEST)).read_line(&mut line)?;
+    let request = serde_json::from_str(&line)
+        .map_err(|e| Error::Invalid(format!("a request that makes no sense: {e}")));
+    let answer = match request {
+        Ok(request) if is_to_share(&request) => {
+            let answers = stream.try_clone()?;
+            match shared.begin(request, caller.pid.as_raw_nonzero().get(), stream) {
+                Ok(()) => return Ok(()),
+                Err(error) => return tell(&answers, Err(error)),
+            }
+        }
+        Ok(request) => answer(region, shared, &request),
+        Err(error) => Err(error),
+    };
+    tell(&stream, answer)
+}
+
+fn is_to_share(request: &Value) -> bool {
+    request["ask"] == "share"
+}
+
+fn tell(mut stream: &UnixStream, answer: Result<Value>) -> io::Result<()> {
     let mut answer = answer
         .unwrap_or_else(|error| json!({ "error": error.to_string() }))
         .to_string();
     answer.push('\n');
-    (&*stream).write_all(answer.as_bytes())
+    stream.write_all(answer.as_bytes())
 }
 
-fn answer(region: &dyn Answers, request: &Value) -> Result<Value> {
+fn answer(region: &dyn Answers, shared: &Shared, request: &Value) -> Result<Value> {
     match (request["ask"].as_str(), request["to"].as_str()) {
         (Some("statistics"), _) => Ok(region.told()),
+        (Some("holders"), _) => {
+            let holders = shared.sharing().map(|sharing| sharing.holders());
+            Ok(json!({ "holders": holders }))
+        }
         (Some("backup"), Some(to)) if Path::new(to).as_os_str().as_bytes().starts_with(b"/") => {
             region.checkpoint()?;
             Ok(json!({ "epoch": region.copy_to(Path::new(to))? }))

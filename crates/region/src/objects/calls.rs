@@ -2,6 +2,7 @@
 
 use super::host::{Object, Returned, encode};
 use super::life::Life;
+use super::remote::Remote;
 use super::server::Objects;
 use super::thread::{Next, next, returned};
 use crate::error::{Error, Result};
@@ -14,35 +15,60 @@ use std::sync::Arc;
 /// Makes calls of an object's methods: what is in its handle.
 #[doc(hidden)]
 pub struct Calls<T> {
+    way: Way,
+    of: PhantomData<fn(T)>,
+}
+
+/// Where calls are made.
+#[derive(Clone)]
+enum Way {
+    /// In the region, which this process has open.
+    Here(Here),
+    /// In the process that has it open.
+    There(Arc<Remote>),
+}
+
+#[derive(Clone)]
+struct Here {
     objects: Arc<Objects>,
     /// The number of the object's definition.
     object: u16,
     life: Arc<Life>,
-    of: PhantomData<fn(T)>,
 }
 
 impl<T> Clone for Calls<T> {
     fn clone(&self) -> Calls<T> {
         Calls {
-            objects: self.objects.clone(),
-            life: self.life.clone(),
-            ..*self
+            way: self.way.clone(),
+            of: PhantomData,
         }
     }
 }
 
 impl<T> fmt::Debug for Calls<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?}, object {}", self.objects, self.object)
+        match &self.way {
+            Way::Here(here) => write!(f, "{:?}, object {}", here.objects, here.object),
+            Way::There(remote) => write!(f, "{remote:?}"),
+        }
     }
 }
 
 impl<T: Object> Calls<T> {
     pub(super) fn new(objects: Arc<Objects>, object: u16, life: Arc<Life>) -> Calls<T> {
         Calls {
-            objects,
-            object,
-            life,
+            way: Way::Here(Here {
+                objects,
+                object,
+                life,
+            }),
+            of: PhantomData,
+        }
+    }
+
+    pub(super) fn there(remote: Remote) -> Calls<T> {
+        Calls {
+            way: Way::There(Arc::new(remote)),
             of: PhantomData,
         }
     }
@@ -55,12 +81,9 @@ impl<T: Object> Calls<T> {
     #[track_caller]
     pub fn defer(&self, function: u16, lane: Option<usize>, arguments: &impl Serialize) {
         let lane = lane.map(|lane| lane as u64);
-        let logged = encode(arguments, |bytes| {
-            self.life.check()?;
-            match next(&self.objects, self.object, function, lane, bytes)? {
-                Next::Made(thread) => self.objects.defer(thread, self.object, function, lane, bytes),
-                Next::Known(_) => Ok(()),
-            }
+        let logged = encode(arguments, |bytes| match &self.way {
+            Way::Here(here) => here.defer(function, lane, bytes),
+            Way::There(remote) => remote.defer(function, lane, bytes),
         });
         match logged {
             // A medium that failed: all later instant calls say so.
@@ -82,18 +105,9 @@ impl<T: Object> Calls<T> {
         arguments: &impl Serialize,
     ) -> Result<R> {
         let lane = lane.map(|lane| lane as u64);
-        encode(arguments, |bytes| {
-            self.life.check()?;
-            match next(&self.objects, self.object, function, lane, bytes)? {
-                Next::Made(thread) => {
-                    let outcome = self.objects.instant(thread, self.object, function, lane, bytes)?;
-                    Ok(answer(outcome))
-                }
-                Next::Known(progress) => match returned(&progress)? {
-                    Ok(value) => Ok(value),
-                    Err(why) => Err(self.objects.panicked_before(self.object, function, why)),
-                },
-            }
+        encode(arguments, |bytes| match &self.way {
+            Way::Here(here) => here.instant(function, lane, bytes),
+            Way::There(remote) => remote.instant(function, lane, bytes),
         })
     }
 
@@ -102,12 +116,10 @@ impl<T: Object> Calls<T> {
     /// # Errors
     /// As [`Calls::instant`].
     pub fn read<R: Returned>(&self, function: u16, arguments: &impl Serialize) -> Result<R> {
-        if Next::is_of_named() {
-            return self.instant(function, None, arguments);
-        }
-        self.life.check()?;
-        let call = |bytes: &[u8]| self.objects.read(self.object, function, bytes);
-        Ok(answer(encode(arguments, call)?))
+        encode(arguments, |bytes| match &self.way {
+            Way::Here(here) => here.read(function, bytes),
+            Way::There(remote) => remote.read(function, bytes),
+        })
     }
 
     /// Makes all calls so far durable and runs them.
@@ -116,7 +128,44 @@ impl<T: Object> Calls<T> {
     /// As [`Calls::instant`]; [`Error::Panicked`] tells of the first deferrable method that panicked since the last
     /// time.
     pub fn sync(&self) -> Result<()> {
-        self.objects.sync_and_tell()
+        match &self.way {
+            Way::Here(here) => here.objects.sync_and_tell(),
+            Way::There(remote) => remote.sync(),
+        }
+    }
+}
+
+impl Here {
+    fn defer(&self, function: u16, lane: Option<u64>, arguments: &[u8]) -> Result<()> {
+        self.life.check()?;
+        match next(&self.objects, self.object, function, lane, arguments)? {
+            Next::Made(thread) => self.objects.defer(thread, self.object, function, lane, arguments),
+            Next::Known(_) => Ok(()),
+        }
+    }
+
+    fn instant<R: Returned>(&self, function: u16, lane: Option<u64>, arguments: &[u8]) -> Result<R> {
+        self.life.check()?;
+        match next(&self.objects, self.object, function, lane, arguments)? {
+            Next::Made(thread) => {
+                let outcome = self
+                    .objects
+                    .instant(thread, self.object, function, lane, arguments)?;
+                Ok(answer(outcome))
+            }
+            Next::Known(progress) => match returned(&progress)? {
+                Ok(value) => Ok(value),
+                Err(why) => Err(self.objects.panicked_before(self.object, function, why)),
+            },
+        }
+    }
+
+    fn read<R: Returned>(&self, function: u16, arguments: &[u8]) -> Result<R> {
+        if Next::is_of_named() {
+            return self.instant(function, None, arguments);
+        }
+        self.life.check()?;
+        Ok(answer(self.objects.read(self.object, function, arguments)?))
     }
 }
 

@@ -68,6 +68,12 @@ pub trait Object: Persist + Send + Sync {
         arguments: &Arguments<'_>,
     ) -> Result<Outcome, Undecodable>;
 
+    /// Whether an operation's arguments can be read.
+    ///
+    /// # Errors
+    /// [`Undecodable`].
+    fn check(function: usize, arguments: &Arguments<'_>) -> Result<(), Undecodable>;
+
     /// What an instant operation returned, as in the log of a thread.
     fn logged(function: usize, outcome: &(dyn Any + Send)) -> Vec<u8>;
 
@@ -140,6 +146,17 @@ impl Arguments<'_> {
         let lane = self.lane.and_then(|lane| usize::try_from(lane).ok());
         lane.ok_or_else(|| Undecodable("the call has no lane".into()))
     }
+
+    /// That there is none.
+    ///
+    /// # Errors
+    /// [`Undecodable`] for a call that has one.
+    pub fn no_lane(&self) -> Result<(), Undecodable> {
+        match self.lane {
+            None => Ok(()),
+            Some(lane) => Err(Undecodable(format!("the call has a lane, {lane}"))),
+        }
+    }
 }
 
 /// A value that a method may return: the log of a thread with a name keeps it.
@@ -189,6 +206,17 @@ pub(super) fn encode<R>(arguments: &impl Serialize, then: impl FnOnce(&[u8]) -> 
     then(&long.map_err(unfit)?)
 }
 
+/// What is known of an object without its type: enough to take calls of it from outside.
+pub(super) struct Shape {
+    /// The number of its definition in the log.
+    pub(super) number: u16,
+    pub(super) id: u64,
+    pub(super) life: Arc<Life>,
+    pub(super) functions: &'static [Function],
+    pub(super) check: fn(usize, &Arguments<'_>) -> Result<(), Undecodable>,
+    pub(super) logged: fn(usize, &(dyn Any + Send)) -> Vec<u8>,
+}
+
 /// An object, whatever its type.
 pub(super) trait Hosted: Send + Sync {
     fn name(&self) -> &str;
@@ -204,6 +232,8 @@ pub(super) trait Hosted: Send + Sync {
     /// The number in the table of objects.
     fn id(&self) -> u64;
     fn life(&self) -> &Arc<Life>;
+    /// As the object of that number.
+    fn shape(&self, number: u16) -> Shape;
     /// Drops the object and all that is kept of it.
     fn free(self: Box<Self>, update: &Update<'_>) -> Result<()>;
     /// What it knows of the calls of a thread, which has this number in the log.
@@ -431,6 +461,17 @@ impl<T: Object> Hosted for Host<T> {
 
     fn life(&self) -> &Arc<Life> {
         &self.life
+    }
+
+    fn shape(&self, number: u16) -> Shape {
+        Shape {
+            number,
+            id: self.id,
+            life: self.life.clone(),
+            functions: T::FUNCTIONS,
+            check: T::check,
+            logged: T::logged,
+        }
     }
 
     fn free(self: Box<Self>, update: &Update<'_>) -> Result<()> {

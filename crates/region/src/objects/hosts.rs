@@ -59,6 +59,15 @@ impl Hosts {
         self.all().find(|host| read(host).name() == name)
     }
 
+    /// The object of that name with its number.
+    pub(super) fn numbered(&self, name: &str) -> Option<(u16, &Locked)> {
+        let mut all = (0..=u16::MAX).zip(&self.by_number);
+        all.find_map(|(number, slot)| match slot {
+            Some(Slot::Open(host)) if read(host).name() == name => Some((number, host)),
+            _ => None,
+        })
+    }
+
     pub(super) fn all(&self) -> impl Iterator<Item = &Locked> {
         self.by_number.iter().filter_map(|slot| match slot {
             Some(Slot::Open(host)) => Some(host),

@@ -15,6 +15,7 @@
 //!   every checkpoint holds an object and the position up to which its calls are in it, and none is run twice.
 //! * After a crash an object is its last checkpoint; when it is opened, the calls past its position are run again.
 //! * An object is made in one update and freed in one ([`Region::free_object`]), with its entry in the table of objects.
+//! * Other processes share an object: the one that has the region open makes their calls ([`share`]).
 //! * Six objects are ready-made: [`structures`].
 //! * Methods must do the same whenever they are run on the same object with the same arguments: time, randomness and
 //!   whatever lies outside go in as arguments.
@@ -30,13 +31,16 @@ mod hosts;
 mod lanes;
 mod life;
 mod listing;
+mod remote;
 mod replay;
 mod run;
 mod server;
+mod sharing;
 pub mod structures;
 mod table;
 mod tail;
 pub mod thread;
+mod wire;
 
 pub use calls::Calls;
 pub use follow::{Follow, News, follow};
@@ -44,6 +48,7 @@ pub use follower::Follower;
 pub use host::{Arguments, Function, Object, Outcome, Returned, Undecodable, logged};
 pub use lanes::{Lane, LaneRun, Lanes, Parts};
 pub use listing::{Operation, Operations, operations};
+pub use remote::share;
 pub use table::{ObjectInfo, list};
 /// Makes a persistent object of an `impl` block.
 ///
@@ -71,6 +76,7 @@ pub use table::{ObjectInfo, list};
 /// should keep their fields as long.
 pub use twinpage_macros::object;
 
+use crate::control_socket::Sharing;
 use crate::error::{Error, Result};
 use crate::region::{Region, Update};
 use server::Objects;
@@ -186,7 +192,8 @@ impl Region {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Invalid`] when there is no such object, inside an update, and in a region that follows another. Those of
+    /// [`Error::Invalid`] when there is no such object, when processes share it ([`objects::share`](share)), inside an
+    /// update, and in a region that follows another. Those of
     /// [`Region::object`]; of [`Region::remove_root`] for one that is not open. After [`Error::Full`] of the medium it is
     /// freed here, and durably with the next checkpoint.
     ///
@@ -206,6 +213,10 @@ impl Region {
             return objects.downcast::<Objects>().map_err(other);
         }
         let objects = Arc::new(Objects::open(self)?);
+        if let Some(listening) = &self.listening {
+            let sharing: Arc<dyn Sharing> = objects.clone();
+            listening.share(&sharing);
+        }
         *attached = Some(objects.clone());
         Ok(objects)
     }

@@ -9,6 +9,7 @@ use super::hosts::{Freed, Hosts, read, write};
 use super::lanes::LaneThreads;
 use super::life::Life;
 use super::replay::{Left, definition};
+use super::sharing::Sharers;
 use super::table::{ObjectTable, position_of, remove_unopened};
 use super::thread::{Known, NAMED, Threads, thread_number};
 use crate::error::{Error, Result};
@@ -56,6 +57,7 @@ pub(crate) struct Objects {
     follows: AtomicBool,
     /// The lock of the region that this one has taken over from.
     taken_over: Mutex<Option<Lock>>,
+    pub(super) sharers: Sharers,
 }
 
 /// The turn of a thread, until it is dropped.
@@ -144,6 +146,7 @@ impl Objects {
             is_clean: AtomicBool::new(false),
             follows: AtomicBool::new(follows),
             taken_over: Mutex::new(None),
+            sharers: Sharers::default(),
         })
     }
 
@@ -201,6 +204,13 @@ impl Objects {
             let is_there = region.read(|view| server.table.find(view, name)).is_some();
             if !is_there {
                 return Err(Error::Invalid(format!("there is no object {name:?} to be freed")));
+            }
+            let sharers = self.sharers.of(name);
+            if !sharers.is_empty() {
+                return Err(Error::Invalid(format!(
+                    "the object {name:?} is shared by the processes {sharers:?}: they let go of it when they drop their handles, \
+                     or end"
+                )));
             }
             let life = self.hosts().named(name).map(|host| read(host).life().clone());
             if let Some(life) = &life {

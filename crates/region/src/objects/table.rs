@@ -8,6 +8,7 @@
 //! * Regions of builds without a table get it when the first of their objects is opened.
 
 use crate::collections;
+use crate::control_socket;
 use crate::error::{Error, Result, RootError};
 use crate::inspect::inspect;
 use crate::persist::Persist;
@@ -175,7 +176,7 @@ pub struct ObjectInfo {
     pub blocks: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// Who has it: the process that has the region open, if one has.
+    /// Who has it: the process that has the region open, if one has, and those that share the object through it.
     pub holders: Vec<String>,
 }
 
@@ -217,8 +218,18 @@ pub fn list(path: impl AsRef<Path>) -> Result<Vec<ObjectInfo>> {
     if found.superblock.is_none_or(|superblock| superblock.log == never) {
         return Ok(Vec::new());
     }
-    let holders = Vec::from_iter(found.in_use.clone());
+    let holder = found.in_use.clone();
     drop(found);
+    let sharers = match &holder {
+        // One that does not answer is just about to end.
+        Some(_) => control_socket::holders(path).unwrap_or_default(),
+        None => Vec::new(),
+    };
+    let holders_of = |object: &str| {
+        let sharers = sharers.iter().filter(|(_, shared)| shared == object);
+        let sharers = sharers.map(|(process, _)| format!("process {process}"));
+        holder.iter().cloned().chain(sharers).collect()
+    };
     let reader = Reader::open(path)?;
     let report = reader.check()?;
     if let Some(finding) = report.damage.first() {
@@ -241,7 +252,7 @@ pub fn list(path: impl AsRef<Path>) -> Result<Vec<ObjectInfo>> {
         type_name: root.type_name.clone(),
         blocks: root.blocks,
         bytes: root.bytes,
-        holders: holders.clone(),
+        holders: holders_of(&root.name),
     });
     Ok(info.collect())
 }

@@ -6,6 +6,7 @@ mod followers;
 mod freed;
 mod lanes;
 mod refused;
+mod sharing;
 mod structures;
 #[path = "../support/mod.rs"]
 mod support;
