@@ -237,20 +237,22 @@ fn found(region: &Region) -> BTreeMap<String, Vec<u64>> {
 /// The files as they are after each step, which is what a kill there leaves.
 #[test]
 fn after_a_kill_between_any_two_steps_an_object_is_there_or_not() {
+    /// Three objects are made, called and freed, and two are made anew.
+    const STEPS: u64 = 20;
     for folder in folders() {
         let path = folder.path().join("piles.twin");
         let region = open(&path);
         let mut handles = BTreeMap::new();
         let copy = |step: u64| folder.path().join(format!("after {step}.twin"));
         let log = |path: &Path| PathBuf::from(format!("{}.log", path.display()));
-        for step in 0..40 {
+        for step in 0..STEPS {
             make_step(&region, &mut handles, step);
             std::fs::copy(&path, copy(step)).unwrap();
             std::fs::copy(log(&path), log(&copy(step))).unwrap();
         }
         drop(handles);
         region.close().unwrap();
-        for step in 0..40 {
+        for step in 0..STEPS {
             let region = open(&copy(step));
             assert_eq!(found(&region), state_after(step + 1), "after step {step}");
             assert!(region.free_object("none").is_err()); // the log is looked at also where no object is left
