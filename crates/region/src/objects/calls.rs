@@ -136,6 +136,7 @@ impl<T: Object> Calls<T> {
 }
 
 impl Here {
+    #[inline]
     fn defer(&self, function: u16, lane: Option<u64>, arguments: &[u8]) -> Result<()> {
         self.life.check()?;
         match next(&self.objects, self.object, function, lane, arguments)? {

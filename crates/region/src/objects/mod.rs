@@ -155,8 +155,9 @@ impl Region {
         Ok(T::handle(Calls::new(objects, number, life)))
     }
 
-    /// Frees the persistent object `name` with all its memory, whether it is open or not. What was called of it before is
-    /// run first. It is gone for good when this returns; a crash before that leaves it whole, with its calls.
+    /// Frees the persistent object `name` with all its memory, whether it is open or not. What its handles called before is
+    /// run first; what an earlier process called of one that is not open is dropped. It is gone for good when this returns; a
+    /// crash before that leaves it whole, with its calls.
     ///
     /// Its handles refuse calls from then on, also when an object is made anew under the name, which is another one. Calls
     /// of other threads that are made meanwhile are run before, or refused.

@@ -201,27 +201,11 @@ impl Objects {
             return Err(Error::Invalid(why.into()));
         }
         self.with_turn(|server| {
-            let is_there = region.read(|view| server.table.find(view, name)).is_some();
-            if !is_there {
+            if region.read(|view| server.table.find(view, name)).is_none() {
                 return Err(Error::Invalid(format!("there is no object {name:?} to be freed")));
             }
-            let sharers = self.sharers.of(name);
-            if !sharers.is_empty() {
-                return Err(Error::Invalid(format!(
-                    "the object {name:?} is shared by the processes {sharers:?}: they let go of it when they drop their handles, \
-                     or end"
-                )));
-            }
-            let life = self.hosts().named(name).map(|host| read(host).life().clone());
-            if let Some(life) = &life {
-                life.set_freed(true);
-            }
-            if let Err(error) = server.serve(self) {
-                if let Some(life) = life {
-                    life.set_freed(false);
-                }
-                return Err(error);
-            }
+            self.refuse_shared(name)?;
+            self.run_last_calls(server, name)?;
             let host = self.hosts_to_change().take(name);
             region.update(|update| {
                 match host {
@@ -237,6 +221,26 @@ impl Objects {
             server.release();
             Ok(())
         })
+    }
+
+    /// Refuses to free an object that other processes have.
+    fn refuse_shared(&self, name: &str) -> Result<()> {
+        let sharers = self.sharers.of(name);
+        match sharers.is_empty() {
+            true => Ok(()),
+            false => Err(Error::Invalid(format!(
+                "the object {name:?} is shared by the processes {sharers:?}: they let go of it when they drop their handles, or \
+                 end"
+            ))),
+        }
+    }
+
+    /// Takes no more calls of an object and runs those that wait, or takes them again.
+    fn run_last_calls(&self, server: &mut Server, name: &str) -> Result<()> {
+        let life = self.hosts().named(name).map(|host| read(host).life().clone());
+        let set_freed = |is_freed| life.iter().for_each(|life| life.set_freed(is_freed));
+        set_freed(true);
+        server.serve(self).inspect_err(|_| set_freed(false))
     }
 
     /// Runs the calls of an object that its last checkpoint lacks.
