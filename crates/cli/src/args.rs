@@ -55,7 +55,7 @@ pub(crate) enum Command {
     Clean(Clean),
     /// Say what is in a state, a region or a versioned array: the program, its checkpoint, what it costs
     #[command(
-        after_help = "Example:\n  twinpage info /tmp/state\n  twinpage info orders.twin\n\nOnly looks: also while the program runs."
+        after_help = "Example:\n  twinpage info /tmp/state\n  twinpage info orders.twin\n\nOnly looks: also while the program runs. The objects of a region are\nlisted with their sizes, for which all of it is read."
     )]
     Info(Look),
     /// Read everything in a state, a region or a versioned array and verify every checksum, heap and root

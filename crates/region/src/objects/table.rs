@@ -181,7 +181,8 @@ pub struct ObjectInfo {
 }
 
 /// The objects of the region in the file `path` at its last durable checkpoint, in the order of their roots. Another
-/// process may have it open, and goes on. All of the region is read.
+/// process may have it open, and goes on. All of the region is read, and of one whose checkpoints follow each other faster
+/// than that a copy is asked for, as by [`Reader::open`].
 ///
 /// ```
 /// # let folder = tempfile::tempdir()?;

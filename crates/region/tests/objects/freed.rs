@@ -265,6 +265,60 @@ fn after_a_kill_between_any_two_steps_an_object_is_there_or_not() {
     }
 }
 
+/// The log keeps calls of an object that was freed as long as calls of others before them wait.
+#[test]
+fn calls_of_a_freed_object_are_dropped_though_others_wait_in_the_log() {
+    const NAME: &str = "calls_of_a_freed_object_are_dropped_though_others_wait_in_the_log";
+    if let (Ok(path), Ok(life)) = (std::env::var(FILE), std::env::var(FROM)) {
+        let region = open(Path::new(&path));
+        let bump = |name: &str, number| pile(&region, name).bump(number).unwrap();
+        if life == "first" {
+            bump("pile", 1);
+            bump("gone", 1);
+            bump("other", 2);
+        } else {
+            bump("pile", 3);
+            region.free_object("pile").unwrap();
+            bump("gone", 4);
+            region.free_object("gone").unwrap();
+            bump("pile", 5);
+        }
+        println!("to be killed");
+        loop {
+            std::thread::park();
+        }
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("piles.twin");
+    for life in ["first", "second"] {
+        let mut child = again(module_path!(), NAME)
+            .env(FILE, &path)
+            .env(FROM, life)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut said = BufReader::new(child.stdout.take().unwrap()).lines();
+        assert!(said.any(|line| line.unwrap() == "to be killed"), "{life}");
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+    let logged = when_free(|| twinpage::objects::operations(&path)).operations;
+    let numbers = logged.iter().map(|call| call.arguments[0].1.as_u64().unwrap());
+    assert_eq!(
+        numbers.collect::<Vec<_>>(),
+        [2, 3, 4, 5],
+        "those of the freed are there"
+    );
+    let region = open(&path);
+    assert_eq!(pile(&region, "other").all().unwrap(), [2]);
+    assert_eq!(pile(&region, "pile").all().unwrap(), [5]);
+    region.close().unwrap();
+    assert!(
+        !Path::new(&format!("{}.log", path.display())).exists(),
+        "no call is waited with"
+    );
+}
+
 /// Makes steps until it is killed, from one on, beside a thread that calls an object all the time.
 fn go_on(path: &Path, from: u64) {
     let region = Region::options()
@@ -280,9 +334,13 @@ fn go_on(path: &Path, from: u64) {
     });
     let mut handles = BTreeMap::new();
     println!("begun");
-    for step in from.. {
+    // The log has room for the objects of so many, until it is closed.
+    for step in from..from + 2000 {
         make_step(&region, &mut handles, step);
         println!("{step}");
+    }
+    loop {
+        std::thread::park();
     }
 }
 
