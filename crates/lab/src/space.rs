@@ -256,6 +256,12 @@ impl<'a> Port<'a> {
         self.put(at, bytes);
     }
 
+    /// Waits that many femtoseconds, for what is not simulated line by line. Only the machine with its memory on the bus
+    /// does this.
+    pub fn wait(&mut self, fs: u64) {
+        self.push(Kind::Wait, fs, 0, 0);
+    }
+
     /// Takes the lock in the line at `at`. The batch after this one begins with the lock taken.
     pub fn lock(&mut self, at: u64) {
         self.push(Kind::Lock, at, 0, 0);

@@ -13,6 +13,9 @@ use super::variant::Form;
 use crate::op::{Kind, LINE_BYTES};
 use crate::space::{Plain, Port};
 
+/// Lines flushed in a batch.
+const FLUSHED: u64 = 64;
+
 impl Program {
     /// The acts of a checkpoint of everything up to an entry.
     pub(super) fn checkpoint(&self, number: u64) -> Vec<Act> {
@@ -60,31 +63,13 @@ impl Program {
         }
     }
 
-    pub(super) fn copy_out(&self, copy: u64, number: u64, port: &mut Port<'_>) {
-        let to = self.places.copy(copy);
-        port.store(to, number);
-        self.copy(self.places.array, to + COPY_HEADER, port);
-        let bytes = COPY_HEADER + self.places.array_bytes();
-        port.write_back(Kind::FlushOpt, to, bytes);
-        port.fence();
-    }
-
     pub(super) fn copy_aside(&self, port: &mut Port<'_>) {
         let [from, to] = [0, 1].map(|copy| self.places.copy(copy));
         let position: u64 = port.load(from);
         port.store(to, position);
-        self.copy(from + COPY_HEADER, to + COPY_HEADER, port);
+        self.places.copy_array(from + COPY_HEADER, to + COPY_HEADER, port);
         port.write_back(Kind::FlushOpt, to, COPY_HEADER + self.places.array_bytes());
         port.fence();
-    }
-
-    fn copy(&self, from: u64, to: u64, port: &mut Port<'_>) {
-        let all = self.places.array_bytes();
-        for at in (0..all).step_by(LINE_BYTES as usize) {
-            let mut line = vec![0; LINE_BYTES.min(all - at) as usize];
-            port.load_bytes(from + at, &mut line);
-            port.store_bytes(to + at, &line);
-        }
     }
 
     pub(super) fn to_file(&self, number: u64, port: &mut Port<'_>) {
@@ -95,21 +80,60 @@ impl Program {
         sum.put(&mut bytes[8..16]);
         port.disk_bytes(self.places.file(self.checkpoints % 2), &bytes);
     }
+}
 
-    pub(super) fn put(&self, at: u64, value: u64, port: &mut Port<'_>) {
+/// What checkpoints write, of any object.
+impl Places {
+    pub(super) fn copy_out(&self, copy: u64, number: u64, port: &mut Port<'_>) {
+        let to = self.copy(copy);
+        port.store(to, number);
+        self.copy_array(self.array, to + COPY_HEADER, port);
+        let bytes = COPY_HEADER + self.array_bytes();
+        port.write_back(Kind::FlushOpt, to, bytes);
+        port.fence();
+    }
+
+    fn copy_array(&self, from: u64, to: u64, port: &mut Port<'_>) {
+        let all = self.array_bytes();
+        for at in (0..all).step_by(LINE_BYTES as usize) {
+            let mut line = vec![0; LINE_BYTES.min(all - at) as usize];
+            port.load_bytes(from + at, &mut line);
+            port.store_bytes(to + at, &line);
+        }
+    }
+
+    pub(super) fn put(at: u64, value: u64, port: &mut Port<'_>) {
         port.store(at, value);
         port.write_back(Kind::FlushOpt, at, 8);
         port.fence();
     }
 
     pub(super) fn set_state(&self, number: u64, state: State, is_durable: bool, port: &mut Port<'_>) {
-        let at = self.places.entry(number);
+        let at = self.entry(number);
         let mut entry = [0; ENTRY as usize];
         port.load_bytes(at, &mut entry);
         let word = Places::with_state(&entry, state);
         match is_durable {
-            true => self.put(at + 24, word, port),
+            true => Places::put(at + 24, word, port),
             false => port.store(at + 24, word),
         }
+    }
+
+    /// Flushes the lines of entries and contexts from `first` on, a batch of them; says where the rest begins.
+    pub(super) fn flush(&self, first: u64, last: u64, port: &mut Port<'_>) -> Option<u64> {
+        // Whole lines of entries: a flush of a line flushes every entry in it.
+        let each_line = LINE_BYTES / ENTRY;
+        let last_now = last.min((first / each_line + FLUSHED / 2) * each_line - 1);
+        for of in [Places::entry, Places::context] {
+            let mut before = u64::MAX;
+            for number in first..=last_now {
+                let line = of(self, number) / LINE_BYTES * LINE_BYTES;
+                if line != before {
+                    port.write_back(Kind::FlushOpt, line, LINE_BYTES);
+                }
+                before = line;
+            }
+        }
+        (last_now < last).then_some(last_now + 1)
     }
 }

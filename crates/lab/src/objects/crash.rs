@@ -158,14 +158,53 @@ impl Memory {
     }
 }
 
+/// A program that keeps an object.
+pub trait Recoverable: Workload {
+    /// From which address on the space stands for a file.
+    fn file_from(&self) -> u64;
+    /// The object, from what `read` says that memory and file hold.
+    ///
+    /// # Errors
+    /// It cannot be recovered.
+    fn recovered(&self, read: &dyn Fn(u64, usize) -> Vec<u8>) -> Result<Recovered, String>;
+    /// Everything up to this function survives a crash.
+    fn acknowledged(&self) -> u64;
+    /// Functions and ends of groups that have a number.
+    fn numbered(&self) -> u64;
+    /// The object after the functions up to one.
+    fn after(&self, number: u64) -> Vec<u8>;
+}
+
+impl Recoverable for Program {
+    fn file_from(&self) -> u64 {
+        self.places.file
+    }
+
+    fn recovered(&self, read: &dyn Fn(u64, usize) -> Vec<u8>) -> Result<Recovered, String> {
+        recover(&self.variant, &self.places, read)
+    }
+
+    fn acknowledged(&self) -> u64 {
+        self.acknowledged()
+    }
+
+    fn numbered(&self) -> u64 {
+        self.numbered()
+    }
+
+    fn after(&self, number: u64) -> Vec<u8> {
+        self.after(number)
+    }
+}
+
 struct Core {
     steps: VecDeque<Step>,
     progress: Progress,
 }
 
 /// A program that can be crashed.
-pub struct Crashed {
-    program: Program,
+pub struct Crashed<P> {
+    program: P,
     space: Space,
     cores: Vec<Core>,
     locks: HashMap<u64, usize>,
@@ -173,10 +212,10 @@ pub struct Crashed {
     random: fastrand::Rng,
 }
 
-impl Crashed {
+impl<P: Recoverable> Crashed<P> {
     /// The program, on `cores` cores.
     #[must_use]
-    pub fn new(program: Program, cores: usize, seed: u64) -> Crashed {
+    pub fn new(program: P, cores: usize, seed: u64) -> Crashed<P> {
         Crashed {
             space: Space::new(program.footprint_bytes()),
             cores: (0..cores)
@@ -194,7 +233,7 @@ impl Crashed {
 
     /// The program.
     #[must_use]
-    pub fn program(&self) -> &Program {
+    pub fn program(&self) -> &P {
         &self.program
     }
 
@@ -294,7 +333,7 @@ impl Crashed {
     /// What is recovered, and what was to be.
     pub fn crash(&mut self) -> Result<Recovered, String> {
         let memory = self.memory.crash(&mut self.random);
-        let file = self.program.places.file;
+        let file = self.program.file_from();
         let read = |at: u64, bytes: usize| -> Vec<u8> {
             let byte = |at: u64| match at >= file {
                 true => memory.file.get(&at).copied().unwrap_or(0),
@@ -306,7 +345,7 @@ impl Crashed {
             (at..at + bytes as u64).map(byte).collect()
         };
         let program = &self.program;
-        let found = recover(&program.variant, &program.places, &read)?;
+        let found = program.recovered(&read)?;
         let (least, most) = (program.acknowledged(), program.numbered());
         if !(least..=most).contains(&found.position) {
             return Err(format!(

@@ -99,21 +99,24 @@ pub(super) struct Places {
 
 impl Places {
     pub(super) fn new(sizes: Sizes) -> Places {
+        Places::at(sizes, 0, Places::dram_bytes(sizes))
+    }
+
+    /// Those of one object beside others: its part of DRAM, and its part of NVM.
+    pub(super) fn at(sizes: Sizes, dram: u64, nvm: u64) -> Places {
         let line = |number: u64| number * LINE_BYTES;
         let array_bytes = sizes.rows * sizes.columns * 4;
-        let array = PAGE_BYTES;
-        let nvm = (array + array_bytes).next_multiple_of(PAGE_BYTES);
         let copies = nvm + PAGE_BYTES;
         let entries = copies + 2 * (COPY_HEADER + array_bytes).next_multiple_of(PAGE_BYTES);
         let contexts = (entries + sizes.log_entries * ENTRY).next_multiple_of(PAGE_BYTES);
         let file = (contexts + sizes.log_entries * ENTRY).next_multiple_of(PAGE_BYTES);
         Places {
             sizes,
-            locks: 0,
-            tail: line(8),
-            done: line(10),
-            servers: line(12),
-            array,
+            locks: dram,
+            tail: dram + line(8),
+            done: dram + line(10),
+            servers: dram + line(12),
+            array: dram + PAGE_BYTES,
             nvm,
             index: nvm,
             cursor: nvm + line(1),
@@ -125,6 +128,11 @@ impl Places {
             file,
             bytes: file + 2 * (FILE_HEADER + array_bytes).next_multiple_of(PAGE_BYTES),
         }
+    }
+
+    /// Bytes of DRAM that an object has.
+    pub(super) fn dram_bytes(sizes: Sizes) -> u64 {
+        (PAGE_BYTES + sizes.rows * sizes.columns * 4).next_multiple_of(PAGE_BYTES)
     }
 
     pub(super) fn array_bytes(&self) -> u64 {
@@ -167,7 +175,12 @@ impl Places {
 
     /// An entry and its context.
     pub(super) fn encode(&self, number: u64, function: Function, thread: usize) -> ([u8; 32], [u8; 16]) {
-        let (word, context, argument) = (function.word(thread), self.context(number), function.argument());
+        self.encode_words(number, function.word(thread), function.argument())
+    }
+
+    /// The same, of a function that is a word: function, hint and thread.
+    pub(super) fn encode_words(&self, number: u64, word: u64, argument: u64) -> ([u8; 32], [u8; 16]) {
+        let context = self.context(number);
         let mut entry = [0; 32];
         for (place, value) in [number, word, context].into_iter().enumerate() {
             value.put(&mut entry[place * 8..][..8]);
@@ -187,13 +200,23 @@ impl Places {
 
     /// The function that entry `number` is of, if it is valid. `read` gives what memory holds.
     pub(super) fn decode(&self, number: u64, read: &dyn Fn(u64, usize) -> Vec<u8>) -> Option<Function> {
+        let (word, argument) = self.decode_words(number, read)?;
+        Function::of(word, argument)
+    }
+
+    /// The word and the argument of that entry.
+    pub(super) fn decode_words(
+        &self,
+        number: u64,
+        read: &dyn Fn(u64, usize) -> Vec<u8>,
+    ) -> Option<(u64, u64)> {
         let entry = read(self.entry(number), ENTRY as usize);
         let word = |place: usize| u64::get(&entry[place..place + 8]);
         let argument = u64::get(&read(self.context(number), 8));
         let is_whole = word(0) == number
             && word(16) == self.context(number)
             && word(24) as u32 == checksum(number, word(8), word(16), argument);
-        is_whole.then(|| Function::of(word(8), argument))?
+        is_whole.then(|| (word(8), argument))
     }
 }
 

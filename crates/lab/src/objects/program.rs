@@ -7,15 +7,12 @@
 //! * Group ends of callers that run functions themselves hold every lock; those of combined calls one lock.
 
 use super::config::{Call, Config};
-use super::places::{ENTRY, Function, Places, State, add};
+use super::places::{Function, Places, State, add};
 use super::variant::{Execution, Log, Variant};
-use crate::op::{Kind, LINE_BYTES};
+use crate::op::LINE_BYTES;
 use crate::space::{Port, Space};
 use crate::workload::{Progress, Workload};
 use std::collections::{BTreeSet, VecDeque};
-
-/// Lines flushed in a batch.
-const FLUSHED: u64 = 64;
 
 /// What threads call.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -342,21 +339,8 @@ impl Program {
     }
 
     fn flush(&mut self, core: usize, first: u64, last: u64, port: &mut Port<'_>) {
-        // Whole lines of entries: a flush of a line flushes every entry in it.
-        let each_line = LINE_BYTES / ENTRY;
-        let last_now = last.min((first / each_line + FLUSHED / 2) * each_line - 1);
-        for of in [Places::entry, Places::context] {
-            let mut before = u64::MAX;
-            for number in first..=last_now {
-                let line = of(&self.places, number) / LINE_BYTES * LINE_BYTES;
-                if line != before {
-                    port.write_back(Kind::FlushOpt, line, LINE_BYTES);
-                }
-                before = line;
-            }
-        }
-        if last_now < last {
-            self.next(core, &[Act::Flush(last_now + 1, last)]);
+        if let Some(rest) = self.places.flush(first, last, port) {
+            self.next(core, &[Act::Flush(rest, last)]);
         }
     }
 
@@ -447,13 +431,13 @@ impl Program {
             Act::Done(end) => {
                 self.done = end;
                 port.store(self.places.done, end);
-                self.set_state(end, State::Done, false, port);
+                self.places.set_state(end, State::Done, false, port);
             }
-            Act::CopyOut(copy, number) => self.copy_out(copy, number, port),
+            Act::CopyOut(copy, number) => self.places.copy_out(copy, number, port),
             Act::CopyAside => self.copy_aside(port),
             Act::ToFile(number) => self.to_file(number, port),
-            Act::Put(at, value) => self.put(at, value, port),
-            Act::SetState(number, state) => self.set_state(number, state, true, port),
+            Act::Put(at, value) => Places::put(at, value, port),
+            Act::SetState(number, state) => self.places.set_state(number, state, true, port),
             Act::Taken(copy, _) => {
                 self.resilient = copy;
                 self.checkpoints += 1;

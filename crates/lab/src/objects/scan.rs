@@ -4,7 +4,7 @@
 //! * Of the application: each thread calls again from the beginning and looks at every entry of the log for its own;
 //!   resilient ones are not run. Entries lie one after the other, as the truncated log of that many functions does.
 
-use super::config::{Call, Config};
+use super::config::{Call, Config, Sizes};
 use super::places::{COPY_HEADER, ENTRY, Function, Places, add};
 use crate::op::LINE_BYTES;
 use crate::space::{Plain, Port, Space};
@@ -40,10 +40,25 @@ impl Scan {
         }
     }
 
+    /// Of the object alone, of that many bytes: its copy, with no function after it.
+    #[must_use]
+    pub fn copy(config: &Config, bytes: u64) -> Scan {
+        let sizes = Sizes {
+            rows: 1,
+            columns: bytes / 4,
+            others: [0, 0],
+            ..config.sizes
+        };
+        Scan::of(config.call, Places::new(sizes), 1, 0)
+    }
+
     /// Of an application of that many threads that called that many functions, all of them resilient.
     #[must_use]
     pub fn application(config: &Config, threads: usize, entries: u64) -> Scan {
-        let places = Places::new(config.sizes);
+        Scan::of(config.call, Places::new(config.sizes), threads, entries)
+    }
+
+    fn of(call: Call, places: Places, threads: usize, entries: u64) -> Scan {
         Scan {
             threads,
             entries,
@@ -52,7 +67,7 @@ impl Scan {
             is_restored: false,
             replayed: 0,
             run: 0,
-            call: config.call,
+            call,
             log: places.bytes,
             places,
         }
