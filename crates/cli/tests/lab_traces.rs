@@ -187,6 +187,9 @@ fn persistent_objects_are_evaluated() {
     let rows = said["rows"].as_array().unwrap();
     for (artifact, origin) in [
         ("fig10", "simulated"),
+        ("fig17", "simulated"),
+        ("fig18", "simulated"),
+        ("fig22", "simulated"),
         ("table4", "counted"),
         ("measured", "measured"),
     ] {

@@ -400,8 +400,8 @@ impl Mixed {
     fn run_deferred(&mut self, thread: usize, of: usize, before: u64, port: &mut Port<'_>) {
         let kept = &mut self.kept[of];
         let places = kept.places;
-        match kept.deferred.front() {
-            Some(&number) if number < before => {
+        match kept.deferred.front().copied() {
+            Some(number) if number < before => {
                 kept.deferred.pop_front();
                 let _: u64 = port.load(places.entry(number));
                 let _: u64 = port.follow(places.context(number));
@@ -409,7 +409,8 @@ impl Mixed {
                 self.run_call(of, number, port);
                 self.next(thread, &[Act::RunDeferred(of, before)]);
             }
-            _ => port.store(places.done, before),
+            _ if self.is_deferring() => port.store(places.done, before),
+            _ => {}
         }
     }
 

@@ -1,11 +1,12 @@
 //! Artifacts: the figures and tables that are repeated, and the runs of each.
 
-use super::runs::{Key, Load, Machine, Other};
+use super::runs::{Both, Keeping, Key, Load, Machine, Other};
 use crate::eval::each;
+use crate::objects::library::{Application, Structure};
 use crate::objects::{Calls, Config};
 
 /// All artifacts, and what they show.
-pub const ARTIFACTS: [(&str, &str); 15] = [
+pub const ARTIFACTS: [(&str, &str); 21] = [
     (
         "fig6",
         "Three ways to make a checkpoint: allInc by one thread, and lines written to NVRAM",
@@ -31,6 +32,30 @@ pub const ARTIFACTS: [(&str, &str); 15] = [
     (
         "fig16",
         "Recovery after 640,000 functions, in the time that native ran (simulated)",
+    ),
+    (
+        "fig17",
+        "6 GiB of objects of 4 MiB on the AMD machine: NVRAM with room for all and for two thirds (simulated)",
+    ),
+    (
+        "fig18",
+        "Six structures on the AMD machine, over native's time (simulated)",
+    ),
+    (
+        "fig19",
+        "Six structures on the Intel machine, over native's time (simulated)",
+    ),
+    (
+        "fig20",
+        "Four programs on the AMD machine, over native's time (simulated)",
+    ),
+    (
+        "fig21",
+        "Four programs on the Intel machine, over native's time (simulated)",
+    ),
+    (
+        "fig22",
+        "Recovery of the four programs on the Intel machine, in the time of the run (simulated)",
     ),
     (
         "misses",
@@ -79,6 +104,39 @@ pub(super) const FIGURES: [(&str, Machine, &[&str], Calls); 6] = [
     ("fig15", Machine::Intel, &FLUSHING, Calls::AllInc),
 ];
 
+/// Variants of Figures 18 and 19, and of 20 and 21; the first is what the others are over.
+pub(super) const STRUCTURES: [&str; 3] = ["native", "simpo", "hybrid"];
+pub(super) const PROGRAMS: [&str; 2] = ["native", "simpo"];
+/// Calls of a large object before the next one is drawn: the first is Figure 17's, the others what the paper leaves open.
+pub(super) const CALLS: [u64; 3] = [1, 10, 100];
+
+/// The figures of programs with functions of both classes: the artifact, its machine, its variants and its programs.
+pub(super) fn both(artifact: &str) -> Option<(Machine, &'static [&'static str], Vec<Both>)> {
+    let structures = || Structure::ALL.map(Both::Structure).to_vec();
+    let programs = || Application::ALL.map(Both::Application).to_vec();
+    Some(match artifact {
+        "fig18" => (Machine::Amd, &STRUCTURES, structures()),
+        "fig19" => (Machine::Intel, &STRUCTURES, structures()),
+        "fig20" => (Machine::Amd, &PROGRAMS, programs()),
+        "fig21" => (Machine::Intel, &PROGRAMS, programs()),
+        _ => return None,
+    })
+}
+
+/// What is other in the runs of such a figure: structures are all about their locks, so their waiters also spin.
+pub(super) fn others(artifact: &str) -> &'static [Other] {
+    match artifact {
+        "fig18" | "fig19" => &[Other::Nothing, Other::Spin],
+        _ => &[Other::Nothing],
+    }
+}
+
+/// The most threads of a machine's study.
+pub(super) fn most(machines: &[Config; 2], machine: Machine) -> usize {
+    let threads = &machines[machine as usize].study.threads;
+    threads.iter().copied().max().unwrap_or(1)
+}
+
 /// What an artifact shows.
 pub(super) fn title(artifact: &str) -> &'static str {
     let found = ARTIFACTS.iter().find(|(name, _)| *name == artifact);
@@ -102,7 +160,39 @@ pub(super) fn keys(artifact: &str, machines: &[Config; 2]) -> Vec<Key> {
         };
         return variants.iter().flat_map(of).collect();
     }
+    if let Some((machine, variants, programs)) = both(artifact) {
+        let most = most(machines, machine);
+        let of = |both: Both| {
+            let key = move |name| Key::new(machine, Load::mixed(both, name), most);
+            let with = move |other: &Other| {
+                let other = *other;
+                variants.iter().map(move |name| key(name).with(other))
+            };
+            others(artifact).iter().flat_map(with)
+        };
+        return programs.into_iter().flat_map(of).collect();
+    }
     match artifact {
+        "fig17" => {
+            let of = |threads| {
+                let pools = Keeping::ALL.map(|keeping| pool(keeping, CALLS[0], threads));
+                pools.into_iter().chain(pools[0].passes())
+            };
+            let open = |calls| {
+                let most = most(machines, Machine::Amd);
+                [Keeping::NvramAll, Keeping::NvramDisk].map(|keeping| pool(keeping, calls, most))
+            };
+            let all = threads(Machine::Amd).into_iter().flat_map(of);
+            all.chain(CALLS.into_iter().flat_map(open)).collect()
+        }
+        "fig22" => {
+            let most = most(machines, Machine::Intel);
+            let of = |both| Key::new(Machine::Intel, Load::Copy(both), 1);
+            let copies = Application::ALL.map(Both::Application).into_iter().map(of);
+            let entries = Key::new(Machine::Intel, Load::Application, most);
+            let all = keys("fig21", machines).into_iter();
+            all.chain(copies).chain([entries]).collect()
+        }
         "fig6" => {
             let of = |machine| FORMS.map(|name| Key::new(machine, Load::variant(name, Calls::AllInc), 1));
             [Machine::Amd, Machine::Intel].into_iter().flat_map(of).collect()
@@ -121,7 +211,7 @@ pub(super) fn keys(artifact: &str, machines: &[Config; 2]) -> Vec<Key> {
         }
         "misses" => [keys("fig10", machines), keys("fig11", machines)].concat(),
         "open" => {
-            let most = machines[0].study.threads.iter().copied().max().unwrap_or(1);
+            let most = most(machines, Machine::Amd);
             let of = |(_, other)| {
                 CHECKPOINTING.into_iter().chain(["simpo-all"]).map(move |name| {
                     Key::new(Machine::Amd, Load::variant(name, Calls::AllInc), most).with(other)
@@ -132,10 +222,15 @@ pub(super) fn keys(artifact: &str, machines: &[Config; 2]) -> Vec<Key> {
         "claims" => {
             let figures = FIGURES.iter().map(|(name, ..)| *name);
             figures
-                .chain(["fig16"])
+                .chain(["fig16", "fig17", "fig18", "fig19", "fig20", "fig21", "fig22"])
                 .flat_map(|name| keys(name, machines))
                 .collect()
         }
         _ => Vec::new(),
     }
+}
+
+/// A run of a pool of large objects.
+pub(super) fn pool(keeping: Keeping, calls: u64, threads: usize) -> Key {
+    Key::new(Machine::Amd, Load::Pool(keeping, calls), threads)
 }

@@ -1,6 +1,6 @@
 //! Rows: what follows from the runs, beside what the paper says.
 
-use super::artifact::{FIGURES, FORMS, OPEN};
+use super::artifact::{FIGURES, FORMS, OPEN, most};
 use super::paper::{APPLICATION, OBJECT, said};
 use super::runs::{Key, Load, Machine, Other, Run, Runs};
 use super::{measured, tables};
@@ -65,7 +65,7 @@ pub(super) enum Over {
 }
 
 impl Over {
-    fn name(self) -> &'static str {
+    pub(super) fn name(self) -> &'static str {
         match self {
             Over::Most => "most",
             Over::Least => "least",
@@ -125,6 +125,9 @@ impl Table<'_> {
         Ok(match self.artifact {
             "fig6" => self.forms(),
             "fig16" => self.recovery(),
+            "fig17" => self.large(),
+            "fig18" | "fig19" | "fig20" | "fig21" => self.mixed(),
+            "fig22" => self.recoveries(),
             "misses" => self.misses(),
             "table3" => tables::structures()?,
             "table4" => tables::programs()?,
@@ -135,7 +138,7 @@ impl Table<'_> {
         })
     }
 
-    fn threads(&self, machine: Machine) -> &[usize] {
+    pub(super) fn threads(&self, machine: Machine) -> &[usize] {
         &self.machines[machine as usize].study.threads
     }
 
@@ -144,7 +147,14 @@ impl Table<'_> {
             .get(&Key::new(machine, Load::variant(name, calls), threads))
     }
 
-    fn simulated(&self, series: &str, workload: &str, ours: f64, unit: &'static str, of: &[&Run]) -> Row {
+    pub(super) fn simulated(
+        &self,
+        series: &str,
+        workload: &str,
+        ours: f64,
+        unit: &'static str,
+        of: &[&Run],
+    ) -> Row {
         let paper = said(self.artifact, series);
         let mut row = row(
             Origin::Simulated,
@@ -158,6 +168,11 @@ impl Table<'_> {
         let evidence = || of.iter().map(|run| evidence(run)).collect::<Vec<_>>().join("; ");
         row.row.note = (is_far(paper, ours) && !of.is_empty()).then(evidence);
         row
+    }
+
+    /// Whether ours is so far from the paper's that it is explained.
+    pub(super) fn is_explained(&self, series: &str, ours: f64) -> bool {
+        is_far(said(self.artifact, series), ours)
     }
 
     /// A variant's throughput over another's, by threads.
@@ -289,7 +304,7 @@ impl Table<'_> {
     }
 
     fn open(&self) -> Vec<Row> {
-        let most = self.threads(Machine::Amd).iter().copied().max().unwrap_or(1);
+        let most = most(self.machines, Machine::Amd);
         let mut rows = Vec::new();
         for (name, over) in [
             ("nvram", "ssd"),
@@ -315,7 +330,7 @@ impl Table<'_> {
 }
 
 /// What was counted in a run, for each function.
-fn evidence(run: &Run) -> String {
+pub(super) fn evidence(run: &Run) -> String {
     let counts = &run.machine;
     let each = |count: u64| count as f64 / counts.transactions as f64;
     format!(
