@@ -172,7 +172,7 @@ fn passes_are_of_lines_and_a_copy_writes_each_once() {
     let run = |pass, bytes: u64, count| {
         let mut passes = Passes::new(pass, 1, bytes * Passes::SMALLER, &config);
         let warm_up = passes.warm_up();
-        Machine::new(Passes::hardware(&config), None, &mut passes)
+        Machine::new(Passes::hardware(1, &config), None, &mut passes)
             .run(warm_up, count)
             .unwrap()
     };
@@ -184,4 +184,28 @@ fn passes_are_of_lines_and_a_copy_writes_each_once() {
     assert!(others.last_misses >= 4 * bytes / 64 * 9 / 10, "{others:?}");
     assert!(same.last_misses < bytes / 64 / 10, "{same:?}");
     assert!(same.time_fs < others.time_fs);
+}
+
+#[test]
+fn threads_have_the_last_caches_of_their_nodes() {
+    let config = Config::find("simpo").unwrap();
+    let last = |threads| {
+        let levels = Passes::hardware(threads, &config).shape.levels;
+        let last = levels.last().unwrap();
+        (last.bytes * Passes::SMALLER, last.ways)
+    };
+    let found = [1, 8, 9, 24, 60].map(last);
+    let mib = [(8, 16), (8, 16), (16, 16), (24, 48), (64, 16)];
+    assert_eq!(found, mib.map(|(mib, ways)| (mib << 20, ways)));
+    // One object of 4 MiB fits into a node's, those of all of its threads do not.
+    let misses = |threads: usize| {
+        let mut passes = Passes::new(Pass::Same, threads, 4 << 20, &config);
+        let warm_up = passes.warm_up();
+        let mut machine = Machine::new(Passes::hardware(threads, &config), None, &mut passes);
+        let counts = machine.run(warm_up, 2 * threads as u64).unwrap();
+        counts.last_misses as f64 / counts.transactions as f64 * 64.0 * Passes::SMALLER as f64
+            / f64::from(4 << 20)
+    };
+    let [alone, together] = [1, 8].map(misses);
+    assert!(alone < 0.1 && together > 0.9, "{alone} {together}");
 }

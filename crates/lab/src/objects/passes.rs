@@ -7,6 +7,7 @@
 
 use super::config::{Call, Config};
 use crate::bus::Hardware;
+use crate::bus::config::MOST_CORES;
 use crate::op::{Kind, LINE_BYTES, PAGE_BYTES};
 use crate::space::{Port, Space};
 use crate::workload::{Progress, Workload};
@@ -69,10 +70,17 @@ impl Passes {
         self.bytes + PAGE_BYTES + LINE_BYTES
     }
 
-    /// The machine that they are run on.
+    /// The machine that they are run on. Threads fill one node after the other, and have the last caches of those alone.
     #[must_use]
-    pub fn hardware(config: &Config) -> Hardware {
+    pub fn hardware(threads: usize, config: &Config) -> Hardware {
         let mut hardware = config.hardware.clone();
+        let node = hardware.distances.map_or(MOST_CORES, |distances| distances.node);
+        let (nodes, of) = (threads.div_ceil(node) as u64, MOST_CORES.div_ceil(node) as u64);
+        if let Some(last) = hardware.shape.levels.last_mut() {
+            last.bytes = last.bytes * nodes / of;
+            // Sets are a power of two: what is odd in the number of nodes are ways.
+            last.ways *= (nodes >> nodes.trailing_zeros()) as u32;
+        }
         for level in &mut hardware.shape.levels {
             level.bytes /= Passes::SMALLER;
         }

@@ -266,7 +266,8 @@ impl Key {
             Load::Passes(pass) => {
                 let mut passes = Passes::new(pass, self.threads, OBJECT_BYTES, config);
                 let (warm_up, count) = (passes.warm_up(), PASSES * self.threads as u64);
-                let mut machine = bus::Machine::new(Passes::hardware(config), None, &mut passes);
+                let mut machine =
+                    bus::Machine::new(Passes::hardware(self.threads, config), None, &mut passes);
                 Ok(self.ran(machine.run_parts(warm_up, count, 1)?))
             }
             Load::Pool(keeping, calls) => self.pool(config, self.times(passes), keeping, calls),
