@@ -59,6 +59,28 @@ pub fn lock(master: BorrowedFd<'_>, is_locked: bool) -> io::Result<()> {
     Ok(())
 }
 
+/// Whether reads of a master begin with a byte that tells of the flow at its other end: packet mode, `TIOCGPKT`.
+///
+/// # Errors
+/// `ENOTTY` when it is none.
+pub fn is_in_packet_mode(master: BorrowedFd<'_>) -> io::Result<bool> {
+    const TIOCGPKT: libc::c_ulong = 0x8004_5438;
+    Ok(ask(master, TIOCGPKT)? != 0)
+}
+
+/// Turns packet mode on or off: `TIOCPKT`. News of the flow that were not read are gone then.
+///
+/// # Errors
+/// `ENOTTY` when it is none.
+pub fn set_packet_mode(master: BorrowedFd<'_>, on: bool) -> io::Result<()> {
+    let on = libc::c_int::from(on);
+    // SAFETY: TIOCPKT reads one int.
+    if unsafe { libc::ioctl(master.as_raw_fd(), libc::TIOCPKT, &raw const on) } < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(())
+}
+
 /// The device of a terminal, major and minor number, also where it was opened as /dev/tty: `TIOCGDEV`.
 ///
 /// # Errors

@@ -6,8 +6,11 @@
 //!   terminal makes to output, as those were made.
 //! * What was typed and not read yet can be looked at in the same way alone ([`queue`]), which wakes who reads. So it is
 //!   done where something was typed since the queue was found empty last, or the kernel says that something can be read.
+//! * In packet mode, which is off for a look, reads of the master tell of the flow as well: what is not told yet cannot be
+//!   looked at, and is waited for.
 //! * Meanwhile no process is in a read of either end: all of those stand still.
 
+use crate::descriptors::Held;
 use crate::error::{Error, Result};
 use crate::stdio::context::{Modes, Typed};
 use crate::stdio::{queue, terminal};
@@ -95,17 +98,44 @@ impl Terminal {
 ///
 /// # Errors
 /// When the system refuses a look, and where what was taken out could not be put back.
-pub fn held(number: i32, master: &OwnedFd, is_open: bool, may_have_typed: bool) -> Result<Terminal> {
-    let held = look(master, is_open, may_have_typed).map_err(|source| {
+pub fn held(number: i32, master: &OwnedFd, is_open: bool, may_have_typed: bool) -> Result<Held> {
+    let failed = |source| {
         let what = format!("cannot look into the pseudo-terminal of descriptor {number}");
         Error::target(what, source)
-    })?;
+    };
+    let in_packets = os::is_in_packet_mode(master.as_fd()).map_err(failed)?;
+    if in_packets && has(master, PollFlags::PRI).map_err(failed)? {
+        return Err(Error::NotYet(format!(
+            "the master of descriptor {number} is in packet mode and has not read that the flow changed"
+        )));
+    }
+    let held =
+        without_packets(master, in_packets, || look(master, is_open, may_have_typed)).map_err(failed)?;
     if held.session != 0 && !is_open {
         return Err(Error::NotYet(format!(
             "the pseudo-terminal of descriptor {number} is that of a session in which no process has it open"
         )));
     }
-    Ok(held)
+    let held = Box::new(held);
+    Ok(match in_packets {
+        true => Held::PacketTerminal(held),
+        false => Held::Terminal(held),
+    })
+}
+
+/// Does something while a master is not in packet mode.
+fn without_packets<T>(
+    master: &OwnedFd,
+    in_packets: bool,
+    work: impl FnOnce() -> io::Result<T>,
+) -> io::Result<T> {
+    if !in_packets {
+        return work();
+    }
+    os::set_packet_mode(master.as_fd(), false)?;
+    let done = work();
+    os::set_packet_mode(master.as_fd(), true)?;
+    done
 }
 
 fn look(master: &OwnedFd, is_open: bool, may_have_typed: bool) -> io::Result<Terminal> {
@@ -116,11 +146,11 @@ fn look(master: &OwnedFd, is_open: bool, may_have_typed: bool) -> io::Result<Ter
         typed: Vec::new(),
         printed: Vec::new(),
         is_locked,
-        hung_up: !is_open && state(master)?.contains(PollFlags::HUP),
+        hung_up: !is_open && is_hung_up(master)?,
         session: rustix::termios::tcgetsid(master).map_or(0, |pid| pid.as_raw_nonzero().get()),
         foreground: rustix::termios::tcgetpgrp(master).map_or(0, |pid| pid.as_raw_nonzero().get()),
     };
-    let printed = state(master)?.contains(PollFlags::IN);
+    let printed = has(master, PollFlags::IN)?;
     if !is_open && !printed {
         return Ok(held); // it may never have been open, and an end of ours would change that
     }
@@ -228,19 +258,19 @@ fn without_waiting(master: &OwnedFd, work: impl FnOnce() -> io::Result<()>) -> i
     done
 }
 
-/// `IN`: something can be read; `HUP`: the other end is closed.
-fn state(master: &OwnedFd) -> io::Result<PollFlags> {
-    let mut asked = [PollFd::new(master, PollFlags::IN)];
+/// Whether an end is in a state: `IN`: something can be read; `PRI`: that the flow changed; `HUP`: the other end is closed.
+fn has(end: &OwnedFd, state: PollFlags) -> io::Result<bool> {
+    let mut asked = [PollFd::new(end, state)];
     rustix::io::retry_on_intr(|| poll(&mut asked, Some(&Timespec::default())))?;
-    Ok(asked[0].revents())
+    Ok(asked[0].revents().contains(state))
 }
 
-/// Whether an other end has lost its master.
+/// Whether the end at the other side is closed.
 ///
 /// # Errors
 /// When the system refuses a look.
-pub fn is_hung_up(other: &OwnedFd) -> io::Result<bool> {
-    Ok(state(other)?.contains(PollFlags::HUP))
+pub fn is_hung_up(end: &OwnedFd) -> io::Result<bool> {
+    has(end, PollFlags::HUP)
 }
 
 /// All that can be read of a master that does not wait.
@@ -378,6 +408,29 @@ mod tests {
         }
     }
 
+    /// What is told of the flow is waited for; then looks change nothing, and what is made again is in packet mode, too.
+    #[test]
+    fn packet_mode_stays_and_comes_back() {
+        let (master, other) = pair();
+        os::set_packet_mode(master.as_fd(), true).unwrap();
+        rustix::termios::tcflush(&other, rustix::termios::QueueSelector::IFlush).unwrap();
+        let told = held(7, &master, true, true).unwrap_err();
+        assert!(matches!(told, Error::NotYet(_)), "{told}");
+        assert_eq!(take(&master).len(), 1, "which queue was emptied");
+        write(&other, b"printed").unwrap();
+        for _ in 0..3 {
+            let held = held(7, &master, true, true).unwrap();
+            let Held::PacketTerminal(terminal) = held else {
+                panic!("{held:?}");
+            };
+            assert_eq!(terminal.printed, b"printed");
+            let (again, _other) = terminal.again(0, true).unwrap();
+            os::set_packet_mode(again.as_fd(), true).unwrap();
+            assert_eq!(take(&again), b"\0printed");
+        }
+        assert_eq!(take(&master), b"\0printed");
+    }
+
     #[test]
     fn what_was_printed_before_the_end_comes_back() {
         let (master, other) = pair();
@@ -400,7 +453,7 @@ mod tests {
         assert!(!look.hung_up);
         let (again, _) = look.again(0, false).unwrap();
         for master in [&master, &again] {
-            assert_eq!(state(master).unwrap(), PollFlags::empty());
+            assert!(!is_hung_up(master).unwrap() && !has(master, PollFlags::IN).unwrap());
         }
     }
 }

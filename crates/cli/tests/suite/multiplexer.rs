@@ -1,18 +1,20 @@
-//! A tmux session with an editor, a Python prompt, a half-typed line and a shell in the middle of a pipeline, which is
-//! killed again and again: its screens are as they were.
+//! Sessions of tmux and of screen, which are killed again and again: with an editor, a Python prompt, a half-typed line and
+//! a shell in the middle of a pipeline. Their screens are as they were.
 //!
-//! Another tmux, outside, types and looks. What it sees is held until the checkpoint that covers it is durable, so no kill
+//! Another tmux or screen, outside, types and looks. What it sees is held until the checkpoint that covers it is durable, so no kill
 //! takes it back.
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
 
+use crate::rest::epoch;
 use crate::support::process::{twinpage, with_argument};
 use crate::support::program::{python_with, which};
-use crate::support::skip;
 use crate::support::state::wait_until;
+use crate::support::{may_change_users, say, skip};
 
 const KILLS: u32 = 10;
 
@@ -83,25 +85,25 @@ impl Session {
         });
     }
 
-    /// Kills all of it, as a machine that dies does, and brings it back.
     fn die_and_come_back(&self) {
-        let state = self.path("state");
-        let processes = || of(&state);
-        for pid in processes() {
-            // One that ended with another is no loss.
-            let _ = kill_process(Pid::from_raw(pid).expect("a process"), Signal::KILL);
-        }
-        wait_until("nothing is left", || {
-            processes().is_empty() && with_argument(&self.path("socket").display().to_string()).is_empty()
-        });
-        let mut command = twinpage();
-        command
-            .args(["resume", "--detach", "--every", "50ms"])
-            .arg(&state);
-        let back = command.output().expect("twinpage starts");
-        assert!(back.status.success(), "{}", String::from_utf8_lossy(&back.stderr));
+        die_and_come_back(&self.path("state"), &self.path("socket").display().to_string());
         wait_until("the session is there", || self.tmux(&["list-windows"]).is_some());
     }
+}
+
+/// Kills all of a session, as a machine that dies does, and brings it back. Its processes have `argument`.
+fn die_and_come_back(state: &Path, argument: &str) {
+    for pid in of(state) {
+        // One that ended with another is no loss.
+        let _ = kill_process(Pid::from_raw(pid).expect("a process"), Signal::KILL);
+    }
+    wait_until("nothing is left", || {
+        of(state).is_empty() && with_argument(argument).is_empty()
+    });
+    let mut command = twinpage();
+    command.args(["resume", "--detach", "--every", "50ms"]).arg(state);
+    let back = command.output().expect("twinpage starts");
+    assert!(back.status.success(), "{}", String::from_utf8_lossy(&back.stderr));
 }
 
 /// The processes of twinpage that work in a state.
@@ -131,7 +133,10 @@ fn a_tmux_session_is_killed_ten_times() {
     for round in 0..KILLS {
         total += round;
         x = x * 3 + 1;
-        session.types(SHELL, &[&format!("total=$((total + {round})); echo is=$total=")]);
+        session.types(
+            SHELL,
+            &[&format!("total=$((total + {round})); echo is=$((total))=")],
+        );
         session.types(SHELL, &["Enter"]);
         session.types(EDITOR, &["o", &format!("round {round}"), "Escape"]);
         session.types(PYTHON, &["x = x * 3 + 1; print('x', x)", "Enter"]);
@@ -168,4 +173,73 @@ fn a_tmux_session_is_killed_ten_times() {
     let edited = std::fs::read_to_string(session.path("edited")).expect("what was edited");
     let expected: String = (0..KILLS).map(|round| format!("round {round}\n")).collect();
     assert_eq!(edited.trim_start_matches('\n'), expected);
+}
+
+/// Its terminals are in packet mode, ioctl_tty(2).
+#[test]
+fn a_screen_session_is_killed_three_times() {
+    const NAME: &str = "twinpage-of-a-test";
+    if which("screen").is_none() {
+        return skip("a session of screen", "screen", "screen");
+    }
+    if rustix::process::geteuid().is_root() && !may_change_users() {
+        return say("SKIPPED: a session of screen: as this root it may not give a terminal to the group tty");
+    }
+    let scratch = tempfile::tempdir().expect("a directory");
+    let path = |name: &str| scratch.path().join(name);
+    let sockets = path("sockets");
+    std::fs::create_dir(&sockets).expect("a directory");
+    std::fs::set_permissions(&sockets, PermissionsExt::from_mode(0o700)).expect("rights");
+    let environment = |command: &mut Command| {
+        command
+            .env("SCREENDIR", &sockets)
+            .envs([("TERM", "xterm"), ("LC_ALL", "C.UTF-8")]);
+    };
+    let asks = |words: &[&str]| {
+        let mut command = Command::new("screen");
+        environment(command.args(["-S", NAME, "-X"]).args(words));
+        command
+            .stdin(Stdio::null())
+            .output()
+            .is_ok_and(|done| done.status.success())
+    };
+    let shows = |text: &str| {
+        wait_until(&format!("the screen shows {text:?}"), || {
+            let shown = path("shown");
+            asks(&["hardcopy", &shown.display().to_string()])
+                && std::fs::read_to_string(&shown).is_ok_and(|shown| shown.contains(text))
+        });
+    };
+    let mut command = twinpage();
+    command
+        .args(["run", "--detach", "--every", "50ms", "--state"])
+        .arg(path("state"));
+    environment(command.args(["--", "screen", "-c", "/dev/null", "-S", NAME, "sh"]));
+    let begun = command.output().expect("twinpage starts");
+    assert!(
+        begun.status.success(),
+        "{}",
+        String::from_utf8_lossy(&begun.stderr)
+    );
+    wait_until("the session answers", || asks(&["stuff", "total=0\\n"]));
+    for round in 1..=3 {
+        wait_until("it takes a line", || {
+            asks(&[
+                "stuff",
+                &format!("total=$((total * 10 + {round})); echo is=$((total))=\\n"),
+            ])
+        });
+        let total: String = (1..=round).map(|digit| digit.to_string()).collect();
+        shows(&format!("is={total}="));
+        // A file that screen writes may be seen before its checkpoint is durable.
+        let seen = epoch(&path("state"));
+        wait_until("checkpoints hold it", || {
+            shows(&format!("is={total}="));
+            epoch(&path("state")) >= seen + 2
+        });
+        die_and_come_back(&path("state"), NAME);
+        shows(&format!("is={total}="));
+    }
+    assert!(asks(&["stuff", "exit\\n"]));
+    wait_until("it ends", || of(&path("state")).is_empty());
 }

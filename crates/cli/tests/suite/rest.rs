@@ -28,7 +28,7 @@ fn run(state: &Path, program: &[&str]) -> std::process::Command {
 }
 
 /// The number of the last checkpoint, while the program runs.
-fn epoch(state: &Path) -> u64 {
+pub(crate) fn epoch(state: &Path) -> u64 {
     let out = on_state(&["info", "--json"], state);
     let told: serde_json::Value = serde_json::from_slice(&out.stdout).unwrap_or_default();
     told["epoch"].as_u64().unwrap_or(0)

@@ -145,13 +145,7 @@ impl Program {
     fn before_descendant_controls(&mut self, pid: i32, call: &Stopped) -> Decision {
         /// ioctl_tty(2): of terminals, but those that type, log, or load code.
         const TERMINAL: std::ops::RangeInclusive<u64> = 0x5401..=0x545f;
-        const NOT_THESE: [u64; 5] = [
-            libc::TIOCSTI,
-            libc::TIOCCONS,
-            0x541c,
-            libc::TIOCSETD,
-            libc::TIOCPKT,
-        ];
+        const NOT_THESE: [u64; 4] = [libc::TIOCSTI, libc::TIOCCONS, 0x541c, libc::TIOCSETD];
         /// Whose terminal it is. Of one that the tree made, a look finds it.
         const OWNERSHIP: [u64; 2] = [libc::TIOCSCTTY, libc::TIOCNOTTY];
         const EXCLUSION: [u64; 2] = [libc::TIOCEXCL, libc::TIOCNXCL];

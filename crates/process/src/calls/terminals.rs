@@ -10,8 +10,9 @@ use std::path::Path;
 use twinpage_os::remote::Process;
 use twinpage_os::terminal;
 
-/// What a look finds, or changes nothing: number, lock, session and controlling terminal, flow, and a wait for output.
-pub(super) const OF_PTYS: [u64; 10] = [
+/// What a look finds, or changes nothing: number, lock, packet mode, session and controlling terminal, flow, and a
+/// wait for output.
+pub(super) const OF_PTYS: [u64; 12] = [
     libc::TIOCGPTN,
     libc::TIOCSPTLCK,
     libc::TIOCGPTLCK,
@@ -22,7 +23,11 @@ pub(super) const OF_PTYS: [u64; 10] = [
     libc::TCSBRK,
     libc::TCSBRKP,
     libc::TIOCGDEV,
+    libc::TIOCPKT,
+    TIOCGPKT,
 ];
+
+const TIOCGPKT: u64 = 0x8004_5438;
 
 impl Program {
     /// Whether the tree has the master of a pseudo-terminal.

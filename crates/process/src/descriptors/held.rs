@@ -114,10 +114,10 @@ impl Descriptors {
         let mut read_out = self.read_out.borrow_mut();
         let may_have_typed = !read_out.contains(&number);
         let held = ptys::held(fd, &master, is_open, may_have_typed)?;
-        if is_open && !held.has_typed() {
+        if is_open && held.terminal().is_some_and(|terminal| !terminal.has_typed()) {
             read_out.insert(number);
         }
-        Ok(Held::Terminal(Box::new(held)))
+        Ok(held)
     }
 
     /// The other end of a pseudo-terminal, of which the master is in the tree, or is closed.

@@ -265,6 +265,19 @@ pub enum Held {
     Messages(Vec<Datagram>),
     /// A pseudo-terminal, at its master.
     Terminal(Box<ptys::Terminal>),
+    /// The same, in packet mode: ioctl_tty(2).
+    PacketTerminal(Box<ptys::Terminal>),
+}
+
+impl Held {
+    /// A pseudo-terminal, at its master.
+    #[must_use]
+    pub fn terminal(&self) -> Option<&ptys::Terminal> {
+        match self {
+            Held::Terminal(terminal) | Held::PacketTerminal(terminal) => Some(terminal),
+            _ => None,
+        }
+    }
 }
 
 /// The terminal that controls a process, whichever it is: tty(4).

@@ -212,10 +212,8 @@ impl Program {
             replies: self.sockets.replies,
         })?;
         let is_shared = |held: &Held| {
-            matches!(
-                held,
-                Held::Queue(_) | Held::Within(_) | Held::Messages(_) | Held::Terminal(_)
-            )
+            let is_socket = matches!(held, Held::Queue(_) | Held::Within(_) | Held::Messages(_));
+            is_socket || held.terminal().is_some()
         };
         if self.objects.saved().is_empty() && !held.iter().any(is_shared) {
             return Ok(held);

@@ -198,13 +198,18 @@ fn terminals(context: &Context) -> Result<BTreeMap<u32, (OwnedFd, Option<OwnedFd
     let descriptors = &context.fixed.descriptors;
     let masters = descriptors.iter().zip(&context.live.held);
     let masters = masters.filter_map(|(descriptor, held)| match (&descriptor.what, held) {
-        (What::Master { number }, Held::Terminal(terminal)) => Some((*number, terminal)),
+        (What::Master { number }, held) => Some((*number, held, held.terminal()?)),
         _ => None,
     });
-    let made = masters.map(|(number, terminal)| {
+    let made = masters.map(|(number, held, terminal)| {
         let mut others = descriptors.iter().map(|descriptor| &descriptor.what);
         let has_other = others.any(|what| *what == What::Terminal { number });
-        let made = terminal.again(number, has_other);
+        let made = terminal.again(number, has_other).and_then(|made| {
+            if matches!(held, Held::PacketTerminal(_)) {
+                twinpage_os::terminal::set_packet_mode(made.0.as_fd(), true)?;
+            }
+            Ok(made)
+        });
         made.map(|made| (number, made))
             .map_err(|source| Error::target("cannot make a pseudo-terminal again", source))
     });
@@ -415,7 +420,7 @@ impl Opener<'_> {
                     ))),
                 }
             }
-            (What::Master { number }, Held::Terminal(_)) => {
+            (What::Master { number }, held) if held.terminal().is_some() => {
                 let master = self.terminals.get(number).map(|(master, _)| master.try_clone());
                 let master = master.ok_or_else(|| Error::Internal(format!("no terminal {number}")))?;
                 let failed = |source| Error::target("cannot make a pseudo-terminal again", source);

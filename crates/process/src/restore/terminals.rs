@@ -2,7 +2,7 @@
 
 use super::kernel::give_terminal;
 use crate::context::Context;
-use crate::descriptors::{Held, What};
+use crate::descriptors::What;
 use crate::error::{Error, Result};
 use twinpage_os::inject;
 use twinpage_os::remote::Process;
@@ -14,7 +14,7 @@ use twinpage_os::remote::Process;
 pub(super) fn give(first: &Process, living: &[Process], context: &Context) -> Result<()> {
     let descriptors = &context.fixed.descriptors;
     for (descriptor, held) in descriptors.iter().zip(&context.live.held) {
-        let (What::Master { number }, Held::Terminal(terminal)) = (&descriptor.what, held) else {
+        let (What::Master { number }, Some(terminal)) = (&descriptor.what, held.terminal()) else {
             continue;
         };
         let number = *number;
