@@ -6,7 +6,8 @@
 //! page space      [ chunk id 3 ]   [ chunk id 0 ]         dense, given out on demand
 //! ```
 //!
-//! * A chunk of 64 system pages has one place; the table is small (24 bytes a chunk).
+//! * A chunk of 64 system pages has one place of its own, and parts of others where pages are shared; the table is small
+//!   (24 bytes a place).
 //! * `stored` says which system pages the checkpoint holds: a page that is not stored is empty (or
 //!   still the file's). The table is part of every context, so it changes with the checkpoint.
 //! * The memories of several processes share the page space. A place belongs to one of them, or is shared and written no
@@ -210,7 +211,7 @@ pub struct Pages {
 /// Chunks in all the addresses of a process.
 const MOST_CHUNKS: u64 = (1 << 47) / CHUNK_BYTES;
 
-/// Bytes of one chunk in the table: number, id, padding, bitmap.
+/// Bytes of one place in the table: number, id, bitmap.
 const ROW_BYTES: usize = 16 + CHUNK_PAGES / 8;
 
 impl Pages {
@@ -308,8 +309,8 @@ impl Pages {
         chunk.is_some_and(|chunk| !chunk.is_empty())
     }
 
-    /// `other` holds the same at these pages of the chunk at `base`: it has those that are stored here stored in the same
-    /// place. Those, in all.
+    /// `other` holds the `same` at these pages of the chunk at `base`. Those of them that are stored here, and not there yet,
+    /// are stored in one place for both from now on; they are given.
     pub fn share(&mut self, other: &mut Pages, base: u64, same: &Bits) -> Bits {
         let number = base / CHUNK_BYTES;
         let Some(chunk) = self.chunks.get_mut(&number) else {
