@@ -10,7 +10,6 @@
 //!   looked at, and is waited for.
 //! * Meanwhile no process is in a read of either end: all of those stand still.
 
-use crate::descriptors::Held;
 use crate::error::{Error, Result};
 use crate::stdio::context::{Modes, Typed};
 use crate::stdio::{queue, terminal};
@@ -93,12 +92,13 @@ impl Terminal {
     }
 }
 
-/// What the pseudo-terminal of a master holds, which is descriptor `number`. `is_open`: a process has its other end open;
-/// `may_have_typed`: something was typed since that was found read. Nothing of the program runs.
+/// What the pseudo-terminal of a master holds, which is descriptor `number`, and whether that is in packet mode.
+/// `is_open`: a process has its other end open; `may_have_typed`: something was typed since that was found read. Nothing
+/// of the program runs.
 ///
 /// # Errors
 /// When the system refuses a look, and where what was taken out could not be put back.
-pub fn held(number: i32, master: &OwnedFd, is_open: bool, may_have_typed: bool) -> Result<Held> {
+pub fn held(number: i32, master: &OwnedFd, is_open: bool, may_have_typed: bool) -> Result<(Terminal, bool)> {
     let failed = |source| {
         let what = format!("cannot look into the pseudo-terminal of descriptor {number}");
         Error::target(what, source)
@@ -116,11 +116,7 @@ pub fn held(number: i32, master: &OwnedFd, is_open: bool, may_have_typed: bool) 
             "the pseudo-terminal of descriptor {number} is that of a session in which no process has it open"
         )));
     }
-    let held = Box::new(held);
-    Ok(match in_packets {
-        true => Held::PacketTerminal(held),
-        false => Held::Terminal(held),
-    })
+    Ok((held, in_packets))
 }
 
 /// Does something while a master is not in packet mode.
@@ -419,11 +415,8 @@ mod tests {
         assert_eq!(take(&master).len(), 1, "which queue was emptied");
         write(&other, b"printed").unwrap();
         for _ in 0..3 {
-            let held = held(7, &master, true, true).unwrap();
-            let Held::PacketTerminal(terminal) = held else {
-                panic!("{held:?}");
-            };
-            assert_eq!(terminal.printed, b"printed");
+            let (terminal, in_packets) = held(7, &master, true, true).unwrap();
+            assert_eq!((&terminal.printed[..], in_packets), (&b"printed"[..], true));
             let (again, _other) = terminal.again(0, true).unwrap();
             os::set_packet_mode(again.as_fd(), true).unwrap();
             assert_eq!(take(&again), b"\0printed");

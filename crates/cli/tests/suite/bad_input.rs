@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
 
 use crate::support::process::{Victim, kill, twinpage, with_argument};
 use crate::support::state::{COUNTING, Killed, on_state, refused_in_order, wait_until};
@@ -139,7 +139,8 @@ fn a_state_in_use() {
 #[test]
 fn two_resumes_at_once() {
     let killed = Killed::midway();
-    for _ in 0..4 {
+    let mut at_once = 0;
+    while at_once < 4 {
         let copy = killed.copy("twice");
         let start = || {
             let mut command = twinpage();
@@ -152,6 +153,10 @@ fn two_resumes_at_once() {
         };
         let both = [start(), start()].map(|child| child.wait_with_output().expect("wait for twinpage"));
         let (won, lost): (Vec<_>, Vec<_>) = both.iter().partition(|out| out.status.success());
+        let came_late = |out: &&Output| String::from_utf8_lossy(&out.stderr).contains("has finished");
+        if lost.is_empty() && won.iter().filter(|out| came_late(out)).count() == 1 {
+            continue; // the one began when the other had ended
+        }
         assert_eq!(won.len(), 1, "both or none of two resumes went through");
         assert_eq!(
             killed.whole(&won[0].stdout),
@@ -160,6 +165,7 @@ fn two_resumes_at_once() {
         );
         let said = refused_in_order("the second resume", lost[0]);
         assert!(said.contains("in use"), "{said}");
+        at_once += 1;
     }
 }
 

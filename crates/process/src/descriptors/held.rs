@@ -113,11 +113,15 @@ impl Descriptors {
         let is_open = (self.list.values()).any(|one| one.what == What::Terminal { number });
         let mut read_out = self.read_out.borrow_mut();
         let may_have_typed = !read_out.contains(&number);
-        let held = ptys::held(fd, &master, is_open, may_have_typed)?;
-        if is_open && held.terminal().is_some_and(|terminal| !terminal.has_typed()) {
+        let (held, in_packets) = ptys::held(fd, &master, is_open, may_have_typed)?;
+        if is_open && !held.has_typed() {
             read_out.insert(number);
         }
-        Ok(held)
+        let held = Box::new(held);
+        Ok(match in_packets {
+            true => Held::PacketTerminal(held),
+            false => Held::Terminal(held),
+        })
     }
 
     /// The other end of a pseudo-terminal, of which the master is in the tree, or is closed.
