@@ -32,7 +32,7 @@ pub(super) const REDIS: Server = Server {
 
 pub(super) const MEMCACHED: Server = Server {
     program: "memcached",
-    options: &["-l", "127.0.0.1", "-t", "1", "-u", "nobody"],
+    options: &["-l", "127.0.0.1", "-t", "1", "-u", "root"],
     port: "-p",
     protocol: Protocol::Memcached,
 };
