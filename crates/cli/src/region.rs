@@ -83,13 +83,14 @@ fn object_line(object: &ObjectInfo) -> String {
         true => String::new(),
         false => format!("; held by {}", object.holders.join(", ")),
     };
-    format!(
-        "{:?}{number}, a {}: {}, {}{held}",
-        object.name,
-        object.type_name,
-        show::count(object.blocks, "block"),
-        show::bytes(object.bytes)
-    )
+    let value = value(&object.type_name, object.blocks, object.bytes);
+    format!("{:?}{number}, {value}{held}", object.name)
+}
+
+/// A value: its type, and the blocks that it owns.
+fn value(type_name: &str, blocks: u64, bytes: u64) -> String {
+    let (blocks, bytes) = (show::count(blocks, "block"), show::bytes(bytes));
+    format!("a {type_name}: {blocks}, {bytes}")
 }
 
 fn add_checkpoint(rows: &mut Rows, superblock: &Superblock, epoch: u64, durability: Durability) {
@@ -175,13 +176,8 @@ fn tell_heap(path: &Path, heap: &Report) {
         println!("{path}: leaked block of {bytes} bytes at {at:#x}");
     }
     for root in &heap.roots {
-        println!(
-            "{path}: root {:?}, a {}: {}, {}",
-            root.name,
-            root.type_name,
-            show::count(root.blocks, "block"),
-            show::bytes(root.bytes)
-        );
+        let value = value(&root.type_name, root.blocks, root.bytes);
+        println!("{path}: root {:?}, {value}", root.name);
     }
 }
 

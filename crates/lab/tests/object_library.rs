@@ -241,13 +241,10 @@ fn crash_everywhere(
     config.sizes.log_entries = 512;
     let program = Mixed::new(Variant::find(name).unwrap(), objects, threads, &config);
     let mut crashed = Crashed::new(program, threads, seed);
-    let mut replayed = 0;
-    while crashed.program().checkpoints() < 4 || crashed.program().numbered() < 60 {
-        crashed.step(fault).map_err(|why| format!("seed {seed}: {why}"))?;
-        let found = crashed.crash().map_err(|why| format!("seed {seed}: {why}"))?;
-        replayed += found.replayed;
-    }
-    Ok(replayed)
+    let replayed = crashed.crash_everywhere(fault, |program| {
+        program.checkpoints() >= 4 && program.numbered() >= 60
+    });
+    replayed.map_err(|why| format!("seed {seed}: {why}"))
 }
 
 #[test]

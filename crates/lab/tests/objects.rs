@@ -222,13 +222,10 @@ fn crash_everywhere(
     let config = small();
     let program = Program::new(variant, calls, threads, &config);
     let mut crashed = Crashed::new(program, threads + 1, seed);
-    let mut replayed = 0;
-    while crashed.program().checkpoints() < 4 || crashed.program().numbered() < 80 {
-        crashed.step(fault).map_err(|why| format!("seed {seed}: {why}"))?;
-        let found = crashed.crash().map_err(|why| format!("seed {seed}: {why}"))?;
-        replayed += found.replayed;
-    }
-    Ok(replayed)
+    let replayed = crashed.crash_everywhere(fault, |program| {
+        program.checkpoints() >= 4 && program.numbered() >= 80
+    });
+    replayed.map_err(|why| format!("seed {seed}: {why}"))
 }
 
 #[test]

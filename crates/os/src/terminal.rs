@@ -51,12 +51,7 @@ pub fn is_locked(master: BorrowedFd<'_>) -> io::Result<bool> {
 /// # Errors
 /// `ENOTTY` when it is none.
 pub fn lock(master: BorrowedFd<'_>, is_locked: bool) -> io::Result<()> {
-    let locked = libc::c_int::from(is_locked);
-    // SAFETY: TIOCSPTLCK reads one int.
-    if unsafe { libc::ioctl(master.as_raw_fd(), libc::TIOCSPTLCK, &raw const locked) } < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    Ok(())
+    switch(master, libc::TIOCSPTLCK, is_locked)
 }
 
 /// Whether reads of a master begin with a byte that tells of the flow at its other end: packet mode, `TIOCGPKT`.
@@ -64,8 +59,7 @@ pub fn lock(master: BorrowedFd<'_>, is_locked: bool) -> io::Result<()> {
 /// # Errors
 /// `ENOTTY` when it is none.
 pub fn is_in_packet_mode(master: BorrowedFd<'_>) -> io::Result<bool> {
-    const TIOCGPKT: libc::c_ulong = 0x8004_5438;
-    Ok(ask(master, TIOCGPKT)? != 0)
+    Ok(ask(master, libc::TIOCGPKT)? != 0)
 }
 
 /// Turns packet mode on or off: `TIOCPKT`. News of the flow that were not read are gone then.
@@ -73,12 +67,7 @@ pub fn is_in_packet_mode(master: BorrowedFd<'_>) -> io::Result<bool> {
 /// # Errors
 /// `ENOTTY` when it is none.
 pub fn set_packet_mode(master: BorrowedFd<'_>, on: bool) -> io::Result<()> {
-    let on = libc::c_int::from(on);
-    // SAFETY: TIOCPKT reads one int.
-    if unsafe { libc::ioctl(master.as_raw_fd(), libc::TIOCPKT, &raw const on) } < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    Ok(())
+    switch(master, libc::TIOCPKT, on)
 }
 
 /// The device of a terminal, major and minor number, also where it was opened as /dev/tty: `TIOCGDEV`.
@@ -89,9 +78,19 @@ pub fn device(fd: BorrowedFd<'_>) -> io::Result<(u32, u32)> {
     ask(fd, libc::TIOCGDEV).map(numbers)
 }
 
-/// Major and minor number of a device in 32 bits, as the kernel has it in ioctl_tty(2) and proc_pid_stat(5).
+/// The major and the minor number of a device number of 32 bits, as in ioctl_tty(2) and proc_pid_stat(5).
 fn numbers(device: u32) -> (u32, u32) {
     (device >> 8 & 0xfff, device & 0xff | device >> 12 & 0xf_ff00)
+}
+
+/// An ioctl that turns something on or off.
+fn switch(fd: BorrowedFd<'_>, request: libc::Ioctl, on: bool) -> io::Result<()> {
+    let on = libc::c_int::from(on);
+    // SAFETY: the requests given here read one int.
+    if unsafe { libc::ioctl(fd.as_raw_fd(), request, &raw const on) } < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(())
 }
 
 /// An ioctl that answers with a number of 32 bits.

@@ -200,8 +200,11 @@ fn instead(shim: &Shim, name: &OsStr) -> Result<OsString> {
     Ok(target.into())
 }
 
-/// As a shell would: by path, or along `PATH`.
-fn find(name: &OsStr) -> Result<PathBuf> {
+/// The file of a program, found as a shell would: by path, or along `PATH`.
+///
+/// # Errors
+/// There is none that may be executed.
+pub fn find(name: &OsStr) -> Result<PathBuf> {
     let missing = || {
         Error::Unsupported(format!(
             "{}: no such program; check the spelling and PATH",

@@ -477,16 +477,7 @@ impl Memory {
                 let hot = was_left || hot_range && was_hot;
                 let stays = hot_range && chunk.is_hot(index);
                 chunk.leave_writable(index, stays);
-                match self.found.last_mut() {
-                    Some(last) if last.hot == hot && last.start + last.pages * PAGE == address => {
-                        last.pages += 1
-                    }
-                    _ => self.found.push(Found {
-                        start: address,
-                        pages: 1,
-                        hot,
-                    }),
-                }
+                add_found(&mut self.found, address, hot);
                 if hot_range && !stays {
                     match &mut cold {
                         Some(run) if run.end == address => run.end += PAGE,
@@ -582,6 +573,18 @@ impl Memory {
                 &mut into.bytes,
             )
             .map_err(|source| Error::target("cannot copy the program's memory", source))
+    }
+}
+
+/// Adds a page behind those that were found.
+fn add_found(found: &mut Vec<Found>, address: u64, hot: bool) {
+    match found.last_mut() {
+        Some(last) if last.hot == hot && last.start + last.pages * PAGE == address => last.pages += 1,
+        _ => found.push(Found {
+            start: address,
+            pages: 1,
+            hot,
+        }),
     }
 }
 

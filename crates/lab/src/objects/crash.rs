@@ -326,6 +326,23 @@ impl<P: Recoverable> Crashed<P> {
         }
     }
 
+    /// Goes on until `is_enough`, and crashes after each operation. How many functions were run again, in all.
+    ///
+    /// # Errors
+    /// As [`Crashed::step`] and [`Crashed::crash`].
+    pub fn crash_everywhere(
+        &mut self,
+        fault: &mut dyn FnMut(&mut VecDeque<Step>),
+        is_enough: impl Fn(&P) -> bool,
+    ) -> Result<u64, String> {
+        let mut replayed = 0;
+        while !is_enough(&self.program) {
+            self.step(fault)?;
+            replayed += self.crash()?.replayed;
+        }
+        Ok(replayed)
+    }
+
     /// A crash here: what is recovered must be what the functions up to some number make, and that none that was
     /// acknowledged is beyond.
     ///

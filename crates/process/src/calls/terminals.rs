@@ -24,10 +24,8 @@ pub(super) const OF_PTYS: [u64; 12] = [
     libc::TCSBRKP,
     libc::TIOCGDEV,
     libc::TIOCPKT,
-    TIOCGPKT,
+    libc::TIOCGPKT,
 ];
-
-const TIOCGPKT: u64 = 0x8004_5438;
 
 impl Program {
     /// Whether the tree has the master of a pseudo-terminal.

@@ -5,8 +5,8 @@
 //!   of the memories as they stand, so it is right whatever either did since the fork.
 //! * From then on the page's place is shared ([`crate::pages`]): the one that writes it stores it elsewhere.
 
-use super::{Found, Memory};
-use crate::pages::{Bits, CHUNK_BYTES, page_index, set};
+use super::{Found, Memory, add_found};
+use crate::pages::{Bits, CHUNK_BYTES, is_set, page_index, set};
 use twinpage_os::remote::Process;
 use twinpage_os::tracker::PAGE;
 
@@ -48,7 +48,7 @@ impl Both {
 }
 
 impl Memory {
-    /// Of the pages that were found, those are captured no more that are stored as the maker's.
+    /// Takes the pages that the store has as the maker's out of those that were found.
     pub(super) fn leave_inherited(&mut self, process: &Process, maker: &mut Maker<'_>) {
         let mut both = Both::default();
         let found = std::mem::take(&mut self.found);
@@ -59,25 +59,10 @@ impl Memory {
                 true => theirs.share(&mut self.pages, base, &both.same(part, process, maker.process)),
                 false => Bits::default(),
             };
-            self.keep_others(part, &inherited);
-        }
-    }
-
-    /// Keeps the pages of a part of a chunk that are not inherited.
-    fn keep_others(&mut self, part: Found, inherited: &Bits) {
-        for address in (0..part.pages).map(|page| part.start + page * PAGE) {
-            if crate::pages::is_set(inherited, page_index(address)) {
-                continue;
-            }
-            match self.found.last_mut() {
-                Some(last) if last.hot == part.hot && last.start + last.pages * PAGE == address => {
-                    last.pages += 1
+            for address in (0..part.pages).map(|page| part.start + page * PAGE) {
+                if !is_set(&inherited, page_index(address)) {
+                    add_found(&mut self.found, address, part.hot);
                 }
-                _ => self.found.push(Found {
-                    start: address,
-                    pages: 1,
-                    ..part
-                }),
             }
         }
     }

@@ -245,8 +245,8 @@ fn memories_that_share_places_are_each_as_they_would_be_alone() {
     }
 }
 
-/// The store has what each holds, also where the tables were read again, and no more places are given than are used. How
-/// many pages that are.
+/// Checks that the store holds the pages of each process, also by tables that were read again, and that every place that
+/// is given is used. Returns the number of pages stored.
 fn check(geometry: Geometry, all: &[Simulated], store: &BTreeMap<Place, u32>, seed: u64) -> usize {
     let tables: Vec<Vec<u8>> = all.iter().map(|one| one.pages.rows()).collect();
     let tables: Vec<&[u8]> = tables.iter().map(Vec::as_slice).collect();

@@ -24,7 +24,7 @@ pub struct Calls<T> {
 enum Way {
     /// In the region, which this process has open.
     Here(Here),
-    /// In the process that has it open.
+    /// In the process that has the region open.
     There(Arc<Remote>),
 }
 

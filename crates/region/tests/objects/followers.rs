@@ -2,10 +2,10 @@
 //!
 //! Its seed repeats the choices of a failure; `TWINPAGE_LONG` makes it many rounds.
 
-use crate::support::{again, folders, when_free};
-use std::io::{BufRead, BufReader, Write};
+use crate::support::{again, folders, talking, when_free};
+use std::io::{BufReader, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdout, Stdio};
+use std::process::{Child, ChildStdout};
 use std::time::Duration;
 use twinpage::collections::Vec as List;
 use twinpage::objects::Follower;
@@ -103,14 +103,7 @@ fn trail(folder: &Path) {
 
 /// Another process in a role, and what it says.
 fn process(test: &str, role: &str, folder: &Path) -> (Child, std::io::Lines<BufReader<ChildStdout>>) {
-    let mut child = again(module_path!(), test)
-        .env(ROLE, role)
-        .env(FOLDER, folder)
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let said = BufReader::new(child.stdout.take().unwrap()).lines();
-    (child, said)
+    talking(again(module_path!(), test).env(ROLE, role).env(FOLDER, folder))
 }
 
 fn kill(mut child: Child) {

@@ -5,11 +5,10 @@
 // The methods of an object are public: its handle is for others.
 #![allow(unreachable_pub)]
 
-use crate::support::{again, folders, when_free};
+use crate::support::{again, folders, talking, when_free};
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use twinpage::collections::{HashMap, String as Text, Vec as List};
@@ -291,13 +290,7 @@ fn calls_of_a_freed_object_are_dropped_though_others_wait_in_the_log() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("piles.twin");
     for life in ["first", "second"] {
-        let mut child = again(module_path!(), NAME)
-            .env(FILE, &path)
-            .env(FROM, life)
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut said = BufReader::new(child.stdout.take().unwrap()).lines();
+        let (mut child, mut said) = talking(again(module_path!(), NAME).env(FILE, &path).env(FROM, life));
         assert!(said.any(|line| line.unwrap() == "to be killed"), "{life}");
         child.kill().unwrap();
         child.wait().unwrap();
@@ -359,13 +352,11 @@ fn killed_at_any_instant_all_of_an_object_is_there_or_nothing() {
     for folder in folders() {
         let (path, mut steps) = (folder.path().join("piles.twin"), 0);
         for kill in 0..kills {
-            let mut child = again(module_path!(), NAME)
-                .env(FILE, &path)
-                .env(FROM, steps.to_string())
-                .stdout(Stdio::piped())
-                .spawn()
-                .unwrap();
-            let mut said = BufReader::new(child.stdout.take().unwrap()).lines();
+            let (mut child, mut said) = talking(
+                again(module_path!(), NAME)
+                    .env(FILE, &path)
+                    .env(FROM, steps.to_string()),
+            );
             let begun = said.by_ref().map_while(Result::ok).any(|line| line == "begun");
             assert!(begun, "seed {seed}, kill {kill}: the child ended by itself");
             std::thread::sleep(Duration::from_micros(random.u64(..30_000)));
@@ -437,12 +428,7 @@ fn a_copy_does_not_take_an_object_that_was_made_anew_for_the_old_one() {
     }
     let folder = tempfile::tempdir().unwrap();
     let [leader, copy] = ["leader.twin", "copy.twin"].map(|name| folder.path().join(name));
-    let mut child = again(module_path!(), NAME)
-        .env(FILE, &leader)
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut said = BufReader::new(child.stdout.take().unwrap()).lines();
+    let (mut child, mut said) = talking(again(module_path!(), NAME).env(FILE, &leader));
     assert!(said.any(|line| line.unwrap() == "leader is ready"));
     let region = open(&copy);
     let mut follower = region.follow(&leader).unwrap();

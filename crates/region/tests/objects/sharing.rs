@@ -4,13 +4,13 @@
 // The methods of an object are public: its handle is for others.
 #![allow(unreachable_pub)]
 
-use crate::support::{again, when_free};
+use crate::support::{again, talking, when_free};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::{SocketAddr, UnixStream};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdout, Stdio};
+use std::process::{Child, ChildStdout};
 use std::time::Duration;
 use twinpage::collections::{String as Text, Vec as List};
 use twinpage::objects::{operations, share};
@@ -93,14 +93,7 @@ fn free(region: &Region) {
 
 /// Another process, in a role.
 fn child(test: &str, role: &str, path: &Path) -> (Child, std::io::Lines<BufReader<ChildStdout>>) {
-    let mut child = again(module_path!(), test)
-        .env(ROLE, role)
-        .env(FILE, path)
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let said = BufReader::new(child.stdout.take().unwrap()).lines();
-    (child, said)
+    talking(again(module_path!(), test).env(ROLE, role).env(FILE, path))
 }
 
 fn role() -> Option<PathBuf> {

@@ -3,8 +3,9 @@
 #![allow(dead_code)]
 
 use std::ffi::OsStr;
+use std::io::{BufRead, BufReader, Lines};
 use std::path::Path;
-use std::process::Command;
+use std::process::{Child, ChildStdout, Command, Stdio};
 use tempfile::TempDir;
 use twinpage::window::Place;
 use twinpage::{Error, Region};
@@ -41,6 +42,13 @@ pub(crate) fn again(module: &str, test: &str) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", &name(module, test), "--nocapture"]);
     command
+}
+
+/// Starts a process and gives the lines that it prints.
+pub(crate) fn talking(command: &mut Command) -> (Child, Lines<BufReader<ChildStdout>>) {
+    let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+    let said = BufReader::new(child.stdout.take().unwrap()).lines();
+    (child, said)
 }
 
 /// Runs a command in a mount namespace of its own, with a file system of so few bytes at `disk` in `folder`, and fails

@@ -105,7 +105,7 @@ impl Client {
         Ok(())
     }
 
-    /// Sends so many requests at once.
+    /// Sends a number of requests at once.
     fn ask(&mut self, requests: u32) -> Result<(), String> {
         self.asked.clear();
         self.expected.clear();

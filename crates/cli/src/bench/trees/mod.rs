@@ -1,7 +1,7 @@
 //! `twinpage bench trees`: process trees, servers and a terminal session, each beside the same without checkpoints.
 //!
 //! * What a measure is divided by is run in turns with it, as often.
-//! * A run has a directory of its own, and its state where its durability has it.
+//! * A run has a directory of its own. Its state lies in memory or on the disk, by its durability.
 //! * What is not installed is named, never left out in silence.
 
 mod client;
@@ -12,9 +12,11 @@ mod work;
 use super::programs::{Cost, Mode, Times};
 use crate::args::TreesArguments;
 use serde::Serialize;
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use twinpage_cli::report::{machine, table};
+use twinpage_process::launch::find;
 use twinpage_process::notes;
 
 /// What is measured.
@@ -155,7 +157,10 @@ struct Row {
 pub(crate) fn bench(arguments: &TreesArguments) -> Result<ExitCode, String> {
     let (mut rows, mut left_out) = (Vec::new(), Vec::new());
     for &measure in &arguments.only {
-        let missing = measure.needs().iter().find(|(program, _)| !is_there(program));
+        let missing = measure
+            .needs()
+            .iter()
+            .find(|(program, _)| find(OsStr::new(program)).is_err());
         if let Some((program, packages)) = missing {
             let name = measure.name();
             notes::tell(&format!(
@@ -168,11 +173,6 @@ pub(crate) fn bench(arguments: &TreesArguments) -> Result<ExitCode, String> {
     }
     report(&rows, &left_out, arguments.json);
     Ok(ExitCode::SUCCESS)
-}
-
-fn is_there(program: &str) -> bool {
-    let paths = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&paths).any(|directory| directory.join(program).is_file())
 }
 
 /// The base and each way, one after the other, as often as is asked for.
@@ -252,7 +252,7 @@ impl Room {
     }
 
     /// `program`, under twinpage if a way is given, to be started in the room.
-    fn command(&self, program: impl AsRef<std::ffi::OsStr>, way: Option<Way>) -> Result<Command, String> {
+    fn command(&self, program: impl AsRef<OsStr>, way: Option<Way>) -> Result<Command, String> {
         let mut command = match way {
             None => Command::new(program),
             Some(way) => {

@@ -42,7 +42,7 @@ impl Application {
         }
     }
 
-    /// It, with that many threads and so many instructions for an element.
+    /// The program, for a number of threads; an element costs `element` instructions.
     #[must_use]
     pub fn objects(self, threads: usize, element: u32) -> Box<dyn Objects> {
         match self {
@@ -93,7 +93,7 @@ impl Rbm {
     const PASSES: u64 = 4;
     const WEIGHTS: u64 = Self::VISIBLE * Self::HIDDEN * 4;
 
-    /// That many threads, with so many instructions for a weight.
+    /// For a number of threads; a weight costs `element` instructions.
     #[must_use]
     pub fn new(threads: usize, element: u32) -> Rbm {
         Rbm {
@@ -188,7 +188,7 @@ impl Linpack {
     const ROW: u64 = Self::ROWS * 8;
     const MATRIX: u64 = Self::ROWS * Self::ROW;
 
-    /// That many threads, with so many instructions for an element.
+    /// For a number of threads; an element costs `element` instructions.
     #[must_use]
     pub fn new(threads: usize, element: u32) -> Linpack {
         Linpack {
@@ -275,7 +275,7 @@ impl Pbzip2 {
     /// Instructions to compress a byte (open: some 10 MB/s on a core).
     const COMPRESSED: u32 = 100;
 
-    /// That many threads, with so many instructions for an element of the queue.
+    /// For a number of threads; an element of the queue costs `element` instructions.
     #[must_use]
     pub fn new(threads: usize, element: u32) -> Pbzip2 {
         Pbzip2 {
@@ -333,7 +333,7 @@ impl Floyd {
     /// No edge. Two of them are still a number.
     const FAR: u32 = 1 << 30;
 
-    /// That many threads, with so many instructions for an element.
+    /// For a number of threads; an element costs `element` instructions.
     #[must_use]
     pub fn new(threads: usize, element: u32) -> Floyd {
         Floyd {

@@ -118,7 +118,7 @@ impl Structure {
         }
     }
 
-    /// Runs a function on the structure at `at`, with so many instructions for an element; says what it returns.
+    /// Runs a function on the structure at `at`, where an element costs `element` instructions, and gives its result.
     ///
     /// # Panics
     /// It has no such function.
@@ -428,7 +428,7 @@ pub struct Structures {
 }
 
 impl Structures {
-    /// That many threads, with so many instructions for an element.
+    /// For a number of threads; an element costs `element` instructions.
     #[must_use]
     pub fn new(structure: Structure, threads: usize, element: u32) -> Structures {
         let random = |thread| fastrand::Rng::with_seed(thread as u64);
