@@ -1,19 +1,19 @@
 # `make test` is the whole gate; `.ci/run` installs what it needs on a fresh machine and runs it.
 
-.PHONY: test before-resolving power power-short miri sanitize sanitize-address sanitize-address-short sanitize-thread nightly campaigns campaign bench traces
+.PHONY: test before-resolving power power-short miri sanitize sanitize-address sanitize-address-short sanitize-thread nightly campaigns campaign-programs campaign-crates bench traces
 
 # Tests are optimized as ever, but each unit of code by itself: a quarter less to compile.
-test campaigns campaign power power-short: export CARGO_PROFILE_RELEASE_LTO = off
+test campaigns campaign-programs campaign-crates power power-short: export CARGO_PROFILE_RELEASE_LTO = off
 
 test:
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --release --features twinpage/serde -- -D warnings
-	$(RUN_TESTS)
+	$(RUN_TESTS) --workspace
 	cargo test --workspace --doc $(TEST)
 
 TEST = --release --features twinpage/serde --no-fail-fast
 # A shell ignores signals for what it runs in the background; some tests send them.
-RUN_TESTS = env --default-signal cargo test --workspace --lib --bins --tests $(TEST)
+RUN_TESTS = env --default-signal cargo test --lib --bins --tests $(TEST)
 
 # What the gate does not run, in its shortest form: a power cut of each medium, a sanitizer over the smallest tests.
 # Some minutes. Run it before an issue is called resolved: what is never run breaks unseen.
@@ -23,13 +23,16 @@ before-resolving: test power-short sanitize-address-short
 # sanitizers look at each path of the code, and see nothing new in one that is taken a thousand times.
 nightly: campaigns miri sanitize
 
-# Most of a campaign waits for programs that it kills, so several tests run at once, and the rest may run beside it:
-# make -j3 nightly.
+# Much of a campaign waits for programs that it kills, so several tests run at once, and all of it may run side by
+# side: make -j4 nightly.
 campaigns: export TWINPAGE_LONG = 1
 campaigns: export RUST_TEST_THREADS = 6
-campaigns: campaign power
-campaign:
-	$(RUN_TESTS)
+campaigns: campaign-programs campaign-crates power
+# The programs under `twinpage run`, and all else.
+campaign-programs:
+	$(RUN_TESTS) -p twinpage-cli
+campaign-crates:
+	$(RUN_TESTS) --workspace --exclude twinpage-cli
 
 # Power cuts in an emulated machine: on persistent memory, on a disk that loses its cache, on one that fails.
 # Not in `test`: the machine has to be fetched, and boots for several seconds a cut.
