@@ -82,8 +82,8 @@ enum Flushed {
 struct State {
     /// By the inode of the socket.
     sockets: HashMap<u64, Waiting>,
-    /// Something was sent since the last cut.
-    fresh: bool,
+    /// How often something was sent since the last cut.
+    uncut: usize,
     durable: Epoch,
     /// The tracer is to be woken when an epoch is durable.
     awaited: bool,
@@ -174,7 +174,7 @@ impl Outbox {
     /// Takes over what the program sends on a socket.
     pub fn hold(&self, inode: u64, socket: OwnedFd, content: Content) {
         let mut state = self.shared.lock();
-        state.fresh = true;
+        state.uncut += 1;
         let waiting = state.sockets.entry(inode).or_insert_with(|| Waiting {
             socket,
             held: VecDeque::new(),
@@ -210,7 +210,7 @@ impl Outbox {
     /// The program stands still: what it sent so far is covered by this epoch.
     pub fn cut(&self, epoch: Epoch) {
         let mut state = self.shared.lock();
-        if !std::mem::take(&mut state.fresh) {
+        if std::mem::take(&mut state.uncut) == 0 {
             return;
         }
         let all = state.sockets.values_mut().flat_map(|waiting| &mut waiting.held);
@@ -246,10 +246,10 @@ impl Outbox {
         self.shared.lock().awaited = true;
     }
 
-    /// Whether something waits for a cut.
+    /// How often something was sent that waits for a cut.
     #[must_use]
-    pub fn wants_cut(&self) -> bool {
-        self.shared.lock().fresh
+    pub fn uncut(&self) -> usize {
+        self.shared.lock().uncut
     }
 
     /// The program ended or is suspended: returns when all that may go out is outside, or when no peer took anything
@@ -448,11 +448,11 @@ mod tests {
         let (one, mut other) = UnixStream::pair().unwrap();
         hold(&outbox, &one, bytes("a"));
         hold(&outbox, &one, bytes("b"));
-        assert!(outbox.wants_cut());
+        assert!(outbox.uncut() > 0);
         outbox.durable(5); // it was cut before
         assert_eq!(read_now(&mut other), "");
         outbox.cut(6);
-        assert!(!outbox.wants_cut());
+        assert_eq!(outbox.uncut(), 0);
         hold(&outbox, &one, bytes("c"));
         outbox.durable(6);
         assert_eq!(read_now(&mut other), "ab");

@@ -148,8 +148,12 @@ impl Program {
             return Ok(Decision::Run); // the kernel will refuse it
         };
         let is_regular = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
-        if !is_regular && self.is_held(call, fd.as_fd()) {
-            return Ok(self.before_reply(call, fd));
+        let is_socket = FileType::from_raw_mode(stat.st_mode) == FileType::Socket;
+        let sender = is_socket.then(|| self.sender(fd.as_fd(), stat.st_ino)).flatten();
+        if let Some(sender) = sender
+            && self.is_held(call, fd.as_fd(), sender)
+        {
+            return Ok(self.before_reply(call, fd, sender));
         }
         if !is_regular {
             self.before_typing(&fd, &stat);

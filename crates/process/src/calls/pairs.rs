@@ -61,20 +61,24 @@ impl Program {
         let Ok(ours) = self.caller().duplicate_fd(call.int(0)) else {
             return Decision::Run; // the kernel will refuse it
         };
-        if let Some(protocol) = protocol(ours.as_fd()) {
+        let inode = rustix::fs::fstat(&ours).map(|stat| stat.st_ino).ok();
+        let Some(sender) = inode.and_then(|inode| self.sender(ours.as_fd(), inode)) else {
+            return Decision::Run; // no socket: the same
+        };
+        if let Some(protocol) = sender.protocol {
             if protocol == Protocol::Udp && self.caller.is_none() {
                 self.descriptors.touch_open_file_of(&self.process, call.int(0)); // perhaps it gets its address now
             }
             if protocol == Protocol::Tcp
-                && let Some(refused) = self.refuse_to_stream(call, &ours)
+                && let Some(refused) = self.refuse_to_stream(call, &ours, sender.inode)
             {
                 return refused;
             }
             if protocol == Protocol::Udp && self.sockets.replies == Replies::Refused {
                 return fail(libc::EACCES, crate::syscalls::OUTSIDE); // it has no address, so the call has one
             }
-            return match self.is_held(call, ours.as_fd()) {
-                true => self.before_reply(call, ours),
+            return match self.is_held(call, ours.as_fd(), sender) {
+                true => self.before_reply(call, ours, sender),
                 false => Decision::Run,
             };
         }
@@ -84,8 +88,8 @@ impl Program {
         if let Some(refused) = self.refuse_to_send(call, &ours) {
             return refused;
         }
-        match self.is_held(call, ours.as_fd()) {
-            true => self.before_reply(call, ours),
+        match self.is_held(call, ours.as_fd(), sender) {
+            true => self.before_reply(call, ours, sender),
             false => Decision::Run,
         }
     }
@@ -111,7 +115,7 @@ impl Program {
     }
 
     /// What a look into a TCP connection within the tree would not see, and a connection made by sending.
-    fn refuse_to_stream(&mut self, call: &Stopped, ours: &OwnedFd) -> Option<Decision> {
+    fn refuse_to_stream(&mut self, call: &Stopped, ours: &OwnedFd, inode: u64) -> Option<Decision> {
         let flags = match call.name {
             "sendmsg" => call.int(2),
             _ => call.int(3),
@@ -123,7 +127,7 @@ impl Program {
             ));
         }
         let is_urgent = flags & libc::MSG_OOB != 0;
-        (is_urgent && self.is_within(ours.as_fd())).then(out_of_band)
+        (is_urgent && self.is_within(ours.as_fd(), inode)).then(out_of_band)
     }
 
     /// What a look into a socket of the tree would not see, or would not find inside.

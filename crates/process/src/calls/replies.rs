@@ -7,11 +7,11 @@
 //!   is told by the kernel, whose buffers are not full.
 //! * Where the kernel will refuse a call itself, it is let run.
 
+use super::within::Sender;
 use super::{Decision, Stopped, do_without, fail};
 use crate::outbox::{Content, Outbox, Room};
-use crate::pairs;
 use crate::program::{Program, Until};
-use crate::sockets::{self, Protocol, Replies, protocol};
+use crate::sockets::{self, Protocol, Replies};
 use crate::unix_sockets;
 use rustix::fs::OFlags;
 use rustix::process::{Pid, Signal, kill_process};
@@ -57,15 +57,10 @@ pub(super) fn heads(call: &Stopped) -> impl Iterator<Item = u64> {
     (0..count).map(move |index| first + index * COUNTED_MESSAGE_BYTES)
 }
 
-/// Whether what is sent stays apart.
-fn sends_messages(fd: BorrowedFd<'_>) -> bool {
-    pairs::kind(fd).is_ok_and(|kind| kind != libc::SOCK_STREAM)
-}
-
 /// The longest message that the kernel takes: of a Unix socket, what fits its buffer.
-fn most_message_bytes(fd: BorrowedFd<'_>) -> usize {
+fn most_message_bytes(fd: BorrowedFd<'_>, protocol: Option<Protocol>) -> usize {
     const OVERHEAD: usize = 32;
-    if protocol(fd) == Some(Protocol::Udp) {
+    if protocol == Some(Protocol::Udp) {
         return MOST_UDP_BYTES;
     }
     let buffer = socket::option(fd, libc::SO_SNDBUF).unwrap_or_default();
@@ -75,7 +70,7 @@ fn most_message_bytes(fd: BorrowedFd<'_>) -> usize {
 
 impl Program {
     /// A call sends on a socket to the outside whose replies are held.
-    pub(super) fn before_reply(&mut self, call: &Stopped, ours: OwnedFd) -> Decision {
+    pub(super) fn before_reply(&mut self, call: &Stopped, ours: OwnedFd, sender: Sender) -> Decision {
         let Some(outbox) = self.sockets.holds().cloned() else {
             return Decision::Run;
         };
@@ -94,31 +89,27 @@ impl Program {
             let why = "out-of-band bytes cannot be held (--replies held); send them as others";
             return fail(libc::EOPNOTSUPP, why);
         }
-        let Ok(stat) = rustix::fs::fstat(&ours) else {
-            return Decision::Run;
-        };
-        let inode = stat.st_ino;
         // Of a datagram socket the call itself may say where its messages go.
         let is_addressed = call.name.starts_with("send");
-        let may_send = match protocol(ours.as_fd()) {
+        let may_send = match sender.protocol {
             Some(protocol) => sockets::may_send(ours.as_fd(), protocol, is_addressed),
             None => unix_sockets::may_send(ours.as_fd(), is_addressed),
         };
         if !may_send {
             return Decision::Run; // the kernel tells why
         }
-        if let Some(decision) = self.has_no_room(call, &outbox, inode, &ours, flags) {
+        if let Some(decision) = self.has_no_room(call, &outbox, sender.inode, &ours, flags) {
             return decision;
         }
         match call.name {
-            "sendfile" if sends_messages(ours.as_fd()) => Decision::Done(-i64::from(libc::EINVAL)),
-            "sendfile" => self.hold_file(call, &outbox, inode, ours),
-            "sendmmsg" => self.hold_messages(call, &outbox, inode, ours),
+            "sendfile" if sender.sends_messages() => Decision::Done(-i64::from(libc::EINVAL)),
+            "sendfile" => self.hold_file(call, &outbox, sender.inode, ours),
+            "sendmmsg" => self.hold_messages(call, &outbox, sender, ours),
             _ => {
                 let Some(message) = self.outgoing(call) else {
                     return Decision::Done(-i64::from(libc::EFAULT));
                 };
-                match self.hold_message(&message, &outbox, inode, ours) {
+                match self.hold_message(&message, &outbox, sender, ours) {
                     Ok(held) => Decision::Done(held as i64),
                     Err(decision) => decision,
                 }
@@ -237,7 +228,7 @@ impl Program {
         &self,
         message: &Message,
         outbox: &Outbox,
-        inode: u64,
+        sender: Sender,
         ours: OwnedFd,
     ) -> Result<usize, Decision> {
         if message.accompanied {
@@ -249,9 +240,10 @@ impl Program {
         if message.len() > MOST_BYTES {
             return Err(Decision::Done(-i64::from(libc::EINVAL)));
         }
-        let is_message = sends_messages(ours.as_fd());
-        let goes_nowhere = message.to.is_empty() && !socket::has_peer(ours.as_fd());
-        if is_message && (goes_nowhere || message.len() > most_message_bytes(ours.as_fd())) {
+        let is_message = sender.sends_messages();
+        let goes_nowhere = || message.to.is_empty() && !socket::has_peer(ours.as_fd());
+        let is_too_long = || message.len() > most_message_bytes(ours.as_fd(), sender.protocol);
+        if is_message && (goes_nowhere() || is_too_long()) {
             return Err(Decision::Run); // the kernel refuses it
         }
         if !is_message && message.len() == 0 {
@@ -268,12 +260,12 @@ impl Program {
             },
             false => Content::Bytes(bytes),
         };
-        outbox.hold(inode, ours, content);
+        outbox.hold(sender.inode, ours, content);
         Ok(length)
     }
 
     /// sendmmsg(2): how many bytes of each were sent is written to it.
-    fn hold_messages(&self, call: &Stopped, outbox: &Outbox, inode: u64, ours: OwnedFd) -> Decision {
+    fn hold_messages(&self, call: &Stopped, outbox: &Outbox, sender: Sender, ours: OwnedFd) -> Decision {
         let mut held = 0;
         for at in heads(call) {
             let message = self
@@ -283,11 +275,11 @@ impl Program {
                 .try_clone()
                 .map_err(|_| Decision::Done(-i64::from(libc::ENOBUFS)));
             let length = message.and_then(|message| {
-                let is_nothing = message.len() == 0 && !sends_messages(ours.as_fd());
+                let is_nothing = message.len() == 0 && !sender.sends_messages();
                 if is_nothing {
                     return Ok(0);
                 }
-                self.hold_message(&message, outbox, inode, fd?)
+                self.hold_message(&message, outbox, sender, fd?)
             });
             match length {
                 Ok(length) => {

@@ -47,20 +47,47 @@ pub(super) fn internet_address(bytes: &[u8]) -> Option<SocketAddr> {
     }
 }
 
+/// What a socket is that a call sends on: asked once for the call.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sender {
+    pub(super) inode: u64,
+    /// `None` of a Unix socket.
+    pub(super) protocol: Option<Protocol>,
+    kind: i32,
+}
+
+impl Sender {
+    /// Whether what is sent stays apart.
+    pub(super) fn sends_messages(self) -> bool {
+        self.kind != libc::SOCK_STREAM
+    }
+}
+
 impl Program {
+    /// What the socket with this inode is; `None` of what is none.
+    pub(super) fn sender(&self, fd: BorrowedFd<'_>, inode: u64) -> Option<Sender> {
+        // Most that is sent goes to clients.
+        let (protocol, kind) = match self.descriptors.is_outside(inode) {
+            true => (Some(Protocol::Tcp), libc::SOCK_STREAM),
+            false => (protocol(fd), pairs::kind(fd).ok()?),
+        };
+        Some(Sender {
+            inode,
+            protocol,
+            kind,
+        })
+    }
+
     /// Whether what a call sends on this socket is held.
-    pub(super) fn is_held(&mut self, call: &Stopped, fd: BorrowedFd<'_>) -> bool {
+    pub(super) fn is_held(&mut self, call: &Stopped, fd: BorrowedFd<'_>, sender: Sender) -> bool {
         if self.sockets.holds().is_none() {
             return false;
         }
-        let Ok(kind) = pairs::kind(fd) else {
-            return false; // no socket
-        };
-        match protocol(fd) {
-            Some(Protocol::Tcp) => !self.is_within(fd),
+        match sender.protocol {
+            Some(Protocol::Tcp) => !self.is_within(fd, sender.inode),
             Some(Protocol::Udp) => !self.stays(call, |to| self.udp_receiver(fd, to), fd),
             None if !leads_outside(fd) => false,
-            None => kind != libc::SOCK_DGRAM || !self.stays(call, |to| self.unix_receiver(fd, to), fd),
+            None => sender.kind != libc::SOCK_DGRAM || !self.stays(call, |to| self.unix_receiver(fd, to), fd),
         }
     }
 
@@ -104,21 +131,21 @@ impl Program {
         }
     }
 
-    /// Whether a TCP connection has both ends in the tree.
-    pub(super) fn is_within(&mut self, fd: BorrowedFd<'_>) -> bool {
-        let Ok(stat) = rustix::fs::fstat(fd) else {
+    /// Whether a TCP connection, the socket with this inode, has both ends in the tree.
+    pub(super) fn is_within(&mut self, fd: BorrowedFd<'_>, inode: u64) -> bool {
+        if self.descriptors.is_outside(inode) {
             return false;
-        };
-        if let Some(known) = self.sockets.within.get(&stat.st_ino) {
+        }
+        if let Some(known) = self.sockets.within.get(&inode) {
             return *known;
         }
-        let inode = match loopback::other_end(fd) {
+        let other = match loopback::other_end(fd) {
             Ok(Some(Other::Socket(other))) => other.inode,
             Ok(Some(Other::Waiting(listener))) => listener,
             _ => return false,
         };
-        let is_within = self.has_socket(fd, inode);
-        self.sockets.within.insert(stat.st_ino, is_within);
+        let is_within = self.has_socket(fd, other);
+        self.sockets.within.insert(inode, is_within);
         is_within
     }
 

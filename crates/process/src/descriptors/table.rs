@@ -520,6 +520,11 @@ impl Descriptors {
         self.pairs.keep(&ends.collect::<HashSet<u64>>());
     }
 
+    /// Whether a socket is a TCP connection that was found to lead outside the tree.
+    pub fn is_outside(&self, inode: u64) -> bool {
+        self.outside.borrow().contains(&inode)
+    }
+
     /// Ours of the regular files that are open for writing, with their names.
     pub fn writable(&self) -> impl Iterator<Item = (&Path, BorrowedFd<'_>)> {
         self.list

@@ -79,10 +79,10 @@ impl Standing {
         uncovered.for_each(|stand| stand.epoch = Some(epoch));
     }
 
-    /// Whether a thread waits for a cut.
-    fn wants_cut(&self) -> bool {
-        let mut stands = self.stands.iter();
-        stands.any(|stand| stand.until == Until::Durable && stand.epoch.is_none())
+    /// How many threads wait for a cut.
+    fn uncut(&self) -> usize {
+        let uncut = |stand: &&Stand| stand.until == Until::Durable && stand.epoch.is_none();
+        self.stands.iter().filter(uncut).count()
     }
 
     /// A thread stands no longer, whatever it waited for.
@@ -179,21 +179,24 @@ impl Program {
         Ok(())
     }
 
-    /// Whether the outside waits for a checkpoint: for what was sent, or for what a thread does when one is durable.
+    /// Whether the outside waits for a checkpoint.
     #[must_use]
     pub fn is_awaited(&self) -> bool {
-        self.standing.wants_cut()
-            || self
-                .sockets
-                .outbox
-                .as_ref()
-                .is_some_and(|outbox| outbox.wants_cut())
+        self.awaited() > 0
+    }
+
+    /// How much the outside waits for that a checkpoint brings: replies that were sent, and threads that stand until one
+    /// is durable.
+    #[must_use]
+    pub fn awaited(&self) -> usize {
+        let replies = self.sockets.outbox.as_ref().map_or(0, |outbox| outbox.uncut());
+        self.standing.uncut() + replies
     }
 
     /// The alarm rings when the epoch under way is durable, if the program has use for that.
     pub fn await_durable(&self) {
         if let Some(outbox) = &self.sockets.outbox
-            && (!self.standing.stands.is_empty() || outbox.wants_cut())
+            && (!self.standing.stands.is_empty() || outbox.uncut() > 0)
         {
             outbox.await_durable();
         }

@@ -219,10 +219,9 @@ const LONGEST_REST: Duration = Duration::from_secs(600);
 /// same while the program does nothing.
 const LOOK: Duration = Duration::from_millis(20);
 const LOOK_AT_REST: Duration = Duration::from_millis(40);
-/// While the outside waits for a checkpoint it is looked whether the program does nothing else: so soon after the wait
-/// began, and then so often.
-const HURRY: Duration = Duration::from_micros(300);
-const AWAITED_LOOK: Duration = Duration::from_millis(1);
+/// While the outside waits for a checkpoint it is looked so often whether the program has answered all there is. A
+/// checkpoint for each reply would leave a server of many clients no time to answer the others.
+const AWAITED_LOOK: Duration = Duration::from_micros(250);
 /// The alarm rings at least this often: a signal that comes just before a wait is noticed by then.
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
 /// How long a checkpoint that is to be kept, and a program that its user stopped, wait for readers of what was printed.
@@ -245,6 +244,8 @@ struct Drive<'a> {
     /// What it cost the program, until it is known what it wrote.
     in_flight: Duration,
     look_at: Instant,
+    /// What the outside waited for at the last look.
+    awaited: usize,
     /// When an older checkpoint was kept last.
     kept: Instant,
     complained: bool,
@@ -283,6 +284,7 @@ impl<'a> Drive<'a> {
             last: now,
             in_flight: Duration::ZERO,
             look_at: now,
+            awaited: 0,
             kept: now,
             complained: false,
             waiting: None,
@@ -352,11 +354,20 @@ impl<'a> Drive<'a> {
 
     /// The next look is near while the outside waits for a checkpoint, or a thread for the one under way.
     fn hurry(&mut self) {
-        let near = Instant::now() + AWAITED_LOOK;
-        if self.program.is_awaited() && self.look_at > near {
-            self.look_in(HURRY);
+        let awaited = self.program.awaited();
+        if awaited > 0 && self.look_at > Instant::now() + AWAITED_LOOK {
+            self.awaited = awaited;
+            self.look_in(AWAITED_LOOK);
         }
         self.program.await_durable();
+    }
+
+    /// Whether the outside waits for a checkpoint, for nothing more than at the last look, and the program does nothing:
+    /// a checkpoint takes it no time.
+    fn has_answered(&mut self, now: Duration) -> bool {
+        let awaited = self.program.awaited();
+        let before = std::mem::replace(&mut self.awaited, awaited);
+        awaited > 0 && awaited == before && self.controller.is_free(now) && self.program.sleeps_all()
     }
 
     /// Makes a checkpoint if one is due.
@@ -385,8 +396,7 @@ impl<'a> Drive<'a> {
         let awaited = self.program.is_awaited();
         let early = is_auto && (awaited || self.program.waits()?);
         let now = self.started.elapsed();
-        let free = awaited && self.controller.is_free(now) && self.program.sleeps_all();
-        if wanted || free || self.controller.is_due(now, early) {
+        if wanted || self.has_answered(now) || self.controller.is_due(now, early) {
             self.checkpoint()?;
         }
         let left = self.controller.due().saturating_sub(self.started.elapsed());
