@@ -39,6 +39,7 @@ pub mod modelled;
 pub mod name;
 pub mod namespaces;
 pub mod notice;
+pub mod proc_file;
 pub mod remote;
 pub mod reserve;
 pub mod reset;

@@ -5,6 +5,7 @@
 //!   locked.
 //! * A child made by `fork` has such a copy, until it executes another program. What it drops ends no lock of its parent.
 
+use crate::proc_file;
 use rustix::fs::{FlockOperation, Mode, OFlags, flock, fstat, major, minor, open};
 use rustix::io::Errno;
 use std::fmt;
@@ -66,20 +67,16 @@ impl Holder {
     #[must_use]
     pub fn is_dying(&self) -> bool {
         let Some(pid) = self.pid else { return false };
-        std::fs::read_to_string(format!("/proc/{pid}/status")).map_or(true, |status| is_dying(&status))
+        proc_file::text(format!("/proc/{pid}/status")).map_or(true, |status| is_dying(&status))
     }
 }
 
 /// Whether the process of a `/proc/PID/status` is dead or has SIGKILL waiting: `proc_pid_status(5)`.
 fn is_dying(status: &str) -> bool {
     const SIGKILL: u64 = 1 << 8;
-    status.lines().any(|line| match line.split_once(":\t") {
-        Some(("State", state)) => state.starts_with(['Z', 'X']),
-        Some(("SigPnd" | "ShdPnd", mask)) => {
-            u64::from_str_radix(mask, 16).is_ok_and(|mask| mask & SIGKILL != 0)
-        }
-        _ => false,
-    })
+    let is_dead = proc_file::field(status, "State").is_some_and(|state| state.starts_with(['Z', 'X']));
+    let mut waiting = ["SigPnd", "ShdPnd"].into_iter();
+    is_dead || waiting.any(|name| proc_file::mask(status, name).is_some_and(|mask| mask & SIGKILL != 0))
 }
 
 impl fmt::Display for Holder {

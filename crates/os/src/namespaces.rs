@@ -9,6 +9,7 @@
 
 #![allow(unsafe_code)]
 
+use crate::proc_file;
 use crate::spawn::{self, CStrings};
 use libc::{c_int, pid_t};
 use std::ffi::{CString, OsString};
@@ -121,10 +122,8 @@ const SYS_ADMIN: u64 = 1 << 21;
 
 /// Whether all these capabilities are in force.
 fn may(wanted: u64) -> bool {
-    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
-    let effective = effective.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
-    effective.is_some_and(|effective| effective & wanted == wanted)
+    let status = proc_file::text("/proc/self/status").unwrap_or_default();
+    proc_file::mask(&status, "CapEff").is_some_and(|effective| effective & wanted == wanted)
 }
 
 fn map_one(user: u32, group: u32) -> io::Result<()> {

@@ -7,6 +7,7 @@
 
 #![allow(unsafe_code)]
 
+use crate::proc_file;
 use libc::{c_int, c_long, c_void, pid_t};
 use std::io;
 
@@ -185,7 +186,7 @@ fn dead_or_told(tid: Tid) -> io::Result<Option<(Tid, Status)>> {
 
 /// Whether the thread is dead and was not waited for.
 fn is_zombie(tid: Tid) -> bool {
-    let stat = std::fs::read_to_string(format!("/proc/{tid}/stat")).unwrap_or_default();
+    let stat = proc_file::text(format!("/proc/{tid}/stat")).unwrap_or_default();
     let state = stat.rsplit_once(") ").map(|(_, rest)| rest);
     state.is_some_and(|state| state.starts_with('Z'))
 }
@@ -193,9 +194,8 @@ fn is_zombie(tid: Tid) -> bool {
 /// Whether a thread is traced. One that ended stays traced until its tracer has waited for it.
 #[must_use]
 pub fn is_traced(tid: Tid) -> bool {
-    let status = std::fs::read_to_string(format!("/proc/{tid}/status")).unwrap_or_default();
-    let tracer = status.lines().find_map(|line| line.strip_prefix("TracerPid:"));
-    tracer.is_some_and(|tracer| tracer.trim() != "0")
+    let status = proc_file::text(format!("/proc/{tid}/status")).unwrap_or_default();
+    proc_file::field(&status, "TracerPid").is_some_and(|tracer| tracer != "0")
 }
 
 fn decode(status: c_int) -> Status {

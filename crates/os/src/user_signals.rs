@@ -4,10 +4,10 @@
 
 #![allow(unsafe_code)]
 
+use crate::proc_file;
 use crate::signals::unblock;
 use crate::ticker::ring;
 use libc::{c_int, pid_t};
-use std::fs;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 
@@ -64,10 +64,8 @@ pub fn ask_to_suspend(signal: c_int) {
 /// Whether the process is a twinpage that takes [`SUSPEND`]: it has a handler for it, proc_pid_status(5).
 #[must_use]
 pub fn can_be_suspended(pid: u32) -> bool {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
-    let caught = caught.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
-    caught.is_some_and(|mask| mask >> (SUSPEND - 1) & 1 == 1)
+    let status = proc_file::text(format!("/proc/{pid}/status")).unwrap_or_default();
+    proc_file::mask(&status, "SigCgt").is_some_and(|mask| mask >> (SUSPEND - 1) & 1 == 1)
 }
 
 /// Asks another twinpage to suspend its program.
@@ -85,7 +83,7 @@ pub fn ask_other_to_suspend(pid: u32) -> io::Result<()> {
 /// Continues a process if a signal stopped it, proc_pid_stat(5): it takes no other signal before. One that is gone is
 /// left to its caller.
 pub fn continue_stopped(pid: u32) {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let stat = proc_file::text(format!("/proc/{pid}/stat")).unwrap_or_default();
     let state = stat.rsplit(") ").next().unwrap_or_default();
     if state.starts_with('T') {
         // SAFETY: kill takes integers.

@@ -1,15 +1,16 @@
 //! What a process is called when people are told of it.
 
 use crate::error::Error;
+use twinpage_os::proc_file;
 
 /// The command line of a process, shortened; its name where it has none.
 pub(crate) fn command_of(pid: i32) -> String {
     const LONGEST: usize = 60;
-    let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let line = proc_file::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
     let words = String::from_utf8_lossy(&line).replace(|c: char| c.is_control(), " ");
     let line = match words.trim() {
         "" => {
-            let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+            let name = proc_file::text(format!("/proc/{pid}/comm")).unwrap_or_default();
             name.trim().to_owned()
         }
         words => words.to_owned(),

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use std::fs;
 use std::sync::OnceLock;
 use twinpage_os::inject::{self, Call, ROOM, ROOM_BYTES};
+use twinpage_os::proc_file::{self, field, mask};
 use twinpage_os::remote::Process;
 use twinpage_os::trace::Tid;
 
@@ -38,7 +39,7 @@ impl Credentials {
     /// Those of a thread; `None` when it is gone.
     #[must_use]
     pub fn of(tid: Tid) -> Option<Credentials> {
-        Credentials::parse(&fs::read_to_string(format!("/proc/{tid}/status")).ok()?)
+        Credentials::parse(&proc_file::text(format!("/proc/{tid}/status")).ok()?)
     }
 
     /// The credentials of a thread, if they differ from those of the user who runs twinpage; only such are captured.
@@ -64,23 +65,17 @@ impl Credentials {
     }
 
     pub(crate) fn parse(status: &str) -> Option<Credentials> {
-        let field = |name: &str| {
-            status
-                .lines()
-                .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))
-        };
         let numbers = |name| -> Option<Vec<u32>> {
-            let words = field(name)?.split_whitespace().map(str::parse);
+            let words = field(status, name)?.split_whitespace().map(str::parse);
             words.collect::<std::result::Result<_, _>>().ok()
         };
-        let mask = |name| u64::from_str_radix(field(name)?.trim(), 16).ok();
         Some(Credentials {
             users: numbers("Uid")?.try_into().ok()?,
             groups: numbers("Gid")?.try_into().ok()?,
             supplementary: numbers("Groups")?,
-            effective: mask("CapEff")?,
-            permitted: mask("CapPrm")?,
-            inheritable: mask("CapInh")?,
+            effective: mask(status, "CapEff")?,
+            permitted: mask(status, "CapPrm")?,
+            inheritable: mask(status, "CapInh")?,
         })
     }
 

@@ -12,6 +12,7 @@ use crate::command_line::command_of;
 use crate::context::Ending;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::{Duration, Instant};
+use twinpage_os::proc_file::{self, field};
 use twinpage_os::remote::Process;
 use twinpage_os::trace::Tid;
 
@@ -86,6 +87,14 @@ pub struct Described {
     pub age: Duration,
     /// It ended, and its parent has not waited for it.
     pub ended: bool,
+}
+
+/// A descendant that keeps checkpoints from being made. Its command line is read when it is told.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Obstacle {
+    pid: i32,
+    /// The call that it made; none of one that uses its maker's memory.
+    called: Option<&'static str>,
 }
 
 impl Descendants {
@@ -210,21 +219,23 @@ impl Descendants {
     }
 
     /// Why no checkpoint can be made now, if a descendant that lives is the reason.
-    pub(crate) fn obstacle(&self) -> Option<String> {
+    pub(crate) fn obstacle(&self) -> Option<Obstacle> {
         let mut living = self.list.values().filter(|one| one.ended.is_none());
-        living.find_map(|one| {
-            let why = match one.unfit {
-                _ if one.shares_memory => "uses the memory of the process that made it (vfork)".to_owned(),
-                Some(call) => format!("has called {call}, what that changes is not captured"),
-                None => return None,
-            };
-            Some(format!("{} {why}", one.describe().name()))
+        let found = living.find(|one| one.shares_memory || one.unfit.is_some())?;
+        Some(Obstacle {
+            pid: found.pid,
+            called: found.unfit.filter(|_| !found.shares_memory),
         })
     }
 
     /// A living descendant, or one that was not waited for.
     pub(crate) fn get_mut(&mut self, pid: i32) -> Option<&mut Descendant> {
         self.list.get_mut(&pid)
+    }
+
+    /// Whether there is such a descendant, living or not waited for.
+    pub(crate) fn has(&self, pid: i32) -> bool {
+        self.list.contains_key(&pid)
     }
 
     /// The process whose memory a descendant began with; none once it has executed a program.
@@ -372,9 +383,23 @@ impl Described {
     /// Its id and command line.
     #[must_use]
     pub fn name(&self) -> String {
-        match self.command.as_str() {
-            "" => format!("process {}", self.pid),
-            command => format!("process {} ({command})", self.pid),
+        name(self.pid, &self.command)
+    }
+}
+
+fn name(pid: i32, command: &str) -> String {
+    match command {
+        "" => format!("process {pid}"),
+        command => format!("process {pid} ({command})"),
+    }
+}
+
+impl std::fmt::Display for Obstacle {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let name = name(self.pid, &command_of(self.pid));
+        match self.called {
+            Some(call) => write!(f, "{name} has called {call}, what that changes is not captured"),
+            None => write!(f, "{name} uses the memory of the process that made it (vfork)"),
         }
     }
 }
@@ -393,16 +418,9 @@ impl std::fmt::Display for Described {
 
 /// The process that a thread is of, and that one's parent: proc_pid_status(5).
 pub(crate) fn process_of(tid: Tid) -> Option<(i32, i32)> {
-    let status = std::fs::read_to_string(format!("/proc/{tid}/status")).ok()?;
-    let number = |name: &str| -> Option<i32> {
-        let mut lines = status.lines();
-        lines
-            .find_map(|line| line.strip_prefix(name))?
-            .trim()
-            .parse()
-            .ok()
-    };
-    Some((number("Tgid:")?, number("PPid:")?))
+    let status = proc_file::text(format!("/proc/{tid}/status")).ok()?;
+    let number = |name| field(&status, name)?.parse().ok();
+    Some((number("Tgid")?, number("PPid")?))
 }
 
 #[cfg(test)]

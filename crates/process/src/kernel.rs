@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use std::fs;
 use std::path::PathBuf;
 use twinpage_os::inject::{self, Call, ROOM};
+use twinpage_os::proc_file;
 use twinpage_os::remote::Process;
 use twinpage_os::trace::Tid;
 
@@ -571,7 +572,7 @@ fn parse_timer(lines: &[&str]) -> Option<PosixTimer> {
 
 fn read(pid: i32, name: &str) -> Result<String> {
     let path = format!("/proc/{pid}/{name}");
-    fs::read_to_string(&path).map_err(Error::file("cannot read", path))
+    proc_file::text(&path).map_err(Error::file("cannot read", path))
 }
 
 fn link(pid: i32, name: &str) -> Result<PathBuf> {

@@ -12,7 +12,7 @@ use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
-use twinpage_os::{copier, inject};
+use twinpage_os::{copier, inject, proc_file};
 
 /// Which shared object ([`crate::objects`]) a mapping shows.
 pub type ObjectId = u32;
@@ -233,7 +233,7 @@ pub fn parse(text: &[u8], exact: impl Fn(&Range<u64>) -> Option<PathBuf>) -> Res
 /// The mappings of a process that can be captured, as they are now; none of one that is gone.
 #[must_use]
 pub fn mappings(pid: i32) -> Vec<Mapping> {
-    let text = std::fs::read(format!("/proc/{pid}/maps")).unwrap_or_default();
+    let text = proc_file::read(format!("/proc/{pid}/maps")).unwrap_or_default();
     let links = links_of(pid);
     let lines = text.split(|byte| *byte == b'\n');
     let known = lines.filter_map(|line| parse(line, |range| linked(&links, range)).ok());

@@ -74,8 +74,8 @@ pub enum Watch {
     Socket,
     /// A socket with a name, which may lead outside.
     RealStreams,
-    /// Whether a port may be used again, which is set for listeners here.
-    Reuse,
+    /// What a socket says of its port, which is set for listeners here, or of its peer.
+    SocketQuery,
     /// Users, groups and capabilities.
     Identity,
     /// System V shared memory.
@@ -84,6 +84,8 @@ pub enum Watch {
     Ipc,
     /// A file is watched: its name is kept.
     Inotify,
+    /// A descriptor of a process is made.
+    Pidfd,
     /// It would succeed and change nothing that a program can notice: it succeeds at once.
     Nothing,
 }
@@ -315,6 +317,14 @@ pub const THREAD_FLAGS: u64 = (libc::CLONE_VM
     | libc::CLONE_THREAD
     | libc::CLONE_SYSVSEM) as u64;
 
+/// They are registers: arch_prctl(2), `ARCH_SET_GS` to `ARCH_GET_GS`.
+const SEGMENT_BASES: &[&[Argument]] = &[
+    &[bits(0, INT, 0x1001)],
+    &[bits(0, INT, 0x1002)],
+    &[bits(0, INT, 0x1003)],
+    &[bits(0, INT, 0x1004)],
+];
+
 const SAFE_CONTROL: &[&[Argument]] = &[
     &[bits(0, INT, libc::PR_GET_NAME as u64)],
     &[bits(0, INT, libc::PR_GET_DUMPABLE as u64)],
@@ -349,6 +359,14 @@ const SAFE_IOCTL: &[&[Argument]] = &[
 // fcntl(2); not in the C library's headers for Rust.
 const F_DUPFD_QUERY: u64 = 1024 + 3;
 const F_GET_RW_HINT: u64 = 1024 + 11;
+
+/// All but two options: socket(7).
+const SAFE_GETSOCKOPT: &[&[Argument]] = &[&[
+    is_not(2, libc::SO_REUSEADDR as u64),
+    is_not(2, SO_PEERPIDFD as u64),
+]];
+/// It makes a descriptor of the process at the other end.
+pub(crate) const SO_PEERPIDFD: i32 = 77;
 
 const SAFE_FCNTL: &[&[Argument]] = &[
     &[bits(1, INT, libc::F_GETFD as u64)],
@@ -434,8 +452,8 @@ pub const CALLS: &[Call] = calls! {
     epoll_ctl: Free, timerfd_create: Watched(Watch::Descriptors), timerfd_settime: Free,
     timerfd_gettime: Free,
     signalfd: Watched(Watch::Descriptors), signalfd4: Watched(Watch::Descriptors), inotify_init: Watched(Watch::Descriptors), inotify_init1: Watched(Watch::Descriptors), inotify_add_watch: Watched(Watch::Inotify),
-    inotify_rm_watch: Free, fanotify_init: WATCHERS, fanotify_mark: WATCHERS, pidfd_open: WATCHERS, pidfd_getfd: TRACING,
-    pidfd_send_signal: WATCHERS, flock: Watched(Watch::Descriptors),
+    inotify_rm_watch: Free, fanotify_init: WATCHERS, fanotify_mark: WATCHERS, pidfd_open: Watched(Watch::Pidfd), pidfd_getfd: TRACING,
+    pidfd_send_signal: FreeWhen(but_sigkill!(1), Watch::Kill), flock: Watched(Watch::Descriptors),
 
     // Files: what they held is kept until the epoch is durable.
     write: Watched(Watch::Write), writev: Watched(Watch::Write), pwrite64: Watched(Watch::Write), pwritev: Watched(Watch::Write),
@@ -456,7 +474,7 @@ pub const CALLS: &[Call] = calls! {
     socket: SOCKETS, socketpair: Watched(Watch::Pair), connect: SOCKETS, bind: SOCKETS, listen: SOCKETS, accept: SOCKETS, accept4: SOCKETS,
     sendto: FreeWhen(PLAIN_SEND, Watch::Send), recvfrom: Free, sendmsg: Watched(Watch::Send), recvmsg: Free,
     sendmmsg: Watched(Watch::Send), recvmmsg: Free, shutdown: Watched(Watch::Socket), getsockname: Free, getpeername: Free,
-    setsockopt: Watched(Watch::Socket), getsockopt: FreeWhen(&[&[is_not(2, libc::SO_REUSEADDR as u64)]], Watch::Reuse),
+    setsockopt: Watched(Watch::Socket), getsockopt: FreeWhen(SAFE_GETSOCKOPT, Watch::SocketQuery),
     semget: Watched(Watch::Ipc), semop: Watched(Watch::Ipc), semctl: Watched(Watch::Ipc), semtimedop: Watched(Watch::Ipc),
     msgget: Watched(Watch::Ipc), msgsnd: Free, msgrcv: Free, msgctl: Free, mq_open: MESSAGES, mq_unlink: MESSAGES, mq_timedsend: MESSAGES, mq_timedreceive: MESSAGES, mq_notify: MESSAGES,
     mq_getsetattr: MESSAGES,
@@ -466,7 +484,7 @@ pub const CALLS: &[Call] = calls! {
     landlock_create_ruleset: SANDBOXES, landlock_add_rule: SANDBOXES, landlock_restrict_self: SANDBOXES, lsm_set_self_attr: TRACING,
 
     // Identity, options and the system.
-    prctl: FreeWhen(SAFE_CONTROL, Watch::Control), arch_prctl: Watched(Watch::Control),
+    prctl: FreeWhen(SAFE_CONTROL, Watch::Control), arch_prctl: FreeWhen(SEGMENT_BASES, Watch::Control),
     personality: FreeWhen(&[&[bits(0, INT, INT)]], Watch::Control), modify_ldt: KEYS, set_thread_area: KEYS,
     setuid: IDENTITIES, setgid: IDENTITIES, setreuid: IDENTITIES, setregid: IDENTITIES, setresuid: IDENTITIES,
     setresgid: IDENTITIES, setfsuid: IDENTITIES, setfsgid: IDENTITIES, setgroups: IDENTITIES, capset: IDENTITIES,

@@ -3,8 +3,8 @@
 use crate::credentials::Credentials;
 use crate::error::{Error, Result};
 use serde::{Deserialize, Serialize};
-use std::fs;
 use twinpage_os::inject::{self, Call, ROOM};
+use twinpage_os::proc_file;
 use twinpage_os::remote::{self, Process, Scheduling};
 use twinpage_os::trace::{self, Registers, Rseq, SignalInfo, Tid};
 use twinpage_os::user_signals;
@@ -129,7 +129,7 @@ pub fn moving(tid: Tid) -> Result<ThreadRegisters> {
 pub fn wait_for_end(tid: Tid) -> Result<()> {
     let path = format!("/proc/{tid}/stat");
     loop {
-        let stat = match fs::read(&path) {
+        let stat = match proc_file::read(&path) {
             Ok(stat) => stat,
             Err(error) if error.raw_os_error() == Some(libc::ESRCH) => return Ok(()),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
@@ -168,7 +168,7 @@ pub fn steady(process: &Process, tid: Tid) -> Result<ThreadState> {
     let mut bytes = [0; 48];
     process.read(ROOM, &mut bytes).map_err(look)?;
     let word = |at: usize| u64::from_le_bytes(bytes[at..][..8].try_into().expect("eight bytes"));
-    let mut name = fs::read(format!("/proc/{}/task/{tid}/comm", process.pid())).map_err(look)?;
+    let mut name = proc_file::read(format!("/proc/{}/task/{tid}/comm", process.pid())).map_err(look)?;
     name.pop(); // the line's end, which is not the name's
     let Scheduling {
         policy,

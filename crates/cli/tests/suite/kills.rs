@@ -213,6 +213,11 @@ fn c_with_children_that_ended() {
 }
 
 #[test]
+fn c_with_descriptors_of_processes() {
+    survives("c_pidfds.c");
+}
+
+#[test]
 fn c_with_workers() {
     survives("c_workers.c");
 }

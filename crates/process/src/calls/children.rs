@@ -5,6 +5,7 @@
 //! * The program makes none while a checkpoint is under way: the call is begun again after it.
 
 use super::{Decision, Stopped, do_without, fail};
+use crate::descriptors::pidfds;
 use crate::error::{Error, Result};
 use crate::program::{Program, group_of};
 use crate::syscalls::THREAD_FLAGS;
@@ -45,6 +46,9 @@ impl Program {
         if self.caller.is_none() && self.puts_off_making() {
             return Ok(Decision::Again);
         }
+        if flags & libc::CLONE_PIDFD as u64 != 0 {
+            self.gives_descriptor();
+        }
         self.descendants.begin_making(call.tid, flags);
         Ok(Decision::Run)
     }
@@ -57,10 +61,10 @@ impl Program {
                 "a process in a namespace of its own is not followed; run what makes it outside",
             ));
         }
-        if has(libc::CLONE_PIDFD) && self.caller.is_none() || flags & CLONE_INTO_CGROUP != 0 {
+        if flags & CLONE_INTO_CGROUP != 0 {
             return Some(do_without(
                 libc::EINVAL,
-                "a process with a descriptor of its own (CLONE_PIDFD), or in another group of processes (CLONE_INTO_CGROUP), is not captured; the program can go on without",
+                "a process in another control group (CLONE_INTO_CGROUP) is not captured; the program can go on without",
             ));
         }
         if has(libc::CLONE_FILES) || has(libc::CLONE_FS) || has(libc::CLONE_SIGHAND) {
@@ -111,8 +115,16 @@ impl Program {
     /// A SIGKILL is about to be sent. The program that kills itself, or that a descendant kills, has ended.
     pub(super) fn before_kill(&mut self, call: &Stopped) {
         let first = self.pid();
-        let target = call.int(0);
+        let target = match call.name {
+            // The kernel refuses it where there is none.
+            "pidfd_send_signal" => pidfds::process_of(call.tid, call.int(0))
+                .ok()
+                .flatten()
+                .unwrap_or_default(),
+            _ => call.int(0),
+        };
         self.kills_itself |= match (call.name, target) {
+            ("pidfd_send_signal", target) => target == first, // itself, or the group that it leads
             ("tkill", tid) => self.threads.iter().any(|thread| thread.tid == tid),
             (_, 0) => group_of(self.caller().pid()) == Some(first),
             (_, -1) => self.caller.is_some(),     // all but the sender

@@ -114,7 +114,8 @@ impl Program {
             Watch::Inotify => return self.before_inotify(call),
             Watch::Control => return Ok(self.before_descendant_controls(pid, call)),
             Watch::RealStreams => return self.before_outside(call),
-            Watch::Reuse => return Ok(self.before_reuse_query(call)),
+            Watch::SocketQuery => return Ok(self.before_socket_query(call)),
+            Watch::Pidfd => return Ok(self.before_pidfd(call)),
             Watch::Sync => return Ok(self.before_sync(call)),
             Watch::Send => return Ok(self.before_send(call)),
             Watch::Socket => return Ok(self.before_socket_change(call)),
@@ -179,13 +180,7 @@ impl Program {
 }
 
 /// Refused to the program, and found by a look at a descendant: what they make has a descriptor, or is its session.
-const LEAVES_A_SIGN: [&str; 5] = [
-    "fanotify_init",
-    "fanotify_mark",
-    "pidfd_open",
-    "pidfd_send_signal",
-    "setsid",
-];
+const LEAVES_A_SIGN: [&str; 3] = ["fanotify_init", "fanotify_mark", "setsid"];
 
 /// Whether a look at the descendant finds what an option changes, or it changes nothing.
 fn is_seen(call: &Stopped) -> bool {

@@ -13,6 +13,7 @@ mod identity;
 mod ipc;
 mod memory;
 mod pairs;
+mod pidfds;
 mod replies;
 mod segments;
 mod shared;
@@ -223,7 +224,8 @@ impl Program {
             Watch::Socket => return Ok(self.before_socket_change(call)),
             Watch::RealStreams => return self.before_outside(call),
             Watch::Sync => return Ok(self.before_sync(call)),
-            Watch::Reuse => return Ok(self.before_reuse_query(call)),
+            Watch::SocketQuery => return Ok(self.before_socket_query(call)),
+            Watch::Pidfd => return Ok(self.before_pidfd(call)),
             Watch::Identity => return Ok(self.before_identity(call)),
             Watch::Segments => return self.before_segments(call),
             Watch::Ipc => return Ok(self.before_ipc(call)),

@@ -11,7 +11,7 @@ use crate::files::{Change, New, PathAt};
 use crate::loopback;
 use crate::program::Program;
 use crate::sockets::{Protocol, Replies, is_netlink, may_set, protocol};
-use crate::syscalls::OUTSIDE;
+use crate::syscalls::{OUTSIDE, SO_PEERPIDFD};
 use crate::unix_sockets::is_unix;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
@@ -231,13 +231,19 @@ impl Program {
         Decision::Run
     }
 
-    /// getsockopt(2) of `SO_REUSEADDR`.
-    pub(super) fn before_reuse_query(&mut self, call: &Stopped) -> Decision {
-        let [_, level, _, value, length, _] = call.arguments;
+    /// getsockopt(2) of `SO_REUSEADDR`, or of what makes a descriptor.
+    pub(super) fn before_socket_query(&mut self, call: &Stopped) -> Decision {
+        let [_, level, option, value, length, _] = call.arguments;
+        if option as i32 == SO_PEERPIDFD && level as i32 == libc::SOL_SOCKET {
+            return do_without(
+                libc::ENOPROTOOPT,
+                "a descriptor of the process at the other end (SO_PEERPIDFD) is not captured; SO_PEERCRED tells its id",
+            );
+        }
         let is_lent = self.outside(call.int(0)).is_some_and(|(ours, _)| {
             rustix::fs::fstat(ours).is_ok_and(|stat| self.sockets.lent.contains(&stat.st_ino))
         });
-        if !is_lent || level as i32 != libc::SOL_SOCKET {
+        if !is_lent || (level as i32, option as i32) != (libc::SOL_SOCKET, libc::SO_REUSEADDR) {
             return Decision::Run;
         }
         let mut room = [0; 4];

@@ -1,6 +1,6 @@
 //! What a descriptor is: read once after each call that may have changed it.
 
-use super::{Descriptor, Lock, LockKind, Notice, OWN_TERMINAL, What, fdinfo, field, is_pseudo};
+use super::{Descriptor, Lock, LockKind, Notice, OWN_TERMINAL, What, fdinfo, is_pseudo};
 use crate::error::{Error, Result};
 use crate::files::{Ident, Recorder};
 use crate::kernel::GoneDirectory;
@@ -15,6 +15,7 @@ use std::fs;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use twinpage_os::proc_file::field;
 use twinpage_os::spawn;
 
 /// Which files are what.
@@ -218,6 +219,12 @@ fn what(fd: i32, path: PathBuf, kind: FileType, stat: &Stat, ours: &OwnedFd, inf
             b"anon_inode:[eventfd]" => What::Event,
             b"anon_inode:[eventpoll]" => What::Poll,
             b"anon_inode:inotify" | b"anon_inode:[inotify]" => What::Inotify,
+            b"anon_inode:[pidfd]" if of_thread(ours) => {
+                return Err(unsupported(
+                    "it is of a thread (PIDFD_THREAD); one of its process is captured",
+                ));
+            }
+            b"anon_inode:[pidfd]" => What::Process,
             b"anon_inode:[timerfd]" => What::Timer {
                 clock: field(info, "clockid")
                     .and_then(|clock| clock.parse().ok())
@@ -238,6 +245,11 @@ fn deleted(fd: i32, path: &Path) -> Error {
     Error::Unsupported(format!(
         "descriptor {fd} is {path}, which is deleted: it cannot be opened again; keep the file while it is open"
     ))
+}
+
+/// Whether a descriptor is of a thread, not of a process: pidfd_open(2), `PIDFD_THREAD`.
+fn of_thread(pidfd: &OwnedFd) -> bool {
+    rustix::fs::fcntl_getfl(pidfd).is_ok_and(|flags| flags.contains(OFlags::EXCL))
 }
 
 /// `lock: 1: POSIX  ADVISORY  WRITE 300 fe:00:1234 0 EOF`, as proc_locks(5) has it.

@@ -1,8 +1,9 @@
 //! What descriptors hold at a stop: offsets, counters, what is in pipes and sockets.
 
+use super::pidfds;
 use super::polls::{self, Poll};
 use super::tables::split;
-use super::{Descriptor, Descriptors, Held, What, fdinfo, field};
+use super::{Descriptor, Descriptors, Held, What, fdinfo};
 use crate::clocks::Clocks;
 use crate::error::{Error, Result};
 use crate::files::Ident;
@@ -12,6 +13,7 @@ use crate::{datagrams, loopback, pairs, ptys, unix_sockets};
 use rustix::fs::{OFlags, SeekFrom, Stat};
 use std::collections::BTreeSet;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use twinpage_os::proc_file::field;
 use twinpage_os::remote::Process;
 use twinpage_os::trace::Tid;
 
@@ -162,6 +164,24 @@ impl Descriptors {
         Ok(Held::Connection(phase))
     }
 
+    /// A descriptor of a process that a poll descriptor waits for is in the same table: each process opens its own
+    /// again.
+    fn check_pidfds(&self, fd: i32, table: usize, watched: &[polls::Interest]) -> Result<()> {
+        let is_elsewhere = |target: &Descriptor| {
+            let mut own = self.list.values().filter(|one| split(one.fd).0 == table);
+            target.what == What::Process && !own.any(|one| one.shares == target.shares)
+        };
+        let mut targets = watched
+            .iter()
+            .filter_map(|interest| self.list.get(&interest.target));
+        match targets.any(is_elsewhere) {
+            true => Err(Error::NotYet(format!(
+                "descriptor {fd} waits for the end of a process by a descriptor that another process has (pidfd)"
+            ))),
+            false => Ok(()),
+        }
+    }
+
     fn held_by(&self, at: &Look<'_>, descriptor: &Descriptor) -> Result<Held> {
         if descriptor.shares != descriptor.fd {
             return Ok(Held::Nothing);
@@ -217,6 +237,7 @@ impl Descriptors {
                     .map_err(|source| Error::target("cannot look into a named pipe", source))?;
                 look_into_fifo(ours).map_err(look)
             }
+            What::Process => pidfds::held(owner.thread(), fd),
             What::Poll => {
                 let info = fdinfo(owner.thread(), fd)?;
                 let place = |number| self.place(at.process, number);
@@ -228,7 +249,9 @@ impl Descriptors {
                     table,
                     tid: is_calm.then_some(if table == 0 { at.tid } else { owner.thread() }),
                 };
-                polls::held(&poll, &info, &self.list, place).map(Held::Watched)
+                let watched = polls::held(&poll, &info, &self.list, place)?;
+                self.check_pidfds(fd, table, &watched)?;
+                Ok(Held::Watched(watched))
             }
             What::Event => count(owner.thread(), fd),
             What::Inotify => self.watched_by(at.process, descriptor),

@@ -10,6 +10,7 @@ mod held;
 pub mod inotify;
 mod notices;
 mod open_files;
+pub mod pidfds;
 pub mod polls;
 mod table;
 pub mod tables;
@@ -34,9 +35,9 @@ use crate::stdio::Stream;
 use crate::unix_sockets::Named;
 use rustix::fs::FileType;
 use serde::{Deserialize, Serialize};
-use std::fs;
 use std::os::fd::AsFd;
 use std::path::PathBuf;
+use twinpage_os::proc_file;
 
 /// What a descriptor is, as far as it does not change by itself.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -152,6 +153,8 @@ pub enum What {
         /// The number of the pseudo-terminal.
         number: u32,
     },
+    /// pidfd_open(2).
+    Process,
 }
 
 impl What {
@@ -267,6 +270,8 @@ pub enum Held {
     Terminal(Box<ptys::Terminal>),
     /// The same, in packet mode: ioctl_tty(2).
     PacketTerminal(Box<ptys::Terminal>),
+    /// The process that a descriptor is of; none once it was waited for.
+    Process(Option<i32>),
 }
 
 impl Held {
@@ -304,11 +309,5 @@ pub fn is_regular(fd: impl AsFd) -> bool {
 
 fn fdinfo(pid: i32, fd: i32) -> Result<String> {
     let path = format!("/proc/{pid}/fdinfo/{fd}");
-    fs::read_to_string(&path).map_err(Error::file("cannot read", path))
-}
-
-fn field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
-    info.lines()
-        .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))
-        .map(str::trim)
+    proc_file::text(&path).map_err(Error::file("cannot read", path))
 }

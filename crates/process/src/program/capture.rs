@@ -211,6 +211,7 @@ impl Program {
             stopped,
             replies: self.sockets.replies,
         })?;
+        self.check_pidfds(&held)?;
         let is_shared = |held: &Held| {
             let is_socket = matches!(held, Held::Queue(_) | Held::Within(_) | Held::Messages(_));
             is_socket || held.terminal().is_some()
@@ -225,6 +226,19 @@ impl Program {
             return Err(Error::NotYet(format!("process {pid} ends")));
         }
         Ok(held)
+    }
+
+    /// Descriptors of processes are of those of the tree, which are there again after a resume.
+    fn check_pidfds(&self, held: &[Held]) -> Result<()> {
+        let mut strangers = held.iter().filter_map(|held| match held {
+            Held::Process(Some(pid)) if !self.is_of_tree(*pid) => Some(pid),
+            _ => None,
+        });
+        strangers.next().map_or(Ok(()), |pid| {
+            Err(Error::Unsupported(format!(
+                "it has a descriptor of process {pid} (pidfd), which is none of its own; close it there"
+            )))
+        })
     }
 
     /// Captures the files whose content the checkpoint holds.

@@ -6,6 +6,7 @@ use super::{Program, State, is_gone};
 use crate::error::{Error, Result};
 use crate::interrupted::{Calls, Unfinished};
 use crate::threads::{self, ThreadRegisters};
+use twinpage_os::proc_file;
 use twinpage_os::remote::Process;
 use twinpage_os::trace::{self, Registers, Tid};
 use twinpage_os::user_signals;
@@ -123,7 +124,7 @@ impl Program {
     /// A signal is about to be delivered to a thread in a call.
     pub(super) fn end_or_take_up(&mut self, tid: Tid, signal: i32) -> Result<()> {
         const STOPS: [i32; 4] = [libc::SIGSTOP, libc::SIGTSTP, libc::SIGTTIN, libc::SIGTTOU];
-        let (Ok(mut registers), Ok(is_caught)) = (trace::registers(tid), is_in_mask(tid, "SigCgt:", signal))
+        let (Ok(mut registers), Ok(is_caught)) = (trace::registers(tid), is_in_mask(tid, "SigCgt", signal))
         else {
             return Ok(()); // it was killed
         };
@@ -145,7 +146,7 @@ impl Program {
 
     /// Whether the program handles the signal.
     pub(super) fn is_caught(&self, signal: i32) -> Result<bool> {
-        self.is_in_mask("SigCgt:", signal)
+        self.is_in_mask("SigCgt", signal)
     }
 
     /// Whether a line of proc_pid_status(5) names the signal.
@@ -198,10 +199,8 @@ impl Program {
 /// The same of any thread.
 pub(super) fn is_in_mask(tid: Tid, line: &str, signal: i32) -> Result<bool> {
     let path = format!("/proc/{tid}/status");
-    let status = std::fs::read_to_string(&path).map_err(Error::file("cannot read", path))?;
-    let mask = status.lines().find_map(|found| found.strip_prefix(line));
-    let mask = mask.and_then(|word| u64::from_str_radix(word.trim(), 16).ok());
-    Ok(mask.is_some_and(|mask| mask >> (signal - 1) & 1 == 1))
+    let status = proc_file::text(&path).map_err(Error::file("cannot read", path))?;
+    Ok(proc_file::mask(&status, line).is_some_and(|mask| mask >> (signal - 1) & 1 == 1))
 }
 
 fn set(tid: Tid, registers: &Registers) -> Result<()> {

@@ -96,7 +96,7 @@ impl Program {
             if let Some(why) = self.descendants.obstacle() {
                 self.asked = None;
                 self.go_on_as_before()?;
-                return Err(Error::NotYet(why));
+                return Err(Error::NotYet(why.to_string()));
             }
             for tid in self.running() {
                 if self.asked.get_or_insert_default().insert(tid) {

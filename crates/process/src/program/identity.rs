@@ -1,8 +1,7 @@
 //! What a resume gives to all processes of a tree alike: limits of capabilities, and call filters.
 
 use crate::error::{Error, Result};
-use std::fs::File;
-use std::io::Read;
+use twinpage_os::proc_file;
 use twinpage_os::trace::Tid;
 
 /// Their lines of proc_pid_status(5).
@@ -12,12 +11,8 @@ pub(super) struct Identity(Vec<String>);
 impl Identity {
     pub(super) fn of(tid: Tid) -> Result<Identity> {
         const NAMES: [&str; 4] = ["CapBnd:", "CapAmb:", "NoNewPrivs:", "Seccomp_filters:"];
-        /// More than it has, so that it is read at once.
-        const ROOM: usize = 8 << 10;
         let path = format!("/proc/{tid}/status");
-        let mut status = String::with_capacity(ROOM);
-        let read = File::open(&path).and_then(|mut file| file.read_to_string(&mut status));
-        read.map_err(Error::file("cannot read", path))?;
+        let status = proc_file::text(&path).map_err(Error::file("cannot read", path))?;
         let mut lines: Vec<String> = (status.lines())
             .filter(|line| NAMES.iter().any(|name| line.starts_with(name)))
             .map(str::to_owned)

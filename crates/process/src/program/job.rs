@@ -32,7 +32,7 @@ impl Program {
             libc::SIGTSTP => {
                 let sent =
                     on_terminal || trace::signal_info(tid).is_ok_and(|info| threads::is_passed_on(&info));
-                sent && !self.is_caught(signal)? && !self.is_in_mask("SigIgn:", signal)?
+                sent && !self.is_caught(signal)? && !self.is_in_mask("SigIgn", signal)?
             }
             _ => false,
         })

@@ -351,6 +351,11 @@ impl Program {
         self.process.pid()
     }
 
+    /// Whether a process is the program, or a descendant that was not waited for.
+    pub(crate) fn is_of_tree(&self, pid: i32) -> bool {
+        pid == self.pid() || self.descendants.has(pid)
+    }
+
     /// The thread's steady state is read again at the next stop.
     pub(crate) fn renew_thread(&mut self, tid: Tid) {
         self.steady.insert(tid, None);

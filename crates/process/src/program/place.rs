@@ -1,6 +1,6 @@
 //! Where a process is in the tree: proc_pid_stat(5).
 
-use std::fs;
+use twinpage_os::proc_file;
 
 /// Whether a process, or its main thread alone, ended and was not waited for.
 pub(super) fn has_ended(pid: i32) -> bool {
@@ -23,7 +23,7 @@ pub(super) struct Place {
 impl Place {
     /// `None` when it is gone.
     pub(super) fn of(pid: i32) -> Option<Place> {
-        let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
+        let stat = proc_file::read(format!("/proc/{pid}/stat")).ok()?;
         // The name is in brackets and may hold any byte.
         let after_name = stat.iter().rposition(|byte| *byte == b')')?;
         Place::parse(std::str::from_utf8(&stat[after_name + 1..]).ok()?)

@@ -15,9 +15,10 @@ use crate::error::Result;
 use crate::memory::Memory;
 use crate::threads::ThreadRegisters;
 use std::collections::{BTreeMap, HashMap};
-use std::fs::{self, File};
+use std::fs::File;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
+use twinpage_os::proc_file;
 use twinpage_os::remote::Process;
 use twinpage_os::trace::{Registers, SYSCALL_BYTES, Tid, WatchedCall, arguments};
 use twinpage_os::tracker::PAGE;
@@ -187,7 +188,7 @@ impl Rest {
             return true; // a signal stopped it, or it is not let go
         }
         let known = self.let_go.as_ref().and_then(|threads| threads.get(&tid));
-        let line = fs::read_to_string(format!("/proc/{pid}/task/{tid}/syscall"));
+        let line = proc_file::text(format!("/proc/{pid}/task/{tid}/syscall"));
         let sleep = line.ok().and_then(|line| Sleep::parse(&line));
         known.is_some_and(|known| sleep.is_some_and(|sleep| sleep.is_of(known)))
     }
@@ -241,7 +242,7 @@ impl Program {
     /// Whether a thread runs now: proc_pid_syscall(5).
     pub(super) fn is_on_processor(&self) -> bool {
         self.threads.iter().any(|thread| {
-            let line = fs::read_to_string(format!(
+            let line = proc_file::text(format!(
                 "/proc/{}/task/{}/syscall",
                 self.process.pid(),
                 thread.tid
@@ -253,7 +254,7 @@ impl Program {
 
 /// Whether a thread sleeps, and was not woken: else its call reads `running`.
 pub(super) fn is_asleep(pid: i32, tid: Tid) -> bool {
-    let line = fs::read_to_string(format!("/proc/{pid}/task/{tid}/syscall"));
+    let line = proc_file::text(format!("/proc/{pid}/task/{tid}/syscall"));
     line.is_ok_and(|line| Sleep::parse(&line).is_some())
 }
 

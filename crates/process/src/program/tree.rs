@@ -10,7 +10,7 @@ use super::place::has_ended;
 use super::{Program, ignore_gone, is_gone};
 use crate::advice::AdviceInForce;
 use crate::context::Ending;
-use crate::descendants::{Described, State, process_of};
+use crate::descendants::{Described, Obstacle, State, process_of};
 use crate::error::Result;
 use crate::syscalls::Watch;
 use rustix::process::{Pid, Signal};
@@ -165,7 +165,7 @@ impl Program {
 
     /// Why no checkpoint can be made now, as far as that is known without a stop.
     #[must_use]
-    pub fn obstacle(&self) -> Option<String> {
+    pub fn obstacle(&self) -> Option<Obstacle> {
         self.descendants.obstacle()
     }
 
@@ -264,8 +264,8 @@ impl Program {
         let stops = signal == libc::SIGTSTP
             && self.streams.terminal().is_some()
             && group_of(pid) == Some(self.pid())
-            && !is_handled("SigCgt:")
-            && !is_handled("SigIgn:");
+            && !is_handled("SigCgt")
+            && !is_handled("SigIgn");
         if stops { libc::SIGSTOP } else { signal }
     }
 

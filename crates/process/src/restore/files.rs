@@ -3,9 +3,10 @@
 //! They are opened in the tracer at numbers above any the program has, so that the child can put
 //! each in its place without stepping on another. What the program had open of its own in `/proc` is
 //! there only once the program is, and so is its terminal: the kernel's half of the restore opens them ([`own_path`]).
+//! Descriptors of processes come when those are there ([`pidfds`]).
 
 use super::objects::Made;
-use super::{Surroundings, sockets};
+use super::{Surroundings, pidfds, sockets};
 use crate::context::Context;
 use crate::descriptors::{Descriptor, Held, OWN_TERMINAL, What, inotify};
 use crate::error::{Error, Result};
@@ -134,8 +135,10 @@ pub(super) fn open(
     spawn::raise_descriptor_limit()
         .map_err(|source| Error::target("cannot raise the limit of open files", source))?;
     let mut sources: BTreeMap<i32, i32> = BTreeMap::new();
+    let late = pidfds::living(context);
     let others = |(descriptor, _): &(&Descriptor, &Held)| {
-        own_path(descriptor, fixed.pid).is_none() && !matches!(descriptor.what, What::Pair(_))
+        let comes_later = own_path(descriptor, fixed.pid).is_some() || late.contains_key(&descriptor.shares);
+        !comes_later && !matches!(descriptor.what, What::Pair(_))
     };
     // What is done to files while others are opened is none of the program's news.
     let (watching, plain): (Vec<_>, Vec<_>) = (fixed.descriptors.iter())
@@ -459,6 +462,11 @@ impl Opener<'_> {
             (What::Inotify, Held::Watches { watches, highest }) => {
                 let made = inotify::make(watches, *highest)?;
                 self.keep_with_flags(made, flags)
+            }
+            (What::Process, Held::Process(None)) => {
+                let opened = pidfds::of_waited_for()
+                    .map_err(|source| Error::target("cannot make a descriptor of a process again", source))?;
+                self.keep_with_flags(opened, flags)
             }
             (What::Signals { mask }, _) => {
                 let signals = twinpage_os::signals::signal_descriptor(*mask)

@@ -3,6 +3,7 @@
 use super::With;
 use super::files::Sources;
 use super::interests::set_interests;
+use super::pidfds;
 use super::space::run;
 use super::tables::Table;
 use crate::context::Context;
@@ -26,6 +27,7 @@ pub(super) fn set(process: &Process, context: &Context, with: &With<'_>) -> Resu
     let sources = with.sources;
     set_memory_fields(process, context, sources)?;
     set_actions(process, context)?;
+    pidfds::open(process, with.tree)?;
     set_interests(process, with)?;
     set_interval_timers(process, context)?;
     set_membarrier(process, context)?;
@@ -309,15 +311,26 @@ fn open_own(process: &Process, context: &Context, is_asked: impl Fn(&Path) -> bo
         {
             call(libc::SYS_lseek, &[opened, *at, libc::SEEK_SET as u64])?;
         }
-        if opened != place {
-            call(libc::SYS_dup3, &[opened, place, cloexec as u64])?;
-            call(libc::SYS_close, &[opened])?;
-        } else if descriptor.cloexec {
-            call(
-                libc::SYS_fcntl,
-                &[place, libc::F_SETFD as u64, libc::FD_CLOEXEC as u64],
-            )?;
-        }
+        put(process, opened, descriptor).map_err(open)?;
+    }
+    Ok(())
+}
+
+/// Puts what a process opened at `opened` where `descriptor` was.
+pub(super) fn put(process: &Process, opened: u64, descriptor: &Descriptor) -> std::io::Result<()> {
+    let call = |number, arguments: &[u64]| inject::call(process, process.pid(), number, arguments);
+    let (place, cloexec) = (
+        descriptor.fd as u64,
+        if descriptor.cloexec { libc::O_CLOEXEC } else { 0 },
+    );
+    if opened != place {
+        call(libc::SYS_dup3, &[opened, place, cloexec as u64])?;
+        call(libc::SYS_close, &[opened])?;
+    } else if descriptor.cloexec {
+        call(
+            libc::SYS_fcntl,
+            &[place, libc::F_SETFD as u64, libc::FD_CLOEXEC as u64],
+        )?;
     }
     Ok(())
 }

@@ -20,6 +20,7 @@ mod kernel;
 mod loopback;
 mod objects;
 mod pairs;
+mod pidfds;
 mod pipes;
 pub mod sockets;
 mod space;

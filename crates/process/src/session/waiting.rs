@@ -76,7 +76,7 @@ impl Drive<'_> {
         self.program.await_checkpoint(idle);
         self.program.ask_makers()?;
         if let Some(obstacle) = obstacle {
-            self.waits_for(obstacle);
+            self.waits_for(obstacle.to_string());
         }
         Ok(Company::Waits)
     }
