@@ -19,10 +19,7 @@ fn number(name: &str) -> Option<u64> {
 /// When `deed` does.
 pub fn campaign(name: &str, [short, long]: [u64; 2], deed: impl Fn(&mut Rng)) {
     let first = number("TWINPAGE_FUZZ_SEED").unwrap_or_else(|| fastrand::u64(..));
-    let runs = number("TWINPAGE_FUZZ_RUNS").unwrap_or(match std::env::var_os("TWINPAGE_LONG") {
-        Some(_) => long,
-        None => short,
-    });
+    let runs = number("TWINPAGE_FUZZ_RUNS").unwrap_or(twinpage_campaign::either(short, long));
     // Past the harness, which would hide it where a run hangs or is aborted.
     let _ = writeln!(
         std::io::stderr(),

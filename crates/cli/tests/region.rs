@@ -121,14 +121,8 @@ fn no_damage_makes_a_command_fall_over() {
     region.close().unwrap();
     let whole = std::fs::read(&good).unwrap();
     let used: std::vec::Vec<usize> = (0..whole.len()).filter(|&at| whole[at] != 0).collect();
-    let tries = if std::env::var_os("TWINPAGE_LONG").is_some() {
-        500
-    } else {
-        12
-    };
-    let seed =
-        std::env::var("TWINPAGE_SEED").map_or_else(|_| fastrand::u64(..), |seed| seed.parse().unwrap());
-    println!("TWINPAGE_SEED={seed}");
+    let tries = twinpage_campaign::either(12, 500);
+    let seed = twinpage_campaign::seed();
     let mut random = fastrand::Rng::with_seed(seed);
     for turn in 0..tries {
         let mut bytes = whole.clone();

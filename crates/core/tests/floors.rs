@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 /// The crates of this project that each crate may know.
 const CRATES: &[(&str, &[&str])] = &[
+    ("campaign", &[]),
     ("classify", &[]),
     ("core", &[]),
     ("baselines", &["twinpage-core"]),

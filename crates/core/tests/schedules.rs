@@ -106,10 +106,7 @@ fn all_are_taken(closes_early: bool, is_early: bool) {
 }
 
 fn runs() -> usize {
-    match std::env::var_os("TWINPAGE_LONG") {
-        Some(_) => 50_000,
-        None => 1000,
-    }
+    twinpage_campaign::either(1000, 50_000)
 }
 
 #[test]

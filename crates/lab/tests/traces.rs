@@ -41,9 +41,8 @@ fn records(trace: Trace) -> Vec<Record> {
 /// Runs `deed` with one seed after another; the seed that fails is printed.
 fn campaign(name: &str, deed: impl Fn(&mut Rng)) {
     let number = |name| std::env::var(name).ok().map(|text| text.parse::<u64>().unwrap());
-    let long = std::env::var_os("TWINPAGE_LONG").is_some();
     let first = number("TWINPAGE_FUZZ_SEED").unwrap_or_else(|| fastrand::u64(..));
-    let runs = number("TWINPAGE_FUZZ_RUNS").unwrap_or(if long { 20_000 } else { 200 });
+    let runs = number("TWINPAGE_FUZZ_RUNS").unwrap_or(twinpage_campaign::either(200, 20_000));
     for seed in (0..runs).map(|run| first.wrapping_add(run)) {
         if let Err(panic) = catch_unwind(AssertUnwindSafe(|| deed(&mut Rng::with_seed(seed)))) {
             let _ = writeln!(

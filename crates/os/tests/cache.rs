@@ -45,21 +45,12 @@ fn explore(seed: u64, mistake: Option<Mistake>) -> Result<u64, String> {
 }
 
 fn first_seed() -> u64 {
-    let seed = std::env::var("TWINPAGE_SEED")
-        .ok()
-        .and_then(|seed| seed.parse().ok());
-    let seed = seed.unwrap_or_else(|| std::process::id().into());
-    println!("TWINPAGE_SEED={seed}");
-    seed
+    twinpage_campaign::seed()
 }
 
 #[test]
 fn no_commit_is_lost_with_the_caches() {
-    let runs = if std::env::var_os("TWINPAGE_LONG").is_some() {
-        200
-    } else {
-        8
-    };
+    let runs = twinpage_campaign::either(8, 200);
     let first = first_seed();
     let images: u64 = (first..first + runs)
         .map(|seed| explore(seed, None).unwrap_or_else(|broken| panic!("{broken}")))

@@ -36,16 +36,11 @@ const ROLE: &str = "TWINPAGE_TEST_EXAMPLE";
 const FILE: &str = "TWINPAGE_TEST_FILE";
 
 fn kills() -> u64 {
-    match std::env::var_os("TWINPAGE_LONG") {
-        Some(_) => 60,
-        None => 5,
-    }
+    twinpage_campaign::either(5, 60)
 }
 
 fn random() -> fastrand::Rng {
-    let seed =
-        std::env::var("TWINPAGE_SEED").map_or_else(|_| fastrand::u64(..), |seed| seed.parse().unwrap());
-    println!("TWINPAGE_SEED={seed}");
+    let seed = twinpage_campaign::seed();
     fastrand::Rng::with_seed(seed)
 }
 

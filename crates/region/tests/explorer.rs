@@ -232,7 +232,7 @@ struct Case {
 
 /// Crashes a run at many points, and says how many images were recovered.
 fn explore(case: Case, random: &mut fastrand::Rng) -> std::result::Result<u64, String> {
-    let long = std::env::var_os("TWINPAGE_LONG").is_some();
+    let long = twinpage_campaign::is_long();
     let Case {
         atom, in_sections, ..
     } = case;
@@ -312,10 +312,8 @@ fn explore(case: Case, random: &mut fastrand::Rng) -> std::result::Result<u64, S
 }
 
 fn seeded() -> (u64, fastrand::Rng) {
-    let mut random = fastrand::Rng::new();
-    let seed = std::env::var("TWINPAGE_SEED").map_or(random.get_seed(), |seed| seed.parse().unwrap());
-    random.seed(seed);
-    (seed, random)
+    let seed = twinpage_campaign::seed();
+    (seed, fastrand::Rng::with_seed(seed))
 }
 
 #[test]

@@ -153,16 +153,12 @@ fn some_of<I: Iterator>(mut rest: I, mut well: impl FnMut(&I::Item)) -> bool {
 
 /// Calls `attack` with empty heaps, in every manner.
 fn everywhere(attack: impl for<'r> Fn(Heap<'r>, Manner) -> bool) {
-    let rounds = match (cfg!(miri), is_long()) {
+    let rounds = match (cfg!(miri), twinpage_campaign::is_long()) {
         (true, _) => 1,
         (_, false) => 12,
         (_, true) => 200,
     };
-    let seed = match std::env::var("TWINPAGE_SEED") {
-        Ok(seed) => seed.parse().unwrap(),
-        Err(_) => fastrand::u64(..),
-    };
-    println!("TWINPAGE_SEED={seed}");
+    let seed = twinpage_campaign::seed();
     for round in 0..rounds {
         for manner in Manner::ALL {
             RANDOM.set(fastrand::Rng::with_seed(seed.wrapping_add(round)));
@@ -176,10 +172,6 @@ fn everywhere(attack: impl for<'r> Fn(Heap<'r>, Manner) -> bool) {
     }
 }
 
-fn is_long() -> bool {
-    std::env::var_os("TWINPAGE_LONG").is_some()
-}
-
 /// Random sequences of operations on `all`; `step` says whether something was forgotten, `look` goes through all of
 /// it and returns how many values it met.
 fn attack<'r, C>(
@@ -189,7 +181,7 @@ fn attack<'r, C>(
     look: fn(&C) -> usize,
     len: fn(&C) -> usize,
 ) -> bool {
-    let steps = match (cfg!(miri), is_long()) {
+    let steps = match (cfg!(miri), twinpage_campaign::is_long()) {
         (true, _) => 60,
         (_, false) => 1500,
         (_, true) => 5000,

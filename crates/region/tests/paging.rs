@@ -5,16 +5,9 @@ mod support;
 use std::time::Duration;
 use support::{Bytes, folders};
 use twinpage::{Region, SchemeKind};
+use twinpage_campaign::{either, seed};
 
 const PAGE: usize = 4096;
-
-fn seed() -> u64 {
-    std::env::var("TWINPAGE_SEED").map_or_else(|_| fastrand::u64(..), |seed| seed.parse().unwrap())
-}
-
-fn long() -> bool {
-    std::env::var_os("TWINPAGE_LONG").is_some()
-}
 
 #[test]
 fn a_region_larger_than_its_memory_is_as_the_model() {
@@ -41,7 +34,7 @@ fn model(path: &std::path::Path, scheme: SchemeKind, budget: Option<usize>, seed
             None => options.open(path).unwrap(),
         }
     };
-    let (mut went, lives) = (0, if long() { 40 } else { 3 });
+    let (mut went, lives) = (0, either(3, 40));
     for _ in 0..lives {
         let region = open();
         let bytes = Bytes::of(&region);
@@ -109,7 +102,7 @@ fn threads_share_a_small_memory() {
         let region = open();
         let bytes = Bytes::of(&region);
         bytes.grow(WORDS * 8);
-        let rounds = if long() { 200_000 } else { 3_000 };
+        let rounds = either(3_000, 200_000);
         // Each thread owns every third word, so lines and pages are shared and words are not.
         let models: Vec<Vec<u64>> = std::thread::scope(|scope| {
             let threads = [0, 1, 2].map(|own| {

@@ -3,7 +3,8 @@
 mod support;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use support::{folders, seed};
+use support::folders;
+use twinpage_campaign::seed;
 use twinpage_versions::{Error, Options, Pace, Versions};
 
 type Text = [u8; 256];

@@ -9,7 +9,8 @@ mod support;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
-use support::{folders, seed};
+use support::folders;
+use twinpage_campaign::seed;
 use twinpage_versions::{Error, Result, look};
 
 const PATH: &str = "TWINPAGE_TEST_EXAMPLE";

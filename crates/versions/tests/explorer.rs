@@ -6,7 +6,7 @@ mod support;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use support::seed;
+use twinpage_campaign::{either, seed};
 use twinpage_core::crash::Random;
 use twinpage_os::modelled::{Crash, Event, Model};
 use twinpage_versions::{Header, Options, Pace, Planes, Planted, Versions};
@@ -19,10 +19,6 @@ const DURABLE: u64 = 1 << 32;
 
 /// A value that is torn when its words differ.
 type Value = [u64; 3];
-
-fn is_long() -> bool {
-    std::env::var_os("TWINPAGE_LONG").is_some()
-}
 
 fn options(planted: Option<Planted>) -> Options {
     Options::new().stepped().per_block(4).planted(planted)
@@ -380,7 +376,7 @@ fn all(seed: u64, planted: Option<Planted>) -> Result<u64, String> {
 
 #[test]
 fn every_crash_leaves_a_whole_update() {
-    let (first, runs) = (seed(), if is_long() { 400 } else { 4 });
+    let (first, runs) = (seed(), either(4, 400));
     let mut images = 0;
     for seed in (0..runs).map(|k| first.wrapping_add(k)) {
         images += all(seed, None).unwrap_or_else(|why| panic!("seed {seed}: {why}"));

@@ -7,7 +7,8 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
-use support::{folders, seed};
+use support::folders;
+use twinpage_campaign::seed;
 use twinpage_os::direct::Instructions;
 use twinpage_versions::{Error, Options, Pace, Planes, Result, Versions};
 
@@ -152,7 +153,7 @@ fn killed_at_any_instant() {
             _ => swap_until_killed::<3>(path, &case),
         }
     }
-    let is_long = std::env::var_os("TWINPAGE_LONG").is_some();
+    let is_long = twinpage_campaign::is_long();
     let mut random = fastrand::Rng::with_seed(seed());
     for (folder, kills) in folders().iter().zip(if is_long { [200, 2000] } else { [3, 8] }) {
         for case in ["two", "three", "threshold", "inline", "streamed", "planes"] {

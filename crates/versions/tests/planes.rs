@@ -3,7 +3,8 @@
 mod support;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use support::{folders, seed};
+use support::folders;
+use twinpage_campaign::seed;
 use twinpage_os::Durability;
 use twinpage_versions::{Options, Pace, Planes, look};
 

@@ -87,11 +87,7 @@ fn paces() -> [fn(u64) -> bool; 3] {
 
 #[test]
 fn updates_pass_whole_under_random_schedules() {
-    let runs = if std::env::var_os("TWINPAGE_LONG").is_some() {
-        50_000
-    } else {
-        1000
-    };
+    let runs = twinpage_campaign::either(1000, 50_000);
     for is_due in paces() {
         shuttle::check_random(move || updates_pass_whole(is_due), runs);
     }
@@ -99,11 +95,7 @@ fn updates_pass_whole_under_random_schedules() {
 
 #[test]
 fn updates_pass_whole_under_schedules_of_few_changes() {
-    let runs = if std::env::var_os("TWINPAGE_LONG").is_some() {
-        50_000
-    } else {
-        1000
-    };
+    let runs = twinpage_campaign::either(1000, 50_000);
     for is_due in paces() {
         for changes in [2, 4] {
             shuttle::check_pct(move || updates_pass_whole(is_due), runs, changes);

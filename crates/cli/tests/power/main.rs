@@ -49,16 +49,12 @@ fn main() -> ExitCode {
         println!("power cuts: not run; make power does");
         return ExitCode::SUCCESS;
     };
-    let seed = std::env::var("TWINPAGE_SEED")
-        .ok()
-        .and_then(|seed| seed.parse().ok());
-    let seed = seed.unwrap_or_else(|| std::process::id().into());
-    println!("TWINPAGE_SEED={seed}");
-    let is_set = |name: &str| std::env::var_os(name).is_some();
+    let seed = twinpage_campaign::seed();
+    let is_short = std::env::var_os("TWINPAGE_SHORT").is_some();
     let power = Power {
         machine: Machine::new(&PathBuf::from(kernel)),
         random: Random::new(seed),
-        cuts: match (is_set("TWINPAGE_LONG"), is_set("TWINPAGE_SHORT")) {
+        cuts: match (twinpage_campaign::is_long(), is_short) {
             (true, _) => 20,
             (_, true) => 1,
             _ => 8,

@@ -4,11 +4,12 @@
 use std::fs;
 use std::path::Path;
 use std::process::{Child, Stdio};
+use twinpage_campaign::seed;
 
+use crate::support::chance;
 use crate::support::process::{Victim, family, kill, name_of, twinpage};
 use crate::support::program::compile;
 use crate::support::state::{on_state, wait_until};
-use crate::support::{chance, seed};
 
 /// A shell that works until a file is there, beside sleepers.
 const SCRIPT: &str = "for i in 1 2 3 4 5 6; do sleep 100000 & all=\"$all $!\"; done

@@ -4,10 +4,11 @@ use std::fs;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
+use twinpage_campaign::{either, seed};
 
 use crate::support::process::{Victim, kill, twinpage, with_argument};
 use crate::support::state::{COUNTING, Killed, on_state, refused_in_order, wait_until};
-use crate::support::{chance, long, say, seed};
+use crate::support::{chance, say};
 
 fn run(state: &Path, words: &[&str]) -> std::process::Output {
     twinpage()
@@ -258,7 +259,7 @@ fn a_store_that_is_cut() {
     let mut chance = chance(seed, "cut");
     let (mut cuts, mut noticed) = (0, 0);
     for (file, len) in files_of(&killed.path("state")) {
-        let few = if long() { 200 } else { 12 };
+        let few = either(12, 200);
         let mut lengths: Vec<u64> = (0..few).map(|_| chance.u64(0..len.max(1))).collect();
         lengths.extend([0, 1, 8, 511, 512, 4095, 4096, 8192, len.saturating_sub(1)].map(|n: u64| n.min(len)));
         for length in lengths {
@@ -289,7 +290,7 @@ fn a_store_with_flipped_bytes() {
     let mut chance = chance(seed, "flip");
     let (mut flips, mut noticed) = (0, 0);
     for (file, len) in files_of(&killed.path("state")) {
-        let few = if long() { 400 } else { 20 };
+        let few = either(20, 400);
         // Half of them near the beginning, where the tables are.
         let places: Vec<u64> = (0..few)
             .map(|i| {

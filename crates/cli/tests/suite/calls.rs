@@ -4,17 +4,18 @@ use std::fs::OpenOptions;
 use std::path::Path;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
+use twinpage_campaign::{either, seed};
 
 use crate::support::campaign::oracle;
 use crate::support::process::{Victim, ended_before, family, kill, name_of, twinpage};
 use crate::support::program::named;
 use crate::support::state::wait_until;
 use crate::support::tree::bytes_difference;
-use crate::support::{chance, long, say, seed, skip};
+use crate::support::{chance, say, skip};
 
 #[test]
 fn no_call_sees_a_stop() {
-    let Some(line) = named("c_calls.c").command(if long() { 40 } else { 3 }) else {
+    let Some(line) = named("c_calls.c").command(either(3, 40)) else {
         return;
     };
     let alone = oracle(&line, None);

@@ -12,6 +12,7 @@ use std::fs;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use twinpage_campaign::{either, seed};
 
 use fastrand::Rng;
 use twinpage::collections::{BTreeMap, HashMap, String as Text, Vec as List};
@@ -20,13 +21,13 @@ use twinpage::{Durability, Persist, Region, Root};
 
 use crate::support::process::twinpage;
 use crate::support::state::{Killed, on_state, refused_in_order, to_form_of_earlier_builds};
-use crate::support::{chance, long, say, seed};
+use crate::support::{chance, say};
 
 const PAGE: usize = 4096;
 
 /// How many damaged files are tried.
 fn trials() -> u64 {
-    if long() { 500 } else { 12 }
+    either(12, 500)
 }
 
 /// Damages `image` once, and says how. `older` is the same file some time before.
@@ -387,7 +388,7 @@ fn a_flipped_bit_in_a_log_of_a_program() {
     for log in ["output-1.0000000000000000", "input.0000000000000000"] {
         let whole = fs::read(killed.path("state").join(log)).expect("a log");
         let mut chance = chance(first, log);
-        for trial in 0..if long() { 100 } else { 4 } {
+        for trial in 0..either(4, 100) {
             // The end of each is held: the outside took less than a pipe's worth, the program a few lines.
             let at = whole.len() - 1 - chance.usize(0..whole.len() / 8);
             let copy = killed.copy("damaged");

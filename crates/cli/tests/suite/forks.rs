@@ -4,10 +4,11 @@
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
+use twinpage_campaign::seed;
 
+use crate::support::chance;
 use crate::support::process::{Victim, kill, twinpage};
 use crate::support::state::{Killed, on_state, refused_in_order, wait_until};
-use crate::support::{chance, seed};
 
 fn fork(state: &Path, new: &Path) -> Output {
     let mut command = twinpage();

@@ -3,12 +3,13 @@
 use std::fs;
 use std::path::Path;
 use std::time::Instant;
+use twinpage_campaign::{either, seed};
 
 use crate::support::campaign::{Campaign, oracle};
 use crate::support::ordinary::OrdinaryUser;
 use crate::support::process::twinpage;
 use crate::support::program::named;
-use crate::support::{chance, long, may_change_users, say, seed, sink};
+use crate::support::{chance, may_change_users, say, sink};
 
 fn survives(file: &str) {
     survives_with(file, &["--every", "16ms"]);
@@ -49,7 +50,7 @@ fn survives_in(
     let mut chance = chance(seed, file);
     let kinds = [sink::Kind::File, sink::Kind::Pipe, sink::Kind::Terminal];
     let sink = kinds[chance.usize(0..kinds.len())];
-    let kills = if long() { 100 } else { 10 };
+    let kills = either(10, 100);
     let oracle = oracle(line, None);
     let campaign = Campaign {
         name: file,
@@ -364,6 +365,11 @@ fn bash_builtins() {
 #[test]
 fn go() {
     survives("goroutines.go");
+}
+
+#[test]
+fn go_with_commands() {
+    survives("commands.go");
 }
 
 #[test]

@@ -4,10 +4,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
+use twinpage_campaign::seed;
 
+use crate::support::chance;
 use crate::support::process::{Victim, kill, twinpage};
 use crate::support::state::{on_state, refused_in_order, wait_until};
-use crate::support::{chance, seed};
 
 /// Counts into a file that it holds open, until it is told to end; then says how far it came.
 const COUNTING: &str =

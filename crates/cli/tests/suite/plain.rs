@@ -1,10 +1,11 @@
 //! The test programs alone: a program that does not print the same twice cannot be an oracle.
 
 use std::process::{Command, Output, Stdio};
+use twinpage_campaign::{either, is_long};
 
 use crate::support::program::{PROGRAMS, Program};
+use crate::support::say;
 use crate::support::tree::{Tree, bytes_difference, difference, snapshot};
-use crate::support::{long, say};
 
 fn run_alone(line: &[String]) -> (Output, Tree) {
     let dir = tempfile::tempdir().expect("a scratch directory");
@@ -59,9 +60,9 @@ fn same_each_time(program: &Program, rounds: u32, times: usize) {
 
 #[test]
 fn programs_print_the_same_every_time() {
-    let times = if long() { 10 } else { 2 };
+    let times = either(2, 10);
     for program in PROGRAMS {
-        let rounds = if long() {
+        let rounds = if is_long() {
             program.rounds
         } else {
             program.rounds.div_ceil(8)

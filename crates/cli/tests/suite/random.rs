@@ -3,7 +3,8 @@
 
 use crate::support::campaign::{Campaign, oracle};
 use crate::support::program::compile;
-use crate::support::{chance, long, say, seed, sink};
+use crate::support::{chance, say, sink};
+use twinpage_campaign::{either, seed};
 
 /// Calls of one sequence: a second or so of work, with pauses for the checkpoints.
 const CALLS: u32 = 6000;
@@ -15,7 +16,7 @@ fn random_calls_come_to_the_same() {
     };
     let seed = seed();
     let mut chance = chance(seed, "random calls");
-    let sequences = if long() { 60 } else { 4 };
+    let sequences = either(4, 60);
     let (mut kills, mut resumes) = (0, 0);
     for _ in 0..sequences {
         let drawn = chance.u32(..);

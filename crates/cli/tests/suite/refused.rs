@@ -7,12 +7,13 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
+use twinpage_campaign::seed;
 
 use crate::support::campaign::{Campaign, Oracle, oracle};
 use crate::support::process::twinpage;
 use crate::support::program::{compile, python_with, sources};
 use crate::support::state::{on_state, wait_until};
-use crate::support::{chance, say, seed, sink};
+use crate::support::{chance, say, sink};
 
 /// An attempt and the words one of which a refusal must use.
 type Attempt = (&'static str, &'static [&'static str]);

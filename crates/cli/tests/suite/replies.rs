@@ -12,12 +12,13 @@ use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
+use twinpage_campaign::{either, seed};
 
 use crate::support::ordinary::OrdinaryUser;
 use crate::support::program::python_with;
 use crate::support::server::Server;
 use crate::support::state::wait_until;
-use crate::support::{chance, long, may_change_users, say, seed, skip};
+use crate::support::{chance, may_change_users, say, skip};
 
 /// How a server is spoken to.
 #[derive(Clone, Copy)]
@@ -273,7 +274,7 @@ fn loses_nothing(test: &str, replies: &str, protocol: Protocol, words: impl FnOn
 
 fn forgets_nothing(test: &str, protocol: Protocol, mut server: Server) {
     const CLIENTS: usize = 4;
-    let kills = if long() { 60 } else { 8 };
+    let kills = either(8, 60);
     let port = server.port;
     let (done, acknowledged) = (AtomicBool::new(false), AtomicU64::new(0));
     let known: Vec<u64> = thread::scope(|scope| {

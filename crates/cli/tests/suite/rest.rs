@@ -6,11 +6,12 @@ use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::time::Duration;
+use twinpage_campaign::seed;
 
 use crate::support::process::{Victim, family, kill, name_of, twinpage};
 use crate::support::program::{compile, python_with};
 use crate::support::state::{on_state, wait_until};
-use crate::support::{chance, seed, skip};
+use crate::support::{chance, skip};
 
 /// The interval; the tests wait for many of them.
 const EVERY: Duration = Duration::from_millis(5);

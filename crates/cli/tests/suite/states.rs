@@ -4,6 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use twinpage_campaign::seed;
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -11,7 +12,7 @@ use serde_json::Value;
 use crate::support::process::{Victim, family, kill, name_of, twinpage};
 use crate::support::program::python_with;
 use crate::support::state::wait_until;
-use crate::support::{chance, seed, skip};
+use crate::support::{chance, skip};
 
 /// Counts in bash, in rounds, until a file is there; then it says how far it came.
 const UNTIL_TOLD: &str =

@@ -5,13 +5,14 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ExitStatus, Stdio};
+use twinpage_campaign::seed;
 
 use rustix::process::{Pid, Signal, kill_process};
 
+use crate::support::chance;
 use crate::support::process::{Victim, family, kill, name_of, twinpage};
 use crate::support::program::compile;
 use crate::support::state::wait_until;
-use crate::support::{chance, seed};
 
 /// A directory with what a life of a program writes to.
 struct Place {

@@ -4,6 +4,7 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
+use twinpage_campaign::{either, seed};
 
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -11,7 +12,7 @@ use crate::support::campaign::{Campaign, oracle};
 use crate::support::process::{Victim, ended_before, family, kill, name_of, twinpage, with_argument};
 use crate::support::program::{compile, named, python_with, which};
 use crate::support::state::{on_state, wait_until};
-use crate::support::{chance, long, say, seed, sink, skip};
+use crate::support::{chance, say, sink, skip};
 
 /// `twinpage prove` finds that the script comes to the same end, however often it is killed.
 pub(super) fn survives(what: &str, needs: &[&str], words: &[&str]) {
@@ -20,7 +21,7 @@ pub(super) fn survives(what: &str, needs: &[&str], words: &[&str]) {
     }
     let seed = seed();
     let scratch = tempfile::tempdir().expect("a scratch directory");
-    let kills = if long() { "20" } else { "3" };
+    let kills = either("3", "20");
     let mut command = twinpage();
     command.args(["prove", "--durability", "memory", "--every", "16ms", "--json"]);
     command.args(["--kills", kills, "--seed", &seed.to_string(), "--scratch"]);
@@ -346,7 +347,7 @@ fn random_trees_come_to_the_same() {
     };
     let seed = seed();
     let mut chance = chance(seed, "random trees");
-    let trees = if long() { 60 } else { 4 };
+    let trees = either(4, 60);
     let (mut kills, mut resumes) = (0, 0);
     for _ in 0..trees {
         let drawn = chance.u32(..);

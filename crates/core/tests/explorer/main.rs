@@ -374,7 +374,7 @@ fn in_place(seed: u64) -> Result<(), String> {
 
 fn main() -> ExitCode {
     let number = |name: &str| std::env::var(name).ok().and_then(|value| value.parse().ok());
-    let seed = number("TWINPAGE_SEED").unwrap_or(1);
+    let seed = twinpage_campaign::given_seed().unwrap_or(1);
     let runs = 4 * number("TWINPAGE_EXPLORE").unwrap_or(1);
     let only = std::env::var("TWINPAGE_SCHEME").unwrap_or_default();
     println!("\ncrash explorer, seed {seed}");

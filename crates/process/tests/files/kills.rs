@@ -2,7 +2,7 @@
 //! left is rolled back and compared with what it wrote down at its last durable epoch.
 
 use crate::Stage;
-use crate::program::{Program, Random, seed, sizes};
+use crate::program::{Program, Random, sizes};
 use crate::tree::Tree;
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -73,7 +73,7 @@ fn read_oracle(oracle: &Path) -> (u64, Vec<OpenFile>, String) {
 fn a_killed_process_comes_back() {
     let in_memory = [Stage::new(), Stage::apart(), Stage::in_memory()].map(|stage| (stage, "memory"));
     for (stage, durability) in in_memory.into_iter().chain([(Stage::new(), "disk")]) {
-        let seed = seed("a_killed_process_comes_back");
+        let seed = twinpage_campaign::seed();
         let mut random = Random(seed);
         let oracle = tempfile::tempdir().unwrap();
         Program::seed_tree(&stage.root, &mut random);

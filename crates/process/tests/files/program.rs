@@ -51,21 +51,6 @@ fn is_nameless(recorder: &Recorder, change: &Change<'_>) -> bool {
     }
 }
 
-/// A seed from `TWINPAGE_SEED`, else from the clock; printed, so that a failure can be run again.
-pub(crate) fn seed(test: &str) -> u64 {
-    let given = std::env::var("TWINPAGE_SEED")
-        .ok()
-        .and_then(|text| text.parse().ok());
-    let seed = given.unwrap_or_else(|| {
-        let now = std::time::SystemTime::now()
-            .duration_since(std::time::UNIX_EPOCH)
-            .unwrap();
-        now.as_nanos() as u64 % 1_000_000_007
-    });
-    println!("{test}: TWINPAGE_SEED={seed}");
-    seed
-}
-
 /// The program: a few open files, a small tree, many changes.
 pub(crate) struct Program {
     pub root: PathBuf,

@@ -1,7 +1,7 @@
 //! Random runs: epochs captured, made durable late, abandoned and captured again; a crash anywhere;
 //! a rollback that is killed again and again; then the next life.
 
-use crate::program::{Program, Random, seed, sizes};
+use crate::program::{Program, Random, sizes};
 use crate::tree::Tree;
 use crate::{MakeStage, Stage, killed_here};
 use twinpage_process::files::{
@@ -111,7 +111,7 @@ fn rollback_killed(stage: &Stage, durable: u64, open: &[OpenFile], random: &mut 
 }
 
 fn lives(stage: MakeStage, name: &str, options: Options, seeds: u64, kill_rollback: bool) {
-    let seed = seed(name);
+    let seed = twinpage_campaign::seed();
     let seeds = std::env::var("TWINPAGE_ROUNDS").map_or(seeds, |text| text.parse().unwrap());
     let (mut done, mut refused, mut kills, mut records) = (0, 0, 0, 0);
     for round in 0..seeds {

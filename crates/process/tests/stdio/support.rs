@@ -27,19 +27,6 @@ impl Rng {
     }
 }
 
-/// The seed of this run, printed so that it can be run again.
-pub(crate) fn seed(test: &str) -> u64 {
-    let seed = std::env::var("TWINPAGE_SEED")
-        .ok()
-        .and_then(|s| s.parse().ok())
-        .unwrap_or_else(|| {
-            let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-            now.map_or(1, |d| d.as_nanos() as u64)
-        });
-    println!("{test}: TWINPAGE_SEED={seed}");
-    seed
-}
-
 /// Reads everything there is to read, in the background.
 pub(crate) fn collect(fd: OwnedFd) -> JoinHandle<Vec<u8>> {
     std::thread::spawn(move || {

@@ -183,7 +183,7 @@ pub(super) fn panics(f: impl FnOnce()) {
 
 /// How many cases a property test tries.
 pub(super) fn cases(usual: u32) -> proptest::test_runner::Config {
-    let long = std::env::var_os("TWINPAGE_LONG").is_some();
+    let long = twinpage_campaign::is_long();
     proptest::test_runner::Config {
         cases: match long {
             _ if cfg!(miri) => 1,

@@ -288,13 +288,11 @@ fn who_finds_too_few_slots_waits_for_the_sweep() {
 /// its instant.
 #[test]
 fn every_sweep_is_the_picture_of_its_cut() {
-    let cuts = match std::env::var_os("TWINPAGE_LONG") {
-        _ if cfg!(miri) => 2, // another schedule with every seed of Miri's own
-        Some(_) => 20_000,
-        None => 400,
+    let cuts = match cfg!(miri) {
+        true => 2, // another schedule with every seed of Miri's own
+        false => twinpage_campaign::either(400, 20_000),
     };
-    let seed = std::env::var("TWINPAGE_SEED").ok();
-    let seed = seed.map_or_else(|| fastrand::u64(..), |seed| seed.parse().expect("a number"));
+    let seed = twinpage_campaign::seed();
     for (by_page, whole) in [(false, false), (true, false), (false, true)] {
         pictures(by_page, whole, cuts, seed);
     }

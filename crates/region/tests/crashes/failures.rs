@@ -175,15 +175,10 @@ fn no_damage_to_a_file_makes_a_panic() {
     }
     let whole = std::fs::read(&path).unwrap();
     let used: Vec<usize> = (0..whole.len()).filter(|&at| whole[at] != 0).collect();
-    let mut random = fastrand::Rng::new();
-    let seed = random.get_seed();
-    println!("seed {seed}");
+    let seed = twinpage_campaign::seed();
+    let mut random = fastrand::Rng::with_seed(seed);
     let (mut refused, mut damaged) = (0, 0);
-    for _ in 0..if std::env::var_os("TWINPAGE_LONG").is_some() {
-        20_000
-    } else {
-        300
-    } {
+    for _ in 0..twinpage_campaign::either(300, 20_000) {
         let mut bytes = whole.clone();
         for _ in 0..random.usize(1..4) {
             let at = used[random.usize(..used.len())];

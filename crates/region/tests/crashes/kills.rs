@@ -37,13 +37,9 @@ fn killed_at_any_instant() {
     if let (Ok(path), Ok(case)) = (std::env::var(PATH), std::env::var(CASE)) {
         return child(Path::new(&path), &case);
     }
-    let kills = if std::env::var_os("TWINPAGE_LONG").is_some() {
-        600
-    } else {
-        8
-    };
-    let mut random = fastrand::Rng::new();
-    let seed = random.get_seed();
+    let kills = twinpage_campaign::either(8, 600);
+    let seed = twinpage_campaign::seed();
+    let mut random = fastrand::Rng::with_seed(seed);
     for folder in folders() {
         for case in ["default", "small memory", "dual page"] {
             let path = folder.path().join(case);

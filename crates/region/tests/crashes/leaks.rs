@@ -105,12 +105,9 @@ fn no_kill_leaks_a_block() {
     if let Ok(path) = std::env::var(PATH) {
         return child(Path::new(&path));
     }
-    let kills = match std::env::var_os("TWINPAGE_LONG") {
-        Some(_) => 400,
-        None => 12,
-    };
-    let mut random = fastrand::Rng::new();
-    let seed = random.get_seed();
+    let kills = twinpage_campaign::either(12, 400);
+    let seed = twinpage_campaign::seed();
+    let mut random = fastrand::Rng::with_seed(seed);
     for folder in folders() {
         let path = folder.path().join("churned");
         let mut first = None;

@@ -118,11 +118,7 @@ fn a_writer_is_read_while_it_writes_and_is_killed() {
         return write(&path, &case);
     }
     let mut random = fastrand::Rng::new();
-    let rounds = if std::env::var_os("TWINPAGE_LONG").is_some() {
-        60
-    } else {
-        1
-    };
+    let rounds = twinpage_campaign::either(1, 60);
     for folder in [
         tempfile::tempdir_in("/dev/shm").unwrap(),
         tempfile::tempdir().unwrap(),

@@ -377,13 +377,8 @@ fn killed_at_any_instant_an_object_is_as_its_calls_one_after_the_other() {
         }
         return call_for_ever(&path);
     }
-    let kills = if std::env::var_os("TWINPAGE_LONG").is_some() {
-        300
-    } else {
-        6
-    };
-    let mut random = fastrand::Rng::new();
-    println!("seed {}", random.get_seed());
+    let kills = twinpage_campaign::either(6, 300);
+    let mut random = twinpage_campaign::random();
     for folder in folders() {
         let path = folder.path().join("rows.twin");
         let mut acknowledged = [0; THREADS];

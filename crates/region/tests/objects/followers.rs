@@ -141,13 +141,8 @@ fn a_copy_follows_is_killed_goes_on_and_takes_over() {
             trail(&folder)
         };
     }
-    let rounds = if std::env::var_os("TWINPAGE_LONG").is_some() {
-        60
-    } else {
-        3
-    };
-    let mut random = fastrand::Rng::new();
-    println!("seed {}", random.get_seed());
+    let rounds = twinpage_campaign::either(3, 60);
+    let mut random = twinpage_campaign::random();
     for round in 0..2 * rounds {
         let folder = &folders()[round % 2];
         let (leader, mut said) = process(NAME, "lead", folder.path());

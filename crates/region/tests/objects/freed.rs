@@ -343,12 +343,9 @@ fn killed_at_any_instant_all_of_an_object_is_there_or_nothing() {
     if let (Ok(path), Ok(from)) = (std::env::var(FILE), std::env::var(FROM)) {
         return go_on(Path::new(&path), from.parse().unwrap());
     }
-    let kills = match std::env::var_os("TWINPAGE_LONG") {
-        Some(_) => 500,
-        None => 12,
-    };
-    let mut random = fastrand::Rng::new();
-    let seed = random.get_seed();
+    let kills = twinpage_campaign::either(12, 500);
+    let seed = twinpage_campaign::seed();
+    let mut random = fastrand::Rng::with_seed(seed);
     for folder in folders() {
         let (path, mut steps) = (folder.path().join("piles.twin"), 0);
         for kill in 0..kills {

@@ -241,8 +241,7 @@ fn lanes_run_beside_one_another_and_never_beside_a_call_that_touches_all() {
 
 #[test]
 fn lanes_on_any_number_of_threads_are_as_one_call_after_the_other() {
-    let mut random = fastrand::Rng::new();
-    println!("seed {}", random.get_seed());
+    let mut random = twinpage_campaign::random();
     for folder in folders() {
         for threads in [1, 2, 4] {
             let path = folder.path().join(format!("table{threads}.twin"));
@@ -407,13 +406,8 @@ fn killed_with_sixty_threads_an_object_is_what_its_log_makes_of_it_call_by_call(
     if let Some(path) = role() {
         return call_from_many_threads(&path);
     }
-    let kills = if std::env::var_os("TWINPAGE_LONG").is_some() {
-        500
-    } else {
-        4
-    };
-    let mut random = fastrand::Rng::new();
-    println!("seed {}", random.get_seed());
+    let kills = twinpage_campaign::either(4, 500);
+    let mut random = twinpage_campaign::random();
     for folder in folders() {
         let path = folder.path().join("table.twin");
         let mut model = Model::new();

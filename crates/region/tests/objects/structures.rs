@@ -16,11 +16,6 @@ const SEED: &str = "TWINPAGE_SEED";
 const LENGTH: usize = 20;
 const ROOM: usize = 12;
 
-fn seed() -> u64 {
-    let given = std::env::var(SEED).ok().and_then(|seed| seed.parse().ok());
-    given.unwrap_or_else(|| fastrand::u64(..1_000_000))
-}
-
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Call {
     Increase(i64),
@@ -252,8 +247,7 @@ fn open(path: &Path) -> Region {
 
 #[test]
 fn they_do_as_those_of_std() {
-    let seed = seed();
-    eprintln!("{SEED}={seed}");
+    let seed = twinpage_campaign::seed();
     for folder in folders() {
         let path = folder.path().join("six.twin");
         let (mut chance, mut model) = (fastrand::Rng::with_seed(seed), Model::new());
@@ -291,11 +285,11 @@ fn call_for_ever(path: &Path, seed: u64) {
 #[test]
 fn after_a_kill_they_have_every_call_up_to_one_behind_the_last_answer() {
     const NAME: &str = "after_a_kill_they_have_every_call_up_to_one_behind_the_last_answer";
-    let seed = seed();
+    let seed = twinpage_campaign::seed();
     if let Some(path) = std::env::var_os(FILE) {
         return call_for_ever(path.as_ref(), seed);
     }
-    let long = std::env::var("TWINPAGE_LONG").is_ok_and(|long| !matches!(&*long, "" | "0"));
+    let long = twinpage_campaign::is_long();
     let mut kills = fastrand::Rng::with_seed(seed);
     for round in 0..if long { 100 } else { 6 } {
         let seed = seed + round;

@@ -196,13 +196,8 @@ fn a_program_that_is_killed_and_started_again_ends_as_an_undisturbed_one() {
     if let Some(path) = role() {
         return program(&path);
     }
-    let rounds = if std::env::var_os("TWINPAGE_LONG").is_some() {
-        300
-    } else {
-        2
-    };
-    let mut random = fastrand::Rng::new();
-    println!("seed {}", random.get_seed());
+    let rounds = twinpage_campaign::either(2, 300);
+    let mut random = twinpage_campaign::random();
     let expected = expected();
     for folder in folders() {
         let undisturbed = folder.path().join("undisturbed.twin");

@@ -140,13 +140,8 @@ fn what_is_damaged_is_told() {
 #[test]
 fn no_bytes_make_the_check_fall_over() {
     let (bytes, base) = image();
-    let rounds = if std::env::var_os("TWINPAGE_LONG").is_some() {
-        20_000
-    } else {
-        300
-    };
-    let seed = fastrand::u64(..);
-    println!("seed {seed}");
+    let rounds = twinpage_campaign::either(300, 20_000);
+    let seed = twinpage_campaign::seed();
     let mut random = fastrand::Rng::with_seed(seed);
     let used: std::vec::Vec<usize> = (0..bytes.len() / 8)
         .filter(|k| bytes[k * 8..k * 8 + 8] != [0; 8])

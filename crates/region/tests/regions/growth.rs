@@ -22,10 +22,7 @@ impl Hash for Key {
 
 #[test]
 fn an_insertion_moves_a_segment_at_most() {
-    let entries: u64 = match std::env::var_os("TWINPAGE_LONG") {
-        Some(_) => 9_999_999,
-        None => 400_000 / 3 * 3,
-    };
+    let entries: u64 = twinpage_campaign::either(400_000 / 3 * 3, 9_999_999);
     let folder = tempfile::tempdir_in("/dev/shm").unwrap();
     let path = folder.path().join("grown.twin");
     let region = Region::open(&path).unwrap();

@@ -150,7 +150,7 @@ fn run(ops: &[Op]) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: if std::env::var_os("TWINPAGE_LONG").is_some() { 2000 } else { 100 }, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: twinpage_campaign::either(100, 2000), ..ProptestConfig::default() })]
     #[test]
     fn blocks_are_apart_and_keep_what_they_hold(ops in prop::collection::vec(op(), 1..400)) {
         run(&ops);

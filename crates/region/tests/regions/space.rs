@@ -82,10 +82,7 @@ fn the_log_of_a_small_region_stays_short() {
 /// Every page of a map that is filled at random has two homes for a while. In the end most have one.
 #[test]
 fn a_filled_region_takes_little_more_than_it_holds() {
-    let inserts = match std::env::var_os("TWINPAGE_LONG") {
-        Some(_) => 10_000_000,
-        None => 1_000_000,
-    };
+    let inserts = twinpage_campaign::either(1_000_000, 10_000_000);
     for folder in folders() {
         let path = folder.path().join("filled");
         let fill = || {

@@ -95,9 +95,9 @@ fn every_section_that_returned_is_there() {
     if let (Ok(path), Ok(case)) = (std::env::var(PATH), std::env::var(CASE)) {
         return child(Path::new(&path), case.parse().unwrap());
     }
-    let long = std::env::var_os("TWINPAGE_LONG").is_some();
-    let mut random = fastrand::Rng::new();
-    let seed = random.get_seed();
+    let long = twinpage_campaign::is_long();
+    let seed = twinpage_campaign::seed();
+    let mut random = fastrand::Rng::with_seed(seed);
     for folder in folders() {
         // All but the one that protects nothing.
         for case in SchemeKind::ALL

@@ -397,11 +397,7 @@ fn a_section_within_a_bound_is_waited_for_later() {
 #[test]
 fn readers_never_see_half_a_section() {
     const PAIRS: usize = 500;
-    let rounds = if std::env::var_os("TWINPAGE_LONG").is_some() {
-        20_000
-    } else {
-        400
-    };
+    let rounds = twinpage_campaign::either(400, 20_000);
     for folder in folders() {
         let path = folder.path().join("region");
         let region = when_free(|| sections().open(&path));

@@ -36,11 +36,7 @@ impl Stores for AllSchemes {
 
 #[test]
 fn every_scheme_serves_sections() {
-    let steps = if std::env::var_os("TWINPAGE_LONG").is_some() {
-        600
-    } else {
-        30
-    };
+    let steps = twinpage_campaign::either(30, 600);
     let (_, mut random) = seeded();
     for folder in folders() {
         for kind in SchemeKind::ALL {

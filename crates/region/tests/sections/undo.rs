@@ -121,8 +121,7 @@ impl Script<'_> {
 
 /// The seed of this run, and its random numbers.
 pub(super) fn seeded() -> (u64, fastrand::Rng) {
-    let seed = std::env::var("TWINPAGE_SEED").map_or(fastrand::u64(..), |seed| seed.parse().unwrap());
-    println!("seed {seed}");
+    let seed = twinpage_campaign::seed();
     (seed, fastrand::Rng::with_seed(seed))
 }
 
@@ -168,11 +167,7 @@ pub(super) fn lives(name: &str, open: &dyn Fn() -> Region, steps: usize, random:
 
 #[test]
 fn random_sections_are_there_or_never_were() {
-    let steps = if std::env::var_os("TWINPAGE_LONG").is_some() {
-        3000
-    } else {
-        120
-    };
+    let steps = twinpage_campaign::either(120, 3000);
     let (_, mut random) = seeded();
     for folder in folders() {
         for (name, options) in [

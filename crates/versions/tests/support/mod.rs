@@ -15,14 +15,3 @@ pub(crate) fn folders() -> Vec<TempDir> {
     }
     folders
 }
-
-/// A seed that repeats the run, printed.
-#[allow(dead_code)]
-pub(crate) fn seed() -> u64 {
-    let given = std::env::var("TWINPAGE_SEED")
-        .ok()
-        .and_then(|seed| seed.parse().ok());
-    let seed = given.unwrap_or_else(|| fastrand::u64(..));
-    println!("TWINPAGE_SEED={seed}");
-    seed
-}

@@ -10,7 +10,6 @@ pub(crate) mod state;
 pub(crate) mod tree;
 
 use std::io::Write;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Says something even when the test passes and its output is captured.
 pub(crate) fn say(words: &str) {
@@ -21,11 +20,6 @@ pub(crate) fn say(words: &str) {
 /// Whether a missing runtime is a failure instead of a skipped test.
 pub(crate) fn in_ci() -> bool {
     std::env::var("CI").is_ok_and(|ci| ci == "true")
-}
-
-/// Whether longer campaigns were asked for.
-pub(crate) fn long() -> bool {
-    std::env::var("TWINPAGE_LONG").is_ok_and(|long| long != "0" && !long.is_empty())
 }
 
 /// Skips a test for want of something, loudly; in CI that is a failure.
@@ -54,19 +48,6 @@ pub(crate) fn may_change_users() -> bool {
         .expect("capabilities");
     let has = |wanted: u64| effective & wanted == wanted;
     rustix::process::geteuid().is_root() && users > 1 && (has(SYS_ADMIN) || has(SETGID_SETUID_SETFCAP))
-}
-
-/// The seed of this run: `TWINPAGE_SEED`, or the time.
-pub(crate) fn seed() -> u64 {
-    match std::env::var("TWINPAGE_SEED") {
-        Ok(seed) => seed.parse().expect("TWINPAGE_SEED is not a number"),
-        Err(_) => {
-            let now = SystemTime::now()
-                .duration_since(UNIX_EPOCH)
-                .expect("the clock is before 1970");
-            now.as_nanos() as u64 % 1_000_000_000
-        }
-    }
 }
 
 /// Choices of one test: the same seed and name make the same choices.

@@ -88,6 +88,7 @@ pub(crate) const PROGRAMS: &[Program] = &[
     program("churn.pl", Kind::Perl, 170),
     program("builtins.sh", Kind::Bash, 90),
     program("goroutines.go", Kind::Go, 13),
+    program("commands.go", Kind::Go, 200),
     program("promises.js", Kind::Node, 200),
     program("Collections.java", Kind::Java, 100),
 ];
@@ -163,7 +164,7 @@ impl Program {
         let go = self.found("go", "golang")?;
         Some(build(
             self.file,
-            "goroutines",
+            self.file.trim_end_matches(".go"),
             &[sources().join(self.file)],
             |out| {
                 let mut command = Command::new(&go);

@@ -4,11 +4,12 @@ use std::fs;
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Output, Stdio};
+use twinpage_campaign::seed;
 
+use super::chance;
 use super::ordinary::OrdinaryUser;
 use super::process::{Victim, kill, twinpage};
 use super::state::{on_state, wait_until};
-use super::{chance, seed};
 
 /// A server of ours and what it prints.
 pub(crate) struct Server {

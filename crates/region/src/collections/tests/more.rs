@@ -11,9 +11,7 @@ fn watched<C>(
     new: impl Fn(crate::heap::Heap<'static>) -> C,
     mut step: impl FnMut(&mut C, &mut fastrand::Rng),
 ) {
-    let seed =
-        std::env::var("TWINPAGE_SEED").map_or_else(|_| fastrand::u64(..), |seed| seed.parse().unwrap());
-    println!("TWINPAGE_SEED={seed}");
+    let seed = twinpage_campaign::seed();
     let mut random = fastrand::Rng::with_seed(seed);
     let mut watched = Watched::new();
     let steps = if cfg!(miri) { 20 } else { 400 };
