@@ -166,7 +166,7 @@ impl Descriptors {
 
     /// A descriptor of a process that a poll descriptor waits for is in the same table: each process opens its own
     /// again.
-    fn check_pidfds(&self, fd: i32, table: usize, watched: &[polls::Interest]) -> Result<()> {
+    fn check_watched_pidfds(&self, fd: i32, table: usize, watched: &[polls::Interest]) -> Result<()> {
         let is_elsewhere = |target: &Descriptor| {
             let mut own = self.list.values().filter(|one| split(one.fd).0 == table);
             target.what == What::Process && !own.any(|one| one.shares == target.shares)
@@ -250,7 +250,7 @@ impl Descriptors {
                     tid: is_calm.then_some(if table == 0 { at.tid } else { owner.thread() }),
                 };
                 let watched = polls::held(&poll, &info, &self.list, place)?;
-                self.check_pidfds(fd, table, &watched)?;
+                self.check_watched_pidfds(fd, table, &watched)?;
                 Ok(Held::Watched(watched))
             }
             What::Event => count(owner.thread(), fd),

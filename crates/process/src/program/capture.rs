@@ -236,7 +236,7 @@ impl Program {
         });
         strangers.next().map_or(Ok(()), |pid| {
             Err(Error::Unsupported(format!(
-                "it has a descriptor of process {pid} (pidfd), which is none of its own; close it there"
+                "a descriptor (pidfd) is of process {pid}, which is none of the program's and would be another after a resume; close it before"
             )))
         })
     }
