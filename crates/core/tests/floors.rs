@@ -266,6 +266,7 @@ const LIBRARY: &[&str] = &[
     "gate",
     "address",
     "superblock",
+    "next_level",
     "residence",
     "marks",
     "paging",

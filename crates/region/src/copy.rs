@@ -78,7 +78,7 @@ impl Copy {
     }
 
     pub(crate) fn end(mut self, superblock: &Superblock, path: &Path) -> Result<()> {
-        self.scheme.commit(&superblock.without_log().encode())?;
+        self.scheme.commit(&superblock.alone().encode())?;
         match self.draft.name(path)? {
             true => Ok(()),
             false => Err(exists(path)),

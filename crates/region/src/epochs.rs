@@ -8,6 +8,7 @@
 //!
 //! * No cut is made when nothing was written.
 
+mod moving;
 mod progress;
 
 pub use progress::Ticket;
@@ -17,10 +18,12 @@ use crate::address::{PAGE, Place};
 use crate::error::{Error, Result};
 use crate::gate::Busy;
 use crate::marks::{self, Frozen, LINE};
+use crate::next_level::{NextLevel, Upkeep};
 use crate::paging;
 use crate::statistics::{Counters, Stop};
 use crate::store::Shared;
-use crate::superblock::{LogPosition, Superblock};
+use crate::superblock::{LevelMap, LogPosition, Superblock};
+use moving::Moving;
 use std::any::Any;
 use std::ops::Range;
 use std::sync::Arc;
@@ -38,11 +41,24 @@ const PART_BYTES: usize = 128 << 10;
 pub(crate) trait Checkpoints: Send {
     /// Cuts, if anything was written since the last cut, and waits until it is durable.
     fn checkpoint(&mut self) -> Result<Epoch>;
+
+    /// Moves those of some pages to the next level that the last checkpoint has in the store, as pages of an object.
+    /// Says how many.
+    fn move_out(&mut self, object: u64, pages: &[PageId]) -> Result<usize> {
+        let _ = (object, pages);
+        Ok(0)
+    }
+
+    /// Moves an object's pages back. Says how many.
+    fn move_back(&mut self, object: u64) -> Result<usize> {
+        let _ = object;
+        Ok(0)
+    }
 }
 
 /// An engine and its source. A checkpoint is made on the thread that asks for it, which waits for it.
 pub(crate) struct Checkpointer<S: Idle + Send> {
-    engine: Inline<Shared<S>, ()>,
+    engine: Inline<Shared<S>, Upkeep>,
     scheme: Shared<S>,
     source: MarkedLines,
 }
@@ -50,7 +66,7 @@ pub(crate) struct Checkpointer<S: Idle + Send> {
 impl<S: Idle + Send + 'static> Checkpointer<S> {
     pub(crate) fn new(scheme: Shared<S>, source: MarkedLines) -> Checkpointer<S> {
         Checkpointer {
-            engine: Inline::new(scheme.clone(), ()),
+            engine: Inline::new(scheme.clone(), Upkeep(source.next.clone())),
             scheme,
             source,
         }
@@ -60,6 +76,38 @@ impl<S: Idle + Send + 'static> Checkpointer<S> {
         let fold_hints = self.scheme.lock().fold_hints();
         self.source.fold_hints = fold_hints.map_err(EngineError::Store)?;
         Ok(self.engine.checkpoint(&mut self.source)?.epoch)
+    }
+
+    /// An epoch that was lost found no room, or could not use the next level.
+    fn lost(&self, cause: &twinpage_core::Error) -> Error {
+        let failed = self.source.next.as_ref().and_then(|next| next.take_failure());
+        failed.map_or_else(|| Error::Full(cause.to_string()), of_level)
+    }
+
+    /// Commits the last checkpoint once more, with pages elsewhere.
+    fn move_pages(&mut self, next: Arc<NextLevel>, out: &[PageId], back: Vec<PageId>) -> Result<()> {
+        let progress = self.source.progress.clone();
+        let (_, superblock) = progress.last();
+        let none = || Error::Invalid("nothing of the region is durable yet: make a checkpoint first".into());
+        let superblock = superblock.ok_or_else(none)?;
+        let mut moving = Moving {
+            next,
+            out: moving::runs(out),
+            back,
+            context: superblock.over(self.source.level()).encode(),
+        };
+        match self.engine.checkpoint(&mut moving) {
+            Ok(report) => {
+                progress.publish(|told| {
+                    told.epoch = report.epoch;
+                    told.superblock = Some(superblock.over(self.source.level()));
+                });
+                Ok(())
+            }
+            Err(EngineError::Lost { cause, .. }) => Err(self.lost(&cause)),
+            Err(EngineError::Store(error)) => Err(progress.set_poison(error)),
+            Err(other) => Err(Error::Invalid(other.to_string())),
+        }
     }
 }
 
@@ -71,7 +119,7 @@ impl<S: Idle + Send + 'static> Checkpoints for Checkpointer<S> {
             return Ok(epoch);
         }
         self.run().map_err(|error| match error {
-            EngineError::Lost { cause, .. } => Error::Full(cause.to_string()),
+            EngineError::Lost { cause, .. } => self.lost(&cause),
             EngineError::Store(error) => progress.set_poison(error),
             EngineError::Source(Interrupted(busy)) => {
                 let error = busy.error();
@@ -84,6 +132,54 @@ impl<S: Idle + Send + 'static> Checkpoints for Checkpointer<S> {
             other => Error::Invalid(other.to_string()),
         })
     }
+
+    fn move_out(&mut self, object: u64, pages: &[PageId]) -> Result<usize> {
+        let Some(next) = self.source.next.clone() else {
+            return Ok(0);
+        };
+        self.source.progress.check_poison()?;
+        let mut content = vec![0; self.source.geometry.page_bytes()];
+        let mut moved = Vec::new();
+        for &page in pages {
+            let scheme = self.scheme.lock();
+            if !scheme.is_present(page) {
+                continue;
+            }
+            let read = scheme.read(page, 0, &mut content);
+            drop(scheme);
+            let written = read.and_then(|()| next.take_in(object, page, &content));
+            written.map_err(|error| {
+                next.lost();
+                of_level(error)
+            })?;
+            moved.push(page);
+        }
+        if !moved.is_empty() {
+            self.move_pages(next, &moved, Vec::new())?;
+        }
+        Ok(moved.len())
+    }
+
+    fn move_back(&mut self, object: u64) -> Result<usize> {
+        let Some(next) = self.source.next.clone() else {
+            return Ok(0);
+        };
+        self.source.progress.check_poison()?;
+        let pages = next.pages_of(object);
+        let count = pages.len();
+        if count > 0 {
+            self.move_pages(next, &[], pages)?;
+        }
+        Ok(count)
+    }
+}
+
+/// What a store or the next level says of a move.
+fn of_level(error: twinpage_core::Error) -> Error {
+    match error {
+        twinpage_core::Error::Full { .. } => Error::Full(error.to_string()),
+        other => Error::Store(other),
+    }
 }
 
 /// The marks of a window as a source of changed lines.
@@ -92,6 +188,7 @@ pub(crate) struct MarkedLines {
     pub(crate) geometry: Geometry,
     pub(crate) progress: Arc<Progress>,
     pub(crate) counters: Arc<Counters>,
+    pub(crate) next: Option<Arc<NextLevel>>,
     /// How long a cut waits for an update.
     pub(crate) patience: Duration,
     /// The size that the last cut saved.
@@ -118,6 +215,7 @@ impl MarkedLines {
             geometry,
             progress,
             counters,
+            next: None,
             patience: Duration::MAX,
             saved_bytes,
             saved_log: log,
@@ -145,6 +243,13 @@ impl MarkedLines {
             self.progress.changed.notify_all();
             epoch
         })
+    }
+
+    /// The map of the next level that the last commit names.
+    fn level(&self) -> LevelMap {
+        self.next
+            .as_ref()
+            .map_or_else(LevelMap::default, |next| next.named())
     }
 
     /// Marks whole what the scheme wants so and is in memory, and says how many lines that are more. No
@@ -181,7 +286,7 @@ impl MarkedLines {
         self.progress.publish(|told| {
             told.durable = cut;
             told.epoch = report.epoch;
-            told.superblock = Some(sweep.superblock);
+            told.superblock = Some(sweep.superblock.over(self.level()));
         });
     }
 
@@ -222,6 +327,9 @@ impl Source for MarkedLines {
         let (begun, drained) = (closed.since, Instant::now());
         into.discarded = marks::take_discarded(place, self.geometry);
         into.discarded.append(&mut self.owed);
+        if let Some(next) = &self.next {
+            next.cut(&into.discarded);
+        }
         let asked_lines = self.mark_wanted(&into.discarded);
         let frozen = marks::cut(place).wanting(self.fold_hints.whole_from, asked_lines);
         if let Some(pager) = paging::of(place) {
@@ -232,12 +340,15 @@ impl Source for MarkedLines {
         drop(closed);
         stop(drained - begun, drained.elapsed());
         (self.saved_bytes, self.saved_log) = (bytes, log);
-        let superblock = Superblock::now(place.base().addr(), bytes, place.bound()).at(log);
+        let superblock = Superblock::now(place.base().addr(), bytes, place.bound())
+            .at(log)
+            .over(self.level());
         into.context.extend_from_slice(&superblock.encode());
         into.later = Some(Box::new(Sweep {
             frozen,
             geometry: self.geometry,
             superblock,
+            next: self.next.clone(),
         }));
         Ok(())
     }
@@ -247,6 +358,9 @@ impl Source for MarkedLines {
         let sweep = later
             .and_then(|later| later.downcast::<Sweep>().ok())
             .expect("a region's capture has a sweep until it is settled");
+        if let Some(next) = &self.next {
+            moving::settle(next, outcome);
+        }
         match outcome {
             Outcome::Durable { report, .. } => self.landed(*sweep, &capture.discarded, report),
             Outcome::Lost(cause) => {
@@ -265,15 +379,33 @@ struct Sweep {
     geometry: Geometry,
     /// What is kept with the epoch.
     superblock: Superblock,
+    next: Option<Arc<NextLevel>>,
+}
+
+impl Sweep {
+    /// What the next level has of a page whose lines were captured last comes before them.
+    fn whole_again(&self, next: &NextLevel, page: usize, begin: usize, into: &mut Capture) {
+        let id = PageId((page * PAGE / self.geometry.page_bytes()) as u64);
+        if next.has(id) {
+            let lines = into.bytes[begin..].to_vec();
+            into.bytes.truncate(begin);
+            moving::whole_again(next, id, into);
+            into.bytes.extend_from_slice(&lines);
+        }
+    }
 }
 
 impl Later for Sweep {
     fn more(&mut self, into: &mut Capture) -> bool {
         while into.bytes.len() < PART_BYTES {
-            match self.frozen.next_page(&mut into.bytes) {
-                Some((page, lines)) => piece(&mut into.pieces, self.geometry, page, LineMask(lines)),
-                None => break,
+            let begin = into.bytes.len();
+            let Some((page, lines)) = self.frozen.next_page(&mut into.bytes) else {
+                break;
+            };
+            if let Some(next) = self.next.as_ref().filter(|next| !next.is_empty()) {
+                self.whole_again(next, page, begin, into);
             }
+            piece(&mut into.pieces, self.geometry, page, LineMask(lines));
         }
         !into.pieces.is_empty()
     }

@@ -169,6 +169,14 @@ pub enum Error {
         /// Which calls, why, and the way out.
         why: String,
     },
+    /// The next level of the region cannot be used. The region and the file stay as they are.
+    #[error("the next level {}: {why}", file.display())]
+    NextLevel {
+        /// The level's file.
+        file: std::path::PathBuf,
+        /// What is wrong with it, and the way out.
+        why: String,
+    },
     /// A value given by the caller is impossible.
     #[error("{0}")]
     Invalid(String),

@@ -5,11 +5,14 @@ use crate::check::{self, Report};
 use crate::copy::Copy;
 use crate::epochs::not_run;
 use crate::error::{Error, Result};
+use crate::next_level::{Leveled, NextLevel};
 use crate::store::{Shared, Store};
 use crate::superblock::Superblock;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
-use twinpage_core::{Damage, Epoch, Info, ProductScheme};
+use twinpage_core::{Damage, Epoch, Info, ProductScheme, Scheme};
 use twinpage_os::{Access, AnyMedium, Durability, Lock, LockError};
 
 /// How often the file of a region in use is read before it is given up, and the pause between.
@@ -39,7 +42,7 @@ pub struct Inspection {
     pub durability: Durability,
     /// What is kept beside the pages; none before the first checkpoint.
     pub superblock: Option<Superblock>,
-    store: Shared<ProductScheme<AnyMedium>>,
+    store: Leveled<ProductScheme<AnyMedium>>,
     _lock: Option<Lock>,
 }
 
@@ -60,13 +63,13 @@ pub fn inspect(path: impl AsRef<Path>) -> Result<Inspection> {
     loop {
         attempts -= 1;
         match read(path, durability) {
-            Ok((scheme, superblock)) => {
+            Ok((store, superblock)) => {
                 return Ok(Inspection {
                     path: path.to_owned(),
                     in_use,
                     durability,
                     superblock,
-                    store: Shared::new(scheme),
+                    store,
                     _lock: lock,
                 });
             }
@@ -84,11 +87,20 @@ pub fn inspect(path: impl AsRef<Path>) -> Result<Inspection> {
     }
 }
 
-fn read(path: &Path, durability: Durability) -> Result<(ProductScheme<AnyMedium>, Option<Superblock>)> {
+type Found = (Leveled<ProductScheme<AnyMedium>>, Option<Superblock>);
+
+fn read(path: &Path, durability: Durability) -> Result<Found> {
     let medium = AnyMedium::open(path, durability, Access::ReadOnly)?;
     let (scheme, found) = ProductScheme::recover(medium)?;
     let superblock = (found.epoch > 0).then(|| Superblock::decode(&found.context));
-    Ok((scheme, superblock.transpose()?))
+    let superblock = superblock.transpose()?;
+    let look = |superblock: &Superblock| NextLevel::look(path, superblock, scheme.geometry().page_bytes());
+    let next = superblock.as_ref().map_or(Ok(None), look)?;
+    let store = Leveled {
+        store: Shared::new(scheme),
+        next: next.map(Arc::new),
+    };
+    Ok((store, superblock))
 }
 
 impl Inspection {
@@ -98,7 +110,15 @@ impl Inspection {
         Store::info(&self.store)
     }
 
-    /// Reads everything: what is not as it was written in the store, and what the heap and its roots
+    /// The file of the region's next level, and the objects that are there: their numbers, and the bytes of each. None
+    /// where nothing is in one.
+    #[must_use]
+    pub fn next_level(&self) -> Option<(&Path, BTreeMap<u64, u64>)> {
+        let next = self.store.next.as_ref()?;
+        Some((next.file(), next.objects()))
+    }
+
+    /// Reads everything: what is not as it was written in the store and the next level, and what the heap and its roots
     /// are like, if the region has a heap.
     ///
     /// # Errors

@@ -65,6 +65,7 @@ mod handle;
 pub mod heap;
 pub mod inspect;
 pub mod marks;
+mod next_level;
 pub mod objects;
 mod open;
 pub mod options;

@@ -5,6 +5,7 @@ use crate::epochs::{Checkpointer, Checkpoints, MarkedLines, Progress};
 use crate::error::{Error, Result, RootError};
 use crate::inspect;
 use crate::marks;
+use crate::next_level::{Leveled, NextLevel, Owner};
 use crate::options::{Options, Products, Stores};
 use crate::paging::Pager;
 use crate::region::{Inner, Region};
@@ -19,7 +20,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 use twinpage_core::{Geometry, Idle, Medium};
-use twinpage_os::{Access, AnyMedium, Lock};
+use twinpage_os::{Access, AnyMedium, Durability, Lock};
 
 /// How long a cut waits for an update if never said.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -77,7 +78,7 @@ impl Options {
     fn open_existing(&self, path: &Path, lock: Lock, stores: &impl Stores) -> Result<Region> {
         let durability = self.durability_at(path)?;
         let medium = AnyMedium::open(path, durability, Access::ReadWrite)?;
-        let mut region = self.recover(medium, Some(lock), stores)?;
+        let mut region = self.recover(medium, Some(lock), Some((path, durability)), stores)?;
         region.listen(path, durability);
         Ok(region)
     }
@@ -85,11 +86,12 @@ impl Options {
     /// Makes the region beside its name and then gives it the name; `None` if that is taken by now.
     fn create(&self, path: &Path, stores: &impl Stores) -> Result<Option<Region>> {
         let (scheme, mut draft) = self.draft(path, stores)?;
-        let mut region = Region::begin(self, scheme, &[], draft.take_lock())?;
+        let durability = self.durability_in_folder_of(path)?;
+        let mut region = Region::begin(self, scheme, &[], draft.take_lock(), Some((path, durability)))?;
         if !draft.name(path)? {
             return Ok(None);
         }
-        region.listen(path, self.durability_in_folder_of(path)?);
+        region.listen(path, durability);
         Ok(Some(region))
     }
 
@@ -101,9 +103,9 @@ impl Options {
     pub fn open_on<M: Medium + Send + 'static>(self, medium: M, geometry: Geometry) -> Result<Region> {
         self.mode()?;
         if medium.is_empty() {
-            Region::begin(&self, self.make(medium, geometry, &Products)?, &[], None)
+            Region::begin(&self, self.make(medium, geometry, &Products)?, &[], None, None)
         } else {
-            self.recover(medium, None, &Products)
+            self.recover(medium, None, None, &Products)
         }
     }
 
@@ -111,10 +113,47 @@ impl Options {
         &self,
         medium: M,
         lock: Option<Lock>,
+        file: Option<(&Path, Durability)>,
         stores: &impl Stores,
     ) -> Result<Region> {
         let (scheme, found) = self.find(medium, stores)?;
-        Region::begin(self, scheme, &found.context, lock)
+        Region::begin(self, scheme, &found.context, lock, file)
+    }
+}
+
+impl Options {
+    /// The next level that the region has.
+    fn find_level(
+        &self,
+        owner: Option<&Owner<'_>>,
+        found: Option<&Superblock>,
+    ) -> Result<Option<Arc<NextLevel>>> {
+        let next = match (owner, found) {
+            (Some(owner), Some(superblock)) => owner.find(superblock, &self.level)?,
+            _ => None,
+        };
+        if next
+            .as_ref()
+            .is_some_and(|next| self.sections && !next.is_empty())
+        {
+            return Err(Error::Invalid(
+                "objects of the region are in its next level, which sections cannot use: open it without `sections` \
+                 and free them, or copy it"
+                    .into(),
+            ));
+        }
+        Ok(next.map(Arc::new))
+    }
+
+    /// The next level that it gets.
+    fn begin_level(&self, owner: Option<&Owner<'_>>, base: usize) -> Result<Option<Arc<NextLevel>>> {
+        match owner {
+            Some(owner) => Ok(owner.begin(base, &self.level)?.map(Arc::new)),
+            None if self.level.is_nothing() => Ok(None),
+            None => Err(Error::Invalid(
+                "only a region in a file of its own has a next level".into(),
+            )),
+        }
     }
 }
 
@@ -125,6 +164,7 @@ impl Region {
         scheme: S,
         context: &[u8],
         lock: Option<Lock>,
+        file: Option<(&Path, Durability)>,
     ) -> Result<Region> {
         let (geometry, epoch, poison) = (scheme.geometry(), scheme.epoch(), scheme.info().poison);
         let found = match epoch {
@@ -146,7 +186,17 @@ impl Region {
                 "the region lives at {base:#x} and cannot be opened at {wanted:#x}: its pointers are only good there"
             )));
         }
-        let store = Shared::new(scheme);
+        let owner = file.map(|(file, durability)| Owner {
+            file,
+            durability,
+            page_bytes: geometry.page_bytes(),
+        });
+        let mut next = options.find_level(owner.as_ref(), found.as_ref())?;
+        let scheme = Shared::new(scheme);
+        let store = Leveled {
+            store: scheme.clone(),
+            next: next.clone(),
+        };
         if let (Some(superblock), true) = (&found, options.checked) {
             check(&store, superblock)?;
         }
@@ -156,6 +206,13 @@ impl Region {
         }
         let window = Window::reserve(base.or(options.base))?;
         let place = window.place();
+        if next.is_none() {
+            next = options.begin_level(owner.as_ref(), place.base().addr())?;
+        }
+        let store = Leveled {
+            next: next.clone(),
+            ..store
+        };
         marks::set_geometry(place, geometry);
         let old_bound = found.map_or(DATA_BYTES, |found| found.bound as usize);
         place.set_bound(options.bound.unwrap_or(old_bound));
@@ -177,21 +234,23 @@ impl Region {
         let saved_bytes = found.map_or(usize::MAX, |_| bytes);
         let mut source = MarkedLines::new(place, geometry, progress.clone(), counters.clone(), saved_bytes);
         let patience = options.patience.unwrap_or(PATIENCE);
-        source.patience = patience;
-        let mut checkpoints = Checkpointer::new(store.clone(), source);
+        (source.patience, source.next) = (patience, next.clone());
+        let mut checkpoints = Checkpointer::new(scheme.clone(), source);
         if found.is_none() {
             checkpoints.checkpoint()?;
         }
         let mut checkpoints: Box<dyn Checkpoints> = Box::new(checkpoints);
         let mut sections = None;
         if options.sections {
-            let (begun, committer) = Sections::begin(store.clone(), place, &progress, &counters);
+            let (begun, committer) = Sections::begin(scheme, place, &progress, &counters);
             (sections, checkpoints) = (Some(begun), committer);
         }
         let inner = Arc::new(Inner {
             checkpoints: Mutex::new(checkpoints),
             patience,
             server_threads: options.server_threads,
+            next,
+            room: OnceLock::new(),
             heap: OnceLock::new(),
             sections,
             progress,

@@ -2,6 +2,7 @@
 
 use crate::error::{Error, Result};
 use crate::marks::LINE;
+use crate::next_level::Wanted;
 use std::path::Path;
 use std::time::Duration;
 use twinpage_core::{Geometry, Idle, Medium, ProductScheme, Recovered, Scheme, SchemeKind, Setup};
@@ -88,6 +89,7 @@ pub struct Options {
     pub(crate) sections: bool,
     pub(crate) patience: Option<Duration>,
     pub(crate) server_threads: Option<usize>,
+    pub(crate) level: Wanted,
     durability: Option<Durability>,
     scheme: Option<SchemeKind>,
     line_bytes: Option<u32>,
@@ -148,6 +150,49 @@ impl Options {
             server_threads: Some(threads),
             ..self
         }
+    }
+
+    /// A second file, on a larger and slower device, for objects that have no room in the region's own: when its medium
+    /// is full, or has more than [`Options::first_level`] allows, those that were not called for longest go there, and
+    /// one that is called comes back by itself. It is made if it is not there, and found again by a link beside the
+    /// region, `scores.twin.next`, so it need be named once. The region needs it from then on.
+    ///
+    /// Whole pages go that an object has for itself: objects of some pages, not small ones.
+    ///
+    /// ```
+    /// # let folder = tempfile::tempdir()?;
+    /// # std::env::set_current_dir(folder.path())?;
+    /// use twinpage::Region;
+    /// use twinpage::objects::{list, structures::Array};
+    ///
+    /// let region = Region::options()
+    ///     .next_level("scores.level") // on another device
+    ///     .first_level(1 << 20)
+    ///     .open("scores.twin")?;
+    /// let make = |name: &str| region.object::<Array>(name, |u| Array::new_in(u, 100_000)); // 800 kB
+    /// let (old, new) = (make("old")?, make("new")?);
+    /// old.set(7, 1);
+    /// new.set(7, 2);
+    /// assert_eq!(new.get(7)?, Some(2)); // `old` was called before it: it has to go
+    /// assert_eq!(old.get(7)?, Some(1)); // and comes back, so that now `new` has to
+    /// region.close()?;
+    /// let objects = list("scores.twin")?;
+    /// assert_eq!(objects[0].next_level_bytes, 0);
+    /// assert!(objects[1].next_level_bytes > 700_000);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn next_level(self, file: impl AsRef<Path>) -> Options {
+        let file = Some(file.as_ref().to_owned());
+        let level = Wanted { file, ..self.level };
+        Options { level, ..self }
+    }
+
+    /// Bytes of pages that the region's own file should hold, where there is a [next level](Options::next_level). It
+    /// is a goal: the object that was called last stays, and so does all that is in no object.
+    pub fn first_level(self, bytes: u64) -> Options {
+        let limit = Some(bytes);
+        let level = Wanted { limit, ..self.level };
+        Options { level, ..self }
     }
 
     /// Reads all of an existing region and checks it before it is opened: the store, the heap, and
@@ -216,9 +261,10 @@ impl Options {
 
     /// Refuses what a region cannot be at the same time.
     pub(crate) fn mode(&self) -> Result<()> {
-        let other = match (self.every, self.budget) {
-            (Some(_), _) => "a checkpoint every so often (`every`): a section is a commit of its own",
-            (_, Some(_)) => "a memory budget: all pages of a region of sections stay in memory",
+        let other = match (self.every, self.budget, self.level.is_nothing()) {
+            (Some(_), ..) => "a checkpoint every so often (`every`): a section is a commit of its own",
+            (_, Some(_), _) => "a memory budget: all pages of a region of sections stay in memory",
+            (.., false) => "a next level: it is for objects, which a region of sections has none of",
             _ => return Ok(()),
         };
         match self.sections {

@@ -15,6 +15,7 @@ use crate::control_socket;
 use crate::error::RootError;
 use crate::error::{Error, Result};
 use crate::heap::{Heap, HeapError, RawHeap};
+use crate::next_level::{Leveled, NextLevel};
 use crate::persist::Persist;
 use crate::region::View;
 use crate::root_table;
@@ -27,7 +28,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
-use twinpage_core::{Cause, Epoch, LineMask, Medium, Offset, PageLines, ProductScheme};
+use twinpage_core::{Cause, Epoch, LineMask, Medium, Offset, PageLines, ProductScheme, Scheme};
 use twinpage_os::{Access, AnyMedium};
 
 /// How often a copy is tried, with a pause between; after every few a writer is asked for one.
@@ -200,7 +201,7 @@ impl<T: Persist> ReadRoot<T> {
 }
 
 /// A store that is recovered for looking, and what was committed with its last epoch.
-type Found = (Shared<ProductScheme<Witness>>, Superblock, Epoch);
+type Found = (Leveled<ProductScheme<Witness>>, Superblock, Epoch);
 
 /// Recovers the store, or not, and says what that read.
 fn recover(path: &Path) -> (Result<Found>, u64) {
@@ -218,7 +219,12 @@ fn recover_seen(path: &Path, seen: Arc<AtomicU64>) -> Result<Found> {
     };
     let (scheme, found) = ProductScheme::recover(medium)?;
     let superblock = Superblock::decode(&found.context)?;
-    Ok((Shared::new(scheme), superblock, found.epoch))
+    let next = NextLevel::look(path, &superblock, scheme.geometry().page_bytes())?;
+    let store = Leveled {
+        store: Shared::new(scheme),
+        next: next.map(Arc::new),
+    };
+    Ok((store, superblock, found.epoch))
 }
 
 /// What came of copying a checkpoint.

@@ -9,6 +9,7 @@ use crate::control_socket::Listening;
 use crate::epochs::{Checkpoints, Progress, Ticket};
 use crate::error::{Error, Result};
 use crate::heap::{Heap, HeapError, RawHeap};
+use crate::next_level::NextLevel;
 use crate::paging::Serving;
 use crate::root_table;
 use crate::sections::{self, Behind, Sections};
@@ -19,7 +20,7 @@ use crate::window::Window;
 use std::any::Any;
 use std::fmt::Debug;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 use twinpage_core::Epoch;
 use twinpage_core::scheme::Info;
@@ -71,6 +72,8 @@ pub(crate) trait Attached: Any + Debug + Send + Sync {
     fn ended(&self);
     /// Does nothing more from now on, and leaves what waits.
     fn abandon(&self);
+    /// Moves some of the region, all of which `is_durable` or not, to its next level. Whether there was anything to move.
+    fn make_room(&self, is_durable: bool) -> bool;
 }
 
 /// What the region's threads share. Parts are dropped in this order.
@@ -80,6 +83,10 @@ pub(crate) struct Inner {
     pub(crate) patience: Duration,
     /// Threads that run the lanes of objects; as many as the machine has processors if not said.
     pub(crate) server_threads: Option<usize>,
+    /// Where objects go that have no room.
+    pub(crate) next: Option<Arc<NextLevel>>,
+    /// Who moves them.
+    pub(crate) room: OnceLock<Weak<dyn Attached>>,
     pub(crate) heap: OnceLock<RawHeap>,
     /// Of a region that was opened for sections; epochs have none.
     pub(crate) sections: Option<Sections>,
@@ -215,7 +222,11 @@ impl Region {
         self.outside_update("waiting for a checkpoint")?;
         let cut = self.inner.progress.cut_of(ticket)?;
         match self.is_timed {
-            true => self.inner.progress.wait(cut),
+            true => match self.inner.progress.wait(cut) {
+                // The timer's next one finds room, or this.
+                Err(Error::Full(_)) if self.inner.next.is_some() => self.inner.make_durable(cut),
+                waited => waited,
+            },
             false => self.inner.make_durable(cut),
         }
     }
@@ -391,23 +402,64 @@ impl Inner {
     }
 
     pub(crate) fn checkpoint(&self) -> Result<Epoch> {
-        let made = self.checkpoints().checkpoint();
-        if let Some(sections) = &self.sections {
-            sections.undo_any_lost();
+        self.checkpoint_making(|is_durable| {
+            let attached = self.room.get().and_then(Weak::upgrade);
+            attached.is_some_and(|attached| attached.make_room(is_durable))
+        })
+    }
+
+    /// A checkpoint. Where the region's file is full, what is free in the heap is given back, and then `make_room` moves
+    /// something to the next level, until it cannot.
+    pub(crate) fn checkpoint_making(&self, mut make_room: impl FnMut(bool) -> bool) -> Result<Epoch> {
+        let mut has_given_back = false;
+        loop {
+            let made = self.checkpoints().checkpoint();
+            if let Some(sections) = &self.sections {
+                sections.undo_any_lost();
+            }
+            let is_short = match &made {
+                Err(Error::Full(_)) => self.next.is_some(),
+                Ok(_) => self.is_over_limit(),
+                Err(_) => false,
+            };
+            if !is_short {
+                return made;
+            }
+            if !has_given_back {
+                self.give_back();
+                has_given_back = true;
+            } else if !make_room(made.is_ok()) {
+                return made;
+            }
         }
-        made
+    }
+
+    /// Whether the region's file has more than its share.
+    pub(crate) fn is_over_limit(&self) -> bool {
+        let limit = self.next.as_ref().and_then(|next| next.limit());
+        limit.is_some_and(|limit| {
+            let info = self.store.info();
+            info.pages * info.geometry.page_bytes() as u64 > limit
+        })
     }
 
     pub(crate) fn make_durable(&self, cut: u64) -> Result<()> {
         if self.sections.is_some() {
             return self.make_sections_durable(cut);
         }
-        let mut checkpoints = self.checkpoints();
-        // Another thread may have made it while this one waited for its turn.
-        if !matches!(self.progress.is_durable(cut), Ok(true)) {
-            checkpoints.checkpoint()?;
+        let made = {
+            let mut checkpoints = self.checkpoints();
+            // Another thread may have made it while this one waited for its turn.
+            match self.progress.is_durable(cut) {
+                Ok(true) => Ok(()),
+                _ => checkpoints.checkpoint().map(drop),
+            }
+        };
+        match made {
+            Err(Error::Full(_)) if self.next.is_some() => self.checkpoint().map(drop),
+            Ok(()) if self.is_over_limit() => self.checkpoint().map(drop),
+            made => made,
         }
-        Ok(())
     }
 
     /// All sections up to number `last` are durable when this returns. Threads that wait share a commit.

@@ -26,6 +26,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use twinpage_core::PageId;
 
 /// The names of the roots that are open, of each window.
 static OPEN: [Mutex<BTreeSet<String>>; WINDOWS] = [const { Mutex::new(BTreeSet::new()) }; WINDOWS];
@@ -175,6 +176,10 @@ impl Region {
     /// # Errors
     /// [`RootError::Heap`] when there is no heap to be looked at.
     pub fn check(&self) -> crate::Result<Report> {
+        if let Some(next) = &self.inner.next {
+            // All of it is about to be touched.
+            next.pages().try_for_each(|page| next.verify_page(page))?;
+        }
         self.change(|update| {
             let report = self.inner.heap(update).map(Heap::check);
             Ok(report.map_err(RootError::Heap)?)
@@ -222,6 +227,43 @@ impl Region {
             Ok(root_table::remove(heap, name)?)
         })
     }
+}
+
+/// The pages of the region's store that a root's blocks fill. With `is_held` the caller has the root, and nothing changes
+/// it meanwhile; one that another has fills none.
+pub(crate) fn filled_pages(inner: &Inner, name: &str, is_held: bool) -> crate::Result<Vec<PageId>> {
+    let place = inner.place();
+    let lease = (!is_held).then(|| Lease::take(place, name)).transpose();
+    let Ok(_lease) = lease else {
+        return Ok(Vec::new());
+    };
+    let _inside = place.enter();
+    let update = Update::new(View::new(place, inner));
+    let heap = inner.heap(&update).map_err(RootError::Heap)?;
+    let Some(found) = find(heap, name)? else {
+        return Ok(Vec::new());
+    };
+    let owned = heap.raw().blocks_of(&found.description, found.at);
+    let damaged = |finding| RootError::from(HeapError::damaged(format!("root {name:?}, {finding}")));
+    let mut owned = owned.map_err(damaged)?;
+    owned.sort_unstable();
+    let (base, bytes) = (
+        place.base().addr() as u64,
+        inner.store().info().geometry.page_bytes() as u64,
+    );
+    let (mut pages, mut run) = (Vec::new(), 0..0);
+    for (at, length) in owned
+        .into_iter()
+        .map(|(at, length)| (at - base, length))
+        .chain([(u64::MAX, 0)])
+    {
+        if at != run.end {
+            pages.extend((run.start.div_ceil(bytes)..run.end / bytes).map(PageId));
+            run.start = at;
+        }
+        run.end = at.saturating_add(length);
+    }
+    Ok(pages)
 }
 
 impl<T: Persist> Root<T> {

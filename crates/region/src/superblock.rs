@@ -21,9 +21,11 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, transmute};
 /// The first bytes of a region's context.
 pub const MAGIC: [u8; 8] = *b"tpregion";
 /// The newest version of this record.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 /// The version of a record that says nothing of an operation log.
 const WITHOUT_LOG: u32 = 1;
+/// The version of one that says nothing of a next level.
+const WITHOUT_LEVEL: u32 = 2;
 /// The version of what this crate puts into a region: the heap's structures and the collections'.
 pub const LAYOUT: u32 = 1;
 /// Bytes of the record without a place in an operation log.
@@ -60,8 +62,19 @@ struct RawLog {
     start: U64,
 }
 
+/// What follows in version 3.
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Clone, Copy)]
+#[repr(C)]
+struct RawLevel {
+    id: U64,
+    map_at: U64,
+    map_bytes: U64,
+    map_sum: U32,
+    zero: [u8; 4],
+}
+
 // In step with docs/format.md.
-const _: () = assert!(size_of::<Raw>() == BYTES && size_of::<RawLog>() == 16);
+const _: () = assert!(size_of::<Raw>() == BYTES && size_of::<RawLog>() == 16 && size_of::<RawLevel>() == 32);
 
 /// The place of a region in its operation log ([`twinpage_core::operation_log`]).
 ///
@@ -83,6 +96,32 @@ pub struct LogPosition {
     pub id: u64,
     /// The position from which on its calls are needed; without a log, one that the next log must begin after.
     pub start: u64,
+}
+
+/// The map of a region's next level, where objects are that have no room in its own file: the one that counts.
+///
+/// ```
+/// # let folder = tempfile::tempdir()?;
+/// # std::env::set_current_dir(folder.path())?;
+/// use twinpage::Region;
+/// use twinpage::inspect::inspect;
+/// use twinpage::superblock::LevelMap;
+///
+/// Region::open("counts.twin")?.close()?;
+/// let superblock = inspect("counts.twin")?.superblock.expect("it was made");
+/// assert_eq!(superblock.level, LevelMap::default()); // it has no next level
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Serialize)]
+pub struct LevelMap {
+    /// The number of the level; 0 where there is none.
+    pub id: u64,
+    /// Where in its file the map lies.
+    pub at: u64,
+    /// Bytes of the map; 0 where nothing is in the level.
+    pub bytes: u64,
+    /// The checksum of the map.
+    pub sum: u32,
 }
 
 /// The record. See the [module](self).
@@ -114,6 +153,8 @@ pub struct Superblock {
     pub unix_ms: u64,
     /// From where on calls of the region's objects are in their log only.
     pub log: LogPosition,
+    /// What is in the next level only.
+    pub level: LevelMap,
 }
 
 impl Superblock {
@@ -127,6 +168,7 @@ impl Superblock {
             // Whole seconds: a context that stays the same is not written again.
             unix_ms: since.as_secs() * 1000,
             log: LogPosition::default(),
+            level: LevelMap::default(),
         }
     }
 
@@ -135,17 +177,27 @@ impl Superblock {
         Superblock { log, ..self }
     }
 
-    /// The record of a copy, which has no log of its own.
-    pub(crate) fn without_log(self) -> Superblock {
+    /// The same, with this map of the next level.
+    pub(crate) fn over(self, level: LevelMap) -> Superblock {
+        Superblock { level, ..self }
+    }
+
+    /// The record of a copy, which has no log and no next level of its own.
+    pub(crate) fn alone(self) -> Superblock {
         self.at(LogPosition { id: 0, ..self.log })
+            .over(LevelMap::default())
     }
 
     /// The version of the record.
     #[must_use]
     pub fn version(&self) -> u32 {
-        match self.log == LogPosition::default() {
-            true => WITHOUT_LOG,
-            false => VERSION,
+        match (
+            self.log == LogPosition::default(),
+            self.level == LevelMap::default(),
+        ) {
+            (true, true) => WITHOUT_LOG,
+            (false, true) => WITHOUT_LEVEL,
+            (_, false) => VERSION,
         }
     }
 
@@ -168,6 +220,16 @@ impl Superblock {
         if self.version() > WITHOUT_LOG {
             let (id, start) = (self.log.id.into(), self.log.start.into());
             bytes.extend_from_slice(RawLog { id, start }.as_bytes());
+        }
+        if self.version() > WITHOUT_LEVEL {
+            let level = RawLevel {
+                id: self.level.id.into(),
+                map_at: self.level.at.into(),
+                map_bytes: self.level.bytes.into(),
+                map_sum: self.level.sum.into(),
+                zero: [0; 4],
+            };
+            bytes.extend_from_slice(level.as_bytes());
         }
         bytes
     }
@@ -202,6 +264,10 @@ impl Superblock {
                 }
             },
         };
+        let level = match version {
+            WITHOUT_LOG | WITHOUT_LEVEL => LevelMap::default(),
+            _ => LevelMap::decode(context)?,
+        };
         let (arch, pointer, page) = (record.arch, record.pointer, record.page.get());
         if (arch, pointer, page) != (X86_64, POINTER, PAGE as u16) {
             return Err(Error::Foreign(format!(
@@ -218,6 +284,7 @@ impl Superblock {
                 id: log.id.get(),
                 start: log.start.get(),
             }),
+            level,
         };
         found.is_possible().then_some(found).ok_or_else(|| {
             Error::Damaged(format!(
@@ -238,6 +305,25 @@ impl Superblock {
     }
 }
 
+impl LevelMap {
+    fn decode(context: &[u8]) -> Result<LevelMap> {
+        let level = context.get(BYTES + size_of::<RawLog>()..);
+        let level = level.and_then(|rest| RawLevel::read_from_prefix(rest).ok());
+        let (level, _) = level.ok_or_else(|| {
+            Error::Damaged(format!(
+                "a record of {} bytes, cut before the map of its next level",
+                context.len()
+            ))
+        })?;
+        Ok(LevelMap {
+            id: level.id.get(),
+            at: level.map_at.get(),
+            bytes: level.map_bytes.get(),
+            sum: level.map_sum.get(),
+        })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -251,6 +337,18 @@ mod tests {
         assert_eq!(Superblock::decode(&logged.encode()).unwrap(), logged);
         let cut = Superblock::decode(&logged.encode()[..BYTES + 15]).unwrap_err();
         assert!(cut.to_string().contains("cut before its place in the log"));
+        let level = LevelMap {
+            id: 5,
+            at: 8192,
+            bytes: 48,
+            sum: 3,
+        };
+        for leveled in [superblock.over(level), logged.over(level)] {
+            assert_eq!(Superblock::decode(&leveled.encode()).unwrap(), leveled);
+            let cut = Superblock::decode(&leveled.encode()[..BYTES + 47]).unwrap_err();
+            assert!(cut.to_string().contains("cut before the map of its next level"));
+            assert_eq!(leveled.alone().level, LevelMap::default());
+        }
     }
 
     #[test]

@@ -11,6 +11,7 @@ use crate::error::{Error, Result};
 use crate::region::Inner;
 use crate::superblock::LogPosition;
 use std::cmp::Ordering::{Equal, Greater, Less};
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -47,6 +48,10 @@ pub(super) struct Server {
     withdrawn: Vec<u64>,
     /// A group that was flushed and run, for its memory.
     used: Group,
+    /// Objects without a page of their own, by number, as of their last calls.
+    pub(super) unmovable: HashMap<u64, u64>,
+    /// Objects that went while some of them was not durable.
+    pub(super) partly_away: HashSet<u64>,
     pub(super) inner: Arc<Inner>,
 }
 
@@ -83,6 +88,8 @@ impl Server {
             kept: None,
             withdrawn: Vec::new(),
             used: Group::default(),
+            unmovable: HashMap::new(),
+            partly_away: HashSet::new(),
             inner,
             log,
         }
@@ -155,9 +162,11 @@ impl Server {
             return Ok(());
         }
         self.release();
-        if !self.log.has_room(&group)
-            && let Err(error) = self.make_room()
-        {
+        let prepared = match self.log.has_room(&group) {
+            true => Ok(()),
+            false => self.make_room(objects),
+        };
+        if let Err(error) = prepared.and_then(|()| self.bring_back_called(objects, &group)) {
             self.kept = Some(group);
             return Err(error);
         }
@@ -183,8 +192,8 @@ impl Server {
     }
 
     /// A checkpoint makes room in the log, unless calls are in it that wait for their objects.
-    fn make_room(&mut self) -> Result<()> {
-        self.inner.checkpoint()?;
+    fn make_room(&mut self, objects: &Objects) -> Result<()> {
+        self.checkpoint(objects)?;
         self.release();
         match self.left.is_empty() {
             true => Ok(()),
@@ -281,6 +290,7 @@ impl Server {
             let file = log.to_owned();
             Error::Log { file, why }
         };
+        self.bring_back_followed(objects, found, entries)?;
         let hosts = objects.hosts();
         let mut calls = Vec::new();
         for entry in entries {

@@ -4,12 +4,14 @@
 //!   another thread frees the object is appended too late and not run: an instant one fails, `sync` tells of another.
 
 use crate::error::{Error, Result};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 #[derive(Debug)]
 pub(super) struct Life {
     name: String,
     is_freed: AtomicBool,
+    /// When it was called last, by the clock of the objects.
+    called: AtomicU64,
 }
 
 impl Life {
@@ -17,7 +19,16 @@ impl Life {
         Life {
             name: name.to_owned(),
             is_freed: AtomicBool::new(false),
+            called: AtomicU64::new(0),
         }
+    }
+
+    pub(super) fn called(&self) -> u64 {
+        self.called.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn set_called(&self, now: u64) {
+        self.called.store(now, Ordering::Relaxed);
     }
 
     /// Refuses a call of an object that was freed.

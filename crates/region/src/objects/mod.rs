@@ -15,6 +15,8 @@
 //!   every checkpoint holds an object and the position up to which its calls are in it, and none is run twice.
 //! * After a crash an object is its last checkpoint; when it is opened, the calls past its position are run again.
 //! * An object is made in one update and freed in one ([`Region::free_object`]), with its entry in the table of objects.
+//! * Objects that were not called for longest go to a second file where the region's is full, and come back when they are
+//!   called ([`Options::next_level`](crate::Options::next_level)).
 //! * Other processes share an object: the one that has the region open makes their calls ([`share`]).
 //! * Six objects are ready-made: [`structures`].
 //! * Methods must do the same whenever they are run on the same object with the same arguments: time, randomness and
@@ -22,6 +24,7 @@
 
 mod answers;
 mod calls;
+mod cold;
 mod file;
 mod follow;
 mod follower;
@@ -78,7 +81,7 @@ pub use twinpage_macros::object;
 
 use crate::control_socket::Sharing;
 use crate::error::{Error, Result};
-use crate::region::{Region, Update};
+use crate::region::{Attached, Region, Update};
 use server::Objects;
 use std::any::Any;
 use std::sync::{Arc, PoisonError};
@@ -214,6 +217,8 @@ impl Region {
             return objects.downcast::<Objects>().map_err(other);
         }
         let objects = Arc::new(Objects::open(self)?);
+        let room: Arc<dyn Attached> = objects.clone();
+        let _ = self.inner.room.set(Arc::downgrade(&room)); // there is none yet
         if let Some(listening) = &self.listening {
             let sharing: Arc<dyn Sharing> = objects.clone();
             listening.share(&sharing);

@@ -1,6 +1,7 @@
 //! The turn: one thread at a time flushes the open group and runs the calls of all threads.
 
 use super::answers::Answers;
+use super::cold::Clock;
 use super::file::{LogFile, random};
 use super::follower::PLACE;
 use super::group::{Server, made_later};
@@ -13,6 +14,7 @@ use super::sharing::Sharers;
 use super::table::{ObjectTable, position_of, remove_unopened};
 use super::thread::{Known, NAMED, Threads, thread_number};
 use crate::error::{Error, Result};
+use crate::next_level::NextLevel;
 use crate::region::{Attached, Region, Update};
 use crate::superblock::LogPosition;
 use std::fmt;
@@ -58,6 +60,9 @@ pub(crate) struct Objects {
     /// The lock of the region that this one has taken over from.
     taken_over: Mutex<Option<Lock>>,
     pub(super) sharers: Sharers,
+    /// Where cold objects go, if the region has such a place, and which are cold.
+    pub(super) next: Option<Arc<NextLevel>>,
+    pub(super) clock: Clock,
 }
 
 /// The turn of a thread, until it is dropped.
@@ -125,6 +130,7 @@ impl Objects {
             let there = region.read(|view| table.find(view, name));
             there.is_some_and(|there| id.is_none_or(|id| id == there))
         });
+        let next = inner.next.clone();
         let server = Server::new(log, taker, left, table, inner);
         server.keep_place(server.log.end());
         let few = match file.outlives_the_machine() {
@@ -147,6 +153,8 @@ impl Objects {
             follows: AtomicBool::new(follows),
             taken_over: Mutex::new(None),
             sharers: Sharers::default(),
+            next,
+            clock: Clock::default(),
         })
     }
 
@@ -178,6 +186,10 @@ impl Objects {
         };
         // Before the object is made: the log may have no room for one more.
         let id = region.read(|view| server.table.number_for(view, name));
+        self.verify(id)?;
+        if !calls.is_empty() {
+            server.bring_back(self, id)?;
+        }
         let text = definition(name, T::FUNCTIONS, id);
         let number = server.log.define(&text).map_err(|error| server.failed(error))?;
         let table = &mut server.table;
@@ -185,11 +197,12 @@ impl Objects {
         let mut host: Box<dyn Hosted> = Box::new(host.with_threads(server.left.thread_names()));
         self.run_again(&mut *host, &calls)?;
         let life = host.life().clone();
+        self.note_opening(&life);
         self.hosts_to_change().add(number, host);
         server.left.forget(name);
         server.keep_place(end);
         // The object is there before the first call of it is in the log.
-        server.inner.checkpoint()?;
+        server.checkpoint(self)?;
         server.release();
         Ok((number, life))
     }
@@ -205,6 +218,8 @@ impl Objects {
                 return Err(Error::Invalid(format!("there is no object {name:?} to be freed")));
             }
             self.refuse_shared(name)?;
+            let id = region.read(|view| server.table.number_for(view, name));
+            self.verify(id)?;
             self.run_last_calls(server, name)?;
             let host = self.hosts_to_change().take(name);
             region.update(|update| {
@@ -213,14 +228,23 @@ impl Objects {
                     None => remove_unopened(region, name)?,
                 }
                 server.table.remove(update, name);
+                // In the update: the cut that lacks the object lacks its pages.
+                if let Some(next) = &self.next {
+                    next.free(id);
+                }
                 Ok::<_, Error>(())
             })?;
             server.left.forget(name);
             server.keep_place(server.log.end());
-            server.inner.checkpoint()?;
+            server.checkpoint(self)?;
             server.release();
             Ok(())
         })
+    }
+
+    /// That all can be read which an object has in the next level.
+    fn verify(&self, id: u64) -> Result<()> {
+        self.next.as_ref().map_or(Ok(()), |next| Ok(next.verify(id)?))
     }
 
     /// Refuses to free an object that other processes have.
@@ -432,6 +456,7 @@ impl Objects {
         if self.ran.load(Ordering::Acquire) < self.appender.end() {
             self.with_turn(|server| server.serve(self))?;
         }
+        self.call(object)?;
         let hosts = self.hosts();
         let host = read(hosts.get(object).ok_or_else(|| gone(&hosts, object))?);
         host.inner().progress().check_poison()?;
@@ -522,6 +547,10 @@ impl Attached for Objects {
             return Ok(());
         };
         let done = ended.end(self);
+        if done.is_ok() && self.next.is_some() {
+            // The last checkpoint follows, and moves nothing: there is room for it, or it says so.
+            let _ = ended.checkpoint(self);
+        }
         if done.is_ok() {
             // The run of the program is over.
             let hosts = self.hosts();
@@ -541,6 +570,13 @@ impl Attached for Objects {
             // One that cannot be removed now is replaced by the next.
             let _ = self.file.remove();
         }
+    }
+
+    fn make_room(&self, is_durable: bool) -> bool {
+        let mut turn = self.turn();
+        let server = turn.server().as_mut();
+        // What fails here is told by the calls that need it.
+        server.is_some_and(|server| self.move_coldest(server, is_durable).unwrap_or(false))
     }
 
     fn abandon(&self) {

@@ -7,13 +7,14 @@
 //! * Where an object lies and what type it is say the roots; how large it is with all it owns, a walk of the region.
 //! * Regions of builds without a table get it when the first of their objects is opened.
 
+use super::run::in_update;
 use crate::collections;
 use crate::control_socket;
 use crate::error::{Error, Result, RootError};
 use crate::inspect::inspect;
 use crate::persist::Persist;
 use crate::reader::{ReadRoot, Reader};
-use crate::region::{Region, Update, View};
+use crate::region::{Inner, Region, Update, View};
 use crate::root::Root;
 use crate::superblock::LogPosition;
 use std::collections::BTreeSet;
@@ -124,6 +125,14 @@ impl ObjectTable {
         self.root.get(view).find(name)
     }
 
+    /// All objects, with their numbers.
+    pub(super) fn all(&self, inner: &Inner) -> Vec<(u64, String)> {
+        in_update(inner, |update| {
+            let entries = self.root.get(update).entries.iter();
+            entries.map(|entry| (entry.id, entry.name.to_string())).collect()
+        })
+    }
+
     /// The number that an object has, or would get.
     pub(super) fn number_for(&self, view: &View<'_>, name: &str) -> u64 {
         let table = self.root.get(view);
@@ -176,6 +185,8 @@ pub struct ObjectInfo {
     pub blocks: u64,
     /// Their bytes.
     pub bytes: u64,
+    /// Of those, bytes that are in the region's next level ([`Options::next_level`](crate::Options::next_level)).
+    pub next_level_bytes: u64,
     /// Who has it: the process that has the region open, if one has, and those that share the object through it.
     pub holders: Vec<String>,
 }
@@ -220,6 +231,7 @@ pub fn list(path: impl AsRef<Path>) -> Result<Vec<ObjectInfo>> {
         return Ok(Vec::new());
     }
     let holder = found.in_use.clone();
+    let in_level = found.next_level().map(|(_, objects)| objects).unwrap_or_default();
     drop(found);
     let sharers = match &holder {
         // One that does not answer is just about to end.
@@ -247,13 +259,17 @@ pub fn list(path: impl AsRef<Path>) -> Result<Vec<ObjectInfo>> {
         .filter_map(|root| object_of_position(&root.name))
         .collect();
     let objects = roots.iter().filter(|root| names.contains(&*root.name));
-    let info = objects.map(|root| ObjectInfo {
-        id: id_of(&root.name),
-        name: root.name.clone(),
-        type_name: root.type_name.clone(),
-        blocks: root.blocks,
-        bytes: root.bytes,
-        holders: holders_of(&root.name),
+    let info = objects.map(|root| {
+        let id = id_of(&root.name);
+        ObjectInfo {
+            id,
+            name: root.name.clone(),
+            type_name: root.type_name.clone(),
+            blocks: root.blocks,
+            bytes: root.bytes,
+            next_level_bytes: id.and_then(|id| in_level.get(&id).copied()).unwrap_or(0),
+            holders: holders_of(&root.name),
+        }
     });
     Ok(info.collect())
 }

@@ -45,8 +45,9 @@ impl<S: Idle> Committer<S> {
     fn refresh_context(&mut self) {
         let (bytes, bound) = (self.place.bytes(), self.place.bound());
         if (self.superblock.bytes, self.superblock.bound) != (bytes as u64, bound as u64) {
-            let log = self.superblock.log;
-            self.superblock = Superblock::now(self.place.base().addr(), bytes, bound).at(log);
+            let Superblock { log, level, .. } = self.superblock;
+            let now = Superblock::now(self.place.base().addr(), bytes, bound);
+            self.superblock = now.at(log).over(level);
             self.context = self.superblock.encode();
         }
     }

@@ -1,10 +1,11 @@
-//! Persistent objects: their calls, their lanes, their threads, the copies that follow, how they are freed, and what is
-//! refused.
+//! Persistent objects: their calls, their lanes, their threads, the copies that follow, how they are freed and move to
+//! the next level, and what is refused.
 
 mod calls;
 mod followers;
 mod freed;
 mod lanes;
+mod levels;
 mod refused;
 mod sharing;
 mod structures;
