@@ -48,6 +48,9 @@ pub(crate) fn info(arguments: &Look) -> Result<ExitCode, String> {
     let look = inspect(&arguments.state).map_err(naming(&arguments.state))?;
     if arguments.json {
         let mut document = json_of_region(&look);
+        document["next_level"] = look.next_level().map_or(Value::Null, |(file, objects)| {
+            json!({ "file": file, "objects": objects.len(), "bytes": objects.values().sum::<u64>() })
+        });
         document["objects"] = json!(objects.as_ref().ok());
         document["why_no_objects"] = json!(objects.as_ref().err().map(ToString::to_string));
         println!("{document:#}");
@@ -67,6 +70,11 @@ pub(crate) fn info(arguments: &Look) -> Result<ExitCode, String> {
         None => rows.add("checkpoint", "none yet"),
     }
     crate::info::add_store(&mut rows, &info);
+    if let Some((file, objects)) = look.next_level() {
+        let bytes = show::bytes(objects.values().sum());
+        let objects = show::count(objects.len() as u64, "object");
+        rows.add("next level", format!("{}: {objects}, {bytes}", file.display()));
+    }
     match &objects {
         Ok(objects) => objects
             .iter()
@@ -83,8 +91,12 @@ fn object_line(object: &ObjectInfo) -> String {
         true => String::new(),
         false => format!("; held by {}", object.holders.join(", ")),
     };
+    let away = match object.next_level_bytes {
+        0 => String::new(),
+        bytes => format!("; {} of it in the next level", show::bytes(bytes)),
+    };
     let value = value(&object.type_name, object.blocks, object.bytes);
-    format!("{:?}{number}, {value}{held}", object.name)
+    format!("{:?}{number}, {value}{away}{held}", object.name)
 }
 
 /// A value: its type, and the blocks that it owns.
@@ -128,6 +140,11 @@ pub(crate) fn check(arguments: &Look) -> Result<ExitCode, String> {
                 vec![Damage { what, at, why }],
                 None,
             )
+        }
+        Err(twinpage::Error::NextLevel { file, why }) => {
+            let what = format!("next level {}", file.display());
+            let damage = Damage { what, at: 0, why };
+            (json_of(KIND, VERSION, None, None), vec![damage], None)
         }
         Err(error) => return Err(naming(&arguments.state)(error)),
     };

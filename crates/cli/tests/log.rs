@@ -188,3 +188,50 @@ fn info_lists_objects() {
     region.close().unwrap();
     assert_eq!(objects()[0]["id"], json!(2), "another one");
 }
+
+/// Objects that are away, and a second file that is damaged or gone.
+#[test]
+fn info_and_check_look_into_the_next_level() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, level) = (folder.path().join("scores.twin"), folder.path().join("level"));
+    let look = |command: &str, arguments: &[&str]| {
+        let mut twinpage = Command::new(env!("CARGO_BIN_EXE_twinpage"));
+        let ended = twinpage.arg(command).arg(&path).args(arguments).output().unwrap();
+        (
+            ended.status.code(),
+            String::from_utf8([ended.stdout, ended.stderr].concat()).unwrap(),
+        )
+    };
+    let region = Region::options().next_level(&level).first_level(1);
+    let region = region.open(&path).unwrap();
+    for name in ["cold", "warm"] {
+        let make = region.object::<Scores>(name, |u| Scores {
+            rows: u.collect([7_i64; 9000]),
+        });
+        assert_eq!(make.unwrap().take(1).unwrap(), 7);
+    }
+    region.close().unwrap();
+
+    let (_, told) = look("info", &["--json"]);
+    let told: Value = serde_json::from_str(&told).unwrap();
+    assert_eq!(told["next_level"]["objects"], json!(1));
+    let [cold, warm] = [0, 1].map(|object| told["objects"][object]["next_level_bytes"].as_u64());
+    assert!(cold > Some(60_000) && warm == Some(0), "{told}");
+    let (_, told) = look("info", &[]);
+    assert!(
+        told.contains("level: 1 object, ") && told.contains("of it in the next level"),
+        "{told}"
+    );
+    assert!(matches!(look("check", &[]), (Some(0), _)));
+
+    let whole = std::fs::read(&level).unwrap();
+    let mut flipped = whole.clone();
+    let seven = whole.windows(8).position(|bytes| bytes == 7_i64.to_le_bytes());
+    flipped[seven.unwrap()] = 8;
+    std::fs::write(&level, flipped).unwrap();
+    let (code, told) = look("check", &[]);
+    assert!(code == Some(1) && told.contains("damaged next level"), "{told}");
+    std::fs::remove_file(&level).unwrap();
+    let (code, told) = look("check", &[]);
+    assert!(code == Some(1) && told.contains("put it back"), "{told}");
+}
