@@ -40,6 +40,11 @@ use twinpage_core::operation_log::Logged;
 /// let add = Counter::FUNCTIONS[0];
 /// assert_eq!((add.signature, add.is_instant), ("add(by: u64)", false));
 /// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no persistent object",
+    label = "a type without operations",
+    note = "write `#[twinpage::object]` on the `impl` with its methods"
+)]
 pub trait Object: Persist + Send + Sync {
     /// What callers have.
     type Handle;
