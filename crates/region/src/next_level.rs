@@ -103,8 +103,8 @@ impl NextLevel {
 
     /// That all pages of an object can be read.
     pub(crate) fn verify(&self, object: u64) -> Result<()> {
-        let pages = self.pages_of(object).into_iter();
-        pages.map(|page| self.verify_page(page)).collect()
+        let mut pages = self.pages_of(object).into_iter();
+        pages.try_for_each(|page| self.verify_page(page))
     }
 
     /// That a page can be read.
