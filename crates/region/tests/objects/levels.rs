@@ -36,10 +36,6 @@ struct Sheet<'r> {
 
 #[twinpage::object]
 impl<'r> Sheet<'r> {
-    fn new_in(u: &Update<'r>) -> Sheet<'r> {
-        Sheet::of(u, CELLS)
-    }
-
     fn of(u: &Update<'r>, cells: u64) -> Sheet<'r> {
         Sheet {
             puts: 0,
@@ -52,7 +48,7 @@ impl<'r> Sheet<'r> {
         self.puts += 1;
         let length = self.cells.len() as u64;
         self.cells[(number.wrapping_mul(7919) % length) as usize] = number;
-        if number % 3 == 0 {
+        if number.is_multiple_of(3) {
             self.cells.push(number);
         }
         let name = "x".repeat(number as usize % 300);
@@ -99,7 +95,7 @@ impl Model {
         self.0 += 1;
         let length = self.1.len() as u64;
         self.1[(number.wrapping_mul(7919) % length) as usize] = number;
-        if number % 3 == 0 {
+        if number.is_multiple_of(3) {
             self.1.push(number);
         }
         self.2[number as usize % 64] = number as usize % 300;
@@ -122,7 +118,7 @@ fn open(path: &Path, level: &Path) -> Region {
 }
 
 fn sheet(region: &Region, name: &str) -> SheetHandle {
-    region.object::<Sheet>(name, |u| Sheet::new_in(u)).unwrap()
+    region.object::<Sheet>(name, |u| Sheet::of(u, CELLS)).unwrap()
 }
 
 fn all(handle: &SheetHandle) -> Model {
@@ -333,7 +329,13 @@ fn pages_that_are_written_in_the_next_level_come_back_with_what_was_written() {
 
         let region = open();
         let handle = region.object::<Numbers>("numbers", |_| unreachable!()).unwrap();
-        let expected = |place: u64| if place % 60_000 == 0 { 1 << 40 } else { place };
+        let expected = |place: u64| {
+            if place.is_multiple_of(60_000) {
+                1 << 40
+            } else {
+                place
+            }
+        };
         assert_eq!(
             handle.all().unwrap(),
             (0..100_000).map(expected).collect::<Vec<_>>()
@@ -610,7 +612,7 @@ fn a_flipped_page_is_an_error_of_the_calls_that_need_it_and_the_rest_goes_on() {
 
     let region = open(&path, &level);
     let named = |id: u64| format!("sheet {id}");
-    let opened = region.object::<Sheet>(&named(object), |u| Sheet::new_in(u));
+    let opened = region.object::<Sheet>(&named(object), |u| Sheet::of(u, CELLS));
     let opened = opened.err().unwrap().to_string();
     assert!(opened.contains("sheets.level"), "{opened}");
     let freed = region.free_object(&named(object)).unwrap_err().to_string();
