@@ -216,8 +216,8 @@ fn objects_in_two_levels_are_as_in_one() {
         (SchemeKind::DualPage, 64),
         (SchemeKind::DualPage, 4096),
     ];
-    let mut random = fastrand::Rng::new();
-    let seed = random.get_seed();
+    let seed = twinpage_campaign::seed();
+    let mut random = fastrand::Rng::with_seed(seed);
     for (kind, line) in kinds {
         for every in every {
             let folder = tempfile::tempdir().unwrap();
@@ -429,12 +429,9 @@ fn killed_at_any_instant_each_object_is_whole_in_one_level() {
     if let (Ok(path), Ok(from)) = (std::env::var(FILE), std::env::var(FROM)) {
         return go_on(Path::new(&path), from.parse().unwrap());
     }
-    let kills = match std::env::var_os("TWINPAGE_LONG") {
-        Some(_) => 400,
-        None => 10,
-    };
-    let mut random = fastrand::Rng::new();
-    let seed = random.get_seed();
+    let kills = twinpage_campaign::either(10, 400);
+    let seed = twinpage_campaign::seed();
+    let mut random = fastrand::Rng::with_seed(seed);
     for folder in folders() {
         let (path, level) = levels(&folder);
         let mut steps = 0;
