@@ -15,7 +15,18 @@ use crate::support::{chance, say, skip};
 
 #[test]
 fn no_call_sees_a_stop() {
-    let Some(line) = named("c_calls.c").command(either(3, 40)) else {
+    stops_all_the_time("c_calls.c", either(3, 40));
+}
+
+/// A thread may have ended, and be told of, before the event of its making.
+#[test]
+fn threads_that_end_at_once_keep_nothing_waiting() {
+    stops_all_the_time("c_brief.c", either(600, 6000));
+}
+
+/// A program does the same with a stop every 0.2 ms as alone.
+fn stops_all_the_time(name: &str, rounds: u32) {
+    let Some(line) = named(name).command(rounds) else {
         return;
     };
     let alone = oracle(&line, None);

@@ -10,8 +10,9 @@
 //!   if they had not been asked.
 
 use super::cut::way_on;
-use super::place::has_ended;
+use super::place::{has_ended, is_over};
 use super::{Program, State, ignore_gone, is_gone};
+use crate::context::Ending;
 use crate::descendants::process_of;
 use crate::error::{Error, Result};
 use crate::threads;
@@ -123,6 +124,8 @@ impl Program {
             if tid != self.process.pid() {
                 self.threads.retain(|thread| thread.tid != tid);
                 self.steady.remove(&tid);
+            } else {
+                self.end_if_told(tid);
             }
         } else if process_of(tid).is_none() {
             self.descendants.forget_thread(tid);
@@ -131,11 +134,25 @@ impl Program {
         }
     }
 
-    /// A descendant that was killed while a call was made in its main thread, which was told of its end. Nothing will tell
-    /// of it again, and its parent, which would wait for it, stands still.
+    /// A process that was killed while a call was made in its main thread, which was told of its end. Nothing will tell
+    /// of it again: its parent, which would wait for it, stands still, and so do the descendants of the program.
     fn end_if_told(&mut self, tid: Tid) {
-        if self.descendants.of_thread(tid) == Some(tid) && has_ended(tid) && !trace::is_traced(tid) {
+        if trace::is_traced(tid) {
+            return;
+        }
+        if tid == self.process.pid() {
+            if is_over(tid) {
+                self.gone(tid, Ending::Signal(libc::SIGKILL));
+            }
+        } else if self.descendants.of_thread(tid) == Some(tid) && has_ended(tid) {
             self.killed_in_its_call(tid);
+        }
+    }
+
+    /// A thread is gone. If it is met once more, by the event of its making, it is asked once more, and is none then.
+    pub(super) fn forget_asked(&mut self, tid: Tid) {
+        if let Some(asked) = &mut self.asked {
+            asked.remove(&tid);
         }
     }
 

@@ -468,6 +468,7 @@ impl Program {
     }
 
     fn gone(&mut self, tid: Tid, ending: Ending) {
+        self.forget_asked(tid);
         self.threads.retain(|thread| thread.tid != tid);
         self.steady.remove(&tid);
         self.fixed_changed = true;

@@ -7,6 +7,11 @@ pub(super) fn has_ended(pid: i32) -> bool {
     Place::of(pid).is_some_and(|place| place.state == b'Z')
 }
 
+/// Whether a process ended, and may have been waited for.
+pub(super) fn is_over(pid: i32) -> bool {
+    Place::of(pid).is_none_or(|place| place.state == b'Z')
+}
+
 /// Where a process is in the tree: proc_pid_stat(5).
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Place {

@@ -97,6 +97,7 @@ impl Program {
     }
 
     fn end_descendant(&mut self, tid: Tid, ending: Ending) {
+        self.forget_asked(tid);
         self.calls.forget(tid);
         self.ipc.forget(tid);
         self.standing.forget(tid);

@@ -60,6 +60,7 @@ pub(crate) const PROGRAMS: &[Program] = &[
     program("c_processors.c", Kind::C(&["-pthread"]), 120),
     program("c_pairs.c", Kind::C(&["-pthread"]), 100),
     program("c_zombies.c", Kind::C(&[]), 60),
+    program("c_brief.c", Kind::C(&["-pthread"]), 4000),
     program("c_pidfds.c", Kind::C(&[]), 300),
     program("c_workers.c", Kind::C(&[]), 200),
     program("c_ties.c", Kind::C(&[]), 60),
