@@ -1,11 +1,11 @@
 //! What cannot be captured is told at once, by the clock: the program is ended, or goes on without
-//! checkpoints until it can be captured again, as the user chose. And a program that a signal stopped is
-//! stopped after a resume.
+//! checkpoints until it can be captured again, as the user chose. A program that a signal stopped is stopped
+//! after a resume. And one that was killed is seen to be gone, whatever was done in it just then.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ExitStatus, Stdio};
-use twinpage_campaign::seed;
+use twinpage_campaign::{either, seed};
 
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -173,4 +173,25 @@ fn a_program_that_was_stopped_stays_stopped() {
     let status = child.wait().expect("wait for twinpage");
     assert_eq!(status.code(), Some(7), "{}", place.read("stderr"));
     assert_eq!(place.read("stdout"), "ready\nclosed\nend\n");
+}
+
+/// The kill may come while a call is made in the program, which is told of its end then; its child stands still.
+#[test]
+fn a_killed_program_with_a_child_is_gone() {
+    let Some(binary) = compile("grows.c", &[]) else {
+        return;
+    };
+    let mut chance = chance(seed(), "grows");
+    for _ in 0..either(25, 400) {
+        let place = Place::new();
+        let mut child = place.life(&["run", "--every", "200us", "--state"], &["--", &binary]);
+        assert_eq!(place.until_said(&mut child, "stdout", "ready"), None);
+        std::thread::sleep(std::time::Duration::from_micros(chance.u64(..20_000)));
+        let programs = family(child.id() as i32).into_iter();
+        let first = programs.filter(|pid| name_of(*pid) == "grows").min();
+        let first = Pid::from_raw(first.expect("the program")).expect("a process");
+        kill_process(first, Signal::KILL).expect("it lives");
+        let status = child.wait().expect("wait for twinpage");
+        assert!(!status.success(), "{status}: {}", place.read("stderr"));
+    }
 }
