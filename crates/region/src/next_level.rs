@@ -6,12 +6,14 @@
 //! next level      | header | page | page | page |  map  <------'
 //! ```
 //!
-//! * Each page of a checkpoint is in one of the two files: in the level where the map that the commit names has it.
-//! * A move changes no byte of the checkpoint, only where it lies. **To the level**: the page is written there, with a
-//!   map that has it, and both are durable; then one commit of the region's store gives the page up and names that map.
+//! * Each page of a checkpoint is in one of the two files: in the level if the map of the last commit lists it, else in
+//!   the store.
+//! * A move changes no byte of the checkpoint, only where it lies. **To the level**: the page and a
+//!   map that lists it are written there and flushed; then one commit of the region's store gives the page up and names
+//!   that map.
 //!   **Back**: one commit of the store has the page again and names a map without it. So a kill at any instant finds
 //!   each page once, and what the program does meanwhile does not matter.
-//! * Whoever reads the store reads through the level ([`Leveled`]): the pager, checks, copies, other processes.
+//! * All reads of the store go through the level ([`Leveled`]): those of the pager, of checks, copies and other processes.
 //! * A page of the level that the program writes comes back whole with the checkpoint that has what was written.
 //! * What no durable map names is free: room that a crash left is found by that, and used again.
 
@@ -34,7 +36,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use twinpage_core::{Capture, Damage, Error, Medium, PageId, Result, Witness};
 use twinpage_os::{AnyMedium, Lock};
 
-/// The file grows by so many bytes.
+/// Bytes that the file grows by.
 const STEP_BYTES: u64 = 1 << 20;
 
 /// The next level of a region.
@@ -114,7 +116,7 @@ impl NextLevel {
         held.map_or(Ok(()), |held| self.content(&state.medium, page, held).map(drop))
     }
 
-    /// Whether the level has the page, unless the store has it again.
+    /// Whether the level has the page. The store may have it again already.
     pub(crate) fn has(&self, page: PageId) -> bool {
         self.lock().held(page).is_some()
     }
@@ -179,7 +181,7 @@ impl NextLevel {
         u64::from(slot) * self.page_bytes as u64
     }
 
-    /// What is amiss names the file: callers know the region's only.
+    /// The error of damage names this file: callers know only the region's.
     fn damaged(&self, at: u64, why: String) -> Error {
         Error::Damaged {
             what: "next level",
@@ -349,7 +351,7 @@ impl State {
         }
     }
 
-    /// So many free slots that lie together, the first of them.
+    /// Takes `count` free slots in a row, and returns the first.
     fn take_slots(&mut self, count: u32) -> u32 {
         while self.used.contains(&self.first_free) {
             self.first_free += 1;

@@ -153,11 +153,11 @@ impl Options {
     }
 
     /// A second file, on a larger and slower device, for objects that have no room in the region's own: when its medium
-    /// is full, or has more than [`Options::first_level`] allows, those that were not called for longest go there, and
-    /// one that is called comes back by itself. It is made if it is not there, and found again by a link beside the
-    /// region, `scores.twin.next`, so it need be named once. The region needs it from then on.
+    /// is full, or has more than [`Options::first_level`] allows, the least recently called objects move there, and an
+    /// object that is called moves back. The file is made if it does not exist. A link beside the region,
+    /// `scores.twin.next`, names it, so that later openings need not. The region needs the file from then on.
     ///
-    /// Whole pages go that an object has for itself: objects of some pages, not small ones.
+    /// Only pages move that one object fills: those of large objects, not of small ones.
     ///
     /// ```
     /// # let folder = tempfile::tempdir()?;

@@ -95,7 +95,7 @@ impl Header {
         }
     }
 
-    /// Whether it is the one that a region at `base` names, with pages of so many bytes.
+    /// Whether it is that of the region at `base` with this number and page size.
     pub(super) fn is_of(&self, id: u64, base: u64, page_bytes: usize) -> bool {
         (self.id.get(), self.base.get()) == (id, base) && self.page_bytes.get() as usize == page_bytes
     }
@@ -137,7 +137,7 @@ pub(super) fn encode(id: u64, map: &Map) -> Vec<u8> {
     bytes
 }
 
-/// Bytes of a map of so many pages.
+/// The size in bytes of a map of `pages` pages.
 pub(super) fn map_bytes(pages: usize) -> usize {
     size_of::<MapHead>() + pages * size_of::<MapEntry>()
 }

@@ -1,8 +1,8 @@
 //! The next level of a region is found, or made.
 //!
 //! * Beside `scores.twin` lies a symbolic link, `scores.twin.next`, to the file. It is made before the first commit that
-//!   needs the level, so whoever opens the region finds it.
-//! * A file that holds nothing but its header is what a crash left before that commit: it is begun anew.
+//!   needs the level, so that each opening of the region finds it.
+//! * A file with nothing but a header was left by a crash before that commit: it is made anew.
 
 use super::format::{Header, Map, decode, map_bytes};
 use super::{NextLevel, STEP_BYTES, State};

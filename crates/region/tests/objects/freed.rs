@@ -5,7 +5,7 @@
 // The methods of an object are public: its handle is for others.
 #![allow(unreachable_pub)]
 
-use crate::support::{again, folders, talking, when_free};
+use crate::support::{again, folders, killed_after, talking, when_free};
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -349,20 +349,10 @@ fn killed_at_any_instant_all_of_an_object_is_there_or_nothing() {
     for folder in folders() {
         let (path, mut steps) = (folder.path().join("piles.twin"), 0);
         for kill in 0..kills {
-            let (mut child, mut said) = talking(
-                again(module_path!(), NAME)
-                    .env(FILE, &path)
-                    .env(FROM, steps.to_string()),
-            );
-            let begun = said.by_ref().map_while(Result::ok).any(|line| line == "begun");
-            assert!(begun, "seed {seed}, kill {kill}: the child ended by itself");
-            std::thread::sleep(Duration::from_micros(random.u64(..30_000)));
-            child.kill().unwrap();
-            child.wait().unwrap();
-            let acknowledged = said
-                .map_while(Result::ok)
-                .filter_map(|line| line.parse::<u64>().ok());
-            steps = acknowledged.last().map_or(steps, |step| step + 1);
+            let mut command = again(module_path!(), NAME);
+            let command = command.env(FILE, &path).env(FROM, steps.to_string());
+            let last = killed_after(command, Duration::from_micros(random.u64(..30_000)));
+            steps = last.map_or(steps, |step| step + 1);
             let region = open(&path);
             let found = found(&region);
             steps += u64::from(found != state_after(steps));

@@ -6,7 +6,7 @@
 // The methods of an object are public: its handle is for others.
 #![allow(unreachable_pub)]
 
-use crate::support::{again, flushes, folders, name, on_small_disk, talking, when_free};
+use crate::support::{again, flushes, folders, killed_after, name, on_small_disk, when_free};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::fs;
@@ -377,7 +377,7 @@ fn room_that_nothing_names_is_used_again() {
     assert!(bytes <= 4 << 20, "{bytes} bytes for half a MiB");
 }
 
-/// What there is after so many steps, each of which is acknowledged.
+/// The contents after `steps` acknowledged steps.
 fn state_after(steps: u64) -> BTreeMap<String, Model> {
     let mut all = BTreeMap::new();
     for step in 0..steps {
@@ -437,16 +437,9 @@ fn killed_at_any_instant_each_object_is_whole_in_one_level() {
         let mut steps = 0;
         for kill in 0..kills {
             let mut command = again(module_path!(), NAME);
-            let (mut child, mut said) = talking(command.env(FILE, &path).env(FROM, steps.to_string()));
-            let begun = said.by_ref().map_while(Result::ok).any(|line| line == "begun");
-            assert!(begun, "seed {seed}, kill {kill}: the child ended by itself");
-            std::thread::sleep(Duration::from_micros(random.u64(..120_000)));
-            child.kill().unwrap();
-            child.wait().unwrap();
-            let acknowledged = said
-                .map_while(Result::ok)
-                .filter_map(|line| line.parse::<u64>().ok());
-            steps = acknowledged.last().map_or(steps, |step| step + 1);
+            let command = command.env(FILE, &path).env(FROM, steps.to_string());
+            let last = killed_after(command, Duration::from_micros(random.u64(..120_000)));
+            steps = last.map_or(steps, |step| step + 1);
             assert_whole(&path);
             let region = open(&path, &level);
             let found = found(&region);
@@ -637,7 +630,7 @@ fn what_cannot_be_is_refused() {
     let in_memory = tempfile::tempdir_in("/dev/shm").unwrap();
     let lost = in_memory.path().join("sheets.level");
     assert!(why(options(&lost), &path).contains("not outlive the machine"));
-    // What a crash left before anything was in it is begun anew.
+    // A file that a crash left empty is made anew.
     drop(open(&path, &level));
     fs::remove_file(&path).unwrap();
     let region = open(&path, &level);

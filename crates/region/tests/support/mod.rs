@@ -6,6 +6,7 @@ use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Lines};
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
+use std::time::Duration;
 use tempfile::TempDir;
 use twinpage::window::Place;
 use twinpage::{Error, Region};
@@ -49,6 +50,19 @@ pub(crate) fn talking(command: &mut Command) -> (Child, Lines<BufReader<ChildStd
     let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
     let said = BufReader::new(child.stdout.take().unwrap()).lines();
     (child, said)
+}
+
+/// Starts a process that prints `begun` and then the number of each step it has done, and kills it that long after it
+/// began. The last number that it printed.
+pub(crate) fn killed_after(command: &mut Command, time: Duration) -> Option<u64> {
+    let (mut child, mut said) = talking(command);
+    let begun = said.by_ref().map_while(Result::ok).any(|line| line == "begun");
+    assert!(begun, "the child ended by itself");
+    std::thread::sleep(time);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let steps = said.map_while(Result::ok).filter_map(|line| line.parse().ok());
+    steps.last()
 }
 
 /// Runs a command in a mount namespace of its own, with a file system of so few bytes at `disk` in `folder`, and fails
