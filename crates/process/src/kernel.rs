@@ -384,9 +384,8 @@ impl Kernel {
         }
         if stale.umask {
             let status = read(pid, "status")?;
-            let umask = status.lines().find_map(|line| line.strip_prefix("Umask:"));
-            self.umask = umask
-                .and_then(|text| u32::from_str_radix(text.trim(), 8).ok())
+            self.umask = proc_file::field(&status, "Umask")
+                .and_then(|text| u32::from_str_radix(text, 8).ok())
                 .unwrap_or(0o022);
         }
         if stale.directory {

@@ -188,7 +188,7 @@ impl Rest {
             return true; // a signal stopped it, or it is not let go
         }
         let known = self.let_go.as_ref().and_then(|threads| threads.get(&tid));
-        let line = proc_file::text(format!("/proc/{pid}/task/{tid}/syscall"));
+        let line = call_line(pid, tid);
         let sleep = line.ok().and_then(|line| Sleep::parse(&line));
         known.is_some_and(|known| sleep.is_some_and(|sleep| sleep.is_of(known)))
     }
@@ -242,19 +242,20 @@ impl Program {
     /// Whether a thread runs now: proc_pid_syscall(5).
     pub(super) fn is_on_processor(&self) -> bool {
         self.threads.iter().any(|thread| {
-            let line = proc_file::text(format!(
-                "/proc/{}/task/{}/syscall",
-                self.process.pid(),
-                thread.tid
-            ));
+            let line = call_line(self.process.pid(), thread.tid);
             line.is_ok_and(|line| line.starts_with("running"))
         })
     }
 }
 
+/// The call that a thread is in, or `running`: proc_pid_syscall(5).
+fn call_line(pid: i32, tid: Tid) -> std::io::Result<String> {
+    proc_file::text(format!("/proc/{pid}/task/{tid}/syscall"))
+}
+
 /// Whether a thread sleeps, and was not woken: else its call reads `running`.
 pub(super) fn is_asleep(pid: i32, tid: Tid) -> bool {
-    let line = proc_file::text(format!("/proc/{pid}/task/{tid}/syscall"));
+    let line = call_line(pid, tid);
     line.is_ok_and(|line| Sleep::parse(&line).is_some())
 }
 

@@ -364,8 +364,7 @@ impl<'a> Drive<'a> {
 
     /// Whether the outside waits for a checkpoint, for nothing more than at the last look, and the program does nothing:
     /// a checkpoint takes it no time.
-    fn has_answered(&mut self, now: Duration) -> bool {
-        let awaited = self.program.awaited();
+    fn has_answered(&mut self, awaited: usize, now: Duration) -> bool {
         let before = std::mem::replace(&mut self.awaited, awaited);
         awaited > 0 && awaited == before && self.controller.is_free(now) && self.program.sleeps_all()
     }
@@ -393,10 +392,10 @@ impl<'a> Drive<'a> {
             self.look_in(time);
             return Ok(());
         }
-        let awaited = self.program.is_awaited();
-        let early = is_auto && (awaited || self.program.waits()?);
+        let awaited = self.program.awaited();
+        let early = is_auto && (awaited > 0 || self.program.waits()?);
         let now = self.started.elapsed();
-        if wanted || self.has_answered(now) || self.controller.is_due(now, early) {
+        if wanted || self.has_answered(awaited, now) || self.controller.is_due(now, early) {
             self.checkpoint()?;
         }
         let left = self.controller.due().saturating_sub(self.started.elapsed());
