@@ -7,12 +7,16 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
-use twinpage_cli::report::{self, at, control_key, every, instant, interval, keep, rate, share, signal};
+use twinpage_cli::report::{
+    self, at, control_key, every, instant, interval, keep, level, rate, share, signal,
+};
 use twinpage_os::Durability;
+use twinpage_os::cpuid::Level;
 use twinpage_process::older::{At, Keep};
 use twinpage_process::pace::{Every, Limits};
 use twinpage_process::session::{OnFull, OnTerm, OnUncapturable, Pace};
 use twinpage_process::sockets::Replies;
+use twinpage_process::state::Network;
 
 /// Memory that outlives its program.
 #[derive(Parser, Debug)]
@@ -191,6 +195,12 @@ pub(crate) struct Run {
     /// connections
     #[arg(long, value_enum, default_value_t = RepliesArgument::Held)]
     pub(crate) replies: RepliesArgument,
+    /// The network that the program is in
+    #[arg(long, value_enum, default_value_t = NetworkArgument::Machine)]
+    pub(crate) network: NetworkArgument,
+    /// The level of the least processor that it is to go on with: features above it are hidden from the program
+    #[arg(long, value_name = "LEVEL", value_parser = level)]
+    pub(crate) cpu_floor: Option<Level>,
     /// Tell the program of each resume by this signal, such as USR1, which it must handle
     #[arg(long, value_name = "SIGNAL", value_parser = signal)]
     pub(crate) resume_signal: Option<i32>,
@@ -600,6 +610,23 @@ impl From<RepliesArgument> for Replies {
             RepliesArgument::Loose => Replies::Loose,
             RepliesArgument::Synced => Replies::Synced,
             RepliesArgument::None => Replies::Refused,
+        }
+    }
+}
+
+#[derive(ValueEnum, Clone, Copy, Debug)]
+pub(crate) enum NetworkArgument {
+    /// The machine's; a resume resets connections to others
+    Machine,
+    /// One of its own, which no other program is in; all connections and ports come back
+    Keep,
+}
+
+impl From<NetworkArgument> for Network {
+    fn from(argument: NetworkArgument) -> Network {
+        match argument {
+            NetworkArgument::Machine => Network::Machine,
+            NetworkArgument::Keep => Network::Kept,
         }
     }
 }

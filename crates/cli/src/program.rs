@@ -44,6 +44,8 @@ pub(crate) fn run(arguments: Run) -> Result<ExitCode, String> {
         Choices {
             replies: arguments.replies.into(),
             resume_signal: arguments.resume_signal,
+            network: arguments.network.into(),
+            cpu_floor: arguments.cpu_floor,
         },
         arguments.pace.pace(),
     );

@@ -3,6 +3,7 @@
 use comfy_table::Table;
 use rustix::process::Signal;
 use std::time::{Duration, SystemTime};
+use twinpage_os::cpuid::Level;
 use twinpage_process::older::{At, Keep};
 
 /// The machine a benchmark ran on, as in its JSON.
@@ -143,6 +144,14 @@ pub fn share(text: &str) -> Result<f64, String> {
         Some(percent) if (0.01..=100.0).contains(&percent) => Ok(percent / 100.0),
         _ => Err("expected a share from 0.01% to 100%, such as 3%".into()),
     }
+}
+
+/// A level of processors, by its name in the x86-64 psABI.
+///
+/// # Errors
+/// Says what is expected.
+pub fn level(text: &str) -> Result<Level, String> {
+    Level::named(text).ok_or_else(|| format!("expected one of {}", Level::ALL.map(Level::name).join(", ")))
 }
 
 /// A signal by which a program may be told something, by name.

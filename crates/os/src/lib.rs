@@ -17,6 +17,7 @@ mod batch;
 pub mod cache;
 mod copied;
 pub mod copier;
+pub mod cpuid;
 pub mod dax;
 mod diag;
 pub mod direct;
@@ -57,6 +58,7 @@ pub mod tracker;
 pub mod udp;
 pub mod unix_sockets;
 pub mod user_signals;
+pub mod xsave;
 
 pub use any::{AnyMedium, Durability};
 pub use copied::CopiedFile;

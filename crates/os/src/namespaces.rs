@@ -4,6 +4,7 @@
 //!   namespace of its own, with a `/proc` that agrees.
 //! * Its clocks go on from where they were, so it lives in a time namespace.
 //! * Semaphores and message queues of System V come back under their numbers, so it lives in an IPC namespace.
+//! * Where its network is its own, it lives in a network namespace with nothing but a loopback.
 //! * Without `CAP_SYS_ADMIN` all of that happens in a user namespace, which maps each user to itself: all of them where
 //!   this user may change to any, as root in most containers, else its own alone.
 
@@ -15,6 +16,8 @@ use libc::{c_int, pid_t};
 use std::ffi::{CString, OsString};
 use std::fs;
 use std::io::{self, Read, Write};
+use std::net::UdpSocket;
+use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStringExt;
 
 /// What [`enter`] could not do, and its reason.
@@ -67,13 +70,21 @@ pub fn begin_with_rights() -> Result<(), NamespaceError> {
     )))
 }
 
+/// How a private place differs from one program to another.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Place {
+    /// How far `CLOCK_MONOTONIC` and `CLOCK_BOOTTIME` are moved, in nanoseconds; 0 leaves them.
+    pub clock_shift_ns: i128,
+    /// Whether it has a network of its own.
+    pub own_network: bool,
+}
+
 /// Prepares new namespaces for the children of this process. Call while single-threaded; the next
-/// [`fork`] makes the first process of them. `clocks` says how far `CLOCK_MONOTONIC` and
-/// `CLOCK_BOOTTIME` are moved, in nanoseconds; 0 leaves them.
+/// [`spawn::fork`] makes the first process of them.
 ///
 /// # Errors
 /// Names the namespace that could not be had, and the way out.
-pub fn enter(monotonic_shift_ns: i128) -> Result<(), NamespaceError> {
+pub fn enter(place: Place) -> Result<(), NamespaceError> {
     let wanted = libc::CLONE_NEWPID | libc::CLONE_NEWNS | libc::CLONE_NEWIPC;
     match unshare(wanted) {
         Err(error) if error.raw_os_error() == Some(libc::EPERM) => enter_user_namespace(wanted)?,
@@ -82,6 +93,48 @@ pub fn enter(monotonic_shift_ns: i128) -> Result<(), NamespaceError> {
             "the kernel needs CONFIG_PID_NS and CONFIG_IPC_NS",
         ))?,
     }
+    if place.own_network {
+        enter_network()?;
+    }
+    enter_time(place.clock_shift_ns)
+}
+
+/// A network of this process and its children, with a loopback. The ports that take a right are those of the machine.
+fn enter_network() -> Result<(), NamespaceError> {
+    const FIRST_FREE_PORT: &str = "/proc/sys/net/ipv4/ip_unprivileged_port_start";
+    let first_free_port = fs::read_to_string(FIRST_FREE_PORT);
+    unshare(libc::CLONE_NEWNET).map_err(refused(
+        "cannot make a network of the program's own",
+        "the kernel needs CONFIG_NET_NS; without --network keep the program has the machine's network",
+    ))?;
+    let prepared = start_loopback().and_then(|()| match first_free_port {
+        Ok(port) => fs::write(FIRST_FREE_PORT, port),
+        Err(_) => Ok(()), // kernels before 4.11 have none, and the same ports in all networks
+    });
+    prepared.map_err(refused(
+        "cannot prepare the program's network",
+        "without --network keep the program has the machine's network",
+    ))
+}
+
+/// Sets the loopback of this network up, which gives it its addresses: netdevice(7).
+fn start_loopback() -> io::Result<()> {
+    let any = UdpSocket::bind("0.0.0.0:0")?;
+    // SAFETY: zeros are a valid request, which is numbers and addresses alone.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    for (place, letter) in request.ifr_name.iter_mut().zip(*b"lo") {
+        *place = libc::c_char::from_ne_bytes([letter]);
+    }
+    request.ifr_ifru.ifru_flags = libc::c_short::try_from(libc::IFF_UP).unwrap_or_default();
+    // SAFETY: the call reads the request, a whole one, and keeps nothing of it.
+    let result = unsafe { libc::ioctl(any.as_raw_fd(), libc::SIOCSIFFLAGS as _, &raw const request) };
+    if result == -1 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(())
+}
+
+fn enter_time(monotonic_shift_ns: i128) -> Result<(), NamespaceError> {
     if monotonic_shift_ns == 0 {
         return Ok(());
     }

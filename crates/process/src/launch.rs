@@ -26,11 +26,12 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicI32, Ordering};
+use twinpage_os::namespaces::{self, Place};
 use twinpage_os::seccomp::Filter;
 use twinpage_os::spawn::{self, CStrings};
 use twinpage_os::terminal;
 use twinpage_os::trace::{self, Status};
-use twinpage_os::{namespaces, signals, user_signals};
+use twinpage_os::{signals, user_signals};
 
 /// The id of every program in its namespace. The inner process's own threads are below.
 pub const PROGRAM_PID: i32 = 300;
@@ -41,19 +42,19 @@ fn has_reader(end: &impl AsFd) -> bool {
     !poll(&mut polled, Some(&Timespec::default())).is_ok_and(|_| polled[0].revents().contains(PollFlags::ERR))
 }
 
-/// Runs `inside` as the first process of new namespaces, whose monotonic clock is moved by
-/// `clock_shift_ns`, and returns what it returned. Must be called while single-threaded.
+/// Runs `inside` as the first process of new namespaces, and returns what it returned. Must be called while
+/// single-threaded.
 ///
 /// # Errors
 /// What `inside` failed with, or why it could not be started.
 pub fn contained<T: Serialize + DeserializeOwned>(
-    clock_shift_ns: i128,
+    place: Place,
     inside: impl FnOnce() -> Result<T>,
 ) -> Result<T, String> {
     let told = |error: std::io::Error| format!("cannot start: {error}");
     let (mut answer, answer_end) = std::io::pipe().map_err(told)?;
-    let place = std::fs::File::open("/proc/self/stat").ok();
-    namespaces::enter(clock_shift_ns).map_err(|error| error.to_string())?;
+    let stat = std::fs::File::open("/proc/self/stat").ok();
+    namespaces::enter(place).map_err(|error| error.to_string())?;
     let inner = spawn::fork().map_err(told)?;
     if inner == 0 {
         drop(answer);
@@ -63,8 +64,8 @@ pub fn contained<T: Serialize + DeserializeOwned>(
             spawn::exit_now(1); // the parent died before that
         }
         spawn::leave_session();
-        if let Some(place) = place {
-            terminal::share_foreground(place);
+        if let Some(stat) = stat {
+            terminal::share_foreground(stat);
         }
         let result = namespaces::mount_proc()
             .map_err(|error| Error::Machine(error.to_string()))

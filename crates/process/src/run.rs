@@ -9,6 +9,7 @@ use crate::inspect;
 use crate::ipc::Ipc;
 use crate::launch::{self, Command, PROGRAM_PID};
 use crate::layout::Layout;
+use crate::machine::Machine;
 use crate::memory::Memory;
 use crate::notes::{self, Notes};
 use crate::older::{self, At};
@@ -28,6 +29,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 use twinpage_core::{Epoch, Recovered, Scheme};
 use twinpage_os::Durability;
+use twinpage_os::cpuid::Level;
 use twinpage_os::remote::Process;
 use twinpage_os::seccomp::Filter;
 use twinpage_os::spawn;
@@ -44,10 +46,15 @@ pub fn run(
     choices: Choices,
     pace: Pace,
 ) -> Result<Summary, String> {
+    let told = |error: Error| error.to_string();
     let pace = pace.on(durability);
-    let (directory, store) =
-        StateDir::create(state, durability, choices).map_err(|error| error.to_string())?;
-    launch::contained(0, move || begin(command, &directory, store, pace))
+    Machine::this()
+        .and_then(|machine| machine.with_floor(choices.cpu_floor))
+        .map_err(told)?;
+    let (directory, store) = StateDir::create(state, durability, choices).map_err(told)?;
+    launch::contained(directory.place(0), move || {
+        begin(command, &directory, store, pace)
+    })
 }
 
 /// Goes on with the program in `state`, from an older checkpoint if `at` names one. Must be called while this process has one thread.
@@ -73,7 +80,7 @@ pub fn resume(state: &Path, at: Option<At>, pace: Pace) -> Result<Summary, Strin
     rested::shorten_timers(&mut context, rested_ns);
     let begins_ns = context.clocks.monotonic_ns + rested_ns;
     let clock_shift = i128::from(begins_ns) - i128::from(Clocks::now().monotonic_ns);
-    launch::contained(clock_shift, move || {
+    launch::contained(directory.place(clock_shift), move || {
         go_on(&context, &directory, store, epoch, pace, started)
     })
 }
@@ -86,10 +93,7 @@ fn checked_context(state: &Path, recovered: &Recovered) -> Result<context::Conte
         )));
     }
     let context = context::read(&recovered.context)?;
-    context
-        .fixed
-        .machine
-        .check_against(&crate::machine::Machine::this()?)?;
+    context.fixed.machine.check_against(&Machine::this()?)?;
     Ok(context)
 }
 
@@ -100,10 +104,11 @@ struct Setting {
     filter: Filter,
     sockets: Sockets,
     notes: Notes,
+    cpu_floor: Option<Level>,
 }
 
 impl Setting {
-    fn new(directory: &StateDir, streams: Stdio, epoch: Epoch) -> Result<Setting> {
+    fn new(directory: &StateDir, streams: Stdio, epoch: Epoch, cpu_floor: Option<Level>) -> Result<Setting> {
         Ok(Setting {
             streams: Arc::new(streams),
             files: Recorder::create(
@@ -116,6 +121,7 @@ impl Setting {
             })?,
             sockets: Sockets::new(directory.replies(), epoch)?,
             notes: Notes::of_state(directory.path()),
+            cpu_floor,
         })
     }
 
@@ -136,6 +142,7 @@ impl Setting {
             files: self.files,
             notes: self.notes,
             sockets: self.sockets,
+            cpu_floor: self.cpu_floor,
             carried,
         };
         let mut program = Program::new(process, tids, memory, surroundings)?;
@@ -170,7 +177,7 @@ fn begin(command: &Command, directory: &StateDir, store: Store, pace: Pace) -> R
     pace.on_term.prepare();
     start_helpers()?;
     let streams = Stdio::run(stdio::RealStreams::current()?, stream_options(directory))?;
-    let setting = Setting::new(directory, streams, 0)?;
+    let setting = Setting::new(directory, streams, 0, directory.cpu_floor())?;
     let terminal = setting.streams.terminal().map(|stream| stream as i32);
     launch::start(
         command,
@@ -183,7 +190,7 @@ fn begin(command: &Command, directory: &StateDir, store: Store, pace: Pace) -> R
     let look = |source| Error::target("cannot look at the program", source);
     let process = Process::open(PROGRAM_PID).map_err(look)?;
     let layout = Layout::open(PROGRAM_PID).map_err(look)?;
-    let tracker = program::plant_and_track(&process, PROGRAM_PID)?;
+    let tracker = program::plant_and_track(&process, PROGRAM_PID, directory.cpu_floor())?;
     let geometry = store.geometry();
     let memory = Memory::new(
         layout,
@@ -232,7 +239,8 @@ fn go_on(
     }
     let files::RolledBack { moved, .. } = files::rollback(directory.path(), epoch, &context.live.files)?;
     restore::unix_sockets::make(context, directory.path(), &mut sockets)?;
-    let mut setting = Setting::new(directory, streams, epoch)?;
+    let cpu_floor = floor_here(directory.cpu_floor())?;
+    let mut setting = Setting::new(directory, streams, epoch, cpu_floor)?;
     setting.files.set_links(&context.live.links, &moved);
     program::forget_copies_but(&context.fixed.kernel.memory.exe, directory.path())?;
     let Restored {
@@ -251,6 +259,7 @@ fn go_on(
         &restore::Surroundings {
             streams: &setting.streams,
             sockets: &sockets,
+            cpu_floor,
         },
         &setting.filter,
         &moved,
@@ -302,6 +311,18 @@ fn go_on(
         restore_ms: Some(restore_ms),
         ..summary
     })
+}
+
+/// The level above which the processor is hidden from a program that goes on here, if it can be.
+fn floor_here(floor: Option<Level>) -> Result<Option<Level>> {
+    let Some(level) = floor else { return Ok(None) };
+    if Machine::this()?.can_hide() {
+        return Ok(floor);
+    }
+    notes::tell(&format!(
+        "this processor cannot hide its features (cpuid faulting): from now on the program sees all of them, not {level} alone, and its next checkpoints resume where there are as many"
+    ));
+    Ok(None)
 }
 
 /// The exit code a shell would see for this ending.

@@ -23,6 +23,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use twinpage_core::product::{ProductScheme, Setup};
 use twinpage_core::{Geometry, Recovered, SchemeKind};
+use twinpage_os::cpuid::Level;
+use twinpage_os::namespaces::Place;
 use twinpage_os::{Access, AnyMedium, Durability, Lock, LockError, dax};
 
 /// The scheme a program's memory is kept with.
@@ -47,6 +49,30 @@ struct KindFile {
     /// The signal that tells the program of a resume.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     resume_signal: Option<i32>,
+    /// Those of earlier builds had the machine's.
+    #[serde(default, skip_serializing_if = "Network::is_machines")]
+    network: Network,
+    /// The name of the level above which the processor's features are hidden.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    cpu_floor: Option<String>,
+}
+
+/// The network that a program is in.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Network {
+    /// The machine's: connections to the outside are reset at a resume.
+    #[default]
+    Machine,
+    /// One of its own, with nothing but a loopback: it holds no connection that a resume would reset, and no port that
+    /// another program could take.
+    Kept,
+}
+
+impl Network {
+    const fn is_machines(&self) -> bool {
+        matches!(self, Network::Machine)
+    }
 }
 
 /// What the user chose for all lives of a program.
@@ -56,6 +82,10 @@ pub struct Choices {
     pub replies: Replies,
     /// The signal that tells it of each resume.
     pub resume_signal: Option<i32>,
+    /// The network it is in.
+    pub network: Network,
+    /// The level of the least processor that it is to go on with: what is above is hidden from it.
+    pub cpu_floor: Option<Level>,
 }
 
 /// A locked state directory.
@@ -98,6 +128,8 @@ impl StateDir {
             durability: name.into(),
             replies: choices.replies,
             resume_signal: choices.resume_signal,
+            network: choices.network,
+            cpu_floor: choices.cpu_floor.map(|level| level.name().to_owned()),
         };
         write_synced(&path.join("kind"), &serde_json::to_vec(&kind).unwrap_or_default())?;
         let directory = fs::File::open(path).and_then(|directory| directory.sync_all());
@@ -156,6 +188,21 @@ impl StateDir {
     #[must_use]
     pub fn resume_signal(&self) -> Option<i32> {
         self.choices.resume_signal
+    }
+
+    /// The level above which the processor's features are hidden from the program, if they are.
+    #[must_use]
+    pub fn cpu_floor(&self) -> Option<Level> {
+        self.choices.cpu_floor
+    }
+
+    /// Where the program lives, with clocks that are moved so far.
+    #[must_use]
+    pub fn place(&self, clock_shift_ns: i128) -> Place {
+        Place {
+            clock_shift_ns,
+            own_network: self.choices.network == Network::Kept,
+        }
     }
 
     /// What its checkpoints survive.
@@ -265,12 +312,17 @@ impl Kind {
             "memory" => Durability::Memory,
             _ => return Err(damaged("its durability is neither disk nor memory")),
         };
+        let floor = said.cpu_floor.as_deref();
+        let cpu_floor =
+            floor.map(|name| Level::named(name).ok_or_else(|| damaged("its cpu_floor is no level")));
         Ok(Kind {
             version: said.version,
             durability,
             choices: Choices {
                 replies: said.replies,
                 resume_signal: said.resume_signal,
+                network: said.network,
+                cpu_floor: cpu_floor.transpose()?,
             },
         })
     }

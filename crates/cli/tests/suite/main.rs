@@ -17,6 +17,8 @@
 //! - `random`: random sequences of system calls, alone and under kills;
 //! - `replies`: what clients of a server saw is never lost;
 //! - `sockets`: servers listen again after a kill, and find their connections reset;
+//! - `network`: a network of the program's own keeps its connections and ports;
+//! - `floor`: a program sees no more of the processor than it was promised;
 //! - `screens`: the default state directory, messages on a terminal, screens drawn again;
 //! - `contract`: exit codes, signals, help and JSON, as the README promises them.
 //!
@@ -29,10 +31,12 @@ mod bad_input;
 mod calls;
 mod contract;
 mod damage;
+mod floor;
 mod forks;
 mod jobs;
 mod kills;
 mod multiplexer;
+mod network;
 mod older;
 mod pace;
 mod plain;

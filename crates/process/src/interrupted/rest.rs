@@ -24,6 +24,32 @@ const MOST_VECTORS: u64 = 1024;
 const MESSAGE_BYTES: u64 = 56;
 const COUNTED_MESSAGE_BYTES: u64 = 64;
 
+/// Whether a call may answer with fewer bytes or messages than it was to move, by its number: those of [`wanted`].
+pub(super) fn may_be_short(number: i64) -> bool {
+    const CALLS: [i64; 19] = [
+        libc::SYS_getrandom,
+        libc::SYS_getdents,
+        libc::SYS_getdents64,
+        libc::SYS_read,
+        libc::SYS_pread64,
+        libc::SYS_readv,
+        libc::SYS_preadv,
+        libc::SYS_preadv2,
+        libc::SYS_write,
+        libc::SYS_writev,
+        libc::SYS_pwritev2,
+        libc::SYS_sendto,
+        libc::SYS_sendmsg,
+        libc::SYS_sendmmsg,
+        libc::SYS_recvfrom,
+        libc::SYS_recvmsg,
+        libc::SYS_recvmmsg,
+        libc::SYS_sendfile,
+        libc::SYS_copy_file_range,
+    ];
+    CALLS.contains(&number)
+}
+
 /// How many bytes (messages, of sendmmsg(2) and recvmmsg(2)) the call in `orig_rax` was to move, if a stop can
 /// have made it answer with fewer.
 pub(super) fn wanted(registers: &Registers, process: &Process) -> Result<Option<u64>> {
@@ -53,10 +79,11 @@ pub(super) fn wanted(registers: &Registers, process: &Process) -> Result<Option<
         libc::SYS_copy_file_range => r.rdx,
         _ => r.rdi,
     };
-    let Ok(fd) = process.duplicate_fd(fd as i32) else {
-        return Ok(None); // another thread closed it
-    };
     let look = |source: rustix::io::Errno| Error::target("cannot look at a descriptor", source.into());
+    let fd = match process.duplicate_fd(fd as i32) {
+        Err(error) if error.raw_os_error() == Some(libc::EBADF) => return Ok(None), // another thread closed it
+        fd => fd.map_err(|source| Error::target("cannot look at a descriptor", source))?,
+    };
     let stat = fstat(&fd).map_err(look)?;
     let waits = !fcntl_getfl(&fd).map_err(look)?.contains(OFlags::NONBLOCK);
     let all = match r.orig_rax as i64 {

@@ -427,7 +427,7 @@ impl Program {
             self.rest.disturb();
             self.owe(&into.pieces);
         }
-        if matches!(still, Err(Error::NotYet(_))) {
+        if matches!(still, Err(Error::NotYet(_) | Error::Unsupported(_))) {
             self.go_on_as_before()?;
         } else if self.held.is_none() {
             self.go_on_all()?;

@@ -6,6 +6,7 @@ use super::{Program, State, is_gone};
 use crate::error::{Error, Result};
 use crate::interrupted::{Calls, Unfinished};
 use crate::threads::{self, ThreadRegisters};
+use twinpage_os::cpuid;
 use twinpage_os::proc_file;
 use twinpage_os::remote::Process;
 use twinpage_os::trace::{self, Registers, Tid};
@@ -67,7 +68,7 @@ impl Program {
 
     /// Does something about the calls of a thread that stands still, in its process. `None` when it is a descendant's
     /// and was killed.
-    fn with_calls<T>(
+    pub(super) fn with_calls<T>(
         &mut self,
         tid: Tid,
         act: impl FnOnce(&mut Calls, &Process) -> Result<T>,
@@ -101,10 +102,14 @@ impl Program {
         let Ok(registers) = trace::registers(tid) else {
             return self.go_on(tid, signal); // it was killed
         };
+        if self.is_for_cpuid(tid, signal)? {
+            return self.go_on(tid, 0);
+        }
         if user_signals::suspends(signal)
             && trace::signal_info(tid).is_ok_and(|info| threads::is_from_outside(&info))
         {
             user_signals::ask_to_suspend(signal);
+            self.take_up_cut(tid)?;
             return self.go_on(tid, 0);
         }
         if signal == libc::SIGCONT {
@@ -119,6 +124,18 @@ impl Program {
             self.end_or_take_up(tid, signal)?;
         }
         self.go_on(tid, signal)
+    }
+
+    /// Whether a signal came of cpuid, which is off for the thread: then it was answered.
+    pub(super) fn is_for_cpuid(&mut self, tid: Tid, signal: i32) -> Result<bool> {
+        let Some(level) = self.cpu_floor.filter(|_| signal == libc::SIGSEGV) else {
+            return Ok(false);
+        };
+        let answered = self.with_calls(tid, |_, process| {
+            cpuid::take_over(process, tid, level)
+                .map_err(|source| Error::target("cannot tell a thread what the processor is", source))
+        })?;
+        Ok(answered.unwrap_or_default())
     }
 
     /// A signal is about to be delivered to a thread in a call.

@@ -396,6 +396,12 @@ impl Program {
         let Some(Place { parent, .. }) = Place::of(pid) else {
             return Ok(false);
         };
+        if self.members.sleepers.pids.contains(&parent) {
+            self.members.disturb(parent);
+            return Err(Error::NotYet(format!(
+                "process {parent}, which sleeps, is to be asked for its news"
+            )));
+        }
         let ask = |process: &Process, tid: Tid| {
             process.write(ROOM, &[0; 128])?;
             let arguments = [libc::P_PID as u64, pid as u64, ROOM, ASKED as u64, 0];

@@ -59,6 +59,7 @@ use crate::timers::Dues;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
+use twinpage_os::cpuid::{self, Level};
 use twinpage_os::inject;
 use twinpage_os::remote::Process;
 use twinpage_os::trace::{self, Status, Tid};
@@ -101,7 +102,9 @@ pub struct Program {
     pub(crate) calls: Calls,
     rest: rest::Rest,
     standing: standing::Standing,
+    /// As it sees it.
     machine: Machine,
+    cpu_floor: Option<Level>,
     command: Vec<String>,
     pub(crate) streams: Arc<Stdio>,
     /// Files of epochs that were lost, which the next one makes durable.
@@ -147,6 +150,8 @@ pub struct Surroundings {
     pub notes: Notes,
     /// Its sockets to the outside.
     pub sockets: Sockets,
+    /// The level above which the processor's features are hidden from it.
+    pub cpu_floor: Option<Level>,
     /// What it was resumed with.
     pub carried: Carried,
 }
@@ -204,7 +209,8 @@ impl Program {
             calls: Calls::default(),
             rest: rest::Rest::default(),
             standing: standing::Standing::default(),
-            machine: Machine::this()?,
+            machine: Machine::this()?.with_floor(surroundings.cpu_floor)?,
+            cpu_floor: surroundings.cpu_floor,
             command: surroundings.command,
             streams: surroundings.streams,
             unsynced: EpochFiles::default(),
@@ -532,7 +538,7 @@ impl Program {
             Process::open(pid).map_err(|source| Error::target("cannot open the program", source))?;
         let layout =
             Layout::open(pid).map_err(|source| Error::target("cannot look at the program", source))?;
-        let tracker = plant_and_track(&self.process, tid)?;
+        let tracker = plant_and_track(&self.process, tid, self.cpu_floor)?;
         self.memory.replace(layout, tracker);
         self.kernel.read_program(pid)
     }
@@ -562,14 +568,23 @@ fn ignore_gone(result: std::io::Result<()>) -> Result<()> {
     }
 }
 
-/// Plants the code for injected calls in a process that stopped in its exec, and begins to track its
-/// writes.
-pub(crate) fn plant_and_track(process: &Process, tid: Tid) -> Result<Tracker> {
+/// Plants the code for injected calls in a process that stopped in its exec, hides the processor from it where there is a
+/// floor, and begins to track its writes.
+pub(crate) fn plant_and_track(process: &Process, tid: Tid, cpu_floor: Option<Level>) -> Result<Tracker> {
     leave_exec(tid)
         .map_err(|source| Error::target("cannot bring the program to its first instruction", source))?;
     inject::plant(process, tid)
         .map_err(|source| Error::target("cannot place code in the program", source))?;
+    if cpu_floor.is_some() {
+        hide_processor(process, tid)?;
+    }
     track(process, tid)
+}
+
+/// From now on a process and all that it makes are told by its tracer what the processor is.
+fn hide_processor(process: &Process, tid: Tid) -> Result<()> {
+    cpuid::set_off_in(process, tid)
+        .map_err(|source| Error::target("cannot turn cpuid off for a process", source))
 }
 
 /// From the stop inside execve(2), whose way out still changes registers, to the one after it.

@@ -7,11 +7,12 @@
 
 use super::cut::is_in_mask;
 use super::place::has_ended;
-use super::{Program, ignore_gone, is_gone};
+use super::{Program, hide_processor, ignore_gone, is_gone, leave_exec};
 use crate::advice::AdviceInForce;
 use crate::context::Ending;
 use crate::descendants::{Described, Obstacle, State, process_of};
 use crate::error::Result;
+use crate::interrupted::may_be_cut;
 use crate::syscalls::Watch;
 use rustix::process::{Pid, Signal};
 use std::collections::BTreeSet;
@@ -50,10 +51,11 @@ impl Program {
         match status {
             Status::Exited(code) => self.end_descendant(tid, Ending::Exit(code)),
             Status::Killed(signal) => self.end_descendant(tid, Ending::Signal(signal)),
+            Status::Signal(signal) if self.is_for_cpuid(tid, signal)? => return self.go_on(tid, 0),
             Status::Signal(signal) => {
                 let signal = self.signal_for_descendant(tid, pid, signal);
                 self.members.about_to_change(pid, tid, Watch::Actions); // SA_RESETHAND
-                if self.calls.is_unfinished(tid) {
+                if self.calls.is_unfinished(tid) || self.is_cut_unheard(tid, signal) {
                     self.end_or_take_up(tid, signal)?;
                 }
                 return self.go_on(tid, signal);
@@ -82,6 +84,7 @@ impl Program {
                         self.descendants.execute(pid);
                         self.members.leave(pid);
                         self.descriptors.executes(pid);
+                        self.hide_from_descendant(tid)?;
                     }
                     trace::EVENT_SECCOMP => self.answer_descendant(tid, pid)?,
                     _ => {}
@@ -92,6 +95,30 @@ impl Program {
                 return self.go_on(tid, 0);
             }
             Status::Call => return self.at_call(tid),
+        }
+        Ok(())
+    }
+
+    /// Whether a signal that a descendant does not hear of may have cut its call.
+    fn is_cut_unheard(&self, tid: Tid, signal: i32) -> bool {
+        let Ok(registers) = trace::registers(tid) else {
+            return false; // it was killed
+        };
+        let is_cut = self.calls.is_altered(tid) || may_be_cut(&registers);
+        is_cut && is_in_mask(tid, "SigCgt", signal).is_ok_and(|is_caught| !is_caught)
+    }
+
+    /// A descendant that stopped in its exec sees no more of the processor than the program does.
+    fn hide_from_descendant(&mut self, tid: Tid) -> Result<()> {
+        if self.cpu_floor.is_none() {
+            return Ok(());
+        }
+        let hidden = match leave_exec(tid) {
+            Ok(()) => self.with_calls(tid, |_, process| hide_processor(process, tid))?,
+            Err(_) => None,
+        };
+        if hidden.is_none() && !trace::is_traced(tid) {
+            self.killed_in_its_call(tid);
         }
         Ok(())
     }

@@ -22,6 +22,7 @@ mod objects;
 mod pairs;
 mod pidfds;
 mod pipes;
+mod registers;
 pub mod sockets;
 mod space;
 pub mod tables;
@@ -34,7 +35,7 @@ use crate::advice::AdviceInForce;
 use crate::context::Context;
 use crate::error::{Error, Result};
 use crate::files::Ident;
-use crate::interrupted::{Calls, Unfinished};
+use crate::interrupted::Calls;
 use crate::launch;
 use crate::memory::Memory;
 use crate::objects::Objects;
@@ -44,16 +45,16 @@ use crate::program::Adopted;
 use crate::segments::Segments;
 use crate::state::Store;
 use crate::stdio::Stdio;
-use crate::threads::ThreadRegisters;
 use crate::timers::Dues;
 use std::collections::HashMap;
 use std::io::Read;
 use std::os::fd::AsRawFd;
 use std::path::Path;
+use twinpage_os::cpuid::{self, Level};
 use twinpage_os::inject;
 use twinpage_os::remote::Process;
 use twinpage_os::seccomp::Filter;
-use twinpage_os::trace::{self, Registers, Status, Tid};
+use twinpage_os::trace::{self, Status, Tid};
 use twinpage_os::tracker::Tracker;
 use twinpage_os::{namespaces, signals, spawn};
 
@@ -83,6 +84,8 @@ pub struct Surroundings<'a> {
     pub streams: &'a Stdio,
     /// Its sockets to the outside.
     pub sockets: &'a sockets::Made,
+    /// The level above which the processor's features are hidden from it.
+    pub cpu_floor: Option<Level>,
 }
 
 /// What every process of the tree is made with.
@@ -120,7 +123,7 @@ pub fn restore(
     let made = objects::make(context, store, &pages, moved)?;
     ipc::make(&context.fixed.ipc)?;
     let sources = files::open(context, state, surroundings, moved, &made)?;
-    let pid = start_child(context, streams, &sources)?;
+    let pid = start_child(context, surroundings, &sources)?;
     let process =
         Process::open(pid).map_err(|source| Error::target("cannot open the new process", source))?;
     let pairs = pairs::make(&process, context, sources.base())?;
@@ -253,6 +256,7 @@ fn fill_process(
     ipc::undo(process, context, &with.tree.fixed.ipc)?;
     threads::set_credentials(process, context)?;
     threads::set_threads(process, context)?;
+    registers::shorten_frames(process, context)?;
     kernel::take_locks(process, context, apart)?;
     kernel::set_limits(process, context)?;
     Ok((tracker, tids))
@@ -263,23 +267,24 @@ fn begin(process: &Process, context: &Context, with: &With<'_>, calls: &mut Call
     for thread in &context.threads {
         let unfinished = &with.tree.unfinished;
         let call = unfinished.iter().find(|call| call.tid == thread.tid);
-        begin_where_it_was(process, thread, call, calls)?;
+        registers::begin_where_it_was(process, thread, call, calls)?;
     }
     Ok(())
 }
 
 const CANNOT_ENTER: i32 = 124;
 const CANNOT_PLANT: i32 = 123;
+const CANNOT_HIDE: i32 = 122;
 
 /// A child with the program's id, its descriptors, directory and mask, stopped and traced.
-fn start_child(context: &Context, streams: &Stdio, sources: &files::Sources) -> Result<Tid> {
+fn start_child(context: &Context, around: &Surroundings<'_>, sources: &files::Sources) -> Result<Tid> {
     let fixed = &context.fixed;
     let make = |source| Error::target("cannot make the program's process", source);
     let (mut ready, ready_end) = std::io::pipe().map_err(make)?;
     let ready_end = sources.above(ready_end)?; // out of the way of the program's descriptors
     let ready_end_fd = ready_end.as_raw_fd();
     let directory = sources.working_directory(&fixed.kernel)?;
-    let terminal = streams.terminal().map(|stream| stream as i32);
+    let terminal = around.streams.terminal().map(|stream| stream as i32);
     let umask = fixed.kernel.umask;
     namespaces::set_last_pid(fixed.pid - 1).map_err(make)?;
     let pid = spawn::clone_with_pid(fixed.pid, || {
@@ -291,6 +296,9 @@ fn start_child(context: &Context, streams: &Stdio, sources: &files::Sources) -> 
         }
         if inject::plant_here().is_err() {
             spawn::exit_now(CANNOT_PLANT);
+        }
+        if around.cpu_floor.is_some() && cpuid::set_off().is_err() {
+            spawn::exit_now(CANNOT_HIDE);
         }
         spawn::close(ready_end_fd);
         spawn::wait_for_ever();
@@ -323,54 +331,9 @@ fn not_prepared(code: i32, directory: &Path) -> Error {
             "{}: the program's working directory is gone or may not be entered; make it again to resume",
             directory.display()
         )),
+        CANNOT_HIDE => {
+            Error::Machine("cpuid cannot be turned off for the program: report this kernel".into())
+        }
         _ => Error::Internal("the new process died while it was prepared".into()),
     }
-}
-
-/// Sets the registers a thread had. A call it was in is taken up where it was.
-fn begin_where_it_was(
-    process: &Process,
-    thread: &ThreadRegisters,
-    call: Option<&Unfinished>,
-    calls: &mut Calls,
-) -> Result<()> {
-    let set = |source| {
-        Error::target(
-            format!("cannot set the registers of thread {}", thread.tid),
-            source,
-        )
-    };
-    let mut registers = thread.registers;
-    calls.resume(thread.tid, &mut registers, call, process)?;
-    leave_critical_section(process, thread, &mut registers).map_err(set)?;
-    trace::set_extended_state(thread.tid, &thread.extended).map_err(set)?;
-    trace::set_registers(thread.tid, &registers).map_err(set)?;
-    trace::set_signal_mask(thread.tid, thread.mask).map_err(set)
-}
-
-/// A restartable sequence (rseq(2)) that was interrupted is aborted, as the kernel would have done:
-/// the thread may be on another processor now.
-fn leave_critical_section(
-    process: &Process,
-    thread: &ThreadRegisters,
-    registers: &mut Registers,
-) -> std::io::Result<()> {
-    const SECTION_FIELD: u64 = 8;
-    if thread.rseq.address == 0 {
-        return Ok(());
-    }
-    let field = thread.rseq.address + SECTION_FIELD;
-    let section = process.read_u64(field)?;
-    if section == 0 {
-        return Ok(());
-    }
-    let (start, length, abort) = (
-        process.read_u64(section + 8)?,
-        process.read_u64(section + 16)?,
-        process.read_u64(section + 24)?,
-    );
-    if registers.rip.wrapping_sub(start) < length {
-        registers.rip = abort;
-    }
-    process.write(field, &[0; 8])
 }
