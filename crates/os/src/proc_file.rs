@@ -29,12 +29,14 @@ pub fn read(path: impl AsRef<Path>) -> io::Result<Vec<u8>> {
     }
 }
 
-/// The same, as text.
+/// The same, as text. The name of a thread may be cut inside a letter, which is replaced then.
 ///
 /// # Errors
-/// Also when it is none.
+/// The same.
 pub fn text(path: impl AsRef<Path>) -> io::Result<String> {
-    String::from_utf8(read(path)?).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
+    let bytes = read(path)?;
+    Ok(String::from_utf8(bytes)
+        .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned()))
 }
 
 /// What follows a name and a colon on the first line that begins so, without space around it.

@@ -34,7 +34,8 @@ pub(crate) fn copy_directory(from: &Path, to: &Path, durable: bool) -> Result<()
         } else if kind.is_symlink() {
             let copied = fs::read_link(&path).and_then(|target| std::os::unix::fs::symlink(target, &new));
             copied.map_err(Error::file("cannot copy", &path))?;
-        } else {
+        } else if kind.is_file() {
+            // Sockets and named pipes in a state are of the process that runs it.
             copy_file(&path, &new).map_err(Error::file("cannot copy", &path))?;
             if durable {
                 sync(&new)?;

@@ -464,45 +464,51 @@ impl Kernel {
         stopped: Clocks,
     ) -> Result<Running> {
         let mut running = Running::default();
-        let mut calls = Vec::new();
         if interval_timers {
-            calls.extend((0..3).map(|which| Call::new(libc::SYS_getitimer, &[which, ROOM + which * 32])));
+            let ask = |which| Call::new(libc::SYS_getitimer, &[which, ROOM + which * SETTING_BYTES]);
+            let settings = settings(process, tid, &mut [0, 1, 2].map(ask))?;
+            running.interval_timers.copy_from_slice(&settings);
         }
-        // The thread may wait for a processor before it looks: so it tells when it did.
-        let looked_at = ROOM + (3 + self.timers.len() as u64) * 32;
-        if !self.timers.is_empty() {
-            let monotonic = libc::CLOCK_MONOTONIC as u64;
-            calls.push(Call::new(libc::SYS_clock_gettime, &[monotonic, looked_at]));
+        for timers in self.timers.chunks(TIMERS_AT_ONCE) {
+            running.timers.extend(left(timers, process, tid, stopped)?);
         }
-        for (index, timer) in self.timers.iter().enumerate() {
-            calls.push(Call::new(
-                libc::SYS_timer_gettime,
-                &[timer.id as u64, ROOM + (3 + index as u64) * 32],
-            ));
-        }
-        if calls.is_empty() {
-            return Ok(running);
-        }
-        let asked = |source| Error::target("cannot read the program's timers", source);
-        inject::run(process, tid, &mut calls).map_err(asked)?;
-        let mut bytes = vec![0; (4 + self.timers.len()) * 32];
-        process.read(ROOM, &mut bytes).map_err(asked)?;
-        let mut settings = bytes.chunks_exact(32).map(setting);
-        let [seconds, nanoseconds, ..] = settings.next_back().unwrap_or_default();
-        let looked_at_ns = seconds.saturating_mul(SECOND_NS).saturating_add(nanoseconds);
-        let since_ns = looked_at_ns.saturating_sub(stopped.monotonic_ns);
-        for slot in &mut running.interval_timers {
-            let setting = settings.next().unwrap_or_default();
-            if interval_timers {
-                *slot = setting;
-            }
-        }
-        let left = self.timers.iter().zip(settings);
-        running.timers = left
-            .map(|(timer, setting)| left_at_the_stop(timer, setting, since_ns))
-            .collect();
         Ok(running)
     }
+}
+
+/// `struct itimerval` and `struct itimerspec`.
+const SETTING_BYTES: u64 = 32;
+/// As many are asked in one batch, behind the clock.
+const TIMERS_AT_ONCE: usize = 250;
+
+/// What each of some timers had left at the stop.
+fn left(timers: &[PosixTimer], process: &Process, tid: Tid, stopped: Clocks) -> Result<Vec<Setting>> {
+    let place = |index: usize| ROOM + index as u64 * SETTING_BYTES;
+    let ask = |(index, timer): (usize, &PosixTimer)| {
+        Call::new(libc::SYS_timer_gettime, &[timer.id as u64, place(index + 1)])
+    };
+    // The thread may wait for a processor before it looks: so it tells when it did.
+    let clock = Call::new(libc::SYS_clock_gettime, &[libc::CLOCK_MONOTONIC as u64, place(0)]);
+    let mut calls: Vec<Call> = std::iter::once(clock)
+        .chain(timers.iter().enumerate().map(ask))
+        .collect();
+    let settings = settings(process, tid, &mut calls)?;
+    let [seconds, nanoseconds, ..] = settings[0];
+    let looked_at_ns = seconds.saturating_mul(SECOND_NS).saturating_add(nanoseconds);
+    let since_ns = looked_at_ns.saturating_sub(stopped.monotonic_ns);
+    let left = timers.iter().zip(&settings[1..]);
+    Ok(left
+        .map(|(timer, setting)| left_at_the_stop(timer, *setting, since_ns))
+        .collect())
+}
+
+/// What calls answer, each at its place.
+fn settings(process: &Process, tid: Tid, calls: &mut [Call]) -> Result<Vec<Setting>> {
+    let asked = |source| Error::target("cannot read the program's timers", source);
+    inject::run(process, tid, calls).map_err(asked)?;
+    let mut bytes = vec![0; calls.len() * SETTING_BYTES as usize];
+    process.read(ROOM, &mut bytes).map_err(asked)?;
+    Ok(bytes.chunks_exact(SETTING_BYTES as usize).map(setting).collect())
 }
 
 /// What a timer had left at the stop, by what it has left `since_ns` later. Clocks of processor time stand.

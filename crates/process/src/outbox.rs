@@ -19,7 +19,7 @@ use twinpage_core::Epoch;
 use twinpage_os::{socket, ticker};
 
 /// Bytes that are held for one socket before the program waits. The last call may bring more.
-const SOCKET_BYTES: usize = 1 << 20;
+pub(crate) const SOCKET_BYTES: usize = 1 << 20;
 
 /// What a call puts into a socket.
 #[derive(Clone, PartialEq, Eq, Debug)]

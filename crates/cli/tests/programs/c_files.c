@@ -23,6 +23,7 @@ struct file {
     char name[32];
     int exists, fd, appends;
     off_t at;
+    mode_t mode;
     size_t len;
     unsigned char *bytes;
 };
@@ -66,7 +67,7 @@ static void create(struct file *f) {
     int fd = open(f->name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0640);
     CHECK(fd >= 0, "create %s", f->name);
     CHECK(!close(fd), "close %s", f->name);
-    f->exists = 1, f->len = 0, f->fd = -1;
+    f->exists = 1, f->len = 0, f->fd = -1, f->mode = 0640;
 }
 
 static void append(struct file *f) {
@@ -113,9 +114,16 @@ static void resize(struct file *f) {
 }
 
 static void start_over(struct file *f) {
-    if (f->fd >= 0) return;
-    int fd = open(f->name, O_WRONLY | O_TRUNC | O_CLOEXEC);
-    CHECK(fd >= 0, "open %s with O_TRUNC", f->name);
+    static const char *const own[] = {"/proc/self/fd/%d", "/proc/thread-self/fd/%d", "/dev/fd/%d"};
+    char name[64];
+    if (f->fd >= 0) // by the name that only this process knows it by
+        snprintf(name, sizeof name, own[below(3)], f->fd);
+    else
+        snprintf(name, sizeof name, "%s", f->name);
+    int fd = open(name, O_WRONLY | O_TRUNC | O_CLOEXEC);
+    CHECK(fd >= 0, "open %s with O_TRUNC", name);
+    f->mode = 0600 | (mode_t)below(8);
+    CHECK(!chmod(name, f->mode), "chmod %s", name);
     size_t len = some_bytes(LARGEST);
     CHECK(write(fd, scratch, len) == (ssize_t)len, "write %s", f->name);
     CHECK(!close(fd), "close %s", f->name);
@@ -178,7 +186,7 @@ static void check_file(struct file *f) {
     int fd = begin(f);
     CHECK(!fstat(fd, &st), "fstat %s", f->name);
     CHECK((size_t)st.st_size == f->len, "%s has %lld bytes, not %zu", f->name, (long long)st.st_size, f->len);
-    CHECK((st.st_mode & 07777) == 0640, "%s has mode %o", f->name, st.st_mode);
+    CHECK((st.st_mode & 07777) == f->mode, "%s has mode %o, not %o", f->name, st.st_mode, f->mode);
     CHECK(pread(fd, scratch, LARGEST, 0) == (ssize_t)f->len, "read %s", f->name);
     for (size_t i = 0; i < f->len; i++)
         CHECK(scratch[i] == f->bytes[i], "byte %zu of %s is %02x, not %02x", i, f->name, scratch[i], f->bytes[i]);

@@ -18,6 +18,7 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/select.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/timerfd.h>
 #include <time.h>
@@ -164,16 +165,20 @@ static void counters_step(void) {
     counters[i].value -= want;
 }
 
+// A connection whose other end was closed, behind the pipes, the counters and two timers: that is told once.
+enum { OVER = PIPES + COUNTERS + 2 };
+
 // What epoll reports now, as a bit for each pipe and counter.
 static uint32_t reported(void) {
-    struct epoll_event events[PIPES + COUNTERS + 2];
-    int n = epoll_wait(epoll_fd, events, PIPES + COUNTERS + 2, 0);
+    struct epoll_event events[OVER + 1];
+    int n = epoll_wait(epoll_fd, events, OVER + 1, 0);
     CHECK(n >= 0, "epoll_wait");
     uint32_t bits = 0;
     for (int i = 0; i < n; i++) {
         uint64_t data = events[i].data.u64;
         CHECK(data >> 32 == 0xe9011, "epoll gave data %llx", (unsigned long long)data);
-        CHECK(events[i].events == EPOLLIN, "epoll gave events %x", events[i].events);
+        uint32_t more = (data & 31) == OVER ? EPOLLHUP : 0;
+        CHECK(events[i].events == (EPOLLIN | more), "epoll gave events %x", events[i].events);
         bits |= 1u << (data & 31);
     }
     return bits;
@@ -244,6 +249,10 @@ static void events_start(void) {
     CHECK(!timerfd_settime(periodic_fd, 0, &often, NULL), "timerfd_settime");
     watch(periodic_fd, EPOLLIN, 0xe9011ull << 32 | (PIPES + COUNTERS));
     watch(once_fd, EPOLLIN, 0xe9011ull << 32 | (PIPES + COUNTERS + 1));
+    int ends[2];
+    CHECK(!socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) && !close(ends[1]), "socketpair");
+    watch(ends[0], EPOLLIN | EPOLLONESHOT, 0xe9011ull << 32 | OVER);
+    CHECK(reported() >> OVER & 1, "the end of a connection is not told");
 }
 
 // ---- pending signals, dispositions, masks ----

@@ -18,6 +18,16 @@ fn no_call_sees_a_stop() {
     stops_all_the_time("c_calls.c", either(3, 40));
 }
 
+/// Nor does one of a process that the program made, to which signals come that it ignores.
+#[test]
+fn no_call_of_a_descendant_sees_a_stop() {
+    let Some(line) = named("c_calls.c").command(either(2, 20)) else {
+        return;
+    };
+    let shell = ["sh", "-c", "\"$0\" \"$@\"; exit $?"].map(String::from);
+    runs_as_alone(&[&shell[..], &line].concat());
+}
+
 /// A thread may have ended, and be told of, before the event of its making.
 #[test]
 fn threads_that_end_at_once_keep_nothing_waiting() {
@@ -26,16 +36,19 @@ fn threads_that_end_at_once_keep_nothing_waiting() {
 
 /// A program does the same with a stop every 0.2 ms as alone.
 fn stops_all_the_time(name: &str, rounds: u32) {
-    let Some(line) = named(name).command(rounds) else {
-        return;
-    };
-    let alone = oracle(&line, None);
+    if let Some(line) = named(name).command(rounds) {
+        runs_as_alone(&line);
+    }
+}
+
+fn runs_as_alone(line: &[String]) {
+    let alone = oracle(line, None);
     let scratch = tempfile::tempdir().expect("a scratch directory");
     let mut command = twinpage();
     command
         .args(["run", "--every", "200us", "--durability", "memory", "--state"])
         .arg(scratch.path().join("state"));
-    command.arg("--").args(&line).current_dir(scratch.path());
+    command.arg("--").args(line).current_dir(scratch.path());
     let out = command.output().expect("twinpage starts");
     let stderr = String::from_utf8_lossy(&out.stderr);
     assert_eq!(out.status, alone.status, "{stderr}");

@@ -200,6 +200,46 @@ fn killed_while_one_is_kept_or_gone_back_to() {
     counter.finish(&[]);
 }
 
+/// A state holds sockets of the process that keeps its terminal, and may hold named pipes: they are not copied.
+#[test]
+fn checkpoints_of_a_detached_program_are_kept() {
+    let counter = Counter::new();
+    let mut command = counter.command(&["run", "--detach", "--every", "5ms", "--keep", "2@20ms"]);
+    command.args(["--state", "state", "--", "bash", "-c", COUNTING]);
+    assert!(command.status().expect("twinpage starts").success());
+    wait_until("checkpoints are kept", || counter.older().len() >= 2);
+    let stopped = counter
+        .command(&["stop", "state"])
+        .output()
+        .expect("twinpage starts");
+    assert!(
+        stopped.status.success(),
+        "{}",
+        String::from_utf8_lossy(&stopped.stderr)
+    );
+    let pipe = counter.state().join("gone.fifo");
+    let kind = rustix::fs::FileType::Fifo;
+    rustix::fs::mknodat(rustix::fs::CWD, &pipe, kind, rustix::fs::Mode::RUSR, 0).expect("a named pipe");
+    let forked = counter
+        .command(&["fork", "state", "second"])
+        .output()
+        .expect("twinpage starts");
+    assert!(
+        forked.status.success(),
+        "{}",
+        String::from_utf8_lossy(&forked.stderr)
+    );
+    let checked = counter
+        .command(&["check", "second"])
+        .output()
+        .expect("twinpage starts");
+    assert!(
+        checked.status.success(),
+        "{}",
+        String::from_utf8_lossy(&checked.stdout)
+    );
+}
+
 #[test]
 fn what_cannot_be_gone_back_to_is_told_and_changes_nothing() {
     let counter = Counter::new();

@@ -124,6 +124,66 @@ fn or_it_goes_on_without_checkpoints_until_it_can_be_captured() {
     assert_eq!(place.read("stderr").matches(told).count(), 1, "said once");
 }
 
+/// Suspended while no checkpoint can be made: its user hears that, and how much is lost.
+#[test]
+fn a_suspension_without_a_checkpoint_is_told() {
+    let place = Place::new();
+    let Some(mut child) = with_a_removed_file(&place, &["--on-uncapturable", "warn"]) else {
+        return;
+    };
+    let told = "goes on without new checkpoints";
+    assert_eq!(place.until_said(&mut child, "stderr", told), None);
+    let mut stop = twinpage();
+    let stopped = stop.arg("stop").arg(place.path("state")).stdout(Stdio::null());
+    let stopped = stopped.status().expect("twinpage starts");
+    child.wait().expect("wait for twinpage");
+    let stderr = place.read("stderr");
+    assert!(stopped.success(), "{stderr}");
+    let lost = stderr.split_once("no checkpoint could be made: a resume does the last ");
+    let seconds = lost.and_then(|(_, rest)| rest.split_once("s again")?.0.parse::<f64>().ok());
+    assert!(seconds.is_some_and(|seconds| seconds >= 1.0), "{stderr}");
+}
+
+/// What a program prints to the name of its own output, which is one of the process that asks.
+#[test]
+fn a_program_opens_its_own_output_by_name() {
+    let place = Place::new();
+    let script = "echo one > /dev/stdout; echo two > /proc/self/fd/1; echo three >> /dev/fd/1; echo four > /dev/stderr";
+    let mut child = place.life(&["run", "--state"], &["--", "sh", "-c", script]);
+    assert!(
+        child.wait().expect("wait for twinpage").success(),
+        "{}",
+        place.read("stderr")
+    );
+    assert_eq!(place.read("stdout"), "one\ntwo\nthree\n");
+    assert!(
+        place.read("stderr").contains("four\n"),
+        "{}",
+        place.read("stderr")
+    );
+    assert!(
+        !place.read("stderr").contains("refused"),
+        "{}",
+        place.read("stderr")
+    );
+}
+
+/// A thread is named by the first fifteen bytes of its file, which may end inside a letter.
+#[test]
+fn a_program_has_a_name_that_is_cut_inside_a_letter() {
+    let place = Place::new();
+    let name = place
+        .path("work/\u{440}\u{430}\u{441}\u{447}\u{451}\u{442}-\u{43c}\u{43e}\u{434}\u{435}\u{43b}\u{438}");
+    fs::copy("/bin/sleep", &name).expect("a program");
+    let name = name.to_string_lossy().into_owned();
+    let mut child = place.life(&["run", "--every", "5ms", "--state"], &["--", &name, "0.3"]);
+    assert!(
+        child.wait().expect("wait for twinpage").success(),
+        "{}",
+        place.read("stderr")
+    );
+}
+
 /// The process of that name below a twinpage, and its state's letter in proc_pid_stat(5).
 fn program_below(child: &Child, name: &str) -> Option<(i32, char)> {
     let below = family(child.id() as i32);

@@ -47,8 +47,7 @@ impl Program {
     pub(crate) fn open_descendant(&mut self, tid: Tid, pid: i32) -> Option<Process> {
         let known = self.descendants.get_mut(pid).and_then(|one| one.process.take());
         match known {
-            Some(known) if known.thread() == tid => Some(known),
-            Some(known) if self.descendants.threads_of(pid) == 1 => Some(known),
+            Some(known) if known.thread() == tid => Some(known), // any other may have ended
             _ => Process::open_by(pid, tid).or_else(|_| Process::open(pid)).ok(),
         }
     }

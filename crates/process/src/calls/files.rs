@@ -4,7 +4,7 @@
 //! * What the recorder refuses or has no room for, the program sees refused; any other error of it ends the run.
 //! * What would not be there after a resume, as a device or a named pipe, is refused when it is opened.
 
-use super::{Decision, Start, Stopped, fail};
+use super::{Decision, Start, Stopped, fail, not_there};
 use crate::descriptors;
 use crate::error::Result;
 use crate::files::{self, Change, Ident, New, PathAt, Recorded, Recorder, Refusal, Target};
@@ -55,6 +55,9 @@ fn note_objects(objects: &mut Objects, change: &Change<'_>) {
     }
 }
 
+/// openat2(2): the name begins at the directory it is given with.
+const RESOLVE_IN_ROOT: u64 = 0x10;
+
 impl Program {
     /// Records what `change` destroys. A refusal of the recorder becomes one of the call.
     pub(super) fn record(&mut self, change: &Change<'_>) -> Result<Decision> {
@@ -73,9 +76,14 @@ impl Program {
                 (libc::O_CREAT | libc::O_WRONLY | libc::O_TRUNC) as u64,
             ),
             "openat2" => {
-                let Ok(flags) = self.caller().read_u64(call.arguments[2]) else {
+                let how = |field: u64| self.caller().read_u64(call.arguments[2] + field * 8);
+                let (Ok(flags), Ok(resolve)) = (how(0), how(2)) else {
                     return Ok(Decision::Run);
                 };
+                // A name that begins at another root would be taken for another file's.
+                if resolve & RESOLVE_IN_ROOT != 0 && flags as i32 & (libc::O_CREAT | libc::O_TRUNC) != 0 {
+                    return Ok(not_there(libc::ENOSYS));
+                }
                 (call.int(0), call.arguments[1], flags)
             }
             _ => (call.int(0), call.arguments[1], call.arguments[2]),
@@ -92,6 +100,9 @@ impl Program {
             }
         }
         let there = rustix::fs::statat(&start, &path, AtFlags::empty()).ok();
+        if let Some(fd) = self.descriptor_named(&path) {
+            return self.before_opening_again(fd, flags, there.as_ref());
+        }
         let refused = there.and_then(|stat| self.refuse_special(start.as_fd(), &path, &stat));
         if let Some(refused) = refused {
             return Ok(refused);
@@ -105,6 +116,20 @@ impl Program {
         self.record(&Change::Open {
             place: place(&start, &path),
             flags,
+        })
+    }
+
+    /// What is behind one of the caller's descriptors is opened once more.
+    fn before_opening_again(&mut self, fd: i32, flags: OFlags, there: Option<&Stat>) -> Result<Decision> {
+        let is_file =
+            there.is_some_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile);
+        if !is_file || !flags.contains(OFlags::TRUNC) {
+            return Ok(Decision::Run);
+        }
+        self.before_truncate_of(fd);
+        self.with_fd(fd, |file| Change::SetLen {
+            target: Target::Open(file),
+            len: 0,
         })
     }
 
@@ -347,7 +372,6 @@ impl Program {
         })?;
         if decision == Decision::Run {
             let follow = flags & libc::AT_SYMLINK_FOLLOW != 0;
-            let from = self.own_name(from);
             let target = if from.as_os_str().is_empty() {
                 Target::Open(from_start.as_fd()) // AT_EMPTY_PATH
             } else {
@@ -363,16 +387,6 @@ impl Program {
             self.files.note_link(target, place(&to_start, &to))?;
         }
         Ok(decision)
-    }
-
-    /// A name in the program's `/proc/self`, as it is called from here.
-    fn own_name(&self, name: PathBuf) -> PathBuf {
-        match name.strip_prefix("/proc/self") {
-            Ok(rest) => Path::new("/proc")
-                .join(self.caller().thread().to_string())
-                .join(rest),
-            Err(_) => name,
-        }
     }
 
     fn before_rename(&mut self, from: (i32, u64), to: (i32, u64), flags: u32) -> Result<Decision> {

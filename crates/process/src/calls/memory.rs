@@ -105,7 +105,7 @@ impl Program {
         }
     }
 
-    fn before_truncate_of(&mut self, fd: i32) {
+    pub(super) fn before_truncate_of(&mut self, fd: i32) {
         let file = self.caller().duplicate_fd(fd);
         if let Some(stat) = file.ok().and_then(|file| rustix::fs::fstat(file).ok()) {
             self.truncates(Ident::from(&stat));

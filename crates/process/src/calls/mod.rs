@@ -551,10 +551,35 @@ impl Program {
         self.caller().duplicate_fd(fd).ok().map(Start::At)
     }
 
-    /// A name given with a call: the directory that it starts from, and the name.
+    /// A name given with a call, as it is called from here: the directory that it starts from, and the name.
     fn named(&self, (dirfd, name): (i32, u64)) -> Option<(Start, PathBuf)> {
-        let name = self.text(name)?;
+        let name = called_from_here(self.text(name)?, self.caller().thread());
         Some((self.start(dirfd, &name)?, name))
+    }
+
+    /// The caller's descriptor that a name leads to, as [`Self::named`] gives it.
+    fn descriptor_named(&self, name: &Path) -> Option<i32> {
+        let all = format!("/proc/{}/fd", self.caller().thread());
+        name.strip_prefix(all).ok()?.to_str()?.parse().ok()
+    }
+}
+
+/// A name that means something else to every process, proc(5), as another one calls what it means to process `pid`.
+fn called_from_here(name: PathBuf, pid: Tid) -> PathBuf {
+    const OWN: [(&str, &str); 6] = [
+        ("/proc/self", ""),
+        ("/proc/thread-self", ""),
+        ("/dev/fd", "fd"),
+        ("/dev/stdin", "fd/0"),
+        ("/dev/stdout", "fd/1"),
+        ("/dev/stderr", "fd/2"),
+    ];
+    let mut found = OWN
+        .into_iter()
+        .filter_map(|(own, means)| Some((name.strip_prefix(own).ok()?, means)));
+    match found.next() {
+        Some((rest, means)) => Path::new("/proc").join(pid.to_string()).join(means).join(rest),
+        None => name,
     }
 }
 
@@ -594,4 +619,25 @@ fn fcntl_name(command: i32) -> String {
         _ => return format!("command {command}"),
     };
     name.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_the_callers_own_are_called_by_its_id() {
+        for (name, from_here) in [
+            ("/proc/self/fd/5", "/proc/300/fd/5"),
+            ("/proc/self", "/proc/300"),
+            ("/proc/thread-self/status", "/proc/300/status"),
+            ("/dev/fd/7", "/proc/300/fd/7"),
+            ("/dev/stdout", "/proc/300/fd/1"),
+            ("/proc/selfish", "/proc/selfish"),
+            ("/dev/fdisk", "/dev/fdisk"),
+            ("proc/self", "proc/self"),
+        ] {
+            assert_eq!(called_from_here(name.into(), 300), Path::new(from_here), "{name}");
+        }
+    }
 }

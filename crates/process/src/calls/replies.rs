@@ -9,7 +9,7 @@
 
 use super::within::Sender;
 use super::{Decision, Stopped, do_without, fail};
-use crate::outbox::{Content, Outbox, Room};
+use crate::outbox::{Content, Outbox, Room, SOCKET_BYTES};
 use crate::program::{Program, Until};
 use crate::sockets::{self, Protocol, Replies};
 use crate::unix_sockets;
@@ -314,7 +314,8 @@ impl Program {
             return error(libc::EFAULT);
         };
         let rest = (stat.st_size as u64).saturating_sub(offset);
-        let mut bytes = vec![0; (count.min(rest) as usize).min(MOST_BYTES)];
+        // As from the kernel, a socket takes no more at once than it has room for.
+        let mut bytes = vec![0; (count.min(rest) as usize).min(SOCKET_BYTES)];
         let mut read = 0;
         while read < bytes.len() {
             match rustix::io::pread(&file, &mut bytes[read..], offset + read as u64) {

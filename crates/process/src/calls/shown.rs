@@ -17,8 +17,7 @@ impl Program {
     /// The group with the number that the program knows, if opening `path` would show it another.
     pub(super) fn group_as_known(&self, path: &Path, flags: OFlags) -> Option<Group> {
         let number = self.kernel.settings.group.filter(|_| self.caller.is_none())?;
-        let own = path.strip_prefix("/proc/self");
-        let own = own.or_else(|_| path.strip_prefix(format!("/proc/{}", self.pid())));
+        let own = path.strip_prefix(format!("/proc/{}", self.pid()));
         let reads = flags & OFlags::RWMODE == OFlags::RDONLY;
         if !reads || own.ok()? != Path::new(Settings::AUTOGROUP) {
             return None;

@@ -42,6 +42,13 @@ impl Interest {
     pub fn event(&self) -> [u8; 16] {
         event(self.events, self.data)
     }
+
+    /// Whether it was told once, and is to be told no more until it is set again.
+    #[must_use]
+    pub fn is_off(&self) -> bool {
+        const PRIVATE: u32 = EDGE | ONCE | EXCLUSIVE | libc::EPOLLWAKEUP as u32;
+        self.events & ONCE != 0 && self.events & !PRIVATE == 0
+    }
 }
 
 /// A packed `struct epoll_event`, and padding.
@@ -210,5 +217,19 @@ mod tests {
             entry("tfd:        5 events:       19 data:             7f05 pos:0 ino:61"),
             Some((5, 0x19, 0x7f05))
         );
+    }
+
+    #[test]
+    fn an_entry_that_was_told_once_is_off() {
+        let with = |events: u32| Interest {
+            fd: 5,
+            events,
+            data: 0,
+            target: 5,
+            taken: false,
+        };
+        assert!(with(ONCE).is_off() && with(ONCE | EDGE).is_off());
+        assert!(!with(ONCE | libc::EPOLLIN as u32).is_off());
+        assert!(!with(0).is_off() && !with(EDGE).is_off(), "it waits for errors");
     }
 }

@@ -594,8 +594,8 @@ fn make_timer(
     stopped_ns: u64,
 ) -> std::io::Result<OwnedFd> {
     let clock = match clock as i32 {
-        libc::CLOCK_REALTIME => TimerfdClockId::Realtime,
-        libc::CLOCK_BOOTTIME => TimerfdClockId::Boottime,
+        libc::CLOCK_REALTIME | libc::CLOCK_REALTIME_ALARM => TimerfdClockId::Realtime,
+        libc::CLOCK_BOOTTIME | libc::CLOCK_BOOTTIME_ALARM => TimerfdClockId::Boottime,
         _ => TimerfdClockId::Monotonic,
     };
     let timer = rustix::time::timerfd_create(clock, TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC)?;

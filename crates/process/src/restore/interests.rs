@@ -35,7 +35,8 @@ fn is_reset(descriptor: &Descriptor, held: &Held, ends: &BTreeSet<u64>) -> bool 
 
 /// What each poll descriptor of this process waits for, while the descriptors of all are side by side in it: an entry
 /// for a signal descriptor is woken by the signals of who made it. Entries whose edge was told come first, and what is
-/// ready of them is taken: so it is not told again.
+/// ready of them is taken: so it is not told again. So do those that are off, which the kernel adds with errors and ends
+/// of connections on.
 pub(super) fn set_interests(process: &Process, with: &With<'_>) -> Result<()> {
     let (context, sources) = (with.tree, with.sources);
     for (descriptor, held) in context.fixed.descriptors.iter().zip(&context.live.held) {
@@ -53,8 +54,8 @@ pub(super) fn set_interests(process: &Process, with: &With<'_>) -> Result<()> {
             let mut all = context.fixed.descriptors.iter().zip(&context.live.held);
             all.any(|(descriptor, held)| descriptor.fd == target && is_reset(descriptor, held, &ends))
         };
-        let (taken, others): (Vec<_>, Vec<_>) =
-            (interests.iter()).partition(|interest| interest.taken && !is_over(interest.target));
+        let (taken, others): (Vec<_>, Vec<_>) = (interests.iter())
+            .partition(|interest| interest.is_off() || interest.taken && !is_over(interest.target));
         for interest in &taken {
             add_interest(process, context, sources, descriptor.fd, interest)?;
         }

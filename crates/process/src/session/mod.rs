@@ -241,6 +241,8 @@ struct Drive<'a> {
     started: Instant,
     /// When the last checkpoint began.
     last: Instant,
+    /// When the last one began that is durable.
+    durable: Instant,
     /// What it cost the program, until it is known what it wrote.
     in_flight: Duration,
     look_at: Instant,
@@ -251,6 +253,8 @@ struct Drive<'a> {
     complained: bool,
     /// Checkpoints wait for something of the program's descendants.
     waiting: Option<Waiting>,
+    /// When a suspension was asked for.
+    asked: Option<Instant>,
     /// Its user was told that a checkpoint waits.
     told_that_it_waits: bool,
     complained_of_company: bool,
@@ -282,12 +286,14 @@ impl<'a> Drive<'a> {
             alarm,
             started: now,
             last: now,
+            durable: now,
             in_flight: Duration::ZERO,
             look_at: now,
             awaited: 0,
             kept: now,
             complained: false,
             waiting: None,
+            asked: None,
             told_that_it_waits: false,
             complained_of_company: false,
             ended: None,
@@ -414,16 +420,19 @@ impl<'a> Drive<'a> {
         Ok(!long && !wanted && self.program.is_at_rest()?)
     }
 
-    /// Takes note of what became of the last checkpoint.
-    fn settle(&mut self) -> Result<()> {
+    /// Takes note of what became of the last checkpoint. Why it was lost, if it was.
+    fn settle(&mut self) -> Result<Option<String>> {
         match self.engine.wait(self.program) {
             Ok(report) => self.learn(report.as_ref()),
-            Err(error) => return failed(self.program, self.pace, error),
+            Err(error) => return failed(self.program, self.pace, error).map(Some),
         }
-        Ok(())
+        Ok(None)
     }
 
     fn learn(&mut self, report: Option<&Report>) {
+        if report.is_some() {
+            self.durable = self.last;
+        }
         if let Some(stop) = self.program.stops.last() {
             self.in_flight = Duration::from_secs_f64(stop.total_us / 1e6) + FAULT * stop.pages as u32;
         }
@@ -446,16 +455,16 @@ impl<'a> Drive<'a> {
         }
     }
 
-    fn checkpoint(&mut self) -> Result<()> {
+    /// Begins a checkpoint, unless it is put off. Why none could be begun, if none could.
+    fn checkpoint(&mut self) -> Result<Option<String>> {
         loop {
             let (began, since) = (Instant::now(), self.started.elapsed());
             self.program.begin_checkpoint();
             let made = self.engine.checkpoint(self.program);
             if let Err(EngineError::Source(Error::NotYet(why))) = made {
                 self.put_off(why);
-                return Ok(());
+                return Ok(None);
             }
-            self.last = began;
             self.controller.begins(since);
             match made {
                 Ok(started) => {
@@ -464,15 +473,18 @@ impl<'a> Drive<'a> {
                         notes::tell("checkpoints are made again");
                     }
                     self.learn(started.last.as_ref());
-                    return Ok(());
+                    self.last = began;
+                    return Ok(None);
                 }
                 Err(EngineError::Source(Error::Unsupported(why))) => {
-                    return uncapturable(self.program, self.pace.on_uncapturable, why);
+                    return uncapturable(self.program, self.pace.on_uncapturable, why).map(Some);
                 }
-                Err(error) => failed(self.program, self.pace, error)?,
-            }
-            if self.program.ending().is_none() {
-                return Ok(());
+                Err(error) => {
+                    let why = failed(self.program, self.pace, error)?;
+                    if self.program.ending().is_none() {
+                        return Ok(Some(why));
+                    }
+                }
             }
             std::thread::sleep(LOOK); // its last epoch must be kept: wait for room
         }
@@ -535,18 +547,24 @@ impl<'a> Drive<'a> {
         self.alarm.set(Duration::ZERO, Duration::ZERO);
         self.settle()?;
         // Also of a program at rest: its clock may be far from its last checkpoint's.
-        self.checkpoint()?;
-        if self.waiting.is_some() {
-            self.look_in(LOOK);
-            return Ok(false);
+        let hindrance = match self.checkpoint()? {
+            None if self.waiting.is_none() => self.settle()?,
+            hindrance => hindrance,
+        };
+        match hindrance {
+            None if self.waiting.is_none() => return Ok(true),
+            Some(why) if self.asked_for_long() => {
+                self.say_what_is_lost(&why);
+                return Ok(true);
+            }
+            _ => self.look_in(LOOK),
         }
-        self.settle()?;
-        Ok(true)
+        Ok(false)
     }
 }
 
 /// Something cannot be captured: the program ends, or goes on without checkpoints until it can be.
-fn uncapturable(program: &mut Program, choice: OnUncapturable, why: String) -> Result<()> {
+fn uncapturable(program: &mut Program, choice: OnUncapturable, why: String) -> Result<String> {
     if choice == OnUncapturable::Stop {
         return Err(Error::Uncapturable(why));
     }
@@ -554,18 +572,18 @@ fn uncapturable(program: &mut Program, choice: OnUncapturable, why: String) -> R
         "{why}; the program goes on without new checkpoints, and what it prints is held, until that changes or it ends"
     ));
     program.streams.hold_everything(true);
-    Ok(())
+    Ok(why)
 }
 
-/// A checkpoint failed. Ok when the program is to go on until there is room for the next.
-fn failed(program: &mut Program, pace: Pace, error: EngineError<Error>) -> Result<()> {
+/// A checkpoint failed. Its cause, when the program is to go on until there is room for the next.
+fn failed(program: &mut Program, pace: Pace, error: EngineError<Error>) -> Result<String> {
     match error {
         EngineError::Source(error) => Err(error),
         EngineError::Lost { cause, .. } if pace.on_full == OnFull::Continue => {
             program.notes.say(&format!(
                 "{cause}; the program goes on without new checkpoints until there is room"
             ));
-            Ok(())
+            Ok(cause.to_string())
         }
         EngineError::Lost { cause, .. } => Err(Error::State(format!(
             "{cause}; the last checkpoint is whole: make room, then twinpage resume"

@@ -17,8 +17,6 @@ use twinpage_os::user_signals;
 #[derive(Clone, Debug)]
 pub(super) struct Waiting {
     since: Instant,
-    /// When a suspension was asked for.
-    asked: Option<Instant>,
     /// What it waits for.
     obstacle: String,
     /// It is not tried before, and then not for so long.
@@ -37,7 +35,7 @@ pub(super) enum Company {
     GivesUp,
 }
 
-/// How long a suspension waits for descendants to end.
+/// How long a suspension waits for a checkpoint that cannot be made.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// With a fixed interval, what a kill may lose before it is told; and how long a program that ended waits for its
 /// descendants before that is.
@@ -54,10 +52,7 @@ impl Drive<'_> {
             return Ok(Company::Waits);
         }
         let now = Instant::now();
-        if asked
-            && let Some(waiting) = &mut self.waiting
-            && waiting.asked.get_or_insert(now).elapsed() > PATIENCE
-        {
+        if asked && self.waiting.is_some() && self.asked_for_long() {
             self.give_up();
             return Ok(Company::GivesUp);
         }
@@ -94,7 +89,6 @@ impl Drive<'_> {
         let now = Instant::now();
         let waiting = self.waiting.get_or_insert(Waiting {
             since: now,
-            asked: None,
             obstacle: String::new(),
             retry_at: now,
             pause: PAUSE,
@@ -144,12 +138,21 @@ impl Drive<'_> {
         self.program.notes.say(&said);
     }
 
+    /// Whether a suspension, which was asked for, has waited long enough.
+    pub(super) fn asked_for_long(&mut self) -> bool {
+        self.asked.get_or_insert_with(Instant::now).elapsed() > PATIENCE
+    }
+
     fn give_up(&mut self) {
-        let lost = self.last.elapsed().as_secs_f64();
         let obstacle = self.waiting.take().map(|waiting| waiting.obstacle);
+        self.say_what_is_lost(&obstacle.unwrap_or_default());
+    }
+
+    /// The program is suspended without a checkpoint.
+    pub(super) fn say_what_is_lost(&mut self, why: &str) {
+        let lost = self.durable.elapsed().as_secs_f64();
         self.program.notes.say(&format!(
-            "{}, so no checkpoint could be made: a resume does the last {lost:.1}s again",
-            obstacle.unwrap_or_default()
+            "{why}, so no checkpoint could be made: a resume does the last {lost:.1}s again"
         ));
     }
 
